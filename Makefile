@@ -1,0 +1,35 @@
+# What a new user types. `make demo` and `make test` set the machine up first; both work as root in a container or VM.
+SHELL := /bin/bash
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+
+BIN := $(or $(CARGO_TARGET_DIR),target)/release/p4shield
+
+.PHONY: help setup build demo test lint doc bench install clean
+
+help: ## Show this text
+	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## Install packages and the Rust toolchain (as root, Debian or Ubuntu)
+	@scripts/setup.sh
+
+build: setup ## Build the release binary
+	cargo build --release --locked -p p4shield
+
+demo: build ## Show a P4 program guarding live traffic, and attack it (DEMO=--quick: under 30 seconds)
+	$(BIN) demo $(DEMO)
+
+test: setup ## Run every test
+	scripts/test.sh
+
+lint: setup ## Check format, lints and documentation
+	scripts/lint.sh
+
+bench: build ## Measure engine and channel on this machine
+	$(BIN) bench engine
+	$(BIN) bench channel
+
+install: build ## Install binary, completions, man pages and systemd unit below $(DESTDIR)/usr/local
+	scripts/install.sh "$(BIN)" "$(DESTDIR)"
+
+clean: ## Remove what was built
+	cargo clean

@@ -1,0 +1,123 @@
+//! A private copy of the tap's history: the running digest after each of the latest packets.
+
+/// Packets that a history reaches back; the ring of `tap.bpf.c`.
+pub const HISTORY: usize = 1 << 16;
+
+/// The running digest of one direction after each of its latest packets.
+///
+/// The engine asks it about "the first n packets", which is how a P4 VM's record speaks.
+#[derive(Clone)]
+pub struct History {
+    after: Box<[u64]>,
+    first: u64,
+    count: u64,
+}
+
+impl Default for History {
+    /// Nothing seen: the digest after no packet is 0.
+    fn default() -> Self {
+        Self { after: vec![0; HISTORY].into_boxed_slice(), first: 0, count: 0 }
+    }
+}
+
+impl History {
+    /// The running digest after the first `n` packets; `None` for packets yet to come and for those long gone.
+    #[must_use]
+    pub fn after(&self, n: u64) -> Option<u64> {
+        (self.first..=self.count).contains(&n).then(|| self.after[n as usize % HISTORY])
+    }
+
+    /// Packets so far.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The lowest number of packets that [`Self::after`] knows.
+    #[must_use]
+    pub const fn first(&self) -> u64 {
+        self.first
+    }
+
+    /// Adds a packet of this digest.
+    pub fn push(&mut self, digest: u64) {
+        let sum = self.after[self.count as usize % HISTORY].wrapping_add(digest);
+        self.count += 1;
+        self.after[self.count as usize % HISTORY] = sum;
+        self.first = self.first.max((self.count + 1).saturating_sub(HISTORY as u64));
+    }
+
+    /// Follows a ring that somebody else fills: `load(i)` is its entry `i`, `before` its count when copying began,
+    /// `after` its count when it has ended. Only what is new is copied, and what may have been overwritten meanwhile
+    /// is not kept.
+    pub fn follow(&mut self, before: u64, load: impl Fn(usize) -> u64, after: impl FnOnce() -> u64) {
+        let oldest = |count: u64| (count + 1).saturating_sub(HISTORY as u64);
+        let from = (self.count + 1).max(oldest(before));
+        if from > before {
+            return;
+        }
+        for n in from..=before {
+            let i = n as usize % HISTORY;
+            self.after[i] = load(i);
+        }
+        // The packet after `after()` may be half done already: it counts as come.
+        let certain = oldest(after().saturating_add(1));
+        let kept = if certain <= from { oldest(before) } else { certain.min(before) };
+        self.first = self.first.max(kept);
+        self.count = before;
+    }
+
+    /// Forgets what the tap could not digest: prefixes shorter than `n` say nothing.
+    pub fn forget_before(&mut self, n: u64) {
+        self.first = self.first.max(n);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn knows_the_latest_and_only_those() {
+        let mut h = History::default();
+        assert_eq!(h.after(0), Some(0));
+        for d in 1..=70_000u64 {
+            h.push(d);
+        }
+        let sum = |n: u64| n * (n + 1) / 2;
+        assert_eq!(h.after(70_000), Some(sum(70_000)));
+        assert_eq!(h.after(70_001), None);
+        assert_eq!(h.after(h.first()), Some(sum(h.first())));
+        assert_eq!(h.after(h.first() - 1), None);
+        assert_eq!(h.first(), 70_001 - HISTORY as u64);
+    }
+
+    #[test]
+    fn follows_a_ring_and_copies_only_what_is_new() {
+        let mut h = History::default();
+        let ring = |n: u64| n * 3;
+        // What the ring holds once `count` packets have come.
+        let at = |count: u64| move |i: usize| ring(count - (count - i as u64) % HISTORY as u64);
+        for count in [5u64, 5, 1_000, 70_000, 70_001, 300_000] {
+            h.follow(count, |i| if count < HISTORY as u64 { ring(i as u64) } else { at(count)(i) }, || count);
+            for n in [h.first(), count.saturating_sub(3), count] {
+                assert_eq!(h.after(n), Some(ring(n)), "{n} of {count}");
+            }
+            assert_eq!((h.count(), h.after(count + 1)), (count, None));
+        }
+        h.follow(300_000, |_| panic!("nothing is new"), || 300_000);
+    }
+
+    #[test]
+    fn what_was_overwritten_while_copying_is_not_believed() {
+        let mut h = History::default();
+        h.follow(100_000, |i| i as u64, || 100_500);
+        assert_eq!(h.first(), 100_502 - HISTORY as u64);
+        h.follow(100_010, |_| 7, || 100_600);
+        assert_eq!(h.first(), 100_502 - HISTORY as u64, "what was copied before is safe");
+        assert_eq!(h.after(100_010), Some(7));
+        let mut h = History::default();
+        h.follow(10, |_| 0, || 90_000);
+        assert_eq!((h.first(), h.count()), (10, 10), "overtaken altogether");
+    }
+}

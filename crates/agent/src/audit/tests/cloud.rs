@@ -1,0 +1,239 @@
+//! A simulated cloud with a P4 VM, a VM's interface and the page between them.
+
+use std::collections::VecDeque;
+
+use p4shield_abi::Direction;
+use p4shield_abi::log::LogRecord;
+use p4shield_seal::{Link, LogRefusal, Now, OpenedRecord};
+
+use super::super::finding::Finding;
+use super::super::history::History;
+use super::super::{Audit, Counts, Limits, Report};
+
+pub(super) const MS: u64 = 1_000_000;
+const INTERVAL: u64 = 100;
+const POLL: u64 = 20;
+
+/// What becomes of one packet on the path that is audited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// Judged by the program, and seen by the interface, in the order that the direction has.
+    Honest,
+    /// Seen by the interface only.
+    Bypass,
+    /// Counted by the P4 VM only.
+    Judged,
+    /// The program judges another packet in its place.
+    Swap,
+}
+
+pub(super) struct Cloud {
+    pub(super) audit: Audit,
+    direction: Direction,
+    digests: bool,
+    now: u64,
+    /// (when, digest): what reaches the later side, in order of time.
+    in_flight: VecDeque<(u64, u64)>,
+    /// Milliseconds between both sides; varies by up to `jitter`, which reorders.
+    pub(super) delay: u64,
+    pub(super) jitter: u64,
+    pub(super) log_stopped: bool,
+    pub(super) not_whole: bool,
+    record: LogRecord,
+    interface: Counts,
+    history: History,
+    others: u64,
+    seed: u64,
+    epoch: u64,
+    counter: u64,
+    restarted: bool,
+    pub(super) seen: Report,
+}
+
+impl Cloud {
+    pub(super) fn new(direction: Direction, digests: bool) -> Self {
+        let limits = Limits::new(INTERVAL * MS, 20 * MS);
+        let mut cloud = Self {
+            audit: Audit::new(limits, now(0)),
+            direction,
+            digests,
+            now: 0,
+            in_flight: VecDeque::new(),
+            delay: 3,
+            jitter: 0,
+            log_stopped: false,
+            not_whole: false,
+            record: LogRecord { header_bytes: 128, ..LogRecord::default() },
+            interface: Counts::default(),
+            history: History::default(),
+            others: 0,
+            seed: 0x9e37_79b9,
+            epoch: 1,
+            counter: 0,
+            restarted: false,
+            seen: Report::default(),
+        };
+        // The P4 VM has a past that the auditor did not see.
+        cloud.judged(12_345);
+        cloud.judged(999);
+        cloud
+    }
+
+    /// Begins anew with an allowance for frames that no mediator submits.
+    pub(super) fn allow_unmediated(&mut self, per_second: u64) {
+        let mut limits = Limits::new(INTERVAL * MS, 20 * MS);
+        limits.unmediated_per_second = per_second;
+        self.audit = Audit::new(limits, now(self.now));
+    }
+
+    pub(super) fn random(&mut self) -> u64 {
+        self.seed ^= self.seed << 13;
+        self.seed ^= self.seed >> 7;
+        self.seed ^= self.seed << 17;
+        self.seed
+    }
+
+    fn judged(&mut self, digest: u64) {
+        let t = &mut self.record.tallies[self.direction as usize];
+        t.judged += 1;
+        t.passed += 1;
+        t.judged_digest = t.judged_digest.wrapping_add(digest);
+        t.passed_digest = t.passed_digest.wrapping_add(digest);
+    }
+
+    fn seen(&mut self, digest: u64) {
+        self.interface.packets += 1;
+        if self.not_whole {
+            self.interface.not_whole += 1;
+            self.history.push(0);
+            self.history.forget_before(self.interface.packets);
+        } else {
+            self.history.push(digest);
+        }
+    }
+
+    /// One packet with this digest and fate.
+    pub(super) fn packet(&mut self, digest: u64, fate: Fate) {
+        let other = digest ^ 0xdead_beef;
+        let (first, second) = match (fate, self.direction) {
+            (Fate::Honest, _) => (Some(digest), Some(digest)),
+            (Fate::Bypass, Direction::Ingress) | (Fate::Judged, Direction::Egress) => (None, Some(digest)),
+            (Fate::Judged, Direction::Ingress) | (Fate::Bypass, Direction::Egress) => (Some(digest), None),
+            (Fate::Swap, _) => (Some(digest), Some(other)),
+        };
+        if let Some(d) = first {
+            match self.direction {
+                Direction::Ingress => self.judged(d),
+                Direction::Egress => self.seen(d),
+            }
+        }
+        if let Some(d) = second {
+            let jitter = if self.jitter == 0 { 0 } else { self.random() % (self.jitter + 1) };
+            let due = self.now + self.delay + jitter;
+            let at = self.in_flight.partition_point(|(t, _)| *t <= due);
+            self.in_flight.insert(at, (due, d));
+        }
+    }
+
+    fn arrive(&mut self) {
+        while let Some((_, d)) = self.in_flight.pop_front_if(|(t, _)| *t <= self.now) {
+            match self.direction {
+                Direction::Ingress => self.seen(d),
+                Direction::Egress => self.judged(d),
+            }
+        }
+    }
+
+    /// One millisecond with this many packets of one fate, each with a digest of its own.
+    pub(super) fn step(&mut self, packets: u64, fate: Fate) {
+        self.now += 1;
+        self.arrive();
+        for _ in 0..packets {
+            let digest = self.random();
+            self.packet(digest, fate);
+        }
+        if self.now.is_multiple_of(INTERVAL) && !self.log_stopped {
+            self.publish();
+        }
+        if self.now.is_multiple_of(POLL) {
+            self.poll();
+        }
+    }
+
+    fn publish(&mut self) {
+        let link = match (self.counter, std::mem::take(&mut self.restarted)) {
+            (0, false) => Link::First,
+            (_, true) => Link::Restart { previous_epoch: self.epoch - 1, missed: 0 },
+            (_, false) => Link::Next,
+        };
+        self.record.published_ns = now(self.now).real_ns;
+        let opened = OpenedRecord { epoch: self.epoch, counter: self.counter, link, record: self.record };
+        self.counter += 1;
+        self.audit.record(now(self.now), &opened);
+    }
+
+    fn poll(&mut self) {
+        let counts = Counts { others: self.others, ..self.interface };
+        let history = self.digests.then_some(&self.history);
+        self.audit.observe(now(self.now), self.direction, counts, history);
+        // The other direction is idle.
+        let idle = Direction::ALL[1 - self.direction as usize];
+        self.audit.observe(now(self.now), idle, Counts::default(), None);
+        let report = self.audit.take(now(self.now));
+        self.seen.findings.extend(report.findings);
+        self.seen.notices.extend(report.notices);
+    }
+
+    /// Milliseconds of honest traffic at this many packets each.
+    pub(super) fn run(&mut self, ms: u64, packets: u64) -> &mut Self {
+        for _ in 0..ms {
+            self.step(packets, Fate::Honest);
+        }
+        self
+    }
+
+    pub(super) fn refuse(&mut self, refusal: LogRefusal) {
+        self.audit.refused(now(self.now), refusal);
+    }
+
+    /// What the P4 VM's next records say about its info page.
+    pub(super) fn info(&mut self, forged: u64, replayed: u64, stale: u64) {
+        let i = &mut self.record.info;
+        (i.forged, i.replayed, i.stale) = (i.forged + forged, i.replayed + replayed, i.stale + stale);
+    }
+
+    pub(super) fn restart(&mut self) {
+        self.record = LogRecord { header_bytes: 128, ..LogRecord::default() };
+        self.epoch += 1;
+        self.counter = 0;
+        self.restarted = true;
+    }
+
+    pub(super) fn publish_late(&mut self, by_ms: u64) {
+        let past = now(self.now - by_ms).real_ns;
+        let record = LogRecord { published_ns: past, ..self.record };
+        let opened = OpenedRecord { epoch: self.epoch, counter: self.counter, link: Link::Next, record };
+        self.counter += 1;
+        self.audit.record(now(self.now), &opened);
+    }
+
+    pub(super) fn findings(&self) -> &[Finding] {
+        &self.seen.findings
+    }
+
+    /// Ends the audit and gives all that it found.
+    pub(super) fn conclude(&mut self) -> Vec<Finding> {
+        let last = self.audit.conclude(now(self.now));
+        self.seen.findings.extend(last.findings);
+        self.seen.findings.clone()
+    }
+
+    pub(super) fn verified(&self) -> u64 {
+        self.audit.standing(self.direction).verified
+    }
+}
+
+fn now(ms: u64) -> Now {
+    let mono_ns = ms * MS + 3_600_000 * MS;
+    Now { mono_ns, real_ns: mono_ns + 1_700_000_000_000_000_000 }
+}

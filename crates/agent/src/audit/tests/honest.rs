@@ -1,0 +1,116 @@
+//! Clouds that do nothing wrong must not be accused, whatever the traffic looks like.
+
+use p4shield_abi::Direction;
+use proptest::prelude::*;
+
+use super::super::finding::{Finding, Notice};
+use super::cloud::{Cloud, Fate};
+
+#[test]
+fn idle_is_proven() {
+    let mut c = Cloud::new(Direction::Ingress, true);
+    c.run(3_000, 0);
+    assert_eq!(c.conclude(), []);
+}
+
+#[test]
+fn steady_traffic_is_proven_packet_by_packet() {
+    for d in Direction::ALL {
+        let mut c = Cloud::new(d, true);
+        c.run(5_000, 7);
+        assert_eq!(c.conclude(), []);
+        assert!(c.verified() > 30_000, "{d:?}: {}", c.verified());
+    }
+}
+
+#[test]
+fn starting_and_stopping_traffic_is_proven_without_digests_too() {
+    for d in Direction::ALL {
+        let mut c = Cloud::new(d, false);
+        for _ in 0..5 {
+            c.run(700, 5).run(1_500, 0);
+        }
+        assert_eq!(c.conclude(), []);
+    }
+}
+
+#[test]
+fn an_audit_too_short_to_prove_anything_says_so() {
+    let mut c = Cloud::new(Direction::Ingress, true);
+    c.run(150, 3);
+    assert!(c.conclude().contains(&Finding::Unproven { direction: Direction::Ingress }));
+}
+
+#[test]
+fn reordering_within_the_window_is_no_swap() {
+    for d in Direction::ALL {
+        let mut c = Cloud::new(d, true);
+        c.jitter = 3;
+        c.run(10_000, 2);
+        assert_eq!(c.conclude(), [], "{d:?}");
+        assert!(c.verified() > 0);
+    }
+}
+
+#[test]
+fn identical_packets_confuse_nobody() {
+    let mut c = Cloud::new(Direction::Ingress, true);
+    for _ in 0..3_000 {
+        c.step(0, Fate::Honest);
+        c.packet(77, Fate::Honest);
+    }
+    c.run(2_000, 0);
+    assert_eq!(c.conclude(), []);
+}
+
+#[test]
+fn super_packets_switch_the_digest_off_and_on_again() {
+    let mut c = Cloud::new(Direction::Egress, true);
+    c.run(2_000, 3);
+    c.not_whole = true;
+    c.run(2_000, 3);
+    c.not_whole = false;
+    let before = c.verified();
+    c.run(2_000, 3);
+    assert!(c.verified() > before + 3_000, "digests are compared again");
+    let off = |n: &Notice| matches!(n, Notice::SwapDetectionOff { direction: Direction::Egress, .. });
+    assert_eq!(c.seen.notices.iter().filter(|n| off(n)).count(), 1, "said once");
+    assert_eq!(c.conclude(), []);
+}
+
+/// Counters that contain ARP and the like: allowed for at the configured rate, and no faster.
+#[test]
+fn unmediated_frames_are_allowed_for_at_their_rate_only() {
+    for (every_ms, accused) in [(1_000, false), (20, true)] {
+        let mut c = Cloud::new(Direction::Ingress, false);
+        c.allow_unmediated(5);
+        for i in 0..20_000 {
+            let arp = if i % every_ms == 0 { Fate::Bypass } else { Fate::Honest };
+            c.step(u64::from(arp == Fate::Bypass), arp);
+        }
+        c.run(2_000, 0);
+        assert_eq!(!c.conclude().is_empty(), accused, "one frame each {every_ms} ms");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Any pattern of honest traffic, delay and reordering: no finding.
+    #[test]
+    fn honest_clouds_are_never_accused(
+        egress: bool,
+        digests: bool,
+        delay in 0u64..20,
+        bursts in prop::collection::vec((0u64..400, 0u64..12), 1..12),
+    ) {
+        let mut c = Cloud::new(if egress { Direction::Egress } else { Direction::Ingress }, digests);
+        c.delay = delay;
+        c.run(600, 0);
+        for (ms, packets) in bursts {
+            c.run(ms, packets);
+        }
+        c.run(1_500, 0);
+        prop_assert_eq!(c.conclude(), vec![]);
+    }
+}

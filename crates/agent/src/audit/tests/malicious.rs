@@ -1,0 +1,280 @@
+//! Each thing that a malicious cloud may do, and the finding that must come of it.
+
+use p4shield_abi::Direction;
+use p4shield_seal::LogRefusal;
+use proptest::prelude::*;
+
+use super::super::finding::{Finding, Notice, exit_code, exit_code_of};
+use super::cloud::{Cloud, Fate};
+
+/// A cloud that was honest for a while, does one thing, and is honest again under the same traffic.
+fn after(direction: Direction, digests: bool, traffic: u64, attack: impl FnOnce(&mut Cloud)) -> Vec<Finding> {
+    let mut c = Cloud::new(direction, digests);
+    c.run(1_500, 0).run(1_500, traffic);
+    assert_eq!(c.findings(), [], "honest so far");
+    attack(&mut c);
+    c.run(2_500, traffic).run(1_500, 0);
+    c.conclude()
+}
+
+fn many(n: u64, fate: Fate) -> impl FnOnce(&mut Cloud) {
+    move |c| {
+        for _ in 0..n {
+            c.step(1, fate);
+        }
+    }
+}
+
+#[test]
+fn a_bypass_is_counted_exactly_idle_or_under_load() {
+    for direction in Direction::ALL {
+        for traffic in [0, 1, 9] {
+            for n in [1, 3, 50] {
+                let found = after(direction, true, traffic, many(n, Fate::Bypass));
+                let want = Finding::Bypassed { direction, packets: n, exact: true };
+                assert_eq!(found, [want], "{direction:?}, {traffic} packets a millisecond, {n} bypassed");
+                assert_eq!(exit_code_of(&found), exit_code::BYPASSED);
+            }
+        }
+    }
+}
+
+#[test]
+fn counters_alone_see_a_bypass_when_it_is_quiet() {
+    for direction in Direction::ALL {
+        let found = after(direction, false, 0, many(4, Fate::Bypass));
+        assert_eq!(found, [Finding::Bypassed { direction, packets: 4, exact: true }]);
+    }
+}
+
+#[test]
+fn withheld_packets_are_counted() {
+    for traffic in [0, 6] {
+        let found = after(Direction::Ingress, true, traffic, many(5, Fate::Judged));
+        assert_eq!(found, [Finding::Withheld { packets: 5, exact: true }]);
+        assert_eq!(exit_code_of(&found), exit_code::WITHHELD);
+    }
+}
+
+#[test]
+fn packets_judged_that_were_never_sent_are_counted() {
+    let found = after(Direction::Egress, true, 6, many(2, Fate::Judged));
+    assert_eq!(found, [Finding::Invented { packets: 2, exact: true }]);
+    assert_eq!(exit_code_of(&found), exit_code::INVENTED);
+}
+
+/// Skip packet A, have B judged twice: the counters agree, the digests do not.
+#[test]
+fn skipping_a_and_judging_b_twice_is_a_swap() {
+    for direction in Direction::ALL {
+        for traffic in [0, 4] {
+            let found = after(direction, true, traffic, |c| {
+                c.packet(0xb, Fate::Honest);
+                c.packet(0xa, Fate::Bypass);
+                c.packet(0xb, Fate::Judged);
+            });
+            assert_eq!(found, [Finding::Swapped { direction }], "{traffic} packets a millisecond");
+            assert_eq!(exit_code_of(&found), exit_code::SWAPPED);
+        }
+    }
+}
+
+#[test]
+fn changed_packets_are_a_swap_and_counters_alone_miss_it() {
+    let swap = || many(1, Fate::Swap);
+    assert_eq!(
+        after(Direction::Ingress, true, 3, swap()),
+        [Finding::Swapped { direction: Direction::Ingress }]
+    );
+    assert_eq!(after(Direction::Ingress, false, 0, swap()), [], "that is why there are digests");
+}
+
+#[test]
+fn a_cloud_that_swaps_without_end_is_found_without_a_quiet_moment() {
+    let mut c = Cloud::new(Direction::Ingress, true);
+    c.run(2_000, 2);
+    for _ in 0..6_000 {
+        c.step(2, Fate::Honest);
+        c.packet(1, Fate::Swap);
+    }
+    assert!(c.findings().contains(&Finding::Swapped { direction: Direction::Ingress }));
+    assert!(c.findings().len() < 5, "one report for a long incident, not one a record: {:?}", c.findings());
+}
+
+#[test]
+fn a_cloud_that_bypasses_everything_is_found_without_a_quiet_moment() {
+    for digests in [true, false] {
+        let mut c = Cloud::new(Direction::Ingress, digests);
+        c.run(1_500, 0).run(1_500, 5);
+        for _ in 0..6_000 {
+            c.step(5, Fate::Bypass);
+        }
+        c.run(1_500, 0);
+        let mut sum = 0;
+        for f in c.conclude() {
+            let Finding::Bypassed { direction: Direction::Ingress, packets, .. } = f else { panic!("{f:?}") };
+            sum += packets;
+        }
+        assert_eq!(sum, 30_000, "digests: {digests}; in parts, each packet is reported once");
+    }
+}
+
+#[test]
+fn an_incident_is_reported_once() {
+    let mut c = Cloud::new(Direction::Egress, true);
+    c.run(3_000, 3);
+    c.step(1, Fate::Bypass);
+    c.run(10_000, 3);
+    assert_eq!(c.findings().len(), 1);
+    c.step(1, Fate::Bypass);
+    c.run(3_000, 3);
+    assert_eq!(c.findings().len(), 2, "and the next one too");
+}
+
+#[test]
+fn a_stopped_log_is_found_and_its_return_noticed() {
+    let mut c = Cloud::new(Direction::Ingress, true);
+    c.run(2_000, 1);
+    c.log_stopped = true;
+    c.run(3_000, 1);
+    assert!(matches!(c.findings(), [Finding::LogStopped { silent_ms: 1000.. }]), "{:?}", c.findings());
+    assert!(!c.audit.standing(Direction::Ingress).aligned, "nothing is vouched for without records");
+    c.log_stopped = false;
+    c.run(2_000, 1);
+    assert_eq!(c.conclude().len(), 1, "what was judged meanwhile is in the totals");
+}
+
+#[test]
+fn a_log_that_never_comes_is_a_stopped_log() {
+    let mut c = Cloud::new(Direction::Ingress, true);
+    c.log_stopped = true;
+    c.run(3_000, 1);
+    assert!(matches!(c.findings(), [Finding::LogStopped { .. }]));
+}
+
+#[test]
+fn forged_and_replayed_records_are_counted_and_told_once() {
+    let mut c = Cloud::new(Direction::Ingress, true);
+    c.run(2_000, 1);
+    for _ in 0..5 {
+        c.refuse(LogRefusal::Forged);
+        c.refuse(LogRefusal::Replayed);
+        c.refuse(LogRefusal::Replayed);
+    }
+    c.run(2_000, 1);
+    let found = c.conclude();
+    assert_eq!(found, [Finding::LogForged { records: 5 }, Finding::LogReplayed { records: 10 }]);
+    assert_eq!(exit_code_of(&found), exit_code::LOG_FORGED);
+}
+
+#[test]
+fn a_broken_chain_is_told_and_the_comparison_begins_anew() {
+    let mut c = Cloud::new(Direction::Ingress, true);
+    c.run(2_000, 1);
+    c.refuse(LogRefusal::ChainBroken);
+    c.run(3_000, 1);
+    let before = c.verified();
+    c.run(2_000, 1);
+    assert!(c.verified() > before);
+    assert_eq!(c.conclude(), [Finding::LogChainBroken { records: 1 }]);
+}
+
+#[test]
+fn a_delayed_log_is_found() {
+    let mut c = Cloud::new(Direction::Ingress, true);
+    c.run(5_000, 1);
+    c.publish_late(4_000);
+    c.run(2_000, 1);
+    let found = c.conclude();
+    assert_eq!(found, [Finding::LogDelayed { by_ms: 4_000 }]);
+    assert_eq!(exit_code_of(&found), exit_code::LOG_STOPPED);
+}
+
+/// The cloud's attacks on the info page reach the user through the log.
+#[test]
+fn refused_information_is_told_by_the_log() {
+    let mut c = Cloud::new(Direction::Ingress, true);
+    c.info(100, 100, 100);
+    c.run(2_000, 1);
+    assert_eq!(c.findings(), [], "that was before the audit");
+    c.info(2, 3, 1);
+    c.run(3_000, 1);
+    assert_eq!(c.seen.notices.iter().filter(|n| **n == Notice::InfoStale { times: 1 }).count(), 1);
+    let found = c.conclude();
+    assert_eq!(found, [Finding::InfoRefused { forged: 2, replayed: 3 }]);
+    assert_eq!(exit_code_of(&found), exit_code::INFO_REFUSED);
+}
+
+#[test]
+fn a_log_that_stays_late_is_told_once() {
+    let mut c = Cloud::new(Direction::Ingress, true);
+    c.run(5_000, 1);
+    c.log_stopped = true;
+    for _ in 0..20 {
+        c.run(100, 1);
+        c.publish_late(4_000);
+    }
+    c.run(1_000, 1);
+    let late = |f: &&Finding| matches!(f, Finding::LogDelayed { .. });
+    assert_eq!(c.findings().iter().filter(late).count(), 1, "{:?}", c.findings());
+}
+
+/// The worst finding decides, and an unproven direction hides nothing.
+#[test]
+fn exit_codes_rank_findings() {
+    let d = Direction::Ingress;
+    let unproven = Finding::Unproven { direction: d };
+    let info = Finding::InfoRefused { forged: 1, replayed: 0 };
+    let bypass = Finding::Bypassed { direction: d, packets: 1, exact: true };
+    assert_eq!(exit_code_of([]), exit_code::OK);
+    assert_eq!(exit_code_of([&unproven]), exit_code::UNPROVEN);
+    assert_eq!(exit_code_of([&unproven, &info]), exit_code::INFO_REFUSED);
+    assert_eq!(exit_code_of([&info, &unproven, &bypass]), exit_code::BYPASSED);
+}
+
+/// Restarting the P4 VM must not launder what went by meanwhile.
+#[test]
+fn packets_around_a_restart_are_unaccounted() {
+    let mut c = Cloud::new(Direction::Ingress, true);
+    c.run(2_000, 2);
+    c.log_stopped = true;
+    c.run(100, 0);
+    for _ in 0..40 {
+        c.step(1, Fate::Bypass);
+    }
+    c.run(100, 0);
+    c.restart();
+    c.log_stopped = false;
+    c.run(3_000, 2);
+    assert_eq!(
+        c.conclude(),
+        [
+            Finding::Restarted { epoch: 2 },
+            Finding::Unaccounted { direction: Direction::Ingress, packets: 40 }
+        ]
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// However an attack is mixed with traffic, an audit with digests that saw honest traffic before and a quiet
+    /// moment after says that something is wrong.
+    #[test]
+    fn no_attack_ends_in_all_went_through(
+        egress: bool,
+        traffic in 0u64..6,
+        attack in prop::collection::vec((0u64..120, prop_oneof![
+            Just(Fate::Bypass), Just(Fate::Judged), Just(Fate::Swap)
+        ]), 1..6),
+    ) {
+        let direction = if egress { Direction::Egress } else { Direction::Ingress };
+        let found = after(direction, true, traffic, |c| {
+            for (gap, fate) in &attack {
+                c.run(*gap, traffic);
+                c.step(1, *fate);
+            }
+        });
+        prop_assert!(!found.is_empty());
+    }
+}

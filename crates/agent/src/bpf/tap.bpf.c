@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The auditor's tap: counts what the VM's interface carries, and sums up its keyed digests.
+//
+// The auditor compares these sums with those that the P4 VM published. It must therefore count exactly the frames
+// that a mediator submits (p4shield_mediator::classify: IPv4 and IPv6 but for neighbour discovery; on a shared port
+// only those with one of the VM's addresses on the VM's side), and digest them as p4shield_seal::PacketDigest does. A P4 VM's record speaks of "the first n packets", so the running sum after
+// every packet is kept for a while; the auditor looks up the one that belongs to n.
+//
+// The map layouts are repeated in tap/maps.rs.
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/pkt_cls.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define DIGEST_BYTES 128
+#define HISTORY 65536
+#define INGRESS 0
+#define EGRESS 1
+#define QINQ 0x9100 // a tag of before 802.1ad
+#define IPPROTO_ICMPV6 58
+#define ALWAYS_INLINE static __attribute__((always_inline))
+
+struct config {
+	__u64 k0, k1;    // SipHash key
+	__u32 cover;     // bytes of a packet that a digest covers, at most DIGEST_BYTES
+	__u32 every_ip;  // whether a mediator submits every IP packet, whatever its addresses
+};
+
+struct tally {
+	struct bpf_spin_lock lock;
+	__u32 reserved;
+	__u64 packets;      // frames that a mediator submits, each segment of a super-packet counted
+	__u64 bytes;        // their bytes
+	__u64 digest;       // sum of their digests
+	__u64 not_whole;    // of them: packets that could not be digested
+	__u64 whole_since;  // value of `packets` after the last of those
+	__u64 others;       // frames that a mediator does not submit
+	__u64 other_bytes;
+};
+
+struct history {
+	__u64 after[HISTORY]; // after[n % HISTORY]: `digest` when `packets` was n
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct config);
+} settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct tally);
+} tallies SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 2);
+	__type(key, __u32);
+	__type(value, struct history);
+} histories SEC(".maps");
+
+// The VM's addresses; IPv4 as ::ffff:a.b.c.d.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u8[16]);
+	__type(value, __u8);
+} addresses SEC(".maps");
+
+// What is to be known of a frame before it is counted.
+struct frame {
+	__u64 words[DIGEST_BYTES / 8]; // its first bytes, zero-padded
+	__u32 have;                    // how many they are
+	__u32 len;                     // bytes of the whole frame
+	__u32 segments;                // packets on the wire that it stands for
+	__u32 whole;                   // whether it is one packet with all its bytes
+};
+
+ALWAYS_INLINE __u16 be16(const __u8 *b, __u32 at)
+{
+	return (__u16)(b[at] << 8 | b[at + 1]);
+}
+
+ALWAYS_INLINE int is_tag(__u16 type)
+{
+	return type == ETH_P_8021Q || type == ETH_P_8021AD || type == QINQ;
+}
+
+// Finds the VM-side address of the frame and the place of its layer-4 checksum (0: none).
+// Returns 0 if it is no IP packet that a mediator would look at.
+ALWAYS_INLINE int dissect(const struct frame *f, int direction, __u8 address[16], __u32 *checksum)
+{
+	const __u8 *b = (const __u8 *)f->words;
+	__u32 ip = 14;
+	__u16 type = be16(b, 12);
+
+	*checksum = 0;
+	if (is_tag(type)) {
+		type = be16(b, 16);
+		ip = 18;
+		if (is_tag(type)) {
+			type = be16(b, 20);
+			ip = 22;
+		}
+	}
+	if (type == ETH_P_IP && f->have >= ip + 20) {
+		__u32 header = (b[ip] & 0xf) * 4;
+		__u32 from = ip + (direction == INGRESS ? 16 : 12);
+
+		__builtin_memset(address, 0, 10);
+		address[10] = address[11] = 0xff;
+		for (int i = 0; i < 4; i++)
+			address[12 + i] = b[from + i];
+		if (header >= 20 && (be16(b, ip + 6) & 0x1fff) == 0) {
+			if (b[ip + 9] == 6)
+				*checksum = ip + header + 16;
+			else if (b[ip + 9] == 17)
+				*checksum = ip + header + 6;
+		}
+		return 1;
+	}
+	if (type == ETH_P_IPV6 && f->have >= ip + 40) {
+		__u32 from = ip + (direction == INGRESS ? 24 : 8);
+
+		// Neighbour discovery is IPv6's ARP: no mediator submits it.
+		if (b[ip + 6] == IPPROTO_ICMPV6 && b[ip + 7] == 255 && f->have > ip + 40 && b[ip + 40] >= 133 &&
+		    b[ip + 40] <= 137)
+			return 0;
+		for (int i = 0; i < 16; i++)
+			address[i] = b[from + i];
+		if (b[ip + 6] == 6)
+			*checksum = ip + 40 + 16;
+		else if (b[ip + 6] == 17)
+			*checksum = ip + 40 + 6;
+		return 1;
+	}
+	return 0;
+}
+
+#define ROTL(x, n) ((x) << (n) | (x) >> (64 - (n)))
+#define SIP_ROUND                                                       \
+	do {                                                            \
+		v0 += v1; v1 = ROTL(v1, 13); v1 ^= v0; v0 = ROTL(v0, 32); \
+		v2 += v3; v3 = ROTL(v3, 16); v3 ^= v2;                    \
+		v0 += v3; v3 = ROTL(v3, 21); v3 ^= v0;                    \
+		v2 += v1; v1 = ROTL(v1, 17); v1 ^= v2; v2 = ROTL(v2, 32); \
+	} while (0)
+
+// SipHash-1-3 over the length, four zero bytes, and the words that `cover` bytes reach into.
+ALWAYS_INLINE __u64 digest(const struct frame *f, __u32 cover, const struct config *c)
+{
+	__u64 v0 = c->k0 ^ 0x736f6d6570736575ULL, v1 = c->k1 ^ 0x646f72616e646f6dULL;
+	__u64 v2 = c->k0 ^ 0x6c7967656e657261ULL, v3 = c->k1 ^ 0x7465646279746573ULL;
+	__u64 m = f->len;
+	__u64 total = 8;
+
+	v3 ^= m;
+	SIP_ROUND;
+	v0 ^= m;
+#pragma unroll
+	for (__u32 i = 0; i < DIGEST_BYTES / 8; i++) {
+		if (i * 8 >= cover)
+			break;
+		m = f->words[i];
+		if (cover < i * 8 + 8)
+			m &= ~0ULL >> (64 - 8 * (cover - i * 8)); // little-endian: the first bytes are low
+		v3 ^= m;
+		SIP_ROUND;
+		v0 ^= m;
+		total += 8;
+	}
+	m = total << 56;
+	v3 ^= m;
+	SIP_ROUND;
+	v0 ^= m;
+	v2 ^= 0xff;
+	SIP_ROUND;
+	SIP_ROUND;
+	SIP_ROUND;
+	return v0 ^ v1 ^ v2 ^ v3;
+}
+
+ALWAYS_INLINE void count(struct frame *f, __u32 direction)
+{
+	__u32 zero = 0, checksum = 0, cover;
+	__u8 address[16];
+	__u64 sum = 0;
+	struct config *c = bpf_map_lookup_elem(&settings, &zero);
+	struct tally *t = bpf_map_lookup_elem(&tallies, &direction);
+	struct history *h = bpf_map_lookup_elem(&histories, &direction);
+
+	if (!c || !t || !h)
+		return;
+	if (!dissect(f, direction, address, &checksum) ||
+	    !(c->every_ip || bpf_map_lookup_elem(&addresses, address))) {
+		bpf_spin_lock(&t->lock);
+		t->others += f->segments;
+		t->other_bytes += f->len;
+		bpf_spin_unlock(&t->lock);
+		return;
+	}
+	if (f->whole) {
+		cover = c->cover < f->have ? c->cover : f->have;
+		if (checksum && checksum <= DIGEST_BYTES - 2 && checksum + 2 <= cover) {
+			__u8 *b = (__u8 *)f->words;
+
+			b[checksum] = 0;
+			b[checksum + 1] = 0;
+		}
+		sum = digest(f, cover, c);
+	}
+	bpf_spin_lock(&t->lock);
+	t->packets += f->segments;
+	t->bytes += f->len;
+	t->digest += sum;
+	if (!f->whole) {
+		t->not_whole += f->segments;
+		t->whole_since = t->packets;
+	}
+	h->after[t->packets % HISTORY] = t->digest;
+	bpf_spin_unlock(&t->lock);
+}
+
+// Bytes to copy of a frame of `len`, 0 for one without an Ethernet header. The barriers keep clang from merging the
+// two bounds into one comparison of a difference, which the verifier cannot follow.
+ALWAYS_INLINE __u64 head(__u32 len)
+{
+	__u64 n = len;
+
+	asm volatile("" : "+r"(n));
+	if (n > DIGEST_BYTES)
+		n = DIGEST_BYTES;
+	asm volatile("" : "+r"(n));
+	return n < ETH_HLEN ? 0 : n;
+}
+
+SEC("xdp")
+int tap_xdp(struct xdp_md *ctx)
+{
+	struct frame f = {};
+	__u64 have;
+
+	f.len = bpf_xdp_get_buff_len(ctx);
+	f.segments = 1;
+	f.whole = 1;
+	have = head(f.len);
+	f.have = have;
+	if (have && bpf_xdp_load_bytes(ctx, 0, f.words, have) == 0)
+		count(&f, INGRESS);
+	return XDP_PASS;
+}
+
+ALWAYS_INLINE int tap_skb(struct __sk_buff *skb, __u32 direction)
+{
+	struct frame f = {};
+	__u64 have;
+
+	f.len = skb->len;
+	f.segments = skb->gso_size && skb->gso_segs > 1 ? skb->gso_segs : 1;
+	// A tag that is kept beside the data is on the wire and not in the bytes.
+	f.whole = f.segments == 1 && !skb->vlan_present;
+	have = head(f.len);
+	f.have = have;
+	if (have && bpf_skb_load_bytes(skb, 0, f.words, have) == 0)
+		count(&f, direction);
+	return TC_ACT_UNSPEC; // also "next" for tcx: others decide about the packet
+}
+
+SEC("tc")
+int tap_ingress(struct __sk_buff *skb)
+{
+	return tap_skb(skb, INGRESS);
+}
+
+SEC("tc")
+int tap_egress(struct __sk_buff *skb)
+{
+	return tap_skb(skb, EGRESS);
+}
+
+char LICENSE[] SEC("license") = "Apache-2.0"; // no helper used here asks for the GPL

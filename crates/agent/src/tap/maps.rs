@@ -1,0 +1,71 @@
+//! The maps of `tap.bpf.c`, byte by byte. Integers in them are the machine's own.
+
+use std::net::IpAddr;
+
+use libbpf_rs::{MapCore, MapFlags};
+use p4shield_abi::Direction;
+
+use super::{TapError, kernel};
+use crate::audit::Counts;
+
+/// `struct config`.
+#[derive(Clone, Copy)]
+pub(super) struct Settings {
+    pub(super) key: [u8; 16],
+    pub(super) cover: u32,
+    pub(super) every_ip: bool,
+}
+
+impl Settings {
+    pub(super) fn store(&self, map: &impl MapCore) -> Result<(), TapError> {
+        let mut value = [0; 24];
+        value[..8].copy_from_slice(&word(&self.key, 0).to_ne_bytes());
+        value[8..16].copy_from_slice(&word(&self.key, 8).to_ne_bytes());
+        value[16..20].copy_from_slice(&self.cover.to_ne_bytes());
+        value[20..24].copy_from_slice(&u32::from(self.every_ip).to_ne_bytes());
+        map.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).map_err(kernel("configure"))
+    }
+}
+
+/// Eight bytes of a SipHash key, which are little-endian whatever the machine.
+fn word(key: &[u8; 16], at: usize) -> u64 {
+    let mut w = [0; 8];
+    w.copy_from_slice(&key[at..at + 8]);
+    u64::from_le_bytes(w)
+}
+
+/// `struct tally`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) counts: Counts,
+    pub(super) whole_since: u64,
+}
+
+/// Bytes of `struct tally`: lock and padding, then seven words.
+const TALLY_SIZE: usize = 8 + 7 * 8;
+
+impl Tally {
+    pub(super) fn load(map: &impl MapCore, direction: Direction) -> Result<Self, TapError> {
+        let mut value = [0; TALLY_SIZE];
+        let key = (direction as u32).to_ne_bytes();
+        let found = map.lookup_into(&key, &mut value, MapFlags::LOCK).map_err(kernel("ask"))?;
+        if !found {
+            return Err(TapError::Map("tallies"));
+        }
+        let [packets, bytes, _digest, not_whole, whole_since, others, _other_bytes] =
+            std::array::from_fn(|i| {
+                let mut w = [0; 8];
+                w.copy_from_slice(&value[8 + 8 * i..16 + 8 * i]);
+                u64::from_ne_bytes(w)
+            });
+        Ok(Self { counts: Counts { packets, bytes, not_whole, others }, whole_since })
+    }
+}
+
+/// A key of `addresses`: the IPv6 address, or `::ffff:a.b.c.d`.
+pub(super) fn address_key(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}

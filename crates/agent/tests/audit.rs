@@ -1,0 +1,214 @@
+//! The auditor on real interfaces, with a cloud that is honest first and then is not.
+
+mod common;
+
+use std::time::Duration;
+
+use common::middle::{LogMode, Order};
+use common::usable;
+use common::world::World;
+use p4shield_abi::Direction;
+use p4shield_agent::Event;
+use p4shield_agent::audit::finding::{Finding, exit_code};
+use p4shield_agent::tap::Hook;
+
+/// Honest traffic, `attack`, honest traffic: what the audit found.
+fn found(attack: impl FnOnce(&World)) -> (Vec<Finding>, u8) {
+    let world = World::new(|_| {});
+    let (summary, _) = world.audit(|| {
+        world.traffic(100);
+        attack(&world);
+        world.traffic(200);
+    });
+    (summary.findings, summary.exit_code)
+}
+
+#[test]
+fn honest_traffic_is_proven_at_xdp_and_at_tc() {
+    if !usable() {
+        return;
+    }
+    for (hook, place) in [(Hook::Auto, "ingress at xdp"), (Hook::Tc, "ingress at tc")] {
+        let world = World::new(|c| c.hook = hook);
+        let (summary, events) = world.audit(|| world.traffic(500));
+        assert_eq!(summary.findings, [], "{hook:?}");
+        assert_eq!(summary.exit_code, exit_code::OK);
+        assert_eq!(summary.to_string(), "every packet went through");
+        for s in [summary.standing.ingress, summary.standing.egress] {
+            assert_eq!((s.interface.packets, s.interface.not_whole), (500, 0));
+            assert_eq!(s.verified, 500, "each was compared by count and digest");
+            assert!(s.interface.others > 0, "ARP is told apart: {s:?}");
+        }
+        let Event::Started { place: at, blind } = &events[0] else { panic!("{:?}", events[0]) };
+        assert!(at.contains(place) && blind.is_empty(), "{at} {blind}");
+    }
+}
+
+#[test]
+fn packets_that_go_round_the_program_are_counted() {
+    if !usable() {
+        return;
+    }
+    for direction in Direction::ALL {
+        let (findings, code) = found(|w| w.middle.order(direction, Order::Bypass, 7));
+        assert_eq!(findings, [Finding::Bypassed { direction, packets: 7, exact: true }]);
+        assert_eq!(code, exit_code::BYPASSED);
+    }
+}
+
+#[test]
+fn skipping_one_packet_and_judging_another_twice_is_a_swap() {
+    if !usable() {
+        return;
+    }
+    for direction in Direction::ALL {
+        for order in [Order::JudgePreviousAgain, Order::Corrupt] {
+            let (findings, code) = found(|w| w.middle.order(direction, order, 1));
+            assert_eq!(findings, [Finding::Swapped { direction }], "{order:?}");
+            assert_eq!(code, exit_code::SWAPPED);
+        }
+    }
+}
+
+#[test]
+fn packets_that_were_judged_and_never_arrive_are_counted() {
+    if !usable() {
+        return;
+    }
+    let (findings, code) = found(|w| w.middle.order(Direction::Ingress, Order::Withhold, 4));
+    assert_eq!(findings, [Finding::Withheld { packets: 4, exact: true }]);
+    assert_eq!(code, exit_code::WITHHELD);
+}
+
+#[test]
+fn packets_judged_that_the_vm_never_sent_are_counted() {
+    if !usable() {
+        return;
+    }
+    let (findings, code) = found(|w| w.middle.order(Direction::Egress, Order::JudgeTwice, 3));
+    assert_eq!(findings, [Finding::Invented { packets: 3, exact: true }]);
+    assert_eq!(code, exit_code::INVENTED);
+}
+
+#[test]
+fn a_log_that_is_stopped_replayed_or_forged_is_found() {
+    if !usable() {
+        return;
+    }
+    for mode in [LogMode::Stopped, LogMode::Replayed, LogMode::Forged] {
+        let world = World::new(|_| {});
+        let (summary, _) = world.audit(|| {
+            world.middle.orders.lock().unwrap().log = mode;
+            world.traffic(100);
+            std::thread::sleep(Duration::from_millis(2_500));
+        });
+        let stopped = |f: &Finding| matches!(f, Finding::LogStopped { .. });
+        assert!(summary.findings.iter().any(stopped), "{mode:?}: no genuine record came: {summary:?}");
+        let cause = |f: &Finding| match mode {
+            LogMode::Forged => matches!(f, Finding::LogForged { records: 10.. }),
+            LogMode::Replayed => matches!(f, Finding::LogReplayed { records: 10.. }),
+            _ => stopped(f),
+        };
+        assert!(summary.findings.iter().any(cause), "{mode:?}: {summary:?}");
+        let code = if mode == LogMode::Stopped { exit_code::LOG_STOPPED } else { exit_code::LOG_FORGED };
+        assert_eq!(summary.exit_code, code);
+    }
+}
+
+#[test]
+fn a_restarted_p4_vm_is_found_and_the_audit_goes_on() {
+    if !usable() {
+        return;
+    }
+    let (findings, code) = found(|w| {
+        std::thread::sleep(Duration::from_millis(300));
+        w.middle.orders.lock().unwrap().restart = true;
+        std::thread::sleep(Duration::from_millis(300));
+        w.traffic(50);
+        // By now the counts are aligned anew, and this is seen too.
+        std::thread::sleep(Duration::from_millis(1_500));
+        w.middle.order(Direction::Ingress, Order::Bypass, 2);
+    });
+    assert!(matches!(
+        findings[..],
+        [
+            Finding::Restarted { .. },
+            Finding::Bypassed { direction: Direction::Ingress, packets: 2, exact: true }
+        ]
+    ));
+    assert_eq!(code, exit_code::BYPASSED, "the worst counts");
+}
+
+/// A host daemon that is restarted makes its pages anew, and has new P4 VMs.
+#[test]
+fn a_log_page_that_is_made_anew_is_followed() {
+    if !usable() {
+        return;
+    }
+    let (findings, _) = found(|w| {
+        std::thread::sleep(Duration::from_millis(300));
+        {
+            let mut orders = w.middle.orders.lock().unwrap();
+            (orders.restart, orders.page) = (true, true);
+        }
+        std::thread::sleep(Duration::from_millis(2_500));
+    });
+    assert!(matches!(findings[..], [Finding::Restarted { .. }]), "{findings:?}");
+}
+
+#[test]
+fn shorter_headers_are_digested_as_short() {
+    if !usable() {
+        return;
+    }
+    let (findings, _) = found(|w| {
+        w.middle.orders.lock().unwrap().header_bytes = Some(60);
+        std::thread::sleep(Duration::from_millis(300));
+        w.traffic(300);
+        std::thread::sleep(Duration::from_millis(1_000));
+        w.middle.order(Direction::Egress, Order::Corrupt, 1);
+    });
+    assert_eq!(findings.last(), Some(&Finding::Swapped { direction: Direction::Egress }), "{findings:?}");
+}
+
+#[test]
+fn counters_alone_find_a_bypass_and_say_what_they_miss() {
+    if !usable() {
+        return;
+    }
+    let world = World::new(|c| c.counters_only = true);
+    let (summary, events) = world.audit(|| {
+        world.traffic(100);
+        world.middle.order(Direction::Ingress, Order::Bypass, 150);
+        world.traffic(200);
+        std::thread::sleep(Duration::from_millis(1_500));
+    });
+    let Event::Started { blind, .. } = &events[0] else { panic!("{:?}", events[0]) };
+    assert!(blind.contains("swapped packets cannot be seen"), "{blind}");
+    assert!(
+        matches!(
+            summary.findings[..],
+            [Finding::Bypassed { direction: Direction::Ingress, packets: 140..=200, .. }]
+        ),
+        "{summary:?}"
+    );
+}
+
+#[test]
+fn an_interface_that_is_made_anew_is_watched_again() {
+    if !usable() {
+        return;
+    }
+    let world = World::new(|_| {});
+    let (summary, _) = world.audit(|| {
+        world.traffic(50);
+        // A new interface of the old name; it carries nothing, but the tap must sit on it.
+        world.vm.ip("link set eth0 down").unwrap();
+        world.vm.ip("link set eth0 name old0").unwrap();
+        world.vm.ip("link add eth0 type veth peer name eth1").unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        let shown = world.vm.ip("link show dev eth0").unwrap();
+        assert!(shown.contains("prog/xdp"), "{shown}");
+    });
+    assert!(summary.standing.ingress.interface.packets == 0, "counted from 0: {summary:?}");
+}

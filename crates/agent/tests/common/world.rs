@@ -1,0 +1,106 @@
+//! Client, cloud and user VM as network namespaces, with real interfaces and real sockets.
+
+use std::net::{Ipv4Addr, UdpSocket};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use p4shield_agent::audit::finding::Notice;
+use p4shield_agent::config::VmConfig;
+use p4shield_agent::{AuditConfig, Event, Summary, run_audit};
+use p4shield_seal::TenantKey;
+use p4shield_testbed::NetNs;
+
+use super::middle::Middle;
+
+pub(crate) const TENANT: &str = "acme";
+pub(crate) const VM: &str = "web";
+pub(crate) const VM_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 2);
+pub(crate) const CLIENT_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 88, 0, 1);
+pub(crate) const INTERVAL_MS: u64 = 50;
+
+pub(crate) struct World {
+    pub(crate) vm: NetNs,
+    pub(crate) client: NetNs,
+    pub(crate) cloud: NetNs,
+    pub(crate) middle: Middle,
+    pub(crate) config: AuditConfig,
+    _dir: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) fn new(change: impl FnOnce(&mut AuditConfig)) -> Self {
+        let [vm, client, cloud] =
+            ["agent-vm", "agent-client", "agent-cloud"].map(|n| NetNs::create(n).unwrap());
+        vm.veth("eth0", &cloud, "to-vm").unwrap();
+        client.veth("eth0", &cloud, "to-client").unwrap();
+        vm.ip(&format!("addr add {VM_ADDRESS}/24 dev eth0")).unwrap();
+        client.ip(&format!("addr add {CLIENT_ADDRESS}/24 dev eth0")).unwrap();
+        for ns in [&vm, &client] {
+            // A packet socket hands on what the kernel left to the hardware: let it leave nothing.
+            let words = ["-K", "eth0", "tx", "off", "tso", "off", "gso", "off", "gro", "off"];
+            p4shield_testbed::process::run(ns.command("ethtool").args(words)).unwrap();
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (key_file, page): (PathBuf, PathBuf) = (dir.path().join("key"), dir.path().join("log.page"));
+        let key = TenantKey::generate(&key_file).unwrap();
+        let middle = cloud.inside(|| Middle::start("to-vm", "to-client", *key.expose(), &page));
+        let identity = VmConfig { tenant: TENANT.into(), name: VM.into(), key: key_file };
+        let mut config = AuditConfig::new(identity, page, "eth0".into(), vec![VM_ADDRESS.into()]);
+        config.log_interval_ms = INTERVAL_MS;
+        change(&mut config);
+        Self { vm, client, cloud, middle, config, _dir: dir }
+    }
+
+    /// Sends this many datagrams each way, no two alike.
+    pub(crate) fn traffic(&self, packets: u32) {
+        let bind = |ns: &NetNs, a: Ipv4Addr| ns.inside(|| UdpSocket::bind((a, 0)).unwrap());
+        let (vm, client) = (bind(&self.vm, VM_ADDRESS), bind(&self.client, CLIENT_ADDRESS));
+        let (to_vm, to_client) = (vm.local_addr().unwrap(), client.local_addr().unwrap());
+        for i in 0..packets {
+            let text = format!(
+                "datagram number {i}, and enough bytes that a digest does not cover them all {:0>80}",
+                i
+            );
+            client.send_to(text.as_bytes(), to_vm).unwrap();
+            vm.send_to(text.as_bytes(), to_client).unwrap();
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    }
+
+    /// Runs an audit in the user VM, calls `during` when both directions are aligned, and ends it afterwards.
+    pub(crate) fn audit(&self, during: impl FnOnce()) -> (Summary, Vec<Event>) {
+        let stop = Arc::<AtomicBool>::default();
+        let events = Arc::<Mutex<Vec<Event>>>::default();
+        std::thread::scope(|s| {
+            let (sink, end) = (events.clone(), stop.clone());
+            let auditor = s.spawn(move || {
+                self.vm.inside(|| run_audit(&self.config, |e| sink.lock().unwrap().push(e.clone()), &end))
+            });
+            // Also when a test's own check fails: else nobody ends the audit.
+            let _end = EndOnDrop(&stop);
+            p4shield_testbed::wait_until("the audit is aligned", 20, || {
+                aligned(&events.lock().unwrap()) == 2
+            })
+            .unwrap();
+            during();
+            stop.store(true, Ordering::Relaxed);
+            let summary = auditor.join().unwrap().unwrap();
+            let events = events.lock().unwrap().clone();
+            (summary, events)
+        })
+    }
+}
+
+struct EndOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn aligned(events: &[Event]) -> usize {
+    events.iter().filter(|e| matches!(e, Event::Noticed(Notice::Aligned { .. }))).count()
+}

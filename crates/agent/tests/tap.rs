@@ -1,0 +1,243 @@
+//! The tap in the kernel against the digest in Rust, frame by frame.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, TcpListener, TcpStream};
+
+use common::packet::PacketSocket;
+use common::usable;
+use p4shield_abi::Direction;
+use p4shield_agent::audit::Counts;
+use p4shield_agent::audit::history::History;
+use p4shield_agent::tap::{Hook, Tap, TapConfig, TapError};
+use p4shield_seal::PacketDigest;
+use p4shield_testbed::{NetNs, wait_until};
+
+const KEY: [u8; 16] = *b"0123456789abcdef";
+const V4: [u8; 4] = [10, 7, 7, 7];
+const V6: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
+const ALL_FRAMES: usize = 2 * 3 * 9;
+
+fn config(addresses: &[IpAddr], cover: u32, hook: Hook) -> TapConfig<'_> {
+    TapConfig { interface: "eth0", addresses, key: &KEY, cover, hook }
+}
+
+/// A frame to the VM: VLAN tags, IP version, protocol, bytes after the IP header.
+fn frame(tags: usize, v6: bool, protocol: u8, options: usize, fragment: u16, payload: usize) -> Vec<u8> {
+    let mut f = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
+    for i in 0..tags {
+        f.extend_from_slice(if i == 0 && tags == 2 { &[0x88, 0xa8] } else { &[0x81, 0] });
+        f.extend_from_slice(&[0, 5 + i as u8]);
+    }
+    if v6 {
+        f.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, payload as u8, protocol, 64]);
+        f.extend_from_slice(&[0xfe; 16]);
+        f.extend_from_slice(&V6);
+    } else {
+        f.extend_from_slice(&[8, 0, 0x45 + options as u8, 0]);
+        f.extend_from_slice(&((20 + 4 * options + payload) as u16).to_be_bytes());
+        f.extend_from_slice(&[1, 2]);
+        f.extend_from_slice(&fragment.to_be_bytes());
+        f.extend_from_slice(&[64, protocol, 0xaa, 0xbb, 10, 9, 9, 9]);
+        f.extend_from_slice(&V4);
+        f.extend(std::iter::repeat_n(1, 4 * options));
+    }
+    f.extend((0..payload).map(|i| (i * 7 + 1) as u8));
+    f
+}
+
+/// Frames of every kind that the digest tells apart, `tags` VLAN tags before them.
+fn frames(tags: usize) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    for v6 in [false, true] {
+        for protocol in [6, 17, 1] {
+            for payload in [0, 1, 7, 8, 17, 18, 60, 100, 200] {
+                let options = if v6 { 0 } else { payload % 11 };
+                let fragment = [0, 0x2000, 0x0005][payload % 3];
+                all.push(frame(tags, v6, protocol, options, fragment, payload));
+            }
+        }
+    }
+    assert_eq!(all.len(), ALL_FRAMES);
+    all
+}
+
+fn ends() -> (NetNs, NetNs) {
+    let (vm, peer) = (NetNs::create("agent-tap").unwrap(), NetNs::create("agent-peer").unwrap());
+    vm.veth("eth0", &peer, "eth0").unwrap();
+    (vm, peer)
+}
+
+fn observe(tap: &Tap, direction: Direction) -> (Counts, History) {
+    let mut history = History::default();
+    let counts = tap.observe(direction, &mut history).unwrap();
+    (counts, history)
+}
+
+#[test]
+fn the_kernel_digests_as_rust_does() {
+    if !usable() {
+        return;
+    }
+    let addresses = [IpAddr::from(V4), IpAddr::from(V6)];
+    let digest = PacketDigest::new(&KEY);
+    // Tags are taken off the data before tc sees it; XDP sees them where they are on the wire.
+    for (hook, most_tags) in [(Hook::Auto, 2), (Hook::Tc, 0)] {
+        for cover in [128u32, 127, 64, 14, 1] {
+            let (vm, peer) = ends();
+            let tap = vm.inside(|| Tap::attach(&config(&addresses, cover, hook)).unwrap());
+            let port = peer.inside(|| PacketSocket::open("eth0").unwrap());
+            let sent: Vec<_> = (0..=most_tags).flat_map(frames).collect();
+            for f in &sent {
+                port.send(f).unwrap();
+            }
+            let all = sent.len() as u64;
+            wait_until("all frames came", 10, || tap.counts(Direction::Ingress).unwrap().packets >= all)
+                .unwrap();
+            let (counts, history) = observe(&tap, Direction::Ingress);
+            assert_eq!((counts.packets, counts.not_whole), (all, 0), "{hook:?}");
+            assert_eq!(counts.bytes, sent.iter().map(|f| f.len() as u64).sum::<u64>());
+            for (n, f) in (0..).zip(&sent) {
+                let mine = digest.digest(&f[..f.len().min(cover as usize)], f.len() as u32);
+                let kernels = history.after(n + 1).unwrap().wrapping_sub(history.after(n).unwrap());
+                assert_eq!(kernels, mine, "{hook:?}, cover {cover}, frame {n}: {f:02x?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn egress_is_digested_too_and_other_frames_are_not_counted() {
+    if !usable() {
+        return;
+    }
+    let (vm, _peer) = ends();
+    // Sent by the VM: its address is the source, which these frames have as 10.9.9.9.
+    let addresses = [IpAddr::from([10, 9, 9, 9])];
+    let tap = vm.inside(|| Tap::attach(&config(&addresses, 128, Hook::Auto)).unwrap());
+    let port = vm.inside(|| PacketSocket::open("eth0").unwrap());
+    let before = tap.counts(Direction::Egress).unwrap();
+    assert_eq!(before.packets, 0, "neighbour discovery and the like are others");
+    let f = frame(0, false, 17, 0, 0, 30);
+    port.send(&f).unwrap();
+    port.send(&frame(0, true, 17, 0, 0, 30)).unwrap();
+    port.send(&[0xff; 60]).unwrap();
+    let (counts, history) = observe(&tap, Direction::Egress);
+    assert_eq!(counts.packets, 1);
+    assert!(counts.others >= before.others + 2);
+    assert_eq!(history.after(1), Some(PacketDigest::new(&KEY).digest(&f, f.len() as u32)));
+}
+
+/// Frames around every edge of what a mediator takes for IP: tags, cut-off headers, neighbour discovery and what only
+/// looks like it.
+fn edges() -> Vec<Vec<u8>> {
+    let mut all = vec![vec![0xff; 60]];
+    for tag in [0x8100_u16, 0x88a8, 0x9100, 0x9200] {
+        let mut f = frame(1, false, 17, 0, 0, 40);
+        f[12..14].copy_from_slice(&tag.to_be_bytes());
+        all.push(f);
+    }
+    for len in [14, 33, 34, 40] {
+        all.push(frame(0, false, 6, 0, 0, 20)[..len].to_vec());
+    }
+    for (next, hops, kind) in
+        [(58, 255, 132), (58, 255, 133), (58, 255, 137), (58, 255, 138), (58, 64, 135), (6, 255, 135)]
+    {
+        let mut f = frame(0, true, next, 0, 0, 30);
+        (f[21], f[54]) = (hops, kind);
+        all.push(f.clone());
+        all.push(f[..54].to_vec());
+        all.push(f[..53].to_vec());
+    }
+    all
+}
+
+#[test]
+fn without_addresses_the_tap_counts_what_a_mediator_submits() {
+    use p4shield_mediator::{Kind, classify};
+    if !usable() {
+        return;
+    }
+    let (vm, peer) = ends();
+    let tap = vm.inside(|| Tap::attach(&config(&[], 128, Hook::Auto)).unwrap());
+    let port = peer.inside(|| PacketSocket::open("eth0").unwrap());
+    let total = |c: Counts| c.packets + c.others;
+    for f in edges() {
+        let before = tap.counts(Direction::Ingress).unwrap();
+        port.send(&f).unwrap();
+        // The kernels of both ends send frames of their own (neighbour discovery); these are others.
+        wait_until("the frame came", 10, || total(tap.counts(Direction::Ingress).unwrap()) > total(before))
+            .unwrap();
+        let counted = tap.counts(Direction::Ingress).unwrap().packets - before.packets;
+        assert_eq!(counted == 1, classify(&f) != Kind::Other, "{f:02x?}");
+    }
+}
+
+#[test]
+fn vlan_tags_beside_the_data_are_not_whole() {
+    if !usable() {
+        return;
+    }
+    let (vm, peer) = ends();
+    let addresses = [IpAddr::from(V4)];
+    let tap = vm.inside(|| Tap::attach(&config(&addresses, 128, Hook::Tc)).unwrap());
+    let port = peer.inside(|| PacketSocket::open("eth0").unwrap());
+    port.send(&frame(1, false, 6, 0, 0, 40)).unwrap();
+    wait_until("it came", 10, || tap.counts(Direction::Ingress).unwrap().packets == 1).unwrap();
+    let (counts, history) = observe(&tap, Direction::Ingress);
+    assert_eq!(counts.not_whole, 1, "counted, and said not to be digested");
+    assert_eq!(history.first(), 1);
+}
+
+#[test]
+fn super_packets_are_counted_by_segments_and_not_digested() {
+    if !usable() {
+        return;
+    }
+    let (vm, peer) = ends();
+    vm.ip("addr add 10.7.7.7/24 dev eth0").unwrap();
+    peer.ip("addr add 10.7.7.1/24 dev eth0").unwrap();
+    let addresses = [IpAddr::from(V4)];
+    let tap = vm.inside(|| Tap::attach(&config(&addresses, 128, Hook::Tc)).unwrap());
+    let listener = peer.inside(|| TcpListener::bind("10.7.7.1:0").unwrap());
+    let to = listener.local_addr().unwrap();
+    std::thread::scope(|s| {
+        s.spawn(|| listener.accept().unwrap().0.read_to_end(&mut Vec::new()).unwrap());
+        let mut stream = vm.inside(|| TcpStream::connect(to).unwrap());
+        stream.write_all(&vec![7; 4 << 20]).unwrap();
+    });
+    let counts = tap.counts(Direction::Egress).unwrap();
+    assert!(counts.not_whole > 0, "the kernel left segmentation to the device: {counts:?}");
+    // 4 MiB in segments of at most 1448 bytes.
+    assert!(counts.packets >= (4 << 20) / 1448, "{counts:?}");
+}
+
+#[test]
+fn a_tap_leaves_nothing_behind_and_tells_what_is_missing() {
+    if !usable() {
+        return;
+    }
+    let (vm, _peer) = ends();
+    let addresses = [IpAddr::from(V4)];
+    let show = || vm.ip("link show dev eth0").unwrap();
+    let tap = vm.inside(|| Tap::attach(&config(&addresses, 128, Hook::Auto)).unwrap());
+    assert!(show().contains("prog/xdp"), "{}", show());
+    drop(tap);
+    wait_until("the kernel let go", 10, || !show().contains("prog/xdp")).unwrap();
+    let none = TapConfig { interface: "nosuch0", ..config(&addresses, 128, Hook::Auto) };
+    assert!(matches!(vm.inside(|| Tap::attach(&none)), Err(TapError::NoInterface { .. })));
+}
+
+#[test]
+fn two_taps_share_an_interface() {
+    if !usable() {
+        return;
+    }
+    let (vm, _peer) = ends();
+    let addresses = [IpAddr::from(V4)];
+    let first = vm.inside(|| Tap::attach(&config(&addresses, 128, Hook::Auto)).unwrap());
+    let second = vm.inside(|| Tap::attach(&config(&addresses, 128, Hook::Auto)).unwrap());
+    assert!(first.place().contains("ingress at xdp"), "{}", first.place());
+    assert!(second.place().contains("ingress at tc"), "XDP is taken: {}", second.place());
+}

@@ -1,0 +1,284 @@
+//! The hot path: frames from one side of a wire, through the mediator, to the other side.
+//!
+//! ```text
+//!            receive ring                                    transmit ring
+//!   kernel ───────────────► Frame ──► complete ──► mediator ──► lane ───────────────► kernel
+//!      ▲                              checksum     submit/poll  (backlog)                │
+//!      │ fill ring                                                       completion ring │
+//!      └───────────────────────────────── free frames ◄──────────────────────────────────┘
+//! ```
+//!
+//! One thread, one packet memory: a frame is moved and never copied. Nothing is waited for: what the transmit ring
+//! does not take waits in the lane's backlog, and beyond that is dropped and counted.
+
+mod lane;
+mod packet;
+mod wire;
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use p4shield_channel::{Idled, Waiter};
+use p4shield_mediator::{Link, Mediator, Outcome, PortSpec, Released};
+use p4shield_xsk::{Frame, FramePool, Port, PortId, Socket};
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags};
+
+use self::lane::Lane;
+use self::packet::Route;
+pub use self::packet::WirePacket;
+use self::wire::Wire;
+use crate::config::{BURST, LoopConfig, Side};
+use crate::counters::{Snapshot, WireCounters};
+use crate::frame;
+use crate::{Error, Result, WireId};
+
+/// Packets that the mediator gives out before receiving goes on.
+const POLL: usize = 4 * BURST as usize;
+/// How soon a transmit ring that the kernel left unfinished is looked at again while nothing else happens.
+const RETRY: Duration = Duration::from_millis(1);
+/// Mark of an epoll entry that is no P4 VM's doorbell.
+const NO_TENANT: u64 = u64::MAX;
+
+/// The state of a loop's thread.
+pub(crate) struct Engine<'p> {
+    pool: &'p FramePool,
+    mediator: Mediator<WirePacket<'p>>,
+    wires: Vec<Option<Wire<'p>>>,
+    generation: u32,
+    burst: Vec<Frame<'p>>,
+    epoll: OwnedFd,
+    ring: u32,
+    backlog: usize,
+    looks: u64,
+    sleeps: u64,
+    stop: bool,
+}
+
+impl<'p> Engine<'p> {
+    /// An engine without wires, woken by `bell`.
+    pub(crate) fn new(config: &LoopConfig, pool: &'p FramePool, bell: BorrowedFd<'_>) -> Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
+        let epoll = epoll.map_err(|e| Error::system("make an epoll instance")(e.into()))?;
+        let engine = Self {
+            pool,
+            mediator: Mediator::new(&config.mediator)?,
+            wires: Vec::new(),
+            generation: 0,
+            burst: Vec::with_capacity(BURST as usize),
+            epoll,
+            ring: config.ring,
+            backlog: config.backlog as usize,
+            looks: 0,
+            sleeps: 0,
+            stop: false,
+        };
+        engine.watch(bell, NO_TENANT)?;
+        Ok(engine)
+    }
+
+    fn watch(&self, fd: BorrowedFd<'_>, data: u64) -> Result<()> {
+        epoll::add(&self.epoll, fd, EventData::new_u64(data), EventFlags::IN)
+            .map_err(|e| Error::system("watch a descriptor")(e.into()))
+    }
+
+    /// One round over everything. Returns whether there was anything to do.
+    pub(crate) fn step(&mut self, now: u64) -> bool {
+        self.looks += 1;
+        let mut worked = false;
+        for slot in 0..self.wires.len() {
+            for side in Side::ALL {
+                let mut queue = 0;
+                while let Some(more) = self.receive(now, slot, side, queue) {
+                    worked |= more;
+                    queue += 1;
+                }
+            }
+        }
+        let (wires, pool) = (&mut self.wires, self.pool);
+        self.mediator.poll(now, POLL, |released| {
+            worked = true;
+            deliver(wires, pool, released);
+        });
+        for wire in self.wires.iter_mut().flatten() {
+            for lane in wire.sides.iter_mut().flat_map(|s| &mut s.lanes) {
+                worked |= lane.flush(self.pool, now, self.ring);
+            }
+        }
+        worked
+    }
+
+    /// Takes a burst from a queue through the mediator. `None` if there is no such queue.
+    fn receive(&mut self, now: u64, slot: usize, side: Side, queue: usize) -> Option<bool> {
+        let wire = self.wires[slot].as_mut()?;
+        let (spec, to) = (wire.spec(side), wire.route(slot, side.other(), queue));
+        let from = &mut wire.sides[side as usize];
+        let lane = from.lanes.get_mut(queue)?;
+        let burst = &mut self.burst;
+        lane.port.receive(self.pool, BURST, |frame| burst.push(frame));
+        if burst.is_empty() {
+            return Some(false);
+        }
+        let counters = &mut from.counters;
+        counters.rx_packets += burst.len() as u64;
+        for frame in burst.iter_mut() {
+            counters.rx_bytes += frame.len() as u64;
+            counters.checksums_completed += u64::from(frame::complete(frame.bytes_mut()));
+        }
+        for frame in self.burst.drain(..) {
+            if let Some(released) = self.mediator.submit(now, &spec, WirePacket::new(frame, to)) {
+                deliver(&mut self.wires, self.pool, released);
+            }
+        }
+        Some(true)
+    }
+
+    /// Spins, yields or sleeps, after a round that found nothing.
+    pub(crate) fn idle(&mut self, waiter: &mut Waiter, now: u64) -> Result<()> {
+        let due = self.mediator.next_deadline(now).map(|at| Duration::from_nanos(at.saturating_sub(now)));
+        let unfinished = self.wires.iter().flatten().any(Wire::is_unfinished).then_some(RETRY);
+        let timeout = due.into_iter().chain(unfinished).min();
+        let mut fds = [PollFd::new(&self.epoll, PollFlags::IN)];
+        let idled = waiter.idle(&mut self.mediator, &mut fds, timeout);
+        let idled = idled.map_err(|e| Error::system("sleep in poll()")(e.into()))?;
+        if let Idled::Slept(ready) = idled {
+            self.sleeps += 1;
+            if ready > 0 {
+                self.answer_doorbells();
+            }
+        }
+        Ok(())
+    }
+
+    fn answer_doorbells(&mut self) {
+        let mut events = [const { std::mem::MaybeUninit::uninit() }; 64];
+        let no_wait = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let Ok((ready, _)) = epoll::wait(&self.epoll, &mut events, Some(&no_wait)) else { return };
+        for tenant in ready.iter().map(|e| e.data.u64()).filter(|&t| t != NO_TENANT) {
+            self.mediator.drain_doorbell(tenant as usize);
+        }
+    }
+
+    /// Ends the thread after this job.
+    pub(crate) fn stop(&mut self) {
+        self.stop = true;
+    }
+
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop
+    }
+
+    /// The mediator.
+    pub(crate) fn mediator(&mut self) -> &mut Mediator<WirePacket<'p>> {
+        &mut self.mediator
+    }
+
+    /// Gives a tenant another channel, or none.
+    pub(crate) fn replace_channel(&mut self, tenant: usize, link: Option<Link>) -> Result<()> {
+        if let Some(link) = &link {
+            // It is watched until it is closed, which the mediator does when it detaches the P4 VM.
+            self.watch(link.doorbell.fd(), tenant as u64)?;
+        }
+        Ok(self.mediator.replace_channel(crate::now(), tenant, link)?)
+    }
+
+    /// Makes a wire, whose interfaces are to be installed.
+    pub(crate) fn add_wire(&mut self, name: String, specs: [PortSpec; 2]) -> WireId {
+        self.generation = self.generation.wrapping_add(1);
+        let slot = self.wires.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.wires.push(None);
+            self.wires.len() - 1
+        });
+        self.wires[slot] = Some(Wire::new(name, self.generation, specs));
+        WireId { slot: slot as u32, generation: self.generation }
+    }
+
+    /// Forgets a wire, whose interfaces were uninstalled.
+    pub(crate) fn remove_wire(&mut self, id: WireId) {
+        if self.wire(id).is_some() {
+            self.wires[id.slot as usize] = None;
+        }
+    }
+
+    fn wire(&mut self, id: WireId) -> Option<&mut Wire<'p>> {
+        self.wires.get_mut(id.slot as usize)?.as_mut().filter(|w| w.generation == id.generation)
+    }
+
+    /// Puts the sockets of an interface, in the order of its queues, to work.
+    pub(crate) fn install(&mut self, id: WireId, side: Side, sockets: Vec<Socket>) -> Result<()> {
+        let (pool, backlog, ring) = (self.pool, self.backlog, self.ring);
+        self.wire(id).ok_or(Error::Gone)?;
+        for socket in &sockets {
+            self.watch(socket.as_fd(), NO_TENANT)?;
+        }
+        let ports =
+            sockets.into_iter().map(|s| Port::new(s, pool)).collect::<std::result::Result<Vec<_>, _>>()?;
+        // From here on nothing fails, so no frame is given to a socket that does not stay.
+        let lanes = ports.into_iter().map(|mut port| {
+            port.refill(pool, ring);
+            Lane::new(port, VecDeque::with_capacity(backlog), backlog)
+        });
+        let lanes = lanes.collect();
+        if let Some(wire) = self.wire(id) {
+            wire.sides[side as usize].lanes = lanes;
+        }
+        Ok(())
+    }
+
+    /// Takes the sockets of a side out, to be closed by the caller, who then calls [`Self::reclaim`].
+    pub(crate) fn uninstall(&mut self, id: WireId, side: Side) -> Vec<(PortId, Socket)> {
+        let Some(wire) = self.wire(id) else { return Vec::new() };
+        let lanes = std::mem::take(&mut wire.sides[side as usize].lanes);
+        let sockets: Vec<_> = lanes.into_iter().map(|l| (l.port.id(), l.port.into_socket())).collect();
+        for (_, socket) in &sockets {
+            // Else a socket that outlives this for a moment would wake us again and again.
+            let _ = epoll::delete(&self.epoll, socket);
+        }
+        sockets
+    }
+
+    /// Takes the frames of closed sockets back.
+    pub(crate) fn reclaim(&mut self, ports: &[PortId]) {
+        for &port in ports {
+            self.pool.close_port(port);
+        }
+    }
+
+    /// Kernel counters of a side's sockets, summed.
+    pub(crate) fn statistics(&mut self, id: WireId, side: Side) -> p4shield_xsk::Statistics {
+        self.wire(id).map(|w| w.sides[side as usize].statistics()).unwrap_or_default()
+    }
+
+    /// All counters.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let wires = self.wires.iter().zip(0u32..).filter_map(|(wire, slot)| {
+            let wire = wire.as_ref()?;
+            Some(WireCounters {
+                id: WireId { slot, generation: wire.generation },
+                name: wire.name.clone(),
+                sides: [wire.sides[0].total(), wire.sides[1].total()],
+            })
+        });
+        Snapshot {
+            wires: wires.collect(),
+            frames: self.pool.census(),
+            refused: self.pool.refused(),
+            looks: self.looks,
+            sleeps: self.sleeps,
+        }
+    }
+}
+
+/// Sends on, or frees, what the mediator is done with.
+fn deliver<'p>(wires: &mut [Option<Wire<'p>>], pool: &'p FramePool, released: Released<WirePacket<'p>>) {
+    let (frame, Route { slot, generation, side, queue }) = released.packet.into_parts();
+    if released.outcome != Outcome::Pass {
+        return;
+    }
+    // A wire that was removed while its packet was held takes the packet with it.
+    let wire = wires.get_mut(slot as usize).and_then(Option::as_mut).filter(|w| w.generation == generation);
+    if let Some(wire) = wire {
+        wire.sides[side as usize].send(pool, frame, usize::from(queue));
+    }
+}

@@ -1,0 +1,201 @@
+//! A running loop, as its owner sees it.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use p4shield_channel::Waiter;
+use p4shield_mediator::{Counters, Link, Mediator};
+use p4shield_xsk::{FramePool, Umem};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::config::{LoopConfig, WireConfig};
+use crate::counters::{Snapshot, WireStatus};
+use crate::engine::{Engine, WirePacket};
+use crate::mailbox::{Closing, Mailbox};
+use crate::supervisor::{Supervisor, SupervisorJob};
+use crate::{EngineJob, Error, Result, WireId};
+
+/// A loop: one thread that moves frames and one that keeps the wires attached. Ends when dropped.
+#[derive(Debug)]
+pub struct WireLoop {
+    engine: Arc<Mailbox<EngineJob>>,
+    supervisor: Arc<Mailbox<SupervisorJob>>,
+    counters: Arc<Counters>,
+    control: Option<JoinHandle<()>>,
+    hot: Option<JoinHandle<()>>,
+}
+
+impl WireLoop {
+    /// Starts a loop without wires.
+    ///
+    /// # Errors
+    /// If packet memory, threads or descriptors cannot be had, or the tenants make no sense.
+    pub fn spawn(config: LoopConfig) -> Result<Self> {
+        let umem = Umem::new(config.memory)?;
+        let mailbox = || Error::system("make an eventfd");
+        let engine = Arc::new(Mailbox::new().map_err(mailbox())?);
+        let (ready, started) = mpsc::channel();
+        let (c, u, m) = (config.clone(), Arc::clone(&umem), Arc::clone(&engine));
+        let hot = start(&format!("wire-{}", config.name), move || hot_thread(&c, u, &m, &ready))?;
+        let counters = started.recv().map_err(|_| Error::Gone)??;
+        let supervisor = Arc::new(Mailbox::new().map_err(mailbox())?);
+        let mut this = Self { engine, supervisor, counters, control: None, hot: Some(hot) };
+        let (ready, started) = mpsc::channel();
+        let (e, m) = (Arc::clone(&this.engine), Arc::clone(&this.supervisor));
+        let control = move || control_thread(config, umem, e, &m, &ready);
+        this.control = Some(start("wire-control", control)?);
+        started.recv().map_err(|_| Error::Gone)??;
+        Ok(this)
+    }
+
+    /// Adds a wire. Its interfaces are attached now if they are there, else as soon as they are; how it is tells
+    /// [`WireLoop::status`].
+    ///
+    /// # Errors
+    /// [`Error::Wire`] if it cannot ever be.
+    pub fn add_wire(&self, config: WireConfig) -> Result<WireId> {
+        self.supervisor.run(|s| s.add(config))?
+    }
+
+    /// Takes a wire out. Frames of it that are held are dropped. Its interfaces stay closed to the host's own stack
+    /// unless `open`.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn remove_wire(&self, id: WireId, open: bool) -> Result<()> {
+        self.supervisor.run(move |s| s.remove(id, open))?
+    }
+
+    /// How all wires are.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn status(&self) -> Result<Vec<WireStatus>> {
+        self.supervisor.run(Supervisor::status)?
+    }
+
+    /// The wires' counters and who has the frames.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        self.engine.run(|e| e.snapshot())
+    }
+
+    /// The mediator's counters, which can be read at any time.
+    #[must_use]
+    pub const fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Gives a tenant a channel to its P4 VM, another one, or none.
+    ///
+    /// # Errors
+    /// If there is no such tenant, or [`Error::Gone`].
+    pub fn replace_channel(&self, tenant: usize, link: Option<Link>) -> Result<()> {
+        self.engine.run(move |e| e.replace_channel(tenant, link))?
+    }
+
+    /// Does something with the mediator, on the thread that it belongs to, between two rounds.
+    ///
+    /// # Errors
+    /// [`Error::Gone`].
+    pub fn mediate<R: Send + 'static>(
+        &self,
+        f: impl for<'a, 'p> FnOnce(&'a mut Mediator<WirePacket<'p>>) -> R + Send + 'static,
+    ) -> Result<R> {
+        self.engine.run(move |e| f(e.mediator()))
+    }
+
+    /// Ends it: detaches all wires, whose interfaces stay closed, and waits for the threads.
+    pub fn stop(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        // First the one that uses the other.
+        if let Some(thread) = self.control.take() {
+            let _ = self.supervisor.run(Supervisor::stop);
+            let _ = thread.join();
+        }
+        if let Some(thread) = self.hot.take() {
+            let _ = self.engine.run(|e| e.stop());
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for WireLoop {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
+    std::thread::Builder::new().name(name.into()).spawn(work).map_err(Error::system("start a thread"))
+}
+
+fn enter(netns: Option<&Path>) -> Result<()> {
+    let Some(path) = netns else { return Ok(()) };
+    let what = || format!("enter the network namespace {}", path.display());
+    let file = File::open(path).map_err(Error::system(what()))?;
+    move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+        .map_err(|e| Error::system(what())(e.into()))
+}
+
+fn hot_thread(
+    config: &LoopConfig,
+    umem: Arc<Umem>,
+    mailbox: &Mailbox<EngineJob>,
+    ready: &mpsc::Sender<Result<Arc<Counters>>>,
+) {
+    let _closing = Closing(mailbox);
+    let pool = FramePool::new(umem);
+    let mut engine = match Engine::new(config, &pool, mailbox.as_fd()) {
+        Ok(mut engine) => {
+            let _ = ready.send(Ok(engine.mediator().counters()));
+            engine
+        }
+        Err(e) => return drop(ready.send(Err(e))),
+    };
+    let mut waiter = Waiter::new(config.wait);
+    while !engine.stopped() {
+        if mailbox.pending() {
+            for job in mailbox.take() {
+                job(&mut engine);
+            }
+            // A job may have been to stop, and nobody would wake us after it.
+            continue;
+        }
+        let now = crate::now();
+        if engine.step(now) {
+            waiter.worked();
+        } else if let Err(error) = engine.idle(&mut waiter, now) {
+            tracing::error!(%error, "the wire loop ends");
+            return;
+        }
+    }
+}
+
+fn control_thread(
+    config: LoopConfig,
+    umem: Arc<Umem>,
+    engine: Arc<Mailbox<EngineJob>>,
+    mailbox: &Mailbox<SupervisorJob>,
+    ready: &mpsc::Sender<Result<()>>,
+) {
+    let supervisor = enter(config.netns.as_deref()).and_then(|()| Supervisor::new(config, umem, engine));
+    match supervisor {
+        Ok(mut supervisor) => {
+            let _ = ready.send(Ok(()));
+            supervisor.run(mailbox);
+        }
+        Err(e) => {
+            mailbox.close();
+            let _ = ready.send(Err(e));
+        }
+    }
+}

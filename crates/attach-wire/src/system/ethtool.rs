@@ -1,0 +1,93 @@
+//! Switching offloads off by ethtool's ioctl (`man 8 ethtool`, `linux/ethtool.h`).
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+const GET_FLAGS: u32 = 0x25;
+const SET_FLAGS: u32 = 0x26;
+const SET_GRO: u32 = 0x2c;
+const GET_CHANNELS: u32 = 0x3c;
+const FLAG_TX_VLAN: u32 = 1 << 7;
+const FLAG_RX_VLAN: u32 = 1 << 8;
+const FLAG_LRO: u32 = 1 << 15;
+
+/// `struct ethtool_channels`.
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    command: u32,
+    max: [u32; 4],
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+fn call<T>(interface: &str, argument: &mut T) -> io::Result<()> {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, flags, None)?;
+    // SAFETY: all-zero is a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if interface.len() >= request.ifr_name.len() {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(argument).cast::<c_void>().cast();
+    // SAFETY: the kernel reads and writes a live `ifreq`, and behind its pointer the structure that the command in
+    // `argument`'s first word stands for, which `argument` is.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn clear_flags(interface: &str, flags: u32) -> io::Result<()> {
+    let mut now = Value { command: GET_FLAGS, data: 0 };
+    call(interface, &mut now)?;
+    if now.data & flags == 0 {
+        return Ok(());
+    }
+    call(interface, &mut Value { command: SET_FLAGS, data: now.data & !flags })
+}
+
+/// Has the interface leave VLAN tags in the frames that it receives.
+///
+/// # Errors
+/// What the driver says.
+pub fn keep_received_tags(interface: &str) -> io::Result<()> {
+    clear_flags(interface, FLAG_RX_VLAN)
+}
+
+/// Has the interface put VLAN tags into the frames that are sent through it before it takes them.
+///
+/// # Errors
+/// What the driver says.
+pub fn keep_sent_tags(interface: &str) -> io::Result<()> {
+    clear_flags(interface, FLAG_TX_VLAN)
+}
+
+/// Has the interface receive packets one by one instead of merged.
+///
+/// # Errors
+/// What the driver says.
+pub fn receive_unmerged(interface: &str) -> io::Result<()> {
+    let gro = call(interface, &mut Value { command: SET_GRO, data: 0 });
+    clear_flags(interface, FLAG_LRO).and(gro)
+}
+
+/// Queues that packets are received on now, where the driver tells.
+#[must_use]
+pub fn receive_queues(interface: &str) -> Option<u32> {
+    let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };
+    call(interface, &mut channels).ok().map(|()| (channels.rx + channels.combined).max(1))
+}

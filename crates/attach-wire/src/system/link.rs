@@ -1,0 +1,202 @@
+//! The interfaces of a network namespace, and what happens to them: rtnetlink (`man 7 rtnetlink`).
+//!
+//! A wire names its interfaces; they may come later, go, come back under another index, go down and up, change
+//! their MTU. The monitor tells all of that; who misses messages (the kernel's buffer overran) is told so and asks
+//! for the whole list again.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+/// `RTMGRP_LINK`: the multicast group of link messages.
+const GROUP_LINK: u32 = libc::RTMGRP_LINK as u32;
+/// Bytes of `struct nlmsghdr`.
+const MESSAGE_HEADER: usize = 16;
+/// Bytes of `struct ifinfomsg`.
+const LINK_HEADER: usize = 16;
+/// Bytes of `struct rtattr`.
+const ATTRIBUTE_HEADER: usize = 4;
+
+/// An interface as it is now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its index; never used again for another one while the machine runs.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Longest payload of a frame.
+    pub mtu: u32,
+    /// Whether it is administratively up.
+    pub up: bool,
+    /// Index of the other end of a veth pair that is in the same network namespace.
+    pub peer: Option<u32>,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// It is there, and like this.
+    Is(Link),
+    /// It is gone.
+    Gone(u32),
+    /// The end of a list that was asked for.
+    ListEnds,
+}
+
+/// A socket that hears of every change.
+#[derive(Debug)]
+pub struct Monitor {
+    fd: OwnedFd,
+    buffer: Vec<u8>,
+    sequence: u32,
+}
+
+impl Monitor {
+    /// Opens it in the network namespace of the calling thread.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn open() -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        // Protocol 0, which is what no protocol means, is NETLINK_ROUTE.
+        let fd = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        rustix::net::bind(&fd, &SocketAddrNetlink::new(0, GROUP_LINK))?;
+        Ok(Self { fd, buffer: vec![0; 64 << 10], sequence: 0 })
+    }
+
+    /// Asks for all interfaces: their [`Event::Is`] come with the others, then [`Event::ListEnds`].
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn ask_for_all(&mut self) -> io::Result<()> {
+        self.sequence += 1;
+        let mut m = [0; MESSAGE_HEADER + LINK_HEADER];
+        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+        let len = m.len() as u32;
+        m[0..4].copy_from_slice(&len.to_ne_bytes());
+        m[4..6].copy_from_slice(&libc::RTM_GETLINK.to_ne_bytes());
+        m[6..8].copy_from_slice(&flags.to_ne_bytes());
+        m[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
+        rustix::net::send(&self.fd, &m, SendFlags::empty())?;
+        Ok(())
+    }
+
+    /// Hands over what happened since the last call; does not wait. `Ok(false)` if something was missed.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn receive(&mut self, mut each: impl FnMut(Event)) -> io::Result<bool> {
+        loop {
+            match rustix::net::recv(&self.fd, &mut self.buffer[..], RecvFlags::empty()) {
+                Ok((got, full)) => {
+                    for event in events(&self.buffer[..got]) {
+                        each(event);
+                    }
+                    if full > got {
+                        return Ok(false);
+                    }
+                }
+                Err(rustix::io::Errno::AGAIN) => return Ok(true),
+                Err(rustix::io::Errno::NOBUFS) => return Ok(false),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+}
+
+impl AsFd for Monitor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// The events in a datagram; what cannot be read is passed over.
+pub fn events(datagram: &[u8]) -> impl Iterator<Item = Event> {
+    records(datagram, MESSAGE_HEADER, |h| u32::from_ne_bytes([h[0], h[1], h[2], h[3]]) as usize).filter_map(
+        |(header, body)| match u16::from_ne_bytes([header[4], header[5]]) {
+            libc::RTM_NEWLINK => link(body).map(Event::Is),
+            libc::RTM_DELLINK => Some(Event::Gone(word(body, 4)?)),
+            n if n == libc::NLMSG_DONE as u16 => Some(Event::ListEnds),
+            _ => None,
+        },
+    )
+}
+
+fn link(body: &[u8]) -> Option<Link> {
+    let (index, flags) = (word(body, 4)?, word(body, 8)?);
+    let up = flags & libc::IFF_UP as u32 != 0;
+    let mut link = Link { index, name: String::new(), mtu: 0, up, peer: None };
+    let (mut lower, mut elsewhere) = (None, false);
+    let length = |h: &[u8]| usize::from(u16::from_ne_bytes([h[0], h[1]]));
+    for (header, value) in records(body.get(LINK_HEADER..)?, ATTRIBUTE_HEADER, length) {
+        match u16::from_ne_bytes([header[2], header[3]]) {
+            libc::IFLA_IFNAME => {
+                link.name = String::from_utf8_lossy(value.split(|&b| b == 0).next()?).into_owned();
+            }
+            libc::IFLA_MTU => link.mtu = word(value, 0)?,
+            libc::IFLA_LINK => lower = word(value, 0),
+            libc::IFLA_LINK_NETNSID => elsewhere = true,
+            _ => {}
+        }
+    }
+    link.peer = lower.filter(|&i| !elsewhere && i != 0);
+    (!link.name.is_empty()).then_some(link)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// Splits `bytes` into records of a header of fixed size, which tells the length of header and body, and a body;
+/// each starts at a multiple of four.
+fn records(
+    mut bytes: &[u8],
+    header: usize,
+    length: impl Fn(&[u8]) -> usize,
+) -> impl Iterator<Item = (&[u8], &[u8])> {
+    std::iter::from_fn(move || {
+        let head = bytes.get(..header)?;
+        let len = length(head);
+        let body = bytes.get(header..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((head, body))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_found() {
+        let mut m = Monitor::open().unwrap();
+        m.ask_for_all().unwrap();
+        let (mut seen, mut done) = (Vec::new(), false);
+        while !done {
+            assert!(
+                m.receive(|e| match e {
+                    Event::Is(l) => seen.push(l),
+                    Event::ListEnds => done = true,
+                    Event::Gone(_) => {}
+                })
+                .unwrap()
+            );
+        }
+        let lo = seen.iter().find(|l| l.name == "lo").expect("every namespace has a loopback");
+        assert_eq!(lo.index, 1);
+        assert!(lo.mtu >= 1280);
+    }
+
+    #[test]
+    fn truncated_and_lying_lengths_end_the_list() {
+        let mut m = [0u8; 64];
+        for len in [0u32, 15, 16, 17, 63, 64, 65, u32::MAX] {
+            m[0..4].copy_from_slice(&len.to_ne_bytes());
+            m[4..6].copy_from_slice(&libc::RTM_NEWLINK.to_ne_bytes());
+            assert_eq!(events(&m).count(), 0, "length {len}");
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The XDP program of one interface: load, attach, fill its map of sockets, read its counters.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::libbpf_sys;
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
+
+use super::link::Link;
+
+/// Queues of an interface that can be served, as in `wire.bpf.c`.
+pub const MAX_QUEUES: u32 = 64;
+/// `BPF_F_XDP_DEV_BOUND_ONLY`: the program runs on one device, and may ask its driver.
+const DEVICE_BOUND: u32 = 1 << 6;
+/// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE`.
+const GENERIC: u32 = 1 << 1;
+const NATIVE: u32 = 1 << 2;
+
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wire.bpf.o"));
+
+/// How the program may be attached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver where it can, else in the network stack.
+    #[default]
+    Auto,
+    /// In the driver, or not at all.
+    Native,
+    /// In the network stack, which any interface can: slower, VLAN tags in the socket buffer are out of reach.
+    Generic,
+}
+
+/// What the program counted; frames that never got to us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XdpCounters {
+    /// Dropped: longer than a frame of packet memory. Jumbo frames, or a sender that leaves segmentation to us.
+    pub oversize: u64,
+    /// Dropped: came on a queue that has no socket (yet).
+    pub no_socket: u64,
+    /// Passed on although the driver could not say whether there was a VLAN tag beside the frame.
+    pub tag_unknown: u64,
+    /// Dropped: the VLAN tag could not be put back into the frame.
+    pub tag_failed: u64,
+}
+
+/// Why a program could not be attached.
+#[derive(Debug, thiserror::Error)]
+pub enum XdpError {
+    /// libbpf or the kernel's verifier refused.
+    #[error("cannot {step} on {interface}")]
+    Bpf {
+        /// What was attempted.
+        step: &'static str,
+        /// On which interface.
+        interface: String,
+        /// Why.
+        #[source]
+        source: libbpf_rs::Error,
+    },
+    /// The kernel refused to attach the program.
+    #[error("cannot attach the XDP program to {interface}{hint}")]
+    Attach {
+        /// To which interface.
+        interface: String,
+        /// What to do about it, where that is known.
+        hint: &'static str,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A loaded and attached program. Detached when dropped, or when the process dies.
+#[derive(Debug)]
+pub struct Program {
+    object: Object,
+    native: bool,
+    tagged: bool,
+    interface: u32,
+    /// Keeps it attached.
+    _link: OwnedFd,
+}
+
+impl Program {
+    /// Loads and attaches to `link` the best program there is; `max_packet` is what a frame can hold.
+    ///
+    /// # Errors
+    /// [`XdpError`].
+    pub fn attach(link: &Link, mode: XdpMode, max_packet: u32) -> Result<Self, XdpError> {
+        static QUIET: std::sync::Once = std::sync::Once::new();
+        QUIET.call_once(|| {
+            let log = |_level, text: String| tracing::debug!("{}", text.trim_end());
+            libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Info, log)));
+        });
+        let native =
+            if mode == XdpMode::Generic { None } else { Some(Self::attach_native(link, max_packet)) };
+        match native {
+            Some(Err(e)) if mode == XdpMode::Auto && e.is_unsupported() => {
+                tracing::warn!(interface = link.name, "the driver has no XDP, using the network stack's");
+            }
+            Some(result) => return result,
+            None => {}
+        }
+        let program = Self::try_attach(link, GENERIC, false, max_packet)?;
+        tracing::warn!(
+            interface = link.name,
+            "XDP in the network stack: VLAN tags that a sender leaves beside the frame are out of reach and lost"
+        );
+        Ok(program)
+    }
+
+    fn attach_native(link: &Link, max_packet: u32) -> Result<Self, XdpError> {
+        match Self::try_attach(link, NATIVE, true, max_packet) {
+            // Before Linux 6.8, or a driver without XDP metadata (tap has none, and needs none: tags from its
+            // file are always in the frame).
+            Err(XdpError::Bpf { .. }) => Self::try_attach(link, NATIVE, false, max_packet),
+            result => result,
+        }
+    }
+
+    fn try_attach(link: &Link, flags: u32, tagged: bool, max_packet: u32) -> Result<Self, XdpError> {
+        let failed = |step| move |source| XdpError::Bpf { step, interface: link.name.clone(), source };
+        let name = if tagged { "wire_tagged" } else { "wire_plain" };
+        let mut open =
+            ObjectBuilder::default().open_memory(OBJECT).map_err(failed("open the XDP program's object"))?;
+        for mut map in open.maps_mut() {
+            if map.name().to_string_lossy().ends_with(".rodata") {
+                map.set_initial_value(&max_packet.to_ne_bytes()).map_err(failed("set the longest packet"))?;
+            }
+        }
+        for mut program in open.progs_mut() {
+            program.set_autoload(program.name() == name || program.name() == "wire_guard");
+            if tagged && program.name() == name {
+                program.set_flags(DEVICE_BOUND);
+                program.set_ifindex(link.index);
+            }
+        }
+        let object = open.load().map_err(failed("load the XDP program"))?;
+        let program = object.progs().find(|p| p.name() == name).expect("the object has this program");
+        let fd = create_link(program.as_fd(), link.index, flags).map_err(|source| XdpError::Attach {
+            interface: link.name.clone(),
+            hint: hint(&source),
+            source,
+        })?;
+        Ok(Self { native: flags == NATIVE, tagged, interface: link.index, _link: fd, object })
+    }
+
+    /// Whether it runs in the driver.
+    #[must_use]
+    pub const fn native(&self) -> bool {
+        self.native
+    }
+
+    /// Whether it can see VLAN tags beside the frame.
+    #[must_use]
+    pub const fn sees_tags(&self) -> bool {
+        self.tagged
+    }
+
+    /// Sends the frames of `queue` to this bound socket from now on.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn serve(&self, queue: u32, socket: BorrowedFd<'_>) -> libbpf_rs::Result<()> {
+        let fd = socket.as_raw_fd().to_ne_bytes();
+        self.map("sockets").update(&queue.to_ne_bytes(), &fd, MapFlags::ANY)
+    }
+
+    /// Closes the interface to the host's own stack; see [`super::guard`].
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn close_guard(&self) -> libbpf_rs::Result<()> {
+        super::guard::close(self.guard(), self.interface)
+    }
+
+    /// Opens it again.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn open_guard(&self) -> libbpf_rs::Result<()> {
+        super::guard::open(self.guard(), self.interface)
+    }
+
+    fn guard(&self) -> BorrowedFd<'_> {
+        let mut programs = self.object.progs();
+        let guard = programs.find(|p| p.name() == "wire_guard").expect("the object has this program");
+        // SAFETY: the descriptor is the object's, which outlives the borrow; libbpf's own type borrows it from a
+        // temporary instead.
+        unsafe { BorrowedFd::borrow_raw(guard.as_fd().as_raw_fd()) }
+    }
+
+    /// What it counted so far.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn counters(&self) -> libbpf_rs::Result<XdpCounters> {
+        let map = self.map("counters");
+        let sum = |index: u32| -> libbpf_rs::Result<u64> {
+            let values = map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default();
+            Ok(values.iter().filter_map(|v| v.first_chunk().copied()).map(u64::from_ne_bytes).sum())
+        };
+        Ok(XdpCounters { oversize: sum(0)?, no_socket: sum(1)?, tag_unknown: sum(2)?, tag_failed: sum(3)? })
+    }
+
+    fn map(&self, name: &str) -> libbpf_rs::Map<'_> {
+        self.object.maps().find(|m| m.name() == name).expect("the object has this map")
+    }
+}
+
+impl XdpError {
+    fn is_unsupported(&self) -> bool {
+        matches!(self, Self::Attach { source, .. } if source.raw_os_error() == Some(libc::EOPNOTSUPP))
+    }
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.raw_os_error() {
+        Some(libc::ERANGE) => ": its MTU, or its peer's, is too long for XDP; set both to 3498 or less",
+        Some(libc::ENOSPC) => {
+            ": its peer sends on more queues than it receives on; give it as many (ethtool -L)"
+        }
+        Some(libc::EBUSY | libc::EEXIST) => {
+            ": another XDP program is there; remove that first (ip link set dev X xdp off)"
+        }
+        Some(libc::EPERM) => ": CAP_NET_ADMIN and CAP_BPF are needed",
+        _ => "",
+    }
+}
+
+fn create_link(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Result<OwnedFd> {
+    // SAFETY: all-zero is a valid `bpf_link_create_opts`: no options.
+    let mut options: libbpf_sys::bpf_link_create_opts = unsafe { std::mem::zeroed() };
+    options.sz = size_of_val(&options) as libbpf_sys::size_t;
+    options.flags = flags;
+    // SAFETY: libbpf reads live options of the size that they tell.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(
+            program.as_raw_fd(),
+            interface.cast_signed(),
+            libbpf_sys::BPF_XDP,
+            &raw const options,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: a new descriptor that nobody else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,94 @@
+//! A P4 VM that is a thread with a closure for a program.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use p4shield_abi::channel::{Geometry, Request};
+use p4shield_attach_wire::WireLoop;
+use p4shield_channel::{Batch, Doorbell, Judge, Reply, Requester, WaitPolicy, Waiter, create_channel};
+use p4shield_mediator::Link;
+use rustix::event::{PollFd, PollFlags};
+
+/// What the program says of a packet.
+pub enum Answer {
+    Drop,
+    Pass,
+    /// This header in place of the one handed over.
+    Rewrite(Vec<u8>),
+}
+
+pub struct P4Vm {
+    stop: Arc<AtomicBool>,
+    /// While set it judges nothing, like a stopped process.
+    pub frozen: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl P4Vm {
+    /// Attaches one to a tenant of a loop.
+    pub fn attach(
+        wire: &WireLoop,
+        tenant: usize,
+        program: impl FnMut(&Request, &[u8]) -> Answer + Send + 'static,
+    ) -> Self {
+        let geometry = Geometry::default();
+        let memory = create_channel("test", geometry).unwrap();
+        let judge = Judge::new(memory.map_again().unwrap(), geometry).unwrap();
+        let requester = Requester::new(memory, geometry).unwrap();
+        let (ours, theirs) = Doorbell::pair().unwrap();
+        let (stop, frozen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let (s, f) = (Arc::clone(&stop), Arc::clone(&frozen));
+        let thread = std::thread::spawn(move || run(judge, &theirs, program, &s, &f));
+        wire.replace_channel(tenant, Some(Link { requester, doorbell: ours })).unwrap();
+        Self { stop, frozen, thread: Some(thread) }
+    }
+}
+
+impl Drop for P4Vm {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        let ended = self.thread.take().map(JoinHandle::join);
+        assert!(ended.is_some_and(|e| e.is_ok()) || std::thread::panicking());
+    }
+}
+
+fn run(
+    mut judge: Judge,
+    bell: &Doorbell,
+    mut program: impl FnMut(&Request, &[u8]) -> Answer,
+    stop: &AtomicBool,
+    frozen: &AtomicBool,
+) {
+    let mut waiter = Waiter::new(WaitPolicy { min_spins: 8, max_spins: 256, yields: 1 });
+    let mut batch = Batch::new(&Geometry::default());
+    let tick = std::time::Duration::from_millis(20);
+    while !stop.load(Ordering::Acquire) {
+        if frozen.load(Ordering::Acquire) {
+            std::thread::sleep(tick);
+            continue;
+        }
+        if judge.fetch(&mut batch).unwrap() == 0 {
+            let fds = &mut [PollFd::new(bell, PollFlags::IN)];
+            waiter.idle(&mut judge, fds, Some(tick)).unwrap();
+            bell.drain();
+            continue;
+        }
+        waiter.worked();
+        for entry in batch.iter_mut() {
+            let header = &entry.frame[entry.start..entry.start + entry.len];
+            let rest = entry.request.packet_len - header.len() as u32;
+            let reply = match program(entry.request, header) {
+                Answer::Drop => judge.answer(Reply::Drop),
+                Answer::Pass => judge.answer(Reply::Pass),
+                Answer::Rewrite(new) => {
+                    judge.answer(Reply::Rewritten { header: &new, packet_len: new.len() as u32 + rest })
+                }
+            };
+            reply.unwrap();
+        }
+        if judge.publish() {
+            bell.ring();
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Interfaces that change, go down, go away and come back, while everything else goes on.
+
+mod common;
+
+use common::{Cloud, VM, VM4, usable};
+use p4shield_attach_wire::{Error, Side, WireConfig};
+use p4shield_mediator::{FailPolicy, VmRef};
+use p4shield_testbed::process::run;
+use p4shield_testbed::{Switch, wait_until};
+
+impl Cloud {
+    fn set_mtu(&self, mtu: u32) {
+        for (ns, names) in [
+            (&self.host, &["vm0", "sw0", "sw0p", "cl0", "br0"][..]),
+            (&self.vm, &["eth0"]),
+            (&self.client, &["eth0"]),
+        ] {
+            for name in names {
+                ns.ip(&format!("link set {name} mtu {mtu}")).unwrap();
+            }
+        }
+    }
+
+    fn pings_with(&self, bytes: u32) -> bool {
+        let size = bytes.to_string();
+        run(self.client.command("ping").args(["-c2", "-i0.05", "-W1", "-Mdo", "-s", &size, VM4])).is_ok()
+    }
+
+    fn remark(&self, side: Side) -> String {
+        self.status().sides[side as usize].remark.clone().unwrap_or_default()
+    }
+}
+
+#[test]
+fn the_mtu_may_change_and_too_long_ones_are_explained() {
+    if !usable() {
+        return;
+    }
+    let cloud = Cloud::new(FailPolicy::Pass);
+    cloud.wait_forwarding();
+    cloud.set_mtu(1700);
+    wait_until("a ping of 1600 bytes", 5, || cloud.pings_with(1600)).unwrap();
+    cloud.set_mtu(3000);
+    wait_until("a remark about the MTU", 5, || cloud.remark(Side::Vm).contains("MTU 3000")).unwrap();
+    assert!(cloud.pings(VM4), "short frames still pass");
+    assert!(!cloud.pings_with(2500));
+    let counted = cloud.status().sides[Side::Switch as usize].attached.unwrap().kernel.xdp.oversize;
+    assert!(counted >= 1, "what is too long is counted");
+    cloud.set_mtu(1500);
+    wait_until("the remark to go", 5, || cloud.remark(Side::Vm).is_empty()).unwrap();
+    assert!(cloud.pings_with(1400));
+    cloud.check_frames();
+}
+
+#[test]
+fn interfaces_may_go_down_and_up() {
+    if !usable() {
+        return;
+    }
+    let cloud = Cloud::new(FailPolicy::Pass);
+    cloud.wait_forwarding();
+    for name in ["vm0", "sw0"] {
+        cloud.host.ip(&format!("link set {name} down")).unwrap();
+        assert!(!cloud.pings(VM4), "{name} is down");
+        cloud.host.ip(&format!("link set {name} up")).unwrap();
+        wait_until("a ping after up", 10, || cloud.pings(VM4)).unwrap();
+        cloud.check_frames();
+    }
+}
+
+#[test]
+fn interfaces_may_go_and_come_back() {
+    if !usable() {
+        return;
+    }
+    let cloud = Cloud::new(FailPolicy::Pass);
+    cloud.wait_forwarding();
+    for round in 0..3 {
+        cloud.host.ip("link del vm0").unwrap();
+        if round > 0 {
+            cloud.host.ip("link del sw0").unwrap();
+            wait_until("the loss of both", 5, || cloud.status().sides.iter().all(|s| s.attached.is_none()))
+                .unwrap();
+            cloud.host.veth("sw0", &cloud.host, "sw0p").unwrap();
+            cloud.switch.plug(&cloud.host, "sw0p").unwrap();
+        }
+        wait_until("the loss", 5, || cloud.remark(Side::Vm).contains("no interface vm0")).unwrap();
+        assert!(!cloud.pings(VM4));
+        cloud.host.veth("vm0", &cloud.vm, "eth0").unwrap();
+        cloud.vm.ip(&format!("addr add {VM4}/24 dev eth0")).unwrap();
+        // The VM has another Ethernet address now.
+        cloud.client.ip("neigh flush dev eth0").unwrap();
+        cloud.wait_whole();
+        wait_until("a ping after the return", 10, || cloud.pings(VM4)).unwrap();
+        cloud.check_frames();
+    }
+    let status = cloud.status().sides.map(|s| s.attached.unwrap());
+    assert!(status.iter().all(|a| a.native && a.sees_tags));
+}
+
+#[test]
+fn wires_may_wait_for_interfaces_and_be_removed() {
+    if !usable() {
+        return;
+    }
+    let cloud = Cloud::new(FailPolicy::Pass);
+    cloud.wait_forwarding();
+    let id = cloud.wire.add_wire(WireConfig::new("vm9", "sw9", VM)).unwrap();
+    let of = |id| cloud.wire.status().unwrap().into_iter().find(|w| w.id == id).unwrap();
+    assert!(of(id).sides.iter().all(|s| s.remark.as_deref().is_some_and(|r| r.contains("no interface"))));
+    for (a, b) in [("vm9", "vm9p"), ("sw9", "sw9p")] {
+        cloud.host.veth(a, &cloud.host, b).unwrap();
+    }
+    wait_until("the late interfaces", 5, || of(id).is_whole()).unwrap();
+    cloud.wire.remove_wire(id, true).unwrap();
+    assert_eq!(cloud.wire.status().unwrap().len(), 1);
+    assert!(cloud.pings(VM4), "the other wire goes on");
+    // The queues are free for another one at once, give or take the kernel's clearing up.
+    let id = cloud.wire.add_wire(WireConfig::new("sw9", "vm9", VM)).unwrap();
+    wait_until("the same interfaces again", 5, || of(id).is_whole()).unwrap();
+    cloud.check_frames();
+}
+
+#[test]
+fn wires_that_cannot_be_are_refused() {
+    if !usable() {
+        return;
+    }
+    let cloud = Cloud::new(FailPolicy::Pass);
+    for (vm_if, switch_if, vm) in [
+        ("vm0", "other", VM),
+        ("other", "sw0", VM),
+        ("same", "same", VM),
+        ("vm9", "sw9", VmRef { tenant: 1, vm: 0 }),
+        ("vm9", "sw9", VmRef { tenant: 0, vm: 1 }),
+    ] {
+        let refused = cloud.wire.add_wire(WireConfig::new(vm_if, switch_if, vm));
+        assert!(matches!(refused, Err(Error::Wire { .. })), "{vm_if} {switch_if} {vm:?}");
+    }
+}
+
+#[test]
+fn packet_memory_is_never_promised_twice() {
+    if !usable() {
+        return;
+    }
+    let mut config = common::loop_config(FailPolicy::Pass);
+    config.memory.frames = u32::try_from(config.frames_needed(3)).unwrap();
+    let cloud = Cloud::with(config, WireConfig::new("vm0", "sw0", VM), Switch::bridge);
+    for (a, b) in [("vm9", "vm9p"), ("sw9", "sw9p")] {
+        cloud.host.veth(a, &cloud.host, b).unwrap();
+    }
+    let id = cloud.wire.add_wire(WireConfig::new("vm9", "sw9", VM)).unwrap();
+    let status = cloud.wire.status().unwrap().into_iter().find(|w| w.id == id).unwrap();
+    assert!(status.sides[0].attached.is_some(), "three sockets were asked for");
+    let remark = status.sides[1].remark.clone().unwrap();
+    assert!(remark.contains("packet memory has"), "{remark}");
+    let config = common::loop_config(FailPolicy::Pass).for_wires(100);
+    assert_eq!(u64::from(config.memory.frames), config.frames_needed(200));
+}

@@ -1,0 +1,179 @@
+//! `p4shield bench channel`: round trip and throughput between a mediator's and a P4 VM's end, each on its own core.
+//!
+//! The P4 VM's end does what a real one does besides running a program: it copies each request and header into
+//! private memory and answers `pass`. Both ends spin, so this is the channel alone, without sleeping and waking.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use p4shield_abi::Direction;
+use p4shield_abi::channel::{BATCH, Geometry, Request};
+use p4shield_channel::{Batch, Judge, Reply, Requester, SharedMemory, create_channel};
+use serde::Serialize;
+
+use crate::stats::Percentiles;
+use crate::{Error, cores};
+
+/// What to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Requests published together.
+    pub batches: Vec<usize>,
+    /// Header bytes handed over.
+    pub headers: Vec<u32>,
+    /// How long each throughput is measured.
+    pub time: Duration,
+    /// How many round trips are timed.
+    pub round_trips: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            batches: vec![1, 4, 8, 16, BATCH],
+            headers: vec![64, 128, 256, 512, 1514],
+            time: Duration::from_millis(500),
+            round_trips: 200_000,
+        }
+    }
+}
+
+/// One pair of batch size and header size.
+#[derive(Clone, Debug, Serialize)]
+pub struct Row {
+    /// Requests published together.
+    pub batch: usize,
+    /// Header bytes handed over.
+    pub header_bytes: u32,
+    /// From publishing a batch to having taken its last answer, nanoseconds; nothing else under way.
+    pub round_trip_ns: Percentiles,
+    /// Packets judged a second, millions; the rings kept full.
+    pub mpps: f64,
+}
+
+/// Measures each batch size with each header size; `progress` is told before each.
+///
+/// # Errors
+/// If shared memory cannot be had.
+pub fn run(options: &Options, mut progress: impl FnMut(usize, u32)) -> Result<Vec<Row>, Error> {
+    let mut rows = Vec::new();
+    for &header_bytes in &options.headers {
+        for &batch in &options.batches {
+            progress(batch, header_bytes);
+            rows.push(measure(options, batch.clamp(1, BATCH), header_bytes)?);
+        }
+    }
+    Ok(rows)
+}
+
+fn measure(options: &Options, batch: usize, header_bytes: u32) -> Result<Row, Error> {
+    let geometry = Geometry { header_bytes, ..Geometry::default() };
+    let memory = create_channel("p4shield-bench", geometry)?;
+    let fd = memory.fd().and_then(|fd| fd.try_clone_to_owned().ok()).ok_or(Error::NoDescriptor)?;
+    let far = SharedMemory::from_fd(fd, geometry.size()).map_err(p4shield_channel::ChannelError::from)?;
+    let mut near = Requester::new(memory, geometry)?;
+    let mut judge = Judge::new(far, geometry)?;
+    let stop = AtomicBool::new(false);
+    let [mine, other] = cores::two();
+    let header = vec![0xa5; header_bytes as usize];
+    Ok(std::thread::scope(|s| {
+        s.spawn(|| {
+            cores::pin(other);
+            judge_all(&mut judge, &geometry, &stop);
+        });
+        let row = s
+            .spawn(|| {
+                cores::pin(mine);
+                Row {
+                    batch,
+                    header_bytes,
+                    round_trip_ns: round_trips(&mut near, &header, batch, options.round_trips),
+                    mpps: throughput(&mut near, &header, batch, options.time),
+                }
+            })
+            .join();
+        stop.store(true, Ordering::Relaxed);
+        row.unwrap_or_else(|e| std::panic::resume_unwind(e))
+    }))
+}
+
+fn judge_all(judge: &mut Judge, geometry: &Geometry, stop: &AtomicBool) {
+    let mut batch = Batch::new(geometry);
+    while !stop.load(Ordering::Relaxed) {
+        let Ok(count) = judge.fetch(&mut batch) else { return };
+        for _ in 0..count {
+            let _ = judge.answer(Reply::Pass);
+        }
+        let _sleeps = judge.publish();
+        if count == 0 {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+fn request(id: u64, len: usize) -> Request {
+    Request { id, packet_len: len as u32, direction: Direction::Ingress as u8, ..Request::default() }
+}
+
+fn round_trips(near: &mut Requester, header: &[u8], batch: usize, count: usize) -> Percentiles {
+    let rounds = (count / batch).max(100);
+    let mut samples = Vec::with_capacity(rounds);
+    for round in 0..rounds + rounds / 10 {
+        let start = Instant::now();
+        for i in 0..batch {
+            let _ = near.push(&request(i as u64, header.len()), header);
+        }
+        let _sleeps = near.publish();
+        let mut taken = 0;
+        while taken < batch {
+            match near.take(batch, |_| ()) {
+                Ok(n) => taken += n,
+                Err(_) => return Percentiles::of(&mut samples),
+            }
+        }
+        // The first tenth warms up.
+        if round >= rounds / 10 {
+            samples.push(start.elapsed().as_nanos() as f64);
+        }
+    }
+    Percentiles::of(&mut samples)
+}
+
+fn throughput(near: &mut Requester, header: &[u8], batch: usize, time: Duration) -> f64 {
+    let start = Instant::now();
+    let (mut sent, mut taken) = (0_u64, 0_u64);
+    while start.elapsed() < time {
+        // Looking at the clock once in a while keeps it out of the figure.
+        for _ in 0..256 {
+            if near.room() >= batch {
+                for _ in 0..batch {
+                    let _ = near.push(&request(sent, header.len()), header);
+                    sent += 1;
+                }
+                let _sleeps = near.publish();
+            }
+            taken += near.take(batch, |_| ()).unwrap_or(0) as u64;
+        }
+    }
+    let rate = taken as f64 / start.elapsed().as_secs_f64() / 1e6;
+    while near.outstanding() > 0 && near.take(batch, |_| ()).is_ok() {}
+    rate
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pair_is_measured() {
+        let options = Options {
+            batches: vec![1, 32],
+            headers: vec![64, 128],
+            time: Duration::from_millis(5),
+            round_trips: 1000,
+        };
+        let rows = run(&options, |_, _| ()).unwrap();
+        assert_eq!(rows.len(), 4);
+        assert!(rows.iter().all(|r| r.mpps > 0.0 && r.round_trip_ns.p50 > 0.0), "{rows:?}");
+    }
+}

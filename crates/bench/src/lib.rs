@@ -1,0 +1,29 @@
+//! What P4 Shield measures of itself. The figures of docs/performance.md come from here.
+
+#![forbid(unsafe_code)]
+
+pub mod channel;
+pub mod cores;
+pub mod engine;
+pub mod stats;
+
+/// A measurement could not be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The channel could not be set up.
+    #[error("cannot set up a channel to measure")]
+    Channel(#[from] p4shield_channel::ChannelError),
+    /// The channel's memory has no file descriptor to give to the other end.
+    #[error("the channel's memory cannot be shared")]
+    NoDescriptor,
+    /// A program to be measured does not compile, verify or load.
+    #[error("a program to be measured is refused: {0}")]
+    Program(String),
+    /// A snapshot to be measured cannot be sealed or opened.
+    #[error("a snapshot to be measured is refused: {0}")]
+    Seal(String),
+    /// There is no room for a temporary key.
+    #[error("cannot make a temporary folder")]
+    Folder(#[source] std::io::Error),
+}

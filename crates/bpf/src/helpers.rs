@@ -1,0 +1,201 @@
+//! Helper functions: what a program may call, by number.
+//!
+//! JIT code calls them by address; the interpreter checks their arguments first, as the table says. Numbers and
+//! meanings are those of [`p4shield_abi::helper`].
+
+use p4shield_abi::helper as number;
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::env::Env;
+use crate::maps::Map;
+
+/// A helper as machine code calls it: the environment, then R1 to R5.
+pub(crate) type Function = unsafe extern "C" fn(*mut Env, u64, u64, u64, u64, u64) -> u64;
+
+/// What the interpreter makes sure of before it calls a helper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Arg {
+    /// Not looked at, or any number.
+    Any,
+    /// The program's context.
+    Context,
+    /// A map.
+    Map,
+    /// As many readable bytes as a key of the map has.
+    Key,
+    /// As many readable bytes as a value of the map has.
+    Value,
+}
+
+/// What JIT code does instead of the call, if the arguments are known when it is compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inline {
+    /// Nothing.
+    No,
+    /// An array's value is found by a bounds check and a multiplication.
+    MapLookup,
+    /// A field is read from the environment.
+    ReadInfo,
+    /// The status is read from the environment.
+    InfoStatus,
+    /// A bit is read from the environment.
+    InfoKnown,
+}
+
+/// One helper.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Helper {
+    pub(crate) number: u32,
+    pub(crate) args: [Arg; 5],
+    pub(crate) function: Function,
+    pub(crate) inline: Inline,
+}
+
+/// The helper of this number in a table.
+pub(crate) fn find(table: &'static [Helper], number: u32) -> Option<&'static Helper> {
+    table.iter().find(|h| h.number == number)
+}
+
+const NONE: [Arg; 5] = [Arg::Any; 5];
+const CONTEXT: [Arg; 5] = [Arg::Context, Arg::Any, Arg::Any, Arg::Any, Arg::Any];
+const MAP_KEY: [Arg; 5] = [Arg::Map, Arg::Key, Arg::Any, Arg::Any, Arg::Any];
+const MAP_KEY_VALUE: [Arg; 5] = [Arg::Map, Arg::Key, Arg::Value, Arg::Any, Arg::Any];
+
+const fn helper(number: u32, args: [Arg; 5], function: Function, inline: Inline) -> Helper {
+    Helper { number, args, function, inline }
+}
+
+/// All helpers of a P4 program.
+pub(crate) static TABLE: [Helper; 10] = [
+    helper(number::MAP_LOOKUP_ELEM, MAP_KEY, map_lookup, Inline::MapLookup),
+    helper(number::MAP_UPDATE_ELEM, MAP_KEY_VALUE, map_update, Inline::No),
+    helper(number::MAP_DELETE_ELEM, MAP_KEY, map_delete, Inline::No),
+    helper(number::KTIME_GET_NS, NONE, ktime, Inline::No),
+    helper(number::GET_PRANDOM_U32, NONE, prandom, Inline::No),
+    helper(number::ADJUST_HEAD, CONTEXT, adjust_head, Inline::No),
+    helper(number::ADJUST_TAIL, CONTEXT, adjust_tail, Inline::No),
+    helper(number::READ_VM_INFO, CONTEXT, read_vm_info, Inline::ReadInfo),
+    helper(number::VM_INFO_STATUS, CONTEXT, vm_info_status, Inline::InfoStatus),
+    helper(number::VM_INFO_KNOWN, CONTEXT, vm_info_known, Inline::InfoKnown),
+];
+
+/// What a program holds for map 0; map `i` is `i` more. Not an address: even a program that was wrongly accepted
+/// cannot make a helper work on memory that is no map.
+pub(crate) const MAP_HANDLE: u64 = 0x4d41_5000_0000_0000;
+
+/// The map of a handle.
+///
+/// # Safety
+/// `env` points to the environment of the run, and no reference to its maps is in use.
+unsafe fn map_of<'a>(env: *mut Env, handle: u64) -> Option<&'a mut Map> {
+    let index = usize::try_from(handle.checked_sub(MAP_HANDLE)?).ok()?;
+    // SAFETY: by contract; `maps` is null or points to the program's maps, which outlive the run.
+    unsafe { (*env).maps.as_mut() }?.by_index_mut(index)
+}
+
+/// The key at an address that a program gave.
+///
+/// # Safety
+/// `address` is valid for reads of the map's key size while the slice is in use, which the verifier has proven and
+/// the interpreter checked.
+unsafe fn key_of<'a>(map: &Map, address: u64) -> &'a [u8] {
+    let len = map.definition().key_size as usize;
+    // SAFETY: by contract.
+    unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(address as usize), len) }
+}
+
+const fn errno(e: Errno) -> u64 {
+    -(e.raw_os_error() as i64) as u64
+}
+
+const INVALID: u64 = errno(Errno::INVAL);
+
+unsafe extern "C" fn map_lookup(env: *mut Env, map: u64, key: u64, _: u64, _: u64, _: u64) -> u64 {
+    // SAFETY: called by the engines with their environment and arguments as `TABLE` demands.
+    unsafe {
+        let Some(map) = map_of(env, map) else { return 0 };
+        map.address(key_of(map, key))
+    }
+}
+
+unsafe extern "C" fn map_update(env: *mut Env, map: u64, key: u64, value: u64, flags: u64, _: u64) -> u64 {
+    // SAFETY: as in `map_lookup`; the value has the map's value size.
+    unsafe {
+        let Some(map) = map_of(env, map) else { return INVALID };
+        let key = key_of(map, key);
+        map.update_from(key, std::ptr::with_exposed_provenance(value as usize), flags) as u64
+    }
+}
+
+unsafe extern "C" fn map_delete(env: *mut Env, map: u64, key: u64, _: u64, _: u64, _: u64) -> u64 {
+    // SAFETY: as in `map_lookup`.
+    unsafe {
+        let Some(map) = map_of(env, map) else { return INVALID };
+        let key = key_of(map, key);
+        map.delete(key).map_or_else(|e| e.errno() as u64, |()| 0)
+    }
+}
+
+unsafe extern "C" fn ktime(_: *mut Env, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
+    let t = clock_gettime(ClockId::Monotonic);
+    (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
+}
+
+unsafe extern "C" fn prandom(env: *mut Env, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
+    // SAFETY: called by the engines with their environment.
+    let state = unsafe { &mut (*env).random };
+    // xorshift64*: the state is never zero.
+    *state ^= *state >> 12;
+    *state ^= *state << 25;
+    *state ^= *state >> 27;
+    state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
+}
+
+/// Resizes the packet and shows the program the result.
+///
+/// # Safety
+/// `env` is the environment of a run with a packet.
+unsafe fn resize(env: *mut Env, change: impl FnOnce(&mut crate::Packet) -> bool) -> u64 {
+    // SAFETY: by contract; nothing else holds a reference to either while a helper runs.
+    let (env, packet) = unsafe { (&mut *env, (*env).packet.as_mut()) };
+    let Some(packet) = packet else { return INVALID };
+    if !change(packet) {
+        return INVALID;
+    }
+    env.flags.rewritten = 1;
+    env.show_packet(packet);
+    0
+}
+
+unsafe extern "C" fn adjust_head(env: *mut Env, _: u64, delta: u64, _: u64, _: u64, _: u64) -> u64 {
+    // SAFETY: called by the engines with their environment.
+    unsafe { resize(env, |p| p.adjust_head(delta as i32)) }
+}
+
+unsafe extern "C" fn adjust_tail(env: *mut Env, _: u64, delta: u64, _: u64, _: u64, _: u64) -> u64 {
+    // SAFETY: called by the engines with their environment.
+    unsafe { resize(env, |p| p.adjust_tail(delta as i32)) }
+}
+
+unsafe extern "C" fn read_vm_info(env: *mut Env, _: u64, field: u64, _: u64, _: u64, _: u64) -> u64 {
+    // SAFETY: called by the engines with their environment; `info` is null or valid for the run.
+    let (flags, info) = unsafe { (&mut (*env).flags, (*env).info.as_ref()) };
+    let Some(info) = info else { return 0 };
+    flags.unknown |= u8::from(!info.is_known(field as u32));
+    info.value(field as u32)
+}
+
+unsafe extern "C" fn vm_info_status(env: *mut Env, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
+    // SAFETY: as in `read_vm_info`.
+    let (flags, info) = unsafe { (&mut (*env).flags, (*env).info.as_ref()) };
+    flags.decided = 1;
+    info.map_or(0, |info| info.status)
+}
+
+unsafe extern "C" fn vm_info_known(env: *mut Env, _: u64, field: u64, _: u64, _: u64, _: u64) -> u64 {
+    // SAFETY: as in `read_vm_info`.
+    let (flags, info) = unsafe { (&mut (*env).flags, (*env).info.as_ref()) };
+    flags.decided = 1;
+    info.map_or(0, |info| u64::from(info.is_known(field as u32)))
+}

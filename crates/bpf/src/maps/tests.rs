@@ -1,0 +1,173 @@
+use super::*;
+use std::collections::{BTreeMap, HashMap};
+
+fn map(map_type: u32, key_size: u32, max_entries: u32) -> Map {
+    let definition = MapDefinition { map_type, key_size, value_size: 4, max_entries, flags: 0 };
+    let declared = Declared { name: "m".to_owned(), definition };
+    bytes_of(&declared).expect("a sound definition");
+    Map::new(&declared).expect("memory")
+}
+
+/// A small generator, so that campaigns are the same at every run.
+struct Rng(u64);
+
+impl Rng {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+}
+
+#[test]
+fn arrays_are_indexed() {
+    let mut m = map(TYPE_ARRAY, 4, 3);
+    let key = |i: u32| i.to_ne_bytes();
+    assert_eq!(m.lookup(&key(2)), Ok(vec![0; 4]));
+    assert_eq!(m.lookup(&key(3)), Err(MapError::NotFound));
+    assert_eq!(m.update(&key(1), &[1, 2, 3, 4], Exists::Any), Ok(()));
+    assert_eq!(m.update(&key(1), &[1, 2, 3, 4], Exists::No), Err(MapError::Exists));
+    assert_eq!(m.update(&key(3), &[1, 2, 3, 4], Exists::Any), Err(MapError::Full));
+    assert_eq!(m.update(&key(1), &[1, 2, 3], Exists::Any), Err(MapError::Invalid));
+    assert_eq!(m.delete(&key(1)), Err(MapError::Invalid));
+    assert_eq!(m.lookup(&[0; 5]), Err(MapError::Invalid));
+    assert_eq!(m.iter().count(), 3);
+}
+
+#[test]
+fn hashes_agree_with_a_model() {
+    let mut m = map(TYPE_HASH, 3, 50);
+    let mut model: HashMap<[u8; 3], [u8; 4]> = HashMap::new();
+    let mut rng = Rng(1);
+    for _ in 0..20_000 {
+        let key = [(rng.next() % 5) as u8, (rng.next() % 5) as u8, (rng.next() % 4) as u8];
+        let value = (rng.next() as u32).to_ne_bytes();
+        match rng.next() % 4 {
+            0 => {
+                let expected = model.remove(&key).map(drop).ok_or(MapError::NotFound);
+                assert_eq!(m.delete(&key), expected);
+            }
+            1 => assert_eq!(m.lookup(&key).ok(), model.get(&key).map(|v| v.to_vec())),
+            _ if model.contains_key(&key) || model.len() < 50 => {
+                model.insert(key, value);
+                assert_eq!(m.update(&key, &value, Exists::Any), Ok(()));
+            }
+            _ => assert_eq!(m.update(&key, &value, Exists::Any), Err(MapError::Full)),
+        }
+    }
+    let mut all: Vec<_> = m.iter().collect();
+    let mut expected: Vec<_> = model.iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+    all.sort();
+    expected.sort();
+    assert_eq!(all, expected);
+}
+
+fn lpm_key(len: u32, data: &[u8]) -> Vec<u8> {
+    [&len.to_ne_bytes(), data].concat()
+}
+
+/// The first `len` bits of `data`.
+fn masked(data: &[u8], len: u32) -> Vec<u8> {
+    let keep = |i: usize| (len as usize).saturating_sub(i * 8).min(8);
+    data.iter().enumerate().map(|(i, b)| b & !(0xffu16 >> keep(i)) as u8).collect()
+}
+
+fn lpm_model(model: &BTreeMap<(u32, Vec<u8>), [u8; 4]>, data: &[u8]) -> Option<Vec<u8>> {
+    let bits = data.len() as u32 * 8;
+    (0..=bits).rev().find_map(|len| model.get(&(len, masked(data, len))).map(|v| v.to_vec()))
+}
+
+fn lpm_campaign(bytes: usize, entries: u32, rounds: usize) {
+    let mut m = map(TYPE_LPM_TRIE, 4 + bytes as u32, entries);
+    let mut model = BTreeMap::new();
+    let mut rng = Rng(bytes as u64);
+    for round in 0..rounds {
+        // Few distinct bytes, so that prefixes nest.
+        let data: Vec<u8> = (0..bytes).map(|_| [0x00, 0x80, 0xff, 0x0f][rng.next() as usize % 4]).collect();
+        let len = (rng.next() % (bytes as u64 * 8 + 1)) as u32;
+        let value = (round as u32).to_ne_bytes();
+        let exact = (len, masked(&data, len));
+        match rng.next() % 5 {
+            0 | 1 => {
+                let expected = model.remove(&exact).map(drop).ok_or(MapError::NotFound);
+                assert_eq!(m.delete(&lpm_key(len, &data)), expected);
+            }
+            2 | 3 if model.contains_key(&exact) || model.len() < entries as usize => {
+                model.insert(exact, value);
+                assert_eq!(m.update(&lpm_key(len, &data), &value, Exists::Any), Ok(()));
+            }
+            2 | 3 => assert_eq!(m.update(&lpm_key(len, &data), &value, Exists::Any), Err(MapError::Full)),
+            _ => {
+                let found = m.lookup(&lpm_key(bytes as u32 * 8, &data)).ok();
+                assert_eq!(found, lpm_model(&model, &data), "round {round}");
+            }
+        }
+    }
+    let mut all: Vec<_> = m.iter().collect();
+    let mut expected: Vec<_> = model.iter().map(|((l, d), v)| (lpm_key(*l, d), v.to_vec())).collect();
+    all.sort();
+    expected.sort();
+    assert_eq!(all, expected);
+    for (key, _) in all {
+        assert_eq!(m.delete(&key), Ok(()));
+    }
+    assert_eq!(m.iter().count(), 0);
+}
+
+#[test]
+fn lpm_tries_agree_with_a_model() {
+    lpm_campaign(4, 60, 20_000);
+    lpm_campaign(16, 100, 20_000);
+    lpm_campaign(32, 40, 5_000);
+    lpm_campaign(1, 300, 20_000);
+}
+
+#[test]
+fn lpm_tries_hold_thousands_of_prefixes() {
+    let mut m = map(TYPE_LPM_TRIE, 8, 10_000);
+    for i in 0..10_000u32 {
+        let data = (i << 16).to_be_bytes();
+        let len = 16 + i % 17;
+        m.update(&lpm_key(len, &data), &i.to_ne_bytes(), Exists::No).expect("room");
+    }
+    assert_eq!(m.update(&lpm_key(9, &[1; 4]), &[0; 4], Exists::Any), Err(MapError::Full));
+    for i in (0..10_000u32).step_by(7) {
+        assert_eq!(m.lookup(&lpm_key(32, &(i << 16).to_be_bytes())), Ok(i.to_ne_bytes().to_vec()));
+    }
+    assert_eq!(m.lookup(&lpm_key(32, &[255; 4])), Err(MapError::NotFound));
+    assert_eq!(m.lookup(&lpm_key(33, &[255; 4])), Err(MapError::NotFound), "a length that no key has");
+    assert_eq!(m.update(&lpm_key(33, &[0; 4]), &[0; 4], Exists::Any), Err(MapError::Invalid));
+}
+
+#[test]
+fn senseless_definitions_are_refused() {
+    let cases = [
+        (TYPE_ARRAY, 8, 4, 1, 0, "4 bytes"),
+        (TYPE_HASH, 0, 4, 1, 0, "1 to 512"),
+        (TYPE_HASH, 513, 4, 1, 0, "1 to 512"),
+        (TYPE_LPM_TRIE, 4, 4, 1, 0, "5 to 36"),
+        (TYPE_LPM_TRIE, 37, 4, 1, 0, "5 to 36"),
+        (TYPE_HASH, 4, 0, 1, 0, "1 to 65536"),
+        (TYPE_HASH, 4, 65_537, 1, 0, "1 to 65536"),
+        (TYPE_HASH, 4, 4, 0, 0, "have to be entries"),
+        (TYPE_HASH, 4, 4, 1, 8, "flags"),
+        (6, 4, 4, 1, 0, "type 6"),
+    ];
+    for (map_type, key_size, value_size, max_entries, flags, what) in cases {
+        let definition = MapDefinition { map_type, key_size, value_size, max_entries, flags };
+        let e = Maps::new(&[Declared { name: "t".to_owned(), definition }], &[], usize::MAX).unwrap_err();
+        assert!(e.to_string().contains(what), "{e}");
+    }
+}
+
+#[test]
+fn memory_is_limited_before_it_is_taken() {
+    let definition = MapDefinition {
+        map_type: TYPE_HASH,
+        key_size: 512,
+        value_size: MAX_VALUE_SIZE,
+        max_entries: u32::MAX,
+        flags: 0,
+    };
+    let declared = vec![Declared { name: "huge".to_owned(), definition }; MAX_MAPS];
+    assert!(matches!(Maps::new(&declared, &[], 1 << 30), Err(MapsError::TooLarge { .. })));
+}

@@ -1,0 +1,159 @@
+//! The private copy of a packet's header that a program works on.
+
+use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM};
+
+/// Bytes of an Ethernet header: resizing never leaves less (as in Linux's XDP).
+const MIN_LEN: usize = 14;
+
+/// A reusable buffer: head room, then the header copy.
+///
+/// The buffer belongs to the P4 VM alone, so what a program reads from it cannot change under its feet. It never
+/// grows or moves after [`Packet::new`].
+#[derive(Debug)]
+pub struct Packet {
+    buffer: Box<[u8]>,
+    headroom: usize,
+    start: usize,
+    len: usize,
+    total: u32,
+}
+
+impl Packet {
+    /// A buffer for headers of up to `capacity` bytes behind `headroom` bytes into which a program may grow them.
+    /// Both are clamped to what a channel allows ([`MAX_HEADER_BYTES`], [`MAX_HEADROOM`]).
+    #[must_use]
+    pub fn new(headroom: usize, capacity: usize) -> Self {
+        let headroom = headroom.min(MAX_HEADROOM as usize);
+        let capacity = capacity.min(MAX_HEADER_BYTES as usize);
+        let buffer = vec![0; headroom + capacity].into_boxed_slice();
+        Self { buffer, headroom, start: headroom, len: 0, total: 0 }
+    }
+
+    /// Puts in the header of the next packet, of which `total` bytes exist on the wire. What does not fit into the
+    /// buffer is left out; `total` is at least the bytes of the header.
+    ///
+    /// The head room keeps what an earlier packet of the same tenant left in it; a program that grows the packet
+    /// has to write what it adds.
+    #[inline]
+    pub fn reset(&mut self, header: &[u8], total: u32) {
+        let room = &mut self.buffer[self.headroom..];
+        let len = header.len().min(room.len());
+        room[..len].copy_from_slice(&header[..len]);
+        self.start = self.headroom;
+        self.len = len;
+        self.total = total.max(len as u32);
+    }
+
+    /// The header copy as it is now.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.buffer[self.start..self.start + self.len]
+    }
+
+    /// Where the header copy starts, counted from the start of the head room.
+    #[must_use]
+    pub const fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Bytes of the header copy.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the header copy has no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Bytes of the whole packet on the wire.
+    #[must_use]
+    pub const fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// First address of the buffer, for the engine: valid for reads and writes of [`Packet::buffer_len`] bytes.
+    pub(crate) fn buffer_ptr(&mut self) -> *mut u8 {
+        self.buffer.as_mut_ptr()
+    }
+
+    /// Bytes of the buffer.
+    pub(crate) const fn buffer_len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Moves the start by `delta` bytes; `false` and no change if there is no room, or too little would be left.
+    pub(crate) fn adjust_head(&mut self, delta: i32) -> bool {
+        let Some(start) = self.start.checked_add_signed(delta as isize) else { return false };
+        let end = self.start + self.len;
+        let Some(total) = i64::from(self.total).checked_sub(delta.into()) else { return false };
+        let Ok(total) = u32::try_from(total) else { return false };
+        if start + MIN_LEN > end {
+            return false;
+        }
+        (self.start, self.len, self.total) = (start, end - start, total);
+        true
+    }
+
+    /// Cuts `-delta` bytes off the end of the whole packet, and of the header copy where it reaches that far;
+    /// `false` and no change if `delta` is positive or too little would be left.
+    pub(crate) fn adjust_tail(&mut self, delta: i32) -> bool {
+        let Ok(cut) = u32::try_from(-i64::from(delta)) else { return false };
+        match self.total.checked_sub(cut) {
+            Some(total) if total as usize >= MIN_LEN => {
+                self.total = total;
+                self.len = self.len.min(total as usize);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet() -> Packet {
+        let mut p = Packet::new(16, 64);
+        p.reset(&[7; 40], 1500);
+        p
+    }
+
+    #[test]
+    fn heads_grow_into_the_head_room_only() {
+        let mut p = packet();
+        assert!(p.adjust_head(-16));
+        assert_eq!((p.start(), p.len(), p.total()), (0, 56, 1516));
+        assert!(!p.adjust_head(-1), "no room left");
+        assert!(!p.adjust_head(i32::MIN));
+        assert!(p.adjust_head(42));
+        assert!(!p.adjust_head(1), "an Ethernet header has to stay");
+        assert!(!p.adjust_head(i32::MAX));
+        assert_eq!((p.start(), p.len(), p.total()), (42, 14, 1474));
+    }
+
+    #[test]
+    fn tails_are_cut_from_the_whole_packet() {
+        let mut p = packet();
+        assert!(p.adjust_tail(-1460));
+        assert_eq!((p.len(), p.total()), (40, 40));
+        assert!(p.adjust_tail(-20));
+        assert_eq!((p.len(), p.total()), (20, 20));
+        for delta in [1, -7, i32::MIN, i32::MAX] {
+            assert!(!p.adjust_tail(delta), "{delta}");
+        }
+        assert_eq!((p.len(), p.total()), (20, 20));
+    }
+
+    #[test]
+    fn headers_are_clamped_to_the_buffer() {
+        let mut p = Packet::new(usize::MAX, 8);
+        p.reset(&[1; 20], 4);
+        assert_eq!(p.bytes(), [1; 8]);
+        assert_eq!(p.total(), 8);
+        assert_eq!(p.start(), MAX_HEADROOM as usize);
+    }
+}

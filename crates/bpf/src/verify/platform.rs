@@ -1,0 +1,280 @@
+//! What PREVAIL has to know about us: the context, the helpers and the maps of a program.
+//!
+//! This is the whole contract between the proof and the engine. A prototype here that promises more than the
+//! helper keeps (a pointer that may be null, memory that it does not fill, a packet that it moves) is a hole in the
+//! sandbox, so each one says what the engine's helper has to keep to.
+
+use p4shield_abi::context::{CONTEXT_SIZE, offset};
+use p4shield_abi::{channel, helper, map};
+use prevail::elf_loader::UnmarshalError;
+use prevail::linux::spec_prototypes::{HelperPrototype, map_type_bit};
+use prevail::platform::EbpfPlatform;
+use prevail::spec::config::{EbpfRuntimeConfig, EbpfVerifierOptions};
+use prevail::spec::ebpf_base::EbpfArgumentType::{
+    Anything, DontCare, PtrToCtx, PtrToMap, PtrToMapKey, PtrToMapValue,
+};
+use prevail::spec::ebpf_base::{EbpfArgumentType, EbpfCtxDescriptor, EbpfReturnType};
+use prevail::spec::type_descriptors::{
+    EbpfMapDescriptor, EbpfMapType, EbpfMapValueType, EbpfProgramType, ProgramInfo,
+};
+
+use crate::linked::Map;
+
+/// Bytes of stack that each function has, from [`crate::insn::Reg::FRAME`] downwards.
+pub const STACK_FRAME_BYTES: usize = 512;
+
+/// Functions that may be active at once, the program itself included. The frames lie one below the other without a
+/// gap: a function may be handed a pointer into its caller's frame.
+pub const MAX_FRAMES: usize = 8;
+
+/// No packet buffer is longer than this: a header copy that was grown into all of the head room. A bound on
+/// `data_end - data` that a program may rely on, so the engine must not run a longer one.
+pub const MAX_PACKET_BYTES: usize = (channel::MAX_HEADER_BYTES + channel::MAX_HEADROOM) as usize;
+
+/// The context. Bytes that are not `data` or `data_end` are numbers and may be written.
+static CONTEXT: EbpfCtxDescriptor = EbpfCtxDescriptor {
+    size: CONTEXT_SIZE as i32,
+    data: offset::DATA as i32,
+    end: offset::DATA_END as i32,
+    meta: -1,
+};
+
+/// PREVAIL takes the width of a packet pointer from the distance of the two fields.
+const _: () = assert!(offset::DATA_END - offset::DATA == 8);
+
+const KNOWN_MAP_TYPES: u64 =
+    map_type_bit(map::TYPE_HASH) | map_type_bit(map::TYPE_ARRAY) | map_type_bit(map::TYPE_LPM_TRIE);
+
+const fn prototype(
+    name: &'static str,
+    return_type: EbpfReturnType,
+    argument_type: [EbpfArgumentType; 5],
+) -> HelperPrototype {
+    HelperPrototype {
+        name,
+        return_type,
+        argument_type,
+        reallocate_packet: false,
+        ctx_descriptor: None,
+        unsupported: false,
+        might_sleep: false,
+        zero_args_mask: 0,
+        allowed_map_types: KNOWN_MAP_TYPES,
+    }
+}
+
+const fn number(name: &'static str, arguments: [EbpfArgumentType; 5]) -> HelperPrototype {
+    prototype(name, EbpfReturnType::Integer, arguments)
+}
+
+const fn resizes_packet(name: &'static str) -> HelperPrototype {
+    let mut p = number(name, [PtrToCtx, Anything, DontCare, DontCare, DontCare]);
+    p.reallocate_packet = true;
+    p
+}
+
+/// The value is `value_size` readable and writable bytes until the program ends, even if the entry is deleted
+/// meanwhile. Key and value of an update may lie in the map itself.
+static LOOKUP: HelperPrototype = prototype(
+    "map_lookup_elem",
+    EbpfReturnType::PtrToMapValueOrNull,
+    [PtrToMap, PtrToMapKey, DontCare, DontCare, DontCare],
+);
+static UPDATE: HelperPrototype =
+    number("map_update_elem", [PtrToMap, PtrToMapKey, PtrToMapValue, Anything, DontCare]);
+static DELETE: HelperPrototype =
+    number("map_delete_elem", [PtrToMap, PtrToMapKey, DontCare, DontCare, DontCare]);
+static KTIME: HelperPrototype = number("ktime_get_ns", [DontCare; 5]);
+static PRANDOM: HelperPrototype = number("get_prandom_u32", [DontCare; 5]);
+/// Afterwards `0 <= data_end - data <= MAX_PACKET_BYTES` holds again, whatever the delta was.
+static ADJUST_HEAD: HelperPrototype = resizes_packet("adjust_head");
+static ADJUST_TAIL: HelperPrototype = resizes_packet("adjust_tail");
+static READ_VM_INFO: HelperPrototype =
+    number("read_vm_info", [PtrToCtx, Anything, DontCare, DontCare, DontCare]);
+static VM_INFO_STATUS: HelperPrototype =
+    number("vm_info_status", [PtrToCtx, DontCare, DontCare, DontCare, DontCare]);
+static VM_INFO_KNOWN: HelperPrototype =
+    number("vm_info_known", [PtrToCtx, Anything, DontCare, DontCare, DontCare]);
+static UNKNOWN: HelperPrototype = HelperPrototype { unsupported: true, ..number("unknown", [DontCare; 5]) };
+
+/// The prototype of a helper, if we have that helper.
+fn helper_prototype(number: u32) -> Option<&'static HelperPrototype> {
+    Some(match number {
+        helper::MAP_LOOKUP_ELEM => &LOOKUP,
+        helper::MAP_UPDATE_ELEM => &UPDATE,
+        helper::MAP_DELETE_ELEM => &DELETE,
+        helper::KTIME_GET_NS => &KTIME,
+        helper::GET_PRANDOM_U32 => &PRANDOM,
+        helper::ADJUST_HEAD => &ADJUST_HEAD,
+        helper::ADJUST_TAIL => &ADJUST_TAIL,
+        helper::READ_VM_INFO => &READ_VM_INFO,
+        helper::VM_INFO_STATUS => &VM_INFO_STATUS,
+        helper::VM_INFO_KNOWN => &VM_INFO_KNOWN,
+        _ => return None,
+    })
+}
+
+/// The name of a helper, if we have that helper.
+pub(super) fn helper_name(number: u32) -> Option<&'static str> {
+    helper_prototype(number).map(|p| p.name)
+}
+
+/// Our side of PREVAIL's `EbpfPlatform`, for the maps of one program.
+pub(super) struct Platform {
+    maps: Vec<EbpfMapDescriptor>,
+}
+
+impl Platform {
+    pub(super) fn new(maps: &[Map]) -> Self {
+        let describe = |(index, m): (usize, &Map)| EbpfMapDescriptor {
+            original_fd: index as i32,
+            map_type: m.definition.map_type,
+            key_size: m.definition.key_size,
+            value_size: m.definition.value_size,
+            max_entries: m.definition.max_entries,
+            inner_map_fd: -1,
+            name: m.name.clone(),
+            is_inner_map_template: false,
+        };
+        let mut maps: Vec<_> = maps.iter().enumerate().map(describe).collect();
+        let unknown = maps.len() as i32;
+        maps.push(EbpfMapDescriptor {
+            original_fd: unknown,
+            map_type: map::TYPE_ARRAY,
+            key_size: 4,
+            value_size: 8,
+            max_entries: 1,
+            inner_map_fd: -1,
+            name: "unknown".to_owned(),
+            is_inner_map_template: false,
+        });
+        Self { maps }
+    }
+
+    /// The number of a map of eight bytes that no program can name: reading it is how [`super::rewrite`] says that a
+    /// value is not known.
+    pub(super) fn unknown_map(&self) -> i32 {
+        self.maps.len() as i32 - 1
+    }
+
+    pub(super) fn program_info(&self) -> ProgramInfo {
+        ProgramInfo {
+            map_descriptors: self.maps.clone(),
+            program_type: self.get_program_type("", ""),
+            supported_conformance_groups: self.supported_conformance_groups(),
+            ..ProgramInfo::default()
+        }
+    }
+}
+
+/// How strict PREVAIL shall be.
+pub(super) fn options() -> EbpfVerifierOptions {
+    EbpfVerifierOptions {
+        runtime: EbpfRuntimeConfig {
+            strict: true,
+            allow_division_by_zero: true,
+            setup_constraints: true,
+            big_endian: false,
+            check_for_termination: true,
+            subprogram_stack_size: STACK_FRAME_BYTES as i32,
+            max_call_stack_frames: MAX_FRAMES as i32,
+            // PREVAIL reads it as "less than".
+            max_packet_size: MAX_PACKET_BYTES as i32 + 1,
+        },
+        must_have_exit: true,
+        mock_map_fds: false,
+        ..EbpfVerifierOptions::default()
+    }
+}
+
+impl EbpfPlatform for Platform {
+    fn get_program_type(&self, _section: &str, _path: &str) -> EbpfProgramType {
+        EbpfProgramType {
+            name: "p4".to_owned(),
+            ctx_descriptor: Some(&CONTEXT),
+            platform_specific_data: 0,
+            section_prefixes: vec!["p4".to_owned()],
+            // An unprivileged program must not show an address to anyone.
+            is_privileged: false,
+            is_sleepable: false,
+        }
+    }
+
+    fn get_helper_prototype(&self, n: i32) -> &HelperPrototype {
+        self.try_get_helper_prototype(n).unwrap_or(&UNKNOWN)
+    }
+
+    fn try_get_helper_prototype(&self, n: i32) -> Option<&HelperPrototype> {
+        helper_prototype(u32::try_from(n).ok()?)
+    }
+
+    fn is_helper_usable(&self, n: i32) -> bool {
+        self.try_get_helper_prototype(n).is_some()
+    }
+
+    /// Only for ELF files, which PREVAIL is never given: it judges what our linker made.
+    fn map_record_size(&self) -> usize {
+        map::MAP_DEFINITION_SIZE
+    }
+
+    fn parse_maps_section(
+        &mut self,
+        _descriptors: &mut Vec<EbpfMapDescriptor>,
+        _data: &[u8],
+        _record_size: usize,
+        _count: usize,
+        _options: &EbpfVerifierOptions,
+    ) {
+    }
+
+    fn resolve_inner_map_references(
+        &self,
+        _descriptors: &mut Vec<EbpfMapDescriptor>,
+    ) -> Result<(), UnmarshalError> {
+        Ok(())
+    }
+
+    fn get_map_descriptor(&self, map_fd: i32) -> Option<&EbpfMapDescriptor> {
+        self.maps.get(usize::try_from(map_fd).ok()?)
+    }
+
+    fn get_map_type(&self, platform_specific_type: u32) -> EbpfMapType {
+        let name = match platform_specific_type {
+            map::TYPE_HASH => "hash",
+            map::TYPE_ARRAY => "array",
+            map::TYPE_LPM_TRIE => "lpm_trie",
+            _ => "unknown",
+        };
+        EbpfMapType {
+            platform_specific_type,
+            name: name.to_owned(),
+            // `true` would demand a proof that each index is in range. Our arrays answer null to one that is not,
+            // and a program has to check for null anyway.
+            is_array: false,
+            value_type: EbpfMapValueType::Any,
+        }
+    }
+
+    fn supported_conformance_groups(&self) -> u32 {
+        prevail::linux::linux_platform::conformance_groups::DEFAULT_GROUPS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_engine_and_the_verifier_know_the_same_helpers() {
+        for number in 0..=u32::from(u16::MAX) {
+            let engine = crate::helpers::find(&crate::helpers::TABLE, number).is_some();
+            assert_eq!(helper_prototype(number).is_some(), engine, "helper {number}");
+        }
+    }
+
+    #[test]
+    fn the_engine_and_the_verifier_agree_on_the_stack() {
+        assert_eq!(STACK_FRAME_BYTES, crate::env::FRAME_SIZE);
+        assert_eq!(MAX_FRAMES, crate::env::MAX_FRAMES);
+    }
+}

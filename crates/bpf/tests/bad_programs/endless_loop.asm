@@ -1,0 +1,7 @@
+    mov r0, 0
+again:
+    jge r0, 64, out         ;mended
+    add r0, 1
+    ja again
+out: exit
+    exit

@@ -1,0 +1,12 @@
+    ldxdw r2, [r1+0]
+    ldxdw r3, [r1+8]
+    mov r4, r2
+    add r4, 64
+    mov r0, 0
+    jgt r4, r3, out
+    ldxdw r5, [r2+0]
+    and r5, 63              ;mended
+    add r2, r5
+    stb [r2+0], 0x41
+    mov r0, 1
+out: exit

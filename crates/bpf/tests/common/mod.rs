@@ -1,0 +1,24 @@
+//! What campaigns of random bytes share.
+
+/// A small generator, so that a campaign is the same at every run.
+pub(crate) struct Rng(pub(crate) u64);
+
+impl Rng {
+    /// The next 64 bits.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// A number below `n`, or 0.
+    pub(crate) fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+}
+
+/// Bytes that a campaign spends: `P4SHIELD_FUZZ_BYTES`, or a million.
+pub(crate) fn fuzz_bytes() -> usize {
+    std::env::var("P4SHIELD_FUZZ_BYTES").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000)
+}

@@ -1,0 +1,47 @@
+//! What rings and pages ask of the memory they live in.
+
+use std::sync::atomic::Ordering;
+
+/// Memory that another party may write at any time.
+///
+/// [`crate::SharedMemory`] is the one that counts. Being generic over it is what lets loom run the very code of
+/// the rings against memory whose every interleaving it controls.
+///
+/// Offsets are in bytes, from the start of the region. They are always computed from a geometry that was checked
+/// against [`Memory::len`], never from what the peer wrote; so an offset out of range is a bug of this crate and
+/// panics, as indexing a slice does.
+pub trait Memory {
+    /// Bytes of the region.
+    fn len(&self) -> usize;
+
+    /// Whether it has no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Loads the little-endian `u32` at `at`, a multiple of 4.
+    fn load_u32(&self, at: usize, order: Ordering) -> u32;
+
+    /// Stores a little-endian `u32` at `at`, a multiple of 4.
+    fn store_u32(&self, at: usize, value: u32, order: Ordering);
+
+    /// Loads the little-endian `u64` at `at`, a multiple of 8.
+    fn load_u64(&self, at: usize, order: Ordering) -> u64;
+
+    /// Stores a little-endian `u64` at `at`, a multiple of 8.
+    fn store_u64(&self, at: usize, value: u64, order: Ordering);
+
+    /// Copies `to.len()` bytes from `at` on into private memory; each byte is read once.
+    fn copy_out(&self, at: usize, to: &mut [u8]);
+
+    /// Copies `from` to `at`.
+    fn copy_in(&self, at: usize, from: &[u8]);
+
+    /// A memory fence.
+    fn fence(order: Ordering);
+
+    /// Tells the processor that the cache line at `at` will be read soon. Out of range: nothing happens.
+    fn prefetch(&self, at: usize) {
+        let _ = at;
+    }
+}

@@ -1,0 +1,155 @@
+//! Where things are in a channel's region, and the words that records are made of.
+
+use crate::error::ChannelError;
+use crate::memory::Memory;
+use crate::shm::SharedMemory;
+use p4shield_abi::channel::{Answer, ChannelHeader, Geometry, Request};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Offsets that follow from a geometry, computed once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Layout {
+    pub(super) slots: u32,
+    pub(super) headroom: usize,
+    pub(super) header_bytes: usize,
+    requests: usize,
+    answers: usize,
+    frames: usize,
+    stride: usize,
+}
+
+impl Layout {
+    /// Checks geometry, size and header of a region; after this no offset made here is out of range.
+    pub(super) fn of<M: Memory>(memory: &M, geometry: Geometry) -> Result<Self, ChannelError> {
+        if !geometry.is_valid() {
+            return Err(ChannelError::Geometry(geometry));
+        }
+        if memory.len() < geometry.size() {
+            return Err(ChannelError::TooSmall { needed: geometry.size(), actual: memory.len() });
+        }
+        check_header(memory, &geometry.header())?;
+        Ok(Self {
+            slots: geometry.slots,
+            headroom: geometry.headroom as usize,
+            header_bytes: geometry.header_bytes as usize,
+            requests: geometry.requests(),
+            answers: geometry.answers(),
+            frames: geometry.frames(),
+            stride: geometry.frame_stride(),
+        })
+    }
+
+    /// Bytes of a frame that count: head room and header.
+    pub(super) const fn frame_bytes(&self) -> usize {
+        self.headroom + self.header_bytes
+    }
+
+    /// Slot of the request with this free-running index.
+    pub(super) const fn slot(&self, index: u32) -> usize {
+        (index & (self.slots - 1)) as usize
+    }
+
+    pub(super) const fn request(&self, slot: usize) -> usize {
+        self.requests + slot * size_of::<Request>()
+    }
+
+    pub(super) const fn answer(&self, slot: usize) -> usize {
+        self.answers + slot * size_of::<Answer>()
+    }
+
+    pub(super) const fn frame(&self, slot: usize) -> usize {
+        self.frames + slot * self.stride
+    }
+}
+
+/// Makes a region for a channel: a sealed memfd with its header, ready for both ends.
+///
+/// # Errors
+/// If the geometry is out of range, or there is no memory.
+pub fn create_channel(name: &str, geometry: Geometry) -> Result<SharedMemory, ChannelError> {
+    if !geometry.is_valid() {
+        return Err(ChannelError::Geometry(geometry));
+    }
+    let memory = SharedMemory::create_memfd(name, geometry.size())?;
+    for (i, word) in header_words(&geometry.header()).into_iter().enumerate() {
+        memory.store_u64(i * size_of::<u64>(), word, Relaxed);
+    }
+    Ok(memory)
+}
+
+/// The words of a header, in the order of its fields.
+pub(crate) const fn header_words(h: &ChannelHeader) -> [u64; 5] {
+    [
+        h.magic,
+        h.version as u64 | (h.slots as u64) << 32,
+        h.header_bytes as u64 | (h.headroom as u64) << 32,
+        h.frame_stride as u64 | (h.reserved as u64) << 32,
+        h.size,
+    ]
+}
+
+/// A peer who was told another geometry is a mistake of configuration that deserves a message. (A hostile one may
+/// write what it likes here; nothing is taken from the header.)
+fn check_header<M: Memory>(memory: &M, expected: &ChannelHeader) -> Result<(), ChannelError> {
+    const NAMES: [&str; 5] =
+        ["magic", "version or slots", "header bytes or head room", "frame stride", "size"];
+    for (i, (word, what)) in header_words(expected).into_iter().zip(NAMES).enumerate() {
+        if memory.load_u64(i * size_of::<u64>(), Relaxed) != word {
+            return Err(ChannelError::Header { what });
+        }
+    }
+    Ok(())
+}
+
+/// Copies a request in: four words.
+pub(super) fn write_request<M: Memory>(memory: &M, at: usize, r: &Request) {
+    let lengths = u64::from(r.packet_len) | u64::from(r.input_port) << 32;
+    let rest = u64::from(r.copy_len) | u64::from(r.vm) << 16 | u64::from(r.direction) << 32;
+    write_words(memory, at, [r.id, r.timestamp_ns, lengths, rest]);
+}
+
+/// Copies a request out: four words, each read once.
+pub(super) fn read_request<M: Memory>(memory: &M, at: usize) -> Request {
+    let [id, timestamp_ns, lengths, rest] = read_words(memory, at);
+    Request {
+        id,
+        timestamp_ns,
+        packet_len: lengths as u32,
+        input_port: (lengths >> 32) as u32,
+        copy_len: rest as u16,
+        vm: (rest >> 16) as u16,
+        direction: (rest >> 32) as u8,
+        reserved: [0; 3],
+    }
+}
+
+/// Copies an answer in: three words.
+pub(super) fn write_answer<M: Memory>(memory: &M, at: usize, a: &Answer) {
+    let place = u64::from(a.packet_len) | u64::from(a.start) << 32 | u64::from(a.copy_len) << 48;
+    let verdict = u64::from(a.verdict) | u64::from(a.flags) << 8;
+    write_words(memory, at, [a.id, place, verdict]);
+}
+
+/// Copies an answer out: three words, each read once.
+pub(super) fn read_answer<M: Memory>(memory: &M, at: usize) -> Answer {
+    let [id, place, verdict] = read_words(memory, at);
+    Answer {
+        id,
+        packet_len: place as u32,
+        start: (place >> 32) as u16,
+        copy_len: (place >> 48) as u16,
+        verdict: verdict as u8,
+        flags: (verdict >> 8) as u8,
+        reserved: [0; 6],
+    }
+}
+
+fn write_words<M: Memory, const N: usize>(memory: &M, at: usize, words: [u64; N]) {
+    for (i, word) in words.into_iter().enumerate() {
+        memory.store_u64(at + i * size_of::<u64>(), word, Relaxed);
+    }
+}
+
+fn read_words<M: Memory, const N: usize>(memory: &M, at: usize) -> [u64; N] {
+    std::array::from_fn(|i| memory.load_u64(at + i * size_of::<u64>(), Relaxed))
+}

@@ -1,0 +1,53 @@
+//! The two ends of a channel.
+//!
+//! Two single-producer single-consumer rings that share their slots: request `i`, its answer and its frame all
+//! stand in slot `i % slots`, answers come in the order of the requests, and an end needs nothing from the other
+//! but one index. Indexes are free-running `u32`s; distances are taken modulo 2^32, and a distance larger than what
+//! is open is a fault of the peer.
+
+mod bell;
+mod judge;
+mod layout;
+mod requester;
+
+pub use judge::{Batch, Entry, Frame, Judge, Reply};
+pub use layout::create_channel;
+pub(crate) use layout::header_words;
+pub use requester::{Answered, Requester, Rewrite};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::Memory;
+    use p4shield_abi::channel::{Geometry, REQUEST_HEAD, Request, VERDICT_HEAD};
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn indexes_wrap_at_the_end_of_the_number_space() {
+        const START: u32 = u32::MAX - 20;
+        let geometry = Geometry { slots: 8, ..Geometry::default() };
+        let memory = create_channel("test", geometry).expect("memory");
+        memory.store_u32(REQUEST_HEAD, START, Relaxed);
+        memory.store_u32(VERDICT_HEAD, START, Relaxed);
+        let judge = Judge::new(memory.map_again().expect("memory"), geometry).expect("valid");
+        let requester = Requester::new(memory, geometry).expect("valid");
+        let (mut judge, mut requester) = (judge.started_at(START), requester.started_at(START));
+        let (mut pushed, mut taken) = (0, 0);
+        while taken < 100 {
+            while requester.push(&Request { id: pushed, ..Request::default() }, &[1; 60]).is_ok() {
+                pushed += 1;
+            }
+            let _ = requester.publish();
+            let count = judge.fetch_with(3, |_, _| ()).expect("honest");
+            for _ in 0..count {
+                judge.answer(Reply::Pass).expect("it was asked");
+            }
+            let _ = judge.publish();
+            let result = requester.take(32, |answered| {
+                assert_eq!(answered.id, taken);
+                taken += 1;
+            });
+            assert_eq!(result, Ok(count));
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! The mediator's end: asks and takes answers.
+
+use super::bell::Bell;
+use super::layout::{self, Layout};
+use crate::error::{ChannelError, ChannelFault, PushRefused};
+use crate::memory::Memory;
+use crate::shm::SharedMemory;
+use crate::wait::Sleeper;
+use p4shield_abi::Verdict;
+use p4shield_abi::channel::{
+    Answer, Geometry, MEDIATOR_SLEEPS, P4VM_SLEEPS, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD,
+    VERDICT_TAIL,
+};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+/// What was asked, kept in private: answers are held against this and never against the shared request.
+#[derive(Clone, Copy, Debug, Default)]
+struct Asked {
+    id: u64,
+    packet_len: u32,
+    copy_len: u16,
+}
+
+/// An answer that was asked for, copied out and checked.
+#[derive(Debug)]
+pub struct Answered<'a> {
+    /// Identity of the request.
+    pub id: u64,
+    /// What is to happen to the packet.
+    pub verdict: Verdict,
+    /// What is to be changed in it before it passes; none for a dropped packet.
+    pub rewrite: Option<Rewrite<'a>>,
+}
+
+/// A change to a packet, within bounds.
+#[derive(Debug)]
+pub struct Rewrite<'a> {
+    /// How many bytes at the packet's front (those that were handed over) the header replaces.
+    pub replaced: usize,
+    /// The new header.
+    pub header: &'a [u8],
+    /// Bytes of the whole packet afterwards: from the header alone to the header and all that was not handed over.
+    pub packet_len: u32,
+}
+
+/// The mediator's end of a channel.
+///
+/// Requests are [`push`](Self::push)ed one by one and [`publish`](Self::publish)ed together; answers are
+/// [`take`](Self::take)n in the order of the requests. No method waits, allocates or makes a system call.
+#[derive(Debug)]
+pub struct Requester<M = SharedMemory> {
+    memory: M,
+    layout: Layout,
+    asked: Box<[Asked]>,
+    scratch: Box<[u8]>,
+    /// Requests written. All four are free-running.
+    pushed: u32,
+    /// Requests the P4 VM was told of.
+    published: u32,
+    /// Answers known to be there: the P4 VM's index as last read and checked.
+    answered: u32,
+    /// Answers taken.
+    taken: u32,
+    bell: Bell,
+    fault: Option<ChannelFault>,
+}
+
+impl<M: Memory> Requester<M> {
+    /// Sets up the mediator's end over a fresh region; each region serves one pair of ends, once.
+    ///
+    /// # Errors
+    /// If the geometry is out of range, or the region is too small or says it has another.
+    pub fn new(memory: M, geometry: Geometry) -> Result<Self, ChannelError> {
+        let layout = Layout::of(&memory, geometry)?;
+        Ok(Self {
+            asked: vec![Asked::default(); layout.slots as usize].into_boxed_slice(),
+            scratch: vec![0; layout.frame_bytes()].into_boxed_slice(),
+            memory,
+            layout,
+            pushed: 0,
+            published: 0,
+            answered: 0,
+            taken: 0,
+            bell: Bell::default(),
+            fault: None,
+        })
+    }
+
+    /// As if so many packets had gone before.
+    #[cfg(test)]
+    pub(super) fn started_at(mut self, index: u32) -> Self {
+        (self.pushed, self.published, self.answered, self.taken) = (index, index, index, index);
+        self
+    }
+
+    /// Requests that can be pushed now.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        if self.fault.is_some() { 0 } else { (self.layout.slots - self.outstanding_u32()) as usize }
+    }
+
+    /// Requests pushed whose answer was not taken.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.outstanding_u32() as usize
+    }
+
+    /// Requests pushed that the P4 VM was not told of.
+    #[must_use]
+    #[inline]
+    pub fn unpublished(&self) -> usize {
+        self.pushed.wrapping_sub(self.published) as usize
+    }
+
+    fn outstanding_u32(&self) -> u32 {
+        self.pushed.wrapping_sub(self.taken)
+    }
+
+    /// Header bytes a packet that are handed over at most.
+    #[must_use]
+    pub fn header_bytes(&self) -> usize {
+        self.layout.header_bytes
+    }
+
+    /// How the peer broke the protocol, if it did.
+    #[must_use]
+    pub fn fault(&self) -> Option<ChannelFault> {
+        self.fault
+    }
+
+    /// The region.
+    #[must_use]
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
+    /// Writes a request and up to [`Self::header_bytes`] of `header`, the packet's front, into the next slot.
+    /// `request.copy_len` is set here.
+    ///
+    /// # Errors
+    /// If every slot is in use, or the channel is faulted. Nothing was written then.
+    #[inline]
+    pub fn push(&mut self, request: &Request, header: &[u8]) -> Result<(), PushRefused> {
+        if let Some(fault) = self.fault {
+            return Err(PushRefused::Faulted(fault));
+        }
+        if self.outstanding_u32() == self.layout.slots {
+            return Err(PushRefused::Full);
+        }
+        let slot = self.layout.slot(self.pushed);
+        let header = &header[..header.len().min(self.layout.header_bytes)];
+        // MAX_HEADER_BYTES is below 2^16.
+        let copy_len = header.len() as u16;
+        self.memory.copy_in(self.layout.frame(slot) + self.layout.headroom, header);
+        layout::write_request(&self.memory, self.layout.request(slot), &Request { copy_len, ..*request });
+        self.asked[slot] = Asked { id: request.id, packet_len: request.packet_len, copy_len };
+        self.pushed = self.pushed.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Hands over what was pushed. True if the P4 VM sleeps: its doorbell is to be rung.
+    #[inline]
+    #[must_use = "a P4 VM that sleeps has to be woken"]
+    pub fn publish(&mut self) -> bool {
+        if self.published == self.pushed || self.fault.is_some() {
+            return false;
+        }
+        self.published = self.pushed;
+        self.memory.store_u32(REQUEST_HEAD, self.published, Release);
+        self.bell.due(&self.memory, self.published, P4VM_SLEEPS, VERDICT_HEAD)
+    }
+
+    /// Takes up to `max` answers, in the order of the requests, and gives their slots back.
+    ///
+    /// # Errors
+    /// If the P4 VM broke the protocol, now or earlier. Answers before the one at fault were given to `each`.
+    #[inline]
+    pub fn take(&mut self, max: usize, mut each: impl FnMut(Answered<'_>)) -> Result<usize, ChannelFault> {
+        let ready = self.ready(u32::try_from(max).unwrap_or(u32::MAX))?;
+        for n in 0..ready {
+            if let Err(fault) = self.take_one(&mut each) {
+                self.fault = Some(fault);
+                return Err(fault);
+            }
+            if n + 1 < ready {
+                self.memory.prefetch(self.layout.answer(self.layout.slot(self.taken.wrapping_add(1))));
+            }
+        }
+        if ready != 0 {
+            self.memory.store_u32(VERDICT_TAIL, self.taken, Release);
+        }
+        Ok(ready as usize)
+    }
+
+    /// Answers that can be taken, `max` or fewer. The shared index is read only if not as many are known of.
+    #[inline]
+    fn ready(&mut self, max: u32) -> Result<u32, ChannelFault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
+        let open = self.published.wrapping_sub(self.answered);
+        if self.answered.wrapping_sub(self.taken) < max && open != 0 {
+            let index = self.memory.load_u32(VERDICT_HEAD, Acquire);
+            if index.wrapping_sub(self.answered) > open {
+                let fault = ChannelFault::Index { index, base: self.answered, open };
+                self.fault = Some(fault);
+                return Err(fault);
+            }
+            self.answered = index;
+        }
+        Ok(self.answered.wrapping_sub(self.taken).min(max))
+    }
+
+    fn take_one(&mut self, each: &mut impl FnMut(Answered<'_>)) -> Result<(), ChannelFault> {
+        let slot = self.layout.slot(self.taken);
+        let answer = layout::read_answer(&self.memory, self.layout.answer(slot));
+        let asked = self.asked[slot];
+        if answer.id != asked.id {
+            return Err(ChannelFault::Id { asked: asked.id, got: answer.id });
+        }
+        if answer.flags & !REWRITTEN != 0 {
+            return Err(ChannelFault::Flags(answer.flags));
+        }
+        let verdict = Verdict::from_u64(u64::from(answer.verdict));
+        let rewrite = if answer.flags & REWRITTEN != 0 && verdict == Verdict::Pass {
+            Some(self.rewrite(slot, &answer, &asked)?)
+        } else {
+            None
+        };
+        each(Answered { id: asked.id, verdict, rewrite });
+        self.taken = self.taken.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Checks a rewrite against what was asked and copies its header out.
+    fn rewrite(&mut self, slot: usize, answer: &Answer, asked: &Asked) -> Result<Rewrite<'_>, ChannelFault> {
+        let (start, len) = (usize::from(answer.start), usize::from(answer.copy_len));
+        let frame = self.layout.frame_bytes();
+        if start + len > frame {
+            return Err(ChannelFault::Bounds {
+                start: answer.start,
+                len: answer.copy_len,
+                frame: frame as u32,
+            });
+        }
+        let min = u32::from(answer.copy_len);
+        let max = longest(asked.packet_len, asked.copy_len, answer.copy_len);
+        if !(min..=max).contains(&answer.packet_len) {
+            return Err(ChannelFault::Length { packet_len: answer.packet_len, min, max });
+        }
+        let header = &mut self.scratch[..len];
+        self.memory.copy_out(self.layout.frame(slot) + start, header);
+        Ok(Rewrite { replaced: usize::from(asked.copy_len), header, packet_len: answer.packet_len })
+    }
+}
+
+/// The longest a packet can be after its first `old` bytes were replaced by `new`: the rest was never handed over,
+/// so it can be cut but not grow.
+pub(super) const fn longest(packet_len: u32, old: u16, new: u16) -> u32 {
+    packet_len.saturating_sub(old as u32).saturating_add(new as u32)
+}
+
+impl<M: Memory> Sleeper for Requester<M> {
+    fn announce(&mut self) -> bool {
+        if self.fault.is_some() {
+            return true;
+        }
+        if self.answered != self.taken {
+            return false;
+        }
+        self.memory.store_u32(MEDIATOR_SLEEPS, 1, Relaxed);
+        M::fence(SeqCst);
+        if self.memory.load_u32(VERDICT_HEAD, Relaxed) == self.taken {
+            return true;
+        }
+        self.retract();
+        false
+    }
+
+    fn retract(&mut self) {
+        self.memory.store_u32(MEDIATOR_SLEEPS, 0, Relaxed);
+    }
+}

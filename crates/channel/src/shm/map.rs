@@ -1,0 +1,148 @@
+//! Mapping a file, and the only dereferences of shared memory in this project.
+//!
+//! The other side may write at any time, so a plain read would be a data race and let the compiler read twice.
+//! Everything here is a relaxed (or stronger) atomic access instead: of whole aligned words where there are some,
+//! of bytes at ragged ends. On x86-64 and arm64 that is one ordinary load or store each. Rust's memory model does
+//! not speak of another process; within one process (tests) honest ends never race at all, and of a dishonest one
+//! the model asks what it always asks: that each access is atomic.
+
+use super::{Mapping, SharedMemory};
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+/// A shared mapping of a file, unmapped on drop.
+pub(super) struct Mmap {
+    base: *mut c_void,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread.
+unsafe impl Send for Mmap {}
+// SAFETY: `Mmap` itself never dereferences `base`.
+unsafe impl Sync for Mmap {}
+
+impl Mmap {
+    /// Maps the first `len` bytes of `fd`, all pages present.
+    pub(super) fn new(fd: impl AsFd, len: usize) -> Result<Self, Errno> {
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+        // SAFETY: a new mapping at an address of the kernel's choice aliases no Rust object.
+        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, fd, 0) }?;
+        Ok(Self { base, len })
+    }
+}
+
+impl Drop for Mmap {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours; nobody keeps a pointer into it, since `SharedMemory` owns us. Failure is
+        // impossible for a mapping that exists.
+        let _ = unsafe { rustix::mm::munmap(self.base, self.len) };
+    }
+}
+
+// SAFETY: `base` is the start of a page-aligned mapping of at least `len` bytes that lives until drop and of which
+// no references are made. That it stays readable is what seals and `sigbus` are for.
+unsafe impl Mapping for Mmap {
+    fn base(&self) -> *mut u8 {
+        self.base.cast()
+    }
+
+    fn len(&self) -> usize {
+        self.len
+    }
+}
+
+/// Bytes of a word that is copied at once.
+const WORD: usize = size_of::<u64>();
+
+impl SharedMemory {
+    /// Panics unless `bytes` bytes at `at` lie within the region and `at` is a multiple of `align`.
+    #[inline]
+    fn check(&self, at: usize, bytes: usize, align: usize) {
+        assert!(
+            at <= self.len && bytes <= self.len - at && at.is_multiple_of(align),
+            "{bytes} bytes at {at} are not within a region of {}",
+            self.len
+        );
+    }
+
+    #[inline]
+    pub(super) fn word32(&self, at: usize) -> &AtomicU32 {
+        self.check(at, size_of::<u32>(), align_of::<AtomicU32>());
+        // SAFETY: in range and aligned (checked; `base` is aligned to 64), alive as long as `self`, and every access
+        // to the region by this process is atomic.
+        unsafe { AtomicU32::from_ptr(self.base.add(at).cast()) }
+    }
+
+    #[inline]
+    pub(super) fn word64(&self, at: usize) -> &AtomicU64 {
+        self.check(at, WORD, WORD);
+        // SAFETY: as in `word32`.
+        unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) }
+    }
+
+    #[inline]
+    pub(super) fn copy_bytes_out(&self, at: usize, to: &mut [u8]) {
+        self.check(at, to.len(), 1);
+        let (ragged, rest) = to.split_at_mut(to.len().min(at.wrapping_neg() % WORD));
+        let words_at = at + ragged.len();
+        self.bytes_out(at, ragged);
+        let mut words = rest.chunks_exact_mut(WORD);
+        let mut place = words_at;
+        for word in &mut words {
+            // SAFETY: `place` is aligned to a word and `WORD` bytes from it on were checked above; as in `word32`.
+            let value = unsafe { AtomicU64::from_ptr(self.base.add(place).cast()) }.load(Ordering::Relaxed);
+            word.copy_from_slice(&value.to_ne_bytes());
+            place += WORD;
+        }
+        self.bytes_out(place, words.into_remainder());
+    }
+
+    #[inline]
+    pub(super) fn copy_bytes_in(&self, at: usize, from: &[u8]) {
+        self.check(at, from.len(), 1);
+        let (ragged, rest) = from.split_at(from.len().min(at.wrapping_neg() % WORD));
+        self.bytes_in(at, ragged);
+        let (words, tail) = rest.as_chunks::<WORD>();
+        let mut place = at + ragged.len();
+        for word in words {
+            let value = u64::from_ne_bytes(*word);
+            // SAFETY: `place` is aligned to a word and `WORD` bytes from it on were checked above; as in `word32`.
+            unsafe { AtomicU64::from_ptr(self.base.add(place).cast()) }.store(value, Ordering::Relaxed);
+            place += WORD;
+        }
+        self.bytes_in(place, tail);
+    }
+
+    /// `at` and the length are in range.
+    #[inline]
+    fn bytes_out(&self, at: usize, to: &mut [u8]) {
+        for (i, byte) in to.iter_mut().enumerate() {
+            // SAFETY: in range, as the caller checked; a byte is always aligned; as in `word32`.
+            *byte = unsafe { AtomicU8::from_ptr(self.base.add(at + i)) }.load(Ordering::Relaxed);
+        }
+    }
+
+    /// `at` and the length are in range.
+    #[inline]
+    fn bytes_in(&self, at: usize, from: &[u8]) {
+        for (i, byte) in from.iter().enumerate() {
+            // SAFETY: in range, as the caller checked; a byte is always aligned; as in `word32`.
+            unsafe { AtomicU8::from_ptr(self.base.add(at + i)) }.store(*byte, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
+    pub(super) fn prefetch_line(&self, at: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if at < self.len {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            // SAFETY: SSE is part of x86-64; prefetching has no effect on memory, and the address is in range.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.add(at).cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+}

@@ -1,0 +1,321 @@
+//! Both ends over real shared memory: what honest ends do for each other, and each fault by its name.
+
+use p4shield_abi::Verdict;
+use p4shield_abi::channel::{Geometry, P4VM_SLEEPS, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD};
+use p4shield_channel::{
+    Batch, ChannelError, ChannelFault, Judge, Memory, PushRefused, Reply, ReplyRefused, Requester,
+    SharedMemory, Sleeper, create_channel,
+};
+use std::sync::atomic::Ordering::Relaxed;
+
+const GEOMETRY: Geometry = Geometry { slots: 8, header_bytes: 100, headroom: 60 };
+
+/// Both ends, and the P4 VM's mapping for a test that plays a hostile one.
+fn ends() -> (Requester, Judge, SharedMemory) {
+    let memory = create_channel("test", GEOMETRY).expect("memory");
+    let judge = Judge::new(memory.map_again().expect("memory"), GEOMETRY).expect("valid");
+    let hostile = memory.map_again().expect("memory");
+    (Requester::new(memory, GEOMETRY).expect("valid"), judge, hostile)
+}
+
+fn request(id: u64, packet_len: u32) -> Request {
+    Request { id, packet_len, timestamp_ns: id + 1, input_port: 3, vm: 7, direction: 1, ..Request::default() }
+}
+
+/// Asks about one packet of 200 bytes, of which 100 are handed over.
+fn ask_one() -> (Requester, Judge, SharedMemory) {
+    let (mut requester, judge, hostile) = ends();
+    requester.push(&request(5, 200), &[9; 200]).expect("there is room");
+    assert!(!requester.publish(), "nobody sleeps");
+    (requester, judge, hostile)
+}
+
+/// Writes an answer into slot 0 and publishes it, as a hostile P4 VM would.
+fn answer_raw(memory: &SharedMemory, words: [u64; 3]) {
+    for (i, word) in words.into_iter().enumerate() {
+        memory.store_u64(GEOMETRY.answers() + 8 * i, word, Relaxed);
+    }
+    memory.store_u32(VERDICT_HEAD, 1, Relaxed);
+}
+
+fn place(packet_len: u32, start: u16, copy_len: u16) -> u64 {
+    u64::from(packet_len) | u64::from(start) << 32 | u64::from(copy_len) << 48
+}
+
+const PASS: u64 = Verdict::Pass as u64;
+const PASS_REWRITTEN: u64 = PASS | (REWRITTEN as u64) << 8;
+
+fn expect_fault(mut requester: Requester, expected: ChannelFault) {
+    let mut given = 0;
+    assert_eq!(requester.take(8, |_| given += 1), Err(expected));
+    assert_eq!(given, 0, "what is at fault is not given out");
+    assert_eq!(requester.take(8, |_| given += 1), Err(expected), "a fault sticks");
+    assert_eq!(requester.push(&request(6, 60), &[0; 60]), Err(PushRefused::Faulted(expected)));
+    assert_eq!(requester.room(), 0);
+    assert!(!requester.publish());
+}
+
+#[test]
+fn requests_arrive_as_they_were_and_answers_in_their_order() {
+    let (mut requester, mut judge, _) = ends();
+    let mut batch = Batch::new(&GEOMETRY);
+    let mut next = 0;
+    for round in 0..100_u64 {
+        let count = round % 8 + 1;
+        for i in 0..count {
+            let header: Vec<u8> = (0..60 + i as u8).collect();
+            requester.push(&request(round * 10 + i, 60 + i as u32), &header).expect("there is room");
+        }
+        let _ = requester.publish();
+        assert_eq!(judge.fetch(&mut batch), Ok(count as usize));
+        for (i, entry) in (0..).zip(batch.iter_mut()) {
+            let expected = Request { copy_len: 60 + i as u16, ..request(round * 10 + i, 60 + i as u32) };
+            assert_eq!(*entry.request, expected);
+            let header: Vec<u8> = (0..60 + i as u8).collect();
+            assert_eq!(entry.frame[entry.start..][..entry.len], header);
+            judge.answer(if i % 2 == 0 { Reply::Pass } else { Reply::Drop }).expect("it was asked");
+        }
+        let _ = judge.publish();
+        let mut got = Vec::new();
+        assert_eq!(requester.take(32, |a| got.push((a.id, a.verdict))), Ok(count as usize));
+        let verdict = |i| if i % 2 == 0 { Verdict::Pass } else { Verdict::Drop };
+        assert_eq!(got, (0..count).map(|i| (round * 10 + i, verdict(i))).collect::<Vec<_>>());
+        next += count;
+    }
+    assert!(next > 3 * u64::from(GEOMETRY.slots), "the ring went round");
+}
+
+#[test]
+fn a_full_channel_refuses_and_recovers() {
+    let (mut requester, mut judge, _) = ends();
+    for id in 0..8 {
+        requester.push(&request(id, 60), &[1; 60]).expect("there is room");
+    }
+    assert_eq!(requester.push(&request(8, 60), &[1; 60]), Err(PushRefused::Full));
+    assert_eq!((requester.room(), requester.outstanding()), (0, 8));
+    let _ = requester.publish();
+    let mut batch = Batch::new(&GEOMETRY);
+    assert_eq!(judge.fetch(&mut batch), Ok(8));
+    assert_eq!(requester.push(&request(8, 60), &[1; 60]), Err(PushRefused::Full), "fetched is not answered");
+    judge.answer(Reply::Pass).expect("it was asked");
+    let _ = judge.publish();
+    assert_eq!(requester.push(&request(8, 60), &[1; 60]), Err(PushRefused::Full), "answered is not taken");
+    assert_eq!(requester.take(8, |_| ()), Ok(1));
+    requester.push(&request(8, 60), &[1; 60]).expect("there is room again");
+}
+
+#[test]
+fn requests_that_were_not_published_are_not_seen() {
+    let (mut requester, mut judge, _) = ends();
+    requester.push(&request(0, 60), &[1; 60]).expect("there is room");
+    let mut batch = Batch::new(&GEOMETRY);
+    assert_eq!(judge.fetch(&mut batch), Ok(0));
+    let _ = requester.publish();
+    assert_eq!(judge.fetch(&mut batch), Ok(1));
+    judge.answer(Reply::Pass).expect("it was asked");
+    assert_eq!(requester.take(8, |_| ()), Ok(0));
+    let _ = judge.publish();
+    assert_eq!(requester.take(8, |_| ()), Ok(1));
+}
+
+#[test]
+fn headers_grow_to_the_frame_and_shrink_to_nothing() {
+    for (len, packet_len) in [(160, 260), (160, 160), (101, 201), (1, 101), (0, 100), (0, 0)] {
+        let (mut requester, mut judge, _) = ask_one();
+        assert_eq!(judge.fetch_with(1, |_, frame| assert_eq!(frame.len(), 100)), Ok(1));
+        let header: Vec<u8> = (0..len).map(|i| i as u8).collect();
+        judge.answer(Reply::Rewritten { header: &header, packet_len }).expect("it fits");
+        let _ = judge.publish();
+        let taken = requester.take(1, |answered| {
+            let rewrite = answered.rewrite.expect("it was rewritten");
+            assert_eq!((rewrite.replaced, rewrite.packet_len), (100, packet_len));
+            assert_eq!(rewrite.header, header);
+        });
+        assert_eq!(taken, Ok(1), "{len} bytes");
+    }
+}
+
+#[test]
+fn a_rewrite_that_does_not_fit_is_refused_and_can_be_answered_otherwise() {
+    for (len, packet_len) in [(161, 261), (100, 99), (100, 201), (0, 101)] {
+        let (mut requester, mut judge, _) = ask_one();
+        assert_eq!(judge.fetch_with(1, |_, _| ()), Ok(1));
+        let refused = judge.answer(Reply::Rewritten { header: &vec![0; len], packet_len });
+        assert!(matches!(refused, Err(ReplyRefused::Rewrite { .. })), "{len} bytes of {packet_len}");
+        judge.answer(Reply::Drop).expect("it is still open");
+        assert_eq!(judge.answer(Reply::Drop), Err(ReplyRefused::NothingAsked));
+        let _ = judge.publish();
+        assert_eq!(requester.take(1, |a| assert_eq!(a.verdict, Verdict::Drop)), Ok(1));
+    }
+}
+
+#[test]
+fn more_answers_than_requests_is_a_fault() {
+    for index in [2, 9, u32::MAX, 1 << 31] {
+        let (requester, _, hostile) = ask_one();
+        hostile.store_u32(VERDICT_HEAD, index, Relaxed);
+        expect_fault(requester, ChannelFault::Index { index, base: 0, open: 1 });
+    }
+}
+
+#[test]
+fn an_answer_to_a_request_that_was_pushed_and_not_published_is_a_fault() {
+    let (mut requester, _, hostile) = ends();
+    requester.push(&request(1, 60), &[0; 60]).expect("there is room");
+    let _ = requester.publish();
+    requester.push(&request(2, 60), &[0; 60]).expect("there is room");
+    hostile.store_u32(VERDICT_HEAD, 2, Relaxed);
+    expect_fault(requester, ChannelFault::Index { index: 2, base: 0, open: 1 });
+}
+
+#[test]
+fn an_index_that_goes_back_is_a_fault() {
+    let (mut requester, mut judge, hostile) = ask_one();
+    assert_eq!(judge.fetch_with(1, |_, _| ()), Ok(1));
+    judge.answer(Reply::Pass).expect("it was asked");
+    let _ = judge.publish();
+    assert_eq!(requester.take(1, |_| ()), Ok(1));
+    requester.push(&request(6, 60), &[0; 60]).expect("there is room");
+    let _ = requester.publish();
+    hostile.store_u32(VERDICT_HEAD, 0, Relaxed);
+    expect_fault(requester, ChannelFault::Index { index: 0, base: 1, open: 1 });
+}
+
+#[test]
+fn an_answer_to_another_request_is_a_fault() {
+    let (requester, _, hostile) = ask_one();
+    answer_raw(&hostile, [4, 0, PASS]);
+    expect_fault(requester, ChannelFault::Id { asked: 5, got: 4 });
+}
+
+#[test]
+fn an_answer_twice_is_a_fault() {
+    let (mut requester, _, hostile) = ask_one();
+    answer_raw(&hostile, [5, 0, PASS]);
+    assert_eq!(requester.take(8, |_| ()), Ok(1));
+    requester.push(&request(6, 60), &[0; 60]).expect("there is room");
+    let _ = requester.publish();
+    // The same answer again, in the slot of the next request.
+    for (i, word) in [5, 0, PASS].into_iter().enumerate() {
+        hostile.store_u64(GEOMETRY.answers() + 24 + 8 * i, word, Relaxed);
+    }
+    hostile.store_u32(VERDICT_HEAD, 2, Relaxed);
+    expect_fault(requester, ChannelFault::Id { asked: 6, got: 5 });
+}
+
+#[test]
+fn unknown_flags_are_a_fault_and_unknown_verdicts_drop() {
+    let (requester, _, hostile) = ask_one();
+    answer_raw(&hostile, [5, 0, PASS | 2 << 8]);
+    expect_fault(requester, ChannelFault::Flags(2));
+    let (mut requester, _, hostile) = ask_one();
+    answer_raw(&hostile, [5, 0, 77]);
+    assert_eq!(requester.take(1, |a| assert_eq!(a.verdict, Verdict::Drop)), Ok(1));
+}
+
+#[test]
+fn a_rewrite_outside_its_frame_is_a_fault() {
+    for (start, len) in [(0, 161), (160, 1), (161, 0), (u16::MAX, u16::MAX), (u16::MAX, 0)] {
+        let (requester, _, hostile) = ask_one();
+        answer_raw(&hostile, [5, place(200, start, len), PASS_REWRITTEN]);
+        expect_fault(requester, ChannelFault::Bounds { start, len, frame: 160 });
+    }
+}
+
+#[test]
+fn a_packet_length_that_contradicts_the_rewrite_is_a_fault() {
+    for packet_len in [0, 49, 151, u32::MAX] {
+        let (requester, _, hostile) = ask_one();
+        answer_raw(&hostile, [5, place(packet_len, 0, 50), PASS_REWRITTEN]);
+        expect_fault(requester, ChannelFault::Length { packet_len, min: 50, max: 150 });
+    }
+}
+
+#[test]
+fn answers_before_the_one_at_fault_count() {
+    let (mut requester, mut judge, hostile) = ends();
+    for id in 0..3 {
+        requester.push(&request(id, 60), &[0; 60]).expect("there is room");
+    }
+    let _ = requester.publish();
+    assert_eq!(judge.fetch_with(2, |_, _| ()), Ok(2));
+    judge.answer(Reply::Pass).expect("it was asked");
+    judge.answer(Reply::Drop).expect("it was asked");
+    hostile.store_u64(GEOMETRY.answers() + 2 * 24, 99, Relaxed);
+    hostile.store_u32(VERDICT_HEAD, 3, Relaxed);
+    let mut ids = Vec::new();
+    assert_eq!(requester.take(8, |a| ids.push(a.id)), Err(ChannelFault::Id { asked: 2, got: 99 }));
+    assert_eq!(ids, [0, 1]);
+}
+
+#[test]
+fn a_mediator_that_asks_for_more_than_there_are_slots_is_at_fault() {
+    for index in [10, u32::MAX] {
+        let (mut requester, mut judge, hostile) = ask_one();
+        assert_eq!(judge.fetch_with(32, |_, _| ()), Ok(1));
+        let _ = requester.publish();
+        hostile.store_u32(REQUEST_HEAD, index, Relaxed);
+        let fault = ChannelFault::Index { index, base: 1, open: 7 };
+        assert_eq!(judge.fetch_with(32, |_, _| panic!("nothing is given out")), Err(fault));
+        assert_eq!(judge.fault(), Some(fault));
+    }
+}
+
+#[test]
+fn lengths_that_a_mediator_lies_about_are_cut() {
+    let (mut requester, mut judge, hostile) = ends();
+    for (packet_len, copy_len, expected) in [(500, u16::MAX, 100), (40, 100, 40), (0, 1, 0)] {
+        requester.push(&request(1, 60), &[0; 60]).expect("there is room");
+        let slot = GEOMETRY.requests() + 32 * judge_slot(&hostile);
+        let word = hostile.load_u64(slot + 16, Relaxed) >> 32 << 32 | packet_len;
+        hostile.store_u64(slot + 16, word, Relaxed);
+        hostile.store_u64(slot + 24, u64::from(copy_len), Relaxed);
+        let _ = requester.publish();
+        let seen = judge.fetch_with(1, |r, frame| {
+            assert_eq!((usize::from(r.copy_len), frame.len()), (expected, expected));
+        });
+        assert_eq!(seen, Ok(1));
+        judge.answer(Reply::Drop).expect("it was asked");
+        let _ = judge.publish();
+        assert_eq!(requester.take(1, |_| ()), Ok(1));
+    }
+}
+
+fn judge_slot(memory: &SharedMemory) -> usize {
+    (memory.load_u32(REQUEST_HEAD, Relaxed) % GEOMETRY.slots) as usize
+}
+
+#[test]
+fn a_sleeper_is_rung_for_once_until_it_was_awake() {
+    let (mut requester, mut judge, _) = ends();
+    assert!(judge.announce(), "there is nothing to do");
+    let ask = |requester: &mut Requester| {
+        requester.push(&request(1, 60), &[0; 60]).expect("there is room");
+        requester.publish()
+    };
+    assert!(ask(&mut requester), "it sleeps");
+    assert!(!ask(&mut requester), "the bell rings already");
+    judge.retract();
+    assert_eq!(judge.fetch_with(32, |_, _| ()), Ok(2));
+    for _ in 0..2 {
+        judge.answer(Reply::Pass).expect("it was asked");
+    }
+    assert!(!judge.publish(), "the mediator is awake");
+    assert!(judge.announce(), "there is nothing to do");
+    assert!(ask(&mut requester), "it sleeps again, and was awake in between");
+    assert!(!judge.announce(), "there is something to do");
+    assert_eq!(requester.memory().load_u32(P4VM_SLEEPS, Relaxed), 0, "so it is not announced");
+}
+
+#[test]
+fn ends_refuse_a_region_of_another_shape() {
+    let memory = || create_channel("test", GEOMETRY).expect("memory");
+    let other = Geometry { header_bytes: 101, ..GEOMETRY };
+    assert!(matches!(Judge::new(memory(), other), Err(ChannelError::Header { .. })));
+    let larger = Geometry { slots: 1024, ..GEOMETRY };
+    assert!(matches!(Requester::new(memory(), larger), Err(ChannelError::TooSmall { .. })));
+    for invalid in [Geometry { slots: 3, ..GEOMETRY }, Geometry { slots: 0, ..GEOMETRY }] {
+        assert!(matches!(create_channel("test", invalid), Err(ChannelError::Geometry(_))));
+        assert!(matches!(Judge::new(memory(), invalid), Err(ChannelError::Geometry(_))));
+    }
+}

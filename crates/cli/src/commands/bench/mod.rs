@@ -1,0 +1,59 @@
+//! `p4shield bench`.
+
+mod channel;
+mod engine;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::Subcommand;
+
+use crate::exit::Exit;
+use crate::output;
+
+/// Measures P4 Shield on this machine.
+///
+/// Figures depend on the machine and on what else it does; compare ratios within one run. docs/performance.md tells
+/// what was measured elsewhere.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Nanoseconds a packet, for whole programs and by phase
+    Engine(engine::Args),
+    /// Round trip and throughput between mediator and P4 VM, by batch and header size
+    Channel(channel::Args),
+}
+
+/// How to print what was measured.
+#[derive(Debug, clap::Args)]
+struct Form {
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Also write SVG charts into this folder
+    #[arg(long, value_name = "FOLDER")]
+    svg: Option<PathBuf>,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        match self.what {
+            What::Engine(a) => a.run(),
+            What::Channel(a) => a.run(),
+        }
+    }
+}
+
+fn write_chart(folder: &Path, name: &str, svg: &str) -> anyhow::Result<()> {
+    let path = folder.join(name);
+    std::fs::create_dir_all(folder)
+        .and_then(|()| std::fs::write(&path, svg))
+        .with_context(|| format!("cannot write {}", path.display()))?;
+    output::note(format_args!("wrote {}", path.display()));
+    Ok(())
+}

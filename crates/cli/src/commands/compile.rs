@@ -1,0 +1,174 @@
+//! `p4shield compile` and `p4shield check`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use p4shield_p4::diagnostics::{Diagnostics, Plain};
+use p4shield_p4::{Compiled, Included, Options, Resolver};
+
+use crate::exit::{Exit, Refused};
+use crate::output;
+
+/// Compiles a P4_16 program to an eBPF object.
+///
+/// The object is an ordinary ELF file (`llvm-objdump -d` reads it). Architecture: ubpf_model. core.p4, ubpf_model.p4 and
+/// p4shield.p4 (in-VM information) are built in.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Compile {
+    #[command(flatten)]
+    source: Source,
+    /// Where the object goes; without it, beside the source with the ending .o
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print a stage instead of writing an object
+    #[arg(long, value_enum)]
+    emit: Option<Stage>,
+    /// Tell maps, tables, externs and sizes as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Finds everything that is wrong with a P4_16 program, and writes nothing.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    source: Source,
+    /// Print diagnostics as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct Source {
+    /// The program; - for standard input
+    program: PathBuf,
+    /// Where #include looks after the program's own folder; may be repeated
+    #[arg(short = 'I', long = "include", value_name = "FOLDER")]
+    include: Vec<PathBuf>,
+    /// Define a macro; may be repeated
+    #[arg(short = 'D', long = "define", value_name = "NAME[=TEXT]", value_parser = define)]
+    define: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Stage {
+    /// The syntax tree as P4 text
+    Ast,
+    /// The optimised intermediate representation
+    Ir,
+    /// The code, with source lines
+    Asm,
+}
+
+impl Compile {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let (name, text) = self.source.read()?;
+        let compiled = match p4shield_p4::compile(&name, &text, &self.source, &self.source.options()) {
+            Ok(compiled) => compiled,
+            Err(errors) => return refuse(&errors),
+        };
+        report(&compiled.warnings);
+        if let Some(stage) = self.emit {
+            output::text(match stage {
+                Stage::Ast => &compiled.ast,
+                Stage::Ir => &compiled.ir,
+                Stage::Asm => &compiled.asm,
+            });
+            return Ok(Exit::Done);
+        }
+        let to = self.output.unwrap_or_else(|| self.source.program.with_extension("o"));
+        std::fs::write(&to, &compiled.object).with_context(|| format!("cannot write {}", to.display()))?;
+        if self.json {
+            output::json(&facts(&compiled, &to))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Check {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let (name, text) = self.source.read()?;
+        let found = p4shield_p4::check(&name, &text, &self.source, &self.source.options());
+        if self.json {
+            output::json(&found.plain().iter().map(plain).collect::<Vec<_>>())?;
+        } else {
+            report(&found);
+        }
+        Ok(if found.has_errors() { Exit::Refused } else { Exit::Done })
+    }
+}
+
+impl Source {
+    fn read(&self) -> anyhow::Result<(String, String)> {
+        let name = self.program.display().to_string();
+        let bytes = if name == "-" {
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut std::io::stdin(), &mut bytes).map(|_| bytes)
+        } else {
+            std::fs::read(&self.program)
+        };
+        let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
+        let text = String::from_utf8(bytes).map_err(|e| {
+            Refused(format!("{name}: byte {} is no UTF-8; P4 source is text", e.utf8_error().valid_up_to()))
+        })?;
+        Ok((name, text))
+    }
+
+    fn options(&self) -> Options {
+        Options { defines: self.define.clone() }
+    }
+}
+
+impl Resolver for Source {
+    fn resolve(&self, name: &str, system: bool, from: &str) -> Option<Included> {
+        let own = Path::new(from).parent().filter(|_| !system);
+        let folders = own.into_iter().chain(self.include.iter().map(PathBuf::as_path));
+        folders.map(|f| f.join(name)).find_map(|path| {
+            let text = std::fs::read_to_string(&path).ok()?;
+            Some(Included { name: path.display().to_string(), text })
+        })
+    }
+}
+
+fn define(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').unwrap_or((text, "1"));
+    if name.is_empty() { Err("a macro needs a name".into()) } else { Ok((name.into(), value.into())) }
+}
+
+fn plain(d: &Plain) -> serde_json::Value {
+    serde_json::json!({
+        "code": d.code, "error": d.error, "message": d.message, "hint": d.hint,
+        "file": d.file, "line": d.line, "column": d.column, "end_line": d.end_line, "end_column": d.end_column,
+        "source": d.source,
+    })
+}
+
+fn report(found: &Diagnostics) {
+    if !found.is_empty() {
+        output::diagnostics(&found.render(output::coloured(&std::io::stderr())));
+    }
+}
+
+fn refuse(errors: &Diagnostics) -> anyhow::Result<Exit> {
+    report(errors);
+    Ok(Exit::Refused)
+}
+
+fn facts(compiled: &Compiled, to: &Path) -> serde_json::Value {
+    let f = &compiled.facts;
+    serde_json::json!({
+        "object": to,
+        "instructions": f.instructions,
+        "longest_path": f.longest_path,
+        "externs": f.externs,
+        "tables": f.tables.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(),
+        "maps": f.maps.iter().map(|m| serde_json::json!({
+            "name": m.name,
+            "key_bytes": m.definition.key_size,
+            "value_bytes": m.definition.value_size,
+            "max_entries": m.definition.max_entries,
+            "initial_entries": m.initial_entries,
+        })).collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,24 @@
+//! Who a user VM is: arguments that agent and auditor share.
+
+use std::path::PathBuf;
+
+use p4shield_agent::config::VmConfig;
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Identity {
+    /// The tenant's name
+    #[arg(long)]
+    tenant: String,
+    /// This VM's name
+    #[arg(long)]
+    vm: String,
+    /// The tenant's key, a file of mode 0600 (see `p4shield keygen`)
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+}
+
+impl From<Identity> for VmConfig {
+    fn from(i: Identity) -> Self {
+        Self { tenant: i.tenant, name: i.vm, key: i.key }
+    }
+}

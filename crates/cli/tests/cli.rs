@@ -1,0 +1,180 @@
+//! The binary, as a user or a script calls it.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn p4shield(arguments: &[&str]) -> Output {
+    let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    Command::new(env!("CARGO_BIN_EXE_p4shield"))
+        .args(arguments)
+        .env("XDG_CACHE_HOME", home)
+        .env_remove("P4SHIELD_LOG")
+        .output()
+        .unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn example(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name).display().to_string()
+}
+
+fn programs() -> Vec<PathBuf> {
+    let folder = std::fs::read_dir(example("programs")).unwrap();
+    folder.flatten().map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "p4")).collect()
+}
+
+#[test]
+fn every_example_program_compiles_and_a_p4_vm_would_run_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let all = programs();
+    assert!(all.len() >= 2);
+    for program in all {
+        let object = folder.path().join("x.o").display().to_string();
+        let made = p4shield(&["compile", program.to_str().unwrap(), "-o", &object, "--json"]);
+        assert_eq!(code(&made), 0, "{}: {}", program.display(), stderr(&made));
+        let facts: serde_json::Value = serde_json::from_str(&stdout(&made)).unwrap();
+        if facts["externs"].as_array().unwrap().is_empty() {
+            let judged = p4shield(&["verify", &object]);
+            assert_eq!(code(&judged), 0, "{}: {}", program.display(), stderr(&judged));
+        }
+    }
+}
+
+#[test]
+fn the_guard_stays_within_its_bar() {
+    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guard.o").display().to_string();
+    let made = p4shield(&["compile", &example("programs/tcp_guard.p4"), "-o", &object, "--json"]);
+    let facts: serde_json::Value = serde_json::from_str(&stdout(&made)).unwrap();
+    assert!(facts["longest_path"].as_u64().unwrap() <= 60, "{facts}");
+}
+
+#[test]
+fn a_mistake_is_refused_with_its_place_and_a_hint() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("bad.p4");
+    let text = std::fs::read_to_string(example("programs/tcp_guard.p4")).unwrap();
+    std::fs::write(&program, text.replace("hdr.tcp.flags &", "hdr.tcp.flagz &")).unwrap();
+    let made = p4shield(&["compile", program.to_str().unwrap()]);
+    assert_eq!(code(&made), 3);
+    let said = stderr(&made);
+    for part in ["bad.p4:", "hdr.tcp.flagz", "flags", "E0"] {
+        assert!(said.contains(part), "{part} is missing in:\n{said}");
+    }
+    assert!(!said.contains('\u{1b}'), "colours only on a terminal");
+    assert!(!program.with_extension("o").exists(), "nothing is written for a program with errors");
+    let checked = p4shield(&["check", "--json", program.to_str().unwrap()]);
+    assert_eq!(code(&checked), 3);
+    let found: serde_json::Value = serde_json::from_str(&stdout(&checked)).unwrap();
+    assert_eq!(found[0]["error"], true);
+    assert!(found[0]["line"].as_u64().unwrap() > 1);
+}
+
+#[test]
+fn what_does_not_verify_is_refused_with_the_instruction() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, object) = (folder.path().join("x.c"), folder.path().join("x.o"));
+    let text = "struct c { unsigned long data, end; };\n\
+                __attribute__((section(\"p4\"))) int p4_main(struct c *c) { return *(char *)c->data; }\n";
+    std::fs::write(&source, text).unwrap();
+    let clang =
+        Command::new("clang").args(["-O2", "-target", "bpf", "-c", "-o"]).args([&object, &source]).status();
+    if !clang.is_ok_and(|s| s.success()) {
+        println!("skipped: there is no clang that compiles for bpf");
+        return;
+    }
+    let judged = p4shield(&["verify", object.to_str().unwrap()]);
+    assert_eq!(code(&judged), 3);
+    let said = stderr(&judged);
+    assert!(said.contains("instruction") && said.contains("data_end"), "{said}");
+}
+
+#[test]
+fn a_key_is_made_once_and_for_its_owner_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("key");
+    let make = || p4shield(&["keygen", key.to_str().unwrap()]);
+    assert_eq!(code(&make()), 0);
+    assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
+    let again = make();
+    assert_eq!(code(&again), 1);
+    assert!(stderr(&again).contains("exists already"));
+}
+
+#[test]
+fn a_configuration_is_checked_with_its_place() {
+    let right = p4shield(&["run", "--check", "--config", &example("p4shield.toml")]);
+    assert_eq!(code(&right), 0, "{}", stderr(&right));
+    let folder = tempfile::tempdir().unwrap();
+    let wrong = folder.path().join("wrong.toml");
+    std::fs::write(&wrong, "placement = \"moon\"\n").unwrap();
+    let refused = p4shield(&["run", "--check", "--config", wrong.to_str().unwrap()]);
+    assert_eq!(code(&refused), 3);
+    let said = stderr(&refused);
+    assert!(said.contains("wrong.toml:1") && said.contains("p4vm"), "{said}");
+}
+
+#[test]
+fn the_configuration_in_the_readme_is_right() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+    let text = std::fs::read_to_string(readme).unwrap();
+    let toml = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("readme.toml");
+    std::fs::write(&file, toml).unwrap();
+    let checked = p4shield(&["run", "--check", "--config", file.to_str().unwrap()]);
+    assert_eq!(code(&checked), 0, "{}", stderr(&checked));
+}
+
+#[test]
+fn nobody_there_is_said_plainly() {
+    for arguments in [
+        &["status", "--socket", "/nonexistent.sock"][..],
+        &["metrics", "--socket", "/nonexistent.sock"],
+        &["agent", "status", "--socket", "/nonexistent.sock"],
+    ] {
+        let out = p4shield(arguments);
+        assert_eq!(code(&out), 1);
+        assert!(stderr(&out).contains("/nonexistent.sock"), "{}", stderr(&out));
+    }
+}
+
+#[test]
+fn wrong_usage_is_2_and_names_the_argument() {
+    let out = p4shield(&["agent", "set", "load"]);
+    assert_eq!(code(&out), 2);
+    assert!(stderr(&out).contains("VALUE"));
+    assert_eq!(code(&p4shield(&["p4vm", "--control-fd", "0", "--uid", "1"])), 1, "not to be started by hand");
+}
+
+#[test]
+fn completions_and_man_pages_name_every_command() {
+    let help = stdout(&p4shield(&["--help"]));
+    let commands: Vec<&str> = help
+        .lines()
+        .skip_while(|l| !l.starts_with("Commands:"))
+        .skip(1)
+        .take_while(|l| !l.is_empty())
+        .filter_map(|l| l.split_whitespace().next())
+        .filter(|c| *c != "help")
+        .collect();
+    assert!(commands.contains(&"compile") && commands.contains(&"audit"), "{commands:?}");
+    let bash = stdout(&p4shield(&["completions", "bash"]));
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(code(&p4shield(&["man", folder.path().to_str().unwrap()])), 0);
+    for command in commands {
+        assert!(bash.contains(command), "bash does not complete {command}");
+        assert!(folder.path().join(format!("p4shield-{command}.1")).exists(), "no man page for {command}");
+    }
+}

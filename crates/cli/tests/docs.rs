@@ -1,0 +1,92 @@
+//! What the documents name exists.
+
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn sources(folder: &Path, text: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            sources(&path, text);
+        } else if path.extension().is_some_and(|e| e == "rs") {
+            text.push_str(&path.display().to_string());
+            text.push('\n');
+            text.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+/// The words between backticks.
+fn quoted(line: &str) -> impl Iterator<Item = &str> {
+    line.split('`').skip(1).step_by(2)
+}
+
+/// Whether `text` has a function, module, file or named case that starts with this name (ends with it, without `*`).
+fn has_test(text: &str, name: &str) -> bool {
+    let stem = name.trim_end_matches('*').rsplit("::").next().unwrap_or(name);
+    let exact = !name.ends_with('*');
+    text.match_indices(stem).any(|(at, _)| {
+        let before = text[..at].chars().next_back().unwrap_or(' ');
+        let after = text[at + stem.len()..].chars().next().unwrap_or(' ');
+        let boundary = |c: char| !c.is_alphanumeric() && c != '_';
+        boundary(before) && (!exact || boundary(after))
+    })
+}
+
+#[test]
+fn every_claim_of_the_threat_model_names_tests_that_exist() {
+    let document = std::fs::read_to_string(root().join("docs/threat-model.md")).unwrap();
+    let (mut claims, mut missing) = (0, Vec::new());
+    for row in document.lines().filter(|l| l.starts_with("| ") && l.contains(" :: ")) {
+        let tests = row.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap();
+        claims += 1;
+        for part in tests.split("; ") {
+            let (crates, names) = part.split_once(" :: ").unwrap_or_else(|| panic!("no crate in: {part}"));
+            for name in crates.split(", ") {
+                let mut text = String::new();
+                sources(&root().join("crates").join(name.trim()), &mut text);
+                let absent = quoted(names).filter(|test| !has_test(&text, test));
+                missing.extend(absent.map(|test| format!("{} :: {test}", name.trim())));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "docs/threat-model.md names tests that do not exist: {missing:#?}");
+    assert!(claims > 30, "only {claims} claims were found; has the document's form changed?");
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    for name in
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/performance.md", "docs/threat-model.md"]
+    {
+        let path = root().join(name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let target = target.split('#').next().unwrap();
+            let there = target.contains("://") || path.parent().unwrap().join(target).exists();
+            assert!(there, "{name} links to {target}, which does not exist");
+        }
+    }
+}
+
+#[test]
+fn the_exit_codes_of_the_audit_are_documented() {
+    use p4shield_agent::audit::finding::exit_code as code;
+    let text = std::fs::read_to_string(root().join("docs/exit-codes.md")).unwrap();
+    for n in [
+        code::BYPASSED,
+        code::SWAPPED,
+        code::INVENTED,
+        code::WITHHELD,
+        code::LOG_FORGED,
+        code::LOG_STOPPED,
+        code::RESTARTED,
+        code::INFO_REFUSED,
+        code::UNPROVEN,
+    ] {
+        assert!(text.contains(&format!("| {n} |")), "exit code {n} is not in docs/exit-codes.md");
+    }
+}

@@ -1,0 +1,53 @@
+//! What the demo claims, and whether it held.
+
+use serde::Serialize;
+
+/// One statement that the demo has checked on live traffic.
+#[derive(Clone, Debug, Serialize)]
+pub struct Claim {
+    /// The statement.
+    pub says: &'static str,
+    /// Whether it held.
+    pub held: bool,
+    /// What was observed.
+    pub observed: String,
+}
+
+/// The claims of a run, in order.
+#[derive(Debug, Default, Serialize)]
+pub struct Claims(Vec<Claim>);
+
+impl Claims {
+    /// Notes a claim.
+    pub fn check(&mut self, says: &'static str, held: bool, observed: impl Into<String>) -> &Claim {
+        self.0.push(Claim { says, held, observed: observed.into() });
+        &self.0[self.0.len() - 1]
+    }
+
+    /// All claims.
+    #[must_use]
+    pub fn all(&self) -> &[Claim] {
+        &self.0
+    }
+
+    /// Whether there are claims and every one of them held.
+    #[must_use]
+    pub fn held(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|c| c.held)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_without_claims_did_not_hold() {
+        let mut claims = Claims::default();
+        assert!(!claims.held());
+        claims.check("one", true, "");
+        assert!(claims.held());
+        claims.check("two", false, "");
+        assert!(!claims.held());
+    }
+}

@@ -1,0 +1,134 @@
+//! The HTML report: one file, charts inside, nothing fetched from anywhere.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use p4shield_plot::{Band, Lines, Series};
+
+use crate::Error;
+use crate::claim::Claims;
+use crate::timeline::Timeline;
+
+/// What the report is about, besides timeline and claims.
+#[derive(Debug)]
+pub struct Facts {
+    /// The switch between client and VM.
+    pub switch: &'static str,
+    /// Connections that were kept.
+    pub established: usize,
+    /// Kernel and processor.
+    pub machine: String,
+}
+
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em;color:#222}\
+h1{font-size:1.6em}h2{font-size:1.2em;margin-top:2em}table{border-collapse:collapse;width:100%}\
+td,th{border-bottom:1px solid #ddd;padding:.35em .6em;text-align:left;vertical-align:top}\
+.held{color:#00704a;font-weight:600}.broke{color:#b00020;font-weight:600}svg{max-width:100%;height:auto}";
+
+/// Writes `demo.html`, and `demo.json` with the same figures, into `folder` and tells where the page is.
+///
+/// # Errors
+/// If a chart cannot be drawn or a file cannot be written.
+pub fn write(folder: &Path, facts: &Facts, timeline: &Timeline, claims: &Claims) -> Result<PathBuf, Error> {
+    let io = |source| Error::Report { path: folder.to_path_buf(), source };
+    std::fs::create_dir_all(folder).map_err(io)?;
+    let page = folder.join("demo.html");
+    std::fs::write(&page, html(facts, timeline, claims)?).map_err(io)?;
+    let data = serde_json::json!({ "timeline": timeline, "claims": claims, "held": claims.held() });
+    std::fs::write(folder.join("demo.json"), data.to_string()).map_err(io)?;
+    Ok(page)
+}
+
+fn html(facts: &Facts, timeline: &Timeline, claims: &Claims) -> Result<String, Error> {
+    let mut out = String::new();
+    let verdict = if claims.held() { "every claim held" } else { "a claim failed" };
+    // Writing to a String cannot fail.
+    let _ = write!(
+        out,
+        "<!doctype html><html lang=en><meta charset=utf-8><title>P4 Shield demo: {verdict}</title>\
+         <style>{STYLE}</style><h1>P4 Shield demo: {verdict}</h1>\
+         <p>A tenant's P4 program, <code>tcp_guard.p4</code>, runs in the tenant's P4 VM and denies new TCP connections \
+         to the user VM while its used TCP memory is over the tenant's threshold. Switch: {}. {} connections stay \
+         open throughout. {}.</p>",
+        escape(facts.switch),
+        facts.established,
+        escape(&facts.machine),
+    );
+    for chart in charts(timeline) {
+        out.push_str(&chart.svg()?);
+    }
+    out.push_str("<h2>Claims</h2><table><tr><th>Claim<th>Observed<th>");
+    for c in claims.all() {
+        let (class, word) = if c.held { ("held", "held") } else { ("broke", "failed") };
+        let _ = write!(out, "<tr><td>{}<td>{}<td class={class}>{word}", escape(c.says), escape(&c.observed));
+    }
+    out.push_str("</table><h2>What the auditor said</h2><table><tr><th>Second<th>Words");
+    let mut last = "";
+    for s in timeline.samples.iter().filter(|s| !s.audit.is_empty()) {
+        if s.audit != last {
+            let _ = write!(out, "<tr><td>{:.1}<td>{}", s.at, escape(&s.audit));
+            last = &s.audit;
+        }
+    }
+    out.push_str("</table></html>\n");
+    Ok(out)
+}
+
+fn charts(t: &Timeline) -> [Lines; 3] {
+    let mib = 1024.0 * 1024.0;
+    let bands: Vec<_> =
+        t.phases.iter().map(|p| Band { from: p.from, to: p.to, name: p.name.into() }).collect();
+    let lines = |title: &str, y: &str, series: Vec<(&str, Vec<(f64, f64)>)>| Lines {
+        title: title.into(),
+        x: "seconds".into(),
+        y: y.into(),
+        series: series.into_iter().map(|(name, points)| Series { name: name.into(), points }).collect(),
+        bands: bands.clone(),
+        log_x: false,
+    };
+    let threshold = t.threshold as f64 / mib;
+    [
+        lines(
+            "TCP memory of the user VM",
+            "MiB",
+            vec![("used", t.series(|s| s.used as f64 / mib)), ("threshold", t.series(|_| threshold))],
+        ),
+        lines(
+            "New connections",
+            "per second",
+            vec![("accepted", t.series(|s| s.accepted as f64)), ("denied", t.series(|s| s.denied as f64))],
+        ),
+        lines(
+            "Answers on established connections",
+            "per second",
+            vec![("answers", t.series(|s| s.answered as f64))],
+        ),
+    ]
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timeline::{Phase, Sample};
+    use crate::traffic::Totals;
+
+    #[test]
+    fn the_report_shows_failed_claims_and_escapes_what_it_quotes() {
+        let sample = Sample::new(1.0, 5 << 20, Totals::default(), Totals::default(), "1 < 2".into());
+        let phases = vec![Phase { name: "below", from: 0.0, to: 1.0 }];
+        let timeline = Timeline { threshold: 4 << 20, samples: vec![sample], phases };
+        let facts = Facts { switch: "a bridge", established: 3, machine: "Linux".into() };
+        let mut claims = Claims::default();
+        claims.check("water flows uphill", false, "it did not");
+        let folder = tempfile::tempdir().unwrap();
+        let page = write(folder.path(), &facts, &timeline, &claims).unwrap();
+        let text = std::fs::read_to_string(page).unwrap();
+        for word in ["a claim failed", "water flows uphill", "failed", "1 &lt; 2", "<svg", "below"] {
+            assert!(text.contains(word), "{word} is missing");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! The small cloud that the demo plays in.
+//!
+//! ```text
+//!  client namespace          cloud host namespace                                    user VM namespace
+//!  eth0 10.77.0.1 ── c0 ── switch ── sw-web-port ── sw-web ══ wire ══ tap-web ── eth0 10.77.0.2
+//! ```
+//!
+//! `sw-web` and `tap-web` are the two ends of the wire; the switch knows only `sw-web-port`.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+
+use p4shield_testbed::{NetNs, Switch};
+
+use crate::Error;
+
+/// The client's address.
+pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
+/// The user VM's address.
+pub const VM: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
+/// The VM's interface on the host, one end of the wire.
+pub const VM_INTERFACE: &str = "tap-web";
+/// The other end of the wire.
+pub const SWITCH_INTERFACE: &str = "sw-web";
+/// The tenant.
+pub const TENANT: &str = "alice";
+/// The user VM's name.
+pub const VM_NAME: &str = "web";
+
+/// Namespaces, links and switch; removed on drop, the switch first.
+#[derive(Debug)]
+pub struct Scene {
+    /// The switch between client and VM.
+    pub switch: Switch,
+    /// Where the remote client runs.
+    pub client: NetNs,
+    /// Where switch, host daemon and P4 VM run.
+    pub host: NetNs,
+    /// Where the server, the agent and the auditor run.
+    pub vm: NetNs,
+}
+
+impl Scene {
+    /// Builds it.
+    ///
+    /// # Errors
+    /// What `ip` or the switch says.
+    pub fn build() -> Result<Self, Error> {
+        p4shield_testbed::leftover::sweep();
+        let (client, host, vm) = (NetNs::create("client")?, NetNs::create("host")?, NetNs::create("vm")?);
+        host.veth("c0", &client, "eth0")?;
+        host.veth(VM_INTERFACE, &vm, "eth0")?;
+        host.veth(SWITCH_INTERFACE, &host, "sw-web-port")?;
+        for (ns, address) in [(&client, CLIENT), (&vm, VM)] {
+            ns.ip(&format!("addr add {address}/24 dev eth0"))?;
+        }
+        // A queue on the VM's interface: without one, veth drops what its ring of 256 does not take, and on two busy
+        // cores the VM may not get to empty it in time.
+        p4shield_testbed::process::run(host.command("tc").args([
+            "qdisc",
+            "replace",
+            "dev",
+            VM_INTERFACE,
+            "root",
+            "pfifo",
+        ]))?;
+        let switch = Switch::start(&host)?;
+        for port in ["c0", "sw-web-port"] {
+            switch.plug(&host, port)?;
+        }
+        Ok(Self { switch, client, host, vm })
+    }
+}
+
+/// Kernel and processor of this machine, for the report.
+#[must_use]
+pub fn machine() -> String {
+    let kernel = rustix::system::uname();
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    format!(
+        "{} {}, {}, {cores} cores",
+        kernel.sysname().to_string_lossy(),
+        kernel.release().to_string_lossy(),
+        model.trim_start_matches([' ', '\t', ':'])
+    )
+}
+
+/// TCP memory in use on this kernel, bytes: `mem` of /proc/net/sockstat counts pages.
+///
+/// # Errors
+/// If the file cannot be read or has no such figure.
+pub fn used_tcp_memory() -> Result<u64, Error> {
+    let path = Path::new("/proc/net/sockstat");
+    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.into(), source })?;
+    let mut words = text.lines().find(|l| l.starts_with("TCP:")).unwrap_or_default().split_whitespace();
+    let pages: Option<u64> = words.find(|w| *w == "mem").and_then(|_| words.next()?.parse().ok());
+    let pages = pages.ok_or_else(|| Error::Read {
+        path: path.into(),
+        source: std::io::Error::other("no `TCP: ... mem N` in it"),
+    })?;
+    Ok(pages * rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn this_kernel_counts_tcp_memory() {
+        let _held = super::used_tcp_memory().unwrap();
+    }
+}

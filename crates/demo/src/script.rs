@@ -1,0 +1,322 @@
+//! The script: phases, what is watched in each, what is claimed of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use p4shield_testbed::Guarded;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::claim::{Claim, Claims};
+use crate::parts::{Auditor, Daemon, Files};
+use crate::report::Facts;
+use crate::scene::{Scene, VM, used_tcp_memory};
+use crate::timeline::{Phase, Sample, Timeline};
+use crate::traffic::{Client, Server, Totals};
+use crate::{Error, attack, parts, report, scene};
+
+/// How the demonstration is given.
+#[derive(Debug)]
+pub struct Options {
+    /// Shorter phases: under 30 seconds in all.
+    pub quick: bool,
+    /// Where the report goes.
+    pub report: PathBuf,
+    /// Text of the P4 program.
+    pub program: String,
+    /// Raised from outside to stop early.
+    pub interrupted: Arc<AtomicBool>,
+    /// Where lines for people go.
+    pub say: fn(&str),
+}
+
+/// How it went.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Whether every claim held.
+    pub held: bool,
+    /// The report's page.
+    pub page: PathBuf,
+}
+
+/// Connections that are kept.
+const ESTABLISHED: usize = 8;
+/// Connections that can fill memory.
+const HOARDERS: usize = 48;
+/// How far over what is used at the start the threshold lies.
+const MARGIN: u64 = 4 << 20;
+/// Packets that the malicious cloud puts round the program.
+const ROUND: u16 = 25;
+
+/// Gives the demonstration.
+///
+/// # Errors
+/// If a part does not start, or somebody interrupts; a claim that does not hold is an [`Outcome`], not an error.
+pub fn run(options: &Options) -> Result<Outcome, Error> {
+    let mut stage = Stage::set(options)?;
+    stage.below()?;
+    stage.above()?;
+    stage.below_again()?;
+    stage.bypass()?;
+    stage.replay()?;
+    stage.kill()?;
+    let facts =
+        Facts { switch: stage.scene.switch.name(), established: ESTABLISHED, machine: scene::machine() };
+    let page = report::write(&options.report, &facts, &stage.timeline, &stage.claims)?;
+    Ok(Outcome { held: stage.claims.held(), page })
+}
+
+/// Everything that runs. Fields are dropped in this order: traffic first, the scene last.
+struct Stage<'a> {
+    options: &'a Options,
+    client: Client,
+    server: Server,
+    auditor: Auditor,
+    _agent: Guarded,
+    daemon: Daemon,
+    files: Files,
+    scene: Scene,
+    _folder: TempDir,
+    timeline: Timeline,
+    claims: Claims,
+    start: Instant,
+}
+
+impl<'a> Stage<'a> {
+    fn set(options: &'a Options) -> Result<Self, Error> {
+        let say = options.say;
+        let folder = p4shield_testbed::leftover::folder("demo")?;
+        let files = Files::new(folder.path());
+        let scene = Scene::build()?;
+        say(&format!("switch: {}; machine: {}", scene.switch.name(), scene::machine()));
+        parts::prepare(&files, &options.program)?;
+        let threshold = used_tcp_memory()? + MARGIN;
+        let daemon = Daemon::start(&scene, &files)?;
+        say(&format!("P4 VM: process {}, program tcp_guard.p4", daemon.p4vm().unwrap_or_default()));
+        let agent = parts::agent(&scene, &files, threshold)?;
+        let traffic = |what| move |source| Error::Traffic { what, source };
+        let server = Server::start(&scene.vm, VM).map_err(traffic("start the server in the user VM"))?;
+        let client = Client::start(&scene.client, VM, ESTABLISHED, HOARDERS)
+            .map_err(traffic("open the first connections"))?;
+        let auditor = Auditor::start(&scene, &files)?;
+        say(&Sample::heading());
+        let timeline = Timeline { threshold, samples: Vec::new(), phases: Vec::new() };
+        Ok(Self {
+            options,
+            client,
+            server,
+            auditor,
+            _agent: agent,
+            daemon,
+            files,
+            scene,
+            _folder: folder,
+            timeline,
+            claims: Claims::default(),
+            start: Instant::now(),
+        })
+    }
+
+    /// Plays `seconds` of a phase (a third of them if quick), sampling, and returns what the client saw in it.
+    fn watch(&mut self, name: &'static str, seconds: u64) -> Result<Totals, Error> {
+        let seconds = if self.options.quick { seconds.div_ceil(3) } else { seconds };
+        let from = self.start.elapsed().as_secs_f64();
+        let begin = self.client.totals();
+        let mut before = begin;
+        for _ in 0..seconds {
+            let until = Instant::now() + Duration::from_secs(1);
+            while Instant::now() < until {
+                if self.options.interrupted.load(Ordering::Relaxed) {
+                    return Err(Error::Interrupted);
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let after = self.client.totals();
+            let at = self.start.elapsed().as_secs_f64();
+            let sample = Sample::new(at, used_tcp_memory()?, before, after, self.auditor.words());
+            (self.options.say)(&sample.row(self.timeline.threshold, ESTABLISHED));
+            self.timeline.samples.push(sample);
+            before = after;
+        }
+        self.timeline.phases.push(Phase { name, from, to: self.start.elapsed().as_secs_f64() });
+        Ok(self.client.totals() - begin)
+    }
+
+    fn claim(&mut self, says: &'static str, held: bool, observed: String) {
+        let Claim { held, says, observed } = self.claims.check(says, held, observed);
+        (self.options.say)(&format!("  {} {says} ({observed})", if *held { "held:  " } else { "FAILED:" }));
+    }
+
+    /// Lets what is on its way arrive, so that a phase is judged by its own packets: an attempt to connect takes up to
+    /// half a second.
+    fn settle(&self) {
+        std::thread::sleep(Duration::from_millis(800));
+    }
+
+    /// Fills memory until it is well over the threshold: right at it, used memory goes up and down.
+    fn fill(&mut self) -> Result<(), Error> {
+        self.client.fill();
+        let enough = self.timeline.threshold + MARGIN / 4;
+        self.until("filling of TCP memory", |used| used > enough)
+    }
+
+    /// Frees memory until it is well below the threshold.
+    fn empty(&mut self) -> Result<(), Error> {
+        self.client.empty();
+        self.server.release();
+        let enough = self.timeline.threshold - MARGIN / 4;
+        self.until("freeing of TCP memory", |used| used < enough)
+    }
+
+    fn until(&self, what: &str, reached: impl Fn(u64) -> bool) -> Result<(), Error> {
+        p4shield_testbed::wait_until(what, 20, || used_tcp_memory().is_ok_and(&reached))?;
+        self.settle();
+        Ok(())
+    }
+
+    fn below(&mut self) -> Result<(), Error> {
+        (self.options.say)("-- memory below the threshold");
+        let seen = self.watch("below", 6)?;
+        self.claim(
+            "below the threshold every new connection is accepted",
+            seen.accepted > 0 && seen.denied == 0,
+            connections(seen),
+        );
+        Ok(())
+    }
+
+    fn above(&mut self) -> Result<(), Error> {
+        (self.options.say)("-- the client fills the VM's TCP memory");
+        self.fill()?;
+        let seen = self.watch("above", 9)?;
+        self.claim(
+            "above the threshold every new connection is denied",
+            seen.denied > 0 && seen.accepted == 0,
+            connections(seen),
+        );
+        self.claim(
+            "established connections go on",
+            seen.answered > 0 && self.client.totals().stalled == 0,
+            format!("{} answers, {} of {ESTABLISHED} stalled", seen.answered, self.client.totals().stalled),
+        );
+        Ok(())
+    }
+
+    fn below_again(&mut self) -> Result<(), Error> {
+        (self.options.say)("-- memory is freed");
+        self.empty()?;
+        let seen = self.watch("freed", 6)?;
+        self.claim(
+            "when memory is freed new connections are accepted again",
+            seen.accepted > 0 && seen.denied == 0,
+            connections(seen),
+        );
+        let findings = self.auditor.take_findings();
+        self.claim(
+            "the auditor vouches for every packet so far",
+            findings.is_empty(),
+            if findings.is_empty() { self.auditor.words() } else { words(&findings) },
+        );
+        Ok(())
+    }
+
+    fn bypass(&mut self) -> Result<(), Error> {
+        (self.options.say)("-- attack: the cloud puts packets round the program");
+        attack::bypass(&self.scene.host, &self.scene.vm, ROUND)
+            .map_err(|source| Error::Traffic { what: "send packets round the program", source })?;
+        self.watch("bypass", 9)?;
+        let findings = self.auditor.take_findings();
+        let counted: u64 = findings
+            .iter()
+            .filter(|f| f["finding"] == "bypassed")
+            .filter_map(|f| f["packets"].as_u64())
+            .sum();
+        self.claim(
+            "the auditor counts the packets that went round the program",
+            counted == u64::from(ROUND),
+            words(&findings),
+        );
+        Ok(())
+    }
+
+    fn replay(&mut self) -> Result<(), Error> {
+        (self.options.say)(
+            "-- attack: memory fills while the cloud replays what the VM said when it was low",
+        );
+        let page = self.files.info_page();
+        let earlier = std::fs::read(&page).map_err(|source| Error::Read { path: page.clone(), source })?;
+        let before = self.info("replayed");
+        let seconds = if self.options.quick { 4 } else { 10 };
+        let attack =
+            std::thread::spawn(move || attack::replay(&page, &earlier, Duration::from_secs(seconds)));
+        self.fill()?;
+        let seen = self.watch("replay", 6)?;
+        let outcome = attack.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
+        outcome.map_err(|source| Error::Traffic { what: "write the info page", source })?;
+        let replayed = self.info("replayed") - before;
+        self.claim(
+            "replayed information is recognised",
+            replayed > 0,
+            format!("the P4 VM refused {replayed} replayed publications"),
+        );
+        self.claim(
+            "nothing is decided on replayed information: new connections are denied",
+            seen.denied > 0 && seen.accepted == 0,
+            connections(seen),
+        );
+        self.empty()?;
+        self.watch("fresh", 3)?;
+        Ok(())
+    }
+
+    fn kill(&mut self) -> Result<(), Error> {
+        (self.options.say)("-- attack: the cloud kills the P4 VM");
+        let _ = self.auditor.take_findings();
+        let Some(old) = self.daemon.p4vm() else {
+            self.claim("the P4 VM can be killed", false, "none is running".into());
+            return Ok(());
+        };
+        if let Some(pid) = Pid::from_raw(old) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        let healed = p4shield_testbed::wait_until("restart of the P4 VM", 10, || {
+            self.daemon.p4vm().is_some_and(|new| new != old)
+        });
+        self.claim(
+            "a killed P4 VM is replaced without touching the switch",
+            healed.is_ok(),
+            format!("process {old}, then {}", self.daemon.p4vm().unwrap_or_default()),
+        );
+        self.settle();
+        let seen = self.watch("killed", 9)?;
+        self.claim(
+            "after that new connections are accepted and established ones live",
+            seen.accepted > 0 && self.client.totals().stalled == 0,
+            format!("{}, {} stalled", connections(seen), self.client.totals().stalled),
+        );
+        let findings = self.auditor.take_findings();
+        self.claim(
+            "the auditor tells that the P4 VM restarted",
+            findings.iter().any(|f| f["finding"] == "restarted"),
+            words(&findings),
+        );
+        Ok(())
+    }
+
+    /// A counter of the P4 VM's information about the VM.
+    fn info(&self, counter: &str) -> u64 {
+        self.daemon.status()["tenants"][0]["vms"][0]["info"][counter].as_u64().unwrap_or(0)
+    }
+}
+
+fn connections(seen: Totals) -> String {
+    format!("{} accepted, {} denied", seen.accepted, seen.denied)
+}
+
+fn words(findings: &[Value]) -> String {
+    let said: Vec<&str> = findings.iter().filter_map(|f| f["words"].as_str()).collect();
+    if said.is_empty() { "the auditor found nothing".into() } else { said.join("; ") }
+}

@@ -1,0 +1,97 @@
+//! What happened, second by second.
+
+use serde::Serialize;
+
+use crate::traffic::Totals;
+
+/// One second of the run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sample {
+    /// Seconds since the start.
+    pub at: f64,
+    /// Used TCP memory, bytes.
+    pub used: u64,
+    /// New connections accepted in this second.
+    pub accepted: u64,
+    /// New connections denied in this second.
+    pub denied: u64,
+    /// Answers on established connections in this second.
+    pub answered: u64,
+    /// Established connections that have stalled so far.
+    pub stalled: u64,
+    /// What the auditor last said.
+    pub audit: String,
+}
+
+/// A named stretch of the run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Phase {
+    /// Its name.
+    pub name: &'static str,
+    /// When it began, seconds since the start.
+    pub from: f64,
+    /// When it ended.
+    pub to: f64,
+}
+
+/// The run.
+#[derive(Debug, Serialize)]
+pub struct Timeline {
+    /// The tenant's threshold, bytes of TCP memory.
+    pub threshold: u64,
+    /// Each second.
+    pub samples: Vec<Sample>,
+    /// Each phase.
+    pub phases: Vec<Phase>,
+}
+
+const MIB: f64 = 1024.0 * 1024.0;
+
+impl Sample {
+    /// From the totals at this second's start and end.
+    #[must_use]
+    pub fn new(at: f64, used: u64, before: Totals, after: Totals, audit: String) -> Self {
+        let second = after - before;
+        Self {
+            at,
+            used,
+            accepted: second.accepted,
+            denied: second.denied,
+            answered: second.answered,
+            stalled: after.stalled,
+            audit,
+        }
+    }
+
+    /// The heading of the table whose rows [`Sample::row`] makes.
+    #[must_use]
+    pub fn heading() -> String {
+        format!(
+            "{:>5} {:>14} {:>14} {:>9} {:>7} {:>12}  audit",
+            "s", "used TCP MiB", "threshold MiB", "accepted", "denied", "established"
+        )
+    }
+
+    /// One row for people.
+    #[must_use]
+    pub fn row(&self, threshold: u64, kept: usize) -> String {
+        format!(
+            "{:>5.1} {:>14.1} {:>14.1} {:>9} {:>7} {:>12}  {}",
+            self.at,
+            self.used as f64 / MIB,
+            threshold as f64 / MIB,
+            self.accepted,
+            self.denied,
+            format!("{} alive", kept as u64 - self.stalled.min(kept as u64)),
+            self.audit
+        )
+    }
+}
+
+impl Timeline {
+    /// A series of the samples by `value`.
+    #[must_use]
+    pub fn series(&self, value: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
+        self.samples.iter().map(|s| (s.at, value(s))).collect()
+    }
+}

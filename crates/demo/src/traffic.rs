@@ -1,0 +1,260 @@
+//! Real sockets on both sides: a server inside the user VM, a client outside.
+//!
+//! The server has two ports. On [`ECHO`] it answers what it is sent, which shows that a connection is alive. On
+//! [`HOARD`] it accepts and never reads, so that what the client sends stays in the kernel's socket buffers and used
+//! TCP memory grows.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use p4shield_testbed::NetNs;
+
+/// Port of the server that echoes.
+pub const ECHO: u16 = 7000;
+/// Port of the server that never reads.
+pub const HOARD: u16 = 7001;
+
+/// How long a new connection may take before it counts as denied: shorter than the kernel's first SYN retransmission
+/// (one second), so that one attempt is one SYN.
+const CONNECT: Duration = Duration::from_millis(500);
+/// How long an answer on an established connection may take before the connection counts as stalled. Longer than
+/// TCP's first retransmissions, which a restart of the P4 VM may cause.
+const ANSWER: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The server inside the user VM. Stops on drop.
+#[derive(Debug)]
+pub struct Server {
+    stop: Arc<AtomicBool>,
+    release: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    /// Listens on both ports of `address` inside `vm`.
+    ///
+    /// # Errors
+    /// If a port cannot be bound.
+    pub fn start(vm: &NetNs, address: IpAddr) -> std::io::Result<Self> {
+        let listen = |port| {
+            let l = TcpListener::bind(SocketAddr::new(address, port))?;
+            l.set_nonblocking(true).map(|()| l)
+        };
+        let (echo, hoard) = vm.inside(|| Ok::<_, std::io::Error>((listen(ECHO)?, listen(HOARD)?)))?;
+        let (stop, release) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        let flags = (Arc::clone(&stop), Arc::clone(&release));
+        let thread = std::thread::spawn(move || serve(&echo, &hoard, &flags.0, &flags.1));
+        Ok(Self { stop, release, thread: Some(thread) })
+    }
+
+    /// Closes the connections that hold data which is never read, and so frees its memory.
+    pub fn release(&self) {
+        self.release.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(t) = self.thread.take() {
+            let _ = t.join();
+        }
+    }
+}
+
+fn serve(echo: &TcpListener, hoard: &TcpListener, stop: &AtomicBool, release: &AtomicBool) {
+    let (mut echoing, mut hoarded) = (Vec::new(), Vec::new());
+    while !stop.load(Ordering::Relaxed) {
+        while let Ok((s, _)) = echo.accept() {
+            if s.set_nonblocking(true).is_ok() {
+                echoing.push(s);
+            }
+        }
+        while let Ok((s, _)) = hoard.accept() {
+            hoarded.push(s);
+        }
+        if release.swap(false, Ordering::Relaxed) {
+            hoarded.retain(is_empty);
+        }
+        echoing.retain_mut(answer);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether nothing waits to be read.
+fn is_empty(s: &TcpStream) -> bool {
+    s.set_nonblocking(true).is_ok() && s.peek(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock)
+}
+
+/// Echoes what has arrived; false when the peer has closed.
+fn answer(s: &mut TcpStream) -> bool {
+    let mut buffer = [0; 512];
+    match s.read(&mut buffer) {
+        Ok(0) => false,
+        Ok(n) => s.write_all(&buffer[..n]).is_ok(),
+        Err(e) => e.kind() == ErrorKind::WouldBlock,
+    }
+}
+
+/// What the client saw so far.
+#[derive(Debug, Default)]
+pub struct Seen {
+    accepted: AtomicU64,
+    denied: AtomicU64,
+    answered: AtomicU64,
+    stalled: AtomicU64,
+}
+
+/// [`Seen`] at one moment: running totals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// New connections that the server accepted.
+    pub accepted: u64,
+    /// New connections that timed out.
+    pub denied: u64,
+    /// Answers on established connections.
+    pub answered: u64,
+    /// Established connections that broke or did not answer in time.
+    pub stalled: u64,
+}
+
+impl std::ops::Sub for Totals {
+    type Output = Self;
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            accepted: self.accepted - earlier.accepted,
+            denied: self.denied - earlier.denied,
+            answered: self.answered - earlier.answered,
+            stalled: self.stalled - earlier.stalled,
+        }
+    }
+}
+
+/// The remote client: opens new connections all the time, and keeps `established` ones talking. Stops on drop.
+#[derive(Debug)]
+pub struct Client {
+    seen: Arc<Seen>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+    hoards: Vec<Vec<TcpStream>>,
+    established: usize,
+}
+
+impl Client {
+    /// Opens `established` connections that will be kept, and twice `hoarders` that can fill memory; then starts asking
+    /// for new ones.
+    ///
+    /// # Errors
+    /// If one of the first connections is not accepted.
+    pub fn start(ns: &NetNs, server: IpAddr, established: usize, hoarders: usize) -> std::io::Result<Self> {
+        let (kept, hoards) = ns.inside(|| {
+            let open = |port| {
+                TcpStream::connect_timeout(&SocketAddr::new(server, port), Duration::from_secs(5)).and_then(
+                    |s| {
+                        s.set_nodelay(true)?;
+                        Ok(s)
+                    },
+                )
+            };
+            let kept = (0..established).map(|_| open(ECHO)).collect::<Result<Vec<_>, _>>()?;
+            let hoard = || (0..hoarders).map(|_| open(HOARD)).collect::<Result<Vec<_>, _>>();
+            Ok::<_, std::io::Error>((kept, vec![hoard()?, hoard()?]))
+        })?;
+        for s in hoards.iter().flatten() {
+            s.set_nonblocking(true)?;
+        }
+        let (seen, stop) = (Arc::new(Seen::default()), Arc::new(AtomicBool::new(false)));
+        let talk = {
+            let (seen, stop) = (Arc::clone(&seen), Arc::clone(&stop));
+            std::thread::spawn(move || keep_talking(kept, &seen, &stop))
+        };
+        let knock = {
+            let (seen, stop) = (Arc::clone(&seen), Arc::clone(&stop));
+            ns.inside(|| std::thread::spawn(move || keep_knocking(server, &seen, &stop)))
+        };
+        Ok(Self { seen, stop, threads: vec![talk, knock], hoards, established })
+    }
+
+    /// Running totals now.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
+        Totals {
+            accepted: get(&self.seen.accepted),
+            denied: get(&self.seen.denied),
+            answered: get(&self.seen.answered),
+            stalled: get(&self.seen.stalled),
+        }
+    }
+
+    /// How many connections are kept.
+    #[must_use]
+    pub const fn established(&self) -> usize {
+        self.established
+    }
+
+    /// Sends into one hoard of connections that nobody reads until the kernel takes no more. Can be done twice.
+    pub fn fill(&mut self) {
+        let chunk = [0x5a; 64 * 1024];
+        for s in self.hoards.last_mut().into_iter().flatten() {
+            while matches!(s.write(&chunk), Ok(n) if n > 0) {}
+        }
+    }
+
+    /// Closes that hoard.
+    pub fn empty(&mut self) {
+        self.hoards.pop();
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for t in self.threads.drain(..) {
+            let _ = t.join();
+        }
+    }
+}
+
+fn keep_talking(mut kept: Vec<TcpStream>, seen: &Seen, stop: &AtomicBool) {
+    for s in &kept {
+        // An unlimited wait would hide a stalled connection, so a limit that cannot be set counts as one.
+        if s.set_read_timeout(Some(ANSWER)).is_err() {
+            seen.stalled.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let mut number = 0_u64;
+    while !stop.load(Ordering::Relaxed) && !kept.is_empty() {
+        kept.retain_mut(|s| {
+            number += 1;
+            let alive = ask(s, number) || stop.load(Ordering::Relaxed);
+            let count = if alive { &seen.answered } else { &seen.stalled };
+            count.fetch_add(1, Ordering::Relaxed);
+            alive
+        });
+        std::thread::sleep(PAUSE);
+    }
+}
+
+fn ask(s: &mut TcpStream, number: u64) -> bool {
+    let mut back = [0; 8];
+    s.write_all(&number.to_be_bytes()).is_ok()
+        && s.read_exact(&mut back).is_ok()
+        && back == number.to_be_bytes()
+}
+
+fn keep_knocking(server: IpAddr, seen: &Seen, stop: &AtomicBool) {
+    while !stop.load(Ordering::Relaxed) {
+        let start = Instant::now();
+        let count = match TcpStream::connect_timeout(&SocketAddr::new(server, ECHO), CONNECT) {
+            Ok(_) => &seen.accepted,
+            Err(_) => &seen.denied,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(PAUSE.saturating_sub(start.elapsed()));
+    }
+}

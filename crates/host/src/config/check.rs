@@ -1,0 +1,342 @@
+//! What makes sense.
+
+use super::error::Problem;
+use super::file::{self, Text};
+use super::{Config, Daemon, Tenant, Vm, Wire, units};
+use p4shield_abi::Verdict;
+use p4shield_abi::channel::{Geometry, MAX_HEADER_BYTES, MAX_HEADROOM, MAX_SLOTS};
+use p4shield_mediator::{FailPolicy, Others, VmRef};
+use p4shield_runtime::control::{MAX_NAME, MAX_VMS};
+use p4shield_runtime::sandbox::{Limits, Measure};
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toml::Spanned;
+
+/// Where the daemon listens unless told otherwise.
+const SOCKET: &str = "/run/p4shield/p4shield.sock";
+/// Longest name of an interface (`IFNAMSIZ` with its terminating zero is 16).
+const MAX_INTERFACE: usize = 15;
+
+/// Collects what is wrong.
+struct Checker<'a> {
+    text: &'a str,
+    folder: &'a Path,
+    problems: Vec<Problem>,
+}
+
+pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config, Vec<Problem>> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let mut c = Checker { text, folder, problems: Vec::new() };
+    c.existing("attachment", file.attachment.as_ref(), "wire", &["dpdk", "xsk"]);
+    c.existing("placement", file.placement.as_ref(), "p4vm", &["inline", "extern"]);
+    c.existing("compartment", file.compartment.as_ref(), "process", &["vm"]);
+    c.existing("level", file.level.as_ref(), "baseline", &["1", "2", "3"]);
+    let daemon = c.daemon(file.daemon.as_ref().unwrap_or(&file::Daemon::default()));
+    let tenants: Vec<_> = file.tenant.iter().map(|t| c.tenant(t)).collect();
+    c.unique_names(file);
+    c.unique_addresses(file);
+    let wires: Vec<_> = file.wire.iter().filter_map(|w| c.wire(w, &file.tenant)).collect();
+    c.unique_interfaces(file);
+    if file.tenant.is_empty() {
+        c.problem(0..0, "there is no tenant: write at least one [[tenant]]".to_owned());
+    }
+    if c.problems.is_empty() {
+        return Ok(Config { file: path.to_owned(), daemon, tenants, wires });
+    }
+    c.problems.sort_by_key(|p| (p.line, p.column));
+    Err(c.problems)
+}
+
+impl Checker<'_> {
+    fn problem(&mut self, span: std::ops::Range<usize>, message: String) {
+        self.problems.push(Problem::at(self.text, span, message));
+    }
+
+    /// A key with one value that exists yet.
+    fn existing(&mut self, key: &str, value: Option<&Text>, works: &str, later: &[&str]) {
+        let Some(value) = value.filter(|v| v.as_ref() != works) else { return };
+        let what = if later.contains(&value.as_ref().as_str()) {
+            "is planned and does not exist in this version"
+        } else {
+            "is not known"
+        };
+        let message = format!("{key}: {:?} {what}; write {key} = {works:?}", value.as_ref());
+        self.problem(value.span(), message);
+    }
+
+    /// One of several words.
+    fn word<T: Copy>(&mut self, key: &str, value: Option<&Text>, words: &[(&str, T)]) -> T {
+        let default = words[0].1;
+        let Some(value) = value else { return default };
+        if let Some((_, t)) = words.iter().find(|(w, _)| *w == value.as_ref()) {
+            return *t;
+        }
+        let choices: Vec<_> = words.iter().map(|(w, _)| format!("{w:?}")).collect();
+        let message = format!("{key}: {:?} is not known; write {}", value.as_ref(), choices.join(" or "));
+        self.problem(value.span(), message);
+        default
+    }
+
+    fn duration(&mut self, key: &str, value: Option<&Text>, default: Duration, most: Duration) -> Duration {
+        let Some(value) = value else { return default };
+        match units::duration(value.as_ref()).filter(|d| !d.is_zero() && *d <= most) {
+            Some(d) => d,
+            None => {
+                let message = format!(
+                    "{key}: {:?} is not a duration above zero and up to {most:?}; write for example {key} = {:?}",
+                    value.as_ref(),
+                    format!("{default:?}")
+                );
+                self.problem(value.span(), message);
+                default
+            }
+        }
+    }
+
+    fn number<T>(&mut self, key: &str, value: Option<&Spanned<T>>, default: T, least: T, most: T) -> T
+    where
+        T: Copy + PartialOrd + std::fmt::Display,
+    {
+        let Some(value) = value else { return default };
+        let n = *value.as_ref();
+        if n >= least && n <= most {
+            return n;
+        }
+        self.problem(
+            value.span(),
+            format!("{key}: {n} is out of range; write a number from {least} to {most}"),
+        );
+        default
+    }
+
+    /// A name that becomes part of keys, logs and metrics.
+    fn name(&mut self, what: &str, name: &Text) -> String {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let text = name.as_ref();
+        if !(1..=MAX_NAME).contains(&text.len()) || !text.chars().all(plain) {
+            let message = format!(
+                "name: {text:?} cannot name a {what}; write 1 to {MAX_NAME} letters, digits, '.', '_' or '-'"
+            );
+            self.problem(name.span(), message);
+        }
+        text.clone()
+    }
+
+    /// Relative paths are relative to the file's folder.
+    fn path(&self, path: &Path) -> PathBuf {
+        self.folder.join(path)
+    }
+
+    fn daemon(&mut self, d: &file::Daemon) -> Daemon {
+        let metrics = d.metrics.as_ref().and_then(|m| match m.as_ref().parse::<SocketAddr>() {
+            Ok(a) if a.ip().is_loopback() => Some(a),
+            _ => {
+                let message = format!(
+                    "metrics: {:?} is not a loopback address with a port; write for example metrics = \"127.0.0.1:9464\"",
+                    m.as_ref()
+                );
+                self.problem(m.span(), message);
+                None
+            }
+        });
+        let mut allow_missing = Vec::new();
+        for m in &d.allow_missing {
+            match m.as_ref().parse::<Measure>() {
+                Ok(measure) => allow_missing.push(measure),
+                Err(e) => self.problem(m.span(), format!("allow_missing: {e}")),
+            }
+        }
+        let guard = [("required", true), ("off", false)];
+        let highest = u32::MAX - 0x1_0000;
+        let first_uid = d.first_uid.as_ref().map(|u| self.number("first_uid", Some(u), 1, 1, highest));
+        Daemon {
+            socket: self.path(d.socket.as_deref().unwrap_or(Path::new(SOCKET))),
+            metrics,
+            allow_missing,
+            guard: self.word("guard", d.guard.as_ref(), &guard),
+            first_uid,
+        }
+    }
+
+    fn geometry(&mut self, t: &file::Tenant) -> Geometry {
+        let default = Geometry::default();
+        let header_bytes =
+            self.number("header_bytes", t.header_bytes.as_ref(), default.header_bytes, 14, MAX_HEADER_BYTES);
+        let headroom = self.number("headroom", t.headroom.as_ref(), default.headroom, 0, MAX_HEADROOM);
+        let slots = self.number("slots", t.slots.as_ref(), default.slots, 2, MAX_SLOTS);
+        if let Some(s) = t.slots.as_ref().filter(|_| !slots.is_power_of_two()) {
+            let near = slots.next_power_of_two();
+            self.problem(s.span(), format!("slots: {slots} is not a power of two; write slots = {near}"));
+            return default;
+        }
+        Geometry { slots, header_bytes, headroom }
+    }
+
+    fn tenant(&mut self, t: &file::Tenant) -> Tenant {
+        let ms = Duration::from_millis;
+        let memory = Limits::default().address_space;
+        let memory = t.memory.as_ref().map_or(memory, |m| match units::size(m.as_ref()) {
+            Some(n) if n >= 64 << 20 => n,
+            _ => {
+                let message = format!(
+                    "memory: {:?} is not a size of at least 64MiB; write for example memory = \"512MiB\"",
+                    m.as_ref()
+                );
+                self.problem(m.span(), message);
+                memory
+            }
+        });
+        if t.vm.is_empty() {
+            self.problem(
+                t.name.span(),
+                format!("tenant {:?} has no VM: write a [[tenant.vm]] below it", t.name.as_ref()),
+            );
+        }
+        if t.vm.len() > usize::from(MAX_VMS) {
+            self.problem(t.name.span(), format!("tenant {:?} has more than {MAX_VMS} VMs", t.name.as_ref()));
+        }
+        Tenant {
+            name: self.name("tenant", &t.name),
+            key_file: t.key_file.as_ref().map(|p| self.path(p)),
+            fail: self.word(
+                "fail",
+                t.fail.as_ref(),
+                &[("drop", FailPolicy::Drop), ("pass", FailPolicy::Pass)],
+            ),
+            no_program: self.word(
+                "no_program",
+                t.no_program.as_ref(),
+                &[("drop", Verdict::Drop), ("pass", Verdict::Pass)],
+            ),
+            deadline: self.duration("deadline", t.deadline.as_ref(), ms(2), ms(10_000)),
+            stall: self.duration("stall", t.stall.as_ref(), ms(1000), ms(60_000)),
+            max_held: self.number("max_held", t.max_held.as_ref(), 1024, 1, 1 << 16),
+            geometry: self.geometry(t),
+            age_limit: self.duration("age_limit", t.age_limit.as_ref(), ms(500), ms(3_600_000)),
+            log_interval: self.duration("log_interval", t.log_interval.as_ref(), ms(100), ms(60_000)),
+            budget: self.number("budget", t.budget.as_ref(), 1 << 18, 1 << 12, 1 << 32),
+            memory,
+            cpu_percent: t.cpu_percent.as_ref().map(|p| self.number("cpu_percent", Some(p), 100, 1, 100_000)),
+            vms: t.vm.iter().map(|v| self.vm(v, t)).collect(),
+        }
+    }
+
+    fn vm(&mut self, v: &file::Vm, t: &file::Tenant) -> Vm {
+        if v.addresses.is_empty() {
+            let message = format!(
+                "VM {:?} has no address: write addresses = [\"10.0.0.2\"] with its own",
+                v.name.as_ref()
+            );
+            self.problem(v.name.span(), message);
+        }
+        let addresses = v.addresses.iter().filter_map(|a| self.address(a)).collect();
+        if let Some(page) = v.info_page.as_ref().or(v.log_page.as_ref()).filter(|_| t.key_file.is_none()) {
+            let message = format!(
+                "VM {:?} has a page and tenant {:?} no key: make one with `p4shield keygen FILE` and write key_file = FILE",
+                v.name.as_ref(),
+                t.name.as_ref()
+            );
+            self.problem(page.span(), message);
+        }
+        let paths = |list: &[PathBuf]| list.iter().map(|p| self.path(p)).collect();
+        let page = |p: &Option<Spanned<PathBuf>>| p.as_ref().map(|p| self.path(p.as_ref()));
+        let (programs, info_page, log_page) =
+            ([paths(&v.ingress), paths(&v.egress)], page(&v.info_page), page(&v.log_page));
+        Vm {
+            name: self.name("VM", &v.name),
+            addresses,
+            programs,
+            info_page,
+            log_page,
+            page_owner: v.page_owner,
+        }
+    }
+
+    fn address(&mut self, text: &Text) -> Option<IpAddr> {
+        let parsed: Option<IpAddr> = text.as_ref().parse().ok();
+        if parsed.is_none() {
+            let message =
+                format!("addresses: {:?} is no IP address; write one without a prefix length", text.as_ref());
+            self.problem(text.span(), message);
+        }
+        parsed
+    }
+
+    fn interface(&mut self, key: &str, name: &Text) -> String {
+        let text = name.as_ref();
+        let fits = (1..=MAX_INTERFACE).contains(&text.len());
+        if !fits || text.chars().any(|c| c == '/' || c.is_whitespace() || c.is_control()) {
+            let message = format!(
+                "{key}: {text:?} cannot name an interface; write 1 to {MAX_INTERFACE} visible characters"
+            );
+            self.problem(name.span(), message);
+        }
+        text.clone()
+    }
+
+    fn wire(&mut self, w: &file::Wire, tenants: &[file::Tenant]) -> Option<Wire> {
+        let vm_interface = self.interface("vm_interface", &w.vm_interface);
+        let switch_interface = self.interface("switch_interface", &w.switch_interface);
+        let others =
+            self.word("others", w.others.as_ref(), &[("pass", Others::Pass), ("drop", Others::Drop)]);
+        let Some(tenant) = tenants.iter().position(|t| t.name.as_ref() == w.tenant.as_ref()) else {
+            let message =
+                format!("tenant: no [[tenant]] is named {:?}; write the name of one", w.tenant.as_ref());
+            self.problem(w.tenant.span(), message);
+            return None;
+        };
+        let Some(vm) = tenants[tenant].vm.iter().position(|v| v.name.as_ref() == w.vm.as_ref()) else {
+            let message = format!("vm: tenant {:?} has no VM named {:?}", w.tenant.as_ref(), w.vm.as_ref());
+            self.problem(w.vm.span(), message);
+            return None;
+        };
+        let vm = VmRef { tenant: u16::try_from(tenant).ok()?, vm: u16::try_from(vm).ok()? };
+        let own_addresses_only = w.own_addresses_only;
+        Some(Wire { vm_interface, switch_interface, vm, others, own_addresses_only })
+    }
+
+    /// Complains about each of `values` that came before.
+    fn unique<'f>(&mut self, what: &str, values: impl Iterator<Item = &'f Text>) {
+        let mut seen = HashMap::new();
+        for value in values {
+            if let Some(line) = seen.get(value.as_ref()) {
+                let message =
+                    format!("{what} {:?} is there already, in line {line}; write another", value.as_ref());
+                self.problem(value.span(), message);
+            } else {
+                let line = Problem::at(self.text, value.span(), String::new()).line;
+                seen.insert(value.as_ref(), line);
+            }
+        }
+    }
+
+    fn unique_names(&mut self, file: &file::File) {
+        self.unique("tenant", file.tenant.iter().map(|t| &t.name));
+        for t in &file.tenant {
+            self.unique("VM", t.vm.iter().map(|v| &v.name));
+        }
+    }
+
+    /// Addresses are compared as addresses, however they are written.
+    fn unique_addresses(&mut self, file: &file::File) {
+        let mut seen: HashMap<IpAddr, &Text> = HashMap::new();
+        for text in file.tenant.iter().flat_map(|t| &t.vm).flat_map(|v| &v.addresses) {
+            let Ok(address) = text.as_ref().parse() else { continue };
+            if let Some(first) = seen.get(&address) {
+                let line = Problem::at(self.text, first.span(), String::new()).line;
+                let message = format!(
+                    "address {address} belongs to a VM already, in line {line}; an address finds one VM"
+                );
+                self.problem(text.span(), message);
+            } else {
+                seen.insert(address, text);
+            }
+        }
+    }
+
+    fn unique_interfaces(&mut self, file: &file::File) {
+        self.unique("interface", file.wire.iter().flat_map(|w| [&w.vm_interface, &w.switch_interface]));
+    }
+}

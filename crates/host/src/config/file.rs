@@ -1,0 +1,82 @@
+//! What may be written in the file. Values that are checked further keep their place in it.
+
+use serde::Deserialize;
+use std::path::PathBuf;
+use toml::Spanned;
+
+/// Text with its place.
+pub(super) type Text = Spanned<String>;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct File {
+    pub(super) attachment: Option<Text>,
+    pub(super) placement: Option<Text>,
+    pub(super) compartment: Option<Text>,
+    pub(super) level: Option<Text>,
+    pub(super) daemon: Option<Daemon>,
+    #[serde(default)]
+    pub(super) tenant: Vec<Tenant>,
+    #[serde(default)]
+    pub(super) wire: Vec<Wire>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Daemon {
+    pub(super) socket: Option<PathBuf>,
+    pub(super) metrics: Option<Text>,
+    #[serde(default)]
+    pub(super) allow_missing: Vec<Text>,
+    pub(super) guard: Option<Text>,
+    pub(super) first_uid: Option<Spanned<u32>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tenant {
+    pub(super) name: Text,
+    pub(super) key_file: Option<PathBuf>,
+    pub(super) fail: Option<Text>,
+    pub(super) no_program: Option<Text>,
+    pub(super) deadline: Option<Text>,
+    pub(super) stall: Option<Text>,
+    pub(super) max_held: Option<Spanned<usize>>,
+    pub(super) header_bytes: Option<Spanned<u32>>,
+    pub(super) headroom: Option<Spanned<u32>>,
+    pub(super) slots: Option<Spanned<u32>>,
+    pub(super) age_limit: Option<Text>,
+    pub(super) log_interval: Option<Text>,
+    pub(super) budget: Option<Spanned<u64>>,
+    pub(super) memory: Option<Text>,
+    pub(super) cpu_percent: Option<Spanned<u32>>,
+    #[serde(default)]
+    pub(super) vm: Vec<Vm>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Vm {
+    pub(super) name: Text,
+    #[serde(default)]
+    pub(super) addresses: Vec<Text>,
+    #[serde(default)]
+    pub(super) ingress: Vec<PathBuf>,
+    #[serde(default)]
+    pub(super) egress: Vec<PathBuf>,
+    pub(super) info_page: Option<Spanned<PathBuf>>,
+    pub(super) log_page: Option<Spanned<PathBuf>>,
+    pub(super) page_owner: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Wire {
+    pub(super) vm_interface: Text,
+    pub(super) switch_interface: Text,
+    pub(super) tenant: Text,
+    pub(super) vm: Text,
+    pub(super) others: Option<Text>,
+    #[serde(default)]
+    pub(super) own_addresses_only: bool,
+}

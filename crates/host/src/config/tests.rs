@@ -1,0 +1,169 @@
+use super::*;
+
+const EXAMPLE: &str = include_str!("../../../../examples/p4shield.toml");
+
+const MINIMAL: &str = r#"
+[[tenant]]
+name = "alice"
+[[tenant.vm]]
+name = "web"
+addresses = ["10.0.0.2"]
+"#;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(Path::new("/etc/p4shield/p4shield.toml"), text).map_err(|e| e.to_string())
+}
+
+/// What the configuration says of `text`, without the file's name.
+fn complaint(text: &str) -> String {
+    parse(text).unwrap_err().replace("/etc/p4shield/p4shield.toml:", "")
+}
+
+#[test]
+fn the_example_is_a_configuration() {
+    let config = parse(EXAMPLE).unwrap();
+    assert!(!config.tenants.is_empty() && !config.wires.is_empty());
+    let vms = config.tenants.iter().flat_map(|t| &t.vms);
+    assert!(vms.clone().any(|v| v.info_page.is_some() && !v.programs[0].is_empty()));
+}
+
+#[test]
+fn the_example_names_every_key() {
+    // Keys are what the refusal of an unknown key lists, so this notices a key that the example forgot.
+    for table in
+        ["", "[daemon]\n", "[[tenant]]\nname=\"a\"\n", "[[tenant]]\nname=\"a\"\n[[tenant.vm]]\nname=\"b\"\n"]
+    {
+        let error = complaint(&format!("{table}zzz = 1"));
+        let keys = error.split('`').skip(3).step_by(2);
+        for key in keys {
+            assert!(EXAMPLE.contains(key), "examples/p4shield.toml does not mention {key}");
+        }
+    }
+}
+
+#[test]
+fn defaults_fill_what_is_not_said() {
+    let config = parse(MINIMAL).unwrap();
+    let tenant = &config.tenants[0];
+    assert_eq!(tenant.fail, FailPolicy::Drop);
+    assert_eq!(tenant.no_program, Verdict::Drop);
+    assert_eq!(tenant.geometry, Geometry::default());
+    assert_eq!(config.daemon.socket, Path::new("/run/p4shield/p4shield.sock"));
+    assert_eq!(config.mediator().tenants[0].vms[0].addresses, ["10.0.0.2".parse::<IpAddr>().unwrap()]);
+}
+
+#[test]
+fn relative_paths_are_relative_to_the_file() {
+    let text = MINIMAL.replace("name = \"web\"", "name = \"web\"\ningress = [\"a.o\", \"/b.o\"]");
+    let vm = &parse(&text).unwrap().tenants[0].vms[0];
+    assert_eq!(vm.programs[0], [Path::new("/etc/p4shield/a.o"), Path::new("/b.o")]);
+}
+
+#[test]
+fn choices_that_do_not_exist_yet_are_told_from_mistakes() {
+    let text = format!("attachment = \"dpdk\"\nlevel = \"9\"\n{MINIMAL}");
+    assert_eq!(
+        complaint(&text),
+        "1:14: attachment: \"dpdk\" is planned and does not exist in this version; write attachment = \"wire\"\n\
+         2:9: level: \"9\" is not known; write level = \"baseline\""
+    );
+}
+
+#[test]
+fn unknown_keys_are_refused_with_their_place() {
+    let error = complaint(&MINIMAL.replace("addresses", "adresses"));
+    assert!(error.starts_with("6:1: unknown field `adresses`, expected one of"), "{error}");
+}
+
+#[test]
+fn missing_keys_are_named() {
+    let error = complaint("[[tenant]]\nfail = \"drop\"\n");
+    assert!(error.starts_with("1:1: missing field `name`"), "{error}");
+}
+
+#[test]
+fn all_that_is_wrong_is_told_at_once() {
+    let text = r#"
+[daemon]
+metrics = "0.0.0.0:9464"
+allow_missing = ["apparmor"]
+[[tenant]]
+name = "a b"
+fail = "open"
+deadline = "soon"
+slots = 1000
+max_held = 0
+[[tenant.vm]]
+name = "web"
+addresses = ["10.0.0.2/24"]
+info_page = "web.info"
+[[wire]]
+vm_interface = "a-name-that-is-too-long"
+switch_interface = "s0"
+tenant = "bob"
+vm = "web"
+"#;
+    let expected = [
+        "3:11: metrics: \"0.0.0.0:9464\" is not a loopback address with a port; write for example metrics = \"127.0.0.1:9464\"",
+        "4:18: allow_missing: no measure is named \"apparmor\"; those that may be missing are user-namespace, cgroup-namespace, landlock, seccomp",
+        "6:8: name: \"a b\" cannot name a tenant; write 1 to 64 letters, digits, '.', '_' or '-'",
+        "7:8: fail: \"open\" is not known; write \"drop\" or \"pass\"",
+        "8:12: deadline: \"soon\" is not a duration above zero and up to 10s; write for example deadline = \"2ms\"",
+        "9:9: slots: 1000 is not a power of two; write slots = 1024",
+        "10:12: max_held: 0 is out of range; write a number from 1 to 65536",
+        "13:14: addresses: \"10.0.0.2/24\" is no IP address; write one without a prefix length",
+        "14:13: VM \"web\" has a page and tenant \"a b\" no key: make one with `p4shield keygen FILE` and write key_file = FILE",
+        "16:16: vm_interface: \"a-name-that-is-too-long\" cannot name an interface; write 1 to 15 visible characters",
+        "18:10: tenant: no [[tenant]] is named \"bob\"; write the name of one",
+    ];
+    assert_eq!(complaint(text).lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn what_has_to_be_unique_is() {
+    let twice = format!("{MINIMAL}{}", MINIMAL.replace("10.0.0.2", "::ffff:1").replace("\"web\"", "\"db\""));
+    assert_eq!(complaint(&twice), "9:8: tenant \"alice\" is there already, in line 3; write another");
+    let same = MINIMAL.replace("alice", "bob");
+    assert_eq!(
+        complaint(&format!("{MINIMAL}{same}")),
+        "12:14: address 10.0.0.2 belongs to a VM already, in line 6; an address finds one VM"
+    );
+}
+
+#[test]
+fn columns_count_characters() {
+    let error = complaint("attachment = \"ä\" # ok\nplacement = 1\n");
+    assert!(error.starts_with("2:13:"), "{error}");
+}
+
+#[test]
+fn nothing_is_not_a_configuration() {
+    assert_eq!(complaint(""), "1:1: there is no tenant: write at least one [[tenant]]");
+}
+
+#[test]
+fn random_bytes_never_panic() {
+    let budget: usize =
+        std::env::var("P4SHIELD_FUZZ_BYTES").ok().and_then(|v| v.parse().ok()).unwrap_or(1 << 20);
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed as usize
+    };
+    let mut spent = 0;
+    while spent < budget {
+        let mut bytes = EXAMPLE.as_bytes().to_vec();
+        for _ in 0..1 + next() % 8 {
+            let at = next() % bytes.len().max(1);
+            match next() % 3 {
+                0 => bytes.insert(at, next() as u8),
+                1 => drop(bytes.drain(at..(at + next() % 40).min(bytes.len()))),
+                _ => bytes.truncate(bytes.len().saturating_sub(at % 16)),
+            }
+        }
+        spent += bytes.len() + 1;
+        let _ = parse(&String::from_utf8_lossy(&bytes));
+    }
+}

@@ -1,0 +1,327 @@
+//! The daemon: everything that the configuration says, brought up, kept up, and taken down again.
+
+use crate::api;
+use crate::attachment::Attachment;
+use crate::cgroup::Cgroup;
+use crate::config::{Config, ConfigError};
+use crate::http;
+use crate::notify;
+use crate::status::{DirectionStatus, InfoStatus, State, Status, TenantStatus, Unowned, VmStatus};
+use crate::tenant::{Charge, Keeper, Known, Launch, PageError};
+use crate::text::{chain, hex, read_objects};
+use crate::wire::Wires;
+use p4shield_abi::Direction;
+use p4shield_abi::info::InfoStatus as Info;
+use p4shield_mediator::{Reason, Tally};
+use p4shield_runtime::control;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// First of the users that P4 VMs run as: far from those that systems and containers hand out.
+const FIRST_UID: u32 = 0x7000_0000;
+/// Whom a P4 VM becomes where no others exist (a container with few users): `nobody`.
+const NOBODY: u32 = 65534;
+
+/// Why the daemon does not run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum DaemonError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The attachment.
+    #[error("the wires cannot be set up")]
+    Wire(#[from] p4shield_attach_wire::Error),
+    /// A page.
+    #[error("tenant {tenant}: its pages cannot be made")]
+    Page {
+        /// Whose.
+        tenant: String,
+        /// Why.
+        #[source]
+        source: PageError,
+    },
+    /// A socket.
+    #[error("cannot listen on {place}")]
+    Listen {
+        /// The path or address.
+        place: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Another daemon.
+    #[error("a daemon runs already on {}; stop it, or set another daemon.socket", .0.display())]
+    Running(PathBuf),
+    /// Signals.
+    #[error("cannot handle signals")]
+    Signals(#[source] std::io::Error),
+}
+
+/// A daemon with everything below it. Taken down when dropped.
+pub struct Daemon {
+    shared: Arc<Shared>,
+    _http: Option<http::Server>,
+    _api: api::Server,
+}
+
+/// What the daemon's threads share.
+pub(crate) struct Shared {
+    config: Config,
+    cgroup: String,
+    attachment: Arc<dyn Attachment>,
+    keepers: Vec<Keeper>,
+}
+
+/// Runs the daemon until it is told to stop by SIGTERM or SIGINT; SIGHUP reads the configuration's programs again.
+/// P4 VMs are started as `BINARY p4vm ...`, the binary being this process's own.
+///
+/// # Errors
+/// What kept it from starting.
+pub fn run(path: &Path) -> Result<(), DaemonError> {
+    // Before anything is started, so that a signal finds it taken down and not half up.
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(DaemonError::Signals)?;
+    let config = Config::load(path)?;
+    let wires = Arc::new(Wires::start(&config)?);
+    let daemon = Daemon::start(config, wires, Path::new("/proc/self/exe"))?;
+    notify::send("READY=1");
+    for signal in signals.forever() {
+        if signal != SIGHUP {
+            break;
+        }
+        notify::send("RELOADING=1");
+        match daemon.reload() {
+            Ok(text) => tracing::info!("reloaded: {text}"),
+            Err(error) => tracing::error!("not reloaded: {error}"),
+        }
+        notify::send("READY=1");
+    }
+    notify::send("STOPPING=1");
+    drop(daemon);
+    Ok(())
+}
+
+impl Daemon {
+    /// Starts everything above the attachment; `binary` is started as `BINARY p4vm ...` for each tenant.
+    ///
+    /// # Errors
+    /// What kept it from starting. What had been started is taken down again.
+    pub fn start(
+        config: Config,
+        attachment: Arc<dyn Attachment>,
+        binary: &Path,
+    ) -> Result<Self, DaemonError> {
+        let listener = api::listen(&config.daemon.socket)?;
+        let (cgroup, division) = match Cgroup::own() {
+            Ok(cgroup) => (Some(Arc::new(cgroup)), "each P4 VM has its own".to_owned()),
+            Err(e) => (None, e.to_string()),
+        };
+        let first_uid = config.daemon.first_uid.unwrap_or_else(first_uid);
+        let keep = |(index, tenant): (usize, &crate::config::Tenant)| {
+            // Where only `nobody` exists, all are nobody; namespaces separate them all the same.
+            let own = if first_uid == NOBODY { 0 } else { index as u32 };
+            let launch = Launch {
+                binary: binary.to_owned(),
+                uid: first_uid + own,
+                allow_missing: config.daemon.allow_missing.clone(),
+                memory: tenant.memory,
+            };
+            let (attachment, cgroup) = (Arc::clone(&attachment), cgroup.clone());
+            Keeper::start(Charge { index, tenant: tenant.clone(), launch, attachment, cgroup })
+                .map_err(|source| DaemonError::Page { tenant: tenant.name.clone(), source })
+        };
+        let keepers = config.tenants.iter().enumerate().map(keep).collect::<Result<_, _>>()?;
+        let metrics = config.daemon.metrics;
+        let shared = Arc::new(Shared { config, cgroup: division, attachment, keepers });
+        let http = metrics.map(|a| http::Server::start(a, Arc::clone(&shared))).transpose()?;
+        let api = api::Server::start(listener, Arc::clone(&shared))?;
+        Ok(Self { shared, _http: http, _api: api })
+    }
+
+    /// How everything is.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.shared.status()
+    }
+
+    /// Reads the configuration again and loads its programs.
+    ///
+    /// # Errors
+    /// The configuration is wrong, or has changed in more than programs; or programs were refused.
+    pub fn reload(&self) -> Result<String, String> {
+        self.shared.reload()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // All at once, so that the slowest counts and not the sum.
+        self.shared.keepers.iter().for_each(Keeper::stop_soon);
+    }
+}
+
+/// The first user of a range that exists in this user namespace.
+fn first_uid() -> u32 {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let holds = |line: &str| {
+        let mut numbers = line.split_whitespace().map(|n| n.parse::<u64>().unwrap_or(0));
+        let (first, _, count) = (numbers.next()?, numbers.next()?, numbers.next()?);
+        let last = first.saturating_add(count);
+        (u64::from(FIRST_UID) >= first && u64::from(FIRST_UID) + 65536 <= last).then_some(())
+    };
+    if map.lines().any(|l| holds(l).is_some()) { FIRST_UID } else { NOBODY }
+}
+
+impl Shared {
+    /// Replaces a program by what the objects in these files link to; no file: takes it away.
+    pub(crate) fn load(
+        &self,
+        tenant: &str,
+        vm: &str,
+        direction: &str,
+        files: &[PathBuf],
+    ) -> Result<String, String> {
+        let (t, found) =
+            self.config.tenant(tenant).ok_or_else(|| format!("there is no tenant {tenant:?}"))?;
+        let v = found.vms.iter().position(|v| v.name == vm);
+        let v = v.ok_or_else(|| format!("tenant {tenant:?} has no VM {vm:?}"))?;
+        let direction = Direction::ALL.into_iter().find(|d| d.name() == direction);
+        let direction = direction.ok_or_else(|| "a direction is ingress or egress".to_owned())?;
+        let keeper = self.keepers.get(t).ok_or("the daemon stops")?;
+        keeper.load(v as u16, direction, read_objects(files)?)
+    }
+
+    pub(crate) fn reload(&self) -> Result<String, String> {
+        let new = Config::load(&self.config.file).map_err(|e| chain(&e))?;
+        // All but the programs is fixed for the daemon's life.
+        if without_programs(&new) != without_programs(&self.config) {
+            return Err("more than programs has changed; restart the daemon to apply it".to_owned());
+        }
+        let (mut loaded, mut refused) = (0, Vec::new());
+        for tenant in &new.tenants {
+            for vm in &tenant.vms {
+                for direction in Direction::ALL {
+                    let files = &vm.programs[direction as usize];
+                    match self.load(&tenant.name, &vm.name, direction.name(), files) {
+                        Ok(_) => loaded += usize::from(!files.is_empty()),
+                        Err(e) => {
+                            refused.push(format!("{} {} {}: {e}", tenant.name, vm.name, direction.name()))
+                        }
+                    }
+                }
+            }
+        }
+        if refused.is_empty() { Ok(format!("{loaded} programs")) } else { Err(refused.join("\n")) }
+    }
+
+    pub(crate) fn status(&self) -> Status {
+        let tenants: Vec<_> = (0..self.keepers.len()).map(|t| self.tenant(t)).collect();
+        let wires = self.attachment.wires();
+        let mut advice: Vec<_> = tenants.iter().flat_map(TenantStatus::advice).collect();
+        for side in wires.iter().flat_map(|w| [&w.vm, &w.switch]) {
+            if let Some(remark) = side.remark.as_ref().filter(|_| !side.up) {
+                advice.push(format!("interface {}: {remark}", side.interface));
+            }
+        }
+        let counters = self.attachment.counters();
+        let unowned = &counters.unowned;
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            config: self.config.file.display().to_string(),
+            pid: std::process::id(),
+            cgroup: self.cgroup.clone(),
+            tenants,
+            wires,
+            unowned: Unowned {
+                passed: unowned.passed.get(),
+                dropped: unowned.dropped.get(),
+                spoofed: unowned.spoofed.get(),
+            },
+            advice,
+        }
+    }
+
+    fn tenant(&self, t: usize) -> TenantStatus {
+        let (tenant, known) = (&self.config.tenants[t], self.keepers[t].known().clone());
+        let counters = self.attachment.counters();
+        let counted = |v: usize, d: Direction| {
+            let vm = counters.tenants.get(t).and_then(|t| t.vms.get(v));
+            vm.map(|vm| vm.direction(d).read()).unwrap_or_default()
+        };
+        let vm = |(v, vm): (usize, &crate::config::Vm)| {
+            let p4vm = known.p4vm.as_ref().and_then(|p| p.vms.iter().find(|p| usize::from(p.vm) == v));
+            let direction = |d: Direction| direction(&known, v, d, &counted(v, d), p4vm);
+            VmStatus {
+                name: vm.name.clone(),
+                info: info(vm.info_page.is_some(), p4vm),
+                log_records: p4vm.map_or(0, |p| p.log_records),
+                ingress: direction(Direction::Ingress),
+                egress: direction(Direction::Egress),
+            }
+        };
+        let sandbox = known.sandbox.as_ref().filter(|_| known.state == State::Running);
+        TenantStatus {
+            name: tenant.name.clone(),
+            state: known.state,
+            pid: known.pid,
+            uid: sandbox.map(|s| s.uid),
+            restarts: known.restarts,
+            error: known.error.clone(),
+            missing: sandbox.map(|s| s.missing.iter().map(ToString::to_string).collect()).unwrap_or_default(),
+            landlock_abi: sandbox.map_or(0, |s| s.landlock_abi),
+            vms: tenant.vms.iter().enumerate().map(vm).collect(),
+        }
+    }
+}
+
+/// A configuration as text, its programs left out.
+fn without_programs(config: &Config) -> String {
+    let mut config = config.clone();
+    for vm in config.tenants.iter_mut().flat_map(|t| &mut t.vms) {
+        vm.programs = Default::default();
+    }
+    format!("{config:?}")
+}
+
+fn info(page: bool, p4vm: Option<&control::VmStatus>) -> InfoStatus {
+    let Some(p) = p4vm.filter(|_| page) else {
+        return InfoStatus {
+            status: if page { "unknown" } else { "none" }.to_owned(),
+            ..InfoStatus::default()
+        };
+    };
+    let all = [Info::Known, Info::Missing, Info::Stale, Info::Forged, Info::Replayed];
+    let status = all.into_iter().find(|s| *s as u8 == p.info).map_or("unknown", Info::name);
+    let [accepted, forged, replayed, stale] = p.info_tally;
+    InfoStatus { status: status.to_owned(), accepted, forged, replayed, stale }
+}
+
+fn direction(
+    known: &Known,
+    vm: usize,
+    direction: Direction,
+    tally: &Tally,
+    p4vm: Option<&control::VmStatus>,
+) -> DirectionStatus {
+    let reasons = |counts: &[u64]| {
+        let named = Reason::ALL.iter().zip(counts).filter(|(_, n)| **n > 0);
+        named.map(|(r, n)| (r.name().to_owned(), *n)).collect()
+    };
+    let judged = p4vm.map(|p| &p.directions[direction as usize]);
+    DirectionStatus {
+        program: judged.and_then(|j| j.program).map(|digest| hex(&digest)),
+        error: known.refusals.get(vm).and_then(|r| r[direction as usize].clone()),
+        packets: tally.packets_in,
+        bytes: tally.bytes_in,
+        passed: tally.passed,
+        rewritten: tally.rewritten,
+        dropped: reasons(&tally.dropped),
+        let_through: reasons(&tally.let_through),
+        held: tally.held,
+        judged: judged.map_or(0, |j| j.judged),
+        undecided: judged.map_or(0, |j| j.undecided),
+        failed: judged.map_or(0, |j| j.failed),
+    }
+}

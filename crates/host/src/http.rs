@@ -1,0 +1,112 @@
+//! Metrics over HTTP, on a loopback address: just enough of HTTP/1.1 for a scraper.
+
+use crate::daemon::{DaemonError, Shared};
+use crate::metrics;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Longest request.
+const MAX_REQUEST: usize = 8 << 10;
+/// Time to recover when a client cannot be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Longest time for one client; clients are served one after the other.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The thread that serves. Ends when dropped.
+pub(crate) struct Server {
+    address: SocketAddr,
+    ending: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    pub(crate) fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Self, DaemonError> {
+        let failed = |source| DaemonError::Listen { place: address.to_string(), source };
+        let listener = TcpListener::bind(address).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let ending = Arc::new(AtomicBool::new(false));
+        let end = Arc::clone(&ending);
+        let work = move || {
+            for stream in listener.incoming() {
+                if end.load(Ordering::Acquire) {
+                    break;
+                }
+                // A client that leaves early has what it deserves; none that cannot be accepted is asked for at once.
+                match stream {
+                    Ok(stream) => drop(serve(stream, || metrics::render(&shared.status()))),
+                    Err(_) => std::thread::sleep(PAUSE),
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("metrics".into()).spawn(work).map_err(failed)?;
+        Ok(Self { address, ending, thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.ending.store(true, Ordering::Release);
+        let _ = TcpStream::connect_timeout(&self.address, PATIENCE);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(mut stream: TcpStream, body: impl FnOnce() -> String) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut request = Vec::new();
+    let mut buffer = [0; 1024];
+    while !request.windows(4).any(|w| w == b"\r\n\r\n") {
+        match stream.read(&mut buffer)? {
+            0 => return Ok(()),
+            n if request.len() + n > MAX_REQUEST => {
+                return respond(&mut stream, "431 Request Header Fields Too Large", "");
+            }
+            n => request.extend_from_slice(&buffer[..n]),
+        }
+    }
+    if request.starts_with(b"GET /metrics ") {
+        respond(&mut stream, "200 OK", &body())
+    } else {
+        respond(&mut stream, "404 Not Found", "metrics are at /metrics\n")
+    }
+}
+
+fn respond(stream: &mut TcpStream, status: &str, body: &str) -> io::Result<()> {
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        metrics::CONTENT_TYPE,
+        body.len()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(request: &[u8]) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(request).unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        let _ = serve(listener.accept().unwrap().0, || "a 1\n".to_owned());
+        let mut answer = Vec::new();
+        let _ = client.read_to_end(&mut answer);
+        String::from_utf8(answer).unwrap()
+    }
+
+    #[test]
+    fn a_scraper_gets_metrics_and_nobody_else_anything() {
+        assert!(asked(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").ends_with("\r\n\r\na 1\n"));
+        assert!(asked(b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+        assert_eq!(asked(b"GET /metrics"), "");
+        assert!(!asked(&[b'a'; 20_000]).contains("200"));
+    }
+}

@@ -1,0 +1,353 @@
+//! The keeper's thread.
+
+use super::pages::Page;
+use super::process::{ANSWER, Process, VERIFY, in_step, reap_strays};
+use super::{Answer, Charge, Command, Known, PageError};
+use crate::cgroup::Group;
+use crate::config::Vm;
+use crate::status::State;
+use crate::text::{chain, hex};
+use p4shield_abi::Direction;
+use p4shield_channel::{Doorbell, Requester, create_channel};
+use p4shield_mediator::Link;
+use p4shield_runtime::control::{ClientError, Hello, MAX_OBJECTS, PROTOCOL_VERSION, Place, Reply, Request};
+use p4shield_seal::TenantKey;
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time between two looks at a P4 VM.
+const TICK: Duration = Duration::from_millis(200);
+/// Pause before the first restart; each further one in a row doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// A P4 VM that ran for so long has earned a first pause again.
+const PROVEN: Duration = Duration::from_secs(30);
+/// Time to publish last log records when it is told to stop.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Objects of a program; none: no program.
+type Objects = Vec<Vec<u8>>;
+
+pub(super) struct Work {
+    charge: Charge,
+    orders: Receiver<Command>,
+    bell: Doorbell,
+    known: Arc<Mutex<Known>>,
+    /// By VM: info page and log page.
+    pages: Vec<[Option<Page>; 2]>,
+    /// By VM and direction: what is to run.
+    programs: Vec<[Objects; 2]>,
+    group: Option<Group>,
+    process: Option<Process>,
+    started: Instant,
+    pause: Duration,
+    channels: u32,
+}
+
+impl Work {
+    pub(super) fn new(
+        charge: Charge,
+        orders: Receiver<Command>,
+        bell: Doorbell,
+        known: Arc<Mutex<Known>>,
+    ) -> Result<Self, PageError> {
+        let pages = |vm: &Vm| {
+            let info = vm.info_page.as_ref().map(|p| Page::info(p, vm.page_owner)).transpose()?;
+            let log = vm.log_page.as_ref().map(|p| Page::log(p, vm.page_owner)).transpose()?;
+            Ok([info, log])
+        };
+        let pages = charge.tenant.vms.iter().map(pages).collect::<Result<_, PageError>>()?;
+        let mut work = Self {
+            programs: vec![[Vec::new(), Vec::new()]; charge.tenant.vms.len()],
+            group: None,
+            process: None,
+            started: Instant::now(),
+            pause: FIRST_PAUSE,
+            channels: 0,
+            charge,
+            orders,
+            bell,
+            known,
+            pages,
+        };
+        work.make_group();
+        work.read_programs();
+        Ok(work)
+    }
+
+    pub(super) fn name(&self) -> String {
+        format!("keeper-{}", self.charge.tenant.name)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn make_group(&mut self) {
+        let t = &self.charge.tenant;
+        let group = self.charge.cgroup.as_ref().map(|c| c.group(&t.name, t.memory, t.cpu_percent));
+        match group.transpose() {
+            Ok(group) => self.group = group,
+            Err(error) => tracing::warn!(tenant = t.name, %error, "no cgroup for this P4 VM"),
+        }
+    }
+
+    /// Reads the objects that the configuration names.
+    fn read_programs(&mut self) {
+        let vms = self.charge.tenant.vms.clone();
+        for (v, vm) in vms.iter().enumerate() {
+            for direction in Direction::ALL {
+                let d = direction as usize;
+                match crate::text::read_objects(&vm.programs[d]) {
+                    Ok(objects) => self.programs[v][d] = objects,
+                    Err(e) => self.known().refusals[v][d] = Some(e),
+                }
+            }
+        }
+    }
+
+    /// Until it is told to stop.
+    pub(super) fn run(mut self) {
+        loop {
+            if self.process.is_none() {
+                self.try_start();
+            }
+            let wait = if self.process.is_some() { TICK } else { self.pause };
+            let ended = self.sleep(wait);
+            if !self.obey() {
+                break;
+            }
+            if ended {
+                self.replace("its process ended", Duration::ZERO);
+            } else {
+                self.look();
+            }
+        }
+        let _ = self.charge.attachment.replace_channel(self.charge.index, None);
+        if let Some(process) = self.process.take() {
+            let how = process.end(GRACE);
+            tracing::info!(tenant = self.charge.tenant.name, "P4 VM stopped: {how}");
+        }
+        let mut known = self.known();
+        (known.state, known.pid, known.p4vm) = (State::Stopped, None, None);
+    }
+
+    /// Sleeps for `time`, or until there is something to do. True if the P4 VM ended.
+    fn sleep(&mut self, time: Duration) -> bool {
+        let ended = match &mut self.process {
+            Some(process) => process.wait(self.bell.fd(), time),
+            None => {
+                let timeout = rustix::event::Timespec::try_from(time).ok();
+                let mut fds = [rustix::event::PollFd::new(&self.bell, rustix::event::PollFlags::IN)];
+                let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+                false
+            }
+        };
+        self.bell.drain();
+        ended
+    }
+
+    /// Carries out commands. False if the last one was to stop.
+    fn obey(&mut self) -> bool {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Command::Load { vm, direction, objects, answer }) => {
+                    let result = self.replace_program(vm, direction, objects);
+                    // Whoever asked may have gone; what was asked is done all the same.
+                    let _ = answer.send(result);
+                }
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    fn try_start(&mut self) {
+        reap_strays();
+        match self.start() {
+            Ok(process) => {
+                let (pid, sandbox) = (process.pid.as_raw_pid(), process.sandbox.clone());
+                self.started = Instant::now();
+                self.process = Some(process);
+                // So that what is told to run has been seen to.
+                self.look();
+                if self.process.is_some() {
+                    tracing::info!(tenant = self.charge.tenant.name, pid, "P4 VM judges packets");
+                    let mut known = self.known();
+                    (known.state, known.pid, known.sandbox) = (State::Running, Some(pid), Some(sandbox));
+                }
+            }
+            Err(error) => {
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                tracing::error!(tenant = self.charge.tenant.name, "P4 VM does not start: {error}");
+                self.known().error = Some(error);
+            }
+        }
+    }
+
+    /// Starts a P4 VM and tells it everything. Its channel is attached last.
+    fn start(&mut self) -> Result<Process, String> {
+        let tenant = &self.charge.tenant;
+        let key = tenant.key_file.as_deref().map(TenantKey::load).transpose().map_err(|e| chain(&e))?;
+        let key = key.map(|k| memory(k.expose())).transpose().map_err(|e| chain(&e))?;
+        let millis = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX).max(1);
+        let hello = Hello {
+            version: PROTOCOL_VERSION,
+            tenant: tenant.name.clone(),
+            key: key.is_some(),
+            no_program: tenant.no_program as u8,
+            age_limit_ms: millis(tenant.age_limit),
+            log_interval_ms: millis(tenant.log_interval),
+            budget: tenant.budget,
+        };
+        let key = key.as_ref().map(AsFd::as_fd);
+        let mut process =
+            Process::start(&self.charge.launch, self.group.as_ref(), hello, key).map_err(|e| chain(&e))?;
+        match self.furnish(&mut process) {
+            Ok(()) => Ok(process),
+            Err(e) => Err(format!("{}; {}", chain(&e), process.end(Duration::ZERO))),
+        }
+    }
+
+    fn furnish(&mut self, process: &mut Process) -> Result<(), ClientError> {
+        for (v, vm) in self.charge.tenant.vms.iter().enumerate() {
+            let [info, log] = &self.pages[v];
+            let fds: Vec<BorrowedFd<'_>> = [info, log].into_iter().flatten().map(AsFd::as_fd).collect();
+            let request = Request::SetVm {
+                vm: v as u16,
+                name: vm.name.clone(),
+                info: info.is_some(),
+                log: log.is_some(),
+            };
+            process.ask(request, &fds, ANSWER)?;
+        }
+        for v in 0..self.programs.len() {
+            for direction in Direction::ALL {
+                let objects = &self.programs[v][direction as usize];
+                if objects.is_empty() {
+                    continue;
+                }
+                let refusal = match load(process, Place::new(v as u16, direction), objects) {
+                    Ok(_) => None,
+                    Err(e) if in_step(&e) => Some(e.to_string()),
+                    Err(e) => return Err(e),
+                };
+                self.known().refusals[v][direction as usize] = refusal;
+            }
+        }
+        self.attach(process)
+    }
+
+    /// Gives P4 VM and mediator the two ends of a fresh channel.
+    fn attach(&mut self, process: &mut Process) -> Result<(), ClientError> {
+        let geometry = self.charge.tenant.geometry;
+        let failed = |e: &dyn std::error::Error| ClientError::Failed(chain(e));
+        let memory = create_channel(&self.charge.tenant.name, geometry).map_err(|e| failed(&e))?;
+        let (doorbell, theirs) = Doorbell::pair().map_err(|e| failed(&e))?;
+        let fd = memory.fd().ok_or(ClientError::Unexpected)?;
+        self.channels = self.channels.wrapping_add(1);
+        let request = Request::AttachChannel { channel: self.channels, shape: geometry.into() };
+        process.ask(request, &[fd, theirs.fd()], ANSWER)?;
+        let requester = Requester::new(memory, geometry).map_err(|e| failed(&e))?;
+        let link = Link { requester, doorbell };
+        self.charge.attachment.replace_channel(self.charge.index, Some(link)).map_err(ClientError::Failed)
+    }
+
+    /// Asks the P4 VM how it is, and the mediator whether it behaves.
+    fn look(&mut self) {
+        if let Some(fault) =
+            self.process.as_ref().and_then(|_| self.charge.attachment.fault(self.charge.index))
+        {
+            return self.replace(&chain(&fault), Duration::ZERO);
+        }
+        let Some(process) = &mut self.process else { return };
+        match process.ask(Request::Status, &[], ANSWER) {
+            Ok(Reply::Status(status)) => self.known().p4vm = Some(*status),
+            Ok(_) => self.replace("it gave an answer that does not fit", Duration::ZERO),
+            Err(e) => self.replace(&e.to_string(), Duration::ZERO),
+        }
+        if self.started.elapsed() > PROVEN {
+            self.pause = FIRST_PAUSE;
+        }
+    }
+
+    /// Ends the P4 VM; the next round starts another. Until then its packets get the tenant's policy.
+    fn replace(&mut self, why: &str, grace: Duration) {
+        let Some(process) = self.process.take() else { return };
+        let _ = self.charge.attachment.replace_channel(self.charge.index, None);
+        let how = process.end(grace);
+        let text = format!("{why}; {how}");
+        tracing::warn!(tenant = self.charge.tenant.name, "P4 VM is replaced: {text}");
+        {
+            let mut known = self.known();
+            known.state = State::Restarting;
+            (known.pid, known.p4vm) = (None, None);
+            known.restarts += 1;
+            known.error = Some(text);
+        }
+        // A first restart is immediate, a P4 VM that keeps failing is tried ever less often.
+        if self.started.elapsed() < PROVEN {
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            self.sleep(self.pause);
+        }
+    }
+
+    /// Loads a program now, and remembers it for the next P4 VM; one that is refused changes nothing.
+    fn replace_program(&mut self, vm: u16, direction: Direction, objects: Objects) -> Answer {
+        let (v, d) = (usize::from(vm), direction as usize);
+        if self.programs.get(v).is_none() {
+            return Err(format!("there is no VM {vm}"));
+        }
+        let process = self.process.as_mut().ok_or("the P4 VM does not run; see `p4shield status`")?;
+        let place = Place::new(vm, direction);
+        let result = if objects.is_empty() {
+            process.ask(Request::UnloadProgram { place }, &[], ANSWER).map(|_| "no program".to_owned())
+        } else {
+            load(process, place, &objects).map(|digest| hex(&digest))
+        };
+        match result {
+            Ok(text) => {
+                self.programs[v][d] = objects;
+                self.known().refusals[v][d] = None;
+                self.look();
+                Ok(text)
+            }
+            Err(e) if in_step(&e) => Err(e.to_string()),
+            Err(e) => {
+                self.replace(&e.to_string(), Duration::ZERO);
+                Err(format!("{e}; the P4 VM is replaced and runs what ran before"))
+            }
+        }
+    }
+}
+
+/// Hands objects to a P4 VM and waits until it runs them.
+fn load(process: &mut Process, place: Place, objects: &[Vec<u8>]) -> Result<[u8; 32], ClientError> {
+    let bytes = objects.concat();
+    if bytes.len() > MAX_OBJECTS {
+        return Err(ClientError::Failed(format!(
+            "the objects have {} bytes, at most {MAX_OBJECTS}",
+            bytes.len()
+        )));
+    }
+    let fd = memory(&bytes).map_err(|e| ClientError::Failed(chain(&e)))?;
+    // Each length is at most that of all, which is far below 2^32.
+    let lengths = objects.iter().map(|o| o.len() as u32).collect();
+    let request = Request::LoadProgram { place, name: "program".to_owned(), objects: lengths };
+    match process.ask(request, &[fd.as_fd()], VERIFY)? {
+        Reply::Loaded { digest, .. } => Ok(digest),
+        _ => Err(ClientError::Unexpected),
+    }
+}
+
+/// Memory with these bytes, to be sent.
+fn memory(bytes: &[u8]) -> std::io::Result<OwnedFd> {
+    use std::io::Write;
+    let fd = memfd_create("p4shield", MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(fd);
+    file.write_all(bytes)?;
+    Ok(file.into())
+}

@@ -1,0 +1,120 @@
+//! The keeper of one tenant's P4 VM: a thread that starts it, watches it, and starts it again.
+//!
+//! Tenants have a thread each, so that a P4 VM that is slow to answer keeps nobody waiting but its own keeper. A
+//! P4 VM is replaced when it ends, when the mediator took its channel away (it broke the protocol or stopped
+//! answering), and when it is out of step on its control socket. A new one gets a fresh channel; the attachment and
+//! the switch notice nothing. Programs are kept as bytes, so that a restart brings back what ran.
+
+mod keeper;
+mod pages;
+mod process;
+
+pub use pages::PageError;
+
+use crate::attachment::Attachment;
+use crate::cgroup::Cgroup;
+use crate::config::Tenant;
+use crate::status::State;
+use p4shield_abi::Direction;
+use p4shield_channel::Doorbell;
+use p4shield_runtime::control;
+use p4shield_runtime::sandbox::Report;
+use std::path::PathBuf;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+pub(crate) use process::Launch;
+
+/// What the keeper of a tenant knows, for status.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Known {
+    pub(crate) state: State,
+    pub(crate) pid: Option<i32>,
+    pub(crate) restarts: u64,
+    pub(crate) error: Option<String>,
+    pub(crate) sandbox: Option<Report>,
+    pub(crate) p4vm: Option<control::Status>,
+    /// Why the program of a VM and direction does not run.
+    pub(crate) refusals: Vec<[Option<String>; 2]>,
+}
+
+/// The answer to a command: a text for people.
+pub(crate) type Answer = Result<String, String>;
+
+pub(crate) enum Command {
+    /// Replaces a program by what these objects link to; none: takes it away.
+    Load { vm: u16, direction: Direction, objects: Vec<Vec<u8>>, answer: Sender<Answer> },
+    /// Ends the P4 VM and the keeper.
+    Stop,
+}
+
+/// What a keeper is given.
+pub(crate) struct Charge {
+    pub(crate) index: usize,
+    pub(crate) tenant: Tenant,
+    pub(crate) launch: Launch,
+    pub(crate) attachment: Arc<dyn Attachment>,
+    pub(crate) cgroup: Option<Arc<Cgroup>>,
+}
+
+/// A keeper, as the daemon sees it.
+pub(crate) struct Keeper {
+    commands: Sender<Command>,
+    bell: Doorbell,
+    known: Arc<Mutex<Known>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Keeper {
+    /// Makes the tenant's pages and starts its keeper.
+    pub(crate) fn start(charge: Charge) -> Result<Self, PageError> {
+        let refusals = vec![[None, None]; charge.tenant.vms.len()];
+        let known = Arc::new(Mutex::new(Known { refusals, ..Known::default() }));
+        let (commands, orders) = channel();
+        let failed = |what| move |source| PageError::File { what, path: PathBuf::from("(none)"), source };
+        let (bell, rung) = Doorbell::pair().map_err(|e| failed("make a doorbell")(e.into()))?;
+        let keeper = keeper::Work::new(charge, orders, rung, Arc::clone(&known))?;
+        let name = keeper.name();
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn(|| keeper.run())
+            .map_err(failed("start a thread"))?;
+        Ok(Self { commands, bell, known, thread: Some(thread) })
+    }
+
+    /// What is known at the moment.
+    pub(crate) fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces a program and waits for what comes of it.
+    pub(crate) fn load(&self, vm: u16, direction: Direction, objects: Vec<Vec<u8>>) -> Answer {
+        let (answer, result) = channel();
+        let gone = || "the keeper of this tenant has ended".to_owned();
+        self.commands.send(Command::Load { vm, direction, objects, answer }).map_err(|_| gone())?;
+        self.bell.ring();
+        result.recv().map_err(|_| gone())?
+    }
+
+    /// Ends the P4 VM and the keeper, and waits for both.
+    pub(crate) fn stop(&mut self) {
+        let _ = self.commands.send(Command::Stop);
+        self.bell.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+
+    /// Asks it to end without waiting, so that several end at once.
+    pub(crate) fn stop_soon(&self) {
+        let _ = self.commands.send(Command::Stop);
+        self.bell.ring();
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

@@ -1,0 +1,86 @@
+//! Info page and log page of a user VM, as files.
+
+use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
+use p4shield_channel::{SharedMemory, ShmError};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+
+/// Permissions of a page: its owner's alone.
+const MODE: u32 = 0o600;
+
+/// A page file that the daemon made; removed when dropped.
+pub(crate) struct Page {
+    memory: SharedMemory,
+    path: PathBuf,
+}
+
+/// Why a page cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum PageError {
+    /// The file cannot be made or used.
+    #[error(transparent)]
+    Memory(#[from] ShmError),
+    /// Its folder or owner cannot be set.
+    #[error("cannot {what} {}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Page {
+    pub(crate) fn info(path: &Path, owner: Option<u32>) -> Result<Self, PageError> {
+        Self::new(path, INFO_PAGE_SIZE, owner)
+    }
+
+    pub(crate) fn log(path: &Path, owner: Option<u32>) -> Result<Self, PageError> {
+        Self::new(path, LOG_PAGE_SIZE, owner)
+    }
+
+    /// Makes the file. One that a daemon left behind is used again: agent and auditor may still have it open.
+    fn new(path: &Path, len: usize, owner: Option<u32>) -> Result<Self, PageError> {
+        let failed = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| PageError::File { what, path, source }
+        };
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).map_err(failed("make the folder", folder))?;
+        }
+        let memory = match SharedMemory::open_file(path, len) {
+            Ok(memory) => memory,
+            Err(_) => match std::fs::remove_file(path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(failed("replace", path)(e));
+                }
+                _ => SharedMemory::create_file(path, len, MODE)?,
+            },
+        };
+        let fd = memory.fd().ok_or(ShmError::Length(len))?;
+        rustix::fs::fchmod(fd, MODE.into()).map_err(|e| failed("set the mode of", path)(e.into()))?;
+        if let Some(owner) = owner {
+            let owner = rustix::fs::Uid::from_raw(owner);
+            rustix::fs::fchown(fd, Some(owner), None)
+                .map_err(|e| failed("set the owner of", path)(e.into()))?;
+        }
+        Ok(Self { memory, path: path.to_owned() })
+    }
+}
+
+impl AsFd for Page {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.memory.fd().expect("a page is a file, which was checked when it was made")
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        if let Err(error) = std::fs::remove_file(&self.path) {
+            tracing::warn!(page = %self.path.display(), %error, "a page file stays behind");
+        }
+    }
+}

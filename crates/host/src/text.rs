@@ -1,0 +1,41 @@
+//! Small things about text and files that several modules need.
+
+use p4shield_runtime::control::MAX_OBJECTS;
+use std::fmt::Write;
+use std::fs::File;
+use std::io::Read;
+use std::path::PathBuf;
+
+/// An error with its causes, on one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(e) = cause {
+        let _ = write!(text, ": {e}");
+        cause = e.source();
+    }
+    text
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, b| {
+        let _ = write!(text, "{b:02x}");
+        text
+    })
+}
+
+/// Reads a program's objects, as far as a P4 VM would take them.
+pub(crate) fn read_objects(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>, String> {
+    let read = |path: &PathBuf| {
+        let failed = |e| format!("cannot read object {}: {e}", path.display());
+        let mut bytes = Vec::new();
+        let limit = MAX_OBJECTS as u64 + 1;
+        File::open(path).and_then(|f| f.take(limit).read_to_end(&mut bytes)).map_err(failed)?;
+        if bytes.len() > MAX_OBJECTS {
+            return Err(format!("object {} has more than {MAX_OBJECTS} bytes", path.display()));
+        }
+        Ok(bytes)
+    };
+    paths.iter().map(read).collect()
+}

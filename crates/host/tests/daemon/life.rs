@@ -1,0 +1,166 @@
+//! What an operator does with a daemon.
+
+use crate::Test;
+use crate::board::Board;
+use crate::scene::{Scene, wait_for};
+use p4shield_host::api::{self, ApiError};
+use p4shield_host::status::State;
+use p4shield_host::{Attachment, Daemon, DaemonError};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("status_and_metrics_tell_how_everything_is", status_and_metrics),
+    ("programs_are_replaced_by_command_and_by_reload", programs_are_replaced),
+    ("everything_is_removed_at_the_end", everything_is_removed),
+    ("a_second_daemon_on_the_socket_is_refused", a_second_daemon_is_refused),
+    ("a_p4_vm_that_does_not_start_is_told_with_advice", a_p4_vm_that_does_not_start),
+    ("a_p4_vm_that_fails_in_its_sandbox_leaves_nothing_behind", a_p4_vm_that_fails_in_its_sandbox),
+    ("a_program_that_is_refused_leaves_its_vm_without_one", a_refused_program_at_start),
+];
+
+const SELF: &str = "/proc/self/exe";
+
+fn start(scene: &Scene, text: &str) -> (Daemon, Arc<Board>) {
+    let config = scene.config(text);
+    let board = Board::new(&config.mediator());
+    let daemon = Daemon::start(config, board.clone(), Path::new(SELF)).unwrap();
+    wait_for("two P4 VMs", || daemon.status().tenants.iter().all(|t| t.state == State::Running));
+    (daemon, board)
+}
+
+fn status_and_metrics() {
+    let scene = Scene::new("status");
+    let (_daemon, board) = start(&scene, &scene.text("drop"));
+    let traffic = board.traffic();
+    let socket = scene.at("daemon.sock");
+    assert_eq!(std::fs::metadata(&socket).unwrap().permissions().mode() & 0o777, 0o600);
+    wait_for("counters", || {
+        let status = api::status(&socket).unwrap();
+        status.tenants.iter().all(|t| t.vms[0].ingress.passed > 0 && t.vms[0].ingress.judged > 0)
+    });
+    drop(traffic);
+    let status = api::status(&socket).unwrap();
+    let (alice, bob) = (&status.tenants[0], &status.tenants[1]);
+    assert_ne!(alice.uid, bob.uid, "each P4 VM is a user of its own");
+    assert!(alice.pid.is_some() && alice.missing.is_empty() && alice.landlock_abi > 0, "{alice:?}");
+    assert_eq!(alice.vms[0].ingress.program.as_ref().map(String::len), Some(64));
+    assert_eq!((alice.vms[0].info.status.as_str(), bob.vms[0].info.status.as_str()), ("none", "missing"));
+    assert!(status.advice.iter().any(|a| a.contains("p4shield agent")), "{:?}", status.advice);
+    wait_for("log records", || api::status(&socket).unwrap().tenants[1].vms[0].log_records > 0);
+    let metrics = api::metrics(&socket).unwrap();
+    assert!(metrics.contains("p4shield_p4vm_up{tenant=\"bob\"} 1"), "{metrics}");
+    // The processes are not who started them, and not each other.
+    let status = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let text = status(alice.pid.unwrap());
+    assert!(text.contains("CapEff:\t0000000000000000") && text.contains("Seccomp:\t2"), "{text}");
+}
+
+fn programs_are_replaced() {
+    let scene = Scene::new("programs");
+    let (_daemon, board) = start(&scene, &scene.text("drop"));
+    let _traffic = board.traffic();
+    let socket = scene.at("daemon.sock");
+    let digest = api::load(&socket, "bob", "db", "ingress", &[scene.at("drop.o")]).unwrap();
+    wait_for("drops", || board.tally(1).dropped_for(p4shield_mediator::Reason::Program) > 0);
+    assert_eq!(api::status(&socket).unwrap().tenants[1].vms[0].ingress.program, Some(digest.clone()));
+
+    let refused = api::load(&socket, "bob", "db", "ingress", &[scene.at("unsafe.o")]);
+    assert!(matches!(&refused, Err(ApiError::Failed(why)) if why.contains("refused")), "{refused:?}");
+    for (tenant, vm, direction, file) in [
+        ("carol", "db", "ingress", "pass.o"),
+        ("bob", "web", "ingress", "pass.o"),
+        ("bob", "db", "sideways", "pass.o"),
+        ("bob", "db", "ingress", "missing.o"),
+    ] {
+        let failed = api::load(&socket, tenant, vm, direction, &[scene.at(file)]);
+        assert!(matches!(failed, Err(ApiError::Failed(_))), "{failed:?}");
+    }
+    assert_eq!(api::status(&socket).unwrap().tenants[1].vms[0].ingress.program, Some(digest.clone()));
+
+    // The configuration's program comes back with a reload.
+    api::ask(&socket, &api::Command::Reload).unwrap();
+    assert_ne!(api::status(&socket).unwrap().tenants[1].vms[0].ingress.program, Some(digest));
+    std::fs::write(scene.at("p4shield.toml"), scene.text("pass")).unwrap();
+    let error = api::ask(&socket, &api::Command::Reload).unwrap_err().to_string();
+    assert!(error.contains("restart the daemon"), "{error}");
+    assert_eq!(board.tally(0).dropped.iter().sum::<u64>(), 0, "alice lost nothing");
+}
+
+fn everything_is_removed() {
+    let scene = Scene::new("removed");
+    let (daemon, board) = start(&scene, &scene.text("drop"));
+    let pids: Vec<_> = daemon.status().tenants.iter().map(|t| t.pid.unwrap()).collect();
+    assert!(scene.at("db.info").exists() && scene.at("db.log").exists());
+    let mode = std::fs::metadata(scene.at("db.info")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    drop(daemon);
+    for name in ["db.info", "db.log", "daemon.sock", "daemon.sock.lock"] {
+        assert!(!scene.at(name).exists(), "{name} stayed behind");
+    }
+    for pid in pids {
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "P4 VM {pid} stayed behind");
+    }
+    assert!(board.fault(0).is_none());
+}
+
+fn a_second_daemon_is_refused() {
+    let scene = Scene::new("second");
+    let (_daemon, _board) = start(&scene, &scene.text("drop"));
+    let config = scene.config(&scene.text("drop"));
+    let board = Board::new(&config.mediator());
+    let second = Daemon::start(config, board, Path::new(SELF));
+    assert!(matches!(second, Err(DaemonError::Running(_))));
+    assert!(scene.at("db.info").exists(), "the first one's pages are left alone");
+}
+
+fn a_p4_vm_that_does_not_start() {
+    let scene = Scene::new("false");
+    let config = scene.config(&scene.text("drop"));
+    let board = Board::new(&config.mediator());
+    let daemon = Daemon::start(config, board, Path::new("/bin/false")).unwrap();
+    wait_for("the error", || daemon.status().tenants.iter().all(|t| t.error.is_some()));
+    let status = daemon.status();
+    assert!(status.tenants.iter().all(|t| t.state == State::Starting && t.pid.is_none()), "{status:?}");
+    assert!(status.advice.iter().any(|a| a.contains("fail policy")), "{:?}", status.advice);
+}
+
+fn a_p4_vm_that_fails_in_its_sandbox() {
+    let scene = Scene::new("strays");
+    let starved = scene.at("starved");
+    let exe = std::env::current_exe().unwrap();
+    std::fs::write(&starved, format!("#!/bin/sh\nshift\nexec {} p4vm-starved \"$@\"\n", exe.display()))
+        .unwrap();
+    std::fs::set_permissions(&starved, PermissionsExt::from_mode(0o755)).unwrap();
+    let config = scene.config(&scene.text("drop"));
+    let board = Board::new(&config.mediator());
+    let daemon = Daemon::start(config, board, &starved).unwrap();
+    wait_for("the error", || daemon.status().tenants.iter().all(|t| t.error.is_some()));
+    // Children of this process that ended and that nobody has asked about.
+    let zombies = || {
+        let text =
+            |pid: std::fs::DirEntry| std::fs::read_to_string(pid.path().join("stat")).unwrap_or_default();
+        let ours = format!("Z {} ", std::process::id());
+        let stats = std::fs::read_dir("/proc").unwrap().flatten().map(text);
+        stats.filter(|s| s.rsplit(") ").next().is_some_and(|s| s.starts_with(&ours))).count()
+    };
+    let mut seen = 0;
+    wait_for("some tries, and none too many dead", || {
+        seen += 1;
+        seen > 400 && zombies() <= 2
+    });
+    assert!(daemon.status().tenants.iter().all(|t| t.pid.is_none()), "{:?}", daemon.status());
+}
+
+fn a_refused_program_at_start() {
+    let scene = Scene::new("refused");
+    let text = scene.text("drop").replacen("ingress = [\"pass.o\"]", "ingress = [\"unsafe.o\"]", 1);
+    let (daemon, board) = start(&scene, &text);
+    let _traffic = board.traffic();
+    let alice = daemon.status().tenants[0].vms[0].clone();
+    assert!(alice.ingress.program.is_none() && alice.ingress.error.is_some(), "{alice:?}");
+    assert!(alice.egress.program.is_some());
+    wait_for("drops", || daemon.status().tenants[0].vms[0].ingress.failed > 0);
+    assert!(daemon.status().advice.iter().any(|a| a.contains("p4shield verify")));
+}

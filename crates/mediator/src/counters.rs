@@ -1,0 +1,172 @@
+//! What happened to the packets, for metrics.
+//!
+//! The mediator's thread alone writes, so counting is a load, an addition and a store: no locked instruction, no
+//! cache line that two cores write. Any thread may read at any time.
+
+use crate::config::Config;
+use crate::packet::Reason;
+use p4shield_abi::Direction;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A number that only grows, with one writer.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Its value.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// For the one writer. Release, so that a reader who sees a packet leave has seen it come.
+    #[inline]
+    pub(crate) fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Release);
+    }
+}
+
+/// All counters of one mediator.
+#[derive(Debug)]
+pub struct Counters {
+    /// By tenant, in the order of the configuration.
+    pub tenants: Box<[TenantCounters]>,
+    /// Packets of nobody.
+    pub unowned: Unowned,
+}
+
+/// Counters of one tenant.
+#[derive(Debug)]
+pub struct TenantCounters {
+    /// The tenant's name.
+    pub name: String,
+    /// By VM, in the order of the configuration.
+    pub vms: Box<[VmCounters]>,
+    /// Answers that came after their packet had been decided by policy.
+    pub late: Counter,
+    /// Times that the channel was detached because the P4 VM broke the protocol, stalled or went away.
+    pub faults: Counter,
+    /// Times that a sleeping P4 VM was woken.
+    pub wakeups: Counter,
+}
+
+/// Counters of one VM.
+#[derive(Debug)]
+pub struct VmCounters {
+    /// The VM's name.
+    pub name: String,
+    /// By [`Direction`].
+    pub directions: [DirectionCounters; 2],
+}
+
+/// Counters of one direction of one VM. On cache lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct DirectionCounters {
+    pub(crate) packets_in: Counter,
+    pub(crate) bytes_in: Counter,
+    pub(crate) passed: Counter,
+    pub(crate) bytes_out: Counter,
+    pub(crate) rewritten: Counter,
+    pub(crate) dropped: [Counter; Reason::ALL.len()],
+    pub(crate) let_through: [Counter; Reason::ALL.len()],
+}
+
+/// Counters of packets that no program is asked about.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Unowned {
+    /// Passed.
+    pub passed: Counter,
+    /// Dropped, on a port that drops those.
+    pub dropped: Counter,
+    /// Dropped because their source is a VM's, on a port from which no VM sends.
+    pub spoofed: Counter,
+}
+
+/// The counters of one direction of one VM at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets that came.
+    pub packets_in: u64,
+    /// Their bytes.
+    pub bytes_in: u64,
+    /// Packets that the program passed.
+    pub passed: u64,
+    /// Bytes of the packets that went on, as they left.
+    pub bytes_out: u64,
+    /// Packets that the program passed with a rewrite.
+    pub rewritten: u64,
+    /// Packets dropped, by [`Reason`].
+    pub dropped: [u64; Reason::ALL.len()],
+    /// Packets let through unjudged, by [`Reason`].
+    pub let_through: [u64; Reason::ALL.len()],
+    /// Packets held at the moment: `packets_in - passed - let through - dropped`.
+    pub held: u64,
+}
+
+impl Tally {
+    /// Packets that left, one way or the other.
+    #[must_use]
+    pub fn left(&self) -> u64 {
+        let unjudged = self.dropped.iter().chain(&self.let_through);
+        unjudged.fold(self.passed, |sum, n| sum.wrapping_add(*n))
+    }
+
+    /// Packets dropped for a reason.
+    #[must_use]
+    pub fn dropped_for(&self, reason: Reason) -> u64 {
+        self.dropped[reason as usize]
+    }
+
+    /// Packets let through for a reason.
+    #[must_use]
+    pub fn let_through_for(&self, reason: Reason) -> u64 {
+        self.let_through[reason as usize]
+    }
+}
+
+impl DirectionCounters {
+    /// Reads all. Exact when the mediator rests; while it works, packets that leave during the reading count as held.
+    #[must_use]
+    pub fn read(&self) -> Tally {
+        // What left is read before what came, so that never more has left than came.
+        let mut tally = Tally {
+            passed: self.passed.get(),
+            bytes_out: self.bytes_out.get(),
+            rewritten: self.rewritten.get(),
+            dropped: std::array::from_fn(|i| self.dropped[i].get()),
+            let_through: std::array::from_fn(|i| self.let_through[i].get()),
+            bytes_in: self.bytes_in.get(),
+            packets_in: self.packets_in.get(),
+            held: 0,
+        };
+        tally.held = tally.packets_in.wrapping_sub(tally.left());
+        tally
+    }
+}
+
+impl VmCounters {
+    /// The counters of a direction.
+    #[must_use]
+    pub fn direction(&self, direction: Direction) -> &DirectionCounters {
+        &self.directions[direction as usize]
+    }
+}
+
+impl Counters {
+    pub(crate) fn new(config: &Config) -> Self {
+        let tenants = config.tenants.iter().map(|tenant| TenantCounters {
+            name: tenant.name.clone(),
+            vms: tenant
+                .vms
+                .iter()
+                .map(|vm| VmCounters { name: vm.name.clone(), directions: Default::default() })
+                .collect(),
+            late: Counter::default(),
+            faults: Counter::default(),
+            wakeups: Counter::default(),
+        });
+        Self { tenants: tenants.collect(), unowned: Unowned::default() }
+    }
+}

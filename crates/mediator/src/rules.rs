@@ -1,0 +1,156 @@
+//! Which packets a port may send, and what a program may turn a packet into.
+//!
+//! A tenant's program is hostile to the other tenants. A rewrite is therefore checked where the packet goes on
+//! through a switch: an egress program cannot take another tenant's address for its source, and an ingress program,
+//! which runs before the switch forwards, cannot send the packet anywhere but to its own tenant.
+
+use crate::config::{Others, Source, Stages};
+use crate::lookup::Lookup;
+use crate::packet::{Packet, Reason};
+use crate::parse::{Kind, classify, link_header_len};
+use crate::queue::{Flight, State};
+use p4shield_abi::{Direction, Verdict};
+use p4shield_channel::{Answered, Rewrite};
+
+/// The shortest packet that a rewrite may leave: an Ethernet header.
+const MIN_FRAME: usize = 14;
+/// The longest link header: addresses, two VLAN tags, EtherType.
+const MAX_LINK: usize = 22;
+
+/// Whether a packet of this kind may come from a port with this rule.
+pub(crate) fn source_allowed(lookup: &Lookup, kind: Kind, rule: Source) -> bool {
+    if kind == Kind::Other {
+        return true;
+    }
+    match rule {
+        Source::Any => true,
+        Source::Only(vm) => match lookup.sender(kind) {
+            Some(sender) => sender == vm,
+            None => is_nobodys(kind),
+        },
+        Source::Foreign => lookup.sender(kind).is_none(),
+    }
+}
+
+/// Source addresses that any machine may use: none at all, or an IPv6 link-local one (that is no VM's).
+fn is_nobodys(kind: Kind) -> bool {
+    match kind {
+        Kind::V4 { source, .. } => source == 0,
+        Kind::V6 { source, .. } => source == 0 || source >> 118 == 0xfe80 >> 6,
+        Kind::Other => true,
+    }
+}
+
+/// Applies an answer to the packet it is about and says what becomes of it.
+pub(crate) fn apply<P: Packet>(
+    lookup: &Lookup,
+    flight: &mut Flight<P>,
+    direction: Direction,
+    answered: &Answered<'_>,
+) -> State {
+    match (answered.verdict, &answered.rewrite) {
+        (Verdict::Drop, _) => State::Dropped(Reason::Program),
+        (Verdict::Pass, None) => State::Passed,
+        (Verdict::Pass, Some(rewrite)) => match apply_rewrite(lookup, flight, direction, rewrite) {
+            Ok(()) => State::Passed,
+            Err(reason) => State::Dropped(reason),
+        },
+    }
+}
+
+fn apply_rewrite<P: Packet>(
+    lookup: &Lookup,
+    flight: &mut Flight<P>,
+    direction: Direction,
+    rewrite: &Rewrite<'_>,
+) -> Result<(), Reason> {
+    let total = rewrite.packet_len as usize;
+    if total < MIN_FRAME {
+        return Err(Reason::Rewrite);
+    }
+    let before = LinkHeader::of(flight.packet.bytes());
+    flight.packet.replace_head(rewrite.replaced, rewrite.header, total).map_err(|_| Reason::Rewrite)?;
+    let kind = classify(flight.packet.bytes());
+    match direction {
+        Direction::Egress => egress_rewritten(lookup, flight, kind),
+        Direction::Ingress if flight.port.stages == Stages::Both => {
+            let stays = lookup.receiver(kind).is_some_and(|vm| vm.tenant == flight.vm.tenant);
+            let same_link = LinkHeader::of(flight.packet.bytes()) == before;
+            if stays && same_link { Ok(()) } else { Err(Reason::Strayed) }
+        }
+        // On a wire there is nothing behind us but the VM itself.
+        Direction::Ingress => Ok(()),
+    }
+}
+
+/// The sender has to stay itself; the receiver may have become another.
+fn egress_rewritten<P>(lookup: &Lookup, flight: &mut Flight<P>, kind: Kind) -> Result<(), Reason> {
+    let other_tenant = lookup.sender(kind).is_some_and(|vm| vm.tenant != flight.vm.tenant);
+    if other_tenant || !source_allowed(lookup, kind, flight.port.source) {
+        return Err(Reason::Spoofed);
+    }
+    if kind == Kind::Other && flight.port.others == Others::Drop {
+        return Err(Reason::Strayed);
+    }
+    if flight.port.stages == Stages::Both {
+        flight.next = lookup.receiver(kind);
+    }
+    Ok(())
+}
+
+/// What a switch forwards by: destination, VLAN tags and EtherType; the source address is left out.
+#[derive(PartialEq, Eq)]
+struct LinkHeader {
+    bytes: [u8; MAX_LINK],
+    len: usize,
+}
+
+impl LinkHeader {
+    fn of(frame: &[u8]) -> Self {
+        let len = link_header_len(frame).min(MAX_LINK);
+        let mut bytes = [0; MAX_LINK];
+        bytes[..len].copy_from_slice(&frame[..len]);
+        bytes[6.min(len)..12.min(len)].fill(0);
+        Self { bytes, len }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Config, TenantConfig, VmConfig, VmRef};
+    use std::net::Ipv4Addr;
+
+    fn lookup() -> Lookup {
+        let vm = |last| VmConfig { name: "v".into(), addresses: vec![Ipv4Addr::new(10, 0, 0, last).into()] };
+        let tenant = |name, vms| TenantConfig::new(name, vms);
+        let config = Config { tenants: vec![tenant("a", vec![vm(1), vm(2)]), tenant("b", vec![vm(3)])] };
+        Lookup::new(&config).expect("no address twice")
+    }
+
+    const fn from(last: u32) -> Kind {
+        Kind::V4 { source: 0x0a00_0000 | last, destination: 0 }
+    }
+
+    #[test]
+    fn a_bound_port_sends_its_vms_addresses_and_nobodys() {
+        let (lookup, rule) = (lookup(), Source::Only(VmRef { tenant: 0, vm: 0 }));
+        assert!(source_allowed(&lookup, from(1), rule));
+        assert!(!source_allowed(&lookup, from(2), rule), "another VM of the same tenant");
+        assert!(!source_allowed(&lookup, from(3), rule), "another tenant's VM");
+        assert!(!source_allowed(&lookup, from(9), rule), "an address of nobody here");
+        assert!(source_allowed(&lookup, Kind::V4 { source: 0, destination: u32::MAX }, rule), "DHCP");
+        let local = |source| Kind::V6 { source, destination: 1 };
+        assert!(source_allowed(&lookup, local(0xfe80 << 112 | 7), rule), "link-local");
+        assert!(!source_allowed(&lookup, local(0xfec0 << 112 | 7), rule), "not link-local");
+        assert!(source_allowed(&lookup, Kind::Other, rule), "ARP has no IP source");
+    }
+
+    #[test]
+    fn an_uplink_sends_no_vms_address() {
+        let lookup = lookup();
+        assert!(source_allowed(&lookup, from(9), Source::Foreign));
+        assert!(!source_allowed(&lookup, from(3), Source::Foreign));
+        assert!(source_allowed(&lookup, from(3), Source::Any));
+    }
+}

@@ -1,0 +1,307 @@
+//! One tenant: its channel, its held packets, its policy.
+
+use crate::config::{FailPolicy, TenantConfig};
+use crate::counters::TenantCounters;
+use crate::lookup::Lookup;
+use crate::packet::{Packet, Reason};
+use crate::queue::{Flight, Queue, State, id_of, number_of};
+use crate::rules;
+use p4shield_abi::Direction;
+use p4shield_abi::channel::{BATCH, Request};
+use p4shield_channel::{Answered, ChannelFault, Doorbell, PushRefused, Requester};
+use std::time::Duration;
+
+/// Answers that are taken in one poll at most, so that one tenant's burst does not delay the others' packets.
+const TAKE: usize = 2 * BATCH;
+
+/// Nanoseconds between two rings of one P4 VM's doorbell at least. An honest P4 VM spins for longer before it sleeps;
+/// for a hostile one, which always claims to sleep, this bounds the system calls that it costs.
+const BELL_INTERVAL: u64 = 20_000;
+
+/// The mediator's end of a channel, with the doorbell that wakes the P4 VM and is rung by it.
+#[derive(Debug)]
+pub struct Link {
+    /// The ring end.
+    pub requester: Requester,
+    /// The doorbell end.
+    pub doorbell: Doorbell,
+}
+
+/// Why a channel was detached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// The P4 VM broke the protocol.
+    #[error("the P4 VM broke the channel's protocol")]
+    Protocol(#[source] ChannelFault),
+    /// The P4 VM owed answers and gave none for as long as the tenant's configuration allows.
+    #[error("the P4 VM stopped answering")]
+    Stalled,
+    /// The P4 VM closed its end of the doorbell.
+    #[error("the P4 VM is gone")]
+    Gone,
+}
+
+impl Fault {
+    /// A word for metrics and messages.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Protocol(fault) => fault.name(),
+            Self::Stalled => "stalled",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+pub(crate) struct Tenant<P> {
+    pub(crate) name: String,
+    fail: FailPolicy,
+    /// Nanoseconds.
+    deadline: u64,
+    /// Nanoseconds.
+    stall: Option<u64>,
+    link: Option<Link>,
+    fault: Option<Fault>,
+    /// By [`Direction`].
+    queues: [Queue<P>; 2],
+    /// When the P4 VM last gave an answer, or began to owe one.
+    progress: u64,
+    /// When the doorbell may be rung next.
+    next_ring: u64,
+    /// The P4 VM sleeps and has to be woken.
+    ring_due: bool,
+    /// Whether it is in the mediator's list of tenants with something to publish.
+    pub(crate) dirty: bool,
+    /// Whether it is in the mediator's list of tenants with something to wait for.
+    pub(crate) active: bool,
+}
+
+fn nanoseconds(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl<P: Packet> Tenant<P> {
+    pub(crate) fn new(config: &TenantConfig) -> Self {
+        Self {
+            name: config.name.clone(),
+            fail: config.fail,
+            deadline: nanoseconds(config.deadline),
+            stall: config.stall.map(nanoseconds),
+            link: None,
+            fault: None,
+            queues: std::array::from_fn(|_| Queue::new(config.max_held)),
+            progress: 0,
+            next_ring: 0,
+            ring_due: false,
+            dirty: false,
+            active: false,
+        }
+    }
+
+    pub(crate) fn queue(&mut self, direction: Direction) -> &mut Queue<P> {
+        &mut self.queues[direction as usize]
+    }
+
+    pub(crate) fn fail(&self) -> FailPolicy {
+        self.fail
+    }
+
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.fault
+    }
+
+    pub(crate) fn link(&self) -> Option<&Link> {
+        self.link.as_ref()
+    }
+
+    pub(crate) fn link_mut(&mut self) -> Option<&mut Link> {
+        self.link.as_mut()
+    }
+
+    /// Packets held, in both directions.
+    pub(crate) fn held(&self) -> usize {
+        self.queues.iter().map(Queue::len).sum()
+    }
+
+    /// Whether anything is held or owed.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.held() != 0 || self.link.as_ref().is_some_and(|l| l.requester.outstanding() != 0)
+    }
+
+    /// What becomes of a packet that is not judged.
+    pub(crate) fn policy(&self, reason: Reason) -> State {
+        match self.fail {
+            FailPolicy::Drop => State::Dropped(reason),
+            FailPolicy::Pass => State::LetThrough(reason),
+        }
+    }
+
+    /// When a packet that is submitted now gets the policy.
+    pub(crate) fn deadline_from(&self, now: u64) -> u64 {
+        now.saturating_add(self.deadline)
+    }
+
+    /// Asks the P4 VM about the flight that is to be the next in its queue.
+    ///
+    /// # Errors
+    /// Why it cannot be asked.
+    #[inline]
+    pub(crate) fn ask(&mut self, now: u64, direction: Direction, flight: &Flight<P>) -> Result<(), Reason> {
+        let number = self.queues[direction as usize].next_number();
+        let unlinked = if self.fault.is_some() { Reason::Fault } else { Reason::NoChannel };
+        let link = self.link.as_mut().ok_or(unlinked)?;
+        if link.requester.outstanding() == 0 {
+            self.progress = now;
+        }
+        push(link, id_of(number, direction), direction, flight)
+    }
+
+    /// Whether as many requests were asked as are published together.
+    #[inline]
+    pub(crate) fn has_batch(&self) -> bool {
+        self.link.as_ref().is_some_and(|l| l.requester.unpublished() >= BATCH)
+    }
+
+    /// Publishes what was asked, and rings the doorbell of a P4 VM that sleeps, unless it was rung just now.
+    #[inline]
+    pub(crate) fn publish(&mut self, now: u64, counters: &TenantCounters) {
+        if let Some(link) = &mut self.link {
+            self.ring_due |= link.requester.publish();
+            if self.ring_due && now >= self.next_ring {
+                self.ring(now, counters);
+            }
+        }
+    }
+
+    #[cold]
+    fn ring(&mut self, now: u64, counters: &TenantCounters) {
+        self.ring_due = false;
+        self.next_ring = now.saturating_add(BELL_INTERVAL);
+        counters.wakeups.add(1);
+        if self.link.as_ref().is_some_and(|l| !l.doorbell.ring()) {
+            self.detach(Fault::Gone, counters);
+        }
+    }
+
+    /// Takes answers and applies them to the packets that wait for them. True if all that were there were taken:
+    /// a packet that still waits has no answer.
+    #[inline]
+    pub(crate) fn collect(&mut self, now: u64, lookup: &Lookup, counters: &TenantCounters) -> bool {
+        let Some(link) = &mut self.link else { return true };
+        if link.requester.outstanding() == 0 {
+            return true;
+        }
+        let queues = &mut self.queues;
+        match link.requester.take(TAKE, |answered| settle(queues, &answered, lookup, counters)) {
+            Ok(0) => {
+                if self.stall.is_some_and(|s| now.saturating_sub(self.progress) >= s) {
+                    self.detach(Fault::Stalled, counters);
+                }
+            }
+            Ok(taken) => {
+                self.progress = now;
+                return taken < TAKE;
+            }
+            Err(fault) => self.detach(Fault::Protocol(fault), counters),
+        }
+        true
+    }
+
+    /// Takes the channel away; its packets get the tenant's policy at once and leave in their order.
+    #[cold]
+    pub(crate) fn detach(&mut self, fault: Fault, counters: &TenantCounters) {
+        tracing::warn!(
+            tenant = self.name,
+            fault = fault.name(),
+            error = &fault as &dyn std::error::Error,
+            "channel detached; the tenant's policy applies until it is replaced"
+        );
+        counters.faults.add(1);
+        self.fault = Some(fault);
+        self.unlink(Reason::Fault);
+    }
+
+    fn unlink(&mut self, reason: Reason) {
+        self.link = None;
+        self.ring_due = false;
+        let state = self.policy(reason);
+        for queue in &mut self.queues {
+            for (_, flight) in queue.iter_mut().filter(|(_, f)| f.state == State::Waiting) {
+                flight.state = state;
+            }
+        }
+    }
+
+    /// Puts another channel in the place of the one there is. Packets that still wait are asked again over it, as
+    /// far as it has slots; their deadlines stay.
+    pub(crate) fn replace(&mut self, now: u64, link: Option<Link>) {
+        self.fault = None;
+        let Some(mut link) = link else {
+            self.unlink(Reason::NoChannel);
+            return;
+        };
+        let full = self.policy(Reason::Full);
+        for direction in Direction::ALL {
+            for (number, flight) in self.queues[direction as usize].iter_mut() {
+                if flight.state == State::Waiting
+                    && push(&mut link, id_of(number, direction), direction, flight).is_err()
+                {
+                    flight.state = full;
+                }
+            }
+        }
+        self.progress = now;
+        self.ring_due = false;
+        self.next_ring = now;
+        self.link = Some(link);
+    }
+
+    /// When `poll` has to be called next though nothing comes; `now` if it has work at once.
+    pub(crate) fn next_deadline(&self, now: u64) -> Option<u64> {
+        let fronts = self.queues.iter().filter_map(|queue| {
+            queue.front().map(|f| if f.state == State::Waiting { f.deadline } else { now })
+        });
+        let owes = self.link.as_ref().is_some_and(|l| l.requester.outstanding() != 0);
+        let stall = self.stall.filter(|_| owes).map(|s| self.progress.saturating_add(s));
+        let ring = self.ring_due.then_some(self.next_ring);
+        fronts.chain(stall).chain(ring).min()
+    }
+}
+
+/// Writes a request for a flight.
+#[inline]
+fn push<P: Packet>(link: &mut Link, id: u64, direction: Direction, flight: &Flight<P>) -> Result<(), Reason> {
+    let request = Request {
+        id,
+        timestamp_ns: flight.received,
+        packet_len: u32::try_from(flight.packet.len()).unwrap_or(u32::MAX),
+        input_port: flight.port.number,
+        copy_len: 0,
+        vm: flight.vm.vm,
+        direction: direction as u8,
+        reserved: [0; 3],
+    };
+    link.requester.push(&request, flight.packet.bytes()).map_err(|refused| match refused {
+        PushRefused::Full => Reason::Full,
+        PushRefused::Faulted(_) => Reason::Fault,
+    })
+}
+
+/// Applies one answer. One whose packet was decided by policy meanwhile is late, and ignored.
+#[inline]
+fn settle<P: Packet>(
+    queues: &mut [Queue<P>; 2],
+    answered: &Answered<'_>,
+    lookup: &Lookup,
+    counters: &TenantCounters,
+) {
+    let (number, direction) = number_of(answered.id);
+    let Some(flight) = queues[direction as usize].waiting(number) else {
+        counters.late.add(1);
+        return;
+    };
+    flight.state = rules::apply(lookup, flight, direction, answered);
+    if answered.rewrite.is_some() && flight.state == State::Passed {
+        counters.vms[usize::from(flight.vm.vm)].direction(direction).rewritten.add(1);
+    }
+}

@@ -1,0 +1,155 @@
+//! The hot path allocates nothing and makes no system call. Not argued but enforced: the loop runs under an
+//! allocator that counts, and in a process that the kernel kills at its first system call.
+
+use p4shield_abi::channel::{BATCH, Geometry};
+use p4shield_channel::{Batch, Doorbell, Judge, Reply, Requester, create_channel};
+use p4shield_mediator::{
+    Config, Link, Mediator, Others, Outcome, Packet, PortSpec, Released, RewriteRefused, Source, Stages,
+    TenantConfig, VmConfig,
+};
+use p4shield_testbed::allocations::{Counting, allocations};
+use std::net::Ipv4Addr;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[derive(Clone, Copy)]
+struct Frame {
+    bytes: [u8; 128],
+}
+
+impl Packet for Frame {
+    fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+    fn len(&self) -> usize {
+        self.bytes.len()
+    }
+    fn replace_head(
+        &mut self,
+        old_len: usize,
+        new: &[u8],
+        new_total_len: usize,
+    ) -> Result<(), RewriteRefused> {
+        if old_len != new.len() || new_total_len != self.bytes.len() {
+            return Err(RewriteRefused);
+        }
+        self.bytes[..old_len].copy_from_slice(new);
+        Ok(())
+    }
+}
+
+fn frame(source: u8, destination: u8) -> Frame {
+    let mut bytes = [0; 128];
+    bytes[12..15].copy_from_slice(&[8, 0, 0x45]);
+    bytes[26..34].copy_from_slice(&[10, 0, 0, source, 10, 0, 0, destination]);
+    Frame { bytes }
+}
+
+struct World {
+    mediator: Mediator<Frame>,
+    judges: Vec<(Judge, Batch)>,
+    _bells: Vec<Doorbell>,
+}
+
+const PORT: PortSpec =
+    PortSpec { number: 0, stages: Stages::Both, others: Others::Pass, source: Source::Any };
+
+fn set_up() -> World {
+    let geometry = Geometry { slots: 64, ..Geometry::default() };
+    // No stall: detaching a P4 VM unmaps its channel, which is not the hot path.
+    let tenant = |t: u8| {
+        let vm = VmConfig { name: "vm".into(), addresses: vec![Ipv4Addr::new(10, 0, 0, t).into()] };
+        TenantConfig { max_held: 64, stall: None, ..TenantConfig::new(format!("t{t}"), vec![vm]) }
+    };
+    let mut mediator = Mediator::new(&Config { tenants: vec![tenant(0), tenant(1)] }).expect("makes sense");
+    let (mut judges, mut bells) = (Vec::new(), Vec::new());
+    for t in 0..2 {
+        let memory = create_channel("hot", geometry).expect("memory");
+        let judge = Judge::new(memory.map_again().expect("memory"), geometry).expect("valid");
+        judges.push((judge, Batch::new(&geometry)));
+        let (doorbell, bell) = Doorbell::pair().expect("sockets");
+        bells.push(bell);
+        let link = Link { requester: Requester::new(memory, geometry).expect("valid"), doorbell };
+        mediator.replace_channel(0, t, Some(link)).expect("there is such a tenant");
+    }
+    World { mediator, judges, _bells: bells }
+}
+
+/// Passes, drops and rewrites by turns.
+fn judge(world: &mut World) {
+    for (judge, batch) in &mut world.judges {
+        if judge.fetch(batch).is_err() {
+            return;
+        }
+        for (i, entry) in batch.iter_mut().enumerate() {
+            let packet = &entry.frame[entry.start..entry.start + entry.len];
+            let rewritten = Reply::Rewritten { header: packet, packet_len: entry.request.packet_len };
+            let _ = judge.answer([Reply::Pass, Reply::Drop, rewritten][i % 3]);
+        }
+        let _ = judge.publish();
+    }
+}
+
+/// Everything that happens to packets: of nobody, of one tenant, between two, too many, too late. Returns how many
+/// went in and came out.
+fn run(world: &mut World) -> (usize, usize) {
+    let (mut submitted, mut out, mut passed) = (0, 0, 0);
+    let mut take = |released: Released<Frame>| {
+        out += 1;
+        passed += usize::from(released.outcome == Outcome::Pass);
+    };
+    for round in 0..1000_u64 {
+        let now = round * 200_000;
+        let burst = if round % 7 == 0 { 3 * BATCH } else { BATCH };
+        for i in 0..burst {
+            let packet = [frame(0, 9), frame(9, 1), frame(0, 1), frame(8, 9)][i % 4];
+            submitted += 1;
+            if let Some(released) = world.mediator.submit(now, &PORT, packet) {
+                take(released);
+            }
+        }
+        world.mediator.poll(now, BATCH, &mut take);
+        if round % 10 < 8 {
+            judge(world);
+        }
+        world.mediator.poll(now, usize::MAX, &mut take);
+        let _ = world.mediator.next_deadline(now);
+    }
+    for _ in 0..4 {
+        world.mediator.poll(u64::MAX / 2, usize::MAX, &mut take);
+    }
+    assert!(passed > 1000, "most of it is traffic and not failure");
+    (submitted, out)
+}
+
+#[test]
+fn nothing_is_allocated() {
+    let mut world = set_up();
+    let before = allocations();
+    let (submitted, out) = run(&mut world);
+    assert_eq!(allocations(), before);
+    assert_eq!(submitted, out);
+}
+
+/// In strict mode a process may `read`, `write`, `exit` and return from signals; anything else kills it.
+#[test]
+fn no_system_call_is_made() {
+    let mut world = set_up();
+    // SAFETY: the child touches only memory that was allocated before, and ends by the bare `exit` call.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork failed");
+    if child == 0 {
+        // SAFETY: strict mode takes no pointers; the rest cannot be reached but by `exit`.
+        unsafe {
+            libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT);
+            let (submitted, out) = run(&mut world);
+            libc::syscall(libc::SYS_exit, i32::from(submitted != out));
+        }
+    }
+    let mut status = 0;
+    // SAFETY: `status` is valid and the child is ours.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(!libc::WIFSIGNALED(status), "killed by signal {}: a system call", libc::WTERMSIG(status));
+    assert_eq!(libc::WEXITSTATUS(status), 0, "every packet came out");
+}

@@ -1,0 +1,263 @@
+//! Random traffic, random clocks and hostile P4 VMs against what the mediator promises: every packet comes out once,
+//! in order, counted; and a tenant whose P4 VM is honest notices nothing of the others.
+
+mod common;
+use common::*;
+use p4shield_abi::channel::{Geometry, Request, VERDICT_HEAD};
+use p4shield_channel::Memory;
+use p4shield_mediator::{Config, FailPolicy, Mediator, Outcome, Reason, Released};
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+
+/// Tenants 0 (drop) and 1 (pass) have hostile P4 VMs; tenant 2 has an honest one.
+const HONEST: usize = 2;
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// From one machine to another; see [`MACHINES`].
+    Submit(usize, usize),
+    /// Room for so many.
+    Poll(usize),
+    /// Nanoseconds.
+    Advance(u64),
+    /// So many answers of a hostile tenant's P4 VM, in order; rewrites take the first byte of the word.
+    Answer(usize, usize, u64),
+    /// A hostile tenant's P4 VM writes a word: to its index, or somewhere among the answers and frames.
+    Scribble(usize, usize, u64),
+    /// Moves the index a little.
+    Nudge(usize, u32),
+    /// A new channel, or none.
+    Replace(usize, bool),
+}
+
+/// Last byte of the addresses: the VMs of the three tenants, and two outside.
+const MACHINES: [u8; 8] = [1, 2, 11, 12, 21, 22, 98, 99];
+
+fn step() -> impl Strategy<Value = Step> {
+    let machine = || 0..MACHINES.len();
+    prop_oneof![
+        12 => (machine(), machine()).prop_map(|(a, b)| Step::Submit(a, b)),
+        4 => (0_usize..12).prop_map(Step::Poll),
+        2 => (0..DEADLINE).prop_map(Step::Advance),
+        5 => (0_usize..2, 1_usize..6, any::<u64>()).prop_map(|(t, n, w)| Step::Answer(t, n, w)),
+        1 => (0_usize..2, 0_usize..400, any::<u64>()).prop_map(|(t, at, w)| Step::Scribble(t, at, w)),
+        1 => (0_usize..2, 0_u32..4).prop_map(|(t, by)| Step::Nudge(t, by)),
+        1 => (0_usize..2, any::<bool>()).prop_map(|(t, some)| Step::Replace(t, some)),
+    ]
+}
+
+/// Machines as submitted, addresses as they left.
+type Flow = ((usize, usize), (u8, u8));
+
+struct World {
+    mediator: Mediator<TestPacket>,
+    p4vms: Vec<Option<P4vm>>,
+    now: u64,
+    /// Machines of each packet that is inside.
+    inside: BTreeMap<u32, (usize, usize)>,
+    submitted: u32,
+    /// The newest packet of each flow that passed.
+    passed: BTreeMap<Flow, u32>,
+}
+
+fn config() -> Config {
+    let mut config = tenants(3);
+    config.tenants[1].fail = FailPolicy::Pass;
+    config.tenants[HONEST].max_held = 4096;
+    config
+}
+
+fn geometry(tenant: usize) -> Geometry {
+    if tenant == HONEST { Geometry { slots: 4096, ..GEOMETRY } } else { GEOMETRY }
+}
+
+/// What the honest tenant's program says: by the packet's number.
+fn verdict(serial: u32) -> Outcome {
+    if serial.is_multiple_of(3) { Outcome::Drop(Reason::Program) } else { Outcome::Pass }
+}
+
+fn honest(_: &Request, header: &[u8]) -> Does {
+    let serial = u32::from_be_bytes(header[SERIAL_AT..SERIAL_AT + 4].try_into().expect("four bytes"));
+    if verdict(serial) == Outcome::Pass { Does::Pass } else { Does::Drop }
+}
+
+impl World {
+    fn new() -> Self {
+        let mut mediator = mediator(&config());
+        let p4vms = (0..3).map(|t| Some(attach(&mut mediator, 0, t, geometry(t)))).collect();
+        let (inside, passed) = (BTreeMap::new(), BTreeMap::new());
+        Self { mediator, p4vms, now: 0, inside, submitted: 0, passed }
+    }
+
+    fn step(&mut self, step: Step) {
+        match step {
+            Step::Submit(from, to) => self.submit(from, to),
+            Step::Poll(room) => self.poll(room),
+            Step::Advance(by) => {
+                // The honest P4 VM is quick: it has answered before time goes on.
+                self.mediator.flush(self.now);
+                self.p4vms[HONEST].as_mut().expect("always there").judge(usize::MAX, &mut honest);
+                self.poll(usize::MAX);
+                self.now += by;
+            }
+            Step::Answer(t, max, word) => self.answer(t, max, word),
+            Step::Scribble(t, at, word) => {
+                if let Some(p4vm) = &self.p4vms[t] {
+                    p4vm.memory.store_u64(GEOMETRY.answers() + at * 8 % 0x400, word, Ordering::Relaxed);
+                }
+            }
+            Step::Nudge(t, by) => {
+                if let Some(p4vm) = &self.p4vms[t] {
+                    let index = p4vm.memory.load_u32(VERDICT_HEAD, Ordering::Relaxed);
+                    p4vm.memory.store_u32(VERDICT_HEAD, index.wrapping_add(by), Ordering::Relaxed);
+                }
+            }
+            Step::Replace(t, true) => {
+                self.p4vms[t] = Some(attach(&mut self.mediator, self.now, t, geometry(t)));
+            }
+            Step::Replace(t, false) => {
+                self.p4vms[t] = None;
+                self.mediator.replace_channel(self.now, t, None).expect("there is such a tenant");
+            }
+        }
+        self.check_counters();
+    }
+
+    fn submit(&mut self, from: usize, to: usize) {
+        let serial = self.submitted;
+        self.submitted += 1;
+        self.inside.insert(serial, (from, to));
+        let p = packet(serial, MACHINES[from], MACHINES[to]);
+        if let Some(released) = self.mediator.submit(self.now, &SHARED, p) {
+            self.out(&released);
+        }
+    }
+
+    fn poll(&mut self, room: usize) {
+        let mut out = Vec::new();
+        let passed = self.mediator.poll(self.now, room, |released| out.push(released));
+        assert!(passed <= room, "no more than there is room for");
+        assert_eq!(out.iter().filter(|r| r.outcome == Outcome::Pass).count(), passed);
+        for released in &out {
+            self.out(released);
+        }
+    }
+
+    fn answer(&mut self, t: usize, max: usize, word: u64) {
+        let Some(p4vm) = &mut self.p4vms[t] else { return };
+        p4vm.judge(max, &mut |request, header| {
+            match word >> (request.id % 32) & 3 {
+                0 => Does::Drop,
+                1 => Does::Pass,
+                // Another address somewhere, perhaps another tenant's.
+                _ => {
+                    let mut new = header.to_vec();
+                    let at = if word & 0x100 == 0 { 29 } else { 33 };
+                    new[at] = MACHINES[word as usize % MACHINES.len()];
+                    Does::Rewrite(new, 0)
+                }
+            }
+        });
+    }
+
+    fn out(&mut self, released: &Released<TestPacket>) {
+        let serial = released.packet.serial;
+        let path = self.inside.remove(&serial).expect("a packet comes out once, and only if it went in");
+        if released.outcome == Outcome::Pass {
+            // A program that changes addresses makes another flow of it.
+            let addresses = (released.packet.bytes[29], released.packet.bytes[33]);
+            let before = self.passed.insert((path, addresses), serial);
+            assert!(before < Some(serial), "order within a flow: {before:?} before {serial}");
+        }
+        // Packets that only the honest tenant judges: between its VMs and the outside.
+        if let (4 | 5, 6 | 7) | (6 | 7, 4 | 5) = path {
+            assert_eq!(released.outcome, verdict(serial), "an honest tenant's packet {serial}");
+        }
+        if let (6 | 7, 6 | 7) = path {
+            assert_eq!(released.outcome, Outcome::Pass, "a packet of nobody");
+        }
+    }
+
+    /// `in = passed + let through + dropped + held`, in each place.
+    fn check_counters(&self) {
+        let counters = self.mediator.counters();
+        let tallies = counters.tenants.iter().flat_map(|t| &t.vms).flat_map(|vm| &vm.directions);
+        let held: u64 = tallies.map(|d| d.read().held).sum();
+        assert_eq!(held, self.mediator.held() as u64);
+        assert_eq!(held, self.inside.len() as u64, "what is not held is out");
+    }
+
+    /// Everything comes out in the end, whatever the P4 VMs do.
+    fn finish(mut self) {
+        self.step(Step::Advance(DEADLINE));
+        for _ in 0..3 {
+            self.now += DEADLINE;
+            self.mediator.flush(self.now);
+            self.p4vms[HONEST].as_mut().expect("always there").judge(usize::MAX, &mut honest);
+            self.poll(usize::MAX);
+        }
+        assert_eq!((self.mediator.held(), self.inside.len()), (0, 0));
+        assert!(self.mediator.is_attached(HONEST), "the honest P4 VM keeps its channel");
+        let honest = &self.mediator.counters().tenants[HONEST];
+        assert_eq!((honest.late.get(), honest.faults.get()), (0, 0));
+        for direction in honest.vms.iter().flat_map(|vm| &vm.directions) {
+            let tally = direction.read();
+            let by_program = tally.passed + tally.dropped_for(Reason::Program);
+            assert_eq!(tally.packets_in, by_program, "each was judged: {tally:?}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+
+    #[test]
+    fn conservation_order_isolation(steps in prop::collection::vec(step(), 1..300)) {
+        let mut world = World::new();
+        for step in steps {
+            world.step(step);
+        }
+        world.finish();
+    }
+}
+
+proptest! {
+    /// [`p4shield_mediator::classify`] and all behind it take any bytes.
+    #[test]
+    fn any_bytes_are_a_packet(packets in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 1..40)) {
+        let mut m = mediator(&tenants(1));
+        let _p4vm = attach(&mut m, 0, 0, GEOMETRY);
+        let (mut out, count) = (0, packets.len());
+        for (serial, bytes) in (0..).zip(packets) {
+            out += usize::from(m.submit(0, &SHARED, TestPacket { serial, bytes }).is_some());
+        }
+        m.poll(DEADLINE, usize::MAX, |_| out += 1);
+        prop_assert_eq!(out, count);
+    }
+}
+
+/// The parser on random bytes that look like packets: `P4SHIELD_FUZZ_BYTES` of them, the same each time.
+#[test]
+fn parser_campaign() {
+    let budget =
+        std::env::var("P4SHIELD_FUZZ_BYTES").map_or(1 << 20, |v| v.parse().expect("a number of bytes"));
+    let mut state = 5_u64;
+    let mut spent = 0_usize;
+    let types = [[8, 0], [0x86, 0xdd], [0x81, 0], [0x88, 0xa8], [8, 6]];
+    while spent < budget {
+        let mut bytes: Vec<u8> = (0..16)
+            .flat_map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                (state >> 32).to_le_bytes()
+            })
+            .collect();
+        for at in [12, 16, 20] {
+            let kind = types[usize::from(bytes[at]) % types.len()];
+            bytes[at..at + 2].copy_from_slice(&kind);
+        }
+        bytes.truncate(usize::from(bytes[0]) % 120);
+        spent += bytes.len() + 1;
+        let _ = p4shield_mediator::classify(&bytes);
+    }
+}

@@ -1,0 +1,120 @@
+//! P4 VMs that are processes, stopped and killed under traffic.
+
+mod common;
+use common::*;
+use p4shield_channel::Reply;
+use p4shield_mediator::{Fault, Mediator, Outcome, Reason};
+use std::sync::{Mutex, PoisonError};
+
+/// A child holds copies of all descriptors there are when it is made, also of another test's doorbells, which then
+/// would not seem closed: one test at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A child process that passes everything. Killed and reaped when dropped.
+struct Child(libc::pid_t);
+
+/// Forks a child that judges over `p4vm`'s ends until it is killed.
+fn spawn(mut p4vm: P4vm) -> Child {
+    // SAFETY: the child runs a loop that neither allocates nor takes locks, and ends by a signal only.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork failed");
+    if pid == 0 {
+        loop {
+            for _ in 0..p4vm.judge.fetch(&mut p4vm.batch).unwrap_or(0) {
+                let _ = p4vm.judge.answer(Reply::Pass);
+            }
+            let _ = p4vm.judge.publish();
+            std::thread::yield_now();
+        }
+    }
+    Child(pid)
+}
+
+impl Child {
+    fn signal(&self, signal: i32) {
+        // SAFETY: the child is ours and was not reaped yet.
+        assert_eq!(unsafe { libc::kill(self.0, signal) }, 0);
+    }
+
+    /// Waits until the child was stopped or has ended.
+    fn wait(&self) {
+        let mut status = 0;
+        // SAFETY: `status` is valid, and the child is ours.
+        assert_eq!(unsafe { libc::waitpid(self.0, &raw mut status, libc::WUNTRACED) }, self.0);
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // SAFETY: the pid is that of a child that nobody else reaps; if it ended already, both calls fail harmlessly.
+        unsafe {
+            libc::kill(self.0, libc::SIGKILL);
+            libc::waitpid(self.0, std::ptr::null_mut(), 0);
+        }
+    }
+}
+
+/// Polls, without time going on, until so many packets came out.
+fn wait_for(mediator: &mut Mediator<TestPacket>, now: u64, count: usize) -> Vec<(u32, Outcome)> {
+    let mut out = Vec::new();
+    while out.len() < count {
+        out.extend(poll(mediator, now));
+        std::thread::yield_now();
+    }
+    out
+}
+
+/// One packet of each tenant.
+fn submit_both(mediator: &mut Mediator<TestPacket>, now: u64, serial: u32) {
+    assert_eq!(of(mediator.submit(now, &SHARED, packet(serial, 1, 99))), None);
+    assert_eq!(of(mediator.submit(now, &SHARED, packet(100 + serial, 11, 99))), None);
+}
+
+#[test]
+fn a_stopped_process_costs_its_tenant_only_and_goes_on_by_itself() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut m = mediator(&tenants(2));
+    let (a, b) = (attach(&mut m, 0, 0, GEOMETRY), attach(&mut m, 0, 1, GEOMETRY));
+    let (a, _b) = (spawn(a), spawn(b));
+    submit_both(&mut m, 0, 1);
+    assert_eq!(wait_for(&mut m, 0, 2).len(), 2);
+    a.signal(libc::SIGSTOP);
+    a.wait();
+    submit_both(&mut m, 1, 2);
+    assert_eq!(wait_for(&mut m, 1, 1), [(102, Outcome::Pass)], "the neighbour is judged");
+    assert_eq!(poll(&mut m, DEADLINE), []);
+    assert_eq!(
+        poll(&mut m, 1 + DEADLINE),
+        [(2, Outcome::Drop(Reason::Deadline))],
+        "and this is what it costs"
+    );
+    a.signal(libc::SIGCONT);
+    submit_both(&mut m, 2 + DEADLINE, 3);
+    let mut out = wait_for(&mut m, 2 + DEADLINE, 2);
+    out.sort_unstable_by_key(|(serial, _)| *serial);
+    assert_eq!(out, [(3, Outcome::Pass), (103, Outcome::Pass)]);
+    assert_eq!(m.counters().tenants[0].late.get(), 1);
+    assert_eq!(m.held(), 0);
+}
+
+#[test]
+fn a_killed_process_is_replaced_under_traffic() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut m = mediator(&tenants(2));
+    let (a, b) = (attach(&mut m, 0, 0, GEOMETRY), attach(&mut m, 0, 1, GEOMETRY));
+    let (a, _b) = (spawn(a), spawn(b));
+    submit_both(&mut m, 0, 1);
+    assert_eq!(wait_for(&mut m, 0, 2).len(), 2);
+    a.signal(libc::SIGKILL);
+    a.wait();
+    submit_both(&mut m, 1, 2);
+    assert_eq!(wait_for(&mut m, 1, 1), [(102, Outcome::Pass)], "the neighbour is judged");
+    m.drain_doorbell(0);
+    assert_eq!(m.fault(0), Some(Fault::Gone), "its end of the doorbell was closed with it");
+    assert_eq!(poll(&mut m, 1), [(2, Outcome::Drop(Reason::Fault))], "before the deadline");
+    let _a = spawn(attach(&mut m, 2, 0, GEOMETRY));
+    submit_both(&mut m, 2, 3);
+    let mut out = wait_for(&mut m, 2, 2);
+    out.sort_unstable_by_key(|(serial, _)| *serial);
+    assert_eq!(out, [(3, Outcome::Pass), (103, Outcome::Pass)]);
+}

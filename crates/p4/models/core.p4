@@ -1,0 +1,48 @@
+// The core library of P4_16: same declarations as the language specification, appendix "core.p4".
+#ifndef _CORE_P4_
+#define _CORE_P4_
+
+error {
+    NoError,              // no error
+    PacketTooShort,       // not enough bits in the packet for `extract`
+    NoMatch,              // no case of a `select` matches
+    StackOutOfBounds,     // an element of a header stack that does not exist
+    HeaderTooShort,       // more bits than a varbit field can hold
+    ParserTimeout,        // the parser took too long
+    ParserInvalidArgument // an argument that a parser operation does not accept
+}
+
+extern packet_in {
+    /// Reads a header of fixed size and moves on.
+    void extract<T>(out T hdr);
+    /// Reads a header with one varbit field of the given size in bits and moves on.
+    void extract<T>(out T variableSizeHeader, in bit<32> variableFieldSizeInBits);
+    /// Reads without moving on.
+    T lookahead<T>();
+    /// Moves on without reading.
+    void advance(in bit<32> sizeInBits);
+    /// Length of the packet in bytes.
+    bit<32> length();
+}
+
+extern packet_out {
+    /// Appends a header if it is valid; of a struct, stack or union each valid header.
+    void emit<T>(in T hdr);
+}
+
+/// Ends parsing with `toSignal` unless `check` holds.
+extern void verify(in bool check, in error toSignal);
+
+@noWarn("unused")
+action NoAction() {}
+
+match_kind {
+    exact,
+    ternary,
+    lpm
+}
+
+extern bool static_assert(bool check, string message);
+extern bool static_assert(bool check);
+
+#endif

@@ -1,0 +1,182 @@
+//! Conversions, implicit and by cast.
+
+use super::Checker;
+use crate::ast::Composite;
+use crate::constant::{fits, wrap};
+use crate::diagnostics::{Code, Diagnostic};
+use crate::hir::{Expr, ExprKind};
+use crate::source::Span;
+use crate::types::Type;
+use num_bigint::BigInt;
+
+impl Checker<'_> {
+    /// A constant of an integer type; warns if it does not fit and wraps around.
+    pub(super) fn fit(&mut self, v: BigInt, ty: &Type, span: Span) -> Expr {
+        if let Some((w, signed)) = ty.base().integer()
+            && !fits(&v, w, signed)
+        {
+            let wrapped = wrap(&v, w, signed);
+            let d = Diagnostic::new(
+                Code::ConstantOverflow,
+                span,
+                format!("{v} does not fit {ty} and becomes {wrapped}"),
+            );
+            // `-1` and `0xFF..` as a bit pattern are meant so.
+            if !fits(&v, w, true) {
+                self.sink.add(d.hint("use a wider type or a smaller number"));
+            }
+            return Expr::constant(wrapped, ty.clone(), span);
+        }
+        Expr::constant(v, ty.clone(), span)
+    }
+
+    /// `e` where a value of `ty` is needed: implicit conversions only.
+    pub(super) fn coerce(&mut self, e: Expr, ty: &Type) -> Expr {
+        if e.ty.is_bad() || ty.is_bad() {
+            return Expr { ty: ty.clone(), ..e };
+        }
+        if e.ty == *ty {
+            return e;
+        }
+        let span = e.span;
+        match (&e.kind, ty.base()) {
+            (ExprKind::Const(v), Type::Bit(_) | Type::Int(_)) if e.ty == Type::InfInt && ty.base() == ty => {
+                self.fit(v.clone(), ty, span)
+            }
+            (ExprKind::Aggregate(_), Type::Composite(_) | Type::Tuple(_)) => self.coerce_aggregate(e, ty),
+            _ => {
+                if let Type::Enum(en) = e.ty.base()
+                    && en.repr.as_ref() == Some(ty)
+                {
+                    return self.cast(e, ty, span);
+                }
+                let both = e.ty.base().integer().is_some() && ty.base().integer().is_some();
+                let hint = match both {
+                    true if castable(&e.ty, ty) => format!("write ({ty}) before it if that is meant"),
+                    true => "change the width or the sign, not both at once: cast twice".to_owned(),
+                    _ if *ty == Type::Bool => "compare it, for example with `!= 0` or `== 1`".to_owned(),
+                    _ => format!("use a value of type {ty}"),
+                };
+                self.error(Code::TypeMismatch, span, format!("expected {ty}, found {}", e.ty), hint);
+                Expr::bad(span)
+            }
+        }
+    }
+
+    fn coerce_aggregate(&mut self, e: Expr, ty: &Type) -> Expr {
+        let span = e.span;
+        let types: Vec<Type> = match ty.base() {
+            Type::Composite(c) if c.kind != Composite::Union => {
+                c.fields.iter().map(|(_, t)| t.clone()).collect()
+            }
+            Type::Tuple(ts) => ts.to_vec(),
+            _ => Vec::new(),
+        };
+        let ExprKind::Aggregate(items) = e.kind else { return Expr::bad(span) };
+        if items.len() != types.len() {
+            let message = format!("{ty} has {} fields, but {} values are given", types.len(), items.len());
+            self.error(Code::TypeMismatch, span, message, "give every field a value");
+            return Expr::bad(span);
+        }
+        let items = items.into_iter().zip(&types).map(|(i, t)| self.coerce(i, t)).collect();
+        Expr { kind: ExprKind::Aggregate(items), ty: ty.clone(), span }
+    }
+
+    /// The value of a serializable enum as its underlying type; anything else as it is.
+    pub(super) fn enum_value(&mut self, e: Expr) -> Expr {
+        match e.ty.base() {
+            Type::Enum(en) => match en.repr.clone() {
+                Some(t) => {
+                    let span = e.span;
+                    self.cast(e, &t, span)
+                }
+                None => e,
+            },
+            _ => e,
+        }
+    }
+
+    /// Two operands of which one may be a literal without a width, or a list.
+    pub(super) fn unify_operands(&mut self, l: Expr, r: Expr) -> (Expr, Expr) {
+        let adapts = |e: &Expr| {
+            e.ty == Type::InfInt || matches!((&e.kind, &e.ty), (ExprKind::Aggregate(_), Type::Tuple(_)))
+        };
+        if l.ty == r.ty {
+            (l, r)
+        } else if adapts(&l) && fits_into(&l.ty, &r.ty) {
+            let ty = r.ty.clone();
+            (self.coerce(l, &ty), r)
+        } else if adapts(&r) && fits_into(&r.ty, &l.ty) {
+            let ty = l.ty.clone();
+            let r = self.coerce(r, &ty);
+            (l, r)
+        } else {
+            (l, r)
+        }
+    }
+
+    /// `(ty) e`
+    pub(super) fn cast(&mut self, e: Expr, ty: &Type, span: Span) -> Expr {
+        if e.ty.is_bad() || ty.is_bad() {
+            return Expr { ty: ty.clone(), span, ..e };
+        }
+        if e.ty == *ty {
+            return Expr { span, ..e };
+        }
+        if matches!(e.kind, ExprKind::Aggregate(_)) {
+            return self.coerce(e, ty);
+        }
+        // A number of any size exists only at compile time.
+        let to_int = *ty == Type::InfInt && e.ty.base().integer().is_some() && e.as_const().is_some();
+        if !to_int && !castable(&e.ty, ty) {
+            let message = format!("{} cannot be cast to {ty}", e.ty);
+            let hint = match (e.ty.base(), ty.base()) {
+                (Type::Int(_), Type::Bit(_)) | (Type::Bit(_), Type::Int(_)) => {
+                    "change the width or the sign, not both at once: cast twice"
+                }
+                (_, Type::Bool) => "only bit<1> and the numbers 0 and 1 can become bool; compare with `!= 0`",
+                _ => "there is no such conversion",
+            };
+            self.error(Code::BadCast, span, message, hint);
+            return Expr::bad(span);
+        }
+        if let Some(v) = e.as_const() {
+            let v = match ty.base().integer() {
+                Some((w, signed)) => wrap(v, w, signed),
+                None => v.clone(),
+            };
+            return Expr::constant(v, ty.clone(), span);
+        }
+        Expr { kind: ExprKind::Cast(Box::new(e)), ty: ty.clone(), span }
+    }
+}
+
+/// Whether a literal or list of type `from` may become `to`.
+fn fits_into(from: &Type, to: &Type) -> bool {
+    match from {
+        Type::InfInt => to.integer().is_some(),
+        _ => matches!(to.base(), Type::Composite(_) | Type::Tuple(_)),
+    }
+}
+
+/// The casts of the language specification.
+fn castable(from: &Type, to: &Type) -> bool {
+    // To and from a new type only its own target, or by way of it.
+    match (from, to) {
+        (Type::New(n), t) if n.target == *t => return true,
+        (t, Type::New(n)) if n.target == *t => return true,
+        (Type::InfInt, Type::New(n)) => return castable(from, &n.target),
+        (Type::New(_), _) | (_, Type::New(_)) => return false,
+        _ => {}
+    }
+    let enum_repr = |t: &Type| if let Type::Enum(e) = t { e.repr.clone() } else { None };
+    match (from, to) {
+        (Type::Bit(_), Type::Bit(_)) | (Type::Int(_), Type::Int(_)) => true,
+        (Type::Bit(a), Type::Int(b)) | (Type::Int(a), Type::Bit(b)) => a == b,
+        (Type::InfInt, Type::Bit(_) | Type::Int(_) | Type::Bool) => true,
+        (Type::Bit(1), Type::Bool) | (Type::Bool, Type::Bit(1)) => true,
+        (Type::Enum(_), t) => enum_repr(from).is_some_and(|r| castable(&r, t) || r == *t),
+        (t, Type::Enum(_)) => enum_repr(to).is_some_and(|r| r == *t || castable(t, &r)),
+        _ => false,
+    }
+}

@@ -1,0 +1,478 @@
+//! Expressions.
+
+use super::{Checker, Symbol, TypeSymbol, fold};
+use crate::ast::{self, BinaryOp, ExprKind as Ast, UnaryOp};
+use crate::constant::small;
+use crate::diagnostics::Code;
+use crate::hir::{Expr, ExprKind};
+use crate::source::Span;
+use crate::types::Type;
+use num_bigint::BigInt;
+use num_traits::{Signed, Zero};
+
+impl Checker<'_> {
+    /// Checks an expression. `want` is the type it will be used as, if known: it gives literals, lists and `{#}`
+    /// their type, but the result is not yet converted to it.
+    pub(super) fn expr(&mut self, e: &ast::Expr, want: Option<&Type>) -> Expr {
+        let span = e.span;
+        match &e.kind {
+            Ast::Int { value, width } => self.literal(value, *width, span),
+            Ast::Bool(b) => Expr::constant(BigInt::from(u8::from(*b)), Type::Bool, span),
+            Ast::Text(_) => Expr { kind: ExprKind::Text, ty: Type::Text, span },
+            Ast::Path { name, absolute } => self.path(name, *absolute, span),
+            Ast::Member(base, name) => self.member(base, name, span),
+            Ast::Index(base, index) => self.index(base, index, span),
+            Ast::Slice(base, hi, lo) => self.slice(base, hi, lo, span),
+            Ast::PlusSlice(base, lo, width) => self.plus_slice(base, lo, width, span),
+            Ast::List(items) => self.list(items, want, span),
+            Ast::Struct { fields, rest } => self.struct_expr(fields, *rest, want, span),
+            Ast::Invalid => match want {
+                Some(t) if t.is_header() => Expr { kind: ExprKind::InvalidHeader, ty: t.clone(), span },
+                _ => {
+                    let hint = "write (H) {#} with the header's type";
+                    self.error(Code::CannotInfer, span, "the type of {#} is not known here", hint);
+                    Expr::bad(span)
+                }
+            },
+            Ast::Unary(op, inner) => self.unary(*op, inner, want, span),
+            Ast::Binary(op, l, r) => self.binary(*op, l, r, want, span),
+            Ast::Ternary(c, t, f) => self.ternary(c, t, f, want, span),
+            Ast::Cast(ty, inner) => {
+                let ty = self.ty(ty);
+                let inner = self.expr(inner, Some(&ty));
+                self.cast(inner, &ty, span)
+            }
+            Ast::Call { callee, type_args, args } => self.call_expr(callee, type_args, args, span),
+            Ast::Type(_) => self.misplaced(span, "a type", "a value is expected here"),
+            Ast::Dots => {
+                self.unsupported(span, "`...` as a value");
+                Expr::bad(span)
+            }
+            Ast::This => {
+                self.unsupported(span, "`this`");
+                Expr::bad(span)
+            }
+            Ast::DontCare | Ast::Default => {
+                self.misplaced(span, "`_` or `default`", "it is allowed in keysets only")
+            }
+            Ast::Mask(..) | Ast::Range(..) => {
+                self.misplaced(span, "a set of values", "it is allowed in keysets only")
+            }
+        }
+    }
+
+    fn misplaced(&mut self, span: Span, what: &str, hint: &str) -> Expr {
+        self.error(Code::WrongKind, span, format!("{what} is not a value"), hint);
+        Expr::bad(span)
+    }
+
+    /// An expression as a value of `ty`.
+    pub(super) fn expr_as(&mut self, e: &ast::Expr, ty: &Type) -> Expr {
+        let e = self.expr(e, Some(ty));
+        self.coerce(e, ty)
+    }
+
+    /// A number that is known at compile time; reports it if it is not.
+    pub(super) fn constant(&mut self, e: &ast::Expr, want: Option<&Type>) -> Option<BigInt> {
+        let e = match want {
+            Some(t) => self.expr_as(e, t),
+            None => self.expr(e, None),
+        };
+        if e.as_const().is_none() && !e.ty.is_bad() {
+            let hint = "use literals, constants and operators on them";
+            self.error(Code::NotConstant, e.span, "this value is not known at compile time", hint);
+        }
+        e.as_const().cloned()
+    }
+
+    fn literal(&mut self, value: &BigInt, width: Option<(u32, bool)>, span: Span) -> Expr {
+        match width {
+            None => Expr::constant(value.clone(), Type::InfInt, span),
+            Some((w, signed)) => {
+                let ty = if signed { Type::Int(w) } else { Type::Bit(w) };
+                self.fit(value.clone(), &ty, span)
+            }
+        }
+    }
+
+    fn path(&mut self, name: &ast::Ident, absolute: bool, span: Span) -> Expr {
+        match self.resolve(name, absolute) {
+            Symbol::Const(e) => Expr { span, ..e },
+            Symbol::Var(v) => Expr { kind: ExprKind::Var(v), ty: self.var_type(v).clone(), span },
+            Symbol::Bad => Expr::bad(span),
+            other => {
+                let what = other.describe();
+                self.misplaced(
+                    span,
+                    &format!("`{}`, {what},", name.name),
+                    "a variable or constant is expected here",
+                )
+            }
+        }
+    }
+
+    fn index(&mut self, base: &ast::Expr, index: &ast::Expr, span: Span) -> Expr {
+        let base = self.expr(base, None);
+        let mut index = self.expr(index, None);
+        match base.ty.base().clone() {
+            Type::Stack(element, n) => {
+                if let Some(i) = index.as_const()
+                    && small(i).is_none_or(|i| i >= n)
+                {
+                    let hint = format!("the stack has elements 0 to {}", n - 1);
+                    self.error(Code::BadWidth, index.span, format!("index {i} is out of range"), hint);
+                    return Expr::bad(span);
+                }
+                if index.ty == Type::InfInt {
+                    index = self.coerce(index, &Type::Bit(32));
+                } else if index.ty.base().integer().is_none() && !index.ty.is_bad() {
+                    let message = format!("an index cannot be {}", index.ty);
+                    self.error(Code::TypeMismatch, index.span, message, "use an integer");
+                }
+                let kind = ExprKind::Element(Box::new(base), Box::new(index));
+                Expr { kind, ty: (*element).clone(), span }
+            }
+            Type::Tuple(types) => {
+                match index.as_const().and_then(small).filter(|i| (*i as usize) < types.len()) {
+                    Some(i) => self.field_of(base, i as usize, types[i as usize].clone(), span),
+                    None => {
+                        let hint = format!("the tuple has elements 0 to {}", types.len().saturating_sub(1));
+                        self.error(Code::BadWidth, index.span, "this is not an element of the tuple", hint);
+                        Expr::bad(span)
+                    }
+                }
+            }
+            Type::Bad => Expr::bad(span),
+            other => {
+                let message = format!("{other} has no elements");
+                self.error(Code::BadOperand, span, message, "only header stacks and tuples are indexed");
+                Expr::bad(span)
+            }
+        }
+    }
+
+    /// A field, or its value if the whole is an aggregate.
+    pub(super) fn field_of(&mut self, base: Expr, i: usize, ty: Type, span: Span) -> Expr {
+        if let ExprKind::Aggregate(items) = &base.kind
+            && let Some(item) = items.get(i)
+        {
+            return Expr { span, ..item.clone() };
+        }
+        Expr { kind: ExprKind::Field(Box::new(base), i), ty, span }
+    }
+
+    fn plus_slice(&mut self, base: &ast::Expr, lo: &ast::Expr, width: &ast::Expr, span: Span) -> Expr {
+        let (lo_c, width_c) = (self.expr(lo, None), self.constant(width, None));
+        let Some(width_c) = width_c else { return Expr::bad(span) };
+        let Some(lo_c) = lo_c.as_const().cloned() else {
+            self.unsupported(lo.span, "a slice whose start is not a constant");
+            return Expr::bad(span);
+        };
+        let base = self.expr(base, None);
+        let hi = &lo_c + width_c - 1;
+        self.slice_of(base, &hi, &lo_c, span)
+    }
+
+    fn slice(&mut self, base: &ast::Expr, hi: &ast::Expr, lo: &ast::Expr, span: Span) -> Expr {
+        let base = self.expr(base, None);
+        let (Some(hi), Some(lo)) = (self.constant(hi, None), self.constant(lo, None)) else {
+            return Expr::bad(span);
+        };
+        self.slice_of(base, &hi, &lo, span)
+    }
+
+    fn slice_of(&mut self, base: Expr, hi: &BigInt, lo: &BigInt, span: Span) -> Expr {
+        let base = self.enum_value(base);
+        if base.ty.is_bad() {
+            return base;
+        }
+        let width = match base.ty.base() {
+            Type::InfInt => crate::constant::MAX_WIDTH,
+            t => match t.integer() {
+                Some((w, _)) => w,
+                None => {
+                    let message = format!("{} has no bits to slice", base.ty);
+                    self.error(Code::BadOperand, span, message, "slices are of bit<W> and int<W>");
+                    return Expr::bad(span);
+                }
+            },
+        };
+        let (h, l) = match (small(hi), small(lo)) {
+            (Some(h), Some(l)) if h < width && l <= h => (h, l),
+            _ => {
+                let hint = format!("write [high:low] with {} >= high >= low >= 0", width.saturating_sub(1));
+                self.error(Code::BadWidth, span, format!("[{hi}:{lo}] is not a slice of {}", base.ty), hint);
+                return Expr::bad(span);
+            }
+        };
+        let ty = Type::Bit(h - l + 1);
+        if let Some(v) = base.as_const() {
+            return Expr::constant(crate::constant::wrap(&(v >> l), h - l + 1, false), ty, span);
+        }
+        Expr { kind: ExprKind::Slice(Box::new(base), h, l), ty, span }
+    }
+
+    fn list(&mut self, items: &[ast::Expr], want: Option<&Type>, span: Span) -> Expr {
+        let wanted: Vec<Option<Type>> = match want.map(Type::base) {
+            Some(Type::Composite(c)) => c.fields.iter().map(|(_, t)| Some(t.clone())).collect(),
+            Some(Type::Tuple(ts)) => ts.iter().cloned().map(Some).collect(),
+            Some(Type::Stack(t, _)) => vec![Some((**t).clone()); items.len()],
+            _ => Vec::new(),
+        };
+        let one = |(i, e)| self.expr(e, wanted.get(i).and_then(Option::as_ref));
+        let items: Vec<Expr> = items.iter().enumerate().map(one).collect();
+        let ty = Type::Tuple(items.iter().map(|e| e.ty.clone()).collect());
+        Expr { kind: ExprKind::Aggregate(items), ty, span }
+    }
+
+    fn struct_expr(
+        &mut self,
+        fields: &[(ast::Ident, ast::Expr)],
+        rest: bool,
+        want: Option<&Type>,
+        span: Span,
+    ) -> Expr {
+        if rest {
+            self.unsupported(span, "`...` in a struct expression");
+            return Expr::bad(span);
+        }
+        let Some(Type::Composite(c)) = want.map(Type::base) else {
+            if !want.is_some_and(Type::is_bad) {
+                let hint = "write (S) {...} with the struct's type";
+                self.error(Code::CannotInfer, span, "the type of this struct is not known here", hint);
+            }
+            return Expr::bad(span);
+        };
+        let mut values: Vec<Option<Expr>> = vec![None; c.fields.len()];
+        for (name, value) in fields {
+            let Some((i, ty)) = c.field(&name.name) else {
+                let hint = field_hint(c, &name.name);
+                self.error(
+                    Code::UnknownMember,
+                    name.span,
+                    format!("{} has no field `{}`", c.name, name.name),
+                    hint,
+                );
+                continue;
+            };
+            if values[i].is_some() {
+                let message = format!("field `{}` is given twice", name.name);
+                self.error(Code::DuplicateName, name.span, message, "remove one of them");
+            }
+            let ty = ty.clone();
+            values[i] = Some(self.expr_as(value, &ty));
+        }
+        let missing: Vec<&str> =
+            c.fields.iter().zip(&values).filter(|(_, v)| v.is_none()).map(|((n, _), _)| &**n).collect();
+        if !missing.is_empty() {
+            let message = format!("no value for {}", missing.join(", "));
+            self.error(Code::BadArguments, span, message, "give every field a value");
+            return Expr::bad(span);
+        }
+        let kind = ExprKind::Aggregate(values.into_iter().flatten().collect());
+        Expr { kind, ty: Type::Composite(c.clone()), span }
+    }
+
+    fn unary(&mut self, op: UnaryOp, inner: &ast::Expr, want: Option<&Type>, span: Span) -> Expr {
+        let e = self.expr(inner, want);
+        let e = self.enum_value(e);
+        if e.ty.is_bad() {
+            return e;
+        }
+        let ok = match (op, e.ty.base()) {
+            (UnaryOp::Not, Type::Bool) => true,
+            (UnaryOp::Complement, t) => t.integer().is_some(),
+            (UnaryOp::Neg | UnaryOp::Plus, t) => t.integer().is_some() || *t == Type::InfInt,
+            _ => false,
+        };
+        if !ok {
+            let hint = if op == UnaryOp::Not {
+                "`!` is for bool; `~` inverts bits"
+            } else {
+                "use an integer with a width"
+            };
+            self.error(Code::BadOperand, span, format!("`{}` is not defined for {}", op.text(), e.ty), hint);
+            return Expr::bad(span);
+        }
+        let ty = e.ty.clone();
+        if let Some(v) = e.as_const() {
+            return Expr::constant(fold::unary(op, v, &ty), ty, span);
+        }
+        if op == UnaryOp::Plus {
+            return Expr { span, ..e };
+        }
+        Expr { kind: ExprKind::Unary(op, Box::new(e)), ty, span }
+    }
+
+    fn ternary(
+        &mut self,
+        c: &ast::Expr,
+        t: &ast::Expr,
+        f: &ast::Expr,
+        want: Option<&Type>,
+        span: Span,
+    ) -> Expr {
+        let c = self.expr_as(c, &Type::Bool);
+        let t = self.expr(t, want);
+        let f = self.expr(f, want.or(Some(&t.ty)));
+        let (t, f) = self.unify_operands(t, f);
+        if t.ty == Type::InfInt && c.as_const().is_none() {
+            let hint = "give one of them a width, for example 8w1";
+            self.error(Code::CannotInfer, span, "the width of these values is not known", hint);
+            return Expr::bad(span);
+        }
+        if t.ty != f.ty && !t.ty.is_bad() && !f.ty.is_bad() {
+            let message = format!("one branch is {}, the other {}", t.ty, f.ty);
+            self.error(Code::TypeMismatch, span, message, "cast one of them");
+            return Expr::bad(span);
+        }
+        match c.as_const() {
+            Some(v) if v.is_zero() => f,
+            Some(_) => t,
+            None => {
+                let ty = t.ty.clone();
+                Expr { kind: ExprKind::Ternary(Box::new(c), Box::new(t), Box::new(f)), ty, span }
+            }
+        }
+    }
+
+    fn binary(
+        &mut self,
+        op: BinaryOp,
+        l: &ast::Expr,
+        r: &ast::Expr,
+        want: Option<&Type>,
+        span: Span,
+    ) -> Expr {
+        use BinaryOp as B;
+        let compares = matches!(op, B::Eq | B::Ne | B::Lt | B::Le | B::Gt | B::Ge);
+        let want = if compares || matches!(op, B::Concat | B::And | B::Or) { None } else { want };
+        let l = self.expr(l, want);
+        let hint = if matches!(op, B::Shl | B::Shr | B::Concat) { None } else { Some(&l.ty) };
+        let r = self.expr(r, hint.filter(|t| **t != Type::InfInt).or(want));
+        self.binary_of(op, l, r, span)
+    }
+
+    /// The operator applied to checked operands.
+    pub(super) fn binary_of(&mut self, op: BinaryOp, l: Expr, r: Expr, span: Span) -> Expr {
+        use BinaryOp as B;
+        let (l, r) = if matches!(op, B::Eq | B::Ne) && l.ty == r.ty {
+            (l, r)
+        } else {
+            (self.enum_value(l), self.enum_value(r))
+        };
+        let (l, r) = match op {
+            B::Shl | B::Shr | B::Concat | B::And | B::Or => (l, r),
+            _ => self.unify_operands(l, r),
+        };
+        if l.ty.is_bad() || r.ty.is_bad() {
+            return Expr::bad(span);
+        }
+        let Some(ty) = self.result_type(op, &l, &r, span) else { return Expr::bad(span) };
+        if let (Some(a), Some(b)) = (l.as_const(), r.as_const()) {
+            return match fold::binary(op, a, b, &l.ty, &r.ty, &ty) {
+                Ok(v) => Expr::constant(v, ty, span),
+                Err((code, message, hint)) => {
+                    self.error(code, span, message, hint);
+                    Expr::bad(span)
+                }
+            };
+        }
+        if matches!(op, B::Div | B::Mod) && r.as_const().is_some_and(Zero::is_zero) {
+            self.error(Code::DivisionByZero, r.span, "division by zero", "divide by something else");
+        }
+        Expr { kind: ExprKind::Binary(op, Box::new(l), Box::new(r)), ty, span }
+    }
+
+    fn result_type(&mut self, op: BinaryOp, l: &Expr, r: &Expr, span: Span) -> Option<Type> {
+        use BinaryOp as B;
+        let (a, b) = (l.ty.base(), r.ty.base());
+        let same = l.ty == r.ty;
+        let number = a.integer().is_some() || *a == Type::InfInt;
+        let result = match op {
+            B::And | B::Or => (*a == Type::Bool && *b == Type::Bool).then_some(Type::Bool),
+            B::Eq | B::Ne => (same && comparable(a)).then_some(Type::Bool),
+            B::Lt | B::Le | B::Gt | B::Ge => (same && number).then_some(Type::Bool),
+            B::Concat => match (a.integer(), b.integer()) {
+                (Some((x, _)), Some((y, _))) if x + y > crate::constant::MAX_WIDTH => {
+                    let hint = format!("values have at most {} bits", crate::constant::MAX_WIDTH);
+                    self.error(Code::BadWidth, span, format!("a value of {} bits", x + y), hint);
+                    return None;
+                }
+                (Some((x, signed)), Some((y, _))) => {
+                    Some(if signed { Type::Int(x + y) } else { Type::Bit(x + y) })
+                }
+                _ => None,
+            },
+            B::Shl | B::Shr => {
+                let distance = matches!(b, Type::Bit(_)) || *b == Type::InfInt && r.as_const().is_some();
+                if r.as_const().is_some_and(Signed::is_negative) {
+                    self.error(
+                        Code::BadConstant,
+                        r.span,
+                        "a shift by a negative distance",
+                        "shift the other way",
+                    );
+                    return None;
+                }
+                (number && distance).then(|| l.ty.clone())
+            }
+            B::AddSat | B::SubSat => (same && a.integer().is_some()).then(|| l.ty.clone()),
+            B::Div | B::Mod => {
+                let unsigned = matches!(a, Type::Bit(_)) || *a == Type::InfInt;
+                (same && unsigned).then(|| l.ty.clone())
+            }
+            _ => (same && number).then(|| l.ty.clone()),
+        };
+        if result.is_none() {
+            let message = format!("`{}` is not defined for {} and {}", op.text(), l.ty, r.ty);
+            let hint = match op {
+                B::And | B::Or => "both sides have to be bool; compare with `!= 0`",
+                B::Shl | B::Shr => "shift an integer by an unsigned one",
+                B::Concat => "both sides need a width, for example 8w1",
+                B::Div | B::Mod => "both sides have to be unsigned and of the same width",
+                _ => "both sides have to be of the same type; cast one of them",
+            };
+            self.error(Code::BadOperand, span, message, hint);
+        }
+        result
+    }
+}
+
+/// Whether `==` is defined for a type.
+fn comparable(t: &Type) -> bool {
+    match t.base() {
+        Type::Composite(c) => c.fields.iter().all(|(_, t)| comparable(t)),
+        Type::Tuple(ts) => ts.iter().all(comparable),
+        Type::Stack(t, _) => comparable(t),
+        Type::Text | Type::Void | Type::Extern(_) | Type::Object(_) => false,
+        _ => true,
+    }
+}
+
+/// What field the author may have meant.
+pub(super) fn field_hint(c: &crate::types::CompositeType, name: &str) -> String {
+    match super::closest(name, c.fields.iter().map(|(n, _)| &**n)) {
+        Some(n) => format!("did you mean `{n}`?"),
+        None => format!("it has {}", c.fields.iter().map(|(n, _)| &**n).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+impl Symbol {
+    /// In words, for messages.
+    pub(super) const fn describe(&self) -> &'static str {
+        match self {
+            Self::Const(_) => "a constant",
+            Self::Var(_) => "a variable",
+            Self::Type(TypeSymbol::Parser(_)) => "a parser",
+            Self::Type(TypeSymbol::Control(_)) => "a control",
+            Self::Type(TypeSymbol::Package(_)) => "a package",
+            Self::Type(_) => "a type",
+            Self::ExternFns(_) | Self::Function(_) => "a function",
+            Self::Action(_) => "an action",
+            Self::Table(_) => "a table",
+            Self::Instance(_) => "an instance",
+            Self::Bad => "a name",
+        }
+    }
+}

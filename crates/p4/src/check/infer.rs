@@ -1,0 +1,48 @@
+//! Type arguments out of the types of arguments.
+
+use crate::types::Type;
+use std::collections::HashMap;
+
+/// What type parameters were found to be.
+#[derive(Debug, Default)]
+pub(super) struct Inference {
+    found: HashMap<u32, Type>,
+}
+
+impl Inference {
+    pub(super) fn set(&mut self, id: u32, ty: Type) {
+        self.found.insert(id, ty);
+    }
+
+    pub(super) fn get(&self, id: u32) -> Option<&Type> {
+        self.found.get(&id)
+    }
+
+    pub(super) fn apply(&self, ty: &Type) -> Type {
+        ty.substitute(&|id| self.found.get(&id).cloned())
+    }
+
+    /// Learns from an argument of type `have` for a parameter of type `want`. Whether they fit in the end is for the
+    /// caller to check.
+    pub(super) fn learn(&mut self, want: &Type, have: &Type) {
+        match (want, have) {
+            // A literal without a width says nothing about the type, an earlier or later argument may.
+            (Type::Var(..), Type::InfInt | Type::Bad) => {}
+            (Type::Var(id, _), t) => {
+                self.found.entry(*id).or_insert_with(|| t.clone());
+            }
+            (Type::Stack(a, _), Type::Stack(b, _)) => self.learn(a, b),
+            (Type::Tuple(a), Type::Tuple(b)) => a.iter().zip(b.iter()).for_each(|(a, b)| self.learn(a, b)),
+            (Type::Composite(a), Type::Composite(b)) if a.id == b.id => {
+                a.args.iter().zip(&b.args).for_each(|(a, b)| self.learn(a, b));
+            }
+            (Type::Extern(a), Type::Extern(b)) if a.id == b.id => {
+                a.args.iter().zip(&b.args).for_each(|(a, b)| self.learn(a, b));
+            }
+            (Type::Object(a), Type::Object(b)) => {
+                a.params.iter().zip(&b.params).for_each(|((_, a), (_, b))| self.learn(a, b));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! `a.b`: fields, enum members, errors, and the built-in members of headers, stacks and tables.
+
+use super::expr::field_hint;
+use super::{Checker, Symbol, TypeSymbol};
+use crate::ast::{self, ExprKind as Ast, TypeKind};
+use crate::diagnostics::Code;
+use crate::hir::{Expr, ExprKind, TableId};
+use crate::source::Span;
+use crate::types::Type;
+use num_bigint::BigInt;
+use std::rc::Rc;
+
+impl Checker<'_> {
+    pub(super) fn member(&mut self, base: &ast::Expr, name: &ast::Ident, span: Span) -> Expr {
+        if let Some(ty) = self.type_named_by(base) {
+            return self.type_member(&ty, name, span);
+        }
+        if let Some(table) = self.applied_table(base) {
+            return match &*name.name {
+                "hit" | "miss" => {
+                    let kind = ExprKind::TableHit { table, miss: &*name.name == "miss" };
+                    Expr { kind, ty: Type::Bool, span }
+                }
+                "action_run" => {
+                    let hint = "write switch (t.apply().action_run) { ... }";
+                    self.error(Code::WrongKind, span, "`action_run` is only for a switch", hint);
+                    Expr::bad(span)
+                }
+                _ => {
+                    let message = format!("the result of apply() has no field `{}`", name.name);
+                    self.error(Code::UnknownMember, name.span, message, "it has hit, miss and action_run");
+                    Expr::bad(span)
+                }
+            };
+        }
+        let base = self.expr(base, None);
+        self.value_member(base, name, span)
+    }
+
+    /// The table of `t.apply()`.
+    pub(super) fn applied_table(&mut self, e: &ast::Expr) -> Option<TableId> {
+        let Ast::Call { callee, args, .. } = &e.kind else { return None };
+        let Ast::Member(t, apply) = &callee.kind else { return None };
+        let Ast::Path { name, absolute } = &t.kind else { return None };
+        match self.lookup(&name.name, *absolute) {
+            Some(Symbol::Table(id)) if &*apply.name == "apply" && args.is_empty() => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// The type that an expression names, if it names one.
+    fn type_named_by(&mut self, e: &ast::Expr) -> Option<Type> {
+        match &e.kind {
+            Ast::Type(t) if matches!(t.kind, TypeKind::Error) => Some(Type::Error),
+            Ast::Type(t) => Some(self.ty(t)),
+            Ast::Path { name, absolute } => match self.lookup(&name.name, *absolute) {
+                Some(Symbol::Type(TypeSymbol::Plain(t))) => Some(t.clone()),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn type_member(&mut self, ty: &Type, name: &ast::Ident, span: Span) -> Expr {
+        let (found, known): (Option<BigInt>, Vec<String>) = match ty.base() {
+            Type::Error => {
+                let at = self.program.errors.iter().position(|n| *n == name.name);
+                (at.map(BigInt::from), self.program.errors.iter().map(ToString::to_string).collect())
+            }
+            Type::Enum(e) => {
+                let at = e.members.iter().find(|(n, _)| *n == name.name).map(|(_, v)| v.clone());
+                (at, e.members.iter().map(|(n, _)| n.to_string()).collect())
+            }
+            Type::Bad => return Expr::bad(span),
+            _ => (None, Vec::new()),
+        };
+        match found {
+            Some(v) => Expr::constant(v, ty.clone(), span),
+            None => {
+                let hint = match super::closest(&name.name, known.iter().map(String::as_str)) {
+                    Some(n) => format!("did you mean `{n}`?"),
+                    None if known.is_empty() => "only enums and error have members".to_owned(),
+                    None => format!("it has {}", known.join(", ")),
+                };
+                self.error(
+                    Code::UnknownMember,
+                    name.span,
+                    format!("{ty} has no member `{}`", name.name),
+                    hint,
+                );
+                Expr::bad(span)
+            }
+        }
+    }
+
+    fn value_member(&mut self, base: Expr, name: &ast::Ident, span: Span) -> Expr {
+        match base.ty.base().clone() {
+            Type::Bad => Expr::bad(span),
+            Type::Composite(c) => match c.field(&name.name) {
+                Some((i, ty)) => {
+                    let ty = ty.clone();
+                    self.field_of(base, i, ty, span)
+                }
+                None => {
+                    let message = format!("{} has no field `{}`", c.name, name.name);
+                    self.error(Code::UnknownMember, name.span, message, field_hint(&c, &name.name));
+                    Expr::bad(span)
+                }
+            },
+            Type::Stack(element, size) => self.stack_member(base, &element, size, name, span),
+            other => {
+                let message = format!("{other} has no field `{}`", name.name);
+                self.error(Code::UnknownMember, name.span, message, "only headers and structs have fields");
+                Expr::bad(span)
+            }
+        }
+    }
+
+    fn stack_member(
+        &mut self,
+        base: Expr,
+        element: &Rc<Type>,
+        size: u32,
+        name: &ast::Ident,
+        span: Span,
+    ) -> Expr {
+        let (kind, ty) = match &*name.name {
+            "next" => (ExprKind::StackNext(Box::new(base)), (**element).clone()),
+            "last" => (ExprKind::StackLast(Box::new(base)), (**element).clone()),
+            "lastIndex" => (ExprKind::StackLastIndex, Type::Bit(32)),
+            "size" => (ExprKind::Const(BigInt::from(size)), Type::Bit(32)),
+            _ => {
+                let message = format!("a header stack has no member `{}`", name.name);
+                self.error(Code::UnknownMember, name.span, message, "it has next, last, lastIndex and size");
+                return Expr::bad(span);
+            }
+        };
+        if self.place != super::Place::Parser && &*name.name != "size" {
+            let message = format!("`{}` outside of a parser", name.name);
+            self.error(Code::BadStatement, name.span, message, "use an index");
+        }
+        Expr { kind, ty, span }
+    }
+}

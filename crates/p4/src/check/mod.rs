@@ -1,0 +1,202 @@
+//! Name resolution and type checking: syntax tree to [`crate::hir`].
+//!
+//! One pass, in the order of declarations, since P4 wants names declared before they are used (parser states
+//! excepted). After a mistake the type [`Type::Bad`] fits everything, so that one mistake is reported once.
+
+mod calls;
+mod coerce;
+mod control;
+mod decls;
+mod expr;
+mod fold;
+mod infer;
+mod members;
+mod objects;
+mod parsers;
+mod stmt;
+mod tables;
+mod types;
+
+use crate::ast;
+use crate::diagnostics::{Code, Diagnostic, Sink};
+use crate::hir::{
+    self, ActionId, ControlId, Expr, ExternFnId, ExternId, FunctionId, InstId, ParserId, TableId, VarId,
+};
+use crate::lexer::Name;
+use crate::source::Span;
+use crate::types::{CompositeType, ObjectType, Type};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// What a name stands for.
+#[derive(Clone, Debug)]
+enum Symbol {
+    Const(Expr),
+    Var(VarId),
+    Type(TypeSymbol),
+    /// Overloads.
+    ExternFns(Vec<ExternFnId>),
+    Function(FunctionId),
+    Action(ActionId),
+    Table(TableId),
+    Instance(InstId),
+    /// Not resolved further, because its declaration was wrong or is not supported.
+    Bad,
+}
+
+#[derive(Clone, Debug)]
+enum TypeSymbol {
+    Plain(Type),
+    /// A struct or header with type parameters, by number.
+    Generic(Rc<CompositeType>, Vec<u32>),
+    Extern(ExternId),
+    Parser(ParserId),
+    Control(ControlId),
+    /// A parser, control or package type with type parameters; a package's constructor parameters.
+    Signature(Rc<ObjectType>, Vec<u32>),
+    Package(Rc<PackageType>),
+}
+
+#[derive(Debug)]
+struct PackageType {
+    name: Name,
+    type_params: Vec<u32>,
+    params: Vec<hir::Param>,
+}
+
+struct Entry {
+    symbol: Symbol,
+    span: Span,
+}
+
+/// Where the statements that are being checked stand.
+#[derive(Clone, Debug, PartialEq)]
+enum Place {
+    Top,
+    Control,
+    Parser,
+    Action,
+    /// With its result type.
+    Function(Type),
+}
+
+struct Checker<'a> {
+    sink: &'a mut Sink,
+    program: hir::Program,
+    scopes: Vec<HashMap<Name, Entry>>,
+    match_kinds: Vec<Name>,
+    next_id: u32,
+    place: Place,
+    /// Parameters without `out`: they cannot be assigned.
+    read_only: std::collections::HashSet<VarId>,
+}
+
+/// Checks a program. The result is complete only if nothing was reported as an error.
+pub(crate) fn check(program: &ast::Program, sink: &mut Sink) -> hir::Program {
+    let mut c = Checker {
+        sink,
+        program: hir::Program::default(),
+        scopes: vec![HashMap::new()],
+        match_kinds: Vec::new(),
+        next_id: 0,
+        place: Place::Top,
+        read_only: std::collections::HashSet::new(),
+    };
+    for d in &program.decls {
+        c.declaration(d);
+    }
+    c.program
+}
+
+impl Checker<'_> {
+    fn error(&mut self, code: Code, span: Span, message: impl Into<String>, hint: impl Into<String>) {
+        self.sink.add(Diagnostic::new(code, span, message).hint(hint));
+    }
+
+    /// For what is right P4 but not compiled yet.
+    fn unsupported(&mut self, span: Span, what: &str) {
+        let d = Diagnostic::new(Code::Unsupported, span, format!("{what}: not supported yet"));
+        self.sink.add(d.hint("the program may be right, but this compiler cannot translate it"));
+    }
+
+    const fn fresh(&mut self) -> u32 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    fn scoped<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
+        self.scopes.push(HashMap::new());
+        let r = f(self);
+        self.scopes.pop();
+        r
+    }
+
+    fn lookup(&self, name: &str, absolute: bool) -> Option<&Symbol> {
+        let scopes = if absolute { &self.scopes[..1] } else { &self.scopes[..] };
+        scopes.iter().rev().find_map(|s| s.get(name)).map(|e| &e.symbol)
+    }
+
+    /// The symbol of a name; reports it if there is none.
+    fn resolve(&mut self, name: &ast::Ident, absolute: bool) -> Symbol {
+        if let Some(s) = self.lookup(&name.name, absolute) {
+            return s.clone();
+        }
+        let hint = match self.similar(&name.name) {
+            Some(s) => format!("did you mean `{s}`?"),
+            None => "declare it before it is used, or include the file that does".to_owned(),
+        };
+        self.error(Code::UnknownName, name.span, format!("`{}` is not declared", name.name), hint);
+        Symbol::Bad
+    }
+
+    /// A declared name that differs little.
+    fn similar(&self, name: &str) -> Option<Name> {
+        let candidates = self.scopes.iter().flat_map(|s| s.keys());
+        closest(name, candidates.map(|n| &**n)).map(Into::into)
+    }
+
+    fn declare(&mut self, name: &ast::Ident, symbol: Symbol) {
+        let scope = self.scopes.len() - 1;
+        if let Some(old) = self.scopes[scope].get(&name.name) {
+            let d =
+                Diagnostic::new(Code::DuplicateName, name.span, format!("`{}` is declared twice", name.name));
+            let d = d.related(old.span, "first declared here").hint("choose another name");
+            self.sink.add(d);
+            return;
+        }
+        self.scopes[scope].insert(name.name.clone(), Entry { symbol, span: name.span });
+    }
+
+    fn new_var(&mut self, ty: Type) -> VarId {
+        self.program.vars.push(hir::Var { ty });
+        VarId(self.program.vars.len() as u32 - 1)
+    }
+
+    fn var_type(&self, v: VarId) -> &Type {
+        &self.program.vars[v.0 as usize].ty
+    }
+}
+
+/// The name of `candidates` that is at most two edits away from `name`, if there is one.
+fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // Short names resemble everything.
+    let limit = (name.len() / 3).min(2);
+    let near = candidates.filter(|c| c.len().abs_diff(name.len()) <= limit && name.len() < 64);
+    near.map(|c| (distance(name, c), c)).filter(|(d, _)| *d <= limit).min().map(|(_, c)| c)
+}
+
+/// Levenshtein distance, case ignored.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.bytes().enumerate() {
+        let mut before = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.bytes().enumerate() {
+            let cost = before + usize::from(x != y);
+            before = row[j + 1];
+            row[j + 1] = cost.min(before + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
+}

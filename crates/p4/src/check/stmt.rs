@@ -1,0 +1,320 @@
+//! Statements.
+
+use super::{Checker, Place, Symbol};
+use crate::ast::{self, DeclKind, ExprKind as Ast, StmtKind as AstStmt};
+use crate::diagnostics::{Code, Diagnostic};
+use crate::hir::{ExprKind, Stmt, StmtKind, TableId};
+use crate::source::Span;
+use crate::types::Type;
+
+impl Checker<'_> {
+    pub(super) fn block(&mut self, b: &ast::Block) -> Vec<Stmt> {
+        self.scoped(|c| c.statements(&b.stmts))
+    }
+
+    pub(super) fn statements(&mut self, stmts: &[ast::Stmt]) -> Vec<Stmt> {
+        let mut out: Vec<Stmt> = Vec::with_capacity(stmts.len());
+        let mut warned = false;
+        for s in stmts {
+            if !warned && out.last().is_some_and(|l| always_leaves(std::slice::from_ref(l))) {
+                let d = Diagnostic::new(Code::UnreachableCode, s.span, "this is never reached");
+                self.sink.add(d.hint("remove it, or the statement above that leaves"));
+                warned = true;
+            }
+            if let Some(kind) = self.statement(s) {
+                out.push(Stmt { kind, span: s.span });
+            }
+        }
+        out
+    }
+
+    fn nested(&mut self, s: &ast::Stmt) -> Vec<Stmt> {
+        self.scoped(|c| c.statements(std::slice::from_ref(s)))
+    }
+
+    fn statement(&mut self, s: &ast::Stmt) -> Option<StmtKind> {
+        match &s.kind {
+            AstStmt::Empty => None,
+            AstStmt::Block(b) => Some(StmtKind::Block(self.block(b))),
+            AstStmt::Assign { target, op, value } => self.assign(target, *op, value, s.span),
+            AstStmt::Call(call) => self.call_statement(call),
+            AstStmt::If { condition, then, otherwise } => {
+                let c = self.expr_as(condition, &Type::Bool);
+                let t = self.nested(then);
+                let f = otherwise.as_ref().map(|s| self.nested(s)).unwrap_or_default();
+                Some(StmtKind::If(c, t, f))
+            }
+            AstStmt::Return(value) => self.return_statement(value.as_ref(), s.span),
+            AstStmt::Exit => {
+                if matches!(self.place, Place::Parser | Place::Function(_)) {
+                    let hint = "only controls and actions can exit";
+                    self.error(Code::BadStatement, s.span, "exit is not allowed here", hint);
+                }
+                Some(StmtKind::Exit)
+            }
+            AstStmt::Break | AstStmt::Continue => {
+                let word = if matches!(s.kind, AstStmt::Break) { "break" } else { "continue" };
+                self.error(Code::BadStatement, s.span, format!("{word} outside of a loop"), "remove it");
+                None
+            }
+            AstStmt::For { .. } | AstStmt::ForIn { .. } => {
+                self.unsupported(s.span, "a for loop");
+                None
+            }
+            AstStmt::Switch { subject, cases } => self.switch(subject, cases, s.span),
+            AstStmt::Decl(d) => self.local(d),
+        }
+    }
+
+    /// A declaration among statements or among the locals of a parser or control.
+    pub(super) fn local(&mut self, d: &ast::Decl) -> Option<StmtKind> {
+        match &d.kind {
+            DeclKind::Variable { ty, init } => {
+                let ty = self.ty(ty);
+                let ok =
+                    !matches!(ty, Type::Void | Type::InfInt | Type::Text | Type::Extern(_) | Type::Object(_));
+                if !ok {
+                    let hint = "use a type that has values at run time";
+                    self.error(Code::BadType, d.span, format!("a variable cannot be of type {ty}"), hint);
+                }
+                let init = init.as_ref().map(|e| self.expr_as(e, &ty));
+                self.warn_shadowing(&d.name);
+                let var = self.new_var(if ok { ty } else { Type::Bad });
+                self.declare(&d.name, Symbol::Var(var));
+                Some(StmtKind::Declare(var, init))
+            }
+            DeclKind::Instance { ty, args, init } => {
+                self.instance(d, ty, args, init.is_some()).map(|_| StmtKind::Instance)
+            }
+            DeclKind::Const { ty, value } => {
+                self.const_decl(d, ty, value);
+                None
+            }
+            DeclKind::Action { params, body } if self.place == Place::Control => {
+                self.action(d, params, body);
+                None
+            }
+            DeclKind::Table(properties) if self.place == Place::Control => {
+                self.table(d, properties);
+                None
+            }
+            DeclKind::ValueSet { .. } if self.place == Place::Parser => {
+                self.unsupported(d.span, "a value_set");
+                self.declare(&d.name, Symbol::Bad);
+                None
+            }
+            _ => {
+                self.error(
+                    Code::BadStatement,
+                    d.span,
+                    "this cannot be declared here",
+                    "move it to the top level",
+                );
+                None
+            }
+        }
+    }
+
+    fn warn_shadowing(&mut self, name: &ast::Ident) {
+        let outer = &self.scopes[1..self.scopes.len() - 1];
+        if let Some(old) = outer.iter().rev().find_map(|s| s.get(&name.name)) {
+            let d = Diagnostic::new(
+                Code::Shadowing,
+                name.span,
+                format!("`{}` hides another `{}`", name.name, name.name),
+            );
+            let d = d.related(old.span, "the one that is hidden").hint("choose another name");
+            self.sink.add(d);
+        }
+    }
+
+    fn assign(
+        &mut self,
+        target: &ast::Expr,
+        op: Option<ast::BinaryOp>,
+        value: &ast::Expr,
+        span: Span,
+    ) -> Option<StmtKind> {
+        let t = self.expr(target, None);
+        if t.ty.is_bad() || !self.assignable(&t) {
+            return None;
+        }
+        let v = match op {
+            None => self.expr_as(value, &t.ty.clone()),
+            Some(op) => {
+                let v = self.expr(value, Some(&t.ty));
+                let v = self.binary_of(op, t.clone(), v, span);
+                self.coerce(v, &t.ty.clone())
+            }
+        };
+        (!v.ty.is_bad()).then_some(StmtKind::Assign(t, v))
+    }
+
+    fn call_statement(&mut self, call: &ast::Expr) -> Option<StmtKind> {
+        let Ast::Call { callee, type_args, args } = &call.kind else { return None };
+        let e = self.call(callee, type_args, args, call.span);
+        match e.kind {
+            ExprKind::Call(call) => Some(StmtKind::Call(*call)),
+            ExprKind::Bad => None,
+            _ => {
+                let d = Diagnostic::new(Code::Unused, call.span, "the result of this is not used");
+                self.sink.add(d.hint("assign it, or remove the call"));
+                None
+            }
+        }
+    }
+
+    fn return_statement(&mut self, value: Option<&ast::Expr>, span: Span) -> Option<StmtKind> {
+        match (self.place.clone(), value) {
+            (Place::Function(Type::Void) | Place::Control | Place::Action, None) => {
+                Some(StmtKind::Return(None))
+            }
+            (Place::Function(ty), Some(v)) if ty != Type::Void => {
+                Some(StmtKind::Return(Some(self.expr_as(v, &ty))))
+            }
+            (Place::Function(ty), None) => {
+                self.error(
+                    Code::BadReturn,
+                    span,
+                    format!("a return without a value of {ty}"),
+                    "return a value",
+                );
+                None
+            }
+            (Place::Parser, _) => {
+                let hint = "end the state with a transition";
+                self.error(Code::BadStatement, span, "return is not allowed in a parser", hint);
+                None
+            }
+            (_, Some(v)) => {
+                let hint = "only functions with a result return values";
+                self.error(Code::BadReturn, v.span, "a value cannot be returned here", hint);
+                None
+            }
+            (Place::Top, None) => None,
+        }
+    }
+
+    fn switch(&mut self, subject: &ast::Expr, cases: &[ast::SwitchCase], span: Span) -> Option<StmtKind> {
+        if let Ast::Member(call, run) = &subject.kind
+            && &*run.name == "action_run"
+            && let Some(table) = self.applied_table(call)
+        {
+            return Some(self.switch_action(table, cases));
+        }
+        let subject = self.expr(subject, None);
+        let subject =
+            if matches!(subject.ty.base(), Type::Enum(_)) { subject } else { self.enum_value(subject) };
+        if subject.ty.is_bad() {
+            return None;
+        }
+        if subject.ty.scalar_width().is_none() {
+            let message = format!("a switch on {}", subject.ty);
+            self.error(
+                Code::BadOperand,
+                span,
+                message,
+                "switch on an integer, an enum, or t.apply().action_run",
+            );
+            return None;
+        }
+        let ty = subject.ty.clone();
+        let cases = self.switch_cases(cases, |c, label| {
+            let e = c.expr_as(label, &ty);
+            if e.as_const().is_none() && !e.ty.is_bad() {
+                c.error(
+                    Code::NotConstant,
+                    e.span,
+                    "a case has to be a constant",
+                    "use literals and constants",
+                );
+            }
+            e
+        });
+        Some(StmtKind::SwitchValue { subject, cases })
+    }
+
+    fn switch_action(&mut self, table: TableId, cases: &[ast::SwitchCase]) -> StmtKind {
+        let actions: Vec<_> = {
+            let t = &self.program.tables[table.0 as usize];
+            t.actions.iter().map(|a| self.program.actions[a.action.0 as usize].name.clone()).collect()
+        };
+        let cases = self.switch_cases(cases, |c, label| {
+            let name = if let Ast::Path { name, .. } = &label.kind { Some(name.name.clone()) } else { None };
+            let at = name.and_then(|n| actions.iter().position(|a| *a == n));
+            at.unwrap_or_else(|| {
+                let known: Vec<_> = actions.iter().map(|a| &**a).collect();
+                let hint = format!("its actions are {}", known.join(", "));
+                c.error(Code::UnknownName, label.span, "this is not an action of the table", hint);
+                0
+            })
+        });
+        StmtKind::SwitchAction { table, cases }
+    }
+
+    fn switch_cases<T>(
+        &mut self,
+        cases: &[ast::SwitchCase],
+        mut label: impl FnMut(&mut Self, &ast::Expr) -> T,
+    ) -> Vec<(Vec<Option<T>>, Vec<Stmt>)> {
+        let mut out = Vec::new();
+        let mut labels = Vec::new();
+        let mut seen_default = false;
+        for case in cases {
+            if seen_default {
+                let hint = "`default` has to be the last case";
+                self.error(Code::BadStatement, case.label.span, "a case behind `default`", hint);
+            }
+            if matches!(case.label.kind, Ast::Default | Ast::DontCare) {
+                seen_default = true;
+                labels.push(None);
+            } else {
+                labels.push(Some(label(self, &case.label)));
+            }
+            if let Some(b) = &case.body {
+                let body = self.block(b);
+                out.push((std::mem::take(&mut labels), body));
+            }
+        }
+        if !labels.is_empty() {
+            out.push((labels, Vec::new()));
+        }
+        out
+    }
+}
+
+/// Whether control never goes on behind these statements.
+pub(super) fn always_leaves(stmts: &[Stmt]) -> bool {
+    stmts.iter().any(|s| match &s.kind {
+        StmtKind::Return(_) | StmtKind::Exit => true,
+        StmtKind::Block(b) => always_leaves(b),
+        StmtKind::If(_, t, f) => always_leaves(t) && always_leaves(f),
+        StmtKind::SwitchValue { cases, .. } => covers_all(cases.iter().map(|(l, b)| (l.contains_none(), b))),
+        StmtKind::SwitchAction { cases, .. } => covers_all(cases.iter().map(|(l, b)| (l.contains_none(), b))),
+        _ => false,
+    })
+}
+
+/// As [`always_leaves`], for functions: they have no other way to leave than `return`.
+pub(super) fn always_returns(stmts: &[Stmt]) -> bool {
+    always_leaves(stmts)
+}
+
+fn covers_all<'a>(cases: impl Iterator<Item = (bool, &'a Vec<Stmt>)>) -> bool {
+    let (mut default, mut all) = (false, true);
+    for (is_default, body) in cases {
+        default |= is_default;
+        all &= always_leaves(body);
+    }
+    default && all
+}
+
+trait ContainsNone {
+    fn contains_none(&self) -> bool;
+}
+
+impl<T> ContainsNone for Vec<Option<T>> {
+    fn contains_none(&self) -> bool {
+        self.iter().any(Option::is_none)
+    }
+}

@@ -1,0 +1,203 @@
+//! Register allocation: a linear scan over lifetimes with holes.
+//!
+//! Values that outlive a call go to r6 to r9, others to any register but the frame pointer. If registers run out, the
+//! value that is used least for its length is kept on the stack, and two registers are set aside to work on such
+//! values.
+
+use super::insn::MOV;
+use super::liveness::{Lifetime, lifetimes};
+use super::machine::{Arg, CopySrc, M, Machine, Reg, Src};
+use std::collections::HashMap;
+
+/// Where a value lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Reg(u8),
+    /// An offset from the frame pointer.
+    Stack(i32),
+}
+
+/// The result of allocation.
+#[derive(Debug)]
+pub(super) struct Frame {
+    pub(super) places: HashMap<Reg, Place>,
+    /// Bytes of stack.
+    pub(super) size: u32,
+    /// A place for the value that is saved while a cycle of moves is resolved.
+    pub(super) temporary: i32,
+}
+
+/// Registers to work on values that live on the stack.
+pub(super) const SCRATCH: [u8; 2] = [0, 5];
+/// Kept by calls.
+const KEPT: [u8; 4] = [6, 7, 8, 9];
+const ALL: [u8; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+
+/// Gives every register a place.
+pub(super) fn allocate(m: &mut Machine) -> Frame {
+    let lifetimes = lifetimes(m);
+    let hints = hints(m);
+    let mut scan = Scan::new(&hints, m.context, &ALL);
+    scan.run(&lifetimes);
+    let free: Vec<u8> = ALL.iter().copied().filter(|r| !SCRATCH.contains(r)).collect();
+    if !scan.spilled.is_empty() {
+        scan = Scan::new(&hints, m.context, &free);
+        scan.run(&lifetimes);
+    }
+    let mut places: HashMap<Reg, Place> = scan.assigned.iter().map(|(r, p)| (*r, Place::Reg(*p))).collect();
+    let slots = stack_slots(&scan.spilled);
+    let first = m.key_bytes;
+    let mut deepest = first;
+    for (reg, slot) in slots {
+        let at = first + 8 * (slot + 1);
+        deepest = deepest.max(at);
+        places.insert(reg, Place::Stack(-at.cast_signed()));
+    }
+    let temporary = -(deepest + 8).cast_signed();
+    let uses_temporary =
+        m.blocks.iter().flat_map(|b| &b.insts).any(|(i, _)| matches!(i, M::Copies(_) | M::Call { .. }));
+    let size = if uses_temporary && deepest + 8 <= super::STACK { deepest + 8 } else { deepest };
+    Frame { places, size, temporary }
+}
+
+/// Values on the stack share slots if they are not needed at the same time.
+fn stack_slots(spilled: &[Lifetime]) -> Vec<(Reg, u32)> {
+    let mut slots: Vec<Vec<&Lifetime>> = Vec::new();
+    let mut out = Vec::new();
+    for l in spilled {
+        let free = slots.iter().position(|s| !s.iter().any(|o| o.overlaps(l)));
+        let slot = free.unwrap_or_else(|| {
+            slots.push(Vec::new());
+            slots.len() - 1
+        });
+        slots[slot].push(l);
+        out.push((l.reg, slot as u32));
+    }
+    out
+}
+
+/// A register that would do well to have the same place as another, or this one.
+#[derive(Clone, Copy, Debug)]
+enum Hint {
+    Like(Reg),
+    Fixed(u8),
+}
+
+/// What would save moves: the two sides of one, arguments and results of calls.
+fn hints(m: &Machine) -> HashMap<Reg, Vec<Hint>> {
+    let mut hints: HashMap<Reg, Vec<Hint>> = HashMap::new();
+    for (inst, _) in m.blocks.iter().flat_map(|b| &b.insts) {
+        if let M::Call { args, dst, .. } = inst {
+            if let Some(d) = dst {
+                hints.entry(*d).or_default().push(Hint::Fixed(0));
+            }
+            for (i, a) in args.iter().enumerate() {
+                if let Arg::Reg(r) = a {
+                    hints.entry(*r).or_default().push(Hint::Fixed(i as u8 + 1));
+                }
+            }
+        }
+    }
+    let mut pair = |a: Reg, b: Reg| {
+        hints.entry(a).or_default().push(Hint::Like(b));
+        hints.entry(b).or_default().push(Hint::Like(a));
+    };
+    for (inst, _) in m.blocks.iter().flat_map(|b| &b.insts) {
+        match inst {
+            M::Alu { op: MOV, dst, src: Src::Reg(s), .. } => pair(*dst, *s),
+            M::Copies(cs) => {
+                for (d, s) in cs {
+                    if let CopySrc::Reg(s) = s {
+                        pair(*d, *s);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    hints
+}
+
+struct Scan<'a> {
+    hints: &'a HashMap<Reg, Vec<Hint>>,
+    context: Reg,
+    pool: &'a [u8],
+    /// By real register, what it holds when.
+    taken: [Vec<Lifetime>; 10],
+    assigned: HashMap<Reg, u8>,
+    spilled: Vec<Lifetime>,
+}
+
+impl<'a> Scan<'a> {
+    fn new(hints: &'a HashMap<Reg, Vec<Hint>>, context: Reg, pool: &'a [u8]) -> Self {
+        let taken = std::array::from_fn(|_| Vec::new());
+        Self { hints, context, pool, taken, assigned: HashMap::new(), spilled: Vec::new() }
+    }
+
+    fn run(&mut self, lifetimes: &[Lifetime]) {
+        for l in lifetimes {
+            match self.choose(l) {
+                Some(r) => self.assign(l, r),
+                None => self.spill(l),
+            }
+        }
+    }
+
+    fn assign(&mut self, l: &Lifetime, r: u8) {
+        self.assigned.insert(l.reg, r);
+        // What ended before anything that is still to come is of no interest any more.
+        let held = &mut self.taken[r as usize];
+        held.retain(|o| o.end() >= l.start());
+        held.push(l.clone());
+    }
+
+    fn fits(&self, l: &Lifetime, r: u8) -> bool {
+        self.pool.contains(&r) && (!l.over_call || KEPT.contains(&r))
+    }
+
+    fn choose(&self, l: &Lifetime) -> Option<u8> {
+        let free = |r: u8| self.fits(l, r) && !self.taken[r as usize].iter().any(|o| o.overlaps(l));
+        if l.reg == self.context && free(1) {
+            return Some(1);
+        }
+        let hinted = self.hints.get(&l.reg).into_iter().flatten().filter_map(|h| match h {
+            Hint::Like(other) => self.assigned.get(other).copied(),
+            Hint::Fixed(r) => Some(*r),
+        });
+        // Registers that calls keep are left to those that need them, as far as possible.
+        hinted
+            .into_iter()
+            .find(|r| free(*r))
+            .or_else(|| [2, 3, 4, 5, 0, 1, 6, 7, 8, 9].into_iter().find(|r| free(*r)))
+    }
+
+    /// What keeping a value in a register saves.
+    fn weight(&self, l: &Lifetime) -> u64 {
+        if l.reg == self.context {
+            return u64::MAX / 4;
+        }
+        let length: u64 = l.ranges.iter().map(|(a, b)| u64::from(b - a) + 1).sum();
+        (u64::from(l.uses) << 20) / length
+    }
+
+    /// Puts the value on the stack, or those that stand in its way in some register if they matter less.
+    fn spill(&mut self, l: &Lifetime) {
+        let cost = |r: u8| -> u64 {
+            self.taken[r as usize].iter().filter(|o| o.overlaps(l)).map(|o| self.weight(o)).sum()
+        };
+        let cheapest = ALL.iter().copied().filter(|r| self.fits(l, *r)).map(|r| (cost(r), r)).min();
+        match cheapest {
+            Some((cost, r)) if cost < self.weight(l) => {
+                let held = std::mem::take(&mut self.taken[r as usize]);
+                let (out, kept): (Vec<_>, Vec<_>) = held.into_iter().partition(|o| o.overlaps(l));
+                for o in out {
+                    self.assigned.remove(&o.reg);
+                    self.spilled.push(o);
+                }
+                self.taken[r as usize] = kept;
+                self.assign(l, r);
+            }
+            _ => self.spilled.push(l.clone()),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Virtual registers to real ones, blocks to one list of instructions.
+
+use super::Program;
+use super::alloc::{Frame, Place, SCRATCH};
+use super::insn::{self, FP, Insn, MOV};
+use super::machine::{Arg, Base, CopySrc, M, Machine, Reg, Src, Target};
+use super::moves::{Step, sequence};
+use crate::ir::Block;
+use crate::source::Span;
+use std::collections::HashMap;
+
+struct Emitter<'a> {
+    frame: &'a Frame,
+    out: Program,
+    span: Span,
+    labels: HashMap<Block, usize>,
+    /// Jumps and where they lead.
+    jumps: Vec<(usize, Block)>,
+}
+
+/// Emits all blocks in their order.
+pub(super) fn emit(m: &Machine, frame: &Frame) -> Program {
+    let mut e = Emitter {
+        frame,
+        out: Program::default(),
+        span: Span::default(),
+        labels: HashMap::new(),
+        jumps: Vec::new(),
+    };
+    if let Some(first) = m.blocks.first().and_then(|b| b.insts.first()) {
+        e.span = first.1;
+    }
+    match frame.places.get(&m.context) {
+        Some(Place::Reg(r)) if *r != 1 => e.push(Insn::alu_reg(MOV, true, *r, 1)),
+        Some(Place::Stack(at)) => e.push(Insn::store_reg(8, FP, *at, 1)),
+        _ => {}
+    }
+    for b in &m.blocks {
+        e.labels.insert(b.block, e.out.insns.len());
+        for (inst, span) in &b.insts {
+            e.span = *span;
+            e.inst(inst);
+        }
+    }
+    for (at, to) in &e.jumps {
+        e.out.insns[*at].offset = e.labels[to] as i32 - *at as i32 - 1;
+    }
+    e.out
+}
+
+impl Emitter<'_> {
+    fn push(&mut self, i: Insn) {
+        self.out.insns.push(i);
+        self.out.spans.push(self.span);
+    }
+
+    /// Where a register lives; one that is written and never read may live anywhere.
+    fn place(&self, r: Reg) -> Place {
+        self.frame.places.get(&r).copied().unwrap_or(Place::Reg(SCRATCH[0]))
+    }
+
+    /// A register's value in a real register: its own, or scratch register `n`.
+    fn read(&mut self, r: Reg, n: usize) -> u8 {
+        match self.place(r) {
+            Place::Reg(p) => p,
+            Place::Stack(at) => {
+                self.push(Insn::load(8, SCRATCH[n], FP, at));
+                SCRATCH[n]
+            }
+        }
+    }
+
+    /// Puts a value that was worked out in `from` where it belongs.
+    fn write(&mut self, r: Reg, from: u8) {
+        match self.place(r) {
+            Place::Reg(p) => {
+                if p != from {
+                    self.push(Insn::alu_reg(MOV, true, p, from));
+                }
+            }
+            Place::Stack(at) => self.push(Insn::store_reg(8, FP, at, from)),
+        }
+    }
+
+    /// The real register to work a result out in.
+    fn target(&self, r: Reg) -> u8 {
+        match self.place(r) {
+            Place::Reg(p) => p,
+            Place::Stack(_) => SCRATCH[0],
+        }
+    }
+
+    fn inst(&mut self, m: &M) {
+        match m {
+            M::Alu { op, wide, dst, src } => self.alu(*op, *wide, *dst, *src),
+            M::Const { dst, value } => {
+                let r = self.target(*dst);
+                self.push(Insn::constant64(r, *value));
+                self.write(*dst, r);
+            }
+            M::Swap { bytes, dst } => {
+                let r = self.read(*dst, 0);
+                self.push(Insn::swap(*bytes, r));
+                self.write(*dst, r);
+            }
+            M::Load { bytes, dst, base, offset } => {
+                let b = self.base(*base, 1);
+                let r = self.target(*dst);
+                self.push(Insn::load(*bytes, r, b, *offset));
+                self.write(*dst, r);
+            }
+            M::Store { bytes, base, offset, src } => {
+                let b = self.base(*base, 1);
+                match src {
+                    Src::Imm(i) => self.push(Insn::store_imm(*bytes, b, *offset, *i)),
+                    Src::Reg(r) => {
+                        let r = self.read(*r, 0);
+                        self.push(Insn::store_reg(*bytes, b, *offset, r));
+                    }
+                }
+            }
+            M::Set { op, wide, dst, a, b } => self.set(*op, *wide, *dst, *a, *b),
+            M::Call { target, args, dst } => self.call(target, args, *dst),
+            M::Copies(cs) => self.copies(cs),
+            M::Branch { op, wide, a, b, to } => {
+                self.compare(*op, *wide, *a, *b);
+                self.jumps.push((self.out.insns.len() - 1, *to));
+            }
+            M::Jump(to) => {
+                self.push(Insn::jump(0));
+                self.jumps.push((self.out.insns.len() - 1, *to));
+            }
+            M::Return(src) => {
+                match src {
+                    Src::Imm(i) => self.push(Insn::alu_imm(MOV, false, 0, *i)),
+                    Src::Reg(r) => {
+                        let r = self.read(*r, 0);
+                        if r != 0 {
+                            self.push(Insn::alu_reg(MOV, true, 0, r));
+                        }
+                    }
+                }
+                self.push(Insn::exit());
+            }
+        }
+    }
+
+    fn base(&mut self, b: Base, n: usize) -> u8 {
+        match b {
+            Base::Frame => FP,
+            Base::Reg(r) => self.read(r, n),
+        }
+    }
+
+    fn alu(&mut self, op: u8, wide: bool, dst: Reg, src: Src) {
+        let d = if op == MOV { self.target(dst) } else { self.read(dst, 0) };
+        match src {
+            Src::Imm(i) => self.push(Insn::alu_imm(op, wide, d, i)),
+            Src::Reg(s) => {
+                let s = self.read(s, 1);
+                if op != MOV || !wide || s != d {
+                    self.push(Insn::alu_reg(op, wide, d, s));
+                }
+            }
+        }
+        self.write(dst, d);
+    }
+
+    /// A branch whose target is filled in later.
+    fn compare(&mut self, op: u8, wide: bool, a: Reg, b: Src) {
+        let a = self.read(a, 0);
+        match b {
+            Src::Imm(i) => self.push(Insn::branch_imm(op, wide, a, i, 0)),
+            Src::Reg(b) => {
+                let b = self.read(b, 1);
+                self.push(Insn::branch_reg(op, wide, a, b, 0));
+            }
+        }
+    }
+
+    /// One, unless the comparison fails.
+    fn set(&mut self, op: u8, wide: bool, dst: Reg, a: Reg, b: Src) {
+        // On the stack, the result is written on both ways; in a register, it differs from what is compared.
+        let spilled = matches!(self.place(dst), Place::Stack(_));
+        if !spilled {
+            let d = self.target(dst);
+            self.push(Insn::alu_imm(MOV, false, d, 1));
+            self.compare(op, wide, a, b);
+            let at = self.out.insns.len() - 1;
+            self.out.insns[at].offset = 1;
+            return self.push(Insn::alu_imm(MOV, false, d, 0));
+        }
+        let Place::Stack(slot) = self.place(dst) else { return };
+        self.push(Insn::store_imm(8, FP, slot, 1));
+        self.compare(op, wide, a, b);
+        let at = self.out.insns.len() - 1;
+        self.out.insns[at].offset = 1;
+        self.push(Insn::store_imm(8, FP, slot, 0));
+    }
+
+    fn call(&mut self, target: &Target, args: &[Arg], dst: Option<Reg>) {
+        let mut moves: Vec<(Place, Place)> = Vec::new();
+        for (i, a) in args.iter().enumerate() {
+            if let Arg::Reg(r) = a {
+                moves.push((Place::Reg(i as u8 + 1), self.place(*r)));
+            }
+        }
+        self.parallel(&moves);
+        for (i, a) in args.iter().enumerate() {
+            let r = i as u8 + 1;
+            match a {
+                Arg::Reg(_) => {}
+                Arg::Imm(c) => self.constant(r, *c),
+                Arg::Map(m) => self.push(Insn::map(r, *m)),
+                Arg::Frame(at) => {
+                    self.push(Insn::alu_reg(MOV, true, r, FP));
+                    self.push(Insn::alu_imm(insn::ADD, true, r, *at));
+                }
+            }
+        }
+        match target {
+            Target::Helper(id) => self.push(Insn::helper(*id)),
+            Target::Extern(name) => self.push(Insn::call(name.clone())),
+        }
+        if let Some(d) = dst.filter(|d| self.frame.places.contains_key(d)) {
+            self.write(d, 0);
+        }
+    }
+
+    fn constant(&mut self, r: u8, c: u64) {
+        match u32::try_from(c) {
+            Ok(n) => self.push(Insn::alu_imm(MOV, false, r, n.cast_signed())),
+            Err(_) => self.push(Insn::constant64(r, c)),
+        }
+    }
+
+    fn copies(&mut self, cs: &[(Reg, CopySrc)]) {
+        let mut moves = Vec::new();
+        let mut constants = Vec::new();
+        for (d, s) in cs {
+            match s {
+                CopySrc::Reg(s) => moves.push((self.place(*d), self.place(*s))),
+                CopySrc::Const(c) => constants.push((*d, *c)),
+            }
+        }
+        self.parallel(&moves);
+        for (d, c) in constants {
+            let r = self.target(d);
+            self.constant(r, c);
+            self.write(d, r);
+        }
+    }
+
+    fn parallel(&mut self, moves: &[(Place, Place)]) {
+        let temporary = Place::Stack(self.frame.temporary);
+        for step in sequence(moves) {
+            match step {
+                Step::Move(d, s) => self.transfer(d, s),
+                Step::Save(s) => self.transfer(temporary, s),
+                Step::Restore(d) => self.transfer(d, temporary),
+            }
+        }
+    }
+
+    fn transfer(&mut self, d: Place, s: Place) {
+        match (d, s) {
+            (Place::Reg(d), Place::Reg(s)) => self.push(Insn::alu_reg(MOV, true, d, s)),
+            (Place::Reg(d), Place::Stack(at)) => self.push(Insn::load(8, d, FP, at)),
+            (Place::Stack(at), Place::Reg(s)) => self.push(Insn::store_reg(8, FP, at, s)),
+            (Place::Stack(to), Place::Stack(from)) => {
+                self.push(Insn::load(8, SCRATCH[0], FP, from));
+                self.push(Insn::store_reg(8, FP, to, SCRATCH[0]));
+            }
+        }
+    }
+}

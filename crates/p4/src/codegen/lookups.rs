@@ -1,0 +1,56 @@
+//! Calls: keys on the stack, arguments, results.
+
+use super::machine::{Arg, Base, M, Reg, Src, Target};
+use super::select::Selector;
+use crate::ir::{Op, Opnd};
+use p4shield_abi::helper;
+
+impl Selector<'_> {
+    pub(super) fn call(&mut self, op: &Op, dst: Reg) {
+        let dst = Some(dst);
+        match op {
+            Op::Lookup { map, key } => {
+                // All keys share one place: a key is read before the next is written.
+                let size = self.f.maps[map.0 as usize].definition.key_size.next_multiple_of(8);
+                self.key_bytes = self.key_bytes.max(size);
+                let start = -size.cast_signed();
+                for (at, bytes, value) in key {
+                    let src = self.key_source(*value, *bytes);
+                    self.push(M::Store {
+                        bytes: *bytes,
+                        base: Base::Frame,
+                        offset: start + at.cast_signed(),
+                        src,
+                    });
+                }
+                let args = vec![Arg::Map(*map), Arg::Frame(start)];
+                self.push(M::Call { target: Target::Helper(helper::MAP_LOOKUP_ELEM), args, dst });
+            }
+            Op::Helper { id, context, args } => {
+                let first = context.then_some(Arg::Reg(self.context));
+                let args = first.into_iter().chain(args.iter().map(|o| self.arg(*o))).collect();
+                self.push(M::Call { target: Target::Helper(*id), args, dst });
+            }
+            Op::Extern { name, args } => {
+                let args = args.iter().map(|o| self.arg(*o)).collect();
+                self.push(M::Call { target: Target::Extern(name.clone()), args, dst });
+            }
+            _ => {}
+        }
+    }
+
+    fn key_source(&mut self, o: Opnd, bytes: u8) -> Src {
+        match o {
+            Opnd::C(c) if bytes < 8 => Src::Imm((c as u32).cast_signed()),
+            Opnd::C(c) if i32::try_from(c.cast_signed()).is_ok() => Src::Imm(c.cast_signed() as i32),
+            _ => Src::Reg(self.reg(o)),
+        }
+    }
+
+    fn arg(&mut self, o: Opnd) -> Arg {
+        match o {
+            Opnd::C(c) => Arg::Imm(c),
+            Opnd::V(_) => Arg::Reg(self.reg(o)),
+        }
+    }
+}

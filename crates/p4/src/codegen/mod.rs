@@ -1,0 +1,72 @@
+//! IR to eBPF: [`select`] chooses instructions over virtual registers, [`alloc`] gives them real ones, [`emit`] lays
+//! them out, [`peephole`] removes what turned out to be superfluous, [`elf`] writes the object.
+//!
+//! The code is ISA version 3 (32-bit ALU and jumps), nothing of version 4.
+
+mod alloc;
+pub(crate) mod asm;
+pub(crate) mod elf;
+mod emit;
+mod insn;
+mod liveness;
+mod lookups;
+mod machine;
+mod moves;
+mod peephole;
+mod select;
+
+use crate::diagnostics::{Code, Diagnostic, Sink};
+use crate::ir::Function;
+use crate::source::Span;
+use insn::Insn;
+
+/// Bytes of stack that a program has.
+const STACK: u32 = 512;
+/// Instructions that a jump reaches.
+const MAX_INSNS: usize = 32_000;
+
+/// Code with the source place of each instruction.
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) insns: Vec<Insn>,
+    pub(crate) spans: Vec<Span>,
+}
+
+/// Generates code; reports a program that does not fit the machine.
+pub(crate) fn generate(f: &mut Function, at: Span, sink: &mut Sink) -> Program {
+    moves::split_edges(f);
+    let mut machine = select::select(f);
+    let frame = alloc::allocate(&mut machine);
+    let mut program = emit::emit(&machine, &frame);
+    peephole::run(&mut program);
+    if frame.size > STACK {
+        let message = format!("the program needs {} bytes of stack, of which there are {STACK}", frame.size);
+        sink.add(
+            Diagnostic::new(Code::TooLarge, at, message)
+                .hint("use fewer values at once, or smaller table keys"),
+        );
+    }
+    if program.insns.len() > MAX_INSNS {
+        let message = format!("the program has more than {MAX_INSNS} instructions");
+        sink.add(Diagnostic::new(Code::TooLarge, at, message).hint("call large actions from fewer places"));
+    }
+    program
+}
+
+/// Instructions on the longest way through the program; a 64-bit constant counts as one.
+pub(crate) fn longest_path(insns: &[Insn]) -> usize {
+    let mut longest = vec![0usize; insns.len() + 1];
+    for (i, insn) in insns.iter().enumerate().rev() {
+        // All jumps go forward.
+        let target =
+            usize::try_from(i as i64 + 1 + i64::from(insn.offset)).unwrap_or(insns.len()).min(insns.len());
+        let rest = match insn.flow() {
+            insn::Flow::Next => longest[i + 1],
+            insn::Flow::Jump => longest[target],
+            insn::Flow::Branch => longest[i + 1].max(longest[target]),
+            insn::Flow::Exit => 0,
+        };
+        longest[i] = 1 + rest;
+    }
+    longest.first().copied().unwrap_or(0)
+}

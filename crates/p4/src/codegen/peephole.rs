@@ -1,0 +1,84 @@
+//! Removes instructions that do nothing once everything has its place.
+
+use super::Program;
+use super::insn::{CLASS_ALU64, Flow, Insn, MOV, X};
+
+/// Repeats until nothing more can go.
+pub(super) fn run(p: &mut Program) {
+    loop {
+        retarget(p);
+        let dead = superfluous(p);
+        if !dead.contains(&true) {
+            return;
+        }
+        remove(p, &dead);
+    }
+}
+
+fn target(i: usize, insn: &Insn) -> usize {
+    (i as i64 + 1 + i64::from(insn.offset)).max(0) as usize
+}
+
+/// Jumps to jumps go where those go.
+fn retarget(p: &mut Program) {
+    for i in (0..p.insns.len()).rev() {
+        if !matches!(p.insns[i].flow(), Flow::Jump | Flow::Branch) {
+            continue;
+        }
+        let t = target(i, &p.insns[i]);
+        if p.insns.get(t).is_some_and(|x| x.flow() == Flow::Jump) {
+            let end = target(t, &p.insns[t]);
+            p.insns[i].offset = end as i32 - i as i32 - 1;
+        }
+    }
+}
+
+fn superfluous(p: &Program) -> Vec<bool> {
+    let mut reached = vec![false; p.insns.len() + 1];
+    if let Some(first) = reached.first_mut() {
+        *first = true;
+    }
+    // All jumps go forward, so one pass reaches everything.
+    for (i, insn) in p.insns.iter().enumerate() {
+        if !reached[i] {
+            continue;
+        }
+        let flow = insn.flow();
+        if matches!(flow, Flow::Next | Flow::Branch) {
+            reached[i + 1] = true;
+        }
+        if matches!(flow, Flow::Jump | Flow::Branch) {
+            reached[target(i, insn).min(p.insns.len())] = true;
+        }
+    }
+    let idle = |(i, insn): (usize, &Insn)| {
+        let self_move = insn.code == MOV | X | CLASS_ALU64 && insn.dst == insn.src;
+        let to_next = matches!(insn.flow(), Flow::Jump | Flow::Branch) && insn.offset == 0;
+        !reached[i] || self_move || to_next
+    };
+    p.insns.iter().enumerate().map(idle).collect()
+}
+
+fn remove(p: &mut Program, dead: &[bool]) {
+    // How many stay before each position.
+    let mut kept = vec![0usize; p.insns.len() + 1];
+    for i in 0..p.insns.len() {
+        kept[i + 1] = kept[i] + usize::from(!dead[i]);
+    }
+    for i in 0..p.insns.len() {
+        if matches!(p.insns[i].flow(), Flow::Jump | Flow::Branch) {
+            let t = target(i, &p.insns[i]).min(p.insns.len());
+            p.insns[i].offset = kept[t] as i32 - kept[i] as i32 - 1;
+        }
+    }
+    let mut at = 0;
+    p.insns.retain(|_| {
+        at += 1;
+        !dead[at - 1]
+    });
+    let mut at = 0;
+    p.spans.retain(|_| {
+        at += 1;
+        !dead[at - 1]
+    });
+}

@@ -1,0 +1,487 @@
+//! Instruction selection.
+
+use super::insn::{self, MOV};
+use super::machine::{Base, CopySrc, M, MBlock, Machine, Reg, Src};
+use crate::ir::graph::Graph;
+use crate::ir::{BinOp, Block, Cc, Function, Op, Opnd, Term, Ty, Val, mask};
+use crate::opt::known_max;
+use crate::source::Span;
+use std::collections::{HashMap, HashSet};
+
+pub(super) struct Selector<'a> {
+    pub(super) f: &'a Function,
+    regs: HashMap<Val, Reg>,
+    pub(super) next: u32,
+    pub(super) context: Reg,
+    /// Conditions that only branches ask for: they are compared where they branch.
+    fused: HashSet<Val>,
+    pub(super) out: Vec<(M, Span)>,
+    pub(super) span: Span,
+    pub(super) key_bytes: u32,
+}
+
+/// Selects instructions for all blocks, in topological order.
+pub(super) fn select(f: &Function) -> Machine {
+    let g = Graph::new(f);
+    let mut s = Selector {
+        f,
+        regs: HashMap::new(),
+        next: 1,
+        context: Reg(0),
+        fused: fused_conditions(f, &g),
+        out: Vec::new(),
+        span: Span::default(),
+        key_bytes: 0,
+    };
+    let mut blocks = Vec::new();
+    for (i, b) in g.order.iter().enumerate() {
+        s.block(*b, g.order.get(i + 1).copied());
+        blocks.push(MBlock { block: *b, insts: std::mem::take(&mut s.out) });
+    }
+    Machine { blocks, regs: s.next, context: s.context, key_bytes: s.key_bytes }
+}
+
+/// Comparisons all of whose uses are branches, and masks all of whose uses are such comparisons with zero.
+fn fused_conditions(f: &Function, g: &Graph) -> HashSet<Val> {
+    let mut values: HashSet<Val> = HashSet::new();
+    let mut branches: HashSet<Val> = HashSet::new();
+    for b in &g.order {
+        let data = f.block(*b);
+        for v in data.phis.iter().chain(&data.insts) {
+            for o in f.inst(*v).op.operands() {
+                if let Opnd::V(u) = o {
+                    values.insert(u);
+                }
+            }
+        }
+        match data.term {
+            Term::Branch(Opnd::V(c), ..) => {
+                branches.insert(c);
+            }
+            Term::Return(Opnd::V(v)) => {
+                values.insert(v);
+            }
+            _ => {}
+        }
+    }
+    let comparison = |v: &Val| matches!(f.inst(*v).op, Op::Cmp(..) | Op::InBounds { .. });
+    let mut fused: HashSet<Val> =
+        branches.into_iter().filter(|v| comparison(v) && !values.contains(v)).collect();
+    let mut tests: HashMap<Val, bool> = HashMap::new();
+    for b in &g.order {
+        for v in f.block(*b).phis.iter().chain(&f.block(*b).insts) {
+            let by_test =
+                fused.contains(v) && matches!(f.inst(*v).op, Op::Cmp(Cc::Eq | Cc::Ne, _, Opnd::C(0), _));
+            for o in f.inst(*v).op.operands() {
+                if let Opnd::V(u) = o {
+                    let all = tests.entry(u).or_insert(true);
+                    *all &= by_test;
+                }
+            }
+        }
+        if let Some(Opnd::V(v)) = f.block(*b).term.clone().operand()
+            && !fused.contains(v)
+        {
+            tests.insert(*v, false);
+        }
+    }
+    let masks = tests.into_iter().filter(|(v, all)| *all && matches!(f.inst(*v).op, Op::Bin(BinOp::And, ..)));
+    fused.extend(masks.map(|(v, _)| v));
+    fused
+}
+
+/// A constant as an immediate operand of a 64-bit instruction, which extends its sign.
+fn imm64(c: u64) -> Option<i32> {
+    i32::try_from(c.cast_signed()).ok()
+}
+
+impl Selector<'_> {
+    pub(super) const fn fresh(&mut self) -> Reg {
+        self.next += 1;
+        Reg(self.next - 1)
+    }
+
+    pub(super) fn push(&mut self, m: M) {
+        self.out.push((m, self.span));
+    }
+
+    fn reg_of(&mut self, v: Val) -> Reg {
+        if let Some(r) = self.regs.get(&v) {
+            return *r;
+        }
+        let r = self.fresh();
+        self.regs.insert(v, r);
+        r
+    }
+
+    /// An operand in a register.
+    pub(super) fn reg(&mut self, o: Opnd) -> Reg {
+        match o {
+            Opnd::V(v) => self.reg_of(v),
+            Opnd::C(c) => {
+                let dst = self.fresh();
+                self.constant(dst, c);
+                dst
+            }
+        }
+    }
+
+    fn constant(&mut self, dst: Reg, c: u64) {
+        match u32::try_from(c) {
+            Ok(n) => self.push(M::Alu { op: MOV, wide: false, dst, src: Src::Imm(n.cast_signed()) }),
+            Err(_) => match imm64(c) {
+                Some(n) => self.push(M::Alu { op: MOV, wide: true, dst, src: Src::Imm(n) }),
+                None => self.push(M::Const { dst, value: c }),
+            },
+        }
+    }
+
+    /// An operand of a 64-bit or 32-bit instruction.
+    fn src(&mut self, o: Opnd, wide: bool) -> Src {
+        match o {
+            Opnd::C(c) if wide => imm64(c).map_or_else(|| Src::Reg(self.reg(o)), Src::Imm),
+            Opnd::C(c) => Src::Imm((c as u32).cast_signed()),
+            Opnd::V(v) => Src::Reg(self.reg_of(v)),
+        }
+    }
+
+    fn alu(&mut self, op: u8, wide: bool, dst: Reg, src: Src) {
+        self.push(M::Alu { op, wide, dst, src });
+    }
+
+    fn copy(&mut self, dst: Reg, o: Opnd) {
+        match o {
+            Opnd::C(c) => self.constant(dst, c),
+            Opnd::V(v) => {
+                let r = self.reg_of(v);
+                self.alu(MOV, true, dst, Src::Reg(r));
+            }
+        }
+    }
+
+    fn block(&mut self, b: Block, next: Option<Block>) {
+        for v in &self.f.block(b).insts {
+            self.span = self.f.inst(*v).span;
+            if !self.fused.contains(v) {
+                self.inst(*v);
+            }
+        }
+        self.span = self.f.block(b).insts.last().map_or(self.f.block(b).span, |v| self.f.inst(*v).span);
+        self.terminator(b, next);
+    }
+
+    fn inst(&mut self, v: Val) {
+        let inst = self.f.inst(v);
+        match &inst.op {
+            Op::Phi(_) | Op::WriteBack(_) => {}
+            Op::Bin(op, a, b) => {
+                let Ty::Int(w) = inst.ty else { return };
+                let dst = self.reg_of(v);
+                self.binary(*op, dst, *a, *b, w);
+            }
+            Op::Cmp(cc, a, b, w) => {
+                let dst = self.reg_of(v);
+                let (op, wide, a, b) = self.comparison(*cc, *a, *b, *w);
+                self.push(M::Set { op, wide, dst, a, b });
+            }
+            Op::InBounds { base, len, end } => {
+                let dst = self.reg_of(v);
+                let (a, b) = self.bounds(*base, *len, *end);
+                self.push(M::Set { op: insn::JLE, wide: true, dst, a, b: Src::Reg(b) });
+            }
+            Op::Swap(bytes, a) => {
+                let dst = self.reg_of(v);
+                self.copy(dst, *a);
+                self.push(M::Swap { bytes: *bytes, dst });
+            }
+            Op::Context(offset, bytes) => {
+                let dst = self.reg_of(v);
+                let base = Base::Reg(self.context);
+                self.push(M::Load { bytes: *bytes, dst, base, offset: i32::from(*offset) });
+            }
+            Op::SetContext(offset, bytes, value) => {
+                let src = self.src(*value, true);
+                let base = Base::Reg(self.context);
+                self.push(M::Store { bytes: *bytes, base, offset: i32::from(*offset), src });
+            }
+            Op::Offset(p, by) => {
+                let dst = self.reg_of(v);
+                self.copy(dst, *p);
+                let src = self.src(*by, true);
+                self.alu(insn::ADD, true, dst, src);
+            }
+            Op::Load { base, offset, bytes } | Op::LoadMap { base, offset, bytes } => {
+                let base = Base::Reg(self.reg(*base));
+                let dst = self.reg_of(v);
+                self.push(M::Load { bytes: *bytes, dst, base, offset: *offset });
+            }
+            Op::Store { base, offset, bytes, value } | Op::StoreMap { base, offset, bytes, value } => {
+                let base = Base::Reg(self.reg(*base));
+                let src = self.src(*value, *bytes == 8);
+                self.push(M::Store { bytes: *bytes, base, offset: *offset, src });
+            }
+            Op::Lookup { .. } | Op::Helper { .. } | Op::Extern { .. } => {
+                let dst = self.reg_of(v);
+                self.call(&inst.op, dst);
+            }
+        }
+    }
+
+    fn binary(&mut self, op: BinOp, dst: Reg, a: Opnd, b: Opnd, w: u8) {
+        let wide = w > 32;
+        if op == BinOp::And
+            && let Opnd::C(m) = b
+        {
+            return self.and_mask(dst, a, m, w);
+        }
+        if op == BinOp::Sar {
+            return self.arithmetic_shift(dst, a, b, w);
+        }
+        self.copy_sized(dst, a, wide);
+        let code = match op {
+            BinOp::Add => insn::ADD,
+            BinOp::Sub => insn::SUB,
+            BinOp::Mul => insn::MUL,
+            BinOp::Div => insn::DIV,
+            BinOp::Mod => insn::MOD,
+            BinOp::And => insn::AND,
+            BinOp::Or => insn::OR,
+            BinOp::Xor => insn::XOR,
+            BinOp::Shl => insn::LSH,
+            BinOp::Shr | BinOp::Sar => insn::RSH,
+        };
+        let src = self.src(b, wide);
+        self.alu(code, wide, dst, src);
+        if self.may_exceed(op, a, b, w) {
+            self.wrap(dst, w);
+        }
+    }
+
+    /// Moves what an operation starts from; a 32-bit move does for what fits, and clears the rest.
+    fn copy_sized(&mut self, dst: Reg, a: Opnd, wide: bool) {
+        match a {
+            Opnd::V(v) if !wide => {
+                let r = self.reg_of(v);
+                // A 64-bit move costs the same and can be left out where the registers turn out to be the same.
+                self.alu(MOV, true, dst, Src::Reg(r));
+            }
+            _ => self.copy(dst, a),
+        }
+    }
+
+    /// Whether a result may have bits above its width, in a register of 32 or 64 bits.
+    fn may_exceed(&self, op: BinOp, a: Opnd, b: Opnd, w: u8) -> bool {
+        if w == 32 || w == 64 {
+            return false;
+        }
+        let (x, y) = (known_max(self.f, a), known_max(self.f, b));
+        let most = match op {
+            BinOp::Add => x.checked_add(y),
+            BinOp::Mul => x.checked_mul(y),
+            BinOp::Shl => match b {
+                Opnd::C(n) if n < 64 && x.leading_zeros() >= n as u32 => Some(x << n),
+                _ => None,
+            },
+            BinOp::Sub => None,
+            _ => return false,
+        };
+        most.is_none_or(|m| m > mask(w))
+    }
+
+    /// Clears the bits above `w`.
+    fn wrap(&mut self, dst: Reg, w: u8) {
+        if w < 32 {
+            self.alu(insn::AND, false, dst, Src::Imm((mask(w) as u32).cast_signed()));
+        } else if w < 64 {
+            let n = Src::Imm(64 - i32::from(w));
+            self.alu(insn::LSH, true, dst, n);
+            self.alu(insn::RSH, true, dst, n);
+        }
+    }
+
+    fn and_mask(&mut self, dst: Reg, a: Opnd, m: u64, w: u8) {
+        let Opnd::V(v) = a else { return self.copy(dst, a) };
+        let r = self.reg_of(v);
+        if m == mask(32) {
+            return self.alu(MOV, false, dst, Src::Reg(r));
+        }
+        self.alu(MOV, true, dst, Src::Reg(r));
+        if let Ok(small) = u32::try_from(m) {
+            // 32-bit operations clear the upper half.
+            self.alu(insn::AND, false, dst, Src::Imm(small.cast_signed()));
+        } else if let Some(imm) = imm64(m) {
+            self.alu(insn::AND, true, dst, Src::Imm(imm));
+        } else if m == mask(w.min(63)) || (m + 1).is_power_of_two() {
+            self.wrap(dst, 64 - m.leading_zeros() as u8);
+        } else {
+            let c = self.reg(Opnd::C(m));
+            self.alu(insn::AND, true, dst, Src::Reg(c));
+        }
+    }
+
+    fn arithmetic_shift(&mut self, dst: Reg, a: Opnd, by: Opnd, w: u8) {
+        self.copy(dst, a);
+        if w == 32 || w == 64 {
+            let src = self.src(by, w == 64);
+            return self.alu(insn::ARSH, w == 64, dst, src);
+        }
+        let up = 64 - i32::from(w);
+        self.alu(insn::LSH, true, dst, Src::Imm(up));
+        self.alu(insn::ARSH, true, dst, Src::Imm(up));
+        let src = self.src(by, true);
+        self.alu(insn::ARSH, true, dst, src);
+        self.wrap(dst, w);
+    }
+
+    /// `base + len` in a register, and the end.
+    fn bounds(&mut self, base: Opnd, len: u32, end: Opnd) -> (Reg, Reg) {
+        let end = self.reg(end);
+        let base_reg = self.reg(base);
+        if len == 0 {
+            return (base_reg, end);
+        }
+        let t = self.fresh();
+        self.alu(MOV, true, t, Src::Reg(base_reg));
+        self.alu(insn::ADD, true, t, Src::Imm(len.cast_signed()));
+        (t, end)
+    }
+
+    /// The jump that is taken when a comparison holds.
+    fn comparison(&mut self, cc: Cc, a: Opnd, b: Opnd, w: u8) -> (u8, bool, Reg, Src) {
+        let op = jump_op(cc);
+        if cc.is_signed() && w != 32 && w != 64 {
+            let (a, b) = (self.sign_up(a, w), self.sign_up(b, w));
+            return (op, true, a, Src::Reg(b));
+        }
+        let ra = self.reg(a);
+        if cc.is_signed() {
+            let b = self.src(b, w == 64);
+            return (op, w == 64, ra, b);
+        }
+        match b {
+            // Values are zero-extended, so 64-bit comparisons do; constants that do not fit them may fit 32 bits.
+            Opnd::C(c) => match imm64(c) {
+                Some(imm) if imm >= 0 || w == 64 => (op, true, ra, Src::Imm(imm)),
+                _ if w <= 32 => (op, false, ra, Src::Imm((c as u32).cast_signed())),
+                _ => (op, true, ra, Src::Reg(self.reg(b))),
+            },
+            Opnd::V(_) => (op, true, ra, Src::Reg(self.reg(b))),
+        }
+    }
+
+    /// A narrow signed value moved to the top of a register, where the machine compares signs.
+    fn sign_up(&mut self, o: Opnd, w: u8) -> Reg {
+        let t = self.fresh();
+        let up = 64 - u32::from(w);
+        match o {
+            Opnd::C(c) => self.constant(t, c << up),
+            Opnd::V(_) => {
+                self.copy(t, o);
+                self.alu(insn::LSH, true, t, Src::Imm(up.cast_signed()));
+            }
+        }
+        t
+    }
+
+    fn terminator(&mut self, b: Block, next: Option<Block>) {
+        match self.f.block(b).term {
+            Term::Jump(to) => {
+                self.phi_copies(b, to);
+                if next != Some(to) {
+                    self.push(M::Jump(to));
+                }
+            }
+            Term::Branch(c, t, e) => self.branch(c, t, e, next),
+            Term::Return(o) => {
+                let src = self.src(o, true);
+                self.push(M::Return(src));
+            }
+            Term::None => self.push(M::Return(Src::Imm(0))),
+        }
+    }
+
+    fn phi_copies(&mut self, from: Block, to: Block) {
+        let mut copies = Vec::new();
+        for phi in &self.f.block(to).phis {
+            let Op::Phi(ins) = &self.f.inst(*phi).op else { continue };
+            let Some((_, o)) = ins.iter().find(|(p, _)| *p == from) else { continue };
+            let src = match o {
+                Opnd::C(c) => CopySrc::Const(*c),
+                Opnd::V(v) => CopySrc::Reg(self.reg_of(*v)),
+            };
+            copies.push((self.reg_of(*phi), src));
+        }
+        if !copies.is_empty() {
+            self.push(M::Copies(copies));
+        }
+    }
+
+    fn branch(&mut self, c: Opnd, t: Block, e: Block, next: Option<Block>) {
+        let (cc, a, b, wide, taken, other) = match self.f.op_of(c) {
+            Some(Op::Cmp(cc, x, y, w)) if self.is_fused(c) => {
+                if let Some((m, value)) = self.bit_test(*cc, *x, *y) {
+                    return self.test_bits(m, value, *cc == Cc::Ne, t, e, next);
+                }
+                let (cc, t, e) = if next == Some(t) { (cc.negate(), e, t) } else { (*cc, t, e) };
+                let (op, wide, a, b) = self.comparison(cc, *x, *y, *w);
+                (op, a, b, wide, t, e)
+            }
+            Some(Op::InBounds { base, len, end }) if self.is_fused(c) => {
+                let (a, b) = self.bounds(*base, *len, *end);
+                let (op, t, e) = if next == Some(e) { (insn::JLE, t, e) } else { (insn::JGT, e, t) };
+                (op, a, Src::Reg(b), true, t, e)
+            }
+            _ => {
+                let r = self.reg(c);
+                let (op, t, e) = if next == Some(t) { (insn::JEQ, e, t) } else { (insn::JNE, t, e) };
+                (op, r, Src::Imm(0), true, t, e)
+            }
+        };
+        self.push(M::Branch { op: cc, wide, a, b, to: taken });
+        if next != Some(other) {
+            self.push(M::Jump(other));
+        }
+    }
+
+    fn is_fused(&self, c: Opnd) -> bool {
+        matches!(c, Opnd::V(v) if self.fused.contains(&v))
+    }
+
+    /// The operands of `(x & y) != 0`, if that is what is compared.
+    fn bit_test(&self, cc: Cc, x: Opnd, y: Opnd) -> Option<(Opnd, Opnd)> {
+        let Op::Bin(BinOp::And, a, b) = self.f.op_of(x)? else { return None };
+        (matches!(cc, Cc::Eq | Cc::Ne) && y == Opnd::C(0) && self.is_fused(x)).then_some((*a, *b))
+    }
+
+    fn test_bits(&mut self, a: Opnd, b: Opnd, set: bool, t: Block, e: Block, next: Option<Block>) {
+        let (taken, other) = if set { (t, e) } else { (e, t) };
+        let a = self.reg(a);
+        let (wide, b) = match b {
+            Opnd::C(c) => match (imm64(c), u32::try_from(c)) {
+                (Some(imm), _) if imm >= 0 => (true, Src::Imm(imm)),
+                (_, Ok(n)) => (false, Src::Imm(n.cast_signed())),
+                _ => (true, Src::Reg(self.reg(b))),
+            },
+            Opnd::V(_) => (true, Src::Reg(self.reg(b))),
+        };
+        self.push(M::Branch { op: insn::JSET, wide, a, b, to: taken });
+        if next != Some(other) {
+            self.push(M::Jump(other));
+        }
+    }
+}
+
+const fn jump_op(cc: Cc) -> u8 {
+    match cc {
+        Cc::Eq => insn::JEQ,
+        Cc::Ne => insn::JNE,
+        Cc::Ult => insn::JLT,
+        Cc::Ule => insn::JLE,
+        Cc::Ugt => insn::JGT,
+        Cc::Uge => insn::JGE,
+        Cc::Slt => insn::JSLT,
+        Cc::Sle => insn::JSLE,
+        Cc::Sgt => insn::JSGT,
+        Cc::Sge => insn::JSGE,
+    }
+}

@@ -1,0 +1,335 @@
+//! Errors and warnings: what is wrong, where, and how to mend it.
+//!
+//! Codes are stable: scripts and documentation may rely on them. `E08xx` means that the program may be right P4 but
+//! uses something that this compiler does not support yet; every other `E` means that the program is wrong.
+
+use crate::source::{SourceMap, Span};
+use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
+use std::fmt;
+
+macro_rules! codes {
+    ($($name:ident = $code:literal, $title:literal;)*) => {
+        /// What kind of mistake a diagnostic is about.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Code { $(#[doc = $title] $name),* }
+
+        impl Code {
+            /// All codes.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// The stable code, such as `E0301`.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $code),* }
+            }
+
+            /// What the code stands for, in a few words.
+            #[must_use]
+            pub const fn title(self) -> &'static str {
+                match self { $(Self::$name => $title),* }
+            }
+        }
+    };
+}
+
+codes! {
+    BadCharacter = "E0101", "a character or literal that P4 does not have";
+    UnterminatedText = "E0102", "a comment or string without an end";
+    BadDirective = "E0103", "a preprocessor directive that is wrong";
+    IncludeNotFound = "E0104", "an include file that was not found";
+    UnbalancedConditional = "E0105", "#if, #else and #endif that do not pair up";
+    UserError = "E0106", "an #error directive";
+    Syntax = "E0201", "a syntax error";
+    UnknownName = "E0301", "a name that is not declared";
+    DuplicateName = "E0302", "a name that is declared twice";
+    WrongKind = "E0303", "a name of the wrong kind";
+    UnknownMember = "E0304", "a field or method that does not exist";
+    Recursive = "E0305", "something that contains or calls itself";
+    TypeMismatch = "E0401", "types that do not fit";
+    BadOperand = "E0402", "an operator applied to types it is not defined for";
+    BadCast = "E0403", "a cast between types that cannot be cast";
+    BadArguments = "E0404", "arguments that do not fit the parameters";
+    CannotInfer = "E0405", "a type that cannot be inferred";
+    NotAssignable = "E0406", "an assignment to something that cannot be assigned";
+    BadType = "E0407", "a type that is not allowed here";
+    BadWidth = "E0408", "a width or an index out of range";
+    NotConstant = "E0501", "a value that has to be known at compile time";
+    DivisionByZero = "E0502", "a division by zero";
+    BadConstant = "E0503", "a constant out of range";
+    BadStatement = "E0601", "a statement that is not allowed here";
+    BadParser = "E0602", "a parser that is wrong";
+    BadTable = "E0603", "a table that is wrong";
+    BadMain = "E0604", "a missing or wrong main package";
+    BadReturn = "E0605", "a return that does not fit the function";
+    BadInstance = "E0606", "an instantiation that is wrong";
+    Unsupported = "E0801", "not supported yet";
+    TooDeep = "E0901", "code that is nested too deeply";
+    TooLarge = "E0902", "a program that is too large";
+    TooManyErrors = "E0903", "more errors than are reported";
+    Internal = "E0999", "a bug in the compiler";
+    ConstantOverflow = "W0101", "a constant that does not fit its type";
+    Unused = "W0102", "something that is never used";
+    Uninitialised = "W0103", "a value that is read before it is written";
+    Shadowing = "W0104", "a name that hides another one";
+    UnreachableCode = "W0105", "code that is never reached";
+    UserWarning = "W0106", "a #warning directive";
+    UnknownInformation = "W0107", "in-VM information that is used without asking whether it is known";
+    MissingDefault = "W0108", "a select without default";
+}
+
+impl Code {
+    /// Whether the program is refused.
+    #[must_use]
+    pub fn is_error(self) -> bool {
+        self.as_str().starts_with('E')
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One error or warning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// What kind of mistake.
+    pub code: Code,
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// Where.
+    pub span: Span,
+    /// How to mend it.
+    pub hint: Option<String>,
+    /// Other places that matter, each with what it is.
+    pub related: Vec<(Span, String)>,
+}
+
+impl Diagnostic {
+    /// A diagnostic without a hint.
+    pub fn new(code: Code, span: Span, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), span, hint: None, related: Vec::new() }
+    }
+
+    /// With advice on how to mend it.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// With another place that matters.
+    #[must_use]
+    pub fn related(mut self, span: Span, what: impl Into<String>) -> Self {
+        self.related.push((span, what.into()));
+        self
+    }
+}
+
+/// A diagnostic in a form that needs no source map: for machines.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plain {
+    /// The stable code.
+    pub code: &'static str,
+    /// Whether the program is refused because of it.
+    pub error: bool,
+    /// What is wrong.
+    pub message: String,
+    /// File name.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column, from 1.
+    pub column: u32,
+    /// Last line of the place, from 1.
+    pub end_line: u32,
+    /// Column behind the place, from 1.
+    pub end_column: u32,
+    /// The source line.
+    pub source: String,
+    /// How to mend it.
+    pub hint: Option<String>,
+}
+
+/// The most errors that one run reports.
+const MAX_ERRORS: usize = 100;
+
+/// What one run has to say, with the source it speaks of.
+#[derive(Clone, Debug, Default)]
+pub struct Diagnostics {
+    sources: SourceMap,
+    items: Vec<Diagnostic>,
+}
+
+impl Diagnostics {
+    /// Joins findings with their source; sorts by place, drops repetitions and what exceeds a sensible number.
+    #[must_use]
+    pub(crate) fn new(sources: SourceMap, mut items: Vec<Diagnostic>) -> Self {
+        items.sort_by_key(|d| (d.span.file, d.span.start, d.code));
+        items.dedup_by(|a, b| a.span == b.span && a.code == b.code && a.message == b.message);
+        let errors = items.iter().filter(|d| d.code.is_error()).count();
+        if errors > MAX_ERRORS {
+            let mut seen = 0;
+            items.retain(|d| {
+                seen += usize::from(d.code.is_error());
+                seen <= MAX_ERRORS
+            });
+            let span = items.last().map(|d| d.span).unwrap_or_default();
+            let more = format!("{} more errors are not shown", errors - MAX_ERRORS);
+            items.push(
+                Diagnostic::new(Code::TooManyErrors, span, more).hint("mend the first ones and try again"),
+            );
+        }
+        Self { sources, items }
+    }
+
+    /// All of them, by file and place.
+    #[must_use]
+    pub fn items(&self) -> &[Diagnostic] {
+        &self.items
+    }
+
+    /// The source they speak of.
+    #[must_use]
+    pub const fn sources(&self) -> &SourceMap {
+        &self.sources
+    }
+
+    /// Whether there is an error among them.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.items.iter().any(|d| d.code.is_error())
+    }
+
+    /// Whether there is nothing to say.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+
+    /// For machines.
+    #[must_use]
+    pub fn plain(&self) -> Vec<Plain> {
+        self.items.iter().map(|d| self.plain_one(d)).collect()
+    }
+
+    fn plain_one(&self, d: &Diagnostic) -> Plain {
+        let f = self.sources.file(d.span.file);
+        let (start, end) = (f.position(d.span.start), f.position(d.span.end));
+        Plain {
+            code: d.code.as_str(),
+            error: d.code.is_error(),
+            message: d.message.clone(),
+            file: f.name.clone(),
+            line: start.line,
+            column: start.column,
+            end_line: end.line,
+            end_column: end.column,
+            source: f.line(start.line).to_owned(),
+            hint: d.hint.clone(),
+        }
+    }
+
+    /// For people: message, place, source line, hint; with terminal colours if `colour`.
+    #[must_use]
+    pub fn render(&self, colour: bool) -> String {
+        let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
+        let mut out = String::new();
+        for d in &self.items {
+            out.push_str(&renderer.render(&[self.group(d)]));
+            out.push_str("\n\n");
+        }
+        out
+    }
+
+    fn group<'a>(&'a self, d: &'a Diagnostic) -> annotate_snippets::Group<'a> {
+        let level = if d.code.is_error() { Level::ERROR } else { Level::WARNING };
+        let mut group =
+            level.primary_title(&d.message).id(d.code.as_str()).element(self.snippet(d, d.span.file));
+        let mut files: Vec<_> = d.related.iter().map(|(s, _)| s.file).filter(|f| *f != d.span.file).collect();
+        files.dedup();
+        for file in files {
+            group = group.element(self.snippet(d, file));
+        }
+        match &d.hint {
+            Some(h) => group.element(Level::HELP.message(h)),
+            None => group,
+        }
+    }
+
+    fn snippet<'a>(&'a self, d: &'a Diagnostic, file: u32) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
+        let f = self.sources.file(file);
+        let range = |s: Span| (s.start as usize).min(f.text.len())..(s.end as usize).min(f.text.len());
+        let mut s = Snippet::source(&f.text).path(&f.name);
+        if file == d.span.file {
+            s = s.annotation(AnnotationKind::Primary.span(range(d.span)));
+        }
+        for (span, what) in d.related.iter().filter(|(r, _)| r.file == file) {
+            s = s.annotation(AnnotationKind::Context.span(range(*span)).label(what));
+        }
+        s
+    }
+}
+
+impl fmt::Display for Diagnostics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.render(false).trim_end())
+    }
+}
+
+impl std::error::Error for Diagnostics {}
+
+/// Collects findings while the compiler goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Sink {
+    items: Vec<Diagnostic>,
+    errors: usize,
+}
+
+impl Sink {
+    pub(crate) fn add(&mut self, d: Diagnostic) {
+        self.errors += usize::from(d.code.is_error());
+        // What exceeds this is never shown; a hostile input must not fill the memory.
+        if self.items.len() < 50 * MAX_ERRORS {
+            self.items.push(d);
+        }
+    }
+
+    pub(crate) const fn has_errors(&self) -> bool {
+        self.errors > 0
+    }
+
+    pub(crate) fn into_items(self) -> Vec<Diagnostic> {
+        self.items
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_unique_and_well_formed() {
+        let mut seen = std::collections::HashSet::new();
+        for c in Code::ALL {
+            assert!(seen.insert(c.as_str()), "{c} twice");
+            assert!(c.as_str().len() == 5 && !c.title().is_empty());
+        }
+    }
+
+    #[test]
+    fn rendering_shows_line_and_hint() {
+        let mut m = SourceMap::default();
+        let file = m.add("x.p4", "a\nbb cc\n".to_owned());
+        let d = Diagnostic::new(Code::Syntax, Span { file, start: 5, end: 7 }, "what is cc").hint("write dd");
+        let all = Diagnostics::new(m, vec![d.clone(), d]);
+        let text = all.render(false);
+        assert_eq!(all.items().len(), 1, "repetitions are dropped");
+        for part in ["error[E0201]: what is cc", "x.p4:2:4", "bb cc", "help: write dd"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        let p = &all.plain()[0];
+        assert_eq!((p.line, p.column, p.source.as_str()), (2, 4, "bb cc"));
+    }
+}

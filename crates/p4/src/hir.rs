@@ -1,0 +1,335 @@
+//! The resolved program: every name bound, every type known, every implicit cast written out, every constant folded.
+//!
+//! Parsers, controls and actions are still calls; the lowering inlines them.
+
+use crate::ast::{BinaryOp, Direction, UnaryOp};
+use crate::lexer::Name;
+use crate::source::Span;
+use crate::types::Type;
+use num_bigint::BigInt;
+use std::rc::Rc;
+
+macro_rules! ids {
+    ($($name:ident),*) => {
+        $(#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub(crate) struct $name(pub(crate) u32);)*
+    };
+}
+
+ids!(VarId, ActionId, FunctionId, ExternFnId, ExternId, TableId, InstId, ParserId, ControlId, StateId);
+
+#[derive(Debug, Default)]
+pub(crate) struct Program {
+    pub(crate) vars: Vec<Var>,
+    pub(crate) actions: Vec<Rc<Routine>>,
+    pub(crate) functions: Vec<Rc<Routine>>,
+    pub(crate) extern_fns: Vec<ExternFn>,
+    pub(crate) externs: Vec<Extern>,
+    pub(crate) tables: Vec<Rc<Table>>,
+    pub(crate) instances: Vec<Rc<Instance>>,
+    pub(crate) parsers: Vec<Rc<Parser>>,
+    pub(crate) controls: Vec<Rc<Control>>,
+    pub(crate) errors: Vec<Name>,
+    /// The instance called `main`.
+    pub(crate) main: Option<InstId>,
+}
+
+/// A variable or a parameter.
+#[derive(Debug)]
+pub(crate) struct Var {
+    pub(crate) ty: Type,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Param {
+    pub(crate) var: VarId,
+    pub(crate) name: Name,
+    pub(crate) direction: Direction,
+    pub(crate) ty: Type,
+    pub(crate) default: Option<Expr>,
+    pub(crate) optional: bool,
+}
+
+/// An action or a function.
+#[derive(Debug)]
+pub(crate) struct Routine {
+    pub(crate) name: Name,
+    pub(crate) params: Vec<Param>,
+    pub(crate) result: Type,
+    pub(crate) body: Vec<Stmt>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ExternFn {
+    pub(crate) name: Name,
+    pub(crate) span: Span,
+    /// Numbers of its type parameters.
+    pub(crate) type_params: Vec<u32>,
+    pub(crate) params: Vec<Param>,
+    pub(crate) result: Type,
+}
+
+#[derive(Debug)]
+pub(crate) struct Extern {
+    pub(crate) name: Name,
+    pub(crate) type_params: Vec<u32>,
+    pub(crate) constructors: Vec<Vec<Param>>,
+    pub(crate) methods: Vec<ExternFn>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Instance {
+    pub(crate) name: Name,
+    pub(crate) span: Span,
+    pub(crate) ty: Type,
+    pub(crate) what: Constructed,
+    pub(crate) args: Vec<CtorArg>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Constructed {
+    Extern,
+    Parser(ParserId),
+    Control(ControlId),
+    Package,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum CtorArg {
+    Value(Expr),
+    Object(Object),
+}
+
+/// An instance, or a parameter that stands for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Object {
+    Instance(InstId),
+    Param(VarId),
+}
+
+#[derive(Debug)]
+pub(crate) struct Parser {
+    pub(crate) name: Name,
+    pub(crate) span: Span,
+    pub(crate) params: Vec<Param>,
+    pub(crate) ctor_params: Vec<Param>,
+    pub(crate) locals: Vec<Stmt>,
+    /// The first is `start`.
+    pub(crate) states: Vec<State>,
+}
+
+#[derive(Debug)]
+pub(crate) struct State {
+    pub(crate) name: Name,
+    pub(crate) span: Span,
+    pub(crate) body: Vec<Stmt>,
+    pub(crate) next: Next,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Accept,
+    Reject,
+    State(StateId),
+}
+
+#[derive(Debug)]
+pub(crate) enum Next {
+    To(Target),
+    Select { subjects: Vec<Expr>, cases: Vec<(Vec<Keyset>, Target)>, span: Span },
+}
+
+/// What one key matches.
+#[derive(Clone, Debug)]
+pub(crate) enum Keyset {
+    Any,
+    Value(Expr),
+    Mask(Expr, Expr),
+    Range(Expr, Expr),
+}
+
+#[derive(Debug)]
+pub(crate) struct Control {
+    pub(crate) name: Name,
+    pub(crate) params: Vec<Param>,
+    pub(crate) ctor_params: Vec<Param>,
+    pub(crate) locals: Vec<Stmt>,
+    pub(crate) body: Vec<Stmt>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MatchKind {
+    Exact,
+    Lpm,
+    Other,
+}
+
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) name: Name,
+    pub(crate) span: Span,
+    pub(crate) keys: Vec<Key>,
+    pub(crate) actions: Vec<ActionUse>,
+    pub(crate) default: Option<BoundAction>,
+    pub(crate) default_is_const: bool,
+    pub(crate) entries: Vec<Entry>,
+    pub(crate) entries_are_const: bool,
+    pub(crate) size: Option<u32>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Key {
+    pub(crate) value: Expr,
+    pub(crate) kind: MatchKind,
+    pub(crate) name: String,
+}
+
+/// An action in a table's list: arguments for its parameters with a direction; the others are the entry's data.
+#[derive(Debug)]
+pub(crate) struct ActionUse {
+    pub(crate) action: ActionId,
+    pub(crate) args: Vec<CallArg>,
+    pub(crate) span: Span,
+}
+
+/// An action with all its data.
+#[derive(Debug)]
+pub(crate) struct BoundAction {
+    /// Index into the table's actions.
+    pub(crate) index: usize,
+    pub(crate) data: Vec<Expr>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) keys: Vec<Keyset>,
+    pub(crate) action: BoundAction,
+    pub(crate) span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Expr {
+    pub(crate) kind: ExprKind,
+    pub(crate) ty: Type,
+    pub(crate) span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum ExprKind {
+    /// A value of integer, bool, enum or error type, as its number.
+    Const(BigInt),
+    /// A string; nothing is done with its text.
+    Text,
+    Var(VarId),
+    Field(Box<Expr>, usize),
+    /// An element of a header stack.
+    Element(Box<Expr>, Box<Expr>),
+    /// `stack.next`, `stack.last`
+    StackNext(Box<Expr>),
+    StackLast(Box<Expr>),
+    /// `stack.lastIndex`
+    StackLastIndex,
+    /// Bits `hi` to `lo`.
+    Slice(Box<Expr>, u32, u32),
+    Unary(UnaryOp, Box<Expr>),
+    Binary(BinaryOp, Box<Expr>, Box<Expr>),
+    /// To the type of this expression.
+    Cast(Box<Expr>),
+    Ternary(Box<Expr>, Box<Expr>, Box<Expr>),
+    /// All fields of a struct, header or tuple.
+    Aggregate(Vec<Expr>),
+    /// `{#}`
+    InvalidHeader,
+    IsValid(Box<Expr>),
+    /// `t.apply().hit`, or `.miss`
+    TableHit {
+        table: TableId,
+        miss: bool,
+    },
+    Call(Box<Call>),
+    /// Follows from a mistake that was reported already.
+    Bad,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) callee: Callee,
+    pub(crate) type_args: Vec<Type>,
+    pub(crate) args: Vec<CallArg>,
+    pub(crate) span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum Callee {
+    Extern(ExternFnId),
+    Function(FunctionId),
+    Action(ActionId),
+    Method {
+        object: Object,
+        of: ExternId,
+        method: usize,
+    },
+    /// A parser or a control.
+    Apply(Object),
+    Table(TableId),
+    SetValid(Expr),
+    SetInvalid(Expr),
+    /// `push_front` and `pop_front`
+    Push,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum CallArg {
+    In(Expr),
+    /// Something assignable.
+    Out(Expr),
+    InOut(Expr),
+    Object(Object),
+    /// `_`, or an optional parameter without an argument.
+    Skip,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Stmt {
+    pub(crate) kind: StmtKind,
+    pub(crate) span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum StmtKind {
+    Declare(VarId, Option<Expr>),
+    Instance,
+    Assign(Expr, Expr),
+    Call(Call),
+    If(Expr, Vec<Stmt>, Vec<Stmt>),
+    Block(Vec<Stmt>),
+    Return(Option<Expr>),
+    Exit,
+    /// `switch` on which action ran: labels (index into the table's actions; `None` is `default`) and body.
+    SwitchAction {
+        table: TableId,
+        cases: Vec<(Vec<Option<usize>>, Vec<Stmt>)>,
+    },
+    SwitchValue {
+        subject: Expr,
+        cases: Vec<(Vec<Option<Expr>>, Vec<Stmt>)>,
+    },
+}
+
+impl Expr {
+    pub(crate) const fn constant(value: BigInt, ty: Type, span: Span) -> Self {
+        Self { kind: ExprKind::Const(value), ty, span }
+    }
+
+    pub(crate) const fn bad(span: Span) -> Self {
+        Self { kind: ExprKind::Bad, ty: Type::Bad, span }
+    }
+
+    /// The number of a constant.
+    pub(crate) const fn as_const(&self) -> Option<&BigInt> {
+        match &self.kind {
+            ExprKind::Const(v) => Some(v),
+            _ => None,
+        }
+    }
+}

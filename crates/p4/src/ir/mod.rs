@@ -1,0 +1,420 @@
+//! The intermediate representation: one function of basic blocks in SSA form, over values of at most 64 bits.
+//!
+//! A P4 program has no loops once parsers are unrolled and controls inlined, so the graph of blocks has no cycles,
+//! and every analysis is one pass in topological order. Integers of width `w` are held zero-extended: the bits above
+//! `w` are always zero, and every operation wraps around at the width of its result. Wider P4 values are several
+//! IR values, lowest 64 bits first.
+
+pub(crate) mod builder;
+pub(crate) mod graph;
+pub(crate) mod print;
+
+use crate::lexer::Name;
+use crate::source::Span;
+use p4shield_abi::map::MapDefinition;
+use std::rc::Rc;
+
+/// The result of an instruction, by the instruction's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Val(pub(crate) u32);
+
+/// A basic block, by number. Block 0 is the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Block(pub(crate) u32);
+
+/// A map, by its index in [`Function::maps`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct MapId(pub(crate) u32);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Opnd {
+    V(Val),
+    C(u64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Ty {
+    /// An unsigned integer of 1 to 64 bits.
+    Int(u8),
+    /// A pointer into the packet, or to its end.
+    Packet,
+    /// A pointer to a map's value, or null.
+    MapValue,
+    /// No result.
+    None,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum BinOp {
+    Add,
+    Sub,
+    Mul,
+    /// Unsigned; the divisor is never zero.
+    Div,
+    Mod,
+    And,
+    Or,
+    Xor,
+    /// The distance is less than the width.
+    Shl,
+    Shr,
+    /// Copies of the top bit come in from the left.
+    Sar,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Cc {
+    Eq,
+    Ne,
+    Ult,
+    Ule,
+    Ugt,
+    Uge,
+    Slt,
+    Sle,
+    Sgt,
+    Sge,
+}
+
+impl Cc {
+    /// The condition that holds exactly when this one does not.
+    pub(crate) const fn negate(self) -> Self {
+        match self {
+            Self::Eq => Self::Ne,
+            Self::Ne => Self::Eq,
+            Self::Ult => Self::Uge,
+            Self::Ule => Self::Ugt,
+            Self::Ugt => Self::Ule,
+            Self::Uge => Self::Ult,
+            Self::Slt => Self::Sge,
+            Self::Sle => Self::Sgt,
+            Self::Sgt => Self::Sle,
+            Self::Sge => Self::Slt,
+        }
+    }
+
+    /// The condition for exchanged operands.
+    pub(crate) const fn swap(self) -> Self {
+        match self {
+            Self::Eq | Self::Ne => self,
+            Self::Ult => Self::Ugt,
+            Self::Ule => Self::Uge,
+            Self::Ugt => Self::Ult,
+            Self::Uge => Self::Ule,
+            Self::Slt => Self::Sgt,
+            Self::Sle => Self::Sge,
+            Self::Sgt => Self::Slt,
+            Self::Sge => Self::Sle,
+        }
+    }
+
+    pub(crate) const fn is_signed(self) -> bool {
+        matches!(self, Self::Slt | Self::Sle | Self::Sgt | Self::Sge)
+    }
+
+    /// Compares two values of `width` bits.
+    pub(crate) fn holds(self, a: u64, b: u64, width: u8) -> bool {
+        let shift = 64 - u32::from(width.max(1));
+        let (sa, sb) = ((a << shift).cast_signed(), (b << shift).cast_signed());
+        match self {
+            Self::Eq => a == b,
+            Self::Ne => a != b,
+            Self::Ult => a < b,
+            Self::Ule => a <= b,
+            Self::Ugt => a > b,
+            Self::Uge => a >= b,
+            Self::Slt => sa < sb,
+            Self::Sle => sa <= sb,
+            Self::Sgt => sa > sb,
+            Self::Sge => sa >= sb,
+        }
+    }
+}
+
+/// Where a field lies in a header.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct FieldSlot {
+    pub(crate) name: Name,
+    /// From the header's first bit.
+    pub(crate) offset: u32,
+    pub(crate) width: u32,
+}
+
+/// A header's fields, in order.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct HeaderLayout {
+    pub(crate) name: Name,
+    pub(crate) bytes: u32,
+    pub(crate) fields: Vec<FieldSlot>,
+}
+
+/// Puts fields of a header into the packet at `base`, whose bounds have been checked.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct WriteBack {
+    pub(crate) base: Opnd,
+    pub(crate) layout: Rc<HeaderLayout>,
+    /// Per field: its value and what the packet holds there already, in limbs; no `original` if that is unknown.
+    pub(crate) fields: Vec<(Vec<Opnd>, Option<Vec<Opnd>>)>,
+}
+
+/// One part of a map key on the stack: offset, size in bytes, value.
+pub(crate) type KeyPart = (u32, u8, Opnd);
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Op {
+    /// One value per predecessor.
+    Phi(Vec<(Block, Opnd)>),
+    Bin(BinOp, Opnd, Opnd),
+    /// Two values of this width.
+    Cmp(Cc, Opnd, Opnd, u8),
+    /// Exchanges the lowest 2, 4 or 8 bytes; the others become zero.
+    Swap(u8, Opnd),
+    /// A field of the context: offset and size.
+    Context(i16, u8),
+    /// Sets a field of the context.
+    SetContext(i16, u8, Opnd),
+    /// A pointer moved forward.
+    Offset(Opnd, Opnd),
+    /// Whether `len` bytes from `base` on lie before `end`.
+    InBounds {
+        base: Opnd,
+        len: u32,
+        end: Opnd,
+    },
+    /// Reads bytes of the packet, as a little-endian number.
+    Load {
+        base: Opnd,
+        offset: i32,
+        bytes: u8,
+    },
+    Store {
+        base: Opnd,
+        offset: i32,
+        bytes: u8,
+        value: Opnd,
+    },
+    WriteBack(Box<WriteBack>),
+    /// The value in a map, or null. For arrays the same key always yields the same pointer.
+    Lookup {
+        map: MapId,
+        key: Vec<KeyPart>,
+    },
+    LoadMap {
+        base: Opnd,
+        offset: i32,
+        bytes: u8,
+    },
+    StoreMap {
+        base: Opnd,
+        offset: i32,
+        bytes: u8,
+        value: Opnd,
+    },
+    /// A helper of the engine; `context` is passed first if set.
+    Helper {
+        id: u32,
+        context: bool,
+        args: Vec<Opnd>,
+    },
+    /// A tenant's own function.
+    Extern {
+        name: Name,
+        args: Vec<Opnd>,
+    },
+}
+
+impl Op {
+    /// Calls something that clobbers the caller-saved registers.
+    pub(crate) const fn is_call(&self) -> bool {
+        matches!(self, Self::Lookup { .. } | Self::Helper { .. } | Self::Extern { .. })
+    }
+
+    /// Has to stay even if its result is not used.
+    pub(crate) const fn has_effect(&self) -> bool {
+        matches!(
+            self,
+            Self::SetContext(..)
+                | Self::Store { .. }
+                | Self::WriteBack(_)
+                | Self::StoreMap { .. }
+                | Self::Helper { .. }
+                | Self::Extern { .. }
+        )
+    }
+
+    /// Changes the packet or moves it.
+    pub(crate) const fn changes_packet(&self) -> bool {
+        use p4shield_abi::helper::{ADJUST_HEAD, ADJUST_TAIL};
+        match self {
+            Self::Store { .. } | Self::WriteBack(_) => true,
+            Self::Helper { id, .. } => *id == ADJUST_HEAD || *id == ADJUST_TAIL,
+            _ => false,
+        }
+    }
+
+    /// Every operand.
+    pub(crate) fn operands(&self) -> Vec<Opnd> {
+        let mut out = Vec::new();
+        let mut copy = self.clone();
+        copy.for_each_operand(&mut |o| out.push(*o));
+        out
+    }
+
+    /// Calls `f` with every operand.
+    pub(crate) fn for_each_operand(&mut self, f: &mut dyn FnMut(&mut Opnd)) {
+        match self {
+            Self::Phi(ins) => ins.iter_mut().for_each(|(_, o)| f(o)),
+            Self::Bin(_, a, b) | Self::Cmp(_, a, b, _) | Self::Offset(a, b) => {
+                f(a);
+                f(b);
+            }
+            Self::Swap(_, a) | Self::SetContext(_, _, a) => f(a),
+            Self::Context(..) => {}
+            Self::InBounds { base, end, .. } => {
+                f(base);
+                f(end);
+            }
+            Self::Load { base, .. } | Self::LoadMap { base, .. } => f(base),
+            Self::Store { base, value, .. } | Self::StoreMap { base, value, .. } => {
+                f(base);
+                f(value);
+            }
+            Self::WriteBack(w) => {
+                f(&mut w.base);
+                for (now, before) in &mut w.fields {
+                    now.iter_mut().chain(before.iter_mut().flatten()).for_each(&mut *f);
+                }
+            }
+            Self::Lookup { key, .. } => key.iter_mut().for_each(|(_, _, o)| f(o)),
+            Self::Helper { args, .. } | Self::Extern { args, .. } => args.iter_mut().for_each(f),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Term {
+    Jump(Block),
+    /// On a value of one bit: not zero, zero.
+    Branch(Opnd, Block, Block),
+    /// With the verdict.
+    Return(Opnd),
+    /// Of a block that is not finished, or was removed.
+    None,
+}
+
+impl Term {
+    pub(crate) fn successors(&self) -> Vec<Block> {
+        match self {
+            Self::Jump(b) => vec![*b],
+            Self::Branch(_, t, f) => vec![*t, *f],
+            Self::Return(_) | Self::None => Vec::new(),
+        }
+    }
+
+    pub(crate) fn for_each_successor(&mut self, mut f: impl FnMut(&mut Block)) {
+        match self {
+            Self::Jump(b) => f(b),
+            Self::Branch(_, t, e) => {
+                f(t);
+                f(e);
+            }
+            Self::Return(_) | Self::None => {}
+        }
+    }
+
+    pub(crate) const fn operand(&mut self) -> Option<&mut Opnd> {
+        match self {
+            Self::Branch(o, ..) | Self::Return(o) => Some(o),
+            Self::Jump(_) | Self::None => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Inst {
+    pub(crate) op: Op,
+    pub(crate) ty: Ty,
+    pub(crate) span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct BlockData {
+    pub(crate) phis: Vec<Val>,
+    pub(crate) insts: Vec<Val>,
+    pub(crate) term: Term,
+    pub(crate) span: Span,
+    /// What it is, for people who read the IR.
+    pub(crate) label: Name,
+}
+
+/// A map of the program.
+#[derive(Clone, Debug)]
+pub(crate) struct Map {
+    /// A C identifier.
+    pub(crate) name: String,
+    pub(crate) definition: MapDefinition,
+    /// Keys and values to install at load.
+    pub(crate) entries: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Function {
+    pub(crate) insts: Vec<Inst>,
+    pub(crate) blocks: Vec<BlockData>,
+    pub(crate) maps: Vec<Map>,
+}
+
+impl Function {
+    pub(crate) fn inst(&self, v: Val) -> &Inst {
+        &self.insts[v.0 as usize]
+    }
+
+    pub(crate) fn inst_mut(&mut self, v: Val) -> &mut Inst {
+        &mut self.insts[v.0 as usize]
+    }
+
+    pub(crate) fn block(&self, b: Block) -> &BlockData {
+        &self.blocks[b.0 as usize]
+    }
+
+    pub(crate) fn block_mut(&mut self, b: Block) -> &mut BlockData {
+        &mut self.blocks[b.0 as usize]
+    }
+
+    /// A new instruction that is in no block yet.
+    pub(crate) fn make(&mut self, op: Op, ty: Ty, span: Span) -> Val {
+        self.insts.push(Inst { op, ty, span });
+        Val(self.insts.len() as u32 - 1)
+    }
+
+    pub(crate) fn add_block(&mut self, label: &str, span: Span) -> Block {
+        let data =
+            BlockData { phis: Vec::new(), insts: Vec::new(), term: Term::None, span, label: label.into() };
+        self.blocks.push(data);
+        Block(self.blocks.len() as u32 - 1)
+    }
+
+    /// The operation that made an operand, unless it is a constant.
+    pub(crate) fn op_of(&self, o: Opnd) -> Option<&Op> {
+        match o {
+            Opnd::V(v) => Some(&self.inst(v).op),
+            Opnd::C(_) => None,
+        }
+    }
+
+    /// Bits that an integer operand may need at most.
+    pub(crate) fn bits(&self, o: Opnd) -> u8 {
+        match o {
+            Opnd::C(c) => 64 - c.leading_zeros() as u8,
+            Opnd::V(v) => match self.inst(v).ty {
+                Ty::Int(w) => w,
+                _ => 64,
+            },
+        }
+    }
+}
+
+/// All ones in the lowest `w` bits.
+pub(crate) const fn mask(w: u8) -> u64 {
+    if w >= 64 { u64::MAX } else { (1 << w) - 1 }
+}

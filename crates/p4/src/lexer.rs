@@ -1,0 +1,299 @@
+//! Characters to tokens.
+//!
+//! The lexer knows nothing of types: `>>` comes as two `>` of which the first is marked as touching the second, so
+//! that `tuple<bit<8>>` needs no tricks. Unknown characters become tokens of their own and are reported once.
+
+use crate::diagnostics::{Code, Diagnostic, Sink};
+use crate::source::{FileId, Span};
+use std::rc::Rc;
+
+/// A name as written.
+pub(crate) type Name = Rc<str>;
+
+/// What a token is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Tok {
+    /// An identifier that is no keyword.
+    Ident(Name),
+    /// A keyword.
+    Word(&'static str),
+    /// Punctuation.
+    Sym(&'static str),
+    /// An integer literal, as written.
+    Int(Name),
+    /// A string literal, without quotes and with escapes resolved.
+    Str(Name),
+    /// A character that P4 does not have (already reported), except the preprocessor's `#` and `\`.
+    Other(char),
+    /// The end of the input.
+    Eof,
+}
+
+/// A token and where it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) tok: Tok,
+    pub(crate) span: Span,
+    /// First on its line: only there `#` starts a directive.
+    pub(crate) first: bool,
+    /// White space or a comment stands before it: tells `F (x)` from `F(x)` in `#define`.
+    pub(crate) spaced: bool,
+}
+
+/// Sorted, for the binary search.
+const KEYWORDS: &[&str] = &[
+    "_",
+    "abstract",
+    "action",
+    "actions",
+    "apply",
+    "bit",
+    "bool",
+    "break",
+    "const",
+    "continue",
+    "control",
+    "default",
+    "else",
+    "entries",
+    "enum",
+    "error",
+    "exit",
+    "extern",
+    "false",
+    "for",
+    "header",
+    "header_union",
+    "if",
+    "in",
+    "inout",
+    "int",
+    "key",
+    "list",
+    "match_kind",
+    "out",
+    "package",
+    "parser",
+    "priority",
+    "return",
+    "select",
+    "state",
+    "string",
+    "struct",
+    "switch",
+    "table",
+    "this",
+    "transition",
+    "true",
+    "tuple",
+    "type",
+    "typedef",
+    "value_set",
+    "varbit",
+    "void",
+];
+
+/// Longest first.
+const SYMBOLS: &[&str] = &[
+    "|+|=", "|-|=", "<<=", "&&&", "...", "{#}", "|+|", "|-|", "..", "<<", "&&", "||", "==", "!=", ">=", "<=",
+    "++", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "+:", "+", "-", "*", "/", "%", "|", "&", "^", "~",
+    "(", ")", "[", "]", "{", "}", "<", ">", "!", ":", ",", "?", ".", "=", ";", "@",
+];
+
+struct Lexer<'a> {
+    text: &'a str,
+    file: FileId,
+    at: usize,
+    sink: &'a mut Sink,
+}
+
+/// All tokens of a file, the last of which is [`Tok::Eof`].
+pub(crate) fn lex(text: &str, file: FileId, sink: &mut Sink) -> Vec<Token> {
+    let mut lexer = Lexer { text, file, at: 0, sink };
+    let mut out = Vec::with_capacity(text.len() / 4);
+    let mut first = true;
+    loop {
+        let before = lexer.at;
+        first |= lexer.skip_blank();
+        let spaced = lexer.at > before || first;
+        let start = lexer.at;
+        let tok = lexer.token();
+        let end = tok == Tok::Eof;
+        out.push(Token { tok, span: lexer.span(start), first, spaced });
+        if end {
+            return out;
+        }
+        first = false;
+    }
+}
+
+impl Lexer<'_> {
+    fn rest(&self) -> &str {
+        &self.text[self.at..]
+    }
+
+    const fn span(&self, start: usize) -> Span {
+        Span { file: self.file, start: start as u32, end: self.at as u32 }
+    }
+
+    fn report(&mut self, start: usize, code: Code, message: String, hint: &str) {
+        let span = self.span(start);
+        self.sink.add(Diagnostic::new(code, span, message).hint(hint));
+    }
+
+    /// Skips white space, comments and continued lines; returns whether a line ended.
+    fn skip_blank(&mut self) -> bool {
+        let mut line_ended = false;
+        loop {
+            let rest = self.rest();
+            let blank = rest.len() - rest.trim_start().len();
+            line_ended |= rest[..blank].contains('\n');
+            let rest = &rest[blank..];
+            let skip = if rest.starts_with("//") {
+                rest.find('\n').unwrap_or(rest.len())
+            } else if rest.starts_with("\\\n") {
+                2
+            } else if rest.starts_with("\\\r\n") {
+                3
+            } else if let Some(inside) = rest.strip_prefix("/*") {
+                inside.find("*/").map_or(usize::MAX, |n| n + 4)
+            } else {
+                self.at += blank;
+                return line_ended;
+            };
+            let start = self.at + blank;
+            if skip == usize::MAX {
+                self.at = self.text.len();
+                self.report(
+                    start,
+                    Code::UnterminatedText,
+                    "this comment has no end".to_owned(),
+                    "close it with `*/`",
+                );
+                return true;
+            }
+            line_ended |= rest.starts_with("/*") && rest[..skip].contains('\n');
+            self.at = start + skip;
+        }
+    }
+
+    fn token(&mut self) -> Tok {
+        let rest = self.rest();
+        let Some(c) = rest.chars().next() else { return Tok::Eof };
+        if c.is_ascii_alphabetic() || c == '_' {
+            return self.word();
+        }
+        if c.is_ascii_digit() {
+            return self.integer();
+        }
+        if c == '"' {
+            return self.string();
+        }
+        if let Some(s) = SYMBOLS.iter().find(|s| rest.starts_with(**s)) {
+            self.at += s.len();
+            return Tok::Sym(s);
+        }
+        let start = self.at;
+        self.at += c.len_utf8();
+        if c != '#' && c != '\\' {
+            self.report(start, Code::BadCharacter, format!("unexpected character {c:?}"), "remove it");
+        }
+        Tok::Other(c)
+    }
+
+    fn take_while(&mut self, f: impl Fn(char) -> bool) -> String {
+        let rest = self.rest();
+        let len = rest.find(|c| !f(c)).unwrap_or(rest.len());
+        let s = rest[..len].to_owned();
+        self.at += len;
+        s
+    }
+
+    fn word(&mut self) -> Tok {
+        let w = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+        match KEYWORDS.binary_search(&w.as_str()) {
+            Ok(i) => Tok::Word(KEYWORDS[i]),
+            Err(_) => Tok::Ident(w.into()),
+        }
+    }
+
+    fn integer(&mut self) -> Tok {
+        let start = self.at;
+        let w = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+        if crate::constant::parse_literal(&w).is_none() {
+            let hint = "write for example 10, 0xFF, 8w255, 4s0b1010";
+            self.report(start, Code::BadCharacter, format!("`{w}` is not an integer"), hint);
+            return Tok::Int("0".into());
+        }
+        Tok::Int(w.into())
+    }
+
+    fn string(&mut self) -> Tok {
+        let start = self.at;
+        let mut value = String::new();
+        let mut chars = self.text[start + 1..].char_indices();
+        while let Some((i, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.at = start + 1 + i + 1;
+                    return Tok::Str(value.into());
+                }
+                '\\' => match chars.next() {
+                    Some((_, 'n')) => value.push('\n'),
+                    Some((_, other)) => value.push(other),
+                    None => break,
+                },
+                _ => value.push(c),
+            }
+        }
+        self.at = self.text.len();
+        self.report(start, Code::UnterminatedText, "this string has no end".to_owned(), "close it with `\"`");
+        Tok::Str(value.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn toks(text: &str) -> (Vec<Tok>, bool) {
+        let mut sink = Sink::default();
+        let t = lex(text, 0, &mut sink).into_iter().map(|t| t.tok).collect();
+        (t, sink.has_errors())
+    }
+
+    #[test]
+    fn every_keyword_is_found() {
+        for k in KEYWORDS {
+            assert_eq!(toks(k).0[0], Tok::Word(k));
+        }
+    }
+
+    #[test]
+    fn operators_are_longest_first() {
+        let (t, bad) = toks("a|+|=b >> {#} x...y 8w0xF_F");
+        assert!(!bad);
+        let expect = ["|+|=", ">", ">", "{#}", "..."];
+        let syms: Vec<_> =
+            t.iter().filter_map(|t| if let Tok::Sym(s) = t { Some(*s) } else { None }).collect();
+        assert_eq!(syms, expect);
+        assert!(t.contains(&Tok::Int("8w0xF_F".into())));
+    }
+
+    #[test]
+    fn comments_strings_and_lines() {
+        let mut sink = Sink::default();
+        let t = lex("a /* x\n */ b // c\n \"q\\\"r\"", 0, &mut sink);
+        assert!(!sink.has_errors());
+        assert!(t[1].first && t[1].tok == Tok::Ident("b".into()));
+        assert_eq!(t[2].tok, Tok::Str("q\"r".into()));
+    }
+
+    #[test]
+    fn what_has_no_end_is_reported() {
+        assert!(toks("/* x").1);
+        assert!(toks("\"x").1);
+        assert!(toks("12ab").1);
+        assert!(toks("a $ b é").1);
+    }
+}

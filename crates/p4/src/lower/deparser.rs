@@ -1,0 +1,185 @@
+//! Putting the packet together again.
+//!
+//! A program that cannot change the layout of packets gets its changed fields written in place. Any other compares,
+//! when it runs, where each header came from with where it has to go: if nothing moved, the same; else the packet is
+//! resized at its head and what is not in place already is written anew. Later passes resolve most of these
+//! comparisons, as the ways through the parser are known.
+
+use super::storage::{HeaderStore, Storage, headers};
+use super::{Emitted, Lower};
+use crate::hir::Expr;
+use crate::ir::{BinOp, Cc, Op, Opnd, Ty, WriteBack};
+use p4shield_abi::context::offset;
+use p4shield_abi::helper;
+use std::rc::Rc;
+
+impl Lower<'_> {
+    /// `packet.emit(e)`
+    pub(super) fn emit_header(&mut self, e: &Expr) {
+        let Some(storage) = self.storage_of(e) else {
+            return self.unsupported(e.span, "emitting this");
+        };
+        if matches!(&*storage, Storage::Scalar(..)) {
+            return self.unsupported(e.span, &format!("emitting {}", e.ty));
+        }
+        let mut all: Vec<Rc<HeaderStore>> = Vec::new();
+        headers(&storage, &mut all);
+        for header in all {
+            let flag = self.b.slot(Ty::Int(1));
+            let valid = self.b.read(header.valid);
+            self.b.write(flag, valid);
+            self.emitted.push(Emitted { header, flag, span: e.span });
+        }
+    }
+
+    /// Writes the emitted headers, in a program that cannot change the layout.
+    pub(super) fn write_in_place(&mut self) {
+        for e in std::mem::take(&mut self.emitted) {
+            self.b.span = e.span;
+            let valid = self.b.read(e.flag);
+            let base = self.b.read(e.header.base);
+            let end = self.b.read(self.packet.end);
+            self.write_if(valid, &e.header, base, end, true);
+        }
+    }
+
+    /// Writes a header at `base` if `wanted`; what the packet holds there already only if not `known`.
+    fn write_if(&mut self, wanted: Opnd, h: &HeaderStore, base: Opnd, end: Opnd, known: bool) {
+        if h.layout.fields.is_empty() {
+            return;
+        }
+        let (write, done) =
+            (self.b.new_block(&format!("write {}", h.layout.name)), self.b.new_block("written"));
+        let checked = self.b.new_block("present");
+        self.b.branch(wanted, checked, done);
+        self.b.switch_to(checked);
+        // The bounds are known since extraction, but the verifier may have lost them where ways met. Where it has
+        // not, this check disappears.
+        let ok = self.b.emit(Op::InBounds { base, len: h.layout.bytes, end }, Ty::Int(1));
+        let miss = if known { done } else { self.reject };
+        self.b.branch(ok, write, miss);
+        self.b.switch_to(write);
+        let mut fields = Vec::new();
+        for (now, before) in h.leaves.iter().zip(&h.original) {
+            let before = known.then(|| self.read_slots(before));
+            fields.push((self.read_slots(now), before));
+        }
+        self.b.emit(Op::WriteBack(Box::new(WriteBack { base, layout: h.layout.clone(), fields })), Ty::None);
+        self.b.jump(done);
+        self.b.switch_to(done);
+    }
+
+    /// Writes the emitted headers, in a program that may have added, removed or moved some. Returns the change of
+    /// the packet's length in bytes, as a wrapping 32-bit number.
+    pub(super) fn write_anywhere(&mut self) -> Opnd {
+        let emitted = std::mem::take(&mut self.emitted);
+        for e in &emitted {
+            if e.header.has_varbit {
+                self.unsupported(e.span, "a varbit field in a program that adds, removes or moves headers");
+                return Opnd::C(0);
+            }
+            let bits: u32 = e.header.layout.fields.iter().map(|f| f.width).sum();
+            if !bits.is_multiple_of(8) {
+                self.unsupported(
+                    e.span,
+                    &format!("emitting a header of {bits} bits, which is no whole number of bytes,"),
+                );
+                return Opnd::C(0);
+            }
+        }
+        let parsed = self.b.read(self.packet.parsed);
+        let places = self.new_places(&emitted);
+        let total = places.last().copied().unwrap_or(Opnd::C(0));
+        let shrink = self.b.bin(BinOp::Sub, parsed, total, 32);
+        let (resize, go_on) = (self.b.new_block("resize"), self.b.new_block("rebuild"));
+        let same = self.b.cmp(Cc::Eq, shrink, Opnd::C(0), 32);
+        self.b.branch(same, go_on, resize);
+        self.b.switch_to(resize);
+        let failed = self.helper(helper::ADJUST_HEAD, true, vec![shrink], 64);
+        let ok = self.b.cmp(Cc::Eq, failed, Opnd::C(0), 64);
+        let refused = self.reject;
+        let resized = self.b.new_block("resized");
+        self.b.branch(ok, resized, refused);
+        self.b.switch_to(resized);
+        let (new_data, new_end) = self.packet_bounds();
+        self.b.write(self.packet.data, new_data);
+        self.b.write(self.packet.end, new_end);
+        self.b.jump(go_on);
+        self.b.switch_to(go_on);
+        let (data, end) = (self.b.read(self.packet.data), self.b.read(self.packet.end));
+        self.place_headers(&emitted, &places, shrink, data, end);
+        self.b.bin(BinOp::Sub, Opnd::C(0), shrink, 32)
+    }
+
+    /// Pointers to the start and the end of the packet as it is now.
+    pub(super) fn packet_bounds(&mut self) -> (Opnd, Opnd) {
+        let data = self.b.emit(Op::Context(offset::DATA, 8), Ty::Packet);
+        let end = self.b.emit(Op::Context(offset::DATA_END, 8), Ty::Packet);
+        (data, end)
+    }
+
+    /// Where each header goes, and behind the last one the length of all.
+    fn new_places(&mut self, emitted: &[Emitted]) -> Vec<Opnd> {
+        let mut at = Opnd::C(0);
+        let mut places = Vec::new();
+        for e in emitted {
+            places.push(at);
+            let size = Opnd::C(u64::from(e.header.layout.bytes));
+            let flag = self.b.read(e.flag);
+            let behind = self.add_bytes(at, size);
+            at = self.select(flag, behind, at, 32);
+        }
+        places.push(at);
+        places
+    }
+
+    /// Writes each header where it goes; of those that are there already only what changed.
+    fn place_headers(&mut self, emitted: &[Emitted], places: &[Opnd], shrink: Opnd, data: Opnd, end: Opnd) {
+        for (e, place) in emitted.iter().zip(places) {
+            self.b.span = e.span;
+            let flag = self.b.read(e.flag);
+            let base = self.b.offset(data, *place);
+            let at = self.b.read(e.header.at);
+            let now_at = self.b.bin(BinOp::Sub, at, shrink, 32);
+            let there = self.b.cmp(Cc::Eq, now_at, *place, 32);
+            let extracted = self.b.cmp(Cc::Ne, at, Self::nowhere(), 32);
+            let there = self.both(there, extracted);
+            let (emit, keep, anew, done) = (
+                self.b.new_block("emit"),
+                self.b.new_block("in place"),
+                self.b.new_block("moved"),
+                self.b.new_block("emitted"),
+            );
+            self.b.branch(flag, emit, done);
+            self.b.switch_to(emit);
+            self.b.branch(there, keep, anew);
+            for (block, known) in [(keep, true), (anew, false)] {
+                self.b.switch_to(block);
+                self.write_if(Opnd::C(1), &e.header, base, end, known);
+                self.b.jump(done);
+            }
+            self.b.switch_to(done);
+        }
+    }
+
+    /// Cuts the packet off where `truncate` said. `grown` is how much longer it is than it came.
+    pub(super) fn truncate_packet(&mut self, grown: Opnd) {
+        /// What a switch needs at least: an Ethernet header.
+        const SHORTEST: u64 = 14;
+        let limit = self.b.read(self.packet.truncate_to);
+        let short = self.b.cmp(Cc::Ult, limit, Opnd::C(SHORTEST), 32);
+        let limit = self.select(short, Opnd::C(SHORTEST), limit, 32);
+        let came = self.context(offset::PACKET_LENGTH, 4);
+        let len = self.b.bin(BinOp::Add, came, grown, 32);
+        let (cut, done) = (self.b.new_block("truncate"), self.b.new_block("truncated"));
+        let longer = self.b.cmp(Cc::Ugt, len, limit, 32);
+        self.b.branch(longer, cut, done);
+        self.b.switch_to(cut);
+        let delta = self.b.bin(BinOp::Sub, limit, len, 32);
+        let failed = self.helper(helper::ADJUST_TAIL, true, vec![delta], 64);
+        let ok = self.b.cmp(Cc::Eq, failed, Opnd::C(0), 64);
+        let refused = self.reject;
+        self.b.branch(ok, done, refused);
+        self.b.switch_to(done);
+    }
+}

@@ -1,0 +1,344 @@
+//! Expressions.
+
+use super::storage::{HeaderValue, NOWHERE, Storage, Value, limb_count, limb_width};
+use super::{Binding, Lower};
+use crate::ast::{BinaryOp, UnaryOp};
+use crate::constant::{limbs, small};
+use crate::hir::{Expr, ExprKind, VarId};
+use crate::ir::{BinOp, Block, Cc, Opnd, Ty, mask};
+use crate::source::Span;
+use crate::types::Type;
+use std::rc::Rc;
+
+impl Lower<'_> {
+    pub(super) fn value(&mut self, e: &Expr) -> Value {
+        let saved = std::mem::replace(&mut self.b.span, e.span);
+        let v = self.value_here(e);
+        self.b.span = saved;
+        v
+    }
+
+    /// A scalar's limbs.
+    pub(super) fn limbs(&mut self, e: &Expr) -> Vec<Opnd> {
+        match self.value(e) {
+            Value::Scalar(limbs, _) => limbs,
+            _ => vec![Opnd::C(0); limb_count(e.ty.scalar_width().unwrap_or(1))],
+        }
+    }
+
+    /// A scalar of at most 64 bits.
+    pub(super) fn word(&mut self, e: &Expr) -> Opnd {
+        let limbs = self.limbs(e);
+        if limbs.len() > 1 {
+            self.unsupported(e.span, "a value of more than 64 bits here");
+        }
+        limbs.first().copied().unwrap_or(Opnd::C(0))
+    }
+
+    fn value_here(&mut self, e: &Expr) -> Value {
+        let width = e.ty.scalar_width().unwrap_or(0);
+        let scalar = |limbs| Value::Scalar(limbs, width);
+        match &e.kind {
+            ExprKind::Const(v) => {
+                let mut l = limbs(v, width);
+                l.truncate(limb_count(width));
+                scalar(l.into_iter().map(Opnd::C).collect())
+            }
+            ExprKind::Var(v) => self.variable(*v, e.span),
+            ExprKind::Field(..) | ExprKind::Element(..) | ExprKind::StackNext(_) | ExprKind::StackLast(_) => {
+                self.part(e)
+            }
+            ExprKind::StackLastIndex => {
+                self.unsupported(e.span, "lastIndex");
+                scalar(vec![Opnd::C(0)])
+            }
+            ExprKind::Slice(b, hi, lo) => {
+                let limbs = self.limbs(b);
+                scalar(self.extract_bits(&limbs, *lo, hi - lo + 1))
+            }
+            ExprKind::Unary(op, a) => scalar(self.unary(*op, a, width)),
+            ExprKind::Binary(BinaryOp::And | BinaryOp::Or, ..) | ExprKind::Ternary(..) => self.by_branches(e),
+            ExprKind::Binary(op, a, b) => self.binary(*op, a, b, e),
+            ExprKind::Cast(a) => {
+                let limbs = self.limbs(a);
+                let from = a.ty.scalar_width().unwrap_or(0);
+                let signed = matches!(a.ty.base(), Type::Int(_));
+                scalar(self.resize(&limbs, from, width, signed))
+            }
+            ExprKind::Aggregate(items) => Value::Group(items.iter().map(|i| self.value(i)).collect()),
+            ExprKind::InvalidHeader => {
+                let s = self.storage(&e.ty);
+                self.reset(&s);
+                self.load(&s)
+            }
+            ExprKind::IsValid(h) => match self.value(h) {
+                Value::Header(h) => scalar(vec![h.valid]),
+                _ => scalar(vec![Opnd::C(0)]),
+            },
+            ExprKind::TableHit { table, miss } => {
+                let (hit, _) = self.apply_table(*table, e.span);
+                scalar(vec![if *miss { self.b.not(hit) } else { hit }])
+            }
+            ExprKind::Call(c) => self.call(c, Some(&e.ty)).unwrap_or(Value::Opaque),
+            ExprKind::Text | ExprKind::Bad => Value::Opaque,
+        }
+    }
+
+    pub(super) fn variable(&mut self, v: VarId, span: Span) -> Value {
+        match self.env.get(&v).cloned() {
+            Some(Binding::Storage(s)) => self.load(&s),
+            Some(Binding::Constant(e)) => self.value(&e),
+            Some(Binding::Object(_)) => Value::Opaque,
+            None => {
+                self.internal(span, "a variable without storage");
+                Value::Opaque
+            }
+        }
+    }
+
+    /// A part of something bigger: of a variable without reading the rest, else of its value.
+    fn part(&mut self, e: &Expr) -> Value {
+        if let Some(s) = self.storage_of(e) {
+            return self.load(&s);
+        }
+        match &e.kind {
+            ExprKind::Field(base, i) => match self.value(base) {
+                Value::Group(mut fs) if *i < fs.len() => fs.swap_remove(*i),
+                Value::Header(mut h) if *i < h.fields.len() => h.fields.swap_remove(*i),
+                _ => Value::Opaque,
+            },
+            _ => {
+                self.unsupported(e.span, "an element of a header stack by a variable index");
+                Value::Opaque
+            }
+        }
+    }
+
+    /// The slots of an expression that names (a part of) a variable.
+    pub(super) fn storage_of(&mut self, e: &Expr) -> Option<Rc<Storage>> {
+        match &e.kind {
+            ExprKind::Var(v) => match self.env.get(v) {
+                Some(Binding::Storage(s)) => Some(s.clone()),
+                _ => None,
+            },
+            ExprKind::Field(b, i) => match &*self.storage_of(b)? {
+                Storage::Group(fields) => fields.get(*i).cloned(),
+                Storage::Header(h) => h.fields.get(*i).cloned(),
+                _ => None,
+            },
+            ExprKind::Element(b, i) => match (&*self.storage_of(b)?, i.as_const().and_then(small)) {
+                (Storage::Stack(items), Some(i)) => items.get(i as usize).cloned(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn unary(&mut self, op: UnaryOp, a: &Expr, width: u32) -> Vec<Opnd> {
+        let limbs = self.limbs(a);
+        match op {
+            UnaryOp::Plus => limbs,
+            UnaryOp::Not => vec![self.b.not(limbs[0])],
+            UnaryOp::Complement => {
+                let ones: Vec<_> = (0..limbs.len()).map(|i| Opnd::C(mask(limb_width(width, i)))).collect();
+                self.bitwise(BinOp::Xor, &limbs, &ones, width)
+            }
+            UnaryOp::Neg => {
+                let zeros = vec![Opnd::C(0); limbs.len()];
+                self.add_sub(BinOp::Sub, &zeros, &limbs, width)
+            }
+        }
+    }
+
+    /// `&&`, `||` and `?:` evaluate only what they need.
+    fn by_branches(&mut self, e: &Expr) -> Value {
+        let result = self.storage(&e.ty);
+        let (t, f, end) = (self.b.new_block("then"), self.b.new_block("else"), self.b.new_block("join"));
+        let (yes, no) = match &e.kind {
+            ExprKind::Ternary(c, yes, no) => {
+                self.condition(c, t, f);
+                (Some(yes), Some(no))
+            }
+            _ => {
+                self.condition(e, t, f);
+                (None, None)
+            }
+        };
+        for (block, arm, bit) in [(t, yes, 1), (f, no, 0)] {
+            self.b.switch_to(block);
+            let v = match arm {
+                Some(a) => self.value(a),
+                None => Value::Scalar(vec![Opnd::C(bit)], 1),
+            };
+            self.store(&result, &v);
+            self.b.jump(end);
+        }
+        self.b.switch_to(end);
+        self.load(&result)
+    }
+
+    /// Branches on a condition.
+    pub(super) fn condition(&mut self, e: &Expr, t: Block, f: Block) {
+        let saved = std::mem::replace(&mut self.b.span, e.span);
+        match &e.kind {
+            ExprKind::Unary(UnaryOp::Not, a) => self.condition(a, f, t),
+            ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), a, b) => {
+                let more = self.b.new_block("condition");
+                if *op == BinaryOp::And {
+                    self.condition(a, more, f)
+                } else {
+                    self.condition(a, t, more)
+                }
+                self.b.switch_to(more);
+                self.condition(b, t, f);
+            }
+            _ => {
+                let c = self.word(e);
+                self.b.branch(c, t, f);
+            }
+        }
+        self.b.span = saved;
+    }
+
+    fn binary(&mut self, op: BinaryOp, a: &Expr, b: &Expr, e: &Expr) -> Value {
+        let width = e.ty.scalar_width().unwrap_or(0);
+        if matches!(op, BinaryOp::Eq | BinaryOp::Ne) {
+            let (x, y) = (self.value(a), self.value(b));
+            let same = self.equal_values(&x, &y);
+            return Value::Scalar(vec![if op == BinaryOp::Eq { same } else { self.b.not(same) }], 1);
+        }
+        let (wa, wb) = (a.ty.scalar_width().unwrap_or(0), b.ty.scalar_width().unwrap_or(0));
+        let signed = matches!(a.ty.base(), Type::Int(_));
+        let x = self.limbs(a);
+        if matches!(op, BinaryOp::Shl | BinaryOp::Shr) {
+            return Value::Scalar(self.shift(op == BinaryOp::Shl, &x, b, width, signed), width);
+        }
+        let y = self.limbs(b);
+        if width == 0 {
+            return Value::Scalar(Vec::new(), 0);
+        }
+        let limbs = match op {
+            BinaryOp::Concat => self.concat(&x, wa, &y, wb),
+            BinaryOp::BitAnd => self.bitwise(BinOp::And, &x, &y, width),
+            BinaryOp::BitOr => self.bitwise(BinOp::Or, &x, &y, width),
+            BinaryOp::BitXor => self.bitwise(BinOp::Xor, &x, &y, width),
+            BinaryOp::Add => self.add_sub(BinOp::Add, &x, &y, width),
+            BinaryOp::Sub => self.add_sub(BinOp::Sub, &x, &y, width),
+            BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => {
+                let cc = match (op, signed) {
+                    (BinaryOp::Lt, false) => Cc::Ult,
+                    (BinaryOp::Le, false) => Cc::Ule,
+                    (BinaryOp::Gt, false) => Cc::Ugt,
+                    (BinaryOp::Ge, false) => Cc::Uge,
+                    (BinaryOp::Lt, true) => Cc::Slt,
+                    (BinaryOp::Le, true) => Cc::Sle,
+                    (BinaryOp::Gt, true) => Cc::Sgt,
+                    _ => Cc::Sge,
+                };
+                vec![self.ordered(cc, &x, &y, wa)]
+            }
+            _ if width > 64 => {
+                self.unsupported(e.span, &format!("`{}` on more than 64 bits", op.text()));
+                vec![Opnd::C(0); limb_count(width)]
+            }
+            BinaryOp::Mul => vec![self.b.bin(BinOp::Mul, x[0], y[0], width as u8)],
+            BinaryOp::Div => vec![self.b.bin(BinOp::Div, x[0], y[0], width as u8)],
+            BinaryOp::Mod => vec![self.b.bin(BinOp::Mod, x[0], y[0], width as u8)],
+            BinaryOp::AddSat | BinaryOp::SubSat => vec![self.saturating(op, x[0], y[0], width as u8, signed)],
+            _ => vec![Opnd::C(0); limb_count(width)],
+        };
+        Value::Scalar(limbs, width)
+    }
+
+    fn saturating(&mut self, op: BinaryOp, x: Opnd, y: Opnd, w: u8, signed: bool) -> Opnd {
+        let add = op == BinaryOp::AddSat;
+        let raw = self.b.bin(if add { BinOp::Add } else { BinOp::Sub }, x, y, w);
+        if !signed {
+            let over = if add { self.b.cmp(Cc::Ult, raw, x, w) } else { self.b.cmp(Cc::Ult, x, y, w) };
+            return self.select(over, Opnd::C(if add { mask(w) } else { 0 }), raw, w);
+        }
+        // Overflow: adding numbers of one sign, or subtracting of different ones, changes the sign.
+        let (to_x, to_y) =
+            (self.b.bin(BinOp::Xor, raw, x, w), self.b.bin(BinOp::Xor, if add { raw } else { x }, y, w));
+        let both = self.b.bin(BinOp::And, to_x, to_y, w);
+        let sign = Opnd::C(u64::from(w) - 1);
+        let over = self.b.bin(BinOp::Shr, both, sign, w);
+        let negative = self.b.bin(BinOp::Shr, x, sign, w);
+        let limit = self.b.bin(BinOp::Add, Opnd::C(mask(w) >> 1), negative, w);
+        self.select(over, limit, raw, w)
+    }
+
+    fn shift(&mut self, left: bool, x: &[Opnd], by: &Expr, width: u32, signed: bool) -> Vec<Opnd> {
+        if let Some(n) = by.as_const() {
+            return self.shift_const(left, x, small(n).unwrap_or(u32::MAX), width, signed);
+        }
+        let distance = self.word(by);
+        if width > 64 {
+            self.unsupported(by.span, "a shift of more than 64 bits by a variable");
+            return x.to_vec();
+        }
+        if width == 0 {
+            return Vec::new();
+        }
+        let w = width as u8;
+        let op = match (left, signed) {
+            (true, _) => BinOp::Shl,
+            (false, false) => BinOp::Shr,
+            (false, true) => BinOp::Sar,
+        };
+        // The machine takes the distance modulo the register's width; P4 shifts everything out.
+        let far = self.b.cmp(Cc::Uge, distance, Opnd::C(u64::from(w)), 64);
+        let limit = Opnd::C(u64::from(w) - 1);
+        let safe = self.select(far, limit, distance, 64);
+        let shifted = self.b.bin(op, x[0], safe, w);
+        if op == BinOp::Sar { vec![shifted] } else { vec![self.select(far, Opnd::C(0), shifted, w)] }
+    }
+
+    fn equal_values(&mut self, a: &Value, b: &Value) -> Opnd {
+        match (a, b) {
+            (Value::Scalar(x, w), Value::Scalar(y, _)) => self.equal(x, y, *w),
+            (Value::Group(xs), Value::Group(ys)) | (Value::Stack(xs), Value::Stack(ys)) => {
+                self.all_equal(xs, ys)
+            }
+            (Value::Header(x), Value::Header(y)) => self.equal_headers(x, y),
+            (Value::Header(h), Value::Group(ys)) | (Value::Group(ys), Value::Header(h)) => {
+                let fields = self.all_equal(&h.fields, ys);
+                self.b.bin(BinOp::And, h.valid, fields, 1)
+            }
+            _ => Opnd::C(1),
+        }
+    }
+
+    fn all_equal(&mut self, xs: &[Value], ys: &[Value]) -> Opnd {
+        let mut all = Opnd::C(1);
+        for (x, y) in xs.iter().zip(ys) {
+            let same = self.equal_values(x, y);
+            all = self.b.bin(BinOp::And, all, same, 1);
+        }
+        all
+    }
+
+    /// Both invalid, or both valid with equal fields.
+    fn equal_headers(&mut self, x: &HeaderValue, y: &HeaderValue) -> Opnd {
+        let fields = self.all_equal(&x.fields, &y.fields);
+        let any = self.b.bin(BinOp::Or, x.valid, y.valid, 1);
+        let none = self.b.not(any);
+        let both = self.b.bin(BinOp::And, x.valid, y.valid, 1);
+        let both = self.b.bin(BinOp::And, both, fields, 1);
+        self.b.bin(BinOp::Or, none, both, 1)
+    }
+
+    /// Adds a value of one bit to a number of bytes.
+    pub(super) fn add_bytes(&mut self, a: Opnd, b: Opnd) -> Opnd {
+        self.b.bin(BinOp::Add, a, b, 32)
+    }
+
+    /// A context field as an integer.
+    pub(super) fn context(&mut self, offset: i16, bytes: u8) -> Opnd {
+        self.b.emit(crate::ir::Op::Context(offset, bytes), Ty::Int(bytes * 8))
+    }
+
+    pub(super) const fn nowhere() -> Opnd {
+        Opnd::C(NOWHERE)
+    }
+}

@@ -1,0 +1,230 @@
+//! Calls: everything that has a body is inlined, with copy-in and copy-out as the language specifies.
+
+use super::storage::Value;
+use super::{Binding, BoundObject, Lower, Scope};
+use crate::ast::Direction;
+use crate::hir::{self, Call, CallArg, Callee, Constructed, CtorArg, InstId, Object, Param};
+use crate::ir::Opnd;
+use crate::lexer::Name;
+use crate::source::Span;
+use crate::types::Type;
+use std::rc::Rc;
+
+impl Lower<'_> {
+    /// Lowers a call; `ty` is its type if the result is used.
+    pub(super) fn call(&mut self, c: &Call, ty: Option<&Type>) -> Option<Value> {
+        match &c.callee {
+            Callee::Extern(id) => {
+                let f = &self.hir.extern_fns[id.0 as usize];
+                self.extern_call(f, c)
+            }
+            Callee::Method { object, of, method } => {
+                let e = &self.hir.externs[of.0 as usize];
+                self.method(*object, &e.name, &e.methods[*method], c, ty)
+            }
+            Callee::Function(id) => {
+                let f = self.hir.functions[id.0 as usize].clone();
+                self.routine(&f, &c.args, None)
+            }
+            Callee::Action(id) => {
+                let a = self.hir.actions[id.0 as usize].clone();
+                self.routine(&a, &c.args, None)
+            }
+            Callee::Apply(object) => {
+                self.apply_object(*object, &c.args, c.span);
+                None
+            }
+            Callee::Table(t) => {
+                self.apply_table(*t, c.span);
+                None
+            }
+            Callee::SetValid(h) | Callee::SetInvalid(h) => {
+                let valid = matches!(c.callee, Callee::SetValid(_));
+                if let Some(s) = self.storage_of(h)
+                    && let super::storage::Storage::Header(h) = &*s
+                {
+                    self.b.write(h.valid, Opnd::C(u64::from(valid)));
+                }
+                None
+            }
+            Callee::Push => {
+                self.unsupported(c.span, "push_front and pop_front");
+                None
+            }
+        }
+    }
+
+    /// Inlines an action or a function. `data` are storages for parameters without direction, if they come from a
+    /// table; `args` then are those of the others.
+    pub(super) fn routine(
+        &mut self,
+        r: &hir::Routine,
+        args: &[CallArg],
+        data: Option<&[Rc<super::storage::Storage>]>,
+    ) -> Option<Value> {
+        let mut data = data.map(<[_]>::iter);
+        let mut args = args.iter();
+        let mut copies = Vec::new();
+        for p in &r.params {
+            if p.direction == Direction::None
+                && let Some(data) = &mut data
+            {
+                if let Some(s) = data.next() {
+                    self.env.insert(p.var, Binding::Storage(s.clone()));
+                }
+                continue;
+            }
+            if let Some(arg) = args.next() {
+                self.bind(p, arg, &mut copies);
+            }
+        }
+        let result = (r.result != Type::Void).then(|| self.storage(&r.result));
+        self.inline(&r.name, result.clone(), copies, |l| l.stmts(&r.body));
+        result.map(|s| self.load(&s))
+    }
+
+    /// Lowers a body whose `return` leads behind it, then the copies that are due.
+    fn inline(
+        &mut self,
+        name: &Name,
+        result: Option<Rc<super::storage::Storage>>,
+        copy_out: Vec<(Rc<super::storage::Storage>, super::stmt::Place)>,
+        body: impl FnOnce(&mut Self),
+    ) {
+        let end = self.b.new_block(&format!("end of {name}"));
+        self.scopes.push(Scope { end, result, copy_out: copy_out.clone() });
+        body(self);
+        self.b.jump(end);
+        self.scopes.pop();
+        self.b.switch_to(end);
+        self.copy_out(&copy_out);
+    }
+
+    /// Gives a parameter its argument.
+    fn bind(
+        &mut self,
+        p: &Param,
+        arg: &CallArg,
+        copies: &mut Vec<(Rc<super::storage::Storage>, super::stmt::Place)>,
+    ) {
+        let binding = match arg {
+            CallArg::Object(o) => match self.object(*o) {
+                Some(o) => Binding::Object(o),
+                None => return,
+            },
+            CallArg::In(e) => {
+                let v = self.value(e);
+                let s = self.storage(&p.ty);
+                self.reset(&s);
+                self.store(&s, &v);
+                Binding::Storage(s)
+            }
+            CallArg::Out(e) | CallArg::InOut(e) => {
+                let s = self.storage(&p.ty);
+                self.reset(&s);
+                if matches!(arg, CallArg::InOut(_)) {
+                    let v = self.value(e);
+                    self.store(&s, &v);
+                }
+                if let Some(place) = self.place(e) {
+                    copies.push((s.clone(), place));
+                }
+                Binding::Storage(s)
+            }
+            CallArg::Skip => {
+                let s = self.storage(&p.ty);
+                self.reset(&s);
+                Binding::Storage(s)
+            }
+        };
+        self.env.insert(p.var, binding);
+    }
+
+    pub(super) fn object(&self, o: Object) -> Option<BoundObject> {
+        match o {
+            Object::Instance(id) => {
+                // An instance belongs to the control it is declared in; top-level instances exist once.
+                let path = if self.is_global(id) { Rc::from([]) } else { self.path.clone().into() };
+                Some(BoundObject::Instance(id, path))
+            }
+            Object::Param(v) => match self.env.get(&v) {
+                Some(Binding::Object(o)) => Some(o.clone()),
+                _ => None,
+            },
+        }
+    }
+
+    /// Whether an instance is declared outside of all parsers and controls.
+    fn is_global(&self, id: InstId) -> bool {
+        let inst = &self.hir.instances[id.0 as usize];
+        let within = |s: Span, o: Span| o.file == s.file && o.start <= s.start && s.end <= o.end;
+        let local = |stmts: &[hir::Stmt]| stmts.iter().any(|s| within(inst.span, s.span));
+        !self.hir.controls.iter().any(|c| local(&c.locals) || local(&c.body))
+            && !self.hir.parsers.iter().any(|p| local(&p.locals))
+    }
+
+    /// Inlines a control; a parser within a parser is not supported yet.
+    fn apply_object(&mut self, object: Object, args: &[CallArg], span: Span) {
+        let Some(BoundObject::Instance(id, path)) = self.object(object) else {
+            return self.unsupported(span, "applying this object");
+        };
+        let inst = self.hir.instances[id.0 as usize].clone();
+        match inst.what {
+            Constructed::Control(c) => {
+                let control = self.hir.controls[c.0 as usize].clone();
+                let mut copies = Vec::new();
+                for (p, a) in control.params.iter().zip(args) {
+                    self.bind(p, a, &mut copies);
+                }
+                let saved = std::mem::replace(&mut self.path, path.to_vec());
+                self.control(&control, &inst, copies);
+                self.path = saved;
+            }
+            _ => self.unsupported(span, "applying a parser"),
+        }
+    }
+
+    /// Inlines a control whose parameters are bound.
+    pub(super) fn control(
+        &mut self,
+        control: &hir::Control,
+        inst: &hir::Instance,
+        copies: Vec<(Rc<super::storage::Storage>, super::stmt::Place)>,
+    ) {
+        self.bind_ctor(&control.ctor_params, &inst.args);
+        self.path.push(inst.name.clone());
+        self.inline(&control.name, None, copies, |l| {
+            l.stmts(&control.locals);
+            l.stmts(&control.body);
+        });
+        self.path.pop();
+    }
+
+    pub(super) fn bind_ctor(&mut self, params: &[Param], args: &[CtorArg]) {
+        for (p, a) in params.iter().zip(args) {
+            let binding = match a {
+                CtorArg::Value(e) => match &e.kind {
+                    hir::ExprKind::Var(v) => self.env.get(v).cloned(),
+                    _ => Some(Binding::Constant(e.clone())),
+                },
+                CtorArg::Object(o) => self.object(*o).map(Binding::Object),
+            };
+            if let Some(b) = binding {
+                self.env.insert(p.var, b);
+            }
+        }
+    }
+
+    /// The number of a constructor argument.
+    pub(super) fn ctor_number(&self, a: &CtorArg) -> Option<num_bigint::BigInt> {
+        let CtorArg::Value(e) = a else { return None };
+        match &e.kind {
+            hir::ExprKind::Const(v) => Some(v.clone()),
+            hir::ExprKind::Var(v) => match self.env.get(v) {
+                Some(Binding::Constant(e)) => e.as_const().cloned(),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Whether a program can change the layout of a packet.
+//!
+//! If headers leave in the order in which they came, each where it was, the deparser has only changed fields to
+//! write. That is so when headers become valid by extraction alone, every extracted header is emitted, the parser's
+//! order is the deparser's, and the parser skips nothing.
+
+use crate::ast::Direction;
+use crate::hir::{
+    Call, CallArg, Callee, Control, Expr, ExprKind, Next, Parser, Program, Stmt, StmtKind, Target, VarId,
+};
+use crate::types::Type;
+use std::collections::HashSet;
+
+/// A header as the fields that lead to it from the parameter that holds all headers.
+type Path = Vec<usize>;
+
+/// Whether the layout of packets never changes. `parser_headers` and `deparser_headers` are the parameters that hold
+/// the headers.
+pub(super) fn is_fixed(
+    p: &Program,
+    parser: &Parser,
+    parser_headers: VarId,
+    deparser: &Control,
+    deparser_headers: VarId,
+) -> bool {
+    let Some(order) = emission_order(deparser, deparser_headers) else { return false };
+    let mut scan = Scan { fixed: true };
+    for c in &p.controls {
+        scan.stmts(&c.locals);
+        scan.stmts(&c.body);
+    }
+    for r in p.actions.iter().chain(&p.functions) {
+        scan.stmts(&r.body);
+    }
+    for s in &parser.states {
+        scan.stmts(&s.body);
+    }
+    scan.stmts(&parser.locals);
+    scan.fixed && extractions_follow(p, parser, parser_headers, &order)
+}
+
+/// Headers in the order of the deparser; `None` if it does more than emit one after the other.
+fn emission_order(c: &Control, headers: VarId) -> Option<Vec<Path>> {
+    let mut order = Vec::new();
+    for s in &c.body {
+        let StmtKind::Call(Call { callee: Callee::Method { .. }, args, .. }) = &s.kind else { return None };
+        let [CallArg::In(e)] = args.as_slice() else { return None };
+        let path = path_from(e, headers)?;
+        headers_within(&e.ty, path, &mut order)?;
+    }
+    c.locals.is_empty().then_some(order)
+}
+
+fn headers_within(t: &Type, path: Path, out: &mut Vec<Path>) -> Option<()> {
+    match t.base() {
+        t if t.is_header() => out.push(path),
+        Type::Composite(c) if c.kind == crate::ast::Composite::Struct => {
+            for (i, (_, t)) in c.fields.iter().enumerate() {
+                headers_within(t, path.iter().copied().chain([i]).collect(), out)?;
+            }
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn path_from(e: &Expr, root: VarId) -> Option<Path> {
+    match &e.kind {
+        ExprKind::Var(v) if *v == root => Some(Vec::new()),
+        ExprKind::Field(b, i) => {
+            let mut p = path_from(b, root)?;
+            p.push(*i);
+            Some(p)
+        }
+        _ => None,
+    }
+}
+
+/// Whether every way through the parser extracts headers in the order in which they are emitted.
+fn extractions_follow(p: &Program, parser: &Parser, headers: VarId, order: &[Path]) -> bool {
+    let mut seen = HashSet::new();
+    let mut open = vec![(0usize, 0usize)];
+    while let Some((state, mut from)) = open.pop() {
+        if !seen.insert((state, from)) {
+            continue;
+        }
+        let Some(s) = parser.states.get(state) else { return false };
+        for stmt in &s.body {
+            match extraction(p, stmt, headers) {
+                Extraction::None => {}
+                Extraction::Unclear => return false,
+                Extraction::Of(path) => match order.iter().skip(from).position(|o| *o == path) {
+                    Some(n) => from += n + 1,
+                    None => return false,
+                },
+            }
+        }
+        let targets: Vec<Target> = match &s.next {
+            Next::To(t) => vec![*t],
+            Next::Select { cases, .. } => cases.iter().map(|(_, t)| *t).collect(),
+        };
+        for t in targets {
+            if let Target::State(s) = t {
+                open.push((s.0 as usize, from));
+            }
+        }
+    }
+    true
+}
+
+enum Extraction {
+    None,
+    Of(Path),
+    Unclear,
+}
+
+fn extraction(p: &Program, s: &Stmt, headers: VarId) -> Extraction {
+    let StmtKind::Call(c) = &s.kind else {
+        return if mentions_method(s) { Extraction::Unclear } else { Extraction::None };
+    };
+    let Callee::Method { of, method, .. } = &c.callee else {
+        return if matches!(c.callee, Callee::Extern(_) | Callee::Function(_)) {
+            Extraction::None
+        } else {
+            Extraction::Unclear
+        };
+    };
+    let e = &p.externs[of.0 as usize];
+    match (&*e.name, &*e.methods[*method].name, c.args.first()) {
+        ("packet_in", "extract", Some(CallArg::Out(h))) => {
+            path_from(h, headers).map_or(Extraction::Unclear, Extraction::Of)
+        }
+        ("packet_in", "lookahead" | "length", _) => Extraction::None,
+        ("packet_in", ..) => Extraction::Unclear,
+        _ => Extraction::None,
+    }
+}
+
+/// Whether a statement other than a call could extract.
+fn mentions_method(s: &Stmt) -> bool {
+    match &s.kind {
+        StmtKind::If(..)
+        | StmtKind::Block(_)
+        | StmtKind::SwitchValue { .. }
+        | StmtKind::SwitchAction { .. } => true,
+        StmtKind::Call(_) | StmtKind::Assign(..) | StmtKind::Declare(..) | StmtKind::Instance => false,
+        StmtKind::Return(_) | StmtKind::Exit => false,
+    }
+}
+
+/// Looks for what may change the validity or the place of a header.
+struct Scan {
+    fixed: bool,
+}
+
+impl Scan {
+    fn stmts(&mut self, stmts: &[Stmt]) {
+        stmts.iter().for_each(|s| self.stmt(s));
+    }
+
+    fn stmt(&mut self, s: &Stmt) {
+        match &s.kind {
+            StmtKind::Assign(target, _) => self.fixed &= !holds_header(&target.ty),
+            StmtKind::Call(c) => self.call(c),
+            StmtKind::If(_, t, f) => {
+                self.stmts(t);
+                self.stmts(f);
+            }
+            StmtKind::Block(b) => self.stmts(b),
+            StmtKind::SwitchAction { cases, .. } => cases.iter().for_each(|(_, b)| self.stmts(b)),
+            StmtKind::SwitchValue { cases, .. } => cases.iter().for_each(|(_, b)| self.stmts(b)),
+            StmtKind::Declare(..) | StmtKind::Instance | StmtKind::Return(_) | StmtKind::Exit => {}
+        }
+    }
+
+    fn call(&mut self, c: &Call) {
+        match &c.callee {
+            Callee::SetValid(_) | Callee::SetInvalid(_) | Callee::Push => self.fixed = false,
+            // Extraction is the one thing that may make a header valid.
+            Callee::Method { .. } => {}
+            _ => {
+                let writes = |a: &CallArg| matches!(a, CallArg::Out(e) if holds_header(&e.ty));
+                self.fixed &= !c.args.iter().any(writes);
+            }
+        }
+    }
+}
+
+fn holds_header(t: &Type) -> bool {
+    match t.base() {
+        t if t.is_header() => true,
+        Type::Composite(c) => c.fields.iter().any(|(_, t)| holds_header(t)),
+        Type::Tuple(ts) => ts.iter().any(holds_header),
+        Type::Stack(..) => true,
+        _ => false,
+    }
+}
+
+/// The parameter of a parser or control that holds the headers: the first of struct or header type.
+pub(super) fn headers_param(params: &[crate::hir::Param]) -> Option<VarId> {
+    let holds =
+        |p: &&crate::hir::Param| matches!(p.ty.base(), Type::Composite(_)) && p.direction != Direction::None;
+    params.iter().find(holds).map(|p| p.var)
+}

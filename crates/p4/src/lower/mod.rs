@@ -1,0 +1,182 @@
+//! Resolved program to IR: parsers, controls, actions and functions are inlined, tables become look-ups, header
+//! fields become loads that later passes drop where they are not used.
+
+mod deparser;
+mod expr;
+mod externs;
+mod hash;
+mod invoke;
+mod layout;
+mod parser;
+mod pipeline;
+mod stmt;
+mod storage;
+mod table;
+mod table_code;
+mod wide;
+
+use crate::diagnostics::{Code, Diagnostic, Sink};
+use crate::hir::{Expr, InstId, Program, VarId};
+use crate::ir::builder::{Builder, Slot};
+use crate::ir::{Block, Function, Map, MapId, Opnd};
+use crate::lexer::Name;
+use crate::source::Span;
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+use storage::{HeaderStore, Storage};
+
+pub use table::{ActionFacts, KeyFacts, ParamFacts, TableFacts};
+
+/// What a name of the program stands for while it is lowered.
+#[derive(Clone)]
+enum Binding {
+    Storage(Rc<Storage>),
+    /// A constructor's argument.
+    Constant(Expr),
+    Object(BoundObject),
+}
+
+#[derive(Clone)]
+enum BoundObject {
+    PacketIn,
+    PacketOut,
+    /// With the path of the instance around it, which makes it one of its own.
+    Instance(InstId, Rc<[Name]>),
+}
+
+/// Something that is being inlined.
+struct Scope {
+    /// Where `return` leads.
+    end: Block,
+    /// Where the result goes.
+    result: Option<Rc<Storage>>,
+    /// Copies of out and inout parameters to arguments, due when it ends.
+    copy_out: Vec<(Rc<Storage>, stmt::Place)>,
+}
+
+/// A header on its way out.
+struct Emitted {
+    header: Rc<HeaderStore>,
+    /// Whether it is emitted.
+    flag: Slot,
+    span: Span,
+}
+
+struct Lower<'a> {
+    hir: &'a Program,
+    sink: &'a mut Sink,
+    b: Builder,
+    env: HashMap<VarId, Binding>,
+    /// Names of the instances that are being inlined.
+    path: Vec<Name>,
+    scopes: Vec<Scope>,
+    /// Maps of extern instances, by instance path.
+    maps_by_path: HashMap<(InstId, Rc<[Name]>), MapId>,
+    plans: HashMap<(crate::hir::TableId, Rc<[Name]>), Rc<table::TablePlan>>,
+    tables: Vec<TableFacts>,
+    externs: BTreeSet<String>,
+    packet: PacketState,
+    /// Where a packet goes that is not understood.
+    reject: Block,
+    emitted: Vec<Emitted>,
+    /// `truncate` was called somewhere.
+    truncates: bool,
+    /// First unguarded read of in-VM information, and whether the program asks for its status.
+    info_read: Option<Span>,
+    asks_status: bool,
+    inlined: usize,
+    /// [`MAX_INLINED`] was exceeded.
+    too_large: bool,
+}
+
+/// Variables of the machine rather than of the program.
+struct PacketState {
+    data: Slot,
+    end: Slot,
+    /// Where the next header starts, as a pointer and in bytes.
+    cursor: Slot,
+    parsed: Slot,
+    verdict: Slot,
+    truncate_to: Slot,
+}
+
+/// The lowered program and what is worth knowing about it.
+pub(crate) struct Lowered {
+    pub(crate) function: Function,
+    pub(crate) tables: Vec<TableFacts>,
+    pub(crate) externs: BTreeSet<String>,
+}
+
+/// Statements that may be inlined: a bound on exponential growth through nested calls.
+const MAX_INLINED: usize = 200_000;
+
+impl Lower<'_> {
+    fn error(&mut self, code: Code, span: Span, message: impl Into<String>, hint: impl Into<String>) {
+        self.sink.add(Diagnostic::new(code, span, message).hint(hint));
+    }
+
+    fn unsupported(&mut self, span: Span, what: &str) {
+        let d = Diagnostic::new(Code::Unsupported, span, format!("{what}: not supported yet"));
+        self.sink.add(d.hint("the program may be right, but this compiler cannot translate it"));
+    }
+
+    /// A mistake of the compiler, not of the author.
+    fn internal(&mut self, span: Span, what: &str) {
+        self.error(Code::Internal, span, format!("internal error: {what}"), "please report this program");
+    }
+
+    /// Counts a statement; once there are too many, nothing more is inlined.
+    fn count(&mut self, span: Span) -> bool {
+        self.inlined += 1;
+        if self.inlined > MAX_INLINED && !self.too_large {
+            self.too_large = true;
+            let message =
+                format!("the program has more than {MAX_INLINED} statements once calls are inlined");
+            self.error(Code::TooLarge, span, message, "call large actions and controls from fewer places");
+        }
+        !self.too_large
+    }
+
+    fn add_map(&mut self, map: Map) -> MapId {
+        self.b.f.maps.push(map);
+        MapId(self.b.f.maps.len() as u32 - 1)
+    }
+
+    /// A map name that is a C identifier and not taken.
+    fn map_name(&self, parts: &[Name], last: &str) -> String {
+        let names: Vec<&str> = parts.iter().map(|p| &**p).chain([last]).collect();
+        let base: String =
+            names.join("_").chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+        let taken = |n: &str| self.b.f.maps.iter().any(|m| m.name == n);
+        let mut name = base.clone();
+        let mut n = 2;
+        while taken(&name) {
+            name = format!("{base}_{n}");
+            n += 1;
+        }
+        name
+    }
+
+    fn path_with(&self, name: &Name) -> Rc<[Name]> {
+        self.path.iter().chain([name]).cloned().collect()
+    }
+
+    /// `c ? t : f` for machine words.
+    fn select(&mut self, c: Opnd, t: Opnd, f: Opnd, width: u8) -> Opnd {
+        if let Opnd::C(c) = c {
+            return if c != 0 { t } else { f };
+        }
+        let slot = self.b.slot(crate::ir::Ty::Int(width));
+        let (yes, no, end) = (self.b.new_block("then"), self.b.new_block("else"), self.b.new_block("join"));
+        self.b.branch(c, yes, no);
+        for (block, v) in [(yes, t), (no, f)] {
+            self.b.switch_to(block);
+            self.b.write(slot, v);
+            self.b.jump(end);
+        }
+        self.b.switch_to(end);
+        self.b.read(slot)
+    }
+}
+
+pub(crate) use pipeline::lower;

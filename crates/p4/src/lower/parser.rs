@@ -1,0 +1,361 @@
+//! Parsers: states become blocks, extractions become one bounds check and a load per field.
+
+use super::storage::{HeaderStore, Storage, Value, limb_count, limb_width};
+use super::{Lower, externs};
+use crate::constant::limbs;
+use crate::hir::{self, Call, CallArg, Expr, Keyset, Next, Target};
+use crate::ir::{BinOp, Block, Cc, Op, Opnd, Ty};
+use crate::source::Span;
+use crate::types::Type;
+
+/// The furthest that `advance` may go by a variable amount, in bytes: no packet is longer.
+const MAX_ADVANCE: u64 = 0xffff;
+
+/// The longest header: field offsets in instructions have 16 bits with their sign.
+const MAX_HEADER: u32 = 0x4000;
+
+impl Lower<'_> {
+    /// Inlines the states of a parser whose parameters are bound; goes on where it accepts.
+    pub(super) fn parse_states(&mut self, p: &hir::Parser) {
+        self.stmts(&p.locals);
+        let Some(order) = self.state_order(p) else { return };
+        let accept = self.b.new_block("accept");
+        let blocks: Vec<Block> =
+            p.states.iter().map(|s| self.b.new_block(&format!("state {}", s.name))).collect();
+        if let Some(start) = blocks.first() {
+            self.b.jump(*start);
+        }
+        for i in order {
+            let s = &p.states[i];
+            self.b.switch_to(blocks[i]);
+            self.b.span = s.span;
+            self.stmts(&s.body);
+            let target = |l: &Self, t: Target| match t {
+                Target::Accept => accept,
+                Target::Reject => l.reject,
+                Target::State(s) => blocks[s.0 as usize],
+            };
+            match &s.next {
+                Next::To(t) => {
+                    let to = target(self, *t);
+                    self.b.jump(to);
+                }
+                Next::Select { subjects, cases, span } => {
+                    self.b.span = *span;
+                    self.select_state(subjects, cases, &|l, t| target(l, t));
+                }
+            }
+        }
+        self.b.switch_to(accept);
+    }
+
+    /// States so that each stands behind those that lead to it; reports a loop.
+    fn state_order(&mut self, p: &hir::Parser) -> Option<Vec<usize>> {
+        let successors = |i: usize| -> Vec<usize> {
+            let targets: Vec<Target> = match &p.states[i].next {
+                Next::To(t) => vec![*t],
+                Next::Select { cases, .. } => cases.iter().map(|(_, t)| *t).collect(),
+            };
+            targets
+                .iter()
+                .filter_map(|t| if let Target::State(s) = t { Some(s.0 as usize) } else { None })
+                .collect()
+        };
+        // 0: not seen, 1: on the way, 2: done
+        let mut mark = vec![0u8; p.states.len()];
+        let mut order = Vec::new();
+        let mut stack = vec![(0usize, 0usize)];
+        mark[0] = 1;
+        while let Some((i, next)) = stack.pop() {
+            let succ = successors(i);
+            match succ.get(next) {
+                None => {
+                    mark[i] = 2;
+                    order.push(i);
+                }
+                Some(s) => {
+                    stack.push((i, next + 1));
+                    match mark[*s] {
+                        0 => {
+                            mark[*s] = 1;
+                            stack.push((*s, 0));
+                        }
+                        1 => {
+                            let what = format!("a parser loop through state `{}`", p.states[*s].name);
+                            self.unsupported(p.states[i].span, &what);
+                            return None;
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+        order.reverse();
+        Some(order)
+    }
+
+    fn select_state(
+        &mut self,
+        subjects: &[Expr],
+        cases: &[(Vec<Keyset>, Target)],
+        target: &dyn Fn(&Self, Target) -> Block,
+    ) {
+        let values: Vec<Vec<Opnd>> = subjects.iter().map(|s| self.limbs(s)).collect();
+        for (keys, to) in cases {
+            let to = target(self, *to);
+            let next = self.b.new_block("next case");
+            self.match_keys(subjects, &values, keys, to, next);
+            self.b.switch_to(next);
+        }
+        let reject = self.reject;
+        self.b.jump(reject);
+    }
+
+    /// Branches to `hit` if all keysets match, else to `miss`.
+    pub(super) fn match_keys(
+        &mut self,
+        subjects: &[Expr],
+        values: &[Vec<Opnd>],
+        keys: &[Keyset],
+        hit: Block,
+        miss: Block,
+    ) {
+        for ((s, v), k) in subjects.iter().zip(values).zip(keys) {
+            let width = s.ty.scalar_width().unwrap_or(0);
+            let signed = matches!(s.ty.base(), Type::Int(_));
+            let Some(c) = self.keyset_matches(v, k, width, signed) else { continue };
+            let more = self.b.new_block("next key");
+            self.b.branch(c, more, miss);
+            self.b.switch_to(more);
+        }
+        self.b.jump(hit);
+    }
+
+    /// `None` if it always matches.
+    fn keyset_matches(&mut self, v: &[Opnd], k: &Keyset, width: u32, signed: bool) -> Option<Opnd> {
+        let number = |e: &Expr| -> Vec<Opnd> {
+            let mut l = e.as_const().map(|c| limbs(c, width)).unwrap_or_default();
+            l.truncate(limb_count(width));
+            l.into_iter().map(Opnd::C).collect()
+        };
+        Some(match k {
+            Keyset::Any => return None,
+            Keyset::Value(e) => self.equal(v, &number(e), width),
+            Keyset::Mask(e, m) => {
+                let (value, mask) = (number(e), number(m));
+                let have = self.bitwise(BinOp::And, v, &mask, width);
+                let want = self.bitwise(BinOp::And, &value, &mask, width);
+                self.equal(&have, &want, width)
+            }
+            Keyset::Range(a, b) => {
+                let (ge, le) = if signed { (Cc::Sge, Cc::Sle) } else { (Cc::Uge, Cc::Ule) };
+                let low = self.ordered(ge, v, &number(a), width);
+                let high = self.ordered(le, v, &number(b), width);
+                self.b.bin(BinOp::And, low, high, 1)
+            }
+        })
+    }
+
+    /// Methods of `packet_in`.
+    pub(super) fn packet_in(&mut self, method: &str, c: &Call, ty: Option<&Type>) -> Option<Value> {
+        match (method, c.args.as_slice()) {
+            ("extract", [CallArg::Out(h)]) => {
+                self.extract(h, None);
+                None
+            }
+            ("extract", [CallArg::Out(h), CallArg::In(bits)]) => {
+                let bits = self.word(bits);
+                self.extract(h, Some(bits));
+                None
+            }
+            ("advance", [CallArg::In(bits)]) => {
+                let bits = self.word(bits);
+                self.advance(bits, c.span);
+                None
+            }
+            ("length", []) => Some(externs::packet_length(self)),
+            ("lookahead", []) => {
+                let ty = c.type_args.first().or(ty)?.clone();
+                self.lookahead(&ty, c.span)
+            }
+            _ => {
+                self.unsupported(c.span, &format!("packet_in.{method} with these arguments"));
+                None
+            }
+        }
+    }
+
+    /// Goes on if `len` bytes from `base` on are there, else rejects.
+    fn need(&mut self, base: Opnd, len: u32) {
+        let end = self.b.read(self.packet.end);
+        let ok = self.b.emit(Op::InBounds { base, len, end }, Ty::Int(1));
+        self.continue_if(ok);
+    }
+
+    /// Goes on if `ok`, else rejects.
+    pub(super) fn continue_if(&mut self, ok: Opnd) {
+        let next = self.b.new_block("checked");
+        let reject = self.reject;
+        self.b.branch(ok, next, reject);
+        self.b.switch_to(next);
+    }
+
+    fn extract(&mut self, e: &Expr, varbits: Option<Opnd>) {
+        let Some(storage) = self.storage_of(e) else {
+            return self.unsupported(e.span, "extraction into this");
+        };
+        let Storage::Header(h) = &*storage else {
+            return self.unsupported(e.span, &format!("extraction into {}", e.ty));
+        };
+        let bits: u32 = h.layout.fields.iter().map(|f| f.width).sum();
+        if !bits.is_multiple_of(8) {
+            return self.unsupported(
+                e.span,
+                &format!("a header of {bits} bits, which is no whole number of bytes,"),
+            );
+        }
+        if h.layout.bytes > MAX_HEADER {
+            return self.unsupported(e.span, &format!("a header of more than {MAX_HEADER} bytes"));
+        }
+        if h.has_varbit && !ends_with_varbit(&e.ty) {
+            return self.unsupported(e.span, "a header with fields behind a varbit field");
+        }
+        let (base, parsed) = (self.b.read(self.packet.cursor), self.b.read(self.packet.parsed));
+        let size = h.layout.bytes;
+        if size > 0 || varbits.is_none() {
+            self.need(base, size);
+        }
+        self.b.write(h.valid, Opnd::C(1));
+        self.b.write(h.base, base);
+        self.b.write(h.at, parsed);
+        self.load_fields(h, base);
+        let mut cursor = self.b.offset(base, Opnd::C(u64::from(size)));
+        let mut taken = Opnd::C(u64::from(size));
+        if let Some(bits) = varbits {
+            let bytes = self.variable_part(bits, max_varbit(&e.ty));
+            cursor = self.b.offset(cursor, bytes);
+            self.need(cursor, 0);
+            self.b.write(h.variable, bytes);
+            taken = self.add_bytes(taken, bytes);
+        }
+        self.b.write(self.packet.cursor, cursor);
+        let parsed = self.add_bytes(parsed, taken);
+        self.b.write(self.packet.parsed, parsed);
+    }
+
+    /// Bits of a varbit field as bytes; rejects what does not fit or is no whole number of bytes.
+    fn variable_part(&mut self, bits: Opnd, max: u32) -> Opnd {
+        let ok = self.b.cmp(Cc::Ule, bits, Opnd::C(u64::from(max)), 32);
+        self.continue_if(ok);
+        self.whole_bytes(bits)
+    }
+
+    fn whole_bytes(&mut self, bits: Opnd) -> Opnd {
+        let rest = self.b.bin(BinOp::And, bits, Opnd::C(7), 32);
+        let ok = self.b.cmp(Cc::Eq, rest, Opnd::C(0), 32);
+        self.continue_if(ok);
+        self.b.bin(BinOp::Shr, bits, Opnd::C(3), 32)
+    }
+
+    fn load_fields(&mut self, h: &HeaderStore, base: Opnd) {
+        for ((leaf, original), field) in h.leaves.iter().zip(&h.original).zip(&h.layout.fields) {
+            let value = self.load_bits(base, h.layout.bytes, field.offset, field.width);
+            for ((s, o), v) in leaf.iter().zip(original).zip(value) {
+                self.b.write(*s, v);
+                self.b.write(*o, v);
+            }
+        }
+    }
+
+    /// `width` bits from bit `offset` of `size` bytes at `base`, all of which are in bounds.
+    pub(super) fn load_bits(&mut self, base: Opnd, size: u32, offset: u32, width: u32) -> Vec<Opnd> {
+        (0..limb_count(width))
+            .map(|i| {
+                let w = u32::from(limb_width(width, i));
+                // Limbs count from the end of the field.
+                let start = offset + width - 64 * i as u32 - w;
+                self.load_word(base, size, start, w)
+            })
+            .collect()
+    }
+
+    fn load_word(&mut self, base: Opnd, size: u32, offset: u32, width: u32) -> Opnd {
+        let (first, last) = (offset / 8, (offset + width - 1) / 8);
+        let bytes = last - first + 1;
+        // One load of 1, 2, 4 or 8 bytes that ends with the field, or starts with the header, and stays within it.
+        let window = [1u32, 2, 4, 8].into_iter().find(|w| *w >= bytes && *w <= size);
+        let window = window.map(|w| ((last + 1).saturating_sub(w), w));
+        let Some((start, w)) = window else {
+            // In two parts, each of which is smaller.
+            let half = if bytes > 4 { 32 } else { 8 * (bytes / 2).max(1) };
+            let low_width = width.min(half - (8 - (offset + width) % 8) % 8);
+            let high = self.load_word(base, size, offset, width - low_width);
+            let low = self.load_word(base, size, offset + width - low_width, low_width);
+            let high = self.b.bin(BinOp::Shl, high, Opnd::C(u64::from(low_width)), width as u8);
+            return self.b.bin(BinOp::Or, high, low, width as u8);
+        };
+        let load = Op::Load { base, offset: start.cast_signed(), bytes: w as u8 };
+        let raw = self.b.emit(load, Ty::Int(w as u8 * 8));
+        let value = self.b.swap(w as u8, raw);
+        let below = 8 * (start + w) - (offset + width);
+        let value = self.b.bin(BinOp::Shr, value, Opnd::C(u64::from(below)), w as u8 * 8);
+        self.b.truncate(value, width as u8)
+    }
+
+    fn lookahead(&mut self, ty: &Type, span: Span) -> Option<Value> {
+        let Some(bits) = ty.packed_width() else {
+            self.unsupported(span, &format!("lookahead of {ty}"));
+            return None;
+        };
+        let base = self.b.read(self.packet.cursor);
+        let size = bits.div_ceil(8);
+        self.need(base, size);
+        let mut at = 0;
+        Some(self.peek(base, size, ty, &mut at))
+    }
+
+    fn peek(&mut self, base: Opnd, size: u32, ty: &Type, at: &mut u32) -> Value {
+        match ty.base() {
+            Type::Composite(c) => {
+                Value::Group(c.fields.iter().map(|(_, t)| self.peek(base, size, t, at)).collect())
+            }
+            Type::Tuple(ts) => Value::Group(ts.iter().map(|t| self.peek(base, size, t, at)).collect()),
+            other => {
+                let width = other.scalar_width().unwrap_or(0);
+                let limbs = self.load_bits(base, size, *at, width);
+                *at += width;
+                Value::Scalar(limbs, width)
+            }
+        }
+    }
+
+    fn advance(&mut self, bits: Opnd, span: Span) {
+        let bytes = match bits {
+            Opnd::C(n) if n % 8 != 0 => return self.unsupported(span, "advance by a part of a byte"),
+            Opnd::C(n) => Opnd::C(n / 8),
+            Opnd::V(_) => {
+                let ok = self.b.cmp(Cc::Ule, bits, Opnd::C(MAX_ADVANCE * 8), 32);
+                self.continue_if(ok);
+                self.whole_bytes(bits)
+            }
+        };
+        let base = self.b.read(self.packet.cursor);
+        let cursor = self.b.offset(base, bytes);
+        self.need(cursor, 0);
+        self.b.write(self.packet.cursor, cursor);
+        let parsed = self.b.read(self.packet.parsed);
+        let parsed = self.add_bytes(parsed, bytes);
+        self.b.write(self.packet.parsed, parsed);
+    }
+}
+
+fn ends_with_varbit(t: &Type) -> bool {
+    t.composite(crate::ast::Composite::Header)
+        .and_then(|c| c.fields.last())
+        .is_some_and(|(_, t)| matches!(t.base(), Type::Varbit(_)))
+}
+
+fn max_varbit(t: &Type) -> u32 {
+    let fields = t.composite(crate::ast::Composite::Header).map(|c| c.fields.as_slice()).unwrap_or_default();
+    fields.iter().filter_map(|(_, t)| if let Type::Varbit(w) = t.base() { Some(*w) } else { None }).sum()
+}

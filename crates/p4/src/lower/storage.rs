@@ -1,0 +1,230 @@
+//! Where variables live: every scalar in SSA slots, headers with their validity and their place in the packet.
+
+use super::Lower;
+use crate::ast::Composite;
+use crate::ir::builder::Slot;
+use crate::ir::{FieldSlot, HeaderLayout, Opnd, Ty};
+use crate::types::Type;
+use std::rc::Rc;
+
+/// Slots of a variable, shaped like its type.
+#[derive(Debug)]
+pub(super) enum Storage {
+    /// Limbs of 64 bits, lowest first, and the width.
+    Scalar(Vec<Slot>, u32),
+    /// A struct, tuple or header union.
+    Group(Vec<Rc<Self>>),
+    Header(Rc<HeaderStore>),
+    Stack(Vec<Rc<Self>>),
+    /// What has no representation here: varbit contents.
+    Opaque,
+}
+
+#[derive(Debug)]
+pub(super) struct HeaderStore {
+    pub(super) valid: Slot,
+    /// Where it was extracted: pointer, and bytes from the start of the packet ([`NOWHERE`] if it was not).
+    pub(super) base: Slot,
+    pub(super) at: Slot,
+    /// Bytes of its varbit field.
+    pub(super) variable: Slot,
+    pub(super) has_varbit: bool,
+    pub(super) fields: Vec<Rc<Storage>>,
+    /// Scalars of `fields`, in the order of the layout.
+    pub(super) leaves: Vec<Vec<Slot>>,
+    /// What the packet holds in their place.
+    pub(super) original: Vec<Vec<Slot>>,
+    pub(super) layout: Rc<HeaderLayout>,
+}
+
+/// The place of a header that was not extracted.
+pub(super) const NOWHERE: u64 = 0xffff_ffff;
+
+/// A value of any type, shaped as [`Storage`].
+#[derive(Clone, Debug)]
+pub(super) enum Value {
+    Scalar(Vec<Opnd>, u32),
+    Group(Vec<Self>),
+    Header(Box<HeaderValue>),
+    Stack(Vec<Self>),
+    Opaque,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct HeaderValue {
+    pub(super) valid: Opnd,
+    /// Base, place and varbit length, if it is a copy of a whole header.
+    pub(super) place: Option<(Opnd, Opnd, Opnd)>,
+    pub(super) fields: Vec<Value>,
+    pub(super) original: Vec<Vec<Opnd>>,
+}
+
+/// Width of limb `i` of a value of `width` bits.
+pub(super) fn limb_width(width: u32, i: usize) -> u8 {
+    (width - 64 * i as u32).min(64) as u8
+}
+
+/// How many limbs a value of `width` bits has; none for `bit<0>`.
+pub(super) const fn limb_count(width: u32) -> usize {
+    width.div_ceil(64) as usize
+}
+
+/// The layout of a header type; structs within it are flattened.
+pub(super) fn layout_of(c: &crate::types::CompositeType) -> HeaderLayout {
+    fn add(prefix: &str, t: &Type, at: &mut u32, out: &mut Vec<FieldSlot>) {
+        match t.base() {
+            Type::Composite(c) => {
+                for (n, t) in &c.fields {
+                    add(&format!("{prefix}{n}."), t, at, out);
+                }
+            }
+            Type::Varbit(_) => {}
+            other => {
+                let width = other.packed_width().unwrap_or(0);
+                let name = prefix.trim_end_matches('.').into();
+                out.push(FieldSlot { name, offset: *at, width });
+                *at += width;
+            }
+        }
+    }
+    let (mut at, mut fields) = (0, Vec::new());
+    for (n, t) in &c.fields {
+        add(&format!("{n}."), t, &mut at, &mut fields);
+    }
+    HeaderLayout { name: c.name.clone(), bytes: at.div_ceil(8), fields }
+}
+
+impl Lower<'_> {
+    pub(super) fn scalar_storage(&mut self, width: u32) -> Rc<Storage> {
+        let slots = (0..limb_count(width)).map(|i| self.b.slot(Ty::Int(limb_width(width, i)))).collect();
+        Rc::new(Storage::Scalar(slots, width))
+    }
+
+    /// Fresh slots for a variable of a type.
+    pub(super) fn storage(&mut self, ty: &Type) -> Rc<Storage> {
+        if let Some(w) = ty.scalar_width() {
+            return self.scalar_storage(w);
+        }
+        match ty.base() {
+            Type::Composite(c) if c.kind == Composite::Header => {
+                Rc::new(Storage::Header(Rc::new(self.header_storage(c))))
+            }
+            Type::Composite(c) => {
+                Rc::new(Storage::Group(c.fields.iter().map(|(_, t)| self.storage(t)).collect()))
+            }
+            Type::Tuple(ts) => Rc::new(Storage::Group(ts.iter().map(|t| self.storage(t)).collect())),
+            Type::Stack(t, n) => Rc::new(Storage::Stack((0..*n).map(|_| self.storage(t)).collect())),
+            _ => Rc::new(Storage::Opaque),
+        }
+    }
+
+    fn header_storage(&mut self, c: &crate::types::CompositeType) -> HeaderStore {
+        let fields: Vec<Rc<Storage>> = c.fields.iter().map(|(_, t)| self.storage(t)).collect();
+        let mut leaves = Vec::new();
+        fields.iter().for_each(|f| scalars(f, &mut leaves));
+        let copy = |l: &mut Lower<'_>, s: &Vec<Slot>, w: u32| {
+            (0..s.len()).map(|i| l.b.slot(Ty::Int(limb_width(w, i)))).collect::<Vec<_>>()
+        };
+        let layout = Rc::new(layout_of(c));
+        let original = leaves.iter().zip(&layout.fields).map(|(s, f)| copy(self, s, f.width)).collect();
+        HeaderStore {
+            valid: self.b.slot(Ty::Int(1)),
+            base: self.b.slot(Ty::Packet),
+            at: self.b.slot(Ty::Int(32)),
+            variable: self.b.slot(Ty::Int(32)),
+            has_varbit: c.fields.iter().any(|(_, t)| matches!(t.base(), Type::Varbit(_))),
+            fields,
+            leaves,
+            original,
+            layout,
+        }
+    }
+
+    /// Makes headers invalid; everything else keeps whatever it holds, or 0 at first.
+    pub(super) fn reset(&mut self, s: &Storage) {
+        match s {
+            Storage::Scalar(slots, _) => slots.iter().for_each(|s| self.b.write(*s, Opnd::C(0))),
+            Storage::Group(fields) | Storage::Stack(fields) => fields.iter().for_each(|f| self.reset(f)),
+            Storage::Header(h) => {
+                self.b.write(h.valid, Opnd::C(0));
+                // Any pointer to the packet will do: it is never followed while the header is not valid.
+                let data = self.b.read(self.packet.data);
+                self.b.write(h.base, data);
+                self.b.write(h.at, Opnd::C(NOWHERE));
+                self.b.write(h.variable, Opnd::C(0));
+                h.leaves.iter().chain(&h.original).flatten().for_each(|s| self.b.write(*s, Opnd::C(0)));
+            }
+            Storage::Opaque => {}
+        }
+    }
+
+    pub(super) fn read_slots(&mut self, slots: &[Slot]) -> Vec<Opnd> {
+        slots.iter().map(|s| self.b.read(*s)).collect()
+    }
+
+    pub(super) fn load(&mut self, s: &Storage) -> Value {
+        match s {
+            Storage::Scalar(slots, w) => Value::Scalar(self.read_slots(slots), *w),
+            Storage::Group(fields) => Value::Group(fields.iter().map(|f| self.load(f)).collect()),
+            Storage::Stack(items) => Value::Stack(items.iter().map(|f| self.load(f)).collect()),
+            Storage::Header(h) => {
+                let place = (self.b.read(h.base), self.b.read(h.at), self.b.read(h.variable));
+                Value::Header(Box::new(HeaderValue {
+                    valid: self.b.read(h.valid),
+                    place: Some(place),
+                    fields: h.fields.iter().map(|f| self.load(f)).collect(),
+                    original: h.original.iter().map(|s| self.read_slots(s)).collect(),
+                }))
+            }
+            Storage::Opaque => Value::Opaque,
+        }
+    }
+
+    pub(super) fn store(&mut self, s: &Storage, v: &Value) {
+        match (s, v) {
+            (Storage::Scalar(slots, _), Value::Scalar(limbs, _)) => {
+                slots.iter().zip(limbs).for_each(|(s, l)| self.b.write(*s, *l));
+            }
+            (Storage::Group(ss), Value::Group(vs)) | (Storage::Stack(ss), Value::Stack(vs)) => {
+                ss.iter().zip(vs).for_each(|(s, v)| self.store(s, v));
+            }
+            (Storage::Header(h), Value::Group(vs)) => {
+                // A header built from a list is valid and new.
+                self.b.write(h.valid, Opnd::C(1));
+                h.fields.iter().zip(vs).for_each(|(s, v)| self.store(s, v));
+            }
+            (Storage::Header(h), Value::Header(v)) => {
+                self.b.write(h.valid, v.valid);
+                if let Some((base, at, variable)) = v.place {
+                    self.b.write(h.base, base);
+                    self.b.write(h.at, at);
+                    self.b.write(h.variable, variable);
+                }
+                h.fields.iter().zip(&v.fields).for_each(|(s, v)| self.store(s, v));
+                for (slots, values) in h.original.iter().zip(&v.original) {
+                    slots.iter().zip(values).for_each(|(s, v)| self.b.write(*s, *v));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The scalars within, in order.
+pub(super) fn scalars(s: &Storage, out: &mut Vec<Vec<Slot>>) {
+    match s {
+        Storage::Scalar(slots, _) => out.push(slots.clone()),
+        Storage::Group(fields) | Storage::Stack(fields) => fields.iter().for_each(|f| scalars(f, out)),
+        Storage::Header(h) => h.fields.iter().for_each(|f| scalars(f, out)),
+        Storage::Opaque => {}
+    }
+}
+
+/// The headers within, in order.
+pub(super) fn headers(s: &Storage, out: &mut Vec<Rc<HeaderStore>>) {
+    match s {
+        Storage::Header(h) => out.push(h.clone()),
+        Storage::Group(fields) | Storage::Stack(fields) => fields.iter().for_each(|f| headers(f, out)),
+        Storage::Scalar(..) | Storage::Opaque => {}
+    }
+}

@@ -1,0 +1,187 @@
+//! Applying a table: comparisons or a look-up, then the action.
+
+use super::Lower;
+use super::storage::{Storage, Value, limb_count, limb_width};
+use super::table::TablePlan;
+use crate::constant::limbs;
+use crate::hir::{BoundAction, Expr, MatchKind, Table, TableId};
+use crate::ir::builder::Slot;
+use crate::ir::{BinOp, Block, Cc, KeyPart, Op, Opnd, Ty};
+use crate::lexer::Name;
+use crate::source::Span;
+use std::rc::Rc;
+
+/// What is needed while a table's code is made.
+struct Application<'t> {
+    table: &'t Table,
+    plan: &'t TablePlan,
+    /// Where each action starts, with the storage of its data.
+    bodies: Vec<(Block, Vec<Rc<Storage>>)>,
+    end: Block,
+    hit: Slot,
+}
+
+impl Lower<'_> {
+    /// Applies a table; returns whether it hit and the index of the action that ran.
+    pub(super) fn apply_table(&mut self, id: TableId, span: Span) -> (Opnd, Opnd) {
+        let t = self.hir.tables[id.0 as usize].clone();
+        let path = self.path_with(&t.name);
+        let Some(plan) = self.planned(id, &t, &path) else { return (Opnd::C(0), Opnd::C(0)) };
+        self.b.span = span;
+        let subjects: Vec<Expr> = t.keys.iter().map(|k| k.value.clone()).collect();
+        let values: Vec<Vec<Opnd>> = subjects.iter().map(|s| self.limbs(s)).collect();
+        let (hit, run) = (self.b.slot(Ty::Int(1)), self.b.slot(Ty::Int(32)));
+        // No action, until one runs.
+        self.b.write(run, Opnd::C(u64::from(u32::MAX)));
+        let bodies = (0..t.actions.len()).map(|i| self.action_block(&plan, i)).collect();
+        let end = self.b.new_block(&format!("end of {}", t.name));
+        let a = Application { table: &t, plan: &plan, bodies, end, hit };
+        match plan.map {
+            None => self.compare_entries(&a, &subjects, &values),
+            Some(map) => self.look_up(&a, map, &values),
+        }
+        for (i, (block, data)) in a.bodies.iter().enumerate() {
+            self.b.switch_to(*block);
+            self.b.write(run, Opnd::C(i as u64));
+            let u = &t.actions[i];
+            let routine = self.hir.actions[u.action.0 as usize].clone();
+            if self.count(u.span) && !self.b.is_dead() {
+                self.routine(&routine, &u.args, Some(data));
+            }
+            self.b.jump(end);
+        }
+        self.b.switch_to(end);
+        self.b.span = span;
+        (self.b.read(hit), self.b.read(run))
+    }
+
+    fn planned(&mut self, id: TableId, t: &Table, path: &Rc<[Name]>) -> Option<Rc<TablePlan>> {
+        if let Some(p) = self.plans.get(&(id, path.clone())) {
+            return Some(p.clone());
+        }
+        let plan = Rc::new(self.plan_table(t, path)?);
+        self.plans.insert((id, path.clone()), plan.clone());
+        Some(plan)
+    }
+
+    fn action_block(&mut self, plan: &TablePlan, i: usize) -> (Block, Vec<Rc<Storage>>) {
+        let facts = &plan.facts.actions[i];
+        let block = self.b.new_block(&format!("action {}", facts.name));
+        (block, facts.params.iter().map(|p| self.scalar_storage(p.width)).collect())
+    }
+
+    /// Writes an action's constant data and goes to it.
+    fn run_bound(&mut self, a: &Application<'_>, bound: &BoundAction) {
+        let (block, data) = &a.bodies[bound.index];
+        for (s, v) in data.iter().zip(&bound.data) {
+            if let Storage::Scalar(slots, w) = &**s {
+                let mut words = v.as_const().map(|v| limbs(v, *w)).unwrap_or_default();
+                words.truncate(slots.len());
+                self.store(s, &Value::Scalar(words.into_iter().map(Opnd::C).collect(), *w));
+            }
+        }
+        self.b.jump(*block);
+    }
+
+    fn compare_entries(&mut self, a: &Application<'_>, subjects: &[Expr], values: &[Vec<Opnd>]) {
+        for e in &a.table.entries {
+            self.b.span = e.span;
+            let (yes, next) = (self.b.new_block("entry"), self.b.new_block("next entry"));
+            self.match_keys(subjects, values, &e.keys, yes, next);
+            self.b.switch_to(yes);
+            self.b.write(a.hit, Opnd::C(1));
+            self.run_bound(a, &e.action);
+            self.b.switch_to(next);
+        }
+        self.miss(a);
+    }
+
+    fn look_up(&mut self, a: &Application<'_>, map: crate::ir::MapId, values: &[Vec<Opnd>]) {
+        let mut key: Vec<KeyPart> = Vec::new();
+        for ((k, f), v) in a.table.keys.iter().zip(&a.plan.facts.keys).zip(values) {
+            let lpm = k.kind == MatchKind::Lpm;
+            if lpm {
+                // A packet's key is a whole prefix.
+                key.push((0, 4, Opnd::C(u64::from((f.offset - 4) * 8 + f.width))));
+            }
+            let pad = f.bytes * 8 - f.width;
+            let v = if lpm && pad > 0 {
+                self.concat(v, f.width, &[Opnd::C(0)], pad)
+            } else {
+                self.resize(v, f.width, f.bytes * 8, false)
+            };
+            self.key_parts(&v, f.offset, f.bytes, &mut key);
+        }
+        let base = self.b.lookup(map, key);
+        let (found, missed) = (self.b.new_block("hit"), self.b.new_block("miss"));
+        let is_hit = self.b.cmp(Cc::Ne, base, Opnd::C(0), 64);
+        self.b.branch(is_hit, found, missed);
+        self.b.switch_to(found);
+        self.b.write(a.hit, Opnd::C(1));
+        self.dispatch(a, base);
+        self.b.switch_to(missed);
+        self.miss(a);
+    }
+
+    /// A number of `bytes` bytes in network byte order, in parts of 8, 4, 2 and 1 bytes.
+    fn key_parts(&mut self, v: &[Opnd], offset: u32, bytes: u32, key: &mut Vec<KeyPart>) {
+        let mut at = 0;
+        while at < bytes {
+            let left = bytes - at;
+            let n = [8, 4, 2, 1].into_iter().find(|n| *n <= left).unwrap_or(1);
+            let word = self.extract_word(v, 8 * (left - n), 8 * n as u8);
+            let word = self.b.swap(n as u8, word);
+            key.push((offset + at, n as u8, word));
+            at += n;
+        }
+    }
+
+    fn miss(&mut self, a: &Application<'_>) {
+        self.b.write(a.hit, Opnd::C(0));
+        match a.plan.default_map {
+            None => match &a.table.default {
+                Some(d) => self.run_bound(a, d),
+                None => self.b.jump(a.end),
+            },
+            Some(map) => {
+                let base = self.b.lookup(map, vec![(0, 4, Opnd::C(0))]);
+                let found = self.b.new_block("default");
+                let there = self.b.cmp(Cc::Ne, base, Opnd::C(0), 64);
+                self.b.branch(there, found, a.end);
+                self.b.switch_to(found);
+                self.dispatch(a, base);
+            }
+        }
+    }
+
+    /// Goes to the action whose number stands at `base`, with its data.
+    fn dispatch(&mut self, a: &Application<'_>, base: Opnd) {
+        let number = self.b.emit(Op::LoadMap { base, offset: 0, bytes: 4 }, Ty::Int(32));
+        for (i, (block, data)) in a.bodies.iter().enumerate() {
+            let (yes, next) = (self.b.new_block("data"), self.b.new_block("next action"));
+            let is = self.b.cmp(Cc::Eq, number, Opnd::C(i as u64), 32);
+            self.b.branch(is, yes, next);
+            self.b.switch_to(yes);
+            for (s, p) in data.iter().zip(&a.plan.facts.actions[i].params) {
+                let limbs = (0..limb_count(p.width)).map(|l| {
+                    let bytes = p.bytes.min(8) as u8;
+                    let offset = (p.offset + 8 * l as u32).cast_signed();
+                    let v = self.b.emit(Op::LoadMap { base, offset, bytes }, Ty::Int(bytes * 8));
+                    // Whoever filled the map may have left bits above the width.
+                    self.b.truncate(v, limb_width(p.width, l))
+                });
+                let value = Value::Scalar(limbs.collect(), p.width);
+                self.store(s, &value);
+            }
+            self.b.jump(*block);
+            self.b.switch_to(next);
+        }
+        // A number of no action: nothing is done.
+        self.b.jump(a.end);
+    }
+
+    /// One when all bits of `v` are set.
+    pub(super) fn both(&mut self, a: Opnd, b: Opnd) -> Opnd {
+        self.b.bin(BinOp::And, a, b, 1)
+    }
+}

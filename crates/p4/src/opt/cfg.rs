@@ -1,0 +1,162 @@
+//! Tidies the graph of blocks: known branches, empty blocks, straight lines, equal exits.
+
+use crate::ir::graph::Graph;
+use crate::ir::{Block, Function, Op, Opnd, Term};
+use std::collections::HashMap;
+
+/// Applies all rules until none fits; returns whether anything changed.
+pub(super) fn tidy(f: &mut Function) -> bool {
+    let mut any = false;
+    loop {
+        let mut changed = fold_branches(f);
+        prune_phis(f);
+        changed |= return_early(f);
+        changed |= share_returns(f);
+        changed |= skip_empty(f);
+        changed |= join_lines(f);
+        prune_phis(f);
+        if !changed {
+            return any;
+        }
+        any = true;
+    }
+}
+
+fn fold_branches(f: &mut Function) -> bool {
+    let mut changed = false;
+    for b in &mut f.blocks {
+        let new = match b.term {
+            Term::Branch(Opnd::C(c), t, e) => Term::Jump(if c != 0 { t } else { e }),
+            Term::Branch(_, t, e) if t == e => Term::Jump(t),
+            _ => continue,
+        };
+        b.term = new;
+        changed = true;
+    }
+    changed
+}
+
+/// Drops what phis say about edges that are gone.
+pub(super) fn prune_phis(f: &mut Function) {
+    let g = Graph::new(f);
+    for b in &g.order {
+        let preds = g.preds(*b);
+        for v in f.block(*b).phis.clone() {
+            if let Op::Phi(ins) = &mut f.inst_mut(v).op {
+                ins.retain(|(p, _)| preds.contains(p));
+            }
+        }
+    }
+}
+
+/// A block that only returns what came with its predecessor: the predecessor returns it.
+fn return_early(f: &mut Function) -> bool {
+    let g = Graph::new(f);
+    let mut changed = false;
+    for b in &g.order {
+        let data = f.block(*b);
+        let Term::Return(Opnd::V(v)) = data.term else { continue };
+        if data.phis != [v] || !data.insts.is_empty() {
+            continue;
+        }
+        let Op::Phi(ins) = f.inst(v).op.clone() else { continue };
+        for (p, o) in ins {
+            if f.block(p).term == Term::Jump(*b) {
+                f.block_mut(p).term = Term::Return(o);
+                changed = true;
+            }
+        }
+    }
+    changed
+}
+
+/// All empty blocks that return the same constant become one.
+fn share_returns(f: &mut Function) -> bool {
+    let g = Graph::new(f);
+    let mut shared: HashMap<u64, Block> = HashMap::new();
+    let mut to: HashMap<Block, Block> = HashMap::new();
+    for b in &g.order {
+        let data = f.block(*b);
+        if let (Term::Return(Opnd::C(c)), true, true) =
+            (&data.term, data.insts.is_empty(), data.phis.is_empty())
+            && *b != Block(0)
+        {
+            let first = *shared.entry(*c).or_insert(*b);
+            if first != *b {
+                to.insert(*b, first);
+            }
+        }
+    }
+    for b in &g.order {
+        f.block_mut(*b).term.for_each_successor(|s| {
+            if let Some(n) = to.get(s) {
+                *s = *n;
+            }
+        });
+    }
+    !to.is_empty()
+}
+
+/// Leads edges past blocks that do nothing but jump.
+fn skip_empty(f: &mut Function) -> bool {
+    let mut changed = false;
+    let order = Graph::new(f).order;
+    for b in order {
+        let data = f.block(b);
+        let Term::Jump(to) = data.term else { continue };
+        if !data.phis.is_empty() || !data.insts.is_empty() || b == Block(0) || to == b {
+            continue;
+        }
+        let g = Graph::new(f);
+        let preds = g.preds(b).to_vec();
+        let has_phis = !f.block(to).phis.is_empty();
+        for p in preds {
+            // A block has at most one edge to a block with phis, as those tell edges apart by their origin.
+            if has_phis && f.block(p).term.successors().contains(&to) {
+                continue;
+            }
+            f.block_mut(p).term.for_each_successor(|s| {
+                if *s == b {
+                    *s = to;
+                }
+            });
+            for v in f.block(to).phis.clone() {
+                if let Op::Phi(ins) = &mut f.inst_mut(v).op
+                    && let Some((_, o)) = ins.iter().find(|(q, _)| *q == b).copied()
+                    && !ins.iter().any(|(q, _)| *q == p)
+                {
+                    ins.push((p, o));
+                }
+            }
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// Appends a block to its only predecessor, if that leads nowhere else.
+fn join_lines(f: &mut Function) -> bool {
+    let g = Graph::new(f);
+    let mut changed = false;
+    // From the end, so that whole lines are joined in one go.
+    for b in g.order.iter().rev() {
+        let [p] = g.preds(*b) else { continue };
+        if f.block(*p).term != Term::Jump(*b) || !f.block(*b).phis.is_empty() {
+            continue;
+        }
+        let data = f.block_mut(*b);
+        let (insts, term) = (std::mem::take(&mut data.insts), std::mem::replace(&mut data.term, Term::None));
+        for s in term.successors() {
+            for v in f.block(s).phis.clone() {
+                if let Op::Phi(ins) = &mut f.inst_mut(v).op {
+                    ins.iter_mut().filter(|(q, _)| q == b).for_each(|(q, _)| *q = *p);
+                }
+            }
+        }
+        let into = f.block_mut(*p);
+        into.insts.extend(insts);
+        into.term = term;
+        changed = true;
+    }
+    changed
+}

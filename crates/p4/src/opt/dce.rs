@@ -1,0 +1,35 @@
+//! Removes computations that nothing needs.
+
+use crate::ir::graph::Graph;
+use crate::ir::{Function, Opnd, Val};
+
+/// Drops values that neither an effect nor a branch depends on.
+pub(super) fn remove_dead(f: &mut Function) {
+    let g = Graph::new(f);
+    let mut live = vec![false; f.insts.len()];
+    let mut open: Vec<Val> = Vec::new();
+    for b in &g.order {
+        let data = f.block(*b);
+        open.extend(data.insts.iter().filter(|v| f.inst(**v).op.has_effect()));
+        if let Some(Opnd::V(v)) = data.term.clone().operand() {
+            open.push(*v);
+        }
+    }
+    while let Some(v) = open.pop() {
+        if std::mem::replace(&mut live[v.0 as usize], true) {
+            continue;
+        }
+        open.extend(
+            f.inst(v)
+                .op
+                .operands()
+                .into_iter()
+                .filter_map(|o| if let Opnd::V(v) = o { Some(v) } else { None }),
+        );
+    }
+    for b in g.order {
+        let data = f.block_mut(b);
+        data.phis.retain(|v| live[v.0 as usize]);
+        data.insts.retain(|v| live[v.0 as usize]);
+    }
+}

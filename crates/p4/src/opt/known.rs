@@ -1,0 +1,68 @@
+//! Which bits of a value are certainly zero.
+
+use crate::ir::{BinOp, Function, Op, Opnd, Ty, mask};
+
+/// Operations to look through.
+const DEPTH: u8 = 6;
+
+/// A mask of the bits that may be set.
+pub(super) fn possible(f: &Function, o: Opnd) -> u64 {
+    bits(f, o, DEPTH)
+}
+
+fn bits(f: &Function, o: Opnd, depth: u8) -> u64 {
+    let v = match o {
+        Opnd::C(c) => return c,
+        Opnd::V(v) => v,
+    };
+    let Ty::Int(w) = f.inst(v).ty else { return u64::MAX };
+    let all = mask(w);
+    if depth == 0 {
+        return all;
+    }
+    let get = |o: Opnd| bits(f, o, depth - 1);
+    all & match &f.inst(v).op {
+        Op::Bin(BinOp::And, a, b) => get(*a) & get(*b),
+        Op::Bin(BinOp::Or | BinOp::Xor, a, b) => get(*a) | get(*b),
+        Op::Bin(BinOp::Shl, a, Opnd::C(n)) => {
+            if *n < 64 {
+                get(*a) << n
+            } else {
+                0
+            }
+        }
+        Op::Bin(BinOp::Shr, a, Opnd::C(n)) => {
+            if *n < 64 {
+                get(*a) >> n
+            } else {
+                0
+            }
+        }
+        Op::Bin(BinOp::Shr | BinOp::Div, a, _) => fill(get(*a)),
+        Op::Bin(BinOp::Mod, a, b) => fill(get(*a)) & fill(get(*b)),
+        Op::Bin(BinOp::Add, a, b) => {
+            let (x, y) = (get(*a), get(*b));
+            // The sum may be one bit longer; common zeros on the right stay.
+            x.checked_add(y).map_or(u64::MAX, |s| fill(s | x | y)) & !low_zeros(x | y)
+        }
+        Op::Bin(BinOp::Mul, a, b) => fill(get(*a)).checked_mul(fill(get(*b))).map_or(u64::MAX, fill),
+        Op::Swap(n, a) => super::fold::swap(*n, get(*a)),
+        Op::Phi(ins) => ins.iter().fold(0, |m, (_, o)| m | get(*o)),
+        _ => all,
+    }
+}
+
+/// All bits up to the highest one set.
+const fn fill(x: u64) -> u64 {
+    if x == 0 { 0 } else { u64::MAX >> x.leading_zeros() }
+}
+
+/// The zeros below the lowest bit set.
+const fn low_zeros(x: u64) -> u64 {
+    if x == 0 { 0 } else { (1 << x.trailing_zeros()) - 1 }
+}
+
+/// The largest value that an operand may have.
+pub(super) fn max(f: &Function, o: Opnd) -> u64 {
+    possible(f, o)
+}

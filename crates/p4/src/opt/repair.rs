@@ -1,0 +1,146 @@
+//! Restores SSA form after a block was copied for some of its predecessors.
+
+use crate::ir::graph::Graph;
+use crate::ir::{Block, Function, Op, Opnd, Term, Val};
+use std::collections::HashMap;
+
+/// One value that by now has two definitions.
+struct Split<'a> {
+    f: &'a mut Function,
+    g: &'a Graph,
+    /// Values at the end of the two defining blocks.
+    defs: [(Block, Opnd); 2],
+    at_start: HashMap<Block, Opnd>,
+    like: Val,
+}
+
+/// `original` was copied to `copy`; `map` says for each value of the original what it is in the copy. Rewrites the
+/// uses in all other blocks.
+pub(super) fn split(f: &mut Function, original: Block, copy: Block, map: &HashMap<Val, Opnd>) {
+    let g = Graph::new(f);
+    let mut uses: HashMap<Val, Vec<Use>> = HashMap::new();
+    for b in &g.order {
+        if *b != original && *b != copy {
+            collect(f, *b, map, &mut uses);
+        }
+    }
+    let mut all: Vec<_> = uses.into_iter().collect();
+    all.sort_by_key(|(v, _)| *v);
+    for (v, places) in all {
+        let defs = [(original, Opnd::V(v)), (copy, map[&v])];
+        let mut s = Split { f, g: &g, defs, at_start: HashMap::new(), like: v };
+        for place in places {
+            s.rewrite(&place);
+        }
+    }
+}
+
+/// Where a value is used.
+enum Use {
+    Inst(Block, Val),
+    Term(Block),
+    /// By a phi, on the edge from this block.
+    Edge(Val, Block),
+}
+
+fn collect(f: &Function, b: Block, map: &HashMap<Val, Opnd>, uses: &mut HashMap<Val, Vec<Use>>) {
+    for phi in &f.block(b).phis {
+        let Op::Phi(ins) = &f.inst(*phi).op else { continue };
+        for (p, o) in ins {
+            if let Opnd::V(v) = o
+                && map.contains_key(v)
+            {
+                uses.entry(*v).or_default().push(Use::Edge(*phi, *p));
+            }
+        }
+    }
+    for i in &f.block(b).insts {
+        for o in f.inst(*i).op.operands() {
+            if let Opnd::V(v) = o
+                && map.contains_key(&v)
+            {
+                uses.entry(v).or_default().push(Use::Inst(b, *i));
+            }
+        }
+    }
+    if let Some(Opnd::V(v)) = f.block(b).term.clone().operand()
+        && map.contains_key(v)
+    {
+        uses.entry(*v).or_default().push(Use::Term(b));
+    }
+}
+
+impl Split<'_> {
+    fn rewrite(&mut self, place: &Use) {
+        let old = Opnd::V(self.like);
+        match place {
+            Use::Inst(b, i) => {
+                let new = self.start(*b);
+                self.f.inst_mut(*i).op.for_each_operand(&mut |o| {
+                    if *o == old {
+                        *o = new;
+                    }
+                });
+            }
+            Use::Term(b) => {
+                let new = self.start(*b);
+                let mut term = std::mem::replace(&mut self.f.block_mut(*b).term, Term::None);
+                if let Some(o) = term.operand() {
+                    *o = new;
+                }
+                self.f.block_mut(*b).term = term;
+            }
+            Use::Edge(phi, p) => {
+                let new = self.end(*p);
+                if let Op::Phi(ins) = &mut self.f.inst_mut(*phi).op {
+                    ins.iter_mut().filter(|(q, o)| q == p && *o == old).for_each(|(_, o)| *o = new);
+                }
+            }
+        }
+    }
+
+    fn known_end(&self, b: Block) -> Option<Opnd> {
+        let def = self.defs.iter().find(|(d, _)| *d == b).map(|(_, o)| *o);
+        def.or_else(|| self.at_start.get(&b).copied())
+    }
+
+    fn end(&mut self, b: Block) -> Opnd {
+        if let Some(o) = self.known_end(b) {
+            return o;
+        }
+        self.start(b)
+    }
+
+    /// The value at the start of a block, by way of all its predecessors; a list instead of recursion.
+    fn start(&mut self, b: Block) -> Opnd {
+        let mut open = vec![b];
+        while let Some(at) = open.last().copied() {
+            if self.at_start.contains_key(&at) {
+                open.pop();
+                continue;
+            }
+            let preds = self.g.preds(at).to_vec();
+            let unknown: Vec<Block> =
+                preds.iter().copied().filter(|p| self.known_end(*p).is_none()).collect();
+            if !unknown.is_empty() {
+                open.extend(unknown);
+                continue;
+            }
+            let ins: Vec<(Block, Opnd)> =
+                preds.iter().filter_map(|p| Some((*p, self.known_end(*p)?))).collect();
+            let value = match ins.first() {
+                // No way from either definition leads here.
+                None => Opnd::C(0),
+                Some((_, first)) if ins.iter().all(|(_, o)| o == first) => *first,
+                Some(_) => {
+                    let (ty, span) = (self.f.inst(self.like).ty, self.f.inst(self.like).span);
+                    let phi = self.f.make(Op::Phi(ins), ty, span);
+                    self.f.block_mut(at).phis.push(phi);
+                    Opnd::V(phi)
+                }
+            };
+            self.at_start.insert(at, value);
+        }
+        self.at_start[&b]
+    }
+}

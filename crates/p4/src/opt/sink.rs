@@ -1,0 +1,125 @@
+//! Moves computations to where they are needed: a field that only one way uses is loaded on that way only.
+
+use crate::ir::graph::Graph;
+use crate::ir::{Block, Function, Op, Opnd, Val};
+use p4shield_abi::context::offset;
+use std::collections::{HashMap, HashSet};
+
+/// Sinks what has no effect and depends on nothing that changes.
+pub(super) fn sink(f: &mut Function) {
+    let g = Graph::new(f);
+    let dirty = dirty_blocks(f, &g);
+    let mut home: HashMap<Val, Block> = HashMap::new();
+    for b in &g.order {
+        home.extend(f.block(*b).insts.iter().map(|v| (*v, *b)));
+    }
+    // Users before what they use: each computation sees where its users came to stand.
+    let all: Vec<(Block, Val)> = g
+        .order
+        .iter()
+        .rev()
+        .flat_map(|b| f.block(*b).insts.iter().rev().map(|v| (*b, *v)).collect::<Vec<_>>())
+        .collect();
+    let uses = use_blocks(f, &g);
+    for (b, v) in all {
+        let packet = reads_packet(&f.inst(v).op);
+        if !movable(&f.inst(v).op) {
+            continue;
+        }
+        let Some(places) = uses.get(&v) else { continue };
+        let places: Vec<Block> = places.iter().map(|u| u.block(&home)).collect();
+        let Some(mut target) = places.iter().copied().reduce(|a, p| g.meet(a, p)) else { continue };
+        while packet && target != b && dirty.contains(&target) {
+            target = g.idom(target);
+        }
+        if !g.dominates(b, target) {
+            continue;
+        }
+        f.block_mut(b).insts.retain(|i| *i != v);
+        let at = position(f, target, v, packet);
+        f.block_mut(target).insts.insert(at, v);
+        home.insert(v, target);
+    }
+}
+
+/// Where a value is used.
+enum Use {
+    By(Val),
+    In(Block),
+}
+
+impl Use {
+    fn block(&self, home: &HashMap<Val, Block>) -> Block {
+        match self {
+            Self::By(v) => home[v],
+            Self::In(b) => *b,
+        }
+    }
+}
+
+fn use_blocks(f: &Function, g: &Graph) -> HashMap<Val, Vec<Use>> {
+    let mut uses: HashMap<Val, Vec<Use>> = HashMap::new();
+    for b in &g.order {
+        for phi in &f.block(*b).phis {
+            if let Op::Phi(ins) = &f.inst(*phi).op {
+                for (p, o) in ins {
+                    if let Opnd::V(v) = o {
+                        uses.entry(*v).or_default().push(Use::In(*p));
+                    }
+                }
+            }
+        }
+        for i in &f.block(*b).insts {
+            for o in f.inst(*i).op.operands() {
+                if let Opnd::V(v) = o {
+                    uses.entry(v).or_default().push(Use::By(*i));
+                }
+            }
+        }
+        if let Some(Opnd::V(v)) = f.block(*b).term.clone().operand() {
+            uses.entry(*v).or_default().push(Use::In(*b));
+        }
+    }
+    uses
+}
+
+const fn movable(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Bin(..)
+            | Op::Cmp(..)
+            | Op::Swap(..)
+            | Op::Offset(..)
+            | Op::InBounds { .. }
+            | Op::Load { .. }
+            | Op::Context(..)
+    )
+}
+
+/// Whether a result changes when the packet does.
+const fn reads_packet(op: &Op) -> bool {
+    matches!(op, Op::Load { .. } | Op::Context(offset::DATA | offset::DATA_END, _))
+}
+
+/// Blocks at whose start the packet may have changed already.
+fn dirty_blocks(f: &Function, g: &Graph) -> HashSet<Block> {
+    let mut dirty = HashSet::new();
+    for b in &g.order {
+        let changes =
+            |p: &Block| dirty.contains(p) || f.block(*p).insts.iter().any(|i| f.inst(*i).op.changes_packet());
+        if g.preds(*b).iter().any(changes) {
+            dirty.insert(*b);
+        }
+    }
+    dirty
+}
+
+/// Where in a block to put a value: right before its first user, and before the packet changes if it reads that.
+fn position(f: &Function, b: Block, v: Val, packet: bool) -> usize {
+    let insts = &f.block(b).insts;
+    let stops = |i: &Val| {
+        let op = &f.inst(*i).op;
+        op.operands().contains(&Opnd::V(v)) || packet && op.changes_packet()
+    };
+    insts.iter().position(stops).unwrap_or(insts.len())
+}

@@ -1,0 +1,178 @@
+//! Jump threading: where a branch's outcome is known for one way to it, that way goes straight to the outcome.
+
+use super::facts::Facts;
+use super::{fold, repair};
+use crate::ir::graph::Graph;
+use crate::ir::{Block, Function, Op, Opnd, Term, Ty, Val};
+use std::collections::HashMap;
+
+/// Instructions of a block that may be copied for one way.
+const MAX_COPIED: usize = 12;
+/// Ways that may be threaded in one pass, and instructions a function may grow to by it: the bound on its cost.
+const MAX_THREADED: usize = 400;
+const MAX_INSTS: usize = 200_000;
+
+/// Threads what can be; returns whether anything changed.
+pub(super) fn thread_jumps(f: &mut Function) -> bool {
+    let mut changed = false;
+    for _ in 0..MAX_THREADED {
+        if f.insts.len() > MAX_INSTS {
+            break;
+        }
+        let g = Graph::new(f);
+        let mut facts = Facts::default();
+        for b in &g.order {
+            facts.enter(f, &g, *b);
+        }
+        let Some((from, over, to)) = find(f, &g, &facts) else { break };
+        bypass(f, from, over, to);
+        changed = true;
+    }
+    changed
+}
+
+/// A way over a block whose branch it decides: the predecessor, the block, where it leads.
+fn find(f: &Function, g: &Graph, facts: &Facts) -> Option<(Block, Block, Block)> {
+    for b in &g.order {
+        let data = f.block(*b);
+        let Term::Branch(c, t, e) = data.term else { continue };
+        if g.preds(*b).len() < 2 || data.insts.len() > MAX_COPIED {
+            continue;
+        }
+        if data.insts.iter().any(|i| f.inst(*i).op.is_call()) {
+            continue;
+        }
+        for p in g.preds(*b) {
+            let twice = f.block(*p).term.successors().iter().filter(|s| *s == b).count() > 1;
+            if twice {
+                continue;
+            }
+            let way = Way { f, g, facts, from: *p, over: *b };
+            if let Some(n) = way.value(c, 8) {
+                return Some((*p, *b, if n != 0 { t } else { e }));
+            }
+        }
+    }
+    None
+}
+
+/// What is known when a block is entered from one predecessor.
+struct Way<'a> {
+    f: &'a Function,
+    g: &'a Graph,
+    facts: &'a Facts,
+    from: Block,
+    over: Block,
+}
+
+impl Way<'_> {
+    /// The number that an operand has on this way, if it is known.
+    fn value(&self, o: Opnd, depth: u8) -> Option<u64> {
+        let v = match o {
+            Opnd::C(c) => return Some(c),
+            Opnd::V(v) => v,
+        };
+        if depth == 0 {
+            return None;
+        }
+        let data = self.f.block(self.over);
+        let inst = self.f.inst(v);
+        if let Op::Phi(ins) = &inst.op
+            && data.phis.contains(&v)
+        {
+            let (_, o) = ins.iter().find(|(p, _)| *p == self.from)?;
+            return match o {
+                Opnd::C(c) => Some(*c),
+                Opnd::V(v) => self.known(*v),
+            };
+        }
+        if !data.insts.contains(&v) {
+            return self.known(v);
+        }
+        match (&inst.op, inst.ty) {
+            (Op::Cmp(cc, a, b, w), _) => {
+                Some(u64::from(cc.holds(self.value(*a, depth - 1)?, self.value(*b, depth - 1)?, *w)))
+            }
+            (Op::Bin(op, a, b), Ty::Int(w)) => {
+                let (x, y) = (self.value(*a, depth - 1), self.value(*b, depth - 1));
+                match (op, x, y) {
+                    (crate::ir::BinOp::And, Some(0), _) | (crate::ir::BinOp::And, _, Some(0)) => Some(0),
+                    (_, Some(x), Some(y)) => Some(fold::constant(*op, x, y, w)),
+                    _ => None,
+                }
+            }
+            (Op::Swap(n, a), _) => Some(fold::swap(*n, self.value(*a, depth - 1)?)),
+            (Op::InBounds { base, len, end }, _) => {
+                let (base, end) = (self.pointer(*base), self.pointer(*end));
+                self.facts.in_bounds(self.g, base, end, self.from).filter(|n| n >= len).map(|_| 1)
+            }
+            _ => None,
+        }
+    }
+
+    /// A pointer as it is at the end of the predecessor.
+    fn pointer(&self, o: Opnd) -> Opnd {
+        if let Opnd::V(v) = o
+            && self.f.block(self.over).phis.contains(&v)
+            && let Op::Phi(ins) = &self.f.inst(v).op
+            && let Some((_, p)) = ins.iter().find(|(p, _)| *p == self.from)
+        {
+            return *p;
+        }
+        o
+    }
+
+    /// What branches before, or the one that leads here, tell about a value.
+    fn known(&self, v: Val) -> Option<u64> {
+        if let Some(n) = self.facts.value(self.g, v, self.from) {
+            return Some(n);
+        }
+        match self.f.block(self.from).term {
+            Term::Branch(Opnd::V(c), t, e) if t != e && c == v => Some(u64::from(t == self.over)),
+            _ => None,
+        }
+    }
+}
+
+/// Copies `over` for the way that comes from `from`, and leads the copy to `to`.
+fn bypass(f: &mut Function, from: Block, over: Block, to: Block) {
+    let (label, span) = (f.block(over).label.clone(), f.block(over).span);
+    let copy = f.add_block(&label, span);
+    let mut map: HashMap<Val, Opnd> = HashMap::new();
+    for v in f.block(over).phis.clone() {
+        if let Op::Phi(ins) = &mut f.inst_mut(v).op
+            && let Some(i) = ins.iter().position(|(p, _)| *p == from)
+        {
+            let (_, o) = ins.remove(i);
+            map.insert(v, o);
+        }
+    }
+    for v in f.block(over).insts.clone() {
+        let mut inst = f.inst(v).clone();
+        inst.op.for_each_operand(&mut |o| *o = mapped(&map, *o));
+        let new = f.make(inst.op, inst.ty, inst.span);
+        f.block_mut(copy).insts.push(new);
+        map.insert(v, Opnd::V(new));
+    }
+    f.block_mut(copy).term = Term::Jump(to);
+    for v in f.block(to).phis.clone() {
+        if let Op::Phi(ins) = &mut f.inst_mut(v).op
+            && let Some((_, o)) = ins.iter().find(|(p, _)| *p == over).copied()
+        {
+            ins.push((copy, mapped(&map, o)));
+        }
+    }
+    f.block_mut(from).term.for_each_successor(|s| {
+        if *s == over {
+            *s = copy;
+        }
+    });
+    repair::split(f, over, copy, &map);
+}
+
+fn mapped(map: &HashMap<Val, Opnd>, o: Opnd) -> Opnd {
+    match o {
+        Opnd::V(v) => map.get(&v).copied().unwrap_or(o),
+        Opnd::C(_) => o,
+    }
+}

@@ -1,0 +1,341 @@
+//! Tokens to syntax tree: recursive descent, with precedence climbing for expressions.
+//!
+//! P4's grammar depends on which names are types: `(T) -x` casts and `(a) -x` subtracts. So the parser keeps the
+//! names of types by scope, as the language specification expects. After a mistake it goes on at the next
+//! declaration, statement or closing brace, so that one run reports several.
+
+mod decl;
+mod expr;
+mod stmt;
+mod table;
+mod types;
+
+use crate::ast::{Annotation, Ident, Program};
+use crate::diagnostics::{Code, Diagnostic, Sink};
+use crate::lexer::{Name, Tok, Token};
+use crate::source::Span;
+use std::collections::HashSet;
+
+/// Expressions, types and statements within each other. Later stages recurse over the tree, so the parser is where
+/// the depth of everything is bounded.
+pub(crate) const MAX_DEPTH: usize = 64;
+/// Operators in a row, such as `a | b | c`: they nest the tree too, but cost later stages less.
+pub(crate) const MAX_CHAIN: usize = 128;
+
+/// A rule could not go on; the mistake has been reported.
+pub(crate) struct Failed;
+pub(crate) type Parsed<T> = Result<T, Failed>;
+
+pub(crate) struct Parser<'a> {
+    tokens: &'a [Token],
+    at: usize,
+    sink: &'a mut Sink,
+    types: Vec<HashSet<Name>>,
+    depth: usize,
+    /// While looking ahead nothing is reported.
+    quiet: bool,
+    /// Tokens that may still be read while looking ahead: without it, look-ahead within look-ahead would take
+    /// exponential time on hostile input.
+    fuel: usize,
+    /// Directly within `<...>`, where `>` closes and `>>` closes twice.
+    in_angles: bool,
+}
+
+/// Parses a whole program. `tokens` ends with [`Tok::Eof`].
+pub(crate) fn parse(tokens: &[Token], sink: &mut Sink) -> Program {
+    let mut p = Parser {
+        tokens,
+        at: 0,
+        sink,
+        types: vec![HashSet::new()],
+        depth: 0,
+        quiet: false,
+        fuel: 100_000 + 100 * tokens.len(),
+        in_angles: false,
+    };
+    p.program()
+}
+
+impl<'a> Parser<'a> {
+    /// The current token. It borrows from the input, not from the parser.
+    fn tok(&self) -> &'a Tok {
+        &self.tokens[self.at].tok
+    }
+}
+
+impl Parser<'_> {
+    fn program(&mut self) -> Program {
+        let mut program = Program::default();
+        while !self.at_end() {
+            if self.eat(";") {
+                continue;
+            }
+            let start = self.at;
+            match self.declaration() {
+                Ok(d) => program.decls.push(d),
+                Err(Failed) => self.recover_declaration(start),
+            }
+        }
+        program
+    }
+
+    /// Skips to what looks like the start of the next top-level declaration.
+    fn recover_declaration(&mut self, start: usize) {
+        self.types.truncate(1);
+        self.depth = 0;
+        // Rescan from where the declaration began, so that its braces are counted.
+        let failed_at = self.at.max(start + 1);
+        let mut braces = 0i32;
+        self.at = start;
+        while !self.at_end() {
+            let done = self.at >= failed_at;
+            match self.tok() {
+                Tok::Sym("{") => braces += 1,
+                Tok::Sym("}") => {
+                    braces -= 1;
+                    if braces <= 0 && done {
+                        self.at += 1;
+                        return;
+                    }
+                }
+                Tok::Sym(";") if braces <= 0 && done => {
+                    self.at += 1;
+                    return;
+                }
+                Tok::Word("parser" | "control" | "header" | "struct" | "extern" | "package" | "typedef")
+                    if done && self.at > start && self.tokens[self.at].first =>
+                {
+                    return;
+                }
+                _ => {}
+            }
+            self.at += 1;
+        }
+    }
+
+    fn peek_at(&self, n: usize) -> &Tok {
+        self.tokens.get(self.at + n).map_or(&Tok::Eof, |t| &t.tok)
+    }
+
+    fn span(&self) -> Span {
+        self.tokens[self.at].span
+    }
+
+    /// Place of the token before the current one.
+    fn last_span(&self) -> Span {
+        self.tokens[self.at.saturating_sub(1)].span
+    }
+
+    fn since(&self, start: Span) -> Span {
+        start.to(self.last_span())
+    }
+
+    fn at_end(&self) -> bool {
+        *self.tok() == Tok::Eof
+    }
+
+    fn bump(&mut self) {
+        if self.quiet {
+            self.fuel = self.fuel.saturating_sub(1);
+        }
+        if !self.at_end() {
+            self.at += 1;
+        }
+    }
+
+    /// Whether the current token is this keyword or punctuation.
+    fn is(&self, s: &str) -> bool {
+        matches!(self.tok(), Tok::Word(w) | Tok::Sym(w) if *w == s)
+    }
+
+    fn eat(&mut self, s: &str) -> bool {
+        let hit = self.is(s);
+        if hit {
+            self.bump();
+        }
+        hit
+    }
+
+    fn expect(&mut self, s: &'static str) -> Parsed<Span> {
+        let span = self.span();
+        if self.eat(s) {
+            return Ok(span);
+        }
+        if s == ";" {
+            let found = self.describe();
+            let place = self.last_span().after();
+            return Err(self.error_at(place, format!("`;` is missing before {found}"), "add `;` here"));
+        }
+        Err(self.unexpected(&format!("`{s}`")))
+    }
+
+    /// The current token in words.
+    fn describe(&self) -> String {
+        match self.tok() {
+            Tok::Ident(n) => format!("`{n}`"),
+            Tok::Word(w) | Tok::Sym(w) => format!("`{w}`"),
+            Tok::Int(n) => format!("`{n}`"),
+            Tok::Str(_) => "a string".to_owned(),
+            Tok::Other(c) => format!("{c:?}"),
+            Tok::Eof => "the end of the file".to_owned(),
+        }
+    }
+
+    fn unexpected(&mut self, wanted: &str) -> Failed {
+        let message = format!("expected {wanted}, found {}", self.describe());
+        let hint = match self.tok() {
+            Tok::Word(w) if wanted == "a name" => format!("`{w}` is a keyword; choose another name"),
+            Tok::Eof => "a brace or a semicolon is probably missing above".to_owned(),
+            _ => format!("write {wanted} here"),
+        };
+        let span = self.span();
+        self.error_at(span, message, &hint)
+    }
+
+    fn error_at(&mut self, span: Span, message: String, hint: &str) -> Failed {
+        if !self.quiet {
+            self.sink.add(Diagnostic::new(Code::Syntax, span, message).hint(hint));
+        }
+        Failed
+    }
+
+    /// Runs a rule one level deeper.
+    fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        if self.depth >= MAX_DEPTH {
+            let span = self.span();
+            if !self.quiet {
+                let message = format!("this is nested more than {MAX_DEPTH} levels deep");
+                self.sink
+                    .add(Diagnostic::new(Code::TooDeep, span, message).hint("split it into several parts"));
+            }
+            return Err(Failed);
+        }
+        self.depth += 1;
+        let result = rule(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// Whether `rule` matches here; nothing is consumed or reported.
+    fn looks_like(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<()>) -> bool {
+        let (at, quiet, depth) = (self.at, self.quiet, self.depth);
+        self.quiet = true;
+        let ok = self.fuel > 0 && rule(self).is_ok();
+        (self.at, self.quiet, self.depth) = (at, quiet, depth);
+        ok
+    }
+
+    /// Any name: identifiers and the keywords that the grammar lets be names.
+    fn name(&mut self) -> Parsed<Ident> {
+        match self.name_here() {
+            Some(name) => {
+                let span = self.span();
+                self.bump();
+                Ok(Ident { name, span })
+            }
+            None => Err(self.unexpected("a name")),
+        }
+    }
+
+    fn name_here(&self) -> Option<Name> {
+        match self.tok() {
+            Tok::Ident(n) => Some(n.clone()),
+            Tok::Word(
+                w @ ("actions" | "apply" | "entries" | "key" | "priority" | "state" | "type" | "list"),
+            ) => Some((*w).into()),
+            _ => None,
+        }
+    }
+
+    fn declare_type(&mut self, name: &Ident) {
+        if let Some(scope) = self.types.last_mut() {
+            scope.insert(name.name.clone());
+        }
+    }
+
+    /// A variable or parameter of this name hides a type of the same name.
+    fn declare_value(&mut self, name: &Ident) {
+        if let Some(scope) = self.types.last_mut() {
+            scope.remove(&name.name);
+        }
+    }
+
+    fn is_type_name(&self, name: &str) -> bool {
+        self.types.iter().rev().any(|s| s.contains(name))
+    }
+
+    /// Runs a rule in a scope of its own for type names.
+    fn scoped<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+        self.types.push(HashSet::new());
+        let result = rule(self);
+        self.types.pop();
+        result
+    }
+
+    /// `item, item, ...` up to `close`, which is consumed; a comma before it is allowed.
+    fn comma_list<T>(
+        &mut self,
+        close: &'static str,
+        mut item: impl FnMut(&mut Self) -> Parsed<T>,
+    ) -> Parsed<Vec<T>> {
+        let mut out = Vec::new();
+        while !self.is(close) {
+            out.push(item(self)?);
+            if !self.eat(",") {
+                break;
+            }
+        }
+        self.expect(close)?;
+        Ok(out)
+    }
+
+    fn annotations(&mut self) -> Parsed<Vec<Annotation>> {
+        let mut out = Vec::new();
+        while self.is("@") {
+            self.bump();
+            let span = self.span();
+            let name: Name = match self.tok() {
+                Tok::Ident(n) => n.clone(),
+                Tok::Word(w) => (*w).into(),
+                _ => return Err(self.unexpected("the name of an annotation")),
+            };
+            self.bump();
+            let name = Ident { name, span };
+            let body = if &*name.name == "pragma" { self.pragma_body() } else { self.annotation_body()? };
+            out.push(Annotation { name, body });
+        }
+        Ok(out)
+    }
+
+    /// `@pragma` takes the rest of its line.
+    fn pragma_body(&mut self) -> Vec<Token> {
+        let start = self.at;
+        while !self.at_end() && !self.tokens[self.at].first {
+            self.at += 1;
+        }
+        self.tokens[start..self.at].to_vec()
+    }
+
+    fn annotation_body(&mut self) -> Parsed<Vec<Token>> {
+        let (open, close) = match self.tok() {
+            Tok::Sym("(") => ("(", ")"),
+            Tok::Sym("[") => ("[", "]"),
+            _ => return Ok(Vec::new()),
+        };
+        let start = self.at + 1;
+        let mut depth = 0;
+        loop {
+            if self.at_end() {
+                return Err(self.unexpected(&format!("`{close}`")));
+            }
+            depth += i32::from(self.is(open)) - i32::from(self.is(close));
+            self.at += 1;
+            if depth == 0 {
+                return Ok(self.tokens[start..self.at - 1].to_vec());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

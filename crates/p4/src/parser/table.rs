@@ -1,0 +1,105 @@
+//! Tables.
+
+use super::{Parsed, Parser};
+use crate::ast::{ActionRef, Decl, DeclKind, Entry, Expr, KeyElement, Property, PropertyKind};
+use crate::lexer::Tok;
+
+impl Parser<'_> {
+    /// `table name { properties }`
+    pub(super) fn table(&mut self, annotations: Vec<crate::ast::Annotation>) -> Parsed<Decl> {
+        let start = self.expect("table")?;
+        let name = self.name()?;
+        self.expect("{")?;
+        let mut properties = Vec::new();
+        while !self.is("}") {
+            properties.push(self.property()?);
+        }
+        self.expect("}")?;
+        Ok(Decl { span: self.since(start), annotations, name, kind: DeclKind::Table(properties) })
+    }
+
+    fn property(&mut self) -> Parsed<Property> {
+        self.annotations()?;
+        let is_const = self.eat("const");
+        let kind = match self.tok() {
+            Tok::Word("key") => {
+                self.open_property()?;
+                PropertyKind::Key(self.until_brace(Self::key_element)?)
+            }
+            Tok::Word("actions") => {
+                self.open_property()?;
+                PropertyKind::Actions(self.until_brace(|p| {
+                    let a = p.action_ref()?;
+                    p.expect(";")?;
+                    Ok(a)
+                })?)
+            }
+            Tok::Word("entries") => {
+                self.open_property()?;
+                PropertyKind::Entries(self.until_brace(Self::entry)?)
+            }
+            _ => {
+                let name = self.name()?;
+                self.expect("=")?;
+                let value = self.expr()?;
+                self.expect(";")?;
+                PropertyKind::Other { name, value }
+            }
+        };
+        Ok(Property { is_const, kind })
+    }
+
+    fn open_property(&mut self) -> Parsed<()> {
+        self.bump();
+        self.expect("=")?;
+        self.expect("{").map(|_| ())
+    }
+
+    fn until_brace<T>(&mut self, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let mut out = Vec::new();
+        while !self.eat("}") {
+            out.push(item(self)?);
+        }
+        // `};` is often written and harmless.
+        self.eat(";");
+        Ok(out)
+    }
+
+    fn key_element(&mut self) -> Parsed<KeyElement> {
+        let value = self.expr()?;
+        self.expect(":")?;
+        let match_kind = self.name()?;
+        let annotations = self.annotations()?;
+        self.expect(";")?;
+        Ok(KeyElement { value, match_kind, annotations })
+    }
+
+    fn action_ref(&mut self) -> Parsed<ActionRef> {
+        let annotations = self.annotations()?;
+        Ok(ActionRef { annotations, value: self.expr()? })
+    }
+
+    fn entry(&mut self) -> Parsed<Entry> {
+        let start = self.span();
+        self.eat("const");
+        let priority = if self.is("priority") && *self.peek_at(1) == Tok::Sym("=") {
+            Some(self.priority()?)
+        } else {
+            None
+        };
+        let keys = self.keyset()?;
+        self.expect(":")?;
+        let mut action = self.action_ref()?;
+        action.annotations.extend(self.annotations()?);
+        self.expect(";")?;
+        Ok(Entry { span: self.since(start), priority, keys, action })
+    }
+
+    fn priority(&mut self) -> Parsed<Expr> {
+        self.bump();
+        self.expect("=")?;
+        let p = self.expr()?;
+        self.expect(":")?;
+        Ok(p)
+    }
+}

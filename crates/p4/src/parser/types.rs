@@ -1,0 +1,117 @@
+//! Types and type parameters.
+
+use super::{Parsed, Parser};
+use crate::ast::{Ident, TypeExpr, TypeKind};
+use crate::lexer::Tok;
+use crate::source::Span;
+
+impl Parser<'_> {
+    /// A type, `void` and `_` included: where they are not allowed, the type checker says so.
+    pub(super) fn type_expr(&mut self) -> Parsed<TypeExpr> {
+        self.nested(Self::type_here)
+    }
+
+    fn type_here(&mut self) -> Parsed<TypeExpr> {
+        let start = self.span();
+        let kind = match self.tok().clone() {
+            Tok::Word("bit") => self.base(|w| TypeKind::Bit(w.map(Box::new)))?,
+            Tok::Word("int") => self.base(|w| TypeKind::Int(w.map(Box::new)))?,
+            Tok::Word("varbit") => {
+                self.bump();
+                TypeKind::Varbit(Box::new(self.width()?))
+            }
+            Tok::Word("tuple") => {
+                self.bump();
+                TypeKind::Tuple(self.type_args()?)
+            }
+            Tok::Word("list") if *self.peek_at(1) == Tok::Sym("<") => {
+                self.bump();
+                self.expect("<")?;
+                let element = self.type_expr()?;
+                self.expect(">")?;
+                TypeKind::List(Box::new(element))
+            }
+            Tok::Word(w @ ("bool" | "error" | "match_kind" | "string" | "void" | "_")) => {
+                self.bump();
+                match w {
+                    "bool" => TypeKind::Bool,
+                    "error" => TypeKind::Error,
+                    "match_kind" => TypeKind::MatchKind,
+                    "string" => TypeKind::Text,
+                    "void" => TypeKind::Void,
+                    _ => TypeKind::DontCare,
+                }
+            }
+            _ => {
+                let absolute = self.eat(".");
+                if self.name_here().is_none() {
+                    return Err(self.unexpected("a type"));
+                }
+                let name = self.name()?;
+                if self.is("<") {
+                    TypeKind::Specialized { name, absolute, args: self.type_args()? }
+                } else {
+                    TypeKind::Named { name, absolute }
+                }
+            }
+        };
+        let mut ty = TypeExpr { kind, span: self.since(start) };
+        while self.is("[") {
+            ty = self.stack_of(ty, start)?;
+        }
+        Ok(ty)
+    }
+
+    /// `[size]` behind a type.
+    pub(super) fn stack_of(&mut self, element: TypeExpr, start: Span) -> Parsed<TypeExpr> {
+        self.expect("[")?;
+        let size = self.expr()?;
+        self.expect("]")?;
+        Ok(TypeExpr { kind: TypeKind::Stack(Box::new(element), Box::new(size)), span: self.since(start) })
+    }
+
+    fn base(&mut self, make: impl FnOnce(Option<crate::ast::Expr>) -> TypeKind) -> Parsed<TypeKind> {
+        self.bump();
+        let width = if self.is("<") { Some(self.width()?) } else { None };
+        Ok(make(width))
+    }
+
+    /// `<width>`: an expression in which a bare `>` ends the width.
+    fn width(&mut self) -> Parsed<crate::ast::Expr> {
+        self.expect("<")?;
+        let w = self.expr_no_gt()?;
+        self.expect(">")?;
+        Ok(w)
+    }
+
+    /// `<T, ...>`
+    pub(super) fn type_args(&mut self) -> Parsed<Vec<TypeExpr>> {
+        self.expect("<")?;
+        self.comma_list(">", Self::type_expr)
+    }
+
+    /// `<T, ...>` of a declaration; the names are types from here on.
+    pub(super) fn type_params(&mut self) -> Parsed<Vec<Ident>> {
+        if !self.eat("<") {
+            return Ok(Vec::new());
+        }
+        let params = self.comma_list(">", Self::name)?;
+        for p in &params {
+            self.declare_type(p);
+        }
+        Ok(params)
+    }
+
+    /// Whether a type and then a name stand here: the start of a declaration.
+    pub(super) fn at_typed_name(&mut self) -> bool {
+        if let Tok::Word("bit" | "int" | "varbit" | "bool" | "tuple" | "string" | "match_kind" | "void") =
+            self.tok()
+        {
+            return true;
+        }
+        self.looks_like(|p| {
+            p.type_expr()?;
+            p.name().map(|_| ())
+        })
+    }
+}

@@ -1,0 +1,197 @@
+//! Macros: definition and expansion.
+
+use super::word_of;
+use crate::diagnostics::{Code, Diagnostic, Sink};
+use crate::lexer::{Name, Tok, Token};
+use std::collections::HashMap;
+
+/// A macro: parameters if it takes any, and what it stands for.
+#[derive(Clone, Debug)]
+pub(super) struct Macro {
+    pub(super) params: Option<Vec<Name>>,
+    pub(super) body: Vec<Token>,
+}
+
+/// Macros by name.
+#[derive(Debug)]
+pub(super) struct Macros(pub(super) HashMap<Name, Macro>);
+
+/// Macros within macros.
+const MAX_DEPTH: usize = 64;
+
+/// Reads what follows `#define`.
+pub(super) fn parse_define(line: &[Token]) -> Result<(Name, Macro), &'static str> {
+    let name = line.first().and_then(word_of).ok_or("a name is missing")?;
+    let rest = &line[1..];
+    let is_sym = |t: &Token, s| t.tok == Tok::Sym(s);
+    if !rest.first().is_some_and(|t| is_sym(t, "(") && !t.spaced) {
+        return Ok((name, Macro { params: None, body: rest.to_vec() }));
+    }
+    let close = rest.iter().position(|t| is_sym(t, ")")).ok_or("the parameter list has no `)`")?;
+    let mut params = Vec::new();
+    for (i, t) in rest[1..close].iter().enumerate() {
+        match (i % 2, word_of(t)) {
+            (0, Some(p)) => params.push(p),
+            (1, None) if is_sym(t, ",") => {}
+            _ => return Err("parameters are names with `,` between them"),
+        }
+    }
+    Ok((name, Macro { params: Some(params), body: rest[close + 1..].to_vec() }))
+}
+
+struct Expansion<'a> {
+    macros: &'a Macros,
+    active: Vec<Name>,
+    out: Vec<Token>,
+    room: usize,
+    sink: &'a mut Sink,
+}
+
+impl Macros {
+    /// `tokens` with all macros expanded; stops soon after `room` tokens.
+    pub(super) fn expand(&self, tokens: Vec<Token>, room: usize, sink: &mut Sink) -> Vec<Token> {
+        if self.0.is_empty() {
+            return tokens;
+        }
+        let mut e =
+            Expansion { macros: self, active: Vec::new(), out: Vec::with_capacity(tokens.len()), room, sink };
+        e.run(&tokens);
+        e.out
+    }
+
+    /// `defined(X)` and `defined X` as 0 or 1, before macros in the condition are expanded.
+    pub(super) fn resolve_defined(&self, tokens: &[Token]) -> Vec<Token> {
+        let mut out = Vec::with_capacity(tokens.len());
+        let mut i = 0;
+        while i < tokens.len() {
+            if tokens[i].tok == Tok::Ident("defined".into()) {
+                let paren = tokens.get(i + 1).is_some_and(|t| t.tok == Tok::Sym("("));
+                let known = tokens.get(i + 1 + usize::from(paren)).and_then(word_of);
+                let value = if known.is_some_and(|n| self.0.contains_key(&n)) { "1" } else { "0" };
+                out.push(Token { tok: Tok::Int(value.into()), ..tokens[i].clone() });
+                i += if paren { 4 } else { 2 };
+            } else {
+                out.push(tokens[i].clone());
+                i += 1;
+            }
+        }
+        out
+    }
+}
+
+impl Expansion<'_> {
+    fn run(&mut self, tokens: &[Token]) {
+        let mut i = 0;
+        while i < tokens.len() && self.out.len() <= self.room {
+            let used = self.one(tokens, i);
+            i += used;
+        }
+    }
+
+    /// Expands what starts at `i`; returns how many tokens that took.
+    fn one(&mut self, tokens: &[Token], i: usize) -> usize {
+        let t = &tokens[i];
+        let macros = self.macros;
+        let found = match &t.tok {
+            Tok::Ident(n) => macros.0.get_key_value(n),
+            Tok::Word(w) => macros.0.get_key_value(*w),
+            _ => None,
+        };
+        let Some((name, m)) = found.filter(|(n, _)| !self.active.contains(n)) else {
+            self.out.push(t.clone());
+            return 1;
+        };
+        if self.active.len() >= MAX_DEPTH {
+            let d = Diagnostic::new(
+                Code::TooDeep,
+                t.span,
+                format!("macros are nested more than {MAX_DEPTH} deep"),
+            );
+            self.sink.add(d.hint("use a constant or a function instead"));
+            return 1;
+        }
+        let (args, used) = match &m.params {
+            None => (Vec::new(), 1),
+            Some(params) => match arguments(&tokens[i + 1..]) {
+                // Without arguments the name means itself.
+                None => {
+                    self.out.push(t.clone());
+                    return 1;
+                }
+                Some((mut args, used)) => {
+                    if params.is_empty() && args.len() == 1 && args[0].is_empty() {
+                        args.clear();
+                    }
+                    if args.len() != params.len() {
+                        let (want, got) = (params.len(), args.len());
+                        let message = format!("macro {name} takes {want} arguments, not {got}");
+                        self.sink.add(Diagnostic::new(Code::BadDirective, t.span, message));
+                        return used + 1;
+                    }
+                    (args, used + 1)
+                }
+            },
+        };
+        let body = self.substitute(m, &args, t);
+        self.active.push(name.clone());
+        self.run(&body);
+        self.active.pop();
+        used
+    }
+
+    /// The body with arguments (expanded by themselves) in place of parameters, all at the place of use.
+    fn substitute(&mut self, m: &Macro, args: &[Vec<Token>], at: &Token) -> Vec<Token> {
+        let mut body = Vec::with_capacity(m.body.len());
+        for t in &m.body {
+            let param = word_of(t).and_then(|n| m.params.as_ref()?.iter().position(|p| *p == n));
+            match param {
+                Some(p) => {
+                    let saved = std::mem::take(&mut self.out);
+                    self.run(&args[p]);
+                    body.extend(std::mem::replace(&mut self.out, saved));
+                }
+                None => body.push(Token { span: at.span, first: false, ..t.clone() }),
+            }
+            if body.len() > self.room {
+                break;
+            }
+        }
+        body
+    }
+}
+
+/// The arguments in parentheses at the start of `tokens`, and how many tokens they take.
+fn arguments(tokens: &[Token]) -> Option<(Vec<Vec<Token>>, usize)> {
+    if tokens.first()?.tok != Tok::Sym("(") {
+        return None;
+    }
+    let mut depth = 0;
+    let mut args = vec![Vec::new()];
+    for (i, t) in tokens.iter().enumerate() {
+        match &t.tok {
+            Tok::Sym("(")
+                if {
+                    depth += 1;
+                    depth == 1
+                } =>
+            {
+                continue;
+            }
+            Tok::Sym(")")
+                if {
+                    depth -= 1;
+                    depth == 0
+                } =>
+            {
+                return Some((args, i + 1));
+            }
+            Tok::Sym(",") if depth == 1 => {
+                args.push(Vec::new());
+                continue;
+            }
+            _ => {}
+        }
+        args.last_mut()?.push(t.clone());
+    }
+    None
+}

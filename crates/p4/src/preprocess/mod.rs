@@ -1,0 +1,363 @@
+//! The preprocessor: `#include`, `#define`, conditionals.
+//!
+//! It works on tokens, so every token keeps its place in the file it was written in; tokens out of a macro stand
+//! where the macro was used. Model files (`core.p4`, `ubpf_model.p4`, `p4shield.p4`) are built in; all other files
+//! come from the caller's [`Resolver`], the only way this crate has to the outside.
+
+mod condition;
+mod macros;
+
+use crate::diagnostics::{Code, Diagnostic, Sink};
+use crate::lexer::{Name, Tok, Token, lex};
+use crate::source::{SourceMap, Span};
+use macros::{Macro, Macros};
+use std::collections::HashMap;
+
+/// A file that an `#include` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Included {
+    /// What to call the file in messages, and the `from` of its own includes.
+    pub name: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// Finds the files that a program includes.
+pub trait Resolver {
+    /// The file that `#include "path"` (or `<path>` if `system`) means in the file called `from`; `None` if there is
+    /// none. The built-in model files are not asked for unless a quoted include names them.
+    fn resolve(&self, path: &str, system: bool, from: &str) -> Option<Included>;
+}
+
+/// Finds nothing: for programs that include only the built-in model files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoIncludes;
+
+impl Resolver for NoIncludes {
+    fn resolve(&self, _: &str, _: bool, _: &str) -> Option<Included> {
+        None
+    }
+}
+
+/// Names and texts of the built-in files.
+pub(crate) const MODELS: &[(&str, &str)] = &[
+    ("core.p4", include_str!("../../models/core.p4")),
+    ("ubpf_model.p4", include_str!("../../models/ubpf_model.p4")),
+    ("p4shield.p4", include_str!("../../models/p4shield.p4")),
+];
+
+/// Includes within includes.
+const MAX_INCLUDE_DEPTH: usize = 64;
+/// Bytes of one file.
+const MAX_FILE: usize = 16 << 20;
+/// Tokens after preprocessing.
+pub(crate) const MAX_TOKENS: usize = 2_000_000;
+
+/// An open `#if`.
+struct Conditional {
+    opened: Span,
+    /// This branch's tokens are taken.
+    active: bool,
+    /// Some branch was taken already (or the whole `#if` lies in a part that is left out).
+    done: bool,
+    seen_else: bool,
+}
+
+struct Preprocessor<'a> {
+    sources: &'a mut SourceMap,
+    sink: &'a mut Sink,
+    resolver: &'a dyn Resolver,
+    macros: Macros,
+    out: Vec<Token>,
+    depth: usize,
+    included_bytes: usize,
+}
+
+/// All tokens of a program, includes and macros resolved; the last one is [`Tok::Eof`].
+pub(crate) fn preprocess(
+    name: &str,
+    text: &str,
+    defines: &[(String, String)],
+    resolver: &dyn Resolver,
+    sources: &mut SourceMap,
+    sink: &mut Sink,
+) -> Vec<Token> {
+    let mut pp = Preprocessor {
+        sources,
+        sink,
+        resolver,
+        macros: Macros(HashMap::new()),
+        out: Vec::new(),
+        depth: 0,
+        included_bytes: 0,
+    };
+    pp.define_builtin("P4SHIELD", "1");
+    for (n, v) in defines {
+        pp.define_builtin(n, v);
+    }
+    let eof = pp.file(name, text.to_owned());
+    if pp.out.len() > MAX_TOKENS {
+        let d = Diagnostic::new(
+            Code::TooLarge,
+            eof.span,
+            format!("the program has more than {MAX_TOKENS} tokens"),
+        );
+        pp.sink.add(d.hint("a macro or an include probably expands itself over and over"));
+        pp.out.clear();
+    }
+    let mut out = pp.out;
+    out.push(eof);
+    out
+}
+
+impl Preprocessor<'_> {
+    fn define_builtin(&mut self, name: &str, value: &str) {
+        let file = self.sources.add(&format!("<command line: {name}>"), value.to_owned());
+        let mut body = lex(value, file, self.sink);
+        body.pop();
+        self.macros.0.insert(name.into(), Macro { params: None, body });
+    }
+
+    /// Preprocesses one file into `out`; returns its end-of-file token.
+    fn file(&mut self, name: &str, text: String) -> Token {
+        let too_large = text.len() > MAX_FILE;
+        let file = self.sources.add(name, if too_large { String::new() } else { text });
+        // The text is copied once per file: tokens borrow nothing, and included files may be added meanwhile.
+        let text = self.sources.file(file).text.clone();
+        let tokens = lex(&text, file, self.sink);
+        if too_large {
+            let d = Diagnostic::new(
+                Code::TooLarge,
+                tokens[0].span,
+                format!("{name} has more than {MAX_FILE} bytes"),
+            );
+            self.sink.add(d.hint("split it"));
+        }
+        self.depth += 1;
+        self.lines(&tokens, &text, name);
+        self.depth -= 1;
+        tokens.into_iter().next_back().unwrap_or(Token {
+            tok: Tok::Eof,
+            span: Span::default(),
+            first: true,
+            spaced: true,
+        })
+    }
+
+    fn lines(&mut self, tokens: &[Token], text: &str, name: &str) {
+        let mut open: Vec<Conditional> = Vec::new();
+        let mut pending: Vec<Token> = Vec::new();
+        let mut i = 0;
+        while i < tokens.len() && tokens[i].tok != Tok::Eof && self.out.len() <= MAX_TOKENS {
+            let active = open.iter().all(|c| c.active);
+            if tokens[i].first && tokens[i].tok == Tok::Other('#') {
+                let end = tokens[i + 1..].iter().position(|t| t.first || t.tok == Tok::Eof);
+                let end = end.map_or(tokens.len(), |n| i + 1 + n);
+                let line = &tokens[i + 1..end];
+                let hash = tokens[i].span;
+                i = end;
+                if self.conditional(hash, line, &mut open, active) || !active {
+                    continue;
+                }
+                self.flush(&mut pending);
+                self.directive(hash, line, text, name);
+            } else {
+                if active {
+                    self.check_stray(&tokens[i]);
+                    pending.push(tokens[i].clone());
+                }
+                i += 1;
+            }
+        }
+        self.flush(&mut pending);
+        for c in open {
+            let d = Diagnostic::new(Code::UnbalancedConditional, c.opened, "this #if has no #endif");
+            self.sink.add(d.hint("add `#endif`"));
+        }
+    }
+
+    fn check_stray(&mut self, t: &Token) {
+        if let Tok::Other(c @ ('#' | '\\')) = t.tok {
+            let d = Diagnostic::new(Code::BadCharacter, t.span, format!("unexpected character {c:?}"));
+            self.sink.add(d.hint("a directive has to be the first thing on its line"));
+        }
+    }
+
+    fn flush(&mut self, pending: &mut Vec<Token>) {
+        let room = MAX_TOKENS + 1 - self.out.len().min(MAX_TOKENS);
+        let expanded = self.macros.expand(std::mem::take(pending), room, self.sink);
+        self.out.extend(expanded);
+    }
+
+    /// Handles `#if` and its like; returns whether the directive was one of them.
+    fn conditional(&mut self, at: Span, line: &[Token], open: &mut Vec<Conditional>, active: bool) -> bool {
+        let word = line.first().map(directive_name).unwrap_or_default();
+        let rest = line.get(1..).unwrap_or(&[]);
+        match word {
+            "if" | "ifdef" | "ifndef" => {
+                let value = active
+                    && match word {
+                        "if" => self.condition(at, rest),
+                        _ => self.is_defined(at, rest) == (word == "ifdef"),
+                    };
+                open.push(Conditional {
+                    opened: at,
+                    active: value,
+                    done: value || !active,
+                    seen_else: false,
+                });
+            }
+            "elif" | "else" => {
+                let outer = open.len().checked_sub(1).is_some_and(|n| open[..n].iter().all(|c| c.active));
+                let wanted = match open.last() {
+                    Some(c) if !c.seen_else && !c.done && outer => word == "else" || self.condition(at, rest),
+                    Some(c) if !c.seen_else => false,
+                    _ => {
+                        let d = Diagnostic::new(
+                            Code::UnbalancedConditional,
+                            at,
+                            format!("#{word} without an open #if"),
+                        );
+                        self.sink.add(d.hint("remove it or add `#if` before it"));
+                        return true;
+                    }
+                };
+                if let Some(c) = open.last_mut() {
+                    c.active = wanted;
+                    c.done |= wanted;
+                    c.seen_else = word == "else";
+                }
+            }
+            "endif" => {
+                if open.pop().is_none() {
+                    let d = Diagnostic::new(Code::UnbalancedConditional, at, "#endif without an open #if");
+                    self.sink.add(d.hint("remove it or add `#if` before it"));
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn is_defined(&mut self, at: Span, rest: &[Token]) -> bool {
+        match rest.first().and_then(word_of) {
+            Some(n) => self.macros.0.contains_key(&*n),
+            None => {
+                self.bad(at, "a name is missing".to_owned(), "write for example `#ifdef NAME`");
+                false
+            }
+        }
+    }
+
+    fn condition(&mut self, at: Span, rest: &[Token]) -> bool {
+        let rest = self.macros.resolve_defined(rest);
+        let expanded = self.macros.expand(rest, MAX_TOKENS, self.sink);
+        match condition::evaluate(&expanded) {
+            Ok(v) => v != 0,
+            Err(message) => {
+                self.bad(at, message, "write for example `#if defined(A) && B >= 2`");
+                false
+            }
+        }
+    }
+
+    fn bad(&mut self, at: Span, message: String, hint: &str) {
+        self.sink.add(Diagnostic::new(Code::BadDirective, at, message).hint(hint));
+    }
+
+    fn directive(&mut self, at: Span, line: &[Token], text: &str, from: &str) {
+        let Some(first) = line.first() else { return };
+        let rest = &line[1..];
+        let raw = rest.first().zip(rest.last());
+        let raw = raw.map_or("", |(a, b)| text.get(a.span.start as usize..b.span.end as usize).unwrap_or(""));
+        match directive_name(first) {
+            "include" => self.include(at, rest, raw, from),
+            "define" => match macros::parse_define(rest) {
+                Ok((name, m)) => {
+                    self.macros.0.insert(name, m);
+                }
+                Err(message) => self.bad(at, message.to_owned(), "write for example `#define MAX(a, b) ...`"),
+            },
+            "undef" => match rest.first().and_then(word_of) {
+                Some(n) => {
+                    self.macros.0.remove(&*n);
+                }
+                None => self.bad(at, "a name is missing".to_owned(), "write `#undef NAME`"),
+            },
+            "error" => self.sink.add(Diagnostic::new(Code::UserError, at, format!("#error {raw}"))),
+            "warning" => self.sink.add(Diagnostic::new(Code::UserWarning, at, format!("#warning {raw}"))),
+            "pragma" | "line" => {}
+            other => {
+                let message = format!("unknown directive #{other}");
+                self.bad(
+                    at.to(first.span),
+                    message,
+                    "known are #include, #define, #undef, #if, #ifdef, #error",
+                );
+            }
+        }
+    }
+
+    fn include(&mut self, at: Span, rest: &[Token], raw: &str, from: &str) {
+        let quoted = match rest.first().map(|t| &t.tok) {
+            Some(Tok::Str(s)) => Some((s.to_string(), false)),
+            _ => raw.strip_prefix('<').and_then(|r| r.split_once('>')).map(|(p, _)| (p.to_owned(), true)),
+        };
+        let span = rest.first().map_or(at, |t| t.span.to(rest[rest.len() - 1].span));
+        let Some((path, system)) = quoted else {
+            return self.bad(
+                span,
+                "no file is named".to_owned(),
+                "write `#include <core.p4>` or `#include \"file.p4\"`",
+            );
+        };
+        if self.depth >= MAX_INCLUDE_DEPTH {
+            let message = format!("includes are nested more than {MAX_INCLUDE_DEPTH} deep");
+            let d = Diagnostic::new(Code::TooDeep, span, message).hint("does a file include itself?");
+            return self.sink.add(d);
+        }
+        let Some(file) = self.find(&path, system, from) else {
+            let d = Diagnostic::new(Code::IncludeNotFound, span, format!("cannot find {path}"));
+            let models: Vec<_> = MODELS.iter().map(|(n, _)| *n).collect();
+            return self
+                .sink
+                .add(d.hint(format!("built in are {}; add a folder with -I", models.join(", "))));
+        };
+        self.included_bytes += file.text.len();
+        if self.included_bytes > 4 * MAX_FILE {
+            let d = Diagnostic::new(Code::TooLarge, span, "the included files are too large together");
+            return self.sink.add(d.hint("does a file include itself? guard it with #ifndef"));
+        }
+        self.file(&file.name, file.text);
+    }
+
+    fn find(&self, path: &str, system: bool, from: &str) -> Option<Included> {
+        let model = || {
+            let (name, text) = MODELS.iter().find(|(n, _)| *n == path)?;
+            Some(Included { name: format!("<{name}>"), text: (*text).to_owned() })
+        };
+        let outside = || self.resolver.resolve(path, system, from);
+        if system { model().or_else(outside) } else { outside().or_else(model) }
+    }
+}
+
+fn directive_name(t: &Token) -> &str {
+    match &t.tok {
+        Tok::Ident(n) => n,
+        Tok::Word(w) => w,
+        Tok::Int(_) => "line",
+        _ => "",
+    }
+}
+
+/// The word of an identifier or a keyword: the preprocessor does not tell them apart.
+fn word_of(t: &Token) -> Option<Name> {
+    match &t.tok {
+        Tok::Ident(n) => Some(n.clone()),
+        Tok::Word(w) => Some((*w).into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! Types after name resolution.
+//!
+//! A [`Type`] is cheap to clone. Declared types are compared by their declaration and type arguments, as P4 wants:
+//! two structs of the same fields are different types.
+
+use crate::ast::Composite;
+use crate::lexer::Name;
+use num_bigint::BigInt;
+use std::fmt;
+use std::rc::Rc;
+
+/// What a value is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    Bit(u32),
+    Int(u32),
+    /// An integer of any size; exists only at compile time.
+    InfInt,
+    Varbit(u32),
+    Bool,
+    Text,
+    Error,
+    Void,
+    Enum(Rc<EnumType>),
+    Composite(Rc<CompositeType>),
+    Stack(Rc<Self>, u32),
+    Tuple(Rc<[Self]>),
+    /// `type T name;`: the same values as `T`, but a type of its own.
+    New(Rc<NewType>),
+    Extern(Rc<ExternRef>),
+    /// A parser, control or package: by declaration, or by signature.
+    Object(Rc<ObjectType>),
+    /// A type parameter, by number.
+    Var(u32, Name),
+    /// Follows from a mistake that was reported already; fits everything.
+    Bad,
+}
+
+#[derive(Debug)]
+pub(crate) struct EnumType {
+    pub(crate) id: u32,
+    pub(crate) name: Name,
+    /// The underlying type of a serializable enum.
+    pub(crate) repr: Option<Type>,
+    /// Names and values; without an underlying type the values count from 0.
+    pub(crate) members: Vec<(Name, BigInt)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct CompositeType {
+    pub(crate) id: u32,
+    pub(crate) name: Name,
+    pub(crate) kind: Composite,
+    pub(crate) args: Vec<Type>,
+    pub(crate) fields: Vec<(Name, Type)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct NewType {
+    pub(crate) id: u32,
+    pub(crate) name: Name,
+    pub(crate) target: Type,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ExternRef {
+    pub(crate) id: u32,
+    pub(crate) name: Name,
+    pub(crate) args: Vec<Type>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ObjectKind {
+    Parser,
+    Control,
+    Package,
+}
+
+/// A parser, control or package type with its parameters' types.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ObjectType {
+    pub(crate) kind: ObjectKind,
+    pub(crate) name: Name,
+    pub(crate) params: Vec<(crate::ast::Direction, Type)>,
+}
+
+impl PartialEq for EnumType {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for EnumType {}
+
+impl PartialEq for CompositeType {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id && self.args == other.args
+    }
+}
+
+impl Eq for CompositeType {}
+
+impl PartialEq for NewType {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for NewType {}
+
+impl CompositeType {
+    pub(crate) fn field(&self, name: &str) -> Option<(usize, &Type)> {
+        self.fields.iter().enumerate().find(|(_, (n, _))| &**n == name).map(|(i, (_, t))| (i, t))
+    }
+}
+
+impl Type {
+    /// The type whose operations and representation this type has.
+    pub(crate) fn base(&self) -> &Self {
+        match self {
+            Self::New(n) => n.target.base(),
+            other => other,
+        }
+    }
+
+    pub(crate) fn is_bad(&self) -> bool {
+        matches!(self, Self::Bad)
+    }
+
+    /// Width and signedness of `bit<W>` and `int<W>`.
+    pub(crate) fn integer(&self) -> Option<(u32, bool)> {
+        match self {
+            Self::Bit(w) => Some((*w, false)),
+            Self::Int(w) => Some((*w, true)),
+            _ => None,
+        }
+    }
+
+    /// As a header, struct or union.
+    pub(crate) fn composite(&self, kind: Composite) -> Option<&Rc<CompositeType>> {
+        match self {
+            Self::Composite(c) if c.kind == kind => Some(c),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_header(&self) -> bool {
+        self.composite(Composite::Header).is_some()
+    }
+
+    /// How many bits a value of scalar type takes in the machine; `None` if it is not scalar.
+    pub(crate) fn scalar_width(&self) -> Option<u32> {
+        match self.base() {
+            Self::Bit(w) | Self::Int(w) => Some(*w),
+            Self::Bool => Some(1),
+            Self::Error => Some(32),
+            Self::Enum(e) => Some(e.repr.as_ref().and_then(Self::scalar_width).unwrap_or(32)),
+            _ => None,
+        }
+    }
+
+    /// How many bits it takes in a packet, varbit fields not counted; `None` if it cannot stand in a packet.
+    pub(crate) fn packed_width(&self) -> Option<u32> {
+        match self.base() {
+            Self::Bit(w) | Self::Int(w) => Some(*w),
+            Self::Bool => Some(1),
+            Self::Varbit(_) => Some(0),
+            Self::Enum(e) => e.repr.as_ref()?.packed_width(),
+            Self::Composite(c) if c.kind != Composite::Union => {
+                c.fields.iter().try_fold(0u32, |sum, (_, t)| sum.checked_add(t.packed_width()?))
+            }
+            Self::Tuple(ts) => ts.iter().try_fold(0u32, |sum, t| sum.checked_add(t.packed_width()?)),
+            _ => None,
+        }
+    }
+
+    /// With type parameters replaced where `f` knows them.
+    pub(crate) fn substitute(&self, f: &dyn Fn(u32) -> Option<Self>) -> Self {
+        let all = |ts: &[Self]| ts.iter().map(|t| t.substitute(f)).collect::<Vec<_>>();
+        match self {
+            Self::Var(id, _) => f(*id).unwrap_or_else(|| self.clone()),
+            Self::Stack(t, n) => Self::Stack(Rc::new(t.substitute(f)), *n),
+            Self::Tuple(ts) => Self::Tuple(all(ts).into()),
+            Self::Composite(c) if !c.args.is_empty() => Self::Composite(Rc::new(CompositeType {
+                id: c.id,
+                name: c.name.clone(),
+                kind: c.kind,
+                args: all(&c.args),
+                fields: c.fields.iter().map(|(n, t)| (n.clone(), t.substitute(f))).collect(),
+            })),
+            Self::Extern(e) => {
+                Self::Extern(Rc::new(ExternRef { id: e.id, name: e.name.clone(), args: all(&e.args) }))
+            }
+            Self::Object(o) => Self::Object(Rc::new(ObjectType {
+                kind: o.kind,
+                name: o.name.clone(),
+                params: o.params.iter().map(|(d, t)| (*d, t.substitute(f))).collect(),
+            })),
+            other => other.clone(),
+        }
+    }
+
+    /// Whether it mentions a type parameter.
+    pub(crate) fn is_open(&self) -> bool {
+        match self {
+            Self::Var(..) => true,
+            Self::Stack(t, _) => t.is_open(),
+            Self::Tuple(ts) => ts.iter().any(Self::is_open),
+            Self::Composite(c) => c.args.iter().any(Self::is_open),
+            Self::Extern(e) => e.args.iter().any(Self::is_open),
+            Self::Object(o) => o.params.iter().any(|(_, t)| t.is_open()),
+            _ => false,
+        }
+    }
+}
+
+fn arguments(f: &mut fmt::Formatter<'_>, args: &[Type]) -> fmt::Result {
+    if args.is_empty() {
+        return Ok(());
+    }
+    let list: Vec<String> = args.iter().map(ToString::to_string).collect();
+    write!(f, "<{}>", list.join(", "))
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bit(w) => write!(f, "bit<{w}>"),
+            Self::Int(w) => write!(f, "int<{w}>"),
+            Self::InfInt => f.write_str("int"),
+            Self::Varbit(w) => write!(f, "varbit<{w}>"),
+            Self::Bool => f.write_str("bool"),
+            Self::Text => f.write_str("string"),
+            Self::Error => f.write_str("error"),
+            Self::Void => f.write_str("void"),
+            Self::Enum(e) => f.write_str(&e.name),
+            Self::New(n) => f.write_str(&n.name),
+            Self::Composite(c) => {
+                f.write_str(&c.name)?;
+                arguments(f, &c.args)
+            }
+            Self::Stack(t, n) => write!(f, "{t}[{n}]"),
+            Self::Tuple(ts) => {
+                f.write_str("tuple")?;
+                if ts.is_empty() { f.write_str("<>") } else { arguments(f, ts) }
+            }
+            Self::Extern(e) => {
+                f.write_str(&e.name)?;
+                arguments(f, &e.args)
+            }
+            Self::Object(o) => f.write_str(&o.name),
+            Self::Var(_, n) => f.write_str(n),
+            Self::Bad => f.write_str("an unknown type"),
+        }
+    }
+}

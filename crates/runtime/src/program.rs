@@ -1,0 +1,129 @@
+//! From a tenant's bytes to a program that runs: parse, link, verify, compile. The one place where the P4 VM meets the
+//! engine's loading interface.
+
+use crate::control::Entries;
+use crate::sandbox::seccomp::{self, Kind};
+use crate::session::chain;
+use p4shield_bpf::maps::Exists;
+use p4shield_bpf::verify::{Budget, Cache, Isolated, IsolatedError, Limits, Refusal};
+use p4shield_bpf::{EngineOptions, Linked, Meta, Object, Outcome, Packet, Program, Verified, VmInfo, link};
+use std::mem::ManuallyDrop;
+use std::time::Duration;
+
+/// A program that judges packets.
+pub struct Loaded {
+    program: Program,
+    instructions: u32,
+}
+
+impl Loaded {
+    /// For tests: a program that was verified elsewhere.
+    #[cfg(test)]
+    pub(crate) const fn of(program: Program) -> Self {
+        Self { program, instructions: 0 }
+    }
+
+    /// SHA-256 of the linked program.
+    pub(crate) const fn digest(&self) -> [u8; 32] {
+        *self.program.digest()
+    }
+
+    pub(crate) const fn instructions(&self) -> u32 {
+        self.instructions
+    }
+
+    /// Judges a packet.
+    #[inline]
+    pub(crate) fn run(&mut self, packet: &mut Packet, meta: &Meta, info: &VmInfo) -> Outcome {
+        self.program.run(packet, meta, info)
+    }
+
+    /// The entry of `key`, or all from `skip` on, as far as `limit` bytes go.
+    pub(crate) fn read_map(
+        &self,
+        name: &str,
+        key: Option<&[u8]>,
+        skip: u32,
+        limit: usize,
+    ) -> Result<Entries, String> {
+        let map = self.program.maps().and_then(|m| m.get(name)).ok_or_else(|| no_map(name))?;
+        if let Some(key) = key {
+            return Ok(vec![(key.to_vec(), map.lookup(key).map_err(|e| chain(&e))?)]);
+        }
+        let mut left = limit;
+        let fits = |(key, value): &(Vec<u8>, Vec<u8>)| {
+            // Each comes with its length, at most five bytes.
+            let size = key.len() + value.len() + 10;
+            left.checked_sub(size).is_some_and(|n| {
+                left = n;
+                true
+            })
+        };
+        Ok(map.iter().skip(skip as usize).take_while(fits).collect())
+    }
+
+    /// Writes an entry, or deletes it if there is no value.
+    pub(crate) fn write_map(&mut self, name: &str, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
+        let map = self.program.maps_mut().and_then(|m| m.get_mut(name)).ok_or_else(|| no_map(name))?;
+        let done = match value {
+            Some(value) => map.update(key, value, Exists::Any),
+            None => map.delete(key),
+        };
+        done.map_err(|e| chain(&e))
+    }
+}
+
+fn no_map(name: &str) -> String {
+    format!("the program has no table {name:?}")
+}
+
+/// What one verification may use. The host waits a little longer than this on the clock.
+const BUDGET: Budget =
+    Budget { cpu: Duration::from_secs(15), memory_bytes: 1 << 30, wall: Duration::from_secs(20) };
+
+/// Proves programs safe, in processes of their own.
+pub(crate) struct Verifier {
+    /// Not dropped: that would kill the zygote, and the control thread may not kill. The zygote goes with the PID
+    /// namespace, when the control thread ends.
+    isolated: ManuallyDrop<Isolated>,
+    cache: Cache,
+    gone: bool,
+}
+
+impl Verifier {
+    /// Forks the zygote, which filters its system calls before it looks at a program. Has to be called while the
+    /// process has one thread.
+    pub(crate) fn start(seccomp_optional: bool) -> Result<Self, IsolatedError> {
+        let lockdown = || match seccomp::apply(Kind::Verifier) {
+            Err(e) if !seccomp_optional => Err(std::io::Error::other(chain(&e))),
+            _ => Ok(()),
+        };
+        let isolated = ManuallyDrop::new(Isolated::spawn_with(lockdown)?);
+        Ok(Self { isolated, cache: Cache::in_memory(), gone: false })
+    }
+
+    fn verify(&mut self, linked: Linked) -> Result<Verified, Refusal> {
+        let limits = Limits::default();
+        let judge = |linked: &Linked| self.isolated.check(linked, &limits, &BUDGET);
+        let result = self.cache.verify(linked, &limits, judge).map(|(verified, _)| verified);
+        self.gone |= matches!(result, Err(Refusal::Unavailable { .. }));
+        result
+    }
+
+    /// Whether the zygote is lost. Another cannot be forked any more: only a new P4 VM can verify programs.
+    pub(crate) const fn is_gone(&self) -> bool {
+        self.gone
+    }
+}
+
+/// Makes a program from objects. The text of a refusal is for the tenant.
+pub(crate) fn build(objects: &[&[u8]], verifier: &mut Verifier, budget: u64) -> Result<Loaded, String> {
+    let parse = |bytes: &&[u8]| Object::parse(bytes).map_err(|e| chain(&e));
+    let objects = objects.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    let linked = link(&objects).map_err(|e| chain(&e))?;
+    let instructions = u32::try_from(linked.insns.len()).unwrap_or(u32::MAX);
+    let verified = verifier.verify(linked).map_err(|e| chain(&e))?;
+    let options = EngineOptions { budget, ..EngineOptions::default() };
+    let program = Program::load(&verified, &options).map_err(|e| chain(&e))?;
+    Ok(Loaded { program, instructions })
+}

@@ -1,0 +1,62 @@
+//! Who the P4 VM is: nobody, and not able to become anybody.
+
+use super::{During, SandboxError, Step};
+use rustix::process::DumpableBehavior;
+use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
+use rustix::{process, thread};
+
+/// Turns root into `uid` without supplementary groups, keeping capabilities for the namespaces that follow
+/// (hardened distributions let only the capable create user namespaces). Does nothing for other users.
+pub(super) fn shed_root(uid: u32) -> Result<(), SandboxError> {
+    if !process::geteuid().is_root() {
+        return Ok(());
+    }
+    let step = Step(
+        "become another user than root",
+        "the P4 VM's user must exist in this container's user namespace (see /proc/self/uid_map)",
+    );
+    let (user, group) = (process::Uid::from_raw(uid), process::Gid::from_raw(uid));
+    thread::set_thread_groups(&[]).during(step)?;
+    thread::set_keep_capabilities(true).during(step)?;
+    thread::set_thread_res_gid(group, group, group).during(step)?;
+    thread::set_thread_res_uid(user, user, user).during(step)?;
+    let sets = thread::capabilities(None).during(step)?;
+    let raised = CapabilitySets { effective: sets.permitted, ..sets };
+    thread::set_capabilities(None, raised).during(step)?;
+    // Changing user made /proc/self root's; the user namespace's maps have to be written there.
+    process::set_dumpable_behavior(DumpableBehavior::Dumpable).during(step)
+}
+
+/// Empties all capability sets for good, and makes the process unreadable to others of its user.
+pub(super) fn drop_capabilities() -> Result<(), SandboxError> {
+    let step = Step("give up its capabilities", "start it as root or with user namespaces enabled");
+    thread::set_no_new_privs(true).during(step)?;
+    for number in 0..u64::BITS {
+        // SAFETY: PR_CAPBSET_DROP takes one integer and touches no memory.
+        let done = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) };
+        if done < 0 {
+            let e = std::io::Error::last_os_error();
+            // The kernel's highest capability is behind us.
+            if e.raw_os_error() == Some(libc::EINVAL) && number > 0 {
+                break;
+            }
+            return Err(step.failed(e));
+        }
+    }
+    type Bits = CapabilitiesSecureBits;
+    thread::set_capabilities_secure_bits(
+        Bits::NO_ROOT
+            | Bits::NO_ROOT_LOCKED
+            | Bits::NO_SETUID_FIXUP
+            | Bits::NO_SETUID_FIXUP_LOCKED
+            | Bits::KEEP_CAPS_LOCKED
+            | Bits::NO_CAP_AMBIENT_RAISE
+            | Bits::NO_CAP_AMBIENT_RAISE_LOCKED,
+    )
+    .during(step)?;
+    thread::clear_ambient_capability_set().during(step)?;
+    let none = CapabilitySet::empty();
+    let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    thread::set_capabilities(None, none).during(step)?;
+    process::set_dumpable_behavior(DumpableBehavior::NotDumpable).during(step)
+}

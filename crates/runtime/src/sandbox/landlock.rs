@@ -1,0 +1,35 @@
+//! Landlock with no rule: what it handles is denied.
+
+use super::{SandboxError, Step};
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, LandlockStatus, Ruleset, RulesetAttr, Scope,
+};
+use std::io::{Error, ErrorKind};
+
+/// Newest version that this knows how to ask for; older kernels enforce what they have.
+const NEWEST: ABI = ABI::V7;
+
+/// Denies all that the kernel's Landlock handles and returns its version.
+pub(super) fn restrict() -> Result<i32, SandboxError> {
+    let step = Step(
+        "enter a Landlock domain",
+        "boot with landlock in lsm= (Linux 5.13 or newer), or waive it with --allow-missing landlock",
+    );
+    let status = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(NEWEST))
+        .and_then(|r| r.handle_access(AccessNet::from_all(NEWEST)))
+        .and_then(|r| r.scope(Scope::from_all(NEWEST)))
+        .and_then(Ruleset::create)
+        .and_then(landlock::RulesetCreated::restrict_self)
+        .map_err(|e| step.failed(Error::other(e)))?;
+    match status.landlock {
+        LandlockStatus::Available { effective_abi, .. } => Ok(effective_abi as i32),
+        LandlockStatus::NotEnabled => {
+            Err(step.failed(Error::new(ErrorKind::Unsupported, "it is not enabled")))
+        }
+        LandlockStatus::NotImplemented => {
+            Err(step.failed(Error::new(ErrorKind::Unsupported, "the kernel has none")))
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Namespaces of its own: nothing of the host has a name here.
+
+use super::{During, SandboxError, Step};
+use rustix::process::{Signal, getegid, geteuid};
+use rustix::thread::UnshareFlags;
+use std::fs;
+
+const NEEDS_USERNS: &str = "enable user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, \
+     kernel.apparmor_restrict_unprivileged_userns) or start as root";
+
+fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
+    // SAFETY: the flags below never contain FILES, the one that can pull descriptors away from other threads.
+    unsafe { rustix::thread::unshare_unsafe(flags) }
+}
+
+/// A user namespace in which only this process's user and group exist, under their own numbers.
+pub(super) fn own_user_namespace() -> Result<(), SandboxError> {
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    unshare(UnshareFlags::NEWUSER).during(Step("create a user namespace", NEEDS_USERNS))?;
+    let step = Step("map its user into its user namespace", "/proc must be mounted");
+    fs::write("/proc/self/setgroups", "deny").during(step)?;
+    fs::write("/proc/self/uid_map", format!("{uid} {uid} 1")).during(step)?;
+    fs::write("/proc/self/gid_map", format!("{gid} {gid} 1")).during(step)?;
+    // No user namespace within this one: in it, the process would have every capability again. Where a container
+    // mounts /proc/sys read-only this is left to seccomp, which kills whoever tries.
+    let _ = fs::write("/proc/sys/user/max_user_namespaces", "0");
+    Ok(())
+}
+
+/// Mount, network, IPC and UTS namespaces for this process, a PID namespace for its children.
+pub(super) fn own_namespaces() -> Result<(), SandboxError> {
+    unshare(
+        UnshareFlags::NEWNS
+            | UnshareFlags::NEWNET
+            | UnshareFlags::NEWIPC
+            | UnshareFlags::NEWUTS
+            | UnshareFlags::NEWPID,
+    )
+    .during(Step("create mount, network, IPC, UTS and PID namespaces", NEEDS_USERNS))?;
+    rustix::system::sethostname(b"p4vm").during(Step("hide the host's name", NEEDS_USERNS))
+}
+
+/// A cgroup namespace, rooted where the process is now.
+pub(super) fn own_cgroup_namespace() -> Result<(), SandboxError> {
+    unshare(UnshareFlags::NEWCGROUP)
+        .during(Step("create a cgroup namespace", "waive it with --allow-missing cgroup-namespace"))
+}
+
+/// Goes on as process 1 of the PID namespace, as a child of this process's parent; this process ends.
+pub(super) fn continue_in_new_process() -> Result<(), SandboxError> {
+    let flags = libc::CLONE_PARENT | libc::SIGCHLD;
+    // SAFETY: without CLONE_VM this is fork(): the child gets its own copy of memory and returns here. The process
+    // has one thread, so no lock can be held by a thread that the child lacks.
+    let child =
+        unsafe { libc::syscall(libc::SYS_clone, flags as libc::c_long, 0_usize, 0_usize, 0_usize, 0_usize) };
+    match child {
+        0 => {}
+        1.. => {
+            // SAFETY: ends this process without running exit handlers, which belong to the child now.
+            unsafe { libc::_exit(0) }
+        }
+        _ => {
+            let e = std::io::Error::last_os_error();
+            return Err(
+                Step("start as process 1 of its PID namespace", "raise the limit of processes").failed(e)
+            );
+        }
+    }
+    // A session of its own: the host's terminal cannot signal it, it cannot reach the terminal.
+    rustix::process::setsid().during(Step("leave the host's session", "report this as a bug"))?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .during(Step("tie its life to the host daemon's", "report this as a bug"))
+}

@@ -1,0 +1,33 @@
+//! A root directory with nothing in it.
+
+use super::{During, SandboxError, Step};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_change, mount_move, mount_remount,
+};
+use rustix::process::{chdir, chroot, pivot_root};
+
+/// Where the new root is mounted until it becomes the root: a directory that exists wherever this can run, because
+/// the user namespace's maps were just written in it.
+const SCAFFOLD: &str = "/proc";
+
+/// Replaces the root by an empty, read-only tmpfs and detaches the old one.
+pub(super) fn empty() -> Result<(), SandboxError> {
+    let step = Step("replace its root by an empty one", "allow mounting tmpfs in user namespaces");
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).during(step)?;
+    mount("p4vm", SCAFFOLD, "tmpfs", flags, c"size=4k,nr_inodes=2,mode=0555").during(step)?;
+    chdir(SCAFFOLD).during(step)?;
+    // With both names the same directory, the old root ends up mounted over the new one and can be taken off.
+    match pivot_root(".", ".") {
+        Ok(()) => rustix::mount::unmount(".", UnmountFlags::DETACH).during(step)?,
+        // The initial RAM file system cannot be pivoted away; without capabilities and descriptors of the old root,
+        // a moved mount and chroot hold as well.
+        Err(rustix::io::Errno::INVAL) => {
+            mount_move(".", "/").during(step)?;
+            chroot(".").during(step)?;
+        }
+        Err(e) => return Err(step.failed(e)),
+    }
+    chdir("/").during(step)?;
+    mount_remount("/", MountFlags::BIND | MountFlags::RDONLY | flags, c"").during(step)
+}

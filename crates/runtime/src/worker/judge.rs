@@ -1,0 +1,134 @@
+//! One channel, served: batches in, verdicts out.
+
+use super::Vms;
+use p4shield_abi::channel::{Geometry, Request};
+use p4shield_abi::{Direction, Verdict};
+use p4shield_bpf::Packet;
+use p4shield_channel::{Batch, Entry, Judge, Reply};
+
+/// What happens to packets of a direction that has no program.
+pub type NoProgram = Verdict;
+
+/// A channel with everything that serving it needs, allocated once.
+pub struct Served {
+    pub(super) channel: u32,
+    pub(super) judge: Judge,
+    pub(super) answered: u64,
+    header_bytes: u32,
+    batch: Batch,
+    packet: Packet,
+}
+
+impl Served {
+    /// Serves `judge` under the host's number `channel`.
+    #[must_use]
+    pub fn new(channel: u32, judge: Judge, geometry: &Geometry) -> Self {
+        Self {
+            channel,
+            judge,
+            answered: 0,
+            header_bytes: geometry.header_bytes,
+            batch: Batch::new(geometry),
+            packet: Packet::new(geometry.headroom as usize, geometry.header_bytes as usize),
+        }
+    }
+
+    pub(super) const fn header_bytes(&self) -> u32 {
+        self.header_bytes
+    }
+
+    /// Copies up to one batch of packets into private memory, to be judged by [`Self::judge`]. False if there is none,
+    /// also when the mediator broke the protocol: the fault stays in the channel for status to show, and a faulted
+    /// channel is never touched again.
+    #[inline]
+    pub(super) fn fetch(&mut self) -> bool {
+        matches!(self.judge.fetch(&mut self.batch), Ok(1..))
+    }
+
+    /// Judges what was fetched. True if the mediator sleeps and has to be woken.
+    #[inline]
+    pub(super) fn judge(&mut self, vms: &mut Vms, no_program: NoProgram) -> bool {
+        for entry in self.batch.iter_mut() {
+            answer(&mut self.judge, &mut self.packet, vms, no_program, self.header_bytes, &entry);
+            self.answered += 1;
+        }
+        self.judge.publish()
+    }
+}
+
+/// Judges one packet and writes its answer.
+#[inline]
+fn answer(
+    judge: &mut Judge,
+    packet: &mut Packet,
+    vms: &mut Vms,
+    no_program: NoProgram,
+    header_bytes: u32,
+    entry: &Entry<'_>,
+) {
+    let request = entry.request;
+    let vm = vms.get_mut(usize::from(request.vm)).and_then(Option::as_deref_mut);
+    let (Some(vm), Some(direction)) = (vm, Direction::from_u8(request.direction)) else {
+        // A packet of nobody: there is no program that could let it pass.
+        drop_it(judge);
+        return;
+    };
+    let header = &entry.frame[entry.start..entry.start + entry.len];
+    let digest = vm.digest(header, request.packet_len);
+    let (state, info) = vm.judging(direction);
+    state.came(request.packet_len, digest);
+    let Some(loaded) = state.program() else {
+        match no_program {
+            Verdict::Pass if judge.answer(Reply::Pass).is_ok() => state.passed(request.packet_len, digest),
+            _ => {
+                drop_it(judge);
+                state.dropped(request.packet_len);
+                state.failed();
+            }
+        }
+        return;
+    };
+    packet.reset(header, request.packet_len);
+    let outcome = loaded.run(packet, &meta(request), info);
+    if outcome.stopped.is_some() {
+        state.failed();
+    } else if outcome.undecided {
+        state.undecided();
+    }
+    if outcome.verdict != Verdict::Pass {
+        drop_it(judge);
+        state.dropped(request.packet_len);
+    } else if !outcome.rewritten {
+        if judge.answer(Reply::Pass).is_ok() {
+            state.passed(request.packet_len, digest);
+        }
+    } else {
+        let reply = Reply::Rewritten { header: packet.bytes(), packet_len: packet.total() };
+        if judge.answer(reply).is_ok() {
+            // An auditor sees no more of it than header bytes were agreed on, however far it has grown.
+            let seen = &packet.bytes()[..packet.len().min(header_bytes as usize)];
+            let left = vm.digest(seen, packet.total());
+            vm.judging(direction).0.passed(packet.total(), left);
+        } else {
+            // What the program made of the packet does not fit the channel.
+            drop_it(judge);
+            state.dropped(request.packet_len);
+            state.failed();
+        }
+    }
+}
+
+fn drop_it(judge: &mut Judge) {
+    // Cannot be refused: the request was fetched and not answered yet.
+    let refused = judge.answer(Reply::Drop);
+    debug_assert_eq!(refused, Ok(()));
+}
+
+fn meta(request: &Request) -> p4shield_bpf::Meta {
+    p4shield_bpf::Meta {
+        input_port: request.input_port,
+        direction: u32::from(request.direction),
+        vm: u32::from(request.vm),
+        timestamp_ns: request.timestamp_ns,
+    }
+}

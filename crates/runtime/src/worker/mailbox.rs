@@ -1,0 +1,134 @@
+//! Orders from the control thread to the worker, and its answers.
+//!
+//! The worker pays one relaxed load per round for a mailbox that is empty. Orders and what they carry were allocated
+//! by the control thread, and what has to be freed is answered back to it.
+
+use super::{Served, Vm};
+use crate::control::{Entries, Place, Status};
+use crate::program::Loaded;
+use p4shield_channel::Doorbell;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+
+/// Something to do with a program between two batches.
+pub(super) type Work = Box<dyn FnOnce(&mut Loaded) -> Result<Entries, String> + Send>;
+
+/// An order.
+pub enum Order {
+    /// Makes a VM known.
+    SetVm(Box<Vm>),
+    /// Replaces a program; `None` takes it away.
+    SetProgram(Place, Option<Box<Loaded>>),
+    /// Serves one more channel, with its doorbell.
+    Attach(Box<Served>, Doorbell),
+    /// Serves a channel no longer.
+    Detach(u32),
+    /// Reads or writes a program's maps.
+    WithProgram(Place, Work),
+    /// Asks how things are.
+    Status,
+    /// Ends the worker.
+    Stop,
+}
+
+/// The answer to an order.
+pub enum Answer {
+    /// Done.
+    Done,
+    /// Done; this program runs no longer.
+    Retired(Option<Box<Loaded>>),
+    /// Done; this channel is served no longer.
+    Detached(Box<Served>, Doorbell),
+    /// What [`Order::WithProgram`] brought.
+    Worked(Result<Entries, String>),
+    /// How things are.
+    Status(Box<Status>),
+    /// It cannot be done.
+    Failed(String),
+}
+
+/// The control thread's end.
+pub struct Control {
+    orders: Sender<Order>,
+    answers: Receiver<Answer>,
+    bell: Doorbell,
+    pending: Arc<AtomicU32>,
+}
+
+/// The worker's end.
+pub struct Mailbox {
+    orders: Receiver<Order>,
+    answers: Sender<Answer>,
+    bell: Doorbell,
+    pending: Arc<AtomicU32>,
+    orphaned: bool,
+}
+
+/// Both ends.
+///
+/// # Errors
+/// No descriptor is left for the doorbell.
+pub fn mailbox() -> Result<(Control, Mailbox), rustix::io::Errno> {
+    let (ours, theirs) = Doorbell::pair()?;
+    let (order, orders) = channel();
+    let (answer, answers) = channel();
+    let pending = Arc::new(AtomicU32::new(0));
+    Ok((
+        Control { orders: order, answers, bell: ours, pending: Arc::clone(&pending) },
+        Mailbox { orders, answers: answer, bell: theirs, pending, orphaned: false },
+    ))
+}
+
+impl Control {
+    /// Gives an order and waits for its answer. `None` if the worker is gone.
+    pub fn order(&self, order: Order) -> Option<Answer> {
+        self.orders.send(order).ok()?;
+        self.pending.fetch_add(1, Ordering::Release);
+        // The bell also reaches a worker that is about to sleep: it polls the bell's descriptor.
+        self.bell.ring().then_some(())?;
+        self.answers.recv().ok()
+    }
+}
+
+impl Mailbox {
+    /// Whether there may be orders.
+    #[inline]
+    pub(super) fn pending(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) != 0 || self.orphaned
+    }
+
+    /// The next order.
+    pub(super) fn take(&mut self) -> Option<Order> {
+        match self.orders.try_recv() {
+            Ok(order) => {
+                self.pending.fetch_sub(1, Ordering::Acquire);
+                Some(order)
+            }
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                self.orphaned = true;
+                None
+            }
+        }
+    }
+
+    pub(super) fn answer(&mut self, answer: Answer) {
+        self.orphaned |= self.answers.send(answer).is_err();
+    }
+
+    /// Whether the control thread is gone.
+    pub(super) const fn orphaned(&self) -> bool {
+        self.orphaned
+    }
+
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.fd()
+    }
+
+    /// After waking: an end that hung up means that the control thread is gone.
+    pub(super) fn silence(&mut self) {
+        self.orphaned |= !self.bell.drain();
+    }
+}

@@ -1,0 +1,158 @@
+//! The way of a packet allocates nothing and makes no system call: counted by the allocator, and enforced by a kernel
+//! that kills at the first one.
+
+use super::*;
+use p4shield_abi::Verdict;
+use p4shield_abi::channel::{BATCH, Geometry, Request};
+use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
+use p4shield_bpf::{EngineOptions, Program, Verified, asm};
+use p4shield_channel::{Judge, PageReader, Requester, SharedMemory, create_channel};
+use p4shield_seal::{AgeLimit, Identity, LogOpener, PacketDigest, TenantKey};
+use p4shield_testbed::allocations::{Counting, allocations};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Writes into each packet, reads information, and passes it.
+const PROGRAM: &str = "
+    mov r6, r1
+    mov r2, 128
+    call 1000
+    mov r1, r6
+    call 1001
+    ldxdw r2, [r6+0]
+    stb [r2+5], 9
+    mov r0, 1
+    exit";
+
+const KEY: [u8; 32] = [3; 32];
+const IDENTITY: Identity<'_> = Identity { tenant: "a", vm: "b" };
+
+struct World {
+    worker: Worker,
+    requester: Requester,
+    log: SharedMemory,
+    _bell: Doorbell,
+    _control: Control,
+}
+
+fn world() -> World {
+    world_of(PROGRAM, Geometry { slots: 64, ..Geometry::default() })
+}
+
+/// A VM with this program, both pages and one channel.
+fn world_of(program: &str, geometry: Geometry) -> World {
+    let (control, mailbox) = mailbox().unwrap();
+    let mut worker = Worker::new(mailbox, Verdict::Drop, Duration::from_millis(1));
+    let page = |len| {
+        let fd = rustix::fs::memfd_create("page", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&fd, len as u64).unwrap();
+        SharedMemory::from_page_fd(fd, len).unwrap()
+    };
+    let key = TenantKey::from_bytes(KEY);
+    let (info, log) = (page(INFO_PAGE_SIZE), page(LOG_PAGE_SIZE));
+    let pages = (Some(info), Some(log.map_again().unwrap()));
+    let mut vm = Vm::new(0, &IDENTITY, Some(&key), AgeLimit::default(), pages.0, pages.1).unwrap();
+    // SAFETY: the packets below are longer than what the programs touch.
+    let verified = unsafe { Verified::assume(asm::assemble(program).unwrap()) };
+    let program = Program::load(&verified, &EngineOptions::default()).unwrap();
+    assert!(vm.set_program(Direction::Ingress, Some(Box::new(Loaded::of(program)))).is_none());
+    assert!(matches!(worker.set_vm(Box::new(vm)), Answer::Done));
+    let memory = create_channel("test", geometry).unwrap();
+    let fd = memory.fd().unwrap().try_clone_to_owned().unwrap();
+    let theirs = SharedMemory::from_fd(fd, geometry.size()).unwrap();
+    let (bell, other) = Doorbell::pair().unwrap();
+    let served = Served::new(1, Judge::new(theirs, geometry).unwrap(), &geometry);
+    assert!(matches!(worker.attach(Box::new(served), other), Answer::Done));
+    let requester = Requester::new(memory, geometry).unwrap();
+    World { worker, requester, log, _bell: bell, _control: control }
+}
+
+/// Some thousand packets: how many were passed with the program's change in them.
+fn judge(world: &mut World) -> u64 {
+    let mut changed = 0;
+    for _ in 0..200 {
+        for id in 0..BATCH as u64 {
+            let request = Request { id, packet_len: 60, ..Request::default() };
+            world.requester.push(&request, &[0; 60]).unwrap();
+        }
+        assert!(!world.requester.publish(), "the worker is awake");
+        assert!(world.worker.round());
+        let take = |a: p4shield_channel::Answered<'_>| {
+            changed += u64::from(a.rewrite.is_some_and(|r| r.header[5] == 9));
+        };
+        assert_eq!(world.requester.take(BATCH, take), Ok(BATCH));
+    }
+    changed
+}
+
+const ALL: u64 = 200 * BATCH as u64;
+
+#[test]
+fn nothing_is_allocated() {
+    let mut world = world();
+    let before = allocations();
+    assert!(before > 0, "setting up allocates, so the counter counts");
+    assert_eq!(judge(&mut world), ALL);
+    assert_eq!(allocations(), before);
+    assert!(world.worker.vms[0].as_ref().unwrap().status().log_records > 0, "log records are part of it");
+}
+
+/// Grows each packet by 16 bytes at its front, and passes it.
+const GROW: &str = "
+    mov r2, -16
+    call 44
+    mov r0, 1
+    exit";
+
+/// Who compares digests sees as many bytes of a packet as were agreed on, and not those that a program pushed back.
+#[test]
+fn a_packet_that_grew_is_digested_as_far_as_headers_go() {
+    let mut world = world_of(GROW, Geometry { slots: 64, header_bytes: 64, headroom: 32 });
+    world.requester.push(&Request { packet_len: 100, ..Request::default() }, &[7; 100]).unwrap();
+    let _ = world.requester.publish();
+    assert!(world.worker.round());
+    let mut left = Vec::new();
+    world.requester.take(1, |a| left.extend_from_slice(a.rewrite.unwrap().header)).unwrap();
+    assert_eq!(left.len(), 80);
+    world.worker.publish_logs(Now::read());
+    let reader = PageReader::new(world.log, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE).unwrap();
+    let mut sealed = vec![0; reader.room()];
+    let at = reader.newest(&mut sealed).unwrap().unwrap();
+    let key = TenantKey::from_bytes(KEY);
+    let opened = LogOpener::new(&key, &IDENTITY).open(at.epoch, at.counter, &sealed[..at.len]).unwrap();
+    let tally = opened.record.tallies[Direction::Ingress as usize];
+    assert_eq!((tally.passed, tally.passed_bytes), (1, 116));
+    assert_eq!(tally.passed_digest, PacketDigest::for_vm(&key, &IDENTITY).digest(&left[..64], 116));
+}
+
+/// A filter that allows `exit` alone. Not seccomp's strict mode, which takes the time stamp counter away, too.
+fn exit_only() -> seccompiler::BpfProgram {
+    use seccompiler::{SeccompAction, SeccompFilter};
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let rules = [(libc::SYS_exit, vec![])].into();
+    let filter = SeccompFilter::new(rules, SeccompAction::KillProcess, SeccompAction::Allow, arch);
+    filter.unwrap().try_into().unwrap()
+}
+
+#[test]
+fn no_system_call_is_made() {
+    let mut world = world();
+    let filter = exit_only();
+    // The first look at a clock finds the vDSO.
+    let _ = Now::read();
+    // SAFETY: the child touches only memory that was allocated before, and ends by the bare `exit` call.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "fork failed");
+    if child == 0 {
+        let filtered = seccompiler::apply_filter(&filter).is_ok();
+        let judged = filtered && judge(&mut world) == ALL;
+        // SAFETY: takes an integer and does not return.
+        unsafe { libc::syscall(libc::SYS_exit, i32::from(!judged)) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` is valid and the child is ours.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert!(!libc::WIFSIGNALED(status), "killed by signal {}: a system call", libc::WTERMSIG(status));
+    assert_eq!(libc::WEXITSTATUS(status), 0, "every packet was judged");
+}

@@ -1,0 +1,260 @@
+//! One user VM in the worker: its programs, its information, its log.
+
+use crate::control::{DirectionStatus, VmStatus};
+use crate::program::Loaded;
+use p4shield_abi::Direction;
+use p4shield_abi::info::InfoStatus;
+use p4shield_abi::log::{InfoTally, LogRecord, Tally};
+use p4shield_abi::page::{INFO_MAGIC, INFO_SLOT_STRIDE, INFO_SLOTS, LOG_MAGIC, LOG_SLOT_STRIDE, LOG_SLOTS};
+use p4shield_bpf::VmInfo;
+use p4shield_channel::{ChannelError, PageReader, PageWriter, SharedMemory};
+use p4shield_seal::{
+    AgeLimit, Epoch, EpochError, Identity, InfoOpener, LogSealer, Now, PacketDigest, SEALED_INFO_SIZE,
+    TenantKey,
+};
+
+/// A user VM.
+pub struct Vm {
+    index: u16,
+    directions: [State; 2],
+    info: Option<Info>,
+    /// What programs read; unknown as long as there is nothing genuine and fresh.
+    known: Box<VmInfo>,
+    status: InfoStatus,
+    log: Option<Log>,
+    replacements: u32,
+}
+
+/// The reading end of the info page.
+struct Info {
+    page: PageReader,
+    opener: InfoOpener,
+    /// Publications that were there at the last look.
+    seen: u64,
+    sealed: Box<[u8; SEALED_INFO_SIZE]>,
+}
+
+/// The writing end of the log page.
+struct Log {
+    page: PageWriter,
+    sealer: LogSealer,
+    digest: PacketDigest,
+    records: u64,
+}
+
+/// One direction.
+#[derive(Default)]
+pub(super) struct State {
+    program: Option<Box<Loaded>>,
+    tally: Tally,
+}
+
+impl State {
+    #[inline]
+    pub(super) fn program(&mut self) -> Option<&mut Loaded> {
+        self.program.as_deref_mut()
+    }
+
+    #[inline]
+    pub(super) fn came(&mut self, bytes: u32, digest: u64) {
+        self.tally.judged += 1;
+        self.tally.judged_bytes += u64::from(bytes);
+        self.tally.judged_digest = self.tally.judged_digest.wrapping_add(digest);
+    }
+
+    #[inline]
+    pub(super) fn passed(&mut self, bytes: u32, digest: u64) {
+        self.tally.passed += 1;
+        self.tally.passed_bytes += u64::from(bytes);
+        self.tally.passed_digest = self.tally.passed_digest.wrapping_add(digest);
+    }
+
+    #[inline]
+    pub(super) fn dropped(&mut self, bytes: u32) {
+        self.tally.dropped += 1;
+        self.tally.dropped_bytes += u64::from(bytes);
+    }
+
+    #[inline]
+    pub(super) fn failed(&mut self) {
+        self.tally.failed += 1;
+    }
+
+    #[inline]
+    pub(super) fn undecided(&mut self) {
+        self.tally.undecided += 1;
+    }
+}
+
+/// Why a VM's pages cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VmError {
+    /// A page is not what it has to be.
+    #[error("the {which} page cannot be used")]
+    Page {
+        /// `info` or `log`.
+        which: &'static str,
+        /// Why.
+        #[source]
+        source: ChannelError,
+    },
+    /// Pages are sealed, and there is no key.
+    #[error("a VM with an info page or a log page needs its tenant's key")]
+    NoKey,
+    /// There is no epoch for the log.
+    #[error("the log cannot begin")]
+    Epoch(#[from] EpochError),
+}
+
+impl Vm {
+    /// A VM without programs.
+    ///
+    /// # Errors
+    /// A page has the wrong size, or pages come without a key.
+    pub fn new(
+        index: u16,
+        identity: &Identity<'_>,
+        key: Option<&TenantKey>,
+        limit: AgeLimit,
+        info: Option<SharedMemory>,
+        log: Option<SharedMemory>,
+    ) -> Result<Self, VmError> {
+        let key = || key.ok_or(VmError::NoKey);
+        let info = info.map(|memory| Info::new(memory, key()?, identity, limit)).transpose()?;
+        let log = log.map(|memory| Log::new(memory, key()?, identity)).transpose()?;
+        Ok(Self {
+            index,
+            directions: Default::default(),
+            info,
+            known: Box::new(VmInfo::unknown(InfoStatus::Missing)),
+            status: InfoStatus::Missing,
+            log,
+            replacements: 0,
+        })
+    }
+
+    pub(super) const fn index(&self) -> u16 {
+        self.index
+    }
+
+    pub(super) fn program_mut(&mut self, direction: Direction) -> Option<&mut Loaded> {
+        self.directions[direction as usize].program()
+    }
+
+    /// Puts a program in place and returns the one that it replaces.
+    pub(super) fn set_program(
+        &mut self,
+        direction: Direction,
+        program: Option<Box<Loaded>>,
+    ) -> Option<Box<Loaded>> {
+        let old = std::mem::replace(&mut self.directions[direction as usize].program, program);
+        self.replacements = self.replacements.wrapping_add(u32::from(old.is_some()));
+        old
+    }
+
+    #[inline]
+    pub(super) fn judging(&mut self, direction: Direction) -> (&mut State, &VmInfo) {
+        (&mut self.directions[direction as usize], &self.known)
+    }
+
+    /// The digest of a packet; zero if nobody audits this VM.
+    #[inline]
+    pub(super) fn digest(&self, header: &[u8], packet_len: u32) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.digest.digest(header, packet_len))
+    }
+
+    /// Opens the newest snapshot if there is a new publication, and notices when the last one gets too old.
+    pub(super) fn refresh_info(&mut self, now: Now) {
+        let Some(info) = &mut self.info else { return };
+        let changed = info.look(now);
+        let (snapshot, status) = info.opener.current(now);
+        if changed || status != self.status {
+            *self.known = VmInfo::new(snapshot, status);
+            self.status = status;
+        }
+    }
+
+    /// Seals and publishes a log record.
+    pub(super) fn publish_log(&mut self, header_bytes: u32, now: Now) {
+        let Some(log) = &mut self.log else { return };
+        let programs = self.directions.each_ref().map(|d| d.program.as_ref().map_or([0; 32], |p| p.digest()));
+        let record = LogRecord {
+            published_ns: now.real_ns,
+            previous_tag: [0; 16],
+            header_bytes,
+            replacements: self.replacements,
+            tallies: self.directions.each_ref().map(|d| d.tally),
+            info: self.info.as_ref().map_or(InfoTally::default(), |i| i.opener.tally()),
+            programs,
+        };
+        let sealed = log.sealer.seal(&record);
+        // A page that is gone concerns the auditor, who notices the silence; packets are judged all the same.
+        log.records += u64::from(log.page.publish(sealed.epoch, sealed.counter, sealed.bytes).is_ok());
+    }
+
+    pub(super) fn status(&self) -> VmStatus {
+        let t = self.info.as_ref().map_or(InfoTally::default(), |i| i.opener.tally());
+        VmStatus {
+            vm: self.index,
+            info: self.status as u8,
+            info_tally: [t.accepted, t.forged, t.replayed, t.stale],
+            log_records: self.log.as_ref().map_or(0, |l| l.records),
+            directions: self.directions.each_ref().map(State::status),
+        }
+    }
+}
+
+impl State {
+    fn status(&self) -> DirectionStatus {
+        let t = &self.tally;
+        DirectionStatus {
+            judged: t.judged,
+            passed: t.passed,
+            dropped: t.dropped,
+            undecided: t.undecided,
+            failed: t.failed,
+            program: self.program.as_ref().map(|p| p.digest()),
+        }
+    }
+}
+
+impl Info {
+    fn new(
+        memory: SharedMemory,
+        key: &TenantKey,
+        identity: &Identity<'_>,
+        limit: AgeLimit,
+    ) -> Result<Self, VmError> {
+        let page = PageReader::new(memory, INFO_MAGIC, INFO_SLOTS, INFO_SLOT_STRIDE)
+            .map_err(|source| VmError::Page { which: "info", source })?;
+        let opener = InfoOpener::new(key, identity, limit);
+        Ok(Self { page, opener, seen: 0, sealed: Box::new([0; SEALED_INFO_SIZE]) })
+    }
+
+    /// Opens the newest publication if their number moved. True if there are new values.
+    fn look(&mut self, now: Now) -> bool {
+        let published = self.page.published();
+        if published == self.seen {
+            return false;
+        }
+        match self.page.newest(&mut self.sealed[..]) {
+            Ok(Some(p)) => {
+                self.seen = published;
+                // Refusals are counted by the opener, and what it held before stays in force until it is too old.
+                self.opener.open(p.epoch, p.counter, &self.sealed[..p.len], now).is_ok()
+            }
+            // A slot that is being written: the next look finds it finished. A page that is not set up: likewise.
+            Ok(None) | Err(_) => false,
+        }
+    }
+}
+
+impl Log {
+    fn new(memory: SharedMemory, key: &TenantKey, identity: &Identity<'_>) -> Result<Self, VmError> {
+        let page = PageWriter::new(memory, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE)
+            .map_err(|source| VmError::Page { which: "log", source })?;
+        let sealer = LogSealer::new(key, identity, Epoch::from_clock()?);
+        Ok(Self { page, sealer, digest: PacketDigest::for_vm(key, identity), records: 0 })
+    }
+}

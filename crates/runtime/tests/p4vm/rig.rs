@@ -1,0 +1,213 @@
+//! The host and the mediator of one P4 VM.
+
+use p4shield_abi::channel::{Geometry, Request as Packet};
+use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
+use p4shield_abi::{Direction, Verdict};
+use p4shield_channel::{Doorbell, Requester, SharedMemory, create_channel};
+use p4shield_runtime::control::{
+    Client, ClientError, Hello, PROTOCOL_VERSION, Place, Reply, Request, Socket, Status,
+};
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::process::{Pid, Signal, kill_process};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Far longer than anything takes, so that a test that hangs ends.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) const KEY: [u8; 32] = [0x5a; 32];
+pub(crate) const INGRESS: Place = Place::new(0, Direction::Ingress);
+pub(crate) const EGRESS: Place = Place::new(0, Direction::Egress);
+
+/// A P4 VM that runs.
+pub(crate) struct Rig {
+    pub(crate) client: Client,
+    pub(crate) pid: Pid,
+}
+
+/// The mediator's end of a channel.
+pub(crate) struct Mediator {
+    pub(crate) requester: Requester,
+    pub(crate) bell: Doorbell,
+    next: u64,
+}
+
+/// Starts a P4 VM without greeting it.
+pub(crate) fn spawn() -> Socket {
+    let (ours, theirs) = Socket::pair().unwrap();
+    ours.ask_for_senders().unwrap();
+    let mut command = Command::new("/proc/self/exe");
+    let mut child = command.arg("p4vm").stdin(Stdio::from(theirs.into_fd())).spawn().unwrap();
+    drop(command);
+    // The process that was started ends when it has made the one that counts; it waits for a first message first.
+    std::thread::spawn(move || child.wait());
+    ours
+}
+
+pub(crate) fn hello() -> Hello {
+    Hello {
+        version: PROTOCOL_VERSION,
+        tenant: "red".into(),
+        key: true,
+        no_program: Verdict::Drop as u8,
+        age_limit_ms: 60_000,
+        log_interval_ms: 20,
+        budget: 1 << 18,
+    }
+}
+
+impl Rig {
+    /// A P4 VM that knows its tenant.
+    pub(crate) fn start(hello: Hello) -> Self {
+        let mut client = Client::new(spawn());
+        let key = memory("key", &KEY);
+        let reply = client.call(Request::Hello(hello), &[key.as_fd()], PATIENCE).unwrap();
+        let Reply::Hello { sandbox, .. } = reply else { panic!("{reply:?}") };
+        assert!(sandbox.missing.is_empty() && sandbox.landlock_abi >= 1, "{sandbox:?}");
+        let pid = client.peer().unwrap();
+        Self { client, pid }
+    }
+
+    /// One that also knows a VM without pages.
+    pub(crate) fn with_vm() -> Self {
+        let mut rig = Self::start(hello());
+        rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: false }, &[]).unwrap();
+        rig
+    }
+
+    pub(crate) fn ask(&mut self, request: Request, fds: &[&OwnedFd]) -> Result<Reply, ClientError> {
+        let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
+        self.client.call(request, &fds, PATIENCE)
+    }
+
+    pub(crate) fn load(&mut self, place: Place, source: &str) -> Result<[u8; 32], ClientError> {
+        self.load_object(place, &crate::programs::object(source))
+    }
+
+    pub(crate) fn load_object(&mut self, place: Place, object: &[u8]) -> Result<[u8; 32], ClientError> {
+        let objects = vec![object.len() as u32];
+        let request = Request::LoadProgram { place, name: "test".into(), objects };
+        match self.ask(request, &[&memory("objects", object)])? {
+            Reply::Loaded { digest, .. } => Ok(digest),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn attach(&mut self, channel: u32) -> Mediator {
+        let geometry = Geometry { slots: 256, ..Geometry::default() };
+        let memory = create_channel("test", geometry).unwrap();
+        let (ours, theirs) = Doorbell::pair().unwrap();
+        let theirs = theirs.into_fd();
+        let fd = memory.fd().unwrap().try_clone_to_owned().unwrap();
+        let request = Request::AttachChannel { channel, shape: geometry.into() };
+        self.ask(request, &[&fd, &theirs]).unwrap();
+        Mediator { requester: Requester::new(memory, geometry).unwrap(), bell: ours, next: 0 }
+    }
+
+    /// Closes the control socket.
+    pub(crate) fn hang_up(&mut self) {
+        self.client = Client::new(Socket::pair().unwrap().0);
+    }
+
+    pub(crate) fn status(&mut self) -> Status {
+        match self.ask(Request::Status, &[]).unwrap() {
+            Reply::Status(status) => *status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub(crate) fn entry(&mut self, place: Place, map: &str, key: u32) -> Option<u64> {
+        let key = key.to_ne_bytes().to_vec();
+        let request = Request::MapRead { place, map: map.into(), key: Some(key), skip: 0 };
+        match self.ask(request, &[]).ok()? {
+            Reply::Entries(entries) => Some(u64::from_ne_bytes(entries[0].1.as_slice().try_into().unwrap())),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        // Usually gone already or about to go, with the socket.
+        let _ = kill_process(self.pid, Signal::KILL);
+    }
+}
+
+impl Mediator {
+    /// Asks about as many packets as there is room for, up to `max`; `byte` says what each starts with.
+    pub(crate) fn push(&mut self, direction: Direction, max: usize, byte: impl Fn(u64) -> u8) -> usize {
+        let mut packet = [0_u8; 64];
+        let n = self.requester.room().min(max);
+        for _ in 0..n {
+            let id = self.next;
+            self.next += 1;
+            packet[0] = byte(id);
+            let request = Packet { id, packet_len: 64, direction: direction as u8, ..Packet::default() };
+            self.requester.push(&request, &packet).unwrap();
+        }
+        if self.requester.publish() {
+            self.bell.ring();
+        }
+        n
+    }
+
+    /// Asks about one packet and waits for its answer: the verdict, and the new header if it was rewritten.
+    pub(crate) fn judge(&mut self, direction: Direction, byte: u8) -> (Verdict, Option<Vec<u8>>) {
+        assert_eq!(self.push(direction, 1, |_| byte), 1);
+        let mut answer = None;
+        wait_for("an answer", || {
+            let take = |a: p4shield_channel::Answered<'_>| {
+                answer = Some((a.verdict, a.rewrite.map(|r| r.header.to_vec())));
+            };
+            self.requester.take(1, take).unwrap() == 1
+        });
+        answer.unwrap()
+    }
+}
+
+/// Waits for something that is bound to happen.
+pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !happened() {
+        assert!(Instant::now() < end, "{what} never came");
+        std::thread::yield_now();
+    }
+}
+
+/// Memory with these bytes in it.
+pub(crate) fn memory(name: &str, bytes: &[u8]) -> OwnedFd {
+    let fd = memfd_create(name, MemfdFlags::CLOEXEC).unwrap();
+    assert_eq!(rustix::io::write(&fd, bytes).unwrap(), bytes.len());
+    fd
+}
+
+/// Info page and log page of a VM, in files that are gone with the value.
+pub(crate) struct Pages {
+    pub(crate) info: PathBuf,
+    pub(crate) log: PathBuf,
+}
+
+impl Pages {
+    pub(crate) fn new(name: &str) -> Self {
+        let at = |kind: &str| {
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{kind}-{}", std::process::id()))
+        };
+        let pages = Self { info: at("info"), log: at("log") };
+        SharedMemory::create_file(&pages.info, INFO_PAGE_SIZE, 0o600).unwrap();
+        SharedMemory::create_file(&pages.log, LOG_PAGE_SIZE, 0o600).unwrap();
+        pages
+    }
+
+    pub(crate) fn open(path: &Path, len: usize) -> SharedMemory {
+        SharedMemory::open_file(path, len).unwrap()
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.info);
+        let _ = std::fs::remove_file(&self.log);
+    }
+}

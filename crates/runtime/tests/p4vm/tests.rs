@@ -1,0 +1,371 @@
+//! What a P4 VM promises.
+
+use crate::programs;
+use crate::rig::{EGRESS, INGRESS, KEY, Mediator, Pages, Rig, hello, memory, spawn, wait_for};
+use p4shield_abi::info::{InfoStatus, Snapshot, field};
+use p4shield_abi::page::{
+    INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS, LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE,
+    LOG_SLOTS,
+};
+use p4shield_abi::{Direction, Verdict};
+use p4shield_channel::{Memory, PageReader, PageWriter};
+use p4shield_runtime::control::{Client, ClientError, Frame, Hello, Request, decode, encode};
+use p4shield_seal::{Epoch, Identity, InfoSealer, LogOpener, OpenedRecord, PacketDigest, TenantKey};
+use rustix::process::{WaitOptions, WaitStatus, waitpid};
+use std::sync::atomic::Ordering::Relaxed;
+
+type Test = (&'static str, fn());
+
+pub(crate) const TESTS: &[Test] = &[
+    ("programs_judge_packets", programs_judge_packets),
+    ("a_direction_without_a_program_drops_and_counts", a_direction_without_a_program_drops_and_counts),
+    ("a_direction_without_a_program_passes_if_the_tenant_says_so", no_program_passes_if_told),
+    ("an_unsafe_program_is_refused_and_the_old_one_stays", an_unsafe_program_is_refused),
+    ("programs_cannot_reach_each_others_maps", programs_cannot_reach_each_others_maps),
+    ("replacing_programs_under_traffic_loses_nothing", replacing_programs_under_traffic_loses_nothing),
+    ("programs_read_sealed_information_only", programs_read_sealed_information_only),
+    ("the_log_says_what_was_judged", the_log_says_what_was_judged),
+    ("pages_that_are_cut_short_harm_nobody", pages_cut_short),
+    ("a_mediator_that_breaks_the_protocol_loses_its_channel_only", a_broken_channel_is_left_alone),
+    ("channels_come_and_go", channels_come_and_go),
+    ("an_idle_worker_sleeps", an_idle_worker_sleeps),
+    ("hostile_messages_are_answered_and_survived", hostile_messages_are_survived),
+    ("it_ends_when_its_host_hangs_up", it_ends_when_its_host_hangs_up),
+    ("it_ends_when_its_verifier_is_lost", it_ends_when_its_verifier_is_lost),
+    ("it_ends_with_the_thread_that_started_it", it_ends_with_its_starter),
+];
+
+fn programs_judge_packets() {
+    let mut rig = Rig::with_vm();
+    rig.load(INGRESS, programs::ODD).unwrap();
+    let mut m = rig.attach(1);
+    for byte in [1, 2, 3, 4] {
+        let verdict = if byte % 2 == 1 { Verdict::Pass } else { Verdict::Drop };
+        assert_eq!(m.judge(Direction::Ingress, byte), (verdict, None));
+    }
+    assert_eq!(rig.entry(INGRESS, "counts", 1), Some(4));
+    let ingress = rig.status().vms[0].directions[0].clone();
+    assert_eq!((ingress.judged, ingress.passed, ingress.dropped, ingress.failed), (4, 2, 2, 0));
+}
+
+fn a_direction_without_a_program_drops_and_counts() {
+    let mut rig = Rig::with_vm();
+    let mut m = rig.attach(1);
+    assert_eq!(m.judge(Direction::Egress, 1).0, Verdict::Drop);
+    let egress = rig.status().vms[0].directions[1].clone();
+    assert_eq!((egress.judged, egress.dropped, egress.failed), (1, 1, 1));
+}
+
+fn no_program_passes_if_told() {
+    let mut rig = Rig::start(Hello { no_program: Verdict::Pass as u8, ..hello() });
+    rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: false }, &[]).unwrap();
+    let mut m = rig.attach(1);
+    assert_eq!(m.judge(Direction::Egress, 1).0, Verdict::Pass);
+}
+
+fn an_unsafe_program_is_refused() {
+    let mut rig = Rig::with_vm();
+    rig.load(INGRESS, programs::PASS).unwrap();
+    let mut m = rig.attach(1);
+    match rig.load(INGRESS, programs::UNSAFE) {
+        Err(ClientError::Refused(why)) => assert!(!why.is_empty()),
+        other => panic!("{other:?}"),
+    }
+    assert!(matches!(rig.load_object(INGRESS, b"not an object"), Err(ClientError::Refused(_))));
+    assert_eq!(m.judge(Direction::Ingress, 2).0, Verdict::Pass);
+}
+
+fn programs_cannot_reach_each_others_maps() {
+    let mut rig = Rig::with_vm();
+    // The same program twice, with a table of the same name.
+    let digest = rig.load(INGRESS, programs::ODD).unwrap();
+    assert_eq!(rig.load(EGRESS, programs::ODD).unwrap(), digest);
+    let mut m = rig.attach(1);
+    for _ in 0..5 {
+        m.judge(Direction::Ingress, 1);
+    }
+    m.judge(Direction::Egress, 1);
+    assert_eq!(rig.entry(INGRESS, "counts", 1), Some(5));
+    assert_eq!(rig.entry(EGRESS, "counts", 1), Some(1));
+    let write = |place| Request::MapWrite {
+        place,
+        map: "counts".into(),
+        key: 1_u32.to_ne_bytes().to_vec(),
+        value: Some(99_u64.to_ne_bytes().to_vec()),
+    };
+    rig.ask(write(INGRESS), &[]).unwrap();
+    assert_eq!(rig.entry(INGRESS, "counts", 1), Some(99));
+    assert_eq!(rig.entry(EGRESS, "counts", 1), Some(1));
+    // A program that another replaces takes its tables with it.
+    rig.load(INGRESS, programs::ODD).unwrap();
+    assert_eq!(rig.entry(INGRESS, "counts", 1), Some(0));
+}
+
+fn replacing_programs_under_traffic_loses_nothing() {
+    const PACKETS: u64 = 2_000_000;
+    let mut rig = Rig::with_vm();
+    let objects = [1, 2].map(|v| programs::object(&programs::stamp(v)));
+    rig.load_object(INGRESS, &objects[0]).unwrap();
+    let mut m = rig.attach(1);
+    let traffic = std::thread::spawn(move || {
+        let (mut asked, mut answered, mut stamps) = (0, 0_u64, [0_u64; 3]);
+        wait_for("the last answer", || {
+            if asked < PACKETS {
+                asked += m.push(Direction::Ingress, (PACKETS - asked).min(32) as usize, |_| 0) as u64;
+            }
+            let take = |a: p4shield_channel::Answered<'_>| {
+                // Every packet once, in order, passed, and stamped by one of the two.
+                assert_eq!((a.id, a.verdict), (answered, Verdict::Pass));
+                stamps[usize::from(a.rewrite.unwrap().header[1])] += 1;
+                answered += 1;
+            };
+            m.requester.take(64, take).unwrap();
+            answered == PACKETS
+        });
+        stamps
+    });
+    let mut replaced = 0;
+    while !traffic.is_finished() {
+        replaced += 1;
+        rig.load_object(INGRESS, &objects[replaced % 2]).unwrap();
+    }
+    let stamps = traffic.join().unwrap();
+    assert!(replaced > 2, "replaced {replaced} times");
+    assert_eq!((stamps[0], stamps[1] + stamps[2]), (0, PACKETS));
+    assert!(stamps[1] > 0 && stamps[2] > 0, "{stamps:?}");
+    let ingress = rig.status().vms[0].directions[0].clone();
+    assert_eq!((ingress.judged, ingress.passed), (PACKETS, PACKETS));
+    println!("  {PACKETS} packets, {replaced} replacements, by version {stamps:?}");
+}
+
+/// A VM with pages, and the user VM's ends of them.
+fn with_pages(name: &str, hello: Hello) -> (Rig, Pages, PageWriter, PageReader) {
+    let mut rig = Rig::start(hello);
+    let pages = Pages::new(name);
+    let (info, log) = (Pages::open(&pages.info, INFO_PAGE_SIZE), Pages::open(&pages.log, LOG_PAGE_SIZE));
+    let fds = [&info, &log].map(|m| m.fd().unwrap().try_clone_to_owned().unwrap());
+    rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: true, log: true }, &[&fds[0], &fds[1]])
+        .unwrap();
+    let info = PageWriter::new(info, INFO_MAGIC, INFO_SLOTS, INFO_SLOT_STRIDE).unwrap();
+    let log = PageReader::new(log, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE).unwrap();
+    (rig, pages, info, log)
+}
+
+const WEB: Identity<'_> = Identity { tenant: "red", vm: "web" };
+
+fn programs_read_sealed_information_only() {
+    let (mut rig, _pages, mut info, _) = with_pages("info", hello());
+    rig.load(INGRESS, programs::ASKS).unwrap();
+    rig.load(EGRESS, programs::CARELESS).unwrap();
+    let mut m = rig.attach(1);
+    let mut verdicts = move || (m.judge(Direction::Ingress, 0).0, m.judge(Direction::Egress, 0).0);
+    assert_eq!(verdicts(), (Verdict::Drop, Verdict::Drop), "nothing was published yet");
+
+    let key = TenantKey::from_bytes(KEY);
+    let mut sealer = InfoSealer::new(&key, &WEB, Epoch::from_clock().unwrap());
+    let mut snapshot = Snapshot::default();
+    snapshot.taken_ns = p4shield_seal::Now::read().real_ns;
+    snapshot.set(field::APP_BASE, 7);
+    let sealed = sealer.seal(&snapshot);
+    let genuine = (sealed.epoch, sealed.counter, sealed.bytes.to_vec());
+    info.publish(sealed.epoch, sealed.counter, sealed.bytes).unwrap();
+    wait_for("the snapshot", || verdicts() == (Verdict::Pass, Verdict::Pass));
+
+    snapshot.set(field::APP_BASE, 8);
+    let sealed = sealer.seal(&snapshot);
+    info.publish(sealed.epoch, sealed.counter, sealed.bytes).unwrap();
+    wait_for("the next snapshot", || verdicts() == (Verdict::Drop, Verdict::Pass));
+
+    let mut forged = genuine.2.clone();
+    forged[0] ^= 1;
+    info.publish(genuine.0, genuine.1 + 9, &forged).unwrap();
+    wait_for("the forgery to be counted", || rig.status().vms[0].info_tally[1] == 1);
+    info.publish(genuine.0, genuine.1, &genuine.2).unwrap();
+    wait_for("the replay to be counted", || rig.status().vms[0].info_tally[2] == 1);
+    assert_eq!(verdicts(), (Verdict::Drop, Verdict::Pass), "what was genuine and is fresh stays in force");
+    let status = rig.status().vms[0].clone();
+    assert_eq!((status.info, status.info_tally), (InfoStatus::Known as u8, [2, 1, 1, 0]));
+}
+
+fn the_log_says_what_was_judged() {
+    let (mut rig, _pages, _, log) = with_pages("log", hello());
+    let digest = rig.load(INGRESS, programs::ODD).unwrap();
+    rig.load(EGRESS, programs::CARELESS).unwrap();
+    let mut m = rig.attach(1);
+    for byte in [1, 2, 3] {
+        m.judge(Direction::Ingress, byte);
+    }
+    m.judge(Direction::Egress, 0);
+    let key = TenantKey::from_bytes(KEY);
+    let mut opener = LogOpener::new(&key, &WEB);
+    let mut record = None;
+    wait_for("the record", || {
+        record = newest(&log, &mut opener).or(record);
+        record.is_some_and(|r| r.record.tallies[1].judged == 1)
+    });
+    let record = record.unwrap().record;
+    let ingress = record.tallies[0];
+    assert_eq!((ingress.judged, ingress.passed, ingress.dropped), (3, 2, 1));
+    assert_eq!((ingress.judged_bytes, ingress.passed_bytes, ingress.dropped_bytes), (192, 128, 64));
+    let digests = PacketDigest::for_vm(&key, &WEB);
+    let sum = |bytes: &[u8]| {
+        bytes.iter().fold(0_u64, |sum, b| {
+            let mut packet = [0; 64];
+            packet[0] = *b;
+            sum.wrapping_add(digests.digest(&packet, 64))
+        })
+    };
+    assert_eq!((ingress.judged_digest, ingress.passed_digest), (sum(&[1, 2, 3]), sum(&[1, 3])));
+    assert_eq!((record.tallies[1].undecided, record.tallies[1].dropped), (1, 1));
+    assert_eq!((record.programs[0], record.header_bytes), (digest, 128));
+    // A last record is published at the end.
+    for _ in 0..10 {
+        m.judge(Direction::Ingress, 1);
+    }
+    rig.ask(Request::Stop, &[]).unwrap();
+    wait_for("the last record", || {
+        newest(&log, &mut opener).is_some_and(|r| r.record.tallies[0].judged == 13)
+    });
+}
+
+fn pages_cut_short() {
+    let (mut rig, pages, _info, _log) = with_pages("cut", hello());
+    rig.load(INGRESS, programs::PASS).unwrap();
+    let mut m = rig.attach(1);
+    for path in [&pages.info, &pages.log] {
+        std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(0).unwrap();
+    }
+    // Long enough for many looks at both pages.
+    let records = rig.status().vms[0].log_records;
+    for _ in 0..50 {
+        assert_eq!(m.judge(Direction::Ingress, 1).0, Verdict::Pass);
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let status = rig.status().vms[0].clone();
+    assert_eq!(status.info, InfoStatus::Missing as u8);
+    assert!(status.log_records <= records + 1, "nobody could see more");
+}
+
+fn newest(log: &PageReader, opener: &mut LogOpener) -> Option<OpenedRecord> {
+    let mut sealed = vec![0; log.room()];
+    let p = log.newest(&mut sealed).ok()??;
+    opener.open(p.epoch, p.counter, &sealed[..p.len]).ok()
+}
+
+fn a_broken_channel_is_left_alone() {
+    let mut rig = Rig::with_vm();
+    rig.load(INGRESS, programs::PASS).unwrap();
+    let (bad, mut good) = (rig.attach(1), rig.attach(2));
+    bad.requester.memory().store_u32(p4shield_abi::channel::REQUEST_HEAD, 0x8000_0000, Relaxed);
+    bad.bell.ring();
+    wait_for("the fault", || rig.status().channels[0].fault.is_some());
+    assert_eq!(good.judge(Direction::Ingress, 1).0, Verdict::Pass);
+    assert_eq!(rig.status().channels[1].fault, None);
+}
+
+fn channels_come_and_go() {
+    let mut rig = Rig::with_vm();
+    rig.load(INGRESS, programs::PASS).unwrap();
+    for channel in 0..100 {
+        let mut m: Mediator = rig.attach(channel);
+        assert_eq!(m.judge(Direction::Ingress, 1).0, Verdict::Pass);
+        rig.ask(Request::DetachChannel { channel }, &[]).unwrap();
+    }
+    assert!(matches!(rig.ask(Request::DetachChannel { channel: 0 }, &[]), Err(ClientError::Failed(_))));
+    assert_eq!(rig.status().channels, []);
+}
+
+fn an_idle_worker_sleeps() {
+    let mut rig = Rig::with_vm();
+    rig.load(INGRESS, programs::PASS).unwrap();
+    let mut m = rig.attach(1);
+    let dropped = rig.attach(2);
+    drop(dropped);
+    for _ in 0..3 {
+        assert_eq!(m.judge(Direction::Ingress, 1).0, Verdict::Pass);
+        let state = || {
+            let tasks = std::fs::read_dir(format!("/proc/{}/task", rig.pid.as_raw_pid())).unwrap();
+            let states = tasks.map(|t| std::fs::read_to_string(t.unwrap().path().join("stat")).unwrap());
+            states.map(|s| s.rsplit(") ").next().unwrap().as_bytes()[0]).collect::<Vec<_>>()
+        };
+        // Sleeping, and asleep whenever one looks: a spinning thread would be found running.
+        wait_for("sleep", || (0..100).all(|_| state() == *b"SS"));
+    }
+}
+
+fn hostile_messages_are_survived() {
+    let mut socket = spawn();
+    let mut seed = 0x1234_5678_9abc_def1_u64;
+    let mut next = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed
+    };
+    let hello = encode(&Frame { id: 1, body: Request::Hello(Hello { key: false, ..hello() }) }).unwrap();
+    socket.send(&hello, &[]).unwrap();
+    socket.receive().unwrap();
+    let file = memory("x", b"x");
+    for _ in 0..5000 {
+        let mut bytes: Vec<u8> = (0..1 + next() % 40).map(|_| (next() % 16) as u8).collect();
+        // Any request but Stop, which is obeyed.
+        if decode::<Request>(&bytes).is_ok_and(|f| f.body == Request::Stop) {
+            continue;
+        }
+        if next() % 4 == 0 {
+            bytes[0] = next() as u8;
+        }
+        let fds = vec![std::os::fd::AsFd::as_fd(&file); next() as usize % 4];
+        socket.send(&bytes, &fds).unwrap();
+        socket.receive().unwrap();
+    }
+    let mut client = Client::new(socket);
+    let status = client.call(Request::Status, &[], crate::rig::PATIENCE);
+    assert!(matches!(status, Ok(p4shield_runtime::control::Reply::Status(_))), "{status:?}");
+}
+
+fn it_ends_when_its_host_hangs_up() {
+    let mut rig = Rig::with_vm();
+    let proc = format!("/proc/{}", rig.pid.as_raw_pid());
+    let status = std::fs::read_to_string(format!("{proc}/status")).unwrap();
+    assert!(status.contains("Seccomp:\t2") && status.contains("NoNewPrivs:\t1"), "{status}");
+    assert!(
+        status.contains("CapPrm:\t0000000000000000") && status.contains("CapBnd:\t0000000000000000"),
+        "{status}"
+    );
+    rig.hang_up();
+    let mut status = None;
+    wait_for("the end", || {
+        status = ended(rig.pid);
+        status.is_some()
+    });
+    assert_eq!(status.unwrap().exit_status(), Some(0), "it ends by itself: {status:?}");
+}
+
+fn it_ends_with_its_starter() {
+    let rig = std::thread::spawn(|| {
+        let rig = Rig::with_vm();
+        std::mem::ManuallyDrop::new(rig)
+    });
+    let rig = rig.join().unwrap();
+    wait_for("the end", || ended(rig.pid).is_some());
+}
+
+/// How a child of this process ended, if it did; reaps it.
+fn it_ends_when_its_verifier_is_lost() {
+    let mut rig = Rig::with_vm();
+    let pid = rig.pid.as_raw_pid();
+    // The zygote is its only child; a kernel that runs out of memory would pick it.
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    let zygote = children.trim().parse().ok().and_then(rustix::process::Pid::from_raw).unwrap();
+    rustix::process::kill_process(zygote, rustix::process::Signal::KILL).unwrap();
+    match rig.load(INGRESS, programs::PASS) {
+        Err(ClientError::Refused(why)) => assert!(why.contains("verifier"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    wait_for("the end", || ended(rig.pid).is_some());
+}
+
+fn ended(pid: rustix::process::Pid) -> Option<WaitStatus> {
+    waitpid(Some(pid), WaitOptions::NOHANG).unwrap().map(|(_, status)| status)
+}

@@ -1,0 +1,264 @@
+//! What a P4 VM that was taken over would try.
+
+use std::ffi::c_void;
+use std::fs::{self, File};
+use std::io::{self, Error, Read};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::null_mut;
+
+/// One attack: does it, and says how it failed.
+pub(crate) type Attempt = fn(&Prepared) -> io::Result<()>;
+
+/// An attack, and which layers each have to withstand it.
+pub(crate) struct Attack {
+    pub(crate) name: &'static str,
+    pub(crate) attempt: Attempt,
+    /// It fails even without system call lists.
+    pub(crate) namespaces: bool,
+    /// Lists under which it fails.
+    pub(crate) seccomp: &'static [&'static str],
+}
+
+const EVERY: &[&str] = &["control", "worker", "verifier"];
+const NOT_VERIFIER: &[&str] = &["control", "worker"];
+const NOT_CONTROL: &[&str] = &["worker", "verifier"];
+
+const fn attack(
+    name: &'static str,
+    namespaces: bool,
+    seccomp: &'static [&'static str],
+    attempt: Attempt,
+) -> Attack {
+    Attack { name, attempt, namespaces, seccomp }
+}
+
+pub(crate) const ATTACKS: &[Attack] = &[
+    attack("reading_a_file", true, EVERY, |_| File::open("/etc/passwd").map(drop)),
+    attack("reading_its_binary", true, EVERY, |_| File::open("/proc/self/exe").map(drop)),
+    attack("reading_proc", true, EVERY, |_| fs::read_to_string("/proc/self/environ").map(drop)),
+    attack("climbing_out_of_the_root", true, EVERY, |_| File::open("../../../../../../etc/passwd").map(drop)),
+    attack("listing_the_root", true, EVERY, |_| fs::read_dir("/").map(drop)),
+    attack("writing_a_file", true, EVERY, write_a_file),
+    attack("using_a_leaked_descriptor", true, &[], use_a_leaked_descriptor),
+    attack("connecting_to_the_host", true, EVERY, |p| TcpStream::connect(("127.0.0.1", p.port)).map(drop)),
+    attack("making_a_packet_socket", true, EVERY, |_| socket(libc::AF_PACKET, libc::SOCK_RAW)),
+    attack("making_an_abstract_socket", false, EVERY, |_| socket(libc::AF_UNIX, libc::SOCK_STREAM)),
+    attack("tracing_a_process_outside", true, EVERY, trace_outside),
+    attack("reading_memory_outside", true, EVERY, read_memory_outside),
+    attack("signalling_a_process_outside", true, EVERY, signal_outside),
+    attack("mounting", true, EVERY, mount),
+    attack("becoming_another_user", true, EVERY, become_another_user),
+    attack("making_a_user_namespace", true, EVERY, |_| {
+        call(libc::SYS_unshare, [libc::CLONE_NEWUSER as usize, 0, 0])
+    }),
+    attack("cloning_into_a_user_namespace", true, EVERY, clone_namespace),
+    attack("learning_the_hosts_name", true, EVERY, learn_hosts_name),
+    attack("forking", false, NOT_VERIFIER, |_| fork().map(drop)),
+    attack("forking_without_end", true, NOT_VERIFIER, fork_without_end),
+    attack("starting_a_program", true, EVERY, start_a_program),
+    attack("mapping_writable_code", false, EVERY, |_| map(4096, RW | libc::PROT_EXEC).map(drop)),
+    attack("making_code_writable", false, EVERY, make_code_writable),
+    attack("turning_data_into_code", false, NOT_CONTROL, turn_data_into_code),
+    attack("taking_too_much_memory", true, EVERY, |_| map(3 << 30, RW).map(drop)),
+    attack("growing_a_file", true, EVERY, grow_a_file),
+    attack("setting_up_io_uring", false, EVERY, set_up_io_uring),
+    attack("making_a_kernel_bpf_map", true, EVERY, make_bpf_map),
+    attack("raising_its_limits", true, NOT_VERIFIER, raise_its_limits),
+];
+
+const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
+
+/// Does nothing: shows that the sandbox can be entered and left.
+pub(crate) fn nothing(_: &Prepared) -> io::Result<()> {
+    Ok(())
+}
+
+/// What the outside offers to be attacked.
+pub(crate) struct Victims {
+    listener: TcpListener,
+}
+
+impl Victims {
+    pub(crate) fn new() -> Self {
+        Self { listener: TcpListener::bind("127.0.0.1:0").unwrap() }
+    }
+
+    /// Tells the attacker where they are; `leaked` is made to survive exec.
+    pub(crate) fn env(&self, leaked: &OwnedFd) -> [(&'static str, String); 4] {
+        rustix::io::fcntl_setfd(leaked, rustix::io::FdFlags::empty()).unwrap();
+        let port = self.listener.local_addr().unwrap().port();
+        let secret = Box::leak(Box::new(0x5ec2_e7aa_u64));
+        [
+            ("ATTACK_FD", leaked.as_raw_fd().to_string()),
+            ("ATTACK_PORT", port.to_string()),
+            ("ATTACK_PID", std::process::id().to_string()),
+            ("ATTACK_ADDRESS", (std::ptr::from_mut(secret) as usize).to_string()),
+        ]
+    }
+}
+
+/// What the attacker knows before it is locked in.
+pub(crate) struct Prepared {
+    leaked: RawFd,
+    port: u16,
+    pid: i32,
+    address: usize,
+}
+
+impl Prepared {
+    pub(crate) fn from_env() -> Self {
+        let get = |name| std::env::var(name).unwrap();
+        Self {
+            leaked: get("ATTACK_FD").parse().unwrap(),
+            port: get("ATTACK_PORT").parse().unwrap(),
+            pid: get("ATTACK_PID").parse().unwrap(),
+            address: get("ATTACK_ADDRESS").parse().unwrap(),
+        }
+    }
+}
+
+fn call(number: libc::c_long, args: [usize; 3]) -> io::Result<()> {
+    // SAFETY: attacks pass integers, or pointers to live values of the size that the call expects.
+    check(unsafe { libc::syscall(number, args[0], args[1], args[2], 0_usize, 0_usize, 0_usize) })
+}
+
+fn check(result: libc::c_long) -> io::Result<()> {
+    if result < 0 { Err(Error::last_os_error()) } else { Ok(()) }
+}
+
+fn write_a_file(_: &Prepared) -> io::Result<()> {
+    let path = format!("/tmp/p4shield-rt-{}", std::process::id());
+    fs::write(&path, "x").or_else(|_| fs::write("/x", "x"))?;
+    fs::remove_file(&path)
+}
+
+fn use_a_leaked_descriptor(p: &Prepared) -> io::Result<()> {
+    // SAFETY: nobody else in this process owns the number; the process ends after this.
+    let mut file = unsafe { File::from_raw_fd(p.leaked) };
+    let result = file.read(&mut [0; 8]).map(drop);
+    std::mem::forget(file);
+    result
+}
+
+fn socket(family: i32, kind: i32) -> io::Result<()> {
+    call(libc::SYS_socket, [family as usize, kind as usize, 0])
+}
+
+fn trace_outside(p: &Prepared) -> io::Result<()> {
+    call(libc::SYS_ptrace, [libc::PTRACE_SEIZE as usize, p.pid as usize, 0])
+}
+
+fn read_memory_outside(p: &Prepared) -> io::Result<()> {
+    let mut word = 0_u64;
+    let local = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: 8 };
+    let remote = libc::iovec { iov_base: p.address as *mut c_void, iov_len: 8 };
+    // SAFETY: both descriptions are alive and name eight bytes; the kernel checks the other process's address.
+    let n = unsafe { libc::process_vm_readv(p.pid, &raw const local, 1, &raw const remote, 1, 0) };
+    check(n as libc::c_long)?;
+    assert_eq!(word, 0x5ec2_e7aa);
+    Ok(())
+}
+
+fn signal_outside(p: &Prepared) -> io::Result<()> {
+    call(libc::SYS_kill, [p.pid as usize, 0, 0])
+}
+
+fn mount(_: &Prepared) -> io::Result<()> {
+    // The twin must not leave the mount behind.
+    // SAFETY: NEWNS takes no descriptors away.
+    let _ = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) };
+    rustix::mount::mount("x", "/", "tmpfs", rustix::mount::MountFlags::empty(), c"size=4k")
+        .map_err(Into::into)
+}
+
+fn become_another_user(_: &Prepared) -> io::Result<()> {
+    call(libc::SYS_setuid, [1, 0, 0])
+}
+
+fn clone_namespace(_: &Prepared) -> io::Result<()> {
+    let flags = (libc::CLONE_NEWUSER | libc::SIGCHLD) as usize;
+    // SAFETY: fork without shared memory; the child ends at once.
+    match unsafe { libc::syscall(libc::SYS_clone, flags, 0_usize, 0_usize, 0_usize, 0_usize) } {
+        // SAFETY: ends the child.
+        0 => unsafe { libc::_exit(0) },
+        n => check(n),
+    }
+}
+
+fn learn_hosts_name(_: &Prepared) -> io::Result<()> {
+    if rustix::system::uname().nodename().to_bytes() == b"p4vm" {
+        Err(Error::other("hidden"))
+    } else {
+        Ok(())
+    }
+}
+
+fn fork() -> io::Result<i32> {
+    // SAFETY: this process has one thread; the child ends at once.
+    match unsafe { libc::fork() } {
+        // SAFETY: ends the child.
+        0 => unsafe { libc::_exit(0) },
+        n if n < 0 => Err(Error::last_os_error()),
+        n => Ok(n),
+    }
+}
+
+fn fork_without_end(_: &Prepared) -> io::Result<()> {
+    // Children stay (as zombies, which count) until this process ends.
+    (0..64).try_for_each(|_| fork().map(drop))
+}
+
+fn start_a_program(_: &Prepared) -> io::Result<()> {
+    use std::os::unix::process::CommandExt;
+    let mut command = std::process::Command::new("/bin/sh");
+    Err(command.args(["-c", "echo SUCCEEDED >&2"]).exec())
+}
+
+fn map(len: usize, prot: i32) -> io::Result<*mut c_void> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let at = unsafe { libc::mmap(null_mut(), len, prot, flags, -1, 0) };
+    if at == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(at) }
+}
+
+/// Makes a fresh page writable and executable by `mprotect`.
+fn make_code_writable(_: &Prepared) -> io::Result<()> {
+    let page = map(4096, RW)?;
+    // SAFETY: the page was mapped for this and nothing else is in it.
+    check(unsafe { libc::mprotect(page, 4096, RW | libc::PROT_EXEC) }.into())
+}
+
+/// Writes code into a page, then makes the page executable: what the JIT does, and others must not.
+fn turn_data_into_code(_: &Prepared) -> io::Result<()> {
+    let page = map(4096, RW)?;
+    // SAFETY: the page is writable and ours.
+    unsafe { page.cast::<u8>().write(0xc3) };
+    // SAFETY: as above.
+    check(unsafe { libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_EXEC) }.into())
+}
+
+fn grow_a_file(_: &Prepared) -> io::Result<()> {
+    // SAFETY: the name is a constant string; the descriptor stays open until the process ends.
+    let fd = unsafe { libc::memfd_create(c"x".as_ptr(), 0) };
+    check(fd.into())?;
+    // SAFETY: takes integers.
+    check(unsafe { libc::ftruncate(fd, 4096) }.into())
+}
+
+fn set_up_io_uring(_: &Prepared) -> io::Result<()> {
+    let params = [0_u64; 32];
+    call(libc::SYS_io_uring_setup, [1, params.as_ptr() as usize, 0])
+}
+
+fn make_bpf_map(_: &Prepared) -> io::Result<()> {
+    // struct bpf_attr of BPF_MAP_CREATE: an array of one element of eight bytes.
+    let attr = [2_u32, 4, 8, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    call(libc::SYS_bpf, [0, attr.as_ptr() as usize, size_of_val(&attr)])
+}
+
+fn raise_its_limits(_: &Prepared) -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: 256, rlim_max: 256 };
+    // SAFETY: the limit is alive and of the right type.
+    check(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &raw const limit) }.into())
+}

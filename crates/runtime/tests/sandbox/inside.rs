@@ -1,0 +1,49 @@
+//! The attacker's side: lock down, then try.
+
+use crate::attacks::{self, ATTACKS};
+use p4shield_runtime::sandbox::{self, Limits, Options, seccomp};
+use std::io::Write;
+
+/// Locks down as `layers` says, tries the attack, says what came of it on standard error, and ends.
+pub(crate) fn run(name: &str, layers: &str) -> ! {
+    let prepared = attacks::Prepared::from_env();
+    if layers != "none" {
+        let options =
+            Options { uid: 0x7000_0001, allow_missing: vec![], keep: vec![], limits: Limits::default() };
+        if layers == "no-user-namespaces" {
+            exhaust_user_namespaces();
+        }
+        match sandbox::enter(&options) {
+            Ok(report) => assert!(report.missing.is_empty() && report.landlock_abi > 0, "{report:?}"),
+            Err(e) => end(&format!("{e}")),
+        }
+    }
+    let kind = match layers {
+        "control" => Some(seccomp::Kind::Control),
+        "worker" => Some(seccomp::Kind::Worker),
+        "verifier" => Some(seccomp::Kind::Verifier),
+        _ => None,
+    };
+    if let Some(kind) = kind {
+        seccomp::apply(kind).unwrap();
+    }
+    let attack =
+        ATTACKS.iter().find(|a| a.name == name).map_or(attacks::nothing as attacks::Attempt, |a| a.attempt);
+    match attack(&prepared) {
+        Ok(()) => end("SUCCEEDED"),
+        Err(e) => end(&e.to_string()),
+    }
+}
+
+/// Makes this process one that cannot create user namespaces: it enters one in which none may be created.
+fn exhaust_user_namespaces() {
+    // SAFETY: NEWUSER takes no descriptors away from other threads, of which there are none.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUSER) }.unwrap();
+    std::fs::write("/proc/sys/user/max_user_namespaces", "0").unwrap();
+}
+
+fn end(text: &str) -> ! {
+    let _ = writeln!(std::io::stderr(), "{text}");
+    // SAFETY: ends the process; exit handlers would need system calls that no list allows.
+    unsafe { libc::_exit(0) }
+}

@@ -1,0 +1,127 @@
+//! Attacks the sandbox from inside.
+//!
+//! This binary is its own victim: the test starts it again with `--attack NAME LAYERS`, it locks itself down as a P4
+//! VM does, and then tries what a P4 VM that was taken over would try. Each attack has to fail in the sandbox, and
+//! has to succeed outside of it: an attack that never works shows nothing. It needs a process with one thread, which
+//! a test under libtest's harness is not.
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is its own harness")]
+
+mod attacks;
+mod inside;
+
+use attacks::{ATTACKS, Attack};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Command, ExitStatus, Stdio};
+
+/// What became of an attack.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    Succeeded,
+    Refused(String),
+    Killed(i32),
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    if args.get(1).is_some_and(|a| a == "--attack") {
+        inside::run(&args[2], &args[3]);
+    }
+    let filter = args.iter().skip(1).find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
+    let mut failed = 0;
+    let mut run = |name: String, test: &dyn Fn()| {
+        if name.contains(&filter) {
+            let ok = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test)).is_ok();
+            println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
+            failed += usize::from(!ok);
+        }
+    };
+    for attack in ATTACKS {
+        run(format!("{}_succeeds_outside_the_sandbox", attack.name), &|| succeeds_outside(attack));
+        if attack.namespaces {
+            run(format!("{}_fails_without_seccomp_too", attack.name), &|| fails_without_seccomp(attack));
+        }
+        for kind in attack.seccomp {
+            run(format!("{}_is_refused_to_{kind}", attack.name), &|| fails_in_full(attack, kind));
+        }
+    }
+    run("an_ordinary_user_can_enter_the_sandbox".into(), &an_ordinary_user_can_enter);
+    run("a_missing_measure_is_an_error".into(), &a_missing_measure_is_an_error);
+    std::process::exit(i32::from(failed > 0));
+}
+
+fn succeeds_outside(attack: &Attack) {
+    assert_eq!(attempt(attack.name, "none", None), Outcome::Succeeded);
+}
+
+fn fails_without_seccomp(attack: &Attack) {
+    let outcome = attempt(attack.name, "namespaces", None);
+    assert!(matches!(outcome, Outcome::Refused(_) | Outcome::Killed(_)), "{outcome:?}");
+}
+
+fn fails_in_full(attack: &Attack, kind: &str) {
+    let outcome = attempt(attack.name, kind, None);
+    assert!(matches!(outcome, Outcome::Refused(_) | Outcome::Killed(libc::SIGSYS)), "{outcome:?}");
+}
+
+fn an_ordinary_user_can_enter() {
+    let outcome = attempt("nothing", "worker", Some(65534));
+    assert_eq!(outcome, Outcome::Succeeded);
+}
+
+fn a_missing_measure_is_an_error() {
+    // User namespaces used up: the kernel says ENOSPC, as it does where they are switched off.
+    let outcome = attempt("nothing", "no-user-namespaces", None);
+    assert!(matches!(&outcome, Outcome::Refused(e) if e.contains("user namespace")), "{outcome:?}");
+}
+
+/// Starts this binary again to try an attack from within `layers`, and tells what became of it.
+#[expect(clippy::zombie_processes, reason = "`reap` waits for it and for the process that takes its place")]
+fn attempt(name: &str, layers: &str, user: Option<u32>) -> Outcome {
+    let leaked =
+        rustix::fs::open("/etc/passwd", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
+    let victims = attacks::Victims::new();
+    // By descriptor: the directory of the binary may be closed to another user.
+    let exe =
+        rustix::fs::open("/proc/self/exe", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
+    let mut command = Command::new(format!("/proc/self/fd/{}", exe.as_raw_fd()));
+    command
+        .args(["--attack", name, layers])
+        .envs(victims.env(&leaked))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    if let Some(uid) = user {
+        command.uid(uid).gid(uid);
+    }
+    let (mut output, error) = std::io::pipe().unwrap();
+    let child = command.stderr(error).spawn().unwrap();
+    drop(command);
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    let last = reap(child.id());
+    drop((leaked, exe));
+    match (last.signal(), text.trim().lines().last()) {
+        (Some(signal), _) => Outcome::Killed(signal),
+        (None, Some("SUCCEEDED")) => Outcome::Succeeded,
+        (None, _) => Outcome::Refused(text.trim().to_owned()),
+    }
+}
+
+/// Waits for the process that was started and for the one that continues in its place, and returns the latter's
+/// status (the former's, if there is no other).
+fn reap(first: u32) -> ExitStatus {
+    let mut result = None;
+    loop {
+        let mut status = 0;
+        // SAFETY: `status` is a live integer; all children of this process are of this test, which runs alone.
+        let pid = unsafe { libc::waitpid(-1, &raw mut status, 0) };
+        if pid < 0 {
+            return result.expect("there was a child");
+        }
+        if pid.unsigned_abs() != first || result.is_none() {
+            result = Some(ExitStatus::from_raw(status));
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! AES-256-GCM over one record, bound to its purpose, its VM and its place in the stream.
+
+use aes_gcm::aead::{AeadInOut, KeyInit};
+use aes_gcm::{Aes256Gcm, Nonce, Tag};
+use p4shield_abi::page::TAG_SIZE;
+
+use crate::derive::{Identity, Purpose, PurposeKey, scope};
+use crate::key::TenantKey;
+
+/// A record as it goes into a page's slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Sealed<'a> {
+    /// Epoch of the writer.
+    pub epoch: u64,
+    /// Position in the epoch, from 0.
+    pub counter: u64,
+    /// Ciphertext, then tag.
+    pub bytes: &'a [u8],
+}
+
+/// Where a record stands. Ordered: epochs first, then counters.
+pub(crate) type Position = (u64, u64);
+
+/// One direction of one VM's stream of records: derives keys, seals and opens.
+pub(crate) struct Envelope {
+    key: PurposeKey,
+    /// Cipher of the epoch in use: what a reader last accepted, or what a writer writes.
+    current: (u64, Aes256Gcm),
+    /// Scope and layout version, then 16 bytes for the position.
+    aad: Vec<u8>,
+}
+
+impl Envelope {
+    pub(crate) fn new(
+        key: &TenantKey,
+        identity: &Identity<'_>,
+        purpose: Purpose,
+        layout: u32,
+        epoch: u64,
+    ) -> Self {
+        let key = PurposeKey::new(key, purpose, identity);
+        let mut aad = scope(purpose, identity);
+        aad.extend_from_slice(&layout.to_le_bytes());
+        aad.extend_from_slice(&[0; 16]);
+        let cipher = cipher(&key, epoch);
+        Self { key, current: (epoch, cipher), aad }
+    }
+
+    pub(crate) const fn epoch(&self) -> u64 {
+        self.current.0
+    }
+
+    /// Encrypts `buffer` but for its last [`TAG_SIZE`] bytes in place, and puts the tag there.
+    pub(crate) fn seal(&mut self, counter: u64, buffer: &mut [u8]) {
+        let (epoch, cipher) = &self.current;
+        place(&mut self.aad, (*epoch, counter));
+        let (text, tag) = buffer.split_at_mut(buffer.len() - TAG_SIZE);
+        let made = cipher
+            .encrypt_inout_detached(&nonce(counter), &self.aad, text.into())
+            .expect("a record is far below GCM's 64 GiB");
+        tag.copy_from_slice(&made);
+    }
+
+    /// Decrypts `buffer` in place if it was sealed for exactly this position; else leaves it as it was.
+    pub(crate) fn open(&mut self, position: Position, buffer: &mut [u8]) -> bool {
+        let (epoch, counter) = position;
+        let Some(split) = buffer.len().checked_sub(TAG_SIZE) else { return false };
+        place(&mut self.aad, position);
+        let (text, tag) = buffer.split_at_mut(split);
+        let Ok(tag) = <&[u8; TAG_SIZE]>::try_from(&*tag) else { return false };
+        let (tag, nonce) = (Tag::from(*tag), nonce(counter));
+        if epoch == self.current.0 {
+            return self.current.1.decrypt_inout_detached(&nonce, &self.aad, text.into(), &tag).is_ok();
+        }
+        let other = cipher(&self.key, epoch);
+        let genuine = other.decrypt_inout_detached(&nonce, &self.aad, text.into(), &tag).is_ok();
+        // Only what authenticates may change what is kept: a forger must not cost a derivation per honest record.
+        if genuine && epoch > self.current.0 {
+            self.current = (epoch, other);
+        }
+        genuine
+    }
+}
+
+fn cipher(key: &PurposeKey, epoch: u64) -> Aes256Gcm {
+    let key = key.of_epoch(epoch);
+    Aes256Gcm::new((&*key).into())
+}
+
+fn nonce(counter: u64) -> Nonce<aes_gcm::aead::consts::U12> {
+    let mut n = [0; 12];
+    n[4..].copy_from_slice(&counter.to_le_bytes());
+    n.into()
+}
+
+fn place(aad: &mut [u8], (epoch, counter): Position) {
+    let at = aad.len() - 16;
+    aad[at..at + 8].copy_from_slice(&epoch.to_le_bytes());
+    aad[at + 8..].copy_from_slice(&counter.to_le_bytes());
+}

@@ -1,0 +1,164 @@
+//! The packet digest: what it covers, what it leaves out, and what it is worth.
+
+use p4shield_abi::log::DIGEST_BYTES;
+use p4shield_seal::{Identity, PacketDigest, TenantKey};
+use proptest::prelude::*;
+
+const ACME_WEB: Identity<'_> = Identity { tenant: "acme", vm: "web" };
+
+fn digest() -> PacketDigest {
+    PacketDigest::new(b"0123456789abcdef")
+}
+
+fn of(frame: &[u8]) -> u64 {
+    digest().digest(frame, frame.len() as u32)
+}
+
+/// Ethernet, `tags` VLAN tags, IP, and 60 bytes after the IP header.
+fn frame(tags: usize, v6: bool, protocol: u8, options: u8, fragment: u16) -> (Vec<u8>, usize) {
+    let mut f = vec![1; 12];
+    for _ in 0..tags {
+        f.extend_from_slice(&[0x81, 0, 0, 9]);
+    }
+    if v6 {
+        f.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0, 0, 60, protocol, 64]);
+        f.extend_from_slice(&[3; 32]);
+    } else {
+        f.extend_from_slice(&[8, 0, 0x45 + options, 0, 0, 80, 0, 1]);
+        f.extend_from_slice(&fragment.to_be_bytes());
+        f.extend_from_slice(&[64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+        f.extend(std::iter::repeat_n(1, usize::from(options) * 4));
+    }
+    let l4 = f.len();
+    f.extend(4..64);
+    (f, l4)
+}
+
+/// Bytes that do not matter to the digest.
+fn left_out(frame: &[u8]) -> Vec<usize> {
+    let base = of(frame);
+    (0..frame.len())
+        .filter(|i| {
+            let mut f = frame.to_vec();
+            f[*i] ^= 0x80;
+            of(&f) == base
+        })
+        .collect()
+}
+
+#[test]
+fn it_is_siphash_1_3_of_what_is_documented() {
+    // An independent implementation, on a frame that is no IP packet: nothing is left out.
+    let f: Vec<u8> = (0..45).collect();
+    let mut message = 45u32.to_le_bytes().to_vec();
+    message.extend_from_slice(&[0; 4]);
+    message.extend_from_slice(&f);
+    message.resize(8 + 48, 0);
+    assert_eq!(of(&f), siphash_1_3(b"0123456789abcdef", &message));
+}
+
+fn siphash_1_3(key: &[u8; 16], message: &[u8]) -> u64 {
+    let word = |b: &[u8]| u64::from_le_bytes(b.try_into().unwrap());
+    let (k0, k1) = (word(&key[..8]), word(&key[8..]));
+    let mut v = [
+        k0 ^ 0x736f_6d65_7073_6575,
+        k1 ^ 0x646f_7261_6e64_6f6d,
+        k0 ^ 0x6c79_6765_6e65_7261,
+        k1 ^ 0x7465_6462_7974_6573,
+    ];
+    let round = |v: &mut [u64; 4]| {
+        v[0] = v[0].wrapping_add(v[1]);
+        v[2] = v[2].wrapping_add(v[3]);
+        v[1] = v[1].rotate_left(13) ^ v[0];
+        v[3] = v[3].rotate_left(16) ^ v[2];
+        v[0] = v[0].rotate_left(32);
+        v[2] = v[2].wrapping_add(v[1]);
+        v[0] = v[0].wrapping_add(v[3]);
+        v[1] = v[1].rotate_left(17) ^ v[2];
+        v[3] = v[3].rotate_left(21) ^ v[0];
+        v[2] = v[2].rotate_left(32);
+    };
+    assert!(message.len().is_multiple_of(8));
+    let words = message.chunks(8).map(word).chain([(message.len() as u64) << 56]);
+    for m in words {
+        v[3] ^= m;
+        round(&mut v);
+        v[0] ^= m;
+    }
+    v[2] ^= 0xff;
+    (0..3).for_each(|_| round(&mut v));
+    v[0] ^ v[1] ^ v[2] ^ v[3]
+}
+
+#[test]
+fn only_the_layer_4_checksum_is_left_out() {
+    for (tags, v6) in [(0, false), (1, false), (2, false), (0, true), (1, true), (2, true)] {
+        for (protocol, field) in [(6, 16), (17, 6)] {
+            for options in if v6 { vec![0] } else { vec![0, 1, 5] } {
+                let (f, l4) = frame(tags, v6, protocol, options, 0);
+                let at = l4 + field;
+                let whole = at + 2 <= DIGEST_BYTES;
+                let want = if whole { vec![at, at + 1] } else { vec![] };
+                let covered: Vec<usize> = left_out(&f).into_iter().filter(|i| *i < DIGEST_BYTES).collect();
+                assert_eq!(covered, want, "{tags} tags, v6 {v6}, protocol {protocol}, {options} options");
+            }
+        }
+        let (f, _) = frame(tags, v6, 1, 0, 0);
+        assert_eq!(
+            left_out(&f).into_iter().filter(|i| *i < DIGEST_BYTES).count(),
+            0,
+            "ICMP is covered whole"
+        );
+    }
+}
+
+#[test]
+fn later_fragments_have_no_checksum_and_first_ones_do() {
+    assert_eq!(left_out(&frame(0, false, 17, 0, 0x2005).0), Vec::<usize>::new());
+    assert_eq!(left_out(&frame(0, false, 17, 0, 0x2000).0).len(), 2);
+    let mut impossible = frame(0, false, 17, 0, 0).0;
+    impossible[14] = 0x44;
+    assert_eq!(left_out(&impossible), Vec::<usize>::new(), "a header of 16 bytes is none");
+}
+
+#[test]
+fn a_checksum_that_was_not_copied_whole_is_covered() {
+    let (f, l4) = frame(0, false, 6, 0, 0);
+    let cut = &f[..l4 + 17];
+    assert!(left_out(cut).is_empty());
+    assert_eq!(left_out(&f[..l4 + 18]), [l4 + 16, l4 + 17]);
+}
+
+#[test]
+fn length_key_tenant_and_vm_matter_and_bytes_beyond_do_not() {
+    let f = [5; 200];
+    let d = digest();
+    assert_ne!(d.digest(&f, 200), d.digest(&f, 201));
+    assert_eq!(d.digest(&f, 200), d.digest(&f[..DIGEST_BYTES], 200));
+    assert_ne!(
+        d.digest(&f[..127], 200),
+        d.digest(&f[..126], 200),
+        "zeros at the end are told by the next test"
+    );
+    assert_ne!(PacketDigest::new(b"0123456789abcdeg").digest(&f, 200), d.digest(&f, 200));
+    let key = TenantKey::from_bytes([1; 32]);
+    let at = |i: &Identity<'_>| PacketDigest::for_vm(&key, i).digest(&f, 200);
+    assert_eq!(at(&ACME_WEB), at(&ACME_WEB), "both ends derive the same key");
+    assert_ne!(at(&ACME_WEB), at(&Identity { vm: "db", ..ACME_WEB }));
+    assert_ne!(at(&ACME_WEB), at(&Identity { tenant: "evil", ..ACME_WEB }));
+    let other = TenantKey::from_bytes([2; 32]);
+    assert_ne!(at(&ACME_WEB), PacketDigest::for_vm(&other, &ACME_WEB).digest(&f, 200));
+}
+
+proptest! {
+    /// Any bytes, any claimed length: a number, no panic; and different frames have different numbers.
+    #[test]
+    fn any_frame_has_a_digest(a: Vec<u8>, b: Vec<u8>, len: u32) {
+        let _ = digest().digest(&a, len);
+        let (a, b) = (&a[..a.len().min(12)], &b[..b.len().min(12)]);
+        // Below an Ethernet header nothing is left out; frames that differ in zeros at the end differ in length.
+        if a != b && a.len() == b.len() {
+            prop_assert_ne!(of(a), of(b));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Epochs grow whatever happens to their file.
+
+use std::fs;
+use std::path::PathBuf;
+
+use p4shield_seal::{Epoch, EpochError, Now};
+
+fn place() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("epoch");
+    (dir, path)
+}
+
+fn next(path: &std::path::Path) -> u64 {
+    Epoch::next_in(path).unwrap().number()
+}
+
+#[test]
+fn they_grow_with_every_start() {
+    let (_dir, path) = place();
+    let mut last = Now::read().real_ns;
+    for _ in 0..50 {
+        let epoch = next(&path);
+        assert!(epoch > last);
+        last = epoch;
+    }
+}
+
+#[test]
+fn they_are_on_disk_before_they_can_be_used() {
+    let (_dir, path) = place();
+    let epoch = Epoch::next_in(&path).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains(&epoch.number().to_string()), "{text}");
+}
+
+#[test]
+fn two_writers_at_once_are_impossible() {
+    let (_dir, path) = place();
+    let first = Epoch::next_in(&path).unwrap();
+    assert!(matches!(Epoch::next_in(&path), Err(EpochError::InUse(_))));
+    let number = first.number();
+    drop(first);
+    assert!(next(&path) > number);
+}
+
+/// Whatever a crash leaves of the file, the next epoch is higher.
+#[test]
+fn torn_writes_never_turn_an_epoch_back() {
+    let (_dir, path) = place();
+    let before = next(&path);
+    let whole = fs::read(&path).unwrap();
+    // Where the file is lost the clock decides, whose last millisecond is random.
+    std::thread::sleep(std::time::Duration::from_millis(3));
+    for len in 0..whole.len() {
+        fs::write(&path, &whole[..len]).unwrap();
+        // What was being written when the machine died.
+        fs::write(path.with_extension("new"), &whole[..len]).unwrap();
+        assert!(next(&path) > before, "cut to {len} bytes");
+    }
+    for i in 0..whole.len() {
+        for bit in 0..8 {
+            let mut damaged = whole.clone();
+            damaged[i] ^= 1 << bit;
+            fs::write(&path, &damaged).unwrap();
+            let epoch = next(&path);
+            assert!(epoch > before, "bit {bit} of byte {i}");
+            // A flipped digit must not be believed: it could exhaust the numbers.
+            assert!(epoch < before + 3_600_000_000_000, "bit {bit} of byte {i}: {epoch}");
+        }
+    }
+}
+
+#[test]
+fn a_lost_file_is_replaced_by_the_clock() {
+    let (_dir, path) = place();
+    let before = next(&path);
+    fs::remove_file(&path).unwrap();
+    // The random part is about a millisecond of the clock.
+    std::thread::sleep(std::time::Duration::from_millis(3));
+    assert!(next(&path) > before);
+}
+
+/// A clock that was turned back: the stored number still counts.
+#[test]
+fn a_clock_in_the_past_does_not_matter() {
+    use sha2::{Digest, Sha256};
+
+    let (_dir, path) = place();
+    let ahead = Now::read().real_ns + 86_400_000_000_000 * 365;
+    let sum = Sha256::digest(format!("p4shield epoch {ahead}"));
+    let check: String = sum.iter().take(8).map(|b| format!("{b:02x}")).collect();
+    fs::write(&path, format!("epoch {ahead} {check}\n")).unwrap();
+    let epoch = next(&path);
+    assert!(epoch > ahead, "the file says it was {ahead} already");
+    assert!(next(&path) > epoch);
+
+    let sum = Sha256::digest(format!("p4shield epoch {}", u64::MAX));
+    let check: String = sum.iter().take(8).map(|b| format!("{b:02x}")).collect();
+    fs::write(&path, format!("epoch {} {check}\n", u64::MAX)).unwrap();
+    assert!(matches!(Epoch::next_in(&path), Err(EpochError::Exhausted(_))), "and never wraps round");
+}
+
+#[test]
+fn links_are_not_followed() {
+    let (dir, path) = place();
+    let target = dir.path().join("precious");
+    fs::write(&target, "precious").unwrap();
+    for name in ["epoch", "epoch.new", "epoch.lock"] {
+        let link = dir.path().join(name);
+        // The lock file of the round before.
+        let _ = fs::remove_file(&link);
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(matches!(Epoch::next_in(&path), Err(EpochError::Io { .. })), "{name}");
+        fs::remove_file(link).unwrap();
+    }
+    assert_eq!(fs::read_to_string(target).unwrap(), "precious");
+}
+
+#[test]
+fn without_storage_the_clock_decides() {
+    let before = Now::read().real_ns;
+    let a = Epoch::from_clock().unwrap().number();
+    assert!(a >= before);
+    std::thread::sleep(std::time::Duration::from_millis(3));
+    assert!(Epoch::from_clock().unwrap().number() > a);
+}

@@ -1,0 +1,135 @@
+//! Network namespaces and the links between them.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::process::run;
+use crate::{Error, Result, leftover};
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// A named network namespace, removed on drop.
+#[derive(Debug)]
+pub struct NetNs {
+    name: String,
+    file: File,
+}
+
+impl NetNs {
+    /// Makes one with its loopback up. Its name tells the process, a number and `purpose`.
+    ///
+    /// # Errors
+    /// If `ip` is missing or refuses.
+    pub fn create(purpose: &str) -> Result<Self> {
+        let name = format!("{}{}-{purpose}", leftover::prefix(), COUNT.fetch_add(1, Ordering::Relaxed));
+        run(Command::new("ip").args(["netns", "add", &name]))?;
+        let file = File::open(format!("/run/netns/{name}"))
+            .map_err(|source| Error::System { what: format!("open network namespace {name}"), source })?;
+        let ns = Self { name, file };
+        ns.ip("link set lo up")?;
+        Ok(ns)
+    }
+
+    /// Its name, as `ip netns` knows it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A command that will run inside.
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut c = Command::new(program);
+        let file = self.file.try_clone();
+        // SAFETY: between fork and exec only setns is called, which is async-signal-safe.
+        unsafe {
+            c.pre_exec(move || match &file {
+                Ok(f) => enter(f),
+                Err(e) => Err(io::Error::from(e.kind())),
+            });
+        }
+        c
+    }
+
+    /// Runs `ip` inside with these words.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn ip(&self, words: &str) -> Result<String> {
+        run(self.command("ip").args(words.split_whitespace()))
+    }
+
+    /// Runs `f` on a thread of its own inside; sockets it opens stay inside for ever.
+    ///
+    /// # Panics
+    /// If `f` panics, or the kernel refuses entry to a namespace that is open.
+    pub fn inside<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                enter(&self.file).unwrap_or_else(|e| panic!("cannot enter {}: {e}", self.name));
+                f()
+            })
+            .join()
+            .unwrap_or_else(|e| std::panic::resume_unwind(e))
+        })
+    }
+
+    /// Makes a veth pair with one end here and the other there, both up.
+    ///
+    /// # Errors
+    /// What `ip` says.
+    pub fn veth(&self, here: &str, there: &Self, name_there: &str) -> Result<()> {
+        self.ip(&format!(
+            "link add {here} type veth peer name {name_there} {}",
+            if there.name == self.name { String::new() } else { format!("netns {}", there.name) }
+        ))?;
+        self.ip(&format!("link set {here} up"))?;
+        there.ip(&format!("link set {name_there} up")).map(drop)
+    }
+}
+
+impl Drop for NetNs {
+    fn drop(&mut self) {
+        if let Err(error) = run(Command::new("ip").args(["netns", "del", &self.name])) {
+            tracing::warn!(%error, "left a network namespace behind");
+        }
+    }
+}
+
+fn enter(ns: &File) -> io::Result<()> {
+    move_into_link_name_space(ns.as_fd(), Some(LinkNameSpaceType::Network)).map_err(io::Error::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn namespaces_are_apart_and_linked() {
+        if let Err(why) = crate::usable() {
+            println!("skipped: {why}");
+            return;
+        }
+        let (a, b) = (NetNs::create("a").unwrap(), NetNs::create("b").unwrap());
+        a.veth("left", &b, "right").unwrap();
+        a.ip("addr add 10.9.0.1/24 dev left").unwrap();
+        b.ip("addr add 10.9.0.2/24 dev right").unwrap();
+        let listener = b.inside(|| std::net::TcpListener::bind("10.9.0.2:0").unwrap());
+        let to = listener.local_addr().unwrap();
+        a.inside(|| std::net::TcpStream::connect(to).unwrap());
+        assert!(std::net::TcpListener::bind(to).is_err(), "the address exists only inside");
+        let names = [a.name().to_owned(), b.name().to_owned()];
+        drop((a, b));
+        for n in names {
+            assert!(!Path::new("/run/netns").join(n).exists());
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Child processes that end with their owner.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal};
+
+use crate::{Error, Result};
+
+/// The path of a command in `PATH` or the system's administrative folders.
+#[must_use]
+pub fn find(command: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin", "/usr/bin", "/bin"].map(PathBuf::from))
+        .map(|d| d.join(command))
+        .find(|p| p.is_file())
+}
+
+/// How a command looks in a message.
+#[must_use]
+pub fn describe(command: &Command) -> String {
+    std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|a| a.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// Runs a command to its end and returns what it printed.
+///
+/// # Errors
+/// [`Error::Start`] or, with what it said, [`Error::Failed`].
+pub fn run(command: &mut Command) -> Result<String> {
+    let name = describe(command);
+    let out = command
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|source| Error::Start { command: name.clone(), source })?;
+    if out.status.success() {
+        Ok(String::from_utf8_lossy(&out.stdout).into_owned())
+    } else {
+        Err(Error::Failed { command: name, stderr: String::from_utf8_lossy(&out.stderr).trim().to_owned() })
+    }
+}
+
+/// A child process that is asked to end (SIGTERM), and after two seconds made to, when this is dropped. It also
+/// gets a SIGKILL from the kernel when the thread that started it dies.
+#[derive(Debug)]
+pub struct Guarded {
+    child: Child,
+    name: String,
+}
+
+impl Guarded {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// [`Error::Start`].
+    pub fn spawn(command: &mut Command) -> Result<Self> {
+        let name = describe(command);
+        // SAFETY: between fork and exec only prctl is called, which is async-signal-safe.
+        unsafe {
+            command.pre_exec(|| {
+                rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(io::Error::from)
+            });
+        }
+        let child = command.spawn().map_err(|source| Error::Start { command: name.clone(), source })?;
+        Ok(Self { child, name })
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Its exit status, if it has ended.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().ok().flatten()
+    }
+
+    /// The process itself, for its pipes.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// Asks it to end and waits for that, two seconds at most, then kills it.
+    pub fn stop(&mut self) -> Option<ExitStatus> {
+        if self.ended().is_none() {
+            let _ = rustix::process::kill_process(self.pid(), Signal::TERM);
+            let end = Instant::now() + Duration::from_secs(2);
+            while self.ended().is_none() && Instant::now() < end {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            if self.ended().is_none() {
+                tracing::warn!(command = self.name, "did not end when asked to, killing it");
+                let _ = self.child.kill();
+            }
+        }
+        self.child.wait().ok()
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failing_command_says_why() {
+        let Err(Error::Failed { stderr, .. }) = run(Command::new("sh").args(["-c", "echo no >&2; exit 3"]))
+        else {
+            panic!("not an error");
+        };
+        assert_eq!(stderr, "no");
+    }
+
+    #[test]
+    fn a_guarded_child_ends_on_drop() {
+        let child = Guarded::spawn(Command::new("sleep").arg("1000")).unwrap();
+        let pid = child.pid();
+        rustix::process::test_kill_process(pid).unwrap();
+        drop(child);
+        rustix::process::test_kill_process(pid).unwrap_err();
+    }
+}

@@ -1,0 +1,4 @@
+//! Any bytes as a log page: read and opened.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| p4shield_agent::fuzz::log_page(bytes));

@@ -1,0 +1,4 @@
+//! A hostile writer of a page, as a script.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| p4shield_channel::fuzz::page(bytes));

@@ -146,7 +146,8 @@ fn a_stopped_p4_vm_costs_other_tenants_nothing() {
     })
     .unwrap();
     let held = cloud.wire.snapshot().unwrap().frames.held;
-    assert!((1..=1024).contains(&held), "{held} frames are held");
+    // A tenant may hold 1024 packets a direction; what comes to him now waits as well.
+    assert!((1..=2 * 1024).contains(&held), "{held} frames are held");
     let pings = run(cloud.client.command("ping").args(["-c100", "-i0.01", "-W2", "10.7.0.101"])).unwrap();
     assert!(pings.contains(" 100 received"), "the other tenant lost packets: {pings}");
     blue_p4vm.frozen.store(false, Ordering::Release);

@@ -5,11 +5,15 @@
 //! name carries its maker's process id. Nothing touches the machine's own interfaces.
 
 pub mod allocations;
+pub mod console;
+pub mod dpdk;
 pub mod leftover;
 pub mod netns;
+pub mod ovsdb;
 pub mod process;
 pub mod switch;
 
+pub use dpdk::{OvsDpdk, Testpmd};
 pub use netns::NetNs;
 pub use process::Guarded;
 pub use switch::Switch;

@@ -1,13 +1,10 @@
 //! The cloud's virtual switch: Open vSwitch's userspace datapath where its package is installed, else a Linux bridge.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
-use tempfile::TempDir;
-
-use crate::leftover::folder;
-use crate::process::{Guarded, find, run};
-use crate::{NetNs, Result, wait_until};
+use crate::ovsdb::Database;
+use crate::process::{Guarded, find};
+use crate::{NetNs, Result};
 
 /// A running switch with no ports yet. Removed on drop.
 #[derive(Debug)]
@@ -17,7 +14,7 @@ pub struct Switch {
 
 #[derive(Debug)]
 enum Kind {
-    Ovs { socket: String, _vswitchd: Guarded, _ovsdb: Guarded, _dir: TempDir },
+    Ovs { _vswitchd: Guarded, database: Database },
     Bridge,
 }
 
@@ -30,7 +27,7 @@ impl Switch {
     /// If a part of it does not start.
     pub fn start(ns: &NetNs) -> Result<Self> {
         match (find("ovsdb-server"), find("ovs-vswitchd")) {
-            (Some(db), Some(switch)) => Self::ovs(ns, &db, &switch),
+            (Some(_), Some(switch)) => Self::ovs(ns, &switch),
             _ => Self::bridge(ns),
         }
     }
@@ -47,30 +44,11 @@ impl Switch {
 
     /// Starts an Open vSwitch of its own (database, sockets and logs in a temporary folder) inside `ns`, with
     /// one bridge on the userspace datapath.
-    fn ovs(ns: &NetNs, ovsdb: &Path, vswitchd: &Path) -> Result<Self> {
-        let dir = folder("ovs")?;
-        let at = |name: &str| dir.path().join(name).display().to_string();
-        let quiet = |c: &mut Command| {
-            c.env("OVS_RUNDIR", dir.path()).env("OVS_LOGDIR", dir.path()).env("OVS_DBDIR", dir.path());
-            c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        };
-        run(Command::new("ovsdb-tool").args(["create", &at("conf.db"), &schema()]))?;
-        let socket = format!("unix:{}", at("db.sock"));
-        let mut c = ns.command(ovsdb);
-        quiet(c.arg(at("conf.db")).arg(format!("--remote=p{socket}")).arg("--no-chdir"));
-        let ovsdb = Guarded::spawn(&mut c)?;
-        wait_until("start of ovsdb-server", 10, || dir.path().join("db.sock").exists())?;
-        vsctl(&socket, &["--no-wait", "init"])?;
-        let mut c = ns.command(vswitchd);
-        quiet(c.args([
-            &socket,
-            "--disable-system",
-            "--no-chdir",
-            &format!("--log-file={}", at("vswitchd.log")),
-        ]));
-        let vswitchd = Guarded::spawn(&mut c)?;
-        vsctl(&socket, &["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev"])?;
-        Ok(Self { kind: Kind::Ovs { socket, _vswitchd: vswitchd, _ovsdb: ovsdb, _dir: dir } })
+    fn ovs(ns: &NetNs, vswitchd: &Path) -> Result<Self> {
+        let database = Database::start(ns)?;
+        let vswitchd = Guarded::spawn(&mut database.vswitchd(ns, vswitchd))?;
+        database.vsctl(&["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev"])?;
+        Ok(Self { kind: Kind::Ovs { _vswitchd: vswitchd, database } })
     }
 
     /// What it is, for people.
@@ -88,7 +66,7 @@ impl Switch {
     /// What the switch says.
     pub fn plug(&self, ns: &NetNs, interface: &str) -> Result<()> {
         match &self.kind {
-            Kind::Ovs { socket, .. } => vsctl(socket, &["add-port", BRIDGE, interface]),
+            Kind::Ovs { database, .. } => database.vsctl(&["add-port", BRIDGE, interface]).map(drop),
             Kind::Bridge => ns.ip(&format!("link set {interface} master {BRIDGE}")).map(drop),
         }
     }
@@ -99,25 +77,17 @@ impl Switch {
     /// What the switch says.
     pub fn unplug(&self, ns: &NetNs, interface: &str) -> Result<()> {
         match &self.kind {
-            Kind::Ovs { socket, .. } => vsctl(socket, &["del-port", BRIDGE, interface]),
+            Kind::Ovs { database, .. } => database.vsctl(&["del-port", BRIDGE, interface]).map(drop),
             Kind::Bridge => ns.ip(&format!("link set {interface} nomaster")).map(drop),
         }
     }
 }
 
-fn vsctl(socket: &str, words: &[&str]) -> Result<()> {
-    run(Command::new("ovs-vsctl").arg(format!("--db={socket}")).arg("--timeout=10").args(words)).map(drop)
-}
-
-fn schema() -> String {
-    let places = ["/usr/share/openvswitch", "/usr/local/share/openvswitch"];
-    let found = places.iter().map(|p| PathBuf::from(p).join("vswitch.ovsschema")).find(|p| p.is_file());
-    found.unwrap_or_else(|| PathBuf::from(places[0]).join("vswitch.ovsschema")).display().to_string()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::run;
+    use crate::wait_until;
 
     fn forwards(start: fn(&NetNs) -> Result<Switch>) {
         if let Err(why) = crate::usable() {

@@ -1,0 +1,151 @@
+//! A talk with an interactive program: everything it prints is kept, and a test waits for words in it.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::{Error, Result};
+
+/// Both directions of an interactive program's terminal, pipe or socket.
+#[derive(Debug)]
+pub struct Console {
+    writer: File,
+    seen: Arc<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    state: Mutex<State>,
+    more: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    bytes: Vec<u8>,
+    ended: bool,
+}
+
+impl Console {
+    /// Starts to listen on `reader`, on a thread that ends when the program closes its end.
+    #[must_use]
+    pub fn new(reader: File, writer: File) -> Self {
+        let seen = Arc::new(Seen::default());
+        let keep = Arc::clone(&seen);
+        std::thread::spawn(move || keep.listen(reader));
+        Self { writer, seen }
+    }
+
+    /// How much has been printed so far: where a later [`Console::wait_for`] begins to look.
+    #[must_use]
+    pub fn position(&self) -> usize {
+        self.seen.lock().bytes.len()
+    }
+
+    /// Everything printed so far.
+    #[must_use]
+    pub fn transcript(&self) -> String {
+        String::from_utf8_lossy(&self.seen.lock().bytes).into_owned()
+    }
+
+    /// Types `text` and a newline.
+    ///
+    /// # Errors
+    /// If the program no longer reads.
+    pub fn line(&mut self, text: &str) -> Result<()> {
+        self.writer
+            .write_all(format!("{text}\n").as_bytes())
+            .and_then(|()| self.writer.flush())
+            .map_err(|source| Error::System { what: format!("type `{text}`"), source })
+    }
+
+    /// Waits until `mark` is printed at or after `from`. Returns what is between `from` and the mark, and the
+    /// position after the mark.
+    ///
+    /// # Errors
+    /// [`Error::Failed`] with what was printed instead, after `seconds` or when the program has ended.
+    pub fn wait_for(&self, from: usize, mark: &str, seconds: u64) -> Result<(String, usize)> {
+        let end = Instant::now() + Duration::from_secs(seconds);
+        let mut state = self.seen.lock();
+        loop {
+            let new = state.bytes.get(from..).unwrap_or_default();
+            if let Some(at) = find(new, mark.as_bytes()) {
+                return Ok((String::from_utf8_lossy(&new[..at]).into_owned(), from + at + mark.len()));
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            if state.ended || left.is_zero() {
+                let what = if state.ended { "it ended before" } else { "in time it did not print" };
+                let said = String::from_utf8_lossy(new).into_owned();
+                return Err(Error::Failed {
+                    command: format!("wait for {mark:?}"),
+                    stderr: format!("{what}; it said:\n{said}"),
+                });
+            }
+            state = self.seen.more.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl Seen {
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn listen(&self, mut reader: File) {
+        let mut buffer = [0; 4096];
+        loop {
+            let read = match reader.read(&mut buffer) {
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+                // A terminal whose other end is closed reads as an error (EIO).
+                Ok(0) | Err(_) => break,
+                Ok(n) => n,
+            };
+            self.lock().bytes.extend_from_slice(&buffer[..read]);
+            self.more.notify_all();
+        }
+        self.lock().ended = true;
+        self.more.notify_all();
+    }
+}
+
+fn find(within: &[u8], what: &[u8]) -> Option<usize> {
+    within.windows(what.len()).position(|w| w == what)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    fn console() -> (Console, UnixStream) {
+        let (mine, theirs) = UnixStream::pair().unwrap();
+        let file = |s: UnixStream| File::from(OwnedFd::from(s));
+        (Console::new(file(mine.try_clone().unwrap()), file(mine)), theirs)
+    }
+
+    #[test]
+    fn words_are_found_across_pieces_and_after_a_position() {
+        let (mut console, mut program) = console();
+        program.write_all(b"prompt> ").unwrap();
+        let (_, at) = console.wait_for(0, "prompt> ", 10).unwrap();
+        console.line("work").unwrap();
+        let mut typed = [0; 5];
+        program.read_exact(&mut typed).unwrap();
+        assert_eq!(&typed, b"work\n");
+        for piece in ["result\npro", "mpt", "> "] {
+            program.write_all(piece.as_bytes()).unwrap();
+        }
+        assert_eq!(console.wait_for(at, "prompt> ", 10).unwrap().0, "result\n");
+    }
+
+    #[test]
+    fn an_end_is_told_with_the_last_words() {
+        let (console, mut program) = console();
+        program.write_all(b"out of memory").unwrap();
+        drop(program);
+        let error = console.wait_for(0, "prompt> ", 10).unwrap_err().to_string();
+        assert!(error.contains("out of memory") && error.contains("ended"), "{error}");
+    }
+}

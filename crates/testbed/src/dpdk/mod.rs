@@ -1,0 +1,73 @@
+//! Unmodified programs over DPDK, as the distribution packages them: Open vSwitch and testpmd.
+//!
+//! They never see a device of the machine (`--no-pci`), need no hugepages, and keep every file in a temporary folder,
+//! so that any number of them run side by side.
+
+mod ovs;
+mod testpmd;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+
+pub use ovs::{OvsDpdk, OvsSetup};
+pub use testpmd::{PortStats, Testpmd, TestpmdSetup};
+
+/// What DPDK itself is told: memory, files and the environment of the process.
+#[derive(Debug, Clone)]
+struct Eal {
+    megabytes: u32,
+    environment: Vec<(OsString, OsString)>,
+}
+
+impl Eal {
+    const fn new() -> Self {
+        Self { megabytes: 256, environment: Vec::new() }
+    }
+
+    fn env(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) {
+        self.environment.push((name.as_ref().into(), value.as_ref().into()));
+    }
+
+    /// The arguments. DPDK 22.11 refuses `--in-memory` together with `--no-huge`, and Open vSwitch adds it unless it
+    /// sees `--legacy-mem`, which `--no-huge` implies. `--no-shconf` leaves no file behind either, only an empty
+    /// folder, and [`Eal::apply`] says where.
+    fn arguments(&self) -> Vec<String> {
+        let memory = self.megabytes.to_string();
+        ["--no-pci", "--no-huge", "--legacy-mem", "--no-shconf", "--no-telemetry", "-m", &memory]
+            .map(String::from)
+            .into()
+    }
+
+    fn apply(&self, command: &mut std::process::Command, folder: &Path) {
+        command.env("RUNTIME_DIRECTORY", folder);
+        command.envs(self.environment.iter().map(|(n, v)| (n, v)));
+    }
+}
+
+/// The number of the machine's last CPU that this process may use: where polling threads do the least harm.
+fn last_cpu() -> usize {
+    let mine = rustix::thread::sched_getaffinity(None).ok();
+    mine.and_then(|set| (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|&c| set.is_set(c))).unwrap_or(0)
+}
+
+/// The number of the first such CPU.
+fn first_cpu() -> usize {
+    let mine = rustix::thread::sched_getaffinity(None).ok();
+    mine.and_then(|set| (0..rustix::thread::CpuSet::MAX_CPU).find(|&c| set.is_set(c))).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{NetNs, Result};
+
+    /// A namespace for the switch, and two with an address each that are linked to it by `s0` and `s1`; the links
+    /// compute their checksums in software, as a packet socket needs it.
+    pub(super) fn world() -> Result<[NetNs; 3]> {
+        let [host, a, b] = [NetNs::create("host")?, NetNs::create("a")?, NetNs::create("b")?];
+        for (ns, port, address) in [(&a, "s0", "10.9.2.1/24"), (&b, "s1", "10.9.2.2/24")] {
+            host.veth(port, ns, "eth0")?;
+            ns.ip(&format!("addr add {address} dev eth0"))?;
+        }
+        Ok([host, a, b])
+    }
+}

@@ -1,0 +1,288 @@
+//! DPDK's own `dpdk-testpmd`, unmodified, talked to through a terminal.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::process::{ExitStatus, Stdio};
+
+use rustix::process::Pid;
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use tempfile::TempDir;
+
+use super::{Eal, first_cpu, last_cpu};
+use crate::console::Console;
+use crate::leftover::folder;
+use crate::process::{Guarded, find};
+use crate::{Error, NetNs, Result, wait_until};
+
+const PROMPT: &str = "testpmd> ";
+/// Seconds a command may take on a loaded machine.
+const PATIENCE: u64 = 60;
+
+/// How to start a [`Testpmd`].
+#[derive(Debug, Clone)]
+pub struct TestpmdSetup {
+    eal: Eal,
+    lcores: String,
+    devices: Vec<String>,
+    arguments: Vec<String>,
+}
+
+impl TestpmdSetup {
+    /// Sets a variable of its environment, for example `LD_PRELOAD`.
+    #[must_use]
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.eal.env(name, value);
+        self
+    }
+
+    /// Adds a virtual device, for example `net_af_packet0,iface=veth0,qpairs=1`. They are ports 0, 1, ...
+    #[must_use]
+    pub fn vdev(mut self, arguments: &str) -> Self {
+        self.devices.push(format!("--vdev={arguments}"));
+        self
+    }
+
+    /// DPDK's `--lcores`: the first is for the command line, the others forward. Default: the main one on the
+    /// machine's first CPU, one other on its last (which may be the same).
+    #[must_use]
+    pub fn lcores(mut self, lcores: &str) -> Self {
+        lcores.clone_into(&mut self.lcores);
+        self
+    }
+
+    /// DPDK's memory in MiB, 256 if not set.
+    #[must_use]
+    pub const fn megabytes(mut self, megabytes: u32) -> Self {
+        self.eal.megabytes = megabytes;
+        self
+    }
+
+    /// A further argument of testpmd itself (not of DPDK), for example `--rxq=2`.
+    #[must_use]
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Starts it inside `ns` and waits for its prompt; it does not forward yet.
+    ///
+    /// # Errors
+    /// If it does not start, with all it printed.
+    pub fn start(self, ns: &NetNs) -> Result<Testpmd> {
+        let dir = folder("testpmd")?;
+        let (master, terminal) = terminal()?;
+        let copy = |f: &File| {
+            f.try_clone().map_err(|source| Error::System { what: "copy a terminal".into(), source })
+        };
+        let mut command = ns.command("dpdk-testpmd");
+        command.args(self.eal.arguments()).arg(format!("--lcores={}", self.lcores)).args(&self.devices);
+        command.args(["--", "-i", "--total-num-mbufs=16384", "--no-lsc-interrupt"]).args(&self.arguments);
+        command.stdin(Stdio::from(copy(&terminal)?)).stdout(Stdio::from(copy(&terminal)?)).stderr(terminal);
+        self.eal.apply(&mut command, dir.path());
+        let child = Guarded::spawn(&mut command)?;
+        // The command holds the terminal's other end, which would keep its end from being seen.
+        drop(command);
+        let console = Console::new(copy(&master)?, master);
+        console.wait_for(0, PROMPT, PATIENCE)?;
+        let mut testpmd = Testpmd { child, console, _dir: dir };
+        testpmd.check_ports(self.devices.len())?;
+        Ok(testpmd)
+    }
+}
+
+/// A running testpmd. It ends on drop.
+#[derive(Debug)]
+pub struct Testpmd {
+    child: Guarded,
+    console: Console,
+    _dir: TempDir,
+}
+
+/// What `show port stats` tells of one port, since its start or the last `clear port stats`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PortStats {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets that found no free descriptor.
+    pub rx_missed: u64,
+    /// Octets received.
+    pub rx_bytes: u64,
+    /// Packets received with an error.
+    pub rx_errors: u64,
+    /// Packets that found no free mbuf.
+    pub rx_nombuf: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Packets that could not be sent.
+    pub tx_errors: u64,
+    /// Octets sent.
+    pub tx_bytes: u64,
+}
+
+impl Testpmd {
+    /// The defaults: no devices, 256 MiB, one forwarding core.
+    #[must_use]
+    pub fn setup() -> TestpmdSetup {
+        let lcores = format!("0@{},1@{}", first_cpu(), last_cpu());
+        TestpmdSetup { eal: Eal::new(), lcores, devices: Vec::new(), arguments: Vec::new() }
+    }
+
+    /// Whether this machine can run it; otherwise why not, for a `skipped:` line.
+    ///
+    /// # Errors
+    /// A sentence that says what is missing.
+    pub fn usable() -> std::result::Result<(), String> {
+        crate::usable()?;
+        find("dpdk-testpmd").map(drop).ok_or_else(|| "dpdk-testpmd (package dpdk-dev) is missing".into())
+    }
+
+    /// testpmd starts without a device that cannot be made; a test would wait for its packets in vain.
+    fn check_ports(&mut self, wanted: usize) -> Result<()> {
+        let summary = self.command("show port summary all")?;
+        if summary.contains(&format!("Number of available ports: {wanted}")) {
+            return Ok(());
+        }
+        Err(Error::Failed { command: format!("testpmd with {wanted} devices"), stderr: self.transcript() })
+    }
+
+    /// Types a command and returns what it printed.
+    ///
+    /// # Errors
+    /// If testpmd has ended or does not come back to its prompt; with what it printed.
+    pub fn command(&mut self, command: &str) -> Result<String> {
+        let from = self.console.position();
+        self.console.line(command)?;
+        Ok(self.console.wait_for(from, PROMPT, PATIENCE)?.0)
+    }
+
+    /// The counters of one port.
+    ///
+    /// # Errors
+    /// As [`Testpmd::command`].
+    pub fn stats(&mut self, port: u16) -> Result<PortStats> {
+        Ok(parse(&self.command(&format!("show port stats {port}"))?))
+    }
+
+    /// Everything it printed so far.
+    #[must_use]
+    pub fn transcript(&self) -> String {
+        self.console.transcript()
+    }
+
+    /// Its process id.
+    #[must_use]
+    pub fn pid(&self) -> Pid {
+        self.child.pid()
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.ended()
+    }
+
+    /// Ends it by its own command `quit`, which stops and closes every port, and tells how that went.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if it does not end.
+    pub fn quit(&mut self) -> Result<ExitStatus> {
+        self.console.line("quit")?;
+        let mut status = None;
+        wait_until("end of testpmd", PATIENCE, || {
+            status = self.child.ended();
+            status.is_some()
+        })?;
+        status.ok_or(Error::Timeout { what: "end of testpmd".into(), seconds: PATIENCE })
+    }
+}
+
+/// A new terminal: our end and the program's. Without one testpmd's output would lie in a buffer.
+fn terminal() -> Result<(File, File)> {
+    let attempt = || {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        grantpt(&master)?;
+        unlockpt(&master)?;
+        let name = ptsname(&master, Vec::new())?;
+        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
+        let terminal = rustix::fs::open(&name, flags, rustix::fs::Mode::empty())?;
+        Ok((File::from(master), File::from(terminal)))
+    };
+    attempt()
+        .map_err(|e: rustix::io::Errno| Error::System { what: "open a terminal".into(), source: e.into() })
+}
+
+/// Reads the `NAME: number` pairs of `show port stats`.
+fn parse(text: &str) -> PortStats {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let value = |name: &str| {
+        let at = words.iter().position(|w| *w == name)?;
+        words.get(at + 1)?.parse().ok()
+    };
+    let value = |name| value(name).unwrap_or(0);
+    PortStats {
+        rx_packets: value("RX-packets:"),
+        rx_missed: value("RX-missed:"),
+        rx_bytes: value("RX-bytes:"),
+        rx_errors: value("RX-errors:"),
+        rx_nombuf: value("RX-nombuf:"),
+        tx_packets: value("TX-packets:"),
+        tx_errors: value("TX-errors:"),
+        tx_bytes: value("TX-bytes:"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dpdk::tests::world;
+    use crate::process::run;
+
+    #[test]
+    fn testpmd_forwards_and_counts() {
+        if let Err(why) = Testpmd::usable() {
+            println!("skipped: {why}");
+            return;
+        }
+        let [host, a, _b] = world().unwrap();
+        let setup = Testpmd::setup()
+            .vdev("net_af_packet0,iface=s0,qpairs=1")
+            .vdev("net_af_packet1,iface=s1,qpairs=1");
+        let mut testpmd = setup.start(&host).unwrap();
+        testpmd.command("start").unwrap();
+        let ping = || run(a.command("ping").args(["-c1", "-W1", "10.9.2.2"])).is_ok();
+        wait_until("a ping through testpmd", 30, ping).unwrap();
+        let stats = testpmd.stats(0).unwrap();
+        assert!(stats.rx_packets >= 1 && stats.rx_bytes >= 98 && stats.tx_packets >= 1, "{stats:?}");
+        let status = testpmd.quit().unwrap();
+        assert!(status.success(), "{status}\n{}", testpmd.transcript());
+    }
+
+    #[test]
+    fn a_device_that_cannot_be_is_an_error_with_the_reason() {
+        if let Err(why) = Testpmd::usable() {
+            println!("skipped: {why}");
+            return;
+        }
+        let host = NetNs::create("host").unwrap();
+        let error =
+            Testpmd::setup().vdev("net_af_packet0,iface=nosuch").start(&host).unwrap_err().to_string();
+        assert!(error.contains("No such device"), "{error}");
+    }
+
+    #[test]
+    fn counters_are_read_by_name() {
+        let text = "RX-packets: 7   RX-missed: 1  RX-bytes:  98\n RX-errors: 2\n RX-nombuf:  3 \n\
+                    TX-packets: 4  TX-errors: 5          TX-bytes:  6\n";
+        let want = PortStats {
+            rx_packets: 7,
+            rx_missed: 1,
+            rx_bytes: 98,
+            rx_errors: 2,
+            rx_nombuf: 3,
+            tx_packets: 4,
+            tx_errors: 5,
+            tx_bytes: 6,
+        };
+        assert_eq!(parse(text), want);
+        assert_eq!(parse("nothing"), PortStats::default());
+    }
+}

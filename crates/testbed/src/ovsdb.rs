@@ -1,0 +1,127 @@
+//! An Open vSwitch database of a test's own, and the tools that talk to it.
+//!
+//! Database, sockets and logs are in one temporary folder, so any number of Open vSwitches run side by side and none
+//! of them touches the machine's own.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use tempfile::TempDir;
+
+use crate::leftover::folder;
+use crate::process::{Guarded, find, run};
+use crate::{Error, NetNs, Result, wait_until};
+
+/// Seconds that `ovs-vsctl` and `ovs-appctl` may take: a loaded machine is slow, a hung switch must not hang a test.
+const PATIENCE: &str = "--timeout=30";
+
+/// A running `ovsdb-server` with an initialised, empty switch configuration. Removed on drop.
+#[derive(Debug)]
+pub struct Database {
+    _server: Guarded,
+    dir: TempDir,
+}
+
+impl Database {
+    /// Starts one inside `ns`.
+    ///
+    /// # Errors
+    /// If the package openvswitch-switch is missing, or a part of it refuses.
+    pub fn start(ns: &NetNs) -> Result<Self> {
+        let dir = folder("ovs")?;
+        let at = |name: &str| dir.path().join(name).display().to_string();
+        run(Command::new("ovsdb-tool").args(["create", &at("conf.db"), &schema()]))?;
+        let program = find("ovsdb-server").unwrap_or_else(|| PathBuf::from("ovsdb-server"));
+        let mut c = ns.command(program);
+        quiet(&mut c, dir.path());
+        c.arg(at("conf.db")).arg(format!("--remote=punix:{}", at("db.sock")));
+        c.args(["--no-chdir", &format!("--unixctl={}", at("ovsdb.ctl"))]);
+        let database = Self { _server: Guarded::spawn(&mut c)?, dir };
+        wait_until("start of ovsdb-server", 30, || database.socket().exists())?;
+        database.vsctl(&["--no-wait", "init"])?;
+        Ok(database)
+    }
+
+    /// The folder of everything that belongs to this switch.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The socket where OVSDB clients connect.
+    #[must_use]
+    pub fn socket(&self) -> PathBuf {
+        self.dir.path().join("db.sock")
+    }
+
+    /// The same as OVS writes it: `unix:PATH`.
+    #[must_use]
+    pub fn remote(&self) -> String {
+        format!("unix:{}", self.socket().display())
+    }
+
+    /// Runs `ovs-vsctl` on this database and returns what it printed.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn vsctl(&self, words: &[&str]) -> Result<String> {
+        run(Command::new("ovs-vsctl").arg(format!("--db={}", self.remote())).arg(PATIENCE).args(words))
+    }
+
+    /// Prepares `ovs-vswitchd` at `program` to run inside `ns` on this database: it logs to [`Database::log`] and
+    /// is controlled through [`Database::appctl`].
+    #[must_use]
+    pub fn vswitchd(&self, ns: &NetNs, program: &Path) -> Command {
+        let at = |name: &str| self.dir.path().join(name).display().to_string();
+        let mut c = ns.command(program);
+        quiet(&mut c, self.dir.path());
+        c.args([&self.remote(), "--disable-system", "--no-chdir"]);
+        c.args([format!("--log-file={}", at("vswitchd.log")), format!("--unixctl={}", at("vswitchd.ctl"))]);
+        c
+    }
+
+    /// Runs `ovs-appctl` on the `ovs-vswitchd` of this database and returns what it printed.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn appctl(&self, words: &[&str]) -> Result<String> {
+        let target = self.dir.path().join("vswitchd.ctl");
+        run(Command::new("ovs-appctl").arg("-t").arg(target).arg(PATIENCE).args(words))
+    }
+
+    /// Runs `ovs-ofctl` on a bridge of this switch: `words` are the command and what follows the bridge.
+    ///
+    /// # Errors
+    /// What it says.
+    pub fn ofctl(&self, command: &str, bridge: &str, words: &[&str]) -> Result<String> {
+        let management = format!("unix:{}", self.dir.path().join(format!("{bridge}.mgmt")).display());
+        run(Command::new("ovs-ofctl").arg(PATIENCE).args([command, &management]).args(words))
+    }
+
+    /// What `ovs-vswitchd` has logged so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("vswitchd.log")).unwrap_or_default()
+    }
+
+    /// The error, with the end of the switch's log, without which it usually says little.
+    #[must_use]
+    pub fn explain(&self, error: Error) -> Error {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let end = lines[lines.len().saturating_sub(30)..].join("\n");
+        Error::Failed { command: "ovs-vswitchd".into(), stderr: format!("{error}\n--- its log ends:\n{end}") }
+    }
+}
+
+/// Sends an Open vSwitch program's files into `dir` and its output nowhere (it logs to a file).
+fn quiet(command: &mut Command, dir: &Path) {
+    command.env("OVS_RUNDIR", dir).env("OVS_LOGDIR", dir).env("OVS_DBDIR", dir);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+}
+
+fn schema() -> String {
+    let places = ["/usr/share/openvswitch", "/usr/local/share/openvswitch"];
+    let found = places.iter().map(|p| PathBuf::from(p).join("vswitch.ovsschema")).find(|p| p.is_file());
+    found.unwrap_or_else(|| PathBuf::from(places[0]).join("vswitch.ovsschema")).display().to_string()
+}

@@ -16,7 +16,6 @@
 pub mod api;
 mod attachment;
 mod cgroup;
-pub mod config;
 mod daemon;
 mod http;
 mod metrics;
@@ -25,6 +24,8 @@ pub mod status;
 mod tenant;
 mod text;
 mod wire;
+
+pub use p4shield_config as config;
 
 pub use attachment::{Attachment, SideStatus, WireStatus};
 pub use daemon::{Daemon, DaemonError, run};

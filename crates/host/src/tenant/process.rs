@@ -2,7 +2,7 @@
 
 use crate::cgroup::Group;
 use p4shield_runtime::control::{Client, ClientError, Hello, Reply, Request, Socket, SocketError, printable};
-use p4shield_runtime::sandbox::{Measure, Report};
+use p4shield_runtime::sandbox::Report;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::process::{
@@ -32,8 +32,8 @@ pub(crate) struct Launch {
     pub(crate) binary: PathBuf,
     /// The user that it becomes.
     pub(crate) uid: u32,
-    /// Measures that may be missing.
-    pub(crate) allow_missing: Vec<Measure>,
+    /// Names of measures that may be missing.
+    pub(crate) allow_missing: Vec<String>,
     /// Bytes of address space.
     pub(crate) memory: u64,
 }
@@ -88,7 +88,7 @@ impl Process {
         command.args(["p4vm", "--control-fd", "0", "--uid", &launch.uid.to_string()]);
         command.args(["--memory", &launch.memory.to_string()]);
         for m in &launch.allow_missing {
-            command.args(["--allow-missing", m.name()]);
+            command.args(["--allow-missing", m]);
         }
         command.env_clear().stdin(Stdio::from(theirs.into_fd())).stdout(Stdio::null()).stderr(stderr);
         let mut first = command.spawn().map_err(StartError::Spawn)?;
@@ -226,4 +226,17 @@ pub(super) const fn in_step(error: &ClientError) -> bool {
         error,
         ClientError::Failed(_) | ClientError::Refused(_) | ClientError::Socket(SocketError::TooLong { .. })
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use p4shield_runtime::control::{MAX_NAME, MAX_VMS};
+    use p4shield_runtime::sandbox::{Limits, Measure};
+
+    #[test]
+    fn the_configuration_has_the_limits_of_the_p4_vm() {
+        assert_eq!(p4shield_config::MEASURES, Measure::ALL.map(Measure::name));
+        assert_eq!((p4shield_config::MAX_NAME, p4shield_config::MAX_VMS), (MAX_NAME, MAX_VMS.into()));
+        assert_eq!(p4shield_config::DEFAULT_MEMORY, Limits::default().address_space);
+    }
 }

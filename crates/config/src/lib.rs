@@ -1,35 +1,105 @@
 //! The configuration: one TOML file, checked as a whole before anything is started.
 //!
-//! `file` says what may be written, `check` what makes sense; what comes out is [`Config`], in which nothing is
-//! left to doubt. Every error says where in the file, which key, what is wrong and what to write instead, and all
+//! `file` says what may be written, `check` and `port` what makes sense; what comes out is [`Config`], in which nothing
+//! is left to doubt. Every error says where in the file, which key, what is wrong and what to write instead, and all
 //! errors of a file are told at once.
+//!
+//! It is a crate of its own because the daemon is not the only reader: a library that is preloaded into a switch reads
+//! the same file ([`FILE_VARIABLE`]), so that it knows the tenants' policies while no daemon runs. Nothing here
+//! depends on sandbox, engine or attachments.
+
+#![forbid(unsafe_code)]
 
 mod check;
 mod error;
 mod file;
+mod port;
 mod units;
 
 pub use error::{ConfigError, Problem};
+pub use port::{Port, Role};
 
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::Geometry;
 use p4shield_mediator::{FailPolicy, Others, VmRef};
-use p4shield_runtime::sandbox::Measure;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the daemon was told.
+/// Environment variable that names the configuration to a library that is loaded into a switch.
+pub const FILE_VARIABLE: &str = "P4SHIELD_CONFIG";
+/// The most bytes of a name of a tenant or VM. The P4 VM has the same limit.
+pub const MAX_NAME: usize = 64;
+/// The most VMs of a tenant. The P4 VM has the same limit.
+pub const MAX_VMS: usize = 256;
+/// Measures of the sandbox that a kernel may lack, by their names. The P4 VM knows the same.
+pub const MEASURES: [&str; 4] = ["user-namespace", "cgroup-namespace", "landlock", "seccomp"];
+
+/// Bytes of memory of a P4 VM unless told otherwise. The P4 VM has the same default.
+pub const DEFAULT_MEMORY: u64 = 2 << 30;
+
+/// How packets of a switch reach us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Attachment {
+    /// An AF_XDP bump between a VM's interface and any switch.
+    #[default]
+    Wire,
+    /// A library that is loaded into a DPDK switch.
+    Dpdk,
+    /// A library that is loaded into an AF_XDP switch.
+    Xsk,
+}
+
+impl Attachment {
+    /// Its word in the configuration and in status.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Wire => "wire",
+            Self::Dpdk => "dpdk",
+            Self::Xsk => "xsk",
+        }
+    }
+}
+
+/// Where programs run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// In a P4 VM of the tenant's own.
+    #[default]
+    P4vm,
+    /// Inside the switch's process.
+    Inline,
+}
+
+impl Placement {
+    /// Its word in the configuration and in status.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::P4vm => "p4vm",
+            Self::Inline => "inline",
+        }
+    }
+}
+
+/// What was configured.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The file that it was read from.
     pub file: PathBuf,
+    /// How packets reach us.
+    pub attachment: Attachment,
+    /// Where programs run.
+    pub placement: Placement,
     /// The daemon itself.
     pub daemon: Daemon,
     /// The tenants; a [`VmRef`]'s numbers are indexes into them and their VMs.
     pub tenants: Vec<Tenant>,
-    /// The wires.
+    /// The wires, if the attachment is [`Attachment::Wire`].
     pub wires: Vec<Wire>,
+    /// The ports of the switch that are known by name, if it is another.
+    pub ports: Vec<Port>,
 }
 
 /// The daemon itself.
@@ -39,12 +109,20 @@ pub struct Daemon {
     pub socket: PathBuf,
     /// Where metrics are served over HTTP, if anywhere: a loopback address.
     pub metrics: Option<SocketAddr>,
-    /// Measures of the sandbox that the kernel may lack.
-    pub allow_missing: Vec<Measure>,
+    /// Measures of the sandbox that the kernel may lack, out of [`MEASURES`].
+    pub allow_missing: Vec<String>,
     /// Whether the host's own network stack is kept off the wires.
     pub guard: bool,
     /// User that the first tenant's P4 VM runs as; each further one takes the next. `None`: chosen.
     pub first_uid: Option<u32>,
+    /// The UNIX socket where libraries in switches connect.
+    pub attach_socket: PathBuf,
+    /// Users, besides root and the daemon's own, whose switches may connect there.
+    pub switch_uids: Vec<u32>,
+    /// Groups whose switches may connect there.
+    pub switch_gids: Vec<u32>,
+    /// The socket of Open vSwitch's database, which tells whose a port is; `None`: it is not asked.
+    pub ovsdb: Option<PathBuf>,
 }
 
 /// A tenant.
@@ -95,6 +173,8 @@ pub struct Vm {
     pub log_page: Option<PathBuf>,
     /// User that the pages belong to; `None`: the daemon's.
     pub page_owner: Option<u32>,
+    /// What Open vSwitch's database calls it: `external_ids:iface-id` of its interface.
+    pub iface_id: Option<String>,
 }
 
 /// A wire.
@@ -138,6 +218,24 @@ impl Config {
     #[must_use]
     pub fn tenant(&self, name: &str) -> Option<(usize, &Tenant)> {
         self.tenants.iter().enumerate().find(|(_, t)| t.name == name)
+    }
+
+    /// What is known of the port of this name.
+    #[must_use]
+    pub fn role_of_name(&self, name: &str) -> Option<Role> {
+        self.ports.iter().find(|p| p.name == name).map(|p| p.role)
+    }
+
+    /// What is known of the port with this `external_ids:iface-id`.
+    #[must_use]
+    pub fn role_of_iface_id(&self, iface_id: &str) -> Option<Role> {
+        let vms = self
+            .tenants
+            .iter()
+            .zip(0..)
+            .flat_map(|(t, n)| t.vms.iter().zip(0..).map(move |(v, m)| (n, m, v)));
+        let mut named = vms.filter(|(.., vm)| vm.iface_id.as_deref() == Some(iface_id));
+        named.next().map(|(tenant, vm, _)| Role::Vm(VmRef { tenant, vm }))
     }
 
     /// What mediators are told.

@@ -19,6 +19,8 @@ pub(super) struct File {
     pub(super) tenant: Vec<Tenant>,
     #[serde(default)]
     pub(super) wire: Vec<Wire>,
+    #[serde(default)]
+    pub(super) port: Vec<Port>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -30,6 +32,12 @@ pub(super) struct Daemon {
     pub(super) allow_missing: Vec<Text>,
     pub(super) guard: Option<Text>,
     pub(super) first_uid: Option<Spanned<u32>>,
+    pub(super) attach_socket: Option<PathBuf>,
+    #[serde(default)]
+    pub(super) switch_uids: Vec<u32>,
+    #[serde(default)]
+    pub(super) switch_gids: Vec<u32>,
+    pub(super) ovsdb: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -67,6 +75,7 @@ pub(super) struct Vm {
     pub(super) info_page: Option<Spanned<PathBuf>>,
     pub(super) log_page: Option<Spanned<PathBuf>>,
     pub(super) page_owner: Option<u32>,
+    pub(super) iface_id: Option<Text>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -79,4 +88,13 @@ pub(super) struct Wire {
     pub(super) others: Option<Text>,
     #[serde(default)]
     pub(super) own_addresses_only: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Port {
+    pub(super) name: Text,
+    pub(super) tenant: Option<Text>,
+    pub(super) vm: Option<Text>,
+    pub(super) role: Option<Text>,
 }

@@ -1,6 +1,7 @@
 use super::*;
+use p4shield_mediator::{Source, Stages};
 
-const EXAMPLE: &str = include_str!("../../../../examples/p4shield.toml");
+const EXAMPLE: &str = include_str!("../../../examples/p4shield.toml");
 
 const MINIMAL: &str = r#"
 [[tenant]]
@@ -30,9 +31,13 @@ fn the_example_is_a_configuration() {
 #[test]
 fn the_example_names_every_key() {
     // Keys are what the refusal of an unknown key lists, so this notices a key that the example forgot.
-    for table in
-        ["", "[daemon]\n", "[[tenant]]\nname=\"a\"\n", "[[tenant]]\nname=\"a\"\n[[tenant.vm]]\nname=\"b\"\n"]
-    {
+    for table in [
+        "",
+        "[daemon]\n",
+        "[[port]]\n",
+        "[[tenant]]\nname=\"a\"\n",
+        "[[tenant]]\nname=\"a\"\n[[tenant.vm]]\nname=\"b\"\n",
+    ] {
         let error = complaint(&format!("{table}zzz = 1"));
         let keys = error.split('`').skip(3).step_by(2);
         for key in keys {
@@ -61,10 +66,10 @@ fn relative_paths_are_relative_to_the_file() {
 
 #[test]
 fn choices_that_do_not_exist_yet_are_told_from_mistakes() {
-    let text = format!("attachment = \"dpdk\"\nlevel = \"9\"\n{MINIMAL}");
+    let text = format!("placement = \"extern\"\nlevel = \"9\"\n{MINIMAL}");
     assert_eq!(
         complaint(&text),
-        "1:14: attachment: \"dpdk\" is planned and does not exist in this version; write attachment = \"wire\"\n\
+        "1:13: placement: \"extern\" is planned and does not exist in this version; write placement = \"p4vm\"\n\
          2:9: level: \"9\" is not known; write level = \"baseline\""
     );
 }
@@ -127,6 +132,104 @@ fn what_has_to_be_unique_is() {
     assert_eq!(
         complaint(&format!("{MINIMAL}{same}")),
         "12:14: address 10.0.0.2 belongs to a VM already, in line 6; an address finds one VM"
+    );
+}
+
+const DPDK: &str = r#"
+attachment = "dpdk"
+placement = "inline"
+[daemon]
+attach_socket = "attach.sock"
+switch_uids = [996]
+switch_gids = [997]
+[[tenant]]
+name = "alice"
+[[tenant.vm]]
+name = "web"
+addresses = ["10.0.0.2"]
+iface_id = "8d6b"
+[[port]]
+name = "/run/vm0.sock"
+tenant = "alice"
+vm = "web"
+[[port]]
+name = "dpdk0"
+role = "uplink"
+"#;
+
+#[test]
+fn ports_of_a_switch_are_known_by_name_and_by_iface_id() {
+    let config = parse(DPDK).unwrap();
+    assert_eq!((config.attachment, config.placement), (Attachment::Dpdk, Placement::Inline));
+    assert_eq!(config.daemon.attach_socket, Path::new("/etc/p4shield/attach.sock"));
+    assert_eq!(
+        (config.daemon.switch_uids.as_slice(), config.daemon.switch_gids.as_slice()),
+        (&[996][..], &[997][..])
+    );
+    assert_eq!(config.daemon.ovsdb.as_deref(), Some(Path::new("/run/openvswitch/db.sock")));
+    let web = Role::Vm(VmRef { tenant: 0, vm: 0 });
+    assert_eq!(config.role_of_name("/run/vm0.sock"), Some(web));
+    assert_eq!(config.role_of_name("dpdk0"), Some(Role::Uplink));
+    assert_eq!(config.role_of_name("dpdk1"), None);
+    assert_eq!(config.role_of_iface_id("8d6b"), Some(web));
+    assert_eq!(config.role_of_iface_id("web"), None);
+    assert_eq!(parse(MINIMAL).unwrap().daemon.ovsdb, None, "nobody needs it");
+}
+
+#[test]
+fn a_port_is_trusted_as_far_as_its_role_goes() {
+    let vm = VmRef { tenant: 1, vm: 2 };
+    let expected =
+        [(Role::Vm(vm), Source::Only(vm)), (Role::Uplink, Source::Foreign), (Role::default(), Source::Any)];
+    for (role, source) in expected {
+        let spec = role.spec(7);
+        assert_eq!(
+            (spec.number, spec.stages, spec.others, spec.source),
+            (7, Stages::Both, Others::Pass, source)
+        );
+    }
+}
+
+#[test]
+fn ports_and_wires_do_not_mix() {
+    let error = complaint(&DPDK.replace("\"inline\"", "\"p4vm\"").replace("\"dpdk\"", "\"wire\""));
+    assert_eq!(
+        error,
+        "15:8: [[port]] belongs to attachment = \"dpdk\" or \"xsk\"; write one of these, or [[wire]] tables"
+    );
+    let wire = "[[wire]]\nvm_interface = \"a\"\nswitch_interface = \"b\"\ntenant = \"alice\"\nvm = \"web\"\n";
+    assert_eq!(
+        complaint(&format!("{DPDK}{wire}")),
+        "22:16: [[wire]] belongs to attachment = \"wire\"; write [[port]] tables, or no attachment"
+    );
+    let inline = complaint(&format!("placement = \"inline\"\n{MINIMAL}"));
+    assert!(
+        inline.starts_with("1:13: placement: with attachment = \"wire\" there is no switch process"),
+        "{inline}"
+    );
+}
+
+#[test]
+fn ports_that_make_no_sense_are_refused() {
+    let said = |old: &str, new: &str| complaint(&DPDK.replacen(old, new, 1));
+    assert_eq!(
+        said("role = \"uplink\"", "role = \"trunk\""),
+        "20:8: role: \"trunk\" is not known; write \"uplink\" or \"shared\""
+    );
+    let whose = "whose is it? write either tenant and vm, or role = \"uplink\" or \"shared\"";
+    assert_eq!(said("role = \"uplink\"", ""), format!("19:8: port \"dpdk0\": {whose}"));
+    assert_eq!(said("role = \"uplink\"", "tenant = \"alice\""), format!("19:8: port \"dpdk0\": {whose}"));
+    assert_eq!(
+        said("role = \"uplink\"", "tenant = \"bob\"\nvm = \"web\""),
+        "20:10: tenant: no [[tenant]] is named \"bob\"; write the name of one"
+    );
+    assert_eq!(
+        said("\"dpdk0\"", "\"/run/vm0.sock\""),
+        "19:8: port \"/run/vm0.sock\" is there already, in line 15; write another"
+    );
+    assert_eq!(
+        said("\"8d6b\"", "\"8d 6b\""),
+        "13:12: iface_id: \"8d 6b\" cannot be a port's; write 1 to 107 visible characters"
     );
 }
 

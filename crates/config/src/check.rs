@@ -2,12 +2,13 @@
 
 use super::error::Problem;
 use super::file::{self, Text};
-use super::{Config, Daemon, Tenant, Vm, Wire, units};
+use super::{
+    Attachment, Config, DEFAULT_MEMORY, Daemon, MAX_NAME, MAX_VMS, MEASURES, Placement, Tenant, Vm, Wire,
+    units,
+};
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{Geometry, MAX_HEADER_BYTES, MAX_HEADROOM, MAX_SLOTS};
 use p4shield_mediator::{FailPolicy, Others, VmRef};
-use p4shield_runtime::control::{MAX_NAME, MAX_VMS};
-use p4shield_runtime::sandbox::{Limits, Measure};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,11 +17,15 @@ use toml::Spanned;
 
 /// Where the daemon listens unless told otherwise.
 const SOCKET: &str = "/run/p4shield/p4shield.sock";
+/// Where libraries in switches find the daemon unless told otherwise.
+const ATTACH_SOCKET: &str = "/run/p4shield/attach.sock";
+/// Where Open vSwitch's database listens unless told otherwise.
+const OVSDB: &str = "/run/openvswitch/db.sock";
 /// Longest name of an interface (`IFNAMSIZ` with its terminating zero is 16).
 const MAX_INTERFACE: usize = 15;
 
 /// Collects what is wrong.
-struct Checker<'a> {
+pub(super) struct Checker<'a> {
     text: &'a str,
     folder: &'a Path,
     problems: Vec<Problem>,
@@ -29,28 +34,34 @@ struct Checker<'a> {
 pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config, Vec<Problem>> {
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut c = Checker { text, folder, problems: Vec::new() };
-    c.existing("attachment", file.attachment.as_ref(), "wire", &["dpdk", "xsk"]);
-    c.existing("placement", file.placement.as_ref(), "p4vm", &["inline", "extern"]);
+    let attachment = c.attachment(file);
+    let placement = c.placement(file, attachment);
     c.existing("compartment", file.compartment.as_ref(), "process", &["vm"]);
     c.existing("level", file.level.as_ref(), "baseline", &["1", "2", "3"]);
-    let daemon = c.daemon(file.daemon.as_ref().unwrap_or(&file::Daemon::default()));
+    let mut daemon = c.daemon(file.daemon.as_ref().unwrap_or(&file::Daemon::default()));
     let tenants: Vec<_> = file.tenant.iter().map(|t| c.tenant(t)).collect();
     c.unique_names(file);
     c.unique_addresses(file);
     let wires: Vec<_> = file.wire.iter().filter_map(|w| c.wire(w, &file.tenant)).collect();
     c.unique_interfaces(file);
+    let ports = c.ports(file, attachment);
+    if attachment != Attachment::Wire && file.tenant.iter().flat_map(|t| &t.vm).any(|v| v.iface_id.is_some())
+    {
+        daemon.ovsdb.get_or_insert_with(|| OVSDB.into());
+    }
     if file.tenant.is_empty() {
         c.problem(0..0, "there is no tenant: write at least one [[tenant]]".to_owned());
     }
     if c.problems.is_empty() {
-        return Ok(Config { file: path.to_owned(), daemon, tenants, wires });
+        let file = path.to_owned();
+        return Ok(Config { file, attachment, placement, daemon, tenants, wires, ports });
     }
     c.problems.sort_by_key(|p| (p.line, p.column));
     Err(c.problems)
 }
 
 impl Checker<'_> {
-    fn problem(&mut self, span: std::ops::Range<usize>, message: String) {
+    pub(super) fn problem(&mut self, span: std::ops::Range<usize>, message: String) {
         self.problems.push(Problem::at(self.text, span, message));
     }
 
@@ -66,8 +77,36 @@ impl Checker<'_> {
         self.problem(value.span(), message);
     }
 
-    /// One of several words.
-    fn word<T: Copy>(&mut self, key: &str, value: Option<&Text>, words: &[(&str, T)]) -> T {
+    fn attachment(&mut self, file: &file::File) -> Attachment {
+        let words = [Attachment::Wire, Attachment::Dpdk, Attachment::Xsk].map(|a| (a.name(), a));
+        let attachment = self.word("attachment", file.attachment.as_ref(), &words);
+        if let Some(wire) = file.wire.first().filter(|_| attachment != Attachment::Wire) {
+            let message =
+                "[[wire]] belongs to attachment = \"wire\"; write [[port]] tables, or no attachment";
+            self.problem(wire.vm_interface.span(), message.to_owned());
+        }
+        attachment
+    }
+
+    fn placement(&mut self, file: &file::File, attachment: Attachment) -> Placement {
+        let Some(value) = &file.placement else { return Placement::default() };
+        if value.as_ref() == "extern" {
+            let message = "placement: \"extern\" is planned and does not exist in this version; write placement = \"p4vm\"";
+            self.problem(value.span(), message.to_owned());
+            return Placement::default();
+        }
+        let words = [Placement::P4vm, Placement::Inline].map(|p| (p.name(), p));
+        let placement = self.word("placement", Some(value), &words);
+        if placement == Placement::Inline && attachment == Attachment::Wire {
+            let message = "placement: with attachment = \"wire\" there is no switch process to run programs in; write \
+                           placement = \"p4vm\", or attachment = \"dpdk\" or \"xsk\"";
+            self.problem(value.span(), message.to_owned());
+        }
+        placement
+    }
+
+    /// One of several words; the first is the default.
+    pub(super) fn word<T: Copy>(&mut self, key: &str, value: Option<&Text>, words: &[(&str, T)]) -> T {
         let default = words[0].1;
         let Some(value) = value else { return default };
         if let Some((_, t)) = words.iter().find(|(w, _)| *w == value.as_ref()) {
@@ -143,9 +182,15 @@ impl Checker<'_> {
         });
         let mut allow_missing = Vec::new();
         for m in &d.allow_missing {
-            match m.as_ref().parse::<Measure>() {
-                Ok(measure) => allow_missing.push(measure),
-                Err(e) => self.problem(m.span(), format!("allow_missing: {e}")),
+            if MEASURES.contains(&m.as_ref().as_str()) {
+                allow_missing.push(m.as_ref().clone());
+            } else {
+                let message = format!(
+                    "allow_missing: no measure is named {:?}; those that may be missing are {}",
+                    m.as_ref(),
+                    MEASURES.join(", ")
+                );
+                self.problem(m.span(), message);
             }
         }
         let guard = [("required", true), ("off", false)];
@@ -157,6 +202,10 @@ impl Checker<'_> {
             allow_missing,
             guard: self.word("guard", d.guard.as_ref(), &guard),
             first_uid,
+            attach_socket: self.path(d.attach_socket.as_deref().unwrap_or(Path::new(ATTACH_SOCKET))),
+            switch_uids: d.switch_uids.clone(),
+            switch_gids: d.switch_gids.clone(),
+            ovsdb: d.ovsdb.as_ref().map(|p| self.path(p)),
         }
     }
 
@@ -176,8 +225,7 @@ impl Checker<'_> {
 
     fn tenant(&mut self, t: &file::Tenant) -> Tenant {
         let ms = Duration::from_millis;
-        let memory = Limits::default().address_space;
-        let memory = t.memory.as_ref().map_or(memory, |m| match units::size(m.as_ref()) {
+        let memory = t.memory.as_ref().map_or(DEFAULT_MEMORY, |m| match units::size(m.as_ref()) {
             Some(n) if n >= 64 << 20 => n,
             _ => {
                 let message = format!(
@@ -185,7 +233,7 @@ impl Checker<'_> {
                     m.as_ref()
                 );
                 self.problem(m.span(), message);
-                memory
+                DEFAULT_MEMORY
             }
         });
         if t.vm.is_empty() {
@@ -194,7 +242,7 @@ impl Checker<'_> {
                 format!("tenant {:?} has no VM: write a [[tenant.vm]] below it", t.name.as_ref()),
             );
         }
-        if t.vm.len() > usize::from(MAX_VMS) {
+        if t.vm.len() > MAX_VMS {
             self.problem(t.name.span(), format!("tenant {:?} has more than {MAX_VMS} VMs", t.name.as_ref()));
         }
         Tenant {
@@ -251,6 +299,7 @@ impl Checker<'_> {
             info_page,
             log_page,
             page_owner: v.page_owner,
+            iface_id: v.iface_id.as_ref().map(|id| self.port_name("iface_id", id)),
         }
     }
 
@@ -281,24 +330,29 @@ impl Checker<'_> {
         let switch_interface = self.interface("switch_interface", &w.switch_interface);
         let others =
             self.word("others", w.others.as_ref(), &[("pass", Others::Pass), ("drop", Others::Drop)]);
-        let Some(tenant) = tenants.iter().position(|t| t.name.as_ref() == w.tenant.as_ref()) else {
-            let message =
-                format!("tenant: no [[tenant]] is named {:?}; write the name of one", w.tenant.as_ref());
-            self.problem(w.tenant.span(), message);
-            return None;
-        };
-        let Some(vm) = tenants[tenant].vm.iter().position(|v| v.name.as_ref() == w.vm.as_ref()) else {
-            let message = format!("vm: tenant {:?} has no VM named {:?}", w.tenant.as_ref(), w.vm.as_ref());
-            self.problem(w.vm.span(), message);
-            return None;
-        };
-        let vm = VmRef { tenant: u16::try_from(tenant).ok()?, vm: u16::try_from(vm).ok()? };
+        let vm = self.vm_ref(&w.tenant, &w.vm, tenants)?;
         let own_addresses_only = w.own_addresses_only;
         Some(Wire { vm_interface, switch_interface, vm, others, own_addresses_only })
     }
 
+    /// The VM of this name, of the tenant of that.
+    pub(super) fn vm_ref(&mut self, tenant: &Text, vm: &Text, tenants: &[file::Tenant]) -> Option<VmRef> {
+        let Some(t) = tenants.iter().position(|t| t.name.as_ref() == tenant.as_ref()) else {
+            let message =
+                format!("tenant: no [[tenant]] is named {:?}; write the name of one", tenant.as_ref());
+            self.problem(tenant.span(), message);
+            return None;
+        };
+        let Some(v) = tenants[t].vm.iter().position(|v| v.name.as_ref() == vm.as_ref()) else {
+            let message = format!("vm: tenant {:?} has no VM named {:?}", tenant.as_ref(), vm.as_ref());
+            self.problem(vm.span(), message);
+            return None;
+        };
+        Some(VmRef { tenant: u16::try_from(t).ok()?, vm: u16::try_from(v).ok()? })
+    }
+
     /// Complains about each of `values` that came before.
-    fn unique<'f>(&mut self, what: &str, values: impl Iterator<Item = &'f Text>) {
+    pub(super) fn unique<'f>(&mut self, what: &str, values: impl Iterator<Item = &'f Text>) {
         let mut seen = HashMap::new();
         for value in values {
             if let Some(line) = seen.get(value.as_ref()) {

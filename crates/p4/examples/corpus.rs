@@ -1,8 +1,12 @@
-//! Checks every P4 file of a folder and counts what the compiler makes of it: `cargo run --release --example corpus --
-//! FOLDER [INCLUDE FOLDER] [--list]`. With `--list` each file's first diagnostic is printed.
+//! Checks every P4 file of a folder and counts what the compiler makes of it.
+//!
+//! `corpus FOLDER [INCLUDE FOLDER...] [--list]` compiles: with `--list` each file's first error is printed.
+//! `--accept` runs the front end alone: what it refuses as wrong is listed, what it cannot translate counts as accepted.
+//! `--refuse=OUTPUTS` expects every file to be refused at a line that `OUTPUTS/NAME.p4-stderr` names.
 #![allow(clippy::print_stdout, reason = "it is what this example is for")]
 
-use p4shield_p4::{Included, Options, Resolver, compile};
+use p4shield_p4::diagnostics::Plain;
+use p4shield_p4::{Included, Options, Resolver, check, compile};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -19,7 +23,9 @@ impl Resolver for Files {
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let list = args.iter().any(|a| a == "--list");
-    let folders: Vec<PathBuf> = args.iter().filter(|a| *a != "--list").map(PathBuf::from).collect();
+    let accept = args.iter().any(|a| a == "--accept");
+    let outputs = args.iter().find_map(|a| a.strip_prefix("--refuse="));
+    let folders: Vec<PathBuf> = args.iter().filter(|a| !a.starts_with("--")).map(PathBuf::from).collect();
     let folder: &Path = folders.first().expect("usage: corpus FOLDER [INCLUDE FOLDER] [--list]");
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path()).collect();
@@ -30,19 +36,73 @@ fn main() {
         let Ok(text) = std::fs::read_to_string(p) else { continue };
         let name = p.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let start = Instant::now();
-        let result = compile(&name, &text, &Files(folders.clone()), &Options::default());
-        slowest = slowest.max((start.elapsed().as_micros(), name.clone()));
-        let outcome = match &result {
-            Ok(_) => "compiled".to_owned(),
-            Err(e) => {
-                let first = e.items().iter().find(|d| d.code.is_error());
-                if let (true, Some(p)) = (list, e.plain().iter().find(|p| p.error)) {
-                    println!("{name}: {}: {}:{}: {}", p.code, p.line, p.column, p.message);
-                }
-                first.map_or("?", |d| d.code.as_str()).to_owned()
-            }
+        let files = Files(folders.clone());
+        let outcome = if accept {
+            accepted(&name, &text, &files)
+        } else if let Some(outputs) = outputs {
+            refused(&name, &text, &files, &Path::new(outputs).join(format!("{name}-stderr")))
+        } else {
+            compiled(&name, &text, &files, list)
         };
-        *outcomes.entry(outcome).or_default() += 1;
+        slowest = slowest.max((start.elapsed().as_micros(), name.clone()));
+        let key = if accept { format!("{} {outcome}", architecture(&text)) } else { outcome };
+        *outcomes.entry(key).or_default() += 1;
     }
-    println!("{} files: {outcomes:?}; slowest {} in {} us", paths.len(), slowest.1, slowest.0);
+    println!("{} files: {outcomes:#?}; slowest {} in {} us", paths.len(), slowest.1, slowest.0);
+}
+
+fn compiled(name: &str, text: &str, files: &Files, list: bool) -> String {
+    let result = compile(name, text, files, &Options::default());
+    let Err(e) = result else { return "compiled".to_owned() };
+    let plain = e.plain();
+    let Some(first) = plain.iter().find(|p| p.error) else { return "?".to_owned() };
+    if list {
+        println!("{}", line_of(name, first));
+    }
+    first.code.to_owned()
+}
+
+fn line_of(name: &str, p: &Plain) -> String {
+    format!("{name}: {}: {}:{}:{}: {}", p.code, p.file, p.line, p.column, p.message)
+}
+
+/// Whether the compiler says that the program may be right but is not supported.
+fn unsupported(p: &Plain) -> bool {
+    p.code.starts_with("E08")
+}
+
+fn accepted(name: &str, text: &str, files: &Files) -> String {
+    let plain = check(name, text, files, &Options::default()).plain();
+    match plain.iter().find(|p| p.error && !unsupported(p)) {
+        Some(p) => {
+            println!("{}", line_of(name, p));
+            "refused".to_owned()
+        }
+        None => "accepted".to_owned(),
+    }
+}
+
+fn refused(name: &str, text: &str, files: &Files, reference: &Path) -> String {
+    let plain = check(name, text, files, &Options::default()).plain();
+    let errors: Vec<&Plain> = plain.iter().filter(|p| p.error && !unsupported(p)).collect();
+    let expected = std::fs::read_to_string(reference).unwrap_or_default();
+    let outcome = match errors.first() {
+        None if plain.iter().any(unsupported) => "unsupported",
+        None => "accepted",
+        Some(_) if errors.iter().any(|p| expected.contains(&format!("{}({})", p.file, p.line))) => "right",
+        Some(_) => "other line",
+    };
+    if outcome != "right" {
+        let ours = errors.first().map_or(String::new(), |p| line_of("", p));
+        let theirs = expected.lines().find(|l| l.contains("error")).unwrap_or("");
+        println!("{outcome}: {name}\n    ours: {ours}\n    p4c: {theirs}");
+    }
+    outcome.to_owned()
+}
+
+/// The architecture that a program includes.
+fn architecture(text: &str) -> &'static str {
+    let models = ["v1model", "ubpf_model", "ebpf_model", "psa", "pna", "xdp_model", "core"];
+    let includes = |m: &&&str| text.lines().any(|l| l.starts_with("#include") && l.contains(**m));
+    models.iter().find(includes).copied().unwrap_or("none")
 }

@@ -5,6 +5,7 @@
 pub mod channel;
 pub mod cores;
 pub mod engine;
+pub mod mediator;
 pub mod stats;
 
 /// A measurement could not be made.
@@ -17,6 +18,15 @@ pub enum Error {
     /// The channel's memory has no file descriptor to give to the other end.
     #[error("the channel's memory cannot be shared")]
     NoDescriptor,
+    /// No doorbell can be made.
+    #[error("cannot make a doorbell")]
+    Doorbell(#[source] std::io::Error),
+    /// No thread can be started.
+    #[error("cannot start a thread")]
+    Thread(#[source] std::io::Error),
+    /// The mediator's configuration makes no sense, which is a bug.
+    #[error(transparent)]
+    Mediator(#[from] p4shield_mediator::ConfigError),
     /// A program to be measured does not compile, verify or load.
     #[error("a program to be measured is refused: {0}")]
     Program(String),

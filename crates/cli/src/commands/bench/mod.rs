@@ -2,6 +2,7 @@
 
 mod channel;
 mod engine;
+mod mediator;
 
 use std::path::{Path, PathBuf};
 
@@ -27,6 +28,8 @@ enum What {
     Engine(engine::Args),
     /// Round trip and throughput between mediator and P4 VM, by batch and header size
     Channel(channel::Args),
+    /// Nanoseconds a packet in the switch's thread, by traffic, burst and header size
+    Mediator(mediator::Args),
 }
 
 /// How to print what was measured.
@@ -45,6 +48,7 @@ impl Args {
         match self.what {
             What::Engine(a) => a.run(),
             What::Channel(a) => a.run(),
+            What::Mediator(a) => a.run(),
         }
     }
 }

@@ -1,0 +1,175 @@
+//! A mediator of two tenants with their channels, and the loop that a switch's thread runs.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use p4shield_abi::channel::Geometry;
+use p4shield_channel::{Batch, Doorbell, Judge, Reply, Requester, create_channel};
+use p4shield_mediator::{
+    Config, Link, Mediator, Others, PortSpec, Source, Stages, TenantConfig, VmConfig, VmRef,
+};
+
+use super::pool::{Frame, Pool};
+use super::{Case, Place, Samples};
+use crate::{Error, cores};
+
+/// A P4 VM's end: copies requests and headers into private memory and passes every packet.
+struct Passing {
+    judge: Judge,
+    batch: Batch,
+    _bell: Doorbell,
+}
+
+impl Passing {
+    /// Answers up to a batch and returns how many.
+    fn judge(&mut self) -> usize {
+        let count = self.judge.fetch(&mut self.batch).unwrap_or(0);
+        for _ in 0..count {
+            let _ = self.judge.answer(Reply::Pass);
+        }
+        let _sleeps = self.judge.publish();
+        count
+    }
+}
+
+/// The judges, where they work.
+enum Judges {
+    Here(Vec<Passing>),
+    There { stop: Arc<AtomicBool>, thread: Option<JoinHandle<()>> },
+}
+
+impl Judges {
+    fn start(mut judges: Vec<Passing>, place: Place) -> Result<Self, Error> {
+        if place == Place::SameCore {
+            return Ok(Self::Here(judges));
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let work = move || {
+            cores::pin(cores::two()[1]);
+            while !stopped.load(Ordering::Relaxed) {
+                if judges.iter_mut().map(Passing::judge).sum::<usize>() == 0 {
+                    std::hint::spin_loop();
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().spawn(work).map_err(Error::Thread)?;
+        Ok(Self::There { stop, thread: Some(thread) })
+    }
+
+    /// Lets the judges work that only do so when they are asked. True if they did.
+    fn turn(&mut self) -> bool {
+        let Self::Here(judges) = self else { return false };
+        let mut any = false;
+        for judge in judges {
+            while judge.judge() != 0 {
+                any = true;
+            }
+        }
+        any
+    }
+}
+
+impl Drop for Judges {
+    fn drop(&mut self) {
+        if let Self::There { stop, thread } = self {
+            stop.store(true, Ordering::Relaxed);
+            // A judge that panicked has said so, and its packets were never answered.
+            let _ = thread.take().map(JoinHandle::join);
+        }
+    }
+}
+
+/// A mediator with its P4 VMs and the port that packets come from.
+pub(super) struct Stage<'p> {
+    mediator: Mediator<Frame<'p>>,
+    port: PortSpec,
+    judges: Judges,
+}
+
+impl<'p> Stage<'p> {
+    pub(super) fn new(case: Case, place: Place, header_bytes: u32) -> Result<Self, Error> {
+        let geometry = Geometry { header_bytes, slots: 512, ..Geometry::default() };
+        let config = config();
+        let mut mediator = Mediator::new(&config)?;
+        let mut judges = Vec::new();
+        for tenant in 0..config.tenants.len() {
+            let memory = create_channel("p4shield-bench", geometry)?;
+            let far = memory.map_again().map_err(p4shield_channel::ChannelError::from)?;
+            let (doorbell, bell) = Doorbell::pair().map_err(|e| Error::Doorbell(e.into()))?;
+            judges.push(Passing {
+                judge: Judge::new(far, geometry)?,
+                batch: Batch::new(&geometry),
+                _bell: bell,
+            });
+            let link = Link { requester: Requester::new(memory, geometry)?, doorbell };
+            mediator.replace_channel(0, tenant, Some(link))?;
+        }
+        let source = match case {
+            Case::FromVm | Case::BetweenTenants => Source::Only(VmRef { tenant: 0, vm: 0 }),
+            Case::Nobody | Case::ToVm | Case::ToManyVms => Source::Foreign,
+        };
+        let port = PortSpec { number: 1, stages: Stages::Both, others: Others::Pass, source };
+        Ok(Self { mediator, port, judges: Judges::start(judges, place)? })
+    }
+
+    /// What a thread of a switch does: take a burst, submit it, poll, send; until `time` is over and all is back.
+    pub(super) fn run(&mut self, pool: &'p mut Pool, burst: usize, time: Duration) -> Samples {
+        let mut samples = Samples::default();
+        let total = pool.len();
+        let mut free: Vec<Frame<'p>> = pool.frames().collect();
+        let mut taken = Vec::with_capacity(burst);
+        let mut polling = 0.0;
+        let start = Instant::now();
+        loop {
+            let now = start.elapsed();
+            let over = now >= time;
+            if over && free.len() == total {
+                break;
+            }
+            let now_ns = now.as_nanos() as u64;
+            if free.len() >= burst && !over {
+                taken.extend(free.drain(..burst));
+                let before = free.len();
+                let begin = Instant::now();
+                for frame in taken.drain(..) {
+                    free.extend(self.mediator.submit(now_ns, &self.port, frame).map(|r| r.packet));
+                }
+                self.mediator.flush(now_ns);
+                samples.packets += (free.len() - before) as u64;
+                samples.submit.push(begin.elapsed().as_nanos() as f64 / burst as f64);
+            }
+            let waited_for = self.judges.turn();
+            let begin = Instant::now();
+            let passed = self.mediator.poll(now_ns, burst, |released| free.push(released.packet));
+            // A packet that two tenants judge takes two polls; those that only look for a P4 VM's answers are not counted.
+            polling += if passed != 0 || waited_for { begin.elapsed().as_nanos() as f64 } else { 0.0 };
+            if passed != 0 {
+                samples.poll.push(polling / passed as f64);
+                samples.packets += passed as u64;
+                polling = 0.0;
+            }
+        }
+        samples.elapsed = start.elapsed();
+        samples
+    }
+}
+
+/// Two tenants: 256 VMs in 10.0.0.0/24, one VM in 10.0.1.0. Patient, so that a busy machine drops nothing.
+fn config() -> Config {
+    let tenant = |number: u8, vms: u16| {
+        let vm = |n: u16| VmConfig {
+            name: format!("vm{n}"),
+            addresses: vec![Ipv4Addr::new(10, 0, number, n as u8).into()],
+        };
+        TenantConfig {
+            deadline: Duration::from_secs(3600),
+            stall: None,
+            ..TenantConfig::new(format!("t{number}"), (0..vms).map(vm).collect())
+        }
+    };
+    Config { tenants: vec![tenant(0, 256), tenant(1, 1)] }
+}

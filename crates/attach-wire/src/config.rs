@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use p4shield_afxdp::{Mode, UmemConfig};
 use p4shield_channel::WaitPolicy;
 use p4shield_mediator::{Others, VmRef};
-use p4shield_xsk::{Mode, UmemConfig};
 
 use crate::system::xdp::XdpMode;
 

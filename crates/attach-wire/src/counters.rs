@@ -1,6 +1,6 @@
 //! What is counted and told. The packets' own fate is in the mediator's counters; here is what happens around it.
 
-use p4shield_xsk::{Census, Statistics};
+use p4shield_afxdp::{Census, Statistics};
 
 use crate::system::xdp::XdpCounters;
 

@@ -7,7 +7,7 @@ use crate::system::xdp::XdpError;
 pub enum Error {
     /// The packet memory or a socket could not be had.
     #[error(transparent)]
-    Xsk(#[from] p4shield_xsk::Error),
+    Xsk(#[from] p4shield_afxdp::Error),
     /// The tenants make no sense.
     #[error("the tenants of the wire loop make no sense")]
     Tenants(#[from] p4shield_mediator::ConfigError),

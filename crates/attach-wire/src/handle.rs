@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
+use p4shield_afxdp::{FramePool, Umem};
 use p4shield_channel::Waiter;
 use p4shield_mediator::{Counters, Link, Mediator};
-use p4shield_xsk::{FramePool, Umem};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::config::{LoopConfig, WireConfig};

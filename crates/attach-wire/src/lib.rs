@@ -29,7 +29,7 @@
 //!
 //! Every queue's rings and backlog and every tenant's held packets have their share of the packet memory: a wire
 //! for which there is not enough is refused ([`LoopConfig::frames_needed`]), so that no tenant's frames are another's
-//! to take. The ledger of [`p4shield_xsk::pool`] can be counted at any time ([`Snapshot::frames`]).
+//! to take. The ledger of [`p4shield_afxdp::pool`] can be counted at any time ([`Snapshot::frames`]).
 
 mod config;
 mod counters;

@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use p4shield_afxdp::{Mode, Socket, SocketConfig, Umem};
 use p4shield_mediator::{PortSpec, Source, Stages};
-use p4shield_xsk::{Mode, Socket, SocketConfig, Umem};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::config::{Guard, LoopConfig, Side, WireConfig};

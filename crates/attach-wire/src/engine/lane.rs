@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use p4shield_xsk::{Frame, FramePool, Port};
+use p4shield_afxdp::{Frame, FramePool, Port};
 
 /// Nanoseconds until the kernel is told again of packets that it refused: its interface is down, or going.
 const REFUSED: u64 = 10_000_000;

@@ -19,9 +19,9 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use p4shield_afxdp::{Frame, FramePool, Port, PortId, Socket};
 use p4shield_channel::{Idled, Waiter};
 use p4shield_mediator::{Link, Mediator, Outcome, PortSpec, Released};
-use p4shield_xsk::{Frame, FramePool, Port, PortId, Socket};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags};
 
@@ -246,7 +246,7 @@ impl<'p> Engine<'p> {
     }
 
     /// Kernel counters of a side's sockets, summed.
-    pub(crate) fn statistics(&mut self, id: WireId, side: Side) -> p4shield_xsk::Statistics {
+    pub(crate) fn statistics(&mut self, id: WireId, side: Side) -> p4shield_afxdp::Statistics {
         self.wire(id).map(|w| w.sides[side as usize].statistics()).unwrap_or_default()
     }
 

@@ -1,7 +1,7 @@
 //! A frame on its way across a wire.
 
+use p4shield_afxdp::Frame;
 use p4shield_mediator::{Packet, RewriteRefused};
-use p4shield_xsk::Frame;
 
 use crate::config::Side;
 
@@ -76,7 +76,7 @@ fn replace_head(
 
 #[cfg(test)]
 mod tests {
-    use p4shield_xsk::{FramePool, Umem, UmemConfig};
+    use p4shield_afxdp::{FramePool, Umem, UmemConfig};
     use proptest::prelude::*;
 
     use super::*;

@@ -1,7 +1,7 @@
 //! A wire: two sides and what is counted on them.
 
+use p4shield_afxdp::{Frame, FramePool, Statistics};
 use p4shield_mediator::PortSpec;
-use p4shield_xsk::{Frame, FramePool, Statistics};
 
 use super::lane::Lane;
 use super::packet::Route;

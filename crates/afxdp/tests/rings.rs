@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use p4shield_xsk::{Consumer, Descriptor, Error, Mapping, Producer, RingOffsets};
+use p4shield_afxdp::{Consumer, Descriptor, Error, Mapping, Producer, RingOffsets};
 use proptest::prelude::*;
 
 const AT: RingOffsets = RingOffsets { producer: 0, consumer: 128, flags: 196, entries: 320 };

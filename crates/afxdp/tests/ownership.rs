@@ -1,6 +1,6 @@
 //! Every frame has one owner, whatever a kernel would say.
 
-use p4shield_xsk::{Frame, FramePool, PortId, Umem, UmemConfig};
+use p4shield_afxdp::{Frame, FramePool, PortId, Umem, UmemConfig};
 use proptest::prelude::*;
 
 const FRAMES: u32 = 64;

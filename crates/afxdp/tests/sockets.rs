@@ -2,8 +2,8 @@
 
 #![allow(clippy::print_stdout, reason = "skipped tests say so")]
 
+use p4shield_afxdp::{FramePool, Mode, Port, Socket, SocketConfig, Umem, UmemConfig};
 use p4shield_testbed::NetNs;
-use p4shield_xsk::{FramePool, Mode, Port, Socket, SocketConfig, Umem, UmemConfig};
 
 fn usable() -> bool {
     p4shield_testbed::usable().map_err(|why| println!("skipped: {why}")).is_ok()
@@ -14,7 +14,12 @@ fn index(ns: &NetNs, name: &str) -> u32 {
     text.split(':').next().unwrap().trim().parse().unwrap()
 }
 
-fn bind(ns: &NetNs, umem: &std::sync::Arc<Umem>, interface: u32, mode: Mode) -> p4shield_xsk::Result<Socket> {
+fn bind(
+    ns: &NetNs,
+    umem: &std::sync::Arc<Umem>,
+    interface: u32,
+    mode: Mode,
+) -> p4shield_afxdp::Result<Socket> {
     ns.inside(|| Socket::bind(umem, &SocketConfig { interface, queue: 0, ring: 64, mode }))
 }
 

@@ -7,6 +7,7 @@
 pub mod allocations;
 pub mod console;
 pub mod dpdk;
+pub mod guest;
 pub mod leftover;
 pub mod netns;
 pub mod ovsdb;
@@ -14,6 +15,7 @@ pub mod process;
 pub mod switch;
 
 pub use dpdk::{OvsDpdk, Testpmd};
+pub use guest::Guest;
 pub use netns::NetNs;
 pub use process::Guarded;
 pub use switch::Switch;

@@ -1,0 +1,73 @@
+//! Which accelerator of QEMU runs guests here.
+//!
+//! `/dev/kvm` alone says little: where it is a nested or partial one, ordinary guests hang or die. So KVM is taken only
+//! if the processor has the extensions for it and a guest of one sector has run on it, in limited time.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use crate::leftover::folder;
+use crate::process::Guarded;
+use crate::wait_until;
+
+/// Seconds that one sector may take: it needs milliseconds.
+const PATIENCE: u64 = 20;
+
+/// A boot sector that ends QEMU with [`RAN`], through the device `isa-debug-exit` at port 0xf4:
+/// `mov al, 0x2a; out 0xf4, al; hlt`.
+const SECTOR: [u8; 5] = [0xb0, 0x2a, 0xe6, 0xf4, 0xf4];
+/// The device makes `(value << 1) | 1` of what is written.
+const RAN: i32 = 0x2a << 1 | 1;
+
+/// The accelerator to use, found out once in a process.
+pub(super) fn accelerator() -> &'static str {
+    static FOUND: OnceLock<&str> = OnceLock::new();
+    FOUND.get_or_init(|| if has_extensions() && runs("kvm") { "kvm" } else { "tcg" })
+}
+
+/// Whether this machine's processor shows the virtualisation extensions of Intel or AMD, and KVM is there.
+fn has_extensions() -> bool {
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    Path::new("/dev/kvm").exists() && cpu.split_whitespace().any(|flag| matches!(flag, "vmx" | "svm"))
+}
+
+/// Whether a guest of one sector runs to its end.
+fn runs(accelerator: &str) -> bool {
+    let Ok(dir) = folder("accelerator") else { return false };
+    let disk = dir.path().join("disk");
+    let mut sector = [0; 512];
+    sector[..SECTOR.len()].copy_from_slice(&SECTOR);
+    sector[510..].copy_from_slice(&[0x55, 0xaa]);
+    if std::fs::write(&disk, sector).is_err() {
+        return false;
+    }
+    let mut command = Command::new(super::PROGRAM);
+    command.args(["-accel", accelerator, "-machine", "pc", "-m", "16", "-nodefaults", "-display", "none"]);
+    command.args(["-no-reboot", "-device", "isa-debug-exit,iobase=0xf4,iosize=1"]);
+    command.arg("-drive").arg(format!("file={},format=raw,if=ide", disk.display()));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(mut child) = Guarded::spawn(&mut command) else { return false };
+    let mut status = None;
+    let _ = wait_until("end of a guest of one sector", PATIENCE, || {
+        status = child.ended();
+        status.is_some()
+    });
+    status.and_then(|s| s.code()) == Some(RAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::find;
+
+    #[test]
+    fn the_probe_tells_what_runs_from_what_does_not() {
+        if find(super::super::PROGRAM).is_none() {
+            println!("skipped: QEMU (package qemu-system-x86) is missing");
+            return;
+        }
+        assert!(runs("tcg"), "software emulation runs everywhere");
+        assert!(!runs("nosuch"));
+    }
+}

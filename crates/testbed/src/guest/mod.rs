@@ -1,0 +1,294 @@
+//! Real guests: QEMU with an ordinary Linux, built on the spot, that the test talks to through a shell.
+//!
+//! A guest has one network interface that is a vhost-user port of a switch, pages shared with the host as ivshmem
+//! devices, and nothing else of the machine. Software emulation is enough ([`Guest::usable`] says what is missing).
+
+mod accelerator;
+mod archive;
+mod image;
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tempfile::TempDir;
+
+use crate::console::Console;
+use crate::leftover::folder;
+use crate::process::{Guarded, find};
+use crate::{Error, Result, wait_until};
+use image::Kernel;
+
+const PROGRAM: &str = "qemu-system-x86_64";
+
+/// Seconds that a guest may take to boot: software emulation on a loaded machine is slow.
+const BOOT: u64 = 120;
+
+/// How to start a [`Guest`].
+#[derive(Debug, Clone, Default)]
+pub struct GuestSetup {
+    programs: Vec<PathBuf>,
+    files: Vec<(String, Vec<u8>)>,
+    network: Option<(PathBuf, String)>,
+    pages: Vec<(u8, PathBuf)>,
+}
+
+impl GuestSetup {
+    /// Puts a program of the host into the guest's `/bin`, with the libraries that it needs.
+    #[must_use]
+    pub fn program(mut self, path: &Path) -> Self {
+        self.programs.push(path.to_owned());
+        self
+    }
+
+    /// Puts a file of these bytes into the guest.
+    #[must_use]
+    pub fn file(mut self, path: &str, bytes: &[u8]) -> Self {
+        self.files.push((path.to_owned(), bytes.to_vec()));
+        self
+    }
+
+    /// Gives it a virtio network interface that is a vhost-user port: QEMU listens at `socket`, and starts the guest
+    /// when the switch has connected.
+    #[must_use]
+    pub fn network(mut self, socket: &Path, mac: &str) -> Self {
+        self.network = Some((socket.to_owned(), mac.to_owned()));
+        self
+    }
+
+    /// Shares a page file of the host with the guest: an `ivshmem-plain` device at PCI address `0000:00:SLOT.0`.
+    /// The file's size has to be a power of two.
+    #[must_use]
+    pub fn page(mut self, slot: u8, file: &Path) -> Self {
+        self.pages.push((slot, file.to_owned()));
+        self
+    }
+
+    /// Starts QEMU. The guest boots meanwhile: [`Guest::wait_booted`].
+    ///
+    /// # Errors
+    /// If there is no kernel to boot, or QEMU does not start.
+    pub fn start(self) -> Result<Guest> {
+        let dir = folder("guest")?;
+        let at = |name: &str| dir.path().join(name);
+        let kernel = Kernel::get()?;
+        let root = image::root(&kernel, &self.programs, &self.files, dir.path())?;
+        std::fs::write(at("root"), root)
+            .map_err(|source| Error::System { what: "write the guest's root".into(), source })?;
+        let mut command = self.command(&kernel, dir.path())?;
+        let errors = File::create(at("qemu.log"))
+            .map_err(|source| Error::System { what: "make QEMU's log".into(), source })?;
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        let mut guest = Guest { qemu: Guarded::spawn(&mut command)?, dir, shell: None, commands: 0 };
+        guest.connect().map_err(|e| guest.explain(&e))?;
+        Ok(guest)
+    }
+
+    fn command(&self, kernel: &Kernel, dir: &Path) -> Result<Command> {
+        let at = |name: &str| dir.join(name).display().to_string();
+        let mut c = Command::new(find(PROGRAM).unwrap_or_else(|| PROGRAM.into()));
+        c.args(["-machine", "pc,memory-backend=ram", "-accel", accelerator::accelerator(), "-cpu", "max"]);
+        c.args(["-m", "512", "-object", "memory-backend-memfd,id=ram,size=512M,share=on"]);
+        c.args(["-nodefaults", "-display", "none", "-no-reboot", "-rtc", "base=utc,clock=host"]);
+        c.arg("-kernel").arg(kernel.image()).args(["-initrd", &at("root")]);
+        c.args(["-append", "console=ttyS0 quiet panic=-1 nokaslr mitigations=off random.trust_cpu=on"]);
+        c.args(["-chardev", &format!("file,id=log,path={}", at("console.log")), "-serial", "chardev:log"]);
+        c.args(["-chardev", &format!("socket,id=shell,path={},server=on,wait=off", at("shell.sock"))]);
+        c.args(["-serial", "chardev:shell"]);
+        if let Some((socket, mac)) = &self.network {
+            c.args(["-chardev", &format!("socket,id=net,path={},server=on", socket.display())]);
+            c.args(["-netdev", "vhost-user,id=net,chardev=net"]);
+            c.args(["-device", &format!("virtio-net-pci,netdev=net,mac={mac},romfile=")]);
+        }
+        for (slot, file) in &self.pages {
+            let size = file.metadata().map(|m| m.len());
+            let size =
+                size.map_err(|source| Error::System { what: format!("read {}", file.display()), source })?;
+            let (id, path) = (format!("page{slot}"), file.display());
+            c.args(["-object", &format!("memory-backend-file,id={id},size={size},mem-path={path},share=on")]);
+            c.args(["-device", &format!("ivshmem-plain,memdev={id},addr=0x{slot:x}")]);
+        }
+        Ok(c)
+    }
+}
+
+/// A running guest. QEMU is killed on drop.
+#[derive(Debug)]
+pub struct Guest {
+    qemu: Guarded,
+    dir: TempDir,
+    shell: Option<Console>,
+    commands: u64,
+}
+
+/// What a command in the guest came to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Its exit code.
+    pub code: i32,
+    /// What it printed, on either stream.
+    pub output: String,
+}
+
+impl Guest {
+    /// The defaults: 512 MiB, one processor, no network.
+    #[must_use]
+    pub fn setup() -> GuestSetup {
+        GuestSetup::default()
+    }
+
+    /// Whether this machine can run guests; otherwise why not, for a `skipped:` line. May download the kernel.
+    ///
+    /// # Errors
+    /// A sentence that says what is missing.
+    pub fn usable() -> std::result::Result<(), String> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err("guests are built for x86-64 only".into());
+        }
+        for (command, package) in
+            [(PROGRAM, "qemu-system-x86"), ("busybox", "busybox-static"), ("strip", "binutils")]
+        {
+            if find(command).is_none() {
+                return Err(format!("{command} (package {package}) is missing"));
+            }
+        }
+        Kernel::get().map(drop).map_err(|e| format!("there is no kernel for guests: {e}"))
+    }
+
+    fn connect(&mut self) -> Result<()> {
+        let socket = self.dir.path().join("shell.sock");
+        let mut stream = None;
+        wait_until("QEMU to listen", 30, || {
+            stream = UnixStream::connect(&socket).ok();
+            stream.is_some() || self.qemu.ended().is_some()
+        })?;
+        let failed = || Error::Failed { command: PROGRAM.into(), stderr: "it ended".into() };
+        let file = |s: UnixStream| File::from(OwnedFd::from(s));
+        let reader = stream.ok_or_else(failed)?;
+        let writer =
+            reader.try_clone().map_err(|source| Error::System { what: "copy a socket".into(), source })?;
+        self.shell = Some(Console::new(file(reader), file(writer)));
+        Ok(())
+    }
+
+    /// Waits until the guest's shell answers, and sets its clock.
+    ///
+    /// # Errors
+    /// If the guest does not get there; with what it printed.
+    pub fn wait_booted(&mut self) -> Result<()> {
+        let shell = self.shell.as_ref().ok_or_else(|| self.no_shell())?;
+        shell.wait_for(0, "guest-shell", BOOT).map_err(|e| self.explain(&e))?;
+        self.run("true", 30)?;
+        self.set_clock()
+    }
+
+    /// A machine's battery clock counts whole seconds, and what the guest seals carries its time. So it is told the
+    /// time just as a second begins.
+    fn set_clock(&mut self) -> Result<()> {
+        let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let next = now().as_secs() + 1;
+        std::thread::sleep(Duration::from_secs(next).saturating_sub(now()));
+        self.must(&format!("date -u -s @{next}")).map(drop)
+    }
+
+    /// Runs a line in the guest's shell and waits for its end, `seconds` at most. A line that ends in `&` leaves its
+    /// program running.
+    ///
+    /// # Errors
+    /// If the guest does not answer; with what it printed. A line that fails is no error: see [`Outcome::code`].
+    pub fn run(&mut self, line: &str, seconds: u64) -> Result<Outcome> {
+        self.commands += 1;
+        let mark = format!("guest-end {} ", self.commands);
+        let missing = self.no_shell();
+        let shell = self.shell.as_mut().ok_or(missing)?;
+        let from = shell.position();
+        shell.line(&format!("( {line}\n) </dev/null; echo guest-end {} $?.", self.commands))?;
+        let attempt = shell.wait_for(from, &mark, seconds).and_then(|(output, at)| {
+            let (code, _) = shell.wait_for(at, ".\n", 30)?;
+            Ok(Outcome { code: code.trim().parse().unwrap_or(-1), output: output.replace('\r', "") })
+        });
+        attempt.map_err(|e| self.explain(&e))
+    }
+
+    /// Runs a line that has to succeed, within a minute, and returns what it printed.
+    ///
+    /// # Errors
+    /// As [`Guest::run`]; [`Error::Failed`] if its exit code is not 0.
+    pub fn must(&mut self, line: &str) -> Result<String> {
+        let outcome = self.run(line, 60)?;
+        match outcome.code {
+            0 => Ok(outcome.output),
+            code => Err(Error::Failed {
+                command: format!("in the guest: {line}"),
+                stderr: format!("exit code {code}: {}", outcome.output),
+            }),
+        }
+    }
+
+    /// What the guest's kernel and first program printed so far.
+    #[must_use]
+    pub fn log(&self) -> String {
+        let read = |name| std::fs::read(self.dir.path().join(name)).unwrap_or_default();
+        let bytes = [read("qemu.log"), read("console.log")].concat();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
+    /// How QEMU ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.qemu.ended()
+    }
+
+    fn no_shell(&self) -> Error {
+        Error::Failed { command: PROGRAM.into(), stderr: format!("it has no shell:\n{}", self.log()) }
+    }
+
+    fn explain(&self, error: &Error) -> Error {
+        let log = self.log();
+        let lines: Vec<&str> = log.lines().collect();
+        let end = lines[lines.len().saturating_sub(30)..].join("\n");
+        Error::Failed {
+            command: "the guest".into(),
+            stderr: format!("{error}\n--- its console ends:\n{end}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_boots_runs_programs_and_shares_a_page() {
+        if let Err(why) = Guest::usable() {
+            println!("skipped: {why}");
+            return;
+        }
+        let dir = folder("page").unwrap();
+        let page = dir.path().join("page");
+        std::fs::write(&page, [7; 8192]).unwrap();
+        // A program with libraries of its own, as p4shield has.
+        let program = find("ethtool").unwrap();
+        let setup = Guest::setup().program(&program).file("/etc/note", b"brought along").page(5, &page);
+        let mut guest = setup.start().unwrap();
+        guest.wait_booted().unwrap();
+        assert_eq!(guest.must("cat /etc/note").unwrap(), "brought along");
+        assert_eq!(
+            guest.run("echo no >&2; exit 3", 60).unwrap().code,
+            3,
+            "the line is not a shell of its own"
+        );
+        assert!(guest.must("ethtool --version").unwrap().starts_with("ethtool"));
+        let device = "/sys/bus/pci/devices/0000:00:05.0";
+        let ids = guest.must(&format!("cat {device}/vendor {device}/device {device}/resource")).unwrap();
+        assert!(ids.starts_with("0x1af4\n0x1110\n"), "{ids}");
+        let host = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+        let clock: u64 = guest.must("date +%s").unwrap().trim().parse().unwrap();
+        assert!(clock.abs_diff(host) < 60, "{clock} in the guest, {host} here");
+        let pid = guest.qemu.pid();
+        drop(guest);
+        rustix::process::test_kill_process(pid).unwrap_err();
+    }
+}

@@ -1,0 +1,341 @@
+//! Our copy of the rows, and the switch that they describe.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::message::{Rows, Updates};
+use crate::switch::{self, Kind, Mac, Switch};
+use crate::value::{Keys, Opt, Refs, Texts, Uuid};
+
+/// Most that all rows together may weigh, in bytes: some 100,000 interfaces.
+const MAX_WEIGHT: usize = 64 << 20;
+/// What a row weighs besides its texts and references.
+const ROW_WEIGHT: usize = 512;
+
+/// The database holds more than we are ready to keep.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the database describes more than a switch can have")]
+pub(crate) struct TooMuch;
+
+macro_rules! keys {
+    ($name:ident, $($key:literal),+) => {
+        /// The entries that we want of a column.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub(crate) struct $name;
+        impl Keys for $name {
+            const KEYS: &'static [&'static str] = &[$($key),+];
+        }
+    };
+}
+
+keys!(RootConfig, "hw-offload", "dpdk-init", "dpdk-extra");
+keys!(ExternalIds, "iface-id");
+keys!(Options, "dpdk-devargs", "vhost-server-path");
+keys!(Status, "port_no", "socket");
+
+/// The row of the table Open_vSwitch.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Root {
+    other_config: Texts<RootConfig>,
+}
+
+/// A row of Bridge.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Bridge {
+    name: Opt<String>,
+    datapath_type: Opt<String>,
+    ports: Refs,
+}
+
+/// A row of Port.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Port {
+    name: Opt<String>,
+    interfaces: Refs,
+}
+
+/// A row of Interface.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Interface {
+    name: Opt<String>,
+    #[serde(rename = "type")]
+    kind: Opt<String>,
+    options: Texts<Options>,
+    external_ids: Texts<ExternalIds>,
+    status: Texts<Status>,
+    ofport: Opt<i64>,
+    ifindex: Opt<i64>,
+    mac_in_use: Opt<String>,
+    admin_state: Opt<String>,
+    link_state: Opt<String>,
+    error: Opt<String>,
+}
+
+impl Root {
+    /// What is asked for.
+    pub(crate) const COLUMNS: [&str; 1] = ["other_config"];
+}
+
+impl Bridge {
+    /// What is asked for.
+    pub(crate) const COLUMNS: [&str; 3] = ["name", "datapath_type", "ports"];
+}
+
+impl Port {
+    /// What is asked for.
+    pub(crate) const COLUMNS: [&str; 2] = ["name", "interfaces"];
+}
+
+impl Interface {
+    /// What is asked for.
+    pub(crate) const COLUMNS: [&str; 11] = [
+        "name",
+        "type",
+        "options",
+        "external_ids",
+        "status",
+        "ofport",
+        "ifindex",
+        "mac_in_use",
+        "admin_state",
+        "link_state",
+        "error",
+    ];
+}
+
+/// What a row costs to keep.
+trait Weight {
+    /// In bytes, besides [`ROW_WEIGHT`].
+    fn weight(&self) -> usize;
+}
+
+impl Weight for Root {
+    fn weight(&self) -> usize {
+        self.other_config.weight()
+    }
+}
+
+impl Weight for Bridge {
+    fn weight(&self) -> usize {
+        self.name.weight() + self.datapath_type.weight() + self.ports.weight()
+    }
+}
+
+impl Weight for Port {
+    fn weight(&self) -> usize {
+        self.name.weight() + self.interfaces.weight()
+    }
+}
+
+impl Weight for Interface {
+    fn weight(&self) -> usize {
+        let texts =
+            [&self.name, &self.kind, &self.mac_in_use, &self.admin_state, &self.link_state, &self.error];
+        let texts: usize = texts.iter().map(|t| t.weight()).sum();
+        texts + self.options.weight() + self.external_ids.weight() + self.status.weight()
+    }
+}
+
+/// The rows.
+#[derive(Debug, Default)]
+pub(crate) struct Tables {
+    root: HashMap<Uuid, Root>,
+    bridges: HashMap<Uuid, Bridge>,
+    ports: HashMap<Uuid, Port>,
+    interfaces: HashMap<Uuid, Interface>,
+    weight: usize,
+}
+
+impl Tables {
+    /// Takes changes over.
+    pub(crate) fn apply(&mut self, updates: Updates) -> Result<(), TooMuch> {
+        merge(&mut self.root, updates.root, &mut self.weight)?;
+        merge(&mut self.bridges, updates.bridges, &mut self.weight)?;
+        merge(&mut self.ports, updates.ports, &mut self.weight)?;
+        merge(&mut self.interfaces, updates.interfaces, &mut self.weight)
+    }
+
+    /// What they describe.
+    pub(crate) fn switch(&self) -> Switch {
+        let config = |key| self.root.values().find_map(|root| root.other_config.get(key));
+        let places = self.places();
+        let mut interfaces: Vec<_> = (self.interfaces.iter())
+            .map(|(uuid, row)| row.interface(places.get(uuid).cloned().unwrap_or_default()))
+            .collect();
+        interfaces.sort_by(|a, b| a.name.cmp(&b.name));
+        Switch {
+            hw_offload: config("hw-offload") == Some("true"),
+            // `try`: the switch goes on without DPDK if it cannot be had.
+            dpdk: matches!(config("dpdk-init"), Some("true" | "try")),
+            dpdk_extra: config("dpdk-extra").map(Into::into),
+            interfaces,
+        }
+    }
+
+    /// Where each interface is.
+    fn places(&self) -> HashMap<Uuid, Place> {
+        let mut bridges = HashMap::new();
+        for bridge in self.bridges.values() {
+            let place =
+                Place { port: None, bridge: shared(&bridge.name), datapath: shared(&bridge.datapath_type) };
+            bridges.extend(bridge.ports.0.iter().map(|port| (*port, place.clone())));
+        }
+        let mut places = HashMap::new();
+        for (uuid, port) in &self.ports {
+            let mut place = bridges.get(uuid).cloned().unwrap_or_default();
+            place.port = shared(&port.name);
+            places.extend(port.interfaces.0.iter().map(|interface| (*interface, place.clone())));
+        }
+        places
+    }
+}
+
+/// Where an interface is.
+#[derive(Clone, Default)]
+struct Place {
+    port: Option<Arc<str>>,
+    bridge: Option<Arc<str>>,
+    datapath: Option<Arc<str>>,
+}
+
+impl Interface {
+    fn interface(&self, place: Place) -> switch::Interface {
+        let up = |state: &Opt<String>| state.0.as_deref().map(|s| s == "up");
+        let text = |t: Option<&str>| t.filter(|t| !t.is_empty()).map(str::to_owned);
+        switch::Interface {
+            name: self.name.0.clone().unwrap_or_default(),
+            kind: Kind::of(self.kind.0.as_deref().unwrap_or_default()),
+            port: place.port,
+            bridge: place.bridge,
+            datapath: place.datapath,
+            iface_id: text(self.external_ids.get("iface-id")),
+            dpdk_devargs: text(self.options.get("dpdk-devargs")),
+            dpdk_port: self.status.get("port_no").and_then(|n| n.parse().ok()),
+            vhost_path: text(self.options.get("vhost-server-path").or_else(|| self.status.get("socket"))),
+            ofport: self.ofport.0,
+            ifindex: self.ifindex.0.and_then(|n| u32::try_from(n).ok()).filter(|n| *n != 0),
+            mac: self.mac_in_use.0.as_deref().and_then(Mac::parse),
+            admin_up: up(&self.admin_state),
+            link_up: up(&self.link_state),
+            error: text(self.error.0.as_deref()),
+        }
+    }
+}
+
+fn shared(text: &Opt<String>) -> Option<Arc<str>> {
+    text.0.as_deref().filter(|t| !t.is_empty()).map(Into::into)
+}
+
+fn merge<T: Weight>(table: &mut HashMap<Uuid, T>, rows: Rows<T>, weight: &mut usize) -> Result<(), TooMuch> {
+    for (uuid, row) in rows.0 {
+        let added = row.as_ref().map_or(0, |row| ROW_WEIGHT + row.weight());
+        let before = match row {
+            Some(row) => table.insert(uuid, row),
+            None => table.remove(&uuid),
+        };
+        *weight = *weight + added - before.map_or(0, |row| ROW_WEIGHT + row.weight());
+        if *weight > MAX_WEIGHT {
+            return Err(TooMuch);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Message, parse};
+
+    fn update(tables: &mut Tables, text: &str) -> Result<(), TooMuch> {
+        let message = format!(r#"{{"method":"update","params":["p4shield",{text}],"id":null}}"#);
+        let Ok(Message::Update(updates)) = parse(message.as_bytes()) else { panic!("no update: {message}") };
+        tables.apply(*updates)
+    }
+
+    fn uuid(n: u32) -> String {
+        format!("00000000-0000-0000-0000-{n:012x}")
+    }
+
+    #[test]
+    fn rows_become_a_switch() {
+        let [root, bridge, port, vhost, dpdk] = [1, 2, 3, 4, 5].map(uuid);
+        let mut tables = Tables::default();
+        let text = format!(
+            r#"{{"Open_vSwitch":{{"{root}":{{"new":{{"other_config":["map",[["dpdk-init","true"],["x","y"]]]}}}}}},
+            "Bridge":{{"{bridge}":{{"new":{{"name":"br0","datapath_type":"netdev","ports":["uuid","{port}"]}}}}}},
+            "Port":{{"{port}":{{"new":{{"name":"bond","interfaces":["set",[["uuid","{vhost}"],["uuid","{dpdk}"]]]}}}}}},
+            "Interface":{{
+              "{vhost}":{{"new":{{"name":"vh0","type":"dpdkvhostuserclient","ofport":["set",[]],"mac_in_use":["set",[]],
+                 "options":["map",[["vhost-server-path","/run/vh0"]]],"external_ids":["map",[["iface-id","id-1"],["attached-mac","m"]]],
+                 "status":["map",[]],"ifindex":0,"admin_state":"up","link_state":"down","error":["set",[]]}}}},
+              "{dpdk}":{{"new":{{"name":"dpdk0","type":"dpdk","ofport":1,"mac_in_use":"02:00:00:00:00:01","ifindex":["set",[7]],
+                 "options":["map",[["dpdk-devargs","net_null0,x=1"]]],"external_ids":["map",[]],
+                 "status":["map",[["port_no","3"]]],"error":"cannot open"}}}}}}}}"#
+        );
+        update(&mut tables, &text).unwrap();
+        let switch = tables.switch();
+        assert!(switch.dpdk && !switch.hw_offload);
+        let vhost = switch.interface("vh0").unwrap();
+        assert_eq!(vhost.kind, Kind::VhostUserClient);
+        assert_eq!((vhost.port.as_deref(), vhost.bridge.as_deref()), (Some("bond"), Some("br0")));
+        assert_eq!((vhost.datapath.as_deref(), vhost.iface_id.as_deref()), (Some("netdev"), Some("id-1")));
+        assert_eq!(
+            (vhost.vhost_path.as_deref(), vhost.ofport, vhost.ifindex),
+            (Some("/run/vh0"), None, None)
+        );
+        assert_eq!((vhost.admin_up, vhost.link_up, vhost.mac), (Some(true), Some(false), None));
+        let dpdk = switch.interface("dpdk0").unwrap();
+        assert_eq!((dpdk.dpdk_device(), dpdk.dpdk_port), (Some("net_null0"), Some(3)));
+        assert_eq!((dpdk.ofport, dpdk.ifindex), (Some(1), Some(7)));
+        assert_eq!(dpdk.mac, Some(Mac([2, 0, 0, 0, 0, 1])));
+        assert_eq!(dpdk.error.as_deref(), Some("cannot open"));
+        assert_eq!(switch.interface("dpdk1"), None);
+    }
+
+    #[test]
+    fn a_changed_row_is_replaced_and_a_deleted_one_is_gone() {
+        let (root, interface) = (uuid(1), uuid(2));
+        let mut tables = Tables::default();
+        let set = |value: &str| {
+            format!(
+                r#"{{"Open_vSwitch":{{"{root}":{{"old":{{}},"new":{{"other_config":["map",[["hw-offload","{value}"]]]}}}}}}}}"#
+            )
+        };
+        update(&mut tables, &set("true")).unwrap();
+        assert!(tables.switch().hw_offload);
+        update(&mut tables, &set("false")).unwrap();
+        assert!(!tables.switch().hw_offload);
+        update(&mut tables, &format!(r#"{{"Interface":{{"{interface}":{{"new":{{"name":"a"}}}}}}}}"#))
+            .unwrap();
+        let weight = tables.weight;
+        update(&mut tables, &format!(r#"{{"Interface":{{"{interface}":{{"new":{{"name":"b"}}}}}}}}"#))
+            .unwrap();
+        assert_eq!(tables.weight, weight);
+        assert!(tables.switch().interface("b").is_some());
+        update(&mut tables, &format!(r#"{{"Interface":{{"{interface}":{{"old":{{"name":"b"}}}}}}}}"#))
+            .unwrap();
+        assert_eq!(tables.switch().interfaces, []);
+        update(&mut tables, &format!(r#"{{"Open_vSwitch":{{"{root}":{{"old":{{}}}}}}}}"#)).unwrap();
+        assert_eq!(tables.weight, 0);
+    }
+
+    #[test]
+    fn a_database_without_end_is_refused() {
+        let mut tables = Tables::default();
+        let text = "x".repeat(4000);
+        let refused = (0..100_000).find_map(|n| {
+            let row = format!(
+                r#"{{"Interface":{{"{}":{{"new":{{"name":"{text}","error":"{text}"}}}}}}}}"#,
+                uuid(n)
+            );
+            update(&mut tables, &row).err()
+        });
+        assert_eq!(refused, Some(TooMuch));
+    }
+}

@@ -8,11 +8,9 @@ packages=(
   clang llvm libelf-dev zlib1g-dev libbpf-dev     # the XDP and tc programs; llvm-objdump in tests
   iproute2 ethtool iputils-ping iperf3            # network namespaces and traffic of demo and tests
   openvswitch-switch                              # the demo's switch: OVS's userspace datapath
-  openvswitch-switch-dpdk dpdk-dev libdpdk-dev    # the switches that a library is loaded into, and DPDK's headers
-  qemu-system-x86 busybox-static cpio             # real guests, by software emulation
-  valgrind                                        # the library in a switch, watched for leaks
-  openvswitch-switch-dpdk dpdk-dev                # the tests' unmodified DPDK switches: OVS and testpmd
-  qemu-system-x86 busybox-static                  # the tests' guests
+  openvswitch-switch-dpdk dpdk-dev libdpdk-dev    # the tests' unmodified DPDK switches (OVS, testpmd) and DPDK's headers
+  qemu-system-x86 busybox-static cpio             # the tests' guests
+  valgrind                                        # the library inside a switch, watched for leaks
 )
 
 say() { printf 'setup: %s\n' "$*" >&2; }

@@ -60,12 +60,12 @@ fn first_cpu() -> usize {
 mod tests {
     use crate::{NetNs, Result};
 
-    /// A namespace for the switch, and two with an address each that are linked to it by `s0` and `s1`; the links
-    /// compute their checksums in software, as a packet socket needs it.
+    /// A namespace for the switch, and two with an address each that are linked to it by `s0` and `s1`.
     pub(super) fn world() -> Result<[NetNs; 3]> {
         let [host, a, b] = [NetNs::create("host")?, NetNs::create("a")?, NetNs::create("b")?];
         for (ns, port, address) in [(&a, "s0", "10.9.2.1/24"), (&b, "s1", "10.9.2.2/24")] {
             host.veth(port, ns, "eth0")?;
+            ns.send_whole_packets("eth0")?;
             ns.ip(&format!("addr add {address} dev eth0"))?;
         }
         Ok([host, a, b])

@@ -130,13 +130,13 @@ impl OvsDpdk {
         self.add(name, &["type=dpdk", &devargs])
     }
 
-    /// Adds a kernel interface of the switch's namespace through DPDK's `net_af_packet`: with two queue pairs, since
-    /// Open vSwitch wants a transmit queue for each polling thread and one more.
+    /// Adds a kernel interface of the switch's namespace through DPDK's `net_af_packet`, with one queue pair: the
+    /// driver spreads packets over as many receive queues as it has pairs, also over those that nobody polls.
     ///
     /// # Errors
     /// What the switch says.
     pub fn add_interface(&self, name: &str, interface: &str) -> Result<()> {
-        self.add_dpdk(name, &format!("net_af_packet_{name},iface={interface},qpairs=2"))
+        self.add_dpdk(name, &format!("net_af_packet_{name},iface={interface},qpairs=1"))
     }
 
     /// Adds a `dpdkvhostuserclient` port whose server (QEMU) makes the socket, before or after.

@@ -1,0 +1,253 @@
+//! A lane: the mediator of one receive queue, and the mailbox through which it learns of changes.
+
+use crate::mailbox::{Mailbox, Poster, mailbox};
+use crate::message::LaneId;
+use crate::process;
+use crate::session::Shared;
+use p4shield_config::Role;
+use p4shield_mediator::{Config, Counters, Fault, Link, Mediator, Packet, PortSpec, Released};
+use std::sync::{Arc, Weak, mpsc};
+
+/// What a lane is told.
+enum Change<P> {
+    /// A tenant's channel, or none.
+    Channel(usize, Option<Link>),
+    /// What the port is.
+    Port(PortSpec),
+    /// Other tenants: a mediator that knows them.
+    Tenants(Mediator<P>),
+    /// To say why a tenant's channel was taken away.
+    Explain(usize),
+}
+
+/// What a lane says.
+enum Said<P> {
+    /// A tenant's channel was taken away.
+    Fault(usize, Fault),
+    /// A mediator that holds nothing any more, to be freed by somebody who has the time.
+    Retired(Mediator<P>),
+}
+
+/// A lane; used by the thread that polls the queue, which may change between two polls.
+///
+/// Time is whatever is passed as `now`: nanoseconds of a monotonic clock.
+pub struct Lane<P> {
+    id: LaneId,
+    mediator: Mediator<P>,
+    spec: PortSpec,
+    mailbox: Mailbox<Change<P>>,
+    says: mpsc::Sender<Said<P>>,
+    /// Mediators of tenants that are no more, as long as they hold packets. Oldest first.
+    leaving: Vec<Mediator<P>>,
+    /// Tenants that the mediator knows.
+    tenants: usize,
+    now: u64,
+    session: Weak<Shared>,
+}
+
+impl<P: Packet + Send + 'static> Lane<P> {
+    /// A lane and the link thread's side of it.
+    ///
+    /// # Panics
+    /// `config` is one that a mediator refuses.
+    pub(crate) fn new(
+        id: LaneId,
+        config: &Config,
+        spec: PortSpec,
+        session: Weak<Shared>,
+    ) -> (Self, Box<dyn Remote>) {
+        let mediator = mediator(config);
+        let (poster, mailbox) = mailbox();
+        let (says, heard) = mpsc::channel();
+        let remote = Far { poster, heard, counters: mediator.counters() };
+        let tenants = config.tenants.len();
+        let lane = Self { id, mediator, spec, mailbox, says, leaving: Vec::new(), tenants, now: 0, session };
+        (lane, Box::new(remote))
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn id(&self) -> LaneId {
+        self.id
+    }
+
+    /// Takes a packet that came in at the queue; see [`Mediator::submit`]. What comes out at once is to be passed on or
+    /// freed, everything else comes out of [`Self::poll`].
+    #[inline]
+    pub fn submit(&mut self, now: u64, packet: P) -> Option<Released<P>> {
+        self.mediator.submit(now, &self.spec, packet)
+    }
+
+    /// Gives out packets that are decided, at most `max` of those that pass; see [`Mediator::poll`]. To be called all the
+    /// time. Looks for changes first.
+    #[inline]
+    pub fn poll(&mut self, now: u64, max: usize, mut sink: impl FnMut(Released<P>)) -> usize {
+        self.now = now;
+        if self.mailbox.has_news() || process::is_forked() {
+            self.obey();
+        }
+        let mut room = max;
+        if !self.leaving.is_empty() {
+            room -= self.poll_leaving(room, &mut sink);
+        }
+        max - room + self.mediator.poll(now, room, sink)
+    }
+
+    /// Hands over what was submitted. [`Self::poll`] does it, too.
+    #[inline]
+    pub fn flush(&mut self, now: u64) {
+        self.mediator.flush(now);
+    }
+
+    /// Packets held.
+    #[must_use]
+    #[inline]
+    pub fn held(&self) -> usize {
+        self.mediator.held() + self.leaving.iter().map(Mediator::held).sum::<usize>()
+    }
+
+    /// When [`Self::poll`] has to be called next though nothing comes; see [`Mediator::next_deadline`]. Changes do not
+    /// count: whoever sleeps longer learns of them later.
+    #[must_use]
+    pub fn next_deadline(&self, now: u64) -> Option<u64> {
+        self.leaving.first().map(|_| now).or_else(|| self.mediator.next_deadline(now))
+    }
+
+    /// Lets go of all channels and gives out everything that is held, as its tenants' policies say: at close.
+    pub fn drain(&mut self, mut sink: impl FnMut(Released<P>)) {
+        self.let_go();
+        self.poll_leaving(usize::MAX, &mut sink);
+        // Once more for packets that left their sender's queue for their receiver's.
+        while self.mediator.held() > 0 {
+            self.mediator.poll(self.now, usize::MAX, &mut sink);
+        }
+    }
+
+    /// Carries out what was left in the mailbox.
+    #[cold]
+    fn obey(&mut self) {
+        while let Some(change) = self.mailbox.take() {
+            match change {
+                // The link thread knows the tenants.
+                Change::Channel(tenant, link) => drop(self.mediator.replace_channel(self.now, tenant, link)),
+                Change::Port(spec) => self.spec = spec,
+                Change::Tenants(mediator) => self.change_tenants(mediator),
+                Change::Explain(tenant) => {
+                    if let Some(fault) = self.mediator.fault(tenant) {
+                        // An error means that the session ended.
+                        let _ = self.says.send(Said::Fault(tenant, fault));
+                    }
+                }
+            }
+        }
+        if process::is_forked() {
+            self.let_go();
+        }
+    }
+
+    fn change_tenants(&mut self, mediator: Mediator<P>) {
+        self.let_go();
+        self.tenants = mediator.counters().tenants.len();
+        let old = std::mem::replace(&mut self.mediator, mediator);
+        self.leaving.push(old);
+    }
+
+    /// Leaves all tenants without a channel.
+    fn let_go(&mut self) {
+        for tenant in (0..self.tenants).filter(|t| self.mediator.is_attached(*t)).collect::<Vec<_>>() {
+            let _ = self.mediator.replace_channel(self.now, tenant, None);
+        }
+    }
+
+    #[cold]
+    fn poll_leaving(&mut self, max: usize, sink: &mut impl FnMut(Released<P>)) -> usize {
+        let mut room = max;
+        while let Some(oldest) = self.leaving.first_mut() {
+            room -= oldest.poll(self.now, room, &mut *sink);
+            if oldest.held() > 0 {
+                if room == 0 {
+                    break;
+                }
+                continue;
+            }
+            let _ = self.says.send(Said::Retired(self.leaving.remove(0)));
+        }
+        max - room
+    }
+}
+
+/// A mediator of a configuration that was checked.
+fn mediator<P: Packet>(config: &Config) -> Mediator<P> {
+    Mediator::new(config).expect("whether a mediator is refused was asked before lanes were made")
+}
+
+impl<P> std::fmt::Debug for Lane<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Lane").field("id", &self.id).field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+impl<P> Drop for Lane<P> {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.upgrade() {
+            session.lane_down(self.id);
+        }
+    }
+}
+
+/// A lane, as the link thread sees it, whatever its packets are.
+pub(crate) trait Remote: Send {
+    /// Gives a tenant a channel, or none.
+    fn channel(&self, tenant: usize, link: Option<Link>);
+    /// Tells what the port is.
+    fn port(&self, role: Role, number: u32);
+    /// Replaces the tenants; all are without channels then.
+    fn tenants(&mut self, config: &Config);
+    /// Asks why a tenant's channel was taken away. Answered by [`Self::faults`], later.
+    fn explain(&self, tenant: usize);
+    /// Faults that were explained.
+    fn faults(&mut self) -> Vec<(usize, Fault)>;
+    /// What happened to packets.
+    fn counters(&self) -> &Counters;
+}
+
+struct Far<P> {
+    poster: Poster<Change<P>>,
+    heard: mpsc::Receiver<Said<P>>,
+    counters: Arc<Counters>,
+}
+
+impl<P: Packet + Send> Remote for Far<P> {
+    fn channel(&self, tenant: usize, link: Option<Link>) {
+        self.poster.post(Change::Channel(tenant, link));
+    }
+
+    fn port(&self, role: Role, number: u32) {
+        self.poster.post(Change::Port(role.spec(number)));
+    }
+
+    fn tenants(&mut self, config: &Config) {
+        let mediator = mediator(config);
+        self.counters = mediator.counters();
+        self.poster.post(Change::Tenants(mediator));
+    }
+
+    fn explain(&self, tenant: usize) {
+        self.poster.post(Change::Explain(tenant));
+    }
+
+    fn faults(&mut self) -> Vec<(usize, Fault)> {
+        let fault = |said| match said {
+            Said::Fault(tenant, fault) => Some((tenant, fault)),
+            Said::Retired(mediator) => {
+                drop(mediator);
+                None
+            }
+        };
+        self.heard.try_iter().filter_map(fault).collect()
+    }
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}

@@ -1,0 +1,255 @@
+//! The library's thread: connects, tells, hears, and begins again when the daemon goes.
+
+use crate::message::{Kind, MessageError, Order, Report, VERSION, cut, decode_order, encode};
+use crate::session::Shared;
+use crate::setup::{Setup, SetupError};
+use p4shield_abi::channel::Geometry;
+use p4shield_channel::{Doorbell, Requester, SharedMemory};
+use p4shield_runtime::control::{Received, Socket, SocketError, printable};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Time between two looks for faults.
+const LOOK: Duration = Duration::from_millis(200);
+/// Looks between two tellings of counts.
+const LOOKS_PER_COUNT: u32 = 5;
+/// Pause before connecting again; each further one in a row doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// How long a daemon may not read before it is taken for dead.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Orders that are carried out before faults are looked for again.
+const ORDERS: usize = 256;
+
+/// Why a talk ended.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("cannot connect")]
+    Connect(#[source] Errno),
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    #[error(transparent)]
+    Message(#[from] MessageError),
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    #[error("the daemon speaks version {0} and this library {VERSION}; restart the switch, or the daemon")]
+    Version(u32),
+    #[error("the daemon hung up: {0}")]
+    Refused(String),
+    #[error("the daemon spoke of {0} that there never was")]
+    Unknown(&'static str),
+    #[error("the daemon gave a channel that is none: {0}")]
+    Channel(String),
+    #[error("the daemon has not read for {PATIENCE:?}")]
+    Deaf,
+    #[error("the daemon's socket belongs to user {0}, who is neither root nor the switch's own")]
+    Impostor(u32),
+    #[error("the session ends")]
+    Stop,
+}
+
+pub(crate) struct Link {
+    shared: Arc<Shared>,
+    rung: Doorbell,
+    hello: Report,
+}
+
+impl Link {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        rung: Doorbell,
+        kind: Kind,
+        application: &str,
+    ) -> std::io::Result<Self> {
+        let mut random = [0; 8];
+        getrandom(&mut random, GetRandomFlags::empty())?;
+        let session = u64::from_ne_bytes(random);
+        let hello = Report::Hello { version: VERSION, session, kind, application: cut(application) };
+        Ok(Self { shared, rung, hello })
+    }
+
+    /// Until the session ends.
+    pub(crate) fn run(self) {
+        let mut pause = FIRST_PAUSE;
+        // Told once, and again when it changes: a daemon may be away for long.
+        let mut told = String::new();
+        loop {
+            let began = Instant::now();
+            let ended = self.talk();
+            self.shared.registry().lost();
+            let Err(ended) = ended else { return };
+            if matches!(ended, Ended::Stop) {
+                return;
+            }
+            let text = printable(&ended.to_string());
+            if text != told {
+                tracing::warn!("no talk with the daemon, tenants' policies hold until there is: {text}");
+                told = text;
+            }
+            pause =
+                if began.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
+            if self.rest(pause) {
+                return;
+            }
+        }
+    }
+
+    /// Pauses. True if the session ends.
+    fn rest(&self, time: Duration) -> bool {
+        let end = Instant::now() + time;
+        while !self.shared.ending.load(Ordering::Acquire) {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let timeout = Timespec::try_from(left).ok();
+            let _ = poll(&mut [PollFd::new(&self.rung, PollFlags::IN)], timeout.as_ref());
+            self.rung.drain();
+        }
+        true
+    }
+
+    fn talk(&self) -> Result<(), Ended> {
+        let fd = self.connect()?;
+        // Polled through a descriptor of its own, since the socket is borrowed while it receives.
+        let watched = rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(Ended::Connect)?;
+        let mut socket = Socket::new(fd);
+        self.shared.registry().connected(self.hello.clone());
+        let (mut next_look, mut looks, mut deaf_since) = (Instant::now(), 0_u32, None);
+        let mut set_up = false;
+        loop {
+            if self.shared.ending.load(Ordering::Acquire) {
+                return Err(Ended::Stop);
+            }
+            if Instant::now() >= next_look {
+                next_look = Instant::now() + LOOK;
+                looks = looks.wrapping_add(1);
+                let mut registry = self.shared.registry();
+                registry.look();
+                if set_up && looks.is_multiple_of(LOOKS_PER_COUNT) {
+                    registry.count();
+                }
+            }
+            let all_told = self.tell(&socket)?;
+            let since = *deaf_since.get_or_insert_with(Instant::now);
+            if all_told {
+                deaf_since = None;
+            } else if since.elapsed() > PATIENCE {
+                return Err(Ended::Deaf);
+            }
+            if self.wait(&watched, !all_told, next_look) {
+                self.hear(&watched, &mut socket, &mut set_up)?;
+            }
+        }
+    }
+
+    fn connect(&self) -> Result<OwnedFd, Ended> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let fd =
+            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(Ended::Connect)?;
+        let address =
+            SocketAddrUnix::new(&self.shared.config.daemon.attach_socket).map_err(Ended::Connect)?;
+        connect(&fd, &address).map_err(Ended::Connect)?;
+        // Whoever else could put a socket there would be told of every port and hand out channels.
+        let owner = rustix::net::sockopt::socket_peercred(&fd).map_err(Ended::Connect)?.uid;
+        if !owner.is_root() && owner != rustix::process::geteuid() {
+            return Err(Ended::Impostor(owner.as_raw()));
+        }
+        Ok(fd)
+    }
+
+    /// Sends what is to be told. False if not all could be.
+    fn tell(&self, socket: &Socket) -> Result<bool, Ended> {
+        loop {
+            let Some(report) = self.shared.registry().news() else { return Ok(true) };
+            match socket.send(&encode(&report)?, &[]) {
+                Ok(()) => {}
+                Err(SocketError::Kernel { source: Errno::AGAIN | Errno::NOBUFS, .. }) => {
+                    self.shared.registry().not_told(report);
+                    return Ok(false);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    /// Waits for the daemon, for room to send, for news or for the next look. True if the daemon says something, or left.
+    fn wait(&self, socket: &OwnedFd, room: bool, until: Instant) -> bool {
+        let events = if room { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
+        let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
+        let mut fds = [PollFd::new(socket, events), PollFd::new(&self.rung, PollFlags::IN)];
+        let _ = poll(&mut fds, timeout.as_ref());
+        let (said, rung) = (fds[0].revents(), fds[1].revents());
+        if !rung.is_empty() {
+            self.rung.drain();
+        }
+        said.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
+    }
+
+    /// Carries out orders that are there, up to a bound.
+    fn hear(&self, watched: &OwnedFd, socket: &mut Socket, set_up: &mut bool) -> Result<(), Ended> {
+        for _ in 0..ORDERS {
+            let mut fds = [PollFd::from_borrowed_fd(watched.as_fd(), PollFlags::IN)];
+            if poll(&mut fds, Some(&Timespec::default())) != Ok(1) {
+                return Ok(());
+            }
+            self.obey(socket.receive()?, set_up)?;
+        }
+        Ok(())
+    }
+
+    fn obey(&self, message: Received, set_up: &mut bool) -> Result<(), Ended> {
+        let order = decode_order(&message.bytes, message.descriptors.len())?;
+        match order {
+            Order::Setup { version, .. } if version != VERSION => return Err(Ended::Version(version)),
+            Order::Setup { len, .. } => {
+                for memory in &message.descriptors {
+                    self.shared.registry().adopt(Setup::from_memory(memory, len)?)?;
+                }
+                *set_up = true;
+            }
+            Order::Refused { why } => return Err(Ended::Refused(why)),
+            // Numbers of tenants mean nothing before.
+            _ if !*set_up => return Err(Ended::Unknown("tenants")),
+            Order::Role { port, role } => {
+                if !self.shared.registry().role(port, role.into()) {
+                    return Err(Ended::Unknown("a port or VM"));
+                }
+            }
+            Order::Channel { lane, tenant, channel, shape } => {
+                // Mapped before the lock is taken.
+                let link = link(shape.into(), message.descriptors)?;
+                if !self.shared.registry().channel(lane, tenant, Some(channel), Some(link)) {
+                    return Err(Ended::Unknown("a lane or tenant"));
+                }
+            }
+            Order::NoChannel { lane, tenant } => {
+                if !self.shared.registry().channel(lane, tenant, None, None) {
+                    return Err(Ended::Unknown("a lane or tenant"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The mediator's end of a channel, out of what was sent.
+fn link(geometry: Geometry, descriptors: Vec<OwnedFd>) -> Result<p4shield_mediator::Link, Ended> {
+    // Before its size is computed: numbers out of range would overflow.
+    if !geometry.is_valid() {
+        return Err(Ended::Channel(format!("its geometry is {geometry:?}")));
+    }
+    let failed = |e: &dyn std::error::Error| Ended::Channel(e.to_string());
+    let [memory, bell] = <[OwnedFd; 2]>::try_from(descriptors)
+        .map_err(|_| Ended::Channel("descriptors are missing".to_owned()))?;
+    let memory = SharedMemory::from_fd(memory, geometry.size()).map_err(|e| failed(&e))?;
+    let requester = Requester::new(memory, geometry).map_err(|e| failed(&e))?;
+    Ok(p4shield_mediator::Link { requester, doorbell: Doorbell::from_fd(bell) })
+}

@@ -1,0 +1,163 @@
+use super::*;
+
+fn reports() -> Vec<Report> {
+    let (port, lane) = (PortId(1), LaneId(2));
+    let info = PortInfo { name: "net_af_packet0".into(), aliases: vec!["eth0".into()], number: 7 };
+    let count =
+        Count { tenant: 1, vm: 2, direction: 1, packets_in: u64::MAX, dropped: [3; 9], ..Count::default() };
+    vec![
+        Report::Hello {
+            version: VERSION,
+            session: u64::MAX,
+            kind: Kind::Xsk,
+            application: "ovs-vswitchd".into(),
+        },
+        Report::PortUp { port, info },
+        Report::PortDown { port },
+        Report::LaneUp { lane, port, queue: 3 },
+        Report::LaneDown { lane },
+        Report::Fault { lane, tenant: 1, channel: 9, why: "the P4 VM is gone".into() },
+        Report::Counts { lane, counts: vec![count; 3], unowned: [1, 2, 3] },
+        Report::Remark { port: Some(port), remark: Remark::Bypass("rte_flow".into()) },
+    ]
+}
+
+fn orders() -> Vec<Order> {
+    let (port, lane) = (PortId(1), LaneId(2));
+    let shape = Shape { slots: 64, header_bytes: 128, headroom: 64 };
+    vec![
+        Order::Setup { version: VERSION, len: 100 },
+        Order::Role { port, role: PortRole::Vm { tenant: 1, vm: 2 } },
+        Order::Channel { lane, tenant: 1, channel: 3, shape },
+        Order::NoChannel { lane, tenant: 1 },
+        Order::Refused { why: "no".into() },
+    ]
+}
+
+#[test]
+fn messages_read_back() {
+    for report in reports() {
+        assert_eq!(decode_report(&encode(&report).unwrap(), 0).unwrap(), report);
+    }
+    for order in orders() {
+        assert_eq!(decode_order(&encode(&order).unwrap(), order.descriptors()).unwrap(), order);
+    }
+}
+
+#[test]
+fn cut_and_extended_messages_are_refused() {
+    for report in reports() {
+        let mut bytes = encode(&report).unwrap();
+        assert!((0..bytes.len()).all(|n| decode_report(&bytes[..n], 0).is_err()), "{report:?}");
+        bytes.push(0);
+        assert!(decode_report(&bytes, 0).is_err(), "{report:?}");
+    }
+    for order in orders() {
+        let bytes = encode(&order).unwrap();
+        assert!(
+            (0..bytes.len()).all(|n| decode_order(&bytes[..n], order.descriptors()).is_err()),
+            "{order:?}"
+        );
+    }
+}
+
+#[test]
+fn descriptors_have_to_be_as_many_as_are_due() {
+    for report in reports() {
+        assert!(matches!(
+            decode_report(&encode(&report).unwrap(), 1),
+            Err(MessageError::Descriptors { due: 0, got: 1 })
+        ));
+    }
+    for order in orders() {
+        for got in (0..4).filter(|n| *n != order.descriptors()) {
+            assert!(matches!(
+                decode_order(&encode(&order).unwrap(), got),
+                Err(MessageError::Descriptors { .. })
+            ));
+        }
+    }
+}
+
+#[test]
+fn what_is_longer_than_it_may_be_is_refused() {
+    let long = "x".repeat(MAX_TEXT + 1);
+    let info = |name: &str, aliases| PortInfo { name: name.into(), aliases, number: 0 };
+    let port = PortId(1);
+    for report in [
+        Report::Hello { version: 1, session: 1, kind: Kind::Dpdk, application: long.clone() },
+        Report::PortUp { port, info: info(&long, Vec::new()) },
+        Report::PortUp { port, info: info("a", vec![long.clone()]) },
+        Report::PortUp { port, info: info("a", vec![String::new(); MAX_ALIASES + 1]) },
+        Report::Fault { lane: LaneId(1), tenant: 0, channel: 0, why: long.clone() },
+        Report::Remark { port: None, remark: Remark::Note(long.clone()) },
+        Report::Counts { lane: LaneId(1), counts: vec![Count::default(); MAX_COUNTS + 1], unowned: [0; 3] },
+    ] {
+        assert!(matches!(decode_report(&encode(&report).unwrap(), 0), Err(MessageError::TooMuch(_))));
+    }
+    let refused = Order::Refused { why: long.clone() };
+    assert!(matches!(decode_order(&encode(&refused).unwrap(), 0), Err(MessageError::TooMuch(_))));
+    assert_eq!(cut(&long).len(), MAX_TEXT);
+    assert_eq!(cut(&"ä".repeat(MAX_TEXT)).len(), MAX_TEXT);
+}
+
+#[test]
+fn as_many_counts_as_a_message_may_hold_fit_into_one() {
+    let count = Count {
+        tenant: u16::MAX,
+        vm: u16::MAX,
+        direction: 1,
+        packets_in: u64::MAX,
+        bytes_in: u64::MAX,
+        passed: u64::MAX,
+        bytes_out: u64::MAX,
+        rewritten: u64::MAX,
+        dropped: [u64::MAX; 9],
+        let_through: [u64::MAX; 9],
+    };
+    let report =
+        Report::Counts { lane: LaneId(u32::MAX), counts: vec![count; MAX_COUNTS], unowned: [u64::MAX; 3] };
+    assert!(encode(&report).unwrap().len() <= control::MAX_MESSAGE);
+    // A peer that says that more left than came is not believed, and nothing overflows.
+    assert_eq!(Count { packets_in: 1, passed: 9, ..Count::default() }.tally().held, 0);
+    let _ = count.tally();
+}
+
+/// Both sides decode what the other might send: real messages with bytes changed, cut, repeated and put together.
+#[test]
+fn a_campaign_of_damaged_messages_ends_in_messages_or_errors() {
+    let rounds: usize =
+        std::env::var("P4SHIELD_FUZZ_ROUNDS").ok().and_then(|v| v.parse().ok()).unwrap_or(20_000);
+    let mut corpus: Vec<_> = reports().iter().map(|r| encode(r).unwrap()).collect();
+    corpus.extend(orders().iter().map(|o| encode(o).unwrap()));
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed as usize
+    };
+    for _ in 0..rounds {
+        let mut bytes = corpus[next() % corpus.len()].clone();
+        for _ in 0..1 + next() % 6 {
+            let at = next() % bytes.len().max(1);
+            match next() % 5 {
+                0 => bytes.insert(at.min(bytes.len()), next() as u8),
+                1 => bytes.truncate(at),
+                2 => bytes.extend_from_slice(&corpus[next() % corpus.len()]),
+                _ if bytes.is_empty() => {}
+                3 => bytes[at] = next() as u8,
+                _ => bytes[at] ^= 1 << (next() % 8),
+            }
+        }
+        if let Ok(report) = decode_report(&bytes, 0) {
+            assert_eq!(decode_report(&encode(&report).unwrap(), 0).unwrap(), report);
+        }
+        for descriptors in 0..3 {
+            if let Ok(order) = decode_order(&bytes, descriptors) {
+                assert_eq!(decode_order(&encode(&order).unwrap(), descriptors).unwrap(), order);
+            }
+        }
+        let _ = crate::Setup::decode(&bytes).map(|s| s.mediator().is_ok());
+    }
+}

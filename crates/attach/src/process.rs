@@ -1,0 +1,54 @@
+//! What is about the process as a whole: noticing forks, threads that no signal reaches.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+/// Set in a child of the process that watched.
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process was forked from one that had watched: its channels are the parent's.
+#[inline]
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+extern "C" fn in_child() {
+    FORKED.store(true, Ordering::Relaxed);
+}
+
+/// Has children notice that they are.
+pub(crate) fn watch_forks() {
+    static WATCHED: Once = Once::new();
+    WATCHED.call_once(|| {
+        // SAFETY: the handler stores to an atomic, which is safe in a child at any time. It is never unloaded: the code is
+        // in the program or in a preloaded library.
+        let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        if failed != 0 {
+            tracing::warn!("out of memory for a fork handler; a forked child must not poll");
+        }
+    });
+}
+
+/// Starts a thread to which no signal is delivered: signals are the switch's own business.
+pub(crate) fn spawn_without_signals(
+    name: &str,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: both sets are ours to write; `sigfillset` fills the one that is read. A thread inherits the mask of who
+    // starts it.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    // SAFETY: `before` was filled by the call above, which cannot fail with a valid `how`.
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
+    }
+    thread
+}

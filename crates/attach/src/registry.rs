@@ -1,0 +1,290 @@
+//! What a session knows: tenants, ports, lanes, remarks; and what of it the daemon has still to be told.
+//!
+//! Nothing here waits or speaks. The switch's threads change it, the link thread reads it and carries out what the daemon
+//! says; both hold its lock for as long as a few moves of memory take. Only a daemon with other tenants makes the link
+//! thread hold it for longer, while it makes the lanes' new mediators.
+
+use crate::lane::Remote;
+use crate::message::{Count, LaneId, MAX_COUNTS, PortId, PortInfo, Remark, Report, cut};
+use crate::setup::{Setup, SetupError};
+use p4shield_config::{Config, Role};
+use p4shield_mediator::{self as mediator, Link};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// The most remarks of a port, and of a switch: a switch may say the same thing in ever new words.
+const MAX_REMARKS: usize = 32;
+
+/// A lane as the registry knows it.
+struct Seat {
+    port: PortId,
+    queue: u32,
+    remote: Box<dyn Remote>,
+    /// By tenant.
+    channels: Vec<Channel>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Channel {
+    /// The daemon's number of the one that the lane has.
+    number: Option<u32>,
+    /// Faults that the mediator had counted when it was last asked about one.
+    faults: u64,
+}
+
+struct Port {
+    info: PortInfo,
+    role: Role,
+    remarks: Vec<Remark>,
+}
+
+pub(crate) struct Registry {
+    setup: Setup,
+    mediator: Arc<mediator::Config>,
+    ports: BTreeMap<PortId, Port>,
+    lanes: BTreeMap<LaneId, Seat>,
+    remarks: Vec<Remark>,
+    next: u32,
+    /// What is to be told; only while a daemon listens.
+    news: Option<VecDeque<Report>>,
+}
+
+impl Registry {
+    pub(crate) fn new(setup: Setup) -> Result<Self, SetupError> {
+        let mediator = Arc::new(setup.mediator()?);
+        Ok(Self {
+            setup,
+            mediator,
+            ports: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            remarks: Vec::new(),
+            next: 0,
+            news: None,
+        })
+    }
+
+    fn number(&mut self) -> u32 {
+        self.next += 1;
+        self.next
+    }
+
+    fn tell(&mut self, report: Report) {
+        if let Some(news) = &mut self.news {
+            news.push_back(report);
+        }
+    }
+
+    pub(crate) fn port_up(&mut self, config: &Config, mut info: PortInfo) -> PortId {
+        let port = PortId(self.number());
+        info.name = cut(&info.name);
+        info.aliases.truncate(crate::message::MAX_ALIASES);
+        info.aliases.iter_mut().for_each(|a| *a = cut(a));
+        let role = info.names().find_map(|n| config.role_of_name(n)).unwrap_or_default();
+        self.tell(Report::PortUp { port, info: info.clone() });
+        self.ports.insert(port, Port { info, role, remarks: Vec::new() });
+        port
+    }
+
+    pub(crate) fn port_down(&mut self, port: PortId) {
+        if self.ports.remove(&port).is_some() {
+            self.tell(Report::PortDown { port });
+        }
+    }
+
+    pub(crate) fn remark(&mut self, port: Option<PortId>, remark: Remark) {
+        let remark = match remark {
+            Remark::Bypass(text) => Remark::Bypass(cut(&text)),
+            Remark::Unmediated(text) => Remark::Unmediated(cut(&text)),
+            Remark::Note(text) => Remark::Note(cut(&text)),
+        };
+        let remarks = match port {
+            None => Some(&mut self.remarks),
+            Some(port) => self.ports.get_mut(&port).map(|p| &mut p.remarks),
+        };
+        let Some(remarks) = remarks.filter(|r| r.len() < MAX_REMARKS && !r.contains(&remark)) else { return };
+        remarks.push(remark.clone());
+        self.tell(Report::Remark { port, remark });
+    }
+
+    /// The number of a new lane of this port, the tenants, and the port's role and number.
+    pub(crate) fn lane_due(&mut self, port: PortId) -> (LaneId, Arc<mediator::Config>, Role, u32) {
+        let (role, number) = self.ports.get(&port).map(|p| (p.role, p.info.number)).unwrap_or_default();
+        (LaneId(self.number()), Arc::clone(&self.mediator), role, number)
+    }
+
+    /// A lane that was made for the tenants of [`Self::lane_due`].
+    pub(crate) fn lane_up(
+        &mut self,
+        lane: LaneId,
+        port: PortId,
+        queue: u32,
+        made_for: &Arc<mediator::Config>,
+        mut remote: Box<dyn Remote>,
+    ) {
+        // What changed while the lane was made.
+        if !Arc::ptr_eq(made_for, &self.mediator) {
+            remote.tenants(&self.mediator);
+        }
+        if let Some(p) = self.ports.get(&port) {
+            remote.port(p.role, p.info.number);
+        }
+        let channels = vec![Channel::default(); self.mediator.tenants.len()];
+        self.lanes.insert(lane, Seat { port, queue, remote, channels });
+        if self.ports.contains_key(&port) {
+            self.tell(Report::LaneUp { lane, port, queue });
+        }
+    }
+
+    pub(crate) fn lane_down(&mut self, lane: LaneId) {
+        let Some(seat) = self.lanes.remove(&lane) else { return };
+        // Last counts, so that the totals are exact.
+        for report in counts(lane, &seat) {
+            self.tell(report);
+        }
+        if self.ports.contains_key(&seat.port) {
+            self.tell(Report::LaneDown { lane });
+        }
+    }
+
+    /// A daemon listens: everything is to be told, from the beginning.
+    pub(crate) fn connected(&mut self, hello: Report) {
+        let mut news = VecDeque::from([hello]);
+        news.extend(self.remarks.iter().map(|r| Report::Remark { port: None, remark: r.clone() }));
+        for (&port, p) in &self.ports {
+            news.push_back(Report::PortUp { port, info: p.info.clone() });
+            news.extend(p.remarks.iter().map(|r| Report::Remark { port: Some(port), remark: r.clone() }));
+        }
+        let lanes = self.lanes.iter().filter(|(_, seat)| self.ports.contains_key(&seat.port));
+        news.extend(lanes.map(|(&lane, s)| Report::LaneUp { lane, port: s.port, queue: s.queue }));
+        self.news = Some(news);
+    }
+
+    /// The daemon is gone, and its P4 VMs with it: policies hold.
+    pub(crate) fn lost(&mut self) {
+        self.news = None;
+        for seat in self.lanes.values_mut() {
+            for (tenant, channel) in seat.channels.iter_mut().enumerate() {
+                if channel.number.take().is_some() {
+                    seat.remote.channel(tenant, None);
+                }
+            }
+        }
+    }
+
+    /// What is to be told next.
+    pub(crate) fn news(&mut self) -> Option<Report> {
+        self.news.as_mut()?.pop_front()
+    }
+
+    /// Puts back what could not be sent.
+    pub(crate) fn not_told(&mut self, report: Report) {
+        if let Some(news) = &mut self.news {
+            news.push_front(report);
+        }
+    }
+
+    pub(crate) fn has_news(&self) -> bool {
+        self.news.as_ref().is_some_and(|n| !n.is_empty())
+    }
+
+    /// The daemon's tenants. Lanes keep their mediators if these are the ones that they know.
+    pub(crate) fn adopt(&mut self, setup: Setup) -> Result<(), SetupError> {
+        if setup == self.setup {
+            return Ok(());
+        }
+        let mediator = Arc::new(setup.mediator()?);
+        for seat in self.lanes.values_mut() {
+            seat.remote.tenants(&mediator);
+            seat.channels = vec![Channel::default(); mediator.tenants.len()];
+        }
+        (self.setup, self.mediator) = (setup, mediator);
+        Ok(())
+    }
+
+    /// False if there is no such port, or no such tenant or VM.
+    pub(crate) fn role(&mut self, port: PortId, role: Role) -> bool {
+        if let Role::Vm(vm) = role {
+            let tenant = self.mediator.tenants.get(usize::from(vm.tenant));
+            if tenant.is_none_or(|t| usize::from(vm.vm) >= t.vms.len()) {
+                return false;
+            }
+        }
+        // One that went meanwhile is nobody's fault.
+        if let Some(p) = self.ports.get_mut(&port) {
+            p.role = role;
+            let number = p.info.number;
+            let lanes = self.lanes.values().filter(|s| s.port == port);
+            lanes.for_each(|s| s.remote.port(role, number));
+        }
+        port.0 <= self.next
+    }
+
+    /// False if there never was such a lane, or there is no such tenant.
+    pub(crate) fn channel(
+        &mut self,
+        lane: LaneId,
+        tenant: u16,
+        number: Option<u32>,
+        link: Option<Link>,
+    ) -> bool {
+        let Some(seat) = self.lanes.get_mut(&lane) else { return lane.0 <= self.next };
+        let Some(channel) = seat.channels.get_mut(usize::from(tenant)) else { return false };
+        channel.number = number;
+        seat.remote.channel(tenant.into(), link);
+        true
+    }
+
+    /// Looks for channels that mediators took away.
+    pub(crate) fn look(&mut self) {
+        let mut reports = Vec::new();
+        for (&lane, seat) in &mut self.lanes {
+            for (tenant, fault) in seat.remote.faults() {
+                let Some(number) = seat.channels.get_mut(tenant).and_then(|c| c.number.take()) else {
+                    continue;
+                };
+                let why = cut(&chain(&fault));
+                // `lane_due` numbers tenants below 65536.
+                reports.push(Report::Fault { lane, tenant: tenant as u16, channel: number, why });
+            }
+            let counters = seat.remote.counters();
+            let mut ask = Vec::new();
+            for (tenant, (channel, counted)) in seat.channels.iter_mut().zip(&counters.tenants).enumerate() {
+                let faults = counted.faults.get();
+                if faults != channel.faults {
+                    channel.faults = faults;
+                    ask.push(tenant);
+                }
+            }
+            ask.into_iter().for_each(|tenant| seat.remote.explain(tenant));
+        }
+        reports.into_iter().for_each(|r| self.tell(r));
+    }
+
+    /// Tells what was counted, unless what was told before still waits.
+    pub(crate) fn count(&mut self) {
+        if self.has_news() {
+            return;
+        }
+        let reports: Vec<_> = self.lanes.iter().flat_map(|(&lane, seat)| counts(lane, seat)).collect();
+        reports.into_iter().for_each(|r| self.tell(r));
+    }
+}
+
+/// What a lane counted, in as many messages as it takes.
+fn counts(lane: LaneId, seat: &Seat) -> Vec<Report> {
+    let counters = seat.remote.counters();
+    let u = &counters.unowned;
+    let unowned = [u.passed.get(), u.dropped.get(), u.spoofed.get()];
+    let all: Vec<_> = Count::of(counters).collect();
+    let report = |counts: &[Count]| Report::Counts { lane, counts: counts.to_vec(), unowned };
+    if all.is_empty() {
+        return vec![report(&[])];
+    }
+    all.chunks(MAX_COUNTS).map(report).collect()
+}
+
+/// An error with its causes, on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |e| e.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}

@@ -1,0 +1,168 @@
+//! The library's side, as the library uses it.
+
+use crate::lane::Lane;
+use crate::link;
+use crate::message::{Kind, LaneId, PortId, PortInfo, Remark};
+use crate::process;
+use crate::registry::Registry;
+use crate::setup::{Setup, SetupError};
+use p4shield_channel::Doorbell;
+use p4shield_config::{Config, ConfigError};
+use p4shield_mediator::Packet;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+/// How to begin.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The configuration, the same file that the daemon has; see [`p4shield_config::FILE_VARIABLE`].
+    pub config: PathBuf,
+    /// What the library is in.
+    pub kind: Kind,
+    /// What the switch calls itself, for status.
+    pub application: String,
+}
+
+/// Why there is no session. The library must not let packets pass unmediated then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// The configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The tenants.
+    #[error("the configuration's tenants cannot be served")]
+    Tenants(#[from] SetupError),
+    /// The attachment that is configured is another.
+    #[error("{} has attachment = {configured:?}, and this library is {due:?}; write attachment = {due:?}", file.display())]
+    Attachment {
+        /// The configuration.
+        file: PathBuf,
+        /// What it says.
+        configured: &'static str,
+        /// What it would have to say.
+        due: &'static str,
+    },
+    /// The system.
+    #[error("cannot {what}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// What the switch's threads and the link thread share.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) registry: Mutex<Registry>,
+    pub(crate) ending: AtomicBool,
+    /// Wakes the link thread.
+    bell: Doorbell,
+}
+
+impl Shared {
+    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the registry and has the link thread tell of it. Not in a forked child, whose lock may be held by a thread
+    /// that the child does not have.
+    fn change<R>(&self, f: impl FnOnce(&mut Registry) -> R) -> Option<R> {
+        if process::is_forked() {
+            return None;
+        }
+        let result = f(&mut self.registry());
+        self.bell.ring();
+        Some(result)
+    }
+
+    pub(crate) fn lane_down(&self, lane: LaneId) {
+        self.change(|r| r.lane_down(lane));
+    }
+}
+
+/// The library's side of the talk with the daemon. All methods may be called from any thread and none waits; none is to
+/// be called for a packet. Ends when dropped, and lanes that outlive it go on without channels.
+pub struct Session {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Session {
+    /// Reads the configuration and starts the thread that talks with the daemon, which may come and go.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn start(options: Options) -> Result<Self, SessionError> {
+        let config = Config::load(&options.config)?;
+        let (configured, due) = (config.attachment.name(), options.kind.name());
+        if configured != due {
+            return Err(SessionError::Attachment { file: options.config, configured, due });
+        }
+        process::watch_forks();
+        let system = |what| move |source| SessionError::System { what, source };
+        let registry = Registry::new(Setup::from(&config))?;
+        let (bell, rung) = Doorbell::pair().map_err(|e| system("make a doorbell")(e.into()))?;
+        let shared =
+            Arc::new(Shared { config, registry: Mutex::new(registry), ending: AtomicBool::new(false), bell });
+        let link = link::Link::new(Arc::clone(&shared), rung, options.kind, &options.application)
+            .map_err(system("make a random number"))?;
+        let thread = process::spawn_without_signals("p4shield-link", move || link.run())
+            .map_err(system("start a thread"))?;
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.shared.config
+    }
+
+    /// There is a port. Before its lanes are made.
+    pub fn port_up(&self, port: PortInfo) -> PortId {
+        self.shared.change(|r| r.port_up(&self.shared.config, port)).unwrap_or(PortId(0))
+    }
+
+    /// A port is gone. After its lanes are.
+    pub fn port_down(&self, port: PortId) {
+        self.shared.change(|r| r.port_down(port));
+    }
+
+    /// The lane of a queue of a port. It is mediated from now on, without a channel at first.
+    #[must_use]
+    pub fn lane<P: Packet + Send + 'static>(&self, port: PortId, queue: u32) -> Lane<P> {
+        let due = self.shared.change(|r| r.lane_due(port));
+        let (id, config, role, number) = due.unwrap_or_default();
+        // Its memory is made without the lock.
+        let (lane, remote) = Lane::new(id, &config, role.spec(number), Arc::downgrade(&self.shared));
+        self.shared.change(|r| r.lane_up(id, port, queue, &config, remote));
+        lane
+    }
+
+    /// Tells an operator something about a port, or about the switch.
+    pub fn remark(&self, port: Option<PortId>, remark: Remark) {
+        self.shared.change(|r| r.remark(port, remark));
+    }
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("config", &self.shared.config.file).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.shared.ending.store(true, Ordering::Release);
+        self.shared.bell.ring();
+        // A forked child does not have the thread.
+        if let Some(thread) = self.thread.take().filter(|_| !process::is_forked()) {
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! What a daemon tells a library about tenants: all that a mediator has to know.
+//!
+//! It is too long for a message with many tenants, so it travels in memory of its own, which is read once.
+
+use p4shield_config::{Config, Placement};
+use p4shield_mediator::{
+    self as mediator, FailPolicy, Mediator, Packet, RewriteRefused, TenantConfig, VmConfig,
+};
+use rustix::fd::OwnedFd;
+use rustix::fs::{MemfdFlags, memfd_create};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// The most bytes of it.
+const MAX_BYTES: usize = 16 << 20;
+/// The most packets that one lane may have to make room for.
+const MAX_HELD: usize = 1 << 22;
+
+/// Tenants, as lanes know them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setup {
+    /// Programs run inside the switch's process.
+    pub inline: bool,
+    tenants: Vec<Tenant>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Tenant {
+    name: String,
+    fail_pass: bool,
+    deadline_ns: u64,
+    stall_ns: Option<u64>,
+    max_held: u32,
+    vms: Vec<(String, Vec<IpAddr>)>,
+}
+
+/// Why a setup cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The memory cannot be read or made.
+    #[error("cannot read or make the memory of a setup")]
+    Memory(#[source] std::io::Error),
+    /// It is not one.
+    #[error("a setup of {0} bytes is not in the protocol's encoding, or too long")]
+    Encoding(usize),
+    /// It makes no sense.
+    #[error(transparent)]
+    Config(#[from] mediator::ConfigError),
+    /// Lanes would need too much memory.
+    #[error("all tenants together may hold at most {MAX_HELD} packets a direction; lower their max_held")]
+    TooMuch,
+}
+
+impl From<&Config> for Setup {
+    fn from(config: &Config) -> Self {
+        let tenant = |t: TenantConfig| Tenant {
+            name: t.name,
+            fail_pass: t.fail == FailPolicy::Pass,
+            deadline_ns: nanoseconds(t.deadline),
+            stall_ns: t.stall.map(nanoseconds),
+            max_held: u32::try_from(t.max_held).unwrap_or(u32::MAX),
+            vms: t.vms.into_iter().map(|v| (v.name, v.addresses)).collect(),
+        };
+        Self {
+            inline: config.placement == Placement::Inline,
+            tenants: config.mediator().tenants.into_iter().map(tenant).collect(),
+        }
+    }
+}
+
+fn nanoseconds(d: Duration) -> u64 {
+    u64::try_from(d.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Setup {
+    /// What mediators are told.
+    ///
+    /// # Errors
+    /// It makes no sense, or needs too much memory.
+    pub fn mediator(&self) -> Result<mediator::Config, SetupError> {
+        let tenant = |t: &Tenant| TenantConfig {
+            name: t.name.clone(),
+            fail: if t.fail_pass { FailPolicy::Pass } else { FailPolicy::Drop },
+            deadline: Duration::from_nanos(t.deadline_ns),
+            stall: t.stall_ns.map(Duration::from_nanos),
+            max_held: t.max_held as usize,
+            vms: t
+                .vms
+                .iter()
+                .map(|(name, a)| VmConfig { name: name.clone(), addresses: a.clone() })
+                .collect(),
+        };
+        let held = self.tenants.iter().fold(0_usize, |sum, t| sum.saturating_add(t.max_held as usize));
+        if held > MAX_HELD {
+            return Err(SetupError::TooMuch);
+        }
+        let config = mediator::Config { tenants: self.tenants.iter().map(tenant).collect() };
+        // What a mediator refuses depends on nothing but the configuration, so that lanes are not refused theirs.
+        Mediator::<Nothing>::new(&config)?;
+        Ok(config)
+    }
+
+    /// Memory with it, to be sent, and its length.
+    ///
+    /// # Errors
+    /// It is too long, or there is no memory.
+    pub fn to_memory(&self) -> Result<(OwnedFd, u32), SetupError> {
+        use std::io::Write;
+        let bytes = postcard::to_stdvec(self).map_err(|_| SetupError::Encoding(0))?;
+        let len = u32::try_from(bytes.len()).ok().filter(|n| *n as usize <= MAX_BYTES);
+        let len = len.ok_or(SetupError::Encoding(bytes.len()))?;
+        let fd =
+            memfd_create("p4shield-setup", MemfdFlags::CLOEXEC).map_err(|e| SetupError::Memory(e.into()))?;
+        let mut file = std::fs::File::from(fd);
+        file.write_all(&bytes).map_err(SetupError::Memory)?;
+        Ok((file.into(), len))
+    }
+
+    /// Reads one that was sent.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn from_memory(fd: &OwnedFd, len: u32) -> Result<Self, SetupError> {
+        let len = len as usize;
+        if len > MAX_BYTES {
+            return Err(SetupError::Encoding(len));
+        }
+        let mut bytes = vec![0; len];
+        let mut at = 0;
+        while at < len {
+            match rustix::io::pread(fd, &mut bytes[at..], at as u64) {
+                Ok(0) => return Err(SetupError::Encoding(at)),
+                Ok(n) => at += n,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(SetupError::Memory(e.into())),
+            }
+        }
+        Self::decode(&bytes)
+    }
+
+    /// Reads one from bytes. Entry point of fuzzing.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn decode(bytes: &[u8]) -> Result<Self, SetupError> {
+        match postcard::take_from_bytes(bytes) {
+            Ok((setup, [])) => Ok(setup),
+            _ => Err(SetupError::Encoding(bytes.len())),
+        }
+    }
+}
+
+/// A packet that is never there.
+enum Nothing {}
+
+impl Packet for Nothing {
+    fn bytes(&self) -> &[u8] {
+        match *self {}
+    }
+
+    fn len(&self) -> usize {
+        match *self {}
+    }
+
+    fn replace_head(&mut self, _: usize, _: &[u8], _: usize) -> Result<(), RewriteRefused> {
+        match *self {}
+    }
+}

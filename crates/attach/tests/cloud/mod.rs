@@ -1,0 +1,340 @@
+//! The test daemon and the test switch.
+
+use p4shield_abi::channel::Geometry;
+use p4shield_attach::message::Report;
+use p4shield_attach::{
+    Allowed, Heard, Host, Kind, Lane, LaneId, Options, Peer, PortId, PortInfo, Server, Session, Setup,
+};
+use p4shield_channel::{Batch, Doorbell, Judge, Reply, SharedMemory, create_channel};
+use p4shield_config::Config;
+use p4shield_mediator::{Outcome, Packet, Reason, Released, RewriteRefused};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// Two tenants: 10.0.0.1 is of the first, who drops, 10.0.0.2 of the second, who lets through.
+pub(crate) const TENANTS: &str = r#"
+attachment = "dpdk"
+[daemon]
+attach_socket = "attach.sock"
+[[tenant]]
+name = "alice"
+deadline = "10s"
+slots = 64
+[[tenant.vm]]
+name = "web"
+addresses = ["10.0.0.1"]
+[[tenant]]
+name = "bob"
+fail = "pass"
+deadline = "10s"
+slots = 64
+[[tenant.vm]]
+name = "db"
+addresses = ["10.0.0.2"]
+"#;
+
+const GEOMETRY: Geometry = Geometry { slots: 64, header_bytes: 64, headroom: 32 };
+
+pub(crate) fn wait_for(what: &str, done: impl FnMut() -> bool) {
+    p4shield_testbed::wait_until(what, 30, done).unwrap();
+}
+
+pub(crate) fn passed() -> Outcome {
+    Outcome::Pass
+}
+
+pub(crate) fn dropped(reason: Reason) -> Outcome {
+    Outcome::Drop(reason)
+}
+
+/// A folder with a configuration.
+pub(crate) struct Cloud {
+    folder: tempfile::TempDir,
+    socket: PathBuf,
+}
+
+impl Cloud {
+    pub(crate) fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("p4shield-seam").tempdir().unwrap();
+        std::fs::write(folder.path().join("p4shield.toml"), TENANTS).unwrap();
+        let socket = folder.path().join("attach.sock");
+        Self { folder, socket }
+    }
+
+    pub(crate) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    pub(crate) fn open_to_all(&self) {
+        std::fs::set_permissions(self.folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    }
+
+    pub(crate) fn daemon(&self) -> Daemon {
+        self.daemon_with(TENANTS, Allowed::default())
+    }
+
+    pub(crate) fn daemon_with(&self, text: &str, allowed: Allowed) -> Daemon {
+        let file = self.folder.path().join("p4shield.toml");
+        let setup = Setup::from(&Config::parse(&file, text).unwrap());
+        let p4vms = (0..2).map(|_| Mutex::new(P4Vm::default())).collect();
+        let host = Arc::new(Keepers { p4vms, ..Keepers::default() });
+        let server = Server::start(&self.socket, allowed, &setup, host.clone()).unwrap();
+        Daemon { host, _server: server }
+    }
+}
+
+/// A daemon; dropping it hangs up first, then its P4 VMs end.
+pub(crate) struct Daemon {
+    _server: Server,
+    host: Arc<Keepers>,
+}
+
+/// Makes a channel to each tenant's P4 VM for each lane.
+#[derive(Default)]
+struct Keepers {
+    p4vms: Vec<Mutex<P4Vm>>,
+    heard: Mutex<Vec<Heard>>,
+    lanes: Mutex<Vec<(Arc<Peer>, LaneId, PortId)>>,
+    channels: AtomicU64,
+}
+
+impl Host for Keepers {
+    fn heard(&self, peer: &Arc<Peer>, heard: Heard) {
+        if let Heard::Said(Report::LaneUp { lane, port, .. }) = heard {
+            self.lanes.lock().unwrap().push((Arc::clone(peer), lane, port));
+            self.connect(peer, lane);
+        }
+        self.heard.lock().unwrap().push(heard);
+    }
+}
+
+impl Keepers {
+    fn connect(&self, peer: &Peer, lane: LaneId) {
+        for (tenant, p4vm) in self.p4vms.iter().enumerate() {
+            let memory = create_channel("seam", GEOMETRY).unwrap();
+            let (ours, theirs) = Doorbell::pair().unwrap();
+            let number = self.channels.fetch_add(1, Ordering::Relaxed) as u32 + 1;
+            peer.channel(lane, tenant as u16, (number, GEOMETRY), memory.fd().unwrap(), &theirs);
+            p4vm.lock().unwrap().serve(memory, ours);
+        }
+    }
+}
+
+impl Daemon {
+    pub(crate) fn p4vm(&self, tenant: usize) -> std::sync::MutexGuard<'_, P4Vm> {
+        self.host.p4vms[tenant].lock().unwrap()
+    }
+
+    pub(crate) fn judged(&self, tenant: usize) -> u64 {
+        self.p4vm(tenant).state.judged.load(Ordering::Relaxed)
+    }
+
+    /// Ends all P4 VMs and gives each lane channels to new ones.
+    pub(crate) fn replace_p4vms(&self) {
+        self.host.p4vms.iter().for_each(|p| *p.lock().unwrap() = P4Vm::default());
+        let lanes = self.host.lanes.lock().unwrap().clone();
+        lanes.iter().for_each(|(peer, lane, _)| self.host.connect(peer, *lane));
+    }
+
+    /// The newest lane's port.
+    pub(crate) fn port(&self) -> (Arc<Peer>, PortId) {
+        let lanes = self.host.lanes.lock().unwrap();
+        lanes.last().map(|(peer, _, port)| (Arc::clone(peer), *port)).unwrap()
+    }
+
+    pub(crate) fn count(&self, what: impl Fn(&Heard) -> bool) -> usize {
+        self.host.heard.lock().unwrap().iter().filter(|h| what(h)).count()
+    }
+
+    pub(crate) fn heard(&self, what: impl Fn(&Heard) -> bool) -> bool {
+        self.count(what) > 0
+    }
+}
+
+// Moods of a P4 VM. At 0, the first one, it passes everything.
+const DROPS: u8 = 1;
+const STOPS: u8 = 2;
+const SCRIBBLES: u8 = 3;
+const ENDS: u8 = 4;
+
+#[derive(Default)]
+struct State {
+    mood: AtomicU8,
+    judged: AtomicU64,
+}
+
+/// A P4 VM: a thread for each channel. Ends when dropped.
+#[derive(Default)]
+pub(crate) struct P4Vm {
+    state: Arc<State>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl P4Vm {
+    fn serve(&mut self, memory: SharedMemory, bell: Doorbell) {
+        let state = Arc::clone(&self.state);
+        self.threads.push(std::thread::spawn(move || judge(memory, &bell, &state)));
+    }
+
+    pub(crate) fn drops(&self) {
+        self.state.mood.store(DROPS, Ordering::Release);
+    }
+
+    pub(crate) fn stops(&self) {
+        self.state.mood.store(STOPS, Ordering::Release);
+    }
+
+    pub(crate) fn scribbles(&self) {
+        self.state.mood.store(SCRIBBLES, Ordering::Release);
+    }
+}
+
+impl Drop for P4Vm {
+    fn drop(&mut self) {
+        self.state.mood.store(ENDS, Ordering::Release);
+        self.threads.drain(..).for_each(|t| t.join().unwrap());
+    }
+}
+
+fn judge(memory: SharedMemory, bell: &Doorbell, state: &State) {
+    let mut judge = Judge::new(memory, GEOMETRY).unwrap();
+    let mut batch = Batch::new(&GEOMETRY);
+    loop {
+        match state.mood.load(Ordering::Acquire) {
+            ENDS => return,
+            STOPS => {}
+            SCRIBBLES => {
+                let memory = judge.memory();
+                use p4shield_channel::Memory;
+                (0..memory.len()).step_by(8).for_each(|at| memory.copy_in(at, &[0xa5; 8]));
+            }
+            mood => {
+                let Ok(fetched) = judge.fetch(&mut batch) else { return };
+                for _ in 0..fetched {
+                    judge.answer(if mood == DROPS { Reply::Drop } else { Reply::Pass }).unwrap();
+                }
+                if fetched > 0 {
+                    state.judged.fetch_add(fetched as u64, Ordering::Relaxed);
+                }
+                if judge.publish() {
+                    bell.ring();
+                }
+            }
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// A packet that nobody frees.
+#[derive(Clone)]
+pub(crate) struct Frame(Vec<u8>);
+
+impl Frame {
+    /// From 10.0.0.99, to the first VM of a tenant.
+    pub(crate) fn to(tenant: u8) -> Self {
+        let host = if tenant < 2 { tenant + 1 } else { tenant };
+        let mut bytes = vec![0; 60];
+        bytes[12..14].copy_from_slice(&[8, 0]);
+        bytes[14] = 0x45;
+        bytes[16..18].copy_from_slice(&[0, 46]);
+        bytes[22..24].copy_from_slice(&[64, 17]);
+        bytes[26..30].copy_from_slice(&[10, 0, 0, 99]);
+        bytes[30..34].copy_from_slice(&[10, 0, 0, host]);
+        Self(bytes)
+    }
+}
+
+impl Packet for Frame {
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn replace_head(&mut self, old_len: usize, new: &[u8], total: usize) -> Result<(), RewriteRefused> {
+        self.0.splice(..old_len, new.iter().copied());
+        self.0.truncate(total);
+        Ok(())
+    }
+}
+
+/// A switch with one port.
+pub(crate) struct Switch {
+    pub(crate) lanes: Vec<Lane<Frame>>,
+    pub(crate) session: Session,
+    /// Packets sent, by tenant.
+    pub(crate) sent: [u64; 16],
+    started: Instant,
+}
+
+impl Switch {
+    pub(crate) fn new(cloud: &Cloud, queues: u32) -> Self {
+        let options = Options {
+            config: cloud.folder.path().join("p4shield.toml"),
+            kind: Kind::Dpdk,
+            application: "seam".into(),
+        };
+        let session = Session::start(options).unwrap();
+        let port = session.port_up(PortInfo { name: "port0".into(), ..PortInfo::default() });
+        let lanes = (0..queues).map(|q| session.lane(port, q)).collect();
+        Self { lanes, session, sent: [0; 16], started: Instant::now() }
+    }
+
+    fn now(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Sends one packet through a lane and waits for what becomes of it.
+    pub(crate) fn send(&mut self, lane: usize, tenant: u8) -> Outcome {
+        self.sent[usize::from(tenant)] += 1;
+        let now = self.now();
+        // Looks for changes first.
+        self.lanes[lane].poll(now, 0, |r| panic!("{:?}", r.outcome));
+        let mut out = self.lanes[lane].submit(now, Frame::to(tenant)).map(|r: Released<Frame>| r.outcome);
+        wait_for("a packet", || {
+            let now = self.now();
+            self.lanes[lane].poll(now, 32, |r| out = Some(r.outcome));
+            out.is_some()
+        });
+        out.unwrap()
+    }
+
+    /// Sends packets until one has this end.
+    pub(crate) fn until(&mut self, lane: usize, tenant: u8, outcome: Outcome) {
+        wait_for("an outcome", || self.send(lane, tenant) == outcome);
+    }
+
+    /// Sends packets until the tenant's P4 VM passes one.
+    pub(crate) fn until_judged(&mut self, lane: usize, tenant: u8) {
+        wait_for("a channel", || {
+            let now = self.now();
+            self.lanes[lane].poll(now, 0, |_| {});
+            let at_once = self.lanes[lane].submit(now, Frame::to(tenant)).map(|r| r.outcome);
+            self.sent[usize::from(tenant)] += 1;
+            let Some(outcome) = at_once else {
+                let mut out = None;
+                wait_for("a verdict", || {
+                    let now = self.now();
+                    self.lanes[lane].poll(now, 32, |r| out = Some(r.outcome));
+                    out.is_some()
+                });
+                return out == Some(Outcome::Pass);
+            };
+            let _unjudged = outcome;
+            false
+        });
+    }
+
+    /// Closes everything, and shows that nothing was lost.
+    pub(crate) fn ends(mut self) {
+        for lane in &mut self.lanes {
+            lane.drain(|r| panic!("{:?} was forgotten", r.outcome));
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! A test switch (lanes with vectors as packets) and a test daemon (the server, and a thread for each channel that judges
+//! as a P4 VM does): daemons, P4 VMs and switches come and go, and some are hostile.
+
+mod cloud;
+
+use cloud::{Cloud, Frame, Switch, TENANTS, dropped, passed, wait_for};
+use p4shield_attach::message::{Order, Report, VERSION, encode};
+use p4shield_attach::{Allowed, Heard, Kind, LaneId, PortId, PortInfo, Remark};
+use p4shield_config::Role;
+use p4shield_mediator::{Packet, Reason, VmRef};
+use p4shield_runtime::control::Socket;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::process::Uid;
+use std::path::Path;
+use std::time::Duration;
+
+#[test]
+fn without_a_daemon_policies_hold() {
+    let cloud = Cloud::new();
+    let mut switch = Switch::new(&cloud, 1);
+    // alice drops, bob lets through, and packets of nobody pass.
+    assert_eq!(switch.send(0, 0), dropped(Reason::NoChannel));
+    assert_eq!(switch.send(0, 1), passed());
+    assert_eq!(switch.send(0, 9), passed());
+}
+
+#[test]
+fn a_lane_gets_a_channel_to_each_tenant_and_packets_are_judged() {
+    let cloud = Cloud::new();
+    let daemon = cloud.daemon();
+    let mut switch = Switch::new(&cloud, 2);
+    for lane in 0..2 {
+        switch.until_judged(lane, 0);
+        switch.until_judged(lane, 1);
+    }
+    assert!(switch.send(0, 0) == passed() && daemon.judged(0) > 0 && daemon.judged(1) > 0);
+    daemon.p4vm(0).drops();
+    switch.until(0, 0, dropped(Reason::Program));
+    assert_eq!(switch.send(1, 1), passed(), "bob's packets are not alice's");
+}
+
+#[test]
+fn a_daemon_that_goes_leaves_policies_and_one_that_comes_heals_everything() {
+    let cloud = Cloud::new();
+    let mut switch = Switch::new(&cloud, 2);
+    for _ in 0..3 {
+        let daemon = cloud.daemon();
+        switch.until_judged(0, 0);
+        switch.until_judged(1, 0);
+        drop(daemon);
+        switch.until(0, 0, dropped(Reason::NoChannel));
+        switch.until(1, 0, dropped(Reason::NoChannel));
+        assert_eq!(switch.send(1, 1), passed());
+    }
+    switch.ends();
+}
+
+#[test]
+fn a_daemon_with_other_tenants_replaces_them() {
+    let cloud = Cloud::new();
+    let mut switch = Switch::new(&cloud, 1);
+    let daemon = cloud.daemon();
+    switch.until_judged(0, 0);
+    drop(daemon);
+    let changed = TENANTS.replace("name = \"alice\"", "name = \"carol\"").replace("10.0.0.1", "10.0.0.7");
+    let daemon = cloud.daemon_with(&changed, Allowed::default());
+    // Nobody's, with the new tenants, and carol's.
+    switch.until(0, 0, passed());
+    switch.until_judged(0, 7);
+    daemon.p4vm(0).drops();
+    switch.until(0, 7, dropped(Reason::Program));
+    switch.ends();
+}
+
+#[test]
+fn packets_held_when_tenants_change_come_out_as_the_old_policy_says() {
+    let cloud = Cloud::new();
+    let mut switch = Switch::new(&cloud, 1);
+    let daemon = cloud.daemon();
+    switch.until_judged(0, 0);
+    daemon.p4vm(0).stops();
+    for _ in 0..10 {
+        assert!(switch.lanes[0].submit(0, Frame::to(0)).is_none());
+    }
+    drop(daemon);
+    let _daemon = cloud.daemon_with(&TENANTS.replace("\"alice\"", "\"carol\""), Allowed::default());
+    let mut out = Vec::new();
+    wait_for("held packets", || {
+        // Time stands still: no deadline is reached.
+        switch.lanes[0].poll(0, 4, |r| out.push(r.outcome));
+        out.len() >= 10
+    });
+    assert!(out.iter().all(|o| *o == dropped(Reason::NoChannel)), "{out:?}");
+    assert_eq!(switch.lanes[0].held(), 0);
+}
+
+#[test]
+fn a_p4_vm_that_dies_is_reported_with_its_channel_and_replaced() {
+    let cloud = Cloud::new();
+    let daemon = cloud.daemon();
+    let mut switch = Switch::new(&cloud, 1);
+    switch.until_judged(0, 0);
+    daemon.p4vm(0).scribbles();
+    wait_for("the fault", || {
+        switch.send(0, 0);
+        daemon.heard(|r| matches!(r, Heard::Said(Report::Fault { tenant: 0, channel: 1, .. })))
+    });
+    assert_eq!(switch.send(0, 0), dropped(Reason::Fault));
+    assert_eq!(switch.send(0, 1), passed());
+    daemon.replace_p4vms();
+    switch.until_judged(0, 0);
+}
+
+#[test]
+fn a_port_is_what_the_daemon_says_it_is() {
+    let cloud = Cloud::new();
+    let daemon = cloud.daemon();
+    let mut switch = Switch::new(&cloud, 1);
+    switch.until_judged(0, 0);
+    let (peer, port) = daemon.port();
+    // Frames come from 10.0.0.99, which is nobody's.
+    peer.role(port, Role::Vm(VmRef { tenant: 0, vm: 0 }));
+    switch.until(0, 0, dropped(Reason::Spoofed));
+    peer.role(port, Role::Uplink);
+    switch.until(0, 0, passed());
+    // A VM that is not there ends the talk, and the next one heals it.
+    peer.role(port, Role::Vm(VmRef { tenant: 0, vm: 77 }));
+    wait_for("another talk", || daemon.heard(|h| *h == Heard::Left));
+    switch.until_judged(0, 0);
+}
+
+#[test]
+fn ports_lanes_remarks_and_counts_are_told() {
+    let cloud = Cloud::new();
+    let mut switch = Switch::new(&cloud, 1);
+    switch.session.remark(None, Remark::Note("early".into()));
+    let daemon = cloud.daemon();
+    switch.until_judged(0, 0);
+    let port = switch.session.port_up(PortInfo { name: "spare".into(), ..PortInfo::default() });
+    for _ in 0..3 {
+        switch.session.remark(Some(port), Remark::Bypass("rte_flow".into()));
+    }
+    let sent = switch.sent[0];
+    wait_for("counts", || {
+        daemon.heard(|h| {
+            matches!(h, Heard::Said(Report::Counts { counts, .. }) if counts.iter().any(|c|
+                c.tenant == 0 && c.direction == 0 && c.packets_in == sent && c.tally().held == 0))
+        })
+    });
+    switch.session.port_down(port);
+    let gone = switch.lanes.remove(0);
+    let lane = gone.id();
+    drop(gone);
+    wait_for("the end of a lane", || daemon.heard(|h| *h == Heard::Said(Report::LaneDown { lane })));
+    let remarks = daemon.count(|h| matches!(h, Heard::Said(Report::Remark { .. })));
+    assert_eq!(remarks, 2, "the same remark is told once");
+    assert!(daemon.heard(|h| *h == Heard::Said(Report::PortDown { port })));
+}
+
+#[test]
+fn a_lane_that_closes_gives_everything_out() {
+    let cloud = Cloud::new();
+    let daemon = cloud.daemon();
+    let mut switch = Switch::new(&cloud, 1);
+    switch.until_judged(0, 0);
+    switch.until_judged(0, 1);
+    daemon.p4vm(0).stops();
+    daemon.p4vm(1).stops();
+    for n in 0..20 {
+        assert!(switch.lanes[0].submit(0, Frame::to(n % 2)).is_none());
+    }
+    assert_eq!(switch.lanes[0].held(), 20);
+    let mut out = Vec::new();
+    switch.lanes[0].drain(|r| out.push((r.packet.bytes()[33], r.outcome)));
+    assert_eq!((out.len(), switch.lanes[0].held()), (20, 0));
+    for (tenant, outcome) in out {
+        assert_eq!(outcome, if tenant == 1 { dropped(Reason::NoChannel) } else { passed() });
+    }
+}
+
+/// A connection that says what it likes.
+fn stranger(path: &Path) -> Socket {
+    let fd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    connect(&fd, &SocketAddrUnix::new(path).unwrap()).unwrap();
+    Socket::new(fd)
+}
+
+fn hello() -> Vec<u8> {
+    encode(&Report::Hello { version: VERSION, session: 1, kind: Kind::Dpdk, application: "hostile".into() })
+        .unwrap()
+}
+
+/// Whether the daemon hangs up.
+fn is_hung_up(socket: &mut Socket) -> bool {
+    (0..100).any(|_| socket.wait(Some(Duration::from_secs(20))).is_err() || socket.receive().is_err())
+}
+
+#[test]
+fn hostile_switches_are_hung_up_on_and_others_are_unharmed() {
+    let cloud = Cloud::new();
+    let _daemon = cloud.daemon();
+    let mut switch = Switch::new(&cloud, 1);
+    switch.until_judged(0, 0);
+    let up = |n| encode(&Report::LaneUp { lane: LaneId(n), port: PortId(n), queue: 0 }).unwrap();
+    let port = encode(&Report::PortUp { port: PortId(1), info: PortInfo::default() }).unwrap();
+    let old = encode(&Report::Hello { version: 0, session: 1, kind: Kind::Dpdk, application: String::new() })
+        .unwrap();
+    let talks: [&[Vec<u8>]; 8] = [
+        &[vec![0xff; 1000]],
+        &[vec![1]],
+        &[up(1)],
+        &[hello(), hello()],
+        &[hello(), up(1)],
+        &[hello(), port.clone(), port.clone()],
+        &[hello(), encode(&Order::Refused { why: "x".into() }).unwrap(), vec![0xff; 9]],
+        &[old],
+    ];
+    for talk in talks {
+        let mut socket = stranger(cloud.socket());
+        for message in talk {
+            // The daemon may have hung up already.
+            let _ = socket.send(message, &[]);
+        }
+        assert!(is_hung_up(&mut socket), "{talk:?}");
+        assert_eq!(switch.send(0, 0), passed());
+    }
+    // One that sends without end, one that never reads, and one that says nothing.
+    let flood = encode(&Report::Remark { port: None, remark: Remark::Note("x".repeat(1000)) }).unwrap();
+    let (flooding, silent) = (stranger(cloud.socket()), stranger(cloud.socket()));
+    flooding.send(&hello(), &[]).unwrap();
+    for _ in 0..2000 {
+        let _ = flooding.send(&flood, &[]);
+    }
+    let mut another = Switch::new(&cloud, 1);
+    another.until_judged(0, 0);
+    switch.until_judged(0, 1);
+    drop((flooding, silent));
+}
+
+#[test]
+fn random_talk_harms_nobody() {
+    let cloud = Cloud::new();
+    let _daemon = cloud.daemon();
+    let mut switch = Switch::new(&cloud, 1);
+    switch.until_judged(0, 0);
+    let mut seed = 0x2545_f491_4f6c_dd1d_u64;
+    let mut next = move || {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed as usize
+    };
+    for _ in 0..200 {
+        let socket = stranger(cloud.socket());
+        let _ = socket.send(&hello(), &[]);
+        for _ in 0..next() % 8 {
+            let bytes: Vec<_> =
+                (0..next() % 40).map(|i| if i == 0 { 0 } else { (next() % 12) as u8 }).collect();
+            let _ = socket.send(&bytes, &[]);
+        }
+    }
+    assert_eq!(switch.send(0, 0), passed());
+    switch.until_judged(0, 1);
+}
+
+#[test]
+fn users_that_are_not_allowed_are_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can be somebody else");
+        return;
+    }
+    let cloud = Cloud::new();
+    cloud.open_to_all();
+    let _daemon = cloud.daemon_with(TENANTS, Allowed { uids: vec![4242], gids: vec![] });
+    let path = cloud.socket().to_owned();
+    let as_user = move |uid| {
+        let path = path.clone();
+        // Of one thread only, and the socket remembers who connected.
+        let became = std::thread::spawn(move || {
+            rustix::thread::set_thread_res_uid(None, Uid::from_raw(uid), None).unwrap();
+            let socket = stranger(&path);
+            socket.send(&hello(), &[]).ok().map(|()| socket)
+        });
+        let mut socket = became.join().unwrap()?;
+        let message = socket.receive().ok()?;
+        p4shield_attach::message::decode_order(&message.bytes, message.descriptors.len()).ok()
+    };
+    assert!(matches!(as_user(4242), Some(Order::Setup { .. })));
+    let refused = as_user(4243);
+    assert!(
+        matches!(&refused, None | Some(Order::Refused { .. }))
+            && !matches!(refused, Some(Order::Setup { .. })),
+        "{refused:?}"
+    );
+    let mut switch = Switch::new(&cloud, 1);
+    switch.until_judged(0, 0);
+}

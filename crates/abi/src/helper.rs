@@ -16,8 +16,8 @@ pub const GET_PRANDOM_U32: u32 = 7;
 /// `long adjust_head(ctx, int delta)` (Linux's `xdp_adjust_head`): moves `data` by `delta` bytes, negative grows
 /// the packet into the head room. 0, or a negative errno and nothing changed. All packet pointers become stale.
 pub const ADJUST_HEAD: u32 = 44;
-/// `long adjust_tail(ctx, int delta)` (Linux's `xdp_adjust_tail`): negative deltas cut the end of the packet off;
-/// growing is refused. 0, or a negative errno. All packet pointers become stale.
+/// `long adjust_tail(ctx, int delta)` (Linux's `xdp_adjust_tail`): negative deltas cut the end of the packet off,
+/// down to an Ethernet header; growing is refused. 0, or a negative errno. All packet pointers become stale.
 pub const ADJUST_TAIL: u32 = 65;
 
 /// `u64 read_vm_info(ctx, u32 field)`: a value of the user VM's last snapshot, fields as in [`crate::info::field`].
@@ -30,3 +30,33 @@ pub const VM_INFO_STATUS: u32 = 1001;
 /// `u64 vm_info_known(ctx, u32 field)`: 1 if `field` has a value in a fresh and genuine snapshot, else 0. Counts as
 /// taking the decision, like [`VM_INFO_STATUS`].
 pub const VM_INFO_KNOWN: u32 = 1002;
+
+/// `u64 hash(const void *data, u32 size, u32 algorithm)`: a value of [`algorithm`] over `size` bytes.
+pub const HASH: u32 = 1010;
+/// `u64 payload_sum(ctx, u32 offset)`: the ones' complement sum (16 bits, folded, not inverted) of the packet's bytes
+/// from `offset` on as big-endian words, the last one filled up with a zero byte. All ones (64) if the header copy is
+/// not the whole packet or ends before `offset`.
+pub const PAYLOAD_SUM: u32 = 1011;
+/// `u64 meter(void *cell, u32 size, u64 amount)`: takes `amount` (1 for a packet, or its bytes) from a cell as
+/// [`crate::meter`] lays it out, and tells the colour: 0 green, 1 yellow, 2 red. `size` is the cell's.
+pub const METER: u32 = 1012;
+
+/// Algorithms of [`HASH`], by number. Values are the results' natural numbers: 16 or 32 bits, `IDENTITY` 64.
+pub mod algorithm {
+    /// CRC-32 as of Ethernet (reflected 0x04c11db7).
+    pub const CRC32: u32 = 0;
+    /// CRC-16 as of ARC (reflected 0x8005).
+    pub const CRC16: u32 = 1;
+    /// The data's last 64 bits as a big-endian number.
+    pub const IDENTITY: u32 = 2;
+    /// The internet checksum: complement of the ones' complement sum of big-endian 16-bit words.
+    pub const CSUM16: u32 = 3;
+    /// Exclusive or of big-endian 16-bit words.
+    pub const XOR16: u32 = 4;
+    /// A pseudo-random number; the data do not matter.
+    pub const RANDOM: u32 = 5;
+    /// Bob Jenkins' `hashlittle` with initial value 0.
+    pub const LOOKUP3: u32 = 6;
+    /// The ones' complement sum of big-endian 16-bit words, folded to 16 bits and not inverted.
+    pub const SUM16: u32 = 7;
+}

@@ -21,6 +21,7 @@ pub mod helper;
 pub mod info;
 pub mod log;
 pub mod map;
+pub mod meter;
 pub mod object;
 pub mod page;
 

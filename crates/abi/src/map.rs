@@ -23,7 +23,7 @@ pub struct MapDefinition {
     pub value_size: u32,
     /// The most entries it holds.
     pub max_entries: u32,
-    /// Zero; reserved.
+    /// The ranges of a classifier, see [`range_widths`]; else zero.
     pub flags: u32,
 }
 
@@ -45,6 +45,12 @@ impl MapDefinition {
         }
     }
 
+    /// Bytes of what names an entry: a key, or a classifier's rule.
+    #[must_use]
+    pub const fn entry_key_size(&self) -> u32 {
+        if self.map_type == TYPE_CLASSIFIER { rule_size(self.key_size) } else { self.key_size }
+    }
+
     /// The bytes of this definition.
     #[must_use]
     pub fn encode(&self) -> [u8; MAP_DEFINITION_SIZE] {
@@ -55,4 +61,30 @@ impl MapDefinition {
         }
         out
     }
+}
+
+/// Rules with priorities, each key byte matched by value and mask or, at the end of the key, in ranges. Not one of
+/// Linux's types. A packet's key has `key_size` bytes; programs may only look up.
+///
+/// A rule has [`rule_size`] bytes: `u32` priority (little-endian, the greatest wins, the first added among equals),
+/// then `key_size` bytes `a`, then `key_size` bytes `b`. A byte outside of ranges matches if it equals `a` wherever
+/// `b` has ones; a range field matches if it lies from `a` to `b`, both included, as big-endian numbers.
+/// [`MapDefinition::flags`] says which fields are ranges, see [`range_widths`].
+pub const TYPE_CLASSIFIER: u32 = 48;
+
+/// The most range fields of a classifier: one hexadecimal digit of the flags each.
+pub const MAX_RANGES: usize = 8;
+/// The most bytes of a range field.
+pub const MAX_RANGE_BYTES: u32 = 15;
+
+/// Bytes of a rule in a classifier whose keys have `key_size` bytes.
+#[must_use]
+pub const fn rule_size(key_size: u32) -> u32 {
+    key_size.saturating_mul(2).saturating_add(4)
+}
+
+/// Bytes of each range field of a classifier, in the order of the key, whose last bytes they are. The lowest digit of
+/// the flags is the first field; a zero digit ends the list.
+pub fn range_widths(flags: u32) -> impl Iterator<Item = u32> {
+    (0..MAX_RANGES as u32).map(move |i| flags >> (4 * i) & 15).take_while(|w| *w > 0)
 }

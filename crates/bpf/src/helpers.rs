@@ -26,6 +26,8 @@ pub(crate) enum Arg {
     Key,
     /// As many readable bytes as a value of the map has.
     Value,
+    /// As many bytes as the next argument says.
+    Memory,
 }
 
 /// What JIT code does instead of the call, if the arguments are known when it is compiled.
@@ -62,12 +64,14 @@ const CONTEXT: [Arg; 5] = [Arg::Context, Arg::Any, Arg::Any, Arg::Any, Arg::Any]
 const MAP_KEY: [Arg; 5] = [Arg::Map, Arg::Key, Arg::Any, Arg::Any, Arg::Any];
 const MAP_KEY_VALUE: [Arg; 5] = [Arg::Map, Arg::Key, Arg::Value, Arg::Any, Arg::Any];
 
+const MEMORY: [Arg; 5] = [Arg::Memory, Arg::Any, Arg::Any, Arg::Any, Arg::Any];
+
 const fn helper(number: u32, args: [Arg; 5], function: Function, inline: Inline) -> Helper {
     Helper { number, args, function, inline }
 }
 
 /// All helpers of a P4 program.
-pub(crate) static TABLE: [Helper; 10] = [
+pub(crate) static TABLE: [Helper; 13] = [
     helper(number::MAP_LOOKUP_ELEM, MAP_KEY, map_lookup, Inline::MapLookup),
     helper(number::MAP_UPDATE_ELEM, MAP_KEY_VALUE, map_update, Inline::No),
     helper(number::MAP_DELETE_ELEM, MAP_KEY, map_delete, Inline::No),
@@ -78,6 +82,9 @@ pub(crate) static TABLE: [Helper; 10] = [
     helper(number::READ_VM_INFO, CONTEXT, read_vm_info, Inline::ReadInfo),
     helper(number::VM_INFO_STATUS, CONTEXT, vm_info_status, Inline::InfoStatus),
     helper(number::VM_INFO_KNOWN, CONTEXT, vm_info_known, Inline::InfoKnown),
+    helper(number::HASH, MEMORY, hash, Inline::No),
+    helper(number::PAYLOAD_SUM, CONTEXT, payload_sum, Inline::No),
+    helper(number::METER, MEMORY, meter, Inline::No),
 ];
 
 /// What a program holds for map 0; map `i` is `i` more. Not an address: even a program that was wrongly accepted
@@ -198,4 +205,39 @@ unsafe extern "C" fn vm_info_known(env: *mut Env, _: u64, field: u64, _: u64, _:
     let (flags, info) = unsafe { (&mut (*env).flags, (*env).info.as_ref()) };
     flags.decided = 1;
     info.map_or(0, |info| u64::from(info.is_known(field as u32)))
+}
+
+unsafe extern "C" fn hash(env: *mut Env, data: u64, size: u64, algorithm: u64, _: u64, _: u64) -> u64 {
+    if algorithm as u32 == number::algorithm::RANDOM {
+        // SAFETY: called by the engines with their environment.
+        return unsafe { prandom(env, 0, 0, 0, 0, 0) };
+    }
+    // SAFETY: the verifier has proven, and the interpreter checked, that `size` bytes are readable at `data`; the size
+    // is a constant of at most a stack frame or a map's value.
+    let data = unsafe {
+        std::slice::from_raw_parts(std::ptr::with_exposed_provenance(data as usize), size as u32 as usize)
+    };
+    crate::hashes::hash(algorithm as u32, data)
+}
+
+unsafe extern "C" fn payload_sum(env: *mut Env, _: u64, offset: u64, _: u64, _: u64, _: u64) -> u64 {
+    // SAFETY: called by the engines with their environment; the packet is null or valid for the run.
+    let packet = unsafe { (*env).packet.as_ref() };
+    let whole = packet.filter(|p| p.total() as usize == p.len());
+    whole.and_then(|p| p.bytes().get(offset as u32 as usize..)).map_or(u64::MAX, crate::hashes::sum16)
+}
+
+unsafe extern "C" fn meter(env: *mut Env, cell: u64, size: u64, amount: u64, _: u64, _: u64) -> u64 {
+    use p4shield_abi::meter::{METER_CELL_SIZE, MeterCell, colour};
+    if size as usize != METER_CELL_SIZE {
+        return colour::RED;
+    }
+    // SAFETY: the verifier has proven, and the interpreter checked, that `size` bytes at `cell` are the program's.
+    unsafe {
+        let bytes: *mut [u8; METER_CELL_SIZE] = std::ptr::with_exposed_provenance_mut(cell as usize);
+        let mut meter = MeterCell::decode(&bytes.read_unaligned());
+        let colour = meter.take(amount, (*env).ctx.timestamp_ns);
+        bytes.write_unaligned(meter.encode());
+        colour
+    }
 }

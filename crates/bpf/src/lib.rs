@@ -39,6 +39,7 @@ pub mod verify;
 mod alu;
 mod budget;
 mod env;
+mod hashes;
 mod helpers;
 mod interp;
 mod jit;

@@ -28,7 +28,7 @@ pub struct Map {
 pub struct Entry {
     /// Index into [`Linked::maps`].
     pub map: u32,
-    /// `key_size` bytes of the map.
+    /// As many bytes as the map's [`MapDefinition::entry_key_size`].
     pub key: Vec<u8>,
     /// `value_size` bytes of the map.
     pub value: Vec<u8>,

@@ -109,6 +109,10 @@ pub struct Outcome {
     pub len: usize,
     /// Bytes of the whole packet.
     pub total: u32,
+    /// What the program set as the context's `output_action`.
+    pub output_action: u32,
+    /// What the program set as the context's `output_port`.
+    pub output_port: u32,
 }
 
 enum Engine {
@@ -282,7 +286,8 @@ impl Program {
                 [ctx.expose_provenance() as u64, 0]
             })
         };
-        let flags = self.core.env.flags;
+        let (flags, ctx) = (self.core.env.flags, &self.core.env.ctx);
+        let (output_action, output_port) = (ctx.output_action, ctx.output_port);
         let undecided = flags.unknown != 0 && flags.decided == 0;
         let (verdict, stopped) = match result {
             Ok(r0) if !undecided => (Verdict::from_u64(r0), None),
@@ -297,6 +302,8 @@ impl Program {
             start: packet.start(),
             len: packet.len(),
             total: packet.total(),
+            output_action,
+            output_port,
         }
     }
 }

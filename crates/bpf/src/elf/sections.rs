@@ -70,9 +70,11 @@ pub(super) fn entries(file: &Elf<'_>, maps: &[ObjectMap]) -> Result<Vec<ObjectEn
         }
         let map = maps.binary_search_by_key(&u64::from(map_offset), |m| m.offset);
         let map = map.map_err(|_| failed("the record is of no map"))?;
-        let MapDefinition { key_size, value_size, .. } = maps[map].definition;
-        let key_end = (at + 8).saturating_add(key_size as usize);
-        let value_end = key_end.saturating_add(value_size as usize);
+        let definition = &maps[map].definition;
+        // Sizes are not checked yet; a rule that overflows is longer than any section.
+        let key_size = definition.entry_key_size() as usize;
+        let key_end = (at + 8).saturating_add(key_size);
+        let value_end = key_end.saturating_add(definition.value_size as usize);
         let key = data.get(at + 8..key_end).ok_or_else(|| failed("the key is cut off"))?.to_vec();
         let value = data.get(key_end..value_end).ok_or_else(|| failed("the value is cut off"))?.to_vec();
         entries.push(ObjectEntry { map, key, value });

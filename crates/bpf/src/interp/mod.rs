@@ -246,7 +246,7 @@ impl Machine<'_> {
         let (env, maps) = unsafe { (&*self.env, (*self.env).maps.as_ref()) };
         let ctx = (&raw const env.ctx).expose_provenance() as u64;
         let mut sizes = (0, 0);
-        for (arg, &value) in helper.args.iter().zip(&self.regs[1..6]) {
+        for (i, (arg, &value)) in helper.args.iter().zip(&self.regs[1..6]).enumerate() {
             let readable = |bytes: u32| {
                 // SAFETY: by the contract of `run`.
                 unsafe { memory::region(self.env, value, bytes.into()) }.is_some()
@@ -262,6 +262,7 @@ impl Machine<'_> {
                 }
                 Arg::Key => readable(sizes.0),
                 Arg::Value => readable(sizes.1),
+                Arg::Memory => u32::try_from(self.regs[i + 2]).is_ok_and(readable),
             };
             if !fine {
                 return Err(wrong);

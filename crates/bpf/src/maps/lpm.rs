@@ -175,6 +175,15 @@ impl LpmKeys {
         }
     }
 
+    /// The slot of exactly this prefix.
+    pub(crate) fn exact(&self, key: &[u8]) -> Option<usize> {
+        let key = self.parse(key)?;
+        let (link, common) = self.descend(&key);
+        let at = self.follow(link);
+        let same = at != NONE && common == key.len && self.node(at).prefix.len == key.len;
+        (same && self.node(at).slot != NONE).then(|| self.node(at).slot as usize)
+    }
+
     /// The slot of exactly this prefix, which is taken if there was none.
     pub(crate) fn insert(&mut self, key: &[u8], exists: Exists) -> Result<usize, MapError> {
         let key = self.parse(key).ok_or(MapError::Invalid)?;

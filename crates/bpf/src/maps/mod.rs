@@ -4,14 +4,16 @@
 //! for the run, whatever the program inserts or deletes meanwhile. A program and its maps are used by one thread;
 //! control access takes the maps by `&mut` between runs.
 
+mod classifier;
 mod hash;
 mod lpm;
 mod storage;
 
-use p4shield_abi::map::{MapDefinition, TYPE_ARRAY, TYPE_HASH, TYPE_LPM_TRIE};
+use p4shield_abi::map::{MapDefinition, TYPE_ARRAY, TYPE_CLASSIFIER, TYPE_HASH, TYPE_LPM_TRIE};
 use rustix::io::Errno;
 
 use crate::linked::{Entry, Map as Declared};
+use classifier::Rules;
 use hash::HashKeys;
 use lpm::{LpmKeys, MAX_DATA};
 use storage::Storage;
@@ -133,6 +135,7 @@ enum Keys {
     Array,
     Hash(HashKeys),
     Lpm(LpmKeys),
+    Rules(Box<Rules>),
 }
 
 /// One map.
@@ -151,6 +154,7 @@ impl Map {
         let keys = match d.map_type {
             TYPE_HASH => Keys::Hash(HashKeys::new(entries, key_size, secret())),
             TYPE_LPM_TRIE => Keys::Lpm(LpmKeys::new(entries, key_size - 4)),
+            TYPE_CLASSIFIER => Keys::Rules(Box::new(Rules::new(entries, key_size, d.flags))),
             _ => Keys::Array,
         };
         let values = Storage::new(entries, d.value_size as usize)
@@ -178,6 +182,7 @@ impl Map {
             }
             Keys::Hash(keys) => keys.find(key),
             Keys::Lpm(keys) => keys.find(key),
+            Keys::Rules(rules) => rules.find(key),
         }
     }
 
@@ -186,19 +191,42 @@ impl Map {
             Keys::Array => exists.found(self.find(key).ok_or(MapError::Full)?),
             Keys::Hash(keys) => keys.insert(key, exists),
             Keys::Lpm(keys) => keys.insert(key, exists),
+            Keys::Rules(rules) => rules.insert(key, exists),
         }
     }
 
-    fn fits(&self, key: &[u8]) -> Result<(), MapError> {
-        if key.len() == self.definition.key_size as usize { Ok(()) } else { Err(MapError::Invalid) }
+    fn fits(key: &[u8], size: u32) -> Result<(), MapError> {
+        if key.len() == size as usize { Ok(()) } else { Err(MapError::Invalid) }
     }
 
-    /// Copies the value of `key` out. An LPM map finds the longest prefix that covers `key`.
+    /// Bytes of what names an entry in [`Map::update`], [`Map::delete`] and [`Map::iter`]: a key, or a classifier's
+    /// rule.
+    #[must_use]
+    pub const fn entry_key_size(&self) -> u32 {
+        self.definition.entry_key_size()
+    }
+
+    /// Copies the value of the entry out that goes by `key` in [`Map::update`].
+    ///
+    /// # Errors
+    /// [`MapError::NotFound`], or [`MapError::Invalid`] if the size of `key` is not [`Map::entry_key_size`].
+    pub fn entry(&self, key: &[u8]) -> Result<Vec<u8>, MapError> {
+        Self::fits(key, self.entry_key_size())?;
+        let slot = match &self.keys {
+            Keys::Rules(rules) => rules.find_rule(key),
+            Keys::Lpm(keys) => keys.exact(key),
+            Keys::Array | Keys::Hash(_) => self.find(key),
+        };
+        slot.map(|slot| self.value(slot)).ok_or(MapError::NotFound)
+    }
+
+    /// Copies the value out that a program finds under `key`: an LPM map's longest prefix that covers it, a
+    /// classifier's first rule that matches it.
     ///
     /// # Errors
     /// [`MapError::NotFound`], or [`MapError::Invalid`] if the size of `key` is not the map's.
     pub fn lookup(&self, key: &[u8]) -> Result<Vec<u8>, MapError> {
-        self.fits(key)?;
+        Self::fits(key, self.definition.key_size)?;
         let slot = self.find(key).ok_or(MapError::NotFound)?;
         Ok(self.value(slot))
     }
@@ -215,7 +243,7 @@ impl Map {
     /// [`MapError::Full`] (also for an array's index that is too large), [`MapError::Exists`] or
     /// [`MapError::NotFound`] as `exists` demands, [`MapError::Invalid`] if a size is not the map's.
     pub fn update(&mut self, key: &[u8], value: &[u8], exists: Exists) -> Result<(), MapError> {
-        self.fits(key)?;
+        Self::fits(key, self.entry_key_size())?;
         if value.len() != self.definition.value_size as usize {
             return Err(MapError::Invalid);
         }
@@ -230,11 +258,12 @@ impl Map {
     /// [`MapError::NotFound`], or [`MapError::Invalid`] for arrays, whose entries cannot be removed, and keys of
     /// the wrong size.
     pub fn delete(&mut self, key: &[u8]) -> Result<(), MapError> {
-        self.fits(key)?;
+        Self::fits(key, self.entry_key_size())?;
         match &mut self.keys {
             Keys::Array => Err(MapError::Invalid),
             Keys::Hash(keys) => keys.remove(key),
             Keys::Lpm(keys) => keys.remove(key),
+            Keys::Rules(rules) => rules.remove(key),
         }
     }
 
@@ -245,6 +274,7 @@ impl Map {
                 Keys::Array => Some((slot as u32).to_ne_bytes().to_vec()),
                 Keys::Hash(keys) => keys.key(slot),
                 Keys::Lpm(keys) => keys.key(slot),
+                Keys::Rules(rules) => rules.rule(slot),
             };
             key.map(|key| (key, self.value(slot)))
         })
@@ -372,7 +402,7 @@ fn bytes_of(declared: &Declared) -> Result<usize, MapsError> {
             d.max_entries, d.value_size
         ));
     }
-    if d.flags & !1 != 0 {
+    if d.map_type != TYPE_CLASSIFIER && d.flags & !1 != 0 {
         return refuse(format!("flags {:#x} are not supported", d.flags));
     }
     let (entries, key_size) = (d.max_entries as usize, d.key_size);
@@ -386,13 +416,23 @@ fn bytes_of(declared: &Declared) -> Result<usize, MapsError> {
         TYPE_LPM_TRIE => {
             return refuse(format!("a key of {key_size} bytes: an LPM trie takes 5 to {}", 4 + MAX_DATA));
         }
+        TYPE_CLASSIFIER if (1..=MAX_KEY_SIZE).contains(&key_size) => {
+            match Rules::bytes(entries, key_size as usize, d.flags) {
+                Some(bytes) => bytes,
+                None => return refuse(format!("ranges {:#x} are longer than the key", d.flags)),
+            }
+        }
+        TYPE_CLASSIFIER => {
+            return refuse(format!("a key of {key_size} bytes: a classifier takes 1 to {MAX_KEY_SIZE}"));
+        }
         other => {
             return refuse(format!(
-                "type {other} is not supported: hash ({TYPE_HASH}), array ({TYPE_ARRAY}), LPM trie ({TYPE_LPM_TRIE})"
+                "type {other} is not supported: hash ({TYPE_HASH}), array ({TYPE_ARRAY}), LPM trie \
+                 ({TYPE_LPM_TRIE}), classifier ({TYPE_CLASSIFIER})"
             ));
         }
     };
-    Ok(keys + entries * Storage::stride(d.value_size as usize))
+    Ok(keys.saturating_add(entries * Storage::stride(d.value_size as usize)))
 }
 
 #[cfg(test)]

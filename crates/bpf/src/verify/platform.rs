@@ -11,7 +11,8 @@ use prevail::linux::spec_prototypes::{HelperPrototype, map_type_bit};
 use prevail::platform::EbpfPlatform;
 use prevail::spec::config::{EbpfRuntimeConfig, EbpfVerifierOptions};
 use prevail::spec::ebpf_base::EbpfArgumentType::{
-    Anything, DontCare, PtrToCtx, PtrToMap, PtrToMapKey, PtrToMapValue,
+    Anything, ConstSize, DontCare, PtrToCtx, PtrToMap, PtrToMapKey, PtrToMapValue, PtrToReadableMem,
+    PtrToWritableMem,
 };
 use prevail::spec::ebpf_base::{EbpfArgumentType, EbpfCtxDescriptor, EbpfReturnType};
 use prevail::spec::type_descriptors::{
@@ -42,8 +43,12 @@ static CONTEXT: EbpfCtxDescriptor = EbpfCtxDescriptor {
 /// PREVAIL takes the width of a packet pointer from the distance of the two fields.
 const _: () = assert!(offset::DATA_END - offset::DATA == 8);
 
-const KNOWN_MAP_TYPES: u64 =
-    map_type_bit(map::TYPE_HASH) | map_type_bit(map::TYPE_ARRAY) | map_type_bit(map::TYPE_LPM_TRIE);
+const KNOWN_MAP_TYPES: u64 = map_type_bit(map::TYPE_HASH)
+    | map_type_bit(map::TYPE_ARRAY)
+    | map_type_bit(map::TYPE_LPM_TRIE)
+    | map_type_bit(map::TYPE_CLASSIFIER);
+/// PREVAIL keeps sets of map types as the bits of 64.
+const _: () = assert!(map_type_bit(map::TYPE_CLASSIFIER) != 0);
 
 const fn prototype(
     name: &'static str,
@@ -95,6 +100,12 @@ static VM_INFO_STATUS: HelperPrototype =
     number("vm_info_status", [PtrToCtx, DontCare, DontCare, DontCare, DontCare]);
 static VM_INFO_KNOWN: HelperPrototype =
     number("vm_info_known", [PtrToCtx, Anything, DontCare, DontCare, DontCare]);
+/// Reads `size` bytes and keeps nothing.
+static HASH: HelperPrototype = number("hash", [PtrToReadableMem, ConstSize, Anything, DontCare, DontCare]);
+static PAYLOAD_SUM: HelperPrototype =
+    number("payload_sum", [PtrToCtx, Anything, DontCare, DontCare, DontCare]);
+/// Writes no more than `size` bytes, and reads them: the interpreter's stack is never uninitialised.
+static METER: HelperPrototype = number("meter", [PtrToWritableMem, ConstSize, Anything, DontCare, DontCare]);
 static UNKNOWN: HelperPrototype = HelperPrototype { unsupported: true, ..number("unknown", [DontCare; 5]) };
 
 /// The prototype of a helper, if we have that helper.
@@ -110,6 +121,9 @@ fn helper_prototype(number: u32) -> Option<&'static HelperPrototype> {
         helper::READ_VM_INFO => &READ_VM_INFO,
         helper::VM_INFO_STATUS => &VM_INFO_STATUS,
         helper::VM_INFO_KNOWN => &VM_INFO_KNOWN,
+        helper::HASH => &HASH,
+        helper::PAYLOAD_SUM => &PAYLOAD_SUM,
+        helper::METER => &METER,
         _ => return None,
     })
 }
@@ -243,6 +257,7 @@ impl EbpfPlatform for Platform {
             map::TYPE_HASH => "hash",
             map::TYPE_ARRAY => "array",
             map::TYPE_LPM_TRIE => "lpm_trie",
+            map::TYPE_CLASSIFIER => "classifier",
             _ => "unknown",
         };
         EbpfMapType {

@@ -110,18 +110,25 @@ fn impossible(m: &Map) -> Option<String> {
             );
         }
         map::TYPE_LPM_TRIE => {}
-        t => return Some(format!("type {t} is not hash, array or LPM trie")),
+        map::TYPE_CLASSIFIER => {
+            let ranges: u32 = map::range_widths(d.flags).sum();
+            return (ranges > d.key_size || d.key_size == 0 || d.key_size > MAX_KEY_BYTES)
+                .then(|| format!("a key of {} bytes with {ranges} bytes of ranges", d.key_size))
+                .or_else(|| impossible_values(d));
+        }
+        t => return Some(format!("type {t} is not hash, array, LPM trie or classifier")),
     }
     if d.key_size == 0 || d.key_size > MAX_KEY_BYTES {
         return Some(format!("key of {} bytes; 1 to {MAX_KEY_BYTES} are possible", d.key_size));
     }
+    impossible_values(d).or_else(|| (d.flags != 0).then(|| format!("flags {:#x} are not known", d.flags)))
+}
+
+fn impossible_values(d: &map::MapDefinition) -> Option<String> {
     if d.value_size == 0 || d.value_size > MAX_VALUE_BYTES {
         return Some(format!("value of {} bytes; 1 to {MAX_VALUE_BYTES} are possible", d.value_size));
     }
-    if d.max_entries == 0 {
-        return Some("it has no room for an entry".to_owned());
-    }
-    (d.flags != 0).then(|| format!("flags {:#x} are not known", d.flags))
+    (d.max_entries == 0).then(|| "it has no room for an entry".to_owned())
 }
 
 fn entries(linked: &Linked) -> Result<(), Refusal> {
@@ -134,7 +141,7 @@ fn entries(linked: &Linked) -> Result<(), Refusal> {
             ));
         };
         let d = &m.definition;
-        if e.key.len() != d.key_size as usize || e.value.len() != d.value_size as usize {
+        if e.key.len() != d.entry_key_size() as usize || e.value.len() != d.value_size as usize {
             return Err(whole(
                 Reason::Map,
                 format!("entry {i} does not have the key and value sizes of map {}", m.name),

@@ -1,0 +1,120 @@
+//! The hash functions of [`p4shield_abi::helper::HASH`].
+
+use p4shield_abi::helper::algorithm;
+
+/// CRC tables, made when the engine is compiled.
+const fn reflected_table(polynomial: u32) -> [u32; 256] {
+    let mut table = [0; 256];
+    let mut i = 0;
+    while i < 256 {
+        let mut crc = i as u32;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 1 == 1 { crc >> 1 ^ polynomial } else { crc >> 1 };
+            bit += 1;
+        }
+        table[i] = crc;
+        i += 1;
+    }
+    table
+}
+
+static CRC32: [u32; 256] = reflected_table(0xedb8_8320);
+static CRC16: [u32; 256] = reflected_table(0xa001);
+
+fn crc(table: &[u32; 256], start: u32, data: &[u8]) -> u32 {
+    data.iter().fold(start, |crc, b| crc >> 8 ^ table[((crc ^ u32::from(*b)) & 0xff) as usize])
+}
+
+/// Big-endian words, the last one filled up with a zero byte.
+fn words(data: &[u8]) -> impl Iterator<Item = u16> + '_ {
+    data.chunks(2).map(|c| u16::from(c[0]) << 8 | c.get(1).map_or(0, |b| u16::from(*b)))
+}
+
+/// The ones' complement sum, folded and not inverted.
+pub(crate) fn sum16(data: &[u8]) -> u64 {
+    let mut sum: u64 = words(data).map(u64::from).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum
+}
+
+/// Bob Jenkins' lookup3 with initial value 0, byte by byte as on little-endian machines.
+fn lookup3(data: &[u8]) -> u32 {
+    let start = 0xdead_beef_u32.wrapping_add(data.len() as u32);
+    let mut abc = [start; 3];
+    let mut rest = data;
+    loop {
+        let part = rest.len().min(12);
+        for (word, chunk) in abc.iter_mut().zip(rest[..part].chunks(4)) {
+            let mut bytes = [0; 4];
+            bytes[..chunk.len()].copy_from_slice(chunk);
+            *word = word.wrapping_add(u32::from_le_bytes(bytes));
+        }
+        if rest.len() <= 12 {
+            break;
+        }
+        mix(&mut abc);
+        rest = &rest[12..];
+    }
+    if rest.is_empty() {
+        return abc[2];
+    }
+    let [mut a, mut b, mut c] = abc;
+    for by in [14, 11, 25, 16, 4, 14, 24] {
+        c = (c ^ b).wrapping_sub(b.rotate_left(by));
+        (a, b, c) = (b, c, a);
+    }
+    // The last step left the result where the next would not look for it.
+    b
+}
+
+fn mix(abc: &mut [u32; 3]) {
+    let [mut a, mut b, mut c] = *abc;
+    for by in [4, 6, 8, 16, 19, 4] {
+        a = a.wrapping_sub(c) ^ c.rotate_left(by);
+        c = c.wrapping_add(b);
+        (a, b, c) = (b, c, a);
+    }
+    *abc = [a, b, c];
+}
+
+/// The value of an algorithm; 0 for a number of none. `RANDOM` is the caller's.
+pub(crate) fn hash(algorithm: u32, data: &[u8]) -> u64 {
+    match algorithm {
+        algorithm::CRC32 => u64::from(!crc(&CRC32, u32::MAX, data)),
+        algorithm::CRC16 => u64::from(crc(&CRC16, 0, data)),
+        algorithm::IDENTITY => data.iter().fold(0, |n, b| n << 8 | u64::from(*b)),
+        algorithm::CSUM16 => sum16(data) ^ 0xffff,
+        algorithm::XOR16 => u64::from(words(data).fold(0, |x, w| x ^ w)),
+        algorithm::LOOKUP3 => u64::from(lookup3(data)),
+        algorithm::SUM16 => sum16(data),
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Check values of the CRC catalogue (reveng) and of lookup3.c's own driver.
+    #[test]
+    fn known_values() {
+        let check = b"123456789";
+        assert_eq!(hash(algorithm::CRC32, check), 0xcbf4_3926);
+        assert_eq!(hash(algorithm::CRC16, check), 0xbb3d);
+        assert_eq!(hash(algorithm::LOOKUP3, b"Four score and seven years ago"), 0x1777_0551);
+        assert_eq!(hash(algorithm::LOOKUP3, b""), 0xdead_beef);
+    }
+
+    /// RFC 1071's example.
+    #[test]
+    fn sums() {
+        let data = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(hash(algorithm::SUM16, &data), 0xddf2);
+        assert_eq!(hash(algorithm::CSUM16, &data), 0x220d);
+        assert_eq!(hash(algorithm::XOR16, &[0x12, 0x34, 0xff]), 0xed34);
+        assert_eq!(hash(algorithm::IDENTITY, &[1, 2, 3]), 0x0001_0203);
+    }
+}

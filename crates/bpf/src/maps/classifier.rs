@@ -1,0 +1,373 @@
+//! Rules with priorities, found in a time that no packet can influence.
+//!
+//! # Scheme
+//!
+//! Rules stand in the order of their priorities. For each byte of the key and each of its 256 values there is a bit
+//! vector with a one for each rule that this value does not exclude; a look-up takes one vector for each byte, and
+//! the first one in their conjunction is the rule. Of a range field, whose bytes cannot be judged one by one, four
+//! vectors a byte tell which rules' bounds lie below, at or above the byte, and are folded into "not below the lower
+//! bound" and "not above the upper one" from the first byte to the last.
+//!
+//! A summary with a bit for each word of a vector that is not zero lets a look-up skip words that some byte excludes
+//! as a whole. It makes the usual case fast and takes nothing from the bound: a look-up of `k` bytes among `n` rules
+//! reads at most `(k + 3r) * n / 64` words of vectors, `r` of the bytes being in range fields, plus a 64th of that of
+//! summaries, whatever the packet holds and whatever packets came before. Nothing is hashed or cached, so there is
+//! nothing to collide or to evict.
+//!
+//! A change moves the bits behind the rule in all vectors, which is linear in their size; a rule behind all others
+//! moves nothing.
+
+use std::collections::HashMap;
+
+use p4shield_abi::map::{range_widths, rule_size};
+
+use super::{Exists, MapError};
+
+/// Values of a byte.
+const VALUES: usize = 256;
+/// Vectors for a byte of a range field.
+const RANGE_PLANES: usize = 4;
+
+/// Vectors of one range field: the first plane, its bytes' place in the key, how many.
+#[derive(Clone, Copy, Debug)]
+struct RangeField {
+    plane: usize,
+    at: usize,
+    bytes: usize,
+}
+
+/// The rules of one map.
+#[derive(Debug)]
+pub(super) struct Rules {
+    entries: usize,
+    key_size: usize,
+    /// Leading bytes of the key that are in no range field; each has one plane.
+    plain: usize,
+    ranges: Vec<RangeField>,
+    planes: usize,
+    /// Words of a vector.
+    words: usize,
+    /// Words of a summary.
+    summaries: usize,
+    /// `planes * VALUES` vectors.
+    vectors: Vec<u64>,
+    /// The summary of each vector.
+    summary: Vec<u64>,
+    /// Slots of the rules, by descending priority.
+    order: Vec<u32>,
+    /// The rule in each slot.
+    rules: Vec<Option<Box<[u8]>>>,
+    slots: HashMap<Box<[u8]>, u32>,
+    free: Vec<u32>,
+}
+
+/// What a value of a byte means for a bound.
+fn bound_bits(value: u8, low: u8, high: u8) -> [bool; RANGE_PLANES] {
+    [value > low, value == low, value < high, value == high]
+}
+
+impl Rules {
+    /// Room for `entries` rules over keys of `key_size` bytes, ranges as `flags` says.
+    pub(super) fn new(entries: usize, key_size: usize, flags: u32) -> Self {
+        let range_bytes: usize = range_widths(flags).map(|w| w as usize).sum();
+        let plain = key_size - range_bytes;
+        let (mut at, mut plane, mut ranges) = (plain, plain, Vec::new());
+        for bytes in range_widths(flags).map(|w| w as usize) {
+            ranges.push(RangeField { plane, at, bytes });
+            at += bytes;
+            plane += RANGE_PLANES * bytes;
+        }
+        let words = entries.div_ceil(64);
+        let summaries = words.div_ceil(64);
+        Self {
+            entries,
+            key_size,
+            plain,
+            ranges,
+            planes: plane,
+            words,
+            summaries,
+            vectors: vec![0; plane * VALUES * words],
+            summary: vec![0; plane * VALUES * summaries],
+            order: Vec::with_capacity(entries),
+            rules: vec![None; entries],
+            slots: HashMap::new(),
+            free: (0..entries as u32).rev().collect(),
+        }
+    }
+
+    /// Bytes that such rules take, or `None` if the ranges are longer than the key.
+    pub(super) fn bytes(entries: usize, key_size: usize, flags: u32) -> Option<usize> {
+        let range_bytes: usize = range_widths(flags).map(|w| w as usize).sum();
+        let plain = key_size.checked_sub(range_bytes)?;
+        let (words, planes) = (entries.div_ceil(64), plain + RANGE_PLANES * range_bytes);
+        let vectors = planes.saturating_mul(VALUES * 8).saturating_mul(words + words.div_ceil(64));
+        // A rule stands in its slot and in the index.
+        let rules = entries.saturating_mul(2 * rule_size(key_size as u32) as usize + 64);
+        Some(vectors.saturating_add(rules))
+    }
+
+    /// The slot of the first rule that matches a packet's key.
+    pub(super) fn find(&self, key: &[u8]) -> Option<usize> {
+        if key.len() != self.key_size {
+            return None;
+        }
+        for s in 0..self.summaries {
+            let mut candidates = u64::MAX;
+            for (plane, byte) in key[..self.plain].iter().enumerate() {
+                candidates &= self.summary[(plane * VALUES + usize::from(*byte)) * self.summaries + s];
+            }
+            while candidates != 0 {
+                let word = s * 64 + candidates.trailing_zeros() as usize;
+                candidates &= candidates - 1;
+                if word >= self.words {
+                    break;
+                }
+                let found = self.matches(key, word);
+                if found != 0 {
+                    let position = word * 64 + found.trailing_zeros() as usize;
+                    return self.order.get(position).map(|slot| *slot as usize);
+                }
+            }
+        }
+        None
+    }
+
+    /// Which of the 64 rules of a word match.
+    fn matches(&self, key: &[u8], word: usize) -> u64 {
+        let vector =
+            |plane: usize, value: u8| self.vectors[(plane * VALUES + usize::from(value)) * self.words + word];
+        let mut found = u64::MAX;
+        for (plane, byte) in key[..self.plain].iter().enumerate() {
+            found &= vector(plane, *byte);
+        }
+        for r in &self.ranges {
+            let (mut above, mut at_low, mut below, mut at_high) = (0, u64::MAX, 0, u64::MAX);
+            for (i, byte) in key[r.at..r.at + r.bytes].iter().enumerate() {
+                let plane = r.plane + RANGE_PLANES * i;
+                above |= at_low & vector(plane, *byte);
+                at_low &= vector(plane + 1, *byte);
+                below |= at_high & vector(plane + 2, *byte);
+                at_high &= vector(plane + 3, *byte);
+            }
+            found &= (above | at_low) & (below | at_high);
+        }
+        found
+    }
+
+    /// Adds a rule, or finds the slot of the one that is the same but for its value.
+    pub(super) fn insert(&mut self, rule: &[u8], exists: Exists) -> Result<usize, MapError> {
+        let rule = self.canonical(rule).ok_or(MapError::Invalid)?;
+        if let Some(slot) = self.slots.get(&rule) {
+            return exists.found(*slot as usize);
+        }
+        exists.missing()?;
+        let slot = self.free.pop().ok_or(MapError::Full)?;
+        let wanted = priority(&rule);
+        let above = |s: &u32| self.rules[*s as usize].as_deref().is_some_and(|r| priority(r) >= wanted);
+        let position = self.order.partition_point(above);
+        if position < self.order.len() {
+            self.shift(position, true);
+        }
+        self.order.insert(position, slot);
+        self.set(position, &rule);
+        self.summarise(position / 64);
+        self.rules[slot as usize] = Some(rule.clone());
+        self.slots.insert(rule, slot);
+        Ok(slot as usize)
+    }
+
+    /// Removes a rule.
+    pub(super) fn remove(&mut self, rule: &[u8]) -> Result<(), MapError> {
+        let rule = self.canonical(rule).ok_or(MapError::Invalid)?;
+        let slot = self.slots.remove(&rule).ok_or(MapError::NotFound)?;
+        self.rules[slot as usize] = None;
+        self.free.push(slot);
+        let position = self.order.iter().position(|s| *s == slot).ok_or(MapError::NotFound)?;
+        self.order.remove(position);
+        self.shift(position, false);
+        self.summarise(position / 64);
+        Ok(())
+    }
+
+    /// The rule in a slot.
+    pub(super) fn rule(&self, slot: usize) -> Option<Vec<u8>> {
+        self.rules.get(slot)?.as_deref().map(<[u8]>::to_vec)
+    }
+
+    /// The slot of exactly this rule.
+    pub(super) fn find_rule(&self, rule: &[u8]) -> Option<usize> {
+        self.slots.get(&self.canonical(rule)?).map(|s| *s as usize)
+    }
+
+    /// A rule without the bits that its mask leaves open; `None` if it has not the right size.
+    fn canonical(&self, rule: &[u8]) -> Option<Box<[u8]>> {
+        if rule.len() != rule_size(self.key_size as u32) as usize {
+            return None;
+        }
+        let mut rule: Box<[u8]> = rule.into();
+        for i in 4..4 + self.plain {
+            rule[i] &= rule[i + self.key_size];
+        }
+        Some(rule)
+    }
+
+    /// Enters a rule at a position whose bits are all zero.
+    fn set(&mut self, position: usize, rule: &[u8]) {
+        let (a, b) = rule[4..].split_at(self.key_size);
+        let mut matching = Vec::with_capacity(self.planes * VALUES);
+        for i in 0..self.plain {
+            let of = |v: u8| v & b[i] == a[i];
+            matching.extend((0..=u8::MAX).filter(|v| of(*v)).map(|v| i * VALUES + usize::from(v)));
+        }
+        for r in &self.ranges {
+            for i in 0..r.bytes {
+                for v in 0..=u8::MAX {
+                    let bits = bound_bits(v, a[r.at + i], b[r.at + i]);
+                    let planes = bits.iter().enumerate().filter(|(_, bit)| **bit);
+                    let first = r.plane + RANGE_PLANES * i;
+                    matching.extend(planes.map(|(p, _)| (first + p) * VALUES + usize::from(v)));
+                }
+            }
+        }
+        for row in matching {
+            self.vectors[row * self.words + position / 64] |= 1 << (position % 64);
+        }
+    }
+
+    /// Makes room for a rule at a position (`up`), or closes the gap that one leaves.
+    fn shift(&mut self, position: usize, up: bool) {
+        let (first, bit) = (position / 64, position % 64);
+        let below = (1u64 << bit) - 1;
+        let used = (self.order.len() + 1).div_ceil(64).min(self.words);
+        for row in self.vectors.chunks_exact_mut(self.words) {
+            let row = &mut row[first..used.max(first + 1)];
+            let kept = row[0] & below;
+            if up {
+                for i in (1..row.len()).rev() {
+                    row[i] = row[i] << 1 | row[i - 1] >> 63;
+                }
+                row[0] = kept | (row[0] & !below) << 1;
+            } else {
+                let moved = row[0] >> 1 & !below;
+                row[0] = kept | moved;
+                for i in 1..row.len() {
+                    row[i - 1] = row[i - 1] & (u64::MAX >> 1) | row[i] << 63;
+                    row[i] >>= 1;
+                }
+            }
+        }
+    }
+
+    /// Brings the summaries of the words from `first` on up to date.
+    fn summarise(&mut self, first: usize) {
+        let used = (self.order.len() + 1).div_ceil(64).min(self.words);
+        let rows = self.vectors.chunks_exact(self.words).zip(self.summary.chunks_exact_mut(self.summaries));
+        for (row, summary) in rows {
+            for (i, word) in row[..used].iter().enumerate().skip(first) {
+                let bit = 1u64 << (i % 64);
+                let s = &mut summary[i / 64];
+                *s = if *word == 0 { *s & !bit } else { *s | bit };
+            }
+        }
+    }
+
+    /// The most rules.
+    #[cfg(test)]
+    pub(super) const fn capacity(&self) -> usize {
+        self.entries
+    }
+}
+
+fn priority(rule: &[u8]) -> u32 {
+    rule.first_chunk::<4>().map_or(0, |b| u32::from_le_bytes(*b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// What the vectors have to agree with: every rule is tried.
+    fn by_trying(rules: &[Vec<u8>], key: &[u8], flags: u32) -> Option<usize> {
+        let size = key.len();
+        let widths: Vec<usize> = range_widths(flags).map(|w| w as usize).collect();
+        let plain = size - widths.iter().sum::<usize>();
+        let fits = |rule: &Vec<u8>| {
+            let (a, b) = rule[4..].split_at(size);
+            let mut at = plain;
+            (0..plain).all(|i| key[i] & b[i] == a[i] & b[i])
+                && widths.iter().all(|w| {
+                    let field = at..at + w;
+                    at += w;
+                    a[field.clone()] <= key[field.clone()] && key[field.clone()] <= b[field]
+                })
+        };
+        let best = |(i, r): &(usize, &Vec<u8>)| (priority(r), std::cmp::Reverse(*i));
+        rules.iter().enumerate().filter(|(_, r)| fits(r)).max_by_key(best).map(|(i, _)| i)
+    }
+
+    fn rule(priority: u32, a: &[u8], b: &[u8]) -> Vec<u8> {
+        [&priority.to_le_bytes(), a, b].concat()
+    }
+
+    /// Bytes of few values, so that rules overlap and keys hit.
+    fn small_bytes(n: usize) -> impl Strategy<Value = Vec<u8>> {
+        prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, 3, 0x80, 0xff]), n)
+    }
+
+    fn rules_over(n: usize) -> impl Strategy<Value = Vec<Vec<u8>>> {
+        let one = (0u32..5, small_bytes(n), small_bytes(n)).prop_map(|(p, a, b)| rule(p, &a, &b));
+        prop::collection::vec(one, 1..150)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn the_vectors_find_what_trying_every_rule_finds(
+            rules in rules_over(5),
+            keys in prop::collection::vec(small_bytes(5), 20),
+            flags in prop::sample::select(vec![0u32, 1, 2, 0x12, 0x5, 0x32]),
+            removed in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
+        ) {
+            let mut map = Rules::new(150, 5, flags);
+            // The first of equal rules stays, as the map replaces it in place.
+            let mut kept: Vec<Vec<u8>> = Vec::new();
+            let mut slots = Vec::new();
+            for r in rules {
+                let r = map.canonical(&r).expect("a rule of the right size").to_vec();
+                let slot = map.insert(&r, Exists::Any).expect("room");
+                if !kept.contains(&r) {
+                    kept.push(r);
+                    slots.push(slot);
+                }
+            }
+            for i in removed {
+                if kept.is_empty() { break; }
+                let i = i.index(kept.len());
+                map.remove(&kept.remove(i)).expect("a rule that is there");
+                slots.remove(i);
+            }
+            for key in keys {
+                let want = by_trying(&kept, &key, flags).map(|i| slots[i]);
+                prop_assert_eq!(map.find(&key), want);
+            }
+        }
+    }
+
+    #[test]
+    fn limits_are_kept() {
+        let mut map = Rules::new(2, 1, 0);
+        assert_eq!(map.capacity(), 2);
+        assert_eq!(map.insert(&[0; 5], Exists::Any), Err(MapError::Invalid));
+        assert_eq!(map.insert(&rule(1, &[1], &[0xff]), Exists::Yes), Err(MapError::NotFound));
+        map.insert(&rule(1, &[1], &[0xff]), Exists::Any).expect("room for the first");
+        map.insert(&rule(2, &[1], &[0xff]), Exists::Any).expect("room for the second");
+        assert_eq!(map.insert(&rule(3, &[1], &[0xff]), Exists::Any), Err(MapError::Full));
+        assert_eq!(map.insert(&rule(2, &[1], &[0xff]), Exists::No), Err(MapError::Exists));
+        assert_eq!(map.remove(&rule(3, &[1], &[0xff])), Err(MapError::NotFound));
+        assert_eq!(map.find(&[0, 0]), None);
+        assert_eq!(Rules::bytes(1, 1, 0x2), None);
+    }
+}

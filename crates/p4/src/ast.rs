@@ -185,6 +185,7 @@ pub(crate) struct ControlDecl {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Property {
+    pub(crate) span: Span,
     pub(crate) is_const: bool,
     pub(crate) kind: PropertyKind,
 }
@@ -214,6 +215,7 @@ pub(crate) struct ActionRef {
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) span: Span,
+    pub(crate) is_const: bool,
     pub(crate) priority: Option<Expr>,
     pub(crate) keys: Expr,
     pub(crate) action: ActionRef,

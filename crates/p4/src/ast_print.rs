@@ -66,7 +66,7 @@ fn arg(a: &Arg) -> String {
     a.name.as_ref().map_or_else(|| value.clone(), |n| format!("{} = {value}", n.name))
 }
 
-fn expr(e: &Expr) -> String {
+pub(crate) fn expr(e: &Expr) -> String {
     match &e.kind {
         ExprKind::Int { value, width: None } => value.to_string(),
         ExprKind::Int { value, width: Some((w, signed)) } => {

@@ -75,6 +75,7 @@ codes! {
     UserWarning = "W0106", "a #warning directive";
     UnknownInformation = "W0107", "in-VM information that is used without asking whether it is known";
     MissingDefault = "W0108", "a select without default";
+    EmptyRange = "W0109", "a range that matches nothing";
 }
 
 impl Code {

@@ -16,7 +16,7 @@ macro_rules! ids {
     };
 }
 
-ids!(VarId, ActionId, FunctionId, ExternFnId, ExternId, TableId, InstId, ParserId, ControlId, StateId);
+ids!(VarId, ActionId, FunctionId, ExternFnId, ExternId, TableId, InstId, ParserId, ControlId, StateId, ValueSetId);
 
 #[derive(Debug, Default)]
 pub(crate) struct Program {
@@ -30,6 +30,7 @@ pub(crate) struct Program {
     pub(crate) parsers: Vec<Rc<Parser>>,
     pub(crate) controls: Vec<Rc<Control>>,
     pub(crate) errors: Vec<Name>,
+    pub(crate) value_sets: Vec<ValueSet>,
     /// The instance called `main`.
     pub(crate) main: Option<InstId>,
 }
@@ -48,12 +49,15 @@ pub(crate) struct Param {
     pub(crate) ty: Type,
     pub(crate) default: Option<Expr>,
     pub(crate) optional: bool,
+    pub(crate) span: Span,
 }
 
 /// An action or a function.
 #[derive(Debug)]
 pub(crate) struct Routine {
     pub(crate) name: Name,
+    /// Declared within a control, whose name is then part of its own.
+    pub(crate) local: bool,
     pub(crate) params: Vec<Param>,
     pub(crate) result: Type,
     pub(crate) body: Vec<Stmt>,
@@ -75,6 +79,8 @@ pub(crate) struct Extern {
     pub(crate) type_params: Vec<u32>,
     pub(crate) constructors: Vec<Vec<Param>>,
     pub(crate) methods: Vec<ExternFn>,
+    /// Those of `methods` that instances implement.
+    pub(crate) abstracts: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -84,6 +90,8 @@ pub(crate) struct Instance {
     pub(crate) ty: Type,
     pub(crate) what: Constructed,
     pub(crate) args: Vec<CtorArg>,
+    /// Implementations of abstract methods: index of the method, function.
+    pub(crate) methods: Vec<(usize, FunctionId)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +106,8 @@ pub(crate) enum Constructed {
 pub(crate) enum CtorArg {
     Value(Expr),
     Object(Object),
+    /// An optional argument that is left out.
+    Missing,
 }
 
 /// An instance, or a parameter that stands for one.
@@ -139,6 +149,16 @@ pub(crate) enum Next {
     Select { subjects: Vec<Expr>, cases: Vec<(Vec<Keyset>, Target)>, span: Span },
 }
 
+/// A parser value set: its members are the control plane's.
+#[derive(Clone, Debug)]
+pub(crate) struct ValueSet {
+    pub(crate) name: Name,
+    pub(crate) span: Span,
+    /// The scalars of its type, in order.
+    pub(crate) keys: Vec<Type>,
+    pub(crate) size: u32,
+}
+
 /// What one key matches.
 #[derive(Clone, Debug)]
 pub(crate) enum Keyset {
@@ -146,6 +166,9 @@ pub(crate) enum Keyset {
     Value(Expr),
     Mask(Expr, Expr),
     Range(Expr, Expr),
+    /// A parser value set; it matches all keys of its keyset at once, and stands for the first of them, the others
+    /// are [`Keyset::Any`].
+    Set(ValueSetId),
 }
 
 #[derive(Debug)]
@@ -161,6 +184,11 @@ pub(crate) struct Control {
 pub(crate) enum MatchKind {
     Exact,
     Lpm,
+    Ternary,
+    Range,
+    Optional,
+    Selector,
+    /// One that the program or an architecture declares beyond these.
     Other,
 }
 
@@ -175,12 +203,24 @@ pub(crate) struct Table {
     pub(crate) entries: Vec<Entry>,
     pub(crate) entries_are_const: bool,
     pub(crate) size: Option<u32>,
+    /// Properties that the language leaves to architectures, such as `implementation` or `counters`.
+    pub(crate) properties: Vec<Property>,
+}
+
+/// A table property that is not the language's own.
+#[derive(Debug)]
+pub(crate) struct Property {
+    pub(crate) name: Name,
+    pub(crate) span: Span,
+    pub(crate) value: CtorArg,
 }
 
 #[derive(Debug)]
 pub(crate) struct Key {
     pub(crate) value: Expr,
     pub(crate) kind: MatchKind,
+    /// Where the match kind is named.
+    pub(crate) kind_span: Span,
     pub(crate) name: String,
 }
 
@@ -189,6 +229,8 @@ pub(crate) struct Key {
 pub(crate) struct ActionUse {
     pub(crate) action: ActionId,
     pub(crate) args: Vec<CallArg>,
+    /// The arguments as written: entries may repeat them.
+    pub(crate) written: Vec<crate::ast::Arg>,
     pub(crate) span: Span,
 }
 
@@ -204,6 +246,9 @@ pub(crate) struct BoundAction {
 pub(crate) struct Entry {
     pub(crate) keys: Vec<Keyset>,
     pub(crate) action: BoundAction,
+    /// As written; `None` if it follows from the order.
+    pub(crate) priority: Option<BigInt>,
+    pub(crate) is_const: bool,
     pub(crate) span: Span,
 }
 
@@ -218,8 +263,9 @@ pub(crate) struct Expr {
 pub(crate) enum ExprKind {
     /// A value of integer, bool, enum or error type, as its number.
     Const(BigInt),
-    /// A string; nothing is done with its text.
-    Text,
+    Text(Name),
+    /// An object where a parameter's default makes one.
+    Object(Object),
     Var(VarId),
     Field(Box<Expr>, usize),
     /// An element of a header stack.
@@ -228,9 +274,11 @@ pub(crate) enum ExprKind {
     StackNext(Box<Expr>),
     StackLast(Box<Expr>),
     /// `stack.lastIndex`
-    StackLastIndex,
+    StackLastIndex(Box<Expr>),
     /// Bits `hi` to `lo`.
     Slice(Box<Expr>, u32, u32),
+    /// So many bits from a bit on that is known at run time only.
+    PlusSlice(Box<Expr>, Box<Expr>, u32),
     Unary(UnaryOp, Box<Expr>),
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
     /// To the type of this expression.
@@ -274,8 +322,8 @@ pub(crate) enum Callee {
     Table(TableId),
     SetValid(Expr),
     SetInvalid(Expr),
-    /// `push_front` and `pop_front`
-    Push,
+    /// `push_front` of as many elements, or `pop_front` if `front` is false.
+    Push { stack: Expr, count: u32, front: bool },
 }
 
 #[derive(Clone, Debug)]
@@ -305,6 +353,14 @@ pub(crate) enum StmtKind {
     Block(Vec<Stmt>),
     Return(Option<Expr>),
     Exit,
+    Break,
+    Continue,
+    /// `for (init; condition; update)`
+    For { init: Vec<Stmt>, condition: Expr, update: Vec<Stmt>, body: Vec<Stmt> },
+    /// `for (variable in low .. high)`
+    ForRange { variable: VarId, low: Expr, high: Expr, body: Vec<Stmt> },
+    /// `for (variable in array)`
+    ForEach { variable: VarId, array: Expr, body: Vec<Stmt> },
     /// `switch` on which action ran: labels (index into the table's actions; `None` is `default`) and body.
     SwitchAction {
         table: TableId,

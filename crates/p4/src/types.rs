@@ -20,11 +20,14 @@ pub(crate) enum Type {
     Bool,
     Text,
     Error,
+    MatchKind,
     Void,
     Enum(Rc<EnumType>),
     Composite(Rc<CompositeType>),
     Stack(Rc<Self>, u32),
     Tuple(Rc<[Self]>),
+    /// `list<T>`: any number of values, at compile time only.
+    List(Rc<Self>),
     /// `type T name;`: the same values as `T`, but a type of its own.
     New(Rc<NewType>),
     Extern(Rc<ExternRef>),
@@ -81,7 +84,17 @@ pub(crate) enum ObjectKind {
 pub(crate) struct ObjectType {
     pub(crate) kind: ObjectKind,
     pub(crate) name: Name,
-    pub(crate) params: Vec<(crate::ast::Direction, Type)>,
+    pub(crate) params: Vec<ObjectParam>,
+}
+
+/// A parameter of an object type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ObjectParam {
+    pub(crate) name: Name,
+    pub(crate) direction: crate::ast::Direction,
+    pub(crate) ty: Type,
+    /// It may be left out, or the whole parameter may be missing.
+    pub(crate) optional: bool,
 }
 
 impl PartialEq for EnumType {
@@ -109,6 +122,11 @@ impl PartialEq for NewType {
 impl Eq for NewType {}
 
 impl CompositeType {
+    /// The type of `{a = 1, b = 2}` as long as no other is wanted.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.name.is_empty()
+    }
+
     pub(crate) fn field(&self, name: &str) -> Option<(usize, &Type)> {
         self.fields.iter().enumerate().find(|(_, (n, _))| &**n == name).map(|(i, (_, t))| (i, t))
     }
@@ -148,6 +166,25 @@ impl Type {
         self.composite(Composite::Header).is_some()
     }
 
+    pub(crate) fn is_union(&self) -> bool {
+        self.composite(Composite::Union).is_some()
+    }
+
+    /// Whether it has values while packets are processed.
+    pub(crate) fn is_runtime(&self) -> bool {
+        match self.base() {
+            Self::InfInt
+            | Self::Text
+            | Self::Void
+            | Self::MatchKind
+            | Self::List(_)
+            | Self::Extern(_)
+            | Self::Object(_) => false,
+            Self::Tuple(ts) => ts.iter().all(Self::is_runtime),
+            _ => true,
+        }
+    }
+
     /// How many bits a value of scalar type takes in the machine; `None` if it is not scalar.
     pub(crate) fn scalar_width(&self) -> Option<u32> {
         match self.base() {
@@ -170,7 +207,36 @@ impl Type {
                 c.fields.iter().try_fold(0u32, |sum, (_, t)| sum.checked_add(t.packed_width()?))
             }
             Self::Tuple(ts) => ts.iter().try_fold(0u32, |sum, t| sum.checked_add(t.packed_width()?)),
+            Self::Stack(t, n) if !t.is_header() && !t.is_union() => t.packed_width()?.checked_mul(*n),
             _ => None,
+        }
+    }
+
+    /// The least and the most bits that it takes in a packet; `None` if it cannot stand in one.
+    pub(crate) fn sizes(&self) -> Option<(u32, u32)> {
+        let sum = |mut types: Box<dyn Iterator<Item = &Self> + '_>| {
+            types.try_fold((0u32, 0u32), |(a, b), t| {
+                let (min, max) = t.sizes()?;
+                Some((a.checked_add(min)?, b.checked_add(max)?))
+            })
+        };
+        match self.base() {
+            Self::Varbit(w) => Some((0, *w)),
+            Self::Composite(c) if c.kind == Composite::Union => {
+                let mut all = (u32::MAX, 0);
+                for (_, t) in &c.fields {
+                    let (min, max) = t.sizes()?;
+                    all = (all.0.min(min), all.1.max(max));
+                }
+                Some(if c.fields.is_empty() { (0, 0) } else { all })
+            }
+            Self::Composite(c) => sum(Box::new(c.fields.iter().map(|(_, t)| t))),
+            Self::Tuple(ts) => sum(Box::new(ts.iter())),
+            Self::Stack(t, n) => {
+                let (min, max) = t.sizes()?;
+                Some((min.checked_mul(*n)?, max.checked_mul(*n)?))
+            }
+            other => other.packed_width().map(|w| (w, w)),
         }
     }
 
@@ -181,7 +247,8 @@ impl Type {
             Self::Var(id, _) => f(*id).unwrap_or_else(|| self.clone()),
             Self::Stack(t, n) => Self::Stack(Rc::new(t.substitute(f)), *n),
             Self::Tuple(ts) => Self::Tuple(all(ts).into()),
-            Self::Composite(c) if !c.args.is_empty() => Self::Composite(Rc::new(CompositeType {
+            Self::List(t) => Self::List(Rc::new(t.substitute(f))),
+            Self::Composite(c) if !c.args.is_empty() || c.is_anonymous() => Self::Composite(Rc::new(CompositeType {
                 id: c.id,
                 name: c.name.clone(),
                 kind: c.kind,
@@ -194,7 +261,11 @@ impl Type {
             Self::Object(o) => Self::Object(Rc::new(ObjectType {
                 kind: o.kind,
                 name: o.name.clone(),
-                params: o.params.iter().map(|(d, t)| (*d, t.substitute(f))).collect(),
+                params: o
+                    .params
+                    .iter()
+                    .map(|p| ObjectParam { ty: p.ty.substitute(f), ..p.clone() })
+                    .collect(),
             })),
             other => other.clone(),
         }
@@ -204,11 +275,12 @@ impl Type {
     pub(crate) fn is_open(&self) -> bool {
         match self {
             Self::Var(..) => true,
-            Self::Stack(t, _) => t.is_open(),
+            Self::Stack(t, _) | Self::List(t) => t.is_open(),
             Self::Tuple(ts) => ts.iter().any(Self::is_open),
+            Self::Composite(c) if c.is_anonymous() => c.fields.iter().any(|(_, t)| t.is_open()),
             Self::Composite(c) => c.args.iter().any(Self::is_open),
             Self::Extern(e) => e.args.iter().any(Self::is_open),
-            Self::Object(o) => o.params.iter().any(|(_, t)| t.is_open()),
+            Self::Object(o) => o.params.iter().any(|p| p.ty.is_open()),
             _ => false,
         }
     }
@@ -232,9 +304,15 @@ impl fmt::Display for Type {
             Self::Bool => f.write_str("bool"),
             Self::Text => f.write_str("string"),
             Self::Error => f.write_str("error"),
+            Self::MatchKind => f.write_str("match_kind"),
+            Self::List(t) => write!(f, "list<{t}>"),
             Self::Void => f.write_str("void"),
             Self::Enum(e) => f.write_str(&e.name),
             Self::New(n) => f.write_str(&n.name),
+            Self::Composite(c) if c.is_anonymous() => {
+                let fields: Vec<String> = c.fields.iter().map(|(n, t)| format!("{t} {n}")).collect();
+                write!(f, "struct {{ {} }}", fields.join("; "))
+            }
             Self::Composite(c) => {
                 f.write_str(&c.name)?;
                 arguments(f, &c.args)

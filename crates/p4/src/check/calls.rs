@@ -1,12 +1,13 @@
 //! Calls: functions, actions, methods, `apply`, and the built-in methods of headers and stacks.
 
 use super::infer::Inference;
-use super::{Checker, Place, Symbol};
+use super::{Checker, FunctionDecl, Place, Symbol};
 use crate::ast::{self, Direction, ExprKind as Ast};
 use crate::diagnostics::Code;
 use crate::hir::{self, Call, CallArg, Callee, Expr, ExprKind, ExternFnId, ExternId, Object};
 use crate::source::Span;
 use crate::types::{ObjectKind, Type};
+use std::rc::Rc;
 
 impl Checker<'_> {
     /// A call whose result is used.
@@ -41,11 +42,12 @@ impl Checker<'_> {
         match &callee.kind {
             Ast::Path { name, absolute } => match self.resolve(name, *absolute) {
                 Symbol::ExternFns(ids) => self.extern_call(&ids, type_args, args, span),
-                Symbol::Function(id) => {
-                    let f = self.program.functions[id.0 as usize].clone();
-                    self.finish(Callee::Function(id), &f.params, &f.result, args, span)
+                Symbol::Functions(fs) => self.function_call(&fs, type_args, args, span),
+                Symbol::Action(id) if type_args.is_empty() => self.action_call(id, args, span),
+                Symbol::Action(_) => {
+                    self.error(Code::BadArguments, span, "type arguments of an action", "remove them");
+                    Expr::bad(span)
                 }
-                Symbol::Action(id) => self.action_call(id, args, span),
                 Symbol::Bad => Expr::bad(span),
                 other => self.not_callable(name, &other, span),
             },
@@ -73,13 +75,9 @@ impl Checker<'_> {
     }
 
     fn action_call(&mut self, id: hir::ActionId, args: &[ast::Arg], span: Span) -> Expr {
-        if self.place == Place::Parser {
-            self.error(
-                Code::BadStatement,
-                span,
-                "an action called in a parser",
-                "actions belong to controls",
-            );
+        if matches!(self.place, Place::Parser | Place::Function(_)) {
+            let hint = "actions belong to controls; make it a function";
+            self.error(Code::BadStatement, span, "an action called outside of a control", hint);
         }
         let a = self.program.actions[id.0 as usize].clone();
         self.finish(Callee::Action(id), &a.params, &Type::Void, args, span)
@@ -97,7 +95,92 @@ impl Checker<'_> {
         let Some((id, f)) = choose(&fns, |(_, f)| &f.params, args) else {
             return self.wrong_count(&fns[0].1.name, &fns[0].1.params, args, span);
         };
+        if &*f.name == "verify" && f.params.len() == 2 && !matches!(self.place, Place::Parser) {
+            let hint = "a control has no parser error; use `if`";
+            self.error(Code::BadStatement, span, "verify outside of a parser", hint);
+        }
         self.generic_call(Callee::Extern(*id), f, type_args, args, span, Inference::default())
+    }
+
+    fn function_call(
+        &mut self,
+        overloads: &[Rc<FunctionDecl>],
+        type_args: &[ast::TypeExpr],
+        args: &[ast::Arg],
+        span: Span,
+    ) -> Expr {
+        let Some(f) = choose(overloads, |f| &f.params, args).cloned() else {
+            let first = overloads[0].clone();
+            return self.wrong_count(&first.name, &first.params, args, span);
+        };
+        let mut inference = Inference::default();
+        let Some(()) = self.written_types(&f.name, &f.type_params, type_args, &mut inference, span) else {
+            return Expr::bad(span);
+        };
+        let Some(bound) = self.bind(&f.name, &f.params, args, &mut inference, span) else {
+            return Expr::bad(span);
+        };
+        let Some(types) = self.inferred_types(&f.name, &f.type_params, &inference, span) else {
+            return Expr::bad(span);
+        };
+        self.directionless_constants(&f.params, &bound);
+        let id = self.function_for(&f, &types, span);
+        let call = Call { callee: Callee::Function(id), type_args: Vec::new(), args: bound, span };
+        Expr { kind: ExprKind::Call(Box::new(call)), ty: inference.apply(&f.result), span }
+    }
+
+    /// Arguments without direction of anything but actions are known at compile time.
+    fn directionless_constants(&mut self, params: &[hir::Param], args: &[CallArg]) {
+        for (p, a) in params.iter().zip(args) {
+            if let (Direction::None, CallArg::In(e)) = (p.direction, a)
+                && !self.is_put_together(e)
+                && !e.ty.is_bad()
+            {
+                let hint = format!("parameter `{}` has no direction; use a constant", p.name);
+                self.error(Code::NotConstant, e.span, "this value is not known at compile time", hint);
+            }
+        }
+    }
+
+    fn written_types(
+        &mut self,
+        name: &str,
+        params: &[u32],
+        type_args: &[ast::TypeExpr],
+        inference: &mut Inference,
+        span: Span,
+    ) -> Option<()> {
+        if !type_args.is_empty() && type_args.len() != params.len() {
+            let message =
+                format!("`{name}` takes {}, not {}", count(params.len(), "type argument"), type_args.len());
+            self.error(Code::BadArguments, span, message, "leave them out, or give all of them");
+            return None;
+        }
+        for (id, t) in params.iter().zip(type_args) {
+            if !matches!(t.kind, ast::TypeKind::DontCare) {
+                let ty = self.type_args(std::slice::from_ref(t)).pop().unwrap_or(Type::Bad);
+                if ty.is_bad() {
+                    return None;
+                }
+                inference.set(*id, ty);
+            }
+        }
+        Some(())
+    }
+
+    fn inferred_types(
+        &mut self,
+        name: &str,
+        params: &[u32],
+        inference: &Inference,
+        span: Span,
+    ) -> Option<Vec<Type>> {
+        let types: Option<Vec<Type>> = params.iter().map(|p| inference.get(*p).cloned()).collect();
+        if types.is_none() {
+            let message = format!("a type argument of `{name}` cannot be inferred");
+            self.error(Code::CannotInfer, span, message, format!("write {name}<T>(...)"));
+        }
+        types
     }
 
     fn wrong_count(&mut self, name: &str, params: &[hir::Param], args: &[ast::Arg], span: Span) -> Expr {
@@ -118,35 +201,20 @@ impl Checker<'_> {
         span: Span,
         mut inference: Inference,
     ) -> Expr {
-        if !type_args.is_empty() && type_args.len() != f.type_params.len() {
-            let message = format!(
-                "`{}` takes {}, not {}",
-                f.name,
-                count(f.type_params.len(), "type argument"),
-                type_args.len()
-            );
-            self.error(Code::BadArguments, span, message, "leave them out, or give all of them");
+        let Some(()) = self.written_types(&f.name, &f.type_params, type_args, &mut inference, span) else {
             return Expr::bad(span);
-        }
-        for (id, t) in f.type_params.iter().zip(type_args) {
-            if !matches!(t.kind, ast::TypeKind::DontCare) {
-                let ty = self.ty(t);
-                inference.set(*id, ty);
-            }
-        }
+        };
         let Some(args) = self.bind(&f.name, &f.params, args, &mut inference, span) else {
             return Expr::bad(span);
         };
-        let mut type_args = Vec::new();
-        for id in &f.type_params {
-            match inference.get(*id) {
-                Some(t) => type_args.push(t.clone()),
-                None => {
-                    let message = format!("a type argument of `{}` cannot be inferred", f.name);
-                    self.error(Code::CannotInfer, span, message, format!("write {}<T>(...)", f.name));
-                    return Expr::bad(span);
-                }
-            }
+        let Some(type_args) = self.inferred_types(&f.name, &f.type_params, &inference, span) else {
+            return Expr::bad(span);
+        };
+        self.directionless_constants(&f.params, &args);
+        if let Callee::Method { of, .. } = &callee
+            && !self.packet_method(*of, f, &args, &type_args, span)
+        {
+            return Expr::bad(span);
         }
         let ty = inference.apply(&f.result);
         Expr { kind: ExprKind::Call(Box::new(Call { callee, type_args, args, span })), ty, span }
@@ -195,7 +263,18 @@ impl Checker<'_> {
             ok &= bound.is_some();
             out.extend(bound);
         }
-        ok.then_some(out)
+        if !ok {
+            return None;
+        }
+        // Later arguments may have told more about the types of earlier ones.
+        let finish = |(p, a): (&hir::Param, CallArg)| match a {
+            CallArg::In(e) if p.ty.is_open() && !inference.apply(&p.ty).is_open() => {
+                let e = self.coerce(e, &inference.apply(&p.ty));
+                (!e.ty.is_bad()).then_some(CallArg::In(e))
+            }
+            other => Some(other),
+        };
+        params.iter().zip(out).map(finish).collect()
     }
 
     /// For each parameter its argument, `None` if it is left out.
@@ -207,6 +286,12 @@ impl Checker<'_> {
         span: Span,
     ) -> Option<Vec<Option<&'a ast::Arg>>> {
         let mut order: Vec<Option<&ast::Arg>> = vec![None; params.len()];
+        let named = args.iter().filter(|a| a.name.is_some()).count();
+        if named > 0 && named < args.len() {
+            let hint = "give all arguments by name, or none";
+            self.error(Code::BadArguments, span, "some arguments have names, others not", hint);
+            return None;
+        }
         for (i, arg) in args.iter().enumerate() {
             let at = match &arg.name {
                 None => i,
@@ -253,6 +338,12 @@ impl Checker<'_> {
             }
             return Some(CallArg::Skip);
         };
+        if let Some(made) = self.constructed_by(value) {
+            made?;
+            let hint = "declare it and pass its name";
+            self.error(Code::BadInstance, arg.span, "an instance cannot be made here", hint);
+            return None;
+        }
         if let Some(object) = self.object_named_by(value) {
             let ty = self.object_type_of(object);
             inference.learn(&p.ty, &ty);
@@ -268,12 +359,12 @@ impl Checker<'_> {
         inference.learn(&p.ty, &e.ty);
         let want = inference.apply(&p.ty);
         if want.is_open() {
-            if e.ty == Type::InfInt {
-                let hint = "give the number a width, for example 32w1";
-                self.error(Code::CannotInfer, e.span, "the width of this number is not known", hint);
-                return None;
+            if matches!(p.direction, Direction::None | Direction::In) {
+                return Some(CallArg::In(e));
             }
-            return Some(CallArg::In(e));
+            let message = format!("expected {want}, found {}", e.ty);
+            self.error(Code::TypeMismatch, e.span, message, "pass a variable of the parameter's type");
+            return None;
         }
         match p.direction {
             Direction::None | Direction::In => {
@@ -298,11 +389,13 @@ impl Checker<'_> {
     /// Reports what cannot stand on the left of an assignment.
     pub(super) fn assignable(&mut self, e: &Expr) -> bool {
         let ok = match &e.kind {
-            ExprKind::Var(v) => !self.read_only(*v),
+            ExprKind::Var(v) => !self.read_only(*v) && e.ty.is_runtime(),
             ExprKind::Field(b, _) | ExprKind::Element(b, _) | ExprKind::Slice(b, _, _) => {
                 return self.assignable(b);
             }
-            ExprKind::StackNext(b) | ExprKind::StackLast(b) => return self.assignable(b),
+            ExprKind::StackNext(b) | ExprKind::StackLast(b) | ExprKind::PlusSlice(b, ..) => {
+                return self.assignable(b);
+            }
             ExprKind::Bad => return false,
             _ => false,
         };
@@ -333,7 +426,7 @@ impl Checker<'_> {
                 self.error(Code::UnknownMember, name.span, message, "it has apply()");
                 return Expr::bad(span);
             }
-            if self.place != Place::Control {
+            if self.place != Place::Apply {
                 let hint = "apply tables in the apply block of a control";
                 self.error(Code::BadStatement, span, "a table cannot be applied here", hint);
             }
@@ -342,13 +435,82 @@ impl Checker<'_> {
         if let Some(object) = self.object_named_by(base) {
             return self.object_call(object, name, type_args, args, span);
         }
+        if let Ast::This = &base.kind {
+            return self.this_call(name, args, span);
+        }
         if &*name.name == "apply"
             && let Some(object) = self.object_of_type(base, span)
         {
             return self.object_call(object, name, type_args, args, span);
         }
+        if self.names_type(base)
+            && let Some(ty) = self.type_named_by(base)
+        {
+            return self.size_of_type(&ty, name, args, span);
+        }
         let base = self.expr(base, None);
         self.builtin(base, name, args, span)
+    }
+
+    /// A method of the instance whose abstract methods are implemented here.
+    fn this_call(&mut self, name: &ast::Ident, args: &[ast::Arg], span: Span) -> Expr {
+        let Some((_, Type::Extern(e))) = self.this.clone() else {
+            let hint = "`this` is the instance whose methods are implemented in its initializer";
+            self.error(Code::WrongKind, span, "there is no `this` here", hint);
+            return Expr::bad(span);
+        };
+        let decl = &self.program.externs[e.id as usize];
+        let Some(f) = decl.methods.iter().find(|m| m.name == name.name).cloned() else {
+            let message = format!("{} has no method `{}`", e.name, name.name);
+            self.error(Code::UnknownMember, name.span, message, "check its declaration");
+            return Expr::bad(span);
+        };
+        let mut inference = Inference::default();
+        decl.type_params.iter().zip(&e.args).for_each(|(id, t)| inference.set(*id, t.clone()));
+        let ty = inference.apply(&f.result);
+        if self.bind(&f.name, &f.params, args, &mut inference, span).is_none() {
+            return Expr::bad(span);
+        }
+        self.unsupported(span, "a call of a method of `this`");
+        Expr { kind: ExprKind::Bad, ty, span }
+    }
+
+    /// What the core library demands of arguments beyond their types; false if that was reported.
+    fn packet_method(
+        &mut self,
+        of: ExternId,
+        f: &hir::ExternFn,
+        args: &[CallArg],
+        types: &[Type],
+        span: Span,
+    ) -> bool {
+        let of = self.program.externs[of.0 as usize].name.clone();
+        let argument = args.first().and_then(|a| match a {
+            CallArg::In(e) | CallArg::Out(e) | CallArg::InOut(e) => Some((e.ty.clone(), e.span)),
+            _ => None,
+        });
+        let varbit = |t: &Type| match t.base() {
+            Type::Composite(c) => c.fields.iter().any(|(_, t)| matches!(t.base(), Type::Varbit(_))),
+            _ => false,
+        };
+        let (at, message) = match (&*of, &*f.name, argument) {
+            ("packet_in", "extract", Some((t, at))) if !t.is_open() => match args.len() {
+                _ if !t.is_header() => (at, format!("{t} is no header")),
+                1 if varbit(&t) => (at, "a header with a varbit field needs its size as well".to_owned()),
+                2 if !varbit(&t) => (at, "this header has no varbit field".to_owned()),
+                _ => return true,
+            },
+            ("packet_in", "lookahead", _) => match types.first() {
+                Some(t) if t.packed_width().is_none() && !t.is_open() || types.first().is_some_and(varbit) => {
+                    (span, "the type of a lookahead has to be of fixed width".to_owned())
+                }
+                _ => return true,
+            },
+            ("packet_out", "emit", Some((t, at))) if !emittable(&t) => (at, format!("{t} cannot be emitted")),
+            _ => return true,
+        };
+        self.error(Code::TypeMismatch, at, message, "use a header");
+        false
     }
 
     fn object_call(
@@ -385,6 +547,14 @@ impl Checker<'_> {
                 self.generic_call(callee, f, type_args, args, span, inference)
             }
             Type::Object(o) if &*name.name == "apply" && o.kind != ObjectKind::Package => {
+                let fits = match o.kind {
+                    ObjectKind::Parser => self.place == Place::Parser,
+                    _ => self.place == Place::Apply,
+                };
+                if !fits {
+                    let hint = "parsers are applied in parsers, controls in the apply block of controls";
+                    self.error(Code::BadStatement, span, "this cannot be applied here", hint);
+                }
                 let params = self.apply_params(object);
                 self.finish(Callee::Apply(object), &params, &Type::Void, args, span)
             }
@@ -401,15 +571,15 @@ impl Checker<'_> {
         }
     }
 
-    /// `isValid`, `setValid`, `setInvalid`, `push_front`, `pop_front`.
+    /// `isValid`, `setValid`, `setInvalid`, `push_front`, `pop_front`, and sizes.
     fn builtin(&mut self, base: Expr, name: &ast::Ident, args: &[ast::Arg], span: Span) -> Expr {
         if base.ty.is_bad() {
             return base;
         }
         let header = base.ty.is_header();
-        let stack = matches!(base.ty.base(), Type::Stack(..));
+        let stack = matches!(base.ty.base(), Type::Stack(t, _) if t.is_header() || t.is_union());
         let callee = match &*name.name {
-            "isValid" if header && args.is_empty() => {
+            "isValid" if (header || base.ty.is_union()) && args.is_empty() => {
                 return Expr { kind: ExprKind::IsValid(Box::new(base)), ty: Type::Bool, span };
             }
             "setValid" | "setInvalid" if header && args.is_empty() => {
@@ -419,48 +589,71 @@ impl Checker<'_> {
                 if &*name.name == "setValid" { Callee::SetValid(base) } else { Callee::SetInvalid(base) }
             }
             "push_front" | "pop_front" if stack && args.len() == 1 => {
-                if args[0].value.as_ref().and_then(|v| self.constant(v, None)).is_none() {
+                let n = args[0].value.as_ref().and_then(|v| self.constant(v, None));
+                let Some(n) = n.filter(|_| self.assignable(&base)) else { return Expr::bad(span) };
+                let Some(n) = crate::constant::small(&n) else {
+                    let hint = "use a number that is not negative";
+                    self.error(Code::BadConstant, args[0].span, "this many elements cannot be moved", hint);
                     return Expr::bad(span);
-                }
-                Callee::Push
+                };
+                Callee::Push { stack: base, count: n, front: &*name.name == "push_front" }
             }
-            "minSizeInBytes" | "minSizeInBits" if base.ty.packed_width().is_some() => {
-                let bits = base.ty.packed_width().unwrap_or(0);
-                let n = if &*name.name == "minSizeInBits" { bits } else { bits.div_ceil(8) };
-                return Expr::constant(n.into(), Type::InfInt, span);
-            }
+            _ => return self.size_of_type(&base.ty, name, args, span),
+        };
+        let call = Call { callee, type_args: Vec::new(), args: Vec::new(), span };
+        Expr { kind: ExprKind::Call(Box::new(call)), ty: Type::Void, span }
+    }
+
+    /// `minSizeInBits` and its like, of a type or a value of it; reports any other method.
+    fn size_of_type(&mut self, ty: &Type, name: &ast::Ident, args: &[ast::Arg], span: Span) -> Expr {
+        let sizes = ty.sizes().filter(|_| args.is_empty());
+        let bits = match (&*name.name, sizes) {
+            ("minSizeInBits", Some((min, _))) => min,
+            ("minSizeInBytes", Some((min, _))) => min.div_ceil(8),
+            ("maxSizeInBits", Some((_, max))) => max,
+            ("maxSizeInBytes", Some((_, max))) => max.div_ceil(8),
             _ => {
-                let message = format!("{} has no method `{}`", base.ty, name.name);
-                let hint = if header {
-                    "a header has isValid(), setValid() and setInvalid()"
-                } else if stack {
-                    "a stack has push_front(n) and pop_front(n)"
-                } else {
-                    "only headers, stacks, tables and externs have methods"
+                let message = format!("{ty} has no method `{}` like this", name.name);
+                let hint = match ty.base() {
+                    t if t.is_header() => "a header has isValid(), setValid() and setInvalid()",
+                    Type::Stack(..) => "a stack has push_front(n) and pop_front(n)",
+                    _ => "only headers, stacks, tables and externs have methods",
                 };
                 self.error(Code::UnknownMember, name.span, message, hint);
                 return Expr::bad(span);
             }
         };
-        let call = Call { callee, type_args: Vec::new(), args: Vec::new(), span };
-        Expr { kind: ExprKind::Call(Box::new(call)), ty: Type::Void, span }
+        Expr::constant(bits.into(), Type::InfInt, span)
     }
 }
 
-/// The overload that takes these arguments: by number and names, as P4 chooses.
+/// Whether `emit` takes it: headers, and whatever holds only such.
+fn emittable(t: &Type) -> bool {
+    match t.base() {
+        Type::Composite(c) if c.kind == ast::Composite::Struct => c.fields.iter().all(|(_, t)| emittable(t)),
+        Type::Composite(_) | Type::Var(..) | Type::Bad => true,
+        Type::Stack(t, _) => emittable(t),
+        Type::Tuple(ts) => ts.iter().all(emittable),
+        _ => false,
+    }
+}
+
+/// The overload that takes these arguments, by number and names; one that needs no default goes first.
 pub(super) fn choose<'a, T>(
     overloads: &'a [T],
     params: impl Fn(&T) -> &Vec<hir::Param>,
     args: &[ast::Arg],
 ) -> Option<&'a T> {
-    overloads.iter().find(|o| {
+    let fits = |o: &&T| {
         let ps = params(o);
         let needed = ps.iter().filter(|p| p.default.is_none() && !p.optional).count();
         let named = args.iter().filter_map(|a| a.name.as_ref());
         args.len() <= ps.len()
             && args.len() >= needed
             && named.into_iter().all(|n| ps.iter().any(|p| p.name == n.name))
-    })
+    };
+    let exact = overloads.iter().filter(fits).find(|o| params(o).len() == args.len());
+    exact.or_else(|| overloads.iter().find(fits))
 }
 
 /// A number of things, in words.

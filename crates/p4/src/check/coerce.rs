@@ -1,7 +1,6 @@
 //! Conversions, implicit and by cast.
 
 use super::Checker;
-use crate::ast::Composite;
 use crate::constant::{fits, wrap};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::hir::{Expr, ExprKind};
@@ -43,7 +42,14 @@ impl Checker<'_> {
             (ExprKind::Const(v), Type::Bit(_) | Type::Int(_)) if e.ty == Type::InfInt && ty.base() == ty => {
                 self.fit(v.clone(), ty, span)
             }
-            (ExprKind::Aggregate(_), Type::Composite(_) | Type::Tuple(_)) => self.coerce_aggregate(e, ty),
+            (ExprKind::Aggregate(_), Type::Composite(_) | Type::Tuple(_) | Type::Stack(..) | Type::List(_))
+                if is_list(&e.ty) && !ty.is_union() =>
+            {
+                self.coerce_aggregate(e, ty)
+            }
+            (ExprKind::Ternary(..), _) if e.ty == Type::InfInt && ty.integer().is_some() => {
+                self.coerce_branches(e, ty)
+            }
             _ => {
                 if let Type::Enum(en) = e.ty.base()
                     && en.repr.as_ref() == Some(ty)
@@ -63,22 +69,54 @@ impl Checker<'_> {
         }
     }
 
+    fn coerce_branches(&mut self, e: Expr, ty: &Type) -> Expr {
+        let ExprKind::Ternary(c, t, f) = e.kind else { return Expr::bad(e.span) };
+        let (t, f) = (self.coerce(*t, ty), self.coerce(*f, ty));
+        if t.ty.is_bad() || f.ty.is_bad() {
+            return Expr::bad(e.span);
+        }
+        Expr { kind: ExprKind::Ternary(c, Box::new(t), Box::new(f)), ty: ty.clone(), span: e.span }
+    }
+
     fn coerce_aggregate(&mut self, e: Expr, ty: &Type) -> Expr {
         let span = e.span;
+        let ExprKind::Aggregate(mut items) = e.kind else { return Expr::bad(span) };
         let types: Vec<Type> = match ty.base() {
-            Type::Composite(c) if c.kind != Composite::Union => {
-                c.fields.iter().map(|(_, t)| t.clone()).collect()
-            }
+            Type::Composite(c) => c.fields.iter().map(|(_, t)| t.clone()).collect(),
             Type::Tuple(ts) => ts.to_vec(),
+            Type::Stack(t, n) if items.len() <= *n as usize => {
+                // A list may be shorter than the stack: the other elements are invalid.
+                vec![(**t).clone(); items.len()]
+            }
+            Type::Stack(t, n) => vec![(**t).clone(); *n as usize],
+            Type::List(t) => vec![(**t).clone(); items.len()],
             _ => Vec::new(),
         };
-        let ExprKind::Aggregate(items) = e.kind else { return Expr::bad(span) };
         if items.len() != types.len() {
             let message = format!("{ty} has {} fields, but {} values are given", types.len(), items.len());
             self.error(Code::TypeMismatch, span, message, "give every field a value");
             return Expr::bad(span);
         }
-        let items = items.into_iter().zip(&types).map(|(i, t)| self.coerce(i, t)).collect();
+        // A struct expression goes by the names of its fields.
+        if let (Type::Composite(have), Type::Composite(want)) = (&e.ty, ty.base()) {
+            let order: Option<Vec<usize>> =
+                want.fields.iter().map(|(n, _)| have.field(n).map(|(i, _)| i)).collect();
+            let Some(order) = order else {
+                let message = format!("expected {ty}, found {}", e.ty);
+                self.error(Code::TypeMismatch, span, message, "use the names of its fields");
+                return Expr::bad(span);
+            };
+            items = order.into_iter().map(|i| items[i].clone()).collect();
+        }
+        let mut items: Vec<Expr> = items.into_iter().zip(&types).map(|(i, t)| self.coerce(i, t)).collect();
+        if items.iter().any(|i| i.ty.is_bad()) {
+            return Expr::bad(span);
+        }
+        if let Type::Stack(t, n) = ty.base() {
+            let missing = (*n as usize).saturating_sub(items.len());
+            let fill = self.default_of(t, span).unwrap_or_else(|| Expr::bad(span));
+            items.extend(std::iter::repeat_n(fill, missing));
+        }
         Expr { kind: ExprKind::Aggregate(items), ty: ty.clone(), span }
     }
 
@@ -99,7 +137,7 @@ impl Checker<'_> {
     /// Two operands of which one may be a literal without a width, or a list.
     pub(super) fn unify_operands(&mut self, l: Expr, r: Expr) -> (Expr, Expr) {
         let adapts = |e: &Expr| {
-            e.ty == Type::InfInt || matches!((&e.kind, &e.ty), (ExprKind::Aggregate(_), Type::Tuple(_)))
+            e.ty == Type::InfInt || matches!(e.kind, ExprKind::Aggregate(_)) && is_list(&e.ty)
         };
         if l.ty == r.ty {
             (l, r)
@@ -123,11 +161,11 @@ impl Checker<'_> {
         if e.ty == *ty {
             return Expr { span, ..e };
         }
-        if matches!(e.kind, ExprKind::Aggregate(_)) {
+        if matches!(e.kind, ExprKind::Aggregate(_)) && is_list(&e.ty) {
             return self.coerce(e, ty);
         }
         // A number of any size exists only at compile time.
-        let to_int = *ty == Type::InfInt && e.ty.base().integer().is_some() && e.as_const().is_some();
+        let to_int = *ty == Type::InfInt && e.ty.base().integer().is_some();
         if !to_int && !castable(&e.ty, ty) {
             let message = format!("{} cannot be cast to {ty}", e.ty);
             let hint = match (e.ty.base(), ty.base()) {
@@ -155,7 +193,16 @@ impl Checker<'_> {
 fn fits_into(from: &Type, to: &Type) -> bool {
     match from {
         Type::InfInt => to.integer().is_some(),
-        _ => matches!(to.base(), Type::Composite(_) | Type::Tuple(_)),
+        _ => matches!(to.base(), Type::Composite(_) | Type::Tuple(_) | Type::Stack(..) | Type::List(_)),
+    }
+}
+
+/// Whether a type is that of a list or struct expression, which may become another.
+fn is_list(t: &Type) -> bool {
+    match t {
+        Type::Tuple(_) => true,
+        Type::Composite(c) => c.is_anonymous(),
+        _ => false,
     }
 }
 

@@ -1,31 +1,53 @@
 //! Controls.
 
-use super::{Checker, Place, Symbol, TypeSymbol};
+use super::params::Owner;
+use super::templates::Template;
+use super::{Checker, ObjectDecl, Place, Symbol, TypeSymbol};
 use crate::ast;
-use crate::hir::{self, ControlId, Stmt};
+use crate::hir::{self, Constructed, ControlId, Stmt};
+use crate::types::ObjectKind;
 use std::rc::Rc;
 
 impl Checker<'_> {
     pub(super) fn control(&mut self, d: &ast::Decl, c: &ast::ControlDecl) {
-        if !c.type_params.is_empty() {
-            self.unsupported(d.name.span, "type parameters of a control with a body");
-        }
+        let (type_params, id) = self.scoped(|k| (k.type_params(&c.type_params), k.control_body(d, c)));
+        let made = self.program.controls[id.0 as usize].clone();
+        let decl = ObjectDecl {
+            kind: ObjectKind::Control,
+            name: d.name.name.clone(),
+            type_params,
+            params: made.params.clone(),
+            ctor_params: made.ctor_params.clone(),
+            what: Constructed::Control(id),
+            template: Template::of(d, &c.type_params),
+        };
+        self.declare(&d.name, Symbol::Type(TypeSymbol::Object(Rc::new(decl))));
+    }
+
+    /// Checks a control whose type parameters are declared.
+    pub(super) fn control_body(&mut self, d: &ast::Decl, c: &ast::ControlDecl) -> ControlId {
         let control = self.scoped(|k| {
-            let _ = k.type_params(&c.type_params);
-            let ctor_params = k.params(&c.ctor_params);
-            let params = k.params(&c.params);
+            let params = k.params(&c.params, Owner::Object);
+            let ctor_params = k.params(&c.ctor_params, Owner::Constructor);
             let saved = std::mem::replace(&mut k.place, Place::Control);
             // A scope of its own: locals may have the names of parameters.
             let (locals, body) = k.scoped(|k| {
                 let locals = c.locals.iter().filter_map(|l| k.local_stmt(l)).collect();
-                (locals, k.block(&c.body))
+                (locals, k.apply_body(&c.body))
             });
             k.place = saved;
             hir::Control { name: d.name.name.clone(), params, ctor_params, locals, body }
         });
         let id = ControlId(self.program.controls.len() as u32);
         self.program.controls.push(Rc::new(control));
-        self.declare(&d.name, Symbol::Type(TypeSymbol::Control(id)));
+        id
+    }
+
+    fn apply_body(&mut self, b: &ast::Block) -> Vec<Stmt> {
+        self.scoped(|c| {
+            c.place = Place::Apply;
+            c.statements(&b.stmts)
+        })
     }
 
     pub(super) fn local_stmt(&mut self, d: &ast::Decl) -> Option<Stmt> {

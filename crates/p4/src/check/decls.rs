@@ -1,6 +1,8 @@
 //! Top-level and local declarations.
 
-use super::{Checker, PackageType, Place, Symbol, TypeSymbol};
+use super::params::Owner;
+use super::templates::Template;
+use super::{Checker, FunctionDecl, PackageType, Place, Symbol, TypeSymbol};
 use crate::ast::{self, Composite, Decl, DeclKind, TypedefTarget};
 use crate::constant::fits;
 use crate::diagnostics::Code;
@@ -40,10 +42,21 @@ impl Checker<'_> {
                     }
                 }
             }
-            DeclKind::MatchKinds(names) => self.match_kinds.extend(names.iter().map(|n| n.name.clone())),
+            DeclKind::MatchKinds(names) => {
+                for n in names {
+                    if self.match_kinds.contains(&n.name) {
+                        let message = format!("match kind `{}` is declared twice", n.name);
+                        self.error(Code::DuplicateName, n.span, message, "choose another name");
+                    } else {
+                        self.match_kinds.push(n.name.clone());
+                        let value = BigInt::from(self.match_kinds.len() - 1);
+                        self.declare(n, Symbol::Const(Expr::constant(value, Type::MatchKind, n.span)));
+                    }
+                }
+            }
             DeclKind::Typedef { target, distinct } => self.typedef(d, target, *distinct),
             DeclKind::Instance { ty, args, init } => {
-                self.instance(d, ty, args, init.is_some());
+                self.instance(d, ty, args, init.as_deref());
             }
             DeclKind::Variable { .. } => {
                 let hint = "declare it inside a parser, control or action, or make it `const`";
@@ -63,10 +76,15 @@ impl Checker<'_> {
 
     pub(super) fn const_decl(&mut self, d: &Decl, ty: &ast::TypeExpr, value: &ast::Expr) {
         let ty = self.ty(ty);
+        if matches!(ty, Type::Void | Type::Extern(_) | Type::Object(_)) {
+            self.error(Code::BadType, d.span, format!("a constant of type {ty}"), "use a type of values");
+            return self.declare(&d.name, Symbol::Bad);
+        }
         let e = self.expr_as(value, &ty);
         if !is_constant(&e) {
             let hint = "use literals, other constants and operators on them";
             self.error(Code::NotConstant, value.span, "this value is not known at compile time", hint);
+            return self.declare(&d.name, Symbol::Bad);
         }
         self.declare(&d.name, Symbol::Const(Expr { ty, ..e }));
     }
@@ -79,63 +97,94 @@ impl Checker<'_> {
             type_params: Vec::new(),
             constructors: Vec::new(),
             methods: Vec::new(),
+            abstracts: Vec::new(),
         };
         self.program.externs.push(empty);
         self.declare(&d.name, Symbol::Type(TypeSymbol::Extern(id)));
         self.scoped(|c| {
-            let type_params = c.type_params(type_params);
-            c.program.externs[id.0 as usize].type_params = type_params;
+            let params = c.type_params(type_params);
+            c.program.externs[id.0 as usize].type_params = params;
             for m in methods {
-                if m.is_abstract {
-                    c.unsupported(m.name.span, "an abstract method");
-                }
-                let f = c.scoped(|c| c.prototype(&m.name, &m.proto));
-                let e = &mut c.program.externs[id.0 as usize];
-                if m.proto.result.is_none() { e.constructors.push(f.params) } else { e.methods.push(f) }
+                c.method(id, &name, m);
             }
         });
     }
 
+    fn method(&mut self, id: ExternId, of: &crate::lexer::Name, m: &ast::Method) {
+        let owner = if m.proto.result.is_none() { Owner::Constructor } else { Owner::Extern };
+        if m.proto.result.is_some() && m.name.name == *of {
+            let hint = "a constructor is written without a type of result";
+            self.error(Code::BadType, m.name.span, "a constructor with a result", hint);
+        }
+        if m.proto.result.is_none() && m.name.name != *of {
+            let hint = format!("write a result type, or `{of}` for the constructor");
+            self.error(Code::BadType, m.name.span, format!("`{}` has no result type", m.name.name), hint);
+        }
+        let f = self.scoped(|c| c.prototype(&m.name, &m.proto, owner));
+        let e = &mut self.program.externs[id.0 as usize];
+        let twice = |o: &hir::ExternFn| o.name == f.name && same_arguments(&o.params, &f.params);
+        let constructor_twice = m.proto.result.is_none()
+            && e.constructors.iter().any(|c| c.len() == f.params.len() && same_arguments(c, &f.params));
+        if constructor_twice || m.proto.result.is_some() && e.methods.iter().any(twice) {
+            let hint = "overloads differ in the number or in the names of their parameters";
+            let message = format!("`{}` is declared twice with such parameters", f.name);
+            self.error(Code::DuplicateName, m.name.span, message, hint);
+            return;
+        }
+        if m.proto.result.is_none() {
+            e.constructors.push(f.params);
+        } else {
+            if m.is_abstract {
+                e.abstracts.push(e.methods.len());
+            }
+            e.methods.push(f);
+        }
+    }
+
     /// Declares type parameters and parameters in the current scope.
-    fn prototype(&mut self, name: &ast::Ident, proto: &ast::Prototype) -> hir::ExternFn {
+    pub(super) fn prototype(
+        &mut self,
+        name: &ast::Ident,
+        proto: &ast::Prototype,
+        owner: Owner,
+    ) -> hir::ExternFn {
         let type_params = self.type_params(&proto.type_params);
-        let result = proto.result.as_ref().map_or(Type::Void, |t| self.ty(t));
-        let params = self.params(&proto.params);
+        let result = self.function_result(proto);
+        let params = self.params(&proto.params, owner);
         hir::ExternFn { name: name.name.clone(), span: name.span, type_params, params, result }
     }
 
-    /// Declares parameters in the current scope.
-    pub(super) fn params(&mut self, params: &[ast::Param]) -> Vec<hir::Param> {
-        let one = |p: &ast::Param| {
-            let ty = self.ty(&p.ty);
-            if ty == Type::Void {
-                self.error(Code::BadType, p.ty.span, "a parameter cannot be void", "remove it");
-            }
-            let default = p.default.as_ref().map(|e| self.expr_as(e, &ty));
-            let var = self.new_var(ty.clone());
-            self.declare(&p.name, Symbol::Var(var));
-            if matches!(p.direction, ast::Direction::In | ast::Direction::None) {
-                self.read_only.insert(var);
-            }
-            let optional = p.annotations.iter().any(|a| &*a.name.name == "optional");
-            hir::Param { var, name: p.name.name.clone(), direction: p.direction, ty, default, optional }
-        };
-        params.iter().map(one).collect()
+    /// The type of a function's result.
+    fn function_result(&mut self, proto: &ast::Prototype) -> Type {
+        let Some(t) = &proto.result else { return Type::Void };
+        let ty = self.ty(t);
+        if matches!(ty, Type::Object(_) | Type::InfInt | Type::Text | Type::MatchKind | Type::List(_)) {
+            self.error(Code::BadType, t.span, format!("a function cannot return {ty}"), "use a type of values");
+            return Type::Bad;
+        }
+        ty
     }
 
     fn extern_function(&mut self, d: &Decl, proto: &ast::Prototype) {
-        let f = self.scoped(|c| c.prototype(&d.name, proto));
-        let arity = f.params.len();
+        let f = self.scoped(|c| c.prototype(&d.name, proto, Owner::Extern));
         let id = ExternFnId(self.program.extern_fns.len() as u32);
         if let Some(Symbol::ExternFns(ids)) = self.lookup(&d.name.name, true) {
             let ids = ids.clone();
-            // A model's extern that the program declares once more, as the paper's programs do, is the same.
-            let same = |o: &ExternFnId| self.program.extern_fns[o.0 as usize].params.len() == arity;
-            if !ids.iter().any(same) {
-                self.program.extern_fns.push(f);
-                let all = ids.into_iter().chain([id]).collect();
-                if let Some(e) = self.scopes[0].get_mut(&d.name.name) {
-                    e.symbol = Symbol::ExternFns(all);
+            let old = ids.iter().map(|o| &self.program.extern_fns[o.0 as usize]);
+            let same = old.into_iter().find(|o| o.params.len() == f.params.len());
+            match same {
+                // A model's extern that the program declares once more, as the paper's programs do, is the same.
+                Some(o) if same_types(o, &f) => {}
+                Some(o) if same_arguments(&o.params, &f.params) => {
+                    let first = o.span;
+                    self.declared_twice(&d.name, first);
+                }
+                _ => {
+                    self.program.extern_fns.push(f);
+                    let all = ids.into_iter().chain([id]).collect();
+                    if let Some(e) = self.scopes[0].get_mut(&d.name.name) {
+                        e.symbol = Symbol::ExternFns(all);
+                    }
                 }
             }
             return;
@@ -145,13 +194,39 @@ impl Checker<'_> {
     }
 
     fn function(&mut self, d: &Decl, proto: &ast::Prototype, body: &ast::Block) {
-        if !proto.type_params.is_empty() {
-            self.unsupported(d.name.span, "a function with type parameters");
-            return self.declare(&d.name, Symbol::Bad);
+        let (type_params, (params, result, id)) =
+            self.scoped(|c| (c.type_params(&proto.type_params), c.function_body(d, proto, body)));
+        let decl = Rc::new(FunctionDecl {
+            name: d.name.name.clone(),
+            type_params,
+            params,
+            result,
+            id,
+            template: Template::of(d, &proto.type_params),
+        });
+        if let Some(Symbol::Functions(old)) = self.lookup(&d.name.name, false).cloned() {
+            if old.iter().any(|o| same_arguments(&o.params, &decl.params)) {
+                let first = self.scopes[0].get(&d.name.name).map(|e| e.span).unwrap_or_default();
+                return self.declared_twice(&d.name, first);
+            }
+            if let Some(e) = self.scopes[0].get_mut(&d.name.name) {
+                e.symbol = Symbol::Functions(old.into_iter().chain([decl]).collect());
+            }
+            return;
         }
+        self.declare(&d.name, Symbol::Functions(vec![decl]));
+    }
+
+    /// Checks a function whose type parameters are declared.
+    pub(super) fn function_body(
+        &mut self,
+        d: &Decl,
+        proto: &ast::Prototype,
+        body: &ast::Block,
+    ) -> (Vec<hir::Param>, Type, FunctionId) {
         let (params, result, body) = self.scoped(|c| {
-            let result = proto.result.as_ref().map_or(Type::Void, |t| c.ty(t));
-            let params = c.params(&proto.params);
+            let result = c.function_result(proto);
+            let params = c.params(&proto.params, Owner::Function);
             let saved = std::mem::replace(&mut c.place, Place::Function(result.clone()));
             let body = c.block(body);
             c.place = saved;
@@ -162,35 +237,51 @@ impl Checker<'_> {
             self.error(Code::BadReturn, d.name.span, message, format!("end it with a return of {result}"));
         }
         let id = FunctionId(self.program.functions.len() as u32);
-        let routine = hir::Routine { name: d.name.name.clone(), params, result, body };
+        let name = d.name.name.clone();
+        let routine = hir::Routine { name, params: params.clone(), result: result.clone(), body, local: false };
         self.program.functions.push(Rc::new(routine));
-        self.declare(&d.name, Symbol::Function(id));
+        (params, result, id)
     }
 
     pub(super) fn action(&mut self, d: &Decl, params: &[ast::Param], body: &ast::Block) {
         let (params, body) = self.scoped(|c| {
-            let params = c.params(params);
+            let params = c.params(params, Owner::Action);
             let saved = std::mem::replace(&mut c.place, Place::Action);
             let body = c.block(body);
             c.place = saved;
             (params, body)
         });
         let id = ActionId(self.program.actions.len() as u32);
-        let routine = hir::Routine { name: d.name.name.clone(), params, result: Type::Void, body };
+        let local = self.scopes.len() > 1;
+        let name = d.name.name.clone();
+        let routine = hir::Routine { name, params, result: Type::Void, body, local };
         self.program.actions.push(Rc::new(routine));
         self.declare(&d.name, Symbol::Action(id));
     }
 
     fn object_type(&mut self, d: &Decl, kind: ObjectKind, type_params: &[ast::Ident], params: &[ast::Param]) {
-        let (type_params, params) = self.scoped(|c| (c.type_params(type_params), c.params(params)));
+        let (type_params, params) =
+            self.scoped(|c| (c.type_params(type_params), c.params(params, Owner::Object)));
         let ty = Rc::new(super::types::object_type(kind, &d.name.name, &params));
         self.declare(&d.name, Symbol::Type(TypeSymbol::Signature(ty, type_params)));
     }
 
     fn package(&mut self, d: &Decl, type_params: &[ast::Ident], params: &[ast::Param]) {
-        let (type_params, params) = self.scoped(|c| (c.type_params(type_params), c.params(params)));
-        let package = PackageType { name: d.name.name.clone(), type_params, params };
-        self.declare(&d.name, Symbol::Type(TypeSymbol::Package(Rc::new(package))));
+        let (type_params, params) =
+            self.scoped(|c| (c.type_params(type_params), c.params(params, Owner::Package)));
+        let package = Rc::new(PackageType { name: d.name.name.clone(), type_params, params });
+        if let Some(Symbol::Type(TypeSymbol::Package(old))) = self.lookup(&d.name.name, true).cloned() {
+            if old.iter().any(|o| same_arguments(&o.params, &package.params)) {
+                let first = self.scopes[0].get(&d.name.name).map(|e| e.span).unwrap_or_default();
+                return self.declared_twice(&d.name, first);
+            }
+            if let Some(e) = self.scopes[0].get_mut(&d.name.name) {
+                let all = old.into_iter().chain([package]).collect();
+                e.symbol = Symbol::Type(TypeSymbol::Package(all));
+            }
+            return;
+        }
+        self.declare(&d.name, Symbol::Type(TypeSymbol::Package(vec![package])));
     }
 
     fn composite(&mut self, d: &Decl, kind: Composite, type_params: &[ast::Ident], fields: &[ast::Field]) {
@@ -199,8 +290,16 @@ impl Checker<'_> {
             let params = c.type_params(type_params);
             let mut out: Vec<(crate::lexer::Name, Type)> = Vec::new();
             for f in fields {
-                let ty = c.ty(&f.ty);
-                c.check_field(kind, f, &ty);
+                let mut ty = c.ty(&f.ty);
+                if !super::types::field_allowed(kind, &ty) {
+                    c.bad_field(kind, f, &ty);
+                    ty = Type::Bad;
+                }
+                let varbit = |t: &Type| kind == Composite::Header && matches!(t.base(), Type::Varbit(_));
+                if varbit(&ty) && out.iter().any(|(_, t)| varbit(t)) {
+                    let hint = "a header has at most one varbit field";
+                    c.error(Code::BadType, f.name.span, "a second varbit field", hint);
+                }
                 if out.iter().any(|(n, _)| *n == f.name.name) {
                     let message = format!("field `{}` is declared twice", f.name.name);
                     c.error(Code::DuplicateName, f.name.span, message, "choose another name");
@@ -219,30 +318,15 @@ impl Checker<'_> {
         self.declare(&d.name, Symbol::Type(symbol));
     }
 
-    fn check_field(&mut self, kind: Composite, f: &ast::Field, ty: &Type) {
-        let ok = match (kind, ty.base()) {
-            (_, Type::Bad | Type::Var(..)) => true,
-            (Composite::Header, Type::Composite(c)) => {
-                c.kind == Composite::Struct && ty.packed_width().is_some()
+    fn bad_field(&mut self, kind: Composite, f: &ast::Field, ty: &Type) {
+        let (what, hint) = match kind {
+            Composite::Header => {
+                ("a header", "header fields are bit<W>, int<W>, varbit<W>, bool, enums with a type")
             }
-            (Composite::Header, t) => t.packed_width().is_some(),
-            (Composite::Union, t) => t.is_header(),
-            (
-                Composite::Struct,
-                Type::InfInt | Type::Void | Type::Text | Type::Extern(_) | Type::Object(_),
-            ) => false,
-            (Composite::Struct, _) => true,
+            Composite::Union => ("a header union", "the fields of a union are headers"),
+            Composite::Struct => ("a struct", "use a type of values"),
         };
-        if !ok {
-            let (what, hint) = match kind {
-                Composite::Header => {
-                    ("a header", "header fields are bit<W>, int<W>, varbit<W>, bool, enums with a type")
-                }
-                Composite::Union => ("a header union", "the fields of a union are headers"),
-                Composite::Struct => ("a struct", "use a type that has values at run time"),
-            };
-            self.error(Code::BadType, f.ty.span, format!("{ty} cannot be a field of {what}"), hint);
-        }
+        self.error(Code::BadType, f.name.span, format!("{ty} cannot be a field of {what}"), hint);
     }
 
     fn enum_decl(
@@ -253,7 +337,7 @@ impl Checker<'_> {
     ) {
         let repr = repr.map(|t| (self.ty(t), t.span));
         if let Some((t, span)) = &repr
-            && t.base().integer().is_none()
+            && t.integer().is_none()
             && !t.is_bad()
         {
             self.error(
@@ -311,7 +395,7 @@ impl Checker<'_> {
             }
         };
         let ty = if distinct {
-            if ty.scalar_width().is_none() && !ty.is_bad() {
+            if ty.scalar_width().is_none() && !ty.is_bad() || matches!(ty, Type::Error) {
                 let hint = "`type` makes new types of bit<W>, int<W>, bool and enums; use typedef";
                 self.error(Code::BadType, d.span, format!("`type` of {ty}"), hint);
             }
@@ -326,10 +410,29 @@ impl Checker<'_> {
 /// Whether the value is known at compile time.
 pub(super) fn is_constant(e: &Expr) -> bool {
     match &e.kind {
-        hir::ExprKind::Const(_) | hir::ExprKind::Text | hir::ExprKind::Bad | hir::ExprKind::InvalidHeader => {
-            true
-        }
+        hir::ExprKind::Const(_)
+        | hir::ExprKind::Text(_)
+        | hir::ExprKind::Bad
+        | hir::ExprKind::InvalidHeader
+        | hir::ExprKind::Object(_) => true,
+        hir::ExprKind::Field(b, _) | hir::ExprKind::Cast(b) => is_constant(b),
+        hir::ExprKind::Binary(_, a, b) => is_constant(a) && is_constant(b),
         hir::ExprKind::Aggregate(es) => es.iter().all(is_constant),
         _ => false,
     }
+}
+
+/// Whether two lists of parameters cannot be told apart by the number and names of arguments.
+fn same_arguments(a: &[hir::Param], b: &[hir::Param]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.name == y.name)
+}
+
+/// Whether two extern functions are the same but for the names of their parameters.
+fn same_types(a: &hir::ExternFn, b: &hir::ExternFn) -> bool {
+    let args: Vec<Type> = a.type_params.iter().map(|p| Type::Var(*p, "".into())).collect();
+    let replace = super::types::replacement(&b.type_params, &args);
+    let same = |x: &Type, y: &Type| *x == y.substitute(&replace) || x.is_open();
+    a.type_params.len() == b.type_params.len()
+        && same(&a.result, &b.result)
+        && a.params.iter().zip(&b.params).all(|(x, y)| x.direction == y.direction && same(&x.ty, &y.ty))
 }

@@ -6,9 +6,10 @@ use crate::constant::small;
 use crate::diagnostics::Code;
 use crate::hir::{Expr, ExprKind};
 use crate::source::Span;
-use crate::types::Type;
+use crate::types::{CompositeType, Type};
 use num_bigint::BigInt;
 use num_traits::{Signed, Zero};
+use std::rc::Rc;
 
 impl Checker<'_> {
     /// Checks an expression. `want` is the type it will be used as, if known: it gives literals, lists and `{#}`
@@ -18,7 +19,7 @@ impl Checker<'_> {
         match &e.kind {
             Ast::Int { value, width } => self.literal(value, *width, span),
             Ast::Bool(b) => Expr::constant(BigInt::from(u8::from(*b)), Type::Bool, span),
-            Ast::Text(_) => Expr { kind: ExprKind::Text, ty: Type::Text, span },
+            Ast::Text(t) => Expr { kind: ExprKind::Text(t.clone()), ty: Type::Text, span },
             Ast::Path { name, absolute } => self.path(name, *absolute, span),
             Ast::Member(base, name) => self.member(base, name, span),
             Ast::Index(base, index) => self.index(base, index, span),
@@ -27,7 +28,7 @@ impl Checker<'_> {
             Ast::List(items) => self.list(items, want, span),
             Ast::Struct { fields, rest } => self.struct_expr(fields, *rest, want, span),
             Ast::Invalid => match want {
-                Some(t) if t.is_header() => Expr { kind: ExprKind::InvalidHeader, ty: t.clone(), span },
+                Some(t) if t.is_header() || t.is_union() => Expr { kind: ExprKind::InvalidHeader, ty: t.clone(), span },
                 _ => {
                     let hint = "write (H) {#} with the header's type";
                     self.error(Code::CannotInfer, span, "the type of {#} is not known here", hint);
@@ -39,19 +40,14 @@ impl Checker<'_> {
             Ast::Ternary(c, t, f) => self.ternary(c, t, f, want, span),
             Ast::Cast(ty, inner) => {
                 let ty = self.ty(ty);
-                let inner = self.expr(inner, Some(&ty));
+                let base = ty.base().clone();
+                let inner = self.expr(inner, Some(&base));
                 self.cast(inner, &ty, span)
             }
             Ast::Call { callee, type_args, args } => self.call_expr(callee, type_args, args, span),
             Ast::Type(_) => self.misplaced(span, "a type", "a value is expected here"),
-            Ast::Dots => {
-                self.unsupported(span, "`...` as a value");
-                Expr::bad(span)
-            }
-            Ast::This => {
-                self.unsupported(span, "`this`");
-                Expr::bad(span)
-            }
+            Ast::Dots => self.default_value(want, span),
+            Ast::This => self.misplaced(span, "`this`", "call one of its methods"),
             Ast::DontCare | Ast::Default => {
                 self.misplaced(span, "`_` or `default`", "it is allowed in keysets only")
             }
@@ -63,6 +59,19 @@ impl Checker<'_> {
 
     fn misplaced(&mut self, span: Span, what: &str, hint: &str) -> Expr {
         self.error(Code::WrongKind, span, format!("{what} is not a value"), hint);
+        Expr::bad(span)
+    }
+
+    fn default_value(&mut self, want: Option<&Type>, span: Span) -> Expr {
+        if want.is_some_and(Type::is_bad) {
+            return Expr::bad(span);
+        }
+        if let Some(e) = want.and_then(|t| self.default_of(t, span)) {
+            return e;
+        }
+        let what = want.map_or_else(|| "the type of `...` here".to_owned(), ToString::to_string);
+        let message = format!("{what} has no default value");
+        self.error(Code::CannotInfer, span, message, "write the value");
         Expr::bad(span)
     }
 
@@ -119,15 +128,23 @@ impl Checker<'_> {
                 if let Some(i) = index.as_const()
                     && small(i).is_none_or(|i| i >= n)
                 {
-                    let hint = format!("the stack has elements 0 to {}", n - 1);
+                    let hint = format!("it has {n} elements, from 0 on");
                     self.error(Code::BadWidth, index.span, format!("index {i} is out of range"), hint);
                     return Expr::bad(span);
                 }
                 if index.ty == Type::InfInt {
                     index = self.coerce(index, &Type::Bit(32));
-                } else if index.ty.base().integer().is_none() && !index.ty.is_bad() {
-                    let message = format!("an index cannot be {}", index.ty);
-                    self.error(Code::TypeMismatch, index.span, message, "use an integer");
+                } else {
+                    index = self.enum_value(index);
+                    if index.ty.base().integer().is_none() && !index.ty.is_bad() {
+                        let message = format!("an index cannot be {}", index.ty);
+                        self.error(Code::TypeMismatch, index.span, message, "use an integer");
+                    }
+                }
+                if let (ExprKind::Aggregate(items), Some(i)) = (&base.kind, index.as_const().and_then(small))
+                    && let Some(item) = items.get(i as usize)
+                {
+                    return Expr { span, ..item.clone() };
                 }
                 let kind = ExprKind::Element(Box::new(base), Box::new(index));
                 Expr { kind, ty: (*element).clone(), span }
@@ -162,15 +179,35 @@ impl Checker<'_> {
     }
 
     fn plus_slice(&mut self, base: &ast::Expr, lo: &ast::Expr, width: &ast::Expr, span: Span) -> Expr {
-        let (lo_c, width_c) = (self.expr(lo, None), self.constant(width, None));
-        let Some(width_c) = width_c else { return Expr::bad(span) };
-        let Some(lo_c) = lo_c.as_const().cloned() else {
-            self.unsupported(lo.span, "a slice whose start is not a constant");
+        let lo = self.expr(lo, None);
+        let Some(width) = self.constant(width, None) else { return Expr::bad(span) };
+        if let Some(lo) = lo.as_const().cloned() {
+            let base = self.expr(base, None);
+            let hi = &lo + width - 1;
+            return self.slice_of(base, &hi, &lo, span);
+        }
+        let base = self.expr(base, None);
+        let base = self.enum_value(base);
+        if lo.ty.is_bad() || base.ty.is_bad() {
+            return Expr::bad(span);
+        }
+        if !matches!(lo.ty.base(), Type::Bit(_)) {
+            let hint = "use an unsigned integer";
+            self.error(Code::TypeMismatch, lo.span, format!("a slice cannot start at {}", lo.ty), hint);
+            return Expr::bad(span);
+        }
+        let (Some((have, _)), Some(width)) = (base.ty.base().integer(), small(&width)) else {
+            let message = format!("{} has no bits to slice", base.ty);
+            self.error(Code::BadOperand, span, message, "slices are of bit<W> and int<W>");
             return Expr::bad(span);
         };
-        let base = self.expr(base, None);
-        let hi = &lo_c + width_c - 1;
-        self.slice_of(base, &hi, &lo_c, span)
+        if width == 0 || width > have {
+            let hint = format!("it has {have} bits");
+            self.error(Code::BadWidth, span, format!("{width} bits of {}", base.ty), hint);
+            return Expr::bad(span);
+        }
+        let kind = ExprKind::PlusSlice(Box::new(base), Box::new(lo), width);
+        Expr { kind, ty: Type::Bit(width), span }
     }
 
     fn slice(&mut self, base: &ast::Expr, hi: &ast::Expr, lo: &ast::Expr, span: Span) -> Expr {
@@ -213,16 +250,44 @@ impl Checker<'_> {
     }
 
     fn list(&mut self, items: &[ast::Expr], want: Option<&Type>, span: Span) -> Expr {
-        let wanted: Vec<Option<Type>> = match want.map(Type::base) {
-            Some(Type::Composite(c)) => c.fields.iter().map(|(_, t)| Some(t.clone())).collect(),
-            Some(Type::Tuple(ts)) => ts.iter().cloned().map(Some).collect(),
-            Some(Type::Stack(t, _)) => vec![Some((**t).clone()); items.len()],
+        let (items, rest) = match items.split_last() {
+            Some((last, before)) if matches!(last.kind, Ast::Dots) => (before, true),
+            _ => (items, false),
+        };
+        let wanted: Vec<Type> = match want.map(Type::base) {
+            Some(Type::Composite(c)) => c.fields.iter().map(|(_, t)| t.clone()).collect(),
+            Some(Type::Tuple(ts)) => ts.to_vec(),
+            Some(Type::Stack(t, n)) => vec![(**t).clone(); *n as usize],
+            Some(Type::List(t)) => vec![(**t).clone(); items.len()],
             _ => Vec::new(),
         };
-        let one = |(i, e)| self.expr(e, wanted.get(i).and_then(Option::as_ref));
-        let items: Vec<Expr> = items.iter().enumerate().map(one).collect();
-        let ty = Type::Tuple(items.iter().map(|e| e.ty.clone()).collect());
-        Expr { kind: ExprKind::Aggregate(items), ty, span }
+        let mut values = Vec::with_capacity(items.len());
+        for (i, e) in items.iter().enumerate() {
+            if matches!(e.kind, Ast::Dots) {
+                self.error(Code::Syntax, e.span, "`...` before the end of a list", "it has to be the last");
+                return Expr::bad(span);
+            }
+            let ty = wanted.get(i);
+            let open = ty.is_some_and(Type::is_open);
+            values.push(self.expr(e, ty.filter(|_| !open)));
+        }
+        if values.iter().any(|v| v.ty.is_bad()) {
+            return Expr::bad(span);
+        }
+        if rest {
+            for ty in wanted.get(values.len()..).unwrap_or_default() {
+                let v = self.default_value(Some(ty), span);
+                if v.ty.is_bad() {
+                    return v;
+                }
+                values.push(v);
+            }
+            if want.is_none() {
+                return self.default_value(None, span);
+            }
+        }
+        let ty = Type::Tuple(values.iter().map(|e| e.ty.clone()).collect());
+        Expr { kind: ExprKind::Aggregate(values), ty, span }
     }
 
     fn struct_expr(
@@ -232,45 +297,77 @@ impl Checker<'_> {
         want: Option<&Type>,
         span: Span,
     ) -> Expr {
-        if rest {
-            self.unsupported(span, "`...` in a struct expression");
-            return Expr::bad(span);
-        }
-        let Some(Type::Composite(c)) = want.map(Type::base) else {
-            if !want.is_some_and(Type::is_bad) {
-                let hint = "write (S) {...} with the struct's type";
-                self.error(Code::CannotInfer, span, "the type of this struct is not known here", hint);
+        for (i, (name, _)) in fields.iter().enumerate() {
+            if fields[..i].iter().any(|(n, _)| n.name == name.name) {
+                let message = format!("field `{}` is given twice", name.name);
+                self.error(Code::DuplicateName, name.span, message, "remove one of them");
+                return Expr::bad(span);
             }
-            return Expr::bad(span);
+        }
+        let Some(Type::Composite(c)) = want.map(Type::base).filter(|t| !t.is_union()) else {
+            return self.anonymous_struct(fields, rest, want, span);
         };
         let mut values: Vec<Option<Expr>> = vec![None; c.fields.len()];
+        let mut ok = true;
         for (name, value) in fields {
             let Some((i, ty)) = c.field(&name.name) else {
                 let hint = field_hint(c, &name.name);
-                self.error(
-                    Code::UnknownMember,
-                    name.span,
-                    format!("{} has no field `{}`", c.name, name.name),
-                    hint,
-                );
+                let message = format!("{} has no field `{}`", c.name, name.name);
+                self.error(Code::UnknownMember, name.span, message, hint);
+                ok = false;
                 continue;
             };
-            if values[i].is_some() {
-                let message = format!("field `{}` is given twice", name.name);
-                self.error(Code::DuplicateName, name.span, message, "remove one of them");
-            }
-            let ty = ty.clone();
-            values[i] = Some(self.expr_as(value, &ty));
+            let e = if ty.is_open() { self.expr(value, None) } else { self.expr_as(value, &ty.clone()) };
+            ok &= !e.ty.is_bad();
+            values[i] = Some(e);
         }
-        let missing: Vec<&str> =
-            c.fields.iter().zip(&values).filter(|(_, v)| v.is_none()).map(|((n, _), _)| &**n).collect();
-        if !missing.is_empty() {
-            let message = format!("no value for {}", missing.join(", "));
-            self.error(Code::BadArguments, span, message, "give every field a value");
+        for ((name, ty), value) in c.fields.iter().zip(&mut values) {
+            if value.is_some() || !ok {
+                continue;
+            }
+            if rest {
+                *value = Some(self.default_value(Some(ty), span)).filter(|e| !e.ty.is_bad());
+                ok &= value.is_some();
+            } else {
+                let message = format!("no value for `{name}`");
+                self.error(Code::BadArguments, span, message, "give every field a value, or write `...`");
+                ok = false;
+            }
+        }
+        if !ok {
             return Expr::bad(span);
         }
         let kind = ExprKind::Aggregate(values.into_iter().flatten().collect());
         Expr { kind, ty: Type::Composite(c.clone()), span }
+    }
+
+    /// A struct expression of which no type is known has one of its own until it is put somewhere.
+    fn anonymous_struct(
+        &mut self,
+        fields: &[(ast::Ident, ast::Expr)],
+        rest: bool,
+        want: Option<&Type>,
+        span: Span,
+    ) -> Expr {
+        if want.is_some_and(|t| !t.is_bad() && !t.is_open()) || rest {
+            let what = want.map_or_else(|| "a value".to_owned(), ToString::to_string);
+            let message = format!("{what} is no struct or header");
+            self.error(Code::TypeMismatch, span, message, "write (S) {...} with the struct's type");
+            return Expr::bad(span);
+        }
+        let values: Vec<Expr> = fields.iter().map(|(_, e)| self.expr(e, None)).collect();
+        if values.iter().any(|v| v.ty.is_bad()) {
+            return Expr::bad(span);
+        }
+        let named = fields.iter().zip(&values).map(|((n, _), v)| (n.name.clone(), v.ty.clone())).collect();
+        let ty = CompositeType {
+            id: self.fresh(),
+            name: "".into(),
+            kind: ast::Composite::Struct,
+            args: Vec::new(),
+            fields: named,
+        };
+        Expr { kind: ExprKind::Aggregate(values), ty: Type::Composite(Rc::new(ty)), span }
     }
 
     fn unary(&mut self, op: UnaryOp, inner: &ast::Expr, want: Option<&Type>, span: Span) -> Expr {
@@ -378,6 +475,10 @@ impl Checker<'_> {
                 }
             };
         }
+        if let (ExprKind::Text(a), ExprKind::Text(b)) = (&l.kind, &r.kind) {
+            let text = format!("{a}{b}");
+            return Expr { kind: ExprKind::Text(text.into()), ty, span };
+        }
         if matches!(op, B::Div | B::Mod) && r.as_const().is_some_and(Zero::is_zero) {
             self.error(Code::DivisionByZero, r.span, "division by zero", "divide by something else");
         }
@@ -393,6 +494,7 @@ impl Checker<'_> {
             B::And | B::Or => (*a == Type::Bool && *b == Type::Bool).then_some(Type::Bool),
             B::Eq | B::Ne => (same && comparable(a)).then_some(Type::Bool),
             B::Lt | B::Le | B::Gt | B::Ge => (same && number).then_some(Type::Bool),
+            B::Concat if *a == Type::Text && *b == Type::Text => Some(Type::Text),
             B::Concat => match (a.integer(), b.integer()) {
                 (Some((x, _)), Some((y, _))) if x + y > crate::constant::MAX_WIDTH => {
                     let hint = format!("values have at most {} bits", crate::constant::MAX_WIDTH);
@@ -405,7 +507,10 @@ impl Checker<'_> {
                 _ => None,
             },
             B::Shl | B::Shr => {
-                let distance = matches!(b, Type::Bit(_)) || *b == Type::InfInt && r.as_const().is_some();
+                let known = r.as_const().is_some();
+                // A number without a width needs the distance at compile time: else its width is not known.
+                let distance = matches!(b, Type::Bit(_)) && (*a != Type::InfInt || known)
+                    || matches!(b, Type::InfInt | Type::Int(_)) && known;
                 if r.as_const().is_some_and(Signed::is_negative) {
                     self.error(
                         Code::BadConstant,
@@ -420,7 +525,8 @@ impl Checker<'_> {
             B::AddSat | B::SubSat => (same && a.integer().is_some()).then(|| l.ty.clone()),
             B::Div | B::Mod => {
                 let unsigned = matches!(a, Type::Bit(_)) || *a == Type::InfInt;
-                (same && unsigned).then(|| l.ty.clone())
+                let negative = |e: &Expr| e.as_const().is_some_and(Signed::is_negative);
+                (same && unsigned && !negative(l) && !negative(r)).then(|| l.ty.clone())
             }
             _ => (same && number).then(|| l.ty.clone()),
         };
@@ -445,7 +551,7 @@ fn comparable(t: &Type) -> bool {
         Type::Composite(c) => c.fields.iter().all(|(_, t)| comparable(t)),
         Type::Tuple(ts) => ts.iter().all(comparable),
         Type::Stack(t, _) => comparable(t),
-        Type::Text | Type::Void | Type::Extern(_) | Type::Object(_) => false,
+        Type::Text | Type::Void | Type::Extern(_) | Type::Object(_) | Type::List(_) | Type::Var(..) => false,
         _ => true,
     }
 }
@@ -464,11 +570,11 @@ impl Symbol {
         match self {
             Self::Const(_) => "a constant",
             Self::Var(_) => "a variable",
-            Self::Type(TypeSymbol::Parser(_)) => "a parser",
-            Self::Type(TypeSymbol::Control(_)) => "a control",
+            Self::Type(TypeSymbol::Object(_)) => "a parser or control",
             Self::Type(TypeSymbol::Package(_)) => "a package",
             Self::Type(_) => "a type",
-            Self::ExternFns(_) | Self::Function(_) => "a function",
+            Self::ExternFns(_) | Self::Functions(_) => "a function",
+            Self::ValueSet(..) => "a value set",
             Self::Action(_) => "an action",
             Self::Table(_) => "a table",
             Self::Instance(_) => "an instance",

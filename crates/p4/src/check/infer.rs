@@ -28,10 +28,26 @@ impl Inference {
         match (want, have) {
             // A literal without a width says nothing about the type, an earlier or later argument may.
             (Type::Var(..), Type::InfInt | Type::Bad) => {}
-            (Type::Var(id, _), t) => {
-                self.found.entry(*id).or_insert_with(|| t.clone());
-            }
+            (Type::Var(id, _), t) => match self.found.get(id) {
+                // What was found with numbers of no width in it is refined by what has widths.
+                Some(old) if !has_unsized(old) => {}
+                _ => {
+                    self.found.insert(*id, t.clone());
+                }
+            },
             (Type::Stack(a, _), Type::Stack(b, _)) => self.learn(a, b),
+            (Type::List(a), Type::List(b)) => self.learn(a, b),
+            (Type::List(a), Type::Tuple(b)) => b.iter().for_each(|b| self.learn(a, b)),
+            (Type::Composite(a), Type::Tuple(b)) => {
+                a.fields.iter().zip(b.iter()).for_each(|((_, a), b)| self.learn(a, b));
+            }
+            (Type::Composite(a), Type::Composite(b)) if b.is_anonymous() => {
+                for (n, a) in &a.fields {
+                    if let Some((_, b)) = b.field(n) {
+                        self.learn(a, b);
+                    }
+                }
+            }
             (Type::Tuple(a), Type::Tuple(b)) => a.iter().zip(b.iter()).for_each(|(a, b)| self.learn(a, b)),
             (Type::Composite(a), Type::Composite(b)) if a.id == b.id => {
                 a.args.iter().zip(&b.args).for_each(|(a, b)| self.learn(a, b));
@@ -40,9 +56,19 @@ impl Inference {
                 a.args.iter().zip(&b.args).for_each(|(a, b)| self.learn(a, b));
             }
             (Type::Object(a), Type::Object(b)) => {
-                a.params.iter().zip(&b.params).for_each(|((_, a), (_, b))| self.learn(a, b));
+                a.params.iter().zip(&b.params).for_each(|(a, b)| self.learn(&a.ty, &b.ty));
             }
             _ => {}
         }
+    }
+}
+
+/// Whether a type holds integers without a width.
+fn has_unsized(t: &Type) -> bool {
+    match t {
+        Type::InfInt => true,
+        Type::Tuple(ts) => ts.iter().any(has_unsized),
+        Type::List(t) | Type::Stack(t, _) => has_unsized(t),
+        _ => false,
     }
 }

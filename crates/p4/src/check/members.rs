@@ -49,7 +49,7 @@ impl Checker<'_> {
     }
 
     /// The type that an expression names, if it names one.
-    fn type_named_by(&mut self, e: &ast::Expr) -> Option<Type> {
+    pub(super) fn type_named_by(&mut self, e: &ast::Expr) -> Option<Type> {
         match &e.kind {
             Ast::Type(t) if matches!(t.kind, TypeKind::Error) => Some(Type::Error),
             Ast::Type(t) => Some(self.ty(t)),
@@ -127,7 +127,7 @@ impl Checker<'_> {
         let (kind, ty) = match &*name.name {
             "next" => (ExprKind::StackNext(Box::new(base)), (**element).clone()),
             "last" => (ExprKind::StackLast(Box::new(base)), (**element).clone()),
-            "lastIndex" => (ExprKind::StackLastIndex, Type::Bit(32)),
+            "lastIndex" => (ExprKind::StackLastIndex(Box::new(base)), Type::Bit(32)),
             "size" => (ExprKind::Const(BigInt::from(size)), Type::Bit(32)),
             _ => {
                 let message = format!("a header stack has no member `{}`", name.name);

@@ -7,24 +7,28 @@ mod calls;
 mod coerce;
 mod control;
 mod decls;
+mod defaults;
 mod expr;
 mod fold;
 mod infer;
+mod instances;
 mod members;
 mod objects;
 mod parsers;
+mod params;
 mod stmt;
 mod tables;
+mod templates;
 mod types;
 
 use crate::ast;
 use crate::diagnostics::{Code, Diagnostic, Sink};
 use crate::hir::{
-    self, ActionId, ControlId, Expr, ExternFnId, ExternId, FunctionId, InstId, ParserId, TableId, VarId,
+    self, ActionId, Constructed, Expr, ExternFnId, ExternId, FunctionId, InstId, TableId, ValueSetId, VarId,
 };
 use crate::lexer::Name;
 use crate::source::Span;
-use crate::types::{CompositeType, ObjectType, Type};
+use crate::types::{CompositeType, ObjectKind, ObjectType, Type};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -36,10 +40,13 @@ enum Symbol {
     Type(TypeSymbol),
     /// Overloads.
     ExternFns(Vec<ExternFnId>),
-    Function(FunctionId),
+    /// Overloads.
+    Functions(Vec<Rc<FunctionDecl>>),
     Action(ActionId),
     Table(TableId),
     Instance(InstId),
+    /// With the type of its members.
+    ValueSet(ValueSetId, Type),
     /// Not resolved further, because its declaration was wrong or is not supported.
     Bad,
 }
@@ -50,11 +57,35 @@ enum TypeSymbol {
     /// A struct or header with type parameters, by number.
     Generic(Rc<CompositeType>, Vec<u32>),
     Extern(ExternId),
-    Parser(ParserId),
-    Control(ControlId),
-    /// A parser, control or package type with type parameters; a package's constructor parameters.
+    /// A parser or control with a body.
+    Object(Rc<ObjectDecl>),
+    /// A parser or control type with type parameters.
     Signature(Rc<ObjectType>, Vec<u32>),
-    Package(Rc<PackageType>),
+    /// Overloads.
+    Package(Vec<Rc<PackageType>>),
+}
+
+/// A function; with type parameters it is checked once more for each list of type arguments.
+#[derive(Debug)]
+struct FunctionDecl {
+    name: Name,
+    type_params: Vec<u32>,
+    params: Vec<hir::Param>,
+    result: Type,
+    id: FunctionId,
+    template: Option<templates::Template>,
+}
+
+/// A parser or control; with type parameters as [`FunctionDecl`].
+#[derive(Debug)]
+struct ObjectDecl {
+    kind: ObjectKind,
+    name: Name,
+    type_params: Vec<u32>,
+    params: Vec<hir::Param>,
+    ctor_params: Vec<hir::Param>,
+    what: Constructed,
+    template: Option<templates::Template>,
 }
 
 #[derive(Debug)]
@@ -73,7 +104,9 @@ struct Entry {
 #[derive(Clone, Debug, PartialEq)]
 enum Place {
     Top,
+    /// Among the declarations of a control, and in its `apply`.
     Control,
+    Apply,
     Parser,
     Action,
     /// With its result type.
@@ -87,8 +120,14 @@ struct Checker<'a> {
     match_kinds: Vec<Name>,
     next_id: u32,
     place: Place,
+    /// Loops around the current statement.
+    loops: usize,
+    /// The instance whose abstract methods are being checked.
+    this: Option<(Name, Type)>,
     /// Parameters without `out`: they cannot be assigned.
     read_only: std::collections::HashSet<VarId>,
+    /// Constructor parameters: known when the program is put together.
+    ctor_vars: std::collections::HashSet<VarId>,
 }
 
 /// Checks a program. The result is complete only if nothing was reported as an error.
@@ -100,7 +139,10 @@ pub(crate) fn check(program: &ast::Program, sink: &mut Sink) -> hir::Program {
         match_kinds: Vec::new(),
         next_id: 0,
         place: Place::Top,
+        loops: 0,
+        this: None,
         read_only: std::collections::HashSet::new(),
+        ctor_vars: std::collections::HashSet::new(),
     };
     for d in &program.decls {
         c.declaration(d);
@@ -158,13 +200,27 @@ impl Checker<'_> {
     fn declare(&mut self, name: &ast::Ident, symbol: Symbol) {
         let scope = self.scopes.len() - 1;
         if let Some(old) = self.scopes[scope].get(&name.name) {
-            let d =
-                Diagnostic::new(Code::DuplicateName, name.span, format!("`{}` is declared twice", name.name));
-            let d = d.related(old.span, "first declared here").hint("choose another name");
-            self.sink.add(d);
-            return;
+            let old = old.span;
+            return self.declared_twice(name, old);
         }
         self.scopes[scope].insert(name.name.clone(), Entry { symbol, span: name.span });
+    }
+
+    fn declared_twice(&mut self, name: &ast::Ident, first: Span) {
+        let d = Diagnostic::new(Code::DuplicateName, name.span, format!("`{}` is declared twice", name.name));
+        self.sink.add(d.related(first, "first declared here").hint("choose another name"));
+    }
+
+    /// Runs `f` as if it stood at the top level.
+    fn at_top_level<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
+        let inner = self.scopes.split_off(1);
+        let place = std::mem::replace(&mut self.place, Place::Top);
+        let (loops, this) = (std::mem::take(&mut self.loops), self.this.take());
+        let r = f(self);
+        self.scopes.truncate(1);
+        self.scopes.extend(inner);
+        (self.place, self.loops, self.this) = (place, loops, this);
+        r
     }
 
     fn new_var(&mut self, ty: Type) -> VarId {

@@ -1,24 +1,38 @@
 //! Parsers: states, transitions, `select`.
 
-use super::{Checker, Place, Symbol, TypeSymbol};
+use super::params::Owner;
+use super::templates::Template;
+use super::{Checker, ObjectDecl, Place, Symbol, TypeSymbol};
 use crate::ast::{self, ExprKind as Ast, Transition};
 use crate::constant::fits;
 use crate::diagnostics::{Code, Diagnostic};
-use crate::hir::{self, Expr, Keyset, Next, ParserId, StateId, Target};
+use crate::hir::{self, Constructed, Expr, Keyset, Next, ParserId, StateId, Target, ValueSetId};
 use crate::lexer::Name;
 use crate::source::Span;
-use crate::types::Type;
+use crate::types::{ObjectKind, Type};
 use std::rc::Rc;
 
 impl Checker<'_> {
     pub(super) fn parser(&mut self, d: &ast::Decl, p: &ast::ParserDecl) {
-        if !p.type_params.is_empty() {
-            self.unsupported(d.name.span, "type parameters of a parser with a body");
-        }
+        let (type_params, id) = self.scoped(|c| (c.type_params(&p.type_params), c.parser_body(d, p)));
+        let made = self.program.parsers[id.0 as usize].clone();
+        let decl = ObjectDecl {
+            kind: ObjectKind::Parser,
+            name: d.name.name.clone(),
+            type_params,
+            params: made.params.clone(),
+            ctor_params: made.ctor_params.clone(),
+            what: Constructed::Parser(id),
+            template: Template::of(d, &p.type_params),
+        };
+        self.declare(&d.name, Symbol::Type(TypeSymbol::Object(Rc::new(decl))));
+    }
+
+    /// Checks a parser whose type parameters are declared.
+    pub(super) fn parser_body(&mut self, d: &ast::Decl, p: &ast::ParserDecl) -> ParserId {
         let parser = self.scoped(|c| {
-            let _ = c.type_params(&p.type_params);
-            let ctor_params = c.params(&p.ctor_params);
-            let params = c.params(&p.params);
+            let params = c.params(&p.params, Owner::Object);
+            let ctor_params = c.params(&p.ctor_params, Owner::Constructor);
             let saved = std::mem::replace(&mut c.place, Place::Parser);
             let (locals, states) = c.scoped(|c| {
                 let locals = p.locals.iter().filter_map(|l| c.local_stmt(l)).collect();
@@ -29,7 +43,28 @@ impl Checker<'_> {
         });
         let id = ParserId(self.program.parsers.len() as u32);
         self.program.parsers.push(Rc::new(parser));
-        self.declare(&d.name, Symbol::Type(TypeSymbol::Parser(id)));
+        id
+    }
+
+    /// `value_set<T>(size) name;`
+    pub(super) fn value_set(&mut self, d: &ast::Decl, ty: &ast::TypeExpr, size: &ast::Expr) {
+        let t = self.ty(ty);
+        let mut keys = Vec::new();
+        if !t.is_bad() && !flatten(&t, &mut keys) {
+            let hint = "members are integers, bool, enums, or structs and tuples of them";
+            self.error(Code::BadType, ty.span, format!("a value set of {t}"), hint);
+            return self.declare(&d.name, Symbol::Bad);
+        }
+        let n = self.expr(size, None);
+        if !self.is_put_together(&n) {
+            let hint = "use a constant";
+            self.error(Code::NotConstant, size.span, "the size is not known at compile time", hint);
+        }
+        let size = n.as_const().and_then(crate::constant::small).unwrap_or(0);
+        let id = ValueSetId(self.program.value_sets.len() as u32);
+        let set = hir::ValueSet { name: d.name.name.clone(), span: d.name.span, keys, size };
+        self.program.value_sets.push(set);
+        self.declare(&d.name, Symbol::ValueSet(id, t));
     }
 
     /// The states, `start` first.
@@ -96,8 +131,9 @@ impl Checker<'_> {
         names: &[Name],
     ) -> Next {
         let subjects: Vec<Expr> = subjects.iter().map(|s| self.expr(s, None)).collect();
+        let mut flat = Vec::new();
         for s in &subjects {
-            if s.ty.scalar_width().is_none() && !s.ty.is_bad() {
+            if !self.scalars_of(s.clone(), &mut flat) && !s.ty.is_bad() {
                 let hint = "give it a width, for example 8w1, or select on its fields";
                 self.error(Code::BadOperand, s.span, format!("a select on {}", s.ty), hint);
             }
@@ -119,50 +155,147 @@ impl Checker<'_> {
             );
             self.sink.add(d.hint("add `default: accept;` or, if that is meant, `default: reject;`"));
         }
-        Next::Select { subjects, cases: out, span }
+        Next::Select { subjects: flat, cases: out, span }
     }
 
-    /// One keyset per type.
-    pub(super) fn keysets(&mut self, e: &ast::Expr, types: &[Type]) -> Option<Vec<Keyset>> {
-        let items: Vec<&ast::Expr> = match &e.kind {
-            Ast::List(items) if types.len() != 1 => items.iter().collect(),
-            Ast::Default | Ast::DontCare => return Some(vec![Keyset::Any; types.len()]),
-            _ => vec![e],
+    /// The scalars of a value; false if it has others.
+    fn scalars_of(&mut self, e: Expr, out: &mut Vec<Expr>) -> bool {
+        let types: Vec<Type> = match e.ty.base() {
+            t if t.scalar_width().is_some() => {
+                out.push(e);
+                return true;
+            }
+            Type::Composite(c) if c.kind != ast::Composite::Union => {
+                c.fields.iter().map(|(_, t)| t.clone()).collect()
+            }
+            Type::Tuple(ts) => ts.to_vec(),
+            _ => return false,
         };
-        if items.len() != types.len() {
-            let message = format!("{} keys are matched, but {} are given", types.len(), items.len());
-            self.error(Code::BadArguments, e.span, message, "write one for each key, `_` for any value");
+        let span = e.span;
+        types.into_iter().enumerate().all(|(i, t)| {
+            let field = self.field_of(e.clone(), i, t, span);
+            self.scalars_of(field, out)
+        })
+    }
+
+    /// Keysets for values of these types, one for each scalar in them.
+    pub(super) fn keysets(&mut self, e: &ast::Expr, types: &[Type]) -> Option<Vec<Keyset>> {
+        match types {
+            [one] => self.keysets_of(e, one),
+            _ => match &e.kind {
+                Ast::List(items) if items.len() == types.len() => {
+                    let mut out = Vec::new();
+                    for (item, ty) in items.iter().zip(types) {
+                        out.extend(self.keysets_of(item, ty)?);
+                    }
+                    Some(out)
+                }
+                Ast::List(items) => {
+                    let message = format!("{} keys are matched, but {} are given", types.len(), items.len());
+                    self.error(Code::BadArguments, e.span, message, "write one for each, `_` for any value");
+                    None
+                }
+                _ => self.keysets_of(e, &Type::Tuple(types.into())),
+            },
+        }
+    }
+
+    fn keysets_of(&mut self, e: &ast::Expr, ty: &Type) -> Option<Vec<Keyset>> {
+        let mut scalars = Vec::new();
+        if !flatten(ty, &mut scalars) {
             return None;
         }
-        items.iter().zip(types).map(|(e, t)| self.keyset(e, t)).collect()
+        if matches!(e.kind, Ast::Default | Ast::DontCare) {
+            return Some(vec![Keyset::Any; scalars.len()]);
+        }
+        if let Ast::Path { name, absolute } = &e.kind
+            && let Some(Symbol::ValueSet(id, of)) = self.lookup(&name.name, *absolute)
+        {
+            let (id, of) = (*id, of.clone());
+            let mut have = Vec::new();
+            flatten(&of, &mut have);
+            if have != scalars {
+                let message = format!("a value set of {of} cannot match {ty}");
+                self.error(Code::TypeMismatch, e.span, message, "use one of the same type");
+                return None;
+            }
+            let mut keys = vec![Keyset::Any; scalars.len()];
+            if let Some(k) = keys.first_mut() {
+                *k = Keyset::Set(id);
+            }
+            return Some(keys);
+        }
+        let parts: Vec<Type> = match ty.base() {
+            Type::Composite(c) => c.fields.iter().map(|(_, t)| t.clone()).collect(),
+            Type::Tuple(ts) => ts.to_vec(),
+            _ => return self.keyset(e, ty).map(|k| vec![k]),
+        };
+        match &e.kind {
+            Ast::List(items) if items.len() == parts.len() => {
+                let mut out = Vec::new();
+                for (item, t) in items.iter().zip(&parts) {
+                    out.extend(self.keysets_of(item, t)?);
+                }
+                Some(out)
+            }
+            // A tuple of one key may go without parentheses.
+            _ if parts.len() == 1 && !matches!(e.kind, Ast::Struct { .. } | Ast::Cast(..)) => {
+                self.keysets_of(e, &parts[0])
+            }
+            Ast::Mask(v, m) => {
+                let (v, m) = (self.expr_as(v, ty), self.expr_as(m, ty));
+                let (mut vs, mut ms) = (Vec::new(), Vec::new());
+                let ok = self.scalars_of(v, &mut vs) && self.scalars_of(m, &mut ms);
+                ok.then(|| vs.into_iter().zip(ms).map(|(v, m)| Keyset::Mask(v, m)).collect())
+            }
+            _ => {
+                let v = self.expr_as(e, ty);
+                let mut values = Vec::new();
+                (!v.ty.is_bad() && self.scalars_of(v, &mut values))
+                    .then(|| values.into_iter().map(Keyset::Value).collect())
+            }
+        }
     }
 
     fn keyset(&mut self, e: &ast::Expr, ty: &Type) -> Option<Keyset> {
+        // A parser compares with values of the packet as well, an entry stands in a table.
+        let in_parser = self.place == Place::Parser;
         let constant = |c: &mut Self, e: &ast::Expr| {
             let v = c.key_value(e, ty);
-            if v.as_const().is_none() && !v.ty.is_bad() {
-                c.error(
-                    Code::NotConstant,
-                    e.span,
-                    "this has to be known at compile time",
-                    "use literals and constants",
-                );
+            if v.as_const().is_none() && !v.ty.is_bad() && !in_parser && !c.is_put_together(&v) {
+                let hint = "use literals and constants";
+                c.error(Code::NotConstant, e.span, "this has to be known at compile time", hint);
             }
-            v.as_const().is_some().then_some(v)
+            (!v.ty.is_bad()).then_some(v)
         };
         Some(match &e.kind {
             Ast::Default | Ast::DontCare => Keyset::Any,
-            Ast::Mask(v, m) => Keyset::Mask(constant(self, v)?, constant(self, m)?),
+            Ast::Mask(v, m) => {
+                self.bits_only(e, ty, "a mask")?;
+                Keyset::Mask(constant(self, v)?, constant(self, m)?)
+            }
             Ast::Range(a, b) => {
+                self.bits_only(e, ty, "a range")?;
                 let (a, b) = (constant(self, a)?, constant(self, b)?);
-                if a.as_const() > b.as_const() {
-                    self.error(Code::BadConstant, e.span, "this range is empty", "write low .. high");
-                    return None;
+                if let (Some(x), Some(y)) = (a.as_const(), b.as_const())
+                    && x > y
+                {
+                    let d = Diagnostic::new(Code::EmptyRange, e.span, "this range is empty");
+                    self.sink.add(d.hint("write low .. high"));
                 }
                 Keyset::Range(a, b)
             }
             _ => Keyset::Value(constant(self, e)?),
         })
+    }
+
+    fn bits_only(&mut self, e: &ast::Expr, ty: &Type, what: &str) -> Option<()> {
+        let repr = if let Type::Enum(en) = ty.base() { en.repr.is_some() } else { false };
+        if ty.base().integer().is_some() || repr {
+            return Some(());
+        }
+        self.error(Code::BadOperand, e.span, format!("{what} of {ty}"), "only integers have ranges and masks");
+        None
     }
 
     /// A value to match; unlike elsewhere, one that does not fit is an error: it would never match.
@@ -189,5 +322,20 @@ impl Checker<'_> {
             }
             _ => self.coerce(v, ty),
         }
+    }
+}
+
+/// The scalar types within a type, in order; false if it has others.
+fn flatten(ty: &Type, out: &mut Vec<Type>) -> bool {
+    match ty.base() {
+        t if t.scalar_width().is_some() => {
+            out.push(ty.clone());
+            true
+        }
+        Type::Composite(c) if c.kind != ast::Composite::Union => {
+            c.fields.iter().all(|(_, t)| flatten(t, out))
+        }
+        Type::Tuple(ts) => ts.iter().all(|t| flatten(t, out)),
+        _ => false,
     }
 }

@@ -54,16 +54,102 @@ impl Checker<'_> {
             }
             AstStmt::Break | AstStmt::Continue => {
                 let word = if matches!(s.kind, AstStmt::Break) { "break" } else { "continue" };
-                self.error(Code::BadStatement, s.span, format!("{word} outside of a loop"), "remove it");
-                None
+                if self.loops == 0 {
+                    self.error(Code::BadStatement, s.span, format!("{word} outside of a loop"), "remove it");
+                }
+                Some(if word == "break" { StmtKind::Break } else { StmtKind::Continue })
             }
-            AstStmt::For { .. } | AstStmt::ForIn { .. } => {
-                self.unsupported(s.span, "a for loop");
-                None
+            AstStmt::For { init, condition, update, body } => {
+                Some(self.for_loop(init, condition, update, body))
+            }
+            AstStmt::ForIn { ty, name, from, to, body } => {
+                self.for_in(ty, name, from, to.as_ref(), body, s.span)
             }
             AstStmt::Switch { subject, cases } => self.switch(subject, cases, s.span),
             AstStmt::Decl(d) => self.local(d),
         }
+    }
+
+    fn for_loop(
+        &mut self,
+        init: &[ast::Stmt],
+        condition: &ast::Expr,
+        update: &[ast::Stmt],
+        body: &ast::Stmt,
+    ) -> StmtKind {
+        self.scoped(|c| {
+            let init = c.statements(init);
+            let condition = c.expr_as(condition, &Type::Bool);
+            let update = c.statements(update);
+            let body = c.loop_body(body);
+            StmtKind::For { init, condition, update, body }
+        })
+    }
+
+    fn loop_body(&mut self, body: &ast::Stmt) -> Vec<Stmt> {
+        self.loops += 1;
+        let body = self.nested(body);
+        self.loops -= 1;
+        body
+    }
+
+    fn for_in(
+        &mut self,
+        ty: &ast::TypeExpr,
+        name: &ast::Ident,
+        from: &ast::Expr,
+        to: Option<&ast::Expr>,
+        body: &ast::Stmt,
+        span: Span,
+    ) -> Option<StmtKind> {
+        let ty = self.ty(ty);
+        let range = match (&from.kind, to) {
+            (Ast::Range(a, b), None) => Some((&**a, &**b)),
+            (_, Some(b)) => Some((from, b)),
+            _ => None,
+        };
+        let declare = |c: &mut Self| {
+            let variable = c.new_var(ty.clone());
+            c.declare(name, Symbol::Var(variable));
+            variable
+        };
+        if let Some((low, high)) = range {
+            if ty.base().integer().is_none() && !ty.is_bad() {
+                let hint = "use bit<W> or int<W>";
+                self.error(Code::BadType, name.span, format!("a range of {ty}"), hint);
+                return None;
+            }
+            let (low, high) = (self.expr_as(low, &ty), self.expr_as(high, &ty));
+            return self.scoped(|c| {
+                let variable = declare(c);
+                let body = c.loop_body(body);
+                let ok = !low.ty.is_bad() && !high.ty.is_bad();
+                ok.then_some(StmtKind::ForRange { variable, low, high, body })
+            });
+        }
+        let array = self.expr(from, None);
+        let element = match array.ty.base() {
+            Type::Stack(t, _) | Type::List(t) => (**t).clone(),
+            Type::Tuple(ts) if matches!(array.kind, ExprKind::Aggregate(_)) => {
+                ts.first().cloned().unwrap_or(Type::Bad)
+            }
+            Type::Bad => return None,
+            other => {
+                let message = format!("{other} has no elements to go through");
+                self.error(Code::BadOperand, span, message, "use a range, an array or a list");
+                return None;
+            }
+        };
+        if element != ty && element != Type::InfInt && !ty.is_bad() && !element.is_bad() {
+            let message = format!("the elements are {element}, not {ty}");
+            self.error(Code::TypeMismatch, span, message, "use their type");
+            return None;
+        }
+        self.scoped(|c| {
+            let variable = declare(c);
+            let body = c.loop_body(body);
+            Some(StmtKind::ForEach { variable, array, body })
+        })
     }
 
     /// A declaration among statements or among the locals of a parser or control.
@@ -71,8 +157,7 @@ impl Checker<'_> {
         match &d.kind {
             DeclKind::Variable { ty, init } => {
                 let ty = self.ty(ty);
-                let ok =
-                    !matches!(ty, Type::Void | Type::InfInt | Type::Text | Type::Extern(_) | Type::Object(_));
+                let ok = ty.is_runtime();
                 if !ok {
                     let hint = "use a type that has values at run time";
                     self.error(Code::BadType, d.span, format!("a variable cannot be of type {ty}"), hint);
@@ -84,7 +169,7 @@ impl Checker<'_> {
                 Some(StmtKind::Declare(var, init))
             }
             DeclKind::Instance { ty, args, init } => {
-                self.instance(d, ty, args, init.is_some()).map(|_| StmtKind::Instance)
+                self.instance(d, ty, args, init.as_deref()).map(|_| StmtKind::Instance)
             }
             DeclKind::Const { ty, value } => {
                 self.const_decl(d, ty, value);
@@ -98,9 +183,8 @@ impl Checker<'_> {
                 self.table(d, properties);
                 None
             }
-            DeclKind::ValueSet { .. } if self.place == Place::Parser => {
-                self.unsupported(d.span, "a value_set");
-                self.declare(&d.name, Symbol::Bad);
+            DeclKind::ValueSet { ty, size } if self.place == Place::Parser => {
+                self.value_set(d, ty, size);
                 None
             }
             _ => {
@@ -136,7 +220,14 @@ impl Checker<'_> {
         span: Span,
     ) -> Option<StmtKind> {
         let t = self.expr(target, None);
-        if t.ty.is_bad() || !self.assignable(&t) {
+        if t.ty.is_bad() {
+            // What is assigned may be wrong as well.
+            if matches!(value.kind, Ast::Call { .. }) {
+                self.expr(value, None);
+            }
+            return None;
+        }
+        if !self.assignable(&t) {
             return None;
         }
         let v = match op {
@@ -166,7 +257,7 @@ impl Checker<'_> {
 
     fn return_statement(&mut self, value: Option<&ast::Expr>, span: Span) -> Option<StmtKind> {
         match (self.place.clone(), value) {
-            (Place::Function(Type::Void) | Place::Control | Place::Action, None) => {
+            (Place::Function(Type::Void) | Place::Control | Place::Apply | Place::Action, None) => {
                 Some(StmtKind::Return(None))
             }
             (Place::Function(ty), Some(v)) if ty != Type::Void => {
@@ -203,6 +294,11 @@ impl Checker<'_> {
             return Some(self.switch_action(table, cases));
         }
         let subject = self.expr(subject, None);
+        let subject = if subject.ty == Type::InfInt && subject.as_const().is_some() {
+            self.coerce(subject, &Type::Bit(32))
+        } else {
+            subject
+        };
         let subject =
             if matches!(subject.ty.base(), Type::Enum(_)) { subject } else { self.enum_value(subject) };
         if subject.ty.is_bad() {
@@ -219,8 +315,15 @@ impl Checker<'_> {
             return None;
         }
         let ty = subject.ty.clone();
+        let mut seen: Vec<num_bigint::BigInt> = Vec::new();
         let cases = self.switch_cases(cases, |c, label| {
             let e = c.expr_as(label, &ty);
+            if let Some(v) = e.as_const() {
+                if seen.contains(v) {
+                    c.error(Code::DuplicateName, e.span, "this label is given twice", "remove one of them");
+                }
+                seen.push(v.clone());
+            }
             if e.as_const().is_none() && !e.ty.is_bad() {
                 c.error(
                     Code::NotConstant,
@@ -239,9 +342,17 @@ impl Checker<'_> {
             let t = &self.program.tables[table.0 as usize];
             t.actions.iter().map(|a| self.program.actions[a.action.0 as usize].name.clone()).collect()
         };
+        let mut seen: Vec<usize> = Vec::new();
         let cases = self.switch_cases(cases, |c, label| {
             let name = if let Ast::Path { name, .. } = &label.kind { Some(name.name.clone()) } else { None };
             let at = name.and_then(|n| actions.iter().position(|a| *a == n));
+            if let Some(at) = at {
+                if seen.contains(&at) {
+                    let hint = "remove one of them";
+                    c.error(Code::DuplicateName, label.span, "this label is given twice", hint);
+                }
+                seen.push(at);
+            }
             at.unwrap_or_else(|| {
                 let known: Vec<_> = actions.iter().map(|a| &**a).collect();
                 let hint = format!("its actions are {}", known.join(", "));
@@ -286,7 +397,7 @@ impl Checker<'_> {
 /// Whether control never goes on behind these statements.
 pub(super) fn always_leaves(stmts: &[Stmt]) -> bool {
     stmts.iter().any(|s| match &s.kind {
-        StmtKind::Return(_) | StmtKind::Exit => true,
+        StmtKind::Return(_) | StmtKind::Exit | StmtKind::Break | StmtKind::Continue => true,
         StmtKind::Block(b) => always_leaves(b),
         StmtKind::If(_, t, f) => always_leaves(t) && always_leaves(f),
         StmtKind::SwitchValue { cases, .. } => covers_all(cases.iter().map(|(l, b)| (l.contains_none(), b))),
@@ -295,9 +406,20 @@ pub(super) fn always_leaves(stmts: &[Stmt]) -> bool {
     })
 }
 
-/// As [`always_leaves`], for functions: they have no other way to leave than `return`.
+/// Whether a function's body returns on every path.
 pub(super) fn always_returns(stmts: &[Stmt]) -> bool {
-    always_leaves(stmts)
+    stmts.iter().any(|s| match &s.kind {
+        StmtKind::Return(_) | StmtKind::Exit => true,
+        StmtKind::Block(b) => always_returns(b),
+        StmtKind::If(_, t, f) => always_returns(t) && always_returns(f),
+        StmtKind::SwitchValue { cases, .. } => {
+            cases.iter().any(|(l, _)| l.contains_none()) && cases.iter().all(|(_, b)| always_returns(b))
+        }
+        StmtKind::SwitchAction { cases, .. } => {
+            cases.iter().any(|(l, _)| l.contains_none()) && cases.iter().all(|(_, b)| always_returns(b))
+        }
+        _ => false,
+    })
 }
 
 fn covers_all<'a>(cases: impl Iterator<Item = (bool, &'a Vec<Stmt>)>) -> bool {

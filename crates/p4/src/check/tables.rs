@@ -4,9 +4,12 @@ use super::infer::Inference;
 use super::{Checker, Symbol};
 use crate::ast::{self, Direction, ExprKind as Ast, PropertyKind};
 use crate::constant::small;
-use crate::diagnostics::Code;
-use crate::hir::{ActionId, ActionUse, BoundAction, CallArg, Entry, Expr, Key, MatchKind, Table, TableId};
+use crate::diagnostics::{Code, Diagnostic};
+use crate::hir::{
+    ActionId, ActionUse, BoundAction, CallArg, CtorArg, Entry, Expr, Key, MatchKind, Property, Table, TableId,
+};
 use crate::types::Type;
+use num_traits::Signed;
 use std::rc::Rc;
 
 /// The most entries a table may ask for.
@@ -24,26 +27,23 @@ impl Checker<'_> {
             entries: Vec::new(),
             entries_are_const: false,
             size: None,
+            properties: Vec::new(),
         };
+        self.property_order(d, properties);
         // Keys and actions first: entries and the default action need them.
         for p in properties {
             match &p.kind {
                 PropertyKind::Key(keys) => t.keys = keys.iter().filter_map(|k| self.key(k)).collect(),
-                PropertyKind::Actions(actions) => {
-                    t.actions = actions.iter().filter_map(|a| self.action_use(a)).collect();
-                }
+                PropertyKind::Actions(actions) => self.actions(&mut t, actions),
                 _ => {}
             }
         }
-        if !properties.iter().any(|p| matches!(p.kind, PropertyKind::Actions(_))) {
-            let message = format!("table `{}` has no actions", d.name.name);
-            self.error(Code::BadTable, d.name.span, message, "add actions = { ... }");
-        }
+        let has_keys = properties.iter().any(|p| matches!(&p.kind, PropertyKind::Key(k) if !k.is_empty()));
         for p in properties {
             match &p.kind {
-                PropertyKind::Entries(entries) => {
+                PropertyKind::Entries(entries) if has_keys => {
                     t.entries_are_const = p.is_const;
-                    t.entries = entries.iter().filter_map(|e| self.entry(&t, e)).collect();
+                    t.entries = entries.iter().filter_map(|e| self.entry(&t, p.is_const, e)).collect();
                 }
                 PropertyKind::Other { name, value } => self.property(&mut t, p, name, value),
                 _ => {}
@@ -55,14 +55,61 @@ impl Checker<'_> {
         self.declare(&d.name, Symbol::Table(id));
     }
 
+    /// Each property once, `actions` present, `entries` only behind a key.
+    fn property_order(&mut self, d: &ast::Decl, properties: &[ast::Property]) {
+        let mut seen: Vec<&str> = Vec::new();
+        for p in properties {
+            let name = match &p.kind {
+                PropertyKind::Key(_) => "key",
+                PropertyKind::Actions(_) => "actions",
+                PropertyKind::Entries(entries) => {
+                    if !entries.is_empty() && !seen.contains(&"key") {
+                        let hint = "write key = { ... } before the entries";
+                        self.error(Code::BadTable, p.span, "entries without a key before them", hint);
+                    }
+                    "entries"
+                }
+                PropertyKind::Other { name, .. } => &name.name,
+            };
+            if seen.contains(&name) {
+                let message = format!("`{name}` is given twice");
+                self.error(Code::DuplicateName, p.span, message, "remove one of them");
+            }
+            seen.push(name);
+        }
+        if !seen.contains(&"actions") {
+            let message = format!("table `{}` has no actions", d.name.name);
+            self.error(Code::BadTable, d.name.span, message, "add actions = { ... }");
+        }
+    }
+
+    fn actions(&mut self, t: &mut Table, actions: &[ast::ActionRef]) {
+        for a in actions {
+            let Some(u) = self.action_use(a) else { continue };
+            if t.actions.iter().any(|o| o.action == u.action) {
+                self.error(Code::DuplicateName, u.span, "this action is listed twice", "remove one of them");
+            } else {
+                t.actions.push(u);
+            }
+        }
+    }
+
     /// Without a default action a miss does nothing: NoAction.
     fn add_default(&mut self, t: &mut Table) {
         if t.default.is_some() {
             return;
         }
-        let Some(Symbol::Action(no_action)) = self.lookup("NoAction", true).cloned() else { return };
-        let index = t.actions.iter().position(|a| a.action == no_action).unwrap_or_else(|| {
-            t.actions.push(ActionUse { action: no_action, args: Vec::new(), span: t.span });
+        let no_action = match self.lookup("NoAction", true) {
+            Some(Symbol::Action(id)) => Some(*id),
+            _ => None,
+        };
+        let Some(id) = no_action.filter(|a| self.program.actions[a.0 as usize].params.is_empty()) else {
+            let hint = "include core.p4, or declare `action NoAction() {}`";
+            self.error(Code::BadTable, t.span, "a miss needs the action NoAction, which is not there", hint);
+            return;
+        };
+        let index = t.actions.iter().position(|a| a.action == id).unwrap_or_else(|| {
+            t.actions.push(ActionUse { action: id, args: Vec::new(), written: Vec::new(), span: t.span });
             t.actions.len() - 1
         });
         t.default = Some(BoundAction { index, data: Vec::new() });
@@ -71,34 +118,47 @@ impl Checker<'_> {
 
     fn key(&mut self, k: &ast::KeyElement) -> Option<Key> {
         let value = self.expr(&k.value, None);
-        let kind = match &*k.match_kind.name {
-            "exact" => MatchKind::Exact,
-            "lpm" => MatchKind::Lpm,
-            n if self.match_kinds.iter().any(|m| **m == *n) => {
-                self.unsupported(k.match_kind.span, &format!("match kind `{n}`"));
-                MatchKind::Other
-            }
-            n => {
-                let known: Vec<_> = self.match_kinds.iter().map(|m| m.to_string()).collect();
-                let hint = match super::closest(n, known.iter().map(String::as_str)) {
-                    Some(m) => format!("did you mean `{m}`?"),
-                    None => format!("known are {}", known.join(", ")),
-                };
-                self.error(Code::BadTable, k.match_kind.span, format!("there is no match kind `{n}`"), hint);
-                MatchKind::Other
-            }
-        };
+        let kind = self.match_kind(&k.match_kind);
         if value.ty.is_bad() {
             return None;
         }
         if value.ty.scalar_width().is_none() {
+            if matches!(value.ty.base(), Type::Composite(_) | Type::Tuple(_) | Type::Var(..)) {
+                self.unsupported(value.span, &format!("a key of type {}", value.ty));
+                return None;
+            }
             let hint = "keys are integers, bool, enums and error; give literals a width";
             self.error(Code::BadTable, value.span, format!("{} cannot be a key", value.ty), hint);
             return None;
         }
         let named = name_annotation(&k.annotations);
+        if named.is_none() && !is_simple_key(&k.value) {
+            let hint = "write @name(\"...\") behind the match kind: the control plane needs a name for it";
+            self.error(Code::BadTable, value.span, "a key that is computed has no name", hint);
+        }
         let name = named.unwrap_or_else(|| path_text(&k.value));
-        Some(Key { value, kind, name })
+        Some(Key { value, kind, kind_span: k.match_kind.span, name })
+    }
+
+    fn match_kind(&mut self, name: &ast::Ident) -> MatchKind {
+        let n = &*name.name;
+        if !self.match_kinds.iter().any(|m| **m == *n) {
+            let known: Vec<_> = self.match_kinds.iter().map(|m| m.to_string()).collect();
+            let hint = match super::closest(n, known.iter().map(String::as_str)) {
+                Some(m) => format!("did you mean `{m}`?"),
+                None => format!("known are {}", known.join(", ")),
+            };
+            self.error(Code::BadTable, name.span, format!("there is no match kind `{n}`"), hint);
+        }
+        match n {
+            "exact" => MatchKind::Exact,
+            "lpm" => MatchKind::Lpm,
+            "ternary" => MatchKind::Ternary,
+            "range" => MatchKind::Range,
+            "optional" => MatchKind::Optional,
+            "selector" => MatchKind::Selector,
+            _ => MatchKind::Other,
+        }
     }
 
     /// The action that a path or call names, and the call's arguments.
@@ -127,8 +187,9 @@ impl Checker<'_> {
         let routine = self.program.actions[action.0 as usize].clone();
         let directed: Vec<_> =
             routine.params.iter().filter(|p| p.direction != Direction::None).cloned().collect();
+        let written = args.to_vec();
         let args = self.bind(&routine.name, &directed, args, &mut Inference::default(), a.value.span)?;
-        Some(ActionUse { action, args, span: a.value.span })
+        Some(ActionUse { action, args, written, span: a.value.span })
     }
 
     /// An action of the table with its data: a default action or an entry's.
@@ -142,10 +203,19 @@ impl Checker<'_> {
         };
         let data: Vec<_> =
             routine.params.iter().filter(|p| p.direction == Direction::None).cloned().collect();
-        // Arguments for parameters with a direction may be repeated here; they come first.
+        // Arguments for parameters with a direction may be repeated here; they have to be the same.
         let directed = routine.params.len() - data.len();
-        let args = if args.len() == routine.params.len() { &args[directed..] } else { args };
-        let args = self.bind(&routine.name, &data, args, &mut Inference::default(), e.span)?;
+        let args = if args.len() == routine.params.len() && directed > 0 {
+            self.same_arguments(&t.actions[index], &routine, args);
+            let is_data = |(i, a): (usize, &ast::Arg)| match &a.name {
+                Some(n) => data.iter().any(|p| p.name == n.name),
+                None => i >= directed,
+            };
+            args.iter().enumerate().filter(|(i, a)| is_data((*i, a))).map(|(_, a)| a.clone()).collect()
+        } else {
+            args.to_vec()
+        };
+        let args = self.bind(&routine.name, &data, &args, &mut Inference::default(), e.span)?;
         let values: Vec<Expr> =
             args.into_iter().filter_map(|a| if let CallArg::In(e) = a { Some(e) } else { None }).collect();
         for v in &values {
@@ -158,14 +228,42 @@ impl Checker<'_> {
         Some(BoundAction { index, data: values })
     }
 
-    fn entry(&mut self, t: &Table, e: &ast::Entry) -> Option<Entry> {
+    /// Reports arguments that differ from those in the list of actions.
+    fn same_arguments(&mut self, u: &ActionUse, routine: &crate::hir::Routine, args: &[ast::Arg]) {
+        let directed: Vec<_> =
+            routine.params.iter().filter(|p| p.direction != Direction::None).cloned().collect();
+        let given = u.written.clone();
+        for (i, p) in directed.iter().enumerate() {
+            let by_name = |a: &&ast::Arg| a.name.as_ref().is_some_and(|n| n.name == p.name);
+            let of = |args: &[ast::Arg]| {
+                let a = args.iter().find(by_name).or_else(|| args.get(i).filter(|a| a.name.is_none()));
+                a.and_then(|a| a.value.as_ref()).map(crate::ast_print::expr)
+            };
+            if of(&given) != of(args) {
+                let span = args.get(i).map_or(u.span, |a| a.span);
+                let d = Diagnostic::new(Code::BadTable, span, "this differs from the list of actions");
+                let d = d.related(u.span, "listed here").hint("write the same argument, or leave it out");
+                self.sink.add(d);
+            }
+        }
+    }
+
+    fn entry(&mut self, t: &Table, all_const: bool, e: &ast::Entry) -> Option<Entry> {
+        let mut priority = None;
         if let Some(p) = &e.priority {
-            self.unsupported(p.span, "priorities of entries");
+            if all_const {
+                let hint = "const entries are matched in their order; remove `const` or the priority";
+                self.error(Code::BadTable, p.span, "a priority of a constant entry", hint);
+            } else if t.keys.iter().all(|k| matches!(k.kind, MatchKind::Exact | MatchKind::Lpm)) {
+                let hint = "only ternary, range and optional keys need priorities";
+                self.error(Code::BadTable, p.span, "a priority in a table without overlapping entries", hint);
+            }
+            priority = self.constant(p, None);
         }
         let types: Vec<Type> = t.keys.iter().map(|k| k.value.ty.clone()).collect();
         let keys = self.keysets(&e.keys, &types)?;
         let action = self.bound_action(t, &e.action.value)?;
-        Some(Entry { keys, action, span: e.span })
+        Some(Entry { keys, action, priority, is_const: all_const || e.is_const, span: e.span })
     }
 
     fn property(&mut self, t: &mut Table, p: &ast::Property, name: &ast::Ident, value: &ast::Expr) {
@@ -184,13 +282,59 @@ impl Checker<'_> {
                     }
                 }
             }
-            other => self.unsupported(name.span, &format!("table property `{other}`")),
+            "largest_priority_wins" | "priority_delta" => {
+                let want = if &*name.name == "priority_delta" { Type::InfInt } else { Type::Bool };
+                let v = self.expr_as(value, &want);
+                let positive = v.as_const().is_some_and(|n| want == Type::Bool || n.is_positive());
+                if !positive && !v.ty.is_bad() {
+                    let hint = "it is a constant: a bool, or a positive number for priority_delta";
+                    self.error(Code::BadTable, value.span, "this is no value for it", hint);
+                }
+                self.add_property(t, name, CtorArg::Value(v));
+            }
+            _ => {
+                if let Some(v) = self.property_value(value) {
+                    self.add_property(t, name, v);
+                }
+            }
         }
+    }
+
+    fn add_property(&self, t: &mut Table, name: &ast::Ident, value: CtorArg) {
+        t.properties.push(Property { name: name.name.clone(), span: name.span, value });
+    }
+
+    /// An instance, one made on the spot, or a value.
+    fn property_value(&mut self, value: &ast::Expr) -> Option<CtorArg> {
+        if let Some(object) = self.object_named_by(value) {
+            return Some(CtorArg::Object(object));
+        }
+        if let Some(object) = self.constructed_by(value) {
+            return object.map(CtorArg::Object);
+        }
+        let e = self.expr(value, None);
+        (!e.ty.is_bad()).then_some(CtorArg::Value(e))
+    }
+}
+
+/// Whether a key names itself for the control plane: a path, a slice or mask of one, or a validity.
+fn is_simple_key(e: &ast::Expr) -> bool {
+    match &e.kind {
+        Ast::Path { .. } => true,
+        Ast::Member(b, _) => is_simple_key(b),
+        Ast::Index(b, i) => is_simple_key(b) && matches!(i.kind, Ast::Int { .. } | Ast::Path { .. }),
+        Ast::Slice(b, ..) | Ast::PlusSlice(b, ..) => is_simple_key(b),
+        Ast::Binary(ast::BinaryOp::BitAnd, a, b) => is_simple_key(a) || is_simple_key(b),
+        Ast::Call { callee, .. } => {
+            matches!(&callee.kind, Ast::Member(b, n) if matches!(&*n.name, "isValid" | "lookahead") && is_simple_key(b))
+        }
+        Ast::Int { .. } | Ast::Bool(_) => true,
+        _ => false,
     }
 }
 
 /// The text of `@name("...")`.
-fn name_annotation(annotations: &[ast::Annotation]) -> Option<String> {
+pub(super) fn name_annotation(annotations: &[ast::Annotation]) -> Option<String> {
     let a = annotations.iter().find(|a| &*a.name.name == "name")?;
     match &a.body.first()?.tok {
         crate::lexer::Tok::Str(s) => Some(s.to_string()),

@@ -1,10 +1,11 @@
 //! Type expressions to types.
 
 use super::{Checker, Symbol, TypeSymbol};
-use crate::ast::{self, TypeKind};
+use crate::ast::{self, Composite, TypeKind};
 use crate::constant::{MAX_WIDTH, small};
 use crate::diagnostics::Code;
-use crate::types::{ExternRef, ObjectKind, ObjectType, Type};
+use crate::source::Span;
+use crate::types::{CompositeType, ExternRef, ObjectKind, ObjectParam, ObjectType, Type};
 use std::rc::Rc;
 
 /// Elements of a header stack.
@@ -18,12 +19,8 @@ impl Checker<'_> {
             TypeKind::Int(None) => Type::InfInt,
             TypeKind::Int(Some(w)) => match self.width(w) {
                 Some(0) => {
-                    self.error(
-                        Code::BadWidth,
-                        w.span,
-                        "int<0> has no values",
-                        "int<W> needs a width of at least 1",
-                    );
+                    let hint = "int<W> needs a width of at least 1";
+                    self.error(Code::BadWidth, w.span, "int<0> has no values", hint);
                     Type::Bad
                 }
                 w => w.map_or(Type::Bad, Type::Int),
@@ -33,15 +30,36 @@ impl Checker<'_> {
             TypeKind::Error => Type::Error,
             TypeKind::Text => Type::Text,
             TypeKind::Void => Type::Void,
-            TypeKind::MatchKind | TypeKind::DontCare | TypeKind::List(_) => {
-                self.unsupported(t.span, "this type");
+            TypeKind::MatchKind => Type::MatchKind,
+            TypeKind::DontCare => {
+                let hint = "`_` stands only for a type argument that can be inferred";
+                self.error(Code::BadType, t.span, "`_` is not a type here", hint);
                 Type::Bad
             }
-            TypeKind::Named { name, absolute } => self.named_type(name, *absolute, &[]),
-            TypeKind::Specialized { name, absolute, args } => self.named_type(name, *absolute, args),
+            TypeKind::List(element) => {
+                let ty = self.ty(element);
+                if matches!(ty, Type::Void) {
+                    self.error(Code::BadType, element.span, format!("a list of {ty}"), "use a type of values");
+                    return Type::Bad;
+                }
+                Type::List(Rc::new(ty))
+            }
+            TypeKind::Named { name, absolute } => self.named_type(name, *absolute, None, t.span),
+            TypeKind::Specialized { name, absolute, args } => {
+                self.named_type(name, *absolute, Some(args), t.span)
+            }
             TypeKind::Stack(element, size) => self.stack_type(element, size),
-            TypeKind::Tuple(args) => Type::Tuple(args.iter().map(|a| self.ty(a)).collect()),
+            TypeKind::Tuple(args) => Type::Tuple(args.iter().map(|a| self.tuple_field(a)).collect()),
         }
+    }
+
+    fn tuple_field(&mut self, t: &ast::TypeExpr) -> Type {
+        let ty = self.ty(t);
+        if matches!(ty, Type::Void | Type::Object(_)) {
+            self.error(Code::BadType, t.span, format!("{ty} cannot be in a tuple"), "use a type of values");
+            return Type::Bad;
+        }
+        ty
     }
 
     fn width(&mut self, w: &ast::Expr) -> Option<u32> {
@@ -56,24 +74,49 @@ impl Checker<'_> {
 
     fn stack_type(&mut self, element: &ast::TypeExpr, size: &ast::Expr) -> Type {
         let ty = self.ty(element);
-        if !ty.is_header() && !ty.is_bad() && ty.composite(ast::Composite::Union).is_none() {
-            self.unsupported(element.span, &format!("an array of {ty}, which is no header,"));
+        let n = self.constant(size, None);
+        let unfit = matches!(
+            ty,
+            Type::Void | Type::InfInt | Type::Text | Type::MatchKind | Type::List(_) | Type::Object(_)
+        );
+        if unfit || matches!(ty, Type::Varbit(_)) {
+            self.error(Code::BadType, element.span, format!("an array of {ty}"), "use a type of values");
             return Type::Bad;
         }
-        let Some(n) = self.constant(size, None) else { return Type::Bad };
-        match small(&n).filter(|n| (1..=MAX_STACK).contains(n)) {
+        let Some(n) = n else { return Type::Bad };
+        match small(&n).filter(|n| *n <= MAX_STACK) {
             Some(n) => Type::Stack(Rc::new(ty), n),
             None => {
-                let hint = format!("stacks have from 1 to {MAX_STACK} elements");
+                let hint = format!("arrays have from 0 to {MAX_STACK} elements");
                 self.error(Code::BadWidth, size.span, format!("{n} is not a size"), hint);
                 Type::Bad
             }
         }
     }
 
-    fn named_type(&mut self, name: &ast::Ident, absolute: bool, args: &[ast::TypeExpr]) -> Type {
+    /// Type arguments; parsers, controls and packages are no types of values.
+    pub(super) fn type_args(&mut self, args: &[ast::TypeExpr]) -> Vec<Type> {
+        let one = |a: &ast::TypeExpr| {
+            let ty = self.ty(a);
+            if matches!(&ty, Type::Object(o) if o.kind != ObjectKind::Package) {
+                let hint = "use a type of values, or an extern";
+                self.error(Code::BadType, a.span, format!("{ty} cannot be a type argument"), hint);
+                return Type::Bad;
+            }
+            ty
+        };
+        args.iter().map(one).collect()
+    }
+
+    fn named_type(
+        &mut self,
+        name: &ast::Ident,
+        absolute: bool,
+        written: Option<&[ast::TypeExpr]>,
+        span: Span,
+    ) -> Type {
         let symbol = self.resolve(name, absolute);
-        let args: Vec<Type> = args.iter().map(|a| self.ty(a)).collect();
+        let args = written.map(|a| self.type_args(a)).unwrap_or_default();
         let check = |c: &mut Self, want: usize| {
             let ok = args.len() == want;
             if !ok {
@@ -90,7 +133,7 @@ impl Checker<'_> {
         match symbol {
             Symbol::Type(TypeSymbol::Plain(t)) if check(self, 0) => t,
             Symbol::Type(TypeSymbol::Generic(c, params)) if check(self, params.len()) => {
-                Type::Composite(c).substitute(&replacement(&params, &args))
+                self.specialised(&c, &params, &args, span)
             }
             Symbol::Type(TypeSymbol::Extern(id)) => {
                 let want = self.program.externs[id.0 as usize].type_params.len();
@@ -102,25 +145,40 @@ impl Checker<'_> {
             Symbol::Type(TypeSymbol::Signature(o, params)) if check(self, params.len()) => {
                 Type::Object(o).substitute(&replacement(&params, &args))
             }
-            Symbol::Type(TypeSymbol::Parser(id)) => {
-                let p = self.program.parsers[id.0 as usize].clone();
-                Type::Object(Rc::new(object_type(ObjectKind::Parser, &p.name, &p.params)))
+            Symbol::Type(TypeSymbol::Object(o)) if check(self, o.type_params.len()) => {
+                let ty = Type::Object(Rc::new(object_type(o.kind, &o.name, &o.params)));
+                ty.substitute(&replacement(&o.type_params, &args))
             }
-            Symbol::Type(TypeSymbol::Control(id)) => {
-                let p = self.program.controls[id.0 as usize].clone();
-                Type::Object(Rc::new(object_type(ObjectKind::Control, &p.name, &p.params)))
-            }
+            Symbol::Type(TypeSymbol::Package(p)) => Type::Object(Rc::new(ObjectType {
+                kind: ObjectKind::Package,
+                name: p[0].name.clone(),
+                params: Vec::new(),
+            })),
             Symbol::Bad | Symbol::Type(_) => Type::Bad,
             _ => {
-                self.error(
-                    Code::WrongKind,
-                    name.span,
-                    format!("`{}` is not a type", name.name),
-                    "use a type here",
-                );
+                let message = format!("`{}` is not a type", name.name);
+                self.error(Code::WrongKind, name.span, message, "use a type here");
                 Type::Bad
             }
         }
+    }
+
+    /// A generic struct or header with its type arguments, whose fields have to be allowed then.
+    fn specialised(&mut self, c: &Rc<CompositeType>, params: &[u32], args: &[Type], span: Span) -> Type {
+        let ty = Type::Composite(c.clone()).substitute(&replacement(params, args));
+        if args.iter().any(Type::is_bad) {
+            return Type::Bad;
+        }
+        if let Type::Composite(special) = &ty {
+            for (n, t) in &special.fields {
+                if !field_allowed(c.kind, t) {
+                    let message = format!("field `{n}` of `{}` would be {t}", c.name);
+                    self.error(Code::BadType, span, message, "use another type argument");
+                    return Type::Bad;
+                }
+            }
+        }
+        ty
     }
 
     /// Declares type parameters in the current scope and returns their numbers.
@@ -134,6 +192,23 @@ impl Checker<'_> {
     }
 }
 
+/// Whether a struct, header or union may have a field of this type.
+pub(super) fn field_allowed(kind: Composite, ty: &Type) -> bool {
+    match (kind, ty.base()) {
+        (_, Type::Bad | Type::Var(..)) => true,
+        (Composite::Header, Type::Composite(c)) => {
+            c.kind == Composite::Struct && c.fields.iter().all(|(_, t)| field_allowed(kind, t))
+        }
+        (Composite::Header, Type::Tuple(_)) => false,
+        (Composite::Header, Type::Stack(t, _)) => !t.is_header() && !t.is_union() && field_allowed(kind, t),
+        (Composite::Header, t) => t.packed_width().is_some(),
+        (Composite::Union, t) => t.is_header(),
+        (Composite::Struct, Type::Void | Type::Extern(_) | Type::Object(_)) => false,
+        // Such structs are for lists and constants; variables of them are refused.
+        (Composite::Struct, _) => true,
+    }
+}
+
 /// Maps type parameters to type arguments.
 pub(super) fn replacement<'a>(params: &'a [u32], args: &'a [Type]) -> impl Fn(u32) -> Option<Type> + 'a {
     |id| params.iter().position(|p| *p == id).and_then(|i| args.get(i).cloned())
@@ -144,9 +219,11 @@ pub(super) fn object_type(
     name: &crate::lexer::Name,
     params: &[crate::hir::Param],
 ) -> ObjectType {
-    ObjectType {
-        kind,
-        name: name.clone(),
-        params: params.iter().map(|p| (p.direction, p.ty.clone())).collect(),
-    }
+    let param = |p: &crate::hir::Param| ObjectParam {
+        name: p.name.clone(),
+        direction: p.direction,
+        ty: p.ty.clone(),
+        optional: p.optional || p.default.is_some(),
+    };
+    ObjectType { kind, name: name.clone(), params: params.iter().map(param).collect() }
 }

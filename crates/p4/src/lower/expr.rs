@@ -48,7 +48,7 @@ impl Lower<'_> {
             ExprKind::Field(..) | ExprKind::Element(..) | ExprKind::StackNext(_) | ExprKind::StackLast(_) => {
                 self.part(e)
             }
-            ExprKind::StackLastIndex => {
+            ExprKind::StackLastIndex(_) => {
                 self.unsupported(e.span, "lastIndex");
                 scalar(vec![Opnd::C(0)])
             }
@@ -80,7 +80,11 @@ impl Lower<'_> {
                 scalar(vec![if *miss { self.b.not(hit) } else { hit }])
             }
             ExprKind::Call(c) => self.call(c, Some(&e.ty)).unwrap_or(Value::Opaque),
-            ExprKind::Text | ExprKind::Bad => Value::Opaque,
+            ExprKind::PlusSlice(..) => {
+                self.unsupported(e.span, "a slice whose start is not a constant");
+                scalar(vec![Opnd::C(0); limb_count(width)])
+            }
+            ExprKind::Text(_) | ExprKind::Object(_) | ExprKind::Bad => Value::Opaque,
         }
     }
 

@@ -47,7 +47,7 @@ impl Lower<'_> {
                 }
                 None
             }
-            Callee::Push => {
+            Callee::Push { .. } => {
                 self.unsupported(c.span, "push_front and pop_front");
                 None
             }
@@ -208,6 +208,7 @@ impl Lower<'_> {
                     _ => Some(Binding::Constant(e.clone())),
                 },
                 CtorArg::Object(o) => self.object(*o).map(Binding::Object),
+                CtorArg::Missing => None,
             };
             if let Some(b) = binding {
                 self.env.insert(p.var, b);

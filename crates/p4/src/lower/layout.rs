@@ -142,9 +142,12 @@ fn mentions_method(s: &Stmt) -> bool {
         StmtKind::If(..)
         | StmtKind::Block(_)
         | StmtKind::SwitchValue { .. }
-        | StmtKind::SwitchAction { .. } => true,
+        | StmtKind::SwitchAction { .. }
+        | StmtKind::For { .. }
+        | StmtKind::ForRange { .. }
+        | StmtKind::ForEach { .. } => true,
         StmtKind::Call(_) | StmtKind::Assign(..) | StmtKind::Declare(..) | StmtKind::Instance => false,
-        StmtKind::Return(_) | StmtKind::Exit => false,
+        StmtKind::Return(_) | StmtKind::Exit | StmtKind::Break | StmtKind::Continue => false,
     }
 }
 
@@ -169,13 +172,20 @@ impl Scan {
             StmtKind::Block(b) => self.stmts(b),
             StmtKind::SwitchAction { cases, .. } => cases.iter().for_each(|(_, b)| self.stmts(b)),
             StmtKind::SwitchValue { cases, .. } => cases.iter().for_each(|(_, b)| self.stmts(b)),
-            StmtKind::Declare(..) | StmtKind::Instance | StmtKind::Return(_) | StmtKind::Exit => {}
+            StmtKind::For { init, update, body, .. } => [init, update, body].into_iter().for_each(|b| self.stmts(b)),
+            StmtKind::ForRange { body, .. } | StmtKind::ForEach { body, .. } => self.stmts(body),
+            StmtKind::Declare(..)
+            | StmtKind::Instance
+            | StmtKind::Return(_)
+            | StmtKind::Exit
+            | StmtKind::Break
+            | StmtKind::Continue => {}
         }
     }
 
     fn call(&mut self, c: &Call) {
         match &c.callee {
-            Callee::SetValid(_) | Callee::SetInvalid(_) | Callee::Push => self.fixed = false,
+            Callee::SetValid(_) | Callee::SetInvalid(_) | Callee::Push { .. } => self.fixed = false,
             // Extraction is the one thing that may make a header valid.
             Callee::Method { .. } => {}
             _ => {

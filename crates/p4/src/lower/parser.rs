@@ -140,6 +140,8 @@ impl Lower<'_> {
         };
         Some(match k {
             Keyset::Any => return None,
+            // Nothing can be put into a value set yet.
+            Keyset::Set(_) => Opnd::C(0),
             Keyset::Value(e) => self.equal(v, &number(e), width),
             Keyset::Mask(e, m) => {
                 let (value, mask) = (number(e), number(m));

@@ -59,6 +59,11 @@ impl Lower<'_> {
                 self.do_return(value.as_ref());
             }
             StmtKind::Exit => self.do_exit(),
+            StmtKind::Break
+            | StmtKind::Continue
+            | StmtKind::For { .. }
+            | StmtKind::ForRange { .. }
+            | StmtKind::ForEach { .. } => self.unsupported(s.span, "a for loop"),
             StmtKind::SwitchAction { table, cases } => self.switch_action(*table, cases, s.span),
             StmtKind::SwitchValue { subject, cases } => self.switch_value(subject, cases),
         }

@@ -20,6 +20,7 @@ impl Parser<'_> {
 
     fn property(&mut self) -> Parsed<Property> {
         self.annotations()?;
+        let start = self.span();
         let is_const = self.eat("const");
         let kind = match self.tok() {
             Tok::Word("key") => {
@@ -46,7 +47,7 @@ impl Parser<'_> {
                 PropertyKind::Other { name, value }
             }
         };
-        Ok(Property { is_const, kind })
+        Ok(Property { span: start, is_const, kind })
     }
 
     fn open_property(&mut self) -> Parsed<()> {
@@ -81,7 +82,7 @@ impl Parser<'_> {
 
     fn entry(&mut self) -> Parsed<Entry> {
         let start = self.span();
-        self.eat("const");
+        let is_const = self.eat("const");
         let priority = if self.is("priority") && *self.peek_at(1) == Tok::Sym("=") {
             Some(self.priority()?)
         } else {
@@ -92,7 +93,7 @@ impl Parser<'_> {
         let mut action = self.action_ref()?;
         action.annotations.extend(self.annotations()?);
         self.expect(";")?;
-        Ok(Entry { span: self.since(start), priority, keys, action })
+        Ok(Entry { span: self.since(start), is_const, priority, keys, action })
     }
 
     fn priority(&mut self) -> Parsed<Expr> {

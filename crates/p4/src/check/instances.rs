@@ -1,0 +1,366 @@
+//! Instantiation: `T(args) name;` and `T(args)` as an argument, with abstract methods implemented on the spot.
+
+use super::infer::Inference;
+use super::{Checker, ObjectDecl, PackageType, Place, Symbol, TypeSymbol};
+use crate::ast::{self, DeclKind, ExprKind as Ast, TypeKind};
+use crate::diagnostics::Code;
+use crate::hir::{self, Constructed, CtorArg, Expr, ExternId, FunctionId, InstId, Instance};
+use crate::lexer::Name;
+use crate::source::Span;
+use crate::types::{ExternRef, ObjectKind, ObjectParam, ObjectType, Type};
+use std::rc::Rc;
+
+/// Who constructs what with which arguments, for the functions below.
+struct Request<'a> {
+    type_name: &'a ast::Ident,
+    args: &'a [ast::Arg],
+    name: &'a Name,
+    span: Span,
+    inference: Inference,
+    /// Type arguments that were written.
+    written: Option<Vec<Type>>,
+    /// Implementations of abstract methods.
+    init: Option<&'a [ast::Decl]>,
+}
+
+impl Checker<'_> {
+    /// `T(args) name;`
+    pub(super) fn instance(
+        &mut self,
+        d: &ast::Decl,
+        ty: &ast::TypeExpr,
+        args: &[ast::Arg],
+        init: Option<&[ast::Decl]>,
+    ) -> Option<InstId> {
+        let allowed = matches!(self.place, Place::Top | Place::Control | Place::Parser);
+        if !allowed {
+            let hint = "declare it among the declarations of the control or parser around";
+            self.error(Code::BadInstance, d.span, "an instance cannot be declared here", hint);
+        }
+        let id = self.construct(ty, args, &d.name.name, d.span, init);
+        if let Some(id) = id {
+            self.check_place(id, d);
+            if self.scopes.len() == 1 && &*d.name.name == "main" {
+                self.program.main = Some(id);
+            }
+        }
+        self.declare(&d.name, id.map_or(Symbol::Bad, Symbol::Instance));
+        id
+    }
+
+    fn check_place(&mut self, id: InstId, d: &ast::Decl) {
+        let what = self.program.instances[id.0 as usize].what;
+        let hint = match (what, &self.place) {
+            (Constructed::Parser(_) | Constructed::Control(_), Place::Top) => {
+                "pass it to the package, as in `P(C()) main;`"
+            }
+            (Constructed::Parser(_), Place::Control) => "a control cannot apply a parser",
+            (Constructed::Control(_), Place::Parser) => "a parser cannot apply a control",
+            (Constructed::Package, Place::Control | Place::Parser) => "move it to the top level",
+            (Constructed::Package, Place::Top) => return,
+            (_, Place::Top) if &*d.name.name == "main" => "`main` is an instance of a package",
+            _ => return,
+        };
+        self.error(Code::BadInstance, d.span, format!("`{}` cannot be instantiated here", d.name.name), hint);
+    }
+
+    /// Constructs an object of the type that is named.
+    pub(super) fn construct(
+        &mut self,
+        ty: &ast::TypeExpr,
+        args: &[ast::Arg],
+        name: &Name,
+        span: Span,
+        init: Option<&[ast::Decl]>,
+    ) -> Option<InstId> {
+        let (type_name, absolute, written) = match &ty.kind {
+            TypeKind::Named { name, absolute } => (name, *absolute, None),
+            TypeKind::Specialized { name, absolute, args } => (name, *absolute, Some(args)),
+            _ => {
+                let hint = "externs, parsers, controls and packages have";
+                self.error(Code::BadInstance, ty.span, "this type has no instances", hint);
+                return None;
+            }
+        };
+        let symbol = self.resolve(type_name, absolute);
+        let written = written.map(|ts| self.type_args_or_any(ts));
+        let inference = Inference::default();
+        let mut r = Request { type_name, args, name, span, inference, written, init };
+        if init.is_some() && !matches!(symbol, Symbol::Type(TypeSymbol::Extern(_) | TypeSymbol::Plain(_))) {
+            let hint = "only externs with abstract methods have something to implement";
+            self.error(Code::BadInstance, span, "an initializer of this object", hint);
+        }
+        match symbol {
+            Symbol::Type(TypeSymbol::Extern(id)) => self.construct_extern(id, r),
+            Symbol::Type(TypeSymbol::Object(o)) => self.construct_object(&o, r),
+            Symbol::Type(TypeSymbol::Package(overloads)) => {
+                let p = super::calls::choose(&overloads, |p| &p.params, args).unwrap_or(&overloads[0]).clone();
+                self.construct_package(&p, r)
+            }
+            // A typedef of an extern type.
+            Symbol::Type(TypeSymbol::Plain(Type::Extern(e))) => {
+                r.written = Some(e.args.clone());
+                self.construct_extern(ExternId(e.id), r)
+            }
+            Symbol::Bad | Symbol::Type(TypeSymbol::Plain(Type::Bad)) => None,
+            other => {
+                let message = format!("`{}` is {} and has no instances", type_name.name, other.describe());
+                let hint = "externs, parsers, controls and packages have instances";
+                self.error(Code::BadInstance, type_name.span, message, hint);
+                None
+            }
+        }
+    }
+
+    /// Type arguments, where `_` is left to inference.
+    fn type_args_or_any(&mut self, args: &[ast::TypeExpr]) -> Vec<Type> {
+        let one = |a: &ast::TypeExpr| match a.kind {
+            ast::TypeKind::DontCare => Type::Var(0, "_".into()),
+            _ => self.type_args(std::slice::from_ref(a)).pop().unwrap_or(Type::Bad),
+        };
+        args.iter().map(one).collect()
+    }
+
+    /// Enters the type arguments that were written; reports a wrong number of them.
+    fn enter_types(&mut self, r: &mut Request<'_>, params: &[u32]) -> Option<()> {
+        let Some(written) = &r.written else { return Some(()) };
+        if written.len() != params.len() {
+            let want = super::calls::count(params.len(), "type argument");
+            let message = format!("`{}` takes {want}, not {}", r.type_name.name, written.len());
+            self.error(Code::BadArguments, r.span, message, "write them as <T, ...>");
+            return None;
+        }
+        for (id, t) in params.iter().zip(written) {
+            if !matches!(t, Type::Var(0, _)) {
+                r.inference.set(*id, t.clone());
+            }
+        }
+        Some(())
+    }
+
+    /// All type arguments; reports one that cannot be inferred.
+    fn inferred(&mut self, r: &Request<'_>, params: &[u32]) -> Option<Vec<Type>> {
+        let types: Option<Vec<Type>> = params.iter().map(|p| r.inference.get(*p).cloned()).collect();
+        if types.is_none() {
+            let hint = format!("write {}<...>(...)", r.type_name.name);
+            self.error(Code::CannotInfer, r.span, "the type arguments cannot be inferred", hint);
+        }
+        types
+    }
+
+    fn construct_object(&mut self, o: &Rc<ObjectDecl>, mut r: Request<'_>) -> Option<InstId> {
+        self.enter_types(&mut r, &o.type_params)?;
+        let args = self.ctor_args(&o.name, &o.ctor_params, r.args, &mut r.inference, r.span)?;
+        let types = self.inferred(&r, &o.type_params)?;
+        let what = self.object_for(o, &types, r.span);
+        let params = match what {
+            Constructed::Parser(p) => self.program.parsers[p.0 as usize].params.clone(),
+            Constructed::Control(c) => self.program.controls[c.0 as usize].params.clone(),
+            _ => return None,
+        };
+        let ty = super::types::object_type(o.kind, &o.name, &params);
+        Some(self.add_instance(&r, Type::Object(Rc::new(ty)), what, args, Vec::new()))
+    }
+
+    fn construct_package(&mut self, p: &Rc<PackageType>, mut r: Request<'_>) -> Option<InstId> {
+        self.enter_types(&mut r, &p.type_params)?;
+        let args = self.ctor_args(&p.name, &p.params, r.args, &mut r.inference, r.span)?;
+        let param = |id: &u32| ObjectParam {
+            name: "".into(),
+            direction: ast::Direction::None,
+            ty: r.inference.get(*id).cloned().unwrap_or(Type::Bad),
+            optional: false,
+        };
+        let params = p.type_params.iter().map(param).collect();
+        let ty = ObjectType { kind: ObjectKind::Package, name: p.name.clone(), params };
+        Some(self.add_instance(&r, Type::Object(Rc::new(ty)), Constructed::Package, args, Vec::new()))
+    }
+
+    fn construct_extern(&mut self, id: ExternId, mut r: Request<'_>) -> Option<InstId> {
+        let decl = &self.program.externs[id.0 as usize];
+        let (params, constructors) = (decl.type_params.clone(), decl.constructors.clone());
+        self.enter_types(&mut r, &params)?;
+        let Some(ctor) = super::calls::choose(&constructors, |c| c, r.args) else {
+            let given = super::calls::count(r.args.len(), "argument");
+            let message = format!("`{}` has no constructor with {given}", r.type_name.name);
+            self.error(Code::BadInstance, r.span, message, "check the declaration of the extern");
+            return None;
+        };
+        let args = self.ctor_args(&r.type_name.name, ctor, r.args, &mut r.inference, r.span)?;
+        let types = self.inferred(&r, &params)?;
+        let e = ExternRef { id: id.0, name: self.program.externs[id.0 as usize].name.clone(), args: types };
+        let ty = Type::Extern(Rc::new(e));
+        let methods = self.implementations(id, &ty, &r);
+        Some(self.add_instance(&r, ty, Constructed::Extern, args, methods))
+    }
+
+    /// Checks the methods that an instance implements against the abstract ones of its extern.
+    fn implementations(&mut self, id: ExternId, ty: &Type, r: &Request<'_>) -> Vec<(usize, FunctionId)> {
+        let abstracts = self.program.externs[id.0 as usize].abstracts.clone();
+        let mut made = Vec::new();
+        let saved = self.this.replace((r.name.clone(), ty.clone()));
+        for d in r.init.unwrap_or_default() {
+            let DeclKind::Function { proto, body } = &d.kind else {
+                self.scoped(|c| c.local(d));
+                continue;
+            };
+            if let Some(m) = self.implementation(id, ty, &abstracts, d) {
+                let (params, result, f) = self.scoped(|c| {
+                    let _ = c.type_params(&proto.type_params);
+                    c.function_body(d, proto, body)
+                });
+                self.same_signature(id, ty, m, d, &params, &result);
+                made.push((m, f));
+            }
+        }
+        self.this = saved;
+        let missing = abstracts.iter().find(|m| !made.iter().any(|(k, _)| k == *m));
+        if let Some(m) = missing {
+            let name = self.program.externs[id.0 as usize].methods[*m].name.clone();
+            let message = format!("the abstract method `{name}` is not implemented");
+            self.error(Code::BadInstance, r.span, message, "write `T() name = { ... };` with the method");
+        }
+        made
+    }
+
+    fn implementation(
+        &mut self,
+        id: ExternId,
+        ty: &Type,
+        abstracts: &[usize],
+        d: &ast::Decl,
+    ) -> Option<usize> {
+        let DeclKind::Function { proto, .. } = &d.kind else { return None };
+        let e = &self.program.externs[id.0 as usize];
+        let fits = |m: &&usize| {
+            let f = &e.methods[**m];
+            f.name == d.name.name && f.params.len() == proto.params.len()
+        };
+        let found = abstracts.iter().find(fits).copied();
+        if found.is_none() {
+            let message = format!("{ty} has no abstract method `{}` like this", d.name.name);
+            self.error(Code::BadInstance, d.span, message, "implement the methods declared `abstract`");
+        }
+        found
+    }
+
+    fn same_signature(
+        &mut self,
+        id: ExternId,
+        ty: &Type,
+        m: usize,
+        d: &ast::Decl,
+        params: &[hir::Param],
+        result: &Type,
+    ) {
+        let e = &self.program.externs[id.0 as usize];
+        let args = if let Type::Extern(r) = ty { r.args.clone() } else { Vec::new() };
+        let f = &e.methods[m];
+        let special = |t: &Type| t.substitute(&super::types::replacement(&e.type_params, &args));
+        let same = |a: &Type, b: &Type| a == b || a.is_bad() || b.is_bad() || a.is_open();
+        let ok = same(&special(&f.result), result)
+            && f.params
+                .iter()
+                .zip(params)
+                .all(|(a, b)| a.direction == b.direction && same(&special(&a.ty), &b.ty));
+        if !ok {
+            let message = format!("`{}` differs from the abstract method", d.name.name);
+            self.error(Code::TypeMismatch, d.span, message, "use its types and directions");
+        }
+    }
+
+    fn add_instance(
+        &mut self,
+        r: &Request<'_>,
+        ty: Type,
+        what: Constructed,
+        args: Vec<CtorArg>,
+        methods: Vec<(usize, FunctionId)>,
+    ) -> InstId {
+        let id = InstId(self.program.instances.len() as u32);
+        let inst = Instance { name: r.name.clone(), span: r.span, ty, what, args, methods };
+        self.program.instances.push(Rc::new(inst));
+        id
+    }
+
+    fn ctor_args(
+        &mut self,
+        name: &Name,
+        params: &[hir::Param],
+        args: &[ast::Arg],
+        inference: &mut Inference,
+        span: Span,
+    ) -> Option<Vec<CtorArg>> {
+        let order = self.order_arguments(name, params, args, span)?;
+        let mut out = Vec::new();
+        for (p, arg) in params.iter().zip(order) {
+            let Some(value) = arg.and_then(|a| a.value.as_ref()) else {
+                out.push(match &p.default {
+                    Some(Expr { kind: hir::ExprKind::Object(o), .. }) => {
+                        inference.learn(&p.ty, &self.object_type_of(*o));
+                        CtorArg::Object(*o)
+                    }
+                    Some(d) => CtorArg::Value(d.clone()),
+                    None => CtorArg::Missing,
+                });
+                continue;
+            };
+            out.push(self.ctor_arg(p, value, inference)?);
+        }
+        Some(out)
+    }
+
+    fn ctor_arg(&mut self, p: &hir::Param, value: &ast::Expr, inference: &mut Inference) -> Option<CtorArg> {
+        let object = match self.constructed_by(value) {
+            Some(made) => Some(made?),
+            None => self.object_named_by(value),
+        };
+        if let Some(object) = object {
+            let have = self.object_type_of(object);
+            inference.learn(&p.ty, &have);
+            let want = inference.apply(&p.ty);
+            return self.fits_object(&want, &have, value.span).then_some(CtorArg::Object(object));
+        }
+        let want = inference.apply(&p.ty);
+        let e = self.expr(value, Some(&want).filter(|t| !t.is_open()));
+        if e.ty.is_bad() {
+            return None;
+        }
+        inference.learn(&p.ty, &e.ty);
+        let want = inference.apply(&p.ty);
+        let e = if want.is_open() { e } else { self.coerce(e, &want) };
+        if !self.is_put_together(&e) {
+            let hint = "constructor arguments are literals, constants or constructor parameters";
+            self.error(Code::NotConstant, e.span, "this value is not known at compile time", hint);
+        }
+        Some(CtorArg::Value(e))
+    }
+
+    /// Whether a value is known when the program is put together: constants and constructor parameters.
+    pub(super) fn is_put_together(&self, e: &Expr) -> bool {
+        use hir::ExprKind as K;
+        match &e.kind {
+            K::Var(v) => self.ctor_vars.contains(v),
+            K::Field(a, _) | K::Unary(_, a) | K::Cast(a) | K::Slice(a, ..) => self.is_put_together(a),
+            K::Binary(_, a, b) => self.is_put_together(a) && self.is_put_together(b),
+            K::Ternary(a, b, c) => [a, b, c].into_iter().all(|e| self.is_put_together(e)),
+            K::Aggregate(items) => items.iter().all(|e| self.is_put_together(e)),
+            _ => super::decls::is_constant(e),
+        }
+    }
+}
+
+/// The type of `T(...)` as an expression.
+pub(super) fn constructor_type(callee: &ast::Expr, type_args: &[ast::TypeExpr]) -> Option<ast::TypeExpr> {
+    let kind = match &callee.kind {
+        Ast::Type(t) => return Some(t.clone()),
+        Ast::Path { name, absolute } if type_args.is_empty() => {
+            TypeKind::Named { name: name.clone(), absolute: *absolute }
+        }
+        Ast::Path { name, absolute } => {
+            TypeKind::Specialized { name: name.clone(), absolute: *absolute, args: type_args.to_vec() }
+        }
+        _ => return None,
+    };
+    Some(ast::TypeExpr { kind, span: callee.span })
+}

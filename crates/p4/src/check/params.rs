@@ -1,0 +1,131 @@
+//! Parameters: which types and directions are allowed where.
+
+use super::{Checker, Symbol};
+use crate::ast::{self, Direction};
+use crate::diagnostics::Code;
+use crate::hir;
+use crate::types::{ObjectKind, Type};
+
+/// What parameters belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// A parser or control, its `apply`.
+    Object,
+    Function,
+    /// An extern function or method.
+    Extern,
+    Action,
+    /// A parser, control, package or extern, its constructor.
+    Constructor,
+    Package,
+}
+
+impl Checker<'_> {
+    /// Declares parameters in the current scope.
+    pub(super) fn params(&mut self, params: &[ast::Param], owner: Owner) -> Vec<hir::Param> {
+        let mut directionless = false;
+        let mut out = Vec::with_capacity(params.len());
+        for p in params {
+            let p_out = self.param(p, owner);
+            if owner == Owner::Action {
+                if directionless && p.direction != Direction::None {
+                    let hint = "parameters with a direction come first";
+                    self.error(Code::BadArguments, p.name.span, "a direction behind one without", hint);
+                }
+                directionless |= p.direction == Direction::None;
+            }
+            out.push(p_out);
+        }
+        out
+    }
+
+    fn param(&mut self, p: &ast::Param, owner: Owner) -> hir::Param {
+        let mut ty = self.param_type(p, owner);
+        let optional = p.annotations.iter().any(|a| &*a.name.name == "optional");
+        if let Some(message) = forbidden(&ty, p.direction, owner) {
+            self.error(Code::BadType, p.name.span, format!("`{}`: {message}", p.name.name), "remove it");
+            ty = Type::Bad;
+        }
+        if optional && !matches!(owner, Owner::Extern | Owner::Package | Owner::Constructor) {
+            let hint = "only externs and packages have optional parameters";
+            self.error(Code::BadArguments, p.name.span, "an optional parameter here", hint);
+        }
+        let default = p.default.as_ref().map(|e| self.param_default(p, e, &ty));
+        let var = self.new_var(ty.clone());
+        self.declare(&p.name, Symbol::Var(var));
+        if matches!(p.direction, Direction::In | Direction::None) {
+            self.read_only.insert(var);
+        }
+        if owner == Owner::Constructor {
+            self.ctor_vars.insert(var);
+        }
+        hir::Param {
+            var,
+            name: p.name.name.clone(),
+            direction: p.direction,
+            ty,
+            default,
+            optional,
+            span: p.name.span,
+        }
+    }
+
+    /// The type of a parameter; `_` in a package means: whatever the argument has.
+    fn param_type(&mut self, p: &ast::Param, owner: Owner) -> Type {
+        if owner == Owner::Package && matches!(p.ty.kind, ast::TypeKind::DontCare) {
+            let id = self.fresh();
+            return Type::Var(id, "_".into());
+        }
+        self.ty(&p.ty)
+    }
+
+    fn param_default(&mut self, p: &ast::Param, e: &ast::Expr, ty: &Type) -> hir::Expr {
+        if matches!(p.direction, Direction::Out | Direction::InOut) {
+            let hint = "only `in` parameters and those without direction can have one";
+            self.error(Code::BadArguments, p.name.span, "a default value of an out parameter", hint);
+        }
+        if matches!(ty, Type::Object(_) | Type::Extern(_)) || ty.is_open() {
+            // The value is an object that is made anew for each use; only whether it can be made is checked here.
+            return match self.constructed_by(e) {
+                Some(Some(o)) => hir::Expr { kind: hir::ExprKind::Object(o), ty: ty.clone(), span: e.span },
+                Some(None) => hir::Expr::bad(e.span),
+                None => self.expr(e, Some(ty).filter(|t| !t.is_open())),
+            };
+        }
+        let value = self.expr_as(e, ty);
+        if !super::decls::is_constant(&value) {
+            let hint = "use literals and constants";
+            self.error(Code::NotConstant, e.span, "a default value has to be known at compile time", hint);
+        }
+        value
+    }
+}
+
+/// Why a parameter may not have this type and direction.
+fn forbidden(ty: &Type, direction: Direction, owner: Owner) -> Option<String> {
+    let directed = direction != Direction::None;
+    if *ty == Type::Void {
+        return Some("a parameter cannot be void".to_owned());
+    }
+    if matches!(owner, Owner::Constructor | Owner::Package) {
+        return directed.then(|| "constructor parameters have no direction".to_owned());
+    }
+    let compile_time = matches!(
+        ty,
+        Type::Text | Type::InfInt | Type::Extern(_) | Type::Object(_) | Type::MatchKind | Type::List(_)
+    );
+    if compile_time && directed {
+        return Some(format!("a parameter of type {ty} has no direction"));
+    }
+    match (ty, owner) {
+        (Type::Object(o), _) if o.kind != ObjectKind::Package => {
+            Some(format!("a parameter cannot be {ty}, except of a constructor"))
+        }
+        (Type::Object(_), _) => Some("a parameter cannot be a package".to_owned()),
+        (Type::Extern(_), Owner::Action) => Some("an action cannot have extern parameters".to_owned()),
+        (Type::Text | Type::InfInt | Type::MatchKind | Type::List(_), Owner::Action) => {
+            Some(format!("action parameters cannot be {ty}"))
+        }
+        _ => None,
+    }
+}

@@ -10,15 +10,23 @@
 //! - [`pool`]: who owns which frame; [`Frame`] is the affine handle of a frame that we own.
 //! - [`socket`]: create and bind (zero-copy, else copy). - [`port`]: moving frames through a bound socket.
 //!
+//! What stands between an application and the kernel (the `xsk` attachment):
+//! - [`frames`]: who owns which of the application's frames. - [`relay`]: moving descriptors, with a judge on the way.
+//! - [`handover`]: several threads that want the same ring moved.
+//!
 //! Threads: a [`Socket`] may be made on one thread and used on another; a [`FramePool`] with its frames stays on
 //! the thread that moves packets, so that moving one takes no atomic operation but the rings' own.
 
 mod error;
+pub mod frames;
+pub mod handover;
 pub mod memory;
 pub mod pool;
 pub mod port;
+pub mod relay;
 pub mod ring;
 pub mod socket;
+mod sync;
 mod sys;
 pub mod umem;
 

@@ -214,6 +214,18 @@ impl<T: Entry> Producer<T> {
     pub const fn capacity(&self) -> u32 {
         self.ring.count
     }
+
+    /// Index of the entry that is pushed next.
+    #[must_use]
+    pub const fn position(&self) -> u32 {
+        self.head
+    }
+
+    /// Reads the other end's index, from any thread.
+    pub fn reader(&self) -> impl Fn() -> u32 + Send + Sync + use<T> {
+        let (map, at) = (Arc::clone(&self.ring.map), self.ring.consumer);
+        move || map.u32(at).load(Acquire)
+    }
 }
 
 /// The reading end.
@@ -224,6 +236,8 @@ pub struct Consumer<T> {
     head: u32,
     /// Entries read, given back or not.
     tail: u32,
+    /// Entries given back.
+    released: u32,
 }
 
 impl<T: Entry> Consumer<T> {
@@ -235,7 +249,7 @@ impl<T: Entry> Consumer<T> {
         let ring = Ring::new(map, at, count)?;
         let (head, tail) =
             (ring.map.u32(ring.producer).load(Acquire), ring.map.u32(ring.consumer).load(Relaxed));
-        Ok(Self { ring, head, tail })
+        Ok(Self { ring, head, tail, released: tail })
     }
 
     /// Entries that can be popped now; looks at the other end's index when its copy shows none.
@@ -262,7 +276,39 @@ impl<T: Entry> Consumer<T> {
 
     /// Gives the slots of what was popped back to the other end.
     pub fn release(&mut self) {
+        self.released = self.tail;
         self.ring.map.u32(self.ring.consumer).store(self.tail, Release);
+    }
+
+    /// Gives back the slots of what was popped but the last `kept`, and never takes one back that was given.
+    pub fn release_but(&mut self, kept: u32) {
+        let give = self.unreleased().saturating_sub(kept);
+        if give > 0 {
+            self.released = self.released.wrapping_add(give);
+            self.ring.map.u32(self.ring.consumer).store(self.released, Release);
+        }
+    }
+
+    /// Entries that were popped and not given back.
+    #[must_use]
+    pub const fn unreleased(&self) -> u32 {
+        self.tail.wrapping_sub(self.released)
+    }
+
+    /// Entries of the ring.
+    #[must_use]
+    pub const fn capacity(&self) -> u32 {
+        self.ring.count
+    }
+
+    /// Sets or clears the flag by which this end asks the other for a system call.
+    pub fn set_needs_wakeup(&self, ask: bool) {
+        let flags = self.ring.map.u32(self.ring.flags);
+        if ask {
+            flags.fetch_or(NEED_WAKEUP, Relaxed);
+        } else {
+            flags.fetch_and(!NEED_WAKEUP, Relaxed);
+        }
     }
 
     /// Entries that stand in the ring now, looked up afresh.

@@ -1,0 +1,29 @@
+//! The atomics of what is model-checked: the standard library's, or loom's under `--cfg loom`.
+
+#[cfg(loom)]
+pub(crate) use loom::{
+    cell::UnsafeCell,
+    sync::atomic::{AtomicU32, AtomicU64},
+    thread::yield_now,
+};
+#[cfg(not(loom))]
+pub(crate) use std::{
+    sync::atomic::{AtomicU32, AtomicU64},
+    thread::yield_now,
+};
+
+/// Loom's cell has closures in place of `get`; this gives the standard one the same shape.
+#[cfg(not(loom))]
+#[derive(Debug)]
+pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+#[cfg(not(loom))]
+impl<T> UnsafeCell<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+        f(self.0.get())
+    }
+}

@@ -28,6 +28,7 @@ mod ast_print;
 mod check;
 mod codegen;
 mod constant;
+pub mod control;
 pub mod diagnostics;
 mod hir;
 mod ir;
@@ -42,7 +43,7 @@ mod types;
 use diagnostics::{Code, Diagnostic, Diagnostics, Sink};
 use source::{SourceMap, Span};
 
-pub use lower::{ActionFacts, KeyFacts, ParamFacts, TableFacts};
+pub use control::{ActionFacts, KeyFacts, ParamFacts, TableFacts};
 pub use preprocess::{Included, NoIncludes, Resolver};
 
 /// How to compile.

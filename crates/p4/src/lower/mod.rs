@@ -25,7 +25,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use storage::{HeaderStore, Storage};
 
-pub use table::{ActionFacts, KeyFacts, ParamFacts, TableFacts};
 
 /// What a name of the program stands for while it is lowered.
 #[derive(Clone)]
@@ -73,7 +72,7 @@ struct Lower<'a> {
     /// Maps of extern instances, by instance path.
     maps_by_path: HashMap<(InstId, Rc<[Name]>), MapId>,
     plans: HashMap<(crate::hir::TableId, Rc<[Name]>), Rc<table::TablePlan>>,
-    tables: Vec<TableFacts>,
+    tables: Vec<crate::control::TableFacts>,
     externs: BTreeSet<String>,
     packet: PacketState,
     /// Where a packet goes that is not understood.
@@ -103,7 +102,7 @@ struct PacketState {
 /// The lowered program and what is worth knowing about it.
 pub(crate) struct Lowered {
     pub(crate) function: Function,
-    pub(crate) tables: Vec<TableFacts>,
+    pub(crate) tables: Vec<crate::control::TableFacts>,
     pub(crate) externs: BTreeSet<String>,
 }
 

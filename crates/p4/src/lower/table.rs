@@ -1,87 +1,28 @@
-//! What tables look like in memory: keys, values, entries.
-//!
-//! A key is its fields one after the other, each in whole bytes and network byte order; a field matched by longest
-//! prefix comes last, behind a native-endian `u32` prefix length. A value is the action's number (`u32`, its index in
-//! the table's list), then the action's data, each parameter aligned to its size of 1, 2, 4 or 8 bytes and
-//! little-endian. Values of one table have one size, a multiple of 8.
+//! Which form a table takes: code, or a map with its initial entries.
 
 use super::Lower;
 use crate::ast::Direction;
-use crate::constant::limbs;
+use crate::constant::{limbs, small};
+use crate::control::{ActionFacts, EntryError, KeyFacts, Match, ParamFacts, Shape, TableFacts};
 use crate::diagnostics::Code;
-use crate::hir::{BoundAction, Keyset, MatchKind, Table};
+use crate::hir::{BoundAction, CtorArg, Entry, Expr, Keyset, MatchKind, Table};
 use crate::ir::{Map, MapId};
 use crate::lexer::Name;
-use num_bigint::BigInt;
+use num_bigint::{BigInt, BigUint};
 use num_traits::Zero;
-use p4shield_abi::map::{MapDefinition, TYPE_ARRAY, TYPE_HASH, TYPE_LPM_TRIE};
+use p4shield_abi::map::{
+    MAX_RANGE_BYTES, MAX_RANGES, MapDefinition, TYPE_ARRAY, TYPE_CLASSIFIER, TYPE_HASH, TYPE_LPM_TRIE,
+};
 use std::rc::Rc;
 
 /// A constant table of at most this many entries becomes comparisons.
 const MAX_INLINE: usize = 16;
 /// Entries of a table that does not say how many it needs.
 const DEFAULT_SIZE: u32 = 1024;
-
-/// What a table looks like to whoever fills it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TableFacts {
-    /// Full name, such as `pipe.filter`.
-    pub name: String,
-    /// The map that holds the entries; none if the entries are compiled into code.
-    pub map: Option<String>,
-    /// The one-entry array that holds the default action; none if it is constant.
-    pub default_map: Option<String>,
-    /// The keys, in the order of the program.
-    pub keys: Vec<KeyFacts>,
-    /// The actions; the index is the action's number in values.
-    pub actions: Vec<ActionFacts>,
-    /// Bytes of a key in the map.
-    pub key_size: u32,
-    /// Bytes of a value in the map.
-    pub value_size: u32,
-    /// The most entries.
-    pub size: u32,
-}
-
-/// A key of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeyFacts {
-    /// Name, as in `@name` or as written.
-    pub name: String,
-    /// `exact` or `lpm`.
-    pub kind: &'static str,
-    /// Bits.
-    pub width: u32,
-    /// First byte in the map's key.
-    pub offset: u32,
-    /// Bytes in the map's key, in network byte order.
-    pub bytes: u32,
-}
-
-/// An action of a table.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ActionFacts {
-    /// Name.
-    pub name: String,
-    /// Its data.
-    pub params: Vec<ParamFacts>,
-}
-
-/// A parameter of an action that the entry supplies.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParamFacts {
-    /// Name.
-    pub name: String,
-    /// Bits.
-    pub width: u32,
-    /// First byte in the map's value.
-    pub offset: u32,
-    /// Bytes in the map's value, little-endian.
-    pub bytes: u32,
-}
-
 /// The longest key and value, in bytes.
 const MAX_VALUE: u32 = 4096;
+/// The longest key that a trie takes, without its length.
+const MAX_TRIE_KEY: u32 = 32;
 
 /// How a table is implemented.
 pub(super) struct TablePlan {
@@ -90,66 +31,57 @@ pub(super) struct TablePlan {
     pub(super) map: Option<MapId>,
     /// `None`: the default action is constant.
     pub(super) default_map: Option<MapId>,
+    /// The entries as code compares them, the first that matches wins.
+    pub(super) order: Vec<usize>,
 }
 
 impl Lower<'_> {
     /// Plans a table and makes its maps. Applied more than once, it is planned once.
     pub(super) fn plan_table(&mut self, t: &Table, path: &Rc<[Name]>) -> Option<TablePlan> {
-        let name = path.iter().map(|p| &**p).collect::<Vec<_>>().join(".");
-        let lpm = t.keys.iter().filter(|k| k.kind == MatchKind::Lpm).count();
-        if lpm > 1 || t.keys.iter().any(|k| k.kind == MatchKind::Other) {
-            if lpm > 1 {
-                self.unsupported(t.span, "a table with more than one lpm key");
-            }
-            return None;
-        }
-        let mut facts = self.table_facts(t, name, lpm == 1);
-        if facts.value_size > MAX_VALUE || facts.key_size > MAX_VALUE {
-            self.unsupported(
-                t.span,
-                &format!("a table with keys or action data of more than {MAX_VALUE} bytes"),
-            );
+        if let Some(k) = t.keys.iter().find(|k| k.kind == MatchKind::Other) {
+            self.unsupported(k.kind_span, "this match kind");
             return None;
         }
         // A table without keys always misses, one whose entries never change may be code.
-        let const_entries = t.entries_are_const || t.keys.is_empty();
-        let inline = const_entries && lpm == 0 && t.entries.len() <= MAX_INLINE;
-        if !inline
-            && t.entries.iter().any(|e| e.keys.iter().any(|k| !matches!(k, Keyset::Value(_))))
-            && lpm == 0
-        {
-            self.unsupported(t.span, "masks and `_` in entries of a table of this size");
+        let mutable = !t.entries_are_const && t.keys.iter().any(|k| k.kind != MatchKind::Selector);
+        let shape = if !mutable && t.entries.len() <= MAX_INLINE { Shape::Code } else { map_shape(t) };
+        let mut facts = self.table_facts(t, path, shape);
+        facts.mutable = mutable;
+        if facts.value_size > MAX_VALUE || facts.key_size > MAX_VALUE {
+            let what = format!("a table with keys or action data of more than {MAX_VALUE} bytes");
+            self.unsupported(t.span, &what);
             return None;
         }
-        let map = if inline { None } else { Some(self.table_map(t, &mut facts, path, lpm == 1)?) };
-        let default_map = self.default_map(t, &mut facts, path, inline)?;
+        let map = if shape == Shape::Code { None } else { Some(self.table_map(t, &mut facts, path)?) };
+        let default_map = self.default_map(t, &mut facts, path)?;
         self.tables.push(facts.clone());
-        Some(TablePlan { facts, map, default_map })
+        Some(TablePlan { facts, map, default_map, order: order_of(t) })
     }
 
-    fn table_facts(&self, t: &Table, name: String, lpm: bool) -> TableFacts {
-        let mut offset = if lpm { 4 } else { 0 };
-        let mut keys: Vec<KeyFacts> = Vec::new();
-        let mut at = vec![0; t.keys.len()];
-        // The lpm key comes last in memory.
-        let order = (0..t.keys.len()).filter(|i| t.keys[*i].kind != MatchKind::Lpm);
-        for i in order.chain((0..t.keys.len()).filter(|i| t.keys[*i].kind == MatchKind::Lpm)) {
-            at[i] = offset;
-            offset += t.keys[i].value.ty.scalar_width().unwrap_or(0).div_ceil(8);
-        }
-        for (k, at) in t.keys.iter().zip(at) {
-            let width = k.value.ty.scalar_width().unwrap_or(0);
-            let kind = if k.kind == MatchKind::Lpm { "lpm" } else { "exact" };
-            keys.push(KeyFacts { name: k.name.clone(), kind, width, offset: at, bytes: width.div_ceil(8) });
-        }
-        let actions: Vec<ActionFacts> = t.actions.iter().map(|a| self.action_facts(a.action)).collect();
+    fn table_facts(&self, t: &Table, path: &Rc<[Name]>, shape: Shape) -> TableFacts {
+        let name = path.iter().map(|p| &**p).collect::<Vec<_>>().join(".");
+        let outer = path.split_last().map(|(_, outer)| outer).unwrap_or_default();
+        let (keys, key_size) = key_facts(t, shape);
+        let actions: Vec<ActionFacts> =
+            t.actions.iter().map(|a| self.action_facts(a.action, outer)).collect();
         let end = |a: &ActionFacts| a.params.iter().map(|p| p.offset + p.bytes).max().unwrap_or(4);
         let value_size = actions.iter().map(end).max().unwrap_or(4).next_multiple_of(8);
         let size = t.size.unwrap_or(DEFAULT_SIZE).max(t.entries.len() as u32);
-        TableFacts { name, map: None, default_map: None, keys, actions, key_size: offset, value_size, size }
+        TableFacts {
+            name,
+            map: None,
+            default_map: None,
+            shape,
+            mutable: false,
+            keys,
+            actions,
+            key_size,
+            value_size,
+            size,
+        }
     }
 
-    fn action_facts(&self, id: crate::hir::ActionId) -> ActionFacts {
+    fn action_facts(&self, id: crate::hir::ActionId, path: &[Name]) -> ActionFacts {
         let a = &self.hir.actions[id.0 as usize];
         let mut offset = 4u32;
         let mut params = Vec::new();
@@ -161,100 +93,83 @@ impl Lower<'_> {
             params.push(ParamFacts { name: p.name.to_string(), width, offset, bytes });
             offset += bytes;
         }
-        ActionFacts { name: a.name.to_string(), params }
+        let path = if a.local { path } else { &[] };
+        let name = path.iter().chain([&a.name]).map(|p| &**p).collect::<Vec<_>>().join(".");
+        ActionFacts { name, params }
     }
 
-    fn table_map(
-        &mut self,
-        t: &Table,
-        facts: &mut TableFacts,
-        path: &Rc<[Name]>,
-        lpm: bool,
-    ) -> Option<MapId> {
+    fn table_map(&mut self, t: &Table, facts: &mut TableFacts, path: &Rc<[Name]>) -> Option<MapId> {
         let (last, outer) = path.split_last()?;
         let name = self.map_name(outer, last);
-        let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-        for e in &t.entries {
-            let key = self.entry_key(t, facts, &e.keys, e.span)?;
-            if entries.iter().any(|(k, _)| *k == key) {
-                self.error(
-                    Code::BadTable,
-                    e.span,
-                    "an entry with the same key stands above",
-                    "remove one of them",
-                );
-            }
-            entries.push((key, entry_value(facts, &e.action)));
-        }
-        let map_type = if lpm { TYPE_LPM_TRIE } else { TYPE_HASH };
-        let definition = MapDefinition {
-            map_type,
-            key_size: facts.key_size,
-            value_size: facts.value_size,
-            max_entries: facts.size,
-            flags: 0,
+        let (map_type, flags) = match facts.shape {
+            Shape::Rules => (TYPE_CLASSIFIER, self.range_flags(t, facts)?),
+            Shape::Lpm => (TYPE_LPM_TRIE, 0),
+            Shape::Code | Shape::Exact => (TYPE_HASH, 0),
         };
+        let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        for (e, priority) in t.entries.iter().zip(priorities(t)) {
+            let key = self.entry_key(t, facts, e, priority)?;
+            if entries.iter().any(|(k, _)| *k == key) {
+                let message = "an entry with the same key stands above";
+                self.error(Code::BadTable, e.span, message, "remove one of them");
+            }
+            entries.push((key, self.entry_value(facts, &e.action, e.span)?));
+        }
+        let (key_size, value_size) = (facts.key_size, facts.value_size);
+        let definition = MapDefinition { map_type, key_size, value_size, max_entries: facts.size, flags };
         facts.map = Some(name.clone());
         Some(self.add_map(Map { name, definition, entries }))
     }
 
+    /// The widths of the range fields, as a classifier's flags hold them.
+    fn range_flags(&mut self, t: &Table, facts: &TableFacts) -> Option<u32> {
+        let mut ranges: Vec<&KeyFacts> = facts.keys.iter().filter(|k| k.kind == "range").collect();
+        ranges.sort_by_key(|k| k.offset);
+        if ranges.len() > MAX_RANGES || ranges.iter().any(|k| k.bytes > MAX_RANGE_BYTES) {
+            let what = format!("more than {MAX_RANGES} range keys, or one of more than {} bits,", 8 * MAX_RANGE_BYTES);
+            self.unsupported(t.span, &what);
+            return None;
+        }
+        Some(ranges.iter().enumerate().fold(0, |flags, (i, k)| flags | k.bytes << (4 * i)))
+    }
+
     /// The bytes of an entry's key.
-    fn entry_key(
+    fn entry_key(&mut self, t: &Table, facts: &TableFacts, e: &Entry, priority: u32) -> Option<Vec<u8>> {
+        let keys = t.keys.iter().filter(|k| k.kind != MatchKind::Selector);
+        let matches: Vec<Match> =
+            keys.zip(&facts.keys).zip(&e.keys).map(|((k, f), set)| match_of(k.kind, f.width, set)).collect();
+        let priority = if only_prefixes(t) { prefix_bits(&matches) } else { priority };
+        facts.entry_key(&matches, priority).map_err(|error| self.bad_entry(&error, e.span)).ok()
+    }
+
+    fn entry_value(
         &mut self,
-        t: &Table,
         facts: &TableFacts,
-        keys: &[Keyset],
+        action: &BoundAction,
         span: crate::source::Span,
     ) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; facts.key_size as usize];
-        let mut prefix = 0;
-        for ((k, f), set) in t.keys.iter().zip(&facts.keys).zip(keys) {
-            let (value, len) = match set {
-                Keyset::Value(e) => (e.as_const().cloned().unwrap_or_default(), f.width),
-                Keyset::Any if k.kind == MatchKind::Lpm => (BigInt::zero(), 0),
-                Keyset::Mask(e, m) if k.kind == MatchKind::Lpm => {
-                    let mask = limb_bits(m.as_const(), f.width);
-                    let Some(len) = prefix_length(&mask, f.width) else {
-                        let hint = "a prefix has all its ones on the left";
-                        self.error(Code::BadTable, span, "this mask is not a prefix", hint);
-                        return None;
-                    };
-                    (e.as_const().cloned().unwrap_or_default() & mask, len)
-                }
-                _ => {
-                    self.error(Code::BadTable, span, "this key matches exactly", "give it one value");
-                    return None;
-                }
-            };
-            // A prefix counts from the first bit of its bytes, so a width that fills no whole byte is moved left.
-            let pad = if k.kind == MatchKind::Lpm { f.bytes * 8 - f.width } else { 0 };
-            prefix = if k.kind == MatchKind::Lpm { len } else { prefix };
-            let number = limb_bits(Some(&value), f.width) << pad;
-            let (_, digits) = number.to_bytes_be();
-            let at = (f.offset + f.bytes) as usize - digits.len().min(f.bytes as usize);
-            let end = (f.offset + f.bytes) as usize;
-            bytes[at..end].copy_from_slice(&digits[digits.len() - (end - at)..]);
-        }
-        if let Some(f) = facts.keys.iter().find(|f| f.kind == "lpm") {
-            let bits = (f.offset - 4) * 8 + prefix;
-            bytes[..4].copy_from_slice(&bits.to_le_bytes());
-        }
-        Some(bytes)
+        let params = &facts.actions[action.index].params;
+        let data: Vec<BigUint> = action.data.iter().zip(params).map(|(v, p)| number(v, p.width)).collect();
+        facts.action_value(action.index, &data).map_err(|error| self.bad_entry(&error, span)).ok()
+    }
+
+    fn bad_entry(&mut self, error: &EntryError, span: crate::source::Span) {
+        let hint = match error {
+            EntryError::Kind { kind: "lpm", .. } => "a prefix has all its ones on the left",
+            EntryError::Kind { kind: "exact", .. } => "give it one value",
+            EntryError::Kind { kind: "optional", .. } => "give it one value or `_`",
+            _ => "compare with the table's keys",
+        };
+        self.error(Code::BadTable, span, error.to_string(), hint);
     }
 
     /// `Some(None)` if the default action never changes.
     #[expect(clippy::option_option, reason = "outer: planned; inner: there is a map")]
-    fn default_map(
-        &mut self,
-        t: &Table,
-        facts: &mut TableFacts,
-        path: &Rc<[Name]>,
-        inline: bool,
-    ) -> Option<Option<MapId>> {
+    fn default_map(&mut self, t: &Table, facts: &mut TableFacts, path: &Rc<[Name]>) -> Option<Option<MapId>> {
         let default = t.default.as_ref()?;
         // A default action that the program does not name, of a table that nobody fills, stays NoAction.
         let unnamed = default.data.is_empty() && facts.actions[default.index].name == "NoAction";
-        if t.default_is_const || inline && unnamed {
+        if t.default_is_const || facts.shape == Shape::Code && unnamed {
             return Some(None);
         }
         let (last, outer) = path.split_last()?;
@@ -266,34 +181,142 @@ impl Lower<'_> {
             max_entries: 1,
             flags: 0,
         };
-        let entries = vec![(vec![0; 4], entry_value(facts, default))];
+        let entries = vec![(vec![0; 4], self.entry_value(facts, default, t.span)?)];
         facts.default_map = Some(name.clone());
         Some(Some(self.add_map(Map { name, definition, entries })))
     }
 }
 
-/// The bytes of an entry's value.
-fn entry_value(facts: &TableFacts, action: &BoundAction) -> Vec<u8> {
-    let mut bytes = vec![0; facts.value_size as usize];
-    bytes[..4].copy_from_slice(&(action.index as u32).to_le_bytes());
-    for (p, v) in facts.actions[action.index].params.iter().zip(&action.data) {
-        let number = limb_bits(v.as_const(), p.width);
-        let (_, digits) = number.to_bytes_le();
-        let n = digits.len().min(p.bytes as usize);
-        bytes[p.offset as usize..p.offset as usize + n].copy_from_slice(&digits[..n]);
+/// The map that a table of these keys needs.
+fn map_shape(t: &Table) -> Shape {
+    let count = |kind| t.keys.iter().filter(|k| k.kind == kind).count();
+    let overlapping = [MatchKind::Ternary, MatchKind::Range, MatchKind::Optional].map(count);
+    let bytes: u32 = t.keys.iter().map(|k| k.value.ty.scalar_width().unwrap_or(0).div_ceil(8)).sum();
+    match count(MatchKind::Lpm) {
+        _ if overlapping.iter().any(|n| *n > 0) => Shape::Rules,
+        0 => Shape::Exact,
+        1 if bytes <= MAX_TRIE_KEY => Shape::Lpm,
+        _ => Shape::Rules,
     }
-    bytes
 }
 
-/// A number as the unsigned value of its lowest `width` bits.
-fn limb_bits(v: Option<&BigInt>, width: u32) -> BigInt {
-    let limbs = limbs(v.unwrap_or(&BigInt::zero()), width);
-    limbs.iter().rev().fold(BigInt::zero(), |n, l| (n << 64) + *l)
+/// Whether the longest prefix decides among several entries that match, and not a priority.
+fn only_prefixes(t: &Table) -> bool {
+    t.keys.iter().all(|k| matches!(k.kind, MatchKind::Exact | MatchKind::Lpm | MatchKind::Selector))
 }
 
-/// How many ones a prefix mask has on its left.
-fn prefix_length(mask: &BigInt, width: u32) -> Option<u32> {
-    let ones = (0..width).filter(|i| mask.bit(u64::from(*i))).count() as u32;
-    let prefix = (0..width).all(|i| mask.bit(u64::from(i)) == (i >= width - ones));
-    prefix.then_some(ones)
+/// Facts of the keys that entries match, and the bytes of all.
+fn key_facts(t: &Table, shape: Shape) -> (Vec<KeyFacts>, u32) {
+    let keys: Vec<_> = t.keys.iter().filter(|k| k.kind != MatchKind::Selector).collect();
+    // What a trie or a classifier treats in its own way comes last.
+    let is_last = |i: &usize| match shape {
+        Shape::Rules => keys[*i].kind == MatchKind::Range,
+        _ => keys[*i].kind == MatchKind::Lpm,
+    };
+    let mut order: Vec<usize> = (0..keys.len()).collect();
+    order.sort_by_key(is_last);
+    let mut size = if shape == Shape::Lpm { 4 } else { 0 };
+    let mut at = vec![0; keys.len()];
+    for i in order {
+        at[i] = size;
+        size += keys[i].value.ty.scalar_width().unwrap_or(0).div_ceil(8);
+    }
+    let facts = |(k, offset): (&&crate::hir::Key, u32)| {
+        let width = k.value.ty.scalar_width().unwrap_or(0);
+        KeyFacts { name: k.name.clone(), kind: kind_name(k.kind), width, offset, bytes: width.div_ceil(8) }
+    };
+    (keys.iter().zip(at).map(facts).collect(), size)
+}
+
+/// The entries in the order in which they are tried.
+fn order_of(t: &Table) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..t.entries.len()).collect();
+    let keys: Vec<_> = t.keys.iter().filter(|k| k.kind != MatchKind::Selector).collect();
+    if only_prefixes(t) {
+        let bits = |e: &Entry| -> u32 {
+            let matches: Vec<Match> = keys
+                .iter()
+                .zip(&e.keys)
+                .map(|(k, set)| match_of(k.kind, k.value.ty.scalar_width().unwrap_or(0), set))
+                .collect();
+            prefix_bits(&matches)
+        };
+        if keys.iter().any(|k| k.kind == MatchKind::Lpm) {
+            order.sort_by_key(|i| std::cmp::Reverse(bits(&t.entries[*i])));
+        }
+    } else {
+        let priorities = priorities(t);
+        order.sort_by_key(|i| std::cmp::Reverse(priorities[*i]));
+    }
+    order
+}
+
+/// The entries' priorities: those that are written, and for the others, as the language specifies, a step further
+/// than the entry before. Here the greatest always wins.
+fn priorities(t: &Table) -> Vec<u32> {
+    let property = |name: &str| t.properties.iter().find(|p| &*p.name == name).and_then(|p| constant(&p.value));
+    let largest_wins = property("largest_priority_wins").is_none_or(|v| v != 0);
+    let step = property("priority_delta").unwrap_or(1);
+    let steps = (t.entries.len() as u32).saturating_sub(1).saturating_mul(step);
+    let mut next = if largest_wins { steps.saturating_add(1) } else { 1 };
+    let mut out = Vec::new();
+    for (i, e) in t.entries.iter().enumerate() {
+        match e.priority.as_ref().and_then(small) {
+            Some(n) => next = n,
+            None if i > 0 && largest_wins => next = next.saturating_sub(step),
+            None if i > 0 => next = next.saturating_add(step),
+            None => {}
+        }
+        out.push(if largest_wins { next } else { u32::MAX - next });
+    }
+    out
+}
+
+/// A constructor argument's number.
+fn constant(a: &CtorArg) -> Option<u32> {
+    if let CtorArg::Value(e) = a { e.as_const().and_then(small) } else { None }
+}
+
+/// How a match kind is written.
+const fn kind_name(kind: MatchKind) -> &'static str {
+    match kind {
+        MatchKind::Exact => "exact",
+        MatchKind::Lpm => "lpm",
+        MatchKind::Ternary => "ternary",
+        MatchKind::Range => "range",
+        MatchKind::Optional => "optional",
+        MatchKind::Selector => "selector",
+        MatchKind::Other => "other",
+    }
+}
+
+/// How many bits an entry of exact and lpm keys decides: the more, the better it fits.
+fn prefix_bits(matches: &[Match]) -> u32 {
+    let bits = |m: &Match| match m {
+        Match::Ternary(_, mask) => mask.count_ones() as u32,
+        Match::Prefix(_, len) => *len,
+        _ => 0,
+    };
+    matches.iter().map(bits).sum()
+}
+
+fn match_of(kind: MatchKind, width: u32, set: &Keyset) -> Match {
+    match set {
+        Keyset::Any => Match::Any,
+        Keyset::Value(e) if kind == MatchKind::Lpm => Match::Prefix(number(e, width), width),
+        Keyset::Value(e) => Match::Exact(number(e, width)),
+        Keyset::Mask(e, m) => {
+            let mask = number(m, width);
+            Match::Ternary(number(e, width) & &mask, mask)
+        }
+        Keyset::Range(a, b) => Match::Range(number(a, width), number(b, width)),
+        // Only parsers have them.
+        Keyset::Set(_) => Match::Any,
+    }
+}
+
+/// A constant as the unsigned value of its lowest `width` bits.
+fn number(e: &Expr, width: u32) -> BigUint {
+    let limbs = limbs(e.as_const().unwrap_or(&BigInt::zero()), width);
+    limbs.iter().rev().fold(BigUint::default(), |n, l| (n << 64) + *l)
 }

@@ -4,6 +4,7 @@ use super::Lower;
 use super::storage::{Storage, Value, limb_count, limb_width};
 use super::table::TablePlan;
 use crate::constant::limbs;
+use crate::control::Shape;
 use crate::hir::{BoundAction, Expr, MatchKind, Table, TableId};
 use crate::ir::builder::Slot;
 use crate::ir::{BinOp, Block, Cc, KeyPart, Op, Opnd, Ty};
@@ -84,7 +85,7 @@ impl Lower<'_> {
     }
 
     fn compare_entries(&mut self, a: &Application<'_>, subjects: &[Expr], values: &[Vec<Opnd>]) {
-        for e in &a.table.entries {
+        for e in a.plan.order.iter().map(|i| &a.table.entries[*i]) {
             self.b.span = e.span;
             let (yes, next) = (self.b.new_block("entry"), self.b.new_block("next entry"));
             self.match_keys(subjects, values, &e.keys, yes, next);
@@ -99,7 +100,7 @@ impl Lower<'_> {
     fn look_up(&mut self, a: &Application<'_>, map: crate::ir::MapId, values: &[Vec<Opnd>]) {
         let mut key: Vec<KeyPart> = Vec::new();
         for ((k, f), v) in a.table.keys.iter().zip(&a.plan.facts.keys).zip(values) {
-            let lpm = k.kind == MatchKind::Lpm;
+            let lpm = k.kind == MatchKind::Lpm && a.plan.facts.shape == Shape::Lpm;
             if lpm {
                 // A packet's key is a whole prefix.
                 key.push((0, 4, Opnd::C(u64::from((f.offset - 4) * 8 + f.width))));

@@ -1,0 +1,299 @@
+//! What a control plane has to know of a program: its tables, and how an entry looks as a map's key and value.
+//!
+//! The compiler's own entries (`entries`, `default_action`) and those that come later are made by the same code, so
+//! both mean the same.
+//!
+//! # Layouts
+//!
+//! A packet's key is the table's fields one after the other, each in whole bytes and network byte order. A field
+//! matched by longest prefix in a trie comes last, behind a native-endian `u32` prefix length; in a classifier the
+//! fields matched by range come last. A classifier's rules are laid out as [`p4shield_abi::map::TYPE_CLASSIFIER`]
+//! says. A value is the action's number (`u32`, its index in the table's list), then the action's data, each
+//! parameter aligned to its size of 1, 2, 4 or 8 bytes and little-endian. Values of one table have one size, a
+//! multiple of 8.
+
+use num_bigint::BigUint;
+
+/// How the entries of a table are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// As code: they never change.
+    Code,
+    /// In a hash map.
+    Exact,
+    /// In a trie of prefixes.
+    Lpm,
+    /// In a classifier: value and mask, or a range, for each key, and a priority.
+    Rules,
+}
+
+/// What a table looks like to whoever fills it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableFacts {
+    /// Full name, such as `pipe.filter`.
+    pub name: String,
+    /// The map that holds the entries; none if the entries are compiled into code.
+    pub map: Option<String>,
+    /// The one-entry array that holds the default action; none if it is constant.
+    pub default_map: Option<String>,
+    /// How the entries are kept.
+    pub shape: Shape,
+    /// Entries may be added and removed.
+    pub mutable: bool,
+    /// The keys, in the order of the program.
+    pub keys: Vec<KeyFacts>,
+    /// The actions; the index is the action's number in values.
+    pub actions: Vec<ActionFacts>,
+    /// Bytes of a packet's key in the map.
+    pub key_size: u32,
+    /// Bytes of a value in the map.
+    pub value_size: u32,
+    /// The most entries.
+    pub size: u32,
+}
+
+/// A key of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyFacts {
+    /// Name, as in `@name` or as written.
+    pub name: String,
+    /// `exact`, `lpm`, `ternary`, `range` or `optional`.
+    pub kind: &'static str,
+    /// Bits.
+    pub width: u32,
+    /// First byte in the map's key.
+    pub offset: u32,
+    /// Bytes in the map's key, in network byte order.
+    pub bytes: u32,
+}
+
+/// An action of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ActionFacts {
+    /// Full name, such as `pipe.forward`.
+    pub name: String,
+    /// Its data.
+    pub params: Vec<ParamFacts>,
+}
+
+/// A parameter of an action that the entry supplies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParamFacts {
+    /// Name.
+    pub name: String,
+    /// Bits.
+    pub width: u32,
+    /// First byte in the map's value.
+    pub offset: u32,
+    /// Bytes in the map's value, little-endian.
+    pub bytes: u32,
+}
+
+/// What one key of an entry matches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Match {
+    /// Every value.
+    Any,
+    /// One value.
+    Exact(BigUint),
+    /// All values that start with these bits of this value.
+    Prefix(BigUint, u32),
+    /// All values that have the value's bits where the mask has ones.
+    Ternary(BigUint, BigUint),
+    /// All values from the first to the last, both included.
+    Range(BigUint, BigUint),
+}
+
+/// Why an entry does not fit its table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EntryError {
+    /// There are too many or too few keys.
+    #[error("the table has {expected} keys, the entry {got}")]
+    Keys {
+        /// Keys of the table.
+        expected: usize,
+        /// Keys of the entry.
+        got: usize,
+    },
+    /// A value needs more bits than the key or parameter has.
+    #[error("the value of {name} does not fit {width} bits")]
+    TooWide {
+        /// The key or parameter.
+        name: String,
+        /// Its width.
+        width: u32,
+    },
+    /// A key cannot be matched so.
+    #[error("key {name} is matched by {kind}, which this is not")]
+    Kind {
+        /// The key.
+        name: String,
+        /// How it is matched.
+        kind: &'static str,
+    },
+    /// A range that ends before it starts.
+    #[error("the range of {name} is empty")]
+    EmptyRange {
+        /// The key.
+        name: String,
+    },
+    /// There is no action of this number.
+    #[error("the table has no action number {0}")]
+    Action(usize),
+    /// There are too many or too few parameters.
+    #[error("action {action} has {expected} parameters, the entry {got}")]
+    Params {
+        /// The action.
+        action: String,
+        /// Its parameters.
+        expected: usize,
+        /// Those given.
+        got: usize,
+    },
+}
+
+impl KeyFacts {
+    fn full(&self) -> BigUint {
+        ones(self.width)
+    }
+
+    fn checked<'v>(&self, v: &'v BigUint) -> Result<&'v BigUint, EntryError> {
+        if v.bits() <= u64::from(self.width) {
+            Ok(v)
+        } else {
+            Err(EntryError::TooWide { name: self.name.clone(), width: self.width })
+        }
+    }
+
+    fn wrong_kind(&self) -> EntryError {
+        EntryError::Kind { name: self.name.clone(), kind: self.kind }
+    }
+
+    /// Value and mask of a match that is no range.
+    fn ternary(&self, m: &Match) -> Result<(BigUint, BigUint), EntryError> {
+        let (value, mask) = match m {
+            Match::Any => (BigUint::default(), BigUint::default()),
+            Match::Exact(v) => (v.clone(), self.full()),
+            Match::Prefix(v, len) if *len <= self.width => (v.clone(), prefix_mask(self.width, *len)),
+            Match::Ternary(v, mask) => (v.clone(), mask.clone()),
+            Match::Prefix(..) | Match::Range(..) => return Err(self.wrong_kind()),
+        };
+        let mask_is_full = mask == self.full();
+        let allowed = match self.kind {
+            "exact" => mask_is_full,
+            "optional" => mask_is_full || mask == BigUint::default(),
+            "lpm" => is_prefix(&mask, self.width),
+            _ => true,
+        };
+        if !allowed {
+            return Err(self.wrong_kind());
+        }
+        Ok((self.checked(&value)? & self.checked(&mask)?, mask))
+    }
+
+    fn range(&self, m: &Match) -> Result<(BigUint, BigUint), EntryError> {
+        let (low, high) = match m {
+            Match::Any => (BigUint::default(), self.full()),
+            Match::Exact(v) => (v.clone(), v.clone()),
+            Match::Range(low, high) => (low.clone(), high.clone()),
+            Match::Prefix(..) | Match::Ternary(..) => return Err(self.wrong_kind()),
+        };
+        if low > high {
+            return Err(EntryError::EmptyRange { name: self.name.clone() });
+        }
+        self.checked(&high)?;
+        Ok((low, high))
+    }
+
+    /// Writes a number into its place in a key.
+    fn put(&self, key: &mut [u8], value: &BigUint) {
+        let digits = value.to_bytes_be();
+        let end = (self.offset + self.bytes) as usize;
+        let n = digits.len().min(self.bytes as usize);
+        key[end - n..end].copy_from_slice(&digits[digits.len() - n..]);
+    }
+}
+
+impl TableFacts {
+    /// The map key of an entry. `priority` counts only where rules may overlap; the greatest wins.
+    ///
+    /// # Errors
+    /// If the keys are not such as the table has.
+    pub fn entry_key(&self, matches: &[Match], priority: u32) -> Result<Vec<u8>, EntryError> {
+        if matches.len() != self.keys.len() {
+            return Err(EntryError::Keys { expected: self.keys.len(), got: matches.len() });
+        }
+        match self.shape {
+            Shape::Rules => self.rule(matches, priority),
+            _ => self.plain_key(matches),
+        }
+    }
+
+    fn plain_key(&self, matches: &[Match]) -> Result<Vec<u8>, EntryError> {
+        let mut key = vec![0; self.key_size as usize];
+        for (k, m) in self.keys.iter().zip(matches) {
+            let (value, mask) = k.ternary(m)?;
+            // A prefix counts from the first bit of its bytes, so a width that fills no whole byte is moved left.
+            let lpm = k.kind == "lpm" && self.shape == Shape::Lpm;
+            let pad = if lpm { k.bytes * 8 - k.width } else { 0 };
+            k.put(&mut key, &(value << pad));
+            if lpm {
+                let bits = (k.offset - 4) * 8 + mask.count_ones() as u32;
+                key[..4].copy_from_slice(&bits.to_le_bytes());
+            }
+        }
+        Ok(key)
+    }
+
+    fn rule(&self, matches: &[Match], priority: u32) -> Result<Vec<u8>, EntryError> {
+        let size = self.key_size as usize;
+        let mut key = vec![0; p4shield_abi::map::rule_size(self.key_size) as usize];
+        key[..4].copy_from_slice(&priority.to_le_bytes());
+        for (k, m) in self.keys.iter().zip(matches) {
+            let (a, b) = if k.kind == "range" { k.range(m)? } else { k.ternary(m)? };
+            k.put(&mut key[4..4 + size], &a);
+            k.put(&mut key[4 + size..], &b);
+        }
+        Ok(key)
+    }
+
+    /// The map value of an action with its data.
+    ///
+    /// # Errors
+    /// If the action does not exist or the data are not such as it has.
+    pub fn action_value(&self, action: usize, data: &[BigUint]) -> Result<Vec<u8>, EntryError> {
+        let a = self.actions.get(action).ok_or(EntryError::Action(action))?;
+        if a.params.len() != data.len() {
+            let (action, expected) = (a.name.clone(), a.params.len());
+            return Err(EntryError::Params { action, expected, got: data.len() });
+        }
+        let mut bytes = vec![0; self.value_size as usize];
+        bytes[..4].copy_from_slice(&(action as u32).to_le_bytes());
+        for (p, v) in a.params.iter().zip(data) {
+            if v.bits() > u64::from(p.width) {
+                return Err(EntryError::TooWide { name: p.name.clone(), width: p.width });
+            }
+            let digits = v.to_bytes_le();
+            let n = digits.len().min(p.bytes as usize);
+            bytes[p.offset as usize..p.offset as usize + n].copy_from_slice(&digits[..n]);
+        }
+        Ok(bytes)
+    }
+}
+
+/// A number of `width` ones.
+fn ones(width: u32) -> BigUint {
+    (BigUint::from(1u8) << width) - 1u8
+}
+
+/// `len` ones followed by zeros, `width` bits in all.
+fn prefix_mask(width: u32, len: u32) -> BigUint {
+    ones(len) << (width - len)
+}
+
+/// Whether a mask has all its ones on the left.
+fn is_prefix(mask: &BigUint, width: u32) -> bool {
+    let len = mask.count_ones() as u32;
+    len <= width && *mask == prefix_mask(width, len)
+}

@@ -1,0 +1,130 @@
+//! The functions of DPDK that the process brings, found at run time.
+//!
+//! Everything is looked up by name once, so that the library needs no `librte_*` and loads into any process.
+
+use crate::mbuf::RawMbuf;
+use crate::shim;
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+/// Why this process's DPDK cannot be mediated.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unusable {
+    /// A function that every shared DPDK has.
+    #[error(
+        "this process has no {0}; is DPDK linked statically into it? Only a dynamically linked DPDK can be mediated"
+    )]
+    Missing(&'static str),
+    /// Another ABI: structures may look different.
+    #[error(
+        "libp4shield_dpdk.so was built for DPDK {built} and this process has {running:?}, which is another ABI; \
+         build it against the headers of that version"
+    )]
+    Abi {
+        /// As year and month.
+        built: String,
+        /// What `rte_version()` says.
+        running: String,
+    },
+}
+
+/// A receive callback (`rte_rx_callback_fn`): port, queue, packets, how many, how many fit, our data.
+pub(crate) type RxCallback = unsafe extern "C" fn(u16, u16, *mut *mut RawMbuf, u16, u16, *mut c_void) -> u16;
+/// `rte_eth_dev_cb_fn`: port, event, our data, the event's data.
+pub(crate) type EventCallback = unsafe extern "C" fn(u16, c_int, *mut c_void, *mut c_void) -> c_int;
+
+macro_rules! functions {
+    ($($(#[$doc:meta])* $name:ident: fn($($arg:ty),* $(,)?) $(-> $ret:ty)?;)*) => {
+        /// Functions of DPDK under their own names, as documented there.
+        #[derive(Debug)]
+        pub(crate) struct Dpdk {
+            $($(#[$doc])* pub(crate) $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
+        }
+
+        impl Dpdk {
+            fn find() -> Result<Self, Unusable> {
+                Ok(Self { $($name: {
+                    let at = next(concat!(stringify!($name), "\0")).ok_or(Unusable::Missing(stringify!($name)))?;
+                    // SAFETY: the function of that name has had this signature in every DPDK since 20.11, and
+                    // `check_abi` makes sure of the ABI before one that takes a structure is called.
+                    unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $ret)?>(at) }
+                },)* })
+            }
+        }
+    };
+}
+
+functions! {
+    rte_version: fn() -> *const c_char;
+    rte_get_tsc_hz: fn() -> u64;
+    rte_free: fn(*mut c_void);
+    rte_pktmbuf_free_bulk: fn(*mut *mut RawMbuf, c_uint);
+    rte_pktmbuf_copy: fn(*const RawMbuf, *mut c_void, u32, u32) -> *mut RawMbuf;
+    rte_eth_dev_info_get: fn(u16, *mut c_void) -> c_int;
+    rte_eth_dev_get_name_by_port: fn(u16, *mut c_char) -> c_int;
+    rte_eth_dev_callback_register: fn(u16, c_int, EventCallback, *mut c_void) -> c_int;
+    rte_eth_add_first_rx_callback: fn(u16, u16, RxCallback, *mut c_void) -> *mut c_void;
+    rte_eth_remove_rx_callback: fn(u16, u16, *const c_void) -> c_int;
+    rte_flow_error_set: fn(*mut c_void, c_int, c_int, *const c_void, *const c_char) -> c_int;
+}
+
+/// The process's DPDK.
+///
+/// # Errors
+/// Why it cannot be used; found out once.
+pub(crate) fn dpdk() -> Result<&'static Dpdk, &'static Unusable> {
+    static DPDK: OnceLock<Result<Dpdk, Unusable>> = OnceLock::new();
+    DPDK.get_or_init(|| {
+        let dpdk = Dpdk::find()?;
+        check_abi(&dpdk)?;
+        Ok(dpdk)
+    })
+    .as_ref()
+}
+
+/// The definition of a function behind ours in the order in which the dynamic linker searches. The name ends in NUL.
+pub(crate) fn next(name: &'static str) -> Option<*mut c_void> {
+    let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
+    // SAFETY: the name is a C string; dlsym has no other requirement.
+    let at = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    (!at.is_null()).then_some(at)
+}
+
+fn check_abi(dpdk: &Dpdk) -> Result<(), Unusable> {
+    // SAFETY: rte_version returns a C string that is never freed, in every version.
+    let running = unsafe { CStr::from_ptr((dpdk.rte_version)()) }.to_string_lossy().into_owned();
+    let built = shim::p4s_built_for();
+    if parse_version(&running).map(abi) == Some(abi(built)) {
+        return Ok(());
+    }
+    Err(Unusable::Abi { built: format!("{}.{:02}", built / 100, built % 100), running })
+}
+
+/// Year * 100 + month out of `DPDK 22.11.11`.
+fn parse_version(text: &str) -> Option<u32> {
+    let mut numbers = text.trim_start_matches("DPDK ").split(['.', '-']);
+    let (year, month) = (numbers.next()?.parse::<u32>().ok()?, numbers.next()?.parse::<u32>().ok()?);
+    (year < 100 && (1..=12).contains(&month)).then_some(year * 100 + month)
+}
+
+/// The ABI that a release belongs to: it changes with each November's, and is called after the year that follows.
+const fn abi(version: u32) -> u32 {
+    version / 100 + (version % 100 >= 11) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_of_one_abi_belong_together() {
+        let of = |text| parse_version(text).map(abi);
+        assert_eq!(of("DPDK 22.11.11"), Some(23));
+        assert_eq!(of("DPDK 23.07.0"), Some(23));
+        assert_eq!(of("DPDK 23.11.2-rc1"), Some(24));
+        assert_eq!(of("DPDK 24.11"), Some(25));
+        for wrong in ["", "DPDK", "DPDK x.y", "DPDK 22.13", "DPDK 22.0"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+    }
+}

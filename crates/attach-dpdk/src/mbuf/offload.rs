@@ -1,0 +1,113 @@
+//! What a rewrite does to a packet's flags.
+//!
+//! *Promises* of the receiving side about the old headers (checksums known, hash, packet type, flow mark) are taken
+//! back. *Requests* stay: a packet whose layer-4 checksum is left to others (a guest's `TX` request that vhost passes
+//! on, or "not computed but good") gets the pseudo header's sum of the new headers into the field and the new header
+//! lengths, so that whoever completes it gets it right, whatever the program did to the field. Programs see such a
+//! packet with the checksum undone. If the new headers have no such field any more (another protocol, a tunnel round
+//! it), nobody could complete it, and the rewrite is refused.
+
+use super::headers::{Headers, L4};
+use super::layout::flags;
+use p4shield_mediator::RewriteRefused;
+
+/// Promises about bytes that may have changed.
+const PROMISES: u64 = flags::RX_RSS_HASH
+    | flags::RX_FDIR
+    | flags::RX_FDIR_ID
+    | flags::RX_FDIR_FLX
+    | flags::RX_IP_CKSUM_MASK
+    | flags::RX_L4_CKSUM_MASK
+    | flags::RX_OUTER_IP_CKSUM_BAD
+    | flags::RX_OUTER_L4_CKSUM_MASK;
+
+/// Requests that concern headers inside headers, or encryption: a rewrite cannot be checked against them.
+const UNTOUCHABLE: u64 = flags::TX_TUNNEL_MASK
+    | flags::TX_OUTER_IP_CKSUM
+    | flags::TX_OUTER_UDP_CKSUM
+    | flags::TX_OUTER_IPV4
+    | flags::TX_OUTER_IPV6
+    | flags::TX_SEC_OFFLOAD
+    | flags::TX_MACSEC;
+
+const SEGMENT: u64 = flags::TX_TCP_SEG | flags::TX_UDP_SEG;
+const REQUESTS: u64 = SEGMENT | flags::TX_L4_MASK | flags::TX_IP_CKSUM | flags::TX_IPV4 | flags::TX_IPV6;
+
+/// What a packet asks of whoever sends it on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Requests {
+    flags: u64,
+    /// The protocol whose checksum is left to others.
+    undone: Option<L4>,
+}
+
+impl Requests {
+    /// Of a packet before it is rewritten.
+    ///
+    /// # Errors
+    /// If a rewrite could not do justice to them.
+    pub(crate) fn of(flags: u64, front: &[u8]) -> Result<Self, RewriteRefused> {
+        if flags & UNTOUCHABLE != 0 {
+            return Err(RewriteRefused);
+        }
+        let requested = flags & (SEGMENT | flags::TX_L4_MASK) != 0
+            || flags & flags::RX_L4_CKSUM_MASK == flags::RX_L4_CKSUM_MASK;
+        let undone = if requested { Some(Headers::of(front).ok_or(RewriteRefused)?.l4) } else { None };
+        Ok(Self { flags, undone })
+    }
+
+    /// Makes flags and `tx_offload` true of the new headers, which begin `front`.
+    ///
+    /// # Errors
+    /// If the new headers have no place for what was requested.
+    pub(crate) fn settle(
+        self,
+        front: &mut [u8],
+        ol_flags: &mut u64,
+        tx_offload: &mut u64,
+    ) -> Result<(), RewriteRefused> {
+        // Not those of before: if the packet was copied, what says where its bytes are has changed.
+        let mut new = *ol_flags & !PROMISES;
+        // The tag's copy is right as long as the tag is not in the data, where it may have been changed.
+        if new & (flags::RX_VLAN_STRIPPED | flags::RX_QINQ_STRIPPED) == 0 {
+            new &= !(flags::RX_VLAN | flags::RX_QINQ);
+        }
+        if let Some(undone) = self.undone {
+            let headers = Headers::of(front).filter(|h| h.l4 == undone).ok_or(RewriteRefused)?;
+            leave_undone(&headers, front);
+            if self.flags & flags::RX_L4_CKSUM_MASK == flags::RX_L4_CKSUM_MASK {
+                new |= flags::RX_L4_CKSUM_MASK;
+            }
+        }
+        if self.flags & REQUESTS != 0 {
+            let headers = Headers::of(front).ok_or(RewriteRefused)?;
+            let old_v6 = self.flags & flags::TX_IPV6 != 0;
+            if self.flags & (flags::TX_IPV4 | flags::TX_IPV6) != 0 && old_v6 != headers.v6 {
+                return Err(RewriteRefused);
+            }
+            *tx_offload = with_lengths(*tx_offload, &headers, front)?;
+        }
+        *ol_flags = new;
+        Ok(())
+    }
+}
+
+/// Puts into the checksum's field what it holds while it is left to others.
+fn leave_undone(headers: &Headers, front: &mut [u8]) {
+    let sum = headers.pseudo_sum(front);
+    let Some(field) = front.get_mut(headers.checksum()) else { return };
+    match headers.l4 {
+        L4::Tcp | L4::Udp => field.copy_from_slice(&sum.to_be_bytes()),
+        // A CRC over the packet, with no pseudo header.
+        L4::Sctp => field.fill(0),
+    }
+}
+
+/// Header lengths as `tx_offload` packs them; see `RawMbuf::tx_offload`.
+fn with_lengths(tx_offload: u64, headers: &Headers, front: &[u8]) -> Result<u64, RewriteRefused> {
+    let (l2, l3, l4) = (headers.l2_len as u64, headers.l3_len as u64, headers.l4_len(front) as u64);
+    if l2 >= 1 << 7 || l3 >= 1 << 9 || l4 >= 1 << 8 {
+        return Err(RewriteRefused);
+    }
+    Ok(tx_offload & !0xff_ffff | l2 | l3 << 7 | l4 << 16)
+}

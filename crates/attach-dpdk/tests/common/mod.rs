@@ -1,0 +1,4 @@
+//! What the tests share.
+#![allow(dead_code, reason = "each test file uses its part of it")]
+
+pub(crate) mod pool;

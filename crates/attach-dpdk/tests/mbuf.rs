@@ -1,0 +1,248 @@
+//! Rewrites of real mbufs, from a pool that DPDK's own memory manager made.
+
+mod common;
+
+use common::pool::{Pool, Whole};
+use p4shield_dpdk::mbuf::Mbuf;
+use p4shield_mediator::Packet;
+use proptest::prelude::*;
+
+/// `RTE_MBUF_F_*` that the tests use.
+mod flag {
+    pub(super) const RX_VLAN: u64 = 1;
+    pub(super) const RX_RSS_HASH: u64 = 1 << 1;
+    pub(super) const RX_L4_CKSUM_GOOD: u64 = 1 << 8;
+    pub(super) const RX_L4_CKSUM_NONE: u64 = 1 << 8 | 1 << 3;
+    pub(super) const RX_IP_CKSUM_GOOD: u64 = 1 << 7;
+    pub(super) const RX_VLAN_STRIPPED: u64 = 1 << 6;
+    pub(super) const TX_TUNNEL_VXLAN: u64 = 1 << 45;
+    pub(super) const TX_TCP_CKSUM: u64 = 1 << 52;
+    pub(super) const TX_UDP_CKSUM: u64 = 3 << 52;
+    pub(super) const TX_IPV4: u64 = 1 << 55;
+}
+
+fn udp(payload: usize) -> Vec<u8> {
+    let mut b = vec![2; 12];
+    b.extend([8, 0]);
+    let total = u16::try_from(28 + payload).expect("short").to_be_bytes();
+    b.extend([0x45, 0, total[0], total[1], 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    let len = u16::try_from(8 + payload).expect("short").to_be_bytes();
+    b.extend([0, 1, 0, 2, len[0], len[1], 0xab, 0xcd]);
+    b.extend((0..payload).map(|i| i as u8));
+    b
+}
+
+/// What a rewrite should leave, on plain bytes.
+fn expected(old: &[u8], old_len: usize, new: &[u8], total: usize) -> Vec<u8> {
+    let mut bytes = new.to_vec();
+    bytes.extend(&old[old_len..]);
+    bytes.truncate(total);
+    bytes
+}
+
+#[test]
+fn a_head_grows_and_shrinks_in_place() {
+    let pool = Pool::new(64, 2176);
+    for (old_len, new_len) in [(34, 34), (34, 14), (34, 66), (34, 34 + 120), (34, 34 + 300), (0, 4), (60, 0)]
+    {
+        let bytes = udp(400);
+        let mut packet = pool.packet(&[&bytes]);
+        let new = vec![7; new_len];
+        let total = bytes.len() - old_len + new_len;
+        packet.replace_head(old_len, &new, total).expect("there is room");
+        let whole = Whole::of(packet);
+        assert_eq!(whole.bytes, expected(&bytes, old_len, &new, total), "{old_len} -> {new_len}");
+        assert!(whole.headroom >= 96, "a switch has room for a tunnel: {} bytes", whole.headroom);
+    }
+    assert_eq!(pool.free_count(), 64);
+}
+
+#[test]
+fn a_head_that_has_no_room_is_refused() {
+    let pool = Pool::new(8, 512);
+    let mut packet = pool.packet(&[&udp(300)]);
+    packet.replace_head(34, &[7; 400], 700).expect_err("512 bytes are too few");
+    packet.free();
+    assert_eq!(pool.free_count(), 8);
+}
+
+#[test]
+fn lengths_out_of_range_are_refused() {
+    let pool = Pool::new(8, 2176);
+    for (old_len, new_len, total) in [(500, 1, 1), (14, 20, 19), (14, 20, 400), (14, 14, usize::MAX)] {
+        let mut packet = pool.packet(&[&udp(100)]);
+        packet.replace_head(old_len, &vec![1; new_len], total).expect_err("out of range");
+        packet.free();
+    }
+    assert_eq!(pool.free_count(), 8);
+}
+
+#[test]
+fn a_chain_is_cut_where_it_is_told() {
+    let pool = Pool::new(64, 2176);
+    let (front, middle, tail) = (udp(400), vec![1; 300], vec![2; 300]);
+    let all: Vec<u8> = [&front[..], &middle, &tail].concat();
+    for total in [100, front.len(), front.len() + 1, front.len() + 300, front.len() + 301, all.len()] {
+        let mut packet = pool.packet(&[&front, &middle, &tail]);
+        packet.replace_head(34, &front[..34], total).expect("there is room");
+        assert_eq!(Whole::of(packet).bytes, all[..total], "{total}");
+        assert_eq!(pool.free_count(), 64);
+    }
+}
+
+/// A clone's bytes are somebody else's as well: that one must not see the rewrite.
+#[test]
+fn a_packet_that_others_hold_is_copied() {
+    let pool = Pool::new(64, 2176);
+    let bytes = udp(400);
+    let original = pool.packet(&[&bytes, &[9; 50]]);
+    let mut clone = pool.clone_of(&original);
+    clone.replace_head(34, &[7; 40], 400).expect("there is memory");
+    assert_eq!(Whole::of(clone).bytes, expected(&[&bytes[..], &[9; 50]].concat(), 34, &[7; 40], 400));
+    assert_eq!(Whole::of(original).bytes, [&bytes[..], &[9; 50]].concat());
+    assert_eq!(pool.free_count(), 64);
+}
+
+#[test]
+fn a_clone_whose_pool_has_no_room_is_refused() {
+    let (pool, clones) = (Pool::new(8, 2176), Pool::new(8, 0));
+    let original = pool.packet(&[&udp(100)]);
+    let mut clone = clones.clone_of(&original);
+    clone.replace_head(34, &[7; 34], 142).expect_err("no memory to copy to");
+    clone.free();
+    assert_eq!(Whole::of(original).bytes, udp(100));
+    assert_eq!((pool.free_count(), clones.free_count()), (8, 8));
+}
+
+#[test]
+fn a_foreign_buffer_is_changed_only_if_it_is_ours_alone() {
+    let pool = Pool::new(16, 2176);
+    let bytes = udp(3000);
+    let mut alone = pool.external(&bytes);
+    alone.packet().replace_head(34, &[7; 60], bytes.len() + 26).expect("there is room");
+    assert_eq!(alone.take().bytes, expected(&bytes, 34, &[7; 60], bytes.len() + 26));
+
+    let mut shared = pool.external(&bytes);
+    let clone = pool.clone_of(shared.packet());
+    shared.packet().replace_head(34, &[7; 60], bytes.len() + 26).expect("a copy has room");
+    assert_eq!(Whole::of(clone).bytes, bytes);
+    assert_eq!(shared.take().bytes, expected(&bytes, 34, &[7; 60], bytes.len() + 26));
+    assert_eq!(pool.free_count(), 16);
+}
+
+/// Headers that come in pieces would not be recognised, and the packet would get past the program.
+#[test]
+fn a_scattered_front_is_put_together() {
+    let pool = Pool::new(32, 2176);
+    let bytes = udp(100);
+    let mut packet = pool.packet(&[&bytes[..10], &bytes[10..30], &bytes[30..]]);
+    assert!(!packet.is_whole());
+    packet.make_whole().expect("there is memory");
+    assert_eq!(packet.bytes(), bytes);
+    packet.free();
+    assert_eq!(pool.free_count(), 32);
+    assert!(pool.packet_is_whole(&[&[0; 60]]), "short packets are whole");
+    assert!(pool.packet_is_whole(&[&[0; 192], &[0; 60]]));
+}
+
+#[test]
+fn promises_about_old_headers_are_taken_back() {
+    let pool = Pool::new(8, 2176);
+    let promises = flag::RX_RSS_HASH | flag::RX_IP_CKSUM_GOOD | flag::RX_L4_CKSUM_GOOD;
+    let rewritten = |flags| {
+        let bytes = udp(100);
+        let mut packet = pool.packet(&[&bytes]);
+        pool.set_flags(&packet, flags, [0, 0, 0]);
+        packet.replace_head(34, &bytes[..34], bytes.len()).expect("there is room");
+        Whole::of(packet).flags
+    };
+    assert_eq!(rewritten(promises), 0);
+    let stripped = flag::RX_VLAN | flag::RX_VLAN_STRIPPED;
+    assert_eq!(rewritten(promises | stripped), stripped, "the tag is not in the data");
+    assert_eq!(rewritten(flag::RX_VLAN), 0, "the tag is in the data and may have changed");
+}
+
+/// The sum of the pseudo header 10.0.0.1 -> `last`, UDP, 108 bytes.
+fn pseudo(last: u16) -> [u8; 2] {
+    (0x0a00_u16 + 1 + 0x0a00 + last + 17 + 108).to_be_bytes()
+}
+
+#[test]
+fn an_undone_checksum_stays_a_true_request() {
+    let pool = Pool::new(8, 2176);
+    for flags in [flag::TX_UDP_CKSUM | flag::TX_IPV4, flag::RX_L4_CKSUM_NONE] {
+        let bytes = udp(100);
+        let mut packet = pool.packet(&[&bytes]);
+        pool.set_flags(&packet, flags, [14, 20, 8]);
+        // The program sends it elsewhere, puts a tag in front, and leaves nonsense in the checksum.
+        let mut new = [&bytes[..12], &[0x81, 0, 0, 5], &bytes[12..42]].concat();
+        new[37] = 9;
+        new[44..46].copy_from_slice(&[0xde, 0xad]);
+        packet.replace_head(42, &new, bytes.len() + 4).expect("there is room");
+        let whole = Whole::of(packet);
+        assert_eq!(whole.bytes[44..46], pseudo(9));
+        assert_eq!(whole.flags, flags);
+        if flags & flag::TX_IPV4 != 0 {
+            assert_eq!(whole.offload & 0xff_ffff, 18 | 20 << 7 | 8 << 16, "lengths of the new headers");
+        }
+    }
+    assert_eq!(pool.free_count(), 8);
+}
+
+#[test]
+fn an_undone_checksum_that_nobody_could_complete_is_refused() {
+    let pool = Pool::new(8, 2176);
+    let bytes = udp(100);
+    let refused = |flags, new: &[u8], why: &str| {
+        let mut packet = pool.packet(&[&bytes]);
+        pool.set_flags(&packet, flags, [14, 20, 8]);
+        packet.replace_head(42, new, bytes.len() - 42 + new.len()).expect_err(why);
+        packet.free();
+    };
+    let mut icmp = bytes[..42].to_vec();
+    icmp[23] = 1;
+    refused(flag::TX_UDP_CKSUM | flag::TX_IPV4, &icmp, "another protocol");
+    refused(flag::RX_L4_CKSUM_NONE, &icmp, "another protocol");
+    refused(flag::RX_L4_CKSUM_NONE, &[&bytes[..42], &bytes[..42]].concat()[1..], "no headers any more");
+    refused(flag::TX_TUNNEL_VXLAN | flag::TX_TCP_CKSUM, &bytes[..42], "headers within headers");
+    assert_eq!(pool.free_count(), 8);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whatever a rewrite is asked to do, with whatever segments: it does that or refuses, DPDK finds the packet sound,
+    /// and every buffer comes back.
+    #[test]
+    fn any_rewrite_does_what_it_says_and_loses_no_buffer(
+        segments in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..400), 1..5),
+        old_len in 0_usize..300,
+        new in prop::collection::vec(any::<u8>(), 0..500),
+        total in 0_usize..1800,
+        flags in prop::sample::select(vec![0, flag::TX_UDP_CKSUM | flag::TX_IPV4, flag::RX_L4_CKSUM_NONE]),
+        clone in any::<bool>(),
+    ) {
+        let pool = Pool::new(32, 700);
+        let parts: Vec<&[u8]> = segments.iter().map(Vec::as_slice).collect();
+        let original = pool.packet(&parts);
+        let mut packet: Mbuf;
+        let keep = if clone {
+            packet = pool.clone_of(&original);
+            Some(original)
+        } else {
+            packet = original;
+            None
+        };
+        pool.set_flags(&packet, flags, [14, 20, 8]);
+        let all = segments.concat();
+        let done = packet.replace_head(old_len, &new, total).is_ok();
+        let whole = Whole::of(packet);
+        if done && flags == 0 {
+            prop_assert_eq!(whole.bytes, expected(&all, old_len, &new, total));
+        }
+        if let Some(original) = keep {
+            prop_assert_eq!(Whole::of(original).bytes, all);
+        }
+        prop_assert_eq!(pool.free_count(), 32);
+    }
+}

@@ -16,9 +16,16 @@ fn tcp_echo(from: &NetNs, to: &NetNs, address: &str, bytes: usize) {
     let listener = to.inside(|| TcpListener::bind(SocketAddr::new(address.parse().unwrap(), 0)).unwrap());
     let target = listener.local_addr().unwrap();
     let data: Vec<u8> = (0..bytes).map(|i| (i * 31 % 251) as u8).collect();
+    // Connected before anyone waits for it: what fails here ends the test instead of hanging it.
+    let limit = Duration::from_secs(30);
+    let mut stream = from.inside(|| TcpStream::connect_timeout(&target, limit).unwrap());
+    let (mut peer, _) = listener.accept().unwrap();
+    for end in [&stream, &peer] {
+        end.set_read_timeout(Some(limit)).unwrap();
+        end.set_write_timeout(Some(limit)).unwrap();
+    }
     std::thread::scope(|s| {
         s.spawn(move || {
-            let (mut peer, _) = listener.accept().unwrap();
             let mut buffer = vec![0; 64 << 10];
             loop {
                 match peer.read(&mut buffer).unwrap() {
@@ -27,9 +34,6 @@ fn tcp_echo(from: &NetNs, to: &NetNs, address: &str, bytes: usize) {
                 }
             }
         });
-        let mut stream =
-            from.inside(|| TcpStream::connect_timeout(&target, Duration::from_secs(10)).unwrap());
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut reader = stream.try_clone().unwrap();
         let copy = data.clone();
         s.spawn(move || {

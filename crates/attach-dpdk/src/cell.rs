@@ -114,6 +114,7 @@ impl Cell {
         match inside.as_deref_mut() {
             Some(Some(lane)) => {
                 let now = self.clock.now();
+                lane.look(now);
                 for i in 0..received {
                     out.prefetch(i + AHEAD, received);
                     // SAFETY: slot i holds a packet, and what was put into the slots so far is behind it.

@@ -78,14 +78,21 @@ impl<P: Packet + Send + 'static> Lane<P> {
         self.mediator.submit(now, &self.spec, packet)
     }
 
-    /// Gives out packets that are decided, at most `max` of those that pass; see [`Mediator::poll`]. To be called all the
-    /// time. Looks for changes first.
+    /// Looks for changes: one load if there are none. [`Self::poll`] does it, too; before a burst is submitted it is worth
+    /// doing, since a queue's first poll may bring packets.
     #[inline]
-    pub fn poll(&mut self, now: u64, max: usize, mut sink: impl FnMut(Released<P>)) -> usize {
+    pub fn look(&mut self, now: u64) {
         self.now = now;
         if self.mailbox.has_news() || process::is_forked() {
             self.obey();
         }
+    }
+
+    /// Gives out packets that are decided, at most `max` of those that pass; see [`Mediator::poll`]. To be called all the
+    /// time. Looks for changes first.
+    #[inline]
+    pub fn poll(&mut self, now: u64, max: usize, mut sink: impl FnMut(Released<P>)) -> usize {
+        self.look(now);
         let mut room = max;
         if !self.leaving.is_empty() {
             room -= self.poll_leaving(room, &mut sink);

@@ -31,6 +31,20 @@ pub trait Memory {
     /// Stores a little-endian `u64` at `at`, a multiple of 8.
     fn store_u64(&self, at: usize, value: u64, order: Ordering);
 
+    /// Loads words one after the other from `at` on, a multiple of 8; each is read once, relaxed.
+    #[inline]
+    fn load_words<const N: usize>(&self, at: usize) -> [u64; N] {
+        std::array::from_fn(|i| self.load_u64(at + i * size_of::<u64>(), Ordering::Relaxed))
+    }
+
+    /// Stores words one after the other from `at` on, a multiple of 8; relaxed.
+    #[inline]
+    fn store_words<const N: usize>(&self, at: usize, words: [u64; N]) {
+        for (i, word) in words.into_iter().enumerate() {
+            self.store_u64(at + i * size_of::<u64>(), word, Ordering::Relaxed);
+        }
+    }
+
     /// Copies `to.len()` bytes from `at` on into private memory; each byte is read once.
     fn copy_out(&self, at: usize, to: &mut [u8]);
 
@@ -42,6 +56,12 @@ pub trait Memory {
 
     /// Tells the processor that the cache line at `at` will be read soon. Out of range: nothing happens.
     fn prefetch(&self, at: usize) {
+        let _ = at;
+    }
+
+    /// Tells the processor that the cache line at `at` will be written soon, so that it is taken away from the other
+    /// core by then. Out of range: nothing happens.
+    fn prefetch_write(&self, at: usize) {
         let _ = at;
     }
 }

@@ -22,6 +22,10 @@ use std::time::{Duration, Instant};
 /// other's store: either the sleeper finds the work or the publisher finds the sleeper, so no wake-up is lost. A
 /// weaker order would let both loads go before both stores. A ring between S1 and S4 is not lost either: the
 /// doorbell keeps it until it is drained, which happens after waking and before the next announcement.
+///
+/// The mediator leaves out P2, whose price is that every store of a burst reaches memory first, and repeats P3 instead
+/// ([`crate::Requester::must_wake`]) for as long as it is owed answers: a flag that was missed once is seen a poll later.
+/// Before it sleeps itself it asks once more, behind the fence S2.
 pub trait Sleeper {
     /// Announces sleep. False if there is work after all; the announcement is then taken back.
     fn announce(&mut self) -> bool;

@@ -201,7 +201,12 @@ fn no_wake_up_is_lost() {
             }
         }
         while taken < PACKETS {
-            if take_all(&mut requester, &mut taken) == 0 && requester.announce() {
+            if take_all(&mut requester, &mut taken) != 0 {
+                continue;
+            }
+            if requester.must_wake() {
+                to_judge.notify();
+            } else if requester.announce() {
                 to_mediator.wait();
                 requester.retract();
             }

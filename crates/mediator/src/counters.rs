@@ -3,8 +3,9 @@
 //! The mediator's thread alone writes, so counting is a load, an addition and a store: no locked instruction, no
 //! cache line that two cores write. Any thread may read at any time.
 
-use crate::config::Config;
+use crate::config::{Config, VmRef};
 use crate::packet::Reason;
+use crate::queue::{Flight, State};
 use p4shield_abi::Direction;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -154,7 +155,101 @@ impl VmCounters {
     }
 }
 
+/// Packets of one VM and direction in a row, added to their counters together.
+#[derive(Debug, Default)]
+struct Run {
+    place: Option<(VmRef, Direction)>,
+    packets: u64,
+    bytes: u64,
+}
+
+impl Run {
+    #[inline]
+    fn add(&mut self, place: (VmRef, Direction), bytes: usize) {
+        self.place = Some(place);
+        self.packets += 1;
+        self.bytes += bytes as u64;
+    }
+
+    #[inline]
+    fn take(&mut self) -> Option<(VmRef, Direction, Self)> {
+        let (vm, direction) = self.place?;
+        Some((vm, direction, std::mem::take(self)))
+    }
+}
+
+/// What one call to the mediator has counted and not stored yet: a packet costs two additions, a run two stores.
+#[derive(Debug, Default)]
+pub(crate) struct Runs {
+    came: Run,
+    passed: Run,
+}
+
+impl Runs {
+    /// A packet enters a queue.
+    #[inline]
+    pub(crate) fn came(&mut self, counters: &Counters, vm: VmRef, direction: Direction, bytes: usize) {
+        if self.came.place != Some((vm, direction)) {
+            self.settle_came(counters);
+        }
+        self.came.add((vm, direction), bytes);
+    }
+
+    /// A packet leaves a queue that its program passed.
+    #[inline]
+    pub(crate) fn passed(&mut self, counters: &Counters, vm: VmRef, direction: Direction, bytes: usize) {
+        if self.passed.place != Some((vm, direction)) {
+            self.settle(counters);
+        }
+        self.passed.add((vm, direction), bytes);
+    }
+
+    /// A packet leaves a queue otherwise: counted at once.
+    pub(crate) fn unjudged(&mut self, counters: &Counters, flight: &Flight, bytes: usize, direction: Direction) {
+        self.settle_came(counters);
+        let Some(counters) = counters.of(flight.vm).map(|c| &c[direction as usize]) else { return };
+        match flight.state {
+            State::Dropped(reason) => counters.dropped[reason as usize].add(1),
+            State::LetThrough(reason) => {
+                counters.let_through[reason as usize].add(1);
+                counters.bytes_out.add(bytes as u64);
+            }
+            // These are counted by `passed`, and not given here.
+            State::Waiting | State::Passed => {}
+        }
+    }
+
+    /// Stores what is left: first what came, so that nobody sees more leave than came.
+    #[inline]
+    pub(crate) fn settle(&mut self, counters: &Counters) {
+        self.settle_came(counters);
+        if let Some((vm, direction, run)) = self.passed.take()
+            && let Some(counters) = counters.of(vm)
+        {
+            counters[direction as usize].passed.add(run.packets);
+            counters[direction as usize].bytes_out.add(run.bytes);
+        }
+    }
+
+    #[inline]
+    fn settle_came(&mut self, counters: &Counters) {
+        if let Some((vm, direction, run)) = self.came.take()
+            && let Some(counters) = counters.of(vm)
+        {
+            counters[direction as usize].packets_in.add(run.packets);
+            counters[direction as usize].bytes_in.add(run.bytes);
+        }
+    }
+}
+
 impl Counters {
+    /// Counters by direction of a VM, if there is such a VM.
+    #[inline]
+    pub(crate) fn of(&self, vm: VmRef) -> Option<&[DirectionCounters; 2]> {
+        let tenant = self.tenants.get(usize::from(vm.tenant))?;
+        tenant.vms.get(usize::from(vm.vm)).map(|c| &c.directions)
+    }
+
     pub(crate) fn new(config: &Config) -> Self {
         let tenants = config.tenants.iter().map(|tenant| TenantCounters {
             name: tenant.name.clone(),

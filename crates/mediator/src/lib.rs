@@ -43,12 +43,27 @@
 //! * IP behind more than two VLAN tags, or inside a tunnel, is looked at no deeper than its outermost header.
 //! * Detaching a P4 VM, which happens once for each channel, unmaps memory and writes a log line.
 //!
+//! # Bursts
+//!
+//! What a packet costs is the switch's own time, so all that can be done once for a burst is: [`Mediator::submit_burst`]
+//! looks at the port, publishes to each P4 VM, and stores counters once, and decides once for packets with the same
+//! addresses. [`Mediator::submit`] does the same for a burst of one.
+//!
+//! # Without a P4 VM
+//!
+//! A tenant whose programs run in the switch's process (placement `inline`) is judged by [`InPlace`] instead of over a
+//! channel: the same queues, order, deadlines, rules and counters, no copy and no other core. The packets are judged in
+//! the [`Mediator::poll`] that follows their submission.
+//!
 //! Time is whatever the attachment passes as `now`: nanoseconds of a monotonic clock.
 
 #![forbid(unsafe_code)]
 
+mod admit;
 mod config;
 mod counters;
+mod flow;
+mod inplace;
 mod lookup;
 mod mediator;
 mod packet;
@@ -61,6 +76,7 @@ pub use config::{
     Config, ConfigError, FailPolicy, Others, PortSpec, Source, Stages, TenantConfig, VmConfig, VmRef,
 };
 pub use counters::{Counter, Counters, DirectionCounters, Tally, TenantCounters, Unowned, VmCounters};
+pub use inplace::{Engine, InPlace};
 pub use mediator::Mediator;
 pub use packet::{Outcome, Packet, Reason, Released, RewriteRefused};
 pub use parse::{Kind, classify};

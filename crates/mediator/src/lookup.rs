@@ -82,6 +82,7 @@ trait Key: Copy + Eq {
 }
 
 /// Multiply and fold: the high half of a 128-bit product depends on every bit of both factors.
+#[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
@@ -139,6 +140,7 @@ impl<K: Key> Table<K> {
         Some(table)
     }
 
+    #[inline]
     fn run(&self, key: K) -> impl Iterator<Item = usize> + use<K> {
         let (start, mask) = (key.mix(self.seed) as usize, self.mask);
         (0..MAX_RUN).map(move |i| start.wrapping_add(i) & mask)

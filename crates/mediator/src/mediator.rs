@@ -1,14 +1,15 @@
-//! Submitting, polling, and all that goes on between.
+//! Submitting and polling, as an attachment sees them.
 
-use crate::config::{Config, ConfigError, FailPolicy, Others, PortSpec, Source, Stages, VmRef};
-use crate::counters::{Counters, DirectionCounters};
+use crate::admit::{Admission, Decision};
+use crate::config::{Config, ConfigError, Others, PortSpec, Source};
+use crate::counters::{Counters, Runs};
+use crate::inplace::InPlace;
 use crate::lookup::Lookup;
 use crate::packet::{Outcome, Packet, Reason, Released};
-use crate::parse::{Kind, classify};
 use crate::queue::{Flight, State};
-use crate::rules;
 use crate::tenant::{Fault, Link, Tenant};
 use p4shield_abi::Direction;
+use p4shield_abi::channel::BATCH;
 use p4shield_channel::Sleeper;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -17,15 +18,17 @@ use std::sync::Arc;
 ///
 /// One thread works with it. An attachment with several threads has one mediator each, with channels of its own.
 pub struct Mediator<P> {
-    tenants: Box<[Tenant<P>]>,
-    lookup: Lookup,
-    counters: Arc<Counters>,
+    pub(crate) tenants: Box<[Tenant<P>]>,
+    pub(crate) lookup: Lookup,
+    pub(crate) counters: Arc<Counters>,
     /// Tenants with requests that were not published yet.
-    dirty: Vec<u16>,
+    pub(crate) dirty: Vec<u16>,
     /// Tenants that hold packets or are owed answers.
-    active: Vec<u16>,
+    pub(crate) active: Vec<u16>,
     /// Which active tenant's turn it is to be first.
     turn: usize,
+    /// Packets of a burst on their way through [`Self::submit_burst`]; empty otherwise.
+    burst: Vec<P>,
 }
 
 impl<P: Packet> Mediator<P> {
@@ -43,6 +46,7 @@ impl<P: Packet> Mediator<P> {
             dirty: Vec::with_capacity(count),
             active: Vec::with_capacity(count),
             turn: 0,
+            burst: Vec::with_capacity(BATCH),
         })
     }
 
@@ -64,10 +68,10 @@ impl<P: Packet> Mediator<P> {
         self.tenants.get(tenant).and_then(Tenant::fault)
     }
 
-    /// Whether a tenant has a channel.
+    /// Whether a tenant has a channel, or is judged in place.
     #[must_use]
     pub fn is_attached(&self, tenant: usize) -> bool {
-        self.tenants.get(tenant).is_some_and(|t| t.link().is_some())
+        self.tenants.get(tenant).is_some_and(Tenant::is_attached)
     }
 
     /// Gives a tenant a channel to its P4 VM, another one, or none. Heals a fault. Packets that wait for a verdict
@@ -90,52 +94,97 @@ impl<P: Packet> Mediator<P> {
         Ok(())
     }
 
+    /// Has a tenant's packets judged in place, instead of over the channel that it may have had. Heals a fault. Packets
+    /// that wait for a verdict are judged so too. [`Self::replace_channel`] ends it.
+    ///
+    /// # Errors
+    /// If there is no such tenant.
+    pub fn judge_in_place(&mut self, tenant: usize, engine: Box<dyn InPlace>) -> Result<(), ConfigError> {
+        self.tenants.get_mut(tenant).ok_or(ConfigError::NoTenant(tenant))?.judge_in_place(engine);
+        Ok(())
+    }
+
     /// Takes a packet that came in at `port`. At most one packet comes out at once: this one, if it is decided, or
     /// an older one that makes room for it; all others come out of [`Self::poll`].
     ///
     /// Requests are handed to the P4 VMs in batches of 32, the rest by the next [`Self::poll`] or [`Self::flush`].
     #[inline]
     pub fn submit(&mut self, now: u64, port: &PortSpec, packet: P) -> Option<Released<P>> {
-        let kind = classify(packet.bytes());
-        let (sender, receiver) = self.parties(kind, port);
-        let (vm, direction, next) = match (sender, receiver) {
-            (Some(sender), receiver) => (sender, Direction::Egress, receiver),
-            (None, Some(receiver)) => (receiver, Direction::Ingress, None),
-            (None, None) if self.is_spoofed(kind, port) => return Some(self.spoofed(port, packet)),
-            (None, None) => return Some(self.unowned(port, packet)),
-        };
-        if self.is_spoofed(kind, port) {
-            return Some(self.spoofed(port, packet));
+        let mut runs = Runs::default();
+        let released = self.take(now, port, packet, &mut Admission::new(port), &mut runs);
+        runs.settle(&self.counters);
+        released
+    }
+
+    /// Takes packets that came in at `port`, in their order, and hands the requests to the P4 VMs. What comes out at
+    /// once, as of [`Self::submit`], goes to `sink`; all others come out of [`Self::poll`].
+    pub fn submit_burst(
+        &mut self,
+        now: u64,
+        port: &PortSpec,
+        packets: impl IntoIterator<Item = P>,
+        mut sink: impl FnMut(Released<P>),
+    ) {
+        let mut packets = packets.into_iter();
+        let mut burst = std::mem::take(&mut self.burst);
+        let (mut admission, mut runs) = (Admission::new(port), Runs::default());
+        loop {
+            for packet in packets.by_ref().take(BATCH) {
+                packet.prefetch();
+                burst.push(packet);
+            }
+            if burst.is_empty() {
+                break;
+            }
+            for packet in burst.drain(..) {
+                if let Some(released) = self.take(now, port, packet, &mut admission, &mut runs) {
+                    sink(released);
+                }
+            }
         }
-        let deadline = 0; // Set when the packet enters a queue.
-        self.enter(
-            now,
-            direction,
-            Flight { packet, state: State::Waiting, deadline, received: now, vm, next, port: *port },
-        )
+        self.burst = burst;
+        runs.settle(&self.counters);
+        self.flush(now);
+    }
+
+    #[inline]
+    fn take(
+        &mut self,
+        now: u64,
+        port: &PortSpec,
+        packet: P,
+        admission: &mut Admission<'_>,
+        runs: &mut Runs,
+    ) -> Option<Released<P>> {
+        match admission.decide(&self.lookup, &self.counters, packet.bytes()) {
+            Decision::Judge { vm, direction, next } => {
+                // The deadline is set when the packet enters a queue.
+                let state = State::Waiting;
+                let flight = Flight { received: now, deadline: 0, port: *port, vm, next, state };
+                self.enter(now, direction, flight, packet, runs)
+            }
+            Decision::Nobody => Some(self.unowned(port, packet)),
+            Decision::Spoofed => Some(self.spoofed(port, packet)),
+        }
     }
 
     /// Hands over what was submitted, takes answers, and gives out packets that are decided: as many as there are of
     /// those dropped, and `max` of those passed (what a caller's burst has room for). To be called all the time, also
     /// when nothing was submitted. Returns how many passed.
     pub fn poll(&mut self, now: u64, max: usize, sink: impl FnMut(Released<P>)) -> usize {
-        self.flush(now);
-        let count = self.active.len();
-        let mut burst = Burst { room: max, sink };
-        for i in 0..count {
-            let t = usize::from(self.active[(self.turn + i) % count]);
-            let tenant = &mut self.tenants[t];
-            let counters = &self.counters.tenants[t];
-            // A packet whose answer lies in the ring, behind as many as one poll takes, is not late.
-            let expire = tenant.collect(now, &self.lookup, counters);
-            // Rings a doorbell that could not be rung before.
-            tenant.publish(now, counters);
-            for direction in Direction::ALL {
-                self.drain(now, t, direction, expire, &mut burst);
-            }
+        if self.active.is_empty() && self.dirty.is_empty() {
+            return 0;
         }
         self.flush(now);
-        self.turn = self.turn.wrapping_add(1) % count.max(1);
+        let mut burst = Burst { room: max, sink, runs: Runs::default() };
+        self.round(now, &mut burst);
+        // A packet that is judged in place and leads on to another such tenant need not wait for the next poll.
+        if self.active.iter().any(|t| self.tenants[usize::from(*t)].can_judge_at_once()) {
+            self.round(now, &mut burst);
+        }
+        burst.runs.settle(&self.counters);
+        self.flush(now);
+        self.turn = self.turn.wrapping_add(1);
         let tenants = &mut self.tenants;
         self.active.retain(|t| {
             let tenant = &mut tenants[usize::from(*t)];
@@ -145,7 +194,22 @@ impl<P: Packet> Mediator<P> {
         max - burst.room
     }
 
-    /// Hands over what was submitted. [`Self::poll`] does it, too.
+    /// Takes the answers of each active tenant and gives out what is decided.
+    fn round(&mut self, now: u64, burst: &mut Burst<impl FnMut(Released<P>)>) {
+        let count = self.active.len();
+        for i in 0..count {
+            let t = usize::from(self.active[self.turn.wrapping_add(i) % count]);
+            let tenant = &mut self.tenants[t];
+            let counters = &self.counters.tenants[t];
+            // A packet whose answer lies in the ring, behind as many as one poll takes, is not late.
+            let expire = tenant.collect(now, &self.lookup, counters);
+            for direction in Direction::ALL {
+                self.drain(now, t, direction, expire, burst);
+            }
+        }
+    }
+
+    /// Hands over what was submitted. [`Self::submit_burst`] and [`Self::poll`] do it, too.
     #[inline]
     pub fn flush(&mut self, now: u64) {
         while let Some(t) = self.dirty.pop() {
@@ -175,38 +239,6 @@ impl<P: Packet> Mediator<P> {
         }
     }
 
-    /// Sender and receiver as far as their programs are to be asked.
-    #[inline]
-    fn parties(&self, kind: Kind, port: &PortSpec) -> (Option<VmRef>, Option<VmRef>) {
-        if kind == Kind::Other {
-            return (None, None);
-        }
-        let known = |vm: VmRef| self.counters_of(vm).map(|_| vm);
-        match port.stages {
-            Stages::Both => {
-                let sender = match port.source {
-                    Source::Only(vm) => known(vm),
-                    Source::Any | Source::Foreign => self.lookup.sender(kind),
-                };
-                (sender, self.lookup.receiver(kind))
-            }
-            Stages::EgressOnly(vm) => (known(vm), None),
-            Stages::IngressOnly(vm) => (None, known(vm)),
-        }
-    }
-
-    /// Counters by direction of a VM, if there is such a VM.
-    #[inline]
-    fn counters_of(&self, vm: VmRef) -> Option<&[DirectionCounters; 2]> {
-        let tenant = self.counters.tenants.get(usize::from(vm.tenant))?;
-        tenant.vms.get(usize::from(vm.vm)).map(|c| &c.directions)
-    }
-
-    #[inline]
-    fn is_spoofed(&self, kind: Kind, port: &PortSpec) -> bool {
-        port.source != Source::Any && !rules::source_allowed(&self.lookup, kind, port.source)
-    }
-
     #[inline]
     fn unowned(&self, port: &PortSpec, packet: P) -> Released<P> {
         let (counter, outcome) = match port.others {
@@ -220,7 +252,7 @@ impl<P: Packet> Mediator<P> {
     /// Drops a packet with a false source: on the account of the VM whose port it is, or of nobody.
     #[cold]
     fn spoofed(&self, port: &PortSpec, packet: P) -> Released<P> {
-        let owner = if let Source::Only(vm) = port.source { self.counters_of(vm) } else { None };
+        let owner = if let Source::Only(vm) = port.source { self.counters.of(vm) } else { None };
         if let Some(counters) = owner {
             let egress = &counters[Direction::Egress as usize];
             egress.packets_in.add(1);
@@ -232,150 +264,23 @@ impl<P: Packet> Mediator<P> {
         Released { packet, outcome: Outcome::Drop(Reason::Spoofed) }
     }
 
-    /// Puts a packet into a queue, or decides it at once. What comes out is it, or the one that makes room for it.
-    ///
-    /// Only an egress queue leads on, and only into an ingress queue, so this comes back to itself twice at most.
-    fn enter(&mut self, now: u64, direction: Direction, mut flight: Flight<P>) -> Option<Released<P>> {
-        let t = usize::from(flight.vm.tenant);
-        if let Some(counters) = self.counters_of(flight.vm) {
-            counters[direction as usize].packets_in.add(1);
-            counters[direction as usize].bytes_in.add(flight.packet.len() as u64);
-        }
-        let mut ejected = None;
-        let full = self.tenants[t].queue(direction).is_full();
-        if full {
-            if self.tenants[t].fail() == FailPolicy::Drop {
-                flight.state = State::Dropped(Reason::Full);
-                return self.leave(now, direction, flight);
-            }
-            ejected = self.eject(now, t, direction);
-        }
-        let tenant = &mut self.tenants[t];
-        flight.deadline = tenant.deadline_from(now);
-        match tenant.ask(now, direction, &flight) {
-            Ok(()) => self.mark_dirty(t),
-            Err(reason) => flight.state = tenant.policy(reason),
-        }
-        // A packet that is dropped overtakes nobody, nor does one that is let through with nobody before it. Where
-        // one was ejected, another must not come out too.
-        let queue = self.tenants[t].queue(direction);
-        let at_once = match flight.state {
-            State::Dropped(_) => true,
-            State::LetThrough(_) => queue.is_empty() && !full,
-            State::Waiting | State::Passed => false,
-        };
-        if at_once {
-            return self.leave(now, direction, flight);
-        }
-        queue.push(flight);
-        self.activate(t);
-        // A P4 VM need not wait for the end of a long burst.
-        if self.tenants[t].has_batch() {
-            self.tenants[t].publish(now, &self.counters.tenants[t]);
-        }
-        ejected
-    }
-
-    /// Lets the oldest packet of a full queue go, so that a new one can come.
-    #[cold]
-    fn eject(&mut self, now: u64, t: usize, direction: Direction) -> Option<Released<P>> {
-        let tenant = &mut self.tenants[t];
-        let policy = tenant.policy(Reason::Full);
-        let mut flight = tenant.queue(direction).pop()?;
-        if flight.state == State::Waiting {
-            flight.state = policy;
-        }
-        self.leave(now, direction, flight)
-    }
-
-    /// Gives out the packets at the front of a queue that are decided: by verdict, or by the clock if they may
-    /// `expire`.
-    fn drain(
-        &mut self,
-        now: u64,
-        t: usize,
-        direction: Direction,
-        expire: bool,
-        burst: &mut Burst<impl FnMut(Released<P>)>,
-    ) {
-        let expired = self.tenants[t].policy(Reason::Deadline);
-        loop {
-            let queue = self.tenants[t].queue(direction);
-            let Some(front) = queue.front_mut() else { return };
-            if front.state == State::Waiting {
-                if !expire || front.deadline > now {
-                    return;
-                }
-                front.state = expired;
-            }
-            if burst.room == 0 && !matches!(front.state, State::Dropped(_)) {
-                return;
-            }
-            let Some(flight) = queue.pop() else { return };
-            if let Some(released) = self.leave(now, direction, flight) {
-                burst.room -= usize::from(released.outcome == Outcome::Pass);
-                (burst.sink)(released);
-            }
-        }
-    }
-
-    /// Counts a packet that leaves a queue, and sends it where it goes: on to the receiver's ingress, or out.
     #[inline]
-    fn leave(&mut self, now: u64, direction: Direction, flight: Flight<P>) -> Option<Released<P>> {
-        if let Some(counters) = self.counters_of(flight.vm) {
-            count_out(&counters[direction as usize], flight.state, flight.packet.len());
-        }
-        if let State::Dropped(reason) = flight.state {
-            return Some(Released { packet: flight.packet, outcome: Outcome::Drop(reason) });
-        }
-        match flight.next {
-            Some(vm) => self.enter(
-                now,
-                Direction::Ingress,
-                Flight { vm, next: None, state: State::Waiting, ..flight },
-            ),
-            None => Some(Released { packet: flight.packet, outcome: Outcome::Pass }),
-        }
-    }
-
-    #[inline]
-    fn mark_dirty(&mut self, t: usize) {
-        let dirty = &mut self.tenants[t].dirty;
-        if !*dirty {
-            *dirty = true;
-            // `check` limits tenants to what a u16 numbers.
-            self.dirty.push(t as u16);
-        }
-    }
-
-    #[inline]
-    fn activate(&mut self, t: usize) {
+    pub(crate) fn activate(&mut self, t: usize) {
         let active = &mut self.tenants[t].active;
         if !*active {
             *active = true;
+            // `check` limits tenants to what a u16 numbers.
             self.active.push(t as u16);
         }
     }
 }
 
 /// Where a poll's packets go.
-struct Burst<F> {
+pub(crate) struct Burst<F> {
     /// Packets that may still pass.
-    room: usize,
-    sink: F,
-}
-
-#[inline]
-fn count_out(counters: &DirectionCounters, state: State, len: usize) {
-    match state {
-        State::Dropped(reason) => {
-            counters.dropped[reason as usize].add(1);
-            return;
-        }
-        State::LetThrough(reason) => counters.let_through[reason as usize].add(1),
-        State::Passed | State::Waiting => counters.passed.add(1),
-    }
-    counters.bytes_out.add(len as u64);
+    pub(crate) room: usize,
+    pub(crate) sink: F,
+    pub(crate) runs: Runs,
 }
 
 fn check(config: &Config) -> Result<(), ConfigError> {

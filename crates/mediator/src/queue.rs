@@ -1,12 +1,12 @@
 //! Packets of one tenant and direction that are held, in their order.
 //!
-//! Identities are consecutive, so the packet that an answer belongs to is found by subtraction, and an answer to
-//! a packet that has left is known by its number alone.
+//! A ring of a power of two of places, made once. Numbers are consecutive, so the packet that an answer belongs to is
+//! found by its number alone, and an answer to a packet that has left is known by it too. What is known of a packet
+//! stands beside the packets and not around them, is written once, and is changed where it stands.
 
-use crate::config::{PortSpec, VmRef};
+use crate::config::{Others, PortSpec, Source, Stages, VmRef};
 use crate::packet::Reason;
 use p4shield_abi::Direction;
-use std::collections::VecDeque;
 
 /// What is known of a held packet's fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,83 +21,143 @@ pub(crate) enum State {
     Dropped(Reason),
 }
 
-/// A held packet.
-#[derive(Debug)]
-pub(crate) struct Flight<P> {
-    pub(crate) packet: P,
-    pub(crate) state: State,
-    /// When the tenant's policy applies.
-    pub(crate) deadline: u64,
+/// What is known of a held packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Flight {
     /// When the packet was received.
     pub(crate) received: u64,
+    /// When the tenant's policy applies.
+    pub(crate) deadline: u64,
+    pub(crate) port: PortSpec,
     /// Whose packet it is here.
     pub(crate) vm: VmRef,
     /// Whose ingress comes after this egress.
     pub(crate) next: Option<VmRef>,
-    pub(crate) port: PortSpec,
+    pub(crate) state: State,
 }
+
+/// What an empty place holds.
+const EMPTY: Flight = Flight {
+    received: 0,
+    deadline: 0,
+    port: PortSpec { number: 0, stages: Stages::Both, others: Others::Drop, source: Source::Any },
+    vm: VmRef { tenant: 0, vm: 0 },
+    next: None,
+    state: State::Dropped(Reason::Others),
+};
 
 /// A first-in-first-out queue of held packets that never grows.
 #[derive(Debug)]
 pub(crate) struct Queue<P> {
-    flights: VecDeque<Flight<P>>,
-    cap: usize,
+    flights: Box<[Flight]>,
+    /// The packet of each flight; none in an empty place.
+    packets: Box<[Option<P>]>,
+    cap: u64,
     /// Number of the front flight.
     front: u64,
+    /// The number that the next flight will have.
+    back: u64,
 }
 
 impl<P> Queue<P> {
+    /// Room for `cap` packets.
     pub(crate) fn new(cap: usize) -> Self {
-        Self { flights: VecDeque::with_capacity(cap), cap, front: 0 }
+        let places = cap.next_power_of_two();
+        Self {
+            flights: vec![EMPTY; places].into_boxed_slice(),
+            packets: (0..places).map(|_| None).collect(),
+            cap: cap as u64,
+            front: 0,
+            back: 0,
+        }
     }
 
+    #[inline]
     pub(crate) fn len(&self) -> usize {
-        self.flights.len()
+        self.back.wrapping_sub(self.front) as usize
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.flights.is_empty()
+        self.front == self.back
     }
 
+    #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.flights.len() >= self.cap
+        self.back.wrapping_sub(self.front) >= self.cap
+    }
+
+    /// The number of the front flight, if there is one.
+    #[inline]
+    pub(crate) fn front_number(&self) -> u64 {
+        self.front
     }
 
     /// The number that the next flight will have.
+    #[inline]
     pub(crate) fn next_number(&self) -> u64 {
-        self.front.wrapping_add(self.flights.len() as u64)
+        self.back
+    }
+
+    /// Places are a power of two.
+    #[inline]
+    fn place(&self, number: u64) -> usize {
+        number as usize & (self.flights.len() - 1)
     }
 
     /// Appends a flight. The queue is not full.
-    pub(crate) fn push(&mut self, flight: Flight<P>) {
+    #[inline]
+    pub(crate) fn push(&mut self, flight: Flight, packet: P) {
         debug_assert!(!self.is_full(), "the caller makes room first");
-        self.flights.push_back(flight);
+        let place = self.place(self.back);
+        self.flights[place] = flight;
+        self.packets[place] = Some(packet);
+        self.back = self.back.wrapping_add(1);
     }
 
-    pub(crate) fn front(&self) -> Option<&Flight<P>> {
-        self.flights.front()
+    pub(crate) fn peek(&self) -> Option<&Flight> {
+        if self.is_empty() { None } else { self.flights.get(self.place(self.front)) }
     }
 
-    pub(crate) fn front_mut(&mut self) -> Option<&mut Flight<P>> {
-        self.flights.front_mut()
+    #[inline]
+    pub(crate) fn front(&mut self) -> Option<&mut Flight> {
+        let place = self.place(self.front);
+        if self.is_empty() { None } else { self.flights.get_mut(place) }
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Flight<P>> {
-        let flight = self.flights.pop_front()?;
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<(&Flight, P)> {
+        if self.is_empty() {
+            return None;
+        }
+        let place = self.place(self.front);
         self.front = self.front.wrapping_add(1);
-        Some(flight)
+        let packet = self.packets[place].take()?;
+        Some((&self.flights[place], packet))
     }
 
     /// The flight with this number, if it is still here and waiting.
-    pub(crate) fn waiting(&mut self, number: u64) -> Option<&mut Flight<P>> {
-        let index = usize::try_from(number.wrapping_sub(self.front)).ok()?;
-        self.flights.get_mut(index).filter(|f| f.state == State::Waiting)
+    #[inline]
+    pub(crate) fn waiting(&mut self, number: u64) -> Option<(&mut Flight, &mut P)> {
+        if number.wrapping_sub(self.front) >= self.back.wrapping_sub(self.front) {
+            return None;
+        }
+        let place = self.place(number);
+        let flight = &mut self.flights[place];
+        if flight.state != State::Waiting {
+            return None;
+        }
+        Some((flight, self.packets[place].as_mut()?))
     }
 
-    /// Every flight with its number, front first.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u64, &mut Flight<P>)> {
-        let front = self.front;
-        self.flights.iter_mut().zip(0_u64..).map(move |(flight, i)| (front.wrapping_add(i), flight))
+    /// Every flight that waits, with its number, front first.
+    pub(crate) fn waiting_all(&mut self, mut each: impl FnMut(u64, &mut Flight, &mut P)) {
+        for i in 0..self.back.wrapping_sub(self.front) {
+            let number = self.front.wrapping_add(i);
+            if let Some((flight, packet)) = self.waiting(number) {
+                each(number, flight, packet);
+            }
+        }
     }
 }
 

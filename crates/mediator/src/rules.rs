@@ -18,6 +18,7 @@ const MIN_FRAME: usize = 14;
 const MAX_LINK: usize = 22;
 
 /// Whether a packet of this kind may come from a port with this rule.
+#[inline]
 pub(crate) fn source_allowed(lookup: &Lookup, kind: Kind, rule: Source) -> bool {
     if kind == Kind::Other {
         return true;
@@ -42,16 +43,18 @@ fn is_nobodys(kind: Kind) -> bool {
 }
 
 /// Applies an answer to the packet it is about and says what becomes of it.
+#[inline]
 pub(crate) fn apply<P: Packet>(
     lookup: &Lookup,
-    flight: &mut Flight<P>,
+    flight: &mut Flight,
+    packet: &mut P,
     direction: Direction,
     answered: &Answered<'_>,
 ) -> State {
     match (answered.verdict, &answered.rewrite) {
         (Verdict::Drop, _) => State::Dropped(Reason::Program),
         (Verdict::Pass, None) => State::Passed,
-        (Verdict::Pass, Some(rewrite)) => match apply_rewrite(lookup, flight, direction, rewrite) {
+        (Verdict::Pass, Some(rewrite)) => match apply_rewrite(lookup, flight, packet, direction, rewrite) {
             Ok(()) => State::Passed,
             Err(reason) => State::Dropped(reason),
         },
@@ -60,7 +63,8 @@ pub(crate) fn apply<P: Packet>(
 
 fn apply_rewrite<P: Packet>(
     lookup: &Lookup,
-    flight: &mut Flight<P>,
+    flight: &mut Flight,
+    packet: &mut P,
     direction: Direction,
     rewrite: &Rewrite<'_>,
 ) -> Result<(), Reason> {
@@ -68,14 +72,14 @@ fn apply_rewrite<P: Packet>(
     if total < MIN_FRAME {
         return Err(Reason::Rewrite);
     }
-    let before = LinkHeader::of(flight.packet.bytes());
-    flight.packet.replace_head(rewrite.replaced, rewrite.header, total).map_err(|_| Reason::Rewrite)?;
-    let kind = classify(flight.packet.bytes());
+    let before = LinkHeader::of(packet.bytes());
+    packet.replace_head(rewrite.replaced, rewrite.header, total).map_err(|_| Reason::Rewrite)?;
+    let kind = classify(packet.bytes());
     match direction {
         Direction::Egress => egress_rewritten(lookup, flight, kind),
         Direction::Ingress if flight.port.stages == Stages::Both => {
             let stays = lookup.receiver(kind).is_some_and(|vm| vm.tenant == flight.vm.tenant);
-            let same_link = LinkHeader::of(flight.packet.bytes()) == before;
+            let same_link = LinkHeader::of(packet.bytes()) == before;
             if stays && same_link { Ok(()) } else { Err(Reason::Strayed) }
         }
         // On a wire there is nothing behind us but the VM itself.
@@ -84,7 +88,7 @@ fn apply_rewrite<P: Packet>(
 }
 
 /// The sender has to stay itself; the receiver may have become another.
-fn egress_rewritten<P>(lookup: &Lookup, flight: &mut Flight<P>, kind: Kind) -> Result<(), Reason> {
+fn egress_rewritten(lookup: &Lookup, flight: &mut Flight, kind: Kind) -> Result<(), Reason> {
     let other_tenant = lookup.sender(kind).is_some_and(|vm| vm.tenant != flight.vm.tenant);
     if other_tenant || !source_allowed(lookup, kind, flight.port.source) {
         return Err(Reason::Spoofed);

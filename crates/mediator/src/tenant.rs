@@ -4,6 +4,7 @@ use crate::config::{FailPolicy, TenantConfig};
 use crate::counters::TenantCounters;
 use crate::lookup::Lookup;
 use crate::packet::{Packet, Reason};
+use crate::inplace::{self, InPlace};
 use crate::queue::{Flight, Queue, State, id_of, number_of};
 use crate::rules;
 use p4shield_abi::Direction;
@@ -53,6 +54,16 @@ impl Fault {
     }
 }
 
+/// Who judges a tenant's packets.
+enum Judge {
+    /// Nobody at present.
+    Nobody,
+    /// A P4 VM.
+    Channel(Link),
+    /// This thread.
+    Here(Box<dyn InPlace>),
+}
+
 pub(crate) struct Tenant<P> {
     pub(crate) name: String,
     fail: FailPolicy,
@@ -60,10 +71,12 @@ pub(crate) struct Tenant<P> {
     deadline: u64,
     /// Nanoseconds.
     stall: Option<u64>,
-    link: Option<Link>,
+    judge: Judge,
     fault: Option<Fault>,
     /// By [`Direction`].
     queues: [Queue<P>; 2],
+    /// Number of the next packet to be judged in place, by [`Direction`].
+    next: [u64; 2],
     /// When the P4 VM last gave an answer, or began to owe one.
     progress: u64,
     /// When the doorbell may be rung next.
@@ -87,9 +100,10 @@ impl<P: Packet> Tenant<P> {
             fail: config.fail,
             deadline: nanoseconds(config.deadline),
             stall: config.stall.map(nanoseconds),
-            link: None,
+            judge: Judge::Nobody,
             fault: None,
             queues: std::array::from_fn(|_| Queue::new(config.max_held)),
+            next: [0; 2],
             progress: 0,
             next_ring: 0,
             ring_due: false,
@@ -111,11 +125,15 @@ impl<P: Packet> Tenant<P> {
     }
 
     pub(crate) fn link(&self) -> Option<&Link> {
-        self.link.as_ref()
+        if let Judge::Channel(link) = &self.judge { Some(link) } else { None }
     }
 
     pub(crate) fn link_mut(&mut self) -> Option<&mut Link> {
-        self.link.as_mut()
+        if let Judge::Channel(link) = &mut self.judge { Some(link) } else { None }
+    }
+
+    pub(crate) fn is_attached(&self) -> bool {
+        !matches!(self.judge, Judge::Nobody)
     }
 
     /// Packets held, in both directions.
@@ -125,7 +143,17 @@ impl<P: Packet> Tenant<P> {
 
     /// Whether anything is held or owed.
     pub(crate) fn is_busy(&self) -> bool {
-        self.held() != 0 || self.link.as_ref().is_some_and(|l| l.requester.outstanding() != 0)
+        self.held() != 0 || self.link().is_some_and(|l| l.requester.outstanding() != 0)
+    }
+
+    /// Whether packets wait that can be judged without another core.
+    pub(crate) fn can_judge_at_once(&self) -> bool {
+        matches!(self.judge, Judge::Here(_)) && self.unjudged()
+    }
+
+    /// Whether the newest packets have not been judged in place.
+    fn unjudged(&self) -> bool {
+        self.queues.iter().zip(self.next).any(|(queue, next)| queue.next_number() != next)
     }
 
     /// What becomes of a packet that is not judged.
@@ -137,35 +165,57 @@ impl<P: Packet> Tenant<P> {
     }
 
     /// When a packet that is submitted now gets the policy.
+    #[inline]
     pub(crate) fn deadline_from(&self, now: u64) -> u64 {
         now.saturating_add(self.deadline)
     }
 
-    /// Asks the P4 VM about the flight that is to be the next in its queue.
+    /// The oldest packet of a direction was not judged in time.
+    #[cold]
+    pub(crate) fn expire(&mut self, direction: Direction) {
+        let state = self.policy(Reason::Deadline);
+        if let Some(flight) = self.queue(direction).front() {
+            flight.state = state;
+        }
+    }
+
+    /// Asks about the flight that is to be the next in its queue.
     ///
     /// # Errors
-    /// Why it cannot be asked.
+    /// Why nobody can be asked.
     #[inline]
-    pub(crate) fn ask(&mut self, now: u64, direction: Direction, flight: &Flight<P>) -> Result<(), Reason> {
-        let number = self.queues[direction as usize].next_number();
-        let unlinked = if self.fault.is_some() { Reason::Fault } else { Reason::NoChannel };
-        let link = self.link.as_mut().ok_or(unlinked)?;
-        if link.requester.outstanding() == 0 {
-            self.progress = now;
+    pub(crate) fn ask(
+        &mut self,
+        now: u64,
+        direction: Direction,
+        flight: &Flight,
+        packet: &P,
+    ) -> Result<(), Reason> {
+        match &mut self.judge {
+            Judge::Channel(link) => {
+                if link.requester.outstanding() == 0 {
+                    self.progress = now;
+                }
+                let number = self.queues[direction as usize].next_number();
+                push(link, number, direction, flight, packet)
+            }
+            // Those that wait are judged when they are collected.
+            Judge::Here(_) => Ok(()),
+            Judge::Nobody if self.fault.is_some() => Err(Reason::Fault),
+            Judge::Nobody => Err(Reason::NoChannel),
         }
-        push(link, id_of(number, direction), direction, flight)
     }
 
     /// Whether as many requests were asked as are published together.
     #[inline]
     pub(crate) fn has_batch(&self) -> bool {
-        self.link.as_ref().is_some_and(|l| l.requester.unpublished() >= BATCH)
+        self.link().is_some_and(|l| l.requester.unpublished() >= BATCH)
     }
 
     /// Publishes what was asked, and rings the doorbell of a P4 VM that sleeps, unless it was rung just now.
     #[inline]
     pub(crate) fn publish(&mut self, now: u64, counters: &TenantCounters) {
-        if let Some(link) = &mut self.link {
+        if let Judge::Channel(link) = &mut self.judge {
             self.ring_due |= link.requester.publish();
             if self.ring_due && now >= self.next_ring {
                 self.ring(now, counters);
@@ -178,7 +228,7 @@ impl<P: Packet> Tenant<P> {
         self.ring_due = false;
         self.next_ring = now.saturating_add(BELL_INTERVAL);
         counters.wakeups.add(1);
-        if self.link.as_ref().is_some_and(|l| !l.doorbell.ring()) {
+        if self.link().is_some_and(|l| !l.doorbell.ring()) {
             self.detach(Fault::Gone, counters);
         }
     }
@@ -187,17 +237,17 @@ impl<P: Packet> Tenant<P> {
     /// a packet that still waits has no answer.
     #[inline]
     pub(crate) fn collect(&mut self, now: u64, lookup: &Lookup, counters: &TenantCounters) -> bool {
-        let Some(link) = &mut self.link else { return true };
-        if link.requester.outstanding() == 0 {
-            return true;
-        }
+        let link = match &mut self.judge {
+            Judge::Channel(link) if link.requester.outstanding() != 0 => link,
+            Judge::Here(engine) => {
+                inplace::judge(&mut **engine, &mut self.queues, &mut self.next, lookup, counters);
+                return true;
+            }
+            Judge::Channel(_) | Judge::Nobody => return true,
+        };
         let queues = &mut self.queues;
         match link.requester.take(TAKE, |answered| settle(queues, &answered, lookup, counters)) {
-            Ok(0) => {
-                if self.stall.is_some_and(|s| now.saturating_sub(self.progress) >= s) {
-                    self.detach(Fault::Stalled, counters);
-                }
-            }
+            Ok(0) => self.wait(now, counters),
             Ok(taken) => {
                 self.progress = now;
                 return taken < TAKE;
@@ -205,6 +255,19 @@ impl<P: Packet> Tenant<P> {
             Err(fault) => self.detach(Fault::Protocol(fault), counters),
         }
         true
+    }
+
+    /// The P4 VM owes answers and has none: perhaps it sleeps, perhaps it is dead.
+    #[inline]
+    fn wait(&mut self, now: u64, counters: &TenantCounters) {
+        if self.stall.is_some_and(|s| now.saturating_sub(self.progress) >= s) {
+            self.detach(Fault::Stalled, counters);
+            return;
+        }
+        self.ring_due |= self.link_mut().is_some_and(|l| l.requester.must_wake());
+        if self.ring_due && now >= self.next_ring {
+            self.ring(now, counters);
+        }
     }
 
     /// Takes the channel away; its packets get the tenant's policy at once and leave in their order.
@@ -222,13 +285,11 @@ impl<P: Packet> Tenant<P> {
     }
 
     fn unlink(&mut self, reason: Reason) {
-        self.link = None;
+        self.judge = Judge::Nobody;
         self.ring_due = false;
         let state = self.policy(reason);
         for queue in &mut self.queues {
-            for (_, flight) in queue.iter_mut().filter(|(_, f)| f.state == State::Waiting) {
-                flight.state = state;
-            }
+            queue.waiting_all(|_, flight, _| flight.state = state);
         }
     }
 
@@ -242,46 +303,65 @@ impl<P: Packet> Tenant<P> {
         };
         let full = self.policy(Reason::Full);
         for direction in Direction::ALL {
-            for (number, flight) in self.queues[direction as usize].iter_mut() {
-                if flight.state == State::Waiting
-                    && push(&mut link, id_of(number, direction), direction, flight).is_err()
-                {
+            self.queues[direction as usize].waiting_all(|number, flight, packet| {
+                if push(&mut link, number, direction, flight, packet).is_err() {
                     flight.state = full;
                 }
-            }
+            });
         }
         self.progress = now;
         self.ring_due = false;
         self.next_ring = now;
-        self.link = Some(link);
+        self.judge = Judge::Channel(link);
+    }
+
+    /// Has packets judged in place, those that wait already first.
+    pub(crate) fn judge_in_place(&mut self, engine: Box<dyn InPlace>) {
+        self.fault = None;
+        self.ring_due = false;
+        self.next = self.queues.each_ref().map(Queue::front_number);
+        self.judge = Judge::Here(engine);
     }
 
     /// When `poll` has to be called next though nothing comes; `now` if it has work at once.
     pub(crate) fn next_deadline(&self, now: u64) -> Option<u64> {
         let fronts = self.queues.iter().filter_map(|queue| {
-            queue.front().map(|f| if f.state == State::Waiting { f.deadline } else { now })
+            queue.peek().map(|f| if f.state == State::Waiting { f.deadline } else { now })
         });
-        let owes = self.link.as_ref().is_some_and(|l| l.requester.outstanding() != 0);
+        let owes = self.link().is_some_and(|l| l.requester.outstanding() != 0);
         let stall = self.stall.filter(|_| owes).map(|s| self.progress.saturating_add(s));
         let ring = self.ring_due.then_some(self.next_ring);
-        fronts.chain(stall).chain(ring).min()
+        let here = self.can_judge_at_once().then_some(now);
+        fronts.chain(stall).chain(ring).chain(here).min()
     }
 }
 
-/// Writes a request for a flight.
+/// The request about a flight.
 #[inline]
-fn push<P: Packet>(link: &mut Link, id: u64, direction: Direction, flight: &Flight<P>) -> Result<(), Reason> {
-    let request = Request {
-        id,
+pub(crate) fn request<P: Packet>(number: u64, direction: Direction, flight: &Flight, packet: &P) -> Request {
+    Request {
+        id: id_of(number, direction),
         timestamp_ns: flight.received,
-        packet_len: u32::try_from(flight.packet.len()).unwrap_or(u32::MAX),
+        packet_len: u32::try_from(packet.len()).unwrap_or(u32::MAX),
         input_port: flight.port.number,
         copy_len: 0,
         vm: flight.vm.vm,
         direction: direction as u8,
         reserved: [0; 3],
-    };
-    link.requester.push(&request, flight.packet.bytes()).map_err(|refused| match refused {
+    }
+}
+
+/// Writes a request for a flight.
+#[inline]
+fn push<P: Packet>(
+    link: &mut Link,
+    number: u64,
+    direction: Direction,
+    flight: &Flight,
+    packet: &P,
+) -> Result<(), Reason> {
+    let request = request(number, direction, flight, packet);
+    link.requester.push(&request, packet.bytes()).map_err(|refused| match refused {
         PushRefused::Full => Reason::Full,
         PushRefused::Faulted(_) => Reason::Fault,
     })
@@ -289,18 +369,18 @@ fn push<P: Packet>(link: &mut Link, id: u64, direction: Direction, flight: &Flig
 
 /// Applies one answer. One whose packet was decided by policy meanwhile is late, and ignored.
 #[inline]
-fn settle<P: Packet>(
+pub(crate) fn settle<P: Packet>(
     queues: &mut [Queue<P>; 2],
     answered: &Answered<'_>,
     lookup: &Lookup,
     counters: &TenantCounters,
 ) {
     let (number, direction) = number_of(answered.id);
-    let Some(flight) = queues[direction as usize].waiting(number) else {
+    let Some((flight, packet)) = queues[direction as usize].waiting(number) else {
         counters.late.add(1);
         return;
     };
-    flight.state = rules::apply(lookup, flight, direction, answered);
+    flight.state = rules::apply(lookup, flight, packet, direction, answered);
     if answered.rewrite.is_some() && flight.state == State::Passed {
         counters.vms[usize::from(flight.vm.vm)].direction(direction).rewritten.add(1);
     }

@@ -135,10 +135,9 @@ impl<'p> Stage<'p> {
                 taken.extend(free.drain(..burst));
                 let before = free.len();
                 let begin = Instant::now();
-                for frame in taken.drain(..) {
-                    free.extend(self.mediator.submit(now_ns, &self.port, frame).map(|r| r.packet));
-                }
-                self.mediator.flush(now_ns);
+                self.mediator.submit_burst(now_ns, &self.port, taken.drain(..), |released| {
+                    free.push(released.packet);
+                });
                 samples.packets += (free.len() - before) as u64;
                 samples.submit.push(begin.elapsed().as_nanos() as f64 / burst as f64);
             }

@@ -9,10 +9,12 @@ use crate::shm::SharedMemory;
 use crate::wait::Sleeper;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
-    Answer, BATCH, Geometry, MEDIATOR_SLEEPS, P4VM_SLEEPS, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD,
-    VERDICT_TAIL,
+    Answer, BATCH, Geometry, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD,
 };
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+
+/// How many packets before it is copied a header is fetched from the mediator's core.
+const AHEAD: u32 = 6;
 
 /// The P4 VM's end of a channel.
 ///
@@ -105,7 +107,7 @@ impl<M: Memory> Judge<M> {
             fetched: 0,
             answered: 0,
             published: 0,
-            bell: Bell::default(),
+            bell: Bell::of_p4vm(),
             fault: None,
         })
     }
@@ -161,7 +163,13 @@ impl<M: Memory> Judge<M> {
     ) -> Result<usize, ChannelFault> {
         let room = max.min(BATCH - self.unanswered()) as u32;
         let count = self.ready(room)?;
-        for _ in 0..count {
+        for n in 0..count.min(AHEAD) {
+            self.prefetch(self.fetched.wrapping_add(n));
+        }
+        for n in 0..count {
+            if n + AHEAD < count {
+                self.prefetch(self.fetched.wrapping_add(AHEAD));
+            }
             let slot = self.layout.slot(self.fetched);
             let mut request = layout::read_request(&self.memory, self.layout.request(slot));
             let len =
@@ -170,11 +178,22 @@ impl<M: Memory> Judge<M> {
             self.open[self.fetched as usize % BATCH] =
                 Open { id: request.id, packet_len: request.packet_len, copy_len: request.copy_len };
             self.fetched = self.fetched.wrapping_add(1);
-            self.memory.prefetch(self.layout.frame(self.layout.slot(self.fetched)) + self.layout.headroom);
             let at = self.layout.frame(slot) + self.layout.headroom;
             each(&request, Frame { memory: &self.memory, at, len });
         }
         Ok(count as usize)
+    }
+
+    /// Has a request and the first lines of its header copy brought here.
+    #[inline]
+    fn prefetch(&self, index: u32) {
+        let slot = self.layout.slot(index);
+        let header = self.layout.frame(slot) + self.layout.headroom;
+        self.memory.prefetch(self.layout.request(slot));
+        self.memory.prefetch(header);
+        if self.layout.header_bytes > 64 {
+            self.memory.prefetch(header + 64);
+        }
     }
 
     /// Requests that can be fetched, `max` or fewer. The shared index is read only if not as many are known of.
@@ -259,7 +278,8 @@ impl<M: Memory> Judge<M> {
         }
         self.published = self.answered;
         self.memory.store_u32(VERDICT_HEAD, self.published, Release);
-        self.bell.due(&self.memory, self.published, MEDIATOR_SLEEPS, VERDICT_TAIL)
+        M::fence(SeqCst);
+        self.bell.due(&self.memory, self.published)
     }
 }
 
@@ -271,17 +291,11 @@ impl<M: Memory> Sleeper for Judge<M> {
         if self.asked != self.fetched {
             return false;
         }
-        self.memory.store_u32(P4VM_SLEEPS, 1, Relaxed);
-        M::fence(SeqCst);
-        if self.memory.load_u32(REQUEST_HEAD, Relaxed) == self.fetched {
-            return true;
-        }
-        self.retract();
-        false
+        self.bell.announce(&self.memory, self.fetched, false)
     }
 
     fn retract(&mut self) {
-        self.memory.store_u32(P4VM_SLEEPS, 0, Relaxed);
+        self.bell.retract(&self.memory);
     }
 }
 

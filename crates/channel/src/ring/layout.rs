@@ -102,15 +102,17 @@ fn check_header<M: Memory>(memory: &M, expected: &ChannelHeader) -> Result<(), C
 }
 
 /// Copies a request in: four words.
+#[inline]
 pub(super) fn write_request<M: Memory>(memory: &M, at: usize, r: &Request) {
     let lengths = u64::from(r.packet_len) | u64::from(r.input_port) << 32;
     let rest = u64::from(r.copy_len) | u64::from(r.vm) << 16 | u64::from(r.direction) << 32;
-    write_words(memory, at, [r.id, r.timestamp_ns, lengths, rest]);
+    memory.store_words(at, [r.id, r.timestamp_ns, lengths, rest]);
 }
 
 /// Copies a request out: four words, each read once.
+#[inline]
 pub(super) fn read_request<M: Memory>(memory: &M, at: usize) -> Request {
-    let [id, timestamp_ns, lengths, rest] = read_words(memory, at);
+    let [id, timestamp_ns, lengths, rest] = memory.load_words(at);
     Request {
         id,
         timestamp_ns,
@@ -124,15 +126,17 @@ pub(super) fn read_request<M: Memory>(memory: &M, at: usize) -> Request {
 }
 
 /// Copies an answer in: three words.
+#[inline]
 pub(super) fn write_answer<M: Memory>(memory: &M, at: usize, a: &Answer) {
     let place = u64::from(a.packet_len) | u64::from(a.start) << 32 | u64::from(a.copy_len) << 48;
     let verdict = u64::from(a.verdict) | u64::from(a.flags) << 8;
-    write_words(memory, at, [a.id, place, verdict]);
+    memory.store_words(at, [a.id, place, verdict]);
 }
 
 /// Copies an answer out: three words, each read once.
+#[inline]
 pub(super) fn read_answer<M: Memory>(memory: &M, at: usize) -> Answer {
-    let [id, place, verdict] = read_words(memory, at);
+    let [id, place, verdict] = memory.load_words(at);
     Answer {
         id,
         packet_len: place as u32,
@@ -142,14 +146,4 @@ pub(super) fn read_answer<M: Memory>(memory: &M, at: usize) -> Answer {
         flags: (verdict >> 8) as u8,
         reserved: [0; 6],
     }
-}
-
-fn write_words<M: Memory, const N: usize>(memory: &M, at: usize, words: [u64; N]) {
-    for (i, word) in words.into_iter().enumerate() {
-        memory.store_u64(at + i * size_of::<u64>(), word, Relaxed);
-    }
-}
-
-fn read_words<M: Memory, const N: usize>(memory: &M, at: usize) -> [u64; N] {
-    std::array::from_fn(|i| memory.load_u64(at + i * size_of::<u64>(), Relaxed))
 }

@@ -8,10 +8,12 @@ use crate::shm::SharedMemory;
 use crate::wait::Sleeper;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
-    Answer, Geometry, MEDIATOR_SLEEPS, P4VM_SLEEPS, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD,
-    VERDICT_TAIL,
+    Answer, Geometry, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD, VERDICT_TAIL,
 };
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+/// How many packets before it is written a slot is fetched from the P4 VM's core, and how many answers before it is read.
+const AHEAD: u32 = 6;
 
 /// What was asked, kept in private: answers are held against this and never against the shared request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -81,7 +83,7 @@ impl<M: Memory> Requester<M> {
             published: 0,
             answered: 0,
             taken: 0,
-            bell: Bell::default(),
+            bell: Bell::of_mediator(),
             fault: None,
         })
     }
@@ -153,12 +155,25 @@ impl<M: Memory> Requester<M> {
         let copy_len = header.len() as u16;
         self.memory.copy_in(self.layout.frame(slot) + self.layout.headroom, header);
         layout::write_request(&self.memory, self.layout.request(slot), &Request { copy_len, ..*request });
+        self.prefetch_slot();
         self.asked[slot] = Asked { id: request.id, packet_len: request.packet_len, copy_len };
         self.pushed = self.pushed.wrapping_add(1);
         Ok(())
     }
 
-    /// Hands over what was pushed. True if the P4 VM sleeps: its doorbell is to be rung.
+    /// Has the lines that a coming push writes taken from the P4 VM's core, which has read them a round ago.
+    #[inline]
+    fn prefetch_slot(&self) {
+        let slot = self.layout.slot(self.pushed.wrapping_add(AHEAD));
+        let header = self.layout.frame(slot) + self.layout.headroom;
+        self.memory.prefetch_write(self.layout.request(slot));
+        self.memory.prefetch_write(header);
+        if self.layout.header_bytes > 64 {
+            self.memory.prefetch_write(header + 64);
+        }
+    }
+
+    /// Hands over what was pushed. True if the P4 VM is seen to sleep: its doorbell is to be rung.
     #[inline]
     #[must_use = "a P4 VM that sleeps has to be woken"]
     pub fn publish(&mut self) -> bool {
@@ -167,7 +182,21 @@ impl<M: Memory> Requester<M> {
         }
         self.published = self.pushed;
         self.memory.store_u32(REQUEST_HEAD, self.published, Release);
-        self.bell.due(&self.memory, self.published, P4VM_SLEEPS, VERDICT_HEAD)
+        self.must_wake()
+    }
+
+    /// Whether the P4 VM sleeps though it owes answers: its doorbell is to be rung.
+    ///
+    /// To be asked again and again while answers are outstanding. The index is stored and the P4 VM's flag read without
+    /// a fence in between, which would have the processor wait until all that was pushed has left its store buffer;
+    /// so [`Self::publish`] can miss a P4 VM that goes to sleep at the same moment, and what misses nothing is looking
+    /// again.
+    #[inline]
+    #[must_use = "a P4 VM that sleeps has to be woken"]
+    pub fn must_wake(&mut self) -> bool {
+        self.published != self.taken
+            && self.fault.is_none()
+            && self.bell.due(&self.memory, self.published)
     }
 
     /// Takes up to `max` answers, in the order of the requests, and gives their slots back.
@@ -178,12 +207,13 @@ impl<M: Memory> Requester<M> {
     pub fn take(&mut self, max: usize, mut each: impl FnMut(Answered<'_>)) -> Result<usize, ChannelFault> {
         let ready = self.ready(u32::try_from(max).unwrap_or(u32::MAX))?;
         for n in 0..ready {
+            if n + AHEAD < ready {
+                let slot = self.layout.slot(self.taken.wrapping_add(AHEAD));
+                self.memory.prefetch(self.layout.answer(slot));
+            }
             if let Err(fault) = self.take_one(&mut each) {
                 self.fault = Some(fault);
                 return Err(fault);
-            }
-            if n + 1 < ready {
-                self.memory.prefetch(self.layout.answer(self.layout.slot(self.taken.wrapping_add(1))));
             }
         }
         if ready != 0 {
@@ -211,6 +241,7 @@ impl<M: Memory> Requester<M> {
         Ok(self.answered.wrapping_sub(self.taken).min(max))
     }
 
+    #[inline]
     fn take_one(&mut self, each: &mut impl FnMut(Answered<'_>)) -> Result<(), ChannelFault> {
         let slot = self.layout.slot(self.taken);
         let answer = layout::read_answer(&self.memory, self.layout.answer(slot));
@@ -268,16 +299,10 @@ impl<M: Memory> Sleeper for Requester<M> {
         if self.answered != self.taken {
             return false;
         }
-        self.memory.store_u32(MEDIATOR_SLEEPS, 1, Relaxed);
-        M::fence(SeqCst);
-        if self.memory.load_u32(VERDICT_HEAD, Relaxed) == self.taken {
-            return true;
-        }
-        self.retract();
-        false
+        self.bell.announce(&self.memory, self.taken, self.published != self.taken)
     }
 
     fn retract(&mut self) {
-        self.memory.store_u32(MEDIATOR_SLEEPS, 0, Relaxed);
+        self.bell.retract(&self.memory);
     }
 }

@@ -56,6 +56,10 @@ unsafe impl Mapping for Mmap {
 
 /// Bytes of a word that is copied at once.
 const WORD: usize = size_of::<u64>();
+/// Half of one.
+const HALF: usize = size_of::<u32>();
+/// Bytes that are copied without a look at how many are left.
+const LINE: usize = 64;
 
 impl SharedMemory {
     /// Panics unless `bytes` bytes at `at` lie within the region and `at` is a multiple of `align`.
@@ -84,36 +88,97 @@ impl SharedMemory {
     }
 
     #[inline]
+    pub(super) fn words_out<const N: usize>(&self, at: usize) -> [u64; N] {
+        self.check(at, N * WORD, WORD);
+        // SAFETY: in range and aligned (checked); as in `word32`.
+        std::array::from_fn(|i| u64::from_le(unsafe { self.load_word(at + i * WORD) }))
+    }
+
+    #[inline]
+    pub(super) fn words_in<const N: usize>(&self, at: usize, words: [u64; N]) {
+        self.check(at, N * WORD, WORD);
+        for (i, word) in words.into_iter().enumerate() {
+            // SAFETY: in range and aligned (checked); as in `word32`.
+            unsafe { self.store_word(at + i * WORD, word.to_le()) };
+        }
+    }
+
+    /// Whole words where the place is aligned to one, as it is for headers; then what is left over in halves.
+    #[inline]
     pub(super) fn copy_bytes_out(&self, at: usize, to: &mut [u8]) {
         self.check(at, to.len(), 1);
         let (ragged, rest) = to.split_at_mut(to.len().min(at.wrapping_neg() % WORD));
-        let words_at = at + ragged.len();
         self.bytes_out(at, ragged);
-        let mut words = rest.chunks_exact_mut(WORD);
-        let mut place = words_at;
-        for word in &mut words {
-            // SAFETY: `place` is aligned to a word and `WORD` bytes from it on were checked above; as in `word32`.
-            let value = unsafe { AtomicU64::from_ptr(self.base.add(place).cast()) }.load(Ordering::Relaxed);
-            word.copy_from_slice(&value.to_ne_bytes());
+        let mut place = at + ragged.len();
+        let (lines, rest) = rest.as_chunks_mut::<LINE>();
+        for line in lines {
+            for word in line.as_chunks_mut::<WORD>().0 {
+                // SAFETY: `place` is aligned to a word and `WORD` bytes from it on were checked above; as in `word32`.
+                *word = unsafe { self.load_word(place) }.to_ne_bytes();
+                place += WORD;
+            }
+        }
+        let (words, tail) = rest.as_chunks_mut::<WORD>();
+        for word in words {
+            // SAFETY: as above.
+            *word = unsafe { self.load_word(place) }.to_ne_bytes();
             place += WORD;
         }
-        self.bytes_out(place, words.into_remainder());
+        let (halves, tail) = tail.as_chunks_mut::<HALF>();
+        for half in halves {
+            // SAFETY: `place` is aligned to a word and `HALF` bytes from it on were checked above; as in `word32`.
+            let word = unsafe { AtomicU32::from_ptr(self.base.add(place).cast()) };
+            *half = word.load(Ordering::Relaxed).to_ne_bytes();
+            place += HALF;
+        }
+        self.bytes_out(place, tail);
     }
 
+    /// As [`Self::copy_bytes_out`], the other way.
     #[inline]
     pub(super) fn copy_bytes_in(&self, at: usize, from: &[u8]) {
         self.check(at, from.len(), 1);
         let (ragged, rest) = from.split_at(from.len().min(at.wrapping_neg() % WORD));
         self.bytes_in(at, ragged);
-        let (words, tail) = rest.as_chunks::<WORD>();
         let mut place = at + ragged.len();
+        let (lines, rest) = rest.as_chunks::<LINE>();
+        for line in lines {
+            for word in line.as_chunks::<WORD>().0 {
+                // SAFETY: `place` is aligned to a word and `WORD` bytes from it on were checked above; as in `word32`.
+                unsafe { self.store_word(place, u64::from_ne_bytes(*word)) };
+                place += WORD;
+            }
+        }
+        let (words, tail) = rest.as_chunks::<WORD>();
         for word in words {
-            let value = u64::from_ne_bytes(*word);
-            // SAFETY: `place` is aligned to a word and `WORD` bytes from it on were checked above; as in `word32`.
-            unsafe { AtomicU64::from_ptr(self.base.add(place).cast()) }.store(value, Ordering::Relaxed);
+            // SAFETY: as above.
+            unsafe { self.store_word(place, u64::from_ne_bytes(*word)) };
             place += WORD;
         }
+        let (halves, tail) = tail.as_chunks::<HALF>();
+        for half in halves {
+            // SAFETY: `place` is aligned to a word and `HALF` bytes from it on were checked above; as in `word32`.
+            let word = unsafe { AtomicU32::from_ptr(self.base.add(place).cast()) };
+            word.store(u32::from_ne_bytes(*half), Ordering::Relaxed);
+            place += HALF;
+        }
         self.bytes_in(place, tail);
+    }
+
+    /// # Safety
+    /// `at` is a multiple of `WORD`, and `WORD` bytes from it on are in range.
+    #[inline]
+    unsafe fn load_word(&self, at: usize) -> u64 {
+        // SAFETY: in range and aligned by contract; as in `word32`.
+        unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) }.load(Ordering::Relaxed)
+    }
+
+    /// # Safety
+    /// As for [`Self::load_word`].
+    #[inline]
+    unsafe fn store_word(&self, at: usize, word: u64) {
+        // SAFETY: in range and aligned by contract; as in `word32`.
+        unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) }.store(word, Ordering::Relaxed);
     }
 
     /// `at` and the length are in range.
@@ -141,6 +206,24 @@ impl SharedMemory {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
             // SAFETY: SSE is part of x86-64; prefetching has no effect on memory, and the address is in range.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.add(at).cast()) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
+    #[inline]
+    pub(super) fn prefetch_line_to_write(&self, at: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if at < self.len {
+            // SAFETY: `prefetchw` changes neither memory nor flags, cannot fault, and does nothing on the processors
+            // that do not know it; the address is in range.
+            unsafe {
+                std::arch::asm!(
+                    "prefetchw [{0}]",
+                    in(reg) self.base.add(at),
+                    options(nostack, preserves_flags, readonly)
+                );
+            }
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = at;

@@ -233,6 +233,16 @@ impl Memory for SharedMemory {
     }
 
     #[inline]
+    fn load_words<const N: usize>(&self, at: usize) -> [u64; N] {
+        self.words_out(at)
+    }
+
+    #[inline]
+    fn store_words<const N: usize>(&self, at: usize, words: [u64; N]) {
+        self.words_in(at, words);
+    }
+
+    #[inline]
     fn copy_out(&self, at: usize, to: &mut [u8]) {
         self.copy_bytes_out(at, to);
     }
@@ -250,5 +260,10 @@ impl Memory for SharedMemory {
     #[inline]
     fn prefetch(&self, at: usize) {
         self.prefetch_line(at);
+    }
+
+    #[inline]
+    fn prefetch_write(&self, at: usize) {
+        self.prefetch_line_to_write(at);
     }
 }

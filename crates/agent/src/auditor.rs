@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::audit::finding::{Finding, Notice, exit_code_of};
 use crate::audit::{Audit, Limits, Report, Standing};
 use crate::config::{AuditConfig, ConfigError};
-use crate::place::Place;
+use crate::page::Place;
 use crate::publish::AgentError;
 use crate::tap::TapError;
 use log::LogPage;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use p4shield_abi::info::{APP_VALUES, INTERFACES};
 use serde::{Deserialize, Serialize};
 
+use crate::page::PagePlace;
 use crate::tap::Hook;
 
 /// Who this VM is, and the secret it shares with its P4 VM.
@@ -49,8 +50,8 @@ pub struct InterfaceConfig {
 pub struct AgentConfig {
     /// Who this VM is.
     pub vm: VmConfig,
-    /// The info page. Made if there is none.
-    pub info_page: PathBuf,
+    /// The info page. A file is made if there is none.
+    pub info_page: PagePlace,
     /// The file that keeps epochs from coming twice. It must survive restarts.
     #[serde(default = "default_epoch_file")]
     pub epoch_file: PathBuf,
@@ -81,7 +82,7 @@ pub struct AuditConfig {
     /// Who this VM is.
     pub vm: VmConfig,
     /// The log page.
-    pub log_page: PathBuf,
+    pub log_page: PagePlace,
     /// The interface that the P4 VM guards.
     pub interface: String,
     /// The VM's addresses, where the cloud's mediator finds its packets by them (a port that VMs share). Empty on a
@@ -170,10 +171,10 @@ pub enum ConfigError {
 impl AgentConfig {
     /// The smallest configuration: everything else has its default.
     #[must_use]
-    pub fn new(vm: VmConfig, info_page: PathBuf) -> Self {
+    pub fn new(vm: VmConfig, info_page: impl Into<PagePlace>) -> Self {
         Self {
             vm,
-            info_page,
+            info_page: info_page.into(),
             epoch_file: default_epoch_file(),
             socket: default_socket(),
             interval_ms: default_interval_ms(),
@@ -222,10 +223,15 @@ impl AgentConfig {
 impl AuditConfig {
     /// The smallest configuration: everything else has its default.
     #[must_use]
-    pub fn new(vm: VmConfig, log_page: PathBuf, interface: String, addresses: Vec<IpAddr>) -> Self {
+    pub fn new(
+        vm: VmConfig,
+        log_page: impl Into<PagePlace>,
+        interface: String,
+        addresses: Vec<IpAddr>,
+    ) -> Self {
         Self {
             vm,
-            log_page,
+            log_page: log_page.into(),
             interface,
             addresses,
             log_interval_ms: default_log_interval_ms(),

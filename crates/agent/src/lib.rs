@@ -9,10 +9,11 @@ pub mod config;
 pub mod control;
 pub mod fuzz;
 mod interface;
-mod place;
+pub mod page;
 mod publish;
 pub mod tap;
 
 pub use auditor::{AuditError, Event, Standings, Summary, run_audit};
 pub use config::{AgentConfig, AuditConfig};
+pub use page::PagePlace;
 pub use publish::{AgentError, run_agent};

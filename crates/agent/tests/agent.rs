@@ -10,7 +10,7 @@ use p4shield_abi::info::{InfoStatus, Snapshot, field};
 use p4shield_abi::page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_agent::config::{InterfaceConfig, Threshold, VmConfig};
 use p4shield_agent::control::{Answer, ClientError, Request, Status, ask};
-use p4shield_agent::{AgentConfig, AgentError, run_agent};
+use p4shield_agent::{AgentConfig, AgentError, PagePlace, run_agent};
 use p4shield_channel::{PageReader, SharedMemory};
 use p4shield_seal::{AgeLimit, EpochError, Identity, InfoOpener, Now, TenantKey};
 use p4shield_testbed::wait_until;
@@ -34,6 +34,14 @@ fn config() -> (AgentConfig, tempfile::TempDir) {
     config.interfaces = vec![InterfaceConfig { name: "lo".into(), speed_mbps: Some(1_000) }];
     config.names = [("load".to_owned(), 5)].into();
     (config, dir)
+}
+
+/// Where the info page is: a file in these tests.
+fn page(config: &AgentConfig) -> &std::path::Path {
+    match &config.info_page {
+        PagePlace::File(path) => path,
+        other => panic!("{other}"),
+    }
 }
 
 impl Running {
@@ -67,7 +75,7 @@ impl Running {
     }
 
     fn p4_vm(&self) -> P4Vm {
-        let memory = SharedMemory::open_file(&self.config.info_page, INFO_PAGE_SIZE).unwrap();
+        let memory = SharedMemory::open_file(page(&self.config), INFO_PAGE_SIZE).unwrap();
         let key = TenantKey::load(&self.config.vm.key).unwrap();
         let identity = Identity { tenant: "acme", vm: "web" };
         let page = PageReader::new(memory, INFO_MAGIC, INFO_SLOTS, INFO_SLOT_STRIDE).unwrap();
@@ -257,7 +265,7 @@ fn a_wrecked_page_is_counted() {
     use p4shield_channel::Memory;
 
     let agent = Running::new();
-    let memory = SharedMemory::open_file(&agent.config.info_page, INFO_PAGE_SIZE).unwrap();
+    let memory = SharedMemory::open_file(page(&agent.config), INFO_PAGE_SIZE).unwrap();
     memory.copy_in(0, &[0; 64]);
     wait_until("failures are counted", 10, || agent.status().failed > 3).unwrap();
     assert!(agent.status().published > 0);
@@ -269,8 +277,8 @@ fn a_page_that_is_made_anew_is_followed() {
     let agent = Running::new();
     let mut p4_vm = agent.p4_vm();
     wait_until("a snapshot", 10, || p4_vm.look().1 == InfoStatus::Known).unwrap();
-    std::fs::remove_file(&agent.config.info_page).unwrap();
-    drop(SharedMemory::create_file(&agent.config.info_page, INFO_PAGE_SIZE, 0o600).unwrap());
+    std::fs::remove_file(page(&agent.config)).unwrap();
+    drop(SharedMemory::create_file(page(&agent.config), INFO_PAGE_SIZE, 0o600).unwrap());
     let mut p4_vm = agent.p4_vm();
     wait_until("a snapshot on the new page", 10, || p4_vm.look().1 == InfoStatus::Known).unwrap();
 }

@@ -1,18 +1,16 @@
 //! The log page as a stream of records and refusals.
 
-use std::path::Path;
-
 use p4shield_abi::page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
 use p4shield_channel::{Memory, PageFault, PageReader, SharedMemory};
 use p4shield_seal::{Identity, LogOpener, LogRefusal, Now, OpenedRecord, TenantKey};
 
 use super::AuditError;
 use crate::audit::Audit;
-use crate::place::Place;
+use crate::page::{PageMemory, PagePlace, Place, Use};
 use crate::publish::AgentError;
 
 /// Reads what is new on a log page.
-pub(super) struct LogPage<M = SharedMemory> {
+pub(super) struct LogPage<M = PageMemory> {
     reader: PageReader<M>,
     opener: LogOpener,
     /// Publications that were looked at or passed over.
@@ -23,11 +21,11 @@ pub(super) struct LogPage<M = SharedMemory> {
 impl LogPage {
     /// Maps the page, and begins after what is on it: the past is not this audit's.
     pub(super) fn open(
-        path: &Path,
+        page: &PagePlace,
         key: &TenantKey,
         identity: &Identity<'_>,
     ) -> Result<(Self, Place), AuditError> {
-        let (memory, place) = Place::open(path, LOG_PAGE_SIZE)?;
+        let (memory, place) = Place::open(page, LOG_PAGE_SIZE, Use::Read)?;
         let mut log = Self::new(memory, key, identity)?;
         log.next = log.reader.published();
         Ok((log, place))
@@ -35,7 +33,7 @@ impl LogPage {
 
     /// Goes on with a page that was made anew, from its beginning. What was accepted before is not forgotten: records
     /// from before are replays there, too.
-    pub(super) fn follow(&mut self, memory: SharedMemory) {
+    pub(super) fn follow(&mut self, memory: PageMemory) {
         if let Ok(reader) = PageReader::new(memory, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE) {
             tracing::info!("the log page was made anew");
             self.reader = reader;

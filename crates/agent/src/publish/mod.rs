@@ -21,7 +21,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::collect::Collector;
 use crate::config::{AgentConfig, ConfigError};
 use crate::control::{Answer, Reply, Request, Status, parse};
-use crate::place::Place;
+use crate::page::{DeviceError, PageMemory, Place, Use};
 use server::Server;
 use ticker::Ticker;
 use values::Values;
@@ -53,6 +53,12 @@ pub enum AgentError {
         #[source]
         source: ShmError,
     },
+    /// The page is no device's memory.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The page went away while it was measured.
+    #[error("the page cannot be measured")]
+    Measure(#[source] PageFault),
     /// The page's size or layout is wrong.
     #[error(transparent)]
     Layout(#[from] ChannelError),
@@ -83,7 +89,7 @@ pub fn run_agent(config: &AgentConfig, stop: &AtomicBool) -> Result<(), AgentErr
     let mut agent = Agent::new(config)?;
     let mut server = Server::new(&config.socket)?;
     let ticker = Ticker::new(config.interval()).map_err(|e| AgentError::Time(e.into()))?;
-    tracing::info!(page = %config.info_page.display(), interval_ms = config.interval_ms, "publishing");
+    tracing::info!(page = %config.info_page, interval_ms = config.interval_ms, "publishing");
     while !stop.load(Ordering::Relaxed) {
         let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&ticker, PollFlags::IN)];
         fds.extend(server.poll_fds());
@@ -108,7 +114,7 @@ struct Agent {
     interval_ms: u64,
     epoch: u64,
     sealer: InfoSealer,
-    page: PageWriter,
+    page: PageWriter<PageMemory>,
     place: Place,
     collector: Collector,
     values: Values,
@@ -131,7 +137,7 @@ impl Agent {
         let epoch = Epoch::next_in(&config.epoch_file)?;
         let number = epoch.number();
         let identity = Identity { tenant: &config.vm.tenant, vm: &config.vm.name };
-        let (memory, place) = Place::open(&config.info_page, INFO_PAGE_SIZE)?;
+        let (memory, place) = Place::open(&config.info_page, INFO_PAGE_SIZE, Use::Publish)?;
         Ok(Self {
             tenant: config.vm.tenant.clone(),
             vm: config.vm.name.clone(),

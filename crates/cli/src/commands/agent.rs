@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
+use p4shield_agent::PagePlace;
 use p4shield_agent::config::{AgentConfig, InterfaceConfig, Threshold};
 use p4shield_agent::control::{Answer, Request, ask};
 
@@ -49,6 +50,18 @@ enum What {
         #[command(flatten)]
         socket: Socket,
     },
+    /// Measure publishing to and reading from an info page that nobody uses; what is on it is lost
+    Measure {
+        /// The page: a file, pci:ADDRESS or pci:auto
+        #[arg(long, value_name = "PLACE")]
+        info_page: PagePlace,
+        /// Publications to take the average of
+        #[arg(long, default_value_t = 20_000)]
+        times: u32,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Tell how the agent is
     Status {
         /// Print JSON
@@ -70,9 +83,10 @@ struct Socket {
 struct Run {
     #[command(flatten)]
     identity: Identity,
-    /// The info page that this VM shares with its P4 VM
-    #[arg(long, value_name = "PATH")]
-    info_page: PathBuf,
+    /// The info page that this VM shares with its P4 VM: a file; or the memory of an ivshmem device, as
+    /// pci:0000:00:05.0, or pci:auto for the one of the right size
+    #[arg(long, value_name = "PLACE")]
+    info_page: PagePlace,
     /// Publish rates of this interface; may be repeated, programs number them from 0. A speed in Mbit/s may follow
     /// a colon, as in eth0:10000
     #[arg(long = "interface", value_name = "NAME[:MBPS]", value_parser = interface)]
@@ -105,6 +119,7 @@ impl Args {
                 ask(&socket.socket, &Request::Unset { key })?;
             }
             What::List { json, socket } => print(&ask(&socket.socket, &Request::List)?, json)?,
+            What::Measure { info_page, times, json } => measure(&info_page, times, json)?,
             What::Status { json, socket } => print(&ask(&socket.socket, &Request::Status)?, json)?,
         }
         Ok(Exit::Done)
@@ -123,6 +138,20 @@ impl Run {
         p4shield_agent::run_agent(&config, &*signals::stop_flag()?)?;
         Ok(Exit::Done)
     }
+}
+
+fn measure(page: &PagePlace, times: u32, json: bool) -> anyhow::Result<()> {
+    let measured = p4shield_agent::page::measure(page, times)?;
+    if json {
+        return output::json(&measured);
+    }
+    for m in &measured {
+        output::line(format_args!(
+            "{:<24} {:>9.0} ns to publish {:>9.0} ns to read",
+            m.mapping, m.publish_ns, m.read_ns
+        ));
+    }
+    Ok(())
 }
 
 fn print(answer: &Answer, json: bool) -> anyhow::Result<()> {

@@ -1,13 +1,12 @@
 //! `p4shield audit`.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use p4shield_agent::config::AuditConfig;
-use p4shield_agent::{Event, run_audit};
+use p4shield_agent::{Event, PagePlace, run_audit};
 use serde::Serialize;
 
 use super::identity::Identity;
@@ -27,9 +26,10 @@ use crate::{output, signals};
 pub(crate) struct Args {
     #[command(flatten)]
     identity: Identity,
-    /// The log page that this VM shares with its P4 VM
-    #[arg(long, value_name = "PATH")]
-    log_page: PathBuf,
+    /// The log page that this VM shares with its P4 VM: a file; or the memory of an ivshmem device, as
+    /// pci:0000:00:06.0, or pci:auto for the one of the right size
+    #[arg(long, value_name = "PLACE")]
+    log_page: PagePlace,
     /// The interface that the program guards
     #[arg(long)]
     interface: String,

@@ -104,6 +104,8 @@ fn any_switch_will_do() {
     let wire = WireConfig::new("vm0", "sw0", VM);
     let cloud = Cloud::with(common::loop_config(FailPolicy::Pass), wire, Switch::start);
     println!("through {}", cloud.switch.name());
+    // Open vSwitch's userspace datapath drops what is longer than a frame; the VM's own offloads are the wire's to mend.
+    cloud.client.send_whole_packets("eth0").unwrap();
     cloud.wait_forwarding();
     udp_echo(&cloud.client, &cloud.vm, CLIENT4, VM4);
     tcp_echo(&cloud.client, &cloud.vm, VM4, 300_000);

@@ -49,6 +49,8 @@ impl Scene {
         p4shield_testbed::leftover::sweep();
         let (client, host, vm) = (NetNs::create("client")?, NetNs::create("host")?, NetNs::create("vm")?);
         host.veth("c0", &client, "eth0")?;
+        // Open vSwitch's userspace datapath drops what is longer than a frame.
+        client.send_whole_packets("eth0")?;
         host.veth(VM_INTERFACE, &vm, "eth0")?;
         host.veth(SWITCH_INTERFACE, &host, "sw-web-port")?;
         for (ns, address) in [(&client, CLIENT), (&vm, VM)] {

@@ -90,6 +90,8 @@ fn refused(name: &str, text: &str, files: &Files, reference: &Path) -> String {
         None if plain.iter().any(unsupported) => "unsupported",
         None => "accepted",
         Some(_) if errors.iter().any(|p| expected.contains(&format!("{}({})", p.file, p.line))) => "right",
+        // Some messages of the reference name no line.
+        Some(_) if !expected.contains(".p4(") => "right",
         Some(_) => "other line",
     };
     if outcome != "right" {

@@ -18,6 +18,8 @@ pub(crate) struct Annotation {
     pub(crate) name: Ident,
     /// What stands between the parentheses or brackets, as written.
     pub(crate) body: Vec<Token>,
+    /// In brackets rather than parentheses.
+    pub(crate) structured: bool,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +49,8 @@ pub(crate) enum DeclKind {
     Instance {
         ty: TypeExpr,
         args: Vec<Arg>,
+        /// `T(args) name[size];`
+        array: Option<Expr>,
         init: Option<Vec<Decl>>,
     },
     Extern {
@@ -133,6 +137,8 @@ pub(crate) struct Method {
     pub(crate) name: Ident,
     pub(crate) proto: Prototype,
     pub(crate) is_abstract: bool,
+    /// `@optional`: an abstract method that need not be implemented.
+    pub(crate) optional: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -157,10 +157,10 @@ impl Printer {
                 let text = variable(d);
                 self.line(&format!("{text};"));
             }
-            DeclKind::Instance { ty: t, args, init: None } => {
+            DeclKind::Instance { ty: t, args, init: None, .. } => {
                 self.line(&format!("{}({}) {name};", ty(t), list(args, arg)));
             }
-            DeclKind::Instance { ty: t, args, init: Some(init) } => {
+            DeclKind::Instance { ty: t, args, init: Some(init), .. } => {
                 let head = format!("{}({}) {name} =", ty(t), list(args, arg));
                 self.nested(&head, ";", |p| init.iter().for_each(|d| p.decl(d)));
             }

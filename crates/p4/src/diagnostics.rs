@@ -62,6 +62,7 @@ codes! {
     BadMain = "E0604", "a missing or wrong main package";
     BadReturn = "E0605", "a return that does not fit the function";
     BadInstance = "E0606", "an instantiation that is wrong";
+    BadAnnotation = "E0607", "an annotation that is wrong";
     Unsupported = "E0801", "not supported yet";
     TooDeep = "E0901", "code that is nested too deeply";
     TooLarge = "E0902", "a program that is too large";

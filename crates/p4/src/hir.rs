@@ -79,8 +79,8 @@ pub(crate) struct Extern {
     pub(crate) type_params: Vec<u32>,
     pub(crate) constructors: Vec<Vec<Param>>,
     pub(crate) methods: Vec<ExternFn>,
-    /// Those of `methods` that instances implement.
-    pub(crate) abstracts: Vec<usize>,
+    /// Those of `methods` that instances implement, and whether they may leave them out.
+    pub(crate) abstracts: Vec<(usize, bool)>,
 }
 
 #[derive(Debug)]

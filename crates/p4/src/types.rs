@@ -180,7 +180,6 @@ impl Type {
             | Self::List(_)
             | Self::Extern(_)
             | Self::Object(_) => false,
-            Self::Tuple(ts) => ts.iter().all(Self::is_runtime),
             _ => true,
         }
     }
@@ -269,6 +268,19 @@ impl Type {
             })),
             other => other.clone(),
         }
+    }
+
+    /// Whether it is, or mentions, such a type.
+    pub(crate) fn contains(&self, f: &dyn Fn(&Self) -> bool) -> bool {
+        f(self)
+            || match self {
+                Self::Stack(t, _) | Self::List(t) => t.contains(f),
+                Self::Tuple(ts) => ts.iter().any(|t| t.contains(f)),
+                Self::Composite(c) => c.args.iter().any(|t| t.contains(f)),
+                Self::Extern(e) => e.args.iter().any(|t| t.contains(f)),
+                Self::Object(o) => o.params.iter().any(|p| p.ty.contains(f)),
+                _ => false,
+            }
     }
 
     /// Whether it mentions a type parameter.

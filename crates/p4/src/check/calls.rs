@@ -3,7 +3,7 @@
 use super::infer::Inference;
 use super::{Checker, FunctionDecl, Place, Symbol};
 use crate::ast::{self, Direction, ExprKind as Ast};
-use crate::diagnostics::Code;
+use crate::diagnostics::{Code, Diagnostic};
 use crate::hir::{self, Call, CallArg, Callee, Expr, ExprKind, ExternFnId, ExternId, Object};
 use crate::source::Span;
 use crate::types::{ObjectKind, Type};
@@ -95,11 +95,57 @@ impl Checker<'_> {
         let Some((id, f)) = choose(&fns, |(_, f)| &f.params, args) else {
             return self.wrong_count(&fns[0].1.name, &fns[0].1.params, args, span);
         };
+        if self.ambiguous(fns.iter().map(|(_, f)| &f.params), args, span) {
+            return Expr::bad(span);
+        }
+        if &*f.name == "static_assert" {
+            return self.static_assert(f, args, span);
+        }
         if &*f.name == "verify" && f.params.len() == 2 && !matches!(self.place, Place::Parser) {
             let hint = "a control has no parser error; use `if`";
             self.error(Code::BadStatement, span, "verify outside of a parser", hint);
         }
         self.generic_call(Callee::Extern(*id), f, type_args, args, span, Inference::default())
+    }
+
+    /// Reports a call that more than one overload takes.
+    fn ambiguous<'a>(
+        &mut self,
+        overloads: impl Iterator<Item = &'a Vec<hir::Param>>,
+        args: &[ast::Arg],
+        span: Span,
+    ) -> bool {
+        let all_named = args.iter().all(|a| a.name.is_some()) && !args.is_empty();
+        let count = overloads.filter(|ps| ps.len() == args.len()).count();
+        if count > 1 && !all_named {
+            let hint = "give the arguments by name";
+            self.error(Code::DuplicateName, span, "more than one declaration fits this call", hint);
+        }
+        count > 1 && !all_named
+    }
+
+    /// Evaluated when the program is compiled.
+    fn static_assert(&mut self, f: &hir::ExternFn, args: &[ast::Arg], span: Span) -> Expr {
+        let Some(bound) = self.bind(&f.name, &f.params, args, &mut Inference::default(), span) else {
+            return Expr::bad(span);
+        };
+        let held = match bound.first() {
+            Some(CallArg::In(e)) => e.as_const().map(|v| *v != 0.into()),
+            _ => None,
+        };
+        let message = match bound.get(1) {
+            Some(CallArg::In(Expr { kind: ExprKind::Text(t), .. })) => t.to_string(),
+            _ => "this does not hold".to_owned(),
+        };
+        match held {
+            Some(true) => return Expr::constant(1.into(), Type::Bool, span),
+            Some(false) => self.error(Code::UserError, span, message, "the program asserts it"),
+            None => {
+                let hint = "use constants";
+                self.error(Code::NotConstant, span, "this is not known at compile time", hint);
+            }
+        }
+        Expr::bad(span)
     }
 
     fn function_call(
@@ -175,7 +221,8 @@ impl Checker<'_> {
         inference: &Inference,
         span: Span,
     ) -> Option<Vec<Type>> {
-        let types: Option<Vec<Type>> = params.iter().map(|p| inference.get(*p).cloned()).collect();
+        let one = |p: &u32| inference.get(*p).cloned().or_else(|| inference.is_idle(*p).then_some(Type::Bad));
+        let types: Option<Vec<Type>> = params.iter().map(one).collect();
         if types.is_none() {
             let message = format!("a type argument of `{name}` cannot be inferred");
             self.error(Code::CannotInfer, span, message, format!("write {name}<T>(...)"));
@@ -210,7 +257,6 @@ impl Checker<'_> {
         let Some(type_args) = self.inferred_types(&f.name, &f.type_params, &inference, span) else {
             return Expr::bad(span);
         };
-        self.directionless_constants(&f.params, &args);
         if let Callee::Method { of, .. } = &callee
             && !self.packet_method(*of, f, &args, &type_args, span)
         {
@@ -256,7 +302,10 @@ impl Checker<'_> {
             let bound = match arg {
                 None => match &p.default {
                     Some(d) => Some(CallArg::In(d.clone())),
-                    None => Some(CallArg::Skip),
+                    None => {
+                        inference.idle(&p.ty);
+                        Some(CallArg::Skip)
+                    }
                 },
                 Some(arg) => self.bind_one(p, arg, inference),
             };
@@ -274,7 +323,25 @@ impl Checker<'_> {
             }
             other => Some(other),
         };
-        params.iter().zip(out).map(finish).collect()
+        let out: Vec<CallArg> = params.iter().zip(out).map(finish).collect::<Option<_>>()?;
+        for (p, a) in params.iter().zip(&out) {
+            if let CallArg::In(e) = a
+                && p.ty.is_open()
+                && p.direction != Direction::None
+                && matches!(e.ty, Type::Text | Type::MatchKind | Type::List(_) | Type::Extern(_) | Type::InfInt)
+            {
+                if e.ty == Type::InfInt {
+                    let hint = "give the number a width, for example 32w1";
+                    self.error(Code::CannotInfer, e.span, "the width of this number is not known", hint);
+                } else {
+                    let message = format!("a parameter of type {} has no direction", e.ty);
+                    let d = Diagnostic::new(Code::BadType, p.span, message).hint("pass another value");
+                    self.sink.add(d.related(e.span, "it is of this type because of this argument"));
+                }
+                return None;
+            }
+        }
+        Some(out)
     }
 
     /// For each parameter its argument, `None` if it is left out.
@@ -448,8 +515,39 @@ impl Checker<'_> {
         {
             return self.size_of_type(&ty, name, args, span);
         }
+        if let Some(made) = self.constructed_by(base) {
+            return match made {
+                Some(object) => self.object_call(object, name, type_args, args, span),
+                None => Expr::bad(span),
+            };
+        }
         let base = self.expr(base, None);
+        if let Type::Extern(e) = &base.ty {
+            return self.method_of_result(e, name, args, span);
+        }
         self.builtin(base, name, args, span)
+    }
+
+    /// A method of an extern that a call returned.
+    fn method_of_result(
+        &mut self,
+        e: &crate::types::ExternRef,
+        name: &ast::Ident,
+        args: &[ast::Arg],
+        span: Span,
+    ) -> Expr {
+        let decl = &self.program.externs[e.id as usize];
+        let Some(f) = decl.methods.iter().find(|m| m.name == name.name).cloned() else {
+            let message = format!("{} has no method `{}`", e.name, name.name);
+            self.error(Code::UnknownMember, name.span, message, "check its declaration");
+            return Expr::bad(span);
+        };
+        let mut inference = Inference::default();
+        decl.type_params.iter().zip(&e.args).for_each(|(id, t)| inference.set(*id, t.clone()));
+        if self.bind(&f.name, &f.params, args, &mut inference, span).is_some() {
+            self.unsupported(span, "a method of an extern that a call returns");
+        }
+        Expr { kind: ExprKind::Bad, ty: inference.apply(&f.result), span }
     }
 
     /// A method of the instance whose abstract methods are implemented here.
@@ -501,7 +599,7 @@ impl Checker<'_> {
                 _ => return true,
             },
             ("packet_in", "lookahead", _) => match types.first() {
-                Some(t) if t.packed_width().is_none() && !t.is_open() || types.first().is_some_and(varbit) => {
+                Some(t) if !t.is_open() && !t.sizes().is_some_and(|(min, max)| min == max) => {
                     (span, "the type of a lookahead has to be of fixed width".to_owned())
                 }
                 _ => return true,
@@ -543,6 +641,9 @@ impl Checker<'_> {
                 let Some((method, f)) = choose(&overloads, |(_, f)| &f.params, args) else {
                     return self.wrong_count(&name.name, &first.1.params, args, span);
                 };
+                if self.ambiguous(overloads.iter().map(|(_, f)| &f.params), args, span) {
+                    return Expr::bad(span);
+                }
                 let callee = Callee::Method { object, of, method: *method };
                 self.generic_call(callee, f, type_args, args, span, inference)
             }

@@ -47,8 +47,13 @@ impl Checker<'_> {
             {
                 self.coerce_aggregate(e, ty)
             }
+            (_, Type::InfInt) if e.ty.base().integer().is_some() => self.cast(e, ty, span),
             (ExprKind::Ternary(..), _) if e.ty == Type::InfInt && ty.integer().is_some() => {
                 self.coerce_branches(e, ty)
+            }
+            // A number whose width is not known before the program is put together.
+            (_, Type::Bit(_) | Type::Int(_)) if e.ty == Type::InfInt && ty.base() == ty => {
+                Expr { kind: ExprKind::Cast(Box::new(e)), ty: ty.clone(), span }
             }
             _ => {
                 if let Type::Enum(en) = e.ty.base()
@@ -84,10 +89,6 @@ impl Checker<'_> {
         let types: Vec<Type> = match ty.base() {
             Type::Composite(c) => c.fields.iter().map(|(_, t)| t.clone()).collect(),
             Type::Tuple(ts) => ts.to_vec(),
-            Type::Stack(t, n) if items.len() <= *n as usize => {
-                // A list may be shorter than the stack: the other elements are invalid.
-                vec![(**t).clone(); items.len()]
-            }
             Type::Stack(t, n) => vec![(**t).clone(); *n as usize],
             Type::List(t) => vec![(**t).clone(); items.len()],
             _ => Vec::new(),
@@ -108,14 +109,9 @@ impl Checker<'_> {
             };
             items = order.into_iter().map(|i| items[i].clone()).collect();
         }
-        let mut items: Vec<Expr> = items.into_iter().zip(&types).map(|(i, t)| self.coerce(i, t)).collect();
+        let items: Vec<Expr> = items.into_iter().zip(&types).map(|(i, t)| self.coerce(i, t)).collect();
         if items.iter().any(|i| i.ty.is_bad()) {
             return Expr::bad(span);
-        }
-        if let Type::Stack(t, n) = ty.base() {
-            let missing = (*n as usize).saturating_sub(items.len());
-            let fill = self.default_of(t, span).unwrap_or_else(|| Expr::bad(span));
-            items.extend(std::iter::repeat_n(fill, missing));
         }
         Expr { kind: ExprKind::Aggregate(items), ty: ty.clone(), span }
     }
@@ -141,6 +137,9 @@ impl Checker<'_> {
         };
         if l.ty == r.ty {
             (l, r)
+        } else if l.ty == Type::InfInt && l.as_const().is_none() && r.ty.base().integer().is_some() {
+            let ty = r.ty.clone();
+            (self.coerce(l, &ty), r)
         } else if adapts(&l) && fits_into(&l.ty, &r.ty) {
             let ty = r.ty.clone();
             (self.coerce(l, &ty), r)
@@ -176,6 +175,14 @@ impl Checker<'_> {
                 _ => "there is no such conversion",
             };
             self.error(Code::BadCast, span, message, hint);
+            return Expr::bad(span);
+        }
+        if let (Type::InfInt, Type::Bool, Some(v)) = (&e.ty, ty, e.as_const())
+            && *v != BigInt::from(0)
+            && *v != BigInt::from(1)
+        {
+            let hint = "compare it with `!= 0`";
+            self.error(Code::BadCast, span, "only 0 and 1 can become bool", hint);
             return Expr::bad(span);
         }
         if let Some(v) = e.as_const() {

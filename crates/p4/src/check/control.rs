@@ -21,7 +21,22 @@ impl Checker<'_> {
             what: Constructed::Control(id),
             template: Template::of(d, &c.type_params),
         };
-        self.declare(&d.name, Symbol::Type(TypeSymbol::Object(Rc::new(decl))));
+        self.declare_object(&d.name, Rc::new(decl));
+    }
+
+    /// Declares a parser or control; several of one name differ in the parameters of their constructors.
+    pub(super) fn declare_object(&mut self, name: &ast::Ident, decl: Rc<ObjectDecl>) {
+        if let Some(Symbol::Type(TypeSymbol::Object(old))) = self.lookup(&name.name, true).cloned() {
+            let same = |o: &Rc<ObjectDecl>| super::decls::same_arguments(&o.ctor_params, &decl.ctor_params);
+            if !old.iter().any(same)
+                && let Some(e) = self.scopes[0].get_mut(&name.name)
+            {
+                let all = old.into_iter().chain([decl]).collect();
+                e.symbol = Symbol::Type(TypeSymbol::Object(all));
+                return;
+            }
+        }
+        self.declare(name, Symbol::Type(TypeSymbol::Object(vec![decl])));
     }
 
     /// Checks a control whose type parameters are declared.

@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 impl Checker<'_> {
     pub(super) fn declaration(&mut self, d: &Decl) {
+        self.annotations(&d.annotations);
         match &d.kind {
             DeclKind::Const { ty, value } => self.const_decl(d, ty, value),
             DeclKind::Extern { type_params, methods } => self.extern_decl(d, type_params, methods),
@@ -55,7 +56,7 @@ impl Checker<'_> {
                 }
             }
             DeclKind::Typedef { target, distinct } => self.typedef(d, target, *distinct),
-            DeclKind::Instance { ty, args, init } => {
+            DeclKind::Instance { ty, args, init, .. } => {
                 self.instance(d, ty, args, init.as_deref());
             }
             DeclKind::Variable { .. } => {
@@ -111,7 +112,7 @@ impl Checker<'_> {
     }
 
     fn method(&mut self, id: ExternId, of: &crate::lexer::Name, m: &ast::Method) {
-        let owner = if m.proto.result.is_none() { Owner::Constructor } else { Owner::Extern };
+        let owner = if m.proto.result.is_none() { Owner::ExternConstructor } else { Owner::Extern };
         if m.proto.result.is_some() && m.name.name == *of {
             let hint = "a constructor is written without a type of result";
             self.error(Code::BadType, m.name.span, "a constructor with a result", hint);
@@ -135,7 +136,7 @@ impl Checker<'_> {
             e.constructors.push(f.params);
         } else {
             if m.is_abstract {
-                e.abstracts.push(e.methods.len());
+                e.abstracts.push((e.methods.len(), m.optional));
             }
             e.methods.push(f);
         }
@@ -205,7 +206,11 @@ impl Checker<'_> {
             template: Template::of(d, &proto.type_params),
         });
         if let Some(Symbol::Functions(old)) = self.lookup(&d.name.name, false).cloned() {
-            if old.iter().any(|o| same_arguments(&o.params, &decl.params)) {
+            if let Some(o) = old.iter().find(|o| same_arguments(&o.params, &decl.params)) {
+                let same = o.result == decl.result && o.params.iter().zip(&decl.params).all(|(a, b)| a.ty == b.ty);
+                if same && decl.template.is_none() {
+                    return;
+                }
                 let first = self.scopes[0].get(&d.name.name).map(|e| e.span).unwrap_or_default();
                 return self.declared_twice(&d.name, first);
             }
@@ -296,7 +301,7 @@ impl Checker<'_> {
                     ty = Type::Bad;
                 }
                 let varbit = |t: &Type| kind == Composite::Header && matches!(t.base(), Type::Varbit(_));
-                if varbit(&ty) && out.iter().any(|(_, t)| varbit(t)) {
+                if varbit(&ty) && ty != Type::Varbit(0) && out.iter().any(|(_, t)| varbit(t)) {
                     let hint = "a header has at most one varbit field";
                     c.error(Code::BadType, f.name.span, "a second varbit field", hint);
                 }
@@ -347,14 +352,22 @@ impl Checker<'_> {
                 "use bit<W> or int<W>",
             );
         }
+        let out = self.scoped(|c| c.enum_members(repr.as_ref().map(|(t, _)| t), members));
+        let ty =
+            EnumType { id: self.fresh(), name: d.name.name.clone(), repr: repr.map(|r| r.0), members: out };
+        self.declare(&d.name, Symbol::Type(TypeSymbol::Plain(Type::Enum(Rc::new(ty)))));
+    }
+
+    /// Names and values; each may use those before it.
+    fn enum_members(
+        &mut self,
+        repr: Option<&Type>,
+        members: &[(ast::Ident, Option<ast::Expr>)],
+    ) -> Vec<(crate::lexer::Name, BigInt)> {
         let mut out: Vec<(crate::lexer::Name, BigInt)> = Vec::new();
         for (i, (name, value)) in members.iter().enumerate() {
-            if out.iter().any(|(n, _)| *n == name.name) {
-                let message = format!("`{}` is declared twice", name.name);
-                self.error(Code::DuplicateName, name.span, message, "choose another name");
-            }
-            let number = match (&repr, value) {
-                (Some((t, _)), Some(e)) => self.constant(e, Some(t)).unwrap_or_default(),
+            let number = match (repr, value) {
+                (Some(t), Some(e)) => self.constant(e, Some(t)).unwrap_or_default(),
                 (None, None) => BigInt::from(i),
                 (Some(_), None) => {
                     self.error(Code::BadType, name.span, "this member has no value", "write `name = value`");
@@ -366,21 +379,17 @@ impl Checker<'_> {
                     BigInt::default()
                 }
             };
-            if let Some((w, signed)) = repr.as_ref().and_then(|(t, _)| t.base().integer())
+            if let Some((w, signed)) = repr.and_then(|t| t.base().integer())
                 && !fits(&number, w, signed)
             {
-                self.error(
-                    Code::BadConstant,
-                    name.span,
-                    format!("{number} does not fit"),
-                    "use a wider type",
-                );
+                let message = format!("{number} does not fit");
+                self.error(Code::BadConstant, name.span, message, "use a wider type");
             }
+            let ty = repr.cloned().unwrap_or(Type::Bad);
+            self.declare(name, Symbol::Const(Expr::constant(number.clone(), ty, name.span)));
             out.push((name.name.clone(), number));
         }
-        let ty =
-            EnumType { id: self.fresh(), name: d.name.name.clone(), repr: repr.map(|r| r.0), members: out };
-        self.declare(&d.name, Symbol::Type(TypeSymbol::Plain(Type::Enum(Rc::new(ty)))));
+        out
     }
 
     fn typedef(&mut self, d: &Decl, target: &TypedefTarget, distinct: bool) {
@@ -423,7 +432,7 @@ pub(super) fn is_constant(e: &Expr) -> bool {
 }
 
 /// Whether two lists of parameters cannot be told apart by the number and names of arguments.
-fn same_arguments(a: &[hir::Param], b: &[hir::Param]) -> bool {
+pub(super) fn same_arguments(a: &[hir::Param], b: &[hir::Param]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.name == y.name)
 }
 

@@ -87,6 +87,14 @@ impl Checker<'_> {
             Some(t) => self.expr_as(e, t),
             None => self.expr(e, None),
         };
+        if want.is_none() && !e.ty.is_bad() && e.ty != Type::InfInt && e.ty.base().integer().is_none() {
+            let e = self.enum_value(e.clone());
+            if e.ty.base().integer().is_none() {
+                let message = format!("expected a number, found {}", e.ty);
+                self.error(Code::TypeMismatch, e.span, message, "use an integer");
+                return None;
+            }
+        }
         if e.as_const().is_none() && !e.ty.is_bad() {
             let hint = "use literals, constants and operators on them";
             self.error(Code::NotConstant, e.span, "this value is not known at compile time", hint);
@@ -97,6 +105,11 @@ impl Checker<'_> {
     fn literal(&mut self, value: &BigInt, width: Option<(u32, bool)>, span: Span) -> Expr {
         match width {
             None => Expr::constant(value.clone(), Type::InfInt, span),
+            Some((0, true)) => {
+                let hint = "int<W> needs a width of at least 1";
+                self.error(Code::BadWidth, span, "int<0> has no values", hint);
+                Expr::bad(span)
+            }
             Some((w, signed)) => {
                 let ty = if signed { Type::Int(w) } else { Type::Bit(w) };
                 self.fit(value.clone(), &ty, span)
@@ -412,7 +425,10 @@ impl Checker<'_> {
         let c = self.expr_as(c, &Type::Bool);
         let t = self.expr(t, want);
         let f = self.expr(f, want.or(Some(&t.ty)));
-        let (t, f) = self.unify_operands(t, f);
+        let (t, f) = match want {
+            Some(w) if is_aggregate(&t) && is_aggregate(&f) => (self.coerce(t, w), self.coerce(f, w)),
+            _ => self.unify_operands(t, f),
+        };
         if t.ty == Type::InfInt && c.as_const().is_none() {
             let hint = "give one of them a width, for example 8w1";
             self.error(Code::CannotInfer, span, "the width of these values is not known", hint);
@@ -458,6 +474,12 @@ impl Checker<'_> {
         } else {
             (self.enum_value(l), self.enum_value(r))
         };
+        let negative = |e: &Expr| e.as_const().is_some_and(Signed::is_negative);
+        if matches!(op, B::Div | B::Mod) && (negative(&l) || negative(&r)) {
+            let message = format!("`{}` is not defined for negative numbers", op.text());
+            self.error(Code::BadOperand, span, message, "use positive numbers");
+            return Expr::bad(span);
+        }
         let (l, r) = match op {
             B::Shl | B::Shr | B::Concat | B::And | B::Or => (l, r),
             _ => self.unify_operands(l, r),
@@ -509,7 +531,7 @@ impl Checker<'_> {
             B::Shl | B::Shr => {
                 let known = r.as_const().is_some();
                 // A number without a width needs the distance at compile time: else its width is not known.
-                let distance = matches!(b, Type::Bit(_)) && (*a != Type::InfInt || known)
+                let distance = matches!(r.ty, Type::Bit(_)) && (*a != Type::InfInt || known)
                     || matches!(b, Type::InfInt | Type::Int(_)) && known;
                 if r.as_const().is_some_and(Signed::is_negative) {
                     self.error(
@@ -525,8 +547,7 @@ impl Checker<'_> {
             B::AddSat | B::SubSat => (same && a.integer().is_some()).then(|| l.ty.clone()),
             B::Div | B::Mod => {
                 let unsigned = matches!(a, Type::Bit(_)) || *a == Type::InfInt;
-                let negative = |e: &Expr| e.as_const().is_some_and(Signed::is_negative);
-                (same && unsigned && !negative(l) && !negative(r)).then(|| l.ty.clone())
+                (same && unsigned).then(|| l.ty.clone())
             }
             _ => (same && number).then(|| l.ty.clone()),
         };
@@ -543,6 +564,10 @@ impl Checker<'_> {
         }
         result
     }
+}
+
+fn is_aggregate(e: &Expr) -> bool {
+    matches!(e.kind, ExprKind::Aggregate(_))
 }
 
 /// Whether `==` is defined for a type.

@@ -1,21 +1,38 @@
 //! Type arguments out of the types of arguments.
 
 use crate::types::Type;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What type parameters were found to be.
 #[derive(Debug, Default)]
 pub(super) struct Inference {
     found: HashMap<u32, Type>,
+    /// Those that the author wrote.
+    written: HashSet<u32>,
+    /// Those that only parameters without argument mention.
+    idle: HashSet<u32>,
 }
 
 impl Inference {
     pub(super) fn set(&mut self, id: u32, ty: Type) {
         self.found.insert(id, ty);
+        self.written.insert(id);
     }
 
     pub(super) fn get(&self, id: u32) -> Option<&Type> {
         self.found.get(&id)
+    }
+
+    /// Notes that a parameter of this type has no argument.
+    pub(super) fn idle(&mut self, ty: &Type) {
+        if let Type::Var(id, _) = ty {
+            self.idle.insert(*id);
+        }
+    }
+
+    /// Whether nothing tells about a type parameter, and nothing needs to.
+    pub(super) fn is_idle(&self, id: u32) -> bool {
+        self.idle.contains(&id)
     }
 
     pub(super) fn apply(&self, ty: &Type) -> Type {
@@ -26,11 +43,14 @@ impl Inference {
     /// caller to check.
     pub(super) fn learn(&mut self, want: &Type, have: &Type) {
         match (want, have) {
-            // A literal without a width says nothing about the type, an earlier or later argument may.
-            (Type::Var(..), Type::InfInt | Type::Bad) => {}
+            (Type::Var(..), Type::Bad) => {}
+            // A literal without a width tells little about the type, an earlier or later argument may tell more.
+            (Type::Var(id, _), Type::InfInt) => {
+                self.found.entry(*id).or_insert(Type::InfInt);
+            }
             (Type::Var(id, _), t) => match self.found.get(id) {
                 // What was found with numbers of no width in it is refined by what has widths.
-                Some(old) if !has_unsized(old) => {}
+                Some(old) if !has_unsized(old) || self.written.contains(id) => {}
                 _ => {
                     self.found.insert(*id, t.clone());
                 }

@@ -21,6 +21,8 @@ struct Request<'a> {
     written: Option<Vec<Type>>,
     /// Implementations of abstract methods.
     init: Option<&'a [ast::Decl]>,
+    /// The type that the object will be used as, if known.
+    want: Option<&'a Type>,
 }
 
 impl Checker<'_> {
@@ -37,7 +39,7 @@ impl Checker<'_> {
             let hint = "declare it among the declarations of the control or parser around";
             self.error(Code::BadInstance, d.span, "an instance cannot be declared here", hint);
         }
-        let id = self.construct(ty, args, &d.name.name, d.span, init);
+        let id = self.construct(ty, args, &d.name.name, d.span, init, None);
         if let Some(id) = id {
             self.check_place(id, d);
             if self.scopes.len() == 1 && &*d.name.name == "main" {
@@ -72,6 +74,7 @@ impl Checker<'_> {
         name: &Name,
         span: Span,
         init: Option<&[ast::Decl]>,
+        want: Option<&Type>,
     ) -> Option<InstId> {
         let (type_name, absolute, written) = match &ty.kind {
             TypeKind::Named { name, absolute } => (name, *absolute, None),
@@ -85,20 +88,29 @@ impl Checker<'_> {
         let symbol = self.resolve(type_name, absolute);
         let written = written.map(|ts| self.type_args_or_any(ts));
         let inference = Inference::default();
-        let mut r = Request { type_name, args, name, span, inference, written, init };
+        let mut r = Request { type_name, args, name, span, inference, written, init, want };
         if init.is_some() && !matches!(symbol, Symbol::Type(TypeSymbol::Extern(_) | TypeSymbol::Plain(_))) {
             let hint = "only externs with abstract methods have something to implement";
             self.error(Code::BadInstance, span, "an initializer of this object", hint);
         }
         match symbol {
             Symbol::Type(TypeSymbol::Extern(id)) => self.construct_extern(id, r),
-            Symbol::Type(TypeSymbol::Object(o)) => self.construct_object(&o, r),
+            Symbol::Type(TypeSymbol::Object(overloads)) => {
+                let fit = super::calls::choose(&overloads, |o| &o.ctor_params, args);
+                let o = fit.unwrap_or(&overloads[0]).clone();
+                self.construct_object(&o, r)
+            }
             Symbol::Type(TypeSymbol::Package(overloads)) => {
                 let p = super::calls::choose(&overloads, |p| &p.params, args).unwrap_or(&overloads[0]).clone();
                 self.construct_package(&p, r)
             }
             // A typedef of an extern type.
             Symbol::Type(TypeSymbol::Plain(Type::Extern(e))) => {
+                if r.written.is_some() {
+                    let message = format!("`{}` is not generic", type_name.name);
+                    self.error(Code::BadArguments, span, message, "leave the type arguments out");
+                    return None;
+                }
                 r.written = Some(e.args.clone());
                 self.construct_extern(ExternId(e.id), r)
             }
@@ -140,7 +152,12 @@ impl Checker<'_> {
 
     /// All type arguments; reports one that cannot be inferred.
     fn inferred(&mut self, r: &Request<'_>, params: &[u32]) -> Option<Vec<Type>> {
-        let types: Option<Vec<Type>> = params.iter().map(|p| r.inference.get(*p).cloned()).collect();
+        // A `_` that nothing tells about stands for a type that does not matter.
+        let any = |i: usize| r.written.as_ref().and_then(|w| w.get(i)).is_some_and(|t| matches!(t, Type::Var(0, _)));
+        let one = |(i, p): (usize, &u32)| {
+            r.inference.get(*p).cloned().or_else(|| any(i).then_some(Type::Bad))
+        };
+        let types: Option<Vec<Type>> = params.iter().enumerate().map(one).collect();
         if types.is_none() {
             let hint = format!("write {}<...>(...)", r.type_name.name);
             self.error(Code::CannotInfer, r.span, "the type arguments cannot be inferred", hint);
@@ -151,6 +168,11 @@ impl Checker<'_> {
     fn construct_object(&mut self, o: &Rc<ObjectDecl>, mut r: Request<'_>) -> Option<InstId> {
         self.enter_types(&mut r, &o.type_params)?;
         let args = self.ctor_args(&o.name, &o.ctor_params, r.args, &mut r.inference, r.span)?;
+        if let Some(Type::Object(w)) = r.want {
+            for (p, w) in o.params.iter().zip(&w.params).filter(|(_, w)| !w.ty.is_open()) {
+                r.inference.learn(&p.ty, &w.ty);
+            }
+        }
         let types = self.inferred(&r, &o.type_params)?;
         let what = self.object_for(o, &types, r.span);
         let params = match what {
@@ -188,6 +210,11 @@ impl Checker<'_> {
         };
         let args = self.ctor_args(&r.type_name.name, ctor, r.args, &mut r.inference, r.span)?;
         let types = self.inferred(&r, &params)?;
+        if types.iter().any(|t| t.contains(&|t| matches!(t, Type::Extern(x) if x.id == id.0))) {
+            let message = format!("`{}` would contain itself", r.type_name.name);
+            self.error(Code::Recursive, r.span, message, "use another type argument");
+            return None;
+        }
         let e = ExternRef { id: id.0, name: self.program.externs[id.0 as usize].name.clone(), args: types };
         let ty = Type::Extern(Rc::new(e));
         let methods = self.implementations(id, &ty, &r);
@@ -198,10 +225,16 @@ impl Checker<'_> {
     fn implementations(&mut self, id: ExternId, ty: &Type, r: &Request<'_>) -> Vec<(usize, FunctionId)> {
         let abstracts = self.program.externs[id.0 as usize].abstracts.clone();
         let mut made = Vec::new();
+        if r.init.is_some() && abstracts.is_empty() {
+            let message = format!("{ty} has no abstract methods to implement");
+            self.error(Code::BadInstance, r.span, message, "remove the initializer");
+            return made;
+        }
         let saved = self.this.replace((r.name.clone(), ty.clone()));
+        self.scopes.push(std::collections::HashMap::new());
         for d in r.init.unwrap_or_default() {
             let DeclKind::Function { proto, body } = &d.kind else {
-                self.scoped(|c| c.local(d));
+                self.local(d);
                 continue;
             };
             if let Some(m) = self.implementation(id, ty, &abstracts, d) {
@@ -213,9 +246,10 @@ impl Checker<'_> {
                 made.push((m, f));
             }
         }
+        self.scopes.pop();
         self.this = saved;
-        let missing = abstracts.iter().find(|m| !made.iter().any(|(k, _)| k == *m));
-        if let Some(m) = missing {
+        let missing = abstracts.iter().find(|(m, optional)| !optional && !made.iter().any(|(k, _)| k == m));
+        if let Some((m, _)) = missing {
             let name = self.program.externs[id.0 as usize].methods[*m].name.clone();
             let message = format!("the abstract method `{name}` is not implemented");
             self.error(Code::BadInstance, r.span, message, "write `T() name = { ... };` with the method");
@@ -227,16 +261,19 @@ impl Checker<'_> {
         &mut self,
         id: ExternId,
         ty: &Type,
-        abstracts: &[usize],
+        abstracts: &[(usize, bool)],
         d: &ast::Decl,
     ) -> Option<usize> {
         let DeclKind::Function { proto, .. } = &d.kind else { return None };
         let e = &self.program.externs[id.0 as usize];
-        let fits = |m: &&usize| {
-            let f = &e.methods[**m];
-            f.name == d.name.name && f.params.len() == proto.params.len()
+        let n = proto.params.len();
+        let fits = |m: &&(usize, bool)| {
+            let f = &e.methods[m.0];
+            f.name == d.name.name
+                && n <= f.params.len()
+                && f.params[n..].iter().all(|p| p.optional)
         };
-        let found = abstracts.iter().find(fits).copied();
+        let found = abstracts.iter().find(fits).map(|(m, _)| *m);
         if found.is_none() {
             let message = format!("{ty} has no abstract method `{}` like this", d.name.name);
             self.error(Code::BadInstance, d.span, message, "implement the methods declared `abstract`");
@@ -311,7 +348,8 @@ impl Checker<'_> {
     }
 
     fn ctor_arg(&mut self, p: &hir::Param, value: &ast::Expr, inference: &mut Inference) -> Option<CtorArg> {
-        let object = match self.constructed_by(value) {
+        let want = inference.apply(&p.ty);
+        let object = match self.constructed_as(value, Some(&want)) {
             Some(made) => Some(made?),
             None => self.object_named_by(value),
         };
@@ -344,6 +382,15 @@ impl Checker<'_> {
             K::Field(a, _) | K::Unary(_, a) | K::Cast(a) | K::Slice(a, ..) => self.is_put_together(a),
             K::Binary(_, a, b) => self.is_put_together(a) && self.is_put_together(b),
             K::Ternary(a, b, c) => [a, b, c].into_iter().all(|e| self.is_put_together(e)),
+            // An extern may make another one.
+            K::Call(c) => {
+                matches!(e.ty, Type::Extern(_))
+                    && c.args.iter().all(|a| match a {
+                        hir::CallArg::In(e) => self.is_put_together(e),
+                        hir::CallArg::Object(_) | hir::CallArg::Skip => true,
+                        _ => false,
+                    })
+            }
             K::Aggregate(items) => items.iter().all(|e| self.is_put_together(e)),
             _ => super::decls::is_constant(e),
         }

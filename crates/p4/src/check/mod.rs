@@ -3,6 +3,7 @@
 //! One pass, in the order of declarations, since P4 wants names declared before they are used (parser states
 //! excepted). After a mistake the type [`Type::Bad`] fits everything, so that one mistake is reported once.
 
+mod annotations;
 mod calls;
 mod coerce;
 mod control;
@@ -58,7 +59,7 @@ enum TypeSymbol {
     Generic(Rc<CompositeType>, Vec<u32>),
     Extern(ExternId),
     /// A parser or control with a body.
-    Object(Rc<ObjectDecl>),
+    Object(Vec<Rc<ObjectDecl>>),
     /// A parser or control type with type parameters.
     Signature(Rc<ObjectType>, Vec<u32>),
     /// Overloads.
@@ -199,6 +200,10 @@ impl Checker<'_> {
 
     fn declare(&mut self, name: &ast::Ident, symbol: Symbol) {
         let scope = self.scopes.len() - 1;
+        if scope == 0 && &*name.name == "main" && matches!(symbol, Symbol::Type(_)) {
+            let hint = "give it another name: `main` is the package that makes the program";
+            self.error(Code::BadMain, name.span, "`main` is not an instance of a package", hint);
+        }
         if let Some(old) = self.scopes[scope].get(&name.name) {
             let old = old.span;
             return self.declared_twice(name, old);

@@ -26,6 +26,11 @@ impl Checker<'_> {
 
     /// The object of an expression `T(...)`: `None` if the expression is none, `Some(None)` if it is wrong.
     pub(super) fn constructed_by(&mut self, e: &ast::Expr) -> Option<Option<Object>> {
+        self.constructed_as(e, None)
+    }
+
+    /// As [`Self::constructed_by`], for a place where an object of a type is wanted.
+    pub(super) fn constructed_as(&mut self, e: &ast::Expr, want: Option<&Type>) -> Option<Option<Object>> {
         let Ast::Call { callee, args, type_args } = &e.kind else { return None };
         if !self.names_type(callee) {
             return None;
@@ -33,7 +38,7 @@ impl Checker<'_> {
         let ty = constructor_type(callee, type_args)?;
         // Without a name of its own it goes by its type's, as the control plane expects.
         let name: Name = type_name(&ty).unwrap_or_else(|| "object".into());
-        Some(self.construct(&ty, args, &name, e.span, None).map(Object::Instance))
+        Some(self.construct(&ty, args, &name, e.span, None, want).map(Object::Instance))
     }
 
     /// `C.apply(...)` applies an instance of its own.
@@ -56,7 +61,7 @@ impl Checker<'_> {
             n += 1;
             unique = format!("{}_{n}", name.name).into();
         }
-        self.construct(&ty, &[], &unique, span, None).map(Object::Instance)
+        self.construct(&ty, &[], &unique, span, None, None).map(Object::Instance)
     }
 
     pub(super) fn object_type_of(&self, object: Object) -> Type {

@@ -15,8 +15,9 @@ pub(super) enum Owner {
     /// An extern function or method.
     Extern,
     Action,
-    /// A parser, control, package or extern, its constructor.
+    /// The constructor of a parser or control.
     Constructor,
+    ExternConstructor,
     Package,
 }
 
@@ -46,17 +47,25 @@ impl Checker<'_> {
             self.error(Code::BadType, p.name.span, format!("`{}`: {message}", p.name.name), "remove it");
             ty = Type::Bad;
         }
-        if optional && !matches!(owner, Owner::Extern | Owner::Package | Owner::Constructor) {
+        if optional && matches!(owner, Owner::Function | Owner::Action | Owner::Constructor) {
             let hint = "only externs and packages have optional parameters";
             self.error(Code::BadArguments, p.name.span, "an optional parameter here", hint);
         }
         let default = p.default.as_ref().map(|e| self.param_default(p, e, &ty));
         let var = self.new_var(ty.clone());
+        let around = &self.scopes[self.scopes.len() - 2];
+        if let Some(e) = around.get(&p.name.name)
+            && matches!(&e.symbol, Symbol::Type(super::TypeSymbol::Plain(Type::Var(..))))
+        {
+            let first = e.span;
+            self.declared_twice(&p.name, first);
+        }
         self.declare(&p.name, Symbol::Var(var));
         if matches!(p.direction, Direction::In | Direction::None) {
             self.read_only.insert(var);
         }
-        if owner == Owner::Constructor {
+        let put_together = p.direction == Direction::None && matches!(owner, Owner::Function | Owner::Object);
+        if owner == Owner::Constructor || put_together {
             self.ctor_vars.insert(var);
         }
         hir::Param {
@@ -75,6 +84,15 @@ impl Checker<'_> {
         if owner == Owner::Package && matches!(p.ty.kind, ast::TypeKind::DontCare) {
             let id = self.fresh();
             return Type::Var(id, "_".into());
+        }
+        if owner == Owner::Constructor
+            && let ast::TypeKind::Named { name, absolute } | ast::TypeKind::Specialized { name, absolute, .. } =
+                &p.ty.kind
+            && let Some(Symbol::Type(super::TypeSymbol::Object(_))) = self.lookup(&name.name, *absolute)
+        {
+            let message = format!("`{}` cannot be `{}`", p.name.name, name.name);
+            self.error(Code::BadType, p.name.span, message, "use a type without a body");
+            return Type::Bad;
         }
         self.ty(&p.ty)
     }
@@ -107,7 +125,10 @@ fn forbidden(ty: &Type, direction: Direction, owner: Owner) -> Option<String> {
     if *ty == Type::Void {
         return Some("a parameter cannot be void".to_owned());
     }
-    if matches!(owner, Owner::Constructor | Owner::Package) {
+    if owner == Owner::ExternConstructor && matches!(ty, Type::Object(_)) {
+        return Some(format!("an extern cannot be given {ty}"));
+    }
+    if matches!(owner, Owner::Constructor | Owner::ExternConstructor | Owner::Package) {
         return directed.then(|| "constructor parameters have no direction".to_owned());
     }
     let compile_time = matches!(

@@ -2,7 +2,7 @@
 
 use super::params::Owner;
 use super::templates::Template;
-use super::{Checker, ObjectDecl, Place, Symbol, TypeSymbol};
+use super::{Checker, ObjectDecl, Place, Symbol};
 use crate::ast::{self, ExprKind as Ast, Transition};
 use crate::constant::fits;
 use crate::diagnostics::{Code, Diagnostic};
@@ -25,7 +25,7 @@ impl Checker<'_> {
             what: Constructed::Parser(id),
             template: Template::of(d, &p.type_params),
         };
-        self.declare(&d.name, Symbol::Type(TypeSymbol::Object(Rc::new(decl))));
+        self.declare_object(&d.name, Rc::new(decl));
     }
 
     /// Checks a parser whose type parameters are declared.
@@ -89,7 +89,12 @@ impl Checker<'_> {
                 self.error(Code::DuplicateName, s.name.span, message, "choose another name");
             }
         }
-        ordered.iter().map(|s| self.state(s, &names)).collect()
+        let states: Vec<hir::State> = ordered.iter().map(|s| self.state(s, &names)).collect();
+        if !states.is_empty() && !can_end(&states) {
+            let message = format!("parser `{}` never accepts or rejects", d.name.name);
+            self.error(Code::BadParser, d.name.span, message, "let a state go to `accept`");
+        }
+        states
     }
 
     fn state(&mut self, s: &ast::State, names: &[Name]) -> hir::State {
@@ -133,7 +138,12 @@ impl Checker<'_> {
         let subjects: Vec<Expr> = subjects.iter().map(|s| self.expr(s, None)).collect();
         let mut flat = Vec::new();
         for s in &subjects {
-            if !self.scalars_of(s.clone(), &mut flat) && !s.ty.is_bad() {
+            // A struct as a whole is no key, only a list of its fields.
+            let composite = match &s.ty {
+                Type::Tuple(ts) => ts.iter().any(|t| matches!(t.base(), Type::Composite(_))),
+                t => matches!(t.base(), Type::Composite(_)),
+            };
+            if (composite || !self.scalars_of(s.clone(), &mut flat)) && !s.ty.is_bad() {
                 let hint = "give it a width, for example 8w1, or select on its fields";
                 self.error(Code::BadOperand, s.span, format!("a select on {}", s.ty), hint);
             }
@@ -228,7 +238,12 @@ impl Checker<'_> {
         let parts: Vec<Type> = match ty.base() {
             Type::Composite(c) => c.fields.iter().map(|(_, t)| t.clone()).collect(),
             Type::Tuple(ts) => ts.to_vec(),
-            _ => return self.keyset(e, ty).map(|k| vec![k]),
+            _ => {
+                // One key may stand in braces.
+                let inner = if let Ast::List(items) = &e.kind { items.as_slice() } else { &[] };
+                let e = if let [one] = inner { one } else { e };
+                return self.keyset(e, ty).map(|k| vec![k]);
+            }
         };
         match &e.kind {
             Ast::List(items) if items.len() == parts.len() => {
@@ -260,9 +275,10 @@ impl Checker<'_> {
     fn keyset(&mut self, e: &ast::Expr, ty: &Type) -> Option<Keyset> {
         // A parser compares with values of the packet as well, an entry stands in a table.
         let in_parser = self.place == Place::Parser;
-        let constant = |c: &mut Self, e: &ast::Expr| {
+        let constant = |c: &mut Self, e: &ast::Expr, alone: bool| {
             let v = c.key_value(e, ty);
-            if v.as_const().is_none() && !v.ty.is_bad() && !in_parser && !c.is_put_together(&v) {
+            let free = in_parser && alone && !matches!(v.kind, hir::ExprKind::Call(_));
+            if v.as_const().is_none() && !v.ty.is_bad() && !free && !c.is_put_together(&v) {
                 let hint = "use literals and constants";
                 c.error(Code::NotConstant, e.span, "this has to be known at compile time", hint);
             }
@@ -272,11 +288,11 @@ impl Checker<'_> {
             Ast::Default | Ast::DontCare => Keyset::Any,
             Ast::Mask(v, m) => {
                 self.bits_only(e, ty, "a mask")?;
-                Keyset::Mask(constant(self, v)?, constant(self, m)?)
+                Keyset::Mask(constant(self, v, false)?, constant(self, m, false)?)
             }
             Ast::Range(a, b) => {
                 self.bits_only(e, ty, "a range")?;
-                let (a, b) = (constant(self, a)?, constant(self, b)?);
+                let (a, b) = (constant(self, a, false)?, constant(self, b, false)?);
                 if let (Some(x), Some(y)) = (a.as_const(), b.as_const())
                     && x > y
                 {
@@ -285,7 +301,7 @@ impl Checker<'_> {
                 }
                 Keyset::Range(a, b)
             }
-            _ => Keyset::Value(constant(self, e)?),
+            _ => Keyset::Value(constant(self, e, true)?),
         })
     }
 
@@ -338,4 +354,28 @@ fn flatten(ty: &Type, out: &mut Vec<Type>) -> bool {
         Type::Tuple(ts) => ts.iter().all(|t| flatten(t, out)),
         _ => false,
     }
+}
+
+/// Whether a way leads from the first state to `accept` or `reject`.
+fn can_end(states: &[hir::State]) -> bool {
+    let mut seen = vec![false; states.len()];
+    let mut open = vec![0];
+    while let Some(i) = open.pop() {
+        if std::mem::replace(&mut seen[i], true) {
+            continue;
+        }
+        let targets: Vec<Target> = match &states[i].next {
+            Next::To(t) => vec![*t],
+            // What matches no case is rejected.
+            Next::Select { cases, .. } if cases.is_empty() => return true,
+            Next::Select { cases, .. } => cases.iter().map(|(_, t)| *t).collect(),
+        };
+        for t in targets {
+            match t {
+                Target::State(s) => open.push(s.0 as usize),
+                Target::Accept | Target::Reject => return true,
+            }
+        }
+    }
+    false
 }

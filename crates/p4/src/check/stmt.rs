@@ -154,6 +154,7 @@ impl Checker<'_> {
 
     /// A declaration among statements or among the locals of a parser or control.
     pub(super) fn local(&mut self, d: &ast::Decl) -> Option<StmtKind> {
+        self.annotations(&d.annotations);
         match &d.kind {
             DeclKind::Variable { ty, init } => {
                 let ty = self.ty(ty);
@@ -168,7 +169,12 @@ impl Checker<'_> {
                 self.declare(&d.name, Symbol::Var(var));
                 Some(StmtKind::Declare(var, init))
             }
-            DeclKind::Instance { ty, args, init } => {
+            DeclKind::Instance { array: Some(_), .. } => {
+                self.unsupported(d.span, "an array of instances");
+                self.declare(&d.name, Symbol::Bad);
+                None
+            }
+            DeclKind::Instance { ty, args, init, .. } => {
                 self.instance(d, ty, args, init.as_deref()).map(|_| StmtKind::Instance)
             }
             DeclKind::Const { ty, value } => {

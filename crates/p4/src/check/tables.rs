@@ -63,13 +63,21 @@ impl Checker<'_> {
                 PropertyKind::Key(_) => "key",
                 PropertyKind::Actions(_) => "actions",
                 PropertyKind::Entries(entries) => {
-                    if !entries.is_empty() && !seen.contains(&"key") {
+                    let keyed = properties.iter().any(|p| matches!(&p.kind, PropertyKind::Key(k) if !k.is_empty()));
+                    if !entries.is_empty() && (!keyed || !seen.contains(&"key")) {
+                        let span = if keyed { p.span } else { d.name.span };
                         let hint = "write key = { ... } before the entries";
-                        self.error(Code::BadTable, p.span, "entries without a key before them", hint);
+                        self.error(Code::BadTable, span, "entries without a key before them", hint);
                     }
                     "entries"
                 }
-                PropertyKind::Other { name, .. } => &name.name,
+                PropertyKind::Other { name, value } => {
+                    if &*name.name == "default_action" && !seen.contains(&"actions") {
+                        let hint = "write actions = { ... } before it";
+                        self.error(Code::BadTable, value.span, "a default action before the actions", hint);
+                    }
+                    &name.name
+                }
             };
             if seen.contains(&name) {
                 let message = format!("`{name}` is given twice");
@@ -105,7 +113,10 @@ impl Checker<'_> {
         };
         let Some(id) = no_action.filter(|a| self.program.actions[a.0 as usize].params.is_empty()) else {
             let hint = "include core.p4, or declare `action NoAction() {}`";
-            self.error(Code::BadTable, t.span, "a miss needs the action NoAction, which is not there", hint);
+            let other = self.scopes[0].get("NoAction").map(|e| e.span);
+            let message = "a miss needs an action NoAction without parameters";
+            let d = Diagnostic::new(Code::BadTable, other.unwrap_or(t.span), message);
+            self.sink.add(d.related(t.span, "the table that needs it").hint(hint));
             return;
         };
         let index = t.actions.iter().position(|a| a.action == id).unwrap_or_else(|| {
@@ -219,7 +230,7 @@ impl Checker<'_> {
         let values: Vec<Expr> =
             args.into_iter().filter_map(|a| if let CallArg::In(e) = a { Some(e) } else { None }).collect();
         for v in &values {
-            if !super::decls::is_constant(v) {
+            if !self.is_put_together(v) {
                 let hint = "use literals and constants";
                 self.error(Code::NotConstant, v.span, "action data has to be known at compile time", hint);
                 return None;
@@ -256,7 +267,8 @@ impl Checker<'_> {
                 self.error(Code::BadTable, p.span, "a priority of a constant entry", hint);
             } else if t.keys.iter().all(|k| matches!(k.kind, MatchKind::Exact | MatchKind::Lpm)) {
                 let hint = "only ternary, range and optional keys need priorities";
-                self.error(Code::BadTable, p.span, "a priority in a table without overlapping entries", hint);
+                let d = Diagnostic::new(Code::BadTable, t.keys[0].value.span, "keys that need no priorities");
+                self.sink.add(d.related(p.span, "a priority is given here").hint(hint));
             }
             priority = self.constant(p, None);
         }
@@ -273,7 +285,11 @@ impl Checker<'_> {
                 t.default_is_const = p.is_const;
             }
             "size" => {
-                let n = self.constant(value, None);
+                let e = self.expr(value, None);
+                if e.as_const().is_none() && self.is_put_together(&e) && e.ty != Type::Bool {
+                    return;
+                }
+                let n = Some(&e).filter(|e| e.ty != Type::Bool).and_then(Expr::as_const).cloned();
                 match n.as_ref().and_then(small).filter(|n| (1..=MAX_SIZE).contains(n)) {
                     Some(n) => t.size = Some(n),
                     None => {
@@ -322,7 +338,7 @@ fn is_simple_key(e: &ast::Expr) -> bool {
     match &e.kind {
         Ast::Path { .. } => true,
         Ast::Member(b, _) => is_simple_key(b),
-        Ast::Index(b, i) => is_simple_key(b) && matches!(i.kind, Ast::Int { .. } | Ast::Path { .. }),
+        Ast::Index(b, _) => is_simple_key(b),
         Ast::Slice(b, ..) | Ast::PlusSlice(b, ..) => is_simple_key(b),
         Ast::Binary(ast::BinaryOp::BitAnd, a, b) => is_simple_key(a) || is_simple_key(b),
         Ast::Call { callee, .. } => {

@@ -97,6 +97,10 @@ impl Checker<'_> {
     /// Type arguments; parsers, controls and packages are no types of values.
     pub(super) fn type_args(&mut self, args: &[ast::TypeExpr]) -> Vec<Type> {
         let one = |a: &ast::TypeExpr| {
+            if matches!(a.kind, TypeKind::DontCare) {
+                let id = self.fresh();
+                return Type::Var(id, "_".into());
+            }
             let ty = self.ty(a);
             if matches!(&ty, Type::Object(o) if o.kind != ObjectKind::Package) {
                 let hint = "use a type of values, or an extern";
@@ -133,6 +137,10 @@ impl Checker<'_> {
         match symbol {
             Symbol::Type(TypeSymbol::Plain(t)) if check(self, 0) => t,
             Symbol::Type(TypeSymbol::Generic(c, params)) if check(self, params.len()) => {
+                if let Some(a) = written.unwrap_or_default().iter().find(|a| matches!(a.kind, TypeKind::DontCare)) {
+                    self.error(Code::BadType, a.span, "`_` is not a type here", "write the type");
+                    return Type::Bad;
+                }
                 self.specialised(&c, &params, &args, span)
             }
             Symbol::Type(TypeSymbol::Extern(id)) => {
@@ -140,20 +148,35 @@ impl Checker<'_> {
                 if !check(self, want) {
                     return Type::Bad;
                 }
+                if args.iter().any(|a| a.contains(&|t| matches!(t, Type::Extern(x) if x.id == id.0))) {
+                    let message = format!("`{}` would contain itself", name.name);
+                    self.error(Code::Recursive, span, message, "use another type argument");
+                    return Type::Bad;
+                }
                 Type::Extern(Rc::new(ExternRef { id: id.0, name: name.name.clone(), args }))
             }
             Symbol::Type(TypeSymbol::Signature(o, params)) if check(self, params.len()) => {
                 Type::Object(o).substitute(&replacement(&params, &args))
             }
-            Symbol::Type(TypeSymbol::Object(o)) if check(self, o.type_params.len()) => {
+            Symbol::Type(TypeSymbol::Object(o)) if check(self, o[0].type_params.len()) => {
+                let o = &o[0];
                 let ty = Type::Object(Rc::new(object_type(o.kind, &o.name, &o.params)));
                 ty.substitute(&replacement(&o.type_params, &args))
             }
-            Symbol::Type(TypeSymbol::Package(p)) => Type::Object(Rc::new(ObjectType {
-                kind: ObjectKind::Package,
-                name: p[0].name.clone(),
-                params: Vec::new(),
-            })),
+            Symbol::Type(TypeSymbol::Package(overloads)) => {
+                let p = overloads.iter().find(|p| p.type_params.len() == args.len());
+                if !check(self, p.unwrap_or(&overloads[0]).type_params.len()) {
+                    return Type::Bad;
+                }
+                let param = |ty: &Type| ObjectParam {
+                    name: "".into(),
+                    direction: ast::Direction::None,
+                    ty: ty.clone(),
+                    optional: false,
+                };
+                let params = args.iter().map(param).collect();
+                Type::Object(Rc::new(ObjectType { kind: ObjectKind::Package, name: name.name.clone(), params }))
+            }
             Symbol::Bad | Symbol::Type(_) => Type::Bad,
             _ => {
                 let message = format!("`{}` is not a type", name.name);
@@ -167,6 +190,11 @@ impl Checker<'_> {
     fn specialised(&mut self, c: &Rc<CompositeType>, params: &[u32], args: &[Type], span: Span) -> Type {
         let ty = Type::Composite(c.clone()).substitute(&replacement(params, args));
         if args.iter().any(Type::is_bad) {
+            return Type::Bad;
+        }
+        if args.iter().any(|a| a.contains(&|t| matches!(t, Type::Composite(x) if x.id == c.id))) {
+            let message = format!("`{}` would contain itself", c.name);
+            self.error(Code::Recursive, span, message, "use another type argument");
             return Type::Bad;
         }
         if let Type::Composite(special) = &ty {

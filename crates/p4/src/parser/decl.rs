@@ -65,10 +65,17 @@ impl Parser<'_> {
             let ty = self.type_expr()?;
             let args = self.arguments()?;
             let name = self.name()?;
+            let array = if self.eat("[") {
+                let size = self.expr()?;
+                self.expect("]")?;
+                Some(size)
+            } else {
+                None
+            };
             let init = if self.eat("=") { Some(self.object_initializer()?) } else { None };
             self.expect(";")?;
             self.declare_value(&name);
-            return Ok(self.decl(start, annotations, name, DeclKind::Instance { ty, args, init }));
+            return Ok(self.decl(start, annotations, name, DeclKind::Instance { ty, args, array, init }));
         }
         let is_function = self.looks_like(|p| {
             p.type_expr()?;
@@ -190,7 +197,8 @@ impl Parser<'_> {
     }
 
     fn method(&mut self, object: &Ident) -> Parsed<Method> {
-        self.annotations()?;
+        let annotations = self.annotations()?;
+        let optional = annotations.iter().any(|a| &*a.name.name == "optional");
         let is_abstract = self.eat("abstract");
         let constructor =
             self.name_here().is_some_and(|n| n == object.name) && *self.peek_at(1) == Tok::Sym("(");
@@ -202,7 +210,7 @@ impl Parser<'_> {
             self.prototype()?
         };
         self.expect(";")?;
-        Ok(Method { name, proto, is_abstract })
+        Ok(Method { name, proto, is_abstract, optional })
     }
 
     fn action(&mut self, annotations: Vec<Annotation>) -> Parsed<Decl> {
@@ -314,7 +322,7 @@ impl Parser<'_> {
             let ctor_params = if p.is("(") { p.params()? } else { Vec::new() };
             p.expect("{")?;
             let mut locals = Vec::new();
-            while !(p.is("apply") && *p.peek_at(1) == Tok::Sym("{")) {
+            while !(p.is("apply") && matches!(p.peek_at(1), Tok::Sym("{" | "@"))) {
                 if p.is("}") || p.at_end() {
                     return Err(p.unexpected("`apply`"));
                 }

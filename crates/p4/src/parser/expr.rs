@@ -129,7 +129,7 @@ impl Parser<'_> {
             Tok::Word("bit" | "int" | "varbit" | "bool" | "tuple" | "string" | "match_kind") => true,
             Tok::Word("error") => *self.peek_at(1) != Tok::Sym("."),
             Tok::Word("list") => *self.peek_at(1) == Tok::Sym("<"),
-            Tok::Sym(".") => matches!(self.peek_at(1), Tok::Ident(n) if self.types[0].contains(n)),
+            Tok::Sym(".") => matches!(self.peek_at(1), Tok::Ident(n) if self.types[0].get(n) == Some(&true)),
             _ => self.name_here().is_some_and(|n| self.is_type_name(&n)),
         }
     }

@@ -14,7 +14,7 @@ use crate::ast::{Annotation, Ident, Program};
 use crate::diagnostics::{Code, Diagnostic, Sink};
 use crate::lexer::{Name, Tok, Token};
 use crate::source::Span;
-use std::collections::HashSet;
+use std::collections::HashMap;
 
 /// Expressions, types and statements within each other. Later stages recurse over the tree, so the parser is where
 /// the depth of everything is bounded.
@@ -30,7 +30,8 @@ pub(crate) struct Parser<'a> {
     tokens: &'a [Token],
     at: usize,
     sink: &'a mut Sink,
-    types: Vec<HashSet<Name>>,
+    /// Names by scope, and whether they are types: a variable hides a type.
+    types: Vec<HashMap<Name, bool>>,
     depth: usize,
     /// While looking ahead nothing is reported.
     quiet: bool,
@@ -47,7 +48,7 @@ pub(crate) fn parse(tokens: &[Token], sink: &mut Sink) -> Program {
         tokens,
         at: 0,
         sink,
-        types: vec![HashSet::new()],
+        types: vec![HashMap::new()],
         depth: 0,
         quiet: false,
         fuel: 100_000 + 100 * tokens.len(),
@@ -249,24 +250,24 @@ impl Parser<'_> {
 
     fn declare_type(&mut self, name: &Ident) {
         if let Some(scope) = self.types.last_mut() {
-            scope.insert(name.name.clone());
+            scope.insert(name.name.clone(), true);
         }
     }
 
     /// A variable or parameter of this name hides a type of the same name.
     fn declare_value(&mut self, name: &Ident) {
         if let Some(scope) = self.types.last_mut() {
-            scope.remove(&name.name);
+            scope.insert(name.name.clone(), false);
         }
     }
 
     fn is_type_name(&self, name: &str) -> bool {
-        self.types.iter().rev().any(|s| s.contains(name))
+        self.types.iter().rev().find_map(|s| s.get(name)).copied().unwrap_or(false)
     }
 
     /// Runs a rule in a scope of its own for type names.
     fn scoped<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
-        self.types.push(HashSet::new());
+        self.types.push(HashMap::new());
         let result = rule(self);
         self.types.pop();
         result
@@ -301,8 +302,9 @@ impl Parser<'_> {
             };
             self.bump();
             let name = Ident { name, span };
+            let structured = self.is("[");
             let body = if &*name.name == "pragma" { self.pragma_body() } else { self.annotation_body()? };
-            out.push(Annotation { name, body });
+            out.push(Annotation { name, body, structured });
         }
         Ok(out)
     }

@@ -1,0 +1,84 @@
+//! The library that the switch loads: where it is, and whether it is one that a service of root may load.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::closure::Closure;
+use crate::elf::Elf;
+use crate::finding::Finding;
+use crate::{Kind, LIBRARY_FOLDER, Root, Target};
+
+const CHECK: &str = "library";
+/// Prefixes of installations, for a host that is not this one and for an executable that was built and not installed.
+const PREFIXES: [&str; 2] = ["/usr/local", "/usr"];
+
+/// Where the library is: beside the executable's own installation, beside the executable itself (as `cargo build`
+/// leaves them), else where an installation puts it.
+pub(crate) fn find(root: &Root, kind: Kind) -> PathBuf {
+    let own = std::env::current_exe().and_then(std::fs::canonicalize).ok().filter(|_| root.is_host());
+    let folder = own.as_deref().and_then(Path::parent);
+    let beside = folder.map(|f| [f.parent().unwrap_or(f).join(LIBRARY_FOLDER), f.to_owned()]);
+    let installed = PREFIXES.map(|p| Path::new(p).join(LIBRARY_FOLDER));
+    let candidates = beside.into_iter().flatten().chain(installed.clone()).map(|f| f.join(kind.library()));
+    let [default, _] = installed;
+    candidates.into_iter().find(|p| root.is_file(p)).unwrap_or_else(|| default.join(kind.library()))
+}
+
+/// Looks at the library at `path`.
+pub(crate) fn check(
+    root: &Root,
+    kind: Kind,
+    path: &Path,
+    target: &Target,
+    program: Option<&Closure>,
+) -> Vec<Finding> {
+    let shown = path.display();
+    let text = path.to_string_lossy();
+    if !path.is_absolute() || text.contains([' ', ':', '\t', '\n', '$']) {
+        let what = format!("{shown} cannot stand in LD_PRELOAD");
+        return vec![Finding::problem(CHECK, what, "put it at an absolute path without blanks, `:` and `$`")];
+    }
+    let elf = match root.locate(path).map_err(Into::into).and_then(|at| Elf::read(&at)) {
+        Ok(elf) => elf,
+        Err(error) => {
+            let remedy = "install it with `make install`, or name it with --library";
+            return vec![Finding::problem(CHECK, format!("{shown} {error}"), remedy)];
+        }
+    };
+    if !elf.movable || !elf.exports(kind.hook()) {
+        let what = format!("{shown} is not P4 Shield's library for {}", kind.word());
+        return vec![Finding::problem(CHECK, what, "name the right one with --library")];
+    }
+    if let Some(librte) = elf.needed.iter().find(|n| n.starts_with("librte_")) {
+        // Scripts that start the switch load the library, too, and a shell has no business with DPDK.
+        let what = format!("{shown} wants {librte} itself; it has to use the switch's");
+        return vec![Finding::problem(CHECK, what, "build it as the Makefile does")];
+    }
+    if program.is_some_and(|p| p.program.machine != elf.machine) {
+        let what = format!("{shown} is for another machine than the switch's program");
+        return vec![Finding::problem(CHECK, what, "install P4 Shield for this machine")];
+    }
+    let mut findings = vec![Finding::good(CHECK, format!("{shown}"))];
+    if matches!(target, Target::Unit(_)) {
+        findings.extend(writable(root, path).map(|place| {
+            let what = format!(
+                "{} can be written by others than root, and the switch would load it",
+                place.display()
+            );
+            Finding::problem(CHECK, what, "install it with `make install`, as root")
+        }));
+    }
+    findings
+}
+
+/// The first of the file and the folders above it that another user than root may change.
+fn writable(root: &Root, path: &Path) -> Option<PathBuf> {
+    let real = root.resolve(path).ok()?;
+    let open = |at: &&Path| {
+        let Ok(meta) = root.locate(at).and_then(std::fs::metadata) else { return true };
+        // In a sticky folder others may add, and not replace.
+        let shared = meta.mode() & 0o022 != 0 && !(meta.is_dir() && meta.mode() & 0o1000 != 0);
+        meta.uid() != 0 || shared
+    };
+    real.ancestors().filter(|at| at.parent().is_some()).find(open).map(Path::to_owned)
+}

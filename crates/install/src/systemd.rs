@@ -1,0 +1,147 @@
+//! Services of systemd: what their files say, and asking the running systemd.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::Root;
+use crate::dropin::DropIn;
+use crate::unit::{Setting, environment_file, parse, words};
+
+/// Where unit files are; the first wins (systemd.unit(5)).
+const FOLDERS: [&str; 5] = [
+    "/etc/systemd/system",
+    "/run/systemd/system",
+    "/usr/local/lib/systemd/system",
+    "/usr/lib/systemd/system",
+    "/lib/systemd/system",
+];
+
+/// Why a service is none.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoService {
+    /// There is no such unit.
+    Missing,
+    /// The operator has forbidden it.
+    Masked,
+}
+
+/// A service as its files describe it; our own drop-in left out.
+#[derive(Debug)]
+pub(crate) struct Service {
+    /// The unit's file.
+    pub(crate) file: PathBuf,
+    settings: Vec<Setting>,
+}
+
+/// A variable of a service's environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Variable {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its value.
+    pub(crate) value: String,
+    /// The file that sets it.
+    pub(crate) file: PathBuf,
+    /// Whether it comes after ours and so wins.
+    pub(crate) wins: bool,
+}
+
+impl Service {
+    /// Reads the files of the unit.
+    pub(crate) fn find(root: &Root, unit: &str) -> Result<Self, NoService> {
+        let mut files = FOLDERS.iter().map(|f| Path::new(f).join(unit));
+        let file = files.find(|p| is_masked(root, p) || root.is_file(p)).ok_or(NoService::Missing)?;
+        if is_masked(root, &file) {
+            return Err(NoService::Masked);
+        }
+        let text = root.read(&file).map_err(|_| NoService::Missing)?;
+        if text.trim().is_empty() {
+            return Err(NoService::Masked);
+        }
+        let mut settings = parse(&file, &text);
+        for file in drop_ins(root, unit) {
+            settings.extend(root.read(&file).map(|text| parse(&file, &text)).unwrap_or_default());
+        }
+        Ok(Self { file, settings })
+    }
+
+    /// The command that starts it.
+    pub(crate) fn exec_start(&self) -> Option<Vec<String>> {
+        // An empty one takes back those before; of several, one-shot services only have more, the first is as good.
+        let all = self.values("ExecStart");
+        let last = all.iter().rposition(|s| s.value.is_empty()).map_or(0, |at| at + 1);
+        all.get(last).map(|s| words(&s.value))
+    }
+
+    /// The user that it is started as.
+    pub(crate) fn user(&self) -> Option<&str> {
+        self.values("User").last().map(|s| s.value.as_str()).filter(|u| !u.is_empty())
+    }
+
+    /// Its environment, in the order in which it is set: a later variable of a name wins.
+    pub(crate) fn environment(&self, root: &Root) -> Vec<Variable> {
+        let (mut plain, mut from_files) = (Vec::new(), Vec::new());
+        for setting in self.values("Environment") {
+            if setting.value.is_empty() {
+                plain.clear();
+            }
+            let wins = DropIn::comes_before(&setting.file);
+            plain.extend(words(&setting.value).iter().filter_map(|w| variable(w, &setting.file, wins)));
+        }
+        for setting in self.values("EnvironmentFile") {
+            if setting.value.is_empty() {
+                from_files.clear();
+            }
+            let file = PathBuf::from(setting.value.trim_start_matches('-'));
+            let text = root.read(&file).unwrap_or_default();
+            let set = |(name, value)| Variable { name, value, file: file.clone(), wins: true };
+            from_files.extend(environment_file(&text).into_iter().map(set));
+        }
+        plain.extend(from_files);
+        plain
+    }
+
+    fn values(&self, name: &str) -> Vec<&Setting> {
+        self.settings.iter().filter(|s| s.section == "Service" && s.name == name).collect()
+    }
+}
+
+/// Whether a unit's file is a link to nothing (systemctl(1), `mask`).
+fn is_masked(root: &Root, file: &Path) -> bool {
+    let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else { return false };
+    let link = root.locate(folder).and_then(|at| std::fs::read_link(at.join(name)));
+    link.is_ok_and(|to| to == Path::new("/dev/null"))
+}
+
+fn variable(word: &str, file: &Path, wins: bool) -> Option<Variable> {
+    let (name, value) = word.split_once('=')?;
+    Some(Variable { name: name.into(), value: value.replace("%%", "%"), file: file.into(), wins })
+}
+
+/// A unit's drop-ins without ours, in the order in which they are read: by name, whatever the folder.
+fn drop_ins(root: &Root, unit: &str) -> Vec<PathBuf> {
+    let mut found: Vec<(String, PathBuf)> = Vec::new();
+    for folder in FOLDERS.map(|f| Path::new(f).join(format!("{unit}.d"))) {
+        for name in root.names(&folder).into_iter().filter(|n| n.ends_with(".conf") && n != DropIn::NAME) {
+            // One of the same name in a folder before stands in its place.
+            if found.iter().all(|(n, _)| *n != name) {
+                found.push((name.clone(), folder.join(name)));
+            }
+        }
+    }
+    found.sort();
+    found.into_iter().map(|(_, path)| path).collect()
+}
+
+/// Whether systemd runs this host: then it can be asked.
+pub(crate) fn runs(root: &Root) -> bool {
+    root.is_host() && Path::new("/run/systemd/system").is_dir()
+}
+
+/// Runs `systemctl` to its end; what it says if it fails.
+pub(crate) fn systemctl(words: &[&str]) -> Result<String, String> {
+    let mut command = Command::new("systemctl");
+    let output = command.args(words).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if output.status.success() { Ok(text(&output.stdout)) } else { Err(text(&output.stderr)) }
+}

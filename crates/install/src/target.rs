@@ -1,0 +1,56 @@
+//! What the library is loaded into.
+
+use std::path::{Path, PathBuf};
+
+use crate::Root;
+use crate::systemd::Service;
+
+/// Where Open vSwitch's packages put the program, or a link to the one of several that is in force.
+const OVS_PROGRAMS: [&str; 3] =
+    ["/usr/sbin/ovs-vswitchd", "/usr/local/sbin/ovs-vswitchd", "/usr/bin/ovs-vswitchd"];
+/// Where programs are, for a host that is not this one.
+const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// What the library is loaded into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A service of systemd, by the name of its unit.
+    Unit(String),
+    /// A program that somebody starts otherwise: its name or path, and its arguments.
+    Command(Vec<String>),
+}
+
+impl Target {
+    /// Its name, for people.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Unit(name) => name,
+            Self::Command(words) => words.first().map_or("", String::as_str),
+        }
+    }
+}
+
+/// The program of a service: what `ExecStart` names, or what the script that it names is known to start.
+pub(crate) fn program_of(root: &Root, service: &Service) -> Option<PathBuf> {
+    let started =
+        PathBuf::from(service.exec_start()?.first()?.trim_start_matches(['@', '-', ':', '+', '!', '|']));
+    if started.file_name().is_some_and(|name| name == "ovs-ctl") {
+        return OVS_PROGRAMS.iter().map(PathBuf::from).find(|p| root.is_file(p));
+    }
+    Some(started)
+}
+
+/// The program that a shell would start.
+pub(crate) fn program_in_path(root: &Root, word: &str) -> Option<PathBuf> {
+    if word.contains('/') {
+        return std::path::absolute(word).ok();
+    }
+    let path = std::env::var_os("PATH").filter(|_| root.is_host()).unwrap_or_else(|| PATH.into());
+    std::env::split_paths(&path).map(|folder| folder.join(word)).find(|p| root.is_file(p))
+}
+
+/// Whether this is Open vSwitch, whose database can be asked.
+pub(crate) fn is_ovs(program: &Path) -> bool {
+    program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ovs-vswitchd"))
+}

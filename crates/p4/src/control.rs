@@ -8,11 +8,79 @@
 //! A packet's key is the table's fields one after the other, each in whole bytes and network byte order. A field
 //! matched by longest prefix in a trie comes last, behind a native-endian `u32` prefix length; in a classifier the
 //! fields matched by range come last. A classifier's rules are laid out as [`p4shield_abi::map::TYPE_CLASSIFIER`]
-//! says. A value is the action's number (`u32`, its index in the table's list), then the action's data, each
+//! says.
+//! A value is the action's number (`u32`, its index in the table's list), then the action's data, each
 //! parameter aligned to its size of 1, 2, 4 or 8 bytes and little-endian. Values of one table have one size, a
 //! multiple of 8.
 
 use num_bigint::BigUint;
+
+/// The architecture that a program is written for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Architecture {
+    /// `ubpf_model`: parser, pipeline and deparser.
+    #[default]
+    Ubpf,
+    /// `ebpf_model`: parser and filter.
+    Ebpf,
+    /// `v1model`: the reference switch's pipeline.
+    V1model,
+}
+
+impl Architecture {
+    /// Its name, as in the file that declares it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ubpf => "ubpf_model",
+            Self::Ebpf => "ebpf_model",
+            Self::V1model => "v1model",
+        }
+    }
+}
+
+/// What a counter or meter counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Packets.
+    Packets,
+    /// Bytes.
+    Bytes,
+    /// Both.
+    Both,
+}
+
+/// What an array's elements are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayKind {
+    /// A register's values, little-endian.
+    Register,
+    /// Counters: packets (or whatever is added), then, in 16-byte elements, bytes.
+    Counter {
+        /// What is counted.
+        unit: Unit,
+    },
+    /// [`p4shield_abi::meter::MeterCell`]s.
+    Meter {
+        /// What is measured.
+        unit: Unit,
+    },
+}
+
+/// An array that a program keeps between packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArrayFacts {
+    /// Full name, such as `ingress.flows`.
+    pub name: String,
+    /// Its map.
+    pub map: String,
+    /// What its elements are.
+    pub kind: ArrayKind,
+    /// Bits of an element that count.
+    pub width: u32,
+    /// Elements.
+    pub size: u32,
+}
 
 /// How the entries of a table are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +118,10 @@ pub struct TableFacts {
     pub value_size: u32,
     /// The most entries.
     pub size: u32,
+    /// Where each entry's value has its counter: packets and bytes, 8 bytes each, little-endian.
+    pub counter_offset: Option<u32>,
+    /// Where each entry's value has its [`p4shield_abi::meter::MeterCell`].
+    pub meter_offset: Option<u32>,
 }
 
 /// A key of a table.

@@ -16,7 +16,10 @@ macro_rules! ids {
     };
 }
 
-ids!(VarId, ActionId, FunctionId, ExternFnId, ExternId, TableId, InstId, ParserId, ControlId, StateId, ValueSetId);
+ids!(
+    VarId, ActionId, FunctionId, ExternFnId, ExternId, TableId, InstId, ParserId, ControlId, StateId,
+    ValueSetId
+);
 
 #[derive(Debug, Default)]
 pub(crate) struct Program {
@@ -323,7 +326,11 @@ pub(crate) enum Callee {
     SetValid(Expr),
     SetInvalid(Expr),
     /// `push_front` of as many elements, or `pop_front` if `front` is false.
-    Push { stack: Expr, count: u32, front: bool },
+    Push {
+        stack: Expr,
+        count: u32,
+        front: bool,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -356,11 +363,25 @@ pub(crate) enum StmtKind {
     Break,
     Continue,
     /// `for (init; condition; update)`
-    For { init: Vec<Stmt>, condition: Expr, update: Vec<Stmt>, body: Vec<Stmt> },
+    For {
+        init: Vec<Stmt>,
+        condition: Expr,
+        update: Vec<Stmt>,
+        body: Vec<Stmt>,
+    },
     /// `for (variable in low .. high)`
-    ForRange { variable: VarId, low: Expr, high: Expr, body: Vec<Stmt> },
+    ForRange {
+        variable: VarId,
+        low: Expr,
+        high: Expr,
+        body: Vec<Stmt>,
+    },
     /// `for (variable in array)`
-    ForEach { variable: VarId, array: Expr, body: Vec<Stmt> },
+    ForEach {
+        variable: VarId,
+        array: Expr,
+        body: Vec<Stmt>,
+    },
     /// `switch` on which action ran: labels (index into the table's actions; `None` is `default`) and body.
     SwitchAction {
         table: TableId,

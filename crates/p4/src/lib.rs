@@ -51,11 +51,27 @@ pub use preprocess::{Included, NoIncludes, Resolver};
 pub struct Options {
     /// Macros to define, each with its text.
     pub defines: Vec<(String, String)>,
+    /// What becomes of packets that the parser rejects.
+    pub reject: Reject,
+}
+
+/// What becomes of packets that a parser rejects, where the architecture does not say (`v1model` does).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reject {
+    /// They are dropped.
+    #[default]
+    Drop,
+    /// They pass unchanged, as p4c-ubpf has it. For tests that were written for it.
+    Pass,
 }
 
 /// What is worth knowing about a compiled program.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
+    /// What the program was written for.
+    pub architecture: control::Architecture,
+    /// Registers, counters and meters.
+    pub arrays: Vec<control::ArrayFacts>,
     /// Maps, in the order of the `maps` section.
     pub maps: Vec<MapFacts>,
     /// Tables, in the order in which they are applied first.
@@ -111,7 +127,7 @@ pub fn compile(
     let Some(front) = front_end(name, text, resolver, options, &mut sources, &mut sink) else {
         return Err(Diagnostics::new(sources, sink.into_items()));
     };
-    let mut lowered = lower::lower(&front.hir, front.end, &mut sink);
+    let mut lowered = lower::lower(&front.hir, front.end, options.reject, &mut sink);
     if sink.has_errors() {
         return Err(Diagnostics::new(sources, sink.into_items()));
     }
@@ -137,6 +153,8 @@ pub fn compile(
         initial_entries: m.entries.len(),
     };
     let facts = Facts {
+        architecture: lowered.architecture,
+        arrays: lowered.arrays,
         maps: f.maps.iter().map(map).collect(),
         tables: lowered.tables,
         externs: lowered.externs.into_iter().collect(),
@@ -155,7 +173,7 @@ pub fn check(name: &str, text: &str, resolver: &dyn Resolver, options: &Options)
     if let Some(front) = front_end(name, text, resolver, options, &mut sources, &mut sink) {
         // A file without `main`, such as one that others include, is right as it is.
         if front.hir.main.is_some() {
-            lower::lower(&front.hir, front.end, &mut sink);
+            lower::lower(&front.hir, front.end, options.reject, &mut sink);
         }
     }
     Diagnostics::new(sources, sink.into_items())

@@ -247,13 +247,15 @@ impl Type {
             Self::Stack(t, n) => Self::Stack(Rc::new(t.substitute(f)), *n),
             Self::Tuple(ts) => Self::Tuple(all(ts).into()),
             Self::List(t) => Self::List(Rc::new(t.substitute(f))),
-            Self::Composite(c) if !c.args.is_empty() || c.is_anonymous() => Self::Composite(Rc::new(CompositeType {
-                id: c.id,
-                name: c.name.clone(),
-                kind: c.kind,
-                args: all(&c.args),
-                fields: c.fields.iter().map(|(n, t)| (n.clone(), t.substitute(f))).collect(),
-            })),
+            Self::Composite(c) if !c.args.is_empty() || c.is_anonymous() => {
+                Self::Composite(Rc::new(CompositeType {
+                    id: c.id,
+                    name: c.name.clone(),
+                    kind: c.kind,
+                    args: all(&c.args),
+                    fields: c.fields.iter().map(|(n, t)| (n.clone(), t.substitute(f))).collect(),
+                }))
+            }
             Self::Extern(e) => {
                 Self::Extern(Rc::new(ExternRef { id: e.id, name: e.name.clone(), args: all(&e.args) }))
             }

@@ -62,6 +62,19 @@ pub enum Compare {
     Gt,
 }
 
+impl std::fmt::Display for Compare {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Eq => "==",
+            Self::Ne => "!=",
+            Self::Le => "<=",
+            Self::Lt => "<",
+            Self::Ge => ">=",
+            Self::Gt => ">",
+        })
+    }
+}
+
 impl Compare {
     /// Whether `a` compares so with `b`.
     #[must_use]

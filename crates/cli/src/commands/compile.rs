@@ -116,7 +116,7 @@ impl Source {
     }
 
     fn options(&self) -> Options {
-        Options { defines: self.define.clone() }
+        Options { defines: self.define.clone(), ..Options::default() }
     }
 }
 

@@ -328,7 +328,10 @@ impl Checker<'_> {
             if let CallArg::In(e) = a
                 && p.ty.is_open()
                 && p.direction != Direction::None
-                && matches!(e.ty, Type::Text | Type::MatchKind | Type::List(_) | Type::Extern(_) | Type::InfInt)
+                && matches!(
+                    e.ty,
+                    Type::Text | Type::MatchKind | Type::List(_) | Type::Extern(_) | Type::InfInt
+                )
             {
                 if e.ty == Type::InfInt {
                     let hint = "give the number a width, for example 32w1";

@@ -42,11 +42,10 @@ impl Checker<'_> {
             (ExprKind::Const(v), Type::Bit(_) | Type::Int(_)) if e.ty == Type::InfInt && ty.base() == ty => {
                 self.fit(v.clone(), ty, span)
             }
-            (ExprKind::Aggregate(_), Type::Composite(_) | Type::Tuple(_) | Type::Stack(..) | Type::List(_))
-                if is_list(&e.ty) && !ty.is_union() =>
-            {
-                self.coerce_aggregate(e, ty)
-            }
+            (
+                ExprKind::Aggregate(_),
+                Type::Composite(_) | Type::Tuple(_) | Type::Stack(..) | Type::List(_),
+            ) if is_list(&e.ty) && !ty.is_union() => self.coerce_aggregate(e, ty),
             (_, Type::InfInt) if e.ty.base().integer().is_some() => self.cast(e, ty, span),
             (ExprKind::Ternary(..), _) if e.ty == Type::InfInt && ty.integer().is_some() => {
                 self.coerce_branches(e, ty)
@@ -132,9 +131,8 @@ impl Checker<'_> {
 
     /// Two operands of which one may be a literal without a width, or a list.
     pub(super) fn unify_operands(&mut self, l: Expr, r: Expr) -> (Expr, Expr) {
-        let adapts = |e: &Expr| {
-            e.ty == Type::InfInt || matches!(e.kind, ExprKind::Aggregate(_)) && is_list(&e.ty)
-        };
+        let adapts =
+            |e: &Expr| e.ty == Type::InfInt || matches!(e.kind, ExprKind::Aggregate(_)) && is_list(&e.ty);
         if l.ty == r.ty {
             (l, r)
         } else if l.ty == Type::InfInt && l.as_const().is_none() && r.ty.base().integer().is_some() {

@@ -160,7 +160,12 @@ impl Checker<'_> {
         let Some(t) = &proto.result else { return Type::Void };
         let ty = self.ty(t);
         if matches!(ty, Type::Object(_) | Type::InfInt | Type::Text | Type::MatchKind | Type::List(_)) {
-            self.error(Code::BadType, t.span, format!("a function cannot return {ty}"), "use a type of values");
+            self.error(
+                Code::BadType,
+                t.span,
+                format!("a function cannot return {ty}"),
+                "use a type of values",
+            );
             return Type::Bad;
         }
         ty
@@ -207,7 +212,8 @@ impl Checker<'_> {
         });
         if let Some(Symbol::Functions(old)) = self.lookup(&d.name.name, false).cloned() {
             if let Some(o) = old.iter().find(|o| same_arguments(&o.params, &decl.params)) {
-                let same = o.result == decl.result && o.params.iter().zip(&decl.params).all(|(a, b)| a.ty == b.ty);
+                let same =
+                    o.result == decl.result && o.params.iter().zip(&decl.params).all(|(a, b)| a.ty == b.ty);
                 if same && decl.template.is_none() {
                     return;
                 }
@@ -243,7 +249,8 @@ impl Checker<'_> {
         }
         let id = FunctionId(self.program.functions.len() as u32);
         let name = d.name.name.clone();
-        let routine = hir::Routine { name, params: params.clone(), result: result.clone(), body, local: false };
+        let routine =
+            hir::Routine { name, params: params.clone(), result: result.clone(), body, local: false };
         self.program.functions.push(Rc::new(routine));
         (params, result, id)
     }

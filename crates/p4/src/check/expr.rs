@@ -28,7 +28,9 @@ impl Checker<'_> {
             Ast::List(items) => self.list(items, want, span),
             Ast::Struct { fields, rest } => self.struct_expr(fields, *rest, want, span),
             Ast::Invalid => match want {
-                Some(t) if t.is_header() || t.is_union() => Expr { kind: ExprKind::InvalidHeader, ty: t.clone(), span },
+                Some(t) if t.is_header() || t.is_union() => {
+                    Expr { kind: ExprKind::InvalidHeader, ty: t.clone(), span }
+                }
                 _ => {
                     let hint = "write (H) {#} with the header's type";
                     self.error(Code::CannotInfer, span, "the type of {#} is not known here", hint);

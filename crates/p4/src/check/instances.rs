@@ -101,7 +101,8 @@ impl Checker<'_> {
                 self.construct_object(&o, r)
             }
             Symbol::Type(TypeSymbol::Package(overloads)) => {
-                let p = super::calls::choose(&overloads, |p| &p.params, args).unwrap_or(&overloads[0]).clone();
+                let p =
+                    super::calls::choose(&overloads, |p| &p.params, args).unwrap_or(&overloads[0]).clone();
                 self.construct_package(&p, r)
             }
             // A typedef of an extern type.
@@ -153,10 +154,11 @@ impl Checker<'_> {
     /// All type arguments; reports one that cannot be inferred.
     fn inferred(&mut self, r: &Request<'_>, params: &[u32]) -> Option<Vec<Type>> {
         // A `_` that nothing tells about stands for a type that does not matter.
-        let any = |i: usize| r.written.as_ref().and_then(|w| w.get(i)).is_some_and(|t| matches!(t, Type::Var(0, _)));
-        let one = |(i, p): (usize, &u32)| {
-            r.inference.get(*p).cloned().or_else(|| any(i).then_some(Type::Bad))
+        let any = |i: usize| {
+            r.written.as_ref().and_then(|w| w.get(i)).is_some_and(|t| matches!(t, Type::Var(0, _)))
         };
+        let one =
+            |(i, p): (usize, &u32)| r.inference.get(*p).cloned().or_else(|| any(i).then_some(Type::Bad));
         let types: Option<Vec<Type>> = params.iter().enumerate().map(one).collect();
         if types.is_none() {
             let hint = format!("write {}<...>(...)", r.type_name.name);
@@ -269,9 +271,7 @@ impl Checker<'_> {
         let n = proto.params.len();
         let fits = |m: &&(usize, bool)| {
             let f = &e.methods[m.0];
-            f.name == d.name.name
-                && n <= f.params.len()
-                && f.params[n..].iter().all(|p| p.optional)
+            f.name == d.name.name && n <= f.params.len() && f.params[n..].iter().all(|p| p.optional)
         };
         let found = abstracts.iter().find(fits).map(|(m, _)| *m);
         if found.is_none() {

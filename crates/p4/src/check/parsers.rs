@@ -310,7 +310,12 @@ impl Checker<'_> {
         if ty.base().integer().is_some() || repr {
             return Some(());
         }
-        self.error(Code::BadOperand, e.span, format!("{what} of {ty}"), "only integers have ranges and masks");
+        self.error(
+            Code::BadOperand,
+            e.span,
+            format!("{what} of {ty}"),
+            "only integers have ranges and masks",
+        );
         None
     }
 

@@ -63,7 +63,8 @@ impl Checker<'_> {
                 PropertyKind::Key(_) => "key",
                 PropertyKind::Actions(_) => "actions",
                 PropertyKind::Entries(entries) => {
-                    let keyed = properties.iter().any(|p| matches!(&p.kind, PropertyKind::Key(k) if !k.is_empty()));
+                    let keyed =
+                        properties.iter().any(|p| matches!(&p.kind, PropertyKind::Key(k) if !k.is_empty()));
                     if !entries.is_empty() && (!keyed || !seen.contains(&"key")) {
                         let span = if keyed { p.span } else { d.name.span };
                         let hint = "write key = { ... } before the entries";

@@ -44,7 +44,9 @@ impl Checker<'_> {
             return o.what;
         };
         match o.what {
-            Constructed::Parser(p) => Constructed::Parser(crate::hir::ParserId(self.copy(t, args, span, p.0))),
+            Constructed::Parser(p) => {
+                Constructed::Parser(crate::hir::ParserId(self.copy(t, args, span, p.0)))
+            }
             Constructed::Control(c) => {
                 Constructed::Control(crate::hir::ControlId(self.copy(t, args, span, c.0)))
             }
@@ -58,7 +60,8 @@ impl Checker<'_> {
             return id;
         }
         if t.made.borrow().len() >= MAX_COPIES {
-            let message = format!("more than {MAX_COPIES} lists of type arguments for `{}`", t.decl.name.name);
+            let message =
+                format!("more than {MAX_COPIES} lists of type arguments for `{}`", t.decl.name.name);
             self.error(Code::TooLarge, span, message, "use fewer types");
             return open;
         }

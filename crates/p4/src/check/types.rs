@@ -39,7 +39,12 @@ impl Checker<'_> {
             TypeKind::List(element) => {
                 let ty = self.ty(element);
                 if matches!(ty, Type::Void) {
-                    self.error(Code::BadType, element.span, format!("a list of {ty}"), "use a type of values");
+                    self.error(
+                        Code::BadType,
+                        element.span,
+                        format!("a list of {ty}"),
+                        "use a type of values",
+                    );
                     return Type::Bad;
                 }
                 Type::List(Rc::new(ty))
@@ -137,7 +142,9 @@ impl Checker<'_> {
         match symbol {
             Symbol::Type(TypeSymbol::Plain(t)) if check(self, 0) => t,
             Symbol::Type(TypeSymbol::Generic(c, params)) if check(self, params.len()) => {
-                if let Some(a) = written.unwrap_or_default().iter().find(|a| matches!(a.kind, TypeKind::DontCare)) {
+                if let Some(a) =
+                    written.unwrap_or_default().iter().find(|a| matches!(a.kind, TypeKind::DontCare))
+                {
                     self.error(Code::BadType, a.span, "`_` is not a type here", "write the type");
                     return Type::Bad;
                 }
@@ -175,7 +182,11 @@ impl Checker<'_> {
                     optional: false,
                 };
                 let params = args.iter().map(param).collect();
-                Type::Object(Rc::new(ObjectType { kind: ObjectKind::Package, name: name.name.clone(), params }))
+                Type::Object(Rc::new(ObjectType {
+                    kind: ObjectKind::Package,
+                    name: name.name.clone(),
+                    params,
+                }))
             }
             Symbol::Bad | Symbol::Type(_) => Type::Bad,
             _ => {

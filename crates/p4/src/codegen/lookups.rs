@@ -2,7 +2,7 @@
 
 use super::machine::{Arg, Base, M, Reg, Src, Target};
 use super::select::Selector;
-use crate::ir::{Op, Opnd};
+use crate::ir::{KeyPart, Op, Opnd};
 use p4shield_abi::helper;
 
 impl Selector<'_> {
@@ -10,24 +10,19 @@ impl Selector<'_> {
         let dst = Some(dst);
         match op {
             Op::Lookup { map, key } => {
-                // All keys share one place: a key is read before the next is written.
-                let size = self.f.maps[map.0 as usize].definition.key_size.next_multiple_of(8);
-                self.key_bytes = self.key_bytes.max(size);
-                let start = -size.cast_signed();
-                for (at, bytes, value) in key {
-                    let src = self.key_source(*value, *bytes);
-                    self.push(M::Store {
-                        bytes: *bytes,
-                        base: Base::Frame,
-                        offset: start + at.cast_signed(),
-                        src,
-                    });
-                }
+                let size = self.f.maps[map.0 as usize].definition.key_size;
+                let start = self.on_stack(size, key);
                 let args = vec![Arg::Map(*map), Arg::Frame(start)];
                 self.push(M::Call { target: Target::Helper(helper::MAP_LOOKUP_ELEM), args, dst });
             }
             Op::Helper { id, context, args } => {
                 let first = context.then_some(Arg::Reg(self.context));
+                let args = first.into_iter().chain(args.iter().map(|o| self.arg(*o))).collect();
+                self.push(M::Call { target: Target::Helper(*id), args, dst });
+            }
+            Op::Buffer { id, size, data, args } => {
+                let start = self.on_stack(*size, data);
+                let first = [Arg::Frame(start), Arg::Imm(u64::from(*size))];
                 let args = first.into_iter().chain(args.iter().map(|o| self.arg(*o))).collect();
                 self.push(M::Call { target: Target::Helper(*id), args, dst });
             }
@@ -37,6 +32,20 @@ impl Selector<'_> {
             }
             _ => {}
         }
+    }
+
+    /// Puts bytes together on the stack; returns where, counted from the frame's end. All share one place: what is
+    /// there is read before the next is written.
+    fn on_stack(&mut self, size: u32, parts: &[KeyPart]) -> i32 {
+        let size = size.next_multiple_of(8);
+        self.key_bytes = self.key_bytes.max(size);
+        let start = -size.cast_signed();
+        for (at, bytes, value) in parts {
+            let src = self.key_source(*value, *bytes);
+            let offset = start + at.cast_signed();
+            self.push(M::Store { bytes: *bytes, base: Base::Frame, offset, src });
+        }
+        start
     }
 
     fn key_source(&mut self, o: Opnd, bytes: u8) -> Src {

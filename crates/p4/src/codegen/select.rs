@@ -220,7 +220,7 @@ impl Selector<'_> {
                 let src = self.src(*value, *bytes == 8);
                 self.push(M::Store { bytes: *bytes, base, offset: *offset, src });
             }
-            Op::Lookup { .. } | Op::Helper { .. } | Op::Extern { .. } => {
+            Op::Lookup { .. } | Op::Helper { .. } | Op::Buffer { .. } | Op::Extern { .. } => {
                 let dst = self.reg_of(v);
                 self.call(&inst.op, dst);
             }

@@ -216,6 +216,13 @@ pub(crate) enum Op {
         context: bool,
         args: Vec<Opnd>,
     },
+    /// A helper that reads this many bytes, put together on the stack; the other arguments follow their size.
+    Buffer {
+        id: u32,
+        size: u32,
+        data: Vec<KeyPart>,
+        args: Vec<Opnd>,
+    },
     /// A tenant's own function.
     Extern {
         name: Name,
@@ -226,7 +233,7 @@ pub(crate) enum Op {
 impl Op {
     /// Calls something that clobbers the caller-saved registers.
     pub(crate) const fn is_call(&self) -> bool {
-        matches!(self, Self::Lookup { .. } | Self::Helper { .. } | Self::Extern { .. })
+        matches!(self, Self::Lookup { .. } | Self::Helper { .. } | Self::Buffer { .. } | Self::Extern { .. })
     }
 
     /// Has to stay even if its result is not used.
@@ -286,6 +293,10 @@ impl Op {
                 }
             }
             Self::Lookup { key, .. } => key.iter_mut().for_each(|(_, _, o)| f(o)),
+            Self::Buffer { data, args, .. } => {
+                data.iter_mut().for_each(|(_, _, o)| f(o));
+                args.iter_mut().for_each(f);
+            }
             Self::Helper { args, .. } | Self::Extern { args, .. } => args.iter_mut().for_each(f),
         }
     }

@@ -136,6 +136,13 @@ impl Printer<'_> {
             Op::StoreMap { base, offset, bytes, value } => {
                 format!("set value{} {} + {offset}, {}", u32::from(*bytes) * 8, o(base), o(value))
             }
+            Op::Buffer { id, size, data, args } => {
+                let parts: Vec<_> = data
+                    .iter()
+                    .map(|(at, n, v)| format!("{at}..{} = {}", at + u32::from(*n), o(v)))
+                    .collect();
+                format!("helper {id} [{}] ({size}, {})", parts.join(", "), self.list(args))
+            }
             Op::Helper { id, args, .. } => format!("helper {id} ({})", self.list(args)),
             Op::Extern { name, args } => format!("call {name} ({})", self.list(args)),
         }

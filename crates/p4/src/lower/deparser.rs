@@ -155,20 +155,27 @@ impl Lower<'_> {
             self.b.branch(there, keep, anew);
             for (block, known) in [(keep, true), (anew, false)] {
                 self.b.switch_to(block);
-                self.write_if(Opnd::C(1), &e.header, base, end, known);
+                let wanted = if known { self.is_kept(*place, &e.header) } else { Opnd::C(1) };
+                self.write_if(wanted, &e.header, base, end, known);
                 self.b.jump(done);
             }
             self.b.switch_to(done);
         }
     }
 
-    /// Cuts the packet off where `truncate` said. `grown` is how much longer it is than it came.
-    pub(super) fn truncate_packet(&mut self, grown: Opnd) {
-        /// What a switch needs at least: an Ethernet header.
-        const SHORTEST: u64 = 14;
+    /// Whether a header in its old place stays as a whole: one that `truncate` cuts is left as it came.
+    fn is_kept(&mut self, place: Opnd, h: &HeaderStore) -> Opnd {
+        if !self.truncates {
+            return Opnd::C(1);
+        }
+        let behind = self.add_bytes(place, Opnd::C(h.layout.bytes.into()));
         let limit = self.b.read(self.packet.truncate_to);
-        let short = self.b.cmp(Cc::Ult, limit, Opnd::C(SHORTEST), 32);
-        let limit = self.select(short, Opnd::C(SHORTEST), limit, 32);
+        self.b.cmp(Cc::Ule, behind, limit, 32)
+    }
+
+    /// Cuts the packet off where `truncate` said; the engine leaves what a switch needs. `grown` is how much longer it is than it came.
+    pub(super) fn truncate_packet(&mut self, grown: Opnd) {
+        let limit = self.b.read(self.packet.truncate_to);
         let came = self.context(offset::PACKET_LENGTH, 4);
         let len = self.b.bin(BinOp::Add, came, grown, 32);
         let (cut, done) = (self.b.new_block("truncate"), self.b.new_block("truncated"));

@@ -1,99 +1,118 @@
-//! `hash` with `HashAlgorithm.lookup3`: Bob Jenkins' `hashlittle` with initial value 0, over the fields one after the
-//! other in network byte order, filled up with zero bits to whole bytes.
+//! Hashes of P4 values: the fields one after the other in network byte order, filled up with zero bits to whole bytes,
+//! are put together on the stack and handed to the engine's helper.
 
 use super::Lower;
 use super::stmt::Place;
 use super::storage::Value;
-use crate::hir::Expr;
-use crate::ir::{BinOp, Opnd};
+use crate::hir::{CallArg, Expr};
+use crate::ir::{BinOp, Cc, Op, Opnd, Ty};
+use crate::types::Type;
+use p4shield_abi::helper::{self, algorithm};
 
-/// The most bits that are hashed: the code is unrolled.
+/// The most bits that are hashed: they have to fit on a program's stack.
 const MAX_BITS: u32 = 2048;
 
+/// The engine's number of an algorithm of the architecture.
+fn algorithm_number(name: &str) -> Option<u32> {
+    Some(match name {
+        "crc32" | "crc32_custom" => algorithm::CRC32,
+        "crc16" | "crc16_custom" => algorithm::CRC16,
+        "identity" => algorithm::IDENTITY,
+        "csum16" => algorithm::CSUM16,
+        "xor16" => algorithm::XOR16,
+        "random" => algorithm::RANDOM,
+        "lookup3" => algorithm::LOOKUP3,
+        _ => return None,
+    })
+}
+
 impl Lower<'_> {
-    /// Writes the hash of `data` to `result`.
-    pub(super) fn hash(&mut self, result: &Place, data: &Expr) {
-        let value = self.value(data);
-        let mut all = (Vec::new(), 0);
-        self.append(&value, &mut all);
-        let (limbs, bits) = all;
-        if bits == 0 || bits > MAX_BITS {
-            return self.unsupported(data.span, &format!("a hash of {bits} bits"));
+    /// The algorithm that an argument names.
+    pub(super) fn algorithm(&mut self, arg: &CallArg) -> Option<u32> {
+        let CallArg::In(e) = arg else { return None };
+        let named = match (e.ty.base(), e.as_const()) {
+            (Type::Enum(en), Some(n)) => {
+                en.members.iter().find(|(_, v)| v == n).map(|(name, _)| name.clone())
+            }
+            _ => None,
+        };
+        let number = named.and_then(|n| algorithm_number(&n));
+        if number.is_none() {
+            self.unsupported(e.span, "a hash algorithm that is chosen at run time");
         }
-        let pad = bits.next_multiple_of(8) - bits;
-        let limbs = self.concat(&limbs, bits, &[Opnd::C(0)], pad);
-        let c = self.hash_little(&limbs, (bits + pad) / 8);
-        self.assign(result, &Value::Scalar(vec![c], 32));
+        number
     }
 
-    /// Puts a value's bits behind those that are there.
-    fn append(&mut self, v: &Value, to: &mut (Vec<Opnd>, u32)) {
+    /// A hash of `data`, in 64 bits.
+    pub(super) fn hash_of(&mut self, data: &Expr, algorithm: u32) -> Option<Opnd> {
+        let (limbs, bits) = self.bits_of(data)?;
+        if bits == 0 && matches!(algorithm, algorithm::CSUM16 | algorithm::SUM16) {
+            return Some(Opnd::C(if algorithm == algorithm::CSUM16 { 0xffff } else { 0 }));
+        }
+        if bits == 0 || bits > MAX_BITS {
+            self.unsupported(data.span, &format!("a hash of {bits} bits"));
+            return None;
+        }
+        let size = bits.div_ceil(8);
+        let limbs = self.concat(&limbs, bits, &[Opnd::C(0)], size * 8 - bits);
+        let mut parts = Vec::new();
+        self.key_parts(&limbs, 0, size, &mut parts);
+        let args = vec![Opnd::C(algorithm.into())];
+        Some(self.b.emit(Op::Buffer { id: helper::HASH, size, data: parts, args }, Ty::Int(64)))
+    }
+
+    /// All bits of a value, its fields one after the other.
+    fn bits_of(&mut self, data: &Expr) -> Option<(Vec<Opnd>, u32)> {
+        let value = self.value(data);
+        let mut all = (Vec::new(), 0);
+        if !self.append(&value, &mut all) {
+            self.unsupported(data.span, "a varbit field, or a value without bits, in a hash");
+            return None;
+        }
+        Some(all)
+    }
+
+    /// Puts a value's bits behind those that are there; `false` if it has none.
+    fn append(&mut self, v: &Value, to: &mut (Vec<Opnd>, u32)) -> bool {
         match v {
             Value::Scalar(limbs, w) => {
                 to.0 = self.concat(&to.0.clone(), to.1, limbs, *w);
                 to.1 += w;
+                true
             }
-            Value::Group(items) | Value::Stack(items) => items.iter().for_each(|i| self.append(i, to)),
-            Value::Header(h) => h.fields.iter().for_each(|i| self.append(i, to)),
-            Value::Opaque => {}
+            Value::Group(items) | Value::Stack(items) => items.iter().all(|i| self.append(i, to)),
+            Value::Header(h) => h.fields.iter().all(|i| self.append(i, to)),
+            Value::Opaque => false,
         }
     }
 
-    fn hash_little(&mut self, limbs: &[Opnd], len: u32) -> Opnd {
-        let start = Opnd::C(u64::from(0xdead_beef_u32.wrapping_add(len)));
-        let mut abc = [start; 3];
-        let mut at = 0;
-        loop {
-            for (i, word) in abc.iter_mut().enumerate() {
-                let k = self.word_at(limbs, len, at + 4 * i as u32);
-                *word = self.b.bin(BinOp::Add, *word, k, 32);
-            }
-            if len - at <= 12 {
-                return self.finish_hash(abc);
-            }
-            abc = self.mix(abc);
-            at += 12;
+    /// `hash(result, algorithm, data)`: the hash itself.
+    pub(super) fn hash(&mut self, result: &Place, algorithm: u32, data: &Expr) {
+        if let Some(h) = self.hash_of(data, algorithm) {
+            let h = self.b.truncate(h, 32);
+            self.assign(result, &Value::Scalar(vec![h], 32));
         }
     }
 
-    /// The four bytes at `at` as a little-endian number; bytes behind the end are zero.
-    fn word_at(&mut self, limbs: &[Opnd], len: u32, at: u32) -> Opnd {
-        let n = len.saturating_sub(at).min(4);
-        if n == 0 {
-            return Opnd::C(0);
+    /// `hash(result, algorithm, base, data, max)`: `base` plus the hash modulo `max`, or `base` if `max` is 0.
+    pub(super) fn hash_in_range(&mut self, result: &Expr, algorithm: u32, [base, data, max]: [&Expr; 3]) {
+        let width = |e: &Expr| e.ty.scalar_width().unwrap_or(0);
+        let Some(wide) = Some(width(result)).filter(|w| (1..=64).contains(w)) else {
+            return self.unsupported(result.span, &format!("a hash of type {}", result.ty));
+        };
+        let (base_width, max_width) = (width(base), width(max));
+        if base_width > 64 || max_width > 64 {
+            return self.unsupported(base.span, "a hash with bounds of more than 64 bits");
         }
-        let bits = self.extract_word(limbs, 8 * (len - at - n), 8 * n as u8);
-        let left = self.b.bin(BinOp::Shl, bits, Opnd::C(u64::from(8 * (4 - n))), 32);
-        self.b.swap(4, left)
-    }
-
-    fn rotate(&mut self, x: Opnd, by: u64) -> Opnd {
-        let up = self.b.bin(BinOp::Shl, x, Opnd::C(by), 32);
-        let down = self.b.bin(BinOp::Shr, x, Opnd::C(32 - by), 32);
-        self.b.bin(BinOp::Or, up, down, 32)
-    }
-
-    fn mix(&mut self, abc: [Opnd; 3]) -> [Opnd; 3] {
-        let [mut a, mut b, mut c] = abc;
-        for by in [4, 6, 8, 16, 19, 4] {
-            a = self.b.bin(BinOp::Sub, a, c, 32);
-            let turned = self.rotate(c, by);
-            a = self.b.bin(BinOp::Xor, a, turned, 32);
-            c = self.b.bin(BinOp::Add, c, b, 32);
-            (a, b, c) = (b, c, a);
-        }
-        [a, b, c]
-    }
-
-    fn finish_hash(&mut self, abc: [Opnd; 3]) -> Opnd {
-        let [mut a, mut b, mut c] = abc;
-        for by in [14, 11, 25, 16, 4, 14, 24] {
-            c = self.b.bin(BinOp::Xor, c, b, 32);
-            let turned = self.rotate(b, by);
-            c = self.b.bin(BinOp::Sub, c, turned, 32);
-            (a, b, c) = (b, c, a);
-        }
-        // The last step left the result where the next would not look for it.
-        b
+        let (base, max) = (self.word(base), self.word(max));
+        let Some(h) = self.hash_of(data, algorithm) else { return };
+        let some = self.b.cmp(Cc::Ne, max, Opnd::C(0), 64);
+        // The divisor is never zero.
+        let divisor = self.select(some, max, Opnd::C(1), 64);
+        let rest = self.b.bin(BinOp::Mod, h, divisor, 64);
+        let value = self.b.bin(BinOp::Add, base, rest, 64);
+        let Some(place) = self.place(result) else { return };
+        let value = self.b.truncate(value, wide as u8);
+        self.assign(&place, &Value::Scalar(vec![value], wide));
     }
 }

@@ -172,7 +172,9 @@ impl Scan {
             StmtKind::Block(b) => self.stmts(b),
             StmtKind::SwitchAction { cases, .. } => cases.iter().for_each(|(_, b)| self.stmts(b)),
             StmtKind::SwitchValue { cases, .. } => cases.iter().for_each(|(_, b)| self.stmts(b)),
-            StmtKind::For { init, update, body, .. } => [init, update, body].into_iter().for_each(|b| self.stmts(b)),
+            StmtKind::For { init, update, body, .. } => {
+                [init, update, body].into_iter().for_each(|b| self.stmts(b))
+            }
             StmtKind::ForRange { body, .. } | StmtKind::ForEach { body, .. } => self.stmts(body),
             StmtKind::Declare(..)
             | StmtKind::Instance

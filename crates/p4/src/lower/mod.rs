@@ -1,12 +1,15 @@
 //! Resolved program to IR: parsers, controls, actions and functions are inlined, tables become look-ups, header
 //! fields become loads that later passes drop where they are not used.
 
+mod checksum;
 mod deparser;
 mod expr;
 mod externs;
 mod hash;
+mod information;
 mod invoke;
 mod layout;
+mod objects;
 mod parser;
 mod pipeline;
 mod stmt;
@@ -25,7 +28,6 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use storage::{HeaderStore, Storage};
 
-
 /// What a name of the program stands for while it is lowered.
 #[derive(Clone)]
 enum Binding {
@@ -41,6 +43,12 @@ enum BoundObject {
     PacketOut,
     /// With the path of the instance around it, which makes it one of its own.
     Instance(InstId, Rc<[Name]>),
+}
+
+/// Standard metadata: its fields by name.
+struct Standard {
+    names: Vec<Name>,
+    fields: Vec<Rc<Storage>>,
 }
 
 /// Something that is being inlined.
@@ -73,10 +81,13 @@ struct Lower<'a> {
     maps_by_path: HashMap<(InstId, Rc<[Name]>), MapId>,
     plans: HashMap<(crate::hir::TableId, Rc<[Name]>), Rc<table::TablePlan>>,
     tables: Vec<crate::control::TableFacts>,
+    arrays: Vec<crate::control::ArrayFacts>,
     externs: BTreeSet<String>,
     packet: PacketState,
-    /// Where a packet goes that is not understood.
+    /// Where a packet goes that the parser does not understand.
     reject: Block,
+    /// Where a packet goes that is dropped.
+    refuse: Block,
     emitted: Vec<Emitted>,
     /// `truncate` was called somewhere.
     truncates: bool,
@@ -86,6 +97,10 @@ struct Lower<'a> {
     inlined: usize,
     /// [`MAX_INLINED`] was exceeded.
     too_large: bool,
+    architecture: crate::control::Architecture,
+    standard: Option<Standard>,
+    /// The colour that a direct meter told last.
+    direct: HashMap<InstId, Slot>,
 }
 
 /// Variables of the machine rather than of the program.
@@ -97,13 +112,17 @@ struct PacketState {
     parsed: Slot,
     verdict: Slot,
     truncate_to: Slot,
+    /// Why the parser rejects.
+    error: Slot,
 }
 
 /// The lowered program and what is worth knowing about it.
 pub(crate) struct Lowered {
     pub(crate) function: Function,
     pub(crate) tables: Vec<crate::control::TableFacts>,
+    pub(crate) arrays: Vec<crate::control::ArrayFacts>,
     pub(crate) externs: BTreeSet<String>,
+    pub(crate) architecture: crate::control::Architecture,
 }
 
 /// Statements that may be inlined: a bound on exponential growth through nested calls.

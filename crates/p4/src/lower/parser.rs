@@ -107,6 +107,8 @@ impl Lower<'_> {
             self.match_keys(subjects, &values, keys, to, next);
             self.b.switch_to(next);
         }
+        let error = self.error_number("NoMatch");
+        self.b.write(self.packet.error, error);
         let reject = self.reject;
         self.b.jump(reject);
     }
@@ -191,15 +193,14 @@ impl Lower<'_> {
     fn need(&mut self, base: Opnd, len: u32) {
         let end = self.b.read(self.packet.end);
         let ok = self.b.emit(Op::InBounds { base, len, end }, Ty::Int(1));
-        self.continue_if(ok);
+        let error = self.error_number("PacketTooShort");
+        self.continue_or(ok, error);
     }
 
-    /// Goes on if `ok`, else rejects.
+    /// Goes on if `ok`, else rejects an argument of a parser operation.
     pub(super) fn continue_if(&mut self, ok: Opnd) {
-        let next = self.b.new_block("checked");
-        let reject = self.reject;
-        self.b.branch(ok, next, reject);
-        self.b.switch_to(next);
+        let error = self.error_number("ParserInvalidArgument");
+        self.continue_or(ok, error);
     }
 
     fn extract(&mut self, e: &Expr, varbits: Option<Opnd>) {
@@ -248,7 +249,8 @@ impl Lower<'_> {
     /// Bits of a varbit field as bytes; rejects what does not fit or is no whole number of bytes.
     fn variable_part(&mut self, bits: Opnd, max: u32) -> Opnd {
         let ok = self.b.cmp(Cc::Ule, bits, Opnd::C(u64::from(max)), 32);
-        self.continue_if(ok);
+        let error = self.error_number("HeaderTooShort");
+        self.continue_or(ok, error);
         self.whole_bytes(bits)
     }
 

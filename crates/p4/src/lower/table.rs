@@ -5,20 +5,26 @@ use crate::ast::Direction;
 use crate::constant::{limbs, small};
 use crate::control::{ActionFacts, EntryError, KeyFacts, Match, ParamFacts, Shape, TableFacts};
 use crate::diagnostics::Code;
-use crate::hir::{BoundAction, CtorArg, Entry, Expr, Keyset, MatchKind, Table};
+use crate::hir::{BoundAction, CtorArg, Entry, Expr, InstId, Keyset, MatchKind, Object, Table};
 use crate::ir::{Map, MapId};
 use crate::lexer::Name;
+use crate::types::Type;
 use num_bigint::{BigInt, BigUint};
 use num_traits::Zero;
 use p4shield_abi::map::{
     MAX_RANGE_BYTES, MAX_RANGES, MapDefinition, TYPE_ARRAY, TYPE_CLASSIFIER, TYPE_HASH, TYPE_LPM_TRIE,
 };
+use p4shield_abi::meter::METER_CELL_SIZE;
 use std::rc::Rc;
 
 /// A constant table of at most this many entries becomes comparisons.
 const MAX_INLINE: usize = 16;
 /// Entries of a table that does not say how many it needs.
 const DEFAULT_SIZE: u32 = 1024;
+/// The most entries of any table.
+const MAX_ENTRIES: u32 = 1 << 24;
+/// Bytes of a direct counter: packets and bytes.
+pub(super) const COUNTER_SIZE: u32 = 16;
 /// The longest key and value, in bytes.
 const MAX_VALUE: u32 = 4096;
 /// The longest key that a trie takes, without its length.
@@ -66,8 +72,12 @@ impl Lower<'_> {
             t.actions.iter().map(|a| self.action_facts(a.action, outer)).collect();
         let end = |a: &ActionFacts| a.params.iter().map(|p| p.offset + p.bytes).max().unwrap_or(4);
         let value_size = actions.iter().map(end).max().unwrap_or(4).next_multiple_of(8);
-        let size = t.size.unwrap_or(DEFAULT_SIZE).max(t.entries.len() as u32);
+        let (counter_offset, meter_offset, value_size) = direct_offsets(t, value_size);
+        let size = t.size.or_else(|| self.implementation_size(t)).unwrap_or(DEFAULT_SIZE);
+        let size = size.clamp(1, MAX_ENTRIES).max(t.entries.len() as u32);
         TableFacts {
+            counter_offset,
+            meter_offset,
             name,
             map: None,
             default_map: None,
@@ -79,6 +89,14 @@ impl Lower<'_> {
             value_size,
             size,
         }
+    }
+
+    /// The size that an `implementation` of `ebpf_model` gives.
+    fn implementation_size(&self, t: &Table) -> Option<u32> {
+        let inst = self.hir.instances[property(t, "implementation")?.0 as usize].clone();
+        let Type::Extern(e) = &inst.ty else { return None };
+        let counts = matches!(&*e.name, "hash_table" | "array_table");
+        inst.args.first().filter(|_| counts).and_then(constant)
     }
 
     fn action_facts(&self, id: crate::hir::ActionId, path: &[Name]) -> ActionFacts {
@@ -126,7 +144,10 @@ impl Lower<'_> {
         let mut ranges: Vec<&KeyFacts> = facts.keys.iter().filter(|k| k.kind == "range").collect();
         ranges.sort_by_key(|k| k.offset);
         if ranges.len() > MAX_RANGES || ranges.iter().any(|k| k.bytes > MAX_RANGE_BYTES) {
-            let what = format!("more than {MAX_RANGES} range keys, or one of more than {} bits,", 8 * MAX_RANGE_BYTES);
+            let what = format!(
+                "more than {MAX_RANGES} range keys, or one of more than {} bits,",
+                8 * MAX_RANGE_BYTES
+            );
             self.unsupported(t.span, &what);
             return None;
         }
@@ -185,6 +206,26 @@ impl Lower<'_> {
         facts.default_map = Some(name.clone());
         Some(Some(self.add_map(Map { name, definition, entries })))
     }
+}
+
+/// The instance that a property names.
+pub(super) fn property(t: &Table, name: &str) -> Option<InstId> {
+    let p = t.properties.iter().find(|p| &*p.name == name)?;
+    if let CtorArg::Object(Object::Instance(id)) = p.value { Some(id) } else { None }
+}
+
+/// Where values have a direct counter and meter, and their size with both.
+fn direct_offsets(t: &Table, value_size: u32) -> (Option<u32>, Option<u32>, u32) {
+    let mut end = value_size;
+    let mut take = |there: bool, bytes: u32| {
+        there.then(|| {
+            end += bytes;
+            end - bytes
+        })
+    };
+    let counter = take(property(t, "counters").is_some(), COUNTER_SIZE);
+    let meter = take(property(t, "meters").is_some(), METER_CELL_SIZE as u32);
+    (counter, meter, end)
 }
 
 /// The map that a table of these keys needs.
@@ -254,7 +295,8 @@ fn order_of(t: &Table) -> Vec<usize> {
 /// The entries' priorities: those that are written, and for the others, as the language specifies, a step further
 /// than the entry before. Here the greatest always wins.
 fn priorities(t: &Table) -> Vec<u32> {
-    let property = |name: &str| t.properties.iter().find(|p| &*p.name == name).and_then(|p| constant(&p.value));
+    let property =
+        |name: &str| t.properties.iter().find(|p| &*p.name == name).and_then(|p| constant(&p.value));
     let largest_wins = property("largest_priority_wins").is_none_or(|v| v != 0);
     let step = property("priority_delta").unwrap_or(1);
     let steps = (t.entries.len() as u32).saturating_sub(1).saturating_mul(step);

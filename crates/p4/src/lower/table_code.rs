@@ -1,10 +1,11 @@
 //! Applying a table: comparisons or a look-up, then the action.
 
 use super::Lower;
+use super::objects::unit;
 use super::storage::{Storage, Value, limb_count, limb_width};
-use super::table::TablePlan;
+use super::table::{COUNTER_SIZE, TablePlan, property};
 use crate::constant::limbs;
-use crate::control::Shape;
+use crate::control::{ArrayKind, Shape, Unit};
 use crate::hir::{BoundAction, Expr, MatchKind, Table, TableId};
 use crate::ir::builder::Slot;
 use crate::ir::{BinOp, Block, Cc, KeyPart, Op, Opnd, Ty};
@@ -29,7 +30,8 @@ impl Lower<'_> {
         let path = self.path_with(&t.name);
         let Some(plan) = self.planned(id, &t, &path) else { return (Opnd::C(0), Opnd::C(0)) };
         self.b.span = span;
-        let subjects: Vec<Expr> = t.keys.iter().map(|k| k.value.clone()).collect();
+        let matched = t.keys.iter().filter(|k| k.kind != MatchKind::Selector);
+        let subjects: Vec<Expr> = matched.map(|k| k.value.clone()).collect();
         let values: Vec<Vec<Opnd>> = subjects.iter().map(|s| self.limbs(s)).collect();
         let (hit, run) = (self.b.slot(Ty::Int(1)), self.b.slot(Ty::Int(32)));
         // No action, until one runs.
@@ -99,8 +101,8 @@ impl Lower<'_> {
 
     fn look_up(&mut self, a: &Application<'_>, map: crate::ir::MapId, values: &[Vec<Opnd>]) {
         let mut key: Vec<KeyPart> = Vec::new();
-        for ((k, f), v) in a.table.keys.iter().zip(&a.plan.facts.keys).zip(values) {
-            let lpm = k.kind == MatchKind::Lpm && a.plan.facts.shape == Shape::Lpm;
+        for (f, v) in a.plan.facts.keys.iter().zip(values) {
+            let lpm = f.kind == "lpm" && a.plan.facts.shape == Shape::Lpm;
             if lpm {
                 // A packet's key is a whole prefix.
                 key.push((0, 4, Opnd::C(u64::from((f.offset - 4) * 8 + f.width))));
@@ -119,13 +121,29 @@ impl Lower<'_> {
         self.b.branch(is_hit, found, missed);
         self.b.switch_to(found);
         self.b.write(a.hit, Opnd::C(1));
+        self.direct_objects(a, base);
         self.dispatch(a, base);
         self.b.switch_to(missed);
         self.miss(a);
     }
 
+    /// Counts and meters the packet in the entry at `base`, if the table has direct counters or meters.
+    fn direct_objects(&mut self, a: &Application<'_>, base: Opnd) {
+        if let (Some(at), Some(id)) = (a.plan.facts.counter_offset, property(a.table, "counters")) {
+            let unit = self.hir.instances[id.0 as usize].args.first().map_or(Unit::Both, unit);
+            self.count_at(ArrayKind::Counter { unit }, base, at, COUNTER_SIZE);
+        }
+        if let (Some(at), Some(id)) = (a.plan.facts.meter_offset, property(a.table, "meters")) {
+            let unit = self.hir.instances[id.0 as usize].args.first().map_or(Unit::Packets, unit);
+            let cell = self.b.emit(Op::Offset(base, Opnd::C(at.into())), Ty::MapValue);
+            let colour = self.meter_at(ArrayKind::Meter { unit }, cell);
+            let slot = self.colour_slot(id);
+            self.b.write(slot, colour);
+        }
+    }
+
     /// A number of `bytes` bytes in network byte order, in parts of 8, 4, 2 and 1 bytes.
-    fn key_parts(&mut self, v: &[Opnd], offset: u32, bytes: u32, key: &mut Vec<KeyPart>) {
+    pub(super) fn key_parts(&mut self, v: &[Opnd], offset: u32, bytes: u32, key: &mut Vec<KeyPart>) {
         let mut at = 0;
         while at < bytes {
             let left = bytes - at;

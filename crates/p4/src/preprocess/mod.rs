@@ -1,7 +1,7 @@
 //! The preprocessor: `#include`, `#define`, conditionals.
 //!
 //! It works on tokens, so every token keeps its place in the file it was written in; tokens out of a macro stand
-//! where the macro was used. Model files (`core.p4`, `ubpf_model.p4`, `p4shield.p4`) are built in; all other files
+//! where the macro was used. Model files ([`MODELS`]) are built in; all other files
 //! come from the caller's [`Resolver`], the only way this crate has to the outside.
 
 mod condition;
@@ -43,6 +43,8 @@ impl Resolver for NoIncludes {
 pub(crate) const MODELS: &[(&str, &str)] = &[
     ("core.p4", include_str!("../../models/core.p4")),
     ("ubpf_model.p4", include_str!("../../models/ubpf_model.p4")),
+    ("ebpf_model.p4", include_str!("../../models/ebpf_model.p4")),
+    ("v1model.p4", include_str!("../../models/v1model.p4")),
     ("p4shield.p4", include_str!("../../models/p4shield.p4")),
 ];
 

@@ -1,0 +1,34 @@
+// The `ebpf_model` architecture: a filter. Same declarations as programs written for p4c-ebpf expect.
+//
+// What P4 Shield does where the architecture leaves it open:
+// - A packet passes, unchanged, if the filter sets `accept`; it is dropped otherwise, and if the parser rejects it.
+// - What the filter writes into headers does not leave with the packet: there is no deparser.
+// - A counter that does not exist is not counted. Dense or sparse, counters are kept the same way.
+#ifndef _EBPF_MODEL_P4_
+#define _EBPF_MODEL_P4_
+
+#include <core.p4>
+
+/// Counters of 32 bits from index 0 to max_index - 1, all 0 at load.
+extern CounterArray {
+    CounterArray(bit<32> max_index, bool sparse);
+    /// Adds one.
+    void increment(in bit<32> index);
+    /// Adds `value`.
+    void add(in bit<32> index, in bit<32> value);
+}
+
+/// How a table is kept, and its size. P4 Shield chooses by the match kinds, and takes the size.
+extern array_table {
+    array_table(bit<32> size);
+}
+extern hash_table {
+    hash_table(bit<32> size);
+}
+
+parser parse<H>(packet_in packet, out H headers);
+control filter<H>(inout H headers, out bool accept);
+
+package ebpfFilter<H>(parse<H> prs, filter<H> filt);
+
+#endif

@@ -1,0 +1,231 @@
+// The `v1model` architecture: the declarations that programs written for the reference software switch expect.
+//
+// What P4 Shield does where the architecture leaves it open, or cannot do the same:
+// - The verdict is `drop` if egress_spec is V1MODEL_DROP_PORT behind ingress, or set to it in egress; else `pass`. The
+//   port is reported (see the program ABI: output_port) and an attachment may ignore it.
+// - A parser error ends parsing, and the pipeline goes on with standard_metadata.parser_error set.
+// - One run makes one packet of one packet: clone, resubmit, recirculate and multicast are refused by name; a packet
+//   whose mcast_grp is set at run time is dropped.
+// - There is no queue: queueing fields are 0, timestamps are microseconds of the P4 VM's monotonic clock.
+// - Digests are not delivered yet; a failing assert() drops the packet.
+// - Direct counters and meters work when an entry is hit, whether or not an action calls count() or read().
+// - crc32_custom and crc16_custom are crc32 and crc16.
+#ifndef _V1_MODEL_P4_
+#define _V1_MODEL_P4_
+
+#include <core.p4>
+
+#ifndef V1MODEL_VERSION
+#define V1MODEL_VERSION 20180101
+#endif
+
+const bit<32> __v1model_version = V1MODEL_VERSION;
+
+match_kind {
+    range,
+    optional,
+    selector
+}
+
+#if V1MODEL_VERSION >= 20200408
+typedef bit<9> PortId_t;
+#endif
+
+@metadata @name("standard_metadata")
+struct standard_metadata_t {
+#if V1MODEL_VERSION >= 20200408
+    PortId_t ingress_port;
+    PortId_t egress_spec;
+    PortId_t egress_port;
+#else
+    bit<9>   ingress_port;
+    bit<9>   egress_spec;
+    bit<9>   egress_port;
+#endif
+    bit<32>  instance_type;
+    bit<32>  packet_length; // as it came, in bytes
+    @alias("queueing_metadata.enq_timestamp")
+    bit<32>  enq_timestamp;
+    @alias("queueing_metadata.enq_qdepth")
+    bit<19>  enq_qdepth;
+    @alias("queueing_metadata.deq_timedelta")
+    bit<32>  deq_timedelta;
+    @alias("queueing_metadata.deq_qdepth")
+    bit<19>  deq_qdepth;
+    @alias("intrinsic_metadata.ingress_global_timestamp")
+    bit<48>  ingress_global_timestamp;
+    @alias("intrinsic_metadata.egress_global_timestamp")
+    bit<48>  egress_global_timestamp;
+    @alias("intrinsic_metadata.mcast_grp")
+    bit<16>  mcast_grp;
+    @alias("intrinsic_metadata.egress_rid")
+    bit<16>  egress_rid;
+    bit<1>   checksum_error;
+    error    parser_error;
+    @alias("intrinsic_metadata.priority")
+    bit<3>   priority;
+}
+
+enum CounterType {
+    packets,
+    bytes,
+    packets_and_bytes
+}
+
+enum MeterType {
+    packets,
+    bytes
+}
+
+#define V1MODEL_METER_COLOR_GREEN  0
+#define V1MODEL_METER_COLOR_YELLOW 1
+#define V1MODEL_METER_COLOR_RED    2
+
+#if V1MODEL_VERSION >= 20200408
+/// `size` counters.
+extern counter<I> {
+    counter(bit<32> size, CounterType type);
+    /// Counts the packet; nothing happens if there is no such counter.
+    void count(in I index);
+}
+
+/// `size` two-rate three-colour meters. Until it has rates, a meter is green.
+extern meter<I> {
+    meter(bit<32> size, MeterType type);
+    /// The colour of the packet.
+    void execute_meter<T>(in I index, out T result);
+}
+
+/// `size` values of type T, all 0 at load.
+extern register<T, I> {
+    register(bit<32> size);
+    /// The value at `index`; 0 if there is no such element.
+    @noSideEffects
+    void read(out T result, in I index);
+    /// Sets the value at `index`; nothing happens if there is no such element.
+    void write(in I index, in T value);
+}
+#else
+extern counter {
+    counter(bit<32> size, CounterType type);
+    void count(in bit<32> index);
+}
+
+extern meter {
+    meter(bit<32> size, MeterType type);
+    void execute_meter<T>(in bit<32> index, out T result);
+}
+
+extern register<T> {
+    register(bit<32> size);
+    @noSideEffects
+    void read(out T result, in bit<32> index);
+    void write(in bit<32> index, in T value);
+}
+#endif
+
+/// A counter in each entry of the table that names it as its `counters`.
+extern direct_counter {
+    direct_counter(CounterType type);
+    void count();
+}
+
+/// A meter in each entry of the table that names it as its `meters`.
+extern direct_meter<T> {
+    direct_meter(MeterType type);
+    void read(out T result);
+}
+
+enum HashAlgorithm {
+    crc32,
+    crc32_custom,
+    crc16,
+    crc16_custom,
+    random,
+    identity,
+    csum16,
+    xor16
+}
+
+extern action_profile {
+    action_profile(bit<32> size);
+}
+
+extern action_selector {
+    action_selector(HashAlgorithm algorithm, bit<32> size, bit<32> outputWidth);
+}
+
+/// A number from `lo` to `hi`, both included; not for secrets.
+extern void random<T>(out T result, in T lo, in T hi);
+
+extern void digest<T>(in bit<32> receiver, in T data);
+
+/// The packet goes no further, unless egress_spec is set later.
+@deprecated("write mark_to_drop(standard_metadata)")
+extern void mark_to_drop();
+@pure
+extern void mark_to_drop(inout standard_metadata_t standard_metadata);
+
+/// `base` plus the hash of `data` modulo `max`; `base` if `max` is 0.
+@pure
+extern void hash<O, T, D, M>(out O result, in HashAlgorithm algo, in T base, in D data, in M max);
+
+enum CloneType {
+    I2E,
+    E2E
+}
+
+@deprecated("use verify_checksum and update_checksum")
+extern Checksum16 {
+    Checksum16();
+    bit<16> get<D>(in D data);
+}
+
+/// Sets standard_metadata.checksum_error if the checksum is wrong and `condition` holds.
+extern void verify_checksum<T, O>(in bool condition, in T data, in O checksum, HashAlgorithm algo);
+/// Sets the checksum if `condition` holds.
+@pure
+extern void update_checksum<T, O>(in bool condition, in T data, inout O checksum, HashAlgorithm algo);
+/// As above, over `data` followed by what the parser left of the packet. csum16 only; a packet of which the P4 VM
+/// does not have all bytes is dropped.
+extern void verify_checksum_with_payload<T, O>(in bool condition, in T data, in O checksum, HashAlgorithm algo);
+@noSideEffects
+extern void update_checksum_with_payload<T, O>(in bool condition, in T data, inout O checksum, HashAlgorithm algo);
+
+extern void clone(in CloneType type, in bit<32> session);
+@deprecated("use clone_preserving_field_list")
+extern void clone3<T>(in CloneType type, in bit<32> session, in T data);
+extern void clone_preserving_field_list(in CloneType type, in bit<32> session, bit<8> index);
+@deprecated("use resubmit_preserving_field_list")
+extern void resubmit<T>(in T data);
+extern void resubmit_preserving_field_list(bit<8> index);
+@deprecated("use recirculate_preserving_field_list")
+extern void recirculate<T>(in T data);
+extern void recirculate_preserving_field_list(bit<8> index);
+
+/// Cuts the packet after `length` bytes, when it leaves.
+extern void truncate(in bit<32> length);
+
+/// Drops the packet unless `check` holds.
+extern void assert(in bool check);
+/// Nothing: it tells tools what to take for granted.
+extern void assume(in bool check);
+
+/// Nothing: a program's packets are not written to logs.
+extern void log_msg(string msg);
+extern void log_msg<T>(string msg, in T data);
+
+parser Parser<H, M>(packet_in b, out H parsedHdr, inout M meta, inout standard_metadata_t standard_metadata);
+control VerifyChecksum<H, M>(inout H hdr, inout M meta);
+@pipeline
+control Ingress<H, M>(inout H hdr, inout M meta, inout standard_metadata_t standard_metadata);
+@pipeline
+control Egress<H, M>(inout H hdr, inout M meta, inout standard_metadata_t standard_metadata);
+control ComputeChecksum<H, M>(inout H hdr, inout M meta);
+@deparser
+control Deparser<H>(packet_out b, in H hdr);
+
+package V1Switch<H, M>(Parser<H, M> p, VerifyChecksum<H, M> vr, Ingress<H, M> ig, Egress<H, M> eg,
+                       ComputeChecksum<H, M> ck, Deparser<H> dep);
+
+#endif

@@ -1,0 +1,283 @@
+//! The architectures: how parsers and controls make one program.
+//!
+//! What they share is here: opening the packet, handing variables from block to block, leaving with a verdict.
+
+mod ebpf;
+mod ubpf;
+mod v1model;
+
+use super::storage::Storage;
+use super::{Binding, BoundObject, Lower, Lowered, PacketState, Standard, layout};
+use crate::Reject;
+use crate::control::Architecture;
+use crate::diagnostics::{Code, Diagnostic, Sink};
+use crate::hir::{Constructed, Control, CtorArg, Instance, Object, Param, Parser, Program};
+use crate::ir::builder::Builder;
+use crate::ir::{Block, Opnd, Ty};
+use crate::source::Span;
+use crate::types::Type;
+use std::collections::{BTreeSet, HashMap};
+use std::rc::Rc;
+
+/// Lowers the program's `main`. The result is complete only if nothing was reported as an error.
+pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -> Lowered {
+    let mut b = Builder::new();
+    let (rejected, refused) = (b.new_block("reject"), b.new_block("refuse"));
+    let packet = PacketState {
+        data: b.slot(Ty::Packet),
+        end: b.slot(Ty::Packet),
+        cursor: b.slot(Ty::Packet),
+        parsed: b.slot(Ty::Int(32)),
+        verdict: b.slot(Ty::Int(1)),
+        truncate_to: b.slot(Ty::Int(32)),
+        error: b.slot(Ty::Int(32)),
+    };
+    let mut l = Lower {
+        hir,
+        sink,
+        b,
+        env: HashMap::new(),
+        path: Vec::new(),
+        scopes: Vec::new(),
+        maps_by_path: HashMap::new(),
+        plans: HashMap::new(),
+        tables: Vec::new(),
+        arrays: Vec::new(),
+        externs: BTreeSet::new(),
+        packet,
+        reject: rejected,
+        refuse: refused,
+        emitted: Vec::new(),
+        truncates: false,
+        info_read: None,
+        asks_status: false,
+        inlined: 0,
+        too_large: false,
+        architecture: Architecture::default(),
+        standard: None,
+        direct: HashMap::new(),
+    };
+    l.program(end, reject);
+    l.warn_unknown();
+    let Lower { b, tables, arrays, externs, architecture, .. } = l;
+    Lowered { function: b.into_function(), tables, arrays, externs, architecture }
+}
+
+/// A parser of the pipeline.
+struct ParserStage {
+    instance: Rc<Instance>,
+    parser: Rc<Parser>,
+}
+
+/// A control of the pipeline.
+struct ControlStage {
+    instance: Rc<Instance>,
+    control: Rc<Control>,
+}
+
+impl Lower<'_> {
+    fn program(&mut self, end: Span, reject: Reject) {
+        let Some(main) = self.hir.main else {
+            let hint = "end the program with `ubpf(parser(), control(), deparser()) main;`";
+            return self.error(Code::BadMain, end, "the program has no `main`", hint);
+        };
+        let main = self.hir.instances[main.0 as usize].clone();
+        let name = if let Type::Object(o) = &main.ty { o.name.clone() } else { "".into() };
+        self.architecture = match &*name {
+            "ubpf" => Architecture::Ubpf,
+            "ebpfFilter" => Architecture::Ebpf,
+            "V1Switch" => Architecture::V1model,
+            _ => {
+                let what = format!("the architecture of package `{name}`: not supported yet");
+                let d = Diagnostic::new(Code::Unsupported, main.span, what);
+                let hint =
+                    "include <ubpf_model.p4>, <ebpf_model.p4> or <v1model.p4> and instantiate its package";
+                return self.sink.add(d.hint(hint));
+            }
+        };
+        let parser = main.args.first().and_then(|a| self.parser_stage(a));
+        let controls: Vec<ControlStage> =
+            main.args.iter().skip(1).filter_map(|a| self.control_stage(a)).collect();
+        let Some(parser) = parser else { return self.bad_main(main.span) };
+        match (self.architecture, controls.as_slice()) {
+            (Architecture::Ubpf, [pipe, deparser]) => self.ubpf(&parser, pipe, deparser),
+            (Architecture::Ebpf, [filter]) => self.ebpf(&parser, filter),
+            (Architecture::V1model, [verify, ingress, egress, update, deparser]) => {
+                self.v1model(&parser, [verify, ingress, egress, update], deparser);
+            }
+            _ => return self.bad_main(main.span),
+        }
+        self.leave_rejected(reject);
+    }
+
+    fn bad_main(&mut self, span: Span) {
+        let message = "`main` needs a parser and the controls of its architecture";
+        self.error(
+            Code::BadMain,
+            span,
+            message,
+            "instantiate all of them, as the architecture's package says",
+        );
+    }
+
+    fn stage(&self, a: &CtorArg) -> Option<Rc<Instance>> {
+        match a {
+            CtorArg::Object(Object::Instance(id)) => Some(self.hir.instances[id.0 as usize].clone()),
+            _ => None,
+        }
+    }
+
+    fn parser_stage(&self, a: &CtorArg) -> Option<ParserStage> {
+        let instance = self.stage(a)?;
+        let Constructed::Parser(p) = instance.what else { return None };
+        Some(ParserStage { parser: self.hir.parsers[p.0 as usize].clone(), instance })
+    }
+
+    fn control_stage(&self, a: &CtorArg) -> Option<ControlStage> {
+        let instance = self.stage(a)?;
+        let Constructed::Control(c) = instance.what else { return None };
+        Some(ControlStage { control: self.hir.controls[c.0 as usize].clone(), instance })
+    }
+
+    fn open_packet(&mut self, span: Span) {
+        self.b.span = span;
+        let (data, end) = self.packet_bounds();
+        self.b.write(self.packet.data, data);
+        self.b.write(self.packet.end, end);
+        self.b.write(self.packet.cursor, data);
+        self.b.write(self.packet.parsed, Opnd::C(0));
+        self.b.write(self.packet.verdict, Opnd::C(1));
+        self.b.write(self.packet.truncate_to, Opnd::C(u64::from(u32::MAX)));
+        self.b.write(self.packet.error, Opnd::C(0));
+    }
+
+    /// Runs the parser of the pipeline on variables that all blocks share, and goes on where it accepts.
+    fn run_parser(&mut self, stage: &ParserStage, shared: &[Rc<Storage>]) {
+        let parser = &stage.parser;
+        if let Some(p) = parser.params.first() {
+            self.env.insert(p.var, Binding::Object(BoundObject::PacketIn));
+        }
+        self.share(&parser.params[1..], shared);
+        self.bind_ctor(&parser.ctor_params, &stage.instance.args);
+        self.path.push(stage.instance.name.clone());
+        self.parse_states(parser);
+        self.path.pop();
+    }
+
+    fn run_control(&mut self, stage: &ControlStage, shared: &[Rc<Storage>]) {
+        self.share(&stage.control.params, shared);
+        self.control(&stage.control, &stage.instance, Vec::new());
+    }
+
+    fn run_deparser(&mut self, stage: &ControlStage, shared: &[Rc<Storage>]) {
+        if let Some(p) = stage.control.params.first() {
+            self.env.insert(p.var, Binding::Object(BoundObject::PacketOut));
+        }
+        self.share(&stage.control.params[1..], shared);
+        self.control(&stage.control, &stage.instance, Vec::new());
+    }
+
+    /// The blocks of the pipeline work on the same variables: copies in and out at their borders would change nothing.
+    fn share(&mut self, params: &[Param], shared: &[Rc<Storage>]) {
+        for (p, s) in params.iter().zip(shared) {
+            self.env.insert(p.var, Binding::Storage(s.clone()));
+        }
+    }
+
+    /// Standard metadata in the storage of a parameter.
+    fn standard_metadata(&mut self, ty: &Type, storage: &Rc<Storage>) {
+        if let (Type::Composite(c), Storage::Group(fields)) = (ty.base(), &**storage) {
+            let names = c.fields.iter().map(|(n, _)| n.clone()).collect();
+            self.standard = Some(Standard { names, fields: fields.clone() });
+        }
+    }
+
+    /// The slot of a field of standard metadata, with its width.
+    pub(super) fn standard_field(&self, name: &str) -> Option<(crate::ir::builder::Slot, u32)> {
+        let s = self.standard.as_ref()?;
+        let at = s.names.iter().position(|n| &**n == name)?;
+        match &*s.fields[at] {
+            Storage::Scalar(slots, width) => slots.first().map(|s| (*s, *width)),
+            _ => None,
+        }
+    }
+
+    /// Sets a field of standard metadata, cut to its width.
+    pub(super) fn set_standard(&mut self, name: &str, value: Opnd) {
+        if let Some((slot, width)) = self.standard_field(name) {
+            let value = self.b.truncate(value, width.min(64) as u8);
+            self.b.write(slot, value);
+        }
+    }
+
+    /// The value of a field of standard metadata; 0 if there is none.
+    pub(super) fn get_standard(&mut self, name: &str) -> Opnd {
+        self.standard_field(name).map_or(Opnd::C(0), |(slot, _)| self.b.read(slot))
+    }
+
+    /// The number of an error of the core library.
+    pub(super) fn error_number(&self, name: &str) -> Opnd {
+        Opnd::C(self.hir.errors.iter().position(|e| &**e == name).unwrap_or(0) as u64)
+    }
+
+    /// Goes on if `ok`, else rejects with an error.
+    pub(super) fn continue_or(&mut self, ok: Opnd, error: Opnd) {
+        if ok == Opnd::C(1) {
+            return;
+        }
+        let (next, failed) = (self.b.new_block("checked"), self.b.new_block("parser error"));
+        self.b.branch(ok, next, failed);
+        self.b.switch_to(failed);
+        self.b.write(self.packet.error, error);
+        let reject = self.reject;
+        self.b.jump(reject);
+        self.b.switch_to(next);
+    }
+
+    /// Writes what changed, and returns `pass`; nothing of the packet was written before.
+    fn write_packet(&mut self, parser: &Parser, deparser: &Control) {
+        let fixed = match (layout::headers_param(&parser.params), layout::headers_param(&deparser.params)) {
+            (Some(p), Some(d)) => layout::is_fixed(self.hir, parser, p, deparser, d),
+            _ => false,
+        };
+        // What cannot be written is dropped, whatever becomes of packets that a parser rejects.
+        let rejected = std::mem::replace(&mut self.reject, self.refuse);
+        let grown = if fixed {
+            self.write_in_place();
+            Opnd::C(0)
+        } else {
+            self.write_anywhere()
+        };
+        if self.truncates {
+            self.truncate_packet(grown);
+        }
+        self.reject = rejected;
+        self.b.ret(Opnd::C(1));
+    }
+
+    /// Passes if the verdict so far is `pass`; what is dropped need not be written. Goes on where it passes.
+    fn drop_unless(&mut self, pass: Opnd) {
+        let go_on = self.b.new_block("pass");
+        let refuse = self.refuse;
+        self.b.branch(pass, go_on, refuse);
+        self.b.switch_to(go_on);
+    }
+
+    fn leave_rejected(&mut self, reject: Reject) {
+        let ends: [(Block, u64); 2] = [(self.reject, u64::from(reject == Reject::Pass)), (self.refuse, 0)];
+        for (block, verdict) in ends {
+            self.b.switch_to(block);
+            self.b.ret(Opnd::C(verdict));
+        }
+    }
+
+    /// A program that reads information and never asks whether it is known has probably not thought of that.
+    fn warn_unknown(&mut self) {
+        if let Some(span) = self.info_read.filter(|_| !self.asks_status) {
+            let message = "the program never asks whether in-VM information is known";
+            let hint =
+                "test vm_info_status() != 0; until then, packets that read unknown information are dropped";
+            self.sink.add(Diagnostic::new(Code::UnknownInformation, span, message).hint(hint));
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! `v1model`: parser, checksum verification, ingress, egress, checksum update, deparser.
+//!
+//! What the reference switch does between the blocks is done here: a parser error is told to ingress, the port that
+//! ingress chose becomes egress's, and the drop port drops.
+
+use super::{ControlStage, Lower, ParserStage};
+use crate::ir::{BinOp, Cc, Op, Opnd, Ty};
+use p4shield_abi::context::offset;
+
+/// `egress_spec` of packets that go nowhere.
+const DROP_PORT: u64 = 511;
+
+impl Lower<'_> {
+    pub(super) fn v1model(
+        &mut self,
+        parser: &ParserStage,
+        [verify, ingress, egress, update]: [&ControlStage; 4],
+        deparser: &ControlStage,
+    ) {
+        self.open_packet(parser.parser.span);
+        let params = &parser.parser.params;
+        let shared: Vec<_> = params.iter().skip(1).map(|p| self.storage(&p.ty)).collect();
+        shared.iter().for_each(|s| self.reset(s));
+        if let (Some(p), Some(s)) = (params.get(3), shared.get(2)) {
+            self.standard_metadata(&p.ty, s);
+        }
+        self.fill_standard_metadata();
+        self.parse_and_go_on(parser, &shared);
+        self.run_control(verify, &shared);
+        self.run_control(ingress, &shared);
+        let port = self.after_ingress();
+        self.run_control(egress, &shared);
+        self.after_egress();
+        self.run_control(update, &shared);
+        self.run_deparser(deparser, &shared);
+        self.b.emit(Op::SetContext(offset::OUTPUT_PORT, 4, port), Ty::None);
+        self.write_packet(&parser.parser, &deparser.control);
+    }
+
+    fn fill_standard_metadata(&mut self) {
+        for (field, at) in [("ingress_port", offset::INPUT_PORT), ("packet_length", offset::PACKET_LENGTH)] {
+            let v = self.context(at, 4);
+            self.set_standard(field, v);
+        }
+        let now = self.timestamp();
+        self.set_standard("ingress_global_timestamp", now);
+    }
+
+    /// Microseconds.
+    fn timestamp(&mut self) -> Opnd {
+        let ns = self.context(offset::TIMESTAMP_NS, 8);
+        self.b.bin(BinOp::Div, ns, Opnd::C(1_000), 64)
+    }
+
+    /// Wherever the parser ends, the pipeline goes on.
+    fn parse_and_go_on(&mut self, parser: &ParserStage, shared: &[std::rc::Rc<super::Storage>]) {
+        let failed = self.b.new_block("parsing ended");
+        let rejected = std::mem::replace(&mut self.reject, failed);
+        self.run_parser(parser, shared);
+        self.b.jump(failed);
+        self.reject = rejected;
+        self.b.switch_to(failed);
+        let error = self.b.read(self.packet.error);
+        self.set_standard("parser_error", error);
+    }
+
+    /// Drops what ingress wants dropped, and tells egress its port. Returns it.
+    fn after_ingress(&mut self) -> Opnd {
+        // One run makes one packet.
+        let group = self.get_standard("mcast_grp");
+        let single = self.b.cmp(Cc::Eq, group, Opnd::C(0), 16);
+        self.drop_unless(single);
+        let port = self.get_standard("egress_spec");
+        let goes = self.b.cmp(Cc::Ne, port, Opnd::C(DROP_PORT), 32);
+        self.drop_unless(goes);
+        self.set_standard("egress_port", port);
+        self.set_standard("egress_spec", Opnd::C(0));
+        let now = self.timestamp();
+        self.set_standard("egress_global_timestamp", now);
+        port
+    }
+
+    fn after_egress(&mut self) {
+        let port = self.get_standard("egress_spec");
+        let goes = self.b.cmp(Cc::Ne, port, Opnd::C(DROP_PORT), 32);
+        self.drop_unless(goes);
+    }
+
+    /// `mark_to_drop`
+    pub(in crate::lower) fn mark_to_drop(&mut self) {
+        if self.architecture == crate::control::Architecture::V1model {
+            self.set_standard("egress_spec", Opnd::C(DROP_PORT));
+            self.set_standard("mcast_grp", Opnd::C(0));
+        } else {
+            self.b.write(self.packet.verdict, Opnd::C(0));
+        }
+    }
+}

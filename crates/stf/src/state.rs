@@ -1,0 +1,391 @@
+//! What a script says about tables, registers, counters and meters, on a device.
+
+use std::collections::HashMap;
+
+use num_bigint::BigUint;
+use p4shield_abi::meter::MeterCell;
+use p4shield_bpf::maps::MapError;
+use p4shield_p4::control::{
+    Architecture, ArrayFacts, ArrayKind, EntryError, KeyFacts, Match, Shape, TableFacts,
+};
+
+use crate::device::Device;
+use crate::names::{self, NameError};
+use crate::script::{ActionCall, CounterIndex, KeyMatch, Unit};
+
+/// Why a command cannot be carried out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum StateError {
+    /// A name means nothing.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    /// An entry does not fit its table.
+    #[error(transparent)]
+    Entry(#[from] EntryError),
+    /// The map refuses it.
+    #[error("{what}: {source}")]
+    Map {
+        /// What was to be changed.
+        what: String,
+        /// Why it was not.
+        source: MapError,
+    },
+    /// The entries of a table, or its default action, never change.
+    #[error("{0} is constant in the program")]
+    Constant(String),
+    /// A key is given twice.
+    #[error("key {0} is given twice")]
+    TwiceKey(String),
+    /// A counter is not what it has to be.
+    #[error("{name}: {unit} are {got}, which is not {wanted}")]
+    Counter {
+        /// The counter.
+        name: String,
+        /// Packets or bytes.
+        unit: &'static str,
+        /// What they are.
+        got: u64,
+        /// What they have to be.
+        wanted: String,
+    },
+    /// There is no element of this number.
+    #[error("{name} has no element {index}")]
+    Index {
+        /// The array.
+        name: String,
+        /// The element.
+        index: u32,
+    },
+    /// A value does not fit.
+    #[error("{value} does not fit the {width} bits of {name}")]
+    Value {
+        /// The array.
+        name: String,
+        /// The value.
+        value: BigUint,
+        /// Bits of an element.
+        width: u32,
+    },
+}
+
+/// The entries that a script added.
+#[derive(Debug, Default)]
+pub struct State {
+    /// Map and key of each entry, and its name.
+    entries: Vec<(Option<String>, String, Vec<u8>)>,
+    /// Default actions as they were at load.
+    defaults: HashMap<String, Vec<u8>>,
+}
+
+impl State {
+    /// Adds an entry.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn add(
+        &mut self,
+        device: &mut Device,
+        table: &str,
+        priority: Option<u32>,
+        matches: &[KeyMatch],
+        action: &ActionCall,
+        id: Option<&str>,
+    ) -> Result<(), StateError> {
+        let facts = device.facts();
+        let c = c_names(facts.architecture);
+        let t = &facts.tables[find_table(device, table)?];
+        let constant = || StateError::Constant(format!("the entries of {}", t.name));
+        let map = t.map.as_ref().filter(|_| t.mutable).ok_or_else(constant)?;
+        let matches = keys(t, matches, c)?;
+        let priority = priority.unwrap_or_else(|| specificity(t, &matches));
+        let key = t.entry_key(&matches, priority)?;
+        let value = action_value(t, action, c)?;
+        let failed = |source| StateError::Map { what: t.name.clone(), source };
+        device.update(map, &key, &value).map_err(failed)?;
+        self.entries.push((id.map(str::to_owned), map.clone(), key));
+        Ok(())
+    }
+
+    /// Sets a table's default action.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn set_default(
+        &mut self,
+        device: &mut Device,
+        table: &str,
+        action: &ActionCall,
+    ) -> Result<(), StateError> {
+        let facts = device.facts();
+        let t = &facts.tables[find_table(device, table)?];
+        let constant = || StateError::Constant(format!("the default action of {}", t.name));
+        let map = t.default_map.as_ref().ok_or_else(constant)?;
+        let value = action_value(t, action, c_names(facts.architecture))?;
+        if let Some(before) = device.map(map).and_then(|m| m.lookup(&[0; 4]).ok()) {
+            self.defaults.entry(map.clone()).or_insert(before);
+        }
+        let failed = |source| StateError::Map { what: t.name.clone(), source };
+        device.update(map, &[0; 4], &value).map_err(failed)
+    }
+
+    /// Removes the entry of this name, or all entries that the script added, default actions included.
+    ///
+    /// # Errors
+    /// If there is no entry of this name.
+    pub fn remove(&mut self, device: &mut Device, id: Option<&str>) -> Result<(), StateError> {
+        let named = |e: &(Option<String>, String, Vec<u8>)| id.is_none() || e.0.as_deref() == id;
+        if let Some(id) = id
+            && !self.entries.iter().any(named)
+        {
+            let known = self.entries.iter().filter_map(|e| e.0.clone()).collect::<Vec<_>>().join(", ");
+            return Err(NameError::Unknown { what: "entry", name: id.to_owned(), known }.into());
+        }
+        for (_, map, key) in self.entries.extract_if(.., |e| named(e)) {
+            let failed = |source| StateError::Map { what: map.clone(), source };
+            device.delete(&map, &key).map_err(failed)?;
+        }
+        if id.is_none() {
+            for (map, value) in self.defaults.drain() {
+                let failed = |source| StateError::Map { what: map.clone(), source };
+                device.update(&map, &[0; 4], &value).map_err(failed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The element of a counter, by number or by the name of an entry of the table that has it.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn counter(
+        &self,
+        device: &Device,
+        name: &str,
+        index: &CounterIndex,
+        unit: Unit,
+    ) -> Result<u64, StateError> {
+        let facts = device.facts();
+        let bytes = match index {
+            CounterIndex::Number(n) => {
+                let a = array(device, "counter", name, |k| matches!(k, ArrayKind::Counter { .. }))?;
+                let a = &facts.arrays[a];
+                element(device, a, *n)?
+            }
+            CounterIndex::Entry(id) => {
+                let entry = self.entries.iter().find(|e| e.0.as_deref() == Some(id.as_str()));
+                let known = self.entries.iter().filter_map(|e| e.0.clone()).collect::<Vec<_>>().join(", ");
+                let unknown = || NameError::Unknown { what: "entry", name: id.clone(), known };
+                let (_, map, key) = entry.ok_or_else(unknown)?;
+                let t = facts.tables.iter().find(|t| t.map.as_ref() == Some(map));
+                let at = t.and_then(|t| t.counter_offset).map(|o| o as usize);
+                let value = device.map(map).and_then(|m| m.entry(key).ok()).unwrap_or_default();
+                let constant = || StateError::Constant(format!("{name} has no counter and"));
+                at.and_then(|at| value.get(at..at + 16)).ok_or_else(constant)?.to_vec()
+            }
+        };
+        let at = if unit == Unit::Bytes { 8 } else { 0 };
+        Ok(bytes.get(at..at + 8).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b)))
+    }
+
+    /// Sets a counter: packets, then bytes.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn set_counter(
+        device: &mut Device,
+        name: &str,
+        index: u32,
+        values: [u64; 2],
+    ) -> Result<(), StateError> {
+        let facts = device.facts();
+        let a = &facts.arrays[array(device, "counter", name, |k| matches!(k, ArrayKind::Counter { .. }))?];
+        let mut value: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+        value.resize(element(device, a, index)?.len(), 0);
+        set(device, a, index, &value)
+    }
+
+    /// The element of a register.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn register(device: &Device, name: &str, index: u32) -> Result<BigUint, StateError> {
+        let facts = device.facts();
+        let a = &facts.arrays[array(device, "register", name, |k| k == ArrayKind::Register)?];
+        Ok(BigUint::from_bytes_le(&element(device, a, index)?))
+    }
+
+    /// Sets an element of a register.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn set_register(
+        device: &mut Device,
+        name: &str,
+        index: u32,
+        value: &BigUint,
+    ) -> Result<(), StateError> {
+        let facts = device.facts();
+        let a = &facts.arrays[array(device, "register", name, |k| k == ArrayKind::Register)?];
+        if value.bits() > u64::from(a.width) {
+            return Err(StateError::Value { name: a.name.clone(), value: value.clone(), width: a.width });
+        }
+        let mut bytes = value.to_bytes_le();
+        bytes.resize(element(device, a, index)?.len(), 0);
+        set(device, a, index, &bytes)
+    }
+
+    /// Sets all elements of a register to zero.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn reset_register(device: &mut Device, name: &str) -> Result<(), StateError> {
+        let facts = device.facts();
+        let a = &facts.arrays[array(device, "register", name, |k| k == ArrayKind::Register)?];
+        let zero = vec![0; element(device, a, 0)?.len()];
+        (0..a.size).try_for_each(|i| set(device, a, i, &zero))
+    }
+
+    /// Sets the rates of a meter's cell, or of all cells: units in a microsecond and bursts in units.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn set_meter(
+        device: &mut Device,
+        name: &str,
+        index: Option<u32>,
+        rates: &[(f64, u64)],
+    ) -> Result<(), StateError> {
+        /// Microseconds in 1000 seconds, which a cell counts in.
+        const PERIOD_US: f64 = 1e9;
+        let facts = device.facts();
+        let a = &facts.arrays[array(device, "meter", name, |k| matches!(k, ArrayKind::Meter { .. }))?];
+        let per_period = |rate: f64| (rate * PERIOD_US) as u64;
+        let low = rates.first().copied().unwrap_or_default();
+        let high = rates.get(1).copied().unwrap_or(low);
+        let cell = MeterCell {
+            committed_rate: per_period(low.0),
+            committed_burst: low.1,
+            peak_rate: per_period(high.0),
+            peak_burst: high.1,
+            ..MeterCell::default()
+        };
+        let cells = index.map_or(0..a.size, |i| i..i + 1);
+        cells.into_iter().try_for_each(|i| set(device, a, i, &cell.encode()))
+    }
+}
+
+/// p4c's eBPF and uBPF tests name things by C identifiers.
+fn c_names(architecture: Architecture) -> bool {
+    matches!(architecture, Architecture::Ebpf | Architecture::Ubpf)
+}
+
+fn find_table(device: &Device, name: &str) -> Result<usize, StateError> {
+    let facts = device.facts();
+    let c = c_names(facts.architecture);
+    Ok(names::find("table", name, c, facts.tables.iter().map(|t| t.name.as_str()))?)
+}
+
+fn array(
+    device: &Device,
+    what: &'static str,
+    name: &str,
+    kind: impl Fn(ArrayKind) -> bool,
+) -> Result<usize, StateError> {
+    let facts = device.facts();
+    let c = c_names(facts.architecture);
+    let fitting: Vec<usize> = (0..facts.arrays.len()).filter(|i| kind(facts.arrays[*i].kind)).collect();
+    let at = names::find(what, name, c, fitting.iter().map(|i| facts.arrays[*i].name.as_str()))?;
+    Ok(fitting[at])
+}
+
+fn element(device: &Device, a: &ArrayFacts, index: u32) -> Result<Vec<u8>, StateError> {
+    let value = device.map(&a.map).and_then(|m| m.lookup(&index.to_ne_bytes()).ok());
+    value.ok_or_else(|| StateError::Index { name: a.name.clone(), index })
+}
+
+fn set(device: &mut Device, a: &ArrayFacts, index: u32, value: &[u8]) -> Result<(), StateError> {
+    let failed = |source| StateError::Map { what: format!("{}[{index}]", a.name), source };
+    device.update(&a.map, &index.to_ne_bytes(), value).map_err(failed)
+}
+
+/// The table's keys as the script gives them; those that it does not name match everything.
+fn keys(t: &TableFacts, given: &[KeyMatch], c: bool) -> Result<Vec<Match>, StateError> {
+    let mut matches: Vec<Option<Match>> = vec![None; t.keys.len()];
+    for g in given {
+        let i = key_index(t, &g.key, c)?;
+        let slot = &mut matches[i];
+        if slot.is_some() {
+            return Err(StateError::TwiceKey(g.key.clone()));
+        }
+        *slot = Some(key_match(&t.keys[i], g, c));
+    }
+    Ok(matches.into_iter().map(|m| m.unwrap_or(Match::Any)).collect())
+}
+
+fn key_index(t: &TableFacts, name: &str, c: bool) -> Result<usize, StateError> {
+    let short = if c { name.strip_prefix("key.").unwrap_or(name) } else { name };
+    let by_number = short.strip_prefix("field").filter(|_| c).and_then(|n| n.parse().ok());
+    if let Some(n) = by_number.filter(|n| *n < t.keys.len()) {
+        return Ok(n);
+    }
+    Ok(names::find("key", short, c, t.keys.iter().map(|k| k.name.as_str()))?)
+}
+
+fn key_match(k: &KeyFacts, g: &KeyMatch, c: bool) -> Match {
+    let value = &g.value.value;
+    if let Some(to) = &g.to {
+        return Match::Range(value.clone(), to.clone());
+    }
+    match (g.prefix, &g.value.mask) {
+        (Some(len), _) => {
+            // p4c's tries hold values as this machine's integers in network byte order.
+            let value = if c { swapped(value, k.bytes) } else { value.clone() };
+            match k.kind {
+                "ternary" | "optional" | "exact" => {
+                    let ones = (BigUint::from(1u8) << len.min(k.width)) - 1u8;
+                    Match::Ternary(value, ones << (k.width - len.min(k.width)))
+                }
+                _ => Match::Prefix(value, len),
+            }
+        }
+        (None, Some(mask)) => Match::Ternary(value.clone(), mask.clone()),
+        (None, None) if k.kind == "lpm" => Match::Prefix(value.clone(), k.width),
+        (None, None) => Match::Exact(value.clone()),
+    }
+}
+
+fn swapped(v: &BigUint, bytes: u32) -> BigUint {
+    let mut digits = v.to_bytes_le();
+    digits.resize((bytes as usize).max(digits.len()), 0);
+    BigUint::from_bytes_be(&digits)
+}
+
+/// Without a priority, the longer prefixes of a table with several of them win.
+fn specificity(t: &TableFacts, matches: &[Match]) -> u32 {
+    let bits = |m: &Match| if let Match::Prefix(_, len) = m { *len } else { 0 };
+    if t.shape == Shape::Rules { matches.iter().map(bits).sum() } else { 0 }
+}
+
+fn action_value(t: &TableFacts, action: &ActionCall, c: bool) -> Result<Vec<u8>, StateError> {
+    let index = names::find("action", &action.name, c, t.actions.iter().map(|a| a.name.as_str()))?;
+    let a = &t.actions[index];
+    // In C names, arguments stand in the order of the parameters.
+    let mut data: Vec<Option<BigUint>> = vec![None; a.params.len()];
+    for (i, (name, value)) in action.args.iter().enumerate() {
+        let at = match names::find("parameter", name, false, a.params.iter().map(|p| p.name.as_str())) {
+            Ok(at) => at,
+            Err(_) if c && i < data.len() => i,
+            Err(e) => return Err(e.into()),
+        };
+        data[at] = Some(value.clone());
+    }
+    let given = data.iter().flatten().count();
+    if c {
+        // p4c's generated control plane takes what is not named for zero.
+        data.iter_mut().for_each(|d| *d = Some(d.take().unwrap_or_default()));
+    }
+    let data: Option<Vec<BigUint>> = data.into_iter().collect();
+    let missing = || EntryError::Params { action: a.name.clone(), expected: a.params.len(), got: given };
+    Ok(t.action_value(index, &data.ok_or_else(missing)?)?)
+}

@@ -4,11 +4,12 @@
 //! and a client that says nothing is hung up on.
 
 use crate::daemon::{DaemonError, Shared};
+use crate::lock::SocketLock;
 use crate::metrics;
 use crate::status::Status;
-use rustix::fs::{FlockOperation, Mode, flock};
+use crate::tenant::Load;
+use rustix::fs::Mode;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -156,33 +157,19 @@ pub fn load(
 pub(crate) struct Listener {
     listener: UnixListener,
     path: PathBuf,
-    /// Locked while a daemon lives: a file of a dead one can be told from a living one's.
-    _lock: File,
+    _lock: SocketLock,
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
-        let _ = std::fs::remove_file(lock_path(&self.path));
     }
-}
-
-fn lock_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
-    name.into()
 }
 
 /// Listens on `path`, in place of a daemon that died without removing it.
 pub(crate) fn listen(path: &Path) -> Result<Listener, DaemonError> {
     let failed = |source| DaemonError::Listen { place: path.display().to_string(), source };
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
-    }
-    let lock = File::create(lock_path(path)).map_err(failed)?;
-    if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-        return Err(DaemonError::Running(path.to_owned()));
-    }
+    let lock = SocketLock::take(path)?;
     match std::fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
         _ => {}
@@ -281,7 +268,7 @@ fn answer(line: &[u8], shared: &Shared) -> Answer {
         Ok(Command::Status) => Answer::Status(Box::new(shared.status())),
         Ok(Command::Metrics) => Answer::Metrics(metrics::render(&shared.status())),
         Ok(Command::Load { tenant, vm, direction, objects }) => {
-            done(shared.load(&tenant, &vm, &direction, &objects))
+            done(shared.load(&tenant, &vm, &direction, &objects, Load::Always))
         }
         Ok(Command::Reload) => done(shared.reload()),
         Err(e) => Answer::Failed(format!("this is no command: {e}")),
@@ -307,11 +294,13 @@ mod tests {
         let first = listen(&path).unwrap();
         assert!(matches!(listen(&path), Err(DaemonError::Running(_))));
         drop(first);
-        assert!(!path.exists() && !lock_path(&path).exists());
+        let lock = crate::lock::lock_path(&path);
+        assert!(!path.exists() && lock.exists(), "a lock that is unlinked could be held twice");
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists(), "what a daemon that was killed leaves behind");
         drop(listen(&path).unwrap());
         assert!(!path.exists());
+        std::fs::remove_file(lock).unwrap();
     }
 
     #[test]

@@ -1,26 +1,81 @@
 //! What the daemon needs of an attachment, whichever it is.
 
-use p4shield_mediator::{Counters, Fault, Link};
+use crate::totals::Totals;
+use p4shield_abi::channel::Geometry;
+use p4shield_channel::{ChannelError, Doorbell, Requester, SharedMemory};
+use p4shield_mediator::Link;
 use serde::{Deserialize, Serialize};
-use std::sync::Arc;
 
-/// The switch side: a mediator and what feeds it. All methods may be called from any thread; none is called for a
-/// packet.
-pub trait Attachment: Send + Sync {
-    /// Gives a tenant a channel to its P4 VM, another one, or none.
+/// A lane: a mediator that has a channel of its own to each tenant's P4 VM. The loop of all wires is one, and so is each
+/// queue of each port of a switch that a library is preloaded into. The attachment's number, never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LaneKey(pub u64);
+
+/// The mediator's end of a fresh channel.
+#[derive(Debug)]
+pub struct ChannelEnd {
+    /// The daemon's number for the channel, unique for a tenant.
+    pub number: u32,
+    /// Its memory.
+    pub memory: SharedMemory,
+    /// Its geometry.
+    pub geometry: Geometry,
+    /// The end of its doorbell.
+    pub doorbell: Doorbell,
+}
+
+impl ChannelEnd {
+    /// For a mediator in this process.
     ///
     /// # Errors
-    /// The attachment has ended.
-    fn replace_channel(&self, tenant: usize, link: Option<Link>) -> Result<(), String>;
+    /// The memory does not fit the geometry.
+    pub fn into_link(self) -> Result<Link, ChannelError> {
+        Ok(Link { requester: Requester::new(self.memory, self.geometry)?, doorbell: self.doorbell })
+    }
+}
 
-    /// Why a tenant's channel was taken away, if it was and has not been replaced.
-    fn fault(&self, tenant: usize) -> Option<Fault>;
+/// The switch side: mediators and what feeds them. All methods may be called from any thread; none is called for a
+/// packet.
+pub trait Attachment: Send + Sync {
+    /// The lanes that there are. Each wants a channel to every tenant's P4 VM.
+    fn lanes(&self) -> Vec<LaneKey>;
 
-    /// What happened to packets.
-    fn counters(&self) -> Arc<Counters>;
+    /// Has `wake` called whenever there may be other lanes or a fault.
+    fn on_change(&self, wake: Box<dyn Fn() + Send + Sync>);
+
+    /// Gives a lane a channel to a tenant's P4 VM, in place of the one that it has.
+    ///
+    /// # Errors
+    /// The attachment has ended. A lane that is gone meanwhile is no error.
+    fn attach(&self, lane: LaneKey, tenant: usize, end: ChannelEnd) -> Result<(), String>;
+
+    /// Takes all channels to a tenant's P4 VM away, and forgets its faults.
+    fn detach(&self, tenant: usize);
+
+    /// Why a lane's channel to this tenant's P4 VM was taken away by its mediator, if one was and has not been replaced.
+    fn fault(&self, tenant: usize) -> Option<String>;
+
+    /// What happened to packets, in all lanes since the attachment began.
+    fn totals(&self) -> Totals;
 
     /// How its wires are.
-    fn wires(&self) -> Vec<WireStatus>;
+    fn wires(&self) -> Vec<WireStatus> {
+        Vec::new()
+    }
+
+    /// How the switches are that libraries are preloaded into, and what is wrong with them.
+    fn switches(&self) -> Switches {
+        Switches::default()
+    }
+}
+
+/// Switches that libraries are preloaded into.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// Those that are connected.
+    pub connected: Vec<SwitchStatus>,
+    /// What is wrong, and what to do.
+    pub advice: Vec<String>,
 }
 
 /// How a wire is.
@@ -49,4 +104,50 @@ pub struct SideStatus {
     pub tx_packets: u64,
     /// Frames dropped because there was no room or no interface to send them.
     pub tx_dropped: u64,
+}
+
+/// How a switch is that a library is preloaded into.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchStatus {
+    /// `dpdk` or `xsk`.
+    pub kind: String,
+    /// What it calls itself.
+    pub application: String,
+    /// Its process.
+    pub pid: i32,
+    /// The user that it runs as.
+    pub uid: u32,
+    /// How packets of any port can go round the programs.
+    pub bypasses: Vec<String>,
+    /// What else there is to know.
+    pub notes: Vec<String>,
+    /// Its ports.
+    pub ports: Vec<PortStatus>,
+}
+
+/// How a port of such a switch is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortStatus {
+    /// What the library calls it.
+    pub name: String,
+    /// What Open vSwitch calls it, if its database knows it.
+    pub interface: Option<String>,
+    /// What programs see as `input_port`.
+    pub number: u32,
+    /// Whether its packets are mediated.
+    pub mediated: bool,
+    /// Why they are not.
+    pub why: Option<String>,
+    /// `vm`, `uplink` or `shared`.
+    pub role: String,
+    /// The tenant whose it is, if it is a VM's.
+    pub tenant: Option<String>,
+    /// The VM whose it is.
+    pub vm: Option<String>,
+    /// Queues that are mediated.
+    pub queues: usize,
+    /// How packets of this port can go round the programs.
+    pub bypasses: Vec<String>,
+    /// What else there is to know.
+    pub notes: Vec<String>,
 }

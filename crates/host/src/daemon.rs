@@ -3,12 +3,14 @@
 use crate::api;
 use crate::attachment::Attachment;
 use crate::cgroup::Cgroup;
-use crate::config::{Config, ConfigError};
+use crate::config::{self, Config, ConfigError};
 use crate::http;
 use crate::notify;
 use crate::status::{DirectionStatus, InfoStatus, State, Status, TenantStatus, Unowned, VmStatus};
-use crate::tenant::{Charge, Keeper, Known, Launch, PageError};
+use crate::switches::Switches;
+use crate::tenant::{AS_BEFORE, Charge, Keeper, Known, Launch, Load, PageError};
 use crate::text::{chain, hex, read_objects};
+use crate::totals::Totals;
 use crate::wire::Wires;
 use p4shield_abi::Direction;
 use p4shield_abi::info::InfoStatus as Info;
@@ -34,6 +36,9 @@ pub enum DaemonError {
     /// The attachment.
     #[error("the wires cannot be set up")]
     Wire(#[from] p4shield_attach_wire::Error),
+    /// The socket for switches.
+    #[error(transparent)]
+    Switches(#[from] p4shield_attach::ServerError),
     /// A page.
     #[error("tenant {tenant}: its pages cannot be made")]
     Page {
@@ -84,8 +89,11 @@ pub fn run(path: &Path) -> Result<(), DaemonError> {
     // Before anything is started, so that a signal finds it taken down and not half up.
     let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP]).map_err(DaemonError::Signals)?;
     let config = Config::load(path)?;
-    let wires = Arc::new(Wires::start(&config)?);
-    let daemon = Daemon::start(config, wires, Path::new("/proc/self/exe"))?;
+    let attachment: Arc<dyn Attachment> = match config.attachment {
+        config::Attachment::Wire => Arc::new(Wires::start(&config)?),
+        config::Attachment::Dpdk | config::Attachment::Xsk => Arc::new(Switches::start(&config)?),
+    };
+    let daemon = Daemon::start(config, attachment, Path::new("/proc/self/exe"))?;
     notify::send("READY=1");
     for signal in signals.forever() {
         if signal != SIGHUP {
@@ -119,7 +127,7 @@ impl Daemon {
             Err(e) => (None, e.to_string()),
         };
         let first_uid = config.daemon.first_uid.unwrap_or_else(first_uid);
-        let keep = |(index, tenant): (usize, &crate::config::Tenant)| {
+        let keep = |(index, tenant): (usize, &config::Tenant)| {
             // Where only `nobody` exists, all are nobody; namespaces separate them all the same.
             let own = if first_uid == NOBODY { 0 } else { index as u32 };
             let launch = Launch {
@@ -132,7 +140,14 @@ impl Daemon {
             Keeper::start(Charge { index, tenant: tenant.clone(), launch, attachment, cgroup })
                 .map_err(|source| DaemonError::Page { tenant: tenant.name.clone(), source })
         };
-        let keepers = config.tenants.iter().enumerate().map(keep).collect::<Result<_, _>>()?;
+        let keepers = config.tenants.iter().enumerate().map(keep).collect::<Result<Vec<_>, _>>()?;
+        let bells: Vec<_> = keepers.iter().map(Keeper::bell).collect();
+        attachment.on_change(Box::new(move || {
+            for bell in &bells {
+                // One that nobody hears is a keeper's that has ended.
+                let _ = bell.ring();
+            }
+        }));
         let metrics = config.daemon.metrics;
         let shared = Arc::new(Shared { config, cgroup: division, attachment, keepers });
         let http = metrics.map(|a| http::Server::start(a, Arc::clone(&shared))).transpose()?;
@@ -182,6 +197,7 @@ impl Shared {
         vm: &str,
         direction: &str,
         files: &[PathBuf],
+        load: Load,
     ) -> Result<String, String> {
         let (t, found) =
             self.config.tenant(tenant).ok_or_else(|| format!("there is no tenant {tenant:?}"))?;
@@ -190,7 +206,7 @@ impl Shared {
         let direction = Direction::ALL.into_iter().find(|d| d.name() == direction);
         let direction = direction.ok_or_else(|| "a direction is ingress or egress".to_owned())?;
         let keeper = self.keepers.get(t).ok_or("the daemon stops")?;
-        keeper.load(v as u16, direction, read_objects(files)?)
+        keeper.load(v as u16, direction, read_objects(files)?, load)
     }
 
     pub(crate) fn reload(&self) -> Result<String, String> {
@@ -199,13 +215,15 @@ impl Shared {
         if without_programs(&new) != without_programs(&self.config) {
             return Err("more than programs has changed; restart the daemon to apply it".to_owned());
         }
-        let (mut loaded, mut refused) = (0, Vec::new());
+        let (mut loaded, mut same, mut refused) = (0, 0, Vec::new());
         for tenant in &new.tenants {
             for vm in &tenant.vms {
                 for direction in Direction::ALL {
                     let files = &vm.programs[direction as usize];
-                    match self.load(&tenant.name, &vm.name, direction.name(), files) {
-                        Ok(_) => loaded += usize::from(!files.is_empty()),
+                    match self.load(&tenant.name, &vm.name, direction.name(), files, Load::IfChanged) {
+                        Ok(_) if files.is_empty() => {}
+                        Ok(text) if text == AS_BEFORE => same += 1,
+                        Ok(_) => loaded += 1,
                         Err(e) => {
                             refused.push(format!("{} {} {}: {e}", tenant.name, vm.name, direction.name()))
                         }
@@ -213,46 +231,42 @@ impl Shared {
                 }
             }
         }
-        if refused.is_empty() { Ok(format!("{loaded} programs")) } else { Err(refused.join("\n")) }
+        let text = format!("{loaded} programs replaced, {same} as before");
+        if refused.is_empty() { Ok(text) } else { Err(refused.join("\n")) }
     }
 
     pub(crate) fn status(&self) -> Status {
-        let tenants: Vec<_> = (0..self.keepers.len()).map(|t| self.tenant(t)).collect();
-        let wires = self.attachment.wires();
+        let totals = self.attachment.totals();
+        let tenants: Vec<_> = (0..self.keepers.len()).map(|t| self.tenant(t, &totals)).collect();
+        let (wires, switches) = (self.attachment.wires(), self.attachment.switches());
         let mut advice: Vec<_> = tenants.iter().flat_map(TenantStatus::advice).collect();
         for side in wires.iter().flat_map(|w| [&w.vm, &w.switch]) {
             if let Some(remark) = side.remark.as_ref().filter(|_| !side.up) {
                 advice.push(format!("interface {}: {remark}", side.interface));
             }
         }
-        let counters = self.attachment.counters();
-        let unowned = &counters.unowned;
+        advice.extend(switches.advice);
+        let [passed, dropped, spoofed] = totals.unowned;
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: self.config.file.display().to_string(),
             pid: std::process::id(),
             cgroup: self.cgroup.clone(),
             tenants,
+            attachment: self.config.attachment.name().to_owned(),
+            placement: self.config.placement.name().to_owned(),
             wires,
-            unowned: Unowned {
-                passed: unowned.passed.get(),
-                dropped: unowned.dropped.get(),
-                spoofed: unowned.spoofed.get(),
-            },
+            switches: switches.connected,
+            unowned: Unowned { passed, dropped, spoofed },
             advice,
         }
     }
 
-    fn tenant(&self, t: usize) -> TenantStatus {
+    fn tenant(&self, t: usize, totals: &Totals) -> TenantStatus {
         let (tenant, known) = (&self.config.tenants[t], self.keepers[t].known().clone());
-        let counters = self.attachment.counters();
-        let counted = |v: usize, d: Direction| {
-            let vm = counters.tenants.get(t).and_then(|t| t.vms.get(v));
-            vm.map(|vm| vm.direction(d).read()).unwrap_or_default()
-        };
-        let vm = |(v, vm): (usize, &crate::config::Vm)| {
+        let vm = |(v, vm): (usize, &config::Vm)| {
             let p4vm = known.p4vm.as_ref().and_then(|p| p.vms.iter().find(|p| usize::from(p.vm) == v));
-            let direction = |d: Direction| direction(&known, v, d, &counted(v, d), p4vm);
+            let direction = |d: Direction| direction(&known, v, d, &totals.tally(t, v, d), p4vm);
             VmStatus {
                 name: vm.name.clone(),
                 info: info(vm.info_page.is_some(), p4vm),
@@ -269,6 +283,7 @@ impl Shared {
             uid: sandbox.map(|s| s.uid),
             restarts: known.restarts,
             error: known.error.clone(),
+            channels: known.channels.clone(),
             missing: sandbox.map(|s| s.missing.iter().map(ToString::to_string).collect()).unwrap_or_default(),
             landlock_abi: sandbox.map_or(0, |s| s.landlock_abi),
             vms: tenant.vms.iter().enumerate().map(vm).collect(),

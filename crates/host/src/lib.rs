@@ -1,7 +1,7 @@
 //! The host daemon: reads one configuration, keeps a P4 VM for each tenant, and says how everything is.
 //!
 //! ```text
-//!   p4shield.toml ─► config ─► daemon ─┬─ attachment (wire): one loop, its mediator ◄──channel──┐
+//!   p4shield.toml ─► config ─► daemon ─┬─ attachment: wires, or switches; mediators ◄──channels─┐
 //!                                      ├─ keeper of tenant 0 ── starts, watches, replaces ──► P4 VM 0
 //!   p4shield status ◄── api ◄──────────┼─ keeper of tenant 1 ─────────────────────────────────► P4 VM 1
 //!   Prometheus      ◄── http ◄─────────┘
@@ -18,15 +18,21 @@ mod attachment;
 mod cgroup;
 mod daemon;
 mod http;
+mod lock;
 mod metrics;
 mod notify;
 pub mod status;
+mod switches;
 mod tenant;
 mod text;
+mod totals;
 mod wire;
 
 pub use p4shield_config as config;
 
-pub use attachment::{Attachment, SideStatus, WireStatus};
+pub use attachment::{
+    Attachment, ChannelEnd, LaneKey, PortStatus, SideStatus, SwitchStatus, Switches, WireStatus,
+};
 pub use daemon::{Daemon, DaemonError, run};
 pub use tenant::PageError;
+pub use totals::Totals;

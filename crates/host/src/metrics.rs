@@ -54,6 +54,7 @@ pub(crate) fn render(status: &Status) -> String {
     packets(&mut book, status);
     information(&mut book, status);
     wires(&mut book, status);
+    switches(&mut book, status);
     let mut text = String::new();
     // Writing to a string cannot fail.
     let _ = encode(&mut text, &book.0);
@@ -169,9 +170,31 @@ fn wires(book: &mut Book, status: &Status) {
     }
 }
 
+fn switches(book: &mut Book, status: &Status) {
+    let up = book.gauges("switch_info", "A switch that a library is preloaded into, always 1");
+    let mediated = book.gauges("port_mediated", "Whether the packets of a port are mediated");
+    let queues = book.gauges("port_queues", "Queues of a port that are mediated");
+    let bypasses = book.gauges("bypasses", "Known ways for packets of a switch to go round the programs");
+    for s in &status.switches {
+        let labels = vec![("switch", s.application.clone()), ("pid", s.pid.to_string())];
+        set(&up, &with(&labels, "kind", &s.kind), 1);
+        let ways = s.bypasses.len() + s.ports.iter().map(|p| p.bypasses.len()).sum::<usize>();
+        set(&bypasses, &labels, ways as u64);
+        for p in &s.ports {
+            let mut labels = with(&labels, "port", p.interface.as_ref().unwrap_or(&p.name));
+            set(&queues, &labels, p.queues as u64);
+            labels.push(("role", p.role.clone()));
+            labels.push(("tenant", p.tenant.clone().unwrap_or_default()));
+            labels.push(("vm", p.vm.clone().unwrap_or_default()));
+            set(&mediated, &labels, u64::from(p.mediated));
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attachment::{PortStatus, SwitchStatus};
     use crate::status::{TenantStatus, VmStatus};
 
     fn status() -> Status {
@@ -184,7 +207,11 @@ mod tests {
         };
         let vm = VmStatus { name: "web".into(), ingress, ..VmStatus::default() };
         let tenant = TenantStatus { name: "al\"ice".into(), vms: vec![vm], ..TenantStatus::default() };
-        Status { version: "1".into(), tenants: vec![tenant], ..Status::default() }
+        let port =
+            PortStatus { name: "p0".into(), role: "uplink".into(), mediated: true, ..PortStatus::default() };
+        let switch =
+            SwitchStatus { application: "ovs".into(), pid: 7, ports: vec![port], ..SwitchStatus::default() };
+        Status { version: "1".into(), tenants: vec![tenant], switches: vec![switch], ..Status::default() }
     }
 
     #[test]
@@ -195,6 +222,7 @@ mod tests {
             r#"p4shield_packets_dropped_total{tenant="al\"ice",vm="web",direction="ingress",reason="deadline"} 2"#,
             r#"p4shield_p4vm_up{tenant="al\"ice"} 0"#,
             r#"p4shield_program_info{tenant="al\"ice",vm="web",direction="ingress",digest="ab"} 1"#,
+            r#"p4shield_port_mediated{switch="ovs",pid="7",port="p0",role="uplink",tenant="",vm=""} 1"#,
         ] {
             assert!(text.lines().any(|l| l == line), "{line}\n{text}");
         }

@@ -1,6 +1,6 @@
 //! What `p4shield status` shows, as types: one JSON object.
 
-use crate::attachment::WireStatus;
+use crate::attachment::{SwitchStatus, WireStatus};
 use serde::{Deserialize, Serialize};
 
 /// Everything at one time.
@@ -14,10 +14,16 @@ pub struct Status {
     pub pid: u32,
     /// Whether P4 VMs have cgroups, or why not.
     pub cgroup: String,
+    /// How packets reach us: `wire`, `dpdk` or `xsk`.
+    pub attachment: String,
+    /// Where programs run: `p4vm` or `inline`.
+    pub placement: String,
     /// The tenants, in the order of the configuration.
     pub tenants: Vec<TenantStatus>,
     /// The wires.
     pub wires: Vec<WireStatus>,
+    /// The switches that a library is preloaded into.
+    pub switches: Vec<SwitchStatus>,
     /// Packets of nobody: passed, dropped, dropped for a spoofed source.
     pub unowned: Unowned,
     /// What is wrong and what to do about it; empty if all is well.
@@ -65,6 +71,8 @@ pub struct TenantStatus {
     pub restarts: u64,
     /// What went wrong last.
     pub error: Option<String>,
+    /// Why lanes of switches have no channel to its P4 VM, if some have none.
+    pub channels: Option<String>,
     /// Measures of the sandbox that are missing, as far as the operator allowed it.
     pub missing: Vec<String>,
     /// Version of Landlock in force.
@@ -143,6 +151,9 @@ impl TenantStatus {
                 "tenant {name}: its P4 VM does not run ({why}); its packets get its fail policy"
             ));
         }
+        if let Some(channels) = &self.channels {
+            advice.push(format!("tenant {name}: {channels}; use fewer queues, or more switches' hosts"));
+        }
         if !self.missing.is_empty() {
             let missing = self.missing.join(", ");
             advice.push(format!(
@@ -187,11 +198,18 @@ mod tests {
         let tenant = TenantStatus {
             name: "alice".into(),
             missing: vec!["landlock".into()],
+            channels: Some("2 lanes have no channel".into()),
             vms: vec![vm],
             ..TenantStatus::default()
         };
         let advice = tenant.advice();
-        for part in ["fail policy", "allow_missing", "program load alice web egress", "p4shield agent"] {
+        for part in [
+            "fail policy",
+            "fewer queues",
+            "allow_missing",
+            "program load alice web egress",
+            "p4shield agent",
+        ] {
             assert!(advice.iter().any(|a| a.contains(part)), "{part}: {advice:?}");
         }
         let fine = TenantStatus { state: State::Running, ..TenantStatus::default() };

@@ -1,10 +1,13 @@
 //! The attachment `wire`, as the daemon runs it: one loop for all wires.
 
-use crate::attachment::{Attachment, SideStatus, WireStatus};
+use crate::attachment::{Attachment, ChannelEnd, LaneKey, SideStatus, WireStatus};
 use crate::config::Config;
+use crate::text::chain;
+use crate::totals::Totals;
 use p4shield_attach_wire::{Error, Guard, LoopConfig, Side, WireConfig, WireLoop};
-use p4shield_mediator::{Counters, Fault, Link};
-use std::sync::Arc;
+
+/// The one lane: the loop.
+const LOOP: LaneKey = LaneKey(0);
 
 /// A running wire loop.
 pub(crate) struct Wires(WireLoop);
@@ -29,16 +32,29 @@ impl Wires {
 }
 
 impl Attachment for Wires {
-    fn replace_channel(&self, tenant: usize, link: Option<Link>) -> Result<(), String> {
-        self.0.replace_channel(tenant, link).map_err(|e| e.to_string())
+    fn lanes(&self) -> Vec<LaneKey> {
+        vec![LOOP]
     }
 
-    fn fault(&self, tenant: usize) -> Option<Fault> {
-        self.0.mediate(move |m| m.fault(tenant)).ok().flatten()
+    /// The loop stays, and its keeper asks for faults anyway.
+    fn on_change(&self, _wake: Box<dyn Fn() + Send + Sync>) {}
+
+    fn attach(&self, _lane: LaneKey, tenant: usize, end: ChannelEnd) -> Result<(), String> {
+        let link = end.into_link().map_err(|e| chain(&e))?;
+        self.0.replace_channel(tenant, Some(link)).map_err(|e| e.to_string())
     }
 
-    fn counters(&self) -> Arc<Counters> {
-        Arc::clone(self.0.counters())
+    fn detach(&self, tenant: usize) {
+        // An error means that the loop has ended, and its channels with it.
+        let _ = self.0.replace_channel(tenant, None);
+    }
+
+    fn fault(&self, tenant: usize) -> Option<String> {
+        self.0.mediate(move |m| m.fault(tenant)).ok().flatten().map(|fault| chain(&fault))
+    }
+
+    fn totals(&self) -> Totals {
+        Totals::of(self.0.counters())
     }
 
     fn wires(&self) -> Vec<WireStatus> {

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use p4shield_host::api;
+use p4shield_host::{SwitchStatus, api};
 use p4shield_host::status::{DirectionStatus, State, Status};
 
 use crate::exit::{Exit, Refused};
@@ -93,10 +93,11 @@ impl Run {
             let config =
                 p4shield_host::config::Config::load(&self.config).map_err(|e| Refused(e.to_string()))?;
             output::line(format_args!(
-                "{} is right: {} tenants, {} wires",
+                "{} is right: {} tenants, {} wires, {} ports",
                 self.config.display(),
                 config.tenants.len(),
-                config.wires.len()
+                config.wires.len(),
+                config.ports.len()
             ));
             return Ok(Exit::Done);
         }
@@ -176,8 +177,36 @@ fn show(s: &Status) {
             show_direction("egress", &vm.egress);
         }
     }
+    for switch in &s.switches {
+        show_switch(switch);
+    }
     for advice in &s.advice {
         output::line(format_args!("\n! {advice}"));
+    }
+}
+
+fn show_switch(s: &SwitchStatus) {
+    output::line(format_args!(
+        "\nswitch {} (process {}, user {}), attachment {}",
+        s.application, s.pid, s.uid, s.kind
+    ));
+    s.notes.iter().for_each(|note| output::line(format_args!("  {note}")));
+    for p in &s.ports {
+        let name = match &p.interface {
+            Some(interface) if *interface != p.name => format!("{interface} ({})", p.name),
+            _ => p.name.clone(),
+        };
+        let whose = match (&p.tenant, &p.vm) {
+            (Some(tenant), Some(vm)) => format!("of tenant {tenant}, VM {vm}"),
+            _ => p.role.clone(),
+        };
+        let state = match &p.why {
+            None => format!("mediated, {} queues", p.queues),
+            Some(why) => format!("NOT mediated: {why}"),
+        };
+        output::line(format_args!("  port {name}, {whose}: {state}"));
+        p.bypasses.iter().for_each(|b| output::line(format_args!("    BYPASS: {b}")));
+        p.notes.iter().for_each(|n| output::line(format_args!("    {n}")));
     }
 }
 

@@ -1,15 +1,15 @@
 //! The keeper's thread.
 
+use super::channels::Channels;
 use super::pages::Page;
 use super::process::{ANSWER, Process, VERIFY, in_step, reap_strays};
-use super::{Answer, Charge, Command, Known, PageError};
+use super::{AS_BEFORE, Answer, Charge, Command, Known, Load, PageError};
 use crate::cgroup::Group;
 use crate::config::Vm;
 use crate::status::State;
 use crate::text::{chain, hex};
 use p4shield_abi::Direction;
-use p4shield_channel::{Doorbell, Requester, create_channel};
-use p4shield_mediator::Link;
+use p4shield_channel::Doorbell;
 use p4shield_runtime::control::{ClientError, Hello, MAX_OBJECTS, PROTOCOL_VERSION, Place, Reply, Request};
 use p4shield_seal::TenantKey;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -44,7 +44,7 @@ pub(super) struct Work {
     process: Option<Process>,
     started: Instant,
     pause: Duration,
-    channels: u32,
+    channels: Channels,
 }
 
 impl Work {
@@ -66,7 +66,7 @@ impl Work {
             process: None,
             started: Instant::now(),
             pause: FIRST_PAUSE,
-            channels: 0,
+            channels: Channels::default(),
             charge,
             orders,
             bell,
@@ -126,7 +126,7 @@ impl Work {
                 self.look();
             }
         }
-        let _ = self.charge.attachment.replace_channel(self.charge.index, None);
+        self.charge.attachment.detach(self.charge.index);
         if let Some(process) = self.process.take() {
             let how = process.end(GRACE);
             tracing::info!(tenant = self.charge.tenant.name, "P4 VM stopped: {how}");
@@ -154,8 +154,8 @@ impl Work {
     fn obey(&mut self) -> bool {
         loop {
             match self.orders.try_recv() {
-                Ok(Command::Load { vm, direction, objects, answer }) => {
-                    let result = self.replace_program(vm, direction, objects);
+                Ok(Command::Load { vm, direction, objects, load, answer }) => {
+                    let result = self.replace_program(vm, direction, objects, load);
                     // Whoever asked may have gone; what was asked is done all the same.
                     let _ = answer.send(result);
                 }
@@ -238,22 +238,8 @@ impl Work {
                 self.known().refusals[v][direction as usize] = refusal;
             }
         }
-        self.attach(process)
-    }
-
-    /// Gives P4 VM and mediator the two ends of a fresh channel.
-    fn attach(&mut self, process: &mut Process) -> Result<(), ClientError> {
-        let geometry = self.charge.tenant.geometry;
-        let failed = |e: &dyn std::error::Error| ClientError::Failed(chain(e));
-        let memory = create_channel(&self.charge.tenant.name, geometry).map_err(|e| failed(&e))?;
-        let (doorbell, theirs) = Doorbell::pair().map_err(|e| failed(&e))?;
-        let fd = memory.fd().ok_or(ClientError::Unexpected)?;
-        self.channels = self.channels.wrapping_add(1);
-        let request = Request::AttachChannel { channel: self.channels, shape: geometry.into() };
-        process.ask(request, &[fd, theirs.fd()], ANSWER)?;
-        let requester = Requester::new(memory, geometry).map_err(|e| failed(&e))?;
-        let link = Link { requester, doorbell };
-        self.charge.attachment.replace_channel(self.charge.index, Some(link)).map_err(ClientError::Failed)
+        self.channels.forget();
+        self.channels.follow(&self.charge, process).map(|refusal| self.known().channels = refusal)
     }
 
     /// Asks the P4 VM how it is, and the mediator whether it behaves.
@@ -261,7 +247,12 @@ impl Work {
         if let Some(fault) =
             self.process.as_ref().and_then(|_| self.charge.attachment.fault(self.charge.index))
         {
-            return self.replace(&chain(&fault), Duration::ZERO);
+            return self.replace(&fault, Duration::ZERO);
+        }
+        let Some(process) = &mut self.process else { return };
+        match self.channels.follow(&self.charge, process) {
+            Ok(refusal) => self.known().channels = refusal,
+            Err(e) => return self.replace(&chain(&e), Duration::ZERO),
         }
         let Some(process) = &mut self.process else { return };
         match process.ask(Request::Status, &[], ANSWER) {
@@ -277,7 +268,7 @@ impl Work {
     /// Ends the P4 VM; the next round starts another. Until then its packets get the tenant's policy.
     fn replace(&mut self, why: &str, grace: Duration) {
         let Some(process) = self.process.take() else { return };
-        let _ = self.charge.attachment.replace_channel(self.charge.index, None);
+        self.charge.attachment.detach(self.charge.index);
         let how = process.end(grace);
         let text = format!("{why}; {how}");
         tracing::warn!(tenant = self.charge.tenant.name, "P4 VM is replaced: {text}");
@@ -296,10 +287,21 @@ impl Work {
     }
 
     /// Loads a program now, and remembers it for the next P4 VM; one that is refused changes nothing.
-    fn replace_program(&mut self, vm: u16, direction: Direction, objects: Objects) -> Answer {
+    fn replace_program(
+        &mut self,
+        vm: u16,
+        direction: Direction,
+        objects: Objects,
+        load_when: Load,
+    ) -> Answer {
         let (v, d) = (usize::from(vm), direction as usize);
         if self.programs.get(v).is_none() {
             return Err(format!("there is no VM {vm}"));
+        }
+        // What was refused is tried again: the P4 VM may not have been what it was refused for.
+        let runs = self.programs[v][d] == objects && self.known().refusals[v][d].is_none();
+        if load_when == Load::IfChanged && runs {
+            return Ok(AS_BEFORE.to_owned());
         }
         let process = self.process.as_mut().ok_or("the P4 VM does not run; see `p4shield status`")?;
         let place = Place::new(vm, direction);

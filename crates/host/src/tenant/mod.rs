@@ -2,9 +2,10 @@
 //!
 //! Tenants have a thread each, so that a P4 VM that is slow to answer keeps nobody waiting but its own keeper. A
 //! P4 VM is replaced when it ends, when the mediator took its channel away (it broke the protocol or stopped
-//! answering), and when it is out of step on its control socket. A new one gets a fresh channel; the attachment and
-//! the switch notice nothing. Programs are kept as bytes, so that a restart brings back what ran.
+//! answering), and when it is out of step on its control socket. Each lane of the attachment has a channel of its own to
+//! it; a new P4 VM gets fresh ones, and the switch notices nothing. Programs are kept as bytes, so that a restart brings back what ran.
 
+mod channels;
 mod keeper;
 mod pages;
 mod process;
@@ -35,6 +36,8 @@ pub(crate) struct Known {
     pub(crate) error: Option<String>,
     pub(crate) sandbox: Option<Report>,
     pub(crate) p4vm: Option<control::Status>,
+    /// Why lanes have no channel to it.
+    pub(crate) channels: Option<String>,
     /// Why the program of a VM and direction does not run.
     pub(crate) refusals: Vec<[Option<String>; 2]>,
 }
@@ -42,9 +45,21 @@ pub(crate) struct Known {
 /// The answer to a command: a text for people.
 pub(crate) type Answer = Result<String, String>;
 
+/// What [`Load::IfChanged`] answers where nothing was to be done.
+pub(crate) const AS_BEFORE: &str = "as before";
+
+/// When a program is replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// Also by itself: its tables and counters begin again.
+    Always,
+    /// Only by another one: what runs goes on with its tables and counters.
+    IfChanged,
+}
+
 pub(crate) enum Command {
     /// Replaces a program by what these objects link to; none: takes it away.
-    Load { vm: u16, direction: Direction, objects: Vec<Vec<u8>>, answer: Sender<Answer> },
+    Load { vm: u16, direction: Direction, objects: Vec<Vec<u8>>, load: Load, answer: Sender<Answer> },
     /// Ends the P4 VM and the keeper.
     Stop,
 }
@@ -61,7 +76,7 @@ pub(crate) struct Charge {
 /// A keeper, as the daemon sees it.
 pub(crate) struct Keeper {
     commands: Sender<Command>,
-    bell: Doorbell,
+    bell: Arc<Doorbell>,
     known: Arc<Mutex<Known>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -80,7 +95,12 @@ impl Keeper {
             .name(name)
             .spawn(|| keeper.run())
             .map_err(failed("start a thread"))?;
-        Ok(Self { commands, bell, known, thread: Some(thread) })
+        Ok(Self { commands, bell: Arc::new(bell), known, thread: Some(thread) })
+    }
+
+    /// What has the keeper look at once whether lanes have come or gone.
+    pub(crate) fn bell(&self) -> Arc<Doorbell> {
+        Arc::clone(&self.bell)
     }
 
     /// What is known at the moment.
@@ -89,10 +109,10 @@ impl Keeper {
     }
 
     /// Replaces a program and waits for what comes of it.
-    pub(crate) fn load(&self, vm: u16, direction: Direction, objects: Vec<Vec<u8>>) -> Answer {
+    pub(crate) fn load(&self, vm: u16, direction: Direction, objects: Vec<Vec<u8>>, load: Load) -> Answer {
         let (answer, result) = channel();
         let gone = || "the keeper of this tenant has ended".to_owned();
-        self.commands.send(Command::Load { vm, direction, objects, answer }).map_err(|_| gone())?;
+        self.commands.send(Command::Load { vm, direction, objects, load, answer }).map_err(|_| gone())?;
         self.bell.ring();
         result.recv().map_err(|_| gone())?
     }

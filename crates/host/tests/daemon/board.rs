@@ -2,10 +2,9 @@
 
 use p4shield_abi::Direction;
 use p4shield_channel::SharedMemory;
-use p4shield_host::{Attachment, WireStatus};
+use p4shield_host::{Attachment, ChannelEnd, LaneKey, Totals};
 use p4shield_mediator::{
-    Config, Counters, Fault, Link, Mediator, Others, Packet, PortSpec, RewriteRefused, Source, Stages, Tally,
-    VmRef,
+    Config, Counters, Mediator, Others, Packet, PortSpec, RewriteRefused, Source, Stages, Tally, VmRef,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -110,27 +109,30 @@ fn udp_to(address: [u8; 4]) -> Frame {
 }
 
 impl Attachment for Board {
-    fn replace_channel(&self, tenant: usize, link: Option<Link>) -> Result<(), String> {
-        let memory = link.as_ref().map(|l| {
-            let memory = l.requester.memory();
-            let fd = memory.fd().unwrap().try_clone_to_owned().unwrap();
-            SharedMemory::from_fd(fd, memory.len()).unwrap()
-        });
-        self.channels.lock().unwrap()[tenant] = memory;
+    fn lanes(&self) -> Vec<LaneKey> {
+        vec![LaneKey(0)]
+    }
+
+    fn on_change(&self, _: Box<dyn Fn() + Send + Sync>) {}
+
+    fn attach(&self, _: LaneKey, tenant: usize, end: ChannelEnd) -> Result<(), String> {
+        self.channels.lock().unwrap()[tenant] = Some(end.memory.map_again().unwrap());
+        let (now, link) = (self.now(), end.into_link().unwrap());
+        self.mediator.lock().unwrap().replace_channel(now, tenant, Some(link)).map_err(|e| e.to_string())
+    }
+
+    fn detach(&self, tenant: usize) {
+        self.channels.lock().unwrap()[tenant] = None;
         let now = self.now();
-        self.mediator.lock().unwrap().replace_channel(now, tenant, link).map_err(|e| e.to_string())
+        self.mediator.lock().unwrap().replace_channel(now, tenant, None).unwrap();
     }
 
-    fn fault(&self, tenant: usize) -> Option<Fault> {
-        self.mediator.lock().unwrap().fault(tenant)
+    fn fault(&self, tenant: usize) -> Option<String> {
+        self.mediator.lock().unwrap().fault(tenant).map(|f| f.to_string())
     }
 
-    fn counters(&self) -> Arc<Counters> {
-        Arc::clone(&self.counters)
-    }
-
-    fn wires(&self) -> Vec<WireStatus> {
-        Vec::new()
+    fn totals(&self) -> Totals {
+        Totals::of(&self.counters)
     }
 }
 

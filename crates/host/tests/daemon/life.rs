@@ -96,7 +96,7 @@ fn everything_is_removed() {
     let mode = std::fs::metadata(scene.at("db.info")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     drop(daemon);
-    for name in ["db.info", "db.log", "daemon.sock", "daemon.sock.lock"] {
+    for name in ["db.info", "db.log", "daemon.sock"] {
         assert!(!scene.at(name).exists(), "{name} stayed behind");
     }
     for pid in pids {

@@ -1,6 +1,7 @@
 //! The daemon from end to end: P4 VMs that are killed, stopped and scribbled over, under traffic.
 //!
-//! This binary starts itself again as a P4 VM (`p4vm ...`) and as a daemon (`daemon CONFIG`), as `p4shield` does.
+//! This binary starts itself again as a P4 VM (`p4vm ...`) and as a daemon (`daemon CONFIG`), as `p4shield` does, and as a
+//! switch with our library in it (`switch CONFIG PORT`).
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is its own harness")]
 
@@ -8,6 +9,7 @@ mod attacks;
 mod board;
 mod life;
 mod scene;
+mod switches;
 mod wires;
 
 use p4shield_runtime::p4vm;
@@ -15,7 +17,7 @@ use p4shield_runtime::sandbox::Limits;
 
 type Test = (&'static str, fn());
 
-const TESTS: &[&[Test]] = &[life::TESTS, attacks::TESTS, wires::TESTS];
+const TESTS: &[&[Test]] = &[life::TESTS, attacks::TESTS, wires::TESTS, switches::TESTS];
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -28,6 +30,10 @@ fn main() {
             end(p4vm::run(&options).map_err(|e| e.to_string()));
         }
         Some("daemon") => end(p4shield_host::run(args[2].as_ref()).map_err(|e| format!("{e:?}"))),
+        Some("switch") => {
+            switches::run(&args[2], &args[3]);
+            end(Ok(()));
+        }
         _ => {}
     }
     let filter = args.iter().skip(1).find(|a| !a.starts_with('-')).cloned().unwrap_or_default();

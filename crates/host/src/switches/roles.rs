@@ -1,0 +1,204 @@
+//! What a port is: by the configuration's `[[port]]` tables, else by what Open vSwitch's database says of it.
+
+use crate::attachment::SwitchStatus;
+use crate::config::{Config, Role};
+use p4shield_attach::PortInfo;
+use p4shield_ovsdb::{Interface, Kind, State, Switch};
+use std::sync::Arc;
+
+/// What Open vSwitch's daemon calls itself. Its database speaks of no other switch's ports.
+const OVS: &str = "ovs-vswitchd";
+
+/// What is known at one time.
+pub(super) struct Roles<'c> {
+    config: &'c Config,
+    switch: Option<Arc<Switch>>,
+}
+
+impl<'c> Roles<'c> {
+    pub(super) const fn new(config: &'c Config, switch: Option<Arc<Switch>>) -> Self {
+        Self { config, switch }
+    }
+
+    /// What a port of this application is, and what Open vSwitch calls it.
+    pub(super) fn of(&self, application: &str, port: &PortInfo) -> (Role, Option<&str>) {
+        let interface = self.interface(application, port);
+        let names = port.names().chain(interface.map(|i| i.name.as_str()));
+        let by_name = names.filter_map(|n| self.config.role_of_name(n)).next();
+        let by_id = || interface?.iface_id.as_deref().and_then(|id| self.config.role_of_iface_id(id));
+        (by_name.or_else(by_id).unwrap_or_default(), interface.map(|i| i.name.as_str()))
+    }
+
+    /// The words for a role: itself, the tenant's name, the VM's name.
+    pub(super) fn names(&self, role: Role) -> (&'static str, Option<String>, Option<String>) {
+        match role {
+            Role::Uplink => ("uplink", None, None),
+            Role::Shared => ("shared", None, None),
+            Role::Vm(vm) => {
+                let tenant = self.config.tenants.get(usize::from(vm.tenant));
+                let name = tenant.and_then(|t| t.vms.get(usize::from(vm.vm))).map(|v| v.name.clone());
+                ("vm", tenant.map(|t| t.name.clone()), name)
+            }
+        }
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        self.switch.as_ref().map_or(&[], |s| &s.interfaces)
+    }
+
+    fn interface(&self, application: &str, port: &PortInfo) -> Option<&Interface> {
+        if !application.starts_with(OVS) {
+            return None;
+        }
+        self.interfaces().iter().find(|i| port.names().any(|n| is_called(i, n)))
+    }
+
+    /// What is wrong with what is connected, and what to do.
+    pub(super) fn advice(&self, connected: &[SwitchStatus], state: Option<State>) -> Vec<String> {
+        let mut advice = Vec::new();
+        let away = match state {
+            Some(State::Lost(why)) => Some(why),
+            Some(State::Connecting) => Some("it has not answered yet".to_owned()),
+            Some(State::Connected) | None => None,
+        };
+        if let Some(why) = away {
+            advice.push(format!(
+                "Open vSwitch's database is not there ({why}), so whose a port is may be out of date; see that \
+                 daemon.ovsdb names its socket"
+            ));
+        }
+        if self.switch.as_ref().is_some_and(|s| s.hw_offload) {
+            advice.push(
+                "Open vSwitch may put flows into the network card (other_config:hw-offload=true), whose packets then go \
+                 round the programs; `ovs-vsctl set Open_vSwitch . other_config:hw-offload=false`, then restart it"
+                    .to_owned(),
+            );
+        }
+        for s in connected {
+            let switch = format!("switch {} (process {})", s.application, s.pid);
+            advice.extend(
+                s.bypasses.iter().map(|b| format!("{switch}: packets can go round the programs: {b}")),
+            );
+            for p in &s.ports {
+                let bypasses = p.bypasses.iter();
+                advice.extend(
+                    bypasses.map(|b| {
+                        format!("{switch}, port {}: packets can go round the programs: {b}", p.name)
+                    }),
+                );
+                if let Some(why) = &p.why {
+                    advice.push(format!("{switch}, port {}: its packets are not mediated: {why}", p.name));
+                }
+            }
+        }
+        advice.extend(self.strays(connected));
+        advice
+    }
+
+    /// Interfaces of Open vSwitch's user-space datapath whose packets no library sees.
+    fn strays(&self, connected: &[SwitchStatus]) -> Vec<String> {
+        let mut ovs = connected.iter().filter(|s| s.application.starts_with(OVS)).peekable();
+        if ovs.peek().is_none() {
+            return Vec::new();
+        }
+        let seen: Vec<_> = ovs.flat_map(|s| &s.ports).filter_map(|p| p.interface.as_deref()).collect();
+        let in_user_space = self.interfaces().iter().filter(|i| i.datapath.as_deref() == Some("netdev"));
+        // A patch port leads to another bridge of the same datapath, and an internal one to the host itself.
+        let real = in_user_space.filter(|i| !matches!(i.kind, Kind::Patch | Kind::Internal));
+        let stray = real.filter(|i| !seen.contains(&i.name.as_str()) && i.error.is_none());
+        let text = |i: &Interface| {
+            format!(
+                "Open vSwitch's interface {} (type {}): its packets are not mediated, the library does not see it; use \
+                 a port of type dpdk, dpdkvhostuser or dpdkvhostuserclient",
+                i.name, i.kind
+            )
+        };
+        stray.map(text).collect()
+    }
+}
+
+/// Whether this is what a library calls the interface.
+fn is_called(interface: &Interface, name: &str) -> bool {
+    interface.name == name
+        || interface.dpdk_device() == Some(name)
+        || interface.vhost_path.as_deref() == Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachment::PortStatus;
+    use p4shield_mediator::VmRef;
+    use std::path::Path;
+
+    const TEXT: &str = r#"
+attachment = "dpdk"
+[[tenant]]
+name = "alice"
+[[tenant.vm]]
+name = "web"
+addresses = ["10.0.0.1"]
+iface_id = "8d6b"
+[[port]]
+name = "dpdk0"
+role = "uplink"
+"#;
+
+    fn switch() -> Arc<Switch> {
+        let vhost = Interface {
+            name: "vhu0".into(),
+            kind: Kind::VhostUserClient,
+            vhost_path: Some("/run/vm0.sock".into()),
+            iface_id: Some("8d6b".into()),
+            datapath: Some("netdev".into()),
+            ..Interface::default()
+        };
+        let dpdk = Interface {
+            name: "dpdk0".into(),
+            kind: Kind::Dpdk,
+            dpdk_devargs: Some("net_af_packet0,iface=eth0".into()),
+            datapath: Some("netdev".into()),
+            ..Interface::default()
+        };
+        let tap = Interface { name: "tap0".into(), datapath: Some("netdev".into()), ..Interface::default() };
+        Arc::new(Switch { hw_offload: true, interfaces: vec![dpdk, tap, vhost], ..Switch::default() })
+    }
+
+    fn port(name: &str) -> PortInfo {
+        PortInfo { name: name.into(), ..PortInfo::default() }
+    }
+
+    #[test]
+    fn ports_are_found_by_name_by_device_and_by_iface_id() {
+        let config = Config::parse(Path::new("p4shield.toml"), TEXT).unwrap();
+        let roles = Roles::new(&config, Some(switch()));
+        let web = Role::Vm(VmRef { tenant: 0, vm: 0 });
+        assert_eq!(roles.of("ovs-vswitchd", &port("/run/vm0.sock")), (web, Some("vhu0")));
+        assert_eq!(roles.of("ovs-vswitchd", &port("net_af_packet0")), (Role::Uplink, Some("dpdk0")));
+        assert_eq!(roles.of("ovs-vswitchd", &port("net_af_packet1")), (Role::Shared, None));
+        // The database speaks of no other switch.
+        assert_eq!(roles.of("dpdk-testpmd", &port("/run/vm0.sock")), (Role::Shared, None));
+        assert_eq!(roles.of("dpdk-testpmd", &port("dpdk0")), (Role::Uplink, None));
+        assert_eq!(roles.names(web), ("vm", Some("alice".into()), Some("web".into())));
+        assert_eq!(Roles::new(&config, None).of("ovs-vswitchd", &port("x")), (Role::Shared, None));
+    }
+
+    #[test]
+    fn what_lets_packets_go_round_is_told_with_a_remedy() {
+        let config = Config::parse(Path::new("p4shield.toml"), TEXT).unwrap();
+        let roles = Roles::new(&config, Some(switch()));
+        let seen =
+            |name: &str| PortStatus { interface: Some(name.into()), mediated: true, ..PortStatus::default() };
+        let bypass = PortStatus { bypasses: vec!["rte_flow rule 7".into()], ..seen("dpdk0") };
+        let ovs = SwitchStatus {
+            application: "ovs-vswitchd".into(),
+            ports: vec![bypass, seen("vhu0")],
+            ..SwitchStatus::default()
+        };
+        let advice = roles.advice(&[ovs], Some(State::Lost("it is gone".into())));
+        for part in ["daemon.ovsdb", "hw-offload=false", "rte_flow rule 7", "interface tap0 (type system)"] {
+            assert!(advice.iter().any(|a| a.contains(part)), "{part}: {advice:?}");
+        }
+        assert_eq!(advice.len(), 4, "{advice:?}");
+    }
+}

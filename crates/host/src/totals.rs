@@ -1,0 +1,100 @@
+//! What happened to packets, summed over lanes: each lane's mediator counts for itself.
+
+use p4shield_abi::Direction;
+use p4shield_attach::Count;
+use p4shield_mediator::{Config, Counters, Tally};
+
+/// Sums over lanes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// By tenant, VM and [`Direction`].
+    tallies: Vec<Vec<[Tally; 2]>>,
+    /// Packets of nobody: passed, dropped, dropped for a spoofed source.
+    pub unowned: [u64; 3],
+}
+
+impl Totals {
+    /// Zeros, for the tenants of a configuration.
+    #[must_use]
+    pub fn new(config: &Config) -> Self {
+        let tallies = config.tenants.iter().map(|t| vec![Default::default(); t.vms.len()]).collect();
+        Self { tallies, unowned: [0; 3] }
+    }
+
+    /// What one mediator counted.
+    #[must_use]
+    pub fn of(counters: &Counters) -> Self {
+        let tally = |v: &p4shield_mediator::VmCounters| Direction::ALL.map(|d| v.direction(d).read());
+        let u = &counters.unowned;
+        Self {
+            tallies: counters.tenants.iter().map(|t| t.vms.iter().map(tally).collect()).collect(),
+            unowned: [u.passed.get(), u.dropped.get(), u.spoofed.get()],
+        }
+    }
+
+    /// What is known of one direction of one VM.
+    #[must_use]
+    pub fn tally(&self, tenant: usize, vm: usize, direction: Direction) -> Tally {
+        let vm = self.tallies.get(tenant).and_then(|vms| vms.get(vm));
+        vm.map(|d| d[direction as usize].clone()).unwrap_or_default()
+    }
+
+    /// Adds what a lane counted for one direction. Of a VM that there is not: nothing.
+    pub(crate) fn add(&mut self, count: &Count) {
+        let vm =
+            self.tallies.get_mut(usize::from(count.tenant)).and_then(|t| t.get_mut(usize::from(count.vm)));
+        let Some(sum) = vm.and_then(|d| d.get_mut(usize::from(count.direction))) else { return };
+        let tally = count.tally();
+        let pairs = [
+            (&mut sum.packets_in, tally.packets_in),
+            (&mut sum.bytes_in, tally.bytes_in),
+            (&mut sum.passed, tally.passed),
+            (&mut sum.bytes_out, tally.bytes_out),
+            (&mut sum.rewritten, tally.rewritten),
+            (&mut sum.held, tally.held),
+        ];
+        let dropped = sum.dropped.iter_mut().zip(tally.dropped);
+        let let_through = sum.let_through.iter_mut().zip(tally.let_through);
+        for (sum, n) in pairs.into_iter().chain(dropped).chain(let_through) {
+            *sum = sum.saturating_add(n);
+        }
+    }
+
+    /// Adds packets of nobody.
+    pub(crate) fn add_unowned(&mut self, unowned: [u64; 3]) {
+        self.unowned.iter_mut().zip(unowned).for_each(|(sum, n)| *sum = sum.saturating_add(n));
+    }
+
+    /// Lanes that are gone hold nothing.
+    pub(crate) fn nothing_is_held(&mut self) {
+        self.tallies.iter_mut().flatten().flatten().for_each(|t| t.held = 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use p4shield_mediator::{TenantConfig, VmConfig};
+
+    #[test]
+    fn lanes_are_summed_and_what_makes_no_sense_is_left_out() {
+        let vm = VmConfig { name: "web".into(), addresses: Vec::new() };
+        let config = Config { tenants: vec![TenantConfig::new("alice", vec![vm])] };
+        let mut totals = Totals::new(&config);
+        let count = Count { direction: 1, packets_in: 10, passed: 7, ..Count::default() };
+        totals.add(&count);
+        totals.add(&count);
+        for wrong in [Count { tenant: 1, ..count }, Count { vm: 1, ..count }, Count { direction: 2, ..count }]
+        {
+            totals.add(&wrong);
+        }
+        let tally = totals.tally(0, 0, Direction::Egress);
+        assert_eq!((tally.packets_in, tally.passed, tally.held), (20, 14, 6));
+        assert_eq!(totals.tally(0, 0, Direction::Ingress), Tally::default());
+        assert_eq!(totals.tally(7, 0, Direction::Ingress), Tally::default());
+        totals.add(&Count { packets_in: u64::MAX, direction: 1, ..Count::default() });
+        assert_eq!(totals.tally(0, 0, Direction::Egress).packets_in, u64::MAX, "liars overflow nothing");
+        totals.nothing_is_held();
+        assert_eq!(totals.tally(0, 0, Direction::Egress).held, 0);
+    }
+}

@@ -251,6 +251,8 @@ pub(crate) struct Entry {
     pub(crate) action: BoundAction,
     /// As written; `None` if it follows from the order.
     pub(crate) priority: Option<BigInt>,
+    /// As the annotation `@priority` of older programs gives it: the smallest wins.
+    pub(crate) rank: Option<u32>,
     pub(crate) is_const: bool,
     pub(crate) span: Span,
 }

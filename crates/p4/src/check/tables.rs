@@ -276,7 +276,8 @@ impl Checker<'_> {
         let types: Vec<Type> = t.keys.iter().map(|k| k.value.ty.clone()).collect();
         let keys = self.keysets(&e.keys, &types)?;
         let action = self.bound_action(t, &e.action.value)?;
-        Some(Entry { keys, action, priority, is_const: all_const || e.is_const, span: e.span })
+        let rank = number_annotation(&e.action.annotations, "priority");
+        Some(Entry { keys, action, priority, rank, is_const: all_const || e.is_const, span: e.span })
     }
 
     fn property(&mut self, t: &mut Table, p: &ast::Property, name: &ast::Ident, value: &ast::Expr) {
@@ -347,6 +348,15 @@ fn is_simple_key(e: &ast::Expr) -> bool {
         }
         Ast::Int { .. } | Ast::Bool(_) => true,
         _ => false,
+    }
+}
+
+/// The number of an annotation such as `@priority(3)`.
+fn number_annotation(annotations: &[ast::Annotation], name: &str) -> Option<u32> {
+    let a = annotations.iter().find(|a| &*a.name.name == name)?;
+    match &a.body.first()?.tok {
+        crate::lexer::Tok::Int(text) => text.parse().ok(),
+        _ => None,
     }
 }
 

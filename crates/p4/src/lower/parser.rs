@@ -3,7 +3,7 @@
 use super::storage::{HeaderStore, Storage, Value, limb_count, limb_width};
 use super::{Lower, externs};
 use crate::constant::limbs;
-use crate::hir::{self, Call, CallArg, Expr, Keyset, Next, Target};
+use crate::hir::{Call, CallArg, Expr, Keyset, Target};
 use crate::ir::{BinOp, Block, Cc, Op, Opnd, Ty};
 use crate::source::Span;
 use crate::types::Type;
@@ -15,102 +15,21 @@ const MAX_ADVANCE: u64 = 0xffff;
 const MAX_HEADER: u32 = 0x4000;
 
 impl Lower<'_> {
-    /// Inlines the states of a parser whose parameters are bound; goes on where it accepts.
-    pub(super) fn parse_states(&mut self, p: &hir::Parser) {
-        self.stmts(&p.locals);
-        let Some(order) = self.state_order(p) else { return };
-        let accept = self.b.new_block("accept");
-        let blocks: Vec<Block> =
-            p.states.iter().map(|s| self.b.new_block(&format!("state {}", s.name))).collect();
-        if let Some(start) = blocks.first() {
-            self.b.jump(*start);
-        }
-        for i in order {
-            let s = &p.states[i];
-            self.b.switch_to(blocks[i]);
-            self.b.span = s.span;
-            self.stmts(&s.body);
-            let target = |l: &Self, t: Target| match t {
-                Target::Accept => accept,
-                Target::Reject => l.reject,
-                Target::State(s) => blocks[s.0 as usize],
-            };
-            match &s.next {
-                Next::To(t) => {
-                    let to = target(self, *t);
-                    self.b.jump(to);
-                }
-                Next::Select { subjects, cases, span } => {
-                    self.b.span = *span;
-                    self.select_state(subjects, cases, &|l, t| target(l, t));
-                }
-            }
-        }
-        self.b.switch_to(accept);
-    }
-
-    /// States so that each stands behind those that lead to it; reports a loop.
-    fn state_order(&mut self, p: &hir::Parser) -> Option<Vec<usize>> {
-        let successors = |i: usize| -> Vec<usize> {
-            let targets: Vec<Target> = match &p.states[i].next {
-                Next::To(t) => vec![*t],
-                Next::Select { cases, .. } => cases.iter().map(|(_, t)| *t).collect(),
-            };
-            targets
-                .iter()
-                .filter_map(|t| if let Target::State(s) = t { Some(s.0 as usize) } else { None })
-                .collect()
-        };
-        // 0: not seen, 1: on the way, 2: done
-        let mut mark = vec![0u8; p.states.len()];
-        let mut order = Vec::new();
-        let mut stack = vec![(0usize, 0usize)];
-        mark[0] = 1;
-        while let Some((i, next)) = stack.pop() {
-            let succ = successors(i);
-            match succ.get(next) {
-                None => {
-                    mark[i] = 2;
-                    order.push(i);
-                }
-                Some(s) => {
-                    stack.push((i, next + 1));
-                    match mark[*s] {
-                        0 => {
-                            mark[*s] = 1;
-                            stack.push((*s, 0));
-                        }
-                        1 => {
-                            let what = format!("a parser loop through state `{}`", p.states[*s].name);
-                            self.unsupported(p.states[i].span, &what);
-                            return None;
-                        }
-                        _ => {}
-                    }
-                }
-            }
-        }
-        order.reverse();
-        Some(order)
-    }
-
-    fn select_state(
+    /// Goes to the target of the first case that matches.
+    pub(super) fn select_state(
         &mut self,
         subjects: &[Expr],
         cases: &[(Vec<Keyset>, Target)],
-        target: &dyn Fn(&Self, Target) -> Block,
+        targets: &[Block],
     ) {
         let values: Vec<Vec<Opnd>> = subjects.iter().map(|s| self.limbs(s)).collect();
-        for (keys, to) in cases {
-            let to = target(self, *to);
+        for ((keys, _), to) in cases.iter().zip(targets) {
+            let to = *to;
             let next = self.b.new_block("next case");
             self.match_keys(subjects, &values, keys, to, next);
             self.b.switch_to(next);
         }
-        let error = self.error_number("NoMatch");
-        self.b.write(self.packet.error, error);
-        let reject = self.reject;
-        self.b.jump(reject);
+        self.fail("NoMatch");
     }
 
     /// Branches to `hit` if all keysets match, else to `miss`.
@@ -135,26 +54,29 @@ impl Lower<'_> {
 
     /// `None` if it always matches.
     fn keyset_matches(&mut self, v: &[Opnd], k: &Keyset, width: u32, signed: bool) -> Option<Opnd> {
-        let number = |e: &Expr| -> Vec<Opnd> {
-            let mut l = e.as_const().map(|c| limbs(c, width)).unwrap_or_default();
-            l.truncate(limb_count(width));
-            l.into_iter().map(Opnd::C).collect()
+        let number = |l: &mut Self, e: &Expr| -> Vec<Opnd> {
+            let Some(c) = e.as_const() else { return l.limbs(e) };
+            limbs(c, width).into_iter().take(limb_count(width)).map(Opnd::C).collect()
         };
         Some(match k {
             Keyset::Any => return None,
             // Nothing can be put into a value set yet.
             Keyset::Set(_) => Opnd::C(0),
-            Keyset::Value(e) => self.equal(v, &number(e), width),
+            Keyset::Value(e) => {
+                let want = number(self, e);
+                self.equal(v, &want, width)
+            }
             Keyset::Mask(e, m) => {
-                let (value, mask) = (number(e), number(m));
+                let (value, mask) = (number(self, e), number(self, m));
                 let have = self.bitwise(BinOp::And, v, &mask, width);
                 let want = self.bitwise(BinOp::And, &value, &mask, width);
                 self.equal(&have, &want, width)
             }
             Keyset::Range(a, b) => {
                 let (ge, le) = if signed { (Cc::Sge, Cc::Sle) } else { (Cc::Uge, Cc::Ule) };
-                let low = self.ordered(ge, v, &number(a), width);
-                let high = self.ordered(le, v, &number(b), width);
+                let (low, high) = (number(self, a), number(self, b));
+                let low = self.ordered(ge, v, &low, width);
+                let high = self.ordered(le, v, &high, width);
                 self.b.bin(BinOp::And, low, high, 1)
             }
         })
@@ -204,8 +126,18 @@ impl Lower<'_> {
     }
 
     fn extract(&mut self, e: &Expr, varbits: Option<Opnd>) {
-        let Some(storage) = self.storage_of(e) else {
+        let Some(options) = self.options(e) else {
             return self.unsupported(e.span, "extraction into this");
+        };
+        // Into one of several elements by way of a header of its own.
+        let storage = match options.as_slice() {
+            [] => return,
+            [(Opnd::C(1), s)] => s.clone(),
+            _ => {
+                let s = self.storage(&e.ty);
+                self.reset(&s);
+                s
+            }
         };
         let Storage::Header(h) = &*storage else {
             return self.unsupported(e.span, &format!("extraction into {}", e.ty));
@@ -228,7 +160,6 @@ impl Lower<'_> {
         if size > 0 || varbits.is_none() {
             self.need(base, size);
         }
-        self.b.write(h.valid, Opnd::C(1));
         self.b.write(h.base, base);
         self.b.write(h.at, parsed);
         self.load_fields(h, base);
@@ -241,9 +172,17 @@ impl Lower<'_> {
             self.b.write(h.variable, bytes);
             taken = self.add_bytes(taken, bytes);
         }
+        // Not before all of it is there: after an error the pipeline may go on.
+        self.b.write(h.valid, Opnd::C(1));
         self.b.write(self.packet.cursor, cursor);
         let parsed = self.add_bytes(parsed, taken);
         self.b.write(self.packet.parsed, parsed);
+        if !matches!(options.as_slice(), [(Opnd::C(1), _)]) {
+            let value = self.load(&storage);
+            self.for_option(&options, |l, s| l.store(s, &value));
+        }
+        self.only_member(e, Opnd::C(1));
+        self.advance_stack(e);
     }
 
     /// Bits of a varbit field as bytes; rejects what does not fit or is no whole number of bytes.
@@ -307,7 +246,7 @@ impl Lower<'_> {
     }
 
     fn lookahead(&mut self, ty: &Type, span: Span) -> Option<Value> {
-        let Some(bits) = ty.packed_width() else {
+        let Some((bits, _)) = ty.sizes().filter(|(min, max)| min == max) else {
             self.unsupported(span, &format!("lookahead of {ty}"));
             return None;
         };
@@ -320,6 +259,7 @@ impl Lower<'_> {
 
     fn peek(&mut self, base: Opnd, size: u32, ty: &Type, at: &mut u32) -> Value {
         match ty.base() {
+            Type::Stack(t, n) => Value::Group((0..*n).map(|_| self.peek(base, size, t, at)).collect()),
             Type::Composite(c) => {
                 Value::Group(c.fields.iter().map(|(_, t)| self.peek(base, size, t, at)).collect())
             }

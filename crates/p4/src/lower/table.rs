@@ -295,6 +295,10 @@ fn order_of(t: &Table) -> Vec<usize> {
 /// The entries' priorities: those that are written, and for the others, as the language specifies, a step further
 /// than the entry before. Here the greatest always wins.
 fn priorities(t: &Table) -> Vec<u32> {
+    if t.entries.iter().any(|e| e.rank.is_some()) {
+        // An entry without the annotation ranks by its place.
+        return (1..).zip(&t.entries).map(|(i, e)| u32::MAX - e.rank.unwrap_or(i)).collect();
+    }
     let property =
         |name: &str| t.properties.iter().find(|p| &*p.name == name).and_then(|p| constant(&p.value));
     let largest_wins = property("largest_priority_wins").is_none_or(|v| v != 0);

@@ -95,5 +95,6 @@ L6:
     w0 = 1
     exit
 L7:
+    ; test.p4:118: ubpf(guard_parser(), guard(), guard_deparser()) main;
     w0 = 0
     exit

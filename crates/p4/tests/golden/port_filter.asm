@@ -99,5 +99,6 @@ L7:
     w0 = 1
     exit
 L8:
+    ; test.p4:125: ubpf(filter_parser(), filter(), filter_deparser()) main;
     w0 = 0
     exit

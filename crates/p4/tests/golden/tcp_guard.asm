@@ -74,5 +74,6 @@ L2:
     w0 = 1
     exit
 L3:
+    ; test.p4:135: ubpf(guard_parser(), guard(), guard_deparser()) main;
     w0 = 0
     exit

@@ -48,5 +48,6 @@ p4_main:
     w0 = 1
     exit
 L0:
+    ; test.p4:68: ubpf(push_parser(), push(), push_deparser()) main;
     w0 = 0
     exit

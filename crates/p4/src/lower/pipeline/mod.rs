@@ -39,6 +39,7 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
         env: HashMap::new(),
         path: Vec::new(),
         scopes: Vec::new(),
+        loops: Vec::new(),
         maps_by_path: HashMap::new(),
         plans: HashMap::new(),
         tables: Vec::new(),
@@ -107,7 +108,7 @@ impl Lower<'_> {
             }
             _ => return self.bad_main(main.span),
         }
-        self.leave_rejected(reject);
+        self.leave_rejected(reject, main.span);
     }
 
     fn bad_main(&mut self, span: Span) {
@@ -234,6 +235,14 @@ impl Lower<'_> {
         self.b.switch_to(next);
     }
 
+    /// Rejects with an error of the core library.
+    pub(super) fn fail(&mut self, error: &str) {
+        let error = self.error_number(error);
+        self.b.write(self.packet.error, error);
+        let reject = self.reject;
+        self.b.jump(reject);
+    }
+
     /// Writes what changed, and returns `pass`; nothing of the packet was written before.
     fn write_packet(&mut self, parser: &Parser, deparser: &Control) {
         let fixed = match (layout::headers_param(&parser.params), layout::headers_param(&deparser.params)) {
@@ -263,10 +272,12 @@ impl Lower<'_> {
         self.b.switch_to(go_on);
     }
 
-    fn leave_rejected(&mut self, reject: Reject) {
+    fn leave_rejected(&mut self, reject: Reject, span: Span) {
         let ends: [(Block, u64); 2] = [(self.reject, u64::from(reject == Reject::Pass)), (self.refuse, 0)];
         for (block, verdict) in ends {
             self.b.switch_to(block);
+            self.b.f.block_mut(block).span = span;
+            self.b.span = span;
             self.b.ret(Opnd::C(verdict));
         }
     }

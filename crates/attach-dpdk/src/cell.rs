@@ -72,25 +72,14 @@ impl Cell {
         self.lane.enter().get_or_insert_with(lane);
     }
 
-    /// Frees what the lane holds.
-    pub(crate) fn drain(&self) {
-        if let Some(lane) = self.lane.enter().as_mut() {
-            self.empty(lane);
-        }
-    }
-
     /// Frees what the lane holds, and lets the lane go.
     pub(crate) fn close(&self) {
         let lane = self.lane.enter().take();
         if let Some(mut lane) = lane {
-            self.empty(&mut lane);
+            let mut freed = Freed::new(self.dpdk);
+            lane.drain(|released| freed.push(released.packet));
+            add(&self.freed, freed.finish());
         }
-    }
-
-    fn empty(&self, lane: &mut Lane<Mbuf>) {
-        let mut freed = Freed::new(self.dpdk);
-        lane.drain(|released| freed.push(released.packet));
-        add(&self.freed, freed.finish());
     }
 
     /// What became of the packets.

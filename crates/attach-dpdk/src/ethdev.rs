@@ -156,12 +156,12 @@ pub(crate) fn started(port: u16) {
     }
 }
 
-/// A port stands still: what is held is freed, since its pool may go next.
+/// A port stands still: what is held is freed, since its pool may go next. Its lanes begin anew when it is started.
 pub(crate) fn stopped(port: u16) {
     if let Some(port) = ports().get_mut(&port) {
         port.started = false;
         for queue in &port.queues {
-            queue.cell.drain();
+            queue.cell.close();
         }
         tell(port);
     }

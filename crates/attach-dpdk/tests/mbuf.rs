@@ -1,8 +1,9 @@
 //! Rewrites of real mbufs, from a pool that DPDK's own memory manager made.
 
-mod common;
+#[path = "common/pool.rs"]
+mod pool;
 
-use common::pool::{Pool, Whole};
+use pool::{Pool, Whole};
 use p4shield_dpdk::mbuf::Mbuf;
 use p4shield_mediator::Packet;
 use proptest::prelude::*;

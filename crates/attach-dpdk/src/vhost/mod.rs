@@ -117,13 +117,13 @@ fn prepare_all(vid: c_int) {
     }
 }
 
-/// Frees what a device's queues hold: its pool may go next.
-fn drain(vid: c_int) {
+/// A device rests: what its queues hold is freed, since its pool may go next.
+fn rest(vid: c_int) {
     let cells = usize::try_from(vid).ok().and_then(|vid| CELLS.get(vid));
     for slot in cells.into_iter().flatten() {
         // SAFETY: as in `place`.
         if let Some(cell) = unsafe { slot.load(Ordering::Acquire).as_ref() } {
-            cell.drain();
+            cell.close();
         }
     }
 }

@@ -1,6 +1,6 @@
 //! How we hear of vhost-user devices: in the place of the application's own functions, which we call in turn.
 
-use super::{drain, gone, gone_with, name_of, prepare, prepare_all};
+use super::{gone, gone_with, name_of, prepare, prepare_all, rest};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -137,7 +137,7 @@ unsafe extern "C" fn vring_state_changed(vid: c_int, queue: u16, enabled: c_int)
         && enabled == 0
         && let super::Place::Cell(cell) = super::place(vid, queue)
     {
-        cell.drain();
+        cell.close();
     }
     result
 }
@@ -148,7 +148,7 @@ unsafe extern "C" fn destroy_device(vid: c_int) {
         // SAFETY: see `new_connection`.
         unsafe { f(vid) };
     }
-    drain(vid);
+    rest(vid);
 }
 
 unsafe extern "C" fn destroy_connection(vid: c_int) {

@@ -1,0 +1,108 @@
+//! What the library refuses, and whom it leaves alone.
+
+mod common;
+
+use common::daemon::{Cloud, Does, library, usable};
+use common::switch::{nowhere, testpmd};
+use p4shield_attach::Remark;
+use p4shield_testbed::dpdk::Testpmd;
+use p4shield_testbed::wait_until;
+use std::process::Command;
+
+#[test]
+fn a_process_without_dpdk_does_not_notice() {
+    let out = Command::new("sh").args(["-c", "echo works"]).env("LD_PRELOAD", library()).output().unwrap();
+    assert!(out.status.success());
+    assert_eq!((out.stdout.as_slice(), out.stderr.as_slice()), (&b"works\n"[..], &b""[..]));
+}
+
+/// What the library needs is in every process; DPDK it takes from the switch.
+#[test]
+fn the_library_needs_no_dpdk() {
+    use object::{Object, ObjectSymbol};
+    let bytes = std::fs::read(library()).unwrap();
+    let elf = object::File::parse(&*bytes).unwrap();
+    let needs: Vec<_> = elf.dynamic_symbols().filter(|s| s.is_undefined()).collect();
+    assert!(needs.iter().all(|s| !s.name_bytes().unwrap().starts_with(b"rte_")));
+    let libraries = Command::new("ldd").arg(library()).output().unwrap();
+    assert!(!String::from_utf8_lossy(&libraries.stdout).contains("librte_"));
+}
+
+fn starts_no_port(setup: p4shield_testbed::dpdk::TestpmdSetup, because: &str) {
+    let ns = nowhere();
+    let said = match setup.vdev("net_null0").start(&ns) {
+        Ok(mut testpmd) => {
+            let said = testpmd.command("start").unwrap();
+            assert!(said.contains("Not all ports were started"), "{said}");
+            testpmd.transcript()
+        }
+        // testpmd ends if it cannot start its ports.
+        Err(error) => error.to_string(),
+    };
+    assert!(said.contains("no port will be started") && said.contains(because), "{said}");
+}
+
+#[test]
+fn without_a_configuration_no_port_is_started() {
+    if !usable(Testpmd::usable()) {
+        return;
+    }
+    starts_no_port(Testpmd::setup().env("LD_PRELOAD", library()), "P4SHIELD_CONFIG is not set");
+}
+
+#[test]
+fn with_a_wrong_configuration_no_port_is_started() {
+    if !usable(Testpmd::usable()) {
+        return;
+    }
+    let cloud = Cloud::new("1s", "");
+    let text = std::fs::read_to_string(cloud.config()).unwrap();
+    std::fs::write(cloud.config(), text.replace("10.0.2.1", "10.0.1.1")).unwrap();
+    starts_no_port(testpmd(&cloud), "10.0.1.1");
+}
+
+/// Rules that lead packets to other ports fail; those that choose a queue are the driver's matter.
+#[test]
+fn a_flow_rule_that_goes_round_is_refused_and_reported() {
+    if !usable(Testpmd::usable()) {
+        return;
+    }
+    let cloud = Cloud::new("1s", "");
+    let daemon = cloud.daemon(|_| Does::Pass);
+    let ns = nowhere();
+    let mut testpmd = testpmd(&cloud).vdev("net_null0").start(&ns).unwrap();
+    daemon.wait_lanes(1);
+    let mut create = |actions: &str| {
+        testpmd.command(&format!("flow create 0 ingress pattern eth / end actions {actions} / end")).unwrap()
+    };
+    for actions in ["port_id id 1", "vf id 1", "represented_port ethdev_port_id 0", "count / pf"] {
+        let said = create(actions);
+        assert!(said.contains("past the tenants' programs"), "{actions}: {said}");
+    }
+    for actions in ["queue index 0", "mark id 1 / rss", "drop"] {
+        let said = create(actions);
+        assert!(!said.contains("past the tenants' programs"), "{actions}: {said}");
+    }
+    let reported = || daemon.remarks().iter().any(|r| matches!(r, Remark::Bypass(t) if t.contains("PORT_ID")));
+    wait_until("the remark", 30, reported).unwrap();
+    assert!(testpmd.quit().unwrap().success());
+}
+
+/// A bonding device's packets are judged once, where the switch takes them.
+#[test]
+fn members_of_a_bonding_device_are_mediated_once() {
+    if !usable(Testpmd::usable()) {
+        return;
+    }
+    let cloud = Cloud::new("1s", "");
+    let daemon = cloud.daemon(|_| Does::Pass);
+    let ns = nowhere();
+    let setup = testpmd(&cloud).vdev("net_null0").vdev("net_bonding0,mode=1,slave=net_null0");
+    let Ok(mut testpmd) = setup.start(&ns) else {
+        println!("skipped: this DPDK has no bonding device");
+        return;
+    };
+    daemon.wait_lanes(1);
+    assert!(daemon.ports().contains("net_bonding0"), "{:?}", daemon.ports());
+    assert!(testpmd.quit().unwrap().success(), "{}", testpmd.transcript());
+}

@@ -1,0 +1,195 @@
+//! Packets through an unmodified testpmd with the library in it, each accounted for.
+
+mod common;
+
+use common::daemon::{Cloud, Does, Mood, text, usable};
+use common::frames::{self, flow_of, frame, grown, serial_of, shrunk};
+use common::switch::{free_buffers, last_tally, nowhere, testpmd, wait_sent};
+use p4shield_testbed::dpdk::Testpmd;
+use p4shield_testbed::wait_until;
+use std::collections::BTreeMap;
+
+const PACKETS: u32 = 10_000;
+
+/// Lengths of which some take several segments.
+const LENGTHS: [usize; 4] = [64, 200, 1500, 5000];
+
+fn program(front: &[u8]) -> Does {
+    match serial_of(front) % 8 {
+        1 => Does::Drop,
+        3 => Does::Rewrite(grown(front)),
+        5 => Does::Rewrite(shrunk(front)),
+        _ => Does::Pass,
+    }
+}
+
+/// What comes of a packet of `program`, if anything does.
+fn judged(frame: &[u8]) -> Option<Vec<u8>> {
+    match serial_of(frame) % 8 {
+        1 => None,
+        3 => Some(grown(frame)),
+        5 => Some(shrunk(frame)),
+        _ => Some(frame.to_vec()),
+    }
+}
+
+/// Packets of both tenants and of nobody, of 16 flows each.
+fn mixed() -> Vec<Vec<u8>> {
+    let one = |n: u32| {
+        let to = [1, 2, 9][n as usize % 3];
+        frame(n, 7, to, (n / 3 % 16) as u16, LENGTHS[n as usize / 7 % 4])
+    };
+    (0..PACKETS).map(one).collect()
+}
+
+/// What has to come out: by flow, in order.
+fn expected(frames: &[Vec<u8>], unjudged: u8) -> BTreeMap<(u8, u16), Vec<Vec<u8>>> {
+    let mut flows = BTreeMap::<_, Vec<_>>::new();
+    for frame in frames {
+        let to = frame[32];
+        let out = if to == unjudged { Some(frame.clone()) } else { judged(frame) };
+        flows.entry((to, flow_of(frame))).or_default().extend(out);
+    }
+    flows
+}
+
+/// By flow, in order.
+fn by_flow(frames: Vec<Vec<u8>>) -> BTreeMap<(u8, u16), Vec<Vec<u8>>> {
+    let mut flows = BTreeMap::<_, Vec<_>>::new();
+    for frame in frames {
+        flows.entry((frame[5], flow_of(&frame))).or_default().push(frame);
+    }
+    flows
+}
+
+#[test]
+fn every_packet_is_judged_once_and_keeps_its_place_in_its_flow() {
+    if !usable(Testpmd::usable()) {
+        return;
+    }
+    let cloud = Cloud::new("10s", "");
+    let daemon = cloud.daemon(program);
+    let (input, output) = (cloud.file("in.pcap"), cloud.file("out.pcap"));
+    let sent = mixed();
+    frames::write(&input, &sent);
+    let want = expected(&sent, 9);
+    let count = want.values().map(|f| f.len() as u64).sum();
+
+    let ns = nowhere();
+    let setup = testpmd(&cloud)
+        .vdev(&format!("net_pcap0,rx_pcap={}", text(&input)))
+        .vdev(&format!("net_pcap1,tx_pcap={}", text(&output)));
+    let mut testpmd = setup.start(&ns).unwrap();
+    daemon.wait_lanes(2);
+    assert!(daemon.ports().contains("net_pcap0"));
+    let free = free_buffers(&mut testpmd);
+    testpmd.command("start").unwrap();
+    wait_sent(&mut testpmd, 1, count);
+    testpmd.command("stop").unwrap();
+    assert_eq!(free_buffers(&mut testpmd), free, "every buffer is back");
+    assert!(testpmd.quit().unwrap().success());
+
+    let [received, returned, freed, refused, held] = last_tally(&testpmd.transcript(), "net_pcap0", 0);
+    assert_eq!((received, returned, freed), (PACKETS.into(), count, u64::from(PACKETS) - count));
+    assert_eq!((refused, held), (0, 0));
+    let nobodys = sent.iter().filter(|f| f[32] == 9).count() as u64;
+    assert_eq!(daemon.p4vm(0).judged() + daemon.p4vm(1).judged(), u64::from(PACKETS) - nobodys);
+    let got = by_flow(frames::read(&output));
+    for (flow, want) in &want {
+        let got = got.get(flow).map(Vec::as_slice).unwrap_or_default();
+        let numbers = |frames: &[Vec<u8>]| frames.iter().map(|f| serial_of(f)).collect::<Vec<_>>();
+        assert_eq!(numbers(got), numbers(want), "flow {flow:?}");
+        assert!(got == want, "flow {flow:?}: what came out is not what the program made");
+    }
+}
+
+/// Has testpmd send packets to itself until many are held, of `free` buffers, and take the last ones out of the ring.
+fn fill(testpmd: &mut Testpmd, free: u64) {
+    testpmd.command("set fwd flowgen").unwrap();
+    testpmd.command("start").unwrap();
+    wait_until("packets that are held", 30, || free_buffers(testpmd) + 1000 < free)
+        .unwrap_or_else(|e| panic!("{e}\n{}", testpmd.transcript()));
+    testpmd.command("stop").unwrap();
+    testpmd.command("set fwd rxonly").unwrap();
+    testpmd.command("start").unwrap();
+    let mut stats = || testpmd.stats(0).unwrap();
+    wait_until("an empty ring", 30, || stats() == stats()).unwrap();
+    testpmd.command("stop").unwrap();
+}
+
+/// Stopping, changing queues, unplugging: whatever a port goes through while packets are held, the pool gets all back.
+#[test]
+fn a_port_that_goes_leaves_no_packet_behind() {
+    if !usable(Testpmd::usable()) {
+        return;
+    }
+    let cloud = Cloud::new("10s", "");
+    let daemon = cloud.daemon(program);
+    daemon.p4vm(0).becomes(Mood::Stops);
+    let ns = nowhere();
+    let setup = testpmd(&cloud).vdev("net_ring0").argument("--flowgen-flows=1");
+    let mut testpmd = setup.start(&ns).unwrap();
+    let free = free_buffers(&mut testpmd);
+    let check = |testpmd: &mut Testpmd, when: &str| {
+        assert_eq!(free_buffers(testpmd), free, "{when}\n{}", testpmd.transcript());
+    };
+    for queues in [1, 2, 1] {
+        testpmd.command("port stop all").unwrap();
+        daemon.wait_lanes(0);
+        testpmd.command(&format!("port config all rxq {queues}")).unwrap();
+        testpmd.command(&format!("port config all txq {queues}")).unwrap();
+        testpmd.command("port start all").unwrap();
+        daemon.wait_lanes(queues);
+        fill(&mut testpmd, free);
+        testpmd.command("port stop all").unwrap();
+        check(&mut testpmd, "after a stop");
+        testpmd.command("port start all").unwrap();
+    }
+    fill(&mut testpmd, free);
+    testpmd.command("port stop 0").unwrap();
+    testpmd.command("port detach 0").unwrap();
+    daemon.wait_lanes(0);
+    check(&mut testpmd, "after a device was unplugged");
+    testpmd.command("port attach net_ring1").unwrap();
+    testpmd.command("port start all").unwrap();
+    daemon.wait_lanes(1);
+    fill(&mut testpmd, free);
+    assert!(testpmd.quit().unwrap().success(), "{}", testpmd.transcript());
+    let [received, returned, freed, refused, held] = last_tally(&testpmd.transcript(), "net_ring1", 0);
+    assert_eq!((received, returned, refused, held), (freed, 0, 0, 0));
+}
+
+/// The library goes on by the tenants' policies without a daemon, and heals when one comes.
+#[test]
+fn daemons_come_and_go() {
+    if !usable(Testpmd::usable()) {
+        return;
+    }
+    let cloud = Cloud::new("10s", "");
+    let input = cloud.file("in.pcap");
+    frames::write(&input, &(0..64).map(|n| frame(8 * n, 7, 1, 1, 64)).collect::<Vec<_>>());
+    let ns = nowhere();
+    let source = format!("net_pcap0,rx_pcap={},infinite_rx=1", text(&input));
+    let mut testpmd = testpmd(&cloud).vdev(&source).vdev("net_null1,no-rx=1").start(&ns).unwrap();
+    testpmd.command("start").unwrap();
+    for _ in 0..2 {
+        let daemon = cloud.daemon(program);
+        wait_until("packets that are judged", 60, || daemon.p4vm(0).judged() > 10_000).unwrap();
+        let sent = testpmd.stats(1).unwrap().tx_packets;
+        wait_sent(&mut testpmd, 1, sent + 10_000);
+        drop(daemon);
+        // alice drops: soon nothing more comes out.
+        let mut before = testpmd.stats(1).unwrap();
+        wait_until("the policy", 60, || {
+            let now = testpmd.stats(1).unwrap();
+            let stands = now.tx_packets == before.tx_packets;
+            before = now;
+            stands
+        })
+        .unwrap();
+    }
+    testpmd.command("stop").unwrap();
+    assert!(testpmd.quit().unwrap().success());
+    let [received, returned, freed, _, held] = last_tally(&testpmd.transcript(), "net_pcap0", 0);
+    assert_eq!((received, held), (returned + freed, 0));
+}

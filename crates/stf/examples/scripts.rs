@@ -1,4 +1,4 @@
-//! Runs every test script of a folder: `corpus FOLDER [INCLUDE FOLDER...] [--only=TEXT] [--full] [--jit]`.
+//! Runs every test script of a folder: `scripts FOLDER [INCLUDE FOLDER...] [--only=TEXT] [--full] [--jit]`.
 #![allow(clippy::print_stdout, reason = "it is what this example is for")]
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ fn main() {
     let full = args.iter().any(|a| a == "--full");
     let engine = if args.iter().any(|a| a == "--jit") { Engine::Jit } else { Engine::Both };
     let folders: Vec<PathBuf> = args.iter().filter(|a| !a.starts_with("--")).map(PathBuf::from).collect();
-    let folder = folders.first().expect("usage: corpus FOLDER [INCLUDE FOLDER...]");
+    let folder = folders.first().expect("usage: scripts FOLDER [INCLUDE FOLDER...]");
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     for case in conformance::cases(folder).expect("a folder") {
         if case.architecture == "other" || !case.name.contains(only) {

@@ -184,8 +184,9 @@ impl State {
                 at.and_then(|at| value.get(at..at + 16)).ok_or_else(constant)?.to_vec()
             }
         };
-        let at = if unit == Unit::Bytes { 8 } else { 0 };
-        Ok(bytes.get(at..at + 8).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_le_bytes(*b)))
+        // Packets first; narrow counters have nothing else.
+        let part = bytes.chunks(8).nth(usize::from(unit == Unit::Bytes)).unwrap_or_default();
+        Ok(part.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
     }
 
     /// Sets a counter: packets, then bytes.

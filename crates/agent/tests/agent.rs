@@ -296,5 +296,5 @@ fn wrong_configurations_are_named() {
     assert!(run(|c| c.names = [("x".to_owned(), 64)].into()).contains("64"));
     assert!(run(|c| c.names = [("7".to_owned(), 1)].into()).contains('7'));
     assert!(run(|c| c.vm.key = "/no/such/key".into()).contains("key file"));
-    assert!(run(|c| c.info_page = "/no/such/dir/page".into()).contains("/no/such/dir/page"));
+    assert!(run(|c| c.info_page = PagePlace::File("/no/such/dir/page".into())).contains("/no/such/dir/page"));
 }

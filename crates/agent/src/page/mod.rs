@@ -38,12 +38,6 @@ impl From<PathBuf> for PagePlace {
     }
 }
 
-impl From<&str> for PagePlace {
-    fn from(path: &str) -> Self {
-        Self::File(path.into())
-    }
-}
-
 impl FromStr for PagePlace {
     type Err = DeviceError;
 

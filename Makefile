@@ -12,8 +12,8 @@ help: ## Show this text
 setup: ## Install packages and the Rust toolchain (as root, Debian or Ubuntu)
 	@scripts/setup.sh
 
-build: setup ## Build the release binary
-	cargo build --release --locked -p p4shield
+build: setup ## Build the release binary, and the libraries that switches load
+	cargo build --release --locked -p p4shield -p p4shield-attach-dpdk -p p4shield-attach-xsk
 
 demo: build ## Show a P4 program guarding live traffic, and attack it (DEMO=--quick: under 30 seconds)
 	$(BIN) demo $(DEMO)
@@ -28,7 +28,7 @@ bench: build ## Measure engine and channel on this machine
 	$(BIN) bench engine
 	$(BIN) bench channel
 
-install: build ## Install binary, completions, man pages and systemd unit below $(DESTDIR)/usr/local
+install: build ## Install binary, libraries, completions, man pages and systemd unit below $(DESTDIR)/usr/local
 	scripts/install.sh "$(BIN)" "$(DESTDIR)"
 
 clean: ## Remove what was built

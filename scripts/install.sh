@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# install.sh BINARY [DESTDIR]: installs binary, completions, man pages and the systemd unit below DESTDIR/usr/local.
+# install.sh BINARY [DESTDIR]: installs binary, libraries for switches (built beside it), completions, man pages and the
+# systemd unit below DESTDIR/usr/local.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=$1 prefix="${2:-}/usr/local"
 
 install -Dm755 "$binary" "$prefix/bin/p4shield"
+install -Dm644 -t "$prefix/lib/p4shield" "$(dirname "$binary")"/libp4shield_{dpdk,xsk}.so
 "$binary" man "$prefix/share/man/man1"
 mkdir -p "$prefix/share/bash-completion/completions" "$prefix/share/zsh/site-functions" \
   "$prefix/share/fish/vendor_completions.d"

@@ -82,6 +82,40 @@ fn systemd_itself_takes_the_unit_with_our_drop_in() {
     assert!(String::from_utf8_lossy(&said.stderr).contains("90-p4shield.conf"));
 }
 
+/// cloud-init's first service is part of early boot and waits for the network, and Open vSwitch's unit comes before that.
+#[test]
+fn a_host_whose_boot_waits_for_its_network_does_not_wait_in_a_circle() {
+    let host = host!();
+    if find("systemd-analyze").is_none() {
+        println!("skipped: there is no systemd-analyze");
+        return;
+    }
+    let unit =
+        |name: &str, text: &str| host.write(&format!("/usr/lib/systemd/system/{name}"), text.as_bytes());
+    unit("sysinit.target", "[Unit]\nWants=cloud-init.service\n");
+    unit("basic.target", "[Unit]\nRequires=sysinit.target\nAfter=sysinit.target\n");
+    let early = "[Service]\nType=oneshot\nExecStart=/bin/true\n[Unit]\nDefaultDependencies=no\n";
+    unit("ovsdb-server.service", early);
+    unit("networking.service", &format!("{early}Before=network.target\nWants={OVS_UNIT}\n"));
+    let cloud =
+        format!("{early}After=networking.service\nRequires=networking.service\nBefore=sysinit.target\n");
+    unit("cloud-init.service", &cloud);
+    let ours = include_bytes!("../../../../packaging/systemd/p4shield.service");
+    let place = "/usr/local/lib/systemd/system/p4shield.service";
+    let circle = || {
+        let root = format!("--root={}", host.at("/").display());
+        let said = Command::new("systemd-analyze").args([&root, "verify", "basic.target"]).output().unwrap();
+        String::from_utf8_lossy(&said.stderr).into_owned()
+    };
+    host.write(place, ours);
+    apply(&host.examine(), false).unwrap();
+    assert!(!circle().contains("ordering cycle"), "{}", circle());
+    // Such a host would show it.
+    let late = String::from_utf8_lossy(ours).replace("DefaultDependencies=no", "");
+    host.write(place, late.as_bytes());
+    assert!(circle().contains("ordering cycle"), "{}", circle());
+}
+
 #[test]
 fn a_missing_or_masked_unit_is_told() {
     let host = host!();

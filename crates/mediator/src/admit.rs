@@ -7,36 +7,55 @@ use crate::config::{PortSpec, Source, Stages, VmRef};
 use crate::counters::Counters;
 use crate::lookup::Lookup;
 use crate::parse::{Kind, addresses_of_v4, classify};
+use crate::queue::Owner;
 use crate::rules;
 use p4shield_abi::Direction;
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(crate) struct Decision {
+    pub(crate) what: What,
+    /// Whose program is asked, if one is.
+    pub(crate) vm: Owner,
+    /// Whose ingress comes after this egress, if one does.
+    pub(crate) next: Owner,
+}
+
+/// The kinds of [`Decision`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
     /// It is a packet of nobody.
     Nobody,
     /// Its source address must not come from its port.
     Spoofed,
-    /// A program is asked.
-    Judge {
-        /// Whose.
-        vm: VmRef,
-        /// For which direction.
-        direction: Direction,
-        /// Whose ingress comes after this egress.
-        next: Option<VmRef>,
-    },
+    /// A program for this direction is asked.
+    Judge(Direction),
+}
+
+impl Decision {
+    /// No program is asked.
+    const fn unjudged(what: What) -> Self {
+        Self { what, vm: Owner::NOBODY, next: Owner::NOBODY }
+    }
 }
 
 /// Decides for the packets of one burst from one port.
 pub(crate) struct Admission<'a> {
     port: &'a PortSpec,
-    last: Option<(u64, Decision)>,
+    /// Source and destination of the last IPv4 packet, and what was decided.
+    addresses: u64,
+    decision: Decision,
+    /// Whether there was one.
+    known: bool,
 }
 
 impl<'a> Admission<'a> {
     pub(crate) const fn new(port: &'a PortSpec) -> Self {
-        Self { port, last: None }
+        Self { port, addresses: 0, decision: Decision::unjudged(What::Nobody), known: false }
+    }
+
+    pub(crate) const fn port(&self) -> &'a PortSpec {
+        self.port
     }
 
     /// Decides about a packet that begins with these bytes.
@@ -45,27 +64,27 @@ impl<'a> Admission<'a> {
         let Some((addresses, kind)) = addresses_of_v4(bytes) else {
             return decide(lookup, counters, self.port, classify(bytes));
         };
-        match self.last {
-            Some((last, decision)) if last == addresses => decision,
-            _ => {
-                let decision = decide(lookup, counters, self.port, kind);
-                self.last = Some((addresses, decision));
-                decision
-            }
+        if addresses != self.addresses || !self.known {
+            self.decision = decide(lookup, counters, self.port, kind);
+            self.addresses = addresses;
+            self.known = true;
         }
+        self.decision
     }
 }
 
-#[inline]
+#[inline(never)]
 fn decide(lookup: &Lookup, counters: &Counters, port: &PortSpec, kind: Kind) -> Decision {
     if port.source != Source::Any && !rules::source_allowed(lookup, kind, port.source) {
-        return Decision::Spoofed;
+        return Decision::unjudged(What::Spoofed);
     }
-    match parties(lookup, counters, port, kind) {
-        (Some(vm), next) => Decision::Judge { vm, direction: Direction::Egress, next },
-        (None, Some(vm)) => Decision::Judge { vm, direction: Direction::Ingress, next: None },
-        (None, None) => Decision::Nobody,
-    }
+    let (sender, receiver) = parties(lookup, counters, port, kind);
+    let (direction, vm, next) = match (sender, receiver) {
+        (Some(_), receiver) => (Direction::Egress, sender, receiver),
+        (None, Some(_)) => (Direction::Ingress, receiver, None),
+        (None, None) => return Decision::unjudged(What::Nobody),
+    };
+    Decision { what: What::Judge(direction), vm: vm.into(), next: next.into() }
 }
 
 /// Sender and receiver as far as their programs are to be asked.

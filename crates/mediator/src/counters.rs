@@ -5,7 +5,7 @@
 
 use crate::config::{Config, VmRef};
 use crate::packet::Reason;
-use crate::queue::{Flight, State};
+use crate::queue::{Flight, Owner, State};
 use p4shield_abi::Direction;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -156,25 +156,39 @@ impl VmCounters {
 }
 
 /// Packets of one VM and direction in a row, added to their counters together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Run {
-    place: Option<(VmRef, Direction)>,
+    owner: Owner,
+    direction: Direction,
     packets: u64,
     bytes: u64,
 }
 
+impl Default for Run {
+    fn default() -> Self {
+        Self { owner: Owner::NOBODY, direction: Direction::Ingress, packets: 0, bytes: 0 }
+    }
+}
+
 impl Run {
     #[inline]
-    fn add(&mut self, place: (VmRef, Direction), bytes: usize) {
-        self.place = Some(place);
+    fn is_of(&self, owner: Owner, direction: Direction) -> bool {
+        self.owner == owner && self.direction == direction
+    }
+
+    #[inline]
+    fn add(&mut self, bytes: usize) {
         self.packets += 1;
         self.bytes += bytes as u64;
     }
 
+    /// Gives what was counted to `store`, if anything was, and goes on with these.
     #[inline]
-    fn take(&mut self) -> Option<(VmRef, Direction, Self)> {
-        let (vm, direction) = self.place?;
-        Some((vm, direction, std::mem::take(self)))
+    fn turn_to(&mut self, owner: Owner, direction: Direction, store: impl FnOnce(&Self, Owner, Direction)) {
+        if self.packets != 0 {
+            store(self, self.owner, self.direction);
+        }
+        *self = Self { owner, direction, packets: 0, bytes: 0 };
     }
 }
 
@@ -188,30 +202,37 @@ pub(crate) struct Runs {
 impl Runs {
     /// A packet enters a queue.
     #[inline]
-    pub(crate) fn came(&mut self, counters: &Counters, vm: VmRef, direction: Direction, bytes: usize) {
-        if self.came.place != Some((vm, direction)) {
-            self.settle_came(counters);
+    pub(crate) fn came(&mut self, counters: &Counters, owner: Owner, direction: Direction, bytes: usize) {
+        if !self.came.is_of(owner, direction) {
+            self.settle_came(counters, owner, direction);
         }
-        self.came.add((vm, direction), bytes);
+        self.came.add(bytes);
     }
 
     /// A packet leaves a queue that its program passed.
     #[inline]
-    pub(crate) fn passed(&mut self, counters: &Counters, vm: VmRef, direction: Direction, bytes: usize) {
-        if self.passed.place != Some((vm, direction)) {
+    pub(crate) fn passed(&mut self, counters: &Counters, owner: Owner, direction: Direction, bytes: usize) {
+        if !self.passed.is_of(owner, direction) {
             self.settle(counters);
+            (self.passed.owner, self.passed.direction) = (owner, direction);
         }
-        self.passed.add((vm, direction), bytes);
+        self.passed.add(bytes);
     }
 
     /// A packet leaves a queue otherwise: counted at once.
-    pub(crate) fn unjudged(&mut self, counters: &Counters, flight: &Flight, bytes: usize, direction: Direction) {
-        self.settle_came(counters);
-        let Some(counters) = counters.of(flight.vm).map(|c| &c[direction as usize]) else { return };
+    pub(crate) fn unjudged(
+        &mut self,
+        counters: &Counters,
+        flight: &Flight,
+        bytes: usize,
+        direction: Direction,
+    ) {
+        self.settle_came(counters, Owner::NOBODY, direction);
+        let Some(counters) = counters.of(flight.vm.vm()).map(|c| &c[direction as usize]) else { return };
         match flight.state {
-            State::Dropped(reason) => counters.dropped[reason as usize].add(1),
-            State::LetThrough(reason) => {
-                counters.let_through[reason as usize].add(1);
+            State::Dropped => counters.dropped[flight.reason as usize].add(1),
+            State::LetThrough => {
+                counters.let_through[flight.reason as usize].add(1);
                 counters.bytes_out.add(bytes as u64);
             }
             // These are counted by `passed`, and not given here.
@@ -220,25 +241,25 @@ impl Runs {
     }
 
     /// Stores what is left: first what came, so that nobody sees more leave than came.
-    #[inline]
+    #[inline(never)]
     pub(crate) fn settle(&mut self, counters: &Counters) {
-        self.settle_came(counters);
-        if let Some((vm, direction, run)) = self.passed.take()
-            && let Some(counters) = counters.of(vm)
-        {
-            counters[direction as usize].passed.add(run.packets);
-            counters[direction as usize].bytes_out.add(run.bytes);
-        }
+        self.settle_came(counters, Owner::NOBODY, Direction::Ingress);
+        self.passed.turn_to(Owner::NOBODY, Direction::Ingress, |run, owner, direction| {
+            if let Some(counters) = counters.of(owner.vm()) {
+                counters[direction as usize].passed.add(run.packets);
+                counters[direction as usize].bytes_out.add(run.bytes);
+            }
+        });
     }
 
-    #[inline]
-    fn settle_came(&mut self, counters: &Counters) {
-        if let Some((vm, direction, run)) = self.came.take()
-            && let Some(counters) = counters.of(vm)
-        {
-            counters[direction as usize].packets_in.add(run.packets);
-            counters[direction as usize].bytes_in.add(run.bytes);
-        }
+    #[inline(never)]
+    fn settle_came(&mut self, counters: &Counters, owner: Owner, direction: Direction) {
+        self.came.turn_to(owner, direction, |run, owner, direction| {
+            if let Some(counters) = counters.of(owner.vm()) {
+                counters[direction as usize].packets_in.add(run.packets);
+                counters[direction as usize].bytes_in.add(run.bytes);
+            }
+        });
     }
 }
 

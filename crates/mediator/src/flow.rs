@@ -4,14 +4,15 @@ use crate::config::FailPolicy;
 use crate::counters::Runs;
 use crate::mediator::{Burst, Mediator};
 use crate::packet::{Outcome, Packet, Reason, Released};
-use crate::queue::{Flight, State};
+use crate::queue::{Flight, Owner, State};
 use p4shield_abi::Direction;
 
 impl<P: Packet> Mediator<P> {
     /// Puts a packet into a queue, or decides it at once. What comes out is it, or the one that makes room for it.
     ///
-    /// Only an egress queue leads on, and only into an ingress queue, so this comes back to itself twice at most.
-    #[inline]
+    /// Only an egress queue leads on, and only into an ingress queue, so this comes back to itself twice at most. Part of its
+    /// two callers, since what is known of a packet is better kept in registers than in a structure that is passed on.
+    #[inline(always)]
     pub(crate) fn enter(
         &mut self,
         now: u64,
@@ -20,18 +21,16 @@ impl<P: Packet> Mediator<P> {
         packet: P,
         runs: &mut Runs,
     ) -> Option<Released<P>> {
-        let t = usize::from(flight.vm.tenant);
+        let t = flight.vm.tenant();
         runs.came(&self.counters, flight.vm, direction, packet.len());
         let tenant = &mut self.tenants[t];
         if tenant.queue(direction).is_full() {
             return self.enter_full(now, direction, flight, packet, runs);
         }
         flight.deadline = tenant.deadline_from(now);
-        if let Err(reason) = tenant.ask(now, direction, &flight, &packet) {
-            flight.state = tenant.policy(reason);
-            return self.enter_unasked(now, direction, flight, packet, runs);
+        if let Err(reason) = tenant.hold(now, direction, flight, packet, &self.ports) {
+            return self.enter_unasked(now, t, direction, reason, runs);
         }
-        tenant.queue(direction).push(flight, packet);
         // A P4 VM need not wait for the end of a long burst.
         if tenant.has_batch() {
             tenant.publish(now, &self.counters.tenants[t]);
@@ -42,6 +41,7 @@ impl<P: Packet> Mediator<P> {
 
     /// Puts a packet into a queue that is full: it goes, or the oldest goes in its place.
     #[cold]
+    #[inline(never)]
     fn enter_full(
         &mut self,
         now: u64,
@@ -50,40 +50,40 @@ impl<P: Packet> Mediator<P> {
         packet: P,
         runs: &mut Runs,
     ) -> Option<Released<P>> {
-        let t = usize::from(flight.vm.tenant);
+        let t = flight.vm.tenant();
         if self.tenants[t].fail() == FailPolicy::Drop {
-            flight.state = State::Dropped(Reason::Full);
+            flight.decide((State::Dropped, Reason::Full));
             return self.leave(now, direction, flight, packet, runs);
         }
         let ejected = self.eject(now, t, direction, runs);
         let tenant = &mut self.tenants[t];
         flight.deadline = tenant.deadline_from(now);
-        if let Err(reason) = tenant.ask(now, direction, &flight, &packet) {
-            flight.state = tenant.policy(reason);
+        if let Err(reason) = tenant.hold(now, direction, flight, packet, &self.ports) {
+            // It is let through and stays held: another must not come out besides the one that was ejected.
+            tenant.decide_newest(direction, reason);
         }
-        // Even one that is let through: another must not come out besides the one that was ejected.
-        tenant.queue(direction).push(flight, packet);
         self.expect_answers(t);
         ejected
     }
 
-    /// A packet that its P4 VM could not be asked about. If it is dropped it overtakes nobody, nor does it if it is let
-    /// through with nobody before it.
+    /// The newest packet could not be judged. If it is dropped it overtakes nobody, nor does it if it is let through with
+    /// nobody before it.
     #[cold]
+    #[inline(never)]
     fn enter_unasked(
         &mut self,
         now: u64,
+        t: usize,
         direction: Direction,
-        flight: Flight,
-        packet: P,
+        reason: Reason,
         runs: &mut Runs,
     ) -> Option<Released<P>> {
-        let t = usize::from(flight.vm.tenant);
-        let queue = self.tenants[t].queue(direction);
-        if matches!(flight.state, State::Dropped(_)) || queue.is_empty() {
+        let tenant = &mut self.tenants[t];
+        tenant.decide_newest(direction, reason);
+        if tenant.fail() == FailPolicy::Drop || tenant.queue(direction).len() == 1 {
+            let (flight, packet) = tenant.queue(direction).pop_back()?;
             return self.leave(now, direction, flight, packet, runs);
         }
-        queue.push(flight, packet);
         self.activate(t);
         None
     }
@@ -107,7 +107,7 @@ impl<P: Packet> Mediator<P> {
         let (flight, packet) = tenant.queue(direction).pop()?;
         let mut flight = *flight;
         if flight.state == State::Waiting {
-            flight.state = policy;
+            flight.decide(policy);
         }
         self.leave(now, direction, flight, packet, runs)
     }
@@ -125,16 +125,24 @@ impl<P: Packet> Mediator<P> {
     ) {
         loop {
             let tenant = &mut self.tenants[t];
+            if burst.room != 0
+                && let Some((owner, packet)) = tenant.queue(direction).pop_passed()
+            {
+                burst.runs.passed(&self.counters, owner, direction, packet.len());
+                burst.room -= 1;
+                (burst.sink)(Released { packet, outcome: Outcome::Pass });
+                continue;
+            }
             let Some(front) = tenant.queue(direction).front() else { return };
-            match front.state {
-                State::Passed if burst.room != 0 => {}
-                State::Waiting if expire && front.deadline <= now => {
-                    tenant.expire(direction);
-                    continue;
+            if front.state == State::Waiting {
+                if !expire || front.deadline > now {
+                    return;
                 }
-                State::LetThrough(_) if burst.room != 0 => {}
-                State::Dropped(_) => {}
-                State::Waiting | State::Passed | State::LetThrough(_) => return,
+                tenant.expire(direction);
+                continue;
+            }
+            if burst.room == 0 && front.state != State::Dropped {
+                return;
             }
             let Some((flight, packet)) = tenant.queue(direction).pop() else { return };
             let flight = *flight;
@@ -146,7 +154,6 @@ impl<P: Packet> Mediator<P> {
     }
 
     /// Counts a packet that leaves a queue, and sends it where it goes: on to the receiver's ingress, or out.
-    #[inline]
     fn leave(
         &mut self,
         now: u64,
@@ -159,14 +166,15 @@ impl<P: Packet> Mediator<P> {
             runs.passed(&self.counters, flight.vm, direction, packet.len());
         } else {
             runs.unjudged(&self.counters, &flight, packet.len(), direction);
-            if let State::Dropped(reason) = flight.state {
-                return Some(Released { packet, outcome: Outcome::Drop(reason) });
+            if flight.state == State::Dropped {
+                return Some(Released { packet, outcome: Outcome::Drop(flight.reason) });
             }
         }
-        match flight.next {
-            Some(vm) => self.lead_on(now, Flight { vm, next: None, state: State::Waiting, ..flight }, packet, runs),
-            None => Some(Released { packet, outcome: Outcome::Pass }),
+        if flight.next == Owner::NOBODY {
+            return Some(Released { packet, outcome: Outcome::Pass });
         }
+        let flight = Flight { vm: flight.next, next: Owner::NOBODY, state: State::Waiting, ..flight };
+        self.lead_on(now, flight, packet, runs)
     }
 
     /// Puts a packet that has left its sender's egress into its receiver's ingress.

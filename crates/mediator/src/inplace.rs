@@ -3,6 +3,7 @@
 use crate::counters::TenantCounters;
 use crate::lookup::Lookup;
 use crate::packet::Packet;
+use crate::ports::Ports;
 use crate::queue::Queue;
 use crate::tenant::{request, settle};
 use p4shield_abi::channel::Request;
@@ -37,7 +38,7 @@ pub(crate) fn judge<P: Packet>(
     here: &mut dyn InPlace,
     queues: &mut [Queue<P>; 2],
     next: &mut [u64; 2],
-    lookup: &Lookup,
+    switch: (&Lookup, &Ports),
     counters: &TenantCounters,
 ) {
     let ends = queues.each_ref().map(Queue::next_number);
@@ -50,7 +51,7 @@ pub(crate) fn judge<P: Packet>(
             // Some may have left by their deadline, or to make room.
             let mut number = next[d].max(queues[d].front_number());
             while number < ends[d] {
-                judge_one(engine, queues, (number, direction), lookup, counters);
+                judge_one(engine, queues, (number, direction), switch, counters);
                 number += 1;
             }
         }
@@ -65,14 +66,15 @@ fn judge_one<P: Packet>(
     engine: &mut dyn Engine,
     queues: &mut [Queue<P>; 2],
     (number, direction): (u64, Direction),
-    lookup: &Lookup,
+    switch: (&Lookup, &Ports),
     counters: &TenantCounters,
 ) {
     let Some((flight, packet)) = queues[direction as usize].waiting(number) else { return };
     let header = packet.bytes();
     let header = &header[..header.len().min(engine.header_bytes()).min(usize::from(u16::MAX))];
     let replaced = header.len();
-    let asked = Request { copy_len: replaced as u16, ..request(number, direction, flight, packet) };
+    let asked =
+        Request { copy_len: replaced as u16, ..request(number, direction, (flight, packet), switch.1) };
     let (verdict, rewrite) = match engine.judge(&asked, header) {
         Reply::Drop => (Verdict::Drop, None),
         Reply::Pass => (Verdict::Pass, None),
@@ -85,5 +87,5 @@ fn judge_one<P: Packet>(
             }
         }
     };
-    settle(queues, &Answered { id: asked.id, verdict, rewrite }, lookup, counters);
+    settle(queues, &Answered { id: asked.id, verdict, rewrite }, switch, counters);
 }

@@ -68,6 +68,7 @@ mod lookup;
 mod mediator;
 mod packet;
 mod parse;
+mod ports;
 mod queue;
 mod rules;
 mod tenant;

@@ -1,15 +1,15 @@
 //! Submitting and polling, as an attachment sees them.
 
-use crate::admit::{Admission, Decision};
+use crate::admit::{Admission, Decision, What};
 use crate::config::{Config, ConfigError, Others, PortSpec, Source};
 use crate::counters::{Counters, Runs};
 use crate::inplace::InPlace;
 use crate::lookup::Lookup;
 use crate::packet::{Outcome, Packet, Reason, Released};
+use crate::ports::Ports;
 use crate::queue::{Flight, State};
 use crate::tenant::{Fault, Link, Tenant};
 use p4shield_abi::Direction;
-use p4shield_abi::channel::BATCH;
 use p4shield_channel::Sleeper;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -21,14 +21,13 @@ pub struct Mediator<P> {
     pub(crate) tenants: Box<[Tenant<P>]>,
     pub(crate) lookup: Lookup,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) ports: Ports,
     /// Tenants with requests that were not published yet.
     pub(crate) dirty: Vec<u16>,
     /// Tenants that hold packets or are owed answers.
     pub(crate) active: Vec<u16>,
     /// Which active tenant's turn it is to be first.
     turn: usize,
-    /// Packets of a burst on their way through [`Self::submit_burst`]; empty otherwise.
-    burst: Vec<P>,
 }
 
 impl<P: Packet> Mediator<P> {
@@ -43,10 +42,10 @@ impl<P: Packet> Mediator<P> {
             tenants: config.tenants.iter().map(Tenant::new).collect(),
             lookup: Lookup::new(config)?,
             counters: Arc::new(Counters::new(config)),
+            ports: Ports::new(),
             dirty: Vec::with_capacity(count),
             active: Vec::with_capacity(count),
             turn: 0,
-            burst: Vec::with_capacity(BATCH),
         })
     }
 
@@ -86,7 +85,7 @@ impl<P: Packet> Mediator<P> {
         link: Option<Link>,
     ) -> Result<(), ConfigError> {
         let state = self.tenants.get_mut(tenant).ok_or(ConfigError::NoTenant(tenant))?;
-        state.replace(now, link);
+        state.replace(now, link, &self.ports);
         state.publish(now, &self.counters.tenants[tenant]);
         if state.is_busy() {
             self.activate(tenant);
@@ -111,13 +110,17 @@ impl<P: Packet> Mediator<P> {
     #[inline]
     pub fn submit(&mut self, now: u64, port: &PortSpec, packet: P) -> Option<Released<P>> {
         let mut runs = Runs::default();
-        let released = self.take(now, port, packet, &mut Admission::new(port), &mut runs);
+        let number = self.port_number(port);
+        let released = self.take(now, number, packet, &mut Admission::new(port), &mut runs);
         runs.settle(&self.counters);
         released
     }
 
     /// Takes packets that came in at `port`, in their order, and hands the requests to the P4 VMs. What comes out at
     /// once, as of [`Self::submit`], goes to `sink`; all others come out of [`Self::poll`].
+    ///
+    /// The front of each packet is read here, so an attachment whose packets' memory is cold does well to prefetch it
+    /// when it makes the burst.
     pub fn submit_burst(
         &mut self,
         now: u64,
@@ -125,46 +128,42 @@ impl<P: Packet> Mediator<P> {
         packets: impl IntoIterator<Item = P>,
         mut sink: impl FnMut(Released<P>),
     ) {
-        let mut packets = packets.into_iter();
-        let mut burst = std::mem::take(&mut self.burst);
         let (mut admission, mut runs) = (Admission::new(port), Runs::default());
-        loop {
-            for packet in packets.by_ref().take(BATCH) {
-                packet.prefetch();
-                burst.push(packet);
-            }
-            if burst.is_empty() {
-                break;
-            }
-            for packet in burst.drain(..) {
-                if let Some(released) = self.take(now, port, packet, &mut admission, &mut runs) {
-                    sink(released);
-                }
+        let number = self.port_number(port);
+        for packet in packets {
+            if let Some(released) = self.take(now, number, packet, &mut admission, &mut runs) {
+                sink(released);
             }
         }
-        self.burst = burst;
         runs.settle(&self.counters);
         self.flush(now);
+    }
+
+    #[inline]
+    fn port_number(&mut self, port: &PortSpec) -> u32 {
+        let tenants = &self.tenants;
+        self.ports.number(port, |n| tenants.iter().any(|tenant| tenant.names_port(n)))
     }
 
     #[inline]
     fn take(
         &mut self,
         now: u64,
-        port: &PortSpec,
+        port: u32,
         packet: P,
         admission: &mut Admission<'_>,
         runs: &mut Runs,
     ) -> Option<Released<P>> {
-        match admission.decide(&self.lookup, &self.counters, packet.bytes()) {
-            Decision::Judge { vm, direction, next } => {
+        let Decision { what, vm, next } = admission.decide(&self.lookup, &self.counters, packet.bytes());
+        match what {
+            What::Judge(direction) => {
                 // The deadline is set when the packet enters a queue.
-                let state = State::Waiting;
-                let flight = Flight { received: now, deadline: 0, port: *port, vm, next, state };
+                let (state, reason) = (State::Waiting, Reason::Program);
+                let flight = Flight { received: now, deadline: 0, port, vm, next, state, reason };
                 self.enter(now, direction, flight, packet, runs)
             }
-            Decision::Nobody => Some(self.unowned(port, packet)),
-            Decision::Spoofed => Some(self.spoofed(port, packet)),
+            What::Nobody => Some(self.unowned(admission.port(), packet)),
+            What::Spoofed => Some(self.spoofed(admission.port(), packet)),
         }
     }
 
@@ -202,7 +201,7 @@ impl<P: Packet> Mediator<P> {
             let tenant = &mut self.tenants[t];
             let counters = &self.counters.tenants[t];
             // A packet whose answer lies in the ring, behind as many as one poll takes, is not late.
-            let expire = tenant.collect(now, &self.lookup, counters);
+            let expire = tenant.collect(now, (&self.lookup, &self.ports), counters);
             for direction in Direction::ALL {
                 self.drain(now, t, direction, expire, burst);
             }

@@ -17,11 +17,6 @@ pub trait Packet {
         self.len() == 0
     }
 
-    /// Has the processor fetch what [`Self::bytes`] and [`Self::len`] will read, for a packet that is looked at soon. By
-    /// default nothing, which is right where the attachment has just looked itself.
-    #[inline]
-    fn prefetch(&self) {}
-
     /// Replaces the first `old_len` bytes by `new`, and cuts the packet to `new_total_len` bytes.
     ///
     /// `old_len` is at most `self.bytes().len()`, and `new_total_len` lies between `new.len()` and

@@ -4,21 +4,22 @@
 //! found by its number alone, and an answer to a packet that has left is known by it too. What is known of a packet
 //! stands beside the packets and not around them, is written once, and is changed where it stands.
 
-use crate::config::{Others, PortSpec, Source, Stages, VmRef};
+use crate::config::VmRef;
 use crate::packet::Reason;
 use p4shield_abi::Direction;
 
 /// What is known of a held packet's fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum State {
     /// The P4 VM has been asked.
     Waiting,
     /// The program passed it.
     Passed,
-    /// The tenant's policy lets it through unjudged.
-    LetThrough(Reason),
-    /// It is dropped.
-    Dropped(Reason),
+    /// The tenant's policy lets it through unjudged, for [`Flight::reason`].
+    LetThrough,
+    /// It is dropped, for [`Flight::reason`].
+    Dropped,
 }
 
 /// What is known of a held packet.
@@ -28,22 +29,63 @@ pub(crate) struct Flight {
     pub(crate) received: u64,
     /// When the tenant's policy applies.
     pub(crate) deadline: u64,
-    pub(crate) port: PortSpec,
+    /// Number of the port it came from, in [`crate::ports::Ports`].
+    pub(crate) port: u32,
     /// Whose packet it is here.
-    pub(crate) vm: VmRef,
-    /// Whose ingress comes after this egress.
-    pub(crate) next: Option<VmRef>,
+    pub(crate) vm: Owner,
+    /// Whose ingress comes after this egress, if one does.
+    pub(crate) next: Owner,
     pub(crate) state: State,
+    /// Why, if it is dropped or let through.
+    pub(crate) reason: Reason,
+}
+
+impl Flight {
+    /// Decides it.
+    pub(crate) fn decide(&mut self, (state, reason): Fate) {
+        (self.state, self.reason) = (state, reason);
+    }
+}
+
+/// A state and, where it has one, its reason.
+pub(crate) type Fate = (State, Reason);
+
+/// A VM of a tenant, or nobody, in one word: what is two halves or absent is otherwise put together in memory, packet by
+/// packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner(u32);
+
+impl Owner {
+    /// No VM: there are fewer tenants.
+    pub(crate) const NOBODY: Self = Self(u32::MAX);
+
+    #[inline]
+    pub(crate) fn vm(self) -> VmRef {
+        VmRef { tenant: (self.0 >> 16) as u16, vm: self.0 as u16 }
+    }
+
+    #[inline]
+    pub(crate) fn tenant(self) -> usize {
+        (self.0 >> 16) as usize
+    }
+}
+
+impl From<Option<VmRef>> for Owner {
+    #[inline]
+    fn from(vm: Option<VmRef>) -> Self {
+        vm.map_or(Self::NOBODY, |vm| Self(u32::from(vm.tenant) << 16 | u32::from(vm.vm)))
+    }
 }
 
 /// What an empty place holds.
 const EMPTY: Flight = Flight {
     received: 0,
     deadline: 0,
-    port: PortSpec { number: 0, stages: Stages::Both, others: Others::Drop, source: Source::Any },
-    vm: VmRef { tenant: 0, vm: 0 },
-    next: None,
-    state: State::Dropped(Reason::Others),
+    port: 0,
+    vm: Owner::NOBODY,
+    next: Owner::NOBODY,
+    state: State::Dropped,
+    reason: Reason::Others,
 };
 
 /// A first-in-first-out queue of held packets that never grows.
@@ -105,14 +147,48 @@ impl<P> Queue<P> {
         number as usize & (self.flights.len() - 1)
     }
 
-    /// Appends a flight. The queue is not full.
-    #[inline]
-    pub(crate) fn push(&mut self, flight: Flight, packet: P) {
+    /// Appends a flight and shows it where it stands. The queue is not full.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, flight: Flight, packet: P) -> (&mut Flight, &mut P) {
         debug_assert!(!self.is_full(), "the caller makes room first");
         let place = self.place(self.back);
-        self.flights[place] = flight;
-        self.packets[place] = Some(packet);
         self.back = self.back.wrapping_add(1);
+        let there = &mut self.flights[place];
+        // Field by field, from registers. Copied as a whole it is written to the stack in parts and read back wider, for
+        // which the processor waits until the parts have left its store buffer.
+        let Flight { received, deadline, port, vm, next, state, reason } = flight;
+        (there.received, there.deadline, there.port) = (received, deadline, port);
+        (there.vm, there.next, there.state, there.reason) = (vm, next, state, reason);
+        (there, self.packets[place].insert(packet))
+    }
+
+    /// Takes the newest back.
+    #[cold]
+    pub(crate) fn pop_back(&mut self) -> Option<(Flight, P)> {
+        if self.is_empty() {
+            return None;
+        }
+        self.back = self.back.wrapping_sub(1);
+        let place = self.place(self.back);
+        Some((self.flights[place], self.packets[place].take()?))
+    }
+
+    /// Takes out the front packet if its program passed it and nobody else is asked: the way of most. Its flight is
+    /// looked at and not copied, since its state was written a moment ago.
+    #[inline(always)]
+    pub(crate) fn pop_passed(&mut self) -> Option<(Owner, P)> {
+        if self.is_empty() {
+            return None;
+        }
+        let place = self.place(self.front);
+        let flight = &self.flights[place];
+        if flight.state != State::Passed || flight.next != Owner::NOBODY {
+            return None;
+        }
+        let owner = flight.vm;
+        let packet = self.packets[place].take()?;
+        self.front = self.front.wrapping_add(1);
+        Some((owner, packet))
     }
 
     pub(crate) fn peek(&self) -> Option<&Flight> {
@@ -148,6 +224,12 @@ impl<P> Queue<P> {
             return None;
         }
         Some((flight, self.packets[place].as_mut()?))
+    }
+
+    /// Whether a flight came from the port of this number.
+    pub(crate) fn names_port(&self, port: u32) -> bool {
+        (0..self.back.wrapping_sub(self.front))
+            .any(|i| self.flights[self.place(self.front.wrapping_add(i))].port == port)
     }
 
     /// Every flight that waits, with its number, front first.

@@ -4,11 +4,12 @@
 //! through a switch: an egress program cannot take another tenant's address for its source, and an ingress program,
 //! which runs before the switch forwards, cannot send the packet anywhere but to its own tenant.
 
-use crate::config::{Others, Source, Stages};
+use crate::config::{Others, PortSpec, Source, Stages};
 use crate::lookup::Lookup;
 use crate::packet::{Packet, Reason};
 use crate::parse::{Kind, classify, link_header_len};
-use crate::queue::{Flight, State};
+use crate::ports::Ports;
+use crate::queue::{Fate, Flight, State};
 use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::{Answered, Rewrite};
 
@@ -45,29 +46,30 @@ fn is_nobodys(kind: Kind) -> bool {
 /// Applies an answer to the packet it is about and says what becomes of it.
 #[inline]
 pub(crate) fn apply<P: Packet>(
-    lookup: &Lookup,
+    switch: (&Lookup, &Ports),
     flight: &mut Flight,
     packet: &mut P,
     direction: Direction,
     answered: &Answered<'_>,
-) -> State {
+) -> Fate {
     match (answered.verdict, &answered.rewrite) {
-        (Verdict::Drop, _) => State::Dropped(Reason::Program),
-        (Verdict::Pass, None) => State::Passed,
-        (Verdict::Pass, Some(rewrite)) => match apply_rewrite(lookup, flight, packet, direction, rewrite) {
-            Ok(()) => State::Passed,
-            Err(reason) => State::Dropped(reason),
+        (Verdict::Drop, _) => (State::Dropped, Reason::Program),
+        (Verdict::Pass, None) => (State::Passed, Reason::Program),
+        (Verdict::Pass, Some(rewrite)) => match apply_rewrite(switch, flight, packet, direction, rewrite) {
+            Ok(()) => (State::Passed, Reason::Program),
+            Err(reason) => (State::Dropped, reason),
         },
     }
 }
 
 fn apply_rewrite<P: Packet>(
-    lookup: &Lookup,
+    (lookup, ports): (&Lookup, &Ports),
     flight: &mut Flight,
     packet: &mut P,
     direction: Direction,
     rewrite: &Rewrite<'_>,
 ) -> Result<(), Reason> {
+    let port = ports.get(flight.port);
     let total = rewrite.packet_len as usize;
     if total < MIN_FRAME {
         return Err(Reason::Rewrite);
@@ -76,9 +78,9 @@ fn apply_rewrite<P: Packet>(
     packet.replace_head(rewrite.replaced, rewrite.header, total).map_err(|_| Reason::Rewrite)?;
     let kind = classify(packet.bytes());
     match direction {
-        Direction::Egress => egress_rewritten(lookup, flight, kind),
-        Direction::Ingress if flight.port.stages == Stages::Both => {
-            let stays = lookup.receiver(kind).is_some_and(|vm| vm.tenant == flight.vm.tenant);
+        Direction::Egress => egress_rewritten(lookup, port, flight, kind),
+        Direction::Ingress if port.stages == Stages::Both => {
+            let stays = lookup.receiver(kind).is_some_and(|vm| usize::from(vm.tenant) == flight.vm.tenant());
             let same_link = LinkHeader::of(packet.bytes()) == before;
             if stays && same_link { Ok(()) } else { Err(Reason::Strayed) }
         }
@@ -88,16 +90,16 @@ fn apply_rewrite<P: Packet>(
 }
 
 /// The sender has to stay itself; the receiver may have become another.
-fn egress_rewritten(lookup: &Lookup, flight: &mut Flight, kind: Kind) -> Result<(), Reason> {
-    let other_tenant = lookup.sender(kind).is_some_and(|vm| vm.tenant != flight.vm.tenant);
-    if other_tenant || !source_allowed(lookup, kind, flight.port.source) {
+fn egress_rewritten(lookup: &Lookup, port: &PortSpec, flight: &mut Flight, kind: Kind) -> Result<(), Reason> {
+    let other_tenant = lookup.sender(kind).is_some_and(|vm| usize::from(vm.tenant) != flight.vm.tenant());
+    if other_tenant || !source_allowed(lookup, kind, port.source) {
         return Err(Reason::Spoofed);
     }
-    if kind == Kind::Other && flight.port.others == Others::Drop {
+    if kind == Kind::Other && port.others == Others::Drop {
         return Err(Reason::Strayed);
     }
-    if flight.port.stages == Stages::Both {
-        flight.next = lookup.receiver(kind);
+    if port.stages == Stages::Both {
+        flight.next = lookup.receiver(kind).into();
     }
     Ok(())
 }

@@ -2,10 +2,11 @@
 
 use crate::config::{FailPolicy, TenantConfig};
 use crate::counters::TenantCounters;
+use crate::inplace::{self, InPlace};
 use crate::lookup::Lookup;
 use crate::packet::{Packet, Reason};
-use crate::inplace::{self, InPlace};
-use crate::queue::{Flight, Queue, State, id_of, number_of};
+use crate::ports::Ports;
+use crate::queue::{Fate, Flight, Queue, State, id_of, number_of};
 use crate::rules;
 use p4shield_abi::Direction;
 use p4shield_abi::channel::{BATCH, Request};
@@ -156,11 +157,16 @@ impl<P: Packet> Tenant<P> {
         self.queues.iter().zip(self.next).any(|(queue, next)| queue.next_number() != next)
     }
 
+    /// Whether a packet that is held came from the port of this number.
+    pub(crate) fn names_port(&self, port: u32) -> bool {
+        self.queues.iter().any(|queue| queue.names_port(port))
+    }
+
     /// What becomes of a packet that is not judged.
-    pub(crate) fn policy(&self, reason: Reason) -> State {
+    pub(crate) fn policy(&self, reason: Reason) -> Fate {
         match self.fail {
-            FailPolicy::Drop => State::Dropped(reason),
-            FailPolicy::Pass => State::LetThrough(reason),
+            FailPolicy::Drop => (State::Dropped, reason),
+            FailPolicy::Pass => (State::LetThrough, reason),
         }
     }
 
@@ -175,34 +181,48 @@ impl<P: Packet> Tenant<P> {
     pub(crate) fn expire(&mut self, direction: Direction) {
         let state = self.policy(Reason::Deadline);
         if let Some(flight) = self.queue(direction).front() {
-            flight.state = state;
+            flight.decide(state);
         }
     }
 
-    /// Asks about the flight that is to be the next in its queue.
+    /// Puts a packet into its queue, which is not full, and asks about it. It is written where it stays first, and the
+    /// request is made from there.
     ///
     /// # Errors
-    /// Why nobody can be asked.
-    #[inline]
-    pub(crate) fn ask(
+    /// Why nobody can be asked; it is the newest in its queue and waits all the same.
+    #[inline(always)]
+    pub(crate) fn hold(
         &mut self,
         now: u64,
         direction: Direction,
-        flight: &Flight,
-        packet: &P,
+        flight: Flight,
+        packet: P,
+        ports: &Ports,
     ) -> Result<(), Reason> {
+        let queue = &mut self.queues[direction as usize];
+        let number = queue.next_number();
+        let (flight, packet) = queue.push(flight, packet);
         match &mut self.judge {
             Judge::Channel(link) => {
                 if link.requester.outstanding() == 0 {
                     self.progress = now;
                 }
-                let number = self.queues[direction as usize].next_number();
-                push(link, number, direction, flight, packet)
+                push(link, number, direction, (flight, packet), ports)
             }
             // Those that wait are judged when they are collected.
             Judge::Here(_) => Ok(()),
             Judge::Nobody if self.fault.is_some() => Err(Reason::Fault),
             Judge::Nobody => Err(Reason::NoChannel),
+        }
+    }
+
+    /// Applies the policy to the newest packet of a direction.
+    #[cold]
+    pub(crate) fn decide_newest(&mut self, direction: Direction, reason: Reason) {
+        let fate = self.policy(reason);
+        let queue = self.queue(direction);
+        if let Some((flight, _)) = queue.waiting(queue.next_number().wrapping_sub(1)) {
+            flight.decide(fate);
         }
     }
 
@@ -236,17 +256,17 @@ impl<P: Packet> Tenant<P> {
     /// Takes answers and applies them to the packets that wait for them. True if all that were there were taken:
     /// a packet that still waits has no answer.
     #[inline]
-    pub(crate) fn collect(&mut self, now: u64, lookup: &Lookup, counters: &TenantCounters) -> bool {
+    pub(crate) fn collect(&mut self, now: u64, switch: (&Lookup, &Ports), counters: &TenantCounters) -> bool {
         let link = match &mut self.judge {
             Judge::Channel(link) if link.requester.outstanding() != 0 => link,
             Judge::Here(engine) => {
-                inplace::judge(&mut **engine, &mut self.queues, &mut self.next, lookup, counters);
+                inplace::judge(&mut **engine, &mut self.queues, &mut self.next, switch, counters);
                 return true;
             }
             Judge::Channel(_) | Judge::Nobody => return true,
         };
         let queues = &mut self.queues;
-        match link.requester.take(TAKE, |answered| settle(queues, &answered, lookup, counters)) {
+        match link.requester.take(TAKE, |answered| settle(queues, &answered, switch, counters)) {
             Ok(0) => self.wait(now, counters),
             Ok(taken) => {
                 self.progress = now;
@@ -289,13 +309,13 @@ impl<P: Packet> Tenant<P> {
         self.ring_due = false;
         let state = self.policy(reason);
         for queue in &mut self.queues {
-            queue.waiting_all(|_, flight, _| flight.state = state);
+            queue.waiting_all(|_, flight, _| flight.decide(state));
         }
     }
 
     /// Puts another channel in the place of the one there is. Packets that still wait are asked again over it, as
     /// far as it has slots; their deadlines stay.
-    pub(crate) fn replace(&mut self, now: u64, link: Option<Link>) {
+    pub(crate) fn replace(&mut self, now: u64, link: Option<Link>, ports: &Ports) {
         self.fault = None;
         let Some(mut link) = link else {
             self.unlink(Reason::NoChannel);
@@ -304,8 +324,8 @@ impl<P: Packet> Tenant<P> {
         let full = self.policy(Reason::Full);
         for direction in Direction::ALL {
             self.queues[direction as usize].waiting_all(|number, flight, packet| {
-                if push(&mut link, number, direction, flight, packet).is_err() {
-                    flight.state = full;
+                if push(&mut link, number, direction, (flight, packet), ports).is_err() {
+                    flight.decide(full);
                 }
             });
         }
@@ -338,29 +358,34 @@ impl<P: Packet> Tenant<P> {
 
 /// The request about a flight.
 #[inline]
-pub(crate) fn request<P: Packet>(number: u64, direction: Direction, flight: &Flight, packet: &P) -> Request {
+pub(crate) fn request<P: Packet>(
+    number: u64,
+    direction: Direction,
+    (flight, packet): (&Flight, &P),
+    ports: &Ports,
+) -> Request {
     Request {
         id: id_of(number, direction),
         timestamp_ns: flight.received,
         packet_len: u32::try_from(packet.len()).unwrap_or(u32::MAX),
-        input_port: flight.port.number,
+        input_port: ports.get(flight.port).number,
         copy_len: 0,
-        vm: flight.vm.vm,
+        vm: flight.vm.vm().vm,
         direction: direction as u8,
         reserved: [0; 3],
     }
 }
 
 /// Writes a request for a flight.
-#[inline]
+#[inline(always)]
 fn push<P: Packet>(
     link: &mut Link,
     number: u64,
     direction: Direction,
-    flight: &Flight,
-    packet: &P,
+    (flight, packet): (&Flight, &P),
+    ports: &Ports,
 ) -> Result<(), Reason> {
-    let request = request(number, direction, flight, packet);
+    let request = request(number, direction, (flight, packet), ports);
     link.requester.push(&request, packet.bytes()).map_err(|refused| match refused {
         PushRefused::Full => Reason::Full,
         PushRefused::Faulted(_) => Reason::Fault,
@@ -372,7 +397,7 @@ fn push<P: Packet>(
 pub(crate) fn settle<P: Packet>(
     queues: &mut [Queue<P>; 2],
     answered: &Answered<'_>,
-    lookup: &Lookup,
+    switch: (&Lookup, &Ports),
     counters: &TenantCounters,
 ) {
     let (number, direction) = number_of(answered.id);
@@ -380,8 +405,9 @@ pub(crate) fn settle<P: Packet>(
         counters.late.add(1);
         return;
     };
-    flight.state = rules::apply(lookup, flight, packet, direction, answered);
+    let fate = rules::apply(switch, flight, packet, direction, answered);
+    flight.decide(fate);
     if answered.rewrite.is_some() && flight.state == State::Passed {
-        counters.vms[usize::from(flight.vm.vm)].direction(direction).rewritten.add(1);
+        counters.vms[usize::from(flight.vm.vm().vm)].direction(direction).rewritten.add(1);
     }
 }

@@ -8,9 +8,7 @@ use crate::memory::Memory;
 use crate::shm::SharedMemory;
 use crate::wait::Sleeper;
 use p4shield_abi::Verdict;
-use p4shield_abi::channel::{
-    Answer, BATCH, Geometry, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD,
-};
+use p4shield_abi::channel::{Answer, BATCH, Geometry, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD};
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
 /// How many packets before it is copied a header is fetched from the mediator's core.

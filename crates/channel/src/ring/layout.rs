@@ -102,7 +102,7 @@ fn check_header<M: Memory>(memory: &M, expected: &ChannelHeader) -> Result<(), C
 }
 
 /// Copies a request in: four words.
-#[inline]
+#[inline(always)]
 pub(super) fn write_request<M: Memory>(memory: &M, at: usize, r: &Request) {
     let lengths = u64::from(r.packet_len) | u64::from(r.input_port) << 32;
     let rest = u64::from(r.copy_len) | u64::from(r.vm) << 16 | u64::from(r.direction) << 32;

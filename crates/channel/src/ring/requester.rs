@@ -7,12 +7,10 @@ use crate::memory::Memory;
 use crate::shm::SharedMemory;
 use crate::wait::Sleeper;
 use p4shield_abi::Verdict;
-use p4shield_abi::channel::{
-    Answer, Geometry, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD, VERDICT_TAIL,
-};
+use p4shield_abi::channel::{Answer, Geometry, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD, VERDICT_TAIL};
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-/// How many packets before it is written a slot is fetched from the P4 VM's core, and how many answers before it is read.
+/// How many answers before it is read one is fetched from the P4 VM's core.
 const AHEAD: u32 = 6;
 
 /// What was asked, kept in private: answers are held against this and never against the shared request.
@@ -141,7 +139,9 @@ impl<M: Memory> Requester<M> {
     ///
     /// # Errors
     /// If every slot is in use, or the channel is faulted. Nothing was written then.
-    #[inline]
+    ///
+    /// Part of its caller: a request is better made in registers than in memory that is read again at once.
+    #[inline(always)]
     pub fn push(&mut self, request: &Request, header: &[u8]) -> Result<(), PushRefused> {
         if let Some(fault) = self.fault {
             return Err(PushRefused::Faulted(fault));
@@ -155,22 +155,9 @@ impl<M: Memory> Requester<M> {
         let copy_len = header.len() as u16;
         self.memory.copy_in(self.layout.frame(slot) + self.layout.headroom, header);
         layout::write_request(&self.memory, self.layout.request(slot), &Request { copy_len, ..*request });
-        self.prefetch_slot();
         self.asked[slot] = Asked { id: request.id, packet_len: request.packet_len, copy_len };
         self.pushed = self.pushed.wrapping_add(1);
         Ok(())
-    }
-
-    /// Has the lines that a coming push writes taken from the P4 VM's core, which has read them a round ago.
-    #[inline]
-    fn prefetch_slot(&self) {
-        let slot = self.layout.slot(self.pushed.wrapping_add(AHEAD));
-        let header = self.layout.frame(slot) + self.layout.headroom;
-        self.memory.prefetch_write(self.layout.request(slot));
-        self.memory.prefetch_write(header);
-        if self.layout.header_bytes > 64 {
-            self.memory.prefetch_write(header + 64);
-        }
     }
 
     /// Hands over what was pushed. True if the P4 VM is seen to sleep: its doorbell is to be rung.
@@ -194,9 +181,7 @@ impl<M: Memory> Requester<M> {
     #[inline]
     #[must_use = "a P4 VM that sleeps has to be woken"]
     pub fn must_wake(&mut self) -> bool {
-        self.published != self.taken
-            && self.fault.is_none()
-            && self.bell.due(&self.memory, self.published)
+        self.published != self.taken && self.fault.is_none() && self.bell.due(&self.memory, self.published)
     }
 
     /// Takes up to `max` answers, in the order of the requests, and gives their slots back.

@@ -107,9 +107,15 @@ impl SharedMemory {
     #[inline]
     pub(super) fn copy_bytes_out(&self, at: usize, to: &mut [u8]) {
         self.check(at, to.len(), 1);
-        let (ragged, rest) = to.split_at_mut(to.len().min(at.wrapping_neg() % WORD));
-        self.bytes_out(at, ragged);
-        let mut place = at + ragged.len();
+        let mut place = at;
+        let mut rest = to;
+        if !at.is_multiple_of(WORD) {
+            let len = rest.len().min(at.wrapping_neg() % WORD);
+            let (ragged, aligned) = rest.split_at_mut(len);
+            self.bytes_out(at, ragged);
+            place += len;
+            rest = aligned;
+        }
         let (lines, rest) = rest.as_chunks_mut::<LINE>();
         for line in lines {
             for word in line.as_chunks_mut::<WORD>().0 {
@@ -123,6 +129,9 @@ impl SharedMemory {
             // SAFETY: as above.
             *word = unsafe { self.load_word(place) }.to_ne_bytes();
             place += WORD;
+        }
+        if tail.is_empty() {
+            return;
         }
         let (halves, tail) = tail.as_chunks_mut::<HALF>();
         for half in halves {
@@ -138,9 +147,14 @@ impl SharedMemory {
     #[inline]
     pub(super) fn copy_bytes_in(&self, at: usize, from: &[u8]) {
         self.check(at, from.len(), 1);
-        let (ragged, rest) = from.split_at(from.len().min(at.wrapping_neg() % WORD));
-        self.bytes_in(at, ragged);
-        let mut place = at + ragged.len();
+        let mut place = at;
+        let mut rest = from;
+        if !at.is_multiple_of(WORD) {
+            let (ragged, aligned) = from.split_at(from.len().min(at.wrapping_neg() % WORD));
+            self.bytes_in(at, ragged);
+            place += ragged.len();
+            rest = aligned;
+        }
         let (lines, rest) = rest.as_chunks::<LINE>();
         for line in lines {
             for word in line.as_chunks::<WORD>().0 {
@@ -154,6 +168,9 @@ impl SharedMemory {
             // SAFETY: as above.
             unsafe { self.store_word(place, u64::from_ne_bytes(*word)) };
             place += WORD;
+        }
+        if tail.is_empty() {
+            return;
         }
         let (halves, tail) = tail.as_chunks::<HALF>();
         for half in halves {

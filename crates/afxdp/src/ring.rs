@@ -40,6 +40,14 @@ pub struct RingOffsets {
     pub entries: u64,
 }
 
+impl RingOffsets {
+    /// Bytes of the mapping of a ring of `count` entries.
+    #[must_use]
+    pub const fn bytes<T: Entry>(&self, count: u32) -> usize {
+        (self.entries as usize).saturating_add((count as usize).saturating_mul(T::SIZE))
+    }
+}
+
 /// Flag: the kernel waits for a system call before it goes on with this ring.
 pub const NEED_WAKEUP: u32 = libc::XDP_RING_NEED_WAKEUP;
 

@@ -118,25 +118,24 @@ impl Socket {
         // Refused without CAP_NET_ADMIN, then the default remains.
         let _ =
             rustix::net::sockopt::set_socket_send_buffer_size_force(&fd, config.ring as usize * PACKET_COST);
-        let offsets: libc::xdp_mmap_offsets = sys::get(fd.as_fd(), libc::XDP_MMAP_OFFSETS)
-            .map_err(failed("asking for ring offsets (XDP_MMAP_OFFSETS)"))?;
+        let offsets = offsets(fd.as_fd()).map_err(failed("asking for ring offsets (XDP_MMAP_OFFSETS)"))?;
         let rings = Rings { fd: fd.as_fd(), entries: config.ring };
         let (fill, completion, receive, transmit) = (
-            rings.map::<u64, _>(&offsets.fr, libc::XDP_UMEM_PGOFF_FILL_RING, "fill ring", Producer::new)?,
+            rings.map::<u64, _>(offsets.fill, libc::XDP_UMEM_PGOFF_FILL_RING, "fill ring", Producer::new)?,
             rings.map::<u64, _>(
-                &offsets.cr,
+                offsets.completion,
                 libc::XDP_UMEM_PGOFF_COMPLETION_RING,
                 "completion ring",
                 Consumer::new,
             )?,
             rings.map::<Descriptor, _>(
-                &offsets.rx,
+                offsets.receive,
                 libc::XDP_PGOFF_RX_RING as u64,
                 "receive ring",
                 Consumer::new,
             )?,
             rings.map::<Descriptor, _>(
-                &offsets.tx,
+                offsets.transmit,
                 libc::XDP_PGOFF_TX_RING as u64,
                 "transmit ring",
                 Producer::new,
@@ -187,6 +186,34 @@ impl AsFd for Socket {
     }
 }
 
+/// Where the parts of a socket's four rings are.
+#[derive(Clone, Copy, Debug)]
+pub struct Offsets {
+    /// Fill ring.
+    pub fill: RingOffsets,
+    /// Completion ring.
+    pub completion: RingOffsets,
+    /// Receive ring.
+    pub receive: RingOffsets,
+    /// Transmit ring.
+    pub transmit: RingOffsets,
+}
+
+/// Asks the kernel for the layout of a socket's rings (`XDP_MMAP_OFFSETS`).
+///
+/// # Errors
+/// What the kernel says; `Unsupported` before Linux 5.4, whose rings have no flags.
+pub fn offsets(fd: BorrowedFd<'_>) -> io::Result<Offsets> {
+    let all: libc::xdp_mmap_offsets = sys::get(fd, libc::XDP_MMAP_OFFSETS)?;
+    let of = |o: libc::xdp_ring_offset| RingOffsets {
+        producer: o.producer,
+        consumer: o.consumer,
+        flags: o.flags,
+        entries: o.desc,
+    };
+    Ok(Offsets { fill: of(all.fr), completion: of(all.cr), receive: of(all.rx), transmit: of(all.tx) })
+}
+
 fn register(umem: &Umem, fd: BorrowedFd<'_>) -> io::Result<()> {
     let config = umem.config();
     sys::set(
@@ -212,14 +239,12 @@ struct Rings<'f> {
 impl Rings<'_> {
     fn map<T: Entry, R>(
         &self,
-        at: &libc::xdp_ring_offset,
+        offsets: RingOffsets,
         page: u64,
         what: &'static str,
         end: impl FnOnce(Arc<Mapping>, RingOffsets, u32) -> Result<R>,
     ) -> Result<R> {
-        let offsets =
-            RingOffsets { producer: at.producer, consumer: at.consumer, flags: at.flags, entries: at.desc };
-        let len = at.desc as usize + self.entries as usize * T::SIZE;
+        let len = offsets.bytes::<T>(self.entries);
         end(Arc::new(Mapping::shared(self.fd, page, len, what)?), offsets, self.entries)
     }
 }

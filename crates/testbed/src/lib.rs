@@ -4,6 +4,7 @@
 //! on drop; what a killed process could not remove is swept by the next one ([`leftover::sweep`]), because every
 //! name carries its maker's process id. Nothing touches the machine's own interfaces.
 
+pub mod afxdp;
 pub mod allocations;
 pub mod console;
 pub mod dpdk;
@@ -14,6 +15,7 @@ pub mod ovsdb;
 pub mod process;
 pub mod switch;
 
+pub use afxdp::OvsAfxdp;
 pub use dpdk::{OvsDpdk, Testpmd};
 pub use guest::Guest;
 pub use netns::NetNs;

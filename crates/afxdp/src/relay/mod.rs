@@ -102,7 +102,7 @@ pub trait Judge {
     /// Takes a packet. At most one comes out at once, this one or another.
     fn submit(&mut self, now: u64, parcel: Parcel) -> Option<Judged>;
 
-    /// Gives out what is decided. To be called all the time while something is held.
+    /// Gives out what is decided. Called before packets are submitted, after, and all the time while some are held.
     fn poll(&mut self, now: u64, sink: impl FnMut(Judged));
 
     /// Packets held.

@@ -132,6 +132,13 @@ impl<J: Judge> ReceivePump<J> {
         side.is_some_and(|s| s.rings.application.room(s.held + 1) > s.held)
     }
 
+    /// Whether nothing can be received before the application does something: it is to be looked at again, since
+    /// nothing will tell.
+    pub fn starves(&mut self) -> bool {
+        let full = |s: &mut ReceiveSide<J>| s.rings.application.room(s.held + 1) <= s.held;
+        self.fill.kernel.pending() == 0 || self.sockets.iter_mut().any(full)
+    }
+
     /// Whether the kernel asks for a system call to look at its fill ring.
     #[must_use]
     pub fn kernel_needs_wakeup(&self) -> bool {
@@ -222,6 +229,8 @@ impl<J: Judge> ReceiveSide<J> {
         let take = waiting.min(in_fill).min(in_receive);
         let Self { rings: ReceiveRings { application, kernel }, seat, track, chains, judge, .. } = self;
         let mut way = Way { frames, fill, fill_track, receive: application, seat: *seat, track, moved: 0 };
+        // First, because it is what tells a judge of changes.
+        judge.poll(now, |judged| way.go(chains, judged));
         let mut taken = 0;
         for _ in 0..take {
             let Some(d) = kernel.pop() else { break };
@@ -245,7 +254,7 @@ impl<J: Judge> ReceiveSide<J> {
         if take > 0 {
             kernel.release();
         }
-        if judge.held() > 0 {
+        if taken > 0 {
             judge.poll(now, |judged| way.go(chains, judged));
         }
         let gone = way.moved;

@@ -48,6 +48,8 @@ struct TransmitSide<J> {
     judge: J,
     /// Frames that the judge has.
     held: u32,
+    /// Whether the kernel says by its flag when it wants to be told; else it always does.
+    by_flag: bool,
 }
 
 /// Where what is judged goes.
@@ -76,7 +78,9 @@ impl<J: Judge> TransmitPump<J> {
     /// Adds a socket, by a number of its own.
     pub fn add(&mut self, number: u32, rings: TransmitRings, judge: J) {
         let chains = Chains::new(rings.application.capacity());
-        self.sockets.push(TransmitSide { number, rings, chains, judge, held: 0 });
+        // The kernel sets it at bind if it is to be used at all.
+        let by_flag = rings.kernel.needs_wakeup();
+        self.sockets.push(TransmitSide { number, rings, chains, judge, held: 0, by_flag });
     }
 
     /// Removes a socket: what its judge holds is completed unsent. Returns whether no socket is left.
@@ -135,10 +139,17 @@ impl<J: Judge> TransmitPump<J> {
         side.map_or(0, |s| s.rings.kernel.pending())
     }
 
-    /// Whether the kernel asks for a system call to look at a socket's transmit ring.
+    /// Whether the kernel looks at a socket's transmit ring only in a system call.
     #[must_use]
-    pub fn kernel_needs_wakeup(&self, number: u32) -> bool {
-        self.sockets.iter().any(|s| s.number == number && s.rings.kernel.needs_wakeup())
+    pub fn is_told_by_calls(&self, number: u32) -> bool {
+        let asks = |s: &TransmitSide<J>| !s.by_flag || s.rings.kernel.needs_wakeup();
+        self.sockets.iter().any(|s| s.number == number && asks(s))
+    }
+
+    /// Frames that were taken from the application and not completed.
+    #[must_use]
+    pub const fn under_way(&self) -> u32 {
+        self.under_way
     }
 
     /// Whether half of a socket's transmit ring is free, which is when the kernel would call it writable.
@@ -195,6 +206,8 @@ impl<J: Judge> TransmitPump<J> {
         let in_transmit = rings.kernel.room(*held + waiting).saturating_sub(*held);
         let take = waiting.min(in_completion).min(in_transmit);
         let mut way = Way { frames, transmit: &mut rings.kernel, completion, track, passed: 0, dropped: 0 };
+        // First, because it is what tells a judge of changes.
+        judge.poll(now, |judged| way.go(chains, judged));
         let mut taken = 0;
         for _ in 0..take {
             let Some(d) = rings.application.pop() else { break };
@@ -218,7 +231,7 @@ impl<J: Judge> TransmitPump<J> {
         if take > 0 {
             rings.application.release();
         }
-        if judge.held() > 0 {
+        if taken > 0 {
             judge.poll(now, |judged| way.go(chains, judged));
         }
         let (passed, dropped) = (way.passed, way.dropped);

@@ -1,0 +1,141 @@
+//! What the library is once it is needed: configuration and session. Nothing is started before the first AF_XDP socket
+//! is made, so that a process that makes none, or still has to go to the background, is left alone.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use p4shield_attach::{Kind, Options, PortId, PortInfo, Session, SessionError};
+use p4shield_config::FILE_VARIABLE;
+
+use crate::judge::Verdicts;
+use crate::packet::Memory;
+use crate::{log, real, table};
+
+/// Environment variable: `relay` has rings replaced and nothing judged, to see what replacing alone costs.
+const MODE_VARIABLE: &str = "P4SHIELD_XSK";
+
+/// Why this process gets no AF_XDP sockets. The alternative would be packets that nobody is asked about.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// Nobody said which tenants there are.
+    #[error(
+        "{FILE_VARIABLE} is not set; set it to the daemon's configuration file, or take libp4shield_xsk.so out of \
+         LD_PRELOAD"
+    )]
+    NoConfiguration,
+    /// A mode that does not exist.
+    #[error("{MODE_VARIABLE} is {0:?}; the only value is \"relay\", which judges nothing")]
+    Mode(String),
+    /// The configuration, or the system.
+    #[error("cannot start")]
+    Session(#[from] SessionError),
+    /// The system.
+    #[error("cannot start a thread")]
+    Thread(#[source] std::io::Error),
+}
+
+/// All that sockets share.
+#[derive(Debug)]
+pub(crate) struct Library {
+    /// None: nothing is judged.
+    session: Option<Session>,
+    /// Interfaces with sockets, and how many.
+    ports: Mutex<BTreeMap<u32, (PortId, u32)>>,
+}
+
+static LIBRARY: OnceLock<Result<Library, Refusal>> = OnceLock::new();
+/// The process that the sockets are of.
+pub(crate) static PROCESS: OnceLock<u32> = OnceLock::new();
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process was forked from one that had AF_XDP sockets.
+pub(crate) fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
+}
+
+extern "C" fn in_child() {
+    FORKED.store(true, Ordering::Relaxed);
+    table::forget_all();
+}
+
+/// The library, started if it was not.
+///
+/// # Errors
+/// Why it cannot be; found out and logged once.
+pub(crate) fn library() -> Result<&'static Library, &'static Refusal> {
+    let started = LIBRARY.get_or_init(|| {
+        log::start();
+        let library = Library::start();
+        match &library {
+            Ok(library) => library.announce(),
+            Err(refusal) => {
+                tracing::error!(error = refusal as &dyn std::error::Error, "no AF_XDP socket will be made");
+            }
+        }
+        library
+    });
+    started.as_ref()
+}
+
+impl Library {
+    fn start() -> Result<Self, Refusal> {
+        let session = match std::env::var(MODE_VARIABLE) {
+            Ok(mode) if mode == "relay" => None,
+            Ok(mode) => return Err(Refusal::Mode(mode)),
+            Err(_) => Some(session()?),
+        };
+        PROCESS.get_or_init(std::process::id);
+        // SAFETY: the handler stores to atomics, which is safe in a child at any time, and is never unloaded.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        crate::drain::start().map_err(Refusal::Thread)?;
+        Ok(Self { session, ports: Mutex::default() })
+    }
+
+    fn announce(&self) {
+        let version = env!("CARGO_PKG_VERSION");
+        match &self.session {
+            Some(s) => tracing::info!(
+                configuration = %s.config().file.display(), version, "mediating every AF_XDP socket of this process"
+            ),
+            None => tracing::warn!(
+                version,
+                "{MODE_VARIABLE}=relay: packets of AF_XDP sockets are judged by nobody"
+            ),
+        }
+    }
+
+    /// Who decides about what a queue of an interface receives.
+    pub(crate) fn receiving(&self, interface: u32, queue: u32, memory: &Arc<Memory>) -> Verdicts {
+        let Some(session) = &self.session else { return Verdicts::Nobody };
+        let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let (port, users) = ports.entry(interface).or_insert_with(|| {
+            let name = real::interface_name(interface).unwrap_or_else(|| format!("interface {interface}"));
+            (session.port_up(PortInfo { name, aliases: Vec::new(), number: interface }), 0)
+        });
+        *users += 1;
+        Verdicts::Lane(Box::new(session.lane(*port, queue)), Arc::clone(memory))
+    }
+
+    /// A socket that [`Library::receiving`] was asked for is closed.
+    pub(crate) fn closed(&self, interface: u32) {
+        let Some(session) = &self.session else { return };
+        let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((port, users)) = ports.get_mut(&interface) {
+            *users -= 1;
+            if *users == 0 {
+                session.port_down(*port);
+                ports.remove(&interface);
+            }
+        }
+    }
+}
+
+fn session() -> Result<Session, Refusal> {
+    let config = std::env::var_os(FILE_VARIABLE).map(PathBuf::from).ok_or(Refusal::NoConfiguration)?;
+    let application = std::env::current_exe().ok();
+    let name = application.as_deref().and_then(|p| p.file_name()).unwrap_or_default();
+    let application = name.to_string_lossy().into_owned();
+    Ok(Session::start(Options { config, kind: Kind::Xsk, application })?)
+}

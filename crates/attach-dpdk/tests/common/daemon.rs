@@ -157,8 +157,9 @@ impl Daemon {
 
     /// Waits until each tenant's P4 VM has so many channels.
     pub(crate) fn wait_lanes(&self, count: usize) {
-        let all = || self.host.p4vms.iter().all(|p| p.shared.lines.lock().expect("no panic").len() == count);
-        p4shield_testbed::wait_until("the lanes", 30, all).expect("lanes come up");
+        let lanes = |p: &P4Vm| p.shared.lines.lock().expect("no panic").len();
+        p4shield_testbed::wait_until("the lanes", 30, || self.host.p4vms.iter().all(|p| lanes(p) == count))
+            .unwrap_or_else(|e| panic!("{e}: {} of {count}", lanes(self.p4vm(0))));
     }
 }
 

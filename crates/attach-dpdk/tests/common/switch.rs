@@ -5,7 +5,7 @@ use p4shield_testbed::dpdk::{Testpmd, TestpmdSetup};
 use p4shield_testbed::{NetNs, wait_until};
 
 /// Seconds that a test waits for packets.
-const PATIENCE: u64 = 60;
+pub(crate) const PATIENCE: u64 = 60;
 
 /// testpmd with the library.
 pub(crate) fn testpmd(cloud: &Cloud) -> TestpmdSetup {

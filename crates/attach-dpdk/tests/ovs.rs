@@ -1,0 +1,137 @@
+//! The distribution's Open vSwitch over DPDK with the library in it: kernel interfaces and vhost-user ports.
+
+mod common;
+
+use common::daemon::{Cloud, Daemon, Does, text, usable};
+use common::frames::{self, frame, serial_of};
+use common::switch::{wait_sent, PATIENCE};
+use p4shield_testbed::dpdk::{OvsDpdk, OvsSetup, Testpmd};
+use p4shield_testbed::process::run;
+use p4shield_testbed::{NetNs, wait_until};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn ovs(cloud: &Cloud) -> OvsSetup {
+    let environment = cloud.environment().into_iter();
+    environment.fold(OvsDpdk::setup(), |setup, (name, value)| setup.env(name, value))
+}
+
+/// Pings from one namespace to another address once.
+fn ping(from: &NetNs, address: &str) -> bool {
+    run(from.command("ping").args(["-c1", "-W1", address])).is_ok()
+}
+
+static REFUSES_PINGS: AtomicBool = AtomicBool::new(false);
+
+/// Lets echo requests through or not.
+fn echo_guard(front: &[u8]) -> Does {
+    match (front.get(23), front.get(34)) {
+        (Some(1), Some(8)) if REFUSES_PINGS.load(Ordering::Relaxed) => Does::Drop,
+        _ => Does::Pass,
+    }
+}
+
+#[test]
+fn pings_are_judged_on_their_way_through_open_vswitch() {
+    if !usable(OvsDpdk::usable()) {
+        return;
+    }
+    let cloud = Cloud::new("1s", "");
+    let daemon = cloud.daemon(echo_guard);
+    let [host, vm, world] = ["host", "vm", "world"].map(|n| NetNs::create(n).unwrap());
+    for (ns, port, address) in [(&vm, "s0", "10.0.1.1/16"), (&world, "s1", "10.0.9.1/16")] {
+        host.veth(port, ns, "eth0").unwrap();
+        ns.ip(&format!("addr add {address} dev eth0")).unwrap();
+    }
+    let mut switch = ovs(&cloud).start(&host).unwrap();
+    switch.add_dpdk("left", "net_af_packet_left,iface=s0,qpairs=2").unwrap();
+    switch.vsctl(&["set", "Interface", "left", "options:n_rxq=2"]).unwrap();
+    switch.add_interface("right", "s1").unwrap();
+    daemon.wait_lanes(3);
+    assert!(daemon.ports().contains("net_af_packet_left"), "{:?}", daemon.ports());
+
+    let judged = |daemon: &Daemon| daemon.p4vm(0).judged();
+    wait_until("a ping", PATIENCE, || ping(&world, "10.0.1.1")).unwrap();
+    let before = judged(&daemon);
+    wait_until("a ping", PATIENCE, || ping(&world, "10.0.1.1")).unwrap();
+    assert!(judged(&daemon) >= before + 2, "request and reply");
+    REFUSES_PINGS.store(true, Ordering::Relaxed);
+    assert!(!ping(&world, "10.0.1.1"), "the program refuses");
+    REFUSES_PINGS.store(false, Ordering::Relaxed);
+    wait_until("a ping", PATIENCE, || ping(&world, "10.0.1.1")).unwrap();
+
+    // The switch changes its queues and loses a port with the library in it.
+    for (queues, lanes) in [("options:n_rxq=1", 2), ("options:n_rxq=2", 3)] {
+        switch.vsctl(&["set", "Interface", "left", queues]).unwrap();
+        daemon.wait_lanes(lanes);
+    }
+    wait_until("a ping", PATIENCE, || ping(&world, "10.0.1.1")).unwrap();
+    switch.remove("right").unwrap();
+    daemon.wait_lanes(2);
+    switch.add_interface("right", "s1").unwrap();
+    wait_until("a ping", PATIENCE, || ping(&world, "10.0.1.1")).unwrap();
+    let status = switch.stop().unwrap();
+    assert!(status.success(), "{status}\n{}", switch.log());
+}
+
+/// Drops every fourth.
+fn three_of_four(front: &[u8]) -> Does {
+    if front.get(12..14) == Some(&[8, 0]) && serial_of(front) % 4 == 0 { Does::Drop } else { Does::Pass }
+}
+
+/// A guest made of testpmd, whose virtio device's other end is a port of the switch.
+fn guest(ns: &NetNs, socket: &Path, extra: &str) -> Testpmd {
+    let setup = Testpmd::setup()
+        .vdev(&format!("net_virtio_user0,path={},server=1,queues=1", text(socket)))
+        .vdev(extra)
+        .argument("--no-flush-rx")
+        .argument("--disable-link-check");
+    setup.start(ns).unwrap()
+}
+
+#[test]
+fn packets_from_and_to_vhost_user_ports_are_judged() {
+    if !usable(OvsDpdk::usable().and(Testpmd::usable())) {
+        return;
+    }
+    // No more than a guest's queue takes at once.
+    const PACKETS: u32 = 200;
+    let cloud = Cloud::new("10s", "");
+    let daemon = cloud.daemon(three_of_four);
+    let host = NetNs::create("host").unwrap();
+    let mut switch = ovs(&cloud).start(&host).unwrap();
+    let sockets = ["alice", "bob"].map(|name| cloud.file(&format!("{name}.sock")));
+    let (input, output) = (cloud.file("in.pcap"), cloud.file("out.pcap"));
+    // From alice to bob: both are asked, and both drop every fourth, which is the same one.
+    let sent: Vec<_> = (0..PACKETS).map(|n| frame(n, 1, 2, (n % 8) as u16, 200)).collect();
+    frames::write(&input, &sent);
+    for _ in 0..2 {
+        switch.add_vhost_client("alice", &sockets[0]).unwrap();
+        switch.add_vhost_client("bob", &sockets[1]).unwrap();
+        let mut receiver = guest(&host, &sockets[1], &format!("net_pcap1,tx_pcap={}", text(&output)));
+        let mut sender = guest(&host, &sockets[0], &format!("net_pcap1,rx_pcap={}", text(&input)));
+        daemon.wait_lanes(2);
+        assert!(daemon.ports().contains(&text(&sockets[0])), "{:?}", daemon.ports());
+        let up = |testpmd: &mut Testpmd| testpmd.command("show port info 0").unwrap().contains("Link status: up");
+        wait_until("the guests' links", PATIENCE, || up(&mut sender) && up(&mut receiver)).unwrap();
+        let judged = daemon.p4vm(0).judged();
+        receiver.command("start").unwrap();
+        sender.command("start").unwrap();
+        wait_sent(&mut receiver, 1, (PACKETS * 3 / 4).into());
+        receiver.command("stop").unwrap();
+        sender.command("stop").unwrap();
+        assert_eq!(daemon.p4vm(0).judged() - judged, PACKETS.into(), "every packet of alice's, once");
+        for mut guest in [sender, receiver] {
+            guest.quit().unwrap();
+        }
+        let want: Vec<_> = sent.iter().filter(|f| serial_of(f) % 4 != 0).cloned().collect();
+        assert!(frames::read(&output) == want, "in order, and nothing else");
+        // The guests' end is a disconnection; the ports stay.
+        daemon.wait_lanes(0);
+        for name in ["alice", "bob"] {
+            switch.remove(name).unwrap();
+        }
+    }
+    let status = switch.stop().unwrap();
+    assert!(status.success(), "{status}\n{}", switch.log());
+}

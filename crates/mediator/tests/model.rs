@@ -50,9 +50,13 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Machines as submitted, and what programs made of the addresses: each place and byte that a hostile tenant's programs
-/// wrote. Packets that went different ways through the queues may end up with the same addresses and be in any order.
-type Flow = ((usize, usize), Vec<(usize, u8)>);
+/// Machines as submitted, the queues in which a hostile tenant's programs saw the packet, and the addresses with which it
+/// left. Both are needed: packets that went through different queues may end up with the same addresses, and be in any
+/// order; and a packet may be let through a queue before anybody sees it there.
+type Flow = ((usize, usize), Vec<Seen>, (u8, u8));
+
+/// Tenant, VM and direction.
+type Seen = (usize, u16, u8);
 
 struct World {
     mediator: Mediator<TestPacket>,
@@ -61,8 +65,8 @@ struct World {
     /// Machines of each packet that is inside.
     inside: BTreeMap<u32, (usize, usize)>,
     submitted: u32,
-    /// What programs wrote into the addresses of each packet.
-    written: BTreeMap<u32, Vec<(usize, u8)>>,
+    /// Where programs of hostile tenants saw each packet.
+    seen: BTreeMap<u32, Vec<Seen>>,
     /// The newest packet of each flow that passed.
     passed: BTreeMap<Flow, u32>,
 }
@@ -95,8 +99,8 @@ impl World {
     fn new() -> Self {
         let mut mediator = mediator(&config());
         let p4vms = (0..3).map(|t| Some(attach(&mut mediator, 0, t, geometry(t)))).collect();
-        let (inside, written, passed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { mediator, p4vms, now: 0, inside, submitted: 0, written, passed }
+        let (inside, seen, passed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { mediator, p4vms, now: 0, inside, submitted: 0, seen, passed }
     }
 
     fn step(&mut self, step: Step) {
@@ -180,8 +184,9 @@ impl World {
 
     fn answer(&mut self, t: usize, max: usize, word: u64) {
         let Some(p4vm) = &mut self.p4vms[t] else { return };
-        let written = &mut self.written;
+        let seen = &mut self.seen;
         p4vm.judge(max, &mut |request, header| {
+            seen.entry(serial_of(header)).or_default().push((t, request.vm, request.direction));
             match word >> (request.id % 32) & 3 {
                 0 => Does::Drop,
                 1 => Does::Pass,
@@ -190,7 +195,6 @@ impl World {
                     let mut new = header.to_vec();
                     let at = if word & 0x100 == 0 { 29 } else { 33 };
                     new[at] = MACHINES[word as usize % MACHINES.len()];
-                    written.entry(serial_of(header)).or_default().push((at, new[at]));
                     Does::Rewrite(new, 0)
                 }
             }
@@ -202,8 +206,9 @@ impl World {
         let path = self.inside.remove(&serial).expect("a packet comes out once, and only if it went in");
         if released.outcome == Outcome::Pass {
             // A program that changes addresses makes another flow of it.
-            let written = self.written.remove(&serial).unwrap_or_default();
-            let before = self.passed.insert((path, written), serial);
+            let seen = self.seen.remove(&serial).unwrap_or_default();
+            let addresses = (released.packet.bytes[29], released.packet.bytes[33]);
+            let before = self.passed.insert((path, seen, addresses), serial);
             assert!(before < Some(serial), "order within a flow: {before:?} before {serial}");
         }
         // Packets that only the honest tenant judges: between its VMs and the outside.

@@ -16,6 +16,8 @@
 //! one P4 VM do not share memory; the hot path makes no system call, takes no lock and allocates nothing.
 
 pub mod control;
+mod desk;
+pub mod inline;
 pub mod p4vm;
 mod program;
 pub mod sandbox;

@@ -2,8 +2,8 @@
 //! engine's loading interface.
 
 use crate::control::Entries;
+use crate::desk::chain;
 use crate::sandbox::seccomp::{self, Kind};
-use crate::session::chain;
 use p4shield_bpf::maps::Exists;
 use p4shield_bpf::verify::{Budget, Cache, Isolated, IsolatedError, Limits, Refusal};
 use p4shield_bpf::{EngineOptions, Linked, Meta, Object, Outcome, Packet, Program, Verified, VmInfo, link};
@@ -102,27 +102,38 @@ impl Verifier {
         Ok(Self { isolated, cache: Cache::in_memory(), gone: false })
     }
 
-    fn verify(&mut self, linked: Linked) -> Result<Verified, Refusal> {
-        let limits = Limits::default();
-        let judge = |linked: &Linked| self.isolated.check(linked, &limits, &BUDGET);
-        let result = self.cache.verify(linked, &limits, judge).map(|(verified, _)| verified);
-        self.gone |= matches!(result, Err(Refusal::Unavailable { .. }));
-        result
-    }
-
     /// Whether the zygote is lost. Another cannot be forked any more: only a new P4 VM can verify programs.
     pub(crate) const fn is_gone(&self) -> bool {
         self.gone
     }
 }
 
+/// Whoever says that a program is safe.
+pub(crate) trait Prove {
+    /// Gives a program the right to run.
+    ///
+    /// # Errors
+    /// The text is for the tenant.
+    fn prove(&mut self, linked: Linked) -> Result<Verified, String>;
+}
+
+impl Prove for Verifier {
+    fn prove(&mut self, linked: Linked) -> Result<Verified, String> {
+        let limits = Limits::default();
+        let judge = |linked: &Linked| self.isolated.check(linked, &limits, &BUDGET);
+        let result = self.cache.verify(linked, &limits, judge).map(|(verified, _)| verified);
+        self.gone |= matches!(result, Err(Refusal::Unavailable { .. }));
+        result.map_err(|e| chain(&e))
+    }
+}
+
 /// Makes a program from objects. The text of a refusal is for the tenant.
-pub(crate) fn build(objects: &[&[u8]], verifier: &mut Verifier, budget: u64) -> Result<Loaded, String> {
+pub(crate) fn build(objects: &[&[u8]], verifier: &mut impl Prove, budget: u64) -> Result<Loaded, String> {
     let parse = |bytes: &&[u8]| Object::parse(bytes).map_err(|e| chain(&e));
     let objects = objects.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     let linked = link(&objects).map_err(|e| chain(&e))?;
     let instructions = u32::try_from(linked.insns.len()).unwrap_or(u32::MAX);
-    let verified = verifier.verify(linked).map_err(|e| chain(&e))?;
+    let verified = verifier.prove(linked)?;
     let options = EngineOptions { budget, ..EngineOptions::default() };
     let program = Program::load(&verified, &options).map_err(|e| chain(&e))?;
     Ok(Loaded { program, instructions })

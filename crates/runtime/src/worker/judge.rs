@@ -1,10 +1,10 @@
 //! One channel, served: batches in, verdicts out.
 
-use super::Vms;
+use super::{Tenant, Vms};
 use p4shield_abi::channel::{Geometry, Request};
 use p4shield_abi::{Direction, Verdict};
 use p4shield_bpf::Packet;
-use p4shield_channel::{Batch, Entry, Judge, Reply};
+use p4shield_channel::{Batch, Judge, Reply, ReplyRefused};
 
 /// What happens to packets of a direction that has no program.
 pub type NoProgram = Verdict;
@@ -47,41 +47,40 @@ impl Served {
 
     /// Judges what was fetched. True if the mediator sleeps and has to be woken.
     #[inline]
-    pub(super) fn judge(&mut self, vms: &mut Vms, no_program: NoProgram) -> bool {
+    pub(super) fn judge(&mut self, tenant: &mut Tenant) -> bool {
         for entry in self.batch.iter_mut() {
-            answer(&mut self.judge, &mut self.packet, vms, no_program, self.header_bytes, &entry);
+            let header = &entry.frame[entry.start..entry.start + entry.len];
+            let judge = &mut self.judge;
+            tenant.judge(&mut self.packet, (entry.request, header), self.header_bytes, |r| judge.answer(r));
             self.answered += 1;
         }
         self.judge.publish()
     }
 }
 
-/// Judges one packet and writes its answer.
+/// Judges one packet; see [`Tenant::judge`].
 #[inline]
-fn answer(
-    judge: &mut Judge,
+pub(super) fn judge(
     packet: &mut Packet,
-    vms: &mut Vms,
-    no_program: NoProgram,
+    (vms, no_program): (&mut Vms, NoProgram),
     header_bytes: u32,
-    entry: &Entry<'_>,
+    (request, header): (&Request, &[u8]),
+    mut answer: impl FnMut(Reply<'_>) -> Result<(), ReplyRefused>,
 ) {
-    let request = entry.request;
     let vm = vms.get_mut(usize::from(request.vm)).and_then(Option::as_deref_mut);
     let (Some(vm), Some(direction)) = (vm, Direction::from_u8(request.direction)) else {
         // A packet of nobody: there is no program that could let it pass.
-        drop_it(judge);
+        drop_it(&mut answer);
         return;
     };
-    let header = &entry.frame[entry.start..entry.start + entry.len];
     let digest = vm.digest(header, request.packet_len);
     let (state, info) = vm.judging(direction);
     state.came(request.packet_len, digest);
     let Some(loaded) = state.program() else {
         match no_program {
-            Verdict::Pass if judge.answer(Reply::Pass).is_ok() => state.passed(request.packet_len, digest),
+            Verdict::Pass if answer(Reply::Pass).is_ok() => state.passed(request.packet_len, digest),
             _ => {
-                drop_it(judge);
+                drop_it(&mut answer);
                 state.dropped(request.packet_len);
                 state.failed();
             }
@@ -96,31 +95,32 @@ fn answer(
         state.undecided();
     }
     if outcome.verdict != Verdict::Pass {
-        drop_it(judge);
+        drop_it(&mut answer);
         state.dropped(request.packet_len);
     } else if !outcome.rewritten {
-        if judge.answer(Reply::Pass).is_ok() {
+        if answer(Reply::Pass).is_ok() {
             state.passed(request.packet_len, digest);
         }
     } else {
         let reply = Reply::Rewritten { header: packet.bytes(), packet_len: packet.total() };
-        if judge.answer(reply).is_ok() {
+        if answer(reply).is_ok() {
             // An auditor sees no more of it than header bytes were agreed on, however far it has grown.
             let seen = &packet.bytes()[..packet.len().min(header_bytes as usize)];
             let left = vm.digest(seen, packet.total());
             vm.judging(direction).0.passed(packet.total(), left);
         } else {
-            // What the program made of the packet does not fit the channel.
-            drop_it(judge);
+            // What the program made of the packet does not fit.
+            drop_it(&mut answer);
             state.dropped(request.packet_len);
             state.failed();
         }
     }
 }
 
-fn drop_it(judge: &mut Judge) {
-    // Cannot be refused: the request was fetched and not answered yet.
-    let refused = judge.answer(Reply::Drop);
+#[inline]
+fn drop_it(answer: &mut impl FnMut(Reply<'_>) -> Result<(), ReplyRefused>) {
+    // Cannot be refused: the packet was asked about and not answered yet.
+    let refused = answer(Reply::Drop);
     debug_assert_eq!(refused, Ok(()));
 }
 

@@ -8,18 +8,18 @@
 
 mod judge;
 mod mailbox;
+mod tenant;
 #[cfg(test)]
 mod tests;
 mod vm;
 
 pub use judge::{NoProgram, Served};
 pub use mailbox::{Answer, Control, Order, mailbox};
+pub(crate) use tenant::Tenant;
 pub use vm::Vm;
 
-use crate::control::{ChannelStatus, MAX_CHANNELS, MAX_VMS, Place, Status};
-use crate::program::Loaded;
+use crate::control::{ChannelStatus, MAX_CHANNELS, Status};
 use mailbox::Mailbox;
-use p4shield_abi::Direction;
 use p4shield_channel::{Doorbell, Idled, Sleeper, Waiter};
 use p4shield_seal::Now;
 use rustix::event::{PollFd, PollFlags};
@@ -37,12 +37,8 @@ pub struct Worker {
     ends: Ends,
     /// The doorbell of each of `ends`, at the same index.
     bells: Vec<Bell>,
-    vms: Vms,
+    tenant: Tenant,
     waiter: Waiter,
-    no_program: NoProgram,
-    log_interval_ns: u64,
-    next_look: u64,
-    next_log: u64,
 }
 
 /// A channel's doorbell, and whether anybody can still ring it: one that hung up would never let the worker sleep.
@@ -80,12 +76,8 @@ impl Worker {
             mailbox,
             ends: Ends { channels: Vec::with_capacity(MAX_CHANNELS) },
             bells: Vec::with_capacity(MAX_CHANNELS),
-            vms: (0..MAX_VMS).map(|_| None).collect(),
+            tenant: Tenant::new(no_program, log_interval),
             waiter: Waiter::default(),
-            no_program,
-            log_interval_ns: u64::try_from(log_interval.as_nanos()).unwrap_or(u64::MAX),
-            next_look: 0,
-            next_log: 0,
         }
     }
 
@@ -93,6 +85,16 @@ impl Worker {
     pub fn run(mut self) {
         while self.round() {}
         self.publish_logs(Now::read());
+    }
+
+    fn publish_logs(&mut self, now: Now) {
+        let header_bytes = self.header_bytes();
+        self.tenant.publish_logs(now, header_bytes);
+    }
+
+    /// Header bytes that an auditor sees: those of all channels.
+    fn header_bytes(&self) -> u32 {
+        self.ends.channels.first().map_or(0, |c| c.header_bytes())
     }
 
     /// Orders, a batch of each channel, information and log where due, verdicts; sleep if there was nothing. False at the
@@ -107,8 +109,8 @@ impl Worker {
         }
         let fetched = self.fetch();
         let now = steady_ns();
-        if now >= self.next_look {
-            self.look(Now::read());
+        if self.tenant.is_due(now) {
+            self.tenant.look(Now::read(), self.header_bytes());
         }
         if fetched {
             self.judge();
@@ -127,35 +129,16 @@ impl Worker {
     /// Judges what was fetched.
     fn judge(&mut self) {
         for (channel, bell) in self.ends.channels.iter_mut().zip(&self.bells) {
-            if channel.judge(&mut self.vms, self.no_program) {
+            if channel.judge(&mut self.tenant) {
                 // A mediator that is gone misses nothing.
                 let _ = bell.doorbell.ring();
             }
         }
     }
 
-    /// Opens new snapshots, notices old ones, and publishes log records that are due.
-    fn look(&mut self, now: Now) {
-        for vm in self.vms.iter_mut().flatten() {
-            vm.refresh_info(now);
-        }
-        if now.mono_ns >= self.next_log {
-            self.publish_logs(now);
-            self.next_log = now.mono_ns.saturating_add(self.log_interval_ns);
-        }
-        self.next_look = now.mono_ns.saturating_add(LOOK_NS);
-    }
-
-    fn publish_logs(&mut self, now: Now) {
-        let header_bytes = self.ends.channels.first().map_or(0, |c| c.header_bytes());
-        for vm in self.vms.iter_mut().flatten() {
-            vm.publish_log(header_bytes, now);
-        }
-    }
-
     /// Spins, yields or sleeps, at most until the next log record is due.
     fn idle(&mut self, now_ns: u64) {
-        let due = Duration::from_nanos(self.next_log.saturating_sub(now_ns));
+        let due = Duration::from_nanos(self.tenant.next_log().saturating_sub(now_ns));
         let wake = self.mailbox.bell();
         let mut fds: [PollFd<'_>; MAX_CHANNELS + 1] =
             std::array::from_fn(|_| PollFd::from_borrowed_fd(wake, PollFlags::IN));
@@ -181,53 +164,16 @@ impl Worker {
                     self.mailbox.answer(Answer::Done);
                     return false;
                 }
-                Order::SetVm(vm) => self.set_vm(vm),
-                Order::SetProgram(place, program) => self.set_program(place, program),
                 Order::Attach(served, doorbell) => self.attach(served, doorbell),
                 Order::Detach(channel) => self.detach(channel),
-                Order::WithProgram(place, work) => self.with_program(place, work),
                 Order::Status => Answer::Status(Box::new(self.status())),
+                of_tenant => {
+                    self.tenant.obey(of_tenant).unwrap_or_else(|_| Answer::Failed(NO_ORDER.to_owned()))
+                }
             };
             self.mailbox.answer(answer);
         }
         !self.mailbox.orphaned()
-    }
-
-    fn set_vm(&mut self, vm: Box<Vm>) -> Answer {
-        let index = usize::from(vm.index());
-        match self.vms.get_mut(index) {
-            Some(place @ None) => {
-                *place = Some(vm);
-                self.next_look = 0;
-                Answer::Done
-            }
-            Some(Some(_)) => {
-                Answer::Failed(format!("VM {index} is known already; restart the P4 VM to change it"))
-            }
-            None => Answer::Failed(format!("there is no VM {index}: at most {MAX_VMS} are possible")),
-        }
-    }
-
-    fn place(&mut self, place: Place) -> Option<(&mut Vm, Direction)> {
-        let direction = Direction::from_u8(place.direction)?;
-        Some((self.vms.get_mut(usize::from(place.vm))?.as_deref_mut()?, direction))
-    }
-
-    fn set_program(&mut self, place: Place, program: Option<Box<Loaded>>) -> Answer {
-        match self.place(place) {
-            Some((vm, direction)) => Answer::Retired(vm.set_program(direction, program)),
-            None => Answer::Failed(format!("VM {} is not known", place.vm)),
-        }
-    }
-
-    fn with_program(&mut self, place: Place, work: mailbox::Work) -> Answer {
-        match self.place(place) {
-            Some((vm, direction)) => match vm.program_mut(direction) {
-                Some(loaded) => Answer::Worked(work(loaded)),
-                None => Answer::Failed(format!("VM {} has no program for {}", place.vm, direction.name())),
-            },
-            None => Answer::Failed(format!("VM {} is not known", place.vm)),
-        }
     }
 
     fn attach(&mut self, served: Box<Served>, doorbell: Doorbell) -> Answer {
@@ -262,15 +208,15 @@ impl Worker {
             answered: c.answered,
             fault: c.judge.fault().map(|f| f.to_string()),
         };
-        Status {
-            channels: self.ends.channels.iter().map(channel).collect(),
-            vms: self.vms.iter().flatten().map(|v| v.status()).collect(),
-        }
+        Status { channels: self.ends.channels.iter().map(channel).collect(), vms: self.tenant.statuses() }
     }
 }
 
+/// What is answered to an order that nobody carries out.
+pub(crate) const NO_ORDER: &str = "this cannot be done here";
+
 /// The steady clock of [`Now`], alone.
-fn steady_ns() -> u64 {
+pub(crate) fn steady_ns() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     // Since boot, so neither part is negative.
     t.tv_sec.unsigned_abs().wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec.unsigned_abs())

@@ -2,6 +2,8 @@
 //! that kills at the first one.
 
 use super::*;
+use crate::program::Loaded;
+use p4shield_abi::Direction;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{BATCH, Geometry, Request};
 use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
@@ -57,7 +59,7 @@ fn world_of(program: &str, geometry: Geometry) -> World {
     let verified = unsafe { Verified::assume(asm::assemble(program).unwrap()) };
     let program = Program::load(&verified, &EngineOptions::default()).unwrap();
     assert!(vm.set_program(Direction::Ingress, Some(Box::new(Loaded::of(program)))).is_none());
-    assert!(matches!(worker.set_vm(Box::new(vm)), Answer::Done));
+    assert!(matches!(worker.tenant.set_vm(Box::new(vm)), Answer::Done));
     let memory = create_channel("test", geometry).unwrap();
     let fd = memory.fd().unwrap().try_clone_to_owned().unwrap();
     let theirs = SharedMemory::from_fd(fd, geometry.size()).unwrap();
@@ -95,7 +97,10 @@ fn nothing_is_allocated() {
     assert!(before > 0, "setting up allocates, so the counter counts");
     assert_eq!(judge(&mut world), ALL);
     assert_eq!(allocations(), before);
-    assert!(world.worker.vms[0].as_ref().unwrap().status().log_records > 0, "log records are part of it");
+    assert!(
+        world.worker.tenant.vms[0].as_ref().unwrap().status().log_records > 0,
+        "log records are part of it"
+    );
 }
 
 /// Grows each packet by 16 bytes at its front, and passes it.

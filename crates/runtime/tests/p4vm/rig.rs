@@ -153,11 +153,19 @@ impl Mediator {
         n
     }
 
+    /// Rings at a P4 VM that fell asleep while it owes answers, as a mediator does at each poll.
+    pub(crate) fn wake(&mut self) {
+        if self.requester.must_wake() {
+            self.bell.ring();
+        }
+    }
+
     /// Asks about one packet and waits for its answer: the verdict, and the new header if it was rewritten.
     pub(crate) fn judge(&mut self, direction: Direction, byte: u8) -> (Verdict, Option<Vec<u8>>) {
         assert_eq!(self.push(direction, 1, |_| byte), 1);
         let mut answer = None;
         wait_for("an answer", || {
+            self.wake();
             let take = |a: p4shield_channel::Answered<'_>| {
                 answer = Some((a.verdict, a.rewrite.map(|r| r.header.to_vec())));
             };

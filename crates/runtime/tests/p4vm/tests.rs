@@ -120,6 +120,7 @@ fn replacing_programs_under_traffic_loses_nothing() {
                 answered += 1;
             };
             m.requester.take(64, take).unwrap();
+            m.wake();
             answered == PACKETS
         });
         stamps

@@ -1,0 +1,298 @@
+//! The placement `inline`: a tenant's programs in the process of whoever has the packets, with no P4 VM between.
+//!
+//! It isolates nobody: a program is confined by its proof and by the engine alone, and the process holds the tenant's key.
+//! It is the baseline against which a P4 VM is measured, and for those who trust each other. Everything from a packet's
+//! header to its verdict is the P4 VM's: the same programs, information, digests and log.
+//!
+//! Programs are proven elsewhere, by a P4 VM of the tenant's that gets no packets; what is loaded here has to have the
+//! digest of what was proven there.
+
+use crate::control::{self, Hello, Reply, Request, Status};
+use crate::desk::{Desk, Run};
+use crate::program::Prove;
+use crate::sandbox::Report;
+use crate::worker::{Answer, NO_ORDER, Order, Tenant, steady_ns};
+use p4shield_abi::channel::{self, Geometry};
+use p4shield_bpf::{Linked, Packet, Verified};
+use p4shield_channel::ReplyRefused;
+use p4shield_seal::Now;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// What judges: one tenant's programs, which have one set of maps whoever uses them.
+struct Core {
+    tenant: Tenant,
+    header_bytes: u32,
+}
+
+/// One tenant's programs in this process, as whoever manages them sees it.
+pub struct Programs {
+    desk: Desk<Approved, Shared>,
+    geometry: Geometry,
+}
+
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Core>>);
+
+/// The digest of the next program, which a verifier elsewhere accepted.
+#[derive(Default)]
+struct Approved(Option<[u8; 32]>);
+
+impl Prove for Approved {
+    #[allow(unsafe_code)]
+    fn prove(&mut self, linked: Linked) -> Result<Verified, String> {
+        if self.0.take() != Some(linked.digest()) {
+            return Err(
+                "this is not the program that was verified; restart the switch, or the daemon, so that both \
+                        are of one version"
+                    .to_owned(),
+            );
+        }
+        // SAFETY: the verifier accepted the program of this digest, which covers everything that is loaded.
+        Ok(unsafe { Verified::assume(linked) })
+    }
+}
+
+impl Run for Shared {
+    fn order(&self, order: Order) -> Option<Answer> {
+        // A panic while judging leaves a tally that lacks a packet, and nothing worse.
+        let mut core = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(match order {
+            Order::Status => {
+                Answer::Status(Box::new(Status { channels: Vec::new(), vms: core.tenant.statuses() }))
+            }
+            order => core.tenant.obey(order).unwrap_or_else(|_| Answer::Failed(NO_ORDER.to_owned())),
+        })
+    }
+}
+
+impl Programs {
+    /// Begins with what the host says first. Descriptor: the key file, if one comes.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(hello: &Hello, geometry: Geometry, descriptors: Vec<OwnedFd>) -> Result<Self, String> {
+        if !geometry.is_valid() {
+            return Err(format!("programs cannot have the geometry {geometry:?}"));
+        }
+        let interval = Duration::from_millis(hello.log_interval_ms.into());
+        let tenant = Tenant::new(control::verdict(hello.no_program), interval);
+        let core = Core { tenant, header_bytes: geometry.header_bytes };
+        let mut desk = Desk::new(Approved::default(), Shared(Arc::new(Mutex::new(core))));
+        desk.introduce(hello, descriptors)?;
+        Ok(Self { desk, geometry })
+    }
+
+    /// The answer to [`Request::Hello`], where there is no sandbox to report of.
+    #[must_use]
+    pub fn greeting() -> Reply {
+        Reply::Hello { version: control::PROTOCOL_VERSION, sandbox: Report::default() }
+    }
+
+    /// Carries out a request; a program that is loaded has to have the digest `approved`.
+    pub fn handle(
+        &mut self,
+        request: Request,
+        approved: Option<[u8; 32]>,
+        descriptors: Vec<OwnedFd>,
+    ) -> Reply {
+        if matches!(request, Request::AttachChannel { .. } | Request::DetachChannel { .. }) {
+            return Reply::Failed(NO_ORDER.to_owned());
+        }
+        self.desk.verifier = Approved(approved);
+        self.desk.handle(request, descriptors).unwrap_or_else(Reply::Failed)
+    }
+
+    /// Looks at information and logs where nothing is judged for a while. To be called now and then; does nothing while
+    /// somebody judges.
+    pub fn look(&self) {
+        if let Ok(mut core) = self.desk.worker.0.try_lock() {
+            core.look();
+        }
+    }
+
+    /// For a thread that judges.
+    #[must_use]
+    pub fn judge(&self) -> Judge {
+        Judge::new(self.desk.worker.clone(), self.geometry)
+    }
+}
+
+impl Drop for Programs {
+    fn drop(&mut self) {
+        // Last log records, as of a P4 VM that is told to stop.
+        let mut core = self.desk.worker.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let header_bytes = core.header_bytes;
+        core.tenant.publish_logs(Now::read(), header_bytes);
+    }
+}
+
+impl Core {
+    fn look(&mut self) {
+        if self.tenant.is_due(steady_ns()) {
+            self.tenant.look(Now::read(), self.header_bytes);
+        }
+    }
+}
+
+/// A thread's access to a tenant's programs.
+pub struct Judge {
+    shared: Shared,
+    geometry: Geometry,
+    packet: Packet,
+}
+
+impl Judge {
+    fn new(shared: Shared, geometry: Geometry) -> Self {
+        let packet = Packet::new(geometry.headroom as usize, geometry.header_bytes as usize);
+        Self { shared, geometry, packet }
+    }
+
+    /// For one thread more.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self::new(self.shared.clone(), self.geometry)
+    }
+
+    /// Has `work` judge packets. False, and nothing happened, if another thread is at it: nobody waits.
+    #[inline]
+    pub fn run(&mut self, work: impl FnOnce(&mut Judging<'_>)) -> bool {
+        let Ok(mut core) = self.shared.0.try_lock() else { return false };
+        core.look();
+        let longest = (self.geometry.headroom + self.geometry.header_bytes) as usize;
+        work(&mut Judging { core: &mut core, packet: &mut self.packet, longest });
+        true
+    }
+}
+
+/// The time in which one thread judges.
+pub struct Judging<'a> {
+    core: &'a mut Core,
+    packet: &'a mut Packet,
+    longest: usize,
+}
+
+impl Judging<'_> {
+    /// Header bytes of a packet that are looked at at most.
+    #[must_use]
+    #[inline]
+    pub fn header_bytes(&self) -> usize {
+        self.core.header_bytes as usize
+    }
+
+    /// Judges a packet that begins with `header`.
+    #[inline]
+    pub fn judge(&mut self, request: &channel::Request, header: &[u8]) -> p4shield_channel::Reply<'_> {
+        use p4shield_channel::Reply as Verdict;
+        let (mut passes, mut rewritten) = (false, None);
+        let copied = u32::try_from(header.len()).unwrap_or(u32::MAX);
+        let longest = self.longest;
+        self.core.tenant.judge(self.packet, (request, header), self.core.header_bytes, |reply| {
+            match reply {
+                Verdict::Drop => {}
+                Verdict::Pass => passes = true,
+                Verdict::Rewritten { header, packet_len } => {
+                    // What a channel allows.
+                    let len = header.len();
+                    let (min, frame) = (u32::try_from(len).unwrap_or(u32::MAX), longest as u32);
+                    let max = request.packet_len.saturating_sub(copied).saturating_add(min);
+                    if len > longest || !(min..=max).contains(&packet_len) {
+                        return Err(ReplyRefused::Rewrite { len, packet_len, frame, min, max });
+                    }
+                    rewritten = Some(packet_len);
+                }
+            }
+            Ok(())
+        });
+        match rewritten {
+            Some(packet_len) => Verdict::Rewritten { header: self.packet.bytes(), packet_len },
+            None if passes => Verdict::Pass,
+            None => Verdict::Drop,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Place;
+    use p4shield_abi::{Direction, Verdict};
+    use rustix::fs::{MemfdFlags, memfd_create};
+
+    fn hello(no_program: Verdict) -> Hello {
+        Hello {
+            version: control::PROTOCOL_VERSION,
+            tenant: "alice".into(),
+            key: false,
+            no_program: no_program as u8,
+            age_limit_ms: 1000,
+            log_interval_ms: 100,
+            budget: 1 << 16,
+        }
+    }
+
+    fn programs() -> Programs {
+        let mut programs = Programs::new(&hello(Verdict::Pass), Geometry::default(), Vec::new()).unwrap();
+        let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: false };
+        assert_eq!(programs.handle(vm, None, Vec::new()), Reply::Done);
+        programs
+    }
+
+    fn verdict(judge: &mut Judge, vm: u16) -> bool {
+        let header = [0; 60];
+        let asked = channel::Request { vm, packet_len: 60, copy_len: 60, ..channel::Request::default() };
+        let mut passes = false;
+        assert!(judge.run(|j| passes = j.judge(&asked, &header) == p4shield_channel::Reply::Pass));
+        passes
+    }
+
+    #[test]
+    fn packets_are_judged_and_counted_as_in_a_p4_vm() {
+        let mut programs = programs();
+        let (mut one, mut other) = (programs.judge(), programs.judge());
+        assert!(verdict(&mut one, 0) && verdict(&mut other, 0));
+        assert!(!verdict(&mut one, 1), "a VM that nobody knows has no program that could pass its packets");
+        let Reply::Status(status) = programs.handle(Request::Status, None, Vec::new()) else { panic!() };
+        assert_eq!((status.vms[0].directions[0].judged, status.vms[0].directions[0].passed), (2, 2));
+    }
+
+    #[test]
+    fn one_thread_judges_at_a_time_and_the_other_does_not_wait() {
+        let programs = programs();
+        let (mut one, mut other) = (programs.judge(), programs.judge());
+        assert!(one.run(|_| assert!(!other.run(|_| panic!("two at a time")))));
+        assert!(other.run(|_| {}));
+    }
+
+    #[test]
+    fn only_what_was_verified_is_loaded() {
+        let mut programs = programs();
+        let fd = memfd_create("object", MemfdFlags::CLOEXEC).unwrap();
+        rustix::io::write(&fd, b"no object").unwrap();
+        let place = Place::new(0, Direction::Ingress);
+        let load = Request::LoadProgram { place, name: "program".into(), objects: vec![9] };
+        assert!(matches!(programs.handle(load, Some([0; 32]), vec![fd]), Reply::Refused(_)));
+        let linked = p4shield_bpf::asm::assemble("mov r0, 1\nexit").unwrap();
+        let digest = linked.digest();
+        assert!(Approved(None).prove(linked.clone()).is_err());
+        assert!(Approved(Some([1; 32])).prove(linked.clone()).is_err());
+        let mut approved = Approved(Some(digest));
+        assert!(approved.prove(linked.clone()).is_ok());
+        assert!(approved.prove(linked).is_err(), "for one program, once");
+    }
+
+    #[test]
+    fn what_only_a_p4_vm_can_do_is_refused() {
+        let mut programs = programs();
+        let shape = Geometry::default().into();
+        let attach = Request::AttachChannel { channel: 1, shape };
+        assert!(matches!(programs.handle(attach, None, Vec::new()), Reply::Failed(_)));
+        assert!(matches!(
+            programs.handle(Request::Hello(hello(Verdict::Drop)), None, Vec::new()),
+            Reply::Failed(_)
+        ));
+        let odd = Geometry { slots: 3, ..Geometry::default() };
+        assert!(Programs::new(&hello(Verdict::Drop), odd, Vec::new()).is_err());
+    }
+}

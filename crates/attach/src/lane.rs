@@ -78,8 +78,21 @@ impl<P: Packet + Send + 'static> Lane<P> {
         self.mediator.submit(now, &self.spec, packet)
     }
 
-    /// Looks for changes: one load if there are none. [`Self::poll`] does it, too; before a burst is submitted it is worth
-    /// doing, since a queue's first poll may bring packets.
+    /// Takes packets that came in at the queue, in their order; see [`Mediator::submit_burst`]. Looks for changes first:
+    /// a queue's first poll may bring packets. What comes out at once goes to `sink`, everything else comes out of
+    /// [`Self::poll`].
+    #[inline]
+    pub fn submit_burst(
+        &mut self,
+        now: u64,
+        packets: impl IntoIterator<Item = P>,
+        sink: impl FnMut(Released<P>),
+    ) {
+        self.look(now);
+        self.mediator.submit_burst(now, &self.spec, packets, sink);
+    }
+
+    /// Looks for changes: one load if there are none. [`Self::poll`] and [`Self::submit_burst`] do it, too.
     #[inline]
     pub fn look(&mut self, now: u64) {
         self.now = now;

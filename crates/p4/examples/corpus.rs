@@ -1,6 +1,7 @@
 //! Checks every P4 file of a folder and counts what the compiler makes of it.
 //!
 //! `corpus FOLDER [INCLUDE FOLDER...] [--list]` compiles: with `--list` each file's first error is printed.
+//! `--only=PREFIX` takes the files whose names begin so.
 //! `--accept` runs the front end alone: what it refuses as wrong is listed, what it cannot translate counts as accepted.
 //! `--refuse=OUTPUTS` expects every file to be refused at a line that `OUTPUTS/NAME.p4-stderr` names.
 #![allow(clippy::print_stdout, reason = "it is what this example is for")]
@@ -29,7 +30,9 @@ fn main() {
     let folder: &Path = folders.first().expect("usage: corpus FOLDER [INCLUDE FOLDER] [--list]");
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder).expect("a folder").map(|e| e.expect("an entry").path()).collect();
-    paths.retain(|p| p.extension().is_some_and(|e| e == "p4"));
+    let only = args.iter().find_map(|a| a.strip_prefix("--only=")).unwrap_or("");
+    let wanted = |p: &PathBuf| p.file_name().is_some_and(|n| n.to_string_lossy().starts_with(only));
+    paths.retain(|p| p.extension().is_some_and(|e| e == "p4") && wanted(p));
     paths.sort();
     let (mut outcomes, mut slowest) = (BTreeMap::<String, usize>::new(), (0, String::new()));
     for p in &paths {

@@ -44,6 +44,11 @@ impl Builder {
         self.f.add_block(label, self.span)
     }
 
+    /// Whether a finished block does nothing but jump to another.
+    pub(crate) fn jumps(&self, from: Block, to: Block) -> bool {
+        self.f.block(from).term == Term::Jump(to)
+    }
+
     /// Whether nothing can reach the current block.
     pub(crate) fn is_dead(&self) -> bool {
         self.at != Block(0) && self.preds[self.at.0 as usize].is_empty()

@@ -48,10 +48,7 @@ impl Lower<'_> {
             ExprKind::Field(..) | ExprKind::Element(..) | ExprKind::StackNext(_) | ExprKind::StackLast(_) => {
                 self.part(e)
             }
-            ExprKind::StackLastIndex(_) => {
-                self.unsupported(e.span, "lastIndex");
-                scalar(vec![Opnd::C(0)])
-            }
+            ExprKind::StackLastIndex(stack) => scalar(vec![self.last_index(stack)]),
             ExprKind::Slice(b, hi, lo) => {
                 let limbs = self.limbs(b);
                 scalar(self.extract_bits(&limbs, *lo, hi - lo + 1))
@@ -73,6 +70,16 @@ impl Lower<'_> {
             }
             ExprKind::IsValid(h) => match self.value(h) {
                 Value::Header(h) => scalar(vec![h.valid]),
+                // A union is valid if one of its headers is.
+                Value::Group(members) => {
+                    let mut any = Opnd::C(0);
+                    for m in &members {
+                        if let Value::Header(h) = m {
+                            any = self.b.bin(BinOp::Or, any, h.valid, 1);
+                        }
+                    }
+                    scalar(vec![any])
+                }
                 _ => scalar(vec![Opnd::C(0)]),
             },
             ExprKind::TableHit { table, miss } => {
@@ -80,9 +87,11 @@ impl Lower<'_> {
                 scalar(vec![if *miss { self.b.not(hit) } else { hit }])
             }
             ExprKind::Call(c) => self.call(c, Some(&e.ty)).unwrap_or(Value::Opaque),
-            ExprKind::PlusSlice(..) => {
-                self.unsupported(e.span, "a slice whose start is not a constant");
-                scalar(vec![Opnd::C(0); limb_count(width)])
+            ExprKind::PlusSlice(b, lo, n) => {
+                let from = b.ty.scalar_width().unwrap_or(0);
+                let (limbs, lo) = (self.limbs(b), self.clamped(lo));
+                let shifted = self.shift_by(false, &limbs, lo, from, false);
+                scalar(self.extract_bits(&shifted, 0, *n))
             }
             ExprKind::Text(_) | ExprKind::Object(_) | ExprKind::Bad => Value::Opaque,
         }
@@ -102,8 +111,8 @@ impl Lower<'_> {
 
     /// A part of something bigger: of a variable without reading the rest, else of its value.
     fn part(&mut self, e: &Expr) -> Value {
-        if let Some(s) = self.storage_of(e) {
-            return self.load(&s);
+        if let Some(options) = self.options(e) {
+            return self.load_options(&options, &e.ty);
         }
         match &e.kind {
             ExprKind::Field(base, i) => match self.value(base) {
@@ -111,29 +120,38 @@ impl Lower<'_> {
                 Value::Header(mut h) if *i < h.fields.len() => h.fields.swap_remove(*i),
                 _ => Value::Opaque,
             },
+            ExprKind::Element(base, i) => match self.value(base) {
+                Value::Stack(items, _) | Value::Group(items) => self.element_of(&items, i, &e.ty),
+                _ => Value::Opaque,
+            },
             _ => {
-                self.unsupported(e.span, "an element of a header stack by a variable index");
+                self.unsupported(e.span, "a part of this value");
                 Value::Opaque
             }
         }
     }
 
-    /// The slots of an expression that names (a part of) a variable.
+    /// An element of a value that is no variable.
+    fn element_of(&mut self, items: &[Value], index: &Expr, ty: &Type) -> Value {
+        let index = self.clamped(index);
+        let result = self.storage(ty);
+        self.reset(&result);
+        for (n, item) in items.iter().enumerate() {
+            let here = self.b.cmp(Cc::Eq, index, Opnd::C(n as u64), 32);
+            let (yes, next) = (self.b.new_block("this element"), self.b.new_block("next element"));
+            self.b.branch(here, yes, next);
+            self.b.switch_to(yes);
+            self.store(&result, item);
+            self.b.jump(next);
+            self.b.switch_to(next);
+        }
+        self.load(&result)
+    }
+
+    /// The slots of an expression that names (a part of) a variable, if they are known.
     pub(super) fn storage_of(&mut self, e: &Expr) -> Option<Rc<Storage>> {
-        match &e.kind {
-            ExprKind::Var(v) => match self.env.get(v) {
-                Some(Binding::Storage(s)) => Some(s.clone()),
-                _ => None,
-            },
-            ExprKind::Field(b, i) => match &*self.storage_of(b)? {
-                Storage::Group(fields) => fields.get(*i).cloned(),
-                Storage::Header(h) => h.fields.get(*i).cloned(),
-                _ => None,
-            },
-            ExprKind::Element(b, i) => match (&*self.storage_of(b)?, i.as_const().and_then(small)) {
-                (Storage::Stack(items), Some(i)) => items.get(i as usize).cloned(),
-                _ => None,
-            },
+        match self.options(e)?.as_slice() {
+            [(Opnd::C(1), s)] => Some(s.clone()),
             _ => None,
         }
     }
@@ -241,10 +259,18 @@ impl Lower<'_> {
                 };
                 vec![self.ordered(cc, &x, &y, wa)]
             }
-            _ if width > 64 => {
-                self.unsupported(e.span, &format!("`{}` on more than 64 bits", op.text()));
-                vec![Opnd::C(0); limb_count(width)]
+            BinaryOp::Mul if width > 64 => self.multiply(&x, &y, width),
+            BinaryOp::AddSat | BinaryOp::SubSat if width > 64 => {
+                self.saturating_wide(op, &x, &y, width, signed)
             }
+            BinaryOp::Div | BinaryOp::Mod if width > 64 => match self.divide_wide(op, &x, b, width) {
+                Some(limbs) => limbs,
+                None => {
+                    let what = format!("`{}` of more than 64 bits by no power of two", op.text());
+                    self.unsupported(e.span, &what);
+                    vec![Opnd::C(0); limb_count(width)]
+                }
+            },
             BinaryOp::Mul => vec![self.b.bin(BinOp::Mul, x[0], y[0], width as u8)],
             BinaryOp::Div => vec![self.b.bin(BinOp::Div, x[0], y[0], width as u8)],
             BinaryOp::Mod => vec![self.b.bin(BinOp::Mod, x[0], y[0], width as u8)],
@@ -276,34 +302,16 @@ impl Lower<'_> {
         if let Some(n) = by.as_const() {
             return self.shift_const(left, x, small(n).unwrap_or(u32::MAX), width, signed);
         }
-        let distance = self.word(by);
-        if width > 64 {
-            self.unsupported(by.span, "a shift of more than 64 bits by a variable");
-            return x.to_vec();
-        }
-        if width == 0 {
-            return Vec::new();
-        }
-        let w = width as u8;
-        let op = match (left, signed) {
-            (true, _) => BinOp::Shl,
-            (false, false) => BinOp::Shr,
-            (false, true) => BinOp::Sar,
-        };
-        // The machine takes the distance modulo the register's width; P4 shifts everything out.
-        let far = self.b.cmp(Cc::Uge, distance, Opnd::C(u64::from(w)), 64);
-        let limit = Opnd::C(u64::from(w) - 1);
-        let safe = self.select(far, limit, distance, 64);
-        let shifted = self.b.bin(op, x[0], safe, w);
-        if op == BinOp::Sar { vec![shifted] } else { vec![self.select(far, Opnd::C(0), shifted, w)] }
+        let distance = self.clamped(by);
+        self.shift_by(left, x, distance, width, signed)
     }
 
     fn equal_values(&mut self, a: &Value, b: &Value) -> Opnd {
         match (a, b) {
             (Value::Scalar(x, w), Value::Scalar(y, _)) => self.equal(x, y, *w),
-            (Value::Group(xs), Value::Group(ys)) | (Value::Stack(xs), Value::Stack(ys)) => {
-                self.all_equal(xs, ys)
-            }
+            (Value::Group(xs), Value::Group(ys))
+            | (Value::Stack(xs, _), Value::Stack(ys, _) | Value::Group(ys))
+            | (Value::Group(xs), Value::Stack(ys, _)) => self.all_equal(xs, ys),
             (Value::Header(x), Value::Header(y)) => self.equal_headers(x, y),
             (Value::Header(h), Value::Group(ys)) | (Value::Group(ys), Value::Header(h)) => {
                 let fields = self.all_equal(&h.fields, ys);

@@ -2,7 +2,7 @@
 //! are put together on the stack and handed to the engine's helper.
 
 use super::Lower;
-use super::stmt::Place;
+use super::place::Place;
 use super::storage::Value;
 use crate::hir::{CallArg, Expr};
 use crate::ir::{BinOp, Cc, Op, Opnd, Ty};
@@ -80,7 +80,7 @@ impl Lower<'_> {
                 to.1 += w;
                 true
             }
-            Value::Group(items) | Value::Stack(items) => items.iter().all(|i| self.append(i, to)),
+            Value::Group(items) | Value::Stack(items, _) => items.iter().all(|i| self.append(i, to)),
             Value::Header(h) => h.fields.iter().all(|i| self.append(i, to)),
             Value::Opaque => false,
         }

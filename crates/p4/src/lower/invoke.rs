@@ -40,15 +40,18 @@ impl Lower<'_> {
             }
             Callee::SetValid(h) | Callee::SetInvalid(h) => {
                 let valid = matches!(c.callee, Callee::SetValid(_));
-                if let Some(s) = self.storage_of(h)
-                    && let super::storage::Storage::Header(h) = &*s
-                {
-                    self.b.write(h.valid, Opnd::C(u64::from(valid)));
+                if let Some(options) = self.options(h) {
+                    self.for_option(&options, |l, s| {
+                        if let super::storage::Storage::Header(h) = &**s {
+                            l.b.write(h.valid, Opnd::C(u64::from(valid)));
+                        }
+                    });
+                    self.only_member(h, Opnd::C(u64::from(valid)));
                 }
                 None
             }
-            Callee::Push { .. } => {
-                self.unsupported(c.span, "push_front and pop_front");
+            Callee::Push { stack, count, front } => {
+                self.push(stack, *count, *front);
                 None
             }
         }
@@ -88,7 +91,7 @@ impl Lower<'_> {
         &mut self,
         name: &Name,
         result: Option<Rc<super::storage::Storage>>,
-        copy_out: Vec<(Rc<super::storage::Storage>, super::stmt::Place)>,
+        copy_out: Vec<(Rc<super::storage::Storage>, super::place::Place)>,
         body: impl FnOnce(&mut Self),
     ) {
         let end = self.b.new_block(&format!("end of {name}"));
@@ -105,7 +108,7 @@ impl Lower<'_> {
         &mut self,
         p: &Param,
         arg: &CallArg,
-        copies: &mut Vec<(Rc<super::storage::Storage>, super::stmt::Place)>,
+        copies: &mut Vec<(Rc<super::storage::Storage>, super::place::Place)>,
     ) {
         let binding = match arg {
             CallArg::Object(o) => match self.object(*o) {
@@ -163,7 +166,7 @@ impl Lower<'_> {
             && !self.hir.parsers.iter().any(|p| local(&p.locals))
     }
 
-    /// Inlines a control; a parser within a parser is not supported yet.
+    /// Inlines a control or a parser.
     fn apply_object(&mut self, object: Object, args: &[CallArg], span: Span) {
         let Some(BoundObject::Instance(id, path)) = self.object(object) else {
             return self.unsupported(span, "applying this object");
@@ -180,7 +183,20 @@ impl Lower<'_> {
                 self.control(&control, &inst, copies);
                 self.path = saved;
             }
-            _ => self.unsupported(span, "applying a parser"),
+            Constructed::Parser(p) => {
+                let parser = self.hir.parsers[p.0 as usize].clone();
+                let mut copies = Vec::new();
+                for (p, a) in parser.params.iter().zip(args) {
+                    self.bind(p, a, &mut copies);
+                }
+                let saved = std::mem::replace(&mut self.path, path.to_vec());
+                self.bind_ctor(&parser.ctor_params, &inst.args);
+                self.path.push(inst.name.clone());
+                self.parse_states(&parser);
+                self.path = saved;
+                self.copy_out(&copies);
+            }
+            _ => self.unsupported(span, "applying this"),
         }
     }
 
@@ -189,7 +205,7 @@ impl Lower<'_> {
         &mut self,
         control: &hir::Control,
         inst: &hir::Instance,
-        copies: Vec<(Rc<super::storage::Storage>, super::stmt::Place)>,
+        copies: Vec<(Rc<super::storage::Storage>, super::place::Place)>,
     ) {
         self.bind_ctor(&control.ctor_params, &inst.args);
         self.path.push(inst.name.clone());

@@ -9,9 +9,12 @@ mod hash;
 mod information;
 mod invoke;
 mod layout;
+mod loops;
 mod objects;
 mod parser;
 mod pipeline;
+mod place;
+mod states;
 mod stmt;
 mod storage;
 mod table;
@@ -58,7 +61,13 @@ struct Scope {
     /// Where the result goes.
     result: Option<Rc<Storage>>,
     /// Copies of out and inout parameters to arguments, due when it ends.
-    copy_out: Vec<(Rc<Storage>, stmt::Place)>,
+    copy_out: Vec<(Rc<Storage>, place::Place)>,
+}
+
+/// Where `break` and `continue` lead.
+struct LoopTargets {
+    end: Block,
+    next: Block,
 }
 
 /// A header on its way out.
@@ -77,6 +86,7 @@ struct Lower<'a> {
     /// Names of the instances that are being inlined.
     path: Vec<Name>,
     scopes: Vec<Scope>,
+    loops: Vec<LoopTargets>,
     /// Maps of extern instances, by instance path.
     maps_by_path: HashMap<(InstId, Rc<[Name]>), MapId>,
     plans: HashMap<(crate::hir::TableId, Rc<[Name]>), Rc<table::TablePlan>>,

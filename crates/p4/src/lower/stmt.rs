@@ -1,19 +1,13 @@
 //! Statements.
 
+use super::place::Place;
 use super::storage::{Storage, Value};
 use super::{Binding, Lower};
 use crate::constant::limbs;
-use crate::hir::{Expr, ExprKind, Stmt, StmtKind, TableId};
+use crate::hir::{Expr, Stmt, StmtKind, TableId};
 use crate::ir::{Cc, Opnd};
 use crate::source::Span;
 use std::rc::Rc;
-
-/// Something assignable: slots, or some bits of a scalar.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) storage: Rc<Storage>,
-    pub(super) slice: Option<(u32, u32)>,
-}
 
 impl Lower<'_> {
     pub(super) fn stmts(&mut self, stmts: &[Stmt]) {
@@ -47,6 +41,11 @@ impl Lower<'_> {
                 let value = self.value(value);
                 if let Some(place) = self.place(target) {
                     self.assign(&place, &value);
+                    match &value {
+                        Value::Header(h) => self.only_member(target, h.valid),
+                        Value::Group(_) if target.ty.is_header() => self.only_member(target, Opnd::C(1)),
+                        _ => {}
+                    }
                 }
             }
             StmtKind::Call(c) => {
@@ -59,44 +58,14 @@ impl Lower<'_> {
                 self.do_return(value.as_ref());
             }
             StmtKind::Exit => self.do_exit(),
-            StmtKind::Break
-            | StmtKind::Continue
-            | StmtKind::For { .. }
-            | StmtKind::ForRange { .. }
-            | StmtKind::ForEach { .. } => self.unsupported(s.span, "a for loop"),
+            StmtKind::Break => self.leave_loop(false),
+            StmtKind::Continue => self.leave_loop(true),
+            StmtKind::For { init, condition, update, body } => self.for_loop(init, condition, update, body),
+            StmtKind::ForRange { variable, low, high, body } => self.for_range(*variable, low, high, body),
+            StmtKind::ForEach { variable, array, body } => self.for_each(*variable, array, body),
             StmtKind::SwitchAction { table, cases } => self.switch_action(*table, cases, s.span),
             StmtKind::SwitchValue { subject, cases } => self.switch_value(subject, cases),
         }
-    }
-
-    pub(super) fn place(&mut self, e: &Expr) -> Option<Place> {
-        if let ExprKind::Slice(inner, hi, lo) = &e.kind {
-            let p = self.place(inner)?;
-            let base = p.slice.map_or(0, |(_, lo)| lo);
-            return Some(Place { storage: p.storage, slice: Some((base + hi, base + lo)) });
-        }
-        match self.storage_of(e) {
-            Some(storage) => Some(Place { storage, slice: None }),
-            None => {
-                self.unsupported(e.span, "an assignment to an element of a header stack by a variable index");
-                None
-            }
-        }
-    }
-
-    pub(super) fn assign(&mut self, place: &Place, value: &Value) {
-        let (Some((hi, lo)), Storage::Scalar(slots, width), Value::Scalar(new, _)) =
-            (place.slice, &*place.storage, value)
-        else {
-            return self.store(&place.storage, value);
-        };
-        let old = self.read_slots(slots);
-        let middle = hi - lo + 1;
-        let low = self.extract_bits(&old, 0, lo);
-        let high = self.extract_bits(&old, hi + 1, width - hi - 1);
-        let tail = self.concat(new, middle, &low, lo);
-        let whole = self.concat(&high, width - hi - 1, &tail, hi + 1);
-        self.store(&place.storage.clone(), &Value::Scalar(whole, *width));
     }
 
     fn if_statement(&mut self, c: &Expr, t: &[Stmt], f: &[Stmt]) {

@@ -15,7 +15,8 @@ pub(super) enum Storage {
     /// A struct, tuple or header union.
     Group(Vec<Rc<Self>>),
     Header(Rc<HeaderStore>),
-    Stack(Vec<Rc<Self>>),
+    /// Elements, and the index of the next one.
+    Stack(Vec<Rc<Self>>, Slot),
     /// What has no representation here: varbit contents.
     Opaque,
 }
@@ -46,7 +47,7 @@ pub(super) enum Value {
     Scalar(Vec<Opnd>, u32),
     Group(Vec<Self>),
     Header(Box<HeaderValue>),
-    Stack(Vec<Self>),
+    Stack(Vec<Self>, Opnd),
     Opaque,
 }
 
@@ -113,7 +114,10 @@ impl Lower<'_> {
                 Rc::new(Storage::Group(c.fields.iter().map(|(_, t)| self.storage(t)).collect()))
             }
             Type::Tuple(ts) => Rc::new(Storage::Group(ts.iter().map(|t| self.storage(t)).collect())),
-            Type::Stack(t, n) => Rc::new(Storage::Stack((0..*n).map(|_| self.storage(t)).collect())),
+            Type::Stack(t, n) => {
+                let items = (0..*n).map(|_| self.storage(t)).collect();
+                Rc::new(Storage::Stack(items, self.b.slot(Ty::Int(32))))
+            }
             _ => Rc::new(Storage::Opaque),
         }
     }
@@ -144,7 +148,11 @@ impl Lower<'_> {
     pub(super) fn reset(&mut self, s: &Storage) {
         match s {
             Storage::Scalar(slots, _) => slots.iter().for_each(|s| self.b.write(*s, Opnd::C(0))),
-            Storage::Group(fields) | Storage::Stack(fields) => fields.iter().for_each(|f| self.reset(f)),
+            Storage::Group(fields) => fields.iter().for_each(|f| self.reset(f)),
+            Storage::Stack(items, next) => {
+                self.b.write(*next, Opnd::C(0));
+                items.iter().for_each(|f| self.reset(f));
+            }
             Storage::Header(h) => {
                 self.b.write(h.valid, Opnd::C(0));
                 // Any pointer to the packet will do: it is never followed while the header is not valid.
@@ -166,7 +174,9 @@ impl Lower<'_> {
         match s {
             Storage::Scalar(slots, w) => Value::Scalar(self.read_slots(slots), *w),
             Storage::Group(fields) => Value::Group(fields.iter().map(|f| self.load(f)).collect()),
-            Storage::Stack(items) => Value::Stack(items.iter().map(|f| self.load(f)).collect()),
+            Storage::Stack(items, next) => {
+                Value::Stack(items.iter().map(|f| self.load(f)).collect(), self.b.read(*next))
+            }
             Storage::Header(h) => {
                 let place = (self.b.read(h.base), self.b.read(h.at), self.b.read(h.variable));
                 Value::Header(Box::new(HeaderValue {
@@ -185,7 +195,11 @@ impl Lower<'_> {
             (Storage::Scalar(slots, _), Value::Scalar(limbs, _)) => {
                 slots.iter().zip(limbs).for_each(|(s, l)| self.b.write(*s, *l));
             }
-            (Storage::Group(ss), Value::Group(vs)) | (Storage::Stack(ss), Value::Stack(vs)) => {
+            (Storage::Group(ss), Value::Group(vs)) | (Storage::Stack(ss, _), Value::Group(vs)) => {
+                ss.iter().zip(vs).for_each(|(s, v)| self.store(s, v));
+            }
+            (Storage::Stack(ss, next), Value::Stack(vs, at)) => {
+                self.b.write(*next, *at);
                 ss.iter().zip(vs).for_each(|(s, v)| self.store(s, v));
             }
             (Storage::Header(h), Value::Group(vs)) => {
@@ -214,7 +228,7 @@ impl Lower<'_> {
 pub(super) fn scalars(s: &Storage, out: &mut Vec<Vec<Slot>>) {
     match s {
         Storage::Scalar(slots, _) => out.push(slots.clone()),
-        Storage::Group(fields) | Storage::Stack(fields) => fields.iter().for_each(|f| scalars(f, out)),
+        Storage::Group(fields) | Storage::Stack(fields, _) => fields.iter().for_each(|f| scalars(f, out)),
         Storage::Header(h) => h.fields.iter().for_each(|f| scalars(f, out)),
         Storage::Opaque => {}
     }
@@ -224,7 +238,7 @@ pub(super) fn scalars(s: &Storage, out: &mut Vec<Vec<Slot>>) {
 pub(super) fn headers(s: &Storage, out: &mut Vec<Rc<HeaderStore>>) {
     match s {
         Storage::Header(h) => out.push(h.clone()),
-        Storage::Group(fields) | Storage::Stack(fields) => fields.iter().for_each(|f| headers(f, out)),
+        Storage::Group(fields) | Storage::Stack(fields, _) => fields.iter().for_each(|f| headers(f, out)),
         Storage::Scalar(..) | Storage::Opaque => {}
     }
 }

@@ -2,6 +2,8 @@
 
 use super::Lower;
 use super::storage::{limb_count, limb_width};
+use crate::ast::BinaryOp;
+use crate::hir::Expr;
 use crate::ir::{BinOp, Cc, Opnd};
 
 impl Lower<'_> {
@@ -166,5 +168,133 @@ impl Lower<'_> {
         }
         let kept = self.extract_bits(a, distance, width - distance);
         self.resize(&kept, width - distance, width, signed)
+    }
+
+    /// A shift by a distance that is known at run time; what is shifted out is gone.
+    pub(super) fn shift_by(
+        &mut self,
+        left: bool,
+        x: &[Opnd],
+        distance: Opnd,
+        width: u32,
+        signed: bool,
+    ) -> Vec<Opnd> {
+        if width == 0 {
+            return Vec::new();
+        }
+        if let Opnd::C(n) = distance {
+            return self.shift_const(left, x, n.min(u64::from(width)) as u32, width, signed);
+        }
+        let far = self.b.cmp(Cc::Uge, distance, Opnd::C(u64::from(width)), 64);
+        let limit = Opnd::C(u64::from(width) - 1);
+        let safe = self.select(far, limit, distance, 64);
+        let shifted = if width <= 64 {
+            // The machine takes the distance modulo the register's width; P4 shifts everything out.
+            let op = match (left, signed) {
+                (true, _) => BinOp::Shl,
+                (false, false) => BinOp::Shr,
+                (false, true) => BinOp::Sar,
+            };
+            vec![self.b.bin(op, x[0], safe, width as u8)]
+        } else {
+            self.shift_wide(left, x, safe, width, signed)
+        };
+        if signed && !left {
+            return shifted;
+        }
+        let each = |(i, v): (usize, Opnd)| self.select(far, Opnd::C(0), v, limb_width(width, i));
+        shifted.into_iter().enumerate().map(each).collect()
+    }
+
+    /// By the bits of the distance, each of which shifts by a power of two or not.
+    fn shift_wide(&mut self, left: bool, x: &[Opnd], distance: Opnd, width: u32, signed: bool) -> Vec<Opnd> {
+        let mut value = x.to_vec();
+        for k in 0..(32 - (width - 1).leading_zeros()) {
+            let bit = self.b.bin(BinOp::Shr, distance, Opnd::C(u64::from(k)), 64);
+            let bit = self.b.bin(BinOp::And, bit, Opnd::C(1), 1);
+            let moved = self.shift_const(left, &value, 1 << k, width, signed);
+            let each = |(i, (m, v)): (usize, (Opnd, Opnd))| self.select(bit, m, v, limb_width(width, i));
+            value = moved.into_iter().zip(value).enumerate().map(each).collect();
+        }
+        value
+    }
+
+    /// Multiplication in digits of 32 bits, whose products fit in a word.
+    pub(super) fn multiply(&mut self, x: &[Opnd], y: &[Opnd], width: u32) -> Vec<Opnd> {
+        let digits = |l: &mut Self, v: &[Opnd]| -> Vec<Opnd> {
+            (0..width.div_ceil(32)).map(|i| l.extract_word(v, 32 * i, (width - 32 * i).min(32) as u8)).collect()
+        };
+        let (a, b) = (digits(self, x), digits(self, y));
+        let n = a.len();
+        let mut sum = vec![Opnd::C(0); n];
+        for (i, p) in a.iter().enumerate() {
+            let mut carry = Opnd::C(0);
+            for (j, q) in b.iter().enumerate().take(n - i) {
+                // It fits: (2^32 - 1)^2 + 2 (2^32 - 1) = 2^64 - 1.
+                let product = self.b.bin(BinOp::Mul, *p, *q, 64);
+                let total = self.b.bin(BinOp::Add, product, sum[i + j], 64);
+                let total = self.b.bin(BinOp::Add, total, carry, 64);
+                sum[i + j] = self.b.truncate(total, 32);
+                carry = self.b.bin(BinOp::Shr, total, Opnd::C(32), 64);
+            }
+        }
+        let word = |l: &mut Self, i: usize| {
+            let w = limb_width(width, i);
+            let low = l.b.truncate(sum[2 * i], w);
+            match sum.get(2 * i + 1) {
+                Some(high) => {
+                    let high = l.b.bin(BinOp::Shl, *high, Opnd::C(32), w);
+                    l.b.bin(BinOp::Or, low, high, w)
+                }
+                None => low,
+            }
+        };
+        (0..limb_count(width)).map(|i| word(self, i)).collect()
+    }
+
+    /// With one more bit, whether the result fits is plain to see.
+    pub(super) fn saturating_wide(
+        &mut self,
+        op: BinaryOp,
+        x: &[Opnd],
+        y: &[Opnd],
+        width: u32,
+        signed: bool,
+    ) -> Vec<Opnd> {
+        let (x, y) = (self.resize(x, width, width + 1, signed), self.resize(y, width, width + 1, signed));
+        let add = op == BinaryOp::AddSat;
+        let exact = self.add_sub(if add { BinOp::Add } else { BinOp::Sub }, &x, &y, width + 1);
+        let top = self.extract_word(&exact, width, 1);
+        let below = self.extract_word(&exact, width - 1, 1);
+        let over = if signed { self.b.bin(BinOp::Xor, top, below, 1) } else { top };
+        let value = self.extract_bits(&exact, 0, width);
+        let last = value.len() - 1;
+        let mut out = Vec::with_capacity(value.len());
+        for (i, v) in value.into_iter().enumerate() {
+            let w = limb_width(width, i);
+            let ones = crate::ir::mask(w);
+            let limit = match (signed, add) {
+                (false, true) => Opnd::C(ones),
+                (false, false) => Opnd::C(0),
+                // Results that do not fit become the least number if negative, else the largest.
+                (true, _) => {
+                    let (least, most) = if i == last { (1 << (w - 1), ones >> 1) } else { (0, ones) };
+                    self.select(top, Opnd::C(least), Opnd::C(most), w)
+                }
+            };
+            out.push(self.select(over, limit, v, w));
+        }
+        out
+    }
+
+    /// Division by a power of two; `None` by anything else.
+    pub(super) fn divide_wide(&mut self, op: BinaryOp, x: &[Opnd], by: &Expr, width: u32) -> Option<Vec<Opnd>> {
+        let by = by.as_const().and_then(num_bigint::BigInt::to_biguint).filter(|b| b.count_ones() == 1)?;
+        let shift = u32::try_from(by.trailing_zeros()?).ok()?;
+        if op == BinaryOp::Div {
+            return Some(self.shift_const(false, x, shift, width, false));
+        }
+        let rest = self.extract_bits(x, 0, shift);
+        Some(self.resize(&rest, shift, width, false))
     }
 }

@@ -100,17 +100,18 @@ fn share_returns(f: &mut Function) -> bool {
 /// Leads edges past blocks that do nothing but jump.
 fn skip_empty(f: &mut Function) -> bool {
     let mut changed = false;
-    let order = Graph::new(f).order;
-    for b in order {
+    let g = Graph::new(f);
+    // Kept up to date: to make the graph anew for each block would take quadratic time.
+    let mut preds: HashMap<Block, Vec<Block>> = g.order.iter().map(|b| (*b, g.preds(*b).to_vec())).collect();
+    for b in g.order {
         let data = f.block(b);
         let Term::Jump(to) = data.term else { continue };
         if !data.phis.is_empty() || !data.insts.is_empty() || b == Block(0) || to == b {
             continue;
         }
-        let g = Graph::new(f);
-        let preds = g.preds(b).to_vec();
+        let into = preds.get(&b).cloned().unwrap_or_default();
         let has_phis = !f.block(to).phis.is_empty();
-        for p in preds {
+        for p in into {
             // A block has at most one edge to a block with phis, as those tell edges apart by their origin.
             if has_phis && f.block(p).term.successors().contains(&to) {
                 continue;
@@ -120,6 +121,11 @@ fn skip_empty(f: &mut Function) -> bool {
                     *s = to;
                 }
             });
+            preds.entry(b).or_default().retain(|q| *q != p);
+            let onto = preds.entry(to).or_default();
+            if !onto.contains(&p) {
+                onto.push(p);
+            }
             for v in f.block(to).phis.clone() {
                 if let Op::Phi(ins) = &mut f.inst_mut(v).op
                     && let Some((_, o)) = ins.iter().find(|(q, _)| *q == b).copied()

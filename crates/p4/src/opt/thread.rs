@@ -10,12 +10,15 @@ use std::collections::HashMap;
 const MAX_COPIED: usize = 12;
 /// Ways that may be threaded in one pass, and instructions a function may grow to by it: the bound on its cost.
 const MAX_THREADED: usize = 400;
+/// Blocks that one pass may look at, over all ways: in a large function fewer ways are threaded.
+const MAX_VISITED: usize = 1_000_000;
 const MAX_INSTS: usize = 200_000;
 
 /// Threads what can be; returns whether anything changed.
 pub(super) fn thread_jumps(f: &mut Function) -> bool {
     let mut changed = false;
-    for _ in 0..MAX_THREADED {
+    let ways = MAX_THREADED.min(MAX_VISITED / f.blocks.len().max(1));
+    for _ in 0..ways {
         if f.insts.len() > MAX_INSTS {
             break;
         }

@@ -1,0 +1,152 @@
+//! `for` loops, unrolled: the code has no loops (see [`super::states`]).
+//!
+//! Where the bounds are constants the loop is laid out exactly as often as it runs. Otherwise it is laid out
+//! [`MAX_ROUNDS`] times, within another loop [`MAX_INNER`] times, and a packet for which it would run on is dropped.
+
+use super::Lower;
+use super::storage::Value;
+use super::{Binding, LoopTargets};
+use crate::constant::limbs;
+use crate::hir::{Expr, Stmt, VarId};
+use crate::ir::{BinOp, Cc, Opnd};
+use crate::types::Type;
+use num_bigint::BigInt;
+
+/// Rounds of a loop whose number is not known.
+const MAX_ROUNDS: usize = 64;
+/// Rounds of such a loop within another loop: the code of both multiplies.
+const MAX_INNER: usize = 16;
+/// Rounds of a loop that ends by itself when it is laid out.
+const MAX_KNOWN: usize = 1024;
+
+impl Lower<'_> {
+    pub(super) fn for_loop(&mut self, init: &[Stmt], condition: &Expr, update: &[Stmt], body: &[Stmt]) {
+        self.stmts(init);
+        let end = self.b.new_block("loop end");
+        let mut unknown = 0;
+        for _ in 0..MAX_KNOWN {
+            let inside = self.b.new_block("loop");
+            let before = self.b.at;
+            self.condition(condition, inside, end);
+            self.b.switch_to(inside);
+            if self.b.is_dead() || self.too_large {
+                break;
+            }
+            // A condition that is a constant here decides when to stop by itself.
+            unknown += usize::from(!self.b.jumps(before, inside));
+            if unknown > self.rounds_allowed() {
+                break;
+            }
+            self.round(end, body);
+            self.stmts(update);
+            if self.b.is_dead() {
+                break;
+            }
+        }
+        let refuse = self.refuse;
+        self.b.jump(refuse);
+        self.b.switch_to(end);
+    }
+
+    fn rounds_allowed(&self) -> usize {
+        if self.loops.is_empty() { MAX_ROUNDS } else { MAX_INNER }
+    }
+
+    /// The body once; goes on where the next round begins.
+    fn round(&mut self, end: crate::ir::Block, body: &[Stmt]) {
+        let next = self.b.new_block("loop next");
+        self.loops.push(LoopTargets { end, next });
+        self.stmts(body);
+        self.loops.pop();
+        self.b.jump(next);
+        self.b.switch_to(next);
+    }
+
+    pub(super) fn for_range(&mut self, v: VarId, low: &Expr, high: &Expr, body: &[Stmt]) {
+        let ty = low.ty.clone();
+        let width = ty.scalar_width().unwrap_or(0);
+        let variable = self.storage(&ty);
+        if let (Some(a), Some(b)) = (low.as_const(), high.as_const()) {
+            let end = self.b.new_block("loop end");
+            let mut i = a.clone();
+            while i <= *b && !self.b.is_dead() && self.count(low.span) {
+                let value = Value::Scalar(limbs(&i, width).into_iter().map(Opnd::C).collect(), width);
+                self.env.insert(v, Binding::Storage(variable.clone()));
+                self.store(&variable, &value);
+                self.round(end, body);
+                i += BigInt::from(1);
+            }
+            self.b.jump(end);
+            return self.b.switch_to(end);
+        }
+        let (at, last) = (self.value(low), self.limbs(high));
+        self.store(&variable, &at);
+        self.env.insert(v, Binding::Storage(variable.clone()));
+        let end = self.b.new_block("loop end");
+        let first = self.limbs_of(&variable);
+        let cc = if matches!(ty.base(), Type::Int(_)) { Cc::Sle } else { Cc::Ule };
+        let any = self.ordered(cc, &first, &last, width);
+        for _ in 0..self.rounds_allowed() {
+            let inside = self.b.new_block("loop");
+            let now = self.limbs_of(&variable);
+            self.b.branch(any, inside, end);
+            self.b.switch_to(inside);
+            if self.b.is_dead() || self.too_large {
+                break;
+            }
+            // The body may not change how often it runs.
+            let shown = self.storage(&ty);
+            self.store(&shown, &Value::Scalar(now.clone(), width));
+            self.env.insert(v, Binding::Storage(shown));
+            self.round(end, body);
+            let more = self.b.new_block("loop more");
+            let done = self.equal(&now, &last, width);
+            self.b.branch(done, end, more);
+            self.b.switch_to(more);
+            let mut one = vec![Opnd::C(0); now.len()];
+            one[0] = Opnd::C(1);
+            let next = self.add_sub(BinOp::Add, &now, &one, width);
+            self.store(&variable, &Value::Scalar(next, width));
+        }
+        let refuse = self.refuse;
+        self.b.jump(refuse);
+        self.b.switch_to(end);
+    }
+
+    fn limbs_of(&mut self, s: &super::storage::Storage) -> Vec<Opnd> {
+        match self.load(s) {
+            Value::Scalar(limbs, _) => limbs,
+            _ => Vec::new(),
+        }
+    }
+
+    pub(super) fn for_each(&mut self, v: VarId, array: &Expr, body: &[Stmt]) {
+        let items = match self.value(array) {
+            Value::Stack(items, _) | Value::Group(items) => items,
+            _ => return self.unsupported(array.span, "going through this"),
+        };
+        let ty = self.hir.vars[v.0 as usize].ty.clone();
+        let end = self.b.new_block("loop end");
+        for item in items {
+            let variable = self.storage(&ty);
+            self.reset(&variable);
+            self.store(&variable, &item);
+            self.env.insert(v, Binding::Storage(variable));
+            self.round(end, body);
+            if self.b.is_dead() || !self.count(array.span) {
+                break;
+            }
+        }
+        self.b.jump(end);
+        self.b.switch_to(end);
+    }
+
+    /// `break`, or `continue` if `next`.
+    pub(super) fn leave_loop(&mut self, next: bool) {
+        if let Some(l) = self.loops.last() {
+            let to = if next { l.next } else { l.end };
+            self.b.jump(to);
+            self.b.stop();
+        }
+    }
+}

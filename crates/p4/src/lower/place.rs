@@ -1,0 +1,300 @@
+//! Places: what can be assigned, also elements of stacks that are known at run time only.
+//!
+//! Variables live in SSA slots, which have no addresses. So an element by a variable index is one of several places,
+//! each with the condition under which it is meant; reading goes through them, and writing writes the one.
+
+use super::Lower;
+use super::storage::{Storage, Value, limb_count};
+use crate::constant::small;
+use crate::hir::{Expr, ExprKind};
+use crate::ir::{BinOp, Cc, Opnd, mask};
+use crate::types::Type;
+use std::rc::Rc;
+
+/// Places that one expression may mean at most.
+const MAX_OPTIONS: usize = 256;
+
+/// Slots, and when they are meant: the constant 1 if always.
+pub(super) type Options = Vec<(Opnd, Rc<Storage>)>;
+
+/// Which bits of a scalar are meant.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bits {
+    All,
+    /// High and low, both included.
+    Slice(u32, u32),
+    /// So many from a bit that is known at run time.
+    From(Opnd, u32),
+}
+
+/// Something assignable. At most one of the options holds; none if an index is out of range.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) options: Options,
+    pub(super) bits: Bits,
+}
+
+impl Lower<'_> {
+    pub(super) fn place(&mut self, e: &Expr) -> Option<Place> {
+        let found = match &e.kind {
+            ExprKind::Slice(inner, hi, lo) => self.place(inner).and_then(|p| {
+                let bits = match p.bits {
+                    Bits::All => Bits::Slice(*hi, *lo),
+                    Bits::Slice(_, base) => Bits::Slice(base + hi, base + lo),
+                    Bits::From(at, _) => {
+                        let at = self.b.bin(BinOp::Add, at, Opnd::C(u64::from(*lo)), 32);
+                        Bits::From(at, hi - lo + 1)
+                    }
+                };
+                Some(Place { options: p.options, bits })
+            }),
+            ExprKind::PlusSlice(inner, lo, width) => self.place(inner).and_then(|p| {
+                let lo = self.clamped(lo);
+                let at = match p.bits {
+                    Bits::All => lo,
+                    Bits::Slice(_, base) => self.b.bin(BinOp::Add, lo, Opnd::C(u64::from(base)), 32),
+                    Bits::From(at, _) => self.b.bin(BinOp::Add, lo, at, 32),
+                };
+                Some(Place { options: p.options, bits: Bits::From(at, *width) })
+            }),
+            _ => self.options(e).map(|options| Place { options, bits: Bits::All }),
+        };
+        if found.is_none() {
+            self.unsupported(e.span, "an assignment to this");
+        }
+        found
+    }
+
+    /// A distance or index as a word of 32 bits; what is larger becomes the largest.
+    pub(super) fn clamped(&mut self, e: &Expr) -> Opnd {
+        let limbs = self.limbs(e);
+        let Some(low) = limbs.first().copied() else { return Opnd::C(0) };
+        let limit = Opnd::C(u64::from(u32::MAX));
+        let mut far = if self.b.f.bits(low) > 32 { self.b.cmp(Cc::Ugt, low, limit, 64) } else { Opnd::C(0) };
+        for high in &limbs[1..] {
+            let more = self.b.cmp(Cc::Ne, *high, Opnd::C(0), 64);
+            far = self.b.bin(BinOp::Or, far, more, 1);
+        }
+        if far == Opnd::C(0) { low } else { self.select(far, limit, low, 64) }
+    }
+
+    /// Where an expression that names (a part of) a variable may live; `None` if it names none.
+    pub(super) fn options(&mut self, e: &Expr) -> Option<Options> {
+        match &e.kind {
+            ExprKind::Var(v) => match self.env.get(v) {
+                Some(super::Binding::Storage(s)) => Some(vec![(Opnd::C(1), s.clone())]),
+                _ => None,
+            },
+            ExprKind::Field(b, i) => {
+                let part = |(c, s): (Opnd, Rc<Storage>)| match &*s {
+                    Storage::Group(fields) => fields.get(*i).cloned().map(|f| (c, f)),
+                    Storage::Header(h) => h.fields.get(*i).cloned().map(|f| (c, f)),
+                    _ => None,
+                };
+                self.options(b)?.into_iter().map(part).collect()
+            }
+            ExprKind::Element(b, i) => {
+                let options = self.options(b)?;
+                match i.as_const().map(small) {
+                    Some(n) => Some(options.into_iter().filter_map(|o| element(o, n? as usize)).collect()),
+                    None => {
+                        let index = self.clamped(i);
+                        self.elements(options, index, e)
+                    }
+                }
+            }
+            ExprKind::StackNext(b) => {
+                let (options, next, len) = self.stack(b)?;
+                let ok = self.b.cmp(Cc::Ult, next, Opnd::C(len as u64), 32);
+                let error = self.error_number("StackOutOfBounds");
+                self.continue_or(ok, error);
+                self.elements(options, next, e)
+            }
+            ExprKind::StackLast(b) => {
+                let (options, next, _) = self.stack(b)?;
+                let ok = self.b.cmp(Cc::Ne, next, Opnd::C(0), 32);
+                let error = self.error_number("StackOutOfBounds");
+                self.continue_or(ok, error);
+                let last = self.b.bin(BinOp::Sub, next, Opnd::C(1), 32);
+                self.elements(options, last, e)
+            }
+            _ => None,
+        }
+    }
+
+    /// A stack's place, the index of its next element, and its size.
+    fn stack(&mut self, e: &Expr) -> Option<(Options, Opnd, usize)> {
+        let options = self.options(e)?;
+        let [(_, s)] = options.as_slice() else { return None };
+        let Storage::Stack(items, next) = &**s else { return None };
+        let (next, len) = (self.b.read(*next), items.len());
+        Some((options, next, len))
+    }
+
+    /// `stack.lastIndex`
+    pub(super) fn last_index(&mut self, e: &Expr) -> Opnd {
+        match self.stack(e) {
+            Some((_, next, _)) => self.b.bin(BinOp::Sub, next, Opnd::C(1), 32),
+            None => Opnd::C(0),
+        }
+    }
+
+    fn elements(&mut self, options: Options, index: Opnd, e: &Expr) -> Option<Options> {
+        if let Opnd::C(i) = index {
+            return Some(options.into_iter().filter_map(|o| element(o, i as usize)).collect());
+        }
+        let mut out = Vec::new();
+        for (c, s) in options {
+            let Storage::Stack(items, _) = &*s else { return None };
+            for (i, item) in items.iter().enumerate() {
+                let here = self.b.cmp(Cc::Eq, index, Opnd::C(i as u64), 32);
+                out.push((self.b.bin(BinOp::And, c, here, 1), item.clone()));
+            }
+        }
+        if out.len() > MAX_OPTIONS {
+            self.unsupported(e.span, &format!("a variable index into more than {MAX_OPTIONS} elements"));
+            return None;
+        }
+        Some(out)
+    }
+
+    /// Runs `f` for the option that is meant.
+    pub(super) fn for_option(&mut self, options: &Options, mut f: impl FnMut(&mut Self, &Rc<Storage>)) {
+        if let [(Opnd::C(1), s)] = options.as_slice() {
+            return f(self, s);
+        }
+        let end = self.b.new_block("chosen");
+        for (c, s) in options {
+            let (here, next) = (self.b.new_block("this element"), self.b.new_block("next element"));
+            self.b.branch(*c, here, next);
+            self.b.switch_to(here);
+            f(self, s);
+            self.b.jump(end);
+            self.b.switch_to(next);
+        }
+        self.b.jump(end);
+        self.b.switch_to(end);
+    }
+
+    /// The value of the option that is meant; zeros, and invalid headers, if none is.
+    pub(super) fn load_options(&mut self, options: &Options, ty: &Type) -> Value {
+        if let [(Opnd::C(1), s)] = options.as_slice() {
+            return self.load(s);
+        }
+        let result = self.storage(ty);
+        self.reset(&result);
+        self.for_option(options, |l, s| {
+            let v = l.load(s);
+            l.store(&result, &v);
+        });
+        self.load(&result)
+    }
+
+    pub(super) fn assign(&mut self, place: &Place, value: &Value) {
+        let bits = place.bits;
+        self.for_option(&place.options, |l, s| {
+            let (Storage::Scalar(slots, width), Value::Scalar(new, _)) = (&**s, value) else {
+                return l.store(s, value);
+            };
+            let whole = match bits {
+                Bits::All => return l.store(s, value),
+                Bits::Slice(hi, lo) => {
+                    let old = l.read_slots(slots);
+                    let low = l.extract_bits(&old, 0, lo);
+                    let high = l.extract_bits(&old, hi + 1, width - hi - 1);
+                    let tail = l.concat(new, hi - lo + 1, &low, lo);
+                    l.concat(&high, width - hi - 1, &tail, hi + 1)
+                }
+                Bits::From(at, n) => {
+                    let old = l.read_slots(slots);
+                    l.insert_bits(&old, *width, new, n, at)
+                }
+            };
+            l.store(s, &Value::Scalar(whole, *width));
+        });
+    }
+
+    /// `old` with `n` bits from bit `at` on replaced; what lies beyond its width is dropped.
+    fn insert_bits(&mut self, old: &[Opnd], width: u32, new: &[Opnd], n: u32, at: Opnd) -> Vec<Opnd> {
+        let new = self.resize(new, n, width, false);
+        let new = self.shift_by(true, &new, at, width, false);
+        let ones: Vec<Opnd> = (0..limb_count(n)).map(|i| Opnd::C(mask(super::storage::limb_width(n, i)))).collect();
+        let ones = self.resize(&ones, n, width, false);
+        let hole = self.shift_by(true, &ones, at, width, false);
+        let all: Vec<Opnd> =
+            (0..limb_count(width)).map(|i| Opnd::C(mask(super::storage::limb_width(width, i)))).collect();
+        let kept = self.bitwise(BinOp::Xor, &hole, &all, width);
+        let old = self.bitwise(BinOp::And, old, &kept, width);
+        self.bitwise(BinOp::Or, &old, &new, width)
+    }
+
+    /// Makes the other headers of a union invalid where `valid` says that `e`, a header, has become valid.
+    pub(super) fn only_member(&mut self, e: &Expr, valid: Opnd) {
+        let ExprKind::Field(base, this) = &e.kind else { return };
+        if !base.ty.is_union() {
+            return;
+        }
+        let Some(options) = self.options(base) else { return };
+        self.for_option(&options, |l, s| {
+            let Storage::Group(members) = &**s else { return };
+            for (_, m) in members.iter().enumerate().filter(|(i, _)| i != this) {
+                if let Storage::Header(h) = &**m {
+                    let old = l.b.read(h.valid);
+                    let stays = l.b.not(valid);
+                    let now = l.b.bin(BinOp::And, old, stays, 1);
+                    l.b.write(h.valid, now);
+                }
+            }
+        });
+    }
+
+    /// `push_front` and `pop_front`.
+    pub(super) fn push(&mut self, stack: &Expr, count: u32, front: bool) {
+        let Some(options) = self.options(stack) else {
+            return self.unsupported(stack.span, "push_front or pop_front of this");
+        };
+        self.for_option(&options, |l, s| {
+            let Storage::Stack(items, next) = &**s else { return };
+            let (len, n) = (items.len(), (count as usize).min(items.len()));
+            let values: Vec<Value> = items.iter().map(|i| l.load(i)).collect();
+            for (i, item) in items.iter().enumerate() {
+                let from = if front { i.checked_sub(n) } else { Some(i + n).filter(|f| *f < len) };
+                match from {
+                    Some(f) => l.store(item, &values[f]),
+                    None => l.reset(item),
+                }
+            }
+            let (at, n, size) = (l.b.read(*next), Opnd::C(n as u64), Opnd::C(len as u64));
+            let moved = if front {
+                let sum = l.b.bin(BinOp::Add, at, n, 32);
+                let over = l.b.cmp(Cc::Ugt, sum, size, 32);
+                l.select(over, size, sum, 32)
+            } else {
+                let rest = l.b.bin(BinOp::Sub, at, n, 32);
+                let under = l.b.cmp(Cc::Ult, at, n, 32);
+                l.select(under, Opnd::C(0), rest, 32)
+            };
+            l.b.write(*next, moved);
+        });
+    }
+
+    /// Counts an element that was extracted into `stack.next`.
+    pub(super) fn advance_stack(&mut self, e: &Expr) {
+        let ExprKind::StackNext(b) = &e.kind else { return };
+        let Some(options) = self.options(b) else { return };
+        self.for_option(&options, |l, s| {
+            if let Storage::Stack(_, next) = &**s {
+                let at = l.b.read(*next);
+                let at = l.b.bin(BinOp::Add, at, Opnd::C(1), 32);
+                l.b.write(*next, at);
+            }
+        });
+    }
+}
+
+fn element((c, s): (Opnd, Rc<Storage>), i: usize) -> Option<(Opnd, Rc<Storage>)> {
+    match &*s {
+        Storage::Stack(items, _) => items.get(i).cloned().map(|s| (c, s)),
+        _ => None,
+    }
+}

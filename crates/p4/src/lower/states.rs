@@ -1,0 +1,174 @@
+//! The order of a parser's states, and how its loops are unrolled.
+//!
+//! The code has no loops: PREVAIL follows them at a price, and every analysis here is one pass. A loop of states is
+//! laid out once for each time round. Most loops go through a header stack: there the index of the next element is a
+//! constant in each copy, and where the stack is full the way ends by itself. Other loops end after
+//! [`MAX_ROUNDS`], with the error that the language has for a parser that takes too long.
+
+use super::Lower;
+use crate::hir::{self, Next, Target};
+use crate::ir::Block;
+use std::collections::HashMap;
+
+/// Rounds of a loop that nothing else ends.
+const MAX_ROUNDS: u32 = 64;
+
+/// States in an order in which each comes behind those that lead to it, except round a loop.
+pub(super) struct Order {
+    /// States by position, and the loop each is in.
+    states: Vec<usize>,
+    position: Vec<usize>,
+    component: Vec<usize>,
+}
+
+fn successors(p: &hir::Parser, i: usize) -> Vec<usize> {
+    let targets: Vec<Target> = match &p.states[i].next {
+        Next::To(t) => vec![*t],
+        Next::Select { cases, .. } => cases.iter().map(|(_, t)| *t).collect(),
+    };
+    let state = |t: &Target| if let Target::State(s) = t { Some(s.0 as usize) } else { None };
+    targets.iter().filter_map(state).collect()
+}
+
+/// States from the first on, in the order in which a depth-first search leaves them.
+fn postorder(n: usize, start: usize, next: &dyn Fn(usize) -> Vec<usize>, seen: &mut [bool]) -> Vec<usize> {
+    let mut out = Vec::with_capacity(n);
+    let mut stack = vec![(start, 0usize)];
+    seen[start] = true;
+    while let Some((i, k)) = stack.pop() {
+        match next(i).get(k) {
+            None => out.push(i),
+            Some(s) => {
+                stack.push((i, k + 1));
+                if !std::mem::replace(&mut seen[*s], true) {
+                    stack.push((*s, 0));
+                }
+            }
+        }
+    }
+    out
+}
+
+impl Order {
+    /// Kosaraju's algorithm: components come out in topological order, with the states of each in reverse postorder.
+    pub(super) fn of(p: &hir::Parser) -> Self {
+        let n = p.states.len();
+        let mut reverse = postorder(n, 0, &|i| successors(p, i), &mut vec![false; n]);
+        reverse.reverse();
+        let mut predecessors = vec![Vec::new(); n];
+        for i in &reverse {
+            for s in successors(p, *i) {
+                predecessors[s].push(*i);
+            }
+        }
+        let mut component = vec![usize::MAX; n];
+        let mut reached = vec![true; n];
+        reverse.iter().for_each(|i| reached[*i] = false);
+        let mut count = 0;
+        for i in &reverse {
+            if !reached[*i] {
+                for s in postorder(n, *i, &|i| predecessors[i].clone(), &mut reached) {
+                    component[s] = count;
+                }
+                count += 1;
+            }
+        }
+        let mut position = vec![0; n];
+        reverse.iter().enumerate().for_each(|(at, i)| position[*i] = at);
+        let mut states = reverse;
+        states.sort_by_key(|i| (component[*i], position[*i]));
+        Self { states, position, component }
+    }
+}
+
+/// Blocks of the states, by state and round.
+struct Layout<'a> {
+    parser: &'a hir::Parser,
+    order: Order,
+    blocks: HashMap<(usize, u32), Block>,
+    accept: Block,
+}
+
+impl Lower<'_> {
+    /// Inlines the states of a parser whose parameters are bound; goes on where it accepts.
+    pub(super) fn parse_states(&mut self, p: &hir::Parser) {
+        self.stmts(&p.locals);
+        if p.states.is_empty() {
+            return;
+        }
+        let accept = self.b.new_block("accept");
+        let mut layout = Layout { parser: p, order: Order::of(p), blocks: HashMap::new(), accept };
+        let start = self.state_block(&mut layout, 0, 0);
+        self.b.jump(start);
+        let mut at = 0;
+        while at < layout.order.states.len() {
+            let component = layout.order.component[layout.order.states[at]];
+            let same = |i: &&usize| layout.order.component[**i] == component;
+            let members: Vec<usize> = layout.order.states[at..].iter().take_while(same).copied().collect();
+            at += members.len();
+            self.rounds(&mut layout, &members);
+        }
+        self.b.switch_to(accept);
+    }
+
+    /// Lays out the states of a loop once for each round, until no way leads to another.
+    fn rounds(&mut self, layout: &mut Layout<'_>, members: &[usize]) {
+        for round in 0..=MAX_ROUNDS {
+            let mut live = false;
+            for s in members {
+                let Some(block) = layout.blocks.get(&(*s, round)).copied() else { continue };
+                self.b.switch_to(block);
+                if self.b.is_dead() {
+                    continue;
+                }
+                live = true;
+                if round == MAX_ROUNDS || self.too_large {
+                    self.fail("ParserTimeout");
+                } else {
+                    self.state(layout, *s, round);
+                }
+            }
+            if !live {
+                return;
+            }
+        }
+    }
+
+    fn state(&mut self, layout: &mut Layout<'_>, i: usize, round: u32) {
+        let s = &layout.parser.states[i];
+        self.b.span = s.span;
+        self.stmts(&s.body);
+        match &s.next {
+            Next::To(t) => {
+                let to = self.target(layout, *t, i, round);
+                self.b.jump(to);
+            }
+            Next::Select { subjects, cases, span } => {
+                self.b.span = *span;
+                let targets: Vec<Block> =
+                    cases.iter().map(|(_, t)| self.target(layout, *t, i, round)).collect();
+                self.select_state(subjects, cases, &targets);
+            }
+        }
+    }
+
+    fn target(&mut self, layout: &mut Layout<'_>, t: Target, from: usize, round: u32) -> Block {
+        match t {
+            Target::Accept => layout.accept,
+            Target::Reject => self.reject,
+            Target::State(s) => {
+                let to = s.0 as usize;
+                let o = &layout.order;
+                let inside = o.component[to] == o.component[from];
+                let back = inside && o.position[to] <= o.position[from];
+                let round = if back { round + 1 } else if inside { round } else { 0 };
+                self.state_block(layout, to, round)
+            }
+        }
+    }
+
+    fn state_block(&mut self, layout: &mut Layout<'_>, i: usize, round: u32) -> Block {
+        let name = &layout.parser.states[i].name;
+        *layout.blocks.entry((i, round)).or_insert_with(|| self.b.new_block(&format!("state {name}")))
+    }
+}

@@ -9,16 +9,15 @@ use crate::gate::Gate;
 use crate::mbuf::{Mbuf, RawMbuf};
 use p4shield_attach::Lane;
 use p4shield_mediator::{Outcome, Packet, Released};
+use std::cell::Cell as Slot;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Packets that are freed together.
 const TOGETHER: usize = 64;
-/// How many packets ahead the front is fetched into the cache.
-const AHEAD: usize = 4;
 
 /// Packets of the caller's burst: those received, and room for those that go back.
-pub(crate) type Slots = [MaybeUninit<*mut RawMbuf>];
+pub(crate) type Slots = [Slot<MaybeUninit<*mut RawMbuf>>];
 
 /// A receive queue's place.
 #[derive(Debug)]
@@ -96,24 +95,26 @@ impl Cell {
     /// # Safety
     /// The first `received` slots hold packets that the caller owns and gives away.
     #[inline]
-    pub(crate) unsafe fn burst(&self, slots: &mut Slots, received: usize) -> usize {
+    pub(crate) unsafe fn burst(&self, slots: &Slots, received: usize) -> usize {
         let received = received.min(slots.len());
         let mut out = Out { slots, passed: 0, freed: Freed::new(self.dpdk) };
         let mut inside = self.lane.try_enter();
         match inside.as_deref_mut() {
             Some(Some(lane)) => {
                 let now = self.clock.now();
-                lane.look(now);
-                for i in 0..received {
-                    out.prefetch(i + AHEAD, received);
-                    // SAFETY: slot i holds a packet, and what was put into the slots so far is behind it.
-                    let Some(packet) = (unsafe { out.take(i) }) else { continue };
-                    self.submit(lane, now, packet, &mut out);
+                if received != 0 {
+                    // SAFETY: as the caller promises.
+                    let whole = unsafe { self.admit(&mut out, received) };
+                    // SAFETY: `admit` left packets in so many slots. What comes out is put into slots whose packets were
+                    // taken before: no more than one comes for each.
+                    let packets = slots[..whole].iter().filter_map(|slot| unsafe { take(slot) });
+                    lane.submit_burst(now, packets, |released| out.put(released));
                 }
-                let room = out.slots.len() - out.passed;
+                let room = slots.len() - out.passed;
                 lane.poll(now, room, |released| out.put(released));
             }
-            _ => self.refuse(&mut out, received),
+            // SAFETY: as the caller promises.
+            _ => unsafe { self.refuse(&mut out, received) },
         }
         drop(inside);
         let (passed, freed) = (out.passed, out.freed.finish());
@@ -126,27 +127,53 @@ impl Cell {
         passed
     }
 
+    /// Looks whether each packet's front is in one piece, makes it so or frees the packet, and fetches the fronts into
+    /// the cache. Returns how many packets there are then, in their order in the first slots.
+    ///
+    /// # Safety
+    /// The first `received` slots hold packets.
     #[inline]
-    fn submit(&self, lane: &mut Lane<Mbuf>, now: u64, mut packet: Mbuf, out: &mut Out<'_>) {
-        if !packet.is_whole() && packet.make_whole().is_err() {
-            add(&self.refused, 1);
-            out.freed.push(packet);
-        } else if let Some(released) = lane.submit(now, packet) {
-            out.put(released);
+    unsafe fn admit(&self, out: &mut Out<'_>, received: usize) -> usize {
+        let mut whole = 0;
+        for slot in &out.slots[..received] {
+            // SAFETY: as the caller promises; slots behind this one are overwritten only.
+            let Some(mut packet) = (unsafe { take(slot) }) else { continue };
+            if !packet.is_whole() && packet.make_whole().is_err() {
+                add(&self.refused, 1);
+                out.freed.push(packet);
+                continue;
+            }
+            prefetch(packet.bytes().as_ptr());
+            out.slots[whole].set(MaybeUninit::new(packet.into_raw()));
+            whole += 1;
         }
+        whole
     }
 
     /// Nobody is there to judge: frees the burst.
+    ///
+    /// # Safety
+    /// The first `received` slots hold packets.
     #[cold]
-    fn refuse(&self, out: &mut Out<'_>, received: usize) {
-        for i in 0..received {
-            // SAFETY: slot i holds a packet; nothing was put into the slots.
-            if let Some(packet) = unsafe { out.take(i) } {
+    unsafe fn refuse(&self, out: &mut Out<'_>, received: usize) {
+        for slot in &out.slots[..received] {
+            // SAFETY: as the caller promises.
+            if let Some(packet) = unsafe { take(slot) } {
                 out.freed.push(packet);
             }
         }
         add(&self.refused, received);
     }
+}
+
+/// The packet in a slot.
+///
+/// # Safety
+/// There is one, and it is not taken twice.
+#[inline]
+unsafe fn take(slot: &Slot<MaybeUninit<*mut RawMbuf>>) -> Option<Mbuf> {
+    // SAFETY: as the caller promises.
+    unsafe { Mbuf::from_raw(slot.get().assume_init()) }
 }
 
 /// A counter that has one writer at a time, but where two threads poll one queue, which costs a count.
@@ -157,39 +184,20 @@ fn add(counter: &AtomicU64, n: usize) {
 
 /// The burst on its way out.
 struct Out<'a> {
-    slots: &'a mut Slots,
+    slots: &'a Slots,
     passed: usize,
     freed: Freed,
 }
 
 impl Out<'_> {
-    /// # Safety
-    /// Slot `i` holds a packet that was not taken yet.
-    #[inline]
-    unsafe fn take(&self, i: usize) -> Option<Mbuf> {
-        // SAFETY: as this function's.
-        unsafe { Mbuf::from_raw(self.slots[i].assume_init()) }
-    }
-
     #[inline]
     fn put(&mut self, released: Released<Mbuf>) {
-        match (released.outcome, self.slots.get_mut(self.passed)) {
+        match (released.outcome, self.slots.get(self.passed)) {
             (Outcome::Pass, Some(slot)) => {
-                slot.write(released.packet.into_raw());
+                slot.set(MaybeUninit::new(released.packet.into_raw()));
                 self.passed += 1;
             }
             _ => self.freed.push(released.packet),
-        }
-    }
-
-    /// Fetches the front of a packet that is looked at soon.
-    #[inline]
-    fn prefetch(&self, i: usize, received: usize) {
-        if i < received {
-            // SAFETY: slot i holds a packet that is not taken before it is `i`'s turn; the handle is forgotten.
-            if let Some(packet) = unsafe { Mbuf::from_raw(self.slots[i].assume_init()) } {
-                prefetch(packet.bytes().as_ptr());
-            }
         }
     }
 }

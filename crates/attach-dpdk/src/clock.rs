@@ -2,7 +2,6 @@
 
 use crate::dpdk::Dpdk;
 use crate::shim;
-use rustix::time::{ClockId, clock_gettime};
 
 /// Nanoseconds from a start near that of the system's monotonic clock, at the rate that DPDK measured.
 #[derive(Clone, Copy, Debug)]
@@ -17,9 +16,7 @@ impl Clock {
     pub(crate) fn new(dpdk: &Dpdk) -> Self {
         // SAFETY: the function has no requirements; before DPDK is up it returns 0.
         let hz = unsafe { (dpdk.rte_get_tsc_hz)() };
-        let now = clock_gettime(ClockId::Monotonic);
-        let start_ns = now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned();
-        Self::at(start_ns, shim::p4s_cycles(), hz)
+        Self::at(monotonic(), shim::p4s_cycles(), hz)
     }
 
     /// `hz` cycles a second; a counter of unknown rate is taken for one of nanoseconds.
@@ -40,6 +37,14 @@ impl Clock {
         let passed = u128::from(cycles.saturating_sub(self.start_cycles)) * u128::from(self.scale);
         self.start_ns + (passed >> 32) as u64
     }
+}
+
+/// Nanoseconds of the system's monotonic clock.
+fn monotonic() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `now` is ours to write. By libc and not by rustix, whose own way to the vDSO does not work in valgrind.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
 
 #[cfg(test)]

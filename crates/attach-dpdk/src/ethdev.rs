@@ -10,6 +10,7 @@ use crate::library::{Library, library};
 use crate::mbuf::RawMbuf;
 use crate::shim::{self, PortShape};
 use p4shield_attach::{PortId, PortInfo, Remark};
+use std::cell::Cell as Slot;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -144,7 +145,7 @@ unsafe extern "C" fn received(
     // caller's.
     unsafe {
         let slots =
-            std::slice::from_raw_parts_mut(packets.cast::<MaybeUninit<_>>(), room.max(received).into());
+            std::slice::from_raw_parts(packets.cast::<Slot<MaybeUninit<_>>>(), room.max(received).into());
         cell.burst(slots, received.into()) as u16
     }
 }

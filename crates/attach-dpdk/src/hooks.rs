@@ -9,6 +9,7 @@ use crate::mbuf::{Mbuf, RawMbuf};
 use crate::shim;
 use crate::vhost::{self, Place};
 use crate::{ethdev, vhost::registered};
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
@@ -127,7 +128,7 @@ pub unsafe extern "C" fn rte_vhost_dequeue_burst(
     // SAFETY: the caller's arguments.
     let received = unsafe { real(vid, queue, pool, packets, count) };
     // SAFETY: the caller's array has room for `count` packets; the first `received` are there and are ours.
-    let slots = unsafe { std::slice::from_raw_parts_mut(packets.cast::<MaybeUninit<_>>(), count.into()) };
+    let slots = unsafe { std::slice::from_raw_parts(packets.cast::<Cell<MaybeUninit<_>>>(), count.into()) };
     match vhost::place(vid, queue) {
         // SAFETY: as above.
         Place::Cell(cell) => unsafe { cell.burst(slots, received.into()) as u16 },
@@ -135,7 +136,7 @@ pub unsafe extern "C" fn rte_vhost_dequeue_burst(
         Place::Nowhere => {
             for slot in &slots[..usize::from(received).min(slots.len())] {
                 // SAFETY: as above.
-                if let Some(packet) = unsafe { Mbuf::from_raw(slot.assume_init()) } {
+                if let Some(packet) = unsafe { Mbuf::from_raw(slot.get().assume_init()) } {
                     packet.free();
                 }
             }

@@ -110,7 +110,10 @@ fn ten_million_packets() {
         switch.forward(1_200_000);
         let received = switch.end();
         total += received;
-        println!("{mood:?}: bob's packets a second {before:.0} -> {during:.0} ({:.0} %)", 100.0 * during / before);
+        println!(
+            "{mood:?}: bob's packets a second {before:.0} -> {during:.0} ({:.0} %)",
+            100.0 * during / before
+        );
     }
     println!("{total} packets in all");
     assert!(total >= 10_000_000, "{total}");

@@ -3,9 +3,9 @@
 #[path = "common/pool.rs"]
 mod pool;
 
-use pool::{Pool, Whole};
 use p4shield_dpdk::mbuf::Mbuf;
 use p4shield_mediator::Packet;
+use pool::{Pool, Whole};
 use proptest::prelude::*;
 
 /// `RTE_MBUF_F_*` that the tests use.

@@ -4,7 +4,7 @@ mod common;
 
 use common::daemon::{Cloud, Daemon, Does, text, usable};
 use common::frames::{self, frame, serial_of};
-use common::switch::{wait_sent, PATIENCE};
+use common::switch::{PATIENCE, wait_sent};
 use p4shield_testbed::dpdk::{OvsDpdk, OvsSetup, Testpmd};
 use p4shield_testbed::process::run;
 use p4shield_testbed::{NetNs, wait_until};
@@ -112,7 +112,8 @@ fn packets_from_and_to_vhost_user_ports_are_judged() {
         let mut sender = guest(&host, &sockets[0], &format!("net_pcap1,rx_pcap={}", text(&input)));
         daemon.wait_lanes(2);
         assert!(daemon.ports().contains(&text(&sockets[0])), "{:?}", daemon.ports());
-        let up = |testpmd: &mut Testpmd| testpmd.command("show port info 0").unwrap().contains("Link status: up");
+        let up =
+            |testpmd: &mut Testpmd| testpmd.command("show port info 0").unwrap().contains("Link status: up");
         wait_until("the guests' links", PATIENCE, || up(&mut sender) && up(&mut receiver)).unwrap();
         let judged = daemon.p4vm(0).judged();
         receiver.command("start").unwrap();

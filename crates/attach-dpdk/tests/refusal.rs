@@ -83,7 +83,8 @@ fn a_flow_rule_that_goes_round_is_refused_and_reported() {
         let said = create(actions);
         assert!(!said.contains("past the tenants' programs"), "{actions}: {said}");
     }
-    let reported = || daemon.remarks().iter().any(|r| matches!(r, Remark::Bypass(t) if t.contains("PORT_ID")));
+    let reported =
+        || daemon.remarks().iter().any(|r| matches!(r, Remark::Bypass(t) if t.contains("PORT_ID")));
     wait_until("the remark", 30, reported).unwrap();
     assert!(testpmd.quit().unwrap().success());
 }

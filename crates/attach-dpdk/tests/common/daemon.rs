@@ -59,8 +59,10 @@ impl Cloud {
                  max_held = 16384\nslots = 16384\n[[tenant.vm]]\nname = \"vm\"\naddresses = [\"{address}\"]\n"
             )
         };
-        let tenants = tenant("alice", "drop", "10.0.1.1\", \"10.253.0.0") + &tenant("bob", "pass", "10.0.2.1");
-        let text = format!("attachment = \"dpdk\"\n[daemon]\nattach_socket = \"attach.sock\"\n{tenants}{more}");
+        let tenants =
+            tenant("alice", "drop", "10.0.1.1\", \"10.253.0.0") + &tenant("bob", "pass", "10.0.2.1");
+        let text =
+            format!("attachment = \"dpdk\"\n[daemon]\nattach_socket = \"attach.sock\"\n{tenants}{more}");
         std::fs::write(folder.path().join("p4shield.toml"), text).expect("the folder is ours");
         Self { folder }
     }

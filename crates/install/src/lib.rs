@@ -34,6 +34,7 @@ pub use apply::{Change, InstallError, apply, installed, remove};
 pub use dropin::DropIn;
 pub use examine::{Report, Request, examine};
 pub use finding::{Finding, Outcome};
+pub use library::find as find_library;
 pub use root::Root;
 pub use target::Target;
 

@@ -14,7 +14,7 @@ const PREFIXES: [&str; 2] = ["/usr/local", "/usr"];
 
 /// Where the library is: beside the executable's own installation, beside the executable itself (as `cargo build`
 /// leaves them), else where an installation puts it.
-pub(crate) fn find(root: &Root, kind: Kind) -> PathBuf {
+pub fn find(root: &Root, kind: Kind) -> PathBuf {
     let own = std::env::current_exe().and_then(std::fs::canonicalize).ok().filter(|_| root.is_host());
     let folder = own.as_deref().and_then(Path::parent);
     let beside = folder.map(|f| [f.parent().unwrap_or(f).join(LIBRARY_FOLDER), f.to_owned()]);

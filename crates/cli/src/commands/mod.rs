@@ -1,6 +1,7 @@
 //! The commands.
 
 mod agent;
+mod attach;
 mod audit;
 mod bench;
 mod compile;
@@ -34,6 +35,9 @@ pub(crate) enum Command {
     Status(host::ShowStatus),
     /// Print Prometheus metrics
     Metrics(host::Metrics),
+    // No summary here: one would replace the help that their own comments give.
+    Attach(attach::Attach),
+    Detach(attach::Detach),
     /// Replace programs while traffic flows
     Program(host::Program),
     #[command(hide = true, name = "p4vm")]
@@ -63,6 +67,8 @@ impl Command {
             Self::Run(a) => a.run(),
             Self::Status(a) => a.run(),
             Self::Metrics(a) => a.run(),
+            Self::Attach(a) => a.run(),
+            Self::Detach(a) => a.run(),
             Self::Program(a) => a.run(),
             Self::P4Vm(a) => a.run(),
             Self::Agent(a) => a.run(),

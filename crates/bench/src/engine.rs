@@ -140,8 +140,13 @@ struct Made {
 fn make(name: &str, source: &str, macros: &[&str]) -> Result<Made, Error> {
     let defines = macros.iter().map(|m| ((*m).to_owned(), "1".to_owned())).collect();
     let start = Instant::now();
-    let compiled = p4shield_p4::compile(name, source, &NoIncludes, &p4shield_p4::Options { defines, ..Default::default() })
-        .map_err(|e| Error::Program(e.render(false)))?;
+    let compiled = p4shield_p4::compile(
+        name,
+        source,
+        &NoIncludes,
+        &p4shield_p4::Options { defines, ..Default::default() },
+    )
+    .map_err(|e| Error::Program(e.render(false)))?;
     let compile = start.elapsed();
     let refused = |e: &dyn std::fmt::Display| Error::Program(e.to_string());
     let object = Object::parse(&compiled.object).map_err(|e| refused(&e))?;

@@ -7,6 +7,7 @@ pub mod cores;
 pub mod engine;
 pub mod mediator;
 pub mod stats;
+pub mod switch;
 
 /// A measurement could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -36,4 +37,10 @@ pub enum Error {
     /// There is no room for a temporary key.
     #[error("cannot make a temporary folder")]
     Folder(#[source] std::io::Error),
+    /// A part of the laboratory could not be built or does not answer.
+    #[error(transparent)]
+    Testbed(#[from] p4shield_testbed::Error),
+    /// The switch to be measured, or what it is measured with, does not do its part.
+    #[error("{0}")]
+    Switch(String),
 }

@@ -3,6 +3,7 @@
 mod channel;
 mod engine;
 mod mediator;
+mod switch;
 
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,8 @@ enum What {
     Channel(channel::Args),
     /// Nanoseconds a packet in the switch's thread, by traffic, burst and header size
     Mediator(mediator::Args),
+    /// Packets a second, latency and streams of an unmodified switch: plain, with P4 Shield in it, inline, with a P4 VM
+    Switch(switch::Args),
 }
 
 /// How to print what was measured.
@@ -49,6 +52,7 @@ impl Args {
             What::Engine(a) => a.run(),
             What::Channel(a) => a.run(),
             What::Mediator(a) => a.run(),
+            What::Switch(a) => a.run(),
         }
     }
 }

@@ -1,0 +1,163 @@
+//! A switch over DPDK with two ports, whichever switch it is.
+
+use std::ffi::OsString;
+use std::net::Ipv4Addr;
+use std::process::Command;
+
+use p4shield_testbed::{NetNs, OvsDpdk, Testpmd, process};
+use serde::Serialize;
+
+use crate::Error;
+
+/// The client's address, behind the first port.
+pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 2, 1);
+/// The server's, behind the second: the tenant's user VM.
+pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 2, 2);
+
+/// Which switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// The distribution's Open vSwitch over DPDK, with one rule from the first port to the second and one back.
+    Ovs,
+    /// The distribution's dpdk-testpmd, which forwards between its two ports without looking.
+    Testpmd,
+}
+
+impl Kind {
+    /// Whether this machine can run it; otherwise why not.
+    ///
+    /// # Errors
+    /// A sentence that says what is missing.
+    pub fn usable(self) -> Result<(), String> {
+        match self {
+            Self::Ovs => OvsDpdk::usable(),
+            Self::Testpmd => Testpmd::usable(),
+        }
+    }
+
+    /// How it names itself.
+    pub(super) fn version(self) -> Result<String, Error> {
+        let (program, argument) = match self {
+            Self::Ovs => ("ovs-vswitchd", "--version"),
+            Self::Testpmd => return Ok("dpdk-testpmd".into()),
+        };
+        let text = process::run(Command::new(program).arg(argument))?;
+        Ok(text.lines().next().unwrap_or(program).to_owned())
+    }
+
+    /// Names of the two ports, as `[[port]]` in the configuration calls them.
+    pub(super) fn port_names(self, devices: &[String; 2]) -> [String; 2] {
+        match self {
+            Self::Ovs => PORTS.map(String::from),
+            Self::Testpmd => devices.each_ref().map(|d| d.split(',').next().unwrap_or(d).to_owned()),
+        }
+    }
+}
+
+const PORTS: [&str; 2] = ["first", "second"];
+/// Open vSwitch asks for 262,144 mbufs a pool before it tries fewer.
+const OVS_MEGABYTES: u32 = 2048;
+const TESTPMD_MEGABYTES: u32 = 512;
+
+/// A running switch that forwards between two devices.
+pub(super) enum Lab {
+    Ovs(Box<OvsDpdk>),
+    Testpmd(Box<Testpmd>),
+}
+
+impl Lab {
+    /// Starts the switch in `host` with this environment and these DPDK devices.
+    pub(super) fn start(
+        kind: Kind,
+        host: &NetNs,
+        environment: &[(&str, OsString)],
+        devices: &[String; 2],
+    ) -> Result<Self, Error> {
+        match kind {
+            Kind::Ovs => {
+                let mut setup = OvsDpdk::setup().megabytes(OVS_MEGABYTES);
+                for (name, value) in environment {
+                    setup = setup.env(name, value);
+                }
+                let ovs = setup.start(host)?;
+                for (port, device) in PORTS.iter().zip(devices) {
+                    ovs.add_dpdk(port, device)?;
+                }
+                ovs.ofctl("del-flows", &[])?;
+                ovs.ofctl("add-flow", &["in_port=first,actions=output:second"])?;
+                ovs.ofctl("add-flow", &["in_port=second,actions=output:first"])?;
+                Ok(Self::Ovs(Box::new(ovs)))
+            }
+            Kind::Testpmd => {
+                let mut setup = Testpmd::setup().megabytes(TESTPMD_MEGABYTES);
+                for (name, value) in environment {
+                    setup = setup.env(name, value);
+                }
+                for device in devices {
+                    setup = setup.vdev(device);
+                }
+                let mut testpmd = setup.start(host)?;
+                testpmd.command("set record-core-cycles on")?;
+                testpmd.command("start")?;
+                Ok(Self::Testpmd(Box::new(testpmd)))
+            }
+        }
+    }
+
+    /// Packets that left by the second port so far.
+    pub(super) fn sent(&mut self) -> Result<u64, Error> {
+        match self {
+            Self::Ovs(ovs) => {
+                let text = ovs.ofctl("dump-ports", &["second"])?;
+                number_after(&text, "tx pkts=")
+            }
+            Self::Testpmd(testpmd) => Ok(testpmd.stats(1)?.tx_packets),
+        }
+    }
+
+    /// Begins to count cycles.
+    pub(super) fn clear_cycles(&mut self) -> Result<(), Error> {
+        match self {
+            Self::Ovs(ovs) => ovs.appctl(&["dpif-netdev/pmd-stats-clear"]).map(drop)?,
+            Self::Testpmd(testpmd) => testpmd.command("clear fwd stats all").map(drop)?,
+        }
+        Ok(())
+    }
+
+    /// Cycles of the polling thread a packet since then.
+    pub(super) fn cycles(&mut self) -> Result<f64, Error> {
+        let (text, mark) = match self {
+            Self::Ovs(ovs) => (ovs.appctl(&["dpif-netdev/pmd-stats-show"])?, "avg cycles per packet: "),
+            Self::Testpmd(testpmd) => (testpmd.command("show fwd stats all")?, "CPU cycles/packet="),
+        };
+        number_after(&text, mark)
+    }
+}
+
+/// The number that follows `mark` in a switch's own words.
+fn number_after<T: std::str::FromStr>(text: &str, mark: &str) -> Result<T, Error> {
+    let rest = text.split_once(mark).map_or("", |(_, rest)| rest);
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    rest[..end].parse().map_err(|_| Error::Switch(format!("no number after {mark:?} in: {text}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_in_a_switchs_words() {
+        let ovs = "  avg cycles per packet: 330.10 (3301/10)\n";
+        assert_eq!(number_after::<f64>(ovs, "avg cycles per packet: ").unwrap(), 330.1);
+        assert_eq!(number_after::<u64>("tx pkts=12, bytes=3", "tx pkts=").unwrap(), 12);
+        assert!(number_after::<u64>("nothing", "tx pkts=").is_err());
+    }
+
+    #[test]
+    fn ports_are_named_as_the_switch_names_them() {
+        let devices = ["net_pcap0,rx_pcap=a".to_owned(), "net_null1".to_owned()];
+        assert_eq!(Kind::Testpmd.port_names(&devices), ["net_pcap0", "net_null1"]);
+        assert_eq!(Kind::Ovs.port_names(&devices), ["first", "second"]);
+    }
+}

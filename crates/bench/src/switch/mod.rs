@@ -1,0 +1,290 @@
+//! `p4shield bench switch`: what consulting a P4 VM costs an unmodified switch over DPDK.
+//!
+//! The same switch is started in four [`Mode`]s one after the other, round after round, so that whatever else the
+//! machine does hits all of them; each figure is the median of the rounds and stands beside its ratio to `plain`. The
+//! switch's polling thread has the last core, the P4 VM the first one, which it shares with everything else.
+//!
+//! * **Throughput**: DPDK's `net_pcap` replays packets from memory as fast as the polling thread takes them, and its
+//!   `net_null` swallows what is forwarded: no system call and no other process is on the way.
+//! * **Latency and streams**: a client and a server in network namespaces, each behind a kernel interface of the switch
+//!   (`net_af_packet` on veth), with the agent beside the server, so that `tcp_guard.p4` decides with real information.
+
+mod lab;
+mod round_trip;
+mod shield;
+mod stream;
+mod throughput;
+mod traffic;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Serialize;
+
+pub use lab::Kind;
+pub use round_trip::Load;
+pub use stream::Protocol;
+
+use crate::Error;
+use crate::stats::Percentiles;
+
+/// What is on a packet's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// The switch as the distribution made it.
+    Plain,
+    /// P4 Shield's library in it; the packets are no tenant's.
+    Attached,
+    /// The program runs inside the switch process, as in P4rt-OVS.
+    Inline,
+    /// The program runs in a P4 VM.
+    P4vm,
+}
+
+impl Mode {
+    /// Every mode, plain first.
+    pub const ALL: [Self; 4] = [Self::Plain, Self::Attached, Self::Inline, Self::P4vm];
+
+    /// Its name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Attached => "attached",
+            Self::Inline => "inline",
+            Self::P4vm => "p4vm",
+        }
+    }
+}
+
+/// What to measure, and with what.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The binary `p4shield`, to be started as daemon and agent.
+    pub binary: PathBuf,
+    /// The library `libp4shield_dpdk.so`.
+    pub library: PathBuf,
+    /// The switch.
+    pub switch: Kind,
+    /// Modes to compare; ratios need [`Mode::Plain`].
+    pub modes: Vec<Mode>,
+    /// Frame sizes of the throughput measurement, with the frame check sequence.
+    pub sizes: Vec<u32>,
+    /// Message sizes of the latency and stream measurements.
+    pub messages: Vec<u32>,
+    /// How often everything is measured.
+    pub rounds: usize,
+    /// How long each throughput is measured.
+    pub time: Duration,
+    /// Round trips of each latency.
+    pub round_trips: usize,
+}
+
+/// Packets a second through the switch.
+#[derive(Clone, Debug, Serialize)]
+pub struct Throughput {
+    /// What is on the way.
+    pub mode: Mode,
+    /// Bytes of a frame, with its check sequence.
+    pub bytes: u32,
+    /// Million packets a second that left the switch.
+    pub mpps: f64,
+    /// `mpps` over that of plain.
+    pub ratio: f64,
+    /// Cycles of the polling thread a packet.
+    pub cycles: f64,
+}
+
+/// Request/response latency between two kernel interfaces of the switch.
+#[derive(Clone, Debug, Serialize)]
+pub struct Latency {
+    /// What is on the way.
+    pub mode: Mode,
+    /// TCP or UDP.
+    pub protocol: Protocol,
+    /// What else the switch forwards.
+    pub load: Load,
+    /// Bytes of a message, there and back.
+    pub message: u32,
+    /// Microseconds from request to response.
+    pub micros: Percentiles,
+    /// The median over that of plain.
+    pub ratio: f64,
+}
+
+/// What one connection or flow carries.
+#[derive(Clone, Debug, Serialize)]
+pub struct Stream {
+    /// What is on the way.
+    pub mode: Mode,
+    /// TCP or UDP.
+    pub protocol: Protocol,
+    /// Bytes of a message.
+    pub message: u32,
+    /// Million bits a second that arrived.
+    pub mbps: f64,
+    /// `mbps` over that of plain.
+    pub ratio: f64,
+}
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// The switch, as it calls itself.
+    pub switch: String,
+    /// The core of the switch's polling thread, and the P4 VM's.
+    pub cores: [usize; 2],
+    /// With packets from memory.
+    pub throughput: Vec<Throughput>,
+    /// Request and response.
+    pub latency: Vec<Latency>,
+    /// Throughput of TCP and UDP by message size.
+    pub streams: Vec<Stream>,
+}
+
+/// Which parts to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// Packets from memory.
+    pub throughput: bool,
+    /// Request and response.
+    pub latency: bool,
+    /// TCP and UDP by message size.
+    pub streams: bool,
+}
+
+/// Steps that [`run`] tells of.
+#[must_use]
+pub fn steps(options: &Options, parts: Parts) -> usize {
+    let each = options.rounds * options.modes.len();
+    let worlds = usize::from(parts.latency || parts.streams);
+    each * (usize::from(parts.throughput) * options.sizes.len() + worlds)
+}
+
+/// Measures; `progress` is told before each step.
+///
+/// # Errors
+/// If the switch, the daemon or the agent does not start, with what it said.
+pub fn run(options: &Options, parts: Parts, mut progress: impl FnMut(String)) -> Result<Report, Error> {
+    let [p4vm, polling] = crate::cores::two();
+    let mut samples = Samples::default();
+    for round in 1..=options.rounds {
+        for &mode in &options.modes {
+            let mut tell = |what: &str| progress(format!("round {round}, {}, {what}", mode.name()));
+            if parts.throughput {
+                for &bytes in &options.sizes {
+                    tell(&format!("{bytes} bytes"));
+                    samples.throughput.push(throughput::measure(options, mode, bytes)?);
+                }
+            }
+            if parts.latency || parts.streams {
+                tell("client and server");
+                let world = round_trip::World::start(options, mode)?;
+                if parts.latency {
+                    samples.latency.extend(world.latencies(options)?);
+                }
+                if parts.streams {
+                    samples.streams.extend(stream::measure(&world, options)?);
+                }
+            }
+        }
+    }
+    Ok(samples.report(options.switch.version()?, [polling, p4vm]))
+}
+
+/// What the rounds brought; ratios are not known yet.
+#[derive(Default)]
+struct Samples {
+    throughput: Vec<Throughput>,
+    latency: Vec<Latency>,
+    streams: Vec<Stream>,
+}
+
+impl Samples {
+    fn report(self, switch: String, cores: [usize; 2]) -> Report {
+        Report {
+            switch,
+            cores,
+            throughput: medians(self.throughput),
+            latency: medians(self.latency),
+            streams: medians(self.streams),
+        }
+    }
+}
+
+/// A figure that is measured once a round.
+trait Figure: Clone {
+    /// Whether `other` measures the same thing in the same mode.
+    fn same(&self, other: &Self) -> bool;
+    /// Whether `other` is its plain counterpart.
+    fn is_plain_of(&self, other: &Self) -> bool;
+    fn value(&self) -> f64;
+    fn set_ratio(&mut self, ratio: f64);
+}
+
+macro_rules! figure {
+    ($type:ty, $value:expr, [$($key:ident),*]) => {
+        impl Figure for $type {
+            fn same(&self, other: &Self) -> bool {
+                self.mode == other.mode $(&& self.$key == other.$key)*
+            }
+            fn is_plain_of(&self, other: &Self) -> bool {
+                self.mode == Mode::Plain $(&& self.$key == other.$key)*
+            }
+            fn value(&self) -> f64 {
+                let value: fn(&Self) -> f64 = $value;
+                value(self)
+            }
+            fn set_ratio(&mut self, ratio: f64) {
+                self.ratio = ratio;
+            }
+        }
+    };
+}
+
+figure!(Throughput, |t| t.mpps, [bytes]);
+figure!(Latency, |l| l.micros.p50, [protocol, load, message]);
+figure!(Stream, |s| s.mbps, [protocol, message]);
+
+/// The round with the median value of each figure, in the order of their first appearance, with its ratio to plain's.
+fn medians<F: Figure>(mut samples: Vec<F>) -> Vec<F> {
+    let mut all: Vec<F> = Vec::new();
+    while let Some(first) = samples.first().cloned() {
+        let (mut rounds, others): (Vec<F>, Vec<F>) = samples.into_iter().partition(|s| s.same(&first));
+        rounds.sort_by(|a, b| a.value().total_cmp(&b.value()));
+        all.push(rounds.swap_remove(rounds.len() / 2));
+        samples = others;
+    }
+    let plain: Vec<F> = all.clone();
+    for figure in &mut all {
+        let base = plain.iter().find(|p| p.is_plain_of(figure)).map_or(f64::NAN, F::value);
+        figure.set_ratio(figure.value() / base);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn throughput(mode: Mode, bytes: u32, mpps: f64) -> Throughput {
+        Throughput { mode, bytes, mpps, ratio: 0.0, cycles: 0.0 }
+    }
+
+    #[test]
+    fn the_median_round_is_held_against_plains() {
+        let samples = vec![
+            throughput(Mode::Plain, 64, 10.0),
+            throughput(Mode::P4vm, 64, 1.0),
+            throughput(Mode::Plain, 64, 30.0),
+            throughput(Mode::P4vm, 64, 9.0),
+            throughput(Mode::Plain, 64, 20.0),
+            throughput(Mode::P4vm, 64, 15.0),
+            throughput(Mode::P4vm, 128, 5.0),
+        ];
+        let got: Vec<_> = medians(samples).iter().map(|t| (t.mode, t.bytes, t.mpps, t.ratio)).collect();
+        assert_eq!(got[..2], [(Mode::Plain, 64, 20.0, 1.0), (Mode::P4vm, 64, 9.0, 0.45)]);
+        assert!(got[2].3.is_nan(), "there is no plain to compare with");
+    }
+}

@@ -1,0 +1,95 @@
+//! What one TCP connection or UDP flow carries, by `iperf3`.
+
+use std::process::Stdio;
+
+use p4shield_testbed::{Guarded, process, wait_until};
+use serde::Serialize;
+
+use super::lab::SERVER;
+use super::round_trip::World;
+use super::{Options, Stream};
+use crate::Error;
+
+/// Transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+}
+
+impl Protocol {
+    /// Its name in tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "UDP",
+            Self::Tcp => "TCP",
+        }
+    }
+}
+
+const PORT: &str = "5201";
+
+/// Measures both protocols with each message size, client to server.
+pub(super) fn measure(world: &World, options: &Options) -> Result<Vec<Stream>, Error> {
+    let mut server = world.server.command("iperf3");
+    server.args(["-s", "-p", PORT]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let _server = Guarded::spawn(&mut server)?;
+    let listens = || {
+        let sockets = process::run(world.server.command("ss").args(["-ltn"]));
+        sockets.is_ok_and(|s| s.contains(&format!(":{PORT} ")))
+    };
+    wait_until("start of iperf3", 20, listens)?;
+    let mut all = Vec::new();
+    for &message in &options.messages {
+        for protocol in [Protocol::Udp, Protocol::Tcp] {
+            let mbps = run(world, options, protocol, message)?;
+            all.push(Stream { mode: world.mode, protocol, message, mbps, ratio: f64::NAN });
+        }
+    }
+    Ok(all)
+}
+
+fn run(world: &World, options: &Options, protocol: Protocol, message: u32) -> Result<f64, Error> {
+    let mut client = world.client.command("iperf3");
+    let seconds = options.time.as_secs().max(1).to_string();
+    client.args(["-c", &SERVER.to_string(), "-p", PORT, "-J", "-t", &seconds, "-l", &message.to_string()]);
+    if protocol == Protocol::Udp {
+        client.args(["-u", "-b", "0"]);
+    }
+    let text = process::run(&mut client)?;
+    received(&text, protocol)
+        .ok_or_else(|| Error::Switch(format!("iperf3 over {} says nothing of what arrived", protocol.name())))
+}
+
+/// Million bits a second that arrived, from iperf3's report.
+fn received(report: &str, protocol: Protocol) -> Option<f64> {
+    let report: serde_json::Value = serde_json::from_str(report).ok()?;
+    let end = &report["end"];
+    let bits = match protocol {
+        Protocol::Tcp => end["sum_received"]["bits_per_second"].as_f64()?,
+        Protocol::Udp => {
+            // What was sent, less what was lost: iperf3 3.12 reports one sum for both ends.
+            let sum = &end["sum"];
+            sum["bits_per_second"].as_f64()? * (1.0 - sum["lost_percent"].as_f64()? / 100.0)
+        }
+    };
+    Some(bits / 1e6)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrived_is_read_from_the_report() {
+        let tcp = r#"{"end":{"sum_sent":{"bits_per_second":3e9},"sum_received":{"bits_per_second":2e9}}}"#;
+        assert_eq!(received(tcp, Protocol::Tcp), Some(2000.0));
+        let udp = r#"{"end":{"sum":{"bits_per_second":1e9,"lost_percent":25.0}}}"#;
+        assert_eq!(received(udp, Protocol::Udp), Some(750.0));
+        assert_eq!(received("{}", Protocol::Tcp), None);
+    }
+}

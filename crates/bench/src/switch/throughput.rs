@@ -1,0 +1,39 @@
+//! Packets from memory, through the switch, into nothing.
+
+use std::time::Instant;
+
+use p4shield_testbed::{NetNs, wait_until};
+
+use super::lab::Lab;
+use super::shield::Shield;
+use super::{Kind, Mode, Options, Throughput, traffic};
+use crate::Error;
+
+/// Seconds that the first packets may take.
+const PATIENCE: u64 = 30;
+
+/// Starts the switch, lets it run warm, and counts what leaves it.
+pub(super) fn measure(options: &Options, mode: Mode, bytes: u32) -> Result<Throughput, Error> {
+    let host = NetNs::create("bench")?;
+    let devices = |file: &str| {
+        // Open vSwitch wants a transmit queue for each of its threads, and net_pcap has as many as it receives from.
+        let queues = if options.switch == Kind::Ovs { 2 } else { 1 };
+        let source = format!(",rx_pcap={file}").repeat(queues);
+        [format!("net_pcap0{source},infinite_rx=1"), "net_null1,no-rx=1".to_owned()]
+    };
+    let ports = options.switch.port_names(&devices(""));
+    let shield = Shield::start(options, mode, &ports)?;
+    let file = shield.folder().join("traffic.pcap");
+    traffic::write(&file, bytes)?;
+    let devices = devices(&file.display().to_string());
+    let mut lab = Lab::start(options.switch, &host, &shield.environment(), &devices)?;
+    wait_until("the first packets", PATIENCE, || lab.sent().is_ok_and(|n| n > 0))?;
+    std::thread::sleep(options.time / 4);
+    lab.clear_cycles()?;
+    let (start, before) = (Instant::now(), lab.sent()?);
+    std::thread::sleep(options.time);
+    let (sent, time) = (lab.sent()? - before, start.elapsed());
+    let cycles = lab.cycles()?;
+    let mpps = sent as f64 / time.as_secs_f64() / 1e6;
+    Ok(Throughput { mode, bytes, mpps, ratio: f64::NAN, cycles })
+}

@@ -5,13 +5,15 @@ use crate::message::LaneId;
 use crate::process;
 use crate::session::Shared;
 use p4shield_config::Role;
-use p4shield_mediator::{Config, Counters, Fault, Link, Mediator, Packet, PortSpec, Released};
+use p4shield_mediator::{Config, Counters, Fault, InPlace, Link, Mediator, Packet, PortSpec, Released};
 use std::sync::{Arc, Weak, mpsc};
 
 /// What a lane is told.
 enum Change<P> {
     /// A tenant's channel, or none.
     Channel(usize, Option<Link>),
+    /// A tenant's programs in this process.
+    Here(usize, Box<dyn InPlace>),
     /// What the port is.
     Port(PortSpec),
     /// Other tenants: a mediator that knows them.
@@ -150,6 +152,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
             match change {
                 // The link thread knows the tenants.
                 Change::Channel(tenant, link) => drop(self.mediator.replace_channel(self.now, tenant, link)),
+                Change::Here(tenant, engine) => drop(self.mediator.judge_in_place(tenant, engine)),
                 Change::Port(spec) => self.spec = spec,
                 Change::Tenants(mediator) => self.change_tenants(mediator),
                 Change::Explain(tenant) => {
@@ -219,6 +222,8 @@ impl<P> Drop for Lane<P> {
 pub(crate) trait Remote: Send {
     /// Gives a tenant a channel, or none.
     fn channel(&self, tenant: usize, link: Option<Link>);
+    /// Gives a tenant programs in this process, in place of a channel.
+    fn here(&self, tenant: usize, engine: Box<dyn InPlace>);
     /// Tells what the port is.
     fn port(&self, role: Role, number: u32);
     /// Replaces the tenants; all are without channels then.
@@ -240,6 +245,10 @@ struct Far<P> {
 impl<P: Packet + Send> Remote for Far<P> {
     fn channel(&self, tenant: usize, link: Option<Link>) {
         self.poster.post(Change::Channel(tenant, link));
+    }
+
+    fn here(&self, tenant: usize, engine: Box<dyn InPlace>) {
+        self.poster.post(Change::Here(tenant, engine));
     }
 
     fn port(&self, role: Role, number: u32) {

@@ -29,6 +29,7 @@
 
 #![deny(unsafe_code)]
 
+mod inline;
 mod lane;
 mod link;
 mod mailbox;

@@ -1,5 +1,6 @@
 //! The library's thread: connects, tells, hears, and begins again when the daemon goes.
 
+use crate::inline::Tenants;
 use crate::message::{Kind, MessageError, Order, Report, VERSION, cut, decode_order, encode};
 use crate::session::Shared;
 use crate::setup::{Setup, SetupError};
@@ -18,8 +19,10 @@ use std::time::{Duration, Instant};
 
 /// Time between two looks for faults.
 const LOOK: Duration = Duration::from_millis(200);
-/// Looks between two tellings of counts.
-const LOOKS_PER_COUNT: u32 = 5;
+/// Time between two looks while programs run in this process: their logs are published in time though nothing comes.
+const INLINE_LOOK: Duration = Duration::from_millis(50);
+/// Time between two tellings of counts.
+const COUNT: Duration = Duration::from_secs(1);
 /// Pause before connecting again; each further one in a row doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -59,6 +62,8 @@ pub(crate) struct Link {
     shared: Arc<Shared>,
     rung: Doorbell,
     hello: Report,
+    /// Programs in this process. They go on while the daemon is away.
+    inline: Tenants,
 }
 
 impl Link {
@@ -72,11 +77,11 @@ impl Link {
         getrandom(&mut random, GetRandomFlags::empty())?;
         let session = u64::from_ne_bytes(random);
         let hello = Report::Hello { version: VERSION, session, kind, application: cut(application) };
-        Ok(Self { shared, rung, hello })
+        Ok(Self { shared, rung, hello, inline: Tenants::default() })
     }
 
     /// Until the session ends.
-    pub(crate) fn run(self) {
+    pub(crate) fn run(mut self) {
         let mut pause = FIRST_PAUSE;
         // Told once, and again when it changes: a daemon may be away for long.
         let mut told = String::new();
@@ -104,6 +109,7 @@ impl Link {
     /// Pauses. True if the session ends.
     fn rest(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
+        self.inline.look();
         while !self.shared.ending.load(Ordering::Acquire) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -116,26 +122,27 @@ impl Link {
         true
     }
 
-    fn talk(&self) -> Result<(), Ended> {
+    fn talk(&mut self) -> Result<(), Ended> {
         let fd = self.connect()?;
         // Polled through a descriptor of its own, since the socket is borrowed while it receives.
         let watched = rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(Ended::Connect)?;
         let mut socket = Socket::new(fd);
         self.shared.registry().connected(self.hello.clone());
-        let (mut next_look, mut looks, mut deaf_since) = (Instant::now(), 0_u32, None);
+        let (mut next_look, mut next_count, mut deaf_since) = (Instant::now(), Instant::now(), None);
         let mut set_up = false;
         loop {
             if self.shared.ending.load(Ordering::Acquire) {
                 return Err(Ended::Stop);
             }
-            if Instant::now() >= next_look {
-                next_look = Instant::now() + LOOK;
-                looks = looks.wrapping_add(1);
-                let mut registry = self.shared.registry();
-                registry.look();
-                if set_up && looks.is_multiple_of(LOOKS_PER_COUNT) {
-                    registry.count();
-                }
+            let now = Instant::now();
+            if now >= next_look {
+                next_look = now + if self.inline.is_empty() { LOOK } else { INLINE_LOOK };
+                self.inline.look();
+                self.shared.registry().look();
+            }
+            if set_up && now >= next_count {
+                next_count = now + COUNT;
+                self.shared.registry().count();
             }
             let all_told = self.tell(&socket)?;
             let since = *deaf_since.get_or_insert_with(Instant::now);
@@ -194,7 +201,7 @@ impl Link {
     }
 
     /// Carries out orders that are there, up to a bound.
-    fn hear(&self, watched: &OwnedFd, socket: &mut Socket, set_up: &mut bool) -> Result<(), Ended> {
+    fn hear(&mut self, watched: &OwnedFd, socket: &mut Socket, set_up: &mut bool) -> Result<(), Ended> {
         for _ in 0..ORDERS {
             let mut fds = [PollFd::from_borrowed_fd(watched.as_fd(), PollFlags::IN)];
             if poll(&mut fds, Some(&Timespec::default())) != Ok(1) {
@@ -205,13 +212,15 @@ impl Link {
         Ok(())
     }
 
-    fn obey(&self, message: Received, set_up: &mut bool) -> Result<(), Ended> {
+    fn obey(&mut self, message: Received, set_up: &mut bool) -> Result<(), Ended> {
         let order = decode_order(&message.bytes, message.descriptors.len())?;
         match order {
             Order::Setup { version, .. } if version != VERSION => return Err(Ended::Version(version)),
             Order::Setup { len, .. } => {
                 for memory in &message.descriptors {
-                    self.shared.registry().adopt(Setup::from_memory(memory, len)?)?;
+                    if self.shared.registry().adopt(Setup::from_memory(memory, len)?)? {
+                        self.inline.clear();
+                    }
                 }
                 *set_up = true;
             }
@@ -228,6 +237,18 @@ impl Link {
                 let link = link(shape.into(), message.descriptors)?;
                 if !self.shared.registry().channel(lane, tenant, Some(channel), Some(link)) {
                     return Err(Ended::Unknown("a lane or tenant"));
+                }
+            }
+            Order::Programs { tenant, id, approved, shape, request } => {
+                // Without the lock: linking and compiling take their time.
+                let place = (tenant, shape.into());
+                let reply = self.inline.handle(place, approved, request, message.descriptors);
+                self.shared.registry().answer(id, reply);
+            }
+            Order::Judge { tenant } => {
+                let judge = self.inline.judge(tenant);
+                if !judge.is_some_and(|judge| self.shared.registry().judge(tenant, judge)) {
+                    return Err(Ended::Unknown("a tenant's programs"));
                 }
             }
             Order::NoChannel { lane, tenant } => {

@@ -7,7 +7,7 @@
 
 use p4shield_config::Role;
 use p4shield_mediator::{Counters, Reason, Tally, VmRef};
-use p4shield_runtime::control::{self, DecodeError, Frame, Shape, SocketError};
+use p4shield_runtime::control::{self, DecodeError, Frame, Reply, Request, Shape, SocketError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -257,6 +257,13 @@ pub enum Report {
         /// Packets of nobody: passed, dropped, dropped for a spoofed source.
         unowned: [u64; 3],
     },
+    /// The answer to [`Order::Programs`].
+    Programs {
+        /// Its number.
+        id: u32,
+        /// As a P4 VM would answer.
+        reply: Box<Reply>,
+    },
     /// Something to know.
     Remark {
         /// Of which port; none: of the whole switch.
@@ -301,6 +308,25 @@ pub enum Order {
         /// Index of the tenant.
         tenant: u16,
     },
+    /// For the placement `inline`: what a tenant's P4 VM would be asked. A [`Request::Hello`] begins anew, beside what
+    /// judges until [`Order::Judge`]. Descriptors: those of the request. The one order that is answered.
+    Programs {
+        /// Index of the tenant.
+        tenant: u16,
+        /// Repeated by the answer.
+        id: u32,
+        /// The digest of the program that is to be loaded: a verifier has accepted it.
+        approved: Option<[u8; 32]>,
+        /// Geometry of what programs see of a packet, as over a channel.
+        shape: Shape,
+        /// What is asked.
+        request: Request,
+    },
+    /// For the placement `inline`: what was begun anew has all its programs, and judges from now on.
+    Judge {
+        /// Index of the tenant.
+        tenant: u16,
+    },
     /// The daemon hangs up.
     Refused {
         /// Why, and what to do.
@@ -311,11 +337,12 @@ pub enum Order {
 impl Order {
     /// Descriptors that come with it.
     #[must_use]
-    pub const fn descriptors(&self) -> usize {
+    pub fn descriptors(&self) -> usize {
         match self {
             Self::Setup { .. } => 1,
             Self::Channel { .. } => 2,
-            Self::Role { .. } | Self::NoChannel { .. } | Self::Refused { .. } => 0,
+            Self::Programs { request, .. } => request.descriptors(),
+            Self::Judge { .. } | Self::Role { .. } | Self::NoChannel { .. } | Self::Refused { .. } => 0,
         }
     }
 }
@@ -381,6 +408,8 @@ pub fn decode_report(bytes: &[u8], descriptors: usize) -> Result<Report, Message
         Report::Counts { counts, .. } if counts.len() > MAX_COUNTS => {
             return Err(MessageError::TooMuch("counts"));
         }
+        // Bounded by the message's own length, as a P4 VM's answers are.
+        Report::Programs { .. } => {}
         Report::Counts { .. } | Report::PortDown { .. } | Report::LaneUp { .. } | Report::LaneDown { .. } => {
         }
     }

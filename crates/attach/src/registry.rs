@@ -4,11 +4,14 @@
 //! says; both hold its lock for as long as a few moves of memory take. Only a daemon with other tenants makes the link
 //! thread hold it for longer, while it makes the lanes' new mediators.
 
+use crate::inline::engine;
 use crate::lane::Remote;
 use crate::message::{Count, LaneId, MAX_COUNTS, PortId, PortInfo, Remark, Report, cut};
 use crate::setup::{Setup, SetupError};
 use p4shield_config::{Config, Role};
 use p4shield_mediator::{self as mediator, Link};
+use p4shield_runtime::control::Reply;
+use p4shield_runtime::inline::Judge;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -45,6 +48,8 @@ pub(crate) struct Registry {
     lanes: BTreeMap<LaneId, Seat>,
     remarks: Vec<Remark>,
     next: u32,
+    /// How lanes judge in this process, by tenant, if the placement is `inline`.
+    here: BTreeMap<u16, Judge>,
     /// What is to be told; only while a daemon listens.
     news: Option<VecDeque<Report>>,
 }
@@ -59,6 +64,7 @@ impl Registry {
             lanes: BTreeMap::new(),
             remarks: Vec::new(),
             next: 0,
+            here: BTreeMap::new(),
             news: None,
         })
     }
@@ -128,6 +134,9 @@ impl Registry {
         if let Some(p) = self.ports.get(&port) {
             remote.port(p.role, p.info.number);
         }
+        for (tenant, judge) in &self.here {
+            remote.here(usize::from(*tenant), engine(judge));
+        }
         let channels = vec![Channel::default(); self.mediator.tenants.len()];
         self.lanes.insert(lane, Seat { port, queue, remote, channels });
         if self.ports.contains_key(&port) {
@@ -188,9 +197,10 @@ impl Registry {
     }
 
     /// The daemon's tenants. Lanes keep their mediators if these are the ones that they know.
-    pub(crate) fn adopt(&mut self, setup: Setup) -> Result<(), SetupError> {
+    /// True if they are others.
+    pub(crate) fn adopt(&mut self, setup: Setup) -> Result<bool, SetupError> {
         if setup == self.setup {
-            return Ok(());
+            return Ok(false);
         }
         let mediator = Arc::new(setup.mediator()?);
         for seat in self.lanes.values_mut() {
@@ -198,7 +208,8 @@ impl Registry {
             seat.channels = vec![Channel::default(); mediator.tenants.len()];
         }
         (self.setup, self.mediator) = (setup, mediator);
-        Ok(())
+        self.here.clear();
+        Ok(true)
     }
 
     /// False if there is no such port, or no such tenant or VM.
@@ -231,6 +242,21 @@ impl Registry {
         let Some(channel) = seat.channels.get_mut(usize::from(tenant)) else { return false };
         channel.number = number;
         seat.remote.channel(tenant.into(), link);
+        true
+    }
+
+    /// Answers a request about a tenant's programs in this process.
+    pub(crate) fn answer(&mut self, id: u32, reply: Reply) {
+        self.tell(Report::Programs { id, reply: Box::new(reply) });
+    }
+
+    /// Has lanes judge a tenant's packets in this process. False if there is no such tenant.
+    pub(crate) fn judge(&mut self, tenant: u16, judge: Judge) -> bool {
+        if usize::from(tenant) >= self.mediator.tenants.len() {
+            return false;
+        }
+        self.lanes.values().for_each(|s| s.remote.here(tenant.into(), engine(&judge)));
+        self.here.insert(tenant, judge);
         true
     }
 

@@ -9,7 +9,7 @@ use crate::setup::{Setup, SetupError};
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::Doorbell;
 use p4shield_config::Role;
-use p4shield_runtime::control::{Socket, SocketError, printable};
+use p4shield_runtime::control::{Request, Socket, SocketError, printable};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::Mode;
@@ -130,6 +130,24 @@ impl Peer {
     ) {
         let order = Order::Channel { lane, tenant, channel, shape: geometry.into() };
         self.send(&order, &[memory, doorbell.fd()]);
+    }
+
+    /// Asks for something about a tenant's programs in the switch's process; the answer is heard as
+    /// [`Report::Programs`] with this `id`.
+    pub fn programs(
+        &self,
+        (tenant, id): (u16, u32),
+        approved: Option<[u8; 32]>,
+        geometry: Geometry,
+        request: Request,
+        descriptors: &[BorrowedFd<'_>],
+    ) {
+        self.send(&Order::Programs { tenant, id, approved, shape: geometry.into(), request }, descriptors);
+    }
+
+    /// Has the programs judge that were begun with the last [`Request::Hello`].
+    pub fn judge(&self, tenant: u16) {
+        self.send(&Order::Judge { tenant }, &[]);
     }
 
     /// Takes a lane's channel to a tenant's P4 VM away.
@@ -414,6 +432,8 @@ impl Connection {
             }
             Report::LaneDown { lane } => self.lanes.remove(lane).is_some(),
             Report::Fault { lane, .. } | Report::Counts { lane, .. } => self.lanes.contains_key(lane),
+            // Whether it was asked for is known to whoever asked.
+            Report::Programs { .. } => true,
             Report::Remark { port, .. } => port.is_none_or(|p| self.ports.contains(&p)),
         }
     }

@@ -4,12 +4,36 @@ use crate::totals::Totals;
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::{ChannelError, Doorbell, Requester, SharedMemory};
 use p4shield_mediator::Link;
+use p4shield_runtime::control::{ClientError, Reply, Request, SocketError};
 use serde::{Deserialize, Serialize};
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
 /// A lane: a mediator that has a channel of its own to each tenant's P4 VM. The loop of all wires is one, and so is each
 /// queue of each port of a switch that a library is preloaded into. The attachment's number, never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LaneKey(pub u64);
+
+/// A switch that runs programs itself (placement `inline`). The attachment's number, never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SwitchKey(pub u64);
+
+/// What such a switch is asked, as a P4 VM would be.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    /// Index of the tenant.
+    pub tenant: usize,
+    /// The digest of the program that is to be loaded, which a verifier accepted.
+    pub approved: Option<[u8; 32]>,
+    /// What programs see of a packet.
+    pub geometry: Geometry,
+    /// What is asked.
+    pub request: Request,
+    /// What comes with it.
+    pub descriptors: &'a [BorrowedFd<'a>],
+    /// How long an answer may take.
+    pub timeout: Duration,
+}
 
 /// The mediator's end of a fresh channel.
 #[derive(Debug)]
@@ -57,6 +81,22 @@ pub trait Attachment: Send + Sync {
 
     /// What happened to packets, in all lanes since the attachment began.
     fn totals(&self) -> Totals;
+
+    /// The switches that run programs themselves.
+    fn inline(&self) -> Vec<SwitchKey> {
+        Vec::new()
+    }
+
+    /// Asks such a switch, and waits for the answer.
+    ///
+    /// # Errors
+    /// As of a P4 VM; a switch that is gone is [`SocketError::Closed`].
+    fn ask(&self, _switch: SwitchKey, _ask: Ask<'_>) -> Result<Reply, ClientError> {
+        Err(SocketError::Closed.into())
+    }
+
+    /// Has such a switch judge with the programs that it was given since it was last greeted.
+    fn judge(&self, _switch: SwitchKey, _tenant: usize) {}
 
     /// How its wires are.
     fn wires(&self) -> Vec<WireStatus> {

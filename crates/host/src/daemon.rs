@@ -127,6 +127,7 @@ impl Daemon {
             Err(e) => (None, e.to_string()),
         };
         let first_uid = config.daemon.first_uid.unwrap_or_else(first_uid);
+        let inline = config.placement == config::Placement::Inline;
         let keep = |(index, tenant): (usize, &config::Tenant)| {
             // Where only `nobody` exists, all are nobody; namespaces separate them all the same.
             let own = if first_uid == NOBODY { 0 } else { index as u32 };
@@ -137,7 +138,7 @@ impl Daemon {
                 memory: tenant.memory,
             };
             let (attachment, cgroup) = (Arc::clone(&attachment), cgroup.clone());
-            Keeper::start(Charge { index, tenant: tenant.clone(), launch, attachment, cgroup })
+            Keeper::start(Charge { index, tenant: tenant.clone(), inline, launch, attachment, cgroup })
                 .map_err(|source| DaemonError::Page { tenant: tenant.name.clone(), source })
         };
         let keepers = config.tenants.iter().enumerate().map(keep).collect::<Result<Vec<_>, _>>()?;
@@ -284,6 +285,7 @@ impl Shared {
             restarts: known.restarts,
             error: known.error.clone(),
             channels: known.channels.clone(),
+            inline: known.inline.clone(),
             missing: sandbox.map(|s| s.missing.iter().map(ToString::to_string).collect()).unwrap_or_default(),
             landlock_abi: sandbox.map_or(0, |s| s.landlock_abi),
             vms: tenant.vms.iter().enumerate().map(vm).collect(),

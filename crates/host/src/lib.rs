@@ -31,7 +31,8 @@ mod wire;
 pub use p4shield_config as config;
 
 pub use attachment::{
-    Attachment, ChannelEnd, LaneKey, PortStatus, SideStatus, SwitchStatus, Switches, WireStatus,
+    Ask, Attachment, ChannelEnd, LaneKey, PortStatus, SideStatus, SwitchKey, SwitchStatus, Switches,
+    WireStatus,
 };
 pub use daemon::{Daemon, DaemonError, run};
 pub use tenant::PageError;

@@ -73,6 +73,8 @@ pub struct TenantStatus {
     pub error: Option<String>,
     /// Why lanes of switches have no channel to its P4 VM, if some have none.
     pub channels: Option<String>,
+    /// What is wrong with programs that run in switches, or to be known of them.
+    pub inline: Option<String>,
     /// Measures of the sandbox that are missing, as far as the operator allowed it.
     pub missing: Vec<String>,
     /// Version of Landlock in force.
@@ -153,6 +155,9 @@ impl TenantStatus {
         }
         if let Some(channels) = &self.channels {
             advice.push(format!("tenant {name}: {channels}; use fewer queues, or more switches' hosts"));
+        }
+        if let Some(inline) = &self.inline {
+            advice.push(format!("tenant {name}: {inline}; see the switch's log"));
         }
         if !self.missing.is_empty() {
             let missing = self.missing.join(", ");

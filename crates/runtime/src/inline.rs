@@ -30,6 +30,8 @@ struct Core {
 pub struct Programs {
     desk: Desk<Approved, Shared>,
     geometry: Geometry,
+    /// Whether anybody judges with them.
+    begun: bool,
 }
 
 #[derive(Clone)]
@@ -81,7 +83,7 @@ impl Programs {
         let core = Core { tenant, header_bytes: geometry.header_bytes };
         let mut desk = Desk::new(Approved::default(), Shared(Arc::new(Mutex::new(core))));
         desk.introduce(hello, descriptors)?;
-        Ok(Self { desk, geometry })
+        Ok(Self { desk, geometry, begun: false })
     }
 
     /// The answer to [`Request::Hello`], where there is no sandbox to report of.
@@ -114,13 +116,18 @@ impl Programs {
 
     /// For a thread that judges.
     #[must_use]
-    pub fn judge(&self) -> Judge {
+    pub fn judge(&mut self) -> Judge {
+        self.begun = true;
         Judge::new(self.desk.worker.clone(), self.geometry)
     }
 }
 
 impl Drop for Programs {
     fn drop(&mut self) {
+        // Those that were never used have nothing to say, and would say it in a later epoch than those that are.
+        if !self.begun {
+            return;
+        }
         // Last log records, as of a P4 VM that is told to stop.
         let mut core = self.desk.worker.0.lock().unwrap_or_else(PoisonError::into_inner);
         let header_bytes = core.header_bytes;
@@ -259,7 +266,7 @@ mod tests {
 
     #[test]
     fn one_thread_judges_at_a_time_and_the_other_does_not_wait() {
-        let programs = programs();
+        let mut programs = programs();
         let (mut one, mut other) = (programs.judge(), programs.judge());
         assert!(one.run(|_| assert!(!other.run(|_| panic!("two at a time")))));
         assert!(other.run(|_| {}));

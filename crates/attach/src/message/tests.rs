@@ -19,6 +19,7 @@ fn reports() -> Vec<Report> {
         Report::Fault { lane, tenant: 1, channel: 9, why: "the P4 VM is gone".into() },
         Report::Counts { lane, counts: vec![count; 3], unowned: [1, 2, 3] },
         Report::Remark { port: Some(port), remark: Remark::Bypass("rte_flow".into()) },
+        Report::Programs { id: 3, reply: Box::new(Reply::Loaded { digest: [7; 32], instructions: 9 }) },
     ]
 }
 
@@ -31,6 +32,14 @@ fn orders() -> Vec<Order> {
         Order::Channel { lane, tenant: 1, channel: 3, shape },
         Order::NoChannel { lane, tenant: 1 },
         Order::Refused { why: "no".into() },
+        Order::Judge { tenant: 7 },
+        Order::Programs {
+            tenant: 1,
+            id: 3,
+            approved: Some([7; 32]),
+            shape,
+            request: Request::SetVm { vm: 0, name: "web".into(), info: true, log: false },
+        },
     ]
 }
 

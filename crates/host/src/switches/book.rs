@@ -1,7 +1,7 @@
 //! What is known of switches: an account that the server's thread writes and everybody reads.
 
 use super::roles::Roles;
-use crate::attachment::{LaneKey, PortStatus, SwitchStatus};
+use crate::attachment::{LaneKey, PortStatus, SwitchKey, SwitchStatus};
 use crate::config::Role;
 use crate::totals::Totals;
 use p4shield_attach::message::Report;
@@ -46,6 +46,7 @@ struct Port {
 }
 
 struct Switch {
+    key: SwitchKey,
     peer: Arc<Peer>,
     ports: BTreeMap<PortId, Port>,
     lanes: BTreeMap<LaneId, Lane>,
@@ -72,6 +73,7 @@ pub(super) struct Book {
     /// What lanes counted whose switch left, by its session: a connection that broke comes again and tells the same.
     parked: HashMap<(u64, LaneId), Counted>,
     next_lane: u64,
+    next_switch: u64,
 }
 
 impl Book {
@@ -83,15 +85,23 @@ impl Book {
             gone: Totals::new(config),
             parked: HashMap::new(),
             next_lane: 0,
+            next_switch: 0,
         }
     }
 
     pub(super) fn heard(&mut self, peer: &Arc<Peer>, heard: Heard) -> Change {
         match heard {
             Heard::Came => {
-                let (ports, lanes) = (BTreeMap::new(), BTreeMap::new());
-                self.switches.push(Switch { peer: Arc::clone(peer), ports, lanes, remarks: Vec::new() });
-                Change::default()
+                self.next_switch += 1;
+                self.switches.push(Switch {
+                    key: SwitchKey(self.next_switch),
+                    peer: Arc::clone(peer),
+                    ports: BTreeMap::new(),
+                    lanes: BTreeMap::new(),
+                    remarks: Vec::new(),
+                });
+                // One that runs programs itself wants them.
+                Change { lanes: true, ..Change::default() }
             }
             Heard::Left => {
                 self.left(peer);
@@ -105,7 +115,8 @@ impl Book {
         let switch = self.switches.iter_mut().find(|s| Arc::ptr_eq(&s.peer, peer))?;
         let mut change = Change::default();
         match report {
-            Report::Hello { .. } => {}
+            // Heard elsewhere.
+            Report::Hello { .. } | Report::Programs { .. } => {}
             Report::PortUp { port, info } => {
                 switch.ports.insert(port, Port { info, told: None, remarks: Vec::new() });
                 change.ports = true;
@@ -172,6 +183,14 @@ impl Book {
             let peer = &s.peer;
             s.lanes.iter_mut().map(move |(id, lane)| (peer, *id, lane))
         })
+    }
+
+    pub(super) fn keys(&self) -> Vec<SwitchKey> {
+        self.switches.iter().map(|s| s.key).collect()
+    }
+
+    pub(super) fn peer(&self, key: SwitchKey) -> Option<Arc<Peer>> {
+        self.switches.iter().find(|s| s.key == key).map(|s| Arc::clone(&s.peer))
     }
 
     pub(super) fn lanes(&self) -> Vec<LaneKey> {

@@ -10,18 +10,22 @@
 //! they belong to, and what a port is by a thread of its own, so that a switch that does not read costs others a
 //! bounded pause and not more.
 
+mod asks;
 mod book;
 mod roles;
 
-use crate::attachment::{self, Attachment, ChannelEnd, LaneKey};
-use crate::config::Config;
+use crate::attachment::{self, Ask, Attachment, ChannelEnd, LaneKey, SwitchKey};
+use crate::config::{Config, Placement};
 use crate::daemon::DaemonError;
 use crate::lock::SocketLock;
 use crate::totals::Totals;
+use asks::Asks;
 use book::Book;
+use p4shield_attach::message::Report;
 use p4shield_attach::{Allowed, Heard, Host, Peer, Server, Setup};
 use p4shield_channel::Doorbell;
 use p4shield_ovsdb::Monitor;
+use p4shield_runtime::control::{ClientError, Reply, SocketError};
 use roles::Roles;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +38,7 @@ type Wake = Box<dyn Fn() + Send + Sync>;
 struct Shared {
     config: Config,
     book: Mutex<Book>,
+    asks: Asks,
     monitor: Option<Monitor>,
     /// What the database said last. Read from the monitor by the roles thread alone: reading takes the news of a change.
     database: Mutex<Option<Arc<p4shield_ovsdb::Switch>>>,
@@ -66,6 +71,7 @@ impl Switches {
         let shared = Arc::new(Shared {
             config: config.clone(),
             book: Mutex::new(Book::new(&config.mediator())),
+            asks: Asks::default(),
             monitor,
             database: Mutex::new(None),
             wakes: Mutex::new(Vec::new()),
@@ -128,6 +134,12 @@ impl Shared {
 
 impl Host for Shared {
     fn heard(&self, peer: &Arc<Peer>, heard: Heard) {
+        if let Heard::Said(Report::Programs { id, reply }) = heard {
+            return self.asks.answered(peer, id, *reply);
+        }
+        if heard == Heard::Left {
+            self.asks.left(peer);
+        }
         let change = self.book().heard(peer, heard);
         if change.ports {
             self.bell.ring();
@@ -139,7 +151,11 @@ impl Host for Shared {
 }
 
 impl Attachment for Switches {
+    /// None if programs run in the switches: nobody needs a channel then.
     fn lanes(&self) -> Vec<LaneKey> {
+        if self.shared.config.placement == Placement::Inline {
+            return Vec::new();
+        }
         self.shared.book().lanes()
     }
 
@@ -165,6 +181,24 @@ impl Attachment for Switches {
 
     fn fault(&self, tenant: usize) -> Option<String> {
         self.shared.book().fault(tenant)
+    }
+
+    fn inline(&self) -> Vec<SwitchKey> {
+        if self.shared.config.placement == Placement::Inline { self.shared.book().keys() } else { Vec::new() }
+    }
+
+    fn ask(&self, switch: SwitchKey, ask: Ask<'_>) -> Result<Reply, ClientError> {
+        let peer = self.shared.book().peer(switch).ok_or(SocketError::Closed)?;
+        let tenant = u16::try_from(ask.tenant).map_err(|e| ClientError::Failed(e.to_string()))?;
+        let asked = self.shared.asks.ask(&peer);
+        peer.programs((tenant, asked.id), ask.approved, ask.geometry, ask.request, ask.descriptors);
+        asked.wait(ask.timeout)
+    }
+
+    fn judge(&self, switch: SwitchKey, tenant: usize) {
+        if let Some(peer) = self.shared.book().peer(switch) {
+            peer.judge(tenant as u16);
+        }
     }
 
     fn totals(&self) -> Totals {

@@ -105,7 +105,7 @@ impl<'c> Roles<'c> {
         let in_user_space = self.interfaces().iter().filter(|i| i.datapath.as_deref() == Some("netdev"));
         // A patch port leads to another bridge of the same datapath, and an internal one to the host itself.
         let real = in_user_space.filter(|i| !matches!(i.kind, Kind::Patch | Kind::Internal));
-        let stray = real.filter(|i| !seen.contains(&i.name.as_str()) && i.error.is_none());
+        let stray = real.filter(|i| !seen.contains(&i.name.as_str()) && i.error.is_none() && !waits(i));
         let text = |i: &Interface| {
             format!(
                 "Open vSwitch's interface {} (type {}): its packets are not mediated, the library does not see it; use \
@@ -115,6 +115,11 @@ impl<'c> Roles<'c> {
         };
         stray.map(text).collect()
     }
+}
+
+/// Whether it is a vhost-user interface without a guest: nobody sends there, and the library sees it once one connects.
+fn waits(interface: &Interface) -> bool {
+    matches!(interface.kind, Kind::VhostUser | Kind::VhostUserClient) && interface.link_up != Some(true)
 }
 
 /// Whether this is what a library calls the interface.
@@ -200,5 +205,19 @@ role = "uplink"
             assert!(advice.iter().any(|a| a.contains(part)), "{part}: {advice:?}");
         }
         assert_eq!(advice.len(), 4, "{advice:?}");
+    }
+
+    #[test]
+    fn a_vhost_user_port_without_a_guest_is_nothing_to_tell() {
+        let config = Config::parse(Path::new("p4shield.toml"), TEXT).unwrap();
+        let told = |link_up| {
+            let kind = Kind::VhostUserClient;
+            let vhost = Interface { name: "vhu0".into(), kind, link_up, ..switch().interfaces[2].clone() };
+            let switch = Switch { interfaces: vec![vhost], ..Switch::default() };
+            let ovs = SwitchStatus { application: "ovs-vswitchd".into(), ..SwitchStatus::default() };
+            Roles::new(&config, Some(Arc::new(switch))).advice(&[ovs], None)
+        };
+        assert_eq!(told(Some(false)), Vec::<String>::new());
+        assert_eq!(told(Some(true)).len(), 1, "a guest sends there, and nobody sees it");
     }
 }

@@ -1,8 +1,10 @@
 //! The keeper's thread.
 
 use super::channels::Channels;
+use super::furnish::{self, Objects, Pages};
+use super::inline::{Proven, Switches};
 use super::pages::Page;
-use super::process::{ANSWER, Process, VERIFY, in_step, reap_strays};
+use super::process::{ANSWER, Process, in_step, reap_strays};
 use super::{AS_BEFORE, Answer, Charge, Command, Known, Load, PageError};
 use crate::cgroup::Group;
 use crate::config::Vm;
@@ -10,10 +12,8 @@ use crate::status::State;
 use crate::text::{chain, hex};
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
-use p4shield_runtime::control::{ClientError, Hello, MAX_OBJECTS, PROTOCOL_VERSION, Place, Reply, Request};
-use p4shield_seal::TenantKey;
-use rustix::fs::{MemfdFlags, memfd_create};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use p4shield_runtime::control::{ClientError, Place, Reply, Request};
+use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -28,23 +28,22 @@ const PROVEN: Duration = Duration::from_secs(30);
 /// Time to publish last log records when it is told to stop.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Objects of a program; none: no program.
-type Objects = Vec<Vec<u8>>;
-
 pub(super) struct Work {
     charge: Charge,
     orders: Receiver<Command>,
     bell: Doorbell,
     known: Arc<Mutex<Known>>,
     /// By VM: info page and log page.
-    pages: Vec<[Option<Page>; 2]>,
-    /// By VM and direction: what is to run.
-    programs: Vec<[Objects; 2]>,
+    pages: Vec<Pages>,
+    /// By VM and direction: what is to run, with its digest once it was verified.
+    programs: Vec<[Proven; 2]>,
     group: Option<Group>,
     process: Option<Process>,
     started: Instant,
     pause: Duration,
     channels: Channels,
+    /// Switches that run the programs themselves; none unless the placement is `inline`.
+    switches: Switches,
 }
 
 impl Work {
@@ -61,12 +60,13 @@ impl Work {
         };
         let pages = charge.tenant.vms.iter().map(pages).collect::<Result<_, PageError>>()?;
         let mut work = Self {
-            programs: vec![[Vec::new(), Vec::new()]; charge.tenant.vms.len()],
+            programs: vec![Default::default(); charge.tenant.vms.len()],
             group: None,
             process: None,
             started: Instant::now(),
             pause: FIRST_PAUSE,
             channels: Channels::default(),
+            switches: Switches::default(),
             charge,
             orders,
             bell,
@@ -102,7 +102,7 @@ impl Work {
             for direction in Direction::ALL {
                 let d = direction as usize;
                 match crate::text::read_objects(&vm.programs[d]) {
-                    Ok(objects) => self.programs[v][d] = objects,
+                    Ok(objects) => self.programs[v][d] = Proven { objects, digest: None },
                     Err(e) => self.known().refusals[v][d] = Some(e),
                 }
             }
@@ -190,19 +190,7 @@ impl Work {
 
     /// Starts a P4 VM and tells it everything. Its channel is attached last.
     fn start(&mut self) -> Result<Process, String> {
-        let tenant = &self.charge.tenant;
-        let key = tenant.key_file.as_deref().map(TenantKey::load).transpose().map_err(|e| chain(&e))?;
-        let key = key.map(|k| memory(k.expose())).transpose().map_err(|e| chain(&e))?;
-        let millis = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX).max(1);
-        let hello = Hello {
-            version: PROTOCOL_VERSION,
-            tenant: tenant.name.clone(),
-            key: key.is_some(),
-            no_program: tenant.no_program as u8,
-            age_limit_ms: millis(tenant.age_limit),
-            log_interval_ms: millis(tenant.log_interval),
-            budget: tenant.budget,
-        };
+        let (hello, key) = furnish::hello(&self.charge)?;
         let key = key.as_ref().map(AsFd::as_fd);
         let mut process =
             Process::start(&self.charge.launch, self.group.as_ref(), hello, key).map_err(|e| chain(&e))?;
@@ -213,25 +201,22 @@ impl Work {
     }
 
     fn furnish(&mut self, process: &mut Process) -> Result<(), ClientError> {
-        for (v, vm) in self.charge.tenant.vms.iter().enumerate() {
-            let [info, log] = &self.pages[v];
-            let fds: Vec<BorrowedFd<'_>> = [info, log].into_iter().flatten().map(AsFd::as_fd).collect();
-            let request = Request::SetVm {
-                vm: v as u16,
-                name: vm.name.clone(),
-                info: info.is_some(),
-                log: log.is_some(),
-            };
-            process.ask(request, &fds, ANSWER)?;
-        }
+        // A log has one writer: where a switch runs the programs, it has the pages.
+        let pages = (!self.charge.inline).then_some(self.pages.as_slice());
+        furnish::set_vms(process, &self.charge, pages)?;
         for v in 0..self.programs.len() {
             for direction in Direction::ALL {
-                let objects = &self.programs[v][direction as usize];
-                if objects.is_empty() {
+                let program = &mut self.programs[v][direction as usize];
+                if program.objects.is_empty() {
                     continue;
                 }
-                let refusal = match load(process, Place::new(v as u16, direction), objects) {
-                    Ok(_) => None,
+                let place = Place::new(v as u16, direction);
+                let loaded = furnish::load(process, place, &program.objects, None);
+                let refusal = match loaded {
+                    Ok(digest) => {
+                        program.digest = digest;
+                        None
+                    }
                     Err(e) if in_step(&e) => Some(e.to_string()),
                     Err(e) => return Err(e),
                 };
@@ -256,7 +241,14 @@ impl Work {
         }
         let Some(process) = &mut self.process else { return };
         match process.ask(Request::Status, &[], ANSWER) {
-            Ok(Reply::Status(status)) => self.known().p4vm = Some(*status),
+            Ok(Reply::Status(status)) => {
+                let problem = self.switches.follow(&self.charge, &self.pages, &self.programs);
+                let inline = self.switches.status(&self.charge);
+                let mut known = self.known();
+                known.inline = problem;
+                // What judges packets is of interest.
+                known.p4vm = Some(inline.unwrap_or(*status));
+            }
             Ok(_) => self.replace("it gave an answer that does not fit", Duration::ZERO),
             Err(e) => self.replace(&e.to_string(), Duration::ZERO),
         }
@@ -299,20 +291,19 @@ impl Work {
             return Err(format!("there is no VM {vm}"));
         }
         // What was refused is tried again: the P4 VM may not have been what it was refused for.
-        let runs = self.programs[v][d] == objects && self.known().refusals[v][d].is_none();
+        let runs = self.programs[v][d].objects == objects && self.known().refusals[v][d].is_none();
         if load_when == Load::IfChanged && runs {
             return Ok(AS_BEFORE.to_owned());
         }
         let process = self.process.as_mut().ok_or("the P4 VM does not run; see `p4shield status`")?;
         let place = Place::new(vm, direction);
-        let result = if objects.is_empty() {
-            process.ask(Request::UnloadProgram { place }, &[], ANSWER).map(|_| "no program".to_owned())
-        } else {
-            load(process, place, &objects).map(|digest| hex(&digest))
-        };
-        match result {
-            Ok(text) => {
-                self.programs[v][d] = objects;
+        match furnish::load(process, place, &objects, None) {
+            Ok(digest) => {
+                self.programs[v][d] = Proven { objects, digest };
+                let text = digest.map_or_else(|| "no program".to_owned(), |digest| hex(&digest));
+                self.switches
+                    .load(&self.charge, place, &self.programs[v][d])
+                    .map_err(|e| format!("{text} was verified, and a switch does not run it: {e}"))?;
                 self.known().refusals[v][d] = None;
                 self.look();
                 Ok(text)
@@ -324,32 +315,4 @@ impl Work {
             }
         }
     }
-}
-
-/// Hands objects to a P4 VM and waits until it runs them.
-fn load(process: &mut Process, place: Place, objects: &[Vec<u8>]) -> Result<[u8; 32], ClientError> {
-    let bytes = objects.concat();
-    if bytes.len() > MAX_OBJECTS {
-        return Err(ClientError::Failed(format!(
-            "the objects have {} bytes, at most {MAX_OBJECTS}",
-            bytes.len()
-        )));
-    }
-    let fd = memory(&bytes).map_err(|e| ClientError::Failed(chain(&e)))?;
-    // Each length is at most that of all, which is far below 2^32.
-    let lengths = objects.iter().map(|o| o.len() as u32).collect();
-    let request = Request::LoadProgram { place, name: "program".to_owned(), objects: lengths };
-    match process.ask(request, &[fd.as_fd()], VERIFY)? {
-        Reply::Loaded { digest, .. } => Ok(digest),
-        _ => Err(ClientError::Unexpected),
-    }
-}
-
-/// Memory with these bytes, to be sent.
-fn memory(bytes: &[u8]) -> std::io::Result<OwnedFd> {
-    use std::io::Write;
-    let fd = memfd_create("p4shield", MemfdFlags::CLOEXEC)?;
-    let mut file = std::fs::File::from(fd);
-    file.write_all(bytes)?;
-    Ok(file.into())
 }

@@ -6,6 +6,8 @@
 //! it; a new P4 VM gets fresh ones, and the switch notices nothing. Programs are kept as bytes, so that a restart brings back what ran.
 
 mod channels;
+mod furnish;
+mod inline;
 mod keeper;
 mod pages;
 mod process;
@@ -36,6 +38,8 @@ pub(crate) struct Known {
     pub(crate) error: Option<String>,
     pub(crate) sandbox: Option<Report>,
     pub(crate) p4vm: Option<control::Status>,
+    /// What is wrong with programs in switches, or to be known of them.
+    pub(crate) inline: Option<String>,
     /// Why lanes have no channel to it.
     pub(crate) channels: Option<String>,
     /// Why the program of a VM and direction does not run.
@@ -68,6 +72,8 @@ pub(crate) enum Command {
 pub(crate) struct Charge {
     pub(crate) index: usize,
     pub(crate) tenant: Tenant,
+    /// Whether switches run the programs themselves.
+    pub(crate) inline: bool,
     pub(crate) launch: Launch,
     pub(crate) attachment: Arc<dyn Attachment>,
     pub(crate) cgroup: Option<Arc<Cgroup>>,

@@ -20,6 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_p4_vm_that_dies_is_renewed_for_all_lanes_of_all_switches", p4vm_dies),
     ("a_daemon_that_is_killed_leaves_policies_and_the_next_one_heals", daemon_dies),
     ("ports_remarks_and_bypasses_are_in_status_and_metrics", ports_in_status),
+    ("inline_programs_run_in_the_switch_and_outlive_p4_vm_and_daemon", inline),
     ("garbage_on_the_attach_socket_harms_nobody", garbage),
 ];
 
@@ -303,6 +304,49 @@ fn ports_in_status() {
         let ingress = &status(&scene).tenants[ALICE].vms[0].ingress;
         ingress.passed > 0 && ingress.passed <= switch.seen.passed(ALICE)
     });
+}
+
+fn inline() {
+    let scene = Scene::new("inline");
+    scene.config(&format!("placement = \"inline\"\n{}", text(&scene)));
+    let daemon = Daemon::start(&scene);
+    let switch = Switch::start(&scene.at("p4shield.toml"), "port0");
+    switch.is_served();
+    let ingress = |tenant: usize| status(&scene).tenants[tenant].vms[0].ingress.clone();
+    wait_for("what judges", || ingress(ALICE).judged > 0 && ingress(BOB).judged > 0);
+    wait_for("log records of the switch", || status(&scene).tenants[BOB].vms[0].log_records > 0);
+    let before = ingress(ALICE).program.unwrap();
+
+    let socket = scene.at("daemon.sock");
+    let refused = api::load(&socket, "alice", "web", "ingress", &[scene.at("unsafe.o")]);
+    assert!(matches!(&refused, Err(api::ApiError::Failed(why)) if why.contains("refused")), "{refused:?}");
+    assert_eq!(ingress(ALICE).program.as_ref(), Some(&before));
+    switch.flows(ALICE, 500);
+    let digest = api::load(&socket, "alice", "web", "ingress", &[scene.at("drop.o")]).unwrap();
+    let dropped = switch.seen.dropped(ALICE);
+    wait_for("drops", || switch.seen.dropped(ALICE) > dropped + 500);
+    assert_eq!(ingress(ALICE).program, Some(digest));
+    api::load(&socket, "alice", "web", "ingress", &[scene.at("pass.o")]).unwrap();
+    switch.flows(ALICE, 500);
+
+    // The P4 VM verifies and judges nothing: neither its end nor the daemon's is noticed.
+    let alice = status(&scene).tenants[ALICE].clone();
+    kill_process(Pid::from_raw(alice.pid.unwrap()).unwrap(), Signal::KILL).unwrap();
+    let lost = switch.seen.dropped(ALICE);
+    switch.flows(ALICE, 1000);
+    wait_for("another P4 VM", || status(&scene).tenants[ALICE].restarts > alice.restarts);
+    drop(daemon);
+    switch.flows(ALICE, 1000);
+    switch.flows(BOB, 1000);
+    assert_eq!(switch.seen.dropped(ALICE), lost, "alice lost packets");
+    let _daemon = Daemon::start(&scene);
+    wait_for("its programs", || status(&scene).switches.len() == 1 && ingress(ALICE).judged > 0);
+    switch.flows(ALICE, 1000);
+    assert_eq!(
+        switch.seen.dropped(ALICE),
+        lost,
+        "the new daemon's programs took over when they were complete"
+    );
 }
 
 fn garbage() {

@@ -4,7 +4,7 @@
 
 use crate::mbuf::RawMbuf;
 use crate::shim;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
 /// Why this process's DPDK cannot be mediated.
@@ -82,12 +82,27 @@ pub(crate) fn dpdk() -> Result<&'static Dpdk, &'static Unusable> {
     .as_ref()
 }
 
-/// The definition of a function behind ours in the order in which the dynamic linker searches. The name ends in NUL.
+/// DPDK's libraries whose functions we call.
+const LIBRARIES: [&str; 4] = ["ethdev", "vhost", "eal", "mbuf"];
+
+/// The definition of a function behind ours: the next one in the order in which the dynamic linker searches. Where that
+/// order does not lead, since only a driver or a plugin brought DPDK's library, that library's. The name ends in NUL.
 pub(crate) fn next(name: &'static str) -> Option<*mut c_void> {
     let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
     // SAFETY: the name is a C string; dlsym has no other requirement.
     let at = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-    (!at.is_null()).then_some(at)
+    if at.is_null() { LIBRARIES.iter().find_map(|library| within(library, name)) } else { Some(at) }
+}
+
+/// A function of one of DPDK's libraries, if the process has loaded that.
+fn within(library: &str, name: &CStr) -> Option<*mut c_void> {
+    let file = CString::new(format!("librte_{library}.so.{}", abi(shim::p4s_built_for()))).ok()?;
+    // SAFETY: both are C strings. The library is not loaded by this, and never unloaded: the handle is kept.
+    unsafe {
+        let library = libc::dlopen(file.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY);
+        let at = if library.is_null() { library } else { libc::dlsym(library, name.as_ptr()) };
+        (!at.is_null()).then_some(at)
+    }
 }
 
 fn check_abi(dpdk: &Dpdk) -> Result<(), Unusable> {

@@ -8,6 +8,7 @@ use crate::cell::{Cell, Tally};
 use crate::dpdk::EventCallback;
 use crate::library::{Library, library};
 use crate::mbuf::RawMbuf;
+use crate::pool;
 use crate::shim::{self, PortShape};
 use p4shield_attach::{PortId, PortInfo, Remark};
 use std::cell::Cell as Slot;
@@ -75,17 +76,19 @@ pub(crate) fn before_start(port: u16) -> Result<(), c_int> {
         library.remark(None, Remark::Note(format!("port {port} is mediated where its bonding device is")));
         return Ok(());
     }
-    install(library, port, known, shape.rx_queues)
+    install(library, port, known, shape)?;
+    pool::check(library, port, ports.values().map(|p| p.queues.len()).sum());
+    Ok(())
 }
 
 /// Callbacks and lanes for so many queues.
-fn install(library: &Library, number: u16, port: &mut Port, queues: u16) -> Result<(), c_int> {
+fn install(library: &Library, number: u16, port: &mut Port, shape: PortShape) -> Result<(), c_int> {
     let (id, name) = port.session.get_or_insert_with(|| {
-        let info = describe(library, number);
+        let info = describe(library, number, shape.interface);
         let name = info.name.clone();
         (library.session.port_up(info), name)
     });
-    for queue in 0..queues {
+    for queue in 0..shape.rx_queues {
         if port.queues.len() <= usize::from(queue) {
             let cell = Cell::new(library.clock, library.dpdk);
             port.queues.push(Queue { cell, callback: None, stale: false });
@@ -232,7 +235,7 @@ fn listen_for_ends(library: &Library) {
 }
 
 /// What a port is called: the DPDK device; also the kernel's interface, if it has one.
-fn describe(library: &Library, number: u16) -> PortInfo {
+fn describe(library: &Library, number: u16, interface: u32) -> PortInfo {
     let mut name: [c_char; NAME_BYTES] = [0; NAME_BYTES];
     // SAFETY: the array has the length that DPDK wants; DPDK terminates what it writes.
     let name = unsafe {
@@ -241,5 +244,15 @@ fn describe(library: &Library, number: u16) -> PortInfo {
             _ => format!("port{number}"),
         }
     };
-    PortInfo { name, aliases: Vec::new(), number: number.into() }
+    PortInfo { name, aliases: interface_name(interface).into_iter().collect(), number: number.into() }
+}
+
+/// The kernel's name of an interface, if there is one.
+fn interface_name(number: u32) -> Option<String> {
+    let mut name: [c_char; libc::IF_NAMESIZE] = [0; libc::IF_NAMESIZE];
+    // SAFETY: the array is as long as the function wants, which terminates what it writes, or returns null.
+    unsafe {
+        let found = !libc::if_indextoname(number, name.as_mut_ptr()).is_null();
+        found.then(|| CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned())
+    }
 }

@@ -6,11 +6,12 @@
 use crate::bypass::{explain, refuse, refuses_rule};
 use crate::dpdk::next;
 use crate::mbuf::{Mbuf, RawMbuf};
+use crate::pool;
 use crate::shim;
 use crate::vhost::{self, Place};
 use crate::{ethdev, vhost::registered};
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
@@ -69,6 +70,34 @@ pub unsafe extern "C" fn rte_eth_dev_close(port: u16) -> c_int {
     ethdev::before_close(port);
     // SAFETY: the caller's arguments.
     unsafe { real(port) }
+}
+
+/// Sets a receive queue up, and learns from which pool it takes its buffers.
+///
+/// # Safety
+/// As DPDK's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_eth_rx_queue_setup(
+    port: u16,
+    queue: u16,
+    descriptors: u16,
+    socket: c_uint,
+    conf: *const c_void,
+    pool: *mut c_void,
+) -> c_int {
+    let Some(real) =
+        real!(rte_eth_rx_queue_setup: fn(u16, u16, u16, c_uint, *const c_void, *mut c_void) -> c_int)
+    else {
+        return -libc::ENOSYS;
+    };
+    // SAFETY: the caller's arguments.
+    unsafe {
+        let result = real(port, queue, descriptors, socket, conf, pool);
+        if result == 0 {
+            pool::given(port, pool);
+        }
+        result
+    }
 }
 
 /// Hears of vhost-user devices.

@@ -39,6 +39,7 @@ mod ethdev;
 mod gate;
 mod library;
 mod log;
+mod pool;
 mod shim;
 mod thread;
 mod vhost;

@@ -4,7 +4,7 @@ mod common;
 
 use common::daemon::{Cloud, Daemon, Does, text, usable};
 use common::frames::{self, frame, serial_of};
-use common::switch::{PATIENCE, wait_sent};
+use common::switch::{PATIENCE, testpmd, wait_sent};
 use p4shield_testbed::dpdk::{OvsDpdk, OvsSetup, Testpmd};
 use p4shield_testbed::process::run;
 use p4shield_testbed::{NetNs, wait_until};
@@ -87,6 +87,36 @@ fn guest(ns: &NetNs, socket: &Path, extra: &str) -> Testpmd {
         .argument("--no-flush-rx")
         .argument("--disable-link-check");
     setup.start(ns).unwrap()
+}
+
+/// DPDK's ethdev of a vhost-user port takes packets by the function that we replace, and gives them to callbacks.
+#[test]
+fn a_vhost_user_port_that_is_an_ethdev_is_judged_once() {
+    if !usable(Testpmd::usable()) {
+        return;
+    }
+    const PACKETS: u32 = 200;
+    let cloud = Cloud::new("10s", "");
+    let daemon = cloud.daemon(three_of_four);
+    let host = NetNs::create("host").unwrap();
+    let (socket, input, output) = (cloud.file("alice.sock"), cloud.file("in.pcap"), cloud.file("out.pcap"));
+    let sent: Vec<_> = (0..PACKETS).map(|n| frame(n, 1, 9, (n % 8) as u16, 200)).collect();
+    frames::write(&input, &sent);
+    let setup = testpmd(&cloud)
+        .vdev(&format!("net_vhost0,iface={},client=1,queues=1", text(&socket)))
+        .vdev(&format!("net_pcap1,tx_pcap={}", text(&output)));
+    let mut switch = setup.start(&host).unwrap();
+    daemon.wait_lanes(2);
+    let mut sender = guest(&host, &socket, &format!("net_pcap1,rx_pcap={}", text(&input)));
+    let up = |testpmd: &mut Testpmd| testpmd.command("show port info 0").unwrap().contains("Link status: up");
+    wait_until("both links", PATIENCE, || up(&mut sender) && up(&mut switch)).unwrap();
+    switch.command("start").unwrap();
+    sender.command("start").unwrap();
+    wait_sent(&mut switch, 1, (PACKETS * 3 / 4).into());
+    assert_eq!(daemon.p4vm(0).judged(), PACKETS.into());
+    assert!(daemon.ports().contains("net_vhost0") && daemon.ports().len() == 2, "{:?}", daemon.ports());
+    sender.quit().unwrap();
+    assert!(switch.quit().unwrap().success(), "{}", switch.transcript());
 }
 
 #[test]

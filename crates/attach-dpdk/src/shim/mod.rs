@@ -20,6 +20,8 @@ pub(crate) struct PortShape {
     pub(crate) rx_queues: u16,
     /// Not 0 if the port belongs to a bonding device, by which its packets come as well.
     pub(crate) bonded: u16,
+    /// The kernel's number of the interface behind it, or 0.
+    pub(crate) interface: u32,
 }
 
 /// `rte_eth_dev_info_get`.
@@ -32,6 +34,8 @@ unsafe extern "C" {
     pub(crate) safe fn p4s_built_for() -> u32;
     /// Bytes of a fresh buffer of a packet pool, head room included.
     pub(crate) fn p4s_pool_data_room(pool: *mut c_void) -> u16;
+    /// Buffers of a packet pool, free or not.
+    pub(crate) fn p4s_pool_size(pool: *const c_void) -> u32;
     /// Asks `get` about a port; what it returns if not 0.
     pub(crate) fn p4s_port(get: DevInfoGet, port: u16, out: *mut PortShape) -> c_int;
     /// Of one action; `which` is set to its name if packets go round us.

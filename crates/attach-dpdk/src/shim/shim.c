@@ -104,6 +104,12 @@ uint16_t p4s_pool_data_room(struct rte_mempool *pool)
 	return rte_pktmbuf_data_room_size(pool);
 }
 
+/* Buffers of a pool, free or not. */
+uint32_t p4s_pool_size(const struct rte_mempool *pool)
+{
+	return pool->size;
+}
+
 int p4s_port(p4s_dev_info_get get, uint16_t port, struct p4s_port *out)
 {
 	struct rte_eth_dev_info info;
@@ -114,6 +120,7 @@ int p4s_port(p4s_dev_info_get get, uint16_t port, struct p4s_port *out)
 	if (error != 0)
 		return error;
 	out->rx_queues = info.nb_rx_queues;
+	out->interface = info.if_index;
 	out->bonded = info.dev_flags != NULL && (*info.dev_flags & RTE_ETH_DEV_BONDED_SLAVE) != 0;
 	return 0;
 }

@@ -20,6 +20,7 @@ enum p4s_steering {
 struct p4s_port {
 	uint16_t rx_queues;
 	uint16_t bonded; /* its packets come by the bonding device as well */
+	uint32_t interface; /* the kernel's number of the interface behind it, or 0 */
 };
 
 typedef int (*p4s_dev_info_get)(uint16_t, struct rte_eth_dev_info *);
@@ -27,6 +28,7 @@ typedef int (*p4s_dev_info_get)(uint16_t, struct rte_eth_dev_info *);
 uint64_t p4s_cycles(void);
 uint32_t p4s_built_for(void);
 uint16_t p4s_pool_data_room(struct rte_mempool *pool);
+uint32_t p4s_pool_size(const struct rte_mempool *pool);
 int p4s_port(p4s_dev_info_get get, uint16_t port, struct p4s_port *out);
 enum p4s_steering p4s_action(const struct rte_flow_action *action, const char **which);
 enum p4s_steering p4s_rule(const struct rte_flow_attr *attr, const struct rte_flow_action *actions,

@@ -60,17 +60,27 @@ fn devices() -> MutexGuard<'static, Devices> {
     DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The cell of a queue, if it has one.
+#[inline]
+fn cell(vid: c_int, queue: u16) -> Option<&'static Cell> {
+    let cells = CELLS.get(usize::try_from(vid).ok()?)?;
+    // SAFETY: what is stored was made by `Cell::new`, and is never freed.
+    unsafe { cells.get(usize::from(queue) / 2)?.load(Ordering::Acquire).as_ref() }
+}
+
 /// The place of a queue that is polled.
 #[inline]
 pub(crate) fn place(vid: c_int, queue: u16) -> Place {
-    let cells = usize::try_from(vid).ok().and_then(|vid| CELLS.get(vid));
-    // SAFETY: what is stored was made by `Cell::new`, and is never freed.
-    let cell = cells
-        .and_then(|c| c.get(usize::from(queue) / 2))
-        .and_then(|c| unsafe { c.load(Ordering::Acquire).as_ref() });
-    match cell {
+    match cell(vid, queue) {
         Some(cell) => Place::Cell(cell),
         None => unprepared(vid, queue),
+    }
+}
+
+/// A queue that was disabled rests: what it holds is freed.
+fn rest(vid: c_int, queue: u16) {
+    if let Some(cell) = cell(vid, queue) {
+        cell.close();
     }
 }
 
@@ -100,7 +110,7 @@ fn prepare(vid: c_int, queue: u16) -> Option<&'static Cell> {
         Device { path, port }
     });
     let port = device.port;
-    // SAFETY: as in `place`.
+    // SAFETY: as in `cell`.
     let cell = unsafe { slot.load(Ordering::Acquire).as_ref() }
         .or_else(|| devices.spare.pop())
         .unwrap_or_else(|| Cell::new(library.clock, library.dpdk));
@@ -117,15 +127,9 @@ fn prepare_all(vid: c_int) {
     }
 }
 
-/// A device rests: what its queues hold is freed, since its pool may go next.
-fn rest(vid: c_int) {
-    let cells = usize::try_from(vid).ok().and_then(|vid| CELLS.get(vid));
-    for slot in cells.into_iter().flatten() {
-        // SAFETY: as in `place`.
-        if let Some(cell) = unsafe { slot.load(Ordering::Acquire).as_ref() } {
-            cell.close();
-        }
-    }
+/// All queues of a device rest: its pool may go next.
+fn rest_all(vid: c_int) {
+    (0..MAX_PAIRS as u16).for_each(|pair| rest(vid, 2 * pair));
 }
 
 /// A device is gone.
@@ -149,7 +153,7 @@ fn disconnect(library: &Library, devices: &mut Devices, number: usize) {
     let Some(device) = devices.connected.remove(&number) else { return };
     let name = device.path.to_string_lossy();
     for (pair, slot) in CELLS.get(number).into_iter().flatten().enumerate() {
-        // SAFETY: as in `place`.
+        // SAFETY: as in `cell`.
         let Some(cell) = (unsafe { slot.swap(std::ptr::null_mut(), Ordering::AcqRel).as_ref() }) else {
             continue;
         };

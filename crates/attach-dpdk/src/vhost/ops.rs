@@ -1,6 +1,6 @@
 //! How we hear of vhost-user devices: in the place of the application's own functions, which we call in turn.
 
-use super::{gone, gone_with, name_of, prepare, prepare_all, rest};
+use super::{gone, gone_with, name_of, prepare, prepare_all, rest, rest_all};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -133,11 +133,8 @@ unsafe extern "C" fn vring_state_changed(vid: c_int, queue: u16, enabled: c_int)
     }
     // SAFETY: see `new_connection`.
     let result = theirs(vid).vring_state_changed.map_or(0, |f| unsafe { f(vid, queue, enabled) });
-    if from_guest
-        && enabled == 0
-        && let super::Place::Cell(cell) = super::place(vid, queue)
-    {
-        cell.close();
+    if from_guest && enabled == 0 {
+        rest(vid, queue);
     }
     result
 }
@@ -148,7 +145,7 @@ unsafe extern "C" fn destroy_device(vid: c_int) {
         // SAFETY: see `new_connection`.
         unsafe { f(vid) };
     }
-    rest(vid);
+    rest_all(vid);
 }
 
 unsafe extern "C" fn destroy_connection(vid: c_int) {

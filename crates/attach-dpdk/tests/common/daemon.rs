@@ -114,7 +114,12 @@ struct Keepers {
 
 impl Host for Keepers {
     fn heard(&self, peer: &Arc<Peer>, heard: Heard) {
-        let Heard::Said(report) = heard else { return };
+        let report = match heard {
+            Heard::Came => return,
+            Heard::Said(report) => report,
+            // It comes again, and tells everything again.
+            Heard::Left => return self.p4vms.iter().for_each(|p| p.leave(peer.session, |_| true)),
+        };
         match report {
             Report::PortUp { port, info } => {
                 if let Some(role) = info.names().find_map(|n| self.config.role_of_name(n)) {
@@ -123,7 +128,9 @@ impl Host for Keepers {
                 self.ports.lock().expect("no panic").push(info);
             }
             Report::LaneUp { lane, .. } => self.connect(peer, lane),
-            Report::LaneDown { lane } => self.p4vms.iter().for_each(|p| p.leave(peer.session, lane)),
+            Report::LaneDown { lane } => {
+                self.p4vms.iter().for_each(|p| p.leave(peer.session, |l| l == lane));
+            }
             Report::Remark { remark, .. } => self.remarks.lock().expect("no panic").push(remark),
             _ => {}
         }
@@ -201,8 +208,10 @@ impl P4Vm {
         self.shared.lines.lock().expect("no panic").push(Line { session, lane, judge, hostile, bell });
     }
 
-    fn leave(&self, session: u64, lane: LaneId) {
-        self.shared.lines.lock().expect("no panic").retain(|l| l.session != session || l.lane != lane);
+    /// Forgets lanes of a switch.
+    fn leave(&self, session: u64, which: impl Fn(LaneId) -> bool) {
+        let mut lines = self.shared.lines.lock().expect("no panic");
+        lines.retain(|l| l.session != session || !which(l.lane));
     }
 
     /// Gives it another mood.

@@ -1,0 +1,50 @@
+//! Whether a switch's packet pools are large enough for what may be held.
+//!
+//! What a lane holds is bounded by the tenants' `max_held`, and comes out of the pool that the switch receives into. If one
+//! tenant's P4 VM could bind most of a pool by not answering, its neighbours would find no buffer: that is the operator's
+//! to know before it happens.
+
+use crate::library::Library;
+use crate::shim;
+use p4shield_attach::Remark;
+use std::collections::BTreeMap;
+use std::ffi::c_void;
+use std::sync::{Mutex, PoisonError};
+
+/// Buffers of the pool that a port receives into.
+static SIZES: Mutex<BTreeMap<u16, u32>> = Mutex::new(BTreeMap::new());
+
+/// A queue of a port was given a pool.
+///
+/// # Safety
+/// `pool` is null or a packet pool.
+pub(crate) unsafe fn given(port: u16, pool: *const c_void) {
+    if !pool.is_null() {
+        // SAFETY: as the caller promises.
+        let size = unsafe { shim::p4s_pool_size(pool) };
+        SIZES.lock().unwrap_or_else(PoisonError::into_inner).insert(port, size);
+    }
+}
+
+/// Tells the operator if one tenant may hold more than half of a port's pool, with so many lanes in the process.
+pub(crate) fn check(library: &Library, port: u16, lanes: usize) {
+    let size = SIZES.lock().unwrap_or_else(PoisonError::into_inner).get(&port).copied();
+    let largest = library.session.config().tenants.iter().max_by_key(|t| t.max_held);
+    let (Some(size), Some(tenant)) = (size, largest) else { return };
+    let most = may_hold(tenant.max_held, lanes);
+    if most > u64::from(size) / 2 {
+        library.remark(
+            None,
+            Remark::Note(format!(
+                "tenant {} may hold {most} packets ({} a direction in each of {lanes} queues), and port {port}'s pool has \
+                 {size} buffers; lower its max_held, or give the switch more memory",
+                tenant.name, tenant.max_held
+            )),
+        );
+    }
+}
+
+/// Packets that a tenant may hold in so many lanes, both directions together.
+const fn may_hold(max_held: usize, lanes: usize) -> u64 {
+    (max_held as u64).saturating_mul(2).saturating_mul(lanes as u64)
+}

@@ -62,6 +62,12 @@ pub struct WaitPolicy {
     pub yields: u32,
 }
 
+impl WaitPolicy {
+    /// Never yields and never sleeps: for an end that has a core of its own. No packet waits for it to wake, and its peer
+    /// makes no system call.
+    pub const BUSY: Self = Self { min_spins: u32::MAX, max_spins: u32::MAX, yields: 0 };
+}
+
 impl Default for WaitPolicy {
     /// Up to some 100 µs of spinning, longer than a wake-up takes; sleep shorter than that is spun through next time.
     fn default() -> Self {
@@ -138,16 +144,36 @@ impl Waiter {
         fds: &mut [PollFd<'_>],
         timeout: Option<Duration>,
     ) -> Result<Idled, Errno> {
+        if self.stays_awake() { Ok(Idled::Awake) } else { self.sleep(ends, fds, timeout) }
+    }
+
+    /// The first half of [`Self::idle`], for who has many descriptors: spins once, or yields. False if it is time to sleep.
+    #[inline]
+    pub fn stays_awake(&mut self) -> bool {
         let looks = self.idle;
-        self.idle = looks.saturating_add(1);
+        // Below the most spins that a policy can name, so that those are for ever.
+        self.idle = looks.saturating_add(1).min(u32::MAX - 1);
         if looks < self.budget {
             std::hint::spin_loop();
-            return Ok(Idled::Awake);
+            return true;
         }
-        if looks < self.budget.saturating_add(self.policy.yields) {
+        let yields = looks < self.budget.saturating_add(self.policy.yields);
+        if yields {
             rustix::thread::sched_yield();
-            return Ok(Idled::Awake);
         }
+        yields
+    }
+
+    /// The second half of [`Self::idle`].
+    ///
+    /// # Errors
+    /// As [`Self::idle`].
+    pub fn sleep<S: Sleeper + ?Sized>(
+        &mut self,
+        ends: &mut S,
+        fds: &mut [PollFd<'_>],
+        timeout: Option<Duration>,
+    ) -> Result<Idled, Errno> {
         if !ends.announce() {
             return Ok(Idled::Awake);
         }

@@ -12,8 +12,10 @@ use crate::sandbox::{self, Limits, Measure, Report, SandboxError};
 use crate::session::Session;
 use crate::worker::{self, Worker};
 use p4shield_bpf::verify::IsolatedError;
+use p4shield_channel::WaitPolicy;
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
+use rustix::thread::{CpuSet, sched_setaffinity};
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
@@ -29,6 +31,10 @@ pub struct Options {
     pub allow_missing: Vec<Measure>,
     /// Resource limits.
     pub limits: Limits,
+    /// Whether the worker has a core of its own: it never sleeps then, whether there are packets or not.
+    pub busy: bool,
+    /// The core that the worker runs on; any if there is none.
+    pub cpu: Option<usize>,
 }
 
 /// Why a P4 VM ended.
@@ -55,6 +61,15 @@ pub enum P4VmError {
     /// The worker does not start.
     #[error("the worker does not start")]
     Worker(#[source] std::io::Error),
+    /// The worker cannot run where it is to run.
+    #[error("the worker cannot run on core {cpu}; `taskset -cp $$` tells which ones there are")]
+    Cpu {
+        /// Its number.
+        cpu: usize,
+        /// What the kernel says.
+        #[source]
+        source: std::io::Error,
+    },
     /// The control socket failed.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -79,16 +94,17 @@ pub fn run(options: &Options) -> Result<(), P4VmError> {
     let seccomp_optional = options.allow_missing.contains(&Measure::Seccomp);
     let verifier = Verifier::start(seccomp_optional).map_err(P4VmError::Verifier)?;
     let (control, mailbox) = worker::mailbox().map_err(|e| P4VmError::Worker(e.into()))?;
-    let (thread, worker, filtered) = spawn_worker()?;
+    let (thread, worker, filtered) = spawn_worker(options.cpu)?;
     let ours = seccomp::apply(Kind::Control);
     let theirs = filtered.recv().unwrap_or(Ok(()));
     let report = waived(report, ours.and(theirs), seccomp_optional)?;
 
+    let policy = if options.busy { WaitPolicy::BUSY } else { WaitPolicy::default() };
     let mut session = Session::new(socket, report, verifier, control);
     let begun = session.greet(|hello| {
         let interval = std::time::Duration::from_millis(hello.log_interval_ms.into());
-        let begun = worker.send(Worker::new(mailbox, control::verdict(hello.no_program), interval));
-        begun.is_ok()
+        let begun = Worker::new(mailbox, control::verdict(hello.no_program), interval);
+        worker.send(begun.waiting(policy)).is_ok()
     })?;
     if begun {
         session.serve()?;
@@ -116,19 +132,33 @@ fn control_socket(fd: RawFd) -> Result<Socket, P4VmError> {
 
 type Spawned = (JoinHandle<()>, Sender<Worker>, Receiver<Result<(), SandboxError>>);
 
-/// Starts the worker's thread, which filters its system calls at once and then waits for its worker.
-fn spawn_worker() -> Result<Spawned, P4VmError> {
+/// Starts the worker's thread, which goes to its core, filters its system calls and then waits for its worker.
+fn spawn_worker(cpu: Option<usize>) -> Result<Spawned, P4VmError> {
     let (filtered, is_filtered) = mpsc::channel();
+    let (pinned, is_pinned) = mpsc::channel();
     let (worker, start) = mpsc::channel::<Worker>();
     let main = move || {
-        if filtered.send(seccomp::apply(Kind::Worker)).is_ok()
+        if pinned.send(cpu.map_or(Ok(()), pin)).is_ok()
+            && filtered.send(seccomp::apply(Kind::Worker)).is_ok()
             && let Ok(worker) = start.recv()
         {
             worker.run();
         }
     };
     let thread = std::thread::Builder::new().name("worker".into()).spawn(main).map_err(P4VmError::Worker)?;
+    is_pinned.recv().unwrap_or(Ok(()))?;
     Ok((thread, worker, is_filtered))
+}
+
+/// Binds this thread to a core.
+fn pin(cpu: usize) -> Result<(), P4VmError> {
+    let refused = |source: std::io::Error| P4VmError::Cpu { cpu, source };
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(refused(std::io::ErrorKind::InvalidInput.into()));
+    }
+    let mut cores = CpuSet::new();
+    cores.set(cpu);
+    sched_setaffinity(None, &cores).map_err(|e| refused(e.into()))
 }
 
 fn waived(

@@ -17,6 +17,12 @@ pub(crate) struct Args {
     /// Address space in bytes
     #[arg(long)]
     memory: Option<u64>,
+    /// The core that judges packets; any if there is none
+    #[arg(long)]
+    cpu: Option<usize>,
+    /// Never sleep, on a core that nobody else needs
+    #[arg(long)]
+    busy: bool,
     /// A measure of the sandbox whose lack is accepted; may be repeated
     #[arg(long, value_name = "MEASURE", value_parser = measure)]
     allow_missing: Vec<Measure>,
@@ -31,6 +37,8 @@ impl Args {
             uid: self.uid,
             allow_missing: self.allow_missing,
             limits,
+            busy: self.busy,
+            cpu: self.cpu,
         })?;
         Ok(Exit::Done)
     }

@@ -26,8 +26,8 @@ pub const MAX_MESSAGE: usize = 128 << 10;
 pub const MAX_OBJECTS: usize = 4 << 20;
 /// The most user VMs of one tenant.
 pub const MAX_VMS: u16 = 256;
-/// The most channels of one P4 VM.
-pub const MAX_CHANNELS: usize = 32;
+/// The most channels of one P4 VM: each receive queue of each port of a switch has one.
+pub const MAX_CHANNELS: usize = 512;
 /// The most bytes of a name of a tenant, VM or program.
 pub const MAX_NAME: usize = 64;
 

@@ -1,6 +1,7 @@
 //! Resource limits, and descriptors nobody gave.
 
 use super::{During, SandboxError, Step};
+use crate::control::MAX_CHANNELS;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::os::fd::RawFd;
 
@@ -17,8 +18,9 @@ pub struct Limits {
 }
 
 impl Default for Limits {
+    /// Each channel has its memory's descriptor and its doorbell's.
     fn default() -> Self {
-        Self { address_space: 2 << 30, descriptors: 128, processes: 8 }
+        Self { address_space: 2 << 30, descriptors: 128 + 2 * MAX_CHANNELS as u64, processes: 8 }
     }
 }
 

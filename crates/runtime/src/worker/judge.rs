@@ -14,6 +14,8 @@ pub struct Served {
     pub(super) channel: u32,
     pub(super) judge: Judge,
     pub(super) answered: u64,
+    /// Looks in a row that found nothing, as far as [`super::ends`] counts them.
+    pub(super) quiet: u8,
     header_bytes: u32,
     batch: Batch,
     packet: Packet,
@@ -27,6 +29,7 @@ impl Served {
             channel,
             judge,
             answered: 0,
+            quiet: 0,
             header_bytes: geometry.header_bytes,
             batch: Batch::new(geometry),
             packet: Packet::new(geometry.headroom as usize, geometry.header_bytes as usize),
@@ -43,6 +46,12 @@ impl Served {
     #[inline]
     pub(super) fn fetch(&mut self) -> bool {
         matches!(self.judge.fetch(&mut self.batch), Ok(1..))
+    }
+
+    /// Whether nothing was fetched.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.batch.is_empty()
     }
 
     /// Judges what was fetched. True if the mediator sleeps and has to be woken.

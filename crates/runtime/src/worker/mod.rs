@@ -6,6 +6,7 @@
 //! to be freed goes back to the control thread. With nothing to do it spins, yields and at last sleeps on the
 //! doorbells of its channels, waking for each log record.
 
+mod ends;
 mod judge;
 mod mailbox;
 mod tenant;
@@ -19,8 +20,9 @@ pub(crate) use tenant::Tenant;
 pub use vm::Vm;
 
 use crate::control::{ChannelStatus, MAX_CHANNELS, Status};
+use ends::Ends;
 use mailbox::Mailbox;
-use p4shield_channel::{Doorbell, Idled, Sleeper, Waiter};
+use p4shield_channel::{Doorbell, Idled, WaitPolicy, Waiter};
 use p4shield_seal::Now;
 use rustix::event::{PollFd, PollFlags};
 use std::time::Duration;
@@ -47,38 +49,24 @@ struct Bell {
     hung_up: bool,
 }
 
-/// Whatever can announce sleep, as one.
-struct Ends {
-    channels: Vec<Served>,
-}
-
-impl Sleeper for Ends {
-    fn announce(&mut self) -> bool {
-        for i in 0..self.channels.len() {
-            if !self.channels[i].judge.announce() {
-                self.channels[..i].iter_mut().for_each(|c| c.judge.retract());
-                return false;
-            }
-        }
-        true
-    }
-
-    fn retract(&mut self) {
-        self.channels.iter_mut().for_each(|c| c.judge.retract());
-    }
-}
-
 impl Worker {
     /// A worker without VMs and channels.
     #[must_use]
     pub fn new(mailbox: Mailbox, no_program: NoProgram, log_interval: Duration) -> Self {
         Self {
             mailbox,
-            ends: Ends { channels: Vec::with_capacity(MAX_CHANNELS) },
+            ends: Ends::with_capacity(MAX_CHANNELS),
             bells: Vec::with_capacity(MAX_CHANNELS),
             tenant: Tenant::new(no_program, log_interval),
             waiter: Waiter::default(),
         }
+    }
+
+    /// The same worker, waiting for packets in this way.
+    #[must_use]
+    pub fn waiting(mut self, policy: WaitPolicy) -> Self {
+        self.waiter = Waiter::new(policy);
+        self
     }
 
     /// Judges until it is told to stop or its control thread is gone. Publishes a last log record of each VM.
@@ -107,7 +95,7 @@ impl Worker {
         if self.mailbox.pending() && !self.obey() {
             return false;
         }
-        let fetched = self.fetch();
+        let fetched = self.ends.fetch();
         let now = steady_ns();
         if self.tenant.is_due(now) {
             self.tenant.look(Now::read(), self.header_bytes());
@@ -121,23 +109,21 @@ impl Worker {
         true
     }
 
-    /// Fetches a batch of each channel. True if there was anything.
-    fn fetch(&mut self) -> bool {
-        self.ends.channels.iter_mut().fold(false, |any, channel| channel.fetch() | any)
-    }
-
     /// Judges what was fetched.
     fn judge(&mut self) {
-        for (channel, bell) in self.ends.channels.iter_mut().zip(&self.bells) {
+        self.ends.each(|i, channel| {
             if channel.judge(&mut self.tenant) {
                 // A mediator that is gone misses nothing.
-                let _ = bell.doorbell.ring();
+                let _ = self.bells[i].doorbell.ring();
             }
-        }
+        });
     }
 
     /// Spins, yields or sleeps, at most until the next log record is due.
     fn idle(&mut self, now_ns: u64) {
+        if self.waiter.stays_awake() {
+            return;
+        }
         let due = Duration::from_nanos(self.tenant.next_log().saturating_sub(now_ns));
         let wake = self.mailbox.bell();
         let mut fds: [PollFd<'_>; MAX_CHANNELS + 1] =
@@ -148,7 +134,7 @@ impl Worker {
             used += 1;
         }
         let timeout = Some(due.max(Duration::from_millis(1)));
-        if let Ok(Idled::Slept(1..)) = self.waiter.idle(&mut self.ends, &mut fds[..used], timeout) {
+        if let Ok(Idled::Slept(1..)) = self.waiter.sleep(&mut self.ends, &mut fds[..used], timeout) {
             self.mailbox.silence();
             for bell in self.bells.iter_mut().filter(|b| !b.hung_up) {
                 bell.hung_up = !bell.doorbell.drain();
@@ -187,7 +173,7 @@ impl Worker {
         if channels.first().is_some_and(|c| c.header_bytes() != served.header_bytes()) {
             return Answer::Failed("all channels of a P4 VM must have the same header bytes".to_owned());
         }
-        self.ends.channels.push(*served);
+        self.ends.add(*served);
         self.bells.push(Bell { doorbell, hung_up: false });
         Answer::Done
     }
@@ -196,7 +182,7 @@ impl Worker {
         match self.ends.channels.iter().position(|c| c.channel == channel) {
             Some(i) => {
                 let bell = self.bells.swap_remove(i);
-                Answer::Detached(Box::new(self.ends.channels.swap_remove(i)), bell.doorbell)
+                Answer::Detached(Box::new(self.ends.remove(i)), bell.doorbell)
             }
             None => Answer::Failed(format!("channel {channel} is not attached")),
         }

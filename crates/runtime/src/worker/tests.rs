@@ -131,6 +131,54 @@ fn a_packet_that_grew_is_digested_as_far_as_headers_go() {
     assert_eq!(tally.passed_digest, PacketDigest::for_vm(&key, &IDENTITY).digest(&left[..64], 116));
 }
 
+/// Adds a small channel to a worker.
+fn add_channel(worker: &mut Worker, number: u32) -> (Requester, Doorbell) {
+    let geometry = Geometry { slots: 4, header_bytes: 64, headroom: 0 };
+    let memory = create_channel("test", geometry).unwrap();
+    let judge = Judge::new(memory.map_again().unwrap(), geometry).unwrap();
+    let (ours, theirs) = Doorbell::pair().unwrap();
+    let served = Served::new(number, judge, &geometry);
+    assert!(matches!(worker.attach(Box::new(served), theirs), Answer::Done));
+    (Requester::new(memory, geometry).unwrap(), ours)
+}
+
+/// Rounds until the request that is pushed here is answered, `busy` having a packet in each round.
+fn rounds_until_answered(worker: &mut Worker, busy: &mut Requester, quiet: &mut Requester) -> usize {
+    quiet.push(&Request { packet_len: 60, ..Request::default() }, &[0; 60]).unwrap();
+    let _ = quiet.publish();
+    for round in 1..=1000 {
+        busy.push(&Request { packet_len: 60, ..Request::default() }, &[0; 60]).unwrap();
+        let _ = busy.publish();
+        assert!(worker.round());
+        assert_eq!(busy.take(4, |_| ()), Ok(1), "a busy channel is served in each round");
+        if quiet.take(4, |_| ()) == Ok(1) {
+            return round;
+        }
+    }
+    panic!("a channel is not served");
+}
+
+#[test]
+fn quiet_channels_are_served_while_others_are_busy() {
+    let (_control, mailbox) = mailbox().unwrap();
+    let mut worker = Worker::new(mailbox, Verdict::Drop, Duration::from_secs(1))
+        .waiting(p4shield_channel::WaitPolicy::BUSY);
+    let mut channels: Vec<_> = (0..100).map(|n| add_channel(&mut worker, n)).collect();
+    for _ in 0..100 {
+        assert!(worker.round(), "nothing to do, and no sleep");
+    }
+    let (busy, quiet) = channels.split_first_mut().unwrap();
+    for (requester, _) in quiet.iter_mut() {
+        let rounds = rounds_until_answered(&mut worker, &mut busy.0, requester);
+        assert!(rounds <= 32, "{rounds} rounds");
+    }
+    // One that goes takes nobody else's place.
+    assert!(matches!(worker.detach(50), Answer::Detached(..)));
+    for (requester, _) in quiet.iter_mut().enumerate().filter(|(i, _)| *i != 49).map(|(_, c)| c) {
+        rounds_until_answered(&mut worker, &mut busy.0, requester);
+    }
+}
+
 /// A filter that allows `exit` alone. Not seccomp's strict mode, which takes the time stamp counter away, too.
 fn exit_only() -> seccompiler::BpfProgram {
     use seccompiler::{SeccompAction, SeccompFilter};

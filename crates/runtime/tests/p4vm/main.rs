@@ -16,7 +16,14 @@ fn main() {
     let args: Vec<String> = std::env::args().collect();
     if args.get(1).is_some_and(|a| a == "p4vm") {
         let limits = Limits::default();
-        let options = p4vm::Options { control_fd: 0, uid: 0x7000_0002, allow_missing: vec![], limits };
+        let options = p4vm::Options {
+            control_fd: 0,
+            uid: 0x7000_0002,
+            allow_missing: vec![],
+            limits,
+            busy: false,
+            cpu: None,
+        };
         if let Err(e) = p4vm::run(&options) {
             eprintln!("{e}");
             std::process::exit(1);

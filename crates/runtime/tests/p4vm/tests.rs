@@ -102,7 +102,7 @@ fn programs_cannot_reach_each_others_maps() {
 }
 
 fn replacing_programs_under_traffic_loses_nothing() {
-    const PACKETS: u64 = 2_000_000;
+    const PACKETS: u64 = 500_000;
     let mut rig = Rig::with_vm();
     let objects = [1, 2].map(|v| programs::object(&programs::stamp(v)));
     rig.load_object(INGRESS, &objects[0]).unwrap();

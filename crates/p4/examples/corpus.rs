@@ -1,13 +1,16 @@
 //! Checks every P4 file of a folder and counts what the compiler makes of it.
 //!
-//! `corpus FOLDER [INCLUDE FOLDER...] [--list]` compiles: with `--list` each file's first error is printed.
+//! `corpus FOLDER [INCLUDE FOLDER...] [--list]` compiles: with `--list` each file's first error is printed;
+//! `--verify` has the verifier look at what was compiled.
 //! `--only=PREFIX` takes the files whose names begin so.
 //! `--accept` runs the front end alone: what it refuses as wrong is listed, what it cannot translate counts as accepted.
 //! `--refuse=OUTPUTS` expects every file to be refused at a line that `OUTPUTS/NAME.p4-stderr` names.
 #![allow(clippy::print_stdout, reason = "it is what this example is for")]
 
+use p4shield_bpf::verify::{self, Limits};
+use p4shield_bpf::{Object, link};
 use p4shield_p4::diagnostics::Plain;
-use p4shield_p4::{Included, Options, Resolver, check, compile};
+use p4shield_p4::{Compiled, Included, Options, Resolver, check, compile};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -25,6 +28,7 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let list = args.iter().any(|a| a == "--list");
     let accept = args.iter().any(|a| a == "--accept");
+    let verify_too = args.iter().any(|a| a == "--verify");
     let outputs = args.iter().find_map(|a| a.strip_prefix("--refuse="));
     let folders: Vec<PathBuf> = args.iter().filter(|a| !a.starts_with("--")).map(PathBuf::from).collect();
     let folder: &Path = folders.first().expect("usage: corpus FOLDER [INCLUDE FOLDER] [--list]");
@@ -45,7 +49,7 @@ fn main() {
         } else if let Some(outputs) = outputs {
             refused(&name, &text, &files, &Path::new(outputs).join(format!("{name}-stderr")))
         } else {
-            compiled(&name, &text, &files, list)
+            compiled(&name, &text, &files, list, verify_too)
         };
         slowest = slowest.max((start.elapsed().as_micros(), name.clone()));
         let key = if accept { format!("{} {outcome}", architecture(&text)) } else { outcome };
@@ -54,9 +58,13 @@ fn main() {
     println!("{} files: {outcomes:#?}; slowest {} in {} us", paths.len(), slowest.1, slowest.0);
 }
 
-fn compiled(name: &str, text: &str, files: &Files, list: bool) -> String {
+fn compiled(name: &str, text: &str, files: &Files, list: bool, verify_too: bool) -> String {
     let result = compile(name, text, files, &Options::default());
-    let Err(e) = result else { return "compiled".to_owned() };
+    let e = match result {
+        Ok(_) if !verify_too => return "compiled".to_owned(),
+        Ok(c) => return verified(name, &c),
+        Err(e) => e,
+    };
     let plain = e.plain();
     let Some(first) = plain.iter().find(|p| p.error) else { return "?".to_owned() };
     if list {
@@ -64,6 +72,29 @@ fn compiled(name: &str, text: &str, files: &Files, list: bool) -> String {
     }
     first.code.to_owned()
 }
+
+/// What the verifier says; a program that needs a tenant's externs cannot be linked here.
+fn verified(name: &str, c: &Compiled) -> String {
+    let start = Instant::now();
+    let object = Object::parse(&c.object).expect("our own object");
+    let Ok(linked) = link(&[object]) else { return "needs externs".to_owned() };
+    match verify::verify(linked, &Limits::default()) {
+        Ok(_) => {
+            if start.elapsed() > SLOW {
+                println!("{name}: verified in {:?}, {} instructions", start.elapsed(), c.facts.instructions);
+            }
+            "verified".to_owned()
+        }
+        Err(e) => {
+            let text = format!("{e}");
+            println!("{name}: refused by the verifier: {}", text.lines().next().unwrap_or(""));
+            "refused by the verifier".to_owned()
+        }
+    }
+}
+
+/// Verifications that take longer are listed.
+const SLOW: std::time::Duration = std::time::Duration::from_secs(5);
 
 fn line_of(name: &str, p: &Plain) -> String {
     format!("{name}: {}: {}:{}:{}: {}", p.code, p.file, p.line, p.column, p.message)

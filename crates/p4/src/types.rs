@@ -180,6 +180,7 @@ impl Type {
             | Self::List(_)
             | Self::Extern(_)
             | Self::Object(_) => false,
+            Self::Composite(c) if c.kind == Composite::Struct => c.fields.iter().all(|(_, t)| t.is_runtime()),
             _ => true,
         }
     }

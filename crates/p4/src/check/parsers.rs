@@ -200,8 +200,9 @@ impl Checker<'_> {
                     }
                     Some(out)
                 }
-                Ast::List(items) => {
-                    let message = format!("{} keys are matched, but {} are given", types.len(), items.len());
+                Ast::List(_) | Ast::Int { .. } | Ast::Bool(_) | Ast::Mask(..) | Ast::Range(..) => {
+                    let given = if let Ast::List(items) = &e.kind { items.len() } else { 1 };
+                    let message = format!("{} keys are matched, but {given} are given", types.len());
                     self.error(Code::BadArguments, e.span, message, "write one for each, `_` for any value");
                     None
                 }

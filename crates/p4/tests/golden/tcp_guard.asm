@@ -17,7 +17,7 @@ p4_main:
     r4 = *(u16 *)(r3 + 16)
     r3 += 18
     if r4 != 8 goto L2
-    ; test.p4:79: parser guard_parser(packet_in packet, out headers_t hdr, inout metadata_t meta, inout standard_metadata std) {
+    ; test.p4:82: transition select(hdr.ethernet.type) {
     goto L1
 L0:
     ; test.p4:81: packet.extract(hdr.ethernet);

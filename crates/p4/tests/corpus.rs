@@ -1,0 +1,99 @@
+//! The reference compiler's programs, if its `testdata` folder is at hand (`P4C_TESTDATA`, with `../p4include`
+//! beside it): what it accepts, we accept; what it refuses, we refuse at a line that it names; and no file, cut off
+//! anywhere, does harm. Without the folder the project's own programs prove the same features.
+
+use p4shield_p4::{Included, Options, Resolver, check};
+use std::path::{Path, PathBuf};
+
+struct Files(Vec<PathBuf>);
+
+impl Resolver for Files {
+    fn resolve(&self, path: &str, _: bool, _: &str) -> Option<Included> {
+        let found = self.0.iter().map(|f| f.join(path)).find(|p| p.is_file())?;
+        Some(Included { name: path.to_owned(), text: std::fs::read_to_string(found).ok()? })
+    }
+}
+
+/// The folder of programs, or a word on why the test is skipped.
+fn testdata() -> Option<PathBuf> {
+    let found = std::env::var_os("P4C_TESTDATA").map(PathBuf::from).filter(|p| p.is_dir());
+    if found.is_none() {
+        println!("skipped: P4C_TESTDATA names no folder");
+    }
+    found
+}
+
+/// Name and text of every program of a folder, and where its includes are.
+fn programs(root: &Path, folder: &str) -> (Vec<(String, String)>, Files) {
+    let folder = root.join(folder);
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(&folder).expect("the folder").map(|e| e.expect("an entry").path()).collect();
+    paths.retain(|p| p.extension().is_some_and(|e| e == "p4"));
+    paths.sort();
+    let read = |p: &PathBuf| {
+        let name = p.file_name()?.to_string_lossy().into_owned();
+        Some((name, std::fs::read_to_string(p).ok()?))
+    };
+    let includes = root.parent().unwrap_or(root).join("p4include");
+    (paths.iter().filter_map(read).collect(), Files(vec![folder, includes]))
+}
+
+/// Errors that call a program wrong, rather than not supported.
+fn mistakes(name: &str, text: &str, files: &Files) -> Vec<(String, u32)> {
+    let plain = check(name, text, files, &Options::default()).plain();
+    let wrong = plain.into_iter().filter(|p| p.error && !p.code.starts_with("E08"));
+    wrong.map(|p| (p.file, p.line)).collect()
+}
+
+fn at_least(percent: usize, good: usize, all: usize, bad: &[String]) {
+    println!("{good} of {all}; the others: {}", bad.join(" "));
+    assert!(good * 100 >= all * percent, "{good} of {all} are right, {percent} % are needed: {bad:?}");
+}
+
+#[test]
+fn what_the_reference_accepts_is_accepted() {
+    let Some(root) = testdata() else { return };
+    let (all, files) = programs(&root, "p4_16_samples");
+    let wrong = |(n, t): &(String, String)| !mistakes(n, t, &files).is_empty();
+    let bad: Vec<String> = all.iter().filter(|p| wrong(p)).map(|(n, _)| n.clone()).collect();
+    at_least(98, all.len() - bad.len(), all.len(), &bad);
+}
+
+#[test]
+fn what_the_reference_refuses_is_refused_where_it_says() {
+    let Some(root) = testdata() else { return };
+    let (all, files) = programs(&root, "p4_16_errors");
+    let right = |(name, text): &(String, String)| {
+        let output = root.join("p4_16_errors_outputs").join(format!("{name}-stderr"));
+        let expected = std::fs::read_to_string(output).unwrap_or_default();
+        let errors = mistakes(name, text, &files);
+        // Some messages of the reference name no line.
+        let named = |(file, line): &(String, u32)| expected.contains(&format!("{file}({line})"));
+        !errors.is_empty() && (!expected.contains(".p4(") || errors.iter().any(named))
+    };
+    let bad: Vec<String> = all.iter().filter(|p| !right(p)).map(|(n, _)| n.clone()).collect();
+    at_least(REFUSED, all.len() - bad.len(), all.len(), &bad);
+}
+
+/// Percent of the wrong programs that have to be refused at the right line.
+const REFUSED: usize = 91;
+
+/// Programs cut off at every so many bytes; `P4SHIELD_CUTS=1` cuts at each.
+#[test]
+fn programs_that_are_cut_off_do_no_harm() {
+    let Some(root) = testdata() else { return };
+    let step: usize = std::env::var("P4SHIELD_CUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(9973);
+    let mut at = 0;
+    for folder in ["p4_16_samples", "p4_16_errors"] {
+        let (all, files) = programs(&root, folder);
+        for (name, text) in &all {
+            while at < text.len() {
+                let end = (at..=text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len());
+                // It has to come back, that is all.
+                let _ = check(name, &text[..end], &files, &Options::default());
+                at += step;
+            }
+            at -= text.len();
+        }
+    }
+}

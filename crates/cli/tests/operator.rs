@@ -1,0 +1,44 @@
+//! An operator's tour: attaches to the distribution's Open vSwitch, as docs/dpdk.md tells.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use p4shield_testbed::process::find;
+
+/// What this machine lacks for it.
+fn missing() -> Option<String> {
+    if let Err(why) = p4shield_testbed::usable() {
+        return Some(why);
+    }
+    let ovs = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+    if !Path::new(ovs).exists() || find("unshare").is_none() {
+        return Some("the package openvswitch-switch-dpdk or the command unshare is missing".into());
+    }
+    let folders =
+        Command::new("unshare").args(["-m", "-p", "-f", "mount", "-t", "tmpfs", "none", "/run"]).output();
+    folders.is_ok_and(|o| !o.status.success()).then(|| "this container must not mount".into())
+}
+
+#[test]
+fn an_operator_attaches_to_the_distributions_switch_and_sees_whose_each_port_is() {
+    if let Some(why) = missing() {
+        println!("skipped: {why}");
+        return;
+    }
+    let folder = p4shield_testbed::leftover::folder("operator").unwrap();
+    let library = std::env::current_exe().unwrap().with_file_name("libp4shield_dpdk.so");
+    assert!(library.exists(), "cargo builds it with the tests");
+    // All that the script starts ends with the first process of its namespace.
+    let toured = Command::new("unshare")
+        .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
+        .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/operator.sh"))
+        .env("P4SHIELD", env!("CARGO_BIN_EXE_p4shield"))
+        .env("LIBRARY", library)
+        .env("FOLDER", folder.path())
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&toured.stdout).into_owned();
+    let complained = String::from_utf8_lossy(&toured.stderr).into_owned();
+    assert!(toured.status.success() && said.ends_with("the tour is over\n"), "{said}\n---\n{complained}");
+}

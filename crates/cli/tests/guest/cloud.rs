@@ -101,7 +101,7 @@ impl Cloud {
     pub(crate) fn start_audit(&mut self) {
         let audit = format!(
             "p4shield audit --json --tenant alice --vm web --key /etc/alice.key --log-page pci:auto \
-             --interface eth0 --address {GUEST} --hold-ms 500 >/tmp/audit.json 2>/tmp/audit.log"
+             --interface eth0 --address {GUEST} --log-interval-ms 200 --hold-ms 1500 >/tmp/audit.json 2>/tmp/audit.log"
         );
         let watched = "{ echo $! >/tmp/audit.pid; wait $!; echo $? >/tmp/audit.code; }";
         self.guest.must(&format!("rm -f /tmp/audit.code; {{ {audit} & {watched} }} &")).unwrap();
@@ -223,6 +223,7 @@ fn prepare(dir: &Path, attached: Attached) {
         Attached::Dpdk => ("dpdk", include_str!("ports.toml")),
     };
     let config = include_str!("cloud.toml").replace("@ATTACHMENT@", attachment).replace("@PORTS@", ports);
+    let config = config.replace("@DIR@", &dir.display().to_string());
     std::fs::write(dir.join("p4shield.toml"), config).unwrap();
 }
 

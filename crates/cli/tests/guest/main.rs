@@ -3,12 +3,17 @@
 
 mod cloud;
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::{Mutex, PoisonError};
+use std::thread::JoinHandle;
 
 use cloud::{Attached, Cloud};
 use p4shield_testbed::wait_until;
+use serde_json::Value;
+
+/// One guest at a time: each test has a polling switch and an emulated machine, which together fill two cores.
+static ONE: Mutex<()> = Mutex::new(());
 
 /// A switch that consults nobody, in a cloud that says it does: information arrives and the log runs, and the auditor
 /// in the guest still sees that no packet went through the program.
@@ -18,6 +23,7 @@ fn pages_cross_into_a_guest_and_a_plain_switch_is_found_out() {
         println!("skipped: {why}");
         return;
     }
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut cloud = Cloud::start(Attached::No);
     // Before anybody publishes: what this writes is a forgery to the P4 VM.
     let measured =
@@ -33,8 +39,7 @@ fn pages_cross_into_a_guest_and_a_plain_switch_is_found_out() {
     cloud.start_audit();
     wait_until("a ping to the guest", 60, || cloud.ping()).unwrap();
     let summary = cloud.end_audit();
-    assert_eq!(summary["exit_code"], 10, "{summary:#}");
-    assert_eq!(summary["findings"][0]["finding"], "bypassed", "{summary:#}");
+    assert_eq!(blames(&summary), ["bypassed", "bypassed"], "a ping each way: {summary:#}");
 }
 
 /// The seed experiment of P4 Shield, with every part real: while the guest's TCP memory is short, new connections to
@@ -45,18 +50,20 @@ fn a_guest_sheds_new_connections_while_its_tcp_memory_is_short() {
         println!("skipped: {why}");
         return;
     }
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut cloud = Cloud::start(Attached::Dpdk);
+    assert_mediated(&cloud);
     cloud.start_agent();
     cloud.start_audit();
     cloud.serve();
     let mut established = cloud.connected(7);
     echo(&mut established);
 
-    let mut hogs: Vec<TcpStream> = (0..4).map(|_| cloud.connected(9)).collect();
-    hogs.iter_mut().for_each(fill);
-    let denied =
-        || cloud.connect(7).is_none() && cloud.vm()["ingress"]["judged"] != cloud.vm()["ingress"]["passed"];
-    wait_until("denial of new connections", 60, denied).unwrap();
+    let hogs: Vec<Hog> = (0..4).map(|_| Hog::new(cloud.connected(9))).collect();
+    wait_until("denial of new connections", 60, || {
+        cloud.connect(7).is_none() && dropped_by_program(&cloud) > 0
+    })
+    .unwrap_or_else(|e| panic!("{e}\n{:#}", cloud.status()));
     echo(&mut established);
 
     drop(hogs);
@@ -65,15 +72,41 @@ fn a_guest_sheds_new_connections_while_its_tcp_memory_is_short() {
     echo(&mut established);
 
     let summary = cloud.end_audit();
-    assert_eq!(summary["exit_code"], 0, "{summary:#}\n{:#}", cloud.status());
-    assert!(summary["standing"]["ingress"]["verified"].as_u64().unwrap() > 10, "{summary:#}");
+    assert!(blames(&summary).is_empty(), "{summary:#}\n{:#}", cloud.status());
+    for direction in ["ingress", "egress"] {
+        let standing = &summary["standing"][direction];
+        assert!(standing["aligned"] == true && standing["verified"].as_u64().unwrap() > 10, "{summary:#}");
+    }
 
     cloud.start_audit();
     (0..3).for_each(|number| cloud.smuggle(number));
     echo(&mut established);
     let summary = cloud.end_audit();
-    assert_eq!(summary["exit_code"], 10, "{summary:#}");
-    assert_eq!(summary["findings"][0]["finding"], "bypassed", "{summary:#}");
+    assert_eq!(blames(&summary), ["bypassed"], "{summary:#}");
+}
+
+/// Every port of the switch is mediated, each in its role.
+fn assert_mediated(cloud: &Cloud) {
+    let status = cloud.status();
+    let ports = status["switches"][0]["ports"].as_array().unwrap();
+    let mut roles: Vec<&str> =
+        ports.iter().filter(|p| p["mediated"] == true).filter_map(|p| p["role"].as_str()).collect();
+    roles.sort_unstable();
+    assert_eq!(roles, ["uplink", "vm"], "{status:#}");
+}
+
+/// What a summary blames the cloud for. A loaded machine may let packets pass their deadline or a record come late;
+/// nothing else may be found without an attack.
+fn blames(summary: &Value) -> Vec<&str> {
+    let kinds = summary["findings"].as_array().unwrap().iter().filter_map(|f| f["finding"].as_str());
+    kinds.filter(|kind| !["withheld", "log_delayed", "log_stopped"].contains(kind)).collect()
+}
+
+/// Packets to the guest that the tenant's program has dropped.
+fn dropped_by_program(cloud: &Cloud) -> u64 {
+    let vm = cloud.vm();
+    let reasons = vm["ingress"]["dropped"].as_array().cloned().unwrap_or_default();
+    reasons.iter().filter(|r| r[0] == "program").filter_map(|r| r[1].as_u64()).sum()
 }
 
 /// Says something and hears it back.
@@ -84,15 +117,25 @@ fn echo(stream: &mut TcpStream) {
     assert_eq!(&answer, b"are you there?");
 }
 
-/// Sends until the other end takes no more.
-fn fill(stream: &mut TcpStream) {
-    stream.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
-    let block = [0; 1 << 16];
-    for _ in 0..64 {
-        match stream.write(&block) {
-            Ok(_) => {}
-            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return,
-            Err(e) => panic!("{e}"),
+/// Somebody who sends as much as the other end takes, for as long as this lives.
+struct Hog {
+    stream: TcpStream,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Hog {
+    fn new(stream: TcpStream) -> Self {
+        let mut writer = stream.try_clone().unwrap();
+        let thread = std::thread::spawn(move || while writer.write_all(&[0; 1 << 14]).is_ok() {});
+        Self { stream, thread: Some(thread) }
+    }
+}
+
+impl Drop for Hog {
+    fn drop(&mut self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
     }
 }

@@ -16,7 +16,7 @@ use p4shield_attach::{PortId, PortInfo};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// The most devices and queue pairs of a device that DPDK has (`RTE_MAX_VHOST_DEVICE`, `VHOST_MAX_QUEUE_PAIRS`).
@@ -39,6 +39,20 @@ pub(crate) enum Place {
 /// Cells by device number and queue pair; null where there is none.
 static CELLS: [[AtomicPtr<Cell>; MAX_PAIRS]; MAX_DEVICES] =
     [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_PAIRS] }; MAX_DEVICES];
+
+/// Devices, by number, that were found to be ethdevs'.
+static ETHDEVS: [AtomicBool; MAX_DEVICES] = [const { AtomicBool::new(false) }; MAX_DEVICES];
+
+fn ethdev(vid: c_int) -> Option<&'static AtomicBool> {
+    ETHDEVS.get(usize::try_from(vid).ok()?)
+}
+
+/// A device is no ethdev's, whatever had its number before.
+fn connected(vid: c_int) {
+    if let Some(ethdev) = ethdev(vid) {
+        ethdev.store(false, Ordering::Release);
+    }
+}
 
 /// A device that is connected.
 #[derive(Debug)]
@@ -73,6 +87,7 @@ fn cell(vid: c_int, queue: u16) -> Option<&'static Cell> {
 pub(crate) fn place(vid: c_int, queue: u16) -> Place {
     match cell(vid, queue) {
         Some(cell) => Place::Cell(cell),
+        None if ethdev(vid).is_some_and(|e| e.load(Ordering::Acquire)) => Place::Ethdev,
         None => unprepared(vid, queue),
     }
 }
@@ -88,7 +103,12 @@ fn rest(vid: c_int, queue: u16) {
 #[cold]
 fn unprepared(vid: c_int, queue: u16) -> Place {
     match name_of(vid) {
-        Some(path) if ops::is_ethdevs(&path) => Place::Ethdev,
+        Some(path) if ops::is_ethdevs(&path) => {
+            if let Some(ethdev) = ethdev(vid) {
+                ethdev.store(true, Ordering::Release);
+            }
+            Place::Ethdev
+        }
         Some(_) => prepare(vid, queue).map_or(Place::Nowhere, Place::Cell),
         None => Place::Nowhere,
     }

@@ -1,6 +1,6 @@
 //! How we hear of vhost-user devices: in the place of the application's own functions, which we call in turn.
 
-use super::{gone, gone_with, name_of, prepare, prepare_all, rest, rest_all};
+use super::{connected, gone, gone_with, name_of, prepare, prepare_all, rest, rest_all};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -113,6 +113,7 @@ fn meet(vid: c_int) {
 }
 
 unsafe extern "C" fn new_connection(vid: c_int) -> c_int {
+    connected(vid);
     meet(vid);
     // SAFETY: the application's own function, called as DPDK would; so are those below.
     theirs(vid).new_connection.map_or(0, |f| unsafe { f(vid) })

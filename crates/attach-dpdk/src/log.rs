@@ -1,9 +1,12 @@
-//! Lines for an operator, on the switch's standard error, in a way that cannot make the switch wait.
+//! Lines for an operator, on the switch's standard error, in a way that cannot make the switch wait. A daemon that went to
+//! the background has /dev/null there, as Open vSwitch does; then they go to the system's log.
 //!
 //! A line is left for a thread of its own; a pipe that nobody reads stops that thread and nobody else. What it cannot
 //! keep up with is left out.
 
+use std::ffi::CString;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -42,10 +45,27 @@ pub(crate) fn start() {
 
 fn write(lines: &Receiver<Vec<u8>>) {
     for line in lines {
-        // Nobody can be told that nobody can be told.
-        let _ = io::stderr().write_all(&[b"p4shield: ", line.as_slice()].concat());
+        let line = [b"p4shield: ", line.as_slice()].concat();
+        if goes_nowhere(io::stderr()) {
+            system_log(&line);
+        } else {
+            // Nobody can be told that nobody can be told.
+            let _ = io::stderr().write_all(&line);
+        }
         PENDING.fetch_sub(1, Ordering::AcqRel);
     }
+}
+
+/// Whether this is /dev/null.
+fn goes_nowhere(descriptor: impl AsFd) -> bool {
+    let null = rustix::fs::stat("/dev/null").map(|s| s.st_rdev);
+    rustix::fs::fstat(descriptor).is_ok_and(|s| Ok(s.st_rdev) == null)
+}
+
+fn system_log(line: &[u8]) {
+    let Ok(line) = CString::new(line.trim_ascii_end()) else { return };
+    // SAFETY: the format takes one string, and it is one.
+    unsafe { libc::syslog(libc::LOG_DAEMON | libc::LOG_NOTICE, c"%s".as_ptr(), line.as_ptr()) };
 }
 
 /// Waits for the last lines, but not for ever.
@@ -74,5 +94,18 @@ impl Write for Line {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemons_standard_error_is_known() {
+        assert!(goes_nowhere(std::fs::File::open("/dev/null").expect("it is always there")));
+        assert!(!goes_nowhere(std::fs::File::open("/dev/zero").expect("it is always there")));
+        let (reader, _writer) = io::pipe().expect("a pipe");
+        assert!(!goes_nowhere(reader));
     }
 }

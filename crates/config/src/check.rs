@@ -21,6 +21,8 @@ const SOCKET: &str = "/run/p4shield/p4shield.sock";
 const ATTACH_SOCKET: &str = "/run/p4shield/attach.sock";
 /// Where Open vSwitch's database listens unless told otherwise.
 const OVSDB: &str = "/run/openvswitch/db.sock";
+/// Highest number of a core: what a set of them holds in Linux's own library.
+const MAX_CPU: u32 = 1023;
 /// Longest name of an interface (`IFNAMSIZ` with its terminating zero is 16).
 const MAX_INTERFACE: usize = 15;
 
@@ -267,6 +269,8 @@ impl Checker<'_> {
             budget: self.number("budget", t.budget.as_ref(), 1 << 18, 1 << 12, 1 << 32),
             memory,
             cpu_percent: t.cpu_percent.as_ref().map(|p| self.number("cpu_percent", Some(p), 100, 1, 100_000)),
+            cpu: t.cpu.as_ref().map(|c| self.number("cpu", Some(c), 0, 0, MAX_CPU)),
+            busy: t.busy,
             vms: t.vm.iter().map(|v| self.vm(v, t)).collect(),
         }
     }

@@ -58,6 +58,9 @@ pub(super) struct Tenant {
     pub(super) budget: Option<Spanned<u64>>,
     pub(super) memory: Option<Text>,
     pub(super) cpu_percent: Option<Spanned<u32>>,
+    pub(super) cpu: Option<Spanned<u32>>,
+    #[serde(default)]
+    pub(super) busy: bool,
     #[serde(default)]
     pub(super) vm: Vec<Vm>,
 }

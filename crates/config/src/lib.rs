@@ -154,6 +154,10 @@ pub struct Tenant {
     pub memory: u64,
     /// Hundredths of a core that its P4 VM may use; `None`: no limit.
     pub cpu_percent: Option<u32>,
+    /// The core that its P4 VM judges on; `None`: any.
+    pub cpu: Option<u32>,
+    /// Whether its P4 VM never sleeps: for a core that nobody else needs.
+    pub busy: bool,
     /// Its VMs.
     pub vms: Vec<Vm>,
 }

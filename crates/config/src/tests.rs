@@ -234,6 +234,19 @@ fn ports_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn a_p4_vm_may_have_a_core_of_its_own() {
+    let text = |keys: &str| MINIMAL.replace("name = \"alice\"", &format!("name = \"alice\"\n{keys}"));
+    let tenant = &parse(&text("cpu = 3\nbusy = true")).unwrap().tenants[0];
+    assert_eq!((tenant.cpu, tenant.busy), (Some(3), true));
+    let tenant = &parse(MINIMAL).unwrap().tenants[0];
+    assert_eq!((tenant.cpu, tenant.busy), (None, false));
+    assert_eq!(
+        complaint(&text("cpu = 1024")),
+        "4:7: cpu: 1024 is out of range; write a number from 0 to 1023"
+    );
+}
+
+#[test]
 fn columns_count_characters() {
     let error = complaint("attachment = \"ä\" # ok\nplacement = 1\n");
     assert!(error.starts_with("2:13:"), "{error}");

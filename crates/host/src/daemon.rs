@@ -136,6 +136,8 @@ impl Daemon {
                 uid: first_uid + own,
                 allow_missing: config.daemon.allow_missing.clone(),
                 memory: tenant.memory,
+                cpu: tenant.cpu,
+                busy: tenant.busy,
             };
             let (attachment, cgroup) = (Arc::clone(&attachment), cgroup.clone());
             Keeper::start(Charge { index, tenant: tenant.clone(), inline, launch, attachment, cgroup })

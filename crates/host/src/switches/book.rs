@@ -253,7 +253,8 @@ impl Book {
 
 impl Switch {
     fn status(&self, roles: &Roles<'_>) -> SwitchStatus {
-        let (bypasses, unmediated, mut notes) = sort(&self.remarks);
+        let (mut bypasses, unmediated, mut notes) = sort(&self.remarks);
+        bypasses.extend(roles.bypass(&self.peer.application));
         notes.extend(unmediated);
         let port = |(id, port): (&PortId, &Port)| {
             let queues = self.lanes.values().filter(|l| l.port == *id).count();

@@ -42,6 +42,16 @@ impl<'c> Roles<'c> {
         }
     }
 
+    /// How this application's packets can go round the programs, by its database.
+    pub(super) fn bypass(&self, application: &str) -> Option<String> {
+        let offloads = self.switch.as_ref().is_some_and(|s| s.hw_offload) && application.starts_with(OVS);
+        offloads.then(|| {
+            "flows may be put into the network card (other_config:hw-offload=true), whose packets no library sees; \
+             `ovs-vsctl set Open_vSwitch . other_config:hw-offload=false`, then restart Open vSwitch"
+                .to_owned()
+        })
+    }
+
     fn interfaces(&self) -> &[Interface] {
         self.switch.as_ref().map_or(&[], |s| &s.interfaces)
     }
@@ -66,13 +76,6 @@ impl<'c> Roles<'c> {
                 "Open vSwitch's database is not there ({why}), so whose a port is may be out of date; see that \
                  daemon.ovsdb names its socket"
             ));
-        }
-        if self.switch.as_ref().is_some_and(|s| s.hw_offload) {
-            advice.push(
-                "Open vSwitch may put flows into the network card (other_config:hw-offload=true), whose packets then go \
-                 round the programs; `ovs-vsctl set Open_vSwitch . other_config:hw-offload=false`, then restart it"
-                    .to_owned(),
-            );
         }
         for s in connected {
             let switch = format!("switch {} (process {})", s.application, s.pid);
@@ -198,6 +201,7 @@ role = "uplink"
         let ovs = SwitchStatus {
             application: "ovs-vswitchd".into(),
             ports: vec![bypass, seen("vhu0")],
+            bypasses: roles.bypass("ovs-vswitchd").into_iter().collect(),
             ..SwitchStatus::default()
         };
         let advice = roles.advice(&[ovs], Some(State::Lost("it is gone".into())));
@@ -205,6 +209,7 @@ role = "uplink"
             assert!(advice.iter().any(|a| a.contains(part)), "{part}: {advice:?}");
         }
         assert_eq!(advice.len(), 4, "{advice:?}");
+        assert_eq!(roles.bypass("dpdk-testpmd"), None, "the database speaks of no other switch");
     }
 
     #[test]

@@ -36,6 +36,10 @@ pub(crate) struct Launch {
     pub(crate) allow_missing: Vec<String>,
     /// Bytes of address space.
     pub(crate) memory: u64,
+    /// The core that judges packets; `None`: any.
+    pub(crate) cpu: Option<u32>,
+    /// Whether it never sleeps.
+    pub(crate) busy: bool,
 }
 
 /// Why a P4 VM does not run.
@@ -87,6 +91,12 @@ impl Process {
         let mut command = Command::new(&launch.binary);
         command.args(["p4vm", "--control-fd", "0", "--uid", &launch.uid.to_string()]);
         command.args(["--memory", &launch.memory.to_string()]);
+        if let Some(cpu) = launch.cpu {
+            command.args(["--cpu", &cpu.to_string()]);
+        }
+        if launch.busy {
+            command.arg("--busy");
+        }
         for m in &launch.allow_missing {
             command.args(["--allow-missing", m]);
         }

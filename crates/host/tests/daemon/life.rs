@@ -82,6 +82,9 @@ fn programs_are_replaced() {
     // The configuration's program comes back with a reload.
     api::ask(&socket, &api::Command::Reload).unwrap();
     assert_ne!(api::status(&socket).unwrap().tenants[1].vms[0].ingress.program, Some(digest));
+    // What runs already is left alone, with its tables and counters.
+    let same = api::ask(&socket, &api::Command::Reload).unwrap();
+    assert_eq!(same, api::Answer::Done("0 programs replaced, 4 as before".to_owned()));
     std::fs::write(scene.at("p4shield.toml"), scene.text("pass")).unwrap();
     let error = api::ask(&socket, &api::Command::Reload).unwrap_err().to_string();
     assert!(error.contains("restart the daemon"), "{error}");

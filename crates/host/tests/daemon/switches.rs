@@ -7,6 +7,8 @@ use p4shield_attach::{Kind, Lane, Options, PortInfo, Remark, Session};
 use p4shield_host::status::{State, Status};
 use p4shield_host::{PortStatus, api};
 use p4shield_mediator::{Outcome, Packet, Released, RewriteRefused};
+use p4shield_testbed::NetNs;
+use p4shield_testbed::ovsdb::Database;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -20,6 +22,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_p4_vm_that_dies_is_renewed_for_all_lanes_of_all_switches", p4vm_dies),
     ("a_daemon_that_is_killed_leaves_policies_and_the_next_one_heals", daemon_dies),
     ("ports_remarks_and_bypasses_are_in_status_and_metrics", ports_in_status),
+    ("open_vswitchs_database_says_whose_a_port_is", database),
     ("inline_programs_run_in_the_switch_and_outlive_p4_vm_and_daemon", inline),
     ("garbage_on_the_attach_socket_harms_nobody", garbage),
 ];
@@ -92,8 +95,12 @@ struct Switch {
 
 impl Switch {
     fn start(config: &Path, port: &str) -> Self {
-        let options =
-            Options { config: config.to_owned(), kind: Kind::Dpdk, application: "test-switch".into() };
+        Self::called("test-switch", config, port)
+    }
+
+    fn called(application: &str, config: &Path, port: &str) -> Self {
+        let (config, application) = (config.to_owned(), application.to_owned());
+        let options = Options { config, kind: Kind::Dpdk, application };
         let session = Session::start(options).unwrap();
         let port = session.port_up(PortInfo { name: port.into(), number: 3, ..PortInfo::default() });
         let lanes = (0..2).map(|q| session.lane(port, q)).collect();
@@ -304,6 +311,57 @@ fn ports_in_status() {
         let ingress = &status(&scene).tenants[ALICE].vms[0].ingress;
         ingress.passed > 0 && ingress.passed <= switch.seen.passed(ALICE)
     });
+}
+
+fn database() {
+    if let Err(why) = p4shield_testbed::usable() {
+        println!("skipped: {why}");
+        return;
+    }
+    let ns = NetNs::create("host-ovsdb").unwrap();
+    let database = match Database::start(&ns) {
+        Ok(database) => database,
+        Err(e) => {
+            println!("skipped: {e}");
+            return;
+        }
+    };
+    let set = |args: &[&str]| drop(database.vsctl(&[&["--no-wait"], args].concat()).unwrap());
+    set(&["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"]);
+    set(&["add-port", "br0", "dpdk7", "--", "set", "interface", "dpdk7", "type=dpdk"]);
+    set(&["set", "interface", "dpdk7", "options:dpdk-devargs=\"net_x0,iface=y\""]);
+
+    let scene = Scene::new("ovsdb");
+    let ovsdb = format!("ovsdb = \"{}\"\nattach_socket", database.socket().display());
+    let text = text(&scene).replacen("attach_socket", &ovsdb, 1);
+    scene.config(&text.replace("name = \"web\"", "name = \"web\"\niface_id = \"8d6b-1\""));
+    let _daemon = Daemon::start(&scene);
+    let switch = Switch::called("ovs-vswitchd", &scene.at("p4shield.toml"), "net_x0");
+    let port = || status(&scene).switches.first().and_then(|s| s.ports.first().cloned()).unwrap_or_default();
+    wait_for("its name", || port().interface.as_deref() == Some("dpdk7"));
+    assert_eq!((port().role.as_str(), port().mediated), ("shared", true));
+    switch.is_served();
+
+    set(&["set", "interface", "dpdk7", "external_ids:iface-id=8d6b-1"]);
+    wait_for("its VM", || port().vm.as_deref() == Some("web"));
+    assert_eq!(port().tenant.as_deref(), Some("alice"));
+    // What does not come from the VM's address is spoofed, and nobody's program is asked.
+    let before = switch.seen.dropped(BOB);
+    wait_for("drops", || switch.seen.dropped(BOB) > before + 500);
+    wait_for("their count", || {
+        let egress = status(&scene).tenants[ALICE].vms[0].egress.clone();
+        egress.dropped.iter().any(|(reason, n)| reason == "spoofed" && *n > 0)
+    });
+    set(&["remove", "interface", "dpdk7", "external_ids", "iface-id"]);
+    wait_for("nobody's", || port().role == "shared");
+    switch.is_served();
+
+    set(&["set", "Open_vSwitch", ".", "other_config:hw-offload=true"]);
+    wait_for("the bypass", || {
+        status(&scene).switches[0].bypasses.iter().any(|b| b.contains("hw-offload=false"))
+    });
+    let advice = status(&scene).advice;
+    assert!(advice.iter().any(|a| a.contains("can go round")), "{advice:?}");
 }
 
 fn inline() {

@@ -92,6 +92,15 @@ impl<P: Packet> Mediator<P> {
     #[inline]
     fn expect_answers(&mut self, t: usize) {
         let tenant = &mut self.tenants[t];
+        if !(tenant.dirty & tenant.active) {
+            self.enlist(t);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn enlist(&mut self, t: usize) {
+        let tenant = &mut self.tenants[t];
         if !tenant.dirty {
             tenant.dirty = true;
             // There are no more tenants than a u16 numbers.

@@ -102,10 +102,12 @@ fn run(world: &mut World) -> (usize, usize) {
     for round in 0..1000_u64 {
         let now = round * 200_000;
         let burst = if round % 7 == 0 { 3 * BATCH } else { BATCH };
-        for i in 0..burst {
-            let packet = [frame(0, 9), frame(9, 1), frame(0, 1), frame(8, 9)][i % 4];
-            submitted += 1;
-            if let Some(released) = world.mediator.submit(now, &PORT, packet) {
+        let packet = |i: usize| [frame(0, 9), frame(9, 1), frame(0, 1), frame(8, 9)][i % 4];
+        submitted += burst;
+        if round % 2 == 0 {
+            world.mediator.submit_burst(now, &PORT, (0..burst).map(packet), &mut take);
+        } else {
+            for released in (0..burst).filter_map(|i| world.mediator.submit(now, &PORT, packet(i))) {
                 take(released);
             }
         }

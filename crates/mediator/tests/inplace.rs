@@ -1,0 +1,152 @@
+//! Placement `inline`: the same queues and promises, judged in the mediator's own thread.
+
+mod common;
+use common::*;
+use p4shield_abi::channel::Request;
+use p4shield_channel::Reply;
+use p4shield_mediator::{Engine, FailPolicy, InPlace, Outcome, Reason};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+const PASS: Outcome = Outcome::Pass;
+
+/// What a test's engine shares with the test.
+#[derive(Clone, Default)]
+struct Here {
+    /// Another thread is at it.
+    taken: Arc<AtomicBool>,
+    judged: Arc<AtomicU32>,
+    /// Bytes by which a rewritten packet is longer than it can be.
+    excess: u32,
+}
+
+impl InPlace for Here {
+    fn run(&mut self, work: &mut dyn FnMut(&mut dyn Engine)) -> bool {
+        if self.taken.load(Relaxed) {
+            return false;
+        }
+        work(&mut Program { here: self, header: Vec::new() });
+        true
+    }
+}
+
+struct Program<'a> {
+    here: &'a Here,
+    header: Vec<u8>,
+}
+
+impl Engine for Program<'_> {
+    fn header_bytes(&self) -> usize {
+        48
+    }
+
+    /// By the packet's number: passes, drops, rewrites.
+    fn judge(&mut self, request: &Request, header: &[u8]) -> Reply<'_> {
+        assert_eq!((usize::from(request.copy_len), header.len()), (48, 48), "as much as over a channel");
+        self.here.judged.fetch_add(1, Relaxed);
+        let serial = u32::from_be_bytes(header[SERIAL_AT..SERIAL_AT + 4].try_into().expect("four bytes"));
+        match serial % 3 {
+            0 => Reply::Pass,
+            1 => Reply::Drop,
+            _ => {
+                self.header = header.to_vec();
+                self.header[22] = 7;
+                Reply::Rewritten { header: &self.header, packet_len: request.packet_len + self.here.excess }
+            }
+        }
+    }
+}
+
+const DROPPED: Outcome = Outcome::Drop(Reason::Program);
+
+#[test]
+fn packets_are_judged_in_the_poll_that_follows_in_order() {
+    let mut m = mediator(&tenants(1));
+    m.judge_in_place(0, Box::new(Here::default())).expect("there is such a tenant");
+    assert!(m.is_attached(0));
+    m.submit_burst(0, &SHARED, (0..6).map(|n| packet(n, 1, 99)), |_| panic!("not before the poll"));
+    let mut out = Vec::new();
+    assert_eq!(m.poll(0, 32, |r| out.push((r.packet.serial, r.outcome, r.packet.bytes[22]))), 4);
+    let expected =
+        [(0, PASS, 64), (1, DROPPED, 64), (2, PASS, 7), (3, PASS, 64), (4, DROPPED, 64), (5, PASS, 7)];
+    assert_eq!(out, expected);
+    assert_eq!((m.held(), m.next_deadline(0)), (0, None));
+}
+
+#[test]
+fn a_packet_between_two_tenants_takes_one_poll() {
+    let mut m = mediator(&tenants(2));
+    let judged = Arc::new(AtomicU32::new(0));
+    for t in 0..2 {
+        let here = Here { judged: Arc::clone(&judged), ..Here::default() };
+        m.judge_in_place(t, Box::new(here)).expect("there is such a tenant");
+    }
+    assert!(m.submit(0, &SHARED, packet(2, 1, 11)).is_none());
+    assert_eq!(poll(&mut m, 0), [(2, PASS)]);
+    assert_eq!(judged.load(Relaxed), 2, "by the sender's program and by the receiver's");
+}
+
+#[test]
+fn who_finds_another_thread_at_it_does_not_wait_and_loses_nothing() {
+    let mut m = mediator(&tenants(1));
+    let here = Here::default();
+    m.judge_in_place(0, Box::new(here.clone())).expect("there is such a tenant");
+    here.taken.store(true, Relaxed);
+    m.submit_burst(0, &SHARED, [packet(0, 1, 99), packet(3, 1, 99)], |_| panic!("held"));
+    assert_eq!(poll(&mut m, 1), []);
+    assert_eq!((m.held(), m.next_deadline(1)), (2, Some(1)), "there is work at once");
+    here.taken.store(false, Relaxed);
+    m.submit_burst(2, &SHARED, [packet(6, 1, 99)], |_| panic!("held"));
+    assert_eq!(poll(&mut m, 2), [(0, PASS), (3, PASS), (6, PASS)]);
+    here.taken.store(true, Relaxed);
+    m.submit_burst(3, &SHARED, [packet(9, 1, 99)], |_| panic!("held"));
+    assert_eq!(poll(&mut m, 3 + DEADLINE), [(9, Outcome::Drop(Reason::Deadline))]);
+    here.taken.store(false, Relaxed);
+    assert_eq!(poll(&mut m, 4 + DEADLINE), []);
+    assert_eq!(here.judged.load(Relaxed), 3, "one that left is not judged any more");
+}
+
+#[test]
+fn what_waits_for_a_p4_vm_is_judged_when_the_placement_changes_and_the_other_way_round() {
+    let mut m = mediator(&tenants(1));
+    let _silent = attach(&mut m, 0, 0, GEOMETRY);
+    assert!(m.submit(0, &SHARED, packet(0, 1, 99)).is_none());
+    assert_eq!(poll(&mut m, 0), []);
+    let here = Here::default();
+    m.judge_in_place(0, Box::new(here.clone())).expect("there is such a tenant");
+    assert_eq!(poll(&mut m, 0), [(0, PASS)]);
+    here.taken.store(true, Relaxed);
+    assert!(m.submit(1, &SHARED, packet(3, 1, 99)).is_none());
+    assert_eq!(poll(&mut m, 1), []);
+    let mut p4vm = attach(&mut m, 1, 0, GEOMETRY);
+    assert_eq!(p4vm.pass_all(), 1);
+    assert_eq!(poll(&mut m, 1), [(3, PASS)]);
+}
+
+#[test]
+fn a_rewrite_beyond_its_bounds_is_dropped() {
+    let mut m = mediator(&tenants(1));
+    let here = Here { excess: 1, ..Here::default() };
+    m.judge_in_place(0, Box::new(here)).expect("there is such a tenant");
+    assert!(m.submit(0, &SHARED, packet(2, 1, 99)).is_none());
+    assert_eq!(poll(&mut m, 0), [(2, DROPPED)]);
+}
+
+#[test]
+fn a_full_queue_keeps_its_bounds_and_its_order() {
+    let mut config = tenants(1);
+    config.tenants[0].fail = FailPolicy::Pass;
+    let mut m = mediator(&config);
+    let here = Here::default();
+    m.judge_in_place(0, Box::new(here.clone())).expect("there is such a tenant");
+    here.taken.store(true, Relaxed);
+    let mut out = Vec::new();
+    m.submit_burst(0, &SHARED, (0..10).map(|n| packet(3 * n, 1, 99)), |r| {
+        out.push((r.packet.serial, r.outcome))
+    });
+    assert_eq!(out, [(0, PASS), (3, PASS)], "the oldest make room, unjudged");
+    assert_eq!(m.held(), 8);
+    here.taken.store(false, Relaxed);
+    assert_eq!(poll(&mut m, 0), (2..10).map(|n| (3 * n, PASS)).collect::<Vec<_>>());
+    assert_eq!(here.judged.load(Relaxed), 8);
+}

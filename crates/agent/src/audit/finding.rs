@@ -78,6 +78,15 @@ pub enum Finding {
         /// How many.
         packets: u64,
     },
+    /// Packets after the last record of a log that had stopped when the audit ended: whether they went through the
+    /// program, nobody has said.
+    Unrecorded {
+        /// Of the packets.
+        #[serde(serialize_with = "direction_name")]
+        direction: Direction,
+        /// How many.
+        packets: u64,
+    },
     /// Publications on the info page that the P4 VM refused: the cloud tampered with what this VM reveals to its
     /// programs.
     InfoRefused {
@@ -135,7 +144,9 @@ impl Finding {
             Self::LogForged { .. } | Self::LogReplayed { .. } | Self::LogChainBroken { .. } => {
                 exit_code::LOG_FORGED
             }
-            Self::LogDelayed { .. } | Self::LogStopped { .. } => exit_code::LOG_STOPPED,
+            Self::LogDelayed { .. } | Self::LogStopped { .. } | Self::Unrecorded { .. } => {
+                exit_code::LOG_STOPPED
+            }
             Self::Restarted { .. } | Self::Unaccounted { .. } => exit_code::RESTARTED,
             Self::InfoRefused { .. } => exit_code::INFO_REFUSED,
             Self::Unproven { .. } => exit_code::UNPROVEN,
@@ -200,6 +211,9 @@ impl std::fmt::Display for Finding {
                 direction.name(),
                 packets(*n, true)
             ),
+            Self::Unrecorded { direction, packets: n } => {
+                write!(f, "{}: {} after the log stopped", direction.name(), packets(*n, true))
+            }
             Self::InfoRefused { forged, replayed } => write!(
                 f,
                 "the P4 VM refused information of this VM: {forged} publications forged, {replayed} replayed"

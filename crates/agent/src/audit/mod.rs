@@ -48,7 +48,9 @@
 //! of segmentation offloads, and VLAN tags kept beside the data, are counted and not digested; the audit says so.
 //!
 //! A packet whose first 128 bytes and length equal another's has the same digest: swapping the two, or their bytes
-//! beyond, goes unseen. What is in flight when the audit begins belongs to the time before it. Packets between the
+//! beyond, goes unseen. While the log is stopped, which is a finding of its own, packets are compared with nothing: how
+//! many went round is told when records come again, or when the audit ends, as how many no record speaks of. What is
+//! in flight when the audit begins belongs to the time before it. Packets between the
 //! last record of a P4 VM and its restart are reported as unaccounted. On egress the audit ends at the P4 VM: whether
 //! a passed packet left the cloud is the receiver's to see, and a packet that was lost before the P4 VM looks like one
 //! that went round it.
@@ -215,6 +217,12 @@ impl Audit {
             track.conclude(&mut self.report);
         }
         self.log.tick(now.mono_ns, true, &mut self.report);
+        if self.log.is_stopped() {
+            let unrecorded = Direction::ALL.into_iter().zip(&self.tracks).filter_map(|(direction, track)| {
+                track.unrecorded().map(|packets| Finding::Unrecorded { direction, packets })
+            });
+            self.report.findings.extend(unrecorded);
+        }
         std::mem::take(&mut self.report)
     }
 

@@ -393,6 +393,14 @@ impl Track {
         }
     }
 
+    /// Packets that the interface has counted beyond what the newest record speaks of, if there are any and the offset
+    /// is known.
+    pub(super) fn unrecorded(&self) -> Option<u64> {
+        let newest = self.records.back()?;
+        let beyond = i128::from(self.counts.packets) - i128::from(newest.packets) - self.accounted?;
+        u64::try_from(beyond).ok().filter(|n| *n > 0)
+    }
+
     pub(super) fn standing(&self) -> Standing {
         Standing {
             interface: self.counts,

@@ -144,6 +144,24 @@ fn a_stopped_log_is_found_and_its_return_noticed() {
     assert_eq!(c.conclude().len(), 1, "what was judged meanwhile is in the totals");
 }
 
+/// A cloud that stops the log before it goes round the program, and never starts it again.
+#[test]
+fn what_came_after_the_log_stopped_is_told_at_the_end() {
+    for direction in Direction::ALL {
+        let mut c = Cloud::new(direction, true);
+        c.run(2_000, 1);
+        c.log_stopped = true;
+        c.run(3_000, 1);
+        let found = c.conclude();
+        assert_eq!(exit_code_of(&found), exit_code::LOG_STOPPED);
+        let packets = found.iter().find_map(|f| match f {
+            Finding::Unrecorded { direction: d, packets } if *d == direction => Some(*packets),
+            _ => None,
+        });
+        assert!(packets.is_some_and(|n| n >= 2_000), "{found:?}");
+    }
+}
+
 #[test]
 fn a_log_that_never_comes_is_a_stopped_log() {
     let mut c = Cloud::new(Direction::Ingress, true);

@@ -122,6 +122,40 @@ pub struct TableFacts {
     pub counter_offset: Option<u32>,
     /// Where each entry's value has its [`p4shield_abi::meter::MeterCell`].
     pub meter_offset: Option<u32>,
+    /// The direct counter.
+    pub counter: Option<DirectFacts>,
+    /// The direct meter.
+    pub meter: Option<DirectFacts>,
+    /// The action profile or selector that the table names.
+    pub profile: Option<ProfileFacts>,
+    /// The default action at load, and its data.
+    pub default_action: Option<(usize, Vec<BigUint>)>,
+    /// The default action never changes.
+    pub default_is_const: bool,
+    /// Entries that are there at load.
+    pub initial_entries: usize,
+    /// The program says that its entries never change.
+    pub entries_are_const: bool,
+}
+
+/// A counter or meter in each entry of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectFacts {
+    /// Full name.
+    pub name: String,
+    /// What is counted or measured.
+    pub unit: Unit,
+}
+
+/// An action profile or selector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProfileFacts {
+    /// Full name.
+    pub name: String,
+    /// The most members.
+    pub size: u32,
+    /// It chooses among the members of a group.
+    pub selector: bool,
 }
 
 /// A key of a table.
@@ -146,6 +180,8 @@ pub struct ActionFacts {
     pub name: String,
     /// Its data.
     pub params: Vec<ParamFacts>,
+    /// No entry has it: it came in as the default action that the program does not name.
+    pub default_only: bool,
 }
 
 /// A parameter of an action that the entry supplies.

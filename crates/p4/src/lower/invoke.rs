@@ -158,7 +158,7 @@ impl Lower<'_> {
     }
 
     /// Whether an instance is declared outside of all parsers and controls.
-    fn is_global(&self, id: InstId) -> bool {
+    pub(super) fn is_global(&self, id: InstId) -> bool {
         let inst = &self.hir.instances[id.0 as usize];
         let within = |s: Span, o: Span| o.file == s.file && o.start <= s.start && s.end <= o.end;
         let local = |stmts: &[hir::Stmt]| stmts.iter().any(|s| within(inst.span, s.span));

@@ -3,7 +3,9 @@
 use super::Lower;
 use crate::ast::Direction;
 use crate::constant::{limbs, small};
-use crate::control::{ActionFacts, EntryError, KeyFacts, Match, ParamFacts, Shape, TableFacts};
+use crate::control::{
+    ActionFacts, DirectFacts, EntryError, KeyFacts, Match, ParamFacts, ProfileFacts, Shape, TableFacts, Unit,
+};
 use crate::diagnostics::Code;
 use crate::hir::{BoundAction, CtorArg, Entry, Expr, InstId, Keyset, MatchKind, Object, Table};
 use crate::ir::{Map, MapId};
@@ -68,8 +70,10 @@ impl Lower<'_> {
         let name = path.iter().map(|p| &**p).collect::<Vec<_>>().join(".");
         let outer = path.split_last().map(|(_, outer)| outer).unwrap_or_default();
         let (keys, key_size) = key_facts(t, shape);
-        let actions: Vec<ActionFacts> =
+        let mut actions: Vec<ActionFacts> =
             t.actions.iter().map(|a| self.action_facts(a.action, outer)).collect();
+        // An action that the checker added stands where the table does.
+        actions.iter_mut().zip(&t.actions).for_each(|(f, a)| f.default_only = a.span == t.span);
         let end = |a: &ActionFacts| a.params.iter().map(|p| p.offset + p.bytes).max().unwrap_or(4);
         let value_size = actions.iter().map(end).max().unwrap_or(4).next_multiple_of(8);
         let (counter_offset, meter_offset, value_size) = direct_offsets(t, value_size);
@@ -78,6 +82,16 @@ impl Lower<'_> {
         TableFacts {
             counter_offset,
             meter_offset,
+            counter: self.direct_facts(t, "counters", outer),
+            meter: self.direct_facts(t, "meters", outer),
+            profile: self.profile_facts(t, outer),
+            default_action: t.default.as_ref().map(|d| {
+                let params = &actions[d.index].params;
+                (d.index, d.data.iter().zip(params).map(|(v, p)| number(v, p.width)).collect())
+            }),
+            default_is_const: t.default_is_const,
+            initial_entries: t.entries.len(),
+            entries_are_const: t.entries_are_const,
             name,
             map: None,
             default_map: None,
@@ -89,6 +103,32 @@ impl Lower<'_> {
             value_size,
             size,
         }
+    }
+
+    /// The full name of an instance that a table's property names.
+    fn instance_name(&self, id: InstId, path: &[Name]) -> String {
+        let inst = &self.hir.instances[id.0 as usize];
+        let path = if self.is_global(id) { &[] } else { path };
+        path.iter().chain([&inst.name]).map(|p| &**p).collect::<Vec<_>>().join(".")
+    }
+
+    fn direct_facts(&self, t: &Table, of: &str, path: &[Name]) -> Option<DirectFacts> {
+        let id = property(t, of)?;
+        let unit = self.hir.instances[id.0 as usize].args.first().map_or(Unit::Both, super::objects::unit);
+        Some(DirectFacts { name: self.instance_name(id, path), unit })
+    }
+
+    fn profile_facts(&self, t: &Table, path: &[Name]) -> Option<ProfileFacts> {
+        let id = property(t, "implementation")?;
+        let inst = &self.hir.instances[id.0 as usize];
+        let Type::Extern(e) = &inst.ty else { return None };
+        let (selector, size) = match &*e.name {
+            "action_profile" => (false, inst.args.first()),
+            "action_selector" => (true, inst.args.get(1)),
+            _ => return None,
+        };
+        let size = size.and_then(constant).unwrap_or(0);
+        Some(ProfileFacts { name: self.instance_name(id, path), size, selector })
     }
 
     /// The size that an `implementation` of `ebpf_model` gives.
@@ -113,7 +153,7 @@ impl Lower<'_> {
         }
         let path = if a.local { path } else { &[] };
         let name = path.iter().chain([&a.name]).map(|p| &**p).collect::<Vec<_>>().join(".");
-        ActionFacts { name, params }
+        ActionFacts { name, params, default_only: false }
     }
 
     fn table_map(&mut self, t: &Table, facts: &mut TableFacts, path: &Rc<[Name]>) -> Option<MapId> {

@@ -1,0 +1,164 @@
+//! Protocol buffer messages as values: written as text and as bytes from one description.
+//!
+//! Encoding: <https://protobuf.dev/programming-guides/encoding/>, text format:
+//! <https://protobuf.dev/reference/protobuf/textformat-spec/>. Fields of default values are left out, as proto3 does.
+
+/// The value of a field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Number(u64),
+    Bool(bool),
+    Text(String),
+    Bytes(Vec<u8>),
+    /// Name and number.
+    Enum(&'static str, u64),
+    Message(Message),
+}
+
+/// Fields with their numbers and names, in the order in which they are written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Message(Vec<(u32, &'static str, Value)>);
+
+const VARINT: u64 = 0;
+const LENGTH_DELIMITED: u64 = 2;
+
+impl Message {
+    /// With a field, unless its value is the default. A message is written even if it is empty.
+    pub(super) fn with(mut self, number: u32, name: &'static str, value: Value) -> Self {
+        let default = match &value {
+            Value::Number(n) | Value::Enum(_, n) => *n == 0,
+            Value::Bool(b) => !b,
+            Value::Text(t) => t.is_empty(),
+            Value::Bytes(b) => b.is_empty(),
+            Value::Message(_) => false,
+        };
+        if !default {
+            self.0.push((number, name, value));
+        }
+        self
+    }
+
+    pub(super) fn number(self, number: u32, name: &'static str, value: impl Into<u64>) -> Self {
+        self.with(number, name, Value::Number(value.into()))
+    }
+
+    pub(super) fn text(self, number: u32, name: &'static str, value: &str) -> Self {
+        self.with(number, name, Value::Text(value.to_owned()))
+    }
+
+    pub(super) fn message(self, number: u32, name: &'static str, value: Self) -> Self {
+        self.with(number, name, Value::Message(value))
+    }
+
+    /// With one field for each message.
+    pub(super) fn repeated(
+        self,
+        number: u32,
+        name: &'static str,
+        values: impl IntoIterator<Item = Self>,
+    ) -> Self {
+        values.into_iter().fold(self, |m, v| m.message(number, name, v))
+    }
+
+    /// With a packed list of numbers in the bytes and one line for each in the text.
+    pub(super) fn numbers(
+        self,
+        number: u32,
+        name: &'static str,
+        values: impl IntoIterator<Item = u32>,
+    ) -> Self {
+        values.into_iter().fold(self, |m, v| m.number(number, name, v))
+    }
+
+    /// As bytes.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (number, _, value) in &self.0 {
+            match value {
+                Value::Number(n) | Value::Enum(_, n) => {
+                    varint(u64::from(*number) << 3 | VARINT, &mut out);
+                    varint(*n, &mut out);
+                }
+                Value::Bool(b) => {
+                    varint(u64::from(*number) << 3 | VARINT, &mut out);
+                    varint(u64::from(*b), &mut out);
+                }
+                Value::Text(t) => delimited(*number, t.as_bytes(), &mut out),
+                Value::Bytes(b) => delimited(*number, b, &mut out),
+                Value::Message(m) => delimited(*number, &m.encode(), &mut out),
+            }
+        }
+        out
+    }
+
+    /// As text.
+    pub(super) fn print(&self, indent: usize, out: &mut String) {
+        let margin = " ".repeat(indent);
+        for (_, name, value) in &self.0 {
+            let value = match value {
+                Value::Message(m) => {
+                    out.push_str(&format!("{margin}{name} {{\n"));
+                    m.print(indent + 2, out);
+                    out.push_str(&format!("{margin}}}\n"));
+                    continue;
+                }
+                Value::Number(n) => n.to_string(),
+                Value::Bool(b) => b.to_string(),
+                Value::Enum(name, _) => (*name).to_owned(),
+                Value::Text(t) => quoted(t.as_bytes()),
+                Value::Bytes(b) => quoted(b),
+            };
+            out.push_str(&format!("{margin}{name}: {value}\n"));
+        }
+    }
+}
+
+fn varint(mut n: u64, out: &mut Vec<u8>) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+fn delimited(number: u32, bytes: &[u8], out: &mut Vec<u8>) {
+    varint(u64::from(number) << 3 | LENGTH_DELIMITED, out);
+    varint(bytes.len() as u64, out);
+    out.extend(bytes);
+}
+
+fn quoted(bytes: &[u8]) -> String {
+    let mut out = String::from('"');
+    for b in bytes {
+        match b {
+            b'"' | b'\\' => out.extend(['\\', char::from(*b)]),
+            b'\n' => out.push_str("\\n"),
+            0x20..=0x7e => out.push(char::from(*b)),
+            other => out.push_str(&format!("\\{other:03o}")),
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of the encoding's own documentation.
+    #[test]
+    fn bytes_are_as_documented() {
+        let inner = Message::default().number(1, "a", 150u32);
+        assert_eq!(inner.encode(), [0x08, 0x96, 0x01]);
+        assert_eq!(Message::default().text(2, "b", "testing").encode(), b"\x12\x07testing");
+        assert_eq!(Message::default().message(3, "c", inner).encode(), [0x1a, 3, 0x08, 0x96, 0x01]);
+        assert!(Message::default().number(1, "a", 0u32).encode().is_empty());
+    }
+
+    #[test]
+    fn text_is_quoted() {
+        let mut out = String::new();
+        Message::default().with(1, "v", Value::Bytes(vec![0, b'"', 0x41, 255])).print(0, &mut out);
+        assert_eq!(out, "v: \"\\000\\\"A\\377\"\n");
+    }
+}

@@ -17,3 +17,17 @@ pub mod pcap;
 pub mod runner;
 pub mod script;
 pub mod state;
+
+/// For fuzzing: whatever the bytes, reading them as a script or as a capture ends, and what was read makes sense.
+pub fn fuzz(data: &[u8]) {
+    if let Ok(script) = parse::parse(&String::from_utf8_lossy(data)) {
+        assert!(script.iter().all(|s| s.line > 0));
+    }
+    if let Ok(packets) = pcap::read(data) {
+        assert!(packets.iter().all(|p| p.length as usize >= p.bytes.len()));
+        for p in &packets {
+            let fields = dissect::dissect(&p.bytes);
+            assert!(fields.iter().all(|f| f.bytes().end <= p.bytes.len()));
+        }
+    }
+}

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::device::{Device, RunError, Sent};
 use crate::diff::{self, Difference};
 use crate::pattern::Pattern;
+use crate::pcap::Captured;
 use crate::script::{Command, Compare, Statement, Unit};
 use crate::state::{State, StateError};
 
@@ -128,6 +129,23 @@ pub fn run(script: &[Statement], device: &mut Device) -> Report {
     for s in script {
         if let Err(what) = command(s, device, &mut state, &mut ports, &mut report) {
             report.failures.push(Failure { line: s.line, what });
+        }
+    }
+    ports.compare(&mut report.failures);
+    report
+}
+
+/// Sends the packets of one capture to a port, and compares what leaves, wherever, with another capture.
+pub fn run_capture(arriving: &[Captured], expected: &[Captured], port: u32, device: &mut Device) -> Report {
+    let mut report = Report { packets: arriving.len(), expected: expected.len(), ..Report::default() };
+    let mut ports = Ports::default();
+    let wanted = expected.iter().map(|c| (0, Some(Pattern::exactly(&c.bytes)))).collect();
+    ports.expected.insert(0, wanted);
+    for packet in arriving {
+        match device.receive(port, &packet.bytes) {
+            Ok(Some(sent)) => ports.sent.entry(0).or_default().push((0, sent)),
+            Ok(None) => {}
+            Err(e) => report.failures.push(Failure { line: 0, what: Trouble::Run(e) }),
         }
     }
     ports.compare(&mut report.failures);

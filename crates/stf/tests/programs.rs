@@ -26,3 +26,27 @@ fn every_own_program_behaves_as_its_script_says() {
     let n = all_pass(&folder, &[], |_| true);
     assert!(n >= 7, "only {n} scripts were found");
 }
+
+/// p4c's own tests, if `P4C_TESTDATA` names their folder: how many of each architecture have to pass.
+#[test]
+fn the_reference_compilers_tests_pass() {
+    let Ok(testdata) = std::env::var("P4C_TESTDATA") else {
+        println!("skipped: P4C_TESTDATA names no folder of p4c's testdata");
+        return;
+    };
+    let samples = Path::new(&testdata).join("p4_16_samples");
+    let includes = Folders(vec![Path::new(&testdata).join("../p4include")]);
+    // In percent of the programs that are there; docs/conformance.md lists the rest.
+    for (architecture, least) in [("ubpf_model", 80), ("ebpf_model", 85), ("v1model", 82)] {
+        let mut outcomes = Vec::new();
+        for case in conformance::cases(&samples).expect("the samples") {
+            if case.architecture == architecture {
+                let reject = if architecture == "ubpf_model" { Reject::Pass } else { Reject::Drop };
+                outcomes.push((conformance::run(&case, &includes, Engine::Jit, reject), case.name));
+            }
+        }
+        outcomes.retain(|(o, _)| *o != Outcome::NoProgram);
+        let passed = outcomes.iter().filter(|(o, _)| *o == Outcome::Passed).count();
+        assert!(passed * 100 >= outcomes.len() * least, "{architecture}: {passed} of {outcomes:#?}");
+    }
+}

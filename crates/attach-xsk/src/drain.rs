@@ -123,6 +123,7 @@ impl Drain {
             starves = pump.starves();
             socket.ready.store(pump.ready(socket.number), Relaxed);
         });
+        socket.bell.set(socket.ready.load(Relaxed) > 0);
         queue.pump_transmit((socket.number, socket.fd.load(Relaxed)), false);
         let time = match (queue.busy(), starves) {
             (true, _) => Some(SOON),

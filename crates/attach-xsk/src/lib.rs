@@ -20,7 +20,7 @@
 //! - [`hooks`]: the functions of libc that are replaced. - [`real`]: the functions themselves.
 //! - [`table`]: which descriptor is an AF_XDP socket. - [`socket`]: what is known of one.
 //! - [`rings`]: the two of each ring. - [`queue`]: pumping. - [`judge`], [`packet`]: the seam to lanes.
-//! - [`wait`]: `poll`. - [`drain`]: the thread. - [`library`]: configuration and session.
+//! - [`wait`]: `poll`. - [`bell`]: `epoll`. - [`drain`]: the thread. - [`library`]: configuration and session.
 //!
 //! # Promises
 //!
@@ -30,6 +30,9 @@
 //! * No call waits for a P4 VM or for the daemon.
 //! * A forked child's calls pass untouched; it can open no AF_XDP socket of its own.
 
+#![cfg_attr(test, allow(dead_code, reason = "in its unit tests nothing is replaced, so nothing is called"))]
+
+mod bell;
 mod drain;
 mod hooks;
 mod judge;

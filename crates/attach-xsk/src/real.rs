@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
-use libc::{c_char, c_int, c_uint, c_ulong, msghdr, nfds_t, off_t, pollfd, sigset_t};
+use libc::{c_char, c_int, c_uint, c_ulong, epoll_event, msghdr, nfds_t, off_t, pollfd, sigset_t};
 use libc::{size_t, sockaddr, socklen_t, ssize_t, timespec};
 
 /// A function's address, looked up when it is first called: other libraries call before our constructors would run.
@@ -67,6 +67,9 @@ functions! {
     recvmsg = c"recvmsg": (c_int, *mut msghdr, c_int) -> ssize_t;
     poll = c"poll": (*mut pollfd, nfds_t, c_int) -> c_int;
     ppoll = c"ppoll": (*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int;
+    epoll_ctl = c"epoll_ctl": (c_int, c_int, c_int, *mut epoll_event) -> c_int;
+    epoll_wait = c"epoll_wait": (c_int, *mut epoll_event, c_int, c_int) -> c_int;
+    epoll_pwait = c"epoll_pwait": (c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int;
 }
 
 /// The name of an interface of the calling thread's network namespace.

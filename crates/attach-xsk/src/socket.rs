@@ -16,6 +16,7 @@ use p4shield_afxdp::relay::{
 use p4shield_afxdp::ring::Entry;
 use p4shield_afxdp::{Consumer, Descriptor, Error, Producer, offsets};
 
+use crate::bell::Bell;
 use crate::library::library;
 use crate::packet::Memory;
 use crate::queue::Queue;
@@ -42,6 +43,8 @@ pub(crate) struct Socket {
     pub(crate) ready: AtomicU32,
     /// Whether there was room in that ring for more.
     pub(crate) room: AtomicBool,
+    /// For an application that waits in an epoll.
+    pub(crate) bell: Bell,
     /// Whether the application has slept in `poll` for it: then it needs not be asked for calls.
     pub(crate) sleeps: AtomicBool,
     /// Whether the application wants the kernel to poll the interface in calls for receiving (`SO_BUSY_POLL`).
@@ -90,6 +93,7 @@ impl Socket {
                 bound: AtomicPtr::default(),
                 ready: AtomicU32::new(0),
                 room: AtomicBool::new(false),
+                bell: Bell::new(),
                 sleeps: AtomicBool::new(false),
                 busy_polls: AtomicBool::new(false),
             }));
@@ -99,6 +103,7 @@ impl Socket {
         socket.fd.store(fd, Relaxed);
         socket.sleeps.store(false, Relaxed);
         socket.busy_polls.store(false, Relaxed);
+        socket.bell.set(false);
         socket.life.fetch_add(1, Relaxed);
         socket.descriptors.store(1, Release);
         socket
@@ -169,6 +174,12 @@ impl Socket {
             Which::Receive => Pair::new::<Descriptor>(fd, which, all.receive, entries),
             Which::Transmit => Pair::new::<Descriptor>(fd, which, all.transmit, entries),
         }
+    }
+
+    /// Whether it has a ring that was not mapped through us: the application would talk with the kernel past us.
+    pub(crate) fn has_foreign_ring(&self) -> bool {
+        let setup = lock(&self.setup);
+        setup.entries.iter().zip(&setup.pairs).any(|(&entries, pair)| entries > 0 && pair.is_none())
     }
 
     /// The kernel has bound it: its rings are moved from now on. `peer` is the socket whose memory it shares.

@@ -155,6 +155,13 @@ pub(crate) unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, len: s
     }
     // SAFETY: the caller promises `len` bytes; every bit pattern is an address.
     let copy = unsafe { address.cast::<libc::sockaddr_xdp>().read_unaligned() };
+    if socket.has_foreign_ring() {
+        tracing::error!(
+            "an AF_XDP socket was given rings that were not mapped by libc's mmap, so its bind fails: \
+             what maps them past libc cannot be mediated"
+        );
+        return real::fail(libc::EACCES);
+    }
     let shares = copy.sxdp_flags & libc::XDP_SHARED_UMEM != 0;
     let peer = if shares { table::get(copy.sxdp_shared_umem_fd as c_int) } else { None };
     // SAFETY: an address of our own, of which the kernel sees what we saw.

@@ -1,8 +1,8 @@
 //! Waiting for several descriptors.
 
-use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, timespec};
+use libc::{c_int, epoll_event, nfds_t, pollfd, sigset_t, size_t, timespec};
 
-use crate::{real, wait};
+use crate::{bell, real, table, wait};
 
 /// The entries of a call, if there are any to be looked at.
 ///
@@ -75,4 +75,64 @@ pub(crate) unsafe extern "C" fn __poll_chk(
     }
     // SAFETY: the caller's call.
     unsafe { poll(fds, count, timeout) }
+}
+
+/// `epoll_ctl`: beside a socket its bell is put into the epoll, under the same name.
+///
+/// # Safety
+/// As for `epoll_ctl`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn epoll_ctl(
+    epoll: c_int,
+    operation: c_int,
+    fd: c_int,
+    event: *mut epoll_event,
+) -> c_int {
+    // SAFETY: the caller's call.
+    let result = unsafe { real::epoll_ctl()(epoll, operation, fd, event) };
+    if result == 0
+        && let Some(bell) = table::get(fd).and_then(|s| s.bell.descriptor())
+    {
+        // SAFETY: the caller's event, which the kernel has just read. Where this fails a packet that was held is told of
+        // when the next one comes.
+        let _ = unsafe { real::epoll_ctl()(epoll, operation, bell, event) };
+    }
+    result
+}
+
+/// `epoll_wait`.
+///
+/// # Safety
+/// As for `epoll_wait`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn epoll_wait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: c_int,
+) -> c_int {
+    bell::look_around();
+    // SAFETY: the caller's call.
+    let result = unsafe { real::epoll_wait()(epoll, events, most, timeout) };
+    bell::look_around();
+    result
+}
+
+/// `epoll_pwait`.
+///
+/// # Safety
+/// As for `epoll_pwait`.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub(crate) unsafe extern "C" fn epoll_pwait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    bell::look_around();
+    // SAFETY: the caller's call.
+    let result = unsafe { real::epoll_pwait()(epoll, events, most, timeout, mask) };
+    bell::look_around();
+    result
 }

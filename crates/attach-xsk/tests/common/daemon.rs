@@ -1,0 +1,135 @@
+//! A daemon with one P4 VM that runs a function of the test's: the real seam, the real channels.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use p4shield_abi::channel::Geometry;
+use p4shield_attach::message::Report;
+use p4shield_attach::{Allowed, Heard, Host, LaneId, Peer, Server, Setup};
+use p4shield_channel::{Batch, Doorbell, Judge, Reply, create_channel};
+use p4shield_config::Config;
+
+const GEOMETRY: Geometry = Geometry { slots: 1024, header_bytes: 128, headroom: 32 };
+
+/// Whether a packet passes, by its front and by how many came before.
+pub(crate) type Program = fn(&[u8], u64) -> bool;
+
+/// A folder with a configuration: one tenant whose VMs are 10.9.3.1 and 10.9.3.2.
+pub(crate) struct Cloud {
+    folder: tempfile::TempDir,
+}
+
+impl Cloud {
+    /// `fail` and `deadline` as the configuration has them.
+    pub(crate) fn new(fail: &str, deadline: &str) -> Self {
+        let folder = tempfile::Builder::new().prefix("p4shield-xsk").tempdir().expect("a folder");
+        let text = format!(
+            "attachment = \"xsk\"\n[daemon]\nattach_socket = \"attach.sock\"\n[[tenant]]\nname = \"alice\"\n\
+             fail = \"{fail}\"\ndeadline = \"{deadline}\"\nstall = \"60s\"\nmax_held = 1024\nslots = 1024\n\
+             [[tenant.vm]]\nname = \"one\"\naddresses = [\"10.9.3.1\"]\n\
+             [[tenant.vm]]\nname = \"two\"\naddresses = [\"10.9.3.2\"]\n"
+        );
+        std::fs::write(folder.path().join("p4shield.toml"), text).expect("the folder is ours");
+        Self { folder }
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.folder.path().join("p4shield.toml")
+    }
+
+    /// Starts a daemon.
+    pub(crate) fn daemon(&self, program: Program) -> Daemon {
+        let config = Config::load(&self.config()).expect("a configuration");
+        let host = Arc::new(P4Vm::default());
+        let setup = Setup::from(&config);
+        let socket = self.folder.path().join("attach.sock");
+        let server = Server::start(&socket, Allowed::default(), &setup, host.clone()).expect("a server");
+        let works = Arc::clone(&host);
+        let thread = std::thread::spawn(move || works.work(program));
+        Daemon { server: Some(server), host, thread: Some(thread) }
+    }
+}
+
+/// A daemon; it and its P4 VM end when it is dropped.
+pub(crate) struct Daemon {
+    server: Option<Server>,
+    host: Arc<P4Vm>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Daemon {
+    /// Packets that were judged.
+    pub(crate) fn judged(&self) -> u64 {
+        self.host.judged.load(Ordering::Acquire)
+    }
+
+    /// Waits until there are so many lanes.
+    pub(crate) fn wait_lanes(&self, count: usize) {
+        let lanes = || self.host.lines.lock().expect("no panic").len();
+        p4shield_testbed::wait_until("the lanes", 30, || lanes() == count).unwrap();
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        drop(self.server.take());
+        self.host.ends.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("no panic");
+        }
+    }
+}
+
+#[derive(Default)]
+struct P4Vm {
+    lines: Mutex<Vec<(u64, LaneId, Judge, Doorbell)>>,
+    judged: AtomicU64,
+    ends: AtomicBool,
+}
+
+impl Host for P4Vm {
+    fn heard(&self, peer: &Arc<Peer>, heard: Heard) {
+        static NUMBER: AtomicU32 = AtomicU32::new(1);
+        match heard {
+            Heard::Said(Report::LaneUp { lane, .. }) => {
+                let memory = create_channel("test", GEOMETRY).expect("memory");
+                let (ours, theirs) = Doorbell::pair().expect("a doorbell");
+                let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+                peer.channel(lane, 0, (number, GEOMETRY), memory.fd().expect("a descriptor"), &theirs);
+                let judge = Judge::new(memory, GEOMETRY).expect("a channel");
+                self.lines.lock().expect("no panic").push((peer.session, lane, judge, ours));
+            }
+            Heard::Said(Report::LaneDown { lane }) => {
+                self.lines.lock().expect("no panic").retain(|l| (l.0, l.1) != (peer.session, lane));
+            }
+            _ => {}
+        }
+    }
+}
+
+impl P4Vm {
+    fn work(&self, program: Program) {
+        let mut batch = Batch::new(&GEOMETRY);
+        while !self.ends.load(Ordering::Acquire) {
+            let mut worked = 0;
+            for (_, _, judge, bell) in self.lines.lock().expect("no panic").iter_mut() {
+                worked += judge.fetch(&mut batch).unwrap_or_default();
+                for entry in batch.iter_mut() {
+                    let count = self.judged.fetch_add(1, Ordering::AcqRel);
+                    let front = &entry.frame[entry.start..entry.start + entry.len];
+                    let reply = if program(front, count) { Reply::Pass } else { Reply::Drop };
+                    judge.answer(reply).expect("verdicts fit");
+                }
+                if judge.publish() {
+                    bell.ring();
+                }
+            }
+            if worked == 0 {
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Two machines and what lies between them.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::time::Duration;
+
+use p4shield_testbed::process::run;
+use p4shield_testbed::{NetNs, wait_until};
+
+/// A namespace with the interfaces `s0` and `s1`, whose other ends are `eth0` of two others with addresses.
+pub(crate) struct Scene {
+    pub(crate) host: NetNs,
+    pub(crate) one: NetNs,
+    pub(crate) two: NetNs,
+}
+
+/// Addresses of the two machines.
+pub(crate) const ONE: &str = "10.9.3.1";
+pub(crate) const TWO: &str = "10.9.3.2";
+
+impl Scene {
+    pub(crate) fn new() -> Self {
+        let [host, one, two] = ["xsk", "one", "two"].map(|n| NetNs::create(n).unwrap());
+        for (ns, port, address) in [(&one, "s0", ONE), (&two, "s1", TWO)] {
+            host.veth(port, ns, "eth0").unwrap();
+            ns.send_whole_packets("eth0").unwrap();
+            ns.ip(&format!("addr add {address}/24 dev eth0")).unwrap();
+        }
+        Self { host, one, two }
+    }
+
+    pub(crate) fn ping(&self) -> bool {
+        run(self.one.command("ping").args(["-c1", "-W2", TWO])).is_ok()
+    }
+
+    pub(crate) fn wait_ping(&self) {
+        wait_until("a ping", 60, || self.ping()).unwrap();
+    }
+
+    /// Sends so many bytes over a connection each, all at once, and has them come back the same.
+    pub(crate) fn echo(&self, sizes: &[usize]) {
+        let listener = self.two.inside(|| TcpListener::bind((TWO, 0)).unwrap());
+        let to = listener.local_addr().unwrap();
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                for _ in sizes {
+                    let (mut stream, _) = listener.accept().unwrap();
+                    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+                    s.spawn(move || {
+                        let mut back = stream.try_clone().unwrap();
+                        std::io::copy(&mut stream, &mut back).unwrap();
+                        back.shutdown(std::net::Shutdown::Write).unwrap();
+                    });
+                }
+            });
+            for &size in sizes {
+                s.spawn(move || {
+                    let stream =
+                        self.one.inside(|| TcpStream::connect_timeout(&to, Duration::from_secs(60)).unwrap());
+                    exchange(stream, size);
+                });
+            }
+        });
+    }
+}
+
+fn exchange(mut stream: TcpStream, size: usize) {
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let sent: Vec<u8> = (0..size).map(|n| (n / 7 * 31) as u8).collect();
+    let mut writer = stream.try_clone().unwrap();
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            writer.write_all(&sent).unwrap();
+            writer.shutdown(std::net::Shutdown::Write).unwrap();
+        });
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).unwrap();
+        assert!(got == sent, "{size} bytes came back as {} others", got.len());
+    });
+}
+
+/// A command line for a message.
+pub(crate) fn shown(command: &Command) -> String {
+    format!("{command:?}")
+}

@@ -1,0 +1,120 @@
+//! Debian's Open vSwitch with AF_XDP ports, unmodified, with the library in it.
+
+#![allow(clippy::print_stdout, reason = "skipped tests say so")]
+
+mod common;
+
+use std::ffi::OsStr;
+
+use common::daemon::Cloud;
+use common::library;
+use common::scene::Scene;
+use p4shield_testbed::{OvsAfxdp, wait_until};
+
+/// Connections of one message each: from a byte to more than all rings hold.
+const SIZES: [usize; 5] = [1, 100, 1_448, 65_536, 500_000];
+
+fn usable() -> bool {
+    OvsAfxdp::usable().map_err(|why| println!("skipped: {why}")).is_ok()
+}
+
+/// Starts a switch between the two machines.
+fn switch(scene: &Scene, environment: &[(&str, &OsStr)]) -> OvsAfxdp {
+    let library = library();
+    let environment = [&[("LD_PRELOAD", library.as_os_str())], environment].concat();
+    let switch = OvsAfxdp::start(&scene.host, &environment, "0x1").unwrap();
+    for port in ["s0", "s1"] {
+        switch.add(port).unwrap();
+    }
+    switch
+}
+
+/// Takes the ports away and looks at what the library says of their frames: each has one owner, none was refused.
+fn close(mut switch: OvsAfxdp) {
+    for port in ["s0", "s1"] {
+        switch.remove(port).unwrap();
+    }
+    let closed = || switch.said().matches("is being closed").count();
+    wait_until("both sockets to be closed", 30, || closed() >= 2).unwrap();
+    let said = switch.said();
+    for line in said.lines().filter(|l| l.contains("is being closed")) {
+        assert!(line.contains("application: 0, kernel: 0, judge: 0"), "{line}");
+        let counts = line.split("Census {").nth(1).and_then(|l| l.split('}').next()).unwrap();
+        let count = |part: &str| part.split(':').nth(1).unwrap().trim().parse::<u32>().unwrap();
+        assert_eq!(counts.split(',').map(count).sum::<u32>(), 16_384, "all frames of Open vSwitch: {line}");
+    }
+    assert!(switch.ended().is_none(), "Open vSwitch ended\n{said}\n{}", switch.log());
+    assert!(!switch.log().contains("EMER"), "{}", switch.log());
+}
+
+#[test]
+fn open_vswitch_forwards_through_replaced_rings() {
+    if !usable() {
+        return;
+    }
+    let scene = Scene::new();
+    let switch = switch(&scene, &[("P4SHIELD_XSK", OsStr::new("relay"))]);
+    scene.wait_ping();
+    scene.echo(&SIZES);
+    // A port that goes and comes back finds its queue free.
+    switch.remove("s1").unwrap();
+    switch.add("s1").unwrap();
+    scene.wait_ping();
+    close(switch);
+}
+
+#[test]
+fn connections_survive_a_program_that_drops_at_random_and_a_p4vm_that_goes() {
+    if !usable() {
+        return;
+    }
+    let scene = Scene::new();
+    let cloud = Cloud::new("drop", "50ms");
+    let config = cloud.config();
+    let switch = switch(&scene, &[("P4SHIELD_CONFIG", config.as_os_str())]);
+    assert!(!scene.ping(), "without a P4 VM the tenant's packets are dropped");
+    // One packet in 256, at places that no flow is in step with; each is judged twice on its way.
+    let mut daemon = cloud.daemon(|_, n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56 != 0);
+    daemon.wait_lanes(2);
+    scene.wait_ping();
+    let before = daemon.judged();
+    scene.echo(&SIZES);
+    assert!(daemon.judged() > before + 500, "every packet was asked about");
+    std::thread::scope(|s| {
+        s.spawn(|| scene.echo(&SIZES));
+        // The P4 VM and the daemon go while connections are under way, and others come.
+        drop(daemon);
+        daemon = cloud.daemon(|_, _| true);
+        daemon.wait_lanes(2);
+    });
+    close(switch);
+}
+
+#[test]
+fn a_program_that_drops_a_flow_drops_that_one() {
+    if !usable() {
+        return;
+    }
+    let scene = Scene::new();
+    let cloud = Cloud::new("drop", "50ms");
+    let config = cloud.config();
+    let switch = switch(&scene, &[("P4SHIELD_CONFIG", config.as_os_str())]);
+    // No ICMP: the protocol's number is the tenth byte of an IPv4 header.
+    let daemon = cloud.daemon(|front, _| front.get(23) != Some(&1));
+    daemon.wait_lanes(2);
+    scene.echo(&[100_000]);
+    assert!(!scene.ping(), "a ping passed a program that drops it");
+    close(switch);
+}
+
+#[test]
+fn without_a_configuration_no_socket_is_made() {
+    if !usable() {
+        return;
+    }
+    let scene = Scene::new();
+    let library = library();
+    let switch = OvsAfxdp::start(&scene.host, &[("LD_PRELOAD", library.as_os_str())], "0x1").unwrap();
+    let error = switch.add("s0").unwrap_err().to_string();
+    assert!(switch.said().contains("P4SHIELD_CONFIG is not set"), "{error}");
+}

@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 pub use device::{DeviceError, PciAddress};
 pub use measure::{Measured, measure};
 pub(crate) use memory::PageMemory;
+/// Bytes of the pages, which are the sizes of the files or devices that hold them.
+pub use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
 pub(crate) use place::{Place, Use};
 
 /// Where a page is. Written as a path, as `pci:0000:00:05.0`, or as `pci:auto`.

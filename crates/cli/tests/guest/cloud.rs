@@ -1,11 +1,13 @@
 //! A cloud of one host: Open vSwitch over DPDK, the host daemon with a tenant's P4 VM, the tenant's user VM as a guest
 //! of QEMU, and a client in a network namespace. Every part is the one that a user has.
 
+use std::fs::File;
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
+use p4shield_agent::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
 use p4shield_testbed::process::run;
 use p4shield_testbed::{Guarded, Guest, NetNs, OvsDpdk, leftover, wait_until};
 use serde_json::Value;
@@ -34,8 +36,8 @@ pub(crate) struct Cloud {
     pub(crate) guest: Guest,
     pub(crate) switch: OvsDpdk,
     pub(crate) client: NetNs,
-    _daemon: Guarded,
-    _host: NetNs,
+    daemon: Option<Guarded>,
+    host: NetNs,
     dir: TempDir,
 }
 
@@ -77,7 +79,7 @@ impl Cloud {
         guest.wait_booted().unwrap();
         guest.must("chmod 600 /etc/alice.key").unwrap();
         guest.must(&format!("ip addr add {GUEST}/24 dev eth0 && ip link set eth0 up")).unwrap();
-        Self { guest, switch, client, _daemon: daemon, _host: host, dir }
+        Self { guest, switch, client, daemon: Some(daemon), host, dir }
     }
 
     /// Starts the agent in the guest, and waits until the P4 VM knows what it publishes. It is not told where its page
@@ -90,11 +92,7 @@ impl Cloud {
                  >/tmp/agent.log 2>&1 &"
             ))
             .unwrap();
-        let known = || self.vm()["info"]["status"] == "known";
-        if wait_until("information from the guest", 60, known).is_err() {
-            let log = self.guest.must("cat /tmp/agent.log").unwrap();
-            panic!("the P4 VM knows nothing of the guest\n{log}\n{:#}", self.status());
-        }
+        self.wait_known();
     }
 
     /// Starts the auditor in the guest, and waits until it has begun to account for every packet.
@@ -146,6 +144,21 @@ impl Cloud {
         let packet: String = smuggled(number).iter().map(|b| format!("{b:02x}")).collect();
         let message = format!("in_port=controller packet={packet} actions=output:{}", port.trim());
         self.switch.ofctl("packet-out", &[&message]).unwrap();
+    }
+
+    /// Ends the host daemon and starts it again, while the guest runs on with its devices.
+    pub(crate) fn restart_daemon(&mut self) {
+        drop(self.daemon.take());
+        self.daemon = Some(start_daemon(self.dir.path(), &self.host));
+    }
+
+    /// Waits until the P4 VM knows what the guest publishes.
+    pub(crate) fn wait_known(&mut self) {
+        let known = || self.vm()["info"]["status"] == "known";
+        if wait_until("information from the guest", 60, known).is_err() {
+            let log = self.guest.must("cat /tmp/agent.log").unwrap();
+            panic!("the P4 VM knows nothing of the guest\n{log}\n{:#}", self.status());
+        }
     }
 
     /// What `p4shield status --json` says.
@@ -225,11 +238,15 @@ fn prepare(dir: &Path, attached: Attached) {
     let config = include_str!("cloud.toml").replace("@ATTACHMENT@", attachment).replace("@PORTS@", ports);
     let config = config.replace("@DIR@", &dir.display().to_string());
     std::fs::write(dir.join("p4shield.toml"), config).unwrap();
+    // As a hypervisor makes them, before there is a daemon, which then leaves them when it ends.
+    for (name, size) in [("info.page", INFO_PAGE_SIZE), ("log.page", LOG_PAGE_SIZE)] {
+        File::create(dir.join(name)).unwrap().set_len(size as u64).unwrap();
+    }
 }
 
-/// Starts `p4shield run` and waits until the P4 VM is ready. It makes the page files, which the guest needs.
+/// Starts `p4shield run` and waits until the P4 VM is ready.
 fn start_daemon(dir: &Path, host: &NetNs) -> Guarded {
-    let log = std::fs::File::create(dir.join("run.log")).unwrap();
+    let log = File::options().append(true).create(true).open(dir.join("run.log")).unwrap();
     let mut command = host.command(env!("CARGO_BIN_EXE_p4shield"));
     command.arg("run").arg("--config").arg(dir.join("p4shield.toml"));
     let daemon = Guarded::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log)).unwrap();

@@ -36,6 +36,8 @@ fn pages_cross_into_a_guest_and_a_plain_switch_is_found_out() {
     assert!(confused.code != 0 && confused.output.contains("confused"), "{confused:?}");
     cloud.start_agent();
     assert!(cloud.vm()["info"]["forged"].as_u64().unwrap() > 0, "{:#}", cloud.status());
+    cloud.restart_daemon();
+    cloud.wait_known();
     cloud.start_audit();
     wait_until("a ping to the guest", 60, || cloud.ping()).unwrap();
     let summary = cloud.end_audit();

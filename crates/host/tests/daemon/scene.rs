@@ -42,7 +42,8 @@ impl Scene {
         assert!(clang.arg("-o").arg(self.at(&format!("{name}.o"))).status().unwrap().success());
     }
 
-    /// The configuration of both tenants, with bob's policy.
+    /// The configuration of both tenants, with bob's policy. A P4 VM that a busy machine does not let run for a while is not
+    /// taken for dead: one that is stopped does not answer its keeper, either.
     pub(crate) fn text(&self, bobs_fail: &str) -> String {
         format!(
             r#"
@@ -51,6 +52,7 @@ socket = "daemon.sock"
 [[tenant]]
 name = "alice"
 deadline = "10s"
+stall = "30s"
 [[tenant.vm]]
 name = "web"
 addresses = ["10.0.0.1"]
@@ -61,7 +63,7 @@ name = "bob"
 key_file = "bob.key"
 fail = "{bobs_fail}"
 deadline = "5ms"
-stall = "300ms"
+stall = "30s"
 [[tenant.vm]]
 name = "db"
 addresses = ["10.0.0.2"]

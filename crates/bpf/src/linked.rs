@@ -187,7 +187,8 @@ impl Verified {
         Self { linked }
     }
 
-    /// Takes the program's safety on trust, **for tests and benchmarks only**.
+    /// Takes the program's safety on trust: **for tests, for benchmarks, and for a program of this digest that the verifier
+    /// accepted in another process**.
     ///
     /// # Safety
     /// Under the JIT a program that is not safe reads and writes any memory of the process. The caller vouches that

@@ -234,6 +234,9 @@ pub(crate) struct ActionUse {
     pub(crate) args: Vec<CallArg>,
     /// The arguments as written: entries may repeat them.
     pub(crate) written: Vec<crate::ast::Arg>,
+    /// `@defaultonly`, `@tableonly`
+    pub(crate) default_only: bool,
+    pub(crate) table_only: bool,
     pub(crate) span: Span,
 }
 
@@ -357,6 +360,8 @@ pub(crate) enum StmtKind {
     Declare(VarId, Option<Expr>),
     Instance,
     Assign(Expr, Expr),
+    /// `target op= ...`: the value, in which the variable stands for what the target holds. The target is evaluated once.
+    Update { target: Expr, old: VarId, value: Expr },
     Call(Call),
     If(Expr, Vec<Stmt>, Vec<Stmt>),
     Block(Vec<Stmt>),

@@ -182,3 +182,25 @@ fn a_select_matches_tuples_and_structs() {
 fn operators_that_assign() {
     assert_eq!(run("", "hdr.h.a += 250; hdr.h.b |-|= 9; hdr.h.a <<= 1;", 10, 5), (8, 0));
 }
+
+#[test]
+fn an_index_is_evaluated_before_the_value_and_once() {
+    let next = "bit<8> next(inout bit<8> i) { i = i + 1; return i; }\ncontrol pipe";
+    let text = |body: &str| labels("", LOOP, body).replacen("control pipe", next, 1);
+    let order = "bit<8> i = 0; hdr.l[(bit<32>)i].v = (bit<7>)next(i) + 10;";
+    assert_eq!(Bench::new(&text(order)).passes(&[1, 2, 0x83]), [11, 2, 0x83]);
+    let once = "bit<8> i = 0; hdr.l[(bit<32>)next(i)].v += 5; hdr.l[0].v = (bit<7>)i;";
+    assert_eq!(Bench::new(&text(once)).passes(&[9, 2, 0x83]), [1, 7, 0x83]);
+}
+
+#[test]
+fn unions_in_stacks() {
+    let text = "#include <ubpf_model.p4>\nheader a_t { bit<8> a; }\nheader b_t { bit<16> b; }\n\
+        header_union u_t { a_t a; b_t b; }\nstruct headers_t { u_t[2] u; }\nstruct meta_t { bit<8> x; }\n\
+        parser prs(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metadata std) {\n\
+        state start { p.extract(hdr.u.next.b); p.extract(hdr.u.next.a); transition accept; } }\n\
+        control pipe(inout headers_t hdr, inout meta_t meta, inout standard_metadata std) { apply {\n\
+        if (hdr.u[0].b.isValid() && hdr.u[1].a.isValid() && !hdr.u[1].b.isValid()) { hdr.u[1].a.a = 9; } } }\n\
+        control dprs(packet_out p, in headers_t hdr) { apply { p.emit(hdr); } }\nubpf(prs(), pipe(), dprs()) main;";
+    assert_eq!(Bench::new(text).passes(&[1, 2, 3, 4]), [1, 2, 9, 4]);
+}

@@ -5,11 +5,15 @@ use super::templates::Template;
 use super::{Checker, FunctionDecl, PackageType, Place, Symbol, TypeSymbol};
 use crate::ast::{self, Composite, Decl, DeclKind, TypedefTarget};
 use crate::constant::fits;
-use crate::diagnostics::Code;
+use crate::diagnostics::{Code, Diagnostic};
 use crate::hir::{self, ActionId, Expr, ExternFnId, ExternId, FunctionId};
 use crate::types::{CompositeType, EnumType, NewType, ObjectKind, Type};
 use num_bigint::BigInt;
 use std::rc::Rc;
+
+/// The versions of v1model, by the date that its file gives.
+const V1MODEL_FIRST: u32 = 20_180_101;
+const V1MODEL_LAST: u32 = 20_200_408;
 
 impl Checker<'_> {
     pub(super) fn declaration(&mut self, d: &Decl) {
@@ -87,6 +91,13 @@ impl Checker<'_> {
             self.error(Code::NotConstant, value.span, "this value is not known at compile time", hint);
             return self.declare(&d.name, Symbol::Bad);
         }
+        if &*d.name.name == "__v1model_version"
+            && let Some(v) = e.as_const()
+            && !(BigInt::from(V1MODEL_FIRST)..=BigInt::from(V1MODEL_LAST)).contains(v)
+        {
+            let hint = format!("versions from {V1MODEL_FIRST} to {V1MODEL_LAST} are known");
+            self.error(Code::BadConstant, value.span, format!("{v} is no version of v1model"), hint);
+        }
         self.declare(&d.name, Symbol::Const(Expr { ty, ..e }));
     }
 
@@ -122,6 +133,10 @@ impl Checker<'_> {
             self.error(Code::BadType, m.name.span, format!("`{}` has no result type", m.name.name), hint);
         }
         let f = self.scoped(|c| c.prototype(&m.name, &m.proto, owner));
+        let itself = |t: &Type| matches!(t, Type::Extern(e) if e.id == id.0);
+        if let Some(p) = f.params.iter().find(|p| itself(&p.ty)) {
+            self.error(Code::Recursive, p.span, format!("`{of}` refers to itself"), "use another type");
+        }
         let e = &mut self.program.externs[id.0 as usize];
         let twice = |o: &hir::ExternFn| o.name == f.name && same_arguments(&o.params, &f.params);
         let constructor_twice = m.proto.result.is_none()
@@ -263,12 +278,35 @@ impl Checker<'_> {
             c.place = saved;
             (params, body)
         });
+        self.control_plane_name(d);
         let id = ActionId(self.program.actions.len() as u32);
         let local = self.scopes.len() > 1;
         let name = d.name.name.clone();
         let routine = hir::Routine { name, params, result: Type::Void, body, local };
         self.program.actions.push(Rc::new(routine));
         self.declare(&d.name, Symbol::Action(id));
+    }
+
+    /// Actions that the control plane would know by the same name from the top level on.
+    fn control_plane_name(&mut self, d: &Decl) {
+        let given = super::tables::name_annotation(&d.annotations);
+        let full = match (&given, self.scopes.len()) {
+            (Some(n), _) if n.starts_with('.') => n[1..].to_owned(),
+            (Some(n), 1) => n.clone(),
+            (None, 1) => d.name.name.to_string(),
+            _ => return,
+        };
+        // Older programs carry a NoAction of their own for each table.
+        if full == "NoAction" {
+            return;
+        }
+        if let Some(first) = self.action_names.get(&full).copied() {
+            let message = format!("the control plane would know two actions as `{full}`");
+            let diagnostic = Diagnostic::new(Code::DuplicateName, d.name.span, message);
+            self.sink.add(diagnostic.related(first, "the other one").hint("give one another @name"));
+        } else {
+            self.action_names.insert(full, d.name.span);
+        }
     }
 
     fn object_type(&mut self, d: &Decl, kind: ObjectKind, type_params: &[ast::Ident], params: &[ast::Param]) {

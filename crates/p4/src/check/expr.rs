@@ -575,7 +575,7 @@ fn is_aggregate(e: &Expr) -> bool {
 /// Whether `==` is defined for a type.
 fn comparable(t: &Type) -> bool {
     match t.base() {
-        Type::Composite(c) => c.fields.iter().all(|(_, t)| comparable(t)),
+        Type::Composite(c) => !c.is_anonymous() && c.fields.iter().all(|(_, t)| comparable(t)),
         Type::Tuple(ts) => ts.iter().all(comparable),
         Type::Stack(t, _) => comparable(t),
         Type::Text | Type::Void | Type::Extern(_) | Type::Object(_) | Type::List(_) | Type::Var(..) => false,

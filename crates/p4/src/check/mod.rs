@@ -129,6 +129,10 @@ struct Checker<'a> {
     read_only: std::collections::HashSet<VarId>,
     /// Constructor parameters: known when the program is put together.
     ctor_vars: std::collections::HashSet<VarId>,
+    /// What the control plane calls actions of the top level.
+    action_names: HashMap<String, Span>,
+    /// Parameters of the parser or control around: its own variables may not hide them.
+    object_params: std::collections::HashSet<VarId>,
 }
 
 /// Checks a program. The result is complete only if nothing was reported as an error.
@@ -144,6 +148,8 @@ pub(crate) fn check(program: &ast::Program, sink: &mut Sink) -> hir::Program {
         this: None,
         read_only: std::collections::HashSet::new(),
         ctor_vars: std::collections::HashSet::new(),
+        action_names: HashMap::new(),
+        object_params: std::collections::HashSet::new(),
     };
     for d in &program.decls {
         c.declaration(d);

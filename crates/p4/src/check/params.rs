@@ -65,6 +65,9 @@ impl Checker<'_> {
             self.read_only.insert(var);
         }
         let put_together = p.direction == Direction::None && matches!(owner, Owner::Function | Owner::Object);
+        if owner == Owner::Object {
+            self.object_params.insert(var);
+        }
         if owner == Owner::Constructor || put_together {
             self.ctor_vars.insert(var);
         }

@@ -3,7 +3,7 @@
 use super::{Checker, Place, Symbol};
 use crate::ast::{self, DeclKind, ExprKind as Ast, StmtKind as AstStmt};
 use crate::diagnostics::{Code, Diagnostic};
-use crate::hir::{ExprKind, Stmt, StmtKind, TableId};
+use crate::hir::{Expr, ExprKind, Stmt, StmtKind, TableId};
 use crate::source::Span;
 use crate::types::Type;
 
@@ -164,6 +164,13 @@ impl Checker<'_> {
                     self.error(Code::BadType, d.span, format!("a variable cannot be of type {ty}"), hint);
                 }
                 let init = init.as_ref().map(|e| self.expr_as(e, &ty));
+                if self.place == Place::Apply
+                    && let Some(Symbol::Var(v)) = self.lookup(&d.name.name, false)
+                    && self.object_params.contains(v)
+                {
+                    let message = format!("`{}` hides a parameter", d.name.name);
+                    self.error(Code::DuplicateName, d.name.span, message, "choose another name");
+                }
                 self.warn_shadowing(&d.name);
                 let var = self.new_var(if ok { ty } else { Type::Bad });
                 self.declare(&d.name, Symbol::Var(var));
@@ -236,15 +243,17 @@ impl Checker<'_> {
         if !self.assignable(&t) {
             return None;
         }
-        let v = match op {
-            None => self.expr_as(value, &t.ty.clone()),
-            Some(op) => {
-                let v = self.expr(value, Some(&t.ty));
-                let v = self.binary_of(op, t.clone(), v, span);
-                self.coerce(v, &t.ty.clone())
-            }
+        let ty = t.ty.clone();
+        let Some(op) = op else {
+            let v = self.expr_as(value, &ty);
+            return (!v.ty.is_bad()).then_some(StmtKind::Assign(t, v));
         };
-        (!v.ty.is_bad()).then_some(StmtKind::Assign(t, v))
+        let v = self.expr(value, Some(&ty));
+        let old = self.new_var(ty.clone());
+        let held = Expr { kind: ExprKind::Var(old), ty: ty.clone(), span: t.span };
+        let v = self.binary_of(op, held, v, span);
+        let v = self.coerce(v, &ty);
+        (!v.ty.is_bad()).then_some(StmtKind::Update { target: t, old, value: v })
     }
 
     fn call_statement(&mut self, call: &ast::Expr) -> Option<StmtKind> {

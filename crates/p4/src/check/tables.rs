@@ -60,7 +60,17 @@ impl Checker<'_> {
         let mut seen: Vec<&str> = Vec::new();
         for p in properties {
             let name = match &p.kind {
-                PropertyKind::Key(_) => "key",
+                PropertyKind::Key(keys) => {
+                    for k in keys {
+                        if let Ast::Path { name, absolute: false } = &k.value.kind
+                            && name.name == d.name.name
+                        {
+                            let hint = "give the table another name";
+                            self.error(Code::Recursive, name.span, "a table cannot be its own key", hint);
+                        }
+                    }
+                    "key"
+                }
                 PropertyKind::Actions(_) => "actions",
                 PropertyKind::Entries(entries) => {
                     let keyed =
@@ -121,7 +131,14 @@ impl Checker<'_> {
             return;
         };
         let index = t.actions.iter().position(|a| a.action == id).unwrap_or_else(|| {
-            t.actions.push(ActionUse { action: id, args: Vec::new(), written: Vec::new(), span: t.span });
+            t.actions.push(ActionUse {
+                action: id,
+                args: Vec::new(),
+                written: Vec::new(),
+                default_only: true,
+                table_only: false,
+                span: t.span,
+            });
             t.actions.len() - 1
         });
         t.default = Some(BoundAction { index, data: Vec::new() });
@@ -201,7 +218,9 @@ impl Checker<'_> {
             routine.params.iter().filter(|p| p.direction != Direction::None).cloned().collect();
         let written = args.to_vec();
         let args = self.bind(&routine.name, &directed, args, &mut Inference::default(), a.value.span)?;
-        Some(ActionUse { action, args, written, span: a.value.span })
+        let has = |name: &str| a.annotations.iter().any(|x| &*x.name.name == name);
+        let (default_only, table_only) = (has("defaultonly"), has("tableonly"));
+        Some(ActionUse { action, args, written, default_only, table_only, span: a.value.span })
     }
 
     /// An action of the table with its data: a default action or an entry's.
@@ -276,6 +295,10 @@ impl Checker<'_> {
         let types: Vec<Type> = t.keys.iter().map(|k| k.value.ty.clone()).collect();
         let keys = self.keysets(&e.keys, &types)?;
         let action = self.bound_action(t, &e.action.value)?;
+        if t.actions[action.index].default_only {
+            let hint = "the list of actions marks it @defaultonly";
+            self.error(Code::BadTable, e.action.value.span, "this action is for misses only", hint);
+        }
         let rank = number_annotation(&e.action.annotations, "priority");
         Some(Entry { keys, action, priority, rank, is_const: all_const || e.is_const, span: e.span })
     }
@@ -284,6 +307,10 @@ impl Checker<'_> {
         match &*name.name {
             "default_action" => {
                 t.default = self.bound_action(t, value);
+                if t.default.as_ref().is_some_and(|d| t.actions[d.index].table_only) {
+                    let hint = "the list of actions marks it @tableonly";
+                    self.error(Code::BadTable, value.span, "this action is for entries only", hint);
+                }
                 t.default_is_const = p.is_const;
             }
             "size" => {

@@ -27,7 +27,14 @@ impl Checker<'_> {
             },
             TypeKind::Varbit(w) => self.width(w).map_or(Type::Bad, Type::Varbit),
             TypeKind::Bool => Type::Bool,
-            TypeKind::Error => Type::Error,
+            TypeKind::Error => {
+                if self.program.errors.is_empty() {
+                    let hint = "include core.p4, or declare `error { ... }`";
+                    self.error(Code::UnknownName, t.span, "there are no errors", hint);
+                    return Type::Bad;
+                }
+                Type::Error
+            }
             TypeKind::Text => Type::Text,
             TypeKind::Void => Type::Void,
             TypeKind::MatchKind => Type::MatchKind,
@@ -60,7 +67,7 @@ impl Checker<'_> {
 
     fn tuple_field(&mut self, t: &ast::TypeExpr) -> Type {
         let ty = self.ty(t);
-        if matches!(ty, Type::Void | Type::Object(_)) {
+        if matches!(ty, Type::Void | Type::Object(_) | Type::Extern(_)) {
             self.error(Code::BadType, t.span, format!("{ty} cannot be in a tuple"), "use a type of values");
             return Type::Bad;
         }

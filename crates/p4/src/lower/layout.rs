@@ -146,7 +146,7 @@ fn mentions_method(s: &Stmt) -> bool {
         | StmtKind::For { .. }
         | StmtKind::ForRange { .. }
         | StmtKind::ForEach { .. } => true,
-        StmtKind::Call(_) | StmtKind::Assign(..) | StmtKind::Declare(..) | StmtKind::Instance => false,
+        StmtKind::Call(_) | StmtKind::Update { .. } | StmtKind::Assign(..) | StmtKind::Declare(..) | StmtKind::Instance => false,
         StmtKind::Return(_) | StmtKind::Exit | StmtKind::Break | StmtKind::Continue => false,
     }
 }
@@ -164,6 +164,7 @@ impl Scan {
     fn stmt(&mut self, s: &Stmt) {
         match &s.kind {
             StmtKind::Assign(target, _) => self.fixed &= !holds_header(&target.ty),
+            StmtKind::Update { .. } => {}
             StmtKind::Call(c) => self.call(c),
             StmtKind::If(_, t, f) => {
                 self.stmts(t);

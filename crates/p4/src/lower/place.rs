@@ -190,6 +190,29 @@ impl Lower<'_> {
         self.load(&result)
     }
 
+    /// What a place of type `ty` holds.
+    pub(super) fn load_place(&mut self, place: &Place, ty: &Type) -> Value {
+        let width = ty.scalar_width().unwrap_or(0);
+        let whole = match (&place.bits, place.options.first().map(|(_, s)| s.clone())) {
+            (Bits::Slice(..) | Bits::From(..), Some(s)) => match &*s {
+                Storage::Scalar(_, w) => Type::Bit(*w),
+                _ => return Value::Opaque,
+            },
+            _ => return self.load_options(&place.options, ty),
+        };
+        let from = whole.scalar_width().unwrap_or(0);
+        let Value::Scalar(limbs, _) = self.load_options(&place.options, &whole) else { return Value::Opaque };
+        let limbs = match place.bits {
+            Bits::Slice(_, lo) => self.extract_bits(&limbs, lo, width),
+            Bits::From(at, _) => {
+                let shifted = self.shift_by(false, &limbs, at, from, false);
+                self.extract_bits(&shifted, 0, width)
+            }
+            Bits::All => limbs,
+        };
+        Value::Scalar(limbs, width)
+    }
+
     pub(super) fn assign(&mut self, place: &Place, value: &Value) {
         let bits = place.bits;
         self.for_option(&place.options, |l, s| {
@@ -280,7 +303,12 @@ impl Lower<'_> {
 
     /// Counts an element that was extracted into `stack.next`.
     pub(super) fn advance_stack(&mut self, e: &Expr) {
-        let ExprKind::StackNext(b) = &e.kind else { return };
+        let b = match &e.kind {
+            ExprKind::StackNext(b) => b,
+            // A member of a union that is the next element.
+            ExprKind::Field(b, _) => return self.advance_stack(b),
+            _ => return,
+        };
         let Some(options) = self.options(b) else { return };
         self.for_option(&options, |l, s| {
             if let Storage::Stack(_, next) = &**s {

@@ -10,8 +10,8 @@ use crate::hir::{self, Next, Target};
 use crate::ir::Block;
 use std::collections::HashMap;
 
-/// Rounds of a loop that nothing else ends.
-const MAX_ROUNDS: u32 = 64;
+/// Rounds of a loop that nothing else ends: as many as TCP has bytes of options, which is the longest that is usual.
+const MAX_ROUNDS: u32 = 40;
 
 /// States in an order in which each comes behind those that lead to it, except round a loop.
 pub(super) struct Order {

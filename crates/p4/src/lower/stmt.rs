@@ -38,8 +38,10 @@ impl Lower<'_> {
             }
             StmtKind::Instance => {}
             StmtKind::Assign(target, value) => {
+                // The place comes first: an index in it is evaluated before the value.
+                let place = self.place(target);
                 let value = self.value(value);
-                if let Some(place) = self.place(target) {
+                if let Some(place) = place {
                     self.assign(&place, &value);
                     match &value {
                         Value::Header(h) => self.only_member(target, h.valid),
@@ -47,6 +49,15 @@ impl Lower<'_> {
                         _ => {}
                     }
                 }
+            }
+            StmtKind::Update { target, old, value } => {
+                let Some(place) = self.place(target) else { return };
+                let held = self.load_place(&place, &target.ty);
+                let storage = self.storage(&target.ty);
+                self.store(&storage, &held);
+                self.env.insert(*old, Binding::Storage(storage));
+                let value = self.value(value);
+                self.assign(&place, &value);
             }
             StmtKind::Call(c) => {
                 self.call(c, None);

@@ -111,14 +111,10 @@ impl Lower<'_> {
         self.leave_rejected(reject, main.span);
     }
 
+    /// The arguments fit the package as it is declared, so it is not the architecture that its name says.
     fn bad_main(&mut self, span: Span) {
-        let message = "`main` needs a parser and the controls of its architecture";
-        self.error(
-            Code::BadMain,
-            span,
-            message,
-            "instantiate all of them, as the architecture's package says",
-        );
+        let what = "a package of this name without a parser and the controls of the architecture";
+        self.unsupported(span, what);
     }
 
     fn stage(&self, a: &CtorArg) -> Option<Rc<Instance>> {

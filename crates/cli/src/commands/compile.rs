@@ -12,8 +12,8 @@ use crate::output;
 
 /// Compiles a P4_16 program to an eBPF object.
 ///
-/// The object is an ordinary ELF file (`llvm-objdump -d` reads it). Architecture: ubpf_model. core.p4, ubpf_model.p4 and
-/// p4shield.p4 (in-VM information) are built in.
+/// The object is an ordinary ELF file (`llvm-objdump -d` reads it). Architectures: ubpf_model,
+/// ebpf_model and v1model. They, core.p4 and p4shield.p4 (in-VM information) are built in.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Compile {
     #[command(flatten)]
@@ -24,6 +24,9 @@ pub(crate) struct Compile {
     /// Print a stage instead of writing an object
     #[arg(long, value_enum)]
     emit: Option<Stage>,
+    /// Where P4Runtime's P4Info goes: protocol buffer text, or binary if the name ends with .bin or .pb
+    #[arg(long, value_name = "FILE")]
+    p4info: Option<PathBuf>,
     /// Tell maps, tables, externs and sizes as JSON
     #[arg(long)]
     json: bool,
@@ -40,7 +43,7 @@ pub(crate) struct Check {
 }
 
 #[derive(Debug, clap::Args)]
-struct Source {
+pub(super) struct Source {
     /// The program; - for standard input
     program: PathBuf,
     /// Where #include looks after the program's own folder; may be repeated
@@ -79,6 +82,9 @@ impl Compile {
         }
         let to = self.output.unwrap_or_else(|| self.source.program.with_extension("o"));
         std::fs::write(&to, &compiled.object).with_context(|| format!("cannot write {}", to.display()))?;
+        if let Some(path) = &self.p4info {
+            write_p4info(&compiled, path)?;
+        }
         if self.json {
             output::json(&facts(&compiled, &to))?;
         }
@@ -100,7 +106,7 @@ impl Check {
 }
 
 impl Source {
-    fn read(&self) -> anyhow::Result<(String, String)> {
+    pub(super) fn read(&self) -> anyhow::Result<(String, String)> {
         let name = self.program.display().to_string();
         let bytes = if name == "-" {
             let mut bytes = Vec::new();
@@ -115,7 +121,7 @@ impl Source {
         Ok((name, text))
     }
 
-    fn options(&self) -> Options {
+    pub(super) fn options(&self) -> Options {
         Options { defines: self.define.clone(), ..Options::default() }
     }
 }
@@ -131,6 +137,13 @@ impl Resolver for Source {
     }
 }
 
+fn write_p4info(compiled: &Compiled, path: &Path) -> anyhow::Result<()> {
+    let info = p4shield_p4::p4info::p4info(&compiled.facts);
+    let binary = path.extension().is_some_and(|e| e == "bin" || e == "pb");
+    let bytes = if binary { info.to_bytes() } else { info.to_text().into_bytes() };
+    std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
 fn define(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once('=').unwrap_or((text, "1"));
     if name.is_empty() { Err("a macro needs a name".into()) } else { Ok((name.into(), value.into())) }
@@ -144,13 +157,13 @@ fn plain(d: &Plain) -> serde_json::Value {
     })
 }
 
-fn report(found: &Diagnostics) {
+pub(super) fn report(found: &Diagnostics) {
     if !found.is_empty() {
         output::diagnostics(&found.render(output::coloured(&std::io::stderr())));
     }
 }
 
-fn refuse(errors: &Diagnostics) -> anyhow::Result<Exit> {
+pub(super) fn refuse(errors: &Diagnostics) -> anyhow::Result<Exit> {
     report(errors);
     Ok(Exit::Refused)
 }

@@ -7,10 +7,12 @@ mod bench;
 mod compile;
 mod completions;
 mod demo;
+mod explain;
 mod host;
 mod identity;
 mod keygen;
 mod p4vm;
+mod test;
 mod verify;
 
 use clap::Subcommand;
@@ -23,6 +25,12 @@ pub(crate) enum Command {
     Compile(compile::Compile),
     /// Find everything that is wrong with a P4 program
     Check(compile::Check),
+    /// Explain the code of an error or a warning
+    Explain(explain::Args),
+    /// Run test scripts against a P4 program
+    Test(test::Test),
+    /// Run every test script of a folder and print a table
+    Conformance(test::Conformance),
     /// Make a tenant's key
     Keygen(keygen::Args),
     /// Say whether a P4 VM would run a program
@@ -61,6 +69,9 @@ impl Command {
         match self {
             Self::Compile(a) => a.run(),
             Self::Check(a) => a.run(),
+            Self::Explain(a) => a.run(),
+            Self::Test(a) => a.run(),
+            Self::Conformance(a) => a.run(),
             Self::Keygen(a) => a.run(),
             Self::Verify(a) => a.run(),
             Self::VerifyChild(a) => a.run(),

@@ -66,6 +66,11 @@ impl Daemon {
         self.host.judged.load(Ordering::Acquire)
     }
 
+    /// Why lanes let go of the P4 VM.
+    pub(crate) fn faults(&self) -> Vec<String> {
+        self.host.faults.lock().expect("no panic").clone()
+    }
+
     /// Waits until there are so many lanes.
     pub(crate) fn wait_lanes(&self, count: usize) {
         let lanes = || self.host.lines.lock().expect("no panic").len();
@@ -87,6 +92,7 @@ impl Drop for Daemon {
 struct P4Vm {
     lines: Mutex<Vec<(u64, LaneId, Judge, Doorbell)>>,
     judged: AtomicU64,
+    faults: Mutex<Vec<String>>,
     ends: AtomicBool,
 }
 
@@ -104,6 +110,9 @@ impl Host for P4Vm {
             }
             Heard::Said(Report::LaneDown { lane }) => {
                 self.lines.lock().expect("no panic").retain(|l| (l.0, l.1) != (peer.session, lane));
+            }
+            Heard::Said(fault @ Report::Fault { .. }) => {
+                self.faults.lock().expect("no panic").push(format!("{fault:?}"));
             }
             _ => {}
         }

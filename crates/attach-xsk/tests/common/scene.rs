@@ -2,7 +2,6 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Command;
 use std::time::Duration;
 
 use p4shield_testbed::process::run;
@@ -45,7 +44,7 @@ impl Scene {
         std::thread::scope(|s| {
             s.spawn(|| {
                 for _ in sizes {
-                    let (mut stream, _) = listener.accept().unwrap();
+                    let mut stream = accept(&listener);
                     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
                     s.spawn(move || {
                         let mut back = stream.try_clone().unwrap();
@@ -65,6 +64,20 @@ impl Scene {
     }
 }
 
+/// The next connection. A test whose other side gave up must end, too.
+fn accept(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).unwrap();
+    let mut accepted = None;
+    let some = wait_until("a connection", 90, || {
+        accepted = listener.accept().ok();
+        accepted.is_some()
+    });
+    some.unwrap();
+    let (stream, _) = accepted.unwrap();
+    stream.set_nonblocking(false).unwrap();
+    stream
+}
+
 fn exchange(mut stream: TcpStream, size: usize) {
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     let sent: Vec<u8> = (0..size).map(|n| (n / 7 * 31) as u8).collect();
@@ -78,9 +91,4 @@ fn exchange(mut stream: TcpStream, size: usize) {
         stream.read_to_end(&mut got).unwrap();
         assert!(got == sent, "{size} bytes came back as {} others", got.len());
     });
-}
-
-/// A command line for a message.
-pub(crate) fn shown(command: &Command) -> String {
-    format!("{command:?}")
 }

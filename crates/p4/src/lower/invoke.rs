@@ -143,6 +143,29 @@ impl Lower<'_> {
         self.env.insert(p.var, binding);
     }
 
+    /// Binds the parameters of a parser or control. Its body sees nothing else of the caller, so an inout parameter
+    /// can be the argument itself, unless another argument is a part of the same variable: to copy all headers in and
+    /// out of each control would make large programs larger.
+    fn bind_all(
+        &mut self,
+        params: &[Param],
+        args: &[CallArg],
+        copies: &mut Vec<(Rc<super::storage::Storage>, super::place::Place)>,
+    ) {
+        let roots: Vec<Option<hir::VarId>> = args.iter().map(root).collect();
+        for (i, (p, a)) in params.iter().zip(args).enumerate() {
+            let alone = roots[i].is_some() && roots.iter().filter(|r| **r == roots[i]).count() == 1;
+            if let CallArg::InOut(e) = a
+                && alone
+                && let Some(storage) = self.storage_of(e)
+            {
+                self.env.insert(p.var, Binding::Storage(storage));
+                continue;
+            }
+            self.bind(p, a, copies);
+        }
+    }
+
     pub(super) fn object(&self, o: Object) -> Option<BoundObject> {
         match o {
             Object::Instance(id) => {
@@ -176,9 +199,7 @@ impl Lower<'_> {
             Constructed::Control(c) => {
                 let control = self.hir.controls[c.0 as usize].clone();
                 let mut copies = Vec::new();
-                for (p, a) in control.params.iter().zip(args) {
-                    self.bind(p, a, &mut copies);
-                }
+                self.bind_all(&control.params, args, &mut copies);
                 let saved = std::mem::replace(&mut self.path, path.to_vec());
                 self.control(&control, &inst, copies);
                 self.path = saved;
@@ -186,9 +207,7 @@ impl Lower<'_> {
             Constructed::Parser(p) => {
                 let parser = self.hir.parsers[p.0 as usize].clone();
                 let mut copies = Vec::new();
-                for (p, a) in parser.params.iter().zip(args) {
-                    self.bind(p, a, &mut copies);
-                }
+                self.bind_all(&parser.params, args, &mut copies);
                 let saved = std::mem::replace(&mut self.path, path.to_vec());
                 self.bind_ctor(&parser.ctor_params, &inst.args);
                 self.path.push(inst.name.clone());
@@ -242,6 +261,20 @@ impl Lower<'_> {
                 _ => None,
             },
             _ => None,
+        }
+    }
+}
+
+/// The variable that an out or inout argument is a part of, if it is a plain part of one.
+fn root(a: &CallArg) -> Option<hir::VarId> {
+    let (CallArg::Out(e) | CallArg::InOut(e)) = a else { return None };
+    let mut e = e;
+    loop {
+        match &e.kind {
+            hir::ExprKind::Var(v) => return Some(*v),
+            // A member of a union has to be told apart, for the others to become invalid.
+            hir::ExprKind::Field(b, _) if !b.ty.is_union() => e = b,
+            _ => return None,
         }
     }
 }

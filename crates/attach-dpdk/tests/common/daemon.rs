@@ -291,6 +291,7 @@ fn offend(line: &Line, mood: u8) {
 }
 
 /// Whether the machine can run a test over a DPDK program; says why not.
+#[allow(clippy::print_stdout, reason = "a test says that it was skipped")]
 pub(crate) fn usable(what: Result<(), String>) -> bool {
     if let Err(why) = &what {
         println!("skipped: {why}");

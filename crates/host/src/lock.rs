@@ -7,6 +7,12 @@ use crate::daemon::DaemonError;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long a daemon that was killed may take to be gone: the next one is started at once.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Time between two tries.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Held while a daemon lives, so that a socket that a dead one left behind can be told from a living one's.
 #[derive(Debug)]
@@ -25,8 +31,13 @@ impl SocketLock {
             std::fs::create_dir_all(folder).map_err(failed)?;
         }
         let file = File::create(lock_path(path)).map_err(failed)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .map_err(|_| DaemonError::Running(path.to_owned()))?;
+        let end = Instant::now() + PATIENCE;
+        while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            if Instant::now() >= end {
+                return Err(DaemonError::Running(path.to_owned()));
+            }
+            std::thread::sleep(PAUSE);
+        }
         Ok(Self { _file: file })
     }
 }

@@ -28,6 +28,9 @@ const VALUES: usize = 256;
 /// Vectors for a byte of a range field.
 const RANGE_PLANES: usize = 4;
 
+/// Words that are judged at once: two lines of a cache from each vector. Divides 64.
+const BLOCK: usize = 16;
+
 /// Vectors of one range field: the first plane, its bytes' place in the key, how many.
 #[derive(Clone, Copy, Debug)]
 struct RangeField {
@@ -117,15 +120,14 @@ impl Rules {
             for (plane, byte) in key[..self.plain].iter().enumerate() {
                 candidates &= self.summary[(plane * VALUES + usize::from(*byte)) * self.summaries + s];
             }
-            while candidates != 0 {
-                let word = s * 64 + candidates.trailing_zeros() as usize;
-                candidates &= candidates - 1;
-                if word >= self.words {
-                    break;
+            if candidates == 0 {
+                continue;
+            }
+            for start in (s * 64..self.words.min(s * 64 + 64)).step_by(BLOCK) {
+                if candidates >> (start % 64) & ((1 << BLOCK) - 1) == 0 {
+                    continue;
                 }
-                let found = self.matches(key, word);
-                if found != 0 {
-                    let position = word * 64 + found.trailing_zeros() as usize;
+                if let Some(position) = self.find_in_block(key, start) {
                     return self.order.get(position).map(|slot| *slot as usize);
                 }
             }
@@ -133,14 +135,31 @@ impl Rules {
         None
     }
 
-    /// Which of the 64 rules of a word match.
-    fn matches(&self, key: &[u8], word: usize) -> u64 {
+    /// The position of the first rule that matches among those of a block of words. The vectors are read one after
+    /// the other, as memory likes it.
+    fn find_in_block(&self, key: &[u8], start: usize) -> Option<usize> {
+        let n = (self.words - start).min(BLOCK);
+        let mut found = [u64::MAX; BLOCK];
+        for (plane, byte) in key[..self.plain].iter().enumerate() {
+            let row = (plane * VALUES + usize::from(*byte)) * self.words + start;
+            for (f, v) in found.iter_mut().zip(&self.vectors[row..row + n]) {
+                *f &= v;
+            }
+        }
+        for (i, found) in found[..n].iter_mut().enumerate().filter(|(_, f)| **f != 0) {
+            *found &= self.in_ranges(key, start + i);
+            if *found != 0 {
+                return Some((start + i) * 64 + found.trailing_zeros() as usize);
+            }
+        }
+        None
+    }
+
+    /// Which of the 64 rules of a word have all range fields of the key within their bounds.
+    fn in_ranges(&self, key: &[u8], word: usize) -> u64 {
         let vector =
             |plane: usize, value: u8| self.vectors[(plane * VALUES + usize::from(value)) * self.words + word];
         let mut found = u64::MAX;
-        for (plane, byte) in key[..self.plain].iter().enumerate() {
-            found &= vector(plane, *byte);
-        }
         for r in &self.ranges {
             let (mut above, mut at_low, mut below, mut at_high) = (0, u64::MAX, 0, u64::MAX);
             for (i, byte) in key[r.at..r.at + r.bytes].iter().enumerate() {

@@ -342,6 +342,14 @@ impl Maps {
         Ok(this)
     }
 
+    /// Maps of these definitions without entries, outside of a program: to measure and to test them.
+    ///
+    /// # Errors
+    /// [`MapsError`], as when a program is loaded.
+    pub fn with_definitions(declared: &[Declared], limit: usize) -> Result<Self, MapsError> {
+        Self::new(declared, &[], limit)
+    }
+
     fn install(&mut self, index: usize, entry: &Entry) -> Result<(), MapsError> {
         let failed = |name: &str, source| MapsError::Entry { name: name.to_owned(), index, source };
         let map = self

@@ -42,7 +42,6 @@ struct RangeField {
 /// The rules of one map.
 #[derive(Debug)]
 pub(super) struct Rules {
-    entries: usize,
     key_size: usize,
     /// Leading bytes of the key that are in no range field; each has one plane.
     plain: usize,
@@ -83,7 +82,6 @@ impl Rules {
         let words = entries.div_ceil(64);
         let summaries = words.div_ceil(64);
         Self {
-            entries,
             key_size,
             plain,
             ranges,
@@ -290,12 +288,6 @@ impl Rules {
             }
         }
     }
-
-    /// The most rules.
-    #[cfg(test)]
-    pub(super) const fn capacity(&self) -> usize {
-        self.entries
-    }
 }
 
 fn priority(rule: &[u8]) -> u32 {
@@ -378,7 +370,6 @@ mod tests {
     #[test]
     fn limits_are_kept() {
         let mut map = Rules::new(2, 1, 0);
-        assert_eq!(map.capacity(), 2);
         assert_eq!(map.insert(&[0; 5], Exists::Any), Err(MapError::Invalid));
         assert_eq!(map.insert(&rule(1, &[1], &[0xff]), Exists::Yes), Err(MapError::NotFound));
         map.insert(&rule(1, &[1], &[0xff]), Exists::Any).expect("room for the first");

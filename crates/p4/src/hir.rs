@@ -94,6 +94,7 @@ pub(crate) struct Instance {
     pub(crate) what: Constructed,
     pub(crate) args: Vec<CtorArg>,
     /// Implementations of abstract methods: index of the method, function.
+    #[expect(dead_code, reason = "calls of abstract methods are refused by name")]
     pub(crate) methods: Vec<(usize, FunctionId)>,
 }
 
@@ -122,6 +123,7 @@ pub(crate) enum Object {
 
 #[derive(Debug)]
 pub(crate) struct Parser {
+    #[expect(dead_code, reason = "for messages and listings")]
     pub(crate) name: Name,
     pub(crate) span: Span,
     pub(crate) params: Vec<Param>,
@@ -154,6 +156,7 @@ pub(crate) enum Next {
 
 /// A parser value set: its members are the control plane's.
 #[derive(Clone, Debug)]
+#[expect(dead_code, reason = "no control plane fills value sets yet: each is empty")]
 pub(crate) struct ValueSet {
     pub(crate) name: Name,
     pub(crate) span: Span,
@@ -171,7 +174,7 @@ pub(crate) enum Keyset {
     Range(Expr, Expr),
     /// A parser value set; it matches all keys of its keyset at once, and stands for the first of them, the others
     /// are [`Keyset::Any`].
-    Set(ValueSetId),
+    Set(#[expect(dead_code, reason = "no control plane fills value sets yet: each is empty")] ValueSetId),
 }
 
 #[derive(Debug)]
@@ -214,6 +217,7 @@ pub(crate) struct Table {
 #[derive(Debug)]
 pub(crate) struct Property {
     pub(crate) name: Name,
+    #[expect(dead_code, reason = "for messages of the lowering")]
     pub(crate) span: Span,
     pub(crate) value: CtorArg,
 }
@@ -256,6 +260,7 @@ pub(crate) struct Entry {
     pub(crate) priority: Option<BigInt>,
     /// As the annotation `@priority` of older programs gives it: the smallest wins.
     pub(crate) rank: Option<u32>,
+    #[expect(dead_code, reason = "what the control plane may change is not decided here yet")]
     pub(crate) is_const: bool,
     pub(crate) span: Span,
 }
@@ -361,7 +366,11 @@ pub(crate) enum StmtKind {
     Instance,
     Assign(Expr, Expr),
     /// `target op= ...`: the value, in which the variable stands for what the target holds. The target is evaluated once.
-    Update { target: Expr, old: VarId, value: Expr },
+    Update {
+        target: Expr,
+        old: VarId,
+        value: Expr,
+    },
     Call(Call),
     If(Expr, Vec<Stmt>, Vec<Stmt>),
     Block(Vec<Stmt>),

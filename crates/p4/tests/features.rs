@@ -25,7 +25,8 @@ fn labels(locals: &str, states: &str, body: &str) -> String {
     )
 }
 
-const LOOP: &str = "state start { p.extract(hdr.l.next); transition select(hdr.l.last.last) { 1: accept; 0: start; } }";
+const LOOP: &str =
+    "state start { p.extract(hdr.l.next); transition select(hdr.l.last.last) { 1: accept; 0: start; } }";
 
 #[test]
 fn a_parser_goes_round_a_stack_until_it_is_full() {
@@ -63,7 +64,11 @@ fn pushing_and_popping() {
     let push = "hdr.l.push_front(1); hdr.l[0].setValid(); hdr.l[0].last = 0; hdr.l[0].v = 9;";
     let mut b = Bench::new(&labels("", LOOP, push));
     assert_eq!(b.passes(&padded(&[1, 0x82, 7])), padded(&[9, 1, 0x82, 7]));
-    assert_eq!(b.passes(&padded(&[1, 2, 3, 0x84, 7])), padded(&[9, 1, 2, 3, 7]), "the last element falls out");
+    assert_eq!(
+        b.passes(&padded(&[1, 2, 3, 0x84, 7])),
+        padded(&[9, 1, 2, 3, 7]),
+        "the last element falls out"
+    );
 }
 
 #[test]
@@ -142,7 +147,12 @@ fn default_values_and_names() {
 
 #[test]
 fn slices_that_start_anywhere() {
-    let text = program("bit<8> i; bit<32> v; bit<8> r;", "", "", "hdr.h.r = hdr.h.v[hdr.h.i+:8]; hdr.h.v[hdr.h.i+:4] = 0xf;");
+    let text = program(
+        "bit<8> i; bit<32> v; bit<8> r;",
+        "",
+        "",
+        "hdr.h.r = hdr.h.v[hdr.h.i+:8]; hdr.h.v[hdr.h.i+:4] = 0xf;",
+    );
     let mut b = Bench::new(&text);
     assert_eq!(b.passes(&[8, 0x12, 0x34, 0x56, 0x78, 0]), [8, 0x12, 0x34, 0x5f, 0x78, 0x56]);
     assert_eq!(b.passes(&[30, 0x12, 0x34, 0x56, 0x78, 0]), [30, 0xd2, 0x34, 0x56, 0x78, 0]);

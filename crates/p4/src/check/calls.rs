@@ -602,7 +602,7 @@ impl Checker<'_> {
                 _ => return true,
             },
             ("packet_in", "lookahead", _) => match types.first() {
-                Some(t) if !t.is_open() && !t.sizes().is_some_and(|(min, max)| min == max) => {
+                Some(t) if !t.is_open() && t.sizes().is_none_or(|(min, max)| min != max) => {
                     (span, "the type of a lookahead has to be of fixed width".to_owned())
                 }
                 _ => return true,

@@ -133,12 +133,10 @@ impl Checker<'_> {
     pub(super) fn unify_operands(&mut self, l: Expr, r: Expr) -> (Expr, Expr) {
         let adapts =
             |e: &Expr| e.ty == Type::InfInt || matches!(e.kind, ExprKind::Aggregate(_)) && is_list(&e.ty);
+        let late = |e: &Expr| e.ty == Type::InfInt && e.as_const().is_none();
         if l.ty == r.ty {
             (l, r)
-        } else if l.ty == Type::InfInt && l.as_const().is_none() && r.ty.base().integer().is_some() {
-            let ty = r.ty.clone();
-            (self.coerce(l, &ty), r)
-        } else if adapts(&l) && fits_into(&l.ty, &r.ty) {
+        } else if late(&l) && r.ty.base().integer().is_some() || adapts(&l) && fits_into(&l.ty, &r.ty) {
             let ty = r.ty.clone();
             (self.coerce(l, &ty), r)
         } else if adapts(&r) && fits_into(&r.ty, &l.ty) {

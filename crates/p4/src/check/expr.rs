@@ -584,7 +584,7 @@ fn comparable(t: &Type) -> bool {
 }
 
 /// What field the author may have meant.
-pub(super) fn field_hint(c: &crate::types::CompositeType, name: &str) -> String {
+pub(super) fn field_hint(c: &CompositeType, name: &str) -> String {
     match super::closest(name, c.fields.iter().map(|(n, _)| &**n)) {
         Some(n) => format!("did you mean `{n}`?"),
         None => format!("it has {}", c.fields.iter().map(|(n, _)| &**n).collect::<Vec<_>>().join(", ")),

@@ -128,7 +128,7 @@ impl Checker<'_> {
     /// Type arguments, where `_` is left to inference.
     fn type_args_or_any(&mut self, args: &[ast::TypeExpr]) -> Vec<Type> {
         let one = |a: &ast::TypeExpr| match a.kind {
-            ast::TypeKind::DontCare => Type::Var(0, "_".into()),
+            TypeKind::DontCare => Type::Var(0, "_".into()),
             _ => self.type_args(std::slice::from_ref(a)).pop().unwrap_or(Type::Bad),
         };
         args.iter().map(one).collect()

@@ -37,7 +37,7 @@ pub(super) struct Place {
 impl Lower<'_> {
     pub(super) fn place(&mut self, e: &Expr) -> Option<Place> {
         let found = match &e.kind {
-            ExprKind::Slice(inner, hi, lo) => self.place(inner).and_then(|p| {
+            ExprKind::Slice(inner, hi, lo) => self.place(inner).map(|p| {
                 let bits = match p.bits {
                     Bits::All => Bits::Slice(*hi, *lo),
                     Bits::Slice(_, base) => Bits::Slice(base + hi, base + lo),
@@ -46,16 +46,16 @@ impl Lower<'_> {
                         Bits::From(at, hi - lo + 1)
                     }
                 };
-                Some(Place { options: p.options, bits })
+                Place { options: p.options, bits }
             }),
-            ExprKind::PlusSlice(inner, lo, width) => self.place(inner).and_then(|p| {
+            ExprKind::PlusSlice(inner, lo, width) => self.place(inner).map(|p| {
                 let lo = self.clamped(lo);
                 let at = match p.bits {
                     Bits::All => lo,
                     Bits::Slice(_, base) => self.b.bin(BinOp::Add, lo, Opnd::C(u64::from(base)), 32),
                     Bits::From(at, _) => self.b.bin(BinOp::Add, lo, at, 32),
                 };
-                Some(Place { options: p.options, bits: Bits::From(at, *width) })
+                Place { options: p.options, bits: Bits::From(at, *width) }
             }),
             _ => self.options(e).map(|options| Place { options, bits: Bits::All }),
         };
@@ -241,7 +241,8 @@ impl Lower<'_> {
     fn insert_bits(&mut self, old: &[Opnd], width: u32, new: &[Opnd], n: u32, at: Opnd) -> Vec<Opnd> {
         let new = self.resize(new, n, width, false);
         let new = self.shift_by(true, &new, at, width, false);
-        let ones: Vec<Opnd> = (0..limb_count(n)).map(|i| Opnd::C(mask(super::storage::limb_width(n, i)))).collect();
+        let ones: Vec<Opnd> =
+            (0..limb_count(n)).map(|i| Opnd::C(mask(super::storage::limb_width(n, i)))).collect();
         let ones = self.resize(&ones, n, width, false);
         let hole = self.shift_by(true, &ones, at, width, false);
         let all: Vec<Opnd> =

@@ -161,7 +161,13 @@ impl Lower<'_> {
                 let o = &layout.order;
                 let inside = o.component[to] == o.component[from];
                 let back = inside && o.position[to] <= o.position[from];
-                let round = if back { round + 1 } else if inside { round } else { 0 };
+                let round = if back {
+                    round + 1
+                } else if inside {
+                    round
+                } else {
+                    0
+                };
                 self.state_block(layout, to, round)
             }
         }

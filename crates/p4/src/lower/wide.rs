@@ -222,7 +222,9 @@ impl Lower<'_> {
     /// Multiplication in digits of 32 bits, whose products fit in a word.
     pub(super) fn multiply(&mut self, x: &[Opnd], y: &[Opnd], width: u32) -> Vec<Opnd> {
         let digits = |l: &mut Self, v: &[Opnd]| -> Vec<Opnd> {
-            (0..width.div_ceil(32)).map(|i| l.extract_word(v, 32 * i, (width - 32 * i).min(32) as u8)).collect()
+            (0..width.div_ceil(32))
+                .map(|i| l.extract_word(v, 32 * i, (width - 32 * i).min(32) as u8))
+                .collect()
         };
         let (a, b) = (digits(self, x), digits(self, y));
         let n = a.len();
@@ -288,7 +290,13 @@ impl Lower<'_> {
     }
 
     /// Division by a power of two; `None` by anything else.
-    pub(super) fn divide_wide(&mut self, op: BinaryOp, x: &[Opnd], by: &Expr, width: u32) -> Option<Vec<Opnd>> {
+    pub(super) fn divide_wide(
+        &mut self,
+        op: BinaryOp,
+        x: &[Opnd],
+        by: &Expr,
+        width: u32,
+    ) -> Option<Vec<Opnd>> {
         let by = by.as_const().and_then(num_bigint::BigInt::to_biguint).filter(|b| b.count_ones() == 1)?;
         let shift = u32::try_from(by.trailing_zeros()?).ok()?;
         if op == BinaryOp::Div {

@@ -4,9 +4,9 @@ use super::infer::Inference;
 use super::{Checker, FunctionDecl, Place, Symbol};
 use crate::ast::{self, Direction, ExprKind as Ast};
 use crate::diagnostics::{Code, Diagnostic};
-use crate::hir::{self, Call, CallArg, Callee, Expr, ExprKind, ExternFnId, ExternId, Object};
+use crate::hir::{self, Call, CallArg, Callee, Expr, ExprKind, ExternFnId};
 use crate::source::Span;
-use crate::types::{ObjectKind, Type};
+use crate::types::Type;
 use std::rc::Rc;
 
 impl Checker<'_> {
@@ -109,7 +109,7 @@ impl Checker<'_> {
     }
 
     /// Reports a call that more than one overload takes.
-    fn ambiguous<'a>(
+    pub(super) fn ambiguous<'a>(
         &mut self,
         overloads: impl Iterator<Item = &'a Vec<hir::Param>>,
         args: &[ast::Arg],
@@ -230,7 +230,13 @@ impl Checker<'_> {
         types
     }
 
-    fn wrong_count(&mut self, name: &str, params: &[hir::Param], args: &[ast::Arg], span: Span) -> Expr {
+    pub(super) fn wrong_count(
+        &mut self,
+        name: &str,
+        params: &[hir::Param],
+        args: &[ast::Arg],
+        span: Span,
+    ) -> Expr {
         let names: Vec<&str> = params.iter().map(|p| &*p.name).collect();
         let message = format!("`{name}` takes {}, not {}", count(params.len(), "argument"), args.len());
         let hint =
@@ -239,7 +245,7 @@ impl Checker<'_> {
         Expr::bad(span)
     }
 
-    fn generic_call(
+    pub(super) fn generic_call(
         &mut self,
         callee: Callee,
         f: &hir::ExternFn,
@@ -266,7 +272,7 @@ impl Checker<'_> {
         Expr { kind: ExprKind::Call(Box::new(Call { callee, type_args, args, span })), ty, span }
     }
 
-    fn finish(
+    pub(super) fn finish(
         &mut self,
         callee: Callee,
         params: &[hir::Param],
@@ -477,268 +483,6 @@ impl Checker<'_> {
             self.error(Code::NotAssignable, e.span, "this cannot be assigned", hint);
         }
         ok
-    }
-
-    fn method_call(
-        &mut self,
-        base: &ast::Expr,
-        name: &ast::Ident,
-        type_args: &[ast::TypeExpr],
-        args: &[ast::Arg],
-        span: Span,
-    ) -> Expr {
-        if let Ast::Path { name: n, absolute } = &base.kind
-            && let Some(Symbol::Table(id)) = self.lookup(&n.name, *absolute)
-        {
-            let callee = Callee::Table(*id);
-            if &*name.name != "apply" {
-                let message = format!("a table has no method `{}`", name.name);
-                self.error(Code::UnknownMember, name.span, message, "it has apply()");
-                return Expr::bad(span);
-            }
-            if self.place != Place::Apply {
-                let hint = "apply tables in the apply block of a control";
-                self.error(Code::BadStatement, span, "a table cannot be applied here", hint);
-            }
-            return self.finish(callee, &[], &Type::Void, args, span);
-        }
-        if let Some(object) = self.object_named_by(base) {
-            return self.object_call(object, name, type_args, args, span);
-        }
-        if let Ast::This = &base.kind {
-            return self.this_call(name, args, span);
-        }
-        if &*name.name == "apply"
-            && let Some(object) = self.object_of_type(base, span)
-        {
-            return self.object_call(object, name, type_args, args, span);
-        }
-        if self.names_type(base)
-            && let Some(ty) = self.type_named_by(base)
-        {
-            return self.size_of_type(&ty, name, args, span);
-        }
-        if let Some(made) = self.constructed_by(base) {
-            return match made {
-                Some(object) => self.object_call(object, name, type_args, args, span),
-                None => Expr::bad(span),
-            };
-        }
-        let base = self.expr(base, None);
-        if let Type::Extern(e) = &base.ty {
-            return self.method_of_result(e, name, args, span);
-        }
-        self.builtin(base, name, args, span)
-    }
-
-    /// A method of an extern that a call returned.
-    fn method_of_result(
-        &mut self,
-        e: &crate::types::ExternRef,
-        name: &ast::Ident,
-        args: &[ast::Arg],
-        span: Span,
-    ) -> Expr {
-        let decl = &self.program.externs[e.id as usize];
-        let Some(f) = decl.methods.iter().find(|m| m.name == name.name).cloned() else {
-            let message = format!("{} has no method `{}`", e.name, name.name);
-            self.error(Code::UnknownMember, name.span, message, "check its declaration");
-            return Expr::bad(span);
-        };
-        let mut inference = Inference::default();
-        decl.type_params.iter().zip(&e.args).for_each(|(id, t)| inference.set(*id, t.clone()));
-        if self.bind(&f.name, &f.params, args, &mut inference, span).is_some() {
-            self.unsupported(span, "a method of an extern that a call returns");
-        }
-        Expr { kind: ExprKind::Bad, ty: inference.apply(&f.result), span }
-    }
-
-    /// A method of the instance whose abstract methods are implemented here.
-    fn this_call(&mut self, name: &ast::Ident, args: &[ast::Arg], span: Span) -> Expr {
-        let Some((_, Type::Extern(e))) = self.this.clone() else {
-            let hint = "`this` is the instance whose methods are implemented in its initializer";
-            self.error(Code::WrongKind, span, "there is no `this` here", hint);
-            return Expr::bad(span);
-        };
-        let decl = &self.program.externs[e.id as usize];
-        let Some(f) = decl.methods.iter().find(|m| m.name == name.name).cloned() else {
-            let message = format!("{} has no method `{}`", e.name, name.name);
-            self.error(Code::UnknownMember, name.span, message, "check its declaration");
-            return Expr::bad(span);
-        };
-        let mut inference = Inference::default();
-        decl.type_params.iter().zip(&e.args).for_each(|(id, t)| inference.set(*id, t.clone()));
-        let ty = inference.apply(&f.result);
-        if self.bind(&f.name, &f.params, args, &mut inference, span).is_none() {
-            return Expr::bad(span);
-        }
-        self.unsupported(span, "a call of a method of `this`");
-        Expr { kind: ExprKind::Bad, ty, span }
-    }
-
-    /// What the core library demands of arguments beyond their types; false if that was reported.
-    fn packet_method(
-        &mut self,
-        of: ExternId,
-        f: &hir::ExternFn,
-        args: &[CallArg],
-        types: &[Type],
-        span: Span,
-    ) -> bool {
-        let of = self.program.externs[of.0 as usize].name.clone();
-        let argument = args.first().and_then(|a| match a {
-            CallArg::In(e) | CallArg::Out(e) | CallArg::InOut(e) => Some((e.ty.clone(), e.span)),
-            _ => None,
-        });
-        let varbit = |t: &Type| match t.base() {
-            Type::Composite(c) => c.fields.iter().any(|(_, t)| matches!(t.base(), Type::Varbit(_))),
-            _ => false,
-        };
-        let (at, message) = match (&*of, &*f.name, argument) {
-            ("packet_in", "extract", Some((t, at))) if !t.is_open() => match args.len() {
-                _ if !t.is_header() => (at, format!("{t} is no header")),
-                1 if varbit(&t) => (at, "a header with a varbit field needs its size as well".to_owned()),
-                2 if !varbit(&t) => (at, "this header has no varbit field".to_owned()),
-                _ => return true,
-            },
-            ("packet_in", "lookahead", _) => match types.first() {
-                Some(t) if !t.is_open() && t.sizes().is_none_or(|(min, max)| min != max) => {
-                    (span, "the type of a lookahead has to be of fixed width".to_owned())
-                }
-                _ => return true,
-            },
-            ("packet_out", "emit", Some((t, at))) if !emittable(&t) => (at, format!("{t} cannot be emitted")),
-            _ => return true,
-        };
-        self.error(Code::TypeMismatch, at, message, "use a header");
-        false
-    }
-
-    fn object_call(
-        &mut self,
-        object: Object,
-        name: &ast::Ident,
-        type_args: &[ast::TypeExpr],
-        args: &[ast::Arg],
-        span: Span,
-    ) -> Expr {
-        match self.object_type_of(object) {
-            Type::Extern(e) => {
-                let of = ExternId(e.id);
-                let decl = &self.program.externs[e.id as usize];
-                let named = decl.methods.iter().cloned().enumerate().filter(|(_, m)| m.name == name.name);
-                let overloads: Vec<_> = named.collect();
-                let mut inference = Inference::default();
-                decl.type_params.iter().zip(&e.args).for_each(|(id, t)| inference.set(*id, t.clone()));
-                let Some(first) = overloads.first() else {
-                    let known: Vec<_> = decl.methods.iter().map(|m| m.name.to_string()).collect();
-                    let message = format!("{} has no method `{}`", e.name, name.name);
-                    self.error(
-                        Code::UnknownMember,
-                        name.span,
-                        message,
-                        format!("it has {}", known.join(", ")),
-                    );
-                    return Expr::bad(span);
-                };
-                let Some((method, f)) = choose(&overloads, |(_, f)| &f.params, args) else {
-                    return self.wrong_count(&name.name, &first.1.params, args, span);
-                };
-                if self.ambiguous(overloads.iter().map(|(_, f)| &f.params), args, span) {
-                    return Expr::bad(span);
-                }
-                let callee = Callee::Method { object, of, method: *method };
-                self.generic_call(callee, f, type_args, args, span, inference)
-            }
-            Type::Object(o) if &*name.name == "apply" && o.kind != ObjectKind::Package => {
-                let fits = match o.kind {
-                    ObjectKind::Parser => self.place == Place::Parser,
-                    _ => self.place == Place::Apply,
-                };
-                if !fits {
-                    let hint = "parsers are applied in parsers, controls in the apply block of controls";
-                    self.error(Code::BadStatement, span, "this cannot be applied here", hint);
-                }
-                let params = self.apply_params(object);
-                self.finish(Callee::Apply(object), &params, &Type::Void, args, span)
-            }
-            Type::Bad => Expr::bad(span),
-            other => {
-                self.error(
-                    Code::UnknownMember,
-                    name.span,
-                    format!("{other} has no method `{}`", name.name),
-                    "it has apply",
-                );
-                Expr::bad(span)
-            }
-        }
-    }
-
-    /// `isValid`, `setValid`, `setInvalid`, `push_front`, `pop_front`, and sizes.
-    fn builtin(&mut self, base: Expr, name: &ast::Ident, args: &[ast::Arg], span: Span) -> Expr {
-        if base.ty.is_bad() {
-            return base;
-        }
-        let header = base.ty.is_header();
-        let stack = matches!(base.ty.base(), Type::Stack(t, _) if t.is_header() || t.is_union());
-        let callee = match &*name.name {
-            "isValid" if (header || base.ty.is_union()) && args.is_empty() => {
-                return Expr { kind: ExprKind::IsValid(Box::new(base)), ty: Type::Bool, span };
-            }
-            "setValid" | "setInvalid" if header && args.is_empty() => {
-                if !self.assignable(&base) {
-                    return Expr::bad(span);
-                }
-                if &*name.name == "setValid" { Callee::SetValid(base) } else { Callee::SetInvalid(base) }
-            }
-            "push_front" | "pop_front" if stack && args.len() == 1 => {
-                let n = args[0].value.as_ref().and_then(|v| self.constant(v, None));
-                let Some(n) = n.filter(|_| self.assignable(&base)) else { return Expr::bad(span) };
-                let Some(n) = crate::constant::small(&n) else {
-                    let hint = "use a number that is not negative";
-                    self.error(Code::BadConstant, args[0].span, "this many elements cannot be moved", hint);
-                    return Expr::bad(span);
-                };
-                Callee::Push { stack: base, count: n, front: &*name.name == "push_front" }
-            }
-            _ => return self.size_of_type(&base.ty, name, args, span),
-        };
-        let call = Call { callee, type_args: Vec::new(), args: Vec::new(), span };
-        Expr { kind: ExprKind::Call(Box::new(call)), ty: Type::Void, span }
-    }
-
-    /// `minSizeInBits` and its like, of a type or a value of it; reports any other method.
-    fn size_of_type(&mut self, ty: &Type, name: &ast::Ident, args: &[ast::Arg], span: Span) -> Expr {
-        let sizes = ty.sizes().filter(|_| args.is_empty());
-        let bits = match (&*name.name, sizes) {
-            ("minSizeInBits", Some((min, _))) => min,
-            ("minSizeInBytes", Some((min, _))) => min.div_ceil(8),
-            ("maxSizeInBits", Some((_, max))) => max,
-            ("maxSizeInBytes", Some((_, max))) => max.div_ceil(8),
-            _ => {
-                let message = format!("{ty} has no method `{}` like this", name.name);
-                let hint = match ty.base() {
-                    t if t.is_header() => "a header has isValid(), setValid() and setInvalid()",
-                    Type::Stack(..) => "a stack has push_front(n) and pop_front(n)",
-                    _ => "only headers, stacks, tables and externs have methods",
-                };
-                self.error(Code::UnknownMember, name.span, message, hint);
-                return Expr::bad(span);
-            }
-        };
-        Expr::constant(bits.into(), Type::InfInt, span)
-    }
-}
-
-/// Whether `emit` takes it: headers, and whatever holds only such.
-fn emittable(t: &Type) -> bool {
-    match t.base() {
-        Type::Composite(c) if c.kind == ast::Composite::Struct => c.fields.iter().all(|(_, t)| emittable(t)),
-        Type::Composite(_) | Type::Var(..) | Type::Bad => true,
-        Type::Stack(t, _) => emittable(t),
-        Type::Tuple(ts) => ts.iter().all(emittable),
-        _ => false,
     }
 }
 

@@ -14,6 +14,7 @@ mod fold;
 mod infer;
 mod instances;
 mod members;
+mod methods;
 mod objects;
 mod params;
 mod parsers;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use p4shield_host::{SwitchStatus, api};
 use p4shield_host::status::{DirectionStatus, State, Status};
+use p4shield_host::{SwitchStatus, api};
 
 use crate::exit::{Exit, Refused};
 use crate::output;

@@ -146,7 +146,11 @@ fn mentions_method(s: &Stmt) -> bool {
         | StmtKind::For { .. }
         | StmtKind::ForRange { .. }
         | StmtKind::ForEach { .. } => true,
-        StmtKind::Call(_) | StmtKind::Update { .. } | StmtKind::Assign(..) | StmtKind::Declare(..) | StmtKind::Instance => false,
+        StmtKind::Call(_)
+        | StmtKind::Update { .. }
+        | StmtKind::Assign(..)
+        | StmtKind::Declare(..)
+        | StmtKind::Instance => false,
         StmtKind::Return(_) | StmtKind::Exit | StmtKind::Break | StmtKind::Continue => false,
     }
 }

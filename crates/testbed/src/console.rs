@@ -1,4 +1,7 @@
 //! A talk with an interactive program: everything it prints is kept, and a test waits for words in it.
+//!
+//! A library of ours that is preloaded into the program logs to the same terminal, from threads of its own, and so into
+//! the middle of a prompt. Its lines are put aside.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -20,10 +23,43 @@ struct Seen {
     more: Condvar,
 }
 
+/// What the lines of a preloaded library begin with.
+const LOG: &[u8] = b"p4shield: ";
+
 #[derive(Debug, Default)]
 struct State {
+    /// What the program printed.
     bytes: Vec<u8>,
+    /// What a preloaded library logged.
+    log: Vec<u8>,
+    /// What may be either, since its line has not ended.
+    pending: Vec<u8>,
     ended: bool,
+}
+
+impl State {
+    fn take(&mut self, read: &[u8]) {
+        self.pending.extend_from_slice(read);
+        while let Some(at) = find(&self.pending, LOG) {
+            self.bytes.extend(self.pending.drain(..at));
+            let Some(end) = self.pending.iter().position(|b| *b == b'\n') else { return };
+            self.log.extend(self.pending.drain(..=end));
+        }
+        // The beginning of a log line may have been read without its end.
+        let open = (1..LOG.len()).rev().find(|n| self.pending.ends_with(&LOG[..*n])).unwrap_or(0);
+        let sure = self.pending.len() - open;
+        self.bytes.extend(self.pending.drain(..sure));
+    }
+
+    fn end(&mut self) {
+        self.ended = true;
+        self.bytes.append(&mut self.pending);
+    }
+
+    fn text(&self, from: usize) -> String {
+        let said = [self.bytes.get(from..).unwrap_or_default(), &self.log].concat();
+        String::from_utf8_lossy(&said).into_owned()
+    }
 }
 
 impl Console {
@@ -42,10 +78,10 @@ impl Console {
         self.seen.lock().bytes.len()
     }
 
-    /// Everything printed so far.
+    /// Everything printed so far, then everything that a preloaded library logged.
     #[must_use]
     pub fn transcript(&self) -> String {
-        String::from_utf8_lossy(&self.seen.lock().bytes).into_owned()
+        self.seen.lock().text(0)
     }
 
     /// Types `text` and a newline.
@@ -75,7 +111,7 @@ impl Console {
             let left = end.saturating_duration_since(Instant::now());
             if state.ended || left.is_zero() {
                 let what = if state.ended { "it ended before" } else { "in time it did not print" };
-                let said = String::from_utf8_lossy(new).into_owned();
+                let said = state.text(from);
                 return Err(Error::Failed {
                     command: format!("wait for {mark:?}"),
                     stderr: format!("{what}; it said:\n{said}"),
@@ -100,10 +136,10 @@ impl Seen {
                 Ok(0) | Err(_) => break,
                 Ok(n) => n,
             };
-            self.lock().bytes.extend_from_slice(&buffer[..read]);
+            self.lock().take(&buffer[..read]);
             self.more.notify_all();
         }
-        self.lock().ended = true;
+        self.lock().end();
         self.more.notify_all();
     }
 }
@@ -138,6 +174,19 @@ mod tests {
             program.write_all(piece.as_bytes()).unwrap();
         }
         assert_eq!(console.wait_for(at, "prompt> ", 10).unwrap().0, "result\n");
+    }
+
+    #[test]
+    fn a_librarys_log_does_not_break_a_prompt() {
+        let mut state = State::default();
+        for piece in ["prom", "p4shield: a port", " is up\r\npt> ", "p4", "cube p", "4shield: b\n!"] {
+            state.take(piece.as_bytes());
+        }
+        assert_eq!(state.bytes, b"prompt> p4cube !");
+        assert_eq!(state.log, b"p4shield: a port is up\r\np4shield: b\n");
+        state.take(b"p4");
+        state.end();
+        assert!(state.bytes.ends_with(b"!p4"));
     }
 
     #[test]

@@ -18,14 +18,14 @@
 //!
 //! * **Nothing waits.** A poll takes what is there; the switch's threads are never blocked, by the daemon neither.
 //! * **Nothing goes round.** A port whose packets we would not see is not started: `rte_eth_dev_start` fails with
-//!   `ENOTSUP` and says why. A call that would lead packets past software is refused and reported ([`bypass`]).
+//!   `ENOTSUP` and says why. A call that would lead packets past software is refused and reported (module `bypass`).
 //! * **Packets in = packets returned + packets freed + packets held**, for each queue. What is held is bounded by the
 //!   tenants' `max_held`, and freed when a port stops, so that a pool may go after its ports.
-//! * **A rewrite leaves a sound mbuf** ([`mbuf`]).
+//! * **A rewrite leaves a sound mbuf** (`mbuf`).
 //! * **Harmless elsewhere.** In a process without DPDK, or one that starts no port, nothing is done: no thread, no file,
 //!   no output. The library needs no `librte_*` itself.
 //!
-//! `unsafe` is unavoidable in most modules: all of them meet C. [`gate`] is why a cell is sound whatever the switch does.
+//! `unsafe` is unavoidable in most modules: all of them meet C. The module `gate` is why a cell is sound whatever the switch does.
 
 pub mod hooks;
 pub mod mbuf;

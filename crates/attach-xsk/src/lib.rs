@@ -17,10 +17,10 @@
 //! ask for them with the kernel's own flag (`XDP_RING_NEED_WAKEUP`). For an application that makes none a drain thread
 //! does it, which sleeps otherwise.
 //!
-//! - [`hooks`]: the functions of libc that are replaced. - [`real`]: the functions themselves.
-//! - [`table`]: which descriptor is an AF_XDP socket. - [`socket`]: what is known of one.
-//! - [`rings`]: the two of each ring. - [`queue`]: pumping. - [`judge`], [`packet`]: the seam to lanes.
-//! - [`wait`]: `poll`. - [`bell`]: `epoll`. - [`drain`]: the thread. - [`library`]: configuration and session.
+//! - `hooks`: the functions of libc that are replaced. - `real`: the functions themselves.
+//! - `table`: which descriptor is an AF_XDP socket. - `socket`: what is known of one.
+//! - `rings`: the two of each ring. - `queue`: pumping. - `judge`, `packet`: the seam to lanes.
+//! - `wait`: `poll`. - `bell`: `epoll`. - `drain`: the thread. - `library`: configuration and session.
 //!
 //! # Promises
 //!

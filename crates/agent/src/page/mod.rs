@@ -1,7 +1,7 @@
 //! The pages that a user VM shares with its P4 VM, and how it reaches them.
 //!
 //! Where P4 VM and user VM are processes of one host, a page is a file. In a virtual machine it is the memory of an
-//! ivshmem device, which needs no driver: [`device`] finds it in sysfs, [`memory`] maps it. [`place`] follows a page
+//! ivshmem device, which needs no driver: `device` finds it in sysfs, `memory` maps it. `place` follows a page
 //! that is made anew.
 
 mod device;

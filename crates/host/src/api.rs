@@ -187,20 +187,23 @@ pub(crate) fn listen(path: &Path) -> Result<Listener, DaemonError> {
 /// The thread that listens. Ends when dropped.
 pub(crate) struct Server {
     ending: Arc<AtomicBool>,
-    path: PathBuf,
+    /// The thread's own socket: its file may be gone, so that nobody could connect to it.
+    socket: UnixListener,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
     pub(crate) fn start(listener: Listener, shared: Arc<Shared>) -> Result<Self, DaemonError> {
         let ending = Arc::new(AtomicBool::new(false));
-        let (path, end) = (listener.path.clone(), Arc::clone(&ending));
-        let place = path.display().to_string();
-        let thread = std::thread::Builder::new()
-            .name("api".into())
-            .spawn(move || accept(&listener, &shared, &end))
-            .map_err(|source| DaemonError::Listen { place, source })?;
-        Ok(Self { ending, path, thread: Some(thread) })
+        let (place, end) = (listener.path.display().to_string(), Arc::clone(&ending));
+        let failed = |source| DaemonError::Listen { place, source };
+        let start = || {
+            let socket = listener.listener.try_clone()?;
+            let accept = move || accept(&listener, &shared, &end);
+            let thread = std::thread::Builder::new().name("api".into()).spawn(accept)?;
+            Ok(Self { ending, socket, thread: Some(thread) })
+        };
+        start().map_err(failed)
     }
 }
 
@@ -208,7 +211,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Release);
         // Wakes the thread; it finds that this is the end.
-        let _ = UnixStream::connect(&self.path);
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("status_and_metrics_tell_how_everything_is", status_and_metrics),
     ("programs_are_replaced_by_command_and_by_reload", programs_are_replaced),
     ("everything_is_removed_at_the_end", everything_is_removed),
+    ("a_daemon_whose_socket_was_removed_still_ends", ends_without_its_socket),
     ("a_second_daemon_on_the_socket_is_refused", a_second_daemon_is_refused),
     ("a_p4_vm_that_does_not_start_is_told_with_advice", a_p4_vm_that_does_not_start),
     ("a_p4_vm_that_fails_in_its_sandbox_leaves_nothing_behind", a_p4_vm_that_fails_in_its_sandbox),
@@ -55,6 +56,14 @@ fn status_and_metrics() {
     let status = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let text = status(alice.pid.unwrap());
     assert!(text.contains("CapEff:\t0000000000000000") && text.contains("Seccomp:\t2"), "{text}");
+}
+
+fn ends_without_its_socket() {
+    let scene = Scene::new("socketless");
+    let (daemon, _board) = start(&scene, &scene.text("drop"));
+    std::fs::remove_file(scene.at("daemon.sock")).unwrap();
+    let end = std::thread::spawn(move || drop(daemon));
+    wait_for("the daemon's end", || end.is_finished());
 }
 
 fn programs_are_replaced() {

@@ -161,8 +161,7 @@ fn rounds_until_answered(worker: &mut Worker, busy: &mut Requester, quiet: &mut 
 #[test]
 fn quiet_channels_are_served_while_others_are_busy() {
     let (_control, mailbox) = mailbox().unwrap();
-    let mut worker = Worker::new(mailbox, Verdict::Drop, Duration::from_secs(1))
-        .waiting(WaitPolicy::BUSY);
+    let mut worker = Worker::new(mailbox, Verdict::Drop, Duration::from_secs(1)).waiting(WaitPolicy::BUSY);
     let mut channels: Vec<_> = (0..100).map(|n| add_channel(&mut worker, n)).collect();
     for _ in 0..100 {
         assert!(worker.round(), "nothing to do, and no sleep");

@@ -16,6 +16,7 @@ mod instances;
 mod members;
 mod methods;
 mod objects;
+mod operators;
 mod params;
 mod parsers;
 mod stmt;

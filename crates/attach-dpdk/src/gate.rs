@@ -29,7 +29,8 @@ impl<T> Gate<T> {
     /// Goes in, unless somebody is inside.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<Inside<'_, T>> {
-        (!self.taken.swap(true, Ordering::Acquire)).then_some(Inside(self))
+        // Made only when it is let in: one that is dropped opens the door.
+        (!self.taken.swap(true, Ordering::Acquire)).then(|| Inside(self))
     }
 
     /// Goes in after whoever is inside. Not for a thread that polls.
@@ -75,7 +76,9 @@ mod tests {
     fn one_at_a_time() {
         let gate = Gate::new(0_u64);
         let inside = gate.try_enter().expect("nobody is inside");
-        assert!(gate.try_enter().is_none());
+        for _ in 0..2 {
+            assert!(gate.try_enter().is_none(), "who is turned away leaves the door shut");
+        }
         drop(inside);
         std::thread::scope(|s| {
             for _ in 0..4 {

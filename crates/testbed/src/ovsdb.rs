@@ -3,6 +3,7 @@
 //! Database, sockets and logs are in one temporary folder, so any number of Open vSwitches run side by side and none
 //! of them touches the machine's own.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -14,6 +15,9 @@ use crate::{Error, NetNs, Result, wait_until};
 
 /// Seconds that `ovs-vsctl` and `ovs-appctl` may take: a loaded machine is slow, a hung switch must not hang a test.
 const PATIENCE: &str = "--timeout=30";
+
+/// The file of `ovs-vswitchd`'s standard error.
+const LAST_WORDS: &str = "vswitchd.err";
 
 /// A running `ovsdb-server` with an initialised, empty switch configuration. Removed on drop.
 #[derive(Debug)]
@@ -75,7 +79,11 @@ impl Database {
         let at = |name: &str| self.dir.path().join(name).display().to_string();
         let mut c = ns.command(program);
         quiet(&mut c, self.dir.path());
-        c.args([&self.remote(), "--disable-system", "--no-chdir"]);
+        // Its own log goes to its file alone; what a preloaded library or a dying process says goes beside it.
+        c.args([&self.remote(), "--disable-system", "--no-chdir", "-vconsole:off"]);
+        if let Ok(file) = File::create(at(LAST_WORDS)) {
+            c.stderr(file);
+        }
         c.args([format!("--log-file={}", at("vswitchd.log")), format!("--unixctl={}", at("vswitchd.ctl"))]);
         c
     }
@@ -98,10 +106,11 @@ impl Database {
         run(Command::new("ovs-ofctl").arg(PATIENCE).args([command, &management]).args(words))
     }
 
-    /// What `ovs-vswitchd` has logged so far.
+    /// What `ovs-vswitchd` has logged so far, then what it and a preloaded library wrote to its standard error.
     #[must_use]
     pub fn log(&self) -> String {
-        std::fs::read_to_string(self.dir.path().join("vswitchd.log")).unwrap_or_default()
+        let read = |name| std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default();
+        read("vswitchd.log") + &read(LAST_WORDS)
     }
 
     /// The error, with the end of the switch's log, without which it usually says little.

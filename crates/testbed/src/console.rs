@@ -1,7 +1,7 @@
 //! A talk with an interactive program: everything it prints is kept, and a test waits for words in it.
 //!
-//! A library of ours that is preloaded into the program logs to the same terminal, from threads of its own, and so into
-//! the middle of a prompt. Its lines are put aside.
+//! A library of ours that is preloaded into a program logs to the same terminal, from threads of its own, and so into
+//! the middle of a prompt. [`Console::of_a_host`] puts its lines aside.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -38,7 +38,10 @@ struct State {
 }
 
 impl State {
-    fn take(&mut self, read: &[u8]) {
+    fn take(&mut self, read: &[u8], aside: bool) {
+        if !aside {
+            return self.bytes.extend_from_slice(read);
+        }
         self.pending.extend_from_slice(read);
         while let Some(at) = find(&self.pending, LOG) {
             self.bytes.extend(self.pending.drain(..at));
@@ -66,9 +69,19 @@ impl Console {
     /// Starts to listen on `reader`, on a thread that ends when the program closes its end.
     #[must_use]
     pub fn new(reader: File, writer: File) -> Self {
+        Self::start(reader, writer, false)
+    }
+
+    /// The same for a program that a library of ours may be preloaded into.
+    #[must_use]
+    pub fn of_a_host(reader: File, writer: File) -> Self {
+        Self::start(reader, writer, true)
+    }
+
+    fn start(reader: File, writer: File, aside: bool) -> Self {
         let seen = Arc::new(Seen::default());
         let keep = Arc::clone(&seen);
-        std::thread::spawn(move || keep.listen(reader));
+        std::thread::spawn(move || keep.listen(reader, aside));
         Self { writer, seen }
     }
 
@@ -127,7 +140,7 @@ impl Seen {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn listen(&self, mut reader: File) {
+    fn listen(&self, mut reader: File, aside: bool) {
         let mut buffer = [0; 4096];
         loop {
             let read = match reader.read(&mut buffer) {
@@ -136,7 +149,7 @@ impl Seen {
                 Ok(0) | Err(_) => break,
                 Ok(n) => n,
             };
-            self.lock().take(&buffer[..read]);
+            self.lock().take(&buffer[..read], aside);
             self.more.notify_all();
         }
         self.lock().end();
@@ -180,11 +193,11 @@ mod tests {
     fn a_librarys_log_does_not_break_a_prompt() {
         let mut state = State::default();
         for piece in ["prom", "p4shield: a port", " is up\r\npt> ", "p4", "cube p", "4shield: b\n!"] {
-            state.take(piece.as_bytes());
+            state.take(piece.as_bytes(), true);
         }
         assert_eq!(state.bytes, b"prompt> p4cube !");
         assert_eq!(state.log, b"p4shield: a port is up\r\np4shield: b\n");
-        state.take(b"p4");
+        state.take(b"p4", true);
         state.end();
         assert!(state.bytes.ends_with(b"!p4"));
     }

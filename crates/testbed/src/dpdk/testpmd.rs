@@ -82,7 +82,7 @@ impl TestpmdSetup {
         let child = Guarded::spawn(&mut command)?;
         // The command holds the terminal's other end, which would keep its end from being seen.
         drop(command);
-        let console = Console::new(copy(&master)?, master);
+        let console = Console::of_a_host(copy(&master)?, master);
         console.wait_for(0, PROMPT, PATIENCE)?;
         let mut testpmd = Testpmd { child, console, _dir: dir };
         testpmd.check_ports(self.devices.len())?;

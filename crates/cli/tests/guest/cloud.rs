@@ -19,6 +19,7 @@ const GUEST_MAC: &str = "52:54:00:00:04:02";
 
 /// TCP memory from which the tenant sheds load. Linux 6 accounts it in steps of a MiB for each processor.
 const THRESHOLD: &str = "3MiB";
+const THRESHOLD_BYTES: u64 = 3 << 20;
 
 /// PCI slots of the devices that bring the info page and the log page into the guest.
 const PAGES: [u8; 2] = [5, 6];
@@ -118,10 +119,19 @@ impl Cloud {
         let guest = &mut self.guest;
         wait_until("end of the audit", 60, || guest.run("cat /tmp/audit.code", 30).unwrap().code == 0)
             .unwrap();
-        let summary = self.guest.must("tail -n1 /tmp/audit.json").unwrap();
-        let code: i64 = self.guest.must("cat /tmp/audit.code").unwrap().trim().parse().unwrap();
-        let summary: Value = serde_json::from_str(&summary).unwrap_or_else(|e| panic!("{e}: {summary}"));
-        assert_eq!(summary["exit_code"], code, "{summary:#}");
+        let mut summary = Value::Null;
+        let mut read = || {
+            // The code's file is there before the code is in it.
+            let said = guest.must("cat /tmp/audit.code; tail -n1 /tmp/audit.json").unwrap();
+            let (code, last) = said.split_once('\n').unwrap_or_default();
+            summary = serde_json::from_str(last).unwrap_or_default();
+            !code.is_empty() && summary["exit_code"].to_string() == code.trim()
+        };
+        if wait_until("the audit's summary", 30, &mut read).is_err() {
+            let all =
+                self.guest.must("ls -l /tmp; cat /tmp/audit.code /tmp/audit.log /tmp/audit.json").unwrap();
+            panic!("the audit says nothing at its end: {summary:#}\n{all}");
+        }
         summary
     }
 
@@ -133,9 +143,18 @@ impl Cloud {
         }
     }
 
-    /// Gives the guest back what its deaf connections hold.
+    /// Gives the guest back what its deaf connections hold. One may be accepted only now: they are ended until the
+    /// memory is free.
     pub(crate) fn stop_hogs(&mut self) {
-        self.guest.must("killall sleep").unwrap();
+        let guest = &mut self.guest;
+        let mut said = String::new();
+        let free = || {
+            let line = "killall sleep 2>/dev/null; grep ^TCP: /proc/net/sockstat";
+            said = guest.must(line).unwrap();
+            let pages: Option<u64> = said.split_whitespace().last().and_then(|n| n.parse().ok());
+            pages.is_some_and(|n| n * 4096 < THRESHOLD_BYTES)
+        };
+        wait_until("the guest's TCP memory to be free", 60, free).unwrap_or_else(|e| panic!("{e}: {said}"));
     }
 
     /// The cloud's own attack: a packet that the switch sends to the guest without having received it anywhere.

@@ -103,7 +103,9 @@ impl Cloud {
              --interface eth0 --address {GUEST} --log-interval-ms 200 --hold-ms 1500 >/tmp/audit.json 2>/tmp/audit.log"
         );
         let watched = "{ echo $! >/tmp/audit.pid; wait $!; echo $? >/tmp/audit.code; }";
-        self.guest.must(&format!("rm -f /tmp/audit.code /tmp/audit.json; {{ {audit} & {watched} }} &")).unwrap();
+        self.guest
+            .must(&format!("rm -f /tmp/audit.code /tmp/audit.json; {{ {audit} & {watched} }} &"))
+            .unwrap();
         let aligned = "grep -c '\"notice\":\"aligned\"' /tmp/audit.json";
         let guest = &mut self.guest;
         let both = || guest.run(aligned, 30).unwrap().output.trim() == "2";

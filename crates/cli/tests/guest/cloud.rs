@@ -127,7 +127,7 @@ impl Cloud {
             let said = guest.must("cat /tmp/audit.code; tail -n1 /tmp/audit.json").unwrap();
             let (code, last) = said.split_once('\n').unwrap_or_default();
             summary = serde_json::from_str(last).unwrap_or_default();
-            !code.is_empty() && summary["exit_code"].to_string() == code.trim()
+            code.trim().parse().is_ok_and(|code: i64| summary["exit_code"] == code)
         };
         if wait_until("the audit's summary", 30, &mut read).is_err() {
             let all =

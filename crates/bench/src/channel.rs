@@ -172,9 +172,12 @@ mod tests {
             time: Duration::from_millis(5),
             round_trips: 1000,
         };
-        let rows = run(&options, |_, _| ()).unwrap();
-        assert_eq!(rows.len(), 4);
         // On a busy machine the other end may not run at all in so short a time.
-        assert!(rows.iter().all(|r| r.mpps.is_finite() && r.round_trip_ns.p50 > 0.0), "{rows:?}");
+        let measured = (0..50).any(|_| {
+            let rows = run(&options, |_, _| ()).unwrap();
+            assert_eq!(rows.len(), 4);
+            rows.iter().all(|r| r.mpps > 0.0 && r.round_trip_ns.p50 > 0.0)
+        });
+        assert!(measured);
     }
 }

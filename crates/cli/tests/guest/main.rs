@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use cloud::{Attached, Cloud};
 use p4shield_testbed::wait_until;
@@ -77,11 +78,7 @@ fn a_guest_sheds_new_connections_while_its_tcp_memory_is_short() {
     assert!(blames(&summary).is_empty(), "{summary:#}\n{:#}", cloud.status());
     for direction in ["ingress", "egress"] {
         let standing = &summary["standing"][direction];
-        assert_eq!(standing["aligned"], true, "{summary:#}");
-        // An emulated guest does not always empty its queue in time. What the switch drops there is rightly told as
-        // withheld, and digests behind such a gap prove nothing.
-        let gap = summary["findings"].as_array().unwrap().iter().any(|f| f["finding"] == "withheld");
-        assert!(gap || standing["verified"].as_u64().unwrap() > 10, "{summary:#}");
+        assert!(standing["aligned"] == true && standing["verified"].as_u64().unwrap() > 10, "{summary:#}");
     }
 
     cloud.start_audit();
@@ -123,7 +120,8 @@ fn echo(stream: &mut TcpStream) {
     assert_eq!(&answer, b"are you there?");
 }
 
-/// Somebody who sends as much as the other end takes, for as long as this lives.
+/// Somebody who sends until the other end takes no more, for as long as this lives. Never more at once than the queue
+/// of an emulated guest holds: what the switch drops there ends the audit's certainty, as it should.
 struct Hog {
     stream: TcpStream,
     thread: Option<JoinHandle<()>>,
@@ -132,7 +130,11 @@ struct Hog {
 impl Hog {
     fn new(stream: TcpStream) -> Self {
         let mut writer = stream.try_clone().unwrap();
-        let thread = std::thread::spawn(move || while writer.write_all(&[0; 1 << 14]).is_ok() {});
+        let thread = std::thread::spawn(move || {
+            while writer.write_all(&[0; 1 << 14]).is_ok() {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
         Self { stream, thread: Some(thread) }
     }
 }

@@ -38,8 +38,6 @@ mod dpdk;
 mod ethdev;
 mod gate;
 mod library;
-mod log;
 mod pool;
 mod shim;
-mod thread;
 mod vhost;

@@ -6,8 +6,7 @@
 use crate::callbacks;
 use crate::clock::Clock;
 use crate::dpdk::{self, Dpdk, Unusable};
-use crate::log;
-use p4shield_attach::{Kind, Options, PortId, Remark, Session, SessionError};
+use p4shield_attach::{Kind, Options, PortId, Remark, Session, SessionError, log};
 use p4shield_config::FILE_VARIABLE;
 use std::path::PathBuf;
 use std::sync::OnceLock;

@@ -9,11 +9,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Relaxed};
 
+use p4shield_attach::spawn_without_signals;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 
 use crate::queue::Queue;
 use crate::socket::{self, Socket};
-use crate::thread;
 
 /// Nanoseconds until it looks again: packets are with a judge or on their way out,
 const SOON: u64 = 50_000;
@@ -34,7 +34,8 @@ pub(crate) fn start() -> io::Result<()> {
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let bell = BELL.get_or_init(|| bell);
-    thread::spawn("p4shield-drain", move || Drain { bell, sockets, seen: Vec::new(), quiet: 0 }.run())
+    let drain = Drain { bell, sockets, seen: Vec::new(), quiet: 0 };
+    spawn_without_signals("p4shield-drain", move || drain.run()).map(drop)
 }
 
 /// Has it look, if it sleeps for good: there is a new socket, or something is left that nobody may come for.

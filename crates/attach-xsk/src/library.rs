@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use p4shield_attach::{Kind, Options, PortId, PortInfo, Session, SessionError};
+use p4shield_attach::{Kind, Options, PortId, PortInfo, Session, SessionError, log};
 use p4shield_config::FILE_VARIABLE;
 
 use crate::judge::Verdicts;
 use crate::packet::Memory;
-use crate::{log, real, table};
+use crate::{real, table};
 
 /// Environment variable: `relay` has rings replaced and nothing judged, to see what replacing alone costs.
 const MODE_VARIABLE: &str = "P4SHIELD_XSK";

@@ -32,6 +32,7 @@
 mod inline;
 mod lane;
 mod link;
+pub mod log;
 mod mailbox;
 pub mod message;
 #[allow(unsafe_code)]
@@ -43,6 +44,7 @@ mod setup;
 
 pub use lane::Lane;
 pub use message::{Count, Kind, LaneId, PortId, PortInfo, Remark};
+pub use process::spawn_without_signals;
 pub use server::{Allowed, Heard, Host, Peer, Server, ServerError};
 pub use session::{Options, Session, SessionError};
 pub use setup::{Setup, SetupError};

@@ -1,5 +1,7 @@
-//! What is about the process as a whole: noticing forks, threads that no signal reaches.
+//! What is about somebody else's process as a whole: its forks, threads of ours that no signal reaches, its end, and the
+//! system's log.
 
+use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
 use std::sync::Once;
@@ -33,7 +35,10 @@ pub(crate) fn watch_forks() {
 }
 
 /// Starts a thread to which no signal is delivered: signals are the switch's own business.
-pub(crate) fn spawn_without_signals(
+///
+/// # Errors
+/// The system has no thread to spare.
+pub fn spawn_without_signals(
     name: &str,
     work: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle<()>> {
@@ -51,4 +56,17 @@ pub(crate) fn spawn_without_signals(
         libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
     }
     thread
+}
+
+/// Has `last` called when the process ends by itself. It must not unwind, and cannot: its ABI turns that into an abort.
+pub(crate) fn at_exit(last: extern "C" fn()) {
+    // SAFETY: registers a function without arguments, which is never unloaded: the code is in the program or in a
+    // preloaded library. A failure leaves it out.
+    unsafe { libc::atexit(last) };
+}
+
+/// One line to the system's log.
+pub(crate) fn system_log(line: &CStr) {
+    // SAFETY: the format takes one string, and `line` is one.
+    unsafe { libc::syslog(libc::LOG_DAEMON | libc::LOG_NOTICE, c"%s".as_ptr(), line.as_ptr()) };
 }

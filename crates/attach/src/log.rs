@@ -1,9 +1,15 @@
-//! Lines for an operator, on the application's standard error, in a way that cannot make it wait.
+//! Lines for an operator from inside somebody else's process, in a way that cannot make it wait.
+//!
+//! They go to standard error; a daemon that went to the background has /dev/null there, as Open vSwitch does, and then
+//! they go to the system's log.
 //!
 //! A line is left for a thread of its own; a pipe that nobody reads stops that thread and nobody else. What it cannot
 //! keep up with is left out.
 
+use crate::process;
+use std::ffi::CString;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -19,33 +25,48 @@ static QUEUE: OnceLock<SyncSender<Vec<u8>>> = OnceLock::new();
 /// Lines that were left and not written yet.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 
-/// Starts to log. To be called when the application has become what it stays: after it went to the background.
-pub(crate) fn start() {
+/// Has this process's `tracing` events written as lines, filtered by the environment's `P4SHIELD_LOG`.
+///
+/// To be called when the process has become what it stays: after it went to the background. Later calls do nothing, and
+/// a process that already has a subscriber keeps it.
+pub fn start() {
     let (sender, receiver) = sync_channel(WAITING);
     if QUEUE.set(sender).is_err() {
         return;
     }
-    if crate::thread::spawn("p4shield-log", move || write(&receiver)).is_err() {
-        return; // Lines are left out; an application without threads to spare has other worries.
+    if process::spawn_without_signals("p4shield-log", move || write(&receiver)).is_err() {
+        return; // Lines are left out; a process without threads to spare has other worries.
     }
-    // SAFETY: registers a function without arguments that never unwinds.
-    unsafe { libc::atexit(finish) };
+    process::at_exit(finish);
     let filter = EnvFilter::try_from_env(FILTER).unwrap_or_else(|_| EnvFilter::new("info"));
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
         .with_target(false)
         .with_writer(|| Line);
-    // An error means that it was done before.
+    // An error means that there is one.
     let _ = tracing::subscriber::set_global_default(subscriber.finish());
 }
 
 fn write(lines: &Receiver<Vec<u8>>) {
     for line in lines {
-        // Nobody can be told that nobody can be told.
-        let _ = io::stderr().write_all(&[b"p4shield: ", line.as_slice()].concat());
+        let line = [b"p4shield: ", line.as_slice()].concat();
+        if goes_nowhere(io::stderr()) {
+            if let Ok(line) = CString::new(line.trim_ascii_end()) {
+                process::system_log(&line);
+            }
+        } else {
+            // Nobody can be told that nobody can be told.
+            let _ = io::stderr().write_all(&line);
+        }
         PENDING.fetch_sub(1, Ordering::AcqRel);
     }
+}
+
+/// Whether this is /dev/null.
+fn goes_nowhere(descriptor: impl AsFd) -> bool {
+    let null = rustix::fs::stat("/dev/null").map(|s| s.st_rdev);
+    rustix::fs::fstat(descriptor).is_ok_and(|s| Ok(s.st_rdev) == null)
 }
 
 /// Waits for the last lines, but not for ever.
@@ -74,5 +95,18 @@ impl Write for Line {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemons_standard_error_is_known() {
+        assert!(goes_nowhere(std::fs::File::open("/dev/null").expect("it is always there")));
+        assert!(!goes_nowhere(std::fs::File::open("/dev/zero").expect("it is always there")));
+        let (reader, _writer) = io::pipe().expect("a pipe");
+        assert!(!goes_nowhere(reader));
     }
 }

@@ -38,10 +38,7 @@ pub(crate) fn watch_forks() {
 ///
 /// # Errors
 /// The system has no thread to spare.
-pub fn spawn_without_signals(
-    name: &str,
-    work: impl FnOnce() + Send + 'static,
-) -> io::Result<JoinHandle<()>> {
+pub fn spawn_without_signals(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: both sets are ours to write; `sigfillset` fills the one that is read. A thread inherits the mask of who

@@ -14,6 +14,7 @@ pub mod netns;
 pub mod ovsdb;
 pub mod process;
 pub mod switch;
+mod vswitchd;
 
 pub use afxdp::OvsAfxdp;
 pub use dpdk::{OvsDpdk, Testpmd};

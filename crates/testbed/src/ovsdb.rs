@@ -109,8 +109,17 @@ impl Database {
     /// What `ovs-vswitchd` has logged so far, then what it and a preloaded library wrote to its standard error.
     #[must_use]
     pub fn log(&self) -> String {
-        let read = |name| std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default();
-        read("vswitchd.log") + &read(LAST_WORDS)
+        self.read("vswitchd.log") + &self.said()
+    }
+
+    /// What `ovs-vswitchd` and a preloaded library wrote to its standard error so far.
+    #[must_use]
+    pub fn said(&self) -> String {
+        self.read(LAST_WORDS)
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default()
     }
 
     /// The error, with the end of the switch's log, without which it usually says little.

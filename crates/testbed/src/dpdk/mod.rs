@@ -12,6 +12,33 @@ use std::path::Path;
 pub use ovs::{OvsDpdk, OvsSetup};
 pub use testpmd::{PortStats, Testpmd, TestpmdSetup};
 
+/// How to start a program over DPDK: what DPDK is told, and what only this program is.
+#[derive(Debug, Clone)]
+pub struct Setup<O> {
+    eal: Eal,
+    options: O,
+}
+
+impl<O> Setup<O> {
+    const fn new(options: O) -> Self {
+        Self { eal: Eal { megabytes: 256, environment: Vec::new() }, options }
+    }
+
+    /// Sets a variable of the program's environment, for example `LD_PRELOAD`.
+    #[must_use]
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.eal.environment.push((name.as_ref().into(), value.as_ref().into()));
+        self
+    }
+
+    /// DPDK's memory in MiB, 256 if not set.
+    #[must_use]
+    pub const fn megabytes(mut self, megabytes: u32) -> Self {
+        self.eal.megabytes = megabytes;
+        self
+    }
+}
+
 /// What DPDK itself is told: memory, files and the environment of the process.
 #[derive(Debug, Clone)]
 struct Eal {
@@ -20,14 +47,6 @@ struct Eal {
 }
 
 impl Eal {
-    const fn new() -> Self {
-        Self { megabytes: 256, environment: Vec::new() }
-    }
-
-    fn env(&mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) {
-        self.environment.push((name.as_ref().into(), value.as_ref().into()));
-    }
-
     /// The arguments. DPDK 22.11 refuses `--in-memory` together with `--no-huge`, and Open vSwitch adds it unless it
     /// sees `--legacy-mem`, which `--no-huge` implies. `--no-shconf` leaves no file behind either, only an empty
     /// folder, and [`Eal::apply`] says where.

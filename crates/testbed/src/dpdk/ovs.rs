@@ -1,52 +1,37 @@
 //! The distribution's Open vSwitch over DPDK, unmodified, on a database of its own.
 
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use rustix::process::Pid;
 
-use super::{Eal, first_cpu, last_cpu};
+use super::{Setup, first_cpu, last_cpu};
 use crate::ovsdb::Database;
-use crate::process::{Guarded, find};
-use crate::{Error, NetNs, Result, wait_until};
-
-const PROGRAM: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+use crate::vswitchd::Vswitchd;
+use crate::{Error, NetNs, Result};
 
 /// How to start an [`OvsDpdk`].
+pub type OvsSetup = Setup<Options>;
+
+/// What only Open vSwitch has to be told.
 #[derive(Debug, Clone)]
-pub struct OvsSetup {
-    eal: Eal,
+pub struct Options {
     pmd_cpu_mask: String,
     other_config: Vec<String>,
 }
 
-impl OvsSetup {
-    /// Sets a variable of the switch's environment, for example `LD_PRELOAD`.
-    #[must_use]
-    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
-        self.eal.env(name, value);
-        self
-    }
-
+impl Setup<Options> {
     /// The CPUs of the threads that poll, as a hexadecimal mask. Default: the machine's last CPU.
     #[must_use]
     pub fn pmd_cpu_mask(mut self, mask: &str) -> Self {
-        mask.clone_into(&mut self.pmd_cpu_mask);
-        self
-    }
-
-    /// DPDK's memory in MiB, 256 if not set.
-    #[must_use]
-    pub const fn megabytes(mut self, megabytes: u32) -> Self {
-        self.eal.megabytes = megabytes;
+        mask.clone_into(&mut self.options.pmd_cpu_mask);
         self
     }
 
     /// A further key of the switch's `other_config`.
     #[must_use]
     pub fn other_config(mut self, key: &str, value: &str) -> Self {
-        self.other_config.push(format!("other_config:{key}={value}"));
+        self.options.other_config.push(format!("other_config:{key}={value}"));
         self
     }
 
@@ -58,35 +43,36 @@ impl OvsSetup {
         let database = Database::start(ns)?;
         let extra = format!("other_config:dpdk-extra={:?}", self.eal.arguments().join(" "));
         let lcores = format!("other_config:dpdk-lcore-mask=0x{:x}", 1_u128 << first_cpu());
-        let polling = format!("other_config:pmd-cpu-mask={}", self.pmd_cpu_mask);
+        let polling = format!("other_config:pmd-cpu-mask={}", self.options.pmd_cpu_mask);
         let mut words = vec!["--no-wait", "set", "Open_vSwitch", ".", "other_config:dpdk-init=true"];
         words.extend([extra.as_str(), &lcores, &polling]);
-        words.extend(self.other_config.iter().map(String::as_str));
+        words.extend(self.options.other_config.iter().map(String::as_str));
         database.vsctl(&words)?;
-        let mut command = database.vswitchd(ns, Path::new(PROGRAM));
-        self.eal.apply(&mut command, database.folder());
-        let mut switch = OvsDpdk { vswitchd: Guarded::spawn(&mut command)?, database };
-        switch.wait_ready().map_err(|e| switch.database.explain(e))?;
-        Ok(switch)
+        let switch = Vswitchd::start(ns, database, |command, folder| self.eal.apply(command, folder))?;
+        let switch = OvsDpdk(switch);
+        match switch.vsctl(&["get", "Open_vSwitch", ".", "dpdk_initialized"])?.trim() {
+            "true" => Ok(switch),
+            other => Err(switch.0.database().explain(Error::Failed {
+                command: "start DPDK".into(),
+                stderr: format!("dpdk_initialized is {other}"),
+            })),
+        }
     }
 }
 
 /// A running Open vSwitch over DPDK. It ends, and its files go, on drop.
 #[derive(Debug)]
-pub struct OvsDpdk {
-    vswitchd: Guarded,
-    database: Database,
-}
+pub struct OvsDpdk(Vswitchd);
 
 impl OvsDpdk {
     /// The name of its bridge.
-    pub const BRIDGE: &str = "br0";
+    pub const BRIDGE: &str = Vswitchd::BRIDGE;
 
     /// The defaults: nothing preloaded, 256 MiB, one polling thread.
     #[must_use]
     pub fn setup() -> OvsSetup {
         let pmd_cpu_mask = format!("0x{:x}", 1_u128 << last_cpu());
-        OvsSetup { eal: Eal::new(), pmd_cpu_mask, other_config: Vec::new() }
+        Setup::new(Options { pmd_cpu_mask, other_config: Vec::new() })
     }
 
     /// Whether this machine can run it; otherwise why not, for a `skipped:` line.
@@ -94,31 +80,7 @@ impl OvsDpdk {
     /// # Errors
     /// A sentence that says what is missing.
     pub fn usable() -> std::result::Result<(), String> {
-        crate::usable()?;
-        if !Path::new(PROGRAM).is_file() || find("ovsdb-server").is_none() {
-            return Err(
-                "the packages openvswitch-switch and openvswitch-switch-dpdk are not installed".into()
-            );
-        }
-        Ok(())
-    }
-
-    fn wait_ready(&mut self) -> Result<()> {
-        let mut died = None;
-        wait_until("start of ovs-vswitchd over DPDK", 60, || {
-            died = self.vswitchd.ended();
-            died.is_some() || self.database.appctl(&["version"]).is_ok()
-        })?;
-        if let Some(status) = died {
-            return Err(Error::Failed { command: PROGRAM.into(), stderr: format!("it ended: {status}") });
-        }
-        self.vsctl(&["add-br", Self::BRIDGE, "--", "set", "bridge", Self::BRIDGE, "datapath_type=netdev"])?;
-        match self.vsctl(&["get", "Open_vSwitch", ".", "dpdk_initialized"])?.trim() {
-            "true" => Ok(()),
-            other => {
-                Err(Error::Failed { command: PROGRAM.into(), stderr: format!("dpdk_initialized is {other}") })
-            }
-        }
+        Vswitchd::usable()
     }
 
     /// Adds a port of DPDK device arguments, for example `net_pcap0,rx_pcap=in.pcap,tx_pcap=out.pcap`.
@@ -127,7 +89,7 @@ impl OvsDpdk {
     /// What the switch says, also asynchronously about the device.
     pub fn add_dpdk(&self, name: &str, devargs: &str) -> Result<()> {
         let devargs = format!("options:dpdk-devargs={devargs:?}");
-        self.add(name, &["type=dpdk", &devargs])
+        self.0.add(name, &["type=dpdk", &devargs])
     }
 
     /// Adds a kernel interface of the switch's namespace through DPDK's `net_af_packet`, with one queue pair: the
@@ -145,20 +107,7 @@ impl OvsDpdk {
     /// What the switch says.
     pub fn add_vhost_client(&self, name: &str, socket: &Path) -> Result<()> {
         let path = format!("options:vhost-server-path={:?}", socket.display().to_string());
-        self.add(name, &["type=dpdkvhostuserclient", &path])
-    }
-
-    fn add(&self, name: &str, settings: &[&str]) -> Result<()> {
-        let mut words = vec!["add-port", Self::BRIDGE, name, "--", "set", "Interface", name];
-        words.extend(settings);
-        self.vsctl(&words).map_err(|e| self.database.explain(e))?;
-        match self.vsctl(&["get", "Interface", name, "error"])?.trim() {
-            "[]" => Ok(()),
-            error => Err(self.database.explain(Error::Failed {
-                command: format!("ovs-vsctl {}", words.join(" ")),
-                stderr: error.into(),
-            })),
-        }
+        self.0.add(name, &["type=dpdkvhostuserclient", &path])
     }
 
     /// Removes a port.
@@ -166,7 +115,7 @@ impl OvsDpdk {
     /// # Errors
     /// What the switch says.
     pub fn remove(&self, name: &str) -> Result<()> {
-        self.vsctl(&["del-port", Self::BRIDGE, name]).map(drop)
+        self.0.remove(name)
     }
 
     /// Runs `ovs-vsctl`; see [`Database::vsctl`].
@@ -174,7 +123,7 @@ impl OvsDpdk {
     /// # Errors
     /// What it says.
     pub fn vsctl(&self, words: &[&str]) -> Result<String> {
-        self.database.vsctl(words)
+        self.0.database().vsctl(words)
     }
 
     /// Runs `ovs-appctl`; see [`Database::appctl`].
@@ -182,7 +131,7 @@ impl OvsDpdk {
     /// # Errors
     /// What it says.
     pub fn appctl(&self, words: &[&str]) -> Result<String> {
-        self.database.appctl(words)
+        self.0.database().appctl(words)
     }
 
     /// Runs `ovs-ofctl COMMAND BRIDGE WORDS`.
@@ -190,37 +139,35 @@ impl OvsDpdk {
     /// # Errors
     /// What it says.
     pub fn ofctl(&self, command: &str, words: &[&str]) -> Result<String> {
-        self.database.ofctl(command, Self::BRIDGE, words)
+        self.0.database().ofctl(command, Self::BRIDGE, words)
     }
 
     /// What the switch has logged so far.
     #[must_use]
     pub fn log(&self) -> String {
-        self.database.log()
+        self.0.database().log()
     }
 
     /// The socket where OVSDB clients connect.
     #[must_use]
     pub fn ovsdb_socket(&self) -> PathBuf {
-        self.database.socket()
+        self.0.database().socket()
     }
 
     /// The process id of `ovs-vswitchd`.
     #[must_use]
     pub fn pid(&self) -> Pid {
-        self.vswitchd.pid()
+        self.0.pid()
     }
 
     /// How `ovs-vswitchd` ended, if it has.
     pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.vswitchd.ended()
+        self.0.ended()
     }
 
     /// Asks the switch to end, as its service manager would, and waits for that.
     pub fn stop(&mut self) -> Option<ExitStatus> {
-        let _ = self.appctl(&["exit"]);
-        let _ = wait_until("end of ovs-vswitchd", 30, || self.vswitchd.ended().is_some());
-        self.vswitchd.stop()
+        self.0.stop()
     }
 }
 
@@ -229,6 +176,7 @@ mod tests {
     use super::*;
     use crate::dpdk::tests::world;
     use crate::process::run;
+    use crate::wait_until;
 
     #[test]
     fn open_vswitch_over_dpdk_forwards() {

@@ -1,6 +1,5 @@
 //! DPDK's own `dpdk-testpmd`, unmodified, talked to through a terminal.
 
-use std::ffi::OsStr;
 use std::fs::File;
 use std::process::{ExitStatus, Stdio};
 
@@ -8,7 +7,7 @@ use rustix::process::Pid;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tempfile::TempDir;
 
-use super::{Eal, first_cpu, last_cpu};
+use super::{Setup, first_cpu, last_cpu};
 use crate::console::Console;
 use crate::leftover::folder;
 use crate::process::{Guarded, find};
@@ -19,26 +18,21 @@ const PROMPT: &str = "testpmd> ";
 const PATIENCE: u64 = 60;
 
 /// How to start a [`Testpmd`].
+pub type TestpmdSetup = Setup<Options>;
+
+/// What only testpmd has to be told.
 #[derive(Debug, Clone)]
-pub struct TestpmdSetup {
-    eal: Eal,
+pub struct Options {
     lcores: String,
     devices: Vec<String>,
     arguments: Vec<String>,
 }
 
-impl TestpmdSetup {
-    /// Sets a variable of its environment, for example `LD_PRELOAD`.
-    #[must_use]
-    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
-        self.eal.env(name, value);
-        self
-    }
-
+impl Setup<Options> {
     /// Adds a virtual device, for example `net_af_packet0,iface=veth0,qpairs=1`. They are ports 0, 1, ...
     #[must_use]
     pub fn vdev(mut self, arguments: &str) -> Self {
-        self.devices.push(format!("--vdev={arguments}"));
+        self.options.devices.push(format!("--vdev={arguments}"));
         self
     }
 
@@ -46,21 +40,14 @@ impl TestpmdSetup {
     /// machine's first CPU, one other on its last (which may be the same).
     #[must_use]
     pub fn lcores(mut self, lcores: &str) -> Self {
-        lcores.clone_into(&mut self.lcores);
-        self
-    }
-
-    /// DPDK's memory in MiB, 256 if not set.
-    #[must_use]
-    pub const fn megabytes(mut self, megabytes: u32) -> Self {
-        self.eal.megabytes = megabytes;
+        lcores.clone_into(&mut self.options.lcores);
         self
     }
 
     /// A further argument of testpmd itself (not of DPDK), for example `--rxq=2`.
     #[must_use]
     pub fn argument(mut self, argument: &str) -> Self {
-        self.arguments.push(argument.into());
+        self.options.arguments.push(argument.into());
         self
     }
 
@@ -74,9 +61,10 @@ impl TestpmdSetup {
         let copy = |f: &File| {
             f.try_clone().map_err(|source| Error::System { what: "copy a terminal".into(), source })
         };
+        let Options { lcores, devices, arguments } = &self.options;
         let mut command = ns.command("dpdk-testpmd");
-        command.args(self.eal.arguments()).arg(format!("--lcores={}", self.lcores)).args(&self.devices);
-        command.args(["--", "-i", "--total-num-mbufs=16384", "--no-lsc-interrupt"]).args(&self.arguments);
+        command.args(self.eal.arguments()).arg(format!("--lcores={lcores}")).args(devices);
+        command.args(["--", "-i", "--total-num-mbufs=16384", "--no-lsc-interrupt"]).args(arguments);
         command.stdin(Stdio::from(copy(&terminal)?)).stdout(Stdio::from(copy(&terminal)?)).stderr(terminal);
         self.eal.apply(&mut command, dir.path());
         let child = Guarded::spawn(&mut command)?;
@@ -85,7 +73,7 @@ impl TestpmdSetup {
         let console = Console::of_a_host(copy(&master)?, master);
         console.wait_for(0, PROMPT, PATIENCE)?;
         let mut testpmd = Testpmd { child, console, _dir: dir };
-        testpmd.check_ports(self.devices.len())?;
+        testpmd.check_ports(devices.len())?;
         Ok(testpmd)
     }
 }
@@ -124,7 +112,7 @@ impl Testpmd {
     #[must_use]
     pub fn setup() -> TestpmdSetup {
         let lcores = format!("0@{},1@{}", first_cpu(), last_cpu());
-        TestpmdSetup { eal: Eal::new(), lcores, devices: Vec::new(), arguments: Vec::new() }
+        Setup::new(Options { lcores, devices: Vec::new(), arguments: Vec::new() })
     }
 
     /// Whether this machine can run it; otherwise why not, for a `skipped:` line.

@@ -3,7 +3,7 @@
 
 mod cloud;
 
-use cloud::{Cloud, Frame, Switch, TENANTS, dropped, passed, wait_for};
+use cloud::{Cloud, Switch, TENANTS, dropped, packet_to, passed, wait_for};
 use p4shield_attach::message::{Order, Report, VERSION, encode};
 use p4shield_attach::{Allowed, Heard, Kind, LaneId, PortId, PortInfo, Remark};
 use p4shield_config::Role;
@@ -80,7 +80,7 @@ fn packets_held_when_tenants_change_come_out_as_the_old_policy_says() {
     switch.until_judged(0, 0);
     daemon.p4vm(0).stops();
     for _ in 0..10 {
-        assert!(switch.lanes[0].submit(0, Frame::to(0)).is_none());
+        assert!(switch.lanes[0].submit(0, packet_to(0)).is_none());
     }
     drop(daemon);
     let _daemon = cloud.daemon_with(&TENANTS.replace("\"alice\"", "\"carol\""), Allowed::default());
@@ -118,7 +118,7 @@ fn a_port_is_what_the_daemon_says_it_is() {
     let mut switch = Switch::new(&cloud, 1);
     switch.until_judged(0, 0);
     let (peer, port) = daemon.port();
-    // Frames come from 10.0.0.99, which is nobody's.
+    // Packets come from 10.0.0.99, which is nobody's.
     peer.role(port, Role::Vm(VmRef { tenant: 0, vm: 0 }));
     switch.until(0, 0, dropped(Reason::Spoofed));
     peer.role(port, Role::Uplink);
@@ -167,7 +167,7 @@ fn a_lane_that_closes_gives_everything_out() {
     daemon.p4vm(0).stops();
     daemon.p4vm(1).stops();
     for n in 0..20 {
-        assert!(switch.lanes[0].submit(0, Frame::to(n % 2)).is_none());
+        assert!(switch.lanes[0].submit(0, packet_to(n % 2)).is_none());
     }
     assert_eq!(switch.lanes[0].held(), 20);
     let mut out = Vec::new();

@@ -32,6 +32,32 @@ pub trait Packet {
     ) -> Result<(), RewriteRefused>;
 }
 
+/// A packet in a vector, for who has no packet memory. A rewrite may allocate.
+impl Packet for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+
+    fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    fn replace_head(
+        &mut self,
+        old_len: usize,
+        new: &[u8],
+        new_total_len: usize,
+    ) -> Result<(), RewriteRefused> {
+        let rest = self.as_slice().len().checked_sub(old_len).ok_or(RewriteRefused)?;
+        if new_total_len < new.len() || new_total_len - new.len() > rest {
+            return Err(RewriteRefused);
+        }
+        self.splice(..old_len, new.iter().copied());
+        self.truncate(new_total_len);
+        Ok(())
+    }
+}
+
 /// The packet's memory has no room for a rewrite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the packet has no room for the rewritten header")]

@@ -12,6 +12,7 @@ pub mod guest;
 pub mod leftover;
 pub mod netns;
 pub mod ovsdb;
+pub mod packet;
 pub mod process;
 pub mod switch;
 mod vswitchd;

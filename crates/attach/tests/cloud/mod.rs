@@ -7,7 +7,8 @@ use p4shield_attach::{
 };
 use p4shield_channel::{Batch, Doorbell, Judge, Reply, SharedMemory, create_channel};
 use p4shield_config::Config;
-use p4shield_mediator::{Outcome, Packet, Reason, Released, RewriteRefused};
+use p4shield_mediator::{Outcome, Reason, Released};
+use p4shield_testbed::packet::udp;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -229,44 +230,15 @@ fn judge(memory: SharedMemory, bell: &Doorbell, state: &State) {
     }
 }
 
-/// A packet that nobody frees.
-#[derive(Clone)]
-pub(crate) struct Frame(Vec<u8>);
-
-impl Frame {
-    /// From 10.0.0.99, to the first VM of a tenant.
-    pub(crate) fn to(tenant: u8) -> Self {
-        let host = if tenant < 2 { tenant + 1 } else { tenant };
-        let mut bytes = vec![0; 60];
-        bytes[12..14].copy_from_slice(&[8, 0]);
-        bytes[14] = 0x45;
-        bytes[16..18].copy_from_slice(&[0, 46]);
-        bytes[22..24].copy_from_slice(&[64, 17]);
-        bytes[26..30].copy_from_slice(&[10, 0, 0, 99]);
-        bytes[30..34].copy_from_slice(&[10, 0, 0, host]);
-        Self(bytes)
-    }
-}
-
-impl Packet for Frame {
-    fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn replace_head(&mut self, old_len: usize, new: &[u8], total: usize) -> Result<(), RewriteRefused> {
-        self.0.splice(..old_len, new.iter().copied());
-        self.0.truncate(total);
-        Ok(())
-    }
+/// From 10.0.0.99, which is nobody's, to the first VM of a tenant.
+pub(crate) fn packet_to(tenant: u8) -> Vec<u8> {
+    let host = if tenant < 2 { tenant + 1 } else { tenant };
+    udp([10, 0, 0, 99], [10, 0, 0, host])
 }
 
 /// A switch with one port.
 pub(crate) struct Switch {
-    pub(crate) lanes: Vec<Lane<Frame>>,
+    pub(crate) lanes: Vec<Lane<Vec<u8>>>,
     pub(crate) session: Session,
     /// Packets sent, by tenant.
     pub(crate) sent: [u64; 16],
@@ -296,7 +268,7 @@ impl Switch {
         let now = self.now();
         // Looks for changes first.
         self.lanes[lane].poll(now, 0, |r| panic!("{:?}", r.outcome));
-        let mut out = self.lanes[lane].submit(now, Frame::to(tenant)).map(|r: Released<Frame>| r.outcome);
+        let mut out = self.lanes[lane].submit(now, packet_to(tenant)).map(|r: Released<Vec<u8>>| r.outcome);
         wait_for("a packet", || {
             let now = self.now();
             self.lanes[lane].poll(now, 32, |r| out = Some(r.outcome));
@@ -315,7 +287,7 @@ impl Switch {
         wait_for("a channel", || {
             let now = self.now();
             self.lanes[lane].poll(now, 0, |_| {});
-            let at_once = self.lanes[lane].submit(now, Frame::to(tenant)).map(|r| r.outcome);
+            let at_once = self.lanes[lane].submit(now, packet_to(tenant)).map(|r| r.outcome);
             self.sent[usize::from(tenant)] += 1;
             let Some(outcome) = at_once else {
                 let mut out = None;

@@ -3,9 +3,8 @@
 use p4shield_abi::Direction;
 use p4shield_channel::SharedMemory;
 use p4shield_host::{Attachment, ChannelEnd, LaneKey, Totals};
-use p4shield_mediator::{
-    Config, Counters, Mediator, Others, Packet, PortSpec, RewriteRefused, Source, Stages, Tally, VmRef,
-};
+use p4shield_mediator::{Config, Counters, Mediator, Others, PortSpec, Source, Stages, Tally, VmRef};
+use p4shield_testbed::packet::udp;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -14,29 +13,9 @@ use std::time::Instant;
 /// Packets of one tenant that are on their way at a time.
 const IN_FLIGHT: usize = 64;
 
-/// A packet that nobody frees.
-#[derive(Clone)]
-pub(crate) struct Frame(Vec<u8>);
-
-impl Packet for Frame {
-    fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn replace_head(&mut self, old_len: usize, new: &[u8], total: usize) -> Result<(), RewriteRefused> {
-        self.0.splice(..old_len, new.iter().copied());
-        self.0.truncate(total);
-        Ok(())
-    }
-}
-
 /// The attachment.
 pub(crate) struct Board {
-    mediator: Mutex<Mediator<Frame>>,
+    mediator: Mutex<Mediator<Vec<u8>>>,
     counters: Arc<Counters>,
     /// The newest channel of each tenant, for whoever wants to scribble over it.
     pub(crate) channels: Mutex<Vec<Option<SharedMemory>>>,
@@ -77,6 +56,7 @@ impl Board {
             let mut mediator = self.mediator.lock().unwrap();
             for tenant in 0..tenants {
                 let vm = VmRef { tenant, vm: 0 };
+                let packet = udp([10, 0, 0, 99], [10, 0, 0, tenant as u8 + 1]);
                 let port = PortSpec {
                     number: 0,
                     stages: Stages::IngressOnly(vm),
@@ -85,7 +65,7 @@ impl Board {
                 };
                 if self.tally(tenant.into()).held < IN_FLIGHT as u64 {
                     for _ in 0..16 {
-                        let _ = mediator.submit(self.now(), &port, udp_to([10, 0, 0, tenant as u8 + 1]));
+                        let _ = mediator.submit(self.now(), &port, packet.clone());
                     }
                 }
             }
@@ -94,18 +74,6 @@ impl Board {
             std::thread::yield_now();
         }
     }
-}
-
-/// A packet to `address`.
-fn udp_to(address: [u8; 4]) -> Frame {
-    let mut bytes = vec![0; 60];
-    bytes[12..14].copy_from_slice(&[8, 0]);
-    bytes[14] = 0x45;
-    bytes[16..18].copy_from_slice(&[0, 46]);
-    bytes[22..24].copy_from_slice(&[64, 17]);
-    bytes[26..30].copy_from_slice(&[10, 0, 0, 99]);
-    bytes[30..34].copy_from_slice(&address);
-    Frame(bytes)
 }
 
 impl Attachment for Board {

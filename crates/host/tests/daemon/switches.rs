@@ -6,9 +6,10 @@ use crate::scene::{Scene, wait_for};
 use p4shield_attach::{Kind, Lane, Options, PortInfo, Remark, Session};
 use p4shield_host::status::{State, Status};
 use p4shield_host::{PortStatus, api};
-use p4shield_mediator::{Outcome, Packet, Released, RewriteRefused};
+use p4shield_mediator::{Outcome, Released};
 use p4shield_testbed::NetNs;
 use p4shield_testbed::ovsdb::Database;
+use p4shield_testbed::packet::udp;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -133,10 +134,15 @@ impl Drop for Switch {
     }
 }
 
-fn poll(mut lanes: Vec<Lane<Frame>>, seen: &Seen) {
+/// A packet from 10.0.0.99, which is nobody's, to alice's VM (1) or bob's (2).
+fn to(host: u8) -> Vec<u8> {
+    udp([10, 0, 0, 99], [10, 0, 0, host])
+}
+
+fn poll(mut lanes: Vec<Lane<Vec<u8>>>, seen: &Seen) {
     let started = Instant::now();
-    let count = |lane: usize, r: Released<Frame>| {
-        let tenant = usize::from(r.packet.0[33]) - 1;
+    let count = |lane: usize, r: Released<Vec<u8>>| {
+        let tenant = usize::from(r.packet[33]) - 1;
         let passes = r.outcome == Outcome::Pass;
         let which = if passes { &seen.passed } else { &seen.dropped };
         which[tenant].fetch_add(1, Ordering::Relaxed);
@@ -150,7 +156,7 @@ fn poll(mut lanes: Vec<Lane<Frame>>, seen: &Seen) {
             lane.poll(now, 64, |r| count(n, r));
             for tenant in [1, 2] {
                 if lane.held() < IN_FLIGHT {
-                    lane.submit(now, Frame::to(tenant)).into_iter().for_each(|r| count(n, r));
+                    lane.submit(now, to(tenant)).into_iter().for_each(|r| count(n, r));
                 }
             }
         }
@@ -166,35 +172,6 @@ fn poll(mut lanes: Vec<Lane<Frame>>, seen: &Seen) {
 pub(crate) fn run(config: &str, port: &str) {
     let _switch = Switch::start(config.as_ref(), port);
     let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
-}
-
-struct Frame([u8; 60]);
-
-impl Frame {
-    /// From 10.0.0.99, which is nobody's, to 10.0.0.1 or 10.0.0.2.
-    fn to(host: u8) -> Self {
-        let mut bytes = [0; 60];
-        bytes[12..14].copy_from_slice(&[8, 0]);
-        bytes[14] = 0x45;
-        bytes[16..18].copy_from_slice(&[0, 46]);
-        bytes[22..24].copy_from_slice(&[64, 17]);
-        bytes[26..34].copy_from_slice(&[10, 0, 0, 99, 10, 0, 0, host]);
-        Self(bytes)
-    }
-}
-
-impl Packet for Frame {
-    fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    fn replace_head(&mut self, _: usize, _: &[u8], _: usize) -> Result<(), RewriteRefused> {
-        Err(RewriteRefused)
-    }
 }
 
 /// A switch in a process of its own, killed when dropped.

@@ -12,8 +12,19 @@ use super::identity::Identity;
 use crate::exit::Exit;
 use crate::{output, signals, units};
 
-/// The user VM's side: publishes what the tenant's programs may know of the VM.
+/// Publish in-VM information (in the user VM)
+///
+/// The agent publishes sealed snapshots of what the tenant's programs may know of this VM; the other
+/// subcommands speak with the agent that runs.
+///
+/// Examples:
+///
+///   p4shield agent run --tenant alice --vm web --key web.key --info-page pci:auto --interface eth0
+///   p4shield agent set 3 1                    programs read it with get_app_value(3)
+///   p4shield agent set queue 7 --for-ms 500   a slot that has a name, for half a second
+///   p4shield agent status
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,

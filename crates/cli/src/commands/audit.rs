@@ -13,16 +13,23 @@ use super::identity::Identity;
 use crate::exit::Exit;
 use crate::{output, signals};
 
-/// Compares what the P4 VM says it judged with what this VM's interface saw, until stopped.
+/// Tell whether every packet went through the program (in the user VM)
 ///
-/// Run it in the user VM, as root (it attaches a small packet counter to the interface; without the rights for that
-/// it compares with the interface's own counters and says what these cannot see).
+/// Compares what the P4 VM says it judged with what this VM's interface saw, until stopped. Run it as
+/// root: it attaches a small packet counter to the interface. Without the rights for that it compares
+/// with the interface's own counters and says what these cannot see.
 ///
-/// Exit codes: 0 every packet went through, 10 packets went round the program, 11 packets were swapped, 12 packets
-/// were judged that this VM never sent, 13 packets were judged but never arrived, 14 the log was forged or replayed,
-/// 15 the log stopped or comes late, 16 the P4 VM restarted, 17 nothing was found and nothing proven,
-/// 18 the P4 VM refused forged or replayed information of this VM.
+/// Example:
+///
+///   p4shield audit --tenant alice --vm web --key web.key --log-page pci:auto --interface eth0
+///
+/// Exit codes: 0 every packet went through, 10 packets went round the program, 11 packets were
+/// swapped, 12 packets were judged that this VM never sent, 13 packets were judged but never arrived,
+/// 14 the log was forged or replayed, 15 the log stopped or comes late, 16 the P4 VM restarted, 17
+/// nothing was found and nothing proven, 18 the P4 VM refused forged or replayed information of this
+/// VM.
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(flatten)]
     identity: Identity,

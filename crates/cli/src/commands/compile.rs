@@ -10,11 +10,22 @@ use p4shield_p4::{Compiled, Included, Options, Resolver};
 use crate::exit::{Exit, Refused};
 use crate::output;
 
-/// Compiles a P4_16 program to an eBPF object.
+/// Compile a P4 program to an eBPF object
 ///
-/// The object is an ordinary ELF file (`llvm-objdump -d` reads it). Architectures: ubpf_model,
-/// ebpf_model and v1model. They, core.p4 and p4shield.p4 (in-VM information) are built in.
+/// The object is an ordinary ELF file: `llvm-objdump -d` reads it, and `p4shield verify` tells
+/// whether a P4 VM would run it. Architectures are ubpf_model, ebpf_model and v1model; they, core.p4
+/// and p4shield.p4 (in-VM information) are built in.
+///
+/// Examples:
+///
+///   p4shield compile guard.p4                 write guard.o
+///   p4shield compile guard.p4 --emit asm      the code, with the lines that it comes from
+///   p4shield compile guard.p4 -D LIMIT=64 -I include -o out/guard.o
+///   p4shield compile router.p4 --p4info router.p4info.txt
+///
+/// Exit code 3 if the program has errors; `p4shield explain CODE` tells more about each.
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Compile {
     #[command(flatten)]
     source: Source,
@@ -32,8 +43,18 @@ pub(crate) struct Compile {
     json: bool,
 }
 
-/// Finds everything that is wrong with a P4_16 program, and writes nothing.
+/// Find everything that is wrong with a P4 program
+///
+/// Prints errors and warnings, each with its place and a hint, and writes nothing.
+///
+/// Examples:
+///
+///   p4shield check guard.p4
+///   p4shield check --json guard.p4    for editors: place, message and hint of each
+///
+/// Exit code 3 if there is an error.
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Check {
     #[command(flatten)]
     source: Source,

@@ -9,8 +9,11 @@ use clap_complete::Shell;
 use crate::Cli;
 use crate::exit::Exit;
 
-/// Prints completions for a shell, as in `p4shield completions bash > /etc/bash_completion.d/p4shield`.
+/// Print shell completions
+///
+/// Example: p4shield completions bash > /etc/bash_completion.d/p4shield
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Completions {
     /// Which shell
     shell: Shell,
@@ -23,8 +26,13 @@ impl Completions {
     }
 }
 
-/// Writes a man page for each command into a folder, as in `p4shield man /usr/local/share/man/man1`.
+/// Write man pages into a folder
+///
+/// One for each command.
+///
+/// Example: p4shield man /usr/local/share/man/man1
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Man {
     /// The folder; made if it is not there
     folder: PathBuf,

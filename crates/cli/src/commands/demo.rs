@@ -7,12 +7,21 @@ use p4shield_demo::{Options, run};
 use crate::exit::Exit;
 use crate::{output, signals};
 
-/// Shows a P4 program guarding a live VM's TCP memory, and attacks it.
+/// Show a P4 program guarding live traffic, and attack it
 ///
-/// Builds network namespaces for a client, a cloud host and a user VM with a switch between them, starts host daemon,
-/// P4 VM, agent and auditor, opens connections, fills TCP memory with real sockets, then plays the malicious cloud.
-/// Writes an HTML report, removes everything it made, and fails if a claim does not hold. Needs root.
+/// Builds network namespaces for a client, a cloud host and a user VM with a switch between them,
+/// starts host daemon, P4 VM, agent and auditor, opens connections, fills TCP memory with real
+/// sockets, then plays the malicious cloud. Writes an HTML report and removes everything it made.
+/// Needs root.
+///
+/// Examples:
+///
+///   p4shield demo
+///   p4shield demo --quick --report /tmp/report
+///
+/// Exit code 1 if a claim does not hold.
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// Shorter phases: under 30 seconds
     #[arg(long)]

@@ -5,10 +5,14 @@ use p4shield_p4::diagnostics::Code;
 use crate::exit::{Exit, Refused};
 use crate::output;
 
-/// Explains a code of an error or a warning, with an example of the mistake and its mend.
+/// Explain the code of an error or a warning
 ///
-/// Without a code it lists all of them.
+/// Shows why it is one, with an example of the mistake and its mend. Without a code, lists all of
+/// them.
+///
+/// Example: p4shield explain E0301
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// Such as E0401 or W0103
     code: Option<String>,

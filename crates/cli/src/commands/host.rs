@@ -9,10 +9,20 @@ use p4shield_host::{SwitchStatus, api};
 use crate::exit::{Exit, Refused};
 use crate::output;
 
-/// Runs the host daemon until SIGTERM or SIGINT; SIGHUP reads the configuration's programs again.
+/// Run the host daemon
 ///
-/// Keeps a P4 VM for each tenant, serves the wires, and answers `p4shield status`, `metrics` and `program`.
+/// Keeps a P4 VM for each tenant, serves the wires and the switches that load P4 Shield's library,
+/// and answers `p4shield status`, `metrics` and `program`. Ends at SIGTERM or SIGINT; SIGHUP reads
+/// the configuration's programs again.
+///
+/// Examples:
+///
+///   p4shield run --check --config p4shield.toml    only say whether the configuration is right
+///   p4shield run --config p4shield.toml
+///
+/// Exit code 3 if the configuration is refused.
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Run {
     /// The configuration
     #[arg(long, value_name = "FILE", default_value = "/etc/p4shield/p4shield.toml")]
@@ -30,10 +40,18 @@ struct Socket {
     socket: PathBuf,
 }
 
-/// Tells how everything is, what is wrong, and what to do about it.
+/// Tell how the host daemon and its P4 VMs are
+///
+/// What runs, what is wrong, and what to do about it.
+///
+/// Examples:
+///
+///   p4shield status
+///   p4shield status --json | jq .advice
 ///
 /// Exit code 1 if something is wrong.
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct ShowStatus {
     /// Print JSON
     #[arg(long)]
@@ -42,15 +60,29 @@ pub(crate) struct ShowStatus {
     socket: Socket,
 }
 
-/// Prints metrics in Prometheus's text format; docs/metrics.md explains each.
+/// Print Prometheus metrics
+///
+/// docs/metrics.md explains each. The daemon also serves them itself if the configuration has
+/// daemon.metrics.
+///
+/// Example: p4shield metrics | grep dropped
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Metrics {
     #[command(flatten)]
     socket: Socket,
 }
 
-/// Replaces programs while traffic flows.
+/// Replace programs while traffic flows
+///
+/// The program before runs until the new one is linked, verified and ready; no packet is lost.
+///
+/// Examples:
+///
+///   p4shield program load alice web ingress guard.o
+///   p4shield program unload alice web egress
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Program {
     #[command(subcommand)]
     what: ProgramCommand,

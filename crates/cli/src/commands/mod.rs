@@ -19,48 +19,31 @@ use clap::Subcommand;
 
 use crate::exit::Exit;
 
+// No comments on the variants: they would replace the help that each command's own arguments give.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Compile a P4 program to an eBPF object
     Compile(compile::Compile),
-    /// Find everything that is wrong with a P4 program
     Check(compile::Check),
-    /// Explain the code of an error or a warning
     Explain(explain::Args),
-    /// Run test scripts against a P4 program
     Test(test::Test),
-    /// Run every test script of a folder and print a table
     Conformance(test::Conformance),
-    /// Make a tenant's key
     Keygen(keygen::Args),
-    /// Say whether a P4 VM would run a program
     Verify(verify::Args),
     #[command(hide = true)]
     VerifyChild(verify::Child),
-    /// Run the host daemon
     Run(host::Run),
-    /// Tell how the host daemon and its P4 VMs are
     Status(host::ShowStatus),
-    /// Print Prometheus metrics
     Metrics(host::Metrics),
-    // No summary here: one would replace the help that their own comments give.
     Attach(attach::Attach),
     Detach(attach::Detach),
-    /// Replace programs while traffic flows
     Program(host::Program),
     #[command(hide = true, name = "p4vm")]
     P4Vm(p4vm::Args),
-    /// Publish in-VM information (in the user VM)
     Agent(agent::Args),
-    /// Tell whether every packet went through the program (in the user VM)
     Audit(audit::Args),
-    /// Show a P4 program guarding live traffic, and attack it
     Demo(demo::Args),
-    /// Measure P4 Shield on this machine
     Bench(bench::Args),
-    /// Print shell completions
     Completions(completions::Completions),
-    /// Write man pages into a folder
     Man(completions::Man),
 }
 

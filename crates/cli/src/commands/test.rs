@@ -14,12 +14,20 @@ use super::compile::{Source, refuse, report};
 use crate::exit::{Exit, Refused};
 use crate::output;
 
-/// Runs test scripts (Simple Test Framework) against a program, on the real engine.
+/// Run test scripts against a P4 program
 ///
-/// The program is compiled and verified; each script starts with fresh tables. Or, with --pcap and --expect, sends the
-/// packets of one capture through the program and compares what passes with another. Exit code 3 if anything is not as
-/// expected.
+/// The program is compiled, verified and run on the real engine; each script (Simple Test Framework:
+/// packet, expect, add, ...) starts with fresh tables. Or, with --pcap and --expect, the packets of
+/// one capture go through the program, and what passes is compared with another.
+///
+/// Examples:
+///
+///   p4shield test guard.p4 guard.stf
+///   p4shield test guard.p4 --pcap in.pcap --expect out.pcap
+///
+/// Exit code 3 if anything is not as expected.
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Test {
     #[command(flatten)]
     source: Source,
@@ -45,8 +53,13 @@ pub(crate) struct Test {
     port: u32,
 }
 
-/// Runs every test script of a folder, each with the program of the same name, and prints a table.
+/// Run every test script of a folder and print a table
+///
+/// Each script runs with the program of the same name. docs/conformance.md is made of such tables.
+///
+/// Example: p4shield conformance --corpus p4c/testdata/p4_16_samples --at-least 90
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Conformance {
     /// Folder of programs and scripts, such as p4c's testdata/p4_16_samples; may be repeated
     #[arg(long, required = true, value_name = "FOLDER")]

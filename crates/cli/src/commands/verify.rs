@@ -11,11 +11,20 @@ use serde::Serialize;
 use crate::exit::{Exit, Refused};
 use crate::output;
 
-/// Links objects into a program and says whether a P4 VM would run it.
+/// Say whether a P4 VM would run a program
 ///
-/// The first object holds the program; the others hold the tenant's own functions that it calls. The proof runs in
-/// a child process with limits on time and memory; its outcome is kept in the user's cache folder.
+/// The first object holds the program; the others hold the tenant's own functions that it calls. The
+/// proof runs in a child process with limits on time and memory; its outcome is kept in the user's
+/// cache folder.
+///
+/// Examples:
+///
+///   p4shield verify guard.o
+///   p4shield verify guard.o extern.o    the program calls functions of extern.o
+///
+/// Exit code 3 if not; the instruction, the source line and the reason are told.
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// eBPF objects, of `p4shield compile` or `clang -target bpf`
     #[arg(required = true)]

@@ -13,11 +13,17 @@ use clap::Subcommand;
 use crate::exit::Exit;
 use crate::output;
 
-/// Measures P4 Shield on this machine.
+/// Measure P4 Shield on this machine
 ///
-/// Figures depend on the machine and on what else it does; compare ratios within one run. docs/performance.md tells
-/// what was measured elsewhere.
+/// Figures depend on the machine and on what else it does; compare ratios within one run.
+/// docs/performance.md tells what was measured elsewhere.
+///
+/// Examples:
+///
+///   p4shield bench engine
+///   p4shield bench switch --svg charts    Open vSwitch plain, attached, inline, with a P4 VM
 #[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(subcommand)]
     what: What,

@@ -20,6 +20,19 @@ pub(crate) enum Exit {
 #[error("{0}")]
 pub(crate) struct Refused(pub(crate) String);
 
+impl Refused {
+    /// An error with its causes.
+    pub(crate) fn because(error: &dyn std::error::Error) -> Self {
+        let causes = std::iter::successors(Some(error), |e| e.source());
+        Self(causes.map(ToString::to_string).collect::<Vec<_>>().join(": "))
+    }
+
+    /// The same, about this file.
+    pub(crate) fn of(self, file: &str) -> Self {
+        Self(format!("{file}: {}", self.0))
+    }
+}
+
 impl Exit {
     /// The exit for an error that reached `main`.
     pub(crate) fn of(error: &anyhow::Error) -> Self {

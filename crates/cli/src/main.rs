@@ -7,6 +7,7 @@
 
 mod commands;
 mod exit;
+mod input;
 mod output;
 mod signals;
 mod units;

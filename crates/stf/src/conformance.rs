@@ -1,11 +1,16 @@
 //! A folder of programs with test scripts, each compiled, verified and run.
 
+use std::fs::File;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use p4shield_p4::{Included, Options, Reject, Resolver, compile};
 
 use crate::device::{Device, Engine};
 use crate::runner;
+
+/// More bytes of a file than the compiler takes.
+const MAX_INCLUDED: u64 = 32 << 20;
 
 /// Includes are looked for beside the program, then in these folders.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +21,8 @@ impl Resolver for Folders {
         let own = Path::new(from).parent().filter(|_| !system);
         let folders = own.into_iter().chain(self.0.iter().map(PathBuf::as_path));
         folders.map(|f| f.join(path)).find_map(|path| {
-            let text = std::fs::read_to_string(&path).ok()?;
+            let mut text = String::new();
+            File::open(&path).ok()?.take(MAX_INCLUDED).read_to_string(&mut text).ok()?;
             Some(Included { name: path.display().to_string(), text })
         })
     }

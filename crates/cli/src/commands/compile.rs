@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 use p4shield_p4::diagnostics::{Diagnostics, Plain};
-use p4shield_p4::{Compiled, Included, Options, Resolver};
+use p4shield_p4::{Compiled, Options};
+use p4shield_stf::conformance::Folders;
 
-use crate::exit::{Exit, Refused};
-use crate::output;
+use crate::exit::Exit;
+use crate::{input, output};
 
 /// Compile a P4 program to an eBPF object
 ///
@@ -88,10 +89,11 @@ enum Stage {
 impl Compile {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let (name, text) = self.source.read()?;
-        let compiled = match p4shield_p4::compile(&name, &text, &self.source, &self.source.options()) {
-            Ok(compiled) => compiled,
-            Err(errors) => return refuse(&errors),
-        };
+        let compiled =
+            match p4shield_p4::compile(&name, &text, &self.source.folders(), &self.source.options()) {
+                Ok(compiled) => compiled,
+                Err(errors) => return refuse(&errors),
+            };
         report(&compiled.warnings);
         if let Some(stage) = self.emit {
             output::text(match stage {
@@ -116,7 +118,7 @@ impl Compile {
 impl Check {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let (name, text) = self.source.read()?;
-        let found = p4shield_p4::check(&name, &text, &self.source, &self.source.options());
+        let found = p4shield_p4::check(&name, &text, &self.source.folders(), &self.source.options());
         if self.json {
             output::json(&found.plain().iter().map(plain).collect::<Vec<_>>())?;
         } else {
@@ -128,33 +130,16 @@ impl Check {
 
 impl Source {
     pub(super) fn read(&self) -> anyhow::Result<(String, String)> {
-        let name = self.program.display().to_string();
-        let bytes = if name == "-" {
-            let mut bytes = Vec::new();
-            std::io::Read::read_to_end(&mut std::io::stdin(), &mut bytes).map(|_| bytes)
-        } else {
-            std::fs::read(&self.program)
-        };
-        let bytes = bytes.with_context(|| format!("cannot read {name}"))?;
-        let text = String::from_utf8(bytes).map_err(|e| {
-            Refused(format!("{name}: byte {} is no UTF-8; P4 source is text", e.utf8_error().valid_up_to()))
-        })?;
-        Ok((name, text))
+        let text = input::text(&self.program, "P4 source")?;
+        Ok((self.program.display().to_string(), text))
+    }
+
+    pub(super) fn folders(&self) -> Folders {
+        Folders(self.include.clone())
     }
 
     pub(super) fn options(&self) -> Options {
         Options { defines: self.define.clone(), ..Options::default() }
-    }
-}
-
-impl Resolver for Source {
-    fn resolve(&self, name: &str, system: bool, from: &str) -> Option<Included> {
-        let own = Path::new(from).parent().filter(|_| !system);
-        let folders = own.into_iter().chain(self.include.iter().map(PathBuf::as_path));
-        folders.map(|f| f.join(name)).find_map(|path| {
-            let text = std::fs::read_to_string(&path).ok()?;
-            Some(Included { name: path.display().to_string(), text })
-        })
     }
 }
 

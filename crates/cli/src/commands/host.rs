@@ -123,7 +123,7 @@ impl Run {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         if self.check {
             let config =
-                p4shield_host::config::Config::load(&self.config).map_err(|e| Refused(e.to_string()))?;
+                p4shield_host::config::Config::load(&self.config).map_err(|e| Refused::because(&e))?;
             output::line(format_args!(
                 "{} is right: {} tenants, {} wires, {} ports",
                 self.config.display(),
@@ -134,7 +134,7 @@ impl Run {
             return Ok(Exit::Done);
         }
         match p4shield_host::run(&self.config) {
-            Err(p4shield_host::DaemonError::Config(e)) => Err(Refused(e.to_string()).into()),
+            Err(p4shield_host::DaemonError::Config(e)) => Err(Refused::because(&e).into()),
             other => other.map(|()| Exit::Done).map_err(Into::into),
         }
     }

@@ -12,7 +12,7 @@ use p4shield_stf::{parse, pcap, runner};
 
 use super::compile::{Source, refuse, report};
 use crate::exit::{Exit, Refused};
-use crate::output;
+use crate::{input, output};
 
 /// Run test scripts against a P4 program
 ///
@@ -111,12 +111,12 @@ impl Test {
             RejectName::Pass => Reject::Pass,
         };
         let options = Options { reject, ..self.source.options() };
-        let compiled = match p4shield_p4::compile(&name, &text, &self.source, &options) {
+        let compiled = match p4shield_p4::compile(&name, &text, &self.source.folders(), &options) {
             Ok(compiled) => compiled,
             Err(errors) => return refuse(&errors),
         };
         report(&compiled.warnings);
-        let objects = self.link.iter().map(|p| read(p)).collect::<anyhow::Result<Vec<_>>>()?;
+        let objects = self.link.iter().map(|p| input::bytes(p)).collect::<anyhow::Result<Vec<_>>>()?;
         let load =
             || Device::load(&compiled, &objects, self.engine.into()).map_err(|e| Refused(e.to_string()));
         if let (Some(arriving), Some(expected)) = (&self.pcap, &self.expect) {
@@ -130,7 +130,7 @@ impl Test {
         let mut exit = Exit::Done;
         for path in &self.scripts {
             let shown = path.display().to_string();
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+            let text = input::text(path, "a script")?;
             let script = parse::parse(&text).map_err(|e| Refused(format!("{shown}: {e}")))?;
             let report = runner::run(&script, &mut load()?);
             if tell(&shown, &report) != Exit::Done {
@@ -141,12 +141,8 @@ impl Test {
     }
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
-}
-
 fn capture(path: &Path) -> anyhow::Result<Vec<pcap::Captured>> {
-    Ok(pcap::read(&read(path)?).map_err(|e| Refused(format!("{}: {e}", path.display())))?)
+    Ok(pcap::read(&input::bytes(path)?).map_err(|e| Refused(format!("{}: {e}", path.display())))?)
 }
 
 fn tell(name: &str, report: &runner::Report) -> Exit {
@@ -179,6 +175,10 @@ impl Conformance {
                 let outcome = conformance::run(&case, &folders, self.engine.into(), reject);
                 results.push((case.architecture, case.name, outcome));
             }
+        }
+        if results.is_empty() {
+            let why = "no script (FILE.stf) in the folders is of a program for a known architecture";
+            return Err(Refused(why.into()).into());
         }
         let rows = table(&results);
         let enough = rows.iter().all(|(_, passed, all)| passed * 100 >= all * self.at_least.unwrap_or(0));

@@ -9,7 +9,7 @@ use p4shield_bpf::{Linked, Object, link};
 use serde::Serialize;
 
 use crate::exit::{Exit, Refused};
-use crate::output;
+use crate::{input, output};
 
 /// Say whether a P4 VM would run a program
 ///
@@ -106,25 +106,14 @@ impl Child {
 /// Reads and links the objects at these paths.
 pub(super) fn load(paths: &[PathBuf]) -> anyhow::Result<Linked> {
     let objects = paths.iter().map(|p| read(p)).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok(link(&objects).map_err(|e| Refused(chain(&e)))?)
+    Ok(link(&objects).map_err(|e| Refused::because(&e))?)
 }
 
 fn read(path: &Path) -> anyhow::Result<Object> {
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let bytes = input::bytes(path)?;
     let name = path.display().to_string();
-    let object = Object::parse(&bytes).map_err(|e| Refused(format!("{name}: {}", chain(&e))))?;
+    let object = Object::parse(&bytes).map_err(|e| Refused::because(&e).of(&name))?;
     Ok(object.named(&name))
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(e) = next {
-        text = format!("{text}: {e}");
-        next = e.source();
-    }
-    text
 }
 
 fn cache_folder() -> Option<PathBuf> {

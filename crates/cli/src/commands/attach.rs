@@ -94,7 +94,7 @@ struct Place {
     #[arg(long, value_name = "UNIT", default_value = OVS_UNIT, value_parser = unit)]
     unit: String,
     /// A folder in place of /, for images and packages; what runs on this host is not asked then
-    #[arg(long, value_name = "FOLDER", default_value = "/")]
+    #[arg(long, value_name = "FOLDER", default_value = "/", value_parser = folder)]
     root: PathBuf,
 }
 
@@ -127,6 +127,11 @@ fn unit(text: &str) -> Result<String, String> {
         Some((_, "socket" | "target" | "timer" | "mount")) => Err("this unit is no service".into()),
         _ => Ok(format!("{text}.service")),
     }
+}
+
+fn folder(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    if path.is_dir() { Ok(path) } else { Err("there is no such folder".into()) }
 }
 
 /// What `attach --json` prints.

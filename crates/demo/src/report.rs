@@ -25,13 +25,20 @@ h1{font-size:1.6em}h2{font-size:1.2em;margin-top:2em}table{border-collapse:colla
 td,th{border-bottom:1px solid #ddd;padding:.35em .6em;text-align:left;vertical-align:top}\
 .held{color:#00704a;font-weight:600}.broke{color:#b00020;font-weight:600}svg{max-width:100%;height:auto}";
 
-/// Writes `demo.html`, and `demo.json` with the same figures, into `folder` and tells where the page is.
+/// Makes the folder of a report, so that what stands in its way is told before the demonstration and not after it.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn prepare(folder: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(folder).map_err(|source| Error::Report { path: folder.to_path_buf(), source })
+}
+
+/// Writes `demo.html`, and `demo.json` with the same figures, into `folder`, which is there, and tells where the page is.
 ///
 /// # Errors
 /// If a chart cannot be drawn or a file cannot be written.
 pub fn write(folder: &Path, facts: &Facts, timeline: &Timeline, claims: &Claims) -> Result<PathBuf, Error> {
     let io = |source| Error::Report { path: folder.to_path_buf(), source };
-    std::fs::create_dir_all(folder).map_err(io)?;
     let page = folder.join("demo.html");
     std::fs::write(&page, html(facts, timeline, claims)?).map_err(io)?;
     let data = serde_json::json!({ "timeline": timeline, "claims": claims, "held": claims.held() });

@@ -56,6 +56,7 @@ const ROUND: u16 = 25;
 /// # Errors
 /// If a part does not start, or somebody interrupts; a claim that does not hold is an [`Outcome`], not an error.
 pub fn run(options: &Options) -> Result<Outcome, Error> {
+    report::prepare(&options.report)?;
     let mut stage = Stage::set(options)?;
     stage.below()?;
     stage.above()?;

@@ -49,7 +49,9 @@ pub enum DaemonError {
         source: PageError,
     },
     /// A socket.
-    #[error("cannot listen on {place}")]
+    #[error(
+        "cannot listen on {place}; set another daemon.socket, daemon.attach_socket or daemon.metrics, or free it"
+    )]
     Listen {
         /// The path or address.
         place: String,
@@ -58,7 +60,10 @@ pub enum DaemonError {
         source: std::io::Error,
     },
     /// Another daemon.
-    #[error("a daemon runs already on {}; stop it, or set another daemon.socket", .0.display())]
+    #[error(
+        "a daemon runs already on {}; stop it, or set another daemon.socket and daemon.attach_socket",
+        .0.display()
+    )]
     Running(PathBuf),
     /// Signals.
     #[error("cannot handle signals")]

@@ -103,7 +103,17 @@ impl Work {
                 let d = direction as usize;
                 match crate::text::read_objects(&vm.programs[d]) {
                     Ok(objects) => self.programs[v][d] = Proven { objects, digest: None },
-                    Err(e) => self.known().refusals[v][d] = Some(e),
+                    Err(error) => {
+                        let tenant = &self.charge.tenant.name;
+                        tracing::error!(
+                            tenant,
+                            vm = vm.name,
+                            direction = direction.name(),
+                            error,
+                            "no program is loaded"
+                        );
+                        self.known().refusals[v][d] = Some(error);
+                    }
                 }
             }
         }

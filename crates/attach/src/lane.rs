@@ -1,11 +1,14 @@
-//! A lane: the mediator of one receive queue, and the mailbox through which it learns of changes.
+//! A lane: the mediator of one queue, and the mailbox through which it learns of changes.
 
 use crate::mailbox::{Mailbox, Poster, mailbox};
 use crate::message::LaneId;
 use crate::process;
 use crate::session::Shared;
-use p4shield_config::Role;
-use p4shield_mediator::{Config, Counters, Fault, InPlace, Link, Mediator, Packet, PortSpec, Released};
+use p4shield_channel::Sleeper;
+use p4shield_mediator::{
+    Config, Counters, Fault, InPlace, Link, Mediator, Packet, PortSpec, Released, VmRef,
+};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak, mpsc};
 
 /// What a lane is told.
@@ -16,6 +19,8 @@ enum Change<P> {
     Here(usize, Box<dyn InPlace>),
     /// What the port is.
     Port(PortSpec),
+    /// VMs whose ingress is asked elsewhere.
+    Elsewhere(Vec<VmRef>),
     /// Other tenants: a mediator that knows them.
     Tenants(Mediator<P>),
     /// To say why a tenant's channel was taken away.
@@ -135,6 +140,17 @@ impl<P: Packet + Send + 'static> Lane<P> {
         self.leaving.first().map(|_| now).or_else(|| self.mediator.next_deadline(now))
     }
 
+    /// Doorbells of P4 VMs that owe answers: to be polled by who sleeps, after an announcement. Who does not sleep needs
+    /// none of this.
+    pub fn doorbells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.mediator.owing().map(|(_, bell)| bell)
+    }
+
+    /// Silences the [`Self::doorbells`], of which one rang. A P4 VM that closed its end is let go of.
+    pub fn silence(&mut self) {
+        self.mediator.silence();
+    }
+
     /// Lets go of all channels and gives out everything that is held, as its tenants' policies say: at close.
     pub fn drain(&mut self, mut sink: impl FnMut(Released<P>)) {
         self.let_go();
@@ -154,6 +170,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
                 Change::Channel(tenant, link) => drop(self.mediator.replace_channel(self.now, tenant, link)),
                 Change::Here(tenant, engine) => drop(self.mediator.judge_in_place(tenant, engine)),
                 Change::Port(spec) => self.spec = spec,
+                Change::Elsewhere(vms) => self.mediator.ask_elsewhere(&vms),
                 Change::Tenants(mediator) => self.change_tenants(mediator),
                 Change::Explain(tenant) => {
                     if let Some(fault) = self.mediator.fault(tenant) {
@@ -199,6 +216,16 @@ impl<P: Packet + Send + 'static> Lane<P> {
     }
 }
 
+impl<P: Packet + Send + 'static> Sleeper for Lane<P> {
+    fn announce(&mut self) -> bool {
+        !self.mailbox.has_news() && self.leaving.is_empty() && self.mediator.announce()
+    }
+
+    fn retract(&mut self) {
+        self.mediator.retract();
+    }
+}
+
 /// A mediator of a configuration that was checked.
 fn mediator<P: Packet>(config: &Config) -> Mediator<P> {
     Mediator::new(config).expect("whether a mediator is refused was asked before lanes were made")
@@ -225,7 +252,9 @@ pub(crate) trait Remote: Send {
     /// Gives a tenant programs in this process, in place of a channel.
     fn here(&self, tenant: usize, engine: Box<dyn InPlace>);
     /// Tells what the port is.
-    fn port(&self, role: Role, number: u32);
+    fn port(&self, spec: PortSpec);
+    /// Tells whose ingress is asked elsewhere.
+    fn elsewhere(&self, vms: &[VmRef]);
     /// Replaces the tenants; all are without channels then.
     fn tenants(&mut self, config: &Config);
     /// Asks why a tenant's channel was taken away. Answered by [`Self::faults`], later.
@@ -251,8 +280,12 @@ impl<P: Packet + Send> Remote for Far<P> {
         self.poster.post(Change::Here(tenant, engine));
     }
 
-    fn port(&self, role: Role, number: u32) {
-        self.poster.post(Change::Port(role.spec(number)));
+    fn port(&self, spec: PortSpec) {
+        self.poster.post(Change::Port(spec));
+    }
+
+    fn elsewhere(&self, vms: &[VmRef]) {
+        self.poster.post(Change::Elsewhere(vms.to_vec()));
     }
 
     fn tenants(&mut self, config: &Config) {

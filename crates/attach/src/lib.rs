@@ -10,7 +10,7 @@
 //!  └──────────────────────────────────────────────┘            └────────────────────────────┘
 //! ```
 //!
-//! A **lane** is one receive queue of one port. It has a mediator of its own and a channel of its own to each tenant's P4
+//! A **lane** is one queue of one port, facing what the switch receives there or what it sends. It has a mediator of its own and a channel of its own to each tenant's P4
 //! VM, so lanes share nothing on the way of a packet. A [`Lane`] belongs to the thread that polls the queue; everything
 //! that changes (a channel, none, the port's role, the tenants) is left in a mailbox that [`Lane::poll`] looks at with
 //! one load. The [`Session`] is the library's side of the talk with the daemon, in a thread of its own.
@@ -41,9 +41,10 @@ mod registry;
 mod server;
 mod session;
 mod setup;
+mod sides;
 
 pub use lane::Lane;
-pub use message::{Count, Kind, LaneId, PortId, PortInfo, Remark};
+pub use message::{Count, Facing, Kind, LaneId, PortId, PortInfo, Remark};
 pub use process::spawn_without_signals;
 pub use server::{Allowed, Heard, Host, Peer, Server, ServerError};
 pub use session::{Options, Session, SessionError};

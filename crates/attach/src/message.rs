@@ -12,7 +12,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Library and daemon are installed together; a mismatch means that one of them still runs.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The most bytes of a name or a sentence in a message.
 pub const MAX_TEXT: usize = 1024;
 /// The most other names of a port.
@@ -29,6 +29,22 @@ pub struct PortId(pub u32);
 /// A lane of a switch, by the library's number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LaneId(pub u32);
+
+/// Which packets of a queue a lane has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Facing {
+    /// Those that the switch receives.
+    #[default]
+    Receive,
+    /// Those that the switch sends.
+    Transmit,
+}
+
+impl Facing {
+    /// Both, in the order of their numbers.
+    pub const ALL: [Self; 2] = [Self::Receive, Self::Transmit];
+}
 
 /// What kind of switch a library is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -231,6 +247,8 @@ pub enum Report {
         port: PortId,
         /// The queue's number at the port.
         queue: u32,
+        /// Which of its packets.
+        facing: Facing,
     },
     /// A queue is mediated no longer.
     LaneDown {

@@ -6,13 +6,14 @@
 
 use crate::inline::engine;
 use crate::lane::Remote;
-use crate::message::{Count, LaneId, MAX_COUNTS, PortId, PortInfo, Remark, Report, cut};
+use crate::message::{Count, Facing, LaneId, MAX_COUNTS, PortId, PortInfo, Remark, Report, cut};
 use crate::setup::{Setup, SetupError};
+use crate::sides::Rule;
 use p4shield_config::{Config, Role};
-use p4shield_mediator::{self as mediator, Link};
+use p4shield_mediator::{self as mediator, Link, PortSpec, VmRef};
 use p4shield_runtime::control::Reply;
 use p4shield_runtime::inline::Judge;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// The most remarks of a port, and of a switch: a switch may say the same thing in ever new words.
@@ -22,6 +23,7 @@ const MAX_REMARKS: usize = 32;
 struct Seat {
     port: PortId,
     queue: u32,
+    facing: Facing,
     remote: Box<dyn Remote>,
     /// By tenant.
     channels: Vec<Channel>,
@@ -38,15 +40,20 @@ struct Channel {
 struct Port {
     info: PortInfo,
     role: Role,
+    /// Whether its transmit side may have to be asked about.
+    transmit: bool,
     remarks: Vec<Remark>,
 }
 
 pub(crate) struct Registry {
     setup: Setup,
+    rule: Rule,
     mediator: Arc<mediator::Config>,
     ports: BTreeMap<PortId, Port>,
     lanes: BTreeMap<LaneId, Seat>,
     remarks: Vec<Remark>,
+    /// VMs whose ingress lanes of transmit sides ask, as the other lanes were told.
+    elsewhere: Vec<VmRef>,
     next: u32,
     /// How lanes judge in this process, by tenant, if the placement is `inline`.
     here: BTreeMap<u16, Judge>,
@@ -55,14 +62,16 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    pub(crate) fn new(setup: Setup) -> Result<Self, SetupError> {
+    pub(crate) fn new(setup: Setup, rule: Rule) -> Result<Self, SetupError> {
         let mediator = Arc::new(setup.mediator()?);
         Ok(Self {
             setup,
+            rule,
             mediator,
             ports: BTreeMap::new(),
             lanes: BTreeMap::new(),
             remarks: Vec::new(),
+            elsewhere: Vec::new(),
             next: 0,
             here: BTreeMap::new(),
             news: None,
@@ -86,8 +95,9 @@ impl Registry {
         info.aliases.truncate(crate::message::MAX_ALIASES);
         info.aliases.iter_mut().for_each(|a| *a = cut(a));
         let role = info.names().find_map(|n| config.role_of_name(n)).unwrap_or_default();
+        let transmit = config.may_be_asked_at_transmit(info.names());
         self.tell(Report::PortUp { port, info: info.clone() });
-        self.ports.insert(port, Port { info, role, remarks: Vec::new() });
+        self.ports.insert(port, Port { info, role, transmit, remarks: Vec::new() });
         port
     }
 
@@ -112,18 +122,47 @@ impl Registry {
         self.tell(Report::Remark { port, remark });
     }
 
-    /// The number of a new lane of this port, the tenants, and the port's role and number.
-    pub(crate) fn lane_due(&mut self, port: PortId) -> (LaneId, Arc<mediator::Config>, Role, u32) {
+    /// Whether a port's transmit side is to have lanes.
+    pub(crate) fn wants_transmit(&self, port: PortId) -> bool {
+        self.ports.get(&port).is_some_and(|p| p.transmit)
+    }
+
+    /// The number of a new lane of this port, the tenants, and what it is told of the port.
+    pub(crate) fn lane_due(
+        &mut self,
+        port: PortId,
+        facing: Facing,
+    ) -> (LaneId, Arc<mediator::Config>, PortSpec) {
+        let spec = self.spec(port, facing);
+        (LaneId(self.number()), Arc::clone(&self.mediator), spec)
+    }
+
+    fn spec(&self, port: PortId, facing: Facing) -> PortSpec {
         let (role, number) = self.ports.get(&port).map(|p| (p.role, p.info.number)).unwrap_or_default();
-        (LaneId(self.number()), Arc::clone(&self.mediator), role, number)
+        self.rule.spec(&self.mediator, facing, role, number)
+    }
+
+    /// VMs whose ingress lanes of transmit sides ask now.
+    fn asked_at_transmit(&self) -> Vec<VmRef> {
+        let lanes = self.lanes.values().filter(|s| s.facing == Facing::Transmit);
+        let vms = lanes.filter_map(|s| self.rule.handed_over(&self.mediator, self.ports.get(&s.port)?.role));
+        BTreeSet::from_iter(vms).into_iter().collect()
+    }
+
+    /// Tells the lanes of what is received whose ingress is asked elsewhere, if that changed.
+    fn tell_elsewhere(&mut self, vms: Vec<VmRef>) {
+        if vms != self.elsewhere {
+            let lanes = self.lanes.values().filter(|s| s.facing == Facing::Receive);
+            lanes.for_each(|s| s.remote.elsewhere(&vms));
+            self.elsewhere = vms;
+        }
     }
 
     /// A lane that was made for the tenants of [`Self::lane_due`].
     pub(crate) fn lane_up(
         &mut self,
         lane: LaneId,
-        port: PortId,
-        queue: u32,
+        (port, queue, facing): (PortId, u32, Facing),
         made_for: &Arc<mediator::Config>,
         mut remote: Box<dyn Remote>,
     ) {
@@ -131,17 +170,19 @@ impl Registry {
         if !Arc::ptr_eq(made_for, &self.mediator) {
             remote.tenants(&self.mediator);
         }
-        if let Some(p) = self.ports.get(&port) {
-            remote.port(p.role, p.info.number);
+        remote.port(self.spec(port, facing));
+        if facing == Facing::Receive {
+            remote.elsewhere(&self.elsewhere);
         }
         for (tenant, judge) in &self.here {
             remote.here(usize::from(*tenant), engine(judge));
         }
         let channels = vec![Channel::default(); self.mediator.tenants.len()];
-        self.lanes.insert(lane, Seat { port, queue, remote, channels });
+        self.lanes.insert(lane, Seat { port, queue, facing, remote, channels });
         if self.ports.contains_key(&port) {
-            self.tell(Report::LaneUp { lane, port, queue });
+            self.tell(Report::LaneUp { lane, port, queue, facing });
         }
+        self.tell_elsewhere(self.asked_at_transmit());
     }
 
     pub(crate) fn lane_down(&mut self, lane: LaneId) {
@@ -153,6 +194,7 @@ impl Registry {
         if self.ports.contains_key(&seat.port) {
             self.tell(Report::LaneDown { lane });
         }
+        self.tell_elsewhere(self.asked_at_transmit());
     }
 
     /// A daemon listens: everything is to be told, from the beginning.
@@ -164,7 +206,11 @@ impl Registry {
             news.extend(p.remarks.iter().map(|r| Report::Remark { port: Some(port), remark: r.clone() }));
         }
         let lanes = self.lanes.iter().filter(|(_, seat)| self.ports.contains_key(&seat.port));
-        news.extend(lanes.map(|(&lane, s)| Report::LaneUp { lane, port: s.port, queue: s.queue }));
+        let up = |(&lane, s): (&LaneId, &Seat)| {
+            let &Seat { port, queue, facing, .. } = s;
+            Report::LaneUp { lane, port, queue, facing }
+        };
+        news.extend(lanes.map(up));
         self.news = Some(news);
     }
 
@@ -209,6 +255,9 @@ impl Registry {
         }
         (self.setup, self.mediator) = (setup, mediator);
         self.here.clear();
+        // New mediators know nothing of it.
+        self.elsewhere.clear();
+        self.tell_elsewhere(self.asked_at_transmit());
         Ok(true)
     }
 
@@ -223,9 +272,11 @@ impl Registry {
         // One that went meanwhile is nobody's fault.
         if let Some(p) = self.ports.get_mut(&port) {
             p.role = role;
-            let number = p.info.number;
+            let after = self.asked_at_transmit();
+            self.tell_elsewhere(self.elsewhere.iter().copied().filter(|vm| after.contains(vm)).collect());
             let lanes = self.lanes.values().filter(|s| s.port == port);
-            lanes.for_each(|s| s.remote.port(role, number));
+            lanes.for_each(|s| s.remote.port(self.spec(port, s.facing)));
+            self.tell_elsewhere(after);
         }
         port.0 <= self.next
     }

@@ -2,13 +2,14 @@
 
 use crate::lane::Lane;
 use crate::link;
-use crate::message::{Kind, LaneId, PortId, PortInfo, Remark};
+use crate::message::{Facing, Kind, LaneId, PortId, PortInfo, Remark};
 use crate::process;
 use crate::registry::Registry;
 use crate::setup::{Setup, SetupError};
+use crate::sides::Rule;
 use p4shield_channel::Doorbell;
-use p4shield_config::{Config, ConfigError};
-use p4shield_mediator::Packet;
+use p4shield_config::{Config, ConfigError, Role};
+use p4shield_mediator::{Packet, PortSpec};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,6 +56,9 @@ pub enum SessionError {
         source: std::io::Error,
     },
 }
+
+/// What a lane of a forked child is told of its port.
+const NO_PORT: PortSpec = Role::Shared.spec(0);
 
 /// What the switch's threads and the link thread share.
 pub(crate) struct Shared {
@@ -106,7 +110,7 @@ impl Session {
         }
         process::watch_forks();
         let system = |what| move |source| SessionError::System { what, source };
-        let registry = Registry::new(Setup::from(&config))?;
+        let registry = Registry::new(Setup::from(&config), Rule::of(&config))?;
         let (bell, rung) = Doorbell::pair().map_err(|e| system("make a doorbell")(e.into()))?;
         let shared =
             Arc::new(Shared { config, registry: Mutex::new(registry), ending: AtomicBool::new(false), bell });
@@ -133,14 +137,26 @@ impl Session {
         self.shared.change(|r| r.port_down(port));
     }
 
-    /// The lane of a queue of a port. It is mediated from now on, without a channel at first.
+    /// The lane of what a port's queue receives. It is mediated from now on, without a channel at first.
     #[must_use]
     pub fn lane<P: Packet + Send + 'static>(&self, port: PortId, queue: u32) -> Lane<P> {
-        let due = self.shared.change(|r| r.lane_due(port));
-        let (id, config, role, number) = due.unwrap_or_default();
+        self.lane_facing(Facing::Receive, port, queue)
+    }
+
+    /// The lane of what is sent by a port's queue, as [`Self::lane`]. `None` if the configuration has nobody asked about
+    /// that; what such a lane would ask, the lanes of what is received do.
+    #[must_use]
+    pub fn transmit_lane<P: Packet + Send + 'static>(&self, port: PortId, queue: u32) -> Option<Lane<P>> {
+        let wanted = self.shared.change(|r| r.wants_transmit(port)).unwrap_or_default();
+        wanted.then(|| self.lane_facing(Facing::Transmit, port, queue))
+    }
+
+    fn lane_facing<P: Packet + Send + 'static>(&self, facing: Facing, port: PortId, queue: u32) -> Lane<P> {
+        let due = self.shared.change(|r| r.lane_due(port, facing));
+        let (id, config, spec) = due.unwrap_or_else(|| (LaneId::default(), Arc::default(), NO_PORT));
         // Its memory is made without the lock.
-        let (lane, remote) = Lane::new(id, &config, role.spec(number), Arc::downgrade(&self.shared));
-        self.shared.change(|r| r.lane_up(id, port, queue, &config, remote));
+        let (lane, remote) = Lane::new(id, &config, spec, Arc::downgrade(&self.shared));
+        self.shared.change(|r| r.lane_up(id, (port, queue, facing), &config, remote));
         lane
     }
 

@@ -5,7 +5,7 @@ mod cloud;
 
 use cloud::{Cloud, Switch, TENANTS, dropped, packet_to, passed, wait_for};
 use p4shield_attach::message::{Order, Report, VERSION, encode};
-use p4shield_attach::{Allowed, Heard, Kind, LaneId, PortId, PortInfo, Remark};
+use p4shield_attach::{Allowed, Facing, Heard, Kind, LaneId, PortId, PortInfo, Remark};
 use p4shield_config::Role;
 use p4shield_mediator::{Packet, Reason, VmRef};
 use p4shield_runtime::control::Socket;
@@ -201,7 +201,10 @@ fn hostile_switches_are_hung_up_on_and_others_are_unharmed() {
     let _daemon = cloud.daemon();
     let mut switch = Switch::new(&cloud, 1);
     switch.until_judged(0, 0);
-    let up = |n| encode(&Report::LaneUp { lane: LaneId(n), port: PortId(n), queue: 0 }).unwrap();
+    let up = |n| {
+        encode(&Report::LaneUp { lane: LaneId(n), port: PortId(n), queue: 0, facing: Facing::Receive })
+            .unwrap()
+    };
     let port = encode(&Report::PortUp { port: PortId(1), info: PortInfo::default() }).unwrap();
     let old = encode(&Report::Hello { version: 0, session: 1, kind: Kind::Dpdk, application: String::new() })
         .unwrap();

@@ -100,4 +100,5 @@ pub(super) struct Port {
     pub(super) tenant: Option<Text>,
     pub(super) vm: Option<Text>,
     pub(super) role: Option<Text>,
+    pub(super) sides: Option<Text>,
 }

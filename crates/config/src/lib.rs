@@ -17,7 +17,7 @@ mod port;
 mod units;
 
 pub use error::{ConfigError, Problem};
-pub use port::{Port, Role};
+pub use port::{Port, Role, Sides};
 
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::Geometry;
@@ -228,6 +228,18 @@ impl Config {
     #[must_use]
     pub fn role_of_name(&self, name: &str) -> Option<Role> {
         self.ports.iter().find(|p| p.name == name).map(|p| p.role)
+    }
+
+    /// Whether a port of these names may be a VM's whose ingress is to be asked at its transmit side. A port that is not
+    /// known by name may turn out to be, by its `external_ids:iface-id`.
+    #[must_use]
+    pub fn may_be_asked_at_transmit<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> bool {
+        let named = names.find_map(|n| self.ports.iter().find(|p| p.name == n));
+        let may = match named {
+            Some(port) => matches!(port.role, Role::Vm(_)) && port.sides == Sides::Both,
+            None => self.tenants.iter().flat_map(|t| &t.vms).any(|vm| vm.iface_id.is_some()),
+        };
+        may && self.attachment == Attachment::Xsk
     }
 
     /// What is known of the port with this `external_ids:iface-id`.

@@ -16,6 +16,19 @@ pub struct Port {
     pub name: String,
     /// What it is.
     pub role: Role,
+    /// Which of its sides are asked at.
+    pub sides: Sides,
+}
+
+/// At which sides of its port a VM's programs are asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sides {
+    /// Its egress where the switch receives from it, its ingress where the switch sends to it, for whatever packet. What an
+    /// attachment that sees no transmit side takes for [`Self::Receive`].
+    #[default]
+    Both,
+    /// Its egress where the switch receives from it; its ingress where packets for it come in at other ports.
+    Receive,
 }
 
 /// What a port of a switch is.
@@ -41,6 +54,16 @@ impl Role {
         };
         PortSpec { number, stages: Stages::Both, others: Others::Pass, source }
     }
+
+    /// What the mediator of a port's transmit side is told: it asks about whatever is sent to this VM, or about nothing.
+    #[must_use]
+    pub const fn transmit_spec(vm: Option<VmRef>, number: u32) -> PortSpec {
+        let stages = match vm {
+            Some(vm) => Stages::IngressOnly(vm),
+            None => Stages::Nobody,
+        };
+        PortSpec { number, stages, others: Others::Pass, source: Source::Any }
+    }
 }
 
 impl Checker<'_> {
@@ -52,10 +75,38 @@ impl Checker<'_> {
         self.unique("port", file.port.iter().map(|p| &p.name));
         let vms = file.tenant.iter().flat_map(|t| &t.vm);
         self.unique("iface_id", vms.filter_map(|v| v.iface_id.as_ref()));
-        file.port.iter().filter_map(|p| self.port(p, &file.tenant)).collect()
+        let ports: Vec<_> = file.port.iter().filter_map(|p| self.port(p, &file.tenant, attachment)).collect();
+        self.sides_agree(file, &ports);
+        ports
     }
 
-    fn port(&mut self, p: &file::Port, tenants: &[file::Tenant]) -> Option<Port> {
+    /// A VM's ingress is asked at one side.
+    fn sides_agree(&mut self, file: &file::File, ports: &[Port]) {
+        for (at, port) in ports.iter().enumerate() {
+            let same =
+                |p: &&Port| matches!(p.role, Role::Vm(_)) && p.role == port.role && p.sides != port.sides;
+            let written = file.port.iter().find(|p| *p.name.as_ref() == port.name);
+            if let (Some(other), Some(p)) = (ports[..at].iter().find(same), written) {
+                let message = format!(
+                    "port {:?}: it has other sides than {:?}, which is the same VM's; write sides for both, and the same",
+                    port.name, other.name
+                );
+                self.problem(p.name.span(), message);
+            }
+        }
+    }
+
+    fn sides(&mut self, p: &file::Port, role: Role, attachment: Attachment) -> Sides {
+        if let Some(sides) = &p.sides
+            && !(attachment == Attachment::Xsk && matches!(role, Role::Vm(_)))
+        {
+            let message = "sides: only a VM's port of attachment = \"xsk\" has two; leave it out";
+            self.problem(sides.span(), message.to_owned());
+        }
+        self.word("sides", p.sides.as_ref(), &[("both", Sides::Both), ("receive", Sides::Receive)])
+    }
+
+    fn port(&mut self, p: &file::Port, tenants: &[file::Tenant], attachment: Attachment) -> Option<Port> {
         let name = self.port_name("name", &p.name);
         let role = match (&p.tenant, &p.vm, &p.role) {
             (Some(tenant), Some(vm), None) => Role::Vm(self.vm_ref(tenant, vm, tenants)?),
@@ -70,7 +121,8 @@ impl Checker<'_> {
                 return None;
             }
         };
-        Some(Port { name, role })
+        let sides = self.sides(p, role, attachment);
+        Some(Port { name, role, sides })
     }
 
     /// What a switch or its database calls something.

@@ -191,6 +191,31 @@ fn a_port_is_trusted_as_far_as_its_role_goes() {
 }
 
 #[test]
+fn a_vms_port_has_two_sides_where_both_are_seen() {
+    let xsk = DPDK.replace("\"dpdk\"", "\"xsk\"");
+    let sides = |text: &str| {
+        let config = parse(text).unwrap();
+        let may = |name| config.may_be_asked_at_transmit([name].into_iter());
+        (config.ports[0].sides, ["/run/vm0.sock", "dpdk0", "tap7"].map(may))
+    };
+    assert_eq!(sides(&xsk), (Sides::Both, [true, false, true]), "tap7 may have the VM's iface-id");
+    assert_eq!(sides(&xsk.replace("iface_id = \"8d6b\"\n", "")), (Sides::Both, [true, false, false]));
+    assert_eq!(sides(DPDK), (Sides::Both, [false; 3]), "transmit sides are not seen");
+    let one = xsk.replace("vm = \"web\"\n", "vm = \"web\"\nsides = \"receive\"\n");
+    assert_eq!(sides(&one), (Sides::Receive, [false, false, true]));
+
+    let expected = "only a VM's port of attachment = \"xsk\" has two; leave it out";
+    assert!(complaint(&one.replace("\"xsk\"", "\"dpdk\"")).ends_with(expected));
+    assert!(complaint(&format!("{xsk}sides = \"both\"\n")).ends_with(expected), "an uplink has no VM");
+    let two = format!("{one}[[port]]\nname = \"tap8\"\ntenant = \"alice\"\nvm = \"web\"\n");
+    assert_eq!(
+        complaint(&two),
+        "23:8: port \"tap8\": it has other sides than \"/run/vm0.sock\", which is the same VM's; write sides for both, \
+         and the same"
+    );
+}
+
+#[test]
 fn ports_and_wires_do_not_mix() {
     let error = complaint(&DPDK.replace("\"inline\"", "\"p4vm\"").replace("\"dpdk\"", "\"wire\""));
     assert_eq!(

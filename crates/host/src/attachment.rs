@@ -184,8 +184,10 @@ pub struct PortStatus {
     pub tenant: Option<String>,
     /// The VM whose it is.
     pub vm: Option<String>,
-    /// Queues that are mediated.
+    /// Queues where what the switch receives is mediated.
     pub queues: usize,
+    /// Queues where what the switch sends is mediated, too.
+    pub transmit_queues: usize,
     /// How packets of this port can go round the programs.
     pub bypasses: Vec<String>,
     /// What else there is to know.

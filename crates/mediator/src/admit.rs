@@ -108,9 +108,10 @@ fn parties(
                 Source::Foreign => None,
                 Source::Any => lookup.sender(kind),
             };
-            (sender, lookup.receiver(kind))
+            (sender, lookup.asked(kind))
         }
         Stages::EgressOnly(vm) => (known(vm), None),
         Stages::IngressOnly(vm) => (None, known(vm)),
+        Stages::Nobody => (None, None),
     }
 }

@@ -92,8 +92,10 @@ pub enum Stages {
     Both,
     /// This VM's egress, for every IP packet. For the VM's side of a wire.
     EgressOnly(VmRef),
-    /// This VM's ingress, for every IP packet. For the switch's side of a wire.
+    /// This VM's ingress, for every IP packet. For the switch's side of a wire, and for the transmit side of a VM's port.
     IngressOnly(VmRef),
+    /// Nobody's. For the transmit side of a port whose packets were judged where they came in.
+    Nobody,
 }
 
 /// What becomes of packets of nobody: not IP (ARP above all), IPv6 neighbour discovery, and on a port with

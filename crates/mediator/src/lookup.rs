@@ -18,6 +18,8 @@ const SEEDS: usize = 16;
 pub(crate) struct Lookup {
     v4: Table<u32>,
     v6: Table<u128>,
+    /// VMs whose ingress is asked where packets are handed to them; in order.
+    elsewhere: Box<[VmRef]>,
 }
 
 impl Lookup {
@@ -39,7 +41,20 @@ impl Lookup {
         Ok(Self {
             v4: Table::new(v4).map_err(|(a, vms)| ambiguous(std::net::Ipv4Addr::from_bits(a).into(), vms))?,
             v6: Table::new(v6).map_err(|(a, vms)| ambiguous(std::net::Ipv6Addr::from_bits(a).into(), vms))?,
+            elsewhere: Box::default(),
         })
+    }
+
+    /// From now on the ingress of these VMs, and of no others, is asked elsewhere.
+    pub(crate) fn ask_elsewhere(&mut self, vms: &[VmRef]) {
+        self.elsewhere = vms.into();
+        self.elsewhere.sort_unstable();
+    }
+
+    /// The VM that a packet is for, if its ingress is to be asked where the packet came in.
+    #[inline]
+    pub(crate) fn asked(&self, kind: Kind) -> Option<VmRef> {
+        self.receiver(kind).filter(|vm| self.elsewhere.binary_search(vm).is_err())
     }
 
     /// The VM that sent a packet.

@@ -1,7 +1,7 @@
 //! Submitting and polling, as an attachment sees them.
 
 use crate::admit::{Admission, Decision, What};
-use crate::config::{Config, ConfigError, Others, PortSpec, Source};
+use crate::config::{Config, ConfigError, Others, PortSpec, Source, VmRef};
 use crate::counters::{Counters, Runs};
 use crate::inplace::InPlace;
 use crate::lookup::Lookup;
@@ -101,6 +101,12 @@ impl<P: Packet> Mediator<P> {
     pub fn judge_in_place(&mut self, tenant: usize, engine: Box<dyn InPlace>) -> Result<(), ConfigError> {
         self.tenants.get_mut(tenant).ok_or(ConfigError::NoTenant(tenant))?.judge_in_place(engine);
         Ok(())
+    }
+
+    /// From now on the ingress of these VMs, and of no others, is asked where packets are handed to them and not where they
+    /// come in ([`Stages::Both`]): another mediator has the transmit side of their ports ([`Stages::IngressOnly`]).
+    pub fn ask_elsewhere(&mut self, vms: &[VmRef]) {
+        self.lookup.ask_elsewhere(vms);
     }
 
     /// Takes a packet that came in at `port`. At most one packet comes out at once: this one, if it is decided, or
@@ -225,9 +231,23 @@ impl<P: Packet> Mediator<P> {
         self.active.iter().filter_map(|t| self.tenants[usize::from(*t)].next_deadline(now)).min()
     }
 
+    /// The doorbells of P4 VMs that owe answers, by tenant: to be polled for input by who sleeps no longer than until
+    /// [`Self::next_deadline`], and has [`Sleeper::announce`]d it.
+    pub fn owing(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+        let tenants = self.active.iter().map(|t| usize::from(*t));
+        tenants.filter_map(|t| Some((t, self.tenants[t].link()?.doorbell.fd())))
+    }
+
     /// The doorbells of attached P4 VMs, by tenant: to be polled for input while the attachment sleeps.
     pub fn doorbells(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         self.tenants.iter().enumerate().filter_map(|(t, tenant)| Some((t, tenant.link()?.doorbell.fd())))
+    }
+
+    /// Silences the doorbells of [`Self::owing`]. Detaches P4 VMs that closed their ends.
+    pub fn silence(&mut self) {
+        for i in 0..self.active.len() {
+            self.drain_doorbell(usize::from(self.active[i]));
+        }
     }
 
     /// Silences a tenant's doorbell, after `poll` showed it to be ready. Detaches a P4 VM that closed its end.

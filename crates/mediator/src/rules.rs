@@ -99,7 +99,7 @@ fn egress_rewritten(lookup: &Lookup, port: &PortSpec, flight: &mut Flight, kind:
         return Err(Reason::Strayed);
     }
     if port.stages == Stages::Both {
-        flight.next = lookup.receiver(kind).into();
+        flight.next = lookup.asked(kind).into();
     }
     Ok(())
 }

@@ -81,6 +81,34 @@ fn packets_of_nobody_go_by_the_ports_policy() {
 }
 
 #[test]
+fn an_ingress_that_is_asked_elsewhere_is_not_asked_here() {
+    let mut m = mediator(&tenants(2));
+    m.ask_elsewhere(&[vm_ref(1, 0)]);
+    assert_eq!(of(m.submit(0, &SHARED, packet(1, 99, 11))), Some((1, PASS)));
+    assert_eq!(of(m.submit(0, &SHARED, packet(2, 99, 12))), Some((2, dropped(Reason::NoChannel))));
+    let own = port(Stages::IngressOnly(vm_ref(1, 0)));
+    assert_eq!(of(m.submit(0, &own, packet(3, 99, 11))), Some((3, dropped(Reason::NoChannel))));
+    assert_eq!(of(m.submit(0, &port(Stages::Nobody), packet(4, 11, 12))), Some((4, PASS)));
+    // Nor does an egress lead on to it, whether the packet was for it or a program has made it so.
+    let to = |last| move |b: &mut Vec<u8>| b[33] = last;
+    for (elsewhere, out) in [(&[vm_ref(1, 0)][..], PASS), (&[], dropped(Reason::NoChannel))] {
+        let mut a = attach(&mut m, 0, 0, GEOMETRY);
+        m.ask_elsewhere(elsewhere);
+        for original in [packet(5, 1, 11), packet(5, 1, 99)] {
+            assert_eq!(of(m.submit(0, &SHARED, original)), None);
+            poll(&mut m, 0);
+            let judged = a.judge(1, &mut |_, header| {
+                let mut new = header.to_vec();
+                to(11)(&mut new);
+                Does::Rewrite(new, 0)
+            });
+            assert_eq!(judged, 1);
+            assert_eq!(poll(&mut m, 0), [(5, out)]);
+        }
+    }
+}
+
+#[test]
 fn false_sources_are_dropped_and_counted() {
     let mut m = mediator(&tenants(2));
     let bound = PortSpec { source: Source::Only(vm_ref(0, 0)), ..SHARED };

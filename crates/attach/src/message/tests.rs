@@ -14,7 +14,7 @@ fn reports() -> Vec<Report> {
         },
         Report::PortUp { port, info },
         Report::PortDown { port },
-        Report::LaneUp { lane, port, queue: 3 },
+        Report::LaneUp { lane, port, queue: 3, facing: Facing::Transmit },
         Report::LaneDown { lane },
         Report::Fault { lane, tenant: 1, channel: 9, why: "the P4 VM is gone".into() },
         Report::Counts { lane, counts: vec![count; 3], unowned: [1, 2, 3] },

@@ -233,6 +233,9 @@ fn show_switch(s: &SwitchStatus) {
             _ => p.role.clone(),
         };
         let state = match &p.why {
+            None if p.transmit_queues > 0 => {
+                format!("mediated, {} queues, {} where it is sent to", p.queues, p.transmit_queues)
+            }
             None => format!("mediated, {} queues", p.queues),
             Some(why) => format!("NOT mediated: {why}"),
         };

@@ -5,7 +5,7 @@ use crate::attachment::{LaneKey, PortStatus, SwitchKey, SwitchStatus};
 use crate::config::Role;
 use crate::totals::Totals;
 use p4shield_attach::message::Report;
-use p4shield_attach::{Count, Heard, LaneId, Peer, PortId, PortInfo, Remark};
+use p4shield_attach::{Count, Facing, Heard, LaneId, Peer, PortId, PortInfo, Remark};
 use p4shield_mediator::Config;
 use p4shield_runtime::control::printable;
 use std::collections::{BTreeMap, HashMap};
@@ -33,6 +33,7 @@ impl Counted {
 struct Lane {
     key: LaneKey,
     port: PortId,
+    facing: Facing,
     /// The numbers of its channels, by tenant.
     channels: Vec<Option<u32>>,
     counted: Counted,
@@ -122,12 +123,12 @@ impl Book {
                 change.ports = true;
             }
             Report::PortDown { port } => drop(switch.ports.remove(&port)),
-            Report::LaneUp { lane, port, .. } => {
+            Report::LaneUp { lane, port, facing, .. } => {
                 self.next_lane += 1;
                 let key = LaneKey(self.next_lane);
                 let counted = self.parked.remove(&(peer.session, lane)).unwrap_or_default();
                 let channels = vec![None; self.faults.len()];
-                switch.lanes.insert(lane, Lane { key, port, channels, counted });
+                switch.lanes.insert(lane, Lane { key, port, facing, channels, counted });
                 change.lanes = true;
             }
             Report::LaneDown { lane } => {
@@ -257,7 +258,8 @@ impl Switch {
         bypasses.extend(roles.bypass(&self.peer.application));
         notes.extend(unmediated);
         let port = |(id, port): (&PortId, &Port)| {
-            let queues = self.lanes.values().filter(|l| l.port == *id).count();
+            let queues = Facing::ALL
+                .map(|facing| self.lanes.values().filter(|l| (l.port, l.facing) == (*id, facing)).count());
             self.port(port, queues, roles)
         };
         SwitchStatus {
@@ -271,9 +273,9 @@ impl Switch {
         }
     }
 
-    fn port(&self, port: &Port, queues: usize, roles: &Roles<'_>) -> PortStatus {
+    fn port(&self, port: &Port, [queues, transmit_queues]: [usize; 2], roles: &Roles<'_>) -> PortStatus {
         let (bypasses, mut unmediated, notes) = sort(&port.remarks);
-        if queues == 0 && unmediated.is_empty() {
+        if queues + transmit_queues == 0 && unmediated.is_empty() {
             unmediated.push("none of its queues is in use".to_owned());
         }
         let (role, interface) = roles.of(&self.peer.application, &port.info);
@@ -288,6 +290,7 @@ impl Switch {
             tenant,
             vm,
             queues,
+            transmit_queues,
             bypasses,
             notes,
         }

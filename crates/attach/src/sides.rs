@@ -1,0 +1,56 @@
+//! Where a VM's ingress is asked: where its packets come in, or where they are handed to it.
+//!
+//! The receive side of the port that a packet comes in at is one place, and the only one where a switch's library has
+//! lanes for receiving alone. The transmit side of the VM's own port is the other. It misses nothing: packets that the host
+//! itself sends, that come in at a port without a lane, or that have no one receiver are asked about, too. Hence the rule:
+//! **as long as a port of the VM's own has lanes that face what is sent there, its ingress is asked by them and by no
+//! other lane**; else by the lanes that packets come in at. So no packet is asked about twice.
+//!
+//! When that changes, the new lane judges before the others are told to leave the VM alone, and the others judge before
+//! the old lane ends, as far as a mailbox makes an order: a packet in between may be asked about twice.
+
+use crate::message::Facing;
+use p4shield_config::{Config, Role, Sides};
+use p4shield_mediator::{self as mediator, PortSpec, VmRef};
+use std::collections::BTreeSet;
+
+/// What the configuration says of it.
+#[derive(Debug, Default)]
+pub(crate) struct Rule {
+    /// Names of tenant and VM, since numbers are the daemon's, of VMs whose ingress is asked where packets come in.
+    receive_only: BTreeSet<(String, String)>,
+}
+
+impl Rule {
+    pub(crate) fn of(config: &Config) -> Self {
+        let name = |vm: VmRef| {
+            let tenant = config.tenants.get(usize::from(vm.tenant))?;
+            Some((tenant.name.clone(), tenant.vms.get(usize::from(vm.vm))?.name.clone()))
+        };
+        let vm = |role| if let Role::Vm(vm) = role { name(vm) } else { None };
+        let ports = config.ports.iter().filter(|p| p.sides == Sides::Receive);
+        Self { receive_only: ports.filter_map(|p| vm(p.role)).collect() }
+    }
+
+    /// The VM whose ingress is to be asked at the transmit side of a port with this role.
+    pub(crate) fn handed_over(&self, tenants: &mediator::Config, role: Role) -> Option<VmRef> {
+        let Role::Vm(vm) = role else { return None };
+        let tenant = tenants.tenants.get(usize::from(vm.tenant))?;
+        let name = (tenant.name.clone(), tenant.vms.get(usize::from(vm.vm))?.name.clone());
+        (!self.receive_only.contains(&name)).then_some(vm)
+    }
+
+    /// What a lane of a port with this role and number is told of it.
+    pub(crate) fn spec(
+        &self,
+        tenants: &mediator::Config,
+        facing: Facing,
+        role: Role,
+        number: u32,
+    ) -> PortSpec {
+        match facing {
+            Facing::Receive => role.spec(number),
+            Facing::Transmit => Role::transmit_spec(self.handed_over(tenants, role), number),
+        }
+    }
+}

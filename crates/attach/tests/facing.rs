@@ -1,0 +1,107 @@
+//! Where a VM's ingress is asked. Without a daemon its tenant's policy tells: what is asked about is dropped.
+
+use p4shield_attach::{Kind, Lane, Options, PortInfo, Session};
+use p4shield_mediator::{Outcome, Reason};
+use p4shield_testbed::packet::udp;
+
+const CONFIG: &str = r#"
+attachment = "xsk"
+[daemon]
+attach_socket = "attach.sock"
+[[tenant]]
+name = "alice"
+[[tenant.vm]]
+name = "web"
+addresses = ["10.0.0.1"]
+[[tenant.vm]]
+name = "db"
+addresses = ["10.0.0.2"]
+[[port]]
+name = "tap0"
+tenant = "alice"
+vm = "web"
+[[port]]
+name = "tap1"
+tenant = "alice"
+vm = "db"
+sides = "receive"
+[[port]]
+name = "eth0"
+role = "uplink"
+"#;
+
+const ASKED: Outcome = Outcome::Drop(Reason::NoChannel);
+
+struct Switch {
+    session: Session,
+    _folder: tempfile::TempDir,
+}
+
+impl Switch {
+    fn new(config: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("p4shield.toml");
+        std::fs::write(&path, config).unwrap();
+        let options = Options { config: path, kind: Kind::Xsk, application: "facing".into() };
+        Self { session: Session::start(options).unwrap(), _folder: folder }
+    }
+
+    fn receive(&self, port: &str) -> Lane<Vec<u8>> {
+        self.session.lane(self.up(port), 0)
+    }
+
+    fn transmit(&self, port: &str) -> Option<Lane<Vec<u8>>> {
+        self.session.transmit_lane(self.up(port), 0)
+    }
+
+    fn up(&self, port: &str) -> p4shield_attach::PortId {
+        self.session.port_up(PortInfo { name: port.into(), ..PortInfo::default() })
+    }
+}
+
+/// What becomes of a packet from 10.0.0.9, nobody's address, to this one.
+fn to(lane: &mut Lane<Vec<u8>>, last: u8) -> Outcome {
+    let mut out = Vec::new();
+    lane.submit_burst(0, [udp([10, 0, 0, 9], [10, 0, 0, last])], |r| out.push(r.outcome));
+    lane.poll(0, 32, |r| out.push(r.outcome));
+    assert_eq!(out.len(), 1, "nobody holds it");
+    out[0]
+}
+
+#[test]
+fn a_vms_ingress_is_asked_at_its_own_port_while_that_has_a_lane_and_nowhere_else() {
+    let switch = Switch::new(CONFIG);
+    let mut uplink = switch.receive("eth0");
+    assert_eq!(to(&mut uplink, 1), ASKED);
+    let mut web = switch.transmit("tap0").expect("a VM's port");
+    assert_eq!(to(&mut uplink, 1), Outcome::Pass, "it is asked later");
+    assert_eq!(to(&mut web, 1), ASKED);
+    assert_eq!(to(&mut web, 77), ASKED, "whatever is sent to the VM is asked about, as multicast");
+    let mut other = switch.receive("eth1");
+    assert_eq!(to(&mut other, 1), Outcome::Pass, "a lane that came after it knows, too");
+    drop(web);
+    assert_eq!(to(&mut uplink, 1), ASKED);
+    assert_eq!(to(&mut other, 1), ASKED);
+}
+
+#[test]
+fn a_port_that_is_to_be_asked_at_one_side_has_no_other_lane() {
+    let switch = Switch::new(CONFIG);
+    assert!(switch.transmit("tap1").is_none());
+    assert!(switch.transmit("eth0").is_none(), "no VM is behind it");
+    assert!(switch.transmit("lan").is_none(), "nor can one turn out to be");
+    let mut uplink = switch.receive("eth0");
+    let _web = switch.transmit("tap0");
+    assert_eq!(to(&mut uplink, 2), ASKED);
+}
+
+#[test]
+fn a_port_that_may_turn_out_to_be_a_vms_asks_about_nothing_before() {
+    let named =
+        CONFIG.replace("addresses = [\"10.0.0.2\"]", "addresses = [\"10.0.0.2\"]\niface_id = \"8d6b\"");
+    let switch = Switch::new(&named);
+    let mut unknown = switch.transmit("lan").expect("it may be the VM's");
+    let mut uplink = switch.receive("eth0");
+    assert_eq!(to(&mut unknown, 2), Outcome::Pass);
+    assert_eq!(to(&mut uplink, 2), ASKED);
+}

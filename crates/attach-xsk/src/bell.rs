@@ -1,12 +1,13 @@
-//! `epoll`: an event for packets that the kernel's socket no longer tells of.
+//! An event for packets that the kernel's socket no longer tells of.
 //!
-//! The kernel's socket in the application's epoll says that a packet came. Whoever takes it out of the kernel's ring, and
-//! a judge that holds it, leave that socket silent while a packet stands in our ring, or is about to. So each such socket
-//! has a bell, an eventfd that is in the same epoll under the same name, and is readable while packets stand in our ring.
+//! Whoever takes a packet out of the kernel's ring, and a judge that holds it, leave the kernel's socket silent while the
+//! packet stands in our ring, or is about to. So a socket that is waited for has a bell, an eventfd that is readable while
+//! packets stand in our ring: in `poll` it is waited for as well, and in an application's epoll it stands beside the
+//! kernel's socket, under the same name.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -16,42 +17,71 @@ use crate::wait;
 /// Whether any socket ever was in an epoll.
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// A socket's bell, made when it first is in an epoll.
+/// A socket's bell, made when it is first waited for.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     fd: OnceLock<Option<OwnedFd>>,
     rung: AtomicBool,
+    /// Whether it stands in an epoll, where it has to be rung whether or not a thread waits.
+    in_epoll: AtomicBool,
+    /// Who rings and who silences it take turns, so that `rung` is what the descriptor says.
+    turn: Mutex<()>,
 }
 
 impl Bell {
     pub(crate) const fn new() -> Self {
-        Self { fd: OnceLock::new(), rung: AtomicBool::new(false) }
-    }
-
-    /// Its descriptor, to be put into an epoll; none where there are no descriptors left.
-    pub(crate) fn descriptor(&self) -> Option<RawFd> {
-        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let fd = self.fd.get_or_init(|| eventfd(0, flags).ok());
-        ANY.store(true, Relaxed);
-        fd.as_ref().map(AsRawFd::as_raw_fd)
-    }
-
-    /// Makes it readable, or not.
-    pub(crate) fn set(&self, rung: bool) {
-        let Some(Some(fd)) = self.fd.get() else { return };
-        if self.rung.swap(rung, AcqRel) != rung {
-            // Neither fails but for a state that it is to be brought into.
-            let _ = if rung {
-                rustix::io::write(fd, &1_u64.to_ne_bytes()).map(drop)
-            } else {
-                rustix::io::read(fd, &mut [0_u8; 8]).map(drop)
-            };
+        Self {
+            fd: OnceLock::new(),
+            rung: AtomicBool::new(false),
+            in_epoll: AtomicBool::new(false),
+            turn: Mutex::new(()),
         }
     }
 
-    /// Whether it was made.
-    pub(crate) fn exists(&self) -> bool {
-        self.fd.get().is_some()
+    /// Its descriptor; none where there are no descriptors left.
+    pub(crate) fn descriptor(&self) -> Option<RawFd> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let fd = self.fd.get_or_init(|| eventfd(0, flags).ok());
+        fd.as_ref().map(AsRawFd::as_raw_fd)
+    }
+
+    /// Its descriptor, to be put into an epoll.
+    pub(crate) fn for_epoll(&self) -> Option<RawFd> {
+        self.in_epoll.store(true, Relaxed);
+        ANY.store(true, Relaxed);
+        self.descriptor()
+    }
+
+    /// Makes it readable, or not. One load if it is so already.
+    pub(crate) fn set(&self, rung: bool) {
+        if self.rung.load(Acquire) == rung {
+            return;
+        }
+        let Some(Some(fd)) = self.fd.get() else { return };
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.rung.load(Relaxed) == rung {
+            return;
+        }
+        // Neither fails but for a state that it is to be brought into.
+        let _ = if rung {
+            rustix::io::write(fd, &1_u64.to_ne_bytes()).map(drop)
+        } else {
+            rustix::io::read(fd, &mut [0_u8; 8]).map(drop)
+        };
+        self.rung.store(rung, Release);
+    }
+
+    /// Has an epoll that it stands in know whether packets stand in our ring.
+    pub(crate) fn tell_epoll(&self, ready: u32) {
+        if self.in_epoll.load(Relaxed) {
+            self.set(ready > 0);
+        }
+    }
+
+    /// It is for another socket from now on.
+    pub(crate) fn forget(&self) {
+        self.in_epoll.store(false, Relaxed);
+        self.set(false);
     }
 }
 
@@ -67,12 +97,12 @@ pub(crate) fn look_around() {
 
 #[cold]
 fn look() {
-    let belled = |s: &&Socket| s.bell.exists();
+    let belled = |s: &&Socket| s.bell.in_epoll.load(Relaxed);
     for socket in socket::all().into_iter().filter(belled) {
         if let Some(queue) = socket.queue() {
             wait::service(socket, queue);
-            socket.bell.set(socket.ready.load(Acquire) > 0);
-            if queue.busy() {
+            socket.bell.tell_epoll(socket.ready.load(Acquire));
+            if queue.left_alone() {
                 crate::drain::nudge();
             }
         }

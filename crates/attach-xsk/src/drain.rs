@@ -1,23 +1,23 @@
 //! The thread that moves rings for an application that makes no calls.
 //!
 //! It leaves a queue alone whose application comes by itself (calls were made since it last looked, or a thread waits in
-//! `poll`), and looks again after a while. Queues that are left to it wake it when the kernel receives something; with
-//! packets at a judge or on their way out it comes back in short naps. With nothing to do it sleeps for good.
+//! `poll`), and looks again after a while. Queues that are left to it wake it when the kernel receives something or a judge
+//! has decided. With nothing to do it sleeps for good.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Relaxed};
 
 use p4shield_attach::spawn_without_signals;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use rustix::event::{EventfdFlags, epoll, eventfd};
 
-use crate::queue::Queue;
+use crate::queue::{Queue, SOON};
+use crate::real;
+use crate::rest::Rest;
 use crate::socket::{self, Socket};
 
-/// Nanoseconds until it looks again: packets are with a judge or on their way out,
-const SOON: u64 = 50_000;
-/// an application does its work itself, or has nothing that could wake us,
+/// Nanoseconds until it looks again: an application does its work itself, or has nothing that could wake us,
 const LATER: u64 = 2_000_000;
 /// an application waits.
 const MUCH_LATER: u64 = 50_000_000;
@@ -26,7 +26,7 @@ const PATIENCE: u32 = 16;
 
 /// Wakes the thread.
 static BELL: OnceLock<OwnedFd> = OnceLock::new();
-/// Whether it sleeps without an end.
+/// Whether it sleeps for longer than [`LATER`].
 static ASLEEP: AtomicBool = AtomicBool::new(false);
 
 /// Starts it.
@@ -34,11 +34,11 @@ pub(crate) fn start() -> io::Result<()> {
     let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let bell = BELL.get_or_init(|| bell);
-    let drain = Drain { bell, sockets, seen: Vec::new(), quiet: 0 };
+    let drain = Drain { bell, sockets, seen: Vec::new(), mine: Vec::new(), quiet: 0 };
     spawn_without_signals("p4shield-drain", move || drain.run()).map(drop)
 }
 
-/// Has it look, if it sleeps for good: there is a new socket, or something is left that nobody may come for.
+/// Has it look, if it sleeps for long: there is a new socket, or something is left that nobody may come for.
 #[inline]
 pub(crate) fn nudge() {
     if ASLEEP.load(Relaxed) && ASLEEP.swap(false, AcqRel) {
@@ -61,6 +61,8 @@ struct Seen {
     calls: u32,
     /// Whether the kernel's receiving wakes us.
     watched: bool,
+    /// Looks in a row after which the kernel had sent nothing.
+    unsent: u32,
 }
 
 struct Drain {
@@ -69,7 +71,17 @@ struct Drain {
     /// queue when the application closes it.
     sockets: OwnedFd,
     seen: Vec<Seen>,
+    /// Queues that are left to us, with packets at judges.
+    mine: Vec<(&'static Socket, &'static Queue)>,
     quiet: u32,
+}
+
+/// What came of a look at a socket.
+#[derive(Default)]
+struct Visit {
+    /// When to look again; none is when something wakes us.
+    time: Option<u64>,
+    moved: bool,
 }
 
 impl Drain {
@@ -84,11 +96,12 @@ impl Drain {
     fn look(&mut self) -> Option<u64> {
         let mut rest = None;
         let mut moved = false;
+        self.mine.clear();
         for socket in socket::all() {
             let Some(queue) = socket.queue() else { continue };
-            let (time, some) = self.visit(socket, queue);
-            moved |= some;
-            rest = match (rest, time) {
+            let visit = self.visit(socket, queue);
+            moved |= visit.moved;
+            rest = match (rest, visit.time) {
                 (Some(a), Some(b)) => Some(u64::min(a, b)),
                 (a, b) => a.or(b),
             };
@@ -101,53 +114,81 @@ impl Drain {
         if self.quiet < PATIENCE { Some(rest.map_or(SOON, |r| r.min(SOON))) } else { rest }
     }
 
-    /// Moves a socket's rings if nobody else does. Returns when to look again, and whether something moved.
-    fn visit(&mut self, socket: &Socket, queue: &Queue) -> (Option<u64>, bool) {
-        let (calls, life) = (queue.calls.load(Relaxed), socket.life.load(Relaxed));
-        let at = self.seen.iter().position(|s| s.number == socket.number).unwrap_or_else(|| {
-            self.seen.push(Seen { number: socket.number, life, calls, watched: false });
-            self.seen.len() - 1
-        });
-        let seen = &mut self.seen[at];
-        if seen.life != life {
-            (seen.life, seen.watched) = (life, false);
-        }
-        let comes = seen.calls != calls;
-        seen.calls = calls;
+    /// Moves a socket's rings if nobody else does.
+    fn visit(&mut self, socket: &'static Socket, queue: &'static Queue) -> Visit {
+        let seen = seen(&mut self.seen, socket, queue);
+        let calls = queue.calls.load(Relaxed);
+        let comes = std::mem::replace(&mut seen.calls, calls) != calls;
         let waits = queue.waiting.load(Relaxed) > 0;
-        if comes || waits {
+        if comes || (waits && !queue.left_alone()) {
             watch(&self.sockets, socket, queue, seen, false);
-            return (Some(if comes { LATER } else { MUCH_LATER }), false);
+            return Visit { time: Some(if comes { LATER } else { MUCH_LATER }), moved: false };
         }
         let mut starves = false;
         let moved = queue.pump_receive(|pump| {
             starves = pump.starves();
-            socket.ready.store(pump.ready(socket.number), Relaxed);
+            socket.see(pump);
         });
-        socket.bell.set(socket.ready.load(Relaxed) > 0);
-        queue.pump_transmit((socket.number, socket.fd.load(Relaxed)), false);
-        let time = match (queue.busy(), starves) {
-            (true, _) => Some(SOON),
-            (false, true) => Some(LATER),
-            (false, false) => None,
+        socket.bell.tell_epoll(socket.ready.load(Relaxed));
+        queue.pump_transmit(socket.itself(), false, |_| {});
+        if queue.held() {
+            self.mine.push((socket, queue));
+        }
+        let time = if queue.untold() || queue.never_calls.load(Relaxed) {
+            Some(SOON)
+        } else if queue.kernel_sends() {
+            // Nothing tells of what the kernel has sent: it is looked for ever less often.
+            seen.unsent = (seen.unsent + 1).min(10);
+            Some((SOON << seen.unsent).min(MUCH_LATER))
+        } else {
+            seen.unsent = 0;
+            starves.then_some(LATER)
         };
         watch(&self.sockets, socket, queue, seen, !starves);
-        (time, moved.unwrap_or_default())
+        Visit { time, moved: moved.unwrap_or_default() }
     }
 
-    fn sleep(&self, rest: Option<u64>) {
-        if rest.is_none() {
-            ASLEEP.store(true, Relaxed);
+    fn sleep(&self, time: Option<u64>) {
+        let mut rest = Rest::new(time);
+        rest.watch(self.bell.as_raw_fd(), libc::POLLIN);
+        rest.watch(self.sockets.as_raw_fd(), libc::POLLIN);
+        let own = rest.entries().len();
+        let mut may = true;
+        for (socket, queue) in &self.mine {
+            may &= queue.announce(socket.itself(), &mut rest, |pump| {
+                socket.see(pump);
+                true
+            });
+            socket.bell.tell_epoll(socket.ready.load(Relaxed));
         }
-        let time = rest.map(|t| Timespec { tv_sec: 0, tv_nsec: t.min(999_999_999) as i64 });
-        let mut fds = [PollFd::new(self.bell, PollFlags::IN), PollFd::new(&self.sockets, PollFlags::IN)];
-        // An error is an early end of sleep.
-        let _ = poll(&mut fds, time.as_ref());
+        if !may {
+            rest.time = Some(0);
+        }
+        ASLEEP.store(rest.time.is_none_or(|t| t > LATER), Relaxed);
+        // SAFETY: no mask. An error is an early end of sleep.
+        let _ = unsafe { real::wait_for(&mut rest, std::ptr::null()) };
         ASLEEP.store(false, Relaxed);
-        if !fds[0].revents().is_empty() {
+        let rang = rest.entries()[own..].iter().any(|p| p.revents != 0);
+        self.mine.iter().for_each(|(_, queue)| queue.slept(rang));
+        if rest.entries()[0].revents != 0 {
             let _ = rustix::io::read(self.bell, &mut [0_u8; 8]);
         }
     }
+}
+
+/// What is known of a socket; nothing of one whose place is used again.
+fn seen<'s>(all: &'s mut Vec<Seen>, socket: &Socket, queue: &Queue) -> &'s mut Seen {
+    let (number, life) = (socket.number, socket.life.load(Relaxed));
+    let at = all.iter().position(|s| s.number == number).unwrap_or_else(|| {
+        let calls = queue.calls.load(Relaxed);
+        all.push(Seen { number, life, calls, watched: false, unsent: 0 });
+        all.len() - 1
+    });
+    let seen = &mut all[at];
+    if seen.life != life {
+        (seen.life, seen.watched) = (life, false);
+    }
+    seen
 }
 
 /// Has the kernel's receiving wake us, or not. Inside the pump, so that the descriptor is not closed meanwhile.
@@ -155,8 +196,9 @@ fn watch(sockets: &OwnedFd, socket: &Socket, queue: &Queue, seen: &mut Seen, wat
     if seen.watched == watched {
         return;
     }
-    queue.receive.run(|pump| {
-        if pump.is_none() || seen.watched == watched {
+    queue.pump_receive(|pump| {
+        socket.see(pump);
+        if seen.watched == watched {
             return;
         }
         // SAFETY: a socket with a pump is open: closing it takes the pump away first, and we are inside.

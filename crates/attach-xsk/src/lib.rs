@@ -20,7 +20,7 @@
 //! - `hooks`: the functions of libc that are replaced. - `real`: the functions themselves.
 //! - `table`: which descriptor is an AF_XDP socket. - `socket`: what is known of one.
 //! - `rings`: the two of each ring. - `queue`: pumping. - `judge`, `packet`: the seam to lanes.
-//! - `wait`: `poll`. - `bell`: `epoll`. - `drain`: the thread. - `library`: configuration and session.
+//! - `wait`: `poll`. - `rest`: what is slept for. - `bell`: what our rings tell sleepers. - `drain`: the thread. - `library`: configuration and session.
 //!
 //! # Promises
 //!
@@ -40,6 +40,7 @@ mod library;
 mod packet;
 mod queue;
 mod real;
+mod rest;
 mod rings;
 mod socket;
 mod table;

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use p4shield_attach::{Kind, Options, PortId, PortInfo, Session, SessionError, log};
+use p4shield_attach::{Facing, Kind, Options, PortId, PortInfo, Session, SessionError, log};
 use p4shield_config::FILE_VARIABLE;
 
 use crate::judge::Verdicts;
@@ -80,6 +80,10 @@ pub(crate) fn library() -> Result<&'static Library, &'static Refusal> {
 }
 
 impl Library {
+    fn ports(&self) -> MutexGuard<'_, BTreeMap<u32, (PortId, u32)>> {
+        self.ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn start() -> Result<Self, Refusal> {
         let session = match std::env::var(MODE_VARIABLE) {
             Ok(mode) if mode == "relay" => None,
@@ -106,22 +110,37 @@ impl Library {
         }
     }
 
-    /// Who decides about what a queue of an interface receives.
-    pub(crate) fn receiving(&self, interface: u32, queue: u32, memory: &Arc<Memory>) -> Verdicts {
-        let Some(session) = &self.session else { return Verdicts::Nobody };
-        let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
-        let (port, users) = ports.entry(interface).or_insert_with(|| {
+    /// A socket was bound to this interface.
+    pub(crate) fn opened(&self, interface: u32) {
+        let Some(session) = &self.session else { return };
+        let mut ports = self.ports();
+        let (_, users) = ports.entry(interface).or_insert_with(|| {
             let name = real::interface_name(interface).unwrap_or_else(|| format!("interface {interface}"));
             (session.port_up(PortInfo { name, aliases: Vec::new(), number: interface }), 0)
         });
         *users += 1;
-        Verdicts::Lane(Box::new(session.lane(*port, queue)), Arc::clone(memory))
     }
 
-    /// A socket that [`Library::receiving`] was asked for is closed.
+    /// Who decides about what a queue of an interface, to which a socket was bound, receives or sends.
+    pub(crate) fn judge(
+        &self,
+        facing: Facing,
+        (interface, queue): (u32, u32),
+        memory: &Arc<Memory>,
+    ) -> Verdicts {
+        let Some(session) = &self.session else { return Verdicts::Nobody };
+        let port = self.ports().get(&interface).map(|(port, _)| *port).unwrap_or(PortId(0));
+        let lane = match facing {
+            Facing::Receive => Some(session.lane(port, queue)),
+            Facing::Transmit => session.transmit_lane(port, queue),
+        };
+        lane.map_or(Verdicts::Nobody, |lane| Verdicts::of(lane, memory))
+    }
+
+    /// A socket that was bound to this interface is closed.
     pub(crate) fn closed(&self, interface: u32) {
         let Some(session) = &self.session else { return };
-        let mut ports = self.ports.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ports = self.ports();
         if let Some((port, users)) = ports.get_mut(&interface) {
             *users -= 1;
             if *users == 0 {

@@ -69,6 +69,10 @@ impl UmemPacket {
     fn replace(&mut self, old: usize, new: &[u8], total: usize) -> Result<(), RewriteRefused> {
         let bytes = self.parcel.bytes();
         let (first, room) = ((bytes.end - bytes.start) as usize, self.parcel.room().clone());
+        // What the interface is told about a packet counts from its first byte.
+        if self.parcel.is_pinned() && new.len() != old {
+            return Err(RewriteRefused);
+        }
         // What stands in further buffers is neither moved nor cut.
         let kept_whole =
             (self.parcel.len() as usize).checked_sub(old).map(|rest| rest + new.len()) == Some(total);

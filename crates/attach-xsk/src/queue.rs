@@ -1,7 +1,9 @@
-//! Pumping: the rings of one queue of one interface, moved by whoever comes by.
+//! Pumping: the rings of one queue of one interface, moved by whoever comes by; and sleeping until they are to be moved.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence,
+};
 
 use libc::c_int;
 use p4shield_afxdp::handover::HandOver;
@@ -10,9 +12,16 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::judge::Verdicts;
 use crate::real;
+use crate::rest::Rest;
 
 /// Calls for sending that one round makes for verdicts that came while nobody sent: 32 packets each in copy mode.
 const MOST_CALLS: u32 = 64;
+/// Nanoseconds until a thread that would sleep looks again where nothing will wake it and something is to be done.
+pub(crate) const SOON: u64 = 50_000;
+
+/// Bits of [`Queue::rung`].
+const RECEIVE: u32 = 1;
+const TRANSMIT: u32 = 2;
 
 /// Nanoseconds of the monotonic clock.
 pub(crate) fn now() -> u64 {
@@ -26,16 +35,28 @@ pub(crate) fn now() -> u64 {
 pub(crate) struct Queue {
     pub(crate) receive: HandOver<Option<ReceivePump<Verdicts>>>,
     pub(crate) transmit: HandOver<Option<TransmitPump<Verdicts>>>,
-    /// Whether frames are on their way out: with a judge, or with the kernel.
-    pub(crate) sending: AtomicBool,
     /// Whether received packets are with a judge.
-    pub(crate) judging: AtomicBool,
+    received_held: AtomicBool,
+    /// Whether packets to be sent are with a judge.
+    sent_held: AtomicBool,
+    /// Whether the kernel has frames for sending.
+    sending: AtomicBool,
+    /// Whether the kernel did not take all that it was told to send.
+    untold: AtomicBool,
     /// Whether the kernel asks for a call to look at its fill ring.
     pub(crate) kernel_wants: AtomicBool,
+    /// Whether the application makes no calls at all, by its right: it was bound without a flag that would ask for them.
+    pub(crate) never_calls: AtomicBool,
     /// Counts the application's calls; the drain thread leaves alone what moves by itself.
     pub(crate) calls: AtomicU32,
     /// Threads of the application that wait in `poll`.
     pub(crate) waiting: AtomicU32,
+    /// Threads that sleep until a judge rings.
+    sleeping: AtomicU32,
+    /// Whether one of them has been told of all that judges hold.
+    covered: AtomicBool,
+    /// Directions of which a doorbell may have rung.
+    rung: AtomicU32,
 }
 
 impl Queue {
@@ -43,17 +64,43 @@ impl Queue {
         Self {
             receive: HandOver::new(None),
             transmit: HandOver::new(None),
+            received_held: AtomicBool::new(false),
+            sent_held: AtomicBool::new(false),
             sending: AtomicBool::new(false),
-            judging: AtomicBool::new(false),
+            untold: AtomicBool::new(false),
             kernel_wants: AtomicBool::new(false),
+            never_calls: AtomicBool::new(false),
             calls: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
+            sleeping: AtomicU32::new(0),
+            covered: AtomicBool::new(false),
+            rung: AtomicU32::new(0),
         }
     }
 
-    /// Whether packets are neither with the application nor with the kernel's receiving side: someone has to come by.
-    pub(crate) fn busy(&self) -> bool {
-        self.judging.load(Relaxed) || self.sending.load(Relaxed)
+    /// Whether judges hold packets: they will ring.
+    pub(crate) fn held(&self) -> bool {
+        self.received_held.load(Relaxed) || self.sent_held.load(Relaxed)
+    }
+
+    /// Whether frames are on their way out: with a judge, or with the kernel.
+    pub(crate) fn sends(&self) -> bool {
+        self.sent_held.load(Relaxed) || self.sending.load(Relaxed)
+    }
+
+    /// Whether the kernel has frames for sending.
+    pub(crate) fn kernel_sends(&self) -> bool {
+        self.sending.load(Relaxed)
+    }
+
+    /// Whether the kernel is to be told again soon.
+    pub(crate) fn untold(&self) -> bool {
+        self.untold.load(Relaxed)
+    }
+
+    /// Whether packets are with judges or were not taken by the kernel, and no thread sleeps that would come for them.
+    pub(crate) fn left_alone(&self) -> bool {
+        self.untold() || (self.held() && !self.covered.load(Relaxed))
     }
 
     /// A thread of the application made a call.
@@ -68,21 +115,32 @@ impl Queue {
         let mut moved = false;
         let done = self.receive.run(|pump| {
             let Some(pump) = pump else { return };
+            self.awake(RECEIVE, pump.judges());
             let round = pump.round(now);
-            self.judging.store(round.held > 0, Relaxed);
+            self.keep(&self.received_held, round.held, round.moved);
             moved |= round.moved > 0;
+            if round.moved > 0 {
+                self.wake_pollers(pump);
+            }
             see(pump);
         });
         done.then_some(moved)
     }
 
     /// Moves what is sent, and tells the kernel by `socket` if there is something to tell: once and with its answer if
-    /// the application `asked`, else until it has taken all. Returns what the application's call is to return.
-    pub(crate) fn pump_transmit(&self, (number, socket): (u32, RawFd), asked: bool) -> isize {
+    /// the application `asked`, else until it has taken all. `see` looks at the pump afterwards. Returns what the
+    /// application's call is to return, or `None` if another thread is at it.
+    pub(crate) fn pump_transmit(
+        &self,
+        (number, socket): (u32, RawFd),
+        asked: bool,
+        mut see: impl FnMut(&mut TransmitPump<Verdicts>),
+    ) -> Option<isize> {
         let mut answer = 0;
         let mut told = !asked;
-        self.transmit.run(|pump| {
+        let done = self.transmit.run(|pump| {
             let Some(pump) = pump else { return };
+            self.awake(TRANSMIT, pump.judges());
             let round = pump.round(now);
             if round.untold > 0 && pump.is_told_by_calls(number) {
                 if told {
@@ -92,9 +150,79 @@ impl Queue {
                 }
                 pump.reap();
             }
-            self.sending.store(pump.under_way() > 0, Relaxed);
+            self.keep(&self.sent_held, round.held, round.moved);
+            self.untold.store(pump.is_told_by_calls(number) && pump.untold(number) > 0, Relaxed);
+            self.sending.store(pump.under_way() > round.held, Relaxed);
+            see(pump);
         });
-        answer
+        done.then_some(answer)
+    }
+
+    /// Before a thread sleeps for a socket: has judges ring for it, and says until when it may sleep. `see` says of what
+    /// is received whether it may sleep at all. [`Queue::slept`] has to follow. False if it is to look once more instead.
+    pub(crate) fn announce(
+        &self,
+        socket: (u32, RawFd),
+        rest: &mut Rest,
+        see: impl Fn(&mut ReceivePump<Verdicts>) -> bool,
+    ) -> bool {
+        self.sleeping.fetch_add(1, SeqCst);
+        // Against the fence in `wake_pollers`: either a mover sees that we wait, or we see what it moved.
+        fence(SeqCst);
+        let now = now();
+        let mut may = true;
+        let received =
+            self.pump_receive(|pump| may &= see(pump) && pump.judges().all(|j| j.announce(now, rest)));
+        let sent =
+            self.pump_transmit(socket, false, |pump| may &= pump.judges().all(|j| j.announce(now, rest)));
+        let announced = may && received.is_some() && sent.is_some();
+        self.covered.store(announced, Relaxed);
+        if !announced || self.untold() {
+            rest.at_most(SOON);
+        }
+        may
+    }
+
+    /// After [`Queue::announce`]: the thread is awake. `rang` if a judge may have woken it.
+    pub(crate) fn slept(&self, rang: bool) {
+        if rang {
+            self.rung.store(RECEIVE | TRANSMIT, Relaxed);
+        }
+        if self.sleeping.fetch_sub(1, SeqCst) == 1 {
+            self.covered.store(false, Relaxed);
+        }
+    }
+
+    /// The first thing of a round: takes back what was announced for threads that are awake again.
+    fn awake<'j>(&self, side: u32, judges: impl Iterator<Item = &'j mut Verdicts>) {
+        let rang = self.rung.load(Relaxed) & side != 0;
+        if rang {
+            self.rung.fetch_and(!side, Relaxed);
+        }
+        let nobody = self.sleeping.load(Acquire) == 0;
+        if rang || nobody {
+            judges.for_each(|j| j.awake(rang, nobody));
+        }
+    }
+
+    /// Keeps in mind whether judges hold packets. What has moved may be new to them, and a thread that sleeps not told.
+    fn keep(&self, hint: &AtomicBool, held: u32, moved: u32) {
+        hint.store(held > 0, Relaxed);
+        if held > 0 && moved > 0 {
+            self.covered.store(false, Relaxed);
+        }
+    }
+
+    /// Packets have come for sockets that other threads may be waiting for, whose kernel's rings are silent about them.
+    fn wake_pollers(&self, pump: &mut ReceivePump<Verdicts>) {
+        fence(SeqCst);
+        if self.waiting.load(Relaxed) > 0 {
+            for (number, ready) in pump.all_ready() {
+                if ready > 0 {
+                    crate::socket::ring(number);
+                }
+            }
+        }
     }
 }
 

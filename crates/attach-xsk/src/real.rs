@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use libc::{c_char, c_int, c_uint, c_ulong, epoll_event, msghdr, nfds_t, off_t, pollfd, sigset_t};
 use libc::{size_t, sockaddr, socklen_t, ssize_t, timespec};
 
+use crate::rest::Rest;
+
 /// A function's address, looked up when it is first called: other libraries call before our constructors would run.
 struct Symbol {
     name: &'static CStr,
@@ -70,6 +72,21 @@ functions! {
     epoll_ctl = c"epoll_ctl": (c_int, c_int, c_int, *mut epoll_event) -> c_int;
     epoll_wait = c"epoll_wait": (c_int, *mut epoll_event, c_int, c_int) -> c_int;
     epoll_pwait = c"epoll_pwait": (c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int;
+}
+
+/// `ppoll` on what a thread sleeps for.
+///
+/// # Safety
+/// The mask is null or one.
+pub(crate) unsafe fn wait_for(rest: &mut Rest, mask: *const sigset_t) -> c_int {
+    let time = rest.time.map(|t| timespec {
+        tv_sec: (t / 1_000_000_000) as libc::time_t,
+        tv_nsec: (t % 1_000_000_000) as libc::c_long,
+    });
+    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    let set = rest.entries();
+    // SAFETY: a slice of entries, a time that lives, and the caller's mask.
+    unsafe { ppoll()(set.as_mut_ptr(), set.len() as nfds_t, time, mask) }
 }
 
 /// The name of an interface of the calling thread's network namespace.

@@ -15,8 +15,10 @@ use p4shield_afxdp::relay::{
 };
 use p4shield_afxdp::ring::Entry;
 use p4shield_afxdp::{Consumer, Descriptor, Error, Producer, offsets};
+use p4shield_attach::Facing;
 
 use crate::bell::Bell;
+use crate::judge::Verdicts;
 use crate::library::library;
 use crate::packet::Memory;
 use crate::queue::Queue;
@@ -77,6 +79,13 @@ pub(crate) fn all() -> Vec<&'static Socket> {
     lock(&ALL).iter().copied().filter(|s| s.descriptors.load(Acquire) > 0).collect()
 }
 
+/// Packets have come for the socket of this number, that a thread may be waiting for.
+pub(crate) fn ring(number: u32) {
+    if let Some(socket) = lock(&ALL).get(number as usize) {
+        socket.bell.set(true);
+    }
+}
+
 impl Socket {
     /// A new one with one descriptor.
     pub(crate) fn make(fd: RawFd) -> &'static Self {
@@ -103,10 +112,21 @@ impl Socket {
         socket.fd.store(fd, Relaxed);
         socket.sleeps.store(false, Relaxed);
         socket.busy_polls.store(false, Relaxed);
-        socket.bell.set(false);
+        socket.bell.forget();
         socket.life.fetch_add(1, Relaxed);
         socket.descriptors.store(1, Release);
         socket
+    }
+
+    /// By what a queue knows it.
+    pub(crate) fn itself(&self) -> (u32, RawFd) {
+        (self.number, self.fd.load(Relaxed))
+    }
+
+    /// Looks what there is for the application to take.
+    pub(crate) fn see(&self, pump: &mut ReceivePump<Verdicts>) {
+        self.ready.store(pump.ready(self.number), Relaxed);
+        self.room.store(pump.has_room(self.number), Relaxed);
     }
 
     /// The queue that moves its rings, if it is bound.
@@ -237,19 +257,23 @@ impl Socket {
     }
 
     fn join(&self, queue: &Queue, setup: &mut Setup, memory: &Arc<Memory>) -> Result<(), Error> {
+        let place = setup.place.unwrap_or_default();
+        let judge = |facing| library().map_or(Verdicts::Nobody, |l| l.judge(facing, place, memory));
+        if !setup.counted
+            && let Ok(library) = library()
+        {
+            library.opened(place.0);
+            setup.counted = true;
+        }
         if let Some(p) = setup.pair(Which::Receive) {
             let rings = ReceiveRings { application: p.application_producer()?, kernel: p.kernel_consumer()? };
-            let (interface, number) = setup.place.unwrap_or_default();
-            if let Ok(library) = library() {
-                let judge = library.receiving(interface, number, memory);
-                setup.counted = true;
-                queue.receive.wait(|r| r.as_mut().map_or(Ok(()), |r| r.add(self.number, rings, judge)))?;
-            }
+            let judge = judge(Facing::Receive);
+            queue.receive.wait(|r| r.as_mut().map_or(Ok(()), |r| r.add(self.number, rings, judge)))?;
         }
         if let Some(p) = setup.pair(Which::Transmit) {
             let rings =
                 TransmitRings { application: p.application_consumer()?, kernel: p.kernel_producer()? };
-            let judge = crate::judge::Verdicts::Nobody;
+            let judge = judge(Facing::Transmit);
             queue.transmit.wait(|t| {
                 if let Some(t) = t {
                     t.add(self.number, rings, judge);

@@ -1,18 +1,14 @@
 //! `poll`: looks into our rings, and waits with the kernel's.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use libc::{c_int, nfds_t, pollfd, sigset_t, timespec};
+use libc::{c_int, pollfd, sigset_t};
 
-use crate::queue::{Queue, now};
+use crate::queue::{Queue, SOON, now};
+use crate::rest::Rest;
 use crate::socket::Socket;
 use crate::{drain, real, table};
-
-/// How long a thread sleeps while packets are with a judge or on their way out.
-const NAP: u64 = 50_000;
-/// Descriptors of one call that need no memory from the heap.
-const FEW: usize = 16;
 
 /// Whether a call is about one of ours at all.
 #[inline]
@@ -24,12 +20,11 @@ pub(crate) fn concerns(fds: &[pollfd]) -> bool {
 pub(crate) fn service(socket: &Socket, queue: &Queue) {
     queue.called();
     queue.pump_receive(|pump| {
-        socket.ready.store(pump.ready(socket.number), Relaxed);
-        socket.room.store(pump.has_room(socket.number), Relaxed);
+        socket.see(pump);
         queue.kernel_wants.store(pump.kernel_needs_wakeup(), Relaxed);
     });
-    if queue.sending.load(Relaxed) {
-        queue.pump_transmit((socket.number, socket.fd.load(Relaxed)), false);
+    if queue.sends() {
+        queue.pump_transmit(socket.itself(), false, |_| {});
     }
 }
 
@@ -48,13 +43,13 @@ pub(crate) unsafe fn wait(fds: &mut [pollfd], timeout: Option<u64>, mask: *const
         let at_once = ready || left == Some(0) || (probing && found_asleep(fds));
         probing = false;
         // SAFETY: the caller's promise about the mask.
-        let Ok(woken) = (unsafe { sleep(fds, if at_once { Some(0) } else { left }, mask) }) else {
+        let Ok(woken) = (unsafe { if at_once { glance(fds, mask) } else { sleep(fds, left, mask) } }) else {
             return -1;
         };
         if !at_once && woken {
             look(fds);
         }
-        if fds.iter().filter_map(|p| bound(p.fd)).any(|(_, q)| q.busy()) {
+        if fds.iter().filter_map(|p| bound(p.fd)).any(|(_, q)| q.left_alone()) {
             drain::nudge();
         }
         let answers = fds.iter().filter(|p| p.revents != 0).count();
@@ -73,6 +68,8 @@ fn look(fds: &mut [pollfd]) -> bool {
         let mut events = 0;
         if socket.ready.load(Relaxed) > 0 {
             events |= libc::POLLIN | libc::POLLRDNORM;
+        } else {
+            socket.bell.set(false);
         }
         if p.events & libc::POLLOUT != 0 && writable(socket, queue) {
             events |= libc::POLLOUT | libc::POLLWRNORM;
@@ -85,7 +82,7 @@ fn look(fds: &mut [pollfd]) -> bool {
 
 fn writable(socket: &Socket, queue: &Queue) -> bool {
     let mut writable = false;
-    queue.transmit.run(|pump| writable = pump.as_mut().is_some_and(|p| p.writable(socket.number)));
+    queue.pump_transmit(socket.itself(), false, |pump| writable = pump.writable(socket.number));
     writable
 }
 
@@ -106,64 +103,83 @@ fn found_asleep(fds: &[pollfd]) -> bool {
     new
 }
 
-/// The kernel's `ppoll`: on other descriptors as asked, on ours until a packet comes that the application has room for.
+/// Asks the kernel about the other descriptors, and about ours if it wants to be called for them; sleeps not.
 ///
 /// # Safety
-/// As for `ppoll`.
-unsafe fn sleep(fds: &mut [pollfd], timeout: Option<u64>, mask: *const sigset_t) -> Result<bool, ()> {
-    let mut few = [pollfd { fd: -1, events: 0, revents: 0 }; FEW];
-    let mut many = Vec::new();
-    let set = if fds.len() <= FEW {
-        &mut few[..fds.len()]
-    } else {
-        many.resize(fds.len(), few[0]);
-        &mut many[..]
+/// The mask is null or one.
+unsafe fn glance(fds: &mut [pollfd], mask: *const sigset_t) -> Result<bool, ()> {
+    let mut rest = Rest::new(Some(0));
+    let asks = |p: &pollfd| match bound(p.fd) {
+        Some((_, queue)) => queue.kernel_wants.load(Relaxed),
+        None => p.fd >= 0,
     };
-    let mut longest = timeout;
-    // Whether the kernel is to be asked although nobody is to sleep: for others, or because it wants a call to go on.
-    let mut ask = false;
-    for (ours, p) in set.iter_mut().zip(&*fds) {
-        *ours = *p;
-        ours.revents = 0;
-        let Some((socket, queue)) = bound(p.fd) else {
-            ask |= p.fd >= 0;
-            continue;
-        };
-        ours.events = if socket.room.load(Relaxed) { libc::POLLIN } else { 0 };
-        if queue.busy() || !socket.room.load(Relaxed) {
-            longest = Some(longest.map_or(NAP, |t| t.min(NAP)));
-        }
-        ask |= queue.kernel_wants.load(Relaxed);
-        queue.waiting.fetch_add(1, Relaxed);
+    if !fds.iter().any(asks) {
+        return Ok(false);
     }
-    let result = if timeout == Some(0) && !ask {
-        Ok(false)
-    } else {
-        // SAFETY: the set is ours, the mask the caller's.
-        unsafe { ppoll(set, longest, mask) }
-    };
-    for (ours, p) in set.iter().zip(fds) {
-        match bound(p.fd) {
-            None => p.revents = ours.revents,
-            Some((_, queue)) => {
-                queue.waiting.fetch_sub(1, Relaxed);
-                // Of ours only errors are passed on: what is readable is in our ring, or will be.
-                p.revents |= ours.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL);
-            }
+    kernels(fds, &mut rest);
+    // SAFETY: the caller's mask.
+    unsafe { ask(fds, &mut rest, mask) }
+}
+
+/// The kernel's `ppoll`: on other descriptors as asked, on ours until a packet comes that the application has room for, or
+/// a judge has decided.
+///
+/// # Safety
+/// The mask is null or one.
+unsafe fn sleep(fds: &mut [pollfd], timeout: Option<u64>, mask: *const sigset_t) -> Result<bool, ()> {
+    let mut rest = Rest::new(timeout);
+    kernels(fds, &mut rest);
+    let mut may = true;
+    for p in &*fds {
+        let Some((socket, queue)) = bound(p.fd) else { continue };
+        // Room in a ring is nothing that wakes.
+        if !socket.room.load(Relaxed) || p.events & libc::POLLOUT != 0 {
+            rest.at_most(SOON);
         }
+        if let Some(bell) = socket.bell.descriptor() {
+            rest.watch(bell, libc::POLLIN);
+        }
+        queue.waiting.fetch_add(1, SeqCst);
+        may &= queue.announce(socket.itself(), &mut rest, |pump| pump.ready(socket.number) == 0);
+    }
+    if !may {
+        rest.time = Some(0);
+    }
+    // SAFETY: the caller's mask.
+    let result = unsafe { ask(fds, &mut rest, mask) };
+    let rang = rest.entries()[fds.len()..].iter().any(|p| p.revents != 0);
+    for (_, queue) in fds.iter().filter_map(|p| bound(p.fd)) {
+        queue.slept(rang);
+        queue.waiting.fetch_sub(1, SeqCst);
     }
     result
 }
 
+/// What the kernel is asked for each of these.
+fn kernels(fds: &[pollfd], rest: &mut Rest) {
+    for p in fds {
+        let events = match bound(p.fd) {
+            None => p.events,
+            Some((socket, _)) if socket.room.load(Relaxed) => libc::POLLIN,
+            Some(_) => 0,
+        };
+        rest.watch(p.fd, events);
+    }
+}
+
+/// Asks, and answers for all descriptors but ours, of which only errors are passed on: what is readable is in our ring, or
+/// will be.
+///
 /// # Safety
 /// The mask is null or one.
-unsafe fn ppoll(set: &mut [pollfd], timeout: Option<u64>, mask: *const sigset_t) -> Result<bool, ()> {
-    let time = timeout.map(|t| timespec {
-        tv_sec: (t / 1_000_000_000) as libc::time_t,
-        tv_nsec: (t % 1_000_000_000) as libc::c_long,
-    });
-    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: a slice of entries, a time that lives, and the caller's mask.
-    let n = unsafe { real::ppoll()(set.as_mut_ptr(), set.len() as nfds_t, time, mask) };
+unsafe fn ask(fds: &mut [pollfd], rest: &mut Rest, mask: *const sigset_t) -> Result<bool, ()> {
+    // SAFETY: the caller's mask.
+    let n = unsafe { real::wait_for(rest, mask) };
+    for (answer, p) in rest.entries().iter().zip(fds) {
+        match bound(p.fd) {
+            None => p.revents = answer.revents,
+            Some(_) => p.revents |= answer.revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL),
+        }
+    }
     if n < 0 { Err(()) } else { Ok(n > 0) }
 }

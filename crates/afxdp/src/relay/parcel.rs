@@ -29,9 +29,7 @@ impl Parcel {
     pub(super) fn new(shape: &Shape, descriptor: Descriptor, cell: u32) -> Self {
         let start = shape.bytes(descriptor.address, descriptor.len).unwrap_or_default();
         let room = shape.room(descriptor.address);
-        // Head room of a packet with metadata is in use.
-        let first = if descriptor.options & METADATA != 0 { start } else { room.start };
-        Self { cell, rest: END, total: descriptor.len, start, room: first..room.end, descriptor }
+        Self { cell, rest: END, total: descriptor.len, start, room, descriptor }
     }
 
     /// Where its first buffer's bytes are, in bytes from the start of the packet memory.
@@ -44,6 +42,13 @@ impl Parcel {
     #[must_use]
     pub const fn room(&self) -> &Range<u64> {
         &self.room
+    }
+
+    /// Whether something that the interface is told about the packet stands right in front of it: its first byte has to stay
+    /// where it is.
+    #[must_use]
+    pub const fn is_pinned(&self) -> bool {
+        self.descriptor.options & METADATA != 0
     }
 
     /// Bytes of the whole packet.
@@ -64,13 +69,14 @@ impl Parcel {
         self.rest != END
     }
 
-    /// Makes these the bytes of its first buffer. `false`, and nothing changes, if they are not within its room.
+    /// Makes these the bytes of its first buffer. `false`, and nothing changes, if they are not within its room, or begin
+    /// elsewhere and it is pinned.
     #[must_use]
     pub fn set_bytes(&mut self, shape: &Shape, bytes: Range<u64>) -> bool {
         let len = bytes.end.checked_sub(bytes.start).and_then(|n| u32::try_from(n).ok());
-        let (Some(len), true) = (len, bytes.start >= self.room.start && bytes.end <= self.room.end) else {
-            return false;
-        };
+        let within = bytes.start >= self.room.start && bytes.end <= self.room.end;
+        let stays = !self.is_pinned() || bytes.start == self.start;
+        let (Some(len), true) = (len, within && stays) else { return false };
         let Some(address) = shape.readdress(self.descriptor.address, bytes.start) else { return false };
         self.total = self.total - self.descriptor.len + len;
         self.start = bytes.start;

@@ -126,6 +126,16 @@ impl<J: Judge> ReceivePump<J> {
         side.map_or(0, |s| s.rings.application.pending())
     }
 
+    /// The same of all sockets, by their numbers.
+    pub fn all_ready(&mut self) -> impl Iterator<Item = (u32, u32)> {
+        self.sockets.iter_mut().map(|s| (s.number, s.rings.application.pending()))
+    }
+
+    /// The judges of all sockets.
+    pub fn judges(&mut self) -> impl Iterator<Item = &mut J> {
+        self.sockets.iter_mut().map(|s| &mut s.judge)
+    }
+
     /// Whether the application left room in a socket's receive ring for one more than is held.
     pub fn has_room(&mut self, number: u32) -> bool {
         let side = self.sockets.iter_mut().find(|s| s.number == number);

@@ -133,6 +133,11 @@ impl<J: Judge> TransmitPump<J> {
         moved
     }
 
+    /// The judges of all sockets.
+    pub fn judges(&mut self) -> impl Iterator<Item = &mut J> {
+        self.sockets.iter_mut().map(|s| &mut s.judge)
+    }
+
     /// Packets of a socket that stand in the kernel's transmit ring.
     pub fn untold(&mut self, number: u32) -> u32 {
         let side = self.sockets.iter_mut().find(|s| s.number == number);

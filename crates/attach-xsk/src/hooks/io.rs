@@ -19,18 +19,19 @@ fn bound(fd: c_int, flags: c_int) -> Option<(&'static Socket, &'static Queue)> {
 /// The application has put packets into its transmit ring, or wants to know what became of them.
 fn transmit(fd: c_int, (socket, queue): (&Socket, &Queue)) -> ssize_t {
     queue.called();
-    let answer = queue.pump_transmit((socket.number, fd), true);
-    if queue.busy() {
+    let answer = queue.pump_transmit((socket.number, fd), true, |_| {});
+    // One that sleeps in `poll` comes for what the kernel has sent when it sends again.
+    if queue.left_alone() || (queue.kernel_sends() && !socket.sleeps.load(Relaxed)) {
         drain::nudge();
     }
-    answer
+    answer.unwrap_or_default()
 }
 
 /// The application has frames in its fill ring, or waits for packets: moves what there is. Returns whether the kernel is
 /// to be called as well.
 fn receive((socket, queue): (&Socket, &Queue)) -> bool {
     wait::service(socket, queue);
-    if queue.busy() {
+    if queue.left_alone() {
         drain::nudge();
     }
     let wanted = queue.kernel_wants.load(Relaxed) || socket.busy_polls.load(Relaxed);

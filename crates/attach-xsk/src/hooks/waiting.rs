@@ -91,7 +91,7 @@ pub(crate) unsafe extern "C" fn epoll_ctl(
     // SAFETY: the caller's call.
     let result = unsafe { real::epoll_ctl()(epoll, operation, fd, event) };
     if result == 0
-        && let Some(bell) = table::get(fd).and_then(|s| s.bell.descriptor())
+        && let Some(bell) = table::get(fd).and_then(|s| s.bell.for_epoll())
     {
         // SAFETY: the caller's event, which the kernel has just read. Where this fails a packet that was held is told of
         // when the next one comes.

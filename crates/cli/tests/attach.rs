@@ -1,26 +1,17 @@
 //! `p4shield attach` and `detach`, as an operator or a script calls them.
 
+mod common;
+
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use common::{code, p4shield, stdout};
 use tempfile::TempDir;
 
 const OVS_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 const UNIT: &str = "/lib/systemd/system/ovs-vswitchd.service";
 const DROP_IN: &str = "etc/systemd/system/ovs-vswitchd.service.d/90-p4shield.conf";
-
-fn p4shield(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_p4shield")).args(arguments).env_remove("P4SHIELD_LOG").output().unwrap()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().unwrap()
-}
 
 fn json(output: &Output) -> serde_json::Value {
     serde_json::from_str(&stdout(output)).unwrap()

@@ -1,34 +1,12 @@
 //! The binary, as a user or a script calls it.
 
+mod common;
+
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-fn p4shield(arguments: &[&str]) -> Output {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    Command::new(env!("CARGO_BIN_EXE_p4shield"))
-        .args(arguments)
-        .env("XDG_CACHE_HOME", home)
-        .env_remove("P4SHIELD_LOG")
-        .output()
-        .unwrap()
-}
-
-fn code(output: &Output) -> i32 {
-    output.status.code().unwrap()
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn stdout(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-fn example(name: &str) -> String {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name).display().to_string()
-}
+use common::{code, example, p4shield, stderr, stdout};
 
 fn programs() -> Vec<PathBuf> {
     let folder = std::fs::read_dir(example("programs")).unwrap();
@@ -158,23 +136,44 @@ fn wrong_usage_is_2_and_names_the_argument() {
     assert_eq!(code(&p4shield(&["p4vm", "--control-fd", "0", "--uid", "1"])), 1, "not to be started by hand");
 }
 
+/// All commands that the help lists.
+fn commands() -> Vec<String> {
+    let help = stdout(&p4shield(&["--help"]));
+    let listed =
+        help.lines().skip_while(|l| !l.starts_with("Commands:")).skip(1).take_while(|l| !l.is_empty());
+    let names = listed.filter(|l| l.starts_with("  ") && !l.starts_with("   "));
+    names.filter_map(|l| l.split_whitespace().next()).filter(|c| *c != "help").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_commands_help_has_an_example_that_is_right() {
+    let all = commands();
+    assert!(all.len() > 15, "{all:?}");
+    for command in all {
+        let out = p4shield(&[&command, "--help"]);
+        let help = stdout(&out);
+        assert_eq!(code(&out), 0, "{command}");
+        assert!(help.contains("Example"), "the help of {command} has no example:\n{help}");
+        assert!(help.contains(&format!("p4shield {command}")), "{help}");
+        let mut written = help.lines().take_while(|l| !l.starts_with("Usage"));
+        assert!(written.all(|l| l.chars().count() <= 100), "too wide for a terminal:\n{help}");
+        let short = stdout(&p4shield(&[&command, "-h"]));
+        assert!(short.lines().count() <= help.lines().count(), "{command}");
+    }
+}
+
 #[test]
 fn completions_and_man_pages_name_every_command() {
-    let help = stdout(&p4shield(&["--help"]));
-    let commands: Vec<&str> = help
-        .lines()
-        .skip_while(|l| !l.starts_with("Commands:"))
-        .skip(1)
-        .take_while(|l| !l.is_empty())
-        .filter_map(|l| l.split_whitespace().next())
-        .filter(|c| *c != "help")
-        .collect();
-    assert!(commands.contains(&"compile") && commands.contains(&"audit"), "{commands:?}");
-    let bash = stdout(&p4shield(&["completions", "bash"]));
     let folder = tempfile::tempdir().unwrap();
     assert_eq!(code(&p4shield(&["man", folder.path().to_str().unwrap()])), 0);
-    for command in commands {
-        assert!(bash.contains(command), "bash does not complete {command}");
-        assert!(folder.path().join(format!("p4shield-{command}.1")).exists(), "no man page for {command}");
+    for shell in ["bash", "zsh", "fish"] {
+        let completions = stdout(&p4shield(&["completions", shell]));
+        for command in commands() {
+            assert!(completions.contains(&command), "{shell} does not complete {command}");
+        }
+    }
+    for command in commands() {
+        let page = std::fs::read_to_string(folder.path().join(format!("p4shield-{command}.1")));
+        assert!(page.is_ok_and(|p| p.contains("Example")), "{command} has no man page with an example");
     }
 }

@@ -40,6 +40,24 @@ pub const PAYLOAD_SUM: u32 = 1011;
 /// `u64 meter(void *cell, u32 size, u64 amount)`: takes `amount` (1 for a packet, or its bytes) from a cell as
 /// [`crate::meter`] lays it out, and tells the colour: 0 green, 1 yellow, 2 red. `size` is the cell's.
 pub const METER: u32 = 1012;
+/// `long packet_keep(ctx)`: keeps the bytes of the header copy as they are now, for [`PACKET_PUT`], until the next
+/// call or the end of the run. 0, or a negative errno if there is no packet.
+pub const PACKET_KEEP: u32 = 1013;
+/// `long packet_put(ctx, u32 to, u32 from, u32 len)`: `len` bytes that stood at `from` when [`PACKET_KEEP`] was called
+/// come to stand at `to`, both counted from the start of the packet as it was and is. 0, or a negative errno and
+/// nothing changed if either range is not within the header copy.
+pub const PACKET_PUT: u32 = 1014;
+/// `u64 packet_equal(ctx, u32 a, u32 b, u32 len)`: 1 if the `len` bytes at `a` and at `b` of the header copy are equal,
+/// 0 if not or if either range is not within it.
+pub const PACKET_EQUAL: u32 = 1015;
+/// `u64 hash_with(const void *data, u32 size, u32 algorithm, u32 at, u64 slice)`: as [`HASH`], with bytes of the header
+/// copy between the first `at` bytes of the data and the others: `slice` is where they stand, from the start of the
+/// packet, and in its upper 32 bits how many they are. 0 if they are not within the header copy, if `at` is larger
+/// than `size`, or if all together are more than [`MAX_HASHED`] bytes.
+pub const HASH_WITH: u32 = 1016;
+
+/// The most bytes of data and packet that [`HASH_WITH`] takes.
+pub const MAX_HASHED: usize = 1024;
 
 /// Algorithms of [`HASH`], by number. Values are the results' natural numbers: 16 or 32 bits, `IDENTITY` 64.
 pub mod algorithm {

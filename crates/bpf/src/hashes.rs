@@ -1,6 +1,6 @@
 //! The hash functions of [`p4shield_abi::helper::HASH`].
 
-use p4shield_abi::helper::algorithm;
+use p4shield_abi::helper::{MAX_HASHED, algorithm};
 
 /// CRC tables, made when the engine is compiled.
 const fn reflected_table(polynomial: u32) -> [u32; 256] {
@@ -94,6 +94,17 @@ pub(crate) fn hash(algorithm: u32, data: &[u8]) -> u64 {
     }
 }
 
+/// The value over parts one after the other; `None` if they are more than [`MAX_HASHED`] bytes.
+pub(crate) fn hash_joined(algorithm: u32, parts: [&[u8]; 3]) -> Option<u64> {
+    let mut all = [0; MAX_HASHED];
+    let mut at = 0;
+    for part in parts {
+        all.get_mut(at..)?.get_mut(..part.len())?.copy_from_slice(part);
+        at += part.len();
+    }
+    Some(hash(algorithm, all.get(..at)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,6 +117,15 @@ mod tests {
         assert_eq!(hash(algorithm::CRC16, check), 0xbb3d);
         assert_eq!(hash(algorithm::LOOKUP3, b"Four score and seven years ago"), 0x1777_0551);
         assert_eq!(hash(algorithm::LOOKUP3, b""), 0xdead_beef);
+    }
+
+    #[test]
+    fn parts_are_hashed_as_one() {
+        let whole = hash(algorithm::CRC32, b"123456789");
+        assert_eq!(hash_joined(algorithm::CRC32, [b"123", b"4567", b"89"]), Some(whole));
+        assert_eq!(hash_joined(algorithm::CRC32, [b"123456789", b"", b""]), Some(whole));
+        assert_eq!(hash_joined(algorithm::CRC32, [&[0; MAX_HASHED], b"1", b""]), None);
+        assert_eq!(hash_joined(algorithm::CRC32, [&[0; MAX_HASHED + 1], b"", b""]), None);
     }
 
     /// RFC 1071's example.

@@ -71,7 +71,7 @@ const fn helper(number: u32, args: [Arg; 5], function: Function, inline: Inline)
 }
 
 /// All helpers of a P4 program.
-pub(crate) static TABLE: [Helper; 13] = [
+pub(crate) static TABLE: [Helper; 17] = [
     helper(number::MAP_LOOKUP_ELEM, MAP_KEY, map_lookup, Inline::MapLookup),
     helper(number::MAP_UPDATE_ELEM, MAP_KEY_VALUE, map_update, Inline::No),
     helper(number::MAP_DELETE_ELEM, MAP_KEY, map_delete, Inline::No),
@@ -85,6 +85,10 @@ pub(crate) static TABLE: [Helper; 13] = [
     helper(number::HASH, MEMORY, hash, Inline::No),
     helper(number::PAYLOAD_SUM, CONTEXT, payload_sum, Inline::No),
     helper(number::METER, MEMORY, meter, Inline::No),
+    helper(number::PACKET_KEEP, CONTEXT, packet_keep, Inline::No),
+    helper(number::PACKET_PUT, CONTEXT, packet_put, Inline::No),
+    helper(number::PACKET_EQUAL, CONTEXT, packet_equal, Inline::No),
+    helper(number::HASH_WITH, MEMORY, hash_with, Inline::No),
 ];
 
 /// What a program holds for map 0; map `i` is `i` more. Not an address: even a program that was wrongly accepted
@@ -225,6 +229,56 @@ unsafe extern "C" fn payload_sum(env: *mut Env, _: u64, offset: u64, _: u64, _: 
     let packet = unsafe { (*env).packet.as_ref() };
     let whole = packet.filter(|p| p.total() as usize == p.len());
     whole.and_then(|p| p.bytes().get(offset as u32 as usize..)).map_or(u64::MAX, crate::hashes::sum16)
+}
+
+unsafe extern "C" fn packet_keep(env: *mut Env, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
+    // SAFETY: as in `payload_sum`; nothing else holds a reference to the packet while a helper runs.
+    match unsafe { (*env).packet.as_mut() } {
+        Some(packet) => {
+            packet.keep();
+            0
+        }
+        None => INVALID,
+    }
+}
+
+unsafe extern "C" fn packet_put(env: *mut Env, _: u64, to: u64, from: u64, len: u64, _: u64) -> u64 {
+    // SAFETY: as in `packet_keep`.
+    let (flags, packet) = unsafe { (&mut (*env).flags, (*env).packet.as_mut()) };
+    if !packet.is_some_and(|p| p.put(to as u32, from as u32, len as u32)) {
+        return INVALID;
+    }
+    flags.rewritten = 1;
+    0
+}
+
+unsafe extern "C" fn packet_equal(env: *mut Env, _: u64, a: u64, b: u64, len: u64, _: u64) -> u64 {
+    // SAFETY: as in `payload_sum`.
+    let packet = unsafe { (*env).packet.as_ref() };
+    let range = |at: u64| packet.and_then(|p| p.range(at as u32, len as u32));
+    u64::from(range(a).is_some_and(|bytes| Some(bytes) == range(b)))
+}
+
+unsafe extern "C" fn hash_with(
+    env: *mut Env,
+    data: u64,
+    size: u64,
+    algorithm: u64,
+    at: u64,
+    slice: u64,
+) -> u64 {
+    // SAFETY: as in `payload_sum`.
+    let packet = unsafe { (*env).packet.as_ref() };
+    // SAFETY: as in `hash`.
+    let data = unsafe {
+        std::slice::from_raw_parts(std::ptr::with_exposed_provenance(data as usize), size as u32 as usize)
+    };
+    let part = packet.and_then(|p| p.range(slice as u32, (slice >> 32) as u32));
+    let parts = part.and_then(|part| {
+        let (first, last) = data.split_at_checked(at as u32 as usize)?;
+        Some([first, part, last])
+    });
+    parts.and_then(|parts| crate::hashes::hash_joined(algorithm as u32, parts)).unwrap_or(0)
 }
 
 unsafe extern "C" fn meter(env: *mut Env, cell: u64, size: u64, amount: u64, _: u64, _: u64) -> u64 {

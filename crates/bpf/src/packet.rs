@@ -18,6 +18,9 @@ pub struct Packet {
     start: usize,
     len: usize,
     total: u32,
+    /// The header copy as it was at some moment of the run: as long as the buffer, so that any fits.
+    kept: Box<[u8]>,
+    kept_len: usize,
 }
 
 impl Packet {
@@ -28,7 +31,8 @@ impl Packet {
         let headroom = headroom.min(MAX_HEADROOM as usize);
         let capacity = capacity.min(MAX_HEADER_BYTES as usize);
         let buffer = vec![0; headroom + capacity].into_boxed_slice();
-        Self { buffer, headroom, minimum: MIN_LEN, start: headroom, len: 0, total: 0 }
+        let kept = buffer.clone();
+        Self { buffer, headroom, minimum: MIN_LEN, start: headroom, len: 0, total: 0, kept, kept_len: 0 }
     }
 
     /// As [`Packet::new`], with another bound for resizing than an Ethernet header: for frames that no switch will
@@ -51,12 +55,40 @@ impl Packet {
         self.start = self.headroom;
         self.len = len;
         self.total = total.max(len as u32);
+        self.kept_len = 0;
     }
 
     /// The header copy as it is now.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.start + self.len]
+    }
+
+    /// `len` bytes of the header copy from `at` on, if they are within it.
+    pub(crate) fn range(&self, at: u32, len: u32) -> Option<&[u8]> {
+        self.bytes().get(at as usize..)?.get(..len as usize)
+    }
+
+    /// Keeps the header copy as it is now, for [`Packet::put`].
+    pub(crate) fn keep(&mut self) {
+        let bytes = &self.buffer[self.start..self.start + self.len];
+        self.kept[..self.len].copy_from_slice(bytes);
+        self.kept_len = self.len;
+    }
+
+    /// Puts `len` bytes of what was kept, from `from` on, into the header copy at `to`; `false` and no change if either
+    /// range is not within.
+    pub(crate) fn put(&mut self, to: u32, from: u32, len: u32) -> bool {
+        let (to, from, len) = (to as usize, from as usize, len as usize);
+        let source = self.kept[..self.kept_len].get(from..).and_then(|k| k.get(..len));
+        let bytes = &mut self.buffer[self.start..self.start + self.len];
+        match (source, bytes.get_mut(to..).and_then(|b| b.get_mut(..len))) {
+            (Some(source), Some(target)) => {
+                target.copy_from_slice(source);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Where the header copy starts, counted from the start of the head room.
@@ -152,6 +184,28 @@ mod tests {
         }
         assert!(p.adjust_tail(i32::MIN));
         assert_eq!((p.len(), p.total()), (14, 14), "an Ethernet header stays");
+    }
+
+    #[test]
+    fn kept_bytes_come_back_within_bounds() {
+        let mut p = Packet::new(16, 64);
+        p.reset(&(0..40).collect::<Vec<u8>>(), 40);
+        assert!(!p.put(0, 0, 1), "nothing is kept");
+        p.keep();
+        assert!(p.adjust_head(-8));
+        assert!(p.put(0, 20, 4));
+        assert_eq!(p.bytes()[..4], [20, 21, 22, 23]);
+        assert_eq!(p.range(0, 2), Some(&[20, 21][..]));
+        assert!(p.put(44, 36, 4) && p.put(48, 40, 0));
+        for (to, from, len) in
+            [(45, 36, 4), (44, 37, 4), (0, 41, 0), (49, 0, 0), (u32::MAX, 0, 2), (0, 2, u32::MAX)]
+        {
+            assert!(!p.put(to, from, len), "{to} {from} {len}");
+        }
+        assert_eq!(p.range(47, 2), None);
+        assert_eq!(p.range(u32::MAX, u32::MAX), None);
+        p.reset(&[1; 20], 20);
+        assert!(!p.put(0, 0, 1), "what was kept of an earlier packet is gone");
     }
 
     #[test]

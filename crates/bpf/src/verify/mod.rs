@@ -46,7 +46,7 @@ use crate::linked::{Linked, Verified};
 
 /// Names the rules that a program was judged by: results of other versions do not count. Changes whenever this module
 /// or the version of `prevail` does.
-pub const VERIFIER_VERSION: &str = "p4shield-verify 1, prevail 0.2.6";
+pub const VERIFIER_VERSION: &str = "p4shield-verify 2, prevail 0.2.6";
 
 /// How large a program may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

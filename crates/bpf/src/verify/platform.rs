@@ -106,6 +106,15 @@ static PAYLOAD_SUM: HelperPrototype =
     number("payload_sum", [PtrToCtx, Anything, DontCare, DontCare, DontCare]);
 /// Writes no more than `size` bytes, and reads them: the interpreter's stack is never uninitialised.
 static METER: HelperPrototype = number("meter", [PtrToWritableMem, ConstSize, Anything, DontCare, DontCare]);
+static PACKET_KEEP: HelperPrototype =
+    number("packet_keep", [PtrToCtx, DontCare, DontCare, DontCare, DontCare]);
+/// Writes packet bytes within the header copy alone, and moves nothing.
+static PACKET_PUT: HelperPrototype = number("packet_put", [PtrToCtx, Anything, Anything, Anything, DontCare]);
+static PACKET_EQUAL: HelperPrototype =
+    number("packet_equal", [PtrToCtx, Anything, Anything, Anything, DontCare]);
+/// As `hash`; checks what it is told of the packet.
+static HASH_WITH: HelperPrototype =
+    number("hash_with", [PtrToReadableMem, ConstSize, Anything, Anything, Anything]);
 static UNKNOWN: HelperPrototype = HelperPrototype { unsupported: true, ..number("unknown", [DontCare; 5]) };
 
 /// The prototype of a helper, if we have that helper.
@@ -124,6 +133,10 @@ fn helper_prototype(number: u32) -> Option<&'static HelperPrototype> {
         helper::HASH => &HASH,
         helper::PAYLOAD_SUM => &PAYLOAD_SUM,
         helper::METER => &METER,
+        helper::PACKET_KEEP => &PACKET_KEEP,
+        helper::PACKET_PUT => &PACKET_PUT,
+        helper::PACKET_EQUAL => &PACKET_EQUAL,
+        helper::HASH_WITH => &HASH_WITH,
         _ => return None,
     })
 }

@@ -74,10 +74,6 @@ impl Lower<'_> {
     pub(super) fn write_anywhere(&mut self) -> Opnd {
         let emitted = std::mem::take(&mut self.emitted);
         for e in &emitted {
-            if e.header.has_varbit {
-                self.unsupported(e.span, "a varbit field in a program that adds, removes or moves headers");
-                return Opnd::C(0);
-            }
             let bits: u32 = e.header.layout.fields.iter().map(|f| f.width).sum();
             if !bits.is_multiple_of(8) {
                 self.unsupported(
@@ -91,6 +87,7 @@ impl Lower<'_> {
         let places = self.new_places(&emitted);
         let total = places.last().copied().unwrap_or(Opnd::C(0));
         let shrink = self.b.bin(BinOp::Sub, parsed, total, 32);
+        self.keep_varbits(&emitted, &places, shrink);
         let (resize, go_on) = (self.b.new_block("resize"), self.b.new_block("rebuild"));
         let same = self.b.cmp(Cc::Eq, shrink, Opnd::C(0), 32);
         self.b.branch(same, go_on, resize);
@@ -126,7 +123,11 @@ impl Lower<'_> {
             places.push(at);
             let size = Opnd::C(u64::from(e.header.layout.bytes));
             let flag = self.b.read(e.flag);
-            let behind = self.add_bytes(at, size);
+            let mut behind = self.add_bytes(at, size);
+            if let Some(v) = e.header.varbit {
+                let bytes = self.b.read(v.bytes);
+                behind = self.add_bytes(behind, bytes);
+            }
             at = self.select(flag, behind, at, 32);
         }
         places.push(at);
@@ -144,10 +145,11 @@ impl Lower<'_> {
             let there = self.b.cmp(Cc::Eq, now_at, *place, 32);
             let extracted = self.b.cmp(Cc::Ne, at, Self::nowhere(), 32);
             let there = self.both(there, extracted);
-            let (emit, keep, anew, done) = (
+            let (emit, keep, anew, written, done) = (
                 self.b.new_block("emit"),
                 self.b.new_block("in place"),
                 self.b.new_block("moved"),
+                self.b.new_block("written"),
                 self.b.new_block("emitted"),
             );
             self.b.branch(flag, emit, done);
@@ -157,8 +159,11 @@ impl Lower<'_> {
                 self.b.switch_to(block);
                 let wanted = if known { self.is_kept(*place, &e.header) } else { Opnd::C(1) };
                 self.write_if(wanted, &e.header, base, end, known);
-                self.b.jump(done);
+                self.b.jump(written);
             }
+            self.b.switch_to(written);
+            self.put_varbit(&e.header, *place, shrink);
+            self.b.jump(done);
             self.b.switch_to(done);
         }
     }
@@ -168,7 +173,11 @@ impl Lower<'_> {
         if !self.truncates {
             return Opnd::C(1);
         }
-        let behind = self.add_bytes(place, Opnd::C(h.layout.bytes.into()));
+        let mut behind = self.add_bytes(place, Opnd::C(h.layout.bytes.into()));
+        if let Some(v) = h.varbit {
+            let bytes = self.b.read(v.bytes);
+            behind = self.add_bytes(behind, bytes);
+        }
         let limit = self.b.read(self.packet.truncate_to);
         self.b.cmp(Cc::Ule, behind, limit, 32)
     }

@@ -317,6 +317,9 @@ impl Lower<'_> {
                 let fields = self.all_equal(&h.fields, ys);
                 self.b.bin(BinOp::And, h.valid, fields, 1)
             }
+            (Value::Varbit(x, x_bytes), Value::Varbit(y, y_bytes)) => {
+                self.equal_varbits((*x, *x_bytes), (*y, *y_bytes))
+            }
             _ => Opnd::C(1),
         }
     }

@@ -5,12 +5,29 @@ use super::Lower;
 use super::place::Place;
 use super::storage::Value;
 use crate::hir::{CallArg, Expr};
-use crate::ir::{BinOp, Cc, Op, Opnd, Ty};
+use crate::ir::{BinOp, Cc, KeyPart, Op, Opnd, Ty};
 use crate::types::Type;
-use p4shield_abi::helper::{self, algorithm};
+use p4shield_abi::helper::{self, MAX_HASHED, algorithm};
 
 /// The most bits that are hashed: they have to fit on a program's stack.
 const MAX_BITS: u32 = 2048;
+
+/// What is hashed: bits that the program holds, and bytes of the packet among them.
+#[derive(Default)]
+struct Bits {
+    limbs: Vec<Opnd>,
+    bits: u32,
+    slice: Option<Slice>,
+}
+
+/// A varbit field's contents in the packet.
+#[derive(Clone, Copy)]
+struct Slice {
+    /// How many of the other bits stand before it.
+    at: u32,
+    from: Opnd,
+    bytes: Opnd,
+}
 
 /// The engine's number of an algorithm of the architecture.
 fn algorithm_number(name: &str) -> Option<u32> {
@@ -45,7 +62,11 @@ impl Lower<'_> {
 
     /// A hash of `data`, in 64 bits.
     pub(super) fn hash_of(&mut self, data: &Expr, algorithm: u32) -> Option<Opnd> {
-        let (limbs, bits) = self.bits_of(data)?;
+        let Bits { limbs, bits, slice } = self.bits_of(data)?;
+        // Random numbers do not look at what they are made from.
+        if let Some(slice) = slice.filter(|_| algorithm != algorithm::RANDOM) {
+            return self.hash_with(data, &limbs, bits, slice, algorithm);
+        }
         if bits == 0 && matches!(algorithm, algorithm::CSUM16 | algorithm::SUM16) {
             return Some(Opnd::C(if algorithm == algorithm::CSUM16 { 0xffff } else { 0 }));
         }
@@ -53,32 +74,71 @@ impl Lower<'_> {
             self.unsupported(data.span, &format!("a hash of {bits} bits"));
             return None;
         }
-        let size = bits.div_ceil(8);
-        let limbs = self.concat(&limbs, bits, &[Opnd::C(0)], size * 8 - bits);
-        let mut parts = Vec::new();
-        self.key_parts(&limbs, 0, size, &mut parts);
+        let (parts, size) = self.bytes_of(&limbs, bits);
         let args = vec![Opnd::C(algorithm.into())];
         Some(self.b.emit(Op::Buffer { id: helper::HASH, size, data: parts, args }, Ty::Int(64)))
     }
 
+    /// The bytes of a number as parts of a buffer, filled up with zero bits, and how many they are.
+    fn bytes_of(&mut self, limbs: &[Opnd], bits: u32) -> (Vec<KeyPart>, u32) {
+        let size = bits.div_ceil(8);
+        let limbs = self.concat(limbs, bits, &[Opnd::C(0)], size * 8 - bits);
+        let mut parts = Vec::new();
+        self.key_parts(&limbs, 0, size, &mut parts);
+        (parts, size)
+    }
+
+    /// A hash of data with a varbit field in them.
+    fn hash_with(
+        &mut self,
+        data: &Expr,
+        limbs: &[Opnd],
+        bits: u32,
+        slice: Slice,
+        algorithm: u32,
+    ) -> Option<Opnd> {
+        let most = data.ty.sizes().map_or(u32::MAX, |(_, max)| max);
+        if !slice.at.is_multiple_of(8) || most > MAX_HASHED as u32 * 8 || bits > MAX_BITS {
+            let what = "a hash of this many bits, or of a varbit field that does not start with a byte,";
+            self.unsupported(data.span, what);
+            return None;
+        }
+        // A word of zeros behind it does not change a sum, and a buffer is never empty.
+        let sums = matches!(algorithm, algorithm::CSUM16 | algorithm::SUM16 | algorithm::XOR16);
+        if bits == 0 && !sums {
+            self.unsupported(data.span, "this hash of a varbit field alone");
+            return None;
+        }
+        let (parts, size) =
+            if bits == 0 { (vec![(0, 2, Opnd::C(0))], 2) } else { self.bytes_of(limbs, bits) };
+        let len = self.b.bin(BinOp::Shl, slice.bytes, Opnd::C(32), 64);
+        let place = self.b.bin(BinOp::Or, len, slice.from, 64);
+        let args = vec![Opnd::C(algorithm.into()), Opnd::C(u64::from(slice.at / 8)), place];
+        Some(self.b.emit(Op::Buffer { id: helper::HASH_WITH, size, data: parts, args }, Ty::Int(64)))
+    }
+
     /// All bits of a value, its fields one after the other.
-    fn bits_of(&mut self, data: &Expr) -> Option<(Vec<Opnd>, u32)> {
+    fn bits_of(&mut self, data: &Expr) -> Option<Bits> {
         let value = self.value(data);
-        let mut all = (Vec::new(), 0);
+        let mut all = Bits::default();
         if !self.append(&value, &mut all) {
-            self.unsupported(data.span, "a varbit field, or a value without bits, in a hash");
+            self.unsupported(data.span, "a second varbit field, or a value without bits, in a hash");
             return None;
         }
         Some(all)
     }
 
-    /// Puts a value's bits behind those that are there; `false` if it has none.
-    fn append(&mut self, v: &Value, to: &mut (Vec<Opnd>, u32)) -> bool {
+    /// Puts a value's bits behind those that are there; `false` if that cannot be.
+    fn append(&mut self, v: &Value, to: &mut Bits) -> bool {
         match v {
             Value::Scalar(limbs, w) => {
-                to.0 = self.concat(&to.0.clone(), to.1, limbs, *w);
-                to.1 += w;
+                to.limbs = self.concat(&to.limbs.clone(), to.bits, limbs, *w);
+                to.bits += w;
                 true
+            }
+            Value::Varbit(from, bytes) => {
+                let slice = Slice { at: to.bits, from: *from, bytes: *bytes };
+                to.slice.replace(slice).is_none()
             }
             Value::Group(items) | Value::Stack(items, _) => items.iter().all(|i| self.append(i, to)),
             Value::Header(h) => h.fields.iter().all(|i| self.append(i, to)),

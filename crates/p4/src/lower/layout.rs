@@ -167,7 +167,7 @@ impl Scan {
 
     fn stmt(&mut self, s: &Stmt) {
         match &s.kind {
-            StmtKind::Assign(target, _) => self.fixed &= !holds_header(&target.ty),
+            StmtKind::Assign(target, _) => self.fixed &= !moves(&target.ty),
             StmtKind::Update { .. } => {}
             StmtKind::Call(c) => self.call(c),
             StmtKind::If(_, t, f) => {
@@ -196,19 +196,21 @@ impl Scan {
             // Extraction is the one thing that may make a header valid.
             Callee::Method { .. } => {}
             _ => {
-                let writes = |a: &CallArg| matches!(a, CallArg::Out(e) if holds_header(&e.ty));
+                let writes = |a: &CallArg| matches!(a, CallArg::Out(e) if moves(&e.ty));
                 self.fixed &= !c.args.iter().any(writes);
             }
         }
     }
 }
 
-fn holds_header(t: &Type) -> bool {
+/// Whether what is assigned to something of this type may come from another place of the packet: headers and varbit
+/// fields.
+fn moves(t: &Type) -> bool {
     match t.base() {
         t if t.is_header() => true,
-        Type::Composite(c) => c.fields.iter().any(|(_, t)| holds_header(t)),
-        Type::Tuple(ts) => ts.iter().any(holds_header),
-        Type::Stack(..) => true,
+        Type::Composite(c) => c.fields.iter().any(|(_, t)| moves(t)),
+        Type::Tuple(ts) => ts.iter().any(moves),
+        Type::Stack(..) | Type::Varbit(_) => true,
         _ => false,
     }
 }

@@ -19,6 +19,7 @@ mod stmt;
 mod storage;
 mod table;
 mod table_code;
+mod varbit;
 mod wide;
 
 use crate::diagnostics::{Code, Diagnostic, Sink};

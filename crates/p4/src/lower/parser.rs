@@ -94,6 +94,19 @@ impl Lower<'_> {
                 self.extract(h, Some(bits));
                 None
             }
+            // `extract<T>(_)` takes a header that nobody wants.
+            ("extract", [CallArg::Skip, rest @ ..]) => {
+                let bits = match rest {
+                    [CallArg::In(bits)] => Some(self.word(bits)),
+                    _ => None,
+                };
+                if let Some(ty) = c.type_args.first() {
+                    let skipped = self.storage(ty);
+                    self.reset(&skipped);
+                    self.extract_into(&skipped, ty, bits, c.span);
+                }
+                None
+            }
             ("advance", [CallArg::In(bits)]) => {
                 let bits = self.word(bits);
                 self.advance(bits, c.span);
@@ -139,21 +152,26 @@ impl Lower<'_> {
                 s
             }
         };
-        let Storage::Header(h) = &*storage else {
-            return self.unsupported(e.span, &format!("extraction into {}", e.ty));
+        if !self.extract_into(&storage, &e.ty, varbits, e.span) {
+            return;
+        }
+        if !matches!(options.as_slice(), [(Opnd::C(1), _)]) {
+            let value = self.load(&storage);
+            self.for_option(&options, |l, s| l.store(s, &value));
+        }
+        self.only_member(e, Opnd::C(1));
+        self.advance_stack(e);
+    }
+
+    /// Extracts into one header; `false` if it is none that can be extracted.
+    fn extract_into(&mut self, storage: &Storage, ty: &Type, varbits: Option<Opnd>, span: Span) -> bool {
+        let Storage::Header(h) = storage else {
+            self.unsupported(span, &format!("extraction into {ty}"));
+            return false;
         };
-        let bits: u32 = h.layout.fields.iter().map(|f| f.width).sum();
-        if !bits.is_multiple_of(8) {
-            return self.unsupported(
-                e.span,
-                &format!("a header of {bits} bits, which is no whole number of bytes,"),
-            );
-        }
-        if h.layout.bytes > MAX_HEADER {
-            return self.unsupported(e.span, &format!("a header of more than {MAX_HEADER} bytes"));
-        }
-        if h.has_varbit && !ends_with_varbit(&e.ty) {
-            return self.unsupported(e.span, "a header with fields behind a varbit field");
+        if let Some(what) = not_extractable(h, ty) {
+            self.unsupported(span, &what);
+            return false;
         }
         let (base, parsed) = (self.b.read(self.packet.cursor), self.b.read(self.packet.parsed));
         let size = h.layout.bytes;
@@ -165,11 +183,12 @@ impl Lower<'_> {
         self.load_fields(h, base);
         let mut cursor = self.b.offset(base, Opnd::C(u64::from(size)));
         let mut taken = Opnd::C(u64::from(size));
-        if let Some(bits) = varbits {
-            let bytes = self.variable_part(bits, max_varbit(&e.ty));
+        if let (Some(bits), Some(varbit)) = (varbits, h.varbit) {
+            let bytes = self.variable_part(bits, max_varbit(ty));
             cursor = self.b.offset(cursor, bytes);
             self.need(cursor, 0);
-            self.b.write(h.variable, bytes);
+            let from = self.add_bytes(parsed, taken);
+            self.write_varbit(varbit, from, bytes);
             taken = self.add_bytes(taken, bytes);
         }
         // Not before all of it is there: after an error the pipeline may go on.
@@ -177,12 +196,7 @@ impl Lower<'_> {
         self.b.write(self.packet.cursor, cursor);
         let parsed = self.add_bytes(parsed, taken);
         self.b.write(self.packet.parsed, parsed);
-        if !matches!(options.as_slice(), [(Opnd::C(1), _)]) {
-            let value = self.load(&storage);
-            self.for_option(&options, |l, s| l.store(s, &value));
-        }
-        self.only_member(e, Opnd::C(1));
-        self.advance_stack(e);
+        true
     }
 
     /// Bits of a varbit field as bytes; rejects what does not fit or is no whole number of bytes.
@@ -291,6 +305,19 @@ impl Lower<'_> {
         let parsed = self.add_bytes(parsed, bytes);
         self.b.write(self.packet.parsed, parsed);
     }
+}
+
+/// Why a header cannot be extracted, if it cannot.
+fn not_extractable(h: &HeaderStore, ty: &Type) -> Option<String> {
+    let bits: u32 = h.layout.fields.iter().map(|f| f.width).sum();
+    if !bits.is_multiple_of(8) {
+        return Some(format!("a header of {bits} bits, which is no whole number of bytes,"));
+    }
+    if h.layout.bytes > MAX_HEADER {
+        return Some(format!("a header of more than {MAX_HEADER} bytes"));
+    }
+    let behind = h.varbit.is_some() && !ends_with_varbit(ty);
+    behind.then(|| "a header with fields behind a varbit field".to_owned())
 }
 
 fn ends_with_varbit(t: &Type) -> bool {

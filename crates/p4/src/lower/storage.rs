@@ -1,6 +1,7 @@
 //! Where variables live: every scalar in SSA slots, headers with their validity and their place in the packet.
 
 use super::Lower;
+use super::varbit::Varbit;
 use crate::ast::Composite;
 use crate::ir::builder::Slot;
 use crate::ir::{FieldSlot, HeaderLayout, Opnd, Ty};
@@ -17,7 +18,8 @@ pub(super) enum Storage {
     Header(Rc<HeaderStore>),
     /// Elements, and the index of the next one.
     Stack(Vec<Rc<Self>>, Slot),
-    /// What has no representation here: varbit contents.
+    Varbit(Varbit),
+    /// What has no representation here, such as a string.
     Opaque,
 }
 
@@ -27,9 +29,7 @@ pub(super) struct HeaderStore {
     /// Where it was extracted: pointer, and bytes from the start of the packet ([`NOWHERE`] if it was not).
     pub(super) base: Slot,
     pub(super) at: Slot,
-    /// Bytes of its varbit field.
-    pub(super) variable: Slot,
-    pub(super) has_varbit: bool,
+    pub(super) varbit: Option<Varbit>,
     pub(super) fields: Vec<Rc<Storage>>,
     /// Scalars of `fields`, in the order of the layout.
     pub(super) leaves: Vec<Vec<Slot>>,
@@ -48,14 +48,16 @@ pub(super) enum Value {
     Group(Vec<Self>),
     Header(Box<HeaderValue>),
     Stack(Vec<Self>, Opnd),
+    /// Where the contents stand in the packet as it came, and their bytes.
+    Varbit(Opnd, Opnd),
     Opaque,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct HeaderValue {
     pub(super) valid: Opnd,
-    /// Base, place and varbit length, if it is a copy of a whole header.
-    pub(super) place: Option<(Opnd, Opnd, Opnd)>,
+    /// Base and place, if it is a copy of a whole header.
+    pub(super) place: Option<(Opnd, Opnd)>,
     pub(super) fields: Vec<Value>,
     pub(super) original: Vec<Vec<Opnd>>,
 }
@@ -118,6 +120,7 @@ impl Lower<'_> {
                 let items = (0..*n).map(|_| self.storage(t)).collect();
                 Rc::new(Storage::Stack(items, self.b.slot(Ty::Int(32))))
             }
+            Type::Varbit(_) => Rc::new(Storage::Varbit(self.varbit_storage())),
             _ => Rc::new(Storage::Opaque),
         }
     }
@@ -135,8 +138,7 @@ impl Lower<'_> {
             valid: self.b.slot(Ty::Int(1)),
             base: self.b.slot(Ty::Packet),
             at: self.b.slot(Ty::Int(32)),
-            variable: self.b.slot(Ty::Int(32)),
-            has_varbit: c.fields.iter().any(|(_, t)| matches!(t.base(), Type::Varbit(_))),
+            varbit: fields.iter().find_map(|f| if let Storage::Varbit(v) = &**f { Some(*v) } else { None }),
             fields,
             leaves,
             original,
@@ -159,9 +161,12 @@ impl Lower<'_> {
                 let data = self.b.read(self.packet.data);
                 self.b.write(h.base, data);
                 self.b.write(h.at, Opnd::C(NOWHERE));
-                self.b.write(h.variable, Opnd::C(0));
+                if let Some(v) = h.varbit {
+                    self.write_varbit(v, Opnd::C(0), Opnd::C(0));
+                }
                 h.leaves.iter().chain(&h.original).flatten().for_each(|s| self.b.write(*s, Opnd::C(0)));
             }
+            Storage::Varbit(v) => self.write_varbit(*v, Opnd::C(0), Opnd::C(0)),
             Storage::Opaque => {}
         }
     }
@@ -178,7 +183,7 @@ impl Lower<'_> {
                 Value::Stack(items.iter().map(|f| self.load(f)).collect(), self.b.read(*next))
             }
             Storage::Header(h) => {
-                let place = (self.b.read(h.base), self.b.read(h.at), self.b.read(h.variable));
+                let place = (self.b.read(h.base), self.b.read(h.at));
                 Value::Header(Box::new(HeaderValue {
                     valid: self.b.read(h.valid),
                     place: Some(place),
@@ -186,6 +191,7 @@ impl Lower<'_> {
                     original: h.original.iter().map(|s| self.read_slots(s)).collect(),
                 }))
             }
+            Storage::Varbit(v) => Value::Varbit(self.b.read(v.from), self.b.read(v.bytes)),
             Storage::Opaque => Value::Opaque,
         }
     }
@@ -209,16 +215,16 @@ impl Lower<'_> {
             }
             (Storage::Header(h), Value::Header(v)) => {
                 self.b.write(h.valid, v.valid);
-                if let Some((base, at, variable)) = v.place {
+                if let Some((base, at)) = v.place {
                     self.b.write(h.base, base);
                     self.b.write(h.at, at);
-                    self.b.write(h.variable, variable);
                 }
                 h.fields.iter().zip(&v.fields).for_each(|(s, v)| self.store(s, v));
                 for (slots, values) in h.original.iter().zip(&v.original) {
                     slots.iter().zip(values).for_each(|(s, v)| self.b.write(*s, *v));
                 }
             }
+            (Storage::Varbit(s), Value::Varbit(from, bytes)) => self.write_varbit(*s, *from, *bytes),
             _ => {}
         }
     }
@@ -230,7 +236,7 @@ pub(super) fn scalars(s: &Storage, out: &mut Vec<Vec<Slot>>) {
         Storage::Scalar(slots, _) => out.push(slots.clone()),
         Storage::Group(fields) | Storage::Stack(fields, _) => fields.iter().for_each(|f| scalars(f, out)),
         Storage::Header(h) => h.fields.iter().for_each(|f| scalars(f, out)),
-        Storage::Opaque => {}
+        Storage::Varbit(_) | Storage::Opaque => {}
     }
 }
 
@@ -239,6 +245,6 @@ pub(super) fn headers(s: &Storage, out: &mut Vec<Rc<HeaderStore>>) {
     match s {
         Storage::Header(h) => out.push(h.clone()),
         Storage::Group(fields) | Storage::Stack(fields, _) => fields.iter().for_each(|f| headers(f, out)),
-        Storage::Scalar(..) | Storage::Opaque => {}
+        Storage::Scalar(..) | Storage::Varbit(_) | Storage::Opaque => {}
     }
 }

@@ -1,0 +1,85 @@
+//! Varbit fields: bytes of the packet as it came.
+//!
+//! The language lets programs extract, copy, compare, hash and emit such a field, but not compute with what it holds.
+//! So its value is where its contents stand in the packet, and how many bytes they are: the packet does not change
+//! before the deparser is done, and what the deparser moves is kept before anything is written.
+
+use super::storage::HeaderStore;
+use super::{Emitted, Lower};
+use crate::ir::builder::Slot;
+use crate::ir::{BinOp, Cc, Opnd, Ty};
+use p4shield_abi::helper;
+
+/// The slots of a varbit field or variable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Varbit {
+    /// Bytes from the start of the packet as it came.
+    pub(super) from: Slot,
+    pub(super) bytes: Slot,
+}
+
+impl Lower<'_> {
+    pub(super) fn varbit_storage(&mut self) -> Varbit {
+        Varbit { from: self.b.slot(Ty::Int(32)), bytes: self.b.slot(Ty::Int(32)) }
+    }
+
+    pub(super) fn write_varbit(&mut self, v: Varbit, from: Opnd, bytes: Opnd) {
+        self.b.write(v.from, from);
+        self.b.write(v.bytes, bytes);
+    }
+
+    /// Whether two values, each a place and a number of bytes, are as long and hold the same.
+    pub(super) fn equal_varbits(&mut self, x: (Opnd, Opnd), y: (Opnd, Opnd)) -> Opnd {
+        let as_long = self.b.cmp(Cc::Eq, x.1, y.1, 32);
+        let same = self.helper(helper::PACKET_EQUAL, true, vec![x.0, y.0, x.1], 64);
+        let same = self.b.cmp(Cc::Ne, same, Opnd::C(0), 64);
+        self.both(as_long, same)
+    }
+
+    /// Keeps the packet as it came if the contents of a varbit field have to be put elsewhere.
+    pub(super) fn keep_varbits(&mut self, emitted: &[Emitted], places: &[Opnd], shrink: Opnd) {
+        let mut any = Opnd::C(0);
+        for (e, place) in emitted.iter().zip(places) {
+            let Some(elsewhere) = self.is_elsewhere(&e.header, *place, shrink) else { continue };
+            let flag = self.b.read(e.flag);
+            let moved = self.both(flag, elsewhere);
+            any = self.b.bin(BinOp::Or, any, moved, 1);
+        }
+        if any == Opnd::C(0) {
+            return;
+        }
+        let (keep, done) = (self.b.new_block("keep varbits"), self.b.new_block("kept"));
+        self.b.branch(any, keep, done);
+        self.b.switch_to(keep);
+        self.helper(helper::PACKET_KEEP, true, Vec::new(), 64);
+        self.b.jump(done);
+        self.b.switch_to(done);
+    }
+
+    /// Puts the contents of a header's varbit field behind its other fields, the header being at `place`.
+    pub(super) fn put_varbit(&mut self, h: &HeaderStore, place: Opnd, shrink: Opnd) {
+        let (Some(elsewhere), Some(v)) = (self.is_elsewhere(h, place, shrink), h.varbit) else { return };
+        let (put, done) = (self.b.new_block("put varbit"), self.b.new_block("varbit"));
+        self.b.branch(elsewhere, put, done);
+        self.b.switch_to(put);
+        let to = self.add_bytes(place, Opnd::C(h.layout.bytes.into()));
+        let (from, bytes) = (self.b.read(v.from), self.b.read(v.bytes));
+        let failed = self.helper(helper::PACKET_PUT, true, vec![to, from, bytes], 64);
+        let ok = self.b.cmp(Cc::Eq, failed, Opnd::C(0), 64);
+        let refused = self.reject;
+        self.b.branch(ok, done, refused);
+        self.b.switch_to(done);
+    }
+
+    /// Whether the contents of a header's varbit field do not stand where they have to be once the packet's head has
+    /// moved; `None` without such a field.
+    fn is_elsewhere(&mut self, h: &HeaderStore, place: Opnd, shrink: Opnd) -> Option<Opnd> {
+        let v = h.varbit?;
+        let (from, bytes) = (self.b.read(v.from), self.b.read(v.bytes));
+        let now_at = self.b.bin(BinOp::Sub, from, shrink, 32);
+        let to = self.add_bytes(place, Opnd::C(h.layout.bytes.into()));
+        let moved = self.b.cmp(Cc::Ne, now_at, to, 32);
+        let some = self.b.cmp(Cc::Ne, bytes, Opnd::C(0), 32);
+        Some(self.both(moved, some))
+    }
+}

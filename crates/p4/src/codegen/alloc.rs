@@ -45,7 +45,7 @@ pub(super) fn allocate(m: &mut Machine) -> Frame {
         scan.run(&lifetimes);
     }
     let mut places: HashMap<Reg, Place> = scan.assigned.iter().map(|(r, p)| (*r, Place::Reg(*p))).collect();
-    let slots = stack_slots(&scan.spilled);
+    let slots = stack_slots(std::mem::take(&mut scan.spilled), &hints);
     let first = m.key_bytes;
     let mut deepest = first;
     for (reg, slot) in slots {
@@ -60,17 +60,28 @@ pub(super) fn allocate(m: &mut Machine) -> Frame {
     Frame { places, size, temporary }
 }
 
-/// Values on the stack share slots if they are not needed at the same time.
-fn stack_slots(spilled: &[Lifetime]) -> Vec<(Reg, u32)> {
+/// Values on the stack share slots if they are not needed at the same time, above all those that would have to be
+/// copied into each other: where ways meet, most values are what they were before.
+fn stack_slots(mut spilled: Vec<Lifetime>, hints: &HashMap<Reg, Vec<Hint>>) -> Vec<(Reg, u32)> {
+    spilled.sort_by_key(|l| (l.start(), l.reg));
     let mut slots: Vec<Vec<&Lifetime>> = Vec::new();
-    let mut out = Vec::new();
-    for l in spilled {
-        let free = slots.iter().position(|s| !s.iter().any(|o| o.overlaps(l)));
-        let slot = free.unwrap_or_else(|| {
+    let mut given: HashMap<Reg, usize> = HashMap::new();
+    let mut out = Vec::with_capacity(spilled.len());
+    for l in &spilled {
+        let free = |s: &Vec<&Lifetime>| !s.iter().any(|o| o.overlaps(l));
+        let alike = hints.get(&l.reg).into_iter().flatten().filter_map(|h| match h {
+            Hint::Like(other) => given.get(other).copied(),
+            Hint::Fixed(_) => None,
+        });
+        let known = alike.into_iter().find(|s| free(&slots[*s])).or_else(|| slots.iter().position(free));
+        let slot = known.unwrap_or_else(|| {
             slots.push(Vec::new());
             slots.len() - 1
         });
+        // What ended before anything that is still to come is of no interest any more.
+        slots[slot].retain(|o| o.end() >= l.start());
         slots[slot].push(l);
+        given.insert(l.reg, slot);
         out.push((l.reg, slot as u32));
     }
     out

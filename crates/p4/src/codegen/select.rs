@@ -48,11 +48,11 @@ fn fused_conditions(f: &Function, g: &Graph) -> HashSet<Val> {
     for b in &g.order {
         let data = f.block(*b);
         for v in data.phis.iter().chain(&data.insts) {
-            for o in f.inst(*v).op.operands() {
+            f.inst(*v).op.visit(&mut |o| {
                 if let Opnd::V(u) = o {
                     values.insert(u);
                 }
-            }
+            });
         }
         match data.term {
             Term::Branch(Opnd::V(c), ..) => {
@@ -72,17 +72,16 @@ fn fused_conditions(f: &Function, g: &Graph) -> HashSet<Val> {
         for v in f.block(*b).phis.iter().chain(&f.block(*b).insts) {
             let by_test =
                 fused.contains(v) && matches!(f.inst(*v).op, Op::Cmp(Cc::Eq | Cc::Ne, _, Opnd::C(0), _));
-            for o in f.inst(*v).op.operands() {
+            f.inst(*v).op.visit(&mut |o| {
                 if let Opnd::V(u) = o {
-                    let all = tests.entry(u).or_insert(true);
-                    *all &= by_test;
+                    *tests.entry(u).or_insert(true) &= by_test;
                 }
-            }
+            });
         }
-        if let Some(Opnd::V(v)) = f.block(*b).term.clone().operand()
-            && !fused.contains(v)
+        if let Some(Opnd::V(v)) = f.block(*b).term.operand()
+            && !fused.contains(&v)
         {
-            tests.insert(*v, false);
+            tests.insert(v, false);
         }
     }
     let masks = tests.into_iter().filter(|(v, all)| *all && matches!(f.inst(*v).op, Op::Bin(BinOp::And, ..)));

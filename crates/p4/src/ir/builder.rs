@@ -1,10 +1,13 @@
-//! Builds SSA form directly: variables are numbers, and reading one makes the phis that are needed
-//! (Braun et al., "Simple and Efficient Construction of Static Single Assignment Form", CC 2013; as there are no
-//! cycles, a block is only read in once all its predecessors are known).
+//! Builds SSA form directly: variables are numbers, and reading one makes the phis that are needed (after Braun et al.,
+//! "Simple and Efficient Construction of Static Single Assignment Form", CC 2013).
+//!
+//! There are no cycles, and a block is entered once all its predecessors are finished. So blocks have numbers in
+//! topological order and a dominator tree from the start, and a read need not walk through the blocks between it and
+//! the last write: a program has many variables and many blocks, and few of all pairs matter.
 
+use super::tree::Tree;
 use super::{BinOp, Block, Cc, Function, MapId, Op, Opnd, Term, Ty, mask};
 use crate::source::Span;
-use std::collections::HashMap;
 
 /// A variable of the program that is being lowered, of one machine word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +19,9 @@ pub(crate) struct Builder {
     pub(crate) at: Block,
     pub(crate) span: Span,
     preds: Vec<Vec<Block>>,
-    defs: HashMap<(Slot, Block), Opnd>,
+    tree: Tree,
+    /// By slot: its values at the ends of blocks where they are known, by the blocks' numbers in the tree.
+    defs: Vec<Vec<(u32, Opnd)>>,
     types: Vec<Ty>,
 }
 
@@ -24,18 +29,22 @@ impl Builder {
     pub(crate) fn new() -> Self {
         let mut f = Function::default();
         let at = f.add_block("entry", Span::default());
+        let mut tree = Tree::default();
+        tree.enter(at, &[]);
         Self {
             f,
             at,
             span: Span::default(),
             preds: vec![Vec::new()],
-            defs: HashMap::new(),
+            tree,
+            defs: Vec::new(),
             types: Vec::new(),
         }
     }
 
     pub(crate) fn slot(&mut self, ty: Ty) -> Slot {
         self.types.push(ty);
+        self.defs.push(Vec::new());
         Slot(self.types.len() as u32 - 1)
     }
 
@@ -55,8 +64,9 @@ impl Builder {
     }
 
     /// Goes on in `b`, all of whose predecessors are finished.
-    pub(crate) const fn switch_to(&mut self, b: Block) {
+    pub(crate) fn switch_to(&mut self, b: Block) {
         self.at = b;
+        self.tree.enter(b, &self.preds[b.0 as usize]);
     }
 
     fn finish(&mut self, term: Term) {
@@ -89,39 +99,71 @@ impl Builder {
     }
 
     pub(crate) fn write(&mut self, s: Slot, v: Opnd) {
-        self.defs.insert((s, self.at), v);
+        self.define(s, self.at, v);
+    }
+
+    fn define(&mut self, s: Slot, b: Block, v: Opnd) {
+        let number = self.tree.number(b);
+        let defs = &mut self.defs[s.0 as usize];
+        match defs.binary_search_by_key(&number, |(n, _)| *n) {
+            Ok(i) => defs[i].1 = v,
+            Err(i) => defs.insert(i, (number, v)),
+        }
     }
 
     /// The value of a variable here; 0 if it was never written.
     pub(crate) fn read(&mut self, s: Slot) -> Opnd {
-        self.read_in(s, self.at)
-    }
-
-    /// Works with a list of blocks instead of recursion: programs may be long.
-    fn read_in(&mut self, s: Slot, b: Block) -> Opnd {
-        let mut open = vec![b];
-        while let Some(at) = open.last().copied() {
-            if self.defs.contains_key(&(s, at)) {
-                open.pop();
-                continue;
-            }
-            let preds = &self.preds[at.0 as usize];
-            let unknown: Vec<Block> =
-                preds.iter().copied().filter(|p| !self.defs.contains_key(&(s, *p))).collect();
-            if unknown.is_empty() {
-                let v = self.join(s, at);
-                self.defs.insert((s, at), v);
-            } else {
-                open.extend(unknown);
+        loop {
+            match self.find(s, self.at) {
+                Ok(v) => return v,
+                Err(b) => self.join_at(s, b),
             }
         }
-        self.defs[&(s, b)]
+    }
+
+    /// The value of a variable at the end of a block, or the block at whose start ways with different values may meet.
+    fn find(&self, s: Slot, b: Block) -> Result<Opnd, Block> {
+        let mut b = b;
+        loop {
+            let defs = &self.defs[s.0 as usize];
+            let before = defs.partition_point(|(n, _)| *n <= self.tree.number(b));
+            let Some((last, v)) = before.checked_sub(1).map(|i| defs[i]) else { return Ok(Opnd::C(0)) };
+            // Between the last write and here nothing is written, whichever way is taken: the value is the one at the
+            // start of the first block that every way here passes behind the write.
+            let top = self.tree.highest(b, last);
+            if self.tree.number(top) == last {
+                return Ok(v);
+            }
+            match self.preds[top.0 as usize].as_slice() {
+                [] => return Ok(Opnd::C(0)),
+                [p] => b = *p,
+                _ => return Err(top),
+            }
+        }
+    }
+
+    /// Makes the value of a variable known at the start of a block where ways meet. Works with a list instead of
+    /// recursion: programs may be long.
+    fn join_at(&mut self, s: Slot, b: Block) {
+        let mut open = vec![b];
+        while let Some(at) = open.last().copied() {
+            let (mut ins, before) = (Vec::new(), open.len());
+            for p in &self.preds[at.0 as usize] {
+                match self.find(s, *p) {
+                    Ok(v) => ins.push((*p, v)),
+                    Err(b) => open.push(b),
+                }
+            }
+            if open.len() == before {
+                open.pop();
+                let v = self.join(s, at, ins);
+                self.define(s, at, v);
+            }
+        }
     }
 
     /// The value of a variable at the start of a block, given its values at the ends of the predecessors.
-    fn join(&mut self, s: Slot, b: Block) -> Opnd {
-        let ins: Vec<(Block, Opnd)> =
-            self.preds[b.0 as usize].iter().map(|p| (*p, self.defs[&(s, *p)])).collect();
+    fn join(&mut self, s: Slot, b: Block, ins: Vec<(Block, Opnd)>) -> Opnd {
         let Some((_, first)) = ins.first().copied() else { return Opnd::C(0) };
         if ins.iter().all(|(_, v)| *v == first) {
             return first;

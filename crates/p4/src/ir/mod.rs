@@ -8,6 +8,7 @@
 pub(crate) mod builder;
 pub(crate) mod graph;
 pub(crate) mod print;
+mod tree;
 
 use crate::lexer::Name;
 use crate::source::Span;
@@ -259,12 +260,40 @@ impl Op {
         }
     }
 
-    /// Every operand.
-    pub(crate) fn operands(&self) -> Vec<Opnd> {
-        let mut out = Vec::new();
-        let mut copy = self.clone();
-        copy.for_each_operand(&mut |o| out.push(*o));
-        out
+    /// Whether a value is among the operands.
+    pub(crate) fn uses(&self, v: Val) -> bool {
+        let mut found = false;
+        self.visit(&mut |o| found |= o == Opnd::V(v));
+        found
+    }
+
+    /// Calls `f` with every operand, in the order of [`Op::for_each_operand`].
+    pub(crate) fn visit(&self, f: &mut dyn FnMut(Opnd)) {
+        match self {
+            Self::Phi(ins) => ins.iter().for_each(|(_, o)| f(*o)),
+            Self::Bin(_, a, b) | Self::Cmp(_, a, b, _) | Self::Offset(a, b) => {
+                [*a, *b].into_iter().for_each(f)
+            }
+            Self::Swap(_, a) | Self::SetContext(_, _, a) => f(*a),
+            Self::Context(..) => {}
+            Self::InBounds { base, end, .. } => [*base, *end].into_iter().for_each(f),
+            Self::Load { base, .. } | Self::LoadMap { base, .. } => f(*base),
+            Self::Store { base, value, .. } | Self::StoreMap { base, value, .. } => {
+                [*base, *value].into_iter().for_each(f);
+            }
+            Self::WriteBack(w) => {
+                f(w.base);
+                for (now, before) in &w.fields {
+                    now.iter().chain(before.iter().flatten()).for_each(|o| f(*o));
+                }
+            }
+            Self::Lookup { key, .. } => key.iter().for_each(|(_, _, o)| f(*o)),
+            Self::Buffer { data, args, .. } => {
+                data.iter().for_each(|(_, _, o)| f(*o));
+                args.iter().for_each(|o| f(*o));
+            }
+            Self::Helper { args, .. } | Self::Extern { args, .. } => args.iter().for_each(|o| f(*o)),
+        }
     }
 
     /// Calls `f` with every operand.
@@ -333,7 +362,14 @@ impl Term {
         }
     }
 
-    pub(crate) const fn operand(&mut self) -> Option<&mut Opnd> {
+    pub(crate) const fn operand(&self) -> Option<Opnd> {
+        match self {
+            Self::Branch(o, ..) | Self::Return(o) => Some(*o),
+            Self::Jump(_) | Self::None => None,
+        }
+    }
+
+    pub(crate) const fn operand_mut(&mut self) -> Option<&mut Opnd> {
         match self {
             Self::Branch(o, ..) | Self::Return(o) => Some(o),
             Self::Jump(_) | Self::None => None,

@@ -6,10 +6,11 @@ use crate::ir::{Block, Function, Op, Opnd, Term, Val};
 /// Where a check is followed by a larger one of the same pointer that fails to the same place, the first takes over.
 pub(super) fn merge(f: &mut Function) {
     let g = Graph::new(f);
+    let uses = uses(f);
     // From the end, so that a line of checks collapses into its first.
     for b in g.order.iter().rev() {
         let [p] = g.preds(*b) else { continue };
-        let (Some(first), Some(second)) = (check(f, *p), check(f, *b)) else { continue };
+        let (Some(first), Some(second)) = (check(f, &uses, *p), check(f, &uses, *b)) else { continue };
         // Where the check fails the packet is dropped, and then it does not matter what was stored in it before.
         let drops =
             f.block(first.fail).insts.is_empty() && f.block(first.fail).term == Term::Return(Opnd::C(0));
@@ -40,23 +41,27 @@ struct Check {
     fail: Block,
 }
 
-fn check(f: &Function, b: Block) -> Option<Check> {
+fn check(f: &Function, uses: &[u32], b: Block) -> Option<Check> {
     let Term::Branch(Opnd::V(value), ok, fail) = f.block(b).term else { return None };
     // The check must belong to this branch alone: a longer one elsewhere would be another question.
-    if !f.block(b).insts.contains(&value) || uses(f, value) != 1 {
+    if !f.block(b).insts.contains(&value) || uses[value.0 as usize] != 1 {
         return None;
     }
     let Op::InBounds { base, len, end } = f.inst(value).op else { return None };
     Some(Check { value, base, end, len, ok, fail })
 }
 
-fn uses(f: &Function, v: Val) -> usize {
-    let mut n = 0;
-    for b in &f.blocks {
-        for i in b.phis.iter().chain(&b.insts) {
-            n += f.inst(*i).op.operands().iter().filter(|o| **o == Opnd::V(v)).count();
+/// By value: how often it is used.
+fn uses(f: &Function) -> Vec<u32> {
+    let mut n = vec![0; f.insts.len()];
+    let mut count = |o: Opnd| {
+        if let Opnd::V(v) = o {
+            n[v.0 as usize] += 1;
         }
-        n += usize::from(b.term.clone().operand().is_some_and(|o| *o == Opnd::V(v)));
+    };
+    for b in &f.blocks {
+        b.phis.iter().chain(&b.insts).for_each(|i| f.inst(*i).op.visit(&mut count));
+        b.term.operand().into_iter().for_each(&mut count);
     }
     n
 }

@@ -11,21 +11,19 @@ pub(super) fn remove_dead(f: &mut Function) {
     for b in &g.order {
         let data = f.block(*b);
         open.extend(data.insts.iter().filter(|v| f.inst(**v).op.has_effect()));
-        if let Some(Opnd::V(v)) = data.term.clone().operand() {
-            open.push(*v);
+        if let Some(Opnd::V(v)) = data.term.operand() {
+            open.push(v);
         }
     }
     while let Some(v) = open.pop() {
         if std::mem::replace(&mut live[v.0 as usize], true) {
             continue;
         }
-        open.extend(
-            f.inst(v)
-                .op
-                .operands()
-                .into_iter()
-                .filter_map(|o| if let Opnd::V(v) = o { Some(v) } else { None }),
-        );
+        f.inst(v).op.visit(&mut |o| {
+            if let Opnd::V(v) = o {
+                open.push(v);
+            }
+        });
     }
     for b in g.order {
         let data = f.block_mut(b);

@@ -55,18 +55,18 @@ fn collect(f: &Function, b: Block, map: &HashMap<Val, Opnd>, uses: &mut HashMap<
         }
     }
     for i in &f.block(b).insts {
-        for o in f.inst(*i).op.operands() {
+        f.inst(*i).op.visit(&mut |o| {
             if let Opnd::V(v) = o
                 && map.contains_key(&v)
             {
                 uses.entry(v).or_default().push(Use::Inst(b, *i));
             }
-        }
+        });
     }
-    if let Some(Opnd::V(v)) = f.block(b).term.clone().operand()
-        && map.contains_key(v)
+    if let Some(Opnd::V(v)) = f.block(b).term.operand()
+        && map.contains_key(&v)
     {
-        uses.entry(*v).or_default().push(Use::Term(b));
+        uses.entry(v).or_default().push(Use::Term(b));
     }
 }
 
@@ -85,7 +85,7 @@ impl Split<'_> {
             Use::Term(b) => {
                 let new = self.start(*b);
                 let mut term = std::mem::replace(&mut self.f.block_mut(*b).term, Term::None);
-                if let Some(o) = term.operand() {
+                if let Some(o) = term.operand_mut() {
                     *o = new;
                 }
                 self.f.block_mut(*b).term = term;

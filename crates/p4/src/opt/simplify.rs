@@ -60,7 +60,7 @@ impl Simplifier<'_> {
         }
         self.f.block_mut(b).insts = kept;
         let mut term = std::mem::replace(&mut self.f.block_mut(b).term, Term::None);
-        if let Some(o) = term.operand() {
+        if let Some(o) = term.operand_mut() {
             let new = self.resolve(*o, b);
             self.changed |= new != *o;
             *o = new;

@@ -70,14 +70,14 @@ fn use_blocks(f: &Function, g: &Graph) -> HashMap<Val, Vec<Use>> {
             }
         }
         for i in &f.block(*b).insts {
-            for o in f.inst(*i).op.operands() {
+            f.inst(*i).op.visit(&mut |o| {
                 if let Opnd::V(v) = o {
                     uses.entry(v).or_default().push(Use::By(*i));
                 }
-            }
+            });
         }
-        if let Some(Opnd::V(v)) = f.block(*b).term.clone().operand() {
-            uses.entry(*v).or_default().push(Use::In(*b));
+        if let Some(Opnd::V(v)) = f.block(*b).term.operand() {
+            uses.entry(v).or_default().push(Use::In(*b));
         }
     }
     uses
@@ -119,7 +119,7 @@ fn position(f: &Function, b: Block, v: Val, packet: bool) -> usize {
     let insts = &f.block(b).insts;
     let stops = |i: &Val| {
         let op = &f.inst(*i).op;
-        op.operands().contains(&Opnd::V(v)) || packet && op.changes_packet()
+        op.uses(v) || packet && op.changes_packet()
     };
     insts.iter().position(stops).unwrap_or(insts.len())
 }

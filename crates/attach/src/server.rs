@@ -33,6 +33,8 @@ const TURN: usize = 64;
 const GREETING: Duration = Duration::from_secs(5);
 /// How long a peer may not read before it is hung up on.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// Time to recover when a peer cannot be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Who may connect, besides root and the user that the daemon runs as.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -316,10 +318,16 @@ impl Work {
     }
 
     fn accept(&mut self) {
-        while let Ok(fd) = accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            match Connection::new(fd) {
-                Ok(connection) => self.admit(connection),
-                Err(error) => tracing::warn!(%error, "a switch cannot be spoken with"),
+        // No more at a time than may stay: who connects without end keeps nobody else from being heard.
+        for _ in 0..MAX_PEERS {
+            match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(fd) => match Connection::new(fd) {
+                    Ok(connection) => self.admit(connection),
+                    Err(error) => tracing::warn!(%error, "a switch cannot be spoken with"),
+                },
+                Err(Errno::AGAIN) => return,
+                // No descriptors left, most likely; asking again at once would not help.
+                Err(_) => return std::thread::sleep(PAUSE),
             }
         }
     }

@@ -20,6 +20,8 @@ use std::time::Duration;
 
 /// Longest line.
 const MAX_LINE: u64 = 1 << 20;
+/// Longest answer.
+const MAX_ANSWER: u64 = 64 << 20;
 /// Clients at a time.
 const MAX_CLIENTS: usize = 16;
 /// Longest silence of a client.
@@ -105,7 +107,7 @@ pub fn ask(socket: &Path, command: &Command) -> Result<Answer, ApiError> {
     line.push('\n');
     stream.write_all(line.as_bytes())?;
     let mut answer = String::new();
-    BufReader::new(stream).read_line(&mut answer)?;
+    BufReader::new(stream.take(MAX_ANSWER)).read_line(&mut answer)?;
     match serde_json::from_str(&answer)? {
         Answer::Failed(why) => Err(ApiError::Failed(why)),
         answer => Ok(answer),

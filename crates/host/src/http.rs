@@ -7,13 +7,13 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Longest request.
 const MAX_REQUEST: usize = 8 << 10;
 /// Time to recover when a client cannot be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Longest time for one client; clients are served one after the other.
+/// Longest time for one client to ask; clients are served one after the other.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The thread that serves. Ends when dropped.
@@ -58,11 +58,17 @@ impl Drop for Server {
 }
 
 fn serve(mut stream: TcpStream, body: impl FnOnce() -> String) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
+    let end = Instant::now() + PATIENCE;
     let mut request = Vec::new();
     let mut buffer = [0; 1024];
     while !request.windows(4).any(|w| w == b"\r\n\r\n") {
+        // For all of the request: who sends a byte at a time would keep everybody else waiting.
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
         match stream.read(&mut buffer)? {
             0 => return Ok(()),
             n if request.len() + n > MAX_REQUEST => {
@@ -108,5 +114,18 @@ mod tests {
         assert!(asked(b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert_eq!(asked(b"GET /metrics"), "");
         assert!(!asked(&[b'a'; 20_000]).contains("200"));
+    }
+
+    #[test]
+    fn a_client_that_asks_byte_by_byte_keeps_nobody_waiting() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let slow = std::thread::spawn(move || {
+            while client.write_all(b"a").is_ok() {
+                std::thread::sleep(PAUSE);
+            }
+        });
+        assert!(serve(listener.accept().unwrap().0, || unreachable!("it never asked")).is_err());
+        slow.join().unwrap();
     }
 }

@@ -17,28 +17,32 @@ pub(super) type Objects = Vec<Vec<u8>>;
 /// Info page and log page of a VM.
 pub(super) type Pages = [Option<Page>; 2];
 
+/// What whoever runs a tenant's programs is asked.
+pub(super) struct Question<'a> {
+    pub(super) request: Request,
+    /// The digest of a program that is to be loaded, if it was verified.
+    pub(super) approved: Option<[u8; 32]>,
+    pub(super) descriptors: &'a [BorrowedFd<'a>],
+    pub(super) timeout: Duration,
+}
+
+impl Question<'_> {
+    /// Without descriptors, to be answered at once.
+    pub(super) const fn new(request: Request) -> Self {
+        Self { request, approved: None, descriptors: &[], timeout: ANSWER }
+    }
+}
+
 /// Whoever runs a tenant's programs.
 pub(super) trait Runner {
-    /// Asks, and waits for the answer. `approved` is the digest of a program that is to be loaded, if it was verified.
-    fn ask(
-        &mut self,
-        request: Request,
-        approved: Option<[u8; 32]>,
-        descriptors: &[BorrowedFd<'_>],
-        timeout: Duration,
-    ) -> Result<Reply, ClientError>;
+    /// Asks, and waits for the answer.
+    fn ask(&mut self, question: Question<'_>) -> Result<Reply, ClientError>;
 }
 
 /// It verifies programs itself.
 impl Runner for Process {
-    fn ask(
-        &mut self,
-        request: Request,
-        _approved: Option<[u8; 32]>,
-        descriptors: &[BorrowedFd<'_>],
-        timeout: Duration,
-    ) -> Result<Reply, ClientError> {
-        Self::ask(self, request, descriptors, timeout)
+    fn ask(&mut self, question: Question<'_>) -> Result<Reply, ClientError> {
+        Self::ask(self, question.request, question.descriptors, question.timeout)
     }
 }
 
@@ -49,13 +53,8 @@ pub(super) struct Inline<'a> {
 }
 
 impl Runner for Inline<'_> {
-    fn ask(
-        &mut self,
-        request: Request,
-        approved: Option<[u8; 32]>,
-        descriptors: &[BorrowedFd<'_>],
-        timeout: Duration,
-    ) -> Result<Reply, ClientError> {
+    fn ask(&mut self, question: Question<'_>) -> Result<Reply, ClientError> {
+        let Question { request, approved, descriptors, timeout } = question;
         let Charge { index, tenant, attachment, .. } = self.charge;
         let ask = Ask { tenant: *index, approved, geometry: tenant.geometry, request, descriptors, timeout };
         attachment.ask(self.switch, ask)
@@ -94,7 +93,7 @@ pub(super) fn set_vms(
         let descriptors: Vec<_> = [info, log].into_iter().flatten().map(AsFd::as_fd).collect();
         let (info, log) = (info.is_some(), log.is_some());
         let request = Request::SetVm { vm: v as u16, name: vm.name.clone(), info, log };
-        to.ask(request, None, &descriptors, ANSWER)?;
+        to.ask(Question { descriptors: &descriptors, ..Question::new(request) })?;
     }
     Ok(())
 }
@@ -107,7 +106,7 @@ pub(super) fn load(
     approved: Option<[u8; 32]>,
 ) -> Result<Option<[u8; 32]>, ClientError> {
     if objects.is_empty() {
-        return to.ask(Request::UnloadProgram { place }, None, &[], ANSWER).map(|_| None);
+        return to.ask(Question::new(Request::UnloadProgram { place })).map(|_| None);
     }
     let bytes = objects.concat();
     if bytes.len() > MAX_OBJECTS {
@@ -118,7 +117,8 @@ pub(super) fn load(
     // Each length is at most that of all, which is far below 2^32.
     let lengths = objects.iter().map(|o| o.len() as u32).collect();
     let request = Request::LoadProgram { place, name: "program".to_owned(), objects: lengths };
-    match to.ask(request, approved, &[fd.as_fd()], VERIFY)? {
+    let descriptors = &[fd.as_fd()];
+    match to.ask(Question { request, approved, descriptors, timeout: VERIFY })? {
         Reply::Loaded { digest, .. } => Ok(Some(digest)),
         _ => Err(ClientError::Unexpected),
     }

@@ -4,8 +4,8 @@
 //! with its digest. A switch keeps its programs while the daemon, or that P4 VM, is away.
 
 use super::Charge;
-use super::furnish::{self, Inline, Objects, Pages, Runner};
-use super::process::{ANSWER, in_step};
+use super::furnish::{self, Inline, Objects, Pages, Question, Runner};
+use super::process::in_step;
 use crate::attachment::SwitchKey;
 use p4shield_abi::Direction;
 use p4shield_runtime::control::{ClientError, Place, Reply, Request, Status};
@@ -84,7 +84,7 @@ impl Switches {
     /// How the one with the pages fares.
     pub(super) fn status(&self, charge: &Charge) -> Option<Status> {
         let mut of = Inline { charge, switch: self.pages? };
-        match of.ask(Request::Status, None, &[], ANSWER) {
+        match of.ask(Question::new(Request::Status)) {
             Ok(Reply::Status(status)) => Some(*status),
             // One that left is noticed by `follow`.
             _ => None,
@@ -101,7 +101,8 @@ fn furnish(
     let mut to = Inline { charge, switch };
     let (hello, key) = furnish::hello(charge)?;
     let key: Vec<_> = key.iter().map(AsFd::as_fd).collect();
-    to.ask(Request::Hello(hello), None, &key, ANSWER).map_err(|e| e.to_string())?;
+    let question = Question { descriptors: &key, ..Question::new(Request::Hello(hello)) };
+    to.ask(question).map_err(|e| e.to_string())?;
     furnish::set_vms(&mut to, charge, pages).map_err(|e| e.to_string())?;
     let mut refused = Vec::new();
     for (v, programs) in programs.iter().enumerate() {

@@ -128,6 +128,8 @@ pub struct TableFacts {
     pub meter: Option<DirectFacts>,
     /// The action profile or selector that the table names.
     pub profile: Option<ProfileFacts>,
+    /// The maps of a selector's groups, if entries may name groups.
+    pub groups: Option<GroupFacts>,
     /// The default action at load, and its data.
     pub default_action: Option<(usize, Vec<BigUint>)>,
     /// The default action never changes.
@@ -156,6 +158,50 @@ pub struct ProfileFacts {
     pub size: u32,
     /// It chooses among the members of a group.
     pub selector: bool,
+}
+
+/// The action number of entries that name a group, whose number (`u32`) follows, instead of an action.
+pub const GROUP: u32 = u32::MAX;
+
+/// Where the groups of an action selector are kept, for one table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GroupFacts {
+    /// By group (`u32`): how many members it has (`u32`, then four zero bytes).
+    pub groups: String,
+    /// By group and index within it (`u32` each): an action and its data, as in the table's own values.
+    pub members: String,
+}
+
+/// A parser value set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ValueSetFacts {
+    /// Full name, such as `parser.types`.
+    pub name: String,
+    /// Its map: a member's values are the key.
+    pub map: String,
+    /// The values of a member, in order.
+    pub keys: Vec<KeyFacts>,
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// The most members.
+    pub size: u32,
+}
+
+impl ValueSetFacts {
+    /// Key and value of a member in the map.
+    ///
+    /// # Errors
+    /// If the values are not such as the set has.
+    pub fn member(&self, values: &[BigUint]) -> Result<(Vec<u8>, [u8; 8]), EntryError> {
+        if values.len() != self.keys.len() {
+            return Err(EntryError::Keys { expected: self.keys.len(), got: values.len() });
+        }
+        let mut key = vec![0; self.key_size as usize];
+        for (k, v) in self.keys.iter().zip(values) {
+            k.put(&mut key, k.checked(v)?);
+        }
+        Ok((key, [1; 8]))
+    }
 }
 
 /// A key of a table.
@@ -364,6 +410,15 @@ impl TableFacts {
             k.put(&mut key[4 + size..], &b);
         }
         Ok(key)
+    }
+
+    /// The map value of an entry that names a group.
+    #[must_use]
+    pub fn group_value(&self, group: u32) -> Vec<u8> {
+        let mut bytes = vec![0; self.value_size as usize];
+        bytes[..4].copy_from_slice(&GROUP.to_le_bytes());
+        bytes[4..8].copy_from_slice(&group.to_le_bytes());
+        bytes
     }
 
     /// The map value of an action with its data.

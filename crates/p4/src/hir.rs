@@ -156,7 +156,6 @@ pub(crate) enum Next {
 
 /// A parser value set: its members are the control plane's.
 #[derive(Clone, Debug)]
-#[expect(dead_code, reason = "no control plane fills value sets yet: each is empty")]
 pub(crate) struct ValueSet {
     pub(crate) name: Name,
     pub(crate) span: Span,
@@ -174,7 +173,7 @@ pub(crate) enum Keyset {
     Range(Expr, Expr),
     /// A parser value set; it matches all keys of its keyset at once, and stands for the first of them, the others
     /// are [`Keyset::Any`].
-    Set(#[expect(dead_code, reason = "no control plane fills value sets yet: each is empty")] ValueSetId),
+    Set(ValueSetId),
 }
 
 #[derive(Debug)]

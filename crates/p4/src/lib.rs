@@ -29,6 +29,7 @@ mod check;
 mod codegen;
 mod constant;
 pub mod control;
+mod ctypes;
 pub mod diagnostics;
 pub mod explain;
 mod hir;
@@ -74,6 +75,8 @@ pub struct Facts {
     pub architecture: control::Architecture,
     /// Registers, counters and meters.
     pub arrays: Vec<control::ArrayFacts>,
+    /// Parser value sets.
+    pub value_sets: Vec<control::ValueSetFacts>,
     /// Maps, in the order of the `maps` section.
     pub maps: Vec<MapFacts>,
     /// Tables, in the order in which they are applied first.
@@ -110,6 +113,9 @@ pub struct Compiled {
     pub ir: String,
     /// The syntax tree as P4 text, macros and includes resolved and every operator in parentheses.
     pub ast: String,
+    /// A C header that declares the tenant's own extern functions and the types that they exchange; empty if the
+    /// program calls none.
+    pub c_header: String,
     /// Maps, tables and sizes.
     pub facts: Facts,
 }
@@ -157,6 +163,7 @@ pub fn compile(
     let facts = Facts {
         architecture: lowered.architecture,
         arrays: lowered.arrays,
+        value_sets: lowered.value_sets,
         maps: f.maps.iter().map(map).collect(),
         tables: lowered.tables,
         externs: lowered.externs.into_iter().collect(),
@@ -164,7 +171,8 @@ pub fn compile(
         longest_path: codegen::longest_path(&program.insns),
     };
     let ast = ast_print::print(&front.ast);
-    Ok(Compiled { object, warnings: Diagnostics::new(sources, sink.into_items()), asm, ir, ast, facts })
+    let warnings = Diagnostics::new(sources, sink.into_items());
+    Ok(Compiled { object, warnings, asm, ir, ast, c_header: lowered.c_header, facts })
 }
 
 /// Finds everything that is wrong with a program, without generating code.

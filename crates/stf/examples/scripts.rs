@@ -1,4 +1,5 @@
-//! Runs every test script of a folder: `scripts FOLDER [INCLUDE FOLDER...] [--only=TEXT] [--full] [--jit]`.
+//! Runs every test script of a folder: `scripts FOLDER [INCLUDE FOLDER...] [--functions=FOLDER...] [--only=TEXT] [--full]
+//! [--jit]`.
 #![allow(clippy::print_stdout, reason = "it is what this example is for")]
 
 use std::collections::BTreeMap;
@@ -14,9 +15,11 @@ fn main() {
     let full = args.iter().any(|a| a == "--full");
     let engine = if args.iter().any(|a| a == "--jit") { Engine::Jit } else { Engine::Both };
     let folders: Vec<PathBuf> = args.iter().filter(|a| !a.starts_with("--")).map(PathBuf::from).collect();
+    let functions = args.iter().filter_map(|a| a.strip_prefix("--functions=")).map(PathBuf::from);
+    let functions: Vec<PathBuf> = functions.collect();
     let folder = folders.first().expect("usage: scripts FOLDER [INCLUDE FOLDER...]");
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-    for case in conformance::cases(folder).expect("a folder") {
+    for case in conformance::cases(folder, &functions).expect("a folder") {
         if case.architecture == "other" || !case.name.contains(only) {
             continue;
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use p4shield_p4::{Included, Options, Reject, Resolver, compile};
 
 use crate::device::{Device, Engine};
+use crate::externs::{self, ExternError};
 use crate::runner;
 
 /// More bytes of a file than the compiler takes.
@@ -37,6 +38,8 @@ pub struct Case {
     pub program: PathBuf,
     /// The script.
     pub script: PathBuf,
+    /// C with the program's own extern functions.
+    pub functions: Option<PathBuf>,
     /// What the program includes: `v1model`, `ubpf_model`, `ebpf_model`, or `other`.
     pub architecture: &'static str,
 }
@@ -48,6 +51,8 @@ pub enum Outcome {
     Passed,
     /// The program is not in the folder.
     NoProgram,
+    /// The program calls functions of its own, and there is no C that defines them, or nothing to compile it with.
+    NoFunctions(String),
     /// The compiler does not support something.
     NotSupported(String),
     /// The compiler refuses the program as wrong.
@@ -67,6 +72,7 @@ impl Outcome {
         match self {
             Self::Passed => "passed",
             Self::NoProgram => "no program",
+            Self::NoFunctions(_) => "no functions",
             Self::NotSupported(_) => "not supported",
             Self::Refused(_) => "refused",
             Self::NotAccepted(_) => "not accepted",
@@ -81,7 +87,8 @@ impl Outcome {
         match self {
             Self::Passed => "",
             Self::NoProgram => "the program is not in the folder",
-            Self::NotSupported(r)
+            Self::NoFunctions(r)
+            | Self::NotSupported(r)
             | Self::Refused(r)
             | Self::NotAccepted(r)
             | Self::Script(r)
@@ -90,11 +97,20 @@ impl Outcome {
     }
 }
 
-/// The scripts of a folder, each with the program of the same name.
+/// The scripts of a folder, each with the program of the same name. C with the functions that a program calls lies
+/// beside it under the same name, or in one of the folders `functions` under a name of the same words in any order, as
+/// p4c has it: `extern-checksum-ebpf.c` for `ebpf_checksum_extern.p4`.
 ///
 /// # Errors
-/// If the folder cannot be read.
-pub fn cases(folder: &Path) -> std::io::Result<Vec<Case>> {
+/// If a folder cannot be read.
+pub fn cases(folder: &Path, functions: &[PathBuf]) -> std::io::Result<Vec<Case>> {
+    let mut sources = vec![folder.to_owned()];
+    sources.extend_from_slice(functions);
+    let mut c = Vec::new();
+    for folder in &sources {
+        let found: std::io::Result<Vec<_>> = std::fs::read_dir(folder)?.map(|e| Ok(e?.path())).collect();
+        c.extend(found?.into_iter().filter(|p| p.extension().is_some_and(|e| e == "c")));
+    }
     let mut cases = Vec::new();
     for entry in std::fs::read_dir(folder)? {
         let script = entry?.path();
@@ -105,10 +121,19 @@ pub fn cases(folder: &Path) -> std::io::Result<Vec<Case>> {
         let name = script.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
         let text = std::fs::read_to_string(&program).unwrap_or_default();
         let architecture = architecture(&name, &text);
-        cases.push(Case { name, program, script, architecture });
+        let functions = c.iter().find(|c| words(c) == words(&program)).cloned();
+        cases.push(Case { name, program, script, functions, architecture });
     }
     cases.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(cases)
+}
+
+/// The words of a file's name without ending, sorted.
+fn words(file: &Path) -> Vec<String> {
+    let name = file.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    let mut words: Vec<String> = name.split(['-', '_']).map(str::to_owned).collect();
+    words.sort();
+    words
 }
 
 /// By what the program includes; one that is missing by the ending that p4c gives its name.
@@ -147,7 +172,18 @@ pub fn run(case: &Case, folders: &Folders, engine: Engine, reject: Reject) -> Ou
             return if all { Outcome::NotSupported(line) } else { Outcome::Refused(line) };
         }
     };
-    let mut device = match Device::load(&compiled, &[], engine) {
+    let mut objects = Vec::new();
+    if !compiled.facts.externs.is_empty() {
+        let Some(file) = &case.functions else {
+            return Outcome::NoFunctions(format!("no C defines {}", compiled.facts.externs.join(", ")));
+        };
+        match externs::compile(file, &compiled.c_header) {
+            Ok(object) => objects.push(object),
+            Err(e @ ExternError::NoCompiler { .. }) => return Outcome::NoFunctions(e.to_string()),
+            Err(e) => return Outcome::NotAccepted(e.to_string()),
+        }
+    }
+    let mut device = match Device::load(&compiled, &objects, engine) {
         Ok(device) => device,
         Err(e) => return Outcome::NotAccepted(e.to_string()),
     };

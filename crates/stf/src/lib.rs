@@ -10,6 +10,7 @@ pub mod conformance;
 pub mod device;
 pub mod diff;
 pub mod dissect;
+pub mod externs;
 pub mod names;
 pub mod parse;
 pub mod pattern;

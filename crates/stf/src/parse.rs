@@ -93,6 +93,23 @@ fn worded(word: &str, rest: &str) -> Result<Command, String> {
     let command = match word {
         "add" => add(&mut t)?,
         "setdefault" => Command::SetDefault { table: t.word("a table")?, action: action(&mut t)? },
+        "group" => {
+            let (table, number) = (t.word("a table")?, t.number("the number of a group")?);
+            let mut members = Vec::new();
+            while !t.is_empty() {
+                members.push(action(&mut t)?);
+            }
+            Command::Group { table, number, members }
+        }
+        "pvs_add" => {
+            let set = t.word("a value set")?;
+            let mut values = vec![t.value()?];
+            while !t.is_empty() {
+                values.push(t.value()?);
+            }
+            Command::AddValue { set, values }
+        }
+        "pvs_clear" => Command::ClearValues(t.word("a value set")?),
         "remove" => {
             let what = t.word("`all` or the name of an entry")?;
             Command::Remove((!what.eq_ignore_ascii_case("all")).then_some(what))

@@ -164,6 +164,9 @@ fn command(
         Command::Add { table, priority, matches, action, id } => {
             done(state.add(device, table, *priority, matches, action, id.as_deref()))
         }
+        Command::Group { table, number, members } => done(State::set_group(device, table, *number, members)),
+        Command::AddValue { set, values } => done(State::add_value(device, set, values)),
+        Command::ClearValues(set) => done(State::clear_values(device, set)),
         Command::SetDefault { table, action } => done(state.set_default(device, table, action)),
         Command::Remove(id) => done(state.remove(device, id.as_deref())),
         Command::Packet { port, bytes } => {

@@ -124,6 +124,25 @@ pub enum Command {
         /// A name to remove it by.
         id: Option<String>,
     },
+    /// Gives a group of a table's action selector its members. (Ours: `group TABLE NUMBER ACTION(...) ACTION(...)`;
+    /// an entry names it as the action `$group(id: NUMBER)`.)
+    Group {
+        /// The table.
+        table: String,
+        /// The group.
+        number: u32,
+        /// What each member does.
+        members: Vec<ActionCall>,
+    },
+    /// Adds a member to a parser value set: `pvs_add SET VALUE...`, as the reference switch's command line has it.
+    AddValue {
+        /// The set.
+        set: String,
+        /// A value for each part of a member.
+        values: Vec<BigUint>,
+    },
+    /// Takes all members out of a parser value set.
+    ClearValues(String),
     /// Sets a table's default action.
     SetDefault {
         /// The table.

@@ -31,6 +31,9 @@ pub enum StateError {
         /// Why it was not.
         source: MapError,
     },
+    /// A table whose entries name no groups.
+    #[error("table {0} has no action selector, or no selector keys: there are no groups")]
+    NoGroups(String),
     /// The entries of a table, or its default action, never change.
     #[error("{0} is constant in the program")]
     Constant(String),
@@ -100,11 +103,59 @@ impl State {
         let matches = keys(t, matches, c)?;
         let priority = priority.unwrap_or_else(|| specificity(t, &matches));
         let key = t.entry_key(&matches, priority)?;
-        let value = action_value(t, action, c)?;
+        let value = entry_value(t, action, c)?;
         let failed = |source| StateError::Map { what: t.name.clone(), source };
         device.update(map, &key, &value).map_err(failed)?;
         self.entries.push((id.map(str::to_owned), map.clone(), key));
         Ok(())
+    }
+
+    /// Gives a group of a table's action selector its members.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn set_group(
+        device: &mut Device,
+        table: &str,
+        number: u32,
+        members: &[ActionCall],
+    ) -> Result<(), StateError> {
+        let facts = device.facts();
+        let c = c_names(facts.architecture);
+        let t = &facts.tables[find_table(device, table)?];
+        let maps = t.groups.as_ref().ok_or_else(|| StateError::NoGroups(t.name.clone()))?;
+        let failed = |source| StateError::Map { what: format!("group {number} of {}", t.name), source };
+        for (i, member) in (0u32..).zip(members) {
+            let key = [number.to_le_bytes(), i.to_le_bytes()].concat();
+            device.update(&maps.members, &key, &action_value(t, member, c)?).map_err(failed)?;
+        }
+        let count = (members.len() as u64).to_le_bytes();
+        device.update(&maps.groups, &number.to_le_bytes(), &count).map_err(failed)
+    }
+
+    /// Adds a member to a parser value set.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn add_value(device: &mut Device, set: &str, values: &[BigUint]) -> Result<(), StateError> {
+        let facts = device.facts();
+        let s = &facts.value_sets[value_set(device, set)?];
+        let (key, value) = s.member(values)?;
+        let failed = |source| StateError::Map { what: s.name.clone(), source };
+        device.update(&s.map, &key, &value).map_err(failed)
+    }
+
+    /// Takes all members out of a parser value set.
+    ///
+    /// # Errors
+    /// [`StateError`].
+    pub fn clear_values(device: &mut Device, set: &str) -> Result<(), StateError> {
+        let facts = device.facts();
+        let s = &facts.value_sets[value_set(device, set)?];
+        let members: Vec<_> =
+            device.map(&s.map).into_iter().flat_map(p4shield_bpf::maps::Map::iter).collect();
+        let failed = |source| StateError::Map { what: s.name.clone(), source };
+        members.iter().try_for_each(|(key, _)| device.delete(&s.map, key)).map_err(failed)
     }
 
     /// Sets a table's default action.
@@ -287,6 +338,11 @@ fn find_table(device: &Device, name: &str) -> Result<usize, StateError> {
     Ok(names::find("table", name, c, facts.tables.iter().map(|t| t.name.as_str()))?)
 }
 
+fn value_set(device: &Device, name: &str) -> Result<usize, StateError> {
+    let facts = device.facts();
+    Ok(names::find("value set", name, false, facts.value_sets.iter().map(|s| s.name.as_str()))?)
+}
+
 fn array(
     device: &Device,
     what: &'static str,
@@ -366,6 +422,17 @@ fn swapped(v: &BigUint, bytes: u32) -> BigUint {
 fn specificity(t: &TableFacts, matches: &[Match]) -> u32 {
     let bits = |m: &Match| if let Match::Prefix(_, len) = m { *len } else { 0 };
     if t.shape == Shape::Rules { matches.iter().map(bits).sum() } else { 0 }
+}
+
+/// What an entry does: an action, or what a group's member does that `$group(id: NUMBER)` names.
+fn entry_value(t: &TableFacts, action: &ActionCall, c: bool) -> Result<Vec<u8>, StateError> {
+    match (action.name.as_str(), action.args.as_slice()) {
+        ("$group", [(id, number)]) if id == "id" => {
+            let number = u32::try_from(number).ok().filter(|_| t.groups.is_some());
+            number.map(|n| t.group_value(n)).ok_or_else(|| StateError::NoGroups(t.name.clone()))
+        }
+        _ => action_value(t, action, c),
+    }
 }
 
 fn action_value(t: &TableFacts, action: &ActionCall, c: bool) -> Result<Vec<u8>, StateError> {

@@ -39,6 +39,9 @@ pub(crate) struct Compile {
     /// Where P4Runtime's P4Info goes: protocol buffer text, or binary if the name ends with .bin or .pb
     #[arg(long, value_name = "FILE")]
     p4info: Option<PathBuf>,
+    /// Where a C header goes that declares the program's own extern functions and their types
+    #[arg(long, value_name = "FILE.h")]
+    c_header: Option<PathBuf>,
     /// Tell maps, tables, externs and sizes as JSON
     #[arg(long)]
     json: bool,
@@ -107,6 +110,10 @@ impl Compile {
         std::fs::write(&to, &compiled.object).with_context(|| format!("cannot write {}", to.display()))?;
         if let Some(path) = &self.p4info {
             write_p4info(&compiled, path)?;
+        }
+        if let Some(path) = &self.c_header {
+            std::fs::write(path, &compiled.c_header)
+                .with_context(|| format!("cannot write {}", path.display()))?;
         }
         if self.json {
             output::json(&facts(&compiled, &to))?;

@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use p4shield_p4::{Options, Reject};
 use p4shield_stf::conformance::{self, Folders, Outcome};
 use p4shield_stf::device::{Device, Engine};
-use p4shield_stf::{parse, pcap, runner};
+use p4shield_stf::{externs, parse, pcap, runner};
 
 use super::compile::{Source, refuse, report};
 use crate::exit::{Exit, Refused};
@@ -42,6 +42,9 @@ pub(crate) struct Test {
     /// Object with the tenant's own functions; may be repeated
     #[arg(long, value_name = "OBJECT")]
     link: Vec<PathBuf>,
+    /// C file with the tenant's own functions, compiled with clang; it includes "p4shield_program.h". May be repeated
+    #[arg(long, value_name = "FILE.c")]
+    functions: Vec<PathBuf>,
     /// Capture whose packets arrive
     #[arg(long, value_name = "FILE", requires = "expect", conflicts_with = "scripts")]
     pcap: Option<PathBuf>,
@@ -67,6 +70,9 @@ pub(crate) struct Conformance {
     /// Where #include looks after the program's own folder; may be repeated
     #[arg(short = 'I', long = "include", value_name = "FOLDER")]
     include: Vec<PathBuf>,
+    /// Folder of C with functions that programs call, such as p4c's testdata/extern_modules; may be repeated
+    #[arg(long, value_name = "FOLDER")]
+    functions: Vec<PathBuf>,
     /// What executes the programs
     #[arg(long, value_enum, default_value = "both")]
     engine: EngineName,
@@ -116,7 +122,10 @@ impl Test {
             Err(errors) => return refuse(&errors),
         };
         report(&compiled.warnings);
-        let objects = self.link.iter().map(|p| input::bytes(p)).collect::<anyhow::Result<Vec<_>>>()?;
+        let mut objects = self.link.iter().map(|p| input::bytes(p)).collect::<anyhow::Result<Vec<_>>>()?;
+        for file in &self.functions {
+            objects.push(externs::compile(file, &compiled.c_header).map_err(|e| Refused(e.to_string()))?);
+        }
         let load =
             || Device::load(&compiled, &objects, self.engine.into()).map_err(|e| Refused(e.to_string()));
         if let (Some(arriving), Some(expected)) = (&self.pcap, &self.expect) {
@@ -166,7 +175,7 @@ impl Conformance {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let mut results = Vec::new();
         for folder in &self.corpus {
-            let cases = conformance::cases(folder)
+            let cases = conformance::cases(folder, &self.functions)
                 .with_context(|| format!("cannot read the folder {}", folder.display()))?;
             for case in cases.into_iter().filter(|c| c.architecture != "other") {
                 // p4c's tests for uBPF expect that rejected packets pass.

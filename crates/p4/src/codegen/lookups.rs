@@ -6,8 +6,8 @@ use crate::ir::{KeyPart, Op, Opnd};
 use p4shield_abi::helper;
 
 impl Selector<'_> {
-    pub(super) fn call(&mut self, op: &Op, dst: Reg) {
-        let dst = Some(dst);
+    /// Calls; the result goes to `dst`.
+    pub(super) fn call(&mut self, op: &Op, dst: Option<Reg>) {
         match op {
             Op::Lookup { map, key } => {
                 let size = self.f.maps[map.0 as usize].definition.key_size;

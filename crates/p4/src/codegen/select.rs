@@ -220,7 +220,8 @@ impl Selector<'_> {
                 self.push(M::Store { bytes: *bytes, base, offset: *offset, src });
             }
             Op::Lookup { .. } | Op::Helper { .. } | Op::Buffer { .. } | Op::Extern { .. } => {
-                let dst = self.reg_of(v);
+                // What returns nothing leaves nothing in r0 that may be read.
+                let dst = (inst.ty != Ty::None).then(|| self.reg_of(v));
                 self.call(&inst.op, dst);
             }
         }

@@ -1,25 +1,15 @@
-//! Extern functions and objects: those of the architecture, in-VM information, and the tenant's own C.
-//!
-//! # A tenant's own extern
-//!
-//! Any extern function that neither the architecture nor `p4shield.p4` declares is called by its name and linked
-//! later. Its parameters are `in` (or without direction) and, like its result, integers, bool or enums of at most 64
-//! bits. The first five and only arguments come in R1 to R5, zero-extended to 64 bits; the result is in R0, of which
-//! the lowest bits are taken. In C: `unsigned long long name(unsigned long long a, ...)`.
+//! Extern functions and objects of the architecture, and in-VM information; [`super::tenant`] calls what else there
+//! is.
 
 use super::information::information;
 use super::storage::Value;
 use super::{BoundObject, Lower};
-use crate::ast::Direction;
 use crate::control::Architecture;
 use crate::hir::{Call, CallArg, ExternFn, Object};
 use crate::ir::{Op, Opnd, Ty};
 use crate::types::Type;
 use p4shield_abi::context::offset;
 use p4shield_abi::helper;
-
-/// The most arguments of a tenant's extern: one register each.
-const MAX_ARGS: usize = 5;
 
 pub(super) fn packet_length(l: &mut Lower<'_>) -> Value {
     Value::Scalar(vec![l.context(offset::PACKET_LENGTH, 4)], 32)
@@ -121,32 +111,6 @@ impl Lower<'_> {
 
     pub(super) fn helper(&mut self, id: u32, context: bool, args: Vec<Opnd>, width: u8) -> Opnd {
         self.b.emit(Op::Helper { id, context, args }, Ty::Int(width))
-    }
-
-    fn tenant_extern(&mut self, f: &ExternFn, c: &Call) -> Option<Value> {
-        let fits = |t: &Type| t.scalar_width().is_some_and(|w| (1..=64).contains(&w));
-        let params =
-            f.params.iter().all(|p| matches!(p.direction, Direction::In | Direction::None) && fits(&p.ty));
-        if !params || f.params.len() > MAX_ARGS || !(fits(&f.result) || f.result == Type::Void) {
-            let what = format!("the signature of extern `{}`", f.name);
-            self.sink.add(
-                crate::diagnostics::Diagnostic::new(crate::diagnostics::Code::Unsupported, c.span, format!("{what}: not supported yet"))
-                    .related(f.span, "declared here")
-                    .hint("your own externs take up to five `in` integers of at most 64 bits and return one or void"),
-            );
-            return None;
-        }
-        let mut args = Vec::new();
-        for a in &c.args {
-            let CallArg::In(e) = a else { return None };
-            args.push(self.word(e));
-        }
-        self.externs.insert(f.name.to_string());
-        let width = f.result.scalar_width().unwrap_or(64);
-        let v = self.b.emit(Op::Extern { name: f.name.clone(), args }, Ty::Int(64));
-        // What a tenant's function leaves above its result's width is not ours to trust.
-        let v = self.b.truncate(v, width as u8);
-        (f.result != Type::Void).then(|| Value::Scalar(vec![v], width))
     }
 
     /// A method of an extern object.

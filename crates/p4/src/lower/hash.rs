@@ -30,7 +30,7 @@ struct Slice {
 }
 
 /// The engine's number of an algorithm of the architecture.
-fn algorithm_number(name: &str) -> Option<u32> {
+pub(super) fn algorithm_number(name: &str) -> Option<u32> {
     Some(match name {
         "crc32" | "crc32_custom" => algorithm::CRC32,
         "crc16" | "crc16_custom" => algorithm::CRC16,
@@ -74,9 +74,14 @@ impl Lower<'_> {
             self.unsupported(data.span, &format!("a hash of {bits} bits"));
             return None;
         }
-        let (parts, size) = self.bytes_of(&limbs, bits);
+        Some(self.hash_bits(&limbs, bits, algorithm))
+    }
+
+    /// A hash, in 64 bits, of this many bits.
+    pub(super) fn hash_bits(&mut self, limbs: &[Opnd], bits: u32, algorithm: u32) -> Opnd {
+        let (parts, size) = self.bytes_of(limbs, bits);
         let args = vec![Opnd::C(algorithm.into())];
-        Some(self.b.emit(Op::Buffer { id: helper::HASH, size, data: parts, args }, Ty::Int(64)))
+        self.b.emit(Op::Buffer { id: helper::HASH, size, data: parts, args }, Ty::Int(64))
     }
 
     /// The bytes of a number as parts of a buffer, filled up with zero bits, and how many they are.

@@ -195,6 +195,11 @@ impl Scan {
             Callee::SetValid(_) | Callee::SetInvalid(_) | Callee::Push { .. } => self.fixed = false,
             // Extraction is the one thing that may make a header valid.
             Callee::Method { .. } => {}
+            // A tenant's function has no body here that would tell what it does to a header.
+            Callee::Extern(_) => {
+                let writes = |a: &CallArg| matches!(a, CallArg::Out(e) | CallArg::InOut(e) if moves(&e.ty));
+                self.fixed &= !c.args.iter().any(writes);
+            }
             _ => {
                 let writes = |a: &CallArg| matches!(a, CallArg::Out(e) if moves(&e.ty));
                 self.fixed &= !c.args.iter().any(writes);

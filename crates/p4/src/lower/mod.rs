@@ -14,11 +14,14 @@ mod objects;
 mod parser;
 mod pipeline;
 mod place;
+mod selector;
 mod states;
 mod stmt;
 mod storage;
 mod table;
 mod table_code;
+mod tenant;
+mod value_set;
 mod varbit;
 mod wide;
 
@@ -93,7 +96,12 @@ struct Lower<'a> {
     plans: HashMap<(crate::hir::TableId, Rc<[Name]>), Rc<table::TablePlan>>,
     tables: Vec<crate::control::TableFacts>,
     arrays: Vec<crate::control::ArrayFacts>,
+    value_sets: Vec<crate::control::ValueSetFacts>,
     externs: BTreeSet<String>,
+    /// What C has to know of them.
+    c: crate::ctypes::Declarations,
+    /// The map whose value holds what C is handed by pointer.
+    argument_map: Option<MapId>,
     packet: PacketState,
     /// Where a packet goes that the parser does not understand.
     reject: Block,
@@ -132,7 +140,10 @@ pub(crate) struct Lowered {
     pub(crate) function: Function,
     pub(crate) tables: Vec<crate::control::TableFacts>,
     pub(crate) arrays: Vec<crate::control::ArrayFacts>,
+    pub(crate) value_sets: Vec<crate::control::ValueSetFacts>,
     pub(crate) externs: BTreeSet<String>,
+    /// C declarations of the tenant's own functions.
+    pub(crate) c_header: String,
     pub(crate) architecture: crate::control::Architecture,
 }
 

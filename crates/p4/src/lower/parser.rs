@@ -41,10 +41,18 @@ impl Lower<'_> {
         hit: Block,
         miss: Block,
     ) {
-        for ((s, v), k) in subjects.iter().zip(values).zip(keys) {
+        for (i, ((s, v), k)) in subjects.iter().zip(values).zip(keys).enumerate() {
             let width = s.ty.scalar_width().unwrap_or(0);
             let signed = matches!(s.ty.base(), Type::Int(_));
-            let Some(c) = self.keyset_matches(v, k, width, signed) else { continue };
+            let matches = match k {
+                // It speaks for the keys behind it, too.
+                Keyset::Set(set) => {
+                    let end = values.len().min(i + self.value_set_keys(*set));
+                    Some(self.in_value_set(*set, &values[i..end]))
+                }
+                k => self.keyset_matches(v, k, width, signed),
+            };
+            let Some(c) = matches else { continue };
             let more = self.b.new_block("next key");
             self.b.branch(c, more, miss);
             self.b.switch_to(more);
@@ -59,9 +67,8 @@ impl Lower<'_> {
             limbs(c, width).into_iter().take(limb_count(width)).map(Opnd::C).collect()
         };
         Some(match k {
-            Keyset::Any => return None,
-            // Nothing can be put into a value set yet.
-            Keyset::Set(_) => Opnd::C(0),
+            // Sets are looked up with all keys that they have.
+            Keyset::Any | Keyset::Set(_) => return None,
             Keyset::Value(e) => {
                 let want = number(self, e);
                 self.equal(v, &want, width)

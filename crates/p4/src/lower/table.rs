@@ -41,6 +41,8 @@ pub(super) struct TablePlan {
     pub(super) default_map: Option<MapId>,
     /// The entries as code compares them, the first that matches wins.
     pub(super) order: Vec<usize>,
+    /// Entries may name groups of actions.
+    pub(super) selector: Option<super::selector::Selector>,
 }
 
 impl Lower<'_> {
@@ -62,8 +64,9 @@ impl Lower<'_> {
         }
         let map = if shape == Shape::Code { None } else { Some(self.table_map(t, &mut facts, path)?) };
         let default_map = self.default_map(t, &mut facts, path)?;
+        let selector = map.and_then(|_| self.plan_selector(t, &mut facts, path));
         self.tables.push(facts.clone());
-        Some(TablePlan { facts, map, default_map, order: order_of(t) })
+        Some(TablePlan { facts, map, default_map, order: order_of(t), selector })
     }
 
     fn table_facts(&self, t: &Table, path: &Rc<[Name]>, shape: Shape) -> TableFacts {
@@ -85,6 +88,7 @@ impl Lower<'_> {
             counter: self.direct_facts(t, "counters", outer),
             meter: self.direct_facts(t, "meters", outer),
             profile: self.profile_facts(t, outer),
+            groups: None,
             default_action: t.default.as_ref().map(|d| {
                 let params = &actions[d.index].params;
                 (d.index, d.data.iter().zip(params).map(|(v, p)| number(v, p.width)).collect())

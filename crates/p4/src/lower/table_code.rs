@@ -19,6 +19,8 @@ struct Application<'t> {
     plan: &'t TablePlan,
     /// Where each action starts, with the storage of its data.
     bodies: Vec<(Block, Vec<Rc<Storage>>)>,
+    /// The bits that choose a member of a group.
+    selector: (Vec<Opnd>, u32),
     end: Block,
     hit: Slot,
 }
@@ -33,12 +35,13 @@ impl Lower<'_> {
         let matched = t.keys.iter().filter(|k| k.kind != MatchKind::Selector);
         let subjects: Vec<Expr> = matched.map(|k| k.value.clone()).collect();
         let values: Vec<Vec<Opnd>> = subjects.iter().map(|s| self.limbs(s)).collect();
+        let selector = plan.selector.map(|_| self.selector_bits(&t)).unwrap_or_default();
         let (hit, run) = (self.b.slot(Ty::Int(1)), self.b.slot(Ty::Int(32)));
         // No action, until one runs.
         self.b.write(run, Opnd::C(u64::from(u32::MAX)));
         let bodies = (0..t.actions.len()).map(|i| self.action_block(&plan, i)).collect();
         let end = self.b.new_block(&format!("end of {}", t.name));
-        let a = Application { table: &t, plan: &plan, bodies, end, hit };
+        let a = Application { table: &t, plan: &plan, bodies, selector, end, hit };
         match plan.map {
             None => self.compare_entries(&a, &subjects, &values),
             Some(map) => self.look_up(&a, map, &values),
@@ -122,6 +125,10 @@ impl Lower<'_> {
         self.b.switch_to(found);
         self.b.write(a.hit, Opnd::C(1));
         self.direct_objects(a, base);
+        let base = match a.plan.selector {
+            Some(s) => self.chosen_member(s, base, &a.selector, a.end),
+            None => base,
+        };
         self.dispatch(a, base);
         self.b.switch_to(missed);
         self.miss(a);

@@ -44,7 +44,10 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
         plans: HashMap::new(),
         tables: Vec::new(),
         arrays: Vec::new(),
+        value_sets: Vec::new(),
         externs: BTreeSet::new(),
+        c: crate::ctypes::Declarations::default(),
+        argument_map: None,
         packet,
         reject: rejected,
         refuse: refused,
@@ -60,8 +63,9 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
     };
     l.program(end, reject);
     l.warn_unknown();
-    let Lower { b, tables, arrays, externs, architecture, .. } = l;
-    Lowered { function: b.into_function(), tables, arrays, externs, architecture }
+    let Lower { b, tables, arrays, value_sets, externs, c, architecture, .. } = l;
+    let (function, c_header) = (b.into_function(), c.header());
+    Lowered { function, tables, arrays, value_sets, externs, c_header, architecture }
 }
 
 /// A parser of the pipeline.

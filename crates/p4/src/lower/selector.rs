@@ -1,0 +1,117 @@
+//! Action selectors: an entry may name a group instead of an action, and a hash over the table's `selector` keys chooses
+//! which member of the group acts on a packet.
+
+use super::Lower;
+use super::table::property;
+use crate::control::{GROUP, GroupFacts, TableFacts};
+use crate::hir::{CtorArg, MatchKind, Table};
+use crate::ir::{BinOp, Block, Cc, Map, MapId, Op, Opnd, Ty};
+use crate::lexer::Name;
+use crate::types::Type;
+use p4shield_abi::map::{MapDefinition, TYPE_HASH};
+
+/// Members of a selector that does not say how many it may have.
+const DEFAULT_MEMBERS: u32 = 1024;
+
+/// How a table's entries choose among the members of groups.
+#[derive(Clone, Copy)]
+pub(super) struct Selector {
+    groups: MapId,
+    members: MapId,
+    /// The engine's number of the hash.
+    algorithm: u32,
+    /// Bits of the hash that count.
+    width: u8,
+}
+
+impl Lower<'_> {
+    /// Makes the maps of groups and their members, if the table has a selector and keys for it.
+    pub(super) fn plan_selector(
+        &mut self,
+        t: &Table,
+        facts: &mut TableFacts,
+        path: &[Name],
+    ) -> Option<Selector> {
+        let size = facts.profile.as_ref().filter(|p| p.selector)?.size;
+        t.keys.iter().find(|k| k.kind == MatchKind::Selector)?;
+        let inst = self.hir.instances[property(t, "implementation")?.0 as usize].clone();
+        let algorithm = inst.args.first().and_then(algorithm_of)?;
+        let width =
+            inst.args.get(2).and_then(|a| self.ctor_number(a)).as_ref().and_then(crate::constant::small);
+        let (last, outer) = path.split_last()?;
+        let map = |l: &mut Self, what: &str, key_size, value_size| {
+            let name = l.map_name(outer, &format!("{last}_{what}"));
+            let max_entries = if size == 0 { DEFAULT_MEMBERS } else { size };
+            let definition =
+                MapDefinition { map_type: TYPE_HASH, key_size, value_size, max_entries, flags: 0 };
+            (name.clone(), l.add_map(Map { name, definition, entries: Vec::new() }))
+        };
+        let (groups_name, groups) = map(self, "groups", 4, 8);
+        let (members_name, members) = map(self, "members", 8, facts.value_size);
+        facts.groups = Some(GroupFacts { groups: groups_name, members: members_name });
+        Some(Selector { groups, members, algorithm, width: width.unwrap_or(64).clamp(1, 64) as u8 })
+    }
+
+    /// All bits of a table's selector keys.
+    pub(super) fn selector_bits(&mut self, t: &Table) -> (Vec<Opnd>, u32) {
+        let mut all = (Vec::new(), 0);
+        for k in t.keys.iter().filter(|k| k.kind == MatchKind::Selector) {
+            let width = k.value.ty.scalar_width().unwrap_or(0);
+            let limbs = self.limbs(&k.value);
+            all = (self.concat(&all.0, all.1, &limbs, width), all.1 + width);
+        }
+        all
+    }
+
+    /// Where the action is that the entry at `base` stands for: there, or at a member of the group that it names. Goes
+    /// to `end` if the group has no member.
+    pub(super) fn chosen_member(
+        &mut self,
+        s: Selector,
+        base: Opnd,
+        bits: &(Vec<Opnd>, u32),
+        end: Block,
+    ) -> Opnd {
+        let word = |l: &mut Self, base, offset| l.b.emit(Op::LoadMap { base, offset, bytes: 4 }, Ty::Int(32));
+        let chosen = self.b.slot(Ty::MapValue);
+        self.b.write(chosen, base);
+        let number = word(self, base, 0);
+        let (group, done) = (self.b.new_block("group"), self.b.new_block("member"));
+        let is_group = self.b.cmp(Cc::Eq, number, Opnd::C(u64::from(GROUP)), 32);
+        self.b.branch(is_group, group, done);
+        self.b.switch_to(group);
+        let id = word(self, base, 4);
+        let found = self.found(s.groups, vec![(0, 4, id)], end);
+        let count = word(self, found, 0);
+        let (some, choose) = (self.b.cmp(Cc::Ne, count, Opnd::C(0), 32), self.b.new_block("choose"));
+        self.b.branch(some, choose, end);
+        self.b.switch_to(choose);
+        let hash = self.hash_bits(&bits.0, bits.1, s.algorithm);
+        let hash = self.b.truncate(hash, s.width);
+        let index = self.b.bin(BinOp::Mod, hash, count, 64);
+        let index = self.b.truncate(index, 32);
+        let member = self.found(s.members, vec![(0, 4, id), (4, 4, index)], end);
+        self.b.write(chosen, member);
+        self.b.jump(done);
+        self.b.switch_to(done);
+        self.b.read(chosen)
+    }
+
+    /// What a map holds; goes to `end` if it holds nothing.
+    fn found(&mut self, map: MapId, key: Vec<crate::ir::KeyPart>, end: Block) -> Opnd {
+        let base = self.b.lookup(map, key);
+        let there = self.b.cmp(Cc::Ne, base, Opnd::C(0), 64);
+        let go_on = self.b.new_block("found");
+        self.b.branch(there, go_on, end);
+        self.b.switch_to(go_on);
+        base
+    }
+}
+
+/// The engine's number of the hash that a constructor argument names.
+fn algorithm_of(a: &CtorArg) -> Option<u32> {
+    let CtorArg::Value(e) = a else { return None };
+    let (Type::Enum(en), Some(n)) = (e.ty.base(), e.as_const()) else { return None };
+    let (name, _) = en.members.iter().find(|(_, v)| v == n)?;
+    super::hash::algorithm_number(name)
+}

@@ -1,0 +1,40 @@
+/* What C that was written for p4c's eBPF and uBPF back ends expects of the header "test.h", on top of our own: names of
+ * types, macros and byte-order functions. p4c compiles such C into its own output, so functions there are `static` or
+ * `inline`; here they are an object of their own, whose functions have to be seen by the linker. They take headers by
+ * value, which for the eBPF target means a pointer, as our calling convention has it, if the header has more than 16
+ * bytes. */
+#ifndef P4SHIELD_P4C_H
+#define P4SHIELD_P4C_H
+
+#define P4SHIELD_NO_PROTOTYPES
+#include "p4shield_program.h"
+
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+
+#define bpf_htons(x) __builtin_bswap16(x)
+#define bpf_ntohs(x) __builtin_bswap16(x)
+#define bpf_htonl(x) __builtin_bswap32(x)
+#define bpf_ntohl(x) __builtin_bswap32(x)
+#define htons(x) __builtin_bswap16(x)
+#define ntohs(x) __builtin_bswap16(x)
+#define htonl(x) __builtin_bswap32(x)
+#define ntohl(x) __builtin_bswap32(x)
+#define __constant_htons(x) __builtin_bswap16(x)
+#define __constant_ntohs(x) __builtin_bswap16(x)
+
+#define BPF_MAP_TYPE_HASH P4_HASH
+#define BPF_MAP_TYPE_ARRAY P4_ARRAY
+#define REGISTER_START()
+#define REGISTER_TABLE(name, type, key, value, entries) P4_MAP(name, type, key, value, entries);
+#define REGISTER_END()
+#define BPF_MAP_LOOKUP_ELEM(table, key) p4_map_lookup(&table, key)
+#define BPF_MAP_UPDATE_ELEM(table, key, value, flags) p4_map_update(&table, key, value, flags)
+#define BPF_MAP_DELETE_ELEM(table, key) p4_map_delete(&table, key)
+
+#define static
+#define inline
+
+#endif

@@ -1,7 +1,10 @@
-//! Keys of a longest-prefix map: a path-compressed binary trie in an arena.
+//! Keys of a longest-prefix map: a path-compressed binary trie in an arena, behind an index over a key's first bits.
 //!
-//! A lookup visits at most one node a bit of the key, and in a table of n random prefixes about log2(n). Nodes are
-//! preallocated: n prefixes need at most 2n - 1 of them.
+//! A lookup takes its first step by the index, which holds for each value of the first bits what the trie's nodes above
+//! have to say. Below it visits at most one node a bit of the key; as the index has more fields than the map has
+//! entries, random prefixes leave about one. Nodes are preallocated: n prefixes need at most 2n - 1 of them.
+
+use std::ops::Range;
 
 use super::{Exists, MapError};
 
@@ -68,10 +71,25 @@ struct Node {
     slot: u32,
 }
 
+/// The most bits of the index: half a megabyte.
+const MAX_INDEX_BITS: u32 = 16;
+
+/// Where a lookup begins.
+#[derive(Clone, Copy, Debug)]
+struct Start {
+    /// The first node with a prefix of all the index's bits or more, or [`NONE`].
+    node: u32,
+    /// The slot of the longest prefix above that node, or [`NONE`].
+    best: u32,
+}
+
 /// From prefixes to slots.
 #[derive(Debug)]
 pub(crate) struct LpmKeys {
     data_size: usize,
+    /// By the first bits of a key.
+    index: Vec<Start>,
+    index_bits: u32,
     nodes: Vec<Node>,
     free_nodes: Vec<u32>,
     free_slots: Vec<u32>,
@@ -89,15 +107,24 @@ enum Link {
 
 impl LpmKeys {
     /// Bytes it takes for this many entries.
-    pub(crate) const fn bytes(entries: usize) -> usize {
+    pub(crate) fn bytes(entries: usize, data_size: usize) -> usize {
         entries * (2 * (size_of::<Node>() + 4) + 8)
+            + (size_of::<Start>() << Self::index_bits(entries, data_size))
+    }
+
+    /// Two to four fields of the index for each entry.
+    fn index_bits(entries: usize, data_size: usize) -> u32 {
+        (entries.max(1).ilog2() + 2).min(MAX_INDEX_BITS).min(data_size as u32 * 8)
     }
 
     /// Room for `entries` prefixes of up to `data_size` bytes, at most [`MAX_DATA`].
     pub(crate) fn new(entries: usize, data_size: usize) -> Self {
         let empty = Node { prefix: Prefix { words: [0; WORDS], len: 0 }, child: [NONE; 2], slot: NONE };
+        let index_bits = Self::index_bits(entries, data_size);
         Self {
             data_size,
+            index: vec![Start { node: NONE, best: NONE }; 1 << index_bits],
+            index_bits,
             nodes: vec![empty; entries * 2],
             free_nodes: (0..entries as u32 * 2).rev().collect(),
             free_slots: (0..entries as u32).rev().collect(),
@@ -140,22 +167,75 @@ impl LpmKeys {
     /// The slot of the longest prefix that covers `key`.
     pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
         let key = self.parse(key)?;
-        let mut best = None;
-        let mut at = self.root;
-        while at != NONE {
-            let node = self.node(at);
-            if !node.prefix.covers(&key) {
+        let Start { mut node, mut best } = if key.len < self.index_bits {
+            Start { node: self.root, best: NONE }
+        } else {
+            self.index[self.place(&key)]
+        };
+        while node != NONE {
+            let at = self.node(node);
+            if !at.prefix.covers(&key) {
                 break;
             }
-            if node.slot != NONE {
-                best = Some(node.slot as usize);
+            if at.slot != NONE {
+                best = at.slot;
             }
-            if node.prefix.len == key.len {
+            if at.prefix.len == key.len {
                 break;
             }
-            at = node.child[key.bit(node.prefix.len)];
+            node = at.child[key.bit(at.prefix.len)];
         }
-        best
+        (best != NONE).then_some(best as usize)
+    }
+
+    /// The field of the index for the first bits of a prefix; where it is shorter, the first of its fields.
+    const fn place(&self, prefix: &Prefix) -> usize {
+        (prefix.words[0] >> (64 - self.index_bits)) as usize
+    }
+
+    /// How many fields of the index a prefix covers.
+    const fn span(&self, len: u32) -> usize {
+        1 << self.index_bits.saturating_sub(len)
+    }
+
+    /// Brings the fields up to date that a prefix covers, after it came or went.
+    fn index_again(&mut self, prefix: &Prefix) {
+        let from = self.place(prefix);
+        let all = 0..self.index.len();
+        self.fill(self.root, NONE, all, &(from..from + self.span(prefix.len)));
+    }
+
+    /// Fills the fields `wanted` as far as they are among `fields`, which all lead to node `at`. Each step down has a
+    /// longer prefix, up to the index's bits, so that this does not go deep.
+    fn fill(&mut self, at: u32, best: u32, fields: Range<usize>, wanted: &Range<usize>) {
+        let clipped = fields.start.max(wanted.start)..fields.end.min(wanted.end);
+        if clipped.is_empty() {
+            return;
+        }
+        let none = Start { node: NONE, best };
+        if at == NONE {
+            return self.index[clipped].fill(none);
+        }
+        let Node { prefix, child, slot } = *self.node(at);
+        let first = self.place(&prefix);
+        let covered = first..first + self.span(prefix.len);
+        for beside in
+            [clipped.start..covered.start.min(clipped.end), covered.end.max(clipped.start)..clipped.end]
+        {
+            if !beside.is_empty() {
+                self.index[beside].fill(none);
+            }
+        }
+        if prefix.len >= self.index_bits {
+            if wanted.contains(&first) {
+                self.index[first] = Start { node: at, best };
+            }
+            return;
+        }
+        let best = if slot == NONE { best } else { slot };
+        let middle = first + covered.len() / 2;
+        self.fill(child[0], best, first..middle, wanted);
+        self.fill(child[1], best, middle..covered.end, wanted);
     }
 
     /// Follows `key` to the first link whose node is missing, differs from it, or is not shorter.
@@ -202,6 +282,7 @@ impl LpmKeys {
             self.hang(link, at, common, key, slot)
         };
         self.owners[slot as usize] = owner;
+        self.index_again(&key);
         Ok(slot as usize)
     }
 
@@ -260,6 +341,7 @@ impl LpmKeys {
         self.owners[slot as usize] = NONE;
         self.nodes[at as usize].slot = NONE;
         self.prune(at, link, child, parent);
+        self.index_again(&key);
         Ok(())
     }
 

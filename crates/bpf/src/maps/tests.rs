@@ -119,6 +119,9 @@ fn lpm_tries_agree_with_a_model() {
     lpm_campaign(16, 100, 20_000);
     lpm_campaign(32, 40, 5_000);
     lpm_campaign(1, 300, 20_000);
+    // An index of as many bits as keys have, and of all the bits that an index has.
+    lpm_campaign(2, 20_000, 10_000);
+    lpm_campaign(4, 20_000, 10_000);
 }
 
 #[test]
@@ -170,4 +173,40 @@ fn memory_is_limited_before_it_is_taken() {
     };
     let declared = vec![Declared { name: "huge".to_owned(), definition }; MAX_MAPS];
     assert!(matches!(Maps::new(&declared, &[], 1 << 30), Err(MapsError::TooLarge { .. })));
+}
+
+/// Whatever the control plane sends, a map does it or refuses it, and never holds more than it may.
+#[test]
+fn any_operation_is_done_or_refused() {
+    let mut rng = Rng(0x5eed);
+    let mut bytes = |n: u64| -> Vec<u8> {
+        let len = if rng.next() % 4 == 0 { rng.next() % 40 } else { n };
+        (0..len).map(|_| [0, 1, 0x80, 0xff, rng.next() as u8][rng.next() as usize % 5]).collect()
+    };
+    for (map_type, key_size, flags) in [
+        (TYPE_ARRAY, 4, 0),
+        (TYPE_HASH, 3, 0),
+        (TYPE_LPM_TRIE, 4 + 5, 0),
+        (TYPE_CLASSIFIER, 6, 0),
+        (TYPE_CLASSIFIER, 6, 0x12),
+    ] {
+        let definition = MapDefinition { map_type, key_size, value_size: 4, max_entries: 20, flags };
+        let declared = [Declared { name: "m".to_owned(), definition }];
+        let mut maps = Maps::with_definitions(&declared, 1 << 24).expect("a sound definition");
+        let m = maps.get_mut("m").expect("the map");
+        let size = u64::from(m.entry_key_size());
+        for round in 0..4_000 {
+            let (key, value) = (bytes(size), bytes(4));
+            let exists = [Exists::Any, Exists::No, Exists::Yes][round % 3];
+            if m.update(&key, &value, exists).is_ok() {
+                assert_eq!(m.entry(&key), Ok(value));
+            }
+            if round % 3 == 0 && m.delete(&key).is_ok() {
+                assert_eq!(m.entry(&key), Err(MapError::NotFound));
+            }
+            let found = m.lookup(&bytes(u64::from(key_size)));
+            assert!(found.is_ok_and(|v| v.len() == 4) || m.iter().count() <= 20);
+        }
+        assert!(m.iter().count() <= 20);
+    }
 }

@@ -6,7 +6,7 @@ use crate::process;
 use crate::session::Shared;
 use p4shield_channel::Sleeper;
 use p4shield_mediator::{
-    Config, Counters, Fault, InPlace, Link, Mediator, Packet, PortSpec, Released, VmRef,
+    Config, Counters, Fault, InPlace, Link, Mediator, Packet, PortSpec, Released, Source, VmRef,
 };
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak, mpsc};
@@ -76,6 +76,13 @@ impl<P: Packet + Send + 'static> Lane<P> {
     #[must_use]
     pub const fn id(&self) -> LaneId {
         self.id
+    }
+
+    /// Whether the port is that of one VM.
+    #[must_use]
+    #[inline]
+    pub const fn is_vms(&self) -> bool {
+        matches!(self.spec.source, Source::Only(_))
     }
 
     /// Takes a packet that came in at the queue; see [`Mediator::submit`]. What comes out at once is to be passed on or

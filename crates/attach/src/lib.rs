@@ -42,9 +42,10 @@ mod server;
 mod session;
 mod setup;
 mod sides;
+pub mod tunnel;
 
 pub use lane::Lane;
-pub use message::{Count, Facing, Kind, LaneId, PortId, PortInfo, Remark};
+pub use message::{Count, Facing, Kind, LaneId, Nobodys, PortId, PortInfo, Remark};
 pub use process::spawn_without_signals;
 pub use server::{Allowed, Heard, Host, Peer, Server, ServerError};
 pub use session::{Options, Session, SessionError};

@@ -251,6 +251,7 @@ impl Link {
                     return Err(Ended::Unknown("a tenant's programs"));
                 }
             }
+            Order::Tunnels { end_points } => self.shared.set_tunnels(&end_points),
             Order::NoChannel { lane, tenant } => {
                 if !self.shared.registry().channel(lane, tenant, None, None) {
                     return Err(Ended::Unknown("a lane or tenant"));

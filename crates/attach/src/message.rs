@@ -5,8 +5,8 @@
 //! the daemon answers with [`Order::Setup`]; after that each says what happens when it happens. Nothing is answered, so
 //! nobody waits. Numbers of ports and lanes are the library's and are never used twice in one session.
 
-use p4shield_config::Role;
-use p4shield_mediator::{Counters, Reason, Tally, VmRef};
+use p4shield_config::{MAX_TUNNELS, Role, Tunnel};
+use p4shield_mediator::{Counters, Reason, Tally, Unowned, VmRef};
 use p4shield_runtime::control::{self, DecodeError, Frame, Reply, Request, Shape, SocketError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -212,6 +212,36 @@ impl Count {
     }
 }
 
+/// What happened to packets that were of no VM, since the lane was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nobodys {
+    /// Passed.
+    pub passed: u64,
+    /// Dropped, on a port that drops those.
+    pub dropped: u64,
+    /// Dropped for a source address that is a VM's.
+    pub spoofed: u64,
+    /// Dropped before anybody could look whose they were: what is inside could not be told, no memory, an error of ours.
+    pub refused: u64,
+}
+
+impl Nobodys {
+    /// Adds what was counted elsewhere.
+    pub fn add(&mut self, other: &Self) {
+        let Self { passed, dropped, spoofed, refused } = *other;
+        let sums = [&mut self.passed, &mut self.dropped, &mut self.spoofed, &mut self.refused];
+        for (sum, n) in sums.into_iter().zip([passed, dropped, spoofed, refused]) {
+            *sum = sum.saturating_add(n);
+        }
+    }
+}
+
+impl From<&Unowned> for Nobodys {
+    fn from(u: &Unowned) -> Self {
+        Self { passed: u.passed.get(), dropped: u.dropped.get(), spoofed: u.spoofed.get(), refused: 0 }
+    }
+}
+
 /// What a library says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Report {
@@ -272,8 +302,8 @@ pub enum Report {
         lane: LaneId,
         /// At most [`MAX_COUNTS`].
         counts: Vec<Count>,
-        /// Packets of nobody: passed, dropped, dropped for a spoofed source.
-        unowned: [u64; 3],
+        /// Packets of nobody.
+        unowned: Nobodys,
     },
     /// The answer to [`Order::Programs`].
     Programs {
@@ -350,6 +380,11 @@ pub enum Order {
         /// Why, and what to do.
         why: String,
     },
+    /// Where the switch ends tunnels itself: all end points, in the place of those that were known.
+    Tunnels {
+        /// At most [`MAX_TUNNELS`].
+        end_points: Vec<Tunnel>,
+    },
 }
 
 impl Order {
@@ -360,7 +395,11 @@ impl Order {
             Self::Setup { .. } => 1,
             Self::Channel { .. } => 2,
             Self::Programs { request, .. } => request.descriptors(),
-            Self::Judge { .. } | Self::Role { .. } | Self::NoChannel { .. } | Self::Refused { .. } => 0,
+            Self::Judge { .. }
+            | Self::Role { .. }
+            | Self::NoChannel { .. }
+            | Self::Refused { .. }
+            | Self::Tunnels { .. } => 0,
         }
     }
 }
@@ -440,8 +479,12 @@ pub fn decode_report(bytes: &[u8], descriptors: usize) -> Result<Report, Message
 /// It is no order within the bounds.
 pub fn decode_order(bytes: &[u8], descriptors: usize) -> Result<Order, MessageError> {
     let order = decode(bytes, descriptors, Order::descriptors)?;
-    if let Order::Refused { why } = &order {
-        text(why)?;
+    match &order {
+        Order::Refused { why } => text(why)?,
+        Order::Tunnels { end_points } if end_points.len() > MAX_TUNNELS => {
+            return Err(MessageError::TooMuch("tunnels"));
+        }
+        _ => {}
     }
     Ok(order)
 }

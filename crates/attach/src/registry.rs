@@ -6,7 +6,7 @@
 
 use crate::inline::engine;
 use crate::lane::Remote;
-use crate::message::{Count, Facing, LaneId, MAX_COUNTS, PortId, PortInfo, Remark, Report, cut};
+use crate::message::{Count, Facing, LaneId, MAX_COUNTS, Nobodys, PortId, PortInfo, Remark, Report, cut};
 use crate::setup::{Setup, SetupError};
 use crate::sides::Rule;
 use p4shield_config::{Config, Role};
@@ -14,7 +14,9 @@ use p4shield_mediator::{self as mediator, Link, PortSpec, VmRef};
 use p4shield_runtime::control::Reply;
 use p4shield_runtime::inline::Judge;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most remarks of a port, and of a switch: a switch may say the same thing in ever new words.
 const MAX_REMARKS: usize = 32;
@@ -27,6 +29,8 @@ struct Seat {
     remote: Box<dyn Remote>,
     /// By tenant.
     channels: Vec<Channel>,
+    /// Counts packets that the lane never got, and what it had counted before the lane was made.
+    refused: Option<(Arc<AtomicU64>, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -178,11 +182,25 @@ impl Registry {
             remote.here(usize::from(*tenant), engine(judge));
         }
         let channels = vec![Channel::default(); self.mediator.tenants.len()];
-        self.lanes.insert(lane, Seat { port, queue, facing, remote, channels });
+        self.lanes.insert(lane, Seat { port, queue, facing, remote, channels, refused: None });
         if self.ports.contains_key(&port) {
             self.tell(Report::LaneUp { lane, port, queue, facing });
         }
         self.tell_elsewhere(self.asked_at_transmit());
+    }
+
+    /// Has a lane's counts tell what this one counts from now on.
+    pub(crate) fn count_refused(&mut self, lane: LaneId, refused: Arc<AtomicU64>) {
+        if let Some(seat) = self.lanes.get_mut(&lane) {
+            let before = refused.load(Ordering::Acquire);
+            seat.refused = Some((refused, before));
+        }
+    }
+
+    /// The addresses of all VMs.
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
+        let vms = self.mediator.tenants.iter().flat_map(|t| &t.vms);
+        vms.flat_map(|vm| vm.addresses.iter().copied()).collect()
     }
 
     pub(crate) fn lane_down(&mut self, lane: LaneId) {
@@ -350,8 +368,9 @@ impl Registry {
 /// What a lane counted, in as many messages as it takes.
 fn counts(lane: LaneId, seat: &Seat) -> Vec<Report> {
     let counters = seat.remote.counters();
-    let u = &counters.unowned;
-    let unowned = [u.passed.get(), u.dropped.get(), u.spoofed.get()];
+    let refused =
+        seat.refused.as_ref().map_or(0, |(n, before)| n.load(Ordering::Acquire).wrapping_sub(*before));
+    let unowned = Nobodys { refused, ..Nobodys::from(&counters.unowned) };
     let all: Vec<_> = Count::of(counters).collect();
     let report = |counts: &[Count]| Report::Counts { lane, counts: counts.to_vec(), unowned };
     if all.is_empty() {

@@ -8,7 +8,7 @@ use crate::message::{Kind, LaneId, MAX_EACH, Order, PortId, Report, VERSION, cut
 use crate::setup::{Setup, SetupError};
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::Doorbell;
-use p4shield_config::Role;
+use p4shield_config::{MAX_TUNNELS, Role, Tunnel};
 use p4shield_runtime::control::{Request, Socket, SocketError, printable};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -150,6 +150,12 @@ impl Peer {
     /// Has the programs judge that were begun with the last [`Request::Hello`].
     pub fn judge(&self, tenant: u16) {
         self.send(&Order::Judge { tenant }, &[]);
+    }
+
+    /// Tells where the switch ends tunnels itself: the first [`MAX_TUNNELS`].
+    pub fn tunnels(&self, end_points: &[Tunnel]) {
+        let end_points = end_points.iter().take(MAX_TUNNELS).copied().collect();
+        self.send(&Order::Tunnels { end_points }, &[]);
     }
 
     /// Takes a lane's channel to a tenant's P4 VM away.

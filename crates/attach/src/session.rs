@@ -7,11 +7,12 @@ use crate::process;
 use crate::registry::Registry;
 use crate::setup::{Setup, SetupError};
 use crate::sides::Rule;
+use crate::tunnel::{Current, Tunnels};
 use p4shield_channel::Doorbell;
-use p4shield_config::{Config, ConfigError, Role};
+use p4shield_config::{Config, ConfigError, Role, Tunnel};
 use p4shield_mediator::{Packet, PortSpec};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -65,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) ending: AtomicBool,
+    /// Where the switch ends tunnels: at first those of the configuration.
+    tunnels: Arc<Current>,
     /// Wakes the link thread.
     bell: Doorbell,
 }
@@ -83,6 +86,12 @@ impl Shared {
         let result = f(&mut self.registry());
         self.bell.ring();
         Some(result)
+    }
+
+    /// The switch ends tunnels here, and nowhere else.
+    pub(crate) fn set_tunnels(&self, end_points: &[Tunnel]) {
+        let vms = self.registry().addresses();
+        self.tunnels.set(Tunnels::new(end_points, vms));
     }
 
     pub(crate) fn lane_down(&self, lane: LaneId) {
@@ -112,8 +121,14 @@ impl Session {
         let system = |what| move |source| SessionError::System { what, source };
         let registry = Registry::new(Setup::from(&config), Rule::of(&config))?;
         let (bell, rung) = Doorbell::pair().map_err(|e| system("make a doorbell")(e.into()))?;
-        let shared =
-            Arc::new(Shared { config, registry: Mutex::new(registry), ending: AtomicBool::new(false), bell });
+        let shared = Arc::new(Shared {
+            config,
+            registry: Mutex::new(registry),
+            ending: AtomicBool::new(false),
+            tunnels: Arc::default(),
+            bell,
+        });
+        shared.set_tunnels(&shared.config.tunnels);
         let link = link::Link::new(Arc::clone(&shared), rung, options.kind, &options.application)
             .map_err(system("make a random number"))?;
         let thread = process::spawn_without_signals("p4shield-link", move || link.run())
@@ -158,6 +173,18 @@ impl Session {
         let (lane, remote) = Lane::new(id, &config, spec, Arc::downgrade(&self.shared));
         self.shared.change(|r| r.lane_up(id, (port, queue, facing), &config, remote));
         lane
+    }
+
+    /// Where the switch ends tunnels, as it changes.
+    #[must_use]
+    pub fn tunnels(&self) -> Arc<Current> {
+        Arc::clone(&self.shared.tunnels)
+    }
+
+    /// Has the daemon told of packets that a lane's queue received and the lane never got: by what `refused` counts from
+    /// now on.
+    pub fn count_refused(&self, lane: LaneId, refused: Arc<AtomicU64>) {
+        self.shared.change(|r| r.count_refused(lane, refused));
     }
 
     /// Tells an operator something about a port, or about the switch.

@@ -47,6 +47,7 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
     let wires: Vec<_> = file.wire.iter().filter_map(|w| c.wire(w, &file.tenant)).collect();
     c.unique_interfaces(file);
     let ports = c.ports(file, attachment);
+    let tunnels = c.tunnels(file, attachment);
     if attachment != Attachment::Wire && file.tenant.iter().flat_map(|t| &t.vm).any(|v| v.iface_id.is_some())
     {
         daemon.ovsdb.get_or_insert_with(|| OVSDB.into());
@@ -56,7 +57,7 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
     }
     if c.problems.is_empty() {
         let file = path.to_owned();
-        return Ok(Config { file, attachment, placement, daemon, tenants, wires, ports });
+        return Ok(Config { file, attachment, placement, daemon, tenants, wires, ports, tunnels });
     }
     c.problems.sort_by_key(|p| (p.line, p.column));
     Err(c.problems)
@@ -136,7 +137,14 @@ impl Checker<'_> {
         }
     }
 
-    fn number<T>(&mut self, key: &str, value: Option<&Spanned<T>>, default: T, least: T, most: T) -> T
+    pub(super) fn number<T>(
+        &mut self,
+        key: &str,
+        value: Option<&Spanned<T>>,
+        default: T,
+        least: T,
+        most: T,
+    ) -> T
     where
         T: Copy + PartialOrd + std::fmt::Display,
     {

@@ -21,6 +21,8 @@ pub(super) struct File {
     pub(super) wire: Vec<Wire>,
     #[serde(default)]
     pub(super) port: Vec<Port>,
+    #[serde(default)]
+    pub(super) tunnel: Vec<Tunnel>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -101,4 +103,13 @@ pub(super) struct Port {
     pub(super) vm: Option<Text>,
     pub(super) role: Option<Text>,
     pub(super) sides: Option<Text>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Tunnel {
+    #[serde(rename = "type")]
+    pub(super) kind: Text,
+    pub(super) address: Option<Text>,
+    pub(super) port: Option<Spanned<u16>>,
 }

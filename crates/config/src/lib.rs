@@ -14,10 +14,12 @@ mod check;
 mod error;
 mod file;
 mod port;
+mod tunnel;
 mod units;
 
 pub use error::{ConfigError, Problem};
 pub use port::{Port, Role, Sides};
+pub use tunnel::{MAX_TUNNELS, Tunnel, TunnelKind};
 
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::Geometry;
@@ -100,6 +102,8 @@ pub struct Config {
     pub wires: Vec<Wire>,
     /// The ports of the switch that are known by name, if it is another.
     pub ports: Vec<Port>,
+    /// Where the switch itself ends tunnels, besides those that Open vSwitch's database tells.
+    pub tunnels: Vec<Tunnel>,
 }
 
 /// The daemon itself.

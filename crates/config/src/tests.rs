@@ -35,6 +35,7 @@ fn the_example_names_every_key() {
         "",
         "[daemon]\n",
         "[[port]]\n",
+        "[[tunnel]]\n",
         "[[tenant]]\nname=\"a\"\n",
         "[[tenant]]\nname=\"a\"\n[[tenant.vm]]\nname=\"b\"\n",
     ] {
@@ -306,5 +307,33 @@ fn random_bytes_never_panic() {
         }
         spent += bytes.len() + 1;
         let _ = parse(&String::from_utf8_lossy(&bytes));
+    }
+}
+
+#[test]
+fn tunnels_have_defaults_and_belong_to_dpdk() {
+    let with = |attachment: &str, tunnel: &str| {
+        format!("attachment = \"{attachment}\"\n{MINIMAL}[[tunnel]]\n{tunnel}")
+    };
+    let tunnels = parse(&with(
+        "dpdk",
+        "type = \"geneve\"\n[[tunnel]]\ntype = \"vxlan\"\naddress = \"fd00::1\"\nport = 8472",
+    ));
+    let address = "fd00::1".parse().ok();
+    assert_eq!(
+        tunnels.unwrap().tunnels,
+        [
+            Tunnel { kind: TunnelKind::Geneve, address: None, port: 6081 },
+            Tunnel { kind: TunnelKind::Vxlan, address, port: 8472 }
+        ]
+    );
+    for (attachment, tunnel, part) in [
+        ("wire", "type = \"geneve\"", "belongs to attachment = \"dpdk\""),
+        ("dpdk", "type = \"gre\"", "\"gre\""),
+        ("dpdk", "type = \"vxlan\"\naddress = \"here\"", "\"here\" is no IP address"),
+        ("dpdk", "type = \"vxlan\"\nport = 0", "write a number from 1 to 65535"),
+    ] {
+        let error = complaint(&with(attachment, tunnel));
+        assert!(error.contains(part), "{error}");
     }
 }

@@ -14,6 +14,7 @@ use crate::totals::Totals;
 use crate::wire::Wires;
 use p4shield_abi::Direction;
 use p4shield_abi::info::InfoStatus as Info;
+use p4shield_attach::Nobodys;
 use p4shield_mediator::{Reason, Tally};
 use p4shield_runtime::control;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -254,7 +255,7 @@ impl Shared {
             }
         }
         advice.extend(switches.advice);
-        let [passed, dropped, spoofed] = totals.unowned;
+        let Nobodys { passed, dropped, spoofed, refused } = totals.unowned;
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: self.config.file.display().to_string(),
@@ -265,7 +266,7 @@ impl Shared {
             placement: self.config.placement.name().to_owned(),
             wires,
             switches: switches.connected,
-            unowned: Unowned { passed, dropped, spoofed },
+            unowned: Unowned { passed, dropped, spoofed, refused },
             advice,
         }
     }

@@ -123,6 +123,7 @@ fn packets(book: &mut Book, status: &Status) {
         ("passed", status.unowned.passed),
         ("dropped", status.unowned.dropped),
         ("spoofed", status.unowned.spoofed),
+        ("refused", status.unowned.refused),
     ];
     fates.iter().for_each(|(fate, n)| add(&unowned, &vec![("fate", (*fate).to_owned())], *n));
 }

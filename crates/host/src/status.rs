@@ -39,6 +39,9 @@ pub struct Unowned {
     pub dropped: u64,
     /// Dropped because the source address was a VM's, on a port from which it does not send.
     pub spoofed: u64,
+    /// Dropped by a library in a switch before it could tell whose they were.
+    #[serde(default)]
+    pub refused: u64,
 }
 
 /// How a P4 VM is.

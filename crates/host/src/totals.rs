@@ -1,7 +1,7 @@
 //! What happened to packets, summed over lanes: each lane's mediator counts for itself.
 
 use p4shield_abi::Direction;
-use p4shield_attach::Count;
+use p4shield_attach::{Count, Nobodys};
 use p4shield_mediator::{Config, Counters, Tally};
 
 /// Sums over lanes.
@@ -9,8 +9,8 @@ use p4shield_mediator::{Config, Counters, Tally};
 pub struct Totals {
     /// By tenant, VM and [`Direction`].
     tallies: Vec<Vec<[Tally; 2]>>,
-    /// Packets of nobody: passed, dropped, dropped for a spoofed source.
-    pub unowned: [u64; 3],
+    /// Packets of nobody.
+    pub unowned: Nobodys,
 }
 
 impl Totals {
@@ -18,17 +18,16 @@ impl Totals {
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let tallies = config.tenants.iter().map(|t| vec![Default::default(); t.vms.len()]).collect();
-        Self { tallies, unowned: [0; 3] }
+        Self { tallies, unowned: Nobodys::default() }
     }
 
     /// What one mediator counted.
     #[must_use]
     pub fn of(counters: &Counters) -> Self {
         let tally = |v: &p4shield_mediator::VmCounters| Direction::ALL.map(|d| v.direction(d).read());
-        let u = &counters.unowned;
         Self {
             tallies: counters.tenants.iter().map(|t| t.vms.iter().map(tally).collect()).collect(),
-            unowned: [u.passed.get(), u.dropped.get(), u.spoofed.get()],
+            unowned: (&counters.unowned).into(),
         }
     }
 
@@ -58,11 +57,6 @@ impl Totals {
         for (sum, n) in pairs.into_iter().chain(dropped).chain(let_through) {
             *sum = sum.saturating_add(n);
         }
-    }
-
-    /// Adds packets of nobody.
-    pub(crate) fn add_unowned(&mut self, unowned: [u64; 3]) {
-        self.unowned.iter_mut().zip(unowned).for_each(|(sum, n)| *sum = sum.saturating_add(n));
     }
 
     /// Lanes that are gone hold nothing.

@@ -1,6 +1,7 @@
 //! The switch as its database describes it, in terms that attachments understand.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// The switch at one time.
@@ -12,6 +13,8 @@ pub struct Switch {
     pub dpdk: bool,
     /// `other_config:dpdk-extra`: what DPDK gets on its command line besides.
     pub dpdk_extra: Option<String>,
+    /// `external_ids:ovn-encap-ip`: where OVN has other hosts send wrapped packets.
+    pub encap_ips: Vec<IpAddr>,
     /// The interfaces of all bridges, by name.
     pub interfaces: Vec<Interface>,
 }
@@ -37,6 +40,10 @@ pub struct Interface {
     pub dpdk_port: Option<u16>,
     /// The socket of a vhost-user interface: `options:vhost-server-path`, else `status:socket`.
     pub vhost_path: Option<String>,
+    /// `options:local_ip`: the end of a tunnel on this host, if it is one address.
+    pub local_ip: Option<IpAddr>,
+    /// `options:dst_port`: the UDP port of a tunnel, if it is not the usual one.
+    pub dst_port: Option<u16>,
     /// OpenFlow's number of the port; negative if the switch could not add it.
     pub ofport: Option<i64>,
     /// The kernel's number of a network interface, in the switch's network namespace.
@@ -69,7 +76,11 @@ pub enum Kind {
     Afxdp,
     /// Half of a cable between two bridges.
     Patch,
-    /// Any other, such as `vxlan` or `tap`.
+    /// A tunnel: Ethernet in VXLAN.
+    Vxlan,
+    /// A tunnel: Ethernet in Geneve.
+    Geneve,
+    /// Any other, such as `gre` or `tap`.
     Other(String),
 }
 
@@ -105,6 +116,8 @@ impl Kind {
             "dpdkvhostuserclient" => Self::VhostUserClient,
             "afxdp" | "afxdp-nonpmd" => Self::Afxdp,
             "patch" => Self::Patch,
+            "vxlan" => Self::Vxlan,
+            "geneve" => Self::Geneve,
             other => Self::Other(other.into()),
         }
     }
@@ -121,6 +134,8 @@ impl fmt::Display for Kind {
             Self::VhostUserClient => "dpdkvhostuserclient",
             Self::Afxdp => "afxdp",
             Self::Patch => "patch",
+            Self::Vxlan => "vxlan",
+            Self::Geneve => "geneve",
             Self::Other(word) => word,
         })
     }

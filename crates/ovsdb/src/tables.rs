@@ -1,6 +1,7 @@
 //! Our copy of the rows, and the switch that they describe.
 
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -31,8 +32,9 @@ macro_rules! keys {
 }
 
 keys!(RootConfig, "hw-offload", "dpdk-init", "dpdk-extra");
+keys!(RootIds, "ovn-encap-ip");
 keys!(ExternalIds, "iface-id");
-keys!(Options, "dpdk-devargs", "vhost-server-path");
+keys!(Options, "dpdk-devargs", "vhost-server-path", "local_ip", "dst_port");
 keys!(Status, "port_no", "socket");
 
 /// The row of the table Open_vSwitch.
@@ -40,6 +42,7 @@ keys!(Status, "port_no", "socket");
 #[serde(default)]
 pub(crate) struct Root {
     other_config: Texts<RootConfig>,
+    external_ids: Texts<RootIds>,
 }
 
 /// A row of Bridge.
@@ -79,7 +82,7 @@ pub(crate) struct Interface {
 
 impl Root {
     /// What is asked for.
-    pub(crate) const COLUMNS: [&str; 1] = ["other_config"];
+    pub(crate) const COLUMNS: [&str; 2] = ["other_config", "external_ids"];
 }
 
 impl Bridge {
@@ -117,7 +120,7 @@ trait Weight {
 
 impl Weight for Root {
     fn weight(&self) -> usize {
-        self.other_config.weight()
+        self.other_config.weight() + self.external_ids.weight()
     }
 }
 
@@ -174,8 +177,15 @@ impl Tables {
             // `try`: the switch goes on without DPDK if it cannot be had.
             dpdk: matches!(config("dpdk-init"), Some("true" | "try")),
             dpdk_extra: config("dpdk-extra").map(Into::into),
+            encap_ips: self.encap_ips(),
             interfaces,
         }
+    }
+
+    /// What OVN calls the host's addresses.
+    fn encap_ips(&self) -> Vec<IpAddr> {
+        let texts = self.root.values().filter_map(|root| root.external_ids.get("ovn-encap-ip"));
+        texts.flat_map(|t| t.split(',')).filter_map(|a| a.trim().parse().ok()).collect()
     }
 
     /// Where each interface is.
@@ -218,6 +228,9 @@ impl Interface {
             dpdk_devargs: text(self.options.get("dpdk-devargs")),
             dpdk_port: self.status.get("port_no").and_then(|n| n.parse().ok()),
             vhost_path: text(self.options.get("vhost-server-path").or_else(|| self.status.get("socket"))),
+            // `flow`: each packet says.
+            local_ip: self.options.get("local_ip").and_then(|a| a.parse().ok()),
+            dst_port: self.options.get("dst_port").and_then(|n| n.parse().ok()),
             ofport: self.ofport.0,
             ifindex: self.ifindex.0.and_then(|n| u32::try_from(n).ok()).filter(|n| *n != 0),
             mac: self.mac_in_use.0.as_deref().and_then(Mac::parse),
@@ -264,10 +277,11 @@ mod tests {
 
     #[test]
     fn rows_become_a_switch() {
-        let [root, bridge, port, vhost, dpdk] = [1, 2, 3, 4, 5].map(uuid);
+        let [root, bridge, port, vhost, dpdk, tunnel] = [1, 2, 3, 4, 5, 6].map(uuid);
         let mut tables = Tables::default();
         let text = format!(
-            r#"{{"Open_vSwitch":{{"{root}":{{"new":{{"other_config":["map",[["dpdk-init","true"],["x","y"]]]}}}}}},
+            r#"{{"Open_vSwitch":{{"{root}":{{"new":{{"other_config":["map",[["dpdk-init","true"],["x","y"]]],
+              "external_ids":["map",[["ovn-encap-ip","192.0.2.7,fd00::7"]]]}}}}}},
             "Bridge":{{"{bridge}":{{"new":{{"name":"br0","datapath_type":"netdev","ports":["uuid","{port}"]}}}}}},
             "Port":{{"{port}":{{"new":{{"name":"bond","interfaces":["set",[["uuid","{vhost}"],["uuid","{dpdk}"]]]}}}}}},
             "Interface":{{
@@ -276,7 +290,9 @@ mod tests {
                  "status":["map",[]],"ifindex":0,"admin_state":"up","link_state":"down","error":["set",[]]}}}},
               "{dpdk}":{{"new":{{"name":"dpdk0","type":"dpdk","ofport":1,"mac_in_use":"02:00:00:00:00:01","ifindex":["set",[7]],
                  "options":["map",[["dpdk-devargs","net_null0,x=1"]]],"external_ids":["map",[]],
-                 "status":["map",[["port_no","3"]]],"error":"cannot open"}}}}}}}}"#
+                 "status":["map",[["port_no","3"]]],"error":"cannot open"}}}},
+              "{tunnel}":{{"new":{{"name":"gnv0","type":"geneve",
+                 "options":["map",[["local_ip","192.0.2.7"],["dst_port","6082"],["remote_ip","flow"]]]}}}}}}}}"#
         );
         update(&mut tables, &text).unwrap();
         let switch = tables.switch();
@@ -296,6 +312,10 @@ mod tests {
         assert_eq!(dpdk.mac, Some(Mac([2, 0, 0, 0, 0, 1])));
         assert_eq!(dpdk.error.as_deref(), Some("cannot open"));
         assert_eq!(switch.interface("dpdk1"), None);
+        let tunnel = switch.interface("gnv0").unwrap();
+        assert_eq!((&tunnel.kind, tunnel.dst_port), (&Kind::Geneve, Some(6082)));
+        assert_eq!(tunnel.local_ip, Some(switch.encap_ips[0]));
+        assert_eq!(switch.encap_ips.len(), 2);
     }
 
     #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use p4shield_config::TunnelKind;
 
 fn reports() -> Vec<Report> {
     let (port, lane) = (PortId(1), LaneId(2));
@@ -17,10 +18,18 @@ fn reports() -> Vec<Report> {
         Report::LaneUp { lane, port, queue: 3, facing: Facing::Transmit },
         Report::LaneDown { lane },
         Report::Fault { lane, tenant: 1, channel: 9, why: "the P4 VM is gone".into() },
-        Report::Counts { lane, counts: vec![count; 3], unowned: [1, 2, 3] },
+        Report::Counts {
+            lane,
+            counts: vec![count; 3],
+            unowned: Nobodys { passed: 1, dropped: 2, spoofed: 3, refused: 4 },
+        },
         Report::Remark { port: Some(port), remark: Remark::Bypass("rte_flow".into()) },
         Report::Programs { id: 3, reply: Box::new(Reply::Loaded { digest: [7; 32], instructions: 9 }) },
     ]
+}
+
+fn tunnel(port: u16) -> Tunnel {
+    Tunnel { kind: TunnelKind::Geneve, address: Some([192, 0, 2, 7].into()), port }
 }
 
 fn orders() -> Vec<Order> {
@@ -33,6 +42,7 @@ fn orders() -> Vec<Order> {
         Order::NoChannel { lane, tenant: 1 },
         Order::Refused { why: "no".into() },
         Order::Judge { tenant: 7 },
+        Order::Tunnels { end_points: vec![tunnel(6081), tunnel(1)] },
         Order::Programs {
             tenant: 1,
             id: 3,
@@ -100,12 +110,18 @@ fn what_is_longer_than_it_may_be_is_refused() {
         Report::PortUp { port, info: info("a", vec![String::new(); MAX_ALIASES + 1]) },
         Report::Fault { lane: LaneId(1), tenant: 0, channel: 0, why: long.clone() },
         Report::Remark { port: None, remark: Remark::Note(long.clone()) },
-        Report::Counts { lane: LaneId(1), counts: vec![Count::default(); MAX_COUNTS + 1], unowned: [0; 3] },
+        Report::Counts {
+            lane: LaneId(1),
+            counts: vec![Count::default(); MAX_COUNTS + 1],
+            unowned: Nobodys::default(),
+        },
     ] {
         assert!(matches!(decode_report(&encode(&report).unwrap(), 0), Err(MessageError::TooMuch(_))));
     }
     let refused = Order::Refused { why: long.clone() };
     assert!(matches!(decode_order(&encode(&refused).unwrap(), 0), Err(MessageError::TooMuch(_))));
+    let tunnels = Order::Tunnels { end_points: vec![tunnel(1); MAX_TUNNELS + 1] };
+    assert!(matches!(decode_order(&encode(&tunnels).unwrap(), 0), Err(MessageError::TooMuch(_))));
     assert_eq!(cut(&long).len(), MAX_TEXT);
     assert_eq!(cut(&"ä".repeat(MAX_TEXT)).len(), MAX_TEXT);
 }
@@ -124,8 +140,11 @@ fn as_many_counts_as_a_message_may_hold_fit_into_one() {
         dropped: [u64::MAX; 9],
         let_through: [u64::MAX; 9],
     };
-    let report =
-        Report::Counts { lane: LaneId(u32::MAX), counts: vec![count; MAX_COUNTS], unowned: [u64::MAX; 3] };
+    let report = Report::Counts {
+        lane: LaneId(u32::MAX),
+        counts: vec![count; MAX_COUNTS],
+        unowned: Nobodys { passed: u64::MAX, dropped: u64::MAX, spoofed: u64::MAX, refused: u64::MAX },
+    };
     assert!(encode(&report).unwrap().len() <= control::MAX_MESSAGE);
     // A peer that says that more left than came is not believed, and nothing overflows.
     assert_eq!(Count { packets_in: 1, passed: 9, ..Count::default() }.tally().held, 0);

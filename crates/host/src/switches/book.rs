@@ -2,10 +2,10 @@
 
 use super::roles::Roles;
 use crate::attachment::{LaneKey, PortStatus, SwitchKey, SwitchStatus};
-use crate::config::Role;
+use crate::config::{Role, Tunnel};
 use crate::totals::Totals;
 use p4shield_attach::message::Report;
-use p4shield_attach::{Count, Facing, Heard, LaneId, Peer, PortId, PortInfo, Remark};
+use p4shield_attach::{Count, Facing, Heard, LaneId, Nobodys, Peer, PortId, PortInfo, Remark};
 use p4shield_mediator::Config;
 use p4shield_runtime::control::printable;
 use std::collections::{BTreeMap, HashMap};
@@ -20,13 +20,13 @@ const MAX_PARKED: usize = 4096;
 #[derive(Clone, Debug, Default)]
 struct Counted {
     counts: HashMap<(u16, u16, u8), Count>,
-    unowned: [u64; 3],
+    unowned: Nobodys,
 }
 
 impl Counted {
     fn add_to(&self, totals: &mut Totals) {
         self.counts.values().for_each(|c| totals.add(c));
-        totals.add_unowned(self.unowned);
+        totals.unowned.add(&self.unowned);
     }
 }
 
@@ -52,12 +52,14 @@ struct Switch {
     ports: BTreeMap<PortId, Port>,
     lanes: BTreeMap<LaneId, Lane>,
     remarks: Vec<Remark>,
+    /// The ends of tunnels that the library was told.
+    tunnels: Option<Vec<Tunnel>>,
 }
 
 /// What a report changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Change {
-    /// There is another port.
+    /// There is another port, or switch.
     pub(super) ports: bool,
     /// There is another lane, one less, or a fault.
     pub(super) lanes: bool,
@@ -100,9 +102,10 @@ impl Book {
                     ports: BTreeMap::new(),
                     lanes: BTreeMap::new(),
                     remarks: Vec::new(),
+                    tunnels: None,
                 });
-                // One that runs programs itself wants them.
-                Change { lanes: true, ..Change::default() }
+                // It wants to know tunnels, and one that runs programs itself wants them.
+                Change { ports: true, lanes: true }
             }
             Heard::Left => {
                 self.left(peer);
@@ -245,6 +248,19 @@ impl Book {
             }
         }
         due
+    }
+
+    /// Switches whose library does not know yet where they end tunnels; taken for told.
+    pub(super) fn tunnels_due(&mut self, roles: &Roles<'_>) -> Vec<(Arc<Peer>, Vec<Tunnel>)> {
+        let due = self.switches.iter_mut().filter_map(|switch| {
+            let tunnels = Some(roles.tunnels(&switch.peer.application));
+            if switch.tunnels == tunnels {
+                return None;
+            }
+            switch.tunnels = tunnels;
+            Some((Arc::clone(&switch.peer), switch.tunnels.clone()?))
+        });
+        due.collect()
     }
 
     pub(super) fn status(&self, roles: &Roles<'_>) -> Vec<SwitchStatus> {

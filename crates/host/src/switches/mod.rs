@@ -120,6 +120,10 @@ impl Shared {
             let news = self.monitor.as_ref().map(Monitor::snapshot);
             *self.database.lock().unwrap_or_else(PoisonError::into_inner) = news;
             let roles = self.roles();
+            let due = self.book().tunnels_due(&roles);
+            for (peer, tunnels) in due {
+                peer.tunnels(&tunnels);
+            }
             let due = self.book().roles_due(&roles);
             for (peer, port, role) in due {
                 peer.role(port, role);

@@ -1,9 +1,10 @@
 //! What a port is: by the configuration's `[[port]]` tables, else by what Open vSwitch's database says of it.
 
 use crate::attachment::SwitchStatus;
-use crate::config::{Config, Role};
+use crate::config::{Attachment, Config, MAX_TUNNELS, Role, Tunnel, TunnelKind};
 use p4shield_attach::PortInfo;
 use p4shield_ovsdb::{Interface, Kind, State, Switch};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// What Open vSwitch's daemon calls itself. Its database speaks of no other switch's ports.
@@ -29,6 +30,22 @@ impl<'c> Roles<'c> {
         (by_name.or_else(by_id).unwrap_or_default(), interface.map(|i| i.name.as_str()))
     }
 
+    /// Where a switch of this application ends tunnels itself: as configured, and by its database.
+    pub(super) fn tunnels(&self, application: &str) -> Vec<Tunnel> {
+        let mut all = self.config.tunnels.clone();
+        if let Some(switch) = self.switch.as_ref().filter(|_| application.starts_with(OVS)) {
+            all.extend(switch.interfaces.iter().flat_map(|i| end_points(i, &switch.encap_ips)));
+        }
+        all.sort_unstable();
+        all.dedup();
+        if all.len() > MAX_TUNNELS {
+            // Rather look into too much.
+            all.iter_mut().for_each(|t| t.address = None);
+            all.dedup();
+        }
+        all
+    }
+
     /// The words for a role: itself, the tenant's name, the VM's name.
     pub(super) fn names(&self, role: Role) -> (&'static str, Option<String>, Option<String>) {
         match role {
@@ -50,6 +67,10 @@ impl<'c> Roles<'c> {
              `ovs-vsctl set Open_vSwitch . other_config:hw-offload=false`, then restart Open vSwitch"
                 .to_owned()
         })
+    }
+
+    fn looks_into_tunnels(&self) -> bool {
+        self.config.attachment == Attachment::Dpdk
     }
 
     fn interfaces(&self) -> &[Interface] {
@@ -106,8 +127,11 @@ impl<'c> Roles<'c> {
         }
         let seen: Vec<_> = ovs.flat_map(|s| &s.ports).filter_map(|p| p.interface.as_deref()).collect();
         let in_user_space = self.interfaces().iter().filter(|i| i.datapath.as_deref() == Some("netdev"));
-        // A patch port leads to another bridge of the same datapath, and an internal one to the host itself.
-        let real = in_user_space.filter(|i| !matches!(i.kind, Kind::Patch | Kind::Internal));
+        // A patch port leads to another bridge of the same datapath, an internal one to the host itself, and what comes
+        // out of these tunnels was looked at where it came in.
+        let looked_into = |k: &Kind| matches!(k, Kind::Vxlan | Kind::Geneve) && self.looks_into_tunnels();
+        let real = in_user_space
+            .filter(|i| !matches!(i.kind, Kind::Patch | Kind::Internal) && !looked_into(&i.kind));
         let stray = real.filter(|i| !seen.contains(&i.name.as_str()) && i.error.is_none() && !waits(i));
         let text = |i: &Interface| {
             format!(
@@ -117,6 +141,21 @@ impl<'c> Roles<'c> {
             )
         };
         stray.map(text).collect()
+    }
+}
+
+/// The ends of a tunnel interface on this host. One that has no address of its own has OVN's.
+fn end_points(interface: &Interface, encap_ips: &[IpAddr]) -> Vec<Tunnel> {
+    let kind = match interface.kind {
+        Kind::Vxlan => TunnelKind::Vxlan,
+        Kind::Geneve => TunnelKind::Geneve,
+        _ => return Vec::new(),
+    };
+    let port = interface.dst_port.unwrap_or(kind.default_port());
+    let at = |address| Tunnel { kind, address, port };
+    match interface.local_ip {
+        None if !encap_ips.is_empty() => encap_ips.iter().map(|a| at(Some(*a))).collect(),
+        address => vec![at(address)],
     }
 }
 
@@ -224,5 +263,44 @@ role = "uplink"
         };
         assert_eq!(told(Some(false)), Vec::<String>::new());
         assert_eq!(told(Some(true)).len(), 1, "a guest sends there, and nobody sees it");
+    }
+
+    #[test]
+    fn ends_of_tunnels_are_known_from_the_database_and_the_file() {
+        let tunnel = |kind, local_ip: Option<[u8; 4]>, dst_port| Interface {
+            kind,
+            local_ip: local_ip.map(Into::into),
+            dst_port,
+            ..Interface::default()
+        };
+        let text = format!("{TEXT}[[tunnel]]\ntype = \"geneve\"\naddress = \"192.0.2.7\"\n");
+        let config = Config::parse(Path::new("p4shield.toml"), &text).unwrap();
+        let known = |interfaces, encap_ips: Vec<IpAddr>| {
+            let switch = Switch { interfaces, encap_ips, ..Switch::default() };
+            Roles::new(&config, Some(Arc::new(switch))).tunnels("ovs-vswitchd")
+        };
+        let at = |kind: TunnelKind, address: Option<[u8; 4]>, port| Tunnel {
+            kind,
+            address: address.map(Into::into),
+            port,
+        };
+        let here = Some([192, 0, 2, 7]);
+        let configured = at(TunnelKind::Geneve, here, 6081);
+        let interfaces =
+            vec![tunnel(Kind::Vxlan, Some([192, 0, 2, 8]), Some(8472)), tunnel(Kind::Geneve, here, None)];
+        assert_eq!(
+            known(interfaces, vec![]),
+            [at(TunnelKind::Vxlan, Some([192, 0, 2, 8]), 8472), configured]
+        );
+        let ovn = known(vec![tunnel(Kind::Geneve, None, None)], vec![[192, 0, 2, 9].into()]);
+        assert_eq!(ovn, [configured, at(TunnelKind::Geneve, Some([192, 0, 2, 9]), 6081)]);
+        let any = known(vec![tunnel(Kind::Vxlan, None, None)], vec![]);
+        assert_eq!(any, [at(TunnelKind::Vxlan, None, 4789), configured]);
+        let many = (0..200).map(|n| tunnel(Kind::Vxlan, Some([10, 0, 0, n]), None)).collect();
+        assert_eq!(
+            known(many, vec![]),
+            [at(TunnelKind::Vxlan, None, 4789), at(TunnelKind::Geneve, None, 6081)]
+        );
+        assert_eq!(Roles::new(&config, None).tunnels("dpdk-testpmd"), [configured]);
     }
 }

@@ -61,10 +61,11 @@ fn look(kind: Kind, switch: &Switch) -> Vec<Finding> {
 }
 
 /// Whether packets come into the switch there without passing the library. Patch ports bring what came in by another
-/// port; an internal port is the host's own. What comes out of a tunnel was seen in its wrapping only.
+/// port; an internal port is the host's own. Packets of tunnels came in by another port, too, where `dpdk` looks into
+/// VXLAN and Geneve; with others they were seen in their wrapping only.
 fn goes_round(kind: Kind, interface: &Interface) -> bool {
     let mediated = match (kind, &interface.kind) {
-        (_, Port::Internal | Port::Patch) => return false,
+        (_, Port::Internal | Port::Patch) | (Kind::Dpdk, Port::Vxlan | Port::Geneve) => return false,
         (Kind::Dpdk, Port::Dpdk | Port::VhostUser | Port::VhostUserClient) | (Kind::Xsk, Port::Afxdp) => true,
         _ => false,
     };
@@ -96,7 +97,9 @@ mod tests {
 
     #[test]
     fn a_tunnel_and_a_port_of_the_kernels_datapath_go_round() {
-        assert!(goes_round(Kind::Dpdk, &port("gnv0", Port::Other("geneve".into()))));
+        assert!(goes_round(Kind::Dpdk, &port("gre0", Port::Other("gre".into()))));
+        assert!(goes_round(Kind::Xsk, &port("gnv0", Port::Geneve)));
+        assert!(!goes_round(Kind::Dpdk, &port("gnv0", Port::Geneve)), "it is looked into");
         let mut kernel = port("eth0", Port::Dpdk);
         kernel.datapath = None;
         assert!(goes_round(Kind::Dpdk, &kernel));

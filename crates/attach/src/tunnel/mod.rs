@@ -1,0 +1,237 @@
+//! Packets inside tunnels that the switch ends.
+//!
+//! On a host of OVN or OpenStack what reaches a VM from another host arrives wrapped: an Ethernet frame in VXLAN or
+//! Geneve, in UDP, addressed to the host. The switch unwraps it after it has received it, so at the receive side of a
+//! port the packet has to be looked for inside ([`Tunnels::look`]), and if it is changed, the headers around it have to
+//! be made true again ([`Outer`]).
+//!
+//! # Promises
+//!
+//! * **What the switch would unwrap does not get past as something else.** A packet for an end point whose inside cannot
+//!   be told for sure (another version, another payload than Ethernet, IPv6 extension headers before UDP) is
+//!   [`Inside::Unknown`], to be dropped. Fragments are not unwrapped by switches, and not here.
+//! * **Any bytes are fine**: every length is checked, the work is bounded by [`MAX_OUTER`] and [`MAX_EXTENSIONS`].
+//! * **A wrong checksum stays wrong.** Checksums of outer headers are changed by the difference and never computed anew,
+//!   so that a packet that was damaged on its way does not become a good one.
+
+mod current;
+mod outer;
+mod sum;
+
+pub use current::{Current, Seen};
+pub use outer::{Change, Outer, Unfit};
+pub use sum::Sum;
+
+use p4shield_config::{Tunnel, TunnelKind};
+use std::net::IpAddr;
+
+/// The longest headers around an inner frame that are looked through: Ethernet with two tags, IPv4 with all options,
+/// UDP, Geneve with all options. IPv6 is shorter.
+pub const MAX_OUTER: usize = 22 + 60 + UDP + 8 + 63 * 4;
+/// The most IPv6 extension headers that are followed.
+const MAX_EXTENSIONS: usize = 16;
+/// The shortest frame that there may be inside: an Ethernet header.
+const ETHERNET: usize = 14;
+/// Bytes of a UDP header.
+const UDP: usize = 8;
+
+/// What is inside a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inside {
+    /// It is not for an end point.
+    Nothing,
+    /// The inner Ethernet frame begins so many bytes behind the beginning; at most [`MAX_OUTER`].
+    At(usize),
+    /// It is for an end point, and what the switch will find inside cannot be told.
+    Unknown,
+}
+
+/// Whose side of the switch a packet came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A port behind which there is one VM.
+    Vm,
+    /// Any other.
+    World,
+}
+
+/// The end points of a switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tunnels {
+    end_points: Box<[Tunnel]>,
+    /// The VMs' addresses, in order.
+    vms: Box<[IpAddr]>,
+}
+
+/// A UDP packet, as far as it matters.
+struct Datagram {
+    to: IpAddr,
+    port: u16,
+    /// Where UDP's payload begins.
+    payload: usize,
+    /// Something stands between IP and UDP that not everybody reads in the same way.
+    doubtful: bool,
+}
+
+impl Tunnels {
+    /// End points, on a host with VMs of these addresses.
+    #[must_use]
+    pub fn new(end_points: &[Tunnel], vms: impl IntoIterator<Item = IpAddr>) -> Self {
+        let mut end_points = end_points.to_vec();
+        end_points.sort_unstable();
+        end_points.dedup();
+        let mut vms: Vec<_> = vms.into_iter().collect();
+        vms.sort_unstable();
+        Self { end_points: end_points.into(), vms: vms.into() }
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.end_points.is_empty()
+    }
+
+    /// Looks into a packet that begins with `frame`. A packet to a VM is the VM's, whatever is inside: only a packet to
+    /// an end point of a known address, or to no VM, is looked into. What a VM sends to an end point itself would be
+    /// unwrapped as if it came from another host, with addresses inside that nobody has checked: that is
+    /// [`Inside::Unknown`].
+    #[must_use]
+    pub fn look(&self, frame: &[u8], from: Origin) -> Inside {
+        let Some(datagram) = Datagram::of(frame) else { return Inside::Nothing };
+        let Some(kind) = self.end_point(&datagram, from) else { return Inside::Nothing };
+        if datagram.doubtful || from == Origin::Vm {
+            return Inside::Unknown;
+        }
+        let header = frame.get(datagram.payload..).and_then(<[u8]>::first_chunk);
+        let len = header.and_then(|header| match kind {
+            TunnelKind::Vxlan => vxlan(header),
+            TunnelKind::Geneve => geneve(header),
+        });
+        match len.map(|len| datagram.payload + len) {
+            Some(at) if frame.len() >= at + ETHERNET => Inside::At(at),
+            _ => Inside::Unknown,
+        }
+    }
+
+    fn end_point(&self, d: &Datagram, from: Origin) -> Option<TunnelKind> {
+        let at_port = || self.end_points.iter().filter(|t| t.port == d.port);
+        let exact = at_port().find(|t| t.address == Some(d.to));
+        let any = || {
+            let any = at_port().find(|t| t.address.is_none())?;
+            (from == Origin::World && self.vms.binary_search(&d.to).is_err()).then_some(any)
+        };
+        exact.or_else(any).map(|t| t.kind)
+    }
+}
+
+impl Datagram {
+    /// None for what is not UDP over IP and for fragments.
+    fn of(frame: &[u8]) -> Option<Self> {
+        let l3 = network(frame)?;
+        match frame.get(l3.at)? >> 4 {
+            4 if !l3.v6 => Self::v4(frame, l3.at),
+            6 if l3.v6 => Self::v6(frame, l3.at),
+            _ => None,
+        }
+    }
+
+    fn v4(frame: &[u8], at: usize) -> Option<Self> {
+        let ip: &[u8; 20] = frame.get(at..)?.first_chunk()?;
+        let len = usize::from(ip[0] & 0xf) * 4;
+        let fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff != 0;
+        if len < ip.len() || fragment || ip[9] != UDP_PROTOCOL {
+            return None;
+        }
+        let to = [ip[16], ip[17], ip[18], ip[19]];
+        Self::udp(frame, at + len, to.into(), false)
+    }
+
+    fn v6(frame: &[u8], at: usize) -> Option<Self> {
+        let ip: &[u8; 40] = frame.get(at..)?.first_chunk()?;
+        let to = <[u8; 16]>::try_from(&ip[24..]).ok()?;
+        let (mut next, mut l4) = (ip[6], at + ip.len());
+        for _ in 0..MAX_EXTENSIONS {
+            if next == UDP_PROTOCOL {
+                return Self::udp(frame, l4, to.into(), l4 != at + ip.len());
+            }
+            let header: &[u8; 8] = frame.get(l4..)?.first_chunk()?;
+            let len = match next {
+                HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY => (usize::from(header[1]) + 1) * 8,
+                AUTHENTICATION => (usize::from(header[1]) + 2) * 4,
+                // One that is no fragment in truth is a packet like any other.
+                FRAGMENT if u16::from_be_bytes([header[2], header[3]]) & !0x6 == 0 => 8,
+                _ => return None,
+            };
+            (next, l4) = (header[0], l4 + len);
+        }
+        None
+    }
+
+    fn udp(frame: &[u8], at: usize, to: IpAddr, doubtful: bool) -> Option<Self> {
+        let udp: &[u8; UDP] = frame.get(at..)?.first_chunk()?;
+        Some(Self { to, port: u16::from_be_bytes([udp[2], udp[3]]), payload: at + UDP, doubtful })
+    }
+}
+
+const UDP_PROTOCOL: u8 = 17;
+const HOP_BY_HOP: u8 = 0;
+const ROUTING: u8 = 43;
+const FRAGMENT: u8 = 44;
+const AUTHENTICATION: u8 = 51;
+const DESTINATION: u8 = 60;
+const MOBILITY: u8 = 135;
+
+/// Where a frame's IP header begins.
+struct Network {
+    at: usize,
+    v6: bool,
+}
+
+/// Behind at most two VLAN tags. None if the frame does not carry IP.
+fn network(frame: &[u8]) -> Option<Network> {
+    let mut at = 12;
+    for _ in 0..3 {
+        let ether_type = u16::from_be_bytes(*frame.get(at..)?.first_chunk()?);
+        match ether_type {
+            0x0800 => return Some(Network { at: at + 2, v6: false }),
+            0x86dd => return Some(Network { at: at + 2, v6: true }),
+            0x8100 | 0x88a8 | 0x9100 => at += 4,
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// Bytes of a VXLAN header before an Ethernet frame; none if another protocol is inside (the extension GPE).
+fn vxlan(header: &[u8; 8]) -> Option<usize> {
+    const NEXT_PROTOCOL: u8 = 0x04;
+    const IS_ETHERNET: u8 = 3;
+    (header[0] & NEXT_PROTOCOL == 0 || header[3] == IS_ETHERNET).then_some(header.len())
+}
+
+/// Bytes of a Geneve header with its options before an Ethernet frame; none if it is of another version or another
+/// protocol is inside.
+fn geneve(header: &[u8; 8]) -> Option<usize> {
+    const ETHERNET_BRIDGING: [u8; 2] = [0x65, 0x58];
+    let (version, options) = (header[0] >> 6, usize::from(header[0] & 0x3f) * 4);
+    (version == 0 && header[2..4] == ETHERNET_BRIDGING).then_some(header.len() + options)
+}
+
+/// Looks into any bytes, and changes what is found inside. Entry point of fuzzing.
+#[cfg(any(test, fuzzing))]
+pub fn fuzz_bytes(frame: &[u8]) {
+    let tunnels: Vec<_> = [TunnelKind::Vxlan, TunnelKind::Geneve]
+        .map(|kind| Tunnel { kind, address: None, port: kind.default_port() })
+        .into();
+    let Inside::At(at) = Tunnels::new(&tunnels, []).look(frame, Origin::World) else { return };
+    assert!(at <= MAX_OUTER && at + ETHERNET <= frame.len());
+    let inner = &frame[at..];
+    let (old_head, new_head) = (&inner[..ETHERNET], &frame[..ETHERNET + 1]);
+    let change =
+        Change { old_head, new_head, old_len: inner.len(), new_len: inner.len() + 1, cut: Sum::default() };
+    let _ = Outer::of(frame, at).and_then(|mut outer| outer.mend(&change));
+}
+
+#[cfg(test)]
+mod tests;

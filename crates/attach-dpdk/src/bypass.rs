@@ -5,6 +5,7 @@
 //! cannot do it (Open vSwitch then forwards in software), and the operator is told. What only spreads packets over
 //! receive queues is let through.
 
+use crate::contain::contained;
 use crate::dpdk::{self, Unusable};
 use crate::library::library;
 use crate::shim::Steering;
@@ -14,8 +15,13 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 /// `RTE_FLOW_ERROR_TYPE_ACTION`.
 const ERROR_OF_ACTION: c_int = 16;
 
-/// Whether a rule is refused. `look` is asked where the rule's packets go, and for the action that leads there.
+/// Whether a rule is refused. `look` is asked where the rule's packets go, and for the action that leads there. One that
+/// could not be looked at is.
 pub(crate) fn refuses_rule(port: u16, look: impl FnOnce(*mut *const c_char) -> Steering) -> bool {
+    contained("looking at a flow rule", || goes_round(port, look)).unwrap_or(true)
+}
+
+fn goes_round(port: u16, look: impl FnOnce(*mut *const c_char) -> Steering) -> bool {
     let mut which: *const c_char = std::ptr::null();
     if look(&raw mut which) != Steering::GOES_ROUND {
         return false;
@@ -47,7 +53,9 @@ pub(crate) fn explain(error: *mut c_void) {
 
 /// Tells the operator about something that was refused.
 pub(crate) fn refuse(what: &str) {
-    if let Ok(library) = library() {
-        library.remark(None, Remark::Bypass(what.to_owned()));
-    }
+    contained("telling of what was refused", || {
+        if let Ok(library) = library() {
+            library.remark(None, Remark::Bypass(what.to_owned()));
+        }
+    });
 }

@@ -2,33 +2,58 @@
 //!
 //! A cell is made once for a queue and never freed, since DPDK may hold its address for as long as the process lives.
 //! Its lane comes and goes with the queue. A queue whose cell has no lane gets no packet: what is received is freed.
+//!
+//! Should our own code panic while it is at work with a burst, the switch does not notice: what the lane held is freed,
+//! and another lane takes its place, whose tenants have their policies until it has channels.
 
 use crate::clock::Clock;
+use crate::contain::contained;
 use crate::dpdk::Dpdk;
 use crate::gate::Gate;
 use crate::mbuf::{Mbuf, RawMbuf};
 use p4shield_attach::Lane;
+use p4shield_attach::tunnel::{Current, Inside, MAX_OUTER, Origin, Seen, Tunnels};
 use p4shield_mediator::{Outcome, Packet, Released};
 use std::cell::Cell as Slot;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Packets that are freed together.
 const TOGETHER: usize = 64;
+/// Panics after which a queue's packets are freed and no further lane is tried.
+const MOST_PANICS: u32 = 16;
 
 /// Packets of the caller's burst: those received, and room for those that go back.
 pub(crate) type Slots = [Slot<MaybeUninit<*mut RawMbuf>>];
 
+/// Makes a queue's lane.
+type Make = Box<dyn Fn(Arc<AtomicU64>) -> Lane<Mbuf> + Send>;
+
+/// What the thread that polls works with.
+#[derive(Default)]
+struct Work {
+    lane: Option<Lane<Mbuf>>,
+    /// How that was made.
+    make: Option<Make>,
+    tunnels: Seen,
+    panics: u32,
+}
+
 /// A receive queue's place.
-#[derive(Debug)]
 pub(crate) struct Cell {
-    lane: Gate<Option<Lane<Mbuf>>>,
+    work: Gate<Work>,
+    /// The switch's tunnels.
+    tunnels: Arc<Current>,
+    /// Whether the outer headers of any packet were ever hidden.
+    hides: AtomicBool,
     clock: Clock,
     dpdk: &'static Dpdk,
     received: AtomicU64,
     returned: AtomicU64,
     freed: AtomicU64,
-    refused: AtomicU64,
+    refused: Arc<AtomicU64>,
 }
 
 /// What became of a queue's packets since its cell was made.
@@ -40,8 +65,8 @@ pub(crate) struct Tally {
     pub(crate) returned: u64,
     /// Freed, for whatever reason.
     pub(crate) freed: u64,
-    /// Of these, freed without asking anybody: no memory to put a scattered front together, or two threads polled the
-    /// queue at once.
+    /// Of these, freed without asking anybody: no memory to put a scattered front together, what is inside a tunnel could
+    /// not be told, two threads polled the queue at once, or our own code failed.
     pub(crate) refused: u64,
 }
 
@@ -53,27 +78,36 @@ impl Tally {
 }
 
 impl Cell {
-    /// A place without a lane.
-    pub(crate) fn new(clock: Clock, dpdk: &'static Dpdk) -> &'static Self {
+    /// A place without a lane, in a switch with these tunnels.
+    pub(crate) fn new(clock: Clock, dpdk: &'static Dpdk, tunnels: Arc<Current>) -> &'static Self {
         Box::leak(Box::new(Self {
-            lane: Gate::new(None),
+            work: Gate::new(Work::default()),
+            tunnels,
+            hides: AtomicBool::new(false),
             clock,
             dpdk,
             received: AtomicU64::new(0),
             returned: AtomicU64::new(0),
             freed: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            refused: Arc::default(),
         }))
     }
 
-    /// Gives it a lane if it has none.
-    pub(crate) fn open(&self, lane: impl FnOnce() -> Lane<Mbuf>) {
-        self.lane.enter().get_or_insert_with(lane);
+    /// Gives it a lane if it has none. `make` gets what counts refused packets.
+    pub(crate) fn open(&self, make: impl Fn(Arc<AtomicU64>) -> Lane<Mbuf> + Send + 'static) {
+        let mut work = self.work.enter();
+        if work.lane.is_none() {
+            work.lane = Some(make(Arc::clone(&self.refused)));
+            work.make = Some(Box::new(make));
+        }
     }
 
     /// Frees what the lane holds, and lets the lane go.
     pub(crate) fn close(&self) {
-        let lane = self.lane.enter().take();
+        let mut work = self.work.enter();
+        work.make = None;
+        let lane = work.lane.take();
+        drop(work);
         if let Some(mut lane) = lane {
             let mut freed = Freed::new(self.dpdk);
             lane.drain(|released| freed.push(released.packet));
@@ -90,7 +124,7 @@ impl Cell {
     }
 
     /// Takes the first `received` packets of a burst and puts packets that may go on in their place, as many as there
-    /// are slots. To be called at each poll, also for an empty burst. Returns how many.
+    /// are slots. To be called at each poll, also for an empty burst. Returns how many. Does not panic.
     ///
     /// # Safety
     /// The first `received` slots hold packets that the caller owns and gives away.
@@ -98,26 +132,18 @@ impl Cell {
     pub(crate) unsafe fn burst(&self, slots: &Slots, received: usize) -> usize {
         let received = received.min(slots.len());
         let mut out = Out { slots, passed: 0, freed: Freed::new(self.dpdk) };
-        let mut inside = self.lane.try_enter();
-        match inside.as_deref_mut() {
-            Some(Some(lane)) => {
-                let now = self.clock.now();
-                if received != 0 {
-                    // SAFETY: as the caller promises.
-                    let whole = unsafe { self.admit(&mut out, received) };
-                    // SAFETY: `admit` left packets in so many slots. What comes out is put into slots whose packets were
-                    // taken before: no more than one comes for each.
-                    let packets = slots[..whole].iter().filter_map(|slot| unsafe { take(slot) });
-                    lane.submit_burst(now, packets, |released| out.put(released));
-                }
-                let room = slots.len() - out.passed;
-                lane.poll(now, room, |released| out.put(released));
-            }
-            // SAFETY: as the caller promises.
-            _ => unsafe { self.refuse(&mut out, received) },
+        let mut untaken = [].iter();
+        // SAFETY: as the caller promises.
+        let work = || unsafe { self.mediate(&mut out, &mut untaken, received) };
+        if contained("mediating a burst", work).is_none() {
+            // SAFETY: whoever took packets from there went on to the next before it could panic.
+            unsafe { self.begin_anew(&mut out, untaken) };
         }
-        drop(inside);
         let (passed, freed) = (out.passed, out.freed.finish());
+        if self.hides.load(Ordering::Relaxed) {
+            // SAFETY: `out` put packets there.
+            unsafe { show(&slots[..passed]) };
+        }
         // Nearly all polls of a switch bring nothing.
         if received | passed | freed != 0 {
             add(&self.received, received);
@@ -127,42 +153,142 @@ impl Cell {
         passed
     }
 
-    /// Looks whether each packet's front is in one piece, makes it so or frees the packet, and fetches the fronts into
-    /// the cache. Returns how many packets there are then, in their order in the first slots.
+    /// Has a burst judged. `untaken` is what is left of its packets, should it not come to an end.
     ///
     /// # Safety
-    /// The first `received` slots hold packets.
+    /// The first `received` slots of `out` hold packets.
     #[inline]
-    unsafe fn admit(&self, out: &mut Out<'_>, received: usize) -> usize {
-        let mut whole = 0;
-        for slot in &out.slots[..received] {
-            // SAFETY: as the caller promises; slots behind this one are overwritten only.
-            let Some(mut packet) = (unsafe { take(slot) }) else { continue };
-            if !packet.is_whole() && packet.make_whole().is_err() {
-                add(&self.refused, 1);
-                out.freed.push(packet);
-                continue;
+    unsafe fn mediate<'s>(&self, out: &mut Out<'s>, untaken: &mut Untaken<'s>, received: usize) {
+        let slots = out.slots;
+        let mut inside = self.work.try_enter();
+        let Some(Work { lane: Some(lane), tunnels, .. }) = inside.as_deref_mut() else {
+            // SAFETY: as the caller promises.
+            return unsafe { self.refuse(out, slots[..received].iter()) };
+        };
+        let now = self.clock.now();
+        if received != 0 {
+            // SAFETY: as the caller promises.
+            let mut whole = unsafe { self.sift(out, received, is_judgeable) };
+            let tunnels = tunnels.of(&self.tunnels);
+            if !tunnels.is_empty() {
+                let from = if lane.is_vms() { Origin::Vm } else { Origin::World };
+                // SAFETY: `sift` left packets in so many slots; so does this.
+                whole = unsafe { self.sift(out, whole, |packet| self.look_inside(packet, tunnels, from)) };
             }
-            prefetch(packet.bytes().as_ptr());
-            out.slots[whole].set(MaybeUninit::new(packet.into_raw()));
-            whole += 1;
+            *untaken = slots[..whole].iter();
+            // SAFETY: as above. What comes out is put into slots whose packets were taken before: no more than one comes
+            // for each.
+            let packets = untaken.by_ref().filter_map(|slot| unsafe { take(slot) });
+            lane.submit_burst(now, packets, |released| out.put(released));
         }
-        whole
+        let room = slots.len() - out.passed;
+        lane.poll(now, room, |released| out.put(released));
     }
 
-    /// Nobody is there to judge: frees the burst.
+    /// Keeps the packets that `keep` says, in their order in the first slots, and frees the others. Returns how many there
+    /// are then.
     ///
     /// # Safety
-    /// The first `received` slots hold packets.
-    #[cold]
-    unsafe fn refuse(&self, out: &mut Out<'_>, received: usize) {
-        for slot in &out.slots[..received] {
-            // SAFETY: as the caller promises.
-            if let Some(packet) = unsafe { take(slot) } {
+    /// The first `count` slots hold packets.
+    #[inline]
+    unsafe fn sift(&self, out: &mut Out<'_>, count: usize, mut keep: impl FnMut(&mut Mbuf) -> bool) -> usize {
+        let (slots, mut kept) = (out.slots, 0);
+        for slot in &slots[..count] {
+            // SAFETY: as the caller promises; slots behind this one are overwritten only.
+            let Some(mut packet) = (unsafe { take(slot) }) else { continue };
+            if keep(&mut packet) {
+                slots[kept].set(MaybeUninit::new(packet.into_raw()));
+                kept += 1;
+            } else {
+                add(&self.refused, 1);
                 out.freed.push(packet);
             }
         }
-        add(&self.refused, received);
+        kept
+    }
+
+    /// Has a packet that came through a tunnel judged by what is inside. False if it is to be freed.
+    fn look_inside(&self, packet: &mut Mbuf, tunnels: &Tunnels, from: Origin) -> bool {
+        // Both fronts have to be in one piece.
+        if !packet.is_whole_behind(MAX_OUTER) && packet.make_whole().is_err() {
+            return false;
+        }
+        match tunnels.look(packet.bytes(), from) {
+            Inside::Nothing => true,
+            Inside::Unknown => false,
+            Inside::At(outer) => {
+                self.hides.store(true, Ordering::Relaxed);
+                packet.hide(outer).is_ok()
+            }
+        }
+    }
+
+    /// Frees packets that nobody is there to judge.
+    ///
+    /// # Safety
+    /// The slots hold packets.
+    #[cold]
+    unsafe fn refuse(&self, out: &mut Out<'_>, packets: Untaken<'_>) {
+        for slot in packets {
+            // SAFETY: as the caller promises.
+            if let Some(packet) = unsafe { take(slot) } {
+                add(&self.refused, 1);
+                out.freed.push(packet);
+            }
+        }
+    }
+
+    /// Our own code panicked: what the lane still has is freed, as far as it can be found, and another takes its place.
+    /// What was in somebody's hands just then is lost: one packet.
+    ///
+    /// # Safety
+    /// The slots hold packets.
+    #[cold]
+    unsafe fn begin_anew(&self, out: &mut Out<'_>, packets: Untaken<'_>) {
+        // SAFETY: as the caller promises.
+        unsafe { self.refuse(out, packets) };
+        let mut work = self.work.enter();
+        work.panics += 1;
+        if let Some(mut lane) = work.lane.take() {
+            contained("freeing what is held", || lane.drain(|released| out.freed.push(released.packet)));
+            contained("letting a lane go", || drop(lane));
+        }
+        if work.panics <= MOST_PANICS
+            && let Some(make) = &work.make
+        {
+            work.lane = contained("making a lane", || make(Arc::clone(&self.refused)));
+        }
+    }
+}
+
+impl std::fmt::Debug for Cell {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cell").field("tally", &self.tally()).finish_non_exhaustive()
+    }
+}
+
+/// Slots whose packets nobody has taken yet.
+type Untaken<'s> = slice::Iter<'s, Slot<MaybeUninit<*mut RawMbuf>>>;
+
+/// Makes a packet's front one piece, and fetches it into the cache. False if there is no memory for that.
+#[inline]
+fn is_judgeable(packet: &mut Mbuf) -> bool {
+    let whole = packet.is_whole() || packet.make_whole().is_ok();
+    prefetch(packet.bytes().as_ptr());
+    whole
+}
+
+/// Brings hidden headers back.
+///
+/// # Safety
+/// The slots hold packets.
+#[cold]
+unsafe fn show(slots: &Slots) {
+    for slot in slots {
+        // SAFETY: as the caller promises; the packet stays in its slot.
+        if let Some(mut packet) = unsafe { take(slot) } {
+            packet.show();
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Everything is looked up by name once, so that the library needs no `librte_*` and loads into any process.
 
-use crate::mbuf::RawMbuf;
+use crate::mbuf::{DynField, DynFlag, RawMbuf};
 use crate::shim;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -59,6 +59,8 @@ functions! {
     rte_get_tsc_hz: fn() -> u64;
     rte_free: fn(*mut c_void);
     rte_pktmbuf_free_bulk: fn(*mut *mut RawMbuf, c_uint);
+    rte_mbuf_dynfield_register: fn(*const DynField) -> c_int;
+    rte_mbuf_dynflag_register: fn(*const DynFlag) -> c_int;
     rte_pktmbuf_copy: fn(*const RawMbuf, *mut c_void, u32, u32) -> *mut RawMbuf;
     rte_eth_dev_info_get: fn(u16, *mut c_void) -> c_int;
     rte_eth_dev_get_name_by_port: fn(u16, *mut c_char) -> c_int;

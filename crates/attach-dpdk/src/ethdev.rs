@@ -5,6 +5,7 @@
 //! its end; such a callback is *stale* until a device with the same number comes, and is taken away then.
 
 use crate::cell::{Cell, Tally};
+use crate::contain::contained;
 use crate::dpdk::EventCallback;
 use crate::library::{Library, library};
 use crate::mbuf::RawMbuf;
@@ -82,7 +83,7 @@ pub(crate) fn before_start(port: u16) -> Result<(), c_int> {
 }
 
 /// Callbacks and lanes for so many queues.
-fn install(library: &Library, number: u16, port: &mut Port, shape: PortShape) -> Result<(), c_int> {
+fn install(library: &'static Library, number: u16, port: &mut Port, shape: PortShape) -> Result<(), c_int> {
     let (id, name) = port.session.get_or_insert_with(|| {
         let info = describe(library, number, shape.interface);
         let name = info.name.clone();
@@ -90,7 +91,7 @@ fn install(library: &Library, number: u16, port: &mut Port, shape: PortShape) ->
     });
     for queue in 0..shape.rx_queues {
         if port.queues.len() <= usize::from(queue) {
-            let cell = Cell::new(library.clock, library.dpdk);
+            let cell = library.cell();
             port.queues.push(Queue { cell, callback: None, stale: false });
         }
         let place = &mut port.queues[usize::from(queue)];
@@ -99,7 +100,8 @@ fn install(library: &Library, number: u16, port: &mut Port, shape: PortShape) ->
             place.callback = None; // Not removed: it was not there any more.
             place.stale = false;
         }
-        place.cell.open(|| library.session.lane(*id, queue.into()));
+        let id = *id;
+        place.cell.open(move |refused| library.lane(id, queue.into(), refused));
         if place.callback.is_none() {
             place.callback = Some(add(library, number, queue, place.cell).map_err(|()| {
                 tracing::error!(
@@ -180,9 +182,11 @@ pub(crate) fn before_close(number: u16) {
 
 /// A device is gone, by close or by being unplugged.
 unsafe extern "C" fn destroyed(number: u16, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
-    if let (Ok(library), Some(port)) = (library(), ports().get_mut(&number)) {
-        forget(library, number, port);
-    }
+    contained("a device's end", || {
+        if let (Ok(library), Some(port)) = (library(), ports().get_mut(&number)) {
+            forget(library, number, port);
+        }
+    });
     0
 }
 

@@ -1,12 +1,14 @@
 //! The functions of DPDK that are ours in a process that has preloaded us.
 //!
 //! Each does its part and calls the one behind it, which the dynamic linker would have found without us. Where that is
-//! missing the process has no such DPDK, and the call fails.
+//! missing the process has no such DPDK, and the call fails. No panic of ours gets out (`contain`).
 
 use crate::bypass::{explain, refuse, refuses_rule};
+use crate::contain::contained;
 use crate::dpdk::next;
 use crate::mbuf::{Mbuf, RawMbuf};
 use crate::pool;
+use crate::secondary;
 use crate::shim;
 use crate::vhost::{self, Place};
 use crate::{ethdev, vhost::registered};
@@ -20,27 +22,49 @@ macro_rules! real {
     ($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?) => {{
         static REAL: OnceLock<Option<unsafe extern "C" fn($($arg),*) $(-> $ret)?>> = OnceLock::new();
         *REAL.get_or_init(|| {
-            let at = next(concat!(stringify!($name), "\0"))?;
+            let at = contained("looking a function up", || next(concat!(stringify!($name), "\0")))??;
             // SAFETY: DPDK's function of that name has this signature, which is ours, too.
             Some(unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $ret)?>(at) })
         })
     }};
 }
 
-/// Starts a port, mediated.
+/// Starts DPDK, unless as a secondary process.
 ///
 /// # Safety
 /// As DPDK's; so it is for all functions here.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_eal_init(count: c_int, words: *mut *mut c_char) -> c_int {
+    let Some(real) = real!(rte_eal_init: fn(c_int, *mut *mut c_char) -> c_int) else { return -1 };
+    // SAFETY: the caller's arguments; so it is below.
+    let asked = contained("reading DPDK's arguments", || unsafe { secondary::is_asked_for(count, words) });
+    if asked == Some(true) {
+        return secondary::refuse();
+    }
+    // SAFETY: as above.
+    let result = unsafe { real(count, words) };
+    // Whether `auto` made it one is known by now.
+    if result >= 0 && contained("looking what process it is", secondary::is_one) == Some(true) {
+        return secondary::refuse();
+    }
+    result
+}
+
+/// Starts a port, mediated.
+///
+/// # Safety
+/// As DPDK's.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_eth_dev_start(port: u16) -> c_int {
     let Some(real) = real!(rte_eth_dev_start: fn(u16) -> c_int) else { return -libc::ENOSYS };
-    if let Err(errno) = ethdev::before_start(port) {
+    let ready = contained("preparing a port", || ethdev::before_start(port));
+    if let Err(errno) = ready.unwrap_or(Err(libc::ENOTSUP)) {
         return -errno;
     }
     // SAFETY: the caller's arguments.
     let result = unsafe { real(port) };
     if result == 0 {
-        ethdev::started(port);
+        contained("noting a port's start", || ethdev::started(port));
     }
     result
 }
@@ -55,7 +79,7 @@ pub unsafe extern "C" fn rte_eth_dev_stop(port: u16) -> c_int {
     // SAFETY: the caller's arguments.
     let result = unsafe { real(port) };
     if result == 0 {
-        ethdev::stopped(port);
+        contained("stopping a port", || ethdev::stopped(port));
     }
     result
 }
@@ -67,7 +91,7 @@ pub unsafe extern "C" fn rte_eth_dev_stop(port: u16) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_eth_dev_close(port: u16) -> c_int {
     let Some(real) = real!(rte_eth_dev_close: fn(u16) -> c_int) else { return -libc::ENOSYS };
-    ethdev::before_close(port);
+    contained("closing a port", || ethdev::before_close(port));
     // SAFETY: the caller's arguments.
     unsafe { real(port) }
 }
@@ -94,7 +118,7 @@ pub unsafe extern "C" fn rte_eth_rx_queue_setup(
     unsafe {
         let result = real(port, queue, descriptors, socket, conf, pool);
         if result == 0 {
-            pool::given(port, pool);
+            contained("noting a pool", || pool::given(port, pool));
         }
         result
     }
@@ -115,8 +139,12 @@ pub unsafe extern "C" fn rte_vhost_driver_callback_register(
     };
     // SAFETY: the caller's arguments; ours in the place of `ops` stay where they are for ever.
     unsafe {
-        let ops = if path.is_null() { ops } else { registered(CStr::from_ptr(path), ops.cast()).cast() };
-        real(path, ops)
+        let registered =
+            || if path.is_null() { ops } else { registered(CStr::from_ptr(path), ops.cast()).cast() };
+        match contained("registering a vhost-user socket", registered) {
+            Some(ops) => real(path, ops),
+            None => -1,
+        }
     }
 }
 
@@ -131,7 +159,7 @@ pub unsafe extern "C" fn rte_vhost_driver_unregister(path: *const c_char) -> c_i
     unsafe {
         let result = real(path);
         if result == 0 && !path.is_null() {
-            vhost::unregistered(CStr::from_ptr(path));
+            contained("forgetting a vhost-user socket", || vhost::unregistered(CStr::from_ptr(path)));
         }
         result
     }

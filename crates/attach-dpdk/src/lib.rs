@@ -22,6 +22,8 @@
 //! * **Packets in = packets returned + packets freed + packets held**, for each queue. What is held is bounded by the
 //!   tenants' `max_held`, and freed when a port stops, so that a pool may go after its ports.
 //! * **A rewrite leaves a sound mbuf** (`mbuf`).
+//! * **No panic gets out** (`contain`). A queue whose lane failed gets another, and its tenants' policies until that has
+//!   channels.
 //! * **Harmless elsewhere.** In a process without DPDK, or one that starts no port, nothing is done: no thread, no file,
 //!   no output. The library needs no `librte_*` itself.
 //!
@@ -34,10 +36,12 @@ mod bypass;
 mod callbacks;
 mod cell;
 mod clock;
+mod contain;
 mod dpdk;
 mod ethdev;
 mod gate;
 mod library;
 mod pool;
+mod secondary;
 mod shim;
 mod vhost;

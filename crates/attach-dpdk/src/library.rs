@@ -4,12 +4,15 @@
 //! still has to go to the background) is left alone.
 
 use crate::callbacks;
+use crate::cell::Cell;
 use crate::clock::Clock;
 use crate::dpdk::{self, Dpdk, Unusable};
-use p4shield_attach::{Kind, Options, PortId, Remark, Session, SessionError, log};
+use crate::mbuf::{self, Mbuf};
+use p4shield_attach::{Kind, Lane, Options, PortId, Remark, Session, SessionError, log};
 use p4shield_config::FILE_VARIABLE;
 use std::path::PathBuf;
-use std::sync::OnceLock;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 
 /// Why no port of this process is started. The alternative would be a switch that nobody asks.
 #[derive(Debug, thiserror::Error)]
@@ -70,7 +73,24 @@ impl Library {
         callbacks::check()?;
         let config = std::env::var_os(FILE_VARIABLE).map(PathBuf::from).ok_or(Refusal::NoConfiguration)?;
         let session = Session::start(Options { config, kind: Kind::Dpdk, application: application() })?;
+        if !mbuf::prepare(dpdk) {
+            let text =
+                "this DPDK has no field of packets left for us: those that come through a tunnel are dropped";
+            session.remark(None, Remark::Note(text.to_owned()));
+        }
         Ok(Self { session, clock: Clock::new(dpdk), dpdk })
+    }
+
+    /// A place for a queue.
+    pub(crate) fn cell(&self) -> &'static Cell {
+        Cell::new(self.clock, self.dpdk, self.session.tunnels())
+    }
+
+    /// The lane of a queue of a port; `refused` counts the packets that it never got.
+    pub(crate) fn lane(&self, port: PortId, queue: u32, refused: Arc<AtomicU64>) -> Lane<Mbuf> {
+        let lane = self.session.lane(port, queue);
+        self.session.count_refused(lane.id(), refused);
+        lane
     }
 
     /// Tells the operator, here and through the daemon.

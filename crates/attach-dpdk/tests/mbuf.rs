@@ -209,6 +209,82 @@ fn an_undone_checksum_that_nobody_could_complete_is_refused() {
     assert_eq!(pool.free_count(), 8);
 }
 
+/// The Internet checksum of RFC 1071.
+fn checksum(parts: &[&[u8]]) -> [u8; 2] {
+    let all = parts.concat();
+    let words = all.chunks(2).map(|w| u64::from(w[0]) << 8 | w.get(1).map_or(0, |b| u64::from(*b)));
+    let mut sum: u64 = words.sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    (!sum as u16).to_be_bytes()
+}
+
+/// A frame in VXLAN over IPv4, with all checksums.
+fn wrapped(inner: &[u8]) -> Vec<u8> {
+    let mut b = udp(0);
+    let len = u16::try_from(16 + inner.len()).expect("short").to_be_bytes();
+    let total = u16::try_from(36 + inner.len()).expect("short").to_be_bytes();
+    b[16..18].copy_from_slice(&total);
+    let sum = checksum(&[&b[14..34]]);
+    b[24..26].copy_from_slice(&sum);
+    b[36..42].copy_from_slice(&[18, 181, len[0], len[1], 0, 0]);
+    b.extend([8, 0, 0, 0, 0, 0, 7, 0]);
+    b.extend(inner);
+    let sum = checksum(&[&b[26..34], &[0, 17], &len, &b[34..]]);
+    b[40..42].copy_from_slice(&sum);
+    b
+}
+
+/// Bytes of the headers around.
+const OUTER: usize = 50;
+
+#[test]
+fn what_is_inside_a_tunnel_is_seen_alone_and_comes_back_whole() {
+    let pool = Pool::new(32, 2176);
+    let inner = udp(301);
+    let frame = wrapped(&inner);
+    let mut packet = pool.packet(&[&frame]);
+    packet.hide(OUTER).expect("it is in one piece");
+    assert_eq!((packet.bytes(), packet.len(), packet.hidden()), (&inner[..], inner.len(), OUTER));
+    packet.show();
+    assert_eq!(packet.hidden(), 0);
+    assert_eq!(Whole::of(packet).bytes, frame);
+    let mut short = pool.packet(&[&frame[..20]]);
+    short.hide(OUTER).expect_err("there are no such headers");
+    short.free();
+    assert_eq!(pool.free_count(), 32);
+}
+
+#[test]
+fn a_rewrite_inside_a_tunnel_mends_what_is_around_or_is_refused() {
+    let pool = Pool::new(32, 2176);
+    let inner = udp(301);
+    let frame = wrapped(&inner);
+    for (old_len, new_len, total) in [(34, 34, 343), (34, 61, 370), (42, 21, 322), (34, 40, 200), (0, 7, 7)] {
+        let new: Vec<u8> = (0..new_len).map(|i| i as u8 ^ 0x5a).collect();
+        for parts in [&[&frame[..]][..], &[&frame[..200], &frame[200..301], &frame[301..]]] {
+            let original = pool.packet(parts);
+            let mut packet = pool.clone_of(&original);
+            packet.hide(OUTER).expect("it is in one piece");
+            packet.replace_head(old_len, &new, total).expect("it fits");
+            let want = expected(&inner, old_len, &new, total);
+            assert_eq!(packet.len(), want.len());
+            packet.show();
+            assert!(Whole::of(packet).bytes == wrapped(&want), "{old_len} -> {new_len} of {total}");
+            assert!(Whole::of(original).bytes == frame, "who holds the same bytes sees nothing of it");
+        }
+    }
+    for flags in [flag::TX_UDP_CKSUM | flag::TX_IPV4, flag::RX_L4_CKSUM_NONE] {
+        let mut packet = pool.packet(&[&frame]);
+        pool.set_flags(&packet, flags, [14, 20, 8]);
+        packet.hide(OUTER).expect("it is in one piece");
+        packet.replace_head(34, &[7; 34], inner.len()).expect_err("somebody is to complete a checksum");
+        packet.free();
+    }
+    assert_eq!(pool.free_count(), 32);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -117,7 +117,7 @@ fn a_vhost_user_port_that_is_an_ethdev_is_judged_once() {
     switch.command("start").unwrap();
     sender.command("start").unwrap();
     wait_sent(&mut switch, 1, (PACKETS * 3 / 4).into());
-    assert_eq!(daemon.p4vm(0).judged(), PACKETS.into());
+    assert_eq!(daemon.p4vm(0).judged(), u64::from(PACKETS));
     assert!(daemon.ports().contains("net_vhost0") && daemon.ports().len() == 2, "{:?}", daemon.ports());
     sender.quit().unwrap();
     assert!(switch.quit().unwrap().success(), "{}", switch.transcript());
@@ -157,7 +157,7 @@ fn packets_from_and_to_vhost_user_ports_are_judged() {
         wait_sent(&mut receiver, 1, (PACKETS * 3 / 4).into());
         receiver.command("stop").unwrap();
         sender.command("stop").unwrap();
-        assert_eq!(daemon.p4vm(0).judged() - judged, PACKETS.into(), "every packet of alice's, once");
+        assert_eq!(daemon.p4vm(0).judged() - judged, u64::from(PACKETS), "every packet of alice's, once");
         for mut guest in [sender, receiver] {
             guest.quit().unwrap();
         }

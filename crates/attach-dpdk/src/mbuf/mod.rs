@@ -8,7 +8,9 @@
 mod headers;
 mod layout;
 mod offload;
+mod outer;
 mod packet;
 
 pub use layout::RawMbuf;
+pub(crate) use outer::{DynField, DynFlag, prepare};
 pub use packet::Mbuf;

@@ -56,7 +56,14 @@ impl Mbuf {
     #[inline]
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        usize::from(self.raw().data_len) >= FRONT.min(self.raw().pkt_len as usize)
+        self.is_whole_behind(0)
+    }
+
+    /// Whether it is so behind as many bytes of other headers.
+    #[inline]
+    #[must_use]
+    pub fn is_whole_behind(&self, outer: usize) -> bool {
+        usize::from(self.raw().data_len) >= (outer + FRONT).min(self.raw().pkt_len as usize)
     }
 
     /// Makes the front of a packet one piece, by copying it. What is scattered cannot be judged, so whoever could
@@ -71,14 +78,19 @@ impl Mbuf {
     }
 
     #[inline]
-    fn raw(&self) -> &RawMbuf {
+    pub(super) fn as_ptr(&self) -> *mut RawMbuf {
+        self.0.as_ptr()
+    }
+
+    #[inline]
+    pub(super) fn raw(&self) -> &RawMbuf {
         // SAFETY: `from_raw`'s caller gave us a valid mbuf, and nobody else changes it but through shared segments'
         // reference counts, which are atomic.
         unsafe { self.0.as_ref() }
     }
 
     #[inline]
-    fn raw_mut(&mut self) -> &mut RawMbuf {
+    pub(super) fn raw_mut(&mut self) -> &mut RawMbuf {
         // SAFETY: as in `raw`; we have the only handle.
         unsafe { self.0.as_mut() }
     }
@@ -105,7 +117,7 @@ impl Mbuf {
 
     /// Puts a copy in the place of the packet, and frees that.
     #[cold]
-    fn replace_by_copy(&mut self) -> Result<(), RewriteRefused> {
+    pub(super) fn replace_by_copy(&mut self) -> Result<(), RewriteRefused> {
         let dpdk = dpdk::dpdk().map_err(|_| RewriteRefused)?;
         let pool = self.raw().pool;
         // A pool for clones has no room for bytes; copying into it would never end.
@@ -174,22 +186,9 @@ impl Mbuf {
         raw.pkt_len = u32::try_from(total).map_err(|_| RewriteRefused)?;
         Ok(())
     }
-}
 
-impl Packet for Mbuf {
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        let raw = self.raw();
-        // SAFETY: data_off + data_len lie within the buffer, as the driver that received it promises.
-        unsafe { std::slice::from_raw_parts(raw.buf_addr.add(raw.data_off.into()), raw.data_len.into()) }
-    }
-
-    #[inline]
-    fn len(&self) -> usize {
-        self.raw().pkt_len as usize
-    }
-
-    fn replace_head(
+    /// [`Packet::replace_head`], of the packet as it is.
+    pub(super) fn replace_front(
         &mut self,
         old_len: usize,
         new: &[u8],
@@ -216,6 +215,33 @@ impl Packet for Mbuf {
         let raw = self.raw_mut();
         (raw.ol_flags, raw.tx_offload, raw.packet_type) = (ol_flags, tx_offload, 0);
         Ok(())
+    }
+}
+
+impl Packet for Mbuf {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        let raw = self.raw();
+        // SAFETY: data_off + data_len lie within the buffer, as the driver that received it promises.
+        unsafe { std::slice::from_raw_parts(raw.buf_addr.add(raw.data_off.into()), raw.data_len.into()) }
+    }
+
+    #[inline]
+    fn len(&self) -> usize {
+        self.raw().pkt_len as usize
+    }
+
+    fn replace_head(
+        &mut self,
+        old_len: usize,
+        new: &[u8],
+        new_total_len: usize,
+    ) -> Result<(), RewriteRefused> {
+        if self.hidden() == 0 {
+            self.replace_front(old_len, new, new_total_len)
+        } else {
+            self.replace_inside(old_len, new, new_total_len)
+        }
     }
 }
 

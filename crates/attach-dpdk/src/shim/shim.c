@@ -11,12 +11,13 @@
 #include <rte_ethdev.h>
 #include <rte_flow.h>
 #include <rte_mbuf.h>
+#include <rte_mbuf_dyn.h>
 #include <rte_version.h>
 #include <rte_vhost.h>
 
 #include "shim.h"
 
-/* The layouts and numbers that Rust has by heart (mbuf/layout.rs, vhost/ops.rs). */
+/* The layouts and numbers that Rust has by heart (mbuf/layout.rs, mbuf/outer.rs, vhost/ops.rs). */
 #define AT(type, field, offset) _Static_assert(offsetof(struct type, field) == (offset), #type "." #field)
 #define IS(name, value) _Static_assert((name) == (value), #name)
 
@@ -71,6 +72,15 @@ IS(RTE_MBUF_F_TX_OUTER_IPV4, 1ULL << 59);
 IS(RTE_MBUF_F_TX_OUTER_IPV6, 1ULL << 60);
 IS(RTE_MBUF_F_EXTERNAL, 1ULL << 61);
 IS(RTE_MBUF_F_INDIRECT, 1ULL << 62);
+
+AT(rte_mbuf_dynfield, size, 64);
+AT(rte_mbuf_dynfield, align, 72);
+AT(rte_mbuf_dynfield, flags, 80);
+IS(sizeof(struct rte_mbuf_dynfield), 88);
+AT(rte_mbuf_dynflag, flags, 64);
+IS(sizeof(struct rte_mbuf_dynflag), 68);
+IS(RTE_MBUF_F_FIRST_FREE, 1ULL << 23);
+IS(RTE_MBUF_F_LAST_FREE, 1ULL << 40);
 
 AT(rte_vhost_device_ops, new_device, 0);
 AT(rte_vhost_device_ops, destroy_device, 8);

@@ -9,6 +9,7 @@ mod ops;
 pub(crate) use ops::{registered, unregistered};
 
 use crate::cell::Cell;
+use crate::contain::contained;
 use crate::dpdk::next;
 use crate::ethdev::tell_tally;
 use crate::library::{Library, library};
@@ -88,7 +89,7 @@ pub(crate) fn place(vid: c_int, queue: u16) -> Place {
     match cell(vid, queue) {
         Some(cell) => Place::Cell(cell),
         None if ethdev(vid).is_some_and(|e| e.load(Ordering::Acquire)) => Place::Ethdev,
-        None => unprepared(vid, queue),
+        None => contained("preparing a guest's queue", || unprepared(vid, queue)).unwrap_or(Place::Nowhere),
     }
 }
 
@@ -133,8 +134,8 @@ fn prepare(vid: c_int, queue: u16) -> Option<&'static Cell> {
     // SAFETY: as in `cell`.
     let cell = unsafe { slot.load(Ordering::Acquire).as_ref() }
         .or_else(|| devices.spare.pop())
-        .unwrap_or_else(|| Cell::new(library.clock, library.dpdk));
-    cell.open(|| library.session.lane(port, pair as u32));
+        .unwrap_or_else(|| library.cell());
+    cell.open(move |refused| library.lane(port, pair as u32, refused));
     slot.store(std::ptr::from_ref(cell).cast_mut(), Ordering::Release);
     Some(cell)
 }

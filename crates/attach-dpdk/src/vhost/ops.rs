@@ -1,6 +1,7 @@
 //! How we hear of vhost-user devices: in the place of the application's own functions, which we call in turn.
 
 use super::{connected, gone, gone_with, name_of, prepare, prepare_all, rest, rest_all};
+use crate::contain::contained;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -113,29 +114,35 @@ fn meet(vid: c_int) {
 }
 
 unsafe extern "C" fn new_connection(vid: c_int) -> c_int {
-    connected(vid);
-    meet(vid);
+    contained("hearing of a connection", || {
+        connected(vid);
+        meet(vid);
+    });
     // SAFETY: the application's own function, called as DPDK would; so are those below.
     theirs(vid).new_connection.map_or(0, |f| unsafe { f(vid) })
 }
 
 unsafe extern "C" fn new_device(vid: c_int) -> c_int {
-    meet(vid);
-    prepare_all(vid);
+    contained("hearing of a device", || {
+        meet(vid);
+        prepare_all(vid);
+    });
     // SAFETY: see `new_connection`.
     theirs(vid).new_device.map_or(0, |f| unsafe { f(vid) })
 }
 
 unsafe extern "C" fn vring_state_changed(vid: c_int, queue: u16, enabled: c_int) -> c_int {
-    meet(vid);
     let from_guest = queue % 2 == 1;
-    if from_guest && enabled != 0 {
-        prepare(vid, queue);
-    }
+    contained("hearing of a queue", || {
+        meet(vid);
+        if from_guest && enabled != 0 {
+            prepare(vid, queue);
+        }
+    });
     // SAFETY: see `new_connection`.
     let result = theirs(vid).vring_state_changed.map_or(0, |f| unsafe { f(vid, queue, enabled) });
     if from_guest && enabled == 0 {
-        rest(vid, queue);
+        contained("a queue's rest", || rest(vid, queue));
     }
     result
 }
@@ -146,7 +153,7 @@ unsafe extern "C" fn destroy_device(vid: c_int) {
         // SAFETY: see `new_connection`.
         unsafe { f(vid) };
     }
-    rest_all(vid);
+    contained("a device's rest", || rest_all(vid));
 }
 
 unsafe extern "C" fn destroy_connection(vid: c_int) {
@@ -154,7 +161,7 @@ unsafe extern "C" fn destroy_connection(vid: c_int) {
         // SAFETY: see `new_connection`.
         unsafe { f(vid) };
     }
-    gone(vid);
+    contained("a device's end", || gone(vid));
 }
 
 unsafe extern "C" fn guest_notified(vid: c_int) {

@@ -35,5 +35,5 @@ pub use memory::Mapping;
 pub use pool::{Census, Frame, FramePool, PortId};
 pub use port::Port;
 pub use ring::{Consumer, Descriptor, Producer, RingOffsets};
-pub use socket::{Mode, Offsets, Socket, SocketConfig, Statistics, offsets};
+pub use socket::{Mode, Offsets, Socket, SocketConfig, Statistics, offsets, zero_copy};
 pub use umem::{Umem, UmemConfig};

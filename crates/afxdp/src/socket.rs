@@ -149,11 +149,9 @@ impl Socket {
             sxdp_shared_umem_fd: peer.map_or(0, |p| p.as_raw_fd() as u32),
         };
         sys::bind(fd.as_fd(), &address).map_err(failed("bind"))?;
-        let options: libc::xdp_options =
-            sys::get(fd.as_fd(), libc::XDP_OPTIONS).map_err(failed("asking for the mode (XDP_OPTIONS)"))?;
+        let zero_copy = zero_copy(fd.as_fd()).map_err(failed("asking for the mode (XDP_OPTIONS)"))?;
         let fd = Arc::new(fd);
         umem.remember(&fd);
-        let zero_copy = options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0;
         Ok(Self { fill, completion, receive, transmit, fd, zero_copy, _umem: Arc::clone(umem) })
     }
 
@@ -197,6 +195,15 @@ pub struct Offsets {
     pub receive: RingOffsets,
     /// Transmit ring.
     pub transmit: RingOffsets,
+}
+
+/// Whether the driver of the interface that a socket is bound to reads and writes packet memory itself.
+///
+/// # Errors
+/// What the kernel says.
+pub fn zero_copy(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let options: libc::xdp_options = sys::get(socket, libc::XDP_OPTIONS)?;
+    Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
 }
 
 /// Asks the kernel for the layout of a socket's rings (`XDP_MMAP_OFFSETS`).

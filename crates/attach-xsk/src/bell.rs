@@ -85,25 +85,25 @@ impl Bell {
     }
 }
 
-/// Before a thread waits in an epoll, and after: moves what there is, and has the bells say it.
+/// Before a thread waits in an epoll (`sleeps`), and after: moves what there is, and has the bells say it.
 #[inline]
-pub(crate) fn look_around() {
+pub(crate) fn look_around(sleeps: bool) {
     if ANY.load(Relaxed) {
         let errno = crate::real::errno();
-        look();
+        look(sleeps);
         crate::real::fail(errno);
     }
 }
 
 #[cold]
-fn look() {
+fn look(sleeps: bool) {
     let belled = |s: &&Socket| s.bell.in_epoll.load(Relaxed);
     for socket in socket::all().into_iter().filter(belled) {
         if let Some(queue) = socket.queue() {
             wait::service(socket, queue);
             socket.bell.tell_epoll(socket.ready.load(Acquire));
-            if queue.left_alone() {
-                crate::drain::nudge();
+            if sleeps && queue.left_alone() {
+                crate::drain::hand_over(queue);
             }
         }
     }

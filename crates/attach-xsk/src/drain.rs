@@ -7,7 +7,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Relaxed, Ordering::SeqCst};
 
 use p4shield_attach::spawn_without_signals;
 use rustix::event::{EventfdFlags, epoll, eventfd};
@@ -26,8 +26,10 @@ const PATIENCE: u32 = 16;
 
 /// Wakes the thread.
 static BELL: OnceLock<OwnedFd> = OnceLock::new();
-/// Whether it sleeps for longer than [`LATER`].
+/// Whether it sleeps.
 static ASLEEP: AtomicBool = AtomicBool::new(false);
+/// Whether it sleeps for longer than [`LATER`].
+static FAST_ASLEEP: AtomicBool = AtomicBool::new(false);
 
 /// Starts it.
 pub(crate) fn start() -> io::Result<()> {
@@ -41,7 +43,15 @@ pub(crate) fn start() -> io::Result<()> {
 /// Has it look, if it sleeps for long: there is a new socket, or something is left that nobody may come for.
 #[inline]
 pub(crate) fn nudge() {
-    if ASLEEP.load(Relaxed) && ASLEEP.swap(false, AcqRel) {
+    if FAST_ASLEEP.load(Relaxed) && FAST_ASLEEP.swap(false, AcqRel) {
+        ring();
+    }
+}
+
+/// Has it look at once: the thread that came for this queue until now is about to sleep elsewhere.
+pub(crate) fn hand_over(queue: &Queue) {
+    queue.handed_over.store(true, SeqCst);
+    if ASLEEP.swap(false, SeqCst) {
         ring();
     }
 }
@@ -120,7 +130,8 @@ impl Drain {
         let calls = queue.calls.load(Relaxed);
         let comes = std::mem::replace(&mut seen.calls, calls) != calls;
         let waits = queue.waiting.load(Relaxed) > 0;
-        if comes || (waits && !queue.left_alone()) {
+        let handed_over = queue.handed_over.swap(false, AcqRel);
+        if !handed_over && (comes || (waits && !queue.left_alone())) {
             watch(&self.sockets, socket, queue, seen, false);
             return Visit { time: Some(if comes { LATER } else { MUCH_LATER }), moved: false };
         }
@@ -164,16 +175,27 @@ impl Drain {
         if !may {
             rest.time = Some(0);
         }
-        ASLEEP.store(rest.time.is_none_or(|t| t > LATER), Relaxed);
+        FAST_ASLEEP.store(rest.time.is_none_or(|t| t > LATER), Relaxed);
+        ASLEEP.store(true, SeqCst);
+        if anything_handed_over() {
+            rest.time = Some(0);
+        }
         // SAFETY: no mask. An error is an early end of sleep.
         let _ = unsafe { real::wait_for(&mut rest, std::ptr::null()) };
         ASLEEP.store(false, Relaxed);
+        FAST_ASLEEP.store(false, Relaxed);
         let rang = rest.entries()[own..].iter().any(|p| p.revents != 0);
         self.mine.iter().for_each(|(_, queue)| queue.slept(rang));
         if rest.entries()[0].revents != 0 {
             let _ = rustix::io::read(self.bell, &mut [0_u8; 8]);
         }
     }
+}
+
+/// Whether a queue was handed over since it was looked at.
+fn anything_handed_over() -> bool {
+    let handed_over = |s: &Socket| s.queue().is_some_and(|q| q.handed_over.load(SeqCst));
+    socket::all().into_iter().any(handed_over)
 }
 
 /// What is known of a socket; nothing of one whose place is used again.

@@ -6,8 +6,11 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use p4shield_attach::{Facing, Kind, Options, PortId, PortInfo, Session, SessionError, log};
+use p4shield_attach::{
+    Facing, Kind, Options, PortId, PortInfo, Remark, Session, SessionError, log, spawn_without_signals,
+};
 use p4shield_config::FILE_VARIABLE;
+use p4shield_mediator::FailPolicy;
 
 use crate::judge::Verdicts;
 use crate::packet::Memory;
@@ -60,6 +63,18 @@ extern "C" fn in_child() {
     table::forget_all();
 }
 
+/// An application may end and leave its sockets to the kernel (DPDK's driver does); who had their frames is told all the
+/// same.
+extern "C" fn at_exit() {
+    if is_forked() {
+        return;
+    }
+    // On a thread of its own: this one's storage, which logging needs, may be gone.
+    if let Ok(thread) = spawn_without_signals("p4shield-exit", crate::socket::report_all) {
+        let _ = thread.join();
+    }
+}
+
 /// The library, started if it was not.
 ///
 /// # Errors
@@ -79,7 +94,32 @@ pub(crate) fn library() -> Result<&'static Library, &'static Refusal> {
     started.as_ref()
 }
 
+/// Whether an AF_XDP socket is let through that cannot be mediated, and why it cannot: only if no tenant wants packets
+/// dropped that nobody judges. Says so either way.
+pub(crate) fn lets_pass(why: &str) -> bool {
+    match library() {
+        Ok(library) if library.lets_pass() => {
+            tracing::warn!(
+                "an AF_XDP socket is let through without being mediated, since every tenant's fail is \"pass\": {why}"
+            );
+            if let Some(session) = &library.session {
+                session.remark(None, Remark::Unmediated(format!("an AF_XDP socket is not mediated: {why}")));
+            }
+            true
+        }
+        _ => {
+            tracing::error!("an AF_XDP socket is refused, since it could not be mediated: {why}");
+            false
+        }
+    }
+}
+
 impl Library {
+    fn lets_pass(&self) -> bool {
+        let tenants = self.session.iter().flat_map(|s| &s.config().tenants);
+        tenants.into_iter().all(|t| t.fail == FailPolicy::Pass)
+    }
+
     fn ports(&self) -> MutexGuard<'_, BTreeMap<u32, (PortId, u32)>> {
         self.ports.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,6 +133,8 @@ impl Library {
         PROCESS.get_or_init(std::process::id);
         // SAFETY: the handler stores to atomics, which is safe in a child at any time, and is never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+        // SAFETY: registers a function that cannot unwind into C: what panics does so on a thread of its own.
+        unsafe { libc::atexit(at_exit) };
         crate::drain::start().map_err(Refusal::Thread)?;
         Ok(Self { session, ports: Mutex::default() })
     }

@@ -47,6 +47,8 @@ pub(crate) struct Queue {
     pub(crate) kernel_wants: AtomicBool,
     /// Whether the application makes no calls at all, by its right: it was bound without a flag that would ask for them.
     pub(crate) never_calls: AtomicBool,
+    /// Whether the drain thread is to come for it at once, although calls were made.
+    pub(crate) handed_over: AtomicBool,
     /// Counts the application's calls; the drain thread leaves alone what moves by itself.
     pub(crate) calls: AtomicU32,
     /// Threads of the application that wait in `poll`.
@@ -70,6 +72,7 @@ impl Queue {
             untold: AtomicBool::new(false),
             kernel_wants: AtomicBool::new(false),
             never_calls: AtomicBool::new(false),
+            handed_over: AtomicBool::new(false),
             calls: AtomicU32::new(0),
             waiting: AtomicU32::new(0),
             sleeping: AtomicU32::new(0),

@@ -89,6 +89,17 @@ pub(crate) unsafe fn wait_for(rest: &mut Rest, mask: *const sigset_t) -> c_int {
     unsafe { ppoll()(set.as_mut_ptr(), set.len() as nfds_t, time, mask) }
 }
 
+/// The family of a socket; none if this is no socket.
+pub(crate) fn domain(fd: c_int) -> Option<c_int> {
+    let mut domain: c_int = 0;
+    let mut len = size_of::<c_int>() as socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes of a live integer.
+    let result = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_DOMAIN, (&raw mut domain).cast(), &raw mut len)
+    };
+    (result == 0).then_some(domain)
+}
+
 /// The name of an interface of the calling thread's network namespace.
 pub(crate) fn interface_name(index: u32) -> Option<String> {
     let mut name = [0 as c_char; libc::IF_NAMESIZE];

@@ -14,7 +14,7 @@ use p4shield_afxdp::relay::{
     CompletionRings, FillRings, ReceivePump, ReceiveRings, TransmitPump, TransmitRings,
 };
 use p4shield_afxdp::ring::Entry;
-use p4shield_afxdp::{Consumer, Descriptor, Error, Producer, offsets};
+use p4shield_afxdp::{Consumer, Descriptor, Error, Producer, offsets, zero_copy};
 use p4shield_attach::Facing;
 
 use crate::bell::Bell;
@@ -60,6 +60,8 @@ struct Setup {
     /// Entries of the rings that were made, by [`Which`].
     entries: [u32; 4],
     pairs: [Option<Pair>; 4],
+    /// Whether a ring was mapped of which nothing is known: another process made it.
+    foreign: bool,
     /// Interface and queue.
     place: Option<(u32, u32)>,
     /// Flags of `bind`.
@@ -77,6 +79,17 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// All sockets there are now.
 pub(crate) fn all() -> Vec<&'static Socket> {
     lock(&ALL).iter().copied().filter(|s| s.descriptors.load(Acquire) > 0).collect()
+}
+
+/// Says of every socket that is open what would be said if it were closed. Waits for nobody: what another thread is at is
+/// left out.
+pub(crate) fn report_all() {
+    let Ok(sockets) = ALL.try_lock().map(|all| all.clone()) else { return };
+    for socket in sockets.into_iter().filter(|s| s.queue().is_some()) {
+        if let Ok(setup) = socket.setup.try_lock() {
+            socket.report(&setup);
+        }
+    }
 }
 
 /// Packets have come for the socket of this number, that a thread may be waiting for.
@@ -167,6 +180,7 @@ impl Socket {
         let mut setup = lock(&self.setup);
         let entries = setup.entries[which as usize];
         if entries == 0 || setup.place.is_some() {
+            setup.foreign |= setup.place.is_none();
             return None;
         }
         if setup.pairs[which as usize].is_none() {
@@ -199,7 +213,8 @@ impl Socket {
     /// Whether it has a ring that was not mapped through us: the application would talk with the kernel past us.
     pub(crate) fn has_foreign_ring(&self) -> bool {
         let setup = lock(&self.setup);
-        setup.entries.iter().zip(&setup.pairs).any(|(&entries, pair)| entries > 0 && pair.is_none())
+        let unmapped = |(&entries, pair): (&u32, &Option<Pair>)| entries > 0 && pair.is_none();
+        setup.foreign || setup.entries.iter().zip(&setup.pairs).any(unmapped)
     }
 
     /// The kernel has bound it: its rings are moved from now on. `peer` is the socket whose memory it shares.
@@ -218,8 +233,13 @@ impl Socket {
         }
         let place = (address.sxdp_ifindex, address.sxdp_queue_id);
         (setup.place, setup.flags) = (Some(place), address.sxdp_flags);
-        let Some(memory) = setup.memory.clone() else { return Ok(()) };
+        let memory = setup.memory.clone().ok_or(Error::Config {
+            what: "the socket whose packet memory is shared",
+            value: address.sxdp_shared_umem_fd.into(),
+            rule: "its descriptor must be one of this process's AF_XDP sockets",
+        })?;
         let asks = address.sxdp_flags & libc::XDP_USE_NEED_WAKEUP != 0 || shared.is_some();
+        self.own.never_calls.store(false, Relaxed);
         let queue = match (setup.pair(Which::Fill), setup.pair(Which::Completion), shared) {
             (None, None, Some((_, Some(queue)))) => queue,
             (fill, completion, _) => {
@@ -230,6 +250,10 @@ impl Socket {
         self.join(queue, &mut setup, &memory)?;
         if asks {
             self.ask(queue);
+        } else {
+            // SAFETY: the application is in a call with this descriptor.
+            let fd = unsafe { BorrowedFd::borrow_raw(self.fd.load(Relaxed)) };
+            queue.never_calls.store(zero_copy(fd).unwrap_or(true), Relaxed);
         }
         self.bound.store(std::ptr::from_ref(queue).cast_mut(), Release);
         drain::nudge();

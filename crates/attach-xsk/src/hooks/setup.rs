@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use libc::{c_int, off_t, size_t, sockaddr, socklen_t};
 use p4shield_afxdp::frames::Shape;
 
-use crate::library::{is_forked, library};
+use crate::library::{is_forked, lets_pass, library};
 use crate::rings::Which;
 use crate::socket::Socket;
 use crate::{real, table};
@@ -36,7 +36,9 @@ pub(crate) unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_i
         table::take(fd);
         "its descriptor's number is too high"
     };
-    tracing::error!("an AF_XDP socket is refused, since it could not be mediated: {why}");
+    if lets_pass(why) {
+        return fd;
+    }
     // SAFETY: the descriptor is new.
     unsafe { real::close()(fd) };
     real::fail(libc::EACCES)
@@ -54,7 +56,8 @@ pub(crate) unsafe extern "C" fn setsockopt(
     value: *const c_void,
     len: socklen_t,
 ) -> c_int {
-    let Some(socket) = table::get(fd) else {
+    let known = table::get(fd).or_else(|| if level == libc::SOL_XDP { adopt(fd) } else { None });
+    let Some(socket) = known else {
         // SAFETY: the caller's call.
         return unsafe { real::setsockopt()(fd, level, option, value, len) };
     };
@@ -85,6 +88,21 @@ pub(crate) unsafe extern "C" fn setsockopt(
         _ => {}
     }
     result
+}
+
+/// An AF_XDP socket that another process made, or this one before `exec`, and that is set up here.
+#[cold]
+fn adopt(fd: c_int) -> Option<&'static Socket> {
+    if is_forked() || real::domain(fd) != Some(libc::AF_XDP) || library().is_err() {
+        // What is not known cannot be bound.
+        return None;
+    }
+    let socket = Socket::make(fd);
+    if table::put(fd, socket) {
+        return Some(socket);
+    }
+    socket.closing(fd);
+    None
 }
 
 /// The first bytes of an option's value, as double words; what there is not is zero.
@@ -146,6 +164,11 @@ pub(crate) unsafe extern "C" fn mmap64(
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
     let Some(socket) = table::get(fd) else {
+        // SAFETY: the caller's promise.
+        let ours = unsafe { is_xdp(address, len) };
+        if ours && !lets_pass("it was not seen to be set up: it is another process's, or made past libc") {
+            return real::fail(libc::EACCES);
+        }
         // SAFETY: the caller's call.
         return unsafe { real::bind()(fd, address, len) };
     };
@@ -156,11 +179,13 @@ pub(crate) unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, len: s
     // SAFETY: the caller promises `len` bytes; every bit pattern is an address.
     let copy = unsafe { address.cast::<libc::sockaddr_xdp>().read_unaligned() };
     if socket.has_foreign_ring() {
-        tracing::error!(
-            "an AF_XDP socket was given rings that were not mapped by libc's mmap, so its bind fails: \
-             what maps them past libc cannot be mediated"
-        );
-        return real::fail(libc::EACCES);
+        if !lets_pass("it was given rings that were not mapped by libc's mmap") {
+            return real::fail(libc::EACCES);
+        }
+        table::take(fd);
+        socket.closing(fd);
+        // SAFETY: the caller's call.
+        return unsafe { real::bind()(fd, address, len) };
     }
     let shares = copy.sxdp_flags & libc::XDP_SHARED_UMEM != 0;
     let peer = if shares { table::get(copy.sxdp_shared_umem_fd as c_int) } else { None };
@@ -180,4 +205,17 @@ pub(crate) unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, len: s
             real::fail(libc::EACCES)
         }
     }
+}
+
+/// Whether this is an AF_XDP socket's address.
+///
+/// # Safety
+/// `len` bytes can be read at `address`, or it is null.
+unsafe fn is_xdp(address: *const sockaddr, len: socklen_t) -> bool {
+    if address.is_null() || (len as usize) < size_of::<libc::sa_family_t>() {
+        return false;
+    }
+    // SAFETY: every address begins with its family, and `len` says that it is there.
+    let family = unsafe { address.cast::<libc::sa_family_t>().read_unaligned() };
+    c_int::from(family) == libc::AF_XDP
 }

@@ -111,10 +111,10 @@ pub(crate) unsafe extern "C" fn epoll_wait(
     most: c_int,
     timeout: c_int,
 ) -> c_int {
-    bell::look_around();
+    bell::look_around(timeout != 0);
     // SAFETY: the caller's call.
     let result = unsafe { real::epoll_wait()(epoll, events, most, timeout) };
-    bell::look_around();
+    bell::look_around(false);
     result
 }
 
@@ -130,9 +130,9 @@ pub(crate) unsafe extern "C" fn epoll_pwait(
     timeout: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    bell::look_around();
+    bell::look_around(timeout != 0);
     // SAFETY: the caller's call.
     let result = unsafe { real::epoll_pwait()(epoll, events, most, timeout, mask) };
-    bell::look_around();
+    bell::look_around(false);
     result
 }

@@ -36,6 +36,13 @@ impl Cloud {
         Self { folder }
     }
 
+    /// The same with these tables at the end of its configuration.
+    pub(crate) fn with(self, tables: &str) -> Self {
+        let text = std::fs::read_to_string(self.config()).expect("a configuration");
+        std::fs::write(self.config(), text + tables).expect("the folder is ours");
+        self
+    }
+
     pub(crate) fn config(&self) -> PathBuf {
         self.folder.path().join("p4shield.toml")
     }

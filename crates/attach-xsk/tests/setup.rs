@@ -1,0 +1,281 @@
+//! How applications set their sockets up, well or badly: on the kernel's own interface, without a library in between. The
+//! application is this test itself, started again with ours preloaded.
+
+#![allow(clippy::print_stdout, reason = "the application answers by its output")]
+
+mod common;
+
+use std::ffi::c_void;
+use std::io;
+use std::process::Command;
+
+use common::daemon::Cloud;
+use common::library;
+use libc::{c_int, c_long};
+use p4shield_testbed::NetNs;
+
+/// Environment variable: what the application is to do.
+const TASK: &str = "P4SHIELD_TEST_TASK";
+const FRAMES: u64 = 64;
+const CHUNK: u64 = 2048;
+const RING: u32 = 16;
+
+/// Runs the application in a namespace with the interface `s0`. What it said, and what the library did.
+fn application(task: &str, fail: &str) -> Option<(String, String)> {
+    if let Err(why) = p4shield_testbed::usable() {
+        println!("skipped: {why}");
+        return None;
+    }
+    let ns = NetNs::create("xskset").unwrap();
+    ns.ip("link add s0 type veth peer name s1").unwrap();
+    for end in ["s0", "s1"] {
+        ns.ip(&format!("link set {end} up")).unwrap();
+    }
+    let cloud = Cloud::new(fail, "50ms");
+    let mut command: Command = ns.command(std::env::current_exe().unwrap());
+    command.args(["--exact", "application_under_test", "--nocapture"]);
+    command.env(TASK, task).env("LD_PRELOAD", library()).env("P4SHIELD_CONFIG", cloud.config());
+    let out = command.output().unwrap();
+    let [said, log] = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(out.status.success(), "{task}: {said}\n{log}");
+    Some((said, log))
+}
+
+#[track_caller]
+fn expect(task: &str, fail: &str, says: &str, logs: &str) {
+    let Some((said, log)) = application(task, fail) else { return };
+    assert!(said.contains(says), "{task}: {said}\n{log}");
+    assert!(log.contains(logs), "{task}: {said}\n{log}");
+}
+
+/// Every frame has come back when such a socket is closed.
+const CLOSED: &str = "an AF_XDP socket is being closed";
+
+#[test]
+fn packet_memory_of_the_oldest_struct_is_mediated() {
+    expect("v1", "drop", "sent", CLOSED);
+}
+
+#[test]
+fn a_bind_that_fails_is_tried_again_in_copy_mode() {
+    expect("again", "drop", "sent", CLOSED);
+}
+
+#[test]
+fn a_socket_that_another_process_made_is_mediated_if_it_is_set_up_here() {
+    expect("made-elsewhere", "drop", "sent", CLOSED);
+}
+
+#[test]
+fn a_socket_that_was_set_up_elsewhere_is_refused_or_let_through() {
+    expect("set-up-elsewhere", "drop", "bind: 13", "is refused, since it could not be mediated");
+    expect("set-up-elsewhere", "pass", "sent", "is let through without being mediated");
+}
+
+#[test]
+fn rings_that_are_mapped_past_libc_are_refused_or_let_through() {
+    expect("mapped-past-libc", "drop", "bind: 13", "is refused, since it could not be mediated");
+    expect("mapped-past-libc", "pass", "sent", "is let through without being mediated");
+}
+
+#[test]
+fn a_forked_child_makes_no_socket_of_its_own() {
+    expect("fork", "drop", "child: 13", CLOSED);
+}
+
+#[test]
+fn closing_by_whatever_call_frees_the_queue() {
+    for how in ["close_range", "dup2"] {
+        expect(how, "drop", "bound again", CLOSED);
+    }
+}
+
+/// The application; a test that does nothing where nobody asks it to.
+#[test]
+fn application_under_test() {
+    let Ok(task) = std::env::var(TASK) else { return };
+    let mut app = match task.as_str() {
+        "made-elsewhere" => App::new(raw_socket, setsockopt, map, 32),
+        "set-up-elsewhere" => App::new(raw_socket, raw_setsockopt, raw_map, 32),
+        "mapped-past-libc" => App::new(socket, setsockopt, raw_map, 32),
+        "v1" => App::new(socket, setsockopt, map, 24),
+        _ => App::new(socket, setsockopt, map, 32),
+    };
+    if task == "again" {
+        let error = app.bind(libc::XDP_ZEROCOPY).unwrap_err();
+        println!("zero-copy: {error}");
+    }
+    if let Err(error) = app.bind(libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP) {
+        println!("bind: {}", error.raw_os_error().unwrap());
+        return;
+    }
+    app.send();
+    println!("sent");
+    match task.as_str() {
+        "fork" => println!("child: {}", in_child()),
+        "close_range" => {
+            // SAFETY: takes no pointers.
+            assert_eq!(unsafe { libc::close_range(app.fd as u32, app.fd as u32, 0) }, 0);
+            bind_again();
+        }
+        "dup2" => {
+            // SAFETY: takes no pointers.
+            assert!(unsafe { libc::dup2(1, app.fd) } >= 0);
+            bind_again();
+        }
+        _ => assert_eq!(close(app.fd), 0),
+    }
+}
+
+fn close(fd: c_int) -> c_int {
+    // SAFETY: takes no pointers.
+    unsafe { libc::close(fd) }
+}
+
+fn bind_again() {
+    let app = App::new(socket, setsockopt, map, 32);
+    // The kernel lets go of a queue a moment after its socket was closed.
+    let bound = || app.bind(libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP).is_ok();
+    p4shield_testbed::wait_until("the queue to be free", 30, bound).unwrap();
+    println!("bound again");
+}
+
+/// What making a socket fails with in a forked child; 0 if it does not.
+fn in_child() -> i32 {
+    // SAFETY: the child makes system calls and ends.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        let error = if socket() < 0 { io::Error::last_os_error().raw_os_error().unwrap_or(1) } else { 0 };
+        // SAFETY: ends the child.
+        unsafe { libc::_exit(error) };
+    }
+    let mut status = 0;
+    // SAFETY: writes one integer.
+    assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+    libc::WEXITSTATUS(status)
+}
+
+fn socket() -> c_int {
+    // SAFETY: takes no pointers.
+    unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW, 0) }
+}
+
+/// Past libc, as if another process had made it.
+fn raw_socket() -> c_int {
+    let (family, kind): (c_long, c_long) = (libc::AF_XDP.into(), libc::SOCK_RAW.into());
+    // SAFETY: takes no pointers.
+    unsafe { libc::syscall(libc::SYS_socket, family, kind, 0) as c_int }
+}
+
+type SetOption = fn(c_int, c_int, &[u8]) -> c_int;
+
+fn setsockopt(fd: c_int, option: c_int, value: &[u8]) -> c_int {
+    // SAFETY: a slice.
+    unsafe { libc::setsockopt(fd, libc::SOL_XDP, option, value.as_ptr().cast(), value.len() as u32) }
+}
+
+fn raw_setsockopt(fd: c_int, option: c_int, value: &[u8]) -> c_int {
+    // SAFETY: a slice.
+    let result = unsafe {
+        libc::syscall(libc::SYS_setsockopt, fd, libc::SOL_XDP, option, value.as_ptr(), value.len())
+    };
+    result as c_int
+}
+
+type Map = fn(c_int, usize, i64) -> *mut u8;
+
+const PROTECTION: c_int = libc::PROT_READ | libc::PROT_WRITE;
+
+fn map(fd: c_int, len: usize, offset: i64) -> *mut u8 {
+    let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+    // SAFETY: a new mapping.
+    unsafe { libc::mmap(std::ptr::null_mut(), len, PROTECTION, flags, fd, offset).cast() }
+}
+
+fn raw_map(fd: c_int, len: usize, offset: i64) -> *mut u8 {
+    let none: *mut c_void = std::ptr::null_mut();
+    // SAFETY: a new mapping.
+    unsafe { libc::syscall(libc::SYS_mmap, none, len, PROTECTION, libc::MAP_SHARED, fd, offset) as *mut u8 }
+}
+
+/// A socket that can send.
+struct App {
+    fd: c_int,
+    transmit: *mut u8,
+    completion: *mut u8,
+    at: libc::xdp_mmap_offsets,
+}
+
+impl App {
+    /// Everything but the bind; `bytes` of `struct xdp_umem_reg` are told to the kernel.
+    fn new(socket: fn() -> c_int, set: SetOption, map: Map, bytes: usize) -> Self {
+        let fd = socket();
+        assert!(fd >= 0, "{}", io::Error::last_os_error());
+        let len = FRAMES * CHUNK;
+        // SAFETY: new private memory.
+        let memory = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), len as usize, PROTECTION, flags, -1, 0)
+        };
+        let words = [memory as u64, len, CHUNK, 0];
+        let registration: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).take(bytes).collect();
+        assert_eq!(set(fd, libc::XDP_UMEM_REG, &registration), 0, "{}", io::Error::last_os_error());
+        let rings = [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_TX_RING];
+        for ring in rings {
+            assert_eq!(set(fd, ring, &RING.to_ne_bytes()), 0, "{}", io::Error::last_os_error());
+        }
+        let mut at = std::mem::MaybeUninit::<libc::xdp_mmap_offsets>::zeroed();
+        let mut size = size_of_val(&at) as u32;
+        // SAFETY: the kernel writes at most `size` bytes of integers.
+        let at = unsafe {
+            let value = at.as_mut_ptr().cast();
+            assert_eq!(libc::getsockopt(fd, libc::SOL_XDP, libc::XDP_MMAP_OFFSETS, value, &mut size), 0);
+            at.assume_init()
+        };
+        let ring = |desc: u64, entry: u64, offset: u64| {
+            let ring = map(fd, (desc + entry * u64::from(RING)) as usize, offset as i64);
+            assert!(!ring.is_null() && ring.cast() != libc::MAP_FAILED, "{}", io::Error::last_os_error());
+            ring
+        };
+        ring(at.fr.desc, 8, libc::XDP_UMEM_PGOFF_FILL_RING);
+        let completion = ring(at.cr.desc, 8, libc::XDP_UMEM_PGOFF_COMPLETION_RING);
+        let transmit = ring(at.tx.desc, 16, libc::XDP_PGOFF_TX_RING as u64);
+        Self { fd, transmit, completion, at }
+    }
+
+    fn bind(&self, flags: u16) -> io::Result<()> {
+        // SAFETY: all integers.
+        let mut address: libc::sockaddr_xdp = unsafe { std::mem::zeroed() };
+        (address.sxdp_family, address.sxdp_flags) = (libc::AF_XDP as u16, flags);
+        // SAFETY: a string that ends in a zero.
+        address.sxdp_ifindex = unsafe { libc::if_nametoindex(c"s0".as_ptr()) };
+        let len = size_of_val(&address) as u32;
+        // SAFETY: an address of that length.
+        let result = unsafe { libc::bind(self.fd, (&raw const address).cast(), len) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Sends a frame and waits until it is completed.
+    fn send(&mut self) {
+        // SAFETY: within the ring, whose kernel's end reads it after the index has moved.
+        unsafe {
+            let entry = self.transmit.add(self.at.tx.desc as usize);
+            entry.cast::<u64>().write_volatile(3 * CHUNK);
+            entry.add(8).cast::<u32>().write_volatile(60);
+            entry.add(12).cast::<u32>().write_volatile(0);
+            std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+            self.transmit.add(self.at.tx.producer as usize).cast::<u32>().write_volatile(1);
+        }
+        let completed = || {
+            // SAFETY: sends nothing; the index is within the ring.
+            unsafe {
+                libc::sendto(self.fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0);
+                self.completion.add(self.at.cr.producer as usize).cast::<u32>().read_volatile() == 1
+            }
+        };
+        p4shield_testbed::wait_until("a completion", 30, completed).unwrap();
+        // SAFETY: within the ring.
+        let address = unsafe { self.completion.add(self.at.cr.desc as usize).cast::<u64>().read_volatile() };
+        assert_eq!(address, 3 * CHUNK);
+    }
+}

@@ -1,0 +1,159 @@
+//! Which side of a port is asked: Open vSwitch between two VMs and the host itself, whose packets come in at a port that is
+//! no AF_XDP socket.
+
+#![allow(clippy::print_stdout, reason = "skipped tests say so")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::net::UdpSocket;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use common::daemon::Cloud;
+use common::library;
+use common::scene::{ONE, Scene, TWO};
+use p4shield_testbed::process::run;
+use p4shield_testbed::{OvsAfxdp, wait_until};
+
+/// Ports of the two VMs' own.
+const BOTH: &str = "[[port]]\nname = \"s0\"\ntenant = \"alice\"\nvm = \"one\"\n\
+                    [[port]]\nname = \"s1\"\ntenant = \"alice\"\nvm = \"two\"\n";
+const HOST: &str = "10.9.3.9";
+
+fn usable() -> bool {
+    OvsAfxdp::usable().map_err(|why| println!("skipped: {why}")).is_ok()
+}
+
+fn switch(scene: &Scene, cloud: &Cloud) -> OvsAfxdp {
+    let (library, config) = (library(), cloud.config());
+    let environment = [("LD_PRELOAD", library.as_os_str()), ("P4SHIELD_CONFIG", config.as_os_str())];
+    let switch = OvsAfxdp::start(&scene.host, &environment, "0x1").unwrap();
+    for port in ["s0", "s1"] {
+        switch.add(port).unwrap();
+    }
+    switch
+}
+
+/// Gives the host an address behind the switch.
+fn host_joins(scene: &Scene) {
+    scene.host.ip(&format!("addr add {HOST}/24 dev {}", OvsAfxdp::BRIDGE)).unwrap();
+    scene.host.ip(&format!("link set {} up", OvsAfxdp::BRIDGE)).unwrap();
+}
+
+fn host_pings(scene: &Scene, vm: &str) -> bool {
+    run(scene.host.command("ping").args(["-c1", "-W2", vm])).is_ok()
+}
+
+/// An IPv4 packet of this protocol.
+fn is(front: &[u8], protocol: u8) -> bool {
+    front.get(12..14) == Some(&[8, 0]) && front.get(23) == Some(&protocol)
+}
+
+fn is_to(front: &[u8], last: u8) -> bool {
+    front.get(30..34) == Some(&[10, 9, 3, last])
+}
+
+#[test]
+fn what_the_host_sends_to_a_vm_is_asked_about_where_it_is_sent() {
+    if !usable() {
+        return;
+    }
+    let scene = Scene::new();
+    let cloud = Cloud::new("drop", "10s").with(BOTH);
+    let _switch = switch(&scene, &cloud);
+    // What is for the first VM is dropped, and nothing of what it sends.
+    let daemon = cloud.daemon(|front, _| !is_to(front, 1));
+    daemon.wait_lanes(4);
+    host_joins(&scene);
+    wait_until("a ping to the other VM", 60, || host_pings(&scene, TWO)).unwrap();
+    assert!(!host_pings(&scene, ONE), "nobody was asked about it");
+}
+
+#[test]
+fn a_port_that_is_asked_at_its_receive_side_has_one_lane() {
+    if !usable() {
+        return;
+    }
+    let scene = Scene::new();
+    let cloud =
+        Cloud::new("drop", "10s").with(&BOTH.replace("vm = \"one\"", "vm = \"one\"\nsides = \"receive\""));
+    let _switch = switch(&scene, &cloud);
+    let daemon = cloud.daemon(|front, _| !is_to(front, 1));
+    daemon.wait_lanes(3);
+    host_joins(&scene);
+    wait_until("a ping from the host", 60, || host_pings(&scene, ONE)).unwrap();
+    assert!(!scene.ping(), "what comes in at the other VM's port is asked about there");
+}
+
+/// How often a program was asked about each ping, by kind, number and sequence.
+static PINGS: Mutex<BTreeMap<[u8; 5], u32>> = Mutex::new(BTreeMap::new());
+
+fn count_ping(front: &[u8], _: u64) -> bool {
+    if let (true, Some(&[kind, _, _, _, id, id2, n, n2])) =
+        (is(front, 1), front.get(34..).and_then(<[u8]>::first_chunk))
+    {
+        *PINGS.lock().unwrap().entry([kind, id, id2, n, n2]).or_default() += 1;
+    }
+    true
+}
+
+#[test]
+fn no_packet_is_judged_twice_by_one_program() {
+    if !usable() {
+        return;
+    }
+    let scene = Scene::new();
+    let cloud = Cloud::new("drop", "10s").with(BOTH);
+    let _switch = switch(&scene, &cloud);
+    let daemon = cloud.daemon(count_ping);
+    daemon.wait_lanes(4);
+    scene.wait_ping();
+    run(scene.one.command("ping").args(["-c5", "-W20", "-i0.2", TWO])).unwrap();
+    // The egress of one VM and the ingress of the other, of requests and replies.
+    let twice = || PINGS.lock().unwrap().values().filter(|asked| **asked == 2).count();
+    wait_until("pings that were asked about at both ends", 30, || twice() >= 10).unwrap();
+    let pings = PINGS.lock().unwrap().clone();
+    assert!(pings.values().all(|asked| *asked <= 2), "{pings:?}");
+}
+
+#[test]
+fn a_switch_whose_sent_packets_are_dropped_never_runs_dry() {
+    static DROPPED: AtomicU64 = AtomicU64::new(0);
+    if !usable() {
+        return;
+    }
+    let scene = Scene::new();
+    let cloud = Cloud::new("drop", "10s").with(BOTH);
+    let mut switch = switch(&scene, &cloud);
+    // The host's datagrams are asked about where they are sent to the VM, and nowhere else.
+    let daemon = cloud.daemon(|front, _| {
+        let dropped = is(front, 17) && is_to(front, 2);
+        DROPPED.fetch_add(dropped.into(), Relaxed);
+        !dropped
+    });
+    daemon.wait_lanes(4);
+    host_joins(&scene);
+    wait_until("a ping from the host", 60, || host_pings(&scene, TWO)).unwrap();
+    let socket = scene.host.inside(|| UdpSocket::bind((HOST, 0)).unwrap());
+    // More than Open vSwitch has frames for a port.
+    wait_until("enough datagrams", 120, || {
+        for _ in 0..256 {
+            // A full device is no error of the test's.
+            let _ = socket.send_to(&[0; 64], (TWO, 9));
+        }
+        DROPPED.load(Relaxed) > 20_000
+    })
+    .unwrap();
+    scene.echo(&[1, 100_000]);
+    for port in ["s0", "s1"] {
+        switch.remove(port).unwrap();
+    }
+    let closed = || switch.said().matches("is being closed").count();
+    wait_until("both sockets to be closed", 30, || closed() >= 2).unwrap();
+    let said = switch.said();
+    for line in said.lines().filter(|l| l.contains("is being closed")) {
+        assert!(line.contains("application: 0, kernel: 0, judge: 0"), "{line}");
+    }
+    assert!(switch.ended().is_none(), "{said}\n{}", switch.log());
+}

@@ -8,8 +8,10 @@
 //! A program returns its verdict in `R0`: 1 is `pass`, everything else is `drop` (see [`crate::Verdict`]).
 
 /// Version of the context and of the helper table. A program carries the version that it was compiled for in
-/// section [`crate::object::ABI_SECTION`]; the engine refuses any other.
-pub const PROGRAM_ABI_VERSION: u32 = 1;
+/// section [`crate::object::ABI_SECTION`]; the engine refuses any other. What a version means is written down in
+/// `versions/`, one file each, which never changes again: whoever changes the interface makes a new version, and a test
+/// fails until then.
+pub const PROGRAM_ABI_VERSION: u32 = 2;
 
 /// What a program sees. `repr(C)`, 48 bytes, pointers are 64 bits wide.
 #[derive(Clone, Copy, Debug, Default)]

@@ -59,13 +59,34 @@ pub const HASH_WITH: u32 = 1016;
 /// The most bytes of data and packet that [`HASH_WITH`] takes.
 pub const MAX_HASHED: usize = 1024;
 
+/// Every helper with its prototype, by number.
+pub const ALL: [(u32, &str); 17] = [
+    (MAP_LOOKUP_ELEM, "void *map_lookup_elem(map, const void *key)"),
+    (MAP_UPDATE_ELEM, "long map_update_elem(map, const void *key, const void *value, u64 flags)"),
+    (MAP_DELETE_ELEM, "long map_delete_elem(map, const void *key)"),
+    (KTIME_GET_NS, "u64 ktime_get_ns(void)"),
+    (GET_PRANDOM_U32, "u32 get_prandom_u32(void)"),
+    (ADJUST_HEAD, "long adjust_head(ctx, int delta)"),
+    (ADJUST_TAIL, "long adjust_tail(ctx, int delta)"),
+    (READ_VM_INFO, "u64 read_vm_info(ctx, u32 field)"),
+    (VM_INFO_STATUS, "u64 vm_info_status(ctx)"),
+    (VM_INFO_KNOWN, "u64 vm_info_known(ctx, u32 field)"),
+    (HASH, "u64 hash(const void *data, u32 size, u32 algorithm)"),
+    (PAYLOAD_SUM, "u64 payload_sum(ctx, u32 offset)"),
+    (METER, "u64 meter(void *cell, u32 size, u64 amount)"),
+    (PACKET_KEEP, "long packet_keep(ctx)"),
+    (PACKET_PUT, "long packet_put(ctx, u32 to, u32 from, u32 len)"),
+    (PACKET_EQUAL, "u64 packet_equal(ctx, u32 a, u32 b, u32 len)"),
+    (HASH_WITH, "u64 hash_with(const void *data, u32 size, u32 algorithm, u32 at, u64 slice)"),
+];
+
 /// Algorithms of [`HASH`], by number. Values are the results' natural numbers: 16 or 32 bits, `IDENTITY` 64.
 pub mod algorithm {
     /// CRC-32 as of Ethernet (reflected 0x04c11db7).
     pub const CRC32: u32 = 0;
     /// CRC-16 as of ARC (reflected 0x8005).
     pub const CRC16: u32 = 1;
-    /// The data's last 64 bits as a big-endian number.
+    /// The data's first 64 bits as a big-endian number; all of them if there are fewer.
     pub const IDENTITY: u32 = 2;
     /// The internet checksum: complement of the ones' complement sum of big-endian 16-bit words.
     pub const CSUM16: u32 = 3;

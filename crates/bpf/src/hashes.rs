@@ -85,7 +85,7 @@ pub(crate) fn hash(algorithm: u32, data: &[u8]) -> u64 {
     match algorithm {
         algorithm::CRC32 => u64::from(!crc(&CRC32, u32::MAX, data)),
         algorithm::CRC16 => u64::from(crc(&CRC16, 0, data)),
-        algorithm::IDENTITY => data.iter().fold(0, |n, b| n << 8 | u64::from(*b)),
+        algorithm::IDENTITY => data.iter().take(8).fold(0, |n, b| n << 8 | u64::from(*b)),
         algorithm::CSUM16 => sum16(data) ^ 0xffff,
         algorithm::XOR16 => u64::from(words(data).fold(0, |x, w| x ^ w)),
         algorithm::LOOKUP3 => u64::from(lookup3(data)),
@@ -136,5 +136,6 @@ mod tests {
         assert_eq!(hash(algorithm::CSUM16, &data), 0x220d);
         assert_eq!(hash(algorithm::XOR16, &[0x12, 0x34, 0xff]), 0xed34);
         assert_eq!(hash(algorithm::IDENTITY, &[1, 2, 3]), 0x0001_0203);
+        assert_eq!(hash(algorithm::IDENTITY, &[1, 2, 3, 4, 5, 6, 7, 8, 9]), 0x0102_0304_0506_0708);
     }
 }

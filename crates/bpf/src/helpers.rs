@@ -295,3 +295,14 @@ unsafe extern "C" fn meter(env: *mut Env, cell: u64, size: u64, amount: u64, _: 
         colour
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_the_helpers_of_the_interface() {
+        let table: Vec<u32> = TABLE.iter().map(|h| h.number).collect();
+        assert_eq!(table, number::ALL.map(|(n, _)| n));
+    }
+}

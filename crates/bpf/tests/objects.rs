@@ -106,12 +106,15 @@ fn what_is_no_bpf_object_is_refused() {
 }
 
 /// What our compiler adds: the version, initial entries and source lines.
-const SECTIONS: &str = include_str!("objects/sections.c");
+fn sections() -> String {
+    let version = p4shield_abi::context::PROGRAM_ABI_VERSION;
+    include_str!("objects/sections.c").replace("PROGRAM_ABI_VERSION", &version.to_string())
+}
 
 #[test]
 fn entries_and_lines_of_our_compiler_are_read() {
     let linked =
-        link(&[object("sections", SECTIONS), object("helper", "int twice(int x) { return 2 * x; }")]);
+        link(&[object("sections", &sections()), object("helper", "int twice(int x) { return 2 * x; }")]);
     let linked = linked.expect("they link");
     assert_eq!(linked.subprograms.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["p4_main", "twice"]);
     let entries: Vec<_> = linked.entries.iter().map(|e| (e.map, e.key.clone(), e.value.clone())).collect();
@@ -163,10 +166,11 @@ fn typed_maps_are_refused_where_we_know_no_better() {
 #[test]
 fn other_versions_and_damaged_sections_are_refused() {
     let changed = |from: &str, to: &str| {
-        assert!(SECTIONS.contains(from), "{from}");
-        Object::parse(&clang("changed", &SECTIONS.replace(from, to))).unwrap_err().to_string()
+        assert!(sections().contains(from), "{from}");
+        Object::parse(&clang("changed", &sections().replace(from, to))).unwrap_err().to_string()
     };
-    assert!(changed("abi = 1", "abi = 9").contains("version 9"));
+    let abi = format!("abi = {}", p4shield_abi::context::PROGRAM_ABI_VERSION);
+    assert!(changed(&abi, "abi = 9").contains("version 9"));
     assert!(changed("{{20, 0,", "{{21, 0,").contains("of no map"));
     assert!(changed("{{20, 0,", "{{20, 1,").contains("head is damaged"));
     assert!(changed("lines = {2,", "lines = {200000,").contains(".p4shield.lines"));

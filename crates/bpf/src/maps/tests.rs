@@ -180,7 +180,7 @@ fn memory_is_limited_before_it_is_taken() {
 fn any_operation_is_done_or_refused() {
     let mut rng = Rng(0x5eed);
     let mut bytes = |n: u64| -> Vec<u8> {
-        let len = if rng.next() % 4 == 0 { rng.next() % 40 } else { n };
+        let len = if rng.next().is_multiple_of(4) { rng.next() % 40 } else { n };
         (0..len).map(|_| [0, 1, 0x80, 0xff, rng.next() as u8][rng.next() as usize % 5]).collect()
     };
     for (map_type, key_size, flags) in [
@@ -195,13 +195,13 @@ fn any_operation_is_done_or_refused() {
         let mut maps = Maps::with_definitions(&declared, 1 << 24).expect("a sound definition");
         let m = maps.get_mut("m").expect("the map");
         let size = u64::from(m.entry_key_size());
-        for round in 0..4_000 {
+        for round in 0..4_000usize {
             let (key, value) = (bytes(size), bytes(4));
             let exists = [Exists::Any, Exists::No, Exists::Yes][round % 3];
             if m.update(&key, &value, exists).is_ok() {
                 assert_eq!(m.entry(&key), Ok(value));
             }
-            if round % 3 == 0 && m.delete(&key).is_ok() {
+            if round.is_multiple_of(3) && m.delete(&key).is_ok() {
                 assert_eq!(m.entry(&key), Err(MapError::NotFound));
             }
             let found = m.lookup(&bytes(u64::from(key_size)));

@@ -8,7 +8,7 @@ SECTION("maps") struct {
     unsigned type, key_size, value_size, max_entries, flags;
 } set = {1, 3, 8, 4};
 
-SECTION(".p4shield.abi") unsigned abi = 1;
+SECTION(".p4shield.abi") unsigned abi = PROGRAM_ABI_VERSION;
 
 // The key of `set` has three bytes, so its record is padded by one.
 SECTION(".p4shield.entries") struct __attribute__((packed)) {

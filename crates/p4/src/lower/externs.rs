@@ -95,7 +95,8 @@ impl Lower<'_> {
         None
     }
 
-    fn without_effect(&mut self, span: crate::source::Span, what: &str) {
+    /// Warns of what the program asks for and does not get.
+    pub(super) fn without_effect(&mut self, span: crate::source::Span, what: &str) {
         let d = crate::diagnostics::Diagnostic::new(crate::diagnostics::Code::Unused, span, what);
         self.sink.add(d.hint("the rest of the program works; nothing tells the control plane"));
     }

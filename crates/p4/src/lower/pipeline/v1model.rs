@@ -5,6 +5,7 @@
 
 use super::{ControlStage, Lower, ParserStage};
 use crate::ir::{BinOp, Cc, Op, Opnd, Ty};
+use crate::source::Span;
 use p4shield_abi::context::offset;
 
 /// `egress_spec` of packets that go nowhere.
@@ -28,7 +29,7 @@ impl Lower<'_> {
         self.parse_and_go_on(parser, &shared);
         self.run_control(verify, &shared);
         self.run_control(ingress, &shared);
-        let port = self.after_ingress();
+        let port = self.after_ingress(ingress.instance.span);
         self.run_control(egress, &shared);
         self.after_egress();
         self.run_control(update, &shared);
@@ -65,9 +66,13 @@ impl Lower<'_> {
     }
 
     /// Drops what ingress wants dropped, and tells egress its port. Returns it.
-    fn after_ingress(&mut self) -> Opnd {
+    fn after_ingress(&mut self, ingress: Span) -> Opnd {
         // One run makes one packet.
         let group = self.get_standard("mcast_grp");
+        if group != Opnd::C(0) {
+            let what = "one run makes one packet: what this control sends to a multicast group is dropped";
+            self.without_effect(ingress, what);
+        }
         let single = self.b.cmp(Cc::Eq, group, Opnd::C(0), 16);
         self.drop_unless(single);
         let port = self.get_standard("egress_spec");

@@ -8,8 +8,8 @@ use anyhow::Context;
 
 use crate::exit::Refused;
 
-/// The most bytes of a file: a large capture is smaller, `/dev/zero` is not.
-const MAX_BYTES: u64 = 256 << 20;
+/// The most bytes of a file: a capture for a test has less, `/dev/zero` has more.
+const MAX_BYTES: u64 = 64 << 20;
 
 /// The bytes of a file; of standard input if its name is `-`.
 pub(crate) fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
@@ -21,7 +21,7 @@ pub(crate) fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     };
     read.with_context(|| format!("cannot read {}", path.display()))?;
     if bytes.len() as u64 > MAX_BYTES {
-        return Err(Refused(format!("{} has more than {MAX_BYTES} bytes", path.display())).into());
+        return Err(Refused(format!("{} has more than {} MiB", path.display(), MAX_BYTES >> 20)).into());
     }
     Ok(bytes)
 }

@@ -90,3 +90,21 @@ fn the_exit_codes_of_the_audit_are_documented() {
         assert!(text.contains(&format!("| {n} |")), "exit code {n} is not in docs/exit-codes.md");
     }
 }
+
+#[test]
+fn every_fuzz_target_is_built_and_the_lock_file_knows_its_crates() {
+    let fuzz = root().join("fuzz");
+    let manifest = std::fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
+    let lock = std::fs::read_to_string(fuzz.join("Cargo.lock")).unwrap();
+    for target in std::fs::read_dir(fuzz.join("fuzz_targets")).unwrap() {
+        let name = target.unwrap().file_name().into_string().unwrap();
+        assert!(
+            manifest.contains(&format!("\"fuzz_targets/{name}\"")),
+            "fuzz/Cargo.toml does not build {name}"
+        );
+    }
+    for dependency in manifest.lines().filter(|l| l.starts_with("p4shield-")) {
+        let name = dependency.split_whitespace().next().unwrap();
+        assert!(lock.contains(&format!("name = \"{name}\"")), "fuzz/Cargo.lock does not know {name}");
+    }
+}

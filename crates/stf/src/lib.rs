@@ -11,6 +11,7 @@ pub mod device;
 pub mod diff;
 pub mod dissect;
 pub mod externs;
+pub mod members;
 pub mod names;
 pub mod parse;
 pub mod pattern;

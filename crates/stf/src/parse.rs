@@ -132,7 +132,7 @@ fn worded(word: &str, rest: &str) -> Result<Command, String> {
         },
         "meter_set_rates" => Command::MeterRates {
             name: t.word("a meter")?,
-            index: Some(t.number("an index")?),
+            index: Some(index(t.word("an index or the name of an entry")?)),
             rates: rates(&mut t)?,
         },
         "meter_array_set_rates" => {
@@ -204,11 +204,7 @@ fn action(t: &mut Tokens) -> Result<ActionCall, String> {
 fn check_counter(t: &mut Tokens) -> Result<Command, String> {
     let name = t.word("a counter or a table")?;
     let brackets = t.eat('(');
-    let index = t.word("an index or the name of an entry")?;
-    let index = match index.parse() {
-        Ok(n) => CounterIndex::Number(n),
-        Err(_) => CounterIndex::Entry(index),
-    };
+    let index = index(t.word("an index or the name of an entry")?);
     if brackets {
         t.need(')')?;
     }
@@ -223,6 +219,11 @@ fn check_counter(t: &mut Tokens) -> Result<Command, String> {
         Some((unit, t.compare()?, t.long()?))
     };
     Ok(Command::CheckCounter { name, index, test })
+}
+
+/// A number, or else the name of an entry.
+fn index(word: String) -> CounterIndex {
+    word.parse().map_or_else(|_| CounterIndex::Entry(word), CounterIndex::Number)
 }
 
 fn rates(t: &mut Tokens) -> Result<Vec<(f64, u64)>, String> {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::device::{Device, RunError, Sent};
 use crate::diff::{self, Difference};
+use crate::members;
 use crate::pattern::Pattern;
 use crate::pcap::Captured;
 use crate::script::{Command, Compare, Statement, Unit};
@@ -164,9 +165,11 @@ fn command(
         Command::Add { table, priority, matches, action, id } => {
             done(state.add(device, table, *priority, matches, action, id.as_deref()))
         }
-        Command::Group { table, number, members } => done(State::set_group(device, table, *number, members)),
-        Command::AddValue { set, values } => done(State::add_value(device, set, values)),
-        Command::ClearValues(set) => done(State::clear_values(device, set)),
+        Command::Group { table, number, members } => {
+            done(members::set_group(device, table, *number, members))
+        }
+        Command::AddValue { set, values } => done(members::add_value(device, set, values)),
+        Command::ClearValues(set) => done(members::clear_values(device, set)),
         Command::SetDefault { table, action } => done(state.set_default(device, table, action)),
         Command::Remove(id) => done(state.remove(device, id.as_deref())),
         Command::Packet { port, bytes } => {
@@ -215,7 +218,9 @@ fn command(
             done(State::set_register(device, name, *index, value))
         }
         Command::RegisterReset(name) => done(State::reset_register(device, name)),
-        Command::MeterRates { name, index, rates } => done(State::set_meter(device, name, *index, rates)),
+        Command::MeterRates { name, index, rates } => {
+            done(state.set_meter(device, name, index.as_ref(), rates))
+        }
         Command::Replication(r) => Err(Trouble::NotSupported(r.command.clone())),
     }
 }

@@ -213,12 +213,13 @@ pub enum Command {
         /// Packets, then bytes.
         values: [u64; 2],
     },
-    /// Sets the rates of a meter: of one cell, or of all (`None`). Rates per microsecond and bursts.
+    /// Sets the rates of a meter: of one cell, of the entry that has it, or of all cells (`None`). Rates per microsecond
+    /// and bursts.
     MeterRates {
         /// The meter.
         name: String,
         /// The cell.
-        index: Option<u32>,
+        index: Option<CounterIndex>,
         /// Rate and burst, lower one first.
         rates: Vec<(f64, u64)>,
     },

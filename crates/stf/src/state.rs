@@ -10,6 +10,7 @@ use p4shield_p4::control::{
 };
 
 use crate::device::Device;
+use crate::members;
 use crate::names::{self, NameError};
 use crate::script::{ActionCall, CounterIndex, KeyMatch, Unit};
 
@@ -30,6 +31,14 @@ pub enum StateError {
         what: String,
         /// Why it was not.
         source: MapError,
+    },
+    /// The table of an entry has no such thing in its entries.
+    #[error("{name} is no {what} in the entry")]
+    NoDirect {
+        /// What the script calls it.
+        name: String,
+        /// Counter or meter.
+        what: String,
     },
     /// A table whose entries name no groups.
     #[error("table {0} has no action selector, or no selector keys: there are no groups")]
@@ -103,59 +112,11 @@ impl State {
         let matches = keys(t, matches, c)?;
         let priority = priority.unwrap_or_else(|| specificity(t, &matches));
         let key = t.entry_key(&matches, priority)?;
-        let value = entry_value(t, action, c)?;
+        let value = members::entry_value(t, action, c)?;
         let failed = |source| StateError::Map { what: t.name.clone(), source };
         device.update(map, &key, &value).map_err(failed)?;
         self.entries.push((id.map(str::to_owned), map.clone(), key));
         Ok(())
-    }
-
-    /// Gives a group of a table's action selector its members.
-    ///
-    /// # Errors
-    /// [`StateError`].
-    pub fn set_group(
-        device: &mut Device,
-        table: &str,
-        number: u32,
-        members: &[ActionCall],
-    ) -> Result<(), StateError> {
-        let facts = device.facts();
-        let c = c_names(facts.architecture);
-        let t = &facts.tables[find_table(device, table)?];
-        let maps = t.groups.as_ref().ok_or_else(|| StateError::NoGroups(t.name.clone()))?;
-        let failed = |source| StateError::Map { what: format!("group {number} of {}", t.name), source };
-        for (i, member) in (0u32..).zip(members) {
-            let key = [number.to_le_bytes(), i.to_le_bytes()].concat();
-            device.update(&maps.members, &key, &action_value(t, member, c)?).map_err(failed)?;
-        }
-        let count = (members.len() as u64).to_le_bytes();
-        device.update(&maps.groups, &number.to_le_bytes(), &count).map_err(failed)
-    }
-
-    /// Adds a member to a parser value set.
-    ///
-    /// # Errors
-    /// [`StateError`].
-    pub fn add_value(device: &mut Device, set: &str, values: &[BigUint]) -> Result<(), StateError> {
-        let facts = device.facts();
-        let s = &facts.value_sets[value_set(device, set)?];
-        let (key, value) = s.member(values)?;
-        let failed = |source| StateError::Map { what: s.name.clone(), source };
-        device.update(&s.map, &key, &value).map_err(failed)
-    }
-
-    /// Takes all members out of a parser value set.
-    ///
-    /// # Errors
-    /// [`StateError`].
-    pub fn clear_values(device: &mut Device, set: &str) -> Result<(), StateError> {
-        let facts = device.facts();
-        let s = &facts.value_sets[value_set(device, set)?];
-        let members: Vec<_> =
-            device.map(&s.map).into_iter().flat_map(p4shield_bpf::maps::Map::iter).collect();
-        let failed = |source| StateError::Map { what: s.name.clone(), source };
-        members.iter().try_for_each(|(key, _)| device.delete(&s.map, key)).map_err(failed)
     }
 
     /// Sets a table's default action.
@@ -224,15 +185,9 @@ impl State {
                 element(device, a, *n)?
             }
             CounterIndex::Entry(id) => {
-                let entry = self.entries.iter().find(|e| e.0.as_deref() == Some(id.as_str()));
-                let known = self.entries.iter().filter_map(|e| e.0.clone()).collect::<Vec<_>>().join(", ");
-                let unknown = || NameError::Unknown { what: "entry", name: id.clone(), known };
-                let (_, map, key) = entry.ok_or_else(unknown)?;
-                let t = facts.tables.iter().find(|t| t.map.as_ref() == Some(map));
-                let at = t.and_then(|t| t.counter_offset).map(|o| o as usize);
-                let value = device.map(map).and_then(|m| m.entry(key).ok()).unwrap_or_default();
-                let constant = || StateError::Constant(format!("{name} has no counter and"));
-                at.and_then(|at| value.get(at..at + 16)).ok_or_else(constant)?.to_vec()
+                let offset = |t: &TableFacts| t.counter_offset;
+                let (_, _, _, at, value) = self.entry_value(device, name, id, "counter", offset)?;
+                value[at..at + 16].to_vec()
             }
         };
         // Packets first; narrow counters have nothing else.
@@ -298,49 +253,84 @@ impl State {
         (0..a.size).try_for_each(|i| set(device, a, i, &zero))
     }
 
-    /// Sets the rates of a meter's cell, or of all cells: units in a microsecond and bursts in units.
+    /// Sets the rates of a meter's cell, of all its cells, or of the direct meter of the entry with a name: units in a
+    /// microsecond and bursts in units.
     ///
     /// # Errors
     /// [`StateError`].
     pub fn set_meter(
+        &self,
         device: &mut Device,
         name: &str,
-        index: Option<u32>,
+        index: Option<&CounterIndex>,
         rates: &[(f64, u64)],
     ) -> Result<(), StateError> {
-        /// Microseconds in 1000 seconds, which a cell counts in.
-        const PERIOD_US: f64 = 1e9;
+        let cell = cell(rates).encode();
+        if let Some(CounterIndex::Entry(id)) = index {
+            let offset = |t: &TableFacts| t.meter_offset;
+            let (t, map, key, at, mut value) = self.entry_value(device, name, id, "meter", offset)?;
+            value[at..at + cell.len()].copy_from_slice(&cell);
+            let failed = |source| StateError::Map { what: t, source };
+            return device.update(&map, &key, &value).map_err(failed);
+        }
         let facts = device.facts();
         let a = &facts.arrays[array(device, "meter", name, |k| matches!(k, ArrayKind::Meter { .. }))?];
-        let per_period = |rate: f64| (rate * PERIOD_US) as u64;
-        let low = rates.first().copied().unwrap_or_default();
-        let high = rates.get(1).copied().unwrap_or(low);
-        let cell = MeterCell {
-            committed_rate: per_period(low.0),
-            committed_burst: low.1,
-            peak_rate: per_period(high.0),
-            peak_burst: high.1,
-            ..MeterCell::default()
+        let cells = match index {
+            Some(CounterIndex::Number(i)) => *i..i.saturating_add(1),
+            _ => 0..a.size,
         };
-        let cells = index.map_or(0..a.size, |i| i..i + 1);
-        cells.into_iter().try_for_each(|i| set(device, a, i, &cell.encode()))
+        cells.into_iter().try_for_each(|i| set(device, a, i, &cell))
+    }
+
+    /// The entry of this name: its table, its map and key, where its value has what `offset` tells, and the value.
+    #[expect(clippy::type_complexity, reason = "taken apart right where it is called")]
+    fn entry_value(
+        &self,
+        device: &Device,
+        name: &str,
+        id: &str,
+        what: &str,
+        offset: impl Fn(&TableFacts) -> Option<u32>,
+    ) -> Result<(String, String, Vec<u8>, usize, Vec<u8>), StateError> {
+        let facts = device.facts();
+        let entry = self.entries.iter().find(|e| e.0.as_deref() == Some(id));
+        let known = self.entries.iter().filter_map(|e| e.0.clone()).collect::<Vec<_>>().join(", ");
+        let unknown = || NameError::Unknown { what: "entry", name: id.to_owned(), known };
+        let (_, map, key) = entry.ok_or_else(unknown)?;
+        let t = facts.tables.iter().find(|t| t.map.as_ref() == Some(map));
+        let at = t.and_then(offset).map(|o| o as usize);
+        let missing = || StateError::NoDirect { name: name.to_owned(), what: what.to_owned() };
+        let value = device.map(map).and_then(|m| m.entry(key).ok()).ok_or_else(missing)?;
+        let table = t.map(|t| t.name.clone()).unwrap_or_default();
+        Ok((table, map.clone(), key.clone(), at.ok_or_else(missing)?, value))
+    }
+}
+
+/// A meter's cell with these rates, lower one first.
+fn cell(rates: &[(f64, u64)]) -> MeterCell {
+    /// Microseconds in 1000 seconds, which a cell counts in.
+    const PERIOD_US: f64 = 1e9;
+    let per_period = |rate: f64| (rate * PERIOD_US) as u64;
+    let low = rates.first().copied().unwrap_or_default();
+    let high = rates.get(1).copied().unwrap_or(low);
+    MeterCell {
+        committed_rate: per_period(low.0),
+        committed_burst: low.1,
+        peak_rate: per_period(high.0),
+        peak_burst: high.1,
+        ..MeterCell::default()
     }
 }
 
 /// p4c's eBPF and uBPF tests name things by C identifiers.
-fn c_names(architecture: Architecture) -> bool {
+pub(crate) fn c_names(architecture: Architecture) -> bool {
     matches!(architecture, Architecture::Ebpf | Architecture::Ubpf)
 }
 
-fn find_table(device: &Device, name: &str) -> Result<usize, StateError> {
+pub(crate) fn find_table(device: &Device, name: &str) -> Result<usize, StateError> {
     let facts = device.facts();
     let c = c_names(facts.architecture);
     Ok(names::find("table", name, c, facts.tables.iter().map(|t| t.name.as_str()))?)
-}
-
-fn value_set(device: &Device, name: &str) -> Result<usize, StateError> {
-    let facts = device.facts();
-    Ok(names::find("value set", name, false, facts.value_sets.iter().map(|s| s.name.as_str()))?)
 }
 
 fn array(
@@ -424,18 +414,7 @@ fn specificity(t: &TableFacts, matches: &[Match]) -> u32 {
     if t.shape == Shape::Rules { matches.iter().map(bits).sum() } else { 0 }
 }
 
-/// What an entry does: an action, or what a group's member does that `$group(id: NUMBER)` names.
-fn entry_value(t: &TableFacts, action: &ActionCall, c: bool) -> Result<Vec<u8>, StateError> {
-    match (action.name.as_str(), action.args.as_slice()) {
-        ("$group", [(id, number)]) if id == "id" => {
-            let number = u32::try_from(number).ok().filter(|_| t.groups.is_some());
-            number.map(|n| t.group_value(n)).ok_or_else(|| StateError::NoGroups(t.name.clone()))
-        }
-        _ => action_value(t, action, c),
-    }
-}
-
-fn action_value(t: &TableFacts, action: &ActionCall, c: bool) -> Result<Vec<u8>, StateError> {
+pub(crate) fn action_value(t: &TableFacts, action: &ActionCall, c: bool) -> Result<Vec<u8>, StateError> {
     let index = names::find("action", &action.name, c, t.actions.iter().map(|a| a.name.as_str()))?;
     let a = &t.actions[index];
     // In C names, arguments stand in the order of the parameters.

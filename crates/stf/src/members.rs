@@ -1,0 +1,73 @@
+//! Groups of action selectors and parser value sets: what a script puts into them.
+
+use num_bigint::BigUint;
+use p4shield_bpf::maps::Map;
+use p4shield_p4::control::TableFacts;
+
+use crate::device::Device;
+use crate::names;
+use crate::script::ActionCall;
+use crate::state::{StateError, action_value, c_names, find_table};
+
+/// Gives a group of a table's action selector its members.
+///
+/// # Errors
+/// [`StateError`].
+pub fn set_group(
+    device: &mut Device,
+    table: &str,
+    number: u32,
+    members: &[ActionCall],
+) -> Result<(), StateError> {
+    let facts = device.facts();
+    let c = c_names(facts.architecture);
+    let t = &facts.tables[find_table(device, table)?];
+    let maps = t.groups.as_ref().ok_or_else(|| StateError::NoGroups(t.name.clone()))?;
+    let failed = |source| StateError::Map { what: format!("group {number} of {}", t.name), source };
+    for (i, member) in (0u32..).zip(members) {
+        let key = [number.to_le_bytes(), i.to_le_bytes()].concat();
+        device.update(&maps.members, &key, &action_value(t, member, c)?).map_err(failed)?;
+    }
+    let count = (members.len() as u64).to_le_bytes();
+    device.update(&maps.groups, &number.to_le_bytes(), &count).map_err(failed)
+}
+
+/// Adds a member to a parser value set.
+///
+/// # Errors
+/// [`StateError`].
+pub fn add_value(device: &mut Device, set: &str, values: &[BigUint]) -> Result<(), StateError> {
+    let facts = device.facts();
+    let s = &facts.value_sets[value_set(device, set)?];
+    let (key, value) = s.member(values)?;
+    let failed = |source| StateError::Map { what: s.name.clone(), source };
+    device.update(&s.map, &key, &value).map_err(failed)
+}
+
+/// Takes all members out of a parser value set.
+///
+/// # Errors
+/// [`StateError`].
+pub fn clear_values(device: &mut Device, set: &str) -> Result<(), StateError> {
+    let facts = device.facts();
+    let s = &facts.value_sets[value_set(device, set)?];
+    let members: Vec<_> = device.map(&s.map).into_iter().flat_map(Map::iter).collect();
+    let failed = |source| StateError::Map { what: s.name.clone(), source };
+    members.iter().try_for_each(|(key, _)| device.delete(&s.map, key)).map_err(failed)
+}
+
+fn value_set(device: &Device, name: &str) -> Result<usize, StateError> {
+    let facts = device.facts();
+    Ok(names::find("value set", name, false, facts.value_sets.iter().map(|s| s.name.as_str()))?)
+}
+
+/// What an entry does: an action, or what a group's member does that `$group(id: NUMBER)` names.
+pub(crate) fn entry_value(t: &TableFacts, action: &ActionCall, c: bool) -> Result<Vec<u8>, StateError> {
+    match (action.name.as_str(), action.args.as_slice()) {
+        ("$group", [(id, number)]) if id == "id" => {
+            let number = u32::try_from(number).ok().filter(|_| t.groups.is_some());
+            number.map(|n| t.group_value(n)).ok_or_else(|| StateError::NoGroups(t.name.clone()))
+        }
+        _ => action_value(t, action, c),
+    }
+}

@@ -39,6 +39,11 @@ impl Verdicts {
     /// more instead.
     pub(crate) fn announce(&mut self, now: u64, rest: &mut Rest) -> bool {
         let Self::Lane(asked) = self else { return true };
+        // A judge that holds nothing is not polled, and its news would keep the thread awake.
+        asked.lane.look(now);
+        if asked.lane.held() == 0 {
+            return true;
+        }
         if !asked.lane.announce() {
             return false;
         }

@@ -8,6 +8,7 @@ mod common;
 use std::ffi::c_void;
 use std::io;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use common::daemon::Cloud;
 use common::library;
@@ -31,7 +32,8 @@ fn application(task: &str, fail: &str) -> Option<(String, String)> {
     for end in ["s0", "s1"] {
         ns.ip(&format!("link set {end} up")).unwrap();
     }
-    let cloud = Cloud::new(fail, "50ms");
+    let cloud = Cloud::new(fail, "50ms").with("[[port]]\nname = \"s0\"\ntenant = \"alice\"\nvm = \"one\"\n");
+    let _daemon = cloud.daemon(|_, _| true);
     let mut command: Command = ns.command(std::env::current_exe().unwrap());
     command.args(["--exact", "application_under_test", "--nocapture"]);
     command.env(TASK, task).env("LD_PRELOAD", library()).env("P4SHIELD_CONFIG", cloud.config());
@@ -84,6 +86,11 @@ fn a_forked_child_makes_no_socket_of_its_own() {
 }
 
 #[test]
+fn an_application_that_sleeps_uses_no_core() {
+    expect("idle", "drop", "idle", CLOSED);
+}
+
+#[test]
 fn closing_by_whatever_call_frees_the_queue() {
     for how in ["close_range", "dup2"] {
         expect(how, "drop", "bound again", CLOSED);
@@ -113,6 +120,10 @@ fn application_under_test() {
     println!("sent");
     match task.as_str() {
         "fork" => println!("child: {}", in_child()),
+        "idle" => {
+            assert!((0..5).any(|_| app.sleeps()), "it was awake all the time");
+            println!("idle");
+        }
         "close_range" => {
             // SAFETY: takes no pointers.
             assert_eq!(unsafe { libc::close_range(app.fd as u32, app.fd as u32, 0) }, 0);
@@ -130,6 +141,17 @@ fn application_under_test() {
 fn close(fd: c_int) -> c_int {
     // SAFETY: takes no pointers.
     unsafe { libc::close(fd) }
+}
+
+/// How long this thread ran or wanted to, which a busy machine does not change; none where the kernel does not count it.
+fn awake() -> Option<Duration> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let [ran, waited, _] =
+        text.split_whitespace().map(str::parse::<u64>).collect::<Result<Vec<_>, _>>().ok()?[..]
+    else {
+        return None;
+    };
+    Some(Duration::from_nanos(ran + waited))
 }
 
 fn bind_again() {
@@ -253,6 +275,18 @@ impl App {
         // SAFETY: an address of that length.
         let result = unsafe { libc::bind(self.fd, (&raw const address).cast(), len) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Sleeps for a while, during which the daemon gives the lane its channel. Whether it slept indeed.
+    fn sleeps(&self) -> bool {
+        let mut fds = [libc::pollfd { fd: self.fd, events: libc::POLLIN, revents: 0 }];
+        let (start, before) = (Instant::now(), awake());
+        for _ in 0..4 {
+            // SAFETY: one entry.
+            assert_eq!(unsafe { libc::poll(fds.as_mut_ptr(), 1, 500) }, 0);
+        }
+        let awake = awake().zip(before).map(|(after, before)| after - before);
+        awake.is_none_or(|awake| awake < start.elapsed() / 2)
     }
 
     /// Sends a frame and waits until it is completed.

@@ -223,9 +223,10 @@ impl<P: Packet + Send + 'static> Lane<P> {
     }
 }
 
+/// To be announced after [`Lane::look`]. Changes that come later are seen by whoever wakes for another reason.
 impl<P: Packet + Send + 'static> Sleeper for Lane<P> {
     fn announce(&mut self) -> bool {
-        !self.mailbox.has_news() && self.leaving.is_empty() && self.mediator.announce()
+        self.leaving.iter().all(|m| m.held() == 0) && self.mediator.announce()
     }
 
     fn retract(&mut self) {

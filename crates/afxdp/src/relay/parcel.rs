@@ -84,3 +84,24 @@ impl Parcel {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_with_metadata_in_front_keeps_its_place() {
+        let shape = Shape::new(8192, 2048, false).expect("a shape");
+        let parcel = |options| Parcel::new(&shape, Descriptor { address: 2048 + 256, len: 100, options }, 1);
+        let (mut free, mut pinned) = (parcel(0), parcel(METADATA));
+        assert_eq!((free.is_pinned(), pinned.is_pinned()), (false, true));
+        for moved in [2304 - 4..2404, 2304 + 4..2404] {
+            assert!(free.set_bytes(&shape, moved.clone()));
+            assert!(!pinned.set_bytes(&shape, moved));
+            assert_eq!((pinned.bytes(), pinned.descriptor.address), (2304..2404, 2304));
+        }
+        assert!(pinned.set_bytes(&shape, 2304..2364), "it may be cut");
+        assert_eq!((pinned.descriptor.len, pinned.len()), (60, 60));
+        assert!(!pinned.set_bytes(&shape, 2304..4097), "and not grow out of its frame");
+    }
+}

@@ -107,3 +107,19 @@ fn members_of_a_bonding_device_are_mediated_once() {
     assert!(daemon.ports().contains("net_bonding0"), "{:?}", daemon.ports());
     assert!(testpmd.quit().unwrap().success(), "{}", testpmd.transcript());
 }
+
+/// Callbacks are a process's own: one that joins another's ports would receive packets that nobody has judged.
+#[test]
+fn a_secondary_process_is_refused() {
+    if !usable(Testpmd::usable()) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for words in [&["--proc-type=secondary"][..], &["--proc-type", "secondary"]] {
+        let mut command = Command::new("dpdk-testpmd");
+        command.args(["--no-pci", "--no-telemetry", "--file-prefix=p4shield-none"]).args(words);
+        let out = command.env("LD_PRELOAD", library()).env("RUNTIME_DIRECTORY", folder.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && said.contains("a secondary DPDK process"), "{said}");
+    }
+}

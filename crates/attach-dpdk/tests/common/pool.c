@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include <rte_eal.h>
+#include <rte_ethdev.h>
 #include <rte_mbuf.h>
 
 static void no_free(void *addr, void *opaque)
@@ -111,4 +112,25 @@ uint64_t pool_flags(const struct rte_mbuf *packet)
 uint64_t pool_offload(const struct rte_mbuf *packet)
 {
 	return packet->tx_offload;
+}
+
+/* Makes a virtual device and sets it up with one queue each way; its number, or less than 0. It is not started. */
+int pool_port(const char *device, const char *arguments, struct rte_mempool *pool)
+{
+	const struct rte_eth_conf conf = {0};
+	uint16_t port;
+
+	if (rte_eal_hotplug_add("vdev", device, arguments) != 0 || rte_eth_dev_get_port_by_name(device, &port) != 0)
+		return -1;
+	if (rte_eth_dev_configure(port, 1, 1, &conf) != 0 ||
+	    rte_eth_rx_queue_setup(port, 0, 64, SOCKET_ID_ANY, NULL, pool) != 0 ||
+	    rte_eth_tx_queue_setup(port, 0, 64, SOCKET_ID_ANY, NULL) != 0)
+		return -1;
+	return port;
+}
+
+/* Polls a port's queue, as a switch does: callbacks are called. */
+uint16_t pool_poll(uint16_t port, struct rte_mbuf **packets, uint16_t count)
+{
+	return rte_eth_rx_burst(port, 0, packets, count);
 }

@@ -1,4 +1,5 @@
 //! Real mbufs from real pools, in this process.
+#![allow(dead_code, reason = "each test file uses its part of it")]
 
 use p4shield_dpdk::mbuf::{Mbuf, RawMbuf};
 use p4shield_mediator::Packet;
@@ -23,6 +24,8 @@ unsafe extern "C" {
     fn pool_set_flags(packet: *mut RawMbuf, flags: u64, l2: u64, l3: u64, l4: u64);
     fn pool_flags(packet: *const RawMbuf) -> u64;
     fn pool_offload(packet: *const RawMbuf) -> u64;
+    fn pool_port(device: *const c_char, arguments: *const c_char, pool: *mut c_void) -> c_int;
+    fn pool_poll(port: u16, packets: *mut *mut RawMbuf, count: u16) -> u16;
 }
 
 #[link(name = "rte_eal")]
@@ -133,6 +136,29 @@ impl Pool {
     pub(crate) fn set_flags(&self, packet: &Mbuf, flags: u64, lengths: [u64; 3]) {
         // SAFETY: the packet is valid.
         unsafe { pool_set_flags(raw(packet), flags, lengths[0], lengths[1], lengths[2]) }
+    }
+}
+
+/// A virtual device of this process that is polled as a switch polls it.
+pub(crate) struct Port(pub(crate) u16);
+
+impl Port {
+    /// Makes and sets up a device that receives into `pool`; it is not started.
+    pub(crate) fn new(device: &str, arguments: &str, pool: &Pool) -> Self {
+        let words = [device, arguments].map(|w| CString::new(w).expect("no NUL"));
+        // SAFETY: both are C strings, and the pool outlives the device as long as the test does.
+        let number = unsafe { pool_port(words[0].as_ptr(), words[1].as_ptr(), pool.raw) };
+        Self(u16::try_from(number).expect("DPDK makes the device"))
+    }
+
+    /// Takes a burst.
+    pub(crate) fn poll(&self) -> Vec<Mbuf> {
+        let mut packets = [std::ptr::null_mut(); 32];
+        // SAFETY: there is room for as many packets as told; those that come are ours.
+        unsafe {
+            let count = pool_poll(self.0, packets.as_mut_ptr(), 32);
+            packets[..count.into()].iter().filter_map(|p| Mbuf::from_raw(*p)).collect()
+        }
     }
 }
 

@@ -90,14 +90,18 @@ fn every_queue_of_a_guest_has_a_lane() {
     let host = NetNs::create("host").unwrap();
     // Each queue has flows of its own.
     let inputs: Vec<Vec<_>> = (0..2_u32)
-        .map(|queue| (0..EACH).map(|n| frame(queue * EACH + n, 1, 2, (queue * 4 + n % 4) as u16, 200)).collect())
+        .map(|queue| {
+            (0..EACH).map(|n| frame(queue * EACH + n, 1, 2, (queue * 4 + n % 4) as u16, 200)).collect()
+        })
         .collect();
     let mut path = Way::new(&cloud, &daemon, &host, ovs(&cloud), &inputs);
     path.run(u64::from(2 * EACH));
     assert_eq!(daemon.p4vm(0).judged(), u64::from(2 * EACH), "every packet of both queues, once");
     let got = path.end();
     for flow in 0..8 {
-        let of_flow = |frames: &[Vec<u8>]| -> Vec<_> { frames.iter().filter(|f| flow_of(f) == flow).cloned().collect() };
+        let of_flow = |frames: &[Vec<u8>]| -> Vec<_> {
+            frames.iter().filter(|f| flow_of(f) == flow).cloned().collect()
+        };
         assert!(of_flow(&got) == of_flow(&inputs.concat()), "flow {flow} is whole and in order");
     }
 }
@@ -131,9 +135,14 @@ fn packets_that_a_guest_leaves_to_be_cut_are_judged_whole() {
     let mut way = Way::new(&cloud, &daemon, &host, setup, &[input.clone()]);
     let log = way.switch.log();
     assert!(log.contains("Segmentation Offloading support enabled"), "the switch was asked for it: {log}");
-    for command in
-        ["port stop 0", "csum set ip hw 0", "csum set tcp hw 0", "tso set 1400 0", "port start 0", "set fwd csum"]
-    {
+    for command in [
+        "port stop 0",
+        "csum set ip hw 0",
+        "csum set tcp hw 0",
+        "tso set 1400 0",
+        "port start 0",
+        "set fwd csum",
+    ] {
         way.sender.command(command).unwrap();
     }
     daemon.wait_lanes(2);

@@ -75,7 +75,9 @@ fn a_panic_of_ours_costs_no_buffer_and_the_queue_is_mediated_again() {
         until("a panic", &|| TO_FAIL.load(Ordering::Acquire) == 0);
         daemon.p4vm(0).becomes(Mood::Honest);
         let before = [judged(0), judged(1)];
-        until("packets that are judged again", &|| judged(0) > before[0] + 100 && judged(1) > before[1] + 100);
+        until("packets that are judged again", &|| {
+            judged(0) > before[0] + 100 && judged(1) > before[1] + 100
+        });
     }
     // SAFETY: nobody polls the port now.
     assert_eq!(unsafe { rte_eth_dev_stop(port.0) }, 0);

@@ -118,7 +118,8 @@ fn a_secondary_process_is_refused() {
     for words in [&["--proc-type=secondary"][..], &["--proc-type", "secondary"]] {
         let mut command = Command::new("dpdk-testpmd");
         command.args(["--no-pci", "--no-telemetry", "--file-prefix=p4shield-none"]).args(words);
-        let out = command.env("LD_PRELOAD", library()).env("RUNTIME_DIRECTORY", folder.path()).output().unwrap();
+        let out =
+            command.env("LD_PRELOAD", library()).env("RUNTIME_DIRECTORY", folder.path()).output().unwrap();
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(!out.status.success() && said.contains("a secondary DPDK process"), "{said}");
     }

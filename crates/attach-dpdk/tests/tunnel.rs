@@ -4,9 +4,11 @@ mod common;
 
 use common::daemon::{Cloud, Does, usable};
 use common::switch::PATIENCE;
+use p4shield_config::{Tunnel, TunnelKind};
 use p4shield_testbed::dpdk::OvsDpdk;
 use p4shield_testbed::process::run;
 use p4shield_testbed::{NetNs, wait_until};
+use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// What becomes of echo requests.
@@ -100,18 +102,19 @@ impl Clouds {
     }
 }
 
-const TUNNELS: &str = "[[port]]\nname = \"net_af_packet_up\"\nrole = \"uplink\"\n\
-                       [[tunnel]]\ntype = \"vxlan\"\naddress = \"192.0.2.7\"\n";
+const UPLINK: &str = "[[port]]\nname = \"net_af_packet_up\"\nrole = \"uplink\"\n";
+const TUNNEL: &str = "[[tunnel]]\ntype = \"vxlan\"\naddress = \"192.0.2.7\"\n";
 
-/// One after the other, since they share `MOOD`: without outer checksums, and with them.
+/// One after the other, since they share `MOOD`: without outer checksums and known from the file; with them and known from
+/// the daemon.
 #[test]
 fn what_comes_through_a_tunnel_is_judged_by_what_is_inside() {
     if !usable(OvsDpdk::usable()) {
         return;
     }
-    for (device, port) in [("", &[][..]), ("udpcsum", &["options:csum=true"])] {
+    for (device, port, tunnel) in [("", &[][..], TUNNEL), ("udpcsum", &["options:csum=true"], "")] {
         let Some(clouds) = Clouds::new(device) else { return };
-        let cloud = Cloud::new("1s", TUNNELS);
+        let cloud = Cloud::new("1s", &[UPLINK, tunnel].concat());
         let daemon = cloud.daemon(guard);
         let mut switch = clouds.switch(&cloud, port);
         daemon.wait_lanes(2);
@@ -119,6 +122,14 @@ fn what_comes_through_a_tunnel_is_judged_by_what_is_inside() {
             wait_until(what, PATIENCE, || clouds.ping()).unwrap_or_else(|e| panic!("{e}\n{}", switch.log()));
         };
         works("a ping through the tunnel");
+        if tunnel.is_empty() {
+            let address = Some([192, 0, 2, 7].into());
+            daemon.tell_tunnels(&[Tunnel { kind: TunnelKind::Vxlan, address, port: 4789 }]);
+            MOOD.store(DROP, Ordering::Relaxed);
+            wait_until("the end of pings", PATIENCE, || !clouds.ping()).unwrap();
+            MOOD.store(PASS, Ordering::Relaxed);
+            works("a ping through the tunnel that is known now");
+        }
         let before = daemon.p4vm(0).judged();
         works("a ping through the tunnel");
         assert!(daemon.p4vm(0).judged() >= before + 2, "the request by its inner addresses, and the reply");
@@ -132,6 +143,11 @@ fn what_comes_through_a_tunnel_is_judged_by_what_is_inside() {
         MOOD.store(GROW, Ordering::Relaxed);
         works("a ping that grew inside its tunnel");
         MOOD.store(PASS, Ordering::Relaxed);
+
+        // What is no frame inside is not let through, and told.
+        let send = || UdpSocket::bind("192.0.2.1:0").and_then(|s| s.send_to(b"no frame", "192.0.2.7:4789"));
+        clouds.world.inside(send).unwrap();
+        wait_until("the count of refused packets", PATIENCE, || daemon.refused() != 0).unwrap();
         let status = switch.stop().unwrap();
         assert!(status.success(), "{status}\n{}", switch.log());
     }

@@ -2,13 +2,13 @@
 
 use p4shield_abi::channel::{Geometry, VERDICT_HEAD};
 use p4shield_attach::message::Report;
-use p4shield_attach::{Allowed, Heard, Host, LaneId, Peer, PortInfo, Remark, Server, Setup};
+use p4shield_attach::{Allowed, Heard, Host, LaneId, Nobodys, Peer, PortInfo, Remark, Server, Setup};
 use p4shield_channel::{Batch, Doorbell, Judge, Memory, Reply, SharedMemory, create_channel};
-use p4shield_config::{Config, FILE_VARIABLE};
-use std::collections::HashSet;
+use p4shield_config::{Config, FILE_VARIABLE, Tunnel};
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 
 /// Of every channel: enough for the tests that count each packet.
@@ -84,7 +84,7 @@ impl Cloud {
     pub(crate) fn daemon(&self, program: Program) -> Daemon {
         let config = Config::load(&self.config()).expect("a configuration");
         let p4vms = config.tenants.iter().map(|_| P4Vm::start(program)).collect();
-        let host = Arc::new(Keepers { config, p4vms, ports: Mutex::default(), remarks: Mutex::default() });
+        let host = Arc::new(Keepers { config, p4vms, heard: Mutex::default() });
         let setup = Setup::from(&host.config);
         let server = Server::start(&self.file("attach.sock"), Allowed::default(), &setup, host.clone());
         Daemon { _server: server.expect("a server"), host }
@@ -108,14 +108,23 @@ pub(crate) struct Daemon {
 struct Keepers {
     config: Config,
     p4vms: Vec<P4Vm>,
-    ports: Mutex<Vec<PortInfo>>,
-    remarks: Mutex<Vec<Remark>>,
+    heard: Mutex<Account>,
+}
+
+/// What switches said.
+#[derive(Default)]
+struct Account {
+    peers: Vec<Arc<Peer>>,
+    ports: Vec<PortInfo>,
+    remarks: Vec<Remark>,
+    /// By lane, what it counted last.
+    nobodys: HashMap<(u64, LaneId), Nobodys>,
 }
 
 impl Host for Keepers {
     fn heard(&self, peer: &Arc<Peer>, heard: Heard) {
         let report = match heard {
-            Heard::Came => return,
+            Heard::Came => return self.heard().peers.push(Arc::clone(peer)),
             Heard::Said(report) => report,
             // It comes again, and tells everything again.
             Heard::Left => return self.p4vms.iter().for_each(|p| p.leave(peer.session, |_| true)),
@@ -125,19 +134,26 @@ impl Host for Keepers {
                 if let Some(role) = info.names().find_map(|n| self.config.role_of_name(n)) {
                     peer.role(port, role);
                 }
-                self.ports.lock().expect("no panic").push(info);
+                self.heard().ports.push(info);
             }
             Report::LaneUp { lane, .. } => self.connect(peer, lane),
             Report::LaneDown { lane } => {
                 self.p4vms.iter().for_each(|p| p.leave(peer.session, |l| l == lane));
             }
-            Report::Remark { remark, .. } => self.remarks.lock().expect("no panic").push(remark),
+            Report::Remark { remark, .. } => self.heard().remarks.push(remark),
+            Report::Counts { lane, unowned, .. } => {
+                self.heard().nobodys.insert((peer.session, lane), unowned);
+            }
             _ => {}
         }
     }
 }
 
 impl Keepers {
+    fn heard(&self) -> MutexGuard<'_, Account> {
+        self.heard.lock().expect("no panic")
+    }
+
     fn connect(&self, peer: &Peer, lane: LaneId) {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         for (tenant, p4vm) in (0..).zip(&self.p4vms) {
@@ -157,11 +173,21 @@ impl Daemon {
 
     /// Names of the ports that were heard of.
     pub(crate) fn ports(&self) -> HashSet<String> {
-        self.host.ports.lock().expect("no panic").iter().map(|p| p.name.clone()).collect()
+        self.host.heard().ports.iter().map(|p| p.name.clone()).collect()
     }
 
     pub(crate) fn remarks(&self) -> Vec<Remark> {
-        self.host.remarks.lock().expect("no panic").clone()
+        self.host.heard().remarks.clone()
+    }
+
+    /// Packets that switches dropped before anybody could look whose they were.
+    pub(crate) fn refused(&self) -> u64 {
+        self.host.heard().nobodys.values().map(|n| n.refused).sum()
+    }
+
+    /// Tells all switches where they end tunnels.
+    pub(crate) fn tell_tunnels(&self, end_points: &[Tunnel]) {
+        self.host.heard().peers.iter().for_each(|peer| peer.tunnels(end_points));
     }
 
     /// Waits until each tenant's P4 VM has so many channels.

@@ -51,8 +51,8 @@ struct Clouds {
 }
 
 impl Clouds {
-    /// None if this kernel has no VXLAN devices. `more`: of the world's device.
-    fn new(more: &str) -> Option<Self> {
+    /// `more`: of the world's device. An error if this kernel has no such devices.
+    fn new(more: &str) -> Result<Self, String> {
         let [host, vm, world] = ["host", "vm", "world"].map(|n| NetNs::create(n).unwrap());
         host.veth("s0", &vm, "eth0").unwrap();
         host.veth("u0", &world, "eth0").unwrap();
@@ -65,14 +65,11 @@ impl Clouds {
         let device = format!(
             "link add tun0 type vxlan id 7 dstport 4789 local 192.0.2.1 remote 192.0.2.7 dev eth0 {more}"
         );
-        if let Err(why) = world.ip(&device) {
-            println!("skipped: this kernel has no VXLAN devices: {why}");
-            return None;
-        }
+        world.ip(&device).map_err(|e| format!("no VXLAN devices: {e}"))?;
         world.ip("addr add 10.0.9.1/16 dev tun0").unwrap();
         world.ip("link set tun0 mtu 1400 up").unwrap();
         world.send_whole_packets("tun0").unwrap();
-        Some(Self { host, _vm: vm, world })
+        Ok(Self { host, _vm: vm, world })
     }
 
     /// Open vSwitch: a bridge with the uplink and the host's address, and one with the VM and the tunnel.
@@ -113,7 +110,13 @@ fn what_comes_through_a_tunnel_is_judged_by_what_is_inside() {
         return;
     }
     for (device, port, tunnel) in [("", &[][..], TUNNEL), ("udpcsum", &["options:csum=true"], "")] {
-        let Some(clouds) = Clouds::new(device) else { return };
+        let clouds = match Clouds::new(device) {
+            Ok(clouds) => clouds,
+            Err(why) => {
+                println!("skipped: {why}");
+                return;
+            }
+        };
         let cloud = Cloud::new("1s", &[UPLINK, tunnel].concat());
         let daemon = cloud.daemon(guard);
         let mut switch = clouds.switch(&cloud, port);

@@ -129,6 +129,8 @@ unsafe fn glance(fds: &mut [pollfd], mask: *const sigset_t) -> Result<bool, ()> 
 unsafe fn sleep(fds: &mut [pollfd], timeout: Option<u64>, mask: *const sigset_t) -> Result<bool, ()> {
     let mut rest = Rest::new(timeout);
     kernels(fds, &mut rest);
+    // A socket may be closed meanwhile: what was announced for it is taken back all the same.
+    let mut queues = Vec::with_capacity(fds.len());
     let mut may = true;
     for p in &*fds {
         let Some((socket, queue)) = bound(p.fd) else { continue };
@@ -141,6 +143,7 @@ unsafe fn sleep(fds: &mut [pollfd], timeout: Option<u64>, mask: *const sigset_t)
         }
         queue.waiting.fetch_add(1, SeqCst);
         may &= queue.announce(socket.itself(), &mut rest, |pump| pump.ready(socket.number) == 0);
+        queues.push(queue);
     }
     if !may {
         rest.time = Some(0);
@@ -148,7 +151,7 @@ unsafe fn sleep(fds: &mut [pollfd], timeout: Option<u64>, mask: *const sigset_t)
     // SAFETY: the caller's mask.
     let result = unsafe { ask(fds, &mut rest, mask) };
     let rang = rest.entries()[fds.len()..].iter().any(|p| p.revents != 0);
-    for (_, queue) in fds.iter().filter_map(|p| bound(p.fd)) {
+    for queue in queues {
         queue.slept(rang);
         queue.waiting.fetch_sub(1, SeqCst);
     }

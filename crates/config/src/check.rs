@@ -279,6 +279,9 @@ impl Checker<'_> {
             cpu_percent: t.cpu_percent.as_ref().map(|p| self.number("cpu_percent", Some(p), 100, 1, 100_000)),
             cpu: t.cpu.as_ref().map(|c| self.number("cpu", Some(c), 0, 0, MAX_CPU)),
             busy: t.busy,
+            delay: (t.delay.as_ref()).map_or(Duration::ZERO, |d| {
+                self.duration("delay", Some(d), Duration::from_micros(10), ms(10))
+            }),
             vms: t.vm.iter().map(|v| self.vm(v, t)).collect(),
         }
     }

@@ -63,6 +63,7 @@ pub(super) struct Tenant {
     pub(super) cpu: Option<Spanned<u32>>,
     #[serde(default)]
     pub(super) busy: bool,
+    pub(super) delay: Option<Text>,
     #[serde(default)]
     pub(super) vm: Vec<Vm>,
 }

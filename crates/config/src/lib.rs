@@ -162,6 +162,8 @@ pub struct Tenant {
     pub cpu: Option<u32>,
     /// Whether its P4 VM never sleeps: for a core that nobody else needs.
     pub busy: bool,
+    /// What its P4 VM takes longer for each packet, to measure what slow programs cost; zero otherwise.
+    pub delay: Duration,
     /// Its VMs.
     pub vms: Vec<Vm>,
 }

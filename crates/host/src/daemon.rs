@@ -144,6 +144,7 @@ impl Daemon {
                 memory: tenant.memory,
                 cpu: tenant.cpu,
                 busy: tenant.busy,
+                delay: tenant.delay,
             };
             let (attachment, cgroup) = (Arc::clone(&attachment), cgroup.clone());
             Keeper::start(Charge { index, tenant: tenant.clone(), inline, launch, attachment, cgroup })

@@ -19,6 +19,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// How `p4shield p4vm` was called.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct Options {
     pub busy: bool,
     /// The core that the worker runs on; any if there is none.
     pub cpu: Option<usize>,
+    /// What it takes longer for each packet, to measure what slow programs cost; zero otherwise.
+    pub delay: Duration,
 }
 
 /// Why a P4 VM ended.
@@ -102,9 +105,9 @@ pub fn run(options: &Options) -> Result<(), P4VmError> {
     let policy = if options.busy { WaitPolicy::BUSY } else { WaitPolicy::default() };
     let mut session = Session::new(socket, report, verifier, control);
     let begun = session.greet(|hello| {
-        let interval = std::time::Duration::from_millis(hello.log_interval_ms.into());
+        let interval = Duration::from_millis(hello.log_interval_ms.into());
         let begun = Worker::new(mailbox, control::verdict(hello.no_program), interval);
-        worker.send(begun.waiting(policy)).is_ok()
+        worker.send(begun.waiting(policy).delayed(options.delay)).is_ok()
     })?;
     if begun {
         session.serve()?;

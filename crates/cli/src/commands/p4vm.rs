@@ -23,6 +23,9 @@ pub(crate) struct Args {
     /// Never sleep, on a core that nobody else needs
     #[arg(long)]
     busy: bool,
+    /// Take so many nanoseconds longer for each packet: to measure what slow programs cost
+    #[arg(long, default_value_t = 0)]
+    delay_ns: u64,
     /// A measure of the sandbox whose lack is accepted; may be repeated
     #[arg(long, value_name = "MEASURE", value_parser = measure)]
     allow_missing: Vec<Measure>,
@@ -39,6 +42,7 @@ impl Args {
             limits,
             busy: self.busy,
             cpu: self.cpu,
+            delay: std::time::Duration::from_nanos(self.delay_ns),
         })?;
         Ok(Exit::Done)
     }

@@ -40,6 +40,8 @@ pub(crate) struct Launch {
     pub(crate) cpu: Option<u32>,
     /// Whether it never sleeps.
     pub(crate) busy: bool,
+    /// What it takes longer for each packet.
+    pub(crate) delay: Duration,
 }
 
 /// Why a P4 VM does not run.
@@ -96,6 +98,9 @@ impl Process {
         }
         if launch.busy {
             command.arg("--busy");
+        }
+        if !launch.delay.is_zero() {
+            command.args(["--delay-ns", &launch.delay.as_nanos().to_string()]);
         }
         for m in &launch.allow_missing {
             command.args(["--allow-missing", m]);

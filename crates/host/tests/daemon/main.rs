@@ -67,5 +67,6 @@ fn options(args: &[String]) -> p4vm::Options {
         limits: Limits { address_space: number("--memory"), ..Limits::default() },
         busy: args.iter().any(|a| a == "--busy"),
         cpu: values("--cpu").next().map(|c| c.parse().unwrap()),
+        delay: std::time::Duration::ZERO,
     }
 }

@@ -48,6 +48,11 @@ impl Served {
         matches!(self.judge.fetch(&mut self.batch), Ok(1..))
     }
 
+    /// Packets that were fetched.
+    pub(super) fn fetched(&self) -> u64 {
+        self.batch.len() as u64
+    }
+
     /// Whether nothing was fetched.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {

@@ -41,6 +41,8 @@ pub struct Worker {
     bells: Vec<Bell>,
     tenant: Tenant,
     waiter: Waiter,
+    /// Nanoseconds that are waited for each packet before its verdict is published.
+    delay_ns: u64,
 }
 
 /// A channel's doorbell, and whether anybody can still ring it: one that hung up would never let the worker sleep.
@@ -59,7 +61,15 @@ impl Worker {
             bells: Vec::with_capacity(MAX_CHANNELS),
             tenant: Tenant::new(no_program, log_interval),
             waiter: Waiter::default(),
+            delay_ns: 0,
         }
+    }
+
+    /// The same worker, taking so much longer for each packet: as if its programs were slow.
+    #[must_use]
+    pub fn delayed(mut self, delay: Duration) -> Self {
+        self.delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+        self
     }
 
     /// The same worker, waiting for packets in this way.
@@ -112,6 +122,10 @@ impl Worker {
     /// Judges what was fetched.
     fn judge(&mut self) {
         self.ends.each(|i, channel| {
+            // Once a batch: its verdicts are published together, so it does not matter when they are waited for.
+            if self.delay_ns > 0 {
+                spin(self.delay_ns.saturating_mul(channel.fetched()));
+            }
             if channel.judge(&mut self.tenant) {
                 // A mediator that is gone misses nothing.
                 let _ = self.bells[i].doorbell.ring();
@@ -195,6 +209,15 @@ impl Worker {
             fault: c.judge.fault().map(|f| f.to_string()),
         };
         Status { channels: self.ends.channels.iter().map(channel).collect(), vms: self.tenant.statuses() }
+    }
+}
+
+/// Burns this much time, as a slow program would.
+#[cold]
+fn spin(ns: u64) {
+    let start = steady_ns();
+    while steady_ns().wrapping_sub(start) < ns {
+        std::hint::spin_loop();
     }
 }
 

@@ -103,6 +103,16 @@ fn nothing_is_allocated() {
     );
 }
 
+#[test]
+fn a_delayed_worker_judges_the_same_and_takes_its_time() {
+    const DELAY: Duration = Duration::from_micros(20);
+    let mut world = world();
+    world.worker = world.worker.delayed(DELAY);
+    let start = std::time::Instant::now();
+    assert_eq!(judge(&mut world), ALL);
+    assert!(start.elapsed() >= DELAY * ALL as u32);
+}
+
 /// Grows each packet by 16 bytes at its front, and passes it.
 const GROW: &str = "
     mov r2, -16

@@ -23,6 +23,7 @@ fn main() {
             limits,
             busy: false,
             cpu: None,
+            delay: std::time::Duration::ZERO,
         };
         if let Err(e) = p4vm::run(&options) {
             eprintln!("{e}");

@@ -6,8 +6,11 @@ pub mod channel;
 pub mod cores;
 pub mod engine;
 pub mod mediator;
+mod shield;
 pub mod stats;
 pub mod switch;
+mod trips;
+pub mod xsk;
 
 /// A measurement could not be made.
 #[derive(Debug, thiserror::Error)]

@@ -25,6 +25,31 @@ impl Percentiles {
     }
 }
 
+/// One figure in several rounds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Spread {
+    /// The middle one, the upper of two.
+    pub median: f64,
+    /// Standard deviation over mean, percent: how steady it is.
+    pub variation_percent: f64,
+    /// Every round's, in order of size.
+    pub rounds: Vec<f64>,
+}
+
+impl Spread {
+    /// Of these rounds; zeros if there are none.
+    #[must_use]
+    pub fn of(mut rounds: Vec<f64>) -> Self {
+        rounds.sort_unstable_by(f64::total_cmp);
+        let count = rounds.len().max(1) as f64;
+        let mean = rounds.iter().sum::<f64>() / count;
+        let variance = rounds.iter().map(|r| (r - mean).powi(2)).sum::<f64>() / (count - 1.0).max(1.0);
+        let variation_percent = if mean > 0.0 { 100.0 * variance.sqrt() / mean } else { 0.0 };
+        let median = rounds.get(rounds.len() / 2).copied().unwrap_or_default();
+        Self { median, variation_percent, rounds }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -36,5 +61,14 @@ mod tests {
         assert_eq!((p.p50, p.p90, p.p99), (50.0, 90.0, 99.0));
         assert_eq!(Percentiles::of(&mut [7.0]).p50, 7.0);
         assert_eq!(Percentiles::of(&mut []).p99, 0.0);
+    }
+
+    #[test]
+    fn a_spread_tells_how_steady_a_figure_is() {
+        let s = Spread::of(vec![12.0, 8.0, 10.0]);
+        assert_eq!((s.median, s.rounds.as_slice()), (10.0, &[8.0, 10.0, 12.0][..]));
+        assert!((s.variation_percent - 20.0).abs() < 1e-9);
+        assert_eq!(Spread::of(vec![5.0]).variation_percent, 0.0);
+        assert_eq!(Spread::of(Vec::new()).median, 0.0);
     }
 }

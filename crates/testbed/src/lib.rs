@@ -6,6 +6,7 @@
 
 pub mod afxdp;
 pub mod allocations;
+pub mod closed;
 pub mod console;
 pub mod dpdk;
 pub mod guest;
@@ -18,6 +19,7 @@ pub mod switch;
 mod vswitchd;
 
 pub use afxdp::OvsAfxdp;
+pub use closed::Closed;
 pub use dpdk::{OvsDpdk, Testpmd};
 pub use guest::Guest;
 pub use netns::NetNs;

@@ -1,7 +1,6 @@
 //! Requests and responses between a client and a server on two kernel interfaces of the switch.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use super::shield::Shield;
 use super::{Latency, Mode, Options, Protocol};
 use crate::Error;
 use crate::stats::Percentiles;
+use crate::trips::{Ends, LOST};
 
 /// What the switch forwards besides the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -35,8 +35,6 @@ impl Load {
     }
 }
 
-/// A response that takes longer is lost, and asked for again.
-const LOST: Duration = Duration::from_millis(200);
 /// Seconds that the first ping may take.
 const PATIENCE: u64 = 60;
 /// Payload of the datagrams that load the switch.
@@ -107,62 +105,10 @@ impl World {
         load: Load,
         message: u32,
     ) -> Result<Latency, Error> {
-        let mut micros = match protocol {
-            Protocol::Udp => self.udp(options.round_trips, message as usize),
-            Protocol::Tcp => self.tcp(options.round_trips, message as usize),
-        }
-        .map_err(|e| Error::Switch(format!("requests and responses over {}: {e}", protocol.name())))?;
+        let ends = Ends { client: (&self.client, CLIENT), server: (&self.server, SERVER), core: None };
+        let mut micros = ends.trips(protocol, options.round_trips, message as usize)?;
         let micros = Percentiles::of(&mut micros);
         Ok(Latency { mode: self.mode, protocol, load, message, micros, ratio: f64::NAN })
-    }
-
-    fn udp(&self, count: usize, message: usize) -> std::io::Result<Vec<f64>> {
-        let server = self.server.inside(|| UdpSocket::bind((SERVER, 0)))?;
-        let client = self.client.inside(|| UdpSocket::bind((CLIENT, 0)))?;
-        client.connect(server.local_addr()?)?;
-        client.set_read_timeout(Some(LOST))?;
-        server.set_read_timeout(Some(LOST))?;
-        let stop = AtomicBool::new(false);
-        std::thread::scope(|s| {
-            s.spawn(|| {
-                let mut buffer = vec![0; message];
-                while !stop.load(Ordering::Relaxed) {
-                    if let Ok((n, from)) = server.recv_from(&mut buffer) {
-                        let _ = server.send_to(&buffer[..n], from);
-                    }
-                }
-            });
-            let mut buffer = vec![0; message];
-            let times = trips(count, || {
-                client.send(&buffer)?;
-                client.recv(&mut buffer).map(drop)
-            });
-            stop.store(true, Ordering::Relaxed);
-            times
-        })
-    }
-
-    fn tcp(&self, count: usize, message: usize) -> std::io::Result<Vec<f64>> {
-        let listener = self.server.inside(|| TcpListener::bind((SERVER, 0)))?;
-        let to: SocketAddr = listener.local_addr()?;
-        let mut client =
-            self.client.inside(|| TcpStream::connect_timeout(&to, Duration::from_secs(PATIENCE)))?;
-        let (mut server, _) = listener.accept()?;
-        client.set_nodelay(true)?;
-        server.set_nodelay(true)?;
-        std::thread::scope(|s| {
-            s.spawn(move || {
-                let mut buffer = vec![0; message];
-                while server.read_exact(&mut buffer).is_ok() && server.write_all(&buffer).is_ok() {}
-            });
-            let mut buffer = vec![0; message];
-            let times = trips(count, || {
-                client.write_all(&buffer)?;
-                client.read_exact(&mut buffer)
-            });
-            client.shutdown(std::net::Shutdown::Both)?;
-            times
-        })
     }
 
     fn flood_socket(&self) -> Result<UdpSocket, Error> {
@@ -210,38 +156,5 @@ fn send_paced(socket: &UdpSocket, gap: Duration, stop: &AtomicBool) {
         if let Some(wait) = next.checked_duration_since(Instant::now()) {
             std::thread::sleep(wait);
         }
-    }
-}
-
-/// Times `count` round trips, after a tenth as many that warm up. One that is lost is not a sample; many are an error.
-fn trips(count: usize, mut trip: impl FnMut() -> std::io::Result<()>) -> std::io::Result<Vec<f64>> {
-    let mut times = Vec::with_capacity(count);
-    let mut lost = 0;
-    let warm_up = count / 10;
-    for i in 0..count + warm_up {
-        let start = Instant::now();
-        match trip() {
-            Ok(()) if i >= warm_up => times.push(start.elapsed().as_nanos() as f64 / 1e3),
-            Ok(()) => {}
-            Err(_) if lost < 20 => lost += 1,
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(times)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lost_round_trips_are_no_samples_and_many_are_an_error() {
-        let mut n = 0;
-        let some = trips(100, || {
-            n += 1;
-            if n % 10 == 0 { Err(std::io::ErrorKind::TimedOut.into()) } else { Ok(()) }
-        });
-        assert_eq!(some.unwrap().len(), 90);
-        assert!(trips(100, || Err(std::io::ErrorKind::TimedOut.into())).is_err());
     }
 }

@@ -4,6 +4,7 @@ mod channel;
 mod engine;
 mod mediator;
 mod switch;
+mod xsk;
 
 use std::path::{Path, PathBuf};
 
@@ -39,6 +40,8 @@ enum What {
     Mediator(mediator::Args),
     /// Packets a second, latency and streams of an unmodified switch: plain, with P4 Shield in it, inline, with a P4 VM
     Switch(switch::Args),
+    /// TransP4's experiments with an unmodified Open vSwitch over AF_XDP: hysteresis, messages, delay; and a long one
+    Xsk(xsk::Args),
 }
 
 /// How to print what was measured.
@@ -59,6 +62,7 @@ impl Args {
             What::Channel(a) => a.run(),
             What::Mediator(a) => a.run(),
             What::Switch(a) => a.run(),
+            What::Xsk(a) => a.run(),
         }
     }
 }

@@ -290,6 +290,34 @@ fn more_values_than_registers_are_kept() {
 }
 
 #[test]
+fn more_values_than_the_stack_holds_are_kept() {
+    let fields: String = (0..80).map(|i| format!("bit<8> f{i}; ")).collect();
+    let reads: String = (0..80).map(|i| format!("bit<8> v{i} = hdr.h.f{i} * {};\n", 2 * i + 1)).collect();
+    // Some are changed on one way only, and conditions are kept, too.
+    let writes: String = (0..80)
+        .map(|i| format!("hdr.h.f{i} = v{} - v{} + (bit<8>)(now >> 47);\n", 79 - i, (i * 7) % 80))
+        .collect();
+    let body = format!(
+        "{reads} bool big = hdr.h.f0 > 100; if (hdr.h.f1 > 100) {{ v3 = v4; v5 = v3; v7 = 9; }}\n\
+         bit<48> now = ubpf_time_get_ns();\n{writes} if (big) {{ hdr.h.f2 = 1; }}"
+    );
+    let mut b = Bench::new(&program(&fields, "", "", &body));
+    assert!(b.compiled.facts.maps.iter().any(|m| m.name == "spill"), "everything fitted the stack");
+    for seed in [11u32, 90, 200] {
+        let packet: Vec<u8> = (0..80).map(|i| (i * 37 + seed) as u8).collect();
+        let mut v: Vec<u8> = (0..80).map(|i| packet[i].wrapping_mul((2 * i + 1) as u8)).collect();
+        if packet[1] > 100 {
+            (v[3], v[5], v[7]) = (v[4], v[4], 9);
+        }
+        let mut want: Vec<u8> = (0..80).map(|i| v[79 - i].wrapping_sub(v[(i * 7) % 80])).collect();
+        if packet[0] > 100 {
+            want[2] = 1;
+        }
+        assert_eq!(b.passes(&packet), want);
+    }
+}
+
+#[test]
 fn values_of_no_bits_do_no_harm() {
     let body = "bit<0> z = 0; z = z + z * z; z = z << 3; z = ~z; if (z == 0 && !(z < z)) { hdr.h.a = (bit<8>)(z ++ 8w7); }";
     let mut b = Bench::new(&program("bit<8> a; bit<0> e;", "bit<0> x;", "", body));

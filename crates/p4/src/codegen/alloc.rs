@@ -7,7 +7,7 @@
 use super::insn::MOV;
 use super::liveness::{Lifetime, lifetimes};
 use super::machine::{Arg, CopySrc, M, Machine, Reg, Src};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Where a value lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(super) enum Place {
     Reg(u8),
     /// An offset from the frame pointer.
     Stack(i32),
+    /// An offset into the memory beyond the stack.
+    Far(i32),
 }
 
 /// The result of allocation.
@@ -25,6 +27,10 @@ pub(super) struct Frame {
     pub(super) size: u32,
     /// A place for the value that is saved while a cycle of moves is resolved.
     pub(super) temporary: i32,
+    /// Values beyond the stack.
+    pub(super) far: u32,
+    /// Where the address of those is, from the frame pointer.
+    pub(super) area: i32,
 }
 
 /// Registers to work on values that live on the stack.
@@ -34,52 +40,78 @@ const KEPT: [u8; 4] = [6, 7, 8, 9];
 const ALL: [u8; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 /// Gives every register a place.
-pub(super) fn allocate(m: &mut Machine) -> Frame {
+pub(super) fn allocate(m: &Machine) -> Frame {
     let lifetimes = lifetimes(m);
     let hints = hints(m);
     let mut scan = Scan::new(&hints, m.context, &ALL);
     scan.run(&lifetimes);
     let free: Vec<u8> = ALL.iter().copied().filter(|r| !SCRATCH.contains(r)).collect();
-    if !scan.spilled.is_empty() {
+    if m.area.is_some() || !scan.spilled.is_empty() {
         scan = Scan::new(&hints, m.context, &free);
         scan.run(&lifetimes);
     }
     let mut places: HashMap<Reg, Place> = scan.assigned.iter().map(|(r, p)| (*r, Place::Reg(*p))).collect();
-    let slots = stack_slots(std::mem::take(&mut scan.spilled), &hints);
-    let first = m.key_bytes;
-    let mut deepest = first;
-    for (reg, slot) in slots {
-        let at = first + 8 * (slot + 1);
-        deepest = deepest.max(at);
-        places.insert(reg, Place::Stack(-at.cast_signed()));
+    let first = m.key_bytes + if m.area.is_some() { 8 } else { 0 };
+    // What does not fit lives beyond the stack, if there is such memory. The temporary place comes last.
+    let room = if m.area.is_some() { (super::STACK - first) / 8 - 1 } else { u32::MAX };
+    let (mut deepest, mut far) = (first, 0);
+    for (reg, slot) in stack_slots(std::mem::take(&mut scan.spilled), &hints, &m.plain) {
+        let place = if slot >= room && m.plain.contains(&reg) {
+            far = far.max(slot - room + 1);
+            Place::Far(8 * (slot - room).cast_signed())
+        } else {
+            let at = first + 8 * (slot + 1);
+            deepest = deepest.max(at);
+            Place::Stack(-at.cast_signed())
+        };
+        places.insert(reg, place);
     }
     let temporary = -(deepest + 8).cast_signed();
     let uses_temporary =
         m.blocks.iter().flat_map(|b| &b.insts).any(|(i, _)| matches!(i, M::Copies(_) | M::Call { .. }));
-    let size = if uses_temporary && deepest + 8 <= super::STACK { deepest + 8 } else { deepest };
-    Frame { places, size, temporary }
+    let size = if uses_temporary { deepest + 8 } else { deepest };
+    let area = m.area.map_or(0, |a| a.address);
+    Frame { places, size, temporary, far, area }
 }
 
 /// Values on the stack share slots if they are not needed at the same time, above all those that would have to be
 /// copied into each other: where ways meet, most values are what they were before.
-fn stack_slots(mut spilled: Vec<Lifetime>, hints: &HashMap<Reg, Vec<Hint>>) -> Vec<(Reg, u32)> {
-    spilled.sort_by_key(|l| (l.start(), l.reg));
+///
+/// Those that have to be on the stack get the first slots.
+fn stack_slots(
+    spilled: Vec<Lifetime>,
+    hints: &HashMap<Reg, Vec<Hint>>,
+    plain: &HashSet<Reg>,
+) -> Vec<(Reg, u32)> {
+    let (mut movable, mut bound): (Vec<_>, Vec<_>) =
+        spilled.into_iter().partition(|l| plain.contains(&l.reg));
+    movable.sort_by_key(|l| (l.start(), l.reg));
+    bound.sort_by_key(|l| (l.start(), l.reg));
     let mut slots: Vec<Vec<&Lifetime>> = Vec::new();
     let mut given: HashMap<Reg, usize> = HashMap::new();
-    let mut out = Vec::with_capacity(spilled.len());
-    for l in &spilled {
+    let mut out = Vec::with_capacity(bound.len() + movable.len());
+    for l in bound.iter().chain(&movable) {
         let free = |s: &Vec<&Lifetime>| !s.iter().any(|o| o.overlaps(l));
-        let alike = hints.get(&l.reg).into_iter().flatten().filter_map(|h| match h {
-            Hint::Like(other) => given.get(other).copied(),
-            Hint::Fixed(_) => None,
-        });
-        let known = alike.into_iter().find(|s| free(&slots[*s])).or_else(|| slots.iter().position(free));
+        let mut alike: HashMap<usize, u32> = HashMap::new();
+        for h in hints.get(&l.reg).into_iter().flatten() {
+            if let Hint::Like(other) = h
+                && let Some(slot) = given.get(other)
+            {
+                *alike.entry(*slot).or_default() += 1;
+            }
+        }
+        // The one that saves most copies; the lowest of equal ones, so that the outcome is always the same.
+        let best =
+            alike.into_iter().filter(|(s, _)| free(&slots[*s])).max_by_key(|(s, n)| (*n, usize::MAX - s));
+        let known = best.map(|(s, _)| s).or_else(|| slots.iter().position(free));
         let slot = known.unwrap_or_else(|| {
             slots.push(Vec::new());
             slots.len() - 1
         });
-        // What ended before anything that is still to come is of no interest any more.
-        slots[slot].retain(|o| o.end() >= l.start());
+        if plain.contains(&l.reg) {
+            // Of what is still to come, nothing starts before this one.
+            slots[slot].retain(|o| o.end() >= l.start());
+        }
         slots[slot].push(l);
         given.insert(l.reg, slot);
         out.push((l.reg, slot as u32));

@@ -67,7 +67,22 @@ impl Emitter<'_> {
                 self.push(Insn::load(8, SCRATCH[n], FP, at));
                 SCRATCH[n]
             }
+            Place::Far(at) => {
+                self.load_far(SCRATCH[n], at);
+                SCRATCH[n]
+            }
         }
+    }
+
+    fn load_far(&mut self, to: u8, at: i32) {
+        self.push(Insn::load(8, to, FP, self.frame.area));
+        self.push(Insn::load(8, to, to, at));
+    }
+
+    /// Uses the second scratch register.
+    fn store_far(&mut self, at: i32, from: u8) {
+        self.push(Insn::load(8, SCRATCH[1], FP, self.frame.area));
+        self.push(Insn::store_reg(8, SCRATCH[1], at, from));
     }
 
     /// Puts a value that was worked out in `from` where it belongs.
@@ -79,6 +94,7 @@ impl Emitter<'_> {
                 }
             }
             Place::Stack(at) => self.push(Insn::store_reg(8, FP, at, from)),
+            Place::Far(at) => self.store_far(at, from),
         }
     }
 
@@ -86,7 +102,7 @@ impl Emitter<'_> {
     fn target(&self, r: Reg) -> u8 {
         match self.place(r) {
             Place::Reg(p) => p,
-            Place::Stack(_) => SCRATCH[0],
+            Place::Stack(_) | Place::Far(_) => SCRATCH[0],
         }
     }
 
@@ -180,22 +196,24 @@ impl Emitter<'_> {
 
     /// One, unless the comparison fails.
     fn set(&mut self, op: u8, wide: bool, dst: Reg, a: Reg, b: Src) {
-        // On the stack, the result is written on both ways; in a register, it differs from what is compared.
-        let spilled = matches!(self.place(dst), Place::Stack(_));
-        if !spilled {
-            let d = self.target(dst);
-            self.push(Insn::alu_imm(MOV, false, d, 1));
-            self.compare(op, wide, a, b);
-            let at = self.out.insns.len() - 1;
-            self.out.insns[at].offset = 1;
-            return self.push(Insn::alu_imm(MOV, false, d, 0));
-        }
-        let Place::Stack(slot) = self.place(dst) else { return };
-        self.push(Insn::store_imm(8, FP, slot, 1));
+        // The result is written on both ways; a register of its own differs from what is compared.
+        self.set_to(dst, 1);
         self.compare(op, wide, a, b);
-        let at = self.out.insns.len() - 1;
-        self.out.insns[at].offset = 1;
-        self.push(Insn::store_imm(8, FP, slot, 0));
+        let at = self.out.insns.len();
+        self.set_to(dst, 0);
+        self.out.insns[at - 1].offset = (self.out.insns.len() - at) as i32;
+    }
+
+    /// Writes a constant without the first scratch register.
+    fn set_to(&mut self, dst: Reg, value: i32) {
+        match self.place(dst) {
+            Place::Reg(d) => self.push(Insn::alu_imm(MOV, false, d, value)),
+            Place::Stack(at) => self.push(Insn::store_imm(8, FP, at, value)),
+            Place::Far(at) => {
+                self.push(Insn::load(8, SCRATCH[1], FP, self.frame.area));
+                self.push(Insn::store_imm(8, SCRATCH[1], at, value));
+            }
+        }
     }
 
     fn call(&mut self, target: &Target, args: &[Arg], dst: Option<Reg>) {
@@ -245,9 +263,14 @@ impl Emitter<'_> {
         }
         self.parallel(&moves);
         for (d, c) in constants {
-            let r = self.target(d);
-            self.constant(r, c);
-            self.write(d, r);
+            match i32::try_from(c.cast_signed()) {
+                Ok(small) if !matches!(self.place(d), Place::Reg(_)) => self.set_to(d, small),
+                _ => {
+                    let r = self.target(d);
+                    self.constant(r, c);
+                    self.write(d, r);
+                }
+            }
         }
     }
 
@@ -267,9 +290,11 @@ impl Emitter<'_> {
             (Place::Reg(d), Place::Reg(s)) => self.push(Insn::alu_reg(MOV, true, d, s)),
             (Place::Reg(d), Place::Stack(at)) => self.push(Insn::load(8, d, FP, at)),
             (Place::Stack(at), Place::Reg(s)) => self.push(Insn::store_reg(8, FP, at, s)),
-            (Place::Stack(to), Place::Stack(from)) => {
-                self.push(Insn::load(8, SCRATCH[0], FP, from));
-                self.push(Insn::store_reg(8, FP, to, SCRATCH[0]));
+            (Place::Far(at), Place::Reg(s)) => self.store_far(at, s),
+            (Place::Reg(d), Place::Far(at)) => self.load_far(d, at),
+            (to, from) => {
+                self.transfer(Place::Reg(SCRATCH[0]), from);
+                self.transfer(to, Place::Reg(SCRATCH[0]));
             }
         }
     }

@@ -3,6 +3,7 @@
 use crate::ir::{Block, MapId};
 use crate::lexer::Name;
 use crate::source::Span;
+use std::collections::HashSet;
 
 /// A virtual register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -114,6 +115,10 @@ pub(crate) struct Machine {
     pub(crate) context: Reg,
     /// Bytes of the frame that keys take.
     pub(crate) key_bytes: u32,
+    /// Numbers on which no packet access depends: they may live beyond the stack.
+    pub(crate) plain: HashSet<Reg>,
+    /// Memory beyond the stack.
+    pub(crate) area: Option<super::spill::Area>,
 }
 
 impl M {

@@ -14,6 +14,7 @@ mod machine;
 mod moves;
 mod peephole;
 mod select;
+mod spill;
 
 use crate::diagnostics::{Code, Diagnostic, Sink};
 use crate::ir::Function;
@@ -36,11 +37,19 @@ pub(crate) struct Program {
 pub(crate) fn generate(f: &mut Function, at: Span, sink: &mut Sink) -> Program {
     moves::split_edges(f);
     let mut machine = select::select(f);
-    let frame = alloc::allocate(&mut machine);
+    let mut frame = alloc::allocate(&machine);
+    if frame.size > STACK {
+        spill::provide(f, &mut machine);
+        frame = alloc::allocate(&machine);
+    }
+    if let Some(area) = machine.area {
+        spill::size(f, area, frame.far);
+    }
     let mut program = emit::emit(&machine, &frame);
     peephole::run(&mut program);
-    if frame.size > STACK {
-        let message = format!("the program needs {} bytes of stack, of which there are {STACK}", frame.size);
+    if frame.size > STACK || frame.far > spill::MAX_VALUES {
+        let bytes = frame.size + 8 * frame.far;
+        let message = format!("the program needs {bytes} bytes for values that are in use at once");
         sink.add(
             Diagnostic::new(Code::TooLarge, at, message)
                 .hint("use fewer values at once, or smaller table keys"),

@@ -38,7 +38,33 @@ pub(super) fn select(f: &Function) -> Machine {
         s.block(*b, g.order.get(i + 1).copied());
         blocks.push(MBlock { block: *b, insts: std::mem::take(&mut s.out) });
     }
-    Machine { blocks, regs: s.next, context: s.context, key_bytes: s.key_bytes }
+    let far = |v: &Val| matches!(f.inst(*v).ty, Ty::Int(_));
+    let bound = packet_distances(f, &g);
+    let plain = s.regs.iter().filter(|(v, _)| far(v) && !bound.contains(v)).map(|(_, r)| *r).collect();
+    Machine { blocks, regs: s.next, context: s.context, key_bytes: s.key_bytes, plain, area: None }
+}
+
+/// Numbers that are added to packet pointers, and all that they are made from.
+fn packet_distances(f: &Function, g: &Graph) -> HashSet<Val> {
+    let mut open = Vec::new();
+    for b in &g.order {
+        for v in &f.block(*b).insts {
+            if let Op::Offset(_, Opnd::V(by)) = f.inst(*v).op {
+                open.push(by);
+            }
+        }
+    }
+    let mut found = HashSet::new();
+    while let Some(v) = open.pop() {
+        if found.insert(v) {
+            f.inst(v).op.visit(&mut |o| {
+                if let Opnd::V(v) = o {
+                    open.push(v);
+                }
+            });
+        }
+    }
+    found
 }
 
 /// Comparisons all of whose uses are branches, and masks all of whose uses are such comparisons with zero.

@@ -1,12 +1,13 @@
 //! One bounds check for extractions that follow each other without a decision between them.
 
+use super::uses;
 use crate::ir::graph::Graph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Val};
 
 /// Where a check is followed by a larger one of the same pointer that fails to the same place, the first takes over.
 pub(super) fn merge(f: &mut Function) {
     let g = Graph::new(f);
-    let uses = uses(f);
+    let uses = uses::count(f);
     // From the end, so that a line of checks collapses into its first.
     for b in g.order.iter().rev() {
         let [p] = g.preds(*b) else { continue };
@@ -49,19 +50,4 @@ fn check(f: &Function, uses: &[u32], b: Block) -> Option<Check> {
     }
     let Op::InBounds { base, len, end } = f.inst(value).op else { return None };
     Some(Check { value, base, end, len, ok, fail })
-}
-
-/// By value: how often it is used.
-fn uses(f: &Function) -> Vec<u32> {
-    let mut n = vec![0; f.insts.len()];
-    let mut count = |o: Opnd| {
-        if let Opnd::V(v) = o {
-            n[v.0 as usize] += 1;
-        }
-    };
-    for b in &f.blocks {
-        b.phis.iter().chain(&b.insts).for_each(|i| f.inst(*i).op.visit(&mut count));
-        b.term.operand().into_iter().for_each(&mut count);
-    }
-    n
 }

@@ -15,6 +15,8 @@ pub(super) fn tidy(f: &mut Function) -> bool {
         changed |= skip_empty(f);
         changed |= join_lines(f);
         prune_phis(f);
+        changed |= super::joins::flatten(f);
+        prune_phis(f);
         if !changed {
             return any;
         }

@@ -1,6 +1,7 @@
 //! The optimiser. Every pass keeps the function's meaning and its SSA form.
 //!
-//! [`simplify`] folds, propagates copies and constants, and finds equal values; [`cfg`] tidies blocks;
+//! [`simplify`] folds, propagates copies and constants, and finds equal values; [`cfg`] tidies blocks; [`joins`] flattens
+//! what meets step by step;
 //! [`thread`] sends control past branches whose outcome is known on some way to them, which resolves most questions
 //! about header validity; [`bounds`] merges bounds checks; [`expand`] turns write-backs into stores of what changed;
 //! [`sink`] moves loads to where they are used; [`dce`] drops what is not.
@@ -11,12 +12,14 @@ mod dce;
 mod expand;
 mod facts;
 pub(crate) mod fold;
+mod joins;
 mod known;
 mod repair;
 mod rules;
 mod simplify;
 mod sink;
 mod thread;
+mod uses;
 
 use crate::ir::Function;
 

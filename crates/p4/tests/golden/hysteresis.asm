@@ -79,9 +79,11 @@ L2:
     r2 >>= 2
     r6 -= r2
     if r7 >= r6 goto L3
+    ; test.p4:99: if (state == 0 && used > threshold) {
     w2 = 0
     goto L4
 L3:
+    ; test.p4:101: } else if (state == 1 && used < threshold - (threshold >> 2)) {
     w2 = 1
 L4:
     ; test.p4:99: if (state == 0 && used > threshold) {

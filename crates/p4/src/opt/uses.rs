@@ -1,0 +1,20 @@
+//! How often values are used.
+
+use crate::ir::graph::Graph;
+use crate::ir::{Function, Opnd};
+
+/// By value: how often it is used in blocks that can be reached.
+pub(super) fn count(f: &Function) -> Vec<u32> {
+    let mut n = vec![0; f.insts.len()];
+    let mut count = |o: Opnd| {
+        if let Opnd::V(v) = o {
+            n[v.0 as usize] += 1;
+        }
+    };
+    for b in Graph::new(f).order {
+        let data = f.block(b);
+        data.phis.iter().chain(&data.insts).for_each(|i| f.inst(*i).op.visit(&mut count));
+        data.term.operand().into_iter().for_each(&mut count);
+    }
+    n
+}

@@ -2,12 +2,13 @@
 //!
 //! Values that outlive a call go to r6 to r9, others to any register but the frame pointer. If registers run out, the
 //! value that is used least for its length is kept on the stack, and two registers are set aside to work on such
-//! values.
+//! values; a third one if the program has memory beyond its stack.
 
 use super::insn::MOV;
 use super::liveness::{Lifetime, lifetimes};
 use super::machine::{Arg, CopySrc, M, Machine, Reg, Src};
-use std::collections::{HashMap, HashSet};
+use super::spill;
+use std::collections::HashMap;
 
 /// Where a value lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +30,6 @@ pub(super) struct Frame {
     pub(super) temporary: i32,
     /// Values beyond the stack.
     pub(super) far: u32,
-    /// Where the address of those is, from the frame pointer.
-    pub(super) area: i32,
 }
 
 /// Registers to work on values that live on the stack.
@@ -41,56 +40,47 @@ const ALL: [u8; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 /// Gives every register a place.
 pub(super) fn allocate(m: &Machine) -> Frame {
-    let lifetimes = lifetimes(m);
+    let mut lifetimes = lifetimes(m);
     let hints = hints(m);
-    let mut scan = Scan::new(&hints, m.context, &ALL);
-    scan.run(&lifetimes);
-    let free: Vec<u8> = ALL.iter().copied().filter(|r| !SCRATCH.contains(r)).collect();
-    if m.area.is_some() || !scan.spilled.is_empty() {
-        scan = Scan::new(&hints, m.context, &free);
+    let mut scan = Scan::new(&hints, m.context, ALL.to_vec());
+    let pointer = m.area.map(|a| a.pointer);
+    if pointer.is_none() {
+        scan.run(&lifetimes);
+    }
+    if pointer.is_some() || !scan.spilled.is_empty() {
+        lifetimes.retain(|l| Some(l.reg) != pointer);
+        let set_aside = |r: &u8| SCRATCH.contains(r) || pointer.is_some() && *r == spill::POINTER;
+        scan = Scan::new(&hints, m.context, ALL.iter().copied().filter(|r| !set_aside(r)).collect());
         scan.run(&lifetimes);
     }
     let mut places: HashMap<Reg, Place> = scan.assigned.iter().map(|(r, p)| (*r, Place::Reg(*p))).collect();
-    let first = m.key_bytes + if m.area.is_some() { 8 } else { 0 };
-    // What does not fit lives beyond the stack, if there is such memory. The temporary place comes last.
-    let room = if m.area.is_some() { (super::STACK - first) / 8 - 1 } else { u32::MAX };
-    let (mut deepest, mut far) = (first, 0);
-    for (reg, slot) in stack_slots(std::mem::take(&mut scan.spilled), &hints, &m.plain) {
-        let place = if slot >= room && m.plain.contains(&reg) {
-            far = far.max(slot - room + 1);
-            Place::Far(8 * (slot - room).cast_signed())
-        } else {
-            let at = first + 8 * (slot + 1);
-            deepest = deepest.max(at);
-            Place::Stack(-at.cast_signed())
-        };
-        places.insert(reg, place);
+    places.extend(pointer.map(|r| (r, Place::Reg(spill::POINTER))));
+    let movable = |l: &Lifetime| pointer.is_some() && m.plain.contains(&l.reg);
+    let (beyond, within): (Vec<_>, Vec<_>) = std::mem::take(&mut scan.spilled).into_iter().partition(movable);
+    let (mut deepest, mut far) = (m.key_bytes, 0);
+    for (reg, slot) in shared_slots(within, &hints) {
+        let at = m.key_bytes + 8 * (slot + 1);
+        deepest = deepest.max(at);
+        places.insert(reg, Place::Stack(-at.cast_signed()));
+    }
+    for (reg, slot) in shared_slots(beyond, &hints) {
+        far = far.max(slot + 1);
+        places.insert(reg, Place::Far(8 * slot.cast_signed()));
     }
     let temporary = -(deepest + 8).cast_signed();
     let uses_temporary =
         m.blocks.iter().flat_map(|b| &b.insts).any(|(i, _)| matches!(i, M::Copies(_) | M::Call { .. }));
     let size = if uses_temporary { deepest + 8 } else { deepest };
-    let area = m.area.map_or(0, |a| a.address);
-    Frame { places, size, temporary, far, area }
+    Frame { places, size, temporary, far }
 }
 
-/// Values on the stack share slots if they are not needed at the same time, above all those that would have to be
-/// copied into each other: where ways meet, most values are what they were before.
-///
-/// Those that have to be on the stack get the first slots.
-fn stack_slots(
-    spilled: Vec<Lifetime>,
-    hints: &HashMap<Reg, Vec<Hint>>,
-    plain: &HashSet<Reg>,
-) -> Vec<(Reg, u32)> {
-    let (mut movable, mut bound): (Vec<_>, Vec<_>) =
-        spilled.into_iter().partition(|l| plain.contains(&l.reg));
-    movable.sort_by_key(|l| (l.start(), l.reg));
-    bound.sort_by_key(|l| (l.start(), l.reg));
+/// Values in memory share slots if they are not needed at the same time, above all those that would have to be copied
+/// into each other: where ways meet, most values are what they were before.
+fn shared_slots(mut spilled: Vec<Lifetime>, hints: &HashMap<Reg, Vec<Hint>>) -> Vec<(Reg, u32)> {
+    spilled.sort_by_key(|l| (l.start(), l.reg));
     let mut slots: Vec<Vec<&Lifetime>> = Vec::new();
     let mut given: HashMap<Reg, usize> = HashMap::new();
-    let mut out = Vec::with_capacity(bound.len() + movable.len());
-    for l in bound.iter().chain(&movable) {
+    for l in &spilled {
         let free = |s: &Vec<&Lifetime>| !s.iter().any(|o| o.overlaps(l));
         let mut alike: HashMap<usize, u32> = HashMap::new();
         for h in hints.get(&l.reg).into_iter().flatten() {
@@ -108,15 +98,12 @@ fn stack_slots(
             slots.push(Vec::new());
             slots.len() - 1
         });
-        if plain.contains(&l.reg) {
-            // Of what is still to come, nothing starts before this one.
-            slots[slot].retain(|o| o.end() >= l.start());
-        }
+        // Of what is still to come, nothing starts before this one.
+        slots[slot].retain(|o| o.end() >= l.start());
         slots[slot].push(l);
         given.insert(l.reg, slot);
-        out.push((l.reg, slot as u32));
     }
-    out
+    spilled.iter().map(|l| (l.reg, given[&l.reg] as u32)).collect()
 }
 
 /// A register that would do well to have the same place as another, or this one.
@@ -164,7 +151,7 @@ fn hints(m: &Machine) -> HashMap<Reg, Vec<Hint>> {
 struct Scan<'a> {
     hints: &'a HashMap<Reg, Vec<Hint>>,
     context: Reg,
-    pool: &'a [u8],
+    pool: Vec<u8>,
     /// By real register, what it holds when.
     taken: [Vec<Lifetime>; 10],
     assigned: HashMap<Reg, u8>,
@@ -172,7 +159,7 @@ struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    fn new(hints: &'a HashMap<Reg, Vec<Hint>>, context: Reg, pool: &'a [u8]) -> Self {
+    fn new(hints: &'a HashMap<Reg, Vec<Hint>>, context: Reg, pool: Vec<u8>) -> Self {
         let taken = std::array::from_fn(|_| Vec::new());
         Self { hints, context, pool, taken, assigned: HashMap::new(), spilled: Vec::new() }
     }

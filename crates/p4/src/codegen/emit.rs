@@ -5,6 +5,7 @@ use super::alloc::{Frame, Place, SCRATCH};
 use super::insn::{self, FP, Insn, MOV};
 use super::machine::{Arg, Base, CopySrc, M, Machine, Reg, Src, Target};
 use super::moves::{Step, sequence};
+use super::spill::POINTER;
 use crate::ir::Block;
 use crate::source::Span;
 use std::collections::HashMap;
@@ -68,21 +69,10 @@ impl Emitter<'_> {
                 SCRATCH[n]
             }
             Place::Far(at) => {
-                self.load_far(SCRATCH[n], at);
+                self.push(Insn::load(8, SCRATCH[n], POINTER, at));
                 SCRATCH[n]
             }
         }
-    }
-
-    fn load_far(&mut self, to: u8, at: i32) {
-        self.push(Insn::load(8, to, FP, self.frame.area));
-        self.push(Insn::load(8, to, to, at));
-    }
-
-    /// Uses the second scratch register.
-    fn store_far(&mut self, at: i32, from: u8) {
-        self.push(Insn::load(8, SCRATCH[1], FP, self.frame.area));
-        self.push(Insn::store_reg(8, SCRATCH[1], at, from));
     }
 
     /// Puts a value that was worked out in `from` where it belongs.
@@ -94,7 +84,7 @@ impl Emitter<'_> {
                 }
             }
             Place::Stack(at) => self.push(Insn::store_reg(8, FP, at, from)),
-            Place::Far(at) => self.store_far(at, from),
+            Place::Far(at) => self.push(Insn::store_reg(8, POINTER, at, from)),
         }
     }
 
@@ -199,20 +189,18 @@ impl Emitter<'_> {
         // The result is written on both ways; a register of its own differs from what is compared.
         self.set_to(dst, 1);
         self.compare(op, wide, a, b);
-        let at = self.out.insns.len();
+        if let Some(branch) = self.out.insns.last_mut() {
+            branch.offset = 1;
+        }
         self.set_to(dst, 0);
-        self.out.insns[at - 1].offset = (self.out.insns.len() - at) as i32;
     }
 
-    /// Writes a constant without the first scratch register.
+    /// Writes a constant without a scratch register.
     fn set_to(&mut self, dst: Reg, value: i32) {
         match self.place(dst) {
             Place::Reg(d) => self.push(Insn::alu_imm(MOV, false, d, value)),
             Place::Stack(at) => self.push(Insn::store_imm(8, FP, at, value)),
-            Place::Far(at) => {
-                self.push(Insn::load(8, SCRATCH[1], FP, self.frame.area));
-                self.push(Insn::store_imm(8, SCRATCH[1], at, value));
-            }
+            Place::Far(at) => self.push(Insn::store_imm(8, POINTER, at, value)),
         }
     }
 
@@ -290,8 +278,8 @@ impl Emitter<'_> {
             (Place::Reg(d), Place::Reg(s)) => self.push(Insn::alu_reg(MOV, true, d, s)),
             (Place::Reg(d), Place::Stack(at)) => self.push(Insn::load(8, d, FP, at)),
             (Place::Stack(at), Place::Reg(s)) => self.push(Insn::store_reg(8, FP, at, s)),
-            (Place::Far(at), Place::Reg(s)) => self.store_far(at, s),
-            (Place::Reg(d), Place::Far(at)) => self.load_far(d, at),
+            (Place::Reg(d), Place::Far(at)) => self.push(Insn::load(8, d, POINTER, at)),
+            (Place::Far(at), Place::Reg(s)) => self.push(Insn::store_reg(8, POINTER, at, s)),
             (to, from) => {
                 self.transfer(Place::Reg(SCRATCH[0]), from);
                 self.transfer(to, Place::Reg(SCRATCH[0]));

@@ -38,7 +38,7 @@ pub(crate) fn generate(f: &mut Function, at: Span, sink: &mut Sink) -> Program {
     moves::split_edges(f);
     let mut machine = select::select(f);
     let mut frame = alloc::allocate(&machine);
-    if frame.size > STACK {
+    if frame.size > spill::WORTHWHILE {
         spill::provide(f, &mut machine);
         frame = alloc::allocate(&machine);
     }

@@ -1,0 +1,58 @@
+//! Two threads for one socket: one sleeps in `poll`, the other moves what it sleeps for.
+
+#![allow(clippy::print_stdout, reason = "skipped tests say so")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::fs::File;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::daemon::Cloud;
+use common::library;
+use common::scene::{ONE, Scene, TWO};
+use p4shield_testbed::{Guarded, process, wait_until};
+
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/threads/pollers.c");
+
+#[test]
+fn a_thread_that_sleeps_is_woken_for_what_another_finds() {
+    if let Err(why) = p4shield_testbed::usable() {
+        println!("skipped: {why}");
+        return;
+    }
+    if !Path::new("/usr/include/xdp/xsk.h").is_file() {
+        println!(
+            "skipped: libxdp's headers (package libxdp-dev, which libdpdk-dev brings) are not installed"
+        );
+        return;
+    }
+    let (scene, cloud) = (Scene::new(), Cloud::new("drop", "10s"));
+    let daemon = cloud.daemon(|_, _| true);
+    let folder = tempfile::Builder::new().prefix("p4shield-pollers").tempdir().unwrap();
+    let program = folder.path().join("pollers");
+    process::run(Command::new("cc").args(["-O2", SOURCE, "-lxdp", "-lpthread", "-o"]).arg(&program)).unwrap();
+    let output = folder.path().join("output");
+    let mut command = scene.host.command(&program);
+    command.arg("s0").env("LD_PRELOAD", library()).env("P4SHIELD_CONFIG", cloud.config());
+    command.stdin(Stdio::null()).stdout(File::create(&output).unwrap());
+    let _application = Guarded::spawn(&mut command).unwrap();
+    daemon.wait_lanes(1);
+    // Of the second machine there is no more than its address.
+    scene.one.ip(&format!("neigh replace {TWO} lladdr 02:00:00:00:00:02 dev eth0")).unwrap();
+    let socket = scene.one.inside(|| UdpSocket::bind((ONE, 0)).unwrap());
+    let got = || {
+        let text = std::fs::read_to_string(&output).unwrap();
+        let last = text.lines().filter_map(|l| l.strip_prefix("got ")?.parse::<u64>().ok()).next_back();
+        last.unwrap_or(0)
+    };
+    // What comes before the P4 VM is there is dropped.
+    wait_until("a first packet", 60, || socket.send_to(&[0], (TWO, 9)).is_ok() && got() > 0).unwrap();
+    for _ in 0..200 {
+        let before = got();
+        socket.send_to(&[0], (TWO, 9)).unwrap();
+        wait_until("the thread that sleeps", 30, || got() > before).unwrap();
+    }
+}

@@ -30,17 +30,24 @@ fn up(guest: &mut Testpmd) -> bool {
     guest.command("show port info 0").unwrap().contains("Link status: up")
 }
 
-/// From alice's guest, by so many queues, to bob's by one. The switch with both, and the guests, which do not send yet.
+/// The switch between alice's guest, with a queue for each input, and bob's with one. They do not send yet.
 struct Way {
     switch: OvsDpdk,
     sender: Testpmd,
     receiver: Testpmd,
     output: PathBuf,
+    _host: NetNs,
 }
 
 impl Way {
-    fn new(cloud: &Cloud, daemon: &Daemon, host: &NetNs, setup: OvsSetup, inputs: &[Vec<Vec<u8>>]) -> Self {
-        let switch = setup.start(host).unwrap();
+    /// `commands`: what alice's guest is told before its ports start.
+    fn new(
+        (cloud, daemon, setup): (&Cloud, &Daemon, OvsSetup),
+        inputs: &[Vec<Vec<u8>>],
+        commands: &[&str],
+    ) -> Self {
+        let host = NetNs::create("host").unwrap();
+        let switch = setup.start(&host).unwrap();
         let sockets = ["alice", "bob"].map(|name| cloud.file(&format!("{name}.sock")));
         for (name, socket) in ["alice", "bob"].iter().zip(&sockets) {
             switch.add_vhost_client(name, socket).unwrap();
@@ -53,12 +60,16 @@ impl Way {
             source += &format!(",rx_pcap={}", text(&file));
         }
         let sink = format!("net_pcap1,tx_pcap={}", text(&output));
-        let mut receiver = guest(&sockets[1], 1, &sink).start(host).unwrap();
-        let mut sender = guest(&sockets[0], inputs.len(), &source).start(host).unwrap();
+        let mut receiver = guest(&sockets[1], 1, &sink).start(&host).unwrap();
+        let sender = guest(&sockets[0], inputs.len(), &source).argument("--disable-device-start");
+        let mut sender = sender.start(&host).unwrap();
+        for command in commands.iter().chain(&["port start all"]) {
+            sender.command(command).unwrap();
+        }
         daemon.wait_lanes(inputs.len() + 1);
         wait_until("the guests' links", PATIENCE, || up(&mut sender) && up(&mut receiver))
             .unwrap_or_else(|e| panic!("{e}\n{}\n{}", sender.transcript(), receiver.transcript()));
-        Self { switch, sender, receiver, output }
+        Self { switch, sender, receiver, output, _host: host }
     }
 
     /// Sends, and waits until so many have arrived.
@@ -87,17 +98,16 @@ fn every_queue_of_a_guest_has_a_lane() {
     const EACH: u32 = 100;
     let cloud = Cloud::new("10s", "");
     let daemon = cloud.daemon(|_| Does::Pass);
-    let host = NetNs::create("host").unwrap();
     // Each queue has flows of its own.
     let inputs: Vec<Vec<_>> = (0..2_u32)
         .map(|queue| {
             (0..EACH).map(|n| frame(queue * EACH + n, 1, 2, (queue * 4 + n % 4) as u16, 200)).collect()
         })
         .collect();
-    let mut path = Way::new(&cloud, &daemon, &host, ovs(&cloud), &inputs);
-    path.run(u64::from(2 * EACH));
+    let mut way = Way::new((&cloud, &daemon, ovs(&cloud)), &inputs, &[]);
+    way.run(u64::from(2 * EACH));
     assert_eq!(daemon.p4vm(0).judged(), u64::from(2 * EACH), "every packet of both queues, once");
-    let got = path.end();
+    let got = way.end();
     for flow in 0..8 {
         let of_flow = |frames: &[Vec<u8>]| -> Vec<_> {
             frames.iter().filter(|f| flow_of(f) == flow).cloned().collect()
@@ -129,24 +139,12 @@ fn packets_that_a_guest_leaves_to_be_cut_are_judged_whole() {
     const PACKETS: u32 = 50;
     let cloud = Cloud::new("10s", "");
     let daemon = cloud.daemon(|_| Does::Pass);
-    let host = NetNs::create("host").unwrap();
     let input: Vec<_> = (0..PACKETS).map(long_tcp).collect();
     let setup = ovs(&cloud).other_config("userspace-tso-enable", "true");
-    let mut way = Way::new(&cloud, &daemon, &host, setup, &[input.clone()]);
+    let commands = ["csum set ip hw 0", "csum set tcp hw 0", "tso set 1400 0", "set fwd csum"];
+    let mut way = Way::new((&cloud, &daemon, setup), std::slice::from_ref(&input), &commands);
     let log = way.switch.log();
     assert!(log.contains("Segmentation Offloading support enabled"), "the switch was asked for it: {log}");
-    for command in [
-        "port stop 0",
-        "csum set ip hw 0",
-        "csum set tcp hw 0",
-        "tso set 1400 0",
-        "port start 0",
-        "set fwd csum",
-    ] {
-        way.sender.command(command).unwrap();
-    }
-    daemon.wait_lanes(2);
-    wait_until("the guest's link", PATIENCE, || up(&mut way.sender)).unwrap();
     way.run(PACKETS.into());
     assert_eq!(daemon.p4vm(0).judged(), u64::from(PACKETS));
     let got = way.end();

@@ -6,6 +6,7 @@ use common::daemon::{Cloud, Does, library, usable};
 use common::switch::{nowhere, testpmd};
 use p4shield_attach::Remark;
 use p4shield_testbed::dpdk::Testpmd;
+use p4shield_testbed::process::run;
 use p4shield_testbed::wait_until;
 use std::process::Command;
 
@@ -123,4 +124,63 @@ fn a_secondary_process_is_refused() {
         let said = String::from_utf8_lossy(&out.stderr);
         assert!(!out.status.success() && said.contains("a secondary DPDK process"), "{said}");
     }
+}
+
+/// `rte_eth_rx_burst` is compiled into whoever calls it: built without callbacks, it would call nobody.
+const SILENT: &str = r#"
+#include <stdio.h>
+#undef RTE_ETHDEV_RXTX_CALLBACKS
+#include <rte_eal.h>
+#include <rte_ethdev.h>
+
+int main(int argc, char **argv)
+{
+	const struct rte_eth_conf conf = {0};
+	struct rte_mempool *pool;
+	struct rte_mbuf *packet;
+
+	if (rte_eal_init(argc, argv) < 0)
+		return 2;
+	pool = rte_pktmbuf_pool_create("p", 1023, 0, 0, RTE_MBUF_DEFAULT_BUF_SIZE, SOCKET_ID_ANY);
+	if (rte_eth_dev_configure(0, 1, 1, &conf) != 0 ||
+	    rte_eth_rx_queue_setup(0, 0, 64, SOCKET_ID_ANY, NULL, pool) != 0 ||
+	    rte_eth_tx_queue_setup(0, 0, 64, SOCKET_ID_ANY, NULL) != 0)
+		return 3;
+	printf("started: %d\n", rte_eth_dev_start(0));
+	return rte_eth_rx_burst(0, 0, &packet, 1) > 1;
+}
+"#;
+
+#[test]
+fn a_program_without_receive_callbacks_starts_no_port() {
+    if !usable(Testpmd::usable()) {
+        return;
+    }
+    let cloud = Cloud::new("1s", "");
+    let (source, program) = (cloud.file("silent.c"), cloud.file("silent"));
+    std::fs::write(&source, SILENT).unwrap();
+    let flags = run(Command::new("pkg-config").args(["--cflags", "libdpdk"])).unwrap();
+    let mut compile = Command::new("cc");
+    compile.arg("-o").arg(&program).arg(&source).args(flags.split_whitespace());
+    run(compile.args(["-lrte_ethdev", "-lrte_mbuf", "-lrte_mempool", "-lrte_eal"])).unwrap();
+    let start = |environment: &[(&str, std::path::PathBuf)]| {
+        let mut command = Command::new(&program);
+        command.args([
+            "--no-pci",
+            "--no-huge",
+            "-m",
+            "64",
+            "--no-shconf",
+            "--no-telemetry",
+            "--vdev=net_null0",
+        ]);
+        command.env("RUNTIME_DIRECTORY", cloud.file("run")).envs(environment.iter().cloned());
+        let out = command.output().unwrap();
+        String::from_utf8_lossy(&out.stdout).into_owned() + &String::from_utf8_lossy(&out.stderr)
+    };
+    std::fs::create_dir(cloud.file("run")).unwrap();
+    let alone = start(&[]);
+    assert!(alone.contains("started: 0"), "{alone}");
+    let said = start(&cloud.environment());
+    assert!(said.contains("started: -95") && said.contains("without calling receive callbacks"), "{said}");
 }

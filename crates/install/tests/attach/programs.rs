@@ -1,9 +1,10 @@
 //! Programs of all kinds: the distribution's own, and counter-examples that a compiler makes.
 
 use std::path::Path;
+use std::process::Command;
 
 use p4shield_install::{Kind, Outcome, Report, Request, Root, Target, examine};
-use p4shield_testbed::process::find;
+use p4shield_testbed::process::{find, run};
 
 use crate::host::{found, host, problem};
 
@@ -78,6 +79,24 @@ fn dpdk_inside_the_program_is_refused() {
     host.compile("int main(void) { return 0; }", "/opt/without", &[]);
     let refused = problem(&host.examine_program(Kind::Dpdk, "/opt/without"));
     assert!(refused.what.contains("does not use DPDK"), "{refused:?}");
+}
+
+/// The distribution's own DPDK, linked into a program as builds of Open vSwitch do that bundle it.
+#[test]
+fn the_real_dpdk_inside_a_program_is_refused() {
+    let folder = run(Command::new("pkg-config").args(["--variable=libdir", "libdpdk"])).unwrap_or_default();
+    if !Path::new(folder.trim()).join("librte_eal.a").exists() {
+        println!("skipped: the package libdpdk-dev is not installed");
+        return;
+    }
+    let host = host!();
+    let text = "int rte_eal_init(int, char **); int main(int c, char **v) { return rte_eal_init(c, v); }";
+    let libraries = ["-l:librte_telemetry.a", "-l:librte_kvargs.a", "-lm", "-lnuma", "-lbsd"];
+    let whole = ["-Wl,--whole-archive", "-l:librte_eal.a", "-Wl,--no-whole-archive"];
+    host.compile(text, "/opt/bundled", &[&whole[..], &libraries].concat());
+    let refused = problem(&host.examine_program(Kind::Dpdk, "/opt/bundled"));
+    assert!(refused.what.contains("DPDK is linked statically into"), "{refused:?}");
+    assert!(refused.remedy.unwrap().contains("wire"));
 }
 
 #[test]

@@ -104,7 +104,7 @@ impl<P: Packet> Mediator<P> {
     }
 
     /// From now on the ingress of these VMs, and of no others, is asked where packets are handed to them and not where they
-    /// come in ([`Stages::Both`]): another mediator has the transmit side of their ports ([`Stages::IngressOnly`]).
+    /// come in: another mediator has the transmit side of their ports ([`crate::Stages::IngressOnly`]).
     pub fn ask_elsewhere(&mut self, vms: &[VmRef]) {
         self.lookup.ask_elsewhere(vms);
     }

@@ -10,7 +10,7 @@
 //! * **What the switch would unwrap does not get past as something else.** A packet for an end point whose inside cannot
 //!   be told for sure (another version, another payload than Ethernet, IPv6 extension headers before UDP) is
 //!   [`Inside::Unknown`], to be dropped. Fragments are not unwrapped by switches, and not here.
-//! * **Any bytes are fine**: every length is checked, the work is bounded by [`MAX_OUTER`] and [`MAX_EXTENSIONS`].
+//! * **Any bytes are fine**: every length is checked, the work is bounded by [`MAX_OUTER`] and `MAX_EXTENSIONS`.
 //! * **A wrong checksum stays wrong.** Checksums of outer headers are changed by the difference and never computed anew,
 //!   so that a packet that was damaged on its way does not become a good one.
 

@@ -18,8 +18,8 @@ pub(crate) struct Annotation {
     pub(crate) name: Ident,
     /// What stands between the parentheses or brackets, as written.
     pub(crate) body: Vec<Token>,
-    /// In brackets rather than parentheses.
-    pub(crate) structured: bool,
+    /// What stands in brackets, where they are used rather than parentheses: values, or names with values.
+    pub(crate) elements: Option<Vec<(Option<Ident>, Expr)>>,
 }
 
 #[derive(Debug, Default)]
@@ -120,6 +120,7 @@ pub(crate) enum Composite {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
+    pub(crate) annotations: Vec<Annotation>,
     pub(crate) name: Ident,
     pub(crate) ty: TypeExpr,
 }
@@ -147,6 +148,13 @@ pub(crate) enum Direction {
     In,
     Out,
     InOut,
+}
+
+impl Direction {
+    /// Whether the callee gives something back by it.
+    pub(crate) const fn is_out(self) -> bool {
+        matches!(self, Self::Out | Self::InOut)
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -77,6 +77,7 @@ codes! {
     UnknownInformation = "W0107", "in-VM information that is used without asking whether it is known";
     MissingDefault = "W0108", "a select without default";
     EmptyRange = "W0109", "a range that matches nothing";
+    InvalidHeader = "W0110", "a field of a header that is not valid";
 }
 
 impl Code {
@@ -152,9 +153,11 @@ pub struct Plain {
     pub source: String,
     /// How to mend it.
     pub hint: Option<String>,
+    /// Other places that matter: file, line from 1, and what is there.
+    pub related: Vec<(String, u32, String)>,
 }
 
-/// The most errors that one run reports.
+/// The most errors, and the most warnings, that one run reports.
 const MAX_ERRORS: usize = 100;
 
 /// What one run has to say, with the source it speaks of.
@@ -171,12 +174,13 @@ impl Diagnostics {
         items.sort_by_key(|d| (d.span.file, d.span.start, d.code));
         items.dedup_by(|a, b| a.span == b.span && a.code == b.code && a.message == b.message);
         let errors = items.iter().filter(|d| d.code.is_error()).count();
+        let mut seen = [0, 0];
+        items.retain(|d| {
+            let seen = &mut seen[usize::from(d.code.is_error())];
+            *seen += 1;
+            *seen <= MAX_ERRORS
+        });
         if errors > MAX_ERRORS {
-            let mut seen = 0;
-            items.retain(|d| {
-                seen += usize::from(d.code.is_error());
-                seen <= MAX_ERRORS
-            });
             let span = items.last().map(|d| d.span).unwrap_or_default();
             let more = format!("{} more errors are not shown", errors - MAX_ERRORS);
             items.push(
@@ -230,7 +234,13 @@ impl Diagnostics {
             end_column: end.column,
             source: f.line(start.line).to_owned(),
             hint: d.hint.clone(),
+            related: d.related.iter().map(|(s, what)| self.related(*s, what)).collect(),
         }
+    }
+
+    fn related(&self, span: Span, what: &str) -> (String, u32, String) {
+        let f = self.sources.file(span.file);
+        (f.name.clone(), f.position(span.start).line, what.to_owned())
     }
 
     /// For people: message, place, source line, hint; with terminal colours if `colour`.
@@ -262,8 +272,15 @@ impl Diagnostics {
 
     fn snippet<'a>(&'a self, d: &'a Diagnostic, file: u32) -> Snippet<'a, annotate_snippets::Annotation<'a>> {
         let f = self.sources.file(file);
-        let range = |s: Span| (s.start as usize).min(f.text.len())..(s.end as usize).min(f.text.len());
-        let mut s = Snippet::source(&f.text).path(&f.name);
+        let own = (file == d.span.file).then_some(d.span);
+        let places = || own.into_iter().chain(d.related.iter().map(|(s, _)| *s)).filter(|s| s.file == file);
+        // Only the lines that are spoken of: the renderer looks at all that it is given, once for each diagnostic.
+        let (from, first) = f.line_start(places().map(|s| s.start).min().unwrap_or(0));
+        let to = f.line_end(places().map(|s| s.end).max().unwrap_or(0));
+        let text = f.text.get(from..to).unwrap_or(&f.text);
+        let within = |at: u32| (at as usize).saturating_sub(from).min(text.len());
+        let range = |s: Span| within(s.start)..within(s.end);
+        let mut s = Snippet::source(text).line_start(first).path(&f.name);
         if file == d.span.file {
             s = s.annotation(AnnotationKind::Primary.span(range(d.span)));
         }
@@ -300,6 +317,11 @@ impl Sink {
 
     pub(crate) const fn has_errors(&self) -> bool {
         self.errors > 0
+    }
+
+    /// Whether more errors are known than will be shown: then no trouble is worth being taken over another.
+    pub(crate) const fn is_full(&self) -> bool {
+        self.errors > MAX_ERRORS
     }
 
     pub(crate) fn into_items(self) -> Vec<Diagnostic> {

@@ -142,9 +142,9 @@ impl Code {
                 pipeline!("bit<8> v = 1;", "if (hdr.h.a == 1) { bit<8> u = 2; hdr.h.a = u; } hdr.h.a = v;"),
             ),
             Self::Unused => explanation(
-                "Something has no effect: usually the remainder of an earlier version of the program.",
-                "",
-                "",
+                "Something has no effect: usually the remainder of an earlier version of the program, or a name for another.",
+                pipeline!("bit<8> seen = 0;", "bit<8> sum = hdr.h.a + 1; hdr.h.a = seen;"),
+                pipeline!("bit<8> seen = 0;", "bit<8> sum = hdr.h.a + seen; hdr.h.a = sum;"),
             ),
             _ => return None,
         })
@@ -287,9 +287,18 @@ impl Code {
                 "",
                 "",
             ),
-            Self::Uninitialised => {
-                explanation("The value is read before anything was written to it. It reads as 0.", "", "")
-            }
+            Self::Uninitialised => explanation(
+                "The value is read before anything was written to it, at least on one of the ways that lead there. It \
+                 reads as 0, which rarely is meant.",
+                pipeline!("bit<8> v;", "if (hdr.h.a == 1) { v = 2; } hdr.h.a = v;"),
+                pipeline!("bit<8> v = 0;", "if (hdr.h.a == 1) { v = 2; } hdr.h.a = v;"),
+            ),
+            Self::InvalidHeader => explanation(
+                "On every way that leads here the header is not valid, so its fields hold nothing: reading them gives 0, \
+                 and what is written to them is lost.",
+                pipeline!("", "if (!hdr.h.isValid()) { meta.x = hdr.h.a; }"),
+                pipeline!("", "if (hdr.h.isValid()) { meta.x = hdr.h.a; }"),
+            ),
             Self::UnreachableCode => explanation(
                 "No packet gets here: a return, exit or constant condition stands before.",
                 pipeline!("", "return; hdr.h.a = 2;"),

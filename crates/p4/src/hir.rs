@@ -41,7 +41,9 @@ pub(crate) struct Program {
 /// A variable or a parameter.
 #[derive(Debug)]
 pub(crate) struct Var {
+    pub(crate) name: Name,
     pub(crate) ty: Type,
+    pub(crate) span: Span,
 }
 
 #[derive(Clone, Debug)]
@@ -59,6 +61,7 @@ pub(crate) struct Param {
 #[derive(Debug)]
 pub(crate) struct Routine {
     pub(crate) name: Name,
+    pub(crate) span: Span,
     /// Declared within a control, whose name is then part of its own.
     pub(crate) local: bool,
     pub(crate) params: Vec<Param>,
@@ -202,6 +205,8 @@ pub(crate) struct Table {
     pub(crate) name: Name,
     pub(crate) span: Span,
     pub(crate) keys: Vec<Key>,
+    /// Where the property `key` begins.
+    pub(crate) key_span: Span,
     pub(crate) actions: Vec<ActionUse>,
     pub(crate) default: Option<BoundAction>,
     pub(crate) default_is_const: bool,
@@ -353,6 +358,16 @@ pub(crate) enum CallArg {
     Skip,
 }
 
+impl CallArg {
+    /// The expression, if it is one.
+    pub(crate) const fn expr(&self) -> Option<&Expr> {
+        match self {
+            Self::In(e) | Self::Out(e) | Self::InOut(e) => Some(e),
+            Self::Object(_) | Self::Skip => None,
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Stmt {
     pub(crate) kind: StmtKind,
@@ -415,6 +430,36 @@ impl Expr {
 
     pub(crate) const fn bad(span: Span) -> Self {
         Self { kind: ExprKind::Bad, ty: Type::Bad, span }
+    }
+
+    /// The expressions that this one is directly made of.
+    pub(crate) fn parts(&self) -> Vec<&Self> {
+        match &self.kind {
+            ExprKind::Const(_)
+            | ExprKind::Text(_)
+            | ExprKind::Object(_)
+            | ExprKind::Var(_)
+            | ExprKind::InvalidHeader
+            | ExprKind::TableHit { .. }
+            | ExprKind::Bad => Vec::new(),
+            ExprKind::Field(a, _)
+            | ExprKind::StackNext(a)
+            | ExprKind::StackLast(a)
+            | ExprKind::StackLastIndex(a)
+            | ExprKind::Slice(a, ..)
+            | ExprKind::Unary(_, a)
+            | ExprKind::Cast(a)
+            | ExprKind::IsValid(a) => vec![a],
+            ExprKind::Element(a, b) | ExprKind::PlusSlice(a, b, _) | ExprKind::Binary(_, a, b) => vec![a, b],
+            ExprKind::Ternary(a, b, c) => vec![a, b, c],
+            ExprKind::Aggregate(items) => items.iter().collect(),
+            ExprKind::Call(c) => c.args.iter().filter_map(CallArg::expr).collect(),
+        }
+    }
+
+    /// Whether it is, or contains, an expression for which `f` holds.
+    pub(crate) fn any(&self, f: &dyn Fn(&Self) -> bool) -> bool {
+        f(self) || self.parts().into_iter().any(|p| p.any(f))
     }
 
     /// The number of a constant.

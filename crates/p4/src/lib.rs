@@ -3,8 +3,9 @@
 //! # Stages
 //!
 //! preprocessor (includes, macros) → lexer → parser (the whole P4_16 grammar) → checker (names, types, constants)
-//! → lowering (everything inlined, SSA form) → optimiser → eBPF code generation → ELF object. What the language
-//! allows and a stage cannot translate yet is refused by name and place with [`diagnostics::Code::Unsupported`].
+//! → warnings about likely mistakes → lowering (everything inlined, SSA form) → optimiser → eBPF code generation →
+//! ELF object. What the language allows and a stage cannot translate yet is refused by name and place with
+//! [`diagnostics::Code::Unsupported`].
 //!
 //! # Promises
 //!
@@ -35,6 +36,7 @@ pub mod explain;
 mod hir;
 mod ir;
 mod lexer;
+mod lint;
 mod lower;
 mod opt;
 pub mod p4info;
@@ -209,5 +211,9 @@ fn front_end(
     let end = tokens.last().map(|t| t.span).unwrap_or_default();
     let ast = parser::parse(&tokens, sink);
     let hir = check::check(&ast, sink);
-    (!sink.has_errors()).then_some(FrontEnd { ast, hir, end })
+    if sink.has_errors() {
+        return None;
+    }
+    lint::lint(&hir, sink);
+    Some(FrontEnd { ast, hir, end })
 }

@@ -76,6 +76,18 @@ impl SourceFile {
         Position { line: line as u32 + 1, column: column as u32 }
     }
 
+    /// The first byte of the line that holds the byte at `offset`, and the line's number from 1.
+    pub(crate) fn line_start(&self, offset: u32) -> (usize, usize) {
+        let i = self.line_index(offset);
+        (self.line_starts[i] as usize, i + 1)
+    }
+
+    /// The first byte behind the line that holds the byte at `offset`.
+    pub(crate) fn line_end(&self, offset: u32) -> usize {
+        let next = self.line_starts.get(self.line_index(offset) + 1);
+        next.map_or(self.text.len(), |s| *s as usize)
+    }
+
     /// The text of the line (from 1), without its end.
     #[must_use]
     pub fn line(&self, line: u32) -> &str {

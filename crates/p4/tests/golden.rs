@@ -120,8 +120,11 @@ fn cases() -> Vec<(&'static str, String)> {
         ("default values that are not there", body("meta = { y = 1, ... };\npacket_in q = ...;\nhdr.h.a = ({ 1, ..., 2 })[0];")),
         ("an empty range", parser("state start { p.extract(hdr.h); transition select(hdr.h.a) { 5 .. 2: accept; default: reject; } }")),
         ("value sets", parser("value_set<packet_in>(4) a; value_set<bit<16>>(4) b; state start { p.extract(hdr.h); transition select(hdr.h.a) { b: accept; default: reject; } }")),
-        ("externs of a tenant that are not supported", body("hdr.h.a = mine(hdr.h.a, meta);").replace("control pipe", "extern bit<8> mine(in bit<8> x, in meta_t y);\ncontrol pipe")),
+        ("externs of a tenant that are not supported", body("hdr.h.a = mine(1, 2, 3, 4, 5, 6);").replace("control pipe", "extern bit<8> mine(in bit<8> a, in bit<8> b, in bit<8> c, in bit<8> d, in bit<8> e, in bit<8> f);\ncontrol pipe")),
         ("information without asking", body("if (get_tcp_mem_used() > 5) { mark_to_drop(); }")),
+        ("values that may not be there", body("bit<8> v;\nif (hdr.h.t) { v = 1; }\nhdr.h.a = v;\nhdr.h.setInvalid();\nhdr.h.a = 2;\nbit<8> unused = v;")),
+        ("priorities that are missing", locals("table t { key = { hdr.h.a : ternary; } actions = { NoAction; } entries = { 1 : NoAction; priority = 2: 3 : NoAction; } }")),
+        ("a struct of any type", body("mine({ x = hdr.h.a });").replace("control pipe", "extern void mine<T>(in T x);\ncontrol pipe")),
         ("unreachable code and hidden names", body("bit<8> hdr_a = 1;\nif (hdr.h.t) { bit<8> hdr_a = 2; hdr.h.a = hdr_a; }\nreturn;\nhdr.h.a = 2;")),
     ]
 }

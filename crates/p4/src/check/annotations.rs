@@ -1,60 +1,97 @@
 //! Annotations: free text, except for those that the language gives a form.
 
 use super::Checker;
-use crate::ast::Annotation;
+use crate::ast::{Annotation, ExprKind as Ast, Ident};
 use crate::diagnostics::Code;
+use crate::hir::ExprKind;
 use crate::lexer::{Name, Tok, Token};
+use crate::source::Span;
+use crate::types::Type;
 
 impl Checker<'_> {
     /// Checks the annotations of a declaration.
     pub(super) fn annotations(&mut self, annotations: &[Annotation]) {
         for (i, a) in annotations.iter().enumerate() {
-            let same = |o: &Annotation| o.structured && o.name.name == a.name.name;
-            if a.structured && annotations[..i].iter().any(same) {
-                let message = format!("@{} is given twice", a.name.name);
-                self.error(Code::BadAnnotation, a.name.span, message, "join them into one");
-            }
-            let text = matches!(&*a.name.name, "name" | "deprecated" | "pkginfo_text");
-            let no_text = |t: &Token| matches!(t.tok, Tok::Int(_) | Tok::Sym("|"));
-            if text && (a.body.is_empty() || a.body.iter().any(no_text)) {
-                let message = format!("@{} takes a string", a.name.name);
-                self.error(Code::BadAnnotation, a.name.span, message, "write the text in quotes");
-            }
-            if a.structured {
-                self.structured(a);
-            }
-        }
-    }
-
-    /// `@name[key = value, ...]` or `@name[value, ...]`
-    fn structured(&mut self, a: &Annotation) {
-        let mut keys: Vec<Name> = Vec::new();
-        for element in elements(&a.body) {
-            let (first, second) = (element.first(), element.get(1));
-            if let Some(t) = element.iter().find(|t| t.tok == Tok::Sym("{")) {
-                let hint = "values are integers, strings and bools";
-                self.error(Code::BadAnnotation, t.span, "a list in a structured annotation", hint);
-            }
-            if let (Some(Token { tok: Tok::Ident(n), span, .. }), Some(Token { tok: Tok::Sym("="), .. })) =
-                (first, second)
-            {
-                if keys.contains(n) {
-                    let message = format!("`{n}` is given twice");
-                    self.error(Code::BadAnnotation, *span, message, "remove one of them");
+            let same = |o: &Annotation| o.name.name == a.name.name;
+            if let Some(elements) = &a.elements {
+                if annotations[..i].iter().any(same) {
+                    let message = format!("@{} is given twice", a.name.name);
+                    self.bad_annotation(a.name.span, message, "join them into one");
                 }
-                keys.push(n.clone());
+                self.structured(elements);
+            } else {
+                self.unstructured(a);
             }
         }
     }
-}
 
-/// What stands between the commas that are in no brackets.
-fn elements(body: &[Token]) -> Vec<&[Token]> {
-    let mut depth = 0i32;
-    let comma = |t: &Token| {
-        depth += i32::from(matches!(t.tok, Tok::Sym("(" | "{" | "[")));
-        depth -= i32::from(matches!(t.tok, Tok::Sym(")" | "}" | "]")));
-        depth == 0 && t.tok == Tok::Sym(",")
-    };
-    body.split(comma).collect()
+    fn bad_annotation(&mut self, span: Span, message: String, hint: &str) {
+        self.error(Code::BadAnnotation, span, message, hint);
+    }
+
+    /// The forms of `@name(...)` that language and P4Runtime prescribe.
+    fn unstructured(&mut self, a: &Annotation) {
+        match &*a.name.name {
+            "name" | "deprecated" | "pkginfo_text" => {
+                let no_text = |t: &Token| matches!(t.tok, Tok::Int(_) | Tok::Sym("|"));
+                if a.body.is_empty() || a.body.iter().any(no_text) {
+                    let message = format!("@{} takes a string", a.name.name);
+                    self.bad_annotation(a.name.span, message, "write the text in quotes");
+                }
+            }
+            "pkginfo" if a.body.is_empty() => {
+                let message = "@pkginfo says nothing".to_owned();
+                self.bad_annotation(a.name.span, message, "write @pkginfo(name = \"...\")");
+            }
+            "match" => {
+                let kind =
+                    if let [Token { tok: Tok::Ident(n), .. }] = a.body.as_slice() { Some(n) } else { None };
+                if kind.is_none_or(|n| !self.match_kinds.contains(n)) {
+                    let span = a.body.first().zip(a.body.last()).map(|(a, b)| a.span.to(b.span));
+                    let message = "@match takes a match kind".to_owned();
+                    self.bad_annotation(
+                        span.unwrap_or(a.name.span),
+                        message,
+                        "write for example @match(ternary)",
+                    );
+                }
+            }
+            "p4runtime_translation" => {
+                let second =
+                    a.body.iter().position(|t| t.tok == Tok::Sym(",")).and_then(|i| a.body.get(i + 1));
+                if let Some(t) = second
+                    && !matches!(t.tok, Tok::Word("bit" | "string") | Tok::Int(_))
+                {
+                    let message = "the controller cannot be given this type".to_owned();
+                    self.bad_annotation(t.span, message, "write bit<W>, string or a number of bits");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// `@name[key = value, ...]` or `@name[value, ...]`: values are known at compile time.
+    fn structured(&mut self, elements: &[(Option<Ident>, crate::ast::Expr)]) {
+        let mut keys: Vec<Name> = Vec::new();
+        for (key, value) in elements {
+            if let Some(k) = key {
+                if keys.contains(&k.name) {
+                    self.bad_annotation(k.span, format!("`{}` is given twice", k.name), "remove one of them");
+                }
+                keys.push(k.name.clone());
+            }
+            let hint = "values are integers, strings and bools";
+            if matches!(value.kind, Ast::List(_) | Ast::Struct { .. }) {
+                self.bad_annotation(value.span, "a list in a structured annotation".to_owned(), hint);
+                continue;
+            }
+            let e = self.expr(value, None);
+            let known = e.as_const().is_some() || matches!(e.kind, ExprKind::Text(_));
+            let plain =
+                matches!(e.ty.base(), Type::Bool | Type::Text | Type::InfInt | Type::Bit(_) | Type::Int(_));
+            if !e.ty.is_bad() && !(known && plain) {
+                self.bad_annotation(value.span, "this value is not known at compile time".to_owned(), hint);
+            }
+        }
+    }
 }

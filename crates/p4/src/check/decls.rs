@@ -1,15 +1,18 @@
 //! Top-level and local declarations.
 
+use super::depth::Body;
 use super::params::Owner;
 use super::templates::Template;
 use super::{Checker, FunctionDecl, PackageType, Place, Symbol, TypeSymbol};
 use crate::ast::{self, Composite, Decl, DeclKind, TypedefTarget};
-use crate::constant::fits;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::hir::{self, ActionId, Expr, ExternFnId, ExternId, FunctionId};
-use crate::types::{CompositeType, EnumType, NewType, ObjectKind, Type};
+use crate::types::{CompositeType, NewType, ObjectKind, Type};
 use num_bigint::BigInt;
 use std::rc::Rc;
+
+/// Errors, match kinds, and declarations of one name that differ in their parameters.
+const MAX_NAMES: usize = 4096;
 
 /// The versions of v1model, by the date that its file gives.
 const V1MODEL_FIRST: u32 = 20_180_101;
@@ -39,6 +42,9 @@ impl Checker<'_> {
             DeclKind::Enum { repr, members } => self.enum_decl(d, repr.as_ref(), members),
             DeclKind::Errors(names) => {
                 for n in names {
+                    if self.program.errors.len() >= MAX_NAMES {
+                        return self.too_many(n.span, "errors");
+                    }
                     if self.program.errors.contains(&n.name) {
                         let message = format!("error `{}` is declared twice", n.name);
                         self.error(Code::DuplicateName, n.span, message, "choose another name");
@@ -49,6 +55,9 @@ impl Checker<'_> {
             }
             DeclKind::MatchKinds(names) => {
                 for n in names {
+                    if self.match_kinds.len() >= MAX_NAMES {
+                        return self.too_many(n.span, "match kinds");
+                    }
                     if self.match_kinds.contains(&n.name) {
                         let message = format!("match kind `{}` is declared twice", n.name);
                         self.error(Code::DuplicateName, n.span, message, "choose another name");
@@ -77,6 +86,10 @@ impl Checker<'_> {
                 );
             }
         }
+    }
+
+    fn too_many(&mut self, span: crate::source::Span, what: &str) {
+        self.error(Code::TooLarge, span, format!("more than {MAX_NAMES} {what}"), "use fewer");
     }
 
     pub(super) fn const_decl(&mut self, d: &Decl, ty: &ast::TypeExpr, value: &ast::Expr) {
@@ -191,6 +204,9 @@ impl Checker<'_> {
         let id = ExternFnId(self.program.extern_fns.len() as u32);
         if let Some(Symbol::ExternFns(ids)) = self.lookup(&d.name.name, true) {
             let ids = ids.clone();
+            if ids.len() >= MAX_NAMES {
+                return self.too_many(d.name.span, "functions of one name");
+            }
             let old = ids.iter().map(|o| &self.program.extern_fns[o.0 as usize]);
             let same = old.into_iter().find(|o| o.params.len() == f.params.len());
             match same {
@@ -226,6 +242,9 @@ impl Checker<'_> {
             template: Template::of(d, &proto.type_params),
         });
         if let Some(Symbol::Functions(old)) = self.lookup(&d.name.name, false).cloned() {
+            if old.len() >= MAX_NAMES {
+                return self.too_many(d.name.span, "functions of one name");
+            }
             if let Some(o) = old.iter().find(|o| same_arguments(&o.params, &decl.params)) {
                 let same =
                     o.result == decl.result && o.params.iter().zip(&decl.params).all(|(a, b)| a.ty == b.ty);
@@ -250,39 +269,45 @@ impl Checker<'_> {
         proto: &ast::Prototype,
         body: &ast::Block,
     ) -> (Vec<hir::Param>, Type, FunctionId) {
-        let (params, result, body) = self.scoped(|c| {
-            let result = c.function_result(proto);
-            let params = c.params(&proto.params, Owner::Function);
-            let saved = std::mem::replace(&mut c.place, Place::Function(result.clone()));
-            let body = c.block(body);
-            c.place = saved;
-            (params, result, body)
+        let ((params, result, body), depth) = self.measured_body(|c| {
+            c.scoped(|c| {
+                let result = c.function_result(proto);
+                let params = c.params(&proto.params, Owner::Function);
+                let saved = std::mem::replace(&mut c.place, Place::Function(result.clone()));
+                let body = c.block(body);
+                c.place = saved;
+                (params, result, body)
+            })
         });
         if result != Type::Void && !result.is_bad() && !super::stmt::always_returns(&body) {
             let message = format!("function `{}` does not return a value on every path", d.name.name);
             self.error(Code::BadReturn, d.name.span, message, format!("end it with a return of {result}"));
         }
         let id = FunctionId(self.program.functions.len() as u32);
-        let name = d.name.name.clone();
+        self.end_of_body(Body::Function(id.0), depth, d.name.span);
+        let (name, span) = (d.name.name.clone(), d.name.span);
         let routine =
-            hir::Routine { name, params: params.clone(), result: result.clone(), body, local: false };
+            hir::Routine { name, span, params: params.clone(), result: result.clone(), body, local: false };
         self.program.functions.push(Rc::new(routine));
         (params, result, id)
     }
 
     pub(super) fn action(&mut self, d: &Decl, params: &[ast::Param], body: &ast::Block) {
-        let (params, body) = self.scoped(|c| {
-            let params = c.params(params, Owner::Action);
-            let saved = std::mem::replace(&mut c.place, Place::Action);
-            let body = c.block(body);
-            c.place = saved;
-            (params, body)
+        let ((params, body), depth) = self.measured_body(|c| {
+            c.scoped(|c| {
+                let params = c.params(params, Owner::Action);
+                let saved = std::mem::replace(&mut c.place, Place::Action);
+                let body = c.block(body);
+                c.place = saved;
+                (params, body)
+            })
         });
         self.control_plane_name(d);
         let id = ActionId(self.program.actions.len() as u32);
+        self.end_of_body(Body::Action(id.0), depth, d.name.span);
         let local = self.scopes.len() > 1;
-        let name = d.name.name.clone();
-        let routine = hir::Routine { name, params, result: Type::Void, body, local };
+        let (name, span) = (d.name.name.clone(), d.name.span);
+        let routine = hir::Routine { name, span, params, result: Type::Void, body, local };
         self.program.actions.push(Rc::new(routine));
         self.declare(&d.name, Symbol::Action(id));
     }
@@ -340,6 +365,7 @@ impl Checker<'_> {
             let params = c.type_params(type_params);
             let mut out: Vec<(crate::lexer::Name, Type)> = Vec::new();
             for f in fields {
+                c.annotations(&f.annotations);
                 let mut ty = c.ty(&f.ty);
                 if !super::types::field_allowed(kind, &ty) {
                     c.bad_field(kind, f, &ty);
@@ -360,6 +386,9 @@ impl Checker<'_> {
         });
         let args = params.iter().zip(type_params).map(|(id, n)| Type::Var(*id, n.name.clone())).collect();
         let ty = Rc::new(CompositeType { id, name: d.name.name.clone(), kind, args, fields });
+        if self.measured(Type::Composite(ty.clone()), d.name.span).is_bad() {
+            return self.declare(&d.name, Symbol::Bad);
+        }
         let symbol = if params.is_empty() {
             TypeSymbol::Plain(Type::Composite(ty))
         } else {
@@ -377,64 +406,6 @@ impl Checker<'_> {
             Composite::Struct => ("a struct", "use a type of values"),
         };
         self.error(Code::BadType, f.name.span, format!("{ty} cannot be a field of {what}"), hint);
-    }
-
-    fn enum_decl(
-        &mut self,
-        d: &Decl,
-        repr: Option<&ast::TypeExpr>,
-        members: &[(ast::Ident, Option<ast::Expr>)],
-    ) {
-        let repr = repr.map(|t| (self.ty(t), t.span));
-        if let Some((t, span)) = &repr
-            && t.integer().is_none()
-            && !t.is_bad()
-        {
-            self.error(
-                Code::BadType,
-                *span,
-                format!("{t} cannot be the type of an enum"),
-                "use bit<W> or int<W>",
-            );
-        }
-        let out = self.scoped(|c| c.enum_members(repr.as_ref().map(|(t, _)| t), members));
-        let ty =
-            EnumType { id: self.fresh(), name: d.name.name.clone(), repr: repr.map(|r| r.0), members: out };
-        self.declare(&d.name, Symbol::Type(TypeSymbol::Plain(Type::Enum(Rc::new(ty)))));
-    }
-
-    /// Names and values; each may use those before it.
-    fn enum_members(
-        &mut self,
-        repr: Option<&Type>,
-        members: &[(ast::Ident, Option<ast::Expr>)],
-    ) -> Vec<(crate::lexer::Name, BigInt)> {
-        let mut out: Vec<(crate::lexer::Name, BigInt)> = Vec::new();
-        for (i, (name, value)) in members.iter().enumerate() {
-            let number = match (repr, value) {
-                (Some(t), Some(e)) => self.constant(e, Some(t)).unwrap_or_default(),
-                (None, None) => BigInt::from(i),
-                (Some(_), None) => {
-                    self.error(Code::BadType, name.span, "this member has no value", "write `name = value`");
-                    BigInt::default()
-                }
-                (None, Some(e)) => {
-                    let hint = "give the enum a type: `enum bit<8> ...`";
-                    self.error(Code::BadType, e.span, "an enum without a type has no values", hint);
-                    BigInt::default()
-                }
-            };
-            if let Some((w, signed)) = repr.and_then(|t| t.base().integer())
-                && !fits(&number, w, signed)
-            {
-                let message = format!("{number} does not fit");
-                self.error(Code::BadConstant, name.span, message, "use a wider type");
-            }
-            let ty = repr.cloned().unwrap_or(Type::Bad);
-            self.declare(name, Symbol::Const(Expr::constant(number.clone(), ty, name.span)));
-            out.push((name.name.clone(), number));
-        }
-        out
     }
 
     fn typedef(&mut self, d: &Decl, target: &TypedefTarget, distinct: bool) {

@@ -1,5 +1,6 @@
 //! Expressions.
 
+use super::calls::Written;
 use super::{Checker, Symbol, TypeSymbol};
 use crate::ast::{self, ExprKind as Ast};
 use crate::constant::small;
@@ -14,6 +15,13 @@ impl Checker<'_> {
     /// Checks an expression. `want` is the type it will be used as, if known: it gives literals, lists and `{#}`
     /// their type, but the result is not yet converted to it.
     pub(super) fn expr(&mut self, e: &ast::Expr, want: Option<&Type>) -> Expr {
+        self.depth.now += 1;
+        let checked = self.expr_here(e, want);
+        self.depth.now -= 1;
+        checked
+    }
+
+    fn expr_here(&mut self, e: &ast::Expr, want: Option<&Type>) -> Expr {
         let span = e.span;
         match &e.kind {
             Ast::Int { value, width } => self.literal(value, *width, span),
@@ -45,7 +53,9 @@ impl Checker<'_> {
                 let inner = self.expr(inner, Some(&base));
                 self.cast(inner, &ty, span)
             }
-            Ast::Call { callee, type_args, args } => self.call_expr(callee, type_args, args, span),
+            Ast::Call { callee, type_args, args } => {
+                self.call_expr(callee, Written { type_args, args, span })
+            }
             Ast::Type(_) => self.misplaced(span, "a type", "a value is expected here"),
             Ast::Dots => self.default_value(want, span),
             Ast::This => self.misplaced(span, "`this`", "call one of its methods"),

@@ -1,5 +1,11 @@
-//! Type arguments out of the types of arguments.
+//! Type arguments: as written, and out of the types of arguments.
 
+use super::Checker;
+use super::arguments::count;
+use super::calls::Written;
+use crate::ast;
+use crate::diagnostics::Code;
+use crate::hir::{self, CallArg};
 use crate::types::Type;
 use std::collections::{HashMap, HashSet};
 
@@ -90,5 +96,52 @@ fn has_unsized(t: &Type) -> bool {
         Type::Tuple(ts) => ts.iter().any(has_unsized),
         Type::List(t) | Type::Stack(t, _) => has_unsized(t),
         _ => false,
+    }
+}
+
+impl Checker<'_> {
+    /// Arguments and type arguments of a call; what neither the author wrote nor the arguments tell is reported.
+    pub(super) fn typed_arguments(
+        &mut self,
+        name: &str,
+        type_params: &[u32],
+        params: &[hir::Param],
+        w: Written<'_>,
+        inference: &mut Inference,
+    ) -> Option<(Vec<CallArg>, Vec<Type>)> {
+        self.written_types(name, type_params, w, inference)?;
+        let args = self.bind(name, params, w, inference)?;
+        let one = |p: &u32| inference.get(*p).cloned().or_else(|| inference.is_idle(*p).then_some(Type::Bad));
+        let types: Option<Vec<Type>> = type_params.iter().map(one).collect();
+        if types.is_none() {
+            let message = format!("a type argument of `{name}` cannot be inferred");
+            self.error(Code::CannotInfer, w.span, message, format!("write {name}<T>(...)"));
+        }
+        Some((args, types?))
+    }
+
+    fn written_types(
+        &mut self,
+        name: &str,
+        params: &[u32],
+        w: Written<'_>,
+        inference: &mut Inference,
+    ) -> Option<()> {
+        let given = w.type_args.len();
+        if given != 0 && given != params.len() {
+            let message = format!("`{name}` takes {}, not {given}", count(params.len(), "type argument"));
+            self.error(Code::BadArguments, w.span, message, "leave them out, or give all of them");
+            return None;
+        }
+        for (id, t) in params.iter().zip(w.type_args) {
+            if !matches!(t.kind, ast::TypeKind::DontCare) {
+                let ty = self.type_args(std::slice::from_ref(t)).pop().unwrap_or(Type::Bad);
+                if ty.is_bad() {
+                    return None;
+                }
+                inference.set(*id, ty);
+            }
+        }
+        Some(())
     }
 }

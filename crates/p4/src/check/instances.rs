@@ -1,5 +1,7 @@
 //! Instantiation: `T(args) name;` and `T(args)` as an argument, with abstract methods implemented on the spot.
 
+use super::arguments::{choose, count};
+use super::calls::Written;
 use super::infer::Inference;
 use super::{Checker, ObjectDecl, PackageType, Place, Symbol, TypeSymbol};
 use crate::ast::{self, DeclKind, ExprKind as Ast, TypeKind};
@@ -92,17 +94,17 @@ impl Checker<'_> {
         if init.is_some() && !matches!(symbol, Symbol::Type(TypeSymbol::Extern(_) | TypeSymbol::Plain(_))) {
             let hint = "only externs with abstract methods have something to implement";
             self.error(Code::BadInstance, span, "an initializer of this object", hint);
+            self.check_initializer(init.unwrap_or_default());
         }
         match symbol {
             Symbol::Type(TypeSymbol::Extern(id)) => self.construct_extern(id, r),
             Symbol::Type(TypeSymbol::Object(overloads)) => {
-                let fit = super::calls::choose(&overloads, |o| &o.ctor_params, args);
+                let fit = choose(&overloads, |o| &o.ctor_params, args);
                 let o = fit.unwrap_or(&overloads[0]).clone();
                 self.construct_object(&o, r)
             }
             Symbol::Type(TypeSymbol::Package(overloads)) => {
-                let p =
-                    super::calls::choose(&overloads, |p| &p.params, args).unwrap_or(&overloads[0]).clone();
+                let p = choose(&overloads, |p| &p.params, args).unwrap_or(&overloads[0]).clone();
                 self.construct_package(&p, r)
             }
             // A typedef of an extern type.
@@ -138,7 +140,7 @@ impl Checker<'_> {
     fn enter_types(&mut self, r: &mut Request<'_>, params: &[u32]) -> Option<()> {
         let Some(written) = &r.written else { return Some(()) };
         if written.len() != params.len() {
-            let want = super::calls::count(params.len(), "type argument");
+            let want = count(params.len(), "type argument");
             let message = format!("`{}` takes {want}, not {}", r.type_name.name, written.len());
             self.error(Code::BadArguments, r.span, message, "write them as <T, ...>");
             return None;
@@ -169,7 +171,8 @@ impl Checker<'_> {
 
     fn construct_object(&mut self, o: &Rc<ObjectDecl>, mut r: Request<'_>) -> Option<InstId> {
         self.enter_types(&mut r, &o.type_params)?;
-        let args = self.ctor_args(&o.name, &o.ctor_params, r.args, &mut r.inference, r.span)?;
+        let args =
+            self.ctor_args(&o.name, &o.ctor_params, Written::arguments(r.args, r.span), &mut r.inference)?;
         if let Some(Type::Object(w)) = r.want {
             for (p, w) in o.params.iter().zip(&w.params).filter(|(_, w)| !w.ty.is_open()) {
                 r.inference.learn(&p.ty, &w.ty);
@@ -177,18 +180,23 @@ impl Checker<'_> {
         }
         let types = self.inferred(&r, &o.type_params)?;
         let what = self.object_for(o, &types, r.span);
-        let params = match what {
-            Constructed::Parser(p) => self.program.parsers[p.0 as usize].params.clone(),
-            Constructed::Control(c) => self.program.controls[c.0 as usize].params.clone(),
-            _ => return None,
-        };
+        let params = self.made_params(what)?.0.to_vec();
         let ty = super::types::object_type(o.kind, &o.name, &params);
         Some(self.add_instance(&r, Type::Object(Rc::new(ty)), what, args, Vec::new()))
     }
 
     fn construct_package(&mut self, p: &Rc<PackageType>, mut r: Request<'_>) -> Option<InstId> {
         self.enter_types(&mut r, &p.type_params)?;
-        let args = self.ctor_args(&p.name, &p.params, r.args, &mut r.inference, r.span)?;
+        let args =
+            self.ctor_args(&p.name, &p.params, Written::arguments(r.args, r.span), &mut r.inference)?;
+        // What a default argument brings along may be as open as the parameter itself.
+        if self.place == Place::Top
+            && p.type_params.iter().any(|id| r.inference.get(*id).is_some_and(Type::is_open))
+        {
+            let hint = format!("write {}<...>(...)", r.type_name.name);
+            self.error(Code::CannotInfer, r.span, "the type arguments cannot be inferred", hint);
+            return None;
+        }
         let param = |id: &u32| ObjectParam {
             name: "".into(),
             direction: ast::Direction::None,
@@ -204,13 +212,14 @@ impl Checker<'_> {
         let decl = &self.program.externs[id.0 as usize];
         let (params, constructors) = (decl.type_params.clone(), decl.constructors.clone());
         self.enter_types(&mut r, &params)?;
-        let Some(ctor) = super::calls::choose(&constructors, |c| c, r.args) else {
-            let given = super::calls::count(r.args.len(), "argument");
+        let Some(ctor) = choose(&constructors, |c| c, r.args) else {
+            let given = count(r.args.len(), "argument");
             let message = format!("`{}` has no constructor with {given}", r.type_name.name);
             self.error(Code::BadInstance, r.span, message, "check the declaration of the extern");
             return None;
         };
-        let args = self.ctor_args(&r.type_name.name, ctor, r.args, &mut r.inference, r.span)?;
+        let args =
+            self.ctor_args(&r.type_name.name, ctor, Written::arguments(r.args, r.span), &mut r.inference)?;
         let types = self.inferred(&r, &params)?;
         if types.iter().any(|t| t.contains(&|t| matches!(t, Type::Extern(x) if x.id == id.0))) {
             let message = format!("`{}` would contain itself", r.type_name.name);
@@ -230,6 +239,7 @@ impl Checker<'_> {
         if r.init.is_some() && abstracts.is_empty() {
             let message = format!("{ty} has no abstract methods to implement");
             self.error(Code::BadInstance, r.span, message, "remove the initializer");
+            self.check_initializer(r.init.unwrap_or_default());
             return made;
         }
         let saved = self.this.replace((r.name.clone(), ty.clone()));
@@ -257,6 +267,18 @@ impl Checker<'_> {
             self.error(Code::BadInstance, r.span, message, "write `T() name = { ... };` with the method");
         }
         made
+    }
+
+    /// Finds what else is wrong with functions that implement nothing.
+    fn check_initializer(&mut self, init: &[ast::Decl]) {
+        for d in init {
+            if let DeclKind::Function { proto, body } = &d.kind {
+                self.scoped(|c| {
+                    let _ = c.type_params(&proto.type_params);
+                    c.function_body(d, proto, body)
+                });
+            }
+        }
     }
 
     fn implementation(
@@ -324,11 +346,10 @@ impl Checker<'_> {
         &mut self,
         name: &Name,
         params: &[hir::Param],
-        args: &[ast::Arg],
+        w: Written<'_>,
         inference: &mut Inference,
-        span: Span,
     ) -> Option<Vec<CtorArg>> {
-        let order = self.order_arguments(name, params, args, span)?;
+        let order = self.order_arguments(name, params, w)?;
         let mut out = Vec::new();
         for (p, arg) in params.iter().zip(order) {
             let Some(value) = arg.and_then(|a| a.value.as_ref()) else {
@@ -354,18 +375,9 @@ impl Checker<'_> {
             None => self.object_named_by(value),
         };
         if let Some(object) = object {
-            let have = self.object_type_of(object);
-            inference.learn(&p.ty, &have);
-            let want = inference.apply(&p.ty);
-            return self.fits_object(&want, &have, value.span).then_some(CtorArg::Object(object));
+            return self.object_argument(p, object, value.span, inference).then_some(CtorArg::Object(object));
         }
-        let want = inference.apply(&p.ty);
-        let e = self.expr(value, Some(&want).filter(|t| !t.is_open()));
-        if e.ty.is_bad() {
-            return None;
-        }
-        inference.learn(&p.ty, &e.ty);
-        let want = inference.apply(&p.ty);
+        let (e, want) = self.argument(p, value, inference)?;
         let e = if want.is_open() { e } else { self.coerce(e, &want) };
         if !self.is_put_together(&e) {
             let hint = "constructor arguments are literals, constants or constructor parameters";

@@ -1,5 +1,6 @@
 //! `a.b`: fields, enum members, errors, and the built-in members of headers, stacks and tables.
 
+use super::depth::Body;
 use super::expr::field_hint;
 use super::{Checker, Symbol, TypeSymbol};
 use crate::ast::{self, ExprKind as Ast, TypeKind};
@@ -43,7 +44,11 @@ impl Checker<'_> {
         let Ast::Member(t, apply) = &callee.kind else { return None };
         let Ast::Path { name, absolute } = &t.kind else { return None };
         match self.lookup(&name.name, *absolute) {
-            Some(Symbol::Table(id)) if &*apply.name == "apply" && args.is_empty() => Some(*id),
+            Some(Symbol::Table(id)) if &*apply.name == "apply" && args.is_empty() => {
+                let id = *id;
+                self.uses(Body::Table(id.0));
+                Some(id)
+            }
             _ => None,
         }
     }

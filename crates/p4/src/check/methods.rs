@@ -1,110 +1,111 @@
 //! Methods: of externs, of tables and objects, and those that the language builds in.
 
-use super::calls::choose;
+use super::arguments::choose;
+use super::calls::Written;
 use super::infer::Inference;
 use super::{Checker, Place, Symbol};
 use crate::ast::{self, ExprKind as Ast};
 use crate::diagnostics::Code;
 use crate::hir::{self, Call, CallArg, Callee, Expr, ExprKind, ExternId, Object};
 use crate::source::Span;
-use crate::types::{ObjectKind, Type};
+use crate::types::{ExternRef, ObjectKind, Type};
 
 impl Checker<'_> {
-    pub(super) fn method_call(
-        &mut self,
-        base: &ast::Expr,
-        name: &ast::Ident,
-        type_args: &[ast::TypeExpr],
-        args: &[ast::Arg],
-        span: Span,
-    ) -> Expr {
+    pub(super) fn method_call(&mut self, base: &ast::Expr, name: &ast::Ident, w: Written<'_>) -> Expr {
         if let Ast::Path { name: n, absolute } = &base.kind
             && let Some(Symbol::Table(id)) = self.lookup(&n.name, *absolute)
         {
-            let callee = Callee::Table(*id);
-            if &*name.name != "apply" {
-                let message = format!("a table has no method `{}`", name.name);
-                self.error(Code::UnknownMember, name.span, message, "it has apply()");
-                return Expr::bad(span);
-            }
-            if self.place != Place::Apply {
-                let hint = "apply tables in the apply block of a control";
-                self.error(Code::BadStatement, span, "a table cannot be applied here", hint);
-            }
-            return self.finish(callee, &[], &Type::Void, args, span);
+            let id = *id;
+            return self.table_call(id, name, w);
         }
         if let Some(object) = self.object_named_by(base) {
-            return self.object_call(object, name, type_args, args, span);
+            return self.object_call(object, name, w);
         }
         if let Ast::This = &base.kind {
-            return self.this_call(name, args, span);
+            return self.this_call(name, w);
         }
         if &*name.name == "apply"
-            && let Some(object) = self.object_of_type(base, span)
+            && let Some(object) = self.object_of_type(base, w.span)
         {
-            return self.object_call(object, name, type_args, args, span);
+            return self.object_call(object, name, w);
         }
         if self.names_type(base)
             && let Some(ty) = self.type_named_by(base)
         {
-            return self.size_of_type(&ty, name, args, span);
+            return self.size_of_type(&ty, name, w);
         }
         if let Some(made) = self.constructed_by(base) {
             return match made {
-                Some(object) => self.object_call(object, name, type_args, args, span),
-                None => Expr::bad(span),
+                Some(object) => self.object_call(object, name, w),
+                None => Expr::bad(w.span),
             };
         }
         let base = self.expr(base, None);
         if let Type::Extern(e) = &base.ty {
-            return self.method_of_result(e, name, args, span);
+            return self.uncompiled_method(e, name, w, "a method of an extern that a call returns");
         }
-        self.builtin(base, name, args, span)
+        self.builtin(base, name, w)
     }
 
-    /// A method of an extern that a call returned.
-    fn method_of_result(
+    fn table_call(&mut self, table: hir::TableId, name: &ast::Ident, w: Written<'_>) -> Expr {
+        if &*name.name != "apply" {
+            let message = format!("a table has no method `{}`", name.name);
+            self.error(Code::UnknownMember, name.span, message, "it has apply()");
+            return Expr::bad(w.span);
+        }
+        if self.place != Place::Apply {
+            let hint = "apply tables in the apply block of a control";
+            self.error(Code::BadStatement, w.span, "a table cannot be applied here", hint);
+        }
+        self.plain_call(Callee::Table(table), "apply", &[], w)
+    }
+
+    /// The method that a call means, by its number, with the type arguments of its extern; reported if there is none.
+    fn extern_method(
         &mut self,
-        e: &crate::types::ExternRef,
+        e: &ExternRef,
         name: &ast::Ident,
-        args: &[ast::Arg],
-        span: Span,
-    ) -> Expr {
+        w: Written<'_>,
+    ) -> Option<(usize, hir::ExternFn, Inference)> {
         let decl = &self.program.externs[e.id as usize];
-        let Some(f) = decl.methods.iter().find(|m| m.name == name.name).cloned() else {
-            let message = format!("{} has no method `{}`", e.name, name.name);
-            self.error(Code::UnknownMember, name.span, message, "check its declaration");
-            return Expr::bad(span);
-        };
+        let named = decl.methods.iter().cloned().enumerate().filter(|(_, m)| m.name == name.name);
+        let overloads: Vec<_> = named.collect();
         let mut inference = Inference::default();
         decl.type_params.iter().zip(&e.args).for_each(|(id, t)| inference.set(*id, t.clone()));
-        if self.bind(&f.name, &f.params, args, &mut inference, span).is_some() {
-            self.unsupported(span, "a method of an extern that a call returns");
+        let Some(first) = overloads.first() else {
+            let known: Vec<_> = decl.methods.iter().map(|m| m.name.to_string()).collect();
+            let message = format!("{} has no method `{}`", e.name, name.name);
+            self.error(Code::UnknownMember, name.span, message, format!("it has {}", known.join(", ")));
+            return None;
+        };
+        let Some((method, f)) = choose(&overloads, |(_, f)| &f.params, w.args) else {
+            self.wrong_count(&name.name, &first.1.params, w);
+            return None;
+        };
+        if self.ambiguous(overloads.iter().map(|(_, f)| &f.params), w) {
+            return None;
         }
-        Expr { kind: ExprKind::Bad, ty: inference.apply(&f.result), span }
+        Some((*method, f.clone(), inference))
     }
 
     /// A method of the instance whose abstract methods are implemented here.
-    fn this_call(&mut self, name: &ast::Ident, args: &[ast::Arg], span: Span) -> Expr {
+    fn this_call(&mut self, name: &ast::Ident, w: Written<'_>) -> Expr {
         let Some((_, Type::Extern(e))) = self.this.clone() else {
             let hint = "`this` is the instance whose methods are implemented in its initializer";
-            self.error(Code::WrongKind, span, "there is no `this` here", hint);
-            return Expr::bad(span);
+            self.error(Code::WrongKind, w.span, "there is no `this` here", hint);
+            return Expr::bad(w.span);
         };
-        let decl = &self.program.externs[e.id as usize];
-        let Some(f) = decl.methods.iter().find(|m| m.name == name.name).cloned() else {
-            let message = format!("{} has no method `{}`", e.name, name.name);
-            self.error(Code::UnknownMember, name.span, message, "check its declaration");
-            return Expr::bad(span);
-        };
-        let mut inference = Inference::default();
-        decl.type_params.iter().zip(&e.args).for_each(|(id, t)| inference.set(*id, t.clone()));
-        let ty = inference.apply(&f.result);
-        if self.bind(&f.name, &f.params, args, &mut inference, span).is_none() {
-            return Expr::bad(span);
+        self.uncompiled_method(&e, name, w, "a call of a method of `this`")
+    }
+
+    /// Checks a call of a method that cannot be compiled yet, which `what` says.
+    fn uncompiled_method(&mut self, e: &ExternRef, name: &ast::Ident, w: Written<'_>, what: &str) -> Expr {
+        let Some((_, f, mut inference)) = self.extern_method(e, name, w) else { return Expr::bad(w.span) };
+        if self.bind(&f.name, &f.params, w, &mut inference).is_none() {
+            return Expr::bad(w.span);
         }
-        self.unsupported(span, "a call of a method of `this`");
-        Expr { kind: ExprKind::Bad, ty, span }
+        self.unsupported(w.span, what);
+        Expr { kind: ExprKind::Bad, ty: inference.apply(&f.result), span: w.span }
     }
 
     /// What the core library demands of arguments beyond their types; false if that was reported.
@@ -145,41 +146,14 @@ impl Checker<'_> {
         false
     }
 
-    fn object_call(
-        &mut self,
-        object: Object,
-        name: &ast::Ident,
-        type_args: &[ast::TypeExpr],
-        args: &[ast::Arg],
-        span: Span,
-    ) -> Expr {
+    fn object_call(&mut self, object: Object, name: &ast::Ident, w: Written<'_>) -> Expr {
         match self.object_type_of(object) {
             Type::Extern(e) => {
-                let of = ExternId(e.id);
-                let decl = &self.program.externs[e.id as usize];
-                let named = decl.methods.iter().cloned().enumerate().filter(|(_, m)| m.name == name.name);
-                let overloads: Vec<_> = named.collect();
-                let mut inference = Inference::default();
-                decl.type_params.iter().zip(&e.args).for_each(|(id, t)| inference.set(*id, t.clone()));
-                let Some(first) = overloads.first() else {
-                    let known: Vec<_> = decl.methods.iter().map(|m| m.name.to_string()).collect();
-                    let message = format!("{} has no method `{}`", e.name, name.name);
-                    self.error(
-                        Code::UnknownMember,
-                        name.span,
-                        message,
-                        format!("it has {}", known.join(", ")),
-                    );
-                    return Expr::bad(span);
+                let Some((method, f, inference)) = self.extern_method(&e, name, w) else {
+                    return Expr::bad(w.span);
                 };
-                let Some((method, f)) = choose(&overloads, |(_, f)| &f.params, args) else {
-                    return self.wrong_count(&name.name, &first.1.params, args, span);
-                };
-                if self.ambiguous(overloads.iter().map(|(_, f)| &f.params), args, span) {
-                    return Expr::bad(span);
-                }
-                let callee = Callee::Method { object, of, method: *method };
-                self.generic_call(callee, f, type_args, args, span, inference)
+                let callee = Callee::Method { object, of: ExternId(e.id), method };
+                self.generic_call(callee, &f, w, inference)
             }
             Type::Object(o) if &*name.name == "apply" && o.kind != ObjectKind::Package => {
                 let fits = match o.kind {
@@ -188,26 +162,23 @@ impl Checker<'_> {
                 };
                 if !fits {
                     let hint = "parsers are applied in parsers, controls in the apply block of controls";
-                    self.error(Code::BadStatement, span, "this cannot be applied here", hint);
+                    self.error(Code::BadStatement, w.span, "this cannot be applied here", hint);
                 }
                 let params = self.apply_params(object);
-                self.finish(Callee::Apply(object), &params, &Type::Void, args, span)
+                self.plain_call(Callee::Apply(object), "apply", &params, w)
             }
-            Type::Bad => Expr::bad(span),
+            Type::Bad => Expr::bad(w.span),
             other => {
-                self.error(
-                    Code::UnknownMember,
-                    name.span,
-                    format!("{other} has no method `{}`", name.name),
-                    "it has apply",
-                );
-                Expr::bad(span)
+                let message = format!("{other} has no method `{}`", name.name);
+                self.error(Code::UnknownMember, name.span, message, "it has apply");
+                Expr::bad(w.span)
             }
         }
     }
 
     /// `isValid`, `setValid`, `setInvalid`, `push_front`, `pop_front`, and sizes.
-    fn builtin(&mut self, base: Expr, name: &ast::Ident, args: &[ast::Arg], span: Span) -> Expr {
+    fn builtin(&mut self, base: Expr, name: &ast::Ident, w: Written<'_>) -> Expr {
+        let Written { args, span, .. } = w;
         if base.ty.is_bad() {
             return base;
         }
@@ -233,15 +204,15 @@ impl Checker<'_> {
                 };
                 Callee::Push { stack: base, count: n, front: &*name.name == "push_front" }
             }
-            _ => return self.size_of_type(&base.ty, name, args, span),
+            _ => return self.size_of_type(&base.ty, name, w),
         };
         let call = Call { callee, type_args: Vec::new(), args: Vec::new(), span };
         Expr { kind: ExprKind::Call(Box::new(call)), ty: Type::Void, span }
     }
 
     /// `minSizeInBits` and its like, of a type or a value of it; reports any other method.
-    fn size_of_type(&mut self, ty: &Type, name: &ast::Ident, args: &[ast::Arg], span: Span) -> Expr {
-        let sizes = ty.sizes().filter(|_| args.is_empty());
+    fn size_of_type(&mut self, ty: &Type, name: &ast::Ident, w: Written<'_>) -> Expr {
+        let sizes = ty.sizes().filter(|_| w.args.is_empty());
         let bits = match (&*name.name, sizes) {
             ("minSizeInBits", Some((min, _))) => min,
             ("minSizeInBytes", Some((min, _))) => min.div_ceil(8),
@@ -255,10 +226,10 @@ impl Checker<'_> {
                     _ => "only headers, stacks, tables and externs have methods",
                 };
                 self.error(Code::UnknownMember, name.span, message, hint);
-                return Expr::bad(span);
+                return Expr::bad(w.span);
             }
         };
-        Expr::constant(bits.into(), Type::InfInt, span)
+        Expr::constant(bits.into(), Type::InfInt, w.span)
     }
 }
 

@@ -4,11 +4,15 @@
 //! excepted). After a mistake the type [`Type::Bad`] fits everything, so that one mistake is reported once.
 
 mod annotations;
+mod arguments;
+mod assign;
 mod calls;
 mod coerce;
 mod control;
 mod decls;
 mod defaults;
+mod depth;
+mod enums;
 mod expr;
 mod fold;
 mod infer;
@@ -19,6 +23,7 @@ mod objects;
 mod operators;
 mod params;
 mod parsers;
+mod size;
 mod stmt;
 mod tables;
 mod templates;
@@ -98,6 +103,9 @@ struct PackageType {
     params: Vec<hir::Param>,
 }
 
+/// Names that are compared to tell what the author may have meant by others.
+const MAX_HINTS: usize = 200_000;
+
 struct Entry {
     symbol: Symbol,
     span: Span,
@@ -135,6 +143,14 @@ struct Checker<'a> {
     action_names: HashMap<String, Span>,
     /// Parameters of the parser or control around: its own variables may not hide them.
     object_params: std::collections::HashSet<VarId>,
+    /// What is left of [`MAX_HINTS`].
+    hints: usize,
+    /// How deep the place that is being checked lies within blocks and expressions, and calls within it.
+    depth: depth::Depth,
+    /// Instances without a name of their own so far, by their type's.
+    unnamed: HashMap<Name, u32>,
+    /// What is left of [`size::MAX_WORK`].
+    type_work: usize,
 }
 
 /// Checks a program. The result is complete only if nothing was reported as an error.
@@ -152,6 +168,10 @@ pub(crate) fn check(program: &ast::Program, sink: &mut Sink) -> hir::Program {
         ctor_vars: std::collections::HashSet::new(),
         action_names: HashMap::new(),
         object_params: std::collections::HashSet::new(),
+        hints: MAX_HINTS,
+        depth: depth::Depth::default(),
+        unnamed: HashMap::new(),
+        type_work: size::MAX_WORK,
     };
     for d in &program.decls {
         c.declaration(d);
@@ -177,7 +197,9 @@ impl Checker<'_> {
 
     fn scoped<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
         self.scopes.push(HashMap::new());
+        self.depth.now += 1;
         let r = f(self);
+        self.depth.now -= 1;
         self.scopes.pop();
         r
     }
@@ -201,7 +223,9 @@ impl Checker<'_> {
     }
 
     /// A declared name that differs little.
-    fn similar(&self, name: &str) -> Option<Name> {
+    fn similar(&mut self, name: &str) -> Option<Name> {
+        let known: usize = self.scopes.iter().map(HashMap::len).sum();
+        self.hints = self.hints.checked_sub(known)?;
         let candidates = self.scopes.iter().flat_map(|s| s.keys());
         closest(name, candidates.map(|n| &**n)).map(Into::into)
     }
@@ -224,6 +248,21 @@ impl Checker<'_> {
         self.sink.add(d.related(first, "first declared here").hint("choose another name"));
     }
 
+    /// Warns if a name that is declared next hides a value of a scope around. Types and functions are left out: the
+    /// models have many, and nobody takes them for a variable.
+    fn warn_shadowing(&mut self, name: &ast::Ident) {
+        let Some((top, inner)) = self.scopes.split_first() else { return };
+        let around = inner.split_last().map_or(inner, |(_, around)| around);
+        let local = around.iter().rev().find_map(|s| s.get(&name.name));
+        let hidden = local.filter(|e| !matches!(e.symbol, Symbol::Type(_) | Symbol::Bad));
+        let global = || top.get(&name.name).filter(|e| matches!(e.symbol, Symbol::Const(_)));
+        if let Some(old) = hidden.or_else(global) {
+            let message = format!("`{}` hides another `{}`", name.name, name.name);
+            let d = Diagnostic::new(Code::Shadowing, name.span, message);
+            self.sink.add(d.related(old.span, "the one that is hidden").hint("choose another name"));
+        }
+    }
+
     /// Runs `f` as if it stood at the top level.
     fn at_top_level<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
         let inner = self.scopes.split_off(1);
@@ -236,8 +275,8 @@ impl Checker<'_> {
         r
     }
 
-    fn new_var(&mut self, ty: Type) -> VarId {
-        self.program.vars.push(hir::Var { ty });
+    fn new_var(&mut self, name: &ast::Ident, ty: Type) -> VarId {
+        self.program.vars.push(hir::Var { name: name.name.clone(), ty, span: name.span });
         VarId(self.program.vars.len() as u32 - 1)
     }
 

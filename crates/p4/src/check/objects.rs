@@ -1,13 +1,15 @@
 //! Objects: what a name or an expression says about instances of externs, parsers, controls and packages.
 
 use super::instances::constructor_type;
-use super::{Checker, Symbol, TypeSymbol};
+use super::templates::Template;
+use super::{Checker, ObjectDecl, Symbol, TypeSymbol};
 use crate::ast::{self, Direction, ExprKind as Ast, TypeKind};
 use crate::diagnostics::Code;
 use crate::hir::{self, Constructed, Object, VarId};
 use crate::lexer::Name;
 use crate::source::Span;
 use crate::types::{ObjectKind, ObjectParam, Type};
+use std::rc::Rc;
 
 impl Checker<'_> {
     /// The object that a path names: an instance, or a parameter of extern, parser or control type.
@@ -55,13 +57,22 @@ impl Checker<'_> {
             return None;
         }
         // Instances without a name are told apart by a number.
-        let mut unique = name.name.clone();
-        let mut n = 1;
-        while self.program.instances.iter().any(|i| i.name == unique) {
-            n += 1;
-            unique = format!("{}_{n}", name.name).into();
-        }
+        let unique = self.unique_name(&name.name);
         self.construct(&ty, &[], &unique, span, None, None).map(Object::Instance)
+    }
+
+    /// A name that no instance has so far.
+    fn unique_name(&mut self, of: &Name) -> Name {
+        let taken = |c: &Self, name: &str| c.program.instances.iter().any(|i| &*i.name == name);
+        let n = self.unnamed.get(of).copied();
+        let mut next = n.unwrap_or(0) + 1;
+        let mut unique: Name = if next == 1 { of.clone() } else { format!("{of}_{next}").into() };
+        while taken(self, &unique) {
+            next += 1;
+            unique = format!("{of}_{next}").into();
+        }
+        self.unnamed.insert(of.clone(), next);
+        unique
     }
 
     pub(super) fn object_type_of(&self, object: Object) -> Type {
@@ -71,14 +82,58 @@ impl Checker<'_> {
         }
     }
 
+    /// Parameters and constructor parameters of a parser or control.
+    pub(super) fn made_params(&self, what: Constructed) -> Option<(&[hir::Param], &[hir::Param])> {
+        match what {
+            Constructed::Parser(id) => {
+                let p = &self.program.parsers[id.0 as usize];
+                Some((&p.params, &p.ctor_params))
+            }
+            Constructed::Control(id) => {
+                let c = &self.program.controls[id.0 as usize];
+                Some((&c.params, &c.ctor_params))
+            }
+            Constructed::Extern | Constructed::Package => None,
+        }
+    }
+
+    /// Declares a parser or control; several of one name differ in the parameters of their constructors.
+    pub(super) fn declare_object(
+        &mut self,
+        d: &ast::Decl,
+        kind: ObjectKind,
+        (names, type_params): (&[ast::Ident], Vec<u32>),
+        what: Constructed,
+    ) {
+        let Some((params, ctor_params)) = self.made_params(what) else { return };
+        let decl = Rc::new(ObjectDecl {
+            kind,
+            name: d.name.name.clone(),
+            type_params,
+            params: params.to_vec(),
+            ctor_params: ctor_params.to_vec(),
+            what,
+            template: Template::of(d, names),
+        });
+        if let Some(Symbol::Type(TypeSymbol::Object(old))) = self.lookup(&d.name.name, true).cloned() {
+            let same = |o: &Rc<ObjectDecl>| super::decls::same_arguments(&o.ctor_params, &decl.ctor_params);
+            if !old.iter().any(same)
+                && let Some(e) = self.scopes[0].get_mut(&d.name.name)
+            {
+                let all = old.into_iter().chain([decl]).collect();
+                e.symbol = Symbol::Type(TypeSymbol::Object(all));
+                return;
+            }
+        }
+        self.declare(&d.name, Symbol::Type(TypeSymbol::Object(vec![decl])));
+    }
+
     /// Parameters of an object's `apply`.
     pub(super) fn apply_params(&mut self, object: Object) -> Vec<hir::Param> {
-        if let Object::Instance(id) = object {
-            match self.program.instances[id.0 as usize].what {
-                Constructed::Parser(p) => return self.program.parsers[p.0 as usize].params.clone(),
-                Constructed::Control(c) => return self.program.controls[c.0 as usize].params.clone(),
-                _ => {}
-            }
+        if let Object::Instance(id) = object
+            && let Some((params, _)) = self.made_params(self.program.instances[id.0 as usize].what)
+        {
+            return params.to_vec();
         }
         let Type::Object(o) = self.object_type_of(object) else { return Vec::new() };
         let param = |p: &ObjectParam| hir::Param {

@@ -40,6 +40,15 @@ impl Checker<'_> {
         out
     }
 
+    /// Reports constructor parameters for objects that could not be applied.
+    pub(super) fn no_objects(&mut self, params: &[hir::Param], kind: ObjectKind, why: &str) {
+        for p in params {
+            if matches!(&p.ty, Type::Object(o) if o.kind == kind) {
+                self.error(Code::BadType, p.span, format!("`{}` cannot be {} here", p.name, p.ty), why);
+            }
+        }
+    }
+
     fn param(&mut self, p: &ast::Param, owner: Owner) -> hir::Param {
         let mut ty = self.param_type(p, owner);
         let optional = p.annotations.iter().any(|a| &*a.name.name == "optional");
@@ -52,7 +61,7 @@ impl Checker<'_> {
             self.error(Code::BadArguments, p.name.span, "an optional parameter here", hint);
         }
         let default = p.default.as_ref().map(|e| self.param_default(p, e, &ty));
-        let var = self.new_var(ty.clone());
+        let var = self.new_var(&p.name, ty.clone());
         let around = &self.scopes[self.scopes.len() - 2];
         if let Some(e) = around.get(&p.name.name)
             && matches!(&e.symbol, Symbol::Type(super::TypeSymbol::Plain(Type::Var(..))))
@@ -60,6 +69,7 @@ impl Checker<'_> {
             let first = e.span;
             self.declared_twice(&p.name, first);
         }
+        self.warn_shadowing(&p.name);
         self.declare(&p.name, Symbol::Var(var));
         if matches!(p.direction, Direction::In | Direction::None) {
             self.read_only.insert(var);
@@ -101,7 +111,7 @@ impl Checker<'_> {
     }
 
     fn param_default(&mut self, p: &ast::Param, e: &ast::Expr, ty: &Type) -> hir::Expr {
-        if matches!(p.direction, Direction::Out | Direction::InOut) {
+        if p.direction.is_out() {
             let hint = "only `in` parameters and those without direction can have one";
             self.error(Code::BadArguments, p.name.span, "a default value of an out parameter", hint);
         }

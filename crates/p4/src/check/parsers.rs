@@ -1,8 +1,8 @@
 //! Parsers: states, transitions, `select`.
 
+use super::depth::Body;
 use super::params::Owner;
-use super::templates::Template;
-use super::{Checker, ObjectDecl, Place, Symbol};
+use super::{Checker, Place, Symbol};
 use crate::ast::{self, ExprKind as Ast, Transition};
 use crate::constant::fits;
 use crate::diagnostics::{Code, Diagnostic};
@@ -10,29 +10,33 @@ use crate::hir::{self, Constructed, Expr, Keyset, Next, ParserId, StateId, Targe
 use crate::lexer::Name;
 use crate::source::Span;
 use crate::types::{ObjectKind, Type};
+use std::collections::BTreeMap;
 use std::rc::Rc;
+
+/// The states of a parser by name.
+type States = BTreeMap<Name, StateId>;
 
 impl Checker<'_> {
     pub(super) fn parser(&mut self, d: &ast::Decl, p: &ast::ParserDecl) {
         let (type_params, id) = self.scoped(|c| (c.type_params(&p.type_params), c.parser_body(d, p)));
-        let made = self.program.parsers[id.0 as usize].clone();
-        let decl = ObjectDecl {
-            kind: ObjectKind::Parser,
-            name: d.name.name.clone(),
-            type_params,
-            params: made.params.clone(),
-            ctor_params: made.ctor_params.clone(),
-            what: Constructed::Parser(id),
-            template: Template::of(d, &p.type_params),
-        };
-        self.declare_object(&d.name, Rc::new(decl));
+        let types = (p.type_params.as_slice(), type_params);
+        self.declare_object(d, ObjectKind::Parser, types, Constructed::Parser(id));
     }
 
     /// Checks a parser whose type parameters are declared.
     pub(super) fn parser_body(&mut self, d: &ast::Decl, p: &ast::ParserDecl) -> ParserId {
-        let parser = self.scoped(|c| {
+        let (parser, depth) = self.measured_body(|c| c.parser_here(d, p));
+        let id = ParserId(self.program.parsers.len() as u32);
+        self.end_of_body(Body::Parser(id.0), depth, d.name.span);
+        self.program.parsers.push(Rc::new(parser));
+        id
+    }
+
+    fn parser_here(&mut self, d: &ast::Decl, p: &ast::ParserDecl) -> hir::Parser {
+        self.scoped(|c| {
             let params = c.params(&p.params, Owner::Object);
             let ctor_params = c.params(&p.ctor_params, Owner::Constructor);
+            c.no_objects(&ctor_params, ObjectKind::Control, "a parser cannot apply a control");
             let saved = std::mem::replace(&mut c.place, Place::Parser);
             let (locals, states) = c.scoped(|c| {
                 let locals = p.locals.iter().filter_map(|l| c.local_stmt(l)).collect();
@@ -40,10 +44,7 @@ impl Checker<'_> {
             });
             c.place = saved;
             hir::Parser { name: d.name.name.clone(), span: d.name.span, params, ctor_params, locals, states }
-        });
-        let id = ParserId(self.program.parsers.len() as u32);
-        self.program.parsers.push(Rc::new(parser));
-        id
+        })
     }
 
     /// `value_set<T>(size) name;`
@@ -80,10 +81,14 @@ impl Checker<'_> {
                 "parsing begins there: add `state start { ... }`",
             );
         }
-        let names: Vec<Name> = ordered.iter().map(|s| s.name.name.clone()).collect();
-        for (i, s) in ordered.iter().enumerate() {
+        let mut names = States::new();
+        for (i, s) in (0..).zip(&ordered) {
             let reserved = matches!(&*s.name.name, "accept" | "reject");
-            if reserved || names[..i].contains(&s.name.name) {
+            let twice = names.contains_key(&s.name.name);
+            if !twice {
+                names.insert(s.name.name.clone(), StateId(i));
+            }
+            if reserved || twice {
                 let what = if reserved { "is built in" } else { "is declared twice" };
                 let message = format!("state `{}` {what}", s.name.name);
                 self.error(Code::DuplicateName, s.name.span, message, "choose another name");
@@ -97,7 +102,7 @@ impl Checker<'_> {
         states
     }
 
-    fn state(&mut self, s: &ast::State, names: &[Name]) -> hir::State {
+    fn state(&mut self, s: &ast::State, names: &States) -> hir::State {
         self.scoped(|c| {
             let body = c.statements(&s.body);
             let next = match &s.transition {
@@ -109,15 +114,16 @@ impl Checker<'_> {
         })
     }
 
-    fn target(&mut self, to: &ast::Ident, names: &[Name]) -> Target {
+    fn target(&mut self, to: &ast::Ident, names: &States) -> Target {
         match &*to.name {
             "accept" => Target::Accept,
             "reject" => Target::Reject,
-            _ => match names.iter().position(|n| *n == to.name) {
-                Some(i) => Target::State(StateId(i as u32)),
+            _ => match names.get(&to.name) {
+                Some(id) => Target::State(*id),
                 None => {
-                    let known = names.iter().map(|n| &**n).chain(["accept", "reject"]);
-                    let hint = match super::closest(&to.name, known) {
+                    let known = names.keys().map(|n| &**n).chain(["accept", "reject"]);
+                    let similar = if self.sink.is_full() { None } else { super::closest(&to.name, known) };
+                    let hint = match similar {
                         Some(n) => format!("did you mean `{n}`?"),
                         None => "declare it in this parser".to_owned(),
                     };
@@ -133,7 +139,7 @@ impl Checker<'_> {
         subjects: &[ast::Expr],
         cases: &[(ast::Expr, ast::Ident)],
         span: Span,
-        names: &[Name],
+        names: &States,
     ) -> Next {
         let subjects: Vec<Expr> = subjects.iter().map(|s| self.expr(s, None)).collect();
         let mut flat = Vec::new();

@@ -1,9 +1,10 @@
 //! Statements.
 
+use super::calls::Written;
 use super::{Checker, Place, Symbol};
 use crate::ast::{self, DeclKind, ExprKind as Ast, StmtKind as AstStmt};
 use crate::diagnostics::{Code, Diagnostic};
-use crate::hir::{Expr, ExprKind, Stmt, StmtKind, TableId};
+use crate::hir::{ExprKind, Stmt, StmtKind, TableId};
 use crate::source::Span;
 use crate::types::Type;
 
@@ -109,7 +110,8 @@ impl Checker<'_> {
             _ => None,
         };
         let declare = |c: &mut Self| {
-            let variable = c.new_var(ty.clone());
+            c.warn_shadowing(name);
+            let variable = c.new_var(name, ty.clone());
             c.declare(name, Symbol::Var(variable));
             variable
         };
@@ -172,7 +174,9 @@ impl Checker<'_> {
                     self.error(Code::DuplicateName, d.name.span, message, "choose another name");
                 }
                 self.warn_shadowing(&d.name);
-                let var = self.new_var(if ok { ty } else { Type::Bad });
+                // A list can be indexed no better, which is worth being said as well.
+                let keep = ok || matches!(ty, Type::List(_));
+                let var = self.new_var(&d.name, if keep { ty } else { Type::Bad });
                 self.declare(&d.name, Symbol::Var(var));
                 Some(StmtKind::Declare(var, init))
             }
@@ -182,9 +186,11 @@ impl Checker<'_> {
                 None
             }
             DeclKind::Instance { ty, args, init, .. } => {
+                self.warn_shadowing(&d.name);
                 self.instance(d, ty, args, init.as_deref()).map(|_| StmtKind::Instance)
             }
             DeclKind::Const { ty, value } => {
+                self.warn_shadowing(&d.name);
                 self.const_decl(d, ty, value);
                 None
             }
@@ -212,53 +218,9 @@ impl Checker<'_> {
         }
     }
 
-    fn warn_shadowing(&mut self, name: &ast::Ident) {
-        let outer = &self.scopes[1..self.scopes.len() - 1];
-        if let Some(old) = outer.iter().rev().find_map(|s| s.get(&name.name)) {
-            let d = Diagnostic::new(
-                Code::Shadowing,
-                name.span,
-                format!("`{}` hides another `{}`", name.name, name.name),
-            );
-            let d = d.related(old.span, "the one that is hidden").hint("choose another name");
-            self.sink.add(d);
-        }
-    }
-
-    fn assign(
-        &mut self,
-        target: &ast::Expr,
-        op: Option<ast::BinaryOp>,
-        value: &ast::Expr,
-        span: Span,
-    ) -> Option<StmtKind> {
-        let t = self.expr(target, None);
-        if t.ty.is_bad() {
-            // What is assigned may be wrong as well.
-            if matches!(value.kind, Ast::Call { .. }) {
-                self.expr(value, None);
-            }
-            return None;
-        }
-        if !self.assignable(&t) {
-            return None;
-        }
-        let ty = t.ty.clone();
-        let Some(op) = op else {
-            let v = self.expr_as(value, &ty);
-            return (!v.ty.is_bad()).then_some(StmtKind::Assign(t, v));
-        };
-        let v = self.expr(value, Some(&ty));
-        let old = self.new_var(ty.clone());
-        let held = Expr { kind: ExprKind::Var(old), ty: ty.clone(), span: t.span };
-        let v = self.binary_of(op, held, v, span);
-        let v = self.coerce(v, &ty);
-        (!v.ty.is_bad()).then_some(StmtKind::Update { target: t, old, value: v })
-    }
-
     fn call_statement(&mut self, call: &ast::Expr) -> Option<StmtKind> {
         let Ast::Call { callee, type_args, args } = &call.kind else { return None };
-        let e = self.call(callee, type_args, args, call.span);
+        let e = self.call(callee, Written { type_args, args, span: call.span });
         match e.kind {
             ExprKind::Call(call) => Some(StmtKind::Call(*call)),
             ExprKind::Bad => None,

@@ -1,5 +1,7 @@
 //! Tables.
 
+use super::calls::Written;
+use super::depth::Body;
 use super::infer::Inference;
 use super::{Checker, Symbol};
 use crate::ast::{self, Direction, ExprKind as Ast, PropertyKind};
@@ -9,7 +11,7 @@ use crate::hir::{
     ActionId, ActionUse, BoundAction, CallArg, CtorArg, Entry, Expr, Key, MatchKind, Property, Table, TableId,
 };
 use crate::types::Type;
-use num_traits::Signed;
+use num_traits::{Signed, Zero};
 use std::rc::Rc;
 
 /// The most entries a table may ask for.
@@ -21,6 +23,7 @@ impl Checker<'_> {
             name: name_annotation(&d.annotations).map_or_else(|| d.name.name.clone(), Into::into),
             span: d.name.span,
             keys: Vec::new(),
+            key_span: d.name.span,
             actions: Vec::new(),
             default: None,
             default_is_const: false,
@@ -33,7 +36,10 @@ impl Checker<'_> {
         // Keys and actions first: entries and the default action need them.
         for p in properties {
             match &p.kind {
-                PropertyKind::Key(keys) => t.keys = keys.iter().filter_map(|k| self.key(k)).collect(),
+                PropertyKind::Key(keys) => {
+                    t.key_span = p.span;
+                    t.keys = keys.iter().filter_map(|k| self.key(k)).collect();
+                }
                 PropertyKind::Actions(actions) => self.actions(&mut t, actions),
                 _ => {}
             }
@@ -49,8 +55,12 @@ impl Checker<'_> {
                 _ => {}
             }
         }
+        self.priorities(&t);
         self.add_default(&mut t);
         let id = TableId(self.program.tables.len() as u32);
+        let (_, depth) =
+            self.measured_body(|c| t.actions.iter().for_each(|a| c.uses(Body::Action(a.action.0))));
+        self.end_of_body(Body::Table(id.0), depth, d.name.span);
         self.program.tables.push(Rc::new(t));
         self.declare(&d.name, Symbol::Table(id));
     }
@@ -217,7 +227,8 @@ impl Checker<'_> {
         let directed: Vec<_> =
             routine.params.iter().filter(|p| p.direction != Direction::None).cloned().collect();
         let written = args.to_vec();
-        let args = self.bind(&routine.name, &directed, args, &mut Inference::default(), a.value.span)?;
+        let w = Written::arguments(args, a.value.span);
+        let args = self.bind(&routine.name, &directed, w, &mut Inference::default())?;
         let has = |name: &str| a.annotations.iter().any(|x| &*x.name.name == name);
         let (default_only, table_only) = (has("defaultonly"), has("tableonly"));
         Some(ActionUse { action, args, written, default_only, table_only, span: a.value.span })
@@ -246,7 +257,8 @@ impl Checker<'_> {
         } else {
             args.to_vec()
         };
-        let args = self.bind(&routine.name, &data, &args, &mut Inference::default(), e.span)?;
+        let w = Written::arguments(&args, e.span);
+        let args = self.bind(&routine.name, &data, w, &mut Inference::default())?;
         let values: Vec<Expr> =
             args.into_iter().filter_map(|a| if let CallArg::In(e) = a { Some(e) } else { None }).collect();
         for v in &values {
@@ -268,7 +280,7 @@ impl Checker<'_> {
             let by_name = |a: &&ast::Arg| a.name.as_ref().is_some_and(|n| n.name == p.name);
             let of = |args: &[ast::Arg]| {
                 let a = args.iter().find(by_name).or_else(|| args.get(i).filter(|a| a.name.is_none()));
-                a.and_then(|a| a.value.as_ref()).map(crate::ast_print::expr)
+                a.and_then(|a| a.value.as_ref()).map(|e| crate::ast_print::expr(&in_order(e)))
             };
             if of(&given) != of(args) {
                 let span = args.get(i).map_or(u.span, |a| a.span);
@@ -287,7 +299,7 @@ impl Checker<'_> {
                 self.error(Code::BadTable, p.span, "a priority of a constant entry", hint);
             } else if t.keys.iter().all(|k| matches!(k.kind, MatchKind::Exact | MatchKind::Lpm)) {
                 let hint = "only ternary, range and optional keys need priorities";
-                let d = Diagnostic::new(Code::BadTable, t.keys[0].value.span, "keys that need no priorities");
+                let d = Diagnostic::new(Code::BadTable, t.key_span, "keys that need no priorities");
                 self.sink.add(d.related(p.span, "a priority is given here").hint(hint));
             }
             priority = self.constant(p, None);
@@ -301,6 +313,37 @@ impl Checker<'_> {
         }
         let rank = number_annotation(&e.action.annotations, "priority");
         Some(Entry { keys, action, priority, rank, is_const: all_const || e.is_const, span: e.span })
+    }
+
+    /// Where one entry has a priority the first has, and none that follows from another's is negative.
+    fn priorities(&mut self, t: &Table) {
+        let Some(given) = t.entries.iter().find(|e| e.priority.is_some()) else { return };
+        if let Some(first) = t.entries.first().filter(|e| e.priority.is_none()) {
+            let d = Diagnostic::new(Code::BadTable, first.span, "the first entry has no priority");
+            let d = d.related(given.span, "this one has");
+            return self.sink.add(d.hint("write `priority = ...:` before it: the others follow from it"));
+        }
+        let value = |name: &str| {
+            let p = t.properties.iter().find(|p| &*p.name == name)?;
+            if let CtorArg::Value(e) = &p.value { e.as_const().cloned() } else { None }
+        };
+        let largest_wins = value("largest_priority_wins").is_none_or(|v| !v.is_zero());
+        let step = value("priority_delta").unwrap_or_else(|| 1.into());
+        let mut next = num_bigint::BigInt::zero();
+        for e in &t.entries {
+            next = match &e.priority {
+                Some(p) => p.clone(),
+                None if largest_wins => next - &step,
+                None => next + &step,
+            };
+            if next.is_negative() || next > i32::MAX.into() {
+                let message = format!("the priority of an entry would be {next}");
+                let d = Diagnostic::new(Code::BadTable, t.span, message).related(e.span, "this one's");
+                let hint =
+                    format!("priorities are from 0 to {}; write it, or change priority_delta", i32::MAX);
+                return self.sink.add(d.hint(hint));
+            }
+        }
     }
 
     fn property(&mut self, t: &mut Table, p: &ast::Property, name: &ast::Ident, value: &ast::Expr) {
@@ -360,6 +403,15 @@ impl Checker<'_> {
         let e = self.expr(value, None);
         (!e.ty.is_bad()).then_some(CtorArg::Value(e))
     }
+}
+
+/// A struct expression with its fields by name: their order does not matter.
+fn in_order(e: &ast::Expr) -> ast::Expr {
+    let mut e = e.clone();
+    if let Ast::Struct { fields, .. } = &mut e.kind {
+        fields.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+    }
+    e
 }
 
 /// Whether a key names itself for the control plane: a path, a slice or mask of one, or a validity.

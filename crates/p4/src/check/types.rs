@@ -13,6 +13,17 @@ const MAX_STACK: u32 = 1024;
 
 impl Checker<'_> {
     pub(super) fn ty(&mut self, t: &ast::TypeExpr) -> Type {
+        let ty = self.type_of(t);
+        // A name alone stands for a type that was measured when it was declared.
+        match t.kind {
+            TypeKind::Specialized { .. } | TypeKind::Stack(..) | TypeKind::Tuple(_) => {
+                self.measured(ty, t.span)
+            }
+            _ => ty,
+        }
+    }
+
+    fn type_of(&mut self, t: &ast::TypeExpr) -> Type {
         match &t.kind {
             TypeKind::Bit(None) => Type::Bit(1),
             TypeKind::Bit(Some(w)) => self.width(w).map_or(Type::Bad, Type::Bit),
@@ -139,7 +150,7 @@ impl Checker<'_> {
                 let message = format!(
                     "`{}` takes {}, not {}",
                     name.name,
-                    super::calls::count(want, "type argument"),
+                    super::arguments::count(want, "type argument"),
                     args.len()
                 );
                 c.error(Code::BadArguments, name.span, message, "write them as <T, ...>");

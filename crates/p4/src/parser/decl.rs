@@ -122,10 +122,8 @@ impl Parser<'_> {
     fn declarator(&mut self, ty: TypeExpr) -> Parsed<(Ident, TypeExpr)> {
         let name = self.name()?;
         let mut ty = ty;
-        while self.is("[") {
-            let start = ty.span;
-            ty = self.stack_of(ty, start)?;
-        }
+        let start = ty.span;
+        self.stacks_of(&mut ty, start)?;
         Ok((name, ty))
     }
 
@@ -188,6 +186,7 @@ impl Parser<'_> {
             if !p.eat(";") {
                 p.expect("{")?;
                 while !p.eat("}") {
+                    p.check_length(methods.len())?;
                     methods.push(p.scoped(|p| p.method(&name))?);
                 }
             }
@@ -347,11 +346,12 @@ impl Parser<'_> {
             p.expect("{")?;
             let mut fields = Vec::new();
             while !p.eat("}") {
-                p.annotations()?;
+                p.check_length(fields.len())?;
+                let annotations = p.annotations()?;
                 let ty = p.type_expr()?;
                 let (name, ty) = p.declarator(ty)?;
                 p.expect(";")?;
-                fields.push(Field { name, ty });
+                fields.push(Field { annotations, name, ty });
             }
             Ok((type_params, fields))
         })?;

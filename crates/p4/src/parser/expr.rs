@@ -7,8 +7,6 @@ use crate::source::Span;
 
 /// Binds looser than every binary operator.
 const TERNARY: u8 = 1;
-/// Operators within `<...>` of a type must bind tighter than `>`.
-const ABOVE_COMPARISON: u8 = 6;
 
 impl Parser<'_> {
     pub(super) fn expr(&mut self) -> Parsed<Expr> {
@@ -17,7 +15,7 @@ impl Parser<'_> {
 
     /// An expression that ends before a bare `>`.
     pub(super) fn expr_no_gt(&mut self) -> Parsed<Expr> {
-        self.within(true, ABOVE_COMPARISON)
+        self.within(true, TERNARY)
     }
 
     fn within(&mut self, in_angles: bool, min: u8) -> Parsed<Expr> {
@@ -65,14 +63,14 @@ impl Parser<'_> {
         if min <= TERNARY && self.eat("?") {
             let then = self.expr()?;
             self.expect(":")?;
-            let otherwise = self.expr()?;
+            let otherwise = self.within(self.in_angles, TERNARY)?;
             let kind = ExprKind::Ternary(Box::new(left), Box::new(then), Box::new(otherwise));
             left = Expr { kind, span: self.since(start) };
         }
         Ok(left)
     }
 
-    fn check_chain(&mut self, len: usize) -> Parsed<()> {
+    pub(super) fn check_chain(&mut self, len: usize) -> Parsed<()> {
         if self.depth + len > MAX_CHAIN { self.nested_too_deep() } else { Ok(()) }
     }
 

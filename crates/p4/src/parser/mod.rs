@@ -10,7 +10,7 @@ mod stmt;
 mod table;
 mod types;
 
-use crate::ast::{Annotation, Ident, Program};
+use crate::ast::{Annotation, Expr, Ident, Program};
 use crate::diagnostics::{Code, Diagnostic, Sink};
 use crate::lexer::{Name, Tok, Token};
 use crate::source::Span;
@@ -19,6 +19,8 @@ use std::collections::HashMap;
 /// Expressions, types and statements within each other. Later stages recurse over the tree, so the parser is where
 /// the depth of everything is bounded.
 pub(crate) const MAX_DEPTH: usize = 64;
+/// Members of one list: fields, parameters, arguments, members of an enum, states. Not entries and statements.
+const MAX_LIST: usize = 2048;
 /// Operators in a row, such as `a | b | c`: they nest the tree too, but cost later stages less.
 pub(crate) const MAX_CHAIN: usize = 128;
 
@@ -162,10 +164,14 @@ impl Parser<'_> {
         if self.eat(s) {
             return Ok(span);
         }
-        if s == ";" {
+        if s == ";" && !matches!(self.tok(), Tok::Other(_)) {
             let found = self.describe();
             let place = self.last_span().after();
-            return Err(self.error_at(place, format!("`;` is missing before {found}"), "add `;` here"));
+            if !self.quiet {
+                let d = Diagnostic::new(Code::Syntax, place, format!("`;` is missing before {found}"));
+                self.sink.add(d.related(self.span(), "before this").hint("add `;` here"));
+            }
+            return Err(Failed);
         }
         Err(self.unexpected(&format!("`{s}`")))
     }
@@ -183,6 +189,13 @@ impl Parser<'_> {
     }
 
     fn unexpected(&mut self, wanted: &str) -> Failed {
+        if let Tok::Other(c) = self.tok() {
+            let d = Diagnostic::new(Code::BadCharacter, self.span(), format!("unexpected character {c:?}"));
+            if !self.quiet {
+                self.sink.add(d.hint("remove it"));
+            }
+            return Failed;
+        }
         let message = format!("expected {wanted}, found {}", self.describe());
         let hint = match self.tok() {
             Tok::Word(w) if wanted == "a name" => format!("`{w}` is a keyword; choose another name"),
@@ -273,6 +286,22 @@ impl Parser<'_> {
         result
     }
 
+    /// Whether a list that has so many members may have one more.
+    fn check_length(&mut self, members: usize) -> Parsed<()> {
+        if members < MAX_LIST {
+            return Ok(());
+        }
+        if !self.quiet {
+            let d = Diagnostic::new(
+                Code::TooLarge,
+                self.span(),
+                format!("a list of more than {MAX_LIST} members"),
+            );
+            self.sink.add(d.hint("split it into several"));
+        }
+        Err(Failed)
+    }
+
     /// `item, item, ...` up to `close`, which is consumed; a comma before it is allowed.
     fn comma_list<T>(
         &mut self,
@@ -281,6 +310,7 @@ impl Parser<'_> {
     ) -> Parsed<Vec<T>> {
         let mut out = Vec::new();
         while !self.is(close) {
+            self.check_length(out.len())?;
             out.push(item(self)?);
             if !self.eat(",") {
                 break;
@@ -302,9 +332,12 @@ impl Parser<'_> {
             };
             self.bump();
             let name = Ident { name, span };
-            let structured = self.is("[");
-            let body = if &*name.name == "pragma" { self.pragma_body() } else { self.annotation_body()? };
-            out.push(Annotation { name, body, structured });
+            let (body, elements) = match self.tok() {
+                _ if &*name.name == "pragma" => (self.pragma_body(), None),
+                Tok::Sym("[") => (Vec::new(), Some(self.structured_body()?)),
+                _ => (self.annotation_body()?, None),
+            };
+            out.push(Annotation { name, body, elements });
         }
         Ok(out)
     }
@@ -318,12 +351,29 @@ impl Parser<'_> {
         self.tokens[start..self.at].to_vec()
     }
 
+    /// `[value, ...]` or `[name = value, ...]`
+    fn structured_body(&mut self) -> Parsed<Vec<(Option<Ident>, Expr)>> {
+        self.expect("[")?;
+        let mut named = None;
+        self.comma_list("]", |p| {
+            let is_named = p.name_here().is_some() && *p.peek_at(1) == Tok::Sym("=");
+            if *named.get_or_insert(is_named) != is_named {
+                return Err(p.unexpected(if is_named { "a value" } else { "a name with a value" }));
+            }
+            let name = if is_named { Some(p.name()?) } else { None };
+            if is_named {
+                p.expect("=")?;
+            }
+            Ok((name, p.expr()?))
+        })
+    }
+
+    /// Any tokens in parentheses.
     fn annotation_body(&mut self) -> Parsed<Vec<Token>> {
-        let (open, close) = match self.tok() {
-            Tok::Sym("(") => ("(", ")"),
-            Tok::Sym("[") => ("[", "]"),
-            _ => return Ok(Vec::new()),
-        };
+        let (open, close) = ("(", ")");
+        if !self.is(open) {
+            return Ok(Vec::new());
+        }
         let start = self.at + 1;
         let mut depth = 0;
         loop {

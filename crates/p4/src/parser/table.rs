@@ -25,15 +25,19 @@ impl Parser<'_> {
         let kind = match self.tok() {
             Tok::Word("key") => {
                 self.open_property()?;
-                PropertyKind::Key(self.until_brace(Self::key_element)?)
+                let keys = self.until_brace(Self::key_element)?;
+                self.check_length(keys.len())?;
+                PropertyKind::Key(keys)
             }
             Tok::Word("actions") => {
                 self.open_property()?;
-                PropertyKind::Actions(self.until_brace(|p| {
+                let actions = self.until_brace(|p| {
                     let a = p.action_ref()?;
                     p.expect(";")?;
                     Ok(a)
-                })?)
+                })?;
+                self.check_length(actions.len())?;
+                PropertyKind::Actions(actions)
             }
             Tok::Word("entries") => {
                 self.open_property()?;

@@ -56,14 +56,23 @@ impl Parser<'_> {
             }
         };
         let mut ty = TypeExpr { kind, span: self.since(start) };
-        while self.is("[") {
-            ty = self.stack_of(ty, start)?;
-        }
+        self.stacks_of(&mut ty, start)?;
         Ok(ty)
     }
 
+    /// Any number of `[size]` behind a type, each of which nests it.
+    pub(super) fn stacks_of(&mut self, ty: &mut TypeExpr, start: Span) -> Parsed<()> {
+        let mut chain = 0;
+        while self.is("[") {
+            chain += 1;
+            self.check_chain(chain)?;
+            *ty = self.stack_of(ty.clone(), start)?;
+        }
+        Ok(())
+    }
+
     /// `[size]` behind a type.
-    pub(super) fn stack_of(&mut self, element: TypeExpr, start: Span) -> Parsed<TypeExpr> {
+    fn stack_of(&mut self, element: TypeExpr, start: Span) -> Parsed<TypeExpr> {
         self.expect("[")?;
         let size = self.expr()?;
         self.expect("]")?;

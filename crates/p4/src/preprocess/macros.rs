@@ -14,10 +14,17 @@ pub(super) struct Macro {
 
 /// Macros by name.
 #[derive(Debug)]
-pub(super) struct Macros(pub(super) HashMap<Name, Macro>);
+pub(super) struct Macros {
+    pub(super) by_name: HashMap<Name, Macro>,
+    /// What is left of [`MAX_WORK`].
+    left: usize,
+}
 
-/// Macros within macros.
+/// Macros within macros, and uses of macros within arguments of macros.
 const MAX_DEPTH: usize = 64;
+/// Tokens that are looked at while macros are expanded, in the whole program: few macros can stand for work without
+/// end, even where nothing comes out.
+const MAX_WORK: usize = 4_000_000;
 
 /// Reads what follows `#define`.
 pub(super) fn parse_define(line: &[Token]) -> Result<(Name, Macro), &'static str> {
@@ -40,21 +47,38 @@ pub(super) fn parse_define(line: &[Token]) -> Result<(Name, Macro), &'static str
 }
 
 struct Expansion<'a> {
-    macros: &'a Macros,
+    macros: &'a HashMap<Name, Macro>,
+    left: &'a mut usize,
+    /// The macros whose bodies are being expanded.
     active: Vec<Name>,
+    /// Arguments within arguments, and macros within macros.
+    depth: usize,
     out: Vec<Token>,
     room: usize,
     sink: &'a mut Sink,
 }
 
+impl Default for Macros {
+    fn default() -> Self {
+        Self { by_name: HashMap::new(), left: MAX_WORK }
+    }
+}
+
 impl Macros {
     /// `tokens` with all macros expanded; stops soon after `room` tokens.
-    pub(super) fn expand(&self, tokens: Vec<Token>, room: usize, sink: &mut Sink) -> Vec<Token> {
-        if self.0.is_empty() {
+    pub(super) fn expand(&mut self, tokens: Vec<Token>, room: usize, sink: &mut Sink) -> Vec<Token> {
+        if self.by_name.is_empty() {
             return tokens;
         }
-        let mut e =
-            Expansion { macros: self, active: Vec::new(), out: Vec::with_capacity(tokens.len()), room, sink };
+        let mut e = Expansion {
+            macros: &self.by_name,
+            left: &mut self.left,
+            active: Vec::new(),
+            depth: 0,
+            out: Vec::with_capacity(tokens.len()),
+            room,
+            sink,
+        };
         e.run(&tokens);
         e.out
     }
@@ -67,7 +91,7 @@ impl Macros {
             if tokens[i].tok == Tok::Ident("defined".into()) {
                 let paren = tokens.get(i + 1).is_some_and(|t| t.tok == Tok::Sym("("));
                 let known = tokens.get(i + 1 + usize::from(paren)).and_then(word_of);
-                let value = if known.is_some_and(|n| self.0.contains_key(&n)) { "1" } else { "0" };
+                let value = if known.is_some_and(|n| self.by_name.contains_key(&n)) { "1" } else { "0" };
                 out.push(Token { tok: Tok::Int(value.into()), ..tokens[i].clone() });
                 i += if paren { 4 } else { 2 };
             } else {
@@ -82,10 +106,23 @@ impl Macros {
 impl Expansion<'_> {
     fn run(&mut self, tokens: &[Token]) {
         let mut i = 0;
-        while i < tokens.len() && self.out.len() <= self.room {
+        while i < tokens.len() && self.out.len() <= self.room && self.spend(&tokens[i], 1) {
             let used = self.one(tokens, i);
             i += used;
         }
+    }
+
+    /// Takes from the work that macros may cause; reports once that it is used up.
+    fn spend(&mut self, at: &Token, work: usize) -> bool {
+        if *self.left == 0 {
+            return false;
+        }
+        *self.left = self.left.saturating_sub(work);
+        if *self.left == 0 {
+            let d = Diagnostic::new(Code::TooLarge, at.span, "macros stand for too much here");
+            self.sink.add(d.hint("a macro that uses its argument twice doubles it at each use"));
+        }
+        *self.left > 0
     }
 
     /// Expands what starts at `i`; returns how many tokens that took.
@@ -93,15 +130,15 @@ impl Expansion<'_> {
         let t = &tokens[i];
         let macros = self.macros;
         let found = match &t.tok {
-            Tok::Ident(n) => macros.0.get_key_value(n),
-            Tok::Word(w) => macros.0.get_key_value(*w),
+            Tok::Ident(n) => macros.get_key_value(n),
+            Tok::Word(w) => macros.get_key_value(*w),
             _ => None,
         };
         let Some((name, m)) = found.filter(|(n, _)| !self.active.contains(n)) else {
             self.out.push(t.clone());
             return 1;
         };
-        if self.active.len() >= MAX_DEPTH {
+        if self.depth >= MAX_DEPTH {
             let d = Diagnostic::new(
                 Code::TooDeep,
                 t.span,
@@ -114,11 +151,13 @@ impl Expansion<'_> {
             None => (Vec::new(), 1),
             Some(params) => match arguments(&tokens[i + 1..]) {
                 // Without arguments the name means itself.
-                None => {
+                Err(seen) => {
+                    self.spend(t, seen);
                     self.out.push(t.clone());
                     return 1;
                 }
-                Some((mut args, used)) => {
+                Ok((mut args, used)) => {
+                    self.spend(t, used);
                     if params.is_empty() && args.len() == 1 && args[0].is_empty() {
                         args.clear();
                     }
@@ -132,10 +171,12 @@ impl Expansion<'_> {
                 }
             },
         };
+        self.depth += 1;
         let body = self.substitute(m, &args, t);
         self.active.push(name.clone());
         self.run(&body);
         self.active.pop();
+        self.depth -= 1;
         used
     }
 
@@ -160,10 +201,11 @@ impl Expansion<'_> {
     }
 }
 
-/// The arguments in parentheses at the start of `tokens`, and how many tokens they take.
-fn arguments(tokens: &[Token]) -> Option<(Vec<Vec<Token>>, usize)> {
-    if tokens.first()?.tok != Tok::Sym("(") {
-        return None;
+/// The arguments in parentheses at the start of `tokens`, and how many tokens they take; how many were looked at if
+/// there are no such.
+fn arguments(tokens: &[Token]) -> Result<(Vec<Vec<Token>>, usize), usize> {
+    if tokens.first().is_none_or(|t| t.tok != Tok::Sym("(")) {
+        return Err(1);
     }
     let mut depth = 0;
     let mut args = vec![Vec::new()];
@@ -183,7 +225,7 @@ fn arguments(tokens: &[Token]) -> Option<(Vec<Vec<Token>>, usize)> {
                     depth == 0
                 } =>
             {
-                return Some((args, i + 1));
+                return Ok((args, i + 1));
             }
             Tok::Sym(",") if depth == 1 => {
                 args.push(Vec::new());
@@ -191,7 +233,9 @@ fn arguments(tokens: &[Token]) -> Option<(Vec<Vec<Token>>, usize)> {
             }
             _ => {}
         }
-        args.last_mut()?.push(t.clone());
+        if let Some(last) = args.last_mut() {
+            last.push(t.clone());
+        }
     }
-    None
+    Err(tokens.len())
 }

@@ -11,7 +11,6 @@ use crate::diagnostics::{Code, Diagnostic, Sink};
 use crate::lexer::{Name, Tok, Token, lex};
 use crate::source::{SourceMap, Span};
 use macros::{Macro, Macros};
-use std::collections::HashMap;
 
 /// A file that an `#include` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +49,8 @@ pub(crate) const MODELS: &[(&str, &str)] = &[
 
 /// Includes within includes.
 const MAX_INCLUDE_DEPTH: usize = 64;
+/// Conditionals within conditionals.
+const MAX_CONDITIONALS: usize = 256;
 /// Bytes of one file.
 const MAX_FILE: usize = 16 << 20;
 /// Tokens after preprocessing.
@@ -88,7 +89,7 @@ pub(crate) fn preprocess(
         sources,
         sink,
         resolver,
-        macros: Macros(HashMap::new()),
+        macros: Macros::default(),
         out: Vec::new(),
         depth: 0,
         included_bytes: 0,
@@ -117,7 +118,7 @@ impl Preprocessor<'_> {
         let file = self.sources.add(&format!("<command line: {name}>"), value.to_owned());
         let mut body = lex(value, file, self.sink);
         body.pop();
-        self.macros.0.insert(name.into(), Macro { params: None, body });
+        self.macros.by_name.insert(name.into(), Macro { params: None, body });
     }
 
     /// Preprocesses one file into `out`; returns its end-of-file token.
@@ -196,6 +197,10 @@ impl Preprocessor<'_> {
         let word = line.first().map(directive_name).unwrap_or_default();
         let rest = line.get(1..).unwrap_or(&[]);
         match word {
+            "if" | "ifdef" | "ifndef" if open.len() >= MAX_CONDITIONALS => {
+                let message = format!("#if is nested more than {MAX_CONDITIONALS} deep");
+                self.sink.add(Diagnostic::new(Code::TooDeep, at, message).hint("split the file"));
+            }
             "if" | "ifdef" | "ifndef" => {
                 let value = active
                     && match word {
@@ -243,7 +248,7 @@ impl Preprocessor<'_> {
 
     fn is_defined(&mut self, at: Span, rest: &[Token]) -> bool {
         match rest.first().and_then(word_of) {
-            Some(n) => self.macros.0.contains_key(&*n),
+            Some(n) => self.macros.by_name.contains_key(&*n),
             None => {
                 self.bad(at, "a name is missing".to_owned(), "write for example `#ifdef NAME`");
                 false
@@ -276,13 +281,13 @@ impl Preprocessor<'_> {
             "include" => self.include(at, rest, raw, from),
             "define" => match macros::parse_define(rest) {
                 Ok((name, m)) => {
-                    self.macros.0.insert(name, m);
+                    self.macros.by_name.insert(name, m);
                 }
                 Err(message) => self.bad(at, message.to_owned(), "write for example `#define MAX(a, b) ...`"),
             },
             "undef" => match rest.first().and_then(word_of) {
                 Some(n) => {
-                    self.macros.0.remove(&*n);
+                    self.macros.by_name.remove(&*n);
                 }
                 None => self.bad(at, "a name is missing".to_owned(), "write `#undef NAME`"),
             },

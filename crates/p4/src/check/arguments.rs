@@ -1,0 +1,246 @@
+//! Arguments: which parameter each is for, and whether it fits.
+
+use super::Checker;
+use super::calls::Written;
+use super::infer::Inference;
+use crate::ast::{self, Direction};
+use crate::diagnostics::{Code, Diagnostic};
+use crate::hir::{self, CallArg, Expr, Object};
+use crate::source::Span;
+use crate::types::Type;
+
+impl Checker<'_> {
+    pub(super) fn wrong_count(&mut self, name: &str, params: &[hir::Param], w: Written<'_>) -> Expr {
+        let names: Vec<&str> = params.iter().map(|p| &*p.name).collect();
+        let message = format!("`{name}` takes {}, not {}", count(params.len(), "argument"), w.args.len());
+        let hint =
+            if names.is_empty() { "write ()".to_owned() } else { format!("they are {}", names.join(", ")) };
+        self.error(Code::BadArguments, w.span, message, hint);
+        Expr::bad(w.span)
+    }
+
+    /// Matches arguments with parameters: by position, by name, with defaults. Reports what does not fit.
+    pub(super) fn bind(
+        &mut self,
+        name: &str,
+        params: &[hir::Param],
+        w: Written<'_>,
+        inference: &mut Inference,
+    ) -> Option<Vec<CallArg>> {
+        let order = self.order_arguments(name, params, w)?;
+        let mut out = Vec::with_capacity(params.len());
+        let mut ok = true;
+        for (p, arg) in params.iter().zip(order) {
+            let bound = match arg {
+                None => match &p.default {
+                    Some(d) => Some(CallArg::In(d.clone())),
+                    None => {
+                        inference.idle(&p.ty);
+                        Some(CallArg::Skip)
+                    }
+                },
+                Some(arg) => self.bind_one(p, arg, inference),
+            };
+            ok &= bound.is_some();
+            out.extend(bound);
+        }
+        if !ok {
+            return None;
+        }
+        // Later arguments may have told more about the types of earlier ones.
+        let finish = |(p, a): (&hir::Param, CallArg)| match a {
+            CallArg::In(e) if p.ty.is_open() && !inference.apply(&p.ty).is_open() => {
+                let e = self.coerce(e, &inference.apply(&p.ty));
+                (!e.ty.is_bad()).then_some(CallArg::In(e))
+            }
+            other => Some(other),
+        };
+        let out: Vec<CallArg> = params.iter().zip(out).map(finish).collect::<Option<_>>()?;
+        let fit = params.iter().zip(&out).all(|(p, a)| self.runtime_argument(p, a));
+        fit.then_some(out)
+    }
+
+    /// Whether a parameter that has a direction, and whose type the argument decides, got a value of run time;
+    /// reports it if not.
+    fn runtime_argument(&mut self, p: &hir::Param, a: &CallArg) -> bool {
+        let CallArg::In(e) = a else { return true };
+        if !p.ty.is_open() || p.direction == Direction::None {
+            return true;
+        }
+        match &e.ty {
+            Type::Composite(c) if c.is_anonymous() => {
+                let hint = "write (S) before it, with the name of its struct";
+                self.error(Code::CannotInfer, e.span, "the type of this struct is not known", hint);
+                false
+            }
+            Type::InfInt => {
+                let hint = "give the number a width, for example 32w1";
+                self.error(Code::CannotInfer, e.span, "the width of this number is not known", hint);
+                false
+            }
+            Type::Text | Type::MatchKind | Type::List(_) | Type::Extern(_) => {
+                let message = format!("a parameter of type {} has no direction", e.ty);
+                let d = Diagnostic::new(Code::BadType, p.span, message).hint("pass another value");
+                self.sink.add(d.related(e.span, "it is of this type because of this argument"));
+                false
+            }
+            _ => true,
+        }
+    }
+
+    /// For each parameter its argument, `None` if it is left out.
+    pub(super) fn order_arguments<'a>(
+        &mut self,
+        name: &str,
+        params: &[hir::Param],
+        w: Written<'a>,
+    ) -> Option<Vec<Option<&'a ast::Arg>>> {
+        let mut order: Vec<Option<&ast::Arg>> = vec![None; params.len()];
+        let named = w.args.iter().filter(|a| a.name.is_some()).count();
+        if named > 0 && named < w.args.len() {
+            let hint = "give all arguments by name, or none";
+            self.error(Code::BadArguments, w.span, "some arguments have names, others not", hint);
+            return None;
+        }
+        for (i, arg) in w.args.iter().enumerate() {
+            let at = match &arg.name {
+                None => i,
+                Some(n) => match params.iter().position(|p| p.name == n.name) {
+                    Some(at) => at,
+                    None => {
+                        let message = format!("`{name}` has no parameter `{}`", n.name);
+                        self.error(Code::BadArguments, n.span, message, "check its declaration");
+                        return None;
+                    }
+                },
+            };
+            match order.get_mut(at) {
+                Some(slot @ None) => *slot = Some(arg),
+                Some(_) => {
+                    let hint = "remove one of them";
+                    self.error(Code::BadArguments, arg.span, "this argument is given twice", hint);
+                    return None;
+                }
+                None => {
+                    self.wrong_count(name, params, w);
+                    return None;
+                }
+            }
+        }
+        let complete =
+            params.iter().zip(&order).all(|(p, a)| a.is_some() || p.default.is_some() || p.optional);
+        if !complete {
+            self.wrong_count(name, params, w);
+            return None;
+        }
+        Some(order)
+    }
+
+    fn bind_one(&mut self, p: &hir::Param, arg: &ast::Arg, inference: &mut Inference) -> Option<CallArg> {
+        let Some(value) = &arg.value else {
+            if p.direction != Direction::Out {
+                self.error(Code::BadArguments, arg.span, "`_` is only for out parameters", "give it a value");
+                return None;
+            }
+            return Some(CallArg::Skip);
+        };
+        if let Some(made) = self.constructed_by(value) {
+            made?;
+            let hint = "declare it and pass its name";
+            self.error(Code::BadInstance, arg.span, "an instance cannot be made here", hint);
+            return None;
+        }
+        if let Some(object) = self.object_named_by(value) {
+            return self.object_argument(p, object, arg.span, inference).then_some(CallArg::Object(object));
+        }
+        let (e, want) = self.argument(p, value, inference)?;
+        if want.is_bad()
+            && matches!(p.ty, Type::Var(..))
+            && e.ty == Type::InfInt
+            && p.direction != Direction::None
+        {
+            let hint = "write the type where the extern is instantiated, rather than `_`";
+            self.error(Code::CannotInfer, e.span, "the type of this argument is not known", hint);
+            return None;
+        }
+        if want.is_open() {
+            if matches!(p.direction, Direction::None | Direction::In) {
+                return Some(CallArg::In(e));
+            }
+            let message = format!("expected {want}, found {}", e.ty);
+            self.error(Code::TypeMismatch, e.span, message, "pass a variable of the parameter's type");
+            return None;
+        }
+        match p.direction {
+            Direction::None | Direction::In => {
+                let e = self.coerce(e, &want);
+                (!e.ty.is_bad()).then_some(CallArg::In(e))
+            }
+            Direction::Out | Direction::InOut => {
+                if !self.assignable(&e) {
+                    return None;
+                }
+                if e.ty != want {
+                    let message = format!("expected {want}, found {}", e.ty);
+                    let hint = "out and inout arguments need exactly the parameter's type";
+                    self.error(Code::TypeMismatch, e.span, message, hint);
+                    return None;
+                }
+                Some(if p.direction == Direction::Out { CallArg::Out(e) } else { CallArg::InOut(e) })
+            }
+        }
+    }
+
+    /// The value for a parameter, from which type arguments are learnt, and what the parameter's type then is.
+    pub(super) fn argument(
+        &mut self,
+        p: &hir::Param,
+        value: &ast::Expr,
+        inference: &mut Inference,
+    ) -> Option<(Expr, Type)> {
+        let want = inference.apply(&p.ty);
+        let e = self.expr(value, Some(&want).filter(|t| !t.is_open()));
+        if e.ty.is_bad() {
+            return None;
+        }
+        inference.learn(&p.ty, &e.ty);
+        let want = inference.apply(&p.ty);
+        Some((e, want))
+    }
+
+    /// As [`Self::argument`], for an object: whether it fits.
+    pub(super) fn object_argument(
+        &mut self,
+        p: &hir::Param,
+        object: Object,
+        span: Span,
+        inference: &mut Inference,
+    ) -> bool {
+        let have = self.object_type_of(object);
+        inference.learn(&p.ty, &have);
+        self.fits_object(&inference.apply(&p.ty), &have, span)
+    }
+}
+
+/// The overload that takes these arguments, by number and names; one that needs no default goes first.
+pub(super) fn choose<'a, T>(
+    overloads: &'a [T],
+    params: impl Fn(&T) -> &Vec<hir::Param>,
+    args: &[ast::Arg],
+) -> Option<&'a T> {
+    let fits = |o: &&T| {
+        let ps = params(o);
+        let needed = ps.iter().filter(|p| p.default.is_none() && !p.optional).count();
+        let named = args.iter().filter_map(|a| a.name.as_ref());
+        args.len() <= ps.len()
+            && args.len() >= needed
+            && named.into_iter().all(|n| ps.iter().any(|p| p.name == n.name))
+    };
+    let exact = overloads.iter().filter(fits).find(|o| params(o).len() == args.len());
+    exact.or_else(|| overloads.iter().find(fits))
+}
+
+/// A number of things, in words.
+pub(super) fn count(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}

@@ -1,0 +1,64 @@
+//! Assignments, and what can be assigned.
+
+use super::Checker;
+use crate::ast::{self, ExprKind as Ast};
+use crate::diagnostics::Code;
+use crate::hir::{Expr, ExprKind, StmtKind};
+use crate::source::Span;
+
+impl Checker<'_> {
+    pub(super) fn assign(
+        &mut self,
+        target: &ast::Expr,
+        op: Option<ast::BinaryOp>,
+        value: &ast::Expr,
+        span: Span,
+    ) -> Option<StmtKind> {
+        let t = self.expr(target, None);
+        if t.ty.is_bad() {
+            // What is assigned may be wrong as well.
+            if matches!(value.kind, Ast::Call { .. }) {
+                self.expr(value, None);
+            }
+            return None;
+        }
+        if !self.assignable(&t) {
+            return None;
+        }
+        let ty = t.ty.clone();
+        let Some(op) = op else {
+            let v = self.expr_as(value, &ty);
+            return (!v.ty.is_bad()).then_some(StmtKind::Assign(t, v));
+        };
+        let v = self.expr(value, Some(&ty));
+        let held = ast::Ident { name: "the target".into(), span: t.span };
+        let old = self.new_var(&held, ty.clone());
+        let held = Expr { kind: ExprKind::Var(old), ty: ty.clone(), span: t.span };
+        let v = self.binary_of(op, held, v, span);
+        let v = self.coerce(v, &ty);
+        (!v.ty.is_bad()).then_some(StmtKind::Update { target: t, old, value: v })
+    }
+
+    /// Reports what cannot stand on the left of an assignment.
+    pub(super) fn assignable(&mut self, e: &Expr) -> bool {
+        let ok = match &e.kind {
+            ExprKind::Var(v) => !self.read_only(*v) && e.ty.is_runtime(),
+            ExprKind::Field(b, _)
+            | ExprKind::Element(b, _)
+            | ExprKind::Slice(b, _, _)
+            | ExprKind::StackNext(b)
+            | ExprKind::StackLast(b)
+            | ExprKind::PlusSlice(b, ..) => return self.assignable(b),
+            ExprKind::Bad => return false,
+            _ => false,
+        };
+        if !ok {
+            let hint = match &e.kind {
+                ExprKind::Var(_) => "it is an `in` parameter; make it inout or use a variable of your own",
+                _ => "assign to a variable, a field or a slice",
+            };
+            self.error(Code::NotAssignable, e.span, "this cannot be assigned", hint);
+        }
+        ok
+    }
+}

@@ -1,0 +1,70 @@
+//! Enums.
+
+use super::{Checker, Symbol, TypeSymbol};
+use crate::ast::{self, Decl};
+use crate::constant::fits;
+use crate::diagnostics::Code;
+use crate::hir::Expr;
+use crate::types::{EnumType, Type};
+use num_bigint::BigInt;
+use std::rc::Rc;
+
+impl Checker<'_> {
+    pub(super) fn enum_decl(
+        &mut self,
+        d: &Decl,
+        repr: Option<&ast::TypeExpr>,
+        members: &[(ast::Ident, Option<ast::Expr>)],
+    ) {
+        let repr = repr.map(|t| (self.ty(t), t.span));
+        if let Some((t, span)) = &repr
+            && t.integer().is_none()
+            && !t.is_bad()
+        {
+            self.error(
+                Code::BadType,
+                *span,
+                format!("{t} cannot be the type of an enum"),
+                "use bit<W> or int<W>",
+            );
+        }
+        let out = self.scoped(|c| c.enum_members(repr.as_ref().map(|(t, _)| t), members));
+        let ty =
+            EnumType { id: self.fresh(), name: d.name.name.clone(), repr: repr.map(|r| r.0), members: out };
+        self.declare(&d.name, Symbol::Type(TypeSymbol::Plain(Type::Enum(Rc::new(ty)))));
+    }
+
+    /// Names and values; each may use those before it.
+    fn enum_members(
+        &mut self,
+        repr: Option<&Type>,
+        members: &[(ast::Ident, Option<ast::Expr>)],
+    ) -> Vec<(crate::lexer::Name, BigInt)> {
+        let mut out: Vec<(crate::lexer::Name, BigInt)> = Vec::new();
+        for (i, (name, value)) in members.iter().enumerate() {
+            let number = match (repr, value) {
+                (Some(t), Some(e)) => self.constant(e, Some(t)).unwrap_or_default(),
+                (None, None) => BigInt::from(i),
+                (Some(_), None) => {
+                    self.error(Code::BadType, name.span, "this member has no value", "write `name = value`");
+                    BigInt::default()
+                }
+                (None, Some(e)) => {
+                    let hint = "give the enum a type: `enum bit<8> ...`";
+                    self.error(Code::BadType, e.span, "an enum without a type has no values", hint);
+                    BigInt::default()
+                }
+            };
+            if let Some((w, signed)) = repr.and_then(|t| t.base().integer())
+                && !fits(&number, w, signed)
+            {
+                let message = format!("{number} does not fit");
+                self.error(Code::BadConstant, name.span, message, "use a wider type");
+            }
+            let ty = repr.cloned().unwrap_or(Type::Bad);
+            self.declare(name, Symbol::Const(Expr::constant(number.clone(), ty, name.span)));
+            out.push((name.name.clone(), number));
+        }
+        out
+    }
+}

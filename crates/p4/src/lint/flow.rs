@@ -1,0 +1,285 @@
+//! Reads of what was not written yet, and fields of headers that are not valid.
+//!
+//! Each parser, control and function is followed from its start with two bits for each scalar and header
+//! ([`super::cells`]). Actions are followed into, since they share the variables of their control; parsers and
+//! controls that are applied are not: they get and give values by parameters alone.
+
+use super::Found;
+use super::cells::{Cells, UNWRITTEN, WRITTEN, is_scalar};
+use super::places::{Layout, text};
+use crate::ast::Direction;
+use crate::diagnostics::{Code, Diagnostic};
+use crate::hir::{self, CallArg, Expr, Param, Program, Stmt, VarId};
+use crate::source::Span;
+use crate::types::Type;
+
+/// Cells and statements that are looked at in one program; what lies beyond gets no warnings.
+const BUDGET: usize = 4_000_000;
+/// Actions that call each other.
+pub(super) const MAX_CALLS: usize = 32;
+
+pub(super) fn warnings(program: &Program) -> Vec<Diagnostic> {
+    let mut f = Flow {
+        program,
+        found: Found::default(),
+        layout: Layout::default(),
+        left: BUDGET,
+        quiet: 0,
+        calls: 0,
+    };
+    for p in &program.parsers {
+        f.parser(p);
+    }
+    for c in &program.controls {
+        f.control(c);
+    }
+    for r in &program.functions {
+        f.function(r);
+    }
+    f.found.all
+}
+
+/// Where control goes on behind what leaves a block.
+#[derive(Debug)]
+pub(super) struct Exits {
+    pub(super) returns: Cells,
+    pub(super) breaks: Cells,
+    pub(super) continues: Cells,
+}
+
+impl Default for Exits {
+    fn default() -> Self {
+        Self { returns: Cells::dead(), breaks: Cells::dead(), continues: Cells::dead() }
+    }
+}
+
+pub(super) struct Flow<'a> {
+    pub(super) program: &'a Program,
+    found: Found,
+    pub(super) layout: Layout,
+    /// What is left of the budget.
+    left: usize,
+    /// Within the first round of loops, when what later rounds bring is not known.
+    pub(super) quiet: usize,
+    /// Actions within actions.
+    pub(super) calls: usize,
+}
+
+impl Flow<'_> {
+    fn control(&mut self, c: &hir::Control) {
+        let mut s = self.start(&c.params);
+        self.declare_params(&c.ctor_params, &mut s);
+        let mut exits = Exits::default();
+        self.block(&c.locals, &mut s, &mut exits);
+        self.block(&c.body, &mut s, &mut exits);
+        s.join(&exits.returns);
+        self.end(&c.params, &s);
+    }
+
+    fn function(&mut self, r: &hir::Routine) {
+        let mut s = self.start(&r.params);
+        let mut exits = Exits::default();
+        self.block(&r.body, &mut s, &mut exits);
+        s.join(&exits.returns);
+        self.end(&r.params, &s);
+    }
+
+    /// Goes round the states until nothing new is learnt, then once more to warn.
+    fn parser(&mut self, p: &hir::Parser) {
+        let mut s = self.start(&p.params);
+        self.declare_params(&p.ctor_params, &mut s);
+        self.block(&p.locals, &mut s, &mut Exits::default());
+        let mut before: Vec<Cells> = vec![Cells::dead(); p.states.len()];
+        let mut open = vec![0];
+        if let Some(first) = before.first_mut() {
+            first.join(&s);
+        } else {
+            return;
+        }
+        self.quiet += 1;
+        while let Some(i) = open.pop() {
+            let (after, targets) = self.state(&p.states[i], &before[i]);
+            for t in targets {
+                if let hir::Target::State(to) = t
+                    && before[to.0 as usize].join(&after)
+                {
+                    open.push(to.0 as usize);
+                }
+            }
+        }
+        self.quiet -= 1;
+        let mut end = Cells::dead();
+        for (state, before) in p.states.iter().zip(&before) {
+            let (after, targets) = self.state(state, before);
+            if targets.contains(&hir::Target::Accept) {
+                end.join(&after);
+            }
+        }
+        self.end(&p.params, &end);
+    }
+
+    fn state(&mut self, state: &hir::State, before: &Cells) -> (Cells, Vec<hir::Target>) {
+        let mut s = before.clone();
+        self.block(&state.body, &mut s, &mut Exits::default());
+        let targets = match &state.next {
+            hir::Next::To(t) => vec![*t],
+            hir::Next::Select { subjects, cases, .. } => {
+                subjects.iter().for_each(|e| self.read(e, &mut s));
+                cases.iter().map(|(_, t)| *t).collect()
+            }
+        };
+        (s, targets)
+    }
+
+    /// The state at the start of what has these parameters.
+    fn start(&mut self, params: &[Param]) -> Cells {
+        let mut s = Cells::default();
+        self.declare_params(params, &mut s);
+        s
+    }
+
+    pub(super) fn declare_params(&mut self, params: &[Param], s: &mut Cells) {
+        for p in params {
+            let state = if p.direction == Direction::Out { UNWRITTEN } else { WRITTEN };
+            self.declare(p.var, state, s);
+        }
+    }
+
+    /// Sets a variable's cells anew.
+    pub(super) fn declare(&mut self, v: VarId, state: u8, s: &mut Cells) {
+        let ty = &self.program.vars[v.0 as usize].ty;
+        if let Some(at) = self.layout.add(v, ty) {
+            s.fill(ty, at, state);
+        }
+    }
+
+    /// Warns of `out` parameters that were not written on some way.
+    pub(super) fn end(&mut self, params: &[Param], s: &Cells) {
+        if s.dead {
+            return;
+        }
+        for p in params.iter().filter(|p| p.direction == Direction::Out && is_scalar(&p.ty)) {
+            let Some(at) = self.layout.add(p.var, &p.ty) else { continue };
+            let message = match s.get(at) {
+                UNWRITTEN => format!("`{}` is never written", p.name),
+                WRITTEN => continue,
+                _ => format!("`{}` is not written on every way", p.name),
+            };
+            self.warn(
+                Code::Uninitialised,
+                p.span,
+                message,
+                "give it a value first: whoever gets it reads it",
+            );
+        }
+    }
+
+    pub(super) fn block(&mut self, stmts: &[Stmt], s: &mut Cells, exits: &mut Exits) {
+        for stmt in stmts {
+            if s.dead || !self.spend(1) {
+                return;
+            }
+            self.stmt(stmt, s, exits);
+        }
+    }
+
+    /// Takes from the budget; false if it is used up.
+    pub(super) fn spend(&mut self, cost: usize) -> bool {
+        self.left = self.left.saturating_sub(cost);
+        self.left > 0
+    }
+
+    /// A copy, for the ways that part here.
+    pub(super) fn fork(&mut self, s: &Cells) -> Cells {
+        if self.spend(1 + s.len() / 16) { s.clone() } else { Cells::dead() }
+    }
+
+    pub(super) fn warn(&mut self, code: Code, span: Span, message: String, hint: &str) {
+        if self.quiet == 0 && self.left > 0 {
+            self.found.add(Diagnostic::new(code, span, message).hint(hint));
+        }
+    }
+
+    /// Something is read as a whole, or a scalar.
+    pub(super) fn read_place(&mut self, e: &Expr, s: &Cells) {
+        let Some(p) = self.layout.place(e) else { return };
+        if p.header.is_some_and(|h| s.get(h) == UNWRITTEN) {
+            return self.invalid(e, "read", "check it with isValid(), or extract it first");
+        }
+        let Some(states) = s.scalars(&e.ty, p.at) else { return };
+        let Some(what) = self.text(e) else { return };
+        // Of a struct some fields may be left out on purpose.
+        let whole = !is_scalar(&e.ty);
+        let message = if states.iter().all(|x| *x == UNWRITTEN) {
+            format!("`{what}` is read, but nothing was written to it")
+        } else if !whole && states.iter().any(|x| x & UNWRITTEN != 0) {
+            format!("`{what}` may be read before it is written")
+        } else {
+            return;
+        };
+        self.warn(Code::Uninitialised, e.span, message, "give it a value where it is declared");
+    }
+
+    /// Something is assigned.
+    pub(super) fn write_place(&mut self, e: &Expr, s: &mut Cells) {
+        let Some(p) = self.layout.place(e) else { return };
+        if p.header.is_some_and(|h| s.get(h) == UNWRITTEN) {
+            self.invalid(e, "written", "call setValid() before");
+        }
+        s.fill(&e.ty, p.at, WRITTEN);
+    }
+
+    fn invalid(&mut self, e: &Expr, what: &str, hint: &str) {
+        if let Some(path) = self.text(e) {
+            let message = format!("`{path}` is {what}, but its header is not valid here");
+            self.warn(Code::InvalidHeader, e.span, message, hint);
+        }
+    }
+
+    fn text(&self, e: &Expr) -> Option<String> {
+        text(e, &|v| self.program.vars[v.0 as usize].name.to_string())
+    }
+
+    /// Notes that a header is valid or invalid from here on.
+    pub(super) fn set_valid(&mut self, header: &Expr, valid: bool, s: &mut Cells) {
+        let Some(p) = self.layout.place(header) else { return };
+        if valid && s.get(p.at) == UNWRITTEN {
+            s.fill(&header.ty, p.at, UNWRITTEN);
+        }
+        s.set(p.at, if valid { WRITTEN } else { UNWRITTEN });
+    }
+
+    /// What becomes of arguments when a call begins.
+    pub(super) fn arguments_in(&mut self, args: &[CallArg], s: &mut Cells) {
+        for a in args {
+            match a {
+                CallArg::In(e) | CallArg::InOut(e) => self.read(e, s),
+                CallArg::Out(e) => self.indexes(e, s),
+                CallArg::Object(_) | CallArg::Skip => {}
+            }
+        }
+    }
+
+    /// What becomes of arguments when it ends.
+    pub(super) fn arguments_out(&mut self, args: &[CallArg], s: &mut Cells) {
+        for a in args {
+            if let CallArg::Out(e) | CallArg::InOut(e) = a {
+                self.write_place(e, s);
+            }
+        }
+    }
+
+    /// Whether two places hold values of one type; then the second gets the first's cells as they are.
+    pub(super) fn copy(&mut self, from: &Expr, to: &Expr, s: &mut Cells) -> bool {
+        let (Some(a), Some(b)) = (self.layout.place(from), self.layout.place(to)) else { return false };
+        if from.ty != to.ty || is_scalar(&from.ty) || matches!(from.ty, Type::Bad) {
+            return false;
+        }
+        let count = super::cells::count(&from.ty).unwrap_or(0);
+        for i in 0..count {
+            let state = s.get(a.at + i);
+            s.set(b.at + i, state);
+        }
+        true
+    }
+}

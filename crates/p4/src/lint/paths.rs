@@ -1,0 +1,356 @@
+//! How statements, expressions and calls change what is known, and which ways they open.
+
+use super::cells::{Cells, UNWRITTEN, WRITTEN};
+use super::flow::{Exits, Flow, MAX_CALLS};
+use crate::ast::{BinaryOp, Direction, UnaryOp};
+use crate::hir::{Call, CallArg, Callee, Expr, ExprKind, Param, Routine, Stmt, StmtKind, TableId, VarId};
+
+impl Flow<'_> {
+    pub(super) fn stmt(&mut self, stmt: &Stmt, s: &mut Cells, exits: &mut Exits) {
+        match &stmt.kind {
+            StmtKind::Declare(v, init) => self.declaration(*v, init.as_ref(), s),
+            StmtKind::Instance => {}
+            StmtKind::Assign(target, value) => self.assign(target, value, s),
+            StmtKind::Update { target, old, value } => {
+                self.read(target, s);
+                self.declare(*old, WRITTEN, s);
+                self.read(value, s);
+                self.write_place(target, s);
+            }
+            StmtKind::Call(c) => self.call(c, s),
+            StmtKind::If(c, then, otherwise) => {
+                let (mut yes, mut no) = self.condition(c, s);
+                self.block(then, &mut yes, exits);
+                self.block(otherwise, &mut no, exits);
+                yes.join(&no);
+                *s = yes;
+            }
+            StmtKind::Block(b) => self.block(b, s, exits),
+            StmtKind::Return(value) => {
+                if let Some(v) = value {
+                    self.read(v, s);
+                }
+                leave(s, &mut exits.returns);
+            }
+            StmtKind::Exit => *s = Cells::dead(),
+            StmtKind::Break => leave(s, &mut exits.breaks),
+            StmtKind::Continue => leave(s, &mut exits.continues),
+            StmtKind::For { init, condition, update, body } => {
+                self.block(init, s, exits);
+                self.rounds(s, exits, |f, s, exits| {
+                    let (mut inside, outside) = f.condition(condition, s);
+                    f.block(body, &mut inside, exits);
+                    inside.join(&std::mem::replace(&mut exits.continues, Cells::dead()));
+                    f.block(update, &mut inside, exits);
+                    exits.breaks.join(&outside);
+                    *s = inside;
+                });
+            }
+            StmtKind::ForRange { variable, low, high, body } => {
+                self.read(low, s);
+                self.read(high, s);
+                self.for_each(*variable, body, s, exits);
+            }
+            StmtKind::ForEach { variable, array, body } => {
+                self.read(array, s);
+                self.for_each(*variable, body, s, exits);
+            }
+            StmtKind::SwitchAction { table, cases } => self.switch_action(*table, cases, s, exits),
+            StmtKind::SwitchValue { subject, cases } => {
+                self.read(subject, s);
+                let bodies = cases.iter().map(|(_, b)| b);
+                let ways = bodies.map(|b| (self.fork(s), b)).collect::<Vec<_>>();
+                let all = cases.iter().any(|(labels, _)| labels.iter().any(Option::is_none));
+                let mut end = if all { Cells::dead() } else { std::mem::replace(s, Cells::dead()) };
+                for (mut way, body) in ways {
+                    self.block(body, &mut way, exits);
+                    end.join(&way);
+                }
+                *s = end;
+            }
+        }
+    }
+
+    fn declaration(&mut self, v: VarId, init: Option<&Expr>, s: &mut Cells) {
+        let Some(init) = init else { return self.declare(v, UNWRITTEN, s) };
+        self.read(init, s);
+        self.declare(v, WRITTEN, s);
+        let ty = self.program.vars[v.0 as usize].ty.clone();
+        let target = Expr { kind: ExprKind::Var(v), ty, span: init.span };
+        self.taken(init, &target, s);
+    }
+
+    fn assign(&mut self, target: &Expr, value: &Expr, s: &mut Cells) {
+        // A part of a struct may be unwritten yet when the whole is copied.
+        self.read(value, s);
+        self.indexes(target, s);
+        self.write_place(target, s);
+        self.taken(value, target, s);
+    }
+
+    /// What a value says of where it was put: a header may be invalid, fields may be unwritten.
+    fn taken(&mut self, value: &Expr, target: &Expr, s: &mut Cells) {
+        match &value.kind {
+            ExprKind::InvalidHeader if target.ty.is_header() => self.set_valid(target, false, s),
+            _ => {
+                self.copy(value, target, s);
+            }
+        }
+    }
+
+    /// A loop's body twice: what the first round leaves behind is there in the second.
+    fn rounds(
+        &mut self,
+        s: &mut Cells,
+        exits: &mut Exits,
+        mut round: impl FnMut(&mut Self, &mut Cells, &mut Exits),
+    ) {
+        let mut inner = Exits::default();
+        self.quiet += 1;
+        let mut first = self.fork(s);
+        round(self, &mut first, &mut inner);
+        self.quiet -= 1;
+        s.join(&first);
+        let mut inner = Exits { returns: inner.returns, ..Exits::default() };
+        round(self, s, &mut inner);
+        s.join(&inner.breaks);
+        exits.returns.join(&inner.returns);
+    }
+
+    fn for_each(&mut self, v: VarId, body: &[Stmt], s: &mut Cells, exits: &mut Exits) {
+        self.rounds(s, exits, |f, s, exits| {
+            let none = f.fork(s);
+            f.declare(v, WRITTEN, s);
+            f.block(body, s, exits);
+            s.join(&std::mem::replace(&mut exits.continues, Cells::dead()));
+            s.join(&none);
+        });
+    }
+
+    /// The ways on which a condition holds, and on which it does not.
+    fn condition(&mut self, c: &Expr, s: &mut Cells) -> (Cells, Cells) {
+        match &c.kind {
+            ExprKind::Unary(UnaryOp::Not, inner) => {
+                let (yes, no) = self.condition(inner, s);
+                (no, yes)
+            }
+            ExprKind::Binary(BinaryOp::And, a, b) => {
+                let (mut both, mut none) = self.condition(a, s);
+                let (yes, no) = self.condition(b, &mut both);
+                none.join(&no);
+                (yes, none)
+            }
+            ExprKind::Binary(BinaryOp::Or, a, b) => {
+                let (mut some, mut neither) = self.condition(a, s);
+                let (yes, no) = self.condition(b, &mut neither);
+                some.join(&yes);
+                (some, no)
+            }
+            ExprKind::IsValid(h) => {
+                self.indexes(h, s);
+                let (mut yes, mut no) = (self.fork(s), self.fork(s));
+                if let Some(p) = self.layout.place(h).filter(|_| h.ty.is_header()) {
+                    yes.set(p.at, WRITTEN);
+                    no.set(p.at, UNWRITTEN);
+                }
+                (yes, no)
+            }
+            ExprKind::TableHit { table, miss } => {
+                let ways = self.table(*table, s);
+                let t = &self.program.tables[table.0 as usize];
+                let on_miss = |i: usize| match &t.default {
+                    Some(d) if t.default_is_const => d.index == i,
+                    _ => !t.actions[i].table_only,
+                };
+                let (mut hit, mut missed) = (Cells::dead(), Cells::dead());
+                for (i, way) in ways.iter().enumerate() {
+                    if !t.actions[i].default_only {
+                        hit.join(way);
+                    }
+                    if on_miss(i) {
+                        missed.join(way);
+                    }
+                }
+                if *miss { (missed, hit) } else { (hit, missed) }
+            }
+            _ => {
+                self.read(c, s);
+                (self.fork(s), self.fork(s))
+            }
+        }
+    }
+
+    /// An expression whose value is used.
+    pub(super) fn read(&mut self, e: &Expr, s: &mut Cells) {
+        if s.dead || !self.spend(1) {
+            return;
+        }
+        match &e.kind {
+            ExprKind::Const(_) | ExprKind::Text(_) | ExprKind::Object(_) | ExprKind::InvalidHeader => {}
+            ExprKind::Bad => {}
+            ExprKind::Var(_) => self.read_place(e, s),
+            ExprKind::Field(base, _) => match self.layout.place(e) {
+                Some(_) => self.read_place(e, s),
+                None => self.read(base, s),
+            },
+            ExprKind::Slice(base, ..) => self.read(base, s),
+            ExprKind::PlusSlice(base, low, _) => {
+                self.read(base, s);
+                self.read(low, s);
+            }
+            ExprKind::Element(base, index) => {
+                self.read(base, s);
+                self.read(index, s);
+            }
+            ExprKind::StackNext(base) | ExprKind::StackLast(base) | ExprKind::StackLastIndex(base) => {
+                self.indexes(base, s);
+            }
+            ExprKind::Unary(_, a) | ExprKind::Cast(a) => self.read(a, s),
+            ExprKind::Binary(BinaryOp::And | BinaryOp::Or, ..)
+            | ExprKind::IsValid(_)
+            | ExprKind::TableHit { .. } => {
+                let (mut yes, no) = self.condition(e, s);
+                yes.join(&no);
+                *s = yes;
+            }
+            ExprKind::Binary(_, a, b) => {
+                self.read(a, s);
+                self.read(b, s);
+            }
+            ExprKind::Ternary(c, a, b) => {
+                let (mut yes, mut no) = self.condition(c, s);
+                self.read(a, &mut yes);
+                self.read(b, &mut no);
+                yes.join(&no);
+                *s = yes;
+            }
+            ExprKind::Aggregate(items) => items.iter().for_each(|i| self.read(i, s)),
+            ExprKind::Call(c) => self.call(c, s),
+        }
+    }
+
+    /// What is read to find where an assignment goes: indexes.
+    pub(super) fn indexes(&mut self, e: &Expr, s: &mut Cells) {
+        match &e.kind {
+            ExprKind::Element(base, index) => {
+                self.indexes(base, s);
+                self.read(index, s);
+            }
+            ExprKind::PlusSlice(base, low, _) => {
+                self.indexes(base, s);
+                self.read(low, s);
+            }
+            ExprKind::Field(base, _) | ExprKind::Slice(base, ..) => self.indexes(base, s),
+            ExprKind::StackNext(base) | ExprKind::StackLast(base) => self.indexes(base, s),
+            _ => {}
+        }
+    }
+
+    fn call(&mut self, c: &Call, s: &mut Cells) {
+        match &c.callee {
+            Callee::SetValid(h) => self.set_valid(h, true, s),
+            Callee::SetInvalid(h) => self.set_valid(h, false, s),
+            Callee::Push { .. } => {}
+            Callee::Table(t) => {
+                let ways = self.table(*t, s);
+                *s = joined(&ways);
+            }
+            Callee::Action(id) => {
+                let a = self.program.actions[id.0 as usize].clone();
+                self.arguments_in(&c.args, s);
+                self.inline(&a, &a.params, &c.args, s);
+                self.arguments_out(&c.args, s);
+            }
+            Callee::Extern(_) | Callee::Function(_) | Callee::Method { .. } | Callee::Apply(_) => {
+                self.arguments_in(&c.args, s);
+                self.arguments_out(&c.args, s);
+            }
+        }
+    }
+
+    /// An action's body where it is called.
+    fn inline(&mut self, a: &Routine, params: &[Param], args: &[CallArg], s: &mut Cells) {
+        if self.calls >= MAX_CALLS {
+            // Too deep to be followed: nothing is known, and nothing is said.
+            self.spend(usize::MAX);
+            return;
+        }
+        self.declare_params(params, s);
+        // An argument that is left out is not looked at by anyone.
+        let skipped = |p: &Param| params.iter().position(|q| q.var == p.var).and_then(|i| args.get(i));
+        let wanted = |p: &&Param| p.direction == Direction::Out && !matches!(skipped(p), Some(CallArg::Skip));
+        let outs: Vec<Param> = params.iter().filter(wanted).cloned().collect();
+        let mut exits = Exits::default();
+        self.calls += 1;
+        self.block(&a.body, s, &mut exits);
+        self.calls -= 1;
+        s.join(&exits.returns);
+        self.end(&outs, s);
+    }
+
+    /// A table's keys, then each of its actions: the state behind each.
+    fn table(&mut self, id: TableId, s: &mut Cells) -> Vec<Cells> {
+        let t = self.program.tables[id.0 as usize].clone();
+        t.keys.iter().for_each(|k| self.read(&k.value, s));
+        let mut ways = Vec::with_capacity(t.actions.len());
+        for u in &t.actions {
+            let mut way = self.fork(s);
+            let a = self.program.actions[u.action.0 as usize].clone();
+            let directed: Vec<Param> =
+                a.params.iter().filter(|p| p.direction != Direction::None).cloned().collect();
+            let data: Vec<Param> =
+                a.params.iter().filter(|p| p.direction == Direction::None).cloned().collect();
+            self.arguments_in(&u.args, &mut way);
+            self.declare_params(&data, &mut way);
+            self.inline(&a, &directed, &u.args, &mut way);
+            self.arguments_out(&u.args, &mut way);
+            ways.push(way);
+        }
+        if ways.is_empty() {
+            ways.push(self.fork(s));
+        }
+        ways
+    }
+
+    fn switch_action(
+        &mut self,
+        table: TableId,
+        cases: &[(Vec<Option<usize>>, Vec<Stmt>)],
+        s: &mut Cells,
+        exits: &mut Exits,
+    ) {
+        let ways = self.table(table, s);
+        let named = |i: &usize| cases.iter().any(|(labels, _)| labels.contains(&Some(*i)));
+        let others: Vec<Cells> = (0..ways.len()).filter(|i| !named(i)).map(|i| ways[i].clone()).collect();
+        let others = joined(&others);
+        let mut end = Cells::dead();
+        let mut default = false;
+        for (labels, body) in cases {
+            let mut way = Cells::dead();
+            for label in labels {
+                default |= label.is_none();
+                way.join(label.map_or(&others, |i| ways.get(i).unwrap_or(&others)));
+            }
+            self.block(body, &mut way, exits);
+            end.join(&way);
+        }
+        if !default {
+            end.join(&others);
+        }
+        *s = end;
+    }
+}
+
+/// Control goes on elsewhere.
+fn leave(s: &mut Cells, to: &mut Cells) {
+    to.join(s);
+    *s = Cells::dead();
+}
+
+fn joined(ways: &[Cells]) -> Cells {
+    let mut all = Cells::dead();
+    for w in ways {
+        all.join(w);
+    }
+    all
+}

@@ -66,7 +66,8 @@ pub struct Tunnels {
 /// A UDP packet, as far as it matters.
 struct Datagram {
     to: IpAddr,
-    port: u16,
+    /// None: it may be any, for UDP is further back than we look.
+    port: Option<u16>,
     /// Where UDP's payload begins.
     payload: usize,
     /// Something stands between IP and UDP that not everybody reads in the same way.
@@ -115,7 +116,7 @@ impl Tunnels {
     }
 
     fn end_point(&self, d: &Datagram, from: Origin) -> Option<TunnelKind> {
-        let at_port = || self.end_points.iter().filter(|t| t.port == d.port);
+        let at_port = || self.end_points.iter().filter(|t| d.port.is_none_or(|port| port == t.port));
         let exact = at_port().find(|t| t.address == Some(d.to));
         let any = || {
             let any = at_port().find(|t| t.address.is_none())?;
@@ -149,28 +150,35 @@ impl Datagram {
 
     fn v6(frame: &[u8], at: usize) -> Option<Self> {
         let ip: &[u8; 40] = frame.get(at..)?.first_chunk()?;
-        let to = <[u8; 16]>::try_from(&ip[24..]).ok()?;
-        let (mut next, mut l4) = (ip[6], at + ip.len());
+        let to = <[u8; 16]>::try_from(&ip[24..]).ok()?.into();
+        let first = at + ip.len();
+        // Behind more headers than we follow, or longer ones than we see: a switch may have more patience.
+        let far = || Some(Self { to, port: None, payload: 0, doubtful: true });
+        let (mut next, mut l4) = (ip[6], first);
         for _ in 0..MAX_EXTENSIONS {
-            if next == UDP_PROTOCOL {
-                return Self::udp(frame, l4, to.into(), l4 != at + ip.len());
+            match next {
+                UDP_PROTOCOL if l4 == first => return Self::udp(frame, l4, to, false),
+                UDP_PROTOCOL => return Self::udp(frame, l4, to, true).or_else(far),
+                HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | AUTHENTICATION | FRAGMENT => {}
+                _ => return None,
             }
-            let header: &[u8; 8] = frame.get(l4..)?.first_chunk()?;
-            let len = match next {
-                HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY => (usize::from(header[1]) + 1) * 8,
+            let Some(header) = frame.get(l4..).and_then(<[u8]>::first_chunk::<8>) else { return far() };
+            l4 += match next {
                 AUTHENTICATION => (usize::from(header[1]) + 2) * 4,
                 // One that is no fragment in truth is a packet like any other.
                 FRAGMENT if u16::from_be_bytes([header[2], header[3]]) & !0x6 == 0 => 8,
-                _ => return None,
+                FRAGMENT => return None,
+                _ => (usize::from(header[1]) + 1) * 8,
             };
-            (next, l4) = (header[0], l4 + len);
+            next = header[0];
         }
-        None
+        far()
     }
 
     fn udp(frame: &[u8], at: usize, to: IpAddr, doubtful: bool) -> Option<Self> {
         let udp: &[u8; UDP] = frame.get(at..)?.first_chunk()?;
-        Some(Self { to, port: u16::from_be_bytes([udp[2], udp[3]]), payload: at + UDP, doubtful })
+        let port = Some(u16::from_be_bytes([udp[2], udp[3]]));
+        Some(Self { to, port, payload: at + UDP, doubtful })
     }
 }
 

@@ -172,6 +172,13 @@ fn what_others_could_read_in_another_way_is_unknown() {
         frame[20] = next;
         unknown(&frame);
     }
+    // More headers than are followed, and one that is longer than what is seen.
+    let many = [60, 0, 1, 4, 0, 0, 0, 0].repeat(MAX_EXTENSIONS);
+    for header in [&many[..], &[17, 255, 1, 4, 0, 0, 0, 0]] {
+        let mut frame = [&frame[..54], header, &[17, 0, 1, 4, 0, 0, 0, 0], &frame[54..]].concat();
+        frame[20] = 60;
+        unknown(&frame);
+    }
     let mut piece = [&frame[..54], &[17, 0, 0, 1, 0, 0, 0, 1], &frame[54..]].concat();
     piece[20] = 44;
     assert_eq!(both().look(&piece, Origin::World), Inside::Nothing, "a fragment");

@@ -251,6 +251,8 @@ impl Socket {
         if asks {
             self.ask(queue);
         } else {
+            // The kernel asks for calls that send in any case: who looks at the flag has to find it here, too.
+            queue.transmit.wait(|t| t.as_ref().inspect(|t| t.ask_for_wakeup(true)).is_some());
             // SAFETY: the application is in a call with this descriptor.
             let fd = unsafe { BorrowedFd::borrow_raw(self.fd.load(Relaxed)) };
             queue.never_calls.store(zero_copy(fd).unwrap_or(true), Relaxed);

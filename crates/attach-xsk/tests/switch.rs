@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use common::daemon::{Cloud, Daemon};
 use common::library;
 use common::scene::Scene;
-use p4shield_testbed::{OvsAfxdp, wait_until};
+use p4shield_testbed::{Closed, OvsAfxdp, wait_until};
 
 /// Connections of one message each: from a byte to more than all rings hold.
 const SIZES: [usize; 5] = [1, 100, 1_448, 65_536, 500_000];
@@ -34,14 +34,12 @@ fn close(mut switch: OvsAfxdp) {
     for port in ["s0", "s1"] {
         switch.remove(port).unwrap();
     }
-    let closed = || switch.said().matches("is being closed").count();
+    let closed = || Closed::all(&switch.said()).len();
     wait_until("both sockets to be closed", 30, || closed() >= 2).unwrap();
     let said = switch.said();
-    for line in said.lines().filter(|l| l.contains("is being closed")) {
-        assert!(line.contains("application: 0, kernel: 0, judge: 0"), "{line}");
-        let counts = line.split("Census {").nth(1).and_then(|l| l.split('}').next()).unwrap();
-        let count = |part: &str| part.split(':').nth(1).unwrap().trim().parse::<u32>().unwrap();
-        assert_eq!(counts.split(',').map(count).sum::<u32>(), 16_384, "all frames of Open vSwitch: {line}");
+    for socket in Closed::all(&said) {
+        let account = (socket.total(), socket.refused());
+        assert_eq!(account, (16_384, Some(0)), "all frames of Open vSwitch, none given twice: {said}");
     }
     assert!(switch.ended().is_none(), "Open vSwitch ended\n{said}\n{}", switch.log());
     assert!(!switch.log().contains("EMER"), "{}", switch.log());

@@ -12,7 +12,7 @@ use crate::{Error, cores};
 
 /// A response that takes longer is lost, and asked for again.
 pub(crate) const LOST: Duration = Duration::from_millis(200);
-/// Round trips of which so many may be lost.
+/// So many round trips may be lost, and a tenth of all.
 const TOLERATED: usize = 20;
 /// How much longer a flood is given if nothing of it arrives.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -93,7 +93,7 @@ impl Ends<'_> {
             });
             let times = self.on_its_core(|| {
                 let mut buffer = vec![0; message];
-                trips(count, TOLERATED, |n| {
+                trips(count, TOLERATED + count / 10, |n| {
                     // By its number, a response that came too late is told from that to the next request.
                     let number = n as u8;
                     buffer.iter_mut().take(1).for_each(|b| *b = number);

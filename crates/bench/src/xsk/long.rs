@@ -70,6 +70,9 @@ pub struct Report {
     pub timeouts: u64,
     /// How often the P4 VM was killed and came back.
     pub restarts: u32,
+    /// The longest that it took to come back: until then every packet is dropped, and TCP, which doubles its patience
+    /// each time, may take as long again to notice.
+    pub longest_outage_s: f64,
     /// The frames of each of the switch's sockets, by owner, when it was closed.
     pub sockets: Vec<Account>,
     /// Whether the switch ended, or said that it would have to.
@@ -108,7 +111,7 @@ pub(super) fn play(options: &Options) -> Result<Report, Error> {
     listener.set_nonblocking(true).map_err(failed)?;
     let to = listener.local_addr().map_err(failed)?;
     let (tally, done, start) = (Tally::default(), AtomicBool::new(false), Instant::now());
-    let restarts = std::thread::scope(|s| {
+    let (restarts, outage) = std::thread::scope(|s| {
         s.spawn(|| serve(&listener, &done));
         let clients: Vec<_> = (0..options.long.connections)
             .map(|n| (n, &world.client, &tally))
@@ -139,6 +142,7 @@ pub(super) fn play(options: &Options) -> Result<Report, Error> {
         retransmitted,
         timeouts,
         restarts,
+        longest_outage_s: outage.as_secs_f64(),
         sockets,
         aborted,
     })
@@ -155,22 +159,23 @@ fn close(world: &World) -> Result<Vec<Account>, Error> {
     Ok(closed().into_iter().map(account).collect())
 }
 
-/// Kills the P4 VM again and again until time is over. Returns how often it came back.
-fn restart(shield: Option<&Shield>, play: &Play) -> Result<u32, Error> {
+/// Kills the P4 VM again and again until time is over. Returns how often it came back, and the longest that took.
+fn restart(shield: Option<&Shield>, play: &Play) -> Result<(u32, Duration), Error> {
     let start = Instant::now();
-    let mut restarts = 0;
+    let (mut restarts, mut longest) = (0, Duration::ZERO);
     while let Some(left) = play.time.checked_sub(start.elapsed()) {
         std::thread::sleep(left.min(play.restart_every));
         let Some(shield) = shield.filter(|_| start.elapsed() < play.time) else { continue };
-        let old = shield.p4vm();
+        let (old, killed) = (shield.p4vm(), Instant::now());
         if let Some(pid) = old.and_then(Pid::from_raw) {
             // One that has just ended by itself is replaced as well.
             let _ = kill_process(pid, Signal::KILL);
         }
         wait_until("a new P4 VM", PATIENCE, || shield.p4vm().is_some_and(|new| Some(new) != old))?;
         restarts += 1;
+        longest = longest.max(killed.elapsed());
     }
-    Ok(restarts)
+    Ok((restarts, longest))
 }
 
 /// Sends everything back, on a thread for each connection, until told to stop.

@@ -221,8 +221,9 @@ fn long_lines(l: &long::Report) {
         output::line(format_args!("  {failure}"));
     }
     output::line(format_args!(
-        "the P4 VM was killed {} times; TCP sent {} segments again, its timer ran out {} times; longest pause {:.2} s",
-        l.restarts, l.retransmitted, l.timeouts, l.longest_pause_s
+        "the P4 VM was killed {} times and took {:.2} s at most to come back; TCP sent {} segments again, its timer ran \
+         out {} times; longest pause {:.2} s",
+        l.restarts, l.longest_outage_s, l.retransmitted, l.timeouts, l.longest_pause_s
     ));
     for s in &l.sockets {
         let frames: Vec<String> =

@@ -3,8 +3,8 @@
 //   clang -target bpf -O2 -c flow_score.c -o flow_score.o
 //   p4shield compile flow_score.p4 -o main.o
 //
-// Both objects are linked by name when the program is loaded. An extern function of your own takes up to five `in`
-// integers of at most 64 bits and returns one, or nothing.
+// Both objects are linked by name when the program is loaded. An extern function of your own takes up to five integers,
+// headers or structs and returns an integer of at most 64 bits, or nothing: docs/externs.md has the calling convention.
 
 #include <ubpf_model.p4>
 #include <p4shield.p4>

@@ -38,7 +38,7 @@ pub enum StateError {
         /// What the script calls it.
         name: String,
         /// Counter or meter.
-        what: String,
+        what: &'static str,
     },
     /// A table whose entries name no groups.
     #[error("table {0} has no action selector, or no selector keys: there are no groups")]
@@ -185,9 +185,8 @@ impl State {
                 element(device, a, *n)?
             }
             CounterIndex::Entry(id) => {
-                let offset = |t: &TableFacts| t.counter_offset;
-                let (_, _, _, at, value) = self.entry_value(device, name, id, "counter", offset)?;
-                value[at..at + 16].to_vec()
+                let part = self.part(device, name, id, "counter", |t| t.counter_offset)?;
+                part.value[part.at..part.at + 16].to_vec()
             }
         };
         // Packets first; narrow counters have nothing else.
@@ -267,11 +266,10 @@ impl State {
     ) -> Result<(), StateError> {
         let cell = cell(rates).encode();
         if let Some(CounterIndex::Entry(id)) = index {
-            let offset = |t: &TableFacts| t.meter_offset;
-            let (t, map, key, at, mut value) = self.entry_value(device, name, id, "meter", offset)?;
-            value[at..at + cell.len()].copy_from_slice(&cell);
-            let failed = |source| StateError::Map { what: t, source };
-            return device.update(&map, &key, &value).map_err(failed);
+            let mut part = self.part(device, name, id, "meter", |t| t.meter_offset)?;
+            part.value[part.at..part.at + cell.len()].copy_from_slice(&cell);
+            let failed = |source| StateError::Map { what: name.to_owned(), source };
+            return device.update(&part.map, &part.key, &part.value).map_err(failed);
         }
         let facts = device.facts();
         let a = &facts.arrays[array(device, "meter", name, |k| matches!(k, ArrayKind::Meter { .. }))?];
@@ -282,28 +280,36 @@ impl State {
         cells.into_iter().try_for_each(|i| set(device, a, i, &cell))
     }
 
-    /// The entry of this name: its table, its map and key, where its value has what `offset` tells, and the value.
-    #[expect(clippy::type_complexity, reason = "taken apart right where it is called")]
-    fn entry_value(
+    /// The entry of this name, and where it has what `offset` tells.
+    fn part(
         &self,
         device: &Device,
         name: &str,
         id: &str,
-        what: &str,
+        what: &'static str,
         offset: impl Fn(&TableFacts) -> Option<u32>,
-    ) -> Result<(String, String, Vec<u8>, usize, Vec<u8>), StateError> {
+    ) -> Result<Part, StateError> {
         let facts = device.facts();
         let entry = self.entries.iter().find(|e| e.0.as_deref() == Some(id));
         let known = self.entries.iter().filter_map(|e| e.0.clone()).collect::<Vec<_>>().join(", ");
         let unknown = || NameError::Unknown { what: "entry", name: id.to_owned(), known };
         let (_, map, key) = entry.ok_or_else(unknown)?;
+        let missing = || StateError::NoDirect { name: name.to_owned(), what };
         let t = facts.tables.iter().find(|t| t.map.as_ref() == Some(map));
-        let at = t.and_then(offset).map(|o| o as usize);
-        let missing = || StateError::NoDirect { name: name.to_owned(), what: what.to_owned() };
+        let at = t.and_then(offset).ok_or_else(missing)? as usize;
         let value = device.map(map).and_then(|m| m.entry(key).ok()).ok_or_else(missing)?;
-        let table = t.map(|t| t.name.clone()).unwrap_or_default();
-        Ok((table, map.clone(), key.clone(), at.ok_or_else(missing)?, value))
+        Ok(Part { map: map.clone(), key: key.clone(), value, at })
     }
+}
+
+/// A counter or meter in an entry.
+struct Part {
+    map: String,
+    key: Vec<u8>,
+    /// The entry's value.
+    value: Vec<u8>,
+    /// Where it is in the value.
+    at: usize,
 }
 
 /// A meter's cell with these rates, lower one first.

@@ -222,9 +222,11 @@ impl Lower<'_> {
     }
 }
 
-/// How the parameters, and which as pointers, and the result look in C; `None` if they cannot.
-#[expect(clippy::type_complexity, reason = "read once, right above")]
-fn signature(f: &ExternFn) -> Option<(Vec<(CType, bool)>, Option<CType>)> {
+/// How parameters look in C, each with whether it is a pointer, and the result.
+type Signature = (Vec<(CType, bool)>, Option<CType>);
+
+/// How a function looks in C; `None` if it cannot be C's.
+fn signature(f: &ExternFn) -> Option<Signature> {
     let param = |p: &crate::hir::Param| {
         let ty = CType::of(&p.ty)?;
         let number =

@@ -420,7 +420,9 @@ fn bytes_of(declared: &Declared) -> Result<usize, MapsError> {
         TYPE_ARRAY => return refuse(format!("an array's key has 4 bytes, not {key_size}")),
         TYPE_HASH if (1..=MAX_KEY_SIZE).contains(&key_size) => HashKeys::bytes(entries, key_size as usize),
         TYPE_HASH => return refuse(format!("a key of {key_size} bytes: a hash takes 1 to {MAX_KEY_SIZE}")),
-        TYPE_LPM_TRIE if key_size > 4 && key_size as usize <= 4 + MAX_DATA => LpmKeys::bytes(entries, key_size as usize - 4),
+        TYPE_LPM_TRIE if key_size > 4 && key_size as usize <= 4 + MAX_DATA => {
+            LpmKeys::bytes(entries, key_size as usize - 4)
+        }
         TYPE_LPM_TRIE => {
             return refuse(format!("a key of {key_size} bytes: an LPM trie takes 5 to {}", 4 + MAX_DATA));
         }

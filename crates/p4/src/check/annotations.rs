@@ -89,7 +89,7 @@ impl Checker<'_> {
             let known = e.as_const().is_some() || matches!(e.kind, ExprKind::Text(_));
             let plain =
                 matches!(e.ty.base(), Type::Bool | Type::Text | Type::InfInt | Type::Bit(_) | Type::Int(_));
-            if !e.ty.is_bad() && !(known && plain) {
+            if !(e.ty.is_bad() || known && plain) {
                 self.bad_annotation(value.span, "this value is not known at compile time".to_owned(), hint);
             }
         }

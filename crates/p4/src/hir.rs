@@ -62,7 +62,9 @@ pub(crate) struct Param {
 pub(crate) struct Routine {
     pub(crate) name: Name,
     pub(crate) span: Span,
-    /// Declared within a control, whose name is then part of its own.
+    /// What the control plane calls it: its name, or what `@name` says.
+    pub(crate) control_name: Name,
+    /// Declared within a control, whose name is then part of what the control plane calls it.
     pub(crate) local: bool,
     pub(crate) params: Vec<Param>,
     pub(crate) result: Type,

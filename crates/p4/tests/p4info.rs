@@ -41,6 +41,19 @@ V1Switch(P(), V(), ingress(), E(), U(), D()) main;
 "#;
 
 #[test]
+fn objects_go_by_the_names_that_annotations_give_them() {
+    let text = PROGRAM
+        .replace("action a() { }", "@name(\"renamed\") action a() { }")
+        .replace("action to(", "@name(\".whole.name\") action to(")
+        .replace("hdr.h.n : lpm;", "hdr.h.n[6:1] : exact; hdr.h.t & 0x0ff0 : exact;");
+    let compiled = compile("p.p4", &text, &NoIncludes, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
+    let text = p4info(&compiled.facts).to_text();
+    for part in ["\"ingress.renamed\"", "\"whole.name\"", "\"hdr.h.n[6:1]\"", "\"hdr.h.t & 0xff0\""] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+}
+
+#[test]
 fn a_program_is_described_for_controllers() {
     let compiled =
         compile("p.p4", PROGRAM, &NoIncludes, &Options::default()).unwrap_or_else(|e| panic!("{e}"));

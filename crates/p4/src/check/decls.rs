@@ -285,9 +285,15 @@ impl Checker<'_> {
         }
         let id = FunctionId(self.program.functions.len() as u32);
         self.end_of_body(Body::Function(id.0), depth, d.name.span);
-        let (name, span) = (d.name.name.clone(), d.name.span);
-        let routine =
-            hir::Routine { name, span, params: params.clone(), result: result.clone(), body, local: false };
+        let routine = hir::Routine {
+            name: d.name.name.clone(),
+            span: d.name.span,
+            params: params.clone(),
+            result: result.clone(),
+            body,
+            control_name: d.name.name.clone(),
+            local: false,
+        };
         self.program.functions.push(Rc::new(routine));
         (params, result, id)
     }
@@ -305,9 +311,18 @@ impl Checker<'_> {
         self.control_plane_name(d);
         let id = ActionId(self.program.actions.len() as u32);
         self.end_of_body(Body::Action(id.0), depth, d.name.span);
-        let local = self.scopes.len() > 1;
-        let (name, span) = (d.name.name.clone(), d.name.span);
-        let routine = hir::Routine { name, span, params, result: Type::Void, body, local };
+        // A name that begins with a dot is a whole one.
+        let given = super::tables::name_annotation(&d.annotations);
+        let whole = given.as_ref().and_then(|n| n.strip_prefix('.'));
+        let routine = hir::Routine {
+            name: d.name.name.clone(),
+            span: d.name.span,
+            params,
+            result: Type::Void,
+            body,
+            control_name: whole.or(given.as_deref()).map_or_else(|| d.name.name.clone(), Into::into),
+            local: self.scopes.len() > 1 && whole.is_none(),
+        };
         self.program.actions.push(Rc::new(routine));
         self.declare(&d.name, Symbol::Action(id));
     }

@@ -448,15 +448,20 @@ pub(super) fn name_annotation(annotations: &[ast::Annotation]) -> Option<String>
     }
 }
 
+/// One side of a key that is masked: masks are written in hexadecimal.
+fn mask_text(e: &ast::Expr) -> String {
+    if let Ast::Int { value, .. } = &e.kind { format!("{value:#x}") } else { path_text(e) }
+}
+
 /// The text of a key such as `hdr.ipv4.dst`, its control-plane name.
 fn path_text(e: &ast::Expr) -> String {
     match &e.kind {
         Ast::Path { name, .. } => name.name.to_string(),
         Ast::Member(b, n) => format!("{}.{}", path_text(b), n.name),
-        Ast::Index(b, i) => match &i.kind {
-            Ast::Int { value, .. } => format!("{}[{value}]", path_text(b)),
-            _ => format!("{}[]", path_text(b)),
-        },
+        Ast::Int { value, .. } => value.to_string(),
+        Ast::Index(b, i) => format!("{}[{}]", path_text(b), path_text(i)),
+        Ast::Slice(b, high, low) => format!("{}[{}:{}]", path_text(b), path_text(high), path_text(low)),
+        Ast::Binary(ast::BinaryOp::BitAnd, a, b) => format!("{} & {}", mask_text(a), mask_text(b)),
         Ast::Call { callee, .. } => match &callee.kind {
             Ast::Member(b, n) if &*n.name == "isValid" => format!("{}.$valid$", path_text(b)),
             _ => format!("{}()", path_text(callee)),

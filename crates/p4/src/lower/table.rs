@@ -156,7 +156,7 @@ impl Lower<'_> {
             offset += bytes;
         }
         let path = if a.local { path } else { &[] };
-        let name = path.iter().chain([&a.name]).map(|p| &**p).collect::<Vec<_>>().join(".");
+        let name = path.iter().chain([&a.control_name]).map(|p| &**p).collect::<Vec<_>>().join(".");
         ActionFacts { name, params, default_only: false }
     }
 

@@ -1,31 +1,57 @@
 //! Moves that happen all at once: at the ends of blocks for phis, before calls for arguments.
 
 use crate::ir::graph::Graph;
-use crate::ir::{Function, Op, Term};
+use crate::ir::{Block, Function, Op, Opnd, Term, Val};
 
-/// Gives every edge from a branch to a block with phis a block of its own, where its moves can stand.
+/// Gives the edges to blocks with phis blocks of their own, where their moves can stand: every edge from a branch, and
+/// one block for all edges with the same moves.
 pub(super) fn split_edges(f: &mut Function) {
     let g = Graph::new(f);
     for b in &g.order {
         if f.block(*b).phis.is_empty() {
             continue;
         }
+        let mut groups: Vec<(Vec<Opnd>, Vec<Block>)> = Vec::new();
         for p in g.preds(*b) {
-            if !matches!(f.block(*p).term, Term::Branch(..)) {
-                continue;
+            let moves = moves_from(f, *p, *b);
+            match groups.iter_mut().find(|(m, _)| *m == moves) {
+                Some((_, from)) => from.push(*p),
+                None => groups.push((moves, vec![*p])),
             }
-            let edge = f.add_block("edge", f.block(*b).span);
-            f.block_mut(edge).term = Term::Jump(*b);
-            f.block_mut(*p).term.for_each_successor(|s| {
-                if s == b {
-                    *s = edge;
-                }
-            });
-            for v in f.block(*b).phis.clone() {
-                if let Op::Phi(ins) = &mut f.inst_mut(v).op {
-                    ins.iter_mut().filter(|(q, _)| q == p).for_each(|(q, _)| *q = edge);
-                }
+        }
+        for (_, from) in groups {
+            if from.len() > 1 || matches!(f.block(from[0]).term, Term::Branch(..)) {
+                lead_by_edge(f, &from, *b);
             }
+        }
+    }
+}
+
+/// What the phis of a block are on the way from another.
+fn moves_from(f: &Function, p: Block, b: Block) -> Vec<Opnd> {
+    let on = |v: &Val| match &f.inst(*v).op {
+        Op::Phi(ins) => ins.iter().find(|(q, _)| *q == p).map(|(_, o)| *o),
+        _ => None,
+    };
+    f.block(b).phis.iter().filter_map(on).collect()
+}
+
+fn lead_by_edge(f: &mut Function, from: &[Block], to: Block) {
+    let edge = f.add_block("edge", f.block(to).span);
+    f.block_mut(edge).term = Term::Jump(to);
+    for p in from {
+        f.block_mut(*p).term.for_each_successor(|s| {
+            if *s == to {
+                *s = edge;
+            }
+        });
+    }
+    for v in f.block(to).phis.clone() {
+        if let Op::Phi(ins) = &mut f.inst_mut(v).op
+            && let Some(first) = ins.iter().position(|(q, _)| *q == from[0])
+        {
+            ins[first].0 = edge;
+            ins.retain(|(q, _)| !from.contains(q));
         }
     }
 }

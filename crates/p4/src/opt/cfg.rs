@@ -13,6 +13,8 @@ pub(super) fn tidy(f: &mut Function) -> bool {
         changed |= return_early(f);
         changed |= share_returns(f);
         changed |= skip_empty(f);
+        prune_phis(f);
+        changed |= drop_pointless(f);
         changed |= join_lines(f);
         prune_phis(f);
         changed |= super::joins::flatten(f);
@@ -140,6 +142,39 @@ fn skip_empty(f: &mut Function) -> bool {
         }
     }
     changed
+}
+
+/// Branches both of whose ways lead to the same block, with the same values.
+fn drop_pointless(f: &mut Function) -> bool {
+    let mut changed = false;
+    for b in Graph::new(f).order {
+        let Term::Branch(_, t, e) = f.block(b).term else { continue };
+        let ((to, by_t), (other, by_e)) = (way(f, b, t), way(f, b, e));
+        if to != other || by_t == by_e {
+            continue;
+        }
+        let same = f.block(to).phis.iter().all(|v| match &f.inst(*v).op {
+            Op::Phi(ins) => {
+                let on = |p: Block| ins.iter().find(|(q, _)| *q == p).map(|(_, o)| *o);
+                on(by_t).is_some() && on(by_t) == on(by_e)
+            }
+            _ => false,
+        });
+        if same {
+            f.block_mut(b).term = Term::Jump(t);
+            changed = true;
+        }
+    }
+    changed
+}
+
+/// Where an edge from `b` to `to` ends if that is a block that does nothing, and which block it comes from last.
+fn way(f: &Function, b: Block, to: Block) -> (Block, Block) {
+    let data = f.block(to);
+    match data.term {
+        Term::Jump(end) if data.phis.is_empty() && data.insts.is_empty() => (end, to),
+        _ => (to, b),
+    }
 }
 
 /// Appends a block to its only predecessor, if that leads nowhere else.

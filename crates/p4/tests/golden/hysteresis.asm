@@ -69,9 +69,7 @@ p4_main:
 L0:
     w2 = 0
 L1:
-    if r7 <= r6 goto L2
-    w2 = 1
-    goto L4
+    if r7 > r6 goto L3
 L2:
     if r2 == 0 goto L4
     ; test.p4:101: } else if (state == 1 && used < threshold - (threshold >> 2)) {
@@ -83,10 +81,8 @@ L2:
     w2 = 0
     goto L4
 L3:
-    ; test.p4:101: } else if (state == 1 && used < threshold - (threshold >> 2)) {
     w2 = 1
 L4:
-    ; test.p4:99: if (state == 0 && used > threshold) {
     if r0 == 0 goto L5
     ; test.p4:104: denying.write(0, state);
     *(u8 *)(r0 + 0) = r2

@@ -47,20 +47,15 @@ L0:
 L1:
     ; test.p4:104: ( 80, Protocol.TCP) : allow(2);
     if r2 != 20480 goto L2
-    if r5 != 6 goto L6
-    ; test.p4:114: allowed.apply();
-    w2 = 2
-    goto L5
+    if r5 == 6 goto L3
+    goto L6
 L2:
     ; test.p4:105: (443, Protocol.TCP) : allow(2);
     if r2 != 47873 goto L4
-    if r5 != 6 goto L3
-    ; test.p4:114: allowed.apply();
-    w2 = 2
-    goto L5
-L3:
+    if r5 == 6 goto L3
     ; test.p4:106: (443, Protocol.UDP) : allow(2);
     if r5 != 17 goto L6
+L3:
     ; test.p4:114: allowed.apply();
     w2 = 2
     goto L5

@@ -291,6 +291,15 @@ mod tests {
         assert!(toks("/* x").1);
         assert!(toks("\"x").1);
         assert!(toks("12ab").1);
-        assert!(toks("a $ b é").1);
+    }
+
+    /// Annotations may hold any character; elsewhere the parser refuses it.
+    #[test]
+    fn characters_that_p4_does_not_have_are_refused_behind_the_lexer() {
+        assert!(!toks("a $ b é").1);
+        for text in ["const bit<8> $ = 1;", "const bit<8> é = 1;", "const bit<8> a = 1 $;"] {
+            let found = crate::check("x.p4", text, &crate::NoIncludes, &crate::Options::default());
+            assert!(found.has_errors(), "{text}");
+        }
     }
 }

@@ -2,10 +2,14 @@
 //!
 //! ```text
 //!  0          ChannelHeader (4096 bytes): geometry, then one cache line for each index
-//!  4096       requests   slots x Request   (the mediator writes)
-//!             verdicts   slots x Answer    (the P4 VM writes)
+//!  4096       requests   slots x Request           (the mediator writes)
+//!             verdicts   slots x Answer            (the P4 VM writes)
+//!             rewrites   slots x RewrittenHeader   (the P4 VM writes, for answers that say so)
 //!             frames     slots x frame_stride: head room, then the header copy
 //! ```
+//!
+//! What crosses from core to core is counted in cache lines, so what most packets need is small: eight answers are a
+//! line, and what a rewrite needs besides stands elsewhere.
 //!
 //! Both rings have the same slots and verdicts come in the order of the requests: request `i` (counted from 0, for
 //! ever) stands in slot `i % slots`, so does its answer, so does its frame. Each index is a free-running `u32`
@@ -23,7 +27,7 @@
 /// First eight bytes of a channel.
 pub const CHANNEL_MAGIC: u64 = u64::from_le_bytes(*b"P4SHCHAN");
 /// Version of the layout.
-pub const CHANNEL_VERSION: u32 = 1;
+pub const CHANNEL_VERSION: u32 = 2;
 
 /// Header bytes that are handed over by default.
 pub const DEFAULT_HEADER_BYTES: u32 = 128;
@@ -81,7 +85,7 @@ pub struct ChannelHeader {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Request {
-    /// Chosen by the mediator; the answer repeats it.
+    /// Chosen by the mediator; the answer repeats its low half.
     pub id: u64,
     /// When the mediator received the packet: nanoseconds of its monotonic clock.
     pub timestamp_ns: u64,
@@ -99,32 +103,39 @@ pub struct Request {
     pub reserved: [u8; 3],
 }
 
-/// The answer to the request in the same slot. `repr(C)`, 24 bytes.
+/// The answer to the request in the same slot. `repr(C)`, 8 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Answer {
-    /// `id` of the request.
-    pub id: u64,
-    /// Bytes of the whole packet as it is to leave. Read only when it was rewritten.
-    pub packet_len: u32,
-    /// First byte of the rewritten header in the frame, counted from the frame's start.
-    pub start: u16,
-    /// Bytes of the rewritten header, which replace the `copy_len` bytes that were handed over.
-    pub copy_len: u16,
+    /// Low half of the request's `id`.
+    pub id: u32,
     /// [`crate::Verdict`] as a number.
     pub verdict: u8,
     /// Bit 0: [`REWRITTEN`].
     pub flags: u8,
     /// Zero.
-    pub reserved: [u8; 6],
+    pub reserved: [u8; 2],
 }
 
-/// Bit of [`Answer::flags`]: `start`, `copy_len` and `packet_len` count, the frame holds new bytes.
+/// What an answer with [`REWRITTEN`] says besides, in the same slot of an array of its own. `repr(C)`, 8 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct RewrittenHeader {
+    /// Bytes of the whole packet as it is to leave.
+    pub packet_len: u32,
+    /// First byte of the rewritten header in the frame, counted from the frame's start.
+    pub start: u16,
+    /// Bytes of the rewritten header, which replace the `copy_len` bytes that were handed over.
+    pub copy_len: u16,
+}
+
+/// Bit of [`Answer::flags`]: the slot's [`RewrittenHeader`] counts, the frame holds new bytes.
 pub const REWRITTEN: u8 = 1;
 
 const _: () = assert!(size_of::<ChannelHeader>() == 40);
 const _: () = assert!(size_of::<Request>() == 32);
-const _: () = assert!(size_of::<Answer>() == 24);
+const _: () = assert!(size_of::<Answer>() == 8);
+const _: () = assert!(size_of::<RewrittenHeader>() == 8);
 
 /// Geometry that both sides were told, and all that follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,10 +183,16 @@ impl Geometry {
         self.requests() + self.slots as usize * size_of::<Request>()
     }
 
+    /// Offset of what rewrites say besides.
+    #[must_use]
+    pub const fn rewrites(&self) -> usize {
+        self.answers() + self.slots as usize * size_of::<Answer>()
+    }
+
     /// Offset of the frames.
     #[must_use]
     pub const fn frames(&self) -> usize {
-        (self.answers() + self.slots as usize * size_of::<Answer>()).next_multiple_of(64)
+        (self.rewrites() + self.slots as usize * size_of::<RewrittenHeader>()).next_multiple_of(64)
     }
 
     /// Bytes of the region, a power of two (an ivshmem BAR has to be one).

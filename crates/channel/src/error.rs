@@ -104,10 +104,10 @@ pub enum ChannelFault {
     /// The answer is not to the request that was asked in this slot.
     #[error("answer to request {got}, which is not the one asked ({asked})")]
     Id {
-        /// Identity of the request in the slot.
-        asked: u64,
-        /// Identity in the answer.
-        got: u64,
+        /// Low half of the identity of the request in the slot.
+        asked: u32,
+        /// What the answer has.
+        got: u32,
     },
     /// The answer has flags that no version defines.
     #[error("unknown flags {0:#x} in an answer")]

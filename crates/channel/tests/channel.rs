@@ -30,11 +30,10 @@ fn ask_one() -> (Requester, Judge, SharedMemory) {
     (requester, judge, hostile)
 }
 
-/// Writes an answer into slot 0 and publishes it, as a hostile P4 VM would.
-fn answer_raw(memory: &SharedMemory, words: [u64; 3]) {
-    for (i, word) in words.into_iter().enumerate() {
-        memory.store_u64(GEOMETRY.answers() + 8 * i, word, Relaxed);
-    }
+/// Writes an answer and what a rewrite says into slot 0 and publishes it, as a hostile P4 VM would.
+fn answer_raw(memory: &SharedMemory, answer: u64, rewrite: u64) {
+    memory.store_u64(GEOMETRY.answers(), answer, Relaxed);
+    memory.store_u64(GEOMETRY.rewrites(), rewrite, Relaxed);
     memory.store_u32(VERDICT_HEAD, 1, Relaxed);
 }
 
@@ -42,8 +41,8 @@ fn place(packet_len: u32, start: u16, copy_len: u16) -> u64 {
     u64::from(packet_len) | u64::from(start) << 32 | u64::from(copy_len) << 48
 }
 
-const PASS: u64 = Verdict::Pass as u64;
-const PASS_REWRITTEN: u64 = PASS | (REWRITTEN as u64) << 8;
+const PASS: u64 = (Verdict::Pass as u64) << 32;
+const PASS_REWRITTEN: u64 = PASS | (REWRITTEN as u64) << 40;
 
 fn expect_fault(mut requester: Requester, expected: ChannelFault) {
     let mut given = 0;
@@ -184,21 +183,19 @@ fn an_index_that_goes_back_is_a_fault() {
 #[test]
 fn an_answer_to_another_request_is_a_fault() {
     let (requester, _, hostile) = ask_one();
-    answer_raw(&hostile, [4, 0, PASS]);
+    answer_raw(&hostile, 4 | PASS, 0);
     expect_fault(requester, ChannelFault::Id { asked: 5, got: 4 });
 }
 
 #[test]
 fn an_answer_twice_is_a_fault() {
     let (mut requester, _, hostile) = ask_one();
-    answer_raw(&hostile, [5, 0, PASS]);
+    answer_raw(&hostile, 5 | PASS, 0);
     assert_eq!(requester.take(8, |_| ()), Ok(1));
     requester.push(&request(6, 60), &[0; 60]).expect("there is room");
     let _ = requester.publish();
     // The same answer again, in the slot of the next request.
-    for (i, word) in [5, 0, PASS].into_iter().enumerate() {
-        hostile.store_u64(GEOMETRY.answers() + 24 + 8 * i, word, Relaxed);
-    }
+    hostile.store_u64(GEOMETRY.answers() + 8, 5 | PASS, Relaxed);
     hostile.store_u32(VERDICT_HEAD, 2, Relaxed);
     expect_fault(requester, ChannelFault::Id { asked: 6, got: 5 });
 }
@@ -206,10 +203,10 @@ fn an_answer_twice_is_a_fault() {
 #[test]
 fn unknown_flags_are_a_fault_and_unknown_verdicts_drop() {
     let (requester, _, hostile) = ask_one();
-    answer_raw(&hostile, [5, 0, PASS | 2 << 8]);
+    answer_raw(&hostile, 5 | PASS | 2 << 40, 0);
     expect_fault(requester, ChannelFault::Flags(2));
     let (mut requester, _, hostile) = ask_one();
-    answer_raw(&hostile, [5, 0, 77]);
+    answer_raw(&hostile, 5 | 77 << 32, 0);
     assert_eq!(requester.take(1, |a| assert_eq!(a.verdict, Verdict::Drop)), Ok(1));
 }
 
@@ -217,7 +214,7 @@ fn unknown_flags_are_a_fault_and_unknown_verdicts_drop() {
 fn a_rewrite_outside_its_frame_is_a_fault() {
     for (start, len) in [(0, 161), (160, 1), (161, 0), (u16::MAX, u16::MAX), (u16::MAX, 0)] {
         let (requester, _, hostile) = ask_one();
-        answer_raw(&hostile, [5, place(200, start, len), PASS_REWRITTEN]);
+        answer_raw(&hostile, 5 | PASS_REWRITTEN, place(200, start, len));
         expect_fault(requester, ChannelFault::Bounds { start, len, frame: 160 });
     }
 }
@@ -226,7 +223,7 @@ fn a_rewrite_outside_its_frame_is_a_fault() {
 fn a_packet_length_that_contradicts_the_rewrite_is_a_fault() {
     for packet_len in [0, 49, 151, u32::MAX] {
         let (requester, _, hostile) = ask_one();
-        answer_raw(&hostile, [5, place(packet_len, 0, 50), PASS_REWRITTEN]);
+        answer_raw(&hostile, 5 | PASS_REWRITTEN, place(packet_len, 0, 50));
         expect_fault(requester, ChannelFault::Length { packet_len, min: 50, max: 150 });
     }
 }
@@ -241,7 +238,7 @@ fn answers_before_the_one_at_fault_count() {
     assert_eq!(judge.fetch_with(2, |_, _| ()), Ok(2));
     judge.answer(Reply::Pass).expect("it was asked");
     judge.answer(Reply::Drop).expect("it was asked");
-    hostile.store_u64(GEOMETRY.answers() + 2 * 24, 99, Relaxed);
+    hostile.store_u64(GEOMETRY.answers() + 2 * 8, 99, Relaxed);
     hostile.store_u32(VERDICT_HEAD, 3, Relaxed);
     let mut ids = Vec::new();
     assert_eq!(requester.take(8, |a| ids.push(a.id)), Err(ChannelFault::Id { asked: 2, got: 99 }));

@@ -8,7 +8,9 @@ use crate::memory::Memory;
 use crate::shm::SharedMemory;
 use crate::wait::Sleeper;
 use p4shield_abi::Verdict;
-use p4shield_abi::channel::{Answer, BATCH, Geometry, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD};
+use p4shield_abi::channel::{
+    BATCH, Geometry, REQUEST_HEAD, REWRITTEN, Request, RewrittenHeader, VERDICT_HEAD,
+};
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
 /// How many packets before it is copied a header is fetched from the mediator's core.
@@ -38,7 +40,8 @@ pub struct Judge<M = SharedMemory> {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Open {
-    id: u64,
+    /// What the answer repeats of the request's identity.
+    id: u32,
     packet_len: u32,
     copy_len: u16,
 }
@@ -174,7 +177,7 @@ impl<M: Memory> Judge<M> {
                 (request.copy_len as usize).min(self.layout.header_bytes).min(request.packet_len as usize);
             request.copy_len = len as u16;
             self.open[self.fetched as usize % BATCH] =
-                Open { id: request.id, packet_len: request.packet_len, copy_len: request.copy_len };
+                Open { id: request.id as u32, packet_len: request.packet_len, copy_len: request.copy_len };
             self.fetched = self.fetched.wrapping_add(1);
             let at = self.layout.frame(slot) + self.layout.headroom;
             each(&request, Frame { memory: &self.memory, at, len });
@@ -226,27 +229,23 @@ impl<M: Memory> Judge<M> {
         }
         let open = self.open[self.answered as usize % BATCH];
         let slot = self.layout.slot(self.answered);
-        let mut answer = Answer { id: open.id, ..Answer::default() };
-        match reply {
-            Reply::Drop => answer.verdict = Verdict::Drop as u8,
-            Reply::Pass => answer.verdict = Verdict::Pass as u8,
+        let (verdict, flags) = match reply {
+            Reply::Drop => (Verdict::Drop, 0),
+            Reply::Pass => (Verdict::Pass, 0),
             Reply::Rewritten { header, packet_len } => {
-                answer = self.rewritten(slot, &open, header, packet_len)?;
+                self.rewrite(slot, &open, header, packet_len)?;
+                (Verdict::Pass, REWRITTEN)
             }
-        }
-        layout::write_answer(&self.memory, self.layout.answer(slot), &answer);
+        };
+        let answer = layout::word_of(open.id, verdict, flags);
+        layout::write_answer(&self.memory, self.layout.answer(slot), answer);
         self.answered = self.answered.wrapping_add(1);
         Ok(())
     }
 
-    /// Writes a new header into the frame: at the old one's place if it fits there, else further to the front.
-    fn rewritten(
-        &self,
-        slot: usize,
-        open: &Open,
-        header: &[u8],
-        packet_len: u32,
-    ) -> Result<Answer, ReplyRefused> {
+    /// Writes a new header into the frame, at the old one's place if it fits there, else further to the front, and says
+    /// where it is.
+    fn rewrite(&self, slot: usize, open: &Open, header: &[u8], packet_len: u32) -> Result<(), ReplyRefused> {
         let (len, frame) = (header.len(), self.layout.frame_bytes());
         // `frame_bytes` is below 2^16, so is what fits into it.
         let copy_len = len.min(frame) as u16;
@@ -256,15 +255,9 @@ impl<M: Memory> Judge<M> {
         }
         let start = self.layout.headroom.min(frame - len);
         self.memory.copy_in(self.layout.frame(slot) + start, header);
-        Ok(Answer {
-            id: open.id,
-            packet_len,
-            start: start as u16,
-            copy_len,
-            verdict: Verdict::Pass as u8,
-            flags: REWRITTEN,
-            reserved: [0; 6],
-        })
+        let rewritten = RewrittenHeader { packet_len, start: start as u16, copy_len };
+        layout::write_rewrite(&self.memory, self.layout.rewrite(slot), &rewritten);
+        Ok(())
     }
 
     /// Hands over the answers that were written. True if the mediator sleeps: its doorbell is to be rung.

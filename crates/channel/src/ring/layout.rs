@@ -3,7 +3,8 @@
 use crate::error::ChannelError;
 use crate::memory::Memory;
 use crate::shm::SharedMemory;
-use p4shield_abi::channel::{Answer, ChannelHeader, Geometry, Request};
+use p4shield_abi::Verdict;
+use p4shield_abi::channel::{Answer, ChannelHeader, Geometry, Request, RewrittenHeader};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Offsets that follow from a geometry, computed once.
@@ -14,6 +15,7 @@ pub(super) struct Layout {
     pub(super) header_bytes: usize,
     requests: usize,
     answers: usize,
+    rewrites: usize,
     frames: usize,
     stride: usize,
 }
@@ -34,6 +36,7 @@ impl Layout {
             header_bytes: geometry.header_bytes as usize,
             requests: geometry.requests(),
             answers: geometry.answers(),
+            rewrites: geometry.rewrites(),
             frames: geometry.frames(),
             stride: geometry.frame_stride(),
         })
@@ -55,6 +58,10 @@ impl Layout {
 
     pub(super) const fn answer(&self, slot: usize) -> usize {
         self.answers + slot * size_of::<Answer>()
+    }
+
+    pub(super) const fn rewrite(&self, slot: usize) -> usize {
+        self.rewrites + slot * size_of::<RewrittenHeader>()
     }
 
     pub(super) const fn frame(&self, slot: usize) -> usize {
@@ -125,25 +132,37 @@ pub(super) fn read_request<M: Memory>(memory: &M, at: usize) -> Request {
     }
 }
 
-/// Copies an answer in: three words.
+/// An answer as a word.
 #[inline]
-pub(super) fn write_answer<M: Memory>(memory: &M, at: usize, a: &Answer) {
-    let place = u64::from(a.packet_len) | u64::from(a.start) << 32 | u64::from(a.copy_len) << 48;
-    let verdict = u64::from(a.verdict) | u64::from(a.flags) << 8;
-    memory.store_words(at, [a.id, place, verdict]);
+pub(super) const fn word_of(id: u32, verdict: Verdict, flags: u8) -> u64 {
+    id as u64 | (verdict as u64) << 32 | (flags as u64) << 40
 }
 
-/// Copies an answer out: three words, each read once.
+/// Copies an answer in: one word.
 #[inline]
-pub(super) fn read_answer<M: Memory>(memory: &M, at: usize) -> Answer {
-    let [id, place, verdict] = memory.load_words(at);
-    Answer {
-        id,
-        packet_len: place as u32,
-        start: (place >> 32) as u16,
-        copy_len: (place >> 48) as u16,
-        verdict: verdict as u8,
-        flags: (verdict >> 8) as u8,
-        reserved: [0; 6],
-    }
+pub(super) fn write_answer<M: Memory>(memory: &M, at: usize, answer: u64) {
+    memory.store_u64(at, answer, Relaxed);
+}
+
+/// Copies an answer out: one word, read once.
+#[inline]
+pub(super) fn read_answer<M: Memory>(memory: &M, at: usize) -> u64 {
+    memory.load_u64(at, Relaxed)
+}
+
+/// The fields of an answer.
+pub(super) const fn answer_of(word: u64) -> Answer {
+    Answer { id: word as u32, verdict: (word >> 32) as u8, flags: (word >> 40) as u8, reserved: [0; 2] }
+}
+
+/// Copies in what a rewrite says: one word.
+pub(super) fn write_rewrite<M: Memory>(memory: &M, at: usize, r: &RewrittenHeader) {
+    let word = u64::from(r.packet_len) | u64::from(r.start) << 32 | u64::from(r.copy_len) << 48;
+    memory.store_u64(at, word, Relaxed);
+}
+
+/// Copies out what a rewrite says: one word, read once.
+pub(super) fn read_rewrite<M: Memory>(memory: &M, at: usize) -> RewrittenHeader {
+    let word = memory.load_u64(at, Relaxed);
+    RewrittenHeader { packet_len: word as u32, start: (word >> 32) as u16, copy_len: (word >> 48) as u16 }
 }

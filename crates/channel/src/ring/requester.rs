@@ -7,11 +7,15 @@ use crate::memory::Memory;
 use crate::shm::SharedMemory;
 use crate::wait::Sleeper;
 use p4shield_abi::Verdict;
-use p4shield_abi::channel::{Answer, Geometry, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD, VERDICT_TAIL};
+use p4shield_abi::channel::{
+    Answer, BATCH, Geometry, REQUEST_HEAD, REWRITTEN, Request, RewrittenHeader, VERDICT_HEAD, VERDICT_TAIL,
+};
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-/// How many answers before it is read one is fetched from the P4 VM's core.
-const AHEAD: u32 = 6;
+/// Answers in a cache line, and so how many it takes before the next line is fetched from the P4 VM's core.
+const ANSWERS_A_LINE: u32 = 64 / size_of::<Answer>() as u32;
+/// How many requests before it is written a slot is taken away from the P4 VM's core, which read it last.
+const AHEAD: u32 = BATCH as u32;
 
 /// What was asked, kept in private: answers are held against this and never against the shared request.
 #[derive(Clone, Copy, Debug, Default)]
@@ -156,8 +160,21 @@ impl<M: Memory> Requester<M> {
         self.memory.copy_in(self.layout.frame(slot) + self.layout.headroom, header);
         layout::write_request(&self.memory, self.layout.request(slot), &Request { copy_len, ..*request });
         self.asked[slot] = Asked { id: request.id, packet_len: request.packet_len, copy_len };
+        self.prefetch_slot(self.pushed.wrapping_add(AHEAD), header.len());
         self.pushed = self.pushed.wrapping_add(1);
         Ok(())
+    }
+
+    /// Has the slot of a later request brought here to be written, as far as a header of this length needs it.
+    #[inline(always)]
+    fn prefetch_slot(&self, index: u32, header: usize) {
+        let slot = self.layout.slot(index);
+        let frame = self.layout.frame(slot) + self.layout.headroom;
+        self.memory.prefetch_write(self.layout.request(slot));
+        self.memory.prefetch_write(frame);
+        if header > 64 {
+            self.memory.prefetch_write(frame + 64);
+        }
     }
 
     /// Hands over what was pushed. True if the P4 VM is seen to sleep: its doorbell is to be rung.
@@ -184,6 +201,21 @@ impl<M: Memory> Requester<M> {
         self.published != self.taken && self.fault.is_none() && self.bell.due(&self.memory, self.published)
     }
 
+    /// Has what the next [`Self::take`] looks at brought here, while the caller does something else: the P4 VM's core
+    /// wrote it last.
+    #[inline]
+    pub fn expect(&self) {
+        self.memory.prefetch(VERDICT_HEAD);
+        for n in (0..self.outstanding_u32().min(AHEAD)).step_by(ANSWERS_A_LINE as usize) {
+            self.prefetch_answer(self.taken.wrapping_add(n));
+        }
+    }
+
+    #[inline]
+    fn prefetch_answer(&self, index: u32) {
+        self.memory.prefetch(self.layout.answer(self.layout.slot(index)));
+    }
+
     /// Takes up to `max` answers, in the order of the requests, and gives their slots back.
     ///
     /// # Errors
@@ -191,11 +223,10 @@ impl<M: Memory> Requester<M> {
     #[inline]
     pub fn take(&mut self, max: usize, mut each: impl FnMut(Answered<'_>)) -> Result<usize, ChannelFault> {
         let ready = self.ready(u32::try_from(max).unwrap_or(u32::MAX))?;
-        for n in 0..ready {
-            if n + AHEAD < ready {
-                let slot = self.layout.slot(self.taken.wrapping_add(AHEAD));
-                self.memory.prefetch(self.layout.answer(slot));
-            }
+        for n in (0..ready).step_by(ANSWERS_A_LINE as usize) {
+            self.prefetch_answer(self.taken.wrapping_add(n));
+        }
+        for _ in 0..ready {
             if let Err(fault) = self.take_one(&mut each) {
                 self.fault = Some(fault);
                 return Err(fault);
@@ -226,47 +257,62 @@ impl<M: Memory> Requester<M> {
         Ok(self.answered.wrapping_sub(self.taken).min(max))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_one(&mut self, each: &mut impl FnMut(Answered<'_>)) -> Result<(), ChannelFault> {
         let slot = self.layout.slot(self.taken);
-        let answer = layout::read_answer(&self.memory, self.layout.answer(slot));
-        let asked = self.asked[slot];
-        if answer.id != asked.id {
-            return Err(ChannelFault::Id { asked: asked.id, got: answer.id });
+        let word = layout::read_answer(&self.memory, self.layout.answer(slot));
+        let id = self.asked[slot].id;
+        // Most packets pass as they are.
+        if word == layout::word_of(id as u32, Verdict::Pass, 0) {
+            each(Answered { id, verdict: Verdict::Pass, rewrite: None });
+        } else {
+            self.take_other(slot, word, each)?;
+        }
+        self.taken = self.taken.wrapping_add(1);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn take_other(
+        &mut self,
+        slot: usize,
+        word: u64,
+        each: &mut impl FnMut(Answered<'_>),
+    ) -> Result<(), ChannelFault> {
+        let (answer, asked) = (layout::answer_of(word), self.asked[slot]);
+        if answer.id != asked.id as u32 {
+            return Err(ChannelFault::Id { asked: asked.id as u32, got: answer.id });
         }
         if answer.flags & !REWRITTEN != 0 {
             return Err(ChannelFault::Flags(answer.flags));
         }
         let verdict = Verdict::from_u64(u64::from(answer.verdict));
         let rewrite = if answer.flags & REWRITTEN != 0 && verdict == Verdict::Pass {
-            Some(self.rewrite(slot, &answer, &asked)?)
+            Some(self.rewrite(slot, &asked)?)
         } else {
             None
         };
         each(Answered { id: asked.id, verdict, rewrite });
-        self.taken = self.taken.wrapping_add(1);
         Ok(())
     }
 
     /// Checks a rewrite against what was asked and copies its header out.
-    fn rewrite(&mut self, slot: usize, answer: &Answer, asked: &Asked) -> Result<Rewrite<'_>, ChannelFault> {
-        let (start, len) = (usize::from(answer.start), usize::from(answer.copy_len));
+    fn rewrite(&mut self, slot: usize, asked: &Asked) -> Result<Rewrite<'_>, ChannelFault> {
+        let RewrittenHeader { packet_len, start, copy_len } =
+            layout::read_rewrite(&self.memory, self.layout.rewrite(slot));
         let frame = self.layout.frame_bytes();
-        if start + len > frame {
-            return Err(ChannelFault::Bounds {
-                start: answer.start,
-                len: answer.copy_len,
-                frame: frame as u32,
-            });
+        let (at, len) = (usize::from(start), usize::from(copy_len));
+        if at + len > frame {
+            return Err(ChannelFault::Bounds { start, len: copy_len, frame: frame as u32 });
         }
-        let min = u32::from(answer.copy_len);
-        let max = longest(asked.packet_len, asked.copy_len, answer.copy_len);
-        if !(min..=max).contains(&answer.packet_len) {
-            return Err(ChannelFault::Length { packet_len: answer.packet_len, min, max });
+        let min = u32::from(copy_len);
+        let max = longest(asked.packet_len, asked.copy_len, copy_len);
+        if !(min..=max).contains(&packet_len) {
+            return Err(ChannelFault::Length { packet_len, min, max });
         }
         let header = &mut self.scratch[..len];
-        self.memory.copy_out(self.layout.frame(slot) + start, header);
-        Ok(Rewrite { replaced: usize::from(asked.copy_len), header, packet_len: answer.packet_len })
+        self.memory.copy_out(self.layout.frame(slot) + at, header);
+        Ok(Rewrite { replaced: usize::from(asked.copy_len), header, packet_len })
     }
 }
 

@@ -4,9 +4,10 @@
 //! Everything here is a relaxed (or stronger) atomic access instead: of whole aligned words where there are some,
 //! of bytes at ragged ends. On x86-64 and arm64 that is one ordinary load or store each. Rust's memory model does
 //! not speak of another process; within one process (tests) honest ends never race at all, and of a dishonest one
-//! the model asks what it always asks: that each access is atomic.
+//! the model asks what it always asks: that each access is atomic. Where bytes are copied two words at a time ([`wide`]),
+//! the access is volatile instead, which is as good: made once, as written, and not looked into by the compiler.
 
-use super::{Mapping, SharedMemory};
+use super::{Mapping, SharedMemory, wide};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -58,8 +59,6 @@ unsafe impl Mapping for Mmap {
 const WORD: usize = size_of::<u64>();
 /// Half of one.
 const HALF: usize = size_of::<u32>();
-/// Bytes that are copied without a look at how many are left.
-const LINE: usize = 64;
 
 impl SharedMemory {
     /// Panics unless `bytes` bytes at `at` lie within the region and `at` is a multiple of `align`.
@@ -103,83 +102,74 @@ impl SharedMemory {
         }
     }
 
-    /// Whole words where the place is aligned to one, as it is for headers; then what is left over in halves.
-    #[inline]
+    /// Copies out: as wide as can be, then what is left over ever narrower. A function of its own, since it is small and
+    /// its callers have enough in their registers.
+    #[inline(never)]
     pub(super) fn copy_bytes_out(&self, at: usize, to: &mut [u8]) {
         self.check(at, to.len(), 1);
-        let mut place = at;
-        let mut rest = to;
-        if !at.is_multiple_of(WORD) {
-            let len = rest.len().min(at.wrapping_neg() % WORD);
-            let (ragged, aligned) = rest.split_at_mut(len);
+        let (mut place, mut to) = (at, to);
+        if !at.is_multiple_of(wide::BYTES) {
+            // Headers are aligned; only a rewritten one may begin anywhere.
+            let ragged;
+            (ragged, to) = to.split_at_mut(to.len().min(at.wrapping_neg() % wide::BYTES));
             self.bytes_out(at, ragged);
-            place += len;
-            rest = aligned;
+            place += ragged.len();
         }
-        let (lines, rest) = rest.as_chunks_mut::<LINE>();
-        for line in lines {
-            for word in line.as_chunks_mut::<WORD>().0 {
-                // SAFETY: `place` is aligned to a word and `WORD` bytes from it on were checked above; as in `word32`.
-                *word = unsafe { self.load_word(place) }.to_ne_bytes();
-                place += WORD;
-            }
+        let (wides, to) = to.as_chunks_mut::<{ wide::BYTES }>();
+        for wide in wides {
+            // SAFETY: `place` is aligned as `load` wants it and as many bytes from it on were checked above; as in
+            // `word32`.
+            *wide = unsafe { wide::load(self.base.add(place)) };
+            place += wide::BYTES;
         }
-        let (words, tail) = rest.as_chunks_mut::<WORD>();
-        for word in words {
-            // SAFETY: as above.
+        let (words, to) = to.as_chunks_mut::<WORD>();
+        if let [word] = words {
+            // SAFETY: `place` is aligned to a word and `WORD` bytes from it on were checked above; as in `word32`.
             *word = unsafe { self.load_word(place) }.to_ne_bytes();
             place += WORD;
         }
-        if tail.is_empty() {
-            return;
-        }
-        let (halves, tail) = tail.as_chunks_mut::<HALF>();
-        for half in halves {
-            // SAFETY: `place` is aligned to a word and `HALF` bytes from it on were checked above; as in `word32`.
+        let (halves, to) = to.as_chunks_mut::<HALF>();
+        if let [half] = halves {
+            // SAFETY: `place` is aligned to half a word, the bytes were checked above; as in `word32`.
             let word = unsafe { AtomicU32::from_ptr(self.base.add(place).cast()) };
             *half = word.load(Ordering::Relaxed).to_ne_bytes();
             place += HALF;
         }
-        self.bytes_out(place, tail);
+        self.bytes_out(place, to);
     }
 
     /// As [`Self::copy_bytes_out`], the other way.
-    #[inline]
+    #[inline(never)]
     pub(super) fn copy_bytes_in(&self, at: usize, from: &[u8]) {
         self.check(at, from.len(), 1);
-        let mut place = at;
-        let mut rest = from;
-        if !at.is_multiple_of(WORD) {
-            let (ragged, aligned) = from.split_at(from.len().min(at.wrapping_neg() % WORD));
+        let (mut place, mut from) = (at, from);
+        if !at.is_multiple_of(wide::BYTES) {
+            let ragged;
+            (ragged, from) = from.split_at(from.len().min(at.wrapping_neg() % wide::BYTES));
             self.bytes_in(at, ragged);
             place += ragged.len();
-            rest = aligned;
         }
-        let (lines, rest) = rest.as_chunks::<LINE>();
-        for line in lines {
-            for word in line.as_chunks::<WORD>().0 {
-                // SAFETY: `place` is aligned to a word and `WORD` bytes from it on were checked above; as in `word32`.
-                unsafe { self.store_word(place, u64::from_ne_bytes(*word)) };
-                place += WORD;
-            }
+        let (wides, from) = from.as_chunks::<{ wide::BYTES }>();
+        for wide in wides {
+            // SAFETY: `place` is aligned as `store` wants it and as many bytes from it on were checked above; as in
+            // `word32`.
+            unsafe { wide::store(self.base.add(place), wide) };
+            place += wide::BYTES;
         }
-        let (words, tail) = rest.as_chunks::<WORD>();
-        for word in words {
-            // SAFETY: as above.
+        let (words, from) = from.as_chunks::<WORD>();
+        if let [word] = words {
+            // SAFETY: `place` is aligned to a word and `WORD` bytes from it on were checked above; as in `word32`.
             unsafe { self.store_word(place, u64::from_ne_bytes(*word)) };
             place += WORD;
         }
-        if tail.is_empty() {
-            return;
-        }
-        let (halves, tail) = tail.as_chunks::<HALF>();
-        for half in halves {
-            // SAFETY: `place` is aligned to a word and `HALF` bytes from it on were checked above; as in `word32`.
+        let (halves, from) = from.as_chunks::<HALF>();
+        if let [half] = halves {
+            // SAFETY: `place` is aligned to half a word, the bytes were checked above; as in `word32`.
             let word = unsafe { AtomicU32::from_ptr(self.base.add(place).cast()) };
             word.store(u32::from_ne_bytes(*half), Ordering::Relaxed);
             place += HALF;
         }
-        self.bytes_in(place, tail);
+        self.bytes_in(place, from);
     }
 
     /// # Safety

@@ -11,6 +11,7 @@
 
 mod map;
 mod sigbus;
+mod wide;
 
 use crate::error::ShmError;
 use crate::memory::Memory;

@@ -58,6 +58,12 @@ impl<'a> Admission<'a> {
         self.port
     }
 
+    /// Whether the last decision is also the one about a packet that begins with these bytes.
+    #[inline]
+    pub(crate) fn is_same(&self, bytes: &[u8]) -> bool {
+        self.known && addresses_of_v4(bytes).is_some_and(|(addresses, _)| addresses == self.addresses)
+    }
+
     /// Decides about a packet that begins with these bytes.
     #[inline]
     pub(crate) fn decide(&mut self, lookup: &Lookup, counters: &Counters, bytes: &[u8]) -> Decision {

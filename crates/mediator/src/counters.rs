@@ -177,9 +177,9 @@ impl Run {
     }
 
     #[inline]
-    fn add(&mut self, bytes: usize) {
-        self.packets += 1;
-        self.bytes += bytes as u64;
+    fn add(&mut self, packets: u64, bytes: u64) {
+        self.packets += packets;
+        self.bytes += bytes;
     }
 
     /// Gives what was counted to `store`, if anything was, and goes on with these.
@@ -197,16 +197,30 @@ impl Run {
 pub(crate) struct Runs {
     came: Run,
     passed: Run,
+    /// Packets of nobody that passed.
+    unowned: u64,
 }
 
 impl Runs {
-    /// A packet enters a queue.
+    /// Packets enter a queue.
     #[inline]
-    pub(crate) fn came(&mut self, counters: &Counters, owner: Owner, direction: Direction, bytes: usize) {
+    pub(crate) fn came(
+        &mut self,
+        counters: &Counters,
+        owner: Owner,
+        direction: Direction,
+        (packets, bytes): (u64, u64),
+    ) {
         if !self.came.is_of(owner, direction) {
             self.settle_came(counters, owner, direction);
         }
-        self.came.add(bytes);
+        self.came.add(packets, bytes);
+    }
+
+    /// A packet of nobody passes.
+    #[inline]
+    pub(crate) fn unowned_passed(&mut self) {
+        self.unowned += 1;
     }
 
     /// A packet leaves a queue that its program passed.
@@ -216,7 +230,7 @@ impl Runs {
             self.settle(counters);
             (self.passed.owner, self.passed.direction) = (owner, direction);
         }
-        self.passed.add(bytes);
+        self.passed.add(1, bytes as u64);
     }
 
     /// A packet leaves a queue otherwise: counted at once.
@@ -244,6 +258,9 @@ impl Runs {
     #[inline(never)]
     pub(crate) fn settle(&mut self, counters: &Counters) {
         self.settle_came(counters, Owner::NOBODY, Direction::Ingress);
+        if self.unowned != 0 {
+            counters.unowned.passed.add(std::mem::take(&mut self.unowned));
+        }
         self.passed.turn_to(Owner::NOBODY, Direction::Ingress, |run, owner, direction| {
             if let Some(counters) = counters.of(owner.vm()) {
                 counters[direction as usize].passed.add(run.packets);

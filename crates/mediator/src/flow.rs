@@ -22,7 +22,7 @@ impl<P: Packet> Mediator<P> {
         runs: &mut Runs,
     ) -> Option<Released<P>> {
         let t = flight.vm.tenant();
-        runs.came(&self.counters, flight.vm, direction, packet.len());
+        runs.came(&self.counters, flight.vm, direction, (1, packet.len() as u64));
         let tenant = &mut self.tenants[t];
         if tenant.queue(direction).is_full() {
             return self.enter_full(now, direction, flight, packet, runs);
@@ -37,6 +37,46 @@ impl<P: Packet> Mediator<P> {
         }
         self.expect_answers(t);
         None
+    }
+
+    /// Puts packets about which the same was decided into their queue and asks their P4 VM about them: `packet`, and those
+    /// that follow in `rest` as long as they are `same` and there is room. Returns the packet after them, or gives `packet`
+    /// back if there is no room or no P4 VM to ask.
+    ///
+    /// What [`Self::enter`] looks up for each packet is looked up once here.
+    #[inline(always)]
+    pub(crate) fn enter_together(
+        &mut self,
+        now: u64,
+        direction: Direction,
+        mut flight: Flight,
+        (packet, rest): (P, &mut impl Iterator<Item = P>),
+        same: impl Fn(&P) -> bool,
+        runs: &mut Runs,
+    ) -> Result<Option<P>, P> {
+        let t = flight.vm.tenant();
+        let tenant = &mut self.tenants[t];
+        flight.deadline = tenant.deadline_from(now);
+        let Some(mut asking) = tenant.asking(now, direction, self.ports.get(flight.port).number) else {
+            return Err(packet);
+        };
+        let (mut count, mut bytes, mut next) = (0, 0, packet);
+        let after = loop {
+            count += 1;
+            bytes += next.len() as u64;
+            asking.ask(flight, next);
+            match rest.next() {
+                Some(packet) if asking.has_room() && same(&packet) => next = packet,
+                after => break after,
+            }
+        };
+        runs.came(&self.counters, flight.vm, direction, (count, bytes));
+        // A P4 VM need not wait for the end of a long burst.
+        if tenant.has_batch() {
+            tenant.publish(now, &self.counters.tenants[t]);
+        }
+        self.expect_answers(t);
+        Ok(after)
     }
 
     /// Puts a packet into a queue that is full: it goes, or the oldest goes in its place.
@@ -137,9 +177,7 @@ impl<P: Packet> Mediator<P> {
             if burst.room != 0
                 && let Some((owner, packet)) = tenant.queue(direction).pop_passed()
             {
-                burst.runs.passed(&self.counters, owner, direction, packet.len());
-                burst.room -= 1;
-                (burst.sink)(Released { packet, outcome: Outcome::Pass });
+                burst.pass(&self.counters, owner, direction, packet);
                 continue;
             }
             let Some(front) = tenant.queue(direction).front() else { return };
@@ -182,13 +220,21 @@ impl<P: Packet> Mediator<P> {
         if flight.next == Owner::NOBODY {
             return Some(Released { packet, outcome: Outcome::Pass });
         }
+        // Into its receiver's ingress.
         let flight = Flight { vm: flight.next, next: Owner::NOBODY, state: State::Waiting, ..flight };
-        self.lead_on(now, flight, packet, runs)
+        self.enter_alone(now, Direction::Ingress, flight, packet, runs)
     }
 
-    /// Puts a packet that has left its sender's egress into its receiver's ingress.
+    /// As [`Self::enter`], as a function of its own.
     #[inline(never)]
-    fn lead_on(&mut self, now: u64, flight: Flight, packet: P, runs: &mut Runs) -> Option<Released<P>> {
-        self.enter(now, Direction::Ingress, flight, packet, runs)
+    pub(crate) fn enter_alone(
+        &mut self,
+        now: u64,
+        direction: Direction,
+        flight: Flight,
+        packet: P,
+        runs: &mut Runs,
+    ) -> Option<Released<P>> {
+        self.enter(now, direction, flight, packet, runs)
     }
 }

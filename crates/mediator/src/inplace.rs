@@ -1,8 +1,9 @@
 //! Judging in the switch's own thread: placement `inline`.
 
-use crate::counters::TenantCounters;
+use crate::counters::Counters;
 use crate::lookup::Lookup;
-use crate::packet::Packet;
+use crate::mediator::Burst;
+use crate::packet::{Packet, Released};
 use crate::ports::Ports;
 use crate::queue::Queue;
 use crate::tenant::{request, settle};
@@ -39,7 +40,8 @@ pub(crate) fn judge<P: Packet>(
     queues: &mut [Queue<P>; 2],
     next: &mut [u64; 2],
     switch: (&Lookup, &Ports),
-    counters: &TenantCounters,
+    counters: (&Counters, usize),
+    burst: &mut Burst<impl FnMut(Released<P>)>,
 ) {
     let ends = queues.each_ref().map(Queue::next_number);
     if *next == ends {
@@ -51,7 +53,7 @@ pub(crate) fn judge<P: Packet>(
             // Some may have left by their deadline, or to make room.
             let mut number = next[d].max(queues[d].front_number());
             while number < ends[d] {
-                judge_one(engine, queues, (number, direction), switch, counters);
+                judge_one(engine, queues, (number, direction), switch, counters, burst);
                 number += 1;
             }
         }
@@ -67,14 +69,16 @@ fn judge_one<P: Packet>(
     queues: &mut [Queue<P>; 2],
     (number, direction): (u64, Direction),
     switch: (&Lookup, &Ports),
-    counters: &TenantCounters,
+    counters: (&Counters, usize),
+    burst: &mut Burst<impl FnMut(Released<P>)>,
 ) {
     let Some((flight, packet)) = queues[direction as usize].waiting(number) else { return };
     let header = packet.bytes();
     let header = &header[..header.len().min(engine.header_bytes()).min(usize::from(u16::MAX))];
     let replaced = header.len();
+    let input_port = switch.1.get(flight.port).number;
     let asked =
-        Request { copy_len: replaced as u16, ..request(number, direction, (flight, packet), switch.1) };
+        Request { copy_len: replaced as u16, ..request(number, direction, (flight, packet), input_port) };
     let (verdict, rewrite) = match engine.judge(&asked, header) {
         Reply::Drop => (Verdict::Drop, None),
         Reply::Pass => (Verdict::Pass, None),
@@ -87,5 +91,5 @@ fn judge_one<P: Packet>(
             }
         }
     };
-    settle(queues, &Answered { id: asked.id, verdict, rewrite }, switch, counters);
+    settle(queues, Answered { id: asked.id, verdict, rewrite }, switch, counters, burst);
 }

@@ -60,6 +60,7 @@
 #![forbid(unsafe_code)]
 
 mod admit;
+mod asking;
 mod config;
 mod counters;
 mod flow;

@@ -7,7 +7,7 @@ use crate::inplace::InPlace;
 use crate::lookup::Lookup;
 use crate::packet::{Outcome, Packet, Reason, Released};
 use crate::ports::Ports;
-use crate::queue::{Flight, State};
+use crate::queue::{Flight, Owner};
 use crate::tenant::{Fault, Link, Tenant};
 use p4shield_abi::Direction;
 use p4shield_channel::Sleeper;
@@ -134,15 +134,47 @@ impl<P: Packet> Mediator<P> {
         packets: impl IntoIterator<Item = P>,
         mut sink: impl FnMut(Released<P>),
     ) {
+        self.expect();
         let (mut admission, mut runs) = (Admission::new(port), Runs::default());
         let number = self.port_number(port);
-        for packet in packets {
-            if let Some(released) = self.take(now, number, packet, &mut admission, &mut runs) {
+        let mut packets = packets.into_iter();
+        let mut next = packets.next();
+        while let Some(packet) = next {
+            let Decision { what, vm, next: after } =
+                admission.decide(&self.lookup, &self.counters, packet.bytes());
+            let released = match what {
+                What::Judge(direction) => {
+                    let flight = Flight::new(now, number, vm, after);
+                    let same = |p: &P| admission.is_same(p.bytes());
+                    let together = (packet, &mut packets);
+                    match self.enter_together(now, direction, flight, together, same, &mut runs) {
+                        Ok(follower) => {
+                            next = follower;
+                            continue;
+                        }
+                        Err(packet) => self.enter_alone(now, direction, flight, packet, &mut runs),
+                    }
+                }
+                What::Nobody => Some(self.unowned(port, packet, &mut runs)),
+                What::Spoofed => Some(self.spoofed(port, packet)),
+            };
+            if let Some(released) = released {
                 sink(released);
             }
+            next = packets.next();
         }
         runs.settle(&self.counters);
         self.flush(now);
+    }
+
+    /// Has what the next [`Self::poll`] looks at brought here from the P4 VMs' cores, while packets are submitted.
+    #[inline]
+    fn expect(&self) {
+        for t in self.active.iter().take(EXPECTED) {
+            if let Some(link) = self.tenants[usize::from(*t)].link() {
+                link.requester.expect();
+            }
+        }
     }
 
     #[inline]
@@ -163,12 +195,10 @@ impl<P: Packet> Mediator<P> {
         let Decision { what, vm, next } = admission.decide(&self.lookup, &self.counters, packet.bytes());
         match what {
             What::Judge(direction) => {
-                // The deadline is set when the packet enters a queue.
-                let (state, reason) = (State::Waiting, Reason::Program);
-                let flight = Flight { received: now, deadline: 0, port, vm, next, state, reason };
+                let flight = Flight::new(now, port, vm, next);
                 self.enter(now, direction, flight, packet, runs)
             }
-            What::Nobody => Some(self.unowned(admission.port(), packet)),
+            What::Nobody => Some(self.unowned(admission.port(), packet, runs)),
             What::Spoofed => Some(self.spoofed(admission.port(), packet)),
         }
     }
@@ -205,9 +235,8 @@ impl<P: Packet> Mediator<P> {
         for i in 0..count {
             let t = usize::from(self.active[self.turn.wrapping_add(i) % count]);
             let tenant = &mut self.tenants[t];
-            let counters = &self.counters.tenants[t];
             // A packet whose answer lies in the ring, behind as many as one poll takes, is not late.
-            let expire = tenant.collect(now, (&self.lookup, &self.ports), counters);
+            let expire = tenant.collect(now, (&self.lookup, &self.ports), (&self.counters, t), burst);
             for direction in Direction::ALL {
                 self.drain(now, t, direction, expire, burst);
             }
@@ -259,12 +288,17 @@ impl<P: Packet> Mediator<P> {
     }
 
     #[inline]
-    fn unowned(&self, port: &PortSpec, packet: P) -> Released<P> {
-        let (counter, outcome) = match port.others {
-            Others::Pass => (&self.counters.unowned.passed, Outcome::Pass),
-            Others::Drop => (&self.counters.unowned.dropped, Outcome::Drop(Reason::Others)),
+    fn unowned(&self, port: &PortSpec, packet: P, runs: &mut Runs) -> Released<P> {
+        let outcome = match port.others {
+            Others::Pass => {
+                runs.unowned_passed();
+                Outcome::Pass
+            }
+            Others::Drop => {
+                self.counters.unowned.dropped.add(1);
+                Outcome::Drop(Reason::Others)
+            }
         };
-        counter.add(1);
         Released { packet, outcome }
     }
 
@@ -294,12 +328,33 @@ impl<P: Packet> Mediator<P> {
     }
 }
 
+/// Tenants whose answers are brought here ahead of time, at most: with more, the first of them are pushed out again.
+const EXPECTED: usize = 4;
+
 /// Where a poll's packets go.
 pub(crate) struct Burst<F> {
     /// Packets that may still pass.
     pub(crate) room: usize,
     pub(crate) sink: F,
     pub(crate) runs: Runs,
+}
+
+impl<F> Burst<F> {
+    /// Gives out a packet that its program passed and that is nobody's any more. There is room for it.
+    #[inline(always)]
+    pub(crate) fn pass<P: Packet>(
+        &mut self,
+        counters: &Counters,
+        owner: Owner,
+        direction: Direction,
+        packet: P,
+    ) where
+        F: FnMut(Released<P>),
+    {
+        self.runs.passed(counters, owner, direction, packet.len());
+        self.room -= 1;
+        (self.sink)(Released { packet, outcome: Outcome::Pass });
+    }
 }
 
 fn check(config: &Config) -> Result<(), ConfigError> {

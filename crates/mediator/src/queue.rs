@@ -41,6 +41,13 @@ pub(crate) struct Flight {
 }
 
 impl Flight {
+    /// Of a packet that is received now and about which its program is to be asked. The deadline is set when it enters a
+    /// queue.
+    #[inline]
+    pub(crate) const fn new(received: u64, port: u32, vm: Owner, next: Owner) -> Self {
+        Self { received, deadline: 0, port, vm, next, state: State::Waiting, reason: Reason::Program }
+    }
+
     /// Decides it.
     pub(crate) fn decide(&mut self, (state, reason): Fate) {
         (self.state, self.reason) = (state, reason);
@@ -126,7 +133,13 @@ impl<P> Queue<P> {
 
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.back.wrapping_sub(self.front) >= self.cap
+        self.room() == 0
+    }
+
+    /// Packets that can be pushed.
+    #[inline]
+    pub(crate) fn room(&self) -> usize {
+        self.cap.saturating_sub(self.back.wrapping_sub(self.front)) as usize
     }
 
     /// The number of the front flight, if there is one.
@@ -183,6 +196,24 @@ impl<P> Queue<P> {
         let place = self.place(self.front);
         let flight = &self.flights[place];
         if flight.state != State::Passed || flight.next != Owner::NOBODY {
+            return None;
+        }
+        let owner = flight.vm;
+        let packet = self.packets[place].take()?;
+        self.front = self.front.wrapping_add(1);
+        Some((owner, packet))
+    }
+
+    /// Takes out the packet of this number if it is the front one, waits, and nobody else is asked after it: its program
+    /// has just passed it, and what is decided at the front need not be written down first.
+    #[inline(always)]
+    pub(crate) fn pop_answered(&mut self, number: u64) -> Option<(Owner, P)> {
+        if number != self.front || self.is_empty() {
+            return None;
+        }
+        let place = self.place(number);
+        let flight = &self.flights[place];
+        if flight.state != State::Waiting || flight.next != Owner::NOBODY {
             return None;
         }
         let owner = flight.vm;

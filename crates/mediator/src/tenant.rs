@@ -1,15 +1,17 @@
 //! One tenant: its channel, its held packets, its policy.
 
+use crate::asking::Asking;
 use crate::config::{FailPolicy, TenantConfig};
-use crate::counters::TenantCounters;
+use crate::counters::{Counters, TenantCounters};
 use crate::inplace::{self, InPlace};
 use crate::lookup::Lookup;
-use crate::packet::{Packet, Reason};
+use crate::mediator::Burst;
+use crate::packet::{Packet, Reason, Released};
 use crate::ports::Ports;
 use crate::queue::{Fate, Flight, Queue, State, id_of, number_of};
 use crate::rules;
-use p4shield_abi::Direction;
 use p4shield_abi::channel::{BATCH, Request};
+use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::{Answered, ChannelFault, Doorbell, PushRefused, Requester};
 use std::time::Duration;
 
@@ -216,6 +218,32 @@ impl<P: Packet> Tenant<P> {
         }
     }
 
+    /// What it takes to put packets of a direction into their queue and ask about them; none if there is no room for any,
+    /// or nobody to be asked.
+    #[inline(always)]
+    pub(crate) fn asking(
+        &mut self,
+        now: u64,
+        direction: Direction,
+        input_port: u32,
+    ) -> Option<Asking<'_, P>> {
+        let queue = &mut self.queues[direction as usize];
+        let mut room = queue.room();
+        let requester = match &mut self.judge {
+            Judge::Channel(Link { requester, .. }) => {
+                if requester.outstanding() == 0 {
+                    self.progress = now;
+                }
+                room = room.min(requester.room()).min(BATCH.saturating_sub(requester.unpublished()));
+                Some(requester)
+            }
+            // Those that wait are judged when they are collected.
+            Judge::Here(_) => None,
+            Judge::Nobody => return None,
+        };
+        (room != 0).then_some(Asking { queue, requester, direction, input_port, room })
+    }
+
     /// Applies the policy to the newest packet of a direction.
     #[cold]
     pub(crate) fn decide_newest(&mut self, direction: Direction, reason: Reason) {
@@ -253,20 +281,30 @@ impl<P: Packet> Tenant<P> {
         }
     }
 
-    /// Takes answers and applies them to the packets that wait for them. True if all that were there were taken:
-    /// a packet that still waits has no answer.
+    /// Takes answers and applies them to the packets that wait for them; those that pass and are first in their queue go
+    /// out at once. True if all answers that were there were taken: a packet that still waits has none.
+    ///
+    /// `counters` are all, and which are this tenant's.
     #[inline]
-    pub(crate) fn collect(&mut self, now: u64, switch: (&Lookup, &Ports), counters: &TenantCounters) -> bool {
+    pub(crate) fn collect(
+        &mut self,
+        now: u64,
+        switch: (&Lookup, &Ports),
+        counters: (&Counters, usize),
+        burst: &mut Burst<impl FnMut(Released<P>)>,
+    ) -> bool {
         let link = match &mut self.judge {
             Judge::Channel(link) if link.requester.outstanding() != 0 => link,
             Judge::Here(engine) => {
-                inplace::judge(&mut **engine, &mut self.queues, &mut self.next, switch, counters);
+                inplace::judge(&mut **engine, &mut self.queues, &mut self.next, switch, counters, burst);
                 return true;
             }
             Judge::Channel(_) | Judge::Nobody => return true,
         };
         let queues = &mut self.queues;
-        match link.requester.take(TAKE, |answered| settle(queues, &answered, switch, counters)) {
+        let result = link.requester.take(TAKE, |answered| settle(queues, answered, switch, counters, burst));
+        let counters = &counters.0.tenants[counters.1];
+        match result {
             Ok(0) => self.wait(now, counters),
             Ok(taken) => {
                 self.progress = now;
@@ -357,18 +395,18 @@ impl<P: Packet> Tenant<P> {
 }
 
 /// The request about a flight.
-#[inline]
+#[inline(always)]
 pub(crate) fn request<P: Packet>(
     number: u64,
     direction: Direction,
     (flight, packet): (&Flight, &P),
-    ports: &Ports,
+    input_port: u32,
 ) -> Request {
     Request {
         id: id_of(number, direction),
         timestamp_ns: flight.received,
         packet_len: u32::try_from(packet.len()).unwrap_or(u32::MAX),
-        input_port: ports.get(flight.port).number,
+        input_port,
         copy_len: 0,
         vm: flight.vm.vm().vm,
         direction: direction as u8,
@@ -385,16 +423,37 @@ fn push<P: Packet>(
     (flight, packet): (&Flight, &P),
     ports: &Ports,
 ) -> Result<(), Reason> {
-    let request = request(number, direction, (flight, packet), ports);
+    let request = request(number, direction, (flight, packet), ports.get(flight.port).number);
     link.requester.push(&request, packet.bytes()).map_err(|refused| match refused {
         PushRefused::Full => Reason::Full,
         PushRefused::Faulted(_) => Reason::Fault,
     })
 }
 
-/// Applies one answer. One whose packet was decided by policy meanwhile is late, and ignored.
-#[inline]
+/// Applies one answer: lets the packet go if it passes and is the first in its queue, or notes what becomes of it.
+#[inline(always)]
 pub(crate) fn settle<P: Packet>(
+    queues: &mut [Queue<P>; 2],
+    answered: Answered<'_>,
+    switch: (&Lookup, &Ports),
+    (counters, t): (&Counters, usize),
+    burst: &mut Burst<impl FnMut(Released<P>)>,
+) {
+    let (number, direction) = number_of(answered.id);
+    let plain = answered.verdict == Verdict::Pass && answered.rewrite.is_none();
+    if plain
+        && burst.room != 0
+        && let Some((owner, packet)) = queues[direction as usize].pop_answered(number)
+    {
+        burst.pass(counters, owner, direction, packet);
+        return;
+    }
+    note(queues, &answered, switch, &counters.tenants[t]);
+}
+
+/// Notes what an answer makes of its packet. One whose packet was decided by policy meanwhile is late, and ignored.
+#[inline(never)]
+fn note<P: Packet>(
     queues: &mut [Queue<P>; 2],
     answered: &Answered<'_>,
     switch: (&Lookup, &Ports),

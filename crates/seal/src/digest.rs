@@ -7,8 +7,7 @@
 //!
 //! What goes in: the packet's length and four zero bytes, then its first bytes up to [`DIGEST_BYTES`], filled up with
 //! zeros to whole words, with the layer-4 checksum zeroed, since offloads fill that in anywhere between the two.
-
-use std::hash::Hasher;
+//! [`crate::Digests`] computes several at once.
 
 use p4shield_abi::log::DIGEST_BYTES;
 use siphasher::sip::SipHasher13;
@@ -16,6 +15,10 @@ use zeroize::Zeroizing;
 
 use crate::derive::{Identity, Purpose, PurposeKey};
 use crate::key::TenantKey;
+
+/// Words of the longest message: the packet's length, and its bytes.
+pub(crate) const MESSAGE_WORDS: usize = 1 + DIGEST_BYTES / WORD;
+const WORD: usize = size_of::<u64>();
 
 /// Digests packets.
 #[derive(Clone)]
@@ -49,55 +52,86 @@ impl PacketDigest {
     /// bytes as are at hand. At most [`DIGEST_BYTES`] of them count, so both ends must have the same number.
     #[must_use]
     pub fn digest(&self, header: &[u8], packet_len: u32) -> u64 {
-        let header = &header[..header.len().min(DIGEST_BYTES)];
-        let mut sip = self.sip;
-        let [a, b, c, d] = packet_len.to_le_bytes();
-        write(&mut sip, [a, b, c, d, 0, 0, 0, 0]);
-        // The field is at an even place, so it is inside one word: those before it, itself, those after it.
-        let mut rest = header;
-        if let Some(field) = l4_checksum(header).filter(|at| at + 2 <= header.len()) {
-            let (before, from) = header.split_at(field / 8 * 8);
-            write_all(&mut sip, before);
-            let (mut word, len) = first_word(from);
-            word[field % 8] = 0;
-            word[field % 8 + 1] = 0;
-            write(&mut sip, word);
-            rest = &from[len..];
+        let mut message = [[0; WORD]; MESSAGE_WORDS];
+        let words = message_words(header, packet_len, |i, word| message[i] = word.to_le_bytes());
+        self.sip.hash(message[..words].as_flattened())
+    }
+
+    /// The digest of a message of at most [`MESSAGE_WORDS`].
+    pub(crate) fn of_message(&self, words: impl Iterator<Item = u64>) -> u64 {
+        let mut message = [[0; WORD]; MESSAGE_WORDS];
+        let mut len = 0;
+        for (to, word) in message.iter_mut().zip(words) {
+            *to = word.to_le_bytes();
+            len += 1;
         }
-        write_all(&mut sip, rest);
-        sip.finish()
+        self.sip.hash(message[..len].as_flattened())
     }
 }
 
+/// Gives the words of a packet's message to `put`, with their places, and returns how many there are. A place may be
+/// put to twice; what is put last counts.
 #[inline]
-fn write(sip: &mut SipHasher13, word: [u8; 8]) {
-    sip.write_u64(u64::from_ne_bytes(word));
-}
-
-/// Writes whole words, the last one filled up with zeros.
-#[inline]
-fn write_all(sip: &mut SipHasher13, bytes: &[u8]) {
-    let (words, rest) = bytes.as_chunks::<8>();
-    for word in words {
-        write(sip, *word);
+pub(crate) fn message_words(header: &[u8], packet_len: u32, mut put: impl FnMut(usize, u64)) -> usize {
+    let header = &header[..header.len().min(DIGEST_BYTES)];
+    put(0, packet_len.into());
+    let (words, rest) = header.as_chunks::<WORD>();
+    for (i, word) in words.iter().enumerate() {
+        put(1 + i, u64::from_le_bytes(*word));
     }
     if !rest.is_empty() {
-        write(sip, first_word(rest).0);
+        put(1 + words.len(), last_word(header, rest));
     }
+    // The field is at an even place, so it is inside one word.
+    if let Some(field) = l4_checksum(header).filter(|at| at + 2 <= header.len()) {
+        let word =
+            words.get(field / WORD).map_or_else(|| last_word(header, rest), |w| u64::from_le_bytes(*w));
+        put(1 + field / WORD, word & !(0xffff << (8 * (field % WORD))));
+    }
+    1 + header.len().div_ceil(WORD)
 }
 
-/// The first eight bytes, filled up with zeros, and how many there were.
+/// What is left of the header behind its whole words, filled up with zeros.
 #[inline]
-fn first_word(bytes: &[u8]) -> ([u8; 8], usize) {
-    let mut word = [0; 8];
-    let len = bytes.len().min(8);
-    word[..len].copy_from_slice(&bytes[..len]);
-    (word, len)
+fn last_word(header: &[u8], rest: &[u8]) -> u64 {
+    // The last eight bytes without those that belong to the word before: one load instead of a loop.
+    if let Some(last) = header.last_chunk::<WORD>() {
+        return u64::from_le_bytes(*last) >> (8 * (WORD - rest.len()));
+    }
+    rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+/// Where the checksum of a protocol is, counted from its header on.
+#[inline]
+const fn checksum_of(protocol: u8) -> Option<usize> {
+    match protocol {
+        TCP => Some(16),
+        UDP => Some(6),
+        _ => None,
+    }
 }
 
 /// Where the checksum of TCP or UDP is, if the bytes have one: Ethernet, up to two VLAN tags, IPv4 (any IHL, not a
 /// later fragment) or IPv6 (no extension headers).
+#[inline]
 fn l4_checksum(b: &[u8]) -> Option<usize> {
+    const IP: usize = 14;
+    const L4: usize = IP + 20;
+    // Most packets: no tag, no options.
+    if let Some(head) = b.first_chunk::<L4>()
+        && head[12..=IP] == [0x08, 0x00, 0x45]
+    {
+        let later_fragment = u16::from_be_bytes([head[IP + 6], head[IP + 7]]) & 0x1fff != 0;
+        return if later_fragment { None } else { Some(L4 + checksum_of(head[IP + 9])?) };
+    }
+    l4_checksum_anywhere(b)
+}
+
+#[cold]
+fn l4_checksum_anywhere(b: &[u8]) -> Option<usize> {
     const VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
     let u16_at = |at: usize| Some(u16::from_be_bytes([*b.get(at)?, *b.get(at + 1)?]));
     let mut at = 12;
@@ -119,9 +153,5 @@ fn l4_checksum(b: &[u8]) -> Option<usize> {
         0x86dd => (*b.get(ip + 6)?, ip + 40),
         _ => return None,
     };
-    match protocol {
-        6 => Some(l4 + 16),
-        17 => Some(l4 + 6),
-        _ => None,
-    }
+    Some(l4 + checksum_of(protocol)?)
 }

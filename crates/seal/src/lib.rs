@@ -9,7 +9,8 @@
 //!   key, so a (key, nonce) pair is never used twice.
 //! * [`InfoSealer`] and [`InfoOpener`]: snapshots of in-VM information, with an age limit that old data cannot pass.
 //! * [`LogSealer`] and [`LogOpener`]: execution log records, each naming the one before it.
-//! * [`PacketDigest`]: the keyed digest of a packet that both ends sum up to compare what they saw.
+//! * [`PacketDigest`]: the keyed digest of a packet that both ends sum up to compare what they saw; [`Digests`]: of
+//!   several at once.
 //!
 //! # Construction
 //!
@@ -21,11 +22,12 @@
 //!
 //! Nothing here reads shared memory: callers copy a publication to private memory first.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod clock;
 mod derive;
 mod digest;
+mod digests;
 mod epoch;
 mod info;
 mod key;
@@ -35,6 +37,7 @@ mod seal;
 pub use clock::Now;
 pub use derive::Identity;
 pub use digest::PacketDigest;
+pub use digests::{Digests, LANES};
 pub use epoch::{Epoch, EpochError};
 pub use info::{AgeLimit, InfoOpener, InfoRefusal, InfoSealer, SEALED_INFO_SIZE};
 pub use key::{KEY_SIZE, KeyError, TenantKey};

@@ -1,7 +1,7 @@
 //! The packet digest: what it covers, what it leaves out, and what it is worth.
 
 use p4shield_abi::log::DIGEST_BYTES;
-use p4shield_seal::{Identity, PacketDigest, TenantKey};
+use p4shield_seal::{Digests, Identity, LANES, PacketDigest, TenantKey};
 use proptest::prelude::*;
 
 const ACME_WEB: Identity<'_> = Identity { tenant: "acme", vm: "web" };
@@ -160,5 +160,40 @@ proptest! {
         if a != b && a.len() == b.len() {
             prop_assert_ne!(of(a), of(b));
         }
+    }
+}
+
+/// Packets of any lengths, IP or not, as many as are given.
+fn packets() -> impl Strategy<Value = Vec<(Vec<u8>, u32)>> {
+    let ip = (0..3_usize, any::<bool>(), prop::sample::select(vec![1_u8, 6, 17]), 0..3_u8, 0..150_usize)
+        .prop_map(|(tags, v6, protocol, options, len)| {
+            let mut f = frame(tags, v6, protocol, options, 0).0;
+            f.truncate(len);
+            f
+        });
+    let any_bytes = prop::collection::vec(any::<u8>(), 0..150);
+    prop::collection::vec((prop_oneof![ip, any_bytes], any::<u32>()), 0..40)
+}
+
+proptest! {
+    #[test]
+    fn several_at_once_are_what_each_is_alone(packets in packets()) {
+        let (key, mut together, mut waiting) = (digest(), Digests::default(), Vec::new());
+        let check = |together: &mut Digests, waiting: &mut Vec<u64>| {
+            let count = together.len();
+            prop_assert_eq!(&together.finish(&key)[..count], &waiting[..]);
+            prop_assert!(together.is_empty());
+            waiting.clear();
+            Ok(())
+        };
+        for (header, len) in &packets {
+            if together.len() == LANES {
+                prop_assert_eq!(together.add(header, *len), None);
+                check(&mut together, &mut waiting)?;
+            }
+            prop_assert_eq!(together.add(header, *len), Some(waiting.len()));
+            waiting.push(key.digest(header, *len));
+        }
+        check(&mut together, &mut waiting)?;
     }
 }

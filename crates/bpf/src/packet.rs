@@ -49,9 +49,19 @@ impl Packet {
     /// has to write what it adds.
     #[inline]
     pub fn reset(&mut self, header: &[u8], total: u32) {
+        self.fill(total, |room| {
+            let len = header.len().min(room.len());
+            room[..len].copy_from_slice(&header[..len]);
+            len
+        });
+    }
+
+    /// As [`Packet::reset`], with the header that `copy` writes to the front of the room that there is; it returns how
+    /// many bytes those are.
+    #[inline]
+    pub fn fill(&mut self, total: u32, copy: impl FnOnce(&mut [u8]) -> usize) {
         let room = &mut self.buffer[self.headroom..];
-        let len = header.len().min(room.len());
-        room[..len].copy_from_slice(&header[..len]);
+        let len = copy(room).min(room.len());
         self.start = self.headroom;
         self.len = len;
         self.total = total.max(len as u32);
@@ -60,6 +70,7 @@ impl Packet {
 
     /// The header copy as it is now.
     #[must_use]
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.start + self.len]
     }

@@ -195,7 +195,8 @@ impl Judging<'_> {
         let (mut passes, mut rewritten) = (false, None);
         let copied = u32::try_from(header.len()).unwrap_or(u32::MAX);
         let longest = self.longest;
-        self.core.tenant.judge(self.packet, (request, header), self.core.header_bytes, |reply| {
+        self.packet.reset(header, request.packet_len);
+        self.core.tenant.judge(self.packet, request, self.core.header_bytes, |reply| {
             match reply {
                 Verdict::Drop => {}
                 Verdict::Pass => passes = true,

@@ -1,10 +1,11 @@
 //! One channel, served: batches in, verdicts out.
 
+use super::vm::Judging;
 use super::{Tenant, Vms};
-use p4shield_abi::channel::{Geometry, Request};
+use p4shield_abi::channel::{BATCH, Geometry, Request};
 use p4shield_abi::{Direction, Verdict};
 use p4shield_bpf::Packet;
-use p4shield_channel::{Batch, Judge, Reply, ReplyRefused};
+use p4shield_channel::{Judge, Reply, ReplyRefused};
 
 /// What happens to packets of a direction that has no program.
 pub type NoProgram = Verdict;
@@ -17,22 +18,26 @@ pub struct Served {
     /// Looks in a row that found nothing, as far as [`super::ends`] counts them.
     pub(super) quiet: u8,
     header_bytes: u32,
-    batch: Batch,
-    packet: Packet,
+    /// What was fetched, in private memory where programs work on it: requests and headers, the first `fetched` of each.
+    requests: [Request; BATCH],
+    packets: Box<[Packet]>,
+    fetched: usize,
 }
 
 impl Served {
     /// Serves `judge` under the host's number `channel`.
     #[must_use]
     pub fn new(channel: u32, judge: Judge, geometry: &Geometry) -> Self {
+        let packet = || Packet::new(geometry.headroom as usize, geometry.header_bytes as usize);
         Self {
             channel,
             judge,
             answered: 0,
             quiet: 0,
             header_bytes: geometry.header_bytes,
-            batch: Batch::new(geometry),
-            packet: Packet::new(geometry.headroom as usize, geometry.header_bytes as usize),
+            requests: [Request::default(); BATCH],
+            packets: std::iter::repeat_with(packet).take(BATCH).collect(),
+            fetched: 0,
         }
     }
 
@@ -45,29 +50,36 @@ impl Served {
     /// channel is never touched again.
     #[inline]
     pub(super) fn fetch(&mut self) -> bool {
-        matches!(self.judge.fetch(&mut self.batch), Ok(1..))
+        let (requests, packets, fetched) = (&mut self.requests, &mut self.packets, &mut self.fetched);
+        *fetched = 0;
+        let result = self.judge.fetch_with(BATCH, |request, frame| {
+            requests[*fetched] = *request;
+            packets[*fetched].fill(request.packet_len, |room| frame.copy_to(room));
+            *fetched += 1;
+        });
+        matches!(result, Ok(1..))
     }
 
     /// Packets that were fetched.
     pub(super) fn fetched(&self) -> u64 {
-        self.batch.len() as u64
+        self.fetched as u64
     }
 
     /// Whether nothing was fetched.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.batch.is_empty()
+        self.fetched == 0
     }
 
     /// Judges what was fetched. True if the mediator sleeps and has to be woken.
     #[inline]
     pub(super) fn judge(&mut self, tenant: &mut Tenant) -> bool {
-        for entry in self.batch.iter_mut() {
-            let header = &entry.frame[entry.start..entry.start + entry.len];
+        let fetched = self.requests.iter().zip(&mut self.packets).take(self.fetched);
+        for (request, packet) in fetched {
             let judge = &mut self.judge;
-            tenant.judge(&mut self.packet, (entry.request, header), self.header_bytes, |r| judge.answer(r));
-            self.answered += 1;
+            tenant.judge(packet, request, self.header_bytes, |reply| judge.answer(reply));
         }
+        self.answered += self.fetched as u64;
         self.judge.publish()
     }
 }
@@ -78,7 +90,7 @@ pub(super) fn judge(
     packet: &mut Packet,
     (vms, no_program): (&mut Vms, NoProgram),
     header_bytes: u32,
-    (request, header): (&Request, &[u8]),
+    request: &Request,
     mut answer: impl FnMut(Reply<'_>) -> Result<(), ReplyRefused>,
 ) {
     let vm = vms.get_mut(usize::from(request.vm)).and_then(Option::as_deref_mut);
@@ -87,12 +99,19 @@ pub(super) fn judge(
         drop_it(&mut answer);
         return;
     };
-    let digest = vm.digest(header, request.packet_len);
-    let (state, info) = vm.judging(direction);
-    state.came(request.packet_len, digest);
+    let Judging { state, info, mut audit } = vm.judging(direction);
+    state.came(request.packet_len);
+    if let Some(audit) = &mut audit {
+        audit.came(direction, packet.bytes(), request.packet_len);
+    }
     let Some(loaded) = state.program() else {
         match no_program {
-            Verdict::Pass if answer(Reply::Pass).is_ok() => state.passed(request.packet_len, digest),
+            Verdict::Pass if answer(Reply::Pass).is_ok() => {
+                state.passed(request.packet_len);
+                if let Some(audit) = audit {
+                    audit.passed();
+                }
+            }
             _ => {
                 drop_it(&mut answer);
                 state.dropped(request.packet_len);
@@ -101,7 +120,6 @@ pub(super) fn judge(
         }
         return;
     };
-    packet.reset(header, request.packet_len);
     let outcome = loaded.run(packet, &meta(request), info);
     if outcome.stopped.is_some() {
         state.failed();
@@ -113,21 +131,23 @@ pub(super) fn judge(
         state.dropped(request.packet_len);
     } else if !outcome.rewritten {
         if answer(Reply::Pass).is_ok() {
-            state.passed(request.packet_len, digest);
+            state.passed(request.packet_len);
+            if let Some(audit) = audit {
+                audit.passed();
+            }
         }
-    } else {
-        let reply = Reply::Rewritten { header: packet.bytes(), packet_len: packet.total() };
-        if answer(reply).is_ok() {
+    } else if answer(Reply::Rewritten { header: packet.bytes(), packet_len: packet.total() }).is_ok() {
+        state.passed(packet.total());
+        if let Some(audit) = audit {
             // An auditor sees no more of it than header bytes were agreed on, however far it has grown.
             let seen = &packet.bytes()[..packet.len().min(header_bytes as usize)];
-            let left = vm.digest(seen, packet.total());
-            vm.judging(direction).0.passed(packet.total(), left);
-        } else {
-            // What the program made of the packet does not fit.
-            drop_it(&mut answer);
-            state.dropped(request.packet_len);
-            state.failed();
+            audit.passed_as(direction, seen, packet.total());
         }
+    } else {
+        // What the program made of the packet does not fit.
+        drop_it(&mut answer);
+        state.dropped(request.packet_len);
+        state.failed();
     }
 }
 

@@ -6,6 +6,7 @@
 //! to be freed goes back to the control thread. With nothing to do it spins, yields and at last sleeps on the
 //! doorbells of its channels, waking for each log record.
 
+mod audit;
 mod ends;
 mod judge;
 mod mailbox;

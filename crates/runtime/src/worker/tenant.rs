@@ -36,17 +36,17 @@ impl Tenant {
         }
     }
 
-    /// Judges one packet, of whose front `header` is a copy that nobody else changes. The verdict goes to `answer`, which
-    /// may refuse a rewrite; then the packet is dropped. `packet` is where programs work.
+    /// Judges one packet, whose front and length are in `packet`, where programs work on it. The verdict goes to `answer`,
+    /// which may refuse a rewrite; then the packet is dropped.
     #[inline]
     pub(crate) fn judge(
         &mut self,
         packet: &mut Packet,
-        (request, header): (&Request, &[u8]),
+        request: &Request,
         header_bytes: u32,
         answer: impl FnMut(Reply<'_>) -> Result<(), ReplyRefused>,
     ) {
-        judge::judge(packet, (&mut self.vms, self.no_program), header_bytes, (request, header), answer);
+        judge::judge(packet, (&mut self.vms, self.no_program), header_bytes, request, answer);
     }
 
     /// Whether [`Self::look`] is due, by the steady clock.

@@ -1,5 +1,6 @@
 //! One user VM in the worker: its programs, its information, its log.
 
+use super::audit::Audit;
 use crate::control::{DirectionStatus, VmStatus};
 use crate::program::Loaded;
 use p4shield_abi::Direction;
@@ -38,7 +39,7 @@ struct Info {
 struct Log {
     page: PageWriter,
     sealer: LogSealer,
-    digest: PacketDigest,
+    audit: Audit,
     records: u64,
 }
 
@@ -46,7 +47,16 @@ struct Log {
 #[derive(Default)]
 pub(super) struct State {
     program: Option<Box<Loaded>>,
+    /// Without the digests, which [`Audit`] sums.
     tally: Tally,
+}
+
+/// What judging a packet takes and changes.
+pub(super) struct Judging<'a> {
+    pub(super) state: &'a mut State,
+    pub(super) info: &'a VmInfo,
+    /// None if nobody audits this VM.
+    pub(super) audit: Option<&'a mut Audit>,
 }
 
 impl State {
@@ -56,17 +66,15 @@ impl State {
     }
 
     #[inline]
-    pub(super) fn came(&mut self, bytes: u32, digest: u64) {
+    pub(super) fn came(&mut self, bytes: u32) {
         self.tally.judged += 1;
         self.tally.judged_bytes += u64::from(bytes);
-        self.tally.judged_digest = self.tally.judged_digest.wrapping_add(digest);
     }
 
     #[inline]
-    pub(super) fn passed(&mut self, bytes: u32, digest: u64) {
+    pub(super) fn passed(&mut self, bytes: u32) {
         self.tally.passed += 1;
         self.tally.passed_bytes += u64::from(bytes);
-        self.tally.passed_digest = self.tally.passed_digest.wrapping_add(digest);
     }
 
     #[inline]
@@ -154,14 +162,12 @@ impl Vm {
     }
 
     #[inline]
-    pub(super) fn judging(&mut self, direction: Direction) -> (&mut State, &VmInfo) {
-        (&mut self.directions[direction as usize], &self.known)
-    }
-
-    /// The digest of a packet; zero if nobody audits this VM.
-    #[inline]
-    pub(super) fn digest(&self, header: &[u8], packet_len: u32) -> u64 {
-        self.log.as_ref().map_or(0, |log| log.digest.digest(header, packet_len))
+    pub(super) fn judging(&mut self, direction: Direction) -> Judging<'_> {
+        Judging {
+            state: &mut self.directions[direction as usize],
+            info: &self.known,
+            audit: self.log.as_mut().map(|log| &mut log.audit),
+        }
     }
 
     /// Opens the newest snapshot if there is a new publication, and notices when the last one gets too old.
@@ -179,12 +185,16 @@ impl Vm {
     pub(super) fn publish_log(&mut self, header_bytes: u32, now: Now) {
         let Some(log) = &mut self.log else { return };
         let programs = self.directions.each_ref().map(|d| d.program.as_ref().map_or([0; 32], |p| p.digest()));
+        let mut tallies = self.directions.each_ref().map(|d| d.tally);
+        for (tally, sums) in tallies.iter_mut().zip(log.audit.sums()) {
+            (tally.judged_digest, tally.passed_digest) = (sums.judged, sums.passed);
+        }
         let record = LogRecord {
             published_ns: now.real_ns,
             previous_tag: [0; 16],
             header_bytes,
             replacements: self.replacements,
-            tallies: self.directions.each_ref().map(|d| d.tally),
+            tallies,
             info: self.info.as_ref().map_or(InfoTally::default(), |i| i.opener.tally()),
             programs,
         };
@@ -255,6 +265,6 @@ impl Log {
         let page = PageWriter::new(memory, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE)
             .map_err(|source| VmError::Page { which: "log", source })?;
         let sealer = LogSealer::new(key, identity, Epoch::from_clock()?);
-        Ok(Self { page, sealer, digest: PacketDigest::for_vm(key, identity), records: 0 })
+        Ok(Self { page, sealer, audit: Audit::new(PacketDigest::for_vm(key, identity)), records: 0 })
     }
 }

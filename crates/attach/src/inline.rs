@@ -67,8 +67,9 @@ impl Tenants {
     }
 }
 
-/// A lane's way to judge, made from any other's.
-pub(crate) fn engine(judge: &Judge) -> Box<dyn InPlace> {
+/// A mediator's way to judge with a tenant's programs in this process, made from any other's.
+#[must_use]
+pub fn engine(judge: &Judge) -> Box<dyn InPlace> {
     Box::new(Here(judge.another()))
 }
 

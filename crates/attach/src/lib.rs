@@ -44,6 +44,7 @@ mod setup;
 mod sides;
 pub mod tunnel;
 
+pub use inline::engine;
 pub use lane::Lane;
 pub use message::{Count, Facing, Kind, LaneId, Nobodys, PortId, PortInfo, Remark};
 pub use process::spawn_without_signals;

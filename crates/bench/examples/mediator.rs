@@ -1,7 +1,7 @@
 //! The figures of `p4shield bench mediator` from a small binary: to be run under `perf` or `callgrind`, and quick to
 //! build while working on the mediator.
 //!
-//! `cargo run --release -p p4shield-bench --example mediator -- [same-core] [BURST]`
+//! `cargo run --release -p p4shield-bench --example mediator -- [same-core|p4vm|inline] [BURST]`
 
 use p4shield_bench::mediator::{Options, Place, run};
 
@@ -11,6 +11,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "same-core" => options.places = vec![Place::SameCore],
+            "p4vm" => options.places = vec![Place::P4vm],
+            "inline" => options.places = vec![Place::Inline],
             burst => options.bursts = vec![burst.parse()?],
         }
     }

@@ -17,9 +17,10 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// For tests: a program that was verified elsewhere.
-    #[cfg(test)]
-    pub(crate) const fn of(program: Program) -> Self {
+    /// A program that was linked and verified elsewhere, for a [`crate::worker::Worker`] without a
+    /// [`crate::p4vm`] around it.
+    #[must_use]
+    pub const fn of(program: Program) -> Self {
         Self { program, instructions: 0 }
     }
 

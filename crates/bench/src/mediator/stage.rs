@@ -12,6 +12,7 @@ use p4shield_mediator::{
     Config, Link, Mediator, Others, PortSpec, Source, Stages, TenantConfig, VmConfig, VmRef,
 };
 
+use super::guarded::{Inline, Working};
 use super::pool::{Frame, Pool};
 use super::{Case, Place, Samples};
 use crate::{Error, cores};
@@ -39,6 +40,8 @@ impl Passing {
 enum Judges {
     Here(Vec<Passing>),
     There { stop: Arc<AtomicBool>, thread: Option<JoinHandle<()>> },
+    P4vm { _working: Working },
+    Inline { _inline: Inline },
 }
 
 impl Judges {
@@ -95,25 +98,30 @@ impl<'p> Stage<'p> {
         let geometry = Geometry { header_bytes, slots: 512, ..Geometry::default() };
         let config = config();
         let mut mediator = Mediator::new(&config)?;
-        let mut judges = Vec::new();
-        for tenant in 0..config.tenants.len() {
-            let memory = create_channel("p4shield-bench", geometry)?;
-            let far = memory.map_again().map_err(p4shield_channel::ChannelError::from)?;
-            let (doorbell, bell) = Doorbell::pair().map_err(|e| Error::Doorbell(e.into()))?;
-            judges.push(Passing {
-                judge: Judge::new(far, geometry)?,
-                batch: Batch::new(&geometry),
-                _bell: bell,
-            });
-            let link = Link { requester: Requester::new(memory, geometry)?, doorbell };
-            mediator.replace_channel(0, tenant, Some(link))?;
-        }
+        let judges = match place {
+            Place::SameCore | Place::OtherCore => {
+                let passing = (0..config.tenants.len()).map(|tenant| {
+                    let (judge, bell) = connect(&mut mediator, tenant, geometry)?;
+                    Ok(Passing { judge, batch: Batch::new(&geometry), _bell: bell })
+                });
+                Judges::start(passing.collect::<Result<_, Error>>()?, place)?
+            }
+            Place::P4vm => {
+                let (judge, bell) = connect(&mut mediator, 0, geometry)?;
+                Judges::P4vm { _working: Working::start(judge, &geometry, bell)? }
+            }
+            Place::Inline => {
+                let (inline, engine) = Inline::start(geometry)?;
+                mediator.judge_in_place(0, engine)?;
+                Judges::Inline { _inline: inline }
+            }
+        };
         let source = match case {
             Case::FromVm | Case::BetweenTenants => Source::Only(VmRef { tenant: 0, vm: 0 }),
             Case::Nobody | Case::ToVm | Case::ToManyVms => Source::Foreign,
         };
         let port = PortSpec { number: 1, stages: Stages::Both, others: Others::Pass, source };
-        Ok(Self { mediator, port, judges: Judges::start(judges, place)? })
+        Ok(Self { mediator, port, judges })
     }
 
     /// What a thread of a switch does: take a burst, submit it, poll, send; until `time` is over and all is back.
@@ -155,6 +163,20 @@ impl<'p> Stage<'p> {
         samples.elapsed = start.elapsed();
         samples
     }
+}
+
+/// Gives a tenant a channel, and its other end.
+fn connect(
+    mediator: &mut Mediator<Frame<'_>>,
+    tenant: usize,
+    geometry: Geometry,
+) -> Result<(Judge, Doorbell), Error> {
+    let memory = create_channel("p4shield-bench", geometry)?;
+    let far = memory.map_again().map_err(p4shield_channel::ChannelError::from)?;
+    let (doorbell, bell) = Doorbell::pair().map_err(|e| Error::Doorbell(e.into()))?;
+    let link = Link { requester: Requester::new(memory, geometry)?, doorbell };
+    mediator.replace_channel(0, tenant, Some(link))?;
+    Ok((Judge::new(far, geometry)?, bell))
 }
 
 /// Two tenants: 256 VMs in 10.0.0.0/24, one VM in 10.0.1.0. Patient, so that a busy machine drops nothing.

@@ -15,6 +15,7 @@ mod tenant;
 mod tests;
 mod vm;
 
+pub use crate::program::Loaded;
 pub use judge::{NoProgram, Served};
 pub use mailbox::{Answer, Control, Order, mailbox};
 pub(crate) use tenant::Tenant;

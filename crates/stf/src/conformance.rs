@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use p4shield_p4::diagnostics::Diagnostics;
 use p4shield_p4::{Included, Options, Reject, Resolver, compile};
 
 use crate::device::{Device, Engine};
@@ -137,7 +138,7 @@ fn words(file: &Path) -> Vec<String> {
 }
 
 /// By what the program includes; one that is missing by the ending that p4c gives its name.
-fn architecture(name: &str, text: &str) -> &'static str {
+pub(crate) fn architecture(name: &str, text: &str) -> &'static str {
     let models = ["v1model", "ubpf_model", "ebpf_model"];
     let includes =
         |m: &&&str| text.lines().any(|l| l.trim_start().starts_with("#include") && l.contains(**m));
@@ -163,14 +164,7 @@ pub fn run(case: &Case, folders: &Folders, engine: Engine, reject: Reject) -> Ou
     let options = Options { reject, ..Options::default() };
     let compiled = match compile(&case.program.display().to_string(), &text, folders, &options) {
         Ok(compiled) => compiled,
-        Err(e) => {
-            let errors: Vec<_> = e.plain().into_iter().filter(|p| p.error).collect();
-            let wrong = errors.iter().find(|p| !p.code.starts_with("E08")).or(errors.first());
-            let line =
-                wrong.map(|p| format!("{}: line {}: {}", p.code, p.line, p.message)).unwrap_or_default();
-            let all = errors.iter().all(|p| p.code.starts_with("E08"));
-            return if all { Outcome::NotSupported(line) } else { Outcome::Refused(line) };
-        }
+        Err(e) => return refusal(&e),
     };
     let mut objects = Vec::new();
     if !compiled.facts.externs.is_empty() {
@@ -195,4 +189,13 @@ pub fn run(case: &Case, folders: &Folders, engine: Engine, reject: Reject) -> Ou
             Outcome::Failed(all.join("\n"))
         }
     }
+}
+
+/// What the compiler's errors make of a program: not supported if all of them say so.
+pub(crate) fn refusal(errors: &Diagnostics) -> Outcome {
+    let errors: Vec<_> = errors.plain().into_iter().filter(|p| p.error).collect();
+    let wrong = errors.iter().find(|p| !p.code.starts_with("E08")).or(errors.first());
+    let line = wrong.map(|p| format!("{}: line {}: {}", p.code, p.line, p.message)).unwrap_or_default();
+    let all = errors.iter().all(|p| p.code.starts_with("E08"));
+    if all { Outcome::NotSupported(line) } else { Outcome::Refused(line) }
 }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod census;
 pub mod conformance;
 pub mod device;
 pub mod diff;

@@ -6,6 +6,7 @@ mod audit;
 mod bench;
 mod compile;
 mod completions;
+mod conformance;
 mod demo;
 mod explain;
 mod host;
@@ -26,7 +27,7 @@ pub(crate) enum Command {
     Check(compile::Check),
     Explain(explain::Args),
     Test(test::Test),
-    Conformance(test::Conformance),
+    Conformance(conformance::Conformance),
     Keygen(keygen::Args),
     Verify(verify::Args),
     #[command(hide = true)]

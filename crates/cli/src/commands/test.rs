@@ -1,12 +1,9 @@
-//! `p4shield test` and `p4shield conformance`.
+//! `p4shield test`.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::ValueEnum;
 use p4shield_p4::{Options, Reject};
-use p4shield_stf::conformance::{self, Folders, Outcome};
 use p4shield_stf::device::{Device, Engine};
 use p4shield_stf::{externs, parse, pcap, runner};
 
@@ -56,33 +53,8 @@ pub(crate) struct Test {
     port: u32,
 }
 
-/// Run every test script of a folder and print a table
-///
-/// Each script runs with the program of the same name. docs/conformance.md is made of such tables.
-///
-/// Example: p4shield conformance --corpus p4c/testdata/p4_16_samples --at-least 90
-#[derive(Debug, clap::Args)]
-#[command(verbatim_doc_comment)]
-pub(crate) struct Conformance {
-    /// Folder of programs and scripts, such as p4c's testdata/p4_16_samples; may be repeated
-    #[arg(long, required = true, value_name = "FOLDER")]
-    corpus: Vec<PathBuf>,
-    /// Where #include looks after the program's own folder; may be repeated
-    #[arg(short = 'I', long = "include", value_name = "FOLDER")]
-    include: Vec<PathBuf>,
-    /// Folder of C with functions that programs call, such as p4c's testdata/extern_modules; may be repeated
-    #[arg(long, value_name = "FOLDER")]
-    functions: Vec<PathBuf>,
-    /// What executes the programs
-    #[arg(long, value_enum, default_value = "both")]
-    engine: EngineName,
-    /// Fail unless at least so many percent of the scripts for each architecture pass
-    #[arg(long, value_name = "PERCENT")]
-    at_least: Option<usize>,
-}
-
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum EngineName {
+pub(super) enum EngineName {
     /// Machine code
     Jit,
     /// The reference interpreter
@@ -169,52 +141,4 @@ fn tell(name: &str, report: &runner::Report) -> Exit {
     let n = report.failures.len();
     output::line(format_args!("{name}: FAILED: {n} of {packets} packets and commands are not as expected"));
     Exit::Refused
-}
-
-impl Conformance {
-    pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let mut results = Vec::new();
-        for folder in &self.corpus {
-            let cases = conformance::cases(folder, &self.functions)
-                .with_context(|| format!("cannot read the folder {}", folder.display()))?;
-            for case in cases.into_iter().filter(|c| c.architecture != "other") {
-                // p4c's tests for uBPF expect that rejected packets pass.
-                let reject = if case.architecture == "ubpf_model" { Reject::Pass } else { Reject::Drop };
-                let folders = Folders(self.include.clone());
-                let outcome = conformance::run(&case, &folders, self.engine.into(), reject);
-                results.push((case.architecture, case.name, outcome));
-            }
-        }
-        if results.is_empty() {
-            let why = "no script (FILE.stf) in the folders is of a program for a known architecture";
-            return Err(Refused(why.into()).into());
-        }
-        let rows = table(&results);
-        let enough = rows.iter().all(|(_, passed, all)| passed * 100 >= all * self.at_least.unwrap_or(0));
-        Ok(if enough { Exit::Done } else { Exit::Refused })
-    }
-}
-
-/// Prints the table in Markdown; returns passed and all by architecture.
-fn table(results: &[(&'static str, String, Outcome)]) -> Vec<(&'static str, usize, usize)> {
-    let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    for (architecture, _, outcome) in results {
-        let (passed, all) = counts.entry(architecture).or_default();
-        *all += 1;
-        *passed += usize::from(*outcome == Outcome::Passed);
-    }
-    output::line("| architecture | scripts | passed |\n|---|---|---|");
-    for (architecture, (passed, all)) in &counts {
-        output::line(format_args!("| {architecture} | {all} | {passed} |"));
-    }
-    if results.iter().any(|(_, _, o)| *o != Outcome::Passed) {
-        output::line(
-            "\nWhat does not pass, and why:\n\n| architecture | test | outcome | reason |\n|---|---|---|---|",
-        );
-    }
-    for (architecture, name, outcome) in results.iter().filter(|(_, _, o)| *o != Outcome::Passed) {
-        let reason = outcome.reason().replace('|', "\\|");
-        output::line(format_args!("| {architecture} | {name} | {} | {reason} |", outcome.as_str()));
-    }
-    counts.into_iter().map(|(a, (passed, all))| (a, passed, all)).collect()
 }

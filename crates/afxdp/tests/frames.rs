@@ -1,6 +1,8 @@
 //! Addresses of aligned and unaligned packet memory.
 
-use p4shield_afxdp::frames::{Place, Shape};
+use std::sync::Arc;
+
+use p4shield_afxdp::frames::{Fault, Ledger, Place, Seats, Shape, Track};
 use proptest::prelude::*;
 
 fn shapes() -> impl Strategy<Value = Shape> {
@@ -71,4 +73,34 @@ fn memory_that_the_kernel_refuses_has_no_shape() {
         assert!(Shape::new(len, chunk, unaligned).is_err(), "{len} {chunk} {unaligned}");
     }
     assert_eq!(Shape::new(3 * 4096 + 1, 4096, false).unwrap().cells(), 3);
+}
+
+/// Many applications read a batch, send it on, and only then give its entries back.
+#[test]
+fn a_frame_may_be_used_before_its_entry_is_given_back_and_once() {
+    let ledger = Ledger::new(Shape::new(4 * 4096, 4096, false).unwrap());
+    let seats = Seats::default();
+    let rings = [(); 3].map(|()| Arc::new(Track::new(8, 0, || 0)));
+    let [fill, receive, completion] = rings.each_ref().map(|ring| seats.take(Arc::clone(ring)).unwrap());
+    let view = seats.view();
+    let frame = ledger.fill(0, fill, &rings[0], &view).unwrap();
+    assert!(
+        matches!(ledger.sent(0, 60, completion, &view), Err(Fault::NotApplications { .. })),
+        "it is to be filled"
+    );
+    ledger.received(0, 60, fill).unwrap();
+    assert!(
+        matches!(ledger.sent(0, 60, completion, &view), Err(Fault::NotApplications { .. })),
+        "it is not judged"
+    );
+    ledger.announce(frame, receive, &rings[1]).unwrap();
+    ledger.sent(0, 60, completion, &view).unwrap();
+    assert!(
+        matches!(ledger.sent(0, 60, completion, &view), Err(Fault::NotApplications { .. })),
+        "it was sent"
+    );
+    ledger.transmit(frame).unwrap();
+    ledger.completed(0, completion, &rings[2]).unwrap();
+    ledger.fill(0, fill, &rings[0], &view).unwrap();
+    assert_eq!(ledger.census(&view).total(), 4);
 }

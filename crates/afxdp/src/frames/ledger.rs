@@ -261,13 +261,13 @@ impl Ledger {
         address
     }
 
-    /// The word of a frame that the application has.
+    /// The word of a frame that the application has, or that stands in a ring for it: it may use what it sees there before
+    /// it moves its index, as the kernel lets it, and many do so batch by batch.
     fn claimable(&self, cell: u32, view: &View) -> Result<u64, Fault> {
         let word = self.words[cell as usize].load(Acquire);
         let state = State::unpack(word);
         let theirs = match state.kind {
-            Kind::Application => true,
-            Kind::ReceiveRing | Kind::Completion => !view.holds(state.seat, state.value, cell),
+            Kind::Application | Kind::ReceiveRing | Kind::Completion => true,
             Kind::Fill | Kind::P4Receive | Kind::P4Transmit | Kind::KernelTransmit => false,
         };
         if theirs { Ok(word) } else { Err(Fault::NotApplications { cell, owner: self.owner(cell, view) }) }

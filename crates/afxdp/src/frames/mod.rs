@@ -22,7 +22,9 @@
 //!
 //! Two arrows are moved by the reader of a ring and not by us: the kernel takes a frame from the fill ring, and the
 //! application takes one from the receive or completion ring. For these the word keeps the ring and the position, and
-//! a [`Track`] of the ring tells whether the reader has got past it. So no frame is looked at when it is taken.
+//! a [`Track`] of the ring tells whether the reader has got past it. So no frame is looked at when it is taken. An
+//! application may give a frame away again that it has read in a ring and not got past yet: it reads a batch, sends each packet
+//! on, and then moves its index once.
 //!
 //! Nothing here makes a system call, touches packet memory or trusts an address that it was given.
 #![forbid(unsafe_code)]

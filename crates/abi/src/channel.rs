@@ -5,7 +5,8 @@
 //!  4096       requests   slots x Request           (the mediator writes)
 //!             verdicts   slots x Answer            (the P4 VM writes)
 //!             rewrites   slots x RewrittenHeader   (the P4 VM writes, for answers that say so)
-//!             frames     slots x frame_stride: head room, then the header copy
+//!             frames     slots x frame_stride: head room, then the header copy; or, where the P4 VM reads headers from
+//!                        the switch's packet memory, their offset in it (a `u64` at the frame's start)
 //! ```
 //!
 //! What crosses from core to core is counted in cache lines, so what most packets need is small: eight answers are a

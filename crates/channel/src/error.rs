@@ -122,6 +122,14 @@ pub enum ChannelFault {
         /// Bytes of a frame.
         frame: u32,
     },
+    /// The packet lies outside the packet memory that was handed over.
+    #[error("{len} bytes at {offset} lie outside the packet memory")]
+    Outside {
+        /// Its first byte.
+        offset: u64,
+        /// Its length, as far as it is looked at.
+        len: u16,
+    },
     /// The packet's new length does not fit to the header that was rewritten.
     #[error("packet of {packet_len} bytes after a rewrite, which allows {min} to {max}")]
     Length {
@@ -143,6 +151,7 @@ impl ChannelFault {
             Self::Id { .. } => "id",
             Self::Flags(_) => "flags",
             Self::Bounds { .. } => "bounds",
+            Self::Outside { .. } => "outside",
             Self::Length { .. } => "length",
         }
     }

@@ -61,5 +61,5 @@ pub use error::{ChannelError, ChannelFault, PageFault, PushRefused, ReplyRefused
 pub use memory::Memory;
 pub use page::{PageReader, PageWriter, Publication};
 pub use ring::{Answered, Batch, Entry, Frame, Judge, Reply, Requester, Rewrite, create_channel};
-pub use shm::{Mapping, SharedMemory};
+pub use shm::{Mapping, PacketMemory, SharedMemory};
 pub use wait::{Idled, Sleeper, WaitPolicy, Waiter};

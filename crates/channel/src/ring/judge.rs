@@ -5,13 +5,13 @@ use super::layout::{self, Layout};
 use super::requester::longest;
 use crate::error::{ChannelError, ChannelFault, ReplyRefused};
 use crate::memory::Memory;
-use crate::shm::SharedMemory;
+use crate::shm::{PacketMemory, SharedMemory};
 use crate::wait::Sleeper;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
     BATCH, Geometry, REQUEST_HEAD, REWRITTEN, Request, RewrittenHeader, VERDICT_HEAD,
 };
-use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 /// How many packets before it is copied a header is fetched from the mediator's core.
 const AHEAD: u32 = 6;
@@ -36,6 +36,8 @@ pub struct Judge<M = SharedMemory> {
     published: u32,
     bell: Bell,
     fault: Option<ChannelFault>,
+    /// What headers are read from; none: from the frames, where they are copied to.
+    packets: Option<PacketMemory>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -62,10 +64,12 @@ pub enum Reply<'a> {
     },
 }
 
-/// Where the header copy of one request can be copied from, once.
+/// Where the header of one request can be copied from, once.
 #[derive(Debug)]
 pub struct Frame<'a, M = SharedMemory> {
     memory: &'a M,
+    /// Where it is if not in `memory`.
+    packets: Option<&'a PacketMemory>,
     at: usize,
     len: usize,
 }
@@ -88,7 +92,10 @@ impl<M: Memory> Frame<'_, M> {
     #[inline]
     pub fn copy_to(self, to: &mut [u8]) -> usize {
         let len = self.len.min(to.len());
-        self.memory.copy_out(self.at, &mut to[..len]);
+        match self.packets {
+            None => self.memory.copy_out(self.at, &mut to[..len]),
+            Some(packets) => packets.copy_out(self.at, &mut to[..len]),
+        }
         len
     }
 }
@@ -110,7 +117,16 @@ impl<M: Memory> Judge<M> {
             published: 0,
             bell: Bell::of_p4vm(),
             fault: None,
+            packets: None,
         })
+    }
+
+    /// The same, reading headers from the switch's packet memory, which the mediator points into
+    /// ([`super::Requester::pointing_into`]). Rewrites are answered as ever.
+    #[must_use]
+    pub fn reading(mut self, packets: PacketMemory) -> Self {
+        self.packets = Some(packets);
+        self
     }
 
     /// As if so many packets had gone before.
@@ -176,21 +192,37 @@ impl<M: Memory> Judge<M> {
             let len =
                 (request.copy_len as usize).min(self.layout.header_bytes).min(request.packet_len as usize);
             request.copy_len = len as u16;
+            let at = self.header_at(slot, request.copy_len)?;
             self.open[self.fetched as usize % BATCH] =
                 Open { id: request.id as u32, packet_len: request.packet_len, copy_len: request.copy_len };
             self.fetched = self.fetched.wrapping_add(1);
-            let at = self.layout.frame(slot) + self.layout.headroom;
-            each(&request, Frame { memory: &self.memory, at, len });
+            each(&request, Frame { memory: &self.memory, packets: self.packets.as_ref(), at, len });
         }
         Ok(count as usize)
+    }
+
+    /// Where a request's header is, of which `len` bytes are to be read.
+    #[inline]
+    fn header_at(&mut self, slot: usize, len: u16) -> Result<usize, ChannelFault> {
+        let frame = self.layout.frame(slot);
+        let Some(packets) = &self.packets else { return Ok(frame + self.layout.headroom) };
+        let offset = self.memory.load_u64(frame, Relaxed);
+        packets.place(offset, len.into()).ok_or_else(|| {
+            let fault = ChannelFault::Outside { offset, len };
+            self.fault = Some(fault);
+            fault
+        })
     }
 
     /// Has a request and the first lines of its header copy brought here.
     #[inline]
     fn prefetch(&self, index: u32) {
         let slot = self.layout.slot(index);
-        let header = self.layout.frame(slot) + self.layout.headroom;
         self.memory.prefetch(self.layout.request(slot));
+        if self.packets.is_some() {
+            return self.memory.prefetch(self.layout.frame(slot));
+        }
+        let header = self.layout.frame(slot) + self.layout.headroom;
         self.memory.prefetch(header);
         if self.layout.header_bytes > 64 {
             self.memory.prefetch(header + 64);

@@ -10,7 +10,8 @@ use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
     Answer, BATCH, Geometry, REQUEST_HEAD, REWRITTEN, Request, RewrittenHeader, VERDICT_HEAD, VERDICT_TAIL,
 };
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::ops::Range;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Answers in a cache line, and so how many it takes before the next line is fetched from the P4 VM's core.
 const ANSWERS_A_LINE: u32 = 64 / size_of::<Answer>() as u32;
@@ -67,6 +68,8 @@ pub struct Requester<M = SharedMemory> {
     taken: u32,
     bell: Bell,
     fault: Option<ChannelFault>,
+    /// Addresses of the packet memory that the P4 VM reads headers from; none: they are copied.
+    packets: Option<Range<usize>>,
 }
 
 impl<M: Memory> Requester<M> {
@@ -87,7 +90,17 @@ impl<M: Memory> Requester<M> {
             taken: 0,
             bell: Bell::of_mediator(),
             fault: None,
+            packets: None,
         })
+    }
+
+    /// The same, telling where headers are instead of copying them: the P4 VM has mapped the packet memory that is at
+    /// these addresses here ([`super::Judge::reading`]). All packets must lie in it: of one that does not, no byte is
+    /// handed over.
+    #[must_use]
+    pub fn pointing_into(mut self, packets: Range<usize>) -> Self {
+        self.packets = Some(packets);
+        self
     }
 
     /// As if so many packets had gone before.
@@ -138,7 +151,8 @@ impl<M: Memory> Requester<M> {
         &self.memory
     }
 
-    /// Writes a request and up to [`Self::header_bytes`] of `header`, the packet's front, into the next slot.
+    /// Writes a request and up to [`Self::header_bytes`] of `header`, the packet's front, into the next slot; or where the
+    /// P4 VM finds them.
     /// `request.copy_len` is set here.
     ///
     /// # Errors
@@ -155,9 +169,14 @@ impl<M: Memory> Requester<M> {
         }
         let slot = self.layout.slot(self.pushed);
         let header = &header[..header.len().min(self.layout.header_bytes)];
+        let len = if self.packets.is_none() {
+            self.memory.copy_in(self.layout.frame(slot) + self.layout.headroom, header);
+            header.len()
+        } else {
+            self.point(slot, header)
+        };
         // MAX_HEADER_BYTES is below 2^16.
-        let copy_len = header.len() as u16;
-        self.memory.copy_in(self.layout.frame(slot) + self.layout.headroom, header);
+        let copy_len = len as u16;
         layout::write_request(&self.memory, self.layout.request(slot), &Request { copy_len, ..*request });
         self.asked[slot] = Asked { id: request.id, packet_len: request.packet_len, copy_len };
         self.prefetch_slot(self.pushed.wrapping_add(AHEAD), header.len());
@@ -165,12 +184,27 @@ impl<M: Memory> Requester<M> {
         Ok(())
     }
 
+    /// Writes where in the packet memory a header is. How many bytes the P4 VM finds there: none, if it is not in it.
+    #[inline]
+    fn point(&self, slot: usize, header: &[u8]) -> usize {
+        let at = header.as_ptr().addr();
+        let offset = self.packets.as_ref().and_then(|packets| {
+            let end = at.checked_add(header.len())?;
+            (packets.start <= at && end <= packets.end).then(|| at - packets.start)
+        });
+        self.memory.store_u64(self.layout.frame(slot), offset.unwrap_or(0) as u64, Relaxed);
+        if offset.is_some() { header.len() } else { 0 }
+    }
+
     /// Has the slot of a later request brought here to be written, as far as a header of this length needs it.
     #[inline(always)]
     fn prefetch_slot(&self, index: u32, header: usize) {
         let slot = self.layout.slot(index);
-        let frame = self.layout.frame(slot) + self.layout.headroom;
         self.memory.prefetch_write(self.layout.request(slot));
+        if self.packets.is_some() {
+            return self.memory.prefetch_write(self.layout.frame(slot));
+        }
+        let frame = self.layout.frame(slot) + self.layout.headroom;
         self.memory.prefetch_write(frame);
         if header > 64 {
             self.memory.prefetch_write(frame + 64);

@@ -29,6 +29,15 @@ impl Mmap {
     /// Maps the first `len` bytes of `fd`, all pages present.
     pub(super) fn new(fd: impl AsFd, len: usize) -> Result<Self, Errno> {
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+        Self::map(fd, len, prot, flags)
+    }
+
+    /// The same, to be read only: a store would be a fault, and so is never made.
+    pub(super) fn read_only(fd: impl AsFd, len: usize) -> Result<Self, Errno> {
+        Self::map(fd, len, ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE)
+    }
+
+    fn map(fd: impl AsFd, len: usize, prot: ProtFlags, flags: MapFlags) -> Result<Self, Errno> {
         // SAFETY: a new mapping at an address of the kernel's choice aliases no Rust object.
         let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, prot, flags, fd, 0) }?;
         Ok(Self { base, len })

@@ -10,12 +10,14 @@
 //!   mapping is replaced by zeros, which no reader takes for a publication, and the process lives on.
 
 mod map;
+mod packets;
 mod sigbus;
 mod wide;
 
 use crate::error::ShmError;
 use crate::memory::Memory;
 use map::Mmap;
+pub use packets::PacketMemory;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;

@@ -20,6 +20,11 @@ use crate::key::parent;
 
 /// The low bits that are random: about a millisecond of real time, less than any restart takes.
 const RANDOM_BITS: u32 = 20;
+/// The most that random bits add.
+pub(crate) const RANDOM: u64 = (1 << RANDOM_BITS) - 1;
+
+/// Above it random bits would be cut, so that two starts could take the same number.
+const HIGHEST_FLOOR: u64 = u64::MAX - RANDOM;
 
 /// Longest state file that is read: one line.
 const STATE_LIMIT: u64 = 128;
@@ -54,6 +59,11 @@ pub enum EpochError {
     /// The stored number is the last that there is.
     #[error("epoch file {} holds the highest number that there is; make a new tenant key and remove the file", .0.display())]
     Exhausted(PathBuf),
+    /// What whoever starts a writer says is the lowest number to take.
+    #[error(
+        "epochs from {0} on are too few: whoever starts this writer keeps a damaged or forged epoch file; remove it"
+    )]
+    FloorTooHigh(u64),
     /// The system has no randomness to give.
     #[error("the system gave no random bytes for an epoch: {0}")]
     Random(getrandom::Error),
@@ -77,15 +87,33 @@ impl Epoch {
         Ok(Self { number, _lock: Some(lock) })
     }
 
-    /// An epoch from the clock alone, for a writer that has no storage (a P4 VM in an empty root). It grows as
-    /// long as the clock does between starts.
+    /// An epoch from the clock alone, for a writer that has no storage and nobody who keeps a [`Floor`] for it. It
+    /// grows as long as the clock does between starts.
     ///
     /// # Errors
     ///
     /// When the system gives no randomness.
+    ///
+    /// [`Floor`]: crate::Floor
     pub fn from_clock() -> Result<Self, EpochError> {
-        let number = after(None, Now::read().real_ns, random()?).unwrap_or(u64::MAX);
-        Ok(Self { number, _lock: None })
+        Self::from_floor(0)
+    }
+
+    /// An epoch for a writer that has no storage (a P4 VM in an empty root): not below `floor`, which somebody with
+    /// storage keeps for it ([`Floor`]), nor below the clock. A floor that lies changes little: one that is too low
+    /// leaves the clock, one that is so high that random bits have no room is refused, and any other leaves them random.
+    ///
+    /// # Errors
+    ///
+    /// When the system gives no randomness, or the floor leaves no room.
+    ///
+    /// [`Floor`]: crate::Floor
+    pub fn from_floor(floor: u64) -> Result<Self, EpochError> {
+        if floor > HIGHEST_FLOOR {
+            return Err(EpochError::FloorTooHigh(floor));
+        }
+        let from = floor.max(Now::read().real_ns.min(HIGHEST_FLOOR));
+        Ok(Self { number: from + (random()? & RANDOM), _lock: None })
     }
 
     /// Its number.
@@ -101,14 +129,14 @@ fn after(last: Option<u64>, real_ns: u64, random: u64) -> Option<u64> {
         Some(last) => last.checked_add(1)?.max(real_ns),
         None => real_ns,
     };
-    Some(floor.saturating_add(random & ((1 << RANDOM_BITS) - 1)))
+    Some(floor.saturating_add(random & RANDOM))
 }
 
 fn random() -> Result<u64, EpochError> {
     getrandom::u64().map_err(EpochError::Random)
 }
 
-fn lock(path: &Path) -> Result<OwnedFd, EpochError> {
+pub(crate) fn lock(path: &Path) -> Result<OwnedFd, EpochError> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::open(with(path, ".lock"), flags, Mode::from_raw_mode(0o600))
         .map_err(|e| io(path, "lock", e))?;
@@ -119,7 +147,7 @@ fn lock(path: &Path) -> Result<OwnedFd, EpochError> {
     }
 }
 
-fn load(path: &Path) -> Result<Option<u64>, EpochError> {
+pub(crate) fn load(path: &Path) -> Result<Option<u64>, EpochError> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let fd = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(fd) => fd,
@@ -134,7 +162,7 @@ fn load(path: &Path) -> Result<Option<u64>, EpochError> {
     Ok(std::str::from_utf8(&text).ok().and_then(parse))
 }
 
-fn store(path: &Path, number: u64) -> Result<(), EpochError> {
+pub(crate) fn store(path: &Path, number: u64) -> Result<(), EpochError> {
     let new = with(path, ".new");
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::open(&new, flags, Mode::from_raw_mode(0o600)).map_err(|e| io(path, "write", e))?;

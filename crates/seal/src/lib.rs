@@ -7,6 +7,7 @@
 //!   exchange exists.
 //! * [`Epoch`]: the number of one start of a writer. It only ever grows, across crashes too, and each has its own
 //!   key, so a (key, nonce) pair is never used twice.
+//! * [`Floor`]: what keeps the epochs of a writer without storage from going back with its clock.
 //! * [`InfoSealer`] and [`InfoOpener`]: snapshots of in-VM information, with an age limit that old data cannot pass.
 //! * [`LogSealer`] and [`LogOpener`]: execution log records, each naming the one before it.
 //! * [`PacketDigest`]: the keyed digest of a packet that both ends sum up to compare what they saw; [`Digests`]: of
@@ -29,6 +30,7 @@ mod derive;
 mod digest;
 mod digests;
 mod epoch;
+mod floor;
 mod info;
 mod key;
 mod log;
@@ -39,6 +41,7 @@ pub use derive::Identity;
 pub use digest::PacketDigest;
 pub use digests::{Digests, LANES};
 pub use epoch::{Epoch, EpochError};
+pub use floor::Floor;
 pub use info::{AgeLimit, InfoOpener, InfoRefusal, InfoSealer, SEALED_INFO_SIZE};
 pub use key::{KEY_SIZE, KeyError, TenantKey};
 pub use log::{Link, LogOpener, LogRefusal, LogSealer, LogTally, OpenedRecord, SEALED_LOG_SIZE};

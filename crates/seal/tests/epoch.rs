@@ -125,3 +125,27 @@ fn without_storage_the_clock_decides() {
     std::thread::sleep(std::time::Duration::from_millis(3));
     assert!(Epoch::from_clock().unwrap().number() > a);
 }
+
+#[test]
+fn without_storage_a_floor_holds_against_the_clock() {
+    let ahead = Now::read().real_ns + 86_400_000_000_000 * 365;
+    let epoch = Epoch::from_floor(ahead).unwrap().number();
+    assert!((ahead..ahead + (1 << 20)).contains(&epoch));
+    // Whoever starts it is not believed where that would set it back.
+    let before = Now::read().real_ns;
+    for old in [0, 1, before / 2, before - 1] {
+        assert!(Epoch::from_floor(old).unwrap().number() >= before, "a floor of {old}");
+    }
+}
+
+/// Whoever starts a writer may want it to take one number twice, which would break its seals.
+#[test]
+fn no_floor_makes_two_starts_take_one_number() {
+    let highest = u64::MAX - (1 << 20) + 1;
+    for floor in [highest + 1, u64::MAX - 1, u64::MAX] {
+        assert!(matches!(Epoch::from_floor(floor), Err(EpochError::FloorTooHigh(_))), "{floor}");
+    }
+    let taken: std::collections::HashSet<_> =
+        (0..8).map(|_| Epoch::from_floor(highest).unwrap().number()).collect();
+    assert!(taken.len() > 1, "the random bits are cut off: {taken:?}");
+}

@@ -3,70 +3,111 @@
 //! `rte_eth_rx_burst` is compiled into the application, and with it the decision (`RTE_ETHDEV_RXTX_CALLBACKS`). If it was
 //! built with them, the program or one of its libraries imports `rte_eth_call_rx_callbacks`. DPDK's own libraries do
 //! not count: they say how DPDK was built, which for the application's part decides nothing.
+//!
+//! What cannot be looked at is refused: it might be the part that receives.
 
 use object::{Object, ObjectSymbol};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 const CALL: &[u8] = b"rte_eth_call_rx_callbacks";
 const BURST_TABLE: &[u8] = b"rte_eth_fp_ops";
+const ELF: &[u8] = b"\x7fELF";
+/// What the kernel appends to the path of a file that was removed or replaced.
+const DELETED: &str = " (deleted)";
+/// What the kernel knows of this process.
+const PROC: &str = "/proc/self";
 
-/// The application polls ports and calls no callbacks.
+/// Nothing tells that the application calls receive callbacks.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "{} receives packets without calling receive callbacks, so it was built with RTE_ETHDEV_RXTX_CALLBACKS turned \
-     off; build it with a DPDK that has them (the default)", file.display()
-)]
-pub(crate) struct Missing {
-    file: PathBuf,
+pub(crate) enum Doubt {
+    /// It polls ports and calls none.
+    #[error(
+        "{} receives packets without calling receive callbacks, so it was built with RTE_ETHDEV_RXTX_CALLBACKS turned \
+         off; build it with a DPDK that has them (the default)", .0.display()
+    )]
+    Missing(PathBuf),
+    /// A part of it cannot be looked at.
+    #[error(
+        "cannot look into {}, which is part of this switch, to see whether it calls receive callbacks; if it was \
+         updated meanwhile, restart the switch", file.display()
+    )]
+    Unreadable {
+        /// The part.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
 }
 
 /// Checks the files that this process's program consists of.
 ///
 /// # Errors
-/// If one of them receives packets and calls no callbacks.
-pub(crate) fn check() -> Result<(), Missing> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    for file in application_files(&maps) {
-        if receives_silently(&file) {
-            return Err(Missing { file });
+/// If one of them receives packets and calls no callbacks, or cannot be looked at.
+pub(crate) fn check() -> Result<(), Doubt> {
+    check_at(Path::new(PROC))
+}
+
+fn check_at(proc: &Path) -> Result<(), Doubt> {
+    let unreadable = |file: &Path| {
+        let file = file.to_owned();
+        move |source| Doubt::Unreadable { file, source }
+    };
+    let maps = proc.join("maps");
+    let text = std::fs::read_to_string(&maps).map_err(unreadable(&maps))?;
+    for (file, range) in application_files(&text) {
+        let bytes = contents(&file, &proc.join("map_files").join(range)).map_err(unreadable(&file))?;
+        if receives_silently(&bytes).map_err(unreadable(&file))? {
+            return Err(Doubt::Missing(file));
         }
     }
     Ok(())
 }
 
-/// The files with code of this process but DPDK's own.
-fn application_files(maps: &str) -> BTreeSet<PathBuf> {
+/// The files with code of this process but DPDK's own, each with a range of addresses where it is mapped.
+fn application_files(maps: &str) -> BTreeMap<PathBuf, &str> {
     let code = maps.lines().filter(|l| l.split(' ').nth(1).is_some_and(|p| p.contains('x')));
-    let paths = code.filter_map(|l| l.find('/').map(|at| Path::new(&l[at..])));
-    let ours = |p: &&Path| {
+    let files = code.filter_map(|l| Some((PathBuf::from(&l[l.find('/')?..]), l.split(' ').next()?)));
+    let ours = |(p, _): &(PathBuf, _)| {
         let name = p.file_name().unwrap_or_default().to_string_lossy();
         !name.starts_with("librte_") && !name.starts_with("libp4shield_")
     };
-    paths.filter(ours).map(Path::to_owned).collect()
+    files.filter(ours).collect()
 }
 
-/// Whether a file receives packets, for which it needs DPDK's table of functions, and calls no callbacks. What cannot be
-/// read is taken for harmless: a switch that was updated while it runs has no file any more.
-fn receives_silently(file: &Path) -> bool {
-    let Ok(bytes) = std::fs::read(file) else { return false };
-    let Ok(elf) = object::File::parse(&*bytes) else { return false };
+/// What is in a file that is mapped: by way of its mapping, which leads to the right one even if it has been replaced, and
+/// which takes a capability that a switch may lack; else by its path.
+fn contents(file: &Path, mapping: &Path) -> std::io::Result<Vec<u8>> {
+    std::fs::read(mapping).or_else(|error| {
+        if file.to_string_lossy().ends_with(DELETED) { Err(error) } else { std::fs::read(file) }
+    })
+}
+
+/// Whether a file receives packets, for which it needs DPDK's table of functions, and calls no callbacks. What is no ELF
+/// file is code that was made while the process runs, or a device's.
+fn receives_silently(bytes: &[u8]) -> std::io::Result<bool> {
+    if !bytes.starts_with(ELF) {
+        return Ok(false);
+    }
+    let elf = object::File::parse(bytes).map_err(std::io::Error::other)?;
     // The table may be an import or, in a program that is not position-independent, a copy of its own.
     let mentions = |name: &[u8]| elf.dynamic_symbols().any(|s| s.name_bytes().is_ok_and(|n| n == name));
-    mentions(BURST_TABLE) && !mentions(CALL)
+    Ok(mentions(BURST_TABLE) && !mentions(CALL))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::process::Command;
 
     #[test]
     fn dpdks_own_files_are_left_out() {
         let maps = "1-2 r--p 0 0:0 1 /usr/bin/switch\n1-2 r-xp 0 0:0 1 /usr/bin/switch\n\
                     1-2 r-xp 0 0:0 2 /usr/lib/librte_net_bond.so.23\n1-2 r-xp 0 0:0 0 [vdso]\n\
-                    1-2 r-xp 0 0:0 3 /usr/lib/with space.so\n1-2 rw-p 0 0:0 4 /dev/shm/x\n";
+                    3-4 r-xp 0 0:0 3 /usr/lib/with space.so\n1-2 rw-p 0 0:0 4 /dev/shm/x\n";
         let files: Vec<_> = application_files(maps).into_iter().collect();
-        assert_eq!(files, [Path::new("/usr/bin/switch"), Path::new("/usr/lib/with space.so")]);
+        assert_eq!(files, [("/usr/bin/switch".into(), "1-2"), ("/usr/lib/with space.so".into(), "3-4")]);
     }
 
     /// Both are switches that call them; a shell receives nothing.
@@ -74,11 +115,59 @@ mod tests {
     fn distributions_switches_call_back() {
         for file in ["/usr/bin/dpdk-testpmd", "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "/bin/sh"]
         {
-            if !Path::new(file).exists() {
+            let Ok(bytes) = std::fs::read(file) else {
                 println!("skipped: {file} is not installed");
                 continue;
-            }
-            assert!(!receives_silently(Path::new(file)), "{file}");
+            };
+            assert!(!receives_silently(&bytes).unwrap(), "{file}");
+        }
+    }
+
+    /// A process with one file, mapped at 10-20: what `map_files` leads to, if it does.
+    fn process(path: &str, mapped: Option<&[u8]>) -> tempfile::TempDir {
+        let proc = tempfile::tempdir().unwrap();
+        std::fs::write(proc.path().join("maps"), format!("10-20 r-xp 0 0:0 1 {path}\n")).unwrap();
+        std::fs::create_dir(proc.path().join("map_files")).unwrap();
+        if let Some(bytes) = mapped {
+            std::fs::write(proc.path().join("map_files/10-20"), bytes).unwrap();
+        }
+        proc
+    }
+
+    #[test]
+    fn this_process_can_be_looked_at() {
+        check().unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_is_refused() {
+        let empty = tempfile::tempdir().unwrap();
+        let refused = |proc: &Path| matches!(check_at(proc), Err(Doubt::Unreadable { .. }));
+        assert!(refused(empty.path()), "a process that does not say what it consists of");
+        assert!(refused(process("/no/such/switch", None).path()), "a file that is not there");
+        // Updated while it runs, by a user who must not look at mappings: another file is at its path.
+        let replaced = process("/bin/sh (deleted)", None);
+        assert!(refused(replaced.path()));
+        let message = check_at(replaced.path()).unwrap_err().to_string();
+        assert!(message.contains("/bin/sh (deleted)") && message.contains("restart the switch"), "{message}");
+        let cut = &std::fs::read("/bin/sh").unwrap()[..40];
+        assert!(refused(process("/bin/switch", Some(cut)).path()), "a file that is cut off");
+        check_at(process("/memfd:jit (deleted)", Some(b"\x90\xc3")).path()).unwrap();
+    }
+
+    #[test]
+    fn what_was_replaced_is_looked_at_as_it_runs() {
+        let folder = tempfile::tempdir().unwrap();
+        let (source, library) = (folder.path().join("silent.c"), folder.path().join("silent.so"));
+        let text = "extern char rte_eth_fp_ops[] __attribute__((weak)); char *poll_ports(void) { return rte_eth_fp_ops; }";
+        std::fs::write(&source, text).unwrap();
+        let mut compile = Command::new("cc");
+        compile.args(["-shared", "-fPIC", "-o"]).args([&library, &source]);
+        assert!(compile.status().unwrap().success());
+        let silent = std::fs::read(&library).unwrap();
+        for path in ["/bin/sh (deleted)", "/bin/sh"] {
+            let found = check_at(process(path, Some(&silent)).path());
+            assert!(matches!(&found, Err(Doubt::Missing(file)) if *file == Path::new(path)), "{found:?}");
         }
     }
 }

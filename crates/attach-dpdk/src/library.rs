@@ -31,7 +31,7 @@ pub(crate) enum Refusal {
     Session(#[from] SessionError),
     /// The application was built without receive callbacks.
     #[error(transparent)]
-    Callbacks(#[from] callbacks::Missing),
+    Callbacks(#[from] callbacks::Doubt),
 }
 
 /// All that ports share.

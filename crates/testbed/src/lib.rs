@@ -6,6 +6,7 @@
 
 pub mod afxdp;
 pub mod allocations;
+pub mod campaign;
 pub mod closed;
 pub mod console;
 pub mod dpdk;
@@ -19,6 +20,7 @@ pub mod switch;
 mod vswitchd;
 
 pub use afxdp::OvsAfxdp;
+pub use campaign::campaign;
 pub use closed::Closed;
 pub use dpdk::{OvsDpdk, Testpmd};
 pub use guest::Guest;

@@ -1,7 +1,7 @@
 //! Questions to switches that run programs themselves, and who waits for the answers.
 
 use p4shield_attach::Peer;
-use p4shield_runtime::control::{ClientError, Reply, SocketError, printable};
+use p4shield_runtime::control::{ClientError, Reply, SocketError, printable, printable_lines};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,7 +61,7 @@ impl Asked<'_> {
     pub(super) fn wait(self, timeout: Duration) -> Result<Reply, ClientError> {
         match self.answer.recv_timeout(timeout) {
             Ok(Reply::Failed(text)) => Err(ClientError::Failed(printable(&text))),
-            Ok(Reply::Refused(text)) => Err(ClientError::Refused(printable(&text))),
+            Ok(Reply::Refused(text)) => Err(ClientError::Refused(printable_lines(&text))),
             Ok(reply) => Ok(reply),
             Err(RecvTimeoutError::Timeout) => Err(SocketError::Timeout(timeout).into()),
             Err(RecvTimeoutError::Disconnected) => Err(SocketError::Closed.into()),

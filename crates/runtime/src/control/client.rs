@@ -1,6 +1,8 @@
 //! The host's end: one question, one answer, never longer than the host is willing to wait.
 
-use super::{DecodeError, Frame, Reply, Request, Socket, SocketError, decode, encode, printable};
+use super::{
+    DecodeError, Frame, Reply, Request, Socket, SocketError, decode, encode, printable, printable_lines,
+};
 use rustix::process::Pid;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -82,7 +84,7 @@ impl Client {
         }
         match frame.body {
             Reply::Failed(text) => Err(ClientError::Failed(printable(&text))),
-            Reply::Refused(text) => Err(ClientError::Refused(printable(&text))),
+            Reply::Refused(text) => Err(ClientError::Refused(printable_lines(&text))),
             reply => Ok(reply),
         }
     }

@@ -32,6 +32,7 @@
 mod inline;
 mod lane;
 mod link;
+mod listener;
 pub mod log;
 mod mailbox;
 pub mod message;
@@ -46,6 +47,7 @@ pub mod tunnel;
 
 pub use inline::engine;
 pub use lane::Lane;
+pub use listener::listener;
 pub use message::{Count, Facing, Kind, LaneId, Nobodys, PortId, PortInfo, Remark};
 pub use process::spawn_without_signals;
 pub use server::{Allowed, Heard, Host, Peer, Server, ServerError};

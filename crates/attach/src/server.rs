@@ -4,6 +4,7 @@
 //! others a little patience. A peer that breaks the protocol, or does not read what it is told, is hung up on; it comes
 //! again and is told everything again.
 
+use crate::listener::listener;
 use crate::message::{Kind, LaneId, MAX_EACH, Order, PortId, Report, VERSION, cut, decode_report, encode};
 use crate::setup::{Setup, SetupError};
 use p4shield_abi::channel::Geometry;
@@ -14,10 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, shutdown,
-    socket_with,
-};
+use rustix::net::{Shutdown, SocketFlags, SocketType, accept_with, shutdown};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,6 +25,8 @@ use std::time::{Duration, Instant};
 
 /// Switches at a time.
 const MAX_PEERS: usize = 32;
+/// Switches of one user at a time, unless it is root's or the daemon's: it cannot keep the other users' switches out.
+const MAX_OF_A_USER: usize = MAX_PEERS / 4;
 /// Reports of one peer that are heard before the others'.
 const TURN: usize = 64;
 /// Time to say hello.
@@ -47,8 +47,7 @@ pub struct Allowed {
 
 impl Allowed {
     fn admits(&self, uid: u32, gid: u32) -> bool {
-        let own = rustix::process::geteuid().as_raw();
-        uid == 0 || uid == own || self.uids.contains(&uid) || self.gids.contains(&gid)
+        is_ours(uid) || self.uids.contains(&uid) || self.gids.contains(&gid)
     }
 
     /// Who may open the socket's file: without others, nobody else gets as far as being refused.
@@ -59,6 +58,11 @@ impl Allowed {
             Mode::from_raw_mode(0o666)
         }
     }
+}
+
+/// Whether a user is root or the daemon's own.
+fn is_ours(uid: u32) -> bool {
+    uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
 /// What a peer did.
@@ -231,7 +235,8 @@ impl Server {
         setup.mediator()?;
         let setup = setup.to_memory()?;
         let failed = |source: std::io::Error| ServerError::Listen { path: path.to_owned(), source };
-        let listener = listener(path, allowed.mode()).map_err(failed)?;
+        let listener =
+            listener(path, SocketType::SEQPACKET, SocketFlags::NONBLOCK, allowed.mode()).map_err(failed)?;
         let (bell, rung) = Doorbell::pair().map_err(|e| failed(e.into()))?;
         let ending = Arc::new(AtomicBool::new(false));
         let work = Work {
@@ -258,24 +263,6 @@ impl Drop for Server {
         }
         let _ = std::fs::remove_file(&self.path);
     }
-}
-
-fn listener(path: &Path, mode: Mode) -> std::io::Result<OwnedFd> {
-    if let Some(folder) = path.parent() {
-        std::fs::create_dir_all(folder)?;
-    }
-    // Made under another name, so that it cannot be connected to before its mode is set.
-    let mut hidden = path.as_os_str().to_owned();
-    hidden.push(".new");
-    let hidden = PathBuf::from(hidden);
-    let _ = std::fs::remove_file(&hidden);
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let fd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
-    bind(&fd, &SocketAddrUnix::new(&hidden)?)?;
-    rustix::fs::chmod(&hidden, mode)?;
-    listen(&fd, 16)?;
-    std::fs::rename(&hidden, path)?;
-    Ok(fd)
 }
 
 struct Work {
@@ -347,6 +334,8 @@ impl Work {
             )
         } else if self.connections.len() >= MAX_PEERS {
             format!("{MAX_PEERS} switches are connected already")
+        } else if !is_ours(uid) && self.connections.iter().filter(|c| c.uid == uid).count() >= MAX_OF_A_USER {
+            format!("user {uid} has {MAX_OF_A_USER} switches connected already")
         } else {
             return self.connections.push(connection);
         };

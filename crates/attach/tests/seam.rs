@@ -275,19 +275,7 @@ fn users_that_are_not_allowed_are_refused() {
     let cloud = Cloud::new();
     cloud.open_to_all();
     let _daemon = cloud.daemon_with(TENANTS, Allowed { uids: vec![4242], gids: vec![] });
-    let path = cloud.socket().to_owned();
-    let as_user = move |uid| {
-        let path = path.clone();
-        // Of one thread only, and the socket remembers who connected.
-        let became = std::thread::spawn(move || {
-            rustix::thread::set_thread_res_uid(None, Uid::from_raw(uid), None).unwrap();
-            let socket = stranger(&path);
-            socket.send(&hello(), &[]).ok().map(|()| socket)
-        });
-        let mut socket = became.join().unwrap()?;
-        let message = socket.receive().ok()?;
-        p4shield_attach::message::decode_order(&message.bytes, message.descriptors.len()).ok()
-    };
+    let as_user = |uid| told(&mut connect_as(uid, cloud.socket())?);
     assert!(matches!(as_user(4242), Some(Order::Setup { .. })));
     let refused = as_user(4243);
     assert!(
@@ -297,4 +285,40 @@ fn users_that_are_not_allowed_are_refused() {
     );
     let mut switch = Switch::new(&cloud, 1);
     switch.until_judged(0, 0);
+}
+
+#[test]
+fn one_users_switches_do_not_keep_anothers_out() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can be somebody else");
+        return;
+    }
+    let cloud = Cloud::new();
+    cloud.open_to_all();
+    let _daemon = cloud.daemon_with(TENANTS, Allowed { uids: vec![4242, 4243], gids: vec![] });
+    let mut many: Vec<_> = (0..64).filter_map(|_| connect_as(4242, cloud.socket())).collect();
+    let welcome = |socket: &mut Socket| matches!(told(socket), Some(Order::Setup { .. }));
+    let served = many.iter_mut().filter_map(|socket| welcome(socket).then_some(())).count();
+    assert!((1..32).contains(&served), "{served} of 64");
+    assert!(connect_as(4243, cloud.socket()).is_some_and(|mut socket| welcome(&mut socket)));
+    let mut switch = Switch::new(&cloud, 1);
+    switch.until_judged(0, 0);
+}
+
+/// Says hello as another user; none if it was hung up on.
+fn connect_as(uid: u32, path: &Path) -> Option<Socket> {
+    let path = path.to_owned();
+    // Of one thread only, and the socket remembers who connected.
+    let became = std::thread::spawn(move || {
+        rustix::thread::set_thread_res_uid(None, Uid::from_raw(uid), None).unwrap();
+        let socket = stranger(&path);
+        socket.send(&hello(), &[]).ok().map(|()| socket)
+    });
+    became.join().unwrap()
+}
+
+/// The daemon's first word.
+fn told(socket: &mut Socket) -> Option<Order> {
+    let message = socket.receive().ok()?;
+    p4shield_attach::message::decode_order(&message.bytes, message.descriptors.len()).ok()
 }

@@ -1,14 +1,17 @@
 //! The daemon's UNIX socket: one line of JSON asks, one line answers.
 //!
-//! The socket's mode is 0600, so whoever speaks here is who runs the daemon, or root. All the same lines are bounded,
-//! and a client that says nothing is hung up on.
+//! The socket's mode is 0600, and the kernel is asked who connects: whoever speaks here is who runs the daemon, or root.
+//! All the same lines are bounded, and a client that says nothing is hung up on.
 
 use crate::daemon::{DaemonError, Shared};
 use crate::lock::SocketLock;
 use crate::metrics;
 use crate::status::Status;
 use crate::tenant::Load;
+use p4shield_attach::listener;
 use rustix::fs::Mode;
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{SocketFlags, SocketType};
 use serde::{Deserialize, Serialize};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -68,6 +71,21 @@ pub enum Answer {
     Failed(String),
 }
 
+/// Any bytes as a line in either direction. Entry point of fuzzing.
+///
+/// # Panics
+/// If what was read is not read again when it is written.
+pub fn fuzz(line: &[u8]) {
+    fn again<T: Serialize + for<'a> Deserialize<'a> + PartialEq + std::fmt::Debug>(line: &[u8]) {
+        if let Ok(message) = serde_json::from_slice::<T>(line) {
+            let text = serde_json::to_vec(&message).expect("a message is plain data");
+            assert_eq!(serde_json::from_slice::<T>(&text).ok().as_ref(), Some(&message));
+        }
+    }
+    again::<Command>(line);
+    again::<Answer>(line);
+}
+
 /// Why the daemon was not asked, or did not do it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -103,6 +121,7 @@ pub fn ask(socket: &Path, command: &Command) -> Result<Answer, ApiError> {
     let connect = |source| ApiError::Connect { socket: socket.to_owned(), source };
     let mut stream = UnixStream::connect(socket).map_err(connect)?;
     stream.set_read_timeout(Some(ANSWER))?;
+    stream.set_write_timeout(Some(ANSWER))?;
     let mut line = serde_json::to_string(command)?;
     line.push('\n');
     stream.write_all(line.as_bytes())?;
@@ -172,18 +191,9 @@ impl Drop for Listener {
 pub(crate) fn listen(path: &Path) -> Result<Listener, DaemonError> {
     let failed = |source| DaemonError::Listen { place: path.display().to_string(), source };
     let lock = SocketLock::take(path)?;
-    match std::fs::remove_file(path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(failed(e)),
-        _ => {}
-    }
-    // Made under another name, so that it cannot be connected to before its mode is set.
-    let mut hidden = path.as_os_str().to_owned();
-    hidden.push(".new");
-    let _ = std::fs::remove_file(&hidden);
-    let listener = UnixListener::bind(&hidden).map_err(failed)?;
-    rustix::fs::chmod(&hidden, Mode::from_raw_mode(0o600)).map_err(|e| failed(e.into()))?;
-    std::fs::rename(&hidden, path).map_err(failed)?;
-    Ok(Listener { listener, path: path.to_owned(), _lock: lock })
+    let mode = Mode::from_raw_mode(0o600);
+    let fd = listener(path, SocketType::STREAM, SocketFlags::empty(), mode).map_err(failed)?;
+    Ok(Listener { listener: UnixListener::from(fd), path: path.to_owned(), _lock: lock })
 }
 
 /// The thread that listens. Ends when dropped.
@@ -231,6 +241,9 @@ fn accept(listener: &Listener, shared: &Arc<Shared>, ending: &AtomicBool) {
             std::thread::sleep(PAUSE);
             continue;
         };
+        if !ours(&stream) {
+            continue;
+        }
         if clients.fetch_add(1, Ordering::AcqRel) >= MAX_CLIENTS {
             // Hung up on; it may come again.
             clients.fetch_sub(1, Ordering::AcqRel);
@@ -248,6 +261,11 @@ fn accept(listener: &Listener, shared: &Arc<Shared>, ending: &AtomicBool) {
             clients.fetch_sub(1, Ordering::AcqRel);
         }
     }
+}
+
+/// Whether the client runs as the daemon's user, or as root, whatever became of the socket's mode.
+fn ours(stream: &UnixStream) -> bool {
+    socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
 }
 
 fn serve(stream: UnixStream, shared: &Shared) -> io::Result<()> {
@@ -283,6 +301,7 @@ fn answer(line: &[u8], shared: &Shared) -> Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::{TenantStatus, VmStatus};
 
     #[test]
     fn commands_are_lines_that_people_can_write() {
@@ -306,6 +325,43 @@ mod tests {
         drop(listen(&path).unwrap());
         assert!(!path.exists());
         std::fs::remove_file(lock).unwrap();
+    }
+
+    #[test]
+    fn random_lines_are_understood_or_refused() {
+        let objects = vec!["/x.o".into(), "/y.o".into()];
+        let (tenant, vm, direction) = ("alice".to_owned(), "web".to_owned(), "ingress".to_owned());
+        let commands = [Command::Status, Command::Load { tenant, vm, direction, objects }];
+        let tenants = vec![TenantStatus { vms: vec![VmStatus::default()], ..TenantStatus::default() }];
+        let status = Status { tenants, advice: vec!["a\nb".to_owned()], ..Status::default() };
+        let answers = [Answer::Status(Box::new(status)), Answer::Failed("no".to_owned())];
+        let mut seeds: Vec<_> = commands.iter().map(|c| serde_json::to_vec(c).unwrap()).collect();
+        seeds.extend(answers.iter().map(|a| serde_json::to_vec(a).unwrap()));
+        p4shield_testbed::campaign(&seeds, fuzz);
+    }
+
+    #[test]
+    fn another_user_is_hung_up_on_even_if_the_socket_is_open_to_all() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can be somebody else");
+            return;
+        }
+        let path = std::env::temp_dir().join(format!("p4shield-rt-api-user-{}.sock", std::process::id()));
+        let listener = listen(&path).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+        let is_ours = |uid| {
+            let path = path.clone();
+            // Of one thread only, and the socket remembers who connected.
+            let became = std::thread::spawn(move || {
+                let uid = rustix::process::Uid::from_raw(uid);
+                rustix::thread::set_thread_res_uid(None, uid, None).unwrap();
+                UnixStream::connect(path).unwrap()
+            });
+            let _client = became.join().unwrap();
+            ours(&listener.listener.accept().unwrap().0)
+        };
+        assert!(is_ours(0) && !is_ours(4242));
+        std::fs::remove_file(crate::lock::lock_path(&path)).unwrap();
     }
 
     #[test]

@@ -4,8 +4,8 @@
 //! to lock would let two daemons each have a lock of that name.
 
 use crate::daemon::DaemonError;
-use rustix::fs::{FlockOperation, flock};
-use std::fs::File;
+use rustix::fd::OwnedFd;
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock, open};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Held while a daemon lives, so that a socket that a dead one left behind can be told from a living one's.
 #[derive(Debug)]
 pub(crate) struct SocketLock {
-    _file: File,
+    _file: OwnedFd,
 }
 
 impl SocketLock {
@@ -30,7 +30,12 @@ impl SocketLock {
         if let Some(folder) = path.parent() {
             std::fs::create_dir_all(folder).map_err(failed)?;
         }
-        let file = File::create(lock_path(path)).map_err(failed)?;
+        let lock = lock_path(path);
+        // Whoever can open a file can lock it, and so keep daemons from starting.
+        let private = Mode::from_raw_mode(0o600);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = open(&lock, flags, private).map_err(|e| failed(e.into()))?;
+        fchmod(&file, private).map_err(|e| failed(e.into()))?;
         let end = Instant::now() + PATIENCE;
         while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             if Instant::now() >= end {
@@ -47,4 +52,30 @@ pub(crate) fn lock_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn nobody_else_can_take_the_lock_or_lead_it_elsewhere() {
+        let folder = std::env::temp_dir().join(format!("p4shield-rt-lock-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let socket = folder.join("daemon.sock");
+        // As daemons before this one left it: open to all.
+        std::fs::write(lock_path(&socket), "").unwrap();
+        std::fs::set_permissions(lock_path(&socket), PermissionsExt::from_mode(0o644)).unwrap();
+        drop(SocketLock::take(&socket).unwrap());
+        let mode = std::fs::metadata(lock_path(&socket)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let precious = folder.join("precious");
+        std::fs::write(&precious, "precious").unwrap();
+        let led = folder.join("led.sock");
+        std::os::unix::fs::symlink(&precious, lock_path(&led)).unwrap();
+        assert!(matches!(SocketLock::take(&led), Err(DaemonError::Listen { .. })));
+        assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }

@@ -59,6 +59,16 @@ pub mod offset {
     pub const TIMESTAMP_NS: i16 = 40;
 }
 
+/// Values of `output_action` in programs that need replication ([`crate::object::NEED_REPLICATION`]); whoever cannot
+/// replicate packets does not load them. One run makes one packet, so a program is run again for each copy.
+pub mod action {
+    /// Behind a run, with the verdict `drop`: the packet goes to the group whose number is in `output_port`.
+    pub const REPLICATE: u32 = 0x100;
+    /// Before a run: it makes one copy. `output_port` holds the copy's port in its lower 16 bits, and above them which copy it
+    /// is, as the group has it.
+    pub const COPY: u32 = 0x101;
+}
+
 /// Bytes in a [`Context`].
 pub const CONTEXT_SIZE: usize = 48;
 

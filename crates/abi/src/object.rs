@@ -19,6 +19,25 @@ pub const ABI_SECTION: &str = ".p4shield.abi";
 /// Layout: `u32` record count, the records, `u32` file count, then per file `u32` length and UTF-8 bytes.
 pub const LINES_SECTION: &str = ".p4shield.lines";
 
+/// What the program needs of whoever runs it, besides a run for each packet: records of [`NeedRecord`]. Without it nothing
+/// is needed. A loader refuses a need that it does not know or cannot meet.
+pub const NEEDS_SECTION: &str = ".p4shield.needs";
+/// [`NeedRecord::need`]: the program sends packets to groups, as [`crate::context::action`] says.
+pub const NEED_REPLICATION: u32 = 1;
+
+/// A need and where in the source it arises: 16 bytes in [`NEEDS_SECTION`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NeedRecord {
+    /// What is needed, such as [`NEED_REPLICATION`].
+    pub need: u32,
+    /// Index into the file table of [`LINES_SECTION`].
+    pub file: u32,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column, from 1.
+    pub column: u32,
+}
+
 /// Head of a record in [`ENTRIES_SECTION`]: 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntryHeader {

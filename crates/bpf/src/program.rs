@@ -2,7 +2,7 @@
 
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::MAX_HEADER_BYTES;
-use p4shield_abi::context::Context;
+use p4shield_abi::context::{Context, action};
 
 use crate::check::{CheckError, Checked, checked};
 use crate::env::{Env, Flags, Span, stop};
@@ -266,6 +266,29 @@ impl Program {
     /// Judges one packet. No allocation, no lock, no system call (`ktime_get_ns` reads the clock through the vDSO).
     #[inline]
     pub fn run(&mut self, packet: &mut Packet, meta: &Meta, info: &VmInfo) -> Outcome {
+        self.run_for(packet, meta, info, Context::default())
+    }
+
+    /// Makes one copy of a packet that the program sent to a group: the copy for `port`, which is number `replica` of the
+    /// group. The packet is the one that was sent there, as it came.
+    pub fn run_copy(
+        &mut self,
+        packet: &mut Packet,
+        meta: &Meta,
+        info: &VmInfo,
+        (port, replica): (u16, u16),
+    ) -> Outcome {
+        let output_port = u32::from(replica) << 16 | u32::from(port);
+        self.run_for(
+            packet,
+            meta,
+            info,
+            Context { output_action: action::COPY, output_port, ..Context::default() },
+        )
+    }
+
+    #[inline]
+    fn run_for(&mut self, packet: &mut Packet, meta: &Meta, info: &VmInfo, asked: Context) -> Outcome {
         let env = self.core.env();
         env.info = info;
         env.buffer =
@@ -276,7 +299,7 @@ impl Program {
             direction: meta.direction,
             vm: meta.vm,
             timestamp_ns: meta.timestamp_ns,
-            ..Context::default()
+            ..asked
         };
         env.show_packet(packet);
         // SAFETY: packet and information are borrowed for the run, and the program was verified.

@@ -5,14 +5,15 @@
 //   port is reported (see the program ABI: output_port) and an attachment may ignore it.
 // - A parser error ends parsing, and the pipeline goes on with standard_metadata.parser_error set.
 // - One run makes one packet of one packet: clone, resubmit and recirculate are refused by name when the program is
-//   compiled. A program that sets mcast_grp is warned of; a packet whose mcast_grp is not 0 behind ingress is dropped.
+//   compiled. `p4shield test` runs a program that sets mcast_grp again for each copy, unless it keeps something between
+//   packets before egress; a P4 VM does not load such a program.
 // - There is no queue: queueing fields are 0, timestamps are microseconds of the P4 VM's monotonic clock.
 // - Digests are not delivered yet; a failing assert() drops the packet.
 // - Direct counters and meters work when an entry is hit, whether or not an action calls count() or read().
 // - crc32_custom and crc16_custom are crc32 and crc16, as on the reference switch until it is told otherwise.
 // - An entry of a table with an action_selector may name a group of actions, of which the hash over the selector keys
 //   chooses one; a group without members does nothing. Each table has groups of its own, also where they share a selector.
-// - The members of a value_set match exactly; it is empty at load.
+// - The members of a value_set match as the fields of its type say with @match, exactly without; it is empty at load.
 #ifndef _V1_MODEL_P4_
 #define _V1_MODEL_P4_
 

@@ -177,11 +177,13 @@ pub struct GroupFacts {
 pub struct ValueSetFacts {
     /// Full name, such as `parser.types`.
     pub name: String,
-    /// Its map: a member's values are the key.
+    /// Its map: what a member matches is the key.
     pub map: String,
-    /// The values of a member, in order.
+    /// [`Shape::Exact`], or [`Shape::Rules`] if the declared type has fields that are matched otherwise.
+    pub shape: Shape,
+    /// What a member matches, in order.
     pub keys: Vec<KeyFacts>,
-    /// Bytes of a key.
+    /// Bytes of a packet's key.
     pub key_size: u32,
     /// The most members.
     pub size: u32,
@@ -191,16 +193,9 @@ impl ValueSetFacts {
     /// Key and value of a member in the map.
     ///
     /// # Errors
-    /// If the values are not such as the set has.
-    pub fn member(&self, values: &[BigUint]) -> Result<(Vec<u8>, [u8; 8]), EntryError> {
-        if values.len() != self.keys.len() {
-            return Err(EntryError::Keys { expected: self.keys.len(), got: values.len() });
-        }
-        let mut key = vec![0; self.key_size as usize];
-        for (k, v) in self.keys.iter().zip(values) {
-            k.put(&mut key, k.checked(v)?);
-        }
-        Ok((key, [1; 8]))
+    /// If the matches are not such as the set has.
+    pub fn member(&self, matches: &[Match]) -> Result<(Vec<u8>, [u8; 8]), EntryError> {
+        Ok((map_key(self.shape, &self.keys, self.key_size, matches, 0)?, [1; 8]))
     }
 }
 
@@ -375,41 +370,7 @@ impl TableFacts {
     /// # Errors
     /// If the keys are not such as the table has.
     pub fn entry_key(&self, matches: &[Match], priority: u32) -> Result<Vec<u8>, EntryError> {
-        if matches.len() != self.keys.len() {
-            return Err(EntryError::Keys { expected: self.keys.len(), got: matches.len() });
-        }
-        match self.shape {
-            Shape::Rules => self.rule(matches, priority),
-            _ => self.plain_key(matches),
-        }
-    }
-
-    fn plain_key(&self, matches: &[Match]) -> Result<Vec<u8>, EntryError> {
-        let mut key = vec![0; self.key_size as usize];
-        for (k, m) in self.keys.iter().zip(matches) {
-            let (value, mask) = k.ternary(m)?;
-            // A prefix counts from the first bit of its bytes, so a width that fills no whole byte is moved left.
-            let lpm = k.kind == "lpm" && self.shape == Shape::Lpm;
-            let pad = if lpm { k.bytes * 8 - k.width } else { 0 };
-            k.put(&mut key, &(value << pad));
-            if lpm {
-                let bits = (k.offset - 4) * 8 + mask.count_ones() as u32;
-                key[..4].copy_from_slice(&bits.to_le_bytes());
-            }
-        }
-        Ok(key)
-    }
-
-    fn rule(&self, matches: &[Match], priority: u32) -> Result<Vec<u8>, EntryError> {
-        let size = self.key_size as usize;
-        let mut key = vec![0; p4shield_abi::map::rule_size(self.key_size) as usize];
-        key[..4].copy_from_slice(&priority.to_le_bytes());
-        for (k, m) in self.keys.iter().zip(matches) {
-            let (a, b) = if k.kind == "range" { k.range(m)? } else { k.ternary(m)? };
-            k.put(&mut key[4..4 + size], &a);
-            k.put(&mut key[4 + size..], &b);
-        }
-        Ok(key)
+        map_key(self.shape, &self.keys, self.key_size, matches, priority)
     }
 
     /// The map value of an entry that names a group.
@@ -443,6 +404,51 @@ impl TableFacts {
         }
         Ok(bytes)
     }
+}
+
+/// What keys of a map match, as the map's key.
+fn map_key(
+    shape: Shape,
+    keys: &[KeyFacts],
+    size: u32,
+    matches: &[Match],
+    priority: u32,
+) -> Result<Vec<u8>, EntryError> {
+    if matches.len() != keys.len() {
+        return Err(EntryError::Keys { expected: keys.len(), got: matches.len() });
+    }
+    match shape {
+        Shape::Rules => rule(keys, size, matches, priority),
+        _ => plain_key(shape, keys, size, matches),
+    }
+}
+
+fn plain_key(shape: Shape, keys: &[KeyFacts], size: u32, matches: &[Match]) -> Result<Vec<u8>, EntryError> {
+    let mut key = vec![0; size as usize];
+    for (k, m) in keys.iter().zip(matches) {
+        let (value, mask) = k.ternary(m)?;
+        // A prefix counts from the first bit of its bytes, so a width that fills no whole byte is moved left.
+        let lpm = k.kind == "lpm" && shape == Shape::Lpm;
+        let pad = if lpm { k.bytes * 8 - k.width } else { 0 };
+        k.put(&mut key, &(value << pad));
+        if lpm {
+            let bits = (k.offset - 4) * 8 + mask.count_ones() as u32;
+            key[..4].copy_from_slice(&bits.to_le_bytes());
+        }
+    }
+    Ok(key)
+}
+
+fn rule(keys: &[KeyFacts], key_size: u32, matches: &[Match], priority: u32) -> Result<Vec<u8>, EntryError> {
+    let size = key_size as usize;
+    let mut key = vec![0; p4shield_abi::map::rule_size(key_size) as usize];
+    key[..4].copy_from_slice(&priority.to_le_bytes());
+    for (k, m) in keys.iter().zip(matches) {
+        let (a, b) = if k.kind == "range" { k.range(m)? } else { k.ternary(m)? };
+        k.put(&mut key[4..4 + size], &a);
+        k.put(&mut key[4 + size..], &b);
+    }
+    Ok(key)
 }
 
 /// A number of `width` ones.

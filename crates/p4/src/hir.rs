@@ -172,6 +172,8 @@ pub(crate) struct ValueSet {
 /// What one key matches.
 #[derive(Clone, Debug)]
 pub(crate) enum Keyset {
+    /// How each of them is matched.
+    pub(crate) kinds: Vec<MatchKind>,
     Any,
     Value(Expr),
     Mask(Expr, Expr),

@@ -75,6 +75,8 @@ pub enum Reject {
 pub struct Facts {
     /// What the program was written for.
     pub architecture: control::Architecture,
+    /// It sends packets to multicast groups, so that only who can replicate packets may run it.
+    pub replicates: bool,
     /// Registers, counters and meters.
     pub arrays: Vec<control::ArrayFacts>,
     /// Parser value sets.
@@ -143,9 +145,10 @@ pub fn compile(
     }
     let f = &mut lowered.function;
     opt::optimise(f);
+    let replicates = lowered.multicast.filter(|_| lower::replicates(f));
     let ir = ir::print::print(f);
     let program = codegen::generate(f, front.end, &mut sink);
-    let object = codegen::elf::write(&program, f, &sources);
+    let object = codegen::elf::write(&program, f, &sources, replicates);
     let object = object.unwrap_or_else(|e| {
         sink.add(
             Diagnostic::new(Code::Internal, front.end, format!("internal error: {e}"))
@@ -164,6 +167,7 @@ pub fn compile(
     };
     let facts = Facts {
         architecture: lowered.architecture,
+        replicates: replicates.is_some(),
         arrays: lowered.arrays,
         value_sets: lowered.value_sets,
         maps: f.maps.iter().map(map).collect(),

@@ -132,6 +132,7 @@ impl Prove for Verifier {
 pub(crate) fn build(objects: &[&[u8]], verifier: &mut impl Prove, budget: u64) -> Result<Loaded, String> {
     let parse = |bytes: &&[u8]| Object::parse(bytes).map_err(|e| chain(&e));
     let objects = objects.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
+    objects.iter().try_for_each(Object::runs_once).map_err(|e| chain(&e))?;
     let linked = link(&objects).map_err(|e| chain(&e))?;
     let instructions = u32::try_from(linked.insns.len()).unwrap_or(u32::MAX);
     let verified = verifier.prove(linked)?;

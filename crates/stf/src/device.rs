@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM};
+use p4shield_abi::context::action;
 use p4shield_abi::info::InfoStatus;
 use p4shield_bpf::maps::{Exists, Map, MapError};
 use p4shield_bpf::verify::{Limits, Refusal, verify};
@@ -12,6 +13,8 @@ use p4shield_bpf::{
 };
 use p4shield_p4::control::Architecture;
 use p4shield_p4::{Compiled, Facts};
+
+use crate::replication::{Copy, Groups};
 
 /// What executes the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,8 +77,29 @@ pub struct Sent {
     pub bytes: Vec<u8>,
 }
 
+/// What a run makes of a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Judged {
+    Dropped,
+    Sent(Sent),
+    /// It goes to this multicast group.
+    Grouped(u32),
+}
+
+impl std::fmt::Display for Judged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Dropped => f.write_str("drops it"),
+            Self::Sent(s) => write!(f, "sends {} to port {}", hex(&s.bytes), s.port),
+            Self::Grouped(group) => write!(f, "sends it to group {group}"),
+        }
+    }
+}
+
 /// A program, loaded.
 pub struct Device {
+    /// Multicast groups.
+    pub groups: Groups,
     engines: Vec<(&'static str, Program)>,
     facts: Arc<Facts>,
     packet: Packet,
@@ -116,6 +140,7 @@ impl Device {
             Engine::Both => vec![load("JIT", Mode::Jit)?, load("interpreter", Mode::Interpreter)?],
         };
         Ok(Self {
+            groups: Groups::default(),
             engines,
             facts: Arc::new(compiled.facts.clone()),
             packet: Packet::with_minimum(MAX_HEADROOM as usize, MAX_HEADER_BYTES as usize, 0),
@@ -130,41 +155,62 @@ impl Device {
         self.facts.clone()
     }
 
-    /// A packet arrives; returns what leaves.
+    /// A packet arrives; returns what leaves: for each copy of its multicast group, if the program sends it to one.
     ///
     /// # Errors
     /// [`RunError`] if an engine stops the program, or both do not agree.
-    pub fn receive(&mut self, port: u32, bytes: &[u8]) -> Result<Option<Sent>, RunError> {
+    pub fn receive(&mut self, port: u32, bytes: &[u8]) -> Result<Vec<Sent>, RunError> {
         self.now_ns += STEP_NS;
+        let group = match self.judge(port, bytes, None)? {
+            Judged::Grouped(group) => group,
+            Judged::Sent(sent) => return Ok(vec![sent]),
+            Judged::Dropped => return Ok(Vec::new()),
+        };
+        let mut left = Vec::new();
+        for copy in self.groups.copies(group) {
+            if let Judged::Sent(sent) = self.judge(port, bytes, Some(copy))? {
+                left.push(sent);
+            }
+        }
+        Ok(left)
+    }
+
+    /// One run on every engine: for a packet, or for one copy of it.
+    fn judge(&mut self, port: u32, bytes: &[u8], copy: Option<Copy>) -> Result<Judged, RunError> {
         let meta = Meta { input_port: port, timestamp_ns: self.now_ns, ..Meta::default() };
         let mut results = Vec::new();
         // The filter of `ebpf_model` has no ports: packets go on where they came.
         let stays = self.facts.architecture == Architecture::Ebpf;
         for (engine, program) in &mut self.engines {
             self.packet.reset(bytes, bytes.len() as u32);
-            let outcome = program.run(&mut self.packet, &meta, &self.info);
+            let outcome = match copy {
+                None => program.run(&mut self.packet, &meta, &self.info),
+                Some(copy) => program.run_copy(&mut self.packet, &meta, &self.info, copy),
+            };
             if let Some(stop) = outcome.stopped {
                 return Err(RunError::Stopped { engine, stop });
             }
-            let sent = (outcome.verdict == Verdict::Pass).then(|| {
-                let mut out = self.packet.bytes().to_vec();
-                // What lies behind the copy follows unseen, as far as it was not cut off.
-                let unseen = bytes.get(MAX_HEADER_BYTES as usize..).unwrap_or_default();
-                out.extend(unseen);
-                out.truncate(outcome.total as usize);
-                Sent { port: if stays { port } else { outcome.output_port }, bytes: out }
+            results.push(match outcome.verdict {
+                Verdict::Pass => {
+                    let mut out = self.packet.bytes().to_vec();
+                    // What lies behind the copy follows unseen, as far as it was not cut off.
+                    let unseen = bytes.get(MAX_HEADER_BYTES as usize..).unwrap_or_default();
+                    out.extend(unseen);
+                    out.truncate(outcome.total as usize);
+                    Judged::Sent(Sent { port: if stays { port } else { outcome.output_port }, bytes: out })
+                }
+                _ if self.facts.replicates && outcome.output_action == action::REPLICATE => {
+                    Judged::Grouped(outcome.output_port)
+                }
+                _ => Judged::Dropped,
             });
-            results.push(sent);
         }
         if let [jit, interpreter] = results.as_slice()
             && jit != interpreter
         {
-            return Err(RunError::Disagree {
-                jit: told(jit.as_ref()),
-                interpreter: told(interpreter.as_ref()),
-            });
+            return Err(RunError::Disagree { jit: jit.to_string(), interpreter: interpreter.to_string() });
         }
-        Ok(results.pop().flatten())
+        Ok(results.pop().unwrap_or(Judged::Dropped))
     }
 
     /// A map of the program, if it has one of this name.
@@ -200,10 +246,6 @@ impl Device {
         }
         Ok(())
     }
-}
-
-fn told(sent: Option<&Sent>) -> String {
-    sent.map_or_else(|| "drops it".to_owned(), |s| format!("sends {} to port {}", hex(&s.bytes), s.port))
 }
 
 /// Bytes as hexadecimal digits.

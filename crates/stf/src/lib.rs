@@ -17,6 +17,7 @@ pub mod names;
 pub mod parse;
 pub mod pattern;
 pub mod pcap;
+pub mod replication;
 pub mod runner;
 pub mod script;
 pub mod state;

@@ -1,13 +1,12 @@
 //! Groups of action selectors and parser value sets: what a script puts into them.
 
-use num_bigint::BigUint;
 use p4shield_bpf::maps::Map;
-use p4shield_p4::control::TableFacts;
+use p4shield_p4::control::{EntryError, Match, TableFacts};
 
 use crate::device::Device;
 use crate::names;
-use crate::script::ActionCall;
-use crate::state::{StateError, action_value, c_names, find_table};
+use crate::script::{ActionCall, Matched};
+use crate::state::{StateError, action_value, c_names, find_table, key_match};
 
 /// Gives a group of a table's action selector its members.
 ///
@@ -36,10 +35,15 @@ pub fn set_group(
 ///
 /// # Errors
 /// [`StateError`].
-pub fn add_value(device: &mut Device, set: &str, values: &[BigUint]) -> Result<(), StateError> {
+pub fn add_value(device: &mut Device, set: &str, values: &[Matched]) -> Result<(), StateError> {
     let facts = device.facts();
     let s = &facts.value_sets[value_set(device, set)?];
-    let (key, value) = s.member(values)?;
+    let c = c_names(facts.architecture);
+    if s.keys.len() != values.len() {
+        return Err(EntryError::Keys { expected: s.keys.len(), got: values.len() }.into());
+    }
+    let matches: Vec<Match> = s.keys.iter().zip(values).map(|(k, v)| key_match(k, v, c)).collect();
+    let (key, value) = s.member(&matches)?;
     let failed = |source| StateError::Map { what: s.name.clone(), source };
     device.update(&s.map, &key, &value).map_err(failed)
 }

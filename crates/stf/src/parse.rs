@@ -5,7 +5,7 @@ use num_bigint::BigUint;
 use crate::pattern::Pattern;
 use crate::script::{
     ActionCall, Command, Compare, CounterIndex, KeyMatch, MAX_NUMBER_BITS, MAX_PACKET_BYTES,
-    MAX_SCRIPT_BYTES, Number, Replication, ScriptError, Statement, Unit,
+    MAX_SCRIPT_BYTES, Matched, Number, Replication, ScriptError, Statement, Unit,
 };
 
 /// Reads a script.
@@ -103,9 +103,9 @@ fn worded(word: &str, rest: &str) -> Result<Command, String> {
         }
         "pvs_add" => {
             let set = t.word("a value set")?;
-            let mut values = vec![t.value()?];
+            let mut values = vec![matched(&mut t)?];
             while !t.is_empty() {
-                values.push(t.value()?);
+                values.push(matched(&mut t)?);
             }
             Command::AddValue { set, values }
         }
@@ -175,6 +175,10 @@ fn add(t: &mut Tokens) -> Result<Command, String> {
 fn key_match(t: &mut Tokens) -> Result<KeyMatch, String> {
     let key = t.word("a key")?;
     t.need(':')?;
+    Ok(KeyMatch { key, matched: matched(t)? })
+}
+
+fn matched(t: &mut Tokens) -> Result<Matched, String> {
     let text = t.word("a value")?;
     let (low, high) = match text.split_once("..").or_else(|| text.split_once("->")) {
         Some((low, high)) => (low.to_owned(), Some(number(high)?.value)),
@@ -182,7 +186,7 @@ fn key_match(t: &mut Tokens) -> Result<KeyMatch, String> {
     };
     let value = number(&low)?;
     let prefix = if t.eat('/') { Some(t.number("the length of a prefix")?) } else { None };
-    Ok(KeyMatch { key, value, prefix, to: high })
+    Ok(Matched { value, prefix, to: high })
 }
 
 fn action(t: &mut Tokens) -> Result<ActionCall, String> {

@@ -7,6 +7,7 @@ use crate::diff::{self, Difference};
 use crate::members;
 use crate::pattern::Pattern;
 use crate::pcap::Captured;
+use crate::replication::ReplicationError;
 use crate::script::{Command, Compare, Statement, Unit};
 use crate::state::{State, StateError};
 
@@ -36,8 +37,8 @@ pub enum Trouble {
     },
     /// A packet left that nothing expected.
     Unexpected(Sent),
-    /// The command cannot be carried out by one run of a program.
-    NotSupported(String),
+    /// A command about copies of packets cannot be carried out.
+    Replication(ReplicationError),
 }
 
 impl std::fmt::Display for Failure {
@@ -53,9 +54,7 @@ impl std::fmt::Display for Failure {
             Trouble::Unexpected(s) => {
                 write!(f, "a packet that nothing expects left port {}:\n  {}", s.port, diff::spaced(&s.bytes))
             }
-            Trouble::NotSupported(what) => {
-                write!(f, "{what}: not supported, a program runs once for a packet")
-            }
+            Trouble::Replication(e) => write!(f, "{e}"),
         }
     }
 }
@@ -144,8 +143,7 @@ pub fn run_capture(arriving: &[Captured], expected: &[Captured], port: u32, devi
     ports.expected.insert(0, wanted);
     for packet in arriving {
         match device.receive(port, &packet.bytes) {
-            Ok(Some(sent)) => ports.sent.entry(0).or_default().push((0, sent)),
-            Ok(None) => {}
+            Ok(sent) => ports.sent.entry(0).or_default().extend(sent.into_iter().map(|s| (0, s))),
             Err(e) => report.failures.push(Failure { line: 0, what: Trouble::Run(e) }),
         }
     }
@@ -174,7 +172,7 @@ fn command(
         Command::Remove(id) => done(state.remove(device, id.as_deref())),
         Command::Packet { port, bytes } => {
             report.packets += 1;
-            if let Some(sent) = device.receive(*port, bytes).map_err(Trouble::Run)? {
+            for sent in device.receive(*port, bytes).map_err(Trouble::Run)? {
                 ports.sent.entry(sent.port).or_default().push((s.line, sent));
             }
             Ok(())
@@ -221,6 +219,6 @@ fn command(
         Command::MeterRates { name, index, rates } => {
             done(state.set_meter(device, name, index.as_ref(), rates))
         }
-        Command::Replication(r) => Err(Trouble::NotSupported(r.command.clone())),
+        Command::Replication(r) => device.groups.command(r).map_err(Trouble::Replication),
     }
 }

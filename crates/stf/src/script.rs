@@ -23,11 +23,18 @@ pub struct Number {
     pub mask: Option<BigUint>,
 }
 
-/// What a key is matched against.
+/// What a key of a table is matched against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyMatch {
     /// The key's name.
     pub key: String,
+    /// What it matches.
+    pub matched: Matched,
+}
+
+/// A value, a value with open digits, a prefix, or a range.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Matched {
     /// The value.
     pub value: Number,
     /// Behind a slash: bits of a prefix.
@@ -99,7 +106,7 @@ pub enum Unit {
     Bytes,
 }
 
-/// A command that only configures replication, which one run of a program cannot do.
+/// A command about copies of packets: multicast groups, and mirroring.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replication {
     /// The command's word.
@@ -134,12 +141,13 @@ pub enum Command {
         /// What each member does.
         members: Vec<ActionCall>,
     },
-    /// Adds a member to a parser value set: `pvs_add SET VALUE...`, as the reference switch's command line has it.
+    /// Adds a member to a parser value set: `pvs_add SET VALUE...`, as the reference switch's command line has it; values
+    /// are written as in keys of a table where the set matches otherwise than exactly.
     AddValue {
         /// The set.
         set: String,
-        /// A value for each part of a member.
-        values: Vec<BigUint>,
+        /// What each part of a member matches.
+        values: Vec<Matched>,
     },
     /// Takes all members out of a parser value set.
     ClearValues(String),

@@ -12,7 +12,7 @@ use p4shield_p4::control::{
 use crate::device::Device;
 use crate::members;
 use crate::names::{self, NameError};
-use crate::script::{ActionCall, CounterIndex, KeyMatch, Unit};
+use crate::script::{ActionCall, CounterIndex, KeyMatch, Matched, Unit};
 
 /// Why a command cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -371,7 +371,7 @@ fn keys(t: &TableFacts, given: &[KeyMatch], c: bool) -> Result<Vec<Match>, State
         if slot.is_some() {
             return Err(StateError::TwiceKey(g.key.clone()));
         }
-        *slot = Some(key_match(&t.keys[i], g, c));
+        *slot = Some(key_match(&t.keys[i], &g.matched, c));
     }
     Ok(matches.into_iter().map(|m| m.unwrap_or(Match::Any)).collect())
 }
@@ -385,7 +385,8 @@ fn key_index(t: &TableFacts, name: &str, c: bool) -> Result<usize, StateError> {
     Ok(names::find("key", short, c, t.keys.iter().map(|k| k.name.as_str()))?)
 }
 
-fn key_match(k: &KeyFacts, g: &KeyMatch, c: bool) -> Match {
+/// What a script writes, as a key of this kind is matched.
+pub(crate) fn key_match(k: &KeyFacts, g: &Matched, c: bool) -> Match {
     let value = &g.value.value;
     if let Some(to) = &g.to {
         return Match::Range(value.clone(), to.clone());

@@ -90,6 +90,20 @@ pub enum ObjectError {
         /// What is wrong.
         reason: String,
     },
+    /// The program has needs that make no sense, or that this version does not know.
+    #[error(
+        "section .p4shield.needs asks for what this version does not know: update P4 Shield, or compile again"
+    )]
+    Needs,
+    /// The program makes several packets of one.
+    #[error(
+        "the program multicasts (it sets standard_metadata.mcast_grp at {place}), but here one run makes one packet: leave \
+         the group at 0 and let the switch replicate, or run the program under `p4shield test`"
+    )]
+    Replicates {
+        /// File, line and column.
+        place: String,
+    },
     /// The line table makes no sense.
     #[error("section .p4shield.lines is damaged")]
     Lines,

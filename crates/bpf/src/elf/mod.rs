@@ -88,6 +88,8 @@ pub struct Object {
     pub(crate) files: Vec<String>,
     /// The function that may be the entry, and whether it bears the entry's name.
     pub(crate) entry: Option<(usize, bool)>,
+    /// Where it sends packets to groups, if it does.
+    replicates: Option<String>,
 }
 
 impl Object {
@@ -113,7 +115,16 @@ impl Object {
         let entries = sections::entries(&file, &maps)?;
         let files = sections::lines(&file, &mut functions)?;
         let entry = entry(&file, &functions);
-        Ok(Self { name: String::new(), functions, maps, entries, files, entry })
+        let replicates = sections::replication(&file, &files)?;
+        Ok(Self { name: String::new(), functions, maps, entries, files, entry, replicates })
+    }
+
+    /// For whoever runs a program once for a packet, and hands on the one packet that it makes.
+    ///
+    /// # Errors
+    /// If the program needs more: where it sends packets to a group.
+    pub fn runs_once(&self) -> Result<(), ObjectError> {
+        self.replicates.clone().map_or(Ok(()), |place| Err(ObjectError::Replicates { place }))
     }
 
     /// Gives it a name for error messages, usually that of its file.

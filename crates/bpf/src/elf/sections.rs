@@ -3,7 +3,10 @@
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use p4shield_abi::bytes::Reader;
 use p4shield_abi::map::{MAP_DEFINITION_SIZE, MapDefinition};
-use p4shield_abi::object::{ENTRIES_SECTION, LINES_SECTION, LineRecord, MAPS_SECTION, PROGRAM_SECTION};
+use p4shield_abi::object::{
+    ENTRIES_SECTION, LINES_SECTION, LineRecord, MAPS_SECTION, NEED_REPLICATION, NEEDS_SECTION, NeedRecord,
+    PROGRAM_SECTION,
+};
 
 use super::functions::holding;
 use super::{Elf, Function, ObjectEntry, ObjectError, ObjectMap, btf};
@@ -11,6 +14,8 @@ use crate::maps::MAX_MAPS;
 
 /// Bytes of a line record.
 const LINE_RECORD_SIZE: usize = 16;
+/// Bytes of a need.
+const NEED_RECORD_SIZE: usize = 16;
 
 /// The maps, by offset. A definition may be longer than ours (some headers add fields), if the rest is zero.
 pub(super) fn maps(file: &Elf<'_>) -> Result<Vec<ObjectMap>, ObjectError> {
@@ -111,6 +116,23 @@ pub(super) fn lines(file: &Elf<'_>, functions: &mut [Function]) -> Result<Vec<St
         rest = tail;
     }
     Ok(files)
+}
+
+/// Where the program sends packets to groups, if it does.
+pub(super) fn replication(file: &Elf<'_>, files: &[String]) -> Result<Option<String>, ObjectError> {
+    let Some(section) = file.section_by_name(NEEDS_SECTION) else { return Ok(None) };
+    let (records, rest) = section.data()?.as_chunks::<NEED_RECORD_SIZE>();
+    let mut place = None;
+    for bytes in records {
+        let mut r = Reader::new(bytes);
+        let record = NeedRecord { need: r.u32(), file: r.u32(), line: r.u32(), column: r.u32() };
+        let name = files.get(record.file as usize).map_or("", String::as_str);
+        match record.need {
+            NEED_REPLICATION => place = Some(format!("{name}:{}:{}", record.line, record.column)),
+            _ => return Err(ObjectError::Needs),
+        }
+    }
+    if rest.is_empty() { Ok(place) } else { Err(ObjectError::Needs) }
 }
 
 /// A number, and what follows it.

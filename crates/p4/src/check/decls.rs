@@ -381,6 +381,9 @@ impl Checker<'_> {
             let mut out: Vec<(crate::lexer::Name, Type)> = Vec::new();
             for f in fields {
                 c.annotations(&f.annotations);
+                if let Some(kind) = super::tables::match_annotation(&f.annotations) {
+                    c.matched_by.insert((id, out.len()), kind);
+                }
                 let mut ty = c.ty(&f.ty);
                 if !super::types::field_allowed(kind, &ty) {
                     c.bad_field(kind, f, &ty);

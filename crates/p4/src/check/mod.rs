@@ -129,6 +129,8 @@ struct Checker<'a> {
     program: hir::Program,
     scopes: Vec<HashMap<Name, Entry>>,
     match_kinds: Vec<Name>,
+    /// Fields of structs that say with `@match` how members of a value set match them, by struct and place.
+    matched_by: HashMap<(u32, usize), hir::MatchKind>,
     next_id: u32,
     place: Place,
     /// Loops around the current statement.
@@ -160,6 +162,7 @@ pub(crate) fn check(program: &ast::Program, sink: &mut Sink) -> hir::Program {
         program: hir::Program::default(),
         scopes: vec![HashMap::new()],
         match_kinds: Vec::new(),
+        matched_by: HashMap::new(),
         next_id: 0,
         place: Place::Top,
         loops: 0,

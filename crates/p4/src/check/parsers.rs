@@ -6,7 +6,7 @@ use super::{Checker, Place, Symbol};
 use crate::ast::{self, ExprKind as Ast, Transition};
 use crate::constant::fits;
 use crate::diagnostics::{Code, Diagnostic};
-use crate::hir::{self, Constructed, Expr, Keyset, Next, ParserId, StateId, Target, ValueSetId};
+use crate::hir::{self, Constructed, Expr, Keyset, MatchKind, Next, ParserId, StateId, Target, ValueSetId};
 use crate::lexer::Name;
 use crate::source::Span;
 use crate::types::{ObjectKind, Type};
@@ -50,7 +50,8 @@ impl Checker<'_> {
     /// `value_set<T>(size) name;`
     pub(super) fn value_set(&mut self, d: &ast::Decl, ty: &ast::TypeExpr, size: &ast::Expr) {
         let t = self.ty(ty);
-        let mut keys = Vec::new();
+        let (mut keys, mut kinds) = (Vec::new(), Vec::new());
+        self.kinds_of(&t, MatchKind::Exact, &mut kinds);
         if !t.is_bad() && !flatten(&t, &mut keys) {
             let hint = "members are integers, bool, enums, or structs and tuples of them";
             self.error(Code::BadType, ty.span, format!("a value set of {t}"), hint);
@@ -63,9 +64,23 @@ impl Checker<'_> {
         }
         let size = n.as_const().and_then(crate::constant::small).unwrap_or(0);
         let id = ValueSetId(self.program.value_sets.len() as u32);
-        let set = hir::ValueSet { name: d.name.name.clone(), span: d.name.span, keys, size };
+        let set = hir::ValueSet { name: d.name.name.clone(), span: d.name.span, keys, kinds, size };
         self.program.value_sets.push(set);
         self.declare(&d.name, Symbol::ValueSet(id, t));
+    }
+
+    /// How each scalar within a type is matched, in order: as its field says, else as what it stands in.
+    fn kinds_of(&self, ty: &Type, kind: MatchKind, out: &mut Vec<MatchKind>) {
+        match ty.base() {
+            Type::Composite(c) => {
+                for (i, (_, t)) in c.fields.iter().enumerate() {
+                    let own = self.matched_by.get(&(c.id, i)).copied();
+                    self.kinds_of(t, own.unwrap_or(kind), out);
+                }
+            }
+            Type::Tuple(ts) => ts.iter().for_each(|t| self.kinds_of(t, kind, out)),
+            _ => out.push(kind),
+        }
     }
 
     /// The states, `start` first.

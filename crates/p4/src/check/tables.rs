@@ -189,15 +189,7 @@ impl Checker<'_> {
             };
             self.error(Code::BadTable, name.span, format!("there is no match kind `{n}`"), hint);
         }
-        match n {
-            "exact" => MatchKind::Exact,
-            "lpm" => MatchKind::Lpm,
-            "ternary" => MatchKind::Ternary,
-            "range" => MatchKind::Range,
-            "optional" => MatchKind::Optional,
-            "selector" => MatchKind::Selector,
-            _ => MatchKind::Other,
-        }
+        match_kind_named(n)
     }
 
     /// The action that a path or call names, and the call's arguments.
@@ -451,6 +443,28 @@ pub(super) fn name_annotation(annotations: &[ast::Annotation]) -> Option<String>
 /// One side of a key that is masked: masks are written in hexadecimal.
 fn mask_text(e: &ast::Expr) -> String {
     if let Ast::Int { value, .. } = &e.kind { format!("{value:#x}") } else { path_text(e) }
+/// The match kind of a name.
+fn match_kind_named(name: &str) -> MatchKind {
+    match name {
+        "exact" => MatchKind::Exact,
+        "lpm" => MatchKind::Lpm,
+        "ternary" => MatchKind::Ternary,
+        "range" => MatchKind::Range,
+        "optional" => MatchKind::Optional,
+        "selector" => MatchKind::Selector,
+        _ => MatchKind::Other,
+    }
+}
+
+/// The match kind in `@match(kind)`.
+pub(super) fn match_annotation(annotations: &[ast::Annotation]) -> Option<MatchKind> {
+    let a = annotations.iter().find(|a| &*a.name.name == "match")?;
+    match &a.body.first()?.tok {
+        crate::lexer::Tok::Ident(n) => Some(match_kind_named(n)),
+        _ => None,
+    }
+}
+
 }
 
 /// The text of a key such as `hdr.ipv4.dst`, its control-plane name.

@@ -144,73 +144,71 @@ impl Checker<'_> {
     ) -> Type {
         let symbol = self.resolve(name, absolute);
         let args = written.map(|a| self.type_args(a)).unwrap_or_default();
-        let check = |c: &mut Self, want: usize| {
-            let ok = args.len() == want;
-            if !ok {
-                let message = format!(
-                    "`{}` takes {}, not {}",
-                    name.name,
-                    super::arguments::count(want, "type argument"),
-                    args.len()
-                );
-                c.error(Code::BadArguments, name.span, message, "write them as <T, ...>");
-            }
-            ok
-        };
         match symbol {
-            Symbol::Type(TypeSymbol::Plain(t)) if check(self, 0) => t,
-            Symbol::Type(TypeSymbol::Generic(c, params)) if check(self, params.len()) => {
-                if let Some(a) =
-                    written.unwrap_or_default().iter().find(|a| matches!(a.kind, TypeKind::DontCare))
-                {
+            Symbol::Type(t) => self.applied(t, name, &args, written.unwrap_or_default(), span),
+            Symbol::Bad => Type::Bad,
+            _ => {
+                let message = format!("`{}` is not a type", name.name);
+                self.error(Code::WrongKind, name.span, message, "use a type here");
+                Type::Bad
+            }
+        }
+    }
+
+    /// A type that was declared, with type arguments as they are meant and as they are written.
+    fn applied(
+        &mut self,
+        symbol: TypeSymbol,
+        name: &ast::Ident,
+        args: &[Type],
+        written: &[ast::TypeExpr],
+        span: Span,
+    ) -> Type {
+        let takes = self.type_params_of(&symbol, args.len());
+        if args.len() != takes {
+            let takes = super::arguments::count(takes, "type argument");
+            let message = format!("`{}` takes {takes}, not {}", name.name, args.len());
+            self.error(Code::BadArguments, name.span, message, "write them as <T, ...>");
+            return Type::Bad;
+        }
+        match symbol {
+            TypeSymbol::Plain(t) => t,
+            TypeSymbol::Generic(c, params) => {
+                if let Some(a) = written.iter().find(|a| matches!(a.kind, TypeKind::DontCare)) {
                     self.error(Code::BadType, a.span, "`_` is not a type here", "write the type");
                     return Type::Bad;
                 }
-                self.specialised(&c, &params, &args, span)
+                self.specialised(&c, &params, args, span)
             }
-            Symbol::Type(TypeSymbol::Extern(id)) => {
-                let want = self.program.externs[id.0 as usize].type_params.len();
-                if !check(self, want) {
-                    return Type::Bad;
-                }
+            TypeSymbol::Extern(id) => {
                 if args.iter().any(|a| a.contains(&|t| matches!(t, Type::Extern(x) if x.id == id.0))) {
                     let message = format!("`{}` would contain itself", name.name);
                     self.error(Code::Recursive, span, message, "use another type argument");
                     return Type::Bad;
                 }
-                Type::Extern(Rc::new(ExternRef { id: id.0, name: name.name.clone(), args }))
+                Type::Extern(Rc::new(ExternRef { id: id.0, name: name.name.clone(), args: args.to_vec() }))
             }
-            Symbol::Type(TypeSymbol::Signature(o, params)) if check(self, params.len()) => {
-                Type::Object(o).substitute(&replacement(&params, &args))
-            }
-            Symbol::Type(TypeSymbol::Object(o)) if check(self, o[0].type_params.len()) => {
+            TypeSymbol::Signature(o, params) => Type::Object(o).substitute(&replacement(&params, args)),
+            TypeSymbol::Object(o) => {
                 let o = &o[0];
                 let ty = Type::Object(Rc::new(object_type(o.kind, &o.name, &o.params)));
-                ty.substitute(&replacement(&o.type_params, &args))
+                ty.substitute(&replacement(&o.type_params, args))
             }
-            Symbol::Type(TypeSymbol::Package(overloads)) => {
-                let p = overloads.iter().find(|p| p.type_params.len() == args.len());
-                if !check(self, p.unwrap_or(&overloads[0]).type_params.len()) {
-                    return Type::Bad;
-                }
-                let param = |ty: &Type| ObjectParam {
-                    name: "".into(),
-                    direction: ast::Direction::None,
-                    ty: ty.clone(),
-                    optional: false,
-                };
-                let params = args.iter().map(param).collect();
-                Type::Object(Rc::new(ObjectType {
-                    kind: ObjectKind::Package,
-                    name: name.name.clone(),
-                    params,
-                }))
-            }
-            Symbol::Bad | Symbol::Type(_) => Type::Bad,
-            _ => {
-                let message = format!("`{}` is not a type", name.name);
-                self.error(Code::WrongKind, name.span, message, "use a type here");
-                Type::Bad
+            TypeSymbol::Package(_) => package_type(&name.name, args),
+        }
+    }
+
+    /// How many type arguments a type takes; of packages, of which there may be several, one that takes so many as are
+    /// given, if there is one.
+    fn type_params_of(&self, symbol: &TypeSymbol, given: usize) -> usize {
+        match symbol {
+            TypeSymbol::Plain(_) => 0,
+            TypeSymbol::Generic(_, params) | TypeSymbol::Signature(_, params) => params.len(),
+            TypeSymbol::Extern(id) => self.program.externs[id.0 as usize].type_params.len(),
+            TypeSymbol::Object(o) => o[0].type_params.len(),
+            TypeSymbol::Package(overloads) => {
+                let fitting = overloads.iter().find(|p| p.type_params.len() == given);
+                fitting.unwrap_or(&overloads[0]).type_params.len()
             }
         }
     }
@@ -269,6 +267,18 @@ pub(super) fn field_allowed(kind: Composite, ty: &Type) -> bool {
 /// Maps type parameters to type arguments.
 pub(super) fn replacement<'a>(params: &'a [u32], args: &'a [Type]) -> impl Fn(u32) -> Option<Type> + 'a {
     |id| params.iter().position(|p| *p == id).and_then(|i| args.get(i).cloned())
+}
+
+/// A package, of which nothing but its type arguments matters.
+fn package_type(name: &crate::lexer::Name, args: &[Type]) -> Type {
+    let param = |ty: &Type| ObjectParam {
+        name: "".into(),
+        direction: ast::Direction::None,
+        ty: ty.clone(),
+        optional: false,
+    };
+    let params = args.iter().map(param).collect();
+    Type::Object(Rc::new(ObjectType { kind: ObjectKind::Package, name: name.clone(), params }))
 }
 
 pub(super) fn object_type(

@@ -3,7 +3,7 @@
 use super::Program;
 use super::insn::{Flow, Reloc};
 use crate::ir::Function;
-use crate::source::SourceMap;
+use crate::source::{SourceMap, Span};
 use object::write::{Object, Relocation, StandardSegment, Symbol, SymbolId, SymbolSection};
 use object::{
     Architecture, BinaryFormat, Endianness, RelocationFlags, SectionKind, SymbolFlags, SymbolKind,
@@ -14,17 +14,24 @@ use p4shield_abi::map::MAP_DEFINITION_SIZE;
 use p4shield_abi::object as names;
 use std::collections::HashMap;
 
-/// Writes the object.
-pub(crate) fn write(p: &Program, f: &Function, sources: &SourceMap) -> Result<Vec<u8>, object::write::Error> {
+/// Writes the object. `replicates` is where the program sends packets to groups.
+pub(crate) fn write(
+    p: &Program,
+    f: &Function,
+    sources: &SourceMap,
+    replicates: Option<Span>,
+) -> Result<Vec<u8>, object::write::Error> {
     let mut o = Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little);
     let maps = add_maps(&mut o, f);
     add_code(&mut o, p, &maps)?;
     let abi = PROGRAM_ABI_VERSION.to_le_bytes().to_vec();
-    for (name, data) in [
+    let needs = replicates.map(|place| (names::NEEDS_SECTION, need(names::NEED_REPLICATION, place, sources)));
+    let sections = [
         (names::ABI_SECTION, abi),
         (names::ENTRIES_SECTION, entries(f)),
         (names::LINES_SECTION, lines(p, sources)),
-    ] {
+    ];
+    for (name, data) in sections.into_iter().chain(needs) {
         let id = o.add_section(Vec::new(), name.as_bytes().to_vec(), SectionKind::Metadata);
         o.append_section_data(id, &data, 4);
     }
@@ -124,6 +131,12 @@ fn entries(f: &Function) -> Vec<u8> {
         }
     }
     out
+}
+
+/// The record of a need that arises at a place.
+fn need(need: u32, place: Span, sources: &SourceMap) -> Vec<u8> {
+    let (_, at) = sources.locate(place);
+    [need, place.file, at.line, at.column].iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
 fn lines(p: &Program, sources: &SourceMap) -> Vec<u8> {

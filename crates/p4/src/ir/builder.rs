@@ -23,6 +23,15 @@ pub(crate) struct Builder {
     /// By slot: its values at the ends of blocks where they are known, by the blocks' numbers in the tree.
     defs: Vec<Vec<(u32, Opnd)>>,
     types: Vec<Ty>,
+    watched: Option<Watch>,
+}
+
+/// A variable about which it matters where it is written.
+#[derive(Debug)]
+struct Watch {
+    slot: Slot,
+    /// Where it is first given anything but 0.
+    written: Option<Span>,
 }
 
 impl Builder {
@@ -39,7 +48,18 @@ impl Builder {
             tree,
             defs: Vec::new(),
             types: Vec::new(),
+            watched: None,
         }
+    }
+
+    /// From now on, notes where a variable is written.
+    pub(crate) fn watch(&mut self, slot: Slot) {
+        self.watched = Some(Watch { slot, written: None });
+    }
+
+    /// Where the watched variable was first given anything but 0.
+    pub(crate) fn watched(&self) -> Option<Span> {
+        self.watched.as_ref()?.written
     }
 
     pub(crate) fn slot(&mut self, ty: Ty) -> Slot {
@@ -99,6 +119,9 @@ impl Builder {
     }
 
     pub(crate) fn write(&mut self, s: Slot, v: Opnd) {
+        if let Some(w) = self.watched.as_mut().filter(|w| w.slot == s && v != Opnd::C(0)) {
+            w.written.get_or_insert(self.span);
+        }
         self.define(s, self.at, v);
     }
 

@@ -118,6 +118,8 @@ struct Lower<'a> {
     too_large: bool,
     architecture: crate::control::Architecture,
     standard: Option<Standard>,
+    /// Where the program sends packets to groups.
+    multicast: Option<Span>,
     /// The colour that a direct meter told last.
     direct: HashMap<InstId, Slot>,
 }
@@ -145,6 +147,8 @@ pub(crate) struct Lowered {
     /// C declarations of the tenant's own functions.
     pub(crate) c_header: String,
     pub(crate) architecture: crate::control::Architecture,
+    /// Where the program chooses a multicast group, if it may.
+    pub(crate) multicast: Option<Span>,
 }
 
 /// Statements that may be inlined: a bound on exponential growth through nested calls.
@@ -219,4 +223,4 @@ impl Lower<'_> {
     }
 }
 
-pub(crate) use pipeline::lower;
+pub(crate) use pipeline::{lower, replicates};

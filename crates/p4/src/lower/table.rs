@@ -164,7 +164,10 @@ impl Lower<'_> {
         let (last, outer) = path.split_last()?;
         let name = self.map_name(outer, last);
         let (map_type, flags) = match facts.shape {
-            Shape::Rules => (TYPE_CLASSIFIER, self.range_flags(t, facts)?),
+            Shape::Rules => (
+                TYPE_CLASSIFIER,
+                range_flags(&facts.keys).map_err(|what| self.unsupported(t.span, &what)).ok()?,
+            ),
             Shape::Lpm => (TYPE_LPM_TRIE, 0),
             Shape::Code | Shape::Exact => (TYPE_HASH, 0),
         };
@@ -181,21 +184,6 @@ impl Lower<'_> {
         let definition = MapDefinition { map_type, key_size, value_size, max_entries: facts.size, flags };
         facts.map = Some(name.clone());
         Some(self.add_map(Map { name, definition, entries }))
-    }
-
-    /// The widths of the range fields, as a classifier's flags hold them.
-    fn range_flags(&mut self, t: &Table, facts: &TableFacts) -> Option<u32> {
-        let mut ranges: Vec<&KeyFacts> = facts.keys.iter().filter(|k| k.kind == "range").collect();
-        ranges.sort_by_key(|k| k.offset);
-        if ranges.len() > MAX_RANGES || ranges.iter().any(|k| k.bytes > MAX_RANGE_BYTES) {
-            let what = format!(
-                "more than {MAX_RANGES} range keys, or one of more than {} bits,",
-                8 * MAX_RANGE_BYTES
-            );
-            self.unsupported(t.span, &what);
-            return None;
-        }
-        Some(ranges.iter().enumerate().fold(0, |flags, (i, k)| flags | k.bytes << (4 * i)))
     }
 
     /// The bytes of an entry's key.
@@ -250,6 +238,17 @@ impl Lower<'_> {
         facts.default_map = Some(name.clone());
         Some(Some(self.add_map(Map { name, definition, entries })))
     }
+}
+
+/// The widths of the range fields, as a classifier's flags hold them, or what is too much.
+pub(super) fn range_flags(keys: &[KeyFacts]) -> Result<u32, String> {
+    let mut ranges: Vec<&KeyFacts> = keys.iter().filter(|k| k.kind == "range").collect();
+    ranges.sort_by_key(|k| k.offset);
+    if ranges.len() > MAX_RANGES || ranges.iter().any(|k| k.bytes > MAX_RANGE_BYTES) {
+        let bits = 8 * MAX_RANGE_BYTES;
+        return Err(format!("more than {MAX_RANGES} range keys, or one of more than {bits} bits,"));
+    }
+    Ok(ranges.iter().enumerate().fold(0, |flags, (i, k)| flags | k.bytes << (4 * i)))
 }
 
 /// The instance that a property names.
@@ -368,7 +367,7 @@ fn constant(a: &CtorArg) -> Option<u32> {
 }
 
 /// How a match kind is written.
-const fn kind_name(kind: MatchKind) -> &'static str {
+pub(super) const fn kind_name(kind: MatchKind) -> &'static str {
     match kind {
         MatchKind::Exact => "exact",
         MatchKind::Lpm => "lpm",

@@ -1,10 +1,14 @@
 //! Parser value sets: a look-up of the values that a `select` case has, among those that the control plane put in.
+//!
+//! Members are matched exactly, in a hash map, unless the fields of the declared type say otherwise (`@match(ternary)`); then
+//! they are rules of a classifier.
 
 use super::Lower;
-use crate::control::{KeyFacts, ValueSetFacts};
-use crate::hir::ValueSetId;
+use super::table::{kind_name, range_flags};
+use crate::control::{KeyFacts, Shape, ValueSetFacts};
+use crate::hir::{MatchKind, ValueSet, ValueSetId};
 use crate::ir::{Cc, Map, MapId, Opnd};
-use p4shield_abi::map::{MapDefinition, TYPE_HASH};
+use p4shield_abi::map::{MapDefinition, TYPE_CLASSIFIER, TYPE_HASH};
 
 /// Bytes of a member's value, which nobody reads.
 const VALUE_SIZE: u32 = 8;
@@ -39,27 +43,44 @@ impl Lower<'_> {
             let map = self.b.f.maps.iter().position(|m| m.name == self.value_sets[at].map).unwrap_or(0);
             return (MapId(map as u32), at);
         }
-        let (mut offset, mut keys) = (0, Vec::new());
-        for (i, t) in set.keys.iter().enumerate() {
-            let width = t.scalar_width().unwrap_or(0);
-            let bytes = width.div_ceil(8);
-            keys.push(KeyFacts { name: format!("field{i}"), kind: "exact", width, offset, bytes });
-            offset += bytes;
-        }
+        let (keys, key_size) = member_keys(&set);
         let map_name = self.map_name(&self.path, &set.name);
         if set.size > MAX_MEMBERS {
             self.unsupported(set.span, &format!("a value set of more than {MAX_MEMBERS} members"));
         }
+        if set.kinds.iter().any(|k| matches!(k, MatchKind::Selector | MatchKind::Other)) {
+            self.unsupported(set.span, "a value set with a field that is matched in this way");
+        }
+        let exact = set.kinds.iter().all(|k| *k == MatchKind::Exact);
+        let (shape, map_type) =
+            if exact { (Shape::Exact, TYPE_HASH) } else { (Shape::Rules, TYPE_CLASSIFIER) };
+        let flags = range_flags(&keys).unwrap_or_else(|what| {
+            self.unsupported(set.span, &what);
+            0
+        });
         let size = set.size.clamp(1, MAX_MEMBERS);
-        let definition = MapDefinition {
-            map_type: TYPE_HASH,
-            key_size: offset.max(1),
-            value_size: VALUE_SIZE,
-            max_entries: size,
-            flags: 0,
-        };
+        let definition =
+            MapDefinition { map_type, key_size, value_size: VALUE_SIZE, max_entries: size, flags };
         let map = self.add_map(Map { name: map_name.clone(), definition, entries: Vec::new() });
-        self.value_sets.push(ValueSetFacts { name, map: map_name, keys, key_size: offset.max(1), size });
+        self.value_sets.push(ValueSetFacts { name, map: map_name, shape, keys, key_size, size });
         (map, self.value_sets.len() - 1)
     }
+}
+
+/// What a member of a set matches, ranges last as a classifier has them, and the bytes of all.
+fn member_keys(set: &ValueSet) -> (Vec<KeyFacts>, u32) {
+    let fact = |(i, (t, kind)): (usize, (&crate::types::Type, &MatchKind))| {
+        let width = t.scalar_width().unwrap_or(0);
+        let bytes = width.div_ceil(8);
+        KeyFacts { name: format!("field{i}"), kind: kind_name(*kind), width, offset: 0, bytes }
+    };
+    let mut keys: Vec<KeyFacts> = set.keys.iter().zip(&set.kinds).enumerate().map(fact).collect();
+    let mut offset = 0;
+    for range in [false, true] {
+        for k in keys.iter_mut().filter(|k| (k.kind == "range") == range) {
+            k.offset = offset;
+            offset += k.bytes;
+        }
+    }
+    (keys, offset.max(1))
 }

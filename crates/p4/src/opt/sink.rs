@@ -84,7 +84,9 @@ fn use_blocks(f: &Function, g: &Graph) -> HashMap<Val, Vec<Use>> {
 }
 
 const fn movable(op: &Op) -> bool {
-    matches!(
+    // What the program itself sets later has to be read before.
+    let set = matches!(op, Op::Context(offset::OUTPUT_ACTION | offset::OUTPUT_PORT, _));
+    !set && matches!(
         op,
         Op::Bin(..)
             | Op::Cmp(..)

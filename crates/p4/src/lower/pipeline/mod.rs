@@ -3,8 +3,11 @@
 //! What they share is here: opening the packet, handing variables from block to block, leaving with a verdict.
 
 mod ebpf;
+mod multicast;
 mod ubpf;
 mod v1model;
+
+pub(crate) use multicast::replicates;
 
 use super::storage::Storage;
 use super::{Binding, BoundObject, Lower, Lowered, PacketState, Standard, layout};
@@ -59,13 +62,14 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
         too_large: false,
         architecture: Architecture::default(),
         standard: None,
+        multicast: None,
         direct: HashMap::new(),
     };
     l.program(end, reject);
     l.warn_unknown();
-    let Lower { b, tables, arrays, value_sets, externs, c, architecture, .. } = l;
+    let Lower { b, tables, arrays, value_sets, externs, c, architecture, multicast, .. } = l;
     let (function, c_header) = (b.into_function(), c.header());
-    Lowered { function, tables, arrays, value_sets, externs, c_header, architecture }
+    Lowered { function, tables, arrays, value_sets, externs, c_header, architecture, multicast }
 }
 
 /// A parser of the pipeline.

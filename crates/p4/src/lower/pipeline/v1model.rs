@@ -26,6 +26,7 @@ impl Lower<'_> {
             self.standard_metadata(&p.ty, s);
         }
         self.fill_standard_metadata();
+        self.watch_group();
         self.parse_and_go_on(parser, &shared);
         self.run_control(verify, &shared);
         self.run_control(ingress, &shared);
@@ -67,21 +68,20 @@ impl Lower<'_> {
 
     /// Drops what ingress wants dropped, and tells egress its port. Returns it.
     fn after_ingress(&mut self, ingress: Span) -> Opnd {
-        // One run makes one packet.
         let group = self.get_standard("mcast_grp");
-        if group != Opnd::C(0) {
-            let what = "one run makes one packet: what this control sends to a multicast group is dropped";
-            self.without_effect(ingress, what);
-        }
-        let single = self.b.cmp(Cc::Eq, group, Opnd::C(0), 16);
-        self.drop_unless(single);
-        let port = self.get_standard("egress_spec");
-        let goes = self.b.cmp(Cc::Ne, port, Opnd::C(DROP_PORT), 32);
-        self.drop_unless(goes);
+        let port = if group == Opnd::C(0) { self.unicast() } else { self.multicast(group, ingress) };
         self.set_standard("egress_port", port);
         self.set_standard("egress_spec", Opnd::C(0));
         let now = self.timestamp();
         self.set_standard("egress_global_timestamp", now);
+        port
+    }
+
+    /// The port that ingress chose.
+    pub(super) fn unicast(&mut self) -> Opnd {
+        let port = self.get_standard("egress_spec");
+        let goes = self.b.cmp(Cc::Ne, port, Opnd::C(DROP_PORT), 32);
+        self.drop_unless(goes);
         port
     }
 

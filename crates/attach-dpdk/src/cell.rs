@@ -170,16 +170,23 @@ impl Cell {
             // SAFETY: as the caller promises.
             let mut whole = unsafe { self.sift(out, received, is_judgeable) };
             let tunnels = tunnels.of(&self.tunnels);
+            let mut together = true;
             if !tunnels.is_empty() {
                 let from = if lane.is_vms() { Origin::Vm } else { Origin::World };
                 // SAFETY: `sift` left packets in so many slots; so does this.
                 whole = unsafe { self.sift(out, whole, |packet| self.look_inside(packet, tunnels, from)) };
+                together = !tunnels.tell_networks();
             }
             *untaken = slots[..whole].iter();
-            // SAFETY: as above. What comes out is put into slots whose packets were taken before: no more than one comes
-            // for each.
-            let packets = untaken.by_ref().filter_map(|slot| unsafe { take(slot) });
-            lane.submit_burst(now, packets, |released| out.put(released));
+            if together {
+                // SAFETY: as above. What comes out is put into slots whose packets were taken before: no more than one
+                // comes for each.
+                let packets = untaken.by_ref().filter_map(|slot| unsafe { take(slot) });
+                lane.submit_burst(now, packets, |released| out.put(released));
+            } else {
+                // SAFETY: as above.
+                unsafe { submit_by_network(lane, tunnels, now, out, untaken) };
+            }
         }
         let room = slots.len() - out.passed;
         lane.poll(now, room, |released| out.put(released));
@@ -269,6 +276,36 @@ impl std::fmt::Debug for Cell {
 
 /// Slots whose packets nobody has taken yet.
 type Untaken<'s> = slice::Iter<'s, Slot<MaybeUninit<*mut RawMbuf>>>;
+
+/// Submits packets of one network after the other, in their order: those that came through a tunnel by that one's number,
+/// the others as of their port.
+///
+/// # Safety
+/// The slots of `untaken` hold packets.
+#[cold]
+unsafe fn submit_by_network(
+    lane: &mut Lane<Mbuf>,
+    tunnels: &Tunnels,
+    now: u64,
+    out: &mut Out<'_>,
+    untaken: &mut Untaken<'_>,
+) {
+    let network = |slot: &Slot<MaybeUninit<*mut RawMbuf>>| {
+        // SAFETY: as the caller promises; the packet stays in its slot.
+        let packet = unsafe { take(slot) }?;
+        (packet.hidden() != 0).then(|| tunnels.network(packet.hidden_bytes()))
+    };
+    while let Some(first) = untaken.as_slice().first() {
+        let of = network(first);
+        let run = untaken.as_slice().iter().take_while(|slot| network(slot) == of).count();
+        // SAFETY: as the caller promises. What comes out is put into slots whose packets were taken before.
+        let packets = untaken.by_ref().take(run).filter_map(|slot| unsafe { take(slot) });
+        match of {
+            Some(of) => lane.submit_burst_in(of, now, packets, |released| out.put(released)),
+            None => lane.submit_burst(now, packets, |released| out.put(released)),
+        }
+    }
+}
 
 /// Makes a packet's front one piece, and fetches it into the cache. False if there is no memory for that.
 #[inline]

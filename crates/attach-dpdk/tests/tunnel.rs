@@ -43,36 +43,42 @@ fn with_options(front: &[u8]) -> Vec<u8> {
     new
 }
 
-/// A host whose switch ends VXLAN tunnels, a VM on it, and the world at the other end.
+/// A host whose switch ends VXLAN tunnels of some networks, with a VM in each, and the world at the other end. In each network
+/// the VM has the same address, and so has the world.
 struct Clouds {
     host: NetNs,
-    _vm: NetNs,
+    _vms: Vec<NetNs>,
     world: NetNs,
+    networks: Vec<u32>,
 }
 
 impl Clouds {
-    /// `more`: of the world's device. An error if this kernel has no such devices.
-    fn new(more: &str) -> Result<Self, String> {
-        let [host, vm, world] = ["host", "vm", "world"].map(|n| NetNs::create(n).unwrap());
-        host.veth("s0", &vm, "eth0").unwrap();
+    /// `more`: of the world's devices. An error if this kernel has no such devices.
+    fn new(networks: &[u32], vm: &str, more: &str) -> Result<Self, String> {
+        let [host, world] = ["host", "world"].map(|n| NetNs::create(n).unwrap());
         host.veth("u0", &world, "eth0").unwrap();
-        for ns in [&vm, &world] {
-            ns.send_whole_packets("eth0").unwrap();
-        }
-        vm.ip("addr add 10.0.1.1/16 dev eth0").unwrap();
-        vm.ip("link set eth0 mtu 1400").unwrap();
+        world.send_whole_packets("eth0").unwrap();
         world.ip("addr add 192.0.2.1/24 dev eth0").unwrap();
-        let device = format!(
-            "link add tun0 type vxlan id 7 dstport 4789 local 192.0.2.1 remote 192.0.2.7 dev eth0 {more}"
-        );
-        world.ip(&device).map_err(|e| format!("no VXLAN devices: {e}"))?;
-        world.ip("addr add 10.0.9.1/16 dev tun0").unwrap();
-        world.ip("link set tun0 mtu 1400 up").unwrap();
-        world.send_whole_packets("tun0").unwrap();
-        Ok(Self { host, _vm: vm, world })
+        let mut vms = Vec::new();
+        for network in networks {
+            let ns = NetNs::create("vm").unwrap();
+            host.veth(&format!("s{network}"), &ns, "eth0").unwrap();
+            ns.send_whole_packets("eth0").unwrap();
+            ns.ip(&format!("addr add {vm}/16 dev eth0")).unwrap();
+            ns.ip("link set eth0 mtu 1400").unwrap();
+            vms.push(ns);
+            let device = format!(
+                "link add tun{network} type vxlan id {network} dstport 4789 local 192.0.2.1 remote 192.0.2.7 dev eth0 {more}"
+            );
+            world.ip(&device).map_err(|e| format!("no VXLAN devices: {e}"))?;
+            world.ip(&format!("addr add 10.0.9.1/16 dev tun{network}")).unwrap();
+            world.ip(&format!("link set tun{network} mtu 1400 up")).unwrap();
+            world.send_whole_packets(&format!("tun{network}")).unwrap();
+        }
+        Ok(Self { host, _vms: vms, world, networks: networks.to_vec() })
     }
 
-    /// Open vSwitch: a bridge with the uplink and the host's address, and one with the VM and the tunnel.
+    /// Open vSwitch: a bridge with the uplink and the host's address, and for each network one with the VM and the tunnel.
     fn switch(&self, cloud: &Cloud, more: &[&str]) -> OvsDpdk {
         let environment = cloud.environment().into_iter();
         let setup = environment.fold(OvsDpdk::setup(), |setup, (name, value)| setup.env(name, value));
@@ -81,24 +87,29 @@ impl Clouds {
         let bridge = OvsDpdk::BRIDGE;
         self.host.ip(&format!("addr add 192.0.2.7/24 dev {bridge}")).unwrap();
         self.host.ip(&format!("link set {bridge} up")).unwrap();
-        let words = ["add-br", "inner", "--", "set", "Bridge", "inner", "datapath_type=netdev"];
-        switch.vsctl(&words).unwrap();
-        let devargs = "options:dpdk-devargs=net_af_packet_vm,iface=s0,qpairs=1";
-        let vm = ["add-port", "inner", "vm", "--", "set", "Interface", "vm", "type=dpdk", devargs];
-        switch.vsctl(&vm).unwrap();
-        let mut tunnel = vec!["add-port", "inner", "tun", "--", "set", "Interface", "tun", "type=vxlan"];
-        tunnel.extend(["options:remote_ip=192.0.2.1", "options:local_ip=192.0.2.7", "options:key=7"]);
-        tunnel.extend(more);
-        switch.vsctl(&tunnel).unwrap();
+        for n in &self.networks {
+            let vsctl = |line: String, more: &[&str]| {
+                let words: Vec<_> = line.split(' ').chain(more.iter().copied()).collect();
+                switch.vsctl(&words).unwrap();
+            };
+            vsctl(format!("add-br inner{n} -- set Bridge inner{n} datapath_type=netdev"), &[]);
+            let devargs = format!("options:dpdk-devargs=net_af_packet_vm{n},iface=s{n},qpairs=1");
+            vsctl(format!("add-port inner{n} vm{n} -- set Interface vm{n} type=dpdk {devargs}"), &[]);
+            let options = format!("options:remote_ip=192.0.2.1 options:local_ip=192.0.2.7 options:key={n}");
+            vsctl(format!("add-port inner{n} tun{n} -- set Interface tun{n} type=vxlan {options}"), more);
+        }
         switch
     }
 
-    /// Pings the VM through the tunnel.
-    fn ping(&self) -> bool {
-        run(self.world.command("ping").args(["-c1", "-W1", "10.0.1.1"])).is_ok()
+    /// Pings a VM through the tunnel of its network.
+    fn ping(&self, network: u32, vm: &str) -> bool {
+        let device = format!("tun{network}");
+        run(self.world.command("ping").args(["-c1", "-W1", "-I", &device, vm])).is_ok()
     }
 }
 
+/// Where alice's VM is.
+const VM: &str = "10.0.1.1";
 const UPLINK: &str = "[[port]]\nname = \"net_af_packet_up\"\nrole = \"uplink\"\n";
 const TUNNEL: &str = "[[tunnel]]\ntype = \"vxlan\"\naddress = \"192.0.2.7\"\n";
 
@@ -110,7 +121,7 @@ fn what_comes_through_a_tunnel_is_judged_by_what_is_inside() {
         return;
     }
     for (device, port, tunnel) in [("", &[][..], TUNNEL), ("udpcsum", &["options:csum=true"], "")] {
-        let clouds = match Clouds::new(device) {
+        let clouds = match Clouds::new(&[7], VM, device) {
             Ok(clouds) => clouds,
             Err(why) => {
                 println!("skipped: {why}");
@@ -122,14 +133,15 @@ fn what_comes_through_a_tunnel_is_judged_by_what_is_inside() {
         let mut switch = clouds.switch(&cloud, port);
         daemon.wait_lanes(2);
         let works = |what: &str| {
-            wait_until(what, PATIENCE, || clouds.ping()).unwrap_or_else(|e| panic!("{e}\n{}", switch.log()));
+            wait_until(what, PATIENCE, || clouds.ping(7, VM))
+                .unwrap_or_else(|e| panic!("{e}\n{}", switch.log()));
         };
         works("a ping through the tunnel");
         if tunnel.is_empty() {
             let address = Some([192, 0, 2, 7].into());
             daemon.tell_tunnels(&[Tunnel { kind: TunnelKind::Vxlan, address, port: 4789 }]);
             MOOD.store(DROP, Ordering::Relaxed);
-            wait_until("the end of pings", PATIENCE, || !clouds.ping()).unwrap();
+            wait_until("the end of pings", PATIENCE, || !clouds.ping(7, VM)).unwrap();
             MOOD.store(PASS, Ordering::Relaxed);
             works("a ping through the tunnel that is known now");
         }
@@ -138,7 +150,7 @@ fn what_comes_through_a_tunnel_is_judged_by_what_is_inside() {
         assert!(daemon.p4vm(0).judged() >= before + 2, "the request by its inner addresses, and the reply");
 
         MOOD.store(DROP, Ordering::Relaxed);
-        assert!(!clouds.ping(), "the program refuses what is inside");
+        assert!(!clouds.ping(7, VM), "the program refuses what is inside");
         MOOD.store(PASS, Ordering::Relaxed);
         works("a ping that is let through again");
 
@@ -154,4 +166,63 @@ fn what_comes_through_a_tunnel_is_judged_by_what_is_inside() {
         let status = switch.stop().unwrap();
         assert!(status.success(), "{status}\n{}", switch.log());
     }
+}
+
+/// Of tenants whose VMs have one address.
+const OVERLAPPING: &str = r#"
+[[tenant]]
+name = "red"
+deadline = "1s"
+stall = "60s"
+[[tenant.vm]]
+name = "vm"
+addresses = ["10.0.3.1"]
+vni = 8
+[[port]]
+name = "net_af_packet_vm8"
+tenant = "red"
+vm = "vm"
+[[tenant]]
+name = "blue"
+deadline = "1s"
+stall = "60s"
+[[tenant.vm]]
+name = "vm"
+addresses = ["10.0.3.1"]
+vni = 9
+[[port]]
+name = "net_af_packet_vm9"
+tenant = "blue"
+vm = "vm"
+"#;
+
+#[test]
+fn tenants_with_one_address_are_told_apart_by_their_networks() {
+    if !usable(OvsDpdk::usable()) {
+        return;
+    }
+    const BOTH: &str = "10.0.3.1";
+    const RED: usize = 2;
+    const BLUE: usize = 3;
+    let clouds = match Clouds::new(&[8, 9], BOTH, "") {
+        Ok(clouds) => clouds,
+        Err(why) => {
+            println!("skipped: {why}");
+            return;
+        }
+    };
+    let cloud = Cloud::new("1s", &[UPLINK, TUNNEL, OVERLAPPING].concat());
+    let daemon = cloud.daemon(|_| Does::Pass);
+    let mut switch = clouds.switch(&cloud, &[]);
+    daemon.wait_lanes(3);
+    for (network, own, other) in [(8, RED, BLUE), (9, BLUE, RED)] {
+        let before = [own, other].map(|tenant| daemon.p4vm(tenant).judged());
+        wait_until("a ping through the tunnel", PATIENCE, || clouds.ping(network, BOTH))
+            .unwrap_or_else(|e| panic!("{e} {network}\n{}", switch.log()));
+        let after = [own, other].map(|tenant| daemon.p4vm(tenant).judged());
+        assert!(after[0] >= before[0] + 2, "network {network}: request and reply");
+        assert_eq!(after[1], before[1], "network {network}: nobody else's program saw a packet");
+    }
+    let status = switch.stop().unwrap();
+    assert!(status.success(), "{status}\n{}", switch.log());
 }

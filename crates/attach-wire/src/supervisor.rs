@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use p4shield_afxdp::{Mode, Socket, SocketConfig, Umem};
-use p4shield_mediator::{PortSpec, Source, Stages};
+use p4shield_mediator::{Network, PortSpec, Source, Stages};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::config::{Guard, LoopConfig, Side, WireConfig};
@@ -388,15 +388,16 @@ impl Supervisor {
 
 /// What the mediator is told about each side of a wire.
 fn specs(config: &WireConfig, number: u32) -> [PortSpec; 2] {
-    let others = config.others;
+    let (others, network) = (config.others, Network::Unsaid);
     let source = if config.own_addresses_only { Source::Only(config.vm) } else { Source::Any };
     [
-        PortSpec { number: 2 * number, stages: Stages::EgressOnly(config.vm), others, source },
+        PortSpec { number: 2 * number, stages: Stages::EgressOnly(config.vm), others, source, network },
         PortSpec {
             number: 2 * number + 1,
             stages: Stages::IngressOnly(config.vm),
             others,
             source: Source::Any,
+            network,
         },
     ]
 }

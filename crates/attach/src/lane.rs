@@ -6,7 +6,7 @@ use crate::process;
 use crate::session::Shared;
 use p4shield_channel::Sleeper;
 use p4shield_mediator::{
-    Config, Counters, Fault, InPlace, Link, Mediator, Packet, PortSpec, Released, Source, VmRef,
+    Config, Counters, Fault, InPlace, Link, Mediator, Network, Packet, PortSpec, Released, Source, VmRef,
 };
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak, mpsc};
@@ -104,6 +104,19 @@ impl<P: Packet + Send + 'static> Lane<P> {
     ) {
         self.look(now);
         self.mediator.submit_burst(now, &self.spec, packets, sink);
+    }
+
+    /// [`Self::submit_burst`] of packets whose addresses are of this network.
+    pub fn submit_burst_in(
+        &mut self,
+        network: Network,
+        now: u64,
+        packets: impl IntoIterator<Item = P>,
+        sink: impl FnMut(Released<P>),
+    ) {
+        self.look(now);
+        let spec = PortSpec { network, ..self.spec };
+        self.mediator.submit_burst(now, &spec, packets, sink);
     }
 
     /// Looks for changes: one load if there are none. [`Self::poll`] and [`Self::submit_burst`] do it, too.

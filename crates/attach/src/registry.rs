@@ -14,7 +14,6 @@ use p4shield_mediator::{self as mediator, Link, PortSpec, VmRef};
 use p4shield_runtime::control::Reply;
 use p4shield_runtime::inline::Judge;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -197,10 +196,9 @@ impl Registry {
         }
     }
 
-    /// The addresses of all VMs.
-    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
-        let vms = self.mediator.tenants.iter().flat_map(|t| &t.vms);
-        vms.flat_map(|vm| vm.addresses.iter().copied()).collect()
+    /// The tenants.
+    pub(crate) fn tenants(&self) -> Arc<mediator::Config> {
+        Arc::clone(&self.mediator)
     }
 
     pub(crate) fn lane_down(&mut self, lane: LaneId) {

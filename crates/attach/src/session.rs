@@ -90,8 +90,8 @@ impl Shared {
 
     /// The switch ends tunnels here, and nowhere else.
     pub(crate) fn set_tunnels(&self, end_points: &[Tunnel]) {
-        let vms = self.registry().addresses();
-        self.tunnels.set(Tunnels::new(end_points, vms));
+        let tenants = self.registry().tenants();
+        self.tunnels.set(Tunnels::new(end_points, &tenants));
     }
 
     pub(crate) fn lane_down(&self, lane: LaneId) {

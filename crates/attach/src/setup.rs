@@ -32,7 +32,8 @@ struct Tenant {
     deadline_ns: u64,
     stall_ns: Option<u64>,
     max_held: u32,
-    vms: Vec<(String, Vec<IpAddr>)>,
+    /// Name, addresses, network.
+    vms: Vec<(String, Vec<IpAddr>, Option<u32>)>,
 }
 
 /// Why a setup cannot be used.
@@ -61,7 +62,7 @@ impl From<&Config> for Setup {
             deadline_ns: nanoseconds(t.deadline),
             stall_ns: t.stall.map(nanoseconds),
             max_held: u32::try_from(t.max_held).unwrap_or(u32::MAX),
-            vms: t.vms.into_iter().map(|v| (v.name, v.addresses)).collect(),
+            vms: t.vms.into_iter().map(|v| (v.name, v.addresses, v.network)).collect(),
         };
         Self {
             inline: config.placement == Placement::Inline,
@@ -89,7 +90,11 @@ impl Setup {
             vms: t
                 .vms
                 .iter()
-                .map(|(name, a)| VmConfig { name: name.clone(), addresses: a.clone() })
+                .map(|(name, a, network)| VmConfig {
+                    name: name.clone(),
+                    addresses: a.clone(),
+                    network: *network,
+                })
                 .collect(),
         };
         let held = self.tenants.iter().fold(0_usize, |sum, t| sum.saturating_add(t.max_held as usize));

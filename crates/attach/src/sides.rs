@@ -11,7 +11,7 @@
 
 use crate::message::Facing;
 use p4shield_config::{Config, Role, Sides};
-use p4shield_mediator::{self as mediator, PortSpec, VmRef};
+use p4shield_mediator::{self as mediator, Network, PortSpec, VmRef};
 use std::collections::BTreeSet;
 
 /// What the configuration says of it.
@@ -49,7 +49,10 @@ impl Rule {
         number: u32,
     ) -> PortSpec {
         match facing {
-            Facing::Receive => role.spec(number),
+            Facing::Receive => {
+                let network = if let Role::Vm(vm) = role { tenants.network(vm) } else { Network::Unsaid };
+                PortSpec { network, ..role.spec(number) }
+            }
             Facing::Transmit => Role::transmit_spec(self.handed_over(tenants, role), number),
         }
     }

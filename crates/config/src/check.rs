@@ -23,6 +23,8 @@ const ATTACH_SOCKET: &str = "/run/p4shield/attach.sock";
 const OVSDB: &str = "/run/openvswitch/db.sock";
 /// Highest number of a core: what a set of them holds in Linux's own library.
 const MAX_CPU: u32 = 1023;
+/// A network's number has 24 bits in VXLAN and Geneve.
+const MAX_VNI: u32 = (1 << 24) - 1;
 /// Longest name of an interface (`IFNAMSIZ` with its terminating zero is 16).
 const MAX_INTERFACE: usize = 15;
 
@@ -43,7 +45,8 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
     let mut daemon = c.daemon(file.daemon.as_ref().unwrap_or(&file::Daemon::default()));
     let tenants: Vec<_> = file.tenant.iter().map(|t| c.tenant(t)).collect();
     c.unique_names(file);
-    c.unique_addresses(file);
+    c.unique_addresses(file, attachment);
+    c.networks(file, attachment);
     let wires: Vec<_> = file.wire.iter().filter_map(|w| c.wire(w, &file.tenant)).collect();
     c.unique_interfaces(file);
     let ports = c.ports(file, attachment);
@@ -216,6 +219,7 @@ impl Checker<'_> {
             switch_uids: d.switch_uids.clone(),
             switch_gids: d.switch_gids.clone(),
             ovsdb: d.ovsdb.as_ref().map(|p| self.path(p)),
+            state: d.state.as_ref().map(|p| self.path(p)),
         }
     }
 
@@ -315,6 +319,7 @@ impl Checker<'_> {
             log_page,
             page_owner: v.page_owner,
             iface_id: v.iface_id.as_ref().map(|id| self.port_name("iface_id", id)),
+            vni: v.vni.as_ref().map(|vni| self.number("vni", Some(vni), 0, 0, MAX_VNI)),
         }
     }
 
@@ -388,19 +393,28 @@ impl Checker<'_> {
         }
     }
 
-    /// Addresses are compared as addresses, however they are written.
-    fn unique_addresses(&mut self, file: &file::File) {
-        let mut seen: HashMap<IpAddr, &Text> = HashMap::new();
-        for text in file.tenant.iter().flat_map(|t| &t.vm).flat_map(|v| &v.addresses) {
+    /// Addresses are compared as addresses, however they are written; in different networks there may be the same.
+    fn unique_addresses(&mut self, file: &file::File, attachment: Attachment) {
+        let mut seen: HashMap<IpAddr, Vec<(Option<u32>, &Text)>> = HashMap::new();
+        let vms = file.tenant.iter().flat_map(|t| &t.vm);
+        for (vm, text) in vms.flat_map(|v| v.addresses.iter().map(move |text| (v, text))) {
             let Ok(address) = text.as_ref().parse() else { continue };
-            if let Some(first) = seen.get(&address) {
+            let vni = vm.vni.as_ref().map(|vni| *vni.as_ref());
+            let others = seen.entry(address).or_default();
+            let rival = |other: Option<u32>| vni.is_none() || other.is_none() || other == vni;
+            if let Some((_, first)) = others.iter().find(|(other, _)| rival(*other)) {
                 let line = Problem::at(self.text, first.span(), String::new()).line;
-                let message = format!(
+                let mut message = format!(
                     "address {address} belongs to a VM already, in line {line}; an address finds one VM"
                 );
+                if attachment == Attachment::Dpdk {
+                    message.push_str(
+                        " of a network: if these are two networks of tunnels, write vni = NUMBER for each VM",
+                    );
+                }
                 self.problem(text.span(), message);
             } else {
-                seen.insert(address, text);
+                others.push((vni, text));
             }
         }
     }

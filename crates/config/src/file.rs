@@ -40,6 +40,7 @@ pub(super) struct Daemon {
     #[serde(default)]
     pub(super) switch_gids: Vec<u32>,
     pub(super) ovsdb: Option<PathBuf>,
+    pub(super) state: Option<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -82,6 +83,7 @@ pub(super) struct Vm {
     pub(super) log_page: Option<Spanned<PathBuf>>,
     pub(super) page_owner: Option<u32>,
     pub(super) iface_id: Option<Text>,
+    pub(super) vni: Option<Spanned<u32>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -127,6 +127,8 @@ pub struct Daemon {
     pub switch_gids: Vec<u32>,
     /// The socket of Open vSwitch's database, which tells whose a port is; `None`: it is not asked.
     pub ovsdb: Option<PathBuf>,
+    /// The folder for what has to outlive the daemon; `None`: the one that its service manager gives it, if it does.
+    pub state: Option<PathBuf>,
 }
 
 /// A tenant.
@@ -185,6 +187,8 @@ pub struct Vm {
     pub page_owner: Option<u32>,
     /// What Open vSwitch's database calls it: `external_ids:iface-id` of its interface.
     pub iface_id: Option<String>,
+    /// The number of the network that its addresses are of (VNI), which tells it from VMs with the same in others.
+    pub vni: Option<u32>,
 }
 
 /// A wire.
@@ -263,8 +267,11 @@ impl Config {
     /// What mediators are told.
     #[must_use]
     pub fn mediator(&self) -> p4shield_mediator::Config {
-        let vm =
-            |v: &Vm| p4shield_mediator::VmConfig { name: v.name.clone(), addresses: v.addresses.clone() };
+        let vm = |v: &Vm| p4shield_mediator::VmConfig {
+            name: v.name.clone(),
+            addresses: v.addresses.clone(),
+            network: v.vni,
+        };
         let tenant = |t: &Tenant| p4shield_mediator::TenantConfig {
             name: t.name.clone(),
             fail: t.fail,

@@ -3,7 +3,7 @@
 use super::Attachment;
 use super::check::Checker;
 use super::file::{self, Text};
-use p4shield_mediator::{Others, PortSpec, Source, Stages, VmRef};
+use p4shield_mediator::{Network, Others, PortSpec, Source, Stages, VmRef};
 
 /// Longest name of a port: a path of a socket is one, and `sun_path` has 108 bytes with the terminating zero.
 const MAX_PORT_NAME: usize = 107;
@@ -44,7 +44,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// What the mediator is told of a port with this role and number.
+    /// What the mediator is told of a port with this role and number; which network a VM is in has to be added.
     #[must_use]
     pub const fn spec(self, number: u32) -> PortSpec {
         let source = match self {
@@ -52,7 +52,7 @@ impl Role {
             Self::Uplink => Source::Foreign,
             Self::Shared => Source::Any,
         };
-        PortSpec { number, stages: Stages::Both, others: Others::Pass, source }
+        PortSpec { number, stages: Stages::Both, others: Others::Pass, source, network: Network::Unsaid }
     }
 
     /// What the mediator of a port's transmit side is told: it asks about whatever is sent to this VM, or about nothing.
@@ -62,7 +62,8 @@ impl Role {
             Some(vm) => Stages::IngressOnly(vm),
             None => Stages::Nobody,
         };
-        PortSpec { number, stages, others: Others::Pass, source: Source::Any }
+        let source = Source::Any;
+        PortSpec { number, stages, others: Others::Pass, source, network: Network::Unsaid }
     }
 }
 

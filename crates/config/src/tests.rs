@@ -337,3 +337,22 @@ fn tunnels_have_defaults_and_belong_to_dpdk() {
         assert!(error.contains(part), "{error}");
     }
 }
+
+#[test]
+fn networks_tell_vms_with_one_address_apart() {
+    let vms = |first: &str, second: &str| {
+        let other = MINIMAL.replace("alice", "bob");
+        format!("attachment = \"dpdk\"\n{MINIMAL}{first}\n{other}{second}\n")
+    };
+    let config = parse(&vms("vni = 5", "vni = 16777215")).unwrap();
+    let networks = config.mediator().tenants.iter().map(|t| t.vms[0].network).collect::<Vec<_>>();
+    assert_eq!(networks, [Some(5), Some(16_777_215)]);
+    for (first, second) in [("", ""), ("vni = 5", ""), ("", "vni = 5"), ("vni = 5", "vni = 5")] {
+        let error = complaint(&vms(first, second));
+        assert!(error.contains("address 10.0.0.2 belongs to a VM already"), "{error}");
+        assert!(error.contains("write vni = NUMBER for each VM"), "{error}");
+    }
+    assert!(complaint(&vms("vni = 5", "vni = 16777216")).contains("write a number from 0 to 16777215"));
+    let wire = complaint(&format!("{MINIMAL}vni = 5\n"));
+    assert!(wire.contains("vni belongs to attachment = \"dpdk\""), "{wire}");
+}

@@ -53,6 +53,15 @@ impl Checker<'_> {
         file.tunnel.iter().map(|t| self.tunnel(t)).collect()
     }
 
+    /// Networks of VMs, which packets tell that come through tunnels.
+    pub(super) fn networks(&mut self, file: &file::File, attachment: Attachment) {
+        let mut vms = file.tenant.iter().flat_map(|t| &t.vm);
+        if let Some(vni) = vms.find_map(|v| v.vni.as_ref()).filter(|_| attachment != Attachment::Dpdk) {
+            let message = "vni belongs to attachment = \"dpdk\", the only one that looks into tunnels";
+            self.problem(vni.span(), message.to_owned());
+        }
+    }
+
     fn tunnel(&mut self, t: &file::Tunnel) -> Tunnel {
         let kinds = [("vxlan", TunnelKind::Vxlan), ("geneve", TunnelKind::Geneve)];
         let kind = self.word("type", Some(&t.kind), &kinds);

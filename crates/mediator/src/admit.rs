@@ -28,6 +28,8 @@ pub(crate) enum What {
     Nobody,
     /// Its source address must not come from its port.
     Spoofed,
+    /// Several VMs have its address, and nothing tells which of them it is about.
+    Ambiguous,
     /// A program for this direction is asked.
     Judge(Direction),
 }
@@ -81,8 +83,11 @@ impl<'a> Admission<'a> {
 
 #[inline(never)]
 fn decide(lookup: &Lookup, counters: &Counters, port: &PortSpec, kind: Kind) -> Decision {
-    if port.source != Source::Any && !rules::source_allowed(lookup, kind, port.source) {
+    if port.source != Source::Any && !rules::source_allowed(lookup, kind, port) {
         return Decision::unjudged(What::Spoofed);
+    }
+    if port.stages == Stages::Both && lookup.is_ambiguous(kind, port.network) {
+        return Decision::unjudged(What::Ambiguous);
     }
     let (sender, receiver) = parties(lookup, counters, port, kind);
     let (direction, vm, next) = match (sender, receiver) {
@@ -112,9 +117,9 @@ fn parties(
                 Source::Only(vm) => known(vm),
                 // No VM's address got this far.
                 Source::Foreign => None,
-                Source::Any => lookup.sender(kind),
+                Source::Any => lookup.sender(kind, port.network),
             };
-            (sender, lookup.asked(kind))
+            (sender, lookup.asked(kind, port.network))
         }
         Stages::EgressOnly(vm) => (known(vm), None),
         Stages::IngressOnly(vm) => (None, known(vm)),

@@ -28,6 +28,15 @@ pub struct TenantConfig {
     pub vms: Vec<VmConfig>,
 }
 
+impl Config {
+    /// The network of a VM.
+    #[must_use]
+    pub fn network(&self, vm: VmRef) -> Network {
+        let vm = self.tenants.get(usize::from(vm.tenant)).and_then(|t| t.vms.get(usize::from(vm.vm)));
+        vm.and_then(|vm| vm.network).map_or(Network::Unsaid, Network::Number)
+    }
+}
+
 impl TenantConfig {
     /// A tenant with the defaults: drop what is not judged within a millisecond, hold 1024 packets a direction.
     #[must_use]
@@ -50,6 +59,22 @@ pub struct VmConfig {
     pub name: String,
     /// Its addresses, by which its packets are found.
     pub addresses: Vec<IpAddr>,
+    /// The network that they are of (VNI), where other VMs may have the same in other networks. None: in whatever network,
+    /// they are this VM's.
+    pub network: Option<u32>,
+}
+
+/// Which network a packet's addresses are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Network {
+    /// Nothing tells: it came as it is. An address that VMs of several networks have then finds none of them, and the packet
+    /// is dropped.
+    #[default]
+    Unsaid,
+    /// The one of this number: from a tunnel, or because the port is a VM's that is in it.
+    Number(u32),
+    /// One that no VM is said to be in.
+    Foreign,
 }
 
 /// What becomes of a tenant's packets that its P4 VM does not judge.
@@ -82,6 +107,8 @@ pub struct PortSpec {
     pub others: Others,
     /// Which source addresses may come from it.
     pub source: Source,
+    /// Which network's addresses they are.
+    pub network: Network,
 }
 
 /// Whose programs are asked about a port's packets.
@@ -129,7 +156,7 @@ pub enum ConfigError {
     #[error("more than 65535 {0}")]
     TooMany(&'static str),
     /// Two VMs have one address.
-    #[error("address {address} belongs to both {first} and {second}; an address finds one VM")]
+    #[error("address {address} belongs to both {first} and {second}; an address finds one VM of a network")]
     Ambiguous {
         /// The address.
         address: IpAddr,

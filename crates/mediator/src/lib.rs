@@ -41,6 +41,7 @@
 //!   sender's egress is asked and nobody's ingress. On a wire ([`Stages::IngressOnly`]) every IP packet is judged.
 //! * ARP and IPv6 neighbour discovery are not judged, and their contents are not checked against [`Source`].
 //! * IP behind more than two VLAN tags, or inside a tunnel, is looked at no deeper than its outermost header.
+//! * A packet whose network nobody tells ([`Network::Unsaid`]) and whose address VMs of several networks have is dropped.
 //! * Detaching a P4 VM, which happens once for each channel, unmaps memory and writes a log line.
 //!
 //! # Bursts
@@ -63,6 +64,7 @@ mod admit;
 mod asking;
 mod config;
 mod counters;
+pub mod extensions;
 mod flow;
 mod inplace;
 mod lookup;
@@ -75,7 +77,7 @@ mod rules;
 mod tenant;
 
 pub use config::{
-    Config, ConfigError, FailPolicy, Others, PortSpec, Source, Stages, TenantConfig, VmConfig, VmRef,
+    Config, ConfigError, FailPolicy, Network, Others, PortSpec, Source, Stages, TenantConfig, VmConfig, VmRef,
 };
 pub use counters::{Counter, Counters, DirectionCounters, Tally, TenantCounters, Unowned, VmCounters};
 pub use inplace::{Engine, InPlace};

@@ -1,10 +1,14 @@
-//! Which VM an address belongs to.
+//! Which VM an address belongs to, in which network.
 //!
 //! Two tables, prebuilt and never changed, with a bound on the work of a look-up that holds for every address an
 //! attacker can think of: the seed is drawn until no run of occupied places is longer than [`MAX_RUN`].
+//!
+//! A VM that is said to be in a network is found in that one, any other in all of them. What comes without a network finds
+//! both, as long as one VM alone has the address.
 
-use crate::config::{Config, ConfigError, VmRef};
+use crate::config::{Config, ConfigError, Network, VmRef};
 use crate::parse::Kind;
+use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 
@@ -13,36 +17,37 @@ const MAX_RUN: usize = 8;
 /// Seeds that are tried before a table is doubled.
 const SEEDS: usize = 16;
 
+/// In place of a network's number: VMs that are in no particular one.
+const ANYWHERE: u64 = 1 << 32;
+/// In place of a network's number: all VMs, for packets whose network is not known.
+const UNSAID: u64 = 2 << 32;
+/// In place of the VM, where several have an address. No VM has this number: [`ConfigError::TooMany`].
+const SEVERAL: VmRef = VmRef { tenant: u16::MAX, vm: u16::MAX };
+
 /// The VMs by address.
 #[derive(Debug)]
 pub(crate) struct Lookup {
-    v4: Table<u32>,
-    v6: Table<u128>,
+    v4: Table<(u64, u32)>,
+    v6: Table<(u64, u128)>,
     /// VMs whose ingress is asked where packets are handed to them; in order.
     elsewhere: Box<[VmRef]>,
+    /// Whether any address is that of several VMs.
+    overlap: bool,
 }
 
 impl Lookup {
     /// # Errors
-    /// If two VMs have one address.
+    /// If two VMs have one address in one network.
     pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
-        let (mut v4, mut v6) = (Vec::new(), Vec::new());
-        for (address, vm) in addresses(config) {
+        let (mut v4, mut v6, mut overlap) = (Vec::new(), Vec::new(), false);
+        for ((network, address), vm) in entries(config)? {
+            overlap |= vm == SEVERAL;
             match address {
-                IpAddr::V4(a) => v4.push((a.to_bits(), vm)),
-                IpAddr::V6(a) => v6.push((a.to_bits(), vm)),
+                IpAddr::V4(a) => v4.push(((network, a.to_bits()), vm)),
+                IpAddr::V6(a) => v6.push(((network, a.to_bits()), vm)),
             }
         }
-        let ambiguous = |address: IpAddr, [first, second]: [VmRef; 2]| ConfigError::Ambiguous {
-            address,
-            first: describe(config, first),
-            second: describe(config, second),
-        };
-        Ok(Self {
-            v4: Table::new(v4).map_err(|(a, vms)| ambiguous(std::net::Ipv4Addr::from_bits(a).into(), vms))?,
-            v6: Table::new(v6).map_err(|(a, vms)| ambiguous(std::net::Ipv6Addr::from_bits(a).into(), vms))?,
-            elsewhere: Box::default(),
-        })
+        Ok(Self { v4: Table::new(&v4), v6: Table::new(&v6), elsewhere: Box::default(), overlap })
     }
 
     /// From now on the ingress of these VMs, and of no others, is asked elsewhere.
@@ -53,35 +58,87 @@ impl Lookup {
 
     /// The VM that a packet is for, if its ingress is to be asked where the packet came in.
     #[inline]
-    pub(crate) fn asked(&self, kind: Kind) -> Option<VmRef> {
-        self.receiver(kind).filter(|vm| self.elsewhere.binary_search(vm).is_err())
+    pub(crate) fn asked(&self, kind: Kind, network: Network) -> Option<VmRef> {
+        self.receiver(kind, network).filter(|vm| self.elsewhere.binary_search(vm).is_err())
     }
 
     /// The VM that sent a packet.
     #[inline]
-    pub(crate) fn sender(&self, kind: Kind) -> Option<VmRef> {
-        match kind {
-            Kind::V4 { source, .. } => self.v4.get(source),
-            Kind::V6 { source, .. } => self.v6.get(source),
-            Kind::Other => None,
-        }
+    pub(crate) fn sender(&self, kind: Kind, network: Network) -> Option<VmRef> {
+        self.source(kind, network).filter(|vm| *vm != SEVERAL)
     }
 
     /// The VM that a packet is for.
     #[inline]
-    pub(crate) fn receiver(&self, kind: Kind) -> Option<VmRef> {
+    pub(crate) fn receiver(&self, kind: Kind, network: Network) -> Option<VmRef> {
+        self.destination(kind, network).filter(|vm| *vm != SEVERAL)
+    }
+
+    /// Whether nobody can tell which of several VMs a packet is from, or for.
+    #[inline]
+    pub(crate) fn is_ambiguous(&self, kind: Kind, network: Network) -> bool {
+        let several = |vm| vm == Some(SEVERAL);
+        self.overlap && (several(self.source(kind, network)) || several(self.destination(kind, network)))
+    }
+
+    #[inline]
+    fn source(&self, kind: Kind, network: Network) -> Option<VmRef> {
         match kind {
-            Kind::V4 { destination, .. } => self.v4.get(destination),
-            Kind::V6 { destination, .. } => self.v6.get(destination),
+            Kind::V4 { source, .. } => find(network, |n| self.v4.get((n, source))),
+            Kind::V6 { source, .. } => find(network, |n| self.v6.get((n, source))),
+            Kind::Other => None,
+        }
+    }
+
+    #[inline]
+    fn destination(&self, kind: Kind, network: Network) -> Option<VmRef> {
+        match kind {
+            Kind::V4 { destination, .. } => find(network, |n| self.v4.get((n, destination))),
+            Kind::V6 { destination, .. } => find(network, |n| self.v6.get((n, destination))),
             Kind::Other => None,
         }
     }
 }
 
-fn addresses(config: &Config) -> impl Iterator<Item = (IpAddr, VmRef)> {
+/// Looks where a packet of this network may be found.
+#[inline]
+fn find(network: Network, get: impl Fn(u64) -> Option<VmRef>) -> Option<VmRef> {
+    match network {
+        Network::Unsaid => get(UNSAID),
+        Network::Number(number) => get(number.into()).or_else(|| get(ANYWHERE)),
+        Network::Foreign => get(ANYWHERE),
+    }
+}
+
+/// What is in the tables: network or what stands for one, address, VM.
+fn entries(config: &Config) -> Result<BTreeMap<(u64, IpAddr), VmRef>, ConfigError> {
+    let mut found = BTreeMap::new();
+    for (network, address, vm) in addresses(config) {
+        let own = network.map_or(ANYWHERE, u64::from);
+        let unsaid = found.get(&(UNSAID, address)).copied();
+        // Who is found in all networks shares an address with nobody.
+        let rival = if own == ANYWHERE { unsaid } else { found.get(&(ANYWHERE, address)).copied() };
+        if let Some(first) = found.insert((own, address), vm).or(rival).filter(|first| *first != vm) {
+            let first = if first == SEVERAL { holder(config, address, vm) } else { first };
+            let (first, second) = (describe(config, first), describe(config, vm));
+            return Err(ConfigError::Ambiguous { address, first, second });
+        }
+        let alone = unsaid.is_none_or(|other| other == vm);
+        found.insert((UNSAID, address), if alone { vm } else { SEVERAL });
+    }
+    Ok(found)
+}
+
+/// The first VM with an address but `vm`.
+fn holder(config: &Config, address: IpAddr, vm: VmRef) -> VmRef {
+    let mut others = addresses(config).filter(|(_, a, other)| *a == address && *other != vm);
+    others.next().map_or(vm, |(.., other)| other)
+}
+
+fn addresses(config: &Config) -> impl Iterator<Item = (Option<u32>, IpAddr, VmRef)> {
     config.tenants.iter().zip(0..).flat_map(|(tenant, t)| {
         tenant.vms.iter().zip(0..).flat_map(move |(vm, v)| {
-            vm.addresses.iter().map(move |address| (*address, VmRef { tenant: t, vm: v }))
+            vm.addresses.iter().map(move |address| (vm.network, *address, VmRef { tenant: t, vm: v }))
         })
     })
 }
@@ -91,7 +148,7 @@ fn describe(config: &Config, vm: VmRef) -> String {
     format!("{}/{}", tenant.name, tenant.vms[usize::from(vm.vm)].name)
 }
 
-/// An address as a key.
+/// An address, in a network, as a key.
 trait Key: Copy + Eq {
     fn mix(self, seed: [u64; 2]) -> u64;
 }
@@ -103,17 +160,19 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-impl Key for u32 {
+impl Key for (u64, u32) {
     #[inline]
     fn mix(self, seed: [u64; 2]) -> u64 {
-        fold(u64::from(self) ^ seed[0], seed[1] | 1)
+        // The rotation moves all bits of a network's number away from those of the address.
+        fold(u64::from(self.1) ^ self.0.rotate_left(32) ^ seed[0], seed[1] | 1)
     }
 }
 
-impl Key for u128 {
+impl Key for (u64, u128) {
     #[inline]
     fn mix(self, seed: [u64; 2]) -> u64 {
-        fold(fold(self as u64 ^ seed[0], seed[1] | 1) ^ (self >> 64) as u64, seed[0] | 1)
+        let (network, address) = self;
+        fold(fold(address as u64 ^ seed[0], seed[1] | 1) ^ (address >> 64) as u64 ^ network, seed[0] | 1)
     }
 }
 
@@ -126,20 +185,11 @@ struct Table<K> {
 }
 
 impl<K: Key> Table<K> {
-    /// The table, or an address that two VMs have.
-    fn new(mut entries: Vec<(K, VmRef)>) -> Result<Self, (K, [VmRef; 2])>
-    where
-        K: Ord,
-    {
-        entries.sort_unstable();
-        entries.dedup();
-        if let Some([(key, a), (_, b)]) = entries.array_windows().find(|[(a, _), (b, _)]| a == b) {
-            return Err((*key, [*a, *b]));
-        }
+    fn new(entries: &[(K, VmRef)]) -> Self {
         let mut size = (entries.len() * 4).next_power_of_two().max(MAX_RUN);
         loop {
-            if let Some(table) = (0..SEEDS).find_map(|_| Self::build(&entries, size, random_seed())) {
-                return Ok(table);
+            if let Some(table) = (0..SEEDS).find_map(|_| Self::build(entries, size, random_seed())) {
+                return table;
             }
             size *= 2;
         }
@@ -186,7 +236,11 @@ mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     fn vm(name: &str, addresses: Vec<IpAddr>) -> VmConfig {
-        VmConfig { name: name.into(), addresses }
+        VmConfig { name: name.into(), addresses, network: None }
+    }
+
+    const fn to(destination: u32) -> Kind {
+        Kind::V4 { source: 0, destination }
     }
 
     #[test]
@@ -203,9 +257,9 @@ mod tests {
             let expected = (i < 200).then_some(VmRef { tenant: 1, vm: i as u16 });
             let v4 = Kind::V4 { source: 0x0a00_0000 | i, destination: 0 };
             let v6 = Kind::V6 { source: 0, destination: u128::from(i) << 64 | 1 };
-            assert_eq!(lookup.sender(v4), expected);
-            assert_eq!(lookup.receiver(v6), expected);
-            assert_eq!(lookup.receiver(v4), None);
+            assert_eq!(lookup.sender(v4, Network::Unsaid), expected);
+            assert_eq!(lookup.receiver(v6, Network::Foreign), expected);
+            assert_eq!(lookup.receiver(v4, Network::Number(7)), None);
         }
     }
 
@@ -216,7 +270,7 @@ mod tests {
         };
         let lookup = Lookup::new(&config).expect("no address twice");
         let mapped = Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped().to_bits();
-        assert_eq!(lookup.sender(Kind::V6 { source: mapped, destination: mapped }), None);
+        assert_eq!(lookup.sender(Kind::V6 { source: mapped, destination: mapped }, Network::Unsaid), None);
     }
 
     #[test]
@@ -231,5 +285,53 @@ mod tests {
         let error = Lookup::new(&config).expect_err("two VMs with one address");
         let (first, second) = ("a/v".to_owned(), "b/w".to_owned());
         assert_eq!(error, ConfigError::Ambiguous { address, first, second });
+    }
+
+    /// Two VMs in networks 5 and 6 with an address in common, each with one of its own, and one in no particular network.
+    fn overlapping() -> Config {
+        let in_network = |name, network, own: u32| {
+            let addresses = [1, own].map(|a| Ipv4Addr::from_bits(a).into()).into();
+            VmConfig { network: Some(network), ..vm(name, addresses) }
+        };
+        let anywhere = vm("x", vec![Ipv4Addr::from_bits(9).into()]);
+        let tenants = [
+            TenantConfig::new("a", vec![in_network("v", 5, 2)]),
+            TenantConfig::new("b", vec![in_network("w", 6, 3), anywhere]),
+        ];
+        Config { tenants: tenants.into() }
+    }
+
+    #[test]
+    fn networks_tell_apart_vms_with_one_address() {
+        const A: VmRef = VmRef { tenant: 0, vm: 0 };
+        const B: VmRef = VmRef { tenant: 1, vm: 0 };
+        const X: VmRef = VmRef { tenant: 1, vm: 1 };
+        let lookup = Lookup::new(&overlapping()).expect("each address once in each network");
+        let (five, six, seven) = (Network::Number(5), Network::Number(6), Network::Number(7));
+        for (network, found) in [
+            (five, [Some(A), Some(A), None, Some(X)]),
+            (six, [Some(B), None, Some(B), Some(X)]),
+            (seven, [None, None, None, Some(X)]),
+            (Network::Foreign, [None, None, None, Some(X)]),
+            (Network::Unsaid, [None, Some(A), Some(B), Some(X)]),
+        ] {
+            assert_eq!([1, 2, 3, 9].map(|a| lookup.receiver(to(a), network)), found, "{network:?}");
+            let ambiguous = [1, 2, 3, 9].map(|a| lookup.is_ambiguous(to(a), network));
+            assert_eq!(ambiguous, [network == Network::Unsaid, false, false, false], "{network:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_of_all_networks_is_that_of_one_vm() {
+        for network in [None, Some(5)] {
+            let mut config = overlapping();
+            let third = vec![Ipv4Addr::from_bits(1).into()];
+            config.tenants[1].vms.push(VmConfig { network, ..vm("y", third) });
+            let error = Lookup::new(&config).expect_err("two VMs of one network with one address");
+            assert!(error.to_string().contains("a/v and b/y"), "{error}");
+            config.tenants[1].vms.rotate_right(1);
+            config.tenants.reverse();
+            Lookup::new(&config).expect_err("in whatever order");
+        }
     }
 }

@@ -157,6 +157,7 @@ impl<P: Packet> Mediator<P> {
                 }
                 What::Nobody => Some(self.unowned(port, packet, &mut runs)),
                 What::Spoofed => Some(self.spoofed(port, packet)),
+                What::Ambiguous => Some(self.ambiguous(packet)),
             };
             if let Some(released) = released {
                 sink(released);
@@ -200,6 +201,7 @@ impl<P: Packet> Mediator<P> {
             }
             What::Nobody => Some(self.unowned(admission.port(), packet, runs)),
             What::Spoofed => Some(self.spoofed(admission.port(), packet)),
+            What::Ambiguous => Some(self.ambiguous(packet)),
         }
     }
 
@@ -300,6 +302,13 @@ impl<P: Packet> Mediator<P> {
             }
         };
         Released { packet, outcome }
+    }
+
+    /// Drops a packet of one of several VMs, on nobody's account: whose cannot be told.
+    #[cold]
+    fn ambiguous(&self, packet: P) -> Released<P> {
+        self.counters.unowned.dropped.add(1);
+        Released { packet, outcome: Outcome::Drop(Reason::Others) }
     }
 
     /// Drops a packet with a false source: on the account of the VM whose port it is, or of nobody.

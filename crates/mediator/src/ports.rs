@@ -56,10 +56,16 @@ impl Ports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Others, Source, Stages};
+    use crate::config::{Network, Others, Source, Stages};
 
     fn port(number: u32) -> PortSpec {
-        PortSpec { number, stages: Stages::Both, others: Others::Pass, source: Source::Any }
+        PortSpec {
+            number,
+            stages: Stages::Both,
+            others: Others::Pass,
+            source: Source::Any,
+            network: Network::Unsaid,
+        }
     }
 
     #[test]

@@ -18,19 +18,19 @@ const MIN_FRAME: usize = 14;
 /// The longest link header: addresses, two VLAN tags, EtherType.
 const MAX_LINK: usize = 22;
 
-/// Whether a packet of this kind may come from a port with this rule.
+/// Whether a packet of this kind may come from a port.
 #[inline]
-pub(crate) fn source_allowed(lookup: &Lookup, kind: Kind, rule: Source) -> bool {
+pub(crate) fn source_allowed(lookup: &Lookup, kind: Kind, port: &PortSpec) -> bool {
     if kind == Kind::Other {
         return true;
     }
-    match rule {
+    match port.source {
         Source::Any => true,
-        Source::Only(vm) => match lookup.sender(kind) {
+        Source::Only(vm) => match lookup.sender(kind, port.network) {
             Some(sender) => sender == vm,
             None => is_nobodys(kind),
         },
-        Source::Foreign => lookup.sender(kind).is_none(),
+        Source::Foreign => lookup.sender(kind, port.network).is_none(),
     }
 }
 
@@ -80,7 +80,8 @@ fn apply_rewrite<P: Packet>(
     match direction {
         Direction::Egress => egress_rewritten(lookup, port, flight, kind),
         Direction::Ingress if port.stages == Stages::Both => {
-            let stays = lookup.receiver(kind).is_some_and(|vm| usize::from(vm.tenant) == flight.vm.tenant());
+            let receiver = lookup.receiver(kind, port.network);
+            let stays = receiver.is_some_and(|vm| usize::from(vm.tenant) == flight.vm.tenant());
             let same_link = LinkHeader::of(packet.bytes()) == before;
             if stays && same_link { Ok(()) } else { Err(Reason::Strayed) }
         }
@@ -91,15 +92,19 @@ fn apply_rewrite<P: Packet>(
 
 /// The sender has to stay itself; the receiver may have become another.
 fn egress_rewritten(lookup: &Lookup, port: &PortSpec, flight: &mut Flight, kind: Kind) -> Result<(), Reason> {
-    let other_tenant = lookup.sender(kind).is_some_and(|vm| usize::from(vm.tenant) != flight.vm.tenant());
-    if other_tenant || !source_allowed(lookup, kind, port.source) {
+    let sender = lookup.sender(kind, port.network);
+    let other_tenant = sender.is_some_and(|vm| usize::from(vm.tenant) != flight.vm.tenant());
+    if other_tenant || !source_allowed(lookup, kind, port) {
         return Err(Reason::Spoofed);
     }
     if kind == Kind::Other && port.others == Others::Drop {
         return Err(Reason::Strayed);
     }
     if port.stages == Stages::Both {
-        flight.next = lookup.asked(kind).into();
+        if lookup.is_ambiguous(kind, port.network) {
+            return Err(Reason::Strayed);
+        }
+        flight.next = lookup.asked(kind, port.network).into();
     }
     Ok(())
 }
@@ -124,11 +129,15 @@ impl LinkHeader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, TenantConfig, VmConfig, VmRef};
+    use crate::config::{Config, Network, TenantConfig, VmConfig, VmRef};
     use std::net::Ipv4Addr;
 
     fn lookup() -> Lookup {
-        let vm = |last| VmConfig { name: "v".into(), addresses: vec![Ipv4Addr::new(10, 0, 0, last).into()] };
+        let vm = |last| VmConfig {
+            name: "v".into(),
+            addresses: vec![Ipv4Addr::new(10, 0, 0, last).into()],
+            network: None,
+        };
         let tenant = |name, vms| TenantConfig::new(name, vms);
         let config = Config { tenants: vec![tenant("a", vec![vm(1), vm(2)]), tenant("b", vec![vm(3)])] };
         Lookup::new(&config).expect("no address twice")
@@ -138,9 +147,14 @@ mod tests {
         Kind::V4 { source: 0x0a00_0000 | last, destination: 0 }
     }
 
+    const fn port(source: Source) -> PortSpec {
+        let network = Network::Unsaid;
+        PortSpec { number: 1, stages: Stages::Both, others: Others::Pass, source, network }
+    }
+
     #[test]
     fn a_bound_port_sends_its_vms_addresses_and_nobodys() {
-        let (lookup, rule) = (lookup(), Source::Only(VmRef { tenant: 0, vm: 0 }));
+        let (lookup, rule) = (lookup(), &port(Source::Only(VmRef { tenant: 0, vm: 0 })));
         assert!(source_allowed(&lookup, from(1), rule));
         assert!(!source_allowed(&lookup, from(2), rule), "another VM of the same tenant");
         assert!(!source_allowed(&lookup, from(3), rule), "another tenant's VM");
@@ -155,8 +169,8 @@ mod tests {
     #[test]
     fn an_uplink_sends_no_vms_address() {
         let lookup = lookup();
-        assert!(source_allowed(&lookup, from(9), Source::Foreign));
-        assert!(!source_allowed(&lookup, from(3), Source::Foreign));
-        assert!(source_allowed(&lookup, from(3), Source::Any));
+        assert!(source_allowed(&lookup, from(9), &port(Source::Foreign)));
+        assert!(!source_allowed(&lookup, from(3), &port(Source::Foreign)));
+        assert!(source_allowed(&lookup, from(3), &port(Source::Any)));
     }
 }

@@ -4,8 +4,8 @@
 use p4shield_abi::channel::{BATCH, Geometry};
 use p4shield_channel::{Batch, Doorbell, Judge, Reply, Requester, create_channel};
 use p4shield_mediator::{
-    Config, Link, Mediator, Others, Outcome, Packet, PortSpec, Released, RewriteRefused, Source, Stages,
-    TenantConfig, VmConfig,
+    Config, Link, Mediator, Network, Others, Outcome, Packet, PortSpec, Released, RewriteRefused, Source,
+    Stages, TenantConfig, VmConfig,
 };
 use p4shield_testbed::allocations::{Counting, allocations};
 use std::net::Ipv4Addr;
@@ -52,14 +52,20 @@ struct World {
     _bells: Vec<Doorbell>,
 }
 
-const PORT: PortSpec =
-    PortSpec { number: 0, stages: Stages::Both, others: Others::Pass, source: Source::Any };
+const PORT: PortSpec = PortSpec {
+    network: Network::Unsaid,
+    number: 0,
+    stages: Stages::Both,
+    others: Others::Pass,
+    source: Source::Any,
+};
 
 fn set_up() -> World {
     let geometry = Geometry { slots: 64, ..Geometry::default() };
     // No stall: detaching a P4 VM unmaps its channel, which is not the hot path.
     let tenant = |t: u8| {
-        let vm = VmConfig { name: "vm".into(), addresses: vec![Ipv4Addr::new(10, 0, 0, t).into()] };
+        let vm =
+            VmConfig { name: "vm".into(), addresses: vec![Ipv4Addr::new(10, 0, 0, t).into()], network: None };
         TenantConfig { max_held: 64, stall: None, ..TenantConfig::new(format!("t{t}"), vec![vm]) }
     };
     let mut mediator = Mediator::new(&Config { tenants: vec![tenant(0), tenant(1)] }).expect("makes sense");

@@ -150,7 +150,7 @@ impl Mbuf {
     }
 
     /// The headers that are hidden.
-    fn hidden_bytes(&self) -> &[u8] {
+    pub(crate) fn hidden_bytes(&self) -> &[u8] {
         let (raw, hidden) = (self.raw(), self.hidden());
         // SAFETY: `hide` left them there, before the data.
         unsafe { std::slice::from_raw_parts(raw.buf_addr.add(usize::from(raw.data_off) - hidden), hidden) }

@@ -1,17 +1,11 @@
 //! Finds TCP or UDP in a frame: Ethernet, up to two VLAN tags, IPv4 or IPv6. For arbitrary bytes.
 
+use p4shield_mediator::extensions::{End, Extensions, TCP, UDP};
 use std::ops::Range;
 
 const VLAN: [u16; 2] = [0x8100, 0x88a8];
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const HOP_BY_HOP: u8 = 0;
-const ROUTING: u8 = 43;
-const DESTINATION: u8 = 60;
-/// More extension headers than anyone sends.
-const MAX_EXTENSIONS: usize = 8;
 
 /// Where a whole TCP or UDP segment is in a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,20 +57,15 @@ impl Transport {
         if header[0] >> 4 != 6 {
             return None;
         }
-        let (mut at, mut next) = (ip + 40, header[6]);
-        for _ in 0..MAX_EXTENSIONS {
-            match next {
-                // While segments are left to visit, the address in the header is not the one that is summed.
-                ROUTING if *frame.get(at + 3)? != 0 => return None,
-                HOP_BY_HOP | ROUTING | DESTINATION => {
-                    let length = 8 * (usize::from(*frame.get(at + 1)?) + 1);
-                    next = *frame.get(at)?;
-                    at += length;
-                }
-                _ => return Self::in_segment(frame, at..end, ip + 8..ip + 40, next),
+        let extensions = Extensions::walk(frame.get(ip + 40..)?, header[6]);
+        match extensions.end {
+            // While addresses are left to visit, the one in the header is not the one that is summed; a checksum is over
+            // all pieces.
+            End::Protocol(protocol) if !extensions.routed && !extensions.piece => {
+                Self::in_segment(frame, ip + 40 + extensions.len..end, ip + 8..ip + 40, protocol)
             }
+            _ => None,
         }
-        None
     }
 
     fn in_segment(

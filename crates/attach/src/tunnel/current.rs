@@ -62,7 +62,10 @@ mod tests {
     fn a_change_is_seen_at_the_next_look() {
         let (current, mut seen) = (Current::default(), Seen::default());
         assert!(seen.of(&current).is_empty());
-        let tunnels = Tunnels::new(&[Tunnel { kind: TunnelKind::Vxlan, address: None, port: 4789 }], []);
+        let tunnels = Tunnels::new(
+            &[Tunnel { kind: TunnelKind::Vxlan, address: None, port: 4789 }],
+            &p4shield_mediator::Config::default(),
+        );
         for _ in 0..2 {
             current.set(tunnels.clone());
             assert_eq!(*seen.of(&current), tunnels);

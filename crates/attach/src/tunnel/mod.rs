@@ -9,8 +9,10 @@
 //!
 //! * **What the switch would unwrap does not get past as something else.** A packet for an end point whose inside cannot
 //!   be told for sure (another version, another payload than Ethernet, IPv6 extension headers before UDP) is
-//!   [`Inside::Unknown`], to be dropped. Fragments are not unwrapped by switches, and not here.
-//! * **Any bytes are fine**: every length is checked, the work is bounded by [`MAX_OUTER`] and `MAX_EXTENSIONS`.
+//!   [`Inside::Unknown`], to be dropped. So is the first piece of one that comes in pieces: without it nobody can put the
+//!   packet together. The other pieces, which do not say what they are of, are left alone.
+//! * **Any bytes are fine**: every length is checked, the work is bounded by [`MAX_OUTER`] and
+//!   [`MAX_HEADERS`](p4shield_mediator::extensions::MAX_HEADERS).
 //! * **A wrong checksum stays wrong.** Checksums of outer headers are changed by the difference and never computed anew,
 //!   so that a packet that was damaged on its way does not become a good one.
 
@@ -23,13 +25,14 @@ pub use outer::{Change, Outer, Unfit};
 pub use sum::Sum;
 
 use p4shield_config::{Tunnel, TunnelKind};
+use p4shield_mediator::extensions::{End, Extensions, UDP as UDP_PROTOCOL};
+use p4shield_mediator::{self as mediator, Network};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// The longest headers around an inner frame that are looked through: Ethernet with two tags, IPv4 with all options,
 /// UDP, Geneve with all options. IPv6 is shorter.
 pub const MAX_OUTER: usize = 22 + 60 + UDP + 8 + 63 * 4;
-/// The most IPv6 extension headers that are followed.
-const MAX_EXTENSIONS: usize = 16;
 /// The shortest frame that there may be inside: an Ethernet header.
 const ETHERNET: usize = 14;
 /// Bytes of a UDP header.
@@ -61,6 +64,8 @@ pub struct Tunnels {
     end_points: Box<[Tunnel]>,
     /// The VMs' addresses, in order.
     vms: Box<[IpAddr]>,
+    /// The networks that VMs are said to be in, in order.
+    networks: Box<[u32]>,
 }
 
 /// A UDP packet, as far as it matters.
@@ -75,15 +80,15 @@ struct Datagram {
 }
 
 impl Tunnels {
-    /// End points, on a host with VMs of these addresses.
+    /// End points, on a host with the VMs of these tenants.
     #[must_use]
-    pub fn new(end_points: &[Tunnel], vms: impl IntoIterator<Item = IpAddr>) -> Self {
-        let mut end_points = end_points.to_vec();
-        end_points.sort_unstable();
-        end_points.dedup();
-        let mut vms: Vec<_> = vms.into_iter().collect();
-        vms.sort_unstable();
-        Self { end_points: end_points.into(), vms: vms.into() }
+    pub fn new(end_points: &[Tunnel], tenants: &mediator::Config) -> Self {
+        let vms = || tenants.tenants.iter().flat_map(|t| &t.vms);
+        Self {
+            end_points: BTreeSet::from_iter(end_points.iter().copied()).into_iter().collect(),
+            vms: BTreeSet::from_iter(vms().flat_map(|vm| vm.addresses.iter().copied())).into_iter().collect(),
+            networks: BTreeSet::from_iter(vms().filter_map(|vm| vm.network)).into_iter().collect(),
+        }
     }
 
     /// Whether there is none.
@@ -91,6 +96,26 @@ impl Tunnels {
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.end_points.is_empty()
+    }
+
+    /// Whether a packet's network tells whose it is: any VM is said to be in one.
+    #[must_use]
+    #[inline]
+    pub fn tell_networks(&self) -> bool {
+        !self.networks.is_empty()
+    }
+
+    /// The network of what is inside a packet with these headers, of which [`Self::look`] found the end. All that no VM is
+    /// in are one.
+    #[must_use]
+    pub fn network(&self, outer: &[u8]) -> Network {
+        let number = Datagram::of(outer).and_then(|datagram| {
+            // VXLAN and Geneve have it at the same place.
+            let header: &[u8; 8] = outer.get(datagram.payload..)?.first_chunk()?;
+            Some(u32::from_be_bytes([0, header[4], header[5], header[6]]))
+        });
+        let known = number.filter(|number| self.networks.binary_search(number).is_ok());
+        known.map_or(Network::Foreign, Network::Number)
     }
 
     /// Looks into a packet that begins with `frame`. A packet to a VM is the VM's, whatever is inside: only a packet to
@@ -127,9 +152,9 @@ impl Tunnels {
 }
 
 impl Datagram {
-    /// None for what is not UDP over IP and for fragments.
+    /// None for what is not UDP over IP and for all but the first piece of a packet.
     fn of(frame: &[u8]) -> Option<Self> {
-        let l3 = network(frame)?;
+        let l3 = Ip::find(frame)?;
         match frame.get(l3.at)? >> 4 {
             4 if !l3.v6 => Self::v4(frame, l3.at),
             6 if l3.v6 => Self::v6(frame, l3.at),
@@ -140,39 +165,34 @@ impl Datagram {
     fn v4(frame: &[u8], at: usize) -> Option<Self> {
         let ip: &[u8; 20] = frame.get(at..)?.first_chunk()?;
         let len = usize::from(ip[0] & 0xf) * 4;
-        let fragment = u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff != 0;
-        if len < ip.len() || fragment || ip[9] != UDP_PROTOCOL {
+        let word = u16::from_be_bytes([ip[6], ip[7]]);
+        let (piece, more) = (word & 0x1fff, word & 0x2000 != 0);
+        if len < ip.len() || piece != 0 || ip[9] != UDP_PROTOCOL {
             return None;
         }
-        let to = [ip[16], ip[17], ip[18], ip[19]];
-        Self::udp(frame, at + len, to.into(), false)
+        let to = [ip[16], ip[17], ip[18], ip[19]].into();
+        let far = || more.then_some(Self::far(to));
+        Self::udp(frame, at + len, to, more).or_else(far)
     }
 
     fn v6(frame: &[u8], at: usize) -> Option<Self> {
         let ip: &[u8; 40] = frame.get(at..)?.first_chunk()?;
         let to = <[u8; 16]>::try_from(&ip[24..]).ok()?.into();
         let first = at + ip.len();
+        let extensions = Extensions::walk(frame.get(first..)?, ip[6]);
         // Behind more headers than we follow, or longer ones than we see: a switch may have more patience.
-        let far = || Some(Self { to, port: None, payload: 0, doubtful: true });
-        let (mut next, mut l4) = (ip[6], first);
-        for _ in 0..MAX_EXTENSIONS {
-            match next {
-                UDP_PROTOCOL if l4 == first => return Self::udp(frame, l4, to, false),
-                UDP_PROTOCOL => return Self::udp(frame, l4, to, true).or_else(far),
-                HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | AUTHENTICATION | FRAGMENT => {}
-                _ => return None,
-            }
-            let Some(header) = frame.get(l4..).and_then(<[u8]>::first_chunk::<8>) else { return far() };
-            l4 += match next {
-                AUTHENTICATION => (usize::from(header[1]) + 2) * 4,
-                // One that is no fragment in truth is a packet like any other.
-                FRAGMENT if u16::from_be_bytes([header[2], header[3]]) & !0x6 == 0 => 8,
-                FRAGMENT => return None,
-                _ => (usize::from(header[1]) + 1) * 8,
-            };
-            next = header[0];
+        let far = || Some(Self::far(to));
+        match extensions.end {
+            End::Protocol(UDP_PROTOCOL) if extensions.len == 0 => Self::udp(frame, first, to, false),
+            End::Protocol(UDP_PROTOCOL) => Self::udp(frame, first + extensions.len, to, true).or_else(far),
+            End::Protocol(_) | End::Fragment => None,
+            End::Beyond => far(),
         }
-        far()
+    }
+
+    /// One whose UDP header cannot be seen.
+    const fn far(to: IpAddr) -> Self {
+        Self { to, port: None, payload: 0, doubtful: true }
     }
 
     fn udp(frame: &[u8], at: usize, to: IpAddr, doubtful: bool) -> Option<Self> {
@@ -182,40 +202,37 @@ impl Datagram {
     }
 }
 
-const UDP_PROTOCOL: u8 = 17;
-const HOP_BY_HOP: u8 = 0;
-const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
-const AUTHENTICATION: u8 = 51;
-const DESTINATION: u8 = 60;
-const MOBILITY: u8 = 135;
-
-/// Where a frame's IP header begins.
-struct Network {
+/// Where a frame's IP packet begins.
+struct Ip {
     at: usize,
     v6: bool,
 }
 
-/// Behind at most two VLAN tags. None if the frame does not carry IP.
-fn network(frame: &[u8]) -> Option<Network> {
-    let mut at = 12;
-    for _ in 0..3 {
-        let ether_type = u16::from_be_bytes(*frame.get(at..)?.first_chunk()?);
-        match ether_type {
-            0x0800 => return Some(Network { at: at + 2, v6: false }),
-            0x86dd => return Some(Network { at: at + 2, v6: true }),
-            0x8100 | 0x88a8 | 0x9100 => at += 4,
-            _ => return None,
+impl Ip {
+    /// Behind at most two VLAN tags. None if the frame does not carry IP.
+    fn find(frame: &[u8]) -> Option<Self> {
+        let mut at = 12;
+        for _ in 0..3 {
+            let ether_type = u16::from_be_bytes(*frame.get(at..)?.first_chunk()?);
+            match ether_type {
+                0x0800 => return Some(Self { at: at + 2, v6: false }),
+                0x86dd => return Some(Self { at: at + 2, v6: true }),
+                0x8100 | 0x88a8 | 0x9100 => at += 4,
+                _ => return None,
+            }
         }
+        None
     }
-    None
 }
 
-/// Bytes of a VXLAN header before an Ethernet frame; none if another protocol is inside (the extension GPE).
+/// Bytes of a VXLAN header before an Ethernet frame; none if another protocol is inside (the extension GPE), or the header
+/// does not say which network it is of.
 fn vxlan(header: &[u8; 8]) -> Option<usize> {
+    const HAS_NUMBER: u8 = 0x08;
     const NEXT_PROTOCOL: u8 = 0x04;
     const IS_ETHERNET: u8 = 3;
-    (header[0] & NEXT_PROTOCOL == 0 || header[3] == IS_ETHERNET).then_some(header.len())
+    let ethernet = header[0] & NEXT_PROTOCOL == 0 || header[3] == IS_ETHERNET;
+    (header[0] & HAS_NUMBER != 0 && ethernet).then_some(header.len())
 }
 
 /// Bytes of a Geneve header with its options before an Ethernet frame; none if it is of another version or another
@@ -232,7 +249,10 @@ pub fn fuzz_bytes(frame: &[u8]) {
     let tunnels: Vec<_> = [TunnelKind::Vxlan, TunnelKind::Geneve]
         .map(|kind| Tunnel { kind, address: None, port: kind.default_port() })
         .into();
-    let Inside::At(at) = Tunnels::new(&tunnels, []).look(frame, Origin::World) else { return };
+    let Inside::At(at) = Tunnels::new(&tunnels, &mediator::Config::default()).look(frame, Origin::World)
+    else {
+        return;
+    };
     assert!(at <= MAX_OUTER && at + ETHERNET <= frame.len());
     let inner = &frame[at..];
     let (old_head, new_head) = (&inner[..ETHERNET], &frame[..ETHERNET + 1]);

@@ -1,6 +1,6 @@
 //! The headers around a packet that is changed.
 
-use super::{MAX_OUTER, Network, Sum, UDP, network};
+use super::{Ip, MAX_OUTER, Sum, UDP};
 
 /// How the packet inside changes: a new head in the place of its first bytes, and an end that is cut off.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ impl Outer {
     /// It has none of such a length.
     pub fn of(frame: &[u8], inner: usize) -> Result<Self, Unfit> {
         let headers = frame.get(..inner).ok_or(Unfit)?;
-        let Network { at: ip, v6 } = network(headers).ok_or(Unfit)?;
+        let Ip { at: ip, v6 } = Ip::find(headers).ok_or(Unfit)?;
         let first = *headers.get(ip).ok_or(Unfit)?;
         let udp = ip + if v6 { 40 } else { usize::from(first & 0xf) * 4 };
         if headers.len() < udp + UDP {

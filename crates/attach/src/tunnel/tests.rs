@@ -1,4 +1,5 @@
 use super::*;
+use p4shield_mediator::extensions::MAX_HEADERS;
 use proptest::prelude::*;
 
 const LOCAL4: [u8; 4] = [192, 0, 2, 7];
@@ -96,7 +97,7 @@ impl Wrapping {
 }
 
 fn host(tunnels: &[Tunnel]) -> Tunnels {
-    Tunnels::new(tunnels, [])
+    Tunnels::new(tunnels, &mediator::Config::default())
 }
 
 fn any(kind: TunnelKind) -> Tunnel {
@@ -136,12 +137,9 @@ fn only_packets_for_an_end_point_are_looked_into() {
     assert_eq!(here.look(&frame, Origin::World), Inside::At(50));
     assert_eq!(here.look(&frame, Origin::Vm), Inside::Unknown, "no VM speaks with the switch's end point");
     assert_eq!(both().look(&frame, Origin::Vm), Inside::Nothing, "a VM's own tunnel to elsewhere");
-    let vms = |tunnel| Tunnels::new(&[tunnel], [IpAddr::from(LOCAL4)]);
+    let vms = |tunnel| Tunnels::new(&[tunnel], &tenants(&[(IpAddr::from(LOCAL4), None)]));
     assert_eq!(vms(any(TunnelKind::Vxlan)).look(&frame, Origin::World), Inside::Nothing, "a tunnel to a VM");
     assert_eq!(vms(at(LOCAL4)).look(&frame, Origin::World), Inside::At(50), "the switch's own address");
-    let mut fragment = frame.clone();
-    fragment[20] = 0x20;
-    assert_eq!(both().look(&fragment, Origin::World), Inside::Nothing);
     let mut tcp = frame;
     tcp[23] = 6;
     assert_eq!(both().look(&tcp, Origin::World), Inside::Nothing);
@@ -173,15 +171,75 @@ fn what_others_could_read_in_another_way_is_unknown() {
         unknown(&frame);
     }
     // More headers than are followed, and one that is longer than what is seen.
-    let many = [60, 0, 1, 4, 0, 0, 0, 0].repeat(MAX_EXTENSIONS);
+    let many = [60, 0, 1, 4, 0, 0, 0, 0].repeat(MAX_HEADERS);
     for header in [&many[..], &[17, 255, 1, 4, 0, 0, 0, 0]] {
         let mut frame = [&frame[..54], header, &[17, 0, 1, 4, 0, 0, 0, 0], &frame[54..]].concat();
         frame[20] = 60;
         unknown(&frame);
     }
-    let mut piece = [&frame[..54], &[17, 0, 0, 1, 0, 0, 0, 1], &frame[54..]].concat();
-    piece[20] = 44;
-    assert_eq!(both().look(&piece, Origin::World), Inside::Nothing, "a fragment");
+}
+
+/// Without its first piece nobody puts a packet together; the other pieces do not say whose they are.
+#[test]
+fn the_first_piece_of_what_comes_in_pieces_is_unknown() {
+    let look = |frame: &[u8]| both().look(frame, Origin::World);
+    let v4 = PLAIN.wrap(&[7; 60]);
+    let piece = |word: [u8; 2], len: usize| {
+        let mut frame = v4[..len].to_vec();
+        frame[20..22].copy_from_slice(&word);
+        frame
+    };
+    for len in [v4.len(), 42, 41, 34] {
+        assert_eq!(look(&piece([0x20, 0], len)), Inside::Unknown, "the first piece, of {len} bytes");
+    }
+    for word in [[0x20, 1], [0, 1], [0x1f, 0xff]] {
+        assert_eq!(look(&piece(word, v4.len())), Inside::Nothing, "a later piece");
+    }
+    let mut elsewhere = piece([0x20, 0], v4.len());
+    elsewhere[36..38].copy_from_slice(&53_u16.to_be_bytes());
+    assert_eq!(look(&elsewhere), Inside::Nothing, "the first piece of something else");
+
+    let v6 = geneve_in_v6().wrap(&[7; 60]);
+    let piece = |word: [u8; 2]| {
+        let mut frame = [&v6[..54], &[17, 0, word[0], word[1], 0, 0, 0, 1], &v6[54..]].concat();
+        frame[20] = 44;
+        frame
+    };
+    assert_eq!(look(&piece([0, 1])), Inside::Unknown);
+    assert_eq!(look(&piece([0, 1])[..58]), Inside::Unknown, "cut off before UDP");
+    assert_eq!(look(&piece([0, 9])), Inside::Nothing, "a later piece");
+}
+
+/// A tenant with VMs of these addresses and networks.
+fn tenants(vms: &[(IpAddr, Option<u32>)]) -> mediator::Config {
+    let vm = |(address, network): &(IpAddr, Option<u32>)| mediator::VmConfig {
+        name: "vm".into(),
+        addresses: vec![*address],
+        network: *network,
+    };
+    mediator::Config { tenants: vec![mediator::TenantConfig::new("a", vms.iter().map(vm).collect())] }
+}
+
+#[test]
+fn the_network_of_what_is_inside_is_read() {
+    let vm = IpAddr::from([10, 0, 0, 1]);
+    let end_points = [any(TunnelKind::Vxlan), any(TunnelKind::Geneve)];
+    assert!(!Tunnels::new(&end_points, &tenants(&[(vm, None)])).tell_networks());
+    // `Wrapping` has number 7 in its headers.
+    let (seven, eight) = (tenants(&[(vm, Some(7))]), tenants(&[(vm, Some(8))]));
+    for wrapping in [PLAIN, geneve_in_v6(), Wrapping { ip_options: 10, tags: 2, ..PLAIN }] {
+        let outer = &wrapping.wrap(&[7; 60])[..wrapping.inner()];
+        let network = |tenants| {
+            let tunnels = Tunnels::new(&end_points, tenants);
+            assert!(tunnels.tell_networks());
+            tunnels.network(outer)
+        };
+        assert_eq!(network(&seven), Network::Number(7), "{wrapping:?}");
+        assert_eq!(network(&eight), Network::Foreign, "no VM is in it");
+    }
+    let mut unnumbered = PLAIN.wrap(&[7; 60]);
+    unnumbered[42] = 0;
+    assert_eq!(both().look(&unnumbered, Origin::World), Inside::Unknown, "the number is not valid");
 }
 
 fn wrappings() -> impl Strategy<Value = Wrapping> {

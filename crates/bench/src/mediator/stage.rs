@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::{Batch, Doorbell, Judge, Reply, Requester, create_channel};
 use p4shield_mediator::{
-    Config, Link, Mediator, Others, PortSpec, Source, Stages, TenantConfig, VmConfig, VmRef,
+    Config, Link, Mediator, Network, Others, PortSpec, Source, Stages, TenantConfig, VmConfig, VmRef,
 };
 
 use super::guarded::{Inline, Working};
@@ -120,7 +120,13 @@ impl<'p> Stage<'p> {
             Case::FromVm | Case::BetweenTenants => Source::Only(VmRef { tenant: 0, vm: 0 }),
             Case::Nobody | Case::ToVm | Case::ToManyVms => Source::Foreign,
         };
-        let port = PortSpec { number: 1, stages: Stages::Both, others: Others::Pass, source };
+        let port = PortSpec {
+            number: 1,
+            stages: Stages::Both,
+            others: Others::Pass,
+            source,
+            network: Network::Unsaid,
+        };
         Ok(Self { mediator, port, judges })
     }
 
@@ -185,6 +191,7 @@ fn config() -> Config {
         let vm = |n: u16| VmConfig {
             name: format!("vm{n}"),
             addresses: vec![Ipv4Addr::new(10, 0, number, n as u8).into()],
+            network: None,
         };
         TenantConfig {
             deadline: Duration::from_secs(3600),

@@ -3,7 +3,9 @@
 use p4shield_abi::Direction;
 use p4shield_channel::SharedMemory;
 use p4shield_host::{Attachment, ChannelEnd, LaneKey, Totals};
-use p4shield_mediator::{Config, Counters, Mediator, Others, PortSpec, Source, Stages, Tally, VmRef};
+use p4shield_mediator::{
+    Config, Counters, Mediator, Network, Others, PortSpec, Source, Stages, Tally, VmRef,
+};
 use p4shield_testbed::packet::udp;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -62,6 +64,7 @@ impl Board {
                     stages: Stages::IngressOnly(vm),
                     others: Others::Pass,
                     source: Source::Any,
+                    network: Network::Unsaid,
                 };
                 if self.tally(tenant.into()).held < IN_FLIGHT as u64 {
                     for _ in 0..16 {

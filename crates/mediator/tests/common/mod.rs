@@ -4,8 +4,8 @@
 use p4shield_abi::channel::{Geometry, Request};
 use p4shield_channel::{Batch, Doorbell, Judge, Reply, Requester, SharedMemory, create_channel};
 use p4shield_mediator::{
-    Config, Link, Mediator, Others, Outcome, Packet, PortSpec, Released, RewriteRefused, Source, Stages,
-    TenantConfig, VmConfig, VmRef,
+    Config, Link, Mediator, Network, Others, Outcome, Packet, PortSpec, Released, RewriteRefused, Source,
+    Stages, TenantConfig, VmConfig, VmRef,
 };
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -69,15 +69,20 @@ pub(crate) fn arp(serial: u32) -> TestPacket {
 }
 
 pub(crate) fn vm(name: &str, last: u8) -> VmConfig {
-    VmConfig { name: name.into(), addresses: vec![ip(last)] }
+    VmConfig { name: name.into(), addresses: vec![ip(last)], network: None }
 }
 
 pub(crate) const fn vm_ref(tenant: u16, vm: u16) -> VmRef {
     VmRef { tenant, vm }
 }
 
-pub(crate) const SHARED: PortSpec =
-    PortSpec { number: 1, stages: Stages::Both, others: Others::Pass, source: Source::Any };
+pub(crate) const SHARED: PortSpec = PortSpec {
+    network: Network::Unsaid,
+    number: 1,
+    stages: Stages::Both,
+    others: Others::Pass,
+    source: Source::Any,
+};
 
 pub(crate) fn port(stages: Stages) -> PortSpec {
     PortSpec { stages, ..SHARED }

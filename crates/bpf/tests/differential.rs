@@ -32,38 +32,6 @@ fn source() -> impl Strategy<Value = Source> {
 }
 
 const WIDTHS: &[Width] = &[Width::B1, Width::B2, Width::B4, Width::B8];
-const ALU: &[Alu] = &[
-    Alu::Add,
-    Alu::Sub,
-    Alu::Mul,
-    Alu::Div,
-    Alu::SDiv,
-    Alu::Or,
-    Alu::And,
-    Alu::Lsh,
-    Alu::Rsh,
-    Alu::Mod,
-    Alu::SMod,
-    Alu::Xor,
-    Alu::Mov,
-    Alu::Arsh,
-];
-const CONDITIONS: &[Cond] = &[
-    Cond::Eq,
-    Cond::Ne,
-    Cond::Set,
-    Cond::Gt,
-    Cond::Ge,
-    Cond::Lt,
-    Cond::Le,
-    Cond::Sgt,
-    Cond::Sge,
-    Cond::Slt,
-    Cond::Sle,
-];
-const ATOMICS: &[Atomic] =
-    &[Atomic::Add, Atomic::Or, Atomic::And, Atomic::Xor, Atomic::Xchg, Atomic::CmpXchg];
-
 /// A place in memory: the stack below R10, or the 64 bytes behind R9.
 fn place() -> impl Strategy<Value = (Reg, i16)> {
     let stack = (-64i16..=-8).prop_map(|off| (Reg::FRAME, off));
@@ -73,7 +41,8 @@ fn place() -> impl Strategy<Value = (Reg, i16)> {
 
 /// An instruction; distances of jumps are drawn anew when the length of the function is known.
 fn op() -> impl Strategy<Value = Op> {
-    let alu = (any_of(ALU), any::<bool>(), written(), source()).prop_map(|(op, wide, dst, src)| Op::Alu {
+    let binary = any_of(&Alu::ALL).prop_filter("neg has one operand", |op| *op != Alu::Neg);
+    let alu = (binary, any::<bool>(), written(), source()).prop_map(|(op, wide, dst, src)| Op::Alu {
         op,
         wide,
         dst,
@@ -100,13 +69,13 @@ fn op() -> impl Strategy<Value = Op> {
         width,
         src,
     });
-    let atomic = (any_of(ATOMICS), any::<bool>(), place(), written(), any::<bool>()).prop_map(
+    let atomic = (any_of(&Atomic::ALL), any::<bool>(), place(), written(), any::<bool>()).prop_map(
         |(op, wide, (dst, off), src, fetch)| {
             let fetch = fetch || matches!(op, Atomic::Xchg | Atomic::CmpXchg);
             Op::Atomic { op, wide, dst, src, off, fetch }
         },
     );
-    let branch = (any_of(CONDITIONS), any::<bool>(), register(0..11), source(), any::<i16>())
+    let branch = (any_of(&Cond::ALL), any::<bool>(), register(0..11), source(), any::<i16>())
         .prop_map(|(cond, wide, dst, src, off)| Op::Branch { cond, wide, dst, src, off });
     let jump = any::<i16>().prop_map(|off| Op::Jump { off: off.into() });
     let call = any::<u8>().prop_map(|f| Op::CallLocal { off: f.into() });

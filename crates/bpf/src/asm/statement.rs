@@ -19,39 +19,6 @@ pub(super) struct Statement {
     pub(super) far: bool,
 }
 
-const ALU: [Alu; 15] = [
-    Alu::Add,
-    Alu::Sub,
-    Alu::Mul,
-    Alu::Div,
-    Alu::SDiv,
-    Alu::Or,
-    Alu::And,
-    Alu::Lsh,
-    Alu::Rsh,
-    Alu::Neg,
-    Alu::Mod,
-    Alu::SMod,
-    Alu::Xor,
-    Alu::Mov,
-    Alu::Arsh,
-];
-const CONDITIONS: [Cond; 11] = [
-    Cond::Eq,
-    Cond::Ne,
-    Cond::Set,
-    Cond::Gt,
-    Cond::Ge,
-    Cond::Lt,
-    Cond::Le,
-    Cond::Sgt,
-    Cond::Sge,
-    Cond::Slt,
-    Cond::Sle,
-];
-const ATOMICS: [Atomic; 6] =
-    [Atomic::Add, Atomic::Or, Atomic::And, Atomic::Xor, Atomic::Xchg, Atomic::CmpXchg];
-
 /// Parses an instruction; `maps` are the names of the maps that are declared so far.
 pub(super) fn parse(code: &str, maps: &[&str]) -> Result<Statement, String> {
     let (mnemonic, rest) = code.split_once(char::is_whitespace).unwrap_or((code, ""));
@@ -125,8 +92,10 @@ fn lock(first: &str, src: &str) -> Result<Op, String> {
         _ => return Err(unknown(&format!("lock {first}"))),
     };
     let (name, wide) = split_width(name);
-    let op =
-        ATOMICS.into_iter().find(|a| a.name() == name).ok_or_else(|| unknown(&format!("lock {first}")))?;
+    let op = Atomic::ALL
+        .into_iter()
+        .find(|a| a.name() == name)
+        .ok_or_else(|| unknown(&format!("lock {first}")))?;
     let fetch = fetch || matches!(op, Atomic::Xchg | Atomic::CmpXchg);
     let (dst, off) = place(at)?;
     Ok(Op::Atomic { op, wide, dst, src: register(src)?, off, fetch })
@@ -185,7 +154,8 @@ fn two(mnemonic: &str, dst: &str, src: &str) -> Result<Op, String> {
         return Ok(Op::Store { dst, off, width: width(size, mnemonic)?, src: Source::Imm(immediate(src)?) });
     }
     let (name, wide) = split_width(mnemonic);
-    let op = ALU.into_iter().find(|a| a.name() == name && *a != Alu::Neg).ok_or_else(|| unknown(mnemonic))?;
+    let op =
+        Alu::ALL.into_iter().find(|a| a.name() == name && *a != Alu::Neg).ok_or_else(|| unknown(mnemonic))?;
     Ok(Op::Alu { op, wide, dst: register(dst)?, src: source(src)? })
 }
 
@@ -201,6 +171,6 @@ fn width(size: &str, mnemonic: &str) -> Result<Width, String> {
 
 fn branch(mnemonic: &str, dst: &str, src: &str) -> Result<Op, String> {
     let (name, wide) = split_width(mnemonic);
-    let cond = CONDITIONS.into_iter().find(|c| c.name() == name).ok_or_else(|| unknown(mnemonic))?;
+    let cond = Cond::ALL.into_iter().find(|c| c.name() == name).ok_or_else(|| unknown(mnemonic))?;
     Ok(Op::Branch { cond, wide, dst: register(dst)?, src: source(src)?, off: 0 })
 }

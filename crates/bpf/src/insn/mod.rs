@@ -3,6 +3,7 @@
 //! There is one decoder. The structural check, the linker, the interpreter and the JIT all work on what it returns,
 //! so they cannot disagree on which instructions exist or what a field means.
 
+mod all;
 pub mod opcode;
 
 mod decode;

@@ -180,24 +180,7 @@ fn random_op(r: &mut Random) -> Op {
     let dst = reg(value_reg(r));
     match r.below(16) {
         0..=6 => {
-            const OPS: [Alu; 15] = [
-                Alu::Add,
-                Alu::Sub,
-                Alu::Mul,
-                Alu::Div,
-                Alu::SDiv,
-                Alu::Or,
-                Alu::And,
-                Alu::Lsh,
-                Alu::Rsh,
-                Alu::Neg,
-                Alu::Mod,
-                Alu::SMod,
-                Alu::Xor,
-                Alu::Mov,
-                Alu::Arsh,
-            ];
-            let op = OPS[r.below(OPS.len())];
+            let op = Alu::ALL[r.below(Alu::ALL.len())];
             let src = if op == Alu::Neg { Source::Imm(0) } else { operand(r) };
             Op::Alu { op, wide: r.below(2) == 0, dst, src }
         }
@@ -221,9 +204,7 @@ fn random_op(r: &mut Random) -> Op {
             Op::Load { dst, src: Reg::FRAME, off: stack_place(r, width), width, signed }
         }
         12 => {
-            const OPS: [Atomic; 6] =
-                [Atomic::Add, Atomic::Or, Atomic::And, Atomic::Xor, Atomic::Xchg, Atomic::CmpXchg];
-            let op = OPS[r.below(6)];
+            let op = Atomic::ALL[r.below(Atomic::ALL.len())];
             let wide = r.below(2) == 0;
             let fetch = matches!(op, Atomic::Xchg | Atomic::CmpXchg) || r.below(2) == 0;
             let off = stack_place(r, if wide { Width::B8 } else { Width::B4 });
@@ -236,21 +217,14 @@ fn random_op(r: &mut Random) -> Op {
             Op::Load { dst, src: Reg::R1, off: off as i16, width, signed }
         }
         _ => {
-            const CONDS: [Cond; 11] = [
-                Cond::Eq,
-                Cond::Ne,
-                Cond::Set,
-                Cond::Gt,
-                Cond::Ge,
-                Cond::Lt,
-                Cond::Le,
-                Cond::Sgt,
-                Cond::Sge,
-                Cond::Slt,
-                Cond::Sle,
-            ];
             // The distance is filled in by the caller.
-            Op::Branch { cond: CONDS[r.below(11)], wide: r.below(2) == 0, dst, src: operand(r), off: 0 }
+            Op::Branch {
+                cond: Cond::ALL[r.below(Cond::ALL.len())],
+                wide: r.below(2) == 0,
+                dst,
+                src: operand(r),
+                off: 0,
+            }
         }
     }
 }

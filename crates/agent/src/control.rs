@@ -104,8 +104,9 @@ pub fn parse(line: &[u8]) -> Result<Request, String> {
     serde_json::from_slice(line).map_err(|e| format!("not a request: {e}"))
 }
 
-/// Feeds any bytes to the request parser; for fuzzing.
+/// Feeds any bytes to the parsers of requests and of answers; for fuzzing.
 pub fn fuzz(bytes: &[u8]) {
+    let _reply = serde_json::from_slice::<Reply>(bytes);
     if let Ok(request) = parse(bytes) {
         let text = serde_json::to_vec(&request).expect("a request is plain data");
         assert_eq!(parse(&text).as_ref(), Ok(&request), "what was read is written and read the same");

@@ -288,3 +288,19 @@ pub fn serve_stdio() -> io::Result<()> {
     write_all(&output, &frame(&ready, MAX_ANSWER)?, Deadline::NEVER)?;
     zygote::serve(&input, &output)
 }
+
+/// Any bytes as what either side says; see [`crate::fuzz::verifier_message`].
+pub(crate) fn hear_anything(bytes: &[u8], linked: &Linked) {
+    let _ready = decode::<Ready>(bytes);
+    if let Ok(answer) = decode::<Answer>(bytes) {
+        let room = bytes.len().max(MAX_ANSWER);
+        assert!(frame(&answer, room).is_ok(), "what a zygote heard it can pass on");
+        let _words = answer.map_err(|refusal| refusal.placed_in(linked).to_string());
+    }
+    if let Ok(request) = decode::<Request>(bytes) {
+        let _sound = structure::check(&request.linked(), &Limits::default());
+    }
+}
+
+#[cfg(test)]
+mod tests;

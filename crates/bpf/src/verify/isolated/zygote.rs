@@ -163,8 +163,8 @@ fn child(request: &Request, to_zygote: OwnedFd, zygote: Pid) -> io::Result<()> {
 
 fn limit(budget: &Budget) -> io::Result<()> {
     let both = |n: u64| Rlimit { current: Some(n), maximum: Some(n) };
-    let seconds = budget.cpu.as_secs() + u64::from(budget.cpu.subsec_nanos() > 0);
-    setrlimit(Resource::Cpu, Rlimit { current: Some(seconds), maximum: Some(seconds + 1) })?;
+    let (soft, hard) = cpu_seconds(budget);
+    setrlimit(Resource::Cpu, Rlimit { current: Some(soft), maximum: Some(hard) })?;
     // The owner may have less than that itself, and nobody may raise what it has.
     let owners = getrlimit(Resource::As).maximum.unwrap_or(u64::MAX);
     setrlimit(Resource::As, both(budget.memory_bytes.min(owners)))?;
@@ -174,4 +174,11 @@ fn limit(budget: &Budget) -> io::Result<()> {
     // The one descriptor is open already.
     setrlimit(Resource::Nofile, both(0))?;
     Ok(())
+}
+
+/// Seconds after which the child is told, and after which it is killed.
+pub(super) const fn cpu_seconds(budget: &Budget) -> (u64, u64) {
+    let seconds = budget.cpu.as_secs().saturating_add((budget.cpu.subsec_nanos() > 0) as u64);
+    let soft = if seconds == u64::MAX { u64::MAX - 1 } else { seconds };
+    (soft, soft + 1)
 }

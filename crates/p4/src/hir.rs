@@ -166,14 +166,14 @@ pub(crate) struct ValueSet {
     pub(crate) span: Span,
     /// The scalars of its type, in order.
     pub(crate) keys: Vec<Type>,
+    /// How each of them is matched.
+    pub(crate) kinds: Vec<MatchKind>,
     pub(crate) size: u32,
 }
 
 /// What one key matches.
 #[derive(Clone, Debug)]
 pub(crate) enum Keyset {
-    /// How each of them is matched.
-    pub(crate) kinds: Vec<MatchKind>,
     Any,
     Value(Expr),
     Mask(Expr, Expr),

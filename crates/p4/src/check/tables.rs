@@ -440,9 +440,6 @@ pub(super) fn name_annotation(annotations: &[ast::Annotation]) -> Option<String>
     }
 }
 
-/// One side of a key that is masked: masks are written in hexadecimal.
-fn mask_text(e: &ast::Expr) -> String {
-    if let Ast::Int { value, .. } = &e.kind { format!("{value:#x}") } else { path_text(e) }
 /// The match kind of a name.
 fn match_kind_named(name: &str) -> MatchKind {
     match name {
@@ -465,6 +462,9 @@ pub(super) fn match_annotation(annotations: &[ast::Annotation]) -> Option<MatchK
     }
 }
 
+/// One side of a key that is masked: masks are written in hexadecimal.
+fn mask_text(e: &ast::Expr) -> String {
+    if let Ast::Int { value, .. } = &e.kind { format!("{value:#x}") } else { path_text(e) }
 }
 
 /// The text of a key such as `hdr.ipv4.dst`, its control-plane name.

@@ -136,6 +136,74 @@ fn wrong_usage_is_2_and_names_the_argument() {
     assert_eq!(code(&p4shield(&["p4vm", "--control-fd", "0", "--uid", "1"])), 1, "not to be started by hand");
 }
 
+/// A program of a file's text in a folder of its own.
+fn program(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("x.p4").display().to_string();
+    std::fs::write(&file, text).unwrap();
+    (folder, file)
+}
+
+#[test]
+fn diagnostics_as_json_tell_the_other_places_that_matter() {
+    let (_folder, file) = program("const bit<8> A = 1;\n  const bit<8> A = 2;\n");
+    let checked = p4shield(&["check", "--json", &file]);
+    assert_eq!(code(&checked), 3);
+    let found: serde_json::Value = serde_json::from_str(&stdout(&checked)).unwrap();
+    let (twice, first) = (&found[0], &found[0]["related"][0]);
+    assert_eq!((&twice["code"], &twice["line"], &twice["column"]), (&"E0302".into(), &2.into(), &16.into()));
+    assert_eq!((&first["line"], &first["column"], &first["end_column"]), (&1.into(), &14.into(), &15.into()));
+    assert_eq!((&first["file"], &first["message"]), (&file.into(), &"first declared here".into()));
+}
+
+#[test]
+fn a_compilation_as_json_tells_its_warnings() {
+    let text = std::fs::read_to_string(example("programs/tcp_guard.p4")).unwrap();
+    let (folder, file) = program(&format!("#warning mind the gap\n{text}"));
+    let object = folder.path().join("x.o").display().to_string();
+    let made = p4shield(&["compile", &file, "-o", &object, "--json"]);
+    assert_eq!(code(&made), 0, "{}", stderr(&made));
+    let facts: serde_json::Value = serde_json::from_str(&stdout(&made)).unwrap();
+    let warning = &facts["warnings"][0];
+    assert_eq!(
+        (&warning["code"], &warning["error"], &warning["line"]),
+        (&"W0106".into(), &false.into(), &1.into())
+    );
+    let clean = p4shield(&["compile", &example("programs/tcp_guard.p4"), "-o", &object, "--json"]);
+    let facts: serde_json::Value = serde_json::from_str(&stdout(&clean)).unwrap();
+    assert_eq!(facts["warnings"], serde_json::json!([]));
+}
+
+#[test]
+fn p4info_is_written_as_text_and_as_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let object = folder.path().join("x.o").display().to_string();
+    let written = |name: &str| {
+        let file = folder.path().join(name);
+        let to = file.display().to_string();
+        let made =
+            p4shield(&["compile", &example("programs/port_filter.p4"), "-o", &object, "--p4info", &to]);
+        assert_eq!(code(&made), 0, "{}", stderr(&made));
+        std::fs::read(file).unwrap()
+    };
+    let text = String::from_utf8(written("x.txtpb")).unwrap();
+    assert!(text.contains("pkg_info {\n  arch: \"ubpf\"") && text.contains("tables {"), "{text}");
+    assert!(written("x.bin").starts_with(b"\x0a\x06\x2a\x04ubpf"));
+}
+
+#[test]
+fn every_code_is_listed_and_an_unknown_one_says_where() {
+    let listed = stdout(&p4shield(&["explain"]));
+    for c in p4shield_p4::diagnostics::Code::ALL {
+        assert!(listed.contains(&format!("{c}  {}", c.title())), "{c} is not in\n{listed}");
+    }
+    let one = stdout(&p4shield(&["explain", "e0302"]));
+    assert!(one.contains("The mistake:") && one.contains("Its mend:"), "{one}");
+    let unknown = p4shield(&["explain", "E0000"]);
+    assert_eq!(code(&unknown), 3);
+    assert!(stderr(&unknown).contains("`p4shield explain` lists all of them"), "{}", stderr(&unknown));
+}
+
 /// All commands that the help lists.
 fn commands() -> Vec<String> {
     let help = stdout(&p4shield(&["--help"]));

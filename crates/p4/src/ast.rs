@@ -200,6 +200,7 @@ pub(crate) struct ControlDecl {
 #[derive(Clone, Debug)]
 pub(crate) struct Property {
     pub(crate) span: Span,
+    pub(crate) annotations: Vec<Annotation>,
     pub(crate) is_const: bool,
     pub(crate) kind: PropertyKind,
 }

@@ -153,8 +153,25 @@ pub struct Plain {
     pub source: String,
     /// How to mend it.
     pub hint: Option<String>,
-    /// Other places that matter: file, line from 1, and what is there.
-    pub related: Vec<(String, u32, String)>,
+    /// Other places that matter.
+    pub related: Vec<RelatedPlace>,
+}
+
+/// Another place that matters, in a form that needs no source map.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RelatedPlace {
+    /// File name.
+    pub file: String,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column, from 1.
+    pub column: u32,
+    /// Last line of the place, from 1.
+    pub end_line: u32,
+    /// Column behind the place, from 1.
+    pub end_column: u32,
+    /// What is there.
+    pub message: String,
 }
 
 /// The most errors, and the most warnings, that one run reports.
@@ -238,9 +255,17 @@ impl Diagnostics {
         }
     }
 
-    fn related(&self, span: Span, what: &str) -> (String, u32, String) {
+    fn related(&self, span: Span, what: &str) -> RelatedPlace {
         let f = self.sources.file(span.file);
-        (f.name.clone(), f.position(span.start).line, what.to_owned())
+        let (start, end) = (f.position(span.start), f.position(span.end));
+        RelatedPlace {
+            file: f.name.clone(),
+            line: start.line,
+            column: start.column,
+            end_line: end.line,
+            end_column: end.column,
+            message: what.to_owned(),
+        }
     }
 
     /// For people: message, place, source line, hint; with terminal colours if `colour`.

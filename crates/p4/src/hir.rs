@@ -5,8 +5,9 @@
 use crate::ast::{BinaryOp, Direction, UnaryOp};
 use crate::lexer::Name;
 use crate::source::Span;
-use crate::types::Type;
+use crate::types::{CompositeType, Type};
 use num_bigint::BigInt;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 macro_rules! ids {
@@ -34,6 +35,10 @@ pub(crate) struct Program {
     pub(crate) controls: Vec<Rc<Control>>,
     pub(crate) errors: Vec<Name>,
     pub(crate) value_sets: Vec<ValueSet>,
+    /// The header types of the top level that are not generic.
+    pub(crate) headers: Vec<Rc<CompositeType>>,
+    /// The values in brackets behind annotations, by place.
+    pub(crate) annotation_values: HashMap<Span, Expr>,
     /// The instance called `main`.
     pub(crate) main: Option<InstId>,
 }
@@ -164,6 +169,7 @@ pub(crate) enum Next {
 pub(crate) struct ValueSet {
     pub(crate) name: Name,
     pub(crate) span: Span,
+    pub(crate) ty: Type,
     /// The scalars of its type, in order.
     pub(crate) keys: Vec<Type>,
     /// How each of them is matched.
@@ -206,7 +212,10 @@ pub(crate) enum MatchKind {
 
 #[derive(Debug)]
 pub(crate) struct Table {
+    /// What the control plane calls it: its name, or what `@name` says.
     pub(crate) name: Name,
+    /// Its name.
+    pub(crate) declared: Name,
     pub(crate) span: Span,
     pub(crate) keys: Vec<Key>,
     /// Where the property `key` begins.
@@ -225,7 +234,6 @@ pub(crate) struct Table {
 #[derive(Debug)]
 pub(crate) struct Property {
     pub(crate) name: Name,
-    #[expect(dead_code, reason = "for messages of the lowering")]
     pub(crate) span: Span,
     pub(crate) value: CtorArg,
 }
@@ -234,6 +242,7 @@ pub(crate) struct Property {
 pub(crate) struct Key {
     pub(crate) value: Expr,
     pub(crate) kind: MatchKind,
+    pub(crate) kind_name: Name,
     /// Where the match kind is named.
     pub(crate) kind_span: Span,
     pub(crate) name: String,

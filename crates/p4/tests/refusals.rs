@@ -97,7 +97,7 @@ fn a_mistake_on_the_next_line_is_told_with_it() {
     let text = "bit<8> f() {\nreturn 1\n}";
     let found = check("test.p4", text, &NoIncludes, &Options::default()).plain();
     let missing = found.iter().find(|p| p.message.contains("`;`")).expect("an error");
-    assert_eq!((missing.line, missing.related.first().map(|r| r.1)), (2, Some(3)));
+    assert_eq!((missing.line, missing.related.first().map(|r| r.line)), (2, Some(3)));
 }
 
 #[test]

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use p4shield_p4::diagnostics::{Diagnostics, Plain};
+use p4shield_p4::diagnostics::{Diagnostics, Plain, RelatedPlace};
+use p4shield_p4::p4info::{P4Info, p4info};
 use p4shield_p4::{Compiled, Options};
 use p4shield_stf::conformance::Folders;
 
@@ -24,6 +25,9 @@ use crate::{input, output};
 ///   p4shield compile guard.p4 -D LIMIT=64 -I include -o out/guard.o
 ///   p4shield compile router.p4 --p4info router.p4info.txt
 ///
+/// With --json a line of JSON tells object, instructions, longest_path, externs, tables, maps and
+/// warnings, these in the form of `p4shield check --json`.
+///
 /// Exit code 3 if the program has errors; `p4shield explain CODE` tells more about each.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
@@ -42,7 +46,7 @@ pub(crate) struct Compile {
     /// Where a C header goes that declares the program's own extern functions and their types
     #[arg(long, value_name = "FILE.h")]
     c_header: Option<PathBuf>,
-    /// Tell maps, tables, externs and sizes as JSON
+    /// Tell maps, tables, externs, sizes and warnings as JSON
     #[arg(long)]
     json: bool,
 }
@@ -54,7 +58,11 @@ pub(crate) struct Compile {
 /// Examples:
 ///
 ///   p4shield check guard.p4
-///   p4shield check --json guard.p4    for editors: place, message and hint of each
+///   p4shield check --json guard.p4    for editors
+///
+/// With --json a list of objects: code, error (or else a warning), message, hint (or null), file,
+/// line, column, end_line, end_column (from 1, the end is behind the place), source (the line), and
+/// related: other places that matter, each with file, line, column, end_line, end_column, message.
 ///
 /// Exit code 3 if there is an error.
 #[derive(Debug, clap::Args)]
@@ -109,7 +117,10 @@ impl Compile {
         let to = self.output.unwrap_or_else(|| self.source.program.with_extension("o"));
         std::fs::write(&to, &compiled.object).with_context(|| format!("cannot write {}", to.display()))?;
         if let Some(path) = &self.p4info {
-            write_p4info(&compiled, path)?;
+            match p4info(&name, &text, &self.source.folders(), &self.source.options()) {
+                Ok(info) => write_p4info(&info, path)?,
+                Err(errors) => return refuse(&errors),
+            }
         }
         if let Some(path) = &self.c_header {
             std::fs::write(path, &compiled.c_header)
@@ -127,7 +138,7 @@ impl Check {
         let (name, text) = self.source.read()?;
         let found = p4shield_p4::check(&name, &text, &self.source.folders(), &self.source.options());
         if self.json {
-            output::json(&found.plain().iter().map(plain).collect::<Vec<_>>())?;
+            output::json(&plain(&found))?;
         } else {
             report(&found);
         }
@@ -150,8 +161,7 @@ impl Source {
     }
 }
 
-fn write_p4info(compiled: &Compiled, path: &Path) -> anyhow::Result<()> {
-    let info = p4shield_p4::p4info::p4info(&compiled.facts);
+fn write_p4info(info: &P4Info, path: &Path) -> anyhow::Result<()> {
     let binary = path.extension().is_some_and(|e| e == "bin" || e == "pb");
     let bytes = if binary { info.to_bytes() } else { info.to_text().into_bytes() };
     std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
@@ -162,12 +172,22 @@ fn define(text: &str) -> Result<(String, String), String> {
     if name.is_empty() { Err("a macro needs a name".into()) } else { Ok((name.into(), value.into())) }
 }
 
-fn plain(d: &Plain) -> serde_json::Value {
-    serde_json::json!({
-        "code": d.code, "error": d.error, "message": d.message, "hint": d.hint,
-        "file": d.file, "line": d.line, "column": d.column, "end_line": d.end_line, "end_column": d.end_column,
-        "source": d.source,
-    })
+/// Diagnostics for scripts and editors.
+fn plain(found: &Diagnostics) -> Vec<serde_json::Value> {
+    let place = |r: &RelatedPlace| {
+        serde_json::json!({
+            "file": r.file, "line": r.line, "column": r.column, "end_line": r.end_line, "end_column": r.end_column,
+            "message": r.message,
+        })
+    };
+    let one = |d: &Plain| {
+        serde_json::json!({
+            "code": d.code, "error": d.error, "message": d.message, "hint": d.hint,
+            "file": d.file, "line": d.line, "column": d.column, "end_line": d.end_line, "end_column": d.end_column,
+            "source": d.source, "related": d.related.iter().map(place).collect::<Vec<_>>(),
+        })
+    };
+    found.plain().iter().map(one).collect()
 }
 
 pub(super) fn report(found: &Diagnostics) {
@@ -196,5 +216,6 @@ fn facts(compiled: &Compiled, to: &Path) -> serde_json::Value {
             "max_entries": m.definition.max_entries,
             "initial_entries": m.initial_entries,
         })).collect::<Vec<_>>(),
+        "warnings": plain(&compiled.warnings),
     })
 }

@@ -10,7 +10,12 @@ use crate::output;
 /// Shows why it is one, with an example of the mistake and its mend. Without a code, lists all of
 /// them.
 ///
-/// Example: p4shield explain E0301
+/// Examples:
+///
+///   p4shield explain          list all codes
+///   p4shield explain E0301
+///
+/// Exit code 3 if there is no such code.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {

@@ -92,6 +92,7 @@ impl Checker<'_> {
             if !(e.ty.is_bad() || known && plain) {
                 self.bad_annotation(value.span, "this value is not known at compile time".to_owned(), hint);
             }
+            self.program.annotation_values.insert(value.span, e);
         }
     }
 }

@@ -407,6 +407,9 @@ impl Checker<'_> {
         if self.measured(Type::Composite(ty.clone()), d.name.span).is_bad() {
             return self.declare(&d.name, Symbol::Bad);
         }
+        if kind == Composite::Header && params.is_empty() {
+            self.program.headers.push(ty.clone());
+        }
         let symbol = if params.is_empty() {
             TypeSymbol::Plain(Type::Composite(ty))
         } else {

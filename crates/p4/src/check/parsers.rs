@@ -64,7 +64,8 @@ impl Checker<'_> {
         }
         let size = n.as_const().and_then(crate::constant::small).unwrap_or(0);
         let id = ValueSetId(self.program.value_sets.len() as u32);
-        let set = hir::ValueSet { name: d.name.name.clone(), span: d.name.span, keys, kinds, size };
+        let set =
+            hir::ValueSet { name: d.name.name.clone(), span: d.name.span, ty: t.clone(), keys, kinds, size };
         self.program.value_sets.push(set);
         self.declare(&d.name, Symbol::ValueSet(id, t));
     }

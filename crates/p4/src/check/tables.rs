@@ -21,6 +21,7 @@ impl Checker<'_> {
     pub(super) fn table(&mut self, d: &ast::Decl, properties: &[ast::Property]) {
         let mut t = Table {
             name: name_annotation(&d.annotations).map_or_else(|| d.name.name.clone(), Into::into),
+            declared: d.name.name.clone(),
             span: d.name.span,
             keys: Vec::new(),
             key_span: d.name.span,
@@ -176,7 +177,8 @@ impl Checker<'_> {
             self.error(Code::BadTable, value.span, "a key that is computed has no name", hint);
         }
         let name = named.unwrap_or_else(|| path_text(&k.value));
-        Some(Key { value, kind, kind_span: k.match_kind.span, name })
+        let kind_name = k.match_kind.name.clone();
+        Some(Key { value, kind, kind_name, kind_span: k.match_kind.span, name })
     }
 
     fn match_kind(&mut self, name: &ast::Ident) -> MatchKind {
@@ -214,6 +216,7 @@ impl Checker<'_> {
     }
 
     fn action_use(&mut self, a: &ast::ActionRef) -> Option<ActionUse> {
+        self.annotations(&a.annotations);
         let (action, args) = self.action_named(&a.value)?;
         let routine = self.program.actions[action.0 as usize].clone();
         let directed: Vec<_> =

@@ -223,4 +223,5 @@ impl Lower<'_> {
     }
 }
 
+pub(crate) use objects::unit;
 pub(crate) use pipeline::{lower, replicates};

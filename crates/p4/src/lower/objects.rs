@@ -264,7 +264,7 @@ impl Lower<'_> {
 }
 
 /// The unit that a constructor's argument names.
-pub(super) fn unit(a: &CtorArg) -> Unit {
+pub(crate) fn unit(a: &CtorArg) -> Unit {
     let named = match a {
         CtorArg::Value(e) => match (e.ty.base(), e.as_const()) {
             (Type::Enum(en), Some(n)) => {

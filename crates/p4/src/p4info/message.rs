@@ -7,6 +7,7 @@
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Number(u64),
+    Signed(i64),
     Bool(bool),
     Text(String),
     Bytes(Vec<u8>),
@@ -27,6 +28,7 @@ impl Message {
     pub(super) fn with(mut self, number: u32, name: &'static str, value: Value) -> Self {
         let default = match &value {
             Value::Number(n) | Value::Enum(_, n) => *n == 0,
+            Value::Signed(n) => *n == 0,
             Value::Bool(b) => !b,
             Value::Text(t) => t.is_empty(),
             Value::Bytes(b) => b.is_empty(),
@@ -35,6 +37,12 @@ impl Message {
         if !default {
             self.0.push((number, name, value));
         }
+        self
+    }
+
+    /// With a field, also if its value is the default: one of a `oneof`, or an `optional` one.
+    pub(super) fn present(mut self, number: u32, name: &'static str, value: Value) -> Self {
+        self.0.push((number, name, value));
         self
     }
 
@@ -79,6 +87,10 @@ impl Message {
                     varint(u64::from(*number) << 3 | VARINT, &mut out);
                     varint(*n, &mut out);
                 }
+                Value::Signed(n) => {
+                    varint(u64::from(*number) << 3 | VARINT, &mut out);
+                    varint(n.cast_unsigned(), &mut out);
+                }
                 Value::Bool(b) => {
                     varint(u64::from(*number) << 3 | VARINT, &mut out);
                     varint(u64::from(*b), &mut out);
@@ -103,6 +115,7 @@ impl Message {
                     continue;
                 }
                 Value::Number(n) => n.to_string(),
+                Value::Signed(n) => n.to_string(),
                 Value::Bool(b) => b.to_string(),
                 Value::Enum(name, _) => (*name).to_owned(),
                 Value::Text(t) => quoted(t.as_bytes()),

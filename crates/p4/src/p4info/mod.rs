@@ -1,28 +1,27 @@
 //! P4Info: what a P4Runtime controller has to know of a program.
 //!
-//! Messages and numbers are those of `p4/config/v1/p4info.proto` (P4Runtime 1.4). An object's id is its type in the
-//! upper byte, as the specification prescribes, and below it 24 bits of a hash of its full name, so that ids stay
-//! when other parts of a program change; of two with one hash the one that comes later takes the next free number.
+//! Messages and numbers are those of `p4/config/v1/p4info.proto` and `p4types.proto` (P4Runtime 1.4). It is made from
+//! the resolved program, before anything is compiled, so that also a program has one that we cannot run.
 
+mod externs;
+mod ids;
 mod message;
+mod notes;
+mod objects;
+mod types;
+mod walk;
 
-use crate::Facts;
-use crate::control::{ActionFacts, ArrayKind, KeyFacts, TableFacts, Unit};
+use crate::diagnostics::{Code, Diagnostic, Diagnostics, Sink};
+use crate::hir::Program;
+use crate::lexer::Tok;
+use crate::source::SourceMap;
+use crate::types::Type;
+use crate::{FrontEnd, Options, Resolver};
+use ids::{Ids, Prefix, Symbols};
 use message::{Message, Value};
-use num_bigint::BigUint;
-use std::collections::{BTreeMap, BTreeSet};
-
-/// `P4Ids.Prefix`
-mod prefix {
-    pub(super) const ACTION: u32 = 0x01;
-    pub(super) const TABLE: u32 = 0x02;
-    pub(super) const ACTION_PROFILE: u32 = 0x11;
-    pub(super) const COUNTER: u32 = 0x12;
-    pub(super) const DIRECT_COUNTER: u32 = 0x13;
-    pub(super) const METER: u32 = 0x14;
-    pub(super) const DIRECT_METER: u32 = 0x15;
-    pub(super) const REGISTER: u32 = 0x16;
-}
+use notes::{Noted, Notes};
+use types::Types;
+use walk::Found;
 
 /// A program's P4Info.
 #[derive(Clone, Debug)]
@@ -45,222 +44,174 @@ impl P4Info {
     }
 }
 
-/// Ids by type and name.
-struct Ids(BTreeMap<(u32, String), u32>);
-
-impl Ids {
-    /// Gives every object of the program its id.
-    fn new(facts: &Facts) -> Self {
-        let mut named: Vec<(u32, &str)> = Vec::new();
-        for t in &facts.tables {
-            named.push((prefix::TABLE, &t.name));
-            named.extend(t.actions.iter().map(|a| (prefix::ACTION, a.name.as_str())));
-            named.extend(t.counter.iter().map(|c| (prefix::DIRECT_COUNTER, c.name.as_str())));
-            named.extend(t.meter.iter().map(|m| (prefix::DIRECT_METER, m.name.as_str())));
-            named.extend(t.profile.iter().map(|p| (prefix::ACTION_PROFILE, p.name.as_str())));
-        }
-        named.extend(facts.arrays.iter().map(|a| (array_prefix(a.kind), a.name.as_str())));
-        let (mut ids, mut taken) = (BTreeMap::new(), BTreeSet::new());
-        for (prefix, name) in named {
-            ids.entry((prefix, name.to_owned())).or_insert_with(|| {
-                let mut suffix = one_at_a_time(name.as_bytes()) & 0x00ff_ffff;
-                while !taken.insert(prefix << 24 | suffix) {
-                    suffix = (suffix + 1) & 0x00ff_ffff;
-                }
-                prefix << 24 | suffix
-            });
-        }
-        Self(ids)
+/// The P4Info of a program, which is read as [`crate::compile`] reads it. A file without `main` has an empty one.
+///
+/// # Errors
+/// All diagnostics, if the program is wrong, or gives ids that P4Runtime does not allow.
+pub fn p4info(
+    name: &str,
+    text: &str,
+    resolver: &dyn Resolver,
+    options: &Options,
+) -> Result<P4Info, Diagnostics> {
+    let (mut sources, mut sink) = (SourceMap::default(), Sink::default());
+    let info = crate::front_end(name, text, resolver, options, &mut sources, &mut sink)
+        .map(|front| describe(&front, &mut sink));
+    match info.filter(|_| !sink.has_errors()) {
+        Some(info) => Ok(info),
+        None => Err(Diagnostics::new(sources, sink.into_items())),
     }
+}
 
-    fn of(&self, prefix: u32, name: &str) -> u32 {
-        self.0.get(&(prefix, name.to_owned())).copied().unwrap_or(0)
+/// All that the parts of a P4Info are made from.
+struct Info<'a> {
+    hir: &'a Program,
+    notes: &'a Notes<'a>,
+    found: &'a Found,
+    ids: &'a Ids,
+    types: Types<'a>,
+    sink: &'a mut Sink,
+}
+
+fn describe(front: &FrontEnd, sink: &mut Sink) -> P4Info {
+    let Some(main) = front.hir.main else { return P4Info(Message::default()) };
+    let notes = Notes::new(&front.ast, &front.hir.annotation_values);
+    let found = walk::walk(&front.hir, &front.ast, &notes);
+    if found.too_many {
+        let message = "the control plane would see too many objects";
+        let d = Diagnostic::new(Code::TooLarge, front.end, message);
+        sink.add(d.hint("instantiate fewer controls within controls"));
     }
+    let ids = symbols(&front.hir, &notes, &found, sink).finish();
+    let types = Types::new(&notes, &front.hir.errors);
+    let main = &front.hir.instances[main.0 as usize];
+    let package = package(&notes.at(main.span, &main.name), architecture(&main.ty));
+    let info = Info { hir: &front.hir, notes: &notes, found: &found, ids: &ids, types, sink };
+    P4Info(info.message(package))
+}
 
-    /// Id, name and the shortest suffix of the name that no other object of the type has.
-    fn preamble(&self, prefix: u32, name: &str) -> Message {
-        let others = || self.0.keys().filter(|(p, n)| *p == prefix && n != name);
-        let starts = std::iter::once(0).chain(name.match_indices('.').map(|(i, _)| i + 1));
-        let suffixes: Vec<&str> = starts.map(|i| &name[i..]).collect();
-        let unique = |s: &&&str| {
-            let dotted = format!(".{s}");
-            !others().any(|(_, n)| n == **s || n.ends_with(&dotted))
+/// What P4Runtime calls the architecture that declares a package; the package's own name if it is none that we know.
+fn architecture(package: &Type) -> &str {
+    let Type::Object(o) = package else { return "" };
+    match &*o.name {
+        "V1Switch" => "v1model",
+        "ubpf" => "ubpf",
+        "ebpfFilter" => "ebpf",
+        other => other,
+    }
+}
+
+/// Gives every object of the program its place among the ids.
+fn symbols(hir: &Program, notes: &Notes<'_>, found: &Found, sink: &mut Sink) -> Symbols {
+    let mut symbols = Symbols::default();
+    for t in &found.tables {
+        let noted = notes.at(t.table.span, &t.table.declared);
+        symbols.add(Prefix::Table, &t.name, noted.number("id"), t.table.span, sink);
+    }
+    for found in &found.actions {
+        let a = &hir.actions[found.id.0 as usize];
+        symbols.add(Prefix::Action, &found.name, notes.at(a.span, &a.name).number("id"), a.span, sink);
+    }
+    for e in &found.externs {
+        if let Some(prefix) = externs::prefix(&e.instance.ty) {
+            let id = notes.at(e.noted.0, &e.noted.1).number("id");
+            symbols.add(prefix, &e.name, id, e.noted.0, sink);
+        }
+    }
+    for (set, name) in &found.value_sets {
+        let set = &hir.value_sets[set.0 as usize];
+        symbols.add(Prefix::ValueSet, name, notes.at(set.span, &set.name).number("id"), set.span, sink);
+    }
+    for d in objects::controller_headers(notes) {
+        let noted = notes.of_type(&d.name.name);
+        let name = noted.full_name("", &d.name.name);
+        symbols.add(Prefix::ControllerHeader, &name, noted.number("id"), d.span, sink);
+    }
+    for name in objects::digest_names(&found.digests) {
+        symbols.add(Prefix::Digest, &name, None, crate::source::Span::default(), sink);
+    }
+    symbols
+}
+
+/// `PkgInfo`
+fn package(noted: &Noted<'_>, architecture: &str) -> Message {
+    let field = |key: &str| {
+        let text = |(k, t): (&str, &Tok)| match t {
+            Tok::Str(s) if k == key => Some(s.to_string()),
+            _ => None,
         };
-        let alias = suffixes.iter().rev().find(unique).copied().unwrap_or(name);
-        Message::default()
-            .number(1, "id", self.of(prefix, name))
-            .text(2, "name", name)
-            .text(3, "alias", alias)
+        noted.pairs("pkginfo").find_map(text).unwrap_or_default()
+    };
+    let number = |key: &str| {
+        let value = |(k, t): (&str, &Tok)| if k == key { notes::number(t) } else { None };
+        noted.pairs("platform_property").find_map(value).unwrap_or(0)
+    };
+    let told = ["pkginfo", "platform_property"];
+    let m = Message::default().text(1, "name", &field("name")).text(2, "version", &field("version"));
+    let m = noted
+        .annotations(noted.doc(m, 3), 4, &told)
+        .text(5, "arch", architecture)
+        .text(6, "organization", &field("organization"))
+        .text(7, "contact", &field("contact"))
+        .text(8, "url", &field("url"));
+    let mut m = noted.structured(m, 9, &told);
+    if noted.has("platform_property") {
+        let platform = Message::default()
+            .number(1, "multicast_group_table_size", number("multicast_group_table_size"))
+            .number(2, "multicast_group_table_total_replicas", number("multicast_group_table_total_replicas"))
+            .number(
+                3,
+                "multicast_group_table_max_replicas_per_entry",
+                number("multicast_group_table_max_replicas_per_entry"),
+            );
+        m = m.message(11, "platform_properties", platform);
     }
+    m
 }
 
-const fn array_prefix(kind: ArrayKind) -> u32 {
-    match kind {
-        ArrayKind::Register => prefix::REGISTER,
-        ArrayKind::Counter { .. } => prefix::COUNTER,
-        ArrayKind::Meter { .. } => prefix::METER,
+impl Info<'_> {
+    fn message(mut self, package: Message) -> Message {
+        let found = self.found;
+        let tables: Vec<Message> = found.tables.iter().map(|t| self.table(t)).collect();
+        let actions: Vec<Message> = found.actions.iter().map(|a| self.action(a)).collect();
+        let mut m = Message::default()
+            .message(1, "pkg_info", package)
+            .repeated(2, "tables", tables)
+            .repeated(3, "actions", actions);
+        m = self.externs(m);
+        let headers = self.controller_headers();
+        let sets: Vec<Message> =
+            found.value_sets.iter().map(|(id, name)| self.value_set(*id, name)).collect();
+        m = m.repeated(9, "controller_packet_metadata", headers).repeated(10, "value_sets", sets);
+        m = self.registers(m);
+        let digests = self.digests();
+        m.repeated(12, "digests", digests).repeated(200, "type_info", self.types.info())
     }
-}
 
-/// Bob Jenkins' one-at-a-time hash.
-fn one_at_a_time(bytes: &[u8]) -> u32 {
-    let mut hash = 0u32;
-    for b in bytes {
-        hash = hash.wrapping_add((*b).into());
-        hash = hash.wrapping_add(hash << 10);
-        hash ^= hash >> 6;
+    /// `Preamble`
+    fn preamble(&self, prefix: Prefix, name: &str, noted: &Noted<'_>, told: &[&str]) -> Message {
+        let m = Message::default().number(1, "id", self.ids.of(prefix, name)).text(2, "name", name).text(
+            3,
+            "alias",
+            self.ids.alias(name),
+        );
+        noted.structured(noted.doc(noted.annotations(m, 4, told), 5), 6, told)
     }
-    hash = hash.wrapping_add(hash << 3);
-    hash ^= hash >> 11;
-    hash.wrapping_add(hash << 15)
-}
 
-/// The P4Info of a compiled program.
-#[must_use]
-pub fn p4info(facts: &Facts) -> P4Info {
-    let ids = Ids::new(facts);
-    let mut actions: Vec<&ActionFacts> = Vec::new();
-    for a in facts.tables.iter().flat_map(|t| &t.actions) {
-        if !actions.iter().any(|known| known.name == a.name) {
-            actions.push(a);
+    /// Numbers the parts of something by their `@id`s or their order.
+    fn part_ids(&mut self, parts: &[Noted<'_>], at: crate::source::Span) -> Vec<u32> {
+        let wanted: Vec<Option<u32>> = parts.iter().map(|n| n.number("id")).collect();
+        let (ids, wrong) = ids::number_parts(&wanted);
+        if let Some(id) = wrong {
+            let message = format!("@id({id}) is 0 or given twice among these");
+            let d = Diagnostic::new(Code::BadAnnotation, at, message);
+            self.sink.add(d.hint("give each another number from 1 on"));
         }
-    }
-    let package = Message::default().text(5, "arch", facts.architecture.as_str());
-    let mut info = Message::default()
-        .message(1, "pkg_info", package)
-        .repeated(2, "tables", facts.tables.iter().map(|t| table(t, &ids)))
-        .repeated(3, "actions", actions.iter().map(|a| action(a, &ids)))
-        .repeated(4, "action_profiles", profiles(facts, &ids));
-    info = arrays(facts, &ids, info);
-    P4Info(info.message(200, "type_info", Message::default()))
-}
-
-fn table(t: &TableFacts, ids: &Ids) -> Message {
-    let default = t.default_action.as_ref().map(|(i, data)| (&t.actions[*i], data));
-    let default_id = default.map_or(0, |(a, _)| ids.of(prefix::ACTION, &a.name));
-    let counter = t.counter.iter().map(|c| ids.of(prefix::DIRECT_COUNTER, &c.name));
-    let meter = t.meter.iter().map(|m| ids.of(prefix::DIRECT_METER, &m.name));
-    let profile = t.profile.as_ref().map_or(0, |p| ids.of(prefix::ACTION_PROFILE, &p.name));
-    let mut m = Message::default()
-        .message(1, "preamble", ids.preamble(prefix::TABLE, &t.name))
-        .repeated(2, "match_fields", (1u32..).zip(&t.keys).map(|(i, k)| match_field(i, k)))
-        .repeated(3, "action_refs", t.actions.iter().map(|a| action_ref(a, ids)));
-    if t.default_is_const {
-        m = m.number(4, "const_default_action_id", default_id);
-    }
-    if let Some((a, data)) = default {
-        m = m.message(5, "initial_default_action", default_call(a, data, default_id));
-    }
-    m.number(6, "implementation_id", profile)
-        .numbers(7, "direct_resource_ids", counter.chain(meter))
-        .number(8, "size", t.size)
-        .with(10, "is_const_table", Value::Bool(t.entries_are_const))
-        .with(11, "has_initial_entries", Value::Bool(t.initial_entries > 0))
-}
-
-fn match_field(id: u32, k: &KeyFacts) -> Message {
-    let kind = match k.kind {
-        "exact" => Value::Enum("EXACT", 2),
-        "lpm" => Value::Enum("LPM", 3),
-        "ternary" => Value::Enum("TERNARY", 4),
-        "range" => Value::Enum("RANGE", 5),
-        _ => Value::Enum("OPTIONAL", 6),
-    };
-    Message::default().number(1, "id", id).text(2, "name", &k.name).number(4, "bitwidth", k.width).with(
-        5,
-        "match_type",
-        kind,
-    )
-}
-
-fn action_ref(a: &ActionFacts, ids: &Ids) -> Message {
-    let m = Message::default().number(1, "id", ids.of(prefix::ACTION, &a.name));
-    if a.default_only {
-        m.text(2, "annotations", "@defaultonly").with(3, "scope", Value::Enum("DEFAULT_ONLY", 2))
-    } else {
-        m
+        ids
     }
 }
 
-fn default_call(a: &ActionFacts, data: &[BigUint], id: u32) -> Message {
-    let argument = |(i, (p, v)): (u32, (&crate::ParamFacts, &BigUint))| {
-        let digits = v.to_bytes_be();
-        let mut value = vec![0; (p.width.div_ceil(8) as usize).saturating_sub(digits.len())];
-        value.extend(digits);
-        Message::default().number(2, "param_id", i).with(3, "value", Value::Bytes(value))
-    };
-    let arguments = (1u32..).zip(a.params.iter().zip(data)).map(argument);
-    Message::default().number(1, "action_id", id).repeated(4, "arguments", arguments)
-}
-
-fn action(a: &ActionFacts, ids: &Ids) -> Message {
-    let param = |(i, p): (u32, &crate::ParamFacts)| {
-        Message::default().number(1, "id", i).text(2, "name", &p.name).number(4, "bitwidth", p.width)
-    };
-    Message::default().message(1, "preamble", ids.preamble(prefix::ACTION, &a.name)).repeated(
-        2,
-        "params",
-        (1u32..).zip(&a.params).map(param),
-    )
-}
-
-fn profiles(facts: &Facts, ids: &Ids) -> Vec<Message> {
-    let mut seen: Vec<&str> = Vec::new();
-    let mut out = Vec::new();
-    for p in facts.tables.iter().filter_map(|t| t.profile.as_ref()) {
-        if seen.contains(&p.name.as_str()) {
-            continue;
-        }
-        seen.push(&p.name);
-        let users = facts.tables.iter().filter(|t| t.profile.as_ref().is_some_and(|o| o.name == p.name));
-        let m = Message::default()
-            .message(1, "preamble", ids.preamble(prefix::ACTION_PROFILE, &p.name))
-            .numbers(2, "table_ids", users.map(|t| ids.of(prefix::TABLE, &t.name)))
-            .with(3, "with_selector", Value::Bool(p.selector))
-            .number(4, "size", p.size);
-        out.push(m);
-    }
-    out
-}
-
-fn unit(unit: Unit) -> Message {
-    let value = match unit {
-        Unit::Bytes => Value::Enum("BYTES", 1),
-        Unit::Packets => Value::Enum("PACKETS", 2),
-        Unit::Both => Value::Enum("BOTH", 3),
-    };
-    Message::default().with(1, "unit", value)
-}
-
-/// Counters, meters and registers, in the order of their fields.
-fn arrays(facts: &Facts, ids: &Ids, info: Message) -> Message {
-    let of = |wanted: u32| {
-        facts.arrays.iter().filter(move |a| array_prefix(a.kind) == wanted).map(move |a| {
-            let m = Message::default().message(1, "preamble", ids.preamble(wanted, &a.name));
-            match a.kind {
-                ArrayKind::Counter { unit: u } | ArrayKind::Meter { unit: u } => {
-                    m.message(2, "spec", unit(u)).number(3, "size", a.size)
-                }
-                ArrayKind::Register => {
-                    let bit = Message::default().number(1, "bitwidth", a.width);
-                    let bitstring = Message::default().message(1, "bit", bit);
-                    let spec = Message::default().message(1, "bitstring", bitstring);
-                    m.message(2, "type_spec", spec).number(3, "size", a.size)
-                }
-            }
-        })
-    };
-    let direct = |prefix: u32, counter: bool| {
-        facts.tables.iter().filter_map(move |t| {
-            let d = if counter { t.counter.as_ref() } else { t.meter.as_ref() }?;
-            let table = ids.of(prefix::TABLE, &t.name);
-            let m = Message::default().message(1, "preamble", ids.preamble(prefix, &d.name));
-            Some(m.message(2, "spec", unit(d.unit)).number(3, "direct_table_id", table))
-        })
-    };
-    info.repeated(5, "counters", of(prefix::COUNTER))
-        .repeated(6, "direct_counters", direct(prefix::DIRECT_COUNTER, true))
-        .repeated(7, "meters", of(prefix::METER))
-        .repeated(8, "direct_meters", direct(prefix::DIRECT_METER, false))
-        .repeated(11, "registers", of(prefix::REGISTER))
+/// With the bits of a value, unless it has a name instead.
+fn with_width(m: Message, width: u32) -> Message {
+    m.with(4, "bitwidth", Value::Number(width.into()))
 }

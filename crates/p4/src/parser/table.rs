@@ -19,7 +19,7 @@ impl Parser<'_> {
     }
 
     fn property(&mut self) -> Parsed<Property> {
-        self.annotations()?;
+        let annotations = self.annotations()?;
         let start = self.span();
         let is_const = self.eat("const");
         let kind = match self.tok() {
@@ -51,7 +51,7 @@ impl Parser<'_> {
                 PropertyKind::Other { name, value }
             }
         };
-        Ok(Property { span: start, is_const, kind })
+        Ok(Property { span: start, annotations, is_const, kind })
     }
 
     fn open_property(&mut self) -> Parsed<()> {

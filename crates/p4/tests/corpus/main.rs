@@ -4,6 +4,9 @@
 
 #![allow(clippy::print_stdout, reason = "a skipped test says so")]
 
+mod cuts;
+mod p4info;
+
 use p4shield_p4::{Included, Options, Resolver, check};
 use std::path::{Path, PathBuf};
 
@@ -46,7 +49,7 @@ fn mistakes(name: &str, text: &str, files: &Files) -> Vec<(Vec<(String, u32)>, b
     let plain = check(name, text, files, &Options::default()).plain();
     let errors = plain.into_iter().filter(|p| p.error);
     let places = |p: p4shield_p4::diagnostics::Plain| {
-        let related = p.related.into_iter().map(|(file, line, _)| (file, line));
+        let related = p.related.into_iter().map(|r| (r.file, r.line));
         (std::iter::once((p.file, p.line)).chain(related).collect(), !p.code.starts_with("E08"))
     };
     errors.map(places).collect()
@@ -127,23 +130,3 @@ fn what_the_reference_refuses_is_refused_where_it_says() {
 
 /// Percent of the wrong programs that have to be refused at the right line.
 const REFUSED: usize = 97;
-
-/// Programs cut off at every so many bytes; `P4SHIELD_CUTS=1` cuts at each.
-#[test]
-fn programs_that_are_cut_off_do_no_harm() {
-    let Some(root) = testdata() else { return };
-    let step: usize = std::env::var("P4SHIELD_CUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(9973);
-    let mut at = 0;
-    for folder in ["p4_16_samples", "p4_16_errors"] {
-        let (all, files) = programs(&root, folder);
-        for (name, text) in &all {
-            while at < text.len() {
-                let end = (at..=text.len()).find(|i| text.is_char_boundary(*i)).unwrap_or(text.len());
-                // It has to come back, that is all.
-                let _ = check(name, &text[..end], &files, &Options::default());
-                at += step;
-            }
-            at -= text.len();
-        }
-    }
-}

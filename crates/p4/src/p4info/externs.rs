@@ -1,0 +1,146 @@
+//! Counters, meters, registers, action profiles: instances of externs that a controller knows.
+
+use super::Info;
+use super::ids::Prefix;
+use super::message::{Message, Value};
+use super::walk::{Bound, ExternAt, TableAt};
+use crate::hir::CtorArg;
+use crate::types::Type;
+
+/// What an extern's instances are to a controller; nothing, if it does not know them.
+pub(super) fn prefix(ty: &Type) -> Option<Prefix> {
+    let Type::Extern(e) = ty else { return None };
+    match &*e.name {
+        "counter" => Some(Prefix::Counter),
+        "direct_counter" => Some(Prefix::DirectCounter),
+        "meter" => Some(Prefix::Meter),
+        "direct_meter" => Some(Prefix::DirectMeter),
+        "register" | "Register" => Some(Prefix::Register),
+        "action_profile" | "action_selector" => Some(Prefix::ActionProfile),
+        _ => None,
+    }
+}
+
+/// Annotations that an action profile's own fields tell.
+const PROFILE: [&str; 3] = ["max_group_size", "selector_size_semantics", "max_member_weight"];
+
+impl Info<'_> {
+    fn of(&self, wanted: Prefix) -> impl Iterator<Item = &ExternAt> {
+        self.found.externs.iter().filter(move |e| prefix(&e.instance.ty) == Some(wanted))
+    }
+
+    /// Everything between actions and the controller's headers.
+    pub(super) fn externs(&self, m: Message) -> Message {
+        let array = |e: &ExternAt, prefix| {
+            let m = self.start(e, prefix, &[]).message(2, "spec", unit(e.args.get(1)));
+            self.index_type(m.number(3, "size", size(e.args.first())), e, 0)
+        };
+        m.repeated(4, "action_profiles", self.of(Prefix::ActionProfile).map(|e| self.profile(e)))
+            .repeated(5, "counters", self.of(Prefix::Counter).map(|e| array(e, Prefix::Counter)))
+            .repeated(6, "direct_counters", self.direct(Prefix::DirectCounter, "counters"))
+            .repeated(7, "meters", self.of(Prefix::Meter).map(|e| array(e, Prefix::Meter)))
+            .repeated(8, "direct_meters", self.direct(Prefix::DirectMeter, "meters"))
+    }
+
+    fn start(&self, e: &ExternAt, prefix: Prefix, told: &[&str]) -> Message {
+        let noted = self.notes.at(e.noted.0, &e.noted.1);
+        Message::default().message(1, "preamble", self.preamble(prefix, &e.name, &noted, told))
+    }
+
+    /// The name of the type that counts the elements, if it is one of the author's.
+    fn index_type(&self, m: Message, e: &ExternAt, argument: usize) -> Message {
+        match &e.instance.ty {
+            Type::Extern(x) => match x.args.get(argument) {
+                Some(Type::New(n)) => {
+                    let name = self.notes.of_type(&n.name).full_name("", &n.name);
+                    m.message(4, "index_type_name", Message::default().text(1, "name", &name))
+                }
+                _ => m,
+            },
+            _ => m,
+        }
+    }
+
+    /// The direct resources that tables name by a property.
+    fn direct(&self, wanted: Prefix, property: &'static str) -> Vec<Message> {
+        let named = |t: &TableAt, e: &ExternAt| {
+            let is = |(i, name, _): &(usize, String, _)| {
+                &*t.table.properties[*i].name == property && *name == e.name
+            };
+            t.instances.iter().any(is)
+        };
+        let one = |e: &ExternAt| {
+            let t = self.found.tables.iter().find(|t| named(t, e))?;
+            let m = self.start(e, wanted, &[]).message(2, "spec", unit(e.args.first()));
+            Some(m.number(3, "direct_table_id", self.ids.of(Prefix::Table, &t.name)))
+        };
+        self.of(wanted).filter_map(one).collect()
+    }
+
+    /// `ActionProfile`
+    fn profile(&self, e: &ExternAt) -> Message {
+        let selects = matches!(&e.instance.ty, Type::Extern(x) if &*x.name == "action_selector");
+        let noted = self.notes.at(e.noted.0, &e.noted.1);
+        let uses = |t: &&TableAt| {
+            let is = |(i, name, _): &(usize, String, _)| {
+                &*t.table.properties[*i].name == "implementation" && *name == e.name
+            };
+            t.instances.iter().any(is)
+        };
+        let users = self.found.tables.iter().filter(uses).map(|t| self.ids.of(Prefix::Table, &t.name));
+        let m = self
+            .start(e, Prefix::ActionProfile, &PROFILE)
+            .numbers(2, "table_ids", users)
+            .with(3, "with_selector", Value::Bool(selects))
+            .number(4, "size", size(e.args.get(usize::from(selects))));
+        if !selects {
+            return m;
+        }
+        let m = m.number(5, "max_group_size", noted.number("max_group_size").unwrap_or(0));
+        match noted.text("selector_size_semantics") {
+            Some("sum_of_weights") => m.message(6, "sum_of_weights", Message::default()),
+            Some("sum_of_members") => {
+                let most = noted.number("max_member_weight").map(|n| Value::Signed(n.into()));
+                let weight = |m: Message, n| m.present(1, "max_member_weight", n);
+                m.message(7, "sum_of_members", most.into_iter().fold(Message::default(), weight))
+            }
+            _ => m,
+        }
+    }
+
+    /// `Register`s
+    pub(super) fn registers(&mut self, m: Message) -> Message {
+        let found = self.found;
+        let registers = found.externs.iter().filter(|e| prefix(&e.instance.ty) == Some(Prefix::Register));
+        let mut out = Vec::new();
+        for e in registers {
+            let Type::Extern(x) = &e.instance.ty else { continue };
+            let spec = x.args.first().map(|t| self.types.spec(t)).unwrap_or_default();
+            let m = self.start(e, Prefix::Register, &[]).message(2, "type_spec", spec);
+            out.push(self.index_type(m.number(3, "size", size(e.args.first())), e, 1));
+        }
+        m.repeated(11, "registers", out)
+    }
+}
+
+fn size(a: Option<&Option<Bound>>) -> u32 {
+    match a {
+        Some(Some(Bound::Value(e))) => e.as_const().and_then(crate::constant::small).unwrap_or(0),
+        _ => 0,
+    }
+}
+
+/// `CounterSpec`, `MeterSpec`
+fn unit(a: Option<&Option<Bound>>) -> Message {
+    use crate::control::Unit;
+    let unit = match a {
+        Some(Some(Bound::Value(e))) => crate::lower::unit(&CtorArg::Value(e.clone())),
+        _ => Unit::Both,
+    };
+    let value = match unit {
+        Unit::Bytes => Value::Enum("BYTES", 1),
+        Unit::Packets => Value::Enum("PACKETS", 2),
+        Unit::Both => Value::Enum("BOTH", 3),
+    };
+    Message::default().with(1, "unit", value)
+}

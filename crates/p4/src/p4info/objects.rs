@@ -1,0 +1,269 @@
+//! Tables, actions, value sets, digests and the headers of packets from and to the controller.
+
+use super::ids::Prefix;
+use super::message::{Message, Value};
+use super::notes::{Noted, Notes};
+use super::types::{FlatField, bytes_of, number};
+use super::walk::{ActionAt, TableAt};
+use super::{Info, with_width};
+use crate::ast::{self, Composite, DeclKind, Direction};
+use crate::hir::{self, BoundAction, Expr, ExprKind, Key, MatchKind, Table, ValueSetId};
+use crate::source::Span;
+use crate::types::{CompositeType, Type};
+
+/// Entries of a table that does not say how many it needs.
+const DEFAULT_SIZE: u32 = 1024;
+
+/// The headers with which packets go to and come from the controller, by their places.
+pub(super) fn controller_headers<'a>(notes: &Notes<'a>) -> Vec<&'a ast::Decl> {
+    let is_header = |d: &&ast::Decl| matches!(d.kind, DeclKind::Composite { kind: Composite::Header, .. });
+    let mut found: Vec<_> = notes.types().filter(is_header).collect();
+    found.retain(|d| notes.of_type(&d.name.name).has("controller_header"));
+    found.sort_by_key(|d| d.span);
+    found
+}
+
+/// The names of digests: those of the structs that they carry.
+pub(super) fn digest_names(digests: &[Type]) -> Vec<String> {
+    let mut unnamed = 0;
+    let name = |t: &Type| match t {
+        Type::Composite(c) if !c.is_anonymous() => c.name.to_string(),
+        _ => {
+            unnamed += 1;
+            format!("digest_{}", unnamed - 1)
+        }
+    };
+    digests.iter().map(name).collect()
+}
+
+impl Info<'_> {
+    /// `Table`
+    pub(super) fn table(&mut self, t: &TableAt) -> Message {
+        let (table, noted) = (&t.table, self.notes.at(t.table.span, &t.table.declared));
+        let keys = self.match_fields(table);
+        let action_id = |i: usize| self.ids.of(Prefix::Action, &t.actions[i]);
+        let refs: Vec<Message> =
+            (0..table.actions.len()).map(|i| self.action_ref(table, i, action_id(i))).collect();
+        let mut m = Message::default()
+            .message(1, "preamble", self.preamble(Prefix::Table, &t.name, &noted, &[]))
+            .repeated(2, "match_fields", keys)
+            .repeated(3, "action_refs", refs);
+        if let Some(d) = &table.default {
+            let id = action_id(d.index);
+            if table.default_is_const {
+                m = m.number(4, "const_default_action_id", id);
+            }
+            m = m.message(5, "initial_default_action", self.default_call(table, d, id));
+        }
+        let resources = ["counters", "meters"].map(|p| self.property_id(t, p));
+        m.number(6, "implementation_id", self.property_id(t, "implementation"))
+            .numbers(7, "direct_resource_ids", resources.into_iter().filter(|id| *id > 0))
+            .number(8, "size", table.size.unwrap_or(DEFAULT_SIZE))
+            .with(9, "idle_timeout_behavior", Value::Enum("NOTIFY_CONTROL", u64::from(times_out(table))))
+            .with(10, "is_const_table", Value::Bool(table.entries_are_const))
+            .with(11, "has_initial_entries", Value::Bool(!table.entries.is_empty()))
+    }
+
+    /// The id of the object that a property names; 0 if it is none that a controller knows.
+    fn property_id(&self, t: &TableAt, property: &str) -> u32 {
+        let named = |(i, _, _): &&(usize, String, _)| &*t.table.properties[*i].name == property;
+        t.instances.iter().find(named).map_or(0, |(_, name, id)| {
+            let ty = &self.hir.instances[id.0 as usize].ty;
+            super::externs::prefix(ty).map_or(0, |prefix| self.ids.of(prefix, name))
+        })
+    }
+
+    fn match_fields(&mut self, t: &Table) -> Vec<Message> {
+        let noted: Vec<_> = t.keys.iter().map(|k| self.notes.at(k.kind_span, &k.kind_name)).collect();
+        let ids = self.part_ids(&noted, t.key_span);
+        let mut out = Vec::new();
+        for ((k, noted), id) in t.keys.iter().zip(&noted).zip(ids) {
+            if k.kind == MatchKind::Selector {
+                continue;
+            }
+            let m = Message::default().number(1, "id", id).text(2, "name", &self.key_name(k, noted));
+            let m = with_width(noted.annotations(m, 3, &[]), self.types.width(&k.value.ty));
+            let m = noted.doc(m.with(5, "match_type", match_type(&k.kind_name)), 6);
+            let other = if k.kind == MatchKind::Other { &*k.kind_name } else { "" };
+            let m = self.types.named(m.text(7, "other_match_type", other), 8, "type_name", &k.value.ty);
+            out.push(noted.structured(m, 9, &[]));
+        }
+        out
+    }
+
+    /// A key's name: what `@name` says, or its path, in which a field may have a `@name`, too.
+    fn key_name(&self, k: &Key, noted: &Noted<'_>) -> String {
+        let path = if noted.has("name") { None } else { self.field_path(&k.value) };
+        path.unwrap_or_else(|| k.name.clone())
+    }
+
+    fn field_path(&self, e: &Expr) -> Option<String> {
+        let path = |e| self.field_path(e);
+        match &e.kind {
+            ExprKind::IsValid(header) => Some(path(header)? + ".$valid$"),
+            ExprKind::Element(stack, index) => Some(format!("{}[{}]", path(stack)?, index.as_const()?)),
+            ExprKind::Slice(of, high, low) => Some(format!("{}[{high}:{low}]", path(of)?)),
+            ExprKind::Var(v) => Some(self.hir.vars[v.0 as usize].name.to_string()),
+            ExprKind::Field(of, index) => {
+                let Type::Composite(c) = of.ty.base() else { return None };
+                let field = &c.fields.get(*index)?.0;
+                let path = path(of)?;
+                Some(self.notes.of_field(&c.name, field).full_name(&path, field))
+            }
+            _ => None,
+        }
+    }
+
+    /// `ActionRef`
+    fn action_ref(&self, t: &Table, index: usize, id: u32) -> Message {
+        let u = &t.actions[index];
+        let noted = self.notes.at(u.span, "");
+        let m = noted.annotations(Message::default().number(1, "id", id), 2, &[]);
+        // An action that the checker added, because a miss does nothing, stands where the table does.
+        let added = u.span == t.span;
+        let m = if added { m.text(2, "annotations", "@defaultonly") } else { m };
+        let m = match (u.default_only, u.table_only) {
+            (true, _) => m.with(3, "scope", Value::Enum("DEFAULT_ONLY", 2)),
+            (_, true) => m.with(3, "scope", Value::Enum("TABLE_ONLY", 1)),
+            _ => m,
+        };
+        noted.structured(m, 4, &[])
+    }
+
+    /// `TableActionCall`
+    fn default_call(&self, t: &Table, d: &BoundAction, id: u32) -> Message {
+        let action = &self.hir.actions[t.actions[d.index].action.0 as usize];
+        let data = action.params.iter().filter(|p| p.direction == Direction::None);
+        let argument = |(i, (p, e)): (u32, (&hir::Param, &Expr))| {
+            let ExprKind::Const(n) = &e.kind else { return None };
+            let width = p.ty.scalar_width()?;
+            let value = Value::Bytes(bytes_of(&number(n, width), width));
+            Some(Message::default().number(2, "param_id", i).with(3, "value", value))
+        };
+        let arguments = (1u32..).zip(data.zip(&d.data)).filter_map(argument);
+        Message::default().number(1, "action_id", id).repeated(4, "arguments", arguments)
+    }
+
+    /// `Action`
+    pub(super) fn action(&mut self, at: &ActionAt) -> Message {
+        let a = self.hir.actions[at.id.0 as usize].clone();
+        let preamble = self.preamble(Prefix::Action, &at.name, &self.notes.at(a.span, &a.name), &[]);
+        // What the program itself calls has its arguments.
+        let params: Vec<_> =
+            a.params.iter().filter(|p| at.in_table && p.direction == Direction::None).collect();
+        let noted: Vec<_> = params.iter().map(|p| self.notes.at(p.span, &p.name)).collect();
+        let ids = self.part_ids(&noted, a.span);
+        let mut out = Vec::new();
+        for ((p, noted), id) in params.into_iter().zip(noted).zip(ids) {
+            let m = Message::default().number(1, "id", id).text(2, "name", &noted.full_name("", &p.name));
+            let m = with_width(noted.annotations(m, 3, &[]), self.types.width(&p.ty));
+            let m = self.types.named(noted.doc(m, 5), 6, "type_name", &p.ty);
+            out.push(noted.structured(m, 7, &[]));
+        }
+        Message::default().message(1, "preamble", preamble).repeated(2, "params", out)
+    }
+
+    /// `ValueSet`
+    pub(super) fn value_set(&mut self, id: ValueSetId, name: &str) -> Message {
+        let set = &self.hir.value_sets[id.0 as usize];
+        let noted = self.notes.at(set.span, &set.name);
+        let preamble = self.preamble(Prefix::ValueSet, name, &noted, &[]);
+        let matches = match &set.ty {
+            Type::Composite(c) => self.member_fields(c, set.span),
+            t => vec![with_width(Message::default().number(1, "id", 1u32), self.types.width(t)).with(
+                5,
+                "match_type",
+                match_type("exact"),
+            )],
+        };
+        Message::default()
+            .message(1, "preamble", preamble)
+            .repeated(2, "match", matches)
+            .number(3, "size", set.size)
+    }
+
+    /// The fields of a value set's members.
+    fn member_fields(&mut self, c: &CompositeType, at: Span) -> Vec<Message> {
+        let noted: Vec<_> = c.fields.iter().map(|(f, _)| self.notes.of_field(&c.name, f)).collect();
+        let ids = self.part_ids(&noted, at);
+        let mut out = Vec::new();
+        for (((name, t), noted), id) in c.fields.iter().zip(noted).zip(ids) {
+            let kind = match_type(noted.word("match").unwrap_or("exact"));
+            let m = Message::default().number(1, "id", id).text(2, "name", &noted.full_name("", name));
+            let m = with_width(noted.annotations(m, 3, &["match"]), self.types.width(t));
+            let m = noted.doc(m.with(5, "match_type", kind), 6);
+            out.push(noted.structured(m, 9, &["match"]));
+        }
+        out
+    }
+
+    /// `Digest`s
+    pub(super) fn digests(&mut self) -> Vec<Message> {
+        let found = self.found;
+        let digest = |(t, name): (&Type, String)| {
+            let preamble = Message::default()
+                .number(1, "id", self.ids.of(Prefix::Digest, &name))
+                .text(2, "name", &name)
+                .text(3, "alias", self.ids.alias(&name));
+            Message::default().message(1, "preamble", preamble).message(2, "type_spec", self.types.spec(t))
+        };
+        found.digests.iter().zip(digest_names(&found.digests)).map(digest).collect()
+    }
+
+    /// `ControllerPacketMetadata`: named by what `@controller_header` says.
+    pub(super) fn controller_headers(&mut self) -> Vec<Message> {
+        let mut out = Vec::new();
+        for d in controller_headers(self.notes) {
+            let noted = self.notes.of_type(&d.name.name);
+            let Some(header) = self.hir.headers.iter().find(|h| h.name == d.name.name) else { continue };
+            let full = noted.full_name("", &d.name.name);
+            let name = noted.text("controller_header").unwrap_or(&full);
+            let preamble = Message::default()
+                .number(1, "id", self.ids.of(Prefix::ControllerHeader, &full))
+                .text(2, "name", name)
+                .text(3, "alias", name);
+            let preamble = noted.structured(noted.doc(noted.annotations(preamble, 4, &[]), 5), 6, &[]);
+            let flat = self.types.flat(header);
+            let metadata = self.metadata(&flat, d.span);
+            out.push(Message::default().message(1, "preamble", preamble).repeated(2, "metadata", metadata));
+        }
+        out
+    }
+
+    /// The fields of a controller's header.
+    fn metadata(&mut self, fields: &[FlatField], at: Span) -> Vec<Message> {
+        let noted: Vec<_> = fields.iter().map(|f| self.notes.of_field(&f.owner.0, &f.owner.1)).collect();
+        let ids = self.part_ids(&noted, at);
+        let mut out = Vec::new();
+        for ((f, noted), id) in fields.iter().zip(noted).zip(ids) {
+            if noted.has("hidden") {
+                continue;
+            }
+            let m = Message::default().number(1, "id", id).text(2, "name", &f.name);
+            let m = with_width(noted.annotations(m, 3, &[]), self.types.width(&f.ty));
+            out.push(noted.structured(self.types.named(m, 5, "type_name", &f.ty), 6, &[]));
+        }
+        out
+    }
+}
+
+/// `MatchType`; unspecified for a kind that P4Runtime does not have.
+fn match_type(kind: &str) -> Value {
+    match kind {
+        "exact" => Value::Enum("EXACT", 2),
+        "lpm" => Value::Enum("LPM", 3),
+        "ternary" => Value::Enum("TERNARY", 4),
+        "range" => Value::Enum("RANGE", 5),
+        "optional" => Value::Enum("OPTIONAL", 6),
+        _ => Value::Enum("UNSPECIFIED", 0),
+    }
+}
+
+/// Whether the controller wants to hear of entries that nothing matched for a while.
+fn times_out(t: &Table) -> bool {
+    let of = |p: &hir::Property| match &p.value {
+        hir::CtorArg::Value(e) => e.as_const().is_some_and(|n| *n != 0.into()),
+        _ => false,
+    };
+    t.properties.iter().any(|p| &*p.name == "support_timeout" && of(p))
+}

@@ -1,0 +1,282 @@
+//! Types as a controller knows them: `P4DataTypeSpec` where one is used, `P4TypeInfo` for those that have names.
+
+use super::message::{Message, Value};
+use super::notes::Notes;
+use crate::ast::Composite;
+use crate::types::{CompositeType, EnumType, NewType, Type};
+use num_bigint::BigInt;
+use std::collections::BTreeMap;
+
+/// The fields of `P4TypeInfo`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Struct = 1,
+    Header = 2,
+    HeaderUnion = 3,
+    Enum = 4,
+    SerializableEnum = 6,
+    New = 7,
+}
+
+impl Kind {
+    const fn field(self) -> &'static str {
+        match self {
+            Self::Struct => "structs",
+            Self::Header => "headers",
+            Self::HeaderUnion => "header_unions",
+            Self::Enum => "enums",
+            Self::SerializableEnum => "serializable_enums",
+            Self::New => "new_types",
+        }
+    }
+}
+
+/// The named types that a P4Info mentions so far.
+pub(super) struct Types<'a> {
+    notes: &'a Notes<'a>,
+    errors: &'a [crate::lexer::Name],
+    named: BTreeMap<(Kind, String), Message>,
+    uses_errors: bool,
+}
+
+impl<'a> Types<'a> {
+    pub(super) const fn new(notes: &'a Notes<'a>, errors: &'a [crate::lexer::Name]) -> Self {
+        Self { notes, errors, named: BTreeMap::new(), uses_errors: false }
+    }
+
+    /// `P4TypeInfo`, if there is a type that has a name.
+    pub(super) fn info(self) -> Option<Message> {
+        (self.uses_errors || !self.named.is_empty()).then(|| self.all())
+    }
+
+    fn all(self) -> Message {
+        let add = |m: Message, kinds: std::ops::RangeInclusive<u32>| {
+            let of = self.named.iter().filter(|((k, _), _)| kinds.contains(&(*k as u32)));
+            of.fold(m, |m, ((kind, name), spec)| {
+                let entry = Message::default().text(1, "key", name).message(2, "value", spec.clone());
+                m.message(*kind as u32, kind.field(), entry)
+            })
+        };
+        let mut m = add(Message::default(), 1..=4);
+        if self.uses_errors {
+            let names = self.errors.iter().fold(Message::default(), |m, e| m.text(1, "members", e));
+            m = m.message(5, "error", names);
+        }
+        add(m, 6..=7)
+    }
+
+    /// The bits that a controller gives a value of the type; 0 if it gives text. Only the type's own translation counts,
+    /// not that of a type that it is made of.
+    pub(super) fn width(&self, t: &Type) -> u32 {
+        if let Type::New(n) = t
+            && let Some((_, bits)) = self.notes.of_type(&n.name).translation()
+        {
+            return bits;
+        }
+        match t.base() {
+            Type::Error => 0,
+            Type::Enum(e) if e.repr.is_none() => 0,
+            base => base.scalar_width().unwrap_or(0),
+        }
+    }
+
+    /// Adds the field `type_name` to what has a type of this name, and makes the type known.
+    pub(super) fn named(&mut self, m: Message, number: u32, name: &'static str, t: &Type) -> Message {
+        self.spec(t);
+        match t {
+            Type::New(n) => {
+                m.message(number, name, Message::default().text(1, "name", &self.name_of(&n.name)))
+            }
+            Type::Enum(e) if e.repr.is_none() => {
+                m.message(number, name, Message::default().text(1, "name", &self.name_of(&e.name)))
+            }
+            _ => m,
+        }
+    }
+
+    fn name_of(&self, name: &str) -> String {
+        self.notes.of_type(name).full_name("", name)
+    }
+
+    /// `P4DataTypeSpec`
+    pub(super) fn spec(&mut self, t: &Type) -> Message {
+        let m = Message::default();
+        let reference = |name: &str| Message::default().text(1, "name", name);
+        match t {
+            Type::Bit(_) | Type::Int(_) | Type::Varbit(_) => m.message(1, "bitstring", bitstring(t)),
+            Type::Bool => m.message(2, "bool", Message::default()),
+            Type::Tuple(ts) => {
+                let members: Vec<Message> = ts.iter().map(|t| self.spec(t)).collect();
+                m.message(3, "tuple", Message::default().repeated(1, "members", members))
+            }
+            Type::Composite(c) if c.is_anonymous() => {
+                let members: Vec<Message> = c.fields.iter().map(|(_, t)| self.spec(t)).collect();
+                m.message(3, "tuple", Message::default().repeated(1, "members", members))
+            }
+            Type::Composite(c) => {
+                let (number, field) = match c.kind {
+                    Composite::Struct => (4, "struct"),
+                    Composite::Header => (5, "header"),
+                    Composite::Union => (6, "header_union"),
+                };
+                m.message(number, field, reference(&self.composite(c)))
+            }
+            Type::Stack(of, size) => self.stack(of, *size),
+            Type::Enum(e) if e.repr.is_some() => {
+                m.message(11, "serializable_enum", reference(&self.enumeration(e)))
+            }
+            Type::Enum(e) => m.message(9, "enum", reference(&self.enumeration(e))),
+            Type::Error => {
+                self.uses_errors = true;
+                m.message(10, "error", Message::default())
+            }
+            Type::New(n) => m.message(12, "new_type", reference(&self.new_type(n))),
+            _ => m,
+        }
+    }
+
+    fn stack(&mut self, of: &Type, size: u32) -> Message {
+        let Type::Composite(c) = of else { return Message::default() };
+        let name = Message::default().text(1, "name", &self.composite(c));
+        let (number, field, member) = match c.kind {
+            Composite::Union => (8, "header_union_stack", "header_union"),
+            _ => (7, "header_stack", "header"),
+        };
+        let stack = Message::default().message(1, member, name).number(2, "size", size);
+        Message::default().message(number, field, stack)
+    }
+
+    /// Makes a struct, header or union known, and returns its name.
+    fn composite(&mut self, c: &CompositeType) -> String {
+        let kind = match c.kind {
+            Composite::Struct => Kind::Struct,
+            Composite::Header => Kind::Header,
+            Composite::Union => Kind::HeaderUnion,
+        };
+        let name = c.args.iter().fold(self.name_of(&c.name), |n, a| {
+            let plain = |ch: char| ch.is_alphanumeric() || ch == '_';
+            n + "_" + &a.to_string().chars().filter(|ch| plain(*ch)).collect::<String>()
+        });
+        let key = (kind, name.clone());
+        if self.named.contains_key(&key) {
+            return name;
+        }
+        let mut members = Vec::new();
+        if kind == Kind::Header {
+            for f in self.flat(c) {
+                let spec = bitstring(f.ty.base());
+                members.push(Message::default().text(1, "name", &f.name).message(2, "type_spec", spec));
+            }
+        } else {
+            for (field, t) in &c.fields {
+                let field = self.notes.of_field(&c.name, field).full_name("", field);
+                let m = Message::default().text(1, "name", &field);
+                members.push(match (kind, t) {
+                    (Kind::HeaderUnion, Type::Composite(h)) => {
+                        m.message(2, "header", Message::default().text(1, "name", &self.composite(h)))
+                    }
+                    _ => m.message(2, "type_spec", self.spec(t)),
+                });
+            }
+        }
+        self.named.insert(key, Message::default().repeated(1, "members", members));
+        name
+    }
+
+    /// The fields of a header; those of structs within it one by one, by dotted names.
+    pub(super) fn flat(&self, c: &CompositeType) -> Vec<FlatField> {
+        let mut out = Vec::new();
+        for (field, ty) in &c.fields {
+            let name = self.notes.of_field(&c.name, field).full_name("", field);
+            let owner = (c.name.clone(), field.clone());
+            match ty {
+                Type::Composite(inner) => {
+                    let dotted = |f: FlatField| FlatField { name: format!("{name}.{}", f.name), ..f };
+                    out.extend(self.flat(inner).into_iter().map(dotted));
+                }
+                _ => out.push(FlatField { name, owner, ty: ty.clone() }),
+            }
+        }
+        out
+    }
+
+    fn enumeration(&mut self, e: &EnumType) -> String {
+        let name = self.name_of(&e.name);
+        let (kind, spec) = match &e.repr {
+            Some(repr) => {
+                let width = repr.scalar_width().unwrap_or(0);
+                let member = |(name, value): &(crate::lexer::Name, BigInt)| {
+                    let value = Value::Bytes(bytes_of(&number(value, width), width));
+                    Message::default().text(1, "name", name).with(2, "value", value)
+                };
+                let underlying = Message::default().number(1, "bitwidth", width);
+                let m = Message::default().message(1, "underlying_type", underlying);
+                (Kind::SerializableEnum, m.repeated(2, "members", e.members.iter().map(member)))
+            }
+            None => {
+                let members = e.members.iter().map(|(n, _)| Message::default().text(1, "name", n));
+                (Kind::Enum, Message::default().repeated(1, "members", members))
+            }
+        };
+        self.named.insert((kind, name.clone()), spec);
+        name
+    }
+
+    fn new_type(&mut self, n: &NewType) -> String {
+        let name = self.name_of(&n.name);
+        let noted = self.notes.of_type(&n.name);
+        let m = match noted.translation() {
+            Some((uri, bits)) => {
+                let m = Message::default().text(1, "uri", uri);
+                Message::default().message(
+                    2,
+                    "translated_type",
+                    match bits {
+                        0 => m.message(3, "sdn_string", Message::default()),
+                        bits => m.number(2, "sdn_bitwidth", bits),
+                    },
+                )
+            }
+            None => {
+                let original = self.spec(n.target.base());
+                Message::default().message(1, "original_type", original)
+            }
+        };
+        let told = ["p4runtime_translation"];
+        let m = noted.structured(noted.annotations(m, 3, &told), 4, &told);
+        self.named.insert((Kind::New, name.clone()), m);
+        name
+    }
+}
+
+/// A field of a header without structs.
+pub(super) struct FlatField {
+    /// Dotted, if it lies in a struct.
+    pub(super) name: String,
+    /// The type that declares it, and what it is called there.
+    pub(super) owner: (crate::lexer::Name, crate::lexer::Name),
+    pub(super) ty: Type,
+}
+
+/// `P4BitstringLikeTypeSpec`
+fn bitstring(t: &Type) -> Message {
+    let (number, name, field, width) = match t {
+        Type::Int(w) => (2, "int", "bitwidth", *w),
+        Type::Varbit(w) => (3, "varbit", "max_bitwidth", *w),
+        _ => (1, "bit", "bitwidth", t.scalar_width().unwrap_or(0)),
+    };
+    Message::default().message(number, name, Message::default().number(1, field, width))
+}
+
+/// A number without its sign, as `width` bits.
+pub(super) fn number(n: &BigInt, width: u32) -> num_bigint::BigUint {
+    crate::constant::wrap(n, width, false).to_biguint().unwrap_or_default()
+}
+
+/// A number in as many bytes as `width` bits need, in network byte order.
+pub(super) fn bytes_of(n: &num_bigint::BigUint, width: u32) -> Vec<u8> {
+    let digits = n.to_bytes_be();
+    let mut value = vec![0; (width.div_ceil(8) as usize).saturating_sub(digits.len())];
+    value.extend(digits);
+    value
+}

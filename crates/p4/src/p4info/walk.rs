@@ -1,0 +1,370 @@
+//! Which objects a control plane sees: what can be reached from `main`, with full names.
+//!
+//! The walk goes along the calls, as the lowering does, and leaves out what can never run. Objects that keep something
+//! (counters, registers, profiles) count also if nothing uses them.
+
+use super::notes::Notes;
+use crate::ast::{self, DeclKind};
+use crate::hir::{
+    self, ActionId, Call, CallArg, Callee, Constructed, CtorArg, Expr, ExprKind, InstId, Keyset, Next,
+    Object, Program, Stmt, StmtKind, TableId, ValueSetId, VarId,
+};
+use crate::source::Span;
+use crate::types::Type;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+/// The most objects of a program: controls within controls can multiply.
+const MAX_OBJECTS: usize = 1 << 16;
+
+/// What a constructor argument stands for at its place.
+#[derive(Clone, Debug)]
+pub(super) enum Bound {
+    Value(Expr),
+    /// An instance, and the path of the control that it belongs to.
+    Object(InstId, Rc<str>),
+}
+
+/// A table at its place.
+pub(super) struct TableAt {
+    pub(super) table: Rc<hir::Table>,
+    pub(super) name: String,
+    /// The full names of its actions, in its order.
+    pub(super) actions: Vec<String>,
+    /// Instances that its properties name: index of the property, full name, instance.
+    pub(super) instances: Vec<(usize, String, InstId)>,
+}
+
+/// An action at its place.
+pub(super) struct ActionAt {
+    pub(super) id: ActionId,
+    pub(super) name: String,
+    /// A table lists it, so that a controller gives its data.
+    pub(super) in_table: bool,
+}
+
+/// An instance of an extern at its place.
+pub(super) struct ExternAt {
+    pub(super) instance: Rc<hir::Instance>,
+    pub(super) name: String,
+    /// Where its annotations stand.
+    pub(super) noted: (Span, crate::lexer::Name),
+    pub(super) args: Vec<Option<Bound>>,
+}
+
+/// All objects, each once, in the order in which the walk meets them.
+#[derive(Default)]
+pub(super) struct Found {
+    pub(super) tables: Vec<TableAt>,
+    pub(super) actions: Vec<ActionAt>,
+    pub(super) externs: Vec<ExternAt>,
+    pub(super) value_sets: Vec<(ValueSetId, String)>,
+    /// The types of what is sent.
+    pub(super) digests: Vec<Type>,
+    /// There are more than [`MAX_OBJECTS`].
+    pub(super) too_many: bool,
+}
+
+/// Walks the program from `main` on.
+pub(super) fn walk(hir: &Program, ast: &ast::Program, notes: &Notes<'_>) -> Found {
+    let by_place = hir.instances.iter().zip(0..).map(|(i, n)| (i.span, InstId(n))).collect();
+    let mut w = Walk {
+        hir,
+        notes,
+        by_place,
+        declared: HashSet::new(),
+        env: HashMap::new(),
+        path: "".into(),
+        within_action: false,
+        seen: HashSet::new(),
+        found: Found::default(),
+    };
+    w.declared = declared(&ast.decls);
+    for d in ast.decls.iter().filter(|d| matches!(d.kind, DeclKind::Instance { .. })) {
+        w.instance(d.span);
+    }
+    let main = hir.main.map(|m| hir.instances[m.0 as usize].clone());
+    for arg in main.iter().flat_map(|m| &m.args) {
+        if let CtorArg::Object(o) = arg {
+            w.apply(*o);
+        }
+    }
+    w.found
+}
+
+/// The places of all instances that have declarations of their own.
+fn declared(decls: &[ast::Decl]) -> HashSet<Span> {
+    let within = |d: &ast::Decl| match &d.kind {
+        DeclKind::Instance { .. } => HashSet::from([d.span]),
+        DeclKind::Control(c) => declared(&c.locals),
+        DeclKind::Parser(p) => declared(&p.locals),
+        _ => HashSet::new(),
+    };
+    decls.iter().flat_map(within).collect()
+}
+
+/// What has been looked at, with its path.
+#[derive(PartialEq, Eq, Hash)]
+enum Seen {
+    Instance(InstId),
+    Table(TableId),
+    Action(ActionId),
+    Function(hir::FunctionId),
+    ValueSet(ValueSetId),
+}
+
+struct Walk<'a> {
+    hir: &'a Program,
+    notes: &'a Notes<'a>,
+    by_place: HashMap<Span, InstId>,
+    declared: HashSet<Span>,
+    env: HashMap<VarId, Bound>,
+    path: Rc<str>,
+    /// The statements are those of an action.
+    within_action: bool,
+    seen: HashSet<(Seen, Rc<str>)>,
+    found: Found,
+}
+
+impl Walk<'_> {
+    /// Whether something was not looked at yet at this path; not, either, if there is too much of it.
+    fn is_new(&mut self, what: Seen) -> bool {
+        self.found.too_many |= self.seen.len() >= MAX_OBJECTS;
+        !self.found.too_many && self.seen.insert((what, self.path.clone()))
+    }
+
+    /// An instance declared at this place and the current path, if it is one of an extern.
+    fn instance(&mut self, place: Span) {
+        let Some(id) = self.by_place.get(&place).copied() else { return };
+        let instance = self.hir.instances[id.0 as usize].clone();
+        if !matches!(instance.what, Constructed::Extern) || !self.is_new(Seen::Instance(id)) {
+            return;
+        }
+        let name = self.instance_name(&instance);
+        let noted = (instance.span, instance.name.clone());
+        let args = instance.args.iter().map(|a| self.bound(a)).collect();
+        self.found.externs.push(ExternAt { instance, name, noted, args });
+    }
+
+    fn instance_name(&self, i: &hir::Instance) -> String {
+        self.notes.at(i.span, &i.name).full_name(&self.path, &i.name)
+    }
+
+    fn bound(&self, a: &CtorArg) -> Option<Bound> {
+        match a {
+            CtorArg::Value(Expr { kind: ExprKind::Var(v), .. }) => self.env.get(v).cloned(),
+            CtorArg::Value(e) => Some(Bound::Value(e.clone())),
+            CtorArg::Object(o) => self.object(*o).map(|(id, path)| Bound::Object(id, path)),
+            CtorArg::Missing => None,
+        }
+    }
+
+    /// An instance and the path that it belongs to.
+    fn object(&self, o: Object) -> Option<(InstId, Rc<str>)> {
+        match o {
+            Object::Instance(id) => {
+                let at_top = self.seen.contains(&(Seen::Instance(id), "".into()));
+                Some((id, if at_top { "".into() } else { self.path.clone() }))
+            }
+            Object::Param(v) => match self.env.get(&v) {
+                Some(Bound::Object(id, path)) => Some((*id, path.clone())),
+                _ => None,
+            },
+        }
+    }
+
+    /// What a parser or control consists of, at a path of its own.
+    fn apply(&mut self, o: Object) {
+        let Some((id, path)) = self.object(o) else { return };
+        let instance = self.hir.instances[id.0 as usize].clone();
+        let outer = std::mem::replace(&mut self.path, path);
+        self.path = self.instance_name(&instance).into();
+        if self.is_new(Seen::Instance(id)) {
+            match instance.what {
+                Constructed::Control(c) => {
+                    let c = self.hir.controls[c.0 as usize].clone();
+                    self.bind(&c.ctor_params, &instance.args, &outer);
+                    self.stmts(&c.locals);
+                    self.stmts(&c.body);
+                }
+                Constructed::Parser(p) => {
+                    let p = self.hir.parsers[p.0 as usize].clone();
+                    self.bind(&p.ctor_params, &instance.args, &outer);
+                    self.stmts(&p.locals);
+                    p.states.iter().for_each(|s| self.state(s));
+                }
+                Constructed::Extern | Constructed::Package => {}
+            }
+        }
+        self.path = outer;
+    }
+
+    /// Binds constructor parameters to arguments, which belong to the path around.
+    fn bind(&mut self, params: &[hir::Param], args: &[CtorArg], outer: &Rc<str>) {
+        let inner = std::mem::replace(&mut self.path, outer.clone());
+        for (p, a) in params.iter().zip(args) {
+            if let Some(b) = self.bound(a) {
+                self.env.insert(p.var, b);
+            }
+        }
+        self.path = inner;
+    }
+
+    fn state(&mut self, s: &hir::State) {
+        self.stmts(&s.body);
+        let Next::Select { cases, .. } = &s.next else { return };
+        for k in cases.iter().flat_map(|(keys, _)| keys) {
+            if let Keyset::Set(id) = k
+                && self.is_new(Seen::ValueSet(*id))
+            {
+                let set = &self.hir.value_sets[id.0 as usize];
+                let name = self.notes.at(set.span, &set.name).full_name(&self.path, &set.name);
+                self.found.value_sets.push((*id, name));
+            }
+        }
+    }
+
+    fn stmts(&mut self, stmts: &[Stmt]) {
+        stmts.iter().for_each(|s| self.stmt(s));
+    }
+
+    fn stmt(&mut self, s: &Stmt) {
+        match &s.kind {
+            StmtKind::Instance => self.instance(s.span),
+            StmtKind::Declare(_, e) | StmtKind::Return(e) => e.iter().for_each(|e| self.expr(e)),
+            StmtKind::Assign(a, b) | StmtKind::Update { target: a, value: b, .. } => {
+                self.expr(a);
+                self.expr(b);
+            }
+            StmtKind::Call(c) => self.call(c),
+            StmtKind::If(condition, then, otherwise) => self.branch(condition, then, otherwise),
+            StmtKind::Block(b) => self.stmts(b),
+            StmtKind::For { init, condition, update, body } => {
+                self.expr(condition);
+                [init, body, update].into_iter().for_each(|b| self.stmts(b));
+            }
+            StmtKind::ForRange { low, high, body, .. } => {
+                [low, high].into_iter().for_each(|e| self.expr(e));
+                self.stmts(body);
+            }
+            StmtKind::ForEach { array, body, .. } => {
+                self.expr(array);
+                self.stmts(body);
+            }
+            StmtKind::SwitchAction { table, cases } => {
+                self.table(*table);
+                cases.iter().for_each(|(_, b)| self.stmts(b));
+            }
+            StmtKind::SwitchValue { subject, cases } => {
+                self.expr(subject);
+                cases.iter().for_each(|(_, b)| self.stmts(b));
+            }
+            StmtKind::Exit | StmtKind::Break | StmtKind::Continue => {}
+        }
+    }
+
+    fn branch(&mut self, condition: &Expr, then: &[Stmt], otherwise: &[Stmt]) {
+        let known = condition.as_const().map(|n| *n != 0.into());
+        self.expr(condition);
+        if known != Some(false) {
+            self.stmts(then);
+        }
+        if known != Some(true) {
+            self.stmts(otherwise);
+        }
+    }
+
+    fn expr(&mut self, e: &Expr) {
+        match &e.kind {
+            ExprKind::TableHit { table, .. } => self.table(*table),
+            ExprKind::Call(c) => self.call(c),
+            _ => e.parts().into_iter().for_each(|p| self.expr(p)),
+        }
+    }
+
+    fn call(&mut self, c: &Call) {
+        c.args.iter().filter_map(CallArg::expr).for_each(|e| self.expr(e));
+        match &c.callee {
+            Callee::Apply(o) => self.apply(*o),
+            Callee::Table(t) => self.table(*t),
+            Callee::Action(a) => self.action(*a, false),
+            Callee::Function(f) => {
+                if self.is_new(Seen::Function(*f)) {
+                    self.stmts(&self.hir.functions[f.0 as usize].clone().body);
+                }
+            }
+            Callee::Extern(f) if &*self.hir.extern_fns[f.0 as usize].name == "digest" => {
+                let sent = c.args.get(1).and_then(CallArg::expr).map(|e| e.ty.clone());
+                let known = |t: &Type| self.found.digests.contains(t);
+                self.found.digests.extend(sent.filter(|t| !known(t)));
+            }
+            Callee::Extern(_)
+            | Callee::Method { .. }
+            | Callee::SetValid(_)
+            | Callee::SetInvalid(_)
+            | Callee::Push { .. } => {}
+        }
+    }
+
+    fn table(&mut self, id: TableId) {
+        if !self.is_new(Seen::Table(id)) {
+            return;
+        }
+        let table = self.hir.tables[id.0 as usize].clone();
+        table.keys.iter().for_each(|k| self.expr(&k.value));
+        table.actions.iter().for_each(|a| self.action(a.action, true));
+        let actions = table.actions.iter().map(|a| self.action_name(a.action)).collect();
+        let mut instances = Vec::new();
+        for (i, p) in table.properties.iter().enumerate() {
+            if let CtorArg::Object(o) = &p.value
+                && let Some((id, path)) = self.object(*o)
+            {
+                instances.push((i, self.property_name(p, id, path), id));
+            }
+        }
+        let name = self.notes.at(table.span, &table.declared).full_name(&self.path, &table.declared);
+        self.found.tables.push(TableAt { table, name, actions, instances });
+    }
+
+    /// The full name of an instance that a property names, or makes on the spot: then it goes by the property's name.
+    fn property_name(&mut self, p: &hir::Property, id: InstId, path: Rc<str>) -> String {
+        let instance = self.hir.instances[id.0 as usize].clone();
+        if self.declared.contains(&instance.span) {
+            let outer = std::mem::replace(&mut self.path, path);
+            let name = self.instance_name(&instance);
+            self.path = outer;
+            return name;
+        }
+        let name = self.notes.at(p.span, &p.name).full_name("", &p.name);
+        let args = instance.args.iter().map(|a| self.bound(a)).collect();
+        if !self.found.externs.iter().any(|e| e.name == name) {
+            let noted = (p.span, p.name.clone());
+            self.found.externs.push(ExternAt { instance, name: name.clone(), noted, args });
+        }
+        name
+    }
+
+    fn action_name(&self, id: ActionId) -> String {
+        let a = &self.hir.actions[id.0 as usize];
+        if a.local && !self.path.is_empty() {
+            format!("{}.{}", self.path, a.control_name)
+        } else {
+            a.control_name.to_string()
+        }
+    }
+
+    /// An action that a table lists, or that is called. One that only actions call is a part of them.
+    fn action(&mut self, id: ActionId, in_table: bool) {
+        let name = self.action_name(id);
+        match self.found.actions.iter_mut().find(|a| a.name == name) {
+            Some(known) => known.in_table |= in_table,
+            None if self.within_action && !in_table => {}
+            None => self.found.actions.push(ActionAt { id, name, in_table }),
+        }
+        if self.is_new(Seen::Action(id)) {
+            let around = std::mem::replace(&mut self.within_action, true);
+            self.stmts(&self.hir.actions[id.0 as usize].clone().body);
+            self.within_action = around;
+        }
+    }
+}

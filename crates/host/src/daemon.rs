@@ -117,6 +117,11 @@ pub fn run(path: &Path) -> Result<(), DaemonError> {
     Ok(())
 }
 
+/// The folder that the service manager made for what has to outlive the daemon (systemd's `StateDirectory=`).
+fn state_of_service() -> Option<PathBuf> {
+    std::env::var_os("STATE_DIRECTORY").filter(|folder| !folder.is_empty()).map(PathBuf::from)
+}
+
 impl Daemon {
     /// Starts everything above the attachment; `binary` is started as `BINARY p4vm ...` for each tenant.
     ///
@@ -133,6 +138,7 @@ impl Daemon {
             Err(e) => (None, e.to_string()),
         };
         let first_uid = config.daemon.first_uid.unwrap_or_else(first_uid);
+        let state = config.daemon.state.clone().or_else(state_of_service);
         let inline = config.placement == config::Placement::Inline;
         let keep = |(index, tenant): (usize, &config::Tenant)| {
             // Where only `nobody` exists, all are nobody; namespaces separate them all the same.
@@ -147,8 +153,10 @@ impl Daemon {
                 delay: tenant.delay,
             };
             let (attachment, cgroup) = (Arc::clone(&attachment), cgroup.clone());
-            Keeper::start(Charge { index, tenant: tenant.clone(), inline, launch, attachment, cgroup })
-                .map_err(|source| DaemonError::Page { tenant: tenant.name.clone(), source })
+            let (tenant, state) = (tenant.clone(), state.clone());
+            let name = tenant.name.clone();
+            Keeper::start(Charge { index, tenant, inline, launch, attachment, cgroup, state })
+                .map_err(|source| DaemonError::Page { tenant: name, source })
         };
         let keepers = config.tenants.iter().enumerate().map(keep).collect::<Result<Vec<_>, _>>()?;
         let bells: Vec<_> = keepers.iter().map(Keeper::bell).collect();

@@ -43,6 +43,7 @@ struct Tenant {
     key: Option<TenantKey>,
     limit: AgeLimit,
     budget: u64,
+    min_epoch: u64,
 }
 
 /// Why a request is answered with [`Reply::Failed`].
@@ -68,6 +69,7 @@ impl<V: Prove, W: Run> Desk<V, W> {
             key: descriptors.first().map(read_key).transpose()?,
             limit: AgeLimit { max_age, ..AgeLimit::default() },
             budget: hello.budget,
+            min_epoch: hello.min_epoch,
         };
         Ok(())
     }
@@ -125,8 +127,16 @@ impl<V: Prove, W: Run> Desk<V, W> {
         };
         let (info, log) = (page(info, INFO_PAGE_SIZE)?, page(log, LOG_PAGE_SIZE)?);
         let identity = Identity { tenant: &self.tenant.name, vm: name };
-        let vm = Vm::new(vm, &identity, self.tenant.key.as_ref(), self.tenant.limit, info, log)
-            .map_err(|e| chain(&e))?;
+        let vm = Vm::new(
+            vm,
+            &identity,
+            self.tenant.key.as_ref(),
+            self.tenant.limit,
+            info,
+            log,
+            self.tenant.min_epoch,
+        )
+        .map_err(|e| chain(&e))?;
         self.order(Order::SetVm(Box::new(vm)))
     }
 

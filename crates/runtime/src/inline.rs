@@ -237,6 +237,7 @@ mod tests {
             age_limit_ms: 1000,
             log_interval_ms: 100,
             budget: 1 << 16,
+            min_epoch: 0,
         }
     }
 

@@ -81,7 +81,7 @@ impl Working {
         let thread = std::thread::Builder::new().spawn(work).map_err(Error::Thread)?;
         let working = Self { control, thread: Some(thread) };
         let identity = Identity { tenant: "bench", vm: "vm0" };
-        let vm = Vm::new(0, &identity, Some(&pages.key), AgeLimit::default(), None, Some(pages.log()?));
+        let vm = Vm::new(0, &identity, Some(&pages.key), AgeLimit::default(), None, Some(pages.log()?), 0);
         let program = Program::load(&verified, &EngineOptions::default()).map_err(refused)?;
         let loaded = Box::new(Loaded::of(program));
         working.order(Order::SetVm(Box::new(vm.map_err(refused)?)))?;

@@ -61,11 +61,11 @@ impl Runner for Inline<'_> {
     }
 }
 
-/// The first message, and memory with the tenant's key.
+/// The first message, and memory with the tenant's key. Logs begin with an epoch of `min_epoch` or above.
 ///
 /// # Errors
 /// The key file.
-pub(super) fn hello(charge: &Charge) -> Result<(Hello, Option<OwnedFd>), String> {
+pub(super) fn hello(charge: &Charge, min_epoch: u64) -> Result<(Hello, Option<OwnedFd>), String> {
     let tenant = &charge.tenant;
     let key = tenant.key_file.as_deref().map(TenantKey::load).transpose().map_err(|e| chain(&e))?;
     let key = key.map(|k| memory(k.expose())).transpose().map_err(|e| chain(&e))?;
@@ -78,6 +78,7 @@ pub(super) fn hello(charge: &Charge) -> Result<(Hello, Option<OwnedFd>), String>
         age_limit_ms: millis(tenant.age_limit),
         log_interval_ms: millis(tenant.log_interval),
         budget: tenant.budget,
+        min_epoch,
     };
     Ok((hello, key))
 }

@@ -4,6 +4,7 @@
 //! with its digest. A switch keeps its programs while the daemon, or that P4 VM, is away.
 
 use super::Charge;
+use super::epochs::Epochs;
 use super::furnish::{self, Inline, Objects, Pages, Question, Runner};
 use super::process::in_step;
 use crate::attachment::SwitchKey;
@@ -34,6 +35,7 @@ impl Switches {
     pub(super) fn follow(
         &mut self,
         charge: &Charge,
+        epochs: &mut Epochs,
         pages: &[Pages],
         programs: &[[Proven; 2]],
     ) -> Option<String> {
@@ -51,7 +53,7 @@ impl Switches {
                 continue;
             }
             let with_pages = *self.pages.get_or_insert(switch) == switch;
-            let furnished = furnish(charge, switch, with_pages.then_some(pages), programs);
+            let furnished = furnish(charge, switch, epochs, with_pages.then_some(pages), programs);
             self.known.insert(switch, furnished.err());
         }
         let wrong = self.known.values().flatten().next().cloned();
@@ -95,15 +97,17 @@ impl Switches {
 fn furnish(
     charge: &Charge,
     switch: SwitchKey,
+    epochs: &mut Epochs,
     pages: Option<&[Pages]>,
     programs: &[[Proven; 2]],
 ) -> Result<(), String> {
     let mut to = Inline { charge, switch };
-    let (hello, key) = furnish::hello(charge)?;
+    let (hello, key) = furnish::hello(charge, epochs.next())?;
     let key: Vec<_> = key.iter().map(AsFd::as_fd).collect();
     let question = Question { descriptors: &key, ..Question::new(Request::Hello(hello)) };
     to.ask(question).map_err(|e| e.to_string())?;
     furnish::set_vms(&mut to, charge, pages).map_err(|e| e.to_string())?;
+    epochs.taken();
     let mut refused = Vec::new();
     for (v, programs) in programs.iter().enumerate() {
         for direction in Direction::ALL {

@@ -1,6 +1,7 @@
 //! The keeper's thread.
 
 use super::channels::Channels;
+use super::epochs::Epochs;
 use super::furnish::{self, Objects, Pages};
 use super::inline::{Proven, Switches};
 use super::pages::Page;
@@ -37,6 +38,7 @@ pub(super) struct Work {
     pages: Vec<Pages>,
     /// By VM and direction: what is to run, with its digest once it was verified.
     programs: Vec<[Proven; 2]>,
+    epochs: Epochs,
     group: Option<Group>,
     process: Option<Process>,
     started: Instant,
@@ -61,6 +63,7 @@ impl Work {
         let pages = charge.tenant.vms.iter().map(pages).collect::<Result<_, PageError>>()?;
         let mut work = Self {
             programs: vec![Default::default(); charge.tenant.vms.len()],
+            epochs: Epochs::new(&charge.tenant.name, charge.state.as_deref()),
             group: None,
             process: None,
             started: Instant::now(),
@@ -200,7 +203,7 @@ impl Work {
 
     /// Starts a P4 VM and tells it everything. Its channel is attached last.
     fn start(&mut self) -> Result<Process, String> {
-        let (hello, key) = furnish::hello(&self.charge)?;
+        let (hello, key) = furnish::hello(&self.charge, self.epochs.next())?;
         let key = key.as_ref().map(AsFd::as_fd);
         let mut process =
             Process::start(&self.charge.launch, self.group.as_ref(), hello, key).map_err(|e| chain(&e))?;
@@ -214,6 +217,7 @@ impl Work {
         // A log has one writer: where a switch runs the programs, it has the pages.
         let pages = (!self.charge.inline).then_some(self.pages.as_slice());
         furnish::set_vms(process, &self.charge, pages)?;
+        self.epochs.taken();
         for v in 0..self.programs.len() {
             for direction in Direction::ALL {
                 let program = &mut self.programs[v][direction as usize];
@@ -252,7 +256,8 @@ impl Work {
         let Some(process) = &mut self.process else { return };
         match process.ask(Request::Status, &[], ANSWER) {
             Ok(Reply::Status(status)) => {
-                let problem = self.switches.follow(&self.charge, &self.pages, &self.programs);
+                let problem =
+                    self.switches.follow(&self.charge, &mut self.epochs, &self.pages, &self.programs);
                 let inline = self.switches.status(&self.charge);
                 let mut known = self.known();
                 known.inline = problem;

@@ -6,6 +6,7 @@
 //! it; a new P4 VM gets fresh ones, and the switch notices nothing. Programs are kept as bytes, so that a restart brings back what ran.
 
 mod channels;
+mod epochs;
 mod furnish;
 mod inline;
 mod keeper;
@@ -77,6 +78,8 @@ pub(crate) struct Charge {
     pub(crate) launch: Launch,
     pub(crate) attachment: Arc<dyn Attachment>,
     pub(crate) cgroup: Option<Arc<Cgroup>>,
+    /// Where the daemon keeps what has to outlive it, if anywhere.
+    pub(crate) state: Option<PathBuf>,
 }
 
 /// A keeper, as the daemon sees it.

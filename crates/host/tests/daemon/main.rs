@@ -7,6 +7,7 @@
 
 mod attacks;
 mod board;
+mod epochs;
 mod life;
 mod scene;
 mod switches;
@@ -17,7 +18,7 @@ use p4shield_runtime::sandbox::Limits;
 
 type Test = (&'static str, fn());
 
-const TESTS: &[&[Test]] = &[life::TESTS, attacks::TESTS, wires::TESTS, switches::TESTS];
+const TESTS: &[&[Test]] = &[life::TESTS, attacks::TESTS, epochs::TESTS, wires::TESTS, switches::TESTS];
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();

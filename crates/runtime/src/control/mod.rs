@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Host and P4 VM are one binary; a mismatch means that the binary was replaced while the
 /// daemon ran.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 /// The most bytes of a message.
 pub const MAX_MESSAGE: usize = 128 << 10;
 /// The most bytes of all objects of one program.
@@ -59,6 +59,8 @@ pub struct Hello {
     pub log_interval_ms: u32,
     /// Instructions that a program may execute for one packet.
     pub budget: u64,
+    /// The lowest epoch that logs may take: above those of the P4 VMs before. See [`p4shield_seal::Floor`].
+    pub min_epoch: u64,
 }
 
 /// A user VM's direction: what a program belongs to.
@@ -339,6 +341,7 @@ mod tests {
                 age_limit_ms: 1000,
                 log_interval_ms: 100,
                 budget: 1 << 20,
+                min_epoch: 1 << 60,
             }),
             Request::SetVm { vm: 3, name: "web".into(), info: true, log: false },
             Request::LoadProgram { place, name: "guard".into(), objects: vec![100, 200] },

@@ -54,7 +54,7 @@ fn world_of(program: &str, geometry: Geometry) -> World {
     let key = TenantKey::from_bytes(KEY);
     let (info, log) = (page(INFO_PAGE_SIZE), page(LOG_PAGE_SIZE));
     let pages = (Some(info), Some(log.map_again().unwrap()));
-    let mut vm = Vm::new(0, &IDENTITY, Some(&key), AgeLimit::default(), pages.0, pages.1).unwrap();
+    let mut vm = Vm::new(0, &IDENTITY, Some(&key), AgeLimit::default(), pages.0, pages.1, 0).unwrap();
     // SAFETY: the packets below are longer than what the programs touch.
     let verified = unsafe { Verified::assume(asm::assemble(program).unwrap()) };
     let program = Program::load(&verified, &EngineOptions::default()).unwrap();

@@ -116,7 +116,7 @@ pub enum VmError {
 }
 
 impl Vm {
-    /// A VM without programs.
+    /// A VM without programs. The epoch of its log is not below `min_epoch`.
     ///
     /// # Errors
     /// A page has the wrong size, or pages come without a key.
@@ -127,10 +127,11 @@ impl Vm {
         limit: AgeLimit,
         info: Option<SharedMemory>,
         log: Option<SharedMemory>,
+        min_epoch: u64,
     ) -> Result<Self, VmError> {
         let key = || key.ok_or(VmError::NoKey);
         let info = info.map(|memory| Info::new(memory, key()?, identity, limit)).transpose()?;
-        let log = log.map(|memory| Log::new(memory, key()?, identity)).transpose()?;
+        let log = log.map(|memory| Log::new(memory, key()?, identity, min_epoch)).transpose()?;
         Ok(Self {
             index,
             directions: Default::default(),
@@ -261,10 +262,15 @@ impl Info {
 }
 
 impl Log {
-    fn new(memory: SharedMemory, key: &TenantKey, identity: &Identity<'_>) -> Result<Self, VmError> {
+    fn new(
+        memory: SharedMemory,
+        key: &TenantKey,
+        identity: &Identity<'_>,
+        min_epoch: u64,
+    ) -> Result<Self, VmError> {
         let page = PageWriter::new(memory, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE)
             .map_err(|source| VmError::Page { which: "log", source })?;
-        let sealer = LogSealer::new(key, identity, Epoch::from_clock()?);
+        let sealer = LogSealer::new(key, identity, Epoch::from_floor(min_epoch)?);
         Ok(Self { page, sealer, audit: Audit::new(PacketDigest::for_vm(key, identity)), records: 0 })
     }
 }

@@ -55,6 +55,7 @@ pub(crate) fn hello() -> Hello {
         age_limit_ms: 60_000,
         log_interval_ms: 20,
         budget: 1 << 18,
+        min_epoch: 0,
     }
 }
 

@@ -25,6 +25,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("replacing_programs_under_traffic_loses_nothing", replacing_programs_under_traffic_loses_nothing),
     ("programs_read_sealed_information_only", programs_read_sealed_information_only),
     ("the_log_says_what_was_judged", the_log_says_what_was_judged),
+    ("a_floor_raises_the_logs_epoch_and_lowers_none", a_floor_raises_the_logs_epoch),
     ("pages_that_are_cut_short_harm_nobody", pages_cut_short),
     ("a_mediator_that_breaks_the_protocol_loses_its_channel_only", a_broken_channel_is_left_alone),
     ("channels_come_and_go", channels_come_and_go),
@@ -245,6 +246,28 @@ fn pages_cut_short() {
     let status = rig.status().vms[0].clone();
     assert_eq!(status.info, InfoStatus::Missing as u8);
     assert!(status.log_records <= records + 1, "nobody could see more");
+}
+
+fn a_floor_raises_the_logs_epoch() {
+    let before = p4shield_seal::Now::read().real_ns;
+    let year = 86_400_000_000_000 * 365;
+    // The clock of this machine is a year behind that of its last start; or the host tells a floor of long ago.
+    for (name, min_epoch, least) in [("ahead", before + year, before + year), ("old", before - year, before)]
+    {
+        let (_rig, _pages, _, log) = with_pages(name, Hello { min_epoch, ..hello() });
+        let mut opener = LogOpener::new(&TenantKey::from_bytes(KEY), &WEB);
+        let mut epoch = None;
+        wait_for("a record", || {
+            epoch = newest(&log, &mut opener).map(|r| r.epoch);
+            epoch.is_some()
+        });
+        assert!(epoch.unwrap() >= least, "{name}: {epoch:?} is below {least}");
+    }
+    // One that leaves no room for random bits would have two P4 VMs seal with one key and nonce.
+    let mut rig = Rig::start(Hello { min_epoch: u64::MAX, ..hello() });
+    let page = memory("page", &[0; LOG_PAGE_SIZE]);
+    let refused = rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: true }, &[&page]);
+    assert!(matches!(&refused, Err(ClientError::Failed(why)) if why.contains("epoch")), "{refused:?}");
 }
 
 fn newest(log: &PageReader, opener: &mut LogOpener) -> Option<OpenedRecord> {

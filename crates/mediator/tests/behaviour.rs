@@ -6,7 +6,7 @@ use p4shield_abi::Direction;
 use p4shield_abi::channel::VERDICT_HEAD;
 use p4shield_channel::{Memory, Sleeper};
 use p4shield_mediator::{
-    ConfigError, FailPolicy, Fault, Others, Outcome, PortSpec, Reason, Source, Stages, Tally,
+    Config, ConfigError, FailPolicy, Fault, Network, Others, Outcome, PortSpec, Reason, Source, Stages, Tally,
 };
 use std::sync::atomic::Ordering;
 
@@ -208,6 +208,53 @@ fn an_egress_rewrite_chooses_the_receiver() {
         "the new receiver is asked"
     );
     assert_eq!(poll(&mut m, 0), [(1, dropped(Reason::Program))]);
+}
+
+/// Tenants 0 and 1, the second VMs of which have the same address, .9, in networks 5 and 6.
+fn overlapping() -> Config {
+    let mut config = tenants(2);
+    for (tenant, network) in [(0, 5), (1, 6)] {
+        let vm = &mut config.tenants[tenant].vms[1];
+        (vm.addresses, vm.network) = (vec![ip(9)], Some(network));
+    }
+    config
+}
+
+#[test]
+fn an_address_of_several_vms_is_looked_up_in_the_packets_network() {
+    let mut m = mediator(&overlapping());
+    let mut p4vms = [0, 1].map(|t| attach(&mut m, 0, t, GEOMETRY));
+    let of_network = |network| PortSpec { network, ..SHARED };
+    for (number, asked) in [(5, [1, 0]), (6, [0, 1])] {
+        let port = of_network(Network::Number(number));
+        assert_eq!(of(m.submit(0, &port, packet(1, 99, 9))), None);
+        poll(&mut m, 0);
+        assert_eq!(p4vms.each_mut().map(P4vm::pass_all), asked, "network {number}");
+        assert_eq!(poll(&mut m, 0), [(1, PASS)]);
+    }
+    assert_eq!(of(m.submit(0, &of_network(Network::Foreign), packet(1, 99, 9))), Some((1, PASS)));
+    for (from, to) in [(99, 9), (9, 99)] {
+        let released = of(m.submit(0, &SHARED, packet(1, from, to)));
+        assert_eq!(released, Some((1, dropped(Reason::Others))), "whose it is cannot be told");
+    }
+    assert_eq!(p4vms.each_mut().map(P4vm::pass_all), [0, 0]);
+    assert_eq!(m.counters().unowned.dropped.get(), 2);
+}
+
+#[test]
+fn a_rewrite_to_an_address_of_several_vms_is_dropped() {
+    for at in [29, 33] {
+        let mut m = mediator(&overlapping());
+        let mut a = attach(&mut m, 0, 0, GEOMETRY);
+        assert_eq!(of(m.submit(0, &SHARED, packet(1, 1, 99))), None);
+        poll(&mut m, 0);
+        a.judge(1, &mut |_, header| {
+            let mut new = header.to_vec();
+            new[at] = 9;
+            Does::Rewrite(new, 0)
+        });
+        assert_eq!(poll(&mut m, 0), [(1, dropped(Reason::Strayed))], "byte {at}");
+    }
 }
 
 #[test]

@@ -148,14 +148,39 @@ impl Printer {
     }
 
     fn decl(&mut self, d: &Decl) {
+        match &d.kind {
+            DeclKind::Const { .. }
+            | DeclKind::Variable { .. }
+            | DeclKind::Instance { .. }
+            | DeclKind::ValueSet { .. }
+            | DeclKind::Table(_) => self.object(d),
+            DeclKind::Extern { .. }
+            | DeclKind::ExternFunction(_)
+            | DeclKind::Function { .. }
+            | DeclKind::Action { .. }
+            | DeclKind::Parser(_)
+            | DeclKind::Control(_) => self.code(d),
+            DeclKind::ParserType { type_params, params: ps } => self.signature("parser", d, type_params, ps),
+            DeclKind::ControlType { type_params, params: ps } => {
+                self.signature("control", d, type_params, ps)
+            }
+            DeclKind::PackageType { type_params, params: ps } => {
+                self.signature("package", d, type_params, ps)
+            }
+            DeclKind::Composite { .. }
+            | DeclKind::Enum { .. }
+            | DeclKind::Errors(_)
+            | DeclKind::MatchKinds(_)
+            | DeclKind::Typedef { .. } => self.type_decl(d),
+        }
+    }
+
+    /// What holds values or entries.
+    fn object(&mut self, d: &Decl) {
         let name = &d.name.name;
         match &d.kind {
             DeclKind::Const { ty: t, value } => {
                 self.line(&format!("const {} {name} = {};", ty(t), expr(value)))
-            }
-            DeclKind::Variable { .. } => {
-                let text = variable(d);
-                self.line(&format!("{text};"));
             }
             DeclKind::Instance { ty: t, args, init: None, .. } => {
                 self.line(&format!("{}({}) {name};", ty(t), list(args, arg)));
@@ -164,6 +189,23 @@ impl Printer {
                 let head = format!("{}({}) {name} =", ty(t), list(args, arg));
                 self.nested(&head, ";", |p| init.iter().for_each(|d| p.decl(d)));
             }
+            DeclKind::ValueSet { ty: t, size } => {
+                self.line(&format!("value_set<{}>({}) {name};", ty(t), expr(size)))
+            }
+            DeclKind::Table(properties) => {
+                self.nested(&format!("table {name}"), "", |p| properties.iter().for_each(|x| p.property(x)));
+            }
+            _ => self.line(&format!("{};", variable(d))),
+        }
+    }
+
+    /// What has a body, or stands for one that is elsewhere.
+    fn code(&mut self, d: &Decl) {
+        let name = &d.name.name;
+        let head = |word: &str, type_params: &[Ident], ps: &[Param], ctor_params: &[Param]| {
+            format!("{word} {name}{}{}{}", generics(type_params), params(ps), ctor(ctor_params))
+        };
+        match &d.kind {
             DeclKind::Extern { type_params, methods } => {
                 self.nested(&format!("extern {name}{}", generics(type_params)), "", |p| {
                     for m in methods {
@@ -174,40 +216,26 @@ impl Printer {
             }
             DeclKind::ExternFunction(proto) => self.line(&format!("extern {};", prototype(&d.name, proto))),
             DeclKind::Function { proto, body } => self.block(&prototype(&d.name, proto), body),
-            DeclKind::Action { params: ps, body } => {
-                self.block(&format!("action {name}{}", params(ps)), body)
-            }
+            DeclKind::Action { params: ps, body } => self.block(&head("action", &[], ps, &[]), body),
             DeclKind::Parser(p) => {
-                let head = format!(
-                    "parser {name}{}{}{}",
-                    generics(&p.type_params),
-                    params(&p.params),
-                    ctor(&p.ctor_params)
-                );
-                self.nested(&head, "", |o| {
+                self.nested(&head("parser", &p.type_params, &p.params, &p.ctor_params), "", |o| {
                     p.locals.iter().for_each(|l| o.decl(l));
                     p.states.iter().for_each(|s| o.state(s));
                 });
             }
             DeclKind::Control(c) => {
-                let head = format!(
-                    "control {name}{}{}{}",
-                    generics(&c.type_params),
-                    params(&c.params),
-                    ctor(&c.ctor_params)
-                );
-                self.nested(&head, "", |o| {
+                self.nested(&head("control", &c.type_params, &c.params, &c.ctor_params), "", |o| {
                     c.locals.iter().for_each(|l| o.decl(l));
                     o.block("apply", &c.body);
                 });
             }
-            DeclKind::ParserType { type_params, params: ps } => self.signature("parser", d, type_params, ps),
-            DeclKind::ControlType { type_params, params: ps } => {
-                self.signature("control", d, type_params, ps)
-            }
-            DeclKind::PackageType { type_params, params: ps } => {
-                self.signature("package", d, type_params, ps)
-            }
+            _ => {}
+        }
+    }
+
+    fn type_decl(&mut self, d: &Decl) {
+        let name = &d.name.name;
+        match &d.kind {
             DeclKind::Composite { kind, type_params, fields } => {
                 let word = match kind {
                     Composite::Struct => "struct",
@@ -235,12 +263,7 @@ impl Printer {
                 self.decl(inner);
                 self.line(&format!("typedef {} {name};", inner.name.name));
             }
-            DeclKind::ValueSet { ty: t, size } => {
-                self.line(&format!("value_set<{}>({}) {name};", ty(t), expr(size)))
-            }
-            DeclKind::Table(properties) => {
-                self.nested(&format!("table {name}"), "", |p| properties.iter().for_each(|x| p.property(x)));
-            }
+            _ => {}
         }
     }
 

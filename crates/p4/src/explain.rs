@@ -11,7 +11,7 @@ pub struct Explanation {
     pub why: &'static str,
     /// A program with the mistake.
     pub mistake: &'static str,
-    /// The same program without it; empty where there is none to show.
+    /// The same program without it; both are empty for a bug of the compiler, which has no example.
     pub mended: &'static str,
 }
 
@@ -51,6 +51,13 @@ macro_rules! states {
     };
 }
 
+/// A line eleven times.
+macro_rules! eleven {
+    ($line:literal) => {
+        concat!($line, $line, $line, $line, $line, $line, $line, $line, $line, $line, $line)
+    };
+}
+
 impl Code {
     /// What the code means.
     #[must_use]
@@ -58,7 +65,9 @@ impl Code {
         self.lexical()
             .or_else(|| self.of_names())
             .or_else(|| self.of_types())
-            .unwrap_or_else(|| self.of_programs())
+            .or_else(|| self.of_programs())
+            .or_else(|| self.of_limits())
+            .unwrap_or_else(|| self.of_warnings())
     }
 
     fn lexical(self) -> Option<Explanation> {
@@ -133,8 +142,8 @@ impl Code {
             Self::Recursive => explanation(
                 "P4 has no recursion: a type cannot contain itself, and nothing can call itself, because packets have \
                  to be done in bounded time.",
-                "",
-                "",
+                "extern E<T> { E(); }\ntypedef E<bit<8>> inner;\nE<E<bit<8>>>() e;\n",
+                "extern E<T> { E(); }\nE<bit<8>>() e;\n",
             ),
             Self::Shadowing => explanation(
                 "A name hides another one of a scope around it. Whoever reads the program may take one for the other.",
@@ -217,8 +226,8 @@ impl Code {
         })
     }
 
-    fn of_programs(self) -> Explanation {
-        match self {
+    fn of_programs(self) -> Option<Explanation> {
+        Some(match self {
             Self::BadStatement => explanation(
                 "The statement cannot stand here: no `return` in a parser state, no table outside of a control.",
                 "#include <core.p4>\nparser prs(packet_in p) { state start { exit; transition accept; } }\n",
@@ -261,32 +270,45 @@ impl Code {
                 "@name(1) const bit<8> X = 1;\n",
                 "@name(\"x\") const bit<8> X = 1;\n",
             ),
+            _ => return None,
+        })
+    }
+
+    /// What the compiler cannot do, or will not, however right the program is.
+    fn of_limits(self) -> Option<Explanation> {
+        Some(match self {
             Self::Unsupported => explanation(
                 "The program may be right, but this compiler cannot translate it yet, or one run of a program cannot do \
                  it. docs/conformance.md lists what that is.",
                 "#include <core.p4>\npackage other(bit<8> x);\nother(1) main;\n",
-                "",
+                "#include <core.p4>\npackage other(bit<8> x);\n",
             ),
             Self::TooDeep => explanation(
                 "Expressions and blocks may be nested only so deep, so that no program exhausts the compiler.",
-                "",
-                "",
+                "#define A(x) (((((((((((x)))))))))))\nconst bit<8> X = A(A(A(A(A(A(A(1)))))));\n",
+                "#define A(x) (((((((((((x)))))))))))\nconst bit<8> X = A(1);\n",
             ),
             Self::TooLarge => explanation(
-                "Calls are inlined and parser loops unrolled; what comes out has a limit.",
-                "",
-                "",
+                "Macros are expanded, calls inlined and parser loops unrolled; what comes out has a limit.",
+                "#define A(x) x x x x x x x x x x\nA(A(A(A(A(A(A(A(;))))))))\n",
+                "#define A(x) x x x x x x x x x x\nA(A(;))\n",
             ),
             Self::TooManyErrors => explanation(
                 "Only the first errors are told: mend those, the rest often follows from them.",
-                "",
-                "",
+                concat!("#define A 1\n", eleven!("const bit<8> X = AA+AA+AA+AA+AA+AA+AA+AA+AA+AA;\n")),
+                "#define A 1\nconst bit<8> X = A+A+A+A+A+A+A+A+A+A;\n",
             ),
             Self::Internal => explanation(
                 "The compiler contradicts itself. Please report the program that does this.",
                 "",
                 "",
             ),
+            _ => return None,
+        })
+    }
+
+    fn of_warnings(self) -> Explanation {
+        match self {
             Self::Uninitialised => explanation(
                 "The value is read before anything was written to it, at least on one of the ways that lead there. It \
                  reads as 0, which rarely is meant.",

@@ -62,7 +62,7 @@ impl World {
             ns.ip(&format!("addr add {address}/24 dev eth0"))?;
             ns.send_whole_packets("eth0")?;
         }
-        let devices = ["s0", "s1"].map(|s| format!("net_af_packet_{s},iface={s},qpairs=2"));
+        let devices = ["s0", "s1"].map(|s| format!("net_af_packet_{s},iface={s},qpairs=1"));
         let ports = options.switch.port_names(&devices);
         let mut shield = Shield::start(options, mode, &ports)?;
         shield.start_agent(&server)?;

@@ -126,6 +126,7 @@ impl Inline {
             age_limit_ms: 1000,
             log_interval_ms: LOG_INTERVAL.as_millis() as u32,
             budget: EngineOptions::default().budget,
+            min_epoch: 0,
         };
         let at = |name: &str| pages.folder.path().join(name);
         let mut programs = Programs::new(&hello, geometry, vec![open(&at("key"))?]).map_err(refused)?;

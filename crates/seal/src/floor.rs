@@ -34,7 +34,6 @@ impl Floor {
 
     /// The floor for a writer that starts now, above all epochs of the writers before it; and whether it was kept. Where
     /// the file cannot be read or stored, the floor holds for what this object has seen.
-    #[must_use]
     pub fn reserve(&mut self) -> (u64, Result<(), EpochError>) {
         self.reserve_at(Now::read().real_ns)
     }

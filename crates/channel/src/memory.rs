@@ -59,9 +59,22 @@ pub trait Memory {
         let _ = at;
     }
 
-    /// Tells the processor that the cache line at `at` will be written soon, so that it is taken away from the other
-    /// core by then. Out of range: nothing happens.
-    fn prefetch_write(&self, at: usize) {
-        let _ = at;
+    /// Copies `from` to `at`, a multiple of 64, by whole cache lines that need not be fetched before: what stands
+    /// behind it in its last line is lost. [`Self::stream_fence`] has to come before the store that publishes it.
+    #[inline]
+    fn stream_in(&self, at: usize, from: &[u8]) {
+        self.copy_in(at, from);
     }
+
+    /// Stores words that fill cache lines, at a multiple of 64; otherwise as [`Self::stream_in`].
+    #[inline]
+    fn stream_words<const N: usize>(&self, at: usize, words: [u64; N]) {
+        self.store_words(at, words);
+    }
+
+    /// Orders what was streamed before every later store.
+    fn stream_fence() {}
 }
+
+/// Bytes of a cache line.
+pub(crate) const LINE: usize = 64;

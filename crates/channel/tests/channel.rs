@@ -264,10 +264,10 @@ fn lengths_that_a_mediator_lies_about_are_cut() {
     for (packet_len, copy_len, expected) in [(500, u16::MAX, 100), (40, 100, 40), (0, 1, 0)] {
         requester.push(&request(1, 60), &[0; 60]).expect("there is room");
         let slot = GEOMETRY.requests() + 32 * judge_slot(&hostile);
+        let _ = requester.publish();
         let word = hostile.load_u64(slot + 16, Relaxed) >> 32 << 32 | packet_len;
         hostile.store_u64(slot + 16, word, Relaxed);
         hostile.store_u64(slot + 24, u64::from(copy_len), Relaxed);
-        let _ = requester.publish();
         let seen = judge.fetch_with(1, |r, frame| {
             assert_eq!((usize::from(r.copy_len), frame.len()), (expected, expected));
         });

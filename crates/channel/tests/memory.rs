@@ -146,8 +146,38 @@ proptest! {
         let fits = |size: usize| at + size <= 4096 && at.is_multiple_of(size);
         prop_assert_eq!(run(&|| { memory.load_u32(at, Ordering::Relaxed); }), fits(4));
         prop_assert_eq!(run(&|| memory.store_u64(at, 1, Ordering::Relaxed)), fits(8));
+        let fits_in_lines = at.is_multiple_of(64) && at + len.next_multiple_of(64) <= 4096;
+        prop_assert_eq!(run(&|| memory.stream_in(at, &vec![1; len])), fits_in_lines || !STREAMS && inside);
+        let fits_a_line = at.is_multiple_of(64) && at + 64 <= 4096;
+        prop_assert_eq!(run(&|| memory.stream_words(at, [1; 8])), fits_a_line || !STREAMS && fits(8) && at + 64 <= 4096);
+    }
+
+    #[test]
+    fn what_is_streamed_fills_its_lines_and_no_others(line in 0_usize..4, bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let memory = SharedMemory::create_memfd("test", 4096).expect("memory");
+        memory.copy_in(0, &[0xee; 4096]);
+        memory.stream_in(line * 64, &bytes);
+        SharedMemory::stream_fence();
+        let mut all = [0; 4096];
+        memory.copy_out(0, &mut all);
+        let (before, rest) = all.split_at(line * 64);
+        let (lines, after) = rest.split_at(bytes.len().next_multiple_of(64));
+        prop_assert!(before.iter().chain(after).all(|b| *b == 0xee));
+        prop_assert_eq!(&lines[..bytes.len()], &bytes[..]);
+        prop_assert!(!STREAMS || lines[bytes.len()..].iter().all(|b| *b == 0), "nobody else's bytes");
+    }
+
+    #[test]
+    fn streamed_words_are_little_endian(words in any::<[u64; 8]>()) {
+        let memory = SharedMemory::create_memfd("test", 4096).expect("memory");
+        memory.stream_words(64, words);
+        SharedMemory::stream_fence();
+        prop_assert_eq!(memory.load_words::<8>(64), words);
     }
 }
+
+/// Whether this processor is one whose stores we stream.
+const STREAMS: bool = cfg!(target_arch = "x86_64");
 
 #[test]
 fn a_doorbell_never_waits_for_a_hostile_peer() {

@@ -58,7 +58,7 @@ fn request(id: u64, packet_len: usize) -> Request {
 
 #[test]
 fn headers_are_read_where_the_mediator_points_and_rewritten_over_the_channel() {
-    let mut switch = Switch::new();
+    let switch = Switch::new();
     for (n, byte) in switch.bytes.iter_mut().enumerate() {
         *byte = (n * 7 / 3) as u8;
     }
@@ -140,7 +140,7 @@ proptest! {
         packet_len: u32,
         copy_len: u16,
     ) {
-        let mut switch = Switch::new();
+        let switch = Switch::new();
         switch.bytes.fill(0xa5);
         let (_, mut judge, hostile) = switch.ends();
         hostile.store_u64(GEOMETRY.frames(), offset, Relaxed);

@@ -108,12 +108,12 @@ fn check_header<M: Memory>(memory: &M, expected: &ChannelHeader) -> Result<(), C
     Ok(())
 }
 
-/// Copies a request in: four words.
+/// A request as words.
 #[inline(always)]
-pub(super) fn write_request<M: Memory>(memory: &M, at: usize, r: &Request) {
+pub(super) fn request_words(r: &Request) -> [u64; 4] {
     let lengths = u64::from(r.packet_len) | u64::from(r.input_port) << 32;
     let rest = u64::from(r.copy_len) | u64::from(r.vm) << 16 | u64::from(r.direction) << 32;
-    memory.store_words(at, [r.id, r.timestamp_ns, lengths, rest]);
+    [r.id, r.timestamp_ns, lengths, rest]
 }
 
 /// Copies a request out: four words, each read once.

@@ -3,7 +3,7 @@
 use super::bell::Bell;
 use super::layout::{self, Layout};
 use crate::error::{ChannelError, ChannelFault, PushRefused};
-use crate::memory::Memory;
+use crate::memory::{LINE, Memory};
 use crate::shm::SharedMemory;
 use crate::wait::Sleeper;
 use p4shield_abi::Verdict;
@@ -11,11 +11,11 @@ use p4shield_abi::channel::{
     Answer, BATCH, Geometry, REQUEST_HEAD, REWRITTEN, Request, RewrittenHeader, VERDICT_HEAD, VERDICT_TAIL,
 };
 use std::ops::Range;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// Answers in a cache line, and so how many it takes before the next line is fetched from the P4 VM's core.
 const ANSWERS_A_LINE: u32 = 64 / size_of::<Answer>() as u32;
-/// How many requests before it is written a slot is taken away from the P4 VM's core, which read it last.
+/// Answers that are brought here ahead of time, at most.
 const AHEAD: u32 = BATCH as u32;
 
 /// What was asked, kept in private: answers are held against this and never against the shared request.
@@ -58,6 +58,8 @@ pub struct Requester<M = SharedMemory> {
     layout: Layout,
     asked: Box<[Asked]>,
     scratch: Box<[u8]>,
+    /// The newest request if it is the first of its cache line and was not written yet.
+    half: Option<[u64; 4]>,
     /// Requests written. All four are free-running.
     pushed: u32,
     /// Requests the P4 VM was told of.
@@ -84,6 +86,7 @@ impl<M: Memory> Requester<M> {
             scratch: vec![0; layout.frame_bytes()].into_boxed_slice(),
             memory,
             layout,
+            half: None,
             pushed: 0,
             published: 0,
             answered: 0,
@@ -170,16 +173,15 @@ impl<M: Memory> Requester<M> {
         let slot = self.layout.slot(self.pushed);
         let header = &header[..header.len().min(self.layout.header_bytes)];
         let len = if self.packets.is_none() {
-            self.memory.copy_in(self.layout.frame(slot) + self.layout.headroom, header);
+            self.write_header(slot, header);
             header.len()
         } else {
             self.point(slot, header)
         };
         // MAX_HEADER_BYTES is below 2^16.
         let copy_len = len as u16;
-        layout::write_request(&self.memory, self.layout.request(slot), &Request { copy_len, ..*request });
+        self.write_request(slot, layout::request_words(&Request { copy_len, ..*request }));
         self.asked[slot] = Asked { id: request.id, packet_len: request.packet_len, copy_len };
-        self.prefetch_slot(self.pushed.wrapping_add(AHEAD), header.len());
         self.pushed = self.pushed.wrapping_add(1);
         Ok(())
     }
@@ -192,22 +194,32 @@ impl<M: Memory> Requester<M> {
             let end = at.checked_add(header.len())?;
             (packets.start <= at && end <= packets.end).then(|| at - packets.start)
         });
-        self.memory.store_u64(self.layout.frame(slot), offset.unwrap_or(0) as u64, Relaxed);
+        self.memory
+            .stream_words::<8>(self.layout.frame(slot), [offset.unwrap_or(0) as u64, 0, 0, 0, 0, 0, 0, 0]);
         if offset.is_some() { header.len() } else { 0 }
     }
 
-    /// Has the slot of a later request brought here to be written, as far as a header of this length needs it.
+    /// Copies a header into its frame.
     #[inline(always)]
-    fn prefetch_slot(&self, index: u32, header: usize) {
-        let slot = self.layout.slot(index);
-        self.memory.prefetch_write(self.layout.request(slot));
-        if self.packets.is_some() {
-            return self.memory.prefetch_write(self.layout.frame(slot));
+    fn write_header(&self, slot: usize, header: &[u8]) {
+        let at = self.layout.frame(slot) + self.layout.headroom;
+        if at.is_multiple_of(LINE) {
+            self.memory.stream_in(at, header);
+        } else {
+            self.memory.copy_in(at, header);
         }
-        let frame = self.layout.frame(slot) + self.layout.headroom;
-        self.memory.prefetch_write(frame);
-        if header > 64 {
-            self.memory.prefetch_write(frame + 64);
+    }
+
+    /// Two requests are a cache line, which is written when there are both, or by [`Self::publish`].
+    #[inline(always)]
+    fn write_request(&mut self, slot: usize, words: [u64; 4]) {
+        if slot.is_multiple_of(2) {
+            self.half = Some(words);
+        } else if let Some(first) = self.half.take() {
+            let line = std::array::from_fn(|i| if i < 4 { first[i] } else { words[i - 4] });
+            self.memory.stream_words::<8>(self.layout.request(slot - 1), line);
+        } else {
+            self.memory.store_words(self.layout.request(slot), words);
         }
     }
 
@@ -218,7 +230,12 @@ impl<M: Memory> Requester<M> {
         if self.published == self.pushed || self.fault.is_some() {
             return false;
         }
+        if let Some(words) = self.half.take() {
+            let slot = self.layout.slot(self.pushed.wrapping_sub(1));
+            self.memory.store_words(self.layout.request(slot), words);
+        }
         self.published = self.pushed;
+        M::stream_fence();
         self.memory.store_u32(REQUEST_HEAD, self.published, Release);
         self.must_wake()
     }

@@ -7,7 +7,10 @@
 //! the model asks what it always asks: that each access is atomic. Where bytes are copied two words at a time ([`wide`]),
 //! the access is volatile instead, which is as good: made once, as written, and not looked into by the compiler.
 
+#[cfg(target_arch = "x86_64")]
+use super::stream;
 use super::{Mapping, SharedMemory, wide};
+use crate::memory::LINE;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
@@ -227,21 +230,38 @@ impl SharedMemory {
         let _ = at;
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[inline]
-    pub(super) fn prefetch_line_to_write(&self, at: usize) {
-        #[cfg(target_arch = "x86_64")]
-        if at < self.len {
-            // SAFETY: `prefetchw` changes neither memory nor flags, cannot fault, and does nothing on the processors
-            // that do not know it; the address is in range.
-            unsafe {
-                std::arch::asm!(
-                    "prefetchw [{0}]",
-                    in(reg) self.base.add(at),
-                    options(nostack, preserves_flags, readonly)
-                );
-            }
+    pub(super) fn stream_bytes_in(&self, at: usize, from: &[u8]) {
+        self.check(at, from.len().next_multiple_of(LINE), LINE);
+        let mut place = at;
+        let (chunks, rest) = from.as_chunks::<{ stream::BYTES }>();
+        for chunk in chunks {
+            // SAFETY: `place` is aligned, and its line is in range (checked); as in `word32`.
+            unsafe { stream::bytes(self.base.add(place), chunk) };
+            place += stream::BYTES;
         }
-        #[cfg(not(target_arch = "x86_64"))]
-        let _ = at;
+        if !rest.is_empty() {
+            // SAFETY: as above.
+            unsafe { stream::words(self.base.add(place), stream::last_words(from, rest.len())) };
+            place += stream::BYTES;
+        }
+        while !place.is_multiple_of(LINE) {
+            // SAFETY: as above.
+            unsafe { stream::words(self.base.add(place), [0; 2]) };
+            place += stream::BYTES;
+        }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    pub(super) fn stream_words_in<const N: usize>(&self, at: usize, words: [u64; N]) {
+        self.check(at, N * WORD, LINE);
+        let (pairs, rest) = words.as_chunks::<2>();
+        debug_assert!(rest.is_empty(), "lines are full");
+        for (i, pair) in pairs.iter().enumerate() {
+            // SAFETY: in range and aligned (checked); as in `word32`.
+            unsafe { stream::words(self.base.add(at + i * stream::BYTES), pair.map(u64::to_le)) };
+        }
     }
 }

@@ -12,6 +12,8 @@
 mod map;
 mod packets;
 mod sigbus;
+#[cfg(target_arch = "x86_64")]
+mod stream;
 mod wide;
 
 use crate::error::ShmError;
@@ -265,8 +267,21 @@ impl Memory for SharedMemory {
         self.prefetch_line(at);
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[inline]
-    fn prefetch_write(&self, at: usize) {
-        self.prefetch_line_to_write(at);
+    fn stream_in(&self, at: usize, from: &[u8]) {
+        self.stream_bytes_in(at, from);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    fn stream_words<const N: usize>(&self, at: usize, words: [u64; N]) {
+        self.stream_words_in(at, words);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline]
+    fn stream_fence() {
+        stream::fence();
     }
 }

@@ -13,6 +13,9 @@ use crate::lexer::Name;
 use crate::source::Span;
 use std::rc::Rc;
 
+/// The most actions of a table that has its way to them twice.
+const FEW_ACTIONS: usize = 3;
+
 /// What is needed while a table's code is made.
 struct Application<'t> {
     table: &'t Table,
@@ -99,7 +102,7 @@ impl Lower<'_> {
             self.run_bound(a, &e.action);
             self.b.switch_to(next);
         }
-        self.miss(a);
+        self.miss(a, None);
     }
 
     fn look_up(&mut self, a: &Application<'_>, map: crate::ir::MapId, values: &[Vec<Opnd>]) {
@@ -129,9 +132,33 @@ impl Lower<'_> {
             Some(s) => self.chosen_member(s, base, &a.selector, a.end),
             None => base,
         };
-        self.dispatch(a, base);
+        let common = self.common_dispatch(a);
+        self.run_stored(a, base, common);
         self.b.switch_to(missed);
-        self.miss(a);
+        self.miss(a, common);
+        if let Some((value, dispatch)) = common {
+            self.b.switch_to(dispatch);
+            let base = self.b.read(value);
+            self.dispatch(a, base);
+        }
+    }
+
+    /// Where entries and the default action, which are looked up in maps of the same values, go to the actions together: with
+    /// few actions two ways are shorter, because each knows whether it hit.
+    fn common_dispatch(&mut self, a: &Application<'_>) -> Option<(Slot, Block)> {
+        let both = a.plan.default_map.is_some() && a.plan.selector.is_none() && a.bodies.len() > FEW_ACTIONS;
+        both.then(|| (self.b.slot(Ty::MapValue), self.b.new_block("dispatch")))
+    }
+
+    /// Runs the action that is stored at `base`.
+    fn run_stored(&mut self, a: &Application<'_>, base: Opnd, common: Option<(Slot, Block)>) {
+        match common {
+            None => self.dispatch(a, base),
+            Some((value, dispatch)) => {
+                self.b.write(value, base);
+                self.b.jump(dispatch);
+            }
+        }
     }
 
     /// Counts and meters the packet in the entry at `base`, if the table has direct counters or meters.
@@ -162,7 +189,7 @@ impl Lower<'_> {
         }
     }
 
-    fn miss(&mut self, a: &Application<'_>) {
+    fn miss(&mut self, a: &Application<'_>, common: Option<(Slot, Block)>) {
         self.b.write(a.hit, Opnd::C(0));
         match a.plan.default_map {
             None => match &a.table.default {
@@ -175,7 +202,7 @@ impl Lower<'_> {
                 let there = self.b.cmp(Cc::Ne, base, Opnd::C(0), 64);
                 self.b.branch(there, found, a.end);
                 self.b.switch_to(found);
-                self.dispatch(a, base);
+                self.run_stored(a, base, common);
             }
         }
     }

@@ -235,6 +235,10 @@ fn equality(f: &Function, cc: Cc, x: Opnd, c: u64, w: u8) -> Option<Rewrite> {
             with(*z, c.wrapping_sub(*d) & mask(w), w)
         }
         Op::Bin(BinOp::Xor, z, Opnd::C(d)) => with(*z, c ^ d, w),
+        // A difference of zero.
+        Op::Bin(BinOp::Sub, a, b) if c == 0 && width_of(f, x) == w && f.bits(*a).max(f.bits(*b)) <= w => {
+            Some(Rewrite::Op(Op::Cmp(cc, *a, *b, w)))
+        }
         Op::Bin(BinOp::Shl, z, Opnd::C(n)) if *n < 64 => {
             let possible = known::possible(f, *z);
             let exact = possible << n >> n == possible && possible << n & !mask(w) == 0;

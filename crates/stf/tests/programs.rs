@@ -55,6 +55,11 @@ fn the_reference_compilers_tests_pass() {
         }
         outcomes.retain(|(o, _)| !matches!(o, Outcome::NoProgram | Outcome::NoFunctions(_)));
         let passed = outcomes.iter().filter(|(o, _)| *o == Outcome::Passed).count();
+        println!("{architecture}: {passed} of {}", outcomes.len());
+        outcomes
+            .iter()
+            .filter(|(o, _)| *o != Outcome::Passed)
+            .for_each(|(o, name)| println!("{name}: {o:?}"));
         assert!(passed * 100 >= outcomes.len() * least, "{architecture}: {passed} of {outcomes:#?}");
     }
 }

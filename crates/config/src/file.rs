@@ -106,6 +106,7 @@ pub(super) struct Port {
     pub(super) vm: Option<Text>,
     pub(super) role: Option<Text>,
     pub(super) sides: Option<Text>,
+    pub(super) zero_copy: Option<Text>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -18,7 +18,7 @@ mod tunnel;
 mod units;
 
 pub use error::{ConfigError, Problem};
-pub use port::{Port, Role, Sides};
+pub use port::{Port, Role, Sides, ZeroCopy};
 pub use tunnel::{MAX_TUNNELS, Tunnel, TunnelKind};
 
 use p4shield_abi::Verdict;
@@ -238,6 +238,15 @@ impl Config {
     #[must_use]
     pub fn role_of_name(&self, name: &str) -> Option<Role> {
         self.ports.iter().find(|p| p.name == name).map(|p| p.role)
+    }
+
+    /// Whose P4 VM alone may read the packet memory of a port of these names; none: it is handed copies.
+    #[must_use]
+    pub fn packet_memory_of<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> Option<&Tenant> {
+        let port = names.find_map(|n| self.ports.iter().find(|p| p.name == n))?;
+        let Role::Vm(vm) = port.role else { return None };
+        let may = port.zero_copy == ZeroCopy::Auto && self.placement == Placement::P4vm;
+        self.tenants.get(usize::from(vm.tenant)).filter(|_| may)
     }
 
     /// Whether a port of these names may be a VM's whose ingress is to be asked at its transmit side. A port that is not

@@ -18,6 +18,18 @@ pub struct Port {
     pub role: Role,
     /// Which of its sides are asked at.
     pub sides: Sides,
+    /// Whether its tenant's P4 VM may read packets where the switch has them.
+    pub zero_copy: ZeroCopy,
+}
+
+/// Whether a P4 VM is handed copies of headers, or the switch's packet memory to read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ZeroCopy {
+    /// Copies.
+    #[default]
+    Off,
+    /// The memory, where nobody but this port's tenant has packets in it; else copies.
+    Auto,
 }
 
 /// At which sides of its port a VM's programs are asked.
@@ -107,6 +119,17 @@ impl Checker<'_> {
         self.word("sides", p.sides.as_ref(), &[("both", Sides::Both), ("receive", Sides::Receive)])
     }
 
+    fn zero_copy(&mut self, p: &file::Port, role: Role, attachment: Attachment) -> ZeroCopy {
+        if let Some(zero_copy) = &p.zero_copy
+            && !(attachment == Attachment::Xsk && matches!(role, Role::Vm(_)))
+        {
+            let message = "zero_copy: only a VM's port of attachment = \"xsk\" has packet memory that is one tenant's; \
+                           leave it out";
+            self.problem(zero_copy.span(), message.to_owned());
+        }
+        self.word("zero_copy", p.zero_copy.as_ref(), &[("off", ZeroCopy::Off), ("auto", ZeroCopy::Auto)])
+    }
+
     fn port(&mut self, p: &file::Port, tenants: &[file::Tenant], attachment: Attachment) -> Option<Port> {
         let name = self.port_name("name", &p.name);
         let role = match (&p.tenant, &p.vm, &p.role) {
@@ -123,7 +146,8 @@ impl Checker<'_> {
             }
         };
         let sides = self.sides(p, role, attachment);
-        Some(Port { name, role, sides })
+        let zero_copy = self.zero_copy(p, role, attachment);
+        Some(Port { name, role, sides, zero_copy })
     }
 
     /// What a switch or its database calls something.

@@ -217,6 +217,29 @@ fn a_vms_port_has_two_sides_where_both_are_seen() {
 }
 
 #[test]
+fn packet_memory_is_handed_to_the_tenant_of_a_port_that_says_so_and_to_nobody_else() {
+    let xsk = DPDK.replace("\"dpdk\"", "\"xsk\"").replace("\"inline\"", "\"p4vm\"");
+    let whose = |text: &str, port: &str| {
+        let config = parse(text).unwrap();
+        config.packet_memory_of([port].into_iter()).map(|t| t.name.clone())
+    };
+    let vm = "vm = \"web\"\n";
+    let auto = xsk.replacen(vm, &format!("{vm}zero_copy = \"auto\"\n"), 1);
+    assert_eq!(whose(&auto, "/run/vm0.sock").as_deref(), Some("alice"));
+    for port in ["dpdk0", "tap7"] {
+        assert_eq!(whose(&auto, port), None, "{port} is not known to be a VM's");
+    }
+    assert_eq!(whose(&xsk, "/run/vm0.sock"), None, "it has to be said");
+    assert_eq!(whose(&auto.replace("\"auto\"", "\"off\""), "/run/vm0.sock"), None);
+    let inline = auto.replace("\"p4vm\"", "\"inline\"");
+    assert_eq!(whose(&inline, "/run/vm0.sock"), None, "there is no P4 VM");
+
+    let expected = "has packet memory that is one tenant's; leave it out";
+    assert!(complaint(&auto.replace("\"xsk\"", "\"dpdk\"")).ends_with(expected));
+    assert!(complaint(&format!("{xsk}zero_copy = \"auto\"\n")).ends_with(expected), "an uplink has no VM");
+}
+
+#[test]
 fn ports_and_wires_do_not_mix() {
     let error = complaint(&DPDK.replace("\"inline\"", "\"p4vm\"").replace("\"dpdk\"", "\"wire\""));
     assert_eq!(

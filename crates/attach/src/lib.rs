@@ -50,6 +50,7 @@ pub use lane::Lane;
 pub use listener::listener;
 pub use message::{Count, Facing, Kind, LaneId, Nobodys, PortId, PortInfo, Remark};
 pub use process::spawn_without_signals;
+pub use registry::Packets;
 pub use server::{Allowed, Heard, Host, Peer, Server, ServerError};
 pub use session::{Options, Session, SessionError};
 pub use setup::{Setup, SetupError};

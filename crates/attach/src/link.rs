@@ -176,7 +176,11 @@ impl Link {
     fn tell(&self, socket: &Socket) -> Result<bool, Ended> {
         loop {
             let Some(report) = self.shared.registry().news() else { return Ok(true) };
-            match socket.send(&encode(&report)?, &[]) {
+            let descriptor = self.shared.registry().descriptor(&report);
+            // A lane that went meanwhile took its memory along; that it went is told next.
+            let report = if descriptor.is_none() { report.without_packets() } else { report };
+            let descriptors: Vec<_> = descriptor.iter().map(|fd| fd.as_fd()).collect();
+            match socket.send(&encode(&report)?, &descriptors) {
                 Ok(()) => {}
                 Err(SocketError::Kernel { source: Errno::AGAIN | Errno::NOBUFS, .. }) => {
                     self.shared.registry().not_told(report);
@@ -232,10 +236,10 @@ impl Link {
                     return Err(Ended::Unknown("a port or VM"));
                 }
             }
-            Order::Channel { lane, tenant, channel, shape } => {
+            Order::Channel { lane, tenant, channel, shape, zero_copy } => {
                 // Mapped before the lock is taken.
                 let link = link(shape.into(), message.descriptors)?;
-                if !self.shared.registry().channel(lane, tenant, Some(channel), Some(link)) {
+                if !self.shared.registry().channel(lane, tenant, Some(channel), (Some(link), zero_copy)) {
                     return Err(Ended::Unknown("a lane or tenant"));
                 }
             }
@@ -253,7 +257,7 @@ impl Link {
             }
             Order::Tunnels { end_points } => self.shared.set_tunnels(&end_points),
             Order::NoChannel { lane, tenant } => {
-                if !self.shared.registry().channel(lane, tenant, None, None) {
+                if !self.shared.registry().channel(lane, tenant, None, (None, false)) {
                     return Err(Ended::Unknown("a lane or tenant"));
                 }
             }

@@ -5,14 +5,18 @@
 //! the daemon answers with [`Order::Setup`]; after that each says what happens when it happens. Nothing is answered, so
 //! nobody waits. Numbers of ports and lanes are the library's and are never used twice in one session.
 
+mod count;
+
+pub use count::{Count, Nobodys};
+
 use p4shield_config::{MAX_TUNNELS, Role, Tunnel};
-use p4shield_mediator::{Counters, Reason, Tally, Unowned, VmRef};
+use p4shield_mediator::VmRef;
 use p4shield_runtime::control::{self, DecodeError, Frame, Reply, Request, Shape, SocketError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Library and daemon are installed together; a mismatch means that one of them still runs.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// The most bytes of a name or a sentence in a message.
 pub const MAX_TEXT: usize = 1024;
 /// The most other names of a port.
@@ -141,105 +145,13 @@ impl From<PortRole> for Role {
     }
 }
 
-/// What happened to packets of one direction of one VM in one lane, since the lane was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Count {
-    /// Index of the tenant.
-    pub tenant: u16,
-    /// Index of the VM.
-    pub vm: u16,
-    /// [`p4shield_abi::Direction`] as a number.
-    pub direction: u8,
-    /// Packets that came.
-    pub packets_in: u64,
-    /// Their bytes.
-    pub bytes_in: u64,
-    /// Packets that the program passed.
-    pub passed: u64,
-    /// Bytes that went on.
-    pub bytes_out: u64,
-    /// Packets passed with a rewrite.
-    pub rewritten: u64,
-    /// Packets dropped, by [`Reason`].
-    pub dropped: [u64; Reason::ALL.len()],
-    /// Packets let through unjudged, by [`Reason`].
-    pub let_through: [u64; Reason::ALL.len()],
-}
-
-impl Count {
-    /// As the mediator counts. What left is no more than what came, whatever was said.
-    #[must_use]
-    pub fn tally(&self) -> Tally {
-        let mut tally = Tally {
-            packets_in: self.packets_in,
-            bytes_in: self.bytes_in,
-            passed: self.passed,
-            bytes_out: self.bytes_out,
-            rewritten: self.rewritten,
-            dropped: self.dropped,
-            let_through: self.let_through,
-            held: 0,
-        };
-        tally.held = tally.packets_in.saturating_sub(tally.left());
-        tally
-    }
-
-    /// All counts of a mediator that are not zero.
-    pub(crate) fn of(counters: &Counters) -> impl Iterator<Item = Self> {
-        counters.tenants.iter().zip(0..).flat_map(|(t, tenant)| {
-            t.vms.iter().zip(0..).flat_map(move |(v, vm)| {
-                p4shield_abi::Direction::ALL.into_iter().filter_map(move |direction| {
-                    let tally = v.direction(direction).read();
-                    (tally.packets_in != 0).then(|| Self::new(tenant, vm, direction as u8, &tally))
-                })
-            })
-        })
-    }
-
-    const fn new(tenant: u16, vm: u16, direction: u8, tally: &Tally) -> Self {
-        Self {
-            tenant,
-            vm,
-            direction,
-            packets_in: tally.packets_in,
-            bytes_in: tally.bytes_in,
-            passed: tally.passed,
-            bytes_out: tally.bytes_out,
-            rewritten: tally.rewritten,
-            dropped: tally.dropped,
-            let_through: tally.let_through,
-        }
-    }
-}
-
-/// What happened to packets that were of no VM, since the lane was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Nobodys {
-    /// Passed.
-    pub passed: u64,
-    /// Dropped, on a port that drops those.
-    pub dropped: u64,
-    /// Dropped for a source address that is a VM's.
-    pub spoofed: u64,
-    /// Dropped before anybody could look whose they were: what is inside could not be told, no memory, an error of ours.
-    pub refused: u64,
-}
-
-impl Nobodys {
-    /// Adds what was counted elsewhere.
-    pub fn add(&mut self, other: &Self) {
-        let Self { passed, dropped, spoofed, refused } = *other;
-        let sums = [&mut self.passed, &mut self.dropped, &mut self.spoofed, &mut self.refused];
-        for (sum, n) in sums.into_iter().zip([passed, dropped, spoofed, refused]) {
-            *sum = sum.saturating_add(n);
-        }
-    }
-}
-
-impl From<&Unowned> for Nobodys {
-    fn from(u: &Unowned) -> Self {
-        Self { passed: u.passed.get(), dropped: u.dropped.get(), spoofed: u.spoofed.get(), refused: 0 }
-    }
+/// Packet memory that a switch lets one tenant's P4 VM read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PacketMemory {
+    /// The tenant's name: all packets in it come from its VMs, or go to them.
+    pub tenant: String,
+    /// Its bytes.
+    pub len: u64,
 }
 
 /// What a library says.
@@ -269,7 +181,8 @@ pub enum Report {
         /// Its number.
         port: PortId,
     },
-    /// A queue is mediated, and wants a channel to each tenant's P4 VM.
+    /// A queue is mediated, and wants a channel to each tenant's P4 VM. Descriptor: the packet memory, if there is one to
+    /// be handed over.
     LaneUp {
         /// Its number.
         lane: LaneId,
@@ -279,6 +192,8 @@ pub enum Report {
         queue: u32,
         /// Which of its packets.
         facing: Facing,
+        /// The memory that they are in, if a P4 VM may read it.
+        packets: Option<PacketMemory>,
     },
     /// A queue is mediated no longer.
     LaneDown {
@@ -321,6 +236,24 @@ pub enum Report {
     },
 }
 
+impl Report {
+    /// Descriptors that come with it.
+    #[must_use]
+    pub const fn descriptors(&self) -> usize {
+        matches!(self, Self::LaneUp { packets: Some(_), .. }) as usize
+    }
+
+    /// The same of a lane whose packet memory nobody is handed.
+    pub(crate) fn without_packets(self) -> Self {
+        match self {
+            Self::LaneUp { lane, port, queue, facing, .. } => {
+                Self::LaneUp { lane, port, queue, facing, packets: None }
+            }
+            other => other,
+        }
+    }
+}
+
 /// What the daemon says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
@@ -348,6 +281,8 @@ pub enum Order {
         channel: u32,
         /// Its geometry.
         shape: Shape,
+        /// Whether the P4 VM reads headers from the packet memory that came with [`Report::LaneUp`]; else they are copied.
+        zero_copy: bool,
     },
     /// A lane has no channel to this tenant's P4 VM any more.
     NoChannel {
@@ -451,7 +386,7 @@ fn text(text: &str) -> Result<(), MessageError> {
 /// # Errors
 /// It is no report within the bounds.
 pub fn decode_report(bytes: &[u8], descriptors: usize) -> Result<Report, MessageError> {
-    let report = decode(bytes, descriptors, |_| 0)?;
+    let report = decode(bytes, descriptors, Report::descriptors)?;
     match &report {
         Report::Hello { application, .. } => text(application)?,
         Report::PortUp { info, .. } => {
@@ -467,8 +402,8 @@ pub fn decode_report(bytes: &[u8], descriptors: usize) -> Result<Report, Message
         }
         // Bounded by the message's own length, as a P4 VM's answers are.
         Report::Programs { .. } => {}
-        Report::Counts { .. } | Report::PortDown { .. } | Report::LaneUp { .. } | Report::LaneDown { .. } => {
-        }
+        Report::LaneUp { packets, .. } => packets.iter().try_for_each(|p| text(&p.tenant))?,
+        Report::Counts { .. } | Report::PortDown { .. } | Report::LaneDown { .. } => {}
     }
     Ok(report)
 }

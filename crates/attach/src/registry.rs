@@ -6,14 +6,18 @@
 
 use crate::inline::engine;
 use crate::lane::Remote;
-use crate::message::{Count, Facing, LaneId, MAX_COUNTS, Nobodys, PortId, PortInfo, Remark, Report, cut};
+use crate::message::{
+    Count, Facing, LaneId, MAX_COUNTS, Nobodys, PacketMemory, PortId, PortInfo, Remark, Report, cut,
+};
 use crate::setup::{Setup, SetupError};
 use crate::sides::Rule;
 use p4shield_config::{Config, Role};
 use p4shield_mediator::{self as mediator, Link, PortSpec, VmRef};
 use p4shield_runtime::control::Reply;
 use p4shield_runtime::inline::Judge;
+use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,11 +29,33 @@ struct Seat {
     port: PortId,
     queue: u32,
     facing: Facing,
+    /// The memory that its packets are in, if a tenant's P4 VM may read it.
+    packets: Option<Packets>,
     remote: Box<dyn Remote>,
     /// By tenant.
     channels: Vec<Channel>,
     /// Counts packets that the lane never got, and what it had counted before the lane was made.
     refused: Option<(Arc<AtomicU64>, u64)>,
+}
+
+impl Seat {
+    /// What tells of it.
+    fn up(&self, lane: LaneId) -> Report {
+        let memory = |p: &Packets| PacketMemory { tenant: cut(&p.tenant), len: p.addresses.len() as u64 };
+        let &Self { port, queue, facing, .. } = self;
+        Report::LaneUp { lane, port, queue, facing, packets: self.packets.as_ref().map(memory) }
+    }
+}
+
+/// Packet memory that a tenant's P4 VM may read, because only that tenant's packets are in it.
+#[derive(Clone, Debug)]
+pub struct Packets {
+    /// The tenant's name.
+    pub tenant: String,
+    /// The memory, sealed as [`p4shield_channel::PacketMemory::check`] wants it.
+    pub memory: Arc<OwnedFd>,
+    /// Where it is mapped in this process, whole. It stays there as long as the lane.
+    pub addresses: Range<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -166,6 +192,7 @@ impl Registry {
         &mut self,
         lane: LaneId,
         (port, queue, facing): (PortId, u32, Facing),
+        packets: Option<Packets>,
         made_for: &Arc<mediator::Config>,
         mut remote: Box<dyn Remote>,
     ) {
@@ -181,10 +208,11 @@ impl Registry {
             remote.here(usize::from(*tenant), engine(judge));
         }
         let channels = vec![Channel::default(); self.mediator.tenants.len()];
-        self.lanes.insert(lane, Seat { port, queue, facing, remote, channels, refused: None });
+        let seat = Seat { port, queue, facing, packets, remote, channels, refused: None };
         if self.ports.contains_key(&port) {
-            self.tell(Report::LaneUp { lane, port, queue, facing });
+            self.tell(seat.up(lane));
         }
+        self.lanes.insert(lane, seat);
         self.tell_elsewhere(self.asked_at_transmit());
     }
 
@@ -222,11 +250,7 @@ impl Registry {
             news.extend(p.remarks.iter().map(|r| Report::Remark { port: Some(port), remark: r.clone() }));
         }
         let lanes = self.lanes.iter().filter(|(_, seat)| self.ports.contains_key(&seat.port));
-        let up = |(&lane, s): (&LaneId, &Seat)| {
-            let &Seat { port, queue, facing, .. } = s;
-            Report::LaneUp { lane, port, queue, facing }
-        };
-        news.extend(lanes.map(up));
+        news.extend(lanes.map(|(&lane, seat)| seat.up(lane)));
         self.news = Some(news);
     }
 
@@ -245,6 +269,12 @@ impl Registry {
     /// What is to be told next.
     pub(crate) fn news(&mut self) -> Option<Report> {
         self.news.as_mut()?.pop_front()
+    }
+
+    /// The descriptor that goes with what is told.
+    pub(crate) fn descriptor(&self, report: &Report) -> Option<Arc<OwnedFd>> {
+        let Report::LaneUp { lane, packets: Some(_), .. } = report else { return None };
+        Some(Arc::clone(&self.lanes.get(lane)?.packets.as_ref()?.memory))
     }
 
     /// Puts back what could not be sent.
@@ -303,11 +333,22 @@ impl Registry {
         lane: LaneId,
         tenant: u16,
         number: Option<u32>,
-        link: Option<Link>,
+        (link, zero_copy): (Option<Link>, bool),
     ) -> bool {
         let Some(seat) = self.lanes.get_mut(&lane) else { return lane.0 <= self.next };
         let Some(channel) = seat.channels.get_mut(usize::from(tenant)) else { return false };
+        let name = self.mediator.tenants.get(usize::from(tenant)).map(|t| t.name.as_str());
+        let packets = seat.packets.as_ref().filter(|p| Some(p.tenant.as_str()) == name);
+        if zero_copy && packets.is_none() {
+            return false;
+        }
         channel.number = number;
+        let link = match (link, packets.filter(|_| zero_copy)) {
+            (Some(Link { requester, doorbell }), Some(packets)) => {
+                Some(Link { requester: requester.pointing_into(packets.addresses.clone()), doorbell })
+            }
+            (link, _) => link,
+        };
         seat.remote.channel(tenant.into(), link);
         true
     }

@@ -81,6 +81,10 @@ pub enum Heard {
 pub trait Host: Send + Sync {
     /// A peer did something.
     fn heard(&self, peer: &Arc<Peer>, heard: Heard);
+
+    /// A peer's lane, which is told of next, has its packets in this memory, as its [`Report::LaneUp`] says. Who keeps no
+    /// hold of it has headers copied.
+    fn packets(&self, _peer: &Arc<Peer>, _lane: LaneId, _memory: OwnedFd) {}
 }
 
 /// Why the daemon cannot be reached.
@@ -134,7 +138,29 @@ impl Peer {
         memory: BorrowedFd<'_>,
         doorbell: &Doorbell,
     ) {
-        let order = Order::Channel { lane, tenant, channel, shape: geometry.into() };
+        self.any_channel(false, (lane, tenant), (channel, geometry), (memory, doorbell));
+    }
+
+    /// The same, to a P4 VM that reads headers from the lane's packet memory.
+    pub fn zero_copy_channel(
+        &self,
+        lane: LaneId,
+        tenant: u16,
+        (channel, geometry): (u32, Geometry),
+        memory: BorrowedFd<'_>,
+        doorbell: &Doorbell,
+    ) {
+        self.any_channel(true, (lane, tenant), (channel, geometry), (memory, doorbell));
+    }
+
+    fn any_channel(
+        &self,
+        zero_copy: bool,
+        (lane, tenant): (LaneId, u16),
+        (channel, geometry): (u32, Geometry),
+        (memory, doorbell): (BorrowedFd<'_>, &Doorbell),
+    ) {
+        let order = Order::Channel { lane, tenant, channel, shape: geometry.into(), zero_copy };
         self.send(&order, &[memory, doorbell.fd()]);
     }
 
@@ -383,15 +409,24 @@ impl Connection {
             };
             let report =
                 decode_report(&message.bytes, message.descriptors.len()).map_err(|e| e.to_string())?;
-            self.take(report, setup, host)?;
+            self.take(report, message.descriptors, setup, host)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, report: Report, setup: &(OwnedFd, u32), host: &dyn Host) -> Result<(), String> {
+    fn take(
+        &mut self,
+        report: Report,
+        descriptors: Vec<OwnedFd>,
+        setup: &(OwnedFd, u32),
+        host: &dyn Host,
+    ) -> Result<(), String> {
         let Some(peer) = self.peer.clone() else { return self.greet(report, setup, host) };
         if !self.follows(&report) {
             return Err(format!("it said what does not follow: {}", printable(&format!("{report:?}"))));
+        }
+        if let Report::LaneUp { lane, .. } = report {
+            descriptors.into_iter().for_each(|memory| host.packets(&peer, lane, memory));
         }
         host.heard(&peer, Heard::Said(report));
         Ok(())

@@ -4,7 +4,7 @@ use crate::lane::Lane;
 use crate::link;
 use crate::message::{Facing, Kind, LaneId, PortId, PortInfo, Remark};
 use crate::process;
-use crate::registry::Registry;
+use crate::registry::{Packets, Registry};
 use crate::setup::{Setup, SetupError};
 use crate::sides::Rule;
 use crate::tunnel::{Current, Tunnels};
@@ -155,23 +155,45 @@ impl Session {
     /// The lane of what a port's queue receives. It is mediated from now on, without a channel at first.
     #[must_use]
     pub fn lane<P: Packet + Send + 'static>(&self, port: PortId, queue: u32) -> Lane<P> {
-        self.lane_facing(Facing::Receive, port, queue)
+        self.lane_facing(Facing::Receive, port, queue, None)
+    }
+
+    /// The lane of one direction of a port's queue, as [`Self::lane`] and [`Self::transmit_lane`], whose packets are in
+    /// memory that a P4 VM may read.
+    #[must_use]
+    pub fn lane_in<P: Packet + Send + 'static>(
+        &self,
+        packets: Option<Packets>,
+        facing: Facing,
+        port: PortId,
+        queue: u32,
+    ) -> Option<Lane<P>> {
+        let wanted = match facing {
+            Facing::Receive => true,
+            Facing::Transmit => self.shared.change(|r| r.wants_transmit(port)).unwrap_or_default(),
+        };
+        wanted.then(|| self.lane_facing(facing, port, queue, packets))
     }
 
     /// The lane of what is sent by a port's queue, as [`Self::lane`]. `None` if the configuration has nobody asked about
     /// that; what such a lane would ask, the lanes of what is received do.
     #[must_use]
     pub fn transmit_lane<P: Packet + Send + 'static>(&self, port: PortId, queue: u32) -> Option<Lane<P>> {
-        let wanted = self.shared.change(|r| r.wants_transmit(port)).unwrap_or_default();
-        wanted.then(|| self.lane_facing(Facing::Transmit, port, queue))
+        self.lane_in(None, Facing::Transmit, port, queue)
     }
 
-    fn lane_facing<P: Packet + Send + 'static>(&self, facing: Facing, port: PortId, queue: u32) -> Lane<P> {
+    fn lane_facing<P: Packet + Send + 'static>(
+        &self,
+        facing: Facing,
+        port: PortId,
+        queue: u32,
+        packets: Option<Packets>,
+    ) -> Lane<P> {
         let due = self.shared.change(|r| r.lane_due(port, facing));
         let (id, config, spec) = due.unwrap_or_else(|| (LaneId::default(), Arc::default(), NO_PORT));
         // Its memory is made without the lock.
         let (lane, remote) = Lane::new(id, &config, spec, Arc::downgrade(&self.shared));
-        self.shared.change(|r| r.lane_up(id, (port, queue, facing), &config, remote));
+        self.shared.change(|r| r.lane_up(id, (port, queue, facing), packets, &config, remote));
         lane
     }
 

@@ -202,8 +202,14 @@ fn hostile_switches_are_hung_up_on_and_others_are_unharmed() {
     let mut switch = Switch::new(&cloud, 1);
     switch.until_judged(0, 0);
     let up = |n| {
-        encode(&Report::LaneUp { lane: LaneId(n), port: PortId(n), queue: 0, facing: Facing::Receive })
-            .unwrap()
+        encode(&Report::LaneUp {
+            lane: LaneId(n),
+            port: PortId(n),
+            queue: 0,
+            facing: Facing::Receive,
+            packets: None,
+        })
+        .unwrap()
     };
     let port = encode(&Report::PortUp { port: PortId(1), info: PortInfo::default() }).unwrap();
     let old = encode(&Report::Hello { version: 0, session: 1, kind: Kind::Dpdk, application: String::new() })

@@ -6,7 +6,8 @@ use p4shield_channel::{ChannelError, Doorbell, Requester, SharedMemory};
 use p4shield_mediator::Link;
 use p4shield_runtime::control::{ClientError, Reply, Request, SocketError};
 use serde::{Deserialize, Serialize};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A lane: a mediator that has a channel of its own to each tenant's P4 VM. The loop of all wires is one, and so is each
@@ -46,6 +47,8 @@ pub struct ChannelEnd {
     pub geometry: Geometry,
     /// The end of its doorbell.
     pub doorbell: Doorbell,
+    /// Whether the P4 VM reads headers from the lane's packet memory; else they are copied.
+    pub zero_copy: bool,
 }
 
 impl ChannelEnd {
@@ -58,6 +61,15 @@ impl ChannelEnd {
     }
 }
 
+/// A switch's packet memory.
+#[derive(Clone, Debug)]
+pub struct Packets {
+    /// The memory.
+    pub memory: Arc<OwnedFd>,
+    /// Its bytes.
+    pub len: u64,
+}
+
 /// The switch side: mediators and what feeds them. All methods may be called from any thread; none is called for a
 /// packet.
 pub trait Attachment: Send + Sync {
@@ -66,6 +78,11 @@ pub trait Attachment: Send + Sync {
 
     /// Has `wake` called whenever there may be other lanes or a fault.
     fn on_change(&self, wake: Box<dyn Fn() + Send + Sync>);
+
+    /// The memory that a lane's packets are in, if this tenant's P4 VM may read it: nobody else's packets are there.
+    fn packets(&self, _lane: LaneKey, _tenant: usize) -> Option<Packets> {
+        None
+    }
 
     /// Gives a lane a channel to a tenant's P4 VM, in place of the one that it has.
     ///
@@ -188,6 +205,9 @@ pub struct PortStatus {
     pub queues: usize,
     /// Queues where what the switch sends is mediated, too.
     pub transmit_queues: usize,
+    /// How many of both, taken together, have a P4 VM that reads packets where the switch has them.
+    #[serde(default)]
+    pub zero_copy_queues: usize,
     /// How packets of this port can go round the programs.
     pub bypasses: Vec<String>,
     /// What else there is to know.

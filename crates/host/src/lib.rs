@@ -31,7 +31,7 @@ mod wire;
 pub use p4shield_config as config;
 
 pub use attachment::{
-    Ask, Attachment, ChannelEnd, LaneKey, PortStatus, SideStatus, SwitchKey, SwitchStatus, Switches,
+    Ask, Attachment, ChannelEnd, LaneKey, Packets, PortStatus, SideStatus, SwitchKey, SwitchStatus, Switches,
     WireStatus,
 };
 pub use daemon::{Daemon, DaemonError, run};

@@ -175,6 +175,10 @@ fn switches(book: &mut Book, status: &Status) {
     let up = book.gauges("switch_info", "A switch that a library is preloaded into, always 1");
     let mediated = book.gauges("port_mediated", "Whether the packets of a port are mediated");
     let queues = book.gauges("port_queues", "Queues of a port that are mediated");
+    let zero_copy = book.gauges(
+        "port_zero_copy_queues",
+        "Queues of a port whose packets a P4 VM reads where the switch has them, of both directions",
+    );
     let bypasses = book.gauges("bypasses", "Known ways for packets of a switch to go round the programs");
     for s in &status.switches {
         let labels = vec![("switch", s.application.clone()), ("pid", s.pid.to_string())];
@@ -184,6 +188,7 @@ fn switches(book: &mut Book, status: &Status) {
         for p in &s.ports {
             let mut labels = with(&labels, "port", p.interface.as_ref().unwrap_or(&p.name));
             set(&queues, &labels, p.queues as u64);
+            set(&zero_copy, &labels, p.zero_copy_queues as u64);
             labels.push(("role", p.role.clone()));
             labels.push(("tenant", p.tenant.clone().unwrap_or_default()));
             labels.push(("vm", p.vm.clone().unwrap_or_default()));

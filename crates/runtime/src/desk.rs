@@ -8,7 +8,7 @@ use crate::program::{self, Prove};
 use crate::worker::{Answer, Control, Order, Served, Vm};
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
-use p4shield_channel::{Doorbell, Judge, SharedMemory};
+use p4shield_channel::{Doorbell, Judge, PacketMemory, SharedMemory};
 use p4shield_seal::{AgeLimit, Identity, KEY_SIZE, TenantKey};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -81,7 +81,9 @@ impl<V: Prove, W: Run> Desk<V, W> {
             Request::SetVm { vm, name, info, log } => self.set_vm(vm, &name, (info, log), descriptors),
             Request::LoadProgram { place, name, objects } => self.load(place, &name, &objects, descriptors),
             Request::UnloadProgram { place } => self.order(Order::SetProgram(place, None)),
-            Request::AttachChannel { channel, shape } => self.attach(channel, shape, descriptors),
+            Request::AttachChannel { channel, shape, packets } => {
+                self.attach(channel, shape, packets, descriptors)
+            }
             Request::DetachChannel { channel } => self.order(Order::Detach(channel)),
             Request::MapRead { place, map, key, skip } => {
                 let work =
@@ -165,19 +167,36 @@ impl<V: Prove, W: Run> Desk<V, W> {
         Ok(Reply::Loaded { digest, instructions })
     }
 
-    fn attach(&self, channel: u32, shape: Shape, descriptors: Vec<OwnedFd>) -> Result<Reply, Failure> {
+    fn attach(
+        &self,
+        channel: u32,
+        shape: Shape,
+        packets: Option<u64>,
+        mut descriptors: Vec<OwnedFd>,
+    ) -> Result<Reply, Failure> {
         let geometry = Geometry::from(shape);
         // Before its size is computed: numbers out of range would overflow.
         if !geometry.is_valid() {
             return Err(format!("a channel cannot have the geometry {shape:?}"));
         }
+        let packets = packets.map(|len| packet_memory(descriptors.pop(), len)).transpose()?;
         let [memory, bell] =
             <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| "descriptors are missing".to_owned())?;
         let memory = SharedMemory::from_fd(memory, geometry.size()).map_err(|e| chain(&e))?;
-        let judge = Judge::new(memory, geometry).map_err(|e| chain(&e))?;
+        let mut judge = Judge::new(memory, geometry).map_err(|e| chain(&e))?;
+        if let Some(packets) = packets {
+            judge = judge.reading(packets);
+        }
         let served = Box::new(Served::new(channel, judge, &geometry));
         self.order(Order::Attach(served, Doorbell::from_fd(bell)))
     }
+}
+
+/// Maps the switch's packet memory.
+fn packet_memory(fd: Option<OwnedFd>, len: u64) -> Result<PacketMemory, Failure> {
+    let fd = fd.ok_or("the packet memory is missing")?;
+    let len = usize::try_from(len).map_err(|e| e.to_string())?;
+    PacketMemory::from_fd(&fd, len).map_err(|e| format!("the switch's packet memory: {}", chain(&e)))
 }
 
 /// Reads the key from the file that the host opened.

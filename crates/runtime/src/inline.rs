@@ -295,7 +295,7 @@ mod tests {
     fn what_only_a_p4_vm_can_do_is_refused() {
         let mut programs = programs();
         let shape = Geometry::default().into();
-        let attach = Request::AttachChannel { channel: 1, shape };
+        let attach = Request::AttachChannel { channel: 1, shape, packets: None };
         assert!(matches!(programs.handle(attach, None, Vec::new()), Reply::Failed(_)));
         assert!(matches!(
             programs.handle(Request::Hello(hello(Verdict::Drop)), None, Vec::new()),

@@ -6,6 +6,7 @@ fn reports() -> Vec<Report> {
     let info = PortInfo { name: "net_af_packet0".into(), aliases: vec!["eth0".into()], number: 7 };
     let count =
         Count { tenant: 1, vm: 2, direction: 1, packets_in: u64::MAX, dropped: [3; 9], ..Count::default() };
+    let packets = Some(PacketMemory { tenant: "alice".into(), len: 1 << 24 });
     vec![
         Report::Hello {
             version: VERSION,
@@ -15,7 +16,8 @@ fn reports() -> Vec<Report> {
         },
         Report::PortUp { port, info },
         Report::PortDown { port },
-        Report::LaneUp { lane, port, queue: 3, facing: Facing::Transmit },
+        Report::LaneUp { lane, port, queue: 3, facing: Facing::Transmit, packets: None },
+        Report::LaneUp { lane, port, queue: 3, facing: Facing::Receive, packets },
         Report::LaneDown { lane },
         Report::Fault { lane, tenant: 1, channel: 9, why: "the P4 VM is gone".into() },
         Report::Counts {
@@ -38,7 +40,7 @@ fn orders() -> Vec<Order> {
     vec![
         Order::Setup { version: VERSION, len: 100 },
         Order::Role { port, role: PortRole::Vm { tenant: 1, vm: 2 } },
-        Order::Channel { lane, tenant: 1, channel: 3, shape },
+        Order::Channel { lane, tenant: 1, channel: 3, shape, zero_copy: true },
         Order::NoChannel { lane, tenant: 1 },
         Order::Refused { why: "no".into() },
         Order::Judge { tenant: 7 },
@@ -56,7 +58,8 @@ fn orders() -> Vec<Order> {
 #[test]
 fn messages_read_back() {
     for report in reports() {
-        assert_eq!(decode_report(&encode(&report).unwrap(), 0).unwrap(), report);
+        let due = report.descriptors();
+        assert_eq!(decode_report(&encode(&report).unwrap(), due).unwrap(), report);
     }
     for order in orders() {
         assert_eq!(decode_order(&encode(&order).unwrap(), order.descriptors()).unwrap(), order);
@@ -66,10 +69,10 @@ fn messages_read_back() {
 #[test]
 fn cut_and_extended_messages_are_refused() {
     for report in reports() {
-        let mut bytes = encode(&report).unwrap();
-        assert!((0..bytes.len()).all(|n| decode_report(&bytes[..n], 0).is_err()), "{report:?}");
+        let (mut bytes, due) = (encode(&report).unwrap(), report.descriptors());
+        assert!((0..bytes.len()).all(|n| decode_report(&bytes[..n], due).is_err()), "{report:?}");
         bytes.push(0);
-        assert!(decode_report(&bytes, 0).is_err(), "{report:?}");
+        assert!(decode_report(&bytes, due).is_err(), "{report:?}");
     }
     for order in orders() {
         let bytes = encode(&order).unwrap();
@@ -83,10 +86,12 @@ fn cut_and_extended_messages_are_refused() {
 #[test]
 fn descriptors_have_to_be_as_many_as_are_due() {
     for report in reports() {
-        assert!(matches!(
-            decode_report(&encode(&report).unwrap(), 1),
-            Err(MessageError::Descriptors { due: 0, got: 1 })
-        ));
+        for got in (0..3).filter(|n| *n != report.descriptors()) {
+            assert!(matches!(
+                decode_report(&encode(&report).unwrap(), got),
+                Err(MessageError::Descriptors { .. })
+            ));
+        }
     }
     for order in orders() {
         for got in (0..4).filter(|n| *n != order.descriptors()) {

@@ -240,6 +240,12 @@ fn show_switch(s: &SwitchStatus) {
             Some(why) => format!("NOT mediated: {why}"),
         };
         output::line(format_args!("  port {name}, {whose}: {state}"));
+        if p.zero_copy_queues > 0 {
+            let queues = p.zero_copy_queues;
+            output::line(format_args!(
+                "    zero-copy: {queues} of them, packets are read where the switch has them"
+            ));
+        }
         p.bypasses.iter().for_each(|b| output::line(format_args!("    BYPASS: {b}")));
         p.notes.iter().for_each(|n| output::line(format_args!("    {n}")));
     }

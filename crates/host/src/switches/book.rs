@@ -1,14 +1,16 @@
 //! What is known of switches: an account that the server's thread writes and everybody reads.
 
 use super::roles::Roles;
-use crate::attachment::{LaneKey, PortStatus, SwitchKey, SwitchStatus};
-use crate::config::{Role, Tunnel};
+use crate::attachment::{LaneKey, Packets, PortStatus, SwitchKey, SwitchStatus};
+use crate::config::{Config as FileConfig, Role, Tunnel};
 use crate::totals::Totals;
 use p4shield_attach::message::Report;
 use p4shield_attach::{Count, Facing, Heard, LaneId, Nobodys, Peer, PortId, PortInfo, Remark};
+use p4shield_channel::PacketMemory;
 use p4shield_mediator::Config;
 use p4shield_runtime::control::printable;
 use std::collections::{BTreeMap, HashMap};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// The most remarks of a port, and of a switch, that are kept.
@@ -36,6 +38,10 @@ struct Lane {
     facing: Facing,
     /// The numbers of its channels, by tenant.
     channels: Vec<Option<u32>>,
+    /// The memory that its packets are in, and the tenant whose they all are, as its switch says.
+    packets: Option<(Packets, String)>,
+    /// The tenant whose P4 VM reads them there.
+    zero_copy: Option<usize>,
     counted: Counted,
 }
 
@@ -77,6 +83,8 @@ pub(super) struct Book {
     parked: HashMap<(u64, LaneId), Counted>,
     next_lane: u64,
     next_switch: u64,
+    /// The memory of a lane that is told of next.
+    next_packets: Option<(u64, LaneId, OwnedFd)>,
 }
 
 impl Book {
@@ -89,6 +97,7 @@ impl Book {
             parked: HashMap::new(),
             next_lane: 0,
             next_switch: 0,
+            next_packets: None,
         }
     }
 
@@ -126,12 +135,18 @@ impl Book {
                 change.ports = true;
             }
             Report::PortDown { port } => drop(switch.ports.remove(&port)),
-            Report::LaneUp { lane, port, facing, .. } => {
+            Report::LaneUp { lane, port, facing, packets, .. } => {
+                let handed = self.next_packets.take().filter(|n| (n.0, n.1) == (peer.session, lane));
+                let packets = packets.zip(handed).map(|(told, (.., memory))| {
+                    (Packets { memory: Arc::new(memory), len: told.len }, told.tenant)
+                });
                 self.next_lane += 1;
                 let key = LaneKey(self.next_lane);
                 let counted = self.parked.remove(&(peer.session, lane)).unwrap_or_default();
                 let channels = vec![None; self.faults.len()];
-                switch.lanes.insert(lane, Lane { key, port, facing, channels, counted });
+                switch
+                    .lanes
+                    .insert(lane, Lane { key, port, facing, channels, packets, zero_copy: None, counted });
                 change.lanes = true;
             }
             Report::LaneDown { lane } => {
@@ -201,15 +216,36 @@ impl Book {
         self.switches.iter().flat_map(|s| s.lanes.values()).map(|l| l.key).collect()
     }
 
+    /// A peer's lane that is told of next has its packets in this memory.
+    pub(super) fn packets(&mut self, peer: &Arc<Peer>, lane: LaneId, memory: OwnedFd) {
+        self.next_packets = Some((peer.session, lane, memory));
+    }
+
+    /// A lane's packet memory, if this tenant's P4 VM may read it: the switch says that all packets there are this
+    /// tenant's, the configuration says so too, and nobody who gets it can write it or cut it short.
+    pub(super) fn packets_of(&self, key: LaneKey, config: &FileConfig, tenant: usize) -> Option<Packets> {
+        let switch = self.switches.iter().find(|s| s.lanes.values().any(|l| l.key == key))?;
+        let lane = switch.lanes.values().find(|l| l.key == key)?;
+        let (packets, whose) = lane.packets.as_ref()?;
+        let port = switch.ports.get(&lane.port)?;
+        let owner = config.packet_memory_of(port.info.names())?;
+        let agreed = owner.name == *whose && config.tenants.get(tenant)?.name == *whose;
+        let len = usize::try_from(packets.len).ok()?;
+        (agreed && PacketMemory::check(&packets.memory, len).is_ok()).then(|| packets.clone())
+    }
+
     /// Notes a lane's channel. Whose it is, if it is still there.
     pub(super) fn attached(
         &mut self,
         key: LaneKey,
         tenant: usize,
-        number: u32,
+        (number, zero_copy): (u32, bool),
     ) -> Option<(Arc<Peer>, LaneId)> {
         let (peer, id, lane) = self.all_lanes().find(|(.., lane)| lane.key == key)?;
         *lane.channels.get_mut(tenant)? = Some(number);
+        if zero_copy {
+            lane.zero_copy = Some(tenant);
+        }
         Some((Arc::clone(peer), id))
     }
 
@@ -219,6 +255,7 @@ impl Book {
             *fault = None;
         }
         let lanes = self.all_lanes().filter_map(|(peer, id, lane)| {
+            lane.zero_copy.take_if(|t| *t == tenant);
             lane.channels.get_mut(tenant)?.take().map(|_| (Arc::clone(peer), id))
         });
         lanes.collect()
@@ -276,7 +313,9 @@ impl Switch {
         let port = |(id, port): (&PortId, &Port)| {
             let queues = Facing::ALL
                 .map(|facing| self.lanes.values().filter(|l| (l.port, l.facing) == (*id, facing)).count());
-            self.port(port, queues, roles)
+            let zero_copy_queues =
+                self.lanes.values().filter(|l| l.port == *id && l.zero_copy.is_some()).count();
+            PortStatus { zero_copy_queues, ..self.port(port, queues, roles) }
         };
         SwitchStatus {
             kind: self.peer.kind.name().to_owned(),
@@ -307,6 +346,7 @@ impl Switch {
             vm,
             queues,
             transmit_queues,
+            zero_copy_queues: 0,
             bypasses,
             notes,
         }

@@ -14,7 +14,7 @@ mod asks;
 mod book;
 mod roles;
 
-use crate::attachment::{self, Ask, Attachment, ChannelEnd, LaneKey, SwitchKey};
+use crate::attachment::{self, Ask, Attachment, ChannelEnd, LaneKey, Packets, SwitchKey};
 use crate::config::{Config, Placement};
 use crate::daemon::DaemonError;
 use crate::lock::SocketLock;
@@ -22,12 +22,13 @@ use crate::totals::Totals;
 use asks::Asks;
 use book::Book;
 use p4shield_attach::message::Report;
-use p4shield_attach::{Allowed, Heard, Host, Peer, Server, Setup};
+use p4shield_attach::{Allowed, Heard, Host, LaneId, Peer, Server, Setup};
 use p4shield_channel::Doorbell;
 use p4shield_ovsdb::Monitor;
 use p4shield_runtime::control::{ClientError, Reply, SocketError};
 use roles::Roles;
 use rustix::event::{PollFd, PollFlags, poll};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -137,6 +138,10 @@ impl Shared {
 }
 
 impl Host for Shared {
+    fn packets(&self, peer: &Arc<Peer>, lane: LaneId, memory: OwnedFd) {
+        self.book().packets(peer, lane, memory);
+    }
+
     fn heard(&self, peer: &Arc<Peer>, heard: Heard) {
         if let Heard::Said(Report::Programs { id, reply }) = heard {
             return self.asks.answered(peer, id, *reply);
@@ -167,12 +172,21 @@ impl Attachment for Switches {
         self.shared.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
     }
 
+    fn packets(&self, lane: LaneKey, tenant: usize) -> Option<Packets> {
+        self.shared.book().packets_of(lane, &self.shared.config, tenant)
+    }
+
     fn attach(&self, lane: LaneKey, tenant: usize, end: ChannelEnd) -> Result<(), String> {
         // Written down first, so that a fault that is told at once is known to be this channel's.
-        let found = self.shared.book().attached(lane, tenant, end.number);
+        let found = self.shared.book().attached(lane, tenant, (end.number, end.zero_copy));
         let (Some((peer, id)), Some(fd)) = (found, end.memory.fd()) else { return Ok(()) };
         let tenant = u16::try_from(tenant).map_err(|e| e.to_string())?;
-        peer.channel(id, tenant, (end.number, end.geometry), fd, &end.doorbell);
+        let channel = (end.number, end.geometry);
+        if end.zero_copy {
+            peer.zero_copy_channel(id, tenant, channel, fd, &end.doorbell);
+        } else {
+            peer.channel(id, tenant, channel, fd, &end.doorbell);
+        }
         Ok(())
     }
 

@@ -2,11 +2,12 @@
 
 use super::Charge;
 use super::process::{ANSWER, Process, in_step};
-use crate::attachment::{ChannelEnd, LaneKey};
+use crate::attachment::{ChannelEnd, LaneKey, Packets};
 use crate::text::chain;
 use p4shield_channel::{Doorbell, create_channel};
 use p4shield_runtime::control::{ClientError, Request};
 use std::collections::BTreeMap;
+use std::os::fd::AsFd;
 
 /// The channels of the P4 VM that runs.
 #[derive(Debug, Default)]
@@ -63,8 +64,29 @@ impl Channels {
         Ok((refused > 0).then(|| format!("{refused} lanes have no channel to its P4 VM: {}", self.refusal)))
     }
 
-    /// Gives P4 VM and mediator the two ends of a fresh channel.
+    /// Gives P4 VM and mediator the two ends of a fresh channel. A P4 VM that cannot map the lane's packet memory has headers
+    /// copied.
     fn make(&mut self, charge: &Charge, process: &mut Process, lane: LaneKey) -> Result<u32, ClientError> {
+        let Some(packets) = charge.attachment.packets(lane, charge.index) else {
+            return self.make_over(charge, process, lane, None);
+        };
+        match self.make_over(charge, process, lane, Some(&packets)) {
+            Err(e) if in_step(&e) => {
+                let tenant = &charge.tenant.name;
+                tracing::warn!(tenant, error = %e, "its P4 VM does not map packet memory, so it gets header copies");
+                self.make_over(charge, process, lane, None)
+            }
+            result => result,
+        }
+    }
+
+    fn make_over(
+        &mut self,
+        charge: &Charge,
+        process: &mut Process,
+        lane: LaneKey,
+        packets: Option<&Packets>,
+    ) -> Result<u32, ClientError> {
         let geometry = charge.tenant.geometry;
         let failed = |e: &dyn std::error::Error| ClientError::Failed(chain(e));
         let memory = create_channel(&charge.tenant.name, geometry).map_err(|e| failed(&e))?;
@@ -72,9 +94,12 @@ impl Channels {
         let fd = memory.fd().ok_or(ClientError::Unexpected)?;
         self.newest = self.newest.wrapping_add(1);
         let number = self.newest;
-        let request = Request::AttachChannel { channel: number, shape: geometry.into() };
-        process.ask(request, &[fd, theirs.fd()], ANSWER)?;
-        let end = ChannelEnd { number, memory, geometry, doorbell };
+        let (shape, len) = (geometry.into(), packets.map(|p| p.len));
+        let request = Request::AttachChannel { channel: number, shape, packets: len };
+        let mut descriptors = vec![fd, theirs.fd()];
+        descriptors.extend(packets.map(|p| p.memory.as_fd()));
+        process.ask(request, &descriptors, ANSWER)?;
+        let end = ChannelEnd { number, memory, geometry, doorbell, zero_copy: packets.is_some() };
         charge.attachment.attach(lane, charge.index, end).map_err(ClientError::Failed)?;
         Ok(number)
     }

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Host and P4 VM are one binary; a mismatch means that the binary was replaced while the
 /// daemon ran.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 /// The most bytes of a message.
 pub const MAX_MESSAGE: usize = 128 << 10;
 /// The most bytes of all objects of one program.
@@ -134,12 +134,15 @@ pub enum Request {
         /// Where it runs.
         place: Place,
     },
-    /// Serves one more channel. Descriptors: its memory, the P4 VM's end of its doorbell.
+    /// Serves one more channel. Descriptors: its memory, the P4 VM's end of its doorbell, the switch's packet memory if
+    /// headers are to be read there.
     AttachChannel {
         /// The host's number for it.
         channel: u32,
         /// Its geometry.
         shape: Shape,
+        /// Bytes of the switch's packet memory; none: headers are copied into the channel.
+        packets: Option<u64>,
     },
     /// Serves a channel no longer.
     DetachChannel {
@@ -182,7 +185,7 @@ impl Request {
             Self::Hello(h) => h.key as usize,
             Self::SetVm { info, log, .. } => *info as usize + *log as usize,
             Self::LoadProgram { .. } => 1,
-            Self::AttachChannel { .. } => 2,
+            Self::AttachChannel { packets, .. } => 2 + packets.is_some() as usize,
             Self::UnloadProgram { .. }
             | Self::DetachChannel { .. }
             | Self::MapRead { .. }
@@ -345,7 +348,7 @@ mod tests {
             }),
             Request::SetVm { vm: 3, name: "web".into(), info: true, log: false },
             Request::LoadProgram { place, name: "guard".into(), objects: vec![100, 200] },
-            Request::AttachChannel { channel: 1, shape: Geometry::default().into() },
+            Request::AttachChannel { channel: 1, shape: Geometry::default().into(), packets: Some(1 << 24) },
             Request::MapWrite { place, map: "ports".into(), key: vec![1; 4], value: Some(vec![2; 8]) },
             Request::Status,
         ]

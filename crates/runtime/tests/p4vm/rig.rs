@@ -102,7 +102,7 @@ impl Rig {
         let (ours, theirs) = Doorbell::pair().unwrap();
         let theirs = theirs.into_fd();
         let fd = memory.fd().unwrap().try_clone_to_owned().unwrap();
-        let request = Request::AttachChannel { channel, shape: geometry.into() };
+        let request = Request::AttachChannel { channel, shape: geometry.into(), packets: None };
         self.ask(request, &[&fd, &theirs]).unwrap();
         Mediator { requester: Requester::new(memory, geometry).unwrap(), bell: ours, next: 0 }
     }

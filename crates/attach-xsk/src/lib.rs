@@ -44,4 +44,5 @@ mod rest;
 mod rings;
 mod socket;
 mod table;
+mod umem;
 mod wait;

@@ -14,7 +14,7 @@ use p4shield_mediator::FailPolicy;
 
 use crate::judge::Verdicts;
 use crate::packet::Memory;
-use crate::{real, table};
+use crate::{real, table, umem};
 
 /// Environment variable: `relay` has rings replaced and nothing judged, to see what replacing alone costs.
 const MODE_VARIABLE: &str = "P4SHIELD_XSK";
@@ -61,6 +61,7 @@ pub(crate) fn is_forked() -> bool {
 extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
     table::forget_all();
+    umem::separate();
 }
 
 /// An application may end and leave its sockets to the kernel (DPDK's driver does); who had their frames is told all the
@@ -131,7 +132,8 @@ impl Library {
             Err(_) => Some(session()?),
         };
         PROCESS.get_or_init(std::process::id);
-        // SAFETY: the handler stores to atomics, which is safe in a child at any time, and is never unloaded.
+        // SAFETY: the handler stores to atomics and maps memory, which may be done in a child (see `separate`), and is never
+        // unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         // SAFETY: registers a function that cannot unwind into C: what panics does so on a thread of its own.
         unsafe { libc::atexit(at_exit) };
@@ -150,6 +152,27 @@ impl Library {
                 "{MODE_VARIABLE}=relay: packets of AF_XDP sockets are judged by nobody"
             ),
         }
+    }
+
+    /// Whether a P4 VM may want to read packet memory.
+    pub(crate) fn wants_packets(&self) -> bool {
+        let config = self.session.as_ref().map(Session::config);
+        config.is_some_and(|c| {
+            c.ports.iter().any(|p| c.packet_memory_of([p.name.as_str()].into_iter()).is_some())
+        })
+    }
+
+    /// The tenant whose are all packets of this interface, and whose P4 VM may read them where they are.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(crate) fn owner(&self, interface: u32) -> Result<&str, String> {
+        let name = real::interface_name(interface).unwrap_or_default();
+        let config = self.session.as_ref().map(Session::config);
+        let tenant = config.and_then(|c| c.packet_memory_of([name.as_str()].into_iter()));
+        tenant.map(|t| t.name.as_str()).ok_or_else(|| {
+            format!("a socket of it is bound to {name}, which is no port of a VM with zero_copy = \"auto\"")
+        })
     }
 
     /// A socket was bound to this interface.
@@ -172,10 +195,13 @@ impl Library {
     ) -> Verdicts {
         let Some(session) = &self.session else { return Verdicts::Nobody };
         let port = self.ports().get(&interface).map(|(port, _)| *port).unwrap_or(PortId(0));
-        let lane = match facing {
-            Facing::Receive => Some(session.lane(port, queue)),
-            Facing::Transmit => session.transmit_lane(port, queue),
-        };
+        let packets = memory.umem.packets();
+        if let (Err(why), Ok(_)) = (&packets, self.owner(interface)) {
+            let note = format!("header copies at queue {queue}, in spite of zero_copy = \"auto\": {why}");
+            tracing::warn!(interface, "{note}");
+            session.remark(Some(port), Remark::Note(note));
+        }
+        let lane = session.lane_in(packets.ok(), facing, port, queue);
         lane.map_or(Verdicts::Nobody, |lane| Verdicts::of(lane, memory))
     }
 

@@ -6,12 +6,16 @@ use p4shield_afxdp::frames::Shape;
 use p4shield_afxdp::relay::{Frames, Parcel};
 use p4shield_mediator::{Packet, RewriteRefused};
 
+use crate::umem::Umem;
+
 /// The application's packet memory, and who owns which frame of it.
 #[derive(Debug)]
 pub(crate) struct Memory {
     base: *mut u8,
     /// The owners.
     pub(crate) frames: Arc<Frames>,
+    /// Who else may read it. With the last socket the application has its buffer back as it was.
+    pub(crate) umem: Arc<Umem>,
 }
 
 // SAFETY: the pointer is the application's memory, which belongs to no thread; bytes are reached through parcels, each of
@@ -26,8 +30,8 @@ impl Memory {
     /// # Safety
     /// `base` is the start of `shape.len()` bytes that can be read and written until no [`UmemPacket`] is left; the
     /// application that unmaps them while its socket is open would crash without us, too.
-    pub(crate) unsafe fn new(base: *mut u8, shape: Shape) -> Self {
-        Self { base, frames: Arc::new(Frames::new(shape)) }
+    pub(crate) unsafe fn new(base: *mut u8, shape: Shape, umem: Arc<Umem>) -> Self {
+        Self { base, frames: Arc::new(Frames::new(shape)), umem }
     }
 
     fn shape(&self) -> &Shape {

@@ -23,6 +23,7 @@ use crate::library::library;
 use crate::packet::Memory;
 use crate::queue::Queue;
 use crate::rings::{Pair, Which};
+use crate::umem::{Taken, Umem};
 use crate::{drain, real, table};
 
 /// An AF_XDP socket of the application. Never freed: the place of a closed one is used again.
@@ -162,9 +163,9 @@ impl Socket {
     ///
     /// # Safety
     /// The kernel has accepted `base` as memory of this shape.
-    pub(crate) unsafe fn memory_registered(&self, base: *mut c_void, shape: Shape) {
+    pub(crate) unsafe fn memory_registered(&self, base: *mut c_void, shape: Shape, umem: Arc<Umem>) {
         // SAFETY: the caller's promise; the application keeps what it has registered.
-        let memory = unsafe { Memory::new(base.cast(), shape) };
+        let memory = unsafe { Memory::new(base.cast(), shape, umem) };
         lock(&self.setup).memory = Some(Arc::new(memory));
     }
 
@@ -237,6 +238,14 @@ impl Socket {
             what: "the socket whose packet memory is shared",
             value: address.sxdp_shared_umem_fd.into(),
             rule: "its descriptor must be one of this process's AF_XDP sockets",
+        })?;
+        memory.umem.claim(library().map_or_else(|e| Err(e.to_string()), |l| l.owner(place.0))).map_err(|Taken| {
+            Error::Config {
+                what: "the interface of a socket whose packet memory a tenant's P4 VM reads",
+                value: place.0.into(),
+                rule: "it must be a [[port]] of the same tenant with zero_copy = \"auto\"; else write \"off\" for all \
+                       ports of this program, or give their sockets memory of their own",
+            }
         })?;
         let asks = address.sxdp_flags & libc::XDP_USE_NEED_WAKEUP != 0 || shared.is_some();
         self.own.never_calls.store(false, Relaxed);

@@ -1,13 +1,15 @@
 //! Making, setting up and binding sockets; mapping rings.
 
 use std::ffi::c_void;
+use std::sync::Arc;
 
 use libc::{c_int, off_t, size_t, sockaddr, socklen_t};
 use p4shield_afxdp::frames::Shape;
 
-use crate::library::{is_forked, lets_pass, library};
+use crate::library::{Library, is_forked, lets_pass, library};
 use crate::rings::Which;
 use crate::socket::Socket;
+use crate::umem::{Taken, Umem};
 use crate::{real, table};
 
 /// `struct xdp_umem_reg` of Linux 4.18: without flags.
@@ -64,17 +66,26 @@ pub(crate) unsafe extern "C" fn setsockopt(
     // Read once, before the kernel does: what it accepts is what is remembered, or the application cheats itself.
     // SAFETY: the caller promises `len` bytes; the kernel would read them, too.
     let words = unsafe { read(value, len) };
+    let memory = (level, option) == (libc::SOL_XDP, libc::XDP_UMEM_REG) && len as usize >= MEMORY_V1;
+    // SAFETY: the application hands its buffer over with this very call.
+    let Ok(umem) = memory.then(|| unsafe { registering(&words, len) }).transpose() else {
+        tracing::error!(
+            "packet memory that a tenant's P4 VM reads cannot be registered once more: write zero_copy = \"off\" for all \
+             ports of this program"
+        );
+        return real::fail(libc::EACCES);
+    };
     // SAFETY: the caller's call.
     let result = unsafe { real::setsockopt()(fd, level, option, value, len) };
     if result < 0 {
         return result;
     }
     match (level, option) {
-        (libc::SOL_XDP, libc::XDP_UMEM_REG) if len as usize >= MEMORY_V1 => {
-            let flags = if len as usize > MEMORY_V1 { words[3] as u32 } else { 0 };
-            if let Ok(shape) = Shape::new(words[1], words[2] as u32, flags & UNALIGNED != 0) {
+        (libc::SOL_XDP, libc::XDP_UMEM_REG) => {
+            let shape = Shape::new(words[1], words[2] as u32, is_unaligned(&words, len)).ok();
+            if let Some((shape, umem)) = shape.zip(umem) {
                 // SAFETY: the kernel has just accepted it.
-                unsafe { socket.memory_registered(words[0] as usize as *mut c_void, shape) };
+                unsafe { socket.memory_registered(words[0] as usize as *mut c_void, shape, umem) };
             }
         }
         (libc::SOL_XDP, _) => {
@@ -88,6 +99,24 @@ pub(crate) unsafe extern "C" fn setsockopt(
         _ => {}
     }
     result
+}
+
+/// Whether chunks of packet memory begin anywhere, by what is registered.
+fn is_unaligned(words: &[u64; 4], len: socklen_t) -> bool {
+    len as usize > MEMORY_V1 && words[3] as u32 & UNALIGNED != 0
+}
+
+/// Packet memory that is about to be registered.
+///
+/// # Safety
+/// It is the application's, which hands it over.
+#[cold]
+unsafe fn registering(words: &[u64; 4], len: socklen_t) -> Result<Arc<Umem>, Taken> {
+    let start = words[0] as usize;
+    let addresses = start..start.saturating_add(words[1] as usize);
+    let wanted = library().is_ok_and(Library::wants_packets);
+    // SAFETY: the caller's promise; nobody writes a buffer while it is being registered.
+    unsafe { Umem::registering(addresses, is_unaligned(words, len), wanted) }
 }
 
 /// An AF_XDP socket that another process made, or this one before `exec`, and that is set up here.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, ExitStatus, Stdio};
 
 use p4shield_testbed::{Guarded, NetNs, leftover, process};
 use tempfile::TempDir;
@@ -33,6 +33,20 @@ impl Forwarder {
 
     /// Compiles it, starts it in `ns` and waits until its sockets are bound.
     pub(crate) fn start(ns: &NetNs, arguments: &[&str], config: &Path) -> Self {
+        let mut forwarder = Self::spawn(ns, arguments, config);
+        let first = forwarder.line();
+        assert_eq!(first, "ready", "{}", forwarder.said());
+        forwarder
+    }
+
+    /// Has it try, and returns how it ended and what was said.
+    pub(crate) fn fails(ns: &NetNs, arguments: &[&str], config: &Path) -> (ExitStatus, String) {
+        let mut forwarder = Self::spawn(ns, arguments, config);
+        assert_eq!(forwarder.line(), "", "it does not get ready: {}", forwarder.said());
+        (forwarder.process.child().wait().unwrap(), forwarder.said())
+    }
+
+    fn spawn(ns: &NetNs, arguments: &[&str], config: &Path) -> Self {
         let folder = leftover::folder("forward").unwrap();
         let program = folder.path().join("forward");
         process::run(Command::new("cc").args(["-O2", SOURCE, "-lxdp", "-o"]).arg(&program)).unwrap();
@@ -46,10 +60,7 @@ impl Forwarder {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut process = Guarded::spawn(&mut command).unwrap();
         let output = BufReader::new(process.child().stdout.take().unwrap());
-        let mut forwarder = Self { process, output, account: BTreeMap::new(), folder };
-        let first = forwarder.line();
-        assert_eq!(first, "ready", "{}", forwarder.said());
-        forwarder
+        Self { process, output, account: BTreeMap::new(), folder }
     }
 
     fn line(&mut self) -> String {

@@ -37,15 +37,31 @@ fn most(_: &[u8], n: u64) -> bool {
 
 /// Has a forwarder carry connections, and looks at its account and at the library's.
 fn carries(arguments: &[&str]) -> Option<Forwarder> {
+    carries_with(arguments, "", 0)
+}
+
+/// The tables of the two ports, with this `zero_copy` each.
+fn ports(zero_copy: [&str; 2]) -> String {
+    let port = |(n, word)| {
+        let (port, vm) = [("s0", "one"), ("s1", "two")][n];
+        format!("[[port]]\nname = \"{port}\"\ntenant = \"alice\"\nvm = \"{vm}\"\nzero_copy = \"{word}\"\n")
+    };
+    zero_copy.into_iter().enumerate().map(port).collect()
+}
+
+/// The same with these tables in its configuration: so many lanes' packets are read where they are.
+fn carries_with(arguments: &[&str], tables: &str, zero_copy: u32) -> Option<Forwarder> {
     if let Err(why) = Forwarder::usable() {
         println!("skipped: {why}");
         return None;
     }
     let _alone = alone();
-    let (scene, cloud) = (Scene::new(), Cloud::new("drop", "50ms"));
+    let (scene, cloud) = (Scene::new(), Cloud::new("drop", "50ms").with(tables));
     let daemon = cloud.daemon(most);
     let mut forwarder = Forwarder::start(&scene.host, arguments, &cloud.config());
-    daemon.wait_lanes(2);
+    // A port that is known to be a VM's has lanes of both sides.
+    daemon.wait_lanes(if tables.is_empty() { 2 } else { 4 });
+    assert_eq!(daemon.zero_copy(), zero_copy, "{}", forwarder.said());
     scene.wait_ping();
     scene.echo(&SIZES);
     assert!(daemon.judged() > 500, "{} packets were judged", daemon.judged());
@@ -95,6 +111,47 @@ fn a_program_that_did_not_ask_for_wakeups_and_forks() {
     if let Some(mut forwarder) = carries(&["--no-wakeup", "--fork"]) {
         assert_eq!(forwarder.end()["child"], "refused", "a child's sockets could not be mediated");
     }
+}
+
+#[test]
+fn a_program_whose_packets_are_read_where_they_are() {
+    if let Some(forwarder) = carries_with(&["--wait=poll"], &ports(["auto", "auto"]), 4) {
+        assert!(!forwarder.said().contains("header copies"), "{}", forwarder.said());
+    }
+}
+
+#[test]
+fn a_program_that_forwards_in_place_in_memory_that_is_one_tenants_and_forks() {
+    if let Some(mut forwarder) =
+        carries_with(&["--wait=epoll", "--shared", "--fork"], &ports(["auto", "auto"]), 4)
+    {
+        assert_eq!(forwarder.end()["child"], "refused");
+    }
+}
+
+#[test]
+fn memory_whose_first_port_is_anybodys_or_whose_chunks_begin_anywhere_is_copied() {
+    if let Some(forwarder) = carries_with(&["--wait=poll", "--shared"], &ports(["off", "auto"]), 0) {
+        assert!(forwarder.said().contains("a socket of it is bound to s0"), "{}", forwarder.said());
+    }
+    if let Some(forwarder) = carries_with(&["--wait=poll", "--unaligned"], &ports(["auto", "auto"]), 0) {
+        assert!(forwarder.said().contains("chunks begin anywhere"), "{}", forwarder.said());
+    }
+}
+
+#[test]
+fn a_port_that_is_anybodys_cannot_come_into_memory_that_a_tenant_reads() {
+    if let Err(why) = Forwarder::usable() {
+        println!("skipped: {why}");
+        return;
+    }
+    let _alone = alone();
+    let scene = Scene::new();
+    let cloud = Cloud::new("drop", "50ms").with(&ports(["auto", "off"]));
+    let _daemon = cloud.daemon(most);
+    let (status, said) = Forwarder::fails(&scene.host, &["--shared"], &cloud.config());
+    assert!(!status.success() && said.contains("s1: Permission denied"), "{said}");
+    assert!(said.contains("must be a [[port]] of the same tenant"), "{said}");
 }
 
 #[test]

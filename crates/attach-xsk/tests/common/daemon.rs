@@ -1,5 +1,6 @@
 //! A daemon with one P4 VM that runs a function of the test's: the real seam, the real channels.
 
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use p4shield_abi::channel::Geometry;
 use p4shield_attach::message::Report;
 use p4shield_attach::{Allowed, Heard, Host, LaneId, Peer, Server, Setup};
-use p4shield_channel::{Batch, Doorbell, Judge, Reply, create_channel};
+use p4shield_channel::{Batch, Doorbell, Judge, PacketMemory, Reply, create_channel};
 use p4shield_config::Config;
 
 const GEOMETRY: Geometry = Geometry { slots: 1024, header_bytes: 128, headroom: 32 };
@@ -73,6 +74,11 @@ impl Daemon {
         self.host.judged.load(Ordering::Acquire)
     }
 
+    /// Lanes whose packets were read where the switch has them.
+    pub(crate) fn zero_copy(&self) -> u32 {
+        self.host.zero_copy.load(Ordering::Acquire)
+    }
+
     /// Why lanes let go of the P4 VM.
     pub(crate) fn faults(&self) -> Vec<String> {
         self.host.faults.lock().expect("no panic").clone()
@@ -101,18 +107,35 @@ struct P4Vm {
     judged: AtomicU64,
     faults: Mutex<Vec<String>>,
     ends: AtomicBool,
+    /// The memory of the lane that is told of next.
+    handed: Mutex<Option<OwnedFd>>,
+    /// Lanes whose packets were read where they are.
+    zero_copy: AtomicU32,
 }
 
 impl Host for P4Vm {
+    fn packets(&self, _: &Arc<Peer>, _: LaneId, memory: OwnedFd) {
+        *self.handed.lock().expect("no panic") = Some(memory);
+    }
+
     fn heard(&self, peer: &Arc<Peer>, heard: Heard) {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         match heard {
-            Heard::Said(Report::LaneUp { lane, .. }) => {
+            Heard::Said(Report::LaneUp { lane, packets, .. }) => {
                 let memory = create_channel("test", GEOMETRY).expect("memory");
                 let (ours, theirs) = Doorbell::pair().expect("a doorbell");
                 let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-                peer.channel(lane, 0, (number, GEOMETRY), memory.fd().expect("a descriptor"), &theirs);
-                let judge = Judge::new(memory, GEOMETRY).expect("a channel");
+                let (channel, fd) = ((number, GEOMETRY), memory.fd().expect("a descriptor"));
+                let handed = packets.zip(self.handed.lock().expect("no panic").take());
+                let mut judge = Judge::new(memory.map_again().expect("memory"), GEOMETRY).expect("a channel");
+                if let Some((told, packets)) = handed {
+                    let len = told.len as usize;
+                    judge = judge.reading(PacketMemory::from_fd(&packets, len).expect("it is sealed"));
+                    self.zero_copy.fetch_add(1, Ordering::Release);
+                    peer.zero_copy_channel(lane, 0, channel, fd, &theirs);
+                } else {
+                    peer.channel(lane, 0, channel, fd, &theirs);
+                }
                 self.lines.lock().expect("no panic").push((peer.session, lane, judge, ours));
             }
             Heard::Said(Report::LaneDown { lane }) => {

@@ -14,7 +14,7 @@ use p4shield_bpf::{
 use p4shield_p4::control::Architecture;
 use p4shield_p4::{Compiled, Facts};
 
-use crate::replication::{Copy, Groups};
+use crate::replication::{Groups, Replica};
 
 /// What executes the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -176,7 +176,7 @@ impl Device {
     }
 
     /// One run on every engine: for a packet, or for one copy of it.
-    fn judge(&mut self, port: u32, bytes: &[u8], copy: Option<Copy>) -> Result<Judged, RunError> {
+    fn judge(&mut self, port: u32, bytes: &[u8], copy: Option<Replica>) -> Result<Judged, RunError> {
         let meta = Meta { input_port: port, timestamp_ns: self.now_ns, ..Meta::default() };
         let mut results = Vec::new();
         // The filter of `ebpf_model` has no ports: packets go on where they came.

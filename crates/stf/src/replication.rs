@@ -9,7 +9,7 @@ use crate::script::Replication;
 const MAX: usize = 4096;
 
 /// A copy of a packet: its port, and which one it is.
-pub type Copy = (u16, u16);
+pub type Replica = (u16, u16);
 
 /// Why a command cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,7 +43,7 @@ pub enum ReplicationError {
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     /// By the order in which they were made, which is their handle: the copies.
-    nodes: Vec<Vec<Copy>>,
+    nodes: Vec<Vec<Replica>>,
     /// By number: handles of nodes.
     groups: BTreeMap<u16, Vec<usize>>,
 }
@@ -67,8 +67,8 @@ impl Groups {
             ("mc_node_create", [replica, ports @ ..]) => {
                 let takes = || numbers("the number of a replica and its ports");
                 let replica = small(replica).ok_or_else(takes)?;
-                let copies: Option<Vec<Copy>> = ports.iter().map(|p| Some((small(p)?, replica))).collect();
-                let fits = |c: &Vec<Copy>| c.len() <= MAX && self.nodes.len() < MAX;
+                let copies: Option<Vec<Replica>> = ports.iter().map(|p| Some((small(p)?, replica))).collect();
+                let fits = |c: &Vec<Replica>| c.len() <= MAX && self.nodes.len() < MAX;
                 self.nodes.push(copies.filter(fits).ok_or_else(takes)?);
             }
             ("mc_node_associate", [group, node]) => {
@@ -88,7 +88,7 @@ impl Groups {
 
     /// The copies that a group asks for, node by node; none if there is no such group.
     #[must_use]
-    pub fn copies(&self, group: u32) -> Vec<Copy> {
+    pub fn copies(&self, group: u32) -> Vec<Replica> {
         let nodes = u16::try_from(group).ok().and_then(|g| self.groups.get(&g));
         let copies = nodes.into_iter().flatten().flat_map(|n| &self.nodes[*n]);
         copies.copied().take(MAX).collect()

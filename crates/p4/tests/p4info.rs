@@ -355,6 +355,17 @@ fn other_architectures_are_named() {
 }
 
 #[test]
+fn types_that_are_nested_deeply_are_refused() {
+    use std::fmt::Write;
+    let mut types = String::from("struct S0 { bit<8> a; }\n");
+    for i in 1..2000 {
+        let _ = writeln!(types, "struct S{i} {{ S{} a; }}", i - 1);
+    }
+    let found = mistakes(&program(&types, PARSER, "", "S1999 s; digest<S1999>(1, s);"));
+    assert_eq!(found.first().map(|(code, _)| *code), Some("E0901"), "{found:?}");
+}
+
+#[test]
 fn controls_that_multiply_are_bounded() {
     use std::fmt::Write;
     let mut types = String::from("control C0(inout bit<8> v) { apply { v = v + 1; } }\n");

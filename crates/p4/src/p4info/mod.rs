@@ -82,6 +82,14 @@ fn describe(front: &FrontEnd, sink: &mut Sink) -> P4Info {
         let d = Diagnostic::new(Code::TooLarge, front.end, message);
         sink.add(d.hint("instantiate fewer controls within controls"));
     }
+    let headers = front.hir.headers.iter().map(|h| Type::Composite(h.clone()));
+    let kept = found.externs.iter().map(|e| e.instance.ty.clone());
+    if found.digests.iter().cloned().chain(kept).chain(headers).any(|t| types::is_too_deep(&t)) {
+        let message = "a type that the control plane sees is nested too deeply";
+        let d = Diagnostic::new(Code::TooDeep, front.end, message);
+        sink.add(d.hint("nest fewer structs"));
+        return P4Info(Message::default());
+    }
     let ids = symbols(&front.hir, &notes, &found, sink).finish();
     let types = Types::new(&notes, &front.hir.errors);
     let main = &front.hir.instances[main.0 as usize];

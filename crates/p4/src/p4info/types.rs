@@ -249,6 +249,25 @@ impl<'a> Types<'a> {
     }
 }
 
+/// The most types within types that are described.
+const MAX_DEPTH: usize = 128;
+
+/// Whether a type is nested deeper than can be described.
+pub(super) fn is_too_deep(t: &Type) -> bool {
+    fn deeper(t: &Type, levels: usize) -> bool {
+        let Some(levels) = levels.checked_sub(1) else { return true };
+        match t {
+            Type::Stack(t, _) => deeper(t, levels),
+            Type::New(n) => deeper(&n.target, levels),
+            Type::Tuple(ts) => ts.iter().any(|t| deeper(t, levels)),
+            Type::Composite(c) => c.fields.iter().any(|(_, t)| deeper(t, levels)),
+            Type::Extern(e) => e.args.iter().any(|t| deeper(t, levels)),
+            _ => false,
+        }
+    }
+    deeper(t, MAX_DEPTH)
+}
+
 /// A field of a header without structs.
 pub(super) struct FlatField {
     /// Dotted, if it lies in a struct.

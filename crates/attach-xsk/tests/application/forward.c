@@ -1,17 +1,21 @@
 // A minimal AF_XDP application, as unaware of P4 Shield as any: forwards between queue 0 of two interfaces with libxdp's
 // inline rings until it gets SIGTERM, keeps its own account of every frame, and ends badly if one comes back twice.
 //
-//   forward [--wait=busy|poll|ppoll|epoll] [--no-wakeup] [--shared] [--unaligned] [--dup] [--fork] IF0 IF1
+//   forward [--wait=busy|poll|ppoll|epoll] [--no-wakeup] [--shared] [--unaligned] [--dup] [--fork] [--jumbo]
+//           IF0 IF1
 //
 // --no-wakeup  binds without XDP_USE_NEED_WAKEUP     --shared     one packet memory for both sockets, forwarded in place
 // --unaligned  chunks of 3000 bytes, anywhere        --dup        calls are made on duplicates of the descriptors
 // --fork       forks while it runs; the child tries to make an AF_XDP socket, and ends
+// --jumbo      takes packets that are longer than a frame, in several (XDP_USE_SG)
 //
-// In the end it prints one line: frames in all, free, in fill rings, in transmit rings; whether the child got a socket.
+// In the end it prints one line: frames in all, free, in fill rings, in transmit rings; whether the child got a socket;
+// packets in several frames that it sent on.
 
 #define _GNU_SOURCE
 #include <errno.h>
 #include <getopt.h>
+#include <linux/if_link.h>
 #include <linux/if_xdp.h>
 #include <poll.h>
 #include <signal.h>
@@ -29,6 +33,14 @@
 
 #ifndef AF_XDP
 #define AF_XDP 44
+#endif
+
+// Of Linux 6.6: later than the headers that it may be compiled with.
+#ifndef XDP_USE_SG
+#define XDP_USE_SG (1 << 4)
+#endif
+#ifndef XDP_PKT_CONTD
+#define XDP_PKT_CONTD (1 << 0)
 #endif
 
 enum { RING = 1024, FRAMES = 4 * RING, BATCH = 64 };
@@ -55,6 +67,7 @@ struct port {
 };
 
 static volatile sig_atomic_t stop;
+static uint32_t chained;
 
 static void on_term(int signal) {
     (void)signal;
@@ -100,11 +113,13 @@ static void set_up_memory(struct memory *m, bool unaligned, struct port *first) 
         m->free[m->free_count++] = i;
 }
 
-static void bind_port(struct port *p, const char *interface, bool wakeup) {
+static void bind_port(struct port *p, const char *interface, bool wakeup, bool jumbo) {
     struct xsk_socket_config config = {
         .rx_size = RING,
         .tx_size = RING,
-        .bind_flags = XDP_COPY | (wakeup ? XDP_USE_NEED_WAKEUP : 0),
+        .bind_flags = XDP_COPY | (wakeup ? XDP_USE_NEED_WAKEUP : 0) | (jumbo ? XDP_USE_SG : 0),
+        // libxdp's program takes whole packets only, which an interface with a long MTU has in this mode.
+        .xdp_flags = jumbo ? XDP_FLAGS_SKB_MODE : 0,
     };
     int error = xsk_socket__create_shared(&p->socket, interface, 0, p->memory->umem, &p->receive,
                                           &p->transmit, &p->fill, &p->completion, &config);
@@ -148,17 +163,15 @@ static void kick(struct port *p) {
         sendto(p->fd, NULL, 0, MSG_DONTWAIT, NULL, 0);
 }
 
-// The packet at `from` as one to send: in place if both sockets share their memory, else copied.
-static bool send_on(const struct port *in, struct port *out, const struct xdp_desc *from) {
+// The frame at `from` as one to send: itself if both sockets share their memory, else a copy. There is room.
+static void send_on(const struct port *in, struct port *out, const struct xdp_desc *from) {
     uint32_t at, frame = frame_of(in->memory, from->addr);
     struct memory *m = out->memory;
-    move(in->memory, frame, FILL, FREE);
-    if (in->memory != m && !m->free_count)
-        goto drop;
-    if (out->sending == RING || xsk_ring_prod__reserve(&out->transmit, 1, &at) != 1)
-        goto drop;
+    if (xsk_ring_prod__reserve(&out->transmit, 1, &at) != 1)
+        abort();
     struct xdp_desc *to = xsk_ring_prod__tx_desc(&out->transmit, at);
-    *to = (struct xdp_desc){.addr = from->addr, .len = from->len};
+    *to = (struct xdp_desc){.addr = from->addr, .len = from->len, .options = from->options & XDP_PKT_CONTD};
+    move(in->memory, frame, FILL, FREE);
     if (in->memory != m) {
         uint32_t copy = m->free[--m->free_count];
         to->addr = (uint64_t)copy * m->chunk;
@@ -167,25 +180,45 @@ static bool send_on(const struct port *in, struct port *out, const struct xdp_de
         frame = copy;
     }
     move(m, frame, FREE, TRANSMIT);
-    xsk_ring_prod__submit(&out->transmit, 1);
     out->sending++;
-    return true;
-drop:
-    in->memory->free[in->memory->free_count++] = frame;
-    return false;
+}
+
+// The packet of `count` frames that begins at `at`: sent on whole, or dropped whole.
+static void forward_packet(struct port *in, struct port *out, uint32_t at, uint32_t count) {
+    bool copies = in->memory != out->memory;
+    bool fits = out->sending + count <= RING && (!copies || out->memory->free_count >= count) &&
+                xsk_prod_nb_free(&out->transmit, count) >= count;
+    for (uint32_t i = 0; i < count; i++) {
+        struct xdp_desc desc = *xsk_ring_cons__rx_desc(&in->receive, at + i);
+        if (fits) {
+            send_on(in, out, &desc);
+        } else {
+            uint32_t frame = frame_of(in->memory, desc.addr);
+            move(in->memory, frame, FILL, FREE);
+            in->memory->free[in->memory->free_count++] = frame;
+        }
+    }
+    if (fits) {
+        xsk_ring_prod__submit(&out->transmit, count);
+        chained += count > 1;
+    }
 }
 
 static bool forward(struct port *in, struct port *out) {
-    uint32_t at, count = xsk_ring_cons__peek(&in->receive, BATCH, &at);
+    uint32_t at, count = xsk_ring_cons__peek(&in->receive, BATCH, &at), done = 0;
     for (uint32_t i = 0; i < count; i++) {
-        struct xdp_desc desc = *xsk_ring_cons__rx_desc(&in->receive, at + i);
-        send_on(in, out, &desc);
+        if (xsk_ring_cons__rx_desc(&in->receive, at + i)->options & XDP_PKT_CONTD)
+            continue;
+        forward_packet(in, out, at + done, i + 1 - done);
+        done = i + 1;
     }
-    if (count) {
-        xsk_ring_cons__release(&in->receive, count);
-        in->filled -= count;
+    // A packet whose last frames were not looked at yet is left for the next time.
+    xsk_ring_cons__cancel(&in->receive, count - done);
+    if (done) {
+        xsk_ring_cons__release(&in->receive, done);
+        in->filled -= done;
     }
-    return count > 0;
+    return done > 0;
 }
 
 // Sleeps for at most 100 ms, or not at all.
@@ -220,13 +253,13 @@ static const char *fork_child(void) {
 }
 
 int main(int argc, char **argv) {
-    bool wakeup = true, shared = false, unaligned = false, duplicate = false, forks = false;
+    bool wakeup = true, shared = false, unaligned = false, duplicate = false, forks = false, jumbo = false;
     const char *how = "busy", *child = "none";
     static const struct option options[] = {
         {"wait", required_argument, NULL, 'w'}, {"no-wakeup", no_argument, NULL, 'n'},
         {"shared", no_argument, NULL, 's'},     {"unaligned", no_argument, NULL, 'u'},
         {"dup", no_argument, NULL, 'd'},        {"fork", no_argument, NULL, 'f'},
-        {0},
+        {"jumbo", no_argument, NULL, 'j'},      {0},
     };
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (o) {
@@ -236,6 +269,7 @@ int main(int argc, char **argv) {
         case 'u': unaligned = true; break;
         case 'd': duplicate = true; break;
         case 'f': forks = true; break;
+        case 'j': jumbo = true; break;
         default: return 2;
         }
     }
@@ -250,7 +284,7 @@ int main(int argc, char **argv) {
         ports[i].memory = m;
         if (!m->umem)
             set_up_memory(m, unaligned, &ports[i]);
-        bind_port(&ports[i], argv[optind + i], wakeup);
+        bind_port(&ports[i], argv[optind + i], wakeup, jumbo);
     }
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     for (int i = 0; i < 2; i++) {
@@ -291,8 +325,8 @@ int main(int argc, char **argv) {
         all += FRAMES;
         free_count += memories[i].free_count;
     }
-    printf("frames=%u free=%u filled=%u sending=%u child=%s\n", all, free_count,
-           ports[0].filled + ports[1].filled, ports[0].sending + ports[1].sending, child);
+    printf("frames=%u free=%u filled=%u sending=%u child=%s chained=%u\n", all, free_count,
+           ports[0].filled + ports[1].filled, ports[0].sending + ports[1].sending, child, chained);
     fflush(stdout);
     for (int i = 0; i < 2; i++) {
         if (duplicate)

@@ -57,6 +57,10 @@ fn carries_with(arguments: &[&str], tables: &str, zero_copy: u32) -> Option<Forw
     }
     let _alone = alone();
     let (scene, cloud) = (Scene::new(), Cloud::new("drop", "50ms").with(tables));
+    let jumbo = arguments.contains(&"--jumbo");
+    if jumbo {
+        scene.lengthen(9000);
+    }
     let daemon = cloud.daemon(most);
     let mut forwarder = Forwarder::start(&scene.host, arguments, &cloud.config());
     // A port that is known to be a VM's has lanes of both sides.
@@ -64,6 +68,10 @@ fn carries_with(arguments: &[&str], tables: &str, zero_copy: u32) -> Option<Forw
     assert_eq!(daemon.zero_copy(), zero_copy, "{}", forwarder.said());
     scene.wait_ping();
     scene.echo(&SIZES);
+    if jumbo {
+        // In long packets it takes more bytes to be many.
+        scene.echo(&[300_000; 8]);
+    }
     assert!(daemon.judged() > 500, "{} packets were judged", daemon.judged());
     let shared = arguments.contains(&"--shared");
     let account = forwarder.end();
@@ -110,6 +118,26 @@ fn a_program_that_forwards_unaligned_chunks_in_place_in_epoll() {
 fn a_program_that_did_not_ask_for_wakeups_and_forks() {
     if let Some(mut forwarder) = carries(&["--no-wakeup", "--fork"]) {
         assert_eq!(forwarder.end()["child"], "refused", "a child's sockets could not be mediated");
+    }
+}
+
+/// Whether the kernel has packets in several frames.
+fn has_multi_buffer() -> bool {
+    let uname = rustix::system::uname();
+    let release = uname.release().to_string_lossy();
+    let mut numbers = release.split(['.', '-']).map(|n| n.parse::<u32>().unwrap_or_default());
+    (numbers.next().unwrap_or_default(), numbers.next().unwrap_or_default()) >= (6, 6)
+}
+
+#[test]
+fn a_program_that_takes_packets_in_several_frames() {
+    if !has_multi_buffer() {
+        println!("skipped: AF_XDP takes packets in several frames since Linux 6.6");
+        return;
+    }
+    if let Some(mut forwarder) = carries(&["--wait=poll", "--jumbo"]) {
+        let chained: u32 = forwarder.end()["chained"].parse().unwrap();
+        assert!(chained > 50, "{chained} packets were longer than a frame\n{}", forwarder.said());
     }
 }
 

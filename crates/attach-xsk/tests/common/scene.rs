@@ -29,6 +29,15 @@ impl Scene {
         Self { host, one, two }
     }
 
+    /// Gives every interface this MTU.
+    pub(crate) fn lengthen(&self, mtu: u32) {
+        for (ns, interface) in
+            [(&self.host, "s0"), (&self.host, "s1"), (&self.one, "eth0"), (&self.two, "eth0")]
+        {
+            ns.ip(&format!("link set {interface} mtu {mtu}")).unwrap();
+        }
+    }
+
     pub(crate) fn ping(&self) -> bool {
         run(self.one.command("ping").args(["-c1", "-W2", TWO])).is_ok()
     }

@@ -58,6 +58,10 @@ impl Fault {
 }
 
 /// Who judges a tenant's packets.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one a tenant, and a box would be one more load a packet"
+)]
 enum Judge {
     /// Nobody at present.
     Nobody,

@@ -3,6 +3,10 @@
 //! Spinning answers within nanoseconds and burns a core; sleeping costs nothing and takes tens of microseconds to
 //! wake. A [`Waiter`] spins while that has lately paid, then yields, then sleeps: an idle system uses no core, a
 //! busy one makes no system call.
+//!
+//! On a core that others need, too, whoever would bring work may be waiting for the spinner to leave: spinning does not pay
+//! there, though each sleep is short, nor if work was found after the core had been taken from the spinner for a while. What
+//! does not pay is tried ever more seldom.
 
 use rustix::event::{PollFd, Timespec};
 use rustix::io::Errno;
@@ -69,11 +73,18 @@ impl WaitPolicy {
 }
 
 impl Default for WaitPolicy {
-    /// Up to some 100 µs of spinning, longer than a wake-up takes; sleep shorter than that is spun through next time.
+    /// Up to some 100 µs of spinning, longer than a wake-up takes; sleep shorter than that is spun through next time, if that
+    /// pays.
     fn default() -> Self {
         Self { min_spins: 64, max_spins: 2048, yields: 4 }
     }
 }
+
+/// Short sleeps between two tries to spin through them, at most: one try in so many costs nobody much.
+const MOST_PATIENCE: u32 = 1024;
+
+/// From one look to the next it takes some 50 ns: if it took as long as this, the core was somebody else's meanwhile.
+const TAKEN: Duration = Duration::from_micros(5);
 
 /// Decides between spinning, yielding and sleeping.
 #[derive(Debug)]
@@ -83,8 +94,18 @@ pub struct Waiter {
     budget: u32,
     /// Looks in a row that found nothing.
     idle: u32,
-    /// Sleep from which something woke us this soon was not worth it.
+    /// Sleep from which something woke us this soon might have been spun through.
     short_sleep: Duration,
+    /// Short sleeps since the last try to spin through one.
+    short_sleeps: u32,
+    /// How many there are to be before the next try.
+    patience: u32,
+    /// The budget is the largest, to see whether it pays.
+    trying: bool,
+    /// When we looked last, if we have been awake since.
+    looked: Option<Instant>,
+    /// The core was somebody else's between two of these looks, since we yielded it or had to.
+    taken: bool,
 }
 
 /// What [`Waiter::idle`] did.
@@ -107,11 +128,21 @@ impl Waiter {
     #[must_use]
     pub fn new(policy: WaitPolicy) -> Self {
         let budget = policy.max_spins.max(policy.min_spins);
-        Self { policy, budget, idle: 0, short_sleep: Duration::from_micros(100) }
+        let short_sleep = Duration::from_micros(100);
+        Self {
+            policy,
+            budget,
+            idle: 0,
+            short_sleep,
+            short_sleeps: 0,
+            patience: 1,
+            trying: false,
+            looked: None,
+            taken: false,
+        }
     }
 
-    /// Sleep from which something woke us this soon was not worth it, and we spin longer next time. By default
-    /// 100 µs.
+    /// Sleep from which something woke us this soon might have been spun through, which is tried. By default 100 µs.
     #[must_use]
     pub fn short_sleep(mut self, short_sleep: Duration) -> Self {
         self.short_sleep = short_sleep;
@@ -122,15 +153,60 @@ impl Waiter {
     #[inline]
     pub fn worked(&mut self) {
         if self.idle != 0 {
-            // Spinning paid: spin longer next time.
-            self.spin_longer();
-            self.idle = 0;
+            self.worked_at(Instant::now());
         }
     }
 
-    fn spin_longer(&mut self) {
+    #[inline]
+    fn worked_at(&mut self, now: Instant) {
+        self.look_at_the_clock(now);
+        if self.taken {
+            self.give_up();
+        } else {
+            self.spinning_paid();
+        }
+        self.begin_anew();
+    }
+
+    /// Tells whether the core was somebody else's since the last look.
+    #[inline]
+    fn look_at_the_clock(&mut self, now: Instant) {
+        self.taken |= self.looked.is_some_and(|last| now.saturating_duration_since(last) > TAKEN);
+        self.looked = Some(now);
+    }
+
+    fn begin_anew(&mut self) {
+        (self.idle, self.looked, self.taken) = (0, None, false);
+    }
+
+    fn spinning_paid(&mut self) {
         let WaitPolicy { min_spins, max_spins, .. } = self.policy;
-        self.budget = self.budget.max(1).saturating_mul(2).min(max_spins).max(min_spins);
+        self.budget = self.budget.max(self.idle.saturating_mul(2)).min(max_spins).max(min_spins);
+        if std::mem::take(&mut self.trying) {
+            self.patience = 1;
+        }
+    }
+
+    /// Spins as little as may be, and tries again later than the last time.
+    fn give_up(&mut self) {
+        self.trying = false;
+        self.budget = self.policy.min_spins;
+        self.patience = self.patience.saturating_mul(2).min(MOST_PATIENCE);
+    }
+
+    /// After a sleep, before which the whole budget was spun in vain.
+    fn spinning_did_not_pay(&mut self, was_short: bool) {
+        let WaitPolicy { min_spins, max_spins, .. } = self.policy;
+        if self.trying {
+            return self.give_up();
+        }
+        self.budget = (self.budget / 2).max(min_spins);
+        self.short_sleeps = if was_short { self.short_sleeps + 1 } else { 0 };
+        if self.short_sleeps >= self.patience {
+            self.short_sleeps = 0;
+            self.trying = true;
+            self.budget = max_spins.max(min_spins);
+        }
     }
 
     /// To be called when a look found nothing: spins once, or yields, or sleeps until one of `fds` is ready or
@@ -150,9 +226,15 @@ impl Waiter {
     /// The first half of [`Self::idle`], for who has many descriptors: spins once, or yields. False if it is time to sleep.
     #[inline]
     pub fn stays_awake(&mut self) -> bool {
+        self.stays_awake_at(Instant::now())
+    }
+
+    #[inline]
+    fn stays_awake_at(&mut self, now: Instant) -> bool {
         let looks = self.idle;
         // Below the most spins that a policy can name, so that those are for ever.
         self.idle = looks.saturating_add(1).min(u32::MAX - 1);
+        self.look_at_the_clock(now);
         if looks < self.budget {
             std::hint::spin_loop();
             return true;
@@ -180,12 +262,8 @@ impl Waiter {
         let start = Instant::now();
         let slept = sleep(fds, timeout);
         ends.retract();
-        if matches!(slept, Ok(1..)) && start.elapsed() < self.short_sleep {
-            self.spin_longer();
-        } else {
-            self.budget = (self.budget / 2).max(self.policy.min_spins);
-        }
-        self.idle = 0;
+        self.spinning_did_not_pay(matches!(slept, Ok(1..)) && start.elapsed() < self.short_sleep);
+        self.begin_anew();
         slept.map(Idled::Slept)
     }
 }
@@ -197,5 +275,46 @@ fn sleep(fds: &mut [PollFd<'_>], timeout: Option<Duration>) -> Result<usize, Err
     match rustix::event::poll(fds, timeout.as_ref()) {
         Err(Errno::INTR) => Ok(0),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A waiter that may spin through a second sleep, after one that was spun through in vain.
+    fn waiter() -> Waiter {
+        let mut waiter = Waiter::new(WaitPolicy { min_spins: 4, max_spins: 64, yields: 0 });
+        waiter.budget = 4;
+        waiter.spinning_did_not_pay(true);
+        assert_eq!((waiter.trying, waiter.budget), (true, 64));
+        waiter
+    }
+
+    /// Looks so often, as far apart as that, and finds work the next time.
+    fn spin(waiter: &mut Waiter, start: Instant, looks: u32, apart: Duration) {
+        assert!((0..looks).all(|i| waiter.stays_awake_at(start + apart * i)));
+        waiter.worked_at(start + apart * looks);
+    }
+
+    #[test]
+    fn spinning_goes_on_where_it_pays() {
+        let mut waiter = waiter();
+        for _ in 0..5 {
+            spin(&mut waiter, Instant::now(), 50, Duration::from_nanos(50));
+            assert_eq!((waiter.budget, waiter.patience), (64, 1));
+        }
+        waiter.spinning_did_not_pay(false);
+        assert_eq!(waiter.budget, 32);
+    }
+
+    #[test]
+    fn what_is_found_after_the_core_was_taken_does_not_pay() {
+        let mut waiter = waiter();
+        let start = Instant::now();
+        spin(&mut waiter, start, 1, Duration::from_micros(6));
+        assert_eq!((waiter.budget, waiter.patience, waiter.trying), (4, 2, false));
+        spin(&mut waiter, start + Duration::from_secs(1), 2, Duration::from_nanos(50));
+        assert_eq!((waiter.budget, waiter.patience), (4, 2), "what went before does not count");
     }
 }

@@ -68,6 +68,11 @@ impl Cgroup {
         fs::create_dir_all(&path)?;
         let group = Group { path };
         fs::write(group.path.join("memory.max"), memory.to_string())?;
+        // A tenant's key is in this memory. A kernel without swap has no such file.
+        let swap = group.path.join("memory.swap.max");
+        if swap.exists() {
+            fs::write(swap, "0")?;
+        }
         let quota = cpu_percent.map_or_else(|| "max".to_owned(), |p| (u64::from(p) * 1000).to_string());
         fs::write(group.path.join("cpu.max"), format!("{quota} 100000"))?;
         fs::write(group.path.join("pids.max"), "16")?;
@@ -115,7 +120,14 @@ mod tests {
         fs::write(folder.join("cgroup.controllers"), "cpuset cpu io memory pids").unwrap();
         let cgroup = Cgroup::divide(&folder, 42).unwrap();
         assert_eq!(fs::read_to_string(folder.join("daemon/cgroup.procs")).unwrap(), "42");
+        fs::create_dir(folder.join("p4vm-alice")).unwrap();
+        fs::write(folder.join("p4vm-alice/memory.swap.max"), "max").unwrap();
         let group = cgroup.group("alice", 1 << 30, Some(50)).unwrap();
+        assert_eq!(
+            fs::read_to_string(folder.join("p4vm-alice/memory.swap.max")).unwrap(),
+            "0",
+            "keys stay in memory"
+        );
         group.add(7).unwrap();
         let read = |name: &str| fs::read_to_string(folder.join("p4vm-alice").join(name)).unwrap();
         assert_eq!((read("cpu.max"), read("memory.max")), ("50000 100000".into(), "1073741824".into()));

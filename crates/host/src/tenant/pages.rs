@@ -55,8 +55,8 @@ impl Page {
             std::fs::create_dir_all(folder).map_err(failed("make the folder", folder))?;
         }
         let (memory, ours) = match SharedMemory::open_file(path, len) {
-            Ok(memory) => (memory, false),
-            Err(_) => match std::fs::remove_file(path) {
+            Ok(memory) if !has_other_names(&memory) => (memory, false),
+            _ => match std::fs::remove_file(path) {
                 Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                     return Err(failed("replace", path)(e));
                 }
@@ -74,6 +74,11 @@ impl Page {
     }
 }
 
+/// Whether a file is known by another name, too: somebody may have led us to a file of which he wants the owner changed.
+fn has_other_names(memory: &SharedMemory) -> bool {
+    memory.fd().and_then(|fd| rustix::fs::fstat(fd).ok()).is_none_or(|file| file.st_nlink > 1)
+}
+
 impl AsFd for Page {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.memory.fd().expect("a page is a file, which was checked when it was made")
@@ -87,5 +92,27 @@ impl Drop for Page {
         {
             tracing::warn!(page = %self.path.display(), %error, "a page file stays behind");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_file_with_another_name_is_left_as_it_is() {
+        let folder = std::env::temp_dir().join(format!("p4shield-host-pages-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let (theirs, page) = (folder.join("theirs"), folder.join("page"));
+        std::fs::write(&theirs, vec![7; INFO_PAGE_SIZE]).unwrap();
+        let before = std::fs::metadata(&theirs).unwrap();
+        std::fs::hard_link(&theirs, &page).unwrap();
+        let made = Page::info(&page, Some(65534)).unwrap();
+        let after = std::fs::metadata(&theirs).unwrap();
+        assert_eq!((after.uid(), after.mode(), after.nlink()), (before.uid(), before.mode(), 1));
+        assert_eq!(std::fs::metadata(&page).unwrap().uid(), 65534, "the page is another file");
+        drop(made);
+        std::fs::remove_dir_all(folder).unwrap();
     }
 }

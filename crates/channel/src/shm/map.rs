@@ -10,6 +10,7 @@
 #[cfg(target_arch = "x86_64")]
 use super::stream;
 use super::{Mapping, SharedMemory, wide};
+#[cfg(target_arch = "x86_64")]
 use crate::memory::LINE;
 use rustix::fd::AsFd;
 use rustix::io::Errno;

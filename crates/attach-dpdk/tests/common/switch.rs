@@ -21,7 +21,11 @@ pub(crate) fn nowhere() -> NetNs {
 
 /// Free buffers of testpmd's pool.
 pub(crate) fn free_buffers(testpmd: &mut Testpmd) -> u64 {
-    let text = testpmd.command("dump_mempool mb_pool_0").expect("testpmd answers");
+    buffers(&testpmd.command("dump_mempool mb_pool_0").expect("testpmd answers"))
+}
+
+/// Free buffers by DPDK's description of a pool.
+pub(crate) fn buffers(text: &str) -> u64 {
     let value = |name: &str| {
         let line = text.lines().find(|l| l.trim_start().starts_with(name));
         line.and_then(|l| l.rsplit('=').next()?.trim().parse::<u64>().ok())

@@ -43,6 +43,8 @@ pub struct GuestSetup {
     programs: Vec<PathBuf>,
     files: Vec<(String, Vec<u8>)>,
     network: Option<(PathBuf, String)>,
+    /// Pairs of queues beyond the first.
+    more_queues: u16,
     pages: Vec<(u8, PathBuf)>,
 }
 
@@ -66,6 +68,13 @@ impl GuestSetup {
     #[must_use]
     pub fn network(mut self, socket: &Path, mac: &str) -> Self {
         self.network = Some((socket.to_owned(), mac.to_owned()));
+        self
+    }
+
+    /// Gives that interface so many pairs of queues, and the guest as many processors.
+    #[must_use]
+    pub const fn queues(mut self, queues: u16) -> Self {
+        self.more_queues = queues.saturating_sub(1);
         self
     }
 
@@ -111,11 +120,15 @@ impl GuestSetup {
         c.args(["-serial", "chardev:shell"]);
         if let Some((socket, mac)) = &self.network {
             c.args(["-chardev", &format!("socket,id=net,path={},server=on", socket.display())]);
-            c.args(["-netdev", "vhost-user,id=net,chardev=net"]);
+            let queues = self.more_queues + 1;
+            c.args(["-smp", &queues.to_string()]);
+            c.args(["-netdev", &format!("vhost-user,id=net,chardev=net,queues={queues}")]);
             // Without KVM, QEMU 7.2 follows a null pointer when a guest masks an MSI-X vector of a vhost-user device;
             // so there are none.
             let vectors = if accelerator == "tcg" { ",vectors=0" } else { "" };
-            c.args(["-device", &format!("virtio-net-pci,netdev=net,mac={mac},romfile={vectors}")]);
+            let several = if queues > 1 { ",mq=on" } else { "" };
+            let device = format!("virtio-net-pci,netdev=net,mac={mac},romfile={vectors}{several}");
+            c.args(["-device", &device]);
         }
         for (slot, file) in &self.pages {
             let size = file.metadata().map(|m| m.len());

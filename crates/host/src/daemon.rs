@@ -1,5 +1,7 @@
 //! The daemon: everything that the configuration says, brought up, kept up, and taken down again.
 
+mod reload;
+
 use crate::api;
 use crate::attachment::Attachment;
 use crate::cgroup::Cgroup;
@@ -8,8 +10,8 @@ use crate::http;
 use crate::notify;
 use crate::status::{DirectionStatus, InfoStatus, State, Status, TenantStatus, Unowned, VmStatus};
 use crate::switches::Switches;
-use crate::tenant::{AS_BEFORE, Charge, Keeper, Known, Launch, Load, PageError};
-use crate::text::{chain, hex, read_objects};
+use crate::tenant::{Charge, Keeper, Known, Launch, Load, PageError};
+use crate::text::{hex, read_objects};
 use crate::totals::Totals;
 use crate::wire::Wires;
 use p4shield_abi::Direction;
@@ -227,32 +229,6 @@ impl Shared {
         keeper.load(v as u16, direction, read_objects(files)?, load)
     }
 
-    pub(crate) fn reload(&self) -> Result<String, String> {
-        let new = Config::load(&self.config.file).map_err(|e| chain(&e))?;
-        // All but the programs is fixed for the daemon's life.
-        if without_programs(&new) != without_programs(&self.config) {
-            return Err("more than programs has changed; restart the daemon to apply it".to_owned());
-        }
-        let (mut loaded, mut same, mut refused) = (0, 0, Vec::new());
-        for tenant in &new.tenants {
-            for vm in &tenant.vms {
-                for direction in Direction::ALL {
-                    let files = &vm.programs[direction as usize];
-                    match self.load(&tenant.name, &vm.name, direction.name(), files, Load::IfChanged) {
-                        Ok(_) if files.is_empty() => {}
-                        Ok(text) if text == AS_BEFORE => same += 1,
-                        Ok(_) => loaded += 1,
-                        Err(e) => {
-                            refused.push(format!("{} {} {}: {e}", tenant.name, vm.name, direction.name()))
-                        }
-                    }
-                }
-            }
-        }
-        let text = format!("{loaded} programs replaced, {same} as before");
-        if refused.is_empty() { Ok(text) } else { Err(refused.join("\n")) }
-    }
-
     pub(crate) fn status(&self) -> Status {
         let totals = self.attachment.totals();
         let tenants: Vec<_> = (0..self.keepers.len()).map(|t| self.tenant(t, &totals)).collect();
@@ -308,15 +284,6 @@ impl Shared {
             vms: tenant.vms.iter().enumerate().map(vm).collect(),
         }
     }
-}
-
-/// A configuration as text, its programs left out.
-fn without_programs(config: &Config) -> String {
-    let mut config = config.clone();
-    for vm in config.tenants.iter_mut().flat_map(|t| &mut t.vms) {
-        vm.programs = Default::default();
-    }
-    format!("{config:?}")
 }
 
 fn info(page: bool, p4vm: Option<&control::VmStatus>) -> InfoStatus {

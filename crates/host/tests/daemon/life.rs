@@ -6,6 +6,8 @@ use crate::scene::{Scene, wait_for};
 use p4shield_host::api::{self, ApiError};
 use p4shield_host::status::State;
 use p4shield_host::{Attachment, Daemon, DaemonError};
+use p4shield_mediator::Reason;
+use rustix::process::{Pid, Signal, kill_process};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use std::sync::Arc;
 pub(crate) const TESTS: &[Test] = &[
     ("status_and_metrics_tell_how_everything_is", status_and_metrics),
     ("programs_are_replaced_by_command_and_by_reload", programs_are_replaced),
+    ("a_p4_vm_that_hangs_holds_nobody_elses_programs_up", a_p4_vm_that_hangs),
     ("everything_is_removed_at_the_end", everything_is_removed),
     ("a_daemon_whose_socket_was_removed_still_ends", ends_without_its_socket),
     ("a_second_daemon_on_the_socket_is_refused", a_second_daemon_is_refused),
@@ -72,7 +75,7 @@ fn programs_are_replaced() {
     let _traffic = board.traffic();
     let socket = scene.at("daemon.sock");
     let digest = api::load(&socket, "bob", "db", "ingress", &[scene.at("drop.o")]).unwrap();
-    wait_for("drops", || board.tally(1).dropped_for(p4shield_mediator::Reason::Program) > 0);
+    wait_for("drops", || board.tally(1).dropped_for(Reason::Program) > 0);
     assert_eq!(api::status(&socket).unwrap().tenants[1].vms[0].ingress.program, Some(digest.clone()));
 
     let refused = api::load(&socket, "bob", "db", "ingress", &[scene.at("unsafe.o")]);
@@ -98,6 +101,30 @@ fn programs_are_replaced() {
     let error = api::ask(&socket, &api::Command::Reload).unwrap_err().to_string();
     assert!(error.contains("restart the daemon"), "{error}");
     assert_eq!(board.tally(0).dropped.iter().sum::<u64>(), 0, "alice lost nothing");
+}
+
+/// alice's, whose turn is before bob's.
+fn a_p4_vm_that_hangs() {
+    let scene = Scene::new("hangs");
+    let (daemon, _board) = start(&scene, &scene.text("drop"));
+    let program = |tenant: usize| daemon.status().tenants[tenant].vms[0].ingress.program.clone();
+    let before = program(1);
+    let new = scene.text("drop").replace("ingress = [\"pass.o\"]", "ingress = [\"drop.o\"]");
+    std::fs::write(scene.at("p4shield.toml"), new).unwrap();
+    let hung = daemon.status().tenants[0].pid.and_then(Pid::from_raw).unwrap();
+    std::thread::scope(|scope| {
+        kill_process(hung, Signal::STOP).unwrap();
+        let reload = scope.spawn(|| daemon.reload());
+        wait_for("bob's program", || program(1).is_some() && program(1) != before);
+        let alice = daemon.status().tenants[0].clone();
+        kill_process(hung, Signal::KILL).unwrap();
+        // Whoever waits for alice first sees her P4 VM replaced before bob's programs change.
+        assert_eq!((alice.pid, alice.restarts), (Some(hung.as_raw_pid()), 0), "{:?}", alice.error);
+        let told = reload.join().unwrap().err().unwrap_or_default();
+        assert!(!told.contains("bob"), "{told}");
+    });
+    wait_for("a reload with all well", || daemon.reload().is_ok());
+    wait_for("alice's program", || program(0) == program(1));
 }
 
 fn everything_is_removed() {

@@ -10,7 +10,7 @@ use crate::http;
 use crate::notify;
 use crate::status::{DirectionStatus, InfoStatus, State, Status, TenantStatus, Unowned, VmStatus};
 use crate::switches::Switches;
-use crate::tenant::{Charge, Keeper, Known, Launch, Load, PageError};
+use crate::tenant::{Charge, Keeper, Known, Launch, Load};
 use crate::text::{hex, read_objects};
 use crate::totals::Totals;
 use crate::wire::Wires;
@@ -42,14 +42,14 @@ pub enum DaemonError {
     /// The socket for switches.
     #[error(transparent)]
     Switches(#[from] p4shield_attach::ServerError),
-    /// A page.
-    #[error("tenant {tenant}: its pages cannot be made")]
-    Page {
+    /// What watches a P4 VM.
+    #[error("tenant {tenant}: the keeper of its P4 VM cannot be started")]
+    Keeper {
         /// Whose.
         tenant: String,
         /// Why.
         #[source]
-        source: PageError,
+        source: std::io::Error,
     },
     /// A socket.
     #[error(
@@ -158,7 +158,7 @@ impl Daemon {
             let (tenant, state) = (tenant.clone(), state.clone());
             let name = tenant.name.clone();
             Keeper::start(Charge { index, tenant, inline, launch, attachment, cgroup, state })
-                .map_err(|source| DaemonError::Page { tenant: name, source })
+                .map_err(|source| DaemonError::Keeper { tenant: name, source })
         };
         let keepers = config.tenants.iter().enumerate().map(keep).collect::<Result<Vec<_>, _>>()?;
         let bells: Vec<_> = keepers.iter().map(Keeper::bell).collect();

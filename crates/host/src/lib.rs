@@ -35,5 +35,4 @@ pub use attachment::{
     WireStatus,
 };
 pub use daemon::{Daemon, DaemonError, run};
-pub use tenant::PageError;
 pub use totals::Totals;

@@ -4,9 +4,9 @@ use super::channels::Channels;
 use super::epochs::Epochs;
 use super::furnish::{self, Objects, Pages};
 use super::inline::{Proven, Switches};
-use super::pages::Page;
+use super::pages::{Page, PageError};
 use super::process::{ANSWER, Process, in_step, reap_strays};
-use super::{AS_BEFORE, Answer, Charge, Command, Known, Load, PageError};
+use super::{AS_BEFORE, Answer, Charge, Command, Known, Load};
 use crate::cgroup::Group;
 use crate::config::Vm;
 use crate::status::State;
@@ -34,7 +34,7 @@ pub(super) struct Work {
     orders: Receiver<Command>,
     bell: Doorbell,
     known: Arc<Mutex<Known>>,
-    /// By VM: info page and log page.
+    /// By VM: info page and log page. Empty until all could be made.
     pages: Vec<Pages>,
     /// By VM and direction: what is to run, with its digest once it was verified.
     programs: Vec<[Proven; 2]>,
@@ -54,13 +54,7 @@ impl Work {
         orders: Receiver<Command>,
         bell: Doorbell,
         known: Arc<Mutex<Known>>,
-    ) -> Result<Self, PageError> {
-        let pages = |vm: &Vm| {
-            let info = vm.info_page.as_ref().map(|p| Page::info(p, vm.page_owner)).transpose()?;
-            let log = vm.log_page.as_ref().map(|p| Page::log(p, vm.page_owner)).transpose()?;
-            Ok([info, log])
-        };
-        let pages = charge.tenant.vms.iter().map(pages).collect::<Result<_, PageError>>()?;
+    ) -> Self {
         let mut work = Self {
             programs: vec![Default::default(); charge.tenant.vms.len()],
             epochs: Epochs::new(&charge.tenant.name, charge.state.as_deref()),
@@ -74,11 +68,14 @@ impl Work {
             orders,
             bell,
             known,
-            pages,
+            pages: Vec::new(),
         };
         work.make_group();
         work.read_programs();
-        Ok(work)
+        // Agents and auditors may look for them as soon as the daemon says that it is there. What could not be made is
+        // tried again, and told, when the P4 VM is started.
+        let _ = work.make_pages();
+        work
     }
 
     pub(super) fn name(&self) -> String {
@@ -96,6 +93,19 @@ impl Work {
             Ok(group) => self.group = group,
             Err(error) => tracing::warn!(tenant = t.name, %error, "no cgroup for this P4 VM"),
         }
+    }
+
+    /// Makes the tenant's pages, unless they have been made.
+    fn make_pages(&mut self) -> Result<(), PageError> {
+        if self.pages.is_empty() {
+            let pages = |vm: &Vm| {
+                let info = vm.info_page.as_ref().map(|p| Page::info(p, vm.page_owner)).transpose()?;
+                let log = vm.log_page.as_ref().map(|p| Page::log(p, vm.page_owner)).transpose()?;
+                Ok([info, log])
+            };
+            self.pages = self.charge.tenant.vms.iter().map(pages).collect::<Result<_, PageError>>()?;
+        }
+        Ok(())
     }
 
     /// Reads the objects that the configuration names.
@@ -201,8 +211,10 @@ impl Work {
         }
     }
 
-    /// Starts a P4 VM and tells it everything. Its channel is attached last.
+    /// Starts a P4 VM and tells it everything. Its channel is attached last. There is none without its pages: what
+    /// reads a VM's information would decide without it, and what it decides would not be recorded.
     fn start(&mut self) -> Result<Process, String> {
+        self.make_pages().map_err(|e| pages_advice(&e))?;
         let (hello, key) = furnish::hello(&self.charge, self.epochs.next())?;
         let key = key.as_ref().map(AsFd::as_fd);
         let mut process =
@@ -330,4 +342,13 @@ impl Work {
             }
         }
     }
+}
+
+/// Why pages could not be made, and what to do.
+fn pages_advice(error: &PageError) -> String {
+    format!(
+        "its pages cannot be made: {}; free the path, or set another info_page or log_page and restart the daemon; until \
+         then it is tried again",
+        chain(error)
+    )
 }

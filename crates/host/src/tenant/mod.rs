@@ -3,7 +3,8 @@
 //! Tenants have a thread each, so that a P4 VM that is slow to answer keeps nobody waiting but its own keeper. A
 //! P4 VM is replaced when it ends, when the mediator took its channel away (it broke the protocol or stopped
 //! answering), and when it is out of step on its control socket. Each lane of the attachment has a channel of its own to
-//! it; a new P4 VM gets fresh ones, and the switch notices nothing. Programs are kept as bytes, so that a restart brings back what ran.
+//! it; a new P4 VM gets fresh ones, and the switch notices nothing. Programs are kept as bytes, so that a restart brings back
+//! what ran. A tenant whose pages cannot be made has no P4 VM until they can, which is tried again and again.
 
 mod channels;
 mod epochs;
@@ -12,8 +13,6 @@ mod inline;
 mod keeper;
 mod pages;
 mod process;
-
-pub use pages::PageError;
 
 use crate::attachment::Attachment;
 use crate::cgroup::Cgroup;
@@ -91,19 +90,14 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Makes the tenant's pages and starts its keeper.
-    pub(crate) fn start(charge: Charge) -> Result<Self, PageError> {
+    /// Starts a tenant's keeper, with the tenant's pages if they can be made by now.
+    pub(crate) fn start(charge: Charge) -> std::io::Result<Self> {
         let refusals = vec![[None, None]; charge.tenant.vms.len()];
         let known = Arc::new(Mutex::new(Known { refusals, ..Known::default() }));
         let (commands, orders) = channel();
-        let failed = |what| move |source| PageError::File { what, path: PathBuf::from("(none)"), source };
-        let (bell, rung) = Doorbell::pair().map_err(|e| failed("make a doorbell")(e.into()))?;
-        let keeper = keeper::Work::new(charge, orders, rung, Arc::clone(&known))?;
-        let name = keeper.name();
-        let thread = std::thread::Builder::new()
-            .name(name)
-            .spawn(|| keeper.run())
-            .map_err(failed("start a thread"))?;
+        let (bell, rung) = Doorbell::pair()?;
+        let keeper = keeper::Work::new(charge, orders, rung, Arc::clone(&known));
+        let thread = std::thread::Builder::new().name(keeper.name()).spawn(|| keeper.run())?;
         Ok(Self { commands, bell: Arc::new(bell), known, thread: Some(thread) })
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct Page {
 
 /// Why a page cannot be.
 #[derive(Debug, thiserror::Error)]
-pub enum PageError {
+pub(crate) enum PageError {
     /// The file cannot be made or used.
     #[error(transparent)]
     Memory(#[from] ShmError),

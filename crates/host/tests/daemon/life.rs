@@ -4,7 +4,7 @@ use crate::Test;
 use crate::board::Board;
 use crate::scene::{Scene, wait_for};
 use p4shield_host::api::{self, ApiError};
-use p4shield_host::status::State;
+use p4shield_host::status::{State, TenantStatus};
 use p4shield_host::{Attachment, Daemon, DaemonError};
 use p4shield_mediator::Reason;
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("status_and_metrics_tell_how_everything_is", status_and_metrics),
     ("programs_are_replaced_by_command_and_by_reload", programs_are_replaced),
     ("a_p4_vm_that_hangs_holds_nobody_elses_programs_up", a_p4_vm_that_hangs),
+    ("a_page_that_cannot_be_made_costs_its_tenant_only", a_page_that_cannot_be_made),
     ("everything_is_removed_at_the_end", everything_is_removed),
     ("a_daemon_whose_socket_was_removed_still_ends", ends_without_its_socket),
     ("a_second_daemon_on_the_socket_is_refused", a_second_daemon_is_refused),
@@ -125,6 +126,36 @@ fn a_p4_vm_that_hangs() {
     });
     wait_for("a reload with all well", || daemon.reload().is_ok());
     wait_for("alice's program", || program(0) == program(1));
+}
+
+fn a_page_that_cannot_be_made() {
+    let scene = Scene::new("pageless");
+    let info = scene.at("db.info");
+    // Of something else.
+    std::fs::create_dir_all(info.join("somebody's")).unwrap();
+    let config = scene.config(&scene.text("drop"));
+    let board = Board::new(&config.mediator());
+    let daemon = Daemon::start(config, board.clone(), Path::new(SELF)).unwrap();
+    let _traffic = board.traffic();
+    let tenants = || <[TenantStatus; 2]>::try_from(daemon.status().tenants).unwrap();
+    wait_for("alice's P4 VM and bob's error", || {
+        let [alice, bob] = tenants();
+        alice.state == State::Running && bob.error.is_some()
+    });
+    let [_, bob] = tenants();
+    assert_eq!((bob.state, bob.pid), (State::Starting, None));
+    let advice = daemon.status().advice.join("\n");
+    for part in ["tenant bob", "db.info", "free the path", "fail policy"] {
+        assert!(advice.contains(part), "{part}: {advice}");
+    }
+    wait_for("bob's policy", || board.tally(1).dropped_for(Reason::NoChannel) > 0);
+    assert_eq!(board.tally(1).passed, 0);
+    wait_for("alice's packets", || board.tally(0).passed > 1000);
+    // The operator sees to it, and that is all.
+    std::fs::remove_dir_all(&info).unwrap();
+    wait_for("bob's P4 VM", || tenants()[1].state == State::Running);
+    wait_for("bob's packets", || board.tally(1).passed > 0);
+    assert!(info.is_file());
 }
 
 fn everything_is_removed() {

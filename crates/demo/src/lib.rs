@@ -35,6 +35,16 @@ pub enum Error {
         /// The end of its log.
         words: String,
     },
+    /// A part ended while the demonstration needed it.
+    #[error("{part} ended in the middle of the demo ({how}); its last words:\n{words}")]
+    Died {
+        /// Which.
+        part: &'static str,
+        /// How.
+        how: std::process::ExitStatus,
+        /// The end of its log.
+        words: String,
+    },
     /// Sockets.
     #[error("cannot {what}")]
     Traffic {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -74,10 +74,14 @@ impl Files {
     /// The last words of a part's log, for an error message.
     #[must_use]
     pub fn last_words(&self, part: &str) -> String {
-        let text = std::fs::read_to_string(self.at(&format!("{part}.log"))).unwrap_or_default();
-        let lines: Vec<&str> = text.lines().collect();
-        lines[lines.len().saturating_sub(5)..].join("\n")
+        last_lines(&std::fs::read_to_string(self.at(&format!("{part}.log"))).unwrap_or_default())
     }
+}
+
+/// The end of a log.
+pub(crate) fn last_lines(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(5)..].join("\n")
 }
 
 /// This very binary.
@@ -115,7 +119,7 @@ fn config(files: &Files) -> String {
 /// The host daemon, with the P4 VM below it.
 #[derive(Debug)]
 pub struct Daemon {
-    _process: Guarded,
+    process: Guarded,
     socket: PathBuf,
 }
 
@@ -129,13 +133,18 @@ impl Daemon {
         c.arg("run").arg("--config").arg(files.config());
         let process =
             Guarded::spawn(c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(files.log_of("run")?))?;
-        let daemon = Self { _process: process, socket: files.socket() };
+        let daemon = Self { process, socket: files.socket() };
         wait_until("start of the P4 VM", 20, || daemon.p4vm().is_some()).map_err(|e| Error::Part {
             part: "p4shield run",
             source: e,
             words: files.last_words("run"),
         })?;
         Ok(daemon)
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.ended()
     }
 
     /// What `p4shield status --json` says; null while nobody answers. Its exit code only tells whether all is well.
@@ -237,6 +246,11 @@ impl Auditor {
 
     fn locked<R>(&self, f: impl FnOnce(&mut Said) -> R) -> R {
         f(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.process.ended()
     }
 
     /// What it found since the last call; if nothing, where the audit stands.

@@ -1,6 +1,7 @@
 //! The script: phases, what is watched in each, what is claimed of it.
 
 use std::path::PathBuf;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::claim::{Claim, Claims};
-use crate::parts::{Auditor, Daemon, Files};
+use crate::parts::{Auditor, Daemon, Files, last_lines};
 use crate::report::Facts;
 use crate::scene::{Scene, VM, used_tcp_memory};
 use crate::timeline::{Phase, Sample, Timeline};
@@ -64,6 +65,7 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     stage.bypass()?;
     stage.replay()?;
     stage.kill()?;
+    stage.check_parts()?;
     let facts =
         Facts { switch: stage.scene.switch.name(), established: ESTABLISHED, machine: scene::machine() };
     let page = report::write(&options.report, &facts, &stage.timeline, &stage.claims)?;
@@ -76,7 +78,7 @@ struct Stage<'a> {
     client: Client,
     server: Server,
     auditor: Auditor,
-    _agent: Guarded,
+    agent: Guarded,
     daemon: Daemon,
     files: Files,
     scene: Scene,
@@ -110,7 +112,7 @@ impl<'a> Stage<'a> {
             client,
             server,
             auditor,
-            _agent: agent,
+            agent,
             daemon,
             files,
             scene,
@@ -133,6 +135,7 @@ impl<'a> Stage<'a> {
                 if self.options.interrupted.load(Ordering::Relaxed) {
                     return Err(Error::Interrupted);
                 }
+                self.check_parts()?;
                 std::thread::sleep(Duration::from_millis(20));
             }
             let after = self.client.totals();
@@ -144,6 +147,21 @@ impl<'a> Stage<'a> {
         }
         self.timeline.phases.push(Phase { name, from, to: self.start.elapsed().as_secs_f64() });
         Ok(self.client.totals() - begin)
+    }
+
+    /// That nothing has ended by itself: a claim would be about something else than it says.
+    fn check_parts(&mut self) -> Result<(), Error> {
+        let files = &self.files;
+        let parts: [(&'static str, Option<ExitStatus>, &dyn Fn() -> String); 4] = [
+            ("the switch (ovs-vswitchd)", self.scene.switch.ended(), &|| {
+                last_lines(&self.scene.switch.log())
+            }),
+            ("the host daemon (p4shield run)", self.daemon.ended(), &|| files.last_words("run")),
+            ("the agent (p4shield agent)", self.agent.ended(), &|| files.last_words("agent")),
+            ("the auditor (p4shield audit)", self.auditor.ended(), &|| files.last_words("audit")),
+        ];
+        let died = parts.into_iter().find_map(|(part, ended, words)| Some((part, ended?, words())));
+        died.map_or(Ok(()), |(part, how, words)| Err(Error::Died { part, how, words }))
     }
 
     fn claim(&mut self, says: &'static str, held: bool, observed: String) {
@@ -172,8 +190,10 @@ impl<'a> Stage<'a> {
         self.until("freeing of TCP memory", |used| used < enough)
     }
 
-    fn until(&self, what: &str, reached: impl Fn(u64) -> bool) -> Result<(), Error> {
-        p4shield_testbed::wait_until(what, 20, || used_tcp_memory().is_ok_and(&reached))?;
+    fn until(&mut self, what: &str, reached: impl Fn(u64) -> bool) -> Result<(), Error> {
+        let came = p4shield_testbed::wait_until(what, 20, || used_tcp_memory().is_ok_and(&reached));
+        self.check_parts()?;
+        came?;
         self.settle();
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The cloud's virtual switch: Open vSwitch's userspace datapath where its package is installed, else a Linux bridge.
 
 use std::path::Path;
+use std::process::ExitStatus;
 
 use crate::ovsdb::Database;
 use crate::process::{Guarded, find};
@@ -14,7 +15,7 @@ pub struct Switch {
 
 #[derive(Debug)]
 enum Kind {
-    Ovs { _vswitchd: Guarded, database: Database },
+    Ovs { vswitchd: Guarded, database: Database },
     Bridge,
 }
 
@@ -48,7 +49,7 @@ impl Switch {
         let database = Database::start(ns)?;
         let vswitchd = Guarded::spawn(&mut database.vswitchd(ns, vswitchd))?;
         database.vsctl(&["add-br", BRIDGE, "--", "set", "bridge", BRIDGE, "datapath_type=netdev"])?;
-        Ok(Self { kind: Kind::Ovs { _vswitchd: vswitchd, database } })
+        Ok(Self { kind: Kind::Ovs { vswitchd, database } })
     }
 
     /// What it is, for people.
@@ -57,6 +58,23 @@ impl Switch {
         match self.kind {
             Kind::Ovs { .. } => "Open vSwitch, userspace datapath",
             Kind::Bridge => "Linux bridge",
+        }
+    }
+
+    /// How its process ended, if it has one that has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        match &mut self.kind {
+            Kind::Ovs { vswitchd, .. } => vswitchd.ended(),
+            Kind::Bridge => None,
+        }
+    }
+
+    /// What it has logged so far; a bridge logs nothing.
+    #[must_use]
+    pub fn log(&self) -> String {
+        match &self.kind {
+            Kind::Ovs { database, .. } => database.log(),
+            Kind::Bridge => String::new(),
         }
     }
 

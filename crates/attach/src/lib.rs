@@ -51,6 +51,6 @@ pub use listener::listener;
 pub use message::{Count, Facing, Kind, LaneId, Nobodys, PortId, PortInfo, Remark};
 pub use process::spawn_without_signals;
 pub use registry::Packets;
-pub use server::{Allowed, Heard, Host, Peer, Server, ServerError};
+pub use server::{Allowed, Headers, Heard, Host, Peer, Server, ServerError};
 pub use session::{Options, Session, SessionError};
 pub use setup::{Setup, SetupError};

@@ -123,6 +123,15 @@ pub struct Peer {
     fd: OwnedFd,
 }
 
+/// Where a P4 VM reads packets' headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Headers {
+    /// In the channel, which holds copies.
+    Copied,
+    /// In the lane's packet memory, which it has mapped.
+    InPacketMemory,
+}
+
 impl Peer {
     /// Tells what a port is.
     pub fn role(&self, port: PortId, role: Role) {
@@ -137,29 +146,9 @@ impl Peer {
         (channel, geometry): (u32, Geometry),
         memory: BorrowedFd<'_>,
         doorbell: &Doorbell,
+        headers: Headers,
     ) {
-        self.any_channel(false, (lane, tenant), (channel, geometry), (memory, doorbell));
-    }
-
-    /// The same, to a P4 VM that reads headers from the lane's packet memory.
-    pub fn zero_copy_channel(
-        &self,
-        lane: LaneId,
-        tenant: u16,
-        (channel, geometry): (u32, Geometry),
-        memory: BorrowedFd<'_>,
-        doorbell: &Doorbell,
-    ) {
-        self.any_channel(true, (lane, tenant), (channel, geometry), (memory, doorbell));
-    }
-
-    fn any_channel(
-        &self,
-        zero_copy: bool,
-        (lane, tenant): (LaneId, u16),
-        (channel, geometry): (u32, Geometry),
-        (memory, doorbell): (BorrowedFd<'_>, &Doorbell),
-    ) {
+        let zero_copy = headers == Headers::InPacketMemory;
         let order = Order::Channel { lane, tenant, channel, shape: geometry.into(), zero_copy };
         self.send(&order, &[memory, doorbell.fd()]);
     }

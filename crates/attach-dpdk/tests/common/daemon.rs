@@ -2,7 +2,9 @@
 
 use p4shield_abi::channel::{Geometry, VERDICT_HEAD};
 use p4shield_attach::message::Report;
-use p4shield_attach::{Allowed, Heard, Host, LaneId, Nobodys, Peer, PortInfo, Remark, Server, Setup};
+use p4shield_attach::{
+    Allowed, Headers, Heard, Host, LaneId, Nobodys, Peer, PortInfo, Remark, Server, Setup,
+};
 use p4shield_channel::{Batch, Doorbell, Judge, Memory, Reply, SharedMemory, create_channel};
 use p4shield_config::{Config, FILE_VARIABLE, Tunnel};
 use std::collections::{HashMap, HashSet};
@@ -160,7 +162,8 @@ impl Keepers {
             let memory = create_channel("test", GEOMETRY).expect("memory");
             let (ours, theirs) = Doorbell::pair().expect("a doorbell");
             let number = NUMBER.fetch_add(1, Ordering::Relaxed) as u32;
-            peer.channel(lane, tenant, (number, GEOMETRY), memory.fd().expect("a descriptor"), &theirs);
+            let (channel, fd) = ((number, GEOMETRY), memory.fd().expect("a descriptor"));
+            peer.channel(lane, tenant, channel, fd, &theirs, Headers::Copied);
             p4vm.serve(peer.session, lane, memory, ours);
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use p4shield_abi::channel::Geometry;
 use p4shield_attach::message::Report;
-use p4shield_attach::{Allowed, Heard, Host, LaneId, Peer, Server, Setup};
+use p4shield_attach::{Allowed, Headers, Heard, Host, LaneId, Peer, Server, Setup};
 use p4shield_channel::{Batch, Doorbell, Judge, PacketMemory, Reply, create_channel};
 use p4shield_config::Config;
 
@@ -128,14 +128,13 @@ impl Host for P4Vm {
                 let (channel, fd) = ((number, GEOMETRY), memory.fd().expect("a descriptor"));
                 let handed = packets.zip(self.handed.lock().expect("no panic").take());
                 let mut judge = Judge::new(memory.map_again().expect("memory"), GEOMETRY).expect("a channel");
+                let headers = if handed.is_some() { Headers::InPacketMemory } else { Headers::Copied };
                 if let Some((told, packets)) = handed {
                     let len = told.len as usize;
                     judge = judge.reading(PacketMemory::from_fd(&packets, len).expect("it is sealed"));
                     self.zero_copy.fetch_add(1, Ordering::Release);
-                    peer.zero_copy_channel(lane, 0, channel, fd, &theirs);
-                } else {
-                    peer.channel(lane, 0, channel, fd, &theirs);
                 }
+                peer.channel(lane, 0, channel, fd, &theirs, headers);
                 self.lines.lock().expect("no panic").push((peer.session, lane, judge, ours));
             }
             Heard::Said(Report::LaneDown { lane }) => {

@@ -3,7 +3,8 @@
 use p4shield_abi::channel::Geometry;
 use p4shield_attach::message::Report;
 use p4shield_attach::{
-    Allowed, Heard, Host, Kind, Lane, LaneId, Options, Peer, PortId, PortInfo, Server, Session, Setup,
+    Allowed, Headers, Heard, Host, Kind, Lane, LaneId, Options, Peer, PortId, PortInfo, Server, Session,
+    Setup,
 };
 use p4shield_channel::{Batch, Doorbell, Judge, Reply, SharedMemory, create_channel};
 use p4shield_config::Config;
@@ -119,7 +120,8 @@ impl Keepers {
             let memory = create_channel("seam", GEOMETRY).unwrap();
             let (ours, theirs) = Doorbell::pair().unwrap();
             let number = self.channels.fetch_add(1, Ordering::Relaxed) as u32 + 1;
-            peer.channel(lane, tenant as u16, (number, GEOMETRY), memory.fd().unwrap(), &theirs);
+            let (channel, fd) = ((number, GEOMETRY), memory.fd().unwrap());
+            peer.channel(lane, tenant as u16, channel, fd, &theirs, Headers::Copied);
             p4vm.lock().unwrap().serve(memory, ours);
         }
     }

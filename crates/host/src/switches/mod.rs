@@ -22,7 +22,7 @@ use crate::totals::Totals;
 use asks::Asks;
 use book::Book;
 use p4shield_attach::message::Report;
-use p4shield_attach::{Allowed, Heard, Host, LaneId, Peer, Server, Setup};
+use p4shield_attach::{Allowed, Headers, Heard, Host, LaneId, Peer, Server, Setup};
 use p4shield_channel::Doorbell;
 use p4shield_ovsdb::Monitor;
 use p4shield_runtime::control::{ClientError, Reply, SocketError};
@@ -181,12 +181,8 @@ impl Attachment for Switches {
         let found = self.shared.book().attached(lane, tenant, (end.number, end.zero_copy));
         let (Some((peer, id)), Some(fd)) = (found, end.memory.fd()) else { return Ok(()) };
         let tenant = u16::try_from(tenant).map_err(|e| e.to_string())?;
-        let channel = (end.number, end.geometry);
-        if end.zero_copy {
-            peer.zero_copy_channel(id, tenant, channel, fd, &end.doorbell);
-        } else {
-            peer.channel(id, tenant, channel, fd, &end.doorbell);
-        }
+        let headers = if end.zero_copy { Headers::InPacketMemory } else { Headers::Copied };
+        peer.channel(id, tenant, (end.number, end.geometry), fd, &end.doorbell, headers);
         Ok(())
     }
 

@@ -144,7 +144,7 @@ fn ports_lanes_remarks_and_counts_are_told() {
     wait_for("counts", || {
         daemon.heard(|h| {
             matches!(h, Heard::Said(Report::Counts { counts, .. }) if counts.iter().any(|c|
-                c.tenant == 0 && c.direction == 0 && c.packets_in == sent && c.tally().held == 0))
+                c.tenant == 0 && c.direction == 0 && (c.tally().packets_in, c.tally().held) == (sent, 0)))
         })
     });
     switch.session.port_down(port);

@@ -35,7 +35,7 @@ impl Totals {
     #[must_use]
     pub fn tally(&self, tenant: usize, vm: usize, direction: Direction) -> Tally {
         let vm = self.tallies.get(tenant).and_then(|vms| vms.get(vm));
-        vm.map(|d| d[direction as usize].clone()).unwrap_or_default()
+        vm.map(|d| d[direction as usize]).unwrap_or_default()
     }
 
     /// Adds what a lane counted for one direction. Of a VM that there is not: nothing.
@@ -75,18 +75,19 @@ mod tests {
         let vm = VmConfig { name: "web".into(), addresses: Vec::new(), network: None };
         let config = Config { tenants: vec![TenantConfig::new("alice", vec![vm])] };
         let mut totals = Totals::new(&config);
-        let count = Count { direction: 1, packets_in: 10, passed: 7, ..Count::default() };
+        let told = Tally { packets_in: 10, passed: 7, ..Tally::default() };
+        let count = Count::new((0, 0, 1), told);
         totals.add(&count);
         totals.add(&count);
-        for wrong in [Count { tenant: 1, ..count }, Count { vm: 1, ..count }, Count { direction: 2, ..count }]
-        {
-            totals.add(&wrong);
+        for nowhere in [(1, 0, 1), (0, 1, 1), (0, 0, 2)] {
+            totals.add(&Count::new(nowhere, told));
         }
         let tally = totals.tally(0, 0, Direction::Egress);
         assert_eq!((tally.packets_in, tally.passed, tally.held), (20, 14, 6));
         assert_eq!(totals.tally(0, 0, Direction::Ingress), Tally::default());
         assert_eq!(totals.tally(7, 0, Direction::Ingress), Tally::default());
-        totals.add(&Count { packets_in: u64::MAX, direction: 1, ..Count::default() });
+        let endless = Tally { packets_in: u64::MAX, ..Tally::default() };
+        totals.add(&Count::new((0, 0, 1), endless));
         assert_eq!(totals.tally(0, 0, Direction::Egress).packets_in, u64::MAX, "liars overflow nothing");
         totals.nothing_is_held();
         assert_eq!(totals.tally(0, 0, Direction::Egress).held, 0);

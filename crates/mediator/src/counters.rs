@@ -7,6 +7,7 @@ use crate::config::{Config, VmRef};
 use crate::packet::Reason;
 use crate::queue::{Flight, Owner, State};
 use p4shield_abi::Direction;
+use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number that only grows, with one writer.
@@ -86,7 +87,7 @@ pub struct Unowned {
 }
 
 /// The counters of one direction of one VM at one time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Packets that came.
     pub packets_in: u64,
@@ -102,7 +103,8 @@ pub struct Tally {
     pub dropped: [u64; Reason::ALL.len()],
     /// Packets let through unjudged, by [`Reason`].
     pub let_through: [u64; Reason::ALL.len()],
-    /// Packets held at the moment: `packets_in - passed - let through - dropped`.
+    /// Packets held at the moment: `packets_in - passed - let through - dropped`. Whoever is told the others knows it.
+    #[serde(skip)]
     pub held: u64,
 }
 

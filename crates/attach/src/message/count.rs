@@ -1,6 +1,6 @@
 //! What happened to packets, as a library tells it.
 
-use p4shield_mediator::{Counters, Reason, Tally, Unowned};
+use p4shield_mediator::{Counters, Tally, Unowned};
 use serde::{Deserialize, Serialize};
 
 /// What happened to packets of one direction of one VM in one lane, since the lane was made.
@@ -12,38 +12,21 @@ pub struct Count {
     pub vm: u16,
     /// [`p4shield_abi::Direction`] as a number.
     pub direction: u8,
-    /// Packets that came.
-    pub packets_in: u64,
-    /// Their bytes.
-    pub bytes_in: u64,
-    /// Packets that the program passed.
-    pub passed: u64,
-    /// Bytes that went on.
-    pub bytes_out: u64,
-    /// Packets passed with a rewrite.
-    pub rewritten: u64,
-    /// Packets dropped, by [`Reason`].
-    pub dropped: [u64; Reason::ALL.len()],
-    /// Packets let through unjudged, by [`Reason`].
-    pub let_through: [u64; Reason::ALL.len()],
+    /// What happened. [`Tally::held`] is not sent.
+    told: Tally,
 }
 
 impl Count {
-    /// As the mediator counts. What left is no more than what came, whatever was said.
+    /// Of one direction of one VM.
+    #[must_use]
+    pub const fn new((tenant, vm, direction): (u16, u16, u8), told: Tally) -> Self {
+        Self { tenant, vm, direction, told }
+    }
+
+    /// What happened. What left is no more than what came, whatever was said.
     #[must_use]
     pub fn tally(&self) -> Tally {
-        let mut tally = Tally {
-            packets_in: self.packets_in,
-            bytes_in: self.bytes_in,
-            passed: self.passed,
-            bytes_out: self.bytes_out,
-            rewritten: self.rewritten,
-            dropped: self.dropped,
-            let_through: self.let_through,
-            held: 0,
-        };
-        tally.held = tally.packets_in.saturating_sub(tally.left());
-        tally
+        Tally { held: self.told.packets_in.saturating_sub(self.told.left()), ..self.told }
     }
 
     /// All counts of a mediator that are not zero.
@@ -52,25 +35,10 @@ impl Count {
             t.vms.iter().zip(0..).flat_map(move |(v, vm)| {
                 p4shield_abi::Direction::ALL.into_iter().filter_map(move |direction| {
                     let tally = v.direction(direction).read();
-                    (tally.packets_in != 0).then(|| Self::new(tenant, vm, direction as u8, &tally))
+                    (tally.packets_in != 0).then(|| Self::new((tenant, vm, direction as u8), tally))
                 })
             })
         })
-    }
-
-    const fn new(tenant: u16, vm: u16, direction: u8, tally: &Tally) -> Self {
-        Self {
-            tenant,
-            vm,
-            direction,
-            packets_in: tally.packets_in,
-            bytes_in: tally.bytes_in,
-            passed: tally.passed,
-            bytes_out: tally.bytes_out,
-            rewritten: tally.rewritten,
-            dropped: tally.dropped,
-            let_through: tally.let_through,
-        }
     }
 }
 

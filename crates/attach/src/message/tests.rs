@@ -1,11 +1,12 @@
 use super::*;
 use p4shield_config::TunnelKind;
+use p4shield_mediator::Tally;
 
 fn reports() -> Vec<Report> {
     let (port, lane) = (PortId(1), LaneId(2));
     let info = PortInfo { name: "net_af_packet0".into(), aliases: vec!["eth0".into()], number: 7 };
-    let count =
-        Count { tenant: 1, vm: 2, direction: 1, packets_in: u64::MAX, dropped: [3; 9], ..Count::default() };
+    let tally = Tally { packets_in: u64::MAX, dropped: [3; 9], ..Tally::default() };
+    let count = Count::new((1, 2, 1), tally);
     let packets = Some(PacketMemory { tenant: "alice".into(), len: 1 << 24 });
     vec![
         Report::Hello {
@@ -133,10 +134,7 @@ fn what_is_longer_than_it_may_be_is_refused() {
 
 #[test]
 fn as_many_counts_as_a_message_may_hold_fit_into_one() {
-    let count = Count {
-        tenant: u16::MAX,
-        vm: u16::MAX,
-        direction: 1,
+    let tally = Tally {
         packets_in: u64::MAX,
         bytes_in: u64::MAX,
         passed: u64::MAX,
@@ -144,7 +142,9 @@ fn as_many_counts_as_a_message_may_hold_fit_into_one() {
         rewritten: u64::MAX,
         dropped: [u64::MAX; 9],
         let_through: [u64::MAX; 9],
+        held: 0,
     };
+    let count = Count::new((u16::MAX, u16::MAX, 1), tally);
     let report = Report::Counts {
         lane: LaneId(u32::MAX),
         counts: vec![count; MAX_COUNTS],
@@ -152,7 +152,8 @@ fn as_many_counts_as_a_message_may_hold_fit_into_one() {
     };
     assert!(encode(&report).unwrap().len() <= control::MAX_MESSAGE);
     // A peer that says that more left than came is not believed, and nothing overflows.
-    assert_eq!(Count { packets_in: 1, passed: 9, ..Count::default() }.tally().held, 0);
+    let liar = Tally { packets_in: 1, passed: 9, ..Tally::default() };
+    assert_eq!(Count::new((0, 0, 0), liar).tally().held, 0);
     let _ = count.tally();
 }
 

@@ -173,40 +173,34 @@ fn what_comes_through_a_tunnel_is_judged_by_what_is_inside() {
     }
 }
 
-/// Of tenants whose VMs have one address.
-const OVERLAPPING: &str = r#"
+/// The address that two tenants' VMs have.
+const BOTH: &str = "10.0.3.1";
+
+/// A tenant whose VM has that address in this network.
+fn overlapping(name: &str, network: u32) -> String {
+    format!(
+        r#"
 [[tenant]]
-name = "red"
+name = "{name}"
 deadline = "1s"
 stall = "60s"
 [[tenant.vm]]
 name = "vm"
-addresses = ["10.0.3.1"]
-vni = 8
+addresses = ["{BOTH}"]
+vni = {network}
 [[port]]
-name = "net_af_packet_vm8"
-tenant = "red"
+name = "net_af_packet_vm{network}"
+tenant = "{name}"
 vm = "vm"
-[[tenant]]
-name = "blue"
-deadline = "1s"
-stall = "60s"
-[[tenant.vm]]
-name = "vm"
-addresses = ["10.0.3.1"]
-vni = 9
-[[port]]
-name = "net_af_packet_vm9"
-tenant = "blue"
-vm = "vm"
-"#;
+"#
+    )
+}
 
 #[test]
 fn tenants_with_one_address_are_told_apart_by_their_networks() {
     if !usable(OvsDpdk::usable()) {
         return;
     }
-    const BOTH: &str = "10.0.3.1";
     const RED: usize = 2;
     const BLUE: usize = 3;
     // More than a VM's kernel sends by itself meanwhile (multicast listener reports), which is its tenant's.
@@ -218,7 +212,7 @@ fn tenants_with_one_address_are_told_apart_by_their_networks() {
             return;
         }
     };
-    let cloud = Cloud::new("1s", &[UPLINK, TUNNEL, OVERLAPPING].concat());
+    let cloud = Cloud::new("1s", &[UPLINK, TUNNEL, &overlapping("red", 8), &overlapping("blue", 9)].concat());
     let daemon = cloud.daemon(|_| Does::Pass);
     let mut switch = clouds.switch(&cloud, &[]);
     daemon.wait_lanes(3);

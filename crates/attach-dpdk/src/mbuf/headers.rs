@@ -1,10 +1,10 @@
 //! Where the headers of a packet are, as far as checksum offloads concern them.
 
+use p4shield_mediator::extensions::{TCP, UDP};
+
 const VLAN_TAGS: [u16; 2] = [0x8100, 0x88a8];
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 const SCTP: u8 = 132;
 
 /// A protocol whose checksum a card or a guest leaves to others.

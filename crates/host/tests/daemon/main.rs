@@ -11,6 +11,7 @@ mod epochs;
 mod life;
 mod scene;
 mod switches;
+mod verified;
 mod wires;
 
 use p4shield_runtime::p4vm;
@@ -18,7 +19,8 @@ use p4shield_runtime::sandbox::Limits;
 
 type Test = (&'static str, fn());
 
-const TESTS: &[&[Test]] = &[life::TESTS, attacks::TESTS, epochs::TESTS, wires::TESTS, switches::TESTS];
+const TESTS: &[&[Test]] =
+    &[life::TESTS, attacks::TESTS, epochs::TESTS, wires::TESTS, switches::TESTS, verified::TESTS];
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();

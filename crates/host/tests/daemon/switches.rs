@@ -28,22 +28,22 @@ pub(crate) const TESTS: &[Test] = &[
     ("garbage_on_the_attach_socket_harms_nobody", garbage),
 ];
 
-const ALICE: usize = 0;
-const BOB: usize = 1;
+pub(crate) const ALICE: usize = 0;
+pub(crate) const BOB: usize = 1;
 /// Packets that a lane has on their way at a time.
 const IN_FLIGHT: usize = 32;
 
-fn text(scene: &Scene) -> String {
+pub(crate) fn text(scene: &Scene) -> String {
     let ports = "[[port]]\nname = \"port0\"\nrole = \"uplink\"\n";
     let head = "attachment = \"dpdk\"\n[daemon]\nattach_socket = \"attach.sock\"\n";
     format!("{}{ports}", scene.text("pass").replacen("[daemon]\n", head, 1))
 }
 
 /// A daemon in a process of its own, killed when dropped.
-struct Daemon(Child);
+pub(crate) struct Daemon(Child);
 
 impl Daemon {
-    fn start(scene: &Scene) -> Self {
+    pub(crate) fn start(scene: &Scene) -> Self {
         let mut command = Command::new("/proc/self/exe");
         command.arg("daemon").arg(scene.at("p4shield.toml")).stdin(Stdio::null());
         let daemon = Self(command.spawn().unwrap());
@@ -63,7 +63,7 @@ impl Drop for Daemon {
     }
 }
 
-fn status(scene: &Scene) -> Status {
+pub(crate) fn status(scene: &Scene) -> Status {
     api::status(&scene.at("daemon.sock")).unwrap()
 }
 
@@ -87,14 +87,14 @@ impl Seen {
 }
 
 /// A switch with one port of two queues, which sends to both tenants all the time.
-struct Switch {
+pub(crate) struct Switch {
     session: Session,
     seen: Arc<Seen>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Switch {
-    fn start(config: &Path, port: &str) -> Self {
+    pub(crate) fn start(config: &Path, port: &str) -> Self {
         Self::called("test-switch", config, port)
     }
 
@@ -111,14 +111,14 @@ impl Switch {
     }
 
     /// Waits until so many more packets of a tenant have passed.
-    fn flows(&self, tenant: usize, packets: u64) {
+    pub(crate) fn flows(&self, tenant: usize, packets: u64) {
         let before = self.seen.passed(tenant);
         wait_for("traffic", || self.seen.passed(tenant) >= before + packets);
     }
 
     /// Waits until alice's packets, which are dropped without a P4 VM, are judged in both lanes: from then on none is
     /// dropped unjudged.
-    fn is_served(&self) {
+    pub(crate) fn is_served(&self) {
         let now = || self.seen.passed_by.each_ref().map(|n| n.load(Ordering::Relaxed));
         let before = now();
         wait_for("both lanes", || now().iter().zip(before).all(|(now, before)| *now >= before + 200));

@@ -152,7 +152,8 @@ impl<'a> Stage<'a> {
     /// That nothing has ended by itself: a claim would be about something else than it says.
     fn check_parts(&mut self) -> Result<(), Error> {
         let files = &self.files;
-        let parts: [(&'static str, Option<ExitStatus>, &dyn Fn() -> String); 4] = [
+        type Part<'a> = (&'static str, Option<ExitStatus>, &'a dyn Fn() -> String);
+        let parts: [Part<'_>; 4] = [
             ("the switch (ovs-vswitchd)", self.scene.switch.ended(), &|| {
                 last_lines(&self.scene.switch.log())
             }),

@@ -132,6 +132,11 @@ impl Scene {
         .unwrap_or_else(|e| self.explain(&format!("{e}: {said}")));
     }
 
+    /// In the pool that the ports share.
+    fn free_buffers(&self) -> u64 {
+        buffers(&self.switch.appctl(&["netdev-dpdk/get-mempool-info", "guest"]).unwrap())
+    }
+
     fn explain(&mut self, what: &str) -> ! {
         let line = "ip -s link show eth0; ip neigh; ethtool -S eth0; netstat -tn; ls -l /got; ps";
         let state = self.guest.run(line, PATIENCE);
@@ -224,7 +229,15 @@ fn everything_is_judged_and_comes_out_right(tso: bool, moods: &[u8]) {
     }
     daemon.wait_lanes(2 * usize::from(QUEUES));
     scene.wait_ping();
-    let free = buffers(&scene.switch.appctl(&["netdev-dpdk/get-mempool-info", "guest"]).unwrap());
+    // What a guest says by itself when it has just come up is on its way for a moment.
+    let (mut free, mut same) = (0, 0);
+    wait_until("a switch at rest", PATIENCE, || {
+        let now = scene.free_buffers();
+        same = if now == free { same + 1 } else { 0 };
+        free = now;
+        same == 20
+    })
+    .unwrap();
 
     let listener = scene.host.inside(|| TcpListener::bind((WORLD, 0))).unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -245,9 +258,8 @@ fn everything_is_judged_and_comes_out_right(tso: bool, moods: &[u8]) {
     for queue in 0..QUEUES {
         assert!(!sent.contains(&format!("tx_queue_{queue}_packets: 0\n")), "{queue} sent nothing:\n{sent}");
     }
-    let again = || buffers(&scene.switch.appctl(&["netdev-dpdk/get-mempool-info", "guest"]).unwrap());
-    wait_until("each packet's buffer", PATIENCE, || again() == free)
-        .unwrap_or_else(|e| panic!("{e}: {} of {free}", again()));
+    wait_until("each packet's buffer", PATIENCE, || scene.free_buffers() == free)
+        .unwrap_or_else(|e| panic!("{e}: {} of {free}", scene.free_buffers()));
     scene.end(&daemon);
 }
 

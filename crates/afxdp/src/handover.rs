@@ -15,7 +15,7 @@
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use crate::sync::{AtomicU32, UnsafeCell, yield_now};
+use crate::sync::{AtomicU32, UnsafeCell, const_fn, yield_now};
 
 const IDLE: u32 = 0;
 const BUSY: u32 = 1;
@@ -34,16 +34,11 @@ unsafe impl<T: Send> Sync for HandOver<T> {}
 unsafe impl<T: Send> Send for HandOver<T> {}
 
 impl<T> HandOver<T> {
-    /// A value that nobody works with yet.
-    #[cfg(not(loom))]
-    pub const fn new(value: T) -> Self {
-        Self { state: AtomicU32::new(IDLE), value: UnsafeCell::new(value) }
-    }
-
-    /// A value that nobody works with yet.
-    #[cfg(loom)]
-    pub fn new(value: T) -> Self {
-        Self { state: AtomicU32::new(IDLE), value: UnsafeCell::new(value) }
+    const_fn! {
+        /// A value that nobody works with yet.
+        pub fn new(value: T) -> Self {
+            Self { state: AtomicU32::new(IDLE), value: UnsafeCell::new(value) }
+        }
     }
 
     /// Does `round` until nobody left a note, or leaves one. `false` if another thread is at it: it will do a round

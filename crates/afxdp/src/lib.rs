@@ -12,7 +12,7 @@
 //!
 //! What stands between an application and the kernel (the `xsk` attachment):
 //! - [`frames`]: who owns which of the application's frames. - [`relay`]: moving descriptors, with a judge on the way.
-//! - [`handover`]: several threads that want the same ring moved.
+//! - [`handover`]: several threads that want the same ring moved. - [`sleep`]: what they tell each other before they sleep.
 //!
 //! Threads: a [`Socket`] may be made on one thread and used on another; a [`FramePool`] with its frames stays on
 //! the thread that moves packets, so that moving one takes no atomic operation but the rings' own.
@@ -25,6 +25,7 @@ pub mod pool;
 pub mod port;
 pub mod relay;
 pub mod ring;
+pub mod sleep;
 pub mod socket;
 mod sync;
 mod sys;

@@ -3,14 +3,30 @@
 #[cfg(loom)]
 pub(crate) use loom::{
     cell::UnsafeCell,
-    sync::atomic::{AtomicU32, AtomicU64},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence},
     thread::yield_now,
 };
 #[cfg(not(loom))]
 pub(crate) use std::{
-    sync::atomic::{AtomicU32, AtomicU64},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicU64, fence},
     thread::yield_now,
 };
+
+/// A function that is `const` with the standard library's atomics, which loom's cannot be made by.
+macro_rules! const_fn {
+    ($(#[$about:meta])* pub fn $name:ident($($argument:ident: $of:ty),*) -> Self $body:block) => {
+        $(#[$about])*
+        #[cfg(not(loom))]
+        #[must_use]
+        pub const fn $name($($argument: $of),*) -> Self $body
+
+        $(#[$about])*
+        #[cfg(loom)]
+        #[must_use]
+        pub fn $name($($argument: $of),*) -> Self $body
+    };
+}
+pub(crate) use const_fn;
 
 /// Loom's cell has closures in place of `get`; this gives the standard one the same shape.
 #[cfg(not(loom))]

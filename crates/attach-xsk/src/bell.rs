@@ -6,9 +6,10 @@
 //! kernel's socket, under the same name.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
+use p4shield_afxdp::sleep::Signal;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::socket::{self, Socket};
@@ -21,21 +22,14 @@ static ANY: AtomicBool = AtomicBool::new(false);
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     fd: OnceLock<Option<OwnedFd>>,
-    rung: AtomicBool,
+    rung: Signal,
     /// Whether it stands in an epoll, where it has to be rung whether or not a thread waits.
     in_epoll: AtomicBool,
-    /// Who rings and who silences it take turns, so that `rung` is what the descriptor says.
-    turn: Mutex<()>,
 }
 
 impl Bell {
     pub(crate) const fn new() -> Self {
-        Self {
-            fd: OnceLock::new(),
-            rung: AtomicBool::new(false),
-            in_epoll: AtomicBool::new(false),
-            turn: Mutex::new(()),
-        }
+        Self { fd: OnceLock::new(), rung: Signal::new(), in_epoll: AtomicBool::new(false) }
     }
 
     /// Its descriptor; none where there are no descriptors left.
@@ -52,36 +46,38 @@ impl Bell {
         self.descriptor()
     }
 
-    /// Makes it readable, or not. One load if it is so already.
-    pub(crate) fn set(&self, rung: bool) {
-        if self.rung.load(Acquire) == rung {
-            return;
-        }
+    /// Makes it readable while there are packets, or silences it.
+    pub(crate) fn tell(&self, ready: &AtomicU32) {
         let Some(Some(fd)) = self.fd.get() else { return };
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.rung.load(Relaxed) == rung {
-            return;
-        }
         // Neither fails but for a state that it is to be brought into.
-        let _ = if rung {
-            rustix::io::write(fd, &1_u64.to_ne_bytes()).map(drop)
-        } else {
-            rustix::io::read(fd, &mut [0_u8; 8]).map(drop)
+        let set = |rung| {
+            let _ = if rung {
+                rustix::io::write(fd, &1_u64.to_ne_bytes()).map(drop)
+            } else {
+                rustix::io::read(fd, &mut [0_u8; 8]).map(drop)
+            };
         };
-        self.rung.store(rung, Release);
+        self.rung.show(|| ready.load(Relaxed) > 0, set);
+    }
+
+    /// Silences it if it is rung and there are no packets. One load if it is silent.
+    pub(crate) fn silence(&self, ready: &AtomicU32) {
+        if self.rung.shown() {
+            self.tell(ready);
+        }
     }
 
     /// Has an epoll that it stands in know whether packets stand in our ring.
-    pub(crate) fn tell_epoll(&self, ready: u32) {
+    pub(crate) fn tell_epoll(&self, ready: &AtomicU32) {
         if self.in_epoll.load(Relaxed) {
-            self.set(ready > 0);
+            self.tell(ready);
         }
     }
 
-    /// It is for another socket from now on.
-    pub(crate) fn forget(&self) {
+    /// It is for another socket from now on, which has no packets.
+    pub(crate) fn forget(&self, ready: &AtomicU32) {
         self.in_epoll.store(false, Relaxed);
-        self.set(false);
+        self.silence(ready);
     }
 }
 
@@ -101,7 +97,7 @@ fn look(sleeps: bool) {
     for socket in socket::all().into_iter().filter(belled) {
         if let Some(queue) = socket.queue() {
             wait::service(socket, queue);
-            socket.bell.tell_epoll(socket.ready.load(Acquire));
+            socket.bell.tell_epoll(&socket.ready);
             if sleeps && queue.left_alone() {
                 crate::drain::hand_over(queue);
             }

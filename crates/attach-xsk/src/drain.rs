@@ -7,8 +7,9 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 
+use p4shield_afxdp::sleep::{Sleep, Standby};
 use p4shield_attach::spawn_without_signals;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
@@ -26,10 +27,8 @@ const PATIENCE: u32 = 16;
 
 /// Wakes the thread.
 static BELL: OnceLock<OwnedFd> = OnceLock::new();
-/// Whether it sleeps.
-static ASLEEP: AtomicBool = AtomicBool::new(false);
-/// Whether it sleeps for longer than [`LATER`].
-static FAST_ASLEEP: AtomicBool = AtomicBool::new(false);
+/// Whether it sleeps (for long: longer than [`LATER`]), and what was left to it meanwhile.
+static STANDBY: Standby = Standby::new();
 
 /// Starts it.
 pub(crate) fn start() -> io::Result<()> {
@@ -43,15 +42,15 @@ pub(crate) fn start() -> io::Result<()> {
 /// Has it look, if it sleeps for long: there is a new socket, or something is left that nobody may come for.
 #[inline]
 pub(crate) fn nudge() {
-    if FAST_ASLEEP.load(Relaxed) && FAST_ASLEEP.swap(false, AcqRel) {
+    if STANDBY.nudge() {
         ring();
     }
 }
 
 /// Has it look at once: the thread that came for this queue until now is about to sleep elsewhere.
 pub(crate) fn hand_over(queue: &Queue) {
-    queue.handed_over.store(true, SeqCst);
-    if ASLEEP.swap(false, SeqCst) {
+    queue.handed_over.store(true, Relaxed);
+    if STANDBY.urge() {
         ring();
     }
 }
@@ -129,8 +128,8 @@ impl Drain {
         let seen = seen(&mut self.seen, socket, queue);
         let calls = queue.calls.load(Relaxed);
         let comes = std::mem::replace(&mut seen.calls, calls) != calls;
-        let waits = queue.waiting.load(Relaxed) > 0;
-        let handed_over = queue.handed_over.swap(false, AcqRel);
+        let waits = queue.sleepers.someone_waits();
+        let handed_over = queue.handed_over.swap(false, Relaxed);
         if !handed_over && (comes || (waits && !queue.left_alone())) {
             watch(&self.sockets, socket, queue, seen, false);
             return Visit { time: Some(if comes { LATER } else { MUCH_LATER }), moved: false };
@@ -140,9 +139,9 @@ impl Drain {
             starves = pump.starves();
             socket.see(pump);
         });
-        socket.bell.tell_epoll(socket.ready.load(Relaxed));
+        socket.bell.tell_epoll(&socket.ready);
         queue.pump_transmit(socket.itself(), false, |_| {});
-        if queue.held() {
+        if queue.sleepers.held() {
             self.mine.push((socket, queue));
         }
         let time = if queue.untold() || queue.never_calls.load(Relaxed) {
@@ -170,32 +169,25 @@ impl Drain {
                 socket.see(pump);
                 true
             });
-            socket.bell.tell_epoll(socket.ready.load(Relaxed));
+            socket.bell.tell_epoll(&socket.ready);
         }
         if !may {
             rest.time = Some(0);
         }
-        FAST_ASLEEP.store(rest.time.is_none_or(|t| t > LATER), Relaxed);
-        ASLEEP.store(true, SeqCst);
-        if anything_handed_over() {
-            rest.time = Some(0);
+        match STANDBY.asleep(rest.time.is_none_or(|t| t > LATER)) {
+            Sleep::AsPlanned => {}
+            Sleep::Short => rest.at_most(LATER),
+            Sleep::Not => rest.time = Some(0),
         }
         // SAFETY: no mask. An error is an early end of sleep.
         let _ = unsafe { real::wait_for(&mut rest, std::ptr::null()) };
-        ASLEEP.store(false, Relaxed);
-        FAST_ASLEEP.store(false, Relaxed);
+        STANDBY.awake();
         let rang = rest.entries()[own..].iter().any(|p| p.revents != 0);
         self.mine.iter().for_each(|(_, queue)| queue.slept(rang));
         if rest.entries()[0].revents != 0 {
             let _ = rustix::io::read(self.bell, &mut [0_u8; 8]);
         }
     }
-}
-
-/// Whether a queue was handed over since it was looked at.
-fn anything_handed_over() -> bool {
-    let handed_over = |s: &Socket| s.queue().is_some_and(|q| q.handed_over.load(SeqCst));
-    socket::all().into_iter().any(handed_over)
 }
 
 /// What is known of a socket; nothing of one whose place is used again.

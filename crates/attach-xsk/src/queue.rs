@@ -1,13 +1,12 @@
 //! Pumping: the rings of one queue of one interface, moved by whoever comes by; and sleeping until they are to be moved.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::{
-    AtomicBool, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence,
-};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use libc::c_int;
 use p4shield_afxdp::handover::HandOver;
 use p4shield_afxdp::relay::{ReceivePump, TransmitPump};
+use p4shield_afxdp::sleep::{Side, Sleepers, Woken};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::judge::Verdicts;
@@ -18,10 +17,6 @@ use crate::rest::Rest;
 const MOST_CALLS: u32 = 64;
 /// Nanoseconds until a thread that would sleep looks again where nothing will wake it and something is to be done.
 pub(crate) const SOON: u64 = 50_000;
-
-/// Bits of [`Queue::rung`].
-const RECEIVE: u32 = 1;
-const TRANSMIT: u32 = 2;
 
 /// Nanoseconds of the monotonic clock.
 pub(crate) fn now() -> u64 {
@@ -35,10 +30,8 @@ pub(crate) fn now() -> u64 {
 pub(crate) struct Queue {
     pub(crate) receive: HandOver<Option<ReceivePump<Verdicts>>>,
     pub(crate) transmit: HandOver<Option<TransmitPump<Verdicts>>>,
-    /// Whether received packets are with a judge.
-    received_held: AtomicBool,
-    /// Whether packets to be sent are with a judge.
-    sent_held: AtomicBool,
+    /// Who sleeps for it.
+    pub(crate) sleepers: Sleepers,
     /// Whether the kernel has frames for sending.
     sending: AtomicBool,
     /// Whether the kernel did not take all that it was told to send.
@@ -51,14 +44,6 @@ pub(crate) struct Queue {
     pub(crate) handed_over: AtomicBool,
     /// Counts the application's calls; the drain thread leaves alone what moves by itself.
     pub(crate) calls: AtomicU32,
-    /// Threads of the application that wait in `poll`.
-    pub(crate) waiting: AtomicU32,
-    /// Threads that sleep until a judge rings.
-    sleeping: AtomicU32,
-    /// Whether one of them has been told of all that judges hold.
-    covered: AtomicBool,
-    /// Directions of which a doorbell may have rung.
-    rung: AtomicU32,
 }
 
 impl Queue {
@@ -66,29 +51,19 @@ impl Queue {
         Self {
             receive: HandOver::new(None),
             transmit: HandOver::new(None),
-            received_held: AtomicBool::new(false),
-            sent_held: AtomicBool::new(false),
+            sleepers: Sleepers::new(),
             sending: AtomicBool::new(false),
             untold: AtomicBool::new(false),
             kernel_wants: AtomicBool::new(false),
             never_calls: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
             calls: AtomicU32::new(0),
-            waiting: AtomicU32::new(0),
-            sleeping: AtomicU32::new(0),
-            covered: AtomicBool::new(false),
-            rung: AtomicU32::new(0),
         }
-    }
-
-    /// Whether judges hold packets: they will ring.
-    pub(crate) fn held(&self) -> bool {
-        self.received_held.load(Relaxed) || self.sent_held.load(Relaxed)
     }
 
     /// Whether frames are on their way out: with a judge, or with the kernel.
     pub(crate) fn sends(&self) -> bool {
-        self.sent_held.load(Relaxed) || self.sending.load(Relaxed)
+        self.sleepers.holds(Side::Transmit) || self.kernel_sends()
     }
 
     /// Whether the kernel has frames for sending.
@@ -103,7 +78,7 @@ impl Queue {
 
     /// Whether packets are with judges or were not taken by the kernel, and no thread sleeps that would come for them.
     pub(crate) fn left_alone(&self) -> bool {
-        self.untold() || (self.held() && !self.covered.load(Relaxed))
+        self.untold() || self.sleepers.left_alone()
     }
 
     /// A thread of the application made a call.
@@ -118,9 +93,9 @@ impl Queue {
         let mut moved = false;
         let done = self.receive.run(|pump| {
             let Some(pump) = pump else { return };
-            self.awake(RECEIVE, pump.judges());
+            self.awake(Side::Receive, pump.judges());
             let round = pump.round(now);
-            self.keep(&self.received_held, round.held, round.moved);
+            self.sleepers.keep(Side::Receive, round.held > 0, round.moved > 0);
             moved |= round.moved > 0;
             if round.moved > 0 {
                 self.wake_pollers(pump);
@@ -143,7 +118,7 @@ impl Queue {
         let mut told = !asked;
         let done = self.transmit.run(|pump| {
             let Some(pump) = pump else { return };
-            self.awake(TRANSMIT, pump.judges());
+            self.awake(Side::Transmit, pump.judges());
             let round = pump.round(now);
             if round.untold > 0 && pump.is_told_by_calls(number) {
                 if told {
@@ -153,7 +128,7 @@ impl Queue {
                 }
                 pump.reap();
             }
-            self.keep(&self.sent_held, round.held, round.moved);
+            self.sleepers.keep(Side::Transmit, round.held > 0, round.moved > 0);
             self.untold.store(pump.is_told_by_calls(number) && pump.untold(number) > 0, Relaxed);
             self.sending.store(pump.under_way() > round.held, Relaxed);
             see(pump);
@@ -169,60 +144,45 @@ impl Queue {
         rest: &mut Rest,
         see: impl Fn(&mut ReceivePump<Verdicts>) -> bool,
     ) -> bool {
-        self.sleeping.fetch_add(1, SeqCst);
-        // Against the fence in `wake_pollers`: either a mover sees that we wait, or we see what it moved.
-        fence(SeqCst);
+        self.sleepers.announced();
         let now = now();
         let mut may = true;
-        let received =
-            self.pump_receive(|pump| may &= see(pump) && pump.judges().all(|j| j.announce(now, rest)));
-        let sent =
-            self.pump_transmit(socket, false, |pump| may &= pump.judges().all(|j| j.announce(now, rest)));
-        let announced = may && received.is_some() && sent.is_some();
-        self.covered.store(announced, Relaxed);
-        if !announced || self.untold() {
+        let received = self.pump_receive(|pump| {
+            let told = see(pump) && pump.judges().all(|j| j.announce(now, rest));
+            self.sleepers.tell(Side::Receive, told);
+            may &= told;
+        });
+        let sent = self.pump_transmit(socket, false, |pump| {
+            let told = pump.judges().all(|j| j.announce(now, rest));
+            self.sleepers.tell(Side::Transmit, told);
+            may &= told;
+        });
+        if !may || received.is_none() || sent.is_none() || self.untold() {
             rest.at_most(SOON);
         }
         may
     }
 
-    /// After [`Queue::announce`]: the thread is awake. `rang` if a judge may have woken it.
+    /// After [`Queue::announce`]: the thread is awake. `rang` if a judge may have woken it. Whoever was told less may sleep
+    /// on, so it has to ask whether the queue is [left alone](Self::left_alone).
     pub(crate) fn slept(&self, rang: bool) {
-        if rang {
-            self.rung.store(RECEIVE | TRANSMIT, Relaxed);
-        }
-        if self.sleeping.fetch_sub(1, SeqCst) == 1 {
-            self.covered.store(false, Relaxed);
-        }
+        self.sleepers.slept(rang);
     }
 
     /// The first thing of a round: takes back what was announced for threads that are awake again.
-    fn awake<'j>(&self, side: u32, judges: impl Iterator<Item = &'j mut Verdicts>) {
-        let rang = self.rung.load(Relaxed) & side != 0;
-        if rang {
-            self.rung.fetch_and(!side, Relaxed);
-        }
-        let nobody = self.sleeping.load(Acquire) == 0;
+    fn awake<'j>(&self, side: Side, judges: impl Iterator<Item = &'j mut Verdicts>) {
+        let Woken { rang, nobody } = self.sleepers.woken(side);
         if rang || nobody {
             judges.for_each(|j| j.awake(rang, nobody));
         }
     }
 
-    /// Keeps in mind whether judges hold packets. What has moved may be new to them, and a thread that sleeps not told.
-    fn keep(&self, hint: &AtomicBool, held: u32, moved: u32) {
-        hint.store(held > 0, Relaxed);
-        if held > 0 && moved > 0 {
-            self.covered.store(false, Relaxed);
-        }
-    }
-
     /// Packets have come for sockets that other threads may be waiting for, whose kernel's rings are silent about them.
     fn wake_pollers(&self, pump: &mut ReceivePump<Verdicts>) {
-        fence(SeqCst);
-        if self.waiting.load(Relaxed) > 0 {
+        if self.sleepers.someone_waits() {
             for (number, ready) in pump.all_ready() {
                 if ready > 0 {
-                    crate::socket::ring(number);
+                    crate::socket::ring(number, ready);
                 }
             }
         }

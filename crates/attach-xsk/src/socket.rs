@@ -93,10 +93,11 @@ pub(crate) fn report_all() {
     }
 }
 
-/// Packets have come for the socket of this number, that a thread may be waiting for.
-pub(crate) fn ring(number: u32) {
+/// So many packets stand in the ring of the socket of this number, that a thread may be waiting for.
+pub(crate) fn ring(number: u32, ready: u32) {
     if let Some(socket) = lock(&ALL).get(number as usize) {
-        socket.bell.set(true);
+        socket.ready.store(ready, Relaxed);
+        socket.bell.tell(&socket.ready);
     }
 }
 
@@ -126,7 +127,8 @@ impl Socket {
         socket.fd.store(fd, Relaxed);
         socket.sleeps.store(false, Relaxed);
         socket.busy_polls.store(false, Relaxed);
-        socket.bell.forget();
+        socket.ready.store(0, Relaxed);
+        socket.bell.forget(&socket.ready);
         socket.life.fetch_add(1, Relaxed);
         socket.descriptors.store(1, Release);
         socket

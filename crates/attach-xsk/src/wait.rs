@@ -1,7 +1,7 @@
 //! `poll`: looks into our rings, and waits with the kernel's.
 
 use std::os::fd::RawFd;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::Relaxed;
 
 use libc::{c_int, pollfd, sigset_t};
 
@@ -69,7 +69,7 @@ fn look(fds: &mut [pollfd]) -> bool {
         if socket.ready.load(Relaxed) > 0 {
             events |= libc::POLLIN | libc::POLLRDNORM;
         } else {
-            socket.bell.set(false);
+            socket.bell.silence(&socket.ready);
         }
         if p.events & libc::POLLOUT != 0 && writable(socket, queue) {
             events |= libc::POLLOUT | libc::POLLWRNORM;
@@ -141,7 +141,7 @@ unsafe fn sleep(fds: &mut [pollfd], timeout: Option<u64>, mask: *const sigset_t)
         if let Some(bell) = socket.bell.descriptor() {
             rest.watch(bell, libc::POLLIN);
         }
-        queue.waiting.fetch_add(1, SeqCst);
+        queue.sleepers.wait();
         may &= queue.announce(socket.itself(), &mut rest, |pump| pump.ready(socket.number) == 0);
         queues.push(queue);
     }
@@ -153,7 +153,7 @@ unsafe fn sleep(fds: &mut [pollfd], timeout: Option<u64>, mask: *const sigset_t)
     let rang = rest.entries()[fds.len()..].iter().any(|p| p.revents != 0);
     for queue in queues {
         queue.slept(rang);
-        queue.waiting.fetch_sub(1, SeqCst);
+        queue.sleepers.waited();
     }
     result
 }

@@ -339,6 +339,30 @@ fn packets_of_several_buffers_are_judged_once_and_stay_together() {
 }
 
 #[test]
+fn a_packet_of_more_buffers_than_the_ring_has_entries_is_dropped_whole_and_the_next_is_sent() {
+    let mut run = Run::new(true, true);
+    let w = &mut run.world;
+    w.transmit_judge.0.lock().unwrap().at_once = Some(true);
+    let long = u64::from(ENTRIES) + 2;
+    let mut completed = Vec::new();
+    for n in 0..=long {
+        // The packet ends with its last frame; the one behind it is a packet of its own.
+        let options = u32::from(n + 1 < long);
+        assert!(w.app_transmit.push(Descriptor { address: n * 2048, len: 1000, options }));
+        w.app_transmit.publish();
+        w.transmit.round(|| 1);
+        completed.extend(std::iter::from_fn(|| w.app_completion.pop()));
+        w.app_completion.release();
+    }
+    completed.sort_unstable();
+    assert_eq!(completed, (0..long).map(|n| n * 2048).collect::<Vec<_>>(), "each frame came back, unsent");
+    let sent: Vec<_> = std::iter::from_fn(|| w.kernel_transmit.pop()).map(|d| d.address).collect();
+    assert_eq!(sent, [long * 2048], "the next one is sent");
+    let refused = w.frames.faults.application.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(refused > 0, "and it is told");
+}
+
+#[test]
 fn what_a_closed_socket_had_is_the_applications() {
     let mut run = Run::new(true, true);
     for step in [Step::Fill(0, None), Step::Fill(0, None), Step::Receive, Step::KernelFill] {

@@ -1,7 +1,7 @@
 //! Packets in several buffers.
 
+use super::{Judge, Judged, Parcel};
 use crate::frames::Shape;
-use crate::relay::Parcel;
 use crate::ring::Descriptor;
 
 /// No further buffer.
@@ -27,8 +27,42 @@ struct Link {
 pub(super) struct Chains {
     links: Vec<Link>,
     free: u32,
-    /// The unfinished packet, and its last link.
-    open: Option<(Parcel, u32)>,
+    open: Open,
+}
+
+/// Where the buffers of packets go that are judged.
+pub(super) trait Ways {
+    /// On, to whom the packet is for.
+    fn on(&mut self, descriptor: Descriptor, cell: u32);
+
+    /// Back, to where the packet came from.
+    fn back(&mut self, cell: u32);
+
+    /// Somebody made a packet of too many buffers.
+    fn too_long(&self);
+}
+
+/// The packet whose last buffer has not come yet.
+#[derive(Debug)]
+enum Open {
+    /// There is none.
+    Nothing,
+    /// So many buffers of it have come, the last in this link.
+    Packet { parcel: Parcel, last: u32, buffers: u32 },
+    /// It has too many.
+    TooLong,
+}
+
+/// What a packet came to with one buffer more.
+#[derive(Debug)]
+enum Added {
+    /// This was its last.
+    Whole(Parcel),
+    /// There are more to come.
+    Unfinished,
+    /// The buffer is of a packet with as many as the ring has entries, and more to come: it can never be whole where its
+    /// judge is. Here is what had come before, the first time.
+    TooLong(Option<Parcel>),
 }
 
 impl Chains {
@@ -40,46 +74,82 @@ impl Chains {
         if let Some(last) = links.last_mut() {
             last.next = END;
         }
-        Self { links, free: 0, open: None }
+        Self { links, free: 0, open: Open::Nothing }
     }
 
-    /// Adds a buffer. Returns the packet if that was its last one, or the buffer itself if there is no room for it.
-    pub(super) fn add(
+    /// Takes a buffer from a ring. With its last the packet goes to the judge, and whatever comes of that goes its way.
+    #[inline]
+    pub(super) fn take(
         &mut self,
+        (descriptor, cell): (Descriptor, u32),
         shape: &Shape,
-        descriptor: Descriptor,
-        cell: u32,
-    ) -> Result<Option<Parcel>, Descriptor> {
-        match self.open.take() {
-            None => {
-                let parcel = Parcel::new(shape, descriptor, cell);
-                if continues(&descriptor) {
-                    self.open = Some((parcel, END));
-                    return Ok(None);
+        (judge, now): (&mut impl Judge, u64),
+        ways: &mut impl Ways,
+    ) {
+        match self.add(shape, descriptor, cell) {
+            Added::Whole(parcel) => {
+                if let Some(judged) = judge.submit(now, parcel) {
+                    self.go(judged, ways);
                 }
-                Ok(Some(parcel))
             }
-            Some((mut parcel, last)) => {
-                let Some(at) = self.take(descriptor, cell) else {
-                    self.open = Some((parcel, last));
-                    return Err(descriptor);
+            Added::Unfinished => {}
+            Added::TooLong(before) => {
+                ways.too_long();
+                ways.back(cell);
+                if let Some(parcel) = before {
+                    self.go(Judged { pass: false, parcel }, ways);
+                }
+            }
+        }
+    }
+
+    /// Has each buffer of a packet go its way, in order.
+    #[inline]
+    pub(super) fn go(&mut self, Judged { parcel, pass }: Judged, ways: &mut impl Ways) {
+        self.unfold(
+            parcel,
+            |descriptor, cell| if pass { ways.on(descriptor, cell) } else { ways.back(cell) },
+        );
+    }
+
+    #[inline]
+    fn add(&mut self, shape: &Shape, descriptor: Descriptor, cell: u32) -> Added {
+        let more = continues(&descriptor);
+        let entries = self.links.len() as u32;
+        let (parcel, last, buffers) = match std::mem::replace(&mut self.open, Open::Nothing) {
+            Open::Nothing => (Parcel::new(shape, descriptor, cell), END, 1),
+            Open::TooLong => {
+                if more {
+                    self.open = Open::TooLong;
+                }
+                return Added::TooLong(None);
+            }
+            Open::Packet { mut parcel, last, buffers } => {
+                let fits = buffers + u32::from(more) < entries;
+                let Some(at) = fits.then(|| self.link(descriptor, cell)).flatten() else {
+                    if more {
+                        self.open = Open::TooLong;
+                    }
+                    return Added::TooLong(Some(parcel));
                 };
                 match self.links.get_mut(last as usize) {
                     Some(link) => link.next = at,
                     None => parcel.rest = at,
                 }
                 parcel.total = parcel.total.saturating_add(descriptor.len);
-                if continues(&descriptor) {
-                    self.open = Some((parcel, at));
-                    return Ok(None);
-                }
-                Ok(Some(parcel))
+                (parcel, at, buffers + 1)
             }
+        };
+        if more {
+            self.open = Open::Packet { parcel, last, buffers };
+            return Added::Unfinished;
         }
+        Added::Whole(parcel)
     }
 
     /// Gives each buffer of a packet to `each`, in order, as it is to be put into a ring.
-    pub(super) fn unfold(&mut self, parcel: Parcel, mut each: impl FnMut(Descriptor, u32)) {
+    #[inline]
+    fn unfold(&mut self, parcel: Parcel, mut each: impl FnMut(Descriptor, u32)) {
         each(parcel.descriptor, parcel.cell);
         let mut at = parcel.rest;
         while let Some(link) = self.links.get_mut(at as usize) {
@@ -93,10 +163,13 @@ impl Chains {
 
     /// The packet whose last buffer has not come, and will not.
     pub(super) fn unfinished(&mut self) -> Option<Parcel> {
-        self.open.take().map(|(parcel, _)| parcel)
+        match std::mem::replace(&mut self.open, Open::Nothing) {
+            Open::Packet { parcel, .. } => Some(parcel),
+            Open::Nothing | Open::TooLong => None,
+        }
     }
 
-    fn take(&mut self, descriptor: Descriptor, cell: u32) -> Option<u32> {
+    fn link(&mut self, descriptor: Descriptor, cell: u32) -> Option<u32> {
         let at = self.free;
         let link = self.links.get_mut(at as usize)?;
         self.free = link.next;

@@ -24,7 +24,8 @@
 //!   application has no more frames in rings than it would have.
 //! * No allocation, no lock, no system call, no waiting.
 //!
-//! A packet of several buffers (`XDP_PKT_CONTD`) is one packet to its judge, which sees the first buffer.
+//! A packet of several buffers (`XDP_PKT_CONTD`) is one packet to its judge, which sees the first buffer. One that has more
+//! than its ring has entries is dropped whole and counted, whatever its judge would say, and the next goes on.
 #![forbid(unsafe_code)]
 
 mod chain;

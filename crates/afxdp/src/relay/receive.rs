@@ -1,8 +1,9 @@
 //! Receiving: from the application's fill ring to its receive rings, by the kernel and a judge.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::chain::Chains;
+use super::chain::{Chains, Ways};
 use super::{Frames, Judge, Judged, Parcel, Round};
 use crate::frames::{Seat, Track, View};
 use crate::ring::{Consumer, Descriptor, Producer};
@@ -94,9 +95,9 @@ impl<J: Judge> ReceivePump<J> {
         while let Some(at) = self.sockets.iter().position(|s| s.number == number) {
             let mut side = self.sockets.swap_remove(at);
             let (mut way, chains, judge) = side.split(&self.frames, &mut self.fill.kernel, &self.track);
-            judge.drain(|j| way.go(chains, Judged { pass: false, ..j }));
+            judge.drain(|j| chains.go(Judged { pass: false, ..j }, &mut way));
             if let Some(parcel) = chains.unfinished() {
-                way.go(chains, Judged { pass: false, parcel });
+                chains.go(Judged { pass: false, parcel }, &mut way);
             }
             self.held -= side.held;
             self.fill.kernel.publish();
@@ -240,23 +241,14 @@ impl<J: Judge> ReceiveSide<J> {
         let Self { rings: ReceiveRings { application, kernel }, seat, track, chains, judge, .. } = self;
         let mut way = Way { frames, fill, fill_track, receive: application, seat: *seat, track, moved: 0 };
         // First, because it is what tells a judge of changes.
-        judge.poll(now, |judged| way.go(chains, judged));
+        judge.poll(now, |judged| chains.go(judged, &mut way));
         let mut taken = 0;
         for _ in 0..take {
             let Some(d) = kernel.pop() else { break };
             match frames.ledger.received(d.address, d.len, fill_seat) {
                 Ok(cell) => {
                     taken += 1;
-                    // More buffers in one packet than the ring has entries: no packet that an interface receives.
-                    match chains.add(frames.ledger.shape(), d, cell) {
-                        Ok(Some(parcel)) => {
-                            if let Some(judged) = judge.submit(now, parcel) {
-                                way.go(chains, judged);
-                            }
-                        }
-                        Ok(None) => {}
-                        Err(_) => way.back(cell),
-                    }
+                    chains.take((d, cell), frames.ledger.shape(), (&mut *judge, now), &mut way);
                 }
                 Err(fault) => frames.faults.count(fault),
             }
@@ -265,7 +257,7 @@ impl<J: Judge> ReceiveSide<J> {
             kernel.release();
         }
         if taken > 0 {
-            judge.poll(now, |judged| way.go(chains, judged));
+            judge.poll(now, |judged| chains.go(judged, &mut way));
         }
         let gone = way.moved;
         if gone > 0 {
@@ -277,14 +269,7 @@ impl<J: Judge> ReceiveSide<J> {
     }
 }
 
-impl Way<'_> {
-    fn go(&mut self, chains: &mut Chains, Judged { parcel, pass }: Judged) {
-        chains.unfold(
-            parcel,
-            |descriptor, cell| if pass { self.on(descriptor, cell) } else { self.back(cell) },
-        );
-    }
-
+impl Ways for Way<'_> {
     fn on(&mut self, descriptor: Descriptor, cell: u32) {
         self.moved += 1;
         match self.frames.ledger.announce(cell, self.seat, self.track) {
@@ -305,6 +290,10 @@ impl Way<'_> {
             }
             Err(fault) => self.frames.faults.count(fault),
         }
+    }
+
+    fn too_long(&self) {
+        self.frames.faults.kernel.fetch_add(1, Relaxed);
     }
 }
 

@@ -1,8 +1,9 @@
 //! Sending: from the application's transmit rings to its completion ring, by a judge and the kernel.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
-use super::chain::Chains;
+use super::chain::{Chains, Ways};
 use super::receive::too_many;
 use super::{Frames, Judge, Judged, Round};
 use crate::Result;
@@ -96,9 +97,9 @@ impl<J: Judge> TransmitPump<J> {
                 passed: 0,
                 dropped: 0,
             };
-            judge.drain(|j| way.go(chains, Judged { pass: false, ..j }));
+            judge.drain(|j| chains.go(Judged { pass: false, ..j }, &mut way));
             if let Some(parcel) = chains.unfinished() {
-                way.go(chains, Judged { pass: false, parcel });
+                chains.go(Judged { pass: false, parcel }, &mut way);
             }
             self.under_way -= way.dropped;
             self.completion.application.publish();
@@ -212,23 +213,14 @@ impl<J: Judge> TransmitPump<J> {
         let take = waiting.min(in_completion).min(in_transmit);
         let mut way = Way { frames, transmit: &mut rings.kernel, completion, track, passed: 0, dropped: 0 };
         // First, because it is what tells a judge of changes.
-        judge.poll(now, |judged| way.go(chains, judged));
+        judge.poll(now, |judged| chains.go(judged, &mut way));
         let mut taken = 0;
         for _ in 0..take {
             let Some(d) = rings.application.pop() else { break };
             match frames.ledger.sent(d.address, d.len, *seat, view) {
                 Ok(cell) => {
                     taken += 1;
-                    match chains.add(frames.ledger.shape(), d, cell) {
-                        Ok(Some(parcel)) => {
-                            if let Some(judged) = judge.submit(now, parcel) {
-                                way.go(chains, judged);
-                            }
-                        }
-                        Ok(None) => {}
-                        // More buffers in one packet than the ring has entries: the kernel would not send it either.
-                        Err(_) => way.done(cell),
-                    }
+                    chains.take((d, cell), frames.ledger.shape(), (&mut *judge, now), &mut way);
                 }
                 Err(fault) => way.refuse(fault, d.address),
             }
@@ -237,7 +229,7 @@ impl<J: Judge> TransmitPump<J> {
             rings.application.release();
         }
         if taken > 0 {
-            judge.poll(now, |judged| way.go(chains, judged));
+            judge.poll(now, |judged| chains.go(judged, &mut way));
         }
         let (passed, dropped) = (way.passed, way.dropped);
         if passed > 0 {
@@ -249,14 +241,7 @@ impl<J: Judge> TransmitPump<J> {
     }
 }
 
-impl Way<'_> {
-    fn go(&mut self, chains: &mut Chains, Judged { parcel, pass }: Judged) {
-        chains.unfold(
-            parcel,
-            |descriptor, cell| if pass { self.on(descriptor, cell) } else { self.done(cell) },
-        );
-    }
-
+impl Ways for Way<'_> {
     fn on(&mut self, descriptor: Descriptor, cell: u32) {
         self.passed += 1;
         match self.frames.ledger.transmit(cell) {
@@ -268,7 +253,7 @@ impl Way<'_> {
         }
     }
 
-    fn done(&mut self, cell: u32) {
+    fn back(&mut self, cell: u32) {
         self.dropped += 1;
         match self.frames.ledger.finish(cell, self.track) {
             Ok(address) => {
@@ -279,6 +264,12 @@ impl Way<'_> {
         }
     }
 
+    fn too_long(&self) {
+        self.frames.faults.application.fetch_add(1, Relaxed);
+    }
+}
+
+impl Way<'_> {
     /// The application sent what it may not. An address that is in no frame is skipped, as the kernel does. One that
     /// is in a frame is completed, unsent: the application counts completions, and another owner's frame stays his.
     fn refuse(&mut self, fault: Fault, address: u64) {

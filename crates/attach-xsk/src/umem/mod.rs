@@ -122,14 +122,18 @@ impl Umem {
             // SAFETY: the caller's promise; and no packet memory that we know of has these bytes.
             () => unsafe { Shared::take(addresses.clone()) },
         };
+        let umem = Arc::new(Self::of(addresses, shared, others));
+        all.push(Arc::downgrade(&umem));
+        Ok(umem)
+    }
+
+    /// A buffer that is shared memory now, or why it is not, which is the reason for header copies.
+    fn of(addresses: Range<usize>, shared: Result<Shared, Unfit>, others: Vec<Arc<Self>>) -> Self {
         let claim = match &shared {
             Ok(_) => Claim::Open,
             Err(why) => Claim::Nobody(why.to_string()),
         };
-        let umem = Self { addresses, claim: Mutex::new(claim), shared: shared.ok(), _others: others };
-        let umem = Arc::new(umem);
-        all.push(Arc::downgrade(&umem));
-        Ok(umem)
+        Self { addresses, claim: Mutex::new(claim), shared: shared.ok(), _others: others }
     }
 
     /// A socket of this memory is bound to a port whose packets are all `whose`, or why they are nobody's.
@@ -165,4 +169,4 @@ impl Umem {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -41,7 +41,6 @@ impl Shared {
     /// # Errors
     /// Why it cannot be; then nothing has changed.
     pub(super) unsafe fn take(addresses: Range<usize>) -> Result<Self, Unfit> {
-        let system = |what: &'static str| move |e: Errno| Unfit::System { what, source: e.into() };
         let smaps = read_to_string("/proc/self/smaps")
             .map_err(|source| Unfit::System { what: "read /proc/self/smaps", source })?;
         let page = page_size(&smaps, &addresses)?;
@@ -49,9 +48,23 @@ impl Shared {
         if !unsafe { is_zero(&addresses) } {
             return Err(Unfit::Used);
         }
+        // SAFETY: the caller's promise, and it is zeros, whole pages of this size.
+        unsafe { Self::replace(addresses, page, memory) }
+    }
+
+    /// Puts shared memory, as `make` makes it, in the place of zeros.
+    ///
+    /// # Safety
+    /// As for [`Self::take`]; and the addresses are whole pages of this size that hold zeros.
+    unsafe fn replace(
+        addresses: Range<usize>,
+        page: usize,
+        make: impl FnOnce(u64, usize) -> Result<OwnedFd, Errno>,
+    ) -> Result<Self, Unfit> {
+        let system = |what: &'static str| move |e: Errno| Unfit::System { what, source: e.into() };
         let place = Place::claim().ok_or(Unfit::TooMany)?;
         let replace = || {
-            let memory = memory(addresses.len() as u64, page).map_err(system("make shared memory"))?;
+            let memory = make(addresses.len() as u64, page).map_err(system("make shared memory"))?;
             let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
             let at = std::ptr::with_exposed_provenance_mut(addresses.start);
             // SAFETY: the buffer is zeros and so is what takes its place; nobody writes it meanwhile.

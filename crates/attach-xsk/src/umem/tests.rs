@@ -3,10 +3,10 @@ use super::*;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// Private memory as an application maps it, unmapped when dropped.
-pub(super) struct Buffer(Range<usize>);
+pub(crate) struct Buffer(Range<usize>);
 
 impl Buffer {
-    pub(super) fn new(len: usize, flags: MapFlags) -> std::io::Result<Self> {
+    pub(crate) fn new(len: usize, flags: MapFlags) -> std::io::Result<Self> {
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping.
         let at = unsafe { mmap_anonymous(std::ptr::null_mut(), len, prot, flags) }?;
@@ -14,15 +14,15 @@ impl Buffer {
         Ok(Self(start..start + len))
     }
 
-    pub(super) fn private(len: usize) -> Self {
+    pub(crate) fn private(len: usize) -> Self {
         Self::new(len, MapFlags::PRIVATE).unwrap()
     }
 
-    pub(super) fn addresses(&self) -> Range<usize> {
+    pub(crate) fn addresses(&self) -> Range<usize> {
         self.0.clone()
     }
 
-    pub(super) fn bytes(&mut self) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
         let at = std::ptr::with_exposed_provenance_mut(self.0.start);
         // SAFETY: mapped as long as this lives; nobody else writes it here.
         unsafe { std::slice::from_raw_parts_mut(at, self.0.len()) }
@@ -103,4 +103,13 @@ fn memory_that_nobody_wants_or_whose_chunks_begin_anywhere_is_left_alone() {
         assert!(why(&umem).contains(reason), "{}", why(&umem));
         assert!(umem.shared.is_none());
     }
+}
+
+#[test]
+fn memory_that_the_system_does_not_give_is_copied_and_the_reason_is_told() {
+    let source = std::io::Error::from_raw_os_error(libc::ENOSPC);
+    let umem = Umem::of(0..4096, Err(Unfit::System { what: "make shared memory", source }), Vec::new());
+    umem.claim(Ok("alice")).unwrap();
+    umem.claim(Ok("bob")).unwrap();
+    assert!(why(&umem).starts_with("cannot make shared memory: No space left"), "{}", why(&umem));
 }

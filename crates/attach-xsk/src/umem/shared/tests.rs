@@ -95,6 +95,51 @@ fn what_the_application_mapped_anew_meanwhile_stays_as_it_is() {
     assert!(said_of(start + half, "").contains("rw-p"), "given back: {}", said_of(start + half, ""));
 }
 
+/// Replaces a buffer by memory that is made like this.
+fn replace(
+    buffer: &Buffer,
+    make: impl FnOnce(u64, usize) -> Result<OwnedFd, Errno>,
+) -> Result<Shared, Unfit> {
+    // SAFETY: a new buffer of this test's, of ordinary pages, of which the kernel knows nothing.
+    unsafe { Shared::replace(buffer.addresses(), PAGE, make) }
+}
+
+/// The buffer is as the application made it, and can be written and shared.
+#[track_caller]
+fn assert_left_alone(buffer: &mut Buffer) {
+    let line = said_of(buffer.addresses().start, "");
+    assert!(line.contains("rw-p") && !line.contains("p4shield"), "{line}");
+    assert!(buffer.bytes().iter().all(|b| *b == 0), "contents stay");
+    let start = buffer.addresses().start;
+    let remembered = |p: &Place| p.len.load(Acquire) > CHANGING && p.start.load(Relaxed) == start;
+    assert!(!PLACES.iter().any(remembered), "a forked child has nothing to give back");
+    take(buffer).expect("it was not the buffer's fault");
+}
+
+#[test]
+fn without_memory_for_a_second_buffer_the_first_stays() {
+    for errno in [Errno::NOMEM, Errno::NOSPC, Errno::MFILE] {
+        let mut buffer = Buffer::private(LEN);
+        let why = replace(&buffer, |_, _| Err(errno)).unwrap_err();
+        assert_eq!(why.to_string(), format!("cannot make shared memory: {}", std::io::Error::from(errno)));
+        assert_left_alone(&mut buffer);
+    }
+}
+
+#[test]
+fn memory_that_cannot_be_sealed_is_taken_away_again() {
+    let mut buffer = Buffer::private(LEN);
+    let why = replace(&buffer, |len, _| {
+        // Without ALLOW_SEALING the kernel refuses every seal.
+        let memory = memfd_create("p4shield-packets", MemfdFlags::CLOEXEC)?;
+        ftruncate(&memory, len)?;
+        Ok(memory)
+    });
+    let why = why.unwrap_err().to_string();
+    assert!(why.starts_with("cannot seal shared memory: "), "{why}");
+    assert_left_alone(&mut buffer);
+}
+
 #[test]
 #[allow(clippy::print_stdout, reason = "skipped tests say so")]
 fn huge_pages_stay_huge_pages() {

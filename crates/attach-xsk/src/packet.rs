@@ -133,3 +133,6 @@ impl Packet for UmemPacket {
         self.replace(old_len, new, new_total_len)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use p4shield_abi::channel::Geometry;
 use p4shield_attach::message::Report;
-use p4shield_attach::{Allowed, Headers, Heard, Host, LaneId, Peer, Server, Setup};
+use p4shield_attach::{Allowed, Headers, Heard, Host, LaneId, Peer, Remark, Server, Setup};
 use p4shield_channel::{Batch, Doorbell, Judge, PacketMemory, Reply, create_channel};
 use p4shield_config::Config;
 
@@ -84,6 +84,11 @@ impl Daemon {
         self.host.faults.lock().expect("no panic").clone()
     }
 
+    /// What was said that an operator is to know.
+    pub(crate) fn remarks(&self) -> Vec<Remark> {
+        self.host.remarks.lock().expect("no panic").clone()
+    }
+
     /// Waits until there are so many lanes.
     pub(crate) fn wait_lanes(&self, count: usize) {
         let lanes = || self.host.lines.lock().expect("no panic").len();
@@ -106,6 +111,7 @@ struct P4Vm {
     lines: Mutex<Vec<(u64, LaneId, Judge, Doorbell)>>,
     judged: AtomicU64,
     faults: Mutex<Vec<String>>,
+    remarks: Mutex<Vec<Remark>>,
     ends: AtomicBool,
     /// The memory of the lane that is told of next.
     handed: Mutex<Option<OwnedFd>>,
@@ -139,6 +145,9 @@ impl Host for P4Vm {
             }
             Heard::Said(Report::LaneDown { lane }) => {
                 self.lines.lock().expect("no panic").retain(|l| (l.0, l.1) != (peer.session, lane));
+            }
+            Heard::Said(Report::Remark { remark, .. }) => {
+                self.remarks.lock().expect("no panic").push(remark);
             }
             Heard::Said(fault @ Report::Fault { .. }) => {
                 self.faults.lock().expect("no panic").push(format!("{fault:?}"));

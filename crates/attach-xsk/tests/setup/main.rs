@@ -3,17 +3,20 @@
 
 #![allow(clippy::print_stdout, reason = "the application answers by its output")]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod metadata;
 
 use std::ffi::c_void;
-use std::io;
-use std::process::Command;
+use std::io::{self, Read};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::daemon::Cloud;
+use common::daemon::{Cloud, Daemon};
 use common::library;
 use libc::{c_int, c_long};
-use p4shield_testbed::NetNs;
+use p4shield_attach::Remark;
+use p4shield_testbed::{NetNs, wait_until};
 
 /// Environment variable: what the application is to do.
 const TASK: &str = "P4SHIELD_TEST_TASK";
@@ -23,6 +26,16 @@ const RING: u32 = 16;
 
 /// Runs the application in a namespace with the interface `s0`. What it said, and what the library did.
 fn application(task: &str, fail: &str) -> Option<(String, String)> {
+    run_application(task, fail, true, |_| {})
+}
+
+/// The same, with the library or without; it stays until `meanwhile` is over.
+fn run_application(
+    task: &str,
+    fail: &str,
+    preloaded: bool,
+    meanwhile: impl FnOnce(&Daemon),
+) -> Option<(String, String)> {
     if let Err(why) = p4shield_testbed::usable() {
         println!("skipped: {why}");
         return None;
@@ -33,11 +46,19 @@ fn application(task: &str, fail: &str) -> Option<(String, String)> {
         ns.ip(&format!("link set {end} up")).unwrap();
     }
     let cloud = Cloud::new(fail, "50ms").with("[[port]]\nname = \"s0\"\ntenant = \"alice\"\nvm = \"one\"\n");
-    let _daemon = cloud.daemon(|_, _| true);
+    let daemon = cloud.daemon(|_, _| true);
     let mut command: Command = ns.command(std::env::current_exe().unwrap());
     command.args(["--exact", "application_under_test", "--nocapture"]);
-    command.env(TASK, task).env("LD_PRELOAD", library()).env("P4SHIELD_CONFIG", cloud.config());
-    let out = command.output().unwrap();
+    command.env(TASK, task);
+    if preloaded {
+        command.env("LD_PRELOAD", library()).env("P4SHIELD_CONFIG", cloud.config());
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut application = command.spawn().unwrap();
+    let stays = application.stdin.take();
+    meanwhile(&daemon);
+    drop(stays);
+    let out = application.wait_with_output().unwrap();
     let [said, log] = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
     assert!(out.status.success(), "{task}: {said}\n{log}");
     Some((said, log))
@@ -81,6 +102,20 @@ fn rings_that_are_mapped_past_libc_are_refused_or_let_through() {
 }
 
 #[test]
+fn the_daemon_is_told_what_is_let_through() {
+    for task in ["set-up-elsewhere", "mapped-past-libc"] {
+        let told = |daemon: &Daemon| {
+            let unmediated =
+                |r: &Remark| matches!(r, Remark::Unmediated(why) if why.contains("is not mediated"));
+            wait_until("the remark", 60, || daemon.remarks().iter().any(unmediated)).unwrap();
+        };
+        if run_application(task, "pass", true, told).is_none() {
+            return;
+        }
+    }
+}
+
+#[test]
 fn a_forked_child_makes_no_socket_of_its_own() {
     expect("fork", "drop", "child: 13", CLOSED);
 }
@@ -97,6 +132,21 @@ fn closing_by_whatever_call_frees_the_queue() {
     }
 }
 
+#[test]
+fn what_the_interface_is_told_of_a_packet_gets_through() {
+    let Some((plain, _)) = run_application("metadata", "drop", false, |_| {}) else { return };
+    let answer = |said: &str| said.lines().find(|l| l.starts_with("metadata")).map(str::to_owned);
+    if answer(&plain).is_none_or(|a| a.contains("refused")) {
+        println!("skipped: this kernel takes no metadata of packets in copy mode: {plain}");
+        return;
+    }
+    let Some((said, log)) = application("metadata", "drop") else { return };
+    assert_eq!(answer(&plain).as_deref(), Some("metadata: time of sending true, right checksum true"));
+    assert_eq!(answer(&said), answer(&plain), "{said}\n{log}");
+    let closed = log.lines().find(|l| l.contains(CLOSED)).unwrap();
+    assert!(closed.contains("application: 0, kernel: 0, judge: 0"), "{closed}");
+}
+
 /// The application; a test that does nothing where nobody asks it to.
 #[test]
 fn application_under_test() {
@@ -106,6 +156,7 @@ fn application_under_test() {
         "set-up-elsewhere" => App::new(raw_socket, raw_setsockopt, raw_map, 32),
         "mapped-past-libc" => App::new(socket, setsockopt, raw_map, 32),
         "v1" => App::new(socket, setsockopt, map, 24),
+        "metadata" => return metadata::task(),
         _ => App::new(socket, setsockopt, map, 32),
     };
     if task == "again" {
@@ -116,7 +167,7 @@ fn application_under_test() {
         println!("bind: {}", error.raw_os_error().unwrap());
         return;
     }
-    app.send();
+    app.send(3 * CHUNK, 60, 0);
     println!("sent");
     match task.as_str() {
         "fork" => println!("child: {}", in_child()),
@@ -134,7 +185,11 @@ fn application_under_test() {
             assert!(unsafe { libc::dup2(1, app.fd) } >= 0);
             bind_again();
         }
-        _ => assert_eq!(close(app.fd), 0),
+        _ => {
+            // Until whoever started this has seen enough.
+            let _ = io::stdin().read_to_end(&mut Vec::new());
+            assert_eq!(close(app.fd), 0);
+        }
     }
 }
 
@@ -158,7 +213,7 @@ fn bind_again() {
     let app = App::new(socket, setsockopt, map, 32);
     // The kernel lets go of a queue a moment after its socket was closed.
     let bound = || app.bind(libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP).is_ok();
-    p4shield_testbed::wait_until("the queue to be free", 30, bound).unwrap();
+    wait_until("the queue to be free", 30, bound).unwrap();
     println!("bound again");
 }
 
@@ -223,6 +278,9 @@ fn raw_map(fd: c_int, len: usize, offset: i64) -> *mut u8 {
 /// A socket that can send.
 struct App {
     fd: c_int,
+    memory: *mut u8,
+    /// Frames that were sent and completed.
+    sent: u32,
     transmit: *mut u8,
     completion: *mut u8,
     at: libc::xdp_mmap_offsets,
@@ -231,6 +289,16 @@ struct App {
 impl App {
     /// Everything but the bind; `bytes` of `struct xdp_umem_reg` are told to the kernel.
     fn new(socket: fn() -> c_int, set: SetOption, map: Map, bytes: usize) -> Self {
+        Self::with(socket, set, map, (bytes, 0)).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// The same with these flags of packet memory, which it fails by where the kernel does not know them.
+    fn with(
+        socket: fn() -> c_int,
+        set: SetOption,
+        map: Map,
+        (bytes, flags): (usize, u64),
+    ) -> io::Result<Self> {
         let fd = socket();
         assert!(fd >= 0, "{}", io::Error::last_os_error());
         let len = FRAMES * CHUNK;
@@ -239,9 +307,11 @@ impl App {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             libc::mmap(std::ptr::null_mut(), len as usize, PROTECTION, flags, -1, 0)
         };
-        let words = [memory as u64, len, CHUNK, 0];
+        let words = [memory as u64, len, CHUNK, flags];
         let registration: Vec<u8> = words.iter().flat_map(|w| w.to_ne_bytes()).take(bytes).collect();
-        assert_eq!(set(fd, libc::XDP_UMEM_REG, &registration), 0, "{}", io::Error::last_os_error());
+        if set(fd, libc::XDP_UMEM_REG, &registration) != 0 {
+            return Err(io::Error::last_os_error());
+        }
         let rings = [libc::XDP_UMEM_FILL_RING, libc::XDP_UMEM_COMPLETION_RING, libc::XDP_TX_RING];
         for ring in rings {
             assert_eq!(set(fd, ring, &RING.to_ne_bytes()), 0, "{}", io::Error::last_os_error());
@@ -262,7 +332,7 @@ impl App {
         ring(at.fr.desc, 8, libc::XDP_UMEM_PGOFF_FILL_RING);
         let completion = ring(at.cr.desc, 8, libc::XDP_UMEM_PGOFF_COMPLETION_RING);
         let transmit = ring(at.tx.desc, 16, libc::XDP_PGOFF_TX_RING as u64);
-        Self { fd, transmit, completion, at }
+        Ok(Self { fd, memory: memory.cast(), sent: 0, transmit, completion, at })
     }
 
     fn bind(&self, flags: u16) -> io::Result<()> {
@@ -289,27 +359,41 @@ impl App {
         awake.is_none_or(|awake| awake < start.elapsed() / 2)
     }
 
+    /// The bytes of packet memory from an address on.
+    fn bytes(&mut self, address: u64, len: usize) -> &mut [u8] {
+        assert!(address as usize + len <= (FRAMES * CHUNK) as usize);
+        // SAFETY: within the memory, which nobody else writes while no frame of it is sent.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.add(address as usize), len) }
+    }
+
     /// Sends a frame and waits until it is completed.
-    fn send(&mut self) {
+    fn send(&mut self, address: u64, len: u32, options: u32) {
+        let (slot, sent) = ((self.sent % RING) as usize, self.sent + 1);
         // SAFETY: within the ring, whose kernel's end reads it after the index has moved.
         unsafe {
-            let entry = self.transmit.add(self.at.tx.desc as usize);
-            entry.cast::<u64>().write_volatile(3 * CHUNK);
-            entry.add(8).cast::<u32>().write_volatile(60);
-            entry.add(12).cast::<u32>().write_volatile(0);
+            let entry = self.transmit.add(self.at.tx.desc as usize + 16 * slot);
+            entry.cast::<u64>().write_volatile(address);
+            entry.add(8).cast::<u32>().write_volatile(len);
+            entry.add(12).cast::<u32>().write_volatile(options);
             std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-            self.transmit.add(self.at.tx.producer as usize).cast::<u32>().write_volatile(1);
+            self.transmit.add(self.at.tx.producer as usize).cast::<u32>().write_volatile(sent);
         }
         let completed = || {
             // SAFETY: sends nothing; the index is within the ring.
             unsafe {
                 libc::sendto(self.fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0);
-                self.completion.add(self.at.cr.producer as usize).cast::<u32>().read_volatile() == 1
+                self.completion.add(self.at.cr.producer as usize).cast::<u32>().read_volatile() == sent
             }
         };
-        p4shield_testbed::wait_until("a completion", 30, completed).unwrap();
+        wait_until("a completion", 30, completed).unwrap();
         // SAFETY: within the ring.
-        let address = unsafe { self.completion.add(self.at.cr.desc as usize).cast::<u64>().read_volatile() };
-        assert_eq!(address, 3 * CHUNK);
+        let completed = unsafe {
+            let entry = self.completion.add(self.at.cr.desc as usize + 8 * slot).cast::<u64>();
+            let address = entry.read_volatile();
+            self.completion.add(self.at.cr.consumer as usize).cast::<u32>().write_volatile(sent);
+            address
+        };
+        assert_eq!(completed, address);
+        self.sent = sent;
     }
 }

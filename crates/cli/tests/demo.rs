@@ -4,6 +4,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use p4shield_testbed::{Guarded, process};
 use rustix::process::{Pid, Signal, kill_process};
@@ -21,8 +22,12 @@ fn child_of(parent: Pid, program: &str, argument: &str) -> Option<Pid> {
     })
 }
 
+/// One demo at a time: each fills two cores.
+static ONE: Mutex<()> = Mutex::new(());
+
 /// Gives the demo, kills that part of it in its first phase, and returns what is told.
 fn without(program: &str, argument: &str) -> String {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = p4shield_testbed::leftover::folder("cut-demo").unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_p4shield"));
     command.args(["demo", "--report"]).arg(folder.path().join("report"));

@@ -21,5 +21,6 @@ pub mod inline;
 pub mod p4vm;
 mod program;
 pub mod sandbox;
+mod schedule;
 mod session;
 pub mod worker;

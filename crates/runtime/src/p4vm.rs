@@ -9,13 +9,13 @@ use crate::control::{self, Socket, SocketError};
 use crate::program::Verifier;
 use crate::sandbox::seccomp::{self, Kind};
 use crate::sandbox::{self, Limits, Measure, Report, SandboxError};
+use crate::schedule;
 use crate::session::Session;
 use crate::worker::{self, Worker};
 use p4shield_bpf::verify::IsolatedError;
 use p4shield_channel::WaitPolicy;
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
-use rustix::thread::{CpuSet, sched_setaffinity};
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
@@ -140,8 +140,13 @@ fn spawn_worker(cpu: Option<usize>) -> Result<Spawned, P4VmError> {
     let (filtered, is_filtered) = mpsc::channel();
     let (pinned, is_pinned) = mpsc::channel();
     let (worker, start) = mpsc::channel::<Worker>();
+    let placed = move || {
+        // It works as well without, only not as well beside others.
+        let _ = schedule::wait_for_turn();
+        cpu.map_or(Ok(()), |cpu| schedule::bind(cpu).map_err(|source| P4VmError::Cpu { cpu, source }))
+    };
     let main = move || {
-        if pinned.send(cpu.map_or(Ok(()), pin)).is_ok()
+        if pinned.send(placed()).is_ok()
             && filtered.send(seccomp::apply(Kind::Worker)).is_ok()
             && let Ok(worker) = start.recv()
         {
@@ -151,17 +156,6 @@ fn spawn_worker(cpu: Option<usize>) -> Result<Spawned, P4VmError> {
     let thread = std::thread::Builder::new().name("worker".into()).spawn(main).map_err(P4VmError::Worker)?;
     is_pinned.recv().unwrap_or(Ok(()))?;
     Ok((thread, worker, is_filtered))
-}
-
-/// Binds this thread to a core.
-fn pin(cpu: usize) -> Result<(), P4VmError> {
-    let refused = |source: std::io::Error| P4VmError::Cpu { cpu, source };
-    if cpu >= CpuSet::MAX_CPU {
-        return Err(refused(std::io::ErrorKind::InvalidInput.into()));
-    }
-    let mut cores = CpuSet::new();
-    cores.set(cpu);
-    sched_setaffinity(None, &cores).map_err(|e| refused(e.into()))
 }
 
 fn waived(

@@ -30,6 +30,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_mediator_that_breaks_the_protocol_loses_its_channel_only", a_broken_channel_is_left_alone),
     ("channels_come_and_go", channels_come_and_go),
     ("an_idle_worker_sleeps", an_idle_worker_sleeps),
+    ("a_worker_waits_for_its_turn", a_worker_waits_for_its_turn),
     ("hostile_messages_are_answered_and_survived", hostile_messages_are_survived),
     ("it_ends_when_its_host_hangs_up", it_ends_when_its_host_hangs_up),
     ("it_ends_when_its_verifier_is_lost", it_ends_when_its_verifier_is_lost),
@@ -307,14 +308,28 @@ fn an_idle_worker_sleeps() {
     drop(dropped);
     for _ in 0..3 {
         assert_eq!(m.judge(Direction::Ingress, 1).0, Verdict::Pass);
-        let state = || {
-            let tasks = std::fs::read_dir(format!("/proc/{}/task", rig.pid.as_raw_pid())).unwrap();
-            let states = tasks.map(|t| std::fs::read_to_string(t.unwrap().path().join("stat")).unwrap());
-            states.map(|s| s.rsplit(") ").next().unwrap().as_bytes()[0]).collect::<Vec<_>>()
-        };
         // Sleeping, and asleep whenever one looks: a spinning thread would be found running.
-        wait_for("sleep", || (0..100).all(|_| state() == *b"SS"));
+        wait_for("sleep", || (0..100).all(|_| of_threads(&rig, 3) == ["S", "S"]));
     }
+}
+
+/// A field of proc_pid_stat(5), by the number that it has there, of each thread.
+fn of_threads(rig: &Rig, field: usize) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", rig.pid.as_raw_pid())).unwrap();
+    let stats = tasks.map(|t| std::fs::read_to_string(t.unwrap().path().join("stat")).unwrap());
+    // The second field is a name, which may hold anything, in parentheses.
+    let field = |stat: String| {
+        let (_, behind_the_name) = stat.rsplit_once(") ").unwrap();
+        behind_the_name.split(' ').nth(field - 3).unwrap().to_owned()
+    };
+    stats.map(field).collect()
+}
+
+fn a_worker_waits_for_its_turn() {
+    let rig = Rig::with_vm();
+    let mut policies = of_threads(&rig, 41);
+    policies.sort();
+    assert_eq!(policies, [libc::SCHED_OTHER, libc::SCHED_BATCH].map(|p| p.to_string()));
 }
 
 fn hostile_messages_are_survived() {

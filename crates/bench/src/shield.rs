@@ -82,6 +82,7 @@ pub(crate) struct Shield {
 impl Shield {
     /// Compiles the program, starts the daemon and waits until its P4 VM runs.
     pub(crate) fn start(setup: &Setup<'_>) -> Result<Self, Error> {
+        present(setup.library)?;
         let folder = leftover::folder("bench")?;
         let at = |name: &str| folder.path().join(name);
         let write = |name: &str, text: &str| {
@@ -154,6 +155,12 @@ impl Shield {
         ]
     }
 
+    /// Waits until the library in the switch has reported to the daemon: otherwise a plain switch would be measured.
+    pub(crate) fn await_switch(&self) -> Result<(), Error> {
+        let reported = || self.status()["switches"].as_array().is_some_and(|switches| !switches.is_empty());
+        self.await_part("report of the library in the switch", "daemon.log", reported)
+    }
+
     fn await_part(&self, what: &str, log: &str, done: impl FnMut() -> bool) -> Result<(), Error> {
         wait_until(what, PATIENCE, done).map_err(|e| {
             let log = std::fs::read_to_string(self.at(log)).unwrap_or_default();
@@ -163,9 +170,32 @@ impl Shield {
     }
 }
 
+/// Refuses a library that is not there, which the linker would leave out with a warning.
+pub(crate) fn present(library: &Path) -> Result<(), Error> {
+    if library.is_file() {
+        return Ok(());
+    }
+    Err(Error::Switch(format!("{} is not there; name the library with --library", library.display())))
+}
+
 fn spawn(folder: &Path, command: &mut Command, log: &str) -> Result<Guarded, Error> {
     let log =
         File::create(folder.join(log)).map_err(|e| Error::Switch(format!("cannot write a log: {e}")))?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     Ok(Guarded::spawn(command)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_that_is_not_there_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let library = folder.path().join("libp4shield_xsk.so");
+        let refused = present(&library).unwrap_err().to_string();
+        assert!(refused.contains("libp4shield_xsk.so is not there"), "{refused}");
+        File::create(&library).unwrap();
+        present(&library).unwrap();
+    }
 }

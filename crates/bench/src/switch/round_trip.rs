@@ -67,6 +67,7 @@ impl World {
         let mut shield = Shield::start(options, mode, &ports)?;
         shield.start_agent(&server)?;
         let lab = Lab::start(options.switch, &host, &shield.environment(), &devices)?;
+        shield.await_switch()?;
         let to = SERVER.to_string();
         wait_until("a ping through the switch", PATIENCE, || {
             process::run(client.command("ping").args(["-c1", "-W1", &to])).is_ok()

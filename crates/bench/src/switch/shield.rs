@@ -35,6 +35,11 @@ impl Shield {
         self.cloud.as_mut().map_or(Ok(()), |cloud| cloud.start_agent(ns, "eth0"))
     }
 
+    /// Waits until the switch, which was started meanwhile, has reported to the daemon.
+    pub(super) fn await_switch(&self) -> Result<(), Error> {
+        self.cloud.as_ref().map_or(Ok(()), Cloud::await_switch)
+    }
+
     /// What the switch has to be started with.
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         self.cloud.as_ref().map_or_else(Vec::new, Cloud::environment)

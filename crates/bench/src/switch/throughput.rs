@@ -27,6 +27,7 @@ pub(super) fn measure(options: &Options, mode: Mode, bytes: u32) -> Result<Throu
     traffic::write(&file, bytes)?;
     let devices = devices(&file.display().to_string());
     let mut lab = Lab::start(options.switch, &host, &shield.environment(), &devices)?;
+    shield.await_switch()?;
     wait_until("the first packets", PATIENCE, || lab.sent().is_ok_and(|n| n > 0))?;
     std::thread::sleep(options.time / 4);
     lab.clear_cycles()?;

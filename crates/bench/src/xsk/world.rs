@@ -83,6 +83,7 @@ impl World {
         let (shield, environment) = match mode {
             Mode::Plain => (None, Vec::new()),
             Mode::Relay => {
+                shield::present(&options.library)?;
                 let library = options.library.clone().into_os_string();
                 (None, vec![("LD_PRELOAD", library), ("P4SHIELD_XSK", OsString::from("relay"))])
             }
@@ -99,6 +100,9 @@ impl World {
         let switch = OvsAfxdp::start(&host, &environment, &format!("{:#x}", 1_u128 << cores::two()[1]))?;
         for port in PORTS {
             switch.add(port)?;
+        }
+        if let Some(shield) = &shield {
+            shield.await_switch()?;
         }
         let to = SERVER.to_string();
         wait_until("a ping through the switch", PATIENCE, || {

@@ -192,6 +192,28 @@ fn p4info_is_written_as_text_and_as_bytes() {
 }
 
 #[test]
+fn what_p4info_cannot_describe_is_refused_before_anything_is_written() {
+    let text = std::fs::read_to_string(example("programs/port_filter.p4")).unwrap();
+    let (folder, file) = program(&text.replacen("    table ", "    @id(0x01000001) table ", 1));
+    let at = |name: &str| folder.path().join(name);
+    let (object, info) = (at("x.o").display().to_string(), at("x.txtpb").display().to_string());
+    let refused = p4shield(&["compile", &file, "-o", &object, "--p4info", &info]);
+    assert_eq!(code(&refused), 3, "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("E0607"), "{}", stderr(&refused));
+    assert!(!at("x.o").exists() && !at("x.txtpb").exists());
+}
+
+#[test]
+fn every_stage_can_be_shown() {
+    let stages = [("ast", "parser "), ("ir", "b0: ; entry"), ("asm", "r1"), ("graph", "digraph program {")];
+    for (stage, part) in stages {
+        let shown = p4shield(&["compile", &example("programs/tcp_guard.p4"), "--emit", stage]);
+        assert_eq!(code(&shown), 0, "{}", stderr(&shown));
+        assert!(stdout(&shown).contains(part), "{stage}: {}", stdout(&shown));
+    }
+}
+
+#[test]
 fn every_code_is_listed_and_an_unknown_one_says_where() {
     let listed = stdout(&p4shield(&["explain"]));
     for c in p4shield_p4::diagnostics::Code::ALL {

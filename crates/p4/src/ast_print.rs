@@ -22,7 +22,7 @@ pub(crate) fn print(p: &Program) -> String {
     printer.out
 }
 
-fn list<T>(items: &[T], f: impl Fn(&T) -> String) -> String {
+pub(crate) fn list<T>(items: &[T], f: impl Fn(&T) -> String) -> String {
     items.iter().map(f).collect::<Vec<_>>().join(", ")
 }
 
@@ -107,7 +107,7 @@ pub(crate) fn expr(e: &Expr) -> String {
 }
 
 /// A keyset: several keys stand in parentheses.
-fn keyset(e: &Expr) -> String {
+pub(crate) fn keyset(e: &Expr) -> String {
     match &e.kind {
         ExprKind::List(items) => format!("({})", list(items, expr)),
         _ => expr(e),
@@ -367,7 +367,7 @@ fn variable(d: &Decl) -> String {
 }
 
 /// A statement of one line, without its semicolon.
-fn simple(s: &Stmt) -> String {
+pub(crate) fn simple(s: &Stmt) -> String {
     match &s.kind {
         StmtKind::Assign { target, op, value } => {
             format!("{} {}= {}", expr(target), op.map_or("", |o| o.text()), expr(value))

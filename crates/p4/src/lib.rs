@@ -33,6 +33,7 @@ pub mod control;
 mod ctypes;
 pub mod diagnostics;
 pub mod explain;
+mod graph;
 mod hir;
 mod ir;
 mod lexer;
@@ -117,6 +118,8 @@ pub struct Compiled {
     pub ir: String,
     /// The syntax tree as P4 text, macros and includes resolved and every operator in parentheses.
     pub ast: String,
+    /// The flow of parsers and controls, in the DOT language of Graphviz.
+    pub graph: String,
     /// A C header that declares the tenant's own extern functions and the types that they exchange; empty if the
     /// program calls none.
     pub c_header: String,
@@ -176,9 +179,9 @@ pub fn compile(
         instructions: program.insns.len(),
         longest_path: codegen::longest_path(&program.insns),
     };
-    let ast = ast_print::print(&front.ast);
+    let (ast, graph) = (ast_print::print(&front.ast), graph::draw(&front.ast));
     let warnings = Diagnostics::new(sources, sink.into_items());
-    Ok(Compiled { object, warnings, asm, ir, ast, c_header: lowered.c_header, facts })
+    Ok(Compiled { object, warnings, asm, ir, ast, graph, c_header: lowered.c_header, facts })
 }
 
 /// Finds everything that is wrong with a program, without generating code.

@@ -22,6 +22,7 @@ use crate::{input, output};
 ///
 ///   p4shield compile guard.p4                 write guard.o
 ///   p4shield compile guard.p4 --emit asm      the code, with the lines that it comes from
+///   p4shield compile guard.p4 --emit graph | dot -Tsvg > guard.svg
 ///   p4shield compile guard.p4 -D LIMIT=64 -I include -o out/guard.o
 ///   p4shield compile router.p4 --p4info router.p4info.txt
 ///
@@ -95,6 +96,8 @@ enum Stage {
     Ir,
     /// The code, with source lines
     Asm,
+    /// The flow of parsers and controls, for Graphviz (`dot -Tsvg`)
+    Graph,
 }
 
 impl Compile {
@@ -111,16 +114,22 @@ impl Compile {
                 Stage::Ast => &compiled.ast,
                 Stage::Ir => &compiled.ir,
                 Stage::Asm => &compiled.asm,
+                Stage::Graph => &compiled.graph,
             });
             return Ok(Exit::Done);
         }
+        let info = match &self.p4info {
+            None => None,
+            // Before anything is written: what cannot be described has no object either.
+            Some(path) => match p4info(&name, &text, &self.source.folders(), &self.source.options()) {
+                Ok(info) => Some((info, path)),
+                Err(errors) => return refuse(&errors),
+            },
+        };
         let to = self.output.unwrap_or_else(|| self.source.program.with_extension("o"));
         std::fs::write(&to, &compiled.object).with_context(|| format!("cannot write {}", to.display()))?;
-        if let Some(path) = &self.p4info {
-            match p4info(&name, &text, &self.source.folders(), &self.source.options()) {
-                Ok(info) => write_p4info(&info, path)?,
-                Err(errors) => return refuse(&errors),
-            }
+        if let Some((info, path)) = &info {
+            write_p4info(info, path)?;
         }
         if let Some(path) = &self.c_header {
             std::fs::write(path, &compiled.c_header)

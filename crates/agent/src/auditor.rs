@@ -69,10 +69,10 @@ pub enum Event {
 /// Where both directions stand.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Standings {
-    /// Packets to this VM.
-    pub ingress: Standing,
-    /// Packets from this VM.
-    pub egress: Standing,
+    /// Packets to this VM; none if they are not audited.
+    pub ingress: Option<Standing>,
+    /// Packets from this VM, likewise.
+    pub egress: Option<Standing>,
 }
 
 impl std::fmt::Display for Event {
@@ -84,6 +84,10 @@ impl std::fmt::Display for Event {
             Self::Noticed(notice) => notice.fmt(f),
             Self::Standing(s) => {
                 for (name, s) in [("ingress", s.ingress), ("; egress", s.egress)] {
+                    let Some(s) = s else {
+                        write!(f, "{name}: not audited")?;
+                        continue;
+                    };
                     let state = match (s.suspicious, s.aligned) {
                         (true, _) => "looking into a difference",
                         (false, true) => "every packet went through",
@@ -186,7 +190,7 @@ impl Auditor {
         if !witness.tells_others_apart() {
             limits.unmediated_per_second = config.unmediated_per_second;
         }
-        Ok(Self { limits, audit: Audit::new(limits, Now::read()), log, place, witness })
+        Ok(Self { limits, audit: Audit::new(limits, &config.directions(), Now::read()), log, place, witness })
     }
 
     /// One look at both sides.
@@ -208,7 +212,7 @@ impl Auditor {
 
     /// Whether the audit can end, so long after it was asked to.
     fn settled(&self, since_stop: u64) -> bool {
-        let suspicious = Direction::ALL.iter().any(|d| self.audit.standing(*d).suspicious);
+        let suspicious = Direction::ALL.iter().any(|d| self.audit.standing(*d).is_some_and(|s| s.suspicious));
         let enough = if suspicious { self.limits.patience_ns } else { 2 * self.limits.grace_ns };
         since_stop > enough
     }
@@ -242,11 +246,11 @@ mod tests {
             json(&Event::Noticed(Notice::Aligned { direction: Direction::Egress })),
             serde_json::json!({ "event": "noticed", "notice": "aligned", "direction": "egress" })
         );
-        let standing = Standings { ingress: Standing::default(), egress: Standing::default() };
+        let standing = Standings { ingress: Some(Standing::default()), egress: None };
         let shape = json(&Event::Standing(standing));
         assert_eq!(shape["event"], "standing");
         assert_eq!(shape["ingress"]["interface"]["packets"], 0);
-        assert_eq!(shape["egress"]["verified"], 0);
+        assert!(shape["egress"].is_null(), "not audited");
         let summary = Summary { findings: vec![found], standing, exit_code: 10 };
         let shape = serde_json::to_value(&summary).unwrap();
         assert_eq!(shape["findings"][0]["finding"], "bypassed");
@@ -260,7 +264,7 @@ mod tests {
         assert_eq!(found(1, false).to_string(), "ingress: at least 1 packet went round the program");
         let withheld = Finding::Withheld { packets: 2, exact: true };
         assert_eq!(withheld.to_string(), "ingress: 2 packets judged but never arrived");
-        let standing = Standings { ingress: Standing::default(), egress: Standing::default() };
+        let standing = Standings { ingress: Some(Standing::default()), egress: None };
         let summary = Summary { findings: vec![], standing, exit_code: 0 };
         assert_eq!(summary.to_string(), "every packet went through");
     }

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use p4shield_abi::Direction;
 use p4shield_abi::info::{APP_VALUES, INTERFACES};
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +97,13 @@ pub struct AuditConfig {
     /// delays it.
     #[serde(default = "default_hold_ms")]
     pub hold_ms: u64,
+    /// Whether packets to this VM are audited.
+    #[serde(default = "default_audited")]
+    pub ingress: bool,
+    /// Whether packets from this VM are audited. Those of a direction that the tenant has nobody asked about
+    /// (`no_program = "skip"`) are in no log and cannot be.
+    #[serde(default = "default_audited")]
+    pub egress: bool,
     /// Where the tap is attached on ingress.
     #[serde(default)]
     pub hook: Hook,
@@ -136,6 +144,10 @@ const fn default_hold_ms() -> u64 {
     50
 }
 
+const fn default_audited() -> bool {
+    true
+}
+
 const fn default_unmediated() -> u64 {
     5
 }
@@ -163,6 +175,9 @@ pub enum ConfigError {
     /// A name that reads as a slot number.
     #[error("name {0} is a number; numbers always mean the slot itself")]
     NumericName(String),
+    /// Neither direction is to be audited.
+    #[error("nothing is to be audited: name a direction")]
+    NoDirection,
     /// More interfaces than a snapshot holds.
     #[error("{0} interfaces are configured; a snapshot has room for {INTERFACES}")]
     Interfaces(usize),
@@ -236,18 +251,30 @@ impl AuditConfig {
             addresses,
             log_interval_ms: default_log_interval_ms(),
             hold_ms: default_hold_ms(),
+            ingress: true,
+            egress: true,
             hook: Hook::default(),
             counters_only: false,
             unmediated_per_second: default_unmediated(),
         }
     }
 
+    /// The directions that are audited.
+    #[must_use]
+    pub fn directions(&self) -> Vec<Direction> {
+        let audited = [(Direction::Ingress, self.ingress), (Direction::Egress, self.egress)];
+        audited.into_iter().filter_map(|(direction, audited)| audited.then_some(direction)).collect()
+    }
+
     /// Checks what the types do not.
     ///
     /// # Errors
     ///
-    /// On the first number that is out of its range.
+    /// On the first number that is out of its range, or if neither direction is audited.
     pub const fn check(&self) -> Result<(), ConfigError> {
+        if !self.ingress && !self.egress {
+            return Err(ConfigError::NoDirection);
+        }
         if !(self.log_interval_ms >= 1 && self.log_interval_ms <= 10_000) {
             return Err(ConfigError::Interval(self.log_interval_ms));
         }

@@ -41,7 +41,7 @@ fn honest_traffic_is_proven_at_xdp_and_at_tc() {
         let (summary, events) = world.audit(|| world.traffic(500));
         let standing = summary.standing;
         assert_eq!(apart_from_lateness(summary), (vec![], exit_code::OK), "{hook:?}");
-        for s in [standing.ingress, standing.egress] {
+        for s in [standing.ingress, standing.egress].map(|s| s.expect("audited")) {
             assert_eq!((s.interface.packets, s.interface.not_whole), (500, 0));
             assert_eq!(s.verified, 500, "each was compared by count and digest");
             assert!(s.interface.others > 0, "ARP is told apart: {s:?}");
@@ -61,6 +61,24 @@ fn packets_that_go_round_the_program_are_counted() {
         assert_eq!(findings, [Finding::Bypassed { direction, packets: 7, exact: true }]);
         assert_eq!(code, exit_code::BYPASSED);
     }
+}
+
+/// What nobody was to be asked about is in no log, and no finding.
+#[test]
+fn a_direction_that_is_not_audited_is_found_nothing_about() {
+    if !usable() {
+        return;
+    }
+    let world = World::new(|c| c.egress = false);
+    let (summary, _) = world.audit(|| {
+        world.traffic(100);
+        world.middle.order(Direction::Egress, Order::Bypass, 7);
+        world.middle.order(Direction::Ingress, Order::Bypass, 3);
+        world.traffic(200);
+    });
+    assert_eq!(summary.standing.egress, None);
+    let bypassed = Finding::Bypassed { direction: Direction::Ingress, packets: 3, exact: true };
+    assert_eq!(apart_from_lateness(summary), (vec![bypassed], exit_code::BYPASSED));
 }
 
 #[test]
@@ -215,5 +233,5 @@ fn an_interface_that_is_made_anew_is_watched_again() {
         let shown = world.vm.ip("link show dev eth0").unwrap();
         assert!(shown.contains("prog/xdp"), "{shown}");
     });
-    assert!(summary.standing.ingress.interface.packets == 0, "counted from 0: {summary:?}");
+    assert!(summary.standing.ingress.expect("audited").interface.packets == 0, "counted from 0: {summary:?}");
 }

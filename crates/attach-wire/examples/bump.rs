@@ -73,7 +73,7 @@ fn scene(between: Between) -> Result<Scene> {
 }
 
 fn wire(host: &NetNs, judged: bool) -> Result<WireLoop> {
-    let vm = VmConfig { name: "vm".into(), addresses: vec![VM.parse()?], network: None };
+    let vm = VmConfig::new("vm", vec![VM.parse()?]);
     let mut tenant = TenantConfig::new("bench", vec![vm]);
     tenant.fail = FailPolicy::Pass;
     tenant.deadline = Duration::from_millis(20);

@@ -32,8 +32,15 @@ struct Tenant {
     deadline_ns: u64,
     stall_ns: Option<u64>,
     max_held: u32,
-    /// Name, addresses, network.
-    vms: Vec<(String, Vec<IpAddr>, Option<u32>)>,
+    vms: Vec<Vm>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Vm {
+    name: String,
+    addresses: Vec<IpAddr>,
+    network: Option<u32>,
+    skipped: [bool; 2],
 }
 
 /// Why a setup cannot be used.
@@ -62,12 +69,24 @@ impl From<&Config> for Setup {
             deadline_ns: nanoseconds(t.deadline),
             stall_ns: t.stall.map(nanoseconds),
             max_held: u32::try_from(t.max_held).unwrap_or(u32::MAX),
-            vms: t.vms.into_iter().map(|v| (v.name, v.addresses, v.network)).collect(),
+            vms: t.vms.into_iter().map(Vm::from).collect(),
         };
         Self {
             inline: config.placement == Placement::Inline,
             tenants: config.mediator().tenants.into_iter().map(tenant).collect(),
         }
+    }
+}
+
+impl From<VmConfig> for Vm {
+    fn from(VmConfig { name, addresses, network, skipped }: VmConfig) -> Self {
+        Self { name, addresses, network, skipped }
+    }
+}
+
+impl From<Vm> for VmConfig {
+    fn from(Vm { name, addresses, network, skipped }: Vm) -> Self {
+        Self { name, addresses, network, skipped }
     }
 }
 
@@ -87,15 +106,7 @@ impl Setup {
             deadline: Duration::from_nanos(t.deadline_ns),
             stall: t.stall_ns.map(Duration::from_nanos),
             max_held: t.max_held as usize,
-            vms: t
-                .vms
-                .iter()
-                .map(|(name, a, network)| VmConfig {
-                    name: name.clone(),
-                    addresses: a.clone(),
-                    network: *network,
-                })
-                .collect(),
+            vms: t.vms.iter().cloned().map(VmConfig::from).collect(),
         };
         let held = self.tenants.iter().fold(0_usize, |sum, t| sum.saturating_add(t.max_held as usize));
         if held > MAX_HELD {

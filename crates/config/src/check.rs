@@ -3,10 +3,9 @@
 use super::error::Problem;
 use super::file::{self, Text};
 use super::{
-    Attachment, Config, DEFAULT_MEMORY, Daemon, MAX_NAME, MAX_VMS, MEASURES, Placement, Tenant, Vm, Wire,
-    units,
+    Attachment, Config, DEFAULT_MEMORY, Daemon, MAX_NAME, MAX_VMS, MEASURES, NoProgram, Placement, Tenant,
+    Vm, Wire, units,
 };
-use p4shield_abi::Verdict;
 use p4shield_abi::channel::{Geometry, MAX_HEADER_BYTES, MAX_HEADROOM, MAX_SLOTS};
 use p4shield_mediator::{FailPolicy, Others, VmRef};
 use std::collections::HashMap;
@@ -270,7 +269,7 @@ impl Checker<'_> {
             no_program: self.word(
                 "no_program",
                 t.no_program.as_ref(),
-                &[("drop", Verdict::Drop), ("pass", Verdict::Pass)],
+                &[("drop", NoProgram::Drop), ("pass", NoProgram::Pass), ("skip", NoProgram::Skip)],
             ),
             deadline: self.duration("deadline", t.deadline.as_ref(), ms(2), ms(10_000)),
             stall: self.duration("stall", t.stall.as_ref(), ms(1000), ms(60_000)),

@@ -21,8 +21,8 @@ pub use error::{ConfigError, Problem};
 pub use port::{Port, Role, Sides, ZeroCopy};
 pub use tunnel::{MAX_TUNNELS, Tunnel, TunnelKind};
 
-use p4shield_abi::Verdict;
 use p4shield_abi::channel::Geometry;
+use p4shield_abi::{Direction, Verdict};
 use p4shield_mediator::{FailPolicy, Others, VmRef};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -85,6 +85,29 @@ impl Placement {
     }
 }
 
+/// What becomes of packets of a direction without a program.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NoProgram {
+    /// The P4 VM drops them.
+    #[default]
+    Drop,
+    /// The P4 VM passes them, and its log speaks of them.
+    Pass,
+    /// They pass and the P4 VM never hears of them: no log does, either.
+    Skip,
+}
+
+impl NoProgram {
+    /// What a P4 VM that is asked about one answers.
+    #[must_use]
+    pub const fn verdict(self) -> Verdict {
+        match self {
+            Self::Drop => Verdict::Drop,
+            Self::Pass | Self::Skip => Verdict::Pass,
+        }
+    }
+}
+
 /// What was configured.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -141,7 +164,7 @@ pub struct Tenant {
     /// What becomes of packets that its P4 VM does not judge in time.
     pub fail: FailPolicy,
     /// What becomes of packets of a direction without a program.
-    pub no_program: Verdict,
+    pub no_program: NoProgram,
     /// How long a packet is held at most.
     pub deadline: Duration,
     /// How long its P4 VM may owe answers before it is restarted.
@@ -168,6 +191,15 @@ pub struct Tenant {
     pub delay: Duration,
     /// Its VMs.
     pub vms: Vec<Vm>,
+}
+
+impl Tenant {
+    /// Whether packets of a VM pass in a direction without anybody being asked. The VM's number is its index.
+    #[must_use]
+    pub fn skips(&self, vm: usize, direction: Direction) -> bool {
+        let program = self.vms.get(vm).map(|vm| &vm.programs[direction as usize]);
+        self.no_program == NoProgram::Skip && program.is_some_and(Vec::is_empty)
+    }
 }
 
 /// A user VM.
@@ -276,10 +308,10 @@ impl Config {
     /// What mediators are told.
     #[must_use]
     pub fn mediator(&self) -> p4shield_mediator::Config {
-        let vm = |v: &Vm| p4shield_mediator::VmConfig {
-            name: v.name.clone(),
-            addresses: v.addresses.clone(),
+        let vm = |(t, n, v): (&Tenant, usize, &Vm)| p4shield_mediator::VmConfig {
             network: v.vni,
+            skipped: Direction::ALL.map(|d| t.skips(n, d)),
+            ..p4shield_mediator::VmConfig::new(v.name.clone(), v.addresses.clone())
         };
         let tenant = |t: &Tenant| p4shield_mediator::TenantConfig {
             name: t.name.clone(),
@@ -287,7 +319,7 @@ impl Config {
             deadline: t.deadline,
             stall: Some(t.stall),
             max_held: t.max_held,
-            vms: t.vms.iter().map(vm).collect(),
+            vms: t.vms.iter().enumerate().map(|(n, v)| vm((t, n, v))).collect(),
         };
         p4shield_mediator::Config { tenants: self.tenants.iter().map(tenant).collect() }
     }

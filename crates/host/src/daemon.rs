@@ -29,6 +29,10 @@ const FIRST_UID: u32 = 0x7000_0000;
 /// Whom a P4 VM becomes where no others exist (a container with few users): `nobody`.
 const NOBODY: u32 = 65534;
 
+/// Why a program is not loaded where nobody would ask it.
+const SKIPPED: &str = "nobody is asked about these packets: no_program = \"skip\", and there was no program when the daemon \
+    started; name the program in the configuration and restart the daemon";
+
 /// Why the daemon does not run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -225,6 +229,9 @@ impl Shared {
         let v = v.ok_or_else(|| format!("tenant {tenant:?} has no VM {vm:?}"))?;
         let direction = Direction::ALL.into_iter().find(|d| d.name() == direction);
         let direction = direction.ok_or_else(|| "a direction is ingress or egress".to_owned())?;
+        if !files.is_empty() && found.skips(v, direction) {
+            return Err(SKIPPED.to_owned());
+        }
         let keeper = self.keepers.get(t).ok_or("the daemon stops")?;
         keeper.load(v as u16, direction, read_objects(files)?, load)
     }
@@ -260,7 +267,10 @@ impl Shared {
         let (tenant, known) = (&self.config.tenants[t], self.keepers[t].known().clone());
         let vm = |(v, vm): (usize, &config::Vm)| {
             let p4vm = known.p4vm.as_ref().and_then(|p| p.vms.iter().find(|p| usize::from(p.vm) == v));
-            let direction = |d: Direction| direction(&known, v, d, &totals.tally(t, v, d), p4vm);
+            let direction = |d: Direction| DirectionStatus {
+                skipped: tenant.skips(v, d),
+                ..direction(&known, v, d, &totals.tally(t, v, d), p4vm)
+            };
             VmStatus {
                 name: vm.name.clone(),
                 info: info(vm.info_page.is_some(), p4vm),
@@ -324,5 +334,6 @@ fn direction(
         judged: judged.map_or(0, |j| j.judged),
         undecided: judged.map_or(0, |j| j.undecided),
         failed: judged.map_or(0, |j| j.failed),
+        ..DirectionStatus::default()
     }
 }

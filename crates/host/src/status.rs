@@ -123,6 +123,9 @@ pub struct DirectionStatus {
     pub program: Option<String>,
     /// Why the program that should run does not.
     pub error: Option<String>,
+    /// Its packets pass and nobody is asked or counts them: `no_program = "skip"`.
+    #[serde(default)]
+    pub skipped: bool,
     /// Packets that came to the mediator.
     pub packets: u64,
     /// Their bytes.

@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn lanes_are_summed_and_what_makes_no_sense_is_left_out() {
-        let vm = VmConfig { name: "web".into(), addresses: Vec::new(), network: None };
+        let vm = VmConfig::new("web", Vec::new());
         let config = Config { tenants: vec![TenantConfig::new("alice", vec![vm])] };
         let mut totals = Totals::new(&config);
         let told = Tally { packets_in: 10, passed: 7, ..Tally::default() };

@@ -28,6 +28,8 @@ pub(crate) enum What {
     Nobody,
     /// Its source address must not come from its port.
     Spoofed,
+    /// There is no program for it, and its tenant wants nobody asked: it passes, whatever its port does with others.
+    Skipped,
     /// Several VMs have its address, and nothing tells which of them it is about.
     Ambiguous,
     /// A program for this direction is asked.
@@ -90,15 +92,18 @@ fn decide(lookup: &Lookup, counters: &Counters, port: &PortSpec, kind: Kind) -> 
         return Decision::unjudged(What::Ambiguous);
     }
     let (sender, receiver) = parties(lookup, counters, port, kind);
-    let (direction, vm, next) = match (sender, receiver) {
-        (Some(_), receiver) => (Direction::Egress, sender, receiver),
-        (None, Some(_)) => (Direction::Ingress, receiver, None),
+    let asked = |vm: Option<VmRef>, direction| vm.filter(|vm| !lookup.skips(*vm, direction));
+    let (direction, vm, next) = match (asked(sender, Direction::Egress), asked(receiver, Direction::Ingress))
+    {
+        (sender @ Some(_), receiver) => (Direction::Egress, sender, receiver),
+        (None, receiver @ Some(_)) => (Direction::Ingress, receiver, None),
+        (None, None) if sender.or(receiver).is_some() => return Decision::unjudged(What::Skipped),
         (None, None) => return Decision::unjudged(What::Nobody),
     };
     Decision { what: What::Judge(direction), vm: vm.into(), next: next.into() }
 }
 
-/// Sender and receiver as far as their programs are to be asked.
+/// Sender and receiver as far as they are to be asked here, if at all.
 #[inline]
 fn parties(
     lookup: &Lookup,

@@ -62,6 +62,16 @@ pub struct VmConfig {
     /// The network that they are of (VNI), where other VMs may have the same in other networks. None: in whatever network,
     /// they are this VM's.
     pub network: Option<u32>,
+    /// By [`p4shield_abi::Direction`]: whether its packets pass without anybody being asked, because there is no program.
+    pub skipped: [bool; 2],
+}
+
+impl VmConfig {
+    /// A VM in no particular network, asked in both directions.
+    #[must_use]
+    pub fn new(name: impl Into<String>, addresses: Vec<IpAddr>) -> Self {
+        Self { name: name.into(), addresses, network: None, skipped: [false; 2] }
+    }
 }
 
 /// Which network a packet's addresses are of.

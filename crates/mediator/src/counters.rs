@@ -74,7 +74,7 @@ pub struct DirectionCounters {
     pub(crate) let_through: [Counter; Reason::ALL.len()],
 }
 
-/// Counters of packets that no program is asked about.
+/// Counters of packets that no program is asked about: those of no VM, and those of VMs that want nobody asked.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct Unowned {

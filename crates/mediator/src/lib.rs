@@ -10,6 +10,7 @@
 //!
 //! ```text
 //!                      ┌─ of nobody ──────────────────────────────────────────────► passed or dropped (`others`)
+//!                      ├─ of VMs that want nobody asked ([`VmConfig::skipped`]) ───► passed
 //!  submit ──► classify ┤                                       ┌────────────────┐
 //!                      ├─ source is a VM ──► egress queue of ──┤ asked, held    ├─ pass, destination is a VM ─┐
 //!                      │                     the sender's      │ answered, or   ├─ pass ──► out               │

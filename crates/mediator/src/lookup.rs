@@ -8,6 +8,7 @@
 
 use crate::config::{Config, ConfigError, Network, VmRef};
 use crate::parse::Kind;
+use p4shield_abi::Direction;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
@@ -31,6 +32,8 @@ pub(crate) struct Lookup {
     v6: Table<(u64, u128)>,
     /// VMs whose ingress is asked where packets are handed to them; in order.
     elsewhere: Box<[VmRef]>,
+    /// VMs of which nobody is asked in a direction; by [`Direction`], in order.
+    skipped: [Box<[VmRef]>; 2],
     /// Whether any address is that of several VMs.
     overlap: bool,
 }
@@ -47,13 +50,20 @@ impl Lookup {
                 IpAddr::V6(a) => v6.push(((network, a.to_bits()), vm)),
             }
         }
-        Ok(Self { v4: Table::new(&v4), v6: Table::new(&v6), elsewhere: Box::default(), overlap })
+        let skipped = Direction::ALL.map(|d| skipped(config, d));
+        Ok(Self { v4: Table::new(&v4), v6: Table::new(&v6), elsewhere: Box::default(), skipped, overlap })
     }
 
     /// From now on the ingress of these VMs, and of no others, is asked elsewhere.
     pub(crate) fn ask_elsewhere(&mut self, vms: &[VmRef]) {
         self.elsewhere = vms.into();
         self.elsewhere.sort_unstable();
+    }
+
+    /// Whether packets of this VM pass in this direction without anybody being asked.
+    #[inline]
+    pub(crate) fn skips(&self, vm: VmRef, direction: Direction) -> bool {
+        self.skipped[direction as usize].binary_search(&vm).is_ok()
     }
 
     /// The VM that a packet is for, if its ingress is to be asked where the packet came in.
@@ -141,6 +151,14 @@ fn addresses(config: &Config) -> impl Iterator<Item = (Option<u32>, IpAddr, VmRe
             vm.addresses.iter().map(move |address| (vm.network, *address, VmRef { tenant: t, vm: v }))
         })
     })
+}
+
+/// In order, since a configuration is.
+fn skipped(config: &Config, direction: Direction) -> Box<[VmRef]> {
+    let vms = config.tenants.iter().zip(0..).flat_map(|(tenant, t)| {
+        tenant.vms.iter().zip(0..).map(move |(vm, v)| (VmRef { tenant: t, vm: v }, vm.skipped))
+    });
+    vms.filter(|(_, skipped)| skipped[direction as usize]).map(|(vm, _)| vm).collect()
 }
 
 fn describe(config: &Config, vm: VmRef) -> String {
@@ -236,7 +254,7 @@ mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     fn vm(name: &str, addresses: Vec<IpAddr>) -> VmConfig {
-        VmConfig { name: name.into(), addresses, network: None }
+        VmConfig::new(name, addresses)
     }
 
     const fn to(destination: u32) -> Kind {

@@ -156,6 +156,7 @@ impl<P: Packet> Mediator<P> {
                     }
                 }
                 What::Nobody => Some(self.unowned(port, packet, &mut runs)),
+                What::Skipped => Some(skipped(packet, &mut runs)),
                 What::Spoofed => Some(self.spoofed(port, packet)),
                 What::Ambiguous => Some(self.ambiguous(packet)),
             };
@@ -200,6 +201,7 @@ impl<P: Packet> Mediator<P> {
                 self.enter(now, direction, flight, packet, runs)
             }
             What::Nobody => Some(self.unowned(admission.port(), packet, runs)),
+            What::Skipped => Some(skipped(packet, runs)),
             What::Spoofed => Some(self.spoofed(admission.port(), packet)),
             What::Ambiguous => Some(self.ambiguous(packet)),
         }
@@ -335,6 +337,13 @@ impl<P: Packet> Mediator<P> {
             self.active.push(t as u16);
         }
     }
+}
+
+/// Passes a packet about which its tenant wants nobody asked.
+#[inline]
+fn skipped<P>(packet: P, runs: &mut Runs) -> Released<P> {
+    runs.unowned_passed();
+    Released { packet, outcome: Outcome::Pass }
 }
 
 /// Tenants whose answers are brought here ahead of time, at most: with more, the first of them are pushed out again.

@@ -104,7 +104,8 @@ fn egress_rewritten(lookup: &Lookup, port: &PortSpec, flight: &mut Flight, kind:
         if lookup.is_ambiguous(kind, port.network) {
             return Err(Reason::Strayed);
         }
-        flight.next = lookup.asked(kind, port.network).into();
+        let receiver = lookup.asked(kind, port.network);
+        flight.next = receiver.filter(|vm| !lookup.skips(*vm, Direction::Ingress)).into();
     }
     Ok(())
 }
@@ -133,11 +134,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     fn lookup() -> Lookup {
-        let vm = |last| VmConfig {
-            name: "v".into(),
-            addresses: vec![Ipv4Addr::new(10, 0, 0, last).into()],
-            network: None,
-        };
+        let vm = |last| VmConfig::new("v", vec![Ipv4Addr::new(10, 0, 0, last).into()]);
         let tenant = |name, vms| TenantConfig::new(name, vms);
         let config = Config { tenants: vec![tenant("a", vec![vm(1), vm(2)]), tenant("b", vec![vm(3)])] };
         Lookup::new(&config).expect("no address twice")

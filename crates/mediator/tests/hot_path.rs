@@ -64,8 +64,7 @@ fn set_up() -> World {
     let geometry = Geometry { slots: 64, ..Geometry::default() };
     // No stall: detaching a P4 VM unmaps its channel, which is not the hot path.
     let tenant = |t: u8| {
-        let vm =
-            VmConfig { name: "vm".into(), addresses: vec![Ipv4Addr::new(10, 0, 0, t).into()], network: None };
+        let vm = VmConfig::new("vm", vec![Ipv4Addr::new(10, 0, 0, t).into()]);
         TenantConfig { max_held: 64, stall: None, ..TenantConfig::new(format!("t{t}"), vec![vm]) }
     };
     let mut mediator = Mediator::new(&Config { tenants: vec![tenant(0), tenant(1)] }).expect("makes sense");

@@ -141,18 +141,19 @@ pub struct Standing {
 
 /// The engine.
 pub struct Audit {
-    tracks: [Track; 2],
+    /// By [`Direction`]; none where nothing is compared.
+    tracks: [Option<Track>; 2],
     log: LogWatch,
     last: Option<LogRecord>,
     report: Report,
 }
 
 impl Audit {
-    /// An audit that begins now.
+    /// An audit of these directions that begins now.
     #[must_use]
-    pub fn new(limits: Limits, now: Now) -> Self {
+    pub fn new(limits: Limits, directions: &[Direction], now: Now) -> Self {
         Self {
-            tracks: Direction::ALL.map(|d| Track::new(d, limits)),
+            tracks: Direction::ALL.map(|d| directions.contains(&d).then(|| Track::new(d, limits))),
             log: LogWatch::new(limits, now.mono_ns),
             last: None,
             report: Report::default(),
@@ -171,7 +172,9 @@ impl Audit {
         }
         self.log.info(now.mono_ns, opened.record.info);
         for (d, track) in Direction::ALL.into_iter().zip(&mut self.tracks) {
-            track.record(totals(d, &opened.record, now.mono_ns));
+            if let Some(track) = track {
+                track.record(totals(d, &opened.record, now.mono_ns));
+            }
         }
         self.last = Some(opened.record);
     }
@@ -188,19 +191,21 @@ impl Audit {
     fn begin_anew(&mut self) {
         self.last = None;
         self.log.restarted();
-        for track in &mut self.tracks {
+        for track in self.tracks.iter_mut().flatten() {
             track.restart();
         }
     }
 
     /// What the interface has counted by now; `history` where packets are digested.
     pub fn observe(&mut self, now: Now, direction: Direction, counts: Counts, history: Option<&History>) {
-        self.tracks[direction as usize].observe(now.mono_ns, counts, history, &mut self.report);
+        if let Some(track) = &mut self.tracks[direction as usize] {
+            track.observe(now.mono_ns, counts, history, &mut self.report);
+        }
     }
 
     /// The interface was made anew, or its tap: counts begin from 0.
     pub fn interface_restarted(&mut self) {
-        for track in &mut self.tracks {
+        for track in self.tracks.iter_mut().flatten() {
             track.forget();
         }
     }
@@ -213,25 +218,26 @@ impl Audit {
 
     /// The last findings, when the audit ends: what is still being looked into is decided now.
     pub fn conclude(&mut self, now: Now) -> Report {
-        for track in &mut self.tracks {
+        for track in self.tracks.iter_mut().flatten() {
             track.conclude(&mut self.report);
         }
         self.log.tick(now.mono_ns, true, &mut self.report);
         if self.log.is_stopped() {
             let unrecorded = Direction::ALL.into_iter().zip(&self.tracks).filter_map(|(direction, track)| {
-                track.unrecorded().map(|packets| Finding::Unrecorded { direction, packets })
+                let packets = track.as_ref()?.unrecorded()?;
+                Some(Finding::Unrecorded { direction, packets })
             });
             self.report.findings.extend(unrecorded);
         }
         std::mem::take(&mut self.report)
     }
 
-    /// Where a direction stands.
+    /// Where a direction stands; none if it is not audited.
     #[must_use]
-    pub fn standing(&self, direction: Direction) -> Standing {
-        let standing = self.tracks[direction as usize].standing();
+    pub fn standing(&self, direction: Direction) -> Option<Standing> {
+        let standing = self.tracks[direction as usize].as_ref()?.standing();
         // Nothing is vouched for while no records come.
-        Standing { aligned: standing.aligned && !self.log.is_stopped(), ..standing }
+        Some(Standing { aligned: standing.aligned && !self.log.is_stopped(), ..standing })
     }
 
     /// The newest record.

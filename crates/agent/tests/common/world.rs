@@ -69,7 +69,7 @@ impl World {
         }
     }
 
-    /// Runs an audit in the user VM, calls `during` when both directions are aligned, and ends it afterwards.
+    /// Runs an audit in the user VM, calls `during` when what is audited is aligned, and ends it afterwards.
     pub(crate) fn audit(&self, during: impl FnOnce()) -> (Summary, Vec<Event>) {
         let stop = Arc::<AtomicBool>::default();
         let events = Arc::<Mutex<Vec<Event>>>::default();
@@ -81,7 +81,7 @@ impl World {
             // Also when a test's own check fails: else nobody ends the audit.
             let _end = EndOnDrop(&stop);
             p4shield_testbed::wait_until("the audit is aligned", 20, || {
-                aligned(&events.lock().unwrap()) == 2
+                aligned(&events.lock().unwrap()) == self.config.directions().len()
             })
             .unwrap();
             during();

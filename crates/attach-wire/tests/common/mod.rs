@@ -56,7 +56,7 @@ pub fn tenants(fail: FailPolicy) -> Config {
 
 pub fn tenant(name: &str, addresses: &[&str], fail: FailPolicy) -> TenantConfig {
     let addresses = addresses.iter().map(|a| a.parse::<IpAddr>().unwrap()).collect();
-    let mut tenant = TenantConfig::new(name, vec![VmConfig { name: "web".into(), addresses, network: None }]);
+    let mut tenant = TenantConfig::new(name, vec![VmConfig::new("web", addresses)]);
     tenant.fail = fail;
     // Long enough for a busy machine: what is late is late on purpose.
     tenant.deadline = Duration::from_millis(500);

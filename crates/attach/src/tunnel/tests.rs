@@ -213,9 +213,8 @@ fn the_first_piece_of_what_comes_in_pieces_is_unknown() {
 /// A tenant with VMs of these addresses and networks.
 fn tenants(vms: &[(IpAddr, Option<u32>)]) -> mediator::Config {
     let vm = |(address, network): &(IpAddr, Option<u32>)| mediator::VmConfig {
-        name: "vm".into(),
-        addresses: vec![*address],
         network: *network,
+        ..mediator::VmConfig::new("vm", vec![*address])
     };
     mediator::Config { tenants: vec![mediator::TenantConfig::new("a", vms.iter().map(vm).collect())] }
 }

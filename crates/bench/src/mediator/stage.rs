@@ -188,11 +188,7 @@ fn connect(
 /// Two tenants: 256 VMs in 10.0.0.0/24, one VM in 10.0.1.0. Patient, so that a busy machine drops nothing.
 fn config() -> Config {
     let tenant = |number: u8, vms: u16| {
-        let vm = |n: u16| VmConfig {
-            name: format!("vm{n}"),
-            addresses: vec![Ipv4Addr::new(10, 0, number, n as u8).into()],
-            network: None,
-        };
+        let vm = |n: u16| VmConfig::new(format!("vm{n}"), vec![Ipv4Addr::new(10, 0, number, n as u8).into()]);
         TenantConfig {
             deadline: Duration::from_secs(3600),
             stall: None,

@@ -53,6 +53,10 @@ pub(crate) struct Args {
     /// Longest time that the cloud may hold a packet (the tenant's deadline), milliseconds
     #[arg(long, value_name = "MS")]
     hold_ms: Option<u64>,
+    /// Audit this direction only: ingress (to this VM) or egress (from it). For a VM of which the cloud was told that nobody
+    /// is asked in the other one (`no_program = "skip"`), which its log says nothing about
+    #[arg(long, value_name = "DIRECTION", value_parser = ["ingress", "egress"])]
+    only: Option<String>,
     /// Compare with the interface's counters only
     #[arg(long)]
     counters_only: bool,
@@ -76,6 +80,8 @@ impl Args {
         config.counters_only = self.counters_only;
         config.log_interval_ms = self.log_interval_ms.unwrap_or(config.log_interval_ms);
         config.hold_ms = self.hold_ms.unwrap_or(config.hold_ms);
+        let only = |other| self.only.as_deref() != Some(other);
+        (config.ingress, config.egress) = (only("egress"), only("ingress"));
         let stop = signals::stop_flag()?;
         if let Some(seconds) = self.seconds {
             let stop = Arc::clone(&stop);

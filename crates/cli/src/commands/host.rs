@@ -252,6 +252,10 @@ fn show_switch(s: &SwitchStatus) {
 }
 
 fn show_direction(name: &str, d: &DirectionStatus) {
+    if d.skipped {
+        output::line(format_args!("    {name:<7} no program: packets pass, nobody is asked"));
+        return;
+    }
     let program = d.program.as_deref().map_or("no program", |digest| &digest[..digest.len().min(12)]);
     let reasons =
         |list: &[(String, u64)]| -> String { list.iter().map(|(why, n)| format!(", {n} {why}")).collect() };

@@ -74,7 +74,7 @@ pub(super) fn hello(charge: &Charge, min_epoch: u64) -> Result<(Hello, Option<Ow
         version: PROTOCOL_VERSION,
         tenant: tenant.name.clone(),
         key: key.is_some(),
-        no_program: tenant.no_program as u8,
+        no_program: tenant.no_program.verdict() as u8,
         age_limit_ms: millis(tenant.age_limit),
         log_interval_ms: millis(tenant.log_interval),
         budget: tenant.budget,

@@ -15,6 +15,10 @@ use std::sync::Arc;
 pub(crate) const TESTS: &[Test] = &[
     ("status_and_metrics_tell_how_everything_is", status_and_metrics),
     ("programs_are_replaced_by_command_and_by_reload", programs_are_replaced),
+    (
+        "nobody_is_asked_where_there_is_no_program_and_the_tenant_says_so",
+        nobody_is_asked_where_there_is_no_program,
+    ),
     ("a_p4_vm_that_hangs_holds_nobody_elses_programs_up", a_p4_vm_that_hangs),
     ("a_page_that_cannot_be_made_costs_its_tenant_only", a_page_that_cannot_be_made),
     ("everything_is_removed_at_the_end", everything_is_removed),
@@ -102,6 +106,22 @@ fn programs_are_replaced() {
     let error = api::ask(&socket, &api::Command::Reload).unwrap_err().to_string();
     assert!(error.contains("restart the daemon"), "{error}");
     assert_eq!(board.tally(0).dropped.iter().sum::<u64>(), 0, "alice lost nothing");
+}
+
+fn nobody_is_asked_where_there_is_no_program() {
+    let scene = Scene::new("skipped");
+    let text =
+        scene.text("drop").replacen("name = \"alice\"\n", "name = \"alice\"\nno_program = \"skip\"\n", 1);
+    let text = text.replacen("egress = [\"pass.o\"]\n", "", 1);
+    let skipped = |tenant: usize| scene.config(&text).mediator().tenants[tenant].vms[0].skipped;
+    assert_eq!([skipped(0), skipped(1)], [[false, true], [false; 2]]);
+    let (_daemon, _board) = start(&scene, &text);
+    let web = || api::status(&scene.at("daemon.sock")).unwrap().tenants[0].vms[0].clone();
+    assert_eq!((web().ingress.skipped, web().egress.skipped), (false, true));
+    // A program there would be asked by nobody, which is said rather than done.
+    let refused = api::load(&scene.at("daemon.sock"), "alice", "web", "egress", &[scene.at("drop.o")]);
+    assert!(matches!(&refused, Err(ApiError::Failed(why)) if why.contains("no_program")), "{refused:?}");
+    assert_eq!(web().egress.program, None);
 }
 
 /// alice's, whose turn is before bob's.

@@ -69,7 +69,7 @@ pub(crate) fn arp(serial: u32) -> TestPacket {
 }
 
 pub(crate) fn vm(name: &str, last: u8) -> VmConfig {
-    VmConfig { name: name.into(), addresses: vec![ip(last)], network: None }
+    VmConfig::new(name, vec![ip(last)])
 }
 
 pub(crate) const fn vm_ref(tenant: u16, vm: u16) -> VmRef {

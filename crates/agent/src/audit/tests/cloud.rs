@@ -54,7 +54,7 @@ impl Cloud {
     pub(super) fn new(direction: Direction, digests: bool) -> Self {
         let limits = Limits::new(INTERVAL * MS, 20 * MS);
         let mut cloud = Self {
-            audit: Audit::new(limits, now(0)),
+            audit: Audit::new(limits, &Direction::ALL, now(0)),
             direction,
             digests,
             now: 0,
@@ -229,7 +229,7 @@ impl Cloud {
     }
 
     pub(super) fn verified(&self) -> u64 {
-        self.audit.standing(self.direction).verified
+        self.audit.standing(self.direction).expect("audited").verified
     }
 }
 

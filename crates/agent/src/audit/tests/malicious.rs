@@ -138,7 +138,10 @@ fn a_stopped_log_is_found_and_its_return_noticed() {
     c.log_stopped = true;
     c.run(3_000, 1);
     assert!(matches!(c.findings(), [Finding::LogStopped { silent_ms: 1000.. }]), "{:?}", c.findings());
-    assert!(!c.audit.standing(Direction::Ingress).aligned, "nothing is vouched for without records");
+    assert!(
+        !c.audit.standing(Direction::Ingress).expect("audited").aligned,
+        "nothing is vouched for without records"
+    );
     c.log_stopped = false;
     c.run(2_000, 1);
     assert_eq!(c.conclude().len(), 1, "what was judged meanwhile is in the totals");

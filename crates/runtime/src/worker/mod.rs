@@ -27,6 +27,7 @@ use mailbox::Mailbox;
 use p4shield_channel::{Doorbell, Idled, WaitPolicy, Waiter};
 use p4shield_seal::Now;
 use rustix::event::{PollFd, PollFlags};
+use std::cell::Cell;
 use std::time::Duration;
 
 /// Shortest time between two looks at the info pages.
@@ -43,13 +44,18 @@ pub struct Worker {
     bells: Vec<Bell>,
     tenant: Tenant,
     waiter: Waiter,
+    /// The mailbox's bell woke the worker and was not silenced yet.
+    ordered: bool,
     /// Nanoseconds that are waited for each packet before its verdict is published.
     delay_ns: u64,
 }
 
-/// A channel's doorbell, and whether anybody can still ring it: one that hung up would never let the worker sleep.
+/// A channel's doorbell.
 struct Bell {
     doorbell: Doorbell,
+    /// It woke the worker and was not silenced yet.
+    rang: Cell<bool>,
+    /// Nobody can ring it any more; it would never let the worker sleep.
     hung_up: bool,
 }
 
@@ -63,6 +69,7 @@ impl Worker {
             bells: Vec::with_capacity(MAX_CHANNELS),
             tenant: Tenant::new(no_program, log_interval),
             waiter: Waiter::default(),
+            ordered: false,
             delay_ns: 0,
         }
     }
@@ -140,6 +147,7 @@ impl Worker {
         if self.waiter.stays_awake() {
             return;
         }
+        self.silence();
         let due = Duration::from_nanos(self.tenant.next_log().saturating_sub(now_ns));
         let wake = self.mailbox.bell();
         let mut fds: [PollFd<'_>; MAX_CHANNELS + 1] =
@@ -151,10 +159,21 @@ impl Worker {
         }
         let timeout = Some(due.max(Duration::from_millis(1)));
         if let Ok(Idled::Slept(1..)) = self.waiter.sleep(&mut self.ends, &mut fds[..used], timeout) {
+            let [ordered, rang @ ..] = &fds[..used] else { return };
+            self.ordered = !ordered.revents().is_empty();
+            let bells = self.bells.iter().filter(|b| !b.hung_up);
+            bells.zip(rang).for_each(|(bell, fd)| bell.rang.set(!fd.revents().is_empty()));
+        }
+    }
+
+    /// Silences what rang, before the next sleep is announced and not as soon as it has woken the worker: no packet waits
+    /// for these system calls.
+    fn silence(&mut self) {
+        if std::mem::take(&mut self.ordered) {
             self.mailbox.silence();
-            for bell in self.bells.iter_mut().filter(|b| !b.hung_up) {
-                bell.hung_up = !bell.doorbell.drain();
-            }
+        }
+        for bell in self.bells.iter_mut().filter(|b| b.rang.take()) {
+            bell.hung_up = !bell.doorbell.drain();
         }
     }
 
@@ -190,7 +209,7 @@ impl Worker {
             return Answer::Failed("all channels of a P4 VM must have the same header bytes".to_owned());
         }
         self.ends.add(*served);
-        self.bells.push(Bell { doorbell, hung_up: false });
+        self.bells.push(Bell { doorbell, rang: Cell::new(false), hung_up: false });
         Answer::Done
     }
 

@@ -32,7 +32,7 @@ enum Said<P> {
     /// A tenant's channel was taken away.
     Fault(usize, Fault),
     /// A mediator that holds nothing any more, to be freed by somebody who has the time.
-    Retired(Mediator<P>),
+    Retired(Box<Mediator<P>>),
 }
 
 /// A lane; used by the thread that polls the queue, which may change between two polls.
@@ -230,7 +230,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
                 }
                 continue;
             }
-            let _ = self.says.send(Said::Retired(self.leaving.remove(0)));
+            let _ = self.says.send(Said::Retired(Box::new(self.leaving.remove(0))));
         }
         max - room
     }

@@ -45,7 +45,7 @@
 //! # System calls
 //!
 //! For whoever writes a seccomp filter: rings and mapped pages need none. [`Doorbell`] uses `sendto` and
-//! `recvfrom`, [`Waiter`] `sched_yield` and `ppoll`; mapping uses `fcntl(F_GET_SEALS)`, `fstat`, `mmap`, `munmap`.
+//! `recvfrom`, [`word`] `futex` and `futex_waitv`, [`Waiter`] `sched_yield` and `ppoll`; mapping uses `fcntl(F_GET_SEALS)`, `fstat`, `mmap`, `munmap`.
 
 mod doorbell;
 mod error;
@@ -55,6 +55,7 @@ mod page;
 mod ring;
 mod shm;
 mod wait;
+pub mod word;
 
 pub use doorbell::Doorbell;
 pub use error::{ChannelError, ChannelFault, PageFault, PushRefused, ReplyRefused, ShmError};

@@ -256,11 +256,23 @@ impl Waiter {
         fds: &mut [PollFd<'_>],
         timeout: Option<Duration>,
     ) -> Result<Idled, Errno> {
+        self.sleep_in(ends, |_| sleep(fds, timeout))
+    }
+
+    /// The second half of [`Self::idle`], for who sleeps otherwise: in `sleep`, which tells how many things woke it.
+    ///
+    /// # Errors
+    /// That of `sleep`.
+    pub fn sleep_in<S: Sleeper + ?Sized>(
+        &mut self,
+        ends: &mut S,
+        sleep: impl FnOnce(&S) -> Result<usize, Errno>,
+    ) -> Result<Idled, Errno> {
         if !ends.announce() {
             return Ok(Idled::Awake);
         }
         let start = Instant::now();
-        let slept = sleep(fds, timeout);
+        let slept = sleep(ends);
         ends.retract();
         self.spinning_did_not_pay(matches!(slept, Ok(1..)) && start.elapsed() < self.short_sleep);
         self.begin_anew();

@@ -1,9 +1,11 @@
 //! Both ends over real shared memory: what honest ends do for each other, and each fault by its name.
 
 use p4shield_abi::Verdict;
-use p4shield_abi::channel::{Geometry, P4VM_SLEEPS, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD};
+use p4shield_abi::channel::{
+    AT_WORD, Geometry, P4VM_SLEEPS, P4VM_WORD, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD,
+};
 use p4shield_channel::{
-    Batch, ChannelError, ChannelFault, Judge, Memory, PushRefused, Reply, ReplyRefused, Requester,
+    Batch, ChannelError, ChannelFault, Doorbell, Judge, Memory, PushRefused, Reply, ReplyRefused, Requester,
     SharedMemory, Sleeper, create_channel,
 };
 use std::sync::atomic::Ordering::Relaxed;
@@ -315,4 +317,28 @@ fn ends_refuse_a_region_of_another_shape() {
         assert!(matches!(create_channel("test", invalid), Err(ChannelError::Geometry(_))));
         assert!(matches!(Judge::new(memory(), invalid), Err(ChannelError::Geometry(_))));
     }
+}
+
+/// It says that it sleeps at its word, and writes there itself; whoever wakes it finds nobody and does not wait.
+#[test]
+fn a_p4vm_that_lies_about_its_word_is_woken_without_waiting_and_missed_when_it_is_gone() {
+    let (mut requester, _judge, hostile) = ends();
+    let (ours, theirs) = Doorbell::pair().expect("sockets");
+    for id in 0..8 {
+        hostile.store_u32(P4VM_SLEEPS, AT_WORD, Relaxed);
+        hostile.store_u32(P4VM_WORD, u32::MAX, Relaxed);
+        requester.push(&request(id, 60), &[9; 60]).expect("there is room");
+        if requester.publish() {
+            assert!(requester.wake(&ours), "somebody has the doorbell");
+            assert_eq!(hostile.load_u32(P4VM_WORD, Relaxed), id as u32 + 1, "the mediator counts by itself");
+        }
+        // So that it is to be woken again.
+        hostile.store_u32(P4VM_SLEEPS, 0, Relaxed);
+        assert!(!requester.must_wake());
+    }
+    assert_eq!(requester.fault(), None);
+    drop(theirs);
+    hostile.store_u32(P4VM_SLEEPS, AT_WORD, Relaxed);
+    assert!(requester.must_wake());
+    assert!(!requester.wake(&ours), "nobody is there any more");
 }

@@ -6,11 +6,12 @@
 
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64};
-use loom::sync::{Arc, Notify};
+use loom::sync::{Arc, Condvar, Mutex, Notify};
 use loom::thread;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
-    Geometry, HEADER_SIZE, MEDIATOR_SLEEPS, P4VM_SLEEPS, REQUEST_HEAD, Request, VERDICT_HEAD, VERDICT_TAIL,
+    Geometry, HEADER_SIZE, MEDIATOR_SLEEPS, P4VM_SLEEPS, P4VM_WORD, REQUEST_HEAD, Request, VERDICT_HEAD,
+    VERDICT_TAIL,
 };
 use p4shield_abi::page::{PAGE_HEADER_SIZE, SLOT_HEADER_SIZE};
 use p4shield_channel::{Judge, Memory, PageFault, PageReader, PageWriter, Reply, Requester, Sleeper};
@@ -31,7 +32,7 @@ struct Ring(Arc<Cells>);
 
 impl Ring {
     fn new(geometry: &Geometry) -> Self {
-        let places = [REQUEST_HEAD, VERDICT_HEAD, VERDICT_TAIL, P4VM_SLEEPS, MEDIATOR_SLEEPS];
+        let places = [REQUEST_HEAD, VERDICT_HEAD, VERDICT_TAIL, P4VM_SLEEPS, MEDIATOR_SLEEPS, P4VM_WORD];
         let indexes = places.map(|at| (at, AtomicU32::new(0))).into_iter().collect();
         let mut image = vec![0_u8; geometry.size()];
         let h = geometry.header();
@@ -210,6 +211,76 @@ fn no_wake_up_is_lost() {
             } else if requester.announce() {
                 to_mediator.wait();
                 requester.retract();
+            }
+        }
+        judging.join().expect("the judge does not panic");
+    });
+}
+
+/// What the kernel does for who sleeps at a word: it looks at it once more behind a lock that whoever wakes takes, too.
+#[derive(Default)]
+struct Futex {
+    lock: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Futex {
+    fn wait(&self, ring: &Ring, seen: u32) {
+        let mut lock = self.lock.lock().expect("nobody panics");
+        // One wake-up and no word that changes back: no need to look again.
+        if ring.load_u32(P4VM_WORD, Ordering::SeqCst) == seen {
+            lock = self.woken.wait(lock).expect("nobody panics");
+        }
+        drop(lock);
+    }
+
+    fn wake(&self) {
+        let _lock = self.lock.lock().expect("nobody panics");
+        self.woken.notify_one();
+    }
+}
+
+/// The P4 VM sleeps at its word, the mediator looks again and again.
+#[test]
+fn no_wake_up_at_a_word_is_lost() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(|| {
+        const PACKETS: u64 = 2;
+        let ring = Ring::new(&TINY);
+        let mut requester = Requester::new(ring.clone(), TINY).expect("geometry is valid");
+        let mut judge = Judge::new(ring.clone(), TINY).expect("geometry is valid");
+        let futex = Arc::new(Futex::default());
+        let bed = futex.clone();
+        let judging = thread::spawn(move || {
+            let mut judged = 0;
+            while judged < PACKETS as usize {
+                let n = judge_all(&mut judge);
+                let _ = judge.publish();
+                judged += n;
+                if n == 0 && judge.announce_at_word() {
+                    bed.wait(&ring, judge.seen());
+                    judge.retract();
+                }
+            }
+        });
+        let mut taken = 0;
+        let wake = |requester: &mut Requester<Ring>| {
+            assert!(requester.count_up(), "it sleeps nowhere else");
+            futex.wake();
+        };
+        for id in 0..PACKETS {
+            requester.push(&request(id), &[id as u8; 4]).expect("there are two slots");
+            if requester.publish() {
+                wake(&mut requester);
+            }
+        }
+        while taken < PACKETS {
+            if take_all(&mut requester, &mut taken) == 0 {
+                if requester.must_wake() {
+                    wake(&mut requester);
+                }
+                thread::yield_now();
             }
         }
         judging.join().expect("the judge does not panic");

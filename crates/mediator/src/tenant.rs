@@ -283,7 +283,7 @@ impl<P: Packet> Tenant<P> {
         self.ring_due = false;
         self.next_ring = self.next_ring.max(now.saturating_sub(BELL_ADVANCE)).saturating_add(BELL_INTERVAL);
         counters.wakeups.add(1);
-        if self.link().is_some_and(|l| !l.doorbell.ring()) {
+        if self.link_mut().is_some_and(|l| !l.requester.wake(&l.doorbell)) {
             self.detach(Fault::Gone, counters);
         }
     }

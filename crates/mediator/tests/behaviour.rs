@@ -145,7 +145,7 @@ fn where_there_is_no_program_nobody_is_asked_if_the_tenant_says_so() {
     for destination in [11, 99] {
         assert_eq!(of(m.submit(0, &SHARED, packet(5, 2, destination))), None);
         poll(&mut m, 0);
-        let to_11 = |_: &Request, header: &[u8]| {
+        let to_11 = |_: &p4shield_abi::channel::Request, header: &[u8]| {
             let mut new = header.to_vec();
             new[33] = 11;
             Does::Rewrite(new, 0)

@@ -37,15 +37,17 @@ pub(super) struct Bell {
     side: &'static Side,
     /// Our index when the bell was last rung, until the peer has been seen awake since.
     rung_at: Option<u32>,
+    /// Where the peer slept when it was last seen asleep.
+    place: u32,
 }
 
 impl Bell {
     pub(super) const fn of_mediator() -> Self {
-        Self { side: &MEDIATOR, rung_at: None }
+        Self { side: &MEDIATOR, rung_at: None, place: 0 }
     }
 
     pub(super) const fn of_p4vm() -> Self {
-        Self { side: &P4VM, rung_at: None }
+        Self { side: &P4VM, rung_at: None, place: 0 }
     }
 
     /// Whether the peer sleeps and has to be woken for what was published up to `published`. The caller rings then.
@@ -55,15 +57,22 @@ impl Bell {
     /// owes it something, and [`Self::announce`] asks behind a fence before this end sleeps.
     #[inline]
     pub(super) fn due<M: Memory>(&mut self, memory: &M, published: u32) -> bool {
-        if memory.load_u32(self.side.theirs, Relaxed) == 0 {
+        let place = memory.load_u32(self.side.theirs, Relaxed);
+        if place == 0 {
             self.rung_at = None;
             return false;
         }
+        self.place = place;
         let due = self.heeded(memory);
         if due {
             self.rung_at = Some(published);
         }
         due
+    }
+
+    /// Where the peer slept when it was last seen asleep: whatever it wrote.
+    pub(super) const fn place(&self) -> u32 {
+        self.place
     }
 
     /// Whether a peer that says it sleeps has come to the end of what there was when it was rung.
@@ -75,10 +84,10 @@ impl Bell {
         })
     }
 
-    /// Announces this end's sleep. False, and nothing is announced, if the peer has published more than `seen`, or has to
+    /// Announces this end's sleep, and where it is to be woken. False, and nothing is announced, if the peer has published more than `seen`, or has to
     /// be woken itself (`owed`: it has not used up all that was published) for what it did not see.
-    pub(super) fn announce<M: Memory>(&self, memory: &M, seen: u32, owed: bool) -> bool {
-        memory.store_u32(self.side.ours, 1, Relaxed);
+    pub(super) fn announce<M: Memory>(&self, memory: &M, place: u32, seen: u32, owed: bool) -> bool {
+        memory.store_u32(self.side.ours, place, Relaxed);
         M::fence(SeqCst);
         let idle = memory.load_u32(self.side.work, Relaxed) == seen;
         let unheard = owed && memory.load_u32(self.side.theirs, Relaxed) != 0 && self.heeded(memory);

@@ -7,9 +7,11 @@ use crate::error::{ChannelError, ChannelFault, ReplyRefused};
 use crate::memory::Memory;
 use crate::shm::{PacketMemory, SharedMemory};
 use crate::wait::Sleeper;
+use crate::word::Word;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
-    BATCH, Geometry, REQUEST_HEAD, REWRITTEN, Request, RewrittenHeader, VERDICT_HEAD,
+    AT_DOORBELL, AT_WORD, BATCH, Geometry, P4VM_WORD, REQUEST_HEAD, REWRITTEN, Request, RewrittenHeader,
+    VERDICT_HEAD,
 };
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -35,6 +37,8 @@ pub struct Judge<M = SharedMemory> {
     /// Answers the mediator was told of.
     published: u32,
     bell: Bell,
+    /// What stood in the word when sleep at it was announced.
+    seen: u32,
     fault: Option<ChannelFault>,
     /// What headers are read from; none: from the frames, where they are copied to.
     packets: Option<PacketMemory>,
@@ -116,6 +120,7 @@ impl<M: Memory> Judge<M> {
             answered: 0,
             published: 0,
             bell: Bell::of_p4vm(),
+            seen: 0,
             fault: None,
             packets: None,
         })
@@ -306,15 +311,42 @@ impl<M: Memory> Judge<M> {
     }
 }
 
-impl<M: Memory> Sleeper for Judge<M> {
-    fn announce(&mut self) -> bool {
+impl<M: Memory> Judge<M> {
+    /// As [`Sleeper::announce`], for sleep until [`P4VM_WORD`] holds something else than [`Self::seen`].
+    pub fn announce_at_word(&mut self) -> bool {
+        // Looked at before the mediator can find that we sleep: what it counts up from then on is seen as a change.
+        self.seen = self.memory.load_u32(P4VM_WORD, Acquire);
+        self.announce_at(AT_WORD)
+    }
+
+    /// What stood in the word when sleep at it was announced.
+    #[must_use]
+    pub fn seen(&self) -> u32 {
+        self.seen
+    }
+
+    fn announce_at(&mut self, place: u32) -> bool {
         if self.fault.is_some() {
             return true;
         }
         if self.asked != self.fetched {
             return false;
         }
-        self.bell.announce(&self.memory, self.fetched, false)
+        self.bell.announce(&self.memory, place, self.fetched, false)
+    }
+}
+
+impl Judge {
+    /// Where to sleep after [`Self::announce_at_word`].
+    #[must_use]
+    pub fn word(&self) -> Word<'_> {
+        self.memory.word(P4VM_WORD, self.seen)
+    }
+}
+
+impl<M: Memory> Sleeper for Judge<M> {
+    fn announce(&mut self) -> bool {
+        self.announce_at(AT_DOORBELL)
     }
 
     fn retract(&mut self) {

@@ -2,13 +2,15 @@
 
 use super::bell::Bell;
 use super::layout::{self, Layout};
+use crate::doorbell::Doorbell;
 use crate::error::{ChannelError, ChannelFault, PushRefused};
 use crate::memory::{LINE, Memory};
 use crate::shm::SharedMemory;
 use crate::wait::Sleeper;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
-    Answer, BATCH, Geometry, REQUEST_HEAD, REWRITTEN, Request, RewrittenHeader, VERDICT_HEAD, VERDICT_TAIL,
+    AT_DOORBELL, AT_WORD, Answer, BATCH, Geometry, P4VM_WORD, REQUEST_HEAD, REWRITTEN, Request,
+    RewrittenHeader, VERDICT_HEAD, VERDICT_TAIL,
 };
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -69,6 +71,8 @@ pub struct Requester<M = SharedMemory> {
     /// Answers taken.
     taken: u32,
     bell: Bell,
+    /// Times that the P4 VM's word was counted up. Free-running.
+    rings: u32,
     fault: Option<ChannelFault>,
     /// Addresses of the packet memory that the P4 VM reads headers from; none: they are copied.
     packets: Option<Range<usize>>,
@@ -92,6 +96,7 @@ impl<M: Memory> Requester<M> {
             answered: 0,
             taken: 0,
             bell: Bell::of_mediator(),
+            rings: 0,
             fault: None,
             packets: None,
         })
@@ -252,6 +257,19 @@ impl<M: Memory> Requester<M> {
         self.published != self.taken && self.fault.is_none() && self.bell.due(&self.memory, self.published)
     }
 
+    /// Counts the P4 VM's word up if it was seen to sleep there, which is what is to be done first to wake it. False if it is to
+    /// be woken by its doorbell.
+    ///
+    /// One that has gone to sleep again meanwhile looked at the word before it said so, and finds it changed.
+    pub fn count_up(&mut self) -> bool {
+        let there = self.bell.place() == AT_WORD;
+        if there {
+            self.rings = self.rings.wrapping_add(1);
+            self.memory.store_u32(P4VM_WORD, self.rings, Release);
+        }
+        there
+    }
+
     /// Has what the next [`Self::take`] looks at brought here, while the caller does something else: the P4 VM's core
     /// wrote it last.
     #[inline]
@@ -367,6 +385,14 @@ impl<M: Memory> Requester<M> {
     }
 }
 
+impl Requester {
+    /// Wakes the P4 VM, at its word or by `doorbell`. One system call, two if nobody is found at the word; never waits. False if
+    /// there is nobody any more.
+    pub fn wake(&mut self, doorbell: &Doorbell) -> bool {
+        if self.count_up() { self.memory.wake_at(P4VM_WORD) || doorbell.is_held() } else { doorbell.ring() }
+    }
+}
+
 /// The longest a packet can be after its first `old` bytes were replaced by `new`: the rest was never handed over,
 /// so it can be cut but not grow.
 pub(super) const fn longest(packet_len: u32, old: u16, new: u16) -> u32 {
@@ -381,7 +407,7 @@ impl<M: Memory> Sleeper for Requester<M> {
         if self.answered != self.taken {
             return false;
         }
-        self.bell.announce(&self.memory, self.taken, self.published != self.taken)
+        self.bell.announce(&self.memory, AT_DOORBELL, self.taken, self.published != self.taken)
     }
 
     fn retract(&mut self) {

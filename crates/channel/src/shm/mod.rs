@@ -18,6 +18,7 @@ mod wide;
 
 use crate::error::ShmError;
 use crate::memory::Memory;
+use crate::word::{self, Reach, Word};
 use map::Mmap;
 pub use packets::PacketMemory;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -184,6 +185,16 @@ impl SharedMemory {
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The `u32` at `at`, to sleep at until it is not `seen` any more.
+    pub(crate) fn word(&self, at: usize, seen: u32) -> Word<'_> {
+        Word::shared(self.word32(at), seen.to_le())
+    }
+
+    /// Wakes who sleeps at the `u32` at `at`. False if nobody does.
+    pub(crate) fn wake_at(&self, at: usize) -> bool {
+        word::wake(self.word32(at), Reach::Processes)
     }
 
     /// Bytes of the region.

@@ -33,6 +33,7 @@ const COMMON: &[i64] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
     libc::SYS_futex,
+    libc::SYS_futex_waitv,
     libc::SYS_getpid,
     libc::SYS_getrandom,
     libc::SYS_gettid,

@@ -7,6 +7,7 @@
 
 use super::judge::Served;
 use p4shield_channel::Sleeper;
+use p4shield_channel::word::Word;
 
 /// Rounds without a packet after which a channel counts as quiet.
 const QUIET: u8 = 32;
@@ -23,12 +24,25 @@ pub(super) struct Ends {
     busy: Vec<usize>,
     /// The quiet channel that was looked at last.
     probed: usize,
+    /// Sleep is announced at words and not at doorbells.
+    at_words: bool,
 }
 
 impl Ends {
     /// Room for as many.
     pub(super) fn with_capacity(most: usize) -> Self {
-        Self { channels: Vec::with_capacity(most), busy: Vec::with_capacity(most), probed: 0 }
+        let (channels, busy) = (Vec::with_capacity(most), Vec::with_capacity(most));
+        Self { channels, busy, probed: 0, at_words: false }
+    }
+
+    /// Has mediators wake us at words from the next announcement on, or by doorbells.
+    pub(super) fn sleep_at_words(&mut self, at_words: bool) {
+        self.at_words = at_words;
+    }
+
+    /// The words where sleep was announced.
+    pub(super) fn words(&self) -> impl Iterator<Item = Word<'_>> {
+        self.channels.iter().map(|c| c.judge.word())
     }
 
     /// Adds a channel.
@@ -107,7 +121,8 @@ impl Ends {
 impl Sleeper for Ends {
     fn announce(&mut self) -> bool {
         for i in 0..self.channels.len() {
-            if !self.channels[i].judge.announce() {
+            let judge = &mut self.channels[i].judge;
+            if !(if self.at_words { judge.announce_at_word() } else { judge.announce() }) {
                 self.channels[..i].iter_mut().for_each(|c| c.judge.retract());
                 return false;
             }

@@ -7,6 +7,7 @@ use super::{Served, Vm};
 use crate::control::{Entries, Place, Status};
 use crate::program::Loaded;
 use p4shield_channel::Doorbell;
+use p4shield_channel::word::{self, Reach, Word};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -55,6 +56,8 @@ pub struct Control {
     answers: Receiver<Answer>,
     bell: Doorbell,
     pending: Arc<AtomicU32>,
+    /// Counted up to wake a worker that sleeps there.
+    word: Arc<AtomicU32>,
 }
 
 /// The worker's end.
@@ -63,6 +66,7 @@ pub struct Mailbox {
     answers: Sender<Answer>,
     bell: Doorbell,
     pending: Arc<AtomicU32>,
+    word: Arc<AtomicU32>,
     orphaned: bool,
 }
 
@@ -74,10 +78,16 @@ pub fn mailbox() -> Result<(Control, Mailbox), rustix::io::Errno> {
     let (ours, theirs) = Doorbell::pair()?;
     let (order, orders) = channel();
     let (answer, answers) = channel();
-    let pending = Arc::new(AtomicU32::new(0));
+    let (pending, word) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     Ok((
-        Control { orders: order, answers, bell: ours, pending: Arc::clone(&pending) },
-        Mailbox { orders, answers: answer, bell: theirs, pending, orphaned: false },
+        Control {
+            orders: order,
+            answers,
+            bell: ours,
+            pending: Arc::clone(&pending),
+            word: Arc::clone(&word),
+        },
+        Mailbox { orders, answers: answer, bell: theirs, pending, word, orphaned: false },
     ))
 }
 
@@ -86,13 +96,39 @@ impl Control {
     pub fn order(&self, order: Order) -> Option<Answer> {
         self.orders.send(order).ok()?;
         self.pending.fetch_add(1, Ordering::Release);
+        self.wake_at_word();
         // The bell also reaches a worker that is about to sleep: it polls the bell's descriptor.
         self.bell.ring().then_some(())?;
         self.answers.recv().ok()
     }
 }
 
+impl Control {
+    fn wake_at_word(&self) {
+        self.word.fetch_add(1, Ordering::Release);
+        word::wake(&self.word, Reach::Threads);
+    }
+}
+
+/// A worker that sleeps at its words is not told by the bell's end that nobody gives orders any more.
+impl Drop for Control {
+    fn drop(&mut self) {
+        self.pending.fetch_add(1, Ordering::Release);
+        self.wake_at_word();
+    }
+}
+
 impl Mailbox {
+    /// What stands in the word that is counted up for each order.
+    pub(super) fn seen(&self) -> u32 {
+        self.word.load(Ordering::Acquire)
+    }
+
+    /// That word, to sleep at until it is not `seen` any more.
+    pub(super) fn word(&self, seen: u32) -> Word<'_> {
+        Word::private(&self.word, seen)
+    }
+
     /// Whether there may be orders.
     #[inline]
     pub(super) fn pending(&self) -> bool {

@@ -3,8 +3,8 @@
 //! It looks at every channel in turn, judges a batch, publishes the answers, and between two batches does what the
 //! control thread ordered: that is when programs are replaced, so a packet meets the old program or the new one
 //! and never waits for either. On the way of a packet there is no allocation, no lock and no system call; what has
-//! to be freed goes back to the control thread. With nothing to do it spins, yields and at last sleeps on the
-//! doorbells of its channels, waking for each log record.
+//! to be freed goes back to the control thread. With nothing to do it spins, yields and at last sleeps at the words of its
+//! channels, or at their doorbells where there are too many or the kernel is older than 5.16, waking for each log record.
 
 mod audit;
 mod ends;
@@ -24,6 +24,7 @@ pub use vm::Vm;
 use crate::control::{ChannelStatus, MAX_CHANNELS, Status};
 use ends::Ends;
 use mailbox::Mailbox;
+use p4shield_channel::word::{self, MOST_WORDS};
 use p4shield_channel::{Doorbell, Idled, WaitPolicy, Waiter};
 use p4shield_seal::Now;
 use rustix::event::{PollFd, PollFlags};
@@ -44,6 +45,8 @@ pub struct Worker {
     bells: Vec<Bell>,
     tenant: Tenant,
     waiter: Waiter,
+    /// The kernel can wait at several words.
+    can_wait: bool,
     /// The mailbox's bell woke the worker and was not silenced yet.
     ordered: bool,
     /// Nanoseconds that are waited for each packet before its verdict is published.
@@ -69,6 +72,7 @@ impl Worker {
             bells: Vec::with_capacity(MAX_CHANNELS),
             tenant: Tenant::new(no_program, log_interval),
             waiter: Waiter::default(),
+            can_wait: word::can_wait(),
             ordered: false,
             delay_ns: 0,
         }
@@ -147,8 +151,35 @@ impl Worker {
         if self.waiter.stays_awake() {
             return;
         }
-        self.silence();
         let due = Duration::from_nanos(self.tenant.next_log().saturating_sub(now_ns));
+        let due = due.max(Duration::from_millis(1));
+        // One word is the mailbox's.
+        let at_words = self.can_wait && self.ends.channels.len() < MOST_WORDS;
+        self.ends.sleep_at_words(at_words);
+        if at_words {
+            self.sleep_at_words(due);
+        } else {
+            self.sleep_at_doorbells(due);
+        }
+    }
+
+    fn sleep_at_words(&mut self, due: Duration) {
+        let seen = self.mailbox.seen();
+        // What was ordered before that is there by now.
+        if self.mailbox.pending() {
+            return;
+        }
+        let orders = self.mailbox.word(seen);
+        let sleep = |ends: &Ends| {
+            let words = std::iter::once(orders).chain(ends.words());
+            word::wait(words, due).map(usize::from)
+        };
+        // The kernel has said that it can; if it takes that back, packets are looked for without sleep.
+        let _ = self.waiter.sleep_in(&mut self.ends, sleep);
+    }
+
+    fn sleep_at_doorbells(&mut self, due: Duration) {
+        self.silence();
         let wake = self.mailbox.bell();
         let mut fds: [PollFd<'_>; MAX_CHANNELS + 1] =
             std::array::from_fn(|_| PollFd::from_borrowed_fd(wake, PollFlags::IN));
@@ -157,8 +188,7 @@ impl Worker {
             fds[used] = PollFd::new(&bell.doorbell, PollFlags::IN);
             used += 1;
         }
-        let timeout = Some(due.max(Duration::from_millis(1)));
-        if let Ok(Idled::Slept(1..)) = self.waiter.sleep(&mut self.ends, &mut fds[..used], timeout) {
+        if let Ok(Idled::Slept(1..)) = self.waiter.sleep(&mut self.ends, &mut fds[..used], Some(due)) {
             let [ordered, rang @ ..] = &fds[..used] else { return };
             self.ordered = !ordered.revents().is_empty();
             let bells = self.bells.iter().filter(|b| !b.hung_up);

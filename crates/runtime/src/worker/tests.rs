@@ -188,6 +188,39 @@ fn quiet_channels_are_served_while_others_are_busy() {
     }
 }
 
+/// Has a worker that sleeps at once judge some packets over each of its channels; then nobody gives it orders any more.
+fn sleeps_and_is_woken(channels: u32, can_wait: bool) {
+    let (control, mailbox) = mailbox().unwrap();
+    let sleepy = WaitPolicy { min_spins: 0, max_spins: 0, yields: 0 };
+    let mut worker = Worker::new(mailbox, Verdict::Drop, Duration::from_secs(3600)).waiting(sleepy);
+    worker.can_wait &= can_wait;
+    let mut channels: Vec<_> = (0..channels).map(|n| add_channel(&mut worker, n)).collect();
+    let ended = std::thread::spawn(move || worker.run());
+    for _ in 0..3 {
+        for (requester, bell) in &mut channels {
+            requester.push(&Request { packet_len: 60, ..Request::default() }, &[0; 60]).unwrap();
+            let mut due = requester.publish();
+            while requester.take(1, |_| ()) != Ok(1) {
+                assert!(!due || requester.wake(bell), "the worker is there");
+                due = requester.must_wake();
+                std::thread::yield_now();
+            }
+        }
+    }
+    assert!(matches!(control.order(Order::Status), Some(Answer::Status(_))), "orders wake it, too");
+    drop(control);
+    ended.join().unwrap();
+    let (requester, bell) = &mut channels[0];
+    assert!(!requester.wake(bell), "a worker that is gone is missed, wherever it slept");
+}
+
+#[test]
+fn a_worker_sleeps_at_words_or_at_doorbells_and_is_woken() {
+    sleeps_and_is_woken(3, true);
+    sleeps_and_is_woken(3, false);
+    sleeps_and_is_woken(MOST_WORDS as u32, true);
+}
+
 /// A filter that allows `exit` alone. Not seccomp's strict mode, which takes the time stamp counter away, too.
 fn exit_only() -> seccompiler::BpfProgram {
     use seccompiler::{SeccompAction, SeccompFilter};

@@ -83,7 +83,7 @@ impl Cloud {
     pub(super) fn allow_unmediated(&mut self, per_second: u64) {
         let mut limits = Limits::new(INTERVAL * MS, 20 * MS);
         limits.unmediated_per_second = per_second;
-        self.audit = Audit::new(limits, now(self.now));
+        self.audit = Audit::new(limits, &Direction::ALL, now(self.now));
     }
 
     pub(super) fn random(&mut self) -> u64 {

@@ -74,9 +74,9 @@ impl WaitPolicy {
 
 impl Default for WaitPolicy {
     /// Up to some 100 µs of spinning, longer than a wake-up takes; sleep shorter than that is spun through next time, if that
-    /// pays.
+    /// pays. Where it does not the core is yielded some times, which keeps nobody from it, and not spun on at all.
     fn default() -> Self {
-        Self { min_spins: 64, max_spins: 2048, yields: 4 }
+        Self { min_spins: 0, max_spins: 2048, yields: 8 }
     }
 }
 

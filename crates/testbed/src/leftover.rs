@@ -24,23 +24,33 @@ pub fn folder(purpose: &str) -> Result<TempDir> {
 
 /// Removes namespaces and folders of makers that no longer run.
 pub fn sweep() {
-    for (name, _) in orphans(Path::new("/run/netns")) {
-        tracing::info!(name, "removing a network namespace that a killed process left");
+    remove(|maker| !Path::new(&format!("/proc/{maker}")).exists());
+}
+
+/// Removes this process's own, for one that ends without dropping them: its children end with it.
+pub fn abandon() {
+    remove(|maker| maker == std::process::id());
+}
+
+/// Removes the namespaces and folders of these makers.
+fn remove(made_by: impl Fn(u32) -> bool) {
+    for (name, _) in left(Path::new("/run/netns"), &made_by) {
+        tracing::info!(name, "removing a network namespace that a process left");
         let _ = run(Command::new("ip").args(["netns", "del", &name]));
     }
-    for (name, path) in orphans(&std::env::temp_dir()) {
-        tracing::info!(name, "removing a folder that a killed process left");
+    for (name, path) in left(&std::env::temp_dir(), &made_by) {
+        tracing::info!(name, "removing a folder that a process left");
         let _ = std::fs::remove_dir_all(path);
     }
 }
 
-/// What lies in `folder` and was made by a process that is gone.
-fn orphans(folder: &Path) -> Vec<(String, PathBuf)> {
+/// What lies in `folder` and was made by these.
+fn left(folder: &Path, made_by: impl Fn(u32) -> bool) -> Vec<(String, PathBuf)> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     entries
         .flatten()
         .filter_map(|e| Some((e.file_name().into_string().ok()?, e.path())))
-        .filter(|(name, _)| maker(name).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()))
+        .filter(|(name, _)| maker(name).is_some_and(&made_by))
         .collect()
 }
 
@@ -62,6 +72,18 @@ mod tests {
         let mine = folder("test").unwrap();
         sweep();
         assert!(!dead.exists() && mine.path().exists());
+    }
+
+    #[test]
+    fn an_interrupted_process_removes_what_it_made_and_nothing_else() {
+        let other = std::env::temp_dir().join("p4s-1-test");
+        std::fs::create_dir_all(&other).unwrap();
+        // By the process of this name alone: other tests of this one may have folders, too.
+        let mine = std::env::temp_dir().join(format!("p4s-{}-test", u32::MAX));
+        std::fs::create_dir_all(&mine).unwrap();
+        remove(|maker| maker == u32::MAX);
+        assert!(other.exists() && !mine.exists());
+        std::fs::remove_dir(other).unwrap();
     }
 
     #[test]

@@ -102,6 +102,18 @@ impl NetNs {
         let words = ["-K", interface, "tx", "off", "tso", "off", "gso", "off", "gro", "off"];
         run(self.command("ethtool").args(words)).map(drop)
     }
+
+    /// Has TCP control congestion by this algorithm inside, and leaves the machine's own choice alone.
+    ///
+    /// # Errors
+    /// The kernel does not have it.
+    pub fn congestion_control(&self, algorithm: &str) -> Result<()> {
+        let set = || std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", algorithm);
+        let what = format!(
+            "have TCP use {algorithm} (/proc/sys/net/ipv4/tcp_available_congestion_control names what there is)"
+        );
+        self.inside(set).map_err(|source| Error::System { what, source })
+    }
 }
 
 impl Drop for NetNs {

@@ -79,6 +79,8 @@ pub struct Options {
     pub time: Duration,
     /// Round trips of each latency.
     pub round_trips: usize,
+    /// How TCP controls congestion in client and server; none: as on the machine.
+    pub congestion: Option<String>,
 }
 
 /// Packets a second through the switch.

@@ -61,6 +61,7 @@ impl World {
             host.veth(port, ns, "eth0")?;
             ns.ip(&format!("addr add {address}/24 dev eth0"))?;
             ns.send_whole_packets("eth0")?;
+            options.congestion.as_deref().map_or(Ok(()), |name| ns.congestion_control(name))?;
         }
         let devices = ["s0", "s1"].map(|s| format!("net_af_packet_{s},iface={s},qpairs=1"));
         let ports = options.switch.port_names(&devices);

@@ -69,6 +69,8 @@ pub struct Options {
     pub time: Duration,
     /// Round trips of each latency.
     pub round_trips: usize,
+    /// How TCP controls congestion in client and server; none: as on the machine.
+    pub congestion: Option<String>,
     /// What the P4 VM takes longer for each packet, in [`delay`].
     pub delays: Vec<Duration>,
     /// What [`hysteresis`] plays.

@@ -79,6 +79,7 @@ impl World {
             host.veth(port, ns, "eth0")?;
             ns.ip(&format!("addr add {address}/24 dev eth0"))?;
             ns.send_whole_packets("eth0")?;
+            options.congestion.as_deref().map_or(Ok(()), |name| ns.congestion_control(name))?;
         }
         let (shield, environment) = match mode {
             Mode::Plain => (None, Vec::new()),

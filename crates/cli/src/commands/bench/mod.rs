@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Subcommand;
+use p4shield_testbed::leftover;
 
 use crate::exit::Exit;
-use crate::output;
+use crate::{output, signals};
 
 /// Measure P4 Shield on this machine
 ///
@@ -57,6 +58,9 @@ struct Form {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        if matches!(self.what, What::Switch(_) | What::Xsk(_)) {
+            signals::clean_up_at_the_end(leftover::abandon)?;
+        }
         match self.what {
             What::Engine(a) => a.run(),
             What::Channel(a) => a.run(),

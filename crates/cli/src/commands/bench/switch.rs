@@ -40,6 +40,9 @@ pub(super) struct Args {
     /// Round trips for each latency
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..))]
     round_trips: u32,
+    /// How TCP controls congestion in client and server, such as cubic; left out: as on this machine
+    #[arg(long, value_name = "ALGORITHM")]
+    congestion: Option<String>,
     /// libp4shield_dpdk.so; left out: the one installed beside this binary
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
@@ -82,6 +85,7 @@ impl Args {
             rounds: self.rounds.into(),
             time: Duration::from_secs(self.seconds.into()),
             round_trips: self.round_trips as usize,
+            congestion: self.congestion,
         };
         let has = |part| self.part.contains(&part);
         let parts = Parts {

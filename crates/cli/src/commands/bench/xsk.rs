@@ -33,6 +33,9 @@ pub(super) struct Args {
     /// Round trips for each latency
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(10..))]
     round_trips: u32,
+    /// How TCP controls congestion in client and server, such as cubic; left out: as on this machine
+    #[arg(long, value_name = "ALGORITHM")]
+    congestion: Option<String>,
     /// Microseconds that the P4 VM takes longer for each packet, in the part `delay`
     #[arg(long, value_delimiter = ',', default_values_t = [0, 1, 2, 5, 10, 20, 50, 100], value_parser = clap::value_parser!(u32).range(0..=10_000))]
     delay_us: Vec<u32>,
@@ -112,6 +115,7 @@ impl Args {
             rounds: self.rounds.into(),
             time: Duration::from_millis(self.time_ms.into()),
             round_trips: self.round_trips as usize,
+            congestion: self.congestion.clone(),
             delays: self.delay_us.iter().map(|us| Duration::from_micros((*us).into())).collect(),
             hysteresis: hysteresis::Play {
                 time: seconds,

@@ -62,7 +62,7 @@ pub const P4VM_WORD: usize = 768;
 
 /// An end sleeps until its doorbell is rung.
 pub const AT_DOORBELL: u32 = 1;
-/// The P4 VM sleeps until [`P4VM_WORD`] is counted up. Where both share a kernel this takes half as long.
+/// The P4 VM sleeps until [`P4VM_WORD`] is counted up. Where both share a kernel this takes less time.
 pub const AT_WORD: u32 = 2;
 
 /// Bytes before the requests.

@@ -116,7 +116,15 @@ pub struct Summary {
 impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.findings.is_empty() {
-            return f.write_str("every packet went through");
+            return match self.standing {
+                Standings { ingress: None, .. } => {
+                    f.write_str("egress: every packet went through (ingress: not audited)")
+                }
+                Standings { egress: None, .. } => {
+                    f.write_str("ingress: every packet went through (egress: not audited)")
+                }
+                Standings { .. } => f.write_str("every packet went through"),
+            };
         }
         let lines: Vec<String> = self.findings.iter().map(ToString::to_string).collect();
         f.write_str(&lines.join("\n"))
@@ -264,8 +272,12 @@ mod tests {
         assert_eq!(found(1, false).to_string(), "ingress: at least 1 packet went round the program");
         let withheld = Finding::Withheld { packets: 2, exact: true };
         assert_eq!(withheld.to_string(), "ingress: 2 packets judged but never arrived");
-        let standing = Standings { ingress: Some(Standing::default()), egress: None };
-        let summary = Summary { findings: vec![], standing, exit_code: 0 };
-        assert_eq!(summary.to_string(), "every packet went through");
+        let words = |ingress, egress| {
+            Summary { findings: vec![], standing: Standings { ingress, egress }, exit_code: 0 }.to_string()
+        };
+        let audited = Some(Standing::default());
+        assert_eq!(words(audited, audited), "every packet went through");
+        assert_eq!(words(audited, None), "ingress: every packet went through (egress: not audited)");
+        assert_eq!(words(None, audited), "egress: every packet went through (ingress: not audited)");
     }
 }

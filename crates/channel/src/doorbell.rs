@@ -59,12 +59,6 @@ impl Doorbell {
         }
     }
 
-    /// Whether anybody has the other end. One system call; never waits.
-    pub(crate) fn is_held(&self) -> bool {
-        let flags = RecvFlags::DONTWAIT | RecvFlags::PEEK;
-        !matches!(rustix::net::recv(&self.socket, &mut [0_u8], flags), Ok((0, _)) | Err(Errno::CONNRESET))
-    }
-
     /// Silences this end. One system call mostly, a bounded number always; never waits. False if the other end is
     /// gone.
     pub fn drain(&self) -> bool {

@@ -121,7 +121,9 @@ pub fn requester(script: &[u8]) {
                 }
             }
             2 => {
-                let _ = requester.publish();
+                if requester.publish() {
+                    let _ = requester.count_up();
+                }
                 published = asked.len();
             }
             3 | 4 => take(&mut requester, &mut asked, &mut published, usize::from(op >> 3)),

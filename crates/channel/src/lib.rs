@@ -5,7 +5,7 @@
 //! * [`Requester`] and [`Judge`]: the two ends of a channel ([`p4shield_abi::channel`]). A mediator hands over
 //!   headers of packets and takes verdicts; a P4 VM judges. Lock-free, without system calls, without waiting.
 //! * [`PageWriter`] and [`PageReader`]: the two ends of an info page or a log page ([`p4shield_abi::page`]).
-//! * [`Doorbell`] and [`Waiter`]: how an end that has nothing to do spins, yields and at last sleeps, and how it
+//! * [`Doorbell`], [`word`] and [`Waiter`]: how an end that has nothing to do spins, yields and at last sleeps, and how it
 //!   is woken, without losing a wake-up.
 //!
 //! # Who owns a slot when

@@ -27,6 +27,9 @@ use std::time::{Duration, Instant};
 /// weaker order would let both loads go before both stores. A ring between S1 and S4 is not lost either: the
 /// doorbell keeps it until it is drained, which happens after waking and before the next announcement.
 ///
+/// A P4 VM may sleep at a word instead ([`crate::word`]): it looks at the word before S1 and sleeps as long as it has not
+/// changed, and P3 changes it before it wakes. So a wake-up between S1 and S4 is found in the word.
+///
 /// The mediator leaves out P2, whose price is that every store of a burst reaches memory first, and repeats P3 instead
 /// ([`crate::Requester::must_wake`]) for as long as it is owed answers: a flag that was missed once is seen a poll later.
 /// Before it sleeps itself it asks once more, behind the fence S2.

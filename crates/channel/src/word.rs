@@ -2,7 +2,8 @@
 //!
 //! The quickest way for one thread to wake another in the same kernel: no buffer is allocated, no file is looked at, and who
 //! sleeps at many words waits in one call. In shared memory it asks for no more trust than the doorbell: a hostile peer can
-//! wake us for nothing, or not at all, as it can ring its doorbell or not; nobody waits for anybody while waking.
+//! wake us for nothing, or not at all, as it can ring its doorbell or not; and whoever wakes waits for no longer than the kernel
+//! takes to look through the few threads that a P4 VM may have.
 
 use rustix::io::Errno;
 use rustix::thread::futex::{self, Flags, Wait, WaitFlags, WaitPtr, WaitvFlags};
@@ -57,7 +58,8 @@ pub fn wake(word: &AtomicU32, reach: Reach) -> bool {
     matches!(futex::wake(word, flags, 1), Ok(1..))
 }
 
-/// Whether the kernel can wait at several words (Linux 5.16), and lets us.
+/// Whether the kernel can wait at several words (Linux 5.16), and lets us. Whoever is to wake us has to have the same kernel: a
+/// P4 VM in a machine of its own has to be rung for.
 #[must_use]
 pub fn can_wait() -> bool {
     // None is not a number of words, which only a kernel says that has the call.

@@ -2,10 +2,12 @@
 
 #![allow(clippy::print_stdout, reason = "skipped tests say so")]
 
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use p4shield_testbed::wait_until;
 use serde_json::Value;
 
 /// One experiment at a time: each has a polling switch, which with a P4 VM fills two cores.
@@ -53,6 +55,30 @@ fn a_program_sheds_the_load_and_lets_it_through_again() {
         let svg = std::fs::read_to_string(folder.path().join(format!("xsk-hysteresis-{chart}.svg"))).unwrap();
         assert!(svg.contains("<svg"), "{chart}");
     }
+}
+
+#[test]
+fn an_interrupted_experiment_leaves_nothing_behind() {
+    if let Err(why) = p4shield_bench::xsk::usable() {
+        println!("skipped: {why}");
+        return;
+    }
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_p4shield"));
+    // Plain comes first, and needs no library.
+    command.args(["bench", "xsk", "--part", "messages", "--library", "/nowhere"]).stdin(Stdio::null());
+    let mut bench = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let own = format!("p4s-{}-", bench.id());
+    let left = || {
+        let names = std::fs::read_dir("/run/netns").unwrap().flatten().map(|e| e.file_name());
+        names.filter(|n| n.to_string_lossy().starts_with(&own)).count()
+    };
+    wait_until("its namespaces", 60, || left() == 3).unwrap();
+    let pid = rustix::process::Pid::from_child(&bench);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let ended = bench.wait().unwrap();
+    assert_eq!(ended.signal(), Some(rustix::process::Signal::INT.as_raw()), "{ended}");
+    assert_eq!(left(), 0, "namespaces");
 }
 
 #[test]

@@ -93,7 +93,8 @@ pub enum NoProgram {
     Drop,
     /// The P4 VM passes them, and its log speaks of them.
     Pass,
-    /// They pass and the P4 VM never hears of them: no log does, either.
+    /// They pass and the P4 VM is not asked, nor does its log tell of them, where there was no program when the daemon started.
+    /// Where one was refused or taken away since, they are dropped.
     Skip,
 }
 
@@ -102,8 +103,9 @@ impl NoProgram {
     #[must_use]
     pub const fn verdict(self) -> Verdict {
         match self {
-            Self::Drop => Verdict::Drop,
-            Self::Pass | Self::Skip => Verdict::Pass,
+            // What is skipped is not asked about: what comes to a P4 VM all the same misses a program that should be there.
+            Self::Drop | Self::Skip => Verdict::Drop,
+            Self::Pass => Verdict::Pass,
         }
     }
 }

@@ -53,6 +53,10 @@ fn defaults_fill_what_is_not_said() {
     let tenant = &config.tenants[0];
     assert_eq!(tenant.fail, FailPolicy::Drop);
     assert_eq!(tenant.no_program, NoProgram::Drop);
+    assert_eq!(
+        [NoProgram::Drop, NoProgram::Pass, NoProgram::Skip].map(NoProgram::verdict),
+        [Verdict::Drop, Verdict::Pass, Verdict::Drop]
+    );
     assert_eq!(tenant.geometry, Geometry::default());
     assert_eq!(config.daemon.socket, Path::new("/run/p4shield/p4shield.sock"));
     assert_eq!(config.mediator().tenants[0].vms[0].addresses, ["10.0.0.2".parse::<IpAddr>().unwrap()]);

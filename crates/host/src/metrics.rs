@@ -118,7 +118,8 @@ fn packets(book: &mut Book, status: &Status) {
             set(&info, &with(&labels, "digest", digest), 1);
         }
     }
-    let unowned = book.counters("packets_unowned", "Packets of no VM, by what became of them");
+    let unowned =
+        book.counters("packets_unowned", "Packets about which nobody is asked, by what became of them");
     let fates = [
         ("passed", status.unowned.passed),
         ("dropped", status.unowned.dropped),

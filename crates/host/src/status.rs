@@ -24,13 +24,13 @@ pub struct Status {
     pub wires: Vec<WireStatus>,
     /// The switches that a library is preloaded into.
     pub switches: Vec<SwitchStatus>,
-    /// Packets of nobody: passed, dropped, dropped for a spoofed source.
+    /// Packets about which nobody is asked: passed, dropped, dropped for a spoofed source.
     pub unowned: Unowned,
     /// What is wrong and what to do about it; empty if all is well.
     pub advice: Vec<String>,
 }
 
-/// Packets of nobody.
+/// Packets of nobody, or about which their tenant wants nobody asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unowned {
     /// Passed.

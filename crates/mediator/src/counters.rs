@@ -33,7 +33,7 @@ impl Counter {
 pub struct Counters {
     /// By tenant, in the order of the configuration.
     pub tenants: Box<[TenantCounters]>,
-    /// Packets of nobody.
+    /// Packets about which nobody is asked.
     pub unowned: Unowned,
 }
 

@@ -18,10 +18,10 @@ use std::time::Duration;
 /// Answers that are taken in one poll at most, so that one tenant's burst does not delay the others' packets.
 const TAKE: usize = 2 * BATCH;
 
-/// Nanoseconds between two rings of one P4 VM's doorbell on average: a P4 VM that claims to sleep all the time is rung for at
-/// each packet, and this bounds the system calls that it costs.
+/// Nanoseconds between two times that one P4 VM is woken, on average: one that claims to sleep all the time is to be woken at
+/// each packet, and this bounds the system calls that it costs (two each).
 const BELL_INTERVAL: u64 = 20_000;
-/// Nanoseconds that rings may be ahead of that, so that an honest P4 VM, which sleeps between a packet and its answer, is woken
+/// Nanoseconds that wake-ups may be ahead of that, so that an honest P4 VM, which sleeps between a packet and its answer, is woken
 /// at once.
 const BELL_ADVANCE: u64 = 8 * BELL_INTERVAL;
 
@@ -267,7 +267,7 @@ impl<P: Packet> Tenant<P> {
         self.link().is_some_and(|l| l.requester.unpublished() >= BATCH)
     }
 
-    /// Publishes what was asked, and rings the doorbell of a P4 VM that sleeps, unless it was rung just now.
+    /// Publishes what was asked, and wakes a P4 VM that sleeps, unless that was done too often lately.
     #[inline]
     pub(crate) fn publish(&mut self, now: u64, counters: &TenantCounters) {
         if let Judge::Channel(link) = &mut self.judge {

@@ -27,7 +27,8 @@ pub fn sweep() {
     remove(|maker| !Path::new(&format!("/proc/{maker}")).exists());
 }
 
-/// Removes this process's own, for one that ends without dropping them: its children end with it.
+/// Removes this process's own, for one that ends without dropping them: its children end with it. What those still write to
+/// may stay, for the next [`sweep`].
 pub fn abandon() {
     remove(|maker| maker == std::process::id());
 }

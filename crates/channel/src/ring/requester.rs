@@ -228,7 +228,7 @@ impl<M: Memory> Requester<M> {
         }
     }
 
-    /// Hands over what was pushed. True if the P4 VM is seen to sleep: its doorbell is to be rung.
+    /// Hands over what was pushed. True if the P4 VM is seen to sleep: [`Self::wake`] is to be called.
     #[inline]
     #[must_use = "a P4 VM that sleeps has to be woken"]
     pub fn publish(&mut self) -> bool {
@@ -245,7 +245,7 @@ impl<M: Memory> Requester<M> {
         self.must_wake()
     }
 
-    /// Whether the P4 VM sleeps though it owes answers: its doorbell is to be rung.
+    /// Whether the P4 VM sleeps though it owes answers: [`Self::wake`] is to be called.
     ///
     /// To be asked again and again while answers are outstanding. The index is stored and the P4 VM's flag read without
     /// a fence in between, which would have the processor wait until all that was pushed has left its store buffer;
@@ -389,7 +389,7 @@ impl Requester {
     /// Wakes the P4 VM, at its word or by `doorbell`. One system call, two if nobody is found at the word; never waits. False if
     /// there is nobody any more.
     pub fn wake(&mut self, doorbell: &Doorbell) -> bool {
-        if self.count_up() { self.memory.wake_at(P4VM_WORD) || doorbell.is_held() } else { doorbell.ring() }
+        (self.count_up() && self.memory.wake_at(P4VM_WORD)) || doorbell.ring()
     }
 }
 

@@ -105,7 +105,8 @@ enum ProgramCommand {
         #[command(flatten)]
         socket: Socket,
     },
-    /// Takes a program away; what happens to packets then is the tenant's `no_program`
+    /// Takes a program away; what happens to packets then is the tenant's `no_program` (`skip` drops them until the daemon is
+    /// restarted without the program)
     Unload {
         /// The tenant
         tenant: String,

@@ -97,7 +97,7 @@ impl Control {
         self.orders.send(order).ok()?;
         self.pending.fetch_add(1, Ordering::Release);
         self.wake_at_word();
-        // The bell also reaches a worker that is about to sleep: it polls the bell's descriptor.
+        // Wherever it sleeps: one that is about to finds its word changed, or polls the bell's descriptor.
         self.bell.ring().then_some(())?;
         self.answers.recv().ok()
     }

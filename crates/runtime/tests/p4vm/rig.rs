@@ -149,15 +149,15 @@ impl Mediator {
             self.requester.push(&request, &packet).unwrap();
         }
         if self.requester.publish() {
-            self.bell.ring();
+            self.requester.wake(&self.bell);
         }
         n
     }
 
-    /// Rings at a P4 VM that fell asleep while it owes answers, as a mediator does at each poll.
+    /// Wakes a P4 VM that fell asleep while it owes answers, as a mediator does at each poll.
     pub(crate) fn wake(&mut self) {
         if self.requester.must_wake() {
-            self.bell.ring();
+            self.requester.wake(&self.bell);
         }
     }
 

@@ -30,6 +30,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_mediator_that_breaks_the_protocol_loses_its_channel_only", a_broken_channel_is_left_alone),
     ("channels_come_and_go", channels_come_and_go),
     ("an_idle_worker_sleeps", an_idle_worker_sleeps),
+    ("a_worker_that_sleeps_for_long_is_woken_for_each_packet", a_worker_is_woken_for_each_packet),
     ("a_worker_waits_for_its_turn", a_worker_waits_for_its_turn),
     ("hostile_messages_are_answered_and_survived", hostile_messages_are_survived),
     ("it_ends_when_its_host_hangs_up", it_ends_when_its_host_hangs_up),
@@ -63,6 +64,19 @@ fn no_program_passes_if_told() {
     rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: false }, &[]).unwrap();
     let mut m = rig.attach(1);
     assert_eq!(m.judge(Direction::Egress, 1).0, Verdict::Pass);
+}
+
+/// Nothing else wakes it for an hour: no log record is due.
+fn a_worker_is_woken_for_each_packet() {
+    let mut rig =
+        Rig::start(Hello { no_program: Verdict::Pass as u8, log_interval_ms: 3_600_000, ..hello() });
+    rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: false }, &[]).unwrap();
+    let mut m = rig.attach(1);
+    for byte in 0..10 {
+        // Longer than it spins.
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        assert_eq!(m.judge(Direction::Egress, byte).0, Verdict::Pass);
+    }
 }
 
 fn an_unsafe_program_is_refused() {

@@ -58,16 +58,14 @@ struct Form {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        if matches!(self.what, What::Switch(_) | What::Xsk(_)) {
-            signals::clean_up_at_the_end(leftover::abandon)?;
-        }
-        match self.what {
+        let end = signals::CleanEnd::with(leftover::abandon)?;
+        end.unless_begun(match self.what {
             What::Engine(a) => a.run(),
             What::Channel(a) => a.run(),
             What::Mediator(a) => a.run(),
             What::Switch(a) => a.run(),
             What::Xsk(a) => a.run(),
-        }
+        })
     }
 }
 

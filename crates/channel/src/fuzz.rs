@@ -7,6 +7,7 @@ use crate::error::PushRefused;
 use crate::memory::Memory;
 use crate::page::{PageReader, PageWriter};
 use crate::ring::{Batch, Judge, Reply, Requester, header_words};
+use crate::wait::Sleeper;
 use p4shield_abi::bytes::Reader;
 use p4shield_abi::channel::{
     Geometry, MEDIATOR_SLEEPS, P4VM_SLEEPS, P4VM_WORD, REQUEST_HEAD, Request, VERDICT_HEAD, VERDICT_TAIL,
@@ -203,6 +204,11 @@ pub fn judge(script: &[u8]) {
                     assert_eq!(judge.answer(Reply::Drop), Ok(()));
                 }
                 let _ = judge.publish();
+                // Whatever stands in the word, it is what is slept at.
+                if judge.announce_at_word() && judge.fault().is_none() {
+                    assert_eq!(judge.seen(), memory.load_u32(P4VM_WORD, Ordering::Relaxed));
+                }
+                judge.retract();
             }
             _ => scribble(&memory, &mut script, op >> 3),
         }

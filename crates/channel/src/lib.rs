@@ -45,7 +45,8 @@
 //! # System calls
 //!
 //! For whoever writes a seccomp filter: rings and mapped pages need none. [`Doorbell`] uses `sendto` and
-//! `recvfrom`, [`word`] `futex` and `futex_waitv`, [`Waiter`] `sched_yield` and `ppoll`; mapping uses `fcntl(F_GET_SEALS)`, `fstat`, `mmap`, `munmap`.
+//! `recvfrom`, [`word`] `futex` and `futex_waitv`, [`Waiter`] `sched_yield` and `ppoll`; mapping uses
+//! `fcntl(F_GET_SEALS)`, `fstat`, `mmap`, `munmap`.
 
 mod doorbell;
 mod error;

@@ -137,6 +137,16 @@ fn take_all(requester: &mut Requester<Ring>, next: &mut u64) -> usize {
         .expect("the P4 VM is honest")
 }
 
+/// Asks about as many packets as there are slots, each published by itself; `wake`s a judge that sleeps.
+fn ask(requester: &mut Requester<Ring>, packets: u64, wake: impl Fn(&mut Requester<Ring>)) {
+    for id in 0..packets {
+        requester.push(&request(id), &[id as u8; 4]).expect("there is a slot");
+        if requester.publish() {
+            wake(requester);
+        }
+    }
+}
+
 /// Three packets through two slots: both rings wrap, slots are used again while the judge works.
 #[test]
 fn slots_pass_from_hand_to_hand_without_a_race() {
@@ -196,12 +206,7 @@ fn no_wake_up_is_lost() {
             }
         });
         let mut taken = 0;
-        for id in 0..PACKETS {
-            requester.push(&request(id), &[id as u8; 4]).expect("there are two slots");
-            if requester.publish() {
-                to_judge.notify();
-            }
-        }
+        ask(&mut requester, PACKETS, |_| to_judge.notify());
         while taken < PACKETS {
             if take_all(&mut requester, &mut taken) != 0 {
                 continue;
@@ -269,12 +274,7 @@ fn no_wake_up_at_a_word_is_lost() {
             assert!(requester.count_up(), "it sleeps nowhere else");
             futex.wake();
         };
-        for id in 0..PACKETS {
-            requester.push(&request(id), &[id as u8; 4]).expect("there are two slots");
-            if requester.publish() {
-                wake(&mut requester);
-            }
-        }
+        ask(&mut requester, PACKETS, wake);
         while taken < PACKETS {
             if take_all(&mut requester, &mut taken) == 0 {
                 if requester.must_wake() {

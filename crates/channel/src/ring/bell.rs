@@ -84,8 +84,8 @@ impl Bell {
         })
     }
 
-    /// Announces this end's sleep, and where it is to be woken. False, and nothing is announced, if the peer has published more than `seen`, or has to
-    /// be woken itself (`owed`: it has not used up all that was published) for what it did not see.
+    /// Announces this end's sleep, and where it is to be woken. False, and nothing is announced, if the peer has published more
+    /// than `seen`, or has to be woken itself (`owed`: it has not used up all that was published) for what it did not see.
     pub(super) fn announce<M: Memory>(&self, memory: &M, place: u32, seen: u32, owed: bool) -> bool {
         memory.store_u32(self.side.ours, place, Relaxed);
         M::fence(SeqCst);

@@ -74,6 +74,8 @@ fn tcp_and_udp_pass_both_ways() {
     }
     let cloud = Cloud::new(FailPolicy::Pass);
     cloud.wait_forwarding();
+    // The sides are attached one after the other: what the VM says of itself in between has no way out.
+    let before = cloud.counters();
     for (client, vm) in [(CLIENT4, VM4), (CLIENT6, VM6)] {
         udp_echo(&cloud.client, &cloud.vm, client, vm);
         udp_echo(&cloud.vm, &cloud.client, vm, client);
@@ -84,7 +86,7 @@ fn tcp_and_udp_pass_both_ways() {
     for side in Side::ALL {
         let c = sides[side as usize];
         assert!(c.checksums_completed > 1000, "{side:?}: the senders' offloads are on: {c:?}");
-        assert_eq!(c.dropped_no_interface, 0);
+        assert_eq!(c.dropped_no_interface, before[side as usize].dropped_no_interface, "{side:?}");
     }
     let status = cloud.status();
     for side in &status.sides {

@@ -28,7 +28,7 @@
 /// First eight bytes of a channel.
 pub const CHANNEL_MAGIC: u64 = u64::from_le_bytes(*b"P4SHCHAN");
 /// Version of the layout.
-pub const CHANNEL_VERSION: u32 = 3;
+pub const CHANNEL_VERSION: u32 = 4;
 
 /// Header bytes that are handed over by default.
 pub const DEFAULT_HEADER_BYTES: u32 = 128;
@@ -59,6 +59,9 @@ pub const MEDIATOR_SLEEPS: usize = 640;
 
 /// Offset of the atomic `u32` that the mediator counts up before it wakes a P4 VM that sleeps there (futex(2)).
 pub const P4VM_WORD: usize = 768;
+/// Offset of the atomic `u32` that the mediator counts up when packets that were passed have been sent: whoever that has woken
+/// may wait for the P4 VM's core.
+pub const SENT: usize = 772;
 
 /// An end sleeps until its doorbell is rung.
 pub const AT_DOORBELL: u32 = 1;

@@ -35,6 +35,13 @@ impl Verdicts {
         Self::Lane(Box::new(Asked { lane, memory: Arc::clone(memory), announced: false }))
     }
 
+    /// The kernel has sent what passed.
+    pub(crate) fn sent(&mut self) {
+        if let Self::Lane(asked) = self {
+            asked.lane.sent();
+        }
+    }
+
     /// Has P4 VMs ring for a thread that is about to sleep, and says for how long it may. False if it is to look once
     /// more instead.
     pub(crate) fn announce(&mut self, now: u64, rest: &mut Rest) -> bool {

@@ -126,6 +126,7 @@ impl Queue {
                 } else {
                     (answer, told) = (tell(socket), true);
                 }
+                pump.judges().for_each(Verdicts::sent);
                 pump.reap();
             }
             self.sleepers.keep(Side::Transmit, round.held > 0, round.moved > 0);

@@ -140,6 +140,12 @@ impl<P: Packet + Send + 'static> Lane<P> {
         max - room + self.mediator.poll(now, room, sink)
     }
 
+    /// Packets that came out of [`Self::poll`] have been sent; see [`Mediator::sent`].
+    #[inline]
+    pub fn sent(&mut self) {
+        self.mediator.sent();
+    }
+
     /// Hands over what was submitted. [`Self::poll`] does it, too.
     #[inline]
     pub fn flush(&mut self, now: u64) {

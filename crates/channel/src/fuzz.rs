@@ -10,7 +10,8 @@ use crate::ring::{Batch, Judge, Reply, Requester, header_words};
 use crate::wait::Sleeper;
 use p4shield_abi::bytes::Reader;
 use p4shield_abi::channel::{
-    Geometry, MEDIATOR_SLEEPS, P4VM_SLEEPS, P4VM_WORD, REQUEST_HEAD, Request, VERDICT_HEAD, VERDICT_TAIL,
+    Geometry, MEDIATOR_SLEEPS, P4VM_SLEEPS, P4VM_WORD, REQUEST_HEAD, Request, SENT, VERDICT_HEAD,
+    VERDICT_TAIL,
 };
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -82,8 +83,8 @@ fn next(script: &mut Reader<'_>) -> Option<u8> {
 
 /// A hostile write: an index or flag near where it is or anywhere, or eight bytes anywhere.
 fn scribble(memory: &Plain, script: &mut Reader<'_>, how: u8) {
-    const WORDS: [usize; 6] =
-        [VERDICT_HEAD, REQUEST_HEAD, VERDICT_TAIL, P4VM_SLEEPS, MEDIATOR_SLEEPS, P4VM_WORD];
+    const WORDS: [usize; 7] =
+        [VERDICT_HEAD, REQUEST_HEAD, VERDICT_TAIL, P4VM_SLEEPS, MEDIATOR_SLEEPS, P4VM_WORD, SENT];
     let word = WORDS[usize::from(how >> 2) % WORDS.len()];
     match how % 4 {
         0 => {

@@ -65,7 +65,7 @@ pub struct WaitPolicy {
     pub min_spins: u32,
     /// The most spins in a row. One spin is a look at the shared index and a pause, some 50 ns.
     pub max_spins: u32,
-    /// Times to yield the core between spinning and sleeping.
+    /// Times to yield the core between spinning and sleeping, which ends as soon as somebody else took it.
     pub yields: u32,
 }
 
@@ -77,9 +77,10 @@ impl WaitPolicy {
 
 impl Default for WaitPolicy {
     /// Up to some 100 µs of spinning, longer than a wake-up takes; sleep shorter than that is spun through next time, if that
-    /// pays. Where it does not the core is yielded some times, which keeps nobody from it, and not spun on at all.
+    /// pays. Where it does not the core is yielded for some 5 µs, which keeps nobody from it, and not spun on at all: by then the
+    /// packet that was judged last is where it was going, and wakes whom it is for on a core that is still awake.
     fn default() -> Self {
-        Self { min_spins: 0, max_spins: 2048, yields: 8 }
+        Self { min_spins: 0, max_spins: 2048, yields: 16 }
     }
 }
 
@@ -107,6 +108,8 @@ pub struct Waiter {
     trying: bool,
     /// When we looked last, if we have been awake since.
     looked: Option<Instant>,
+    /// Whom the work was for waits for the core.
+    gives_way: bool,
     /// The core was somebody else's between two of these looks, since we yielded it or had to.
     taken: bool,
 }
@@ -141,6 +144,7 @@ impl Waiter {
             patience: 1,
             trying: false,
             looked: None,
+            gives_way: false,
             taken: false,
         }
     }
@@ -171,6 +175,12 @@ impl Waiter {
         self.begin_anew();
     }
 
+    /// Yields the core no more before it sleeps: whoever may have been woken by what it worked on waits for the core by now, and
+    /// found it awake.
+    pub fn give_way(&mut self) {
+        self.gives_way = true;
+    }
+
     /// Tells whether the core was somebody else's since the last look.
     #[inline]
     fn look_at_the_clock(&mut self, now: Instant) {
@@ -179,7 +189,7 @@ impl Waiter {
     }
 
     fn begin_anew(&mut self) {
-        (self.idle, self.looked, self.taken) = (0, None, false);
+        (self.idle, self.looked, self.gives_way, self.taken) = (0, None, false, false);
     }
 
     fn spinning_paid(&mut self) {
@@ -242,7 +252,9 @@ impl Waiter {
             std::hint::spin_loop();
             return true;
         }
-        let yields = looks < self.budget.saturating_add(self.policy.yields);
+        // Who took the core may be about to want it again, and to yield to a thread of another control group helps it little.
+        let stays = !self.taken && !self.gives_way;
+        let yields = stays && looks < self.budget.saturating_add(self.policy.yields);
         if yields {
             rustix::thread::sched_yield();
         }
@@ -321,6 +333,29 @@ mod tests {
         }
         waiter.spinning_did_not_pay(false);
         assert_eq!(waiter.budget, 32);
+    }
+
+    #[test]
+    fn a_core_that_was_taken_is_yielded_no_more() {
+        let mut waiter = Waiter::new(WaitPolicy { min_spins: 0, max_spins: 0, yields: 3 });
+        let start = Instant::now();
+        let looks = |waiter: &mut Waiter, micros: [u64; 4]| {
+            waiter.begin_anew();
+            micros.map(|at| waiter.stays_awake_at(start + Duration::from_micros(at)))
+        };
+        assert_eq!(looks(&mut waiter, [0, 1, 2, 3]), [true, true, true, false]);
+        assert_eq!(looks(&mut waiter, [0, 1, 9, 10]), [true, true, false, false]);
+        assert_eq!(looks(&mut waiter, [20, 21, 22, 23]), [true, true, true, false], "it was slept since");
+    }
+
+    #[test]
+    fn who_gives_way_yields_no_more_before_it_works_again() {
+        let mut waiter = Waiter::new(WaitPolicy { min_spins: 1, max_spins: 1, yields: 3 });
+        let now = Instant::now();
+        waiter.give_way();
+        assert_eq!([0; 2].map(|_| waiter.stays_awake_at(now)), [true, false], "a spin that pays is no yield");
+        waiter.worked_at(now);
+        assert_eq!([0; 5].map(|_| waiter.stays_awake_at(now)), [true, true, true, true, false]);
     }
 
     #[test]

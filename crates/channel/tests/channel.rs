@@ -2,7 +2,7 @@
 
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
-    AT_WORD, Geometry, P4VM_SLEEPS, P4VM_WORD, REQUEST_HEAD, REWRITTEN, Request, VERDICT_HEAD,
+    AT_WORD, Geometry, P4VM_SLEEPS, P4VM_WORD, REQUEST_HEAD, REWRITTEN, Request, SENT, VERDICT_HEAD,
 };
 use p4shield_channel::{
     Batch, ChannelError, ChannelFault, Doorbell, Judge, Memory, PushRefused, Reply, ReplyRefused, Requester,
@@ -317,6 +317,32 @@ fn ends_refuse_a_region_of_another_shape() {
         assert!(matches!(create_channel("test", invalid), Err(ChannelError::Geometry(_))));
         assert!(matches!(Judge::new(memory(), invalid), Err(ChannelError::Geometry(_))));
     }
+}
+
+#[test]
+fn a_p4vm_is_told_that_packets_were_sent() {
+    let (mut requester, judge, hostile) = ends();
+    let before = judge.sent();
+    requester.sent();
+    let after = judge.sent();
+    assert_ne!(before, after);
+    assert_eq!(judge.sent(), after, "until the next ones are");
+    hostile.store_u32(SENT, before, Relaxed);
+    requester.sent();
+    assert!(judge.sent() != after && judge.sent() != before, "the mediator counts by itself");
+}
+
+#[test]
+fn a_p4vm_that_owes_nothing_is_seen_asleep() {
+    let (mut requester, mut judge, _) = ends();
+    assert!(!requester.is_asleep());
+    assert!(judge.announce_at_word() && requester.is_asleep());
+    // Woken for nothing yet, it finds its word changed and looks, however late it sleeps.
+    assert!(requester.count_up());
+    assert!(judge.announce_at_word(), "there is nothing to do");
+    requester.push(&request(0, 60), &[9; 60]).expect("there is room");
+    assert!(requester.publish(), "it sleeps again");
+    assert!(!requester.is_asleep(), "it owes an answer");
 }
 
 /// It says that it sleeps at its word, and writes there itself; whoever wakes it finds nobody and does not wait.

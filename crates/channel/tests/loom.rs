@@ -10,8 +10,8 @@ use loom::sync::{Arc, Condvar, Mutex, Notify};
 use loom::thread;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
-    Geometry, HEADER_SIZE, MEDIATOR_SLEEPS, P4VM_SLEEPS, P4VM_WORD, REQUEST_HEAD, Request, VERDICT_HEAD,
-    VERDICT_TAIL,
+    Geometry, HEADER_SIZE, MEDIATOR_SLEEPS, P4VM_SLEEPS, P4VM_WORD, REQUEST_HEAD, Request, SENT,
+    VERDICT_HEAD, VERDICT_TAIL,
 };
 use p4shield_abi::page::{PAGE_HEADER_SIZE, SLOT_HEADER_SIZE};
 use p4shield_channel::{Judge, Memory, PageFault, PageReader, PageWriter, Reply, Requester, Sleeper};
@@ -32,7 +32,8 @@ struct Ring(Arc<Cells>);
 
 impl Ring {
     fn new(geometry: &Geometry) -> Self {
-        let places = [REQUEST_HEAD, VERDICT_HEAD, VERDICT_TAIL, P4VM_SLEEPS, MEDIATOR_SLEEPS, P4VM_WORD];
+        let places =
+            [REQUEST_HEAD, VERDICT_HEAD, VERDICT_TAIL, P4VM_SLEEPS, MEDIATOR_SLEEPS, P4VM_WORD, SENT];
         let indexes = places.map(|at| (at, AtomicU32::new(0))).into_iter().collect();
         let mut image = vec![0_u8; geometry.size()];
         let h = geometry.header();

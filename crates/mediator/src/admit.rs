@@ -17,7 +17,7 @@ pub(crate) struct Decision {
     pub(crate) what: What,
     /// Whose program is asked, if one is.
     pub(crate) vm: Owner,
-    /// Whose ingress comes after this egress, if one does.
+    /// Whose ingress comes after this egress, or, where no program is asked here, elsewhere; if one does.
     pub(crate) next: Owner,
 }
 
@@ -97,10 +97,19 @@ fn decide(lookup: &Lookup, counters: &Counters, port: &PortSpec, kind: Kind) -> 
     {
         (sender @ Some(_), receiver) => (Direction::Egress, sender, receiver),
         (None, receiver @ Some(_)) => (Direction::Ingress, receiver, None),
-        (None, None) if sender.or(receiver).is_some() => return Decision::unjudged(What::Skipped),
-        (None, None) => return Decision::unjudged(What::Nobody),
+        (None, None) => {
+            let what = if sender.or(receiver).is_some() { What::Skipped } else { What::Nobody };
+            return Decision { next: elsewhere(lookup, port, kind).into(), ..Decision::unjudged(what) };
+        }
     };
     Decision { what: What::Judge(direction), vm: vm.into(), next: next.into() }
+}
+
+/// The VM that a packet is for if its ingress is asked, and not here.
+fn elsewhere(lookup: &Lookup, port: &PortSpec, kind: Kind) -> Option<VmRef> {
+    let receiver = lookup.receiver(kind, port.network).filter(|_| port.stages == Stages::Both)?;
+    (lookup.asked(kind, port.network).is_none() && !lookup.skips(receiver, Direction::Ingress))
+        .then_some(receiver)
 }
 
 /// Sender and receiver as far as they are to be asked here, if at all.

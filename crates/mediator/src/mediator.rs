@@ -28,6 +28,8 @@ pub struct Mediator<P> {
     pub(crate) active: Vec<u16>,
     /// Which active tenant's turn it is to be first.
     turn: usize,
+    /// Whose answers were taken last.
+    answered: usize,
 }
 
 impl<P: Packet> Mediator<P> {
@@ -46,6 +48,7 @@ impl<P: Packet> Mediator<P> {
             dirty: Vec::with_capacity(count),
             active: Vec::with_capacity(count),
             turn: 0,
+            answered: 0,
         })
     }
 
@@ -155,8 +158,8 @@ impl<P: Packet> Mediator<P> {
                         Err(packet) => self.enter_alone(now, direction, flight, packet, &mut runs),
                     }
                 }
-                What::Nobody => Some(self.unowned(port, packet, &mut runs)),
-                What::Skipped => Some(skipped(packet, &mut runs)),
+                What::Nobody => Some(self.unowned(now, (port, after), packet, &mut runs)),
+                What::Skipped => Some(self.skipped(now, after, packet, &mut runs)),
                 What::Spoofed => Some(self.spoofed(port, packet)),
                 What::Ambiguous => Some(self.ambiguous(packet)),
             };
@@ -200,8 +203,8 @@ impl<P: Packet> Mediator<P> {
                 let flight = Flight::new(now, port, vm, next);
                 self.enter(now, direction, flight, packet, runs)
             }
-            What::Nobody => Some(self.unowned(admission.port(), packet, runs)),
-            What::Skipped => Some(skipped(packet, runs)),
+            What::Nobody => Some(self.unowned(now, (admission.port(), next), packet, runs)),
+            What::Skipped => Some(self.skipped(now, next, packet, runs)),
             What::Spoofed => Some(self.spoofed(admission.port(), packet)),
             What::Ambiguous => Some(self.ambiguous(packet)),
         }
@@ -240,7 +243,11 @@ impl<P: Packet> Mediator<P> {
             let t = usize::from(self.active[self.turn.wrapping_add(i) % count]);
             let tenant = &mut self.tenants[t];
             // A packet whose answer lies in the ring, behind as many as one poll takes, is not late.
+            let owed = tenant.owed();
             let expire = tenant.collect(now, (&self.lookup, &self.ports), (&self.counters, t), burst);
+            if tenant.owed() != owed {
+                self.answered = t;
+            }
             for direction in Direction::ALL {
                 self.drain(now, t, direction, expire, burst);
             }
@@ -254,6 +261,15 @@ impl<P: Packet> Mediator<P> {
             let t = usize::from(t);
             self.tenants[t].dirty = false;
             self.tenants[t].publish(now, &self.counters.tenants[t]);
+        }
+    }
+
+    /// Packets that [`Self::poll`] gave out have been sent: tells the P4 VM that let the last of them pass. For attachments that
+    /// know when that is; without it nothing is lost but time on a core that the P4 VM shares with whom they were for.
+    #[inline]
+    pub fn sent(&mut self) {
+        if let Some(link) = self.tenants.get_mut(self.answered).and_then(Tenant::link_mut) {
+            link.requester.sent();
         }
     }
 
@@ -291,10 +307,27 @@ impl<P: Packet> Mediator<P> {
         }
     }
 
+    /// Has the P4 VM awake in time of a VM whose ingress is about to be asked elsewhere: waking takes it longer than the
+    /// switch takes to get the packet there.
     #[inline]
-    fn unowned(&self, port: &PortSpec, packet: P, runs: &mut Runs) -> Released<P> {
+    fn rouse(&mut self, now: u64, vm: Owner) {
+        if vm != Owner::NOBODY {
+            let t = vm.tenant();
+            self.tenants[t].rouse(now, &self.counters.tenants[t]);
+        }
+    }
+
+    #[inline]
+    fn unowned(
+        &mut self,
+        now: u64,
+        (port, next): (&PortSpec, Owner),
+        packet: P,
+        runs: &mut Runs,
+    ) -> Released<P> {
         let outcome = match port.others {
             Others::Pass => {
+                self.rouse(now, next);
                 runs.unowned_passed();
                 Outcome::Pass
             }
@@ -304,6 +337,14 @@ impl<P: Packet> Mediator<P> {
             }
         };
         Released { packet, outcome }
+    }
+
+    /// Passes a packet about which its tenant wants nobody asked.
+    #[inline]
+    fn skipped(&mut self, now: u64, next: Owner, packet: P, runs: &mut Runs) -> Released<P> {
+        self.rouse(now, next);
+        runs.unowned_passed();
+        Released { packet, outcome: Outcome::Pass }
     }
 
     /// Drops a packet of one of several VMs, on nobody's account: whose cannot be told.
@@ -337,13 +378,6 @@ impl<P: Packet> Mediator<P> {
             self.active.push(t as u16);
         }
     }
-}
-
-/// Passes a packet about which its tenant wants nobody asked.
-#[inline]
-fn skipped<P>(packet: P, runs: &mut Runs) -> Released<P> {
-    runs.unowned_passed();
-    Released { packet, outcome: Outcome::Pass }
 }
 
 /// Tenants whose answers are brought here ahead of time, at most: with more, the first of them are pushed out again.

@@ -153,7 +153,12 @@ impl<P: Packet> Tenant<P> {
 
     /// Whether anything is held or owed.
     pub(crate) fn is_busy(&self) -> bool {
-        self.held() != 0 || self.link().is_some_and(|l| l.requester.outstanding() != 0)
+        self.held() != 0 || self.owed() != 0
+    }
+
+    /// Answers that the P4 VM owes.
+    pub(crate) fn owed(&self) -> usize {
+        self.link().map_or(0, |l| l.requester.outstanding())
     }
 
     /// Whether packets wait that can be judged without another core.
@@ -278,6 +283,17 @@ impl<P: Packet> Tenant<P> {
         }
     }
 
+    /// Wakes a P4 VM that sleeps and is about to be asked by another mediator, unless that was done too often lately.
+    #[inline]
+    pub(crate) fn rouse(&mut self, now: u64, counters: &TenantCounters) {
+        if let Judge::Channel(link) = &mut self.judge
+            && link.requester.is_asleep()
+            && now >= self.next_ring
+        {
+            self.ring(now, counters);
+        }
+    }
+
     #[cold]
     fn ring(&mut self, now: u64, counters: &TenantCounters) {
         self.ring_due = false;
@@ -393,8 +409,7 @@ impl<P: Packet> Tenant<P> {
         let fronts = self.queues.iter().filter_map(|queue| {
             queue.peek().map(|f| if f.state == State::Waiting { f.deadline } else { now })
         });
-        let owes = self.link().is_some_and(|l| l.requester.outstanding() != 0);
-        let stall = self.stall.filter(|_| owes).map(|s| self.progress.saturating_add(s));
+        let stall = self.stall.filter(|_| self.owed() != 0).map(|s| self.progress.saturating_add(s));
         let ring = self.ring_due.then_some(self.next_ring);
         let here = self.can_judge_at_once().then_some(now);
         fronts.chain(stall).chain(ring).chain(here).min()

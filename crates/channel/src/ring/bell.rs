@@ -70,6 +70,16 @@ impl Bell {
         due
     }
 
+    /// Whether the peer sleeps, and perhaps has nothing to wake for.
+    #[inline]
+    pub(super) fn sees_sleep<M: Memory>(&mut self, memory: &M) -> bool {
+        let place = memory.load_u32(self.side.theirs, Relaxed);
+        if place != 0 {
+            self.place = place;
+        }
+        place != 0
+    }
+
     /// Where the peer slept when it was last seen asleep: whatever it wrote.
     pub(super) const fn place(&self) -> u32 {
         self.place

@@ -11,7 +11,7 @@ use crate::word::Word;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
     AT_DOORBELL, AT_WORD, BATCH, Geometry, P4VM_WORD, REQUEST_HEAD, REWRITTEN, Request, RewrittenHeader,
-    VERDICT_HEAD,
+    SENT, VERDICT_HEAD,
 };
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -317,6 +317,12 @@ impl<M: Memory> Judge<M> {
         // Looked at before the mediator can find that we sleep: what it counts up from then on is seen as a change.
         self.seen = self.memory.load_u32(P4VM_WORD, Acquire);
         self.announce_at(AT_WORD)
+    }
+
+    /// Changes whenever packets have been sent ([`super::Requester::sent`]).
+    #[must_use]
+    pub fn sent(&self) -> u32 {
+        self.memory.load_u32(SENT, Relaxed)
     }
 
     /// What stood in the word when sleep at it was announced.

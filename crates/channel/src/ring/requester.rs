@@ -10,10 +10,10 @@ use crate::wait::Sleeper;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
     AT_DOORBELL, AT_WORD, Answer, BATCH, Geometry, P4VM_WORD, REQUEST_HEAD, REWRITTEN, Request,
-    RewrittenHeader, VERDICT_HEAD, VERDICT_TAIL,
+    RewrittenHeader, SENT, VERDICT_HEAD, VERDICT_TAIL,
 };
 use std::ops::Range;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// Answers in a cache line, and so how many it takes before the next line is fetched from the P4 VM's core.
 const ANSWERS_A_LINE: u32 = 64 / size_of::<Answer>() as u32;
@@ -73,6 +73,8 @@ pub struct Requester<M = SharedMemory> {
     bell: Bell,
     /// Times that the P4 VM's word was counted up. Free-running.
     rings: u32,
+    /// Times that it was told that packets were sent. Free-running.
+    sent: u32,
     fault: Option<ChannelFault>,
     /// Addresses of the packet memory that the P4 VM reads headers from; none: they are copied.
     packets: Option<Range<usize>>,
@@ -97,6 +99,7 @@ impl<M: Memory> Requester<M> {
             taken: 0,
             bell: Bell::of_mediator(),
             rings: 0,
+            sent: 0,
             fault: None,
             packets: None,
         })
@@ -257,6 +260,13 @@ impl<M: Memory> Requester<M> {
         self.published != self.taken && self.fault.is_none() && self.bell.due(&self.memory, self.published)
     }
 
+    /// Whether the P4 VM sleeps, owing nothing. It may be woken all the same ([`Self::wake`]), to be awake in time for what is
+    /// about to come over this channel or another; it looks and, if nothing is there yet, sleeps again.
+    #[inline]
+    pub fn is_asleep(&mut self) -> bool {
+        self.published == self.taken && self.fault.is_none() && self.bell.sees_sleep(&self.memory)
+    }
+
     /// Counts the P4 VM's word up if it was seen to sleep there, which is what is to be done first to wake it. False if it is to
     /// be woken by its doorbell.
     ///
@@ -268,6 +278,14 @@ impl<M: Memory> Requester<M> {
             self.memory.store_u32(P4VM_WORD, self.rings, Release);
         }
         there
+    }
+
+    /// Tells the P4 VM that packets it let pass have been sent: if it shares its core with whom they are for, it need not keep
+    /// that awake any more, and is in the way from now on.
+    #[inline]
+    pub fn sent(&mut self) {
+        self.sent = self.sent.wrapping_add(1);
+        self.memory.store_u32(SENT, self.sent, Relaxed);
     }
 
     /// Has what the next [`Self::take`] looks at brought here, while the caller does something else: the P4 VM's core

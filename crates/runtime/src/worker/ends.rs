@@ -106,6 +106,12 @@ impl Ends {
         any
     }
 
+    /// Whether packets that were judged have been sent since this was asked.
+    pub(super) fn are_sent(&mut self) -> bool {
+        let Self { channels, busy, .. } = self;
+        busy.iter().any(|i| channels[*i].is_sent())
+    }
+
     /// Each channel with packets that were fetched, and its index.
     #[inline]
     pub(super) fn each(&mut self, mut work: impl FnMut(usize, &mut Served)) {

@@ -18,6 +18,8 @@ pub struct Served {
     /// Looks in a row that found nothing, as far as [`super::ends`] counts them.
     pub(super) quiet: u8,
     header_bytes: u32,
+    /// What [`Judge::sent`] said when answers were published last, until it says something else.
+    unsent: Option<u32>,
     /// What was fetched, in private memory where programs work on it: requests and headers, the first `fetched` of each.
     requests: [Request; BATCH],
     packets: Box<[Packet]>,
@@ -35,6 +37,7 @@ impl Served {
             answered: 0,
             quiet: 0,
             header_bytes: geometry.header_bytes,
+            unsent: None,
             requests: [Request::default(); BATCH],
             packets: std::iter::repeat_with(packet).take(BATCH).collect(),
             fetched: 0,
@@ -80,7 +83,13 @@ impl Served {
             tenant.judge(packet, request, self.header_bytes, |reply| judge.answer(reply));
         }
         self.answered += self.fetched as u64;
+        self.unsent = Some(self.judge.sent());
         self.judge.publish()
+    }
+
+    /// Whether packets have been sent since answers were published, if it was not said yet.
+    pub(super) fn is_sent(&mut self) -> bool {
+        self.unsent.take_if(|said| *said != self.judge.sent()).is_some()
     }
 }
 

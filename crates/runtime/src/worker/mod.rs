@@ -148,6 +148,9 @@ impl Worker {
 
     /// Spins, yields or sleeps, at most until the next log record is due.
     fn idle(&mut self, now_ns: u64) {
+        if self.ends.are_sent() {
+            self.waiter.give_way();
+        }
         if self.waiter.stays_awake() {
             return;
         }

@@ -188,6 +188,23 @@ fn quiet_channels_are_served_while_others_are_busy() {
     }
 }
 
+#[test]
+fn a_worker_finds_out_once_that_what_it_judged_was_sent() {
+    let (_control, mailbox) = mailbox().unwrap();
+    let mut worker = Worker::new(mailbox, Verdict::Drop, Duration::from_secs(1)).waiting(WaitPolicy::BUSY);
+    let [(mut other, _bell), (mut requester, _)] = [0, 1].map(|n| add_channel(&mut worker, n));
+    for _ in 0..3 {
+        requester.push(&Request { packet_len: 60, ..Request::default() }, &[0; 60]).unwrap();
+        let _ = requester.publish();
+        assert!(worker.round());
+        assert_eq!(requester.take(1, |_| ()), Ok(1));
+        other.sent();
+        assert!(!worker.ends.are_sent(), "none of these");
+        requester.sent();
+        assert!(worker.ends.are_sent() && !worker.ends.are_sent());
+    }
+}
+
 /// Has a worker that sleeps at once judge some packets over each of its channels; then nobody gives it orders any more.
 fn sleeps_and_is_woken(channels: u32, can_wait: bool) {
     let (control, mailbox) = mailbox().unwrap();

@@ -1,0 +1,87 @@
+//! What a P4 VM is told beside its requests: that it will be asked soon, elsewhere, and that what it let pass was sent.
+
+mod common;
+use common::*;
+use p4shield_channel::Sleeper;
+use p4shield_mediator::{Mediator, Others, Outcome, PortSpec, Reason, Source, Stages};
+
+const UPLINK: PortSpec = PortSpec { source: Source::Foreign, ..SHARED };
+
+/// Two tenants; the ingress of the second one's first VM is asked elsewhere.
+fn setup(skipped: bool) -> (Mediator<TestPacket>, P4vm) {
+    let mut config = tenants(2);
+    config.tenants[1].vms[0].skipped = [skipped, false];
+    let mut m = mediator(&config);
+    m.ask_elsewhere(&[vm_ref(1, 0)]);
+    let p4vm = attach(&mut m, 0, 1, GEOMETRY);
+    (m, p4vm)
+}
+
+fn wakeups(m: &Mediator<TestPacket>) -> [u64; 2] {
+    std::array::from_fn(|t| m.counters().tenants[t].wakeups.get())
+}
+
+#[test]
+fn a_packet_on_its_way_wakes_the_p4vm_that_will_judge_it() {
+    let (mut m, mut a) = setup(false);
+    let pass = Some((1, Outcome::Pass));
+    assert_eq!(of(m.submit(0, &UPLINK, packet(1, 99, 11))), pass);
+    assert_eq!(wakeups(&m), [0, 0], "it is awake");
+    assert!(a.judge.announce());
+    let burst = [packet(1, 99, 11), packet(2, 99, 98)];
+    for wakes in 1..=2 {
+        let mut out = Vec::new();
+        m.submit_burst(1_000_000, &UPLINK, burst.clone(), |r| out.push(r.packet.serial));
+        assert_eq!((out, wakeups(&m)), (vec![1, 2], [0, wakes]));
+    }
+    assert!(a.bell.drain(), "somebody is there who rang");
+    a.judge.retract();
+    assert_eq!(of(m.submit(0, &UPLINK, packet(1, 99, 11))), pass);
+    assert_eq!((wakeups(&m), m.held(), poll(&mut m, 0)), ([0, 2], 0, vec![]));
+}
+
+#[test]
+fn nobody_is_woken_for_what_nobody_will_be_asked_about() {
+    for (skipped, port, destination, out) in [
+        (true, UPLINK, 11, Outcome::Pass),
+        (false, UPLINK, 99, Outcome::Pass),
+        (false, PortSpec { others: Others::Drop, ..UPLINK }, 11, Outcome::Drop(Reason::Others)),
+        (false, port(Stages::EgressOnly(vm_ref(7, 0))), 11, Outcome::Pass),
+        (false, port(Stages::Nobody), 11, Outcome::Pass),
+    ] {
+        let (mut m, mut a) = setup(skipped);
+        assert!(a.judge.announce());
+        assert_eq!(of(m.submit(0, &port, packet(1, 99, destination))), Some((1, out)), "{port:?}");
+        assert_eq!(wakeups(&m), [0, 0], "{port:?}");
+    }
+}
+
+#[test]
+fn a_p4vm_that_always_claims_to_sleep_is_woken_so_often_and_no_more() {
+    let (mut m, mut a) = setup(false);
+    assert!(a.judge.announce());
+    for now in 1_000_000..1_002_000 {
+        m.submit(now, &UPLINK, packet(1, 99, 11));
+    }
+    assert_eq!(wakeups(&m), [0, 9]);
+    drop(a);
+    m.submit(2_000_000, &UPLINK, packet(1, 99, 11));
+    assert!(!m.is_attached(1), "one that is gone is found out");
+}
+
+#[test]
+fn who_let_packets_pass_last_is_told_that_they_were_sent() {
+    let mut m = mediator(&tenants(2));
+    m.sent();
+    let mut p4vms = [0, 1].map(|t| attach(&mut m, 0, t, GEOMETRY));
+    let mut told = [0; 2];
+    for (t, source) in [(0, 1), (1, 11), (1, 11), (0, 1)] {
+        assert_eq!(of(m.submit(0, &SHARED, packet(1, source, 99))), None);
+        m.flush(0);
+        assert_eq!(p4vms[t].pass_all(), 1);
+        assert_eq!(poll(&mut m, 0), [(1, Outcome::Pass)]);
+        m.sent();
+        told[t] += 1;
+        assert_eq!(p4vms.each_ref().map(|p| p.judge.sent()), told);
+    }
+}

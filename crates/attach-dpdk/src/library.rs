@@ -11,7 +11,7 @@ use crate::mbuf::{self, Mbuf};
 use p4shield_attach::{Kind, Lane, Options, PortId, Remark, Session, SessionError, log};
 use p4shield_config::FILE_VARIABLE;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::sync::{Arc, OnceLock};
 
 /// Why no port of this process is started. The alternative would be a switch that nobody asks.
@@ -89,7 +89,7 @@ impl Library {
     /// The lane of a queue of a port; `refused` counts the packets that it never got.
     pub(crate) fn lane(&self, port: PortId, queue: u32, refused: Arc<AtomicU64>) -> Lane<Mbuf> {
         let lane = self.session.lane(port, queue);
-        self.session.count_refused(lane.id(), refused);
+        self.session.count_refused(lane.id(), move || refused.load(Acquire));
         lane
     }
 

@@ -201,8 +201,11 @@ impl Library {
             tracing::warn!(interface, "{note}");
             session.remark(Some(port), Remark::Note(note));
         }
-        let lane = session.lane_in(packets.ok(), facing, port, queue);
-        lane.map_or(Verdicts::Nobody, |lane| Verdicts::of(lane, memory))
+        let Some(lane) = session.lane_in(packets.ok(), facing, port, queue) else { return Verdicts::Nobody };
+        if let Some(refused) = memory.refused() {
+            session.count_refused(lane.id(), refused);
+        }
+        Verdicts::of(lane, memory)
     }
 
     /// A socket that was bound to this interface is closed.

@@ -1,6 +1,7 @@
 //! A packet in the application's memory, as lanes see it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use p4shield_afxdp::frames::Shape;
 use p4shield_afxdp::relay::{Frames, Parcel};
@@ -16,6 +17,8 @@ pub(crate) struct Memory {
     pub(crate) frames: Arc<Frames>,
     /// Who else may read it. With the last socket the application has its buffer back as it was.
     pub(crate) umem: Arc<Umem>,
+    /// Whether a lane has what is refused counted.
+    counted: AtomicBool,
 }
 
 // SAFETY: the pointer is the application's memory, which belongs to no thread; bytes are reached through parcels, each of
@@ -31,7 +34,13 @@ impl Memory {
     /// `base` is the start of `shape.len()` bytes that can be read and written until no [`UmemPacket`] is left; the
     /// application that unmaps them while its socket is open would crash without us, too.
     pub(crate) unsafe fn new(base: *mut u8, shape: Shape, umem: Arc<Umem>) -> Self {
-        Self { base, frames: Arc::new(Frames::new(shape)), umem }
+        Self { base, frames: Arc::new(Frames::new(shape)), umem, counted: AtomicBool::new(false) }
+    }
+
+    /// What counts the steps of frames that are refused, for the first who asks: sockets may share their memory.
+    pub(crate) fn refused(&self) -> Option<impl Fn() -> u64 + Send + use<>> {
+        let frames = Arc::clone(&self.frames);
+        (!self.counted.swap(true, Relaxed)).then_some(move || frames.faults.total())
     }
 
     fn shape(&self) -> &Shape {

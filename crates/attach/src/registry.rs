@@ -19,10 +19,12 @@ use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most remarks of a port, and of a switch: a switch may say the same thing in ever new words.
 const MAX_REMARKS: usize = 32;
+
+/// What somebody else counts.
+pub(crate) type Counted = Box<dyn Fn() -> u64 + Send>;
 
 /// A lane as the registry knows it.
 struct Seat {
@@ -34,8 +36,8 @@ struct Seat {
     remote: Box<dyn Remote>,
     /// By tenant.
     channels: Vec<Channel>,
-    /// Counts packets that the lane never got, and what it had counted before the lane was made.
-    refused: Option<(Arc<AtomicU64>, u64)>,
+    /// How many packets the lane never got, and how many it was before the lane was made.
+    refused: Option<(Counted, u64)>,
 }
 
 impl Seat {
@@ -216,10 +218,10 @@ impl Registry {
         self.tell_elsewhere(self.asked_at_transmit());
     }
 
-    /// Has a lane's counts tell what this one counts from now on.
-    pub(crate) fn count_refused(&mut self, lane: LaneId, refused: Arc<AtomicU64>) {
+    /// Has a lane's counts tell what is counted from now on.
+    pub(crate) fn count_refused(&mut self, lane: LaneId, refused: Counted) {
         if let Some(seat) = self.lanes.get_mut(&lane) {
-            let before = refused.load(Ordering::Acquire);
+            let before = refused();
             seat.refused = Some((refused, before));
         }
     }
@@ -407,8 +409,7 @@ impl Registry {
 /// What a lane counted, in as many messages as it takes.
 fn counts(lane: LaneId, seat: &Seat) -> Vec<Report> {
     let counters = seat.remote.counters();
-    let refused =
-        seat.refused.as_ref().map_or(0, |(n, before)| n.load(Ordering::Acquire).wrapping_sub(*before));
+    let refused = seat.refused.as_ref().map_or(0, |(count, before)| count().wrapping_sub(*before));
     let unowned = Nobodys { refused, ..Nobodys::from(&counters.unowned) };
     let all: Vec<_> = Count::of(counters).collect();
     let report = |counts: &[Count]| Report::Counts { lane, counts: counts.to_vec(), unowned };

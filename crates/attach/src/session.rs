@@ -12,7 +12,7 @@ use p4shield_channel::Doorbell;
 use p4shield_config::{Config, ConfigError, Role, Tunnel};
 use p4shield_mediator::{Packet, PortSpec};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
@@ -203,10 +203,10 @@ impl Session {
         Arc::clone(&self.shared.tunnels)
     }
 
-    /// Has the daemon told of packets that a lane's queue received and the lane never got: by what `refused` counts from
-    /// now on.
-    pub fn count_refused(&self, lane: LaneId, refused: Arc<AtomicU64>) {
-        self.shared.change(|r| r.count_refused(lane, refused));
+    /// Has the daemon told of packets that a lane's queue had and the lane never got: as many more as `refused` says from now
+    /// on. It is asked now and then, by another thread.
+    pub fn count_refused(&self, lane: LaneId, refused: impl Fn() -> u64 + Send + 'static) {
+        self.shared.change(|r| r.count_refused(lane, Box::new(refused)));
     }
 
     /// Tells an operator something about a port, or about the switch.

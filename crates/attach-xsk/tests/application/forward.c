@@ -2,12 +2,13 @@
 // inline rings until it gets SIGTERM, keeps its own account of every frame, and ends badly if one comes back twice.
 //
 //   forward [--wait=busy|poll|ppoll|epoll] [--no-wakeup] [--shared] [--unaligned] [--dup] [--fork] [--jumbo]
-//           IF0 IF1
+//           [--rude] IF0 IF1
 //
 // --no-wakeup  binds without XDP_USE_NEED_WAKEUP     --shared     one packet memory for both sockets, forwarded in place
 // --unaligned  chunks of 3000 bytes, anywhere        --dup        calls are made on duplicates of the descriptors
 // --fork       forks while it runs; the child tries to make an AF_XDP socket, and ends
 // --jumbo      takes packets that are longer than a frame, in several (XDP_USE_SG)
+// --rude       fills 64 frames that it does not have, once, at the first interface
 //
 // In the end it prints one line: frames in all, free, in fill rings, in transmit rings; whether the child got a socket;
 // packets in several frames that it sent on.
@@ -145,6 +146,17 @@ static void refill(struct port *p) {
     p->filled += want;
 }
 
+// Fills frames once more that the kernel still has, the last of those that were filled first. False if there is no room yet.
+static bool fill_again(struct port *p) {
+    uint32_t at;
+    if (xsk_ring_prod__reserve(&p->fill, BATCH, &at) != BATCH)
+        return false;
+    for (uint32_t i = 0; i < BATCH; i++)
+        *xsk_ring_prod__fill_addr(&p->fill, at + i) = *xsk_ring_prod__fill_addr(&p->fill, RING - BATCH + i);
+    xsk_ring_prod__submit(&p->fill, BATCH);
+    return true;
+}
+
 static void reap(struct port *p) {
     struct memory *m = p->memory;
     uint32_t at, count = xsk_ring_cons__peek(&p->completion, BATCH, &at);
@@ -253,13 +265,14 @@ static const char *fork_child(void) {
 }
 
 int main(int argc, char **argv) {
-    bool wakeup = true, shared = false, unaligned = false, duplicate = false, forks = false, jumbo = false;
+    bool wakeup = true, shared = false, unaligned = false, duplicate = false, forks = false, jumbo = false, rude = false;
     const char *how = "busy", *child = "none";
     static const struct option options[] = {
         {"wait", required_argument, NULL, 'w'}, {"no-wakeup", no_argument, NULL, 'n'},
         {"shared", no_argument, NULL, 's'},     {"unaligned", no_argument, NULL, 'u'},
         {"dup", no_argument, NULL, 'd'},        {"fork", no_argument, NULL, 'f'},
-        {"jumbo", no_argument, NULL, 'j'},      {0},
+        {"jumbo", no_argument, NULL, 'j'},      {"rude", no_argument, NULL, 'r'},
+        {0},
     };
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         switch (o) {
@@ -270,6 +283,7 @@ int main(int argc, char **argv) {
         case 'd': duplicate = true; break;
         case 'f': forks = true; break;
         case 'j': jumbo = true; break;
+        case 'r': rude = true; break;
         default: return 2;
         }
     }
@@ -307,6 +321,8 @@ int main(int argc, char **argv) {
         for (int i = 0; i < 2; i++) {
             kick(&ports[i]);
             reap(&ports[i]);
+            if (rude)
+                rude = !fill_again(&ports[0]);
             refill(&ports[i]);
         }
         if (!moved)

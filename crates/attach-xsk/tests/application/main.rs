@@ -121,6 +121,26 @@ fn a_program_that_did_not_ask_for_wakeups_and_forks() {
     }
 }
 
+#[test]
+fn a_program_that_fills_frames_that_it_does_not_have_harms_nobody_and_is_found_out() {
+    if let Err(why) = Forwarder::usable() {
+        println!("skipped: {why}");
+        return;
+    }
+    let _alone = alone();
+    let (scene, cloud) = (Scene::new(), Cloud::new("drop", "50ms"));
+    let daemon = cloud.daemon(most);
+    let mut forwarder = Forwarder::start(&scene.host, &["--rude"], &cloud.config());
+    scene.wait_ping();
+    scene.echo(&SIZES);
+    wait_until("the daemon to hear of it", 30, || daemon.refused() == 64)
+        .unwrap_or_else(|e| panic!("{e}: {}\n{}", daemon.refused(), forwarder.said()));
+    let account = forwarder.end();
+    assert_eq!(account["sending"], "0", "{account:?}");
+    let refused: Vec<_> = Closed::all(&forwarder.said()).iter().map(Closed::refused).collect();
+    assert_eq!(refused, [Some(64), Some(0)], "{}", forwarder.said());
+}
+
 /// Whether the kernel has packets in several frames.
 fn has_multi_buffer() -> bool {
     let uname = rustix::system::uname();

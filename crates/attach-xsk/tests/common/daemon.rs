@@ -1,5 +1,6 @@
 //! A daemon with one P4 VM that runs a function of the test's: the real seam, the real channels.
 
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -84,6 +85,11 @@ impl Daemon {
         self.host.faults.lock().expect("no panic").clone()
     }
 
+    /// Steps of frames that were refused, as the library told.
+    pub(crate) fn refused(&self) -> u64 {
+        self.host.refused.lock().expect("no panic").values().sum()
+    }
+
     /// What was said that an operator is to know.
     pub(crate) fn remarks(&self) -> Vec<Remark> {
         self.host.remarks.lock().expect("no panic").clone()
@@ -112,6 +118,7 @@ struct P4Vm {
     judged: AtomicU64,
     faults: Mutex<Vec<String>>,
     remarks: Mutex<Vec<Remark>>,
+    refused: Mutex<BTreeMap<LaneId, u64>>,
     ends: AtomicBool,
     /// The memory of the lane that is told of next.
     handed: Mutex<Option<OwnedFd>>,
@@ -145,6 +152,9 @@ impl Host for P4Vm {
             }
             Heard::Said(Report::LaneDown { lane }) => {
                 self.lines.lock().expect("no panic").retain(|l| (l.0, l.1) != (peer.session, lane));
+            }
+            Heard::Said(Report::Counts { lane, unowned, .. }) => {
+                self.refused.lock().expect("no panic").insert(lane, unowned.refused);
             }
             Heard::Said(Report::Remark { remark, .. }) => {
                 self.remarks.lock().expect("no panic").push(remark);

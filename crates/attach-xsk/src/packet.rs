@@ -18,7 +18,7 @@ pub(crate) struct Memory {
     /// Who else may read it. With the last socket the application has its buffer back as it was.
     pub(crate) umem: Arc<Umem>,
     /// Whether a lane has what is refused counted.
-    counted: AtomicBool,
+    counted: Arc<AtomicBool>,
 }
 
 // SAFETY: the pointer is the application's memory, which belongs to no thread; bytes are reached through parcels, each of
@@ -34,17 +34,35 @@ impl Memory {
     /// `base` is the start of `shape.len()` bytes that can be read and written until no [`UmemPacket`] is left; the
     /// application that unmaps them while its socket is open would crash without us, too.
     pub(crate) unsafe fn new(base: *mut u8, shape: Shape, umem: Arc<Umem>) -> Self {
-        Self { base, frames: Arc::new(Frames::new(shape)), umem, counted: AtomicBool::new(false) }
+        Self { base, frames: Arc::new(Frames::new(shape)), umem, counted: Arc::default() }
     }
 
-    /// What counts the steps of frames that are refused, for the first who asks: sockets may share their memory.
+    /// What counts the steps of frames that are refused from now on, for one lane at a time: sockets may share their memory.
     pub(crate) fn refused(&self) -> Option<impl Fn() -> u64 + Send + use<>> {
-        let frames = Arc::clone(&self.frames);
-        (!self.counted.swap(true, Relaxed)).then_some(move || frames.faults.total())
+        let (frames, seat) = (Arc::clone(&self.frames), Counting::begin(&self.counted)?);
+        Some(move || {
+            let _ = &seat;
+            frames.faults.total()
+        })
     }
 
     fn shape(&self) -> &Shape {
         self.frames.ledger.shape()
+    }
+}
+
+/// The one lane that counts; when it is gone another one may.
+struct Counting(Arc<AtomicBool>);
+
+impl Counting {
+    fn begin(counted: &Arc<AtomicBool>) -> Option<Self> {
+        (!counted.swap(true, Relaxed)).then(|| Self(Arc::clone(counted)))
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        self.0.store(false, Relaxed);
     }
 }
 

@@ -120,13 +120,16 @@ impl Queue {
             let Some(pump) = pump else { return };
             self.awake(Side::Transmit, pump.judges());
             let round = pump.round(now);
+            let untold = pump.untold(number);
             if round.untold > 0 && pump.is_told_by_calls(number) {
                 if told {
                     tell_all(pump, number, socket);
                 } else {
                     (answer, told) = (tell(socket), true);
                 }
-                pump.judges().for_each(Verdicts::sent);
+                if pump.untold(number) < untold {
+                    pump.judges().for_each(Verdicts::sent);
+                }
                 pump.reap();
             }
             self.sleepers.keep(Side::Transmit, round.held > 0, round.moved > 0);

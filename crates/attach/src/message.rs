@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Library and daemon are installed together; a mismatch means that one of them still runs.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// The most bytes of a name or a sentence in a message.
 pub const MAX_TEXT: usize = 1024;
 /// The most other names of a port.

@@ -204,7 +204,7 @@ impl Session {
     }
 
     /// Has the daemon told of packets that a lane's queue had and the lane never got: as many more as `refused` says from now
-    /// on. It is asked now and then, by another thread.
+    /// on. It is asked by whoever has the session's lock, and so must not call it.
     pub fn count_refused(&self, lane: LaneId, refused: impl Fn() -> u64 + Send + 'static) {
         self.shared.change(|r| r.count_refused(lane, Box::new(refused)));
     }

@@ -123,9 +123,11 @@ pub fn requester(script: &[u8]) {
                 }
             }
             2 => {
-                if requester.publish() {
+                let asleep = requester.is_asleep();
+                if requester.publish() || asleep {
                     let _ = requester.count_up();
                 }
+                requester.sent();
                 published = asked.len();
             }
             3 | 4 => take(&mut requester, &mut asked, &mut published, usize::from(op >> 3)),

@@ -77,7 +77,7 @@ impl WaitPolicy {
 
 impl Default for WaitPolicy {
     /// Up to some 100 µs of spinning, longer than a wake-up takes; sleep shorter than that is spun through next time, if that
-    /// pays. Where it does not the core is yielded for some 5 µs, which keeps nobody from it, and not spun on at all: by then the
+    /// pays. Where it does not the core is yielded for some 5 µs and not spun on at all: by then the
     /// packet that was judged last is where it was going, and wakes whom it is for on a core that is still awake.
     fn default() -> Self {
         Self { min_spins: 0, max_spins: 2048, yields: 16 }

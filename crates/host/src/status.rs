@@ -39,7 +39,7 @@ pub struct Unowned {
     pub dropped: u64,
     /// Dropped because the source address was a VM's, on a port from which it does not send.
     pub spoofed: u64,
-    /// Dropped by a library in a switch before it could tell whose they were.
+    /// Dropped by a library in a switch before it could tell whose they were; steps of frames that were refused (`xsk`).
     #[serde(default)]
     pub refused: u64,
 }

@@ -107,9 +107,8 @@ fn decide(lookup: &Lookup, counters: &Counters, port: &PortSpec, kind: Kind) -> 
 
 /// The VM that a packet is for if its ingress is asked, and not here.
 fn elsewhere(lookup: &Lookup, port: &PortSpec, kind: Kind) -> Option<VmRef> {
-    let receiver = lookup.receiver(kind, port.network).filter(|_| port.stages == Stages::Both)?;
-    (lookup.asked(kind, port.network).is_none() && !lookup.skips(receiver, Direction::Ingress))
-        .then_some(receiver)
+    let here = port.stages == Stages::Both;
+    lookup.asked_elsewhere(kind, port.network).filter(|vm| here && !lookup.skips(*vm, Direction::Ingress))
 }
 
 /// Sender and receiver as far as they are to be asked here, if at all.

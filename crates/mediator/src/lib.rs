@@ -33,8 +33,9 @@
 //!   the newest, `pass` lets the oldest through (and so keeps the order).
 //! * **Isolation.** A P4 VM that stops, spins or answers garbage costs its tenant's packets their verdicts. The
 //!   work per packet that it can cause is bounded, and a program cannot turn its packet into another tenant's.
-//! * **Hot path.** No allocation, no lock, no system call, no waiting, no log. P4 VMs that sleep are
-//!   woken from `poll`, on average at most once an interval for each tenant; a busy P4 VM does not sleep.
+//! * **Hot path.** No allocation, no lock, no system call, no waiting, no log. P4 VMs that sleep are woken from `poll`, and
+//!   from `submit` for packets that another mediator is about to ask about, each on average at most once an interval for each
+//!   tenant; a busy P4 VM does not sleep.
 //!
 //! # Limits
 //!

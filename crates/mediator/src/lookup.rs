@@ -72,6 +72,15 @@ impl Lookup {
         self.receiver(kind, network).filter(|vm| self.elsewhere.binary_search(vm).is_err())
     }
 
+    /// The VM that a packet is for, if its ingress is to be asked elsewhere.
+    #[inline]
+    pub(crate) fn asked_elsewhere(&self, kind: Kind, network: Network) -> Option<VmRef> {
+        if self.elsewhere.is_empty() {
+            return None;
+        }
+        self.receiver(kind, network).filter(|vm| self.elsewhere.binary_search(vm).is_ok())
+    }
+
     /// The VM that sent a packet.
     #[inline]
     pub(crate) fn sender(&self, kind: Kind, network: Network) -> Option<VmRef> {

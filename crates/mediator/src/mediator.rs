@@ -28,8 +28,8 @@ pub struct Mediator<P> {
     pub(crate) active: Vec<u16>,
     /// Which active tenant's turn it is to be first.
     turn: usize,
-    /// Whose answers were taken last.
-    answered: usize,
+    /// The tenant whose packet passed last, if nobody was told since that it was sent.
+    passed: Option<usize>,
 }
 
 impl<P: Packet> Mediator<P> {
@@ -48,7 +48,7 @@ impl<P: Packet> Mediator<P> {
             dirty: Vec::with_capacity(count),
             active: Vec::with_capacity(count),
             turn: 0,
-            answered: 0,
+            passed: None,
         })
     }
 
@@ -243,13 +243,13 @@ impl<P: Packet> Mediator<P> {
             let t = usize::from(self.active[self.turn.wrapping_add(i) % count]);
             let tenant = &mut self.tenants[t];
             // A packet whose answer lies in the ring, behind as many as one poll takes, is not late.
-            let owed = tenant.owed();
+            let room = burst.room;
             let expire = tenant.collect(now, (&self.lookup, &self.ports), (&self.counters, t), burst);
-            if tenant.owed() != owed {
-                self.answered = t;
-            }
             for direction in Direction::ALL {
                 self.drain(now, t, direction, expire, burst);
+            }
+            if burst.room != room {
+                self.passed = Some(t);
             }
         }
     }
@@ -264,11 +264,14 @@ impl<P: Packet> Mediator<P> {
         }
     }
 
-    /// Packets that [`Self::poll`] gave out have been sent: tells the P4 VM that let the last of them pass. For attachments that
-    /// know when that is; without it nothing is lost but time on a core that the P4 VM shares with whom they were for.
+    /// Packets that [`Self::poll`] gave out have been sent: tells the P4 VM of the tenant whose packet was the last to pass, once,
+    /// and so of nobody else's packets. For attachments that know when that is; without it nothing is lost but time on a core
+    /// that the P4 VM shares with whom they were for.
     #[inline]
     pub fn sent(&mut self) {
-        if let Some(link) = self.tenants.get_mut(self.answered).and_then(Tenant::link_mut) {
+        if let Some(t) = self.passed.take()
+            && let Some(link) = self.tenants[t].link_mut()
+        {
             link.requester.sent();
         }
     }

@@ -91,6 +91,8 @@ pub(crate) struct Tenant<P> {
     progress: u64,
     /// When the doorbell may be rung next.
     next_ring: u64,
+    /// When it may be woken next for what another mediator is about to ask.
+    next_rouse: u64,
     /// The P4 VM sleeps and has to be woken.
     ring_due: bool,
     /// Whether it is in the mediator's list of tenants with something to publish.
@@ -116,6 +118,7 @@ impl<P: Packet> Tenant<P> {
             next: [0; 2],
             progress: 0,
             next_ring: 0,
+            next_rouse: 0,
             ring_due: false,
             dirty: false,
             active: false,
@@ -283,14 +286,16 @@ impl<P: Packet> Tenant<P> {
         }
     }
 
-    /// Wakes a P4 VM that sleeps and is about to be asked by another mediator, unless that was done too often lately.
+    /// Wakes a P4 VM that sleeps and is about to be asked by another mediator, unless that was done just now.
     #[inline]
     pub(crate) fn rouse(&mut self, now: u64, counters: &TenantCounters) {
         if let Judge::Channel(link) = &mut self.judge
+            && now >= self.next_rouse
             && link.requester.is_asleep()
-            && now >= self.next_ring
         {
-            self.ring(now, counters);
+            // Its flag says that it sleeps until it runs: the packets that follow would wake it again and again.
+            self.next_rouse = now.saturating_add(BELL_INTERVAL);
+            self.wake(counters);
         }
     }
 
@@ -298,6 +303,11 @@ impl<P: Packet> Tenant<P> {
     fn ring(&mut self, now: u64, counters: &TenantCounters) {
         self.ring_due = false;
         self.next_ring = self.next_ring.max(now.saturating_sub(BELL_ADVANCE)).saturating_add(BELL_INTERVAL);
+        self.wake(counters);
+    }
+
+    #[cold]
+    fn wake(&mut self, counters: &TenantCounters) {
         counters.wakeups.add(1);
         if self.link_mut().is_some_and(|l| !l.requester.wake(&l.doorbell)) {
             self.detach(Fault::Gone, counters);

@@ -136,9 +136,11 @@ fn a_program_that_fills_frames_that_it_does_not_have_harms_nobody_and_is_found_o
     wait_until("the daemon to hear of it", 30, || daemon.refused() == 64)
         .unwrap_or_else(|e| panic!("{e}: {}\n{}", daemon.refused(), forwarder.said()));
     let account = forwarder.end();
-    assert_eq!(account["sending"], "0", "{account:?}");
-    let refused: Vec<_> = Closed::all(&forwarder.said()).iter().map(Closed::refused).collect();
-    assert_eq!(refused, [Some(64), Some(0)], "{}", forwarder.said());
+    let number = |name: &str| account[name].parse::<u64>().unwrap();
+    assert_eq!((number("sending"), number("free") + number("filled")), (0, number("frames")), "{account:?}");
+    let closed: Vec<_> = Closed::all(&forwarder.said()).iter().map(|c| (c.total(), c.refused())).collect();
+    let all = number("frames") / 2;
+    assert_eq!(closed, [(all, Some(64)), (all, Some(0))], "{}", forwarder.said());
 }
 
 /// Whether the kernel has packets in several frames.

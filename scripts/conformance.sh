@@ -9,7 +9,7 @@ if [ ! -d "${P4C_TESTDATA:-}" ]; then
   echo "skipped: P4C_TESTDATA names no folder of p4c's testdata"
   exit 0
 fi
-functions=(--functions crates/stf/tests/externs)
+functions=(--functions crates/lang/stf/tests/externs)
 if [ -d "$P4C_TESTDATA/extern_modules" ]; then functions+=(--functions "$P4C_TESTDATA/extern_modules"); fi
 cargo run --quiet --release --locked -p p4shield -- conformance --programs --at-least 95 \
   --corpus "$P4C_TESTDATA/p4_16_samples" --corpus "$P4C_TESTDATA/p4_16_samples/parser-inline" \

@@ -27,7 +27,7 @@ use exit::Exit;
                         `audit` adds 10 to 18, see `p4shield audit --help`."
 )]
 struct Cli {
-    /// Log more: -v debug, -vv trace (or set P4SHIELD_LOG, as in `info,p4shield_host=debug`)
+    /// Log more: -v debug, -vv trace (or set P4SHIELD_LOG, as in `info,p4shield_daemon=debug`)
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
     /// Log as JSON lines

@@ -7,7 +7,7 @@ use tracing_subscriber::EnvFilter;
 /// Starts logging to standard error; the level from P4SHIELD_LOG, else from the number of `-v`.
 pub(crate) fn logging(verbose: u8, json: bool) {
     let level = match verbose {
-        0 => "warn,p4shield_host=info,p4shield_agent=info",
+        0 => "warn,p4shield_daemon=info,p4shield_agent=info",
         1 => "debug",
         _ => "trace",
     };

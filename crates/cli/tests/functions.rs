@@ -8,7 +8,7 @@ use std::process::Command;
 use common::{code, p4shield, stderr, stdout};
 
 fn program(ending: &str) -> String {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../stf/tests/programs");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lang/stf/tests/programs");
     folder.join("functions").with_extension(ending).display().to_string()
 }
 

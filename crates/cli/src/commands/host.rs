@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use p4shield_host::status::{DirectionStatus, State, Status};
-use p4shield_host::{SwitchStatus, api};
+use p4shield_daemon::status::{DirectionStatus, State, Status};
+use p4shield_daemon::{SwitchStatus, api};
 
 use crate::exit::{Exit, Refused};
 use crate::output;
@@ -124,7 +124,7 @@ impl Run {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         if self.check {
             let config =
-                p4shield_host::config::Config::load(&self.config).map_err(|e| Refused::because(&e))?;
+                p4shield_daemon::config::Config::load(&self.config).map_err(|e| Refused::because(&e))?;
             output::line(format_args!(
                 "{} is right: {} tenants, {} wires, {} ports",
                 self.config.display(),
@@ -134,8 +134,8 @@ impl Run {
             ));
             return Ok(Exit::Done);
         }
-        match p4shield_host::run(&self.config) {
-            Err(p4shield_host::DaemonError::Config(e)) => Err(Refused::because(&e).into()),
+        match p4shield_daemon::run(&self.config) {
+            Err(p4shield_daemon::DaemonError::Config(e)) => Err(Refused::because(&e).into()),
             other => other.map(|()| Exit::Done).map_err(Into::into),
         }
     }

@@ -1,0 +1,249 @@
+//! Status as Prometheus metrics. Names and labels are documented in docs/metrics.md and never change their meaning.
+
+use crate::status::{DirectionStatus, State, Status};
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+/// What a scraper is told the text is.
+pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+type Labels = Vec<(&'static str, String)>;
+type Counters = Family<Labels, Counter>;
+type Gauges = Family<Labels, Gauge>;
+
+/// Collects families under their names, in the order in which they were made.
+struct Book(Registry);
+
+impl Book {
+    fn counters(&mut self, name: &str, help: &str) -> Counters {
+        let family = Counters::default();
+        self.0.register(name, help, family.clone());
+        family
+    }
+
+    fn gauges(&mut self, name: &str, help: &str) -> Gauges {
+        let family = Gauges::default();
+        self.0.register(name, help, family.clone());
+        family
+    }
+}
+
+fn add(family: &Counters, labels: &Labels, n: u64) {
+    family.get_or_create(labels).inc_by(n);
+}
+
+fn set(family: &Gauges, labels: &Labels, n: u64) {
+    family.get_or_create(labels).set(i64::try_from(n).unwrap_or(i64::MAX));
+}
+
+fn with(labels: &Labels, name: &'static str, value: &str) -> Labels {
+    let mut labels = labels.clone();
+    labels.push((name, value.to_owned()));
+    labels
+}
+
+/// The text.
+pub(crate) fn render(status: &Status) -> String {
+    let mut book = Book(Registry::with_prefix("p4shield"));
+    let build = book.gauges("build_info", "Version of the daemon, always 1");
+    set(&build, &vec![("version", status.version.clone())], 1);
+    tenants(&mut book, status);
+    packets(&mut book, status);
+    information(&mut book, status);
+    wires(&mut book, status);
+    switches(&mut book, status);
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = encode(&mut text, &book.0);
+    text
+}
+
+fn tenants(book: &mut Book, status: &Status) {
+    let up = book.gauges("p4vm_up", "Whether the tenant's P4 VM judges packets");
+    let restarts = book.counters("p4vm_restarts", "Times that the tenant's P4 VM was started again");
+    let missing = book.gauges("p4vm_sandbox_missing", "Measures of the sandbox that the kernel lacks");
+    for t in &status.tenants {
+        let labels = vec![("tenant", t.name.clone())];
+        set(&up, &labels, u64::from(t.state == State::Running));
+        add(&restarts, &labels, t.restarts);
+        set(&missing, &labels, t.missing.len() as u64);
+    }
+}
+
+/// Each direction of each VM, with its labels.
+fn directions(status: &Status) -> impl Iterator<Item = (Labels, &DirectionStatus)> {
+    status.tenants.iter().flat_map(|t| {
+        t.vms.iter().flat_map(move |v| {
+            [("ingress", &v.ingress), ("egress", &v.egress)].map(|(word, d)| {
+                let labels =
+                    vec![("tenant", t.name.clone()), ("vm", v.name.clone()), ("direction", word.to_owned())];
+                (labels, d)
+            })
+        })
+    })
+}
+
+fn packets(book: &mut Book, status: &Status) {
+    let packets = book.counters("packets", "Packets that came to the mediator");
+    let bytes = book.counters("bytes", "Bytes of packets that came to the mediator");
+    let passed = book.counters("packets_passed", "Packets that the program passed");
+    let rewritten = book.counters("packets_rewritten", "Packets that the program passed with a rewrite");
+    let dropped = book.counters("packets_dropped", "Packets dropped, by reason");
+    let let_through =
+        book.counters("packets_let_through", "Packets let through without a verdict, by reason");
+    let held = book.gauges("packets_held", "Packets that wait for a verdict");
+    let judged = book.counters("program_judged", "Packets judged since the P4 VM started");
+    let undecided = book.counters(
+        "program_undecided",
+        "Packets dropped because the program did not ask whether its information was known",
+    );
+    let failed =
+        book.counters("program_failed", "Packets dropped because the program was stopped or there was none");
+    let info = book.gauges("program_info", "Digest of the program that runs, always 1");
+    for (labels, d) in directions(status) {
+        add(&packets, &labels, d.packets);
+        add(&bytes, &labels, d.bytes);
+        add(&passed, &labels, d.passed);
+        add(&rewritten, &labels, d.rewritten);
+        d.dropped.iter().for_each(|(reason, n)| add(&dropped, &with(&labels, "reason", reason), *n));
+        d.let_through.iter().for_each(|(reason, n)| add(&let_through, &with(&labels, "reason", reason), *n));
+        set(&held, &labels, d.held);
+        add(&judged, &labels, d.judged);
+        add(&undecided, &labels, d.undecided);
+        add(&failed, &labels, d.failed);
+        if let Some(digest) = &d.program {
+            set(&info, &with(&labels, "digest", digest), 1);
+        }
+    }
+    let unowned =
+        book.counters("packets_unowned", "Packets about which nobody is asked, by what became of them");
+    let fates = [
+        ("passed", status.unowned.passed),
+        ("dropped", status.unowned.dropped),
+        ("spoofed", status.unowned.spoofed),
+        ("refused", status.unowned.refused),
+    ];
+    fates.iter().for_each(|(fate, n)| add(&unowned, &vec![("fate", (*fate).to_owned())], *n));
+}
+
+fn information(book: &mut Book, status: &Status) {
+    let snapshots =
+        book.counters("info_snapshots", "Publications on the info page, by what the P4 VM made of them");
+    let known = book.gauges("info_known", "Whether programs have fresh and genuine information");
+    let records = book.counters("log_records", "Records that the P4 VM published in its execution log");
+    for t in &status.tenants {
+        for v in &t.vms {
+            let labels = vec![("tenant", t.name.clone()), ("vm", v.name.clone())];
+            let i = &v.info;
+            let results = [
+                ("accepted", i.accepted),
+                ("forged", i.forged),
+                ("replayed", i.replayed),
+                ("stale", i.stale),
+            ];
+            results.iter().for_each(|(result, n)| add(&snapshots, &with(&labels, "result", result), *n));
+            set(&known, &labels, u64::from(i.status == "known"));
+            add(&records, &labels, v.log_records);
+        }
+    }
+}
+
+fn wires(book: &mut Book, status: &Status) {
+    let up = book.gauges("wire_up", "Whether an interface of a wire is attached");
+    let received = book.counters("wire_received_packets", "Frames received on an interface of a wire");
+    let sent = book.counters("wire_sent_packets", "Frames sent on an interface of a wire");
+    let lost =
+        book.counters("wire_dropped_packets", "Frames that could not be sent on an interface of a wire");
+    for w in &status.wires {
+        for (word, side) in [("vm", &w.vm), ("switch", &w.switch)] {
+            let labels = vec![
+                ("wire", w.name.clone()),
+                ("side", word.to_owned()),
+                ("interface", side.interface.clone()),
+            ];
+            set(&up, &labels, u64::from(side.up));
+            add(&received, &labels, side.rx_packets);
+            add(&sent, &labels, side.tx_packets);
+            add(&lost, &labels, side.tx_dropped);
+        }
+    }
+}
+
+fn switches(book: &mut Book, status: &Status) {
+    let up = book.gauges("switch_info", "A switch that a library is preloaded into, always 1");
+    let mediated = book.gauges("port_mediated", "Whether the packets of a port are mediated");
+    let queues = book.gauges("port_queues", "Queues of a port that are mediated");
+    let zero_copy = book.gauges(
+        "port_zero_copy_queues",
+        "Queues of a port whose packets a P4 VM reads where the switch has them, of both directions",
+    );
+    let bypasses = book.gauges("bypasses", "Known ways for packets of a switch to go round the programs");
+    for s in &status.switches {
+        let labels = vec![("switch", s.application.clone()), ("pid", s.pid.to_string())];
+        set(&up, &with(&labels, "kind", &s.kind), 1);
+        let ways = s.bypasses.len() + s.ports.iter().map(|p| p.bypasses.len()).sum::<usize>();
+        set(&bypasses, &labels, ways as u64);
+        for p in &s.ports {
+            let mut labels = with(&labels, "port", p.interface.as_ref().unwrap_or(&p.name));
+            set(&queues, &labels, p.queues as u64);
+            set(&zero_copy, &labels, p.zero_copy_queues as u64);
+            labels.push(("role", p.role.clone()));
+            labels.push(("tenant", p.tenant.clone().unwrap_or_default()));
+            labels.push(("vm", p.vm.clone().unwrap_or_default()));
+            set(&mediated, &labels, u64::from(p.mediated));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::attachment::{PortStatus, SwitchStatus};
+    use crate::status::{TenantStatus, VmStatus};
+
+    fn status() -> Status {
+        let ingress = DirectionStatus {
+            packets: 5,
+            passed: 3,
+            dropped: vec![("deadline".into(), 2)],
+            program: Some("ab".into()),
+            ..DirectionStatus::default()
+        };
+        let vm = VmStatus { name: "web".into(), ingress, ..VmStatus::default() };
+        let tenant = TenantStatus { name: "al\"ice".into(), vms: vec![vm], ..TenantStatus::default() };
+        let port =
+            PortStatus { name: "p0".into(), role: "uplink".into(), mediated: true, ..PortStatus::default() };
+        let switch =
+            SwitchStatus { application: "ovs".into(), pid: 7, ports: vec![port], ..SwitchStatus::default() };
+        Status { version: "1".into(), tenants: vec![tenant], switches: vec![switch], ..Status::default() }
+    }
+
+    #[test]
+    fn figures_have_names_and_labels() {
+        let text = render(&status());
+        for line in [
+            r#"p4shield_packets_total{tenant="al\"ice",vm="web",direction="ingress"} 5"#,
+            r#"p4shield_packets_dropped_total{tenant="al\"ice",vm="web",direction="ingress",reason="deadline"} 2"#,
+            r#"p4shield_p4vm_up{tenant="al\"ice"} 0"#,
+            r#"p4shield_program_info{tenant="al\"ice",vm="web",direction="ingress",digest="ab"} 1"#,
+            r#"p4shield_port_mediated{switch="ovs",pid="7",port="p0",role="uplink",tenant="",vm=""} 1"#,
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line}\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn every_metric_is_documented() {
+        let document = include_str!("../../../../docs/metrics.md");
+        for line in render(&status()).lines().filter_map(|l| l.strip_prefix("# TYPE ")) {
+            let mut words = line.split(' ');
+            let (name, kind) = (words.next().unwrap(), words.next().unwrap());
+            let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
+            assert!(document.contains(&format!("`{name}`")), "docs/metrics.md does not explain {name}");
+        }
+    }
+}

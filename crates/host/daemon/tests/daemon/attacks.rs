@@ -1,0 +1,130 @@
+//! One tenant's P4 VM comes to harm under traffic: the other's packets all pass, its own get its policy, and a new P4
+//! VM judges again, with nobody doing anything.
+
+use crate::Test;
+use crate::board::{Board, Traffic};
+use crate::scene::{Scene, wait_for};
+use p4shield_channel::Memory;
+use p4shield_daemon::Daemon;
+use p4shield_daemon::status::State;
+use p4shield_mediator::Reason;
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::Path;
+use std::sync::Arc;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_killed_p4_vm_costs_its_tenant_only_and_is_replaced", killed_drop),
+    ("a_killed_p4_vm_of_a_tenant_that_prefers_passing_lets_packets_through", killed_pass),
+    ("a_stopped_p4_vm_costs_its_tenant_only_and_is_replaced", stopped),
+    ("a_scribbled_channel_costs_its_tenant_only_and_is_replaced", scribbled),
+    ("a_p4_vm_that_keeps_dying_is_replaced_again_and_again", killed_again_and_again),
+];
+
+const ALICE: usize = 0;
+const BOB: usize = 1;
+
+struct Cloud {
+    daemon: Daemon,
+    board: Arc<Board>,
+    _traffic: Traffic,
+    _scene: Scene,
+}
+
+impl Cloud {
+    /// Both tenants, with traffic that flows.
+    fn new(name: &str, bobs_fail: &str) -> Self {
+        let scene = Scene::new(name);
+        let config = scene.config(&scene.text(bobs_fail));
+        let board = Board::new(&config.mediator());
+        let daemon = Daemon::start(config, board.clone(), Path::new("/proc/self/exe")).unwrap();
+        wait_for("two P4 VMs", || daemon.status().tenants.iter().all(|t| t.state == State::Running));
+        let traffic = board.traffic();
+        let cloud = Self { daemon, board, _traffic: traffic, _scene: scene };
+        cloud.flows(ALICE, 1000);
+        cloud.flows(BOB, 1000);
+        cloud
+    }
+
+    /// Waits until so many more packets of a tenant have passed its program.
+    fn flows(&self, tenant: usize, packets: u64) {
+        let before = self.board.tally(tenant).passed;
+        wait_for("traffic", || self.board.tally(tenant).passed >= before + packets);
+    }
+
+    fn bobs_pid(&self) -> Option<Pid> {
+        self.daemon.status().tenants[BOB].pid.and_then(Pid::from_raw)
+    }
+
+    /// Does harm to bob's P4 VM and shows what it costs whom.
+    fn survives(&self, harm: impl FnOnce(Pid)) {
+        let (pid, restarts) = (self.bobs_pid().unwrap(), self.daemon.status().tenants[BOB].restarts);
+        let alice = self.board.tally(ALICE);
+        harm(pid);
+        wait_for("another P4 VM", || {
+            let bob = &self.daemon.status().tenants[BOB];
+            bob.restarts > restarts && bob.state == State::Running && bob.pid != Some(pid.as_raw_pid())
+        });
+        self.flows(BOB, 1000);
+        self.flows(ALICE, 1000);
+        let now = self.board.tally(ALICE);
+        let error = &self.daemon.status().tenants[ALICE].error;
+        assert_eq!(now.left(), now.passed, "alice lost packets: {now:?}, {error:?}");
+        assert!(now.passed > alice.passed);
+        let bob = &self.daemon.status().tenants[BOB];
+        assert!(bob.error.is_some(), "{bob:?}");
+    }
+}
+
+fn killed_drop() {
+    let cloud = Cloud::new("killed-drop", "drop");
+    cloud.survives(|pid| kill_process(pid, Signal::KILL).unwrap());
+    let bob = cloud.board.tally(BOB);
+    let unjudged: u64 = bob.dropped.iter().sum();
+    assert!(unjudged > 0, "{bob:?}");
+    assert_eq!((bob.dropped_for(Reason::Program), bob.let_through.iter().sum::<u64>()), (0, 0), "{bob:?}");
+    let error = cloud.daemon.status().tenants[BOB].error.clone().unwrap();
+    assert!(error.contains("killed (SIGKILL)"), "{error}");
+}
+
+fn killed_pass() {
+    let cloud = Cloud::new("killed-pass", "pass");
+    cloud.survives(|pid| kill_process(pid, Signal::KILL).unwrap());
+    let bob = cloud.board.tally(BOB);
+    assert!(bob.let_through.iter().sum::<u64>() > 0, "{bob:?}");
+    assert_eq!(bob.dropped.iter().sum::<u64>(), 0, "{bob:?}");
+}
+
+fn stopped() {
+    let cloud = Cloud::new("stopped", "drop");
+    cloud.survives(|pid| kill_process(pid, Signal::STOP).unwrap());
+    let bob = cloud.board.tally(BOB);
+    assert!(bob.dropped_for(Reason::Deadline) > 0, "{bob:?}");
+    assert_eq!(bob.let_through.iter().sum::<u64>(), 0);
+}
+
+fn scribbled() {
+    let cloud = Cloud::new("scribbled", "drop");
+    cloud.survives(|_| {
+        let channels = cloud.board.channels.lock().unwrap();
+        let memory = channels[BOB].as_ref().unwrap();
+        let mut seed = 0x0123_4567_89ab_cdef_u64;
+        for _ in 0..50 {
+            for at in (0..memory.len()).step_by(8) {
+                seed ^= seed << 13;
+                seed ^= seed >> 7;
+                seed ^= seed << 17;
+                memory.copy_in(at, &seed.to_le_bytes());
+            }
+        }
+    });
+}
+
+fn killed_again_and_again() {
+    let cloud = Cloud::new("again", "drop");
+    for _ in 0..4 {
+        cloud.survives(|pid| kill_process(pid, Signal::KILL).unwrap());
+    }
+    assert!(cloud.daemon.status().tenants[BOB].restarts >= 4);
+    let alice = cloud.daemon.status().tenants[ALICE].clone();
+    assert_eq!(alice.restarts, 0, "{:?}", alice.error);
+}

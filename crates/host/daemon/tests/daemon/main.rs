@@ -1,0 +1,75 @@
+//! The daemon from end to end: P4 VMs that are killed, stopped and scribbled over, under traffic.
+//!
+//! This binary starts itself again as a P4 VM (`p4vm ...`) and as a daemon (`daemon CONFIG`), as `p4shield` does, and as a
+//! switch with our library in it (`switch CONFIG PORT`).
+
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is its own harness")]
+
+mod attacks;
+mod board;
+mod epochs;
+mod life;
+mod scene;
+mod switches;
+mod verified;
+mod wires;
+
+use p4shield_runtime::p4vm;
+use p4shield_runtime::sandbox::Limits;
+
+type Test = (&'static str, fn());
+
+const TESTS: &[&[Test]] =
+    &[life::TESTS, attacks::TESTS, epochs::TESTS, wires::TESTS, switches::TESTS, verified::TESTS];
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    match args.get(1).map(String::as_str) {
+        Some("p4vm") => end(p4vm::run(&options(&args[2..])).map_err(|e| e.to_string())),
+        // With too little memory to go on after it entered its sandbox.
+        Some("p4vm-starved") => {
+            let mut options = options(&args[2..]);
+            options.limits.address_space = 1 << 20;
+            end(p4vm::run(&options).map_err(|e| e.to_string()));
+        }
+        Some("daemon") => end(p4shield_daemon::run(args[2].as_ref()).map_err(|e| format!("{e:?}"))),
+        Some("switch") => {
+            switches::run(&args[2], &args[3]);
+            end(Ok(()));
+        }
+        _ => {}
+    }
+    let filter = args.iter().skip(1).find(|a| !a.starts_with('-')).cloned().unwrap_or_default();
+    let mut failed = 0;
+    for (name, test) in TESTS.iter().copied().flatten().filter(|(name, _)| name.contains(&filter)) {
+        let ok = std::panic::catch_unwind(test).is_ok();
+        println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
+        failed += i32::from(!ok);
+    }
+    std::process::exit(failed.min(1));
+}
+
+fn end(result: Result<(), String>) -> ! {
+    if let Err(e) = &result {
+        eprintln!("{e}");
+    }
+    std::process::exit(i32::from(result.is_err()));
+}
+
+/// The command line that the daemon gives a P4 VM.
+fn options(args: &[String]) -> p4vm::Options {
+    let values = |name: &str| {
+        let name = name.to_owned();
+        args.chunks_exact(2).filter(move |c| c[0] == name).map(|c| c[1].clone())
+    };
+    let number = |name: &str| values(name).next().unwrap().parse::<u64>().unwrap();
+    p4vm::Options {
+        control_fd: number("--control-fd") as i32,
+        uid: number("--uid") as u32,
+        allow_missing: values("--allow-missing").map(|m| m.parse().unwrap()).collect(),
+        limits: Limits { address_space: number("--memory"), ..Limits::default() },
+        busy: args.iter().any(|a| a == "--busy"),
+        cpu: values("--cpu").next().map(|c| c.parse().unwrap()),
+        delay: std::time::Duration::ZERO,
+    }
+}

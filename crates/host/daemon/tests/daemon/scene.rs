@@ -1,0 +1,98 @@
+//! Folders, keys, programs and configurations of a test.
+
+use p4shield_daemon::config::Config;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Far longer than anything takes, so that a test that hangs ends.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder with two tenants in it: alice (10.0.0.1) and bob (10.0.0.2). Removed with the value.
+pub(crate) struct Scene {
+    pub(crate) folder: PathBuf,
+}
+
+pub(crate) const PASS: &str = "__attribute__((section(\"p4\"))) long p4_main(void *c) { return 1; }";
+pub(crate) const DROP: &str = "__attribute__((section(\"p4\"))) long p4_main(void *c) { return 0; }";
+pub(crate) const UNSAFE: &str =
+    "__attribute__((section(\"p4\"))) long p4_main(unsigned long long *c) { return *(char *)(c[0] + 20); }";
+
+impl Scene {
+    pub(crate) fn new(name: &str) -> Self {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let scene = Self { folder };
+        scene.object("pass", PASS);
+        scene.object("drop", DROP);
+        scene.object("unsafe", UNSAFE);
+        p4shield_seal::TenantKey::generate(&scene.at("bob.key")).unwrap();
+        scene
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    fn object(&self, name: &str, source: &str) {
+        let input = self.at(&format!("{name}.c"));
+        std::fs::write(&input, source).unwrap();
+        let mut clang = Command::new("clang");
+        clang.args(["-O2", "-target", "bpf", "-mcpu=v3", "-c"]).arg(&input);
+        assert!(clang.arg("-o").arg(self.at(&format!("{name}.o"))).status().unwrap().success());
+    }
+
+    /// The configuration of both tenants, with bob's policy. A P4 VM that a busy machine does not let run for a while is not
+    /// taken for dead: one that is stopped does not answer its keeper, either.
+    pub(crate) fn text(&self, bobs_fail: &str) -> String {
+        format!(
+            r#"
+[daemon]
+socket = "daemon.sock"
+[[tenant]]
+name = "alice"
+deadline = "10s"
+stall = "30s"
+[[tenant.vm]]
+name = "web"
+addresses = ["10.0.0.1"]
+ingress = ["pass.o"]
+egress = ["pass.o"]
+[[tenant]]
+name = "bob"
+key_file = "bob.key"
+fail = "{bobs_fail}"
+deadline = "5ms"
+stall = "30s"
+[[tenant.vm]]
+name = "db"
+addresses = ["10.0.0.2"]
+ingress = ["pass.o"]
+egress = ["pass.o"]
+info_page = "db.info"
+log_page = "db.log"
+"#
+        )
+    }
+
+    pub(crate) fn config(&self, text: &str) -> Config {
+        let path = self.at("p4shield.toml");
+        std::fs::write(&path, text).unwrap();
+        Config::load(&path).unwrap_or_else(|e| panic!("{e}"))
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Waits for something that is bound to happen.
+pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !happened() {
+        assert!(Instant::now() < end, "{what} never came");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

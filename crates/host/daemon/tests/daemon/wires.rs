@@ -1,0 +1,195 @@
+//! The daemon with real wires, in network namespaces: a client, a bridge, two user VMs.
+
+use crate::Test;
+use crate::scene::{PATIENCE, Scene, wait_for};
+use p4shield_daemon::api;
+use p4shield_daemon::status::{State, Status};
+use p4shield_testbed::{Guarded, NetNs, Switch};
+use rustix::process::{Pid, Signal, kill_process};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+pub(crate) const TESTS: &[Test] = &[
+    ("a_killed_p4_vm_on_a_wire_costs_its_tenant_only_and_heals_without_the_switch", killed_on_a_wire),
+    ("a_killed_daemon_takes_its_p4_vms_with_it_and_another_takes_over", killed_daemon),
+];
+
+/// A cloud of namespaces with a daemon in it.
+struct Cloud {
+    client: NetNs,
+    vms: [NetNs; 2],
+    host: NetNs,
+    daemon: Guarded,
+    /// Where the daemon tells how it is, as it would tell systemd.
+    notified: UnixDatagram,
+    scene: Scene,
+    _switch: Switch,
+}
+
+impl Cloud {
+    fn new() -> Self {
+        let (host, client) = (NetNs::create("rt-host").unwrap(), NetNs::create("rt-client").unwrap());
+        let vms = [NetNs::create("rt-alice").unwrap(), NetNs::create("rt-bob").unwrap()];
+        let switch = Switch::bridge(&host).unwrap();
+        host.veth("cl", &client, "eth0").unwrap();
+        switch.plug(&host, "cl").unwrap();
+        client.ip("addr add 10.0.0.99/24 dev eth0").unwrap();
+        let scene = Scene::new("wires");
+        let mut text = scene.text("drop");
+        for (n, (ns, (tenant, vm))) in vms.iter().zip([("alice", "web"), ("bob", "db")]).enumerate() {
+            host.veth(&format!("vm{n}"), ns, "eth0").unwrap();
+            host.veth(&format!("sw{n}"), &host, &format!("br{n}p")).unwrap();
+            switch.plug(&host, &format!("br{n}p")).unwrap();
+            ns.ip(&format!("addr add 10.0.0.{}/24 dev eth0", n + 1)).unwrap();
+            text += &format!(
+                "[[wire]]\nvm_interface = \"vm{n}\"\nswitch_interface = \"sw{n}\"\ntenant = \"{tenant}\"\nvm = \"{vm}\"\n"
+            );
+        }
+        scene.config(&text);
+        let notified = UnixDatagram::bind(scene.at("notify")).unwrap();
+        notified.set_read_timeout(Some(PATIENCE)).unwrap();
+        let daemon = daemon(&host, &scene);
+        let cloud = Self { client, vms, host, daemon, notified, scene, _switch: switch };
+        assert_eq!(cloud.said(), "READY=1");
+        wait_for("P4 VMs and wires", || {
+            let status = cloud.status();
+            status.tenants.iter().all(|t| t.state == State::Running)
+                && status.wires.iter().all(|w| w.vm.up && w.switch.up)
+        });
+        cloud
+    }
+
+    /// What the daemon tells systemd next.
+    fn said(&self) -> String {
+        let mut text = [0; 256];
+        let n = self.notified.recv(&mut text).expect("the daemon tells how it is");
+        String::from_utf8_lossy(&text[..n]).into_owned()
+    }
+
+    fn status(&self) -> Status {
+        api::status(&self.scene.at("daemon.sock")).unwrap()
+    }
+
+    /// Numbers and names of the host's interfaces: what the switch has to do with.
+    fn interfaces(&self) -> Vec<String> {
+        let text = self.host.ip("-o link show type veth").unwrap();
+        text.lines().map(|l| l.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect()
+    }
+}
+
+fn daemon(host: &NetNs, scene: &Scene) -> Guarded {
+    let mut command = host.command("/proc/self/exe");
+    command.arg("daemon").arg(scene.at("p4shield.toml")).env("NOTIFY_SOCKET", scene.at("notify"));
+    Guarded::spawn(&mut command).unwrap()
+}
+
+/// Datagrams from the client to a VM, one each two milliseconds, until it is stopped.
+struct Flow {
+    sent: Arc<AtomicU64>,
+    arrived: Arc<AtomicU64>,
+    ending: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Flow {
+    fn start(cloud: &Cloud, n: usize) -> Self {
+        let receiver = cloud.vms[n].inside(|| UdpSocket::bind(("0.0.0.0", 7)).unwrap());
+        let sender = cloud.client.inside(|| UdpSocket::bind(("0.0.0.0", 0)).unwrap());
+        sender.connect(("10.0.0.".to_owned() + &(n + 1).to_string(), 7)).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let (sent, arrived) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let ending = Arc::new(AtomicBool::new(false));
+        let (s, a, e, f) =
+            (Arc::clone(&sent), Arc::clone(&arrived), Arc::clone(&ending), Arc::clone(&ending));
+        let send = std::thread::spawn(move || {
+            while !e.load(Ordering::Acquire) {
+                sender.send(b"x").unwrap();
+                s.fetch_add(1, Ordering::AcqRel);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let receive = std::thread::spawn(move || {
+            loop {
+                match receiver.recv(&mut [0; 8]) {
+                    Ok(_) => {
+                        a.fetch_add(1, Ordering::AcqRel);
+                    }
+                    // Silence after the end: all that will come has come.
+                    Err(_) if f.load(Ordering::Acquire) => break,
+                    Err(_) => {}
+                }
+            }
+        });
+        let flow = Self { sent, arrived, ending, threads: vec![send, receive] };
+        flow.goes_on(100);
+        flow
+    }
+
+    fn goes_on(&self, packets: u64) {
+        let before = self.arrived.load(Ordering::Acquire);
+        wait_for("datagrams", || self.arrived.load(Ordering::Acquire) >= before + packets);
+    }
+
+    /// Datagrams sent and arrived.
+    fn stop(mut self) -> (u64, u64) {
+        self.ending.store(true, Ordering::Release);
+        self.threads.drain(..).for_each(|t| t.join().unwrap());
+        (self.sent.load(Ordering::Acquire), self.arrived.load(Ordering::Acquire))
+    }
+}
+
+fn killed_on_a_wire() {
+    if let Err(why) = p4shield_testbed::usable() {
+        println!("skipped: {why}");
+        return;
+    }
+    let mut cloud = Cloud::new();
+    let interfaces = cloud.interfaces();
+    let (alice, bob) = (Flow::start(&cloud, 0), Flow::start(&cloud, 1));
+    let victim = Pid::from_raw(cloud.status().tenants[1].pid.unwrap()).unwrap();
+    kill_process(victim, Signal::KILL).unwrap();
+    wait_for("another P4 VM", || {
+        let bob = &cloud.status().tenants[1];
+        bob.restarts == 1 && bob.state == State::Running
+    });
+    bob.goes_on(100);
+    alice.goes_on(100);
+    let ((sent, arrived), (bobs, bobs_arrived)) = (alice.stop(), bob.stop());
+    assert_eq!(sent, arrived, "alice's datagrams");
+    assert!(bobs_arrived < bobs, "bob's policy is to drop: {bobs_arrived} of {bobs}");
+    assert_eq!(cloud.interfaces(), interfaces);
+    println!("  alice {arrived} of {sent} datagrams, bob {bobs_arrived} of {bobs}");
+    kill_process(cloud.daemon.pid(), Signal::HUP).unwrap();
+    assert!(cloud.said().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(cloud.said(), "READY=1");
+    // It ends when it is told to, with nothing left.
+    let status = cloud.daemon.stop().expect("it ends by itself");
+    assert!(status.success(), "{status:?}");
+    assert!(!cloud.scene.at("daemon.sock").exists() && !cloud.scene.at("db.info").exists());
+}
+
+fn killed_daemon() {
+    if let Err(why) = p4shield_testbed::usable() {
+        println!("skipped: {why}");
+        return;
+    }
+    let mut cloud = Cloud::new();
+    let flow = Flow::start(&cloud, 0);
+    let pids: Vec<_> = cloud.status().tenants.iter().map(|t| t.pid.unwrap()).collect();
+    kill_process(cloud.daemon.pid(), Signal::KILL).unwrap();
+    // Gone, or waiting for whoever inherits orphans here to notice.
+    let ended = |pid: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit(") ").next().is_none_or(|s| s.is_empty() || s.starts_with('Z') || s.starts_with('X'))
+    };
+    wait_for("the end of the P4 VMs", || pids.iter().all(ended));
+    // What it left behind keeps no other from starting; the switch and the VMs have nothing to do.
+    cloud.daemon = daemon(&cloud.host, &cloud.scene);
+    assert_eq!(cloud.said(), "READY=1");
+    flow.goes_on(100);
+    flow.stop();
+}

@@ -1,0 +1,250 @@
+//! `p4shield bench engine`: nanoseconds a packet, whole programs and the phases that one consists of.
+//!
+//! Phases are measured as the paper's figure 10 has them (parse, tables, information, decryption, deparse), by
+//! running a program with one phase more each time. Each figure is the least of many rounds, so that what else the
+//! machine does is left out. The packet is copied into the private buffer before each run, as the P4 VM does.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use p4shield_abi::Verdict;
+use p4shield_abi::info::{InfoStatus, Snapshot, field};
+use p4shield_bpf::verify::{Limits, verify};
+use p4shield_bpf::{EngineOptions, Meta, Mode, Object, Packet, Program, VmInfo, link};
+use p4shield_p4::NoIncludes;
+use p4shield_seal::{AgeLimit, Epoch, Identity, InfoOpener, InfoSealer, Now, TenantKey};
+use serde::Serialize;
+
+use crate::{Error, cores};
+
+/// How much to measure.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Rounds, of which the quickest counts.
+    pub rounds: usize,
+    /// Packets in each round.
+    pub packets: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { rounds: 100, packets: 20_000 }
+    }
+}
+
+/// A program, run over one kind of packet.
+#[derive(Clone, Debug, Serialize)]
+pub struct Whole {
+    /// Program and packet.
+    pub name: &'static str,
+    /// eBPF instructions of the program.
+    pub instructions: usize,
+    /// Instructions on its longest path.
+    pub longest_path: usize,
+    /// Nanoseconds a packet as machine code.
+    pub jit_ns: f64,
+    /// Nanoseconds a packet by the interpreter.
+    pub interpreter_ns: f64,
+    /// Milliseconds to compile the P4 source.
+    pub compile_ms: f64,
+    /// Milliseconds to verify the object.
+    pub verify_ms: f64,
+}
+
+/// A phase of a packet's way through the P4 VM.
+#[derive(Clone, Debug, Serialize)]
+pub struct Phase {
+    /// Its name.
+    pub name: &'static str,
+    /// What it adds to a packet's time, nanoseconds. A phase that the processor does beside another adds nothing.
+    pub ns: f64,
+    /// A packet's time with this phase and all before it, nanoseconds.
+    pub so_far_ns: f64,
+}
+
+/// Everything that was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Whole programs.
+    pub programs: Vec<Whole>,
+    /// Phases of one program, machine code.
+    pub phases: Vec<Phase>,
+    /// Opening one sealed snapshot, nanoseconds: done once a publication, that is every 10 ms.
+    pub decrypt_ns: f64,
+}
+
+const GUARD: &str = include_str!("../../../../examples/programs/tcp_guard.p4");
+const PHASES: &str = include_str!("phases.p4");
+const PHASE_MACROS: [(&str, &str); 4] =
+    [("parse", "PARSE"), ("tables", "TABLE"), ("information", "INFO"), ("deparse", "DEPARSE")];
+
+const FLAG_SYN: u8 = 0x02;
+const FLAG_ACK: u8 = 0x10;
+
+/// A TCP segment to port 80 over IPv4: the first 128 bytes.
+fn segment(flags: u8) -> [u8; 128] {
+    let mut p = [0; 128];
+    (p[12], p[14], p[22], p[23], p[37], p[47]) = (8, 0x45, 64, 6, 80, flags);
+    p
+}
+
+fn information() -> VmInfo {
+    let mut snapshot = Snapshot::default();
+    snapshot.set(field::TCP_MEM_USED, 1 << 20);
+    snapshot.set(field::TCP_MEM_THRESHOLD, 2 << 20);
+    VmInfo::new(&snapshot, InfoStatus::Known)
+}
+
+/// Measures everything; `progress` is told before each step, of which there are [`STEPS`].
+///
+/// # Errors
+/// If a program does not compile or load, which is a bug, or no key can be made.
+pub fn run(options: &Options, mut progress: impl FnMut(&'static str)) -> Result<Report, Error> {
+    cores::pin(cores::two()[0]);
+    let mut programs = Vec::new();
+    for (name, flags) in
+        [("tcp_guard, new connection", FLAG_SYN), ("tcp_guard, established connection", FLAG_ACK)]
+    {
+        progress(name);
+        programs.push(whole(options, name, flags)?);
+    }
+    progress("phases");
+    let phases = phases(options)?;
+    progress("decryption");
+    Ok(Report { programs, phases, decrypt_ns: decryption(options)? })
+}
+
+/// Steps that [`run`] tells of.
+pub const STEPS: usize = 4;
+
+fn least(options: &Options, mut f: impl FnMut()) -> f64 {
+    let time = |f: &mut dyn FnMut()| {
+        let start = Instant::now();
+        f();
+        start.elapsed()
+    };
+    let mut round = || (0..options.packets).for_each(|_| f());
+    let best = (0..options.rounds).map(|_| time(&mut round)).min().unwrap_or(Duration::ZERO);
+    best.as_nanos() as f64 / f64::from(options.packets)
+}
+
+/// A program with what it took to make it.
+struct Made {
+    compiled: p4shield_p4::Compiled,
+    compile: Duration,
+    verify: Duration,
+    jit: Program,
+    interpreter: Program,
+}
+
+fn make(name: &str, source: &str, macros: &[&str]) -> Result<Made, Error> {
+    let defines = macros.iter().map(|m| ((*m).to_owned(), "1".to_owned())).collect();
+    let start = Instant::now();
+    let compiled = p4shield_p4::compile(
+        name,
+        source,
+        &NoIncludes,
+        &p4shield_p4::Options { defines, ..Default::default() },
+    )
+    .map_err(|e| Error::Program(e.render(false)))?;
+    let compile = start.elapsed();
+    let refused = |e: &dyn std::fmt::Display| Error::Program(e.to_string());
+    let object = Object::parse(&compiled.object).map_err(|e| refused(&e))?;
+    let linked = link(&[object]).map_err(|e| refused(&e))?;
+    let start = Instant::now();
+    let (verified, _) = verify(linked, &Limits::default()).map_err(|e| refused(&e))?;
+    let verify = start.elapsed();
+    let load = |mode| {
+        Program::load(&verified, &EngineOptions { mode, ..EngineOptions::default() }).map_err(|e| refused(&e))
+    };
+    Ok(Made { compile, verify, jit: load(Mode::Jit)?, interpreter: load(Mode::Interpreter)?, compiled })
+}
+
+/// Runs `program` on `header` again and again, the copy of the header included.
+fn per_packet(options: &Options, program: &mut Program, header: &[u8; 128]) -> Result<f64, Error> {
+    let (info, meta) = (information(), Meta::default());
+    let mut packet = Packet::new(128, 128);
+    let mut passed = 0_u64;
+    let ns = least(options, || {
+        packet.reset(black_box(header), 1500);
+        let outcome = program.run(&mut packet, &meta, &info);
+        passed += u64::from(black_box(outcome).verdict == Verdict::Pass);
+    });
+    // A program that drops takes a shorter way than the one that is to be measured.
+    if passed == 0 { Err(Error::Program("the measured program drops its packets".into())) } else { Ok(ns) }
+}
+
+fn whole(options: &Options, name: &'static str, flags: u8) -> Result<Whole, Error> {
+    let mut made = make("tcp_guard.p4", GUARD, &[])?;
+    let header = segment(flags);
+    Ok(Whole {
+        name,
+        instructions: made.compiled.facts.instructions,
+        longest_path: made.compiled.facts.longest_path,
+        jit_ns: per_packet(options, &mut made.jit, &header)?,
+        interpreter_ns: per_packet(options, &mut made.interpreter, &header)?,
+        compile_ms: made.compile.as_secs_f64() * 1e3,
+        verify_ms: made.verify.as_secs_f64() * 1e3,
+    })
+}
+
+fn phases(options: &Options) -> Result<Vec<Phase>, Error> {
+    let header = segment(FLAG_SYN);
+    let mut packet = Packet::new(128, 128);
+    let copy = least(options, || black_box(&mut packet).reset(black_box(&header), 1500));
+    let mut phases = vec![Phase { name: "copy of the header", ns: copy, so_far_ns: copy }];
+    let mut add = |name, macros: &[&str]| {
+        let now = per_packet(options, &mut make("phases.p4", PHASES, macros)?.jit, &header)?;
+        let before = phases.last().map_or(0.0, |p: &Phase| p.so_far_ns);
+        phases.push(Phase { name, ns: (now - before).max(0.0), so_far_ns: now });
+        Ok::<_, Error>(())
+    };
+    add("call and context", &[])?;
+    let macros = PHASE_MACROS.map(|(_, name)| name);
+    for (i, (name, _)) in PHASE_MACROS.into_iter().enumerate() {
+        add(name, &macros[..=i])?;
+    }
+    Ok(phases)
+}
+
+fn decryption(options: &Options) -> Result<f64, Error> {
+    let folder = tempfile::tempdir().map_err(Error::Folder)?;
+    let seal = |e: &dyn std::error::Error| Error::Seal(e.to_string());
+    let key = TenantKey::generate(&folder.path().join("key")).map_err(|e| seal(&e))?;
+    let identity = Identity { tenant: "bench", vm: "bench" };
+    let epoch = Epoch::next_in(&folder.path().join("epoch")).map_err(|e| seal(&e))?;
+    let mut sealer = InfoSealer::new(&key, &identity, epoch);
+    let mut opener = InfoOpener::new(&key, &identity, AgeLimit::default());
+    let packets = options.packets.min(2000);
+    let mut best = f64::INFINITY;
+    for _ in 0..options.rounds.min(20) {
+        let now = Now::read();
+        let mut snapshot = Snapshot::default();
+        snapshot.taken_ns = now.real_ns;
+        let sealed: Vec<(u64, u64, Vec<u8>)> = (0..packets)
+            .map(|_| {
+                let s = sealer.seal(&snapshot);
+                (s.epoch, s.counter, s.bytes.to_vec())
+            })
+            .collect();
+        let start = Instant::now();
+        for (epoch, counter, bytes) in &sealed {
+            opener.open(*epoch, *counter, bytes, now).map_err(|e| seal(&e))?;
+        }
+        best = best.min(start.elapsed().as_nanos() as f64 / f64::from(packets));
+    }
+    Ok(best)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_phase_is_measured() {
+        let report = run(&Options { rounds: 2, packets: 50 }, |_| ()).unwrap();
+        assert_eq!(report.phases.len(), 2 + PHASE_MACROS.len());
+        assert!(report.programs.iter().all(|p| p.jit_ns > 0.0 && p.longest_path <= 60), "{report:?}");
+        assert!(report.decrypt_ns > 0.0);
+    }
+}

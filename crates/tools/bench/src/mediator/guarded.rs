@@ -1,0 +1,162 @@
+//! Who judges with `tcp_guard.p4` as in production, digests and log records included: a P4 VM's worker on another core,
+//! or the mediator's own thread (placement `inline`).
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use p4shield_abi::channel::Geometry;
+use p4shield_abi::page::LOG_PAGE_SIZE;
+use p4shield_abi::{Direction, Verdict};
+use p4shield_bpf::verify::{Limits, verify};
+use p4shield_bpf::{EngineOptions, Object, Program, Verified, link};
+use p4shield_channel::{Doorbell, Judge, SharedMemory};
+use p4shield_mediator::InPlace;
+use p4shield_p4::NoIncludes;
+use p4shield_runtime::control::{Hello, PROTOCOL_VERSION, Place, Reply, Request};
+use p4shield_runtime::inline::Programs;
+use p4shield_runtime::worker::{Answer, Control, Loaded, Order, Served, Vm, Worker, mailbox};
+use p4shield_seal::{AgeLimit, Identity, TenantKey};
+use tempfile::TempDir;
+
+use crate::{Error, cores};
+
+const GUARD: &str = include_str!("../../../../../examples/programs/tcp_guard.p4");
+/// Between two log records, as in the configuration's default.
+const LOG_INTERVAL: Duration = Duration::from_millis(100);
+
+fn refused(e: impl std::fmt::Display) -> Error {
+    Error::Program(e.to_string())
+}
+
+/// The program, proven.
+fn guard() -> Result<(Vec<u8>, Verified), Error> {
+    let options = p4shield_p4::Options::default();
+    let compiled = p4shield_p4::compile("tcp_guard.p4", GUARD, &NoIncludes, &options)
+        .map_err(|e| refused(e.render(false)))?;
+    let linked = link(&[Object::parse(&compiled.object).map_err(refused)?]).map_err(refused)?;
+    let (verified, _) = verify(linked, &Limits::default()).map_err(refused)?;
+    Ok((compiled.object, verified))
+}
+
+/// Key and log page, in a folder that goes with the value.
+struct Pages {
+    folder: TempDir,
+    key: TenantKey,
+}
+
+impl Pages {
+    fn new() -> Result<Self, Error> {
+        let folder = tempfile::tempdir().map_err(Error::Folder)?;
+        let key = TenantKey::generate(&folder.path().join("key")).map_err(|e| Error::Seal(e.to_string()))?;
+        Ok(Self { folder, key })
+    }
+
+    fn log(&self) -> Result<SharedMemory, Error> {
+        let memory = SharedMemory::create_file(&self.folder.path().join("log"), LOG_PAGE_SIZE, 0o600);
+        Ok(memory.map_err(p4shield_channel::ChannelError::from)?)
+    }
+}
+
+/// A P4 VM's worker without the process around it.
+pub(super) struct Working {
+    control: Control,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Working {
+    /// Has a worker on the second core judge what comes over one channel; VM 0 has the program.
+    pub(super) fn start(judge: Judge, geometry: &Geometry, bell: Doorbell) -> Result<Self, Error> {
+        let (_, verified) = guard()?;
+        let pages = Pages::new()?;
+        let (control, mailbox) = mailbox().map_err(|e| Error::Doorbell(e.into()))?;
+        let worker = Worker::new(mailbox, Verdict::Pass, LOG_INTERVAL);
+        let work = move || {
+            cores::pin(cores::two()[1]);
+            worker.run();
+        };
+        let thread = std::thread::Builder::new().spawn(work).map_err(Error::Thread)?;
+        let working = Self { control, thread: Some(thread) };
+        let identity = Identity { tenant: "bench", vm: "vm0" };
+        let vm = Vm::new(0, &identity, Some(&pages.key), AgeLimit::default(), None, Some(pages.log()?), 0);
+        let program = Program::load(&verified, &EngineOptions::default()).map_err(refused)?;
+        let loaded = Box::new(Loaded::of(program));
+        working.order(Order::SetVm(Box::new(vm.map_err(refused)?)))?;
+        working.order(Order::SetProgram(Place::new(0, Direction::Ingress), Some(loaded)))?;
+        working.order(Order::Attach(Box::new(Served::new(0, judge, geometry)), bell))?;
+        Ok(working)
+    }
+
+    fn order(&self, order: Order) -> Result<(), Error> {
+        match self.control.order(order) {
+            Some(Answer::Done | Answer::Retired(_)) => Ok(()),
+            Some(Answer::Failed(why)) => Err(Error::Program(why)),
+            _ => Err(Error::Program("the worker has ended".to_owned())),
+        }
+    }
+}
+
+impl Drop for Working {
+    fn drop(&mut self) {
+        // A worker that panicked has said so.
+        let _ = self.control.order(Order::Stop);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// The program in the mediator's thread, and what has to live as long.
+pub(super) struct Inline {
+    _programs: Programs,
+    _pages: Pages,
+}
+
+impl Inline {
+    /// Loads the program for VM 0, and gives what a mediator judges with.
+    pub(super) fn start(geometry: Geometry) -> Result<(Self, Box<dyn InPlace>), Error> {
+        let (object, verified) = guard()?;
+        let pages = Pages::new()?;
+        let hello = Hello {
+            version: PROTOCOL_VERSION,
+            tenant: "bench".to_owned(),
+            key: true,
+            no_program: Verdict::Pass as u8,
+            age_limit_ms: 1000,
+            log_interval_ms: LOG_INTERVAL.as_millis() as u32,
+            budget: EngineOptions::default().budget,
+            min_epoch: 0,
+        };
+        let at = |name: &str| pages.folder.path().join(name);
+        let mut programs = Programs::new(&hello, geometry, vec![open(&at("key"))?]).map_err(refused)?;
+        drop(pages.log()?);
+        let vm = Request::SetVm { vm: 0, name: "vm0".to_owned(), info: false, log: true };
+        done(programs.handle(vm, None, vec![open_to_write(&at("log"))?]))?;
+        File::create(at("object")).and_then(|mut f| f.write_all(&object)).map_err(Error::Folder)?;
+        let load = Request::LoadProgram {
+            place: Place::new(0, Direction::Ingress),
+            name: "tcp_guard".to_owned(),
+            objects: vec![object.len() as u32],
+        };
+        let digest = verified.linked().digest();
+        done(programs.handle(load, Some(digest), vec![open(&at("object"))?]))?;
+        let engine = p4shield_attach::engine(&programs.judge());
+        Ok((Self { _programs: programs, _pages: pages }, engine))
+    }
+}
+
+fn open(path: &Path) -> Result<OwnedFd, Error> {
+    Ok(File::open(path).map_err(Error::Folder)?.into())
+}
+
+fn open_to_write(path: &Path) -> Result<OwnedFd, Error> {
+    Ok(File::options().read(true).write(true).open(path).map_err(Error::Folder)?.into())
+}
+
+fn done(reply: Reply) -> Result<(), Error> {
+    match reply {
+        Reply::Done | Reply::Loaded { .. } => Ok(()),
+        other => Err(Error::Program(format!("{other:?}"))),
+    }
+}

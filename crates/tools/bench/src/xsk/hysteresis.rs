@@ -1,0 +1,248 @@
+//! Figure 7 of the paper: `load_guard.p4` drops UDP port 9000 when more than 30 % of the user VM's link is in use, and lets
+//! it through again below 10 %, by what the agent in the VM publishes; port 8000 keeps its rate.
+//!
+//! A client sends to both ports at fixed rates all the time. What arrives is counted in the VM, and what the VM knows
+//! of its link is asked of the agent: the very number that the program reads.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use p4shield_abi::info::field;
+use p4shield_testbed::NetNs;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::world::{CLIENT, SERVER, Tenant, World};
+use super::{Mode, Options};
+use crate::Error;
+
+const PROGRAM: &str = include_str!("../../../../../examples/programs/load_guard.p4");
+/// The port that the program never touches, and the one that it sheds.
+const PORTS: [u16; 2] = [8000, 9000];
+/// Bytes of a datagram, and those of it and its headers on the link.
+const PAYLOAD: usize = 1200;
+const FRAME: u64 = PAYLOAD as u64 + 42;
+/// Time between two samples.
+const SAMPLE: Duration = Duration::from_millis(100);
+/// Time between two bursts of a sender, and what one may catch up with at once.
+const TICK: Duration = Duration::from_millis(1);
+const BURST: u64 = 64;
+/// How long a packet may be held.
+const DEADLINE: Duration = Duration::from_millis(500);
+/// Seconds beyond its time that a run is given to see its cycles.
+const PATIENCE: u64 = 60;
+
+/// What is played.
+#[derive(Clone, Copy, Debug)]
+pub struct Play {
+    /// How long.
+    pub time: Duration,
+    /// Longer, if by then the load was not shed and let through again so often.
+    pub cycles: u32,
+    /// What the agent takes for the speed of the VM's link, million bits a second.
+    pub link_mbps: u64,
+    /// Share of it that is sent to ports 8000 and 9000, percent: together over 30, the first below 10.
+    pub percent: [u64; 2],
+}
+
+impl Default for Play {
+    fn default() -> Self {
+        Self { time: Duration::from_secs(20), cycles: 3, link_mbps: 200, percent: [5, 50] }
+    }
+}
+
+/// A tenth of a second.
+#[derive(Clone, Debug, Serialize)]
+pub struct Sample {
+    /// Seconds since the start.
+    pub at: f64,
+    /// How much of its link the VM has in use, percent, as the program reads it; `None`: not known.
+    pub utilisation: Option<f64>,
+    /// What arrived at ports 8000 and 9000, million bits a second on the link.
+    pub mbps: [f64; 2],
+    /// Whether the load is being shed, by what arrives of it.
+    pub shed: bool,
+}
+
+/// What happened.
+#[derive(Clone, Debug, Serialize)]
+pub struct Timeline {
+    /// The link's speed.
+    pub link_mbps: u64,
+    /// Where shedding begins and ends, percent.
+    pub thresholds: [f64; 2],
+    /// Datagrams sent to ports 8000 and 9000.
+    pub sent: [u64; 2],
+    /// Datagrams that arrived there.
+    pub arrived: [u64; 2],
+    /// How often the load was shed and let through again.
+    pub cycles: u32,
+    /// Every sample.
+    pub samples: Vec<Sample>,
+}
+
+/// One direction's counters: datagrams sent and arrived, by port.
+#[derive(Default)]
+struct Counters {
+    sent: [AtomicU64; 2],
+    arrived: [AtomicU64; 2],
+    stop: AtomicBool,
+}
+
+impl Counters {
+    fn read(counters: &[AtomicU64; 2]) -> [u64; 2] {
+        counters.each_ref().map(|c| c.load(Relaxed))
+    }
+}
+
+/// Plays it.
+pub(super) fn play(options: &Options) -> Result<Timeline, Error> {
+    let play = options.hysteresis;
+    let interface = format!("eth0:{}", play.link_mbps);
+    let tenant = Tenant { program: PROGRAM, interface: &interface, deadline: DEADLINE, ..Tenant::default() };
+    let world = World::start(options, Mode::P4vm, &tenant)?;
+    let agent = world.shield.as_ref().map(crate::shield::Shield::agent_socket).unwrap_or_default();
+    let failed = |e: io::Error| Error::Switch(format!("cannot play the hysteresis: {e}"));
+    let counters = Counters::default();
+    let pairs = sockets(&world.client, &world.server).map_err(failed)?;
+    let (samples, cycles) = std::thread::scope(|s| {
+        for (n, (client, server)) in pairs.iter().enumerate() {
+            let rate = play.link_mbps * 1_000_000 * play.percent[n] / 100 / (8 * FRAME);
+            let counters = &counters;
+            s.spawn(move || send(client, rate, &counters.sent[n], &counters.stop));
+            s.spawn(move || count(server, &counters.arrived[n], &counters.stop));
+        }
+        let watched = watch(&play, &counters, &agent);
+        counters.stop.store(true, Relaxed);
+        watched
+    });
+    Ok(Timeline {
+        link_mbps: play.link_mbps,
+        thresholds: [30.0, 10.0],
+        sent: Counters::read(&counters.sent),
+        arrived: Counters::read(&counters.arrived),
+        cycles,
+        samples,
+    })
+}
+
+/// A sender and a receiver for each port.
+fn sockets(client: &NetNs, server: &NetNs) -> io::Result<[(UdpSocket, UdpSocket); 2]> {
+    let pair = |port| {
+        let to = server.inside(|| UdpSocket::bind((SERVER, port)))?;
+        to.set_read_timeout(Some(SAMPLE))?;
+        let from = client.inside(|| UdpSocket::bind((CLIENT, 0)))?;
+        from.connect((SERVER, port))?;
+        Ok::<_, io::Error>((from, to))
+    };
+    Ok([pair(PORTS[0])?, pair(PORTS[1])?])
+}
+
+/// Sends at this many datagrams a second.
+fn send(socket: &UdpSocket, rate: u64, sent: &AtomicU64, stop: &AtomicBool) {
+    let start = Instant::now();
+    let mut due_before = 0;
+    while !stop.load(Relaxed) {
+        let due = (start.elapsed().as_nanos() * u128::from(rate) / 1_000_000_000) as u64;
+        for _ in 0..(due - due_before).min(BURST) {
+            sent.fetch_add(u64::from(socket.send(&[0; PAYLOAD]).is_ok()), Relaxed);
+        }
+        // What a sender that was not scheduled is late with beyond a burst is not sent.
+        due_before = due;
+        std::thread::sleep(TICK);
+    }
+}
+
+fn count(socket: &UdpSocket, arrived: &AtomicU64, stop: &AtomicBool) {
+    let mut buffer = [0; PAYLOAD];
+    while !stop.load(Relaxed) {
+        arrived.fetch_add(u64::from(socket.recv(&mut buffer).is_ok()), Relaxed);
+    }
+}
+
+/// Takes samples until time and cycles are over.
+fn watch(play: &Play, counters: &Counters, agent: &Path) -> (Vec<Sample>, u32) {
+    let (start, mut samples, mut load) = (Instant::now(), Vec::new(), Load::default());
+    let last = play.time + Duration::from_secs(PATIENCE);
+    let (mut sent, mut arrived, mut before) = ([0; 2], [0; 2], start);
+    while start.elapsed() < play.time || (load.cycles < play.cycles && start.elapsed() < last) {
+        std::thread::sleep(SAMPLE);
+        let (now, new_sent, new_arrived) =
+            (Instant::now(), Counters::read(&counters.sent), Counters::read(&counters.arrived));
+        let seconds = (now - before).as_secs_f64();
+        let mbps = [0, 1].map(|n| ((new_arrived[n] - arrived[n]) * FRAME * 8) as f64 / seconds / 1e6);
+        load.see(new_sent[1] - sent[1], new_arrived[1] - arrived[1]);
+        let at = start.elapsed().as_secs_f64();
+        samples.push(Sample { at, utilisation: utilisation(agent), mbps, shed: load.shed });
+        (sent, arrived, before) = (new_sent, new_arrived, now);
+    }
+    (samples, load.cycles)
+}
+
+/// Whether the load is shed, and how often that began and ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Load {
+    shed: bool,
+    cycles: u32,
+}
+
+impl Load {
+    /// So many datagrams were sent, and so many arrived. What is between few and most changes nothing.
+    fn see(&mut self, sent: u64, arrived: u64) {
+        if self.shed && arrived * 2 > sent && sent > 0 {
+            self.shed = false;
+            self.cycles += 1;
+        } else if arrived * 10 < sent {
+            self.shed = true;
+        }
+    }
+}
+
+/// What the agent last published of its first interface.
+fn utilisation(socket: &Path) -> Option<f64> {
+    let mut stream = UnixStream::connect(socket).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+    stream.write_all(b"{\"do\":\"status\"}\n").ok()?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).ok()?;
+    let answer: Value = serde_json::from_str(&line).ok()?;
+    let wanted = u64::from(field::INTERFACE_BASE + field::INTERFACE_RX_UTILISATION);
+    let known = answer["ok"]["status"]["known"].as_array()?;
+    let hundredths = known.iter().find(|f| f[0].as_u64() == Some(wanted))?[1].as_u64()?;
+    Some(hundredths as f64 / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cycle_is_complete_when_the_load_is_through_again() {
+        let mut load = Load::default();
+        for (sent, arrived, shed, cycles) in [
+            (100, 100, false, 0),
+            (100, 40, false, 0),
+            (100, 3, true, 0),
+            (100, 30, true, 0),
+            (0, 0, true, 0),
+            (100, 90, false, 1),
+            (100, 0, true, 1),
+        ] {
+            load.see(sent, arrived);
+            assert_eq!(load, Load { shed, cycles }, "{sent} sent, {arrived} arrived");
+        }
+    }
+
+    #[test]
+    fn the_program_has_the_ports_and_the_field() {
+        for part in ["LOAD_PORT = 9000", "HIGH = 3000", "LOW = 1000"] {
+            assert!(PROGRAM.contains(part), "{part}");
+        }
+        let field = field::INTERFACE_BASE + field::INTERFACE_RX_UTILISATION;
+        assert!(PROGRAM.contains(&format!("RX_UTILISATION = {field};")));
+    }
+}

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# p4c's own programs and test scripts through our compiler, verifier and engine: the tables of docs/conformance.md. Fails below the
+# p4c's own programs and test scripts through our compiler, verifier and engine: the tables of docs/reference/conformance.md. Fails below the
 # bar. The folder `testdata` of p4lang/p4c is named by P4C_TESTDATA; `p4include` and `backends` are looked for beside it.
 set -euo pipefail
 cd "$(dirname "$0")/.."

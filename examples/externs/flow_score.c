@@ -3,7 +3,7 @@
  *
  *   clang -target bpf -O2 -c flow_score.c -o flow_score.o
  *
- * Calling convention (docs/externs.md): unsigned integers come with zeros in their unused upper bits, in the order of
+ * Calling convention (docs/how-to/c-externs.md): unsigned integers come with zeros in their unused upper bits, in the order of
  * the P4 declaration; of the result, the lowest bits are taken that the declared width has. Integers are in the
  * machine's byte order: network byte order is the compiler's business. Do not use loops that count down: the verifier proves
  * that loops end only if they count up to a bound.

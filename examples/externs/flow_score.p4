@@ -4,7 +4,7 @@
 //   p4shield compile flow_score.p4 -o main.o
 //
 // Both objects are linked by name when the program is loaded. An extern function of your own takes up to five integers,
-// headers or structs and returns an integer of at most 64 bits, or nothing: docs/externs.md has the calling convention.
+// headers or structs and returns an integer of at most 64 bits, or nothing: docs/how-to/c-externs.md has the calling convention.
 
 #include <ubpf_model.p4>
 #include <p4shield.p4>

@@ -1,4 +1,4 @@
-//! Exit codes, as docs/exit-codes.md has them.
+//! Exit codes, as docs/reference/exit-codes.md has them.
 
 use std::process::ExitCode;
 

@@ -159,7 +159,7 @@ fn the_help_teaches() {
 
 /// The first code block of this language on the operator's page.
 fn on_the_page(language: &str) -> String {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dpdk.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/how-to/attach-dpdk.md");
     let text = std::fs::read_to_string(page).unwrap();
     let block = text.split(&format!("```{language}\n")).nth(1).and_then(|rest| rest.split("```").next());
     block.unwrap().to_owned()

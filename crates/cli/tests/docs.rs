@@ -19,6 +19,37 @@ fn sources(folder: &Path, text: &mut String) {
     }
 }
 
+/// The folder of the crate `p4shield-NAME`, or of the command line for `cli`.
+fn folder_of(name: &str) -> PathBuf {
+    let crates = root().join("crates");
+    let groups = std::fs::read_dir(&crates).unwrap().map(|e| e.unwrap().path()).filter(|p| p.is_dir());
+    let folders = groups.flat_map(|group| {
+        let inside = std::fs::read_dir(&group).unwrap().map(|e| e.unwrap().path());
+        std::iter::once(group).chain(inside).collect::<Vec<_>>()
+    });
+    let package = if name == "cli" { "p4shield".to_owned() } else { format!("p4shield-{name}") };
+    let declaration = format!("name = \"{package}\"");
+    folders
+        .into_iter()
+        .find(|folder| {
+            let manifest = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+            manifest.lines().any(|line| line == declaration)
+        })
+        .unwrap_or_else(|| panic!("no crate is called {package}"))
+}
+
+/// The Markdown files in `folder` and below it.
+fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            pages(&path, found);
+        } else if path.extension().is_some_and(|e| e == "md") {
+            found.push(path);
+        }
+    }
+}
+
 /// The words between backticks.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
@@ -38,7 +69,7 @@ fn has_test(text: &str, name: &str) -> bool {
 
 #[test]
 fn every_claim_of_the_threat_model_names_tests_that_exist() {
-    let document = std::fs::read_to_string(root().join("docs/threat-model.md")).unwrap();
+    let document = std::fs::read_to_string(root().join("docs/explanation/threat-model.md")).unwrap();
     let (mut claims, mut missing) = (0, Vec::new());
     for row in document.lines().filter(|l| l.starts_with("| ") && l.contains(" :: ")) {
         let tests = row.trim_end_matches([' ', '|']).rsplit(" | ").next().unwrap();
@@ -47,20 +78,24 @@ fn every_claim_of_the_threat_model_names_tests_that_exist() {
             let (crates, names) = part.split_once(" :: ").unwrap_or_else(|| panic!("no crate in: {part}"));
             for name in crates.split(", ") {
                 let mut text = String::new();
-                sources(&root().join("crates").join(name.trim()), &mut text);
+                sources(&folder_of(name.trim()), &mut text);
                 let absent = quoted(names).filter(|test| !has_test(&text, test));
                 missing.extend(absent.map(|test| format!("{} :: {test}", name.trim())));
             }
         }
     }
-    assert!(missing.is_empty(), "docs/threat-model.md names tests that do not exist: {missing:#?}");
+    assert!(missing.is_empty(), "the threat model names tests that do not exist: {missing:#?}");
     assert!(claims > 30, "only {claims} claims were found; has the document's form changed?");
 }
 
 #[test]
 fn links_between_documents_lead_somewhere() {
-    let documents = [root(), root().join("docs")].into_iter().flat_map(|f| std::fs::read_dir(f).unwrap());
-    let documents = documents.map(|e| e.unwrap().path()).filter(|p| p.extension().is_some_and(|e| e == "md"));
+    let mut documents = Vec::new();
+    for folder in ["docs", "examples", ".github"] {
+        pages(&root().join(folder), &mut documents);
+    }
+    let top = std::fs::read_dir(root()).unwrap().map(|e| e.unwrap().path());
+    documents.extend(top.filter(|p| p.extension().is_some_and(|e| e == "md")));
     for path in documents {
         let name = path.display();
         let text = std::fs::read_to_string(&path).unwrap();
@@ -75,7 +110,7 @@ fn links_between_documents_lead_somewhere() {
 #[test]
 fn the_exit_codes_of_the_audit_are_documented() {
     use p4shield_agent::audit::finding::exit_code as code;
-    let text = std::fs::read_to_string(root().join("docs/exit-codes.md")).unwrap();
+    let text = std::fs::read_to_string(root().join("docs/reference/exit-codes.md")).unwrap();
     for n in [
         code::BYPASSED,
         code::SWAPPED,
@@ -87,7 +122,7 @@ fn the_exit_codes_of_the_audit_are_documented() {
         code::INFO_REFUSED,
         code::UNPROVEN,
     ] {
-        assert!(text.contains(&format!("| {n} |")), "exit code {n} is not in docs/exit-codes.md");
+        assert!(text.contains(&format!("| {n} |")), "exit code {n} is not in docs/reference/exit-codes.md");
     }
 }
 

@@ -1,4 +1,4 @@
-//! A program's own functions in C, by the steps of docs/externs.md.
+//! A program's own functions in C, by the steps of docs/how-to/c-externs.md.
 
 mod common;
 

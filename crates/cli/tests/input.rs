@@ -1,5 +1,5 @@
 //! Whatever file a command is given, it says which one it was and what is wrong with it, with the exit code that
-//! docs/exit-codes.md promises, and never panics.
+//! docs/reference/exit-codes.md promises, and never panics.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! An operator's tour: attaches to the distribution's Open vSwitch, as docs/dpdk.md tells.
+//! An operator's tour: attaches to the distribution's Open vSwitch, as docs/how-to/attach-dpdk.md tells.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

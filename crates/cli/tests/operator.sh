@@ -1,4 +1,4 @@
-# What docs/dpdk.md has an operator do, with the distribution's own start script in the place of systemd. Run by operator.rs
+# What docs/how-to/attach-dpdk.md has an operator do, with the distribution's own start script in the place of systemd. Run by operator.rs
 # in namespaces of its own (network, mounts, processes), so that the machine's files and processes stay as they are.
 # Wants: $P4SHIELD, the binary; $LIBRARY, libp4shield_dpdk.so; $FOLDER, an empty folder.
 set -eu

@@ -15,7 +15,7 @@ use crate::output;
 /// Run every test script of a folder and print a table
 ///
 /// Each script runs with the program of the same name. With --programs every program of the folder
-/// is compiled and verified as well, and the times that takes are told. docs/conformance.md is made
+/// is compiled and verified as well, and the times that takes are told. docs/reference/conformance.md is made
 /// of such tables.
 ///
 /// Example: p4shield conformance --corpus p4c/testdata/p4_16_samples --at-least 90

@@ -62,7 +62,7 @@ pub(crate) struct ShowStatus {
 
 /// Print Prometheus metrics
 ///
-/// docs/metrics.md explains each. The daemon also serves them itself if the configuration has
+/// docs/reference/metrics.md explains each. The daemon also serves them itself if the configuration has
 /// daemon.metrics.
 ///
 /// Example: p4shield metrics | grep dropped

@@ -1,4 +1,4 @@
-//! Status as Prometheus metrics. Names and labels are documented in docs/metrics.md and never change their meaning.
+//! Status as Prometheus metrics. Names and labels are documented in docs/reference/metrics.md and never change their meaning.
 
 use crate::status::{DirectionStatus, State, Status};
 use prometheus_client::encoding::text::encode;
@@ -238,12 +238,15 @@ mod tests {
 
     #[test]
     fn every_metric_is_documented() {
-        let document = include_str!("../../../../docs/metrics.md");
+        let document = include_str!("../../../../docs/reference/metrics.md");
         for line in render(&status()).lines().filter_map(|l| l.strip_prefix("# TYPE ")) {
             let mut words = line.split(' ');
             let (name, kind) = (words.next().unwrap(), words.next().unwrap());
             let name = if kind == "counter" { format!("{name}_total") } else { name.to_owned() };
-            assert!(document.contains(&format!("`{name}`")), "docs/metrics.md does not explain {name}");
+            assert!(
+                document.contains(&format!("`{name}`")),
+                "docs/reference/metrics.md does not explain {name}"
+            );
         }
     }
 }

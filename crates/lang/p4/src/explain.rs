@@ -279,7 +279,7 @@ impl Code {
         Some(match self {
             Self::Unsupported => explanation(
                 "The program may be right, but this compiler cannot translate it yet, or one run of a program cannot do \
-                 it. docs/conformance.md lists what that is.",
+                 it. docs/reference/conformance.md lists what that is.",
                 "#include <core.p4>\npackage other(bit<8> x);\nother(1) main;\n",
                 "#include <core.p4>\npackage other(bit<8> x);\n",
             ),

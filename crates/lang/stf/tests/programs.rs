@@ -44,7 +44,7 @@ fn the_reference_compilers_tests_pass() {
     let theirs = Path::new(&testdata).join("extern_modules");
     let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/externs");
     let functions: Vec<_> = [theirs, ours].into_iter().filter(|f| f.is_dir()).collect();
-    // In percent of the programs that are there; docs/conformance.md lists the rest.
+    // In percent of the programs that are there; docs/reference/conformance.md lists the rest.
     for (architecture, least) in [("ubpf_model", 100), ("ebpf_model", 100), ("v1model", 95)] {
         let mut outcomes = Vec::new();
         for case in conformance::cases(&samples, &functions).expect("the samples") {

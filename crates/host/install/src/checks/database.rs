@@ -51,7 +51,7 @@ fn look(kind: Kind, switch: &Switch) -> Vec<Finding> {
         findings.push(Finding::note(
             CHECK,
             format!("not every port is one of {}'s: {}", kind.word(), names.join(", ")),
-            "what comes in there is not judged; bring these ports in as docs/dpdk.md has it, or take them out",
+            "what comes in there is not judged; bring these ports in as docs/how-to/attach-dpdk.md has it, or take them out",
         ));
     }
     if findings.is_empty() {

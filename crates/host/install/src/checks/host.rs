@@ -176,7 +176,7 @@ impl Host<'_> {
                 CHECK,
                 "SELinux enforces: services that change their domain at start ignore LD_PRELOAD unless the policy lets \
                  them keep it",
-                "see \"SELinux and AppArmor\" in docs/dpdk.md; after the restart, --check tells whether it was loaded",
+                "see \"SELinux and AppArmor\" in docs/how-to/attach-dpdk.md; after the restart, --check tells whether it was loaded",
             ));
         }
         let profiles =
@@ -190,7 +190,7 @@ impl Host<'_> {
                 CHECK,
                 format!("AppArmor confines the switch: {profile}"),
                 "let it read library and configuration and connect to the daemon's socket; \"SELinux and AppArmor\" in \
-                 docs/dpdk.md has the lines",
+                 docs/how-to/attach-dpdk.md has the lines",
             ));
         }
         findings
@@ -205,7 +205,7 @@ impl Host<'_> {
             Finding::good(CHECK, format!("the switch (process {pid}) has loaded the library"))
         } else if running.secure == Some(true) {
             let what = format!("the kernel had the linker of the switch (process {pid}) ignore {PRELOAD}");
-            let remedy = "it is SELinux, AppArmor, or capabilities of the file; see \"SELinux and AppArmor\" in docs/dpdk.md";
+            let remedy = "it is SELinux, AppArmor, or capabilities of the file; see \"SELinux and AppArmor\" in docs/how-to/attach-dpdk.md";
             Finding::problem("secure-exec", what, remedy)
         } else {
             let what = format!("the switch (process {pid}) has not loaded the library");

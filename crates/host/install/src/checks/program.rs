@@ -16,7 +16,7 @@ const CALLBACKS: &str = "rte_eth_call_rx_callbacks";
 const DEBIAN_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 /// What to do with a switch into which nothing can be loaded.
 const ELSEWISE: &str = "use the distribution's build, which links DPDK dynamically, or the attachment `wire`, which needs nothing of the \
-     switch; docs/dpdk.md tells more";
+     switch; docs/how-to/attach-dpdk.md tells more";
 
 /// Looks at the program at `path`.
 pub(crate) fn program(

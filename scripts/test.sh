@@ -7,4 +7,4 @@ export PATH="$HOME/.cargo/bin:$PATH"
 cargo test --workspace --locked
 # The rings and the sleep protocol, model-checked: every interleaving that the memory model allows.
 RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom" \
-  cargo test --locked --release -p p4shield-channel -p p4shield-afxdp --test loom
+  cargo test --locked --release -p p4shield-channel -p p4shield-xsk-relay --test loom

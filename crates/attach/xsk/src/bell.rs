@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use p4shield_afxdp::sleep::Signal;
+use p4shield_xsk_relay::sleep::Signal;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::socket::{self, Socket};

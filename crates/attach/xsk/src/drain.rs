@@ -9,8 +9,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
-use p4shield_afxdp::sleep::{Sleep, Standby};
 use p4shield_attach::spawn_without_signals;
+use p4shield_xsk_relay::sleep::{Sleep, Standby};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use crate::queue::{Queue, SOON};

@@ -3,10 +3,10 @@
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use p4shield_afxdp::relay::{Judge, Judged, Parcel, PassAll};
 use p4shield_attach::Lane;
 use p4shield_channel::Sleeper;
 use p4shield_mediator::{Outcome, Released};
+use p4shield_xsk_relay::relay::{Judge, Judged, Parcel, PassAll};
 
 use crate::packet::{Memory, UmemPacket};
 use crate::rest::Rest;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use p4shield_afxdp::frames::Shape;
-use p4shield_afxdp::relay::{Frames, Parcel};
 use p4shield_mediator::{Packet, RewriteRefused};
+use p4shield_xsk_relay::frames::Shape;
+use p4shield_xsk_relay::relay::{Frames, Parcel};
 
 use crate::umem::Umem;
 

@@ -4,9 +4,9 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use libc::c_int;
-use p4shield_afxdp::handover::HandOver;
-use p4shield_afxdp::relay::{ReceivePump, TransmitPump};
-use p4shield_afxdp::sleep::{Side, Sleepers, Woken};
+use p4shield_xsk_relay::handover::HandOver;
+use p4shield_xsk_relay::relay::{ReceivePump, TransmitPump};
+use p4shield_xsk_relay::sleep::{Side, Sleepers, Woken};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::judge::Verdicts;

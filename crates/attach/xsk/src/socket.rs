@@ -9,13 +9,13 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::{c_int, off_t, size_t};
-use p4shield_afxdp::frames::Shape;
-use p4shield_afxdp::relay::{
-    CompletionRings, FillRings, ReceivePump, ReceiveRings, TransmitPump, TransmitRings,
-};
 use p4shield_afxdp::ring::Entry;
 use p4shield_afxdp::{Consumer, Descriptor, Error, Producer, offsets, zero_copy};
 use p4shield_attach::Facing;
+use p4shield_xsk_relay::frames::Shape;
+use p4shield_xsk_relay::relay::{
+    CompletionRings, FillRings, ReceivePump, ReceiveRings, TransmitPump, TransmitRings,
+};
 
 use crate::bell::Bell;
 use crate::judge::Verdicts;

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use libc::{c_int, off_t, size_t, sockaddr, socklen_t};
-use p4shield_afxdp::frames::Shape;
+use p4shield_xsk_relay::frames::Shape;
 
 use crate::library::{Library, is_forked, lets_pass, library};
 use crate::rings::Which;

@@ -1,8 +1,8 @@
 use std::sync::Mutex;
 
-use p4shield_afxdp::relay::{CompletionRings, Judge, Judged, TransmitPump, TransmitRings};
 use p4shield_afxdp::ring::Entry;
 use p4shield_afxdp::{Consumer, Descriptor, Mapping, Producer, RingOffsets};
+use p4shield_xsk_relay::relay::{CompletionRings, Judge, Judged, TransmitPump, TransmitRings};
 
 use super::*;
 use crate::umem::tests::Buffer;

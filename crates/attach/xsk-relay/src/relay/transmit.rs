@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::chain::{Chains, Ways};
 use super::receive::too_many;
 use super::{Frames, Judge, Judged, Round};
-use crate::Result;
 use crate::frames::{Fault, Ledger, Seat, Track, View};
-use crate::ring::{Consumer, Descriptor, Producer};
+use p4shield_afxdp::Result;
+use p4shield_afxdp::ring::{Consumer, Descriptor, Producer};
 
 /// The two completion rings of a queue.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl<J: Judge> TransmitPump<J> {
     /// Of a queue that no socket sends by yet.
     ///
     /// # Errors
-    /// [`crate::Error::Config`] if the memory has too many rings.
+    /// [`p4shield_afxdp::Error::Config`] if the memory has too many rings.
     pub fn new(frames: Arc<Frames>, completion: CompletionRings) -> Result<Self> {
         let ring = &completion.application;
         let track = Arc::new(Track::new(ring.capacity(), ring.position(), ring.reader()));

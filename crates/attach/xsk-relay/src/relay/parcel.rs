@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::chain::END;
 use crate::frames::Shape;
-use crate::ring::Descriptor;
+use p4shield_afxdp::ring::Descriptor;
 
 /// Flag of a descriptor: what the interface is to do with the packet stands in front of it (`XDP_TX_METADATA`).
 const METADATA: u32 = 2;

@@ -1,15 +1,15 @@
 //! The hand-over of rings between threads, what they tell each other before they sleep, and the claim of a frame,
 //! model-checked: every interleaving, every value that the memory model lets a load see.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p p4shield-afxdp --test loom --release`.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p p4shield-xsk-relay --test loom --release`.
 #![cfg(loom)]
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use loom::thread;
-use p4shield_afxdp::frames::{Ledger, Seats, Shape, Track};
-use p4shield_afxdp::handover::HandOver;
-use p4shield_afxdp::sleep::{Side, Signal, Sleep, Sleepers, Standby};
+use p4shield_xsk_relay::frames::{Ledger, Seats, Shape, Track};
+use p4shield_xsk_relay::handover::HandOver;
+use p4shield_xsk_relay::sleep::{Side, Signal, Sleep, Sleepers, Standby};
 
 /// For three threads with much to do: interleavings in which threads lose their core three times at most.
 fn model_three(check: impl Fn() + Sync + Send + 'static) {

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use p4shield_afxdp::frames::Shape;
-use p4shield_afxdp::relay::{
+use p4shield_afxdp::ring::Entry;
+use p4shield_afxdp::{Consumer, Descriptor, Mapping, Producer, RingOffsets};
+use p4shield_xsk_relay::frames::Shape;
+use p4shield_xsk_relay::relay::{
     CompletionRings, FillRings, Frames, Judge, Judged, Parcel, ReceivePump, ReceiveRings, TransmitPump,
     TransmitRings,
 };
-use p4shield_afxdp::ring::Entry;
-use p4shield_afxdp::{Consumer, Descriptor, Mapping, Producer, RingOffsets};
 
 /// Entries of every ring.
 pub(crate) const ENTRIES: u32 = 8;
@@ -124,7 +124,7 @@ impl World {
         }
     }
 
-    pub(crate) fn census(&self) -> p4shield_afxdp::frames::Census {
+    pub(crate) fn census(&self) -> p4shield_xsk_relay::frames::Census {
         self.frames.ledger.census(&self.frames.seats.view())
     }
 }

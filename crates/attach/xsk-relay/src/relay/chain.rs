@@ -2,7 +2,7 @@
 
 use super::{Judge, Judged, Parcel};
 use crate::frames::Shape;
-use crate::ring::Descriptor;
+use p4shield_afxdp::ring::Descriptor;
 
 /// No further buffer.
 pub(super) const END: u32 = u32::MAX;

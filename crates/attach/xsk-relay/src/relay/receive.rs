@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::chain::{Chains, Ways};
 use super::{Frames, Judge, Judged, Parcel, Round};
 use crate::frames::{Seat, Track, View};
-use crate::ring::{Consumer, Descriptor, Producer};
-use crate::{Error, Result};
+use p4shield_afxdp::ring::{Consumer, Descriptor, Producer};
+use p4shield_afxdp::{Error, Result};
 
 /// The two fill rings of a queue.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use p4shield_afxdp::frames::{Fault, Ledger, Place, Seats, Shape, Track};
+use p4shield_xsk_relay::frames::{Fault, Ledger, Place, Seats, Shape, Track};
 use proptest::prelude::*;
 
 fn shapes() -> impl Strategy<Value = Shape> {

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use common::{CHUNK, ENTRIES, FRAMES, World};
 use p4shield_afxdp::Descriptor;
-use p4shield_afxdp::frames::Shape;
+use p4shield_xsk_relay::frames::Shape;
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]

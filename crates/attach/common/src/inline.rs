@@ -1,8 +1,8 @@
 //! The placement `inline`: programs in this process, between the daemon that loads them and the lanes that judge with them.
 
 use p4shield_abi::channel::{Geometry, Request as Asked};
-use p4shield_channel::Reply as Verdict;
-use p4shield_mediator::{Engine, InPlace};
+use p4shield_channel::Response as Verdict;
+use p4shield_mediator::{InlineBatch, InlineEngine};
 use p4shield_runtime::control::{Reply, Request};
 use p4shield_runtime::inline::{Judge, Judging, Programs};
 use std::collections::BTreeMap;
@@ -69,22 +69,22 @@ impl Tenants {
 
 /// A mediator's way to judge with a tenant's programs in this process, made from any other's.
 #[must_use]
-pub fn engine(judge: &Judge) -> Box<dyn InPlace> {
+pub fn engine(judge: &Judge) -> Box<dyn InlineEngine> {
     Box::new(Here(judge.another()))
 }
 
 /// A lane's access to a tenant's programs.
 struct Here(Judge);
 
-impl InPlace for Here {
-    fn run(&mut self, work: &mut dyn FnMut(&mut dyn Engine)) -> bool {
+impl InlineEngine for Here {
+    fn run(&mut self, work: &mut dyn FnMut(&mut dyn InlineBatch)) -> bool {
         self.0.run(|judging| work(&mut At(judging)))
     }
 }
 
 struct At<'a, 'b>(&'a mut Judging<'b>);
 
-impl Engine for At<'_, '_> {
+impl InlineBatch for At<'_, '_> {
     fn header_bytes(&self) -> usize {
         self.0.header_bytes()
     }

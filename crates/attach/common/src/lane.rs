@@ -6,7 +6,8 @@ use crate::process;
 use crate::session::Shared;
 use p4shield_channel::Sleeper;
 use p4shield_mediator::{
-    Config, Counters, Fault, InPlace, Link, Mediator, Network, Packet, PortSpec, Released, Source, VmRef,
+    AllowedSources, Config, Counters, InlineEngine, Mediator, Network, P4VmChannel, P4VmFault, Packet,
+    PortSpec, ReleasedPacket, VmRef,
 };
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak, mpsc};
@@ -14,9 +15,9 @@ use std::sync::{Arc, Weak, mpsc};
 /// What a lane is told.
 enum Change<P> {
     /// A tenant's channel, or none.
-    Channel(usize, Option<Link>),
+    Channel(usize, Option<P4VmChannel>),
     /// A tenant's programs in this process.
-    Here(usize, Box<dyn InPlace>),
+    Here(usize, Box<dyn InlineEngine>),
     /// What the port is.
     Port(PortSpec),
     /// VMs whose ingress is asked elsewhere.
@@ -30,7 +31,7 @@ enum Change<P> {
 /// What a lane says.
 enum Said<P> {
     /// A tenant's channel was taken away.
-    Fault(usize, Fault),
+    Fault(usize, P4VmFault),
     /// A mediator that holds nothing any more, to be freed by somebody who has the time.
     Retired(Box<Mediator<P>>),
 }
@@ -82,13 +83,13 @@ impl<P: Packet + Send + 'static> Lane<P> {
     #[must_use]
     #[inline]
     pub const fn is_vms(&self) -> bool {
-        matches!(self.spec.source, Source::Only(_))
+        matches!(self.spec.source, AllowedSources::Only(_))
     }
 
     /// Takes a packet that came in at the queue; see [`Mediator::submit`]. What comes out at once is to be passed on or
     /// freed, everything else comes out of [`Self::poll`].
     #[inline]
-    pub fn submit(&mut self, now: u64, packet: P) -> Option<Released<P>> {
+    pub fn submit(&mut self, now: u64, packet: P) -> Option<ReleasedPacket<P>> {
         self.mediator.submit(now, &self.spec, packet)
     }
 
@@ -100,7 +101,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
         &mut self,
         now: u64,
         packets: impl IntoIterator<Item = P>,
-        sink: impl FnMut(Released<P>),
+        sink: impl FnMut(ReleasedPacket<P>),
     ) {
         self.look(now);
         self.mediator.submit_burst(now, &self.spec, packets, sink);
@@ -112,7 +113,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
         network: Network,
         now: u64,
         packets: impl IntoIterator<Item = P>,
-        sink: impl FnMut(Released<P>),
+        sink: impl FnMut(ReleasedPacket<P>),
     ) {
         self.look(now);
         let spec = PortSpec { network, ..self.spec };
@@ -131,7 +132,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
     /// Gives out packets that are decided, at most `max` of those that pass; see [`Mediator::poll`]. To be called all the
     /// time. Looks for changes first.
     #[inline]
-    pub fn poll(&mut self, now: u64, max: usize, mut sink: impl FnMut(Released<P>)) -> usize {
+    pub fn poll(&mut self, now: u64, max: usize, mut sink: impl FnMut(ReleasedPacket<P>)) -> usize {
         self.look(now);
         let mut room = max;
         if !self.leaving.is_empty() {
@@ -143,7 +144,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
     /// Packets that came out of [`Self::poll`] have been sent; see [`Mediator::sent`].
     #[inline]
     pub fn sent(&mut self) {
-        self.mediator.sent();
+        self.mediator.notify_sent();
     }
 
     /// Hands over what was submitted. [`Self::poll`] does it, too.
@@ -169,16 +170,16 @@ impl<P: Packet + Send + 'static> Lane<P> {
     /// Doorbells of P4 VMs that owe answers: to be polled by who sleeps, after an announcement. Who does not sleep needs
     /// none of this.
     pub fn doorbells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.mediator.owing().map(|(_, bell)| bell)
+        self.mediator.awaited_doorbells().map(|(_, bell)| bell)
     }
 
     /// Silences the [`Self::doorbells`], of which one rang. A P4 VM that closed its end is let go of.
     pub fn silence(&mut self) {
-        self.mediator.silence();
+        self.mediator.drain_doorbells();
     }
 
     /// Lets go of all channels and gives out everything that is held, as its tenants' policies say: at close.
-    pub fn drain(&mut self, mut sink: impl FnMut(Released<P>)) {
+    pub fn drain(&mut self, mut sink: impl FnMut(ReleasedPacket<P>)) {
         self.let_go();
         self.poll_leaving(usize::MAX, &mut sink);
         // Once more for packets that left their sender's queue for their receiver's.
@@ -194,9 +195,9 @@ impl<P: Packet + Send + 'static> Lane<P> {
             match change {
                 // The link thread knows the tenants.
                 Change::Channel(tenant, link) => drop(self.mediator.replace_channel(self.now, tenant, link)),
-                Change::Here(tenant, engine) => drop(self.mediator.judge_in_place(tenant, engine)),
+                Change::Here(tenant, engine) => drop(self.mediator.attach_inline(tenant, engine)),
                 Change::Port(spec) => self.spec = spec,
-                Change::Elsewhere(vms) => self.mediator.ask_elsewhere(&vms),
+                Change::Elsewhere(vms) => self.mediator.defer_ingress(&vms),
                 Change::Tenants(mediator) => self.change_tenants(mediator),
                 Change::Explain(tenant) => {
                     if let Some(fault) = self.mediator.fault(tenant) {
@@ -226,7 +227,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
     }
 
     #[cold]
-    fn poll_leaving(&mut self, max: usize, sink: &mut impl FnMut(Released<P>)) -> usize {
+    fn poll_leaving(&mut self, max: usize, sink: &mut impl FnMut(ReleasedPacket<P>)) -> usize {
         let mut room = max;
         while let Some(oldest) = self.leaving.first_mut() {
             room -= oldest.poll(self.now, room, &mut *sink);
@@ -275,9 +276,9 @@ impl<P> Drop for Lane<P> {
 /// A lane, as the link thread sees it, whatever its packets are.
 pub(crate) trait Remote: Send {
     /// Gives a tenant a channel, or none.
-    fn channel(&self, tenant: usize, link: Option<Link>);
+    fn channel(&self, tenant: usize, link: Option<P4VmChannel>);
     /// Gives a tenant programs in this process, in place of a channel.
-    fn here(&self, tenant: usize, engine: Box<dyn InPlace>);
+    fn here(&self, tenant: usize, engine: Box<dyn InlineEngine>);
     /// Tells what the port is.
     fn port(&self, spec: PortSpec);
     /// Tells whose ingress is asked elsewhere.
@@ -287,7 +288,7 @@ pub(crate) trait Remote: Send {
     /// Asks why a tenant's channel was taken away. Answered by [`Self::faults`], later.
     fn explain(&self, tenant: usize);
     /// Faults that were explained.
-    fn faults(&mut self) -> Vec<(usize, Fault)>;
+    fn faults(&mut self) -> Vec<(usize, P4VmFault)>;
     /// What happened to packets.
     fn counters(&self) -> &Counters;
 }
@@ -299,11 +300,11 @@ struct Far<P> {
 }
 
 impl<P: Packet + Send> Remote for Far<P> {
-    fn channel(&self, tenant: usize, link: Option<Link>) {
+    fn channel(&self, tenant: usize, link: Option<P4VmChannel>) {
         self.poster.post(Change::Channel(tenant, link));
     }
 
-    fn here(&self, tenant: usize, engine: Box<dyn InPlace>) {
+    fn here(&self, tenant: usize, engine: Box<dyn InlineEngine>) {
         self.poster.post(Change::Here(tenant, engine));
     }
 
@@ -325,7 +326,7 @@ impl<P: Packet + Send> Remote for Far<P> {
         self.poster.post(Change::Explain(tenant));
     }
 
-    fn faults(&mut self) -> Vec<(usize, Fault)> {
+    fn faults(&mut self) -> Vec<(usize, P4VmFault)> {
         let fault = |said| match said {
             Said::Fault(tenant, fault) => Some((tenant, fault)),
             Said::Retired(mediator) => {

@@ -48,7 +48,7 @@ pub mod tunnel;
 pub use inline::engine;
 pub use lane::Lane;
 pub use listener::listener;
-pub use message::{Count, Facing, Kind, LaneId, Nobodys, PortId, PortInfo, Remark};
+pub use message::{Count, Facing, Kind, LaneId, PortId, PortInfo, Remark, UnownedCounts};
 pub use process::spawn_without_signals;
 pub use registry::Packets;
 pub use server::{Allowed, Headers, Heard, Host, Peer, Server, ServerError};

@@ -267,7 +267,7 @@ impl Link {
 }
 
 /// The mediator's end of a channel, out of what was sent.
-fn link(geometry: Geometry, descriptors: Vec<OwnedFd>) -> Result<p4shield_mediator::Link, Ended> {
+fn link(geometry: Geometry, descriptors: Vec<OwnedFd>) -> Result<p4shield_mediator::P4VmChannel, Ended> {
     // Before its size is computed: numbers out of range would overflow.
     if !geometry.is_valid() {
         return Err(Ended::Channel(format!("its geometry is {geometry:?}")));
@@ -277,5 +277,5 @@ fn link(geometry: Geometry, descriptors: Vec<OwnedFd>) -> Result<p4shield_mediat
         .map_err(|_| Ended::Channel("descriptors are missing".to_owned()))?;
     let memory = SharedMemory::from_fd(memory, geometry.size()).map_err(|e| failed(&e))?;
     let requester = Requester::new(memory, geometry).map_err(|e| failed(&e))?;
-    Ok(p4shield_mediator::Link { requester, doorbell: Doorbell::from_fd(bell) })
+    Ok(p4shield_mediator::P4VmChannel { requester, doorbell: Doorbell::from_fd(bell) })
 }

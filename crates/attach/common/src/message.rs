@@ -7,7 +7,7 @@
 
 mod count;
 
-pub use count::{Count, Nobodys};
+pub use count::{Count, UnownedCounts};
 
 use p4shield_config::{MAX_TUNNELS, Role, Tunnel};
 use p4shield_mediator::VmRef;
@@ -218,7 +218,7 @@ pub enum Report {
         /// At most [`MAX_COUNTS`].
         counts: Vec<Count>,
         /// Packets of nobody.
-        unowned: Nobodys,
+        unowned: UnownedCounts,
     },
     /// The answer to [`Order::Programs`].
     Programs {

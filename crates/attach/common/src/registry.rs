@@ -7,12 +7,12 @@
 use crate::inline::engine;
 use crate::lane::Remote;
 use crate::message::{
-    Count, Facing, LaneId, MAX_COUNTS, Nobodys, PacketMemory, PortId, PortInfo, Remark, Report, cut,
+    Count, Facing, LaneId, MAX_COUNTS, PacketMemory, PortId, PortInfo, Remark, Report, UnownedCounts, cut,
 };
 use crate::setup::{Setup, SetupError};
 use crate::sides::Rule;
 use p4shield_config::{Config, Role};
-use p4shield_mediator::{self as mediator, Link, PortSpec, VmRef};
+use p4shield_mediator::{self as mediator, P4VmChannel, PortSpec, VmRef};
 use p4shield_runtime::control::Reply;
 use p4shield_runtime::inline::Judge;
 use rustix::fd::OwnedFd;
@@ -335,7 +335,7 @@ impl Registry {
         lane: LaneId,
         tenant: u16,
         number: Option<u32>,
-        (link, zero_copy): (Option<Link>, bool),
+        (link, zero_copy): (Option<P4VmChannel>, bool),
     ) -> bool {
         let Some(seat) = self.lanes.get_mut(&lane) else { return lane.0 <= self.next };
         let Some(channel) = seat.channels.get_mut(usize::from(tenant)) else { return false };
@@ -346,9 +346,10 @@ impl Registry {
         }
         channel.number = number;
         let link = match (link, packets.filter(|_| zero_copy)) {
-            (Some(Link { requester, doorbell }), Some(packets)) => {
-                Some(Link { requester: requester.pointing_into(packets.addresses.clone()), doorbell })
-            }
+            (Some(P4VmChannel { requester, doorbell }), Some(packets)) => Some(P4VmChannel {
+                requester: requester.with_packet_memory(packets.addresses.clone()),
+                doorbell,
+            }),
             (link, _) => link,
         };
         seat.remote.channel(tenant.into(), link);
@@ -410,7 +411,7 @@ impl Registry {
 fn counts(lane: LaneId, seat: &Seat) -> Vec<Report> {
     let counters = seat.remote.counters();
     let refused = seat.refused.as_ref().map_or(0, |(count, before)| count().wrapping_sub(*before));
-    let unowned = Nobodys { refused, ..Nobodys::from(&counters.unowned) };
+    let unowned = UnownedCounts { refused, ..UnownedCounts::from(&counters.unowned) };
     let all: Vec<_> = Count::of(counters).collect();
     let report = |counts: &[Count]| Report::Counts { lane, counts: counts.to_vec(), unowned };
     if all.is_empty() {

@@ -50,7 +50,7 @@ impl Rule {
     ) -> PortSpec {
         match facing {
             Facing::Receive => {
-                let network = if let Role::Vm(vm) = role { tenants.network(vm) } else { Network::Unsaid };
+                let network = if let Role::Vm(vm) = role { tenants.network(vm) } else { Network::Unknown };
                 PortSpec { network, ..role.spec(number) }
             }
             Facing::Transmit => Role::transmit_spec(self.handed_over(tenants, role), number),

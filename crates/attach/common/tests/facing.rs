@@ -1,7 +1,7 @@
 //! Where a VM's ingress is asked. Without a daemon its tenant's policy tells: what is asked about is dropped.
 
 use p4shield_attach::{Kind, Lane, Options, PortInfo, Session};
-use p4shield_mediator::{Outcome, Reason};
+use p4shield_mediator::{Disposition, Reason};
 use p4shield_testbed::packet::udp;
 
 const CONFIG: &str = r#"
@@ -30,7 +30,7 @@ name = "eth0"
 role = "uplink"
 "#;
 
-const ASKED: Outcome = Outcome::Drop(Reason::NoChannel);
+const ASKED: Disposition = Disposition::Drop(Reason::NoChannel);
 
 struct Switch {
     session: Session,
@@ -60,10 +60,10 @@ impl Switch {
 }
 
 /// What becomes of a packet from 10.0.0.9, nobody's address, to this one.
-fn to(lane: &mut Lane<Vec<u8>>, last: u8) -> Outcome {
+fn to(lane: &mut Lane<Vec<u8>>, last: u8) -> Disposition {
     let mut out = Vec::new();
-    lane.submit_burst(0, [udp([10, 0, 0, 9], [10, 0, 0, last])], |r| out.push(r.outcome));
-    lane.poll(0, 32, |r| out.push(r.outcome));
+    lane.submit_burst(0, [udp([10, 0, 0, 9], [10, 0, 0, last])], |r| out.push(r.disposition));
+    lane.poll(0, 32, |r| out.push(r.disposition));
     assert_eq!(out.len(), 1, "nobody holds it");
     out[0]
 }
@@ -74,11 +74,11 @@ fn a_vms_ingress_is_asked_at_its_own_port_while_that_has_a_lane_and_nowhere_else
     let mut uplink = switch.receive("eth0");
     assert_eq!(to(&mut uplink, 1), ASKED);
     let mut web = switch.transmit("tap0").expect("a VM's port");
-    assert_eq!(to(&mut uplink, 1), Outcome::Pass, "it is asked later");
+    assert_eq!(to(&mut uplink, 1), Disposition::Pass, "it is asked later");
     assert_eq!(to(&mut web, 1), ASKED);
     assert_eq!(to(&mut web, 77), ASKED, "whatever is sent to the VM is asked about, as multicast");
     let mut other = switch.receive("eth1");
-    assert_eq!(to(&mut other, 1), Outcome::Pass, "a lane that came after it knows, too");
+    assert_eq!(to(&mut other, 1), Disposition::Pass, "a lane that came after it knows, too");
     drop(web);
     assert_eq!(to(&mut uplink, 1), ASKED);
     assert_eq!(to(&mut other, 1), ASKED);
@@ -102,6 +102,6 @@ fn a_port_that_may_turn_out_to_be_a_vms_asks_about_nothing_before() {
     let switch = Switch::new(&named);
     let mut unknown = switch.transmit("lan").expect("it may be the VM's");
     let mut uplink = switch.receive("eth0");
-    assert_eq!(to(&mut unknown, 2), Outcome::Pass);
+    assert_eq!(to(&mut unknown, 2), Disposition::Pass);
     assert_eq!(to(&mut uplink, 2), ASKED);
 }

@@ -87,7 +87,7 @@ fn packets_held_when_tenants_change_come_out_as_the_old_policy_says() {
     let mut out = Vec::new();
     wait_for("held packets", || {
         // Time stands still: no deadline is reached.
-        switch.lanes[0].poll(0, 4, |r| out.push(r.outcome));
+        switch.lanes[0].poll(0, 4, |r| out.push(r.disposition));
         out.len() >= 10
     });
     assert!(out.iter().all(|o| *o == dropped(Reason::NoChannel)), "{out:?}");
@@ -171,10 +171,10 @@ fn a_lane_that_closes_gives_everything_out() {
     }
     assert_eq!(switch.lanes[0].held(), 20);
     let mut out = Vec::new();
-    switch.lanes[0].drain(|r| out.push((r.packet.bytes()[33], r.outcome)));
+    switch.lanes[0].drain(|r| out.push((r.packet.bytes()[33], r.disposition)));
     assert_eq!((out.len(), switch.lanes[0].held()), (20, 0));
-    for (tenant, outcome) in out {
-        assert_eq!(outcome, if tenant == 1 { dropped(Reason::NoChannel) } else { passed() });
+    for (tenant, disposition) in out {
+        assert_eq!(disposition, if tenant == 1 { dropped(Reason::NoChannel) } else { passed() });
     }
 }
 

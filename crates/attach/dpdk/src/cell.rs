@@ -13,7 +13,7 @@ use crate::gate::Gate;
 use crate::mbuf::{Mbuf, RawMbuf};
 use p4shield_attach::Lane;
 use p4shield_attach::tunnel::{Current, Inside, MAX_OUTER, Origin, Seen, Tunnels};
-use p4shield_mediator::{Outcome, Packet, Released};
+use p4shield_mediator::{Disposition, Packet, ReleasedPacket};
 use std::cell::Cell as Slot;
 use std::mem::MaybeUninit;
 use std::slice;
@@ -354,9 +354,9 @@ struct Out<'a> {
 
 impl Out<'_> {
     #[inline]
-    fn put(&mut self, released: Released<Mbuf>) {
-        match (released.outcome, self.slots.get(self.passed)) {
-            (Outcome::Pass, Some(slot)) => {
+    fn put(&mut self, released: ReleasedPacket<Mbuf>) {
+        match (released.disposition, self.slots.get(self.passed)) {
+            (Disposition::Pass, Some(slot)) => {
                 slot.set(MaybeUninit::new(released.packet.into_raw()));
                 self.passed += 1;
             }

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use p4shield_abi::channel::Geometry;
 use p4shield_attach_wire::{LoopConfig, Side, WireConfig, WireLoop};
-use p4shield_channel::{Batch, Doorbell, Judge, Reply, Requester, Waiter, create_channel};
-use p4shield_mediator::{Config, FailPolicy, Link, TenantConfig, VmConfig, VmRef};
+use p4shield_channel::{Doorbell, RequestBatch, Requester, Responder, Response, Waiter, create_channel};
+use p4shield_mediator::{Config, FailPolicy, P4VmChannel, TenantConfig, VmConfig, VmRef};
 use p4shield_testbed::process::{Guarded, run};
 use p4shield_testbed::{NetNs, wait_until};
 use rustix::event::{PollFd, PollFlags};
@@ -86,30 +86,30 @@ fn wire(host: &NetNs, judged: bool) -> Result<WireLoop> {
     if judged {
         let geometry = Geometry::default();
         let memory = create_channel("bump", geometry)?;
-        let judge = Judge::new(memory.map_again()?, geometry)?;
+        let judge = Responder::new(memory.map_again()?, geometry)?;
         let requester = Requester::new(memory, geometry)?;
         let (ours, theirs) = Doorbell::pair()?;
-        wire.replace_channel(0, Some(Link { requester, doorbell: ours }))?;
+        wire.replace_channel(0, Some(P4VmChannel { requester, doorbell: ours }))?;
         std::thread::spawn(move || pass_everything(judge, &theirs));
     }
     Ok(wire)
 }
 
 /// A P4 VM whose program is empty: what remains is the cost of asking. Ends when the loop closes its doorbell.
-fn pass_everything(mut judge: Judge, bell: &Doorbell) {
-    let (mut waiter, mut batch) = (Waiter::default(), Batch::new(&Geometry::default()));
+fn pass_everything(mut judge: Responder, bell: &Doorbell) {
+    let (mut waiter, mut batch) = (Waiter::default(), RequestBatch::new(&Geometry::default()));
     loop {
         match judge.fetch(&mut batch) {
             Ok(0) => {
                 let fds = &mut [PollFd::new(bell, PollFlags::IN)];
                 let slept = waiter.idle(&mut judge, fds, None);
-                if slept.is_err() || (slept != Ok(p4shield_channel::Idled::Awake) && !bell.drain()) {
+                if slept.is_err() || (slept != Ok(p4shield_channel::IdleResult::Awake) && !bell.drain()) {
                     return;
                 }
             }
             Ok(n) => {
-                waiter.worked();
-                (0..n).for_each(|_| judge.answer(Reply::Pass).unwrap_or_default());
+                waiter.found_work();
+                (0..n).for_each(|_| judge.respond(Response::Pass).unwrap_or_default());
                 if judge.publish() {
                     bell.ring();
                 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use p4shield_afxdp::{Mode, UmemConfig};
 use p4shield_channel::WaitPolicy;
-use p4shield_mediator::{Others, VmRef};
+use p4shield_mediator::{UnownedPolicy, VmRef};
 
 use crate::system::xdp::XdpMode;
 
@@ -54,7 +54,7 @@ pub struct WireConfig {
     /// Whose wire it is.
     pub vm: VmRef,
     /// What becomes of frames that are of no VM: ARP above all.
-    pub others: Others,
+    pub others: UnownedPolicy,
     /// Whether only packets with one of the VM's own source addresses may leave the VM.
     pub own_addresses_only: bool,
     /// How the XDP programs may be attached.
@@ -73,7 +73,7 @@ impl WireConfig {
             vm_if,
             switch_if,
             vm,
-            others: Others::default(),
+            others: UnownedPolicy::default(),
             own_addresses_only: false,
             xdp: XdpMode::default(),
             mode: Mode::default(),

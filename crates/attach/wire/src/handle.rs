@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 
 use p4shield_afxdp::{FramePool, Umem};
 use p4shield_channel::Waiter;
-use p4shield_mediator::{Counters, Link, Mediator};
+use p4shield_mediator::{Counters, Mediator, P4VmChannel};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::config::{LoopConfig, WireConfig};
@@ -95,7 +95,7 @@ impl WireLoop {
     ///
     /// # Errors
     /// If there is no such tenant, or [`Error::Gone`].
-    pub fn replace_channel(&self, tenant: usize, link: Option<Link>) -> Result<()> {
+    pub fn replace_channel(&self, tenant: usize, link: Option<P4VmChannel>) -> Result<()> {
         self.engine.run(move |e| e.replace_channel(tenant, link))?
     }
 
@@ -172,7 +172,7 @@ fn hot_thread(
         }
         let now = crate::now();
         if engine.step(now) {
-            waiter.worked();
+            waiter.found_work();
         } else if let Err(error) = engine.idle(&mut waiter, now) {
             tracing::error!(%error, "the wire loop ends");
             return;

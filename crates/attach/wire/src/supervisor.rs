@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use p4shield_afxdp::{Mode, Socket, SocketConfig, Umem};
-use p4shield_mediator::{Network, PortSpec, Source, Stages};
+use p4shield_mediator::{AllowedSources, Network, PortSpec, Stages};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::config::{Guard, LoopConfig, Side, WireConfig};
@@ -388,15 +388,16 @@ impl Supervisor {
 
 /// What the mediator is told about each side of a wire.
 fn specs(config: &WireConfig, number: u32) -> [PortSpec; 2] {
-    let (others, network) = (config.others, Network::Unsaid);
-    let source = if config.own_addresses_only { Source::Only(config.vm) } else { Source::Any };
+    let (unowned, network) = (config.others, Network::Unknown);
+    let source =
+        if config.own_addresses_only { AllowedSources::Only(config.vm) } else { AllowedSources::Any };
     [
-        PortSpec { number: 2 * number, stages: Stages::EgressOnly(config.vm), others, source, network },
+        PortSpec { number: 2 * number, stages: Stages::EgressOnly(config.vm), unowned, source, network },
         PortSpec {
             number: 2 * number + 1,
             stages: Stages::IngressOnly(config.vm),
-            others,
-            source: Source::Any,
+            unowned,
+            source: AllowedSources::Any,
             network,
         },
     ]

@@ -11,11 +11,11 @@ use common::{Cloud, VM, VM4, tenant, usable};
 use p4shield_abi::Direction;
 use p4shield_abi::channel::Request;
 use p4shield_attach_wire::{WireConfig, frame};
-use p4shield_mediator::{FailPolicy, Reason, Tally};
+use p4shield_mediator::{DirectionCounts, FailPolicy, Reason};
 use p4shield_testbed::process::run;
 use p4shield_testbed::{Switch, wait_until};
 
-fn tally(cloud: &Cloud, tenant: usize, direction: Direction) -> Tally {
+fn tally(cloud: &Cloud, tenant: usize, direction: Direction) -> DirectionCounts {
     cloud.wire.counters().tenants[tenant].vms[0].direction(direction).read()
 }
 

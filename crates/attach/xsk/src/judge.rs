@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use p4shield_attach::Lane;
 use p4shield_channel::Sleeper;
-use p4shield_mediator::{Outcome, Released};
+use p4shield_mediator::{Disposition, ReleasedPacket};
 use p4shield_xsk_relay::relay::{Judge, Judged, Parcel, PassAll};
 
 use crate::packet::{Memory, UmemPacket};
@@ -78,8 +78,8 @@ impl Verdicts {
     }
 }
 
-fn judged(released: Released<UmemPacket>) -> Judged {
-    Judged { parcel: released.packet.into_parcel(), pass: released.outcome == Outcome::Pass }
+fn judged(released: ReleasedPacket<UmemPacket>) -> Judged {
+    Judged { parcel: released.packet.into_parcel(), pass: released.disposition == Disposition::Pass }
 }
 
 impl Judge for Verdicts {

@@ -51,22 +51,22 @@ pub const REQUEST_HEAD: usize = 128;
 pub const VERDICT_HEAD: usize = 256;
 /// Offset of the atomic `u32` `verdict_tail`: answers taken; the mediator writes.
 pub const VERDICT_TAIL: usize = 384;
-/// Offset of the atomic `u32` that the P4 VM sets to [`AT_DOORBELL`] or [`AT_WORD`] before it sleeps and to 0 when it wakes: the
+/// Offset of the atomic `u32` that the P4 VM sets to [`ASLEEP_AT_DOORBELL`] or [`ASLEEP_AT_FUTEX`] before it sleeps and to 0 when it wakes: the
 /// mediator wakes it there when it publishes and finds no 0.
 pub const P4VM_SLEEPS: usize = 512;
 /// Offset of the atomic `u32` that the mediator sets to 1 before it sleeps: the P4 VM rings the mediator's doorbell.
 pub const MEDIATOR_SLEEPS: usize = 640;
 
 /// Offset of the atomic `u32` that the mediator counts up before it wakes a P4 VM that sleeps there (futex(2)).
-pub const P4VM_WORD: usize = 768;
+pub const P4VM_FUTEX: usize = 768;
 /// Offset of the atomic `u32` that the mediator counts up when packets that were passed have been sent: whoever that has woken
 /// may wait for the P4 VM's core.
 pub const SENT: usize = 772;
 
 /// An end sleeps until its doorbell is rung.
-pub const AT_DOORBELL: u32 = 1;
-/// The P4 VM sleeps until [`P4VM_WORD`] is counted up. Where both share a kernel this takes less time.
-pub const AT_WORD: u32 = 2;
+pub const ASLEEP_AT_DOORBELL: u32 = 1;
+/// The P4 VM sleeps until [`P4VM_FUTEX`] is counted up. Where both share a kernel this takes less time.
+pub const ASLEEP_AT_FUTEX: u32 = 2;
 
 /// Bytes before the requests.
 pub const HEADER_SIZE: usize = 4096;

@@ -9,12 +9,12 @@ use crate::bytes::{Reader, Writer};
 /// Version of the record's layout; part of what a seal authenticates.
 pub const LOG_VERSION: u32 = 1;
 
-/// Bytes of a packet that a digest covers at most; see [`Tally::passed_digest`].
+/// Bytes of a packet that a digest covers at most; see [`DirectionTotals::passed_digest`].
 pub const DIGEST_BYTES: usize = 128;
 
 /// Running totals of one direction of one VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tally {
+pub struct DirectionTotals {
     /// Packets that the program judged.
     pub judged: u64,
     /// Their bytes, as they came.
@@ -41,7 +41,7 @@ pub struct Tally {
 
 /// What a P4 VM saw on its info page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InfoTally {
+pub struct InfoTotals {
     /// Snapshots accepted.
     pub accepted: u64,
     /// Publications that did not authenticate.
@@ -64,9 +64,9 @@ pub struct LogRecord {
     /// How often the programs of this VM were replaced.
     pub replacements: u32,
     /// By [`crate::Direction`].
-    pub tallies: [Tally; 2],
+    pub totals: [DirectionTotals; 2],
     /// In-VM information.
-    pub info: InfoTally,
+    pub info: InfoTotals,
     /// SHA-256 digest of the program of each direction; zeros where there is none.
     pub programs: [[u8; 32]; 2],
 }
@@ -74,7 +74,7 @@ pub struct LogRecord {
 /// Bytes of an encoded [`LogRecord`].
 pub const RECORD_SIZE: usize = 8 + 16 + 4 + 4 + 2 * 10 * 8 + 4 * 8 + 2 * 32;
 
-impl Tally {
+impl DirectionTotals {
     const fn fields(&self) -> [u64; 10] {
         [
             self.judged,
@@ -116,7 +116,7 @@ impl LogRecord {
         w.bytes(&self.previous_tag);
         w.u32(self.header_bytes);
         w.u32(self.replacements);
-        for v in self.tallies.iter().flat_map(Tally::fields) {
+        for v in self.totals.iter().flat_map(DirectionTotals::fields) {
             w.u64(v);
         }
         for v in [self.info.accepted, self.info.forged, self.info.replayed, self.info.stale] {
@@ -138,8 +138,8 @@ impl LogRecord {
             previous_tag: r.array(),
             header_bytes: r.u32(),
             replacements: r.u32(),
-            tallies: [Tally::read(&mut r), Tally::read(&mut r)],
-            info: InfoTally { accepted: r.u64(), forged: r.u64(), replayed: r.u64(), stale: r.u64() },
+            totals: [DirectionTotals::read(&mut r), DirectionTotals::read(&mut r)],
+            info: InfoTotals { accepted: r.u64(), forged: r.u64(), replayed: r.u64(), stale: r.u64() },
             programs: [r.array(), r.array()],
         }
     }

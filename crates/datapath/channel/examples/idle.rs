@@ -5,7 +5,9 @@
 //! The P4 VM's end wakes every 10 ms besides, as one does that looks after info and log pages.
 
 use p4shield_abi::channel::{Geometry, Request};
-use p4shield_channel::{Batch, Doorbell, Idled, Judge, Reply, Requester, Waiter, create_channel};
+use p4shield_channel::{
+    Doorbell, IdleResult, RequestBatch, Requester, Responder, Response, Waiter, create_channel,
+};
 use rustix::event::{PollFd, PollFlags};
 use rustix::time::{ClockId, clock_gettime};
 use std::error::Error;
@@ -21,23 +23,23 @@ fn cpu_time() -> Duration {
 
 /// Judges until told to stop; returns the CPU time it took.
 fn judge_until(
-    mut judge: Judge,
+    mut judge: Responder,
     bell: &Doorbell,
     geometry: &Geometry,
     stop: &AtomicBool,
 ) -> Result<Duration, Box<dyn Error + Send + Sync>> {
-    let (mut batch, mut waiter) = (Batch::new(geometry), Waiter::default());
+    let (mut batch, mut waiter) = (RequestBatch::new(geometry), Waiter::default());
     while !stop.load(Ordering::Relaxed) {
         if judge.fetch(&mut batch)? == 0 {
             let fds = &mut [PollFd::new(bell, PollFlags::IN)];
-            if let Idled::Slept(1..) = waiter.idle(&mut judge, fds, Some(Duration::from_millis(10)))? {
+            if let IdleResult::Slept(1..) = waiter.idle(&mut judge, fds, Some(Duration::from_millis(10)))? {
                 bell.drain();
             }
             continue;
         }
-        waiter.worked();
+        waiter.found_work();
         for _ in 0..batch.len() {
-            judge.answer(Reply::Pass)?;
+            judge.respond(Response::Pass)?;
         }
         if judge.publish() {
             bell.ring();
@@ -65,7 +67,7 @@ fn ask(
         if requester.take(32, |_| ())? != 0 {
             trips.push(asked.elapsed());
             next = Instant::now() + pause.unwrap_or(TIME);
-            waiter.worked();
+            waiter.found_work();
             continue;
         }
         let due = if requester.outstanding() == 0 && pause.is_some() {
@@ -74,7 +76,7 @@ fn ask(
             TIME.saturating_sub(begin.elapsed())
         };
         let fds = &mut [PollFd::new(bell, PollFlags::IN)];
-        if let Idled::Slept(1..) = waiter.idle(requester, fds, Some(due))? {
+        if let IdleResult::Slept(1..) = waiter.idle(requester, fds, Some(due))? {
             bell.drain();
         }
     }
@@ -91,7 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         ("a packet every ms", Some(Duration::from_millis(1))),
     ] {
         let memory = create_channel("idle", geometry)?;
-        let judge = Judge::new(memory.map_again()?, geometry)?;
+        let judge = Responder::new(memory.map_again()?, geometry)?;
         let mut requester = Requester::new(memory, geometry)?;
         let (bell, far_bell) = Doorbell::pair()?;
         let stop = AtomicBool::new(false);

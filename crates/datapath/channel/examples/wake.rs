@@ -4,8 +4,8 @@
 //! of all round trips, and how long the mediator's own system call took.
 
 use p4shield_abi::channel::{Geometry, Request};
-use p4shield_channel::word::{self, Word};
-use p4shield_channel::{Doorbell, Judge, Reply, Requester, Sleeper, create_channel};
+use p4shield_channel::futex::{self, FutexWait};
+use p4shield_channel::{Doorbell, Requester, Responder, Response, Sleeper, create_channel};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -17,23 +17,23 @@ const ROUNDS: usize = 5;
 const OTHERS: usize = 4;
 
 /// Sleeps for each packet.
-fn judge(mut judge: Judge, bell: &Doorbell, at_word: &AtomicBool, done: &AtomicBool) {
+fn judge(mut judge: Responder, bell: &Doorbell, at_word: &AtomicBool, done: &AtomicBool) {
     bind(0);
     let quiet = [const { AtomicU32::new(0) }; OTHERS];
     let others: Vec<_> = (0..OTHERS).map(|_| Doorbell::pair().expect("sockets")).collect();
     while !done.load(Relaxed) {
         let fetched = judge.fetch_with(32, |_, _| ()).expect("the mediator is honest");
         for _ in 0..fetched {
-            judge.answer(Reply::Pass).expect("it was asked");
+            judge.respond(Response::Pass).expect("it was asked");
         }
         let _ = judge.publish();
         if fetched != 0 {
             continue;
         }
         if at_word.load(Relaxed) {
-            if judge.announce_at_word() {
-                let quiet = quiet.iter().map(|w| Word::private(w, 0));
-                word::wait(quiet.chain([judge.word()]), Duration::from_millis(10)).expect("a new kernel");
+            if judge.announce_at_futex() {
+                let quiet = quiet.iter().map(|w| FutexWait::private(w, 0));
+                futex::wait(quiet.chain([judge.futex()]), Duration::from_millis(10)).expect("a new kernel");
                 judge.retract();
             }
         } else {
@@ -91,7 +91,7 @@ fn percentile(values: &mut [u64], percent: usize) -> f64 {
 fn main() {
     let geometry = Geometry::default();
     let memory = create_channel("wake", geometry).expect("memory");
-    let far = Judge::new(memory.map_again().expect("memory"), geometry).expect("valid");
+    let far = Responder::new(memory.map_again().expect("memory"), geometry).expect("valid");
     let mut requester = Requester::new(memory, geometry).expect("valid");
     let (ours, theirs) = Doorbell::pair().expect("sockets");
     let (at_word, done) = (AtomicBool::new(false), AtomicBool::new(false));

@@ -6,7 +6,7 @@
 //! copies what it is handed into memory of its own, as it has to in both ways.
 
 use p4shield_abi::channel::{Geometry, Request};
-use p4shield_channel::{Batch, Judge, PacketMemory, Reply, Requester, create_channel};
+use p4shield_channel::{PacketMemory, RequestBatch, Requester, Responder, Response, create_channel};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 use std::error::Error;
@@ -36,12 +36,12 @@ fn packet_memory() -> Result<(&'static mut [u8], OwnedFd), Box<dyn Error>> {
     Ok((bytes, fd))
 }
 
-fn judge(mut judge: Judge, geometry: &Geometry) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let (mut batch, mut judged) = (Batch::new(geometry), 0);
+fn judge(mut judge: Responder, geometry: &Geometry) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let (mut batch, mut judged) = (RequestBatch::new(geometry), 0);
     while judged < PACKETS {
         let fetched = judge.fetch(&mut batch)?;
         for _ in 0..fetched {
-            judge.answer(Reply::Pass)?;
+            judge.respond(Response::Pass)?;
         }
         judged += fetched;
         let _ = judge.publish();
@@ -57,11 +57,11 @@ fn measure(len: usize, zero_copy: bool) -> Result<f64, Box<dyn Error>> {
     let geometry = Geometry { header_bytes: len as u32, ..Geometry::default() };
     let (bytes, fd) = packet_memory()?;
     let memory = create_channel("zero-copy", geometry)?;
-    let mut far = Judge::new(memory.map_again()?, geometry)?;
+    let mut far = Responder::new(memory.map_again()?, geometry)?;
     let mut near = Requester::new(memory, geometry)?;
     if zero_copy {
-        far = far.reading(PacketMemory::from_fd(&fd, bytes.len())?);
-        near = near.pointing_into(bytes.as_ptr_range().start.addr()..bytes.as_ptr_range().end.addr());
+        far = far.with_packet_memory(PacketMemory::from_fd(&fd, bytes.len())?);
+        near = near.with_packet_memory(bytes.as_ptr_range().start.addr()..bytes.as_ptr_range().end.addr());
     }
     std::thread::scope(|scope| {
         let judging = scope.spawn(move || judge(far, &geometry));

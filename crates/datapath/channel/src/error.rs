@@ -170,10 +170,10 @@ pub enum PushRefused {
 
 /// A reply was not taken. The caller has to reply otherwise: each request that was fetched needs its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReplyRefused {
+pub enum ResponseRefused {
     /// Every request that was fetched has its reply already.
     #[error("there is no request to reply to")]
-    NothingAsked,
+    NoOpenRequest,
     /// The header does not fit into a frame, or contradicts the packet's length.
     #[error(
         "rewritten header of {len} bytes in a packet of {packet_len} cannot be handed back (frame {frame}, packet {min} to {max})"

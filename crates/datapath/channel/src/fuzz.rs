@@ -6,11 +6,11 @@
 use crate::error::PushRefused;
 use crate::memory::Memory;
 use crate::page::{PageReader, PageWriter};
-use crate::ring::{Batch, Judge, Reply, Requester, header_words};
+use crate::ring::{RequestBatch, Requester, Responder, Response, header_words};
 use crate::wait::Sleeper;
 use p4shield_abi::bytes::Reader;
 use p4shield_abi::channel::{
-    Geometry, MEDIATOR_SLEEPS, P4VM_SLEEPS, P4VM_WORD, REQUEST_HEAD, Request, SENT, VERDICT_HEAD,
+    Geometry, MEDIATOR_SLEEPS, P4VM_FUTEX, P4VM_SLEEPS, REQUEST_HEAD, Request, SENT, VERDICT_HEAD,
     VERDICT_TAIL,
 };
 use std::cell::Cell;
@@ -84,7 +84,7 @@ fn next(script: &mut Reader<'_>) -> Option<u8> {
 /// A hostile write: an index or flag near where it is or anywhere, or eight bytes anywhere.
 fn scribble(memory: &Plain, script: &mut Reader<'_>, how: u8) {
     const WORDS: [usize; 7] =
-        [VERDICT_HEAD, REQUEST_HEAD, VERDICT_TAIL, P4VM_SLEEPS, MEDIATOR_SLEEPS, P4VM_WORD, SENT];
+        [VERDICT_HEAD, REQUEST_HEAD, VERDICT_TAIL, P4VM_SLEEPS, MEDIATOR_SLEEPS, P4VM_FUTEX, SENT];
     let word = WORDS[usize::from(how >> 2) % WORDS.len()];
     match how % 4 {
         0 => {
@@ -106,7 +106,7 @@ fn scribble(memory: &Plain, script: &mut Reader<'_>, how: u8) {
 pub fn requester(script: &[u8]) {
     let memory = channel();
     let Ok(mut requester) = Requester::new(memory.clone(), GEOMETRY) else { unreachable!("valid geometry") };
-    let Ok(mut judge) = Judge::new(memory.clone(), GEOMETRY) else { unreachable!("valid geometry") };
+    let Ok(mut judge) = Responder::new(memory.clone(), GEOMETRY) else { unreachable!("valid geometry") };
     let mut script = Reader::new(script);
     let (mut id, mut asked, mut published) = (0_u64, VecDeque::new(), 0);
     while let Some(op) = next(&mut script) {
@@ -125,9 +125,9 @@ pub fn requester(script: &[u8]) {
             2 => {
                 let asleep = requester.is_asleep();
                 if requester.publish() || asleep {
-                    let _ = requester.count_up();
+                    let _ = requester.bump_futex();
                 }
-                requester.sent();
+                requester.notify_sent();
                 published = asked.len();
             }
             3 | 4 => take(&mut requester, &mut asked, &mut published, usize::from(op >> 3)),
@@ -169,15 +169,15 @@ fn take(
 }
 
 /// An honest judge, now and then, so that scripts get far.
-fn answer(judge: &mut Judge<Plain>, script: &mut Reader<'_>) {
+fn answer(judge: &mut Responder<Plain>, script: &mut Reader<'_>) {
     let Ok(count) = judge.fetch_with(32, |_, _| ()) else { return };
     for _ in 0..count {
         let how = script.array::<3>();
         let header = [how[0]; 40];
         let header = &header[..usize::from(how[1]) % 40];
-        let reply = Reply::Rewritten { header, packet_len: u32::from(how[2]) };
-        if how[0].is_multiple_of(2) || judge.answer(reply).is_err() {
-            assert_eq!(judge.answer(Reply::Pass), Ok(()));
+        let reply = Response::Rewritten { header, packet_len: u32::from(how[2]) };
+        if how[0].is_multiple_of(2) || judge.respond(reply).is_err() {
+            assert_eq!(judge.respond(Response::Pass), Ok(()));
         }
     }
     let _ = judge.publish();
@@ -190,8 +190,8 @@ fn answer(judge: &mut Judge<Plain>, script: &mut Reader<'_>) {
 pub fn judge(script: &[u8]) {
     let memory = channel();
     let Ok(mut requester) = Requester::new(memory.clone(), GEOMETRY) else { unreachable!("valid geometry") };
-    let Ok(mut judge) = Judge::new(memory.clone(), GEOMETRY) else { unreachable!("valid geometry") };
-    let mut batch = Batch::new(&GEOMETRY);
+    let Ok(mut judge) = Responder::new(memory.clone(), GEOMETRY) else { unreachable!("valid geometry") };
+    let mut batch = RequestBatch::new(&GEOMETRY);
     let mut script = Reader::new(script);
     while let Some(op) = next(&mut script) {
         match op % 8 {
@@ -204,12 +204,12 @@ pub fn judge(script: &[u8]) {
             3 | 4 => fetch(&mut judge, &mut batch),
             5 => {
                 while judge.unanswered() > usize::from(op >> 6) {
-                    assert_eq!(judge.answer(Reply::Drop), Ok(()));
+                    assert_eq!(judge.respond(Response::Drop), Ok(()));
                 }
                 let _ = judge.publish();
                 // Whatever stands in the word, it is what is slept at.
-                if judge.announce_at_word() && judge.fault().is_none() {
-                    assert_eq!(judge.seen(), memory.load_u32(P4VM_WORD, Ordering::Relaxed));
+                if judge.announce_at_futex() && judge.fault().is_none() {
+                    assert_eq!(judge.futex_value(), memory.load_u32(P4VM_FUTEX, Ordering::Relaxed));
                 }
                 judge.retract();
             }
@@ -218,7 +218,7 @@ pub fn judge(script: &[u8]) {
     }
 }
 
-fn fetch(judge: &mut Judge<Plain>, batch: &mut Batch) {
+fn fetch(judge: &mut Responder<Plain>, batch: &mut RequestBatch) {
     let (before, unanswered) = (judge.fault(), judge.unanswered());
     match judge.fetch(batch) {
         Ok(count) => {

@@ -2,10 +2,10 @@
 //!
 //! Three things live here, each an end that one party holds:
 //!
-//! * [`Requester`] and [`Judge`]: the two ends of a channel ([`p4shield_abi::channel`]). A mediator hands over
+//! * [`Requester`] and [`Responder`]: the two ends of a channel ([`p4shield_abi::channel`]). A mediator hands over
 //!   headers of packets and takes verdicts; a P4 VM judges. Lock-free, without system calls, without waiting.
 //! * [`PageWriter`] and [`PageReader`]: the two ends of an info page or a log page ([`p4shield_abi::page`]).
-//! * [`Doorbell`], [`word`] and [`Waiter`]: how an end that has nothing to do spins, yields and at last sleeps, and how it
+//! * [`Doorbell`], [`futex`] and [`Waiter`]: how an end that has nothing to do spins, yields and at last sleeps, and how it
 //!   is woken, without losing a wake-up.
 //!
 //! # Who owns a slot when
@@ -45,23 +45,26 @@
 //! # System calls
 //!
 //! For whoever writes a seccomp filter: rings and mapped pages need none. [`Doorbell`] uses `sendto` and
-//! `recvfrom`, [`word`] `futex` and `futex_waitv`, [`Waiter`] `sched_yield` and `ppoll`; mapping uses
+//! `recvfrom`, [`futex`] `futex` and `futex_waitv`, [`Waiter`] `sched_yield` and `ppoll`; mapping uses
 //! `fcntl(F_GET_SEALS)`, `fstat`, `mmap`, `munmap`.
 
 mod doorbell;
 mod error;
+pub mod futex;
 pub mod fuzz;
 mod memory;
 mod page;
 mod ring;
 mod shm;
 mod wait;
-pub mod word;
 
 pub use doorbell::Doorbell;
-pub use error::{ChannelError, ChannelFault, PageFault, PushRefused, ReplyRefused, ShmError};
+pub use error::{ChannelError, ChannelFault, PageFault, PushRefused, ResponseRefused, ShmError};
 pub use memory::Memory;
 pub use page::{PageReader, PageWriter, Publication};
-pub use ring::{Answered, Batch, Entry, Frame, Judge, Reply, Requester, Rewrite, create_channel};
+pub use ring::{
+    BatchEntry, CheckedAnswer, HeaderRewrite, HeaderSource, RequestBatch, Requester, Responder, Response,
+    create_channel,
+};
 pub use shm::{Mapping, PacketMemory, SharedMemory};
-pub use wait::{Idled, Sleeper, WaitPolicy, Waiter};
+pub use wait::{IdleResult, Sleeper, WaitPolicy, Waiter};

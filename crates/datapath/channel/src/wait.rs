@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 /// weaker order would let both loads go before both stores. A ring between S1 and S4 is not lost either: the
 /// doorbell keeps it until it is drained, which happens after waking and before the next announcement.
 ///
-/// A P4 VM may sleep at a word instead ([`crate::word`]): it looks at the word before S1 and sleeps as long as it has not
+/// A P4 VM may sleep at a word instead ([`crate::futex`]): it looks at the word before S1 and sleeps as long as it has not
 /// changed, and P3 changes it before it wakes. So a wake-up between S1 and S4 is found in the word.
 ///
 /// The mediator leaves out P2, whose price is that every store of a burst reaches memory first, and repeats P3 instead
@@ -116,7 +116,7 @@ pub struct Waiter {
 
 /// What [`Waiter::idle`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Idled {
+pub enum IdleResult {
     /// Stayed awake; look again.
     Awake,
     /// Slept; this many of the files are ready, none if the time ran out or a signal came.
@@ -158,14 +158,14 @@ impl Waiter {
 
     /// To be called when a look found work.
     #[inline]
-    pub fn worked(&mut self) {
+    pub fn found_work(&mut self) {
         if self.idle != 0 {
-            self.worked_at(Instant::now());
+            self.found_work_at(Instant::now());
         }
     }
 
     #[inline]
-    fn worked_at(&mut self, now: Instant) {
+    fn found_work_at(&mut self, now: Instant) {
         self.look_at_the_clock(now);
         if self.taken {
             self.give_up();
@@ -177,7 +177,7 @@ impl Waiter {
 
     /// Yields the core no more before it sleeps: whoever may have been woken by what it worked on waits for the core by now, and
     /// found it awake.
-    pub fn give_way(&mut self) {
+    pub fn skip_yield(&mut self) {
         self.gives_way = true;
     }
 
@@ -232,8 +232,8 @@ impl Waiter {
         ends: &mut S,
         fds: &mut [PollFd<'_>],
         timeout: Option<Duration>,
-    ) -> Result<Idled, Errno> {
-        if self.stays_awake() { Ok(Idled::Awake) } else { self.sleep(ends, fds, timeout) }
+    ) -> Result<IdleResult, Errno> {
+        if self.stays_awake() { Ok(IdleResult::Awake) } else { self.sleep(ends, fds, timeout) }
     }
 
     /// The first half of [`Self::idle`], for who has many descriptors: spins once, or yields. False if it is time to sleep.
@@ -270,7 +270,7 @@ impl Waiter {
         ends: &mut S,
         fds: &mut [PollFd<'_>],
         timeout: Option<Duration>,
-    ) -> Result<Idled, Errno> {
+    ) -> Result<IdleResult, Errno> {
         self.sleep_in(ends, |_| sleep(fds, timeout))
     }
 
@@ -282,16 +282,16 @@ impl Waiter {
         &mut self,
         ends: &mut S,
         sleep: impl FnOnce(&S) -> Result<usize, Errno>,
-    ) -> Result<Idled, Errno> {
+    ) -> Result<IdleResult, Errno> {
         if !ends.announce() {
-            return Ok(Idled::Awake);
+            return Ok(IdleResult::Awake);
         }
         let start = Instant::now();
         let slept = sleep(ends);
         ends.retract();
         self.spinning_did_not_pay(matches!(slept, Ok(1..)) && start.elapsed() < self.short_sleep);
         self.begin_anew();
-        slept.map(Idled::Slept)
+        slept.map(IdleResult::Slept)
     }
 }
 
@@ -321,7 +321,7 @@ mod tests {
     /// Looks so often, as far apart as that, and finds work the next time.
     fn spin(waiter: &mut Waiter, start: Instant, looks: u32, apart: Duration) {
         assert!((0..looks).all(|i| waiter.stays_awake_at(start + apart * i)));
-        waiter.worked_at(start + apart * looks);
+        waiter.found_work_at(start + apart * looks);
     }
 
     #[test]
@@ -352,9 +352,9 @@ mod tests {
     fn who_gives_way_yields_no_more_before_it_works_again() {
         let mut waiter = Waiter::new(WaitPolicy { min_spins: 1, max_spins: 1, yields: 3 });
         let now = Instant::now();
-        waiter.give_way();
+        waiter.skip_yield();
         assert_eq!([0; 2].map(|_| waiter.stays_awake_at(now)), [true, false], "a spin that pays is no yield");
-        waiter.worked_at(now);
+        waiter.found_work_at(now);
         assert_eq!([0; 5].map(|_| waiter.stays_awake_at(now)), [true, true, true, true, false]);
     }
 

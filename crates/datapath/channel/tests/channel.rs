@@ -2,20 +2,20 @@
 
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
-    AT_WORD, Geometry, P4VM_SLEEPS, P4VM_WORD, REQUEST_HEAD, REWRITTEN, Request, SENT, VERDICT_HEAD,
+    ASLEEP_AT_FUTEX, Geometry, P4VM_FUTEX, P4VM_SLEEPS, REQUEST_HEAD, REWRITTEN, Request, SENT, VERDICT_HEAD,
 };
 use p4shield_channel::{
-    Batch, ChannelError, ChannelFault, Doorbell, Judge, Memory, PushRefused, Reply, ReplyRefused, Requester,
-    SharedMemory, Sleeper, create_channel,
+    ChannelError, ChannelFault, Doorbell, Memory, PushRefused, RequestBatch, Requester, Responder, Response,
+    ResponseRefused, SharedMemory, Sleeper, create_channel,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
 const GEOMETRY: Geometry = Geometry { slots: 8, header_bytes: 100, headroom: 60 };
 
 /// Both ends, and the P4 VM's mapping for a test that plays a hostile one.
-fn ends() -> (Requester, Judge, SharedMemory) {
+fn ends() -> (Requester, Responder, SharedMemory) {
     let memory = create_channel("test", GEOMETRY).expect("memory");
-    let judge = Judge::new(memory.map_again().expect("memory"), GEOMETRY).expect("valid");
+    let judge = Responder::new(memory.map_again().expect("memory"), GEOMETRY).expect("valid");
     let hostile = memory.map_again().expect("memory");
     (Requester::new(memory, GEOMETRY).expect("valid"), judge, hostile)
 }
@@ -25,7 +25,7 @@ fn request(id: u64, packet_len: u32) -> Request {
 }
 
 /// Asks about one packet of 200 bytes, of which 100 are handed over.
-fn ask_one() -> (Requester, Judge, SharedMemory) {
+fn ask_one() -> (Requester, Responder, SharedMemory) {
     let (mut requester, judge, hostile) = ends();
     requester.push(&request(5, 200), &[9; 200]).expect("there is room");
     assert!(!requester.publish(), "nobody sleeps");
@@ -59,7 +59,7 @@ fn expect_fault(mut requester: Requester, expected: ChannelFault) {
 #[test]
 fn requests_arrive_as_they_were_and_answers_in_their_order() {
     let (mut requester, mut judge, _) = ends();
-    let mut batch = Batch::new(&GEOMETRY);
+    let mut batch = RequestBatch::new(&GEOMETRY);
     let mut next = 0;
     for round in 0..100_u64 {
         let count = round % 8 + 1;
@@ -74,7 +74,7 @@ fn requests_arrive_as_they_were_and_answers_in_their_order() {
             assert_eq!(*entry.request, expected);
             let header: Vec<u8> = (0..60 + i as u8).collect();
             assert_eq!(entry.frame[entry.start..][..entry.len], header);
-            judge.answer(if i % 2 == 0 { Reply::Pass } else { Reply::Drop }).expect("it was asked");
+            judge.respond(if i % 2 == 0 { Response::Pass } else { Response::Drop }).expect("it was asked");
         }
         let _ = judge.publish();
         let mut got = Vec::new();
@@ -95,10 +95,10 @@ fn a_full_channel_refuses_and_recovers() {
     assert_eq!(requester.push(&request(8, 60), &[1; 60]), Err(PushRefused::Full));
     assert_eq!((requester.room(), requester.outstanding()), (0, 8));
     let _ = requester.publish();
-    let mut batch = Batch::new(&GEOMETRY);
+    let mut batch = RequestBatch::new(&GEOMETRY);
     assert_eq!(judge.fetch(&mut batch), Ok(8));
     assert_eq!(requester.push(&request(8, 60), &[1; 60]), Err(PushRefused::Full), "fetched is not answered");
-    judge.answer(Reply::Pass).expect("it was asked");
+    judge.respond(Response::Pass).expect("it was asked");
     let _ = judge.publish();
     assert_eq!(requester.push(&request(8, 60), &[1; 60]), Err(PushRefused::Full), "answered is not taken");
     assert_eq!(requester.take(8, |_| ()), Ok(1));
@@ -109,11 +109,11 @@ fn a_full_channel_refuses_and_recovers() {
 fn requests_that_were_not_published_are_not_seen() {
     let (mut requester, mut judge, _) = ends();
     requester.push(&request(0, 60), &[1; 60]).expect("there is room");
-    let mut batch = Batch::new(&GEOMETRY);
+    let mut batch = RequestBatch::new(&GEOMETRY);
     assert_eq!(judge.fetch(&mut batch), Ok(0));
     let _ = requester.publish();
     assert_eq!(judge.fetch(&mut batch), Ok(1));
-    judge.answer(Reply::Pass).expect("it was asked");
+    judge.respond(Response::Pass).expect("it was asked");
     assert_eq!(requester.take(8, |_| ()), Ok(0));
     let _ = judge.publish();
     assert_eq!(requester.take(8, |_| ()), Ok(1));
@@ -125,7 +125,7 @@ fn headers_grow_to_the_frame_and_shrink_to_nothing() {
         let (mut requester, mut judge, _) = ask_one();
         assert_eq!(judge.fetch_with(1, |_, frame| assert_eq!(frame.len(), 100)), Ok(1));
         let header: Vec<u8> = (0..len).map(|i| i as u8).collect();
-        judge.answer(Reply::Rewritten { header: &header, packet_len }).expect("it fits");
+        judge.respond(Response::Rewritten { header: &header, packet_len }).expect("it fits");
         let _ = judge.publish();
         let taken = requester.take(1, |answered| {
             let rewrite = answered.rewrite.expect("it was rewritten");
@@ -141,10 +141,10 @@ fn a_rewrite_that_does_not_fit_is_refused_and_can_be_answered_otherwise() {
     for (len, packet_len) in [(161, 261), (100, 99), (100, 201), (0, 101)] {
         let (mut requester, mut judge, _) = ask_one();
         assert_eq!(judge.fetch_with(1, |_, _| ()), Ok(1));
-        let refused = judge.answer(Reply::Rewritten { header: &vec![0; len], packet_len });
-        assert!(matches!(refused, Err(ReplyRefused::Rewrite { .. })), "{len} bytes of {packet_len}");
-        judge.answer(Reply::Drop).expect("it is still open");
-        assert_eq!(judge.answer(Reply::Drop), Err(ReplyRefused::NothingAsked));
+        let refused = judge.respond(Response::Rewritten { header: &vec![0; len], packet_len });
+        assert!(matches!(refused, Err(ResponseRefused::Rewrite { .. })), "{len} bytes of {packet_len}");
+        judge.respond(Response::Drop).expect("it is still open");
+        assert_eq!(judge.respond(Response::Drop), Err(ResponseRefused::NoOpenRequest));
         let _ = judge.publish();
         assert_eq!(requester.take(1, |a| assert_eq!(a.verdict, Verdict::Drop)), Ok(1));
     }
@@ -173,7 +173,7 @@ fn an_answer_to_a_request_that_was_pushed_and_not_published_is_a_fault() {
 fn an_index_that_goes_back_is_a_fault() {
     let (mut requester, mut judge, hostile) = ask_one();
     assert_eq!(judge.fetch_with(1, |_, _| ()), Ok(1));
-    judge.answer(Reply::Pass).expect("it was asked");
+    judge.respond(Response::Pass).expect("it was asked");
     let _ = judge.publish();
     assert_eq!(requester.take(1, |_| ()), Ok(1));
     requester.push(&request(6, 60), &[0; 60]).expect("there is room");
@@ -238,8 +238,8 @@ fn answers_before_the_one_at_fault_count() {
     }
     let _ = requester.publish();
     assert_eq!(judge.fetch_with(2, |_, _| ()), Ok(2));
-    judge.answer(Reply::Pass).expect("it was asked");
-    judge.answer(Reply::Drop).expect("it was asked");
+    judge.respond(Response::Pass).expect("it was asked");
+    judge.respond(Response::Drop).expect("it was asked");
     hostile.store_u64(GEOMETRY.answers() + 2 * 8, 99, Relaxed);
     hostile.store_u32(VERDICT_HEAD, 3, Relaxed);
     let mut ids = Vec::new();
@@ -274,7 +274,7 @@ fn lengths_that_a_mediator_lies_about_are_cut() {
             assert_eq!((usize::from(r.copy_len), frame.len()), (expected, expected));
         });
         assert_eq!(seen, Ok(1));
-        judge.answer(Reply::Drop).expect("it was asked");
+        judge.respond(Response::Drop).expect("it was asked");
         let _ = judge.publish();
         assert_eq!(requester.take(1, |_| ()), Ok(1));
     }
@@ -297,7 +297,7 @@ fn a_sleeper_is_rung_for_once_until_it_was_awake() {
     judge.retract();
     assert_eq!(judge.fetch_with(32, |_, _| ()), Ok(2));
     for _ in 0..2 {
-        judge.answer(Reply::Pass).expect("it was asked");
+        judge.respond(Response::Pass).expect("it was asked");
     }
     assert!(!judge.publish(), "the mediator is awake");
     assert!(judge.announce(), "there is nothing to do");
@@ -310,36 +310,36 @@ fn a_sleeper_is_rung_for_once_until_it_was_awake() {
 fn ends_refuse_a_region_of_another_shape() {
     let memory = || create_channel("test", GEOMETRY).expect("memory");
     let other = Geometry { header_bytes: 101, ..GEOMETRY };
-    assert!(matches!(Judge::new(memory(), other), Err(ChannelError::Header { .. })));
+    assert!(matches!(Responder::new(memory(), other), Err(ChannelError::Header { .. })));
     let larger = Geometry { slots: 1024, ..GEOMETRY };
     assert!(matches!(Requester::new(memory(), larger), Err(ChannelError::TooSmall { .. })));
     for invalid in [Geometry { slots: 3, ..GEOMETRY }, Geometry { slots: 0, ..GEOMETRY }] {
         assert!(matches!(create_channel("test", invalid), Err(ChannelError::Geometry(_))));
-        assert!(matches!(Judge::new(memory(), invalid), Err(ChannelError::Geometry(_))));
+        assert!(matches!(Responder::new(memory(), invalid), Err(ChannelError::Geometry(_))));
     }
 }
 
 #[test]
 fn a_p4vm_is_told_that_packets_were_sent() {
     let (mut requester, judge, hostile) = ends();
-    let before = judge.sent();
-    requester.sent();
-    let after = judge.sent();
+    let before = judge.sent_count();
+    requester.notify_sent();
+    let after = judge.sent_count();
     assert_ne!(before, after);
-    assert_eq!(judge.sent(), after, "until the next ones are");
+    assert_eq!(judge.sent_count(), after, "until the next ones are");
     hostile.store_u32(SENT, before, Relaxed);
-    requester.sent();
-    assert!(judge.sent() != after && judge.sent() != before, "the mediator counts by itself");
+    requester.notify_sent();
+    assert!(judge.sent_count() != after && judge.sent_count() != before, "the mediator counts by itself");
 }
 
 #[test]
 fn a_p4vm_that_owes_nothing_is_seen_asleep() {
     let (mut requester, mut judge, _) = ends();
     assert!(!requester.is_asleep());
-    assert!(judge.announce_at_word() && requester.is_asleep());
+    assert!(judge.announce_at_futex() && requester.is_asleep());
     // Woken for nothing yet, it finds its word changed and looks, however late it sleeps.
-    assert!(requester.count_up());
-    assert!(judge.announce_at_word(), "there is nothing to do");
+    assert!(requester.bump_futex());
+    assert!(judge.announce_at_futex(), "there is nothing to do");
     requester.push(&request(0, 60), &[9; 60]).expect("there is room");
     assert!(requester.publish(), "it sleeps again");
     assert!(!requester.is_asleep(), "it owes an answer");
@@ -351,12 +351,12 @@ fn a_p4vm_that_lies_about_its_word_is_woken_without_waiting_and_missed_when_it_i
     let (mut requester, _judge, hostile) = ends();
     let (ours, theirs) = Doorbell::pair().expect("sockets");
     for id in 0..8 {
-        hostile.store_u32(P4VM_SLEEPS, AT_WORD, Relaxed);
-        hostile.store_u32(P4VM_WORD, u32::MAX, Relaxed);
+        hostile.store_u32(P4VM_SLEEPS, ASLEEP_AT_FUTEX, Relaxed);
+        hostile.store_u32(P4VM_FUTEX, u32::MAX, Relaxed);
         requester.push(&request(id, 60), &[9; 60]).expect("there is room");
         if requester.publish() {
             assert!(requester.wake(&ours), "somebody has the doorbell");
-            assert_eq!(hostile.load_u32(P4VM_WORD, Relaxed), id as u32 + 1, "the mediator counts by itself");
+            assert_eq!(hostile.load_u32(P4VM_FUTEX, Relaxed), id as u32 + 1, "the mediator counts by itself");
         }
         // So that it is to be woken again.
         hostile.store_u32(P4VM_SLEEPS, 0, Relaxed);
@@ -364,7 +364,7 @@ fn a_p4vm_that_lies_about_its_word_is_woken_without_waiting_and_missed_when_it_i
     }
     assert_eq!(requester.fault(), None);
     drop(theirs);
-    hostile.store_u32(P4VM_SLEEPS, AT_WORD, Relaxed);
+    hostile.store_u32(P4VM_SLEEPS, ASLEEP_AT_FUTEX, Relaxed);
     assert!(requester.must_wake());
     assert!(!requester.wake(&ours), "nobody is there any more");
 }

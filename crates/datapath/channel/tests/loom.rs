@@ -10,11 +10,11 @@ use loom::sync::{Arc, Condvar, Mutex, Notify};
 use loom::thread;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
-    Geometry, HEADER_SIZE, MEDIATOR_SLEEPS, P4VM_SLEEPS, P4VM_WORD, REQUEST_HEAD, Request, SENT,
+    Geometry, HEADER_SIZE, MEDIATOR_SLEEPS, P4VM_FUTEX, P4VM_SLEEPS, REQUEST_HEAD, Request, SENT,
     VERDICT_HEAD, VERDICT_TAIL,
 };
 use p4shield_abi::page::{PAGE_HEADER_SIZE, SLOT_HEADER_SIZE};
-use p4shield_channel::{Judge, Memory, PageFault, PageReader, PageWriter, Reply, Requester, Sleeper};
+use p4shield_channel::{Memory, PageFault, PageReader, PageWriter, Requester, Responder, Response, Sleeper};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
@@ -33,7 +33,7 @@ struct Ring(Arc<Cells>);
 impl Ring {
     fn new(geometry: &Geometry) -> Self {
         let places =
-            [REQUEST_HEAD, VERDICT_HEAD, VERDICT_TAIL, P4VM_SLEEPS, MEDIATOR_SLEEPS, P4VM_WORD, SENT];
+            [REQUEST_HEAD, VERDICT_HEAD, VERDICT_TAIL, P4VM_SLEEPS, MEDIATOR_SLEEPS, P4VM_FUTEX, SENT];
         let indexes = places.map(|at| (at, AtomicU32::new(0))).into_iter().collect();
         let mut image = vec![0_u8; geometry.size()];
         let h = geometry.header();
@@ -90,12 +90,12 @@ impl Memory for Ring {
 
 const TINY: Geometry = Geometry { slots: 2, header_bytes: 8, headroom: 8 };
 
-fn ends() -> (Requester<Ring>, Judge<Ring>) {
+fn ends() -> (Requester<Ring>, Responder<Ring>) {
     assert!(TINY.requests() >= HEADER_SIZE);
     let ring = Ring::new(&TINY);
     (
         Requester::new(ring.clone(), TINY).expect("geometry is valid"),
-        Judge::new(ring, TINY).expect("geometry is valid"),
+        Responder::new(ring, TINY).expect("geometry is valid"),
     )
 }
 
@@ -104,7 +104,7 @@ fn request(id: u64) -> Request {
 }
 
 /// Answers everything there is: odd packets are dropped, even ones changed. Returns how many.
-fn judge_all(judge: &mut Judge<Ring>) -> usize {
+fn judge_all(judge: &mut Responder<Ring>) -> usize {
     let mut fetched = Vec::new();
     let count = judge
         .fetch_with(32, |request, frame| {
@@ -117,8 +117,8 @@ fn judge_all(judge: &mut Judge<Ring>) -> usize {
     for id in fetched {
         let new = [id as u8 + 100; 6];
         let reply =
-            if id % 2 == 1 { Reply::Drop } else { Reply::Rewritten { header: &new, packet_len: 102 } };
-        judge.answer(reply).expect("it fits");
+            if id % 2 == 1 { Response::Drop } else { Response::Rewritten { header: &new, packet_len: 102 } };
+        judge.respond(reply).expect("it fits");
     }
     count
 }
@@ -234,7 +234,7 @@ impl Futex {
     fn wait(&self, ring: &Ring, seen: u32) {
         let mut lock = self.lock.lock().expect("nobody panics");
         // One wake-up and no word that changes back: no need to look again.
-        if ring.load_u32(P4VM_WORD, Ordering::SeqCst) == seen {
+        if ring.load_u32(P4VM_FUTEX, Ordering::SeqCst) == seen {
             lock = self.woken.wait(lock).expect("nobody panics");
         }
         drop(lock);
@@ -255,7 +255,7 @@ fn no_wake_up_at_a_word_is_lost() {
         const PACKETS: u64 = 2;
         let ring = Ring::new(&TINY);
         let mut requester = Requester::new(ring.clone(), TINY).expect("geometry is valid");
-        let mut judge = Judge::new(ring.clone(), TINY).expect("geometry is valid");
+        let mut judge = Responder::new(ring.clone(), TINY).expect("geometry is valid");
         let futex = Arc::new(Futex::default());
         let bed = futex.clone();
         let judging = thread::spawn(move || {
@@ -264,15 +264,15 @@ fn no_wake_up_at_a_word_is_lost() {
                 let n = judge_all(&mut judge);
                 let _ = judge.publish();
                 judged += n;
-                if n == 0 && judge.announce_at_word() {
-                    bed.wait(&ring, judge.seen());
+                if n == 0 && judge.announce_at_futex() {
+                    bed.wait(&ring, judge.futex_value());
                     judge.retract();
                 }
             }
         });
         let mut taken = 0;
         let wake = |requester: &mut Requester<Ring>| {
-            assert!(requester.count_up(), "it sleeps nowhere else");
+            assert!(requester.bump_futex(), "it sleeps nowhere else");
             futex.wake();
         };
         ask(&mut requester, PACKETS, wake);

@@ -2,8 +2,8 @@
 
 use p4shield_abi::page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_channel::{
-    Doorbell, Idled, Memory, PageFault, PageReader, PageWriter, SharedMemory, ShmError, Sleeper, WaitPolicy,
-    Waiter,
+    Doorbell, IdleResult, Memory, PageFault, PageReader, PageWriter, SharedMemory, ShmError, Sleeper,
+    WaitPolicy, Waiter,
 };
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags};
@@ -259,11 +259,11 @@ fn a_waiter_sleeps_and_is_woken_every_time() {
         let value = receiver.mailbox.value.load(Ordering::SeqCst);
         if value != receiver.seen {
             receiver.seen = value;
-            waiter.worked();
+            waiter.found_work();
             continue;
         }
         let slept = waiter.idle(&mut receiver, &mut [PollFd::new(&bell, PollFlags::IN)], None).expect("poll");
-        if matches!(slept, Idled::Slept(_)) {
+        if matches!(slept, IdleResult::Slept(_)) {
             bell.drain();
         }
     }
@@ -278,7 +278,7 @@ fn looks_before_sleep(waiter: &mut Waiter, ringing: bool, times: usize) -> Vec<i
     let mut looks = |_| {
         let fds = &mut [PollFd::new(&bell, PollFlags::IN)];
         let mut looks = 0;
-        while waiter.idle(&mut receiver, fds, Some(Duration::ZERO)).expect("poll") == Idled::Awake {
+        while waiter.idle(&mut receiver, fds, Some(Duration::ZERO)).expect("poll") == IdleResult::Awake {
             looks += 1;
         }
         looks

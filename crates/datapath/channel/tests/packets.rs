@@ -3,7 +3,8 @@
 
 use p4shield_abi::channel::{Geometry, REQUEST_HEAD, Request};
 use p4shield_channel::{
-    ChannelFault, Judge, Memory, PacketMemory, Reply, Requester, SharedMemory, ShmError, create_channel,
+    ChannelFault, Memory, PacketMemory, Requester, Responder, Response, SharedMemory, ShmError,
+    create_channel,
 };
 use proptest::prelude::*;
 use rustix::fd::OwnedFd;
@@ -41,14 +42,18 @@ impl Switch {
     }
 
     /// Both ends of a channel over it, and a mapping of the channel for a test that plays a hostile mediator.
-    fn ends(&self) -> (Requester, Judge, SharedMemory) {
+    fn ends(&self) -> (Requester, Responder, SharedMemory) {
         let memory = create_channel("test", GEOMETRY).expect("memory");
-        let judge = Judge::new(memory.map_again().expect("memory"), GEOMETRY).expect("valid");
+        let judge = Responder::new(memory.map_again().expect("memory"), GEOMETRY).expect("valid");
         let hostile = memory.map_again().expect("memory");
         let range = self.bytes.as_ptr_range();
         let requester = Requester::new(memory, GEOMETRY).expect("valid");
         let packets = PacketMemory::from_fd(&self.fd, LEN).expect("it is sealed");
-        (requester.pointing_into(range.start.addr()..range.end.addr()), judge.reading(packets), hostile)
+        (
+            requester.with_packet_memory(range.start.addr()..range.end.addr()),
+            judge.with_packet_memory(packets),
+            hostile,
+        )
     }
 }
 
@@ -82,9 +87,9 @@ fn headers_are_read_where_the_mediator_points_and_rewritten_over_the_channel() {
     assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [60, 100, 64], "no more than header bytes");
     // One grows, one is cut, one passes as it is.
     let (grown, cut) = ([1_u8; 90], [2_u8; 20]);
-    judge.answer(Reply::Rewritten { header: &grown, packet_len: 90 }).expect("it fits");
-    judge.answer(Reply::Rewritten { header: &cut, packet_len: 100 }).expect("it fits");
-    judge.answer(Reply::Pass).expect("it was asked");
+    judge.respond(Response::Rewritten { header: &grown, packet_len: 90 }).expect("it fits");
+    judge.respond(Response::Rewritten { header: &cut, packet_len: 100 }).expect("it fits");
+    judge.respond(Response::Pass).expect("it was asked");
     let _ = judge.publish();
     let mut answers = Vec::new();
     let taken = requester.take(8, |a| {

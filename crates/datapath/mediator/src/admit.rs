@@ -3,7 +3,7 @@
 //! A decision depends on the port and on the packet's addresses alone, and bursts are made of few flows; so the last
 //! decision about IPv4 addresses is kept for the rest of a burst, and most packets cost one comparison.
 
-use crate::config::{PortSpec, Source, Stages, VmRef};
+use crate::config::{AllowedSources, PortSpec, Stages, VmRef};
 use crate::counters::Counters;
 use crate::lookup::Lookup;
 use crate::parse::{Kind, addresses_of_v4, classify};
@@ -85,7 +85,7 @@ impl<'a> Admission<'a> {
 
 #[inline(never)]
 fn decide(lookup: &Lookup, counters: &Counters, port: &PortSpec, kind: Kind) -> Decision {
-    if port.source != Source::Any && !rules::source_allowed(lookup, kind, port) {
+    if port.source != AllowedSources::Any && !rules::source_allowed(lookup, kind, port) {
         return Decision::unjudged(What::Spoofed);
     }
     if port.stages == Stages::Both && lookup.is_ambiguous(kind, port.network) {
@@ -127,15 +127,15 @@ fn parties(
     match port.stages {
         Stages::Both => {
             let sender = match port.source {
-                Source::Only(vm) => known(vm),
+                AllowedSources::Only(vm) => known(vm),
                 // No VM's address got this far.
-                Source::Foreign => None,
-                Source::Any => lookup.sender(kind, port.network),
+                AllowedSources::Foreign => None,
+                AllowedSources::Any => lookup.sender(kind, port.network),
             };
             (sender, lookup.asked(kind, port.network))
         }
         Stages::EgressOnly(vm) => (known(vm), None),
         Stages::IngressOnly(vm) => (None, known(vm)),
-        Stages::Nobody => (None, None),
+        Stages::None => (None, None),
     }
 }

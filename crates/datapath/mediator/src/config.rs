@@ -33,7 +33,7 @@ impl Config {
     #[must_use]
     pub fn network(&self, vm: VmRef) -> Network {
         let vm = self.tenants.get(usize::from(vm.tenant)).and_then(|t| t.vms.get(usize::from(vm.vm)));
-        vm.and_then(|vm| vm.network).map_or(Network::Unsaid, Network::Number)
+        vm.and_then(|vm| vm.network).map_or(Network::Unknown, Network::Number)
     }
 }
 
@@ -80,7 +80,7 @@ pub enum Network {
     /// Nothing tells: it came as it is. An address that VMs of several networks have then finds none of them, and the packet
     /// is dropped.
     #[default]
-    Unsaid,
+    Unknown,
     /// The one of this number: from a tunnel, or because the port is a VM's that is in it.
     Number(u32),
     /// One that no VM is said to be in.
@@ -114,9 +114,9 @@ pub struct PortSpec {
     /// Whose programs are asked.
     pub stages: Stages,
     /// What becomes of packets of nobody.
-    pub others: Others,
+    pub unowned: UnownedPolicy,
     /// Which source addresses may come from it.
-    pub source: Source,
+    pub source: AllowedSources,
     /// Which network's addresses they are.
     pub network: Network,
 }
@@ -131,14 +131,14 @@ pub enum Stages {
     EgressOnly(VmRef),
     /// This VM's ingress, for every IP packet. For the switch's side of a wire, and for the transmit side of a VM's port.
     IngressOnly(VmRef),
-    /// Nobody's. For the transmit side of a port whose packets were judged where they came in.
-    Nobody,
+    /// No program. For the transmit side of a port whose packets are judged where they come in.
+    None,
 }
 
 /// What becomes of packets of nobody: not IP (ARP above all), IPv6 neighbour discovery, and on a port with
 /// [`Stages::Both`] packets from and to no VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Others {
+pub enum UnownedPolicy {
     /// They pass unjudged.
     #[default]
     Pass,
@@ -148,7 +148,7 @@ pub enum Others {
 
 /// Which source addresses may come from a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Source {
+pub enum AllowedSources {
     /// Any.
     #[default]
     Any,

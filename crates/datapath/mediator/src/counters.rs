@@ -34,7 +34,7 @@ pub struct Counters {
     /// By tenant, in the order of the configuration.
     pub tenants: Box<[TenantCounters]>,
     /// Packets about which nobody is asked.
-    pub unowned: Unowned,
+    pub unowned: UnownedCounters,
 }
 
 /// Counters of one tenant.
@@ -77,7 +77,7 @@ pub struct DirectionCounters {
 /// Counters of packets that no program is asked about: those of no VM, and those of VMs that want nobody asked.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub struct Unowned {
+pub struct UnownedCounters {
     /// Passed.
     pub passed: Counter,
     /// Dropped, on a port that drops those.
@@ -88,7 +88,7 @@ pub struct Unowned {
 
 /// The counters of one direction of one VM at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Tally {
+pub struct DirectionCounts {
     /// Packets that came.
     pub packets_in: u64,
     /// Their bytes.
@@ -108,7 +108,7 @@ pub struct Tally {
     pub held: u64,
 }
 
-impl Tally {
+impl DirectionCounts {
     /// Packets that left, one way or the other.
     #[must_use]
     pub fn left(&self) -> u64 {
@@ -132,9 +132,9 @@ impl Tally {
 impl DirectionCounters {
     /// Reads all. Exact when the mediator rests; while it works, packets that leave during the reading count as held.
     #[must_use]
-    pub fn read(&self) -> Tally {
+    pub fn read(&self) -> DirectionCounts {
         // What left is read before what came, so that never more has left than came.
-        let mut tally = Tally {
+        let mut tally = DirectionCounts {
             passed: self.passed.get(),
             bytes_out: self.bytes_out.get(),
             rewritten: self.rewritten.get(),
@@ -302,6 +302,6 @@ impl Counters {
             faults: Counter::default(),
             wakeups: Counter::default(),
         });
-        Self { tenants: tenants.collect(), unowned: Unowned::default() }
+        Self { tenants: tenants.collect(), unowned: UnownedCounters::default() }
     }
 }

@@ -3,7 +3,7 @@
 use crate::config::FailPolicy;
 use crate::counters::Runs;
 use crate::mediator::{Burst, Mediator};
-use crate::packet::{Outcome, Packet, Reason, Released};
+use crate::packet::{Disposition, Packet, Reason, ReleasedPacket};
 use crate::queue::{Flight, Owner, State};
 use p4shield_abi::Direction;
 
@@ -20,7 +20,7 @@ impl<P: Packet> Mediator<P> {
         mut flight: Flight,
         packet: P,
         runs: &mut Runs,
-    ) -> Option<Released<P>> {
+    ) -> Option<ReleasedPacket<P>> {
         let t = flight.vm.tenant();
         runs.came(&self.counters, flight.vm, direction, (1, packet.len() as u64));
         let tenant = &mut self.tenants[t];
@@ -89,7 +89,7 @@ impl<P: Packet> Mediator<P> {
         mut flight: Flight,
         packet: P,
         runs: &mut Runs,
-    ) -> Option<Released<P>> {
+    ) -> Option<ReleasedPacket<P>> {
         let t = flight.vm.tenant();
         if self.tenants[t].fail() == FailPolicy::Drop {
             flight.decide((State::Dropped, Reason::Full));
@@ -117,7 +117,7 @@ impl<P: Packet> Mediator<P> {
         direction: Direction,
         reason: Reason,
         runs: &mut Runs,
-    ) -> Option<Released<P>> {
+    ) -> Option<ReleasedPacket<P>> {
         let tenant = &mut self.tenants[t];
         tenant.decide_newest(direction, reason);
         if tenant.fail() == FailPolicy::Drop || tenant.queue(direction).len() == 1 {
@@ -150,7 +150,13 @@ impl<P: Packet> Mediator<P> {
     }
 
     /// Lets the oldest packet of a full queue go, so that a new one can come.
-    fn eject(&mut self, now: u64, t: usize, direction: Direction, runs: &mut Runs) -> Option<Released<P>> {
+    fn eject(
+        &mut self,
+        now: u64,
+        t: usize,
+        direction: Direction,
+        runs: &mut Runs,
+    ) -> Option<ReleasedPacket<P>> {
         let tenant = &mut self.tenants[t];
         let policy = tenant.policy(Reason::Full);
         let (flight, packet) = tenant.queue(direction).pop()?;
@@ -170,7 +176,7 @@ impl<P: Packet> Mediator<P> {
         t: usize,
         direction: Direction,
         expire: bool,
-        burst: &mut Burst<impl FnMut(Released<P>)>,
+        burst: &mut Burst<impl FnMut(ReleasedPacket<P>)>,
     ) {
         loop {
             let tenant = &mut self.tenants[t];
@@ -194,7 +200,7 @@ impl<P: Packet> Mediator<P> {
             let Some((flight, packet)) = tenant.queue(direction).pop() else { return };
             let flight = *flight;
             if let Some(released) = self.leave(now, direction, flight, packet, &mut burst.runs) {
-                burst.room -= usize::from(released.outcome == Outcome::Pass);
+                burst.room -= usize::from(released.disposition == Disposition::Pass);
                 (burst.sink)(released);
             }
         }
@@ -208,17 +214,17 @@ impl<P: Packet> Mediator<P> {
         flight: Flight,
         packet: P,
         runs: &mut Runs,
-    ) -> Option<Released<P>> {
+    ) -> Option<ReleasedPacket<P>> {
         if flight.state == State::Passed {
             runs.passed(&self.counters, flight.vm, direction, packet.len());
         } else {
             runs.unjudged(&self.counters, &flight, packet.len(), direction);
             if flight.state == State::Dropped {
-                return Some(Released { packet, outcome: Outcome::Drop(flight.reason) });
+                return Some(ReleasedPacket { packet, disposition: Disposition::Drop(flight.reason) });
             }
         }
         if flight.next == Owner::NOBODY {
-            return Some(Released { packet, outcome: Outcome::Pass });
+            return Some(ReleasedPacket { packet, disposition: Disposition::Pass });
         }
         // Into its receiver's ingress.
         let flight = Flight { vm: flight.next, next: Owner::NOBODY, state: State::Waiting, ..flight };
@@ -234,7 +240,7 @@ impl<P: Packet> Mediator<P> {
         flight: Flight,
         packet: P,
         runs: &mut Runs,
-    ) -> Option<Released<P>> {
+    ) -> Option<ReleasedPacket<P>> {
         self.enter(now, direction, flight, packet, runs)
     }
 }

@@ -41,9 +41,9 @@
 //!
 //! * A packet to a multicast or broadcast address has no receiver that could be looked up: with [`Stages::Both`] the
 //!   sender's egress is asked and nobody's ingress. On a wire ([`Stages::IngressOnly`]) every IP packet is judged.
-//! * ARP and IPv6 neighbour discovery are not judged, and their contents are not checked against [`Source`].
+//! * ARP and IPv6 neighbour discovery are not judged, and their contents are not checked against [`AllowedSources`].
 //! * IP behind more than two VLAN tags, or inside a tunnel, is looked at no deeper than its outermost header.
-//! * A packet whose network nobody tells ([`Network::Unsaid`]) and whose address VMs of several networks have is dropped.
+//! * A packet whose network nobody tells ([`Network::Unknown`]) and whose address VMs of several networks have is dropped.
 //! * Detaching a P4 VM, which happens once for each channel, unmaps memory and writes a log line.
 //!
 //! # Bursts
@@ -54,7 +54,7 @@
 //!
 //! # Without a P4 VM
 //!
-//! A tenant whose programs run in the switch's process (placement `inline`) is judged by [`InPlace`] instead of over a
+//! A tenant whose programs run in the switch's process (placement `inline`) is judged by [`InlineEngine`] instead of over a
 //! channel: the same queues, order, deadlines, rules and counters, no copy and no other core. The packets are judged in
 //! the [`Mediator::poll`] that follows their submission.
 //!
@@ -68,7 +68,7 @@ mod config;
 mod counters;
 pub mod extensions;
 mod flow;
-mod inplace;
+mod inline;
 mod lookup;
 mod mediator;
 mod packet;
@@ -79,11 +79,14 @@ mod rules;
 mod tenant;
 
 pub use config::{
-    Config, ConfigError, FailPolicy, Network, Others, PortSpec, Source, Stages, TenantConfig, VmConfig, VmRef,
+    AllowedSources, Config, ConfigError, FailPolicy, Network, PortSpec, Stages, TenantConfig, UnownedPolicy,
+    VmConfig, VmRef,
 };
-pub use counters::{Counter, Counters, DirectionCounters, Tally, TenantCounters, Unowned, VmCounters};
-pub use inplace::{Engine, InPlace};
+pub use counters::{
+    Counter, Counters, DirectionCounters, DirectionCounts, TenantCounters, UnownedCounters, VmCounters,
+};
+pub use inline::{InlineBatch, InlineEngine};
 pub use mediator::Mediator;
-pub use packet::{Outcome, Packet, Reason, Released, RewriteRefused};
+pub use packet::{Disposition, Packet, Reason, ReleasedPacket, RewriteRefused};
 pub use parse::{Kind, classify};
-pub use tenant::{Fault, Link};
+pub use tenant::{P4VmChannel, P4VmFault};

@@ -55,7 +55,7 @@ impl Lookup {
     }
 
     /// From now on the ingress of these VMs, and of no others, is asked elsewhere.
-    pub(crate) fn ask_elsewhere(&mut self, vms: &[VmRef]) {
+    pub(crate) fn defer_ingress(&mut self, vms: &[VmRef]) {
         self.elsewhere = vms.into();
         self.elsewhere.sort_unstable();
     }
@@ -123,7 +123,7 @@ impl Lookup {
 #[inline]
 fn find(network: Network, get: impl Fn(u64) -> Option<VmRef>) -> Option<VmRef> {
     match network {
-        Network::Unsaid => get(UNSAID),
+        Network::Unknown => get(UNSAID),
         Network::Number(number) => get(number.into()).or_else(|| get(ANYWHERE)),
         Network::Foreign => get(ANYWHERE),
     }
@@ -284,7 +284,7 @@ mod tests {
             let expected = (i < 200).then_some(VmRef { tenant: 1, vm: i as u16 });
             let v4 = Kind::V4 { source: 0x0a00_0000 | i, destination: 0 };
             let v6 = Kind::V6 { source: 0, destination: u128::from(i) << 64 | 1 };
-            assert_eq!(lookup.sender(v4, Network::Unsaid), expected);
+            assert_eq!(lookup.sender(v4, Network::Unknown), expected);
             assert_eq!(lookup.receiver(v6, Network::Foreign), expected);
             assert_eq!(lookup.receiver(v4, Network::Number(7)), None);
         }
@@ -297,7 +297,7 @@ mod tests {
         };
         let lookup = Lookup::new(&config).expect("no address twice");
         let mapped = Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped().to_bits();
-        assert_eq!(lookup.sender(Kind::V6 { source: mapped, destination: mapped }, Network::Unsaid), None);
+        assert_eq!(lookup.sender(Kind::V6 { source: mapped, destination: mapped }, Network::Unknown), None);
     }
 
     #[test]
@@ -340,11 +340,11 @@ mod tests {
             (six, [Some(B), None, Some(B), Some(X)]),
             (seven, [None, None, None, Some(X)]),
             (Network::Foreign, [None, None, None, Some(X)]),
-            (Network::Unsaid, [None, Some(A), Some(B), Some(X)]),
+            (Network::Unknown, [None, Some(A), Some(B), Some(X)]),
         ] {
             assert_eq!([1, 2, 3, 9].map(|a| lookup.receiver(to(a), network)), found, "{network:?}");
             let ambiguous = [1, 2, 3, 9].map(|a| lookup.is_ambiguous(to(a), network));
-            assert_eq!(ambiguous, [network == Network::Unsaid, false, false, false], "{network:?}");
+            assert_eq!(ambiguous, [network == Network::Unknown, false, false, false], "{network:?}");
         }
     }
 

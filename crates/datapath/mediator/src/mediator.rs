@@ -1,14 +1,14 @@
 //! Submitting and polling, as an attachment sees them.
 
 use crate::admit::{Admission, Decision, What};
-use crate::config::{Config, ConfigError, Others, PortSpec, Source, VmRef};
+use crate::config::{AllowedSources, Config, ConfigError, PortSpec, UnownedPolicy, VmRef};
 use crate::counters::{Counters, Runs};
-use crate::inplace::InPlace;
+use crate::inline::InlineEngine;
 use crate::lookup::Lookup;
-use crate::packet::{Outcome, Packet, Reason, Released};
+use crate::packet::{Disposition, Packet, Reason, ReleasedPacket};
 use crate::ports::Ports;
 use crate::queue::{Flight, Owner};
-use crate::tenant::{Fault, Link, Tenant};
+use crate::tenant::{P4VmChannel, P4VmFault, Tenant};
 use p4shield_abi::Direction;
 use p4shield_channel::Sleeper;
 use std::os::fd::BorrowedFd;
@@ -66,7 +66,7 @@ impl<P: Packet> Mediator<P> {
 
     /// Why a tenant's channel was detached, if it was and has not been replaced.
     #[must_use]
-    pub fn fault(&self, tenant: usize) -> Option<Fault> {
+    pub fn fault(&self, tenant: usize) -> Option<P4VmFault> {
         self.tenants.get(tenant).and_then(Tenant::fault)
     }
 
@@ -85,7 +85,7 @@ impl<P: Packet> Mediator<P> {
         &mut self,
         now: u64,
         tenant: usize,
-        link: Option<Link>,
+        link: Option<P4VmChannel>,
     ) -> Result<(), ConfigError> {
         let state = self.tenants.get_mut(tenant).ok_or(ConfigError::NoTenant(tenant))?;
         state.replace(now, link, &self.ports);
@@ -101,15 +101,15 @@ impl<P: Packet> Mediator<P> {
     ///
     /// # Errors
     /// If there is no such tenant.
-    pub fn judge_in_place(&mut self, tenant: usize, engine: Box<dyn InPlace>) -> Result<(), ConfigError> {
-        self.tenants.get_mut(tenant).ok_or(ConfigError::NoTenant(tenant))?.judge_in_place(engine);
+    pub fn attach_inline(&mut self, tenant: usize, engine: Box<dyn InlineEngine>) -> Result<(), ConfigError> {
+        self.tenants.get_mut(tenant).ok_or(ConfigError::NoTenant(tenant))?.attach_inline(engine);
         Ok(())
     }
 
     /// From now on the ingress of these VMs, and of no others, is asked where packets are handed to them and not where they
     /// come in: another mediator has the transmit side of their ports ([`crate::Stages::IngressOnly`]).
-    pub fn ask_elsewhere(&mut self, vms: &[VmRef]) {
-        self.lookup.ask_elsewhere(vms);
+    pub fn defer_ingress(&mut self, vms: &[VmRef]) {
+        self.lookup.defer_ingress(vms);
     }
 
     /// Takes a packet that came in at `port`. At most one packet comes out at once: this one, if it is decided, or
@@ -117,7 +117,7 @@ impl<P: Packet> Mediator<P> {
     ///
     /// Requests are handed to the P4 VMs in batches of 32, the rest by the next [`Self::poll`] or [`Self::flush`].
     #[inline]
-    pub fn submit(&mut self, now: u64, port: &PortSpec, packet: P) -> Option<Released<P>> {
+    pub fn submit(&mut self, now: u64, port: &PortSpec, packet: P) -> Option<ReleasedPacket<P>> {
         let mut runs = Runs::default();
         let number = self.port_number(port);
         let released = self.take(now, number, packet, &mut Admission::new(port), &mut runs);
@@ -135,9 +135,9 @@ impl<P: Packet> Mediator<P> {
         now: u64,
         port: &PortSpec,
         packets: impl IntoIterator<Item = P>,
-        mut sink: impl FnMut(Released<P>),
+        mut sink: impl FnMut(ReleasedPacket<P>),
     ) {
-        self.expect();
+        self.prefetch();
         let (mut admission, mut runs) = (Admission::new(port), Runs::default());
         let number = self.port_number(port);
         let mut packets = packets.into_iter();
@@ -174,10 +174,10 @@ impl<P: Packet> Mediator<P> {
 
     /// Has what the next [`Self::poll`] looks at brought here from the P4 VMs' cores, while packets are submitted.
     #[inline]
-    fn expect(&self) {
+    fn prefetch(&self) {
         for t in self.active.iter().take(EXPECTED) {
             if let Some(link) = self.tenants[usize::from(*t)].link() {
-                link.requester.expect();
+                link.requester.prefetch();
             }
         }
     }
@@ -196,7 +196,7 @@ impl<P: Packet> Mediator<P> {
         packet: P,
         admission: &mut Admission<'_>,
         runs: &mut Runs,
-    ) -> Option<Released<P>> {
+    ) -> Option<ReleasedPacket<P>> {
         let Decision { what, vm, next } = admission.decide(&self.lookup, &self.counters, packet.bytes());
         match what {
             What::Judge(direction) => {
@@ -213,7 +213,7 @@ impl<P: Packet> Mediator<P> {
     /// Hands over what was submitted, takes answers, and gives out packets that are decided: as many as there are of
     /// those dropped, and `max` of those passed (what a caller's burst has room for). To be called all the time, also
     /// when nothing was submitted. Returns how many passed.
-    pub fn poll(&mut self, now: u64, max: usize, sink: impl FnMut(Released<P>)) -> usize {
+    pub fn poll(&mut self, now: u64, max: usize, sink: impl FnMut(ReleasedPacket<P>)) -> usize {
         if self.active.is_empty() && self.dirty.is_empty() {
             return 0;
         }
@@ -237,7 +237,7 @@ impl<P: Packet> Mediator<P> {
     }
 
     /// Takes the answers of each active tenant and gives out what is decided.
-    fn round(&mut self, now: u64, burst: &mut Burst<impl FnMut(Released<P>)>) {
+    fn round(&mut self, now: u64, burst: &mut Burst<impl FnMut(ReleasedPacket<P>)>) {
         let count = self.active.len();
         for i in 0..count {
             let t = usize::from(self.active[self.turn.wrapping_add(i) % count]);
@@ -268,11 +268,11 @@ impl<P: Packet> Mediator<P> {
     /// and so of nobody else's packets. For attachments that know when that is; without it nothing is lost but time on a core
     /// that the P4 VM shares with whom they were for.
     #[inline]
-    pub fn sent(&mut self) {
+    pub fn notify_sent(&mut self) {
         if let Some(t) = self.passed.take()
             && let Some(link) = self.tenants[t].link_mut()
         {
-            link.requester.sent();
+            link.requester.notify_sent();
         }
     }
 
@@ -285,7 +285,7 @@ impl<P: Packet> Mediator<P> {
 
     /// The doorbells of P4 VMs that owe answers, by tenant: to be polled for input by who sleeps no longer than until
     /// [`Self::next_deadline`], and has [`Sleeper::announce`]d it.
-    pub fn owing(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
+    pub fn awaited_doorbells(&self) -> impl Iterator<Item = (usize, BorrowedFd<'_>)> {
         let tenants = self.active.iter().map(|t| usize::from(*t));
         tenants.filter_map(|t| Some((t, self.tenants[t].link()?.doorbell.fd())))
     }
@@ -295,8 +295,8 @@ impl<P: Packet> Mediator<P> {
         self.tenants.iter().enumerate().filter_map(|(t, tenant)| Some((t, tenant.link()?.doorbell.fd())))
     }
 
-    /// Silences the doorbells of [`Self::owing`]. Detaches P4 VMs that closed their ends.
-    pub fn silence(&mut self) {
+    /// Silences the doorbells of [`Self::awaited_doorbells`]. Detaches P4 VMs that closed their ends.
+    pub fn drain_doorbells(&mut self) {
         for i in 0..self.active.len() {
             self.drain_doorbell(usize::from(self.active[i]));
         }
@@ -306,7 +306,7 @@ impl<P: Packet> Mediator<P> {
     pub fn drain_doorbell(&mut self, tenant: usize) {
         let Some(state) = self.tenants.get_mut(tenant) else { return };
         if state.link().is_some_and(|l| !l.doorbell.drain()) {
-            state.detach(Fault::Gone, &self.counters.tenants[tenant]);
+            state.detach(P4VmFault::Gone, &self.counters.tenants[tenant]);
         }
     }
 
@@ -327,40 +327,40 @@ impl<P: Packet> Mediator<P> {
         (port, next): (&PortSpec, Owner),
         packet: P,
         runs: &mut Runs,
-    ) -> Released<P> {
-        let outcome = match port.others {
-            Others::Pass => {
+    ) -> ReleasedPacket<P> {
+        let disposition = match port.unowned {
+            UnownedPolicy::Pass => {
                 self.rouse(now, next);
                 runs.unowned_passed();
-                Outcome::Pass
+                Disposition::Pass
             }
-            Others::Drop => {
+            UnownedPolicy::Drop => {
                 self.counters.unowned.dropped.add(1);
-                Outcome::Drop(Reason::Others)
+                Disposition::Drop(Reason::Unowned)
             }
         };
-        Released { packet, outcome }
+        ReleasedPacket { packet, disposition }
     }
 
     /// Passes a packet about which its tenant wants nobody asked.
     #[inline]
-    fn skipped(&mut self, now: u64, next: Owner, packet: P, runs: &mut Runs) -> Released<P> {
+    fn skipped(&mut self, now: u64, next: Owner, packet: P, runs: &mut Runs) -> ReleasedPacket<P> {
         self.rouse(now, next);
         runs.unowned_passed();
-        Released { packet, outcome: Outcome::Pass }
+        ReleasedPacket { packet, disposition: Disposition::Pass }
     }
 
     /// Drops a packet of one of several VMs, on nobody's account: whose cannot be told.
     #[cold]
-    fn ambiguous(&self, packet: P) -> Released<P> {
+    fn ambiguous(&self, packet: P) -> ReleasedPacket<P> {
         self.counters.unowned.dropped.add(1);
-        Released { packet, outcome: Outcome::Drop(Reason::Others) }
+        ReleasedPacket { packet, disposition: Disposition::Drop(Reason::Unowned) }
     }
 
     /// Drops a packet with a false source: on the account of the VM whose port it is, or of nobody.
     #[cold]
-    fn spoofed(&self, port: &PortSpec, packet: P) -> Released<P> {
-        let owner = if let Source::Only(vm) = port.source { self.counters.of(vm) } else { None };
+    fn spoofed(&self, port: &PortSpec, packet: P) -> ReleasedPacket<P> {
+        let owner = if let AllowedSources::Only(vm) = port.source { self.counters.of(vm) } else { None };
         if let Some(counters) = owner {
             let egress = &counters[Direction::Egress as usize];
             egress.packets_in.add(1);
@@ -369,7 +369,7 @@ impl<P: Packet> Mediator<P> {
         } else {
             self.counters.unowned.spoofed.add(1);
         }
-        Released { packet, outcome: Outcome::Drop(Reason::Spoofed) }
+        ReleasedPacket { packet, disposition: Disposition::Drop(Reason::Spoofed) }
     }
 
     #[inline]
@@ -404,11 +404,11 @@ impl<F> Burst<F> {
         direction: Direction,
         packet: P,
     ) where
-        F: FnMut(Released<P>),
+        F: FnMut(ReleasedPacket<P>),
     {
         self.runs.passed(counters, owner, direction, packet.len());
         self.room -= 1;
-        (self.sink)(Released { packet, outcome: Outcome::Pass });
+        (self.sink)(ReleasedPacket { packet, disposition: Disposition::Pass });
     }
 }
 

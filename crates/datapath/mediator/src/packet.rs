@@ -66,16 +66,16 @@ pub struct RewriteRefused;
 /// A packet that the mediator is done with.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the packet is to be passed on or freed"]
-pub struct Released<P> {
+pub struct ReleasedPacket<P> {
     /// The packet, as rewritten.
     pub packet: P,
     /// What to do with it.
-    pub outcome: Outcome,
+    pub disposition: Disposition,
 }
 
 /// What the attachment has to do with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Disposition {
     /// Send it on.
     Pass,
     /// Free it.
@@ -103,7 +103,7 @@ pub enum Reason {
     /// A rewrite that leaves no Ethernet frame, or that the packet's memory has no room for.
     Rewrite,
     /// No tenant's packet, on a port that drops those.
-    Others,
+    Unowned,
 }
 
 impl Reason {
@@ -117,7 +117,7 @@ impl Reason {
         Self::Spoofed,
         Self::Strayed,
         Self::Rewrite,
-        Self::Others,
+        Self::Unowned,
     ];
 
     /// The word for it in metrics and messages.
@@ -132,7 +132,7 @@ impl Reason {
             Self::Spoofed => "spoofed",
             Self::Strayed => "strayed",
             Self::Rewrite => "rewrite",
-            Self::Others => "others",
+            Self::Unowned => "others",
         }
     }
 }

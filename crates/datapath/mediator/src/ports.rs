@@ -56,15 +56,15 @@ impl Ports {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Network, Others, Source, Stages};
+    use crate::config::{AllowedSources, Network, Stages, UnownedPolicy};
 
     fn port(number: u32) -> PortSpec {
         PortSpec {
             number,
             stages: Stages::Both,
-            others: Others::Pass,
-            source: Source::Any,
-            network: Network::Unsaid,
+            unowned: UnownedPolicy::Pass,
+            source: AllowedSources::Any,
+            network: Network::Unknown,
         }
     }
 

@@ -92,7 +92,7 @@ const EMPTY: Flight = Flight {
     vm: Owner::NOBODY,
     next: Owner::NOBODY,
     state: State::Dropped,
-    reason: Reason::Others,
+    reason: Reason::Unowned,
 };
 
 /// A first-in-first-out queue of held packets that never grows.

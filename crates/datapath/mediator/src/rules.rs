@@ -4,14 +4,14 @@
 //! through a switch: an egress program cannot take another tenant's address for its source, and an ingress program,
 //! which runs before the switch forwards, cannot send the packet anywhere but to its own tenant.
 
-use crate::config::{Others, PortSpec, Source, Stages};
+use crate::config::{AllowedSources, PortSpec, Stages, UnownedPolicy};
 use crate::lookup::Lookup;
 use crate::packet::{Packet, Reason};
 use crate::parse::{Kind, classify, link_header_len};
 use crate::ports::Ports;
 use crate::queue::{Fate, Flight, State};
 use p4shield_abi::{Direction, Verdict};
-use p4shield_channel::{Answered, Rewrite};
+use p4shield_channel::{CheckedAnswer, HeaderRewrite};
 
 /// The shortest packet that a rewrite may leave: an Ethernet header.
 const MIN_FRAME: usize = 14;
@@ -25,12 +25,12 @@ pub(crate) fn source_allowed(lookup: &Lookup, kind: Kind, port: &PortSpec) -> bo
         return true;
     }
     match port.source {
-        Source::Any => true,
-        Source::Only(vm) => match lookup.sender(kind, port.network) {
+        AllowedSources::Any => true,
+        AllowedSources::Only(vm) => match lookup.sender(kind, port.network) {
             Some(sender) => sender == vm,
             None => is_nobodys(kind),
         },
-        Source::Foreign => lookup.sender(kind, port.network).is_none(),
+        AllowedSources::Foreign => lookup.sender(kind, port.network).is_none(),
     }
 }
 
@@ -50,7 +50,7 @@ pub(crate) fn apply<P: Packet>(
     flight: &mut Flight,
     packet: &mut P,
     direction: Direction,
-    answered: &Answered<'_>,
+    answered: &CheckedAnswer<'_>,
 ) -> Fate {
     match (answered.verdict, &answered.rewrite) {
         (Verdict::Drop, _) => (State::Dropped, Reason::Program),
@@ -67,7 +67,7 @@ fn apply_rewrite<P: Packet>(
     flight: &mut Flight,
     packet: &mut P,
     direction: Direction,
-    rewrite: &Rewrite<'_>,
+    rewrite: &HeaderRewrite<'_>,
 ) -> Result<(), Reason> {
     let port = ports.get(flight.port);
     let total = rewrite.packet_len as usize;
@@ -97,7 +97,7 @@ fn egress_rewritten(lookup: &Lookup, port: &PortSpec, flight: &mut Flight, kind:
     if other_tenant || !source_allowed(lookup, kind, port) {
         return Err(Reason::Spoofed);
     }
-    if kind == Kind::Other && port.others == Others::Drop {
+    if kind == Kind::Other && port.unowned == UnownedPolicy::Drop {
         return Err(Reason::Strayed);
     }
     if port.stages == Stages::Both {
@@ -144,14 +144,14 @@ mod tests {
         Kind::V4 { source: 0x0a00_0000 | last, destination: 0 }
     }
 
-    const fn port(source: Source) -> PortSpec {
-        let network = Network::Unsaid;
-        PortSpec { number: 1, stages: Stages::Both, others: Others::Pass, source, network }
+    const fn port(source: AllowedSources) -> PortSpec {
+        let network = Network::Unknown;
+        PortSpec { number: 1, stages: Stages::Both, unowned: UnownedPolicy::Pass, source, network }
     }
 
     #[test]
     fn a_bound_port_sends_its_vms_addresses_and_nobodys() {
-        let (lookup, rule) = (lookup(), &port(Source::Only(VmRef { tenant: 0, vm: 0 })));
+        let (lookup, rule) = (lookup(), &port(AllowedSources::Only(VmRef { tenant: 0, vm: 0 })));
         assert!(source_allowed(&lookup, from(1), rule));
         assert!(!source_allowed(&lookup, from(2), rule), "another VM of the same tenant");
         assert!(!source_allowed(&lookup, from(3), rule), "another tenant's VM");
@@ -166,8 +166,8 @@ mod tests {
     #[test]
     fn an_uplink_sends_no_vms_address() {
         let lookup = lookup();
-        assert!(source_allowed(&lookup, from(9), &port(Source::Foreign)));
-        assert!(!source_allowed(&lookup, from(3), &port(Source::Foreign)));
-        assert!(source_allowed(&lookup, from(3), &port(Source::Any)));
+        assert!(source_allowed(&lookup, from(9), &port(AllowedSources::Foreign)));
+        assert!(!source_allowed(&lookup, from(3), &port(AllowedSources::Foreign)));
+        assert!(source_allowed(&lookup, from(3), &port(AllowedSources::Any)));
     }
 }

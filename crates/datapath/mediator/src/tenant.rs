@@ -3,16 +3,16 @@
 use crate::asking::Asking;
 use crate::config::{FailPolicy, TenantConfig};
 use crate::counters::{Counters, TenantCounters};
-use crate::inplace::{self, InPlace};
+use crate::inline::{self, InlineEngine};
 use crate::lookup::Lookup;
 use crate::mediator::Burst;
-use crate::packet::{Packet, Reason, Released};
+use crate::packet::{Packet, Reason, ReleasedPacket};
 use crate::ports::Ports;
 use crate::queue::{Fate, Flight, Queue, State, id_of, number_of};
 use crate::rules;
 use p4shield_abi::channel::{BATCH, Request};
 use p4shield_abi::{Direction, Verdict};
-use p4shield_channel::{Answered, ChannelFault, Doorbell, PushRefused, Requester};
+use p4shield_channel::{ChannelFault, CheckedAnswer, Doorbell, PushRefused, Requester};
 use std::time::Duration;
 
 /// Answers that are taken in one poll at most, so that one tenant's burst does not delay the others' packets.
@@ -27,7 +27,7 @@ const BELL_ADVANCE: u64 = 8 * BELL_INTERVAL;
 
 /// The mediator's end of a channel, with the doorbell that wakes the P4 VM and is rung by it.
 #[derive(Debug)]
-pub struct Link {
+pub struct P4VmChannel {
     /// The ring end.
     pub requester: Requester,
     /// The doorbell end.
@@ -36,7 +36,7 @@ pub struct Link {
 
 /// Why a channel was detached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum P4VmFault {
     /// The P4 VM broke the protocol.
     #[error("the P4 VM broke the channel's protocol")]
     Protocol(#[source] ChannelFault),
@@ -48,7 +48,7 @@ pub enum Fault {
     Gone,
 }
 
-impl Fault {
+impl P4VmFault {
     /// A word for metrics and messages.
     #[must_use]
     pub const fn name(&self) -> &'static str {
@@ -69,9 +69,9 @@ enum Judge {
     /// Nobody at present.
     Nobody,
     /// A P4 VM.
-    Channel(Link),
+    Channel(P4VmChannel),
     /// This thread.
-    Here(Box<dyn InPlace>),
+    Here(Box<dyn InlineEngine>),
 }
 
 pub(crate) struct Tenant<P> {
@@ -82,7 +82,7 @@ pub(crate) struct Tenant<P> {
     /// Nanoseconds.
     stall: Option<u64>,
     judge: Judge,
-    fault: Option<Fault>,
+    fault: Option<P4VmFault>,
     /// By [`Direction`].
     queues: [Queue<P>; 2],
     /// Number of the next packet to be judged in place, by [`Direction`].
@@ -133,15 +133,15 @@ impl<P: Packet> Tenant<P> {
         self.fail
     }
 
-    pub(crate) fn fault(&self) -> Option<Fault> {
+    pub(crate) fn fault(&self) -> Option<P4VmFault> {
         self.fault
     }
 
-    pub(crate) fn link(&self) -> Option<&Link> {
+    pub(crate) fn link(&self) -> Option<&P4VmChannel> {
         if let Judge::Channel(link) = &self.judge { Some(link) } else { None }
     }
 
-    pub(crate) fn link_mut(&mut self) -> Option<&mut Link> {
+    pub(crate) fn link_mut(&mut self) -> Option<&mut P4VmChannel> {
         if let Judge::Channel(link) = &mut self.judge { Some(link) } else { None }
     }
 
@@ -245,7 +245,7 @@ impl<P: Packet> Tenant<P> {
         let queue = &mut self.queues[direction as usize];
         let mut room = queue.room();
         let requester = match &mut self.judge {
-            Judge::Channel(Link { requester, .. }) => {
+            Judge::Channel(P4VmChannel { requester, .. }) => {
                 if requester.outstanding() == 0 {
                     self.progress = now;
                 }
@@ -310,7 +310,7 @@ impl<P: Packet> Tenant<P> {
     fn wake(&mut self, counters: &TenantCounters) {
         counters.wakeups.add(1);
         if self.link_mut().is_some_and(|l| !l.requester.wake(&l.doorbell)) {
-            self.detach(Fault::Gone, counters);
+            self.detach(P4VmFault::Gone, counters);
         }
     }
 
@@ -324,12 +324,12 @@ impl<P: Packet> Tenant<P> {
         now: u64,
         switch: (&Lookup, &Ports),
         counters: (&Counters, usize),
-        burst: &mut Burst<impl FnMut(Released<P>)>,
+        burst: &mut Burst<impl FnMut(ReleasedPacket<P>)>,
     ) -> bool {
         let link = match &mut self.judge {
             Judge::Channel(link) if link.requester.outstanding() != 0 => link,
             Judge::Here(engine) => {
-                inplace::judge(&mut **engine, &mut self.queues, &mut self.next, switch, counters, burst);
+                inline::judge(&mut **engine, &mut self.queues, &mut self.next, switch, counters, burst);
                 return true;
             }
             Judge::Channel(_) | Judge::Nobody => return true,
@@ -343,7 +343,7 @@ impl<P: Packet> Tenant<P> {
                 self.progress = now;
                 return taken < TAKE;
             }
-            Err(fault) => self.detach(Fault::Protocol(fault), counters),
+            Err(fault) => self.detach(P4VmFault::Protocol(fault), counters),
         }
         true
     }
@@ -352,7 +352,7 @@ impl<P: Packet> Tenant<P> {
     #[inline]
     fn wait(&mut self, now: u64, counters: &TenantCounters) {
         if self.stall.is_some_and(|s| now.saturating_sub(self.progress) >= s) {
-            self.detach(Fault::Stalled, counters);
+            self.detach(P4VmFault::Stalled, counters);
             return;
         }
         self.ring_due |= self.link_mut().is_some_and(|l| l.requester.must_wake());
@@ -363,7 +363,7 @@ impl<P: Packet> Tenant<P> {
 
     /// Takes the channel away; its packets get the tenant's policy at once and leave in their order.
     #[cold]
-    pub(crate) fn detach(&mut self, fault: Fault, counters: &TenantCounters) {
+    pub(crate) fn detach(&mut self, fault: P4VmFault, counters: &TenantCounters) {
         tracing::warn!(
             tenant = self.name,
             fault = fault.name(),
@@ -386,7 +386,7 @@ impl<P: Packet> Tenant<P> {
 
     /// Puts another channel in the place of the one there is. Packets that still wait are asked again over it, as
     /// far as it has slots; their deadlines stay.
-    pub(crate) fn replace(&mut self, now: u64, link: Option<Link>, ports: &Ports) {
+    pub(crate) fn replace(&mut self, now: u64, link: Option<P4VmChannel>, ports: &Ports) {
         self.fault = None;
         let Some(mut link) = link else {
             self.unlink(Reason::NoChannel);
@@ -407,7 +407,7 @@ impl<P: Packet> Tenant<P> {
     }
 
     /// Has packets judged in place, those that wait already first.
-    pub(crate) fn judge_in_place(&mut self, engine: Box<dyn InPlace>) {
+    pub(crate) fn attach_inline(&mut self, engine: Box<dyn InlineEngine>) {
         self.fault = None;
         self.ring_due = false;
         self.next = self.queues.each_ref().map(Queue::front_number);
@@ -449,7 +449,7 @@ pub(crate) fn request<P: Packet>(
 /// Writes a request for a flight.
 #[inline(always)]
 fn push<P: Packet>(
-    link: &mut Link,
+    link: &mut P4VmChannel,
     number: u64,
     direction: Direction,
     (flight, packet): (&Flight, &P),
@@ -466,10 +466,10 @@ fn push<P: Packet>(
 #[inline(always)]
 pub(crate) fn settle<P: Packet>(
     queues: &mut [Queue<P>; 2],
-    answered: Answered<'_>,
+    answered: CheckedAnswer<'_>,
     switch: (&Lookup, &Ports),
     (counters, t): (&Counters, usize),
-    burst: &mut Burst<impl FnMut(Released<P>)>,
+    burst: &mut Burst<impl FnMut(ReleasedPacket<P>)>,
 ) {
     let (number, direction) = number_of(answered.id);
     let plain = answered.verdict == Verdict::Pass && answered.rewrite.is_none();
@@ -487,7 +487,7 @@ pub(crate) fn settle<P: Packet>(
 #[inline(never)]
 fn note<P: Packet>(
     queues: &mut [Queue<P>; 2],
-    answered: &Answered<'_>,
+    answered: &CheckedAnswer<'_>,
     switch: (&Lookup, &Ports),
     counters: &TenantCounters,
 ) {

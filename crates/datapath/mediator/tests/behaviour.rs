@@ -6,16 +6,17 @@ use p4shield_abi::Direction;
 use p4shield_abi::channel::VERDICT_HEAD;
 use p4shield_channel::{Memory, Sleeper};
 use p4shield_mediator::{
-    Config, ConfigError, FailPolicy, Fault, Network, Others, Outcome, PortSpec, Reason, Source, Stages, Tally,
+    AllowedSources, Config, ConfigError, DirectionCounts, Disposition, FailPolicy, Network, P4VmFault,
+    PortSpec, Reason, Stages, UnownedPolicy,
 };
 use std::sync::atomic::Ordering;
 
-const PASS: Outcome = Outcome::Pass;
-const fn dropped(reason: Reason) -> Outcome {
-    Outcome::Drop(reason)
+const PASS: Disposition = Disposition::Pass;
+const fn dropped(reason: Reason) -> Disposition {
+    Disposition::Drop(reason)
 }
 
-fn tally(m: &p4shield_mediator::Mediator<TestPacket>, t: usize, vm: usize, d: Direction) -> Tally {
+fn tally(m: &p4shield_mediator::Mediator<TestPacket>, t: usize, vm: usize, d: Direction) -> DirectionCounts {
     m.counters().tenants[t].vms[vm].direction(d).read()
 }
 
@@ -31,7 +32,7 @@ fn a_packet_between_two_tenants_is_judged_by_both_with_the_rewrite_in_between() 
         assert_eq!((request.packet_len, request.timestamp_ns), (60, 5));
         let mut new = header.to_vec();
         new[22] = 63;
-        Does::Rewrite(new, 0)
+        Does::HeaderRewrite(new, 0)
     });
     assert_eq!(sent, 1);
     assert_eq!(poll(&mut m, 7), [], "it goes on to the receiver");
@@ -42,7 +43,7 @@ fn a_packet_between_two_tenants_is_judged_by_both_with_the_rewrite_in_between() 
     assert_eq!(received, 1);
     let mut out = Vec::new();
     assert_eq!(m.poll(8, 32, |r| out.push(r)), 1);
-    assert_eq!((out[0].outcome, out[0].packet.bytes[22]), (PASS, 63));
+    assert_eq!((out[0].disposition, out[0].packet.bytes[22]), (PASS, 63));
     assert_eq!(m.held(), 0);
     assert_eq!(tally(&m, 0, 1, Direction::Egress).rewritten, 1);
     assert_eq!(tally(&m, 1, 0, Direction::Ingress).passed, 1);
@@ -69,10 +70,10 @@ fn one_stage_ports_ask_one_stage() {
 #[test]
 fn packets_of_nobody_go_by_the_ports_policy() {
     let mut m = mediator(&tenants(1));
-    let strict = PortSpec { others: Others::Drop, ..SHARED };
+    let strict = PortSpec { unowned: UnownedPolicy::Drop, ..SHARED };
     for p in [arp(1), packet(1, 98, 99), TestPacket { serial: 1, bytes: vec![0; 9] }] {
         assert_eq!(of(m.submit(0, &SHARED, p.clone())), Some((1, PASS)));
-        assert_eq!(of(m.submit(0, &strict, p)), Some((1, dropped(Reason::Others))));
+        assert_eq!(of(m.submit(0, &strict, p)), Some((1, dropped(Reason::Unowned))));
     }
     let nowhere = port(Stages::EgressOnly(vm_ref(7, 0)));
     assert_eq!(of(m.submit(0, &nowhere, packet(1, 1, 2))), Some((1, PASS)), "a VM that is not configured");
@@ -83,24 +84,24 @@ fn packets_of_nobody_go_by_the_ports_policy() {
 #[test]
 fn an_ingress_that_is_asked_elsewhere_is_not_asked_here() {
     let mut m = mediator(&tenants(2));
-    m.ask_elsewhere(&[vm_ref(1, 0)]);
+    m.defer_ingress(&[vm_ref(1, 0)]);
     assert_eq!(of(m.submit(0, &SHARED, packet(1, 99, 11))), Some((1, PASS)));
     assert_eq!(of(m.submit(0, &SHARED, packet(2, 99, 12))), Some((2, dropped(Reason::NoChannel))));
     let own = port(Stages::IngressOnly(vm_ref(1, 0)));
     assert_eq!(of(m.submit(0, &own, packet(3, 99, 11))), Some((3, dropped(Reason::NoChannel))));
-    assert_eq!(of(m.submit(0, &port(Stages::Nobody), packet(4, 11, 12))), Some((4, PASS)));
+    assert_eq!(of(m.submit(0, &port(Stages::None), packet(4, 11, 12))), Some((4, PASS)));
     // Nor does an egress lead on to it, whether the packet was for it or a program has made it so.
     let to = |last| move |b: &mut Vec<u8>| b[33] = last;
     for (elsewhere, out) in [(&[vm_ref(1, 0)][..], PASS), (&[], dropped(Reason::NoChannel))] {
         let mut a = attach(&mut m, 0, 0, GEOMETRY);
-        m.ask_elsewhere(elsewhere);
+        m.defer_ingress(elsewhere);
         for original in [packet(5, 1, 11), packet(5, 1, 99)] {
             assert_eq!(of(m.submit(0, &SHARED, original)), None);
             poll(&mut m, 0);
             let judged = a.judge(1, &mut |_, header| {
                 let mut new = header.to_vec();
                 to(11)(&mut new);
-                Does::Rewrite(new, 0)
+                Does::HeaderRewrite(new, 0)
             });
             assert_eq!(judged, 1);
             assert_eq!(poll(&mut m, 0), [(5, out)]);
@@ -111,14 +112,14 @@ fn an_ingress_that_is_asked_elsewhere_is_not_asked_here() {
 #[test]
 fn false_sources_are_dropped_and_counted() {
     let mut m = mediator(&tenants(2));
-    let bound = PortSpec { source: Source::Only(vm_ref(0, 0)), ..SHARED };
+    let bound = PortSpec { source: AllowedSources::Only(vm_ref(0, 0)), ..SHARED };
     for source in [2, 11, 99] {
         let out = of(m.submit(0, &bound, packet(1, source, 12)));
         assert_eq!(out, Some((1, dropped(Reason::Spoofed))), "10.0.0.{source}");
     }
     let counts = tally(&m, 0, 0, Direction::Egress);
     assert_eq!((counts.packets_in, counts.dropped_for(Reason::Spoofed), counts.held), (3, 3, 0));
-    let uplink = PortSpec { source: Source::Foreign, ..SHARED };
+    let uplink = PortSpec { source: AllowedSources::Foreign, ..SHARED };
     assert_eq!(of(m.submit(0, &uplink, packet(1, 1, 11))), Some((1, dropped(Reason::Spoofed))));
     assert_eq!(m.counters().unowned.spoofed.get(), 1);
 }
@@ -127,7 +128,7 @@ fn false_sources_are_dropped_and_counted() {
 fn what_comes_from_a_bound_port_is_its_vms_whatever_the_source() {
     let mut m = mediator(&tenants(1));
     let mut a = attach(&mut m, 0, 0, GEOMETRY);
-    let bound = PortSpec { source: Source::Only(vm_ref(0, 1)), ..SHARED };
+    let bound = PortSpec { source: AllowedSources::Only(vm_ref(0, 1)), ..SHARED };
     let mut dhcp = packet(1, 0, 0);
     dhcp.bytes[26..34].copy_from_slice(&[0, 0, 0, 0, 255, 255, 255, 255]);
     assert_eq!(of(m.submit(0, &bound, dhcp)), None, "judged, not waved through");
@@ -143,7 +144,12 @@ fn what_comes_from_a_bound_port_is_its_vms_whatever_the_source() {
 }
 
 /// One packet of tenant 0 is rewritten at `direction`; what comes of it.
-fn rewritten(port: &PortSpec, original: TestPacket, change: impl Fn(&mut Vec<u8>), longer: i32) -> Outcome {
+fn rewritten(
+    port: &PortSpec,
+    original: TestPacket,
+    change: impl Fn(&mut Vec<u8>),
+    longer: i32,
+) -> Disposition {
     let mut m = mediator(&tenants(2));
     let mut a = attach(&mut m, 0, 0, GEOMETRY);
     assert_eq!(of(m.submit(0, port, original)), None);
@@ -151,7 +157,7 @@ fn rewritten(port: &PortSpec, original: TestPacket, change: impl Fn(&mut Vec<u8>
     let judged = a.judge(1, &mut |_, header| {
         let mut new = header.to_vec();
         change(&mut new);
-        Does::Rewrite(new, longer)
+        Does::HeaderRewrite(new, longer)
     });
     assert_eq!(judged, 1);
     let out = poll(&mut m, 0);
@@ -165,7 +171,7 @@ fn an_egress_program_cannot_take_another_tenants_address() {
     assert_eq!(rewritten(&SHARED, packet(1, 1, 99), from(2), 0), PASS, "its own other VM's");
     assert_eq!(rewritten(&SHARED, packet(1, 1, 99), from(98), 0), PASS, "an address of nobody here");
     assert_eq!(rewritten(&SHARED, packet(1, 1, 99), from(11), 0), dropped(Reason::Spoofed));
-    let bound = PortSpec { source: Source::Only(vm_ref(0, 0)), ..SHARED };
+    let bound = PortSpec { source: AllowedSources::Only(vm_ref(0, 0)), ..SHARED };
     assert_eq!(rewritten(&bound, packet(1, 1, 99), from(98), 0), dropped(Reason::Spoofed));
 }
 
@@ -196,7 +202,7 @@ fn an_egress_rewrite_chooses_the_receiver() {
     a.judge(1, &mut |_, header| {
         let mut new = header.to_vec();
         new[33] = 12;
-        Does::Rewrite(new, 0)
+        Does::HeaderRewrite(new, 0)
     });
     assert_eq!(poll(&mut m, 0), []);
     assert_eq!(
@@ -235,7 +241,7 @@ fn an_address_of_several_vms_is_looked_up_in_the_packets_network() {
     assert_eq!(of(m.submit(0, &of_network(Network::Foreign), packet(1, 99, 9))), Some((1, PASS)));
     for (from, to) in [(99, 9), (9, 99)] {
         let released = of(m.submit(0, &SHARED, packet(1, from, to)));
-        assert_eq!(released, Some((1, dropped(Reason::Others))), "whose it is cannot be told");
+        assert_eq!(released, Some((1, dropped(Reason::Unowned))), "whose it is cannot be told");
     }
     assert_eq!(p4vms.each_mut().map(P4vm::pass_all), [0, 0]);
     assert_eq!(m.counters().unowned.dropped.get(), 2);
@@ -251,7 +257,7 @@ fn a_rewrite_to_an_address_of_several_vms_is_dropped() {
         a.judge(1, &mut |_, header| {
             let mut new = header.to_vec();
             new[at] = 9;
-            Does::Rewrite(new, 0)
+            Does::HeaderRewrite(new, 0)
         });
         assert_eq!(poll(&mut m, 0), [(1, dropped(Reason::Strayed))], "byte {at}");
     }
@@ -271,7 +277,7 @@ fn rewrites_that_leave_no_frame_or_do_not_fit_are_dropped() {
 
 #[test]
 fn at_the_deadline_the_policy_applies_and_late_answers_count_for_nothing() {
-    for (fail, outcome) in [(FailPolicy::Drop, dropped(Reason::Deadline)), (FailPolicy::Pass, PASS)] {
+    for (fail, disposition) in [(FailPolicy::Drop, dropped(Reason::Deadline)), (FailPolicy::Pass, PASS)] {
         let mut config = tenants(1);
         config.tenants[0].fail = fail;
         let mut m = mediator(&config);
@@ -279,8 +285,8 @@ fn at_the_deadline_the_policy_applies_and_late_answers_count_for_nothing() {
         assert_eq!(of(m.submit(100, &SHARED, packet(1, 1, 9))), None);
         assert_eq!(poll(&mut m, 100 + DEADLINE - 1), []);
         assert_eq!(m.next_deadline(100), Some(100 + DEADLINE));
-        assert_eq!(poll(&mut m, 100 + DEADLINE), [(1, outcome)]);
-        assert_eq!(a.judge(32, &mut |_, _| Does::Rewrite(vec![7; 60], 0)), 1);
+        assert_eq!(poll(&mut m, 100 + DEADLINE), [(1, disposition)]);
+        assert_eq!(a.judge(32, &mut |_, _| Does::HeaderRewrite(vec![7; 60], 0)), 1);
         assert_eq!(of(m.submit(100 + DEADLINE, &SHARED, packet(2, 1, 9))), None);
         assert_eq!(poll(&mut m, 101 + DEADLINE), []);
         assert_eq!((m.counters().tenants[0].late.get(), m.held()), (1, 1));
@@ -389,12 +395,12 @@ fn a_tenant_holds_no_more_than_it_may() {
 
 #[test]
 fn without_a_channel_the_policy_applies_at_once() {
-    for (fail, outcome) in [(FailPolicy::Drop, dropped(Reason::NoChannel)), (FailPolicy::Pass, PASS)] {
+    for (fail, disposition) in [(FailPolicy::Drop, dropped(Reason::NoChannel)), (FailPolicy::Pass, PASS)] {
         let mut config = tenants(2);
         config.tenants[0].fail = fail;
         config.tenants[1].fail = fail;
         let mut m = mediator(&config);
-        assert_eq!(of(m.submit(0, &SHARED, packet(1, 1, 11))), Some((1, outcome)));
+        assert_eq!(of(m.submit(0, &SHARED, packet(1, 1, 11))), Some((1, disposition)));
         assert_eq!(m.held(), 0);
     }
 }
@@ -407,7 +413,7 @@ fn a_p4vm_that_breaks_the_protocol_is_detached_and_a_new_one_heals() {
     assert_eq!(of(m.submit(0, &SHARED, packet(2, 11, 9))), None);
     a.memory.store_u32(VERDICT_HEAD, 77, Ordering::Relaxed);
     assert_eq!(poll(&mut m, 1), [(1, dropped(Reason::Fault))], "at once, not at the deadline");
-    assert!(matches!(m.fault(0), Some(Fault::Protocol(_))));
+    assert!(matches!(m.fault(0), Some(P4VmFault::Protocol(_))));
     assert!(!m.is_attached(0) && m.is_attached(1));
     assert_eq!(of(m.submit(1, &SHARED, packet(3, 1, 9))), Some((3, dropped(Reason::Fault))));
     b.pass_all();
@@ -432,7 +438,7 @@ fn a_p4vm_that_stops_is_detached_after_a_while_and_held_packets_were_gone_before
     poll(&mut m, stall - 1);
     assert!(m.is_attached(0));
     poll(&mut m, stall);
-    assert_eq!(m.fault(0), Some(Fault::Stalled));
+    assert_eq!(m.fault(0), Some(P4VmFault::Stalled));
     assert_eq!(m.next_deadline(stall), None);
 }
 
@@ -525,7 +531,7 @@ fn a_p4vm_that_goes_away_is_noticed_at_its_doorbell() {
     assert!(m.is_attached(0));
     drop(a);
     m.drain_doorbell(0);
-    assert_eq!(m.fault(0), Some(Fault::Gone));
+    assert_eq!(m.fault(0), Some(P4VmFault::Gone));
     assert_eq!(poll(&mut m, 1), [(1, dropped(Reason::Fault))]);
 }
 
@@ -537,7 +543,7 @@ fn a_mediator_that_sleeps_is_rung_for_when_an_answer_comes() {
     poll(&mut m, 0);
     assert!(m.announce());
     assert_eq!(a.judge.fetch_with(1, |_, _| ()), Ok(1));
-    a.judge.answer(p4shield_channel::Reply::Pass).expect("it was asked");
+    a.judge.respond(p4shield_channel::Response::Pass).expect("it was asked");
     assert!(a.judge.publish(), "ring");
     m.retract();
     assert!(!m.announce(), "there is an answer");

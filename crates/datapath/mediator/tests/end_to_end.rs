@@ -2,8 +2,8 @@
 
 mod common;
 use common::*;
-use p4shield_channel::{Doorbell, Idled, Judge, Reply, WaitPolicy, Waiter};
-use p4shield_mediator::{Mediator, Outcome, Reason};
+use p4shield_channel::{Doorbell, IdleResult, Responder, Response, WaitPolicy, Waiter};
+use p4shield_mediator::{Disposition, Mediator, Reason};
 use rustix::event::{PollFd, PollFlags};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,9 +14,9 @@ const PACKETS: u32 = 50_000;
 const SLEEPY: WaitPolicy = WaitPolicy { min_spins: 0, max_spins: 16, yields: 1 };
 
 /// Drops every third packet, rewrites every fifth, until it is told to stop and has nothing to do.
-fn judge_until(mut judge: Judge, bell: &Doorbell, stop: &AtomicBool) -> u32 {
+fn judge_until(mut judge: Responder, bell: &Doorbell, stop: &AtomicBool) -> u32 {
     let mut waiter = Waiter::new(SLEEPY);
-    let mut batch = p4shield_channel::Batch::new(&GEOMETRY);
+    let mut batch = p4shield_channel::RequestBatch::new(&GEOMETRY);
     let mut judged = 0;
     loop {
         if judge.fetch(&mut batch).expect("the mediator is honest") == 0 {
@@ -24,24 +24,24 @@ fn judge_until(mut judge: Judge, bell: &Doorbell, stop: &AtomicBool) -> u32 {
                 return judged;
             }
             let fds = &mut [PollFd::new(bell, PollFlags::IN)];
-            if matches!(waiter.idle(&mut judge, fds, None).expect("poll"), Idled::Slept(_)) {
+            if matches!(waiter.idle(&mut judge, fds, None).expect("poll"), IdleResult::Slept(_)) {
                 bell.drain();
             }
             continue;
         }
-        waiter.worked();
+        waiter.found_work();
         for entry in batch.iter_mut() {
             let packet = &mut entry.frame[entry.start..entry.start + entry.len];
             let serial = u32::from_be_bytes(packet[SERIAL_AT..SERIAL_AT + 4].try_into().expect("four bytes"));
             let reply = if serial.is_multiple_of(3) {
-                Reply::Drop
+                Response::Drop
             } else if serial.is_multiple_of(5) {
                 packet[22] = 1;
-                Reply::Rewritten { header: packet, packet_len: entry.request.packet_len }
+                Response::Rewritten { header: packet, packet_len: entry.request.packet_len }
             } else {
-                Reply::Pass
+                Response::Pass
             };
-            judge.answer(reply).expect("it fits");
+            judge.respond(reply).expect("it fits");
             judged += 1;
         }
         if judge.publish() {
@@ -50,9 +50,9 @@ fn judge_until(mut judge: Judge, bell: &Doorbell, stop: &AtomicBool) -> u32 {
     }
 }
 
-fn check(serial: u32, packet: &TestPacket, outcome: Outcome) {
+fn check(serial: u32, packet: &TestPacket, disposition: Disposition) {
     let dropped = serial.is_multiple_of(3);
-    assert_eq!(outcome, if dropped { Outcome::Drop(Reason::Program) } else { Outcome::Pass });
+    assert_eq!(disposition, if dropped { Disposition::Drop(Reason::Program) } else { Disposition::Pass });
     let ttl = if serial.is_multiple_of(5) && !dropped { 1 } else { 64 };
     assert_eq!((packet.serial, packet.bytes[22]), (serial, ttl), "in order, as the program left it");
 }
@@ -75,11 +75,11 @@ fn mediate(mediator: &mut Mediator<TestPacket>) {
         }
         let before = out;
         mediator.poll(now, 32, |released| {
-            check(out, &released.packet, released.outcome);
+            check(out, &released.packet, released.disposition);
             out += 1;
         });
         if out != before || (room && submitted < PACKETS && !pause) {
-            waiter.worked();
+            waiter.found_work();
             continue;
         }
         sleep(mediator, &mut waiter);
@@ -91,7 +91,7 @@ fn sleep(mediator: &mut Mediator<TestPacket>, waiter: &mut Waiter) {
     let bell =
         rustix::io::fcntl_dupfd_cloexec(mediator.doorbells().next().expect("attached").1, 0).expect("dup");
     let fds = &mut [PollFd::new(&bell, PollFlags::IN)];
-    if matches!(waiter.idle(mediator, fds, None).expect("poll"), Idled::Slept(_)) {
+    if matches!(waiter.idle(mediator, fds, None).expect("poll"), IdleResult::Slept(_)) {
         mediator.drain_doorbell(0);
     }
 }

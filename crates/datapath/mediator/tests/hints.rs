@@ -3,16 +3,16 @@
 mod common;
 use common::*;
 use p4shield_channel::Sleeper;
-use p4shield_mediator::{Mediator, Others, Outcome, PortSpec, Reason, Source, Stages};
+use p4shield_mediator::{AllowedSources, Disposition, Mediator, PortSpec, Reason, Stages, UnownedPolicy};
 
-const UPLINK: PortSpec = PortSpec { source: Source::Foreign, ..SHARED };
+const UPLINK: PortSpec = PortSpec { source: AllowedSources::Foreign, ..SHARED };
 
 /// Two tenants; the ingress of the second one's first VM is asked elsewhere.
 fn setup(skipped: bool) -> (Mediator<TestPacket>, P4vm) {
     let mut config = tenants(2);
     config.tenants[1].vms[0].skipped = [skipped, false];
     let mut m = mediator(&config);
-    m.ask_elsewhere(&[vm_ref(1, 0)]);
+    m.defer_ingress(&[vm_ref(1, 0)]);
     let p4vm = attach(&mut m, 0, 1, GEOMETRY);
     (m, p4vm)
 }
@@ -24,7 +24,7 @@ fn wakeups(m: &Mediator<TestPacket>) -> [u64; 2] {
 #[test]
 fn a_packet_on_its_way_wakes_the_p4vm_that_will_judge_it() {
     let (mut m, mut a) = setup(false);
-    let pass = Some((1, Outcome::Pass));
+    let pass = Some((1, Disposition::Pass));
     assert_eq!(of(m.submit(0, &UPLINK, packet(1, 99, 11))), pass);
     assert_eq!(wakeups(&m), [0, 0], "it is awake");
     assert!(a.judge.announce());
@@ -43,11 +43,11 @@ fn a_packet_on_its_way_wakes_the_p4vm_that_will_judge_it() {
 #[test]
 fn nobody_is_woken_for_what_nobody_will_be_asked_about() {
     for (skipped, port, destination, out) in [
-        (true, UPLINK, 11, Outcome::Pass),
-        (false, UPLINK, 99, Outcome::Pass),
-        (false, PortSpec { others: Others::Drop, ..UPLINK }, 11, Outcome::Drop(Reason::Others)),
-        (false, port(Stages::EgressOnly(vm_ref(7, 0))), 11, Outcome::Pass),
-        (false, port(Stages::Nobody), 11, Outcome::Pass),
+        (true, UPLINK, 11, Disposition::Pass),
+        (false, UPLINK, 99, Disposition::Pass),
+        (false, PortSpec { unowned: UnownedPolicy::Drop, ..UPLINK }, 11, Disposition::Drop(Reason::Unowned)),
+        (false, port(Stages::EgressOnly(vm_ref(7, 0))), 11, Disposition::Pass),
+        (false, port(Stages::None), 11, Disposition::Pass),
     ] {
         let (mut m, mut a) = setup(skipped);
         assert!(a.judge.announce());
@@ -73,8 +73,8 @@ fn a_p4vm_that_always_claims_to_sleep_is_woken_so_often_and_no_more() {
 fn a_p4vm_is_told_once_that_packets_of_its_own_tenant_were_sent_and_of_no_others() {
     let mut m = mediator(&tenants(2));
     let mut p4vms = [0, 1].map(|t| attach(&mut m, 0, t, GEOMETRY));
-    let told = |p4vms: &[P4vm; 2]| p4vms.each_ref().map(|p| p.judge.sent());
-    m.sent();
+    let told = |p4vms: &[P4vm; 2]| p4vms.each_ref().map(|p| p.judge.sent_count());
+    m.notify_sent();
     assert_eq!(told(&p4vms), [0, 0], "nobody's packet");
     let mut expected = [0; 2];
     for (t, source, does) in
@@ -88,7 +88,7 @@ fn a_p4vm_is_told_once_that_packets_of_its_own_tenant_were_sent_and_of_no_others
         assert_eq!(poll(&mut m, 0).len(), 1);
         // A packet of nobody's, and one that was dropped, is sent with them.
         for _ in 0..2 {
-            m.sent();
+            m.notify_sent();
             assert_eq!(told(&p4vms), expected);
         }
     }

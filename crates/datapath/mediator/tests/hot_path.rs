@@ -2,10 +2,10 @@
 //! allocator that counts, and in a process that the kernel kills at its first system call.
 
 use p4shield_abi::channel::{BATCH, Geometry};
-use p4shield_channel::{Batch, Doorbell, Judge, Reply, Requester, create_channel};
+use p4shield_channel::{Doorbell, RequestBatch, Requester, Responder, Response, create_channel};
 use p4shield_mediator::{
-    Config, Link, Mediator, Network, Others, Outcome, Packet, PortSpec, Released, RewriteRefused, Source,
-    Stages, TenantConfig, VmConfig,
+    AllowedSources, Config, Disposition, Mediator, Network, P4VmChannel, Packet, PortSpec, ReleasedPacket,
+    RewriteRefused, Stages, TenantConfig, UnownedPolicy, VmConfig,
 };
 use p4shield_testbed::allocations::{Counting, allocations};
 use std::net::Ipv4Addr;
@@ -48,16 +48,16 @@ fn frame(source: u8, destination: u8) -> Frame {
 
 struct World {
     mediator: Mediator<Frame>,
-    judges: Vec<(Judge, Batch)>,
+    judges: Vec<(Responder, RequestBatch)>,
     _bells: Vec<Doorbell>,
 }
 
 const PORT: PortSpec = PortSpec {
-    network: Network::Unsaid,
+    network: Network::Unknown,
     number: 0,
     stages: Stages::Both,
-    others: Others::Pass,
-    source: Source::Any,
+    unowned: UnownedPolicy::Pass,
+    source: AllowedSources::Any,
 };
 
 fn set_up() -> World {
@@ -71,11 +71,11 @@ fn set_up() -> World {
     let (mut judges, mut bells) = (Vec::new(), Vec::new());
     for t in 0..2 {
         let memory = create_channel("hot", geometry).expect("memory");
-        let judge = Judge::new(memory.map_again().expect("memory"), geometry).expect("valid");
-        judges.push((judge, Batch::new(&geometry)));
+        let judge = Responder::new(memory.map_again().expect("memory"), geometry).expect("valid");
+        judges.push((judge, RequestBatch::new(&geometry)));
         let (doorbell, bell) = Doorbell::pair().expect("sockets");
         bells.push(bell);
-        let link = Link { requester: Requester::new(memory, geometry).expect("valid"), doorbell };
+        let link = P4VmChannel { requester: Requester::new(memory, geometry).expect("valid"), doorbell };
         mediator.replace_channel(0, t, Some(link)).expect("there is such a tenant");
     }
     World { mediator, judges, _bells: bells }
@@ -89,8 +89,8 @@ fn judge(world: &mut World) {
         }
         for (i, entry) in batch.iter_mut().enumerate() {
             let packet = &entry.frame[entry.start..entry.start + entry.len];
-            let rewritten = Reply::Rewritten { header: packet, packet_len: entry.request.packet_len };
-            let _ = judge.answer([Reply::Pass, Reply::Drop, rewritten][i % 3]);
+            let rewritten = Response::Rewritten { header: packet, packet_len: entry.request.packet_len };
+            let _ = judge.respond([Response::Pass, Response::Drop, rewritten][i % 3]);
         }
         let _ = judge.publish();
     }
@@ -100,9 +100,9 @@ fn judge(world: &mut World) {
 /// went in and came out.
 fn run(world: &mut World) -> (usize, usize) {
     let (mut submitted, mut out, mut passed) = (0, 0, 0);
-    let mut take = |released: Released<Frame>| {
+    let mut take = |released: ReleasedPacket<Frame>| {
         out += 1;
-        passed += usize::from(released.outcome == Outcome::Pass);
+        passed += usize::from(released.disposition == Disposition::Pass);
     };
     for round in 0..1000_u64 {
         let now = round * 200_000;

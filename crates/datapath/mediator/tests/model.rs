@@ -5,7 +5,7 @@ mod common;
 use common::*;
 use p4shield_abi::channel::{Geometry, Request, VERDICT_HEAD};
 use p4shield_channel::Memory;
-use p4shield_mediator::{Config, FailPolicy, Mediator, Outcome, Reason, Released};
+use p4shield_mediator::{Config, Disposition, FailPolicy, Mediator, Reason, ReleasedPacket};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -83,8 +83,8 @@ fn geometry(tenant: usize) -> Geometry {
 }
 
 /// What the honest tenant's program says: by the packet's number.
-fn verdict(serial: u32) -> Outcome {
-    if serial.is_multiple_of(3) { Outcome::Drop(Reason::Program) } else { Outcome::Pass }
+fn verdict(serial: u32) -> Disposition {
+    if serial.is_multiple_of(3) { Disposition::Drop(Reason::Program) } else { Disposition::Pass }
 }
 
 fn serial_of(header: &[u8]) -> u32 {
@@ -92,7 +92,7 @@ fn serial_of(header: &[u8]) -> u32 {
 }
 
 fn honest(_: &Request, header: &[u8]) -> Does {
-    if verdict(serial_of(header)) == Outcome::Pass { Does::Pass } else { Does::Drop }
+    if verdict(serial_of(header)) == Disposition::Pass { Does::Pass } else { Does::Drop }
 }
 
 impl World {
@@ -176,7 +176,7 @@ impl World {
         let mut out = Vec::new();
         let passed = self.mediator.poll(self.now, room, |released| out.push(released));
         assert!(passed <= room, "no more than there is room for");
-        assert_eq!(out.iter().filter(|r| r.outcome == Outcome::Pass).count(), passed);
+        assert_eq!(out.iter().filter(|r| r.disposition == Disposition::Pass).count(), passed);
         for released in &out {
             self.out(released);
         }
@@ -195,16 +195,16 @@ impl World {
                     let mut new = header.to_vec();
                     let at = if word & 0x100 == 0 { 29 } else { 33 };
                     new[at] = MACHINES[word as usize % MACHINES.len()];
-                    Does::Rewrite(new, 0)
+                    Does::HeaderRewrite(new, 0)
                 }
             }
         });
     }
 
-    fn out(&mut self, released: &Released<TestPacket>) {
+    fn out(&mut self, released: &ReleasedPacket<TestPacket>) {
         let serial = released.packet.serial;
         let path = self.inside.remove(&serial).expect("a packet comes out once, and only if it went in");
-        if released.outcome == Outcome::Pass {
+        if released.disposition == Disposition::Pass {
             // A program that changes addresses makes another flow of it.
             let seen = self.seen.remove(&serial).unwrap_or_default();
             let addresses = (released.packet.bytes[29], released.packet.bytes[33]);
@@ -213,10 +213,10 @@ impl World {
         }
         // Packets that only the honest tenant judges: between its VMs and the outside.
         if let (4 | 5, 6 | 7) | (6 | 7, 4 | 5) = path {
-            assert_eq!(released.outcome, verdict(serial), "an honest tenant's packet {serial}");
+            assert_eq!(released.disposition, verdict(serial), "an honest tenant's packet {serial}");
         }
         if let (6 | 7, 6 | 7) = path {
-            assert_eq!(released.outcome, Outcome::Pass, "a packet of nobody");
+            assert_eq!(released.disposition, Disposition::Pass, "a packet of nobody");
         }
     }
 

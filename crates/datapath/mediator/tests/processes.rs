@@ -2,8 +2,8 @@
 
 mod common;
 use common::*;
-use p4shield_channel::Reply;
-use p4shield_mediator::{Fault, Mediator, Outcome, Reason};
+use p4shield_channel::Response;
+use p4shield_mediator::{Disposition, Mediator, P4VmFault, Reason};
 use std::sync::{Mutex, PoisonError};
 
 /// A child holds copies of all descriptors there are when it is made, also of another test's doorbells, which then
@@ -21,7 +21,7 @@ fn spawn(mut p4vm: P4vm) -> Child {
     if pid == 0 {
         loop {
             for _ in 0..p4vm.judge.fetch(&mut p4vm.batch).unwrap_or(0) {
-                let _ = p4vm.judge.answer(Reply::Pass);
+                let _ = p4vm.judge.respond(Response::Pass);
             }
             let _ = p4vm.judge.publish();
             std::thread::yield_now();
@@ -55,7 +55,7 @@ impl Drop for Child {
 }
 
 /// Polls, without time going on, until so many packets came out.
-fn wait_for(mediator: &mut Mediator<TestPacket>, now: u64, count: usize) -> Vec<(u32, Outcome)> {
+fn wait_for(mediator: &mut Mediator<TestPacket>, now: u64, count: usize) -> Vec<(u32, Disposition)> {
     let mut out = Vec::new();
     while out.len() < count {
         out.extend(poll(mediator, now));
@@ -81,18 +81,18 @@ fn a_stopped_process_costs_its_tenant_only_and_goes_on_by_itself() {
     a.signal(libc::SIGSTOP);
     a.wait();
     submit_both(&mut m, 1, 2);
-    assert_eq!(wait_for(&mut m, 1, 1), [(102, Outcome::Pass)], "the neighbour is judged");
+    assert_eq!(wait_for(&mut m, 1, 1), [(102, Disposition::Pass)], "the neighbour is judged");
     assert_eq!(poll(&mut m, DEADLINE), []);
     assert_eq!(
         poll(&mut m, 1 + DEADLINE),
-        [(2, Outcome::Drop(Reason::Deadline))],
+        [(2, Disposition::Drop(Reason::Deadline))],
         "and this is what it costs"
     );
     a.signal(libc::SIGCONT);
     submit_both(&mut m, 2 + DEADLINE, 3);
     let mut out = wait_for(&mut m, 2 + DEADLINE, 2);
     out.sort_unstable_by_key(|(serial, _)| *serial);
-    assert_eq!(out, [(3, Outcome::Pass), (103, Outcome::Pass)]);
+    assert_eq!(out, [(3, Disposition::Pass), (103, Disposition::Pass)]);
     assert_eq!(m.counters().tenants[0].late.get(), 1);
     assert_eq!(m.held(), 0);
 }
@@ -108,13 +108,13 @@ fn a_killed_process_is_replaced_under_traffic() {
     a.signal(libc::SIGKILL);
     a.wait();
     submit_both(&mut m, 1, 2);
-    assert_eq!(wait_for(&mut m, 1, 1), [(102, Outcome::Pass)], "the neighbour is judged");
+    assert_eq!(wait_for(&mut m, 1, 1), [(102, Disposition::Pass)], "the neighbour is judged");
     m.drain_doorbell(0);
-    assert_eq!(m.fault(0), Some(Fault::Gone), "its end of the doorbell was closed with it");
-    assert_eq!(poll(&mut m, 1), [(2, Outcome::Drop(Reason::Fault))], "before the deadline");
+    assert_eq!(m.fault(0), Some(P4VmFault::Gone), "its end of the doorbell was closed with it");
+    assert_eq!(poll(&mut m, 1), [(2, Disposition::Drop(Reason::Fault))], "before the deadline");
     let _a = spawn(attach(&mut m, 2, 0, GEOMETRY));
     submit_both(&mut m, 2, 3);
     let mut out = wait_for(&mut m, 2, 2);
     out.sort_unstable_by_key(|(serial, _)| *serial);
-    assert_eq!(out, [(3, Outcome::Pass), (103, Outcome::Pass)]);
+    assert_eq!(out, [(3, Disposition::Pass), (103, Disposition::Pass)]);
 }

@@ -3,11 +3,11 @@
 mod common;
 use common::*;
 use p4shield_abi::channel::Request;
-use p4shield_mediator::{Others, Outcome, PortSpec, Reason, Source, Stages};
+use p4shield_mediator::{AllowedSources, Disposition, PortSpec, Reason, Stages, UnownedPolicy};
 
-const PASS: Outcome = Outcome::Pass;
-const fn dropped(reason: Reason) -> Outcome {
-    Outcome::Drop(reason)
+const PASS: Disposition = Disposition::Pass;
+const fn dropped(reason: Reason) -> Disposition {
+    Disposition::Drop(reason)
 }
 
 #[test]
@@ -17,7 +17,7 @@ fn where_there_is_no_program_nobody_is_asked_if_the_tenant_says_so() {
     config.tenants[1].vms[0].skipped = [true, false];
     let mut m = mediator(&config);
     let unasked = Some((1, dropped(Reason::NoChannel)));
-    let strict = PortSpec { others: Others::Drop, ..SHARED };
+    let strict = PortSpec { unowned: UnownedPolicy::Drop, ..SHARED };
     for (source, destination, out) in [
         (1, 99, Some((1, PASS))),
         (99, 11, Some((1, PASS))),
@@ -40,7 +40,7 @@ fn where_there_is_no_program_nobody_is_asked_if_the_tenant_says_so() {
         assert_eq!(of(m.submit(0, &port(stages), packet(1, 1, 1))), out, "{stages:?}");
     }
     // A false source is none of those that nobody is asked about.
-    let foreign = PortSpec { source: Source::Foreign, ..SHARED };
+    let foreign = PortSpec { source: AllowedSources::Foreign, ..SHARED };
     assert_eq!(of(m.submit(0, &foreign, packet(1, 1, 99))), Some((1, dropped(Reason::Spoofed))));
     // An egress does not lead on to an ingress that is skipped, nor does one that made the packet another's.
     let mut a = attach(&mut m, 0, 0, GEOMETRY);
@@ -50,7 +50,7 @@ fn where_there_is_no_program_nobody_is_asked_if_the_tenant_says_so() {
         let to_11 = |_: &Request, header: &[u8]| {
             let mut new = header.to_vec();
             new[33] = 11;
-            Does::Rewrite(new, 0)
+            Does::HeaderRewrite(new, 0)
         };
         assert_eq!(a.judge(1, &mut { to_11 }), 1);
         assert_eq!(poll(&mut m, 0), [(5, PASS)]);

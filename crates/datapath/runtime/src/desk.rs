@@ -8,7 +8,7 @@ use crate::program::{self, Prove};
 use crate::worker::{Answer, Control, Order, Served, Vm};
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
-use p4shield_channel::{Doorbell, Judge, PacketMemory, SharedMemory};
+use p4shield_channel::{Doorbell, PacketMemory, Responder, SharedMemory};
 use p4shield_seal::{AgeLimit, Identity, KEY_SIZE, TenantKey};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -183,9 +183,9 @@ impl<V: Prove, W: Run> Desk<V, W> {
         let [memory, bell] =
             <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| "descriptors are missing".to_owned())?;
         let memory = SharedMemory::from_fd(memory, geometry.size()).map_err(|e| chain(&e))?;
-        let mut judge = Judge::new(memory, geometry).map_err(|e| chain(&e))?;
+        let mut judge = Responder::new(memory, geometry).map_err(|e| chain(&e))?;
         if let Some(packets) = packets {
-            judge = judge.reading(packets);
+            judge = judge.with_packet_memory(packets);
         }
         let served = Box::new(Served::new(channel, judge, &geometry));
         self.order(Order::Attach(served, Doorbell::from_fd(bell)))

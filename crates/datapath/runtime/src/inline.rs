@@ -14,7 +14,7 @@ use crate::sandbox::Report;
 use crate::worker::{Answer, NO_ORDER, Order, Tenant, steady_ns};
 use p4shield_abi::channel::{self, Geometry};
 use p4shield_bpf::{Linked, Packet, Verified};
-use p4shield_channel::ReplyRefused;
+use p4shield_channel::ResponseRefused;
 use p4shield_seal::Now;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -190,8 +190,8 @@ impl Judging<'_> {
 
     /// Judges a packet that begins with `header`.
     #[inline]
-    pub fn judge(&mut self, request: &channel::Request, header: &[u8]) -> p4shield_channel::Reply<'_> {
-        use p4shield_channel::Reply as Verdict;
+    pub fn judge(&mut self, request: &channel::Request, header: &[u8]) -> p4shield_channel::Response<'_> {
+        use p4shield_channel::Response as Verdict;
         let (mut passes, mut rewritten) = (false, None);
         let copied = u32::try_from(header.len()).unwrap_or(u32::MAX);
         let longest = self.longest;
@@ -206,7 +206,7 @@ impl Judging<'_> {
                     let (min, frame) = (u32::try_from(len).unwrap_or(u32::MAX), longest as u32);
                     let max = request.packet_len.saturating_sub(copied).saturating_add(min);
                     if len > longest || !(min..=max).contains(&packet_len) {
-                        return Err(ReplyRefused::Rewrite { len, packet_len, frame, min, max });
+                        return Err(ResponseRefused::Rewrite { len, packet_len, frame, min, max });
                     }
                     rewritten = Some(packet_len);
                 }
@@ -252,7 +252,7 @@ mod tests {
         let header = [0; 60];
         let asked = channel::Request { vm, packet_len: 60, copy_len: 60, ..channel::Request::default() };
         let mut passes = false;
-        assert!(judge.run(|j| passes = j.judge(&asked, &header) == p4shield_channel::Reply::Pass));
+        assert!(judge.run(|j| passes = j.judge(&asked, &header) == p4shield_channel::Response::Pass));
         passes
     }
 

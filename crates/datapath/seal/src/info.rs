@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use p4shield_abi::info::{InfoStatus, LAYOUT_VERSION, SNAPSHOT_SIZE, Snapshot};
-use p4shield_abi::log::InfoTally;
+use p4shield_abi::log::InfoTotals;
 use p4shield_abi::page::TAG_SIZE;
 
 use crate::clock::Now;
 use crate::derive::{Identity, Purpose};
 use crate::epoch::Epoch;
 use crate::key::TenantKey;
-use crate::seal::{Envelope, Position, Sealed};
+use crate::seal::{Envelope, Position, SealedRecord};
 
 /// Bytes of a sealed snapshot.
 pub const SEALED_INFO_SIZE: usize = SNAPSHOT_SIZE + TAG_SIZE;
@@ -36,12 +36,12 @@ impl InfoSealer {
     /// # Panics
     ///
     /// After 2^64 snapshots.
-    pub fn seal(&mut self, snapshot: &Snapshot) -> Sealed<'_> {
+    pub fn seal(&mut self, snapshot: &Snapshot) -> SealedRecord<'_> {
         let counter = self.next;
         self.next = counter.checked_add(1).expect("fewer than 2^64 snapshots");
         self.buffer[..SNAPSHOT_SIZE].copy_from_slice(&snapshot.encode());
         self.envelope.seal(counter, &mut self.buffer);
-        Sealed { epoch: self.envelope.epoch(), counter, bytes: &self.buffer }
+        SealedRecord { epoch: self.envelope.epoch(), counter, bytes: &self.buffer }
     }
 }
 
@@ -111,7 +111,7 @@ pub struct InfoOpener {
     judged: Option<Judged>,
     /// Its bytes. All of them: a tag alone would let a damaged copy, shown first, shut out the genuine one.
     shown: [u8; SEALED_INFO_SIZE],
-    tally: InfoTally,
+    totals: InfoTotals,
     buffer: [u8; SEALED_INFO_SIZE],
 }
 
@@ -127,7 +127,7 @@ impl InfoOpener {
             snapshot: Snapshot::default(),
             judged: None,
             shown: [0; SEALED_INFO_SIZE],
-            tally: InfoTally::default(),
+            totals: InfoTotals::default(),
             buffer: [0; SEALED_INFO_SIZE],
         }
     }
@@ -157,10 +157,10 @@ impl InfoOpener {
         let refusal = judged.err().unwrap_or(InfoRefusal::Unchanged);
         self.judged = Some(Judged { position, len: bytes.len(), refusal });
         match judged {
-            Ok(()) => self.tally.accepted += 1,
-            Err(InfoRefusal::Forged) => self.tally.forged += 1,
-            Err(InfoRefusal::Replayed) => self.tally.replayed += 1,
-            Err(InfoRefusal::Stale { .. } | InfoRefusal::Future { .. }) => self.tally.stale += 1,
+            Ok(()) => self.totals.accepted += 1,
+            Err(InfoRefusal::Forged) => self.totals.forged += 1,
+            Err(InfoRefusal::Replayed) => self.totals.replayed += 1,
+            Err(InfoRefusal::Stale { .. } | InfoRefusal::Future { .. }) => self.totals.stale += 1,
             Err(InfoRefusal::Unchanged) => {}
         }
         judged.map(|()| &self.snapshot)
@@ -208,7 +208,7 @@ impl InfoOpener {
             }
             self.accepted = None;
             self.snapshot = Snapshot::default();
-            self.tally.stale += 1;
+            self.totals.stale += 1;
         }
         match self.judged.as_ref().map(|j| j.refusal) {
             Some(InfoRefusal::Forged) => InfoStatus::Forged,
@@ -226,7 +226,7 @@ impl InfoOpener {
 
     /// What was seen so far.
     #[must_use]
-    pub const fn tally(&self) -> InfoTally {
-        self.tally
+    pub const fn totals(&self) -> InfoTotals {
+        self.totals
     }
 }

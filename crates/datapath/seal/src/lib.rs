@@ -44,5 +44,5 @@ pub use epoch::{Epoch, EpochError};
 pub use floor::Floor;
 pub use info::{AgeLimit, InfoOpener, InfoRefusal, InfoSealer, SEALED_INFO_SIZE};
 pub use key::{KEY_SIZE, KeyError, TenantKey};
-pub use log::{Link, LogOpener, LogRefusal, LogSealer, LogTally, OpenedRecord, SEALED_LOG_SIZE};
-pub use seal::Sealed;
+pub use log::{Continuity, LogOpener, LogRefusal, LogSealer, LogTotals, OpenedRecord, SEALED_LOG_SIZE};
+pub use seal::SealedRecord;

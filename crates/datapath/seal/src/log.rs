@@ -10,7 +10,7 @@ use p4shield_abi::page::TAG_SIZE;
 use crate::derive::{Identity, Purpose};
 use crate::epoch::Epoch;
 use crate::key::TenantKey;
-use crate::seal::{Envelope, Position, Sealed};
+use crate::seal::{Envelope, Position, SealedRecord};
 
 /// Bytes of a sealed record.
 pub const SEALED_LOG_SIZE: usize = RECORD_SIZE + TAG_SIZE;
@@ -37,20 +37,20 @@ impl LogSealer {
     /// # Panics
     ///
     /// After 2^64 records.
-    pub fn seal(&mut self, record: &LogRecord) -> Sealed<'_> {
+    pub fn seal(&mut self, record: &LogRecord) -> SealedRecord<'_> {
         let counter = self.next;
         self.next = counter.checked_add(1).expect("fewer than 2^64 records");
         let record = LogRecord { previous_tag: self.previous_tag, ..*record };
         self.buffer[..RECORD_SIZE].copy_from_slice(&record.encode());
         self.envelope.seal(counter, &mut self.buffer);
         self.previous_tag = tag_of(&self.buffer);
-        Sealed { epoch: self.envelope.epoch(), counter, bytes: &self.buffer }
+        SealedRecord { epoch: self.envelope.epoch(), counter, bytes: &self.buffer }
     }
 }
 
 /// How an accepted record continues what was accepted before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Link {
+pub enum Continuity {
     /// The first record that this reader accepts.
     First,
     /// The one after the last.
@@ -77,7 +77,7 @@ pub struct OpenedRecord {
     /// Position in the epoch.
     pub counter: u64,
     /// How it continues.
-    pub link: Link,
+    pub continuity: Continuity,
     /// What it says.
     pub record: LogRecord,
 }
@@ -103,7 +103,7 @@ pub enum LogRefusal {
 
 /// What a reader of a log saw.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogTally {
+pub struct LogTotals {
     /// Records accepted.
     pub accepted: u64,
     /// Publications that did not authenticate.
@@ -122,7 +122,7 @@ pub struct LogOpener {
     last: Option<Position>,
     /// The bytes of the last genuine record.
     shown: [u8; SEALED_LOG_SIZE],
-    tally: LogTally,
+    totals: LogTotals,
     buffer: [u8; SEALED_LOG_SIZE],
 }
 
@@ -134,7 +134,7 @@ impl LogOpener {
             envelope: Envelope::new(key, identity, Purpose::Log, LOG_VERSION, 0),
             last: None,
             shown: [0; SEALED_LOG_SIZE],
-            tally: LogTally::default(),
+            totals: LogTotals::default(),
             buffer: [0; SEALED_LOG_SIZE],
         }
     }
@@ -148,14 +148,14 @@ impl LogOpener {
         let opened = self.judge((epoch, counter), bytes);
         match &opened {
             Ok(o) => {
-                self.tally.accepted += 1;
-                if let Link::Gap { missed } | Link::Restart { missed, .. } = o.link {
-                    self.tally.missed = self.tally.missed.saturating_add(missed);
+                self.totals.accepted += 1;
+                if let Continuity::Gap { missed } | Continuity::Restart { missed, .. } = o.continuity {
+                    self.totals.missed = self.totals.missed.saturating_add(missed);
                 }
             }
-            Err(LogRefusal::Forged) => self.tally.forged += 1,
-            Err(LogRefusal::Replayed) => self.tally.replayed += 1,
-            Err(LogRefusal::ChainBroken) => self.tally.chain_broken += 1,
+            Err(LogRefusal::Forged) => self.totals.forged += 1,
+            Err(LogRefusal::Replayed) => self.totals.replayed += 1,
+            Err(LogRefusal::ChainBroken) => self.totals.chain_broken += 1,
             Err(LogRefusal::Unchanged) => {}
         }
         opened
@@ -174,19 +174,25 @@ impl LogOpener {
         }
         let plain = self.buffer.first_chunk().expect("a sealed record is longer than a record");
         let record = LogRecord::decode(plain);
-        let link = self.link(position, &record.previous_tag)?;
+        let continuity = self.continuity(position, &record.previous_tag)?;
         self.last = Some(position);
         self.shown.copy_from_slice(bytes);
         let (epoch, counter) = position;
-        link.map(|link| OpenedRecord { epoch, counter, link, record }).ok_or(LogRefusal::ChainBroken)
+        continuity
+            .map(|continuity| OpenedRecord { epoch, counter, continuity, record })
+            .ok_or(LogRefusal::ChainBroken)
     }
 
     /// How a genuine record continues the log; `None` when the chain is broken and starts anew from it.
-    fn link(&self, position: Position, previous: &[u8; TAG_SIZE]) -> Result<Option<Link>, LogRefusal> {
+    fn continuity(
+        &self,
+        position: Position,
+        previous: &[u8; TAG_SIZE],
+    ) -> Result<Option<Continuity>, LogRefusal> {
         let (epoch, counter) = position;
         let starts_right = counter != 0 || *previous == [0; TAG_SIZE];
         let Some(last) = self.last else {
-            return Ok(starts_right.then_some(Link::First));
+            return Ok(starts_right.then_some(Continuity::First));
         };
         if position == last {
             // Genuine, at the same place, with another tag: two writers.
@@ -197,19 +203,19 @@ impl LogOpener {
         }
         let (last_epoch, last_counter) = last;
         if epoch > last_epoch {
-            let restart = Link::Restart { previous_epoch: last_epoch, missed: counter };
+            let restart = Continuity::Restart { previous_epoch: last_epoch, missed: counter };
             return Ok(starts_right.then_some(restart));
         }
         match counter - last_counter {
-            1 => Ok((*previous == tag_of(&self.shown)).then_some(Link::Next)),
-            n => Ok(Some(Link::Gap { missed: n - 1 })),
+            1 => Ok((*previous == tag_of(&self.shown)).then_some(Continuity::Next)),
+            n => Ok(Some(Continuity::Gap { missed: n - 1 })),
         }
     }
 
     /// What was seen so far.
     #[must_use]
-    pub const fn tally(&self) -> LogTally {
-        self.tally
+    pub const fn totals(&self) -> LogTotals {
+        self.totals
     }
 }
 

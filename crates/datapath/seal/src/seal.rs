@@ -9,7 +9,7 @@ use crate::key::TenantKey;
 
 /// A record as it goes into a page's slot.
 #[derive(Clone, Copy, Debug)]
-pub struct Sealed<'a> {
+pub struct SealedRecord<'a> {
     /// Epoch of the writer.
     pub epoch: u64,
     /// Position in the epoch, from 0.

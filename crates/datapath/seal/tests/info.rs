@@ -59,7 +59,7 @@ fn genuine_snapshots_open_in_order() {
         assert_eq!(open(&mut o, &seal(&mut s, i * 10, i), at(i * 10 + 1)), Ok(i));
         assert_eq!(o.status(at(i * 10 + 1)), InfoStatus::Known);
     }
-    assert_eq!(o.tally().accepted, 100);
+    assert_eq!(o.totals().accepted, 100);
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn a_flip_of_any_byte_or_a_cut_anywhere_is_a_forgery() {
     assert_eq!(open(&mut o, &longer, at(0)), Err(InfoRefusal::Forged));
     assert_eq!(o.status(at(0)), InfoStatus::Forged);
     assert_eq!(open(&mut o, &p, at(0)), Ok(42), "forgeries do not lock out the truth");
-    assert_eq!(o.tally().accepted, 1);
-    assert!(o.tally().forged >= SEALED_INFO_SIZE as u64);
+    assert_eq!(o.totals().accepted, 1);
+    assert!(o.totals().forged >= SEALED_INFO_SIZE as u64);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn replays_and_rollbacks_are_told_from_forgeries_and_change_nothing() {
     assert_eq!(o.status(at(30)), InfoStatus::Known);
     assert_eq!(open(&mut o, &pages[4], at(41)), Ok(4));
     assert_eq!(open(&mut o, &pages[3], at(42)), Err(InfoRefusal::Replayed), "reordered");
-    assert_eq!(o.tally().replayed, 3);
+    assert_eq!(o.totals().replayed, 3);
     // Nothing but replays until the age limit has passed.
     assert_eq!(open(&mut o, &pages[0], at(2_000)), Err(InfoRefusal::Replayed));
     assert_eq!(o.status(at(2_000)), InfoStatus::Replayed);
@@ -159,7 +159,7 @@ fn the_same_page_again_costs_and_counts_nothing() {
     for _ in 0..100 {
         assert_eq!(open(&mut o, &forged, at(1)), Err(InfoRefusal::Forged));
     }
-    let t = o.tally();
+    let t = o.totals();
     assert_eq!((t.accepted, t.forged, t.replayed), (1, 1, 0));
 }
 
@@ -185,9 +185,9 @@ fn a_stopped_stream_turns_stale_by_the_steady_clock_alone() {
     let frozen = |ms: u64| Now { real_ns: START.real_ns, ..at(ms) };
     assert_eq!(o.status(frozen(limit)), InfoStatus::Known);
     assert_eq!(o.status(frozen(limit + 1)), InfoStatus::Stale);
-    assert_eq!(o.tally().stale, 1);
+    assert_eq!(o.totals().stale, 1);
     assert_eq!(o.status(frozen(0)), InfoStatus::Stale, "and does not come back");
-    assert_eq!(o.tally().stale, 1, "once");
+    assert_eq!(o.totals().stale, 1, "once");
 }
 
 /// A cloud that delays every snapshot by the same time keeps the steady clock content.
@@ -201,7 +201,7 @@ fn a_delayed_stream_is_caught_by_the_real_time_clock() {
         assert!(matches!(refusal, InfoRefusal::Stale { age } if age == Duration::from_millis(delay)));
         assert_eq!(o.status(at(i * 10 + delay)), InfoStatus::Stale);
     }
-    assert_eq!(o.tally().accepted, 0);
+    assert_eq!(o.totals().accepted, 0);
     assert_eq!(open(&mut o, &seal(&mut s, 5_000, 7), at(5_000)), Ok(7), "and believed when it is punctual");
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use p4shield_abi::info::Snapshot;
 use p4shield_abi::log::{LogRecord, RECORD_SIZE};
 use p4shield_seal::{
-    Epoch, Identity, InfoSealer, Link, LogOpener, LogRefusal, LogSealer, SEALED_LOG_SIZE, TenantKey,
+    Continuity, Epoch, Identity, InfoSealer, LogOpener, LogRefusal, LogSealer, SEALED_LOG_SIZE, TenantKey,
 };
 use proptest::prelude::*;
 
@@ -26,23 +26,23 @@ fn sealer() -> LogSealer {
 
 fn seal(s: &mut LogSealer, judged: u64) -> Page {
     let mut r = LogRecord::default();
-    r.tallies[0].judged = judged;
+    r.totals[0].judged = judged;
     let sealed = s.seal(&r);
     Page { epoch: sealed.epoch, counter: sealed.counter, bytes: sealed.bytes.to_vec() }
 }
 
-fn open(o: &mut LogOpener, p: &Page) -> Result<(u64, Link), LogRefusal> {
-    o.open(p.epoch, p.counter, &p.bytes).map(|r| (r.record.tallies[0].judged, r.link))
+fn open(o: &mut LogOpener, p: &Page) -> Result<(u64, Continuity), LogRefusal> {
+    o.open(p.epoch, p.counter, &p.bytes).map(|r| (r.record.totals[0].judged, r.continuity))
 }
 
 #[test]
 fn records_chain() {
     let (mut s, mut o) = (sealer(), LogOpener::new(&KEY, &WEB));
-    assert_eq!(open(&mut o, &seal(&mut s, 0)), Ok((0, Link::First)));
+    assert_eq!(open(&mut o, &seal(&mut s, 0)), Ok((0, Continuity::First)));
     for i in 1..300 {
-        assert_eq!(open(&mut o, &seal(&mut s, i)), Ok((i, Link::Next)));
+        assert_eq!(open(&mut o, &seal(&mut s, i)), Ok((i, Continuity::Next)));
     }
-    assert_eq!(o.tally().accepted, 300);
+    assert_eq!(o.totals().accepted, 300);
 }
 
 #[test]
@@ -57,8 +57,8 @@ fn a_flip_of_any_byte_or_a_cut_anywhere_is_a_forgery() {
     for len in 0..p.bytes.len() {
         assert_eq!(o.open(p.epoch, p.counter, &p.bytes[..len]), Err(LogRefusal::Forged), "cut to {len}");
     }
-    assert_eq!(open(&mut o, &p), Ok((5, Link::First)));
-    assert_eq!(o.tally().forged, 2 * SEALED_LOG_SIZE as u64);
+    assert_eq!(open(&mut o, &p), Ok((5, Continuity::First)));
+    assert_eq!(o.totals().forged, 2 * SEALED_LOG_SIZE as u64);
 }
 
 #[test]
@@ -81,13 +81,13 @@ fn a_record_belongs_to_its_tenant_vm_and_place() {
 fn replays_gaps_and_repetitions_are_told_apart() {
     let (mut s, mut o) = (sealer(), LogOpener::new(&KEY, &WEB));
     let pages: Vec<Page> = (0..10).map(|i| seal(&mut s, i)).collect();
-    assert_eq!(open(&mut o, &pages[1]), Ok((1, Link::First)), "a reader may come late");
+    assert_eq!(open(&mut o, &pages[1]), Ok((1, Continuity::First)), "a reader may come late");
     assert_eq!(open(&mut o, &pages[1]), Err(LogRefusal::Unchanged));
     assert_eq!(open(&mut o, &pages[0]), Err(LogRefusal::Replayed));
-    assert_eq!(open(&mut o, &pages[5]), Ok((5, Link::Gap { missed: 3 })));
+    assert_eq!(open(&mut o, &pages[5]), Ok((5, Continuity::Gap { missed: 3 })));
     assert_eq!(open(&mut o, &pages[4]), Err(LogRefusal::Replayed), "reordered");
-    assert_eq!(open(&mut o, &pages[6]), Ok((6, Link::Next)), "refusals do not disturb the chain");
-    let t = o.tally();
+    assert_eq!(open(&mut o, &pages[6]), Ok((6, Continuity::Next)), "refusals do not disturb the chain");
+    let t = o.totals();
     assert_eq!((t.accepted, t.replayed, t.missed), (3, 2, 3));
 }
 
@@ -98,10 +98,10 @@ fn a_restart_is_told_and_its_past_is_a_replay() {
     let mut new = sealer();
     open(&mut o, &before[0]).unwrap();
     let first = seal(&mut new, 0);
-    let restart = Link::Restart { previous_epoch: before[0].epoch, missed: 0 };
+    let restart = Continuity::Restart { previous_epoch: before[0].epoch, missed: 0 };
     assert_eq!(open(&mut o, &first), Ok((0, restart)));
     assert_eq!(open(&mut o, &before[1]), Err(LogRefusal::Replayed));
-    assert_eq!(open(&mut o, &seal(&mut new, 1)), Ok((1, Link::Next)));
+    assert_eq!(open(&mut o, &seal(&mut new, 1)), Ok((1, Continuity::Next)));
 }
 
 /// An epoch's file that holds this number.
@@ -125,8 +125,10 @@ fn a_cloned_p4_vm_is_a_restart_or_a_replay_and_never_a_continuation() {
     let _ = seal(&mut b, 100);
     let opened = open(&mut o, &seal(&mut b, 101));
     // The random low bits of an epoch tell the clones apart, but for one time in a million: then it is the next test.
-    let told =
-        matches!(opened, Ok((_, Link::Restart { .. })) | Err(LogRefusal::Replayed | LogRefusal::ChainBroken));
+    let told = matches!(
+        opened,
+        Ok((_, Continuity::Restart { .. })) | Err(LogRefusal::Replayed | LogRefusal::ChainBroken)
+    );
     assert!(told, "{opened:?}");
 }
 
@@ -141,8 +143,8 @@ fn two_writers_of_one_epoch_break_the_chain() {
     assert_eq!(open(&mut o, &seal(&mut b, 101)), Err(LogRefusal::ChainBroken), "same place, another record");
     let third = seal(&mut a, 2);
     assert_eq!(open(&mut o, &third), Err(LogRefusal::ChainBroken), "does not name the one before it");
-    assert_eq!(open(&mut o, &seal(&mut a, 3)), Ok((3, Link::Next)), "and goes on from there");
-    assert_eq!(o.tally().chain_broken, 2);
+    assert_eq!(open(&mut o, &seal(&mut a, 3)), Ok((3, Continuity::Next)), "and goes on from there");
+    assert_eq!(o.totals().chain_broken, 2);
 }
 
 /// Two sealers with the same epoch: the highest there is, to which nothing random can be added.
@@ -172,7 +174,7 @@ proptest! {
             match open(&mut o, &p) {
                 Ok((v, link)) => {
                     prop_assert!(!damaged && last.is_none_or(|l| v > l));
-                    prop_assert_eq!(link == Link::Next, last.is_some_and(|l| v == l + 1));
+                    prop_assert_eq!(link == Continuity::Next, last.is_some_and(|l| v == l + 1));
                     last = Some(v);
                 }
                 Err(LogRefusal::Forged) => prop_assert!(damaged),

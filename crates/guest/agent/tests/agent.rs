@@ -128,13 +128,13 @@ fn a_p4_vm_reads_what_the_agent_publishes() {
     assert_eq!(s.get(field::TCP_MEM_THRESHOLD), Some(1 << 20));
     assert!(s.is_known(field::TCP_MEM_USED) && s.is_known(field::TCP_MEM) && s.is_known(field::MEM_TOTAL));
     assert_eq!(s.get(field::INTERFACE_BASE + field::INTERFACE_SPEED_BPS), Some(1_000_000_000));
-    let before = p4_vm.opener.tally().accepted;
+    let before = p4_vm.opener.totals().accepted;
     wait_until("more snapshots come", 10, || {
         p4_vm.look();
-        p4_vm.opener.tally().accepted > before + 5
+        p4_vm.opener.totals().accepted > before + 5
     })
     .unwrap();
-    let tally = p4_vm.opener.tally();
+    let tally = p4_vm.opener.totals();
     assert_eq!((tally.forged, tally.replayed), (0, 0));
     agent.end();
     wait_until("the information ages", 10, || p4_vm.look().1 == InfoStatus::Stale).unwrap();
@@ -199,13 +199,13 @@ fn restarts_raise_the_epoch_and_readers_follow() {
     first.end();
     let second = Running::start(config, None);
     assert!(second.status().epoch > epoch);
-    let accepted = p4_vm.opener.tally().accepted;
+    let accepted = p4_vm.opener.totals().accepted;
     wait_until("snapshots of the new epoch", 10, || {
         p4_vm.look();
-        p4_vm.opener.tally().accepted > accepted + 3
+        p4_vm.opener.totals().accepted > accepted + 3
     })
     .unwrap();
-    assert_eq!(p4_vm.opener.tally().replayed, 0);
+    assert_eq!(p4_vm.opener.totals().replayed, 0);
 }
 
 #[test]

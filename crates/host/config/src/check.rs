@@ -7,7 +7,7 @@ use super::{
     Vm, Wire, units,
 };
 use p4shield_abi::channel::{Geometry, MAX_HEADER_BYTES, MAX_HEADROOM, MAX_SLOTS};
-use p4shield_mediator::{FailPolicy, Others, VmRef};
+use p4shield_mediator::{FailPolicy, UnownedPolicy, VmRef};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -347,8 +347,11 @@ impl Checker<'_> {
     fn wire(&mut self, w: &file::Wire, tenants: &[file::Tenant]) -> Option<Wire> {
         let vm_interface = self.interface("vm_interface", &w.vm_interface);
         let switch_interface = self.interface("switch_interface", &w.switch_interface);
-        let others =
-            self.word("others", w.others.as_ref(), &[("pass", Others::Pass), ("drop", Others::Drop)]);
+        let others = self.word(
+            "others",
+            w.others.as_ref(),
+            &[("pass", UnownedPolicy::Pass), ("drop", UnownedPolicy::Drop)],
+        );
         let vm = self.vm_ref(&w.tenant, &w.vm, tenants)?;
         let own_addresses_only = w.own_addresses_only;
         Some(Wire { vm_interface, switch_interface, vm, others, own_addresses_only })

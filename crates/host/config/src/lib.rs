@@ -23,7 +23,7 @@ pub use tunnel::{MAX_TUNNELS, Tunnel, TunnelKind};
 
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::{Direction, Verdict};
-use p4shield_mediator::{FailPolicy, Others, VmRef};
+use p4shield_mediator::{FailPolicy, UnownedPolicy, VmRef};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -235,7 +235,7 @@ pub struct Wire {
     /// Whose it is.
     pub vm: VmRef,
     /// What becomes of packets that are of no VM, such as ARP.
-    pub others: Others,
+    pub others: UnownedPolicy,
     /// Whether only packets with the VM's own source addresses may leave it.
     pub own_addresses_only: bool,
 }

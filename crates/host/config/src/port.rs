@@ -3,7 +3,7 @@
 use super::Attachment;
 use super::check::Checker;
 use super::file::{self, Text};
-use p4shield_mediator::{Network, Others, PortSpec, Source, Stages, VmRef};
+use p4shield_mediator::{AllowedSources, Network, PortSpec, Stages, UnownedPolicy, VmRef};
 
 /// Longest name of a port: a path of a socket is one, and `sun_path` has 108 bytes with the terminating zero.
 const MAX_PORT_NAME: usize = 107;
@@ -60,11 +60,17 @@ impl Role {
     #[must_use]
     pub const fn spec(self, number: u32) -> PortSpec {
         let source = match self {
-            Self::Vm(vm) => Source::Only(vm),
-            Self::Uplink => Source::Foreign,
-            Self::Shared => Source::Any,
+            Self::Vm(vm) => AllowedSources::Only(vm),
+            Self::Uplink => AllowedSources::Foreign,
+            Self::Shared => AllowedSources::Any,
         };
-        PortSpec { number, stages: Stages::Both, others: Others::Pass, source, network: Network::Unsaid }
+        PortSpec {
+            number,
+            stages: Stages::Both,
+            unowned: UnownedPolicy::Pass,
+            source,
+            network: Network::Unknown,
+        }
     }
 
     /// What the mediator of a port's transmit side is told: it asks about whatever is sent to this VM, or about nothing.
@@ -72,10 +78,10 @@ impl Role {
     pub const fn transmit_spec(vm: Option<VmRef>, number: u32) -> PortSpec {
         let stages = match vm {
             Some(vm) => Stages::IngressOnly(vm),
-            None => Stages::Nobody,
+            None => Stages::None,
         };
-        let source = Source::Any;
-        PortSpec { number, stages, others: Others::Pass, source, network: Network::Unsaid }
+        let source = AllowedSources::Any;
+        PortSpec { number, stages, unowned: UnownedPolicy::Pass, source, network: Network::Unknown }
     }
 }
 

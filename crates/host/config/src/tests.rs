@@ -1,5 +1,5 @@
 use super::*;
-use p4shield_mediator::{Source, Stages};
+use p4shield_mediator::{AllowedSources, Stages};
 
 const EXAMPLE: &str = include_str!("../../../../examples/p4shield.toml");
 
@@ -184,13 +184,16 @@ fn ports_of_a_switch_are_known_by_name_and_by_iface_id() {
 #[test]
 fn a_port_is_trusted_as_far_as_its_role_goes() {
     let vm = VmRef { tenant: 1, vm: 2 };
-    let expected =
-        [(Role::Vm(vm), Source::Only(vm)), (Role::Uplink, Source::Foreign), (Role::default(), Source::Any)];
+    let expected = [
+        (Role::Vm(vm), AllowedSources::Only(vm)),
+        (Role::Uplink, AllowedSources::Foreign),
+        (Role::default(), AllowedSources::Any),
+    ];
     for (role, source) in expected {
         let spec = role.spec(7);
         assert_eq!(
-            (spec.number, spec.stages, spec.others, spec.source),
-            (7, Stages::Both, Others::Pass, source)
+            (spec.number, spec.stages, spec.unowned, spec.source),
+            (7, Stages::Both, UnownedPolicy::Pass, source)
         );
     }
 }

@@ -3,7 +3,7 @@
 use crate::totals::Totals;
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::{ChannelError, Doorbell, Requester, SharedMemory};
-use p4shield_mediator::Link;
+use p4shield_mediator::P4VmChannel;
 use p4shield_runtime::control::{ClientError, Reply, Request, SocketError};
 use serde::{Deserialize, Serialize};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -56,8 +56,8 @@ impl ChannelEnd {
     ///
     /// # Errors
     /// The memory does not fit the geometry.
-    pub fn into_link(self) -> Result<Link, ChannelError> {
-        Ok(Link { requester: Requester::new(self.memory, self.geometry)?, doorbell: self.doorbell })
+    pub fn into_link(self) -> Result<P4VmChannel, ChannelError> {
+        Ok(P4VmChannel { requester: Requester::new(self.memory, self.geometry)?, doorbell: self.doorbell })
     }
 }
 

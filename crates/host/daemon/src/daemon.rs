@@ -16,8 +16,8 @@ use crate::totals::Totals;
 use crate::wire::Wires;
 use p4shield_abi::Direction;
 use p4shield_abi::info::InfoStatus as Info;
-use p4shield_attach::Nobodys;
-use p4shield_mediator::{Reason, Tally};
+use p4shield_attach::UnownedCounts;
+use p4shield_mediator::{DirectionCounts, Reason};
 use p4shield_runtime::control;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -247,7 +247,7 @@ impl Shared {
             }
         }
         advice.extend(switches.advice);
-        let Nobodys { passed, dropped, spoofed, refused } = totals.unowned;
+        let UnownedCounts { passed, dropped, spoofed, refused } = totals.unowned;
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: self.config.file.display().to_string(),
@@ -313,7 +313,7 @@ fn direction(
     known: &Known,
     vm: usize,
     direction: Direction,
-    tally: &Tally,
+    tally: &DirectionCounts,
     p4vm: Option<&control::VmStatus>,
 ) -> DirectionStatus {
     let reasons = |counts: &[u64]| {

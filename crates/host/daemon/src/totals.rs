@@ -1,16 +1,16 @@
 //! What happened to packets, summed over lanes: each lane's mediator counts for itself.
 
 use p4shield_abi::Direction;
-use p4shield_attach::{Count, Nobodys};
-use p4shield_mediator::{Config, Counters, Tally};
+use p4shield_attach::{Count, UnownedCounts};
+use p4shield_mediator::{Config, Counters, DirectionCounts};
 
 /// Sums over lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// By tenant, VM and [`Direction`].
-    tallies: Vec<Vec<[Tally; 2]>>,
+    tallies: Vec<Vec<[DirectionCounts; 2]>>,
     /// Packets of nobody.
-    pub unowned: Nobodys,
+    pub unowned: UnownedCounts,
 }
 
 impl Totals {
@@ -18,7 +18,7 @@ impl Totals {
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let tallies = config.tenants.iter().map(|t| vec![Default::default(); t.vms.len()]).collect();
-        Self { tallies, unowned: Nobodys::default() }
+        Self { tallies, unowned: UnownedCounts::default() }
     }
 
     /// What one mediator counted.
@@ -33,7 +33,7 @@ impl Totals {
 
     /// What is known of one direction of one VM.
     #[must_use]
-    pub fn tally(&self, tenant: usize, vm: usize, direction: Direction) -> Tally {
+    pub fn tally(&self, tenant: usize, vm: usize, direction: Direction) -> DirectionCounts {
         let vm = self.tallies.get(tenant).and_then(|vms| vms.get(vm));
         vm.map(|d| d[direction as usize]).unwrap_or_default()
     }
@@ -75,7 +75,7 @@ mod tests {
         let vm = VmConfig::new("web", Vec::new());
         let config = Config { tenants: vec![TenantConfig::new("alice", vec![vm])] };
         let mut totals = Totals::new(&config);
-        let told = Tally { packets_in: 10, passed: 7, ..Tally::default() };
+        let told = DirectionCounts { packets_in: 10, passed: 7, ..DirectionCounts::default() };
         let count = Count::new((0, 0, 1), told);
         totals.add(&count);
         totals.add(&count);
@@ -84,9 +84,9 @@ mod tests {
         }
         let tally = totals.tally(0, 0, Direction::Egress);
         assert_eq!((tally.packets_in, tally.passed, tally.held), (20, 14, 6));
-        assert_eq!(totals.tally(0, 0, Direction::Ingress), Tally::default());
-        assert_eq!(totals.tally(7, 0, Direction::Ingress), Tally::default());
-        let endless = Tally { packets_in: u64::MAX, ..Tally::default() };
+        assert_eq!(totals.tally(0, 0, Direction::Ingress), DirectionCounts::default());
+        assert_eq!(totals.tally(7, 0, Direction::Ingress), DirectionCounts::default());
+        let endless = DirectionCounts { packets_in: u64::MAX, ..DirectionCounts::default() };
         totals.add(&Count::new((0, 0, 1), endless));
         assert_eq!(totals.tally(0, 0, Direction::Egress).packets_in, u64::MAX, "liars overflow nothing");
         totals.nothing_is_held();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use p4shield_abi::Direction;
 use p4shield_abi::channel::{BATCH, Geometry, Request};
-use p4shield_channel::{Batch, Judge, Reply, Requester, SharedMemory, create_channel};
+use p4shield_channel::{RequestBatch, Requester, Responder, Response, SharedMemory, create_channel};
 use serde::Serialize;
 
 use crate::stats::Percentiles;
@@ -72,7 +72,7 @@ fn measure(options: &Options, batch: usize, header_bytes: u32) -> Result<Row, Er
     let fd = memory.fd().and_then(|fd| fd.try_clone_to_owned().ok()).ok_or(Error::NoDescriptor)?;
     let far = SharedMemory::from_fd(fd, geometry.size()).map_err(p4shield_channel::ChannelError::from)?;
     let mut near = Requester::new(memory, geometry)?;
-    let mut judge = Judge::new(far, geometry)?;
+    let mut judge = Responder::new(far, geometry)?;
     let stop = AtomicBool::new(false);
     let [mine, other] = cores::two();
     let header = vec![0xa5; header_bytes as usize];
@@ -97,12 +97,12 @@ fn measure(options: &Options, batch: usize, header_bytes: u32) -> Result<Row, Er
     }))
 }
 
-fn judge_all(judge: &mut Judge, geometry: &Geometry, stop: &AtomicBool) {
-    let mut batch = Batch::new(geometry);
+fn judge_all(judge: &mut Responder, geometry: &Geometry, stop: &AtomicBool) {
+    let mut batch = RequestBatch::new(geometry);
     while !stop.load(Ordering::Relaxed) {
         let Ok(count) = judge.fetch(&mut batch) else { return };
         for _ in 0..count {
-            let _ = judge.answer(Reply::Pass);
+            let _ = judge.respond(Response::Pass);
         }
         let _sleeps = judge.publish();
         if count == 0 {

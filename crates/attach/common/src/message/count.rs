@@ -1,6 +1,6 @@
 //! What happened to packets, as a library tells it.
 
-use p4shield_mediator::{Counters, Tally, Unowned};
+use p4shield_mediator::{Counters, DirectionCounts, UnownedCounters};
 use serde::{Deserialize, Serialize};
 
 /// What happened to packets of one direction of one VM in one lane, since the lane was made.
@@ -12,21 +12,21 @@ pub struct Count {
     pub vm: u16,
     /// [`p4shield_abi::Direction`] as a number.
     pub direction: u8,
-    /// What happened. [`Tally::held`] is not sent.
-    told: Tally,
+    /// What happened. [`DirectionCounts::held`] is not sent.
+    told: DirectionCounts,
 }
 
 impl Count {
     /// Of one direction of one VM.
     #[must_use]
-    pub const fn new((tenant, vm, direction): (u16, u16, u8), told: Tally) -> Self {
+    pub const fn new((tenant, vm, direction): (u16, u16, u8), told: DirectionCounts) -> Self {
         Self { tenant, vm, direction, told }
     }
 
     /// What happened. What left is no more than what came, whatever was said.
     #[must_use]
-    pub fn tally(&self) -> Tally {
-        Tally { held: self.told.packets_in.saturating_sub(self.told.left()), ..self.told }
+    pub fn tally(&self) -> DirectionCounts {
+        DirectionCounts { held: self.told.packets_in.saturating_sub(self.told.left()), ..self.told }
     }
 
     /// All counts of a mediator that are not zero.
@@ -44,7 +44,7 @@ impl Count {
 
 /// What happened to packets that were of no VM, since the lane was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Nobodys {
+pub struct UnownedCounts {
     /// Passed.
     pub passed: u64,
     /// Dropped, on a port that drops those.
@@ -56,7 +56,7 @@ pub struct Nobodys {
     pub refused: u64,
 }
 
-impl Nobodys {
+impl UnownedCounts {
     /// Adds what was counted elsewhere.
     pub fn add(&mut self, other: &Self) {
         let Self { passed, dropped, spoofed, refused } = *other;
@@ -67,8 +67,8 @@ impl Nobodys {
     }
 }
 
-impl From<&Unowned> for Nobodys {
-    fn from(u: &Unowned) -> Self {
+impl From<&UnownedCounters> for UnownedCounts {
+    fn from(u: &UnownedCounters) -> Self {
         Self { passed: u.passed.get(), dropped: u.dropped.get(), spoofed: u.spoofed.get(), refused: 0 }
     }
 }

@@ -1,11 +1,11 @@
 use super::*;
 use p4shield_config::TunnelKind;
-use p4shield_mediator::Tally;
+use p4shield_mediator::DirectionCounts;
 
 fn reports() -> Vec<Report> {
     let (port, lane) = (PortId(1), LaneId(2));
     let info = PortInfo { name: "net_af_packet0".into(), aliases: vec!["eth0".into()], number: 7 };
-    let tally = Tally { packets_in: u64::MAX, dropped: [3; 9], ..Tally::default() };
+    let tally = DirectionCounts { packets_in: u64::MAX, dropped: [3; 9], ..DirectionCounts::default() };
     let count = Count::new((1, 2, 1), tally);
     let packets = Some(PacketMemory { tenant: "alice".into(), len: 1 << 24 });
     vec![
@@ -24,7 +24,7 @@ fn reports() -> Vec<Report> {
         Report::Counts {
             lane,
             counts: vec![count; 3],
-            unowned: Nobodys { passed: 1, dropped: 2, spoofed: 3, refused: 4 },
+            unowned: UnownedCounts { passed: 1, dropped: 2, spoofed: 3, refused: 4 },
         },
         Report::Remark { port: Some(port), remark: Remark::Bypass("rte_flow".into()) },
         Report::Programs { id: 3, reply: Box::new(Reply::Loaded { digest: [7; 32], instructions: 9 }) },
@@ -119,7 +119,7 @@ fn what_is_longer_than_it_may_be_is_refused() {
         Report::Counts {
             lane: LaneId(1),
             counts: vec![Count::default(); MAX_COUNTS + 1],
-            unowned: Nobodys::default(),
+            unowned: UnownedCounts::default(),
         },
     ] {
         assert!(matches!(decode_report(&encode(&report).unwrap(), 0), Err(MessageError::TooMuch(_))));
@@ -134,7 +134,7 @@ fn what_is_longer_than_it_may_be_is_refused() {
 
 #[test]
 fn as_many_counts_as_a_message_may_hold_fit_into_one() {
-    let tally = Tally {
+    let tally = DirectionCounts {
         packets_in: u64::MAX,
         bytes_in: u64::MAX,
         passed: u64::MAX,
@@ -148,11 +148,11 @@ fn as_many_counts_as_a_message_may_hold_fit_into_one() {
     let report = Report::Counts {
         lane: LaneId(u32::MAX),
         counts: vec![count; MAX_COUNTS],
-        unowned: Nobodys { passed: u64::MAX, dropped: u64::MAX, spoofed: u64::MAX, refused: u64::MAX },
+        unowned: UnownedCounts { passed: u64::MAX, dropped: u64::MAX, spoofed: u64::MAX, refused: u64::MAX },
     };
     assert!(encode(&report).unwrap().len() <= control::MAX_MESSAGE);
     // A peer that says that more left than came is not believed, and nothing overflows.
-    let liar = Tally { packets_in: 1, passed: 9, ..Tally::default() };
+    let liar = DirectionCounts { packets_in: 1, passed: 9, ..DirectionCounts::default() };
     assert_eq!(Count::new((0, 0, 0), liar).tally().held, 0);
     let _ = count.tally();
 }

@@ -6,9 +6,9 @@ use p4shield_attach::{
     Allowed, Headers, Heard, Host, Kind, Lane, LaneId, Options, Peer, PortId, PortInfo, Server, Session,
     Setup,
 };
-use p4shield_channel::{Batch, Doorbell, Judge, Reply, SharedMemory, create_channel};
+use p4shield_channel::{Doorbell, RequestBatch, Responder, Response, SharedMemory, create_channel};
 use p4shield_config::Config;
-use p4shield_mediator::{Outcome, Reason, Released};
+use p4shield_mediator::{Disposition, Reason, ReleasedPacket};
 use p4shield_testbed::packet::udp;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -45,12 +45,12 @@ pub(crate) fn wait_for(what: &str, done: impl FnMut() -> bool) {
     p4shield_testbed::wait_until(what, 30, done).unwrap();
 }
 
-pub(crate) fn passed() -> Outcome {
-    Outcome::Pass
+pub(crate) fn passed() -> Disposition {
+    Disposition::Pass
 }
 
-pub(crate) fn dropped(reason: Reason) -> Outcome {
-    Outcome::Drop(reason)
+pub(crate) fn dropped(reason: Reason) -> Disposition {
+    Disposition::Drop(reason)
 }
 
 /// A folder with a configuration.
@@ -204,8 +204,8 @@ impl Drop for P4Vm {
 }
 
 fn judge(memory: SharedMemory, bell: &Doorbell, state: &State) {
-    let mut judge = Judge::new(memory, GEOMETRY).unwrap();
-    let mut batch = Batch::new(&GEOMETRY);
+    let mut judge = Responder::new(memory, GEOMETRY).unwrap();
+    let mut batch = RequestBatch::new(&GEOMETRY);
     loop {
         match state.mood.load(Ordering::Acquire) {
             ENDS => return,
@@ -218,7 +218,7 @@ fn judge(memory: SharedMemory, bell: &Doorbell, state: &State) {
             mood => {
                 let Ok(fetched) = judge.fetch(&mut batch) else { return };
                 for _ in 0..fetched {
-                    judge.answer(if mood == DROPS { Reply::Drop } else { Reply::Pass }).unwrap();
+                    judge.respond(if mood == DROPS { Response::Drop } else { Response::Pass }).unwrap();
                 }
                 if fetched > 0 {
                     state.judged.fetch_add(fetched as u64, Ordering::Relaxed);
@@ -265,23 +265,24 @@ impl Switch {
     }
 
     /// Sends one packet through a lane and waits for what becomes of it.
-    pub(crate) fn send(&mut self, lane: usize, tenant: u8) -> Outcome {
+    pub(crate) fn send(&mut self, lane: usize, tenant: u8) -> Disposition {
         self.sent[usize::from(tenant)] += 1;
         let now = self.now();
         // Looks for changes first.
-        self.lanes[lane].poll(now, 0, |r| panic!("{:?}", r.outcome));
-        let mut out = self.lanes[lane].submit(now, packet_to(tenant)).map(|r: Released<Vec<u8>>| r.outcome);
+        self.lanes[lane].poll(now, 0, |r| panic!("{:?}", r.disposition));
+        let mut out =
+            self.lanes[lane].submit(now, packet_to(tenant)).map(|r: ReleasedPacket<Vec<u8>>| r.disposition);
         wait_for("a packet", || {
             let now = self.now();
-            self.lanes[lane].poll(now, 32, |r| out = Some(r.outcome));
+            self.lanes[lane].poll(now, 32, |r| out = Some(r.disposition));
             out.is_some()
         });
         out.unwrap()
     }
 
     /// Sends packets until one has this end.
-    pub(crate) fn until(&mut self, lane: usize, tenant: u8, outcome: Outcome) {
-        wait_for("an outcome", || self.send(lane, tenant) == outcome);
+    pub(crate) fn until(&mut self, lane: usize, tenant: u8, disposition: Disposition) {
+        wait_for("an disposition", || self.send(lane, tenant) == disposition);
     }
 
     /// Sends packets until the tenant's P4 VM passes one.
@@ -289,18 +290,18 @@ impl Switch {
         wait_for("a channel", || {
             let now = self.now();
             self.lanes[lane].poll(now, 0, |_| {});
-            let at_once = self.lanes[lane].submit(now, packet_to(tenant)).map(|r| r.outcome);
+            let at_once = self.lanes[lane].submit(now, packet_to(tenant)).map(|r| r.disposition);
             self.sent[usize::from(tenant)] += 1;
-            let Some(outcome) = at_once else {
+            let Some(disposition) = at_once else {
                 let mut out = None;
                 wait_for("a verdict", || {
                     let now = self.now();
-                    self.lanes[lane].poll(now, 32, |r| out = Some(r.outcome));
+                    self.lanes[lane].poll(now, 32, |r| out = Some(r.disposition));
                     out.is_some()
                 });
-                return out == Some(Outcome::Pass);
+                return out == Some(Disposition::Pass);
             };
-            let _unjudged = outcome;
+            let _unjudged = disposition;
             false
         });
     }
@@ -308,7 +309,7 @@ impl Switch {
     /// Closes everything, and shows that nothing was lost.
     pub(crate) fn ends(mut self) {
         for lane in &mut self.lanes {
-            lane.drain(|r| panic!("{:?} was forgotten", r.outcome));
+            lane.drain(|r| panic!("{:?} was forgotten", r.disposition));
         }
     }
 }

@@ -3,9 +3,9 @@
 use p4shield_abi::channel::{Geometry, VERDICT_HEAD};
 use p4shield_attach::message::Report;
 use p4shield_attach::{
-    Allowed, Headers, Heard, Host, LaneId, Nobodys, Peer, PortInfo, Remark, Server, Setup,
+    Allowed, Headers, Heard, Host, LaneId, Peer, PortInfo, Remark, Server, Setup, UnownedCounts,
 };
-use p4shield_channel::{Batch, Doorbell, Judge, Memory, Reply, SharedMemory, create_channel};
+use p4shield_channel::{Doorbell, Memory, RequestBatch, Responder, Response, SharedMemory, create_channel};
 use p4shield_config::{Config, FILE_VARIABLE, Tunnel};
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -120,7 +120,7 @@ struct Account {
     ports: Vec<PortInfo>,
     remarks: Vec<Remark>,
     /// By lane, what it counted last.
-    nobodys: HashMap<(u64, LaneId), Nobodys>,
+    nobodys: HashMap<(u64, LaneId), UnownedCounts>,
 }
 
 impl Host for Keepers {
@@ -205,7 +205,7 @@ impl Daemon {
 struct Line {
     session: u64,
     lane: LaneId,
-    judge: Judge,
+    judge: Responder,
     hostile: SharedMemory,
     bell: Doorbell,
 }
@@ -233,7 +233,7 @@ impl P4Vm {
 
     fn serve(&self, session: u64, lane: LaneId, memory: SharedMemory, bell: Doorbell) {
         let hostile = memory.map_again().expect("memory");
-        let judge = Judge::new(memory, GEOMETRY).expect("a channel");
+        let judge = Responder::new(memory, GEOMETRY).expect("a channel");
         self.shared.lines.lock().expect("no panic").push(Line { session, lane, judge, hostile, bell });
     }
 
@@ -264,7 +264,7 @@ impl Drop for P4Vm {
 }
 
 fn work(shared: &Shared, program: Program) {
-    let mut batch = Batch::new(&GEOMETRY);
+    let mut batch = RequestBatch::new(&GEOMETRY);
     while !shared.ends.load(Ordering::Acquire) {
         let mood = shared.mood.load(Ordering::Acquire);
         let mut worked = 0;
@@ -284,18 +284,18 @@ fn work(shared: &Shared, program: Program) {
 }
 
 /// Judges one batch.
-fn judge(line: &mut Line, batch: &mut Batch, program: Program) -> u64 {
+fn judge(line: &mut Line, batch: &mut RequestBatch, program: Program) -> u64 {
     let Ok(count) = line.judge.fetch(batch) else { return 0 };
     for entry in batch.iter_mut() {
         let front = &entry.frame[entry.start..entry.start + entry.len];
         let len = entry.request.packet_len;
         let done = match program(front) {
-            Does::Pass => line.judge.answer(Reply::Pass),
-            Does::Drop => line.judge.answer(Reply::Drop),
+            Does::Pass => line.judge.respond(Response::Pass),
+            Does::Drop => line.judge.respond(Response::Drop),
             Does::Rewrite(new) => {
                 let longer = new.len() as i32 - front.len() as i32;
                 let packet_len = len.saturating_add_signed(longer);
-                line.judge.answer(Reply::Rewritten { header: &new, packet_len })
+                line.judge.respond(Response::Rewritten { header: &new, packet_len })
             }
         };
         done.expect("the tests' programs fit");

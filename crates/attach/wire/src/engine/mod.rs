@@ -20,8 +20,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use p4shield_afxdp::{Frame, FramePool, Port, PortId, Socket};
-use p4shield_channel::{Idled, Waiter};
-use p4shield_mediator::{Link, Mediator, Outcome, PortSpec, Released};
+use p4shield_channel::{IdleResult, Waiter};
+use p4shield_mediator::{Disposition, Mediator, P4VmChannel, PortSpec, ReleasedPacket};
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags};
 
@@ -142,7 +142,7 @@ impl<'p> Engine<'p> {
         let mut fds = [PollFd::new(&self.epoll, PollFlags::IN)];
         let idled = waiter.idle(&mut self.mediator, &mut fds, timeout);
         let idled = idled.map_err(|e| Error::system("sleep in poll()")(e.into()))?;
-        if let Idled::Slept(ready) = idled {
+        if let IdleResult::Slept(ready) = idled {
             self.sleeps += 1;
             if ready > 0 {
                 self.answer_doorbells();
@@ -175,7 +175,7 @@ impl<'p> Engine<'p> {
     }
 
     /// Gives a tenant another channel, or none.
-    pub(crate) fn replace_channel(&mut self, tenant: usize, link: Option<Link>) -> Result<()> {
+    pub(crate) fn replace_channel(&mut self, tenant: usize, link: Option<P4VmChannel>) -> Result<()> {
         if let Some(link) = &link {
             // It is watched until it is closed, which the mediator does when it detaches the P4 VM.
             self.watch(link.doorbell.fd(), tenant as u64)?;
@@ -271,9 +271,13 @@ impl<'p> Engine<'p> {
 }
 
 /// Sends on, or frees, what the mediator is done with.
-fn deliver<'p>(wires: &mut [Option<Wire<'p>>], pool: &'p FramePool, released: Released<WirePacket<'p>>) {
+fn deliver<'p>(
+    wires: &mut [Option<Wire<'p>>],
+    pool: &'p FramePool,
+    released: ReleasedPacket<WirePacket<'p>>,
+) {
     let (frame, Route { slot, generation, side, queue }) = released.packet.into_parts();
-    if released.outcome != Outcome::Pass {
+    if released.disposition != Disposition::Pass {
         return;
     }
     // A wire that was removed while its packet was held takes the packet with it.

@@ -6,8 +6,10 @@ use std::thread::JoinHandle;
 
 use p4shield_abi::channel::{Geometry, Request};
 use p4shield_attach_wire::WireLoop;
-use p4shield_channel::{Batch, Doorbell, Judge, Reply, Requester, WaitPolicy, Waiter, create_channel};
-use p4shield_mediator::Link;
+use p4shield_channel::{
+    Doorbell, RequestBatch, Requester, Responder, Response, WaitPolicy, Waiter, create_channel,
+};
+use p4shield_mediator::P4VmChannel;
 use rustix::event::{PollFd, PollFlags};
 
 /// What the program says of a packet.
@@ -34,13 +36,13 @@ impl P4Vm {
     ) -> Self {
         let geometry = Geometry::default();
         let memory = create_channel("test", geometry).unwrap();
-        let judge = Judge::new(memory.map_again().unwrap(), geometry).unwrap();
+        let judge = Responder::new(memory.map_again().unwrap(), geometry).unwrap();
         let requester = Requester::new(memory, geometry).unwrap();
         let (ours, theirs) = Doorbell::pair().unwrap();
         let (stop, frozen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (s, f) = (Arc::clone(&stop), Arc::clone(&frozen));
         let thread = std::thread::spawn(move || run(judge, &theirs, program, &s, &f));
-        wire.replace_channel(tenant, Some(Link { requester, doorbell: ours })).unwrap();
+        wire.replace_channel(tenant, Some(P4VmChannel { requester, doorbell: ours })).unwrap();
         Self { stop, frozen, thread: Some(thread) }
     }
 }
@@ -54,14 +56,14 @@ impl Drop for P4Vm {
 }
 
 fn run(
-    mut judge: Judge,
+    mut judge: Responder,
     bell: &Doorbell,
     mut program: impl FnMut(&Request, &[u8]) -> Answer,
     stop: &AtomicBool,
     frozen: &AtomicBool,
 ) {
     let mut waiter = Waiter::new(WaitPolicy { min_spins: 8, max_spins: 256, yields: 1 });
-    let mut batch = Batch::new(&Geometry::default());
+    let mut batch = RequestBatch::new(&Geometry::default());
     let tick = std::time::Duration::from_millis(20);
     while !stop.load(Ordering::Acquire) {
         if frozen.load(Ordering::Acquire) {
@@ -74,15 +76,15 @@ fn run(
             bell.drain();
             continue;
         }
-        waiter.worked();
+        waiter.found_work();
         for entry in batch.iter_mut() {
             let header = &entry.frame[entry.start..entry.start + entry.len];
             let rest = entry.request.packet_len - header.len() as u32;
             let reply = match program(entry.request, header) {
-                Answer::Drop => judge.answer(Reply::Drop),
-                Answer::Pass => judge.answer(Reply::Pass),
+                Answer::Drop => judge.respond(Response::Drop),
+                Answer::Pass => judge.respond(Response::Pass),
                 Answer::Rewrite(new) => {
-                    judge.answer(Reply::Rewritten { header: &new, packet_len: new.len() as u32 + rest })
+                    judge.respond(Response::Rewritten { header: &new, packet_len: new.len() as u32 + rest })
                 }
             };
             reply.unwrap();

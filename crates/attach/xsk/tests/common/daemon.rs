@@ -11,7 +11,7 @@ use std::time::Duration;
 use p4shield_abi::channel::Geometry;
 use p4shield_attach::message::Report;
 use p4shield_attach::{Allowed, Headers, Heard, Host, LaneId, Peer, Remark, Server, Setup};
-use p4shield_channel::{Batch, Doorbell, Judge, PacketMemory, Reply, create_channel};
+use p4shield_channel::{Doorbell, PacketMemory, RequestBatch, Responder, Response, create_channel};
 use p4shield_config::Config;
 
 const GEOMETRY: Geometry = Geometry { slots: 1024, header_bytes: 128, headroom: 32 };
@@ -114,7 +114,7 @@ impl Drop for Daemon {
 
 #[derive(Default)]
 struct P4Vm {
-    lines: Mutex<Vec<(u64, LaneId, Judge, Doorbell)>>,
+    lines: Mutex<Vec<(u64, LaneId, Responder, Doorbell)>>,
     judged: AtomicU64,
     faults: Mutex<Vec<String>>,
     remarks: Mutex<Vec<Remark>>,
@@ -140,11 +140,13 @@ impl Host for P4Vm {
                 let number = NUMBER.fetch_add(1, Ordering::Relaxed);
                 let (channel, fd) = ((number, GEOMETRY), memory.fd().expect("a descriptor"));
                 let handed = packets.zip(self.handed.lock().expect("no panic").take());
-                let mut judge = Judge::new(memory.map_again().expect("memory"), GEOMETRY).expect("a channel");
+                let mut judge =
+                    Responder::new(memory.map_again().expect("memory"), GEOMETRY).expect("a channel");
                 let headers = if handed.is_some() { Headers::InPacketMemory } else { Headers::Copied };
                 if let Some((told, packets)) = handed {
                     let len = told.len as usize;
-                    judge = judge.reading(PacketMemory::from_fd(&packets, len).expect("it is sealed"));
+                    judge =
+                        judge.with_packet_memory(PacketMemory::from_fd(&packets, len).expect("it is sealed"));
                     self.zero_copy.fetch_add(1, Ordering::Release);
                 }
                 peer.channel(lane, 0, channel, fd, &theirs, headers);
@@ -169,7 +171,7 @@ impl Host for P4Vm {
 
 impl P4Vm {
     fn work(&self, program: Program) {
-        let mut batch = Batch::new(&GEOMETRY);
+        let mut batch = RequestBatch::new(&GEOMETRY);
         while !self.ends.load(Ordering::Acquire) {
             let mut worked = 0;
             for (_, _, judge, bell) in self.lines.lock().expect("no panic").iter_mut() {
@@ -177,8 +179,8 @@ impl P4Vm {
                 for entry in batch.iter_mut() {
                     let count = self.judged.fetch_add(1, Ordering::AcqRel);
                     let front = &entry.frame[entry.start..entry.start + entry.len];
-                    let reply = if program(front, count) { Reply::Pass } else { Reply::Drop };
-                    judge.answer(reply).expect("verdicts fit");
+                    let reply = if program(front, count) { Response::Pass } else { Response::Drop };
+                    judge.respond(reply).expect("verdicts fit");
                 }
                 if judge.publish() {
                     bell.ring();

@@ -6,14 +6,14 @@
 //! is open is a fault of the peer.
 
 mod bell;
-mod judge;
 mod layout;
 mod requester;
+mod responder;
 
-pub use judge::{Batch, Entry, Frame, Judge, Reply};
 pub use layout::create_channel;
 pub(crate) use layout::header_words;
-pub use requester::{Answered, Requester, Rewrite};
+pub use requester::{CheckedAnswer, HeaderRewrite, Requester};
+pub use responder::{BatchEntry, HeaderSource, RequestBatch, Responder, Response};
 
 #[cfg(test)]
 mod tests {
@@ -29,20 +29,20 @@ mod tests {
         let memory = create_channel("test", geometry).expect("memory");
         memory.store_u32(REQUEST_HEAD, START, Relaxed);
         memory.store_u32(VERDICT_HEAD, START, Relaxed);
-        let judge = Judge::new(memory.map_again().expect("memory"), geometry).expect("valid");
+        let responder = Responder::new(memory.map_again().expect("memory"), geometry).expect("valid");
         let requester = Requester::new(memory, geometry).expect("valid");
-        let (mut judge, mut requester) = (judge.started_at(START), requester.started_at(START));
+        let (mut responder, mut requester) = (responder.started_at(START), requester.started_at(START));
         let (mut pushed, mut taken) = (0, 0);
         while taken < 100 {
             while requester.push(&Request { id: pushed, ..Request::default() }, &[1; 60]).is_ok() {
                 pushed += 1;
             }
             let _ = requester.publish();
-            let count = judge.fetch_with(3, |_, _| ()).expect("honest");
+            let count = responder.fetch_with(3, |_, _| ()).expect("honest");
             for _ in 0..count {
-                judge.answer(Reply::Pass).expect("it was asked");
+                responder.respond(Response::Pass).expect("it was asked");
             }
-            let _ = judge.publish();
+            let _ = responder.publish();
             let result = requester.take(32, |answered| {
                 assert_eq!(answered.id, taken);
                 taken += 1;

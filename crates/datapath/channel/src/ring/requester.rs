@@ -9,8 +9,8 @@ use crate::shm::SharedMemory;
 use crate::wait::Sleeper;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
-    AT_DOORBELL, AT_WORD, Answer, BATCH, Geometry, P4VM_WORD, REQUEST_HEAD, REWRITTEN, Request,
-    RewrittenHeader, SENT, VERDICT_HEAD, VERDICT_TAIL,
+    ASLEEP_AT_DOORBELL, ASLEEP_AT_FUTEX, Answer, BATCH, Geometry, P4VM_FUTEX, REQUEST_HEAD, REWRITTEN,
+    Request, RewrittenHeader, SENT, VERDICT_HEAD, VERDICT_TAIL,
 };
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -30,18 +30,18 @@ struct Asked {
 
 /// An answer that was asked for, copied out and checked.
 #[derive(Debug)]
-pub struct Answered<'a> {
+pub struct CheckedAnswer<'a> {
     /// Identity of the request.
     pub id: u64,
     /// What is to happen to the packet.
     pub verdict: Verdict,
     /// What is to be changed in it before it passes; none for a dropped packet.
-    pub rewrite: Option<Rewrite<'a>>,
+    pub rewrite: Option<HeaderRewrite<'a>>,
 }
 
 /// A change to a packet, within bounds.
 #[derive(Debug)]
-pub struct Rewrite<'a> {
+pub struct HeaderRewrite<'a> {
     /// How many bytes at the packet's front (those that were handed over) the header replaces.
     pub replaced: usize,
     /// The new header.
@@ -106,10 +106,10 @@ impl<M: Memory> Requester<M> {
     }
 
     /// The same, telling where headers are instead of copying them: the P4 VM has mapped the packet memory that is at
-    /// these addresses here ([`super::Judge::reading`]). All packets must lie in it: of one that does not, no byte is
+    /// these addresses here ([`super::Responder::with_packet_memory`]). All packets must lie in it: of one that does not, no byte is
     /// handed over.
     #[must_use]
-    pub fn pointing_into(mut self, packets: Range<usize>) -> Self {
+    pub fn with_packet_memory(mut self, packets: Range<usize>) -> Self {
         self.packets = Some(packets);
         self
     }
@@ -271,11 +271,11 @@ impl<M: Memory> Requester<M> {
     /// be woken by its doorbell.
     ///
     /// One that has gone to sleep again meanwhile looked at the word before it said so, and finds it changed.
-    pub fn count_up(&mut self) -> bool {
-        let there = self.bell.place() == AT_WORD;
+    pub fn bump_futex(&mut self) -> bool {
+        let there = self.bell.place() == ASLEEP_AT_FUTEX;
         if there {
             self.rings = self.rings.wrapping_add(1);
-            self.memory.store_u32(P4VM_WORD, self.rings, Release);
+            self.memory.store_u32(P4VM_FUTEX, self.rings, Release);
         }
         there
     }
@@ -283,7 +283,7 @@ impl<M: Memory> Requester<M> {
     /// Tells the P4 VM that packets it let pass have been sent: if it shares its core with whom they are for, it need not keep
     /// that awake any more, and is in the way from now on.
     #[inline]
-    pub fn sent(&mut self) {
+    pub fn notify_sent(&mut self) {
         self.sent = self.sent.wrapping_add(1);
         self.memory.store_u32(SENT, self.sent, Relaxed);
     }
@@ -291,7 +291,7 @@ impl<M: Memory> Requester<M> {
     /// Has what the next [`Self::take`] looks at brought here, while the caller does something else: the P4 VM's core
     /// wrote it last.
     #[inline]
-    pub fn expect(&self) {
+    pub fn prefetch(&self) {
         self.memory.prefetch(VERDICT_HEAD);
         for n in (0..self.outstanding_u32().min(AHEAD)).step_by(ANSWERS_A_LINE as usize) {
             self.prefetch_answer(self.taken.wrapping_add(n));
@@ -308,7 +308,11 @@ impl<M: Memory> Requester<M> {
     /// # Errors
     /// If the P4 VM broke the protocol, now or earlier. Answers before the one at fault were given to `each`.
     #[inline]
-    pub fn take(&mut self, max: usize, mut each: impl FnMut(Answered<'_>)) -> Result<usize, ChannelFault> {
+    pub fn take(
+        &mut self,
+        max: usize,
+        mut each: impl FnMut(CheckedAnswer<'_>),
+    ) -> Result<usize, ChannelFault> {
         let ready = self.ready(u32::try_from(max).unwrap_or(u32::MAX))?;
         for n in (0..ready).step_by(ANSWERS_A_LINE as usize) {
             self.prefetch_answer(self.taken.wrapping_add(n));
@@ -345,13 +349,13 @@ impl<M: Memory> Requester<M> {
     }
 
     #[inline(always)]
-    fn take_one(&mut self, each: &mut impl FnMut(Answered<'_>)) -> Result<(), ChannelFault> {
+    fn take_one(&mut self, each: &mut impl FnMut(CheckedAnswer<'_>)) -> Result<(), ChannelFault> {
         let slot = self.layout.slot(self.taken);
         let word = layout::read_answer(&self.memory, self.layout.answer(slot));
         let id = self.asked[slot].id;
         // Most packets pass as they are.
         if word == layout::word_of(id as u32, Verdict::Pass, 0) {
-            each(Answered { id, verdict: Verdict::Pass, rewrite: None });
+            each(CheckedAnswer { id, verdict: Verdict::Pass, rewrite: None });
         } else {
             self.take_other(slot, word, each)?;
         }
@@ -364,7 +368,7 @@ impl<M: Memory> Requester<M> {
         &mut self,
         slot: usize,
         word: u64,
-        each: &mut impl FnMut(Answered<'_>),
+        each: &mut impl FnMut(CheckedAnswer<'_>),
     ) -> Result<(), ChannelFault> {
         let (answer, asked) = (layout::answer_of(word), self.asked[slot]);
         if answer.id != asked.id as u32 {
@@ -379,12 +383,12 @@ impl<M: Memory> Requester<M> {
         } else {
             None
         };
-        each(Answered { id: asked.id, verdict, rewrite });
+        each(CheckedAnswer { id: asked.id, verdict, rewrite });
         Ok(())
     }
 
     /// Checks a rewrite against what was asked and copies its header out.
-    fn rewrite(&mut self, slot: usize, asked: &Asked) -> Result<Rewrite<'_>, ChannelFault> {
+    fn rewrite(&mut self, slot: usize, asked: &Asked) -> Result<HeaderRewrite<'_>, ChannelFault> {
         let RewrittenHeader { packet_len, start, copy_len } =
             layout::read_rewrite(&self.memory, self.layout.rewrite(slot));
         let frame = self.layout.frame_bytes();
@@ -399,7 +403,7 @@ impl<M: Memory> Requester<M> {
         }
         let header = &mut self.scratch[..len];
         self.memory.copy_out(self.layout.frame(slot) + at, header);
-        Ok(Rewrite { replaced: usize::from(asked.copy_len), header, packet_len })
+        Ok(HeaderRewrite { replaced: usize::from(asked.copy_len), header, packet_len })
     }
 }
 
@@ -407,7 +411,7 @@ impl Requester {
     /// Wakes the P4 VM, at its word or by `doorbell`. One system call, two if nobody is found at the word; never waits. False if
     /// there is nobody any more.
     pub fn wake(&mut self, doorbell: &Doorbell) -> bool {
-        (self.count_up() && self.memory.wake_at(P4VM_WORD)) || doorbell.ring()
+        (self.bump_futex() && self.memory.wake_at(P4VM_FUTEX)) || doorbell.ring()
     }
 }
 
@@ -425,7 +429,7 @@ impl<M: Memory> Sleeper for Requester<M> {
         if self.answered != self.taken {
             return false;
         }
-        self.bell.announce(&self.memory, AT_DOORBELL, self.taken, self.published != self.taken)
+        self.bell.announce(&self.memory, ASLEEP_AT_DOORBELL, self.taken, self.published != self.taken)
     }
 
     fn retract(&mut self) {

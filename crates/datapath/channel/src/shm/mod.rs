@@ -17,8 +17,8 @@ mod stream;
 mod wide;
 
 use crate::error::ShmError;
+use crate::futex::{self, FutexScope, FutexWait};
 use crate::memory::Memory;
-use crate::word::{self, Reach, Word};
 use map::Mmap;
 pub use packets::PacketMemory;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -188,13 +188,13 @@ impl SharedMemory {
     }
 
     /// The `u32` at `at`, to sleep at until it is not `seen` any more.
-    pub(crate) fn word(&self, at: usize, seen: u32) -> Word<'_> {
-        Word::shared(self.word32(at), seen.to_le())
+    pub(crate) fn word(&self, at: usize, seen: u32) -> FutexWait<'_> {
+        FutexWait::shared(self.word32(at), seen.to_le())
     }
 
     /// Wakes who sleeps at the `u32` at `at`. False if nobody does.
     pub(crate) fn wake_at(&self, at: usize) -> bool {
-        word::wake(self.word32(at), Reach::Processes)
+        futex::wake(self.word32(at), FutexScope::Processes)
     }
 
     /// Bytes of the region.

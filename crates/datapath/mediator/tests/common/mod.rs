@@ -2,10 +2,12 @@
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
 use p4shield_abi::channel::{Geometry, Request};
-use p4shield_channel::{Batch, Doorbell, Judge, Reply, Requester, SharedMemory, create_channel};
+use p4shield_channel::{
+    Doorbell, RequestBatch, Requester, Responder, Response, SharedMemory, create_channel,
+};
 use p4shield_mediator::{
-    Config, Link, Mediator, Network, Others, Outcome, Packet, PortSpec, Released, RewriteRefused, Source,
-    Stages, TenantConfig, VmConfig, VmRef,
+    AllowedSources, Config, Disposition, Mediator, Network, P4VmChannel, Packet, PortSpec, ReleasedPacket,
+    RewriteRefused, Stages, TenantConfig, UnownedPolicy, VmConfig, VmRef,
 };
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -77,11 +79,11 @@ pub(crate) const fn vm_ref(tenant: u16, vm: u16) -> VmRef {
 }
 
 pub(crate) const SHARED: PortSpec = PortSpec {
-    network: Network::Unsaid,
+    network: Network::Unknown,
     number: 1,
     stages: Stages::Both,
-    others: Others::Pass,
-    source: Source::Any,
+    unowned: UnownedPolicy::Pass,
+    source: AllowedSources::Any,
 };
 
 pub(crate) fn port(stages: Stages) -> PortSpec {
@@ -109,10 +111,10 @@ pub(crate) fn mediator(config: &Config) -> Mediator<TestPacket> {
 
 /// The P4 VM's side of a channel.
 pub(crate) struct P4vm {
-    pub(crate) judge: Judge,
+    pub(crate) judge: Responder,
     pub(crate) bell: Doorbell,
     pub(crate) memory: SharedMemory,
-    pub(crate) batch: Batch,
+    pub(crate) batch: RequestBatch,
 }
 
 /// Attaches a P4 VM to a tenant, in place of the one there was.
@@ -123,14 +125,14 @@ pub(crate) fn attach(
     geometry: Geometry,
 ) -> P4vm {
     let memory = create_channel("test", geometry).expect("memory");
-    let judge = Judge::new(memory.map_again().expect("memory"), geometry).expect("valid");
+    let judge = Responder::new(memory.map_again().expect("memory"), geometry).expect("valid");
     let hostile = memory.map_again().expect("memory");
     let (doorbell, bell) = Doorbell::pair().expect("sockets");
     let requester = Requester::new(memory, geometry).expect("valid");
     mediator
-        .replace_channel(now, tenant, Some(Link { requester, doorbell }))
+        .replace_channel(now, tenant, Some(P4VmChannel { requester, doorbell }))
         .expect("there is such a tenant");
-    P4vm { judge, bell, memory: hostile, batch: Batch::new(&geometry) }
+    P4vm { judge, bell, memory: hostile, batch: RequestBatch::new(&geometry) }
 }
 
 /// What a test's program does.
@@ -138,7 +140,7 @@ pub(crate) enum Does {
     Pass,
     Drop,
     /// The new header, and by how many bytes the packet is longer.
-    Rewrite(Vec<u8>, i32),
+    HeaderRewrite(Vec<u8>, i32),
 }
 
 impl P4vm {
@@ -152,13 +154,13 @@ impl P4vm {
         });
         for (does, packet_len) in replies {
             let reply = match &does {
-                Does::Pass => Reply::Pass,
-                Does::Drop => Reply::Drop,
-                Does::Rewrite(header, longer) => {
-                    Reply::Rewritten { header, packet_len: packet_len.saturating_add_signed(*longer) }
+                Does::Pass => Response::Pass,
+                Does::Drop => Response::Drop,
+                Does::HeaderRewrite(header, longer) => {
+                    Response::Rewritten { header, packet_len: packet_len.saturating_add_signed(*longer) }
                 }
             };
-            self.judge.answer(reply).expect("the test's rewrites fit");
+            self.judge.respond(reply).expect("the test's rewrites fit");
         }
         if self.judge.publish() {
             self.bell.ring();
@@ -172,14 +174,14 @@ impl P4vm {
     }
 }
 
-/// What came out of a poll: number and outcome of each packet.
-pub(crate) fn poll(mediator: &mut Mediator<TestPacket>, now: u64) -> Vec<(u32, Outcome)> {
+/// What came out of a poll: number and disposition of each packet.
+pub(crate) fn poll(mediator: &mut Mediator<TestPacket>, now: u64) -> Vec<(u32, Disposition)> {
     let mut out = Vec::new();
-    mediator.poll(now, usize::MAX, |r| out.push((r.packet.serial, r.outcome)));
+    mediator.poll(now, usize::MAX, |r| out.push((r.packet.serial, r.disposition)));
     out
 }
 
-/// Number and outcome of what came out of a submit.
-pub(crate) fn of(released: Option<Released<TestPacket>>) -> Option<(u32, Outcome)> {
-    released.map(|r| (r.packet.serial, r.outcome))
+/// Number and disposition of what came out of a submit.
+pub(crate) fn of(released: Option<ReleasedPacket<TestPacket>>) -> Option<(u32, Disposition)> {
+    released.map(|r| (r.packet.serial, r.disposition))
 }

@@ -263,7 +263,7 @@ pub struct VmStatus {
     pub directions: [DirectionStatus; 2],
 }
 
-/// One direction of a user VM. Counters as in [`p4shield_abi::log::Tally`].
+/// One direction of a user VM. Counters as in [`p4shield_abi::log::DirectionTotals`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionStatus {
     /// Packets judged.

@@ -7,7 +7,7 @@
 
 use super::judge::Served;
 use p4shield_channel::Sleeper;
-use p4shield_channel::word::Word;
+use p4shield_channel::futex::FutexWait;
 
 /// Rounds without a packet after which a channel counts as quiet.
 const QUIET: u8 = 32;
@@ -41,8 +41,8 @@ impl Ends {
     }
 
     /// The words where sleep was announced.
-    pub(super) fn words(&self) -> impl Iterator<Item = Word<'_>> {
-        self.channels.iter().map(|c| c.judge.word())
+    pub(super) fn words(&self) -> impl Iterator<Item = FutexWait<'_>> {
+        self.channels.iter().map(|c| c.judge.futex())
     }
 
     /// Adds a channel.
@@ -128,7 +128,7 @@ impl Sleeper for Ends {
     fn announce(&mut self) -> bool {
         for i in 0..self.channels.len() {
             let judge = &mut self.channels[i].judge;
-            if !(if self.at_words { judge.announce_at_word() } else { judge.announce() }) {
+            if !(if self.at_words { judge.announce_at_futex() } else { judge.announce() }) {
                 self.channels[..i].iter_mut().for_each(|c| c.judge.retract());
                 return false;
             }

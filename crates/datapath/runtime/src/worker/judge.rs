@@ -5,7 +5,7 @@ use super::{Tenant, Vms};
 use p4shield_abi::channel::{BATCH, Geometry, Request};
 use p4shield_abi::{Direction, Verdict};
 use p4shield_bpf::Packet;
-use p4shield_channel::{Judge, Reply, ReplyRefused};
+use p4shield_channel::{Responder, Response, ResponseRefused};
 
 /// What happens to packets of a direction that has no program.
 pub type NoProgram = Verdict;
@@ -13,12 +13,12 @@ pub type NoProgram = Verdict;
 /// A channel with everything that serving it needs, allocated once.
 pub struct Served {
     pub(super) channel: u32,
-    pub(super) judge: Judge,
+    pub(super) judge: Responder,
     pub(super) answered: u64,
     /// Looks in a row that found nothing, as far as [`super::ends`] counts them.
     pub(super) quiet: u8,
     header_bytes: u32,
-    /// What [`Judge::sent`] said when answers were published last, until it says something else.
+    /// What [`Responder::sent_count`] said when answers were published last, until it says something else.
     unsent: Option<u32>,
     /// What was fetched, in private memory where programs work on it: requests and headers, the first `fetched` of each.
     requests: [Request; BATCH],
@@ -29,7 +29,7 @@ pub struct Served {
 impl Served {
     /// Serves `judge` under the host's number `channel`.
     #[must_use]
-    pub fn new(channel: u32, judge: Judge, geometry: &Geometry) -> Self {
+    pub fn new(channel: u32, judge: Responder, geometry: &Geometry) -> Self {
         let packet = || Packet::new(geometry.headroom as usize, geometry.header_bytes as usize);
         Self {
             channel,
@@ -80,16 +80,16 @@ impl Served {
         let fetched = self.requests.iter().zip(&mut self.packets).take(self.fetched);
         for (request, packet) in fetched {
             let judge = &mut self.judge;
-            tenant.judge(packet, request, self.header_bytes, |reply| judge.answer(reply));
+            tenant.judge(packet, request, self.header_bytes, |reply| judge.respond(reply));
         }
         self.answered += self.fetched as u64;
-        self.unsent = Some(self.judge.sent());
+        self.unsent = Some(self.judge.sent_count());
         self.judge.publish()
     }
 
     /// Whether packets have been sent since answers were published, if it was not said yet.
     pub(super) fn is_sent(&mut self) -> bool {
-        self.unsent.take_if(|said| *said != self.judge.sent()).is_some()
+        self.unsent.take_if(|said| *said != self.judge.sent_count()).is_some()
     }
 }
 
@@ -100,7 +100,7 @@ pub(super) fn judge(
     (vms, no_program): (&mut Vms, NoProgram),
     header_bytes: u32,
     request: &Request,
-    mut answer: impl FnMut(Reply<'_>) -> Result<(), ReplyRefused>,
+    mut answer: impl FnMut(Response<'_>) -> Result<(), ResponseRefused>,
 ) {
     let vm = vms.get_mut(usize::from(request.vm)).and_then(Option::as_deref_mut);
     let (Some(vm), Some(direction)) = (vm, Direction::from_u8(request.direction)) else {
@@ -115,7 +115,7 @@ pub(super) fn judge(
     }
     let Some(loaded) = state.program() else {
         match no_program {
-            Verdict::Pass if answer(Reply::Pass).is_ok() => {
+            Verdict::Pass if answer(Response::Pass).is_ok() => {
                 state.passed(request.packet_len);
                 if let Some(audit) = audit {
                     audit.passed();
@@ -139,13 +139,13 @@ pub(super) fn judge(
         drop_it(&mut answer);
         state.dropped(request.packet_len);
     } else if !outcome.rewritten {
-        if answer(Reply::Pass).is_ok() {
+        if answer(Response::Pass).is_ok() {
             state.passed(request.packet_len);
             if let Some(audit) = audit {
                 audit.passed();
             }
         }
-    } else if answer(Reply::Rewritten { header: packet.bytes(), packet_len: packet.total() }).is_ok() {
+    } else if answer(Response::Rewritten { header: packet.bytes(), packet_len: packet.total() }).is_ok() {
         state.passed(packet.total());
         if let Some(audit) = audit {
             // An auditor sees no more of it than header bytes were agreed on, however far it has grown.
@@ -161,9 +161,9 @@ pub(super) fn judge(
 }
 
 #[inline]
-fn drop_it(answer: &mut impl FnMut(Reply<'_>) -> Result<(), ReplyRefused>) {
+fn drop_it(answer: &mut impl FnMut(Response<'_>) -> Result<(), ResponseRefused>) {
     // Cannot be refused: the packet was asked about and not answered yet.
-    let refused = answer(Reply::Drop);
+    let refused = answer(Response::Drop);
     debug_assert_eq!(refused, Ok(()));
 }
 

@@ -7,7 +7,7 @@ use super::{Served, Vm};
 use crate::control::{Entries, Place, Status};
 use crate::program::Loaded;
 use p4shield_channel::Doorbell;
-use p4shield_channel::word::{self, Reach, Word};
+use p4shield_channel::futex::{self, FutexScope, FutexWait};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -106,7 +106,7 @@ impl Control {
 impl Control {
     fn wake_at_word(&self) {
         self.word.fetch_add(1, Ordering::Release);
-        word::wake(&self.word, Reach::Threads);
+        futex::wake(&self.word, FutexScope::Threads);
     }
 }
 
@@ -125,8 +125,8 @@ impl Mailbox {
     }
 
     /// That word, to sleep at until it is not `seen` any more.
-    pub(super) fn word(&self, seen: u32) -> Word<'_> {
-        Word::private(&self.word, seen)
+    pub(super) fn word(&self, seen: u32) -> FutexWait<'_> {
+        FutexWait::private(&self.word, seen)
     }
 
     /// Whether there may be orders.

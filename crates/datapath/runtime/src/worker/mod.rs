@@ -24,8 +24,8 @@ pub use vm::Vm;
 use crate::control::{ChannelStatus, MAX_CHANNELS, Status};
 use ends::Ends;
 use mailbox::Mailbox;
-use p4shield_channel::word::{self, MOST_WORDS};
-use p4shield_channel::{Doorbell, Idled, WaitPolicy, Waiter};
+use p4shield_channel::futex::{self, MAX_FUTEXES};
+use p4shield_channel::{Doorbell, IdleResult, WaitPolicy, Waiter};
 use p4shield_seal::Now;
 use rustix::event::{PollFd, PollFlags};
 use std::cell::Cell;
@@ -72,7 +72,7 @@ impl Worker {
             bells: Vec::with_capacity(MAX_CHANNELS),
             tenant: Tenant::new(no_program, log_interval),
             waiter: Waiter::default(),
-            can_wait: word::can_wait(),
+            can_wait: futex::is_supported(),
             ordered: false,
             delay_ns: 0,
         }
@@ -125,7 +125,7 @@ impl Worker {
         }
         if fetched {
             self.judge();
-            self.waiter.worked();
+            self.waiter.found_work();
         } else {
             self.idle(now);
         }
@@ -149,7 +149,7 @@ impl Worker {
     /// Spins, yields or sleeps, at most until the next log record is due.
     fn idle(&mut self, now_ns: u64) {
         if self.ends.are_sent() {
-            self.waiter.give_way();
+            self.waiter.skip_yield();
         }
         if self.waiter.stays_awake() {
             return;
@@ -157,7 +157,7 @@ impl Worker {
         let due = Duration::from_nanos(self.tenant.next_log().saturating_sub(now_ns));
         let due = due.max(Duration::from_millis(1));
         // One word is the mailbox's.
-        let at_words = self.can_wait && self.ends.channels.len() < MOST_WORDS;
+        let at_words = self.can_wait && self.ends.channels.len() < MAX_FUTEXES;
         self.ends.sleep_at_words(at_words);
         if at_words {
             self.sleep_at_words(due);
@@ -175,7 +175,7 @@ impl Worker {
         let orders = self.mailbox.word(seen);
         let sleep = |ends: &Ends| {
             let words = std::iter::once(orders).chain(ends.words());
-            word::wait(words, due).map(usize::from)
+            futex::wait(words, due).map(usize::from)
         };
         // The kernel has said that it can; if it takes that back, packets are looked for without sleep.
         let _ = self.waiter.sleep_in(&mut self.ends, sleep);
@@ -191,7 +191,7 @@ impl Worker {
             fds[used] = PollFd::new(&bell.doorbell, PollFlags::IN);
             used += 1;
         }
-        if let Ok(Idled::Slept(1..)) = self.waiter.sleep(&mut self.ends, &mut fds[..used], Some(due)) {
+        if let Ok(IdleResult::Slept(1..)) = self.waiter.sleep(&mut self.ends, &mut fds[..used], Some(due)) {
             let [ordered, rang @ ..] = &fds[..used] else { return };
             self.ordered = !ordered.revents().is_empty();
             let bells = self.bells.iter().filter(|b| !b.hung_up);

@@ -12,7 +12,7 @@ use crate::program::Loaded;
 use p4shield_abi::Direction;
 use p4shield_abi::channel::Request;
 use p4shield_bpf::Packet;
-use p4shield_channel::{Reply, ReplyRefused};
+use p4shield_channel::{Response, ResponseRefused};
 use p4shield_seal::Now;
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ impl Tenant {
         packet: &mut Packet,
         request: &Request,
         header_bytes: u32,
-        answer: impl FnMut(Reply<'_>) -> Result<(), ReplyRefused>,
+        answer: impl FnMut(Response<'_>) -> Result<(), ResponseRefused>,
     ) {
         judge::judge(packet, (&mut self.vms, self.no_program), header_bytes, request, answer);
     }

@@ -8,7 +8,7 @@ use p4shield_abi::Verdict;
 use p4shield_abi::channel::{BATCH, Geometry, Request};
 use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
 use p4shield_bpf::{EngineOptions, Program, Verified, asm};
-use p4shield_channel::{Judge, PageReader, Requester, SharedMemory, create_channel};
+use p4shield_channel::{PageReader, Requester, Responder, SharedMemory, create_channel};
 use p4shield_seal::{AgeLimit, Identity, LogOpener, PacketDigest, TenantKey};
 use p4shield_testbed::allocations::{Counting, allocations};
 
@@ -64,7 +64,7 @@ fn world_of(program: &str, geometry: Geometry) -> World {
     let fd = memory.fd().unwrap().try_clone_to_owned().unwrap();
     let theirs = SharedMemory::from_fd(fd, geometry.size()).unwrap();
     let (bell, other) = Doorbell::pair().unwrap();
-    let served = Served::new(1, Judge::new(theirs, geometry).unwrap(), &geometry);
+    let served = Served::new(1, Responder::new(theirs, geometry).unwrap(), &geometry);
     assert!(matches!(worker.attach(Box::new(served), other), Answer::Done));
     let requester = Requester::new(memory, geometry).unwrap();
     World { worker, requester, log, _bell: bell, _control: control }
@@ -80,7 +80,7 @@ fn judge(world: &mut World) -> u64 {
         }
         assert!(!world.requester.publish(), "the worker is awake");
         assert!(world.worker.round());
-        let take = |a: p4shield_channel::Answered<'_>| {
+        let take = |a: p4shield_channel::CheckedAnswer<'_>| {
             changed += u64::from(a.rewrite.is_some_and(|r| r.header[5] == 9));
         };
         assert_eq!(world.requester.take(BATCH, take), Ok(BATCH));
@@ -136,7 +136,7 @@ fn a_packet_that_grew_is_digested_as_far_as_headers_go() {
     let at = reader.newest(&mut sealed).unwrap().unwrap();
     let key = TenantKey::from_bytes(KEY);
     let opened = LogOpener::new(&key, &IDENTITY).open(at.epoch, at.counter, &sealed[..at.len]).unwrap();
-    let tally = opened.record.tallies[Direction::Ingress as usize];
+    let tally = opened.record.totals[Direction::Ingress as usize];
     assert_eq!((tally.passed, tally.passed_bytes), (1, 116));
     assert_eq!(tally.passed_digest, PacketDigest::for_vm(&key, &IDENTITY).digest(&left[..64], 116));
 }
@@ -145,7 +145,7 @@ fn a_packet_that_grew_is_digested_as_far_as_headers_go() {
 fn add_channel(worker: &mut Worker, number: u32) -> (Requester, Doorbell) {
     let geometry = Geometry { slots: 4, header_bytes: 64, headroom: 0 };
     let memory = create_channel("test", geometry).unwrap();
-    let judge = Judge::new(memory.map_again().unwrap(), geometry).unwrap();
+    let judge = Responder::new(memory.map_again().unwrap(), geometry).unwrap();
     let (ours, theirs) = Doorbell::pair().unwrap();
     let served = Served::new(number, judge, &geometry);
     assert!(matches!(worker.attach(Box::new(served), theirs), Answer::Done));
@@ -198,9 +198,9 @@ fn a_worker_finds_out_once_that_what_it_judged_was_sent() {
         let _ = requester.publish();
         assert!(worker.round());
         assert_eq!(requester.take(1, |_| ()), Ok(1));
-        other.sent();
+        other.notify_sent();
         assert!(!worker.ends.are_sent(), "none of these");
-        requester.sent();
+        requester.notify_sent();
         assert!(worker.ends.are_sent() && !worker.ends.are_sent());
     }
 }
@@ -235,7 +235,7 @@ fn sleeps_and_is_woken(channels: u32, can_wait: bool) {
 fn a_worker_sleeps_at_words_or_at_doorbells_and_is_woken() {
     sleeps_and_is_woken(3, true);
     sleeps_and_is_woken(3, false);
-    sleeps_and_is_woken(MOST_WORDS as u32, true);
+    sleeps_and_is_woken(MAX_FUTEXES as u32, true);
 }
 
 /// A filter that allows `exit` alone. Not seccomp's strict mode, which takes the time stamp counter away, too.

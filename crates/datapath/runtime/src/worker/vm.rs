@@ -5,7 +5,7 @@ use crate::control::{DirectionStatus, VmStatus};
 use crate::program::Loaded;
 use p4shield_abi::Direction;
 use p4shield_abi::info::InfoStatus;
-use p4shield_abi::log::{InfoTally, LogRecord, Tally};
+use p4shield_abi::log::{DirectionTotals, InfoTotals, LogRecord};
 use p4shield_abi::page::{INFO_MAGIC, INFO_SLOT_STRIDE, INFO_SLOTS, LOG_MAGIC, LOG_SLOT_STRIDE, LOG_SLOTS};
 use p4shield_bpf::VmInfo;
 use p4shield_channel::{ChannelError, PageReader, PageWriter, SharedMemory};
@@ -48,7 +48,7 @@ struct Log {
 pub(super) struct State {
     program: Option<Box<Loaded>>,
     /// Without the digests, which [`Audit`] sums.
-    tally: Tally,
+    tally: DirectionTotals,
 }
 
 /// What judging a packet takes and changes.
@@ -186,8 +186,8 @@ impl Vm {
     pub(super) fn publish_log(&mut self, header_bytes: u32, now: Now) {
         let Some(log) = &mut self.log else { return };
         let programs = self.directions.each_ref().map(|d| d.program.as_ref().map_or([0; 32], |p| p.digest()));
-        let mut tallies = self.directions.each_ref().map(|d| d.tally);
-        for (tally, sums) in tallies.iter_mut().zip(log.audit.sums()) {
+        let mut totals = self.directions.each_ref().map(|d| d.tally);
+        for (tally, sums) in totals.iter_mut().zip(log.audit.sums()) {
             (tally.judged_digest, tally.passed_digest) = (sums.judged, sums.passed);
         }
         let record = LogRecord {
@@ -195,8 +195,8 @@ impl Vm {
             previous_tag: [0; 16],
             header_bytes,
             replacements: self.replacements,
-            tallies,
-            info: self.info.as_ref().map_or(InfoTally::default(), |i| i.opener.tally()),
+            totals,
+            info: self.info.as_ref().map_or(InfoTotals::default(), |i| i.opener.totals()),
             programs,
         };
         let sealed = log.sealer.seal(&record);
@@ -205,7 +205,7 @@ impl Vm {
     }
 
     pub(super) fn status(&self) -> VmStatus {
-        let t = self.info.as_ref().map_or(InfoTally::default(), |i| i.opener.tally());
+        let t = self.info.as_ref().map_or(InfoTotals::default(), |i| i.opener.totals());
         VmStatus {
             vm: self.index,
             info: self.status as u8,

@@ -167,7 +167,7 @@ impl Mediator {
         let mut answer = None;
         wait_for("an answer", || {
             self.wake();
-            let take = |a: p4shield_channel::Answered<'_>| {
+            let take = |a: p4shield_channel::CheckedAnswer<'_>| {
                 answer = Some((a.verdict, a.rewrite.map(|r| r.header.to_vec())));
             };
             self.requester.take(1, take).unwrap() == 1

@@ -129,7 +129,7 @@ fn replacing_programs_under_traffic_loses_nothing() {
             if asked < PACKETS {
                 asked += m.push(Direction::Ingress, (PACKETS - asked).min(32) as usize, |_| 0) as u64;
             }
-            let take = |a: p4shield_channel::Answered<'_>| {
+            let take = |a: p4shield_channel::CheckedAnswer<'_>| {
                 // Every packet once, in order, passed, and stamped by one of the two.
                 assert_eq!((a.id, a.verdict), (answered, Verdict::Pass));
                 stamps[usize::from(a.rewrite.unwrap().header[1])] += 1;
@@ -218,10 +218,10 @@ fn the_log_says_what_was_judged() {
     let mut record = None;
     wait_for("the record", || {
         record = newest(&log, &mut opener).or(record);
-        record.is_some_and(|r| r.record.tallies[1].judged == 1)
+        record.is_some_and(|r| r.record.totals[1].judged == 1)
     });
     let record = record.unwrap().record;
-    let ingress = record.tallies[0];
+    let ingress = record.totals[0];
     assert_eq!((ingress.judged, ingress.passed, ingress.dropped), (3, 2, 1));
     assert_eq!((ingress.judged_bytes, ingress.passed_bytes, ingress.dropped_bytes), (192, 128, 64));
     let digests = PacketDigest::for_vm(&key, &WEB);
@@ -233,7 +233,7 @@ fn the_log_says_what_was_judged() {
         })
     };
     assert_eq!((ingress.judged_digest, ingress.passed_digest), (sum(&[1, 2, 3]), sum(&[1, 3])));
-    assert_eq!((record.tallies[1].undecided, record.tallies[1].dropped), (1, 1));
+    assert_eq!((record.totals[1].undecided, record.totals[1].dropped), (1, 1));
     assert_eq!((record.programs[0], record.header_bytes), (digest, 128));
     // A last record is published at the end.
     for _ in 0..10 {
@@ -241,7 +241,7 @@ fn the_log_says_what_was_judged() {
     }
     rig.ask(Request::Stop, &[]).unwrap();
     wait_for("the last record", || {
-        newest(&log, &mut opener).is_some_and(|r| r.record.tallies[0].judged == 13)
+        newest(&log, &mut opener).is_some_and(|r| r.record.totals[0].judged == 13)
     });
 }
 

@@ -1,6 +1,6 @@
 //! The health of the log itself: forged, replayed, broken, delayed, stopped, resumed.
 
-use p4shield_abi::log::InfoTally;
+use p4shield_abi::log::InfoTotals;
 use p4shield_seal::{LogRefusal, Now};
 
 use super::finding::{Finding, Notice};
@@ -41,7 +41,7 @@ pub(super) struct LogWatch {
     /// Whether the last record was late: a log that stays so is told once.
     late: bool,
     worst_delay_ns: u64,
-    info: Option<InfoTally>,
+    info: Option<InfoTotals>,
     info_forged: Gathered,
     info_replayed: Gathered,
     info_stale: Gathered,
@@ -86,7 +86,7 @@ impl LogWatch {
     }
 
     /// What the P4 VM saw on its info page. Its first word about it in an epoch is of the time before.
-    pub(super) fn info(&mut self, now: u64, tally: InfoTally) {
+    pub(super) fn info(&mut self, now: u64, tally: InfoTotals) {
         if let Some(last) = self.info.replace(tally) {
             self.info_forged.add(now, tally.forged.saturating_sub(last.forged));
             self.info_replayed.add(now, tally.replayed.saturating_sub(last.replayed));

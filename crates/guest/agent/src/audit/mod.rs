@@ -62,7 +62,7 @@ pub mod track;
 
 use p4shield_abi::Direction;
 use p4shield_abi::log::LogRecord;
-use p4shield_seal::{Link, LogRefusal, Now, OpenedRecord};
+use p4shield_seal::{Continuity, LogRefusal, Now, OpenedRecord};
 use serde::Serialize;
 
 use finding::{Finding, Notice};
@@ -163,7 +163,7 @@ impl Audit {
     /// A record was read and is genuine.
     pub fn record(&mut self, now: Now, opened: &OpenedRecord) {
         self.log.accepted(now, opened.record.published_ns, &mut self.report);
-        if let Link::Restart { .. } = opened.link {
+        if let Continuity::Restart { .. } = opened.continuity {
             self.report.findings.push(Finding::Restarted { epoch: opened.epoch });
             self.begin_anew();
         } else if self.last.is_some_and(|last| goes_back(&last, &opened.record)) {
@@ -248,7 +248,7 @@ impl Audit {
 }
 
 fn totals(direction: Direction, record: &LogRecord, at: u64) -> Totals {
-    let t = &record.tallies[direction as usize];
+    let t = &record.totals[direction as usize];
     match direction {
         Direction::Ingress => Totals { at, packets: t.passed, digest: t.passed_digest },
         Direction::Egress => Totals { at, packets: t.judged, digest: t.judged_digest },
@@ -256,7 +256,7 @@ fn totals(direction: Direction, record: &LogRecord, at: u64) -> Totals {
 }
 
 fn goes_back(last: &LogRecord, next: &LogRecord) -> bool {
-    last.tallies.iter().zip(&next.tallies).any(|(a, b)| b.passed < a.passed || b.judged < a.judged)
+    last.totals.iter().zip(&next.totals).any(|(a, b)| b.passed < a.passed || b.judged < a.judged)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use p4shield_abi::Direction;
-use p4shield_abi::log::{LogRecord, Tally};
+use p4shield_abi::log::{DirectionTotals, LogRecord};
 use p4shield_abi::page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
 use p4shield_channel::{PageWriter, SharedMemory};
 use p4shield_seal::{Epoch, Identity, LogSealer, Now, PacketDigest, TenantKey};
@@ -195,7 +195,7 @@ impl Cloud {
         let len = frame.len() as u32;
         let seen = frame.len().min(self.record.header_bytes as usize);
         let digest = self.digest.digest(&frame[..seen], len);
-        let t: &mut Tally = &mut self.record.tallies[direction as usize];
+        let t: &mut DirectionTotals = &mut self.record.totals[direction as usize];
         t.judged += 1;
         t.passed += 1;
         t.judged_bytes += u64::from(len);

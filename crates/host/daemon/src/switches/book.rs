@@ -5,7 +5,7 @@ use crate::attachment::{LaneKey, Packets, PortStatus, SwitchKey, SwitchStatus};
 use crate::config::{Config as FileConfig, Role, Tunnel};
 use crate::totals::Totals;
 use p4shield_attach::message::Report;
-use p4shield_attach::{Count, Facing, Heard, LaneId, Nobodys, Peer, PortId, PortInfo, Remark};
+use p4shield_attach::{Count, Facing, Heard, LaneId, Peer, PortId, PortInfo, Remark, UnownedCounts};
 use p4shield_channel::PacketMemory;
 use p4shield_mediator::Config;
 use p4shield_runtime::control::printable;
@@ -22,7 +22,7 @@ const MAX_PARKED: usize = 4096;
 #[derive(Clone, Debug, Default)]
 struct Counted {
     counts: HashMap<(u16, u16, u8), Count>,
-    unowned: Nobodys,
+    unowned: UnownedCounts,
 }
 
 impl Counted {

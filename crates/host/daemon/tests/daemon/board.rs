@@ -4,7 +4,8 @@ use p4shield_abi::Direction;
 use p4shield_channel::SharedMemory;
 use p4shield_daemon::{Attachment, ChannelEnd, LaneKey, Totals};
 use p4shield_mediator::{
-    Config, Counters, Mediator, Network, Others, PortSpec, Source, Stages, Tally, VmRef,
+    AllowedSources, Config, Counters, DirectionCounts, Mediator, Network, PortSpec, Stages, UnownedPolicy,
+    VmRef,
 };
 use p4shield_testbed::packet::udp;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +43,7 @@ impl Board {
     }
 
     /// What happened to a tenant's packets towards its VM.
-    pub(crate) fn tally(&self, tenant: usize) -> Tally {
+    pub(crate) fn tally(&self, tenant: usize) -> DirectionCounts {
         self.counters.tenants[tenant].vms[0].direction(Direction::Ingress).read()
     }
 
@@ -62,9 +63,9 @@ impl Board {
                 let port = PortSpec {
                     number: 0,
                     stages: Stages::IngressOnly(vm),
-                    others: Others::Pass,
-                    source: Source::Any,
-                    network: Network::Unsaid,
+                    unowned: UnownedPolicy::Pass,
+                    source: AllowedSources::Any,
+                    network: Network::Unknown,
                 };
                 if self.tally(tenant.into()).held < IN_FLIGHT as u64 {
                     for _ in 0..16 {

@@ -8,7 +8,7 @@ use p4shield_abi::page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
 use p4shield_channel::{PageReader, SharedMemory};
 use p4shield_daemon::Daemon;
 use p4shield_daemon::config::Config;
-use p4shield_seal::{Floor, Identity, Link, LogOpener, LogRefusal, Now, TenantKey};
+use p4shield_seal::{Continuity, Floor, Identity, LogOpener, LogRefusal, Now, TenantKey};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 
@@ -48,7 +48,10 @@ impl Reader {
             let mut sealed = vec![0; self.page.room()];
             let Ok(Some(p)) = self.page.newest(&mut sealed) else { return false };
             match self.opener.open(p.epoch, p.counter, &sealed[..p.len]) {
-                Ok(o) if o.link == Link::First || matches!(o.link, Link::Restart { .. }) => {
+                Ok(o)
+                    if o.continuity == Continuity::First
+                        || matches!(o.continuity, Continuity::Restart { .. }) =>
+                {
                     self.epoch = o.epoch
                 }
                 Ok(_) | Err(LogRefusal::Unchanged) => {}
@@ -83,5 +86,5 @@ fn epochs_never_go_back() {
     drop(daemon);
     let _daemon = start(&config);
     reader.next_start();
-    assert_eq!(reader.opener.tally().replayed, 0);
+    assert_eq!(reader.opener.totals().replayed, 0);
 }

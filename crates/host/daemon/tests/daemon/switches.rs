@@ -6,7 +6,7 @@ use crate::scene::{Scene, wait_for};
 use p4shield_attach::{Kind, Lane, Options, PortInfo, Remark, Session};
 use p4shield_daemon::status::{State, Status};
 use p4shield_daemon::{PortStatus, api};
-use p4shield_mediator::{Outcome, Released};
+use p4shield_mediator::{Disposition, ReleasedPacket};
 use p4shield_testbed::NetNs;
 use p4shield_testbed::ovsdb::Database;
 use p4shield_testbed::packet::udp;
@@ -141,9 +141,9 @@ fn to(host: u8) -> Vec<u8> {
 
 fn poll(mut lanes: Vec<Lane<Vec<u8>>>, seen: &Seen) {
     let started = Instant::now();
-    let count = |lane: usize, r: Released<Vec<u8>>| {
+    let count = |lane: usize, r: ReleasedPacket<Vec<u8>>| {
         let tenant = usize::from(r.packet[33]) - 1;
-        let passes = r.outcome == Outcome::Pass;
+        let passes = r.disposition == Disposition::Pass;
         let which = if passes { &seen.passed } else { &seen.dropped };
         which[tenant].fetch_add(1, Ordering::Relaxed);
         if passes && tenant == ALICE {

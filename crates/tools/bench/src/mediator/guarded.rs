@@ -13,8 +13,8 @@ use p4shield_abi::page::LOG_PAGE_SIZE;
 use p4shield_abi::{Direction, Verdict};
 use p4shield_bpf::verify::{Limits, verify};
 use p4shield_bpf::{EngineOptions, Object, Program, Verified, link};
-use p4shield_channel::{Doorbell, Judge, SharedMemory};
-use p4shield_mediator::InPlace;
+use p4shield_channel::{Doorbell, Responder, SharedMemory};
+use p4shield_mediator::InlineEngine;
 use p4shield_p4::NoIncludes;
 use p4shield_runtime::control::{Hello, PROTOCOL_VERSION, Place, Reply, Request};
 use p4shield_runtime::inline::Programs;
@@ -69,7 +69,7 @@ pub(super) struct Working {
 
 impl Working {
     /// Has a worker on the second core judge what comes over one channel; VM 0 has the program.
-    pub(super) fn start(judge: Judge, geometry: &Geometry, bell: Doorbell) -> Result<Self, Error> {
+    pub(super) fn start(judge: Responder, geometry: &Geometry, bell: Doorbell) -> Result<Self, Error> {
         let (_, verified) = guard()?;
         let pages = Pages::new()?;
         let (control, mailbox) = mailbox().map_err(|e| Error::Doorbell(e.into()))?;
@@ -115,7 +115,7 @@ pub(super) struct Inline {
 
 impl Inline {
     /// Loads the program for VM 0, and gives what a mediator judges with.
-    pub(super) fn start(geometry: Geometry) -> Result<(Self, Box<dyn InPlace>), Error> {
+    pub(super) fn start(geometry: Geometry) -> Result<(Self, Box<dyn InlineEngine>), Error> {
         let (object, verified) = guard()?;
         let pages = Pages::new()?;
         let hello = Hello {

@@ -7,9 +7,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use p4shield_abi::channel::Geometry;
-use p4shield_channel::{Batch, Doorbell, Judge, Reply, Requester, create_channel};
+use p4shield_channel::{Doorbell, RequestBatch, Requester, Responder, Response, create_channel};
 use p4shield_mediator::{
-    Config, Link, Mediator, Network, Others, PortSpec, Source, Stages, TenantConfig, VmConfig, VmRef,
+    AllowedSources, Config, Mediator, Network, P4VmChannel, PortSpec, Stages, TenantConfig, UnownedPolicy,
+    VmConfig, VmRef,
 };
 
 use super::guarded::{Inline, Working};
@@ -19,8 +20,8 @@ use crate::{Error, cores};
 
 /// A P4 VM's end: copies requests and headers into private memory and passes every packet.
 struct Passing {
-    judge: Judge,
-    batch: Batch,
+    judge: Responder,
+    batch: RequestBatch,
     _bell: Doorbell,
 }
 
@@ -29,7 +30,7 @@ impl Passing {
     fn judge(&mut self) -> usize {
         let count = self.judge.fetch(&mut self.batch).unwrap_or(0);
         for _ in 0..count {
-            let _ = self.judge.answer(Reply::Pass);
+            let _ = self.judge.respond(Response::Pass);
         }
         let _sleeps = self.judge.publish();
         count
@@ -102,7 +103,7 @@ impl<'p> Stage<'p> {
             Place::SameCore | Place::OtherCore => {
                 let passing = (0..config.tenants.len()).map(|tenant| {
                     let (judge, bell) = connect(&mut mediator, tenant, geometry)?;
-                    Ok(Passing { judge, batch: Batch::new(&geometry), _bell: bell })
+                    Ok(Passing { judge, batch: RequestBatch::new(&geometry), _bell: bell })
                 });
                 Judges::start(passing.collect::<Result<_, Error>>()?, place)?
             }
@@ -112,20 +113,20 @@ impl<'p> Stage<'p> {
             }
             Place::Inline => {
                 let (inline, engine) = Inline::start(geometry)?;
-                mediator.judge_in_place(0, engine)?;
+                mediator.attach_inline(0, engine)?;
                 Judges::Inline { _inline: inline }
             }
         };
         let source = match case {
-            Case::FromVm | Case::BetweenTenants => Source::Only(VmRef { tenant: 0, vm: 0 }),
-            Case::Nobody | Case::ToVm | Case::ToManyVms => Source::Foreign,
+            Case::FromVm | Case::BetweenTenants => AllowedSources::Only(VmRef { tenant: 0, vm: 0 }),
+            Case::Nobody | Case::ToVm | Case::ToManyVms => AllowedSources::Foreign,
         };
         let port = PortSpec {
             number: 1,
             stages: Stages::Both,
-            others: Others::Pass,
+            unowned: UnownedPolicy::Pass,
             source,
-            network: Network::Unsaid,
+            network: Network::Unknown,
         };
         Ok(Self { mediator, port, judges })
     }
@@ -176,13 +177,13 @@ fn connect(
     mediator: &mut Mediator<Frame<'_>>,
     tenant: usize,
     geometry: Geometry,
-) -> Result<(Judge, Doorbell), Error> {
+) -> Result<(Responder, Doorbell), Error> {
     let memory = create_channel("p4shield-bench", geometry)?;
     let far = memory.map_again().map_err(p4shield_channel::ChannelError::from)?;
     let (doorbell, bell) = Doorbell::pair().map_err(|e| Error::Doorbell(e.into()))?;
-    let link = Link { requester: Requester::new(memory, geometry)?, doorbell };
+    let link = P4VmChannel { requester: Requester::new(memory, geometry)?, doorbell };
     mediator.replace_channel(0, tenant, Some(link))?;
-    Ok((Judge::new(far, geometry)?, bell))
+    Ok((Responder::new(far, geometry)?, bell))
 }
 
 /// Two tenants: 256 VMs in 10.0.0.0/24, one VM in 10.0.1.0. Patient, so that a busy machine drops nothing.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use p4shield_abi::Direction;
 use p4shield_abi::log::LogRecord;
-use p4shield_seal::{Link, LogRefusal, Now, OpenedRecord};
+use p4shield_seal::{Continuity, LogRefusal, Now, OpenedRecord};
 
 use super::super::finding::Finding;
 use super::super::history::History;
@@ -94,7 +94,7 @@ impl Cloud {
     }
 
     fn judged(&mut self, digest: u64) {
-        let t = &mut self.record.tallies[self.direction as usize];
+        let t = &mut self.record.totals[self.direction as usize];
         t.judged += 1;
         t.passed += 1;
         t.judged_digest = t.judged_digest.wrapping_add(digest);
@@ -162,12 +162,13 @@ impl Cloud {
 
     fn publish(&mut self) {
         let link = match (self.counter, std::mem::take(&mut self.restarted)) {
-            (0, false) => Link::First,
-            (_, true) => Link::Restart { previous_epoch: self.epoch - 1, missed: 0 },
-            (_, false) => Link::Next,
+            (0, false) => Continuity::First,
+            (_, true) => Continuity::Restart { previous_epoch: self.epoch - 1, missed: 0 },
+            (_, false) => Continuity::Next,
         };
         self.record.published_ns = now(self.now).real_ns;
-        let opened = OpenedRecord { epoch: self.epoch, counter: self.counter, link, record: self.record };
+        let opened =
+            OpenedRecord { epoch: self.epoch, counter: self.counter, continuity: link, record: self.record };
         self.counter += 1;
         self.audit.record(now(self.now), &opened);
     }
@@ -212,7 +213,8 @@ impl Cloud {
     pub(super) fn publish_late(&mut self, by_ms: u64) {
         let past = now(self.now - by_ms).real_ns;
         let record = LogRecord { published_ns: past, ..self.record };
-        let opened = OpenedRecord { epoch: self.epoch, counter: self.counter, link: Link::Next, record };
+        let opened =
+            OpenedRecord { epoch: self.epoch, counter: self.counter, continuity: Continuity::Next, record };
         self.counter += 1;
         self.audit.record(now(self.now), &opened);
     }

@@ -3,12 +3,12 @@
 mod common;
 use common::*;
 use p4shield_abi::channel::Request;
-use p4shield_channel::Reply;
-use p4shield_mediator::{Engine, FailPolicy, InPlace, Outcome, Reason};
+use p4shield_channel::Response;
+use p4shield_mediator::{Disposition, FailPolicy, InlineBatch, InlineEngine, Reason};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-const PASS: Outcome = Outcome::Pass;
+const PASS: Disposition = Disposition::Pass;
 
 /// What a test's engine shares with the test.
 #[derive(Clone, Default)]
@@ -20,8 +20,8 @@ struct Here {
     excess: u32,
 }
 
-impl InPlace for Here {
-    fn run(&mut self, work: &mut dyn FnMut(&mut dyn Engine)) -> bool {
+impl InlineEngine for Here {
+    fn run(&mut self, work: &mut dyn FnMut(&mut dyn InlineBatch)) -> bool {
         if self.taken.load(Relaxed) {
             return false;
         }
@@ -35,38 +35,41 @@ struct Program<'a> {
     header: Vec<u8>,
 }
 
-impl Engine for Program<'_> {
+impl InlineBatch for Program<'_> {
     fn header_bytes(&self) -> usize {
         48
     }
 
     /// By the packet's number: passes, drops, rewrites.
-    fn judge(&mut self, request: &Request, header: &[u8]) -> Reply<'_> {
+    fn judge(&mut self, request: &Request, header: &[u8]) -> Response<'_> {
         assert_eq!((usize::from(request.copy_len), header.len()), (48, 48), "as much as over a channel");
         self.here.judged.fetch_add(1, Relaxed);
         let serial = u32::from_be_bytes(header[SERIAL_AT..SERIAL_AT + 4].try_into().expect("four bytes"));
         match serial % 3 {
-            0 => Reply::Pass,
-            1 => Reply::Drop,
+            0 => Response::Pass,
+            1 => Response::Drop,
             _ => {
                 self.header = header.to_vec();
                 self.header[22] = 7;
-                Reply::Rewritten { header: &self.header, packet_len: request.packet_len + self.here.excess }
+                Response::Rewritten {
+                    header: &self.header,
+                    packet_len: request.packet_len + self.here.excess,
+                }
             }
         }
     }
 }
 
-const DROPPED: Outcome = Outcome::Drop(Reason::Program);
+const DROPPED: Disposition = Disposition::Drop(Reason::Program);
 
 #[test]
 fn packets_are_judged_in_the_poll_that_follows_in_order() {
     let mut m = mediator(&tenants(1));
-    m.judge_in_place(0, Box::new(Here::default())).expect("there is such a tenant");
+    m.attach_inline(0, Box::new(Here::default())).expect("there is such a tenant");
     assert!(m.is_attached(0));
     m.submit_burst(0, &SHARED, (0..6).map(|n| packet(n, 1, 99)), |_| panic!("not before the poll"));
     let mut out = Vec::new();
-    assert_eq!(m.poll(0, 32, |r| out.push((r.packet.serial, r.outcome, r.packet.bytes[22]))), 4);
+    assert_eq!(m.poll(0, 32, |r| out.push((r.packet.serial, r.disposition, r.packet.bytes[22]))), 4);
     let expected =
         [(0, PASS, 64), (1, DROPPED, 64), (2, PASS, 7), (3, PASS, 64), (4, DROPPED, 64), (5, PASS, 7)];
     assert_eq!(out, expected);
@@ -79,7 +82,7 @@ fn a_packet_between_two_tenants_takes_one_poll() {
     let judged = Arc::new(AtomicU32::new(0));
     for t in 0..2 {
         let here = Here { judged: Arc::clone(&judged), ..Here::default() };
-        m.judge_in_place(t, Box::new(here)).expect("there is such a tenant");
+        m.attach_inline(t, Box::new(here)).expect("there is such a tenant");
     }
     assert!(m.submit(0, &SHARED, packet(2, 1, 11)).is_none());
     assert_eq!(poll(&mut m, 0), [(2, PASS)]);
@@ -90,7 +93,7 @@ fn a_packet_between_two_tenants_takes_one_poll() {
 fn who_finds_another_thread_at_it_does_not_wait_and_loses_nothing() {
     let mut m = mediator(&tenants(1));
     let here = Here::default();
-    m.judge_in_place(0, Box::new(here.clone())).expect("there is such a tenant");
+    m.attach_inline(0, Box::new(here.clone())).expect("there is such a tenant");
     here.taken.store(true, Relaxed);
     m.submit_burst(0, &SHARED, [packet(0, 1, 99), packet(3, 1, 99)], |_| panic!("held"));
     assert_eq!(poll(&mut m, 1), []);
@@ -100,7 +103,7 @@ fn who_finds_another_thread_at_it_does_not_wait_and_loses_nothing() {
     assert_eq!(poll(&mut m, 2), [(0, PASS), (3, PASS), (6, PASS)]);
     here.taken.store(true, Relaxed);
     m.submit_burst(3, &SHARED, [packet(9, 1, 99)], |_| panic!("held"));
-    assert_eq!(poll(&mut m, 3 + DEADLINE), [(9, Outcome::Drop(Reason::Deadline))]);
+    assert_eq!(poll(&mut m, 3 + DEADLINE), [(9, Disposition::Drop(Reason::Deadline))]);
     here.taken.store(false, Relaxed);
     assert_eq!(poll(&mut m, 4 + DEADLINE), []);
     assert_eq!(here.judged.load(Relaxed), 3, "one that left is not judged any more");
@@ -113,7 +116,7 @@ fn what_waits_for_a_p4_vm_is_judged_when_the_placement_changes_and_the_other_way
     assert!(m.submit(0, &SHARED, packet(0, 1, 99)).is_none());
     assert_eq!(poll(&mut m, 0), []);
     let here = Here::default();
-    m.judge_in_place(0, Box::new(here.clone())).expect("there is such a tenant");
+    m.attach_inline(0, Box::new(here.clone())).expect("there is such a tenant");
     assert_eq!(poll(&mut m, 0), [(0, PASS)]);
     here.taken.store(true, Relaxed);
     assert!(m.submit(1, &SHARED, packet(3, 1, 99)).is_none());
@@ -127,7 +130,7 @@ fn what_waits_for_a_p4_vm_is_judged_when_the_placement_changes_and_the_other_way
 fn a_rewrite_beyond_its_bounds_is_dropped() {
     let mut m = mediator(&tenants(1));
     let here = Here { excess: 1, ..Here::default() };
-    m.judge_in_place(0, Box::new(here)).expect("there is such a tenant");
+    m.attach_inline(0, Box::new(here)).expect("there is such a tenant");
     assert!(m.submit(0, &SHARED, packet(2, 1, 99)).is_none());
     assert_eq!(poll(&mut m, 0), [(2, DROPPED)]);
 }
@@ -138,11 +141,11 @@ fn a_full_queue_keeps_its_bounds_and_its_order() {
     config.tenants[0].fail = FailPolicy::Pass;
     let mut m = mediator(&config);
     let here = Here::default();
-    m.judge_in_place(0, Box::new(here.clone())).expect("there is such a tenant");
+    m.attach_inline(0, Box::new(here.clone())).expect("there is such a tenant");
     here.taken.store(true, Relaxed);
     let mut out = Vec::new();
     m.submit_burst(0, &SHARED, (0..10).map(|n| packet(3 * n, 1, 99)), |r| {
-        out.push((r.packet.serial, r.outcome))
+        out.push((r.packet.serial, r.disposition))
     });
     assert_eq!(out, [(0, PASS), (3, PASS)], "the oldest make room, unjudged");
     assert_eq!(m.held(), 8);

@@ -3,15 +3,15 @@
 use super::bell::Bell;
 use super::layout::{self, Layout};
 use super::requester::longest;
-use crate::error::{ChannelError, ChannelFault, ReplyRefused};
+use crate::error::{ChannelError, ChannelFault, ResponseRefused};
+use crate::futex::FutexWait;
 use crate::memory::Memory;
 use crate::shm::{PacketMemory, SharedMemory};
 use crate::wait::Sleeper;
-use crate::word::Word;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
-    AT_DOORBELL, AT_WORD, BATCH, Geometry, P4VM_WORD, REQUEST_HEAD, REWRITTEN, Request, RewrittenHeader,
-    SENT, VERDICT_HEAD,
+    ASLEEP_AT_DOORBELL, ASLEEP_AT_FUTEX, BATCH, Geometry, P4VM_FUTEX, REQUEST_HEAD, REWRITTEN, Request,
+    RewrittenHeader, SENT, VERDICT_HEAD,
 };
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
@@ -23,7 +23,7 @@ const AHEAD: u32 = 6;
 /// Requests are fetched in batches, judged in private memory, answered in their order, and the answers published
 /// together. Between a fetch and its answers at most [`BATCH`] requests are open.
 #[derive(Debug)]
-pub struct Judge<M = SharedMemory> {
+pub struct Responder<M = SharedMemory> {
     memory: M,
     layout: Layout,
     /// Requests fetched and not yet answered, by index modulo [`BATCH`].
@@ -54,7 +54,7 @@ struct Open {
 
 /// How a request is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reply<'a> {
+pub enum Response<'a> {
     /// The packet goes no further.
     Drop,
     /// The packet goes on as it is.
@@ -70,7 +70,7 @@ pub enum Reply<'a> {
 
 /// Where the header of one request can be copied from, once.
 #[derive(Debug)]
-pub struct Frame<'a, M = SharedMemory> {
+pub struct HeaderSource<'a, M = SharedMemory> {
     memory: &'a M,
     /// Where it is if not in `memory`.
     packets: Option<&'a PacketMemory>,
@@ -78,7 +78,7 @@ pub struct Frame<'a, M = SharedMemory> {
     len: usize,
 }
 
-impl<M: Memory> Frame<'_, M> {
+impl<M: Memory> HeaderSource<'_, M> {
     /// Bytes that were handed over.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -104,7 +104,7 @@ impl<M: Memory> Frame<'_, M> {
     }
 }
 
-impl<M: Memory> Judge<M> {
+impl<M: Memory> Responder<M> {
     /// Sets up the P4 VM's end over a fresh region; each region serves one pair of ends, once.
     ///
     /// # Errors
@@ -127,9 +127,9 @@ impl<M: Memory> Judge<M> {
     }
 
     /// The same, reading headers from the switch's packet memory, which the mediator points into
-    /// ([`super::Requester::pointing_into`]). Rewrites are answered as ever.
+    /// ([`super::Requester::with_packet_memory`]). Rewrites are answered as ever.
     #[must_use]
-    pub fn reading(mut self, packets: PacketMemory) -> Self {
+    pub fn with_packet_memory(mut self, packets: PacketMemory) -> Self {
         self.packets = Some(packets);
         self
     }
@@ -164,7 +164,7 @@ impl<M: Memory> Judge<M> {
     /// # Errors
     /// If the mediator broke the protocol, now or earlier.
     #[inline]
-    pub fn fetch(&mut self, batch: &mut Batch) -> Result<usize, ChannelFault> {
+    pub fn fetch(&mut self, batch: &mut RequestBatch) -> Result<usize, ChannelFault> {
         batch.len = 0;
         self.fetch_with(BATCH, |request, frame| batch.add(request, frame))
     }
@@ -181,16 +181,16 @@ impl<M: Memory> Judge<M> {
     pub fn fetch_with(
         &mut self,
         max: usize,
-        mut each: impl FnMut(&Request, Frame<'_, M>),
+        mut each: impl FnMut(&Request, HeaderSource<'_, M>),
     ) -> Result<usize, ChannelFault> {
         let room = max.min(BATCH - self.unanswered()) as u32;
         let count = self.ready(room)?;
         for n in 0..count.min(AHEAD) {
-            self.prefetch(self.fetched.wrapping_add(n));
+            self.prefetch_request(self.fetched.wrapping_add(n));
         }
         for n in 0..count {
             if n + AHEAD < count {
-                self.prefetch(self.fetched.wrapping_add(AHEAD));
+                self.prefetch_request(self.fetched.wrapping_add(AHEAD));
             }
             let slot = self.layout.slot(self.fetched);
             let mut request = layout::read_request(&self.memory, self.layout.request(slot));
@@ -201,7 +201,7 @@ impl<M: Memory> Judge<M> {
             self.open[self.fetched as usize % BATCH] =
                 Open { id: request.id as u32, packet_len: request.packet_len, copy_len: request.copy_len };
             self.fetched = self.fetched.wrapping_add(1);
-            each(&request, Frame { memory: &self.memory, packets: self.packets.as_ref(), at, len });
+            each(&request, HeaderSource { memory: &self.memory, packets: self.packets.as_ref(), at, len });
         }
         Ok(count as usize)
     }
@@ -221,7 +221,7 @@ impl<M: Memory> Judge<M> {
 
     /// Has a request and the first lines of its header copy brought here.
     #[inline]
-    fn prefetch(&self, index: u32) {
+    fn prefetch_request(&self, index: u32) {
         let slot = self.layout.slot(index);
         self.memory.prefetch(self.layout.request(slot));
         if self.packets.is_some() {
@@ -260,16 +260,16 @@ impl<M: Memory> Judge<M> {
     /// If there is none, or a rewrite fits neither the frame nor the packet (then the request still waits for its
     /// answer).
     #[inline]
-    pub fn answer(&mut self, reply: Reply<'_>) -> Result<(), ReplyRefused> {
+    pub fn respond(&mut self, reply: Response<'_>) -> Result<(), ResponseRefused> {
         if self.fetched == self.answered {
-            return Err(ReplyRefused::NothingAsked);
+            return Err(ResponseRefused::NoOpenRequest);
         }
         let open = self.open[self.answered as usize % BATCH];
         let slot = self.layout.slot(self.answered);
         let (verdict, flags) = match reply {
-            Reply::Drop => (Verdict::Drop, 0),
-            Reply::Pass => (Verdict::Pass, 0),
-            Reply::Rewritten { header, packet_len } => {
+            Response::Drop => (Verdict::Drop, 0),
+            Response::Pass => (Verdict::Pass, 0),
+            Response::Rewritten { header, packet_len } => {
                 self.rewrite(slot, &open, header, packet_len)?;
                 (Verdict::Pass, REWRITTEN)
             }
@@ -282,13 +282,19 @@ impl<M: Memory> Judge<M> {
 
     /// Writes a new header into the frame, at the old one's place if it fits there, else further to the front, and says
     /// where it is.
-    fn rewrite(&self, slot: usize, open: &Open, header: &[u8], packet_len: u32) -> Result<(), ReplyRefused> {
+    fn rewrite(
+        &self,
+        slot: usize,
+        open: &Open,
+        header: &[u8],
+        packet_len: u32,
+    ) -> Result<(), ResponseRefused> {
         let (len, frame) = (header.len(), self.layout.frame_bytes());
         // `frame_bytes` is below 2^16, so is what fits into it.
         let copy_len = len.min(frame) as u16;
         let (min, max) = (u32::from(copy_len), longest(open.packet_len, open.copy_len, copy_len));
         if len > frame || !(min..=max).contains(&packet_len) {
-            return Err(ReplyRefused::Rewrite { len, packet_len, frame: frame as u32, min, max });
+            return Err(ResponseRefused::Rewrite { len, packet_len, frame: frame as u32, min, max });
         }
         let start = self.layout.headroom.min(frame - len);
         self.memory.copy_in(self.layout.frame(slot) + start, header);
@@ -311,23 +317,23 @@ impl<M: Memory> Judge<M> {
     }
 }
 
-impl<M: Memory> Judge<M> {
-    /// As [`Sleeper::announce`], for sleep until [`P4VM_WORD`] holds something else than [`Self::seen`].
-    pub fn announce_at_word(&mut self) -> bool {
+impl<M: Memory> Responder<M> {
+    /// As [`Sleeper::announce`], for sleep until [`P4VM_FUTEX`] holds something else than [`Self::futex_value`].
+    pub fn announce_at_futex(&mut self) -> bool {
         // Looked at before the mediator can find that we sleep: what it counts up from then on is seen as a change.
-        self.seen = self.memory.load_u32(P4VM_WORD, Acquire);
-        self.announce_at(AT_WORD)
+        self.seen = self.memory.load_u32(P4VM_FUTEX, Acquire);
+        self.announce_at(ASLEEP_AT_FUTEX)
     }
 
-    /// Changes whenever packets have been sent ([`super::Requester::sent`]).
+    /// Changes whenever packets have been sent ([`super::Requester::notify_sent`]).
     #[must_use]
-    pub fn sent(&self) -> u32 {
+    pub fn sent_count(&self) -> u32 {
         self.memory.load_u32(SENT, Relaxed)
     }
 
     /// What stood in the word when sleep at it was announced.
     #[must_use]
-    pub fn seen(&self) -> u32 {
+    pub fn futex_value(&self) -> u32 {
         self.seen
     }
 
@@ -342,17 +348,17 @@ impl<M: Memory> Judge<M> {
     }
 }
 
-impl Judge {
-    /// Where to sleep after [`Self::announce_at_word`].
+impl Responder {
+    /// Where to sleep after [`Self::announce_at_futex`].
     #[must_use]
-    pub fn word(&self) -> Word<'_> {
-        self.memory.word(P4VM_WORD, self.seen)
+    pub fn futex(&self) -> FutexWait<'_> {
+        self.memory.word(P4VM_FUTEX, self.seen)
     }
 }
 
-impl<M: Memory> Sleeper for Judge<M> {
+impl<M: Memory> Sleeper for Responder<M> {
     fn announce(&mut self) -> bool {
-        self.announce_at(AT_DOORBELL)
+        self.announce_at(ASLEEP_AT_DOORBELL)
     }
 
     fn retract(&mut self) {
@@ -362,7 +368,7 @@ impl<M: Memory> Sleeper for Judge<M> {
 
 /// Private memory for one batch of requests and their header copies, used again and again.
 #[derive(Debug)]
-pub struct Batch {
+pub struct RequestBatch {
     requests: [Request; BATCH],
     frames: Box<[u8]>,
     headroom: usize,
@@ -370,9 +376,9 @@ pub struct Batch {
     len: usize,
 }
 
-/// One request of a [`Batch`].
+/// One request of a [`RequestBatch`].
 #[derive(Debug)]
-pub struct Entry<'a> {
+pub struct BatchEntry<'a> {
     /// The request.
     pub request: &'a Request,
     /// Head room, the header copy, and room up to the header bytes agreed on. Head room and the room behind hold
@@ -384,7 +390,7 @@ pub struct Entry<'a> {
     pub len: usize,
 }
 
-impl Batch {
+impl RequestBatch {
     /// Room for a batch of a channel of this geometry.
     #[must_use]
     pub fn new(geometry: &Geometry) -> Self {
@@ -412,10 +418,10 @@ impl Batch {
     }
 
     /// The requests, in the order in which they have to be answered.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = Entry<'_>> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = BatchEntry<'_>> {
         let start = self.headroom;
         let frames = self.frames.chunks_exact_mut(self.frame);
-        self.requests[..self.len].iter().zip(frames).map(move |(request, frame)| Entry {
+        self.requests[..self.len].iter().zip(frames).map(move |(request, frame)| BatchEntry {
             request,
             start,
             len: usize::from(request.copy_len).min(frame.len() - start),
@@ -423,7 +429,7 @@ impl Batch {
         })
     }
 
-    fn add<M: Memory>(&mut self, request: &Request, frame: Frame<'_, M>) {
+    fn add<M: Memory>(&mut self, request: &Request, frame: HeaderSource<'_, M>) {
         let place = self.len * self.frame;
         frame.copy_to(&mut self.frames[place + self.headroom..place + self.frame]);
         self.requests[self.len] = *request;

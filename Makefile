@@ -2,9 +2,9 @@
 SHELL := /bin/bash
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
-BIN := $(or $(CARGO_TARGET_DIR),target)/release/p4shield
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: help setup build demo test lint doc bench install clean
+.PHONY: help setup build build-dev demo test lint doc bench install clean
 
 help: ## Show this text
 	@awk -F':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,8 +15,11 @@ setup: ## Install packages and the Rust toolchain (as root, Debian or Ubuntu)
 build: setup ## Build the release binary, and the libraries that switches load
 	cargo build --release --locked -p p4shield -p p4shield-attach-dpdk -p p4shield-attach-xsk
 
-demo: build ## Show a P4 program guarding live traffic, and attack it (DEMO=--quick: under 30 seconds)
-	$(BIN) demo $(DEMO)
+build-dev: build
+	cargo build --release --locked -p p4shield-dev
+
+demo: build-dev ## Show a P4 program guarding live traffic, and attack it (DEMO=--quick: under 30 seconds)
+	$(RELEASE)/p4shield-dev demo $(DEMO)
 
 test: setup ## Run every test
 	scripts/test.sh
@@ -24,12 +27,12 @@ test: setup ## Run every test
 lint: setup ## Check format, lints and documentation
 	scripts/lint.sh
 
-bench: build ## Measure engine and channel on this machine
-	$(BIN) bench engine
-	$(BIN) bench channel
+bench: build-dev ## Measure engine and channel on this machine
+	$(RELEASE)/p4shield-dev bench engine
+	$(RELEASE)/p4shield-dev bench channel
 
 install: build ## Install binary, libraries, completions, man pages and systemd unit below $(DESTDIR)/usr/local
-	scripts/install.sh "$(BIN)" "$(DESTDIR)"
+	scripts/install.sh "$(RELEASE)/p4shield" "$(DESTDIR)"
 
 clean: ## Remove what was built
 	cargo clean

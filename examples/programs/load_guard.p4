@@ -1,7 +1,7 @@
 // Sheds the load that fills the VM's network, and nothing else. While more than 30 % of the VM's link is in use, UDP
 // datagrams to port 9000 are dropped; they pass again once it is below 10 %. Whatever else the VM receives passes. A
 // register holds the state from packet to packet, so that the answer does not flap at one threshold. The hysteresis
-// experiment of TransP4 (Tashiro, Iwai and Kourai, 2026, section 5.1); `p4shield bench xsk` plays it.
+// experiment of TransP4 (Tashiro, Iwai and Kourai, 2026, section 5.1); `p4shield-dev bench xsk` plays it.
 //
 // Attach it for ingress. The agent has to publish the interface, with its speed: p4shield agent run --interface
 // eth0:1000. While nobody knows how much of it is in use, the load is shed. Fragments but the first carry no port and

@@ -1,4 +1,4 @@
-//! The figures of `p4shield bench mediator` from a small binary: to be run under `perf` or `callgrind`, and quick to
+//! The figures of `p4shield-dev bench mediator` from a small binary: to be run under `perf` or `callgrind`, and quick to
 //! build while working on the mediator.
 //!
 //! `cargo run --release -p p4shield-bench --example mediator -- [same-core|p4vm|inline] [BURST]`

@@ -1,4 +1,4 @@
-//! `p4shield bench channel`: round trip and throughput between a mediator's and a P4 VM's end, each on its own core.
+//! `p4shield-dev bench channel`: round trip and throughput between a mediator's and a P4 VM's end, each on its own core.
 //!
 //! The P4 VM's end does what a real one does besides running a program: it copies each request and header into
 //! private memory and answers `pass`. Both ends spin, so this is the channel alone, without sleeping and waking.

@@ -1,4 +1,4 @@
-//! `p4shield bench engine`: nanoseconds a packet, whole programs and the phases that one consists of.
+//! `p4shield-dev bench engine`: nanoseconds a packet, whole programs and the phases that one consists of.
 //!
 //! Phases are measured as the paper's figure 10 has them (parse, tables, information, decryption, deparse), by
 //! running a program with one phase more each time. Each figure is the least of many rounds, so that what else the

@@ -84,10 +84,9 @@ pub(crate) fn last_lines(log: &str) -> String {
     lines[lines.len().saturating_sub(5)..].join("\n")
 }
 
-/// This very binary.
+/// The `p4shield` to demonstrate.
 fn p4shield(ns: Option<&NetNs>) -> Result<Command, Error> {
-    let exe = std::env::current_exe()
-        .map_err(|source| Error::Read { path: PathBuf::from("/proc/self/exe"), source })?;
+    let exe = process::product()?;
     Ok(ns.map_or_else(|| Command::new(&exe), |ns| ns.command(&exe)))
 }
 

@@ -20,6 +20,17 @@ pub fn find(command: &str) -> Option<PathBuf> {
         .find(|p| p.is_file())
 }
 
+/// The `p4shield` binary of this build: beside the running program, or one folder up from a test's.
+///
+/// # Errors
+/// [`Error::System`]: it was not built.
+pub fn product() -> Result<PathBuf> {
+    let missing = |source| Error::System { what: "find the `p4shield` of this build".into(), source };
+    let own = std::env::current_exe().map_err(missing)?;
+    let found = own.ancestors().skip(1).take(2).map(|folder| folder.join("p4shield")).find(|p| p.is_file());
+    found.ok_or_else(|| missing(io::Error::other("run `cargo build -p p4shield` first, in the same profile")))
+}
+
 /// How a command looks in a message.
 #[must_use]
 pub fn describe(command: &Command) -> String {

@@ -1,4 +1,4 @@
-//! `p4shield bench mediator`: what a packet costs the switch's thread, submitting it and polling it out again.
+//! `p4shield-dev bench mediator`: what a packet costs the switch's thread, submitting it and polling it out again.
 //!
 //! The P4 VM's end answers `pass` and nothing else, in one of two [`Place`]s: on another core, as in production, so that
 //! the cache lines that travel between the cores are paid for; or on the same core off the clock, which leaves the

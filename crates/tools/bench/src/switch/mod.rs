@@ -1,4 +1,4 @@
-//! `p4shield bench switch`: what consulting a P4 VM costs an unmodified switch over DPDK.
+//! `p4shield-dev bench switch`: what consulting a P4 VM costs an unmodified switch over DPDK.
 //!
 //! The same switch is started in four [`Mode`]s one after the other, round after round, so that whatever else the
 //! machine does hits all of them; each figure is the median of the rounds and stands beside its ratio to `plain`. The

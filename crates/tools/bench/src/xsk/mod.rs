@@ -1,4 +1,4 @@
-//! `p4shield bench xsk`: the experiments of TransP4 (Tashiro, Iwai and Kourai, 2026) with an unmodified Open vSwitch over
+//! `p4shield-dev bench xsk`: the experiments of TransP4 (Tashiro, Iwai and Kourai, 2026) with an unmodified Open vSwitch over
 //! AF_XDP, and a long one that TransP4 does not survive.
 //!
 //! A client and a server, each in a network namespace behind a veth port of the switch; the server's side is the user VM,

@@ -1,0 +1,93 @@
+//! What people and scripts see: results on standard output, everything else on standard error.
+
+use std::io::{IsTerminal, Write};
+
+use tracing_subscriber::EnvFilter;
+
+/// Starts logging to standard error; the level from P4SHIELD_LOG, else from the number of `-v`.
+pub fn logging(verbose: u8, json: bool) {
+    let level = match verbose {
+        0 => "warn,p4shield_daemon=info,p4shield_agent=info",
+        1 => "debug",
+        _ => "trace",
+    };
+    let filter = EnvFilter::try_from_env("P4SHIELD_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(coloured(&std::io::stderr()));
+    // A second subscriber cannot be there yet: this is called once, first.
+    let _ = if json { log.json().try_init() } else { log.try_init() };
+}
+
+/// Whether to colour what goes there: only on a terminal, and not if NO_COLOR is set.
+pub fn coloured(to: &impl IsTerminal) -> bool {
+    to.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
+}
+
+/// Prints a line of a result. A reader who has gone away (`| head`) is no error.
+pub fn line(text: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Prints text that has its line ends already.
+pub fn text(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// Prints a result as JSON, one line.
+pub fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
+    line(serde_json::to_string(value)?);
+    Ok(())
+}
+
+/// Tells something on standard error that is no result.
+pub fn note(text: impl std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "p4shield: {text}");
+}
+
+/// Prints rendered diagnostics on standard error.
+pub fn diagnostics(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{}", text.trim_end());
+}
+
+/// How far a piece of work over a second has come; shown on a terminal only.
+pub struct Progress(indicatif::ProgressBar);
+
+impl Progress {
+    /// `steps` steps to go.
+    pub fn new(steps: usize) -> Self {
+        let bar = indicatif::ProgressBar::new(steps as u64);
+        if let Ok(style) = indicatif::ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
+            bar.set_style(style);
+        }
+        Self(bar)
+    }
+
+    /// Begins a step.
+    pub fn step(&self, what: String) {
+        self.0.inc(u64::from(!self.0.message().is_empty()));
+        self.0.set_message(what);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// Prints an error with its causes, each said once.
+pub fn error(error: &anyhow::Error) {
+    let mut text = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if !text.contains(&cause) {
+            if !text.is_empty() {
+                text.push_str(": ");
+            }
+            text.push_str(&cause);
+        }
+    }
+    let _ = writeln!(std::io::stderr(), "p4shield: {text}");
+}

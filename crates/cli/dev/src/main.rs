@@ -1,0 +1,62 @@
+//! `p4shield-dev`: the demonstration and the benchmarks of P4 Shield.
+//!
+//! They build namespaces, switches and guests, which a tenant's or an operator's machine never needs, so they are a
+//! binary of their own. It runs the `p4shield` that lies beside it.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod demo;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use p4shield_console::{Exit, output};
+
+/// Demonstrates P4 Shield on live traffic, and measures it.
+#[derive(Debug, Parser)]
+#[command(name = "p4shield-dev", version, propagate_version = true, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 done, 1 failed or a claim did not hold, 2 wrong usage.")]
+struct Cli {
+    /// Log more: -v debug, -vv trace (or set P4SHIELD_LOG)
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    verbose: u8,
+    /// Log as JSON lines
+    #[arg(long, global = true)]
+    log_json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+// No comments on the variants: they would replace the help that each command's own arguments give.
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    Demo(demo::Args),
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    output::logging(cli.verbose, cli.log_json);
+    let result = match cli.command {
+        Command::Demo(args) => args.run(),
+        Command::Bench(args) => args.run(),
+    };
+    match result {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            output::error(&error);
+            Exit::of(&error).into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

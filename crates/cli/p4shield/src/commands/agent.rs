@@ -1,0 +1,239 @@
+//! `p4shield agent`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Subcommand;
+use p4shield_agent::PagePlace;
+use p4shield_agent::config::{AgentConfig, InterfaceConfig, Threshold};
+use p4shield_agent::control::{Answer, Request, ask};
+
+use super::identity::Identity;
+use p4shield_console::Exit;
+use p4shield_console::{output, signals, units};
+
+/// Publish in-VM information (in the user VM)
+///
+/// The agent publishes sealed snapshots of what the tenant's programs may know of this VM; the other
+/// subcommands speak with the agent that runs.
+///
+/// Examples:
+///
+///   p4shield agent run --tenant alice --vm web --key web.key --info-page pci:auto --interface eth0
+///   p4shield agent set 3 1                    programs read it with get_app_value(3)
+///   p4shield agent set queue 7 --for-ms 500   a slot that has a name, for half a second
+///   p4shield agent status
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Publish snapshots until stopped
+    Run(Box<Run>),
+    /// Set a value that programs read with get_app_value(SLOT)
+    Set {
+        /// Slot 0 to 63, or a name given with `agent run --name`
+        key: String,
+        /// The value
+        value: u64,
+        /// Make it unknown again after this many milliseconds
+        #[arg(long, value_name = "MS")]
+        for_ms: Option<u64>,
+        #[command(flatten)]
+        socket: Socket,
+    },
+    /// Make a value unknown
+    Unset {
+        /// Slot or name
+        key: String,
+        #[command(flatten)]
+        socket: Socket,
+    },
+    /// List the values that are set
+    List {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        socket: Socket,
+    },
+    /// Measure publishing to and reading from an info page that nobody uses; what is on it is lost
+    Measure {
+        /// The page: a file, pci:ADDRESS or pci:auto
+        #[arg(long, value_name = "PLACE")]
+        info_page: PagePlace,
+        /// Publications to take the average of
+        #[arg(long, default_value_t = 20_000)]
+        times: u32,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Tell how the agent is
+    Status {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        socket: Socket,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Socket {
+    /// The agent's control socket
+    #[arg(long, value_name = "PATH", default_value = "/run/p4shield/agent.sock")]
+    socket: PathBuf,
+}
+
+#[derive(Debug, clap::Args)]
+struct Run {
+    #[command(flatten)]
+    identity: Identity,
+    /// The info page that this VM shares with its P4 VM: a file; or the memory of an ivshmem device, as
+    /// pci:0000:00:05.0, or pci:auto for the one of the right size
+    #[arg(long, value_name = "PLACE")]
+    info_page: PagePlace,
+    /// Publish rates of this interface; may be repeated, programs number them from 0. A speed in Mbit/s may follow
+    /// a colon, as in eth0:10000
+    #[arg(long = "interface", value_name = "NAME[:MBPS]", value_parser = interface)]
+    interfaces: Vec<InterfaceConfig>,
+    /// Used TCP memory from which programs shall shed load, as in 64MiB; or a share of the kernel's hard limit, as in
+    /// 90%
+    #[arg(long, value_name = "SIZE", value_parser = threshold, default_value = "90%")]
+    tcp_threshold: Threshold,
+    /// Time between publications, milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 10)]
+    interval_ms: u64,
+    /// A name for a slot of application values, as in queue_depth=3; may be repeated
+    #[arg(long = "name", value_name = "NAME=SLOT", value_parser = slot_name)]
+    names: Vec<(String, u32)>,
+    /// The file that keeps epochs from coming twice; it has to survive restarts
+    #[arg(long, value_name = "FILE", default_value = "/var/lib/p4shield/info.epoch")]
+    state: PathBuf,
+    #[command(flatten)]
+    socket: Socket,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        match self.what {
+            What::Run(run) => return run.run(),
+            What::Set { key, value, for_ms, socket } => {
+                ask(&socket.socket, &Request::Set { key, value, for_ms })?;
+            }
+            What::Unset { key, socket } => {
+                ask(&socket.socket, &Request::Unset { key })?;
+            }
+            What::List { json, socket } => print(&ask(&socket.socket, &Request::List)?, json)?,
+            What::Measure { info_page, times, json } => measure(&info_page, times, json)?,
+            What::Status { json, socket } => print(&ask(&socket.socket, &Request::Status)?, json)?,
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Run {
+    fn run(self) -> anyhow::Result<Exit> {
+        let mut config = AgentConfig::new(self.identity.into(), self.info_page);
+        config.epoch_file = self.state;
+        config.socket = self.socket.socket;
+        config.interval_ms = self.interval_ms;
+        config.threshold = self.tcp_threshold;
+        config.interfaces = self.interfaces;
+        config.names = self.names.into_iter().collect();
+        p4shield_agent::run_agent(&config, &*signals::stop_flag()?)?;
+        Ok(Exit::Done)
+    }
+}
+
+fn measure(page: &PagePlace, times: u32, json: bool) -> anyhow::Result<()> {
+    let measured = p4shield_agent::page::measure(page, times)?;
+    if json {
+        return output::json(&measured);
+    }
+    for m in &measured {
+        output::line(format_args!(
+            "{:<24} {:>9.0} ns to publish {:>9.0} ns to read",
+            m.mapping, m.publish_ns, m.read_ns
+        ));
+    }
+    Ok(())
+}
+
+fn print(answer: &Answer, json: bool) -> anyhow::Result<()> {
+    match answer {
+        Answer::Values(values) if json => output::json(values)?,
+        Answer::Status(status) if json => output::json(status)?,
+        Answer::Values(values) => {
+            for v in values {
+                let name = v.name.as_deref().unwrap_or("-");
+                let left = v.expires_in_ms.map(|ms| format!("  for {:?}", Duration::from_millis(ms)));
+                output::line(format_args!(
+                    "{:>2} {name:<16} {}{}",
+                    v.slot,
+                    v.value,
+                    left.unwrap_or_default()
+                ));
+            }
+        }
+        Answer::Status(s) => {
+            output::line(format_args!("{}/{}: {} snapshots published", s.tenant, s.vm, s.published));
+            output::line(format_args!(
+                "every {} ms for {:.0} s, {} failed, {} missed, {:.2}% of a core",
+                s.interval_ms, s.uptime_s, s.failed, s.missed, s.cpu_percent
+            ));
+            for (field, value) in &s.known {
+                output::line(format_args!("  field {field:>3}  {value}"));
+            }
+        }
+        Answer::Done => {}
+    }
+    Ok(())
+}
+
+fn interface(text: &str) -> Result<InterfaceConfig, String> {
+    let (name, speed) = match text.split_once(':') {
+        None => (text, None),
+        Some((name, speed)) => {
+            (name, Some(speed.parse().map_err(|_| format!("{speed:?} is no speed in Mbit/s"))?))
+        }
+    };
+    Ok(InterfaceConfig { name: name.into(), speed_mbps: speed })
+}
+
+fn threshold(text: &str) -> Result<Threshold, String> {
+    match text.strip_suffix('%') {
+        None => units::bytes(text).map(Threshold::Bytes),
+        Some(percent) => match percent.parse::<f64>() {
+            Ok(p) if (0.0..=100.0).contains(&p) => Ok(Threshold::Fraction(p / 100.0)),
+            _ => Err(format!("{percent:?} is no percentage from 0 to 100")),
+        },
+    }
+}
+
+fn slot_name(text: &str) -> Result<(String, u32), String> {
+    let (name, slot) = text.split_once('=').ok_or("write NAME=SLOT, as in queue_depth=3")?;
+    Ok((name.into(), slot.parse().map_err(|_| format!("{slot:?} is no slot number"))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_with_a_grammar_of_their_own() {
+        assert_eq!(interface("eth0").unwrap().speed_mbps, None);
+        assert_eq!(interface("eth0:10000").unwrap().speed_mbps, Some(10_000));
+        assert!(interface("eth0:fast").is_err());
+        assert_eq!(threshold("50%"), Ok(Threshold::Fraction(0.5)));
+        assert_eq!(threshold("1MiB"), Ok(Threshold::Bytes(1 << 20)));
+        assert!(threshold("101%").is_err());
+        assert_eq!(slot_name("load=3"), Ok(("load".into(), 3)));
+        assert!(slot_name("load").is_err());
+    }
+}

@@ -1,0 +1,113 @@
+//! `p4shield audit`.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use p4shield_agent::config::AuditConfig;
+use p4shield_agent::{Event, PagePlace, run_audit};
+use serde::Serialize;
+
+use super::identity::Identity;
+use p4shield_console::Exit;
+use p4shield_console::{output, signals};
+
+/// Tell whether every packet went through the program (in the user VM)
+///
+/// Compares what the P4 VM says it judged with what this VM's interface saw, until stopped. Run it as
+/// root: it attaches a small packet counter to the interface. Without the rights for that it compares
+/// with the interface's own counters and says what these cannot see.
+///
+/// Example:
+///
+///   p4shield audit --tenant alice --vm web --key web.key --log-page pci:auto --interface eth0
+///
+/// Exit codes: 0 every packet went through, 10 packets went round the program, 11 packets were
+/// swapped, 12 packets were judged that this VM never sent, 13 packets were judged but never arrived,
+/// 14 the log was forged or replayed, 15 the log stopped or comes late, 16 the P4 VM restarted, 17
+/// nothing was found and nothing proven, 18 the P4 VM refused forged or replayed information of this
+/// VM.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    identity: Identity,
+    /// The log page that this VM shares with its P4 VM: a file; or the memory of an ivshmem device, as
+    /// pci:0000:00:06.0, or pci:auto for the one of the right size
+    #[arg(long, value_name = "PLACE")]
+    log_page: PagePlace,
+    /// The interface that the program guards
+    #[arg(long)]
+    interface: String,
+    /// An address of this VM; may be repeated. Only where the cloud finds this VM's packets by address (a port that
+    /// VMs share); on a wire every IP packet is judged, and none is given
+    #[arg(long = "address", value_name = "IP")]
+    addresses: Vec<IpAddr>,
+    /// Stop after this many seconds; without it, when interrupted
+    #[arg(long = "for", value_name = "SECONDS")]
+    seconds: Option<u64>,
+    /// Time between the P4 VM's log records, milliseconds
+    #[arg(long, value_name = "MS")]
+    log_interval_ms: Option<u64>,
+    /// Longest time that the cloud may hold a packet (the tenant's deadline), milliseconds
+    #[arg(long, value_name = "MS")]
+    hold_ms: Option<u64>,
+    /// Audit this direction only: ingress (to this VM) or egress (from it). For a VM of which the cloud was told that nobody
+    /// is asked in the other one (`no_program = "skip"`), which its log says nothing about
+    #[arg(long, value_name = "DIRECTION", value_parser = ["ingress", "egress"])]
+    only: Option<String>,
+    /// Compare with the interface's counters only
+    #[arg(long)]
+    counters_only: bool,
+    /// Print a JSON object a line: events with `words`, and at last the summary
+    #[arg(long)]
+    json: bool,
+}
+
+/// An event or the summary, with its words.
+#[derive(Serialize)]
+struct Told<'a, T> {
+    #[serde(flatten)]
+    what: &'a T,
+    words: String,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let mut config =
+            AuditConfig::new(self.identity.into(), self.log_page, self.interface, self.addresses);
+        config.counters_only = self.counters_only;
+        config.log_interval_ms = self.log_interval_ms.unwrap_or(config.log_interval_ms);
+        config.hold_ms = self.hold_ms.unwrap_or(config.hold_ms);
+        let only = |other| self.only.as_deref() != Some(other);
+        (config.ingress, config.egress) = (only("egress"), only("ingress"));
+        let stop = signals::stop_flag()?;
+        if let Some(seconds) = self.seconds {
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_secs(seconds));
+                stop.store(true, Ordering::Relaxed);
+            });
+        }
+        let json = self.json;
+        let summary = run_audit(&config, |event| tell(event, json), &stop)?;
+        if json {
+            output::json(&Told { what: &summary, words: summary.to_string() })?;
+        } else {
+            output::line(&summary);
+        }
+        Ok(if summary.exit_code == 0 { Exit::Done } else { Exit::Finding(summary.exit_code) })
+    }
+}
+
+fn tell(event: &Event, json: bool) {
+    if json {
+        // An event is plain data; what cannot be written would be a bug, and the words still go out.
+        if output::json(&Told { what: event, words: event.to_string() }).is_err() {
+            output::note(event);
+        }
+    } else {
+        output::line(event);
+    }
+}

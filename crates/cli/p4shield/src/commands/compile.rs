@@ -1,0 +1,230 @@
+//! `p4shield compile` and `p4shield check`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use clap::ValueEnum;
+use p4shield_p4::diagnostics::{Diagnostics, Plain, RelatedPlace};
+use p4shield_p4::p4info::{P4Info, p4info};
+use p4shield_p4::{Compiled, Options};
+use p4shield_stf::conformance::Folders;
+
+use p4shield_console::Exit;
+use p4shield_console::{input, output};
+
+/// Compile a P4 program to an eBPF object
+///
+/// The object is an ordinary ELF file: `llvm-objdump -d` reads it, and `p4shield verify` tells
+/// whether a P4 VM would run it. Architectures are ubpf_model, ebpf_model and v1model; they, core.p4
+/// and p4shield.p4 (in-VM information) are built in.
+///
+/// Examples:
+///
+///   p4shield compile guard.p4                 write guard.o
+///   p4shield compile guard.p4 --emit asm      the code, with the lines that it comes from
+///   p4shield compile guard.p4 --emit graph | dot -Tsvg > guard.svg
+///   p4shield compile guard.p4 -D LIMIT=64 -I include -o out/guard.o
+///   p4shield compile router.p4 --p4info router.p4info.txt
+///
+/// With --json a line of JSON tells object, instructions, longest_path, externs, tables, maps and
+/// warnings, these in the form of `p4shield check --json`.
+///
+/// Exit code 3 if the program has errors; `p4shield explain CODE` tells more about each.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Compile {
+    #[command(flatten)]
+    source: Source,
+    /// Where the object goes; without it, beside the source with the ending .o
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print a stage instead of writing an object
+    #[arg(long, value_enum)]
+    emit: Option<Stage>,
+    /// Where P4Runtime's P4Info goes: protocol buffer text, or binary if the name ends with .bin or .pb
+    #[arg(long, value_name = "FILE")]
+    p4info: Option<PathBuf>,
+    /// Where a C header goes that declares the program's own extern functions and their types
+    #[arg(long, value_name = "FILE.h")]
+    c_header: Option<PathBuf>,
+    /// Tell maps, tables, externs, sizes and warnings as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Find everything that is wrong with a P4 program
+///
+/// Prints errors and warnings, each with its place and a hint, and writes nothing.
+///
+/// Examples:
+///
+///   p4shield check guard.p4
+///   p4shield check --json guard.p4    for editors
+///
+/// With --json a list of objects: code, error (or else a warning), message, hint (or null), file,
+/// line, column, end_line, end_column (from 1, the end is behind the place), source (the line), and
+/// related: other places that matter, each with file, line, column, end_line, end_column, message.
+///
+/// Exit code 3 if there is an error.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Check {
+    #[command(flatten)]
+    source: Source,
+    /// Print diagnostics as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Source {
+    /// The program; - for standard input
+    program: PathBuf,
+    /// Where #include looks after the program's own folder; may be repeated
+    #[arg(short = 'I', long = "include", value_name = "FOLDER")]
+    include: Vec<PathBuf>,
+    /// Define a macro; may be repeated
+    #[arg(short = 'D', long = "define", value_name = "NAME[=TEXT]", value_parser = define)]
+    define: Vec<(String, String)>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Stage {
+    /// The syntax tree as P4 text
+    Ast,
+    /// The optimised intermediate representation
+    Ir,
+    /// The code, with source lines
+    Asm,
+    /// The flow of parsers and controls, for Graphviz (`dot -Tsvg`)
+    Graph,
+}
+
+impl Compile {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let (name, text) = self.source.read()?;
+        let compiled =
+            match p4shield_p4::compile(&name, &text, &self.source.folders(), &self.source.options()) {
+                Ok(compiled) => compiled,
+                Err(errors) => return refuse(&errors),
+            };
+        report(&compiled.warnings);
+        if let Some(stage) = self.emit {
+            output::text(match stage {
+                Stage::Ast => &compiled.ast,
+                Stage::Ir => &compiled.ir,
+                Stage::Asm => &compiled.asm,
+                Stage::Graph => &compiled.graph,
+            });
+            return Ok(Exit::Done);
+        }
+        let info = match &self.p4info {
+            None => None,
+            // Before anything is written: what cannot be described has no object either.
+            Some(path) => match p4info(&name, &text, &self.source.folders(), &self.source.options()) {
+                Ok(info) => Some((info, path)),
+                Err(errors) => return refuse(&errors),
+            },
+        };
+        let to = self.output.unwrap_or_else(|| self.source.program.with_extension("o"));
+        std::fs::write(&to, &compiled.object).with_context(|| format!("cannot write {}", to.display()))?;
+        if let Some((info, path)) = &info {
+            write_p4info(info, path)?;
+        }
+        if let Some(path) = &self.c_header {
+            std::fs::write(path, &compiled.c_header)
+                .with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        if self.json {
+            output::json(&facts(&compiled, &to))?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl Check {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let (name, text) = self.source.read()?;
+        let found = p4shield_p4::check(&name, &text, &self.source.folders(), &self.source.options());
+        if self.json {
+            output::json(&plain(&found))?;
+        } else {
+            report(&found);
+        }
+        Ok(if found.has_errors() { Exit::Refused } else { Exit::Done })
+    }
+}
+
+impl Source {
+    pub(super) fn read(&self) -> anyhow::Result<(String, String)> {
+        let text = input::text(&self.program, "P4 source")?;
+        Ok((self.program.display().to_string(), text))
+    }
+
+    pub(super) fn folders(&self) -> Folders {
+        Folders(self.include.clone())
+    }
+
+    pub(super) fn options(&self) -> Options {
+        Options { defines: self.define.clone(), ..Options::default() }
+    }
+}
+
+fn write_p4info(info: &P4Info, path: &Path) -> anyhow::Result<()> {
+    let binary = path.extension().is_some_and(|e| e == "bin" || e == "pb");
+    let bytes = if binary { info.to_bytes() } else { info.to_text().into_bytes() };
+    std::fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn define(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').unwrap_or((text, "1"));
+    if name.is_empty() { Err("a macro needs a name".into()) } else { Ok((name.into(), value.into())) }
+}
+
+/// Diagnostics for scripts and editors.
+fn plain(found: &Diagnostics) -> Vec<serde_json::Value> {
+    let place = |r: &RelatedPlace| {
+        serde_json::json!({
+            "file": r.file, "line": r.line, "column": r.column, "end_line": r.end_line, "end_column": r.end_column,
+            "message": r.message,
+        })
+    };
+    let one = |d: &Plain| {
+        serde_json::json!({
+            "code": d.code, "error": d.error, "message": d.message, "hint": d.hint,
+            "file": d.file, "line": d.line, "column": d.column, "end_line": d.end_line, "end_column": d.end_column,
+            "source": d.source, "related": d.related.iter().map(place).collect::<Vec<_>>(),
+        })
+    };
+    found.plain().iter().map(one).collect()
+}
+
+pub(super) fn report(found: &Diagnostics) {
+    if !found.is_empty() {
+        output::diagnostics(&found.render(output::coloured(&std::io::stderr())));
+    }
+}
+
+pub(super) fn refuse(errors: &Diagnostics) -> anyhow::Result<Exit> {
+    report(errors);
+    Ok(Exit::Refused)
+}
+
+fn facts(compiled: &Compiled, to: &Path) -> serde_json::Value {
+    let f = &compiled.facts;
+    serde_json::json!({
+        "object": to,
+        "instructions": f.instructions,
+        "longest_path": f.longest_path,
+        "externs": f.externs,
+        "tables": f.tables.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(),
+        "maps": f.maps.iter().map(|m| serde_json::json!({
+            "name": m.name,
+            "key_bytes": m.definition.key_size,
+            "value_bytes": m.definition.value_size,
+            "max_entries": m.definition.max_entries,
+            "initial_entries": m.initial_entries,
+        })).collect::<Vec<_>>(),
+        "warnings": plain(&compiled.warnings),
+    })
+}

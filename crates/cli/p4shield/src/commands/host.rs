@@ -1,0 +1,274 @@
+//! `p4shield run`, `status`, `metrics` and `program`: the host daemon and those who ask it.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use p4shield_daemon::status::{DirectionStatus, State, Status};
+use p4shield_daemon::{SwitchStatus, api};
+
+use p4shield_console::output;
+use p4shield_console::{Exit, Refused};
+
+/// Run the host daemon
+///
+/// Keeps a P4 VM for each tenant, serves the wires and the switches that load P4 Shield's library,
+/// and answers `p4shield status`, `metrics` and `program`. Ends at SIGTERM or SIGINT; SIGHUP reads
+/// the configuration's programs again.
+///
+/// Examples:
+///
+///   p4shield run --check --config p4shield.toml    only say whether the configuration is right
+///   p4shield run --config p4shield.toml
+///
+/// Exit code 3 if the configuration is refused.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Run {
+    /// The configuration
+    #[arg(long, value_name = "FILE", default_value = "/etc/p4shield/p4shield.toml")]
+    config: PathBuf,
+    /// Only say whether the configuration is right
+    #[arg(long)]
+    check: bool,
+}
+
+/// The daemon's socket.
+#[derive(Debug, clap::Args)]
+struct Socket {
+    /// The daemon's socket, as `daemon.socket` of the configuration names it
+    #[arg(long, value_name = "PATH", default_value = "/run/p4shield/p4shield.sock")]
+    socket: PathBuf,
+}
+
+/// Tell how the host daemon and its P4 VMs are
+///
+/// What runs, what is wrong, and what to do about it.
+///
+/// Examples:
+///
+///   p4shield status
+///   p4shield status --json | jq .advice
+///
+/// Exit code 1 if something is wrong.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct ShowStatus {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    socket: Socket,
+}
+
+/// Print Prometheus metrics
+///
+/// docs/reference/metrics.md explains each. The daemon also serves them itself if the configuration has
+/// daemon.metrics.
+///
+/// Example: p4shield metrics | grep dropped
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Metrics {
+    #[command(flatten)]
+    socket: Socket,
+}
+
+/// Replace programs while traffic flows
+///
+/// The program before runs until the new one is linked, verified and ready; no packet is lost.
+///
+/// Examples:
+///
+///   p4shield program load alice web ingress guard.o
+///   p4shield program unload alice web egress
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Program {
+    #[command(subcommand)]
+    what: ProgramCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ProgramCommand {
+    /// Links, verifies and loads objects; the program before runs until the new one is ready
+    Load {
+        /// The tenant
+        tenant: String,
+        /// The user VM
+        vm: String,
+        /// ingress (towards the VM) or egress (from it)
+        #[arg(value_parser = ["ingress", "egress"])]
+        direction: String,
+        /// eBPF objects: the program's, then those of functions that it calls
+        #[arg(required = true)]
+        objects: Vec<PathBuf>,
+        #[command(flatten)]
+        socket: Socket,
+    },
+    /// Takes a program away; what happens to packets then is the tenant's `no_program` (`skip` drops them until the daemon is
+    /// restarted without the program)
+    Unload {
+        /// The tenant
+        tenant: String,
+        /// The user VM
+        vm: String,
+        /// ingress or egress
+        #[arg(value_parser = ["ingress", "egress"])]
+        direction: String,
+        #[command(flatten)]
+        socket: Socket,
+    },
+}
+
+impl Run {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        if self.check {
+            let config =
+                p4shield_daemon::config::Config::load(&self.config).map_err(|e| Refused::because(&e))?;
+            output::line(format_args!(
+                "{} is right: {} tenants, {} wires, {} ports",
+                self.config.display(),
+                config.tenants.len(),
+                config.wires.len(),
+                config.ports.len()
+            ));
+            return Ok(Exit::Done);
+        }
+        match p4shield_daemon::run(&self.config) {
+            Err(p4shield_daemon::DaemonError::Config(e)) => Err(Refused::because(&e).into()),
+            other => other.map(|()| Exit::Done).map_err(Into::into),
+        }
+    }
+}
+
+impl ShowStatus {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let status = api::status(&self.socket.socket)?;
+        if self.json {
+            output::json(&status)?;
+        } else {
+            show(&status);
+        }
+        Ok(if status.advice.is_empty() { Exit::Done } else { Exit::Failed })
+    }
+}
+
+impl Metrics {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        output::text(&api::metrics(&self.socket.socket)?);
+        Ok(Exit::Done)
+    }
+}
+
+impl Program {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let said = match self.what {
+            ProgramCommand::Load { tenant, vm, direction, objects, socket } => {
+                api::load(&socket.socket, &tenant, &vm, &direction, &objects)
+            }
+            ProgramCommand::Unload { tenant, vm, direction, socket } => {
+                api::load(&socket.socket, &tenant, &vm, &direction, &[])
+            }
+        };
+        match said {
+            Ok(said) => output::line(said),
+            Err(api::ApiError::Failed(why)) => return Err(Refused(why).into()),
+            Err(e) => return Err(e.into()),
+        }
+        Ok(Exit::Done)
+    }
+}
+
+fn show(s: &Status) {
+    output::line(format_args!(
+        "p4shield {} (process {}), {}; cgroup: {}",
+        s.version, s.pid, s.config, s.cgroup
+    ));
+    for t in &s.tenants {
+        let state = match (t.state, t.pid) {
+            (State::Running, Some(pid)) => format!("P4 VM runs as process {pid}"),
+            (State::Starting, _) => "P4 VM is being started".into(),
+            (State::Restarting, _) => "P4 VM is being started again".into(),
+            _ => "P4 VM does not run".into(),
+        };
+        output::line(format_args!("\ntenant {}: {state}, {} restarts", t.name, t.restarts));
+        if let Some(error) = &t.error {
+            output::line(format_args!("  last error: {error}"));
+        }
+        for vm in &t.vms {
+            output::line(format_args!(
+                "  VM {}: information {} ({} snapshots, {} forged, {} replayed, {} times stale), {} log records",
+                vm.name,
+                vm.info.status,
+                vm.info.accepted,
+                vm.info.forged,
+                vm.info.replayed,
+                vm.info.stale,
+                vm.log_records
+            ));
+            show_direction("ingress", &vm.ingress);
+            show_direction("egress", &vm.egress);
+        }
+    }
+    for switch in &s.switches {
+        show_switch(switch);
+    }
+    for advice in &s.advice {
+        output::line(format_args!("\n! {advice}"));
+    }
+}
+
+fn show_switch(s: &SwitchStatus) {
+    output::line(format_args!(
+        "\nswitch {} (process {}, user {}), attachment {}",
+        s.application, s.pid, s.uid, s.kind
+    ));
+    s.notes.iter().for_each(|note| output::line(format_args!("  {note}")));
+    for p in &s.ports {
+        let name = match &p.interface {
+            Some(interface) if *interface != p.name => format!("{interface} ({})", p.name),
+            _ => p.name.clone(),
+        };
+        let whose = match (&p.tenant, &p.vm) {
+            (Some(tenant), Some(vm)) => format!("of tenant {tenant}, VM {vm}"),
+            _ => p.role.clone(),
+        };
+        let state = match &p.why {
+            None if p.transmit_queues > 0 => {
+                format!("mediated, {} queues, {} where it is sent to", p.queues, p.transmit_queues)
+            }
+            None => format!("mediated, {} queues", p.queues),
+            Some(why) => format!("NOT mediated: {why}"),
+        };
+        output::line(format_args!("  port {name}, {whose}: {state}"));
+        if p.zero_copy_queues > 0 {
+            let queues = p.zero_copy_queues;
+            output::line(format_args!(
+                "    zero-copy: {queues} of them, packets are read where the switch has them"
+            ));
+        }
+        p.bypasses.iter().for_each(|b| output::line(format_args!("    BYPASS: {b}")));
+        p.notes.iter().for_each(|n| output::line(format_args!("    {n}")));
+    }
+}
+
+fn show_direction(name: &str, d: &DirectionStatus) {
+    if d.skipped {
+        output::line(format_args!("    {name:<7} no program: packets pass, nobody is asked"));
+        return;
+    }
+    let program = d.program.as_deref().map_or("no program", |digest| &digest[..digest.len().min(12)]);
+    let reasons =
+        |list: &[(String, u64)]| -> String { list.iter().map(|(why, n)| format!(", {n} {why}")).collect() };
+    let dropped: u64 = d.dropped.iter().map(|r| r.1).sum();
+    output::line(format_args!(
+        "    {name:<7} {program}: {} packets, {} passed, {dropped} dropped{}{}",
+        d.packets,
+        d.passed,
+        reasons(&d.dropped),
+        reasons(&d.let_through)
+    ));
+    if let Some(error) = &d.error {
+        output::line(format_args!("            {error}"));
+    }
+}

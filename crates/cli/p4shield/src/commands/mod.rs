@@ -1,0 +1,71 @@
+//! The commands.
+
+mod agent;
+mod attach;
+mod audit;
+mod compile;
+mod completions;
+mod conformance;
+mod explain;
+mod host;
+mod identity;
+mod keygen;
+mod p4vm;
+mod test;
+mod verify;
+
+use clap::Subcommand;
+
+use p4shield_console::Exit;
+
+// No comments on the variants: they would replace the help that each command's own arguments give.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Compile(compile::Compile),
+    Check(compile::Check),
+    Explain(explain::Args),
+    Test(test::Test),
+    Conformance(conformance::Conformance),
+    Keygen(keygen::Args),
+    Verify(verify::Args),
+    #[command(hide = true)]
+    VerifyChild(verify::Child),
+    Run(host::Run),
+    Status(host::ShowStatus),
+    Metrics(host::Metrics),
+    Attach(attach::Attach),
+    Detach(attach::Detach),
+    Program(host::Program),
+    #[command(hide = true, name = "p4vm")]
+    P4Vm(p4vm::Args),
+    Agent(agent::Args),
+    Audit(audit::Args),
+    Completions(completions::Completions),
+    Man(completions::Man),
+}
+
+impl Command {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        match self {
+            Self::Compile(a) => a.run(),
+            Self::Check(a) => a.run(),
+            Self::Explain(a) => a.run(),
+            Self::Test(a) => a.run(),
+            Self::Conformance(a) => a.run(),
+            Self::Keygen(a) => a.run(),
+            Self::Verify(a) => a.run(),
+            Self::VerifyChild(a) => a.run(),
+            Self::Run(a) => a.run(),
+            Self::Status(a) => a.run(),
+            Self::Metrics(a) => a.run(),
+            Self::Attach(a) => a.run(),
+            Self::Detach(a) => a.run(),
+            Self::Program(a) => a.run(),
+            Self::P4Vm(a) => a.run(),
+            Self::Agent(a) => a.run(),
+            Self::Audit(a) => a.run(),
+            Self::Completions(a) => a.run(),
+            Self::Man(a) => a.run(),
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! `p4shield p4vm`: started by the host daemon, never by hand.
+
+use p4shield_runtime::p4vm::{Options, run};
+use p4shield_runtime::sandbox::{Limits, Measure};
+
+use p4shield_console::Exit;
+
+/// The P4 VM of one tenant. `p4shield run` starts it and speaks with it over an inherited socket.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Number of the inherited control socket
+    #[arg(long)]
+    control_fd: i32,
+    /// User to become if started as root
+    #[arg(long)]
+    uid: u32,
+    /// Address space in bytes
+    #[arg(long)]
+    memory: Option<u64>,
+    /// The core that judges packets; any if there is none
+    #[arg(long)]
+    cpu: Option<usize>,
+    /// Never sleep, on a core that nobody else needs
+    #[arg(long)]
+    busy: bool,
+    /// Take so many nanoseconds longer for each packet: to measure what slow programs cost
+    #[arg(long, default_value_t = 0)]
+    delay_ns: u64,
+    /// A measure of the sandbox whose lack is accepted; may be repeated
+    #[arg(long, value_name = "MEASURE", value_parser = measure)]
+    allow_missing: Vec<Measure>,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let mut limits = Limits::default();
+        limits.address_space = self.memory.unwrap_or(limits.address_space);
+        run(&Options {
+            control_fd: self.control_fd,
+            uid: self.uid,
+            allow_missing: self.allow_missing,
+            limits,
+            busy: self.busy,
+            cpu: self.cpu,
+            delay: std::time::Duration::from_nanos(self.delay_ns),
+        })?;
+        Ok(Exit::Done)
+    }
+}
+
+fn measure(name: &str) -> Result<Measure, String> {
+    Measure::ALL.into_iter().find(|m| m.name() == name).ok_or_else(|| {
+        let known: Vec<&str> = Measure::ALL.iter().map(|m| m.name()).collect();
+        format!("there is no such measure; there are {}", known.join(", "))
+    })
+}

@@ -1,0 +1,130 @@
+//! `p4shield verify`, and the child process that does the work.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context;
+use p4shield_bpf::verify::{Budget, Cache, Isolated, Limits, Refusal, Report, serve_stdio};
+use p4shield_bpf::{Linked, Object, link};
+use serde::Serialize;
+
+use p4shield_console::{Exit, Refused};
+use p4shield_console::{input, output};
+
+/// Say whether a P4 VM would run a program
+///
+/// The first object holds the program; the others hold the tenant's own functions that it calls. The
+/// proof runs in a child process with limits on time and memory; its outcome is kept in the user's
+/// cache folder.
+///
+/// Examples:
+///
+///   p4shield verify guard.o
+///   p4shield verify guard.o extern.o    the program calls functions of extern.o
+///
+/// Exit code 3 if not; the instruction, the source line and the reason are told.
+#[derive(Debug, clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    /// eBPF objects, of `p4shield compile` or `clang -target bpf`
+    #[arg(required = true)]
+    objects: Vec<PathBuf>,
+    /// Print the outcome as JSON
+    #[arg(long)]
+    json: bool,
+    /// Prove again, whatever came out before
+    #[arg(long)]
+    no_cache: bool,
+}
+
+/// The hidden command that `verify` starts: speaks the verifier's protocol on standard input and output.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Child;
+
+#[derive(Serialize)]
+struct Outcome<'a> {
+    accepted: bool,
+    digest: String,
+    instructions: usize,
+    maps: Vec<&'a str>,
+    report: Option<&'a Report>,
+    refusal: Option<String>,
+}
+
+impl Args {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        let linked = load(&self.objects)?;
+        let result = self.judge(&linked)?;
+        let outcome = Outcome {
+            accepted: result.is_ok(),
+            digest: hex(&linked.digest()),
+            instructions: linked.insns.len(),
+            maps: linked.maps.iter().map(|m| m.name.as_str()).collect(),
+            report: result.as_ref().ok(),
+            refusal: result.as_ref().err().map(ToString::to_string),
+        };
+        if self.json {
+            output::json(&outcome)?;
+            return Ok(if outcome.accepted { Exit::Done } else { Exit::Refused });
+        }
+        match &result {
+            Ok(report) => {
+                output::line(format_args!(
+                    "accepted: {} instructions, {} maps, proven in {:.0?}",
+                    outcome.instructions,
+                    outcome.maps.len(),
+                    report.elapsed
+                ));
+                output::line(format_args!("digest {}", outcome.digest));
+                Ok(Exit::Done)
+            }
+            Err(refusal) => Err(Refused(refusal.to_string()).into()),
+        }
+    }
+
+    fn judge(&self, linked: &Linked) -> anyhow::Result<Result<Report, Refusal>> {
+        let mut cache = match cache_folder().filter(|_| !self.no_cache) {
+            Some(folder) => Cache::in_directory(&folder).unwrap_or_else(|_| Cache::in_memory()),
+            None => Cache::in_memory(),
+        };
+        let exe = std::env::current_exe().context("cannot find this program's own file")?;
+        let mut command = Command::new(exe);
+        command.arg("verify-child");
+        let mut isolated = Isolated::command(command).context("cannot start the verifier")?;
+        let limits = Limits::default();
+        Ok(cache.check(linked, &limits, |linked| isolated.check(linked, &limits, &Budget::default())))
+    }
+}
+
+impl Child {
+    pub(crate) fn run(self) -> anyhow::Result<Exit> {
+        serve_stdio().context("the verifier's owner does not keep to the protocol")?;
+        Ok(Exit::Done)
+    }
+}
+
+/// Reads and links the objects at these paths.
+pub(super) fn load(paths: &[PathBuf]) -> anyhow::Result<Linked> {
+    let objects = paths.iter().map(|p| read(p)).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok(link(&objects).map_err(|e| Refused::because(&e))?)
+}
+
+fn read(path: &Path) -> anyhow::Result<Object> {
+    let bytes = input::bytes(path)?;
+    let name = path.display().to_string();
+    let object = Object::parse(&bytes).map_err(|e| Refused::because(&e).of(&name))?;
+    Ok(object.named(&name))
+}
+
+fn cache_folder() -> Option<PathBuf> {
+    let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+    let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
+    // The cache makes its own folder; those above it are ordinary ones.
+    let parent = base.join("p4shield");
+    std::fs::create_dir_all(&parent).ok()?;
+    Some(parent.join("verified"))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,285 @@
+//! A cloud of one host: Open vSwitch over DPDK, the host daemon with a tenant's P4 VM, the tenant's user VM as a guest
+//! of QEMU, and a client in a network namespace. Every part is the one that a user has.
+
+use std::fs::File;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use p4shield_agent::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
+use p4shield_testbed::process::run;
+use p4shield_testbed::{Guarded, Guest, NetNs, OvsDpdk, leftover, wait_until};
+use serde_json::Value;
+use tempfile::TempDir;
+
+pub(crate) const GUEST: &str = "10.9.4.2";
+const CLIENT: &str = "10.9.4.1";
+const GUEST_MAC: &str = "52:54:00:00:04:02";
+
+/// TCP memory from which the tenant sheds load. Linux 6 accounts it in steps of a MiB for each processor.
+const THRESHOLD: &str = "3MiB";
+const THRESHOLD_BYTES: u64 = 3 << 20;
+
+/// PCI slots of the devices that bring the info page and the log page into the guest.
+const PAGES: [u8; 2] = [5, 6];
+
+/// Who decides about packets to the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attached {
+    /// Nobody: the switch is as it was. The P4 VM runs all the same.
+    No,
+    /// The tenant's program, through the library that is preloaded into the switch.
+    Dpdk,
+}
+
+pub(crate) struct Cloud {
+    pub(crate) guest: Guest,
+    pub(crate) switch: OvsDpdk,
+    pub(crate) client: NetNs,
+    daemon: Option<Guarded>,
+    host: NetNs,
+    dir: TempDir,
+}
+
+impl Cloud {
+    /// Whether this machine can run it; otherwise why not.
+    pub(crate) fn usable(attached: Attached) -> Result<(), String> {
+        if attached == Attached::Dpdk && !library().is_file() {
+            return Err(format!("{} was not built", library().display()));
+        }
+        OvsDpdk::usable()?;
+        Guest::usable()
+    }
+
+    pub(crate) fn start(attached: Attached) -> Self {
+        leftover::sweep();
+        let dir = leftover::folder("cloud").unwrap();
+        let (host, client) = (NetNs::create("host").unwrap(), NetNs::create("client").unwrap());
+        host.veth("uplink0", &client, "eth0").unwrap();
+        client.send_whole_packets("eth0").unwrap();
+        client.ip(&format!("addr add {CLIENT}/24 dev eth0")).unwrap();
+        prepare(dir.path(), attached);
+        let daemon = start_daemon(dir.path(), &host);
+        let at = |name: &str| dir.path().join(name);
+        let mut guest = Guest::setup()
+            .program(Path::new(env!("CARGO_BIN_EXE_p4shield")))
+            .file("/etc/alice.key", &std::fs::read(at("alice.key")).unwrap())
+            .network(&at("vm0.sock"), GUEST_MAC)
+            .page(PAGES[0], &at("info.page"))
+            .page(PAGES[1], &at("log.page"))
+            .start()
+            .unwrap();
+        let mut setup = OvsDpdk::setup();
+        if attached == Attached::Dpdk {
+            setup = setup.env("LD_PRELOAD", library()).env("P4SHIELD_CONFIG", at("p4shield.toml"));
+        }
+        let switch = setup.start(&host).unwrap();
+        switch.add_interface("uplink", "uplink0").unwrap();
+        switch.add_vhost_client("vm0", &at("vm0.sock")).unwrap();
+        guest.wait_booted().unwrap();
+        guest.must("chmod 600 /etc/alice.key").unwrap();
+        guest.must(&format!("ip addr add {GUEST}/24 dev eth0 && ip link set eth0 up")).unwrap();
+        Self { guest, switch, client, daemon: Some(daemon), host, dir }
+    }
+
+    /// Starts the agent in the guest, and waits until the P4 VM knows what it publishes. It is not told where its page
+    /// is: there is one device of the right size.
+    pub(crate) fn start_agent(&mut self) {
+        self.guest
+            .must(&format!(
+                "p4shield agent run --tenant alice --vm web --key /etc/alice.key --info-page pci:auto \
+                 --state /var/lib/epoch --socket /run/agent.sock --interface eth0 --tcp-threshold {THRESHOLD} \
+                 >/tmp/agent.log 2>&1 &"
+            ))
+            .unwrap();
+        self.wait_known();
+    }
+
+    /// Starts the auditor in the guest, and waits until it has begun to account for every packet.
+    pub(crate) fn start_audit(&mut self) {
+        let audit = format!(
+            "p4shield audit --json --tenant alice --vm web --key /etc/alice.key --log-page pci:auto \
+             --interface eth0 --address {GUEST} --log-interval-ms 200 --hold-ms 1500 >/tmp/audit.json 2>/tmp/audit.log"
+        );
+        let watched = "{ echo $! >/tmp/audit.pid; wait $!; echo $? >/tmp/audit.code; }";
+        self.guest
+            .must(&format!("rm -f /tmp/audit.code /tmp/audit.json; {{ {audit} & {watched} }} &"))
+            .unwrap();
+        let aligned = "grep -c '\"notice\":\"aligned\"' /tmp/audit.json";
+        let guest = &mut self.guest;
+        let both = || guest.run(aligned, 30).unwrap().output.trim() == "2";
+        if wait_until("the auditor to account for packets", 60, both).is_err() {
+            let said = self.guest.must("cat /tmp/audit.json /tmp/audit.log").unwrap();
+            panic!("the auditor is not certain of anything\n{said}\n{:#}", self.status());
+        }
+    }
+
+    /// Ends the audit: its summary.
+    pub(crate) fn end_audit(&mut self) -> Value {
+        self.guest.must("kill $(cat /tmp/audit.pid)").unwrap();
+        let guest = &mut self.guest;
+        wait_until("end of the audit", 60, || guest.run("cat /tmp/audit.code", 30).unwrap().code == 0)
+            .unwrap();
+        let mut summary = Value::Null;
+        let mut read = || {
+            // The code's file is there before the code is in it.
+            let said = guest.must("cat /tmp/audit.code; tail -n1 /tmp/audit.json").unwrap();
+            let (code, last) = said.split_once('\n').unwrap_or_default();
+            summary = serde_json::from_str(last).unwrap_or_default();
+            code.trim().parse().is_ok_and(|code: i64| summary["exit_code"] == code)
+        };
+        if wait_until("the audit's summary", 30, &mut read).is_err() {
+            let all =
+                self.guest.must("ls -l /tmp; cat /tmp/audit.code /tmp/audit.log /tmp/audit.json").unwrap();
+            panic!("the audit says nothing at its end: {summary:#}\n{all}");
+        }
+        summary
+    }
+
+    /// Lets the guest serve TCP: on port 7 what is sent comes back, on port 9 nobody ever reads.
+    pub(crate) fn serve(&mut self) {
+        self.guest.must("sysctl -w net.ipv4.tcp_rmem='4096 2097152 4194304'").unwrap();
+        for (port, program) in [(7, "cat"), (9, "sleep 3600")] {
+            self.guest.must(&format!("nc -ll -p {port} -e {program} >/dev/null 2>&1 &")).unwrap();
+        }
+    }
+
+    /// Gives the guest back what its deaf connections hold. One may be accepted only now: they are ended until the
+    /// memory is free.
+    pub(crate) fn stop_hogs(&mut self) {
+        let guest = &mut self.guest;
+        let mut said = String::new();
+        let free = || {
+            let line = "killall sleep 2>/dev/null; grep ^TCP: /proc/net/sockstat";
+            said = guest.must(line).unwrap();
+            let pages: Option<u64> = said.split_whitespace().last().and_then(|n| n.parse().ok());
+            pages.is_some_and(|n| n * 4096 < THRESHOLD_BYTES)
+        };
+        wait_until("the guest's TCP memory to be free", 60, free).unwrap_or_else(|e| panic!("{e}: {said}"));
+    }
+
+    /// The cloud's own attack: a packet that the switch sends to the guest without having received it anywhere.
+    pub(crate) fn smuggle(&self, number: u8) {
+        let port = self.switch.vsctl(&["get", "Interface", "vm0", "ofport"]).unwrap();
+        let packet: String = smuggled(number).iter().map(|b| format!("{b:02x}")).collect();
+        let message = format!("in_port=controller packet={packet} actions=output:{}", port.trim());
+        self.switch.ofctl("packet-out", &[&message]).unwrap();
+    }
+
+    /// Ends the host daemon and starts it again, while the guest runs on with its devices.
+    pub(crate) fn restart_daemon(&mut self) {
+        drop(self.daemon.take());
+        self.daemon = Some(start_daemon(self.dir.path(), &self.host));
+    }
+
+    /// Waits until the P4 VM knows what the guest publishes.
+    pub(crate) fn wait_known(&mut self) {
+        let known = || self.vm()["info"]["status"] == "known";
+        if wait_until("information from the guest", 60, known).is_err() {
+            let log = self.guest.must("cat /tmp/agent.log").unwrap();
+            panic!("the P4 VM knows nothing of the guest\n{log}\n{:#}", self.status());
+        }
+    }
+
+    /// What `p4shield status --json` says.
+    pub(crate) fn status(&self) -> Value {
+        let socket = self.dir.path().join("p4shield.sock");
+        let said = p4shield(&["status", "--json", "--socket", socket.to_str().unwrap()]);
+        serde_json::from_slice(&said.stdout).unwrap_or_default()
+    }
+
+    /// The same about the guest.
+    pub(crate) fn vm(&self) -> Value {
+        self.status()["tenants"][0]["vms"][0].clone()
+    }
+
+    /// Whether the guest answers a ping.
+    pub(crate) fn ping(&self) -> bool {
+        run(self.client.command("ping").args(["-c1", "-W1", GUEST])).is_ok()
+    }
+
+    /// A connection from the client to the guest, if it comes about within a second.
+    pub(crate) fn connect(&self, port: u16) -> Option<TcpStream> {
+        let to = (GUEST.parse::<std::net::IpAddr>().unwrap(), port).into();
+        let stream = self.client.inside(|| TcpStream::connect_timeout(&to, Duration::from_secs(1)).ok())?;
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Some(stream)
+    }
+
+    /// The same, as soon as it comes about.
+    pub(crate) fn connected(&self, port: u16) -> TcpStream {
+        let mut stream = None;
+        wait_until("a connection to the guest", 60, || {
+            stream = self.connect(port);
+            stream.is_some()
+        })
+        .unwrap_or_else(|e| panic!("{e}\n{:#}\n{}", self.status(), self.switch.log()));
+        stream.unwrap()
+    }
+}
+
+/// An IPv4 packet to the guest that is not TCP: the program would have passed it, but was not asked.
+fn smuggled(number: u8) -> Vec<u8> {
+    let mut packet = vec![0x52, 0x54, 0, 0, 4, 2, 2, 0, 0, 0, 0, 1, 8, 0];
+    let mut header = [0x45, 0, 0, 46, 0, number, 0, 0, 64, 253, 0, 0, 10, 9, 4, 1, 10, 9, 4, 2];
+    let sum: u32 = header.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    header[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    packet.extend(header);
+    packet.extend([number; 26]);
+    packet
+}
+
+/// The binary, on the host.
+fn p4shield(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_p4shield")).args(arguments).output().unwrap()
+}
+
+/// The library to preload: cargo puts it beside the tests.
+fn library() -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name("libp4shield_dpdk.so")
+}
+
+/// Makes key, program and configuration.
+fn prepare(dir: &Path, attached: Attached) {
+    let at = |name: &str| dir.join(name).display().to_string();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/programs/tcp_guard.p4");
+    for arguments in [
+        vec!["keygen", &at("alice.key")],
+        vec!["compile", source.to_str().unwrap(), "-o", &at("tcp_guard.o")],
+    ] {
+        let out = p4shield(&arguments);
+        assert!(out.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&out.stderr));
+    }
+    let (attachment, ports) = match attached {
+        Attached::No => ("wire", ""),
+        Attached::Dpdk => ("dpdk", include_str!("ports.toml")),
+    };
+    let config = include_str!("cloud.toml").replace("@ATTACHMENT@", attachment).replace("@PORTS@", ports);
+    let config = config.replace("@DIR@", &dir.display().to_string());
+    std::fs::write(dir.join("p4shield.toml"), config).unwrap();
+    // As a hypervisor makes them, before there is a daemon, which then leaves them when it ends.
+    for (name, size) in [("info.page", INFO_PAGE_SIZE), ("log.page", LOG_PAGE_SIZE)] {
+        File::create(dir.join(name)).unwrap().set_len(size as u64).unwrap();
+    }
+}
+
+/// Starts `p4shield run` and waits until the P4 VM is ready.
+fn start_daemon(dir: &Path, host: &NetNs) -> Guarded {
+    let log = File::options().append(true).create(true).open(dir.join("run.log")).unwrap();
+    let mut command = host.command(env!("CARGO_BIN_EXE_p4shield"));
+    command.arg("run").arg("--config").arg(dir.join("p4shield.toml"));
+    let daemon = Guarded::spawn(command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log)).unwrap();
+    let socket = dir.join("p4shield.sock").display().to_string();
+    let ready = || {
+        let status: Value =
+            serde_json::from_slice(&p4shield(&["status", "--json", "--socket", &socket]).stdout)
+                .unwrap_or_default();
+        status["tenants"][0]["state"] == "running"
+    };
+    wait_until("start of the P4 VM", 60, ready).unwrap_or_else(|e| {
+        panic!("{e}\n{}", std::fs::read_to_string(dir.join("run.log")).unwrap_or_default())
+    });
+    daemon
+}

@@ -1,11 +1,12 @@
-//! The source tree: its folders, files and parsed Rust modules.
+//! The source tree: its folders, files and crates.
 
 use std::path::{Path, PathBuf};
 
 /// Root of the repository.
 #[must_use]
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
+    root.canonicalize().expect("the repository is there")
 }
 
 /// Every file below `folder` whose name ends in `suffix`, sorted. Build output and hidden folders are skipped.
@@ -17,7 +18,7 @@ pub fn files(folder: &Path, suffix: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(&folder).expect("the folder can be read") {
+        for entry in std::fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display())) {
             let path = entry.expect("the entry can be read").path();
             let name = path.file_name().and_then(|n| n.to_str()).unwrap_or_default();
             if path.is_dir() {
@@ -33,18 +34,52 @@ pub fn files(folder: &Path, suffix: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The folder of each crate of the workspace, sorted.
+/// A crate of the workspace.
+#[derive(Debug)]
+pub struct Crate {
+    /// Its package's name without the prefix `p4shield-`.
+    pub name: String,
+    /// Its folder.
+    pub folder: PathBuf,
+    /// Crates of the workspace that it depends on, without the prefix; tests and build scripts left out.
+    pub dependencies: Vec<String>,
+}
+
+/// The crates of the workspace, sorted by folder.
+///
+/// # Panics
+/// A manifest is not TOML or has no package.
 #[must_use]
-pub fn crates() -> Vec<PathBuf> {
-    let manifests = files(&root().join("crates"), "Cargo.toml");
-    manifests.iter().filter_map(|m| m.parent().map(Path::to_owned)).collect()
+pub fn crates() -> Vec<Crate> {
+    let short = |name: &str| name.strip_prefix("p4shield-").unwrap_or(name).to_owned();
+    let read = |manifest: PathBuf| {
+        let table: toml::Table = read(&manifest).parse().expect("a manifest is TOML");
+        let dependencies = table.get("dependencies").and_then(toml::Value::as_table);
+        Crate {
+            name: short(table["package"]["name"].as_str().expect("a package has a name")),
+            folder: manifest.parent().expect("a file is in a folder").to_owned(),
+            dependencies: dependencies
+                .into_iter()
+                .flat_map(toml::Table::keys)
+                .filter(|name| name.starts_with("p4shield"))
+                .map(|name| short(name))
+                .collect(),
+        }
+    };
+    files(&root().join("crates"), "Cargo.toml").into_iter().map(read).collect()
 }
 
 /// Text of a file.
 ///
 /// # Panics
-/// It is not UTF-8 or cannot be read.
+/// The file is not UTF-8 or cannot be read.
 #[must_use]
 pub fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// A path as findings show it: relative to the root.
+#[must_use]
+pub fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }

@@ -1,0 +1,57 @@
+//! Arrows between crates: which crate may depend on which.
+
+use crate::tree;
+use std::collections::BTreeSet;
+
+/// The layers, lowest first. A crate may depend on crates of lower layers only.
+///
+/// A new crate takes the lowest layer above all that it needs; ARCHITECTURE.md says what each layer is for.
+pub const LAYERS: [&[&str]; 8] = [
+    &["abi", "frame", "plot", "ovsdb", "testbed", "console", "lint"],
+    &["channel", "seal", "bpf", "p4", "afxdp", "control", "demo"],
+    &["mediator", "runtime", "agent", "stf", "xsk-relay"],
+    &["config"],
+    &["attach", "install"],
+    &["attach-wire", "attach-dpdk", "attach-xsk", "attach-inline"],
+    &["daemon", "bench"],
+    &["p4shield", "dev"],
+];
+
+/// Crates that are loaded into somebody else's switch.
+pub const SWITCH_LIBRARIES: [&str; 2] = ["attach-dpdk", "attach-xsk"];
+
+/// Crates with a compiler, a verifier, a JIT or a sandbox in them, which no switch library contains.
+pub const HEAVY: [&str; 5] = ["p4", "bpf", "runtime", "stf", "daemon"];
+
+/// Dependencies that do not point to a lower layer.
+#[must_use]
+pub fn upward() -> Vec<String> {
+    let layer = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
+    let mut found = Vec::new();
+    for c in tree::crates() {
+        let Some(own) = layer(&c.name) else {
+            found.push(format!("{} is in no layer of crates/tools/lint/src/arrows.rs", c.name));
+            continue;
+        };
+        let upward = c.dependencies.iter().filter(|d| layer(d).is_none_or(|theirs| theirs >= own));
+        found.extend(upward.map(|d| format!("{} -> {d} does not point to a lower layer", c.name)));
+    }
+    found
+}
+
+/// Switch libraries that depend on a heavy crate, directly or through others.
+#[must_use]
+pub fn heavy() -> Vec<String> {
+    let crates = tree::crates();
+    let mut found = Vec::new();
+    for library in SWITCH_LIBRARIES {
+        let (mut seen, mut todo) = (BTreeSet::new(), vec![library]);
+        while let Some(name) = todo.pop() {
+            let of_this = crates.iter().filter(|c| c.name == name).flat_map(|c| &c.dependencies);
+            todo.extend(of_this.map(String::as_str).filter(|d| seen.insert(*d)));
+        }
+        let heavy = seen.iter().filter(|d| HEAVY.contains(d));
+        found.extend(heavy.map(|d| format!("{library} contains {d}")));
+    }
+    found
+}

@@ -1,0 +1,44 @@
+//! Crates that may contain `unsafe`.
+
+use crate::tree;
+
+/// The crates that may; every other crate forbids it. ARCHITECTURE.md has the same list, with the modules.
+pub const ALLOWED: [&str; 13] = [
+    "afxdp",
+    "agent",
+    "attach",
+    "attach-dpdk",
+    "attach-inline",
+    "attach-wire",
+    "attach-xsk",
+    "bpf",
+    "channel",
+    "demo",
+    "runtime",
+    "seal",
+    "testbed",
+];
+
+/// Crates that neither stand in the list nor forbid `unsafe`, and entries of the list that are out of date.
+#[must_use]
+pub fn findings() -> Vec<String> {
+    let mut found = Vec::new();
+    let crates = tree::crates();
+    for c in &crates {
+        let roots = ["src/lib.rs", "src/main.rs"].map(|file| c.folder.join(file));
+        let roots: Vec<_> = roots.iter().filter(|file| file.is_file()).collect();
+        let forbids = roots.iter().all(|file| tree::read(file).contains("#![forbid(unsafe_code)]"));
+        match (ALLOWED.contains(&c.name.as_str()), forbids) {
+            (false, false) => found.push(format!("{} neither forbids `unsafe` nor may contain it", c.name)),
+            (true, true) => found.push(format!("{} forbids `unsafe`: take it off the list", c.name)),
+            _ => {}
+        }
+    }
+    let unknown = |name: &&&str| !crates.iter().any(|c| c.name == **name);
+    found.extend(ALLOWED.iter().filter(unknown).map(|name| format!("{name} is on the list and is no crate")));
+    let architecture = tree::read(&tree::root().join("ARCHITECTURE.md"));
+    let section = architecture.split("unsafe").skip(1).collect::<String>();
+    let missing = ALLOWED.iter().filter(|name| !section.contains(&format!("`{name}`")));
+    found.extend(missing.map(|name| format!("ARCHITECTURE.md does not say that `{name}` contains unsafe")));
+    found
+}

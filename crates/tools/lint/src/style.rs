@@ -45,7 +45,7 @@ pub fn long_names() -> Vec<String> {
     let mut found = Vec::new();
     for path in sources() {
         let text = tree::read(&path);
-        let names = text.split("fn ").skip(1).map(|rest| identifier(rest));
+        let names = text.split("fn ").skip(1).map(identifier);
         let long = names.filter(|name| name.len() > MAX_TEST_NAME);
         found.extend(long.map(|name| format!("{}: {name}", tree::shown(&path))));
     }

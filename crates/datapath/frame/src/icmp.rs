@@ -1,0 +1,46 @@
+//! What ICMP (RFC 792) and ICMPv6 (RFC 4443) headers have in common.
+
+use crate::bytes::chunk;
+use core::ops::RangeInclusive;
+
+/// Bytes of type, code and checksum.
+pub const HEADER_LEN: usize = 4;
+/// ICMPv6 types of neighbour discovery: router and neighbour solicitation and advertisement, redirect
+/// (RFC 4861 section 4).
+pub const NEIGHBOUR_DISCOVERY: RangeInclusive<u8> = 133..=137;
+
+/// An ICMP header.
+#[derive(Clone, Copy, Debug)]
+pub struct Header<'a>(&'a [u8; HEADER_LEN]);
+
+impl<'a> Header<'a> {
+    /// Views the header at the beginning of `bytes`.
+    #[must_use]
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        chunk(bytes, 0).map(Self)
+    }
+
+    /// Returns the message's type.
+    #[must_use]
+    pub const fn kind(self) -> u8 {
+        self.0[0]
+    }
+
+    /// Returns the code within the type.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self.0[1]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read() {
+        let icmp = Header::new(&[3, 4, 0, 0]).expect("4 bytes");
+        assert_eq!((icmp.kind(), icmp.code()), (3, 4));
+        assert!(Header::new(&[0; 3]).is_none());
+    }
+}

@@ -1,0 +1,60 @@
+//! The public interface of the crates that outsiders use, against a snapshot.
+//!
+//! A change of an interface shows up in review as a change of `public-api.txt`. `P4SHIELD_BLESS=1` writes the snapshots.
+
+use p4shield_lint::tree;
+use std::fmt::Write;
+use std::process::Command;
+
+/// The interface of a crate, one item a line.
+///
+/// Rustdoc's JSON output is unstable, so the stable compiler that rust-toolchain.toml pins has to be allowed to write
+/// it; the pinned version of `public-api` reads exactly that compiler's format.
+fn interface(package: &str) -> String {
+    let root = tree::root();
+    let target = root.join("target");
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(target, |folder| root.join(folder));
+    let built = Command::new(env!("CARGO"))
+        .current_dir(&root)
+        .env("RUSTC_BOOTSTRAP", "1")
+        .args(["rustdoc", "--locked", "--quiet", "--lib", "-p", package, "--target-dir"])
+        .arg(&target)
+        .args(["--", "-Zunstable-options", "--output-format", "json", "--cap-lints", "allow"])
+        .output()
+        .expect("cargo runs");
+    assert!(built.status.success(), "{package}: {}", String::from_utf8_lossy(&built.stderr));
+    let json = target.join("doc").join(format!("{}.json", package.replace('-', "_")));
+    let api = public_api::Builder::from_rustdoc_json(json)
+        .omit_blanket_impls(true)
+        .omit_auto_trait_impls(true)
+        .omit_auto_derived_impls(true)
+        .build()
+        .expect("rustdoc's output is of the expected format");
+    api.items().fold(String::new(), |mut text, item| {
+        let _ = writeln!(text, "{item}");
+        text
+    })
+}
+
+#[test]
+fn public_interfaces_match_their_snapshots() {
+    let mut changed = Vec::new();
+    for name in ["abi", "bpf", "frame", "p4"] {
+        let Some(folder) = tree::crates().into_iter().find(|c| c.name == name).map(|c| c.folder) else {
+            panic!("there is no crate {name}");
+        };
+        let snapshot = folder.join("public-api.txt");
+        let interface = interface(&format!("p4shield-{name}"));
+        if std::env::var_os("P4SHIELD_BLESS").is_some() {
+            std::fs::write(&snapshot, interface).expect("the snapshot can be written");
+        } else if std::fs::read_to_string(&snapshot).ok().as_ref() != Some(&interface) {
+            changed.push(tree::shown(&snapshot));
+        }
+    }
+    assert!(
+        changed.is_empty(),
+        "the public interface differs from {}; review it, then run \
+         `P4SHIELD_BLESS=1 cargo test -p p4shield-lint --test public_api` and commit the files",
+        changed.join(", ")
+    );
+}

@@ -1,12 +1,12 @@
-//! What a mediator is told: tenants, their VMs, and what a port is.
+//! Configuration of a mediator: tenants, their VMs, and the ports that packets come from.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Everything that is fixed for a mediator's life.
+/// Configuration that is fixed for a mediator's life.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// The tenants; [`VmRef::tenant`] is an index into it.
+    /// The tenants; [`VmRef::tenant`] is an index into this list.
     pub tenants: Vec<TenantConfig>,
 }
 
@@ -15,30 +15,48 @@ pub struct Config {
 pub struct TenantConfig {
     /// Its name, for metrics and messages.
     pub name: String,
-    /// What becomes of packets that its P4 VM does not judge.
+    /// Policy for packets that the tenant's P4 VM does not judge.
     pub fail: FailPolicy,
-    /// How long a packet is held at most, in each direction.
+    /// Longest time that a packet is held, in each direction.
     pub deadline: Duration,
-    /// How long a P4 VM may owe answers without giving any before it is taken for dead and detached. None: for ever.
+    /// Longest time that a P4 VM may owe answers without giving any; then it is detached. None: for ever.
     pub stall: Option<Duration>,
-    /// Packets that are held at most, in each direction; at least 1. The attachment needs that much packet memory
-    /// for this tenant, twice, whatever the tenant does.
+    /// Most packets that are held in each direction; at least 1. The attachment needs that much
+    /// packet memory for this tenant, twice, whatever the tenant does.
     pub max_held: usize,
-    /// Its VMs; [`VmRef::vm`] is an index into it.
+    /// Its VMs; [`VmRef::vm`] is an index into this list.
     pub vms: Vec<VmConfig>,
 }
 
 impl Config {
-    /// The network of a VM.
+    /// Returns the network of a VM.
     #[must_use]
     pub fn network(&self, vm: VmRef) -> Network {
         let vm = self.tenants.get(usize::from(vm.tenant)).and_then(|t| t.vms.get(usize::from(vm.vm)));
         vm.and_then(|vm| vm.network).map_or(Network::Unknown, Network::Number)
     }
+
+    /// Checks the limits. [`crate::lookup`] checks the addresses.
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let most = usize::from(u16::MAX);
+        if self.tenants.len() > most {
+            return Err(ConfigError::TooMany("tenants"));
+        }
+        for tenant in &self.tenants {
+            if tenant.vms.len() > most {
+                return Err(ConfigError::TooMany("VMs of one tenant"));
+            }
+            if tenant.max_held == 0 {
+                return Err(ConfigError::HoldsNothing(tenant.name.clone()));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl TenantConfig {
-    /// A tenant with the defaults: drop what is not judged within a millisecond, hold 1024 packets a direction.
+    /// A tenant with the defaults: packets without a verdict after a millisecond are dropped, and
+    /// 1024 packets are held in each direction.
     #[must_use]
     pub fn new(name: impl Into<String>, vms: Vec<VmConfig>) -> Self {
         Self {
@@ -57,47 +75,47 @@ impl TenantConfig {
 pub struct VmConfig {
     /// Its name, for metrics and messages.
     pub name: String,
-    /// Its addresses, by which its packets are found.
+    /// Its addresses, by which the mediator recognises its packets.
     pub addresses: Vec<IpAddr>,
-    /// The network that they are of (VNI), where other VMs may have the same in other networks. None: in whatever network,
-    /// they are this VM's.
+    /// The network (VNI) of the addresses; VMs of other networks may have the same ones. None: the
+    /// addresses belong to this VM in every network.
     pub network: Option<u32>,
-    /// By [`p4shield_abi::Direction`]: whether its packets pass without anybody being asked, because there is no program.
+    /// By [`p4shield_abi::Direction`]: whether its packets bypass the P4 VM because the direction has
+    /// no program.
     pub skipped: [bool; 2],
 }
 
 impl VmConfig {
-    /// A VM in no particular network, asked in both directions.
+    /// A VM without a network, whose packets are judged in both directions.
     #[must_use]
     pub fn new(name: impl Into<String>, addresses: Vec<IpAddr>) -> Self {
         Self { name: name.into(), addresses, network: None, skipped: [false; 2] }
     }
 }
 
-/// Which network a packet's addresses are of.
+/// The network that a packet's addresses belong to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Network {
-    /// Nothing tells: it came as it is. An address that VMs of several networks have then finds none of them, and the packet
-    /// is dropped.
+    /// Not known. The mediator drops the packet if VMs of several networks have one of its addresses.
     #[default]
     Unknown,
-    /// The one of this number: from a tunnel, or because the port is a VM's that is in it.
+    /// The network with this VNI: from a tunnel header, or because the port belongs to a VM of that network.
     Number(u32),
-    /// One that no VM is said to be in.
+    /// A network without configured VMs.
     Foreign,
 }
 
-/// What becomes of a tenant's packets that its P4 VM does not judge.
+/// Policy for a tenant's packets that its P4 VM does not judge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FailPolicy {
-    /// They are dropped: nothing gets past the program.
+    /// They are dropped: no packet bypasses the program.
     #[default]
     Drop,
     /// They are let through: the network works without the program.
     Pass,
 }
 
-/// A VM of a tenant, by number.
+/// A VM of a tenant, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct VmRef {
     /// Index of the tenant in [`Config::tenants`].
@@ -106,77 +124,83 @@ pub struct VmRef {
     pub vm: u16,
 }
 
-/// A port of the switch, as far as the mediator has to know. Passed with each packet.
+/// A port of the switch. The attachment passes it with each packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSpec {
-    /// Its number; programs see it as `input_port`.
+    /// Its number, which programs read as `input_port`.
     pub number: u32,
-    /// Whose programs are asked.
+    /// Programs that judge its packets.
     pub stages: Stages,
-    /// What becomes of packets of nobody.
+    /// Policy for its unowned packets.
     pub unowned: UnownedPolicy,
-    /// Which source addresses may come from it.
+    /// Source addresses that its packets may have.
     pub source: AllowedSources,
-    /// Which network's addresses they are.
+    /// Network of its packets' addresses.
     pub network: Network,
 }
 
-/// Whose programs are asked about a port's packets.
+/// Programs that judge a port's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stages {
-    /// The sender's egress, if the source address is a VM's; then the receiver's ingress, if the destination address
-    /// is one. For ports of a switch that is mediated at the receive side of every port.
+    /// The sender's egress program if the source address is a VM's, then the receiver's ingress
+    /// program if the destination address is a VM's. For switches that are mediated at the receive
+    /// side of every port.
     Both,
-    /// This VM's egress, for every IP packet. For the VM's side of a wire.
+    /// This VM's egress program, for every IP packet. For the VM's side of a wire.
     EgressOnly(VmRef),
-    /// This VM's ingress, for every IP packet. For the switch's side of a wire, and for the transmit side of a VM's port.
+    /// This VM's ingress program, for every IP packet. For the switch's side of a wire, and for the
+    /// transmit side of a VM's port.
     IngressOnly(VmRef),
     /// No program. For the transmit side of a port whose packets are judged where they come in.
     None,
 }
 
-/// What becomes of packets of nobody: not IP (ARP above all), IPv6 neighbour discovery, and on a port with
-/// [`Stages::Both`] packets from and to no VM.
+/// Policy for unowned packets: packets that are not IP (above all ARP), IPv6 neighbour discovery, and
+/// on a port with [`Stages::Both`] packets that neither come from a VM nor go to one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnownedPolicy {
-    /// They pass unjudged.
+    /// They pass without a verdict.
     #[default]
     Pass,
     /// They are dropped.
     Drop,
 }
 
-/// Which source addresses may come from a port.
+/// Source addresses that a port's packets may have; module `source_check` checks them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllowedSources {
-    /// Any.
+    /// Any address.
     #[default]
     Any,
-    /// Those of this VM; and none (`0.0.0.0`, `::`: a machine that asks for an address), and IPv6 link-local ones that
-    /// are no other VM's.
+    /// Those of this VM; also the unspecified address (`0.0.0.0`, `::`, which a machine uses to
+    /// request an address) and IPv6 link-local addresses that no other VM has.
     Only(VmRef),
-    /// Any but those of the VMs: for an uplink, from which no VM sends.
+    /// Any address but those of the VMs: for an uplink, behind which there are no VMs.
     Foreign,
 }
 
-/// A configuration that makes no sense.
+/// An invalid configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
-    /// More than can be numbered.
+    /// More entries than a 16-bit index can address.
     #[error("more than 65535 {0}")]
     TooMany(&'static str),
     /// Two VMs have one address.
-    #[error("address {address} belongs to both {first} and {second}; an address finds one VM of a network")]
+    #[error(
+        "address {address} belongs to both {first} and {second}; an address identifies one VM of a network"
+    )]
     Ambiguous {
         /// The address.
         address: IpAddr,
         /// Tenant and VM that have it.
         first: String,
-        /// Tenant and VM that have it, too.
+        /// The other tenant and VM that have it.
         second: String,
     },
-    /// A tenant that may hold nothing can have nothing judged.
-    #[error("tenant {0}: max_held is 0; at least one packet has to be held to be judged")]
+    /// A tenant of which no packet may be held, hence none judged.
+    #[error(
+        "tenant {0}: max_held is 0; a packet is held while its verdict is pending, so set it to at least 1"
+    )]
     HoldsNothing(String),
     /// A tenant that is not configured.
     #[error("there is no tenant number {0}")]

@@ -1,27 +1,27 @@
-//! What happened to the packets, for metrics.
+//! Packet counters, for metrics.
 //!
-//! The mediator's thread alone writes, so counting is a load, an addition and a store: no locked instruction, no
-//! cache line that two cores write. Any thread may read at any time.
+//! Only the mediator's thread writes, so counting is a load, an addition and a store, without locked
+//! instructions and without cache lines that two cores write. Any thread may read at any time.
 
 use crate::config::{Config, VmRef};
+use crate::flight::{Flight, FlightState, Owner};
 use crate::packet::Reason;
-use crate::queue::{Flight, Owner, State};
 use p4shield_abi::Direction;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number that only grows, with one writer.
+/// A counter that only grows, with one writer.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Its value.
+    /// Returns its value.
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 
-    /// For the one writer. Release, so that a reader who sees a packet leave has seen it come.
+    /// Adds; for the one writer. Release, so that a reader that sees a packet leave has seen it enter.
     #[inline]
     pub(crate) fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Release);
@@ -33,7 +33,7 @@ impl Counter {
 pub struct Counters {
     /// By tenant, in the order of the configuration.
     pub tenants: Box<[TenantCounters]>,
-    /// Packets about which nobody is asked.
+    /// Packets that no program judges.
     pub unowned: UnownedCounters,
 }
 
@@ -44,11 +44,11 @@ pub struct TenantCounters {
     pub name: String,
     /// By VM, in the order of the configuration.
     pub vms: Box<[VmCounters]>,
-    /// Answers that came after their packet had been decided by policy.
+    /// Answers that came after the policy had decided their packet.
     pub late: Counter,
-    /// Times that the channel was detached because the P4 VM broke the protocol, stalled or went away.
+    /// Times that the mediator detached the channel because the P4 VM broke the protocol, stalled or exited.
     pub faults: Counter,
-    /// Times that a sleeping P4 VM was woken.
+    /// Times that the mediator woke the sleeping P4 VM.
     pub wakeups: Counter,
 }
 
@@ -61,7 +61,7 @@ pub struct VmCounters {
     pub directions: [DirectionCounters; 2],
 }
 
-/// Counters of one direction of one VM. On cache lines of their own.
+/// Counters of one direction of one VM, on cache lines of their own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct DirectionCounters {
@@ -74,55 +74,57 @@ pub struct DirectionCounters {
     pub(crate) let_through: [Counter; Reason::ALL.len()],
 }
 
-/// Counters of packets that no program is asked about: those of no VM, and those of VMs that want nobody asked.
+/// Counters of packets that no program judges: those of no VM, and those of VMs whose direction has
+/// no program.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct UnownedCounters {
     /// Passed.
     pub passed: Counter,
-    /// Dropped, on a port that drops those.
+    /// Dropped on a port whose policy for unowned packets is to drop them.
     pub dropped: Counter,
-    /// Dropped because their source is a VM's, on a port from which no VM sends.
+    /// Dropped because their source address is a VM's and no VM sends from their port.
     pub spoofed: Counter,
 }
 
-/// The counters of one direction of one VM at one time.
+/// Values of [`DirectionCounters`] at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionCounts {
-    /// Packets that came.
+    /// Packets that entered.
     pub packets_in: u64,
     /// Their bytes.
     pub bytes_in: u64,
     /// Packets that the program passed.
     pub passed: u64,
-    /// Bytes of the packets that went on, as they left.
+    /// Bytes of the packets that were passed or let through, after rewrites.
     pub bytes_out: u64,
     /// Packets that the program passed with a rewrite.
     pub rewritten: u64,
     /// Packets dropped, by [`Reason`].
     pub dropped: [u64; Reason::ALL.len()],
-    /// Packets let through unjudged, by [`Reason`].
+    /// Packets let through without a verdict, by [`Reason`].
     pub let_through: [u64; Reason::ALL.len()],
-    /// Packets held at the moment: `packets_in - passed - let through - dropped`. Whoever is told the others knows it.
+    /// Packets held at the moment: `packets_in - passed - let through - dropped`. Not serialised,
+    /// because the other fields determine it.
     #[serde(skip)]
     pub held: u64,
 }
 
 impl DirectionCounts {
-    /// Packets that left, one way or the other.
+    /// Returns how many packets have left.
     #[must_use]
     pub fn left(&self) -> u64 {
         let unjudged = self.dropped.iter().chain(&self.let_through);
         unjudged.fold(self.passed, |sum, n| sum.wrapping_add(*n))
     }
 
-    /// Packets dropped for a reason.
+    /// Returns how many packets were dropped for a reason.
     #[must_use]
     pub fn dropped_for(&self, reason: Reason) -> u64 {
         self.dropped[reason as usize]
     }
 
-    /// Packets let through for a reason.
+    /// Returns how many packets were let through for a reason.
     #[must_use]
     pub fn let_through_for(&self, reason: Reason) -> u64 {
         self.let_through[reason as usize]
@@ -130,11 +132,12 @@ impl DirectionCounts {
 }
 
 impl DirectionCounters {
-    /// Reads all. Exact when the mediator rests; while it works, packets that leave during the reading count as held.
+    /// Reads all counters. The result is exact while the mediator is idle; otherwise packets that
+    /// leave during the reading count as held.
     #[must_use]
     pub fn read(&self) -> DirectionCounts {
-        // What left is read before what came, so that never more has left than came.
-        let mut tally = DirectionCounts {
+        // Packets that left are read before packets that entered, so that never more have left than entered.
+        let mut counts = DirectionCounts {
             passed: self.passed.get(),
             bytes_out: self.bytes_out.get(),
             rewritten: self.rewritten.get(),
@@ -144,35 +147,35 @@ impl DirectionCounters {
             packets_in: self.packets_in.get(),
             held: 0,
         };
-        tally.held = tally.packets_in.wrapping_sub(tally.left());
-        tally
+        counts.held = counts.packets_in.wrapping_sub(counts.left());
+        counts
     }
 }
 
 impl VmCounters {
-    /// The counters of a direction.
+    /// Returns the counters of a direction.
     #[must_use]
     pub fn direction(&self, direction: Direction) -> &DirectionCounters {
         &self.directions[direction as usize]
     }
 }
 
-/// Packets of one VM and direction in a row, added to their counters together.
+/// Consecutive packets of one VM and direction, which are added to their counters together.
 #[derive(Debug)]
-struct Run {
+struct PendingCount {
     owner: Owner,
     direction: Direction,
     packets: u64,
     bytes: u64,
 }
 
-impl Default for Run {
+impl Default for PendingCount {
     fn default() -> Self {
-        Self { owner: Owner::NOBODY, direction: Direction::Ingress, packets: 0, bytes: 0 }
+        Self { owner: Owner::NONE, direction: Direction::Ingress, packets: 0, bytes: 0 }
     }
 }
 
-impl Run {
+impl PendingCount {
     #[inline]
     fn is_of(&self, owner: Owner, direction: Direction) -> bool {
         self.owner == owner && self.direction == direction
@@ -184,9 +187,9 @@ impl Run {
         self.bytes += bytes;
     }
 
-    /// Gives what was counted to `store`, if anything was, and goes on with these.
+    /// Passes the count to `store` unless it is zero, and starts a new one for `owner` and `direction`.
     #[inline]
-    fn turn_to(&mut self, owner: Owner, direction: Direction, store: impl FnOnce(&Self, Owner, Direction)) {
+    fn restart(&mut self, owner: Owner, direction: Direction, store: impl FnOnce(&Self, Owner, Direction)) {
         if self.packets != 0 {
             store(self, self.owner, self.direction);
         }
@@ -194,96 +197,97 @@ impl Run {
     }
 }
 
-/// What one call to the mediator has counted and not stored yet: a packet costs two additions, a run two stores.
+/// Counts of one call to the mediator that are not stored yet: a packet costs two additions, a row of
+/// packets of one VM two stores.
 #[derive(Debug, Default)]
-pub(crate) struct Runs {
-    came: Run,
-    passed: Run,
-    /// Packets of nobody that passed.
+pub(crate) struct CounterBatch {
+    entered: PendingCount,
+    passed: PendingCount,
+    /// Unowned packets that passed.
     unowned: u64,
 }
 
-impl Runs {
-    /// Packets enter a queue.
+impl CounterBatch {
+    /// Counts packets that enter a queue.
     #[inline]
-    pub(crate) fn came(
+    pub(crate) fn entered(
         &mut self,
         counters: &Counters,
         owner: Owner,
         direction: Direction,
         (packets, bytes): (u64, u64),
     ) {
-        if !self.came.is_of(owner, direction) {
-            self.settle_came(counters, owner, direction);
+        if !self.entered.is_of(owner, direction) {
+            self.store_entered(counters, owner, direction);
         }
-        self.came.add(packets, bytes);
+        self.entered.add(packets, bytes);
     }
 
-    /// A packet of nobody passes.
+    /// Counts an unowned packet that passes.
     #[inline]
     pub(crate) fn unowned_passed(&mut self) {
         self.unowned += 1;
     }
 
-    /// A packet leaves a queue that its program passed.
+    /// Counts a packet that its program passed and that leaves its queue.
     #[inline]
     pub(crate) fn passed(&mut self, counters: &Counters, owner: Owner, direction: Direction, bytes: usize) {
         if !self.passed.is_of(owner, direction) {
-            self.settle(counters);
+            self.store(counters);
             (self.passed.owner, self.passed.direction) = (owner, direction);
         }
         self.passed.add(1, bytes as u64);
     }
 
-    /// A packet leaves a queue otherwise: counted at once.
-    pub(crate) fn unjudged(
+    /// Counts a packet that leaves its queue dropped or let through. Stored at once.
+    pub(crate) fn not_passed(
         &mut self,
         counters: &Counters,
         flight: &Flight,
         bytes: usize,
         direction: Direction,
     ) {
-        self.settle_came(counters, Owner::NOBODY, direction);
+        self.store_entered(counters, Owner::NONE, direction);
         let Some(counters) = counters.of(flight.vm.vm()).map(|c| &c[direction as usize]) else { return };
         match flight.state {
-            State::Dropped => counters.dropped[flight.reason as usize].add(1),
-            State::LetThrough => {
+            FlightState::Dropped => counters.dropped[flight.reason as usize].add(1),
+            FlightState::LetThrough => {
                 counters.let_through[flight.reason as usize].add(1);
                 counters.bytes_out.add(bytes as u64);
             }
-            // These are counted by `passed`, and not given here.
-            State::Waiting | State::Passed => {}
+            // `passed` counts these.
+            FlightState::Waiting | FlightState::Passed => {}
         }
     }
 
-    /// Stores what is left: first what came, so that nobody sees more leave than came.
+    /// Stores the counts: packets that entered first, so that no reader sees more packets leave than enter.
     #[inline(never)]
-    pub(crate) fn settle(&mut self, counters: &Counters) {
-        self.settle_came(counters, Owner::NOBODY, Direction::Ingress);
+    pub(crate) fn store(&mut self, counters: &Counters) {
+        self.store_entered(counters, Owner::NONE, Direction::Ingress);
         if self.unowned != 0 {
             counters.unowned.passed.add(std::mem::take(&mut self.unowned));
         }
-        self.passed.turn_to(Owner::NOBODY, Direction::Ingress, |run, owner, direction| {
+        self.passed.restart(Owner::NONE, Direction::Ingress, |count, owner, direction| {
             if let Some(counters) = counters.of(owner.vm()) {
-                counters[direction as usize].passed.add(run.packets);
-                counters[direction as usize].bytes_out.add(run.bytes);
+                counters[direction as usize].passed.add(count.packets);
+                counters[direction as usize].bytes_out.add(count.bytes);
             }
         });
     }
 
     #[inline(never)]
-    fn settle_came(&mut self, counters: &Counters, owner: Owner, direction: Direction) {
-        self.came.turn_to(owner, direction, |run, owner, direction| {
+    fn store_entered(&mut self, counters: &Counters, owner: Owner, direction: Direction) {
+        self.entered.restart(owner, direction, |count, owner, direction| {
             if let Some(counters) = counters.of(owner.vm()) {
-                counters[direction as usize].packets_in.add(run.packets);
-                counters[direction as usize].bytes_in.add(run.bytes);
+                counters[direction as usize].packets_in.add(count.packets);
+                counters[direction as usize].bytes_in.add(count.bytes);
             }
         });
     }
 }
 
 impl Counters {
-    /// Counters by direction of a VM, if there is such a VM.
+    /// Returns the counters of a VM by direction, if there is such a VM.
     #[inline]
     pub(crate) fn of(&self, vm: VmRef) -> Option<&[DirectionCounters; 2]> {
         let tenant = self.tenants.get(usize::from(vm.tenant))?;

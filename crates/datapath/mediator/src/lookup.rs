@@ -1,10 +1,11 @@
-//! Which VM an address belongs to, in which network.
+//! Address lookup: which VM has an address in a network.
 //!
-//! Two tables, prebuilt and never changed, with a bound on the work of a look-up that holds for every address an
-//! attacker can think of: the seed is drawn until no run of occupied places is longer than [`MAX_RUN`].
+//! Two hash tables with open addressing, built once. A lookup visits at most [`MAX_PROBES`] slots for
+//! every address that an attacker may choose: the seed is drawn until every configured address fits
+//! within this bound.
 //!
-//! A VM that is said to be in a network is found in that one, any other in all of them. What comes without a network finds
-//! both, as long as one VM alone has the address.
+//! A VM with a network is found in that network, a VM without one in all networks. A packet of
+//! unknown network finds both kinds, unless several VMs have its address.
 
 use crate::config::{Config, ConfigError, Network, VmRef};
 use crate::parse::Kind;
@@ -13,32 +14,34 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
 
-/// Places that a look-up visits at most.
-const MAX_RUN: usize = 8;
-/// Seeds that are tried before a table is doubled.
+/// Most slots that a lookup visits.
+const MAX_PROBES: usize = 8;
+/// Seeds that are tried before the table is doubled.
 const SEEDS: usize = 16;
 
-/// In place of a network's number: VMs that are in no particular one.
-const ANYWHERE: u64 = 1 << 32;
-/// In place of a network's number: all VMs, for packets whose network is not known.
-const UNSAID: u64 = 2 << 32;
-/// In place of the VM, where several have an address. No VM has this number: [`ConfigError::TooMany`].
+/// Network key of VMs without a network. VNIs are smaller.
+const ANY_NETWORK: u64 = 1 << 32;
+/// Network key of all VMs, for packets of unknown network.
+const UNKNOWN_NETWORK: u64 = 2 << 32;
+/// Entry of an address that several VMs have. No VM has this index: [`ConfigError::TooMany`].
 const SEVERAL: VmRef = VmRef { tenant: u16::MAX, vm: u16::MAX };
 
 /// The VMs by address.
 #[derive(Debug)]
 pub(crate) struct Lookup {
-    v4: Table<(u64, u32)>,
-    v6: Table<(u64, u128)>,
-    /// VMs whose ingress is asked where packets are handed to them; in order.
-    elsewhere: Box<[VmRef]>,
-    /// VMs of which nobody is asked in a direction; by [`Direction`], in order.
+    v4: AddressTable<(u64, u32)>,
+    v6: AddressTable<(u64, u128)>,
+    /// VMs whose ingress program judges packets at the transmit side of their ports; sorted.
+    deferred: Box<[VmRef]>,
+    /// VMs whose packets bypass the P4 VM, by [`Direction`]; sorted.
     skipped: [Box<[VmRef]>; 2],
-    /// Whether any address is that of several VMs.
+    /// Whether several VMs share any address.
     overlap: bool,
 }
 
 impl Lookup {
+    /// Builds the tables.
+    ///
     /// # Errors
     /// If two VMs have one address in one network.
     pub(crate) fn new(config: &Config) -> Result<Self, ConfigError> {
@@ -51,49 +54,55 @@ impl Lookup {
             }
         }
         let skipped = Direction::ALL.map(|d| skipped(config, d));
-        Ok(Self { v4: Table::new(&v4), v6: Table::new(&v6), elsewhere: Box::default(), skipped, overlap })
+        Ok(Self {
+            v4: AddressTable::new(&v4),
+            v6: AddressTable::new(&v6),
+            deferred: Box::default(),
+            skipped,
+            overlap,
+        })
     }
 
-    /// From now on the ingress of these VMs, and of no others, is asked elsewhere.
+    /// Defers the ingress of these VMs, and of no others, to the transmit side of their ports.
     pub(crate) fn defer_ingress(&mut self, vms: &[VmRef]) {
-        self.elsewhere = vms.into();
-        self.elsewhere.sort_unstable();
+        self.deferred = vms.into();
+        self.deferred.sort_unstable();
     }
 
-    /// Whether packets of this VM pass in this direction without anybody being asked.
+    /// Whether packets of this VM bypass the P4 VM in this direction.
     #[inline]
     pub(crate) fn skips(&self, vm: VmRef, direction: Direction) -> bool {
         self.skipped[direction as usize].binary_search(&vm).is_ok()
     }
 
-    /// The VM that a packet is for, if its ingress is to be asked where the packet came in.
+    /// Returns the receiving VM if its ingress program judges the packet where it comes in.
     #[inline]
-    pub(crate) fn asked(&self, kind: Kind, network: Network) -> Option<VmRef> {
-        self.receiver(kind, network).filter(|vm| self.elsewhere.binary_search(vm).is_err())
+    pub(crate) fn receiver_here(&self, kind: Kind, network: Network) -> Option<VmRef> {
+        self.receiver(kind, network).filter(|vm| self.deferred.binary_search(vm).is_err())
     }
 
-    /// The VM that a packet is for, if its ingress is to be asked elsewhere.
+    /// Returns the receiving VM if its ingress is deferred.
     #[inline]
-    pub(crate) fn asked_elsewhere(&self, kind: Kind, network: Network) -> Option<VmRef> {
-        if self.elsewhere.is_empty() {
+    pub(crate) fn deferred_receiver(&self, kind: Kind, network: Network) -> Option<VmRef> {
+        if self.deferred.is_empty() {
             return None;
         }
-        self.receiver(kind, network).filter(|vm| self.elsewhere.binary_search(vm).is_ok())
+        self.receiver(kind, network).filter(|vm| self.deferred.binary_search(vm).is_ok())
     }
 
-    /// The VM that sent a packet.
+    /// Returns the VM that has the source address.
     #[inline]
     pub(crate) fn sender(&self, kind: Kind, network: Network) -> Option<VmRef> {
         self.source(kind, network).filter(|vm| *vm != SEVERAL)
     }
 
-    /// The VM that a packet is for.
+    /// Returns the VM that has the destination address.
     #[inline]
     pub(crate) fn receiver(&self, kind: Kind, network: Network) -> Option<VmRef> {
         self.destination(kind, network).filter(|vm| *vm != SEVERAL)
     }
 
-    /// Whether nobody can tell which of several VMs a packet is from, or for.
+    /// Whether several VMs have the source address, or several the destination address.
     #[inline]
     pub(crate) fn is_ambiguous(&self, kind: Kind, network: Network) -> bool {
         let several = |vm| vm == Some(SEVERAL);
@@ -119,36 +128,36 @@ impl Lookup {
     }
 }
 
-/// Looks where a packet of this network may be found.
+/// Looks an address up under the keys of its network.
 #[inline]
 fn find(network: Network, get: impl Fn(u64) -> Option<VmRef>) -> Option<VmRef> {
     match network {
-        Network::Unknown => get(UNSAID),
-        Network::Number(number) => get(number.into()).or_else(|| get(ANYWHERE)),
-        Network::Foreign => get(ANYWHERE),
+        Network::Unknown => get(UNKNOWN_NETWORK),
+        Network::Number(number) => get(number.into()).or_else(|| get(ANY_NETWORK)),
+        Network::Foreign => get(ANY_NETWORK),
     }
 }
 
-/// What is in the tables: network or what stands for one, address, VM.
+/// Returns the entries of both tables: network key and address, VM.
 fn entries(config: &Config) -> Result<BTreeMap<(u64, IpAddr), VmRef>, ConfigError> {
     let mut found = BTreeMap::new();
     for (network, address, vm) in addresses(config) {
-        let own = network.map_or(ANYWHERE, u64::from);
-        let unsaid = found.get(&(UNSAID, address)).copied();
-        // Who is found in all networks shares an address with nobody.
-        let rival = if own == ANYWHERE { unsaid } else { found.get(&(ANYWHERE, address)).copied() };
+        let own = network.map_or(ANY_NETWORK, u64::from);
+        let unknown = found.get(&(UNKNOWN_NETWORK, address)).copied();
+        // A VM that is found in all networks shares its addresses with no other VM.
+        let rival = if own == ANY_NETWORK { unknown } else { found.get(&(ANY_NETWORK, address)).copied() };
         if let Some(first) = found.insert((own, address), vm).or(rival).filter(|first| *first != vm) {
             let first = if first == SEVERAL { holder(config, address, vm) } else { first };
             let (first, second) = (describe(config, first), describe(config, vm));
             return Err(ConfigError::Ambiguous { address, first, second });
         }
-        let alone = unsaid.is_none_or(|other| other == vm);
-        found.insert((UNSAID, address), if alone { vm } else { SEVERAL });
+        let alone = unknown.is_none_or(|other| other == vm);
+        found.insert((UNKNOWN_NETWORK, address), if alone { vm } else { SEVERAL });
     }
     Ok(found)
 }
 
-/// The first VM with an address but `vm`.
+/// Returns the first VM other than `vm` that has an address.
 fn holder(config: &Config, address: IpAddr, vm: VmRef) -> VmRef {
     let mut others = addresses(config).filter(|(_, a, other)| *a == address && *other != vm);
     others.next().map_or(vm, |(.., other)| other)
@@ -162,7 +171,7 @@ fn addresses(config: &Config) -> impl Iterator<Item = (Option<u32>, IpAddr, VmRe
     })
 }
 
-/// In order, since a configuration is.
+/// VMs whose packets bypass the P4 VM in a direction; sorted, because the configuration lists them by index.
 fn skipped(config: &Config, direction: Direction) -> Box<[VmRef]> {
     let vms = config.tenants.iter().zip(0..).flat_map(|(tenant, t)| {
         tenant.vms.iter().zip(0..).map(move |(vm, v)| (VmRef { tenant: t, vm: v }, vm.skipped))
@@ -175,45 +184,45 @@ fn describe(config: &Config, vm: VmRef) -> String {
     format!("{}/{}", tenant.name, tenant.vms[usize::from(vm.vm)].name)
 }
 
-/// An address, in a network, as a key.
-trait Key: Copy + Eq {
-    fn mix(self, seed: [u64; 2]) -> u64;
+/// Network key and address.
+trait AddressKey: Copy + Eq {
+    fn hash(self, seed: [u64; 2]) -> u64;
 }
 
-/// Multiply and fold: the high half of a 128-bit product depends on every bit of both factors.
+/// Multiplies and folds: the high half of a 128-bit product depends on every bit of both factors.
 #[inline]
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
 }
 
-impl Key for (u64, u32) {
+impl AddressKey for (u64, u32) {
     #[inline]
-    fn mix(self, seed: [u64; 2]) -> u64 {
-        // The rotation moves all bits of a network's number away from those of the address.
+    fn hash(self, seed: [u64; 2]) -> u64 {
+        // The rotation moves the bits of the network away from those of the address.
         fold(u64::from(self.1) ^ self.0.rotate_left(32) ^ seed[0], seed[1] | 1)
     }
 }
 
-impl Key for (u64, u128) {
+impl AddressKey for (u64, u128) {
     #[inline]
-    fn mix(self, seed: [u64; 2]) -> u64 {
+    fn hash(self, seed: [u64; 2]) -> u64 {
         let (network, address) = self;
         fold(fold(address as u64 ^ seed[0], seed[1] | 1) ^ (address >> 64) as u64 ^ network, seed[0] | 1)
     }
 }
 
-/// Open addressing, at most a quarter full.
+/// Hash table with open addressing, at most a quarter full.
 #[derive(Debug)]
-struct Table<K> {
+struct AddressTable<K> {
     seed: [u64; 2],
     mask: usize,
-    places: Box<[Option<(K, VmRef)>]>,
+    slots: Box<[Option<(K, VmRef)>]>,
 }
 
-impl<K: Key> Table<K> {
+impl<K: AddressKey> AddressTable<K> {
     fn new(entries: &[(K, VmRef)]) -> Self {
-        let mut size = (entries.len() * 4).next_power_of_two().max(MAX_RUN);
+        let mut size = (entries.len() * 4).next_power_of_two().max(MAX_PROBES);
         loop {
             if let Some(table) = (0..SEEDS).find_map(|_| Self::build(entries, size, random_seed())) {
                 return table;
@@ -222,26 +231,26 @@ impl<K: Key> Table<K> {
         }
     }
 
-    /// None if an entry would be further than [`MAX_RUN`] from its place.
+    /// Returns none if an entry finds no free slot within [`MAX_PROBES`].
     fn build(entries: &[(K, VmRef)], size: usize, seed: [u64; 2]) -> Option<Self> {
-        let mut table = Self { seed, mask: size - 1, places: vec![None; size].into_boxed_slice() };
+        let mut table = Self { seed, mask: size - 1, slots: vec![None; size].into_boxed_slice() };
         for (key, vm) in entries {
-            let free = table.run(*key).find(|place| table.places[*place].is_none())?;
-            table.places[free] = Some((*key, *vm));
+            let free = table.probes(*key).find(|slot| table.slots[*slot].is_none())?;
+            table.slots[free] = Some((*key, *vm));
         }
         Some(table)
     }
 
     #[inline]
-    fn run(&self, key: K) -> impl Iterator<Item = usize> + use<K> {
-        let (start, mask) = (key.mix(self.seed) as usize, self.mask);
-        (0..MAX_RUN).map(move |i| start.wrapping_add(i) & mask)
+    fn probes(&self, key: K) -> impl Iterator<Item = usize> + use<K> {
+        let (start, mask) = (key.hash(self.seed) as usize, self.mask);
+        (0..MAX_PROBES).map(move |i| start.wrapping_add(i) & mask)
     }
 
     #[inline]
     fn get(&self, key: K) -> Option<VmRef> {
-        for place in self.run(key) {
-            match self.places[place] {
+        for slot in self.probes(key) {
+            match self.slots[slot] {
                 Some((k, vm)) if k == key => return Some(vm),
                 Some(_) => {}
                 None => return None,
@@ -251,7 +260,7 @@ impl<K: Key> Table<K> {
     }
 }
 
-/// From the system, through the standard library's hasher.
+/// Random, from the system, through the standard library's hasher.
 fn random_seed() -> [u64; 2] {
     std::array::from_fn(|_| RandomState::new().build_hasher().finish())
 }
@@ -314,22 +323,22 @@ mod tests {
         assert_eq!(error, ConfigError::Ambiguous { address, first, second });
     }
 
-    /// Two VMs in networks 5 and 6 with an address in common, each with one of its own, and one in no particular network.
+    /// Two VMs in networks 5 and 6 that share an address and have another each, and a VM without a network.
     fn overlapping() -> Config {
         let in_network = |name, network, own: u32| {
             let addresses = [1, own].map(|a| Ipv4Addr::from_bits(a).into()).into();
             VmConfig { network: Some(network), ..vm(name, addresses) }
         };
-        let anywhere = vm("x", vec![Ipv4Addr::from_bits(9).into()]);
+        let in_all = vm("x", vec![Ipv4Addr::from_bits(9).into()]);
         let tenants = [
             TenantConfig::new("a", vec![in_network("v", 5, 2)]),
-            TenantConfig::new("b", vec![in_network("w", 6, 3), anywhere]),
+            TenantConfig::new("b", vec![in_network("w", 6, 3), in_all]),
         ];
         Config { tenants: tenants.into() }
     }
 
     #[test]
-    fn networks_tell_apart_vms_with_one_address() {
+    fn networks_distinguish_vms_with_one_address() {
         const A: VmRef = VmRef { tenant: 0, vm: 0 };
         const B: VmRef = VmRef { tenant: 1, vm: 0 };
         const X: VmRef = VmRef { tenant: 1, vm: 1 };
@@ -349,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_all_networks_is_that_of_one_vm() {
+    fn an_address_in_all_networks_belongs_to_one_vm() {
         for network in [None, Some(5)] {
             let mut config = overlapping();
             let third = vec![Ipv4Addr::from_bits(1).into()];
@@ -358,7 +367,7 @@ mod tests {
             assert!(error.to_string().contains("a/v and b/y"), "{error}");
             config.tenants[1].vms.rotate_right(1);
             config.tenants.reverse();
-            Lookup::new(&config).expect_err("in whatever order");
+            Lookup::new(&config).expect_err("in any order");
         }
     }
 }

@@ -1,15 +1,16 @@
-//! What the mediator asks of a packet, and what becomes of it.
+//! What the mediator needs of a packet, and what it returns to the attachment.
 
 /// A packet that an attachment owns: a handle to a UMEM frame, an mbuf, a vector in a test.
 ///
-/// The mediator moves handles around and never copies a packet. Dropping a handle is never its way of freeing one:
-/// each comes back out of `submit` or `poll`.
+/// The mediator moves handles and never copies a packet. It never frees a packet by dropping its
+/// handle: each handle comes back out of `submit` or `poll`.
 pub trait Packet {
-    /// The front of the packet from the Ethernet header on, contiguous. Shorter than the packet if its memory is in
-    /// pieces or its tail is elsewhere; then no more than this is handed to the P4 VM.
+    /// Returns the front of the packet from the Ethernet header on, contiguous. The slice is shorter
+    /// than the packet if the packet's memory is segmented; the P4 VM then receives at most this
+    /// slice.
     fn bytes(&self) -> &[u8];
 
-    /// Bytes of the whole packet.
+    /// Returns the length of the whole packet in bytes.
     fn len(&self) -> usize;
 
     /// Whether it has no bytes.
@@ -20,10 +21,12 @@ pub trait Packet {
     /// Replaces the first `old_len` bytes by `new`, and cuts the packet to `new_total_len` bytes.
     ///
     /// `old_len` is at most `self.bytes().len()`, and `new_total_len` lies between `new.len()` and
-    /// `self.len() - old_len + new.len()`. Growing takes head room, or moves the rest.
+    /// `self.len() - old_len + new.len()`. To grow, an implementation uses head room or moves the
+    /// rest of the packet.
     ///
     /// # Errors
-    /// If there is no room or the packet's memory cannot be changed; the packet is dropped then, whatever it holds.
+    /// If the packet has no room or its memory is read-only. The mediator then drops the packet,
+    /// whatever it contains.
     fn replace_head(
         &mut self,
         old_len: usize,
@@ -32,7 +35,7 @@ pub trait Packet {
     ) -> Result<(), RewriteRefused>;
 }
 
-/// A packet in a vector, for who has no packet memory. A rewrite may allocate.
+/// A packet in a vector, for callers without packet memory. A rewrite may allocate.
 impl Packet for Vec<u8> {
     fn bytes(&self) -> &[u8] {
         self
@@ -63,46 +66,46 @@ impl Packet for Vec<u8> {
 #[error("the packet has no room for the rewritten header")]
 pub struct RewriteRefused;
 
-/// A packet that the mediator is done with.
+/// A packet that the mediator returns to the attachment.
 #[derive(Debug, PartialEq, Eq)]
-#[must_use = "the packet is to be passed on or freed"]
+#[must_use = "the attachment has to forward or free the packet"]
 pub struct ReleasedPacket<P> {
-    /// The packet, as rewritten.
+    /// The packet, with its rewrite applied.
     pub packet: P,
-    /// What to do with it.
+    /// What the attachment has to do with it.
     pub disposition: Disposition,
 }
 
 /// What the attachment has to do with a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// Send it on.
+    /// Forward it.
     Pass,
     /// Free it.
     Drop(Reason),
 }
 
-/// Why a packet was dropped, or let through unjudged.
+/// Why a packet was dropped, or let through without a verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
-    /// The program said so.
+    /// The program returned the verdict.
     Program,
-    /// No verdict by the tenant's deadline.
+    /// The P4 VM gave no verdict by the tenant's deadline.
     Deadline,
-    /// The channel has no slot, or the tenant holds its most packets.
+    /// The channel has no free slot, or the tenant holds `max_held` packets.
     Full,
-    /// The P4 VM broke the protocol, stalled or went away while it had the packet, and was not replaced yet.
+    /// The P4 VM broke the protocol, stalled or exited, and was not replaced yet.
     Fault,
     /// No P4 VM is attached.
     NoChannel,
-    /// The source address is not one that may come from this port.
+    /// The source address is not allowed on this port.
     Spoofed,
-    /// A rewrite would have made it a packet that another tenant's program should have judged.
+    /// The rewrite would turn it into a packet that another tenant's program has to judge.
     Strayed,
-    /// A rewrite that leaves no Ethernet frame, or that the packet's memory has no room for.
+    /// The rewrite leaves no Ethernet frame, or does not fit into the packet's memory.
     Rewrite,
-    /// No tenant's packet, on a port that drops those.
+    /// An unowned packet on a port that drops those.
     Unowned,
 }
 
@@ -120,7 +123,7 @@ impl Reason {
         Self::Unowned,
     ];
 
-    /// The word for it in metrics and messages.
+    /// Returns its name in metrics and messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

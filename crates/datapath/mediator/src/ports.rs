@@ -1,30 +1,31 @@
-//! The ports that packets came from, by number.
+//! Table of input ports, by index.
 //!
-//! What a port is has twenty bytes that are needed for a held packet only if it is rewritten, so a flight carries a
-//! number instead. A place whose port no flight names any more is used again; so there are never more places than the
-//! attachment has ports, or than packets are held.
+//! A held packet needs its [`PortSpec`] (20 bytes) only if it is rewritten, so its flight stores an
+//! index into this table. An entry is reused once no flight refers to it, so the table never has more
+//! entries than the attachment has ports, or than packets are held.
 
 use crate::config::PortSpec;
 
-/// Places that are made at once: an attachment has fewer ports at a time.
-const PLACES: usize = 256;
+/// Entries allocated in advance: more than an attachment has ports at a time.
+const PREALLOCATED: usize = 256;
 
-/// The ports.
+/// Table of input ports.
 #[derive(Debug)]
 pub(crate) struct Ports {
     specs: Vec<PortSpec>,
-    /// The one that was asked for last.
+    /// Index of the port of the last lookup.
     last: u32,
 }
 
 impl Ports {
     pub(crate) fn new() -> Self {
-        Self { specs: Vec::with_capacity(PLACES), last: 0 }
+        Self { specs: Vec::with_capacity(PREALLOCATED), last: 0 }
     }
 
-    /// The number of a port; `in_use` tells whether any flight has a number.
+    /// Returns the index of a port, which is added if necessary; `in_use` returns whether a flight
+    /// refers to an index.
     #[inline]
-    pub(crate) fn number(&mut self, port: &PortSpec, in_use: impl Fn(u32) -> bool) -> u32 {
+    pub(crate) fn index(&mut self, port: &PortSpec, in_use: impl Fn(u32) -> bool) -> u32 {
         if self.specs.get(self.last as usize) != Some(port) {
             self.last = self.find(port, in_use);
         }
@@ -46,10 +47,10 @@ impl Ports {
         count
     }
 
-    /// The port of a number.
+    /// Returns the port with an index.
     #[inline]
-    pub(crate) fn get(&self, number: u32) -> &PortSpec {
-        &self.specs[number as usize]
+    pub(crate) fn get(&self, index: u32) -> &PortSpec {
+        &self.specs[index as usize]
     }
 }
 
@@ -69,24 +70,24 @@ mod tests {
     }
 
     #[test]
-    fn a_port_has_one_number_and_places_are_used_again() {
+    fn a_port_has_one_index_and_entries_are_reused() {
         let mut ports = Ports::new();
         for n in 0..10_000 {
-            let number = ports.number(&port(n), |other| other < 3);
-            assert_eq!(ports.number(&port(n), |_| true), number);
-            assert_eq!(ports.get(number), &port(n));
+            let index = ports.index(&port(n), |other| other < 3);
+            assert_eq!(ports.index(&port(n), |_| true), index);
+            assert_eq!(ports.get(index), &port(n));
         }
-        assert!(ports.specs.len() <= PLACES);
+        assert!(ports.specs.len() <= PREALLOCATED);
         for n in 0..3 {
             assert_eq!(ports.get(n), &port(n), "in use");
         }
     }
 
     #[test]
-    fn all_ports_in_use_are_more_places() {
+    fn the_table_grows_while_all_ports_are_in_use() {
         let mut ports = Ports::new();
         for n in 0..1000 {
-            assert_eq!(ports.number(&port(n), |_| true), n);
+            assert_eq!(ports.index(&port(n), |_| true), n);
         }
     }
 }

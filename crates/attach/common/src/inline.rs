@@ -2,8 +2,8 @@
 
 use p4shield_abi::channel::{Geometry, Request as Asked};
 use p4shield_channel::Response as Verdict;
+use p4shield_control::{Reply, Request};
 use p4shield_mediator::{InlineBatch, InlineEngine};
-use p4shield_runtime::control::{Reply, Request};
 use p4shield_runtime::inline::{Judge, Judging, Programs};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;

@@ -6,7 +6,7 @@ use crate::session::Shared;
 use crate::setup::{Setup, SetupError};
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::{Doorbell, Requester, SharedMemory};
-use p4shield_runtime::control::{Received, Socket, SocketError, printable};
+use p4shield_control::{Received, Socket, SocketError, printable};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -236,16 +236,16 @@ impl Link {
                     return Err(Ended::Unknown("a port or VM"));
                 }
             }
-            Order::Channel { lane, tenant, channel, shape, zero_copy } => {
+            Order::Channel { lane, tenant, channel, geometry, zero_copy } => {
                 // Mapped before the lock is taken.
-                let link = link(shape.into(), message.descriptors)?;
+                let link = link(geometry.into(), message.descriptors)?;
                 if !self.shared.registry().channel(lane, tenant, Some(channel), (Some(link), zero_copy)) {
                     return Err(Ended::Unknown("a lane or tenant"));
                 }
             }
-            Order::Programs { tenant, id, approved, shape, request } => {
+            Order::Programs { tenant, id, approved, geometry, request } => {
                 // Without the lock: linking and compiling take their time.
-                let place = (tenant, shape.into());
+                let place = (tenant, geometry.into());
                 let reply = self.inline.handle(place, approved, request, message.descriptors);
                 self.shared.registry().answer(id, reply);
             }

@@ -1,7 +1,7 @@
 //! What library and daemon say to each other.
 //!
 //! One message is one packet of a `SOCK_SEQPACKET` socket, with the descriptors that its variant calls for, in the
-//! encoding of the P4 VM's control protocol ([`p4shield_runtime::control`]). The library speaks first ([`Report::Hello`]),
+//! encoding of the P4 VM's control protocol ([`p4shield_control`]). The library speaks first ([`Report::Hello`]),
 //! the daemon answers with [`Order::Setup`]; after that each says what happens when it happens. Nothing is answered, so
 //! nobody waits. Numbers of ports and lanes are the library's and are never used twice in one session.
 
@@ -10,8 +10,8 @@ mod count;
 pub use count::{Count, UnownedCounts};
 
 use p4shield_config::{MAX_TUNNELS, Role, Tunnel};
+use p4shield_control::{DecodeError, Envelope, Reply, Request, SocketError, WireGeometry};
 use p4shield_mediator::VmRef;
-use p4shield_runtime::control::{self, DecodeError, Frame, Reply, Request, Shape, SocketError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -280,7 +280,7 @@ pub enum Order {
         /// The daemon's number for it.
         channel: u32,
         /// Its geometry.
-        shape: Shape,
+        geometry: WireGeometry,
         /// Whether the P4 VM reads headers from the packet memory that came with [`Report::LaneUp`]; else they are copied.
         zero_copy: bool,
     },
@@ -301,7 +301,7 @@ pub enum Order {
         /// The digest of the program that is to be loaded: a verifier has accepted it.
         approved: Option<[u8; 32]>,
         /// Geometry of what programs see of a packet, as over a channel.
-        shape: Shape,
+        geometry: WireGeometry,
         /// What is asked.
         request: Request,
     },
@@ -364,7 +364,7 @@ pub enum MessageError {
 /// # Errors
 /// It is too long.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, SocketError> {
-    control::encode(&Frame { id: 0, body: message })
+    p4shield_control::encode(&Envelope { id: 0, body: message })
 }
 
 fn decode<T: DeserializeOwned>(
@@ -372,7 +372,7 @@ fn decode<T: DeserializeOwned>(
     descriptors: usize,
     due: fn(&T) -> usize,
 ) -> Result<T, MessageError> {
-    let message = control::decode::<T>(bytes)?.body;
+    let message = p4shield_control::decode::<T>(bytes)?.body;
     let due = due(&message);
     if due == descriptors { Ok(message) } else { Err(MessageError::Descriptors { due, got: descriptors }) }
 }

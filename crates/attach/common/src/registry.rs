@@ -12,8 +12,8 @@ use crate::message::{
 use crate::setup::{Setup, SetupError};
 use crate::sides::Rule;
 use p4shield_config::{Config, Role};
+use p4shield_control::Reply;
 use p4shield_mediator::{self as mediator, P4VmChannel, PortSpec, VmRef};
-use p4shield_runtime::control::Reply;
 use p4shield_runtime::inline::Judge;
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -10,7 +10,7 @@ use crate::setup::{Setup, SetupError};
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::Doorbell;
 use p4shield_config::{MAX_TUNNELS, Role, Tunnel};
-use p4shield_runtime::control::{Request, Socket, SocketError, printable};
+use p4shield_control::{Request, Socket, SocketError, printable};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::Mode;
@@ -149,7 +149,7 @@ impl Peer {
         headers: Headers,
     ) {
         let zero_copy = headers == Headers::InPacketMemory;
-        let order = Order::Channel { lane, tenant, channel, shape: geometry.into(), zero_copy };
+        let order = Order::Channel { lane, tenant, channel, geometry: geometry.into(), zero_copy };
         self.send(&order, &[memory, doorbell.fd()]);
     }
 
@@ -163,7 +163,7 @@ impl Peer {
         request: Request,
         descriptors: &[BorrowedFd<'_>],
     ) {
-        self.send(&Order::Programs { tenant, id, approved, shape: geometry.into(), request }, descriptors);
+        self.send(&Order::Programs { tenant, id, approved, geometry: geometry.into(), request }, descriptors);
     }
 
     /// Has the programs judge that were begun with the last [`Request::Hello`].

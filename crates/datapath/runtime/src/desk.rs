@@ -3,12 +3,14 @@
 //! Who proves programs and who runs them differs: in a P4 VM a process of its own and the worker's thread, in the placement
 //! `inline` the host's word and the switch's threads ([`crate::inline`]).
 
-use crate::control::{Hello, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION, Place, Reply, Request, Shape};
 use crate::program::{self, Prove};
 use crate::worker::{Answer, Control, Order, Served, Vm};
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
 use p4shield_channel::{Doorbell, PacketMemory, Responder, SharedMemory};
+use p4shield_control::{
+    Hello, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION, ProgramSlot, Reply, Request, WireGeometry,
+};
 use p4shield_seal::{AgeLimit, Identity, KEY_SIZE, TenantKey};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -79,21 +81,21 @@ impl<V: Prove, W: Run> Desk<V, W> {
         match request {
             Request::Hello(_) => Err("Hello was said already".to_owned()),
             Request::SetVm { vm, name, info, log } => self.set_vm(vm, &name, (info, log), descriptors),
-            Request::LoadProgram { place, name, objects } => self.load(place, &name, &objects, descriptors),
-            Request::UnloadProgram { place } => self.order(Order::SetProgram(place, None)),
-            Request::AttachChannel { channel, shape, packets } => {
-                self.attach(channel, shape, packets, descriptors)
+            Request::LoadProgram { slot, name, objects } => self.load(slot, &name, &objects, descriptors),
+            Request::UnloadProgram { slot } => self.order(Order::SetProgram(slot, None)),
+            Request::AttachChannel { channel, geometry, packets } => {
+                self.attach(channel, geometry, packets, descriptors)
             }
             Request::DetachChannel { channel } => self.order(Order::Detach(channel)),
-            Request::MapRead { place, map, key, skip } => {
+            Request::MapRead { slot, map, key, skip } => {
                 let work =
                     move |p: &mut program::Loaded| p.read_map(&map, key.as_deref(), skip, ENTRIES_BYTES);
-                self.order(Order::WithProgram(place, Box::new(work)))
+                self.order(Order::WithProgram(slot, Box::new(work)))
             }
-            Request::MapWrite { place, map, key, value } => {
+            Request::MapWrite { slot, map, key, value } => {
                 let work =
                     move |p: &mut program::Loaded| p.write_map(&map, &key, value.as_deref()).map(|()| vec![]);
-                self.order(Order::WithProgram(place, Box::new(work)))
+                self.order(Order::WithProgram(slot, Box::new(work)))
             }
             Request::Status => self.order(Order::Status),
             Request::Stop => Ok(Reply::Done),
@@ -144,7 +146,7 @@ impl<V: Prove, W: Run> Desk<V, W> {
 
     fn load(
         &mut self,
-        place: Place,
+        slot: ProgramSlot,
         name: &str,
         lengths: &[u32],
         descriptors: Vec<OwnedFd>,
@@ -163,21 +165,21 @@ impl<V: Prove, W: Run> Desk<V, W> {
             Err(e) => return Ok(Reply::Refused(e)),
         };
         let (digest, instructions) = (loaded.digest(), loaded.instructions());
-        self.order(Order::SetProgram(place, Some(Box::new(loaded))))?;
+        self.order(Order::SetProgram(slot, Some(Box::new(loaded))))?;
         Ok(Reply::Loaded { digest, instructions })
     }
 
     fn attach(
         &self,
         channel: u32,
-        shape: Shape,
+        geometry: WireGeometry,
         packets: Option<u64>,
         mut descriptors: Vec<OwnedFd>,
     ) -> Result<Reply, Failure> {
-        let geometry = Geometry::from(shape);
+        let geometry = Geometry::from(geometry);
         // Before its size is computed: numbers out of range would overflow.
         if !geometry.is_valid() {
-            return Err(format!("a channel cannot have the geometry {shape:?}"));
+            return Err(format!("a channel cannot have the geometry {geometry:?}"));
         }
         let packets = packets.map(|len| packet_memory(descriptors.pop(), len)).transpose()?;
         let [memory, bell] =

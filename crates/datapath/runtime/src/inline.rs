@@ -7,14 +7,13 @@
 //! Programs are proven elsewhere, by a P4 VM of the tenant's that gets no packets; what is loaded here has to have the
 //! digest of what was proven there.
 
-use crate::control::{self, Hello, Reply, Request, Status};
 use crate::desk::{Desk, Run};
 use crate::program::Prove;
-use crate::sandbox::Report;
 use crate::worker::{Answer, NO_ORDER, Order, Tenant, steady_ns};
 use p4shield_abi::channel::{self, Geometry};
 use p4shield_bpf::{Linked, Packet, Verified};
 use p4shield_channel::ResponseRefused;
+use p4shield_control::{Hello, PROTOCOL_VERSION, Reply, Request, SandboxReport, Status};
 use p4shield_seal::Now;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -79,7 +78,7 @@ impl Programs {
             return Err(format!("programs cannot have the geometry {geometry:?}"));
         }
         let interval = Duration::from_millis(hello.log_interval_ms.into());
-        let tenant = Tenant::new(control::verdict(hello.no_program), interval);
+        let tenant = Tenant::new(p4shield_control::verdict(hello.no_program), interval);
         let core = Core { tenant, header_bytes: geometry.header_bytes };
         let mut desk = Desk::new(Approved::default(), Shared(Arc::new(Mutex::new(core))));
         desk.introduce(hello, descriptors)?;
@@ -89,7 +88,7 @@ impl Programs {
     /// The answer to [`Request::Hello`], where there is no sandbox to report of.
     #[must_use]
     pub fn greeting() -> Reply {
-        Reply::Hello { version: control::PROTOCOL_VERSION, sandbox: Report::default() }
+        Reply::Hello { version: PROTOCOL_VERSION, sandbox: SandboxReport::default() }
     }
 
     /// Carries out a request; a program that is loaded has to have the digest `approved`.
@@ -224,13 +223,13 @@ impl Judging<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::Place;
     use p4shield_abi::{Direction, Verdict};
+    use p4shield_control::ProgramSlot;
     use rustix::fs::{MemfdFlags, memfd_create};
 
     fn hello(no_program: Verdict) -> Hello {
         Hello {
-            version: control::PROTOCOL_VERSION,
+            version: PROTOCOL_VERSION,
             tenant: "alice".into(),
             key: false,
             no_program: no_program as u8,
@@ -279,8 +278,8 @@ mod tests {
         let mut programs = programs();
         let fd = memfd_create("object", MemfdFlags::CLOEXEC).unwrap();
         rustix::io::write(&fd, b"no object").unwrap();
-        let place = Place::new(0, Direction::Ingress);
-        let load = Request::LoadProgram { place, name: "program".into(), objects: vec![9] };
+        let slot = ProgramSlot::new(0, Direction::Ingress);
+        let load = Request::LoadProgram { slot, name: "program".into(), objects: vec![9] };
         assert!(matches!(programs.handle(load, Some([0; 32]), vec![fd]), Reply::Refused(_)));
         let linked = p4shield_bpf::asm::assemble("mov r0, 1\nexit").unwrap();
         let digest = linked.digest();
@@ -294,8 +293,8 @@ mod tests {
     #[test]
     fn what_only_a_p4_vm_can_do_is_refused() {
         let mut programs = programs();
-        let shape = Geometry::default().into();
-        let attach = Request::AttachChannel { channel: 1, shape, packets: None };
+        let geometry = Geometry::default().into();
+        let attach = Request::AttachChannel { channel: 1, geometry, packets: None };
         assert!(matches!(programs.handle(attach, None, Vec::new()), Reply::Failed(_)));
         assert!(matches!(
             programs.handle(Request::Hello(hello(Verdict::Drop)), None, Vec::new()),

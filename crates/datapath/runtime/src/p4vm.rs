@@ -5,15 +5,15 @@
 //! verifier's zygote while it still has one thread, starts the worker, applies the system call lists, and only
 //! then reads. So all that a tenant wrote meets a process that has nothing to lose.
 
-use crate::control::{self, Socket, SocketError};
 use crate::program::Verifier;
 use crate::sandbox::seccomp::{self, Kind};
-use crate::sandbox::{self, Limits, Measure, Report, SandboxError};
+use crate::sandbox::{self, Limits, SandboxError};
 use crate::schedule;
 use crate::session::Session;
 use crate::worker::{self, Worker};
 use p4shield_bpf::verify::IsolatedError;
 use p4shield_channel::WaitPolicy;
+use p4shield_control::{Measure, SandboxReport, Socket, SocketError};
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
 use std::os::fd::{AsFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -106,7 +106,7 @@ pub fn run(options: &Options) -> Result<(), P4VmError> {
     let mut session = Session::new(socket, report, verifier, control);
     let begun = session.greet(|hello| {
         let interval = Duration::from_millis(hello.log_interval_ms.into());
-        let begun = Worker::new(mailbox, control::verdict(hello.no_program), interval);
+        let begun = Worker::new(mailbox, p4shield_control::verdict(hello.no_program), interval);
         worker.send(begun.waiting(policy).delayed(options.delay)).is_ok()
     })?;
     if begun {
@@ -159,10 +159,10 @@ fn spawn_worker(cpu: Option<usize>) -> Result<Spawned, P4VmError> {
 }
 
 fn waived(
-    mut report: Report,
+    mut report: SandboxReport,
     applied: Result<(), SandboxError>,
     optional: bool,
-) -> Result<Report, SandboxError> {
+) -> Result<SandboxReport, SandboxError> {
     match applied {
         Err(e) if !optional => return Err(e),
         Err(_) => report.missing.push(Measure::Seccomp),

@@ -1,12 +1,12 @@
 //! From a tenant's bytes to a program that runs: parse, link, verify, compile. The one place where the P4 VM meets the
 //! engine's loading interface.
 
-use crate::control::Entries;
 use crate::desk::chain;
 use crate::sandbox::seccomp::{self, Kind};
 use p4shield_bpf::maps::Exists;
 use p4shield_bpf::verify::{Budget, Cache, Isolated, IsolatedError, Limits, Refusal};
 use p4shield_bpf::{EngineOptions, Linked, Meta, Object, Outcome, Packet, Program, Verified, VmInfo, link};
+use p4shield_control::Entries;
 use std::mem::ManuallyDrop;
 use std::time::Duration;
 

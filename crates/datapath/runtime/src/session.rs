@@ -1,29 +1,31 @@
 //! The control thread: one request of the host after the other.
 
-use crate::control::{Frame, Hello, PROTOCOL_VERSION, Reply, Request, Socket, SocketError, decode, encode};
 use crate::desk::Desk;
 use crate::program::Verifier;
-use crate::sandbox::Report;
 use crate::worker::{Control, Order};
+use p4shield_control::SandboxReport;
+use p4shield_control::{
+    Envelope, Hello, PROTOCOL_VERSION, Reply, Request, Socket, SocketError, decode, encode,
+};
 use std::os::fd::OwnedFd;
 
 /// What the control thread holds.
 pub(crate) struct Session {
     socket: Socket,
-    report: Report,
+    report: SandboxReport,
     desk: Desk<Verifier, Control>,
 }
 
 impl Session {
-    pub(crate) fn new(socket: Socket, report: Report, verifier: Verifier, worker: Control) -> Self {
+    pub(crate) fn new(socket: Socket, report: SandboxReport, verifier: Verifier, worker: Control) -> Self {
         Self { socket, report, desk: Desk::new(verifier, worker) }
     }
 
     /// Answers the host's first message. False if it is none that a P4 VM can begin with.
     pub(crate) fn greet(&mut self, begin: impl FnOnce(&Hello) -> bool) -> Result<bool, SocketError> {
         let (id, hello, descriptors) = match self.receive()? {
-            (Frame { id, body: Request::Hello(hello) }, descriptors) => (id, hello, descriptors),
-            (Frame { id, .. }, _) => {
+            (Envelope { id, body: Request::Hello(hello) }, descriptors) => (id, hello, descriptors),
+            (Envelope { id, .. }, _) => {
                 self.reply(id, Reply::Failed("the first message has to be Hello".to_owned()))?;
                 return Ok(false);
             }
@@ -44,13 +46,13 @@ impl Session {
     /// VM that can.
     pub(crate) fn serve(&mut self) -> Result<(), SocketError> {
         loop {
-            let (frame, descriptors) = match self.receive() {
+            let (envelope, descriptors) = match self.receive() {
                 Err(SocketError::Closed) => break,
                 other => other?,
             };
-            let stop = frame.body == Request::Stop;
-            let reply = self.desk.handle(frame.body, descriptors).unwrap_or_else(Reply::Failed);
-            self.reply(frame.id, reply)?;
+            let stop = envelope.body == Request::Stop;
+            let reply = self.desk.handle(envelope.body, descriptors).unwrap_or_else(Reply::Failed);
+            self.reply(envelope.id, reply)?;
             if stop || self.desk.verifier.is_gone() {
                 break;
             }
@@ -62,7 +64,7 @@ impl Session {
 
     /// The next request that is one; others are answered as such. Descriptors that a request does not call for are
     /// closed.
-    fn receive(&mut self) -> Result<(Frame<Request>, Vec<OwnedFd>), SocketError> {
+    fn receive(&mut self) -> Result<(Envelope<Request>, Vec<OwnedFd>), SocketError> {
         loop {
             let message = match self.socket.receive() {
                 Err(SocketError::Cut) => {
@@ -72,12 +74,12 @@ impl Session {
                 other => other?,
             };
             match decode::<Request>(&message.bytes) {
-                Ok(frame) if frame.body.descriptors() == message.descriptors.len() => {
-                    return Ok((frame, message.descriptors));
+                Ok(envelope) if envelope.body.descriptors() == message.descriptors.len() => {
+                    return Ok((envelope, message.descriptors));
                 }
-                Ok(frame) => {
-                    let (due, got) = (frame.body.descriptors(), message.descriptors.len());
-                    self.reply(frame.id, Reply::Failed(format!("{due} descriptors are due, {got} came")))?;
+                Ok(envelope) => {
+                    let (due, got) = (envelope.body.descriptors(), message.descriptors.len());
+                    self.reply(envelope.id, Reply::Failed(format!("{due} descriptors are due, {got} came")))?;
                 }
                 Err(e) => self.reply(0, Reply::Failed(e.to_string()))?,
             }
@@ -85,8 +87,8 @@ impl Session {
     }
 
     fn reply(&self, id: u32, body: Reply) -> Result<(), SocketError> {
-        let bytes = match encode(&Frame { id, body }) {
-            Err(SocketError::TooLong { len }) => encode(&Frame {
+        let bytes = match encode(&Envelope { id, body }) {
+            Err(SocketError::TooLong { len }) => encode(&Envelope {
                 id,
                 body: Reply::Failed(format!("the answer has {len} bytes, which is too long")),
             }),

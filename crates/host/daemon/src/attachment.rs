@@ -3,8 +3,8 @@
 use crate::totals::Totals;
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::{ChannelError, Doorbell, Requester, SharedMemory};
+use p4shield_control::{ClientError, Reply, Request, SocketError};
 use p4shield_mediator::P4VmChannel;
-use p4shield_runtime::control::{ClientError, Reply, Request, SocketError};
 use serde::{Deserialize, Serialize};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;

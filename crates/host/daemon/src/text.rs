@@ -1,6 +1,6 @@
 //! Small things about text and files that several modules need.
 
-use p4shield_runtime::control::MAX_OBJECTS;
+use p4shield_control::MAX_OBJECTS;
 use std::fmt::Write;
 use std::fs::File;
 use std::io::Read;

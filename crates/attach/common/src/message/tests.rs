@@ -37,11 +37,11 @@ fn tunnel(port: u16) -> Tunnel {
 
 fn orders() -> Vec<Order> {
     let (port, lane) = (PortId(1), LaneId(2));
-    let shape = Shape { slots: 64, header_bytes: 128, headroom: 64 };
+    let geometry = WireGeometry { slots: 64, header_bytes: 128, headroom: 64 };
     vec![
         Order::Setup { version: VERSION, len: 100 },
         Order::Role { port, role: PortRole::Vm { tenant: 1, vm: 2 } },
-        Order::Channel { lane, tenant: 1, channel: 3, shape, zero_copy: true },
+        Order::Channel { lane, tenant: 1, channel: 3, geometry, zero_copy: true },
         Order::NoChannel { lane, tenant: 1 },
         Order::Refused { why: "no".into() },
         Order::Judge { tenant: 7 },
@@ -50,7 +50,7 @@ fn orders() -> Vec<Order> {
             tenant: 1,
             id: 3,
             approved: Some([7; 32]),
-            shape,
+            geometry,
             request: Request::SetVm { vm: 0, name: "web".into(), info: true, log: false },
         },
     ]
@@ -150,7 +150,7 @@ fn as_many_counts_as_a_message_may_hold_fit_into_one() {
         counts: vec![count; MAX_COUNTS],
         unowned: UnownedCounts { passed: u64::MAX, dropped: u64::MAX, spoofed: u64::MAX, refused: u64::MAX },
     };
-    assert!(encode(&report).unwrap().len() <= control::MAX_MESSAGE);
+    assert!(encode(&report).unwrap().len() <= p4shield_control::MAX_MESSAGE);
     // A peer that says that more left than came is not believed, and nothing overflows.
     let liar = DirectionCounts { packets_in: 1, passed: 9, ..DirectionCounts::default() };
     assert_eq!(Count::new((0, 0, 0), liar).tally().held, 0);

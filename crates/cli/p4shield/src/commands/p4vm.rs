@@ -1,7 +1,8 @@
 //! `p4shield p4vm`: started by the host daemon, never by hand.
 
+use p4shield_control::Measure;
 use p4shield_runtime::p4vm::{Options, run};
-use p4shield_runtime::sandbox::{Limits, Measure};
+use p4shield_runtime::sandbox::Limits;
 
 use p4shield_console::Exit;
 

@@ -1,7 +1,7 @@
 //! Resource limits, and descriptors nobody gave.
 
 use super::{During, SandboxError, Step};
-use crate::control::MAX_CHANNELS;
+use p4shield_control::MAX_CHANNELS;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::os::fd::RawFd;
 

@@ -6,7 +6,7 @@
 //! layer, system calls, differs by thread and is therefore applied by each thread itself ([`seccomp::apply`]).
 //!
 //! Every layer holds alone: the tests attack each one with the others left out. What the kernel lacks is an error,
-//! unless the operator waived that [`Measure`] by name; what was waived and missing is part of [`Report`].
+//! unless the operator waived that [`Measure`] by name; what was waived and missing is part of [`SandboxReport`].
 
 mod credentials;
 mod landlock;
@@ -17,56 +17,8 @@ pub mod seccomp;
 
 pub use limits::Limits;
 
-use std::fmt;
+use p4shield_control::{Measure, SandboxReport};
 use std::os::fd::RawFd;
-use std::str::FromStr;
-
-/// A layer that an operator may do without on a kernel that lacks it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Measure {
-    /// An own user namespace. Without it the P4 VM has to be started as root, to be able to give everything up.
-    UserNamespace,
-    /// An own cgroup namespace: hides the names of the host's cgroups.
-    CgroupNamespace,
-    /// Landlock: no access to files, TCP ports, abstract sockets and foreign processes, whatever else fails.
-    Landlock,
-    /// System call allow-lists.
-    Seccomp,
-}
-
-impl Measure {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::UserNamespace, Self::CgroupNamespace, Self::Landlock, Self::Seccomp];
-
-    /// Its name on the command line and in status.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::UserNamespace => "user-namespace",
-            Self::CgroupNamespace => "cgroup-namespace",
-            Self::Landlock => "landlock",
-            Self::Seccomp => "seccomp",
-        }
-    }
-}
-
-impl fmt::Display for Measure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Measure {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|m| m.name() == name).ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|m| m.name()).collect();
-            format!("no measure is named {name:?}; those that may be missing are {}", names.join(", "))
-        })
-    }
-}
 
 /// How to lock down.
 #[derive(Clone, Debug)]
@@ -80,17 +32,6 @@ pub struct Options {
     pub keep: Vec<RawFd>,
     /// Resource limits.
     pub limits: Limits,
-}
-
-/// What holds after [`enter`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Report {
-    /// Measures that the kernel lacks and that were waived.
-    pub missing: Vec<Measure>,
-    /// Version of Landlock in force, 0 if none: network rules came with 4, scopes with 6.
-    pub landlock_abi: i32,
-    /// User that the P4 VM runs as, as the host sees it.
-    pub uid: u32,
 }
 
 /// Why a P4 VM could not lock itself down.
@@ -127,22 +68,20 @@ impl<T, E: Into<std::io::Error>> During<T> for Result<T, E> {
     }
 }
 
-impl Report {
-    /// Accepts a failed step if `measure` was waived.
-    fn waive(
-        &mut self,
-        options: &Options,
-        measure: Measure,
-        result: Result<(), SandboxError>,
-    ) -> Result<(), SandboxError> {
-        match result {
-            Err(e) if !options.allow_missing.contains(&measure) => Err(e),
-            Err(_) => {
-                self.missing.push(measure);
-                Ok(())
-            }
-            Ok(()) => Ok(()),
+/// Accepts a failed step if the operator waived `measure`, and reports it as missing.
+fn waive(
+    report: &mut SandboxReport,
+    options: &Options,
+    measure: Measure,
+    result: Result<(), SandboxError>,
+) -> Result<(), SandboxError> {
+    match result {
+        Err(e) if !options.allow_missing.contains(&measure) => Err(e),
+        Err(_) => {
+            report.missing.push(measure);
+            Ok(())
         }
+        Ok(()) => Ok(()),
     }
 }
 
@@ -154,21 +93,21 @@ impl Report {
 ///
 /// # Errors
 /// The first layer that could not be put in place, with what to do. The process must not go on then.
-pub fn enter(options: &Options) -> Result<Report, SandboxError> {
-    let mut report = Report::default();
+pub fn enter(options: &Options) -> Result<SandboxReport, SandboxError> {
+    let mut report = SandboxReport::default();
     limits::close_all_but(&options.keep)?;
     credentials::shed_root(options.uid)?;
     report.uid = rustix::process::geteuid().as_raw();
     let user = namespaces::own_user_namespace();
-    report.waive(options, Measure::UserNamespace, user)?;
+    waive(&mut report, options, Measure::UserNamespace, user)?;
     namespaces::own_namespaces()?;
     let cgroup = namespaces::own_cgroup_namespace();
-    report.waive(options, Measure::CgroupNamespace, cgroup)?;
+    waive(&mut report, options, Measure::CgroupNamespace, cgroup)?;
     namespaces::continue_in_new_process()?;
     root::empty()?;
     limits::apply(&options.limits)?;
     let landlock = landlock::restrict().map(|abi| report.landlock_abi = abi);
-    report.waive(options, Measure::Landlock, landlock)?;
+    waive(&mut report, options, Measure::Landlock, landlock)?;
     credentials::drop_capabilities()?;
     Ok(report)
 }
@@ -176,15 +115,6 @@ pub fn enter(options: &Options) -> Result<Report, SandboxError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn measures_have_the_names_that_status_shows() {
-        for m in Measure::ALL {
-            assert_eq!(m.name().parse(), Ok(m));
-        }
-        let error = "apparmor".parse::<Measure>().unwrap_err();
-        assert!(error.contains("landlock"), "{error}");
-    }
 
     #[test]
     fn only_a_waived_measure_may_be_missing() {
@@ -195,10 +125,10 @@ mod tests {
             limits: Limits::default(),
         };
         let failed = || Err(Step("x", "y").failed(rustix::io::Errno::NOSYS));
-        let mut report = Report::default();
-        assert!(report.waive(&options, Measure::Seccomp, failed()).is_err());
+        let mut report = SandboxReport::default();
+        assert!(waive(&mut report, &options, Measure::Seccomp, failed()).is_err());
         assert!(report.missing.is_empty());
-        assert!(report.waive(&options, Measure::Landlock, failed()).is_ok());
+        assert!(waive(&mut report, &options, Measure::Landlock, failed()).is_ok());
         assert_eq!(report.missing, [Measure::Landlock]);
     }
 }

@@ -4,10 +4,10 @@
 //! by the control thread, and what has to be freed is answered back to it.
 
 use super::{Served, Vm};
-use crate::control::{Entries, Place, Status};
 use crate::program::Loaded;
 use p4shield_channel::Doorbell;
 use p4shield_channel::futex::{self, FutexScope, FutexWait};
+use p4shield_control::{Entries, ProgramSlot, Status};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,13 +21,13 @@ pub enum Order {
     /// Makes a VM known.
     SetVm(Box<Vm>),
     /// Replaces a program; `None` takes it away.
-    SetProgram(Place, Option<Box<Loaded>>),
+    SetProgram(ProgramSlot, Option<Box<Loaded>>),
     /// Serves one more channel, with its doorbell.
     Attach(Box<Served>, Doorbell),
     /// Serves a channel no longer.
     Detach(u32),
     /// Reads or writes a program's maps.
-    WithProgram(Place, Work),
+    WithProgram(ProgramSlot, Work),
     /// Asks how things are.
     Status,
     /// Ends the worker.

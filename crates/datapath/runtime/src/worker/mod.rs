@@ -21,11 +21,11 @@ pub use mailbox::{Answer, Control, Order, mailbox};
 pub(crate) use tenant::Tenant;
 pub use vm::Vm;
 
-use crate::control::{ChannelStatus, MAX_CHANNELS, Status};
 use ends::Ends;
 use mailbox::Mailbox;
 use p4shield_channel::futex::{self, MAX_FUTEXES};
 use p4shield_channel::{Doorbell, IdleResult, WaitPolicy, Waiter};
+use p4shield_control::{ChannelStatus, MAX_CHANNELS, Status};
 use p4shield_seal::Now;
 use rustix::event::{PollFd, PollFlags};
 use std::cell::Cell;

@@ -7,12 +7,12 @@ use super::judge::{self, NoProgram};
 use super::mailbox::{Answer, Order, Work};
 use super::vm::Vm;
 use super::{LOOK_NS, Vms};
-use crate::control::{MAX_VMS, Place, VmStatus};
 use crate::program::Loaded;
 use p4shield_abi::Direction;
 use p4shield_abi::channel::Request;
 use p4shield_bpf::Packet;
 use p4shield_channel::{Response, ResponseRefused};
+use p4shield_control::{MAX_VMS, ProgramSlot, VmStatus};
 use p4shield_seal::Now;
 use std::time::Duration;
 
@@ -86,8 +86,8 @@ impl Tenant {
     pub(crate) fn obey(&mut self, order: Order) -> Result<Answer, Order> {
         match order {
             Order::SetVm(vm) => Ok(self.set_vm(vm)),
-            Order::SetProgram(place, program) => Ok(self.set_program(place, program)),
-            Order::WithProgram(place, work) => Ok(self.with_program(place, work)),
+            Order::SetProgram(slot, program) => Ok(self.set_program(slot, program)),
+            Order::WithProgram(slot, work) => Ok(self.with_program(slot, work)),
             other => Err(other),
         }
     }
@@ -95,8 +95,8 @@ impl Tenant {
     pub(super) fn set_vm(&mut self, vm: Box<Vm>) -> Answer {
         let index = usize::from(vm.index());
         match self.vms.get_mut(index) {
-            Some(place @ None) => {
-                *place = Some(vm);
+            Some(vacant @ None) => {
+                *vacant = Some(vm);
                 self.next_look = 0;
                 Answer::Done
             }
@@ -107,25 +107,25 @@ impl Tenant {
         }
     }
 
-    fn place(&mut self, place: Place) -> Option<(&mut Vm, Direction)> {
-        let direction = Direction::from_u8(place.direction)?;
-        Some((self.vms.get_mut(usize::from(place.vm))?.as_deref_mut()?, direction))
+    fn slot(&mut self, slot: ProgramSlot) -> Option<(&mut Vm, Direction)> {
+        let direction = Direction::from_u8(slot.direction)?;
+        Some((self.vms.get_mut(usize::from(slot.vm))?.as_deref_mut()?, direction))
     }
 
-    fn set_program(&mut self, place: Place, program: Option<Box<Loaded>>) -> Answer {
-        match self.place(place) {
+    fn set_program(&mut self, slot: ProgramSlot, program: Option<Box<Loaded>>) -> Answer {
+        match self.slot(slot) {
             Some((vm, direction)) => Answer::Retired(vm.set_program(direction, program)),
-            None => Answer::Failed(format!("VM {} is not known", place.vm)),
+            None => Answer::Failed(format!("VM {} is not known", slot.vm)),
         }
     }
 
-    fn with_program(&mut self, place: Place, work: Work) -> Answer {
-        match self.place(place) {
+    fn with_program(&mut self, slot: ProgramSlot, work: Work) -> Answer {
+        match self.slot(slot) {
             Some((vm, direction)) => match vm.program_mut(direction) {
                 Some(loaded) => Answer::Worked(work(loaded)),
-                None => Answer::Failed(format!("VM {} has no program for {}", place.vm, direction.name())),
+                None => Answer::Failed(format!("VM {} has no program for {}", slot.vm, direction.name())),
             },
-            None => Answer::Failed(format!("VM {} is not known", place.vm)),
+            None => Answer::Failed(format!("VM {} is not known", slot.vm)),
         }
     }
 

@@ -1,7 +1,6 @@
 //! One user VM in the worker: its programs, its information, its log.
 
 use super::audit::Audit;
-use crate::control::{DirectionStatus, VmStatus};
 use crate::program::Loaded;
 use p4shield_abi::Direction;
 use p4shield_abi::info::InfoStatus;
@@ -9,6 +8,7 @@ use p4shield_abi::log::{DirectionTotals, InfoTotals, LogRecord};
 use p4shield_abi::page::{INFO_MAGIC, INFO_SLOT_STRIDE, INFO_SLOTS, LOG_MAGIC, LOG_SLOT_STRIDE, LOG_SLOTS};
 use p4shield_bpf::VmInfo;
 use p4shield_channel::{ChannelError, PageReader, PageWriter, SharedMemory};
+use p4shield_control::{DirectionStatus, VmStatus};
 use p4shield_seal::{
     AgeLimit, Epoch, EpochError, Identity, InfoOpener, LogSealer, Now, PacketDigest, SEALED_INFO_SIZE,
     TenantKey,

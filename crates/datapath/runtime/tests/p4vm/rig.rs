@@ -4,8 +4,8 @@ use p4shield_abi::channel::{Geometry, Request as Packet};
 use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
 use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::{Doorbell, Requester, SharedMemory, create_channel};
-use p4shield_runtime::control::{
-    Client, ClientError, Hello, PROTOCOL_VERSION, Place, Reply, Request, Socket, Status,
+use p4shield_control::{
+    Client, ClientError, Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request, Socket, Status,
 };
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const KEY: [u8; 32] = [0x5a; 32];
-pub(crate) const INGRESS: Place = Place::new(0, Direction::Ingress);
-pub(crate) const EGRESS: Place = Place::new(0, Direction::Egress);
+pub(crate) const INGRESS: ProgramSlot = ProgramSlot::new(0, Direction::Ingress);
+pub(crate) const EGRESS: ProgramSlot = ProgramSlot::new(0, Direction::Egress);
 
 /// A P4 VM that runs.
 pub(crate) struct Rig {
@@ -83,13 +83,13 @@ impl Rig {
         self.client.call(request, &fds, PATIENCE)
     }
 
-    pub(crate) fn load(&mut self, place: Place, source: &str) -> Result<[u8; 32], ClientError> {
-        self.load_object(place, &crate::programs::object(source))
+    pub(crate) fn load(&mut self, slot: ProgramSlot, source: &str) -> Result<[u8; 32], ClientError> {
+        self.load_object(slot, &crate::programs::object(source))
     }
 
-    pub(crate) fn load_object(&mut self, place: Place, object: &[u8]) -> Result<[u8; 32], ClientError> {
+    pub(crate) fn load_object(&mut self, slot: ProgramSlot, object: &[u8]) -> Result<[u8; 32], ClientError> {
         let objects = vec![object.len() as u32];
-        let request = Request::LoadProgram { place, name: "test".into(), objects };
+        let request = Request::LoadProgram { slot, name: "test".into(), objects };
         match self.ask(request, &[&memory("objects", object)])? {
             Reply::Loaded { digest, .. } => Ok(digest),
             other => panic!("{other:?}"),
@@ -102,7 +102,7 @@ impl Rig {
         let (ours, theirs) = Doorbell::pair().unwrap();
         let theirs = theirs.into_fd();
         let fd = memory.fd().unwrap().try_clone_to_owned().unwrap();
-        let request = Request::AttachChannel { channel, shape: geometry.into(), packets: None };
+        let request = Request::AttachChannel { channel, geometry: geometry.into(), packets: None };
         self.ask(request, &[&fd, &theirs]).unwrap();
         Mediator { requester: Requester::new(memory, geometry).unwrap(), bell: ours, next: 0 }
     }
@@ -119,9 +119,9 @@ impl Rig {
         }
     }
 
-    pub(crate) fn entry(&mut self, place: Place, map: &str, key: u32) -> Option<u64> {
+    pub(crate) fn entry(&mut self, slot: ProgramSlot, map: &str, key: u32) -> Option<u64> {
         let key = key.to_ne_bytes().to_vec();
-        let request = Request::MapRead { place, map: map.into(), key: Some(key), skip: 0 };
+        let request = Request::MapRead { slot, map: map.into(), key: Some(key), skip: 0 };
         match self.ask(request, &[]).ok()? {
             Reply::Entries(entries) => Some(u64::from_ne_bytes(entries[0].1.as_slice().try_into().unwrap())),
             other => panic!("{other:?}"),

@@ -9,7 +9,7 @@ use p4shield_abi::page::{
 };
 use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::{Memory, PageReader, PageWriter};
-use p4shield_runtime::control::{Client, ClientError, Frame, Hello, Request, decode, encode};
+use p4shield_control::{Client, ClientError, Envelope, Hello, Request, decode, encode};
 use p4shield_seal::{Epoch, Identity, InfoSealer, LogOpener, OpenedRecord, PacketDigest, TenantKey};
 use rustix::process::{WaitOptions, WaitStatus, waitpid};
 use std::sync::atomic::Ordering::Relaxed;
@@ -103,8 +103,8 @@ fn programs_cannot_reach_each_others_maps() {
     m.judge(Direction::Egress, 1);
     assert_eq!(rig.entry(INGRESS, "counts", 1), Some(5));
     assert_eq!(rig.entry(EGRESS, "counts", 1), Some(1));
-    let write = |place| Request::MapWrite {
-        place,
+    let write = |slot| Request::MapWrite {
+        slot,
         map: "counts".into(),
         key: 1_u32.to_ne_bytes().to_vec(),
         value: Some(99_u64.to_ne_bytes().to_vec()),
@@ -355,7 +355,7 @@ fn hostile_messages_are_survived() {
         seed ^= seed << 17;
         seed
     };
-    let hello = encode(&Frame { id: 1, body: Request::Hello(Hello { key: false, ..hello() }) }).unwrap();
+    let hello = encode(&Envelope { id: 1, body: Request::Hello(Hello { key: false, ..hello() }) }).unwrap();
     socket.send(&hello, &[]).unwrap();
     socket.receive().unwrap();
     let file = memory("x", b"x");
@@ -374,7 +374,7 @@ fn hostile_messages_are_survived() {
     }
     let mut client = Client::new(socket);
     let status = client.call(Request::Status, &[], crate::rig::PATIENCE);
-    assert!(matches!(status, Ok(p4shield_runtime::control::Reply::Status(_))), "{status:?}");
+    assert!(matches!(status, Ok(p4shield_control::Reply::Status(_))), "{status:?}");
 }
 
 fn it_ends_when_its_host_hangs_up() {

@@ -1,7 +1,7 @@
 //! Questions to switches that run programs themselves, and who waits for the answers.
 
 use p4shield_attach::Peer;
-use p4shield_runtime::control::{ClientError, Reply, SocketError, printable, printable_lines};
+use p4shield_control::{ClientError, Reply, SocketError, printable, printable_lines};
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -5,7 +5,7 @@ use super::process::{ANSWER, Process, in_step};
 use crate::attachment::{ChannelEnd, LaneKey, Packets};
 use crate::text::chain;
 use p4shield_channel::{Doorbell, create_channel};
-use p4shield_runtime::control::{ClientError, Request};
+use p4shield_control::{ClientError, Request};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
@@ -94,8 +94,9 @@ impl Channels {
         let fd = memory.fd().ok_or(ClientError::Unexpected)?;
         self.newest = self.newest.wrapping_add(1);
         let number = self.newest;
-        let (shape, len) = (geometry.into(), packets.map(|p| p.len));
-        let request = Request::AttachChannel { channel: number, shape, packets: len };
+        let packet_bytes = packets.map(|p| p.len);
+        let request =
+            Request::AttachChannel { channel: number, geometry: geometry.into(), packets: packet_bytes };
         let mut descriptors = vec![fd, theirs.fd()];
         descriptors.extend(packets.map(|p| p.memory.as_fd()));
         process.ask(request, &descriptors, ANSWER)?;

@@ -5,7 +5,7 @@ use super::pages::Page;
 use super::process::{ANSWER, Process, VERIFY};
 use crate::attachment::{Ask, SwitchKey};
 use crate::text::chain;
-use p4shield_runtime::control::{ClientError, Hello, MAX_OBJECTS, PROTOCOL_VERSION, Place, Reply, Request};
+use p4shield_control::{ClientError, Hello, MAX_OBJECTS, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
 use p4shield_seal::TenantKey;
 use rustix::fs::{MemfdFlags, memfd_create};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -102,12 +102,12 @@ pub(super) fn set_vms(
 /// Hands a program over and waits until it runs; without objects, takes the one away that runs. The digest of what runs.
 pub(super) fn load(
     to: &mut impl Runner,
-    place: Place,
+    slot: ProgramSlot,
     objects: &Objects,
     approved: Option<[u8; 32]>,
 ) -> Result<Option<[u8; 32]>, ClientError> {
     if objects.is_empty() {
-        return to.ask(Question::new(Request::UnloadProgram { place })).map(|_| None);
+        return to.ask(Question::new(Request::UnloadProgram { slot })).map(|_| None);
     }
     let bytes = objects.concat();
     if bytes.len() > MAX_OBJECTS {
@@ -117,7 +117,7 @@ pub(super) fn load(
     let fd = memory(&bytes).map_err(|e| ClientError::Failed(chain(&e)))?;
     // Each length is at most that of all, which is far below 2^32.
     let lengths = objects.iter().map(|o| o.len() as u32).collect();
-    let request = Request::LoadProgram { place, name: "program".to_owned(), objects: lengths };
+    let request = Request::LoadProgram { slot, name: "program".to_owned(), objects: lengths };
     let descriptors = &[fd.as_fd()];
     match to.ask(Question { request, approved, descriptors, timeout: VERIFY })? {
         Reply::Loaded { digest, .. } => Ok(Some(digest)),

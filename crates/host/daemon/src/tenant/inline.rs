@@ -9,7 +9,7 @@ use super::furnish::{self, Inline, Objects, Pages, Question, Runner};
 use super::process::in_step;
 use crate::attachment::SwitchKey;
 use p4shield_abi::Direction;
-use p4shield_runtime::control::{ClientError, Place, Reply, Request, Status};
+use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Status};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 
@@ -73,12 +73,12 @@ impl Switches {
     pub(super) fn load(
         &mut self,
         charge: &Charge,
-        place: Place,
+        slot: ProgramSlot,
         program: &Proven,
     ) -> Result<(), ClientError> {
         for &switch in self.known.keys() {
             let mut to = Inline { charge, switch };
-            furnish::load(&mut to, place, &program.objects, program.digest)?;
+            furnish::load(&mut to, slot, &program.objects, program.digest)?;
         }
         Ok(())
     }
@@ -115,7 +115,12 @@ fn furnish(
             if program.digest.is_none() {
                 continue;
             }
-            match furnish::load(&mut to, Place::new(v as u16, direction), &program.objects, program.digest) {
+            match furnish::load(
+                &mut to,
+                ProgramSlot::new(v as u16, direction),
+                &program.objects,
+                program.digest,
+            ) {
                 Ok(_) => {}
                 Err(e) if in_step(&e) => refused.push(e.to_string()),
                 Err(e) => return Err(e.to_string()),

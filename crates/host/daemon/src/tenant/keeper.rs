@@ -13,7 +13,7 @@ use crate::status::State;
 use crate::text::{chain, hex};
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
-use p4shield_runtime::control::{ClientError, Place, Reply, Request};
+use p4shield_control::{ClientError, ProgramSlot, Reply, Request};
 use std::os::fd::AsFd;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -236,8 +236,8 @@ impl Work {
                 if program.objects.is_empty() {
                     continue;
                 }
-                let place = Place::new(v as u16, direction);
-                let loaded = furnish::load(process, place, &program.objects, None);
+                let slot = ProgramSlot::new(v as u16, direction);
+                let loaded = furnish::load(process, slot, &program.objects, None);
                 let refusal = match loaded {
                     Ok(digest) => {
                         program.digest = digest;
@@ -323,13 +323,13 @@ impl Work {
             return Ok(AS_BEFORE.to_owned());
         }
         let process = self.process.as_mut().ok_or("the P4 VM does not run; see `p4shield status`")?;
-        let place = Place::new(vm, direction);
-        match furnish::load(process, place, &objects, None) {
+        let slot = ProgramSlot::new(vm, direction);
+        match furnish::load(process, slot, &objects, None) {
             Ok(digest) => {
                 self.programs[v][d] = Proven { objects, digest };
                 let text = digest.map_or_else(|| "no program".to_owned(), |digest| hex(&digest));
                 self.switches
-                    .load(&self.charge, place, &self.programs[v][d])
+                    .load(&self.charge, slot, &self.programs[v][d])
                     .map_err(|e| format!("{text} was verified, and a switch does not run it: {e}"))?;
                 self.known().refusals[v][d] = None;
                 self.look();

@@ -20,8 +20,8 @@ use crate::config::Tenant;
 use crate::status::State;
 use p4shield_abi::Direction;
 use p4shield_channel::Doorbell;
-use p4shield_runtime::control;
-use p4shield_runtime::sandbox::Report;
+use p4shield_control as control;
+use p4shield_control::SandboxReport;
 use std::path::PathBuf;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -36,7 +36,7 @@ pub(crate) struct Known {
     pub(crate) pid: Option<i32>,
     pub(crate) restarts: u64,
     pub(crate) error: Option<String>,
-    pub(crate) sandbox: Option<Report>,
+    pub(crate) sandbox: Option<SandboxReport>,
     pub(crate) p4vm: Option<control::Status>,
     /// What is wrong with programs in switches, or to be known of them.
     pub(crate) inline: Option<String>,

@@ -1,8 +1,9 @@
 //! One P4 VM's process: started, greeted, watched, ended.
 
 use crate::cgroup::Group;
-use p4shield_runtime::control::{Client, ClientError, Hello, Reply, Request, Socket, SocketError, printable};
-use p4shield_runtime::sandbox::Report;
+use p4shield_control::{
+    Client, ClientError, Hello, Reply, Request, SandboxReport, Socket, SocketError, printable,
+};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
 use rustix::process::{
@@ -65,7 +66,7 @@ pub(crate) enum StartError {
 pub(crate) struct Process {
     pub(crate) client: Client,
     pub(crate) pid: Pid,
-    pub(crate) sandbox: Report,
+    pub(crate) sandbox: SandboxReport,
     pidfd: OwnedFd,
     words: Words,
 }
@@ -132,7 +133,7 @@ impl Process {
         }
     }
 
-    fn adopt(client: Client, pid: Pid, sandbox: Report, words: Words) -> Result<Self, StartError> {
+    fn adopt(client: Client, pid: Pid, sandbox: SandboxReport, words: Words) -> Result<Self, StartError> {
         let pidfd = pidfd_open(pid, PidfdFlags::empty()).map_err(|e| StartError::Spawn(e.into()))?;
         // Only a child can be waited for, so this is what was started here and no process of another number.
         match waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
@@ -245,8 +246,8 @@ pub(super) const fn in_step(error: &ClientError) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use p4shield_runtime::control::{MAX_NAME, MAX_VMS};
-    use p4shield_runtime::sandbox::{Limits, Measure};
+    use p4shield_control::{MAX_NAME, MAX_VMS, Measure};
+    use p4shield_runtime::sandbox::Limits;
 
     #[test]
     fn the_configuration_has_the_limits_of_the_p4_vm() {

@@ -8,8 +8,8 @@ use p4shield_abi::Direction;
 use p4shield_abi::channel::Geometry;
 use p4shield_attach::message::Report;
 use p4shield_attach::{Allowed, Heard, Host, Peer, Server, Setup};
+use p4shield_control::{Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
 use p4shield_daemon::api;
-use p4shield_runtime::control::{Hello, PROTOCOL_VERSION, Place, Reply, Request};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
@@ -110,9 +110,9 @@ impl Liar {
         let bytes = std::fs::read(file).unwrap();
         let memory = memfd_create("object", MemfdFlags::CLOEXEC).unwrap();
         File::from(memory.try_clone().unwrap()).write_all(&bytes).unwrap();
-        let place = Place::new(0, Direction::Ingress);
+        let slot = ProgramSlot::new(0, Direction::Ingress);
         let objects = vec![bytes.len() as u32];
-        let request = Request::LoadProgram { place, name: "program".into(), objects };
+        let request = Request::LoadProgram { slot, name: "program".into(), objects };
         self.ask(approved, request, &[memory.as_fd()])
     }
 }

@@ -14,9 +14,9 @@ use p4shield_abi::{Direction, Verdict};
 use p4shield_bpf::verify::{Limits, verify};
 use p4shield_bpf::{EngineOptions, Object, Program, Verified, link};
 use p4shield_channel::{Doorbell, Responder, SharedMemory};
+use p4shield_control::{Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
 use p4shield_mediator::InlineEngine;
 use p4shield_p4::NoIncludes;
-use p4shield_runtime::control::{Hello, PROTOCOL_VERSION, Place, Reply, Request};
 use p4shield_runtime::inline::Programs;
 use p4shield_runtime::worker::{Answer, Control, Loaded, Order, Served, Vm, Worker, mailbox};
 use p4shield_seal::{AgeLimit, Identity, TenantKey};
@@ -85,7 +85,7 @@ impl Working {
         let program = Program::load(&verified, &EngineOptions::default()).map_err(refused)?;
         let loaded = Box::new(Loaded::of(program));
         working.order(Order::SetVm(Box::new(vm.map_err(refused)?)))?;
-        working.order(Order::SetProgram(Place::new(0, Direction::Ingress), Some(loaded)))?;
+        working.order(Order::SetProgram(ProgramSlot::new(0, Direction::Ingress), Some(loaded)))?;
         working.order(Order::Attach(Box::new(Served::new(0, judge, geometry)), bell))?;
         Ok(working)
     }
@@ -135,7 +135,7 @@ impl Inline {
         done(programs.handle(vm, None, vec![open_to_write(&at("log"))?]))?;
         File::create(at("object")).and_then(|mut f| f.write_all(&object)).map_err(Error::Folder)?;
         let load = Request::LoadProgram {
-            place: Place::new(0, Direction::Ingress),
+            slot: ProgramSlot::new(0, Direction::Ingress),
             name: "tcp_guard".to_owned(),
             objects: vec![object.len() as u32],
         };

@@ -1,8 +1,9 @@
 //! The host's end: one question, one answer, never longer than the host is willing to wait.
 
-use super::{
-    DecodeError, Frame, Reply, Request, Socket, SocketError, decode, encode, printable, printable_lines,
-};
+use crate::envelope::{DecodeError, Envelope, decode, encode};
+use crate::message::{Reply, Request};
+use crate::socket::{Socket, SocketError};
+use crate::text::{printable, printable_lines};
 use rustix::process::Pid;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -71,18 +72,18 @@ impl Client {
         let end = Instant::now() + timeout;
         let id = self.next;
         self.next = self.next.wrapping_add(1);
-        self.socket.send(&encode(&Frame { id, body: request })?, descriptors)?;
+        self.socket.send(&encode(&Envelope { id, body: request })?, descriptors)?;
         match self.socket.wait(Some(end.saturating_duration_since(Instant::now()))) {
             Err(SocketError::Timeout(_)) => return Err(SocketError::Timeout(timeout).into()),
             other => other?,
         }
         let message = self.socket.receive()?;
         self.peer = message.sender.or(self.peer);
-        let frame: Frame<Reply> = decode(&message.bytes)?;
-        if frame.id != id {
-            return Err(ClientError::OutOfOrder { got: frame.id, asked: id });
+        let envelope: Envelope<Reply> = decode(&message.bytes)?;
+        if envelope.id != id {
+            return Err(ClientError::OutOfOrder { got: envelope.id, asked: id });
         }
-        match frame.body {
+        match envelope.body {
             Reply::Failed(text) => Err(ClientError::Failed(printable(&text))),
             Reply::Refused(text) => Err(ClientError::Refused(printable_lines(&text))),
             reply => Ok(reply),

@@ -1,6 +1,5 @@
 //! A `SOCK_SEQPACKET` socket that carries whole messages with descriptors.
 
-use super::MAX_MESSAGE;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
@@ -12,6 +11,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+/// The most bytes of a message.
+pub const MAX_MESSAGE: usize = 128 << 10;
 /// The most descriptors in a message.
 pub const MAX_DESCRIPTORS: usize = 4;
 

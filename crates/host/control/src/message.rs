@@ -1,29 +1,13 @@
-//! What the host daemon says to a P4 VM, and what it hears back.
-//!
-//! One message is one packet of a `SOCK_SEQPACKET` socket: a [`Frame`] in postcard's encoding, at most
-//! [`MAX_MESSAGE`] bytes, with the descriptors that [`Request::descriptors`] counts. The host asks, the P4 VM answers
-//! each request once, in order, and says nothing unasked. Neither believes the other: decoding is bounded by the
-//! message's size, counts and names are checked, text from a P4 VM is made [`printable`] before anyone sees it.
+//! The messages: what the host daemon requests of a P4 VM, and what the P4 VM replies.
 
-mod client;
-mod socket;
-mod text;
-
-pub use client::{Client, ClientError};
-pub use socket::{MAX_DESCRIPTORS, Received, Socket, SocketError};
-pub use text::{printable, printable_lines};
-
-use crate::sandbox::Report;
+use crate::sandbox::SandboxReport;
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::{Direction, Verdict};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Host and P4 VM are one binary; a mismatch means that the binary was replaced while the
 /// daemon ran.
 pub const PROTOCOL_VERSION: u32 = 3;
-/// The most bytes of a message.
-pub const MAX_MESSAGE: usize = 128 << 10;
 /// The most bytes of all objects of one program.
 pub const MAX_OBJECTS: usize = 4 << 20;
 /// The most user VMs of one tenant.
@@ -32,15 +16,6 @@ pub const MAX_VMS: u16 = 256;
 pub const MAX_CHANNELS: usize = 512;
 /// The most bytes of a name of a tenant, VM or program.
 pub const MAX_NAME: usize = 64;
-
-/// A message with the number that its answer repeats.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Frame<T> {
-    /// Chosen by whoever asks.
-    pub id: u32,
-    /// What is said.
-    pub body: T,
-}
 
 /// What a tenant's P4 VM is told first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,14 +40,14 @@ pub struct Hello {
 
 /// A user VM's direction: what a program belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Place {
+pub struct ProgramSlot {
     /// Index of the VM within its tenant.
     pub vm: u16,
     /// [`Direction`] as a number.
     pub direction: u8,
 }
 
-impl Place {
+impl ProgramSlot {
     /// The place of a direction.
     #[must_use]
     pub const fn new(vm: u16, direction: Direction) -> Self {
@@ -82,7 +57,7 @@ impl Place {
 
 /// Geometry of a channel, as a message carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shape {
+pub struct WireGeometry {
     /// Slots.
     pub slots: u32,
     /// Header bytes a packet at most.
@@ -91,14 +66,14 @@ pub struct Shape {
     pub headroom: u32,
 }
 
-impl From<Geometry> for Shape {
+impl From<Geometry> for WireGeometry {
     fn from(g: Geometry) -> Self {
         Self { slots: g.slots, header_bytes: g.header_bytes, headroom: g.headroom }
     }
 }
 
-impl From<Shape> for Geometry {
-    fn from(s: Shape) -> Self {
+impl From<WireGeometry> for Geometry {
+    fn from(s: WireGeometry) -> Self {
         Self { slots: s.slots, header_bytes: s.header_bytes, headroom: s.headroom }
     }
 }
@@ -123,7 +98,7 @@ pub enum Request {
     /// refused leaves the old one running. Descriptor: memory that holds the objects one after the other.
     LoadProgram {
         /// Where it is to run.
-        place: Place,
+        slot: ProgramSlot,
         /// What to call it.
         name: String,
         /// Bytes of each object.
@@ -132,7 +107,7 @@ pub enum Request {
     /// Takes the program away.
     UnloadProgram {
         /// Where it runs.
-        place: Place,
+        slot: ProgramSlot,
     },
     /// Serves one more channel. Descriptors: its memory, the P4 VM's end of its doorbell, the switch's packet memory if
     /// headers are to be read there.
@@ -140,7 +115,7 @@ pub enum Request {
         /// The host's number for it.
         channel: u32,
         /// Its geometry.
-        shape: Shape,
+        geometry: WireGeometry,
         /// Bytes of the switch's packet memory; none: headers are copied into the channel.
         packets: Option<u64>,
     },
@@ -152,7 +127,7 @@ pub enum Request {
     /// Reads a table: one entry, or all of them from `skip` on, as many as a message holds.
     MapRead {
         /// The program's place.
-        place: Place,
+        slot: ProgramSlot,
         /// The map's symbol.
         map: String,
         /// The entry's key; `None` for all.
@@ -163,7 +138,7 @@ pub enum Request {
     /// Writes or deletes a table's entry.
     MapWrite {
         /// The program's place.
-        place: Place,
+        slot: ProgramSlot,
         /// The map's symbol.
         map: String,
         /// The entry's key.
@@ -207,7 +182,7 @@ pub enum Reply {
         /// [`PROTOCOL_VERSION`] of the P4 VM.
         version: u32,
         /// What its sandbox enforces.
-        sandbox: Report,
+        sandbox: SandboxReport,
     },
     /// Done as asked.
     Done,
@@ -280,121 +255,8 @@ pub struct DirectionStatus {
     pub program: Option<[u8; 32]>,
 }
 
-/// Why a message cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum DecodeError {
-    /// Not postcard, or not of this type.
-    #[error("a control message of {len} bytes is not in the protocol's encoding")]
-    Encoding {
-        /// Bytes of the message.
-        len: usize,
-        /// Where decoding stopped.
-        #[source]
-        source: postcard::Error,
-    },
-    /// Bytes are left over.
-    #[error("a control message ends {0} bytes before the packet that carries it")]
-    Trailing(usize),
-}
-
-/// Encodes a message.
-///
-/// # Errors
-/// It is longer than [`MAX_MESSAGE`].
-pub fn encode<T: Serialize>(frame: &Frame<T>) -> Result<Vec<u8>, SocketError> {
-    let bytes = postcard::to_stdvec(frame).map_err(|e| SocketError::Encode { source: e })?;
-    if bytes.len() > MAX_MESSAGE {
-        return Err(SocketError::TooLong { len: bytes.len() });
-    }
-    Ok(bytes)
-}
-
-/// Decodes a message. Memory use is bounded by a small multiple of the message's size. Entry point of fuzzing, with
-/// [`Request`] and [`Reply`].
-///
-/// # Errors
-/// The bytes are not exactly one message of this type.
-pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<Frame<T>, DecodeError> {
-    match postcard::take_from_bytes(bytes) {
-        Ok((frame, [])) => Ok(frame),
-        Ok((_, rest)) => Err(DecodeError::Trailing(rest.len())),
-        Err(source) => Err(DecodeError::Encoding { len: bytes.len(), source }),
-    }
-}
-
 /// The verdict that a policy number stands for.
 #[must_use]
 pub const fn verdict(number: u8) -> Verdict {
     Verdict::from_u64(number as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn samples() -> Vec<Request> {
-        let place = Place::new(3, Direction::Egress);
-        vec![
-            Request::Hello(Hello {
-                version: PROTOCOL_VERSION,
-                tenant: "red".into(),
-                key: true,
-                no_program: 0,
-                age_limit_ms: 1000,
-                log_interval_ms: 100,
-                budget: 1 << 20,
-                min_epoch: 1 << 60,
-            }),
-            Request::SetVm { vm: 3, name: "web".into(), info: true, log: false },
-            Request::LoadProgram { place, name: "guard".into(), objects: vec![100, 200] },
-            Request::AttachChannel { channel: 1, shape: Geometry::default().into(), packets: Some(1 << 24) },
-            Request::MapWrite { place, map: "ports".into(), key: vec![1; 4], value: Some(vec![2; 8]) },
-            Request::Status,
-        ]
-    }
-
-    #[test]
-    fn messages_read_back() {
-        for body in samples() {
-            let frame = Frame { id: 7, body };
-            assert_eq!(decode::<Request>(&encode(&frame).unwrap()).unwrap(), frame);
-        }
-    }
-
-    #[test]
-    fn cut_and_extended_messages_are_refused() {
-        for body in samples() {
-            let mut bytes = encode(&Frame { id: 7, body }).unwrap();
-            for n in 0..bytes.len() {
-                assert!(decode::<Request>(&bytes[..n]).is_err(), "the first {n} bytes");
-            }
-            bytes.push(0);
-            assert!(matches!(decode::<Request>(&bytes), Err(DecodeError::Trailing(1))));
-        }
-    }
-
-    #[test]
-    fn a_length_that_lies_allocates_nothing() {
-        // Reply::Refused with a string of 2^60 bytes.
-        let mut bytes = vec![1, 4];
-        bytes.extend([0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x10]);
-        assert!(decode::<Reply>(&bytes).is_err());
-    }
-
-    #[test]
-    fn random_bytes_never_panic() {
-        let mut seeds: Vec<_> =
-            samples().into_iter().map(|body| encode(&Frame { id: 7, body }).unwrap()).collect();
-        let status = Status { vms: vec![VmStatus::default(); 2], ..Status::default() };
-        let hello = Reply::Hello { version: PROTOCOL_VERSION, sandbox: Report::default() };
-        let entries = Reply::Entries(vec![(vec![1; 4], vec![2; 8])]);
-        for body in [hello, entries, Reply::Status(Box::new(status)), Reply::Refused("no".to_owned())] {
-            seeds.push(encode(&Frame { id: 7, body }).unwrap());
-        }
-        p4shield_testbed::campaign(&seeds, |bytes| {
-            let _ = decode::<Request>(bytes);
-            let _ = decode::<Reply>(bytes);
-        });
-    }
 }

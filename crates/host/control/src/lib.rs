@@ -1,0 +1,27 @@
+//! The control protocol between the host daemon and a P4 VM.
+//!
+//! One message is one packet of a `SOCK_SEQPACKET` socket: an [`Envelope`] in postcard's encoding, at most
+//! [`MAX_MESSAGE`] bytes, with the descriptors that [`Request::descriptors`] counts. The daemon sends requests. The
+//! P4 VM answers each request once, in order, and sends nothing else. Neither side trusts the other: the message's
+//! size bounds its decoding, both sides check counts and names, and [`printable`] cleans text before anyone reads it.
+//!
+//! The daemon's side is a [`Client`]; the P4 VM's side is `p4shield_runtime::p4vm`. Switch libraries carry the same
+//! requests over the same [`Socket`] to programs of placement `inline`.
+#![forbid(unsafe_code)]
+
+mod client;
+mod envelope;
+mod message;
+mod sandbox;
+mod socket;
+mod text;
+
+pub use client::{Client, ClientError};
+pub use envelope::{DecodeError, Envelope, decode, encode};
+pub use message::{
+    ChannelStatus, DirectionStatus, Entries, Hello, MAX_CHANNELS, MAX_NAME, MAX_OBJECTS, MAX_VMS,
+    PROTOCOL_VERSION, ProgramSlot, Reply, Request, Status, VmStatus, WireGeometry, verdict,
+};
+pub use sandbox::{Measure, SandboxReport};
+pub use socket::{MAX_DESCRIPTORS, MAX_MESSAGE, Received, Socket, SocketError};
+pub use text::{printable, printable_lines};

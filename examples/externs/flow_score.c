@@ -1,12 +1,12 @@
-/* A tenant's own extern for flow_score.p4: a score from 0 to 255 for every packet, the same for all packets of a
- * pair of hosts, lower for large ones.
+/* A tenant's own extern for flow_score.p4: a score from 0 to 255 for each packet, the same for all packets of a
+ * pair of hosts, lower for large packets.
  *
  *   clang -target bpf -O2 -c flow_score.c -o flow_score.o
  *
- * Calling convention (docs/how-to/c-externs.md): unsigned integers come with zeros in their unused upper bits, in the order of
- * the P4 declaration; of the result, the lowest bits are taken that the declared width has. Integers are in the
- * machine's byte order: network byte order is the compiler's business. Do not use loops that count down: the verifier proves
- * that loops end only if they count up to a bound.
+ * Calling convention (docs/how-to/c-externs.md): arguments stand in the order of the P4 declaration; the unused upper
+ * bits of unsigned integers are zero. The caller takes as many of the result's lowest bits as the declared type has.
+ * Integers are in the machine's byte order; the compiler converts from and to network byte order. Count loops up to a
+ * bound: the verifier proves that no other loop ends.
  */
 
 typedef unsigned long long u64;

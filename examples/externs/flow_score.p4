@@ -1,15 +1,16 @@
-// Calls a tenant's own C: `flow_score` of flow_score.c decides which flows are shed first.
+// Calls a tenant's own C function: `flow_score` in flow_score.c decides which flows are shed first.
 //
 //   clang -target bpf -O2 -c flow_score.c -o flow_score.o
 //   p4shield compile flow_score.p4 -o main.o
 //
-// Both objects are linked by name when the program is loaded. An extern function of your own takes up to five integers,
-// headers or structs and returns an integer of at most 64 bits, or nothing: docs/how-to/c-externs.md has the calling convention.
+// The P4 VM links both objects by name when it loads the program. A tenant's own extern function takes up to five
+// integers, headers or structs, and returns an integer of at most 64 bits or nothing. The calling convention is in
+// docs/how-to/c-externs.md.
 
 #include <ubpf_model.p4>
 #include <p4shield.p4>
 
-// The tenant's own.
+// Defined in flow_score.c.
 extern bit<8> flow_score(in bit<32> src, in bit<32> dst, in bit<16> length);
 
 const bit<16> TYPE_IPV4 = 0x0800;
@@ -61,7 +62,7 @@ parser score_parser(packet_in packet, out headers_t hdr, inout metadata_t meta, 
 control score(inout headers_t hdr, inout metadata_t meta, inout standard_metadata std) {
     apply {
         if (hdr.ipv4.isValid()) {
-            // An application of the tenant sets in slot 0 how much is shed: 0 nothing, 255 nearly everything.
+            // An application of the tenant sets in slot 0 how much is shed: from 0, nothing, to 255, nearly everything.
             bit<64> limit = get_app_value(0);
             bit<8> s = flow_score(hdr.ipv4.src, hdr.ipv4.dst, hdr.ipv4.total_length);
             if (vm_info_known(128) && (bit<64>)s < limit) {

@@ -1,7 +1,7 @@
-// Rewrites packets: gives those of a class of destinations a DSCP, takes one from the time to live, and keeps the
-// IPv4 checksum right without computing it anew (RFC 1624).
+// Rewrites packets: sets a DSCP for classes of destinations, decrements the time to live, and updates the IPv4
+// checksum incrementally (RFC 1624).
 //
-// Attach it for egress. The table is filled while the program runs; until then, its default action applies.
+// Bind it to egress. The table is empty when the program is loaded; until it has entries, its default action applies.
 
 #include <ubpf_model.p4>
 

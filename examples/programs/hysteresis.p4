@@ -1,7 +1,7 @@
-// Remembers: once memory is short, new connections are denied until it has recovered well, so that the answer does not
-// flap around the threshold. A register holds the state from packet to packet.
+// Denies new connections from the moment when TCP memory is short until it has recovered well, so that the decision
+// does not flap around the threshold. A register keeps the state from packet to packet.
 //
-// Attach it for ingress. The tenant's threshold is where denial begins; it ends at three quarters of that.
+// Bind it to ingress. Denial begins at the tenant's threshold and ends at three quarters of it.
 
 #include <ubpf_model.p4>
 #include <p4shield.p4>
@@ -83,7 +83,7 @@ parser guard_parser(packet_in packet, out headers_t hdr, inout metadata_t meta, 
 }
 
 control guard(inout headers_t hdr, inout metadata_t meta, inout standard_metadata std) {
-    // Element 0: 1 while new connections are denied. Zero at load.
+    // Element 0: 1 while new connections are denied. Zero when the program is loaded.
     Register<bit<1>, bit<32>>(1) denying;
 
     apply {

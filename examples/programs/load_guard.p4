@@ -1,10 +1,10 @@
-// Sheds the load that fills the VM's network, and nothing else. While more than 30 % of the VM's link is in use, UDP
-// datagrams to port 9000 are dropped; they pass again once it is below 10 %. Whatever else the VM receives passes. A
-// register holds the state from packet to packet, so that the answer does not flap at one threshold. The hysteresis
-// experiment of TransP4 (Tashiro, Iwai and Kourai, 2026, section 5.1); `p4shield-dev bench xsk` plays it.
+// Sheds the load that fills the VM's network, and no other traffic. While more than 30 % of the VM's link is in use, it
+// drops UDP datagrams to port 9000; they pass again once less than 10 % is in use. All other packets pass. A register
+// keeps the state from packet to packet, so that the decision does not flap at one threshold. The hysteresis
+// experiment of TransP4 (Tashiro, Iwai and Kourai, 2026, section 5.1); `p4shield-dev bench xsk` runs it.
 //
-// Attach it for ingress. The agent has to publish the interface, with its speed: p4shield agent run --interface
-// eth0:1000. While nobody knows how much of it is in use, the load is shed. Fragments but the first carry no port and
+// Bind it to ingress. The agent has to publish the interface with its speed: p4shield agent run --interface
+// eth0:1000. While the utilisation is unknown, the program sheds the load. Later fragments contain no port and
 // pass.
 
 #include <ubpf_model.p4>
@@ -89,7 +89,7 @@ parser guard_parser(packet_in packet, out headers_t hdr, inout metadata_t meta, 
 }
 
 control guard(inout headers_t hdr, inout metadata_t meta, inout standard_metadata std) {
-    // Element 0: 1 while the load is shed. Zero at load.
+    // Element 0: 1 while the load is shed. Zero when the program is loaded.
     Register<bit<1>, bit<32>>(1) shedding;
 
     apply {

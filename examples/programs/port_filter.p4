@@ -1,7 +1,7 @@
-// Lets TCP and UDP packets pass only to ports that are listed here, and counts them.
+// Passes TCP and UDP packets only to the ports listed here, and counts them.
 //
-// Attach it for ingress. The list is part of the program: nobody can change it without another program, and so
-// another digest in the execution log. Everything that is neither TCP nor UDP over IPv4 passes.
+// Bind it to ingress. The list is part of the program: changing it takes another program, with another digest in
+// the execution log. Packets that are neither TCP nor UDP over IPv4 pass.
 
 #include <ubpf_model.p4>
 #include <p4shield.p4>
@@ -38,7 +38,7 @@ header ipv4_options_t {
     varbit<320> data;
 }
 
-// What TCP and UDP have in common.
+// The ports, which TCP and UDP have in common.
 header ports_t {
     bit<16> src_port;
     bit<16> dst_port;
@@ -81,7 +81,7 @@ parser filter_parser(packet_in packet, out headers_t hdr, inout metadata_t meta,
 }
 
 control filter(inout headers_t hdr, inout metadata_t meta, inout standard_metadata std) {
-    // Element n counts packets for service n; element 0 what was refused.
+    // Element n counts packets for service n; element 0 counts refused packets.
     Counter<bit<32>>(4) services;
 
     action allow(bit<32> service) {

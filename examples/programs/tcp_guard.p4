@@ -1,13 +1,13 @@
-// Denies new TCP connections to a VM while its TCP memory is over the tenant's own threshold, and leaves
-// established connections alone. The seed experiment of P4 Shield (Iwai and Kourai, CCWC 2026, section V).
+// Denies new TCP connections to a VM while its TCP memory is over the tenant's own threshold, and passes
+// established connections. The main experiment of P4 Shield (Iwai and Kourai, CCWC 2026, section V).
 //
-// Attach it for ingress, the direction towards the user VM.
+// Bind it to ingress, the direction towards the user VM.
 //
 //   p4shield compile tcp_guard.p4 -o tcp_guard.o
 //
-// What passes: everything that is not IPv4, every IPv4 packet that is not TCP, later fragments (they carry no TCP
-// header), every TCP packet that does not open a connection. What is dropped: packets whose headers are cut off or
-// contradict themselves, and, while memory is short or nobody knows whether it is, packets with SYN and without ACK.
+// Passed: packets that are not IPv4, IPv4 packets that are not TCP, later fragments (which contain no TCP header), and
+// TCP packets that do not open a connection. Dropped: packets with truncated or contradictory headers and, while memory
+// is short or its use is unknown, packets with SYN and without ACK.
 
 #include <ubpf_model.p4>
 #include <p4shield.p4>
@@ -44,7 +44,7 @@ header ipv4_t {
     bit<32> dst;
 }
 
-// IPv4 options: nothing reads them, but the TCP header stands behind them.
+// IPv4 options: the program does not read them, but the TCP header follows them.
 header ipv4_options_t {
     varbit<320> data;
 }
@@ -96,7 +96,7 @@ parser guard_parser(packet_in packet, out headers_t hdr, inout metadata_t meta, 
 
     state parse_ipv4 {
         packet.extract(hdr.ipv4);
-        // A header that is shorter than a header can be is a lie.
+        // No valid IPv4 header is shorter than five words.
         verify(hdr.ipv4.header_words >= 5, error.ParserInvalidArgument);
         transition select(hdr.ipv4.fragment_offset, hdr.ipv4.protocol) {
             (0, PROTOCOL_TCP): parse_tcp;
@@ -118,7 +118,7 @@ control guard(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
             bit<64> tcp_mem = get_tcp_mem();
             bit<32> threshold = tcp_mem[63:32];
             bit<32> used = tcp_mem[31:0];
-            // Unknown information, be it missing, stale or forged, denies: the safe choice.
+            // Unknown information (missing, stale or forged) denies: the safe choice.
             if (vm_info_status() != 0 || threshold < used) {
                 mark_to_drop();
             }

@@ -1,7 +1,7 @@
-// As tcp_guard.p4, but every packet that has a TCP header reads the information, as the paper measures it (P4 Shield,
-// section V-B): what a program costs that looks at its VM for each packet.
+// As tcp_guard.p4, but reads the information for every packet with a TCP header, as the paper measures it (P4 Shield,
+// section V-B): the cost of a program that reads in-VM information for each packet.
 //
-// The rule is the same: new connections are denied while TCP memory is over the threshold or not known.
+// The rule is the same: it denies new connections while TCP memory is over the threshold or unknown.
 
 #include <ubpf_model.p4>
 #include <p4shield.p4>

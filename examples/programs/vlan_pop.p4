@@ -1,7 +1,7 @@
-// Makes packets shorter: takes the VLAN tag off packets that carry the tag of their VM, and drops packets with
-// another tag. The counterpart of vlan_push.p4.
+// Shortens packets: removes the VLAN tag of packets with their VM's tag, and drops packets with another
+// tag. The counterpart of vlan_push.p4.
 //
-// Attach it for ingress.
+// Bind it to ingress.
 
 #include <ubpf_model.p4>
 #include <p4shield.p4>

@@ -1,7 +1,7 @@
-// Makes packets longer: gives every packet without a VLAN tag the tag of its VM. The attachment grows the packet by
-// four bytes at its head.
+// Lengthens packets: adds the VM's VLAN tag to every packet without a tag. The attachment grows the packet by
+// four bytes at its front.
 //
-// Attach it for egress.
+// Bind it to egress.
 
 #include <ubpf_model.p4>
 #include <p4shield.p4>

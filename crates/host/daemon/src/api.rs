@@ -1,13 +1,14 @@
-//! The daemon's UNIX socket: one line of JSON asks, one line answers.
+//! The daemon's UNIX socket: each request and each answer is one line of JSON.
 //!
-//! The socket's mode is 0600, and the kernel is asked who connects: whoever speaks here is who runs the daemon, or root.
-//! All the same lines are bounded, and a client that says nothing is hung up on.
+//! Only the daemon's own user and root may connect: the socket's mode is 0600, and the daemon checks the peer's
+//! credentials. Lines are bounded nevertheless, and the daemon closes the connection of a client that stays silent.
 
-use crate::daemon::{DaemonError, Shared};
+use crate::error::DaemonError;
 use crate::lock::SocketLock;
 use crate::metrics;
+use crate::state::DaemonState;
 use crate::status::Status;
-use crate::tenant::Load;
+use crate::supervisor::LoadMode;
 use p4shield_attach::listener;
 use rustix::fs::Mode;
 use rustix::net::sockopt::socket_peercred;
@@ -21,28 +22,28 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Longest line.
+/// Longest request in bytes.
 const MAX_LINE: u64 = 1 << 20;
-/// Longest answer.
+/// Longest answer in bytes.
 const MAX_ANSWER: u64 = 64 << 20;
-/// Clients at a time.
+/// Most clients at a time.
 const MAX_CLIENTS: usize = 16;
-/// Longest silence of a client.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Time to recover when a client cannot be accepted.
-const PAUSE: Duration = Duration::from_millis(100);
-/// Longest time for an answer: a program may have to be verified.
-const ANSWER: Duration = Duration::from_secs(60);
+/// Longest time without a request of a client.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause after a failed `accept`.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Longest time for an answer, which may include the verification of a program.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What can be asked.
+/// A request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Command {
-    /// How everything is.
+    /// Returns the status.
     Status,
-    /// Metrics in Prometheus's text format.
+    /// Returns the metrics in Prometheus's text format.
     Metrics,
-    /// Replaces a program while traffic flows; without objects, takes it away.
+    /// Replaces a program while traffic flows; without objects, unloads it.
     Load {
         /// The tenant's name.
         tenant: String,
@@ -53,75 +54,75 @@ pub enum Command {
         /// Absolute paths of the objects to link.
         objects: Vec<PathBuf>,
     },
-    /// Reads the configuration's programs again.
+    /// Loads the programs of the configuration that changed.
     Reload,
 }
 
-/// What is answered.
+/// An answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
-    /// To `status`.
+    /// The answer to `status`.
     Status(Box<Status>),
-    /// To `metrics`.
+    /// The answer to `metrics`.
     Metrics(String),
-    /// Done; what came of it: the digest of a program, or how many were loaded.
+    /// Success, with the digest of the program or the number of programs loaded.
     Done(String),
-    /// Why it was not done.
+    /// Failure, with the reason.
     Failed(String),
 }
 
-/// Any bytes as a line in either direction. Entry point of fuzzing.
+/// Parses any bytes as a request and as an answer. Entry point for fuzzing.
 ///
 /// # Panics
-/// If what was read is not read again when it is written.
+/// A message changes when it is serialised and parsed again.
 pub fn fuzz(line: &[u8]) {
-    fn again<T: Serialize + for<'a> Deserialize<'a> + PartialEq + std::fmt::Debug>(line: &[u8]) {
+    fn round_trip<T: Serialize + for<'a> Deserialize<'a> + PartialEq + std::fmt::Debug>(line: &[u8]) {
         if let Ok(message) = serde_json::from_slice::<T>(line) {
             let text = serde_json::to_vec(&message).expect("a message is plain data");
             assert_eq!(serde_json::from_slice::<T>(&text).ok().as_ref(), Some(&message));
         }
     }
-    again::<Command>(line);
-    again::<Answer>(line);
+    round_trip::<Command>(line);
+    round_trip::<Answer>(line);
 }
 
-/// Why the daemon was not asked, or did not do it.
+/// Why a request to the daemon failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ApiError {
-    /// Nobody is there.
-    #[error("no daemon listens on {}; start it with `p4shield run`, or name its socket", socket.display())]
+    /// No daemon listens there.
+    #[error("no daemon listens on {}; start one with `p4shield run`, or name the daemon's socket", socket.display())]
     Connect {
-        /// The socket.
+        /// Path of the socket.
         socket: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The conversation broke off.
-    #[error("the daemon did not answer")]
+    /// The connection failed or timed out.
+    #[error("the daemon did not answer; see its log")]
     Talk(#[from] io::Error),
-    /// The answer is not one.
-    #[error("the daemon's answer cannot be read; is it of another version?")]
+    /// The answer cannot be parsed.
+    #[error("the daemon's answer cannot be parsed; check that the daemon has the same version")]
     Decode(#[from] serde_json::Error),
-    /// The daemon says no.
+    /// The daemon refused the request.
     #[error("{0}")]
     Failed(String),
-    /// The answer is one to another question.
-    #[error("the daemon gave an answer that does not fit; is it of another version?")]
+    /// The answer does not belong to the request.
+    #[error("the daemon sent an answer of the wrong kind; check that the daemon has the same version")]
     Unexpected,
 }
 
-/// Asks the daemon that listens on `socket`.
+/// Sends a request to the daemon that listens on `socket`, and returns its answer.
 ///
 /// # Errors
 /// See [`ApiError`].
 pub fn ask(socket: &Path, command: &Command) -> Result<Answer, ApiError> {
     let connect = |source| ApiError::Connect { socket: socket.to_owned(), source };
     let mut stream = UnixStream::connect(socket).map_err(connect)?;
-    stream.set_read_timeout(Some(ANSWER))?;
-    stream.set_write_timeout(Some(ANSWER))?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
     let mut line = serde_json::to_string(command)?;
     line.push('\n');
     stream.write_all(line.as_bytes())?;
@@ -133,7 +134,7 @@ pub fn ask(socket: &Path, command: &Command) -> Result<Answer, ApiError> {
     }
 }
 
-/// Asks how everything is.
+/// Returns the daemon's status.
 ///
 /// # Errors
 /// See [`ApiError`].
@@ -144,7 +145,7 @@ pub fn status(socket: &Path) -> Result<Status, ApiError> {
     }
 }
 
-/// Asks for metrics.
+/// Returns the daemon's metrics in Prometheus's text format.
 ///
 /// # Errors
 /// See [`ApiError`].
@@ -155,10 +156,10 @@ pub fn metrics(socket: &Path) -> Result<String, ApiError> {
     }
 }
 
-/// Has a program replaced (or taken away, without objects) and returns its digest.
+/// Replaces a program, or unloads it if there are no objects. Returns the digest.
 ///
 /// # Errors
-/// See [`ApiError`]; [`ApiError::Failed`] has the verifier's words. The program that ran before still runs then.
+/// See [`ApiError`]; [`ApiError::Failed`] has the verifier's message. The previous program then still runs.
 pub fn load(
     socket: &Path,
     tenant: &str,
@@ -174,7 +175,7 @@ pub fn load(
     }
 }
 
-/// A socket that is this daemon's alone. Its file goes with the value.
+/// A listening socket that this daemon owns. Dropping it removes its file.
 pub(crate) struct Listener {
     listener: UnixListener,
     path: PathBuf,
@@ -187,31 +188,31 @@ impl Drop for Listener {
     }
 }
 
-/// Listens on `path`, in place of a daemon that died without removing it.
+/// Listens on `path`; replaces the socket that a dead daemon left behind.
 pub(crate) fn listen(path: &Path) -> Result<Listener, DaemonError> {
-    let failed = |source| DaemonError::Listen { place: path.display().to_string(), source };
     let lock = SocketLock::take(path)?;
     let mode = Mode::from_raw_mode(0o600);
-    let fd = listener(path, SocketType::STREAM, SocketFlags::empty(), mode).map_err(failed)?;
+    let fd =
+        listener(path, SocketType::STREAM, SocketFlags::empty(), mode).map_err(DaemonError::listen(path))?;
     Ok(Listener { listener: UnixListener::from(fd), path: path.to_owned(), _lock: lock })
 }
 
-/// The thread that listens. Ends when dropped.
+/// The thread that accepts clients. Ends when dropped.
 pub(crate) struct Server {
     ending: Arc<AtomicBool>,
-    /// The thread's own socket: its file may be gone, so that nobody could connect to it.
+    /// The thread's own socket: its file may be gone, so a connection could not wake the thread.
     socket: UnixListener,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
-    pub(crate) fn start(listener: Listener, shared: Arc<Shared>) -> Result<Self, DaemonError> {
+    pub(crate) fn start(listener: Listener, state: Arc<DaemonState>) -> Result<Self, DaemonError> {
         let ending = Arc::new(AtomicBool::new(false));
-        let (place, end) = (listener.path.display().to_string(), Arc::clone(&ending));
-        let failed = |source| DaemonError::Listen { place, source };
+        let (address, end) = (listener.path.display().to_string(), Arc::clone(&ending));
+        let failed = |source| DaemonError::Listen { address, source };
         let start = || {
             let socket = listener.listener.try_clone()?;
-            let accept = move || accept(&listener, &shared, &end);
+            let accept = move || accept(&listener, &state, &end);
             let thread = std::thread::Builder::new().name("api".into()).spawn(accept)?;
             Ok(Self { ending, socket, thread: Some(thread) })
         };
@@ -222,7 +223,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Release);
-        // Wakes the thread; it finds that this is the end.
+        // Wakes the thread, which then checks `ending`.
         let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -230,47 +231,47 @@ impl Drop for Server {
     }
 }
 
-fn accept(listener: &Listener, shared: &Arc<Shared>, ending: &AtomicBool) {
+fn accept(listener: &Listener, state: &Arc<DaemonState>, ending: &AtomicBool) {
     let clients = Arc::new(AtomicUsize::new(0));
     for stream in listener.listener.incoming() {
         if ending.load(Ordering::Acquire) {
             break;
         }
         let Ok(stream) = stream else {
-            // Out of descriptors; not to be asked again at once.
-            std::thread::sleep(PAUSE);
+            // Out of descriptors, for example: retrying at once would spin.
+            std::thread::sleep(ACCEPT_PAUSE);
             continue;
         };
-        if !ours(&stream) {
+        if !is_authorised(&stream) {
             continue;
         }
         if clients.fetch_add(1, Ordering::AcqRel) >= MAX_CLIENTS {
-            // Hung up on; it may come again.
+            // Too many clients: the connection closes, the client may try again.
             clients.fetch_sub(1, Ordering::AcqRel);
             continue;
         }
-        let (shared, count) = (Arc::clone(shared), Arc::clone(&clients));
-        let served = std::thread::Builder::new().name("api-client".into()).spawn(move || {
-            if let Err(error) = serve(stream, &shared) {
-                tracing::debug!(%error, "a client of the daemon's socket left");
+        let (state, count) = (Arc::clone(state), Arc::clone(&clients));
+        let thread = std::thread::Builder::new().name("api-client".into()).spawn(move || {
+            if let Err(error) = serve(stream, &state) {
+                tracing::debug!(%error, "a client of the daemon's socket failed");
             }
-            drop(shared);
+            drop(state);
             count.fetch_sub(1, Ordering::AcqRel);
         });
-        if served.is_err() {
+        if thread.is_err() {
             clients.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
 
-/// Whether the client runs as the daemon's user, or as root, whatever became of the socket's mode.
-fn ours(stream: &UnixStream) -> bool {
+/// Returns whether the client runs as the daemon's user or as root, whatever the socket's mode.
+fn is_authorised(stream: &UnixStream) -> bool {
     socket_peercred(stream).is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
 }
 
-fn serve(stream: UnixStream, shared: &Shared) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+fn serve(stream: UnixStream, state: &DaemonState) -> io::Result<()> {
+    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
     let mut writer = stream.try_clone()?;
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
@@ -279,22 +280,22 @@ fn serve(stream: UnixStream, shared: &Shared) -> io::Result<()> {
         if reader.by_ref().take(MAX_LINE).read_until(b'\n', &mut line)? == 0 {
             return Ok(());
         }
-        let mut answer = serde_json::to_vec(&answer(&line, shared))?;
+        let mut answer = serde_json::to_vec(&answer(&line, state))?;
         answer.push(b'\n');
         writer.write_all(&answer)?;
     }
 }
 
-fn answer(line: &[u8], shared: &Shared) -> Answer {
+fn answer(line: &[u8], state: &DaemonState) -> Answer {
     let done = |result: Result<String, String>| result.map_or_else(Answer::Failed, Answer::Done);
     match serde_json::from_slice(line) {
-        Ok(Command::Status) => Answer::Status(Box::new(shared.status())),
-        Ok(Command::Metrics) => Answer::Metrics(metrics::render(&shared.status())),
+        Ok(Command::Status) => Answer::Status(Box::new(state.status())),
+        Ok(Command::Metrics) => Answer::Metrics(metrics::render(&state.status())),
         Ok(Command::Load { tenant, vm, direction, objects }) => {
-            done(shared.load(&tenant, &vm, &direction, &objects, Load::Always))
+            done(state.load(&tenant, &vm, &direction, &objects, LoadMode::Always))
         }
-        Ok(Command::Reload) => done(shared.reload()),
-        Err(e) => Answer::Failed(format!("this is no command: {e}")),
+        Ok(Command::Reload) => done(state.reload()),
+        Err(e) => Answer::Failed(format!("invalid request: {e}")),
     }
 }
 
@@ -304,7 +305,7 @@ mod tests {
     use crate::status::{TenantStatus, VmStatus};
 
     #[test]
-    fn commands_are_lines_that_people_can_write() {
+    fn requests_are_plain_json_lines() {
         let command: Command = serde_json::from_str(r#"{"command":"status"}"#).unwrap();
         assert_eq!(command, Command::Status);
         let load = r#"{"command":"load","tenant":"a","vm":"b","direction":"ingress","objects":["/x.o"]}"#;
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_daemon_is_refused_and_a_dead_ones_socket_is_taken_over() {
+    fn a_dead_daemons_socket_is_replaced_a_live_ones_is_not() {
         let path = std::env::temp_dir().join(format!("p4shield-rt-api-{}.sock", std::process::id()));
         let first = listen(&path).unwrap();
         assert!(matches!(listen(&path), Err(DaemonError::Running(_))));
@@ -321,14 +322,14 @@ mod tests {
         let lock = crate::lock::lock_path(&path);
         assert!(!path.exists() && lock.exists(), "a lock that is unlinked could be held twice");
         drop(UnixListener::bind(&path).unwrap());
-        assert!(path.exists(), "what a daemon that was killed leaves behind");
+        assert!(path.exists(), "a daemon that was killed leaves its socket behind");
         drop(listen(&path).unwrap());
         assert!(!path.exists());
         std::fs::remove_file(lock).unwrap();
     }
 
     #[test]
-    fn random_lines_are_understood_or_refused() {
+    fn random_lines_are_parsed_or_refused() {
         let objects = vec!["/x.o".into(), "/y.o".into()];
         let (tenant, vm, direction) = ("alice".to_owned(), "web".to_owned(), "ingress".to_owned());
         let commands = [Command::Status, Command::Load { tenant, vm, direction, objects }];
@@ -341,31 +342,31 @@ mod tests {
     }
 
     #[test]
-    fn another_user_is_hung_up_on_even_if_the_socket_is_open_to_all() {
+    fn another_user_is_refused_whatever_the_sockets_mode() {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: only root can be somebody else");
+            eprintln!("skipped: only root can change its user");
             return;
         }
         let path = std::env::temp_dir().join(format!("p4shield-rt-api-user-{}.sock", std::process::id()));
         let listener = listen(&path).unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
-        let is_ours = |uid| {
+        let accepts = |uid| {
             let path = path.clone();
-            // Of one thread only, and the socket remembers who connected.
-            let became = std::thread::spawn(move || {
+            // Changes the user of this thread only; the socket keeps the credentials of its connection.
+            let client = std::thread::spawn(move || {
                 let uid = rustix::process::Uid::from_raw(uid);
                 rustix::thread::set_thread_res_uid(None, uid, None).unwrap();
                 UnixStream::connect(path).unwrap()
             });
-            let _client = became.join().unwrap();
-            ours(&listener.listener.accept().unwrap().0)
+            let _client = client.join().unwrap();
+            is_authorised(&listener.listener.accept().unwrap().0)
         };
-        assert!(is_ours(0) && !is_ours(4242));
+        assert!(accepts(0) && !accepts(4242));
         std::fs::remove_file(crate::lock::lock_path(&path)).unwrap();
     }
 
     #[test]
-    fn nobody_there_is_told_plainly() {
+    fn a_missing_daemon_is_reported_with_a_remedy() {
         let error = status(Path::new("/nonexistent/p4shield.sock")).unwrap_err().to_string();
         assert!(error.contains("p4shield run"), "{error}");
     }

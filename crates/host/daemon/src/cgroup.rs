@@ -1,28 +1,28 @@
-//! Limits of memory and processor for P4 VMs, where the daemon was given a cgroup to divide (systemd's `Delegate=`).
+//! Memory and CPU limits for P4 VMs, if a cgroup is delegated to the daemon (systemd's `Delegate=`).
 //!
-//! In cgroup v2 processes stand in leaves, so the daemon moves itself into one below the cgroup that it was started
-//! in, and makes a leaf beside it for each P4 VM. Where that is not possible, the resource limits of the sandbox hold
-//! alone, and status says why.
+//! In cgroup v2 only leaves hold processes. The daemon therefore moves itself into a leaf below the cgroup that it
+//! was started in, and creates a leaf beside it for each P4 VM. Where that is not possible, only the resource limits of
+//! the sandbox apply, and `status` reports why.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The cgroup that the daemon divides.
+/// The cgroup that is delegated to the daemon.
 #[derive(Debug)]
 pub(crate) struct Cgroup {
     root: PathBuf,
 }
 
-/// The leaf of one P4 VM; removed when dropped.
+/// The leaf cgroup of one P4 VM; removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Group {
     path: PathBuf,
 }
 
-/// Why there are no groups.
+/// Why P4 VMs have no cgroups.
 #[derive(Debug, thiserror::Error)]
-#[error("no cgroup to divide ({reason}); under systemd, Delegate=yes gives one")]
+#[error("none ({reason}); under systemd, set Delegate=yes")]
 pub(crate) struct NoCgroup {
     reason: String,
 }
@@ -30,27 +30,29 @@ pub(crate) struct NoCgroup {
 const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 
 impl Cgroup {
-    /// Takes the daemon's own cgroup.
+    /// Prepares the daemon's own cgroup.
     pub(crate) fn own() -> Result<Self, NoCgroup> {
-        let because = |reason: &str| NoCgroup { reason: reason.to_owned() };
+        let no_cgroup = |reason: &str| NoCgroup { reason: reason.to_owned() };
         let mounts =
-            fs::read_to_string("/proc/self/mountinfo").map_err(|_| because("/proc is not mounted"))?;
-        let mount = mount_point(&mounts).ok_or_else(|| because("cgroup v2 is not mounted"))?;
-        let own = fs::read_to_string("/proc/self/cgroup").map_err(|_| because("/proc is not mounted"))?;
-        let own =
-            own.lines().find_map(|l| l.strip_prefix("0::/")).ok_or_else(|| because("not in a v2 cgroup"))?;
+            fs::read_to_string("/proc/self/mountinfo").map_err(|_| no_cgroup("/proc is not mounted"))?;
+        let mount = mount_point(&mounts).ok_or_else(|| no_cgroup("cgroup v2 is not mounted"))?;
+        let own = fs::read_to_string("/proc/self/cgroup").map_err(|_| no_cgroup("/proc is not mounted"))?;
+        let own = own
+            .lines()
+            .find_map(|l| l.strip_prefix("0::/"))
+            .ok_or_else(|| no_cgroup("not in a v2 cgroup"))?;
         if own.is_empty() {
-            return Err(because("the daemon is in the root cgroup"));
+            return Err(no_cgroup("the daemon is in the root cgroup"));
         }
         Self::divide(&mount.join(own), std::process::id())
     }
 
-    /// Moves `pid` into a leaf of `root`, and hands the controllers down.
+    /// Moves `pid` into a leaf of `root` and enables the controllers for its leaves.
     fn divide(root: &Path, pid: u32) -> Result<Self, NoCgroup> {
-        let because = |reason: String| NoCgroup { reason };
+        let no_cgroup = |reason: String| NoCgroup { reason };
         let have = fs::read_to_string(root.join("cgroup.controllers")).unwrap_or_default();
-        if let Some(lacks) = CONTROLLERS.iter().find(|c| !have.split_whitespace().any(|h| h == **c)) {
-            return Err(because(format!("controller {lacks} is not available in {}", root.display())));
+        if let Some(missing) = CONTROLLERS.iter().find(|c| !have.split_whitespace().any(|h| h == **c)) {
+            return Err(no_cgroup(format!("controller {missing} is not available in {}", root.display())));
         }
         let make = || -> io::Result<()> {
             let leaf = root.join("daemon");
@@ -58,17 +60,17 @@ impl Cgroup {
             fs::write(leaf.join("cgroup.procs"), pid.to_string())?;
             fs::write(root.join("cgroup.subtree_control"), CONTROLLERS.map(|c| format!("+{c}")).join(" "))
         };
-        make().map_err(|e| because(format!("{}: {e}", root.display())))?;
+        make().map_err(|e| no_cgroup(format!("{}: {e}", root.display())))?;
         Ok(Self { root: root.to_owned() })
     }
 
-    /// Makes the leaf of a tenant's P4 VM.
+    /// Creates the leaf of a tenant's P4 VM.
     pub(crate) fn group(&self, tenant: &str, memory: u64, cpu_percent: Option<u32>) -> io::Result<Group> {
         let path = self.root.join(format!("p4vm-{tenant}"));
         fs::create_dir_all(&path)?;
         let group = Group { path };
         fs::write(group.path.join("memory.max"), memory.to_string())?;
-        // A tenant's key is in this memory. A kernel without swap has no such file.
+        // The memory holds the tenant's key, which must not be swapped out. A kernel without swap lacks the file.
         let swap = group.path.join("memory.swap.max");
         if swap.exists() {
             fs::write(swap, "0")?;
@@ -81,7 +83,7 @@ impl Cgroup {
 }
 
 impl Group {
-    /// Puts a process into it. Its children follow.
+    /// Moves a process into the group. Its future children join it.
     pub(crate) fn add(&self, pid: u32) -> io::Result<()> {
         fs::write(self.path.join("cgroup.procs"), pid.to_string())
     }
@@ -89,12 +91,12 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // Still busy for a moment after a kill; an empty group that stays is used again at the next start.
+        // The group may be busy for a moment after a kill; the next start then uses it again.
         let _ = fs::remove_dir(&self.path);
     }
 }
 
-/// Where cgroup v2 is mounted, as `/proc/self/mountinfo` has it.
+/// Returns where cgroup v2 is mounted, according to `/proc/self/mountinfo`.
 fn mount_point(mountinfo: &str) -> Option<PathBuf> {
     mountinfo.lines().find_map(|line| {
         let (left, right) = line.split_once(" - ")?;
@@ -107,14 +109,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mount_is_found() {
-        let text = "24 1 0:22 / /sys rw - sysfs sysfs rw\n30 24 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n";
+    fn the_mount_point_is_found() {
+        let text = "24 1 0:22 / /sys rw - sysfs sysfs rw\n\
+                    30 24 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n";
         assert_eq!(mount_point(text), Some(PathBuf::from("/sys/fs/cgroup")));
         assert_eq!(mount_point("nonsense\n"), None);
     }
 
     #[test]
-    fn limits_are_written_as_the_kernel_reads_them() {
+    fn limits_are_written_in_the_kernels_format() {
         let folder = std::env::temp_dir().join(format!("p4shield-rt-cgroup-{}", std::process::id()));
         fs::create_dir(&folder).unwrap();
         fs::write(folder.join("cgroup.controllers"), "cpuset cpu io memory pids").unwrap();

@@ -1,7 +1,8 @@
 //! Metrics over HTTP, on a loopback address: just enough of HTTP/1.1 for a scraper.
 
-use crate::daemon::{DaemonError, Shared};
+use crate::error::DaemonError;
 use crate::metrics;
+use crate::state::DaemonState;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -9,14 +10,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longest request.
+/// Longest request in bytes.
 const MAX_REQUEST: usize = 8 << 10;
-/// Time to recover when a client cannot be accepted.
-const PAUSE: Duration = Duration::from_millis(100);
-/// Longest time for one client to ask; clients are served one after the other.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Pause after a failed `accept`.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Longest time for a client's request; clients are served one after the other.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The thread that serves. Ends when dropped.
+/// The thread that serves metrics. Ends when dropped.
 pub(crate) struct Server {
     address: SocketAddr,
     ending: Arc<AtomicBool>,
@@ -24,25 +25,25 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<Self, DaemonError> {
-        let failed = |source| DaemonError::Listen { place: address.to_string(), source };
+    pub(crate) fn start(address: SocketAddr, state: Arc<DaemonState>) -> Result<Self, DaemonError> {
+        let failed = |source| DaemonError::Listen { address: address.to_string(), source };
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         let ending = Arc::new(AtomicBool::new(false));
         let end = Arc::clone(&ending);
-        let work = move || {
+        let run = move || {
             for stream in listener.incoming() {
                 if end.load(Ordering::Acquire) {
                     break;
                 }
-                // A client that leaves early has what it deserves; none that cannot be accepted is asked for at once.
+                // The error of one client concerns no other.
                 match stream {
-                    Ok(stream) => drop(serve(stream, || metrics::render(&shared.status()))),
-                    Err(_) => std::thread::sleep(PAUSE),
+                    Ok(stream) => drop(serve(stream, || metrics::render(&state.status()))),
+                    Err(_) => std::thread::sleep(ACCEPT_PAUSE),
                 }
             }
         };
-        let thread = std::thread::Builder::new().name("metrics".into()).spawn(work).map_err(failed)?;
+        let thread = std::thread::Builder::new().name("metrics".into()).spawn(run).map_err(failed)?;
         Ok(Self { address, ending, thread: Some(thread) })
     }
 }
@@ -50,7 +51,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.ending.store(true, Ordering::Release);
-        let _ = TcpStream::connect_timeout(&self.address, PATIENCE);
+        let _ = TcpStream::connect_timeout(&self.address, REQUEST_TIMEOUT);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -58,17 +59,17 @@ impl Drop for Server {
 }
 
 fn serve(mut stream: TcpStream, body: impl FnOnce() -> String) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let end = Instant::now() + PATIENCE;
+    stream.set_write_timeout(Some(REQUEST_TIMEOUT))?;
+    let end = Instant::now() + REQUEST_TIMEOUT;
     let mut request = Vec::new();
     let mut buffer = [0; 1024];
     while !request.windows(4).any(|w| w == b"\r\n\r\n") {
-        // For all of the request: who sends a byte at a time would keep everybody else waiting.
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        // The timeout is for the whole request: a client that sends it byte by byte must not delay other clients.
+        let remaining = end.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        stream.set_read_timeout(Some(left))?;
+        stream.set_read_timeout(Some(remaining))?;
         match stream.read(&mut buffer)? {
             0 => return Ok(()),
             n if request.len() + n > MAX_REQUEST => {
@@ -97,7 +98,7 @@ fn respond(stream: &mut TcpStream, status: &str, body: &str) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    fn asked(request: &[u8]) -> String {
+    fn response_to(request: &[u8]) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         client.write_all(request).unwrap();
@@ -109,23 +110,23 @@ mod tests {
     }
 
     #[test]
-    fn a_scraper_gets_metrics_and_nobody_else_anything() {
-        assert!(asked(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").ends_with("\r\n\r\na 1\n"));
-        assert!(asked(b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
-        assert_eq!(asked(b"GET /metrics"), "");
-        assert!(!asked(&[b'a'; 20_000]).contains("200"));
+    fn only_get_metrics_is_answered() {
+        assert!(response_to(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").ends_with("\r\n\r\na 1\n"));
+        assert!(response_to(b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
+        assert_eq!(response_to(b"GET /metrics"), "");
+        assert!(!response_to(&[b'a'; 20_000]).contains("200"));
     }
 
     #[test]
-    fn a_client_that_asks_byte_by_byte_keeps_nobody_waiting() {
+    fn a_slow_client_times_out() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let slow = std::thread::spawn(move || {
             while client.write_all(b"a").is_ok() {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(ACCEPT_PAUSE);
             }
         });
-        assert!(serve(listener.accept().unwrap().0, || unreachable!("it never asked")).is_err());
+        assert!(serve(listener.accept().unwrap().0, || unreachable!("the request never ended")).is_err());
         slow.join().unwrap();
     }
 }

@@ -1,29 +1,41 @@
-//! The host daemon: reads one configuration, keeps a P4 VM for each tenant, and says how everything is.
+//! The host daemon: reads one configuration, supervises a P4 VM for each tenant, and reports the status of everything.
 //!
 //! ```text
 //!   p4shield.toml ─► config ─► daemon ─┬─ attachment: wires, or switches; mediators ◄──channels─┐
-//!                                      ├─ keeper of tenant 0 ── starts, watches, replaces ──► P4 VM 0
-//!   p4shield status ◄── api ◄──────────┼─ keeper of tenant 1 ─────────────────────────────────► P4 VM 1
+//!                                      ├─ supervisor of tenant 0 ── starts, watches, replaces ──► P4 VM 0
+//!   p4shield status ◄── api ◄──────────┼─ supervisor of tenant 1 ───────────────────────────────► P4 VM 1
 //!   Prometheus      ◄── http ◄─────────┘
 //! ```
 //!
-//! The daemon is trusted by the cloud and by no tenant; it believes no P4 VM. A P4 VM that dies, stops, loops, floods
-//! its standard error or scribbles over its channel costs its own tenant verdicts until it is replaced, and nobody
-//! else anything: tenants share the mediator's loop, which never waits, and no thread of the daemon.
+//! | question | module |
+//! |---|---|
+//! | start and end of the daemon | `daemon` |
+//! | start, watching and restart of P4 VMs | `supervisor` |
+//! | loading programs again (SIGHUP, `p4shield program reload`) | `reload` |
+//! | switches that a library is preloaded into: ports, lanes, reasons why a port is not mediated | `switches` |
+//! | what `p4shield status` shows | `status` (types), `collect_status` (values) |
+//!
+//! The cloud trusts the daemon, tenants do not; the daemon trusts no P4 VM. A P4 VM that dies, stops, loops, floods its
+//! standard error or corrupts its channel costs its own tenant verdicts until it is replaced. It costs other tenants
+//! nothing: tenants share the mediator's loop, which never waits, and no thread of the daemon.
 
 #![forbid(unsafe_code)]
 
 pub mod api;
 mod attachment;
 mod cgroup;
+mod collect_status;
 mod daemon;
+mod error;
 mod http;
 mod lock;
 mod metrics;
 mod notify;
+mod reload;
+mod state;
 pub mod status;
+mod supervisor;
 mod switches;
-mod tenant;
 mod text;
 mod totals;
 mod wire;
@@ -31,8 +43,9 @@ mod wire;
 pub use p4shield_config as config;
 
 pub use attachment::{
-    Ask, Attachment, ChannelEnd, LaneKey, Packets, PortStatus, SideStatus, SwitchKey, SwitchStatus, Switches,
-    WireStatus,
+    Attachment, ChannelEnd, InlineRequest, LaneKey, PacketMemoryFile, SwitchKey, SwitchesStatus,
 };
-pub use daemon::{Daemon, DaemonError, run};
+pub use daemon::{Daemon, run};
+pub use error::DaemonError;
+pub use status::{PortStatus, SideStatus, SwitchStatus, WireStatus};
 pub use totals::Totals;

@@ -1,4 +1,4 @@
-//! Status as Prometheus metrics. Names and labels are documented in docs/reference/metrics.md and never change their meaning.
+//! Prometheus metrics from the status. docs/reference/metrics.md documents the names and labels, which are stable.
 
 use crate::status::{DirectionStatus, State, Status};
 use prometheus_client::encoding::text::encode;
@@ -7,17 +7,17 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// What a scraper is told the text is.
+/// The `Content-Type` of the text.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 type Labels = Vec<(&'static str, String)>;
 type Counters = Family<Labels, Counter>;
 type Gauges = Family<Labels, Gauge>;
 
-/// Collects families under their names, in the order in which they were made.
-struct Book(Registry);
+/// Registers families of metrics, in order.
+struct MetricsRegistry(Registry);
 
-impl Book {
+impl MetricsRegistry {
     fn counters(&mut self, name: &str, help: &str) -> Counters {
         let family = Counters::default();
         self.0.register(name, help, family.clone());
@@ -45,26 +45,26 @@ fn with(labels: &Labels, name: &'static str, value: &str) -> Labels {
     labels
 }
 
-/// The text.
+/// Returns the metrics in the OpenMetrics text format.
 pub(crate) fn render(status: &Status) -> String {
-    let mut book = Book(Registry::with_prefix("p4shield"));
-    let build = book.gauges("build_info", "Version of the daemon, always 1");
+    let mut registry = MetricsRegistry(Registry::with_prefix("p4shield"));
+    let build = registry.gauges("build_info", "Version of the daemon, always 1");
     set(&build, &vec![("version", status.version.clone())], 1);
-    tenants(&mut book, status);
-    packets(&mut book, status);
-    information(&mut book, status);
-    wires(&mut book, status);
-    switches(&mut book, status);
+    tenants(&mut registry, status);
+    packets(&mut registry, status);
+    information(&mut registry, status);
+    wires(&mut registry, status);
+    switches(&mut registry, status);
     let mut text = String::new();
     // Writing to a string cannot fail.
-    let _ = encode(&mut text, &book.0);
+    let _ = encode(&mut text, &registry.0);
     text
 }
 
-fn tenants(book: &mut Book, status: &Status) {
-    let up = book.gauges("p4vm_up", "Whether the tenant's P4 VM judges packets");
-    let restarts = book.counters("p4vm_restarts", "Times that the tenant's P4 VM was started again");
-    let missing = book.gauges("p4vm_sandbox_missing", "Measures of the sandbox that the kernel lacks");
+fn tenants(registry: &mut MetricsRegistry, status: &Status) {
+    let up = registry.gauges("p4vm_up", "Whether the tenant's P4 VM runs");
+    let restarts = registry.counters("p4vm_restarts", "Restarts of the tenant's P4 VM");
+    let missing = registry.gauges("p4vm_sandbox_missing", "Sandbox measures that the kernel lacks");
     for t in &status.tenants {
         let labels = vec![("tenant", t.name.clone())];
         set(&up, &labels, u64::from(t.state == State::Running));
@@ -73,7 +73,7 @@ fn tenants(book: &mut Book, status: &Status) {
     }
 }
 
-/// Each direction of each VM, with its labels.
+/// Returns each direction of each VM, with its labels.
 fn directions(status: &Status) -> impl Iterator<Item = (Labels, &DirectionStatus)> {
     status.tenants.iter().flat_map(|t| {
         t.vms.iter().flat_map(move |v| {
@@ -86,23 +86,23 @@ fn directions(status: &Status) -> impl Iterator<Item = (Labels, &DirectionStatus
     })
 }
 
-fn packets(book: &mut Book, status: &Status) {
-    let packets = book.counters("packets", "Packets that came to the mediator");
-    let bytes = book.counters("bytes", "Bytes of packets that came to the mediator");
-    let passed = book.counters("packets_passed", "Packets that the program passed");
-    let rewritten = book.counters("packets_rewritten", "Packets that the program passed with a rewrite");
-    let dropped = book.counters("packets_dropped", "Packets dropped, by reason");
-    let let_through =
-        book.counters("packets_let_through", "Packets let through without a verdict, by reason");
-    let held = book.gauges("packets_held", "Packets that wait for a verdict");
-    let judged = book.counters("program_judged", "Packets judged since the P4 VM started");
-    let undecided = book.counters(
+fn packets(registry: &mut MetricsRegistry, status: &Status) {
+    let packets = registry.counters("packets", "Packets that the mediator received");
+    let bytes = registry.counters("bytes", "Bytes of packets that the mediator received");
+    let passed = registry.counters("packets_passed", "Packets that the program passed");
+    let rewritten = registry.counters("packets_rewritten", "Packets that the program passed with a rewrite");
+    let dropped = registry.counters("packets_dropped", "Packets dropped, by reason");
+    let let_through = registry.counters("packets_let_through", "Packets passed without a verdict, by reason");
+    let held = registry.gauges("packets_held", "Packets held until their verdict arrives");
+    let judged =
+        registry.counters("program_judged", "Packets that the program judged since the P4 VM started");
+    let undecided = registry.counters(
         "program_undecided",
-        "Packets dropped because the program did not ask whether its information was known",
+        "Packets dropped because the program did not check whether its information was known",
     );
     let failed =
-        book.counters("program_failed", "Packets dropped because the program was stopped or there was none");
-    let info = book.gauges("program_info", "Digest of the program that runs, always 1");
+        registry.counters("program_failed", "Packets dropped because the program was aborted or missing");
+    let info = registry.gauges("program_info", "Digest of the running program, always 1");
     for (labels, d) in directions(status) {
         add(&packets, &labels, d.packets);
         add(&bytes, &labels, d.bytes);
@@ -118,8 +118,7 @@ fn packets(book: &mut Book, status: &Status) {
             set(&info, &with(&labels, "digest", digest), 1);
         }
     }
-    let unowned =
-        book.counters("packets_unowned", "Packets about which nobody is asked, by what became of them");
+    let unowned = registry.counters("packets_unowned", "Packets that no program judges, by fate");
     let fates = [
         ("passed", status.unowned.passed),
         ("dropped", status.unowned.dropped),
@@ -129,11 +128,10 @@ fn packets(book: &mut Book, status: &Status) {
     fates.iter().for_each(|(fate, n)| add(&unowned, &vec![("fate", (*fate).to_owned())], *n));
 }
 
-fn information(book: &mut Book, status: &Status) {
-    let snapshots =
-        book.counters("info_snapshots", "Publications on the info page, by what the P4 VM made of them");
-    let known = book.gauges("info_known", "Whether programs have fresh and genuine information");
-    let records = book.counters("log_records", "Records that the P4 VM published in its execution log");
+fn information(registry: &mut MetricsRegistry, status: &Status) {
+    let snapshots = registry.counters("info_snapshots", "Snapshots on the info page, by the P4 VM's result");
+    let known = registry.gauges("info_known", "Whether programs have fresh, authentic information");
+    let records = registry.counters("log_records", "Records that the P4 VM published on its log page");
     for t in &status.tenants {
         for v in &t.vms {
             let labels = vec![("tenant", t.name.clone()), ("vm", v.name.clone())];
@@ -151,12 +149,12 @@ fn information(book: &mut Book, status: &Status) {
     }
 }
 
-fn wires(book: &mut Book, status: &Status) {
-    let up = book.gauges("wire_up", "Whether an interface of a wire is attached");
-    let received = book.counters("wire_received_packets", "Frames received on an interface of a wire");
-    let sent = book.counters("wire_sent_packets", "Frames sent on an interface of a wire");
+fn wires(registry: &mut MetricsRegistry, status: &Status) {
+    let up = registry.gauges("wire_up", "Whether an interface of a wire is attached");
+    let received = registry.counters("wire_received_packets", "Frames received on an interface of a wire");
+    let sent = registry.counters("wire_sent_packets", "Frames sent on an interface of a wire");
     let lost =
-        book.counters("wire_dropped_packets", "Frames that could not be sent on an interface of a wire");
+        registry.counters("wire_dropped_packets", "Frames dropped on transmission on an interface of a wire");
     for w in &status.wires {
         for (word, side) in [("vm", &w.vm), ("switch", &w.switch)] {
             let labels = vec![
@@ -172,15 +170,15 @@ fn wires(book: &mut Book, status: &Status) {
     }
 }
 
-fn switches(book: &mut Book, status: &Status) {
-    let up = book.gauges("switch_info", "A switch that a library is preloaded into, always 1");
-    let mediated = book.gauges("port_mediated", "Whether the packets of a port are mediated");
-    let queues = book.gauges("port_queues", "Queues of a port that are mediated");
-    let zero_copy = book.gauges(
+fn switches(registry: &mut MetricsRegistry, status: &Status) {
+    let up = registry.gauges("switch_info", "A switch with a preloaded library, always 1");
+    let mediated = registry.gauges("port_mediated", "Whether the packets of a port are mediated");
+    let queues = registry.gauges("port_queues", "Queues of a port that are mediated");
+    let zero_copy = registry.gauges(
         "port_zero_copy_queues",
-        "Queues of a port whose packets a P4 VM reads where the switch has them, of both directions",
+        "Queues of a port, of both directions, whose packets a P4 VM reads in the switch's memory",
     );
-    let bypasses = book.gauges("bypasses", "Known ways for packets of a switch to go round the programs");
+    let bypasses = registry.gauges("bypasses", "Known ways for packets of a switch to bypass the programs");
     for s in &status.switches {
         let labels = vec![("switch", s.application.clone()), ("pid", s.pid.to_string())];
         set(&up, &with(&labels, "kind", &s.kind), 1);
@@ -201,7 +199,7 @@ fn switches(book: &mut Book, status: &Status) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attachment::{PortStatus, SwitchStatus};
+    use crate::status::{PortStatus, SwitchStatus};
     use crate::status::{TenantStatus, VmStatus};
 
     fn status() -> Status {

@@ -1,20 +1,19 @@
-//! What `p4shield status` shows, as types: one JSON object.
+//! The types of what `p4shield status` shows, which is one JSON object; `collect_status` fills them.
 
-use crate::attachment::{SwitchStatus, WireStatus};
 use serde::{Deserialize, Serialize};
 
-/// Everything at one time.
+/// The status of the daemon and everything below it, at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Version of P4 Shield.
     pub version: String,
-    /// The configuration's file.
+    /// Path of the configuration file.
     pub config: String,
-    /// Process id of the daemon.
+    /// Process ID of the daemon.
     pub pid: u32,
     /// Whether P4 VMs have cgroups, or why not.
     pub cgroup: String,
-    /// How packets reach us: `wire`, `dpdk` or `xsk`.
+    /// How packets reach P4 Shield: `wire`, `dpdk` or `xsk`.
     pub attachment: String,
     /// Where programs run: `p4vm` or `inline`.
     pub placement: String,
@@ -24,36 +23,36 @@ pub struct Status {
     pub wires: Vec<WireStatus>,
     /// The switches that a library is preloaded into.
     pub switches: Vec<SwitchStatus>,
-    /// Packets about which nobody is asked: passed, dropped, dropped for a spoofed source.
+    /// Packets that no program judges.
     pub unowned: Unowned,
-    /// What is wrong and what to do about it; empty if all is well.
+    /// What is wrong, each with a remedy; empty if there is nothing.
     pub advice: Vec<String>,
 }
 
-/// Packets of nobody, or about which their tenant wants nobody asked.
+/// Packets that belong to no VM, or to a direction that the tenant skips (`no_program = "skip"`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unowned {
     /// Passed.
     pub passed: u64,
     /// Dropped.
     pub dropped: u64,
-    /// Dropped because the source address was a VM's, on a port from which it does not send.
+    /// Dropped because the source address belongs to a VM that is not behind the port.
     pub spoofed: u64,
-    /// Dropped by a library in a switch before it could tell whose they were; steps of frames that were refused (`xsk`).
+    /// Dropped by a library in a switch before it knew the owner; with `xsk`, refused transitions of a frame's owner.
     #[serde(default)]
     pub refused: u64,
 }
 
-/// How a P4 VM is.
+/// The state of a P4 VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It is being started for the first time.
+    /// The daemon starts it for the first time.
     #[default]
     Starting,
     /// It judges packets.
     Running,
-    /// It ended or was ended, and is started again after a pause.
+    /// It ended or the daemon ended it; the daemon starts it again after a pause.
     Restarting,
     /// The daemon ended it.
     Stopped,
@@ -64,21 +63,21 @@ pub enum State {
 pub struct TenantStatus {
     /// Its name.
     pub name: String,
-    /// How its P4 VM is.
+    /// State of its P4 VM.
     pub state: State,
-    /// Process id of its P4 VM, while it runs.
+    /// Process ID of its P4 VM, while it runs.
     pub pid: Option<i32>,
     /// User that its P4 VM runs as.
     pub uid: Option<u32>,
     /// How often its P4 VM was started again.
     pub restarts: u64,
-    /// What went wrong last.
+    /// The last error.
     pub error: Option<String>,
-    /// Why lanes of switches have no channel to its P4 VM, if some have none.
+    /// Why some lanes of switches have no channel to its P4 VM.
     pub channels: Option<String>,
-    /// What is wrong with programs that run in switches, or to be known of them.
+    /// An error or note about programs that run in switches.
     pub inline: Option<String>,
-    /// Measures of the sandbox that are missing, as far as the operator allowed it.
+    /// Measures of the sandbox that are missing and that the operator allows to be missing.
     pub missing: Vec<String>,
     /// Version of Landlock in force.
     pub landlock_abi: i32,
@@ -91,7 +90,7 @@ pub struct TenantStatus {
 pub struct VmStatus {
     /// Its name.
     pub name: String,
-    /// Its information.
+    /// State of its information.
     pub info: InfoStatus,
     /// Records that the P4 VM published in its log.
     pub log_records: u64,
@@ -110,29 +109,29 @@ pub struct InfoStatus {
     pub accepted: u64,
     /// Publications that did not authenticate.
     pub forged: u64,
-    /// Genuine ones that were older than one seen before.
+    /// Authentic publications that were older than a previous one.
     pub replayed: u64,
-    /// Times that information got too old.
+    /// Times that information became older than the age limit.
     pub stale: u64,
 }
 
 /// One direction of a user VM.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionStatus {
-    /// SHA-256 digest of the program that runs, hexadecimal.
+    /// SHA-256 digest of the running program, hexadecimal.
     pub program: Option<String>,
-    /// Why the program that should run does not.
+    /// Why the configured program does not run.
     pub error: Option<String>,
-    /// Its packets pass and nobody is asked or counts them: `no_program = "skip"`.
+    /// Its packets bypass the P4 VM and its counters: `no_program = "skip"`.
     #[serde(default)]
     pub skipped: bool,
-    /// Packets that came to the mediator.
+    /// Packets that the mediator received.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Packets that the program passed.
     pub passed: u64,
-    /// Of those, rewritten.
+    /// Packets among them that the program rewrote.
     pub rewritten: u64,
     /// Packets dropped, by reason; reasons without packets are left out.
     pub dropped: Vec<(String, u64)>,
@@ -142,25 +141,106 @@ pub struct DirectionStatus {
     pub held: u64,
     /// Packets that the P4 VM judged since it started.
     pub judged: u64,
-    /// Of those, dropped because the program did not ask whether its information was known.
+    /// Packets among them dropped because the program did not check whether its information was known.
     pub undecided: u64,
-    /// Of those, dropped because the program was stopped or there was none.
+    /// Packets among them dropped because the program was stopped or there was none.
     pub failed: u64,
 }
 
+/// One wire.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WireStatus {
+    /// Its name: its VM's interface.
+    pub name: String,
+    /// The VM's side.
+    pub vm: SideStatus,
+    /// The switch's side.
+    pub switch: SideStatus,
+}
+
+/// One side of a wire.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SideStatus {
+    /// Name of the network interface.
+    pub interface: String,
+    /// Whether packets are received and sent there.
+    pub up: bool,
+    /// What is wrong with it, or another note.
+    pub remark: Option<String>,
+    /// Frames received.
+    pub rx_packets: u64,
+    /// Frames sent.
+    pub tx_packets: u64,
+    /// Frames dropped because the transmit ring was full or the interface was missing.
+    pub tx_dropped: u64,
+}
+
+/// One switch that a library is preloaded into.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchStatus {
+    /// `dpdk` or `xsk`.
+    pub kind: String,
+    /// The application's name.
+    pub application: String,
+    /// Process ID.
+    pub pid: i32,
+    /// User that it runs as.
+    pub uid: u32,
+    /// Ways for packets of any port to bypass the programs.
+    pub bypasses: Vec<String>,
+    /// Other notes.
+    pub notes: Vec<String>,
+    /// Its ports.
+    pub ports: Vec<PortStatus>,
+}
+
+/// One port of such a switch.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PortStatus {
+    /// The library's name for it.
+    pub name: String,
+    /// Open vSwitch's name for it, if its database has the port.
+    pub interface: Option<String>,
+    /// The number that programs see as `input_port`.
+    pub number: u32,
+    /// Whether its packets are mediated.
+    pub mediated: bool,
+    /// Why they are not.
+    pub why: Option<String>,
+    /// `vm`, `uplink` or `shared`.
+    pub role: String,
+    /// The tenant that owns the port, if a VM is behind it.
+    pub tenant: Option<String>,
+    /// The VM behind the port.
+    pub vm: Option<String>,
+    /// Queues whose received packets are mediated.
+    pub queues: usize,
+    /// Queues whose transmitted packets are mediated, too.
+    pub transmit_queues: usize,
+    /// Number of queues, of both kinds, whose packets a P4 VM reads in the switch's packet memory.
+    #[serde(default)]
+    pub zero_copy_queues: usize,
+    /// Ways for packets of this port to bypass the programs.
+    pub bypasses: Vec<String>,
+    /// Other notes.
+    pub notes: Vec<String>,
+}
+
 impl TenantStatus {
-    /// What is wrong with the tenant, and what to do.
+    /// Returns what is wrong with the tenant, each with a remedy.
     pub(crate) fn advice(&self) -> Vec<String> {
         let mut advice = Vec::new();
         let name = &self.name;
-        let why = self.error.as_deref().unwrap_or("it is on its way");
+        let why = self.error.as_deref().unwrap_or("the daemon is starting it");
         if matches!(self.state, State::Starting | State::Restarting) {
             advice.push(format!(
-                "tenant {name}: its P4 VM does not run ({why}); its packets get its fail policy"
+                "tenant {name}: its P4 VM does not run ({why}); the fail policy applies to its packets"
             ));
         }
         if let Some(channels) = &self.channels {
-            advice.push(format!("tenant {name}: {channels}; use fewer queues, or more switches' hosts"));
+            advice.push(format!(
+                "tenant {name}: {channels}; use fewer queues, or distribute the switches over more hosts"
+            ));
         }
         if let Some(inline) = &self.inline {
             advice.push(format!("tenant {name}: {inline}; see the switch's log"));
@@ -168,15 +248,15 @@ impl TenantStatus {
         if !self.missing.is_empty() {
             let missing = self.missing.join(", ");
             advice.push(format!(
-                "tenant {name}: the sandbox lacks {missing}; use a kernel that has it and take it out of allow_missing"
+                "tenant {name}: the sandbox lacks {missing}; use a kernel that has it, and remove it from allow_missing"
             ));
         }
         for vm in &self.vms {
-            let place = format!("tenant {name}, VM {}", vm.name);
+            let subject = format!("tenant {name}, VM {}", vm.name);
             for (word, direction) in [("ingress", &vm.ingress), ("egress", &vm.egress)] {
                 if let Some(error) = &direction.error {
                     advice.push(format!(
-                        "{place}: the {word} program does not run ({error}); try it with `p4shield verify`, then \
+                        "{subject}: the {word} program does not run ({error}); check it with `p4shield verify`, then run \
                          `p4shield program load {name} {} {word} FILE`",
                         vm.name
                     ));
@@ -184,14 +264,14 @@ impl TenantStatus {
             }
             let remedy = match vm.info.status.as_str() {
                 "missing" => "start `p4shield agent` in the VM",
-                "stale" => "see whether `p4shield agent` still runs in the VM, and compare the clocks",
+                "stale" => "check that `p4shield agent` still runs in the VM, and compare the clocks",
                 "forged" => {
-                    "see that agent and key_file have the same key, tenant and VM name; else somebody forges"
+                    "check that the agent and key_file have the same key, tenant and VM name; if they have, an attacker forges"
                 }
-                "replayed" => "somebody puts old information on the info page",
+                "replayed" => "an attacker writes old information to the info page",
                 _ => continue,
             };
-            advice.push(format!("{place}: its information is {}; {remedy}", vm.info.status));
+            advice.push(format!("{subject}: its information is {}; {remedy}", vm.info.status));
         }
         advice
     }
@@ -202,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_comes_with_a_remedy() {
+    fn advice_has_a_remedy_for_each_fault() {
         let info = InfoStatus { status: "missing".into(), ..InfoStatus::default() };
         let egress = DirectionStatus { error: Some("refused".into()), ..DirectionStatus::default() };
         let vm = VmStatus { name: "web".into(), info, egress, ..VmStatus::default() };
@@ -228,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_back_from_json() {
+    fn status_survives_json() {
         let status = Status { tenants: vec![TenantStatus::default()], ..Status::default() };
         let json = serde_json::to_string(&status).unwrap();
         assert!(json.contains(r#""state":"starting""#), "{json}");

@@ -1,4 +1,4 @@
-//! Small things about text and files that several modules need.
+//! Helpers for text and files.
 
 use p4shield_control::MAX_OBJECTS;
 use std::fmt::Write;
@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
-/// An error with its causes, on one line.
+/// Returns an error and its causes, on one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -17,7 +17,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Bytes in hexadecimal.
+/// Returns bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, b| {
         let _ = write!(text, "{b:02x}");
@@ -25,7 +25,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Reads a program's objects, as far as a P4 VM would take them.
+/// Reads a program's object files, each up to the size that a P4 VM accepts.
 pub(crate) fn read_objects(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>, String> {
     let read = |path: &PathBuf| {
         let failed = |e| format!("cannot read object {}: {e}", path.display());
@@ -33,7 +33,7 @@ pub(crate) fn read_objects(paths: &[PathBuf]) -> Result<Vec<Vec<u8>>, String> {
         let limit = MAX_OBJECTS as u64 + 1;
         File::open(path).and_then(|f| f.take(limit).read_to_end(&mut bytes)).map_err(failed)?;
         if bytes.len() > MAX_OBJECTS {
-            return Err(format!("object {} has more than {MAX_OBJECTS} bytes", path.display()));
+            return Err(format!("object {} is larger than the limit of {MAX_OBJECTS} bytes", path.display()));
         }
         Ok(bytes)
     };

@@ -1,27 +1,27 @@
-//! What happened to packets, summed over lanes: each lane's mediator counts for itself.
+//! The sums of all lanes' counters: each lane's mediator has counters of its own.
 
 use p4shield_abi::Direction;
 use p4shield_attach::{Count, UnownedCounts};
 use p4shield_mediator::{Config, Counters, DirectionCounts};
 
-/// Sums over lanes.
+/// Sums of counters over lanes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// By tenant, VM and [`Direction`].
     tallies: Vec<Vec<[DirectionCounts; 2]>>,
-    /// Packets of nobody.
+    /// Packets that belong to no VM.
     pub unowned: UnownedCounts,
 }
 
 impl Totals {
-    /// Zeros, for the tenants of a configuration.
+    /// Returns zeros for the tenants of a configuration.
     #[must_use]
     pub fn new(config: &Config) -> Self {
         let tallies = config.tenants.iter().map(|t| vec![Default::default(); t.vms.len()]).collect();
         Self { tallies, unowned: UnownedCounts::default() }
     }
 
-    /// What one mediator counted.
+    /// Returns the counters of one mediator.
     #[must_use]
     pub fn of(counters: &Counters) -> Self {
         let tally = |v: &p4shield_mediator::VmCounters| Direction::ALL.map(|d| v.direction(d).read());
@@ -31,14 +31,14 @@ impl Totals {
         }
     }
 
-    /// What is known of one direction of one VM.
+    /// Returns the counters of one direction of one VM; zeros if it does not exist.
     #[must_use]
     pub fn tally(&self, tenant: usize, vm: usize, direction: Direction) -> DirectionCounts {
         let vm = self.tallies.get(tenant).and_then(|vms| vms.get(vm));
         vm.map(|d| d[direction as usize]).unwrap_or_default()
     }
 
-    /// Adds what a lane counted for one direction. Of a VM that there is not: nothing.
+    /// Adds a lane's counters of one direction. Counters of a VM that does not exist are ignored.
     pub(crate) fn add(&mut self, count: &Count) {
         let vm =
             self.tallies.get_mut(usize::from(count.tenant)).and_then(|t| t.get_mut(usize::from(count.vm)));
@@ -59,8 +59,8 @@ impl Totals {
         }
     }
 
-    /// Lanes that are gone hold nothing.
-    pub(crate) fn nothing_is_held(&mut self) {
+    /// Sets the number of held packets to zero: lanes that are gone hold none.
+    pub(crate) fn clear_held(&mut self) {
         self.tallies.iter_mut().flatten().flatten().for_each(|t| t.held = 0);
     }
 }
@@ -71,25 +71,29 @@ mod tests {
     use p4shield_mediator::{TenantConfig, VmConfig};
 
     #[test]
-    fn lanes_are_summed_and_what_makes_no_sense_is_left_out() {
+    fn lanes_are_summed_and_invalid_counts_are_ignored() {
         let vm = VmConfig::new("web", Vec::new());
         let config = Config { tenants: vec![TenantConfig::new("alice", vec![vm])] };
         let mut totals = Totals::new(&config);
-        let told = DirectionCounts { packets_in: 10, passed: 7, ..DirectionCounts::default() };
-        let count = Count::new((0, 0, 1), told);
+        let tally_of_lane = DirectionCounts { packets_in: 10, passed: 7, ..DirectionCounts::default() };
+        let count = Count::new((0, 0, 1), tally_of_lane);
         totals.add(&count);
         totals.add(&count);
-        for nowhere in [(1, 0, 1), (0, 1, 1), (0, 0, 2)] {
-            totals.add(&Count::new(nowhere, told));
+        for missing in [(1, 0, 1), (0, 1, 1), (0, 0, 2)] {
+            totals.add(&Count::new(missing, tally_of_lane));
         }
         let tally = totals.tally(0, 0, Direction::Egress);
         assert_eq!((tally.packets_in, tally.passed, tally.held), (20, 14, 6));
         assert_eq!(totals.tally(0, 0, Direction::Ingress), DirectionCounts::default());
         assert_eq!(totals.tally(7, 0, Direction::Ingress), DirectionCounts::default());
-        let endless = DirectionCounts { packets_in: u64::MAX, ..DirectionCounts::default() };
-        totals.add(&Count::new((0, 0, 1), endless));
-        assert_eq!(totals.tally(0, 0, Direction::Egress).packets_in, u64::MAX, "liars overflow nothing");
-        totals.nothing_is_held();
+        let huge = DirectionCounts { packets_in: u64::MAX, ..DirectionCounts::default() };
+        totals.add(&Count::new((0, 0, 1), huge));
+        assert_eq!(
+            totals.tally(0, 0, Direction::Egress).packets_in,
+            u64::MAX,
+            "a false count does not overflow"
+        );
+        totals.clear_held();
         assert_eq!(totals.tally(0, 0, Direction::Egress).held, 0);
     }
 }

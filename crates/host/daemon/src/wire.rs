@@ -1,22 +1,23 @@
-//! The attachment `wire`, as the daemon runs it: one loop for all wires.
+//! The attachment `wire` in the daemon: one loop, which is one lane, serves all wires.
 
-use crate::attachment::{Attachment, ChannelEnd, LaneKey, SideStatus, WireStatus};
+use crate::attachment::{Attachment, ChannelEnd, LaneKey};
 use crate::config::Config;
+use crate::status::{SideStatus, WireStatus};
 use crate::text::chain;
 use crate::totals::Totals;
 use p4shield_attach_wire::{Error, Guard, LoopConfig, Side, WireConfig, WireLoop};
 
-/// The one lane: the loop.
+/// The only lane.
 const LOOP: LaneKey = LaneKey(0);
 
-/// A running wire loop.
-pub(crate) struct Wires(WireLoop);
+/// The running loop.
+pub(crate) struct WireAttachment(WireLoop);
 
-impl Wires {
-    /// Starts the loop and adds the wires. Interfaces that are not there yet are attached when they come.
+impl WireAttachment {
+    /// Starts the loop and adds the wires. A missing interface is attached as soon as it exists.
     ///
     /// # Errors
-    /// What the machine lacks.
+    /// The machine lacks what the loop needs.
     pub(crate) fn start(config: &Config) -> Result<Self, Error> {
         let mut options = LoopConfig::new("p4shield", config.mediator()).for_wires(config.wires.len());
         options.guard = if config.daemon.guard { Guard::Required } else { Guard::Off };
@@ -31,21 +32,21 @@ impl Wires {
     }
 }
 
-impl Attachment for Wires {
+impl Attachment for WireAttachment {
     fn lanes(&self) -> Vec<LaneKey> {
         vec![LOOP]
     }
 
-    /// The loop stays, and its keeper asks for faults anyway.
+    /// The lane never changes, and supervisors poll for faults.
     fn on_change(&self, _wake: Box<dyn Fn() + Send + Sync>) {}
 
-    fn attach(&self, _lane: LaneKey, tenant: usize, end: ChannelEnd) -> Result<(), String> {
-        let link = end.into_link().map_err(|e| chain(&e))?;
+    fn attach_channel(&self, _lane: LaneKey, tenant: usize, end: ChannelEnd) -> Result<(), String> {
+        let link = end.into_channel().map_err(|e| chain(&e))?;
         self.0.replace_channel(tenant, Some(link)).map_err(|e| e.to_string())
     }
 
-    fn detach(&self, tenant: usize) {
-        // An error means that the loop has ended, and its channels with it.
+    fn detach_channels(&self, tenant: usize) {
+        // An error means that the loop and its channels have ended.
         let _ = self.0.replace_channel(tenant, None);
     }
 

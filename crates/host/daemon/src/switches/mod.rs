@@ -1,32 +1,33 @@
-//! The attachments `dpdk` and `xsk`: switches that a library of ours is preloaded into, as the daemon runs them.
+//! The attachments `dpdk` and `xsk` in the daemon: switches that a library is preloaded into.
 //!
 //! ```text
-//!   library ── control socket ──► server thread ──► book: switches, ports, lanes, counts ◄── keepers, status
+//!   library ── control socket ──► server thread ──► registry: switches, ports, lanes, counts ◄── supervisors, status
 //!                    ▲                                │
 //!                    └──────── roles thread ◄─────────┴──── Open vSwitch's database
 //! ```
 //!
-//! The server's thread writes down what is said and waits for nobody. Channels are sent by the keeper of the tenant that
-//! they belong to, and what a port is by a thread of its own, so that a switch that does not read costs others a
-//! bounded pause and not more.
+//! The server's thread records what libraries report (`registry`) and never blocks. Each tenant's supervisor sends the
+//! tenant's channels, and a thread of its own sends the roles of ports (`roles`). A switch that does not read its socket
+//! therefore delays others for a bounded time only. A reason why a port is not mediated arrives as a notice from the
+//! library, or is found by `roles` in Open vSwitch's database; `status` shows it.
 
-mod asks;
-mod book;
+mod pending;
+mod registry;
 mod roles;
 
-use crate::attachment::{self, Ask, Attachment, ChannelEnd, LaneKey, Packets, SwitchKey};
+use crate::attachment::{self, Attachment, ChannelEnd, InlineRequest, LaneKey, PacketMemoryFile, SwitchKey};
 use crate::config::{Config, Placement};
-use crate::daemon::DaemonError;
+use crate::error::DaemonError;
 use crate::lock::SocketLock;
 use crate::totals::Totals;
-use asks::Asks;
-use book::Book;
 use p4shield_attach::message::Report;
 use p4shield_attach::{Allowed, Headers, Heard, Host, LaneId, Peer, Server, Setup};
 use p4shield_channel::Doorbell;
 use p4shield_control::{ClientError, Reply, SocketError};
 use p4shield_ovsdb::Monitor;
-use roles::Roles;
+use pending::PendingRequests;
+use registry::SwitchRegistry;
+use roles::PortRoles;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,50 +39,51 @@ type Wake = Box<dyn Fn() + Send + Sync>;
 /// What the threads share.
 struct Shared {
     config: Config,
-    book: Mutex<Book>,
-    asks: Asks,
+    registry: Mutex<SwitchRegistry>,
+    pending: PendingRequests,
     monitor: Option<Monitor>,
-    /// What the database said last. Read from the monitor by the roles thread alone: reading takes the news of a change.
+    /// The newest contents of the database. Only the roles thread reads the monitor, as reading clears the change mark.
     database: Mutex<Option<Arc<p4shield_ovsdb::Switch>>>,
     wakes: Mutex<Vec<Wake>>,
     /// Wakes the roles thread.
-    bell: Doorbell,
+    doorbell: Doorbell,
     ending: AtomicBool,
 }
 
-/// All switches.
-pub(crate) struct Switches {
+/// The attachment of all switches.
+pub(crate) struct SwitchAttachment {
     shared: Arc<Shared>,
-    /// None only while it is being dropped.
+    /// `None` only during drop.
     server: Option<Server>,
     roles: Option<JoinHandle<()>>,
     _lock: SocketLock,
 }
 
-impl Switches {
-    /// Listens for switches.
+impl SwitchAttachment {
+    /// Listens on the control socket for switches.
     ///
     /// # Errors
-    /// The socket, or another daemon that has it.
+    /// The socket cannot be opened, or another daemon has it.
     pub(crate) fn start(config: &Config) -> Result<Self, DaemonError> {
         let path = &config.daemon.attach_socket;
-        let failed = |source| DaemonError::Listen { place: path.display().to_string(), source };
+        let failed = DaemonError::listen(path);
         let lock = SocketLock::take(path)?;
-        let monitor = config.daemon.ovsdb.as_ref().map(Monitor::start).transpose().map_err(failed)?;
-        let (bell, rung) = Doorbell::pair().map_err(|e| failed(e.into()))?;
+        let monitor = config.daemon.ovsdb.as_ref().map(Monitor::start).transpose().map_err(&failed)?;
+        let (doorbell, wakeup) = Doorbell::pair().map_err(|e| failed(e.into()))?;
         let shared = Arc::new(Shared {
             config: config.clone(),
-            book: Mutex::new(Book::new(&config.mediator())),
-            asks: Asks::default(),
+            registry: Mutex::new(SwitchRegistry::new(&config.mediator())),
+            pending: PendingRequests::default(),
             monitor,
             database: Mutex::new(None),
             wakes: Mutex::new(Vec::new()),
-            bell,
+            doorbell,
             ending: AtomicBool::new(false),
         });
-        let work = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("roles".into()).spawn(move || work.tell_roles(&rung));
-        let mut switches = Self { shared, server: None, roles: Some(thread.map_err(failed)?), _lock: lock };
+        let state = Arc::clone(&shared);
+        let thread =
+            std::thread::Builder::new().name("roles".into()).spawn(move || state.send_roles(&wakeup));
+        let mut switches = Self { shared, server: None, roles: Some(thread.map_err(&failed)?), _lock: lock };
         let daemon = &config.daemon;
         let allowed = Allowed { uids: daemon.switch_uids.clone(), gids: daemon.switch_gids.clone() };
         let host = Arc::clone(&switches.shared);
@@ -90,11 +92,11 @@ impl Switches {
     }
 }
 
-impl Drop for Switches {
+impl Drop for SwitchAttachment {
     fn drop(&mut self) {
         drop(self.server.take());
         self.shared.ending.store(true, Ordering::Release);
-        self.shared.bell.ring();
+        self.shared.doorbell.ring();
         if let Some(thread) = self.roles.take() {
             let _ = thread.join();
         }
@@ -102,56 +104,56 @@ impl Drop for Switches {
 }
 
 impl Shared {
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    fn registry(&self) -> MutexGuard<'_, SwitchRegistry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self) {
         self.wakes.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|wake| wake());
     }
 
-    fn roles(&self) -> Roles<'_> {
+    fn roles(&self) -> PortRoles<'_> {
         let database = self.database.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Roles::new(&self.config, database)
+        PortRoles::new(&self.config, database)
     }
 
-    /// Tells each library what its ports are, when that changes.
-    fn tell_roles(&self, rung: &Doorbell) {
+    /// Sends each library the roles of its ports and the endpoints of tunnels whenever they change.
+    fn send_roles(&self, wakeup: &Doorbell) {
         while !self.ending.load(Ordering::Acquire) {
-            let news = self.monitor.as_ref().map(Monitor::snapshot);
-            *self.database.lock().unwrap_or_else(PoisonError::into_inner) = news;
+            let contents = self.monitor.as_ref().map(Monitor::snapshot);
+            *self.database.lock().unwrap_or_else(PoisonError::into_inner) = contents;
             let roles = self.roles();
-            let due = self.book().tunnels_due(&roles);
-            for (peer, tunnels) in due {
+            let changed = self.registry().take_changed_tunnels(&roles);
+            for (peer, tunnels) in changed {
                 peer.tunnels(&tunnels);
             }
-            let due = self.book().roles_due(&roles);
-            for (peer, port, role) in due {
+            let changed = self.registry().take_changed_roles(&roles);
+            for (peer, port, role) in changed {
                 peer.role(port, role);
             }
-            let mut fds = vec![PollFd::new(rung, PollFlags::IN)];
+            let mut fds = vec![PollFd::new(wakeup, PollFlags::IN)];
             fds.extend(self.monitor.as_ref().map(|m| PollFd::from_borrowed_fd(m.changed(), PollFlags::IN)));
             let _ = poll(&mut fds, None);
-            rung.drain();
+            wakeup.drain();
         }
     }
 }
 
 impl Host for Shared {
     fn packets(&self, peer: &Arc<Peer>, lane: LaneId, memory: OwnedFd) {
-        self.book().packets(peer, lane, memory);
+        self.registry().announce_memory(peer, lane, memory);
     }
 
     fn heard(&self, peer: &Arc<Peer>, heard: Heard) {
         if let Heard::Said(Report::Programs { id, reply }) = heard {
-            return self.asks.answered(peer, id, *reply);
+            return self.pending.complete(peer, id, *reply);
         }
         if heard == Heard::Left {
-            self.asks.left(peer);
+            self.pending.cancel(peer);
         }
-        let change = self.book().heard(peer, heard);
+        let change = self.registry().apply(peer, heard);
         if change.ports {
-            self.bell.ring();
+            self.doorbell.ring();
         }
         if change.lanes {
             self.wake();
@@ -159,26 +161,26 @@ impl Host for Shared {
     }
 }
 
-impl Attachment for Switches {
-    /// None if programs run in the switches: nobody needs a channel then.
+impl Attachment for SwitchAttachment {
+    /// Returns none if programs run in the switches, which need no channels.
     fn lanes(&self) -> Vec<LaneKey> {
         if self.shared.config.placement == Placement::Inline {
             return Vec::new();
         }
-        self.shared.book().lanes()
+        self.shared.registry().lanes()
     }
 
     fn on_change(&self, wake: Wake) {
         self.shared.wakes.lock().unwrap_or_else(PoisonError::into_inner).push(wake);
     }
 
-    fn packets(&self, lane: LaneKey, tenant: usize) -> Option<Packets> {
-        self.shared.book().packets_of(lane, &self.shared.config, tenant)
+    fn packet_memory(&self, lane: LaneKey, tenant: usize) -> Option<PacketMemoryFile> {
+        self.shared.registry().shared_memory(lane, &self.shared.config, tenant)
     }
 
-    fn attach(&self, lane: LaneKey, tenant: usize, end: ChannelEnd) -> Result<(), String> {
-        // Written down first, so that a fault that is told at once is known to be this channel's.
-        let found = self.shared.book().attached(lane, tenant, (end.number, end.zero_copy));
+    fn attach_channel(&self, lane: LaneKey, tenant: usize, end: ChannelEnd) -> Result<(), String> {
+        // Recorded first, so that a fault that the library reports at once is attributed to this channel.
+        let found = self.shared.registry().note_attached(lane, tenant, (end.number, end.zero_copy));
         let (Some((peer, id)), Some(fd)) = (found, end.memory.fd()) else { return Ok(()) };
         let tenant = u16::try_from(tenant).map_err(|e| e.to_string())?;
         let headers = if end.zero_copy { Headers::InPacketMemory } else { Headers::Copied };
@@ -186,49 +188,54 @@ impl Attachment for Switches {
         Ok(())
     }
 
-    fn detach(&self, tenant: usize) {
-        let lanes = self.shared.book().detached(tenant);
+    fn detach_channels(&self, tenant: usize) {
+        let lanes = self.shared.registry().note_detached(tenant);
         for (peer, lane) in lanes {
             peer.no_channel(lane, tenant as u16);
         }
     }
 
     fn fault(&self, tenant: usize) -> Option<String> {
-        self.shared.book().fault(tenant)
+        self.shared.registry().fault(tenant)
     }
 
-    fn inline(&self) -> Vec<SwitchKey> {
-        if self.shared.config.placement == Placement::Inline { self.shared.book().keys() } else { Vec::new() }
+    fn inline_switches(&self) -> Vec<SwitchKey> {
+        if self.shared.config.placement == Placement::Inline {
+            self.shared.registry().keys()
+        } else {
+            Vec::new()
+        }
     }
 
-    fn ask(&self, switch: SwitchKey, ask: Ask<'_>) -> Result<Reply, ClientError> {
-        let peer = self.shared.book().peer(switch).ok_or(SocketError::Closed)?;
-        let tenant = u16::try_from(ask.tenant).map_err(|e| ClientError::Failed(e.to_string()))?;
-        let asked = self.shared.asks.ask(&peer);
-        peer.programs((tenant, asked.id), ask.approved, ask.geometry, ask.request, ask.descriptors);
-        asked.wait(ask.timeout)
+    fn request_inline(&self, switch: SwitchKey, request: InlineRequest<'_>) -> Result<Reply, ClientError> {
+        let peer = self.shared.registry().peer(switch).ok_or(SocketError::Closed)?;
+        let tenant = u16::try_from(request.tenant).map_err(|e| ClientError::Failed(e.to_string()))?;
+        let pending = self.shared.pending.open(&peer);
+        let InlineRequest { approved, geometry, request, descriptors, timeout, .. } = request;
+        peer.programs((tenant, pending.id), approved, geometry, request, descriptors);
+        pending.wait(timeout)
     }
 
-    fn judge(&self, switch: SwitchKey, tenant: usize) {
-        if let Some(peer) = self.shared.book().peer(switch) {
+    fn activate_inline(&self, switch: SwitchKey, tenant: usize) {
+        if let Some(peer) = self.shared.registry().peer(switch) {
             peer.judge(tenant as u16);
         }
     }
 
     fn totals(&self) -> Totals {
-        self.shared.book().totals()
+        self.shared.registry().totals()
     }
 
-    fn switches(&self) -> attachment::Switches {
+    fn switches(&self) -> attachment::SwitchesStatus {
         let roles = self.shared.roles();
-        let connected = self.shared.book().status(&roles);
+        let connected = self.shared.registry().status(&roles);
         let mut advice = roles.advice(&connected, self.shared.monitor.as_ref().map(Monitor::state));
         if connected.is_empty() {
             let kind = self.shared.config.attachment.name();
             advice.push(format!(
-                "no switch is connected; set one up with `p4shield attach {kind}`, or see its log for why not"
+                "no switch is connected; set one up with `p4shield attach {kind}`, or read the reason in its log"
             ));
         }
-        attachment::Switches { connected, advice }
+        attachment::SwitchesStatus { connected, advice }
     }
 }

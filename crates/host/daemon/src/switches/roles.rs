@@ -1,27 +1,27 @@
-//! What a port is: by the configuration's `[[port]]` tables, else by what Open vSwitch's database says of it.
+//! The roles of ports, from the configuration's `[[port]]` tables or else from Open vSwitch's database.
 
-use crate::attachment::SwitchStatus;
 use crate::config::{Attachment, Config, MAX_TUNNELS, Role, Tunnel, TunnelKind};
+use crate::status::SwitchStatus;
 use p4shield_attach::PortInfo;
 use p4shield_ovsdb::{Interface, Kind, State, Switch};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// What Open vSwitch's daemon calls itself. Its database speaks of no other switch's ports.
+/// Name of Open vSwitch's daemon. Its database describes the ports of no other switch.
 const OVS: &str = "ovs-vswitchd";
 
-/// What is known at one time.
-pub(super) struct Roles<'c> {
+/// What configuration and database say at one time.
+pub(super) struct PortRoles<'c> {
     config: &'c Config,
     switch: Option<Arc<Switch>>,
 }
 
-impl<'c> Roles<'c> {
+impl<'c> PortRoles<'c> {
     pub(super) const fn new(config: &'c Config, switch: Option<Arc<Switch>>) -> Self {
         Self { config, switch }
     }
 
-    /// What a port of this application is, and what Open vSwitch calls it.
+    /// Returns the role of an application's port, and Open vSwitch's name for the port.
     pub(super) fn of(&self, application: &str, port: &PortInfo) -> (Role, Option<&str>) {
         let interface = self.interface(application, port);
         let names = port.names().chain(interface.map(|i| i.name.as_str()));
@@ -30,23 +30,23 @@ impl<'c> Roles<'c> {
         (by_name.or_else(by_id).unwrap_or_default(), interface.map(|i| i.name.as_str()))
     }
 
-    /// Where a switch of this application ends tunnels itself: as configured, and by its database.
+    /// Returns the endpoints of tunnels of this application: those of the configuration and of the database.
     pub(super) fn tunnels(&self, application: &str) -> Vec<Tunnel> {
         let mut all = self.config.tunnels.clone();
         if let Some(switch) = self.switch.as_ref().filter(|_| application.starts_with(OVS)) {
-            all.extend(switch.interfaces.iter().flat_map(|i| end_points(i, &switch.encap_ips)));
+            all.extend(switch.interfaces.iter().flat_map(|i| endpoints(i, &switch.encap_ips)));
         }
         all.sort_unstable();
         all.dedup();
         if all.len() > MAX_TUNNELS {
-            // Rather look into too much.
+            // Any address matches then: too many tunnels are decapsulated rather than too few.
             all.iter_mut().for_each(|t| t.address = None);
             all.dedup();
         }
         all
     }
 
-    /// The words for a role: itself, the tenant's name, the VM's name.
+    /// Returns the name of a role, and the names of its tenant and VM.
     pub(super) fn names(&self, role: Role) -> (&'static str, Option<String>, Option<String>) {
         match role {
             Role::Uplink => ("uplink", None, None),
@@ -59,17 +59,17 @@ impl<'c> Roles<'c> {
         }
     }
 
-    /// How this application's packets can go round the programs, by its database.
+    /// Returns how this application's packets can bypass the programs, according to its database.
     pub(super) fn bypass(&self, application: &str) -> Option<String> {
         let offloads = self.switch.as_ref().is_some_and(|s| s.hw_offload) && application.starts_with(OVS);
         offloads.then(|| {
-            "flows may be put into the network card (other_config:hw-offload=true), whose packets no library sees; \
-             `ovs-vsctl set Open_vSwitch . other_config:hw-offload=false`, then restart Open vSwitch"
+            "Open vSwitch may offload flows to the network card (other_config:hw-offload=true), where no library sees \
+             the packets; run `ovs-vsctl set Open_vSwitch . other_config:hw-offload=false`, then restart Open vSwitch"
                 .to_owned()
         })
     }
 
-    fn looks_into_tunnels(&self) -> bool {
+    fn decapsulates_tunnels(&self) -> bool {
         self.config.attachment == Attachment::Dpdk
     }
 
@@ -81,71 +81,70 @@ impl<'c> Roles<'c> {
         if !application.starts_with(OVS) {
             return None;
         }
-        self.interfaces().iter().find(|i| port.names().any(|n| is_called(i, n)))
+        self.interfaces().iter().find(|i| port.names().any(|n| has_name(i, n)))
     }
 
-    /// What is wrong with what is connected, and what to do.
+    /// Returns what is wrong with the connected switches, each with a remedy.
     pub(super) fn advice(&self, connected: &[SwitchStatus], state: Option<State>) -> Vec<String> {
         let mut advice = Vec::new();
-        let away = match state {
+        let lost = match state {
             Some(State::Lost(why)) => Some(why),
-            Some(State::Connecting) => Some("it has not answered yet".to_owned()),
+            Some(State::Connecting) => Some("no answer yet".to_owned()),
             Some(State::Connected) | None => None,
         };
-        if let Some(why) = away {
+        if let Some(why) = lost {
             advice.push(format!(
-                "Open vSwitch's database is not there ({why}), so whose a port is may be out of date; see that \
-                 daemon.ovsdb names its socket"
+                "the connection to Open vSwitch's database is lost ({why}), so the roles of ports may be out of date; \
+                 check that daemon.ovsdb names its socket"
             ));
         }
         for s in connected {
             let switch = format!("switch {} (process {})", s.application, s.pid);
-            advice.extend(
-                s.bypasses.iter().map(|b| format!("{switch}: packets can go round the programs: {b}")),
-            );
+            advice
+                .extend(s.bypasses.iter().map(|b| format!("{switch}: packets can bypass the programs: {b}")));
             for p in &s.ports {
                 let bypasses = p.bypasses.iter();
                 advice.extend(
-                    bypasses.map(|b| {
-                        format!("{switch}, port {}: packets can go round the programs: {b}", p.name)
-                    }),
+                    bypasses
+                        .map(|b| format!("{switch}, port {}: packets can bypass the programs: {b}", p.name)),
                 );
                 if let Some(why) = &p.why {
                     advice.push(format!("{switch}, port {}: its packets are not mediated: {why}", p.name));
                 }
             }
         }
-        advice.extend(self.strays(connected));
+        advice.extend(self.unseen_interfaces(connected));
         advice
     }
 
-    /// Interfaces of Open vSwitch's user-space datapath whose packets no library sees.
-    fn strays(&self, connected: &[SwitchStatus]) -> Vec<String> {
+    /// Returns advice on interfaces of Open vSwitch's user-space datapath that the library does not see.
+    fn unseen_interfaces(&self, connected: &[SwitchStatus]) -> Vec<String> {
         let mut ovs = connected.iter().filter(|s| s.application.starts_with(OVS)).peekable();
         if ovs.peek().is_none() {
             return Vec::new();
         }
         let seen: Vec<_> = ovs.flat_map(|s| &s.ports).filter_map(|p| p.interface.as_deref()).collect();
         let in_user_space = self.interfaces().iter().filter(|i| i.datapath.as_deref() == Some("netdev"));
-        // A patch port leads to another bridge of the same datapath, an internal one to the host itself, and what comes
-        // out of these tunnels was looked at where it came in.
-        let looked_into = |k: &Kind| matches!(k, Kind::Vxlan | Kind::Geneve) && self.looks_into_tunnels();
-        let real = in_user_space
-            .filter(|i| !matches!(i.kind, Kind::Patch | Kind::Internal) && !looked_into(&i.kind));
-        let stray = real.filter(|i| !seen.contains(&i.name.as_str()) && i.error.is_none() && !waits(i));
+        // A patch port leads to another bridge of the same datapath and an internal one to the host. Packets of these
+        // tunnels are judged where they enter the switch.
+        let decapsulated = |k: &Kind| matches!(k, Kind::Vxlan | Kind::Geneve) && self.decapsulates_tunnels();
+        let attached = in_user_space
+            .filter(|i| !matches!(i.kind, Kind::Patch | Kind::Internal) && !decapsulated(&i.kind));
+        let unseen =
+            attached.filter(|i| !seen.contains(&i.name.as_str()) && i.error.is_none() && !awaits_guest(i));
         let text = |i: &Interface| {
             format!(
-                "Open vSwitch's interface {} (type {}): its packets are not mediated, the library does not see it; use \
-                 a port of type dpdk, dpdkvhostuser or dpdkvhostuserclient",
+                "Open vSwitch's interface {} (type {}): its packets are not mediated because the library does not see \
+                 it; use a port of type dpdk, dpdkvhostuser or dpdkvhostuserclient",
                 i.name, i.kind
             )
         };
-        stray.map(text).collect()
+        unseen.map(text).collect()
     }
 }
 
-/// The ends of a tunnel interface on this host. One that has no address of its own has OVN's.
-fn end_points(interface: &Interface, encap_ips: &[IpAddr]) -> Vec<Tunnel> {
+/// Returns the local endpoints of a tunnel interface. Without an address of its own they have OVN's addresses.
+fn endpoints(interface: &Interface, encap_ips: &[IpAddr]) -> Vec<Tunnel> {
     let kind = match interface.kind {
         Kind::Vxlan => TunnelKind::Vxlan,
         Kind::Geneve => TunnelKind::Geneve,
@@ -159,13 +158,13 @@ fn end_points(interface: &Interface, encap_ips: &[IpAddr]) -> Vec<Tunnel> {
     }
 }
 
-/// Whether it is a vhost-user interface without a guest: nobody sends there, and the library sees it once one connects.
-fn waits(interface: &Interface) -> bool {
+/// Returns whether this is a vhost-user interface without a guest: the library sees it once a guest connects.
+fn awaits_guest(interface: &Interface) -> bool {
     matches!(interface.kind, Kind::VhostUser | Kind::VhostUserClient) && interface.link_up != Some(true)
 }
 
-/// Whether this is what a library calls the interface.
-fn is_called(interface: &Interface, name: &str) -> bool {
+/// Returns whether a library may use this name for the interface.
+fn has_name(interface: &Interface, name: &str) -> bool {
     interface.name == name
         || interface.dpdk_device() == Some(name)
         || interface.vhost_path.as_deref() == Some(name)
@@ -174,7 +173,7 @@ fn is_called(interface: &Interface, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attachment::PortStatus;
+    use crate::status::PortStatus;
     use p4shield_mediator::VmRef;
     use std::path::Path;
 
@@ -218,22 +217,22 @@ role = "uplink"
     #[test]
     fn ports_are_found_by_name_by_device_and_by_iface_id() {
         let config = Config::parse(Path::new("p4shield.toml"), TEXT).unwrap();
-        let roles = Roles::new(&config, Some(switch()));
+        let roles = PortRoles::new(&config, Some(switch()));
         let web = Role::Vm(VmRef { tenant: 0, vm: 0 });
         assert_eq!(roles.of("ovs-vswitchd", &port("/run/vm0.sock")), (web, Some("vhu0")));
         assert_eq!(roles.of("ovs-vswitchd", &port("net_af_packet0")), (Role::Uplink, Some("dpdk0")));
         assert_eq!(roles.of("ovs-vswitchd", &port("net_af_packet1")), (Role::Shared, None));
-        // The database speaks of no other switch.
+        // The database describes no other switch.
         assert_eq!(roles.of("dpdk-testpmd", &port("/run/vm0.sock")), (Role::Shared, None));
         assert_eq!(roles.of("dpdk-testpmd", &port("dpdk0")), (Role::Uplink, None));
         assert_eq!(roles.names(web), ("vm", Some("alice".into()), Some("web".into())));
-        assert_eq!(Roles::new(&config, None).of("ovs-vswitchd", &port("x")), (Role::Shared, None));
+        assert_eq!(PortRoles::new(&config, None).of("ovs-vswitchd", &port("x")), (Role::Shared, None));
     }
 
     #[test]
-    fn what_lets_packets_go_round_is_told_with_a_remedy() {
+    fn bypasses_are_reported_with_a_remedy() {
         let config = Config::parse(Path::new("p4shield.toml"), TEXT).unwrap();
-        let roles = Roles::new(&config, Some(switch()));
+        let roles = PortRoles::new(&config, Some(switch()));
         let seen =
             |name: &str| PortStatus { interface: Some(name.into()), mediated: true, ..PortStatus::default() };
         let bypass = PortStatus { bypasses: vec!["rte_flow rule 7".into()], ..seen("dpdk0") };
@@ -248,25 +247,25 @@ role = "uplink"
             assert!(advice.iter().any(|a| a.contains(part)), "{part}: {advice:?}");
         }
         assert_eq!(advice.len(), 4, "{advice:?}");
-        assert_eq!(roles.bypass("dpdk-testpmd"), None, "the database speaks of no other switch");
+        assert_eq!(roles.bypass("dpdk-testpmd"), None, "the database describes no other switch");
     }
 
     #[test]
-    fn a_vhost_user_port_without_a_guest_is_nothing_to_tell() {
+    fn a_vhost_user_port_without_a_guest_is_not_reported() {
         let config = Config::parse(Path::new("p4shield.toml"), TEXT).unwrap();
-        let told = |link_up| {
+        let advice = |link_up| {
             let kind = Kind::VhostUserClient;
             let vhost = Interface { name: "vhu0".into(), kind, link_up, ..switch().interfaces[2].clone() };
             let switch = Switch { interfaces: vec![vhost], ..Switch::default() };
             let ovs = SwitchStatus { application: "ovs-vswitchd".into(), ..SwitchStatus::default() };
-            Roles::new(&config, Some(Arc::new(switch))).advice(&[ovs], None)
+            PortRoles::new(&config, Some(Arc::new(switch))).advice(&[ovs], None)
         };
-        assert_eq!(told(Some(false)), Vec::<String>::new());
-        assert_eq!(told(Some(true)).len(), 1, "a guest sends there, and nobody sees it");
+        assert_eq!(advice(Some(false)), Vec::<String>::new());
+        assert_eq!(advice(Some(true)).len(), 1, "the guest's packets are not mediated");
     }
 
     #[test]
-    fn ends_of_tunnels_are_known_from_the_database_and_the_file() {
+    fn tunnel_endpoints_come_from_database_and_file() {
         let tunnel = |kind, local_ip: Option<[u8; 4]>, dst_port| Interface {
             kind,
             local_ip: local_ip.map(Into::into),
@@ -277,7 +276,7 @@ role = "uplink"
         let config = Config::parse(Path::new("p4shield.toml"), &text).unwrap();
         let known = |interfaces, encap_ips: Vec<IpAddr>| {
             let switch = Switch { interfaces, encap_ips, ..Switch::default() };
-            Roles::new(&config, Some(Arc::new(switch))).tunnels("ovs-vswitchd")
+            PortRoles::new(&config, Some(Arc::new(switch))).tunnels("ovs-vswitchd")
         };
         let at = |kind: TunnelKind, address: Option<[u8; 4]>, port| Tunnel {
             kind,
@@ -301,6 +300,6 @@ role = "uplink"
             known(many, vec![]),
             [at(TunnelKind::Vxlan, None, 4789), at(TunnelKind::Geneve, None, 6081)]
         );
-        assert_eq!(Roles::new(&config, None).tunnels("dpdk-testpmd"), [configured]);
+        assert_eq!(PortRoles::new(&config, None).tunnels("dpdk-testpmd"), [configured]);
     }
 }

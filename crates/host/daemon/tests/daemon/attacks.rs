@@ -1,9 +1,9 @@
-//! One tenant's P4 VM comes to harm under traffic: the other's packets all pass, its own get its policy, and a new P4
-//! VM judges again, with nobody doing anything.
+//! One tenant's P4 VM is attacked under traffic: all packets of the other tenant pass, the policy applies to its own,
+//! and a new P4 VM judges again without intervention.
 
 use crate::Test;
-use crate::board::{Board, Traffic};
-use crate::scene::{Scene, wait_for};
+use crate::attachment::{TestAttachment, Traffic};
+use crate::fixture::{Fixture, wait_for};
 use p4shield_channel::Memory;
 use p4shield_daemon::Daemon;
 use p4shield_daemon::status::State;
@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 pub(crate) const TESTS: &[Test] = &[
     ("a_killed_p4_vm_costs_its_tenant_only_and_is_replaced", killed_drop),
-    ("a_killed_p4_vm_of_a_tenant_that_prefers_passing_lets_packets_through", killed_pass),
+    ("with_fail_pass_a_killed_p4_vm_lets_packets_through", killed_pass),
     ("a_stopped_p4_vm_costs_its_tenant_only_and_is_replaced", stopped),
-    ("a_scribbled_channel_costs_its_tenant_only_and_is_replaced", scribbled),
-    ("a_p4_vm_that_keeps_dying_is_replaced_again_and_again", killed_again_and_again),
+    ("a_corrupted_channel_costs_its_tenant_only_and_is_replaced", corrupted),
+    ("a_p4_vm_that_keeps_dying_is_replaced_each_time", killed_repeatedly),
 ];
 
 const ALICE: usize = 0;
@@ -25,48 +25,48 @@ const BOB: usize = 1;
 
 struct Cloud {
     daemon: Daemon,
-    board: Arc<Board>,
+    attachment: Arc<TestAttachment>,
     _traffic: Traffic,
-    _scene: Scene,
+    _scene: Fixture,
 }
 
 impl Cloud {
-    /// Both tenants, with traffic that flows.
+    /// Starts both tenants with traffic.
     fn new(name: &str, bobs_fail: &str) -> Self {
-        let scene = Scene::new(name);
-        let config = scene.config(&scene.text(bobs_fail));
-        let board = Board::new(&config.mediator());
-        let daemon = Daemon::start(config, board.clone(), Path::new("/proc/self/exe")).unwrap();
+        let fixture = Fixture::new(name);
+        let config = fixture.config(&fixture.text(bobs_fail));
+        let attachment = TestAttachment::new(&config.mediator());
+        let daemon = Daemon::start(config, attachment.clone(), Path::new("/proc/self/exe")).unwrap();
         wait_for("two P4 VMs", || daemon.status().tenants.iter().all(|t| t.state == State::Running));
-        let traffic = board.traffic();
-        let cloud = Self { daemon, board, _traffic: traffic, _scene: scene };
+        let traffic = attachment.traffic();
+        let cloud = Self { daemon, attachment, _traffic: traffic, _scene: fixture };
         cloud.flows(ALICE, 1000);
         cloud.flows(BOB, 1000);
         cloud
     }
 
-    /// Waits until so many more packets of a tenant have passed its program.
+    /// Waits until `packets` more packets of a tenant have passed its program.
     fn flows(&self, tenant: usize, packets: u64) {
-        let before = self.board.tally(tenant).passed;
-        wait_for("traffic", || self.board.tally(tenant).passed >= before + packets);
+        let before = self.attachment.tally(tenant).passed;
+        wait_for("traffic", || self.attachment.tally(tenant).passed >= before + packets);
     }
 
     fn bobs_pid(&self) -> Option<Pid> {
         self.daemon.status().tenants[BOB].pid.and_then(Pid::from_raw)
     }
 
-    /// Does harm to bob's P4 VM and shows what it costs whom.
-    fn survives(&self, harm: impl FnOnce(Pid)) {
+    /// Attacks bob's P4 VM; checks that bob recovers and alice loses nothing.
+    fn survives(&self, attack: impl FnOnce(Pid)) {
         let (pid, restarts) = (self.bobs_pid().unwrap(), self.daemon.status().tenants[BOB].restarts);
-        let alice = self.board.tally(ALICE);
-        harm(pid);
+        let alice = self.attachment.tally(ALICE);
+        attack(pid);
         wait_for("another P4 VM", || {
             let bob = &self.daemon.status().tenants[BOB];
             bob.restarts > restarts && bob.state == State::Running && bob.pid != Some(pid.as_raw_pid())
         });
         self.flows(BOB, 1000);
         self.flows(ALICE, 1000);
-        let now = self.board.tally(ALICE);
+        let now = self.attachment.tally(ALICE);
         let error = &self.daemon.status().tenants[ALICE].error;
         assert_eq!(now.left(), now.passed, "alice lost packets: {now:?}, {error:?}");
         assert!(now.passed > alice.passed);
@@ -78,7 +78,7 @@ impl Cloud {
 fn killed_drop() {
     let cloud = Cloud::new("killed-drop", "drop");
     cloud.survives(|pid| kill_process(pid, Signal::KILL).unwrap());
-    let bob = cloud.board.tally(BOB);
+    let bob = cloud.attachment.tally(BOB);
     let unjudged: u64 = bob.dropped.iter().sum();
     assert!(unjudged > 0, "{bob:?}");
     assert_eq!((bob.dropped_for(Reason::Program), bob.let_through.iter().sum::<u64>()), (0, 0), "{bob:?}");
@@ -89,7 +89,7 @@ fn killed_drop() {
 fn killed_pass() {
     let cloud = Cloud::new("killed-pass", "pass");
     cloud.survives(|pid| kill_process(pid, Signal::KILL).unwrap());
-    let bob = cloud.board.tally(BOB);
+    let bob = cloud.attachment.tally(BOB);
     assert!(bob.let_through.iter().sum::<u64>() > 0, "{bob:?}");
     assert_eq!(bob.dropped.iter().sum::<u64>(), 0, "{bob:?}");
 }
@@ -97,15 +97,15 @@ fn killed_pass() {
 fn stopped() {
     let cloud = Cloud::new("stopped", "drop");
     cloud.survives(|pid| kill_process(pid, Signal::STOP).unwrap());
-    let bob = cloud.board.tally(BOB);
+    let bob = cloud.attachment.tally(BOB);
     assert!(bob.dropped_for(Reason::Deadline) > 0, "{bob:?}");
     assert_eq!(bob.let_through.iter().sum::<u64>(), 0);
 }
 
-fn scribbled() {
-    let cloud = Cloud::new("scribbled", "drop");
+fn corrupted() {
+    let cloud = Cloud::new("corrupted", "drop");
     cloud.survives(|_| {
-        let channels = cloud.board.channels.lock().unwrap();
+        let channels = cloud.attachment.channels.lock().unwrap();
         let memory = channels[BOB].as_ref().unwrap();
         let mut seed = 0x0123_4567_89ab_cdef_u64;
         for _ in 0..50 {
@@ -119,7 +119,7 @@ fn scribbled() {
     });
 }
 
-fn killed_again_and_again() {
+fn killed_repeatedly() {
     let cloud = Cloud::new("again", "drop");
     for _ in 0..4 {
         cloud.survives(|pid| kill_process(pid, Signal::KILL).unwrap());

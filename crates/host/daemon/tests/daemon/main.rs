@@ -1,15 +1,15 @@
-//! The daemon from end to end: P4 VMs that are killed, stopped and scribbled over, under traffic.
+//! End-to-end tests of the daemon: P4 VMs are killed, stopped and corrupted under traffic.
 //!
-//! This binary starts itself again as a P4 VM (`p4vm ...`) and as a daemon (`daemon CONFIG`), as `p4shield` does, and as a
-//! switch with our library in it (`switch CONFIG PORT`).
+//! This binary starts itself as a P4 VM (`p4vm ...`) and as a daemon (`daemon CONFIG`), as `p4shield` does, and as a
+//! switch with a preloaded library (`switch CONFIG PORT`).
 
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is its own harness")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "the test binary is its own harness")]
 
+mod attachment;
 mod attacks;
-mod board;
 mod epochs;
-mod life;
-mod scene;
+mod fixture;
+mod operations;
 mod switches;
 mod verified;
 mod wires;
@@ -20,13 +20,13 @@ use p4shield_runtime::sandbox::Limits;
 type Test = (&'static str, fn());
 
 const TESTS: &[&[Test]] =
-    &[life::TESTS, attacks::TESTS, epochs::TESTS, wires::TESTS, switches::TESTS, verified::TESTS];
+    &[operations::TESTS, attacks::TESTS, epochs::TESTS, wires::TESTS, switches::TESTS, verified::TESTS];
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     match args.get(1).map(String::as_str) {
         Some("p4vm") => end(p4vm::run(&options(&args[2..])).map_err(|e| e.to_string())),
-        // With too little memory to go on after it entered its sandbox.
+        // With too little memory to continue after it entered its sandbox.
         Some("p4vm-starved") => {
             let mut options = options(&args[2..]);
             options.limits.address_space = 1 << 20;
@@ -56,7 +56,7 @@ fn end(result: Result<(), String>) -> ! {
     std::process::exit(i32::from(result.is_err()));
 }
 
-/// The command line that the daemon gives a P4 VM.
+/// Parses the command line that the daemon gives a P4 VM.
 fn options(args: &[String]) -> p4vm::Options {
     let values = |name: &str| {
         let name = name.to_owned();

@@ -1,8 +1,8 @@
-//! Switches that a library is preloaded into: here a thread that uses the library as `attach-dpdk` does, in this process
-//! and in others, against a daemon that is a process of its own with real P4 VMs.
+//! Switches with a preloaded library: threads, in this process and in others, use `attach` as the DPDK library does,
+//! with a daemon in a process of its own and real P4 VMs.
 
 use crate::Test;
-use crate::scene::{Scene, wait_for};
+use crate::fixture::{Fixture, wait_for};
 use p4shield_attach::{Kind, Lane, Options, PortInfo, Remark, Session};
 use p4shield_daemon::status::{State, Status};
 use p4shield_daemon::{PortStatus, api};
@@ -19,36 +19,36 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("lanes_of_two_switches_have_channels_and_one_that_dies_harms_nobody", two_switches),
-    ("a_p4_vm_that_dies_is_renewed_for_all_lanes_of_all_switches", p4vm_dies),
-    ("a_daemon_that_is_killed_leaves_policies_and_the_next_one_heals", daemon_dies),
-    ("ports_remarks_and_bypasses_are_in_status_and_metrics", ports_in_status),
-    ("open_vswitchs_database_says_whose_a_port_is", database),
-    ("inline_programs_run_in_the_switch_and_outlive_p4_vm_and_daemon", inline),
-    ("garbage_on_the_attach_socket_harms_nobody", garbage),
+    ("a_switch_that_dies_does_not_affect_another", two_switches),
+    ("a_new_p4_vm_serves_all_lanes_of_all_switches", p4vm_dies),
+    ("without_a_daemon_policies_apply_until_the_next_starts", daemon_dies),
+    ("ports_notices_and_bypasses_are_in_status_and_metrics", ports_in_status),
+    ("open_vswitchs_database_determines_a_ports_vm", database),
+    ("inline_programs_outlive_p4_vm_and_daemon", inline),
+    ("garbage_on_the_attach_socket_has_no_effect", garbage),
 ];
 
 pub(crate) const ALICE: usize = 0;
 pub(crate) const BOB: usize = 1;
-/// Packets that a lane has on their way at a time.
+/// Most packets of a lane in flight.
 const IN_FLIGHT: usize = 32;
 
-pub(crate) fn text(scene: &Scene) -> String {
+pub(crate) fn text(fixture: &Fixture) -> String {
     let ports = "[[port]]\nname = \"port0\"\nrole = \"uplink\"\n";
     let head = "attachment = \"dpdk\"\n[daemon]\nattach_socket = \"attach.sock\"\n";
-    format!("{}{ports}", scene.text("pass").replacen("[daemon]\n", head, 1))
+    format!("{}{ports}", fixture.text("pass").replacen("[daemon]\n", head, 1))
 }
 
 /// A daemon in a process of its own, killed when dropped.
 pub(crate) struct Daemon(Child);
 
 impl Daemon {
-    pub(crate) fn start(scene: &Scene) -> Self {
+    pub(crate) fn start(fixture: &Fixture) -> Self {
         let mut command = Command::new("/proc/self/exe");
-        command.arg("daemon").arg(scene.at("p4shield.toml")).stdin(Stdio::null());
+        command.arg("daemon").arg(fixture.at("p4shield.toml")).stdin(Stdio::null());
         let daemon = Self(command.spawn().unwrap());
         wait_for("two P4 VMs", || {
-            let status = api::status(&scene.at("daemon.sock"));
+            let status = api::status(&fixture.at("daemon.sock"));
             status
                 .is_ok_and(|s| s.pid == daemon.0.id() && s.tenants.iter().all(|t| t.state == State::Running))
         });
@@ -63,20 +63,20 @@ impl Drop for Daemon {
     }
 }
 
-pub(crate) fn status(scene: &Scene) -> Status {
-    api::status(&scene.at("daemon.sock")).unwrap()
+pub(crate) fn status(fixture: &Fixture) -> Status {
+    api::status(&fixture.at("daemon.sock")).unwrap()
 }
 
 #[derive(Default)]
-struct Seen {
+struct PacketCounts {
     passed: [AtomicU64; 2],
     dropped: [AtomicU64; 2],
-    /// Of alice's packets, by lane.
+    /// alice's packets, by lane.
     passed_by: [AtomicU64; 2],
     ending: AtomicBool,
 }
 
-impl Seen {
+impl PacketCounts {
     fn passed(&self, tenant: usize) -> u64 {
         self.passed[tenant].load(Ordering::Relaxed)
     }
@@ -86,10 +86,10 @@ impl Seen {
     }
 }
 
-/// A switch with one port of two queues, which sends to both tenants all the time.
+/// A switch with one port of two queues, which sends to both tenants continuously.
 pub(crate) struct Switch {
     session: Session,
-    seen: Arc<Seen>,
+    counts: Arc<PacketCounts>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -104,22 +104,22 @@ impl Switch {
         let session = Session::start(options).unwrap();
         let port = session.port_up(PortInfo { name: port.into(), number: 3, ..PortInfo::default() });
         let lanes = (0..2).map(|q| session.lane(port, q)).collect();
-        let seen = Arc::new(Seen::default());
-        let shared = Arc::clone(&seen);
+        let counts = Arc::new(PacketCounts::default());
+        let shared = Arc::clone(&counts);
         let thread = std::thread::spawn(move || poll(lanes, &shared));
-        Self { session, seen, thread: Some(thread) }
+        Self { session, counts, thread: Some(thread) }
     }
 
-    /// Waits until so many more packets of a tenant have passed.
+    /// Waits until `packets` more packets of a tenant have passed.
     pub(crate) fn flows(&self, tenant: usize, packets: u64) {
-        let before = self.seen.passed(tenant);
-        wait_for("traffic", || self.seen.passed(tenant) >= before + packets);
+        let before = self.counts.passed(tenant);
+        wait_for("traffic", || self.counts.passed(tenant) >= before + packets);
     }
 
-    /// Waits until alice's packets, which are dropped without a P4 VM, are judged in both lanes: from then on none is
-    /// dropped unjudged.
+    /// Waits until both lanes pass alice's packets, which are dropped without a P4 VM: from then on none is dropped
+    /// unjudged.
     pub(crate) fn is_served(&self) {
-        let now = || self.seen.passed_by.each_ref().map(|n| n.load(Ordering::Relaxed));
+        let now = || self.counts.passed_by.each_ref().map(|n| n.load(Ordering::Relaxed));
         let before = now();
         wait_for("both lanes", || now().iter().zip(before).all(|(now, before)| *now >= before + 200));
     }
@@ -127,30 +127,30 @@ impl Switch {
 
 impl Drop for Switch {
     fn drop(&mut self) {
-        self.seen.ending.store(true, Ordering::Release);
+        self.counts.ending.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
     }
 }
 
-/// A packet from 10.0.0.99, which is nobody's, to alice's VM (1) or bob's (2).
+/// Returns a packet from 10.0.0.99, an address of no VM, to alice's VM (1) or bob's (2).
 fn to(host: u8) -> Vec<u8> {
     udp([10, 0, 0, 99], [10, 0, 0, host])
 }
 
-fn poll(mut lanes: Vec<Lane<Vec<u8>>>, seen: &Seen) {
+fn poll(mut lanes: Vec<Lane<Vec<u8>>>, counts: &PacketCounts) {
     let started = Instant::now();
     let count = |lane: usize, r: ReleasedPacket<Vec<u8>>| {
         let tenant = usize::from(r.packet[33]) - 1;
         let passes = r.disposition == Disposition::Pass;
-        let which = if passes { &seen.passed } else { &seen.dropped };
+        let which = if passes { &counts.passed } else { &counts.dropped };
         which[tenant].fetch_add(1, Ordering::Relaxed);
         if passes && tenant == ALICE {
-            seen.passed_by[lane].fetch_add(1, Ordering::Relaxed);
+            counts.passed_by[lane].fetch_add(1, Ordering::Relaxed);
         }
     };
-    while !seen.ending.load(Ordering::Acquire) {
+    while !counts.ending.load(Ordering::Acquire) {
         let now = u64::try_from(started.elapsed().as_nanos()).unwrap();
         for (n, lane) in lanes.iter_mut().enumerate() {
             lane.poll(now, 64, |r| count(n, r));
@@ -175,12 +175,12 @@ pub(crate) fn run(config: &str, port: &str) {
 }
 
 /// A switch in a process of its own, killed when dropped.
-struct Elsewhere(Child);
+struct SwitchProcess(Child);
 
-impl Elsewhere {
-    fn start(scene: &Scene) -> Self {
+impl SwitchProcess {
+    fn start(fixture: &Fixture) -> Self {
         let mut command = Command::new("/proc/self/exe");
-        command.arg("switch").arg(scene.at("p4shield.toml")).arg("port1").stdin(Stdio::piped());
+        command.arg("switch").arg(fixture.at("p4shield.toml")).arg("port1").stdin(Stdio::piped());
         Self(command.spawn().unwrap())
     }
 
@@ -190,7 +190,7 @@ impl Elsewhere {
     }
 }
 
-impl Drop for Elsewhere {
+impl Drop for SwitchProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -198,86 +198,88 @@ impl Drop for Elsewhere {
 }
 
 fn two_switches() {
-    let scene = Scene::new("two-switches");
-    scene.config(&text(&scene));
-    let _daemon = Daemon::start(&scene);
-    let switch = Switch::start(&scene.at("p4shield.toml"), "port0");
+    let fixture = Fixture::new("two-switches");
+    fixture.config(&text(&fixture));
+    let _daemon = Daemon::start(&fixture);
+    let switch = Switch::start(&fixture.at("p4shield.toml"), "port0");
     switch.is_served();
-    let other = Elsewhere::start(&scene);
-    wait_for("the other switch", || other.port(&status(&scene)).is_some_and(|p| p.mediated && p.queues == 2));
-    assert_eq!(status(&scene).switches.len(), 2);
-    // From here on alice, who drops what is not judged, loses nothing.
-    let lost = switch.seen.dropped(ALICE);
-    let before = status(&scene).tenants[ALICE].vms[0].ingress.passed;
-    wait_for("counts of both", || status(&scene).tenants[ALICE].vms[0].ingress.passed > before + 1000);
+    let other = SwitchProcess::start(&fixture);
+    wait_for("the other switch", || {
+        other.port(&status(&fixture)).is_some_and(|p| p.mediated && p.queues == 2)
+    });
+    assert_eq!(status(&fixture).switches.len(), 2);
+    // From here on alice, whose policy is to drop, loses no packets.
+    let lost = switch.counts.dropped(ALICE);
+    let before = status(&fixture).tenants[ALICE].vms[0].ingress.passed;
+    wait_for("counts of both", || status(&fixture).tenants[ALICE].vms[0].ingress.passed > before + 1000);
     drop(other);
-    wait_for("its end", || status(&scene).switches.len() == 1);
-    let after = status(&scene).tenants[ALICE].vms[0].ingress.clone();
-    assert!(after.passed > before + 1000, "what a switch that left had counted is kept");
+    wait_for("its end", || status(&fixture).switches.len() == 1);
+    let after = status(&fixture).tenants[ALICE].vms[0].ingress.clone();
+    assert!(after.passed > before + 1000, "the counters of a switch that left are kept");
     switch.flows(ALICE, 1000);
     switch.flows(BOB, 1000);
-    assert_eq!(switch.seen.dropped(ALICE), lost, "alice lost packets");
+    assert_eq!(switch.counts.dropped(ALICE), lost, "alice lost packets");
 }
 
 fn p4vm_dies() {
-    let scene = Scene::new("lanes-renewed");
-    scene.config(&text(&scene));
-    let _daemon = Daemon::start(&scene);
-    let switch = Switch::start(&scene.at("p4shield.toml"), "port0");
-    let other = Elsewhere::start(&scene);
+    let fixture = Fixture::new("lanes-renewed");
+    fixture.config(&text(&fixture));
+    let _daemon = Daemon::start(&fixture);
+    let switch = Switch::start(&fixture.at("p4shield.toml"), "port0");
+    let other = SwitchProcess::start(&fixture);
     switch.is_served();
-    wait_for("the other switch", || other.port(&status(&scene)).is_some_and(|p| p.queues == 2));
+    wait_for("the other switch", || other.port(&status(&fixture)).is_some_and(|p| p.queues == 2));
     for signal in [Signal::KILL, Signal::STOP] {
-        let before = status(&scene).tenants[ALICE].clone();
+        let before = status(&fixture).tenants[ALICE].clone();
         let pid = before.pid.unwrap();
         kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
         wait_for("another P4 VM", || {
-            let alice = &status(&scene).tenants[ALICE];
+            let alice = &status(&fixture).tenants[ALICE];
             alice.restarts > before.restarts && alice.state == State::Running && alice.pid != Some(pid)
         });
         switch.is_served();
-        let bob = status(&scene).tenants[BOB].restarts;
-        assert_eq!(bob, 0, "bob's P4 VM is not alice's");
+        let bob = status(&fixture).tenants[BOB].restarts;
+        assert_eq!(bob, 0, "bob's P4 VM is not affected");
     }
-    let alice = &status(&scene).tenants[ALICE];
+    let alice = &status(&fixture).tenants[ALICE];
     assert!(alice.channels.is_none() && alice.error.is_some(), "{alice:?}");
     switch.flows(BOB, 1000);
 }
 
 fn daemon_dies() {
-    let scene = Scene::new("daemon-dies");
-    scene.config(&text(&scene));
-    let switch = Switch::start(&scene.at("p4shield.toml"), "port0");
-    // alice drops and bob lets through, with no daemon yet.
-    wait_for("drops", || switch.seen.dropped(ALICE) > 100);
+    let fixture = Fixture::new("daemon-dies");
+    fixture.config(&text(&fixture));
+    let switch = Switch::start(&fixture.at("p4shield.toml"), "port0");
+    // Without a daemon alice's policy drops and bob's passes.
+    wait_for("drops", || switch.counts.dropped(ALICE) > 100);
     switch.flows(BOB, 100);
     for _ in 0..2 {
-        let daemon = Daemon::start(&scene);
+        let daemon = Daemon::start(&fixture);
         switch.is_served();
-        // With SIGKILL, so that it takes nothing down by itself.
+        // With SIGKILL, so that the daemon cleans nothing up.
         drop(daemon);
-        let (passed, dropped) = (switch.seen.passed(ALICE), switch.seen.dropped(ALICE));
-        wait_for("the policy", || switch.seen.dropped(ALICE) > dropped + 100);
-        assert!(switch.seen.passed(ALICE) >= passed);
+        let (passed, dropped) = (switch.counts.passed(ALICE), switch.counts.dropped(ALICE));
+        wait_for("the policy", || switch.counts.dropped(ALICE) > dropped + 100);
+        assert!(switch.counts.passed(ALICE) >= passed);
         switch.flows(BOB, 100);
     }
 }
 
 fn ports_in_status() {
-    let scene = Scene::new("ports");
-    scene.config(&text(&scene));
-    let _daemon = Daemon::start(&scene);
-    let none = status(&scene);
+    let fixture = Fixture::new("ports");
+    fixture.config(&text(&fixture));
+    let _daemon = Daemon::start(&fixture);
+    let none = status(&fixture);
     assert!(none.advice.iter().any(|a| a.contains("no switch is connected")), "{:?}", none.advice);
-    let switch = Switch::start(&scene.at("p4shield.toml"), "port0");
+    let switch = Switch::start(&fixture.at("p4shield.toml"), "port0");
     let spare = switch.session.port_up(PortInfo { name: "spare\u{1b}[2J".into(), ..PortInfo::default() });
     switch.session.remark(Some(spare), Remark::Unmediated("it has no receive callbacks".into()));
     switch.session.remark(None, Remark::Bypass("flows are offloaded".into()));
     switch.is_served();
     wait_for("ports", || {
-        status(&scene).switches.first().is_some_and(|s| s.ports.len() == 2 && s.ports[1].why.is_some())
+        status(&fixture).switches.first().is_some_and(|s| s.ports.len() == 2 && s.ports[1].why.is_some())
     });
-    let now = status(&scene);
+    let now = status(&fixture);
     assert_eq!((now.attachment.as_str(), now.placement.as_str()), ("dpdk", "p4vm"));
     let shown = &now.switches[0];
     assert_eq!((shown.kind.as_str(), shown.application.as_str()), ("dpdk", "test-switch"));
@@ -285,15 +287,15 @@ fn ports_in_status() {
     let (port, spare) = (&shown.ports[0], &shown.ports[1]);
     assert_eq!((port.role.as_str(), port.mediated, port.queues, port.number), ("uplink", true, 2, 3));
     assert_eq!((spare.role.as_str(), spare.mediated), ("shared", false));
-    assert!(!spare.name.contains('\u{1b}'), "what a switch says does not reach a terminal as it is");
+    assert!(!spare.name.contains('\u{1b}'), "control characters of a switch do not reach a terminal");
     for part in ["no receive callbacks", "flows are offloaded"] {
         assert!(now.advice.iter().any(|a| a.contains(part)), "{part}: {:?}", now.advice);
     }
-    let metrics = api::metrics(&scene.at("daemon.sock")).unwrap();
+    let metrics = api::metrics(&fixture.at("daemon.sock")).unwrap();
     assert!(metrics.contains("p4shield_bypasses{"), "{metrics}");
     wait_for("counts", || {
-        let ingress = &status(&scene).tenants[ALICE].vms[0].ingress;
-        ingress.passed > 0 && ingress.passed <= switch.seen.passed(ALICE)
+        let ingress = &status(&fixture).tenants[ALICE].vms[0].ingress;
+        ingress.passed > 0 && ingress.passed <= switch.counts.passed(ALICE)
     });
 }
 
@@ -315,13 +317,14 @@ fn database() {
     set(&["add-port", "br0", "dpdk7", "--", "set", "interface", "dpdk7", "type=dpdk"]);
     set(&["set", "interface", "dpdk7", "options:dpdk-devargs=\"net_x0,iface=y\""]);
 
-    let scene = Scene::new("ovsdb");
+    let fixture = Fixture::new("ovsdb");
     let ovsdb = format!("ovsdb = \"{}\"\nattach_socket", database.socket().display());
-    let text = text(&scene).replacen("attach_socket", &ovsdb, 1);
-    scene.config(&text.replace("name = \"web\"", "name = \"web\"\niface_id = \"8d6b-1\""));
-    let _daemon = Daemon::start(&scene);
-    let switch = Switch::called("ovs-vswitchd", &scene.at("p4shield.toml"), "net_x0");
-    let port = || status(&scene).switches.first().and_then(|s| s.ports.first().cloned()).unwrap_or_default();
+    let text = text(&fixture).replacen("attach_socket", &ovsdb, 1);
+    fixture.config(&text.replace("name = \"web\"", "name = \"web\"\niface_id = \"8d6b-1\""));
+    let _daemon = Daemon::start(&fixture);
+    let switch = Switch::called("ovs-vswitchd", &fixture.at("p4shield.toml"), "net_x0");
+    let port =
+        || status(&fixture).switches.first().and_then(|s| s.ports.first().cloned()).unwrap_or_default();
     wait_for("its name", || port().interface.as_deref() == Some("dpdk7"));
     assert_eq!((port().role.as_str(), port().mediated), ("shared", true));
     switch.is_served();
@@ -329,90 +332,90 @@ fn database() {
     set(&["set", "interface", "dpdk7", "external_ids:iface-id=8d6b-1"]);
     wait_for("its VM", || port().vm.as_deref() == Some("web"));
     assert_eq!(port().tenant.as_deref(), Some("alice"));
-    // What does not come from the VM's address is spoofed, and nobody's program is asked.
-    let before = switch.seen.dropped(BOB);
-    wait_for("drops", || switch.seen.dropped(BOB) > before + 500);
+    // A packet from another address than the VM's is spoofed; no program judges it.
+    let before = switch.counts.dropped(BOB);
+    wait_for("drops", || switch.counts.dropped(BOB) > before + 500);
     wait_for("their count", || {
-        let egress = status(&scene).tenants[ALICE].vms[0].egress.clone();
+        let egress = status(&fixture).tenants[ALICE].vms[0].egress.clone();
         egress.dropped.iter().any(|(reason, n)| reason == "spoofed" && *n > 0)
     });
     set(&["remove", "interface", "dpdk7", "external_ids", "iface-id"]);
-    wait_for("nobody's", || port().role == "shared");
+    wait_for("the shared role", || port().role == "shared");
     switch.is_served();
 
     set(&["set", "Open_vSwitch", ".", "other_config:hw-offload=true"]);
     wait_for("the bypass", || {
-        status(&scene).switches[0].bypasses.iter().any(|b| b.contains("hw-offload=false"))
+        status(&fixture).switches[0].bypasses.iter().any(|b| b.contains("hw-offload=false"))
     });
-    let advice = status(&scene).advice;
-    assert!(advice.iter().any(|a| a.contains("can go round")), "{advice:?}");
+    let advice = status(&fixture).advice;
+    assert!(advice.iter().any(|a| a.contains("can bypass")), "{advice:?}");
 }
 
 fn inline() {
-    let scene = Scene::new("inline");
-    scene.config(&format!("placement = \"inline\"\n{}", text(&scene)));
-    let daemon = Daemon::start(&scene);
-    let switch = Switch::start(&scene.at("p4shield.toml"), "port0");
+    let fixture = Fixture::new("inline");
+    fixture.config(&format!("placement = \"inline\"\n{}", text(&fixture)));
+    let daemon = Daemon::start(&fixture);
+    let switch = Switch::start(&fixture.at("p4shield.toml"), "port0");
     switch.is_served();
-    let ingress = |tenant: usize| status(&scene).tenants[tenant].vms[0].ingress.clone();
-    wait_for("what judges", || ingress(ALICE).judged > 0 && ingress(BOB).judged > 0);
-    wait_for("log records of the switch", || status(&scene).tenants[BOB].vms[0].log_records > 0);
+    let ingress = |tenant: usize| status(&fixture).tenants[tenant].vms[0].ingress.clone();
+    wait_for("judged packets", || ingress(ALICE).judged > 0 && ingress(BOB).judged > 0);
+    wait_for("log records of the switch", || status(&fixture).tenants[BOB].vms[0].log_records > 0);
     let before = ingress(ALICE).program.unwrap();
 
-    let socket = scene.at("daemon.sock");
-    let refused = api::load(&socket, "alice", "web", "ingress", &[scene.at("unsafe.o")]);
+    let socket = fixture.at("daemon.sock");
+    let refused = api::load(&socket, "alice", "web", "ingress", &[fixture.at("unsafe.o")]);
     assert!(matches!(&refused, Err(api::ApiError::Failed(why)) if why.contains("refused")), "{refused:?}");
     assert_eq!(ingress(ALICE).program.as_ref(), Some(&before));
     switch.flows(ALICE, 500);
-    let digest = api::load(&socket, "alice", "web", "ingress", &[scene.at("drop.o")]).unwrap();
-    let dropped = switch.seen.dropped(ALICE);
-    wait_for("drops", || switch.seen.dropped(ALICE) > dropped + 500);
+    let digest = api::load(&socket, "alice", "web", "ingress", &[fixture.at("drop.o")]).unwrap();
+    let dropped = switch.counts.dropped(ALICE);
+    wait_for("drops", || switch.counts.dropped(ALICE) > dropped + 500);
     assert_eq!(ingress(ALICE).program, Some(digest));
-    api::load(&socket, "alice", "web", "ingress", &[scene.at("pass.o")]).unwrap();
+    api::load(&socket, "alice", "web", "ingress", &[fixture.at("pass.o")]).unwrap();
     switch.flows(ALICE, 500);
 
-    // The P4 VM verifies and judges nothing: neither its end nor the daemon's is noticed.
-    let alice = status(&scene).tenants[ALICE].clone();
+    // The P4 VM verifies only: neither its end nor the daemon's affects packets.
+    let alice = status(&fixture).tenants[ALICE].clone();
     kill_process(Pid::from_raw(alice.pid.unwrap()).unwrap(), Signal::KILL).unwrap();
-    let lost = switch.seen.dropped(ALICE);
+    let lost = switch.counts.dropped(ALICE);
     switch.flows(ALICE, 1000);
-    wait_for("another P4 VM", || status(&scene).tenants[ALICE].restarts > alice.restarts);
+    wait_for("another P4 VM", || status(&fixture).tenants[ALICE].restarts > alice.restarts);
     drop(daemon);
     switch.flows(ALICE, 1000);
     switch.flows(BOB, 1000);
-    assert_eq!(switch.seen.dropped(ALICE), lost, "alice lost packets");
-    let _daemon = Daemon::start(&scene);
-    wait_for("its programs", || status(&scene).switches.len() == 1 && ingress(ALICE).judged > 0);
+    assert_eq!(switch.counts.dropped(ALICE), lost, "alice lost packets");
+    let _daemon = Daemon::start(&fixture);
+    wait_for("its programs", || status(&fixture).switches.len() == 1 && ingress(ALICE).judged > 0);
     switch.flows(ALICE, 1000);
     assert_eq!(
-        switch.seen.dropped(ALICE),
+        switch.counts.dropped(ALICE),
         lost,
-        "the new daemon's programs took over when they were complete"
+        "the new daemon's programs replace the old ones when complete"
     );
 }
 
 fn garbage() {
     use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketType, connect, send, socket};
-    let scene = Scene::new("garbage");
-    scene.config(&text(&scene));
-    let _daemon = Daemon::start(&scene);
-    let switch = Switch::start(&scene.at("p4shield.toml"), "port0");
+    let fixture = Fixture::new("garbage");
+    fixture.config(&text(&fixture));
+    let _daemon = Daemon::start(&fixture);
+    let switch = Switch::start(&fixture.at("p4shield.toml"), "port0");
     switch.is_served();
-    let lost = switch.seen.dropped(ALICE);
-    let address = SocketAddrUnix::new(scene.at("attach.sock")).unwrap();
+    let lost = switch.counts.dropped(ALICE);
+    let address = SocketAddrUnix::new(fixture.at("attach.sock")).unwrap();
     let mut open = Vec::new();
     for n in 0..300_usize {
-        let stranger = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
-        if connect(&stranger, &address).is_ok() {
+        let client = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        if connect(&client, &address).is_ok() {
             let bytes: Vec<_> = (0..n).map(|i| (i * n) as u8).collect();
-            let _ = send(&stranger, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-            // Some stay, and say no more.
+            let _ = send(&client, &bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+            // Some connections stay open and silent.
             if n % 10 == 0 {
-                open.push(stranger);
+                open.push(client);
             }
         }
     }
     switch.flows(ALICE, 1000);
-    assert_eq!(switch.seen.dropped(ALICE), lost, "alice lost packets");
-    assert_eq!(status(&scene).switches.len(), 1);
+    assert_eq!(switch.counts.dropped(ALICE), lost, "alice lost packets");
+    assert_eq!(status(&fixture).switches.len(), 1);
 }

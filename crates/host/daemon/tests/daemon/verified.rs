@@ -1,8 +1,8 @@
-//! Switches that run programs themselves run what a P4 VM has verified, whatever becomes of the file it came from and
-//! whatever a daemon says.
+//! Switches with placement `inline` run only programs that a P4 VM has verified, whatever happens to the object file and
+//! whatever a daemon claims.
 
 use crate::Test;
-use crate::scene::{Scene, wait_for};
+use crate::fixture::{Fixture, wait_for};
 use crate::switches::{ALICE, Daemon, Switch, status, text};
 use p4shield_abi::Direction;
 use p4shield_abi::channel::Geometry;
@@ -21,64 +21,64 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_program_that_is_swapped_after_it_was_verified_is_not_loaded", swapped),
-    ("a_program_that_is_only_said_to_be_verified_is_not_loaded", forged),
+    ("a_program_swapped_after_verification_is_not_loaded", swapped),
+    ("a_program_only_claimed_to_be_verified_is_not_loaded", forged),
 ];
 
-/// A scene whose switches run programs themselves.
-fn scene(name: &str) -> Scene {
-    let scene = Scene::new(name);
-    scene.config(&format!("placement = \"inline\"\n{}", text(&scene)));
-    scene
+/// Returns a fixture with placement `inline`.
+fn fixture(name: &str) -> Fixture {
+    let fixture = Fixture::new(name);
+    fixture.config(&format!("placement = \"inline\"\n{}", text(&fixture)));
+    fixture
 }
 
-/// The digest of alice's program, which judges in a switch.
-fn program(scene: &Scene) -> Option<String> {
-    let ingress = status(scene).tenants[ALICE].vms[0].ingress.clone();
+/// Returns the digest of alice's program once it judges packets in a switch.
+fn program(fixture: &Fixture) -> Option<String> {
+    let ingress = status(fixture).tenants[ALICE].vms[0].ingress.clone();
     ingress.program.filter(|_| ingress.judged > 0)
 }
 
-fn started(scene: &Scene) -> (Daemon, Switch, String) {
-    let daemon = Daemon::start(scene);
-    let switch = Switch::start(&scene.at("p4shield.toml"), "port0");
+fn started(fixture: &Fixture) -> (Daemon, Switch, String) {
+    let daemon = Daemon::start(fixture);
+    let switch = Switch::start(&fixture.at("p4shield.toml"), "port0");
     switch.is_served();
-    wait_for("what judges", || program(scene).is_some());
-    let verified = program(scene).unwrap();
+    wait_for("judged packets", || program(fixture).is_some());
+    let verified = program(fixture).unwrap();
     (daemon, switch, verified)
 }
 
 fn swapped() {
-    let scene = scene("swapped");
-    let (_daemon, switch, verified) = started(&scene);
-    std::fs::copy(scene.at("unsafe.o"), scene.at("pass.o")).unwrap();
-    // It is read again, and refused.
-    let told = api::ask(&scene.at("daemon.sock"), &api::Command::Reload).unwrap_err().to_string();
-    assert!(told.contains("alice web ingress"), "{told}");
-    assert_eq!(program(&scene).as_ref(), Some(&verified));
+    let fixture = fixture("swapped");
+    let (_daemon, switch, verified) = started(&fixture);
+    std::fs::copy(fixture.at("unsafe.o"), fixture.at("pass.o")).unwrap();
+    // A reload reads the file again and refuses it.
+    let error = api::ask(&fixture.at("daemon.sock"), &api::Command::Reload).unwrap_err().to_string();
+    assert!(error.contains("alice web ingress"), "{error}");
+    assert_eq!(program(&fixture).as_ref(), Some(&verified));
     switch.flows(ALICE, 500);
-    // Another P4 VM has to verify everything again.
-    let alice = status(&scene).tenants[ALICE].clone();
+    // A new P4 VM verifies everything again.
+    let alice = status(&fixture).tenants[ALICE].clone();
     kill_process(Pid::from_raw(alice.pid.unwrap()).unwrap(), Signal::KILL).unwrap();
-    wait_for("another P4 VM", || status(&scene).tenants[ALICE].restarts > alice.restarts);
-    wait_for("its program", || program(&scene).as_ref() == Some(&verified));
-    // Another switch has nothing yet, and gets what was verified.
-    let later = Switch::start(&scene.at("p4shield.toml"), "port0");
+    wait_for("another P4 VM", || status(&fixture).tenants[ALICE].restarts > alice.restarts);
+    wait_for("its program", || program(&fixture).as_ref() == Some(&verified));
+    // A new switch gets the verified program.
+    let later = Switch::start(&fixture.at("p4shield.toml"), "port0");
     later.is_served();
     drop(switch);
     wait_for("the other switch's program", || {
-        status(&scene).switches.len() == 1 && program(&scene).as_ref() == Some(&verified)
+        status(&fixture).switches.len() == 1 && program(&fixture).as_ref() == Some(&verified)
     });
     later.flows(ALICE, 500);
 }
 
-/// A daemon that says what it is told to.
+/// A daemon that sends what the test wants.
 #[derive(Default)]
-struct Liar {
+struct HostileDaemon {
     switch: Mutex<Option<Arc<Peer>>>,
     replies: Mutex<HashMap<u32, Reply>>,
 }
 
-impl Host for Liar {
+impl Host for HostileDaemon {
     fn heard(&self, peer: &Arc<Peer>, heard: Heard) {
         match heard {
             Heard::Came => *self.switch.lock().unwrap() = Some(Arc::clone(peer)),
@@ -90,7 +90,7 @@ impl Host for Liar {
     }
 }
 
-impl Liar {
+impl HostileDaemon {
     fn ask(&self, approved: Option<[u8; 32]>, request: Request, descriptors: &[BorrowedFd<'_>]) -> Reply {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let id = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl Liar {
         reply.unwrap()
     }
 
-    /// Asks the switch to load the object of a file, and says that the program of this digest was verified.
+    /// Requests that the switch loads the object of a file, and claims that the program with this digest is verified.
     fn load(&self, file: &Path, approved: Option<[u8; 32]>) -> Reply {
         let bytes = std::fs::read(file).unwrap();
         let memory = memfd_create("object", MemfdFlags::CLOEXEC).unwrap();
@@ -118,15 +118,16 @@ impl Liar {
 }
 
 fn forged() {
-    let scene = scene("forged");
-    let (daemon, switch, verified) = started(&scene);
+    let fixture = fixture("forged");
+    let (daemon, switch, verified) = started(&fixture);
     let byte = |at: usize| u8::from_str_radix(&verified[at..at + 2], 16).unwrap();
     let verified: [u8; 32] = std::array::from_fn(|i| byte(2 * i));
     drop(daemon);
-    let liar = Arc::new(Liar::default());
-    let config = p4shield_daemon::config::Config::load(&scene.at("p4shield.toml")).unwrap();
+    let hostile = Arc::new(HostileDaemon::default());
+    let config = p4shield_daemon::config::Config::load(&fixture.at("p4shield.toml")).unwrap();
     let setup = Setup::from(&config);
-    let _server = Server::start(&scene.at("attach.sock"), Allowed::default(), &setup, liar.clone()).unwrap();
+    let _server =
+        Server::start(&fixture.at("attach.sock"), Allowed::default(), &setup, hostile.clone()).unwrap();
     let hello = Hello {
         version: PROTOCOL_VERSION,
         tenant: "alice".into(),
@@ -137,24 +138,24 @@ fn forged() {
         budget: 1 << 16,
         min_epoch: 0,
     };
-    assert!(matches!(liar.ask(None, Request::Hello(hello), &[]), Reply::Hello { .. }));
+    assert!(matches!(hostile.ask(None, Request::Hello(hello), &[]), Reply::Hello { .. }));
     let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: false };
-    assert_eq!(liar.ask(None, vm, &[]), Reply::Done);
+    assert_eq!(hostile.ask(None, vm, &[]), Reply::Done);
     for (file, approved) in [
         ("unsafe.o", Some(verified)),
         ("unsafe.o", Some([0; 32])),
         ("unsafe.o", None),
-        // What is fine by itself was not verified, either.
+        // A harmless program is refused, too, as it was not verified.
         ("drop.o", Some(verified)),
         ("pass.o", None),
     ] {
-        let reply = liar.load(&scene.at(file), approved);
+        let reply = hostile.load(&fixture.at(file), approved);
         assert!(matches!(&reply, Reply::Refused(why) if why.contains("verified")), "{file}: {reply:?}");
     }
-    let reply = liar.load(&scene.at("pass.o"), Some(verified));
+    let reply = hostile.load(&fixture.at("pass.o"), Some(verified));
     assert!(matches!(&reply, Reply::Loaded { digest, .. } if *digest == verified), "{reply:?}");
-    // One word is for one program.
-    let again = liar.load(&scene.at("unsafe.o"), None);
+    // One approval is for one program.
+    let again = hostile.load(&fixture.at("unsafe.o"), None);
     assert!(matches!(again, Reply::Refused(_)), "{again:?}");
     switch.flows(ALICE, 500);
 }

@@ -1,7 +1,7 @@
 //! The daemon with real wires, in network namespaces: a client, a bridge, two user VMs.
 
 use crate::Test;
-use crate::scene::{PATIENCE, Scene, wait_for};
+use crate::fixture::{Fixture, PATIENCE, wait_for};
 use p4shield_daemon::api;
 use p4shield_daemon::status::{State, Status};
 use p4shield_testbed::{Guarded, NetNs, Switch};
@@ -14,8 +14,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 pub(crate) const TESTS: &[Test] = &[
-    ("a_killed_p4_vm_on_a_wire_costs_its_tenant_only_and_heals_without_the_switch", killed_on_a_wire),
-    ("a_killed_daemon_takes_its_p4_vms_with_it_and_another_takes_over", killed_daemon),
+    ("a_killed_p4_vm_on_a_wire_is_replaced_behind_the_switch", killed_on_a_wire),
+    ("a_killed_daemons_p4_vms_end_and_the_next_takes_over", killed_daemon),
 ];
 
 /// A cloud of namespaces with a daemon in it.
@@ -24,9 +24,9 @@ struct Cloud {
     vms: [NetNs; 2],
     host: NetNs,
     daemon: Guarded,
-    /// Where the daemon tells how it is, as it would tell systemd.
+    /// Receives the daemon's notifications for systemd.
     notified: UnixDatagram,
-    scene: Scene,
+    fixture: Fixture,
     _switch: Switch,
 }
 
@@ -38,8 +38,8 @@ impl Cloud {
         host.veth("cl", &client, "eth0").unwrap();
         switch.plug(&host, "cl").unwrap();
         client.ip("addr add 10.0.0.99/24 dev eth0").unwrap();
-        let scene = Scene::new("wires");
-        let mut text = scene.text("drop");
+        let fixture = Fixture::new("wires");
+        let mut text = fixture.text("drop");
         for (n, (ns, (tenant, vm))) in vms.iter().zip([("alice", "web"), ("bob", "db")]).enumerate() {
             host.veth(&format!("vm{n}"), ns, "eth0").unwrap();
             host.veth(&format!("sw{n}"), &host, &format!("br{n}p")).unwrap();
@@ -49,12 +49,12 @@ impl Cloud {
                 "[[wire]]\nvm_interface = \"vm{n}\"\nswitch_interface = \"sw{n}\"\ntenant = \"{tenant}\"\nvm = \"{vm}\"\n"
             );
         }
-        scene.config(&text);
-        let notified = UnixDatagram::bind(scene.at("notify")).unwrap();
+        fixture.config(&text);
+        let notified = UnixDatagram::bind(fixture.at("notify")).unwrap();
         notified.set_read_timeout(Some(PATIENCE)).unwrap();
-        let daemon = daemon(&host, &scene);
-        let cloud = Self { client, vms, host, daemon, notified, scene, _switch: switch };
-        assert_eq!(cloud.said(), "READY=1");
+        let daemon = daemon(&host, &fixture);
+        let cloud = Self { client, vms, host, daemon, notified, fixture, _switch: switch };
+        assert_eq!(cloud.notification(), "READY=1");
         wait_for("P4 VMs and wires", || {
             let status = cloud.status();
             status.tenants.iter().all(|t| t.state == State::Running)
@@ -63,31 +63,31 @@ impl Cloud {
         cloud
     }
 
-    /// What the daemon tells systemd next.
-    fn said(&self) -> String {
+    /// Returns the daemon's next notification.
+    fn notification(&self) -> String {
         let mut text = [0; 256];
-        let n = self.notified.recv(&mut text).expect("the daemon tells how it is");
+        let n = self.notified.recv(&mut text).expect("the daemon sends a notification");
         String::from_utf8_lossy(&text[..n]).into_owned()
     }
 
     fn status(&self) -> Status {
-        api::status(&self.scene.at("daemon.sock")).unwrap()
+        api::status(&self.fixture.at("daemon.sock")).unwrap()
     }
 
-    /// Numbers and names of the host's interfaces: what the switch has to do with.
+    /// Returns numbers and names of the host's interfaces.
     fn interfaces(&self) -> Vec<String> {
         let text = self.host.ip("-o link show type veth").unwrap();
         text.lines().map(|l| l.split(' ').take(2).collect::<Vec<_>>().join(" ")).collect()
     }
 }
 
-fn daemon(host: &NetNs, scene: &Scene) -> Guarded {
+fn daemon(host: &NetNs, fixture: &Fixture) -> Guarded {
     let mut command = host.command("/proc/self/exe");
-    command.arg("daemon").arg(scene.at("p4shield.toml")).env("NOTIFY_SOCKET", scene.at("notify"));
+    command.arg("daemon").arg(fixture.at("p4shield.toml")).env("NOTIFY_SOCKET", fixture.at("notify"));
     Guarded::spawn(&mut command).unwrap()
 }
 
-/// Datagrams from the client to a VM, one each two milliseconds, until it is stopped.
+/// Datagrams from the client to a VM, one every two milliseconds, until stopped.
 struct Flow {
     sent: Arc<AtomicU64>,
     arrived: Arc<AtomicU64>,
@@ -118,7 +118,7 @@ impl Flow {
                     Ok(_) => {
                         a.fetch_add(1, Ordering::AcqRel);
                     }
-                    // Silence after the end: all that will come has come.
+                    // Silence after the end: all datagrams have arrived.
                     Err(_) if f.load(Ordering::Acquire) => break,
                     Err(_) => {}
                 }
@@ -134,7 +134,7 @@ impl Flow {
         wait_for("datagrams", || self.arrived.load(Ordering::Acquire) >= before + packets);
     }
 
-    /// Datagrams sent and arrived.
+    /// Ends the flow. Returns the number of datagrams sent and received.
     fn stop(mut self) -> (u64, u64) {
         self.ending.store(true, Ordering::Release);
         self.threads.drain(..).for_each(|t| t.join().unwrap());
@@ -164,12 +164,12 @@ fn killed_on_a_wire() {
     assert_eq!(cloud.interfaces(), interfaces);
     println!("  alice {arrived} of {sent} datagrams, bob {bobs_arrived} of {bobs}");
     kill_process(cloud.daemon.pid(), Signal::HUP).unwrap();
-    assert!(cloud.said().starts_with("RELOADING=1\nMONOTONIC_USEC="));
-    assert_eq!(cloud.said(), "READY=1");
-    // It ends when it is told to, with nothing left.
+    assert!(cloud.notification().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(cloud.notification(), "READY=1");
+    // SIGTERM ends the daemon and removes its files.
     let status = cloud.daemon.stop().expect("it ends by itself");
     assert!(status.success(), "{status:?}");
-    assert!(!cloud.scene.at("daemon.sock").exists() && !cloud.scene.at("db.info").exists());
+    assert!(!cloud.fixture.at("daemon.sock").exists() && !cloud.fixture.at("db.info").exists());
 }
 
 fn killed_daemon() {
@@ -181,15 +181,15 @@ fn killed_daemon() {
     let flow = Flow::start(&cloud, 0);
     let pids: Vec<_> = cloud.status().tenants.iter().map(|t| t.pid.unwrap()).collect();
     kill_process(cloud.daemon.pid(), Signal::KILL).unwrap();
-    // Gone, or waiting for whoever inherits orphans here to notice.
+    // Gone, or a zombie until its new parent reaps it.
     let ended = |pid: &i32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit(") ").next().is_none_or(|s| s.is_empty() || s.starts_with('Z') || s.starts_with('X'))
     };
     wait_for("the end of the P4 VMs", || pids.iter().all(ended));
-    // What it left behind keeps no other from starting; the switch and the VMs have nothing to do.
-    cloud.daemon = daemon(&cloud.host, &cloud.scene);
-    assert_eq!(cloud.said(), "READY=1");
+    // The next daemon starts in spite of leftover files, without action of switch and VMs.
+    cloud.daemon = daemon(&cloud.host, &cloud.fixture);
+    assert_eq!(cloud.notification(), "READY=1");
     flow.goes_on(100);
     flow.stop();
 }

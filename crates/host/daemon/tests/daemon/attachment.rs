@@ -1,4 +1,4 @@
-//! An attachment without a network: a mediator, and a thread that sends packets to both tenants all the time.
+//! An attachment without a network: a mediator, and a thread that sends packets to both tenants continuously.
 
 use p4shield_abi::Direction;
 use p4shield_channel::SharedMemory;
@@ -13,20 +13,20 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Packets of one tenant that are on their way at a time.
+/// Most packets of one tenant in flight.
 const IN_FLIGHT: usize = 64;
 
 /// The attachment.
-pub(crate) struct Board {
+pub(crate) struct TestAttachment {
     mediator: Mutex<Mediator<Vec<u8>>>,
     counters: Arc<Counters>,
-    /// The newest channel of each tenant, for whoever wants to scribble over it.
+    /// The newest channel of each tenant, for tests that corrupt it.
     pub(crate) channels: Mutex<Vec<Option<SharedMemory>>>,
     ending: AtomicBool,
     started: Instant,
 }
 
-impl Board {
+impl TestAttachment {
     pub(crate) fn new(config: &Config) -> Arc<Self> {
         let mediator = Mediator::new(config).unwrap();
         Arc::new(Self {
@@ -42,15 +42,15 @@ impl Board {
         u64::try_from(self.started.elapsed().as_nanos()).unwrap()
     }
 
-    /// What happened to a tenant's packets towards its VM.
+    /// Returns the ingress counters of a tenant's VM.
     pub(crate) fn tally(&self, tenant: usize) -> DirectionCounts {
         self.counters.tenants[tenant].vms[0].direction(Direction::Ingress).read()
     }
 
     /// Sends packets to the first VM of each tenant until the value is dropped.
     pub(crate) fn traffic(self: &Arc<Self>) -> Traffic {
-        let board = Arc::clone(self);
-        Traffic { board: Arc::clone(self), thread: Some(std::thread::spawn(move || board.send())) }
+        let attachment = Arc::clone(self);
+        Traffic { attachment: Arc::clone(self), thread: Some(std::thread::spawn(move || attachment.send())) }
     }
 
     fn send(&self) {
@@ -80,20 +80,20 @@ impl Board {
     }
 }
 
-impl Attachment for Board {
+impl Attachment for TestAttachment {
     fn lanes(&self) -> Vec<LaneKey> {
         vec![LaneKey(0)]
     }
 
     fn on_change(&self, _: Box<dyn Fn() + Send + Sync>) {}
 
-    fn attach(&self, _: LaneKey, tenant: usize, end: ChannelEnd) -> Result<(), String> {
+    fn attach_channel(&self, _: LaneKey, tenant: usize, end: ChannelEnd) -> Result<(), String> {
         self.channels.lock().unwrap()[tenant] = Some(end.memory.map_again().unwrap());
-        let (now, link) = (self.now(), end.into_link().unwrap());
+        let (now, link) = (self.now(), end.into_channel().unwrap());
         self.mediator.lock().unwrap().replace_channel(now, tenant, Some(link)).map_err(|e| e.to_string())
     }
 
-    fn detach(&self, tenant: usize) {
+    fn detach_channels(&self, tenant: usize) {
         self.channels.lock().unwrap()[tenant] = None;
         let now = self.now();
         self.mediator.lock().unwrap().replace_channel(now, tenant, None).unwrap();
@@ -108,15 +108,15 @@ impl Attachment for Board {
     }
 }
 
-/// Traffic that flows.
+/// Running traffic.
 pub(crate) struct Traffic {
-    board: Arc<Board>,
+    attachment: Arc<TestAttachment>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Drop for Traffic {
     fn drop(&mut self) {
-        self.board.ending.store(true, Ordering::Release);
+        self.attachment.ending.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Far longer than anything takes, so that a test that hangs ends.
+/// Far longer than any step takes, so that a test that hangs ends.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A folder with two tenants in it: alice (10.0.0.1) and bob (10.0.0.2). Removed with the value.
-pub(crate) struct Scene {
+/// A folder with the files of two tenants: alice (10.0.0.1) and bob (10.0.0.2). Removed when dropped.
+pub(crate) struct Fixture {
     pub(crate) folder: PathBuf,
 }
 
@@ -18,16 +18,16 @@ pub(crate) const DROP: &str = "__attribute__((section(\"p4\"))) long p4_main(voi
 pub(crate) const UNSAFE: &str =
     "__attribute__((section(\"p4\"))) long p4_main(unsigned long long *c) { return *(char *)(c[0] + 20); }";
 
-impl Scene {
+impl Fixture {
     pub(crate) fn new(name: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        let scene = Self { folder };
-        scene.object("pass", PASS);
-        scene.object("drop", DROP);
-        scene.object("unsafe", UNSAFE);
-        p4shield_seal::TenantKey::generate(&scene.at("bob.key")).unwrap();
-        scene
+        let fixture = Self { folder };
+        fixture.object("pass", PASS);
+        fixture.object("drop", DROP);
+        fixture.object("unsafe", UNSAFE);
+        p4shield_seal::TenantKey::generate(&fixture.at("bob.key")).unwrap();
+        fixture
     }
 
     pub(crate) fn at(&self, name: &str) -> PathBuf {
@@ -82,17 +82,17 @@ log_page = "db.log"
     }
 }
 
-impl Drop for Scene {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Waits for something that is bound to happen.
+/// Waits until `happened` returns true.
 pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !happened() {
-        assert!(Instant::now() < end, "{what} never came");
+        assert!(Instant::now() < end, "timed out waiting for {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -1,35 +1,35 @@
-//! Info page and log page of a user VM, as files.
+//! The files of a user VM's info page and log page.
 
 use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
 use p4shield_channel::{SharedMemory, ShmError};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
-/// Permissions of a page: its owner's alone.
+/// Permissions of a page: read and write for its owner only.
 const MODE: u32 = 0o600;
 
-/// A page file. The one that the daemon made is removed when dropped. One that was there before is somebody else's,
-/// such as a hypervisor's that shares it with a guest: it stays, so that the guest finds the next daemon in it.
+/// A page file. A file that the daemon created is removed when dropped. A file that existed before, such as one that a
+/// hypervisor shares with a guest, stays, so that the guest finds the next daemon's pages in it.
 pub(crate) struct Page {
     memory: SharedMemory,
     path: PathBuf,
     ours: bool,
 }
 
-/// Why a page cannot be.
+/// Why a page cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PageError {
-    /// The file cannot be made or used.
+    /// The file cannot be created or mapped.
     #[error(transparent)]
     Memory(#[from] ShmError),
-    /// Its folder or owner cannot be set.
-    #[error("cannot {what} {}", path.display())]
+    /// Its folder cannot be created, or its mode or owner cannot be set.
+    #[error("cannot {operation} {}", path.display())]
     File {
-        /// What was tried.
-        what: &'static str,
+        /// The operation.
+        operation: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -44,15 +44,15 @@ impl Page {
         Self::new(path, LOG_PAGE_SIZE, owner)
     }
 
-    /// Makes the file, or uses the one that is there: a hypervisor's, or one that a daemon left behind and that agent and
-    /// auditor may still have open.
+    /// Creates the file, or opens the existing one: a hypervisor's, or one that a previous daemon left behind and that
+    /// agent and auditor may still have open.
     fn new(path: &Path, len: usize, owner: Option<u32>) -> Result<Self, PageError> {
-        let failed = |what, path: &Path| {
+        let failed = |operation, path: &Path| {
             let path = path.to_owned();
-            move |source| PageError::File { what, path, source }
+            move |source| PageError::File { operation, path, source }
         };
         if let Some(folder) = path.parent() {
-            std::fs::create_dir_all(folder).map_err(failed("make the folder", folder))?;
+            std::fs::create_dir_all(folder).map_err(failed("create the folder", folder))?;
         }
         let (memory, ours) = match SharedMemory::open_file(path, len) {
             Ok(memory) if !has_other_names(&memory) => (memory, false),
@@ -74,14 +74,14 @@ impl Page {
     }
 }
 
-/// Whether a file is known by another name, too: somebody may have led us to a file of which he wants the owner changed.
+/// Returns whether the file has another name: it may be an attacker's hard link to a file whose owner must not change.
 fn has_other_names(memory: &SharedMemory) -> bool {
     memory.fd().and_then(|fd| rustix::fs::fstat(fd).ok()).is_none_or(|file| file.st_nlink > 1)
 }
 
 impl AsFd for Page {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.memory.fd().expect("a page is a file, which was checked when it was made")
+        self.memory.fd().expect("a page has a file, as checked on creation")
     }
 }
 
@@ -90,7 +90,7 @@ impl Drop for Page {
         if self.ours
             && let Err(error) = std::fs::remove_file(&self.path)
         {
-            tracing::warn!(page = %self.path.display(), %error, "a page file stays behind");
+            tracing::warn!(page = %self.path.display(), %error, "cannot remove a page file");
         }
     }
 }
@@ -101,18 +101,18 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn a_file_with_another_name_is_left_as_it_is() {
+    fn a_hard_linked_page_is_replaced_not_changed() {
         let folder = std::env::temp_dir().join(format!("p4shield-daemon-pages-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         let (theirs, page) = (folder.join("theirs"), folder.join("page"));
         std::fs::write(&theirs, vec![7; INFO_PAGE_SIZE]).unwrap();
         let before = std::fs::metadata(&theirs).unwrap();
         std::fs::hard_link(&theirs, &page).unwrap();
-        let made = Page::info(&page, Some(65534)).unwrap();
+        let created = Page::info(&page, Some(65534)).unwrap();
         let after = std::fs::metadata(&theirs).unwrap();
         assert_eq!((after.uid(), after.mode(), after.nlink()), (before.uid(), before.mode(), 1));
         assert_eq!(std::fs::metadata(&page).unwrap().uid(), 65534, "the page is another file");
-        drop(made);
+        drop(created);
         std::fs::remove_dir_all(folder).unwrap();
     }
 }

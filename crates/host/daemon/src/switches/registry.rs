@@ -1,8 +1,9 @@
-//! What is known of switches: an account that the server's thread writes and everybody reads.
+//! The registry of connected switches: the server's thread updates it; supervisors and `status` read it.
 
-use super::roles::Roles;
-use crate::attachment::{LaneKey, Packets, PortStatus, SwitchKey, SwitchStatus};
+use super::roles::PortRoles;
+use crate::attachment::{LaneKey, PacketMemoryFile, SwitchKey};
 use crate::config::{Config as FileConfig, Role, Tunnel};
+use crate::status::{PortStatus, SwitchStatus};
 use crate::totals::Totals;
 use p4shield_attach::message::Report;
 use p4shield_attach::{Count, Facing, Heard, LaneId, Peer, PortId, PortInfo, Remark, UnownedCounts};
@@ -13,149 +14,150 @@ use std::collections::{BTreeMap, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// The most remarks of a port, and of a switch, that are kept.
+/// Most notices kept for a port, and for a switch.
 const MAX_REMARKS: usize = 64;
-/// The most lanes of switches that left whose counts are kept apart, in case that they come again.
+/// Most lanes of disconnected switches whose counters are kept apart, in case the switch reconnects.
 const MAX_PARKED: usize = 4096;
 
-/// What one lane counted.
+/// The counters of one lane.
 #[derive(Clone, Debug, Default)]
-struct Counted {
+struct LaneCounts {
     counts: HashMap<(u16, u16, u8), Count>,
     unowned: UnownedCounts,
 }
 
-impl Counted {
+impl LaneCounts {
     fn add_to(&self, totals: &mut Totals) {
         self.counts.values().for_each(|c| totals.add(c));
         totals.unowned.add(&self.unowned);
     }
 }
 
-struct Lane {
+struct LaneRecord {
     key: LaneKey,
     port: PortId,
     facing: Facing,
-    /// The numbers of its channels, by tenant.
+    /// By tenant: the number of its channel.
     channels: Vec<Option<u32>>,
-    /// The memory that its packets are in, and the tenant whose they all are, as its switch says.
-    packets: Option<(Packets, String)>,
-    /// The tenant whose P4 VM reads them there.
+    /// The memory that its packets are in, and the tenant that owns all of them, as the switch reports.
+    memory: Option<(PacketMemoryFile, String)>,
+    /// The tenant whose P4 VM reads packets there.
     zero_copy: Option<usize>,
-    counted: Counted,
+    counted: LaneCounts,
 }
 
-struct Port {
+struct PortRecord {
     info: PortInfo,
-    /// What the library was told.
-    told: Option<Role>,
+    /// The role that was last sent to the library.
+    sent_role: Option<Role>,
     remarks: Vec<Remark>,
 }
 
-struct Switch {
+struct SwitchRecord {
     key: SwitchKey,
     peer: Arc<Peer>,
-    ports: BTreeMap<PortId, Port>,
-    lanes: BTreeMap<LaneId, Lane>,
+    ports: BTreeMap<PortId, PortRecord>,
+    lanes: BTreeMap<LaneId, LaneRecord>,
     remarks: Vec<Remark>,
-    /// The ends of tunnels that the library was told.
-    tunnels: Option<Vec<Tunnel>>,
+    /// The endpoints of tunnels that were last sent to the library.
+    sent_tunnels: Option<Vec<Tunnel>>,
 }
 
-/// What a report changed.
+/// What a message changed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Change {
-    /// There is another port, or switch.
+pub(super) struct RegistryChange {
+    /// A port or a switch was added.
     pub(super) ports: bool,
-    /// There is another lane, one less, or a fault.
+    /// A lane was added or removed, or a fault occurred.
     pub(super) lanes: bool,
 }
 
-pub(super) struct Book {
-    switches: Vec<Switch>,
-    /// Faults by tenant, of channels that were not replaced since.
+pub(super) struct SwitchRegistry {
+    switches: Vec<SwitchRecord>,
+    /// By tenant: the fault of a channel that has not been replaced since.
     faults: Vec<Option<String>>,
-    /// How many VMs each tenant has: others are not counted.
+    /// By tenant: the number of VMs; counters of others are ignored.
     vms: Vec<usize>,
-    /// What lanes counted that will not come again.
-    gone: Totals,
-    /// What lanes counted whose switch left, by its session: a connection that broke comes again and tells the same.
-    parked: HashMap<(u64, LaneId), Counted>,
+    /// The counters of lanes that have ended.
+    retired: Totals,
+    /// The counters of lanes whose switch has disconnected, by session: it may reconnect and report the same counters.
+    parked: HashMap<(u64, LaneId), LaneCounts>,
     next_lane: u64,
     next_switch: u64,
-    /// The memory of a lane that is told of next.
-    next_packets: Option<(u64, LaneId, OwnedFd)>,
+    /// The memory of the lane that the next message announces.
+    announced_memory: Option<(u64, LaneId, OwnedFd)>,
 }
 
-impl Book {
+impl SwitchRegistry {
     pub(super) fn new(config: &Config) -> Self {
         Self {
             switches: Vec::new(),
             faults: vec![None; config.tenants.len()],
             vms: config.tenants.iter().map(|t| t.vms.len()).collect(),
-            gone: Totals::new(config),
+            retired: Totals::new(config),
             parked: HashMap::new(),
             next_lane: 0,
             next_switch: 0,
-            next_packets: None,
+            announced_memory: None,
         }
     }
 
-    pub(super) fn heard(&mut self, peer: &Arc<Peer>, heard: Heard) -> Change {
+    pub(super) fn apply(&mut self, peer: &Arc<Peer>, heard: Heard) -> RegistryChange {
         match heard {
             Heard::Came => {
                 self.next_switch += 1;
-                self.switches.push(Switch {
+                self.switches.push(SwitchRecord {
                     key: SwitchKey(self.next_switch),
                     peer: Arc::clone(peer),
                     ports: BTreeMap::new(),
                     lanes: BTreeMap::new(),
                     remarks: Vec::new(),
-                    tunnels: None,
+                    sent_tunnels: None,
                 });
-                // It wants to know tunnels, and one that runs programs itself wants them.
-                Change { ports: true, lanes: true }
+                // The switch needs the endpoints of tunnels, and with placement `inline` its programs.
+                RegistryChange { ports: true, lanes: true }
             }
             Heard::Left => {
-                self.left(peer);
-                Change { lanes: true, ..Change::default() }
+                self.remove_switch(peer);
+                RegistryChange { lanes: true, ..RegistryChange::default() }
             }
-            Heard::Said(report) => self.said(peer, report).unwrap_or_default(),
+            Heard::Said(report) => self.apply_message(peer, report).unwrap_or_default(),
         }
     }
 
-    fn said(&mut self, peer: &Arc<Peer>, report: Report) -> Option<Change> {
+    fn apply_message(&mut self, peer: &Arc<Peer>, report: Report) -> Option<RegistryChange> {
         let switch = self.switches.iter_mut().find(|s| Arc::ptr_eq(&s.peer, peer))?;
-        let mut change = Change::default();
+        let mut change = RegistryChange::default();
         match report {
-            // Heard elsewhere.
+            // Handled elsewhere.
             Report::Hello { .. } | Report::Programs { .. } => {}
             Report::PortUp { port, info } => {
-                switch.ports.insert(port, Port { info, told: None, remarks: Vec::new() });
+                switch.ports.insert(port, PortRecord { info, sent_role: None, remarks: Vec::new() });
                 change.ports = true;
             }
             Report::PortDown { port } => drop(switch.ports.remove(&port)),
             Report::LaneUp { lane, port, facing, packets, .. } => {
-                let handed = self.next_packets.take().filter(|n| (n.0, n.1) == (peer.session, lane));
-                let packets = packets.zip(handed).map(|(told, (.., memory))| {
-                    (Packets { memory: Arc::new(memory), len: told.len }, told.tenant)
+                let announced = self.announced_memory.take().filter(|n| (n.0, n.1) == (peer.session, lane));
+                let memory = packets.zip(announced).map(|(told, (.., memory))| {
+                    (PacketMemoryFile { memory: Arc::new(memory), len: told.len }, told.tenant)
                 });
                 self.next_lane += 1;
                 let key = LaneKey(self.next_lane);
                 let counted = self.parked.remove(&(peer.session, lane)).unwrap_or_default();
                 let channels = vec![None; self.faults.len()];
-                switch
-                    .lanes
-                    .insert(lane, Lane { key, port, facing, channels, packets, zero_copy: None, counted });
+                switch.lanes.insert(
+                    lane,
+                    LaneRecord { key, port, facing, channels, memory, zero_copy: None, counted },
+                );
                 change.lanes = true;
             }
             Report::LaneDown { lane } => {
-                switch.lanes.remove(&lane)?.counted.add_to(&mut self.gone);
-                self.gone.nothing_is_held();
+                switch.lanes.remove(&lane)?.counted.add_to(&mut self.retired);
+                self.retired.clear_held();
                 change.lanes = true;
             }
             Report::Fault { lane, tenant, channel, why } => {
-                // Of a channel that was replaced meanwhile it says nothing.
+                // A fault of a channel that was replaced meanwhile is ignored.
                 let current = switch.lanes.get_mut(&lane)?.channels.get_mut(usize::from(tenant))?;
                 if *current == Some(channel) {
                     *current = None;
@@ -186,18 +188,18 @@ impl Book {
         Some(change)
     }
 
-    fn left(&mut self, peer: &Arc<Peer>) {
+    fn remove_switch(&mut self, peer: &Arc<Peer>) {
         let Some(at) = self.switches.iter().position(|s| Arc::ptr_eq(&s.peer, peer)) else { return };
         let switch = self.switches.remove(at);
         if self.parked.len() + switch.lanes.len() > MAX_PARKED {
-            self.parked.drain().for_each(|(_, c)| c.add_to(&mut self.gone));
-            self.gone.nothing_is_held();
+            self.parked.drain().for_each(|(_, c)| c.add_to(&mut self.retired));
+            self.retired.clear_held();
         }
         let lanes = switch.lanes.into_iter();
         self.parked.extend(lanes.map(|(id, lane)| ((peer.session, id), lane.counted)));
     }
 
-    fn all_lanes(&mut self) -> impl Iterator<Item = (&Arc<Peer>, LaneId, &mut Lane)> {
+    fn all_lanes(&mut self) -> impl Iterator<Item = (&Arc<Peer>, LaneId, &mut LaneRecord)> {
         self.switches.iter_mut().flat_map(|s| {
             let peer = &s.peer;
             s.lanes.iter_mut().map(move |(id, lane)| (peer, *id, lane))
@@ -216,26 +218,31 @@ impl Book {
         self.switches.iter().flat_map(|s| s.lanes.values()).map(|l| l.key).collect()
     }
 
-    /// A peer's lane that is told of next has its packets in this memory.
-    pub(super) fn packets(&mut self, peer: &Arc<Peer>, lane: LaneId, memory: OwnedFd) {
-        self.next_packets = Some((peer.session, lane, memory));
+    /// Records the memory of the lane that the peer's next message announces.
+    pub(super) fn announce_memory(&mut self, peer: &Arc<Peer>, lane: LaneId, memory: OwnedFd) {
+        self.announced_memory = Some((peer.session, lane, memory));
     }
 
-    /// A lane's packet memory, if this tenant's P4 VM may read it: the switch says that all packets there are this
-    /// tenant's, the configuration says so too, and nobody who gets it can write it or cut it short.
-    pub(super) fn packets_of(&self, key: LaneKey, config: &FileConfig, tenant: usize) -> Option<Packets> {
+    /// Returns a lane's packet memory, if this tenant's P4 VM may read it: switch and configuration agree that all packets
+    /// in it belong to this tenant, and its receiver can neither write nor truncate it.
+    pub(super) fn shared_memory(
+        &self,
+        key: LaneKey,
+        config: &FileConfig,
+        tenant: usize,
+    ) -> Option<PacketMemoryFile> {
         let switch = self.switches.iter().find(|s| s.lanes.values().any(|l| l.key == key))?;
         let lane = switch.lanes.values().find(|l| l.key == key)?;
-        let (packets, whose) = lane.packets.as_ref()?;
+        let (packets, claimed) = lane.memory.as_ref()?;
         let port = switch.ports.get(&lane.port)?;
         let owner = config.packet_memory_of(port.info.names())?;
-        let agreed = owner.name == *whose && config.tenants.get(tenant)?.name == *whose;
+        let agreed = owner.name == *claimed && config.tenants.get(tenant)?.name == *claimed;
         let len = usize::try_from(packets.len).ok()?;
         (agreed && PacketMemory::check(&packets.memory, len).is_ok()).then(|| packets.clone())
     }
 
-    /// Notes a lane's channel. Whose it is, if it is still there.
-    pub(super) fn attached(
+    /// Records a lane's channel. Returns the lane's switch, if the lane still exists.
+    pub(super) fn note_attached(
         &mut self,
         key: LaneKey,
         tenant: usize,
@@ -249,8 +256,8 @@ impl Book {
         Some((Arc::clone(peer), id))
     }
 
-    /// Forgets a tenant's channels. Which lanes had one.
-    pub(super) fn detached(&mut self, tenant: usize) -> Vec<(Arc<Peer>, LaneId)> {
+    /// Forgets a tenant's channels. Returns the lanes that had one.
+    pub(super) fn note_detached(&mut self, tenant: usize) -> Vec<(Arc<Peer>, LaneId)> {
         if let Some(fault) = self.faults.get_mut(tenant) {
             *fault = None;
         }
@@ -266,51 +273,51 @@ impl Book {
     }
 
     pub(super) fn totals(&self) -> Totals {
-        let mut totals = self.gone.clone();
+        let mut totals = self.retired.clone();
         self.parked.values().for_each(|c| c.add_to(&mut totals));
-        totals.nothing_is_held();
+        totals.clear_held();
         self.switches.iter().flat_map(|s| s.lanes.values()).for_each(|l| l.counted.add_to(&mut totals));
         totals
     }
 
-    /// Ports whose library does not know yet what they are; taken for told.
-    pub(super) fn roles_due(&mut self, roles: &Roles<'_>) -> Vec<(Arc<Peer>, PortId, Role)> {
-        let mut due = Vec::new();
+    /// Returns the ports whose role has changed since it was last sent, and marks it as sent.
+    pub(super) fn take_changed_roles(&mut self, roles: &PortRoles<'_>) -> Vec<(Arc<Peer>, PortId, Role)> {
+        let mut changed = Vec::new();
         for switch in &mut self.switches {
             for (&id, port) in &mut switch.ports {
                 let role = roles.of(&switch.peer.application, &port.info).0;
-                if port.told.replace(role) != Some(role) {
-                    due.push((Arc::clone(&switch.peer), id, role));
+                if port.sent_role.replace(role) != Some(role) {
+                    changed.push((Arc::clone(&switch.peer), id, role));
                 }
             }
         }
-        due
+        changed
     }
 
-    /// Switches whose library does not know yet where they end tunnels; taken for told.
-    pub(super) fn tunnels_due(&mut self, roles: &Roles<'_>) -> Vec<(Arc<Peer>, Vec<Tunnel>)> {
-        let due = self.switches.iter_mut().filter_map(|switch| {
+    /// Returns the switches whose endpoints of tunnels have changed since they were last sent, and marks them as sent.
+    pub(super) fn take_changed_tunnels(&mut self, roles: &PortRoles<'_>) -> Vec<(Arc<Peer>, Vec<Tunnel>)> {
+        let changed = self.switches.iter_mut().filter_map(|switch| {
             let tunnels = Some(roles.tunnels(&switch.peer.application));
-            if switch.tunnels == tunnels {
+            if switch.sent_tunnels == tunnels {
                 return None;
             }
-            switch.tunnels = tunnels;
-            Some((Arc::clone(&switch.peer), switch.tunnels.clone()?))
+            switch.sent_tunnels = tunnels;
+            Some((Arc::clone(&switch.peer), switch.sent_tunnels.clone()?))
         });
-        due.collect()
+        changed.collect()
     }
 
-    pub(super) fn status(&self, roles: &Roles<'_>) -> Vec<SwitchStatus> {
+    pub(super) fn status(&self, roles: &PortRoles<'_>) -> Vec<SwitchStatus> {
         self.switches.iter().map(|s| s.status(roles)).collect()
     }
 }
 
-impl Switch {
-    fn status(&self, roles: &Roles<'_>) -> SwitchStatus {
-        let (mut bypasses, unmediated, mut notes) = sort(&self.remarks);
+impl SwitchRecord {
+    fn status(&self, roles: &PortRoles<'_>) -> SwitchStatus {
+        let (mut bypasses, unmediated, mut notes) = by_kind(&self.remarks);
         bypasses.extend(roles.bypass(&self.peer.application));
         notes.extend(unmediated);
-        let port = |(id, port): (&PortId, &Port)| {
+        let port = |(id, port): (&PortId, &PortRecord)| {
             let queues = Facing::ALL
                 .map(|facing| self.lanes.values().filter(|l| (l.port, l.facing) == (*id, facing)).count());
             let zero_copy_queues =
@@ -328,10 +335,15 @@ impl Switch {
         }
     }
 
-    fn port(&self, port: &Port, [queues, transmit_queues]: [usize; 2], roles: &Roles<'_>) -> PortStatus {
-        let (bypasses, mut unmediated, notes) = sort(&port.remarks);
+    fn port(
+        &self,
+        port: &PortRecord,
+        [queues, transmit_queues]: [usize; 2],
+        roles: &PortRoles<'_>,
+    ) -> PortStatus {
+        let (bypasses, mut unmediated, notes) = by_kind(&port.remarks);
         if queues + transmit_queues == 0 && unmediated.is_empty() {
-            unmediated.push("none of its queues is in use".to_owned());
+            unmediated.push("the switch uses none of its queues".to_owned());
         }
         let (role, interface) = roles.of(&self.peer.application, &port.info);
         let (role, tenant, vm) = roles.names(role);
@@ -353,8 +365,8 @@ impl Switch {
     }
 }
 
-/// Bypasses, reasons for not being mediated, and notes, printable.
-fn sort(remarks: &[Remark]) -> (Vec<String>, Vec<String>, Vec<String>) {
+/// Sorts notices into bypasses, reasons for not being mediated, and notes; makes them printable.
+fn by_kind(remarks: &[Remark]) -> (Vec<String>, Vec<String>, Vec<String>) {
     let (mut bypasses, mut unmediated, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     for remark in remarks {
         let list = match remark {

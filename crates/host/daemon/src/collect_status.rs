@@ -1,0 +1,120 @@
+//! Fills [`Status`] from the attachment's counters and the supervisors' reports.
+//!
+//! The status of switches and their ports (such as why a port is not mediated) comes from `switches::registry`, which
+//! records what the libraries in switches report.
+
+use crate::config;
+use crate::state::DaemonState;
+use crate::status::{DirectionStatus, InfoStatus, State, Status, TenantStatus, Unowned, VmStatus};
+use crate::supervisor::SupervisorReport;
+use crate::text::hex;
+use crate::totals::Totals;
+use p4shield_abi::Direction;
+use p4shield_abi::info::InfoStatus as Info;
+use p4shield_attach::UnownedCounts;
+use p4shield_control as control;
+use p4shield_mediator::{DirectionCounts, Reason};
+
+impl DaemonState {
+    /// Returns the present status of everything.
+    pub(crate) fn status(&self) -> Status {
+        let totals = self.attachment.totals();
+        let tenants: Vec<_> = (0..self.supervisors.len()).map(|t| self.tenant_status(t, &totals)).collect();
+        let (wires, switches) = (self.attachment.wires(), self.attachment.switches());
+        let mut advice: Vec<_> = tenants.iter().flat_map(TenantStatus::advice).collect();
+        for side in wires.iter().flat_map(|w| [&w.vm, &w.switch]) {
+            if let Some(remark) = side.remark.as_ref().filter(|_| !side.up) {
+                advice.push(format!("interface {}: {remark}", side.interface));
+            }
+        }
+        advice.extend(switches.advice);
+        let UnownedCounts { passed, dropped, spoofed, refused } = totals.unowned;
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            config: self.config.file.display().to_string(),
+            pid: std::process::id(),
+            cgroup: self.cgroup.clone(),
+            tenants,
+            attachment: self.config.attachment.name().to_owned(),
+            placement: self.config.placement.name().to_owned(),
+            wires,
+            switches: switches.connected,
+            unowned: Unowned { passed, dropped, spoofed, refused },
+            advice,
+        }
+    }
+
+    fn tenant_status(&self, t: usize, totals: &Totals) -> TenantStatus {
+        let (tenant, report) = (&self.config.tenants[t], self.supervisors[t].report().clone());
+        let vm = |(v, vm): (usize, &config::Vm)| {
+            let p4vm = report.p4vm.as_ref().and_then(|p| p.vms.iter().find(|p| usize::from(p.vm) == v));
+            let direction = |d: Direction| DirectionStatus {
+                skipped: tenant.skips(v, d),
+                ..direction_status(&report, v, d, &totals.tally(t, v, d), p4vm)
+            };
+            VmStatus {
+                name: vm.name.clone(),
+                info: info_status(vm.info_page.is_some(), p4vm),
+                log_records: p4vm.map_or(0, |p| p.log_records),
+                ingress: direction(Direction::Ingress),
+                egress: direction(Direction::Egress),
+            }
+        };
+        let sandbox = report.sandbox.as_ref().filter(|_| report.state == State::Running);
+        TenantStatus {
+            name: tenant.name.clone(),
+            state: report.state,
+            pid: report.pid,
+            uid: sandbox.map(|s| s.uid),
+            restarts: report.restarts,
+            error: report.error.clone(),
+            channels: report.channels.clone(),
+            inline: report.inline.clone(),
+            missing: sandbox.map(|s| s.missing.iter().map(ToString::to_string).collect()).unwrap_or_default(),
+            landlock_abi: sandbox.map_or(0, |s| s.landlock_abi),
+            vms: tenant.vms.iter().enumerate().map(vm).collect(),
+        }
+    }
+}
+
+fn info_status(page: bool, p4vm: Option<&control::VmStatus>) -> InfoStatus {
+    let Some(p) = p4vm.filter(|_| page) else {
+        return InfoStatus {
+            status: if page { "unknown" } else { "none" }.to_owned(),
+            ..InfoStatus::default()
+        };
+    };
+    let all = [Info::Known, Info::Missing, Info::Stale, Info::Forged, Info::Replayed];
+    let status = all.into_iter().find(|s| *s as u8 == p.info).map_or("unknown", Info::name);
+    let [accepted, forged, replayed, stale] = p.info_tally;
+    InfoStatus { status: status.to_owned(), accepted, forged, replayed, stale }
+}
+
+fn direction_status(
+    report: &SupervisorReport,
+    vm: usize,
+    direction: Direction,
+    tally: &DirectionCounts,
+    p4vm: Option<&control::VmStatus>,
+) -> DirectionStatus {
+    let reasons = |counts: &[u64]| {
+        let named = Reason::ALL.iter().zip(counts).filter(|(_, n)| **n > 0);
+        named.map(|(r, n)| (r.name().to_owned(), *n)).collect()
+    };
+    let judged = p4vm.map(|p| &p.directions[direction as usize]);
+    DirectionStatus {
+        program: judged.and_then(|j| j.program).map(|digest| hex(&digest)),
+        error: report.refusals.get(vm).and_then(|r| r[direction as usize].clone()),
+        packets: tally.packets_in,
+        bytes: tally.bytes_in,
+        passed: tally.passed,
+        rewritten: tally.rewritten,
+        dropped: reasons(&tally.dropped),
+        let_through: reasons(&tally.let_through),
+        held: tally.held,
+        judged: judged.map_or(0, |j| j.judged),
+        undecided: judged.map_or(0, |j| j.undecided),
+        failed: judged.map_or(0, |j| j.failed),
+        ..DirectionStatus::default()
+    }
+}

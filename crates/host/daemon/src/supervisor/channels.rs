@@ -1,0 +1,119 @@
+//! The channels of a P4 VM, one to each lane of the attachment; lanes come and go.
+
+use super::SupervisorConfig;
+use super::process::{ANSWER_TIMEOUT, Process, is_recoverable};
+use crate::attachment::{ChannelEnd, LaneKey, PacketMemoryFile};
+use crate::text::chain;
+use p4shield_channel::{Doorbell, create_channel};
+use p4shield_control::{ClientError, Request};
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+
+/// The channels of the running P4 VM.
+#[derive(Debug, Default)]
+pub(super) struct Channels {
+    /// By lane: the channel's number; none if the P4 VM refused the channel.
+    lanes: BTreeMap<LaneKey, Option<u32>>,
+    /// Number of the newest channel. Numbers are never used twice, so that a late fault is attributed to its channel.
+    newest: u32,
+    /// Why the P4 VM last refused a channel.
+    refusal: String,
+}
+
+impl Channels {
+    /// Forgets all channels: a new P4 VM has none.
+    pub(super) fn clear(&mut self) {
+        self.lanes.clear();
+    }
+
+    /// Connects new lanes and removes the channels of lanes that are gone. Returns why the P4 VM refused channels, if it
+    /// did; the tenant's policy applies to the packets of those lanes.
+    ///
+    /// # Errors
+    /// The control socket is unusable and the P4 VM must be replaced, or a channel cannot be created.
+    pub(super) fn update(
+        &mut self,
+        config: &SupervisorConfig,
+        process: &mut Process,
+    ) -> Result<Option<String>, ClientError> {
+        let lanes = config.attachment.lanes();
+        let gone: Vec<_> = self.lanes.keys().copied().filter(|l| !lanes.contains(l)).collect();
+        for lane in &gone {
+            if let Some(channel) = self.lanes.remove(lane).flatten() {
+                process
+                    .call(Request::DetachChannel { channel }, &[], ANSWER_TIMEOUT)
+                    .map(drop)
+                    .or_else(ignore_recoverable)?;
+            }
+        }
+        // The P4 VM may now have room for channels that it refused.
+        if !gone.is_empty() {
+            self.lanes.retain(|_, channel| channel.is_some());
+        }
+        for lane in lanes {
+            if self.lanes.contains_key(&lane) {
+                continue;
+            }
+            match self.connect(config, process, lane) {
+                Ok(channel) => drop(self.lanes.insert(lane, Some(channel))),
+                Err(e) if is_recoverable(&e) => {
+                    self.refusal = e.to_string();
+                    self.lanes.insert(lane, None);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        let refused = self.lanes.values().filter(|c| c.is_none()).count();
+        Ok((refused > 0).then(|| format!("{refused} lanes have no channel to the P4 VM: {}", self.refusal)))
+    }
+
+    /// Creates a channel between the P4 VM and the lane's mediator, and returns its number. If the P4 VM cannot map the
+    /// lane's packet memory, the mediator copies headers.
+    fn connect(
+        &mut self,
+        config: &SupervisorConfig,
+        process: &mut Process,
+        lane: LaneKey,
+    ) -> Result<u32, ClientError> {
+        let Some(packets) = config.attachment.packet_memory(lane, config.index) else {
+            return self.connect_with(config, process, lane, None);
+        };
+        match self.connect_with(config, process, lane, Some(&packets)) {
+            Err(e) if is_recoverable(&e) => {
+                let tenant = &config.tenant.name;
+                tracing::warn!(tenant, error = %e, "the P4 VM cannot map the packet memory; it receives header copies");
+                self.connect_with(config, process, lane, None)
+            }
+            result => result,
+        }
+    }
+
+    fn connect_with(
+        &mut self,
+        config: &SupervisorConfig,
+        process: &mut Process,
+        lane: LaneKey,
+        packets: Option<&PacketMemoryFile>,
+    ) -> Result<u32, ClientError> {
+        let geometry = config.tenant.geometry;
+        let failed = |e: &dyn std::error::Error| ClientError::Failed(chain(e));
+        let memory = create_channel(&config.tenant.name, geometry).map_err(|e| failed(&e))?;
+        let (doorbell, theirs) = Doorbell::pair().map_err(|e| failed(&e))?;
+        let fd = memory.fd().ok_or(ClientError::Unexpected)?;
+        self.newest = self.newest.wrapping_add(1);
+        let number = self.newest;
+        let (wire_geometry, len) = (geometry.into(), packets.map(|p| p.len));
+        let request = Request::AttachChannel { channel: number, geometry: wire_geometry, packets: len };
+        let mut descriptors = vec![fd, theirs.fd()];
+        descriptors.extend(packets.map(|p| p.memory.as_fd()));
+        process.call(request, &descriptors, ANSWER_TIMEOUT)?;
+        let end = ChannelEnd { number, memory, geometry, doorbell, zero_copy: packets.is_some() };
+        config.attachment.attach_channel(lane, config.index, end).map_err(ClientError::Failed)?;
+        Ok(number)
+    }
+}
+
+/// Ignores the error of a P4 VM that has already given up the channel.
+fn ignore_recoverable(error: ClientError) -> Result<(), ClientError> {
+    if is_recoverable(&error) { Ok(()) } else { Err(error) }
+}

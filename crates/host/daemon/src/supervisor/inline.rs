@@ -1,0 +1,133 @@
+//! Switches that run a tenant's programs themselves (placement `inline`), each with maps of its own.
+//!
+//! The tenant's P4 VM then receives no packets. It links and verifies programs in its sandbox; the supervisor sends the
+//! verified programs with their digests to the switches. A switch keeps its programs while the daemon or the P4 VM is
+//! down.
+
+use super::SupervisorConfig;
+use super::epochs::Epochs;
+use super::process::is_recoverable;
+use super::provision::{self, InlineSwitch, Objects, Pages, ProgramHost, ProgramRequest};
+use crate::attachment::SwitchKey;
+use p4shield_abi::Direction;
+use p4shield_control::{ClientError, ProgramSlot, Reply, Request, Status};
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+
+/// A configured program.
+#[derive(Clone, Debug, Default)]
+pub(super) struct VerifiedProgram {
+    pub(super) objects: Objects,
+    /// The digest, once a P4 VM has verified the program.
+    pub(super) digest: Option<[u8; 32]>,
+}
+
+/// The switches that run this tenant's programs.
+#[derive(Debug, Default)]
+pub(super) struct InlineSwitches {
+    /// With the error of provisioning, if there was one.
+    known: BTreeMap<SwitchKey, Option<String>>,
+    /// The switch that has the pages: a log has one writer.
+    pages: Option<SwitchKey>,
+}
+
+impl InlineSwitches {
+    /// Provisions new switches and forgets those that are gone. Returns an error or a note, if there is one.
+    pub(super) fn update(
+        &mut self,
+        config: &SupervisorConfig,
+        epochs: &mut Epochs,
+        pages: &[Pages],
+        programs: &[[VerifiedProgram; 2]],
+    ) -> Option<String> {
+        let connected = config.attachment.inline_switches();
+        self.known.retain(|switch, _| connected.contains(switch));
+        // Another switch gets the pages; it is provisioned anew.
+        if self.pages.is_some_and(|p| !connected.contains(&p)) {
+            self.pages = None;
+            if let Some(successor) = self.known.keys().next().copied() {
+                self.known.remove(&successor);
+            }
+        }
+        for switch in connected {
+            if self.known.contains_key(&switch) {
+                continue;
+            }
+            let with_pages = *self.pages.get_or_insert(switch) == switch;
+            let provisioned = provision_switch(config, switch, epochs, with_pages.then_some(pages), programs);
+            self.known.insert(switch, provisioned.err());
+        }
+        let error = self.known.values().flatten().next().cloned();
+        let alone = self.known.len() > 1 && pages.iter().flatten().any(Option::is_some);
+        error.or_else(|| {
+            alone.then(|| {
+                "its programs run in several switches, of which only the first has info and log pages"
+                    .to_owned()
+            })
+        })
+    }
+
+    /// Replaces a program in all switches.
+    ///
+    /// # Errors
+    /// A switch refused the program; it keeps the previous one.
+    pub(super) fn load(
+        &mut self,
+        config: &SupervisorConfig,
+        slot: ProgramSlot,
+        program: &VerifiedProgram,
+    ) -> Result<(), ClientError> {
+        for &switch in self.known.keys() {
+            let mut host = InlineSwitch { config, switch };
+            provision::load(&mut host, slot, &program.objects, program.digest)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the status of the switch that has the pages.
+    pub(super) fn status(&self, config: &SupervisorConfig) -> Option<Status> {
+        let mut host = InlineSwitch { config, switch: self.pages? };
+        match host.request(ProgramRequest::new(Request::Status)) {
+            Ok(Reply::Status(status)) => Some(*status),
+            // `update` notices a switch that has left.
+            _ => None,
+        }
+    }
+}
+
+fn provision_switch(
+    config: &SupervisorConfig,
+    switch: SwitchKey,
+    epochs: &mut Epochs,
+    pages: Option<&[Pages]>,
+    programs: &[[VerifiedProgram; 2]],
+) -> Result<(), String> {
+    let mut host = InlineSwitch { config, switch };
+    let (hello, key) = provision::hello(config, epochs.reserve())?;
+    let key: Vec<_> = key.iter().map(AsFd::as_fd).collect();
+    let request = ProgramRequest { descriptors: &key, ..ProgramRequest::new(Request::Hello(hello)) };
+    host.request(request).map_err(|e| e.to_string())?;
+    provision::set_vms(&mut host, config, pages).map_err(|e| e.to_string())?;
+    epochs.settle();
+    let mut refused = Vec::new();
+    for (v, programs) in programs.iter().enumerate() {
+        for direction in Direction::ALL {
+            let program = &programs[direction as usize];
+            if program.digest.is_none() {
+                continue;
+            }
+            match provision::load(
+                &mut host,
+                ProgramSlot::new(v as u16, direction),
+                &program.objects,
+                program.digest,
+            ) {
+                Ok(_) => {}
+                Err(e) if is_recoverable(&e) => refused.push(e.to_string()),
+                Err(e) => return Err(e.to_string()),
+            }
+        }
+    }
+    config.attachment.activate_inline(switch, config.index);
+    if refused.is_empty() { Ok(()) } else { Err(refused.join("; ")) }
+}

@@ -1,0 +1,153 @@
+//! The supervisor of one tenant's P4 VM: a thread that starts it, checks it, and restarts it.
+//!
+//! Each tenant has a thread, so that a P4 VM that is slow to answer delays its own supervisor only. The supervisor
+//! replaces a P4 VM that has ended, whose channel a mediator gave up (the P4 VM broke the protocol or stopped
+//! answering), or whose control socket is unusable. Each lane of the attachment has a channel of its own to the P4 VM. A
+//! new P4 VM gets new channels; the switch is not involved. The supervisor keeps programs as bytes and loads them into
+//! the new P4 VM. While a tenant's pages cannot be created, it has no P4 VM; the supervisor keeps trying.
+//!
+//! The thread is in `thread`. It starts the process (`process`), provisions it with key, VMs and programs (`provision`)
+//! and connects it to the lanes (`channels`). With placement `inline` it provisions switches, too (`inline`).
+
+mod channels;
+mod epochs;
+mod inline;
+mod pages;
+mod process;
+mod provision;
+mod thread;
+
+use crate::attachment::Attachment;
+use crate::cgroup::Cgroup;
+use crate::config::Tenant;
+use crate::status::State;
+use p4shield_abi::Direction;
+use p4shield_channel::Doorbell;
+use p4shield_control as control;
+use p4shield_control::SandboxReport;
+use std::path::PathBuf;
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+pub(crate) use process::P4VmCommand;
+
+/// What the supervisor reports for `status`.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SupervisorReport {
+    pub(crate) state: State,
+    pub(crate) pid: Option<i32>,
+    pub(crate) restarts: u64,
+    pub(crate) error: Option<String>,
+    pub(crate) sandbox: Option<SandboxReport>,
+    pub(crate) p4vm: Option<control::Status>,
+    /// An error or note about programs that run in switches.
+    pub(crate) inline: Option<String>,
+    /// Why some lanes have no channel to the P4 VM.
+    pub(crate) channels: Option<String>,
+    /// Why the program of a VM and direction does not run.
+    pub(crate) refusals: Vec<[Option<String>; 2]>,
+}
+
+/// The answer to a command, as text for the operator.
+pub(crate) type Answer = Result<String, String>;
+
+/// The answer of [`LoadMode::IfChanged`] if the program is the same.
+pub(crate) const UNCHANGED: &str = "unchanged";
+
+/// When to replace a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LoadMode {
+    /// Always, even by the same program: tables and counters start anew.
+    Always,
+    /// Only by another program: the same one keeps its tables and counters.
+    IfChanged,
+}
+
+/// A command to the supervisor's thread.
+pub(crate) enum Command {
+    /// Replaces a program by the one that `objects` link to, or unloads it if there are none.
+    Load { vm: u16, direction: Direction, objects: Vec<Vec<u8>>, mode: LoadMode, answer: Sender<Answer> },
+    /// Ends the P4 VM and the supervisor.
+    Stop,
+}
+
+/// What a supervisor needs.
+pub(crate) struct SupervisorConfig {
+    pub(crate) index: usize,
+    pub(crate) tenant: Tenant,
+    /// Whether switches run the programs themselves.
+    pub(crate) inline: bool,
+    pub(crate) command: P4VmCommand,
+    pub(crate) attachment: Arc<dyn Attachment>,
+    pub(crate) cgroup: Option<Arc<Cgroup>>,
+    /// The folder for the daemon's persistent state, if there is one.
+    pub(crate) state: Option<PathBuf>,
+}
+
+/// The handle of a supervisor's thread.
+pub(crate) struct Supervisor {
+    commands: Sender<Command>,
+    doorbell: Arc<Doorbell>,
+    report: Arc<Mutex<SupervisorReport>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Supervisor {
+    /// Starts a tenant's supervisor. Creates the tenant's pages if that is possible already.
+    pub(crate) fn start(config: SupervisorConfig) -> std::io::Result<Self> {
+        let refusals = vec![[None, None]; config.tenant.vms.len()];
+        let report = Arc::new(Mutex::new(SupervisorReport { refusals, ..SupervisorReport::default() }));
+        let (commands, requests) = channel();
+        let (doorbell, wakeup) = Doorbell::pair()?;
+        let thread = thread::SupervisorThread::new(config, requests, wakeup, Arc::clone(&report));
+        let thread = std::thread::Builder::new().name(thread.name()).spawn(|| thread.run())?;
+        Ok(Self { commands, doorbell: Arc::new(doorbell), report, thread: Some(thread) })
+    }
+
+    /// Returns the doorbell that makes the supervisor check the lanes at once.
+    pub(crate) fn doorbell(&self) -> Arc<Doorbell> {
+        Arc::clone(&self.doorbell)
+    }
+
+    /// Returns the present report.
+    pub(crate) fn report(&self) -> MutexGuard<'_, SupervisorReport> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Replaces a program and waits for the result.
+    pub(crate) fn load(
+        &self,
+        vm: u16,
+        direction: Direction,
+        objects: Vec<Vec<u8>>,
+        mode: LoadMode,
+    ) -> Answer {
+        let (answer, result) = channel();
+        let gone = || "the supervisor of this tenant's P4 VM has ended; restart the daemon".to_owned();
+        self.commands.send(Command::Load { vm, direction, objects, mode, answer }).map_err(|_| gone())?;
+        self.doorbell.ring();
+        result.recv().map_err(|_| gone())?
+    }
+
+    /// Ends the P4 VM and the supervisor's thread, and waits for both.
+    pub(crate) fn stop(&mut self) {
+        let _ = self.commands.send(Command::Stop);
+        self.doorbell.ring();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+
+    /// Requests the end without waiting for it, so that several supervisors end at once.
+    pub(crate) fn request_stop(&self) {
+        let _ = self.commands.send(Command::Stop);
+        self.doorbell.ring();
+    }
+}
+
+impl Drop for Supervisor {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

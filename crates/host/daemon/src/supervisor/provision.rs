@@ -1,0 +1,136 @@
+//! Provisioning of what runs a tenant's programs (a P4 VM, or a switch with placement `inline`): key, VMs and programs.
+
+use super::SupervisorConfig;
+use super::pages::Page;
+use super::process::{ANSWER_TIMEOUT, Process, VERIFY_TIMEOUT};
+use crate::attachment::{InlineRequest, SwitchKey};
+use crate::text::chain;
+use p4shield_control::{ClientError, Hello, MAX_OBJECTS, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
+use p4shield_seal::TenantKey;
+use rustix::fs::{MemfdFlags, memfd_create};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// The objects of a program; empty: no program.
+pub(super) type Objects = Vec<Vec<u8>>;
+
+/// The info page and the log page of a VM.
+pub(super) type Pages = [Option<Page>; 2];
+
+/// A control request to a [`ProgramHost`].
+pub(super) struct ProgramRequest<'a> {
+    pub(super) request: Request,
+    /// The digest of the program to load, if a P4 VM has verified it.
+    pub(super) approved: Option<[u8; 32]>,
+    pub(super) descriptors: &'a [BorrowedFd<'a>],
+    pub(super) timeout: Duration,
+}
+
+impl ProgramRequest<'_> {
+    /// Returns a request without descriptors that is answered at once.
+    pub(super) const fn new(request: Request) -> Self {
+        Self { request, approved: None, descriptors: &[], timeout: ANSWER_TIMEOUT }
+    }
+}
+
+/// What runs a tenant's programs: a P4 VM or a switch.
+pub(super) trait ProgramHost {
+    /// Sends a request and waits for the reply.
+    fn request(&mut self, request: ProgramRequest<'_>) -> Result<Reply, ClientError>;
+}
+
+/// A P4 VM verifies programs itself.
+impl ProgramHost for Process {
+    fn request(&mut self, request: ProgramRequest<'_>) -> Result<Reply, ClientError> {
+        self.call(request.request, request.descriptors, request.timeout)
+    }
+}
+
+/// A switch that runs programs itself.
+pub(super) struct InlineSwitch<'a> {
+    pub(super) config: &'a SupervisorConfig,
+    pub(super) switch: SwitchKey,
+}
+
+impl ProgramHost for InlineSwitch<'_> {
+    fn request(&mut self, request: ProgramRequest<'_>) -> Result<Reply, ClientError> {
+        let ProgramRequest { request, approved, descriptors, timeout } = request;
+        let SupervisorConfig { index, tenant, attachment, .. } = self.config;
+        let geometry = tenant.geometry;
+        let request = InlineRequest { tenant: *index, approved, geometry, request, descriptors, timeout };
+        attachment.request_inline(self.switch, request)
+    }
+}
+
+/// Returns the first message and a memory file with the tenant's key. Logs start with an epoch of at least `min_epoch`.
+///
+/// # Errors
+/// The key file cannot be read.
+pub(super) fn hello(config: &SupervisorConfig, min_epoch: u64) -> Result<(Hello, Option<OwnedFd>), String> {
+    let tenant = &config.tenant;
+    let key = tenant.key_file.as_deref().map(TenantKey::load).transpose().map_err(|e| chain(&e))?;
+    let key = key.map(|k| memory(k.expose())).transpose().map_err(|e| chain(&e))?;
+    let millis = |d: Duration| u32::try_from(d.as_millis()).unwrap_or(u32::MAX).max(1);
+    let hello = Hello {
+        version: PROTOCOL_VERSION,
+        tenant: tenant.name.clone(),
+        key: key.is_some(),
+        no_program: tenant.no_program.verdict() as u8,
+        age_limit_ms: millis(tenant.age_limit),
+        log_interval_ms: millis(tenant.log_interval),
+        budget: tenant.budget,
+        min_epoch,
+    };
+    Ok((hello, key))
+}
+
+/// Announces the tenant's VMs, with their pages if given.
+pub(super) fn set_vms(
+    host: &mut impl ProgramHost,
+    config: &SupervisorConfig,
+    pages: Option<&[Pages]>,
+) -> Result<(), ClientError> {
+    for (v, vm) in config.tenant.vms.iter().enumerate() {
+        let [info, log] = pages.map_or([None, None], |p| p[v].each_ref().map(Option::as_ref));
+        let descriptors: Vec<_> = [info, log].into_iter().flatten().map(AsFd::as_fd).collect();
+        let (info, log) = (info.is_some(), log.is_some());
+        let request = Request::SetVm { vm: v as u16, name: vm.name.clone(), info, log };
+        host.request(ProgramRequest { descriptors: &descriptors, ..ProgramRequest::new(request) })?;
+    }
+    Ok(())
+}
+
+/// Loads a program and waits until it runs, or unloads it if there are no objects. Returns the digest.
+pub(super) fn load(
+    host: &mut impl ProgramHost,
+    slot: ProgramSlot,
+    objects: &Objects,
+    approved: Option<[u8; 32]>,
+) -> Result<Option<[u8; 32]>, ClientError> {
+    if objects.is_empty() {
+        return host.request(ProgramRequest::new(Request::UnloadProgram { slot })).map(|_| None);
+    }
+    let bytes = objects.concat();
+    if bytes.len() > MAX_OBJECTS {
+        let message = format!("the objects have {} bytes; at most {MAX_OBJECTS} are allowed", bytes.len());
+        return Err(ClientError::Failed(message));
+    }
+    let fd = memory(&bytes).map_err(|e| ClientError::Failed(chain(&e)))?;
+    // Each length is at most MAX_OBJECTS, which is far below 2^32.
+    let lengths = objects.iter().map(|o| o.len() as u32).collect();
+    let request = Request::LoadProgram { slot, name: "program".to_owned(), objects: lengths };
+    let descriptors = &[fd.as_fd()];
+    match host.request(ProgramRequest { request, approved, descriptors, timeout: VERIFY_TIMEOUT })? {
+        Reply::Loaded { digest, .. } => Ok(Some(digest)),
+        _ => Err(ClientError::Unexpected),
+    }
+}
+
+/// Returns a memory file with these bytes, for sending.
+fn memory(bytes: &[u8]) -> std::io::Result<OwnedFd> {
+    use std::io::Write;
+    let fd = memfd_create("p4shield", MemfdFlags::CLOEXEC)?;
+    let mut file = std::fs::File::from(fd);
+    file.write_all(bytes)?;
+    Ok(file.into())
+}

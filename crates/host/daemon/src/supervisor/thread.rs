@@ -1,0 +1,349 @@
+//! The supervisor's thread: starts the P4 VM, checks it periodically, replaces it, and loads programs.
+
+use super::channels::Channels;
+use super::epochs::Epochs;
+use super::inline::{InlineSwitches, VerifiedProgram};
+use super::pages::{Page, PageError};
+use super::process::{ANSWER_TIMEOUT, Process, is_recoverable, reap_failed_starts};
+use super::provision::{self, Objects, Pages};
+use super::{Answer, Command, LoadMode, SupervisorConfig, SupervisorReport, UNCHANGED};
+use crate::cgroup::Group;
+use crate::config::Vm;
+use crate::status::State;
+use crate::text::{chain, hex};
+use p4shield_abi::Direction;
+use p4shield_channel::Doorbell;
+use p4shield_control::{ClientError, ProgramSlot, Reply, Request};
+use std::os::fd::AsFd;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time between two checks of a P4 VM.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
+/// Pause before the first restart; each further failure doubles it.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Running time after which the pause is reset.
+const STABLE: Duration = Duration::from_secs(30);
+/// Time for the P4 VM to publish its last log records after the request to stop.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The state of the thread.
+pub(super) struct SupervisorThread {
+    config: SupervisorConfig,
+    commands: Receiver<Command>,
+    doorbell: Doorbell,
+    report: Arc<Mutex<SupervisorReport>>,
+    /// By VM: info page and log page. Empty until all of them exist.
+    pages: Vec<Pages>,
+    /// By VM and direction: the configured program, with its digest once it is verified.
+    programs: Vec<[VerifiedProgram; 2]>,
+    epochs: Epochs,
+    group: Option<Group>,
+    process: Option<Process>,
+    started: Instant,
+    pause: Duration,
+    channels: Channels,
+    /// Switches that run the programs themselves; empty unless the placement is `inline`.
+    switches: InlineSwitches,
+}
+
+impl SupervisorThread {
+    pub(super) fn new(
+        config: SupervisorConfig,
+        commands: Receiver<Command>,
+        doorbell: Doorbell,
+        report: Arc<Mutex<SupervisorReport>>,
+    ) -> Self {
+        let mut thread = Self {
+            programs: vec![Default::default(); config.tenant.vms.len()],
+            epochs: Epochs::new(&config.tenant.name, config.state.as_deref()),
+            group: None,
+            process: None,
+            started: Instant::now(),
+            pause: FIRST_PAUSE,
+            channels: Channels::default(),
+            switches: InlineSwitches::default(),
+            config,
+            commands,
+            doorbell,
+            report,
+            pages: Vec::new(),
+        };
+        thread.create_group();
+        thread.read_programs();
+        // Agents and auditors may open the pages as soon as the daemon is ready. The start of the P4 VM tries again and
+        // reports the error.
+        let _ = thread.create_pages();
+        thread
+    }
+
+    pub(super) fn name(&self) -> String {
+        format!("p4vm-{}", self.config.tenant.name)
+    }
+
+    fn report(&self) -> MutexGuard<'_, SupervisorReport> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn create_group(&mut self) {
+        let t = &self.config.tenant;
+        let group = self.config.cgroup.as_ref().map(|c| c.group(&t.name, t.memory, t.cpu_percent));
+        match group.transpose() {
+            Ok(group) => self.group = group,
+            Err(error) => tracing::warn!(tenant = t.name, %error, "cannot create a cgroup for this P4 VM"),
+        }
+    }
+
+    /// Creates the tenant's pages, unless they exist.
+    fn create_pages(&mut self) -> Result<(), PageError> {
+        if self.pages.is_empty() {
+            let pages = |vm: &Vm| {
+                let info = vm.info_page.as_ref().map(|p| Page::info(p, vm.page_owner)).transpose()?;
+                let log = vm.log_page.as_ref().map(|p| Page::log(p, vm.page_owner)).transpose()?;
+                Ok([info, log])
+            };
+            self.pages = self.config.tenant.vms.iter().map(pages).collect::<Result<_, PageError>>()?;
+        }
+        Ok(())
+    }
+
+    /// Reads the object files that the configuration names.
+    fn read_programs(&mut self) {
+        let vms = self.config.tenant.vms.clone();
+        for (v, vm) in vms.iter().enumerate() {
+            for direction in Direction::ALL {
+                let d = direction as usize;
+                match crate::text::read_objects(&vm.programs[d]) {
+                    Ok(objects) => self.programs[v][d] = VerifiedProgram { objects, digest: None },
+                    Err(error) => {
+                        let tenant = &self.config.tenant.name;
+                        tracing::error!(
+                            tenant,
+                            vm = vm.name,
+                            direction = direction.name(),
+                            error,
+                            "the program is not loaded"
+                        );
+                        self.report().refusals[v][d] = Some(error);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs until the command to stop.
+    pub(super) fn run(mut self) {
+        loop {
+            if self.process.is_none() {
+                self.start();
+            }
+            let wait = if self.process.is_some() { CHECK_INTERVAL } else { self.pause };
+            let ended = self.sleep(wait);
+            if !self.run_commands() {
+                break;
+            }
+            if ended {
+                self.replace("its process ended", Duration::ZERO);
+            } else {
+                self.check();
+            }
+        }
+        self.config.attachment.detach_channels(self.config.index);
+        if let Some(process) = self.process.take() {
+            let how = process.end(GRACE);
+            tracing::info!(tenant = self.config.tenant.name, "P4 VM stopped: {how}");
+        }
+        let mut report = self.report();
+        (report.state, report.pid, report.p4vm) = (State::Stopped, None, None);
+    }
+
+    /// Sleeps for `time`, or until the doorbell rings or the P4 VM ends. Returns whether the P4 VM ended.
+    fn sleep(&mut self, time: Duration) -> bool {
+        let ended = match &mut self.process {
+            Some(process) => process.wait(self.doorbell.fd(), time),
+            None => {
+                let timeout = rustix::event::Timespec::try_from(time).ok();
+                let mut fds = [rustix::event::PollFd::new(&self.doorbell, rustix::event::PollFlags::IN)];
+                let _ = rustix::event::poll(&mut fds, timeout.as_ref());
+                false
+            }
+        };
+        self.doorbell.drain();
+        ended
+    }
+
+    /// Executes the pending commands. Returns false after the command to stop.
+    fn run_commands(&mut self) -> bool {
+        loop {
+            match self.commands.try_recv() {
+                Ok(Command::Load { vm, direction, objects, mode, answer }) => {
+                    let result = self.replace_program(vm, direction, objects, mode);
+                    // An error means that the caller no longer waits.
+                    let _ = answer.send(result);
+                }
+                Ok(Command::Stop) | Err(TryRecvError::Disconnected) => return false,
+                Err(TryRecvError::Empty) => return true,
+            }
+        }
+    }
+
+    fn start(&mut self) {
+        reap_failed_starts();
+        match self.start_process() {
+            Ok(process) => {
+                let (pid, sandbox) = (process.pid.as_raw_pid(), process.sandbox.clone());
+                self.started = Instant::now();
+                self.process = Some(process);
+                // The first check comes before the state becomes `Running`.
+                self.check();
+                if self.process.is_some() {
+                    tracing::info!(tenant = self.config.tenant.name, pid, "P4 VM runs");
+                    let mut report = self.report();
+                    (report.state, report.pid, report.sandbox) = (State::Running, Some(pid), Some(sandbox));
+                }
+            }
+            Err(error) => {
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                tracing::error!(tenant = self.config.tenant.name, "P4 VM does not start: {error}");
+                self.report().error = Some(error);
+            }
+        }
+    }
+
+    /// Starts a P4 VM and provisions it; its channels come last. Without its pages no P4 VM starts: its programs would
+    /// judge without the VM's information, and no log would record their verdicts.
+    fn start_process(&mut self) -> Result<Process, String> {
+        self.create_pages().map_err(|e| pages_advice(&e))?;
+        let (hello, key) = provision::hello(&self.config, self.epochs.reserve())?;
+        let key = key.as_ref().map(AsFd::as_fd);
+        let mut process =
+            Process::start(&self.config.command, self.group.as_ref(), hello, key).map_err(|e| chain(&e))?;
+        match self.provision_p4vm(&mut process) {
+            Ok(()) => Ok(process),
+            Err(e) => Err(format!("{}; {}", chain(&e), process.end(Duration::ZERO))),
+        }
+    }
+
+    fn provision_p4vm(&mut self, process: &mut Process) -> Result<(), ClientError> {
+        // A log has one writer: with placement `inline` that is a switch.
+        let pages = (!self.config.inline).then_some(self.pages.as_slice());
+        provision::set_vms(process, &self.config, pages)?;
+        self.epochs.settle();
+        for v in 0..self.programs.len() {
+            for direction in Direction::ALL {
+                let program = &mut self.programs[v][direction as usize];
+                if program.objects.is_empty() {
+                    continue;
+                }
+                let slot = ProgramSlot::new(v as u16, direction);
+                let loaded = provision::load(process, slot, &program.objects, None);
+                let refusal = match loaded {
+                    Ok(digest) => {
+                        program.digest = digest;
+                        None
+                    }
+                    Err(e) if is_recoverable(&e) => Some(e.to_string()),
+                    Err(e) => return Err(e),
+                };
+                self.report().refusals[v][direction as usize] = refusal;
+            }
+        }
+        self.channels.clear();
+        self.channels.update(&self.config, process).map(|refusal| self.report().channels = refusal)
+    }
+
+    /// Checks the P4 VM: its faults at the mediator, the lanes' channels, and its status.
+    fn check(&mut self) {
+        if let Some(fault) =
+            self.process.as_ref().and_then(|_| self.config.attachment.fault(self.config.index))
+        {
+            return self.replace(&fault, Duration::ZERO);
+        }
+        let Some(process) = &mut self.process else { return };
+        match self.channels.update(&self.config, process) {
+            Ok(refusal) => self.report().channels = refusal,
+            Err(e) => return self.replace(&chain(&e), Duration::ZERO),
+        }
+        let Some(process) = &mut self.process else { return };
+        match process.call(Request::Status, &[], ANSWER_TIMEOUT) {
+            Ok(Reply::Status(status)) => {
+                let problem =
+                    self.switches.update(&self.config, &mut self.epochs, &self.pages, &self.programs);
+                let inline = self.switches.status(&self.config);
+                let mut report = self.report();
+                report.inline = problem;
+                // The status of interest is that of the slot where programs judge packets.
+                report.p4vm = Some(inline.unwrap_or(*status));
+            }
+            Ok(_) => self.replace("it sent an answer of the wrong kind", Duration::ZERO),
+            Err(e) => self.replace(&e.to_string(), Duration::ZERO),
+        }
+        if self.started.elapsed() > STABLE {
+            self.pause = FIRST_PAUSE;
+        }
+    }
+
+    /// Ends the P4 VM; the next round starts another. Until then the tenant's policy applies to its packets.
+    fn replace(&mut self, why: &str, grace: Duration) {
+        let Some(process) = self.process.take() else { return };
+        self.config.attachment.detach_channels(self.config.index);
+        let how = process.end(grace);
+        let text = format!("{why}; {how}");
+        tracing::warn!(tenant = self.config.tenant.name, "P4 VM is replaced: {text}");
+        {
+            let mut report = self.report();
+            report.state = State::Restarting;
+            (report.pid, report.p4vm) = (None, None);
+            report.restarts += 1;
+            report.error = Some(text);
+        }
+        // A P4 VM that keeps failing is restarted after ever longer pauses.
+        if self.started.elapsed() < STABLE {
+            self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+            self.sleep(self.pause);
+        }
+    }
+
+    /// Loads a program and keeps it for the next P4 VM. A refused program changes nothing.
+    fn replace_program(&mut self, vm: u16, direction: Direction, objects: Objects, mode: LoadMode) -> Answer {
+        let (v, d) = (usize::from(vm), direction as usize);
+        if self.programs.get(v).is_none() {
+            return Err(format!("there is no VM {vm}"));
+        }
+        // A refused program is tried again: the cause may have been another than the program.
+        let unchanged = self.programs[v][d].objects == objects && self.report().refusals[v][d].is_none();
+        if mode == LoadMode::IfChanged && unchanged {
+            return Ok(UNCHANGED.to_owned());
+        }
+        let process = self.process.as_mut().ok_or("the P4 VM does not run; see `p4shield status`")?;
+        let slot = ProgramSlot::new(vm, direction);
+        match provision::load(process, slot, &objects, None) {
+            Ok(digest) => {
+                self.programs[v][d] = VerifiedProgram { objects, digest };
+                let text = digest.map_or_else(|| "no program".to_owned(), |digest| hex(&digest));
+                self.switches
+                    .load(&self.config, slot, &self.programs[v][d])
+                    .map_err(|e| format!("{text} is verified, but a switch does not run it: {e}"))?;
+                self.report().refusals[v][d] = None;
+                self.check();
+                Ok(text)
+            }
+            Err(e) if is_recoverable(&e) => Err(e.to_string()),
+            Err(e) => {
+                self.replace(&e.to_string(), Duration::ZERO);
+                Err(format!("{e}; the daemon replaces the P4 VM, which runs the previous program"))
+            }
+        }
+    }
+}
+
+/// Describes why pages cannot be created, with a remedy.
+fn pages_advice(error: &PageError) -> String {
+    format!(
+        "cannot create its pages: {}; free the path, or set another info_page or log_page and restart the daemon; the \
+         daemon tries again until then",
+        chain(error)
+    )
+}

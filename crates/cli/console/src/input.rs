@@ -1,4 +1,4 @@
-//! Files that a user names: read whole, but not without end, and told apart from what cannot be read.
+//! Input files that a user names: read whole, up to a bound.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,10 +8,13 @@ use anyhow::Context;
 
 use crate::exit::Refused;
 
-/// The most bytes of a file: a capture for a test has less, `/dev/zero` has more.
+/// The most bytes of a file: more than a capture for a test has, fewer than `/dev/zero`.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// The bytes of a file; of standard input if its name is `-`.
+/// Reads a file, or standard input if its name is `-`.
+///
+/// # Errors
+/// The file cannot be read or is too long.
 pub fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = if path.as_os_str() == "-" {
@@ -26,10 +29,13 @@ pub fn bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of a file that holds `what`, such as `P4 source`.
+/// Reads a text file that holds `what`, such as `P4 source`.
+///
+/// # Errors
+/// As [`bytes`], or the file is not UTF-8.
 pub fn text(path: &Path, what: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(bytes(path)?).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
-        Refused(format!("{}: byte {at} is no UTF-8; {what} is text", path.display()))
+        Refused(format!("{}: byte {at} is not UTF-8; {what} must be text", path.display()))
     })?)
 }

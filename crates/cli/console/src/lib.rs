@@ -1,4 +1,5 @@
-//! What the commands of `p4shield` and `p4shield-dev` share: exit codes, output, signals, and the files that a user names.
+//! What the commands of `p4shield` and `p4shield-dev` share: exit codes, output, signals, and the files that
+//! a user names.
 
 #![forbid(unsafe_code)]
 

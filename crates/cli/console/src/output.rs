@@ -1,10 +1,10 @@
-//! What people and scripts see: results on standard output, everything else on standard error.
+//! Output of a command: results on standard output, everything else on standard error.
 
 use std::io::{IsTerminal, Write};
 
 use tracing_subscriber::EnvFilter;
 
-/// Starts logging to standard error; the level from P4SHIELD_LOG, else from the number of `-v`.
+/// Starts logging to standard error. P4SHIELD_LOG sets the level, else the number of `-v`.
 pub fn logging(verbose: u8, json: bool) {
     let level = match verbose {
         0 => "warn,p4shield_daemon=info,p4shield_agent=info",
@@ -16,32 +16,35 @@ pub fn logging(verbose: u8, json: bool) {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(coloured(&std::io::stderr()));
-    // A second subscriber cannot be there yet: this is called once, first.
+    // Fails only if a subscriber is installed already; `main` calls this once, first.
     let _ = if json { log.json().try_init() } else { log.try_init() };
 }
 
-/// Whether to colour what goes there: only on a terminal, and not if NO_COLOR is set.
+/// Returns whether to colour output to `to`: only on a terminal, and not if NO_COLOR is set.
 pub fn coloured(to: &impl IsTerminal) -> bool {
     to.is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|v| v.is_empty())
 }
 
-/// Prints a line of a result. A reader who has gone away (`| head`) is no error.
+/// Prints a line of a result. A closed pipe (`| head`) is not an error.
 pub fn line(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// Prints text that has its line ends already.
+/// Prints text that contains its line ends.
 pub fn text(text: &str) {
     let _ = std::io::stdout().write_all(text.as_bytes());
 }
 
-/// Prints a result as JSON, one line.
+/// Prints a result as one line of JSON.
+///
+/// # Errors
+/// The value cannot be serialised.
 pub fn json(value: &impl serde::Serialize) -> anyhow::Result<()> {
     line(serde_json::to_string(value)?);
     Ok(())
 }
 
-/// Tells something on standard error that is no result.
+/// Prints a remark on standard error.
 pub fn note(text: impl std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "p4shield: {text}");
 }
@@ -51,11 +54,11 @@ pub fn diagnostics(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", text.trim_end());
 }
 
-/// How far a piece of work over a second has come; shown on a terminal only.
+/// A progress bar for work that takes over a second; shown on a terminal only.
 pub struct Progress(indicatif::ProgressBar);
 
 impl Progress {
-    /// `steps` steps to go.
+    /// Starts a bar of `steps` steps.
     pub fn new(steps: usize) -> Self {
         let bar = indicatif::ProgressBar::new(steps as u64);
         if let Ok(style) = indicatif::ProgressStyle::with_template("{bar:24} {pos}/{len} {msg}") {
@@ -64,7 +67,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// Begins a step.
+    /// Begins the next step.
     pub fn step(&self, what: String) {
         self.0.inc(u64::from(!self.0.message().is_empty()));
         self.0.set_message(what);
@@ -77,7 +80,7 @@ impl Drop for Progress {
     }
 }
 
-/// Prints an error with its causes, each said once.
+/// Prints an error with its causes, each once.
 pub fn error(error: &anyhow::Error) {
     let mut text = String::new();
     for cause in error.chain() {

@@ -1,4 +1,4 @@
-//! Stopping when asked to: SIGINT and SIGTERM raise a flag, a second one ends the process.
+//! SIGINT and SIGTERM: the first raises a flag or cleans up, the second ends the process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,12 +10,15 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::output;
 
-/// Ends the process when it is told to, after cleaning up.
+/// Cleans up and ends the process at a signal.
 pub struct CleanEnd(Arc<AtomicBool>);
 
 impl CleanEnd {
-    /// On the first signal `clean`s up and ends the process as if nothing caught it, for work in which nobody looks at a flag;
-    /// a second one ends it at once.
+    /// Installs handlers for work that checks no flag: the first signal calls `clean` and ends the process
+    /// with the signal's default action; a second signal ends the process at once.
+    ///
+    /// # Errors
+    /// The handlers or their thread cannot be set up.
     pub fn with(clean: fn()) -> anyhow::Result<Self> {
         let begun = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM] {
@@ -29,7 +32,7 @@ impl CleanEnd {
                 noted.store(true, Ordering::Relaxed);
                 output::note("interrupted; removing what was set up");
                 clean();
-                // Does not return, unless the signal could not be given its own meaning back.
+                // Returns only if the default action could not be restored.
                 let _ = emulate_default_handler(signal);
                 std::process::abort();
             }
@@ -41,7 +44,8 @@ impl CleanEnd {
         Ok(Self(begun))
     }
 
-    /// The result of the work; not while it is the result of cleaning up under its feet, after which the process ends.
+    /// Returns the result of the work. Never returns once cleaning up has begun: the work's error would only
+    /// be a consequence of it.
     pub fn unless_begun<T>(&self, result: T) -> T {
         while self.0.load(Ordering::Relaxed) {
             std::thread::park();
@@ -50,7 +54,10 @@ impl CleanEnd {
     }
 }
 
-/// A flag that both signals raise. The second signal ends the process as if nothing caught it.
+/// Returns a flag that both signals raise. A second signal ends the process with its default action.
+///
+/// # Errors
+/// The handlers cannot be installed.
 pub fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {

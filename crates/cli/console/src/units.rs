@@ -1,6 +1,9 @@
-//! Sizes as people write them.
+//! Sizes with units, as users write them.
 
-/// Reads `64MiB`, `1.5GiB`, `4096` or `10kB` as bytes.
+/// Parses `64MiB`, `1.5GiB`, `4096` or `10kB` as bytes.
+///
+/// # Errors
+/// The text is not a number with a known unit.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -12,11 +15,11 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         "KiB" => 1024.0,
         "MiB" => 1024.0 * 1024.0,
         "GiB" => 1024.0 * 1024.0 * 1024.0,
-        _ => return Err(format!("{unit:?} is no unit of bytes; use B, kB, MB, GB, KiB, MiB or GiB")),
+        _ => return Err(format!("{unit:?} is not a unit of bytes; use B, kB, MB, GB, KiB, MiB or GiB")),
     };
     match number.parse::<f64>() {
         Ok(n) => Ok((n * factor) as u64),
-        Err(_) => Err(format!("{text:?} is no number of bytes; write for example 64MiB")),
+        Err(_) => Err(format!("{text:?} is not a number of bytes; write for example 64MiB")),
     }
 }
 
@@ -25,7 +28,7 @@ mod tests {
     use super::bytes;
 
     #[test]
-    fn sizes_read_as_people_mean_them() {
+    fn sizes_are_parsed_with_their_units() {
         assert_eq!(bytes("64MiB"), Ok(64 << 20));
         assert_eq!(bytes("1.5 KiB"), Ok(1536));
         assert_eq!(bytes("4096"), Ok(4096));

@@ -10,9 +10,8 @@ use p4shield_console::{output, signals};
 /// Show a P4 program guarding live traffic, and attack it
 ///
 /// Builds network namespaces for a client, a cloud host and a user VM with a switch between them,
-/// starts host daemon, P4 VM, agent and auditor, opens connections, fills TCP memory with real
-/// sockets, then plays the malicious cloud. Writes an HTML report and removes everything it made.
-/// Needs root.
+/// starts daemon, P4 VM, agent and auditor, opens connections, fills TCP memory with real sockets,
+/// then acts as a malicious cloud. Writes an HTML report and removes everything it made. Needs root.
 ///
 /// Examples:
 ///
@@ -26,7 +25,7 @@ pub(crate) struct Args {
     /// Shorter phases: under 30 seconds
     #[arg(long)]
     quick: bool,
-    /// Where the report goes
+    /// Folder of the report
     #[arg(long, value_name = "FOLDER", default_value = "report")]
     report: PathBuf,
 }
@@ -36,7 +35,7 @@ const PROGRAM: &str = include_str!("../../../../examples/programs/tcp_guard.p4")
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         if let Err(why) = p4shield_testbed::usable() {
-            anyhow::bail!("the demo cannot be given here: {why}");
+            anyhow::bail!("the demo cannot run on this machine: {why}");
         }
         let outcome = run(&Options {
             quick: self.quick,

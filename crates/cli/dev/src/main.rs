@@ -1,7 +1,7 @@
 //! `p4shield-dev`: the demonstration and the benchmarks of P4 Shield.
 //!
-//! They build namespaces, switches and guests, which a tenant's or an operator's machine never needs, so they are a
-//! binary of their own. It runs the `p4shield` that lies beside it.
+//! They build namespaces, switches and guests, which a tenant's or an operator's machine never needs, so they
+//! are a binary of their own. It runs the `p4shield` that lies beside it.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! A demo that loses a part says which, and how that ended, instead of blaming the product's claims.
+//! A demo that loses a part names the part and its exit status, instead of reporting a failed claim.
 
 #![allow(clippy::print_stdout, reason = "skipped tests say so")]
 
@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use p4shield_testbed::{Guarded, process};
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The process that `parent` started whose command begins with `program` and has the word `argument`.
+/// Returns the child of `parent` whose command begins with `program` and contains the word `argument`.
 fn child_of(parent: Pid, program: &str, argument: &str) -> Option<Pid> {
     let pids = std::fs::read_dir("/proc").unwrap().flatten();
     pids.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(Pid::from_raw).find(|pid| {
@@ -25,7 +25,7 @@ fn child_of(parent: Pid, program: &str, argument: &str) -> Option<Pid> {
 /// One demo at a time: each fills two cores.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Gives the demo, kills that part of it in its first phase, and returns what is told.
+/// Runs the demo, kills one part in the first phase, and returns the error output.
 fn without(program: &str, argument: &str) -> String {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = p4shield_testbed::leftover::folder("cut-demo").unwrap();
@@ -57,20 +57,20 @@ fn usable() -> bool {
 }
 
 #[test]
-fn a_demo_whose_switch_dies_says_so() {
+fn a_demo_names_the_switch_that_died() {
     if process::find("ovs-vswitchd").is_none() {
         println!("skipped: without Open vSwitch the demo's switch is the kernel's");
         return;
     }
     if usable() {
         let told = without("ovs-vswitchd", "--disable-system");
-        // With the end of its log.
+        // With the end of the switch's log.
         assert!(told.contains("the switch (ovs-vswitchd) ended") && told.contains("|bridge|"), "{told}");
     }
 }
 
 #[test]
-fn a_demo_whose_daemon_dies_says_so() {
+fn a_demo_names_the_daemon_that_died() {
     if usable() {
         let told = without("p4shield", "run");
         assert!(told.contains("the host daemon (p4shield run) ended"), "{told}");

@@ -1,4 +1,4 @@
-//! The paper's experiments in small, as a user would make them: what happens is looked at, never how fast.
+//! TransP4's experiments in small, as a user runs them. The tests check results, never times.
 
 #![allow(clippy::print_stdout, reason = "skipped tests say so")]
 
@@ -13,7 +13,7 @@ use serde_json::Value;
 /// One experiment at a time: each has a polling switch, which with a P4 VM fills two cores.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// Makes an experiment and returns what it reports; `None` where the machine cannot.
+/// Runs an experiment and returns its report; `None` if the machine cannot.
 fn bench(arguments: &[&str]) -> Option<Value> {
     if let Err(why) = p4shield_bench::xsk::usable() {
         println!("skipped: {why}");
@@ -31,11 +31,11 @@ fn bench(arguments: &[&str]) -> Option<Value> {
 }
 
 fn number(value: &Value) -> f64 {
-    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+    value.as_f64().unwrap_or_else(|| panic!("{value} is not a number"))
 }
 
 #[test]
-fn a_program_sheds_the_load_and_lets_it_through_again() {
+fn a_program_sheds_load_and_readmits_it() {
     let folder = tempfile::tempdir().unwrap();
     let svg = folder.path().display().to_string();
     // A slow link, so that a busy machine can fill it.
@@ -65,7 +65,7 @@ fn an_interrupted_experiment_leaves_nothing_behind() {
     }
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut command = Command::new(env!("CARGO_BIN_EXE_p4shield-dev"));
-    // Plain comes first, and needs no library.
+    // The plain mode comes first and needs no library.
     command.args(["bench", "xsk", "--part", "messages", "--library", "/nowhere"]).stdin(Stdio::null());
     let mut bench = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let own = format!("p4s-{}-", bench.id());
@@ -108,14 +108,14 @@ fn a_p4vm_that_takes_longer_makes_packets_take_longer() {
     let rows = report["delay"]["latency"].as_array().unwrap();
     assert_eq!(rows.len(), 3 * 2, "plain, no delay, delay; two protocols");
     for row in rows.iter().filter(|r| r["delay_us"].as_f64() == Some(DELAY_US)) {
-        // A request waits for it at least once: this is no matter of the machine's speed.
+        // A request waits for the delay at least once, whatever the machine's speed.
         assert!(number(&row["micros"]["p50"]) >= DELAY_US, "{row}");
     }
 }
 
 /// Seconds in an ordinary run, ten minutes with `P4SHIELD_LONG=1`.
 #[test]
-fn connections_outlive_random_drops_and_p4vms_and_no_frame_is_lost() {
+fn connections_survive_packet_loss_and_p4_vm_restarts() {
     let long = std::env::var_os("P4SHIELD_LONG").is_some();
     let time = Duration::from_secs(if long { 600 } else { 8 });
     let (seconds, every) = (time.as_secs().to_string(), if long { "40" } else { "4" });

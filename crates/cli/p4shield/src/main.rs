@@ -1,7 +1,7 @@
-//! `p4shield`: the one binary of P4 Shield.
+//! `p4shield`: the product's one binary.
 //!
-//! Each command is a module under [`commands`] with its arguments and a `run` that returns an [`Exit`]. Libraries do
-//! the work; what stands here is arguments, output and exit codes.
+//! Each command is a module under [`commands`] with its arguments and a `run` that returns an [`Exit`].
+//! Libraries do the work; this crate holds arguments, output and exit codes.
 
 #![forbid(unsafe_code)]
 
@@ -19,10 +19,10 @@ use p4shield_console::{Exit, output};
 #[command(name = "p4shield", version, propagate_version = true, max_term_width = 100)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 refused (program, configuration or input); \
-                        `audit` adds 10 to 18, see `p4shield audit --help`."
+                  `audit` adds 10 to 18, see `p4shield audit --help`."
 )]
 struct Cli {
-    /// Log more: -v debug, -vv trace (or set P4SHIELD_LOG, as in `info,p4shield_daemon=debug`)
+    /// Log more: -v debug, -vv trace (or set P4SHIELD_LOG, for example to `info,p4shield_daemon=debug`)
     #[arg(short, long, action = clap::ArgAction::Count, global = true)]
     verbose: u8,
     /// Log as JSON lines

@@ -1,4 +1,4 @@
-//! `p4shield attach` and `detach`, as an operator or a script calls them.
+//! `p4shield attach` and `detach`, as an operator or a script runs them.
 
 mod common;
 
@@ -17,7 +17,8 @@ fn json(output: &Output) -> serde_json::Value {
     serde_json::from_str(&stdout(output)).unwrap()
 }
 
-/// A folder that looks like a Debian with Open vSwitch over DPDK and P4 Shield; none without that package.
+/// Returns a root folder of a Debian with Open vSwitch over DPDK and P4 Shield; `None` if that package is
+/// missing.
 #[expect(clippy::print_stdout, reason = "how a test says that it was skipped")]
 fn host() -> Option<TempDir> {
     if !Path::new(OVS_DPDK).exists() || !Path::new(UNIT).exists() {
@@ -33,7 +34,8 @@ fn host() -> Option<TempDir> {
     std::fs::copy(OVS_DPDK, at(OVS_DPDK)).unwrap();
     std::fs::copy(UNIT, at(UNIT)).unwrap();
     symlink(OVS_DPDK, at("/usr/sbin/ovs-vswitchd")).unwrap();
-    let text = "attachment = \"dpdk\"\n[[tenant]]\nname = \"a\"\n[[tenant.vm]]\nname = \"v\"\naddresses = [\"10.0.0.2\"]\n";
+    let text = "attachment = \"dpdk\"\n[[tenant]]\nname = \"a\"\n\
+                [[tenant.vm]]\nname = \"v\"\naddresses = [\"10.0.0.2\"]\n";
     std::fs::write(at("/etc/p4shield/p4shield.toml"), text).unwrap();
     let source = at("/library.c");
     std::fs::write(&source, "int rte_eth_dev_start(void) { return 0; }").unwrap();
@@ -44,7 +46,7 @@ fn host() -> Option<TempDir> {
     Some(folder)
 }
 
-/// Every file and folder in there.
+/// Returns every file and folder below `folder`.
 fn tree(folder: &Path) -> Vec<PathBuf> {
     let mut all = Vec::new();
     let mut left = vec![folder.to_owned()];
@@ -61,7 +63,7 @@ fn tree(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn what_is_attached_is_detached_again() {
+fn detach_removes_all_that_attach_installed() {
     let Some(host) = host() else { return };
     std::fs::create_dir_all(host.path().join("etc/systemd/system")).unwrap();
     let (root, before) = (host.path().to_str().unwrap(), tree(host.path()));
@@ -86,7 +88,7 @@ fn what_is_attached_is_detached_again() {
     assert_eq!((&checked["installed"], &checked["changed"]), (&true.into(), &false.into()));
 
     let planned = stdout(&p4shield(&["detach", "dpdk", "--root", root]));
-    assert!(planned.contains("would be removed") && host.path().join(DROP_IN).exists(), "{planned}");
+    assert!(planned.contains("--apply removes") && host.path().join(DROP_IN).exists(), "{planned}");
     assert_eq!(
         code(&p4shield(&["detach", "xsk", "--root", root, "--apply"])),
         3,
@@ -100,7 +102,7 @@ fn what_is_attached_is_detached_again() {
 }
 
 #[test]
-fn what_stands_in_the_way_is_refused_with_a_remedy() {
+fn problems_are_refused_with_a_remedy() {
     let Some(host) = host() else { return };
     let root = host.path().to_str().unwrap();
     std::fs::remove_file(host.path().join("etc/p4shield/p4shield.toml")).unwrap();
@@ -111,15 +113,16 @@ fn what_stands_in_the_way_is_refused_with_a_remedy() {
         assert!(text.contains("PROBLEM  configuration") && text.contains("-> write it"), "{text}");
     }
     assert!(!host.path().join(DROP_IN).exists());
-    // A switch in a folder cannot be restarted.
-    let text = "attachment = \"dpdk\"\n[[tenant]]\nname = \"a\"\n[[tenant.vm]]\nname = \"v\"\naddresses = [\"10.0.0.2\"]\n";
+    // A switch below another root folder cannot be restarted.
+    let text = "attachment = \"dpdk\"\n[[tenant]]\nname = \"a\"\n\
+                [[tenant.vm]]\nname = \"v\"\naddresses = [\"10.0.0.2\"]\n";
     std::fs::write(host.path().join("etc/p4shield/p4shield.toml"), text).unwrap();
     assert_eq!(code(&p4shield(&["attach", "dpdk", "--root", root, "--apply", "--restart"])), 1);
     assert!(!host.path().join(DROP_IN).exists());
 }
 
 #[test]
-fn a_program_that_is_no_service_gets_a_command_line() {
+fn a_switch_without_a_service_gets_a_command_line() {
     let out = p4shield(&["attach", "dpdk", "--json", "--", "true", "--vdev=net_null0", "it's"]);
     assert_eq!(code(&out), 3, "`true` does not use DPDK");
     let said = json(&out);
@@ -134,7 +137,7 @@ fn a_program_that_is_no_service_gets_a_command_line() {
 }
 
 #[test]
-fn wrong_usage_is_told_before_anything_is_looked_at() {
+fn wrong_usage_is_reported_before_any_check() {
     for arguments in [
         &["attach"][..],
         &["attach", "wire"],
@@ -149,15 +152,15 @@ fn wrong_usage_is_told_before_anything_is_looked_at() {
 }
 
 #[test]
-fn the_help_teaches() {
+fn the_help_has_examples_and_a_remedy() {
     let text = stdout(&p4shield(&["attach", "--help"]));
     for part in ["LD_PRELOAD", "Examples", "--apply --restart", "dpdk-testpmd", "Exit code 3", "AF_XDP"] {
         assert!(text.contains(part), "{part} is missing in:\n{text}");
     }
-    assert!(stdout(&p4shield(&["detach", "--help"])).contains("nothing of it is left"));
+    assert!(stdout(&p4shield(&["detach", "--help"])).contains("stays in the running switch"));
 }
 
-/// The first code block of this language on the operator's page.
+/// Returns the first code block of this language on the operator's page.
 fn on_the_page(language: &str) -> String {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/how-to/attach-dpdk.md");
     let text = std::fs::read_to_string(page).unwrap();
@@ -166,7 +169,7 @@ fn on_the_page(language: &str) -> String {
 }
 
 #[test]
-fn the_configuration_on_the_page_is_right() {
+fn the_pages_configuration_is_valid() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("page.toml");
     std::fs::write(&file, on_the_page("toml")).unwrap();
@@ -175,7 +178,7 @@ fn the_configuration_on_the_page_is_right() {
 }
 
 #[test]
-fn the_drop_in_on_the_page_is_the_one_that_is_installed() {
+fn the_pages_drop_in_is_the_installed_one() {
     let Some(host) = host() else { return };
     let said = json(&p4shield(&["attach", "dpdk", "--root", host.path().to_str().unwrap(), "--json"]));
     let text = said["drop_in"]["text"].as_str().unwrap();

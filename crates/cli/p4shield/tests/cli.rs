@@ -1,4 +1,4 @@
-//! The binary, as a user or a script calls it.
+//! The binary, as a user or a script runs it.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn programs() -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_example_program_compiles_and_a_p4_vm_would_run_it() {
+fn every_example_program_compiles_and_verifies() {
     let folder = tempfile::tempdir().unwrap();
     let all = programs();
     assert!(all.len() >= 2);
@@ -31,7 +31,7 @@ fn every_example_program_compiles_and_a_p4_vm_would_run_it() {
 }
 
 #[test]
-fn the_guard_stays_within_its_bar() {
+fn the_guard_stays_within_its_instruction_bar() {
     let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join("guard.o").display().to_string();
     let made = p4shield(&["compile", &example("programs/tcp_guard.p4"), "-o", &object, "--json"]);
     let facts: serde_json::Value = serde_json::from_str(&stdout(&made)).unwrap();
@@ -39,7 +39,7 @@ fn the_guard_stays_within_its_bar() {
 }
 
 #[test]
-fn a_mistake_is_refused_with_its_place_and_a_hint() {
+fn errors_have_a_location_and_a_hint() {
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("bad.p4");
     let text = std::fs::read_to_string(example("programs/tcp_guard.p4")).unwrap();
@@ -60,7 +60,7 @@ fn a_mistake_is_refused_with_its_place_and_a_hint() {
 }
 
 #[test]
-fn what_does_not_verify_is_refused_with_the_instruction() {
+fn the_verifiers_refusal_names_the_instruction() {
     let folder = tempfile::tempdir().unwrap();
     let (source, object) = (folder.path().join("x.c"), folder.path().join("x.o"));
     let text = "struct c { unsigned long data, end; };\n\
@@ -69,7 +69,7 @@ fn what_does_not_verify_is_refused_with_the_instruction() {
     let clang =
         Command::new("clang").args(["-O2", "-target", "bpf", "-c", "-o"]).args([&object, &source]).status();
     if !clang.is_ok_and(|s| s.success()) {
-        println!("skipped: there is no clang that compiles for bpf");
+        println!("skipped: no clang compiles for bpf");
         return;
     }
     let judged = p4shield(&["verify", object.to_str().unwrap()]);
@@ -79,7 +79,7 @@ fn what_does_not_verify_is_refused_with_the_instruction() {
 }
 
 #[test]
-fn a_key_is_made_once_and_for_its_owner_only() {
+fn keygen_writes_a_private_file_once() {
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("key");
     let make = || p4shield(&["keygen", key.to_str().unwrap()]);
@@ -91,7 +91,7 @@ fn a_key_is_made_once_and_for_its_owner_only() {
 }
 
 #[test]
-fn a_configuration_is_checked_with_its_place() {
+fn configuration_errors_have_a_location() {
     let right = p4shield(&["run", "--check", "--config", &example("p4shield.toml")]);
     assert_eq!(code(&right), 0, "{}", stderr(&right));
     let folder = tempfile::tempdir().unwrap();
@@ -104,7 +104,7 @@ fn a_configuration_is_checked_with_its_place() {
 }
 
 #[test]
-fn the_configuration_in_the_readme_is_right() {
+fn the_readmes_configuration_is_valid() {
     let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../README.md");
     let text = std::fs::read_to_string(readme).unwrap();
     let toml = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
@@ -116,7 +116,7 @@ fn the_configuration_in_the_readme_is_right() {
 }
 
 #[test]
-fn nobody_there_is_said_plainly() {
+fn an_absent_daemon_is_reported_with_its_socket() {
     for arguments in [
         &["status", "--socket", "/nonexistent.sock"][..],
         &["metrics", "--socket", "/nonexistent.sock"],
@@ -136,7 +136,7 @@ fn wrong_usage_is_2_and_names_the_argument() {
     assert_eq!(code(&p4shield(&["p4vm", "--control-fd", "0", "--uid", "1"])), 1, "not to be started by hand");
 }
 
-/// A program of a file's text in a folder of its own.
+/// Writes a program's text to a file in a folder of its own.
 fn program(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("x.p4").display().to_string();
@@ -145,7 +145,7 @@ fn program(text: &str) -> (tempfile::TempDir, String) {
 }
 
 #[test]
-fn diagnostics_as_json_tell_the_other_places_that_matter() {
+fn json_diagnostics_have_related_locations() {
     let (_folder, file) = program("const bit<8> A = 1;\n  const bit<8> A = 2;\n");
     let checked = p4shield(&["check", "--json", &file]);
     assert_eq!(code(&checked), 3);
@@ -157,7 +157,7 @@ fn diagnostics_as_json_tell_the_other_places_that_matter() {
 }
 
 #[test]
-fn a_compilation_as_json_tells_its_warnings() {
+fn json_output_of_compile_has_the_warnings() {
     let text = std::fs::read_to_string(example("programs/tcp_guard.p4")).unwrap();
     let (folder, file) = program(&format!("#warning mind the gap\n{text}"));
     let object = folder.path().join("x.o").display().to_string();
@@ -192,7 +192,7 @@ fn p4info_is_written_as_text_and_as_bytes() {
 }
 
 #[test]
-fn what_p4info_cannot_describe_is_refused_before_anything_is_written() {
+fn programs_without_p4info_are_refused_before_any_write() {
     let text = std::fs::read_to_string(example("programs/port_filter.p4")).unwrap();
     let (folder, file) = program(&text.replacen("    table ", "    @id(0x01000001) table ", 1));
     let at = |name: &str| folder.path().join(name);
@@ -220,13 +220,13 @@ fn every_code_is_listed_and_an_unknown_one_says_where() {
         assert!(listed.contains(&format!("{c}  {}", c.title())), "{c} is not in\n{listed}");
     }
     let one = stdout(&p4shield(&["explain", "e0302"]));
-    assert!(one.contains("The mistake:") && one.contains("Its mend:"), "{one}");
+    assert!(one.contains("Mistake:") && one.contains("Correction:"), "{one}");
     let unknown = p4shield(&["explain", "E0000"]);
     assert_eq!(code(&unknown), 3);
     assert!(stderr(&unknown).contains("`p4shield explain` lists all of them"), "{}", stderr(&unknown));
 }
 
-/// All commands that the help lists.
+/// Returns the commands that the help lists.
 fn commands() -> Vec<String> {
     let help = stdout(&p4shield(&["--help"]));
     let listed =
@@ -236,7 +236,7 @@ fn commands() -> Vec<String> {
 }
 
 #[test]
-fn every_commands_help_has_an_example_that_is_right() {
+fn the_help_of_every_command_has_an_example() {
     let all = commands();
     assert!(all.len() > 15, "{all:?}");
     for command in all {

@@ -1,4 +1,4 @@
-//! What the documents say of this binary.
+//! Statements of the documents about this binary.
 
 use std::path::Path;
 

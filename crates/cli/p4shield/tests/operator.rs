@@ -1,11 +1,11 @@
-//! An operator's tour: attaches to the distribution's Open vSwitch, as docs/how-to/attach-dpdk.md tells.
+//! An operator attaches to the distribution's Open vSwitch by the steps of docs/how-to/attach-dpdk.md.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use p4shield_testbed::process::find;
 
-/// What this machine lacks for it.
+/// Returns what this machine lacks for the test.
 fn missing() -> Option<String> {
     if let Err(why) = p4shield_testbed::usable() {
         return Some(why);
@@ -20,7 +20,7 @@ fn missing() -> Option<String> {
 }
 
 #[test]
-fn an_operator_attaches_to_the_distributions_switch_and_sees_whose_each_port_is() {
+fn status_names_the_owner_of_each_port_of_a_stock_switch() {
     if let Some(why) = missing() {
         println!("skipped: {why}");
         return;
@@ -28,7 +28,7 @@ fn an_operator_attaches_to_the_distributions_switch_and_sees_whose_each_port_is(
     let folder = p4shield_testbed::leftover::folder("operator").unwrap();
     let library = std::env::current_exe().unwrap().with_file_name("libp4shield_dpdk.so");
     assert!(library.exists(), "cargo builds it with the tests");
-    // All that the script starts ends with the first process of its namespace.
+    // The script's processes end with the first process of its PID namespace.
     let toured = Command::new("unshare")
         .args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash"])
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/operator.sh"))

@@ -1,5 +1,5 @@
-//! P4 VMs that read packets where the switch has them: Debian's Open vSwitch with AF_XDP ports, the daemon and its P4 VMs, as
-//! an operator has them. Who maps which packet memory is asked of the kernel.
+//! Zero-copy: P4 VMs read packets in the switch's memory. Debian's Open vSwitch with AF_XDP ports, the daemon
+//! and its P4 VMs run as an operator runs them. The kernel reports which process maps which packet memory.
 
 #![allow(clippy::print_stdout, reason = "skipped tests say so")]
 
@@ -23,16 +23,17 @@ use tempfile::TempDir;
 static ONE: Mutex<()> = Mutex::new(());
 const ADDRESSES: [&str; 2] = ["10.9.5.1", "10.9.5.2"];
 const PORT: u16 = 7777;
-/// Bytes of a datagram's payload before the one that the program below looks at.
+/// Offset in a datagram's payload of the byte that the program below reads.
 const DEEP: usize = 1000;
-/// What that byte is in datagrams that it drops.
+/// Value of that byte in datagrams that the program drops.
 const MARK: u8 = 0xee;
 
 const PUSH: &str = include_str!("../../../../examples/programs/vlan_push.p4");
 const POP: &str = include_str!("../../../../examples/programs/vlan_pop.p4");
-/// Drops datagrams by a byte that is far behind all headers; `@FILL@` is what lies between.
+/// Drops datagrams by a byte far behind all headers; `@FILL@` is the number of bits between.
 const DEEP_PROGRAM: &str = "#include <ubpf_model.p4>
-header front_t { bit<96> addresses; bit<16> type; bit<72> a; bit<8> protocol; bit<80> b; bit<16> from; bit<16> to; bit<32> c; }
+header front_t { bit<96> addresses; bit<16> type; bit<72> a; bit<8> protocol; bit<80> b;
+                 bit<16> from; bit<16> to; bit<32> c; }
 header fill_t { @FILL@ }
 header mark_t { bit<8> value; }
 struct headers_t { front_t front; fill_t fill; mark_t mark; }
@@ -54,11 +55,13 @@ parser deep_parser(packet_in packet, out headers_t hdr, inout metadata_t meta, i
 control deep(inout headers_t hdr, inout metadata_t meta, inout standard_metadata std) {
     apply { if (hdr.mark.isValid() && hdr.mark.value == 0xee) { mark_to_drop(); } }
 }
-control deep_deparser(packet_out packet, in headers_t hdr) { apply { packet.emit(hdr.front); packet.emit(hdr.fill); packet.emit(hdr.mark); } }
+control deep_deparser(packet_out packet, in headers_t hdr) { apply {
+    packet.emit(hdr.front); packet.emit(hdr.fill); packet.emit(hdr.mark);
+} }
 ubpf(deep_parser(), deep(), deep_deparser()) main;
 ";
 
-/// A tenant with one VM or both, by index.
+/// A tenant with one VM or both; VMs are numbered from 0.
 struct Tenant {
     name: &'static str,
     vms: &'static [usize],
@@ -67,7 +70,7 @@ struct Tenant {
     zero_copy: &'static str,
 }
 
-/// What is dropped first stands first: the switch before what it is connected to.
+/// Fields are dropped in order: the switch before the namespaces that it is connected to.
 struct Cloud {
     switch: OvsAfxdp,
     _daemon: Guarded,
@@ -135,24 +138,24 @@ impl Cloud {
         process::run(self.machines[0].command("ping").args(["-c1", "-W2", ADDRESSES[1]])).is_ok()
     }
 
-    /// The P4 VM's process of the n-th tenant, while it runs.
+    /// Returns the process of the n-th tenant's P4 VM while it runs.
     fn p4vm(&self, tenant: usize) -> Option<i64> {
         let tenant = &self.status()["tenants"][tenant];
         (tenant["state"] == "running").then(|| tenant["pid"].as_i64()).flatten()
     }
 
-    /// What the n-th tenant's P4 VM maps of packet memory: rights and inode of each mapping.
+    /// Returns the packet memory that the n-th tenant's P4 VM maps: access rights and inode of each mapping.
     fn mapped(&self, tenant: usize) -> Vec<(String, u64)> {
         let Some(pid) = self.p4vm(tenant) else { return Vec::new() };
         family(pid).into_iter().flat_map(packet_mappings).collect()
     }
 
-    /// The memories of which these are mappings.
+    /// Returns the inodes of these mappings.
     fn memories(&self, tenant: usize) -> BTreeSet<u64> {
         self.mapped(tenant).into_iter().map(|(_, inode)| inode).collect()
     }
 
-    /// Waits until the n-th tenant's P4 VM maps so many packet memories, and says which.
+    /// Waits until the n-th tenant's P4 VM maps this many packet memories; returns them.
     fn wait_memories(&self, tenant: usize, count: usize) -> BTreeSet<u64> {
         self.wait("the mappings", || self.memories(tenant).len() == count);
         let mapped = self.mapped(tenant);
@@ -160,7 +163,7 @@ impl Cloud {
         self.memories(tenant)
     }
 
-    /// Queues whose packets are read where they are, by port.
+    /// Returns the number of zero-copy queues by port.
     fn zero_copy_queues(&self) -> [u64; 2] {
         let status = self.status();
         let ports = status["switches"][0]["ports"].as_array().cloned().unwrap_or_default();
@@ -170,7 +173,7 @@ impl Cloud {
         })
     }
 
-    /// Whether a datagram with this byte deep in it gets from the first machine to the second, where it is what it was.
+    /// Returns whether a datagram with this byte reaches the second VM from the first unchanged.
     fn gets_through(&self, deep: u8) -> bool {
         let [one, two] = &self.machines;
         let to = two.inside(|| UdpSocket::bind((ADDRESSES[1], PORT)).unwrap());
@@ -199,7 +202,8 @@ fn text_of(tenants: &[Tenant]) -> String {
             .to_owned();
     for t in tenants {
         text += &format!(
-            "[[tenant]]\nname = \"{}\"\nfail = \"drop\"\nno_program = \"pass\"\ndeadline = \"100ms\"\nstall = \"60s\"\n\
+            "[[tenant]]\nname = \"{}\"\nfail = \"drop\"\nno_program = \"pass\"\n\
+             deadline = \"100ms\"\nstall = \"60s\"\n\
              header_bytes = 1600\n",
             t.name
         );
@@ -223,7 +227,7 @@ fn text_of(tenants: &[Tenant]) -> String {
     text
 }
 
-/// A process and all that it started.
+/// Returns a process and its descendants.
 fn family(pid: i64) -> Vec<i64> {
     let children = read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     let children = children.split_whitespace().filter_map(|c| c.parse().ok());
@@ -241,7 +245,7 @@ fn packet_mappings(pid: i64) -> Vec<(String, u64)> {
 }
 
 #[test]
-fn one_tenants_packets_are_read_grown_and_shrunk_where_the_switch_has_them() {
+fn a_p4_vm_resizes_packets_in_the_switchs_memory() {
     if !usable() {
         return;
     }
@@ -253,14 +257,14 @@ fn one_tenants_packets_are_read_grown_and_shrunk_where_the_switch_has_them() {
     assert_eq!(cloud.zero_copy_queues(), [2, 2], "{:#}", cloud.status());
     cloud.wait("a datagram, tagged and untagged on its way", || cloud.gets_through(1));
 
-    // A P4 VM that is killed gets a successor that maps the same.
+    // The successor of a killed P4 VM maps the same memory.
     let pid = cloud.p4vm(0).unwrap();
     process::run(Command::new("kill").args(["-KILL", &pid.to_string()])).unwrap();
     cloud.wait("another P4 VM", || cloud.p4vm(0).is_some_and(|p| p != pid));
     assert_eq!(cloud.wait_memories(0, 2), memories);
     cloud.wait("a ping with the new P4 VM", || cloud.ping());
 
-    // A port that goes takes its memory along; one that comes has another.
+    // A removed port releases its memory; a new port has memory of its own.
     cloud.switch.remove("s1").unwrap();
     let left = cloud.wait_memories(0, 1);
     assert!(left.is_subset(&memories));
@@ -270,7 +274,7 @@ fn one_tenants_packets_are_read_grown_and_shrunk_where_the_switch_has_them() {
     cloud.wait("a ping through the new port", || cloud.ping());
 }
 
-/// Two tenants, of whom the second one's program looks deep into what its VM is sent.
+/// Two tenants; the second one's program reads far into the packets of its VM.
 fn two_tenants(bobs: &'static str) -> Cloud {
     let alice = Tenant { name: "alice", vms: &[0], ingress: "", egress: "", zero_copy: "auto" };
     let bob = Tenant { name: "bob", vms: &[1], ingress: "deep", egress: "", zero_copy: bobs };
@@ -284,7 +288,7 @@ fn two_tenants(bobs: &'static str) -> Cloud {
 }
 
 #[test]
-fn of_two_tenants_each_reads_its_own_memory_and_no_other() {
+fn each_tenants_p4_vm_maps_its_own_memory_only() {
     if !usable() {
         return;
     }
@@ -296,7 +300,7 @@ fn of_two_tenants_each_reads_its_own_memory_and_no_other() {
 }
 
 #[test]
-fn a_tenant_that_is_handed_copies_maps_no_packet_memory() {
+fn a_p4_vm_with_header_copies_maps_no_packet_memory() {
     if !usable() {
         return;
     }

@@ -17,8 +17,8 @@ use p4shield_console::{output, signals};
 
 /// Measure P4 Shield on this machine
 ///
-/// Figures depend on the machine and on what else it does; compare ratios within one run.
-/// docs/performance.md tells what was measured elsewhere.
+/// Figures depend on the machine and its other load; compare ratios within one run.
+/// docs/performance.md has reference figures.
 ///
 /// Examples:
 ///
@@ -28,24 +28,24 @@ use p4shield_console::{output, signals};
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    benchmark: Benchmark,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Nanoseconds a packet, for whole programs and by phase
+enum Benchmark {
+    /// Nanoseconds per packet, for whole programs and by phase
     Engine(engine::Args),
     /// Round trip and throughput between mediator and P4 VM, by batch and header size
     Channel(channel::Args),
-    /// Nanoseconds a packet in the switch's thread, by traffic, burst and header size
+    /// Nanoseconds per packet in the switch's thread, by traffic, burst and header size
     Mediator(mediator::Args),
-    /// Packets a second, latency and streams of an unmodified switch: plain, with P4 Shield in it, inline, with a P4 VM
+    /// Throughput, latency and streams of an unmodified switch: plain, with the library, inline, with a P4 VM
     Switch(switch::Args),
-    /// TransP4's experiments with an unmodified Open vSwitch over AF_XDP: hysteresis, messages, delay; and a long one
+    /// TransP4's experiments with an unmodified Open vSwitch over AF_XDP, and an endurance run
     Xsk(xsk::Args),
 }
 
-/// How to print what was measured.
+/// Output of a measurement.
 #[derive(Debug, clap::Args)]
 struct Form {
     /// Print JSON instead of a table
@@ -59,12 +59,12 @@ struct Form {
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let end = signals::CleanEnd::with(leftover::abandon)?;
-        end.unless_begun(match self.what {
-            What::Engine(a) => a.run(),
-            What::Channel(a) => a.run(),
-            What::Mediator(a) => a.run(),
-            What::Switch(a) => a.run(),
-            What::Xsk(a) => a.run(),
+        end.unless_begun(match self.benchmark {
+            Benchmark::Engine(a) => a.run(),
+            Benchmark::Channel(a) => a.run(),
+            Benchmark::Mediator(a) => a.run(),
+            Benchmark::Switch(a) => a.run(),
+            Benchmark::Xsk(a) => a.run(),
         })
     }
 }

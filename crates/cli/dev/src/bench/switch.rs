@@ -19,19 +19,22 @@ use p4shield_console::output::{self, Progress};
 pub(super) struct Args {
     #[command(flatten)]
     form: Form,
-    /// The switch, unmodified as its package has it
+    /// The unmodified switch
     #[arg(long, value_enum, default_value_t = Switch::Ovs)]
     switch: Switch,
     /// Frame sizes of the throughput measurement
-    #[arg(long, value_delimiter = ',', default_values_t = [64, 128, 512, 1500], value_parser = clap::value_parser!(u32).range(64..=1518))]
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 128, 512, 1500])]
+    #[arg(value_parser = clap::value_parser!(u32).range(64..=1518))]
     bytes: Vec<u32>,
     /// Message sizes of the latency and stream measurements
-    #[arg(long, value_delimiter = ',', default_values_t = [64, 512, 1400], value_parser = clap::value_parser!(u32).range(16..=1400))]
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 512, 1400])]
+    #[arg(value_parser = clap::value_parser!(u32).range(16..=1400))]
     message: Vec<u32>,
     /// What to measure
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Throughput, Part::Latency, Part::Streams])]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    #[arg(default_values_t = [Part::Throughput, Part::Latency, Part::Streams])]
     part: Vec<Part>,
-    /// Rounds, of which the median counts
+    /// Rounds; the report has their median
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// Seconds for each throughput
@@ -40,10 +43,10 @@ pub(super) struct Args {
     /// Round trips for each latency
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..))]
     round_trips: u32,
-    /// How TCP controls congestion in client and server, such as cubic; left out: as on this machine
+    /// TCP congestion control of client and server, such as cubic; default: this machine's
     #[arg(long, value_name = "ALGORITHM")]
     congestion: Option<String>,
-    /// libp4shield_dpdk.so; left out: the one installed beside this binary
+    /// libp4shield_dpdk.so; default: the one beside this binary
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
 }
@@ -58,7 +61,7 @@ enum Switch {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// Packets from memory
+    /// Packets generated in memory
     Throughput,
     /// Request and response through kernel interfaces
     Latency,

@@ -19,12 +19,14 @@ pub(super) struct Args {
     #[command(flatten)]
     form: Form,
     /// What to measure
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Hysteresis, Part::Messages, Part::Delay])]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    #[arg(default_values_t = [Part::Hysteresis, Part::Messages, Part::Delay])]
     part: Vec<Part>,
     /// Message sizes of the latency and throughput measurements
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 64, 512, 1400, 8192, 65_536], value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 64, 512, 1400, 8192, 65_536])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=65_536))]
     message: Vec<u32>,
-    /// Rounds, of which the median counts
+    /// Rounds; the report has their median
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
     /// Milliseconds for each throughput
@@ -33,16 +35,17 @@ pub(super) struct Args {
     /// Round trips for each latency
     #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(10..))]
     round_trips: u32,
-    /// How TCP controls congestion in client and server, such as cubic; left out: as on this machine
+    /// TCP congestion control of client and server, such as cubic; default: this machine's
     #[arg(long, value_name = "ALGORITHM")]
     congestion: Option<String>,
-    /// Microseconds that the P4 VM takes longer for each packet, in the part `delay`
-    #[arg(long, value_delimiter = ',', default_values_t = [0, 1, 2, 5, 10, 20, 50, 100], value_parser = clap::value_parser!(u32).range(0..=10_000))]
+    /// Microseconds that the P4 VM adds to each packet, in the part `delay`
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 1, 2, 5, 10, 20, 50, 100])]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=10_000))]
     delay_us: Vec<u32>,
     /// Seconds of the part `hysteresis`, and of the part `long`
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// Speed of the VM's link in the part `hysteresis`, as its agent is told, Mbit/s
+    /// Link speed that the VM's agent publishes in the part `hysteresis`, Mbit/s
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..))]
     link_mbps: u64,
     /// Connections at a time in the part `long`
@@ -51,20 +54,20 @@ pub(super) struct Args {
     /// Seconds between two kills of the P4 VM in the part `long`
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..))]
     restart_every: u32,
-    /// libp4shield_xsk.so; left out: the one installed beside this binary
+    /// libp4shield_xsk.so; default: the one beside this binary
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Part {
-    /// A program sheds the load that fills the VM's network, and lets it through again
+    /// A program sheds the load that fills the VM's link, then readmits it
     Hysteresis,
     /// Latency and throughput by message size: plain, with rings replaced, with a P4 VM
     Messages,
-    /// Latency and throughput by the time that the P4 VM takes for a packet
+    /// Latency and throughput by the P4 VM's processing time
     Delay,
-    /// Many connections, packets dropped at random, the P4 VM killed
+    /// Many connections, random packet loss, repeated kills of the P4 VM
     Long,
 }
 
@@ -137,14 +140,15 @@ fn hysteresis_lines(t: &hysteresis::Timeline) {
         "s", "link used %", "8000 Mbit/s", "9000 Mbit/s"
     ));
     for s in &t.samples {
-        let used = s.utilisation.map_or_else(|| "not known".to_owned(), |u| format!("{u:.1}"));
+        let used = s.utilisation.map_or_else(|| "unknown".to_owned(), |u| format!("{u:.1}"));
         let shed = if s.shed { "  shed" } else { "" };
         let [kept, load] = s.mbps;
         output::line(format_args!("{:>6.1} {used:>12} {kept:>12.1} {load:>12.1}{shed}", s.at));
     }
     let percent = [0, 1].map(|n| 100.0 * t.arrived[n] as f64 / t.sent[n].max(1) as f64);
     output::line(format_args!(
-        "the load was shed and let through again {} times; {:.1} % of what was sent to port 8000 arrived, {:.1} % to 9000",
+        "the program shed and readmitted the load {} times; \
+         {:.1} % of the traffic to port 8000 arrived, {:.1} % to 9000",
         t.cycles, percent[0], percent[1]
     ));
 }
@@ -225,8 +229,8 @@ fn long_lines(l: &long::Report) {
         output::line(format_args!("  {failure}"));
     }
     output::line(format_args!(
-        "the P4 VM was killed {} times and took {:.2} s at most to come back; TCP sent {} segments again, its timer ran \
-         out {} times; longest pause {:.2} s",
+        "the P4 VM was killed {} times and restarted within {:.2} s; TCP retransmitted {} segments, {} times by \
+         timeout; longest pause {:.2} s",
         l.restarts, l.longest_outage_s, l.retransmitted, l.timeouts, l.longest_pause_s
     ));
     for s in &l.sockets {

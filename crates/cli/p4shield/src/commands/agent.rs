@@ -15,23 +15,23 @@ use p4shield_console::{output, signals, units};
 /// Publish in-VM information (in the user VM)
 ///
 /// The agent publishes sealed snapshots of what the tenant's programs may know of this VM; the other
-/// subcommands speak with the agent that runs.
+/// subcommands send requests to the running agent.
 ///
 /// Examples:
 ///
 ///   p4shield agent run --tenant alice --vm web --key web.key --info-page pci:auto --interface eth0
 ///   p4shield agent set 3 1                    programs read it with get_app_value(3)
-///   p4shield agent set queue 7 --for-ms 500   a slot that has a name, for half a second
+///   p4shield agent set queue 7 --for-ms 500   a named slot, for half a second
 ///   p4shield agent status
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    what: What,
+    command: Command,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
+enum Command {
     /// Publish snapshots until stopped
     Run(Box<Run>),
     /// Set a value that programs read with get_app_value(SLOT)
@@ -61,10 +61,10 @@ enum What {
         #[command(flatten)]
         socket: Socket,
     },
-    /// Measure publishing to and reading from an info page that nobody uses; what is on it is lost
+    /// Measure publishing to and reading from an unused info page; its contents are lost
     Measure {
         /// The page: a file, pci:ADDRESS or pci:auto
-        #[arg(long, value_name = "PLACE")]
+        #[arg(long, value_name = "LOCATION")]
         info_page: PagePlace,
         /// Publications to take the average of
         #[arg(long, default_value_t = 20_000)]
@@ -73,7 +73,7 @@ enum What {
         #[arg(long)]
         json: bool,
     },
-    /// Tell how the agent is
+    /// Show the agent's status
     Status {
         /// Print JSON
         #[arg(long)]
@@ -94,25 +94,24 @@ struct Socket {
 struct Run {
     #[command(flatten)]
     identity: Identity,
-    /// The info page that this VM shares with its P4 VM: a file; or the memory of an ivshmem device, as
-    /// pci:0000:00:05.0, or pci:auto for the one of the right size
-    #[arg(long, value_name = "PLACE")]
+    /// The info page that this VM shares with its P4 VM: a file, or the memory of an ivshmem device:
+    /// pci:0000:00:05.0, or pci:auto for the only device of the right size
+    #[arg(long, value_name = "LOCATION")]
     info_page: PagePlace,
-    /// Publish rates of this interface; may be repeated, programs number them from 0. A speed in Mbit/s may follow
-    /// a colon, as in eth0:10000
+    /// An interface whose packet rates are published; may be repeated; programs number the interfaces
+    /// from 0. A link speed in Mbit/s may follow a colon: eth0:10000
     #[arg(long = "interface", value_name = "NAME[:MBPS]", value_parser = interface)]
     interfaces: Vec<InterfaceConfig>,
-    /// Used TCP memory from which programs shall shed load, as in 64MiB; or a share of the kernel's hard limit, as in
-    /// 90%
+    /// Used TCP memory above which programs shed load: 64MiB, or a share of the kernel's hard limit: 90%
     #[arg(long, value_name = "SIZE", value_parser = threshold, default_value = "90%")]
     tcp_threshold: Threshold,
     /// Time between publications, milliseconds
     #[arg(long, value_name = "MS", default_value_t = 10)]
     interval_ms: u64,
-    /// A name for a slot of application values, as in queue_depth=3; may be repeated
+    /// A name for a slot of application values: queue_depth=3; may be repeated
     #[arg(long = "name", value_name = "NAME=SLOT", value_parser = slot_name)]
     names: Vec<(String, u32)>,
-    /// The file that keeps epochs from coming twice; it has to survive restarts
+    /// The file that keeps an epoch from being used twice; it must survive restarts
     #[arg(long, value_name = "FILE", default_value = "/var/lib/p4shield/info.epoch")]
     state: PathBuf,
     #[command(flatten)]
@@ -121,17 +120,17 @@ struct Run {
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        match self.what {
-            What::Run(run) => return run.run(),
-            What::Set { key, value, for_ms, socket } => {
+        match self.command {
+            Command::Run(run) => return run.run(),
+            Command::Set { key, value, for_ms, socket } => {
                 ask(&socket.socket, &Request::Set { key, value, for_ms })?;
             }
-            What::Unset { key, socket } => {
+            Command::Unset { key, socket } => {
                 ask(&socket.socket, &Request::Unset { key })?;
             }
-            What::List { json, socket } => print(&ask(&socket.socket, &Request::List)?, json)?,
-            What::Measure { info_page, times, json } => measure(&info_page, times, json)?,
-            What::Status { json, socket } => print(&ask(&socket.socket, &Request::Status)?, json)?,
+            Command::List { json, socket } => print(&ask(&socket.socket, &Request::List)?, json)?,
+            Command::Measure { info_page, times, json } => measure(&info_page, times, json)?,
+            Command::Status { json, socket } => print(&ask(&socket.socket, &Request::Status)?, json)?,
         }
         Ok(Exit::Done)
     }
@@ -200,7 +199,7 @@ fn interface(text: &str) -> Result<InterfaceConfig, String> {
     let (name, speed) = match text.split_once(':') {
         None => (text, None),
         Some((name, speed)) => {
-            (name, Some(speed.parse().map_err(|_| format!("{speed:?} is no speed in Mbit/s"))?))
+            (name, Some(speed.parse().map_err(|_| format!("{speed:?} is not a speed in Mbit/s"))?))
         }
     };
     Ok(InterfaceConfig { name: name.into(), speed_mbps: speed })
@@ -211,14 +210,14 @@ fn threshold(text: &str) -> Result<Threshold, String> {
         None => units::bytes(text).map(Threshold::Bytes),
         Some(percent) => match percent.parse::<f64>() {
             Ok(p) if (0.0..=100.0).contains(&p) => Ok(Threshold::Fraction(p / 100.0)),
-            _ => Err(format!("{percent:?} is no percentage from 0 to 100")),
+            _ => Err(format!("{percent:?} is not a percentage from 0 to 100")),
         },
     }
 }
 
 fn slot_name(text: &str) -> Result<(String, u32), String> {
-    let (name, slot) = text.split_once('=').ok_or("write NAME=SLOT, as in queue_depth=3")?;
-    Ok((name.into(), slot.parse().map_err(|_| format!("{slot:?} is no slot number"))?))
+    let (name, slot) = text.split_once('=').ok_or("write NAME=SLOT, for example queue_depth=3")?;
+    Ok((name.into(), slot.parse().map_err(|_| format!("{slot:?} is not a slot number"))?))
 }
 
 #[cfg(test)]
@@ -226,7 +225,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_with_a_grammar_of_their_own() {
+    fn interfaces_thresholds_and_names_are_parsed() {
         assert_eq!(interface("eth0").unwrap().speed_mbps, None);
         assert_eq!(interface("eth0:10000").unwrap().speed_mbps, Some(10_000));
         assert!(interface("eth0:fast").is_err());

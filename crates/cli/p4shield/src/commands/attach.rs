@@ -1,4 +1,4 @@
-//! `p4shield attach` and `detach`: has a switch load the library of an attachment, or no longer.
+//! `p4shield attach` and `detach`: installs and removes an attachment's library in a switch's service.
 
 use std::path::{Path, PathBuf};
 
@@ -12,45 +12,46 @@ use serde::Serialize;
 use p4shield_console::output;
 use p4shield_console::{Exit, Refused};
 
-/// Have an unmodified DPDK or AF_XDP switch load P4 Shield's library
+/// Load P4 Shield's library into an unmodified DPDK or AF_XDP switch
 ///
-/// Looks whether that can work and whether packets could go round it, says what to do about what it finds, and
-/// prints the file that the switch's service needs: a systemd drop-in that sets LD_PRELOAD and P4SHIELD_CONFIG and
-/// starts the daemon first. Nothing is changed without --apply, and no switch is restarted without --restart.
-/// No file of a package is touched; `p4shield detach` takes it all away again.
+/// Checks the switch and its host, reports each problem with its remedy, also where packets could
+/// bypass the library, and prints the systemd drop-in that the switch's service needs: it sets
+/// LD_PRELOAD and P4SHIELD_CONFIG and starts the daemon first. Changes files only with --apply and
+/// restarts the switch only with --restart. Never changes a package's files; `p4shield detach`
+/// removes the drop-in.
 ///
 /// Examples:
 ///
-///   p4shield attach dpdk --check             whether it would work, and whether it does
-///   p4shield attach dpdk --apply             install it; the next start of the switch loads it
-///   p4shield attach dpdk --apply --restart   and restart the switch now: packets stop for seconds
-///   p4shield attach dpdk -- dpdk-testpmd -a 0000:01:00.0   the command line for a program that is no service
+///   p4shield attach dpdk --check             check the host, change nothing
+///   p4shield attach dpdk --apply             install; the switch's next start loads the library
+///   p4shield attach dpdk --apply --restart   restart the switch, too: traffic stops for seconds
+///   p4shield attach dpdk -- dpdk-testpmd -a 0000:01:00.0   print the command line to start by hand
 ///   p4shield attach xsk --unit my-switch.service --program /opt/switch/bin/switch
 ///
-/// Exit code 3 if something stands in the way.
+/// Exit code 3 if a check finds a problem.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Attach {
-    /// What the switch uses
-    attachment: Word,
-    /// Only look; print no file
+    /// How the switch reads packets
+    attachment: Attachment,
+    /// Check only; do not print the drop-in
     #[arg(long, conflicts_with = "apply")]
     check: bool,
-    /// Install it
+    /// Install the drop-in
     #[arg(long)]
     apply: bool,
-    /// Restart the switch when it is installed
+    /// Restart the switch after the installation
     #[arg(long, requires = "apply")]
     restart: bool,
     #[command(flatten)]
-    place: Place,
-    /// The switch's program, if its unit does not tell
+    service: Service,
+    /// The switch's executable, if its unit does not name it
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// P4 Shield's library; found beside this program's installation if left out
+    /// P4 Shield's library; default: the one installed with this binary
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
-    /// The daemon's configuration, which the library reads, too
+    /// The configuration of daemon and library
     #[arg(long, value_name = "FILE", default_value = DEFAULT_CONFIG)]
     config: PathBuf,
     /// The socket of Open vSwitch's database
@@ -59,79 +60,79 @@ pub(crate) struct Attach {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// A program that is started by hand or by another service manager, with its arguments
+    /// A switch started by hand or by another service manager, with its arguments
     #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = ["apply", "unit", "program", "root"])]
     command: Vec<String>,
 }
 
-/// Have a switch no longer load P4 Shield's library
+/// Remove P4 Shield's library from a switch
 ///
-/// Says what would be removed; removes it with --apply. Afterwards nothing of it is left. The library stays in the
-/// running switch until that is restarted.
+/// Prints what it would remove; with --apply, removes it. The library stays in the running switch
+/// until the switch restarts.
 ///
 /// Example: p4shield detach dpdk --apply --restart
 #[derive(Debug, clap::Args)]
 pub(crate) struct Detach {
-    /// What was attached
-    attachment: Word,
-    /// Remove it
+    /// The attachment to remove
+    attachment: Attachment,
+    /// Remove the drop-in
     #[arg(long)]
     apply: bool,
-    /// Restart the switch when it is removed
+    /// Restart the switch after the removal
     #[arg(long, requires = "apply")]
     restart: bool,
     #[command(flatten)]
-    place: Place,
+    service: Service,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Which service, on which host.
+/// The switch's service and its host.
 #[derive(Debug, clap::Args)]
-struct Place {
+struct Service {
     /// The systemd unit of the switch
     #[arg(long, value_name = "UNIT", default_value = OVS_UNIT, value_parser = unit)]
     unit: String,
-    /// A folder in place of /, for images and packages; what runs on this host is not asked then
+    /// A folder in place of /, for images and packages; the running host is not checked
     #[arg(long, value_name = "FOLDER", default_value = "/", value_parser = folder)]
     root: PathBuf,
 }
 
 /// The attachments that are libraries.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-enum Word {
+enum Attachment {
     /// DPDK: Open vSwitch with DPDK, testpmd, and any other that links DPDK dynamically
     Dpdk,
     /// AF_XDP sockets: Open vSwitch with type=afxdp, and others
     Xsk,
 }
 
-impl From<Word> for Kind {
-    fn from(word: Word) -> Self {
-        match word {
-            Word::Dpdk => Self::Dpdk,
-            Word::Xsk => Self::Xsk,
+impl From<Attachment> for Kind {
+    fn from(attachment: Attachment) -> Self {
+        match attachment {
+            Attachment::Dpdk => Self::Dpdk,
+            Attachment::Xsk => Self::Xsk,
         }
     }
 }
 
-/// A service's name; `.service` may be left out, as systemctl has it.
+/// Parses a service's name; as for systemctl, `.service` is optional.
 fn unit(text: &str) -> Result<String, String> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || ":-_.\\@".contains(c);
     match text.rsplit_once('.') {
         _ if text.is_empty() || text.starts_with('.') || !text.chars().all(allowed) => {
-            Err("this is no name of a unit".into())
+            Err("this is not the name of a systemd unit".into())
         }
         Some((_, "service")) => Ok(text.into()),
-        Some((_, "socket" | "target" | "timer" | "mount")) => Err("this unit is no service".into()),
+        Some((_, "socket" | "target" | "timer" | "mount")) => Err("this unit is not a service".into()),
         _ => Ok(format!("{text}.service")),
     }
 }
 
 fn folder(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
-    if path.is_dir() { Ok(path) } else { Err("there is no such folder".into()) }
+    if path.is_dir() { Ok(path) } else { Err("the folder does not exist".into()) }
 }
 
 /// What `attach --json` prints.
@@ -143,7 +144,7 @@ struct Attached<'a> {
     library: &'a Path,
     config: &'a Path,
     environment: std::collections::BTreeMap<&'a str, &'a str>,
-    /// For a program that is no service.
+    /// For a switch that is started by hand.
     command: Option<String>,
     /// For a service.
     drop_in: Option<File<'a>>,
@@ -187,20 +188,21 @@ impl Attach {
     }
 
     fn request(&self) -> anyhow::Result<Request> {
-        let root = Root::new(&self.place.root);
-        let absolute =
-            |path: &Path| std::path::absolute(path).with_context(|| format!("{} is no path", path.display()));
-        let asked = root.is_host() || self.ovsdb != Path::new(p4shield_ovsdb::DEFAULT_SOCKET);
+        let root = Root::new(&self.service.root);
+        let absolute = |path: &Path| {
+            std::path::absolute(path).with_context(|| format!("{} is not a path", path.display()))
+        };
+        let ask_database = root.is_host() || self.ovsdb != Path::new(p4shield_ovsdb::DEFAULT_SOCKET);
         Ok(Request {
             kind: self.attachment.into(),
             target: match &self.command[..] {
-                [] => Target::Unit(self.place.unit.clone()),
+                [] => Target::Unit(self.service.unit.clone()),
                 words => Target::Command(words.to_vec()),
             },
             program: self.program.clone(),
             library: self.library.as_deref().map(absolute).transpose()?,
             config: absolute(&self.config)?,
-            database: asked.then(|| self.ovsdb.clone()),
+            database: ask_database.then(|| self.ovsdb.clone()),
             root,
         })
     }
@@ -208,8 +210,9 @@ impl Attach {
     fn show(&self, report: &Report, change: Change) {
         report.findings.iter().for_each(show_finding);
         if report.problems().next().is_some() {
-            let said = if self.apply { "\nNothing was installed." } else { "\nThis does not work yet." };
-            output::line(said);
+            let result =
+                if self.apply { "\nNothing was installed." } else { "\nFix the problems above first." };
+            output::line(result);
         } else if self.apply {
             show_change(
                 "installed",
@@ -225,8 +228,8 @@ impl Attach {
 
 impl Detach {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let (root, kind) = (Root::new(&self.place.root), Kind::from(self.attachment));
-        let unit = self.place.unit;
+        let (root, kind) = (Root::new(&self.service.root), Kind::from(self.attachment));
+        let unit = self.service.unit;
         let drop_in = p4shield_install::installed(&root, kind, &unit);
         let change = if self.apply {
             p4shield_install::remove(&root, kind, &unit, self.restart).map_err(refused)?
@@ -239,7 +242,7 @@ impl Detach {
             show_change("removed", &Target::Unit(unit), drop_in.as_deref(), change);
         } else {
             match drop_in {
-                Some(path) => output::line(format_args!("would be removed: {}", path.display())),
+                Some(path) => output::line(format_args!("--apply removes {}", path.display())),
                 None => output::line(format_args!("{unit} does not load the attachment {}", kind.word())),
             }
         }
@@ -247,7 +250,7 @@ impl Detach {
     }
 }
 
-/// What the host's own state forbids is a refusal, what fails is a failure.
+/// An error that the host's configuration causes is a refusal; any other is a failure.
 fn refused(error: InstallError) -> anyhow::Error {
     match error {
         InstallError::Refused(_) | InstallError::NoService | InstallError::NotOurs { .. } => {
@@ -285,33 +288,33 @@ fn show_finding(f: &Finding) {
     }
 }
 
-/// What has to be there, for those who put it there themselves.
+/// Shows the drop-in or the command line, for an operator who installs it by other means.
 fn show_need(report: &Report) {
     if let Some(command) = report.command() {
-        output::line(format_args!("\nStart it so:\n\n{command}"));
+        output::line(format_args!("\nStart the switch with:\n\n{command}"));
     }
     let Some(drop_in) = &report.drop_in else { return };
     let path = drop_in.path.display();
     if report.installed {
-        output::line(format_args!("\n{path} is installed, and as it has to be."));
+        output::line(format_args!("\n{path} is installed and up to date."));
         return;
     }
-    output::line(format_args!("\n{path} has to be:\n\n{}", drop_in.text));
-    output::line("--apply installs it; the next start of the switch loads the library.");
+    output::line(format_args!("\nContents of {path}:\n\n{}", drop_in.text));
+    output::line("--apply installs it; the switch's next start loads the library.");
 }
 
 fn show_change(what: &str, target: &Target, path: Option<&Path>, change: Change) {
     let unit = target.name();
     match path {
         Some(path) if change.changed => output::line(format_args!("\n{what}: {}", path.display())),
-        _ => output::line(format_args!("\nnothing to do: it is {what} already")),
+        _ => output::line(format_args!("\nnothing to do: already {what}")),
     }
     if change.restarted {
         output::line(format_args!("{unit} was restarted"));
     } else if change.changed {
         let reload = if change.reloaded { "" } else { "`systemctl daemon-reload`, then " };
         output::line(format_args!(
-            "It counts from the switch's next start: {reload}`systemctl restart {unit}`"
+            "The change takes effect at the switch's next start: {reload}`systemctl restart {unit}`"
         ));
     }
 }
@@ -321,7 +324,7 @@ mod tests {
     use super::unit;
 
     #[test]
-    fn a_unit_is_named_as_for_systemctl() {
+    fn unit_names_are_parsed_as_by_systemctl() {
         assert_eq!(unit("ovs-vswitchd").unwrap(), "ovs-vswitchd.service");
         assert_eq!(unit("switch@1.2.service").unwrap(), "switch@1.2.service");
         for wrong in ["", "..", "../x", "a/b", "x.socket", "a b"] {

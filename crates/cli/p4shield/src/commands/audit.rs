@@ -13,63 +13,62 @@ use super::identity::Identity;
 use p4shield_console::Exit;
 use p4shield_console::{output, signals};
 
-/// Tell whether every packet went through the program (in the user VM)
+/// Verify that every packet went through the program (in the user VM)
 ///
-/// Compares what the P4 VM says it judged with what this VM's interface saw, until stopped. Run it as
-/// root: it attaches a small packet counter to the interface. Without the rights for that it compares
-/// with the interface's own counters and says what these cannot see.
+/// Compares the P4 VM's execution log with the packets on this VM's interface, until stopped. Run it
+/// as root: it attaches a packet counter to the interface. Without the privileges for that it compares
+/// the log with the interface's own counters and reports what these cannot show.
 ///
 /// Example:
 ///
 ///   p4shield audit --tenant alice --vm web --key web.key --log-page pci:auto --interface eth0
 ///
-/// Exit codes: 0 every packet went through, 10 packets went round the program, 11 packets were
-/// swapped, 12 packets were judged that this VM never sent, 13 packets were judged but never arrived,
-/// 14 the log was forged or replayed, 15 the log stopped or comes late, 16 the P4 VM restarted, 17
-/// nothing was found and nothing proven, 18 the P4 VM refused forged or replayed information of this
-/// VM.
+/// Exit codes: 0 every packet went through, 10 packets bypassed the program, 11 packets were
+/// swapped, 12 the program judged packets that this VM never sent, 13 judged packets never arrived,
+/// 14 the log was forged or replayed, 15 the log stopped or is late, 16 the P4 VM restarted, 17 no
+/// finding and no proof, 18 the P4 VM refused forged or replayed information of this VM.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     #[command(flatten)]
     identity: Identity,
-    /// The log page that this VM shares with its P4 VM: a file; or the memory of an ivshmem device, as
-    /// pci:0000:00:06.0, or pci:auto for the one of the right size
-    #[arg(long, value_name = "PLACE")]
+    /// The log page that this VM shares with its P4 VM: a file, or the memory of an ivshmem device:
+    /// pci:0000:00:06.0, or pci:auto for the only device of the right size
+    #[arg(long, value_name = "LOCATION")]
     log_page: PagePlace,
     /// The interface that the program guards
     #[arg(long)]
     interface: String,
-    /// An address of this VM; may be repeated. Only where the cloud finds this VM's packets by address (a port that
-    /// VMs share); on a wire every IP packet is judged, and none is given
+    /// An address of this VM; may be repeated. Only for a port that VMs share, where the mediator finds
+    /// this VM's packets by address; on a port of this VM's own, where every IP packet is judged, name none
     #[arg(long = "address", value_name = "IP")]
     addresses: Vec<IpAddr>,
-    /// Stop after this many seconds; without it, when interrupted
+    /// Stop after this many seconds; default: when interrupted
     #[arg(long = "for", value_name = "SECONDS")]
     seconds: Option<u64>,
     /// Time between the P4 VM's log records, milliseconds
     #[arg(long, value_name = "MS")]
     log_interval_ms: Option<u64>,
-    /// Longest time that the cloud may hold a packet (the tenant's deadline), milliseconds
+    /// Longest time that the mediator may hold a packet (the tenant's deadline), milliseconds
     #[arg(long, value_name = "MS")]
     hold_ms: Option<u64>,
-    /// Audit this direction only: ingress (to this VM) or egress (from it). For a VM of which the cloud was told that nobody
-    /// is asked in the other one (`no_program = "skip"`), which its log says nothing about
+    /// Audit this direction only: ingress (to this VM) or egress (from it). For a VM without a program in
+    /// the other direction and with `no_program = "skip"`: its log does not cover that direction
     #[arg(long, value_name = "DIRECTION", value_parser = ["ingress", "egress"])]
     only: Option<String>,
     /// Compare with the interface's counters only
     #[arg(long)]
     counters_only: bool,
-    /// Print a JSON object a line: events with `words`, and at last the summary
+    /// Print one JSON object a line: each event with `words`, then the summary
     #[arg(long)]
     json: bool,
 }
 
-/// An event or the summary, with its words.
+/// An event or the summary, with its text.
 #[derive(Serialize)]
-struct Told<'a, T> {
+struct Line<'a, T> {
     #[serde(flatten)]
-    what: &'a T,
+    content: &'a T,
     words: String,
 }
 
@@ -91,9 +90,9 @@ impl Args {
             });
         }
         let json = self.json;
-        let summary = run_audit(&config, |event| tell(event, json), &stop)?;
+        let summary = run_audit(&config, |event| print(event, json), &stop)?;
         if json {
-            output::json(&Told { what: &summary, words: summary.to_string() })?;
+            output::json(&Line { content: &summary, words: summary.to_string() })?;
         } else {
             output::line(&summary);
         }
@@ -101,10 +100,10 @@ impl Args {
     }
 }
 
-fn tell(event: &Event, json: bool) {
+fn print(event: &Event, json: bool) {
     if json {
-        // An event is plain data; what cannot be written would be a bug, and the words still go out.
-        if output::json(&Told { what: event, words: event.to_string() }).is_err() {
+        // Serialising plain data does not fail; if it did, the text would still reach the user.
+        if output::json(&Line { content: event, words: event.to_string() }).is_err() {
             output::note(event);
         }
     } else {

@@ -14,56 +14,56 @@ use p4shield_console::{input, output};
 
 /// Compile a P4 program to an eBPF object
 ///
-/// The object is an ordinary ELF file: `llvm-objdump -d` reads it, and `p4shield verify` tells
-/// whether a P4 VM would run it. Architectures are ubpf_model, ebpf_model and v1model; they, core.p4
-/// and p4shield.p4 (in-VM information) are built in.
+/// The object is an ordinary ELF file: `llvm-objdump -d` reads it, and `p4shield verify` checks
+/// whether a P4 VM accepts it. The architectures ubpf_model, ebpf_model and v1model, core.p4 and
+/// p4shield.p4 (in-VM information) are built in.
 ///
 /// Examples:
 ///
 ///   p4shield compile guard.p4                 write guard.o
-///   p4shield compile guard.p4 --emit asm      the code, with the lines that it comes from
+///   p4shield compile guard.p4 --emit asm      the code with its source lines
 ///   p4shield compile guard.p4 --emit graph | dot -Tsvg > guard.svg
 ///   p4shield compile guard.p4 -D LIMIT=64 -I include -o out/guard.o
 ///   p4shield compile router.p4 --p4info router.p4info.txt
 ///
-/// With --json a line of JSON tells object, instructions, longest_path, externs, tables, maps and
-/// warnings, these in the form of `p4shield check --json`.
+/// --json prints one line with object, instructions, longest_path, externs, tables, maps and warnings;
+/// the warnings have the form of `p4shield check --json`.
 ///
-/// Exit code 3 if the program has errors; `p4shield explain CODE` tells more about each.
+/// Exit code 3 if the program has errors; `p4shield explain CODE` explains an error's code.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Compile {
     #[command(flatten)]
     source: Source,
-    /// Where the object goes; without it, beside the source with the ending .o
+    /// The object to write; default: the source's path with the extension .o
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print a stage instead of writing an object
     #[arg(long, value_enum)]
     emit: Option<Stage>,
-    /// Where P4Runtime's P4Info goes: protocol buffer text, or binary if the name ends with .bin or .pb
+    /// Also write P4Runtime's P4Info: protocol buffer text, or binary if the name ends with .bin or .pb
     #[arg(long, value_name = "FILE")]
     p4info: Option<PathBuf>,
-    /// Where a C header goes that declares the program's own extern functions and their types
+    /// Also write a C header that declares the program's own extern functions and their types
     #[arg(long, value_name = "FILE.h")]
     c_header: Option<PathBuf>,
-    /// Tell maps, tables, externs, sizes and warnings as JSON
+    /// Print maps, tables, externs, sizes and warnings as JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Find everything that is wrong with a P4 program
+/// Check a P4 program for errors and warnings
 ///
-/// Prints errors and warnings, each with its place and a hint, and writes nothing.
+/// Prints each with file, line, column, source line and a hint, and writes nothing.
 ///
 /// Examples:
 ///
 ///   p4shield check guard.p4
 ///   p4shield check --json guard.p4    for editors
 ///
-/// With --json a list of objects: code, error (or else a warning), message, hint (or null), file,
-/// line, column, end_line, end_column (from 1, the end is behind the place), source (the line), and
-/// related: other places that matter, each with file, line, column, end_line, end_column, message.
+/// --json prints a list of objects: code, error (false for a warning), message, hint (or null), file,
+/// line, column, end_line, end_column (from 1; the end is exclusive), source (the line), and related:
+/// further locations, each with file, line, column, end_line, end_column, message.
 ///
 /// Exit code 3 if there is an error.
 #[derive(Debug, clap::Args)]
@@ -80,7 +80,7 @@ pub(crate) struct Check {
 pub(super) struct Source {
     /// The program; - for standard input
     program: PathBuf,
-    /// Where #include looks after the program's own folder; may be repeated
+    /// Folder that #include searches after the program's own; may be repeated
     #[arg(short = 'I', long = "include", value_name = "FOLDER")]
     include: Vec<PathBuf>,
     /// Define a macro; may be repeated
@@ -120,7 +120,7 @@ impl Compile {
         }
         let info = match &self.p4info {
             None => None,
-            // Before anything is written: what cannot be described has no object either.
+            // Before anything is written: a program without a P4Info gets no object either.
             Some(path) => match p4info(&name, &text, &self.source.folders(), &self.source.options()) {
                 Ok(info) => Some((info, path)),
                 Err(errors) => return refuse(&errors),
@@ -183,17 +183,19 @@ fn define(text: &str) -> Result<(String, String), String> {
 
 /// Diagnostics for scripts and editors.
 fn plain(found: &Diagnostics) -> Vec<serde_json::Value> {
-    let place = |r: &RelatedPlace| {
+    let location = |r: &RelatedPlace| {
         serde_json::json!({
-            "file": r.file, "line": r.line, "column": r.column, "end_line": r.end_line, "end_column": r.end_column,
+            "file": r.file, "line": r.line, "column": r.column,
+            "end_line": r.end_line, "end_column": r.end_column,
             "message": r.message,
         })
     };
     let one = |d: &Plain| {
         serde_json::json!({
             "code": d.code, "error": d.error, "message": d.message, "hint": d.hint,
-            "file": d.file, "line": d.line, "column": d.column, "end_line": d.end_line, "end_column": d.end_column,
-            "source": d.source, "related": d.related.iter().map(place).collect::<Vec<_>>(),
+            "file": d.file, "line": d.line, "column": d.column,
+            "end_line": d.end_line, "end_column": d.end_column,
+            "source": d.source, "related": d.related.iter().map(location).collect::<Vec<_>>(),
         })
     };
     found.plain().iter().map(one).collect()

@@ -1,4 +1,4 @@
-//! `p4shield completions` and `p4shield man`: from the same definition as the help.
+//! `p4shield completions` and `p4shield man`, generated from the definition of the command line.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use p4shield_console::Exit;
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Completions {
-    /// Which shell
+    /// The shell
     shell: Shell,
 }
 
@@ -34,15 +34,15 @@ impl Completions {
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Man {
-    /// The folder; made if it is not there
+    /// The folder; created if it does not exist
     folder: PathBuf,
 }
 
 impl Man {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let at = || format!("cannot write man pages into {}", self.folder.display());
-        std::fs::create_dir_all(&self.folder).with_context(at)?;
-        clap_mangen::generate_to(Cli::command(), &self.folder).with_context(at)?;
+        let failed = || format!("cannot write man pages into {}", self.folder.display());
+        std::fs::create_dir_all(&self.folder).with_context(failed)?;
+        clap_mangen::generate_to(Cli::command(), &self.folder).with_context(failed)?;
         Ok(Exit::Done)
     }
 }

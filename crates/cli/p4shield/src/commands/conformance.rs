@@ -14,9 +14,8 @@ use p4shield_console::{Exit, Refused};
 
 /// Run every test script of a folder and print a table
 ///
-/// Each script runs with the program of the same name. With --programs every program of the folder
-/// is compiled and verified as well, and the times that takes are told. docs/reference/conformance.md is made
-/// of such tables.
+/// Runs each script with the program of the same name. --programs also compiles and verifies every
+/// program of the folder and prints the times. docs/reference/conformance.md consists of such tables.
 ///
 /// Example: p4shield conformance --corpus p4c/testdata/p4_16_samples --at-least 90
 ///
@@ -27,19 +26,19 @@ pub(crate) struct Conformance {
     /// Folder of programs and scripts, such as p4c's testdata/p4_16_samples; may be repeated
     #[arg(long, required = true, value_name = "FOLDER")]
     corpus: Vec<PathBuf>,
-    /// Where #include looks after the program's own folder; may be repeated
+    /// Folder that #include searches after the program's own; may be repeated
     #[arg(short = 'I', long = "include", value_name = "FOLDER")]
     include: Vec<PathBuf>,
     /// Folder of C with functions that programs call, such as p4c's testdata/extern_modules; may be repeated
     #[arg(long, value_name = "FOLDER")]
     functions: Vec<PathBuf>,
-    /// What executes the programs
+    /// The engine that executes the programs
     #[arg(long, value_enum, default_value = "both")]
     engine: EngineName,
-    /// Fail unless at least so many percent of the scripts for each architecture pass
+    /// Fail unless at least this percentage of each architecture's scripts passes
     #[arg(long, value_name = "PERCENT")]
     at_least: Option<usize>,
-    /// Compile and verify every program of the folders, too
+    /// Also compile and verify every program of the folders
     #[arg(long)]
     programs: bool,
 }
@@ -59,7 +58,7 @@ impl Conformance {
             }
         }
         if results.is_empty() {
-            let why = "no script (FILE.stf) in the folders is of a program for a known architecture";
+            let why = "no folder has a script (FILE.stf) for a program of a known architecture";
             return Err(Refused(why.into()).into());
         }
         let rows = table(&results);
@@ -83,13 +82,13 @@ impl Conformance {
     }
 }
 
-/// Prints how many programs are compiled and verified, what is not, and how long it takes.
+/// Prints how many programs compile and verify, the other programs with reasons, and the times.
 fn programs(entries: &[Entry]) {
     let mut counts: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
     for e in entries {
         *counts.entry(e.architecture).or_default().entry(e.outcome.as_str()).or_default() += 1;
     }
-    output::line("\n| architecture | programs | what became of them |\n|---|---|---|");
+    output::line("\n| architecture | programs | results |\n|---|---|---|");
     for (architecture, outcomes) in &counts {
         let words: Vec<String> = outcomes.iter().map(|(word, n)| format!("{n} {word}")).collect();
         let all: usize = outcomes.values().sum();
@@ -110,7 +109,7 @@ fn programs(entries: &[Entry]) {
     }
 }
 
-/// Prints the table in Markdown; returns passed and all by architecture.
+/// Prints the table in Markdown. Returns architecture, passed scripts and all scripts.
 fn table(results: &[(&'static str, String, Outcome)]) -> Vec<(&'static str, usize, usize)> {
     let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for (architecture, _, outcome) in results {
@@ -124,7 +123,7 @@ fn table(results: &[(&'static str, String, Outcome)]) -> Vec<(&'static str, usiz
     }
     if results.iter().any(|(_, _, o)| *o != Outcome::Passed) {
         output::line(
-            "\nWhat does not pass, and why:\n\n| architecture | test | outcome | reason |\n|---|---|---|---|",
+            "\nScripts that do not pass:\n\n| architecture | test | outcome | reason |\n|---|---|---|---|",
         );
     }
     for (architecture, name, outcome) in results.iter().filter(|(_, _, o)| *o != Outcome::Passed) {

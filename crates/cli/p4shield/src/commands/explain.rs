@@ -5,10 +5,9 @@ use p4shield_p4::diagnostics::Code;
 use p4shield_console::output;
 use p4shield_console::{Exit, Refused};
 
-/// Explain the code of an error or a warning
+/// Explain the code of a compiler error or warning
 ///
-/// Shows why it is one, with an example of the mistake and its mend. Without a code, lists all of
-/// them.
+/// Shows the reason, an example of the mistake and its correction. Without a code, lists all codes.
 ///
 /// Examples:
 ///
@@ -19,7 +18,7 @@ use p4shield_console::{Exit, Refused};
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// Such as E0401 or W0103
+    /// A code such as E0401 or W0103
     code: Option<String>,
 }
 
@@ -29,11 +28,11 @@ impl Args {
             Code::ALL.iter().for_each(|c| output::line(format_args!("{c}  {}", c.title())));
             return Ok(Exit::Done);
         };
-        let unknown = || Refused(format!("there is no code {name}; `p4shield explain` lists all of them"));
+        let unknown = || Refused(format!("there is no code {name}; `p4shield explain` lists all codes"));
         let code = Code::named(&name).ok_or_else(unknown)?;
         let e = code.explain();
         output::line(format_args!("{code}: {}\n\n{}", code.title(), e.why));
-        for (title, text) in [("The mistake:", e.mistake), ("Its mend:", e.mended)] {
+        for (title, text) in [("Mistake:", e.mistake), ("Correction:", e.mended)] {
             if !text.is_empty() {
                 output::line(format_args!("\n{title}\n\n{}", indented(text)));
             }

@@ -1,4 +1,4 @@
-//! `p4shield run`, `status`, `metrics` and `program`: the host daemon and those who ask it.
+//! `p4shield run`, `status`, `metrics` and `program`: the host daemon and its clients.
 
 use std::path::PathBuf;
 
@@ -11,23 +11,23 @@ use p4shield_console::{Exit, Refused};
 
 /// Run the host daemon
 ///
-/// Keeps a P4 VM for each tenant, serves the wires and the switches that load P4 Shield's library,
-/// and answers `p4shield status`, `metrics` and `program`. Ends at SIGTERM or SIGINT; SIGHUP reads
-/// the configuration's programs again.
+/// Runs a P4 VM for each tenant, serves the wires and the switches that load P4 Shield's library, and
+/// answers `p4shield status`, `metrics` and `program`. SIGTERM and SIGINT stop it; at SIGHUP it
+/// reloads the programs of the configuration.
 ///
 /// Examples:
 ///
-///   p4shield run --check --config p4shield.toml    only say whether the configuration is right
+///   p4shield run --check --config p4shield.toml    check the configuration, then exit
 ///   p4shield run --config p4shield.toml
 ///
 /// Exit code 3 if the configuration is refused.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Run {
-    /// The configuration
+    /// The configuration file
     #[arg(long, value_name = "FILE", default_value = "/etc/p4shield/p4shield.toml")]
     config: PathBuf,
-    /// Only say whether the configuration is right
+    /// Check the configuration, then exit
     #[arg(long)]
     check: bool,
 }
@@ -35,21 +35,21 @@ pub(crate) struct Run {
 /// The daemon's socket.
 #[derive(Debug, clap::Args)]
 struct Socket {
-    /// The daemon's socket, as `daemon.socket` of the configuration names it
+    /// The daemon's socket: `daemon.socket` of the configuration
     #[arg(long, value_name = "PATH", default_value = "/run/p4shield/p4shield.sock")]
     socket: PathBuf,
 }
 
-/// Tell how the host daemon and its P4 VMs are
+/// Show the status of the daemon and its P4 VMs
 ///
-/// What runs, what is wrong, and what to do about it.
+/// Lists what runs, each problem and its remedy.
 ///
 /// Examples:
 ///
 ///   p4shield status
 ///   p4shield status --json | jq .advice
 ///
-/// Exit code 1 if something is wrong.
+/// Exit code 1 if there is a problem.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct ShowStatus {
@@ -62,8 +62,8 @@ pub(crate) struct ShowStatus {
 
 /// Print Prometheus metrics
 ///
-/// docs/reference/metrics.md explains each. The daemon also serves them itself if the configuration has
-/// daemon.metrics.
+/// docs/reference/metrics.md explains each metric. With `daemon.metrics` in the configuration the daemon
+/// also serves them over HTTP.
 ///
 /// Example: p4shield metrics | grep dropped
 #[derive(Debug, clap::Args)]
@@ -75,7 +75,7 @@ pub(crate) struct Metrics {
 
 /// Replace programs while traffic flows
 ///
-/// The program before runs until the new one is linked, verified and ready; no packet is lost.
+/// The old program runs until the new one is linked, verified and compiled; no packet is lost.
 ///
 /// Examples:
 ///
@@ -85,12 +85,12 @@ pub(crate) struct Metrics {
 #[command(verbatim_doc_comment)]
 pub(crate) struct Program {
     #[command(subcommand)]
-    what: ProgramCommand,
+    command: ProgramCommand,
 }
 
 #[derive(Debug, Subcommand)]
 enum ProgramCommand {
-    /// Links, verifies and loads objects; the program before runs until the new one is ready
+    /// Link, verify and load objects; the old program runs until the new one is ready
     Load {
         /// The tenant
         tenant: String,
@@ -99,14 +99,14 @@ enum ProgramCommand {
         /// ingress (towards the VM) or egress (from it)
         #[arg(value_parser = ["ingress", "egress"])]
         direction: String,
-        /// eBPF objects: the program's, then those of functions that it calls
+        /// eBPF objects: the program's first, then those of its C functions
         #[arg(required = true)]
         objects: Vec<PathBuf>,
         #[command(flatten)]
         socket: Socket,
     },
-    /// Takes a program away; what happens to packets then is the tenant's `no_program` (`skip` drops them until the daemon is
-    /// restarted without the program)
+    /// Remove a program; the tenant's `no_program` then applies (with `skip` packets are dropped until
+    /// the daemon restarts without the program in its configuration)
     Unload {
         /// The tenant
         tenant: String,
@@ -126,7 +126,7 @@ impl Run {
             let config =
                 p4shield_daemon::config::Config::load(&self.config).map_err(|e| Refused::because(&e))?;
             output::line(format_args!(
-                "{} is right: {} tenants, {} wires, {} ports",
+                "{} is valid: {} tenants, {} wires, {} ports",
                 self.config.display(),
                 config.tenants.len(),
                 config.wires.len(),
@@ -162,7 +162,7 @@ impl Metrics {
 
 impl Program {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let said = match self.what {
+        let result = match self.command {
             ProgramCommand::Load { tenant, vm, direction, objects, socket } => {
                 api::load(&socket.socket, &tenant, &vm, &direction, &objects)
             }
@@ -170,8 +170,8 @@ impl Program {
                 api::load(&socket.socket, &tenant, &vm, &direction, &[])
             }
         };
-        match said {
-            Ok(said) => output::line(said),
+        match result {
+            Ok(done) => output::line(done),
             Err(api::ApiError::Failed(why)) => return Err(Refused(why).into()),
             Err(e) => return Err(e.into()),
         }
@@ -187,8 +187,8 @@ fn show(s: &Status) {
     for t in &s.tenants {
         let state = match (t.state, t.pid) {
             (State::Running, Some(pid)) => format!("P4 VM runs as process {pid}"),
-            (State::Starting, _) => "P4 VM is being started".into(),
-            (State::Restarting, _) => "P4 VM is being started again".into(),
+            (State::Starting, _) => "P4 VM starts".into(),
+            (State::Restarting, _) => "P4 VM restarts".into(),
             _ => "P4 VM does not run".into(),
         };
         output::line(format_args!("\ntenant {}: {state}, {} restarts", t.name, t.restarts));
@@ -197,7 +197,8 @@ fn show(s: &Status) {
         }
         for vm in &t.vms {
             output::line(format_args!(
-                "  VM {}: information {} ({} snapshots, {} forged, {} replayed, {} times stale), {} log records",
+                "  VM {}: information {} ({} snapshots, {} forged, {} replayed, {} times stale), \
+                 {} log records",
                 vm.name,
                 vm.info.status,
                 vm.info.accepted,
@@ -229,22 +230,22 @@ fn show_switch(s: &SwitchStatus) {
             Some(interface) if *interface != p.name => format!("{interface} ({})", p.name),
             _ => p.name.clone(),
         };
-        let whose = match (&p.tenant, &p.vm) {
+        let owner = match (&p.tenant, &p.vm) {
             (Some(tenant), Some(vm)) => format!("of tenant {tenant}, VM {vm}"),
             _ => p.role.clone(),
         };
         let state = match &p.why {
             None if p.transmit_queues > 0 => {
-                format!("mediated, {} queues, {} where it is sent to", p.queues, p.transmit_queues)
+                format!("mediated, {} receive and {} transmit queues", p.queues, p.transmit_queues)
             }
             None => format!("mediated, {} queues", p.queues),
             Some(why) => format!("NOT mediated: {why}"),
         };
-        output::line(format_args!("  port {name}, {whose}: {state}"));
+        output::line(format_args!("  port {name}, {owner}: {state}"));
         if p.zero_copy_queues > 0 {
             let queues = p.zero_copy_queues;
             output::line(format_args!(
-                "    zero-copy: {queues} of them, packets are read where the switch has them"
+                "    zero-copy on {queues} of them: the P4 VM reads headers in the switch's packet memory"
             ));
         }
         p.bypasses.iter().for_each(|b| output::line(format_args!("    BYPASS: {b}")));
@@ -254,7 +255,9 @@ fn show_switch(s: &SwitchStatus) {
 
 fn show_direction(name: &str, d: &DirectionStatus) {
     if d.skipped {
-        output::line(format_args!("    {name:<7} no program: packets pass, nobody is asked"));
+        output::line(format_args!(
+            "    {name:<7} no program: packets bypass the P4 VM (no_program = \"skip\")"
+        ));
         return;
     }
     let program = d.program.as_deref().map_or("no program", |digest| &digest[..digest.len().min(12)]);

@@ -1,4 +1,4 @@
-//! Who a user VM is: arguments that agent and auditor share.
+//! Identity of a user VM: arguments that agent and auditor share.
 
 use std::path::PathBuf;
 

@@ -7,23 +7,23 @@ use p4shield_seal::TenantKey;
 use p4shield_console::Exit;
 use p4shield_console::output;
 
-/// Make a tenant's key
+/// Generate a tenant's key
 ///
-/// 32 random bytes in a new file that only its owner may read (mode 0600). User VM and P4 VM need the
-/// same key, until keys come from an attested exchange. An existing file is never overwritten.
+/// Writes 32 random bytes to a new file of mode 0600. User VM and P4 VM need the same key. Refuses to
+/// overwrite a file.
 ///
 /// Example: p4shield keygen /etc/p4shield/alice.key
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// The file to make
+    /// The file to write
     path: PathBuf,
 }
 
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         TenantKey::generate(&self.path)?;
-        output::line(format_args!("made {}", self.path.display()));
+        output::line(format_args!("wrote {}", self.path.display()));
         Ok(Exit::Done)
     }
 }

@@ -1,4 +1,4 @@
-//! `p4shield p4vm`: started by the host daemon, never by hand.
+//! `p4shield p4vm`: the host daemon starts it, never a user.
 
 use p4shield_control::Measure;
 use p4shield_runtime::p4vm::{Options, run};
@@ -6,28 +6,28 @@ use p4shield_runtime::sandbox::Limits;
 
 use p4shield_console::Exit;
 
-/// The P4 VM of one tenant. `p4shield run` starts it and speaks with it over an inherited socket.
+/// The P4 VM of one tenant. `p4shield run` starts it and controls it over an inherited socket.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Number of the inherited control socket
     #[arg(long)]
     control_fd: i32,
-    /// User to become if started as root
+    /// User to change to when started as root
     #[arg(long)]
     uid: u32,
     /// Address space in bytes
     #[arg(long)]
     memory: Option<u64>,
-    /// The core that judges packets; any if there is none
+    /// The core of the worker thread; default: any
     #[arg(long)]
     cpu: Option<usize>,
-    /// Never sleep, on a core that nobody else needs
+    /// Poll without sleeping, on a core of its own
     #[arg(long)]
     busy: bool,
-    /// Take so many nanoseconds longer for each packet: to measure what slow programs cost
+    /// Nanoseconds to add to each packet, to measure the cost of slow programs
     #[arg(long, default_value_t = 0)]
     delay_ns: u64,
-    /// A measure of the sandbox whose lack is accepted; may be repeated
+    /// A sandbox measure that the kernel may lack; may be repeated
     #[arg(long, value_name = "MEASURE", value_parser = measure)]
     allow_missing: Vec<Measure>,
 }
@@ -52,6 +52,6 @@ impl Args {
 fn measure(name: &str) -> Result<Measure, String> {
     Measure::ALL.into_iter().find(|m| m.name() == name).ok_or_else(|| {
         let known: Vec<&str> = Measure::ALL.iter().map(|m| m.name()).collect();
-        format!("there is no such measure; there are {}", known.join(", "))
+        format!("unknown measure; known are {}", known.join(", "))
     })
 }

@@ -13,16 +13,16 @@ use p4shield_console::{input, output};
 
 /// Run test scripts against a P4 program
 ///
-/// The program is compiled, verified and run on the real engine; each script (Simple Test Framework:
-/// packet, expect, add, ...) starts with fresh tables. Or, with --pcap and --expect, the packets of
-/// one capture go through the program, and what passes is compared with another.
+/// Compiles, verifies and runs the program on the real engine. Each script (Simple Test Framework:
+/// packet, expect, add, ...) starts with fresh tables. With --pcap and --expect, the packets of one
+/// capture pass through the program, and the result is compared with the other capture.
 ///
 /// Examples:
 ///
 ///   p4shield test guard.p4 guard.stf
 ///   p4shield test guard.p4 --pcap in.pcap --expect out.pcap
 ///
-/// Exit code 3 if anything is not as expected.
+/// Exit code 3 if a packet differs from what the script expects.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Test {
@@ -30,22 +30,23 @@ pub(crate) struct Test {
     source: Source,
     /// Scripts
     scripts: Vec<PathBuf>,
-    /// What executes the program; both have to agree
+    /// The engine that executes the program; with `both`, their results must agree
     #[arg(long, value_enum, default_value = "both")]
     engine: EngineName,
-    /// What becomes of packets that the parser rejects (p4c's tests for uBPF want `pass`)
+    /// Verdict on packets that the parser rejects (p4c's tests for uBPF expect `pass`)
     #[arg(long, value_enum, default_value = "drop")]
     reject: RejectName,
     /// Object with the tenant's own functions; may be repeated
     #[arg(long, value_name = "OBJECT")]
     link: Vec<PathBuf>,
-    /// C file with the tenant's own functions, compiled with clang; it includes "p4shield_program.h". May be repeated
+    /// C file with the tenant's own functions, compiled with clang; it includes "p4shield_program.h"; may
+    /// be repeated
     #[arg(long, value_name = "FILE.c")]
     functions: Vec<PathBuf>,
-    /// Capture whose packets arrive
+    /// Capture of the packets to receive
     #[arg(long, value_name = "FILE", requires = "expect", conflicts_with = "scripts")]
     pcap: Option<PathBuf>,
-    /// Capture of what has to leave
+    /// Capture of the packets that must pass
     #[arg(long, value_name = "FILE", requires = "pcap")]
     expect: Option<PathBuf>,
     /// Port on which the packets of --pcap arrive
@@ -59,15 +60,15 @@ pub(super) enum EngineName {
     Jit,
     /// The reference interpreter
     Interpreter,
-    /// Both, which have to agree
+    /// Both; their results must agree
     Both,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum RejectName {
-    /// They are dropped
+    /// Drop
     Drop,
-    /// They pass unchanged
+    /// Pass unchanged
     Pass,
 }
 
@@ -103,7 +104,7 @@ impl Test {
         if let (Some(arriving), Some(expected)) = (&self.pcap, &self.expect) {
             let (arriving, expected) = (capture(arriving)?, capture(expected)?);
             let r = runner::run_capture(&arriving, &expected, self.port, &mut load()?);
-            return Ok(tell(&name, &r));
+            return Ok(print(&name, &r));
         }
         if self.scripts.is_empty() {
             return Err(Refused("name a script, or captures with --pcap and --expect".into()).into());
@@ -114,7 +115,7 @@ impl Test {
             let text = input::text(path, "a script")?;
             let script = parse::parse(&text).map_err(|e| Refused(format!("{shown}: {e}")))?;
             let report = runner::run(&script, &mut load()?);
-            if tell(&shown, &report) != Exit::Done {
+            if print(&shown, &report) != Exit::Done {
                 exit = Exit::Refused;
             }
         }
@@ -126,7 +127,7 @@ fn capture(path: &Path) -> anyhow::Result<Vec<pcap::Captured>> {
     Ok(pcap::read(&input::bytes(path)?).map_err(|e| Refused(format!("{}: {e}", path.display())))?)
 }
 
-fn tell(name: &str, report: &runner::Report) -> Exit {
+fn print(name: &str, report: &runner::Report) -> Exit {
     for (line, what) in &report.shown {
         output::line(format_args!("{name}:{line}: {what}"));
     }

@@ -1,4 +1,4 @@
-//! `p4shield verify`, and the child process that does the work.
+//! `p4shield verify`, and the child process that runs the verifier.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +11,10 @@ use serde::Serialize;
 use p4shield_console::{Exit, Refused};
 use p4shield_console::{input, output};
 
-/// Say whether a P4 VM would run a program
+/// Verify that a program is safe to run, as a P4 VM does
 ///
 /// The first object holds the program; the others hold the tenant's own functions that it calls. The
-/// proof runs in a child process with limits on time and memory; its outcome is kept in the user's
+/// verifier runs in a child process with limits on time and memory; the result is cached in the user's
 /// cache folder.
 ///
 /// Examples:
@@ -22,27 +22,27 @@ use p4shield_console::{input, output};
 ///   p4shield verify guard.o
 ///   p4shield verify guard.o extern.o    the program calls functions of extern.o
 ///
-/// Exit code 3 if not; the instruction, the source line and the reason are told.
+/// Exit code 3 if the program is refused; the error names instruction, source line and reason.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// eBPF objects, of `p4shield compile` or `clang -target bpf`
     #[arg(required = true)]
     objects: Vec<PathBuf>,
-    /// Print the outcome as JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
-    /// Prove again, whatever came out before
+    /// Ignore the cached result
     #[arg(long)]
     no_cache: bool,
 }
 
-/// The hidden command that `verify` starts: speaks the verifier's protocol on standard input and output.
+/// The hidden command that `verify` starts: serves the verifier's protocol on standard input and output.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Child;
 
 #[derive(Serialize)]
-struct Outcome<'a> {
+struct Verification<'a> {
     accepted: bool,
     digest: String,
     instructions: usize,
@@ -54,8 +54,8 @@ struct Outcome<'a> {
 impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let linked = load(&self.objects)?;
-        let result = self.judge(&linked)?;
-        let outcome = Outcome {
+        let result = self.verify(&linked)?;
+        let verification = Verification {
             accepted: result.is_ok(),
             digest: hex(&linked.digest()),
             instructions: linked.insns.len(),
@@ -64,30 +64,30 @@ impl Args {
             refusal: result.as_ref().err().map(ToString::to_string),
         };
         if self.json {
-            output::json(&outcome)?;
-            return Ok(if outcome.accepted { Exit::Done } else { Exit::Refused });
+            output::json(&verification)?;
+            return Ok(if verification.accepted { Exit::Done } else { Exit::Refused });
         }
         match &result {
             Ok(report) => {
                 output::line(format_args!(
-                    "accepted: {} instructions, {} maps, proven in {:.0?}",
-                    outcome.instructions,
-                    outcome.maps.len(),
+                    "accepted: {} instructions, {} maps, verified in {:.0?}",
+                    verification.instructions,
+                    verification.maps.len(),
                     report.elapsed
                 ));
-                output::line(format_args!("digest {}", outcome.digest));
+                output::line(format_args!("digest {}", verification.digest));
                 Ok(Exit::Done)
             }
             Err(refusal) => Err(Refused(refusal.to_string()).into()),
         }
     }
 
-    fn judge(&self, linked: &Linked) -> anyhow::Result<Result<Report, Refusal>> {
+    fn verify(&self, linked: &Linked) -> anyhow::Result<Result<Report, Refusal>> {
         let mut cache = match cache_folder().filter(|_| !self.no_cache) {
             Some(folder) => Cache::in_directory(&folder).unwrap_or_else(|_| Cache::in_memory()),
             None => Cache::in_memory(),
         };
-        let exe = std::env::current_exe().context("cannot find this program's own file")?;
+        let exe = std::env::current_exe().context("cannot find the path of this executable")?;
         let mut command = Command::new(exe);
         command.arg("verify-child");
         let mut isolated = Isolated::command(command).context("cannot start the verifier")?;
@@ -98,7 +98,7 @@ impl Args {
 
 impl Child {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        serve_stdio().context("the verifier's owner does not keep to the protocol")?;
+        serve_stdio().context("the parent process violates the verifier's protocol")?;
         Ok(Exit::Done)
     }
 }
@@ -119,7 +119,7 @@ fn read(path: &Path) -> anyhow::Result<Object> {
 fn cache_folder() -> Option<PathBuf> {
     let base = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))?;
-    // The cache makes its own folder; those above it are ordinary ones.
+    // The cache creates its own folder with a mode of its own; those above it are ordinary ones.
     let parent = base.join("p4shield");
     std::fs::create_dir_all(&parent).ok()?;
     Some(parent.join("verified"))

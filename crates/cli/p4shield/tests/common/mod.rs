@@ -1,10 +1,10 @@
-//! The binary, as a user or a script calls it.
+//! The binary, as a user or a script runs it.
 #![allow(dead_code, reason = "each test file uses its part of it")]
 
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Runs it, with a cache of the tests' own and without the environment's wishes for logs.
+/// Runs the binary, with a cache of the tests' own and without the environment's log settings.
 pub(crate) fn p4shield(arguments: &[&str]) -> Output {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR"));
     Command::new(env!("CARGO_BIN_EXE_p4shield"))
@@ -27,7 +27,7 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The path of a file in `examples`.
+/// Returns the path of a file in `examples`.
 pub(crate) fn example(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples").join(name).display().to_string()
 }

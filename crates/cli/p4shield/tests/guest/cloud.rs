@@ -1,5 +1,5 @@
-//! A cloud of one host: Open vSwitch over DPDK, the host daemon with a tenant's P4 VM, the tenant's user VM as a guest
-//! of QEMU, and a client in a network namespace. Every part is the one that a user has.
+//! A cloud of one host: Open vSwitch over DPDK, the host daemon with a tenant's P4 VM, the tenant's user VM
+//! as a QEMU guest, and a client in a network namespace.
 
 use std::fs::File;
 use std::net::TcpStream;
@@ -17,19 +17,19 @@ pub(crate) const GUEST: &str = "10.9.4.2";
 const CLIENT: &str = "10.9.4.1";
 const GUEST_MAC: &str = "52:54:00:00:04:02";
 
-/// TCP memory from which the tenant sheds load. Linux 6 accounts it in steps of a MiB for each processor.
+/// TCP memory above which the tenant sheds load. Linux 6 accounts it in steps of a MiB for each processor.
 const THRESHOLD: &str = "3MiB";
 const THRESHOLD_BYTES: u64 = 3 << 20;
 
-/// PCI slots of the devices that bring the info page and the log page into the guest.
+/// PCI slots of the ivshmem devices of info page and log page.
 const PAGES: [u8; 2] = [5, 6];
 
-/// Who decides about packets to the guest.
+/// How the switch treats packets to the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Attached {
-    /// Nobody: the switch is as it was. The P4 VM runs all the same.
+    /// The switch forwards them without the library; the P4 VM runs all the same.
     No,
-    /// The tenant's program, through the library that is preloaded into the switch.
+    /// The preloaded library submits them to the tenant's program.
     Dpdk,
 }
 
@@ -43,7 +43,10 @@ pub(crate) struct Cloud {
 }
 
 impl Cloud {
-    /// Whether this machine can run it; otherwise why not.
+    /// Checks whether this machine can run the cloud.
+    ///
+    /// # Errors
+    /// The reason why not.
     pub(crate) fn usable(attached: Attached) -> Result<(), String> {
         if attached == Attached::Dpdk && !library().is_file() {
             return Err(format!("{} was not built", library().display()));
@@ -83,24 +86,26 @@ impl Cloud {
         Self { guest, switch, client, daemon: Some(daemon), host, dir }
     }
 
-    /// Starts the agent in the guest, and waits until the P4 VM knows what it publishes. It is not told where its page
-    /// is: there is one device of the right size.
+    /// Starts the agent in the guest, and waits until the P4 VM knows what it publishes. The agent finds its
+    /// page by the device's size (`pci:auto`).
     pub(crate) fn start_agent(&mut self) {
         self.guest
             .must(&format!(
                 "p4shield agent run --tenant alice --vm web --key /etc/alice.key --info-page pci:auto \
-                 --state /var/lib/epoch --socket /run/agent.sock --interface eth0 --tcp-threshold {THRESHOLD} \
+                 --state /var/lib/epoch --socket /run/agent.sock --interface eth0 \
+                 --tcp-threshold {THRESHOLD} \
                  >/tmp/agent.log 2>&1 &"
             ))
             .unwrap();
         self.wait_known();
     }
 
-    /// Starts the auditor in the guest, and waits until it has begun to account for every packet.
+    /// Starts the auditor in the guest, and waits until it accounts for every packet.
     pub(crate) fn start_audit(&mut self) {
         let audit = format!(
             "p4shield audit --json --tenant alice --vm web --key /etc/alice.key --log-page pci:auto \
-             --interface eth0 --address {GUEST} --log-interval-ms 200 --hold-ms 1500 >/tmp/audit.json 2>/tmp/audit.log"
+             --interface eth0 --address {GUEST} --log-interval-ms 200 --hold-ms 1500 \
+             >/tmp/audit.json 2>/tmp/audit.log"
         );
         let watched = "{ echo $! >/tmp/audit.pid; wait $!; echo $? >/tmp/audit.code; }";
         self.guest
@@ -115,7 +120,7 @@ impl Cloud {
         }
     }
 
-    /// Ends the audit: its summary.
+    /// Ends the audit and returns its summary.
     pub(crate) fn end_audit(&mut self) -> Value {
         self.guest.must("kill $(cat /tmp/audit.pid)").unwrap();
         let guest = &mut self.guest;
@@ -123,7 +128,7 @@ impl Cloud {
             .unwrap();
         let mut summary = Value::Null;
         let mut read = || {
-            // The code's file is there before the code is in it.
+            // The file exists before the exit code is in it.
             let said = guest.must("cat /tmp/audit.code; tail -n1 /tmp/audit.json").unwrap();
             let (code, last) = said.split_once('\n').unwrap_or_default();
             summary = serde_json::from_str(last).unwrap_or_default();
@@ -137,7 +142,7 @@ impl Cloud {
         summary
     }
 
-    /// Lets the guest serve TCP: on port 7 what is sent comes back, on port 9 nobody ever reads.
+    /// Starts two TCP servers in the guest: port 7 echoes, port 9 accepts and never reads.
     pub(crate) fn serve(&mut self) {
         self.guest.must("sysctl -w net.ipv4.tcp_rmem='4096 2097152 4194304'").unwrap();
         for (port, program) in [(7, "cat"), (9, "sleep 3600")] {
@@ -145,8 +150,8 @@ impl Cloud {
         }
     }
 
-    /// Gives the guest back what its deaf connections hold. One may be accepted only now: they are ended until the
-    /// memory is free.
+    /// Ends the guest's connections of port 9, which hold its memory, until the memory is free: some are
+    /// accepted only now.
     pub(crate) fn stop_hogs(&mut self) {
         let guest = &mut self.guest;
         let mut said = String::new();
@@ -159,7 +164,7 @@ impl Cloud {
         wait_until("the guest's TCP memory to be free", 60, free).unwrap_or_else(|e| panic!("{e}: {said}"));
     }
 
-    /// The cloud's own attack: a packet that the switch sends to the guest without having received it anywhere.
+    /// The cloud's attack: the switch sends a packet to the guest that it received from no port.
     pub(crate) fn smuggle(&self, number: u8) {
         let port = self.switch.vsctl(&["get", "Interface", "vm0", "ofport"]).unwrap();
         let packet: String = smuggled(number).iter().map(|b| format!("{b:02x}")).collect();
@@ -167,7 +172,7 @@ impl Cloud {
         self.switch.ofctl("packet-out", &[&message]).unwrap();
     }
 
-    /// Ends the host daemon and starts it again, while the guest runs on with its devices.
+    /// Restarts the host daemon while the guest runs on with its devices.
     pub(crate) fn restart_daemon(&mut self) {
         drop(self.daemon.take());
         self.daemon = Some(start_daemon(self.dir.path(), &self.host));
@@ -182,24 +187,24 @@ impl Cloud {
         }
     }
 
-    /// What `p4shield status --json` says.
+    /// Returns the output of `p4shield status --json`.
     pub(crate) fn status(&self) -> Value {
         let socket = self.dir.path().join("p4shield.sock");
         let said = p4shield(&["status", "--json", "--socket", socket.to_str().unwrap()]);
         serde_json::from_slice(&said.stdout).unwrap_or_default()
     }
 
-    /// The same about the guest.
+    /// Returns the status of the guest's VM.
     pub(crate) fn vm(&self) -> Value {
         self.status()["tenants"][0]["vms"][0].clone()
     }
 
-    /// Whether the guest answers a ping.
+    /// Returns whether the guest answers a ping.
     pub(crate) fn ping(&self) -> bool {
         run(self.client.command("ping").args(["-c1", "-W1", GUEST])).is_ok()
     }
 
-    /// A connection from the client to the guest, if it comes about within a second.
+    /// Connects from the client to the guest within a second.
     pub(crate) fn connect(&self, port: u16) -> Option<TcpStream> {
         let to = (GUEST.parse::<std::net::IpAddr>().unwrap(), port).into();
         let stream = self.client.inside(|| TcpStream::connect_timeout(&to, Duration::from_secs(1)).ok())?;
@@ -207,7 +212,7 @@ impl Cloud {
         Some(stream)
     }
 
-    /// The same, as soon as it comes about.
+    /// Connects from the client to the guest, with retries.
     pub(crate) fn connected(&self, port: u16) -> TcpStream {
         let mut stream = None;
         wait_until("a connection to the guest", 60, || {
@@ -219,7 +224,7 @@ impl Cloud {
     }
 }
 
-/// An IPv4 packet to the guest that is not TCP: the program would have passed it, but was not asked.
+/// Returns an IPv4 packet to the guest that is not TCP: the program would pass it.
 fn smuggled(number: u8) -> Vec<u8> {
     let mut packet = vec![0x52, 0x54, 0, 0, 4, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     let mut header = [0x45, 0, 0, 46, 0, number, 0, 0, 64, 253, 0, 0, 10, 9, 4, 1, 10, 9, 4, 2];
@@ -231,17 +236,17 @@ fn smuggled(number: u8) -> Vec<u8> {
     packet
 }
 
-/// The binary, on the host.
+/// Runs the binary on the host.
 fn p4shield(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_p4shield")).args(arguments).output().unwrap()
 }
 
-/// The library to preload: cargo puts it beside the tests.
+/// Returns the library to preload; cargo puts it beside the tests.
 fn library() -> PathBuf {
     std::env::current_exe().unwrap().with_file_name("libp4shield_dpdk.so")
 }
 
-/// Makes key, program and configuration.
+/// Writes key, program and configuration.
 fn prepare(dir: &Path, attached: Attached) {
     let at = |name: &str| dir.join(name).display().to_string();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/programs/tcp_guard.p4");
@@ -259,7 +264,7 @@ fn prepare(dir: &Path, attached: Attached) {
     let config = include_str!("cloud.toml").replace("@ATTACHMENT@", attachment).replace("@PORTS@", ports);
     let config = config.replace("@DIR@", &dir.display().to_string());
     std::fs::write(dir.join("p4shield.toml"), config).unwrap();
-    // As a hypervisor makes them, before there is a daemon, which then leaves them when it ends.
+    // A hypervisor creates the pages before the daemon starts; the daemon then leaves them when it ends.
     for (name, size) in [("info.page", INFO_PAGE_SIZE), ("log.page", LOG_PAGE_SIZE)] {
         File::create(dir.join(name)).unwrap().set_len(size as u64).unwrap();
     }

@@ -1,5 +1,5 @@
-//! The whole of P4 Shield with a real guest: an ordinary Linux in QEMU, on a vhost-user port of an unmodified Open
-//! vSwitch over DPDK, with agent and auditor inside, which reach their pages through ivshmem devices.
+//! P4 Shield with a real guest: an ordinary Linux in QEMU, on a vhost-user port of an unmodified Open vSwitch
+//! over DPDK. Agent and auditor run in the guest and reach their pages through ivshmem devices.
 
 mod cloud;
 
@@ -13,20 +13,21 @@ use cloud::{Attached, Cloud};
 use p4shield_testbed::wait_until;
 use serde_json::Value;
 
-/// One guest at a time: each test has a polling switch and an emulated machine, which together fill two cores.
+/// One guest at a time: each test has a polling switch and an emulated machine, which together fill two
+/// cores.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// A switch that consults nobody, in a cloud that says it does: information arrives and the log runs, and the auditor
-/// in the guest still sees that no packet went through the program.
+/// The switch does not load the library, although the cloud claims it does: information arrives and the log
+/// runs, and the auditor in the guest still finds that no packet went through the program.
 #[test]
-fn pages_cross_into_a_guest_and_a_plain_switch_is_found_out() {
+fn an_auditor_in_a_guest_exposes_a_plain_switch() {
     if let Err(why) = Cloud::usable(Attached::No) {
         println!("skipped: {why}");
         return;
     }
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let mut cloud = Cloud::start(Attached::No);
-    // Before anybody publishes: what this writes is a forgery to the P4 VM.
+    // Before the agent publishes: to the P4 VM, what this command writes is a forgery.
     let measured =
         cloud.guest.must("p4shield agent measure --times 200 --info-page pci:0000:00:05.0").unwrap();
     println!("{measured}");
@@ -45,8 +46,8 @@ fn pages_cross_into_a_guest_and_a_plain_switch_is_found_out() {
     assert_eq!(blames(&summary), ["bypassed", "bypassed"], "a ping each way: {summary:#}");
 }
 
-/// The seed experiment of P4 Shield, with every part real: while the guest's TCP memory is short, new connections to
-/// it are denied in the switch, and those that are established stay.
+/// The main experiment of the P4 Shield paper: while the guest's TCP memory is short, the program denies new
+/// connections to it in the switch, and established ones stay.
 #[test]
 fn a_guest_sheds_new_connections_while_its_tcp_memory_is_short() {
     if let Err(why) = Cloud::usable(Attached::Dpdk) {
@@ -88,7 +89,7 @@ fn a_guest_sheds_new_connections_while_its_tcp_memory_is_short() {
     assert_eq!(blames(&summary), ["bypassed"], "{summary:#}");
 }
 
-/// Every port of the switch is mediated, each in its role.
+/// Asserts that every port of the switch is mediated in its role.
 fn assert_mediated(cloud: &Cloud) {
     let status = cloud.status();
     let ports = status["switches"][0]["ports"].as_array().unwrap();
@@ -98,21 +99,21 @@ fn assert_mediated(cloud: &Cloud) {
     assert_eq!(roles, ["uplink", "vm"], "{status:#}");
 }
 
-/// What a summary blames the cloud for. A loaded machine may let packets pass their deadline or a record come late;
-/// nothing else may be found without an attack.
+/// Returns the findings of a summary. On a loaded machine packets may miss their deadline and a record may be
+/// late; any other finding needs an attack.
 fn blames(summary: &Value) -> Vec<&str> {
     let kinds = summary["findings"].as_array().unwrap().iter().filter_map(|f| f["finding"].as_str());
     kinds.filter(|kind| !["withheld", "log_delayed", "log_stopped", "unrecorded"].contains(kind)).collect()
 }
 
-/// Packets to the guest that the tenant's program has dropped.
+/// Returns the number of packets to the guest that the tenant's program dropped.
 fn dropped_by_program(cloud: &Cloud) -> u64 {
     let vm = cloud.vm();
     let reasons = vm["ingress"]["dropped"].as_array().cloned().unwrap_or_default();
     reasons.iter().filter(|r| r[0] == "program").filter_map(|r| r[1].as_u64()).sum()
 }
 
-/// Says something and hears it back.
+/// Sends a message and receives its echo.
 fn echo(stream: &mut TcpStream) {
     stream.write_all(b"are you there?").unwrap();
     let mut answer = [0; 14];
@@ -120,8 +121,8 @@ fn echo(stream: &mut TcpStream) {
     assert_eq!(&answer, b"are you there?");
 }
 
-/// Somebody who sends until the other end takes no more, for as long as this lives. Never more at once than the queue
-/// of an emulated guest holds: what the switch drops there ends the audit's certainty, as it should.
+/// A connection that sends until the receiver's window is closed. It never sends more at once than the queue
+/// of an emulated guest holds: a packet that the switch drops there would rightly end the audit's certainty.
 struct Hog {
     stream: TcpStream,
     thread: Option<JoinHandle<()>>,

@@ -1,8 +1,9 @@
-//! Instructions of the reference compiler's uBPF programs, ours against p4c-ubpf with clang -O2:
-//! `against_p4c TESTDATA`, where `TESTDATA` is p4c's `testdata` folder with `backends` and `p4include` beside it.
+//! Instruction counts of the reference compiler's uBPF programs, compared with p4c-ubpf and clang
+//! -O2: `against_p4c TESTDATA`, where `TESTDATA` is p4c's `testdata` folder with `backends` and
+//! `p4include` beside it.
 //!
-//! Their figures were counted in the objects that p4c-ubpf of 2025 and clang 14 make of the same files.
-#![allow(clippy::print_stdout, reason = "it is what this example is for")]
+//! p4c's figures come from objects that p4c-ubpf of 2025 and clang 14 compiled from the same files.
+#![allow(clippy::print_stdout, reason = "the example prints a table")]
 
 use p4shield_p4::{Included, Options, Resolver, compile};
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ impl Resolver for Files {
     }
 }
 
-/// The program of a name: of the corpus, or one of our own examples that p4c compiles as well.
+/// Returns the program of a name: from the corpus, or from our own examples that p4c also compiles.
 fn source(root: &Path, name: &str) -> Option<String> {
     let samples = root.join("p4_16_samples");
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/programs");

@@ -1,5 +1,6 @@
-//! Compiles a program and prints its assembly, IR, facts and diagnostics: `cargo run --example emit -- X.p4 [out.o]`.
-#![allow(clippy::print_stdout, reason = "it is what this example is for")]
+//! Compiles a program and prints its assembly, IR, facts and diagnostics:
+//! `cargo run --example emit -- X.p4 [out.o]`.
+#![allow(clippy::print_stdout, reason = "the example prints its result")]
 
 use p4shield_p4::{NoIncludes, Options, compile};
 

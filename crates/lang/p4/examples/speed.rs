@@ -1,13 +1,13 @@
-//! How long programs take to compile and to verify: `cargo run --release --example speed -- X.p4...`. Medians of 201
-//! compilations and of 5 verifications.
-#![allow(clippy::print_stdout, reason = "it is what this example is for")]
+//! Compilation and verification times of programs: `cargo run --release --example speed --
+//! X.p4...`. Medians of 201 compilations and of 5 verifications.
+#![allow(clippy::print_stdout, reason = "the example prints its result")]
 
 use p4shield_bpf::verify::{Limits, check};
 use p4shield_bpf::{Object, link};
 use p4shield_p4::{NoIncludes, Options, compile};
 use std::time::Instant;
 
-/// The median of the times that something takes, in milliseconds.
+/// Returns the median run time of `f`, in milliseconds.
 fn median(n: usize, mut f: impl FnMut()) -> f64 {
     let mut times: Vec<f64> = (0..n)
         .map(|_| {
@@ -29,13 +29,13 @@ fn main() {
             continue;
         };
         let compiling = median(201, || drop(build()));
-        let linked = link(&[Object::parse(&c.object).expect("our own object")]);
+        let linked = link(&[Object::parse(&c.object).expect("a valid object")]);
         let verifying = linked.map(|l| median(5, || drop(check(&l, &Limits::default()))));
         let verifying =
             verifying.map_or_else(|_| "is not linked".to_owned(), |ms| format!("verify {ms:.1} ms"));
         let f = c.facts;
         println!(
-            "{path}: {} instructions, {} on the longest way, compile {compiling:.2} ms, {verifying}",
+            "{path}: {} instructions, {} on the longest path, compile {compiling:.2} ms, {verifying}",
             f.instructions, f.longest_path
         );
     }

@@ -1,4 +1,4 @@
-// The core library of P4_16: same declarations as the language specification, appendix "core.p4".
+// The core library of P4_16: the declarations of the language specification, appendix "core.p4".
 #ifndef _CORE_P4_
 #define _CORE_P4_
 
@@ -6,27 +6,27 @@ error {
     NoError,              // no error
     PacketTooShort,       // not enough bits in the packet for `extract`
     NoMatch,              // no case of a `select` matches
-    StackOutOfBounds,     // an element of a header stack that does not exist
-    HeaderTooShort,       // more bits than a varbit field can hold
-    ParserTimeout,        // the parser took too long
+    StackOutOfBounds,     // index of a header stack out of range
+    HeaderTooShort,       // more bits than the maximum of a varbit field
+    ParserTimeout,        // too many steps of the parser
     ParserInvalidArgument // an argument that a parser operation does not accept
 }
 
 extern packet_in {
-    /// Reads a header of fixed size and moves on.
+    /// Extracts a header of fixed size and advances.
     void extract<T>(out T hdr);
-    /// Reads a header with one varbit field of the given size in bits and moves on.
+    /// Extracts a header with one varbit field of the given size in bits and advances.
     void extract<T>(out T variableSizeHeader, in bit<32> variableFieldSizeInBits);
-    /// Reads without moving on.
+    /// Reads without advancing.
     T lookahead<T>();
-    /// Moves on without reading.
+    /// Advances without reading.
     void advance(in bit<32> sizeInBits);
     /// Length of the packet in bytes.
     bit<32> length();
 }
 
 extern packet_out {
-    /// Appends a header if it is valid; of a struct, stack or union each valid header.
+    /// Appends a header if it is valid; for a struct, stack or union, each valid header.
     void emit<T>(in T hdr);
 }
 

@@ -1,9 +1,9 @@
-// The `ebpf_model` architecture: a filter. Same declarations as programs written for p4c-ebpf expect.
+// The `ebpf_model` architecture: a filter. The declarations that programs written for p4c-ebpf expect.
 //
-// What P4 Shield does where the architecture leaves it open:
-// - A packet passes, unchanged, if the filter sets `accept`; it is dropped otherwise, and if the parser rejects it.
-// - What the filter writes into headers does not leave with the packet: there is no deparser.
-// - A counter that does not exist is not counted. Dense or sparse, counters are kept the same way.
+// P4 Shield's behaviour where the architecture does not specify it:
+// - A packet passes unchanged if the filter sets `accept`. It is dropped otherwise, and if the parser rejects it.
+// - The filter's writes to headers are discarded: there is no deparser.
+// - A counter index out of range has no effect. Dense and sparse counters are stored the same way.
 #ifndef _EBPF_MODEL_P4_
 #define _EBPF_MODEL_P4_
 

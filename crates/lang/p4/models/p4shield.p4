@@ -1,41 +1,41 @@
-// What P4 Shield adds to an architecture: in-VM information, counters, and who the packet belongs to.
+// P4 Shield's additions to an architecture: in-VM information, counters, and the user VM of a packet.
 //
-// In-VM information is a snapshot that the user VM publishes. A value that is not known, because nothing was
-// published yet or the last snapshot is stale, forged or replayed, reads as a value that is safe to compare with
-// (see each function). A program that reads information and never calls vm_info_status() or vm_info_known() has not
-// thought of that, and its packet is dropped when something it read was not known.
+// In-VM information is a snapshot that the user VM publishes. A value is unknown if no snapshot was published yet, or
+// if the last snapshot is stale, forged or replayed. An unknown value reads as a value that is safe to compare with
+// (see each function). If a program calls neither vm_info_status() nor vm_info_known(), a packet for which it reads an
+// unknown value is dropped.
 #ifndef _P4SHIELD_P4_
 #define _P4SHIELD_P4_
 
-/// The tenant's threshold for TCP memory (bits 63..32) and TCP memory in use (bits 31..0), both in bytes and both at
-/// most 2^32-1. Not known: threshold 0 and all ones in use.
+/// The tenant's threshold for TCP memory (bits 63..32) and the TCP memory in use (bits 31..0), both in bytes and at
+/// most 2^32-1. Unknown: threshold 0, all ones in use.
 extern bit<64> get_tcp_mem();
-/// TCP memory in use, bytes. Not known: all ones.
+/// TCP memory in use in bytes. Unknown: all ones.
 extern bit<64> get_tcp_mem_used();
-/// The tenant's threshold for it, bytes. Not known: 0.
+/// The tenant's threshold for TCP memory in bytes. Unknown: 0.
 extern bit<64> get_tcp_mem_threshold();
-/// TCP sockets in use.
+/// Number of TCP sockets in use.
 extern bit<64> get_tcp_sockets();
-/// Memory in use and in all, bytes.
+/// Memory in use and total memory, in bytes.
 extern bit<64> get_mem_used();
 extern bit<64> get_mem_total();
-/// Pressure (PSI, ten-second average), hundredths of a percent: `some` for memory and CPU, `full` for memory.
+/// Pressure (PSI, ten-second average) in hundredths of a percent: `some` for memory and CPU, `full` for memory.
 extern bit<64> get_mem_pressure();
 extern bit<64> get_mem_pressure_full();
 extern bit<64> get_cpu_pressure();
-/// Rates of interface `index` (0..7, in the order of the agent's configuration), bits and packets per second.
+/// Rates of interface `index` (0..7, in the order of the agent's configuration) in bits and packets per second.
 extern bit<64> get_rx_bps(in bit<8> index);
 extern bit<64> get_tx_bps(in bit<8> index);
 extern bit<64> get_rx_pps(in bit<8> index);
 extern bit<64> get_tx_pps(in bit<8> index);
-/// Utilisation of interface `index`, hundredths of a percent of its speed.
+/// Utilisation of interface `index` in hundredths of a percent of its speed.
 extern bit<64> get_rx_utilisation(in bit<8> index);
 extern bit<64> get_tx_utilisation(in bit<8> index);
-/// Speed of interface `index`, bits per second.
+/// Speed of interface `index` in bits per second.
 extern bit<64> get_link_speed(in bit<8> index);
-/// What an application of the tenant set in `slot` (0..63) with `p4shield agent set`.
+/// The value that the tenant set in `slot` (0..63) with `p4shield agent set`.
 extern bit<64> get_app_value(in bit<8> slot);
-/// Any field by its number (docs: "In-VM information").
+/// A field by its number (docs: "In-VM information").
 extern bit<64> read_vm_info(in bit<32> field);
 /// 0: information is fresh and genuine; 1 missing, 2 stale, 3 forged, 4 replayed.
 extern bit<8> vm_info_status();
@@ -46,13 +46,13 @@ extern bool vm_info_known(in bit<32> field);
 extern bit<8> get_direction();
 /// Index of the user VM within its tenant.
 extern bit<32> get_vm();
-/// When the packet was received, nanoseconds of a monotonic clock.
+/// The packet's time of reception in nanoseconds of a monotonic clock.
 extern bit<64> get_timestamp_ns();
 
-/// `size` counters of packets (or of whatever `add` says), all 0 at load.
+/// `size` counters of packets (or of the amounts that `add` adds), all 0 at load.
 extern Counter<S> {
     Counter(bit<32> size);
-    /// Adds one to the counter at `index`; nothing happens if there is no such counter.
+    /// Adds one to the counter at `index`; has no effect if `index` is out of range.
     void increment(in S index);
     /// Adds `value` to the counter at `index`.
     void add(in S index, in bit<64> value);

@@ -1,9 +1,9 @@
 // The `ubpf_model` architecture, version 20200515: the declarations that programs written for p4c-ubpf expect.
 //
-// What P4 Shield does where the architecture leaves it open:
-// - The verdict is `pass` unless mark_to_drop() is called later than any mark_to_pass().
-// - A parser that rejects, and a packet that is too short, is dropped.
-// - Registers hold zeros at load and have the width they are declared with.
+// P4 Shield's behaviour where the architecture does not specify it:
+// - The verdict is `pass`, unless the last call of mark_to_drop() is after the last call of mark_to_pass().
+// - A packet is dropped if the parser rejects it or if it is too short.
+// - Registers are zero at load and have their declared width.
 #ifndef _UBPF_MODEL_P4_
 #define _UBPF_MODEL_P4_
 

@@ -1,19 +1,19 @@
 // The `v1model` architecture: the declarations that programs written for the reference software switch expect.
 //
-// What P4 Shield does where the architecture leaves it open, or cannot do the same:
-// - The verdict is `drop` if egress_spec is V1MODEL_DROP_PORT behind ingress, or set to it in egress; else `pass`. The
-//   port is reported (see the program ABI: output_port) and an attachment may ignore it.
-// - A parser error ends parsing, and the pipeline goes on with standard_metadata.parser_error set.
-// - One run makes one packet of one packet: clone, resubmit and recirculate are refused by name when the program is
-//   compiled. `p4shield test` runs a program that sets mcast_grp again for each copy, unless it keeps something between
-//   packets before egress; a P4 VM does not load such a program.
-// - There is no queue: queueing fields are 0, timestamps are microseconds of the P4 VM's monotonic clock.
+// P4 Shield's behaviour where the architecture does not specify it, or where it differs:
+// - The verdict is `drop` if egress_spec is V1MODEL_DROP_PORT after ingress, or if egress sets it to that; otherwise
+//   `pass`. The program reports the port (see the program ABI: output_port); an attachment may ignore it.
+// - A parser error ends parsing; the pipeline continues with standard_metadata.parser_error set.
+// - One run produces one packet from one packet: the compiler refuses clone, resubmit and recirculate. `p4shield test`
+//   runs a program that sets mcast_grp again for each copy; the compiler refuses such a program if it keeps state
+//   between packets before egress. A P4 VM does not load a program that sets mcast_grp.
+// - There is no queue: queueing fields are 0; timestamps are microseconds of the P4 VM's monotonic clock.
 // - Digests are not delivered yet; a failing assert() drops the packet.
-// - Direct counters and meters work when an entry is hit, whether or not an action calls count() or read().
-// - crc32_custom and crc16_custom are crc32 and crc16, as on the reference switch until it is told otherwise.
-// - An entry of a table with an action_selector may name a group of actions, of which the hash over the selector keys
-//   chooses one; a group without members does nothing. Each table has groups of its own, also where they share a selector.
-// - The members of a value_set match as the fields of its type say with @match, exactly without; it is empty at load.
+// - A hit updates the entry's direct counter and meter, even if the action does not call count() or read().
+// - crc32_custom and crc16_custom are crc32 and crc16, the default configuration of the reference switch.
+// - An entry of a table with an action_selector may refer to a group of actions; the hash of the selector keys chooses
+//   one. A group without members has no effect. Each table has its own groups, even if tables share a selector.
+// - Members of a value_set match as its fields' @match annotations specify, otherwise exactly; it is empty at load.
 #ifndef _V1_MODEL_P4_
 #define _V1_MODEL_P4_
 
@@ -47,7 +47,7 @@ struct standard_metadata_t {
     bit<9>   egress_port;
 #endif
     bit<32>  instance_type;
-    bit<32>  packet_length; // as it came, in bytes
+    bit<32>  packet_length; // of the original packet, in bytes
     @alias("queueing_metadata.enq_timestamp")
     bit<32>  enq_timestamp;
     @alias("queueing_metadata.enq_qdepth")
@@ -89,11 +89,11 @@ enum MeterType {
 /// `size` counters.
 extern counter<I> {
     counter(bit<32> size, CounterType type);
-    /// Counts the packet; nothing happens if there is no such counter.
+    /// Counts the packet; has no effect if the index is out of range.
     void count(in I index);
 }
 
-/// `size` two-rate three-colour meters. Until it has rates, a meter is green.
+/// `size` two-rate three-colour meters. A meter without configured rates is green.
 extern meter<I> {
     meter(bit<32> size, MeterType type);
     /// The colour of the packet.
@@ -103,10 +103,10 @@ extern meter<I> {
 /// `size` values of type T, all 0 at load.
 extern register<T, I> {
     register(bit<32> size);
-    /// The value at `index`; 0 if there is no such element.
+    /// The value at `index`; 0 if `index` is out of range.
     @noSideEffects
     void read(out T result, in I index);
-    /// Sets the value at `index`; nothing happens if there is no such element.
+    /// Sets the value at `index`; has no effect if `index` is out of range.
     void write(in I index, in T value);
 }
 #else
@@ -128,13 +128,13 @@ extern register<T> {
 }
 #endif
 
-/// A counter in each entry of the table that names it as its `counters`.
+/// A counter in each entry of the table whose property `counters` refers to it.
 extern direct_counter {
     direct_counter(CounterType type);
     void count();
 }
 
-/// A meter in each entry of the table that names it as its `meters`.
+/// A meter in each entry of the table whose property `meters` refers to it.
 extern direct_meter<T> {
     direct_meter(MeterType type);
     void read(out T result);
@@ -159,12 +159,12 @@ extern action_selector {
     action_selector(HashAlgorithm algorithm, bit<32> size, bit<32> outputWidth);
 }
 
-/// A number from `lo` to `hi`, both included; not for secrets.
+/// A random number from `lo` to `hi`, inclusive; not for secrets.
 extern void random<T>(out T result, in T lo, in T hi);
 
 extern void digest<T>(in bit<32> receiver, in T data);
 
-/// The packet goes no further, unless egress_spec is set later.
+/// Drops the packet, unless egress_spec is set later.
 @deprecated("write mark_to_drop(standard_metadata)")
 extern void mark_to_drop();
 @pure
@@ -190,8 +190,8 @@ extern void verify_checksum<T, O>(in bool condition, in T data, in O checksum, H
 /// Sets the checksum if `condition` holds.
 @pure
 extern void update_checksum<T, O>(in bool condition, in T data, inout O checksum, HashAlgorithm algo);
-/// As above, over `data` followed by what the parser left of the packet. csum16 only; a packet of which the P4 VM
-/// does not have all bytes is dropped.
+/// As above, over `data` followed by the bytes that the parser did not extract. csum16 only; a packet is dropped if
+/// the P4 VM does not have all its bytes.
 extern void verify_checksum_with_payload<T, O>(in bool condition, in T data, in O checksum, HashAlgorithm algo);
 @noSideEffects
 extern void update_checksum_with_payload<T, O>(in bool condition, in T data, inout O checksum, HashAlgorithm algo);
@@ -207,15 +207,15 @@ extern void resubmit_preserving_field_list(bit<8> index);
 extern void recirculate<T>(in T data);
 extern void recirculate_preserving_field_list(bit<8> index);
 
-/// Cuts the packet after `length` bytes, when it leaves.
+/// Truncates the outgoing packet to `length` bytes.
 extern void truncate(in bit<32> length);
 
 /// Drops the packet unless `check` holds.
 extern void assert(in bool check);
-/// Nothing: it tells tools what to take for granted.
+/// No effect: an assumption for analysis tools.
 extern void assume(in bool check);
 
-/// Nothing: a program's packets are not written to logs.
+/// No effect: programs cannot write to logs.
 extern void log_msg(string msg);
 extern void log_msg<T>(string msg, in T data);
 

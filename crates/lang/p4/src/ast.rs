@@ -1,6 +1,7 @@
-//! The syntax tree: what the author wrote, nothing resolved.
+//! The syntax tree: the program as written, with no name resolved.
 //!
-//! It covers the whole P4_16 grammar (language version 1.2.5), also what later stages do not support yet.
+//! It covers the whole P4_16 grammar (language version 1.2.5), including constructs that later
+//! stages do not support yet.
 
 use crate::lexer::{Name, Token};
 use crate::source::Span;
@@ -16,9 +17,9 @@ pub(crate) struct Ident {
 #[derive(Clone, Debug)]
 pub(crate) struct Annotation {
     pub(crate) name: Ident,
-    /// What stands between the parentheses or brackets, as written.
+    /// The tokens between the parentheses or brackets.
     pub(crate) body: Vec<Token>,
-    /// What stands in brackets, where they are used rather than parentheses: values, or names with values.
+    /// The elements of the bracket form: values, or names with values.
     pub(crate) elements: Option<Vec<(Option<Ident>, Expr)>>,
 }
 
@@ -68,7 +69,7 @@ pub(crate) enum DeclKind {
     },
     Parser(Box<ParserDecl>),
     Control(Box<ControlDecl>),
-    /// Signature only: `parser P<H>(...);`
+    /// A signature without a body: `parser P<H>(...);`.
     ParserType {
         type_params: Vec<Ident>,
         params: Vec<Param>,
@@ -138,7 +139,7 @@ pub(crate) struct Method {
     pub(crate) name: Ident,
     pub(crate) proto: Prototype,
     pub(crate) is_abstract: bool,
-    /// `@optional`: an abstract method that need not be implemented.
+    /// `@optional`: instances may omit this abstract method.
     pub(crate) optional: bool,
 }
 
@@ -151,7 +152,7 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
-    /// Whether the callee gives something back by it.
+    /// Whether the parameter passes a value back to the caller.
     pub(crate) const fn is_out(self) -> bool {
         matches!(self, Self::Out | Self::InOut)
     }
@@ -304,7 +305,7 @@ pub(crate) enum ExprKind {
         name: Ident,
         absolute: bool,
     },
-    /// A type in an expression's place: `E.member`, `T(...)`.
+    /// A type in place of an expression: `E.member`, `T(...)`.
     Type(TypeExpr),
     Member(Box<Expr>, Ident),
     Index(Box<Expr>, Box<Expr>),
@@ -379,7 +380,7 @@ impl UnaryOp {
 }
 
 impl BinaryOp {
-    /// Operator and how tightly it binds, as in the grammar's precedence table.
+    /// Operators and their precedence, as in the grammar.
     pub(crate) const TABLE: &[(&'static str, Self, u8)] = &[
         ("||", Self::Or, 2),
         ("&&", Self::And, 3),

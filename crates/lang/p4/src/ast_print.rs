@@ -1,5 +1,5 @@
-//! The syntax tree as P4 text, for `--emit ast`: what the parser understood, with every operator in parentheses.
-//! Annotations are left out.
+//! The syntax tree as P4 text, for `--emit ast`: the parser's result, with every operation in
+//! parentheses. Annotations are omitted.
 
 use crate::ast::{
     ActionRef, Arg, Block, Composite, Decl, DeclKind, Direction, Expr, ExprKind, Ident, Param, Program,
@@ -13,7 +13,7 @@ struct Printer {
     indent: usize,
 }
 
-/// The whole program.
+/// Prints the whole program.
 pub(crate) fn print(p: &Program) -> String {
     let mut printer = Printer::default();
     for d in &p.decls {
@@ -106,7 +106,7 @@ pub(crate) fn expr(e: &Expr) -> String {
     }
 }
 
-/// A keyset: several keys stand in parentheses.
+/// Prints a keyset; several keys are in parentheses.
 pub(crate) fn keyset(e: &Expr) -> String {
     match &e.kind {
         ExprKind::List(items) => format!("({})", list(items, expr)),
@@ -175,7 +175,7 @@ impl Printer {
         }
     }
 
-    /// What holds values or entries.
+    /// Prints a declaration that holds values or entries.
     fn object(&mut self, d: &Decl) {
         let name = &d.name.name;
         match &d.kind {
@@ -199,7 +199,7 @@ impl Printer {
         }
     }
 
-    /// What has a body, or stands for one that is elsewhere.
+    /// Prints a declaration with a body, or the signature of one.
     fn code(&mut self, d: &Decl) {
         let name = &d.name.name;
         let head = |word: &str, type_params: &[Ident], ps: &[Param], ctor_params: &[Param]| {
@@ -312,7 +312,7 @@ impl Printer {
         self.nested(head, "", |p| b.stmts.iter().for_each(|s| p.stmt(s)));
     }
 
-    /// A statement in braces, whatever it was written in.
+    /// Prints a statement in braces, even if it was written without.
     fn body(&mut self, head: &str, s: &Stmt) {
         self.nested(head, "", |p| match &s.kind {
             StmtKind::Block(b) => b.stmts.iter().for_each(|s| p.stmt(s)),
@@ -366,7 +366,7 @@ fn variable(d: &Decl) -> String {
     }
 }
 
-/// A statement of one line, without its semicolon.
+/// Prints a statement of one line, without its semicolon.
 pub(crate) fn simple(s: &Stmt) -> String {
     match &s.kind {
         StmtKind::Assign { target, op, value } => {
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_parses_to_the_same() {
+    fn printed_text_parses_to_the_same_tree() {
         let once = roundtrip(include_str!("../tests/grammar.p4"));
         assert_eq!(once, roundtrip(&once));
         assert!(once.contains("((~v) << 2)"), "operators stand in parentheses");

@@ -1,20 +1,20 @@
-//! Integers of any size, as P4 computes with them at compile time.
+//! Integers of any size, for compile-time evaluation.
 
 use num_bigint::{BigInt, BigUint, Sign};
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-/// The widest integer type. Literals and shifts beyond it are refused, so that no input makes the compiler compute
-/// with numbers of a size that hurts.
+/// The widest integer type. The compiler refuses wider literals and shifts, so that no input makes
+/// it compute with numbers of excessive size.
 pub(crate) const MAX_WIDTH: u32 = 4096;
 
-/// An integer literal: its value, and its width and signedness if it has any.
+/// An integer literal: its value, and its width and signedness if specified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Literal {
     pub(crate) value: BigInt,
     pub(crate) width: Option<(u32, bool)>,
 }
 
-/// Reads `123`, `0xFF`, `8w5`, `4s0b1010`, `0o17`, `0d9`, with `_` between digits.
+/// Parses `123`, `0xFF`, `8w5`, `4s0b1010`, `0o17`, `0d9`, with `_` between digits.
 pub(crate) fn parse_literal(text: &str) -> Option<Literal> {
     if text.len() > 2 * MAX_WIDTH as usize {
         return None;
@@ -40,12 +40,12 @@ pub(crate) fn parse_literal(text: &str) -> Option<Literal> {
     (value.bits() <= u64::from(MAX_WIDTH)).then(|| Literal { value: value.into(), width })
 }
 
-/// `2^w - 1`.
+/// Returns `2^w - 1`.
 pub(crate) fn mask(w: u32) -> BigInt {
     (BigInt::one() << w) - 1
 }
 
-/// `v` modulo `2^w`: into `0..2^w`, or `-2^(w-1)..2^(w-1)` if signed.
+/// Returns `v` modulo `2^w`: in `0..2^w`, or in `-2^(w-1)..2^(w-1)` if signed.
 pub(crate) fn wrap(v: &BigInt, w: u32, signed: bool) -> BigInt {
     if w == 0 {
         return BigInt::zero();
@@ -59,7 +59,7 @@ pub(crate) fn fits(v: &BigInt, w: u32, signed: bool) -> bool {
     wrap(v, w, signed) == *v
 }
 
-/// The nearest value of `bit<w>` or `int<w>`.
+/// Returns the nearest value of `bit<w>` or `int<w>`.
 pub(crate) fn saturate(v: &BigInt, w: u32, signed: bool) -> BigInt {
     let (min, max) = if signed {
         let half = BigInt::one() << w.saturating_sub(1);
@@ -70,7 +70,7 @@ pub(crate) fn saturate(v: &BigInt, w: u32, signed: bool) -> BigInt {
     v.clone().clamp(min, max)
 }
 
-/// The 64-bit limbs of `v` modulo `2^w`, lowest first.
+/// Returns the 64-bit limbs of `v` modulo `2^w`, lowest first.
 pub(crate) fn limbs(v: &BigInt, w: u32) -> Vec<u64> {
     let u = wrap(v, w, false);
     let count = w.div_ceil(64).max(1) as usize;
@@ -79,12 +79,12 @@ pub(crate) fn limbs(v: &BigInt, w: u32) -> Vec<u64> {
     digits
 }
 
-/// A shift distance or index; `None` if negative or absurdly large.
+/// Returns a shift distance or index; `None` if it is negative or excessively large.
 pub(crate) fn small(v: &BigInt) -> Option<u32> {
     (v.sign() != Sign::Minus).then(|| v.to_u32()).flatten()
 }
 
-/// Whether `v` fits in the compiler's own limit.
+/// Whether `v` is within the compiler's own limit.
 pub(crate) fn bounded(v: &BigInt) -> bool {
     v.abs().bits() <= u64::from(MAX_WIDTH)
 }

@@ -1,17 +1,19 @@
-//! What a control plane has to know of a program: its tables, and how an entry looks as a map's key and value.
+//! The control plane's view of a program: its tables, and the encoding of entries as map keys and
+//! values.
 //!
-//! The compiler's own entries (`entries`, `default_action`) and those that come later are made by the same code, so
-//! both mean the same.
+//! The same code encodes the program's own entries (`entries`, `default_action`) and those that the
+//! control plane adds later, so both have the same meaning.
 //!
 //! # Layouts
 //!
-//! A packet's key is the table's fields one after the other, each in whole bytes and network byte order. A field
-//! matched by longest prefix in a trie comes last, behind a native-endian `u32` prefix length; in a classifier the
-//! fields matched by range come last. A classifier's rules are laid out as [`p4shield_abi::map::TYPE_CLASSIFIER`]
-//! says.
-//! A value is the action's number (`u32`, its index in the table's list), then the action's data, each
-//! parameter aligned to its size of 1, 2, 4 or 8 bytes and little-endian. Values of one table have one size, a
-//! multiple of 8.
+//! A packet's key consists of the table's fields in sequence, each in whole bytes and network byte
+//! order. In a trie, the field matched by longest prefix comes last, behind a native-endian `u32`
+//! prefix length; in a classifier, the fields matched by range come last.
+//! [`p4shield_abi::map::TYPE_CLASSIFIER`] defines the layout of a classifier's rules.
+//!
+//! A value consists of the action's number (`u32`, its index in the table's list) and the action's
+//! data: each parameter is little-endian and aligned to its size of 1, 2, 4 or 8 bytes. All values
+//! of one table have the same size, a multiple of 8.
 
 use num_bigint::BigUint;
 
@@ -28,7 +30,7 @@ pub enum Architecture {
 }
 
 impl Architecture {
-    /// Its name, as in the file that declares it.
+    /// Returns its name, as in the file that declares it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -39,7 +41,7 @@ impl Architecture {
     }
 }
 
-/// What a counter or meter counts.
+/// The unit of a counter or meter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Packets.
@@ -50,19 +52,19 @@ pub enum Unit {
     Both,
 }
 
-/// What an array's elements are.
+/// The kind of an array's elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayKind {
     /// A register's values, little-endian.
     Register,
-    /// Counters: packets (or whatever is added), then, in 16-byte elements, bytes.
+    /// Counters: packets (or added amounts), then, in 16-byte elements, bytes.
     Counter {
-        /// What is counted.
+        /// The unit that is counted.
         unit: Unit,
     },
     /// [`p4shield_abi::meter::MeterCell`]s.
     Meter {
-        /// What is measured.
+        /// The unit that is measured.
         unit: Unit,
     },
 }
@@ -72,71 +74,71 @@ pub enum ArrayKind {
 pub struct ArrayFacts {
     /// Full name, such as `ingress.flows`.
     pub name: String,
-    /// Its map.
+    /// The symbol of its map.
     pub map: String,
-    /// What its elements are.
+    /// The kind of its elements.
     pub kind: ArrayKind,
-    /// Bits of an element that count.
+    /// Width of an element in bits.
     pub width: u32,
-    /// Elements.
+    /// Number of elements.
     pub size: u32,
 }
 
-/// How the entries of a table are kept.
+/// The data structure of a table's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// As code: they never change.
+    /// Code: the entries never change.
     Code,
-    /// In a hash map.
+    /// A hash map.
     Exact,
-    /// In a trie of prefixes.
+    /// A trie of prefixes.
     Lpm,
-    /// In a classifier: value and mask, or a range, for each key, and a priority.
+    /// A classifier: value and mask, or a range, for each key, and a priority.
     Rules,
 }
 
-/// What a table looks like to whoever fills it.
+/// The control plane's view of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableFacts {
     /// Full name, such as `pipe.filter`.
     pub name: String,
-    /// The map that holds the entries; none if the entries are compiled into code.
+    /// The map that holds the entries; `None` if the entries are compiled into code.
     pub map: Option<String>,
-    /// The one-entry array that holds the default action; none if it is constant.
+    /// The one-entry array that holds the default action; `None` if it is constant.
     pub default_map: Option<String>,
-    /// How the entries are kept.
+    /// The data structure of the entries.
     pub shape: Shape,
-    /// Entries may be added and removed.
+    /// Whether entries may be added and removed.
     pub mutable: bool,
     /// The keys, in the order of the program.
     pub keys: Vec<KeyFacts>,
     /// The actions; the index is the action's number in values.
     pub actions: Vec<ActionFacts>,
-    /// Bytes of a packet's key in the map.
+    /// Size of a packet's key in the map, in bytes.
     pub key_size: u32,
-    /// Bytes of a value in the map.
+    /// Size of a value in the map, in bytes.
     pub value_size: u32,
-    /// The most entries.
+    /// Maximum number of entries.
     pub size: u32,
-    /// Where each entry's value has its counter: packets and bytes, 8 bytes each, little-endian.
+    /// Offset of the counter in each entry's value: packets and bytes, 8 bytes each, little-endian.
     pub counter_offset: Option<u32>,
-    /// Where each entry's value has its [`p4shield_abi::meter::MeterCell`].
+    /// Offset of the [`p4shield_abi::meter::MeterCell`] in each entry's value.
     pub meter_offset: Option<u32>,
     /// The direct counter.
     pub counter: Option<DirectFacts>,
     /// The direct meter.
     pub meter: Option<DirectFacts>,
-    /// The action profile or selector that the table names.
+    /// The action profile or selector of the table.
     pub profile: Option<ProfileFacts>,
-    /// The maps of a selector's groups, if entries may name groups.
+    /// The maps of a selector's groups, if entries may refer to groups.
     pub groups: Option<GroupFacts>,
     /// The default action at load, and its data.
     pub default_action: Option<(usize, Vec<BigUint>)>,
-    /// The default action never changes.
+    /// Whether the default action never changes.
     pub default_is_const: bool,
-    /// Entries that are there at load.
+    /// Number of entries that are installed at load.
     pub initial_entries: usize,
-    /// The program says that its entries never change.
+    /// Whether the program declares its entries constant.
     pub entries_are_const: bool,
 }
 
@@ -145,7 +147,7 @@ pub struct TableFacts {
 pub struct DirectFacts {
     /// Full name.
     pub name: String,
-    /// What is counted or measured.
+    /// The unit that is counted or measured.
     pub unit: Unit,
 }
 
@@ -154,21 +156,22 @@ pub struct DirectFacts {
 pub struct ProfileFacts {
     /// Full name.
     pub name: String,
-    /// The most members.
+    /// Maximum number of members.
     pub size: u32,
-    /// It chooses among the members of a group.
+    /// Whether it chooses among the members of a group.
     pub selector: bool,
 }
 
-/// The action number of entries that name a group, whose number (`u32`) follows, instead of an action.
+/// The action number of entries that refer to a group; the group's number (`u32`) follows.
 pub const GROUP: u32 = u32::MAX;
 
-/// Where the groups of an action selector are kept, for one table.
+/// The maps of an action selector's groups, for one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupFacts {
-    /// By group (`u32`): how many members it has (`u32`, then four zero bytes).
+    /// Map by group (`u32`): its number of members (`u32`, then four zero bytes).
     pub groups: String,
-    /// By group and index within it (`u32` each): an action and its data, as in the table's own values.
+    /// Map by group and index within it (`u32` each): an action and its data, as in the table's own
+    /// values.
     pub members: String,
 }
 
@@ -177,23 +180,23 @@ pub struct GroupFacts {
 pub struct ValueSetFacts {
     /// Full name, such as `parser.types`.
     pub name: String,
-    /// Its map: what a member matches is the key.
+    /// Its map, whose keys are the members.
     pub map: String,
-    /// [`Shape::Exact`], or [`Shape::Rules`] if the declared type has fields that are matched otherwise.
+    /// [`Shape::Exact`], or [`Shape::Rules`] if the declared type has fields with other match kinds.
     pub shape: Shape,
-    /// What a member matches, in order.
+    /// The keys of a member, in order.
     pub keys: Vec<KeyFacts>,
-    /// Bytes of a packet's key.
+    /// Size of a packet's key in bytes.
     pub key_size: u32,
-    /// The most members.
+    /// Maximum number of members.
     pub size: u32,
 }
 
 impl ValueSetFacts {
-    /// Key and value of a member in the map.
+    /// Encodes a member as key and value of the map.
     ///
     /// # Errors
-    /// If the matches are not such as the set has.
+    /// If the matches do not match the keys of the set.
     pub fn member(&self, matches: &[Match]) -> Result<(Vec<u8>, [u8; 8]), EntryError> {
         Ok((map_key(self.shape, &self.keys, self.key_size, matches, 0)?, [1; 8]))
     }
@@ -202,15 +205,15 @@ impl ValueSetFacts {
 /// A key of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFacts {
-    /// Name, as in `@name` or as written.
+    /// Name, from `@name` or as written.
     pub name: String,
     /// `exact`, `lpm`, `ternary`, `range` or `optional`.
     pub kind: &'static str,
-    /// Bits.
+    /// Width in bits.
     pub width: u32,
-    /// First byte in the map's key.
+    /// Offset in the map's key, in bytes.
     pub offset: u32,
-    /// Bytes in the map's key, in network byte order.
+    /// Size in the map's key in bytes, in network byte order.
     pub bytes: u32,
 }
 
@@ -219,9 +222,9 @@ pub struct KeyFacts {
 pub struct ActionFacts {
     /// Full name, such as `pipe.forward`.
     pub name: String,
-    /// Its data.
+    /// Its parameters that the entry supplies.
     pub params: Vec<ParamFacts>,
-    /// No entry has it: it came in as the default action that the program does not name.
+    /// Whether no entry may use it: the checker added it as the default action.
     pub default_only: bool,
 }
 
@@ -230,74 +233,74 @@ pub struct ActionFacts {
 pub struct ParamFacts {
     /// Name.
     pub name: String,
-    /// Bits.
+    /// Width in bits.
     pub width: u32,
-    /// First byte in the map's value.
+    /// Offset in the map's value, in bytes.
     pub offset: u32,
-    /// Bytes in the map's value, little-endian.
+    /// Size in the map's value in bytes, little-endian.
     pub bytes: u32,
 }
 
-/// What one key of an entry matches.
+/// The values that one key of an entry matches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Match {
     /// Every value.
     Any,
     /// One value.
     Exact(BigUint),
-    /// All values that start with these bits of this value.
+    /// All values that share this number of leading bits with the value.
     Prefix(BigUint, u32),
-    /// All values that have the value's bits where the mask has ones.
+    /// All values that equal the value in the bits of the mask.
     Ternary(BigUint, BigUint),
-    /// All values from the first to the last, both included.
+    /// All values from the first to the last, inclusive.
     Range(BigUint, BigUint),
 }
 
-/// Why an entry does not fit its table.
+/// The reason why an entry is invalid for its table.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EntryError {
-    /// There are too many or too few keys.
-    #[error("the table has {expected} keys, the entry {got}")]
+    /// Wrong number of keys.
+    #[error("the table has {expected} keys, but the entry has {got}")]
     Keys {
         /// Keys of the table.
         expected: usize,
         /// Keys of the entry.
         got: usize,
     },
-    /// A value needs more bits than the key or parameter has.
+    /// A value has more bits than the key or parameter.
     #[error("the value of {name} does not fit {width} bits")]
     TooWide {
-        /// The key or parameter.
+        /// Name of the key or parameter.
         name: String,
-        /// Its width.
+        /// Its width in bits.
         width: u32,
     },
-    /// A key cannot be matched so.
-    #[error("key {name} is matched by {kind}, which this is not")]
+    /// The match does not fit the match kind of the key.
+    #[error("key {name} requires a match of kind {kind}")]
     Kind {
-        /// The key.
+        /// Name of the key.
         name: String,
-        /// How it is matched.
+        /// Its match kind.
         kind: &'static str,
     },
     /// A range that ends before it starts.
     #[error("the range of {name} is empty")]
     EmptyRange {
-        /// The key.
+        /// Name of the key.
         name: String,
     },
-    /// There is no action of this number.
+    /// The table has no action of this number.
     #[error("the table has no action number {0}")]
     Action(usize),
-    /// There are too many or too few parameters.
-    #[error("action {action} has {expected} parameters, the entry {got}")]
+    /// Wrong number of parameters.
+    #[error("action {action} has {expected} parameters, but the entry has {got}")]
     Params {
-        /// The action.
+        /// Name of the action.
         action: String,
-        /// Its parameters.
+        /// Its number of parameters.
         expected: usize,
-        /// Those given.
+        /// The entry's number of parameters.
         got: usize,
     },
 }
@@ -319,7 +322,7 @@ impl KeyFacts {
         EntryError::Kind { name: self.name.clone(), kind: self.kind }
     }
 
-    /// Value and mask of a match that is no range.
+    /// Returns value and mask of a match that is not a range.
     fn ternary(&self, m: &Match) -> Result<(BigUint, BigUint), EntryError> {
         let (value, mask) = match m {
             Match::Any => (BigUint::default(), BigUint::default()),
@@ -355,7 +358,7 @@ impl KeyFacts {
         Ok((low, high))
     }
 
-    /// Writes a number into its place in a key.
+    /// Writes a number to its position in a key.
     fn put(&self, key: &mut [u8], value: &BigUint) {
         let digits = value.to_bytes_be();
         let end = (self.offset + self.bytes) as usize;
@@ -365,15 +368,16 @@ impl KeyFacts {
 }
 
 impl TableFacts {
-    /// The map key of an entry. `priority` counts only where rules may overlap; the greatest wins.
+    /// Encodes the map key of an entry. `priority` matters only where rules may overlap; the
+    /// greatest wins.
     ///
     /// # Errors
-    /// If the keys are not such as the table has.
+    /// If the matches do not match the keys of the table.
     pub fn entry_key(&self, matches: &[Match], priority: u32) -> Result<Vec<u8>, EntryError> {
         map_key(self.shape, &self.keys, self.key_size, matches, priority)
     }
 
-    /// The map value of an entry that names a group.
+    /// Encodes the map value of an entry that refers to a group.
     #[must_use]
     pub fn group_value(&self, group: u32) -> Vec<u8> {
         let mut bytes = vec![0; self.value_size as usize];
@@ -382,10 +386,10 @@ impl TableFacts {
         bytes
     }
 
-    /// The map value of an action with its data.
+    /// Encodes the map value of an action with its data.
     ///
     /// # Errors
-    /// If the action does not exist or the data are not such as it has.
+    /// If the action does not exist or its parameters do not match the data.
     pub fn action_value(&self, action: usize, data: &[BigUint]) -> Result<Vec<u8>, EntryError> {
         let a = self.actions.get(action).ok_or(EntryError::Action(action))?;
         if a.params.len() != data.len() {
@@ -406,7 +410,7 @@ impl TableFacts {
     }
 }
 
-/// What keys of a map match, as the map's key.
+/// Encodes the matches of keys as a map key.
 fn map_key(
     shape: Shape,
     keys: &[KeyFacts],
@@ -427,7 +431,8 @@ fn plain_key(shape: Shape, keys: &[KeyFacts], size: u32, matches: &[Match]) -> R
     let mut key = vec![0; size as usize];
     for (k, m) in keys.iter().zip(matches) {
         let (value, mask) = k.ternary(m)?;
-        // A prefix counts from the first bit of its bytes, so a width that fills no whole byte is moved left.
+        // A prefix counts from the first bit of its bytes, so a width that is not a multiple of 8
+        // is shifted left.
         let lpm = k.kind == "lpm" && shape == Shape::Lpm;
         let pad = if lpm { k.bytes * 8 - k.width } else { 0 };
         k.put(&mut key, &(value << pad));
@@ -451,17 +456,17 @@ fn rule(keys: &[KeyFacts], key_size: u32, matches: &[Match], priority: u32) -> R
     Ok(key)
 }
 
-/// A number of `width` ones.
+/// Returns a number of `width` ones.
 fn ones(width: u32) -> BigUint {
     (BigUint::from(1u8) << width) - 1u8
 }
 
-/// `len` ones followed by zeros, `width` bits in all.
+/// Returns a mask of `width` bits that starts with `len` ones.
 fn prefix_mask(width: u32, len: u32) -> BigUint {
     ones(len) << (width - len)
 }
 
-/// Whether a mask has all its ones on the left.
+/// Whether the ones of a mask are contiguous from the left.
 fn is_prefix(mask: &BigUint, width: u32) -> bool {
     let len = mask.count_ones() as u32;
     len <= width && *mask == prefix_mask(width, len)

@@ -1,10 +1,11 @@
-//! How values look to a tenant's own functions in C.
+//! The C types of values that a tenant's own functions take.
 //!
-//! A scalar of at most 64 bits is the smallest `uint8_t` to `uint64_t` that holds it (`int8_t` to `int64_t`,
-//! sign-extended, for `int<W>`), in the machine's byte order; a wider one is an array of bytes in network byte order,
-//! filled up with zero bits at its front. A struct is a `struct` of the same name and fields, a header has one field
-//! more at its end: `uint8_t ebpf_valid`. (p4c-ebpf and p4c-ubpf lay both out like this, so C that was written for
-//! them finds its fields.) Fields lie where C puts them; [`Declarations`] has the C compiler check that.
+//! A scalar of at most 64 bits is the smallest of `uint8_t` to `uint64_t` that can hold it
+//! (`int8_t` to `int64_t`, sign-extended, for `int<W>`), in native byte order. A wider one is an
+//! array of bytes in network byte order, padded with leading zero bits. A struct is a `struct` with
+//! the same name and fields; a header has an additional last field `uint8_t ebpf_valid`. (p4c-ebpf
+//! and p4c-ubpf use the same layout, so C code written for them works.) Fields have the offsets
+//! that C assigns; the C compiler checks the assertions in [`Declarations`].
 
 use crate::ast::{Composite, Direction};
 use crate::hir::{ExternFn, Param};
@@ -13,21 +14,21 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
-/// What every header starts with.
+/// The start of every generated C header.
 const PRELUDE: &str = include_str!("../models/extern.h");
-/// The field that says whether a header is valid.
+/// The field with a header's validity.
 const VALID: &str = "ebpf_valid";
-/// The most bytes of a type that is exchanged.
+/// Maximum size of a type in bytes.
 const MAX_SIZE: u32 = 2048;
 
 /// A type in C.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum CType {
-    /// An integer of 1, 2, 4 or 8 bytes, which holds this many bits.
+    /// An integer of 1, 2, 4 or 8 bytes with this width in bits.
     Integer { bytes: u8, width: u32, signed: bool },
-    /// So many bytes in network byte order, which hold this many bits.
+    /// An array of bytes in network byte order with this width in bits.
     Bytes { bytes: u32, width: u32 },
-    /// A struct, or a header with a byte that says whether it is valid.
+    /// A struct, or a header with a byte for its validity.
     Struct(Rc<CStruct>),
 }
 
@@ -35,16 +36,16 @@ pub(crate) enum CType {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CStruct {
     name: String,
-    /// The fields and where they are.
+    /// The fields and their offsets.
     pub(crate) fields: Vec<(String, u32, CType)>,
-    /// Where a header says whether it is valid.
+    /// Offset of a header's validity.
     pub(crate) valid: Option<u32>,
     size: u32,
     align: u32,
 }
 
 impl CType {
-    /// How a type looks in C; `None` for types that C functions cannot be handed.
+    /// Returns the C type of a type; `None` for types that C functions cannot take.
     pub(crate) fn of(t: &Type) -> Option<Self> {
         if let Some(width) = t.scalar_width() {
             let signed = matches!(t.base(), Type::Int(_));
@@ -62,7 +63,7 @@ impl CType {
         }
     }
 
-    /// Bytes of a value.
+    /// Returns the size of a value in bytes.
     pub(crate) fn size(&self) -> u32 {
         match self {
             Self::Integer { bytes, .. } => u32::from(*bytes),
@@ -79,7 +80,7 @@ impl CType {
         }
     }
 
-    /// The declaration of something of this type.
+    /// Returns a declaration with this type.
     fn declare(&self, name: &str) -> String {
         match self {
             Self::Integer { bytes, signed, .. } => {
@@ -93,7 +94,7 @@ impl CType {
 
 impl CStruct {
     fn of(c: &CompositeType) -> Option<Self> {
-        // C has no struct without fields.
+        // C has no structs without fields.
         let empty = c.fields.is_empty() && c.kind != Composite::Header;
         if c.is_anonymous() || !c.args.is_empty() || empty {
             return None;
@@ -112,7 +113,7 @@ impl CStruct {
     }
 }
 
-/// A name as C may write it: C's own words get an underscore.
+/// Returns a name as a C identifier: C's keywords get an underscore.
 fn identifier(name: &str) -> String {
     let words = [
         "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum",
@@ -123,16 +124,16 @@ fn identifier(name: &str) -> String {
     if words.contains(&name) { format!("{name}_") } else { name.to_owned() }
 }
 
-/// What a program declares to C.
+/// The C declarations of a program.
 #[derive(Debug, Default)]
 pub(crate) struct Declarations {
-    /// Structs, each behind those that it holds, by name.
+    /// Structs, each behind those that it contains.
     structs: Vec<Rc<CStruct>>,
     functions: BTreeMap<String, String>,
 }
 
 impl Declarations {
-    /// Declares a function, of whose parameters those with `true` are pointers.
+    /// Declares a function; parameters with `true` are pointers.
     pub(crate) fn function(&mut self, f: &ExternFn, params: &[(CType, bool)], result: Option<&CType>) {
         params.iter().for_each(|(t, _)| self.declare(t));
         let param = |(p, (t, pointer)): (&Param, &(CType, bool))| {
@@ -142,7 +143,7 @@ impl Declarations {
             } else {
                 ""
             };
-            // C hands arrays over as pointers anyway.
+            // C passes arrays as pointers anyway.
             let star = if *pointer && !matches!(t, CType::Bytes { .. }) { "*" } else { "" };
             format!("{constant}{}", t.declare(&format!("{star}{name}")))
         };
@@ -163,7 +164,7 @@ impl Declarations {
         }
     }
 
-    /// The text of a C header; empty if the program calls no function of the tenant's own.
+    /// Returns the text of a C header; empty if the program calls none of the tenant's own functions.
     pub(crate) fn header(&self) -> String {
         if self.functions.is_empty() {
             return String::new();
@@ -180,9 +181,7 @@ impl Declarations {
             let _ =
                 writeln!(out, "}};\n_Static_assert(sizeof(struct {}) == {}, \"layout\");", s.name, s.size);
         }
-        out.push_str(
-            "\n/* The program's functions, to be defined by you. */\n#ifndef P4SHIELD_NO_PROTOTYPES\n",
-        );
+        out.push_str("\n/* The program's functions, which you define. */\n#ifndef P4SHIELD_NO_PROTOTYPES\n");
         for f in self.functions.values() {
             let _ = writeln!(out, "{f}");
         }

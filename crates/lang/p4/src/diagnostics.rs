@@ -1,7 +1,8 @@
-//! Errors and warnings: what is wrong, where, and how to mend it.
+//! Errors and warnings: message, location and hint.
 //!
-//! Codes are stable: scripts and documentation may rely on them. `E08xx` means that the program may be right P4 but
-//! uses something that this compiler does not support yet; every other `E` means that the program is wrong.
+//! Codes are stable: scripts and documentation may rely on them. `E08xx` means that the program may
+//! be valid P4 but uses a construct that this compiler does not support yet; every other `E` means
+//! that the program is invalid.
 
 use crate::source::{SourceMap, Span};
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
@@ -9,7 +10,7 @@ use std::fmt;
 
 macro_rules! codes {
     ($($name:ident = $code:literal, $title:literal;)*) => {
-        /// What kind of mistake a diagnostic is about.
+        /// The kind of a diagnostic.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum Code { $(#[doc = $title] $name),* }
 
@@ -17,13 +18,13 @@ macro_rules! codes {
             /// All codes.
             pub const ALL: &[Self] = &[$(Self::$name),*];
 
-            /// The stable code, such as `E0301`.
+            /// Returns the stable code, such as `E0301`.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => $code),* }
             }
 
-            /// What the code stands for, in a few words.
+            /// Returns the meaning of the code in a few words.
             #[must_use]
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$name => $title),* }
@@ -35,53 +36,53 @@ macro_rules! codes {
 codes! {
     BadCharacter = "E0101", "a character or literal that P4 does not have";
     UnterminatedText = "E0102", "a comment or string without an end";
-    BadDirective = "E0103", "a preprocessor directive that is wrong";
+    BadDirective = "E0103", "an invalid preprocessor directive";
     IncludeNotFound = "E0104", "an include file that was not found";
-    UnbalancedConditional = "E0105", "#if, #else and #endif that do not pair up";
+    UnbalancedConditional = "E0105", "an unbalanced #if, #else or #endif";
     UserError = "E0106", "an #error directive";
     Syntax = "E0201", "a syntax error";
     UnknownName = "E0301", "a name that is not declared";
     DuplicateName = "E0302", "a name that is declared twice";
     WrongKind = "E0303", "a name of the wrong kind";
     UnknownMember = "E0304", "a field or method that does not exist";
-    Recursive = "E0305", "something that contains or calls itself";
-    TypeMismatch = "E0401", "types that do not fit";
-    BadOperand = "E0402", "an operator applied to types it is not defined for";
-    BadCast = "E0403", "a cast between types that cannot be cast";
-    BadArguments = "E0404", "arguments that do not fit the parameters";
+    Recursive = "E0305", "a type or function that contains or calls itself";
+    TypeMismatch = "E0401", "mismatched types";
+    BadOperand = "E0402", "an operator that is not defined for its operands";
+    BadCast = "E0403", "an invalid cast";
+    BadArguments = "E0404", "arguments that do not match the parameters";
     CannotInfer = "E0405", "a type that cannot be inferred";
-    NotAssignable = "E0406", "an assignment to something that cannot be assigned";
+    NotAssignable = "E0406", "an assignment to an expression that is not an l-value";
     BadType = "E0407", "a type that is not allowed here";
     BadWidth = "E0408", "a width or an index out of range";
-    NotConstant = "E0501", "a value that has to be known at compile time";
+    NotConstant = "E0501", "a value that must be known at compile time";
     DivisionByZero = "E0502", "a division by zero";
     BadConstant = "E0503", "a constant out of range";
     BadStatement = "E0601", "a statement that is not allowed here";
-    BadParser = "E0602", "a parser that is wrong";
-    BadTable = "E0603", "a table that is wrong";
-    BadMain = "E0604", "a missing or wrong main package";
-    BadReturn = "E0605", "a return that does not fit the function";
-    BadInstance = "E0606", "an instantiation that is wrong";
-    BadAnnotation = "E0607", "an annotation that is wrong";
+    BadParser = "E0602", "an invalid parser";
+    BadTable = "E0603", "an invalid table";
+    BadMain = "E0604", "a missing or invalid main package";
+    BadReturn = "E0605", "a return that does not match the function";
+    BadInstance = "E0606", "an invalid instantiation";
+    BadAnnotation = "E0607", "an invalid annotation";
     Unsupported = "E0801", "not supported yet";
     TooDeep = "E0901", "code that is nested too deeply";
     TooLarge = "E0902", "a program that is too large";
     TooManyErrors = "E0903", "more errors than are reported";
-    Internal = "E0999", "a bug in the compiler";
+    Internal = "E0999", "a compiler bug";
     ConstantOverflow = "W0101", "a constant that does not fit its type";
-    Unused = "W0102", "something that is never used";
+    Unused = "W0102", "an unused declaration or value";
     Uninitialised = "W0103", "a value that is read before it is written";
-    Shadowing = "W0104", "a name that hides another one";
-    UnreachableCode = "W0105", "code that is never reached";
+    Shadowing = "W0104", "a name that shadows another one";
+    UnreachableCode = "W0105", "unreachable code";
     UserWarning = "W0106", "a #warning directive";
-    UnknownInformation = "W0107", "in-VM information that is used without asking whether it is known";
+    UnknownInformation = "W0107", "in-VM information that is read without a check whether it is known";
     MissingDefault = "W0108", "a select without default";
     EmptyRange = "W0109", "a range that matches nothing";
     InvalidHeader = "W0110", "a field of a header that is not valid";
 }
 
 impl Code {
-    /// Whether the program is refused.
+    /// Whether the compiler refuses the program.
     #[must_use]
     pub fn is_error(self) -> bool {
         self.as_str().starts_with('E')
@@ -97,15 +98,15 @@ impl fmt::Display for Code {
 /// One error or warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// What kind of mistake.
+    /// The kind of the error or warning.
     pub code: Code,
-    /// What is wrong, in one sentence.
+    /// The message, one sentence.
     pub message: String,
-    /// Where.
+    /// The location in the source.
     pub span: Span,
-    /// How to mend it.
+    /// Advice on how to fix it.
     pub hint: Option<String>,
-    /// Other places that matter, each with what it is.
+    /// Other relevant locations, each with a label.
     pub related: Vec<(Span, String)>,
 }
 
@@ -115,14 +116,14 @@ impl Diagnostic {
         Self { code, message: message.into(), span, hint: None, related: Vec::new() }
     }
 
-    /// With advice on how to mend it.
+    /// Adds advice on how to fix it.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// With another place that matters.
+    /// Adds another relevant location.
     #[must_use]
     pub fn related(mut self, span: Span, what: impl Into<String>) -> Self {
         self.related.push((span, what.into()));
@@ -130,14 +131,14 @@ impl Diagnostic {
     }
 }
 
-/// A diagnostic in a form that needs no source map: for machines.
+/// A diagnostic without references to a source map, for JSON output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plain {
+pub struct PlainDiagnostic {
     /// The stable code.
     pub code: &'static str,
-    /// Whether the program is refused because of it.
+    /// Whether it is an error, so that the compiler refuses the program.
     pub error: bool,
-    /// What is wrong.
+    /// The message.
     pub message: String,
     /// File name.
     pub file: String,
@@ -145,39 +146,39 @@ pub struct Plain {
     pub line: u32,
     /// Column, from 1.
     pub column: u32,
-    /// Last line of the place, from 1.
+    /// Last line of the location, from 1.
     pub end_line: u32,
-    /// Column behind the place, from 1.
+    /// Column behind the location, from 1.
     pub end_column: u32,
     /// The source line.
     pub source: String,
-    /// How to mend it.
+    /// Advice on how to fix it.
     pub hint: Option<String>,
-    /// Other places that matter.
-    pub related: Vec<RelatedPlace>,
+    /// Other relevant locations.
+    pub related: Vec<RelatedLocation>,
 }
 
-/// Another place that matters, in a form that needs no source map.
+/// Another relevant location of a [`PlainDiagnostic`].
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RelatedPlace {
+pub struct RelatedLocation {
     /// File name.
     pub file: String,
     /// Line, from 1.
     pub line: u32,
     /// Column, from 1.
     pub column: u32,
-    /// Last line of the place, from 1.
+    /// Last line of the location, from 1.
     pub end_line: u32,
-    /// Column behind the place, from 1.
+    /// Column behind the location, from 1.
     pub end_column: u32,
-    /// What is there.
+    /// The label.
     pub message: String,
 }
 
-/// The most errors, and the most warnings, that one run reports.
+/// Maximum number of errors, and of warnings, that one run reports.
 const MAX_ERRORS: usize = 100;
 
-/// What one run has to say, with the source it speaks of.
+/// All diagnostics of one run, with the source files they refer to.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
     sources: SourceMap,
@@ -185,7 +186,7 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// Joins findings with their source; sorts by place, drops repetitions and what exceeds a sensible number.
+    /// Sorts diagnostics by location, removes duplicates and all beyond [`MAX_ERRORS`].
     #[must_use]
     pub(crate) fn new(sources: SourceMap, mut items: Vec<Diagnostic>) -> Self {
         items.sort_by_key(|d| (d.span.file, d.span.start, d.code));
@@ -201,46 +202,46 @@ impl Diagnostics {
             let span = items.last().map(|d| d.span).unwrap_or_default();
             let more = format!("{} more errors are not shown", errors - MAX_ERRORS);
             items.push(
-                Diagnostic::new(Code::TooManyErrors, span, more).hint("mend the first ones and try again"),
+                Diagnostic::new(Code::TooManyErrors, span, more).hint("fix the first errors and try again"),
             );
         }
         Self { sources, items }
     }
 
-    /// All of them, by file and place.
+    /// Returns all diagnostics, by file and location.
     #[must_use]
     pub fn items(&self) -> &[Diagnostic] {
         &self.items
     }
 
-    /// The source they speak of.
+    /// Returns the source files.
     #[must_use]
     pub const fn sources(&self) -> &SourceMap {
         &self.sources
     }
 
-    /// Whether there is an error among them.
+    /// Whether at least one diagnostic is an error.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.items.iter().any(|d| d.code.is_error())
     }
 
-    /// Whether there is nothing to say.
+    /// Whether there are no diagnostics.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty()
     }
 
-    /// For machines.
+    /// Returns the diagnostics for JSON output.
     #[must_use]
-    pub fn plain(&self) -> Vec<Plain> {
+    pub fn plain(&self) -> Vec<PlainDiagnostic> {
         self.items.iter().map(|d| self.plain_one(d)).collect()
     }
 
-    fn plain_one(&self, d: &Diagnostic) -> Plain {
+    fn plain_one(&self, d: &Diagnostic) -> PlainDiagnostic {
         let f = self.sources.file(d.span.file);
         let (start, end) = (f.position(d.span.start), f.position(d.span.end));
-        Plain {
+        PlainDiagnostic {
             code: d.code.as_str(),
             error: d.code.is_error(),
             message: d.message.clone(),
@@ -255,10 +256,10 @@ impl Diagnostics {
         }
     }
 
-    fn related(&self, span: Span, what: &str) -> RelatedPlace {
+    fn related(&self, span: Span, what: &str) -> RelatedLocation {
         let f = self.sources.file(span.file);
         let (start, end) = (f.position(span.start), f.position(span.end));
-        RelatedPlace {
+        RelatedLocation {
             file: f.name.clone(),
             line: start.line,
             column: start.column,
@@ -268,7 +269,7 @@ impl Diagnostics {
         }
     }
 
-    /// For people: message, place, source line, hint; with terminal colours if `colour`.
+    /// Renders message, location, source line and hint for people; with terminal colours if `colour`.
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
@@ -299,7 +300,8 @@ impl Diagnostics {
         let f = self.sources.file(file);
         let own = (file == d.span.file).then_some(d.span);
         let places = || own.into_iter().chain(d.related.iter().map(|(s, _)| *s)).filter(|s| s.file == file);
-        // Only the lines that are spoken of: the renderer looks at all that it is given, once for each diagnostic.
+        // Only the annotated lines: the renderer scans the whole text that it receives, for each
+        // diagnostic.
         let (from, first) = f.line_start(places().map(|s| s.start).min().unwrap_or(0));
         let to = f.line_end(places().map(|s| s.end).max().unwrap_or(0));
         let text = f.text.get(from..to).unwrap_or(&f.text);
@@ -324,7 +326,7 @@ impl fmt::Display for Diagnostics {
 
 impl std::error::Error for Diagnostics {}
 
-/// Collects findings while the compiler goes on.
+/// Collects diagnostics during a compilation.
 #[derive(Debug, Default)]
 pub(crate) struct Sink {
     items: Vec<Diagnostic>,
@@ -334,7 +336,7 @@ pub(crate) struct Sink {
 impl Sink {
     pub(crate) fn add(&mut self, d: Diagnostic) {
         self.errors += usize::from(d.code.is_error());
-        // What exceeds this is never shown; a hostile input must not fill the memory.
+        // Diagnostics beyond this limit are never shown; hostile input must not fill the memory.
         if self.items.len() < 50 * MAX_ERRORS {
             self.items.push(d);
         }
@@ -344,7 +346,8 @@ impl Sink {
         self.errors > 0
     }
 
-    /// Whether more errors are known than will be shown: then no trouble is worth being taken over another.
+    /// Whether there are more errors than a run reports, so that collecting details of another is
+    /// pointless.
     pub(crate) const fn is_full(&self) -> bool {
         self.errors > MAX_ERRORS
     }

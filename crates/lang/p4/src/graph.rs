@@ -1,7 +1,9 @@
-//! The flow of a program as Graphviz text (the DOT language), for `--emit graph`: a cluster for each parser, with its states and
-//! what they select on, and for each control, with its conditions, tables and the statements between them.
+//! The control flow of a program as Graphviz text (the DOT language), for `--emit graph`: a cluster
+//! for each parser, with its states and select expressions, and for each control, with its
+//! conditions, tables and the statements between them.
 //!
-//! It is drawn from the syntax tree, so that it shows the author's names and none of what the compiler makes of them.
+//! It is drawn from the syntax tree, so it shows the author's names and none of the compiler's
+//! transformations.
 
 use crate::ast::{Block, ControlDecl, Decl, DeclKind, Expr, ExprKind, ParserDecl, Program, PropertyKind};
 use crate::ast::{Stmt, StmtKind, SwitchCase, Transition};
@@ -10,13 +12,13 @@ use crate::lexer::Name;
 use std::collections::HashMap;
 use std::fmt::Write;
 
-/// A node's number.
+/// The number of a node.
 type Node = usize;
 
-/// Where control comes from that has not gone anywhere yet: a node, and what stands at the edge that leaves it.
+/// Edges without a target yet: source nodes and edge labels.
 type Ends = Vec<(Node, String)>;
 
-/// The whole program.
+/// Draws the whole program.
 pub(crate) fn draw(program: &Program) -> String {
     let mut graph = Graph::default();
     graph.line("digraph program {");
@@ -38,24 +40,24 @@ struct Graph {
     out: String,
     nodes: Node,
     clusters: usize,
-    /// Tables of the control that is drawn, as they are shown.
+    /// Tables of the current control, with their labels.
     tables: HashMap<Name, String>,
-    /// The loops around what is drawn, the innermost last.
+    /// The enclosing loops, innermost last.
     loops: Vec<Loop>,
-    /// Where control goes at the end of the control that is drawn, and after `exit`.
+    /// The end node of the current control, also the target of `exit`.
     end: Node,
 }
 
-/// A loop that is drawn.
+/// The open edges of a loop.
 #[derive(Default)]
 struct Loop {
-    /// Where `continue` comes from.
+    /// Edges of `continue`.
     next: Ends,
-    /// Where `break` comes from.
+    /// Edges of `break`.
     left: Ends,
 }
 
-/// Text as it stands between quotes; each line begins at the left.
+/// Escapes text for a quoted label; lines are left-aligned.
 fn quoted(text: &str) -> String {
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"");
     if escaped.contains('\n') { escaped.replace('\n', "\\l") + "\\l" } else { escaped }
@@ -87,12 +89,12 @@ impl Graph {
         let _ = writeln!(self.out, "        n{from} -> n{to}{label};");
     }
 
-    /// Has all of these go to a node.
+    /// Connects open edges to a node.
     fn join(&mut self, ends: Ends, to: Node) {
         ends.into_iter().for_each(|(from, text)| self.edge(from, to, &text));
     }
 
-    /// A node to which all of these go.
+    /// Adds a node and connects open edges to it.
     fn step(&mut self, ends: Ends, shape: &str, text: &str) -> Node {
         let node = self.node(shape, text);
         self.join(ends, node);
@@ -112,7 +114,7 @@ impl Graph {
         let [accept, reject] = ["accept", "reject"].map(|text| self.node("ellipse", text));
         let find = |name: &str| match name {
             "accept" => accept,
-            // A state that is not there has been refused.
+            // The checker has refused unknown states.
             _ => states.iter().find(|(n, _)| &**n == name).map_or(reject, |(_, node)| *node),
         };
         for (state, (_, from)) in parser.states.iter().zip(&states) {
@@ -140,7 +142,7 @@ impl Graph {
         self.join(ends, self.end);
     }
 
-    /// Statements after each other. What is neither a table nor a decision shares a node with what follows it.
+    /// Draws a block. Statements other than tables and decisions share a node with those that follow.
     fn block(&mut self, block: &Block, mut ends: Ends) -> Ends {
         let mut lines = Vec::new();
         for statement in &block.stmts {
@@ -154,7 +156,7 @@ impl Graph {
         self.lines(&mut lines, ends)
     }
 
-    /// A node for these lines, if there are any.
+    /// Adds a node for these lines, if there are any.
     fn lines(&mut self, lines: &mut Vec<String>, ends: Ends) -> Ends {
         let text = std::mem::take(lines).into_iter().filter(|l| !l.is_empty()).collect::<Vec<_>>().join("\n");
         if text.is_empty() { ends } else { vec![(self.step(ends, "box", &text), String::new())] }
@@ -203,7 +205,7 @@ impl Graph {
         let (mut after, mut labels) = (Ends::new(), Vec::new());
         for case in cases {
             labels.push(expr(&case.label));
-            // Without a block it falls through to the next one that has one.
+            // A label without a block falls through to the next block.
             if let Some(block) = &case.body {
                 after.extend(self.block(block, vec![(node, std::mem::take(&mut labels).join(", "))]));
             }
@@ -217,7 +219,7 @@ impl Graph {
         after
     }
 
-    /// The rest of a loop whose condition is `node`.
+    /// Draws the rest of a loop whose condition is `node`.
     fn repeat(&mut self, node: Node, body: &Stmt, update: &[Stmt]) -> Ends {
         self.loops.push(Loop { next: Ends::new(), left: vec![(node, "false".to_owned())] });
         let mut next = self.statement(body, vec![(node, "true".to_owned())]);
@@ -228,16 +230,16 @@ impl Graph {
         left
     }
 
-    /// `break` or `continue`: control goes on where the loop says.
+    /// Draws `break` or `continue`.
     fn leave(&mut self, ends: Ends, to: impl FnOnce(&mut Loop) -> &mut Ends) -> Ends {
-        // Outside of a loop the checker has refused it.
+        // The checker has refused it outside of a loop.
         if let Some(inner) = self.loops.last_mut() {
             to(inner).extend(ends);
         }
         Ends::new()
     }
 
-    /// The table that a statement applies, as it is shown.
+    /// Returns the label of the table that a statement applies.
     fn applied(&self, statement: &Stmt) -> Option<String> {
         let StmtKind::Call(call) = &statement.kind else { return None };
         let ExprKind::Call { callee, .. } = &call.kind else { return None };
@@ -247,7 +249,7 @@ impl Graph {
     }
 }
 
-/// What is done and leads nowhere else.
+/// Whether a statement has no effect on the control flow.
 const fn is_plain(statement: &Stmt) -> bool {
     matches!(
         statement.kind,
@@ -255,7 +257,7 @@ const fn is_plain(statement: &Stmt) -> bool {
     )
 }
 
-/// A statement of a state or between decisions, in one line.
+/// Prints a statement of a state, or between decisions, on one line.
 fn line_of(statement: &Stmt) -> String {
     match &statement.kind {
         StmtKind::If { condition, .. } => format!("if ({}) ...", expr(condition)),
@@ -264,7 +266,7 @@ fn line_of(statement: &Stmt) -> String {
     }
 }
 
-/// Whether a keyset takes whatever comes.
+/// Whether a keyset matches every value.
 fn takes_all(key: &Expr) -> bool {
     match &key.kind {
         ExprKind::Default | ExprKind::DontCare | ExprKind::Dots => true,
@@ -273,7 +275,7 @@ fn takes_all(key: &Expr) -> bool {
     }
 }
 
-/// A table's name, and what is shown of it: its keys and actions.
+/// Returns the name of a table and its label with keys and actions.
 fn table(decl: &Decl) -> Option<(Name, String)> {
     let DeclKind::Table(properties) = &decl.kind else { return None };
     let mut text = format!("table {}", decl.name.name);
@@ -307,7 +309,7 @@ mod tests {
         draw(&program)
     }
 
-    /// The edges as `from -label-> to`, by the first lines of nodes.
+    /// Returns the edges as `from -label-> to`, by the first lines of nodes.
     fn edges(graph: &str) -> Vec<String> {
         let label = |line: &str| {
             let text = line.split_once("label=\"").map_or("", |(_, text)| text);
@@ -326,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_nodes_and_what_they_select_on_decides() {
+    fn states_and_selects_are_nodes() {
         let text = "parser P(packet_in p) {
             state start { p.extract(h); transition select(h.kind) { 1: next; 2 &&& 6: accept; } }
             state next { transition select(h.a, h.b) { (1, _): start; default: accept; } }
@@ -354,7 +356,8 @@ mod tests {
                 x = 2; x = 3;
                 if (x == 4) { t.apply(); } else { return; }
                 switch (t.apply().action_run) { a: { x = 5; } }
-                for (bit<8> i = 0; i < 9; i = i + 1) { if (x == 6) { break; } if (x == 7) { continue; } x = 8; }
+                for (bit<8> i = 0; i < 9; i = i + 1) {
+                    if (x == 6) { break; } if (x == 7) { continue; } x = 8; }
             }
         }";
         let expected = [
@@ -381,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_written_stays_between_its_quotes() {
+    fn labels_are_escaped() {
         let drawn = graph(include_str!("../tests/grammar.p4"));
         assert!(drawn.matches('{').count() >= 3);
         let declared: HashSet<&str> = drawn

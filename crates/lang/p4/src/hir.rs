@@ -1,6 +1,6 @@
-//! The resolved program: every name bound, every type known, every implicit cast written out, every constant folded.
+//! The resolved program: names bound, types assigned, implicit casts explicit, constants folded.
 //!
-//! Parsers, controls and actions are still calls; the lowering inlines them.
+//! Calls of parsers, controls and actions remain calls; the lowering inlines them.
 
 use crate::ast::{BinaryOp, Direction, UnaryOp};
 use crate::lexer::Name;
@@ -37,7 +37,7 @@ pub(crate) struct Program {
     pub(crate) value_sets: Vec<ValueSet>,
     /// The header types of the top level that are not generic.
     pub(crate) headers: Vec<Rc<CompositeType>>,
-    /// The values in brackets behind annotations, by place.
+    /// The values in brackets behind annotations, by location.
     pub(crate) annotation_values: HashMap<Span, Expr>,
     /// The instance called `main`.
     pub(crate) main: Option<InstId>,
@@ -67,9 +67,9 @@ pub(crate) struct Param {
 pub(crate) struct Routine {
     pub(crate) name: Name,
     pub(crate) span: Span,
-    /// What the control plane calls it: its name, or what `@name` says.
+    /// Its name in the control plane: the declared name, or the value of `@name`.
     pub(crate) control_name: Name,
-    /// Declared within a control, whose name is then part of what the control plane calls it.
+    /// Declared within a control, whose name prefixes the name in the control plane.
     pub(crate) local: bool,
     pub(crate) params: Vec<Param>,
     pub(crate) result: Type,
@@ -92,7 +92,7 @@ pub(crate) struct Extern {
     pub(crate) type_params: Vec<u32>,
     pub(crate) constructors: Vec<Vec<Param>>,
     pub(crate) methods: Vec<ExternFn>,
-    /// Those of `methods` that instances implement, and whether they may leave them out.
+    /// Abstract methods: indices into `methods`, and whether instances may omit them.
     pub(crate) abstracts: Vec<(usize, bool)>,
 }
 
@@ -104,7 +104,7 @@ pub(crate) struct Instance {
     pub(crate) what: Constructed,
     pub(crate) args: Vec<CtorArg>,
     /// Implementations of abstract methods: index of the method, function.
-    #[expect(dead_code, reason = "calls of abstract methods are refused by name")]
+    #[expect(dead_code, reason = "the lowering refuses calls of abstract methods")]
     pub(crate) methods: Vec<(usize, FunctionId)>,
 }
 
@@ -120,11 +120,11 @@ pub(crate) enum Constructed {
 pub(crate) enum CtorArg {
     Value(Expr),
     Object(Object),
-    /// An optional argument that is left out.
+    /// An omitted optional argument.
     Missing,
 }
 
-/// An instance, or a parameter that stands for one.
+/// An instance, or a parameter that refers to one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Object {
     Instance(InstId),
@@ -139,7 +139,7 @@ pub(crate) struct Parser {
     pub(crate) params: Vec<Param>,
     pub(crate) ctor_params: Vec<Param>,
     pub(crate) locals: Vec<Stmt>,
-    /// The first is `start`.
+    /// The states; the first is `start`.
     pub(crate) states: Vec<State>,
 }
 
@@ -164,7 +164,7 @@ pub(crate) enum Next {
     Select { subjects: Vec<Expr>, cases: Vec<(Vec<Keyset>, Target)>, span: Span },
 }
 
-/// A parser value set: its members are the control plane's.
+/// A parser value set, whose members the control plane sets.
 #[derive(Clone, Debug)]
 pub(crate) struct ValueSet {
     pub(crate) name: Name,
@@ -172,20 +172,20 @@ pub(crate) struct ValueSet {
     pub(crate) ty: Type,
     /// The scalars of its type, in order.
     pub(crate) keys: Vec<Type>,
-    /// How each of them is matched.
+    /// The match kind of each scalar.
     pub(crate) kinds: Vec<MatchKind>,
     pub(crate) size: u32,
 }
 
-/// What one key matches.
+/// The values that one key matches.
 #[derive(Clone, Debug)]
 pub(crate) enum Keyset {
     Any,
     Value(Expr),
     Mask(Expr, Expr),
     Range(Expr, Expr),
-    /// A parser value set; it matches all keys of its keyset at once, and stands for the first of them, the others
-    /// are [`Keyset::Any`].
+    /// A parser value set. It matches all keys of its keyset at once and takes the position of the
+    /// first; the other positions are [`Keyset::Any`].
     Set(ValueSetId),
 }
 
@@ -206,19 +206,19 @@ pub(crate) enum MatchKind {
     Range,
     Optional,
     Selector,
-    /// One that the program or an architecture declares beyond these.
+    /// A match kind that the program or an architecture declares.
     Other,
 }
 
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// What the control plane calls it: its name, or what `@name` says.
+    /// Its name in the control plane: the declared name, or the value of `@name`.
     pub(crate) name: Name,
-    /// Its name.
+    /// The declared name.
     pub(crate) declared: Name,
     pub(crate) span: Span,
     pub(crate) keys: Vec<Key>,
-    /// Where the property `key` begins.
+    /// The start of the property `key`.
     pub(crate) key_span: Span,
     pub(crate) actions: Vec<ActionUse>,
     pub(crate) default: Option<BoundAction>,
@@ -230,7 +230,7 @@ pub(crate) struct Table {
     pub(crate) properties: Vec<Property>,
 }
 
-/// A table property that is not the language's own.
+/// A table property that the architecture defines.
 #[derive(Debug)]
 pub(crate) struct Property {
     pub(crate) name: Name,
@@ -243,12 +243,13 @@ pub(crate) struct Key {
     pub(crate) value: Expr,
     pub(crate) kind: MatchKind,
     pub(crate) kind_name: Name,
-    /// Where the match kind is named.
+    /// The location of the match kind.
     pub(crate) kind_span: Span,
     pub(crate) name: String,
 }
 
-/// An action in a table's list: arguments for its parameters with a direction; the others are the entry's data.
+/// An action in a table's list: arguments for its parameters with a direction. Entries supply the
+/// other parameters.
 #[derive(Debug)]
 pub(crate) struct ActionUse {
     pub(crate) action: ActionId,
@@ -261,7 +262,7 @@ pub(crate) struct ActionUse {
     pub(crate) span: Span,
 }
 
-/// An action with all its data.
+/// An action with all its arguments.
 #[derive(Debug)]
 pub(crate) struct BoundAction {
     /// Index into the table's actions.
@@ -275,9 +276,9 @@ pub(crate) struct Entry {
     pub(crate) action: BoundAction,
     /// As written; `None` if it follows from the order.
     pub(crate) priority: Option<BigInt>,
-    /// As the annotation `@priority` of older programs gives it: the smallest wins.
+    /// The value of the older annotation `@priority`: the smallest wins.
     pub(crate) rank: Option<u32>,
-    #[expect(dead_code, reason = "what the control plane may change is not decided here yet")]
+    #[expect(dead_code, reason = "the lowering does not restrict the control plane's changes yet")]
     pub(crate) is_const: bool,
     pub(crate) span: Span,
 }
@@ -291,10 +292,10 @@ pub(crate) struct Expr {
 
 #[derive(Clone, Debug)]
 pub(crate) enum ExprKind {
-    /// A value of integer, bool, enum or error type, as its number.
+    /// The number of a value of integer, bool, enum or error type.
     Const(BigInt),
     Text(Name),
-    /// An object where a parameter's default makes one.
+    /// An object that the default of a parameter constructs.
     Object(Object),
     Var(VarId),
     Field(Box<Expr>, usize),
@@ -307,11 +308,11 @@ pub(crate) enum ExprKind {
     StackLastIndex(Box<Expr>),
     /// Bits `hi` to `lo`.
     Slice(Box<Expr>, u32, u32),
-    /// So many bits from a bit on that is known at run time only.
+    /// A number of bits from an offset that is known only at run time.
     PlusSlice(Box<Expr>, Box<Expr>, u32),
     Unary(UnaryOp, Box<Expr>),
     Binary(BinaryOp, Box<Expr>, Box<Expr>),
-    /// To the type of this expression.
+    /// A cast to the type of this expression.
     Cast(Box<Expr>),
     Ternary(Box<Expr>, Box<Expr>, Box<Expr>),
     /// All fields of a struct, header or tuple.
@@ -325,7 +326,7 @@ pub(crate) enum ExprKind {
         miss: bool,
     },
     Call(Box<Call>),
-    /// Follows from a mistake that was reported already.
+    /// The result of an error that has been reported.
     Bad,
 }
 
@@ -352,7 +353,7 @@ pub(crate) enum Callee {
     Table(TableId),
     SetValid(Expr),
     SetInvalid(Expr),
-    /// `push_front` of as many elements, or `pop_front` if `front` is false.
+    /// `push_front` by a number of elements, or `pop_front` if `front` is false.
     Push {
         stack: Expr,
         count: u32,
@@ -363,16 +364,16 @@ pub(crate) enum Callee {
 #[derive(Clone, Debug)]
 pub(crate) enum CallArg {
     In(Expr),
-    /// Something assignable.
+    /// An l-value.
     Out(Expr),
     InOut(Expr),
     Object(Object),
-    /// `_`, or an optional parameter without an argument.
+    /// `_`, or an omitted optional argument.
     Skip,
 }
 
 impl CallArg {
-    /// The expression, if it is one.
+    /// Returns the expression, if there is one.
     pub(crate) const fn expr(&self) -> Option<&Expr> {
         match self {
             Self::In(e) | Self::Out(e) | Self::InOut(e) => Some(e),
@@ -392,7 +393,8 @@ pub(crate) enum StmtKind {
     Declare(VarId, Option<Expr>),
     Instance,
     Assign(Expr, Expr),
-    /// `target op= ...`: the value, in which the variable stands for what the target holds. The target is evaluated once.
+    /// `target op= ...`: in `value`, the variable refers to the target's value. The target is
+    /// evaluated once.
     Update {
         target: Expr,
         old: VarId,
@@ -425,7 +427,8 @@ pub(crate) enum StmtKind {
         array: Expr,
         body: Vec<Stmt>,
     },
-    /// `switch` on which action ran: labels (index into the table's actions; `None` is `default`) and body.
+    /// `switch` on the executed action: labels (indices into the table's actions; `None` is
+    /// `default`) and bodies.
     SwitchAction {
         table: TableId,
         cases: Vec<(Vec<Option<usize>>, Vec<Stmt>)>,
@@ -445,7 +448,7 @@ impl Expr {
         Self { kind: ExprKind::Bad, ty: Type::Bad, span }
     }
 
-    /// The expressions that this one is directly made of.
+    /// Returns the direct subexpressions.
     pub(crate) fn parts(&self) -> Vec<&Self> {
         match &self.kind {
             ExprKind::Const(_)
@@ -470,12 +473,12 @@ impl Expr {
         }
     }
 
-    /// Whether it is, or contains, an expression for which `f` holds.
+    /// Whether `f` holds for the expression or a subexpression.
     pub(crate) fn any(&self, f: &dyn Fn(&Self) -> bool) -> bool {
         f(self) || self.parts().into_iter().any(|p| p.any(f))
     }
 
-    /// The number of a constant.
+    /// Returns the value of a constant.
     pub(crate) const fn as_const(&self) -> Option<&BigInt> {
         match &self.kind {
             ExprKind::Const(v) => Some(v),

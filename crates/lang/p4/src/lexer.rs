@@ -1,7 +1,7 @@
-//! Characters to tokens.
+//! The lexer: characters to tokens.
 //!
-//! The lexer knows nothing of types: `>>` comes as two `>` of which the first is marked as touching the second, so
-//! that `tuple<bit<8>>` needs no tricks. Unknown characters become tokens of their own and are reported once.
+//! The lexer ignores types: it emits `>>` as two `>` of which the second is not `spaced`, so that
+//! `tuple<bit<8>>` parses without special cases. Unknown characters become tokens of their own.
 
 use crate::diagnostics::{Code, Diagnostic, Sink};
 use crate::source::{FileId, Span};
@@ -10,10 +10,10 @@ use std::rc::Rc;
 /// A name as written.
 pub(crate) type Name = Rc<str>;
 
-/// What a token is.
+/// The kind and text of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Tok {
-    /// An identifier that is no keyword.
+    /// An identifier that is not a keyword.
     Ident(Name),
     /// A keyword.
     Word(&'static str),
@@ -23,20 +23,20 @@ pub(crate) enum Tok {
     Int(Name),
     /// A string literal, without quotes and with escapes resolved.
     Str(Name),
-    /// A character that P4 does not have (already reported), except the preprocessor's `#` and `\`.
+    /// A character that is not in P4's character set, or the preprocessor's `#` and `\`.
     Other(char),
     /// The end of the input.
     Eof,
 }
 
-/// A token and where it stands.
+/// A token and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) tok: Tok,
     pub(crate) span: Span,
-    /// First on its line: only there `#` starts a directive.
+    /// First on its line; only there, `#` starts a directive.
     pub(crate) first: bool,
-    /// White space or a comment stands before it: tells `F (x)` from `F(x)` in `#define`.
+    /// White space or a comment precedes the token; distinguishes `F (x)` from `F(x)` in `#define`.
     pub(crate) spaced: bool,
 }
 
@@ -107,7 +107,7 @@ struct Lexer<'a> {
     sink: &'a mut Sink,
 }
 
-/// All tokens of a file, the last of which is [`Tok::Eof`].
+/// Returns all tokens of a file; the last one is [`Tok::Eof`].
 pub(crate) fn lex(text: &str, file: FileId, sink: &mut Sink) -> Vec<Token> {
     let mut lexer = Lexer { text, file, at: 0, sink };
     let mut out = Vec::with_capacity(text.len() / 4);
@@ -189,18 +189,19 @@ impl<'a> Lexer<'a> {
         if c == '"' {
             return self.string();
         }
-        // Comparing first characters first spares most calls: this is the innermost loop of the lexer.
+        // The comparison of first characters avoids most calls: this is the innermost loop
+        // of the lexer.
         let first = rest.as_bytes()[0];
         if let Some(s) = SYMBOLS.iter().find(|s| s.as_bytes()[0] == first && rest.starts_with(**s)) {
             self.at += s.len();
             return Tok::Sym(s);
         }
-        // Annotations may hold any text; elsewhere the parser says that P4 has no such character.
+        // Annotations may contain any character; elsewhere the parser reports it.
         self.at += c.len_utf8();
         Tok::Other(c)
     }
 
-    /// Takes a name, or whatever else is written with the characters of names.
+    /// Reads a name, or a number with the characters of names.
     fn name(&mut self) -> &'a str {
         let rest = &self.text[self.at..];
         let end = rest.bytes().position(|c| !c.is_ascii_alphanumeric() && c != b'_').unwrap_or(rest.len());
@@ -289,15 +290,15 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_reported() {
+    fn unterminated_text_is_reported() {
         assert!(toks("/* x").1);
         assert!(toks("\"x").1);
         assert!(toks("12ab").1);
     }
 
-    /// Annotations may hold any character; elsewhere the parser refuses it.
+    /// Annotations may contain any character; elsewhere the parser refuses it.
     #[test]
-    fn characters_that_p4_does_not_have_are_refused_behind_the_lexer() {
+    fn characters_outside_p4_are_refused_by_the_parser() {
         assert!(!toks("a $ b é").1);
         for text in ["const bit<8> $ = 1;", "const bit<8> é = 1;", "const bit<8> a = 1 $;"] {
             let found = crate::check("x.p4", text, &crate::NoIncludes, &crate::Options::default());

@@ -2,25 +2,31 @@
 //!
 //! # Stages
 //!
-//! preprocessor (includes, macros) → lexer → parser (the whole P4_16 grammar) → checker (names, types, constants)
-//! → warnings about likely mistakes → lowering (everything inlined, SSA form) → optimiser → eBPF code generation →
-//! ELF object. What the language allows and a stage cannot translate yet is refused by name and place with
+//! preprocessor (includes, macros) → lexer → parser (the whole P4_16 grammar) → checker (names,
+//! types, constants) → lints (warnings about likely mistakes) → lowering (inlines everything, emits
+//! SSA form) → optimiser → eBPF code generation → ELF object. A construct that the language allows
+//! but a stage cannot translate yet is reported with its location as
 //! [`diagnostics::Code::Unsupported`].
+//!
+//! A reader follows a program through [`preprocess`], `parser`, `check`, `lint`, `lower`, `opt` and
+//! `codegen`, in this order; `ast`, `hir` and `ir` define the data that passes between them.
 //!
 //! # Promises
 //!
-//! - The crate does no I/O: included files come from the caller's [`Resolver`], the object is returned as bytes.
-//! - No input makes it panic, hang or use unbounded memory; depth and size of everything are limited.
-//! - Every object it emits is accepted by the verifier; one that is not is a bug of the compiler.
+//! - The crate does no I/O: the caller's [`Resolver`] supplies included files, and [`compile`]
+//!   returns the object as bytes.
+//! - No input makes it panic, hang or use unbounded memory: every stage limits depth and size.
+//! - The verifier accepts every object that the compiler emits; a refused object is a compiler bug.
 //! - The same source gives the same bytes.
 //!
 //! # Semantics beyond the language specification
 //!
-//! - A packet that the parser rejects, or that is shorter than what the parser extracts, is dropped. Headers are
-//!   parsed in the header copy, so what lies beyond it counts as missing.
-//! - Variables that were never written, and fields of headers that were never extracted, read as 0.
+//! - A packet is dropped if the parser rejects it, or if it is shorter than the headers that the
+//!   parser extracts. The parser reads the header copy only, so bytes beyond the copy count as
+//!   missing.
+//! - Unwritten variables and the fields of headers that were never extracted read as 0.
 //! - A shift by the width or more gives 0 (or all sign bits), division by zero at run time gives 0.
-//! - A register or counter index that does not exist reads as 0 and writes nothing.
+//! - A read at a register or counter index out of range gives 0; a write there has no effect.
 
 #![forbid(unsafe_code)]
 
@@ -52,31 +58,33 @@ use source::{SourceMap, Span};
 pub use control::{ActionFacts, KeyFacts, ParamFacts, TableFacts};
 pub use preprocess::{Included, NoIncludes, Resolver};
 
-/// How to compile.
+/// Compiler options.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Macros to define, each with its text.
+    /// Macros to define: names and replacement texts.
     pub defines: Vec<(String, String)>,
-    /// What becomes of packets that the parser rejects.
+    /// The fate of packets that the parser rejects.
     pub reject: Reject,
 }
 
-/// What becomes of packets that a parser rejects, where the architecture does not say (`v1model` does).
+/// The fate of packets that a parser rejects, for architectures that do not specify it (`v1model`
+/// does).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reject {
-    /// They are dropped.
+    /// The packets are dropped.
     #[default]
     Drop,
-    /// They pass unchanged, as p4c-ubpf has it. For tests that were written for it.
+    /// The packets pass unchanged, as with p4c-ubpf. Needed by tests that were written for it.
     Pass,
 }
 
-/// What is worth knowing about a compiled program.
+/// Properties of a compiled program.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
-    /// What the program was written for.
+    /// The architecture that the program targets.
     pub architecture: control::Architecture,
-    /// It sends packets to multicast groups, so that only who can replicate packets may run it.
+    /// The program sends packets to multicast groups, so only a host that can replicate packets may
+    /// run it.
     pub replicates: bool,
     /// Registers, counters and meters.
     pub arrays: Vec<control::ArrayFacts>,
@@ -84,24 +92,24 @@ pub struct Facts {
     pub value_sets: Vec<control::ValueSetFacts>,
     /// Maps, in the order of the `maps` section.
     pub maps: Vec<MapFacts>,
-    /// Tables, in the order in which they are applied first.
+    /// Tables, in the order of their first application.
     pub tables: Vec<TableFacts>,
-    /// The tenant's own extern functions, which have to be linked.
+    /// The tenant's own extern functions, which must be linked.
     pub externs: Vec<String>,
-    /// Instructions in all.
+    /// Number of instructions.
     pub instructions: usize,
-    /// Instructions on the longest way through the program; a 64-bit constant counts as one.
+    /// Instructions on the longest path through the program; a 64-bit constant counts as one.
     pub longest_path: usize,
 }
 
 /// A map of a compiled program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapFacts {
-    /// Its symbol.
+    /// The map's symbol.
     pub name: String,
-    /// As the object declares it.
+    /// The definition that the object declares.
     pub definition: p4shield_abi::map::MapDefinition,
-    /// Entries that are installed at load.
+    /// Number of entries that are installed at load.
     pub initial_entries: usize,
 }
 
@@ -112,25 +120,25 @@ pub struct Compiled {
     pub object: Vec<u8>,
     /// Warnings only.
     pub warnings: Diagnostics,
-    /// The code as text, with source lines as comments.
+    /// The code as text, with the source lines as comments.
     pub asm: String,
     /// The optimised intermediate representation as text.
     pub ir: String,
-    /// The syntax tree as P4 text, macros and includes resolved and every operator in parentheses.
+    /// The syntax tree as P4 text: macros and includes resolved, every operation in parentheses.
     pub ast: String,
-    /// The flow of parsers and controls, in the DOT language of Graphviz.
+    /// The control flow of parsers and controls, in the DOT language of Graphviz.
     pub graph: String,
-    /// A C header that declares the tenant's own extern functions and the types that they exchange; empty if the
-    /// program calls none.
+    /// A C header with the tenant's own extern functions and the types of their parameters; empty
+    /// if the program calls none.
     pub c_header: String,
     /// Maps, tables and sizes.
     pub facts: Facts,
 }
 
-/// Compiles a program. `name` stands in messages and is the `from` of includes.
+/// Compiles a program. Messages refer to it as `name`, which is also the `from` of its includes.
 ///
 /// # Errors
-/// All diagnostics, if there is an error among them.
+/// All diagnostics, if at least one of them is an error.
 pub fn compile(
     name: &str,
     text: &str,
@@ -184,13 +192,13 @@ pub fn compile(
     Ok(Compiled { object, warnings, asm, ir, ast, graph, c_header: lowered.c_header, facts })
 }
 
-/// Finds everything that is wrong with a program, without generating code.
+/// Reports all errors and warnings of a program, without generating code.
 #[must_use]
 pub fn check(name: &str, text: &str, resolver: &dyn Resolver, options: &Options) -> Diagnostics {
     let mut sources = SourceMap::default();
     let mut sink = Sink::default();
     if let Some(front) = front_end(name, text, resolver, options, &mut sources, &mut sink) {
-        // A file without `main`, such as one that others include, is right as it is.
+        // A file without `main` is valid: other files may include it.
         if front.hir.main.is_some() {
             lower::lower(&front.hir, front.end, options.reject, &mut sink);
         }
@@ -198,11 +206,11 @@ pub fn check(name: &str, text: &str, resolver: &dyn Resolver, options: &Options)
     Diagnostics::new(sources, sink.into_items())
 }
 
-/// What the front end makes of a program without errors.
+/// The front end's result for a program without errors.
 struct FrontEnd {
     ast: ast::Program,
     hir: hir::Program,
-    /// The end of the program's own file.
+    /// The end of the program's main file.
     end: Span,
 }
 

@@ -1,9 +1,9 @@
-//! Source files and places in them.
+//! Source files and locations in them.
 //!
-//! Every token, tree node and instruction carries a [`Span`], so that whatever goes wrong, at any stage and in any
-//! included file, can be shown where the author wrote it.
+//! Every token, tree node and instruction carries a [`Span`], so that every stage can report errors
+//! at the location in the source, in included files too.
 
-/// A file of a [`SourceMap`], by number.
+/// The number of a file in a [`SourceMap`].
 pub type FileId = u32;
 
 /// A range of bytes in one file.
@@ -11,14 +11,15 @@ pub type FileId = u32;
 pub struct Span {
     /// The file.
     pub file: FileId,
-    /// First byte.
+    /// Offset of the first byte.
     pub start: u32,
-    /// First byte behind it.
+    /// Offset behind the last byte.
     pub end: u32,
 }
 
 impl Span {
-    /// From the start of `self` to the end of `other`; `self` alone if they lie in different files.
+    /// Returns the range from the start of `self` to the end of `other`; `self` if they lie in
+    /// different files.
     #[must_use]
     pub fn to(self, other: Self) -> Self {
         if self.file == other.file {
@@ -28,7 +29,7 @@ impl Span {
         }
     }
 
-    /// The empty place right behind `self`.
+    /// Returns the empty range right behind `self`.
     #[must_use]
     pub const fn after(self) -> Self {
         Self { start: self.end, ..self }
@@ -47,7 +48,7 @@ pub struct Position {
 /// One file's name and text.
 #[derive(Clone, Debug)]
 pub struct SourceFile {
-    /// Name as given by the caller or by the `#include`.
+    /// The name that the caller or the `#include` gave.
     pub name: String,
     /// The whole text.
     pub text: String,
@@ -61,12 +62,12 @@ impl SourceFile {
         Self { name, text, line_starts }
     }
 
-    /// The line (from 0) that holds the byte at `offset`.
+    /// Returns the line (from 0) that contains the byte at `offset`.
     fn line_index(&self, offset: u32) -> usize {
         self.line_starts.partition_point(|s| *s <= offset).saturating_sub(1)
     }
 
-    /// Where `offset` is, for people.
+    /// Returns the line and column of `offset`.
     #[must_use]
     pub fn position(&self, offset: u32) -> Position {
         let line = self.line_index(offset);
@@ -76,19 +77,19 @@ impl SourceFile {
         Position { line: line as u32 + 1, column: column as u32 }
     }
 
-    /// The first byte of the line that holds the byte at `offset`, and the line's number from 1.
+    /// Returns the offset of the line that contains the byte at `offset`, and its number from 1.
     pub(crate) fn line_start(&self, offset: u32) -> (usize, usize) {
         let i = self.line_index(offset);
         (self.line_starts[i] as usize, i + 1)
     }
 
-    /// The first byte behind the line that holds the byte at `offset`.
+    /// Returns the offset behind the line that contains the byte at `offset`.
     pub(crate) fn line_end(&self, offset: u32) -> usize {
         let next = self.line_starts.get(self.line_index(offset) + 1);
         next.map_or(self.text.len(), |s| *s as usize)
     }
 
-    /// The text of the line (from 1), without its end.
+    /// Returns the text of a line (from 1), without its line end.
     #[must_use]
     pub fn line(&self, line: u32) -> &str {
         let i = line.saturating_sub(1) as usize;
@@ -98,14 +99,15 @@ impl SourceFile {
     }
 }
 
-/// All files that took part in one compilation.
+/// All files of one compilation.
 #[derive(Clone, Debug, Default)]
 pub struct SourceMap {
     files: Vec<SourceFile>,
 }
 
 impl SourceMap {
-    /// Adds a file and returns its number. A file that was added before under the same name is not added twice.
+    /// Adds a file and returns its number. Returns the old number if the same name and text were
+    /// added before.
     pub fn add(&mut self, name: &str, text: String) -> FileId {
         if let Some(i) = self.files.iter().position(|f| f.name == name && f.text == text) {
             return i as FileId;
@@ -114,29 +116,29 @@ impl SourceMap {
         self.files.len() as FileId - 1
     }
 
-    /// All files, in the order of their numbers.
+    /// Returns all files, in the order of their numbers.
     #[must_use]
     pub fn files(&self) -> &[SourceFile] {
         &self.files
     }
 
-    /// The file of this number.
+    /// Returns the file of this number.
     ///
     /// # Panics
-    /// If the number is not of this map, which is a bug of the compiler.
+    /// If the map has no such file, which is a compiler bug.
     #[must_use]
     pub fn file(&self, id: FileId) -> &SourceFile {
         &self.files[id as usize]
     }
 
-    /// File name and position of the start of `span`.
+    /// Returns the file name and the position of the start of `span`.
     #[must_use]
     pub fn locate(&self, span: Span) -> (&str, Position) {
         let f = self.file(span.file);
         (&f.name, f.position(span.start))
     }
 
-    /// The text of `span`.
+    /// Returns the text of `span`.
     #[must_use]
     pub fn text(&self, span: Span) -> &str {
         self.file(span.file).text.get(span.start as usize..span.end as usize).unwrap_or("")

@@ -1,7 +1,7 @@
 //! Types after name resolution.
 //!
-//! A [`Type`] is cheap to clone. Declared types are compared by their declaration and type arguments, as P4 wants:
-//! two structs of the same fields are different types.
+//! A [`Type`] is cheap to clone. Declared types are equal if their declaration and type arguments
+//! are equal: P4 treats two structs with the same fields as different types.
 
 use crate::ast::Composite;
 use crate::lexer::Name;
@@ -9,7 +9,7 @@ use num_bigint::BigInt;
 use std::fmt;
 use std::rc::Rc;
 
-/// What a value is.
+/// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Type {
     Bit(u32),
@@ -28,14 +28,14 @@ pub(crate) enum Type {
     Tuple(Rc<[Self]>),
     /// `list<T>`: any number of values, at compile time only.
     List(Rc<Self>),
-    /// `type T name;`: the same values as `T`, but a type of its own.
+    /// `type T name;`: the values of `T`, but a distinct type.
     New(Rc<NewType>),
     Extern(Rc<ExternRef>),
     /// A parser, control or package: by declaration, or by signature.
     Object(Rc<ObjectType>),
     /// A type parameter, by number.
     Var(u32, Name),
-    /// Follows from a mistake that was reported already; fits everything.
+    /// The result of an error that has been reported; compatible with every type.
     Bad,
 }
 
@@ -45,7 +45,7 @@ pub(crate) struct EnumType {
     pub(crate) name: Name,
     /// The underlying type of a serializable enum.
     pub(crate) repr: Option<Type>,
-    /// Names and values; without an underlying type the values count from 0.
+    /// Names and values; without an underlying type, values count from 0.
     pub(crate) members: Vec<(Name, BigInt)>,
 }
 
@@ -79,7 +79,7 @@ pub(crate) enum ObjectKind {
     Package,
 }
 
-/// A parser, control or package type with its parameters' types.
+/// A parser, control or package type with the types of its parameters.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ObjectType {
     pub(crate) kind: ObjectKind,
@@ -93,7 +93,7 @@ pub(crate) struct ObjectParam {
     pub(crate) name: Name,
     pub(crate) direction: crate::ast::Direction,
     pub(crate) ty: Type,
-    /// It may be left out, or the whole parameter may be missing.
+    /// The argument may be omitted, or the whole parameter may be missing.
     pub(crate) optional: bool,
 }
 
@@ -122,7 +122,7 @@ impl PartialEq for NewType {
 impl Eq for NewType {}
 
 impl CompositeType {
-    /// The type of `{a = 1, b = 2}` as long as no other is wanted.
+    /// Whether it is the type of `{a = 1, b = 2}` without an expected type.
     pub(crate) fn is_anonymous(&self) -> bool {
         self.name.is_empty()
     }
@@ -133,7 +133,7 @@ impl CompositeType {
 }
 
 impl Type {
-    /// The type whose operations and representation this type has.
+    /// Returns the type whose operations and representation this type has.
     pub(crate) fn base(&self) -> &Self {
         match self {
             Self::New(n) => n.target.base(),
@@ -145,7 +145,7 @@ impl Type {
         matches!(self, Self::Bad)
     }
 
-    /// Width and signedness of `bit<W>` and `int<W>`.
+    /// Returns width and signedness of `bit<W>` and `int<W>`.
     pub(crate) fn integer(&self) -> Option<(u32, bool)> {
         match self {
             Self::Bit(w) => Some((*w, false)),
@@ -154,7 +154,7 @@ impl Type {
         }
     }
 
-    /// As a header, struct or union.
+    /// Returns the declaration of a composite type of this kind.
     pub(crate) fn composite(&self, kind: Composite) -> Option<&Rc<CompositeType>> {
         match self {
             Self::Composite(c) if c.kind == kind => Some(c),
@@ -170,7 +170,7 @@ impl Type {
         self.composite(Composite::Union).is_some()
     }
 
-    /// Whether it has values while packets are processed.
+    /// Whether the type has values at run time.
     pub(crate) fn is_runtime(&self) -> bool {
         match self.base() {
             Self::InfInt
@@ -185,7 +185,7 @@ impl Type {
         }
     }
 
-    /// How many bits a value of scalar type takes in the machine; `None` if it is not scalar.
+    /// Returns the width in bits of a scalar type in registers; `None` if it is not scalar.
     pub(crate) fn scalar_width(&self) -> Option<u32> {
         match self.base() {
             Self::Bit(w) | Self::Int(w) => Some(*w),
@@ -196,7 +196,8 @@ impl Type {
         }
     }
 
-    /// How many bits it takes in a packet, varbit fields not counted; `None` if it cannot stand in a packet.
+    /// Returns the width in bits within a packet, without varbit fields; `None` if a packet cannot
+    /// contain it.
     pub(crate) fn packed_width(&self) -> Option<u32> {
         match self.base() {
             Self::Bit(w) | Self::Int(w) => Some(*w),
@@ -212,7 +213,8 @@ impl Type {
         }
     }
 
-    /// The least and the most bits that it takes in a packet; `None` if it cannot stand in one.
+    /// Returns the minimum and maximum size in bits within a packet; `None` if a packet cannot
+    /// contain it.
     pub(crate) fn sizes(&self) -> Option<(u32, u32)> {
         let sum = |mut types: Box<dyn Iterator<Item = &Self> + '_>| {
             types.try_fold((0u32, 0u32), |(a, b), t| {
@@ -240,7 +242,7 @@ impl Type {
         }
     }
 
-    /// With type parameters replaced where `f` knows them.
+    /// Replaces the type parameters that `f` maps.
     pub(crate) fn substitute(&self, f: &dyn Fn(u32) -> Option<Self>) -> Self {
         let all = |ts: &[Self]| ts.iter().map(|t| t.substitute(f)).collect::<Vec<_>>();
         match self {
@@ -273,7 +275,7 @@ impl Type {
         }
     }
 
-    /// Whether it is, or mentions, such a type.
+    /// Whether the type or one of its components satisfies `f`.
     pub(crate) fn contains(&self, f: &dyn Fn(&Self) -> bool) -> bool {
         f(self)
             || match self {
@@ -286,7 +288,7 @@ impl Type {
             }
     }
 
-    /// Whether it mentions a type parameter.
+    /// Whether the type contains a type parameter.
     pub(crate) fn is_open(&self) -> bool {
         match self {
             Self::Var(..) => true,

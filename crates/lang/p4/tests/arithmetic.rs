@@ -1,4 +1,5 @@
-//! Compiled arithmetic against big integers: every operator at widths from 1 to 128 bits, signed and unsigned.
+//! Compiled arithmetic compared with big integers: every operator at widths from 1 to 128 bits,
+//! signed and unsigned.
 
 mod common;
 
@@ -15,11 +16,11 @@ enum E {
     Const(u64),
     Unary(&'static str, Box<E>),
     Binary(&'static str, Box<E>, Box<E>),
-    /// By a constant, or by the lowest bits of a field.
+    /// A shift by a constant, or by the lowest bits of a field.
     Shift(&'static str, Box<E>, Result<u32, usize>),
     /// `c ? x : y` with a comparison.
     If(&'static str, Box<E>, Box<E>, Box<E>, Box<E>),
-    /// The lowest bits cut out and put on top of zeros, or the other way round.
+    /// A rotation: the lowest bits concatenated with the others.
     Turn(Box<E>, u32),
     /// Cast to a narrower or wider type and back.
     Cast(Box<E>, u32),
@@ -125,7 +126,7 @@ impl Ty {
             "^" => a ^ b,
             "|+|" => (a + b).clamp(min, max),
             "|-|" => (a - b).clamp(min, max),
-            // As the machine defines it.
+            // As eBPF defines it.
             "/" => {
                 if b.is_zero() {
                     BigInt::zero()
@@ -165,7 +166,7 @@ fn expression(ty: Ty) -> impl Strategy<Value = E> {
             (prop::sample::select(vec!["-", "~"]), e.clone()).prop_map(move |(o, x)| E::Unary(o, b(x))),
             (prop::sample::select(operators), e.clone(), e.clone(), 0usize..3).prop_map(
                 move |(o, x, y, f)| {
-                    // A divisor that is zero at compile time is refused.
+                    // The compiler refuses a divisor that is zero at compile time.
                     let y = if matches!(o, "/" | "%") { E::Field(f) } else { y };
                     E::Binary(o, b(x), b(y))
                 }
@@ -185,7 +186,7 @@ fn expression(ty: Ty) -> impl Strategy<Value = E> {
     })
 }
 
-/// Numbers at which carries and signs change.
+/// Generates numbers at which carries and signs change.
 fn edge() -> impl Strategy<Value = u64> {
     prop_oneof![
         any::<u64>(),
@@ -196,7 +197,7 @@ fn edge() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// The packet: fields of whole bytes with the values in their lowest bits.
+/// Builds the packet: fields of whole bytes with the values in their lowest bits.
 fn packet(ty: Ty, fields: &[BigInt; 3], shifts: [u8; 3]) -> Vec<u8> {
     let bytes = ty.width.div_ceil(8) as usize;
     let mut p = vec![0; 3];
@@ -260,7 +261,7 @@ fn campaign(signed: bool, widths: &'static [u32], cases: u32) {
     }
 }
 
-/// More on request: `P4SHIELD_ARITHMETIC_CASES`.
+/// Returns the number of cases; `P4SHIELD_ARITHMETIC_CASES` overrides the default.
 fn cases(default: u32) -> u32 {
     std::env::var("P4SHIELD_ARITHMETIC_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
@@ -282,7 +283,7 @@ fn arithmetic_of_more_than_64_bits() {
 }
 
 #[test]
-fn the_oracle_itself() {
+fn the_oracle_computes_known_values() {
     let ty = Ty { width: 4, signed: true };
     let f = [BigInt::from(7), BigInt::from(1), BigInt::from(-8)];
     let sum = E::Binary("+", Box::new(E::Field(0)), Box::new(E::Field(1)));

@@ -1,9 +1,9 @@
-//! Every explanation's example makes its mistake, and its mend does not.
+//! The wrong example of every explanation has its code, and the fixed example does not.
 
 use p4shield_p4::diagnostics::{Code, Diagnostics};
 use p4shield_p4::{NoIncludes, Options, check, compile};
 
-/// What there is to say of a file; of a whole program after it was compiled.
+/// Returns the diagnostics of a file; of a whole program after its compilation.
 fn found(text: &str) -> Diagnostics {
     let options = Options::default();
     let found = check("example.p4", text, &NoIncludes, &options);
@@ -21,24 +21,24 @@ fn codes(found: &Diagnostics) -> Vec<&'static str> {
 }
 
 #[test]
-fn examples_make_their_mistake_and_mends_do_not() {
+fn wrong_examples_have_their_code_and_fixed_ones_do_not() {
     let mut wrong = Vec::new();
-    // A bug has no example.
+    // A compiler bug has no example.
     for code in Code::ALL.iter().filter(|c| **c != Code::Internal) {
         let e = code.explain();
         assert!(!e.why.is_empty(), "{code}");
         let mut made = codes(&found(e.mistake));
         if *code == Code::BadMain {
-            // Only who compiles it misses the main of a file.
+            // Only a compilation requires `main`.
             let refused = compile("example.p4", e.mistake, &NoIncludes, &Options::default());
             made = codes(&refused.expect_err("a program without a main"));
         }
         if !made.contains(&code.as_str()) {
-            wrong.push(format!("{code}: the mistake gives {made:?}"));
+            wrong.push(format!("{code}: the wrong example gives {made:?}"));
         }
-        let mended = found(e.mended);
-        if e.mended.is_empty() || mended.has_errors() || codes(&mended).contains(&code.as_str()) {
-            wrong.push(format!("{code}: the mend gives {mended}"));
+        let fixed = found(e.fixed);
+        if e.fixed.is_empty() || fixed.has_errors() || codes(&fixed).contains(&code.as_str()) {
+            wrong.push(format!("{code}: the fixed example gives {fixed}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -46,7 +46,7 @@ fn examples_make_their_mistake_and_mends_do_not() {
 
 /// No code falls through to the explanation of another.
 #[test]
-fn every_code_has_an_explanation_of_its_own() {
+fn every_code_has_its_own_explanation() {
     let mut seen = std::collections::HashSet::new();
     for code in Code::ALL {
         assert!(seen.insert(code.explain().why), "{code} is explained as another");

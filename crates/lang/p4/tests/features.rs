@@ -1,23 +1,24 @@
-//! The language's larger features, each run as verified eBPF on both engines: stacks, unions, loops, sub-parsers,
-//! generics, default values, wide arithmetic.
+//! The larger features of the language, each run as verified eBPF on both engines: stacks, unions,
+//! loops, sub-parsers, generics, default values, wide arithmetic.
 
 mod common;
 
 use common::{Bench, program};
 
-/// Runs a control over a header of two fields of 8 bits and returns both.
+/// Runs a control over a header of two 8-bit fields and returns both.
 fn run(locals: &str, body: &str, a: u8, b: u8) -> (u8, u8) {
     let mut bench = Bench::new(&program("bit<8> a; bit<8> b;", "bit<8> x;", locals, body));
     let out = bench.passes(&[a, b]);
     (out[0], out[1])
 }
 
-/// A program over a stack of four labels; each has a byte, of which the top bit says that it is the last.
+/// A program over a stack of four one-byte labels, the top bit of which marks the last one.
 fn labels(locals: &str, states: &str, body: &str) -> String {
     format!(
         "#include <ubpf_model.p4>\nheader l_t {{ bit<1> last; bit<7> v; }}\n\
          struct headers_t {{ l_t[4] l; }}\nstruct meta_t {{ bit<8> x; }}\n\
-         parser prs(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metadata std) {{ {states} }}\n\
+         parser prs(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metadata std) {{ \
+         {states} }}\n\
          control pipe(inout headers_t hdr, inout meta_t meta, inout standard_metadata std) {{\n{locals}\n\
          apply {{ {body} }} }}\n\
          control dprs(packet_out p, in headers_t hdr) {{ apply {{ p.emit(hdr); }} }}\n\
@@ -29,7 +30,7 @@ const LOOP: &str =
     "state start { p.extract(hdr.l.next); transition select(hdr.l.last.last) { 1: accept; 0: start; } }";
 
 #[test]
-fn a_parser_goes_round_a_stack_until_it_is_full() {
+fn a_parser_loops_over_a_stack_until_it_is_full() {
     let mut b = Bench::new(&labels("", LOOP, "hdr.l[0].v = 5;"));
     assert_eq!(b.passes(&[0x81, 9]), [0x85, 9]);
     assert_eq!(b.passes(&[1, 2, 0x83]), [5, 2, 0x83]);
@@ -67,7 +68,7 @@ fn pushing_and_popping() {
     assert_eq!(
         b.passes(&padded(&[1, 2, 3, 0x84, 7])),
         padded(&[9, 1, 2, 3, 7]),
-        "the last element falls out"
+        "the last element is dropped"
     );
 }
 
@@ -75,7 +76,8 @@ fn pushing_and_popping() {
 fn loops_over_ranges_stacks_and_conditions() {
     let sum = "bit<8> s = 0; for (bit<8> i in 1 .. 4) { if (i == 3) { continue; } s = s + i; } hdr.h.a = s;";
     assert_eq!(run("", sum, 0, 0), (7, 0));
-    let count = "bit<8> n = 0; for (bit<8> i = 0; i < hdr.h.a; i = i + 1) { n = n + 2; if (n == 20) { break; } } hdr.h.b = n;";
+    let count = "bit<8> n = 0; for (bit<8> i = 0; i < hdr.h.a; i = i + 1) {\n\
+                     n = n + 2; if (n == 20) { break; } } hdr.h.b = n;";
     assert_eq!(run("", count, 4, 0), (4, 8));
     assert_eq!(run("", count, 50, 0), (50, 20));
     let high = "bit<8> n = 0; for (bit<8> i in hdr.h.a .. hdr.h.b) { n = n + 1; } hdr.h.a = n;";
@@ -86,7 +88,7 @@ fn loops_over_ranges_stacks_and_conditions() {
 }
 
 #[test]
-fn a_loop_that_runs_too_long_drops_the_packet() {
+fn a_loop_with_too_many_iterations_drops_the_packet() {
     let body = "for (bit<8> i = 0; i < hdr.h.a; i = i + 1) { hdr.h.b = hdr.h.b + 1; }";
     let mut b = Bench::new(&program("bit<8> a; bit<8> b;", "", "", body));
     assert_eq!(b.passes(&[60, 0]), [60, 60]);
@@ -95,14 +97,18 @@ fn a_loop_that_runs_too_long_drops_the_packet() {
 
 #[test]
 fn a_union_holds_one_header() {
-    let text = "#include <ubpf_model.p4>\nheader k_t { bit<8> k; }\nheader a_t { bit<8> a; }\nheader b_t { bit<16> b; }\n\
+    let text = "#include <ubpf_model.p4>\nheader k_t { bit<8> k; }\nheader a_t { bit<8> a; }\n\
+        header b_t { bit<16> b; }\n\
         header_union u_t { a_t a; b_t b; }\nstruct headers_t { k_t k; u_t u; }\nstruct meta_t { bit<8> x; }\n\
         parser prs(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metadata std) {\n\
         state start { p.extract(hdr.k); transition select(hdr.k.k) { 1: a; 2: b; default: accept; } }\n\
-        state a { p.extract(hdr.u.a); transition accept; } state b { p.extract(hdr.u.b); transition accept; } }\n\
+        state a { p.extract(hdr.u.a); transition accept; } state b { p.extract(hdr.u.b); transition accept; \
+        } }\n\
         control pipe(inout headers_t hdr, inout meta_t meta, inout standard_metadata std) { apply {\n\
-        if (!hdr.u.isValid()) { hdr.k.k = 9; } else if (hdr.u.a.isValid()) { hdr.u.b.setValid(); hdr.u.b.b = 0x1122; } } }\n\
-        control dprs(packet_out p, in headers_t hdr) { apply { p.emit(hdr); } }\nubpf(prs(), pipe(), dprs()) main;";
+        if (!hdr.u.isValid()) { hdr.k.k = 9; } else if (hdr.u.a.isValid()) { hdr.u.b.setValid(); hdr.u.b.b \
+        = 0x1122; } } }\n\
+        control dprs(packet_out p, in headers_t hdr) { apply { p.emit(hdr); } }\n\
+        ubpf(prs(), pipe(), dprs()) main;";
     let mut b = Bench::new(text);
     let padded = |p: &[u8]| [p, &[0x55; 16]].concat();
     assert_eq!(b.passes(&padded(&[1, 5, 7])), padded(&[1, 0x11, 0x22, 7]), "the other header is gone");
@@ -112,8 +118,17 @@ fn a_union_holds_one_header() {
 
 #[test]
 fn parsers_call_parsers() {
-    let text = labels("", "Inner() inner; state start { inner.apply(p, hdr.l[0]); Inner.apply(p, hdr.l[1]); transition accept; }", "")
-        .replace("parser prs", "parser Inner(packet_in p, out l_t l) { state start { p.extract(l); transition select(l.v) { 0: reject; default: accept; } } }\nparser prs");
+    let text = labels(
+        "",
+        "Inner() inner; state start { inner.apply(p, hdr.l[0]); Inner.apply(p, hdr.l[1]); \
+        transition accept; }",
+        "",
+    )
+    .replace(
+        "parser prs",
+        "parser Inner(packet_in p, out l_t l) { state start { p.extract(l); \
+            transition select(l.v) { 0: reject; default: accept; } } }\nparser prs",
+    );
     let mut b = Bench::new(&text);
     assert_eq!(b.passes(&[1, 2, 3]), [1, 2, 3]);
     b.drops(&[1, 0, 3]);
@@ -122,13 +137,15 @@ fn parsers_call_parsers() {
 
 #[test]
 fn generic_functions_structs_and_controls() {
-    let top = "struct pair<T> { T x; T y; }\nT larger<T>(in T a, in T b, in bool first) { if (first) { return a; } return b; }\n\
+    let top = "struct pair<T> { T x; T y; }\nT larger<T>(in T a, in T b, in bool first) { if (first) { \
+        return a; } return b; }\n\
                control Swap<T>(inout T a, inout T b) { apply { T t = a; a = b; b = t; } }\ncontrol pipe";
     let text = program(
         "bit<8> a; bit<8> b;",
         "bit<8> x;",
         "Swap<bit<8>>() swap;",
-        "pair<bit<8>> p = { hdr.h.a, hdr.h.b }; swap.apply(p.x, p.y); hdr.h.a = p.x; hdr.h.b = larger(p.y, 8w7, p.y > 7);",
+        "pair<bit<8>> p = { hdr.h.a, hdr.h.b }; swap.apply(p.x, p.y); hdr.h.a = p.x; hdr.h.b = larger(p.y, \
+            8w7, p.y > 7);",
     )
     .replacen("control pipe", top, 1);
     let mut b = Bench::new(&text);
@@ -138,7 +155,8 @@ fn generic_functions_structs_and_controls() {
 
 #[test]
 fn default_values_and_names() {
-    let top = "struct s_t { bit<8> x; bit<8> y; bool z; }\nbit<8> f(in bit<8> x, in bit<8> y = 3) { return x - y; }\ncontrol pipe";
+    let top = "struct s_t { bit<8> x; bit<8> y; bool z; }\n\
+        bit<8> f(in bit<8> x, in bit<8> y = 3) { return x - y; }\ncontrol pipe";
     let body = "s_t s = { x = 4, ... }; s_t n = ...; s_t l = { 1, ... };\n\
                 hdr.h.a = s.x + s.y + n.x + l.x; hdr.h.b = f(y = 1, x = hdr.h.b) + f(10);";
     let text = program("bit<8> a; bit<8> b;", "bit<8> x;", "", body).replacen("control pipe", top, 1);
@@ -178,9 +196,11 @@ fn arithmetic_of_128_bits() {
 
 #[test]
 fn a_select_matches_tuples_and_structs() {
-    let states = "value_set<bit<7>>(4) vs; state start { p.extract(hdr.l[0]); transition select({ hdr.l[0].last, hdr.l[0].v }) {\n\
+    let states = "value_set<bit<7>>(4) vs; state start { p.extract(hdr.l[0]); transition select({ \
+        hdr.l[0].last, hdr.l[0].v }) {\n\
                   (1, _): accept; (0, 1 .. 3): more; (0, 8 &&& 8): reject; } }\n\
-                  state more { p.extract(hdr.l[1]); transition select(hdr.l[1].v) { vs: reject; default: accept; } }";
+                  state more { p.extract(hdr.l[1]); transition select(hdr.l[1].v) { vs: reject; default: \
+                  accept; } }";
     let mut b = Bench::new(&labels("", states, "hdr.l[0].v = 64;"));
     assert_eq!(b.passes(&[0x81]), [0xc0]);
     assert_eq!(b.passes(&[2, 3]), [64, 3]);
@@ -210,7 +230,9 @@ fn unions_in_stacks() {
         parser prs(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metadata std) {\n\
         state start { p.extract(hdr.u.next.b); p.extract(hdr.u.next.a); transition accept; } }\n\
         control pipe(inout headers_t hdr, inout meta_t meta, inout standard_metadata std) { apply {\n\
-        if (hdr.u[0].b.isValid() && hdr.u[1].a.isValid() && !hdr.u[1].b.isValid()) { hdr.u[1].a.a = 9; } } }\n\
-        control dprs(packet_out p, in headers_t hdr) { apply { p.emit(hdr); } }\nubpf(prs(), pipe(), dprs()) main;";
+        if (hdr.u[0].b.isValid() && hdr.u[1].a.isValid() && !hdr.u[1].b.isValid()) { hdr.u[1].a.a = 9; } } \
+        }\n\
+        control dprs(packet_out p, in headers_t hdr) { apply { p.emit(hdr); } }\n\
+        ubpf(prs(), pipe(), dprs()) main;";
     assert_eq!(Bench::new(text).passes(&[1, 2, 3, 4]), [1, 2, 9, 4]);
 }

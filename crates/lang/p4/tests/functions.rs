@@ -1,4 +1,4 @@
-//! What C is told of a program's own functions, and which functions cannot be C's.
+//! The generated C header of a program's own functions, and the signatures that C does not support.
 
 use p4shield_p4::{Compiled, NoIncludes, Options, compile};
 
@@ -65,7 +65,7 @@ fn a_program_without_functions_has_no_header() {
 }
 
 #[test]
-fn what_c_cannot_take_is_refused_by_name() {
+fn signatures_that_c_cannot_have_are_refused() {
     for (types, body) in [
         ("extern void f(in h_t[2] s);", "f(hdr.s);"),
         ("extern bit<65> f();", "bit<65> x = f(); hdr.h.f = (bit<11>) x;"),
@@ -75,7 +75,8 @@ fn what_c_cannot_take_is_refused_by_name() {
         ),
         ("struct none_t { } extern void f(in none_t n);", "none_t n; f(n);"),
         (
-            "struct big_t { bit<2048> a; bit<2048> b; bit<2048> c; bit<2048> d; bit<2048> e; bit<2048> f; bit<2048> g; \
+            "struct big_t { bit<2048> a; bit<2048> b; bit<2048> c; bit<2048> d; bit<2048> e; bit<2048> f; \
+                bit<2048> g; \
           bit<2048> h; bit<2048> i; } extern void f(inout big_t b);",
             "big_t b; b.a = 1; f(b);",
         ),

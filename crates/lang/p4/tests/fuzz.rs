@@ -1,11 +1,12 @@
-//! The compiler on hostile input: random bytes, and programs with tokens exchanged, repeated and left out. It has to
-//! come back, with or without diagnostics. A million bytes by default; `P4SHIELD_FUZZ_BYTES` says how many.
+//! The compiler on hostile input: random bytes, and programs with swapped, repeated and omitted
+//! tokens. It must terminate, with or without diagnostics. The default is a million bytes;
+//! `P4SHIELD_FUZZ_BYTES` overrides it.
 
 use p4shield_bpf::verify::{self, Limits};
 use p4shield_bpf::{Object, link};
 use p4shield_p4::{Compiled, Included, NoIncludes, Options, Resolver, check, compile};
 
-/// A small generator, so that a campaign is the same at every run.
+/// A small generator, so that a campaign is the same in every run.
 struct Rng(u64);
 
 impl Rng {
@@ -39,7 +40,7 @@ fn seeds() -> Vec<String> {
     out
 }
 
-/// Words, numbers, and everything else one character at a time.
+/// Splits text into words, numbers, and single other characters.
 fn tokens(text: &str) -> Vec<&str> {
     let mut out = Vec::new();
     let mut rest = text;
@@ -81,7 +82,7 @@ fn mutate(rng: &mut Rng, a: &[&str], b: &[&str]) -> String {
 }
 
 #[test]
-fn random_bytes_come_back() {
+fn random_bytes_terminate() {
     let mut rng = Rng(0x9e37_79b9_7f4a_7c15);
     let alphabet = "(){}[]<>;:,.=+-*/%&|^~!?@#\\\"' \n\t0123456789abcxw_$é";
     let chars: Vec<char> = alphabet.chars().collect();
@@ -100,7 +101,7 @@ fn random_bytes_come_back() {
 }
 
 #[test]
-fn mutated_programs_come_back() {
+fn mutated_programs_terminate() {
     let mut rng = Rng(0x1234_5678_9abc_def1);
     let seeds = seeds();
     let all: Vec<Vec<&str>> = seeds.iter().map(|s| tokens(s)).collect();
@@ -127,23 +128,23 @@ fn mutated_programs_come_back() {
     assert!(good > 0 && bad > 0, "{good} compiled, {bad} did not");
 }
 
-/// Whatever compiles has to be accepted by the verifier.
+/// The verifier must accept every compiled program.
 fn accepted(c: &Compiled, text: &str) {
     let linked = link(&[Object::parse(&c.object).expect("our own object")]).expect("one object");
     if let Err(e) = verify::check(&linked, &Limits::default()) {
-        panic!("the verifier refuses what we emit: {e:#?}\n{text}\n{}", c.asm);
+        panic!("the verifier refuses the compiled object: {e:#?}\n{text}\n{}", c.asm);
     }
 }
 
 #[test]
-fn every_prefix_of_a_program_comes_back() {
+fn every_prefix_of_a_program_terminates() {
     let text = include_str!("grammar.p4");
     for end in (0..text.len()).filter(|i| text.is_char_boundary(*i)).step_by(7) {
         let _ = check("fuzz.p4", &text[..end], &NoIncludes, &Options::default());
     }
 }
 
-/// Always the same file, which includes itself twice.
+/// A file that includes itself twice.
 struct Endless;
 
 impl Resolver for Endless {
@@ -153,14 +154,16 @@ impl Resolver for Endless {
 }
 
 #[test]
-fn what_explodes_is_refused() {
+fn exponential_programs_are_refused() {
     let long = |s: &str, n: usize| s.repeat(n);
     let nested_calls: String =
         (1..40).map(|i| format!("action a{i}() {{ a{0}(); a{0}(); }}\n", i - 1)).collect();
     let exponential = format!(
         "#include <ubpf_model.p4>\nstruct h_t {{ }} struct m_t {{ }}\n\
-         parser p(packet_in p, out h_t h, inout m_t m, inout standard_metadata s) {{ state start {{ transition accept; }} }}\n\
-         control c(inout h_t h, inout m_t m, inout standard_metadata s) {{ action a0() {{ mark_to_drop(); }}\n\
+         parser p(packet_in p, out h_t h, inout m_t m, inout standard_metadata s) {{ state start {{ \
+         transition accept; }} }}\n\
+         control c(inout h_t h, inout m_t m, inout standard_metadata s) {{ action a0() {{ mark_to_drop(); \
+         }}\n\
          {nested_calls} apply {{ a39(); }} }}\n\
          control d(packet_out p, in h_t h) {{ apply {{ }} }}\nubpf(p(), c(), d()) main;"
     );

@@ -1,10 +1,10 @@
-//! Programs that were made to keep the compiler busy. Each is refused, or checked, in well under a second; before its
-//! limit was there each took minutes or the whole memory, so that this test would not end.
+//! Programs that are expensive to compile. The compiler checks or refuses each in well under a
+//! second; without its limits, each would take minutes or exhaust the memory.
 
 use p4shield_p4::{NoIncludes, Options, check};
 use std::fmt::Write;
 
-/// The codes that checking gives; rendering has to end as well.
+/// Returns the codes of a check; also checks that rendering terminates.
 fn codes(text: &str) -> Vec<&'static str> {
     let found = check("hostile.p4", text, &NoIncludes, &Options::default());
     let _ = found.render(false);
@@ -16,37 +16,37 @@ fn repeated(n: usize, one: impl Fn(usize) -> String) -> String {
 }
 
 #[test]
-fn macros_that_double_their_argument() {
+fn macros_that_double_their_argument_are_refused() {
     let nested = format!("{}{}", "D(".repeat(60), ")".repeat(60));
     let text = format!("#define D(x) x x\nconst bit<8> A = {nested} 1;");
     assert!(codes(&text).contains(&"E0902"));
 }
 
 #[test]
-fn macros_within_arguments_without_end() {
+fn deeply_nested_macro_arguments_are_refused() {
     let text = format!("#define M(x) x\nconst bit<8> A = {}1{};", "M(".repeat(10_000), ")".repeat(10_000));
     assert!(codes(&text).contains(&"E0901"));
 }
 
 #[test]
-fn macros_whose_arguments_never_close() {
+fn unclosed_macro_arguments_terminate() {
     assert!(codes(&format!("#define M(x) x\n{}", "M( ".repeat(20_000))).contains(&"E0902"));
 }
 
 #[test]
-fn conditionals_within_conditionals() {
+fn deeply_nested_conditionals_are_refused() {
     assert!(codes(&"#if 1\n".repeat(20_000)).contains(&"E0901"));
 }
 
 #[test]
-fn structs_that_double_the_one_before() {
+fn structs_that_double_in_size_are_refused() {
     let doubled = repeated(60, |i| format!("struct s{} {{ s{i} a; s{i} b; }}\n", i + 1));
     let text = format!("struct s0 {{ bit<8> a; }}\n{doubled}s60 f(in s60 x) {{ s60 y = x; return y; }}");
     assert!(codes(&text).contains(&"E0902"));
 }
 
 #[test]
-fn tuples_and_type_arguments_that_double_the_one_before() {
+fn tuples_and_type_arguments_that_double_are_refused() {
     let tuples = repeated(60, |i| format!("typedef tuple<t{i}, t{i}> t{};\n", i + 1));
     assert!(codes(&format!("typedef bit<8> t0;\n{tuples}")).contains(&"E0902"));
     let args = repeated(60, |i| {
@@ -56,14 +56,14 @@ fn tuples_and_type_arguments_that_double_the_one_before() {
 }
 
 #[test]
-fn names_that_resemble_thousands_of_others() {
+fn thousands_of_similar_names_terminate() {
     let known = repeated(10_000, |i| format!("const bit<8> name_{i:08}_x = 1;\n"));
     let unknown = repeated(10_000, |i| format!("const bit<8> other_{i} = name_{i:08}_y;\n"));
     assert!(codes(&(known + &unknown)).contains(&"E0903"));
 }
 
 #[test]
-fn lists_of_thousands() {
+fn lists_of_thousands_are_refused() {
     for text in [
         format!("error {{ {} }}", repeated(20_000, |i| format!("e{i}, "))),
         format!("enum e {{ {} }}", repeated(20_000, |i| format!("e{i}, "))),
@@ -77,17 +77,18 @@ fn lists_of_thousands() {
 }
 
 #[test]
-fn as_many_states_as_fit() {
+fn twenty_thousand_states_terminate() {
     let states = repeated(20_000, |i| format!("state s{i} {{ transition s{}; }}\n", i + 1));
     let text = format!(
-        "#include <core.p4>\nparser p() {{ state start {{ transition s0; }}\n{states}state s20000 {{ transition accept; }} }}"
+        "#include <core.p4>\nparser p() {{ state start {{ transition s0; }}\n\
+            {states}state s20000 {{ transition accept; }} }}"
     );
     assert_eq!(codes(&text), [""; 0]);
     assert!(codes(&text.replace("transition s", "transition t")).contains(&"E0903"));
 }
 
 #[test]
-fn controls_applied_by_type_many_times() {
+fn many_applications_of_a_control_type_terminate() {
     let applied = "C.apply();\n".repeat(5_000);
     assert!(
         !codes(&format!("control C() {{ apply {{ }} }}\ncontrol D() {{ apply {{ {applied} }} }}"))
@@ -96,14 +97,14 @@ fn controls_applied_by_type_many_times() {
 }
 
 #[test]
-fn warnings_without_end() {
+fn the_number_of_warnings_is_limited() {
     let vars = repeated(20_000, |i| format!("bit<8> v{i};\n"));
     let found = codes(&format!("control C() {{ apply {{\n{vars} }} }}"));
     assert_eq!(found, vec!["W0102"; 100]);
 }
 
 #[test]
-fn numbers_of_any_size() {
+fn excessively_large_numbers_are_refused() {
     for text in [
         format!("const int X = {};", "9".repeat(200_000)),
         format!("const int X = {};", vec!["(1 << 4000)"; 60].join(" * ")),
@@ -121,7 +122,7 @@ fn numbers_of_any_size() {
 }
 
 #[test]
-fn everything_nested_thousands_deep() {
+fn nesting_of_thousands_of_levels_is_refused() {
     let n = 5_000;
     for (open, close) in [
         ("(", ")"),
@@ -149,29 +150,32 @@ fn everything_nested_thousands_deep() {
     }
 }
 
-/// A program for uBPF around a control's declarations and body.
+/// A uBPF program around the declarations and the body of a control.
 fn ubpf(locals: &str, body: &str) -> String {
     let mut text = String::from(
         "#include <ubpf_model.p4>\nheader h_t { bit<8> a; }\nstruct hs { h_t h; }\nstruct m { }\n",
     );
     let _ = write!(
         text,
-        "parser prs(packet_in p, out hs hdr, inout m meta, inout standard_metadata std) {{ state start {{ p.extract(hdr.h); transition accept; }} }}\n\
-         control pipe(inout hs hdr, inout m meta, inout standard_metadata std) {{\n{locals}\napply {{ {body} }} }}\n\
-         control dprs(packet_out p, in hs hdr) {{ apply {{ p.emit(hdr); }} }}\nubpf(prs(), pipe(), dprs()) main;\n"
+        "parser prs(packet_in p, out hs hdr, inout m meta, inout standard_metadata std) {{ state start {{ \
+            p.extract(hdr.h); transition accept; }} }}\n\
+         control pipe(inout hs hdr, inout m meta, inout standard_metadata std) {{\n{locals}\n\
+         apply {{ {body} }} }}\n\
+         control dprs(packet_out p, in hs hdr) {{ apply {{ p.emit(hdr); }} }}\n\
+         ubpf(prs(), pipe(), dprs()) main;\n"
     );
     text
 }
 
 #[test]
-fn actions_that_call_each_other_in_a_long_row() {
+fn a_long_chain_of_action_calls_is_refused() {
     let actions = repeated(5_000, |i| format!("action a{}() {{ a{i}(); }}\n", i + 1));
     let text = ubpf(&format!("action a0() {{ hdr.h.a = 1; }}\n{actions}"), "a5000();");
     assert!(codes(&text).iter().any(|c| c.starts_with("E09")), "{:?}", codes(&text));
 }
 
 #[test]
-fn loops_within_loops() {
+fn deeply_nested_loops_are_refused() {
     let open = repeated(12, |i| format!("for (bit<8> i{i} in 0 .. 200) {{ "));
     let text = ubpf("", &format!("{open} hdr.h.a = hdr.h.a + 1; {}", "}".repeat(12)));
     assert!(codes(&text).iter().any(|c| c.starts_with("E09")), "{:?}", codes(&text));

@@ -1,21 +1,25 @@
-//! Packets that change shape: headers added, removed, moved, exchanged.
+//! Programs that change the layout of packets: headers added, removed, moved, swapped.
 
 mod common;
 
 use common::Bench;
 
-/// Three headers of one, two and three bytes that follow each other, each after a tag byte in the one before.
+/// A program over three headers of two, three and three bytes; a tag byte in the first two selects
+/// the next one.
 fn program(body: &str, order: &str) -> String {
     let emits: String = order.split(' ').map(|h| format!("p.emit(hdr.{h});")).collect();
     format!(
         "#include <ubpf_model.p4>\n\
-         header a_t {{ bit<8> next; bit<8> v; }} header b_t {{ bit<8> next; bit<16> v; }} header c_t {{ bit<24> v; }}\n\
+         header a_t {{ bit<8> next; bit<8> v; }} header b_t {{ bit<8> next; bit<16> v; }} header c_t {{ \
+         bit<24> v; }}\n\
          struct headers_t {{ a_t a; b_t b; c_t c; }} struct meta_t {{ }}\n\
          parser prs(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metadata std) {{\n\
-         state start {{ p.extract(hdr.a); transition select(hdr.a.next) {{ 1: b; 2: c; default: accept; }} }}\n\
+         state start {{ p.extract(hdr.a); transition select(hdr.a.next) {{ 1: b; 2: c; default: accept; }} \
+         }}\n\
          state b {{ p.extract(hdr.b); transition select(hdr.b.next) {{ 2: c; default: accept; }} }}\n\
          state c {{ p.extract(hdr.c); transition accept; }} }}\n\
-         control pipe(inout headers_t hdr, inout meta_t meta, inout standard_metadata std) {{ apply {{ {body} }} }}\n\
+         control pipe(inout headers_t hdr, inout meta_t meta, inout standard_metadata std) {{ apply {{ \
+         {body} }} }}\n\
          control dprs(packet_out p, in headers_t hdr) {{ apply {{ {emits} }} }}\n\
          ubpf(prs(), pipe(), dprs()) main;\n"
     )
@@ -25,7 +29,7 @@ fn payload() -> Vec<u8> {
     (200..240).collect()
 }
 
-/// All ways through the parser, with what stands behind the headers.
+/// Returns a packet for each path through the parser, with a payload behind the headers.
 fn packets() -> Vec<Vec<Vec<u8>>> {
     let (a, b, c) = (|n| vec![n, 10], |n| vec![n, 20, 21], || vec![30, 31, 32]);
     vec![vec![a(0), vec![], vec![]], vec![a(1), b(0), vec![]], vec![a(1), b(2), c()], vec![a(2), vec![], c()]]
@@ -44,7 +48,7 @@ fn check(body: &str, order: &str, want: impl Fn(&[Vec<u8>]) -> Vec<u8>) {
 }
 
 #[test]
-fn nothing_changes_when_nothing_is_changed() {
+fn an_unmodified_packet_is_unchanged() {
     check("", "a b c", <[Vec<u8>]>::concat);
 }
 
@@ -63,7 +67,7 @@ fn headers_are_added_and_overwritten() {
 }
 
 #[test]
-fn headers_move_and_change_on_the_way() {
+fn headers_move_and_change_their_fields() {
     check("", "b a c", |p| [&p[1][..], &p[0], &p[2]].concat());
     check("if (hdr.b.isValid()) { hdr.b.v = 1; }", "c b a", |p| {
         let b = if p[1].is_empty() { vec![] } else { vec![p[1][0], 0, 1] };
@@ -72,20 +76,20 @@ fn headers_move_and_change_on_the_way() {
 }
 
 #[test]
-fn headers_that_are_not_emitted_vanish() {
+fn headers_that_are_not_emitted_are_removed() {
     check("", "a c", |p| [&p[0][..], &p[2]].concat());
     check("hdr.a.v = 99;", "a", |p| vec![p[0][0], 99]);
 }
 
 #[test]
-fn headers_are_exchanged() {
+fn headers_are_swapped() {
     let body =
         "hdr.b.setValid(); hdr.b = { next = hdr.a.v, v = 0x0102 }; b_t t = hdr.b; t.next = 3; hdr.b = t;";
     check(body, "a b c", |p| [&p[0][..], &[3, 1, 2], &p[2]].concat());
 }
 
 #[test]
-fn only_one_way_changes_the_layout() {
+fn a_layout_change_on_one_path_only() {
     check("if (hdr.a.next == 2) { hdr.c.setInvalid(); hdr.a.v = 1; }", "a b c", |p| {
         if p[0][0] == 2 { vec![2, 1] } else { p.concat() }
     });

@@ -1,18 +1,21 @@
-//! Programs that send packets to multicast groups: their objects say so, and whoever runs a program once for a packet refuses
-//! them by name and place. What such programs do is tested where packets are replicated (`crates/lang/stf`).
+//! Programs that send packets to multicast groups: their objects require replication, so a host
+//! that runs a program once per packet refuses them with the location. `crates/lang/stf` tests
+//! their behaviour, because it replicates packets.
 
 use p4shield_bpf::Object;
 use p4shield_p4::{Compiled, NoIncludes, Options, check, compile};
 
-/// A program whose ingress does this, the first line of which is line 11.
+/// A program with this ingress, whose first line is line 11.
 fn program(ingress: &str) -> String {
     let mut text = String::from(
         "#include <v1model.p4>\nheader h_t { bit<16> a; }\nstruct hs { h_t h; }\nstruct m { }\n\
-         parser P(packet_in p, out hs hdr, inout m meta, inout standard_metadata_t std) { state start { p.extract(hdr.h); transition accept; } }\n\
+         parser P(packet_in p, out hs hdr, inout m meta, inout standard_metadata_t std) { state start { \
+         p.extract(hdr.h); transition accept; } }\n\
          control V(inout hs hdr, inout m meta) { apply { } }\n\
          control E(inout hs hdr, inout m meta, inout standard_metadata_t std) { apply { } }\n\
          control D(packet_out p, in hs hdr) { apply { p.emit(hdr); } }\n\
-         control I(inout hs hdr, inout m meta, inout standard_metadata_t std) {\n register<bit<16>>(4) kept;\n",
+         control I(inout hs hdr, inout m meta, inout standard_metadata_t std) {\n register<bit<16>>(4) \
+         kept;\n",
     );
     text.push_str(ingress);
     text.push_str("\n}\nV1Switch(P(), V(), I(), E(), V(), D()) main;");
@@ -27,18 +30,18 @@ fn compiled(ingress: &str) -> Compiled {
 }
 
 #[test]
-fn a_program_that_multicasts_is_refused_where_it_chooses_the_group() {
+fn multicast_is_refused_where_the_group_is_chosen() {
     let c = compiled("apply {\n if (hdr.h.a == 1)\n std.mcast_grp = 7; }");
     assert!(c.facts.replicates);
-    let object = Object::parse(&c.object).expect("our own object");
-    let refusal = object.runs_once().expect_err("one run makes one packet").to_string();
+    let object = Object::parse(&c.object).expect("a valid object");
+    let refusal = object.runs_once().expect_err("the object requires replication").to_string();
     assert!(refusal.contains("standard_metadata.mcast_grp") && refusal.contains("flood.p4:13:"), "{refusal}");
-    // The author hears of it when compiling.
+    // The author gets a warning at compile time.
     assert!(c.warnings.plain().iter().any(|w| w.line == 13 && w.message.contains("multicast group")));
 }
 
 #[test]
-fn a_program_that_only_takes_groups_back_is_not() {
+fn programs_without_a_group_in_the_end_are_accepted() {
     for ingress in [
         "apply { std.egress_spec = 1; }",
         "apply { if (hdr.h.a == 1) mark_to_drop(std); }",
@@ -46,12 +49,12 @@ fn a_program_that_only_takes_groups_back_is_not() {
     ] {
         let c = compiled(ingress);
         assert!(!c.facts.replicates, "{ingress}");
-        Object::parse(&c.object).expect("our own object").runs_once().expect("one packet of one packet");
+        Object::parse(&c.object).expect("a valid object").runs_once().expect("no replication");
     }
 }
 
 #[test]
-fn what_a_second_run_would_do_once_more_is_not_supported() {
+fn state_that_a_second_run_would_change_is_not_supported() {
     let refused = |ingress: &str| -> Vec<(&'static str, u32)> {
         let found = check("flood.p4", &program(ingress), &NoIncludes, &Options::default()).plain();
         found.into_iter().filter(|p| p.error).map(|p| (p.code, p.line)).collect()

@@ -1,14 +1,16 @@
-//! P4Info: what of a program a controller is told, feature by feature, and both formats.
+//! P4Info: its contents for a controller, feature by feature, and both formats.
 
 use p4shield_p4::p4info::p4info;
 use p4shield_p4::{NoIncludes, Options};
 
-/// A v1model program: types, what the parser declares and selects on, what ingress declares, applies.
+/// A v1model program: types, the parser's declarations and states, ingress's declarations and
+/// statements.
 fn program(types: &str, parser: &str, locals: &str, apply: &str) -> String {
     format!(
         "#include <v1model.p4>\n{types}\n\
          header h_t {{ bit<16> t; bit<8> n; }}\nstruct headers_t {{ h_t h; }}\nstruct meta_t {{ }}\n\
-         parser P(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metadata_t std) {{ {parser} }}\n\
+         parser P(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metadata_t std) {{ \
+         {parser} }}\n\
          control V(inout headers_t hdr, inout meta_t meta) {{ apply {{ }} }}\n\
          control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t std) {{\n\
          {locals}\napply {{ {apply} }} }}\n\
@@ -28,12 +30,12 @@ fn text_of(source: &str) -> String {
     }
 }
 
-/// The P4Info of ingress with these declarations and statements.
+/// Returns the P4Info of an ingress with these declarations and statements.
 fn ingress(locals: &str, apply: &str) -> String {
     text_of(&program("", PARSER, locals, apply))
 }
 
-/// Each part has to be there; white space does not count.
+/// Checks that the text contains each part; ignores white space.
 fn has(text: &str, parts: &[&str]) {
     let flat = |s: &str| s.split_whitespace().collect::<Vec<_>>().join(" ");
     let all = flat(text);
@@ -46,7 +48,7 @@ fn has_not(text: &str, parts: &[&str]) {
     parts.iter().for_each(|p| assert!(!text.contains(p), "{p} is in\n{text}"));
 }
 
-/// The codes and lines of what is wrong.
+/// Returns the codes and lines of the errors.
 fn mistakes(source: &str) -> Vec<(&'static str, u32)> {
     let found = p4info("p.p4", source, &NoIncludes, &Options::default()).expect_err("a mistake");
     found.plain().iter().filter(|p| p.error).map(|p| (p.code, p.line)).collect()
@@ -73,7 +75,7 @@ fn tables_actions_and_arrays_have_the_ids_of_their_names() {
         "t_ternary.apply(); other.apply(); seen.count(1);",
     );
     let info = p4info("p.p4", &source, &NoIncludes, &Options::default()).unwrap_or_else(|e| panic!("{e}"));
-    // Ids as p4c gives them: type in the upper byte, one-at-a-time hash of the name below.
+    // Ids as from p4c: the type in the upper byte, one-at-a-time hash of the name in the others.
     has(
         &info.to_text(),
         &[
@@ -113,7 +115,7 @@ fn annotations_name_objects_keys_and_parameters() {
 }
 
 #[test]
-fn a_key_goes_by_the_names_of_its_fields() {
+fn field_names_are_part_of_the_name_of_a_key() {
     let source = program(
         "",
         PARSER,
@@ -129,7 +131,7 @@ fn a_key_goes_by_the_names_of_its_fields() {
 }
 
 #[test]
-fn an_id_that_the_author_gives_is_kept() {
+fn ids_that_the_author_sets_are_kept() {
     let text = ingress(
         "@id(7) action a(@id(5) bit<8> x, bit<8> y) { hdr.h.n = x + y; }
          @id(0x02000009) table t { key = { hdr.h.n : exact @id(3); hdr.h.t : exact; } actions = { a; } }",
@@ -141,7 +143,7 @@ fn an_id_that_the_author_gives_is_kept() {
 }
 
 #[test]
-fn an_id_that_p4runtime_forbids_is_refused_at_its_place() {
+fn invalid_ids_are_refused_at_their_location() {
     let wrong = |locals: &str| mistakes(&program("", PARSER, locals, "t.apply();"));
     let table = "table t { key = { hdr.h.n : exact; } actions = { a; } }";
     assert_eq!(wrong(&format!("@id(0x02000001) action a() {{ }}\n{table}")), [("E0607", 9)]);
@@ -150,7 +152,7 @@ fn an_id_that_p4runtime_forbids_is_refused_at_its_place() {
 }
 
 #[test]
-fn only_what_can_be_reached_is_told() {
+fn only_reachable_objects_are_listed() {
     let text = ingress(
         "action part() { hdr.h.n = 7; }
          action called(bit<8> x) { hdr.h.n = x; part(); }
@@ -165,7 +167,7 @@ fn only_what_can_be_reached_is_told() {
 }
 
 #[test]
-fn controls_within_controls_have_objects_of_their_own() {
+fn nested_controls_have_their_own_objects() {
     let types = "header x_t { bit<8> a; }
          control C(inout bit<8> v)(bit<32> size) {
              register<bit<8>>(size) r;
@@ -183,9 +185,10 @@ fn controls_within_controls_have_objects_of_their_own() {
 }
 
 #[test]
-fn documentation_and_annotations_come_along() {
+fn documentation_and_annotations_are_kept() {
     let text = ingress(
-        "@brief(\"Drops.\") @description(\"For all.\") @mine(\"x\", 3) action a(@brief(\"How.\") bit<8> n) { hdr.h.n = n; }
+        "@brief(\"Drops.\") @description(\"For all.\") @mine(\"x\", 3) action a(@brief(\"How.\") bit<8> n) \
+            { hdr.h.n = n; }
          @list[1, \"two\", true] @pairs[k=\"v\", n=-2]
          table t { key = { hdr.h.n : exact; } actions = { @tableonly @mark[0] a; @defaultonly NoAction; } }",
         "t.apply();",
@@ -194,9 +197,8 @@ fn documentation_and_annotations_come_along() {
     has(&text, &["bitwidth: 8 doc { brief: \"How.\" }"]);
     has(
         &text,
-        &[
-            "expressions { int64_value: 1 } expressions { string_value: \"two\" } expressions { bool_value: true }",
-        ],
+        &["expressions { int64_value: 1 } expressions { string_value: \"two\" } expressions { bool_value: \
+                true }"],
     );
     has(&text, &["kv_pairs { key: \"n\" value { int64_value: -2 } }"]);
     has(&text, &["annotations: \"@tableonly\" scope: TABLE_ONLY structured_annotations { name: \"mark\""]);
@@ -204,7 +206,7 @@ fn documentation_and_annotations_come_along() {
 }
 
 #[test]
-fn a_package_tells_what_its_author_says() {
+fn package_information_comes_from_its_annotations() {
     let source = program("", PARSER, "", "").replace(
         "V1Switch(",
         "@pkginfo(name=\"guard\", version=\"2\") @pkginfo(url=\"u\") @brief(\"All.\")\n\
@@ -218,7 +220,7 @@ fn a_package_tells_what_its_author_says() {
 }
 
 #[test]
-fn digests_tell_what_they_carry() {
+fn digests_have_the_type_of_their_data() {
     let types = "struct inner_t { bool b; error e; }
          struct seen_t { bit<48> mac; inner_t i; }";
     let apply = "seen_t s = { 1, { true, error.NoError } }; digest<seen_t>(1, s); digest(2, { hdr.h.n });";
@@ -230,22 +232,21 @@ fn digests_tell_what_they_carry() {
 }
 
 #[test]
-fn headers_of_the_controller_are_packet_metadata() {
+fn controller_headers_are_packet_metadata() {
     let types = "struct s_t { bit<4> b; }
          @controller_header(\"packet_in\") header in_t { @id(4) bit<9> port; bit<3> rest; s_t s; }";
     let text = text_of(&program(types, PARSER, "", ""));
     has(
         &text,
-        &[
-            "name: \"packet_in\" alias: \"packet_in\" annotations: \"@controller_header(\\\"packet_in\\\")\" } \
+        &["name: \"packet_in\" alias: \"packet_in\" \
+                annotations: \"@controller_header(\\\"packet_in\\\")\" } \
            metadata { id: 4 name: \"port\" bitwidth: 9 } metadata { id: 2 name: \"rest\" bitwidth: 3 } \
-           metadata { id: 3 name: \"s.b\" bitwidth: 4 }",
-        ],
+           metadata { id: 3 name: \"s.b\" bitwidth: 4 }"],
     );
 }
 
 #[test]
-fn value_sets_tell_how_their_members_match() {
+fn value_sets_have_the_match_kinds_of_their_fields() {
     let types = "struct m_t { bit<16> a; @match(ternary) @id(9) bit<8> b; }";
     let parser = "value_set<m_t>(4) pairs; value_set<bit<16>>(8) kinds;
          state start { p.extract(hdr.h); transition select(hdr.h.t, hdr.h.n) { pairs: accept; _: more; } }
@@ -260,7 +261,7 @@ fn value_sets_tell_how_their_members_match() {
 }
 
 #[test]
-fn types_that_are_translated_have_the_controllers_width() {
+fn translated_types_have_the_controllers_width() {
     let types = "@p4runtime_translation(\"x.org/Port\", bit<32>) type bit<9> port_t;
          @p4runtime_translation(\"x.org/Name\", string) type bit<8> name_t;
          type bit<16> plain_t;
@@ -282,16 +283,15 @@ fn types_that_are_translated_have_the_controllers_width() {
     has(&text, &["key: \"plain_t\" value { original_type { bitstring { bit { bitwidth: 16 } } } }"]);
     has(
         &text,
-        &[
-            "serializable_enums { key: \"Kind\" value { underlying_type { bitwidth: 8 } members { name: \"A\" value: \"\\001\" }",
-        ],
+        &["serializable_enums { key: \"Kind\" value { underlying_type { bitwidth: 8 } members { \
+                name: \"A\" value: \"\\001\" }"],
     );
     has(&text, &["type_spec { serializable_enum { name: \"Kind\" } } size: 2"]);
     has(&text, &["enums { key: \"Mood\" value { members { name: \"good\" } members { name: \"bad\" } }"]);
 }
 
 #[test]
-fn profiles_selectors_meters_and_timeouts_belong_to_their_tables() {
+fn resources_and_timeouts_belong_to_their_tables() {
     let text = ingress(
         "@max_group_size(4) @selector_size_semantics(\"sum_of_members\") @max_member_weight(9) @mode(\"fair\")
          action_selector(HashAlgorithm.crc16, 64, 10) choice;
@@ -331,7 +331,8 @@ fn profiles_selectors_meters_and_timeouts_belong_to_their_tables() {
 fn entries_and_constant_defaults_are_marked() {
     let text = ingress(
         "action a() { }
-         table t { key = { hdr.h.n : exact; } actions = { a; } const default_action = a(); const entries = { 1 : a(); } }
+         table t { key = { hdr.h.n : exact; } actions = { a; } const default_action = a(); const entries = \
+         { 1 : a(); } }
          table u { key = { hdr.h.n : exact; } actions = { a; } entries = { 1 : a(); } }",
         "t.apply(); u.apply();",
     );
@@ -340,14 +341,15 @@ fn entries_and_constant_defaults_are_marked() {
 }
 
 #[test]
-fn a_file_without_a_main_tells_nothing() {
+fn a_file_without_main_has_an_empty_p4info() {
     assert!(!text_of("#include <core.p4>\nheader h { bit<8> x; }\n").contains('{'));
 }
 
 #[test]
-fn other_architectures_are_named() {
+fn other_architectures_have_their_names() {
     let ubpf = "#include <ubpf_model.p4>\nstruct h_t { }\nstruct m_t { }
-        parser P(packet_in p, out h_t h, inout m_t m, inout standard_metadata s) { state start { transition accept; } }
+        parser P(packet_in p, out h_t h, inout m_t m, inout standard_metadata s) { state start { transition \
+        accept; } }
         control C(inout h_t h, inout m_t m, inout standard_metadata s) { apply { } }
         control D(packet_out p, in h_t h) { apply { } }
         ubpf(P(), C(), D()) main;";
@@ -355,7 +357,7 @@ fn other_architectures_are_named() {
 }
 
 #[test]
-fn types_that_are_nested_deeply_are_refused() {
+fn deeply_nested_types_are_refused() {
     use std::fmt::Write;
     let mut types = String::from("struct S0 { bit<8> a; }\n");
     for i in 1..2000 {
@@ -366,14 +368,15 @@ fn types_that_are_nested_deeply_are_refused() {
 }
 
 #[test]
-fn controls_that_multiply_are_bounded() {
+fn exponentially_nested_controls_are_refused() {
     use std::fmt::Write;
     let mut types = String::from("control C0(inout bit<8> v) { apply { v = v + 1; } }\n");
     for i in 1..24 {
         let below = i - 1;
         let _ = writeln!(
             types,
-            "control C{i}(inout bit<8> v) {{ C{below}() a; C{below}() b; apply {{ a.apply(v); b.apply(v); }} }}"
+            "control C{i}(inout bit<8> v) {{ C{below}() a; C{below}() b; apply {{ a.apply(v); b.apply(v); \
+                }} }}"
         );
     }
     let found = mistakes(&program(&types, PARSER, "C23() c;", "c.apply(hdr.h.n);"));

@@ -31,18 +31,18 @@ fn tcp_guard_denies_new_connections_only() {
                 vlan(7, 0x800, &ipv4(5, 6, 0, &t)),
             ]
         };
-        // Under the threshold everything passes, unchanged.
+        // Up to the threshold, all packets pass unchanged.
         b.know(&[(field::TCP_MEM_USED, 100), (field::TCP_MEM_THRESHOLD, 100)]);
         for f in frames(SYN).iter().chain(&frames(ACK)) {
             assert_eq!(b.passes(f), *f);
         }
-        // Over it, new connections do not.
+        // Above the threshold, new connections are dropped.
         b.know(&[(field::TCP_MEM_USED, 101), (field::TCP_MEM_THRESHOLD, 100)]);
         frames(SYN).iter().chain(&frames(SYN | 0x40)).for_each(|f| b.drops(f));
         for f in frames(ACK).iter().chain(&frames(SYN_ACK)) {
             assert_eq!(b.passes(f), *f);
         }
-        // What is unknown denies too, whatever the reason.
+        // Unknown information drops new connections too, for any reason.
         for status in [InfoStatus::Missing, InfoStatus::Stale, InfoStatus::Forged, InfoStatus::Replayed] {
             b.info = VmInfo::unknown(status);
             frames(SYN).iter().for_each(|f| b.drops(f));
@@ -52,7 +52,7 @@ fn tcp_guard_denies_new_connections_only() {
 }
 
 #[test]
-fn tcp_guard_lets_everything_else_pass_and_drops_what_is_cut_off() {
+fn tcp_guard_passes_other_packets_and_drops_truncated_ones() {
     let mut b = Bench::new(&example("programs/tcp_guard.p4"));
     let t = tcp(SYN);
     for f in [
@@ -69,7 +69,7 @@ fn tcp_guard_lets_everything_else_pass_and_drops_what_is_cut_off() {
     for len in 0..whole.len() {
         if len >= needed { drop(b.passes(&whole[..len])) } else { b.drops(&whole[..len]) }
     }
-    // A header that claims to be shorter than it can be.
+    // A header whose length field is less than the minimum.
     let mut lie = ethernet(0x800, &ipv4(5, 6, 0, &t));
     lie[14] = 0x44;
     b.drops(&lie);
@@ -84,7 +84,7 @@ fn headers_beyond_the_copy_count_as_missing() {
 }
 
 #[test]
-fn port_filter_counts_and_refuses() {
+fn port_filter_counts_and_drops() {
     let mut b = Bench::new(&example("programs/port_filter.p4"));
     let to = |protocol, port: u16| {
         let mut t = tcp(SYN);
@@ -106,7 +106,7 @@ fn port_filter_counts_and_refuses() {
 }
 
 #[test]
-fn dscp_mark_rewrites_and_keeps_the_checksum_right() {
+fn dscp_mark_rewrites_and_keeps_the_checksum_valid() {
     let mut b = Bench::new(&example("programs/dscp_mark.p4"));
     // 10.0.0.0/8 gets DSCP 46: action 0, data at byte 4.
     b.set_map("mark_classes", &[8, 0, 0, 0, 10, 0, 0, 0], &[0, 0, 0, 0, 46, 0, 0, 0]);
@@ -124,7 +124,7 @@ fn dscp_mark_rewrites_and_keeps_the_checksum_right() {
 }
 
 #[test]
-fn dscp_mark_applies_its_default_action_until_it_is_changed() {
+fn dscp_mark_applies_its_default_action_until_changed() {
     let mut b = Bench::new(&example("programs/dscp_mark.p4"));
     let mut f = ethernet(0x800, &ipv4(5, 17, 0, &[1, 2, 3, 4]));
     f[15] = 0x2b;

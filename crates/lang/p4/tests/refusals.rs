@@ -1,8 +1,8 @@
-//! Programs that the language forbids, and where that is said.
+//! Programs that the language forbids, and the locations of the errors.
 
 use p4shield_p4::{NoIncludes, Options, check};
 
-/// Lines of the errors with this code.
+/// Returns the lines of the errors with this code.
 fn lines(text: &str, code: &str) -> Vec<u32> {
     let found = check("test.p4", text, &NoIncludes, &Options::default());
     found.plain().iter().filter(|p| p.code == code).map(|p| p.line).collect()
@@ -30,7 +30,7 @@ fn structured_annotations_hold_constants_of_one_form() {
 }
 
 #[test]
-fn annotations_that_the_language_or_p4runtime_give_a_form() {
+fn prescribed_forms_of_annotations_are_checked() {
     refused("@pkginfo\nconst bit<8> A = 1;", "E0607", &[1]);
     refused("#include <core.p4>\nstruct s {\n@match(1 + 1) bit<8> f; }", "E0607", &[3]);
     refused("#include <core.p4>\nstruct s {\n@match(ternary) bit<8> f; }", "E0607", &[]);
@@ -40,9 +40,10 @@ fn annotations_that_the_language_or_p4runtime_give_a_form() {
 }
 
 #[test]
-fn what_an_initializer_holds_is_checked_even_where_it_has_no_place() {
+fn initializers_are_checked_even_where_not_allowed() {
     refused(
-        "extern e { e(); }\nparser P() {\n e() x = {\n bit<8> f<T,\n T>(in T a) { return 1; } };\n state start { } }",
+        "extern e { e(); }\nparser P() {\n e() x = {\n bit<8> f<T,\n T>(in T a) { return 1; } };\n state \
+            start { } }",
         "E0302",
         &[5],
     );
@@ -50,15 +51,16 @@ fn what_an_initializer_holds_is_checked_even_where_it_has_no_place() {
 
 fn table(entries: &str) -> String {
     format!(
-        "#include <core.p4>\ncontrol c(inout bit<8> k) {{ table t {{\nkey = {{ k : ternary; }}\nactions = {{ NoAction; }}\n{entries} }}\napply {{ t.apply(); }} }}"
+        "#include <core.p4>\ncontrol c(inout bit<8> k) {{ table t {{\nkey = {{ k : ternary; }}\n\
+            actions = {{ NoAction; }}\n{entries} }}\napply {{ t.apply(); }} }}"
     )
 }
 
 #[test]
-fn priorities_of_entries() {
-    // Where one has a priority, the first has.
+fn priorities_of_entries_are_checked() {
+    // If one entry has a priority, the first must have one.
     refused(&table("entries = {\n1 : NoAction;\npriority = 3: 2 : NoAction; }"), "E0603", &[6]);
-    // The third would have the priority -8; the table is named.
+    // The third would have the priority -8; the error is at the table.
     let steps = "priority_delta = 10; entries = { priority = 12: 1 : NoAction; 2 : NoAction; 3 : NoAction; }";
     refused(&table(steps), "E0603", &[2]);
     refused(&table(&steps.replace("12", "22")), "E0603", &[]);
@@ -72,7 +74,7 @@ fn priorities_of_entries() {
 }
 
 #[test]
-fn types_that_nothing_tells() {
+fn types_that_cannot_be_inferred_are_refused() {
     refused(
         "extern E<T> { E(); void f(in T x); }\ncontrol c() { E<_>() e; apply {\ne.f(0); } }",
         "E0405",
@@ -80,20 +82,21 @@ fn types_that_nothing_tells() {
     );
     refused("extern void f<T>(in T x);\ncontrol c() { apply {\nf({ a = 8w1 }); } }", "E0405", &[3]);
     refused(
-        "control n<H>(inout H h) { apply { } }\ncontrol C<H>(inout H h);\npackage P<H>(C<H> c = n<H>());\nP() main;",
+        "control n<H>(inout H h) { apply { } }\ncontrol C<H>(inout H h);\npackage P<H>(C<H> c = n<H>());\n\
+            P() main;",
         "E0405",
         &[4],
     );
 }
 
 #[test]
-fn objects_that_could_not_be_applied() {
+fn objects_that_could_not_be_applied_are_refused() {
     refused("parser P();\ncontrol c()(\nP p) { apply { } }", "E0407", &[3]);
     refused("control C();\nparser p()(\nC c) { state start { } }", "E0407", &[3]);
 }
 
 #[test]
-fn a_mistake_on_the_next_line_is_told_with_it() {
+fn a_missing_semicolon_is_shown_with_the_next_line() {
     let text = "bit<8> f() {\nreturn 1\n}";
     let found = check("test.p4", text, &NoIncludes, &Options::default()).plain();
     let missing = found.iter().find(|p| p.message.contains("`;`")).expect("an error");
@@ -101,7 +104,7 @@ fn a_mistake_on_the_next_line_is_told_with_it() {
 }
 
 #[test]
-fn widths_may_compare() {
+fn widths_may_contain_comparisons() {
     refused(
         "const bit<8> a = 2;\nconst bit<a < 3 ? 5 : 4> b = 6;\nconst bit<(a > 3 ? 5 : 4)> c = 6;",
         "E0201",
@@ -110,10 +113,11 @@ fn widths_may_compare() {
 }
 
 #[test]
-fn arguments_of_an_action_are_the_same_in_any_order_of_fields() {
+fn the_field_order_of_action_arguments_does_not_matter() {
     let text = |second: &str| {
         format!(
-            "#include <core.p4>\nstruct s {{ bit<8> x; bit<8> y; }}\nextern bit<8> e();\ncontrol c(inout bit<8> k) {{\n\
+            "#include <core.p4>\nstruct s {{ bit<8> x; bit<8> y; }}\nextern bit<8> e();\n\
+                control c(inout bit<8> k) {{\n\
              action a(in s v) {{ k = v.x; }}\ntable t {{ actions = {{ a({{ x = e(), y = k }}); }}\n\
              default_action = a({second}); }}\napply {{ t.apply(); }} }}"
         )

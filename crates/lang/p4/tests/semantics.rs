@@ -1,12 +1,12 @@
-//! What the language says a program means, where compilers are known to go wrong.
+//! The semantics of the language, where compilers are known to have bugs.
 //!
-//! The first tests are the miscompilations of p4c-ubpf that are on record (research/p4-and-ebpf.md, section 1.6).
+//! The first tests reproduce known miscompilations of p4c-ubpf (research/p4-and-ebpf.md, section 1.6).
 
 mod common;
 
 use common::{Bench, program};
 
-/// Runs a control over a header of two fields of 8 bits and returns both.
+/// Runs a control over a header of two 8-bit fields and returns both.
 fn run(locals: &str, body: &str, a: u8, b: u8) -> Option<(u8, u8)> {
     let mut bench = Bench::new(&program("bit<8> a; bit<8> b;", "", locals, body));
     let out = bench.run(&[a, b]);
@@ -14,7 +14,7 @@ fn run(locals: &str, body: &str, a: u8, b: u8) -> Option<(u8, u8)> {
 }
 
 #[test]
-fn a_register_read_inside_an_if_is_followed_by_what_follows_it() {
+fn statements_behind_a_register_read_in_an_if_are_executed() {
     let locals = "Register<bit<8>, bit<32>>(4) r;";
     let body = "if (hdr.h.a == 1) { hdr.h.a = r.read(2); } hdr.h.b = 7;";
     assert_eq!(run(locals, body, 1, 0), Some((0, 7)));
@@ -34,7 +34,7 @@ fn registers_have_their_declared_width_and_start_at_zero() {
     let packet = |v: u64, i: u8| [&v.to_be_bytes()[..], &[i]].concat();
     assert_eq!(b.passes(&packet(0xffff_ffff_ffff, 1)), packet(0, 1), "the sum wraps at 48 bits");
     assert_eq!(b.passes(&packet(0x1122_3344_5566_7788, 1)), packet(0xffff_ffff_ffff + 0x3344_5566_7789, 1));
-    // An element that does not exist.
+    // An index out of range.
     assert_eq!(b.passes(&packet(5, 4)), packet(0, 4));
 }
 
@@ -57,20 +57,20 @@ fn exit_in_an_action_ends_the_control() {
     let body = "mark_to_drop(); if (hdr.h.a == 1) { leave(hdr.h.b); } mark_to_pass(); hdr.h.b = 3;";
     assert_eq!(run(locals, body, 1, 0), None);
     assert_eq!(run(locals, body, 2, 0), Some((2, 3)));
-    // What is copied out on the way is copied out.
+    // Leaving the action performs its copy-out.
     let body = "if (hdr.h.a == 1) { leave(hdr.h.b); } hdr.h.b = 3;";
     assert_eq!(run(locals, body, 1, 0), Some((1, 9)));
 }
 
 #[test]
-fn return_ends_only_what_it_is_in() {
+fn return_ends_only_its_own_callable() {
     let locals = "action a() { hdr.h.a = 5; return; }";
     assert_eq!(run(locals, "a(); hdr.h.b = 6;", 1, 0), Some((5, 6)));
     assert_eq!(run("", "if (hdr.h.a == 1) { return; } hdr.h.b = 6;", 1, 0), Some((1, 0)));
 }
 
 #[test]
-fn what_is_too_short_is_dropped() {
+fn packets_that_are_too_short_are_dropped() {
     let mut b = Bench::new(&program("bit<8> a; bit<48> b;", "", "", "hdr.h.a = 1;"));
     for len in 0..7 {
         b.drops(&vec![0; len]);
@@ -80,7 +80,7 @@ fn what_is_too_short_is_dropped() {
 
 #[test]
 fn fields_at_the_end_are_read_within_the_header() {
-    // 24 and 48 bits at the very end of the packet: the verifier would refuse a load that reads beyond.
+    // 24 and 48 bits at the very end of the packet: the verifier would refuse a load beyond it.
     for (header, len, want) in [("bit<24> a;", 3, 2), ("bit<48> a;", 6, 5), ("bit<8> x; bit<48> a;", 7, 6)] {
         let mut b = Bench::new(&program(header, "", "", "hdr.h.a = hdr.h.a + 1;"));
         let out = b.passes(&vec![0; len]);
@@ -89,7 +89,7 @@ fn fields_at_the_end_are_read_within_the_header() {
 }
 
 #[test]
-fn any_parameter_names_do() {
+fn parameters_may_have_any_name() {
     let text = program("bit<8> a;", "bit<8> x;", "", "meta.x = hdr.h.a; hdr.h.a = meta.x + 1;")
         .replace("meta.", "packet.")
         .replace("meta,", "packet,")
@@ -102,7 +102,8 @@ fn any_parameter_names_do() {
 fn lpm_matches_the_longest_prefix() {
     let locals = "action set(bit<8> v) { hdr.h.r = v; }\n\
         table t { key = { hdr.h.k : lpm; } actions = { set; NoAction; }\n\
-        const entries = { 0x0a000000 &&& 0xff000000 : set(1); 0x0a010000 &&& 0xffff0000 : set(2); 0x0a010203 : set(3); }\n\
+        const entries = { 0x0a000000 &&& 0xff000000 : set(1); 0x0a010000 &&& 0xffff0000 : set(2); \
+        0x0a010203 : set(3); }\n\
         const default_action = NoAction; }";
     let mut b = Bench::new(&program("bit<32> k; bit<8> r;", "", locals, "t.apply();"));
     for (k, want) in [(0x0a00_0001u32, 1), (0x0a01_ffff, 2), (0x0a01_0203, 3), (0x0b00_0000, 99)] {
@@ -114,9 +115,10 @@ fn lpm_matches_the_longest_prefix() {
 #[test]
 fn parameters_are_copied_in_and_out() {
     let locals = "action twist(inout bit<8> x, in bit<8> y) { x = x + 1; hdr.h.b = y; x = x + y; }";
-    // While the action runs, x is not a: b gets the old a, and a what x was at the end.
+    // While the action runs, x is not a: b gets the old a, and a gets the final x.
     assert_eq!(run(locals, "twist(hdr.h.a, hdr.h.a);", 10, 0), Some((21, 10)));
-    let locals = "control inner(inout bit<8> x, out bit<8> y) { apply { y = x; x = 1; if (y == 4) { return; } x = 2; } }";
+    let locals = "control inner(inout bit<8> x, out bit<8> y) { apply { y = x; x = 1; if (y == 4) { return; \
+        } x = 2; } }";
     let text = program("bit<8> a; bit<8> b;", "", "inner() i;", "i.apply(hdr.h.a, hdr.h.b);");
     let text = text.replace("control pipe", &format!("{locals}\ncontrol pipe"));
     let mut b = Bench::new(&text);
@@ -125,7 +127,7 @@ fn parameters_are_copied_in_and_out() {
 }
 
 #[test]
-fn only_the_operands_that_matter_are_evaluated() {
+fn only_the_needed_operands_are_evaluated() {
     let text = "bit<8> twice(in bit<8> x) { return x * 2; }";
     let body =
         "bool b = hdr.h.a != 0 && 100 / hdr.h.a > 10 || hdr.h.b == 1; hdr.h.b = b ? twice(hdr.h.a) : 0;";
@@ -139,7 +141,7 @@ fn only_the_operands_that_matter_are_evaluated() {
 }
 
 #[test]
-fn assignments_to_slices_leave_the_rest() {
+fn assignments_to_slices_keep_the_other_bits() {
     let mut b = Bench::new(&program(
         "bit<16> a; bit<128> w;",
         "",
@@ -152,17 +154,19 @@ fn assignments_to_slices_leave_the_rest() {
 }
 
 #[test]
-fn tables_hit_miss_and_tell_the_action() {
+fn tables_report_hit_miss_and_action() {
     let locals = "action set(bit<8> v) { hdr.h.b = v; } action other() { hdr.h.b = 77; }\n\
-        table t { key = { hdr.h.a : exact; } actions = { set; other; NoAction; } default_action = NoAction; size = 8; }";
-    let body = "switch (t.apply().action_run) { set: { hdr.h.b = hdr.h.b + 1; } other: { hdr.h.a = 1; } default: { hdr.h.a = 2; } }";
+        table t { key = { hdr.h.a : exact; } actions = { set; other; NoAction; } default_action = NoAction; \
+        size = 8; }";
+    let body = "switch (t.apply().action_run) { set: { hdr.h.b = hdr.h.b + 1; }\n\
+                    other: { hdr.h.a = 1; } default: { hdr.h.a = 2; } }";
     let mut b = Bench::new(&program("bit<8> a; bit<8> b;", "", locals, body));
     assert_eq!(b.passes(&[9, 0]), [2, 0]);
     b.set_map("pipe_t", &[9], &[0, 0, 0, 0, 40, 0, 0, 0]);
     assert_eq!(b.passes(&[9, 0]), [9, 41]);
     b.set_map("pipe_t", &[9], &[1, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(b.passes(&[9, 0]), [1, 77]);
-    // A number of no action does nothing.
+    // An invalid action number has no effect.
     b.set_map("pipe_t", &[9], &[200, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(b.passes(&[9, 0]), [2, 0]);
     let body = "if (t.apply().hit) { hdr.h.a = 1; } else { hdr.h.a = 2; }";
@@ -193,7 +197,8 @@ fn large_constant_tables_become_maps_with_entries() {
 #[test]
 fn wide_keys_and_data() {
     let locals = "action set(bit<128> v, bit<1> f) { hdr.h.w = v; hdr.h.f = f; }\n\
-        table t { key = { hdr.h.w : exact; } actions = { set; NoAction; } const default_action = NoAction; size = 4; }";
+        table t { key = { hdr.h.w : exact; } actions = { set; NoAction; } const default_action = NoAction; \
+        size = 4; }";
     let mut b = Bench::new(&program("bit<128> w; bit<1> f; bit<7> g;", "", locals, "t.apply();"));
     let t = &b.compiled.facts.tables[0];
     assert_eq!((t.key_size, t.value_size), (16, 32));
@@ -241,7 +246,7 @@ fn structs_tuples_and_headers_are_compared_and_copied() {
 }
 
 #[test]
-fn lookup3_is_the_published_function() {
+fn lookup3_matches_the_published_vectors() {
     // Test vectors of Bob Jenkins' lookup3.c.
     let text = b"Four score and seven years ago";
     let mut bench = Bench::new(&program(
@@ -260,7 +265,7 @@ fn controls_are_applied_by_their_type() {
         apply { n.write(0, n.read(0) + 1); x = x + n.read(0); } }";
     let text = program("bit<8> a; bit<8> b;", "", "", "twice.apply(hdr.h.a); twice.apply(hdr.h.b);");
     let mut b = Bench::new(&text.replace("control pipe", &format!("{inner}\ncontrol pipe")));
-    // Each call has an instance of its own.
+    // Each call has its own instance.
     assert_eq!(b.compiled.facts.maps.len(), 2);
     assert_eq!(b.passes(&[10, 20]), [11, 21]);
     assert_eq!(b.passes(&[10, 20]), [12, 22]);
@@ -269,7 +274,7 @@ fn controls_are_applied_by_their_type() {
 #[test]
 fn more_values_than_registers_are_kept() {
     let fields: String = (0..24).map(|i| format!("bit<16> f{i}; ")).collect();
-    // All are read before the call, turned round and mixed after it.
+    // All values are read before the call, and permuted and mixed after it.
     let reads: String = (0..24).map(|i| format!("bit<16> v{i} = hdr.h.f{i} * {};\n", 2 * i + 1)).collect();
     let writes: String = (0..24)
         .map(|i| format!("hdr.h.f{i} = v{} - v{} + (bit<16>)(now >> 47);\n", 23 - i, (i * 7) % 24))
@@ -293,7 +298,7 @@ fn more_values_than_registers_are_kept() {
 fn more_values_than_the_stack_holds_are_kept() {
     let fields: String = (0..80).map(|i| format!("bit<8> f{i}; ")).collect();
     let reads: String = (0..80).map(|i| format!("bit<8> v{i} = hdr.h.f{i} * {};\n", 2 * i + 1)).collect();
-    // Some are changed on one way only, and conditions are kept, too.
+    // Some values change only on one path, and conditions are spilled too.
     let writes: String = (0..80)
         .map(|i| format!("hdr.h.f{i} = v{} - v{} + (bit<8>)(now >> 47);\n", 79 - i, (i * 7) % 80))
         .collect();
@@ -318,8 +323,9 @@ fn more_values_than_the_stack_holds_are_kept() {
 }
 
 #[test]
-fn values_of_no_bits_do_no_harm() {
-    let body = "bit<0> z = 0; z = z + z * z; z = z << 3; z = ~z; if (z == 0 && !(z < z)) { hdr.h.a = (bit<8>)(z ++ 8w7); }";
+fn zero_width_values_are_harmless() {
+    let body = "bit<0> z = 0; z = z + z * z; z = z << 3; z = ~z; if (z == 0 && !(z < z)) { hdr.h.a = \
+        (bit<8>)(z ++ 8w7); }";
     let mut b = Bench::new(&program("bit<8> a; bit<0> e;", "bit<0> x;", "", body));
     assert_eq!(b.passes(&[1]), [7]);
 }
@@ -330,11 +336,12 @@ fn lookahead_and_advance() {
         .replace("struct meta_t {", "struct meta_t { bit<8> n;");
     let text = text.replace(
         "state start { p.extract(hdr.h); transition accept; }",
-        "state start { bit<24> x = p.lookahead<bit<24>>(); meta.n = x[7:0]; p.advance((bit<32>)x[19:16] * 8); p.extract(hdr.h);\n\
+        "state start { bit<24> x = p.lookahead<bit<24>>(); meta.n = x[7:0]; p.advance((bit<32>)x[19:16] * \
+            8); p.extract(hdr.h);\n\
          transition accept; }",
     );
     let mut b = Bench::new(&text);
-    // Skipped bytes are not emitted, so they are gone.
+    // Skipped bytes are not emitted.
     let long: Vec<u8> = (2..30).collect();
     assert_eq!(b.passes(&long), [&[4, 4][..], &long[4..]].concat());
     b.drops(&[15, 0, 0, 0]);

@@ -1,16 +1,18 @@
-//! Varbit fields: extracted, copied, compared, hashed and emitted, in programs that move headers and in those that do
-//! not, each run as verified eBPF on both engines.
+//! Varbit fields: extracted, copied, compared, hashed and emitted, in programs that move headers
+//! and in programs that do not, each run as verified eBPF on both engines.
 
 mod common;
 
 use common::{Bench, checksum};
 
-/// Two headers with a varbit field of up to 64 bits behind a byte; the byte of the first says how many bytes.
+/// Two headers with a byte and a varbit field of up to 64 bits; the first byte of the packet is its
+/// size in bytes.
 fn program(states: &str, locals: &str, body: &str, emits: &str) -> String {
     format!(
         "#include <ubpf_model.p4>\nheader s_t {{ bit<8> n; }}\nheader v_t {{ bit<8> a; varbit<64> v; }}\n\
          struct headers_t {{ s_t s; v_t x; v_t y; v_t[2] l; }}\nstruct meta_t {{ bit<8> x; }}\n\
-         parser prs(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metadata std) {{ {states} }}\n\
+         parser prs(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metadata std) {{ \
+         {states} }}\n\
          control pipe(inout headers_t hdr, inout meta_t meta, inout standard_metadata std) {{\n{locals}\n\
          apply {{ {body} }} }}\n\
          control dprs(packet_out p, in headers_t hdr) {{ apply {{ {emits} }} }}\n\
@@ -21,16 +23,16 @@ fn program(states: &str, locals: &str, body: &str, emits: &str) -> String {
 const BOTH: &str = "state start { p.extract(hdr.s); bit<32> bits = (bit<32>)hdr.s.n * 8;\n\
                     p.extract(hdr.x, bits); p.extract(hdr.y, bits); transition accept; }";
 const IN_ORDER: &str = "p.emit(hdr.s); p.emit(hdr.x); p.emit(hdr.y);";
-/// What no program here touches; resizing leaves no less than an Ethernet header.
+/// Bytes that no program here changes; a resized packet must be at least as long as an Ethernet header.
 const REST: [u8; 16] = [0xee; 16];
 
-/// A packet of the two headers, with these contents.
+/// Builds a packet of the two headers with these contents.
 fn packet(x: &[u8], y: &[u8]) -> Vec<u8> {
     [&[x.len() as u8, 0xa1][..], x, &[0xa2], y, &REST].concat()
 }
 
 #[test]
-fn headers_that_change_places_take_their_contents_along() {
+fn headers_that_swap_positions_keep_their_contents() {
     let mut b = Bench::new(&program(BOTH, "", "", "p.emit(hdr.y); p.emit(hdr.s); p.emit(hdr.x);"));
     for n in 0..=8u8 {
         let (x, y): (Vec<u8>, Vec<u8>) = (0..n).map(|i| (i, 0x80 + i)).unzip();
@@ -42,7 +44,7 @@ fn headers_that_change_places_take_their_contents_along() {
 }
 
 #[test]
-fn what_stands_before_may_go_or_come() {
+fn preceding_headers_may_be_removed_or_added() {
     let mut b = Bench::new(&program(BOTH, "", "hdr.s.setInvalid();", IN_ORDER));
     assert_eq!(
         b.passes(&packet(&[1, 2, 3], &[4, 5, 6])),
@@ -71,11 +73,12 @@ fn contents_are_assigned() {
 
 #[test]
 fn contents_are_compared() {
-    let body = "hdr.s.n = 0; if (hdr.x.v == hdr.y.v) { hdr.s.n = 1; } if (hdr.x != hdr.y) { hdr.s.n = hdr.s.n + 2; }";
+    let body = "hdr.s.n = 0; if (hdr.x.v == hdr.y.v) { hdr.s.n = 1; }\n\
+                    if (hdr.x != hdr.y) { hdr.s.n = hdr.s.n + 2; }";
     let mut b = Bench::new(&program(BOTH, "", body, IN_ORDER));
     let mut first = |x: &[u8], y: &[u8]| b.passes(&packet(x, y))[0];
     assert_eq!((first(&[1, 2], &[1, 2]), first(&[1, 2], &[1, 3]), first(&[], &[])), (3, 2, 3));
-    // Of different lengths they are different, whatever stands behind the shorter one.
+    // Fields of different lengths differ, even if the bytes behind the shorter one match.
     let two =
         "state start { p.extract(hdr.s); p.extract(hdr.x, 16); p.extract(hdr.y, 24); transition accept; }";
     let mut b = Bench::new(&program(two, "", body, IN_ORDER));
@@ -101,7 +104,8 @@ fn a_checksum_covers_the_contents() {
          verify_checksum(true, { hdr.h.a, hdr.h.n, hdr.h.v }, hdr.h.sum, HashAlgorithm.csum16); } }\n\
          control ingress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t std) { apply {\n\
          if (std.checksum_error == 1) { hdr.h.a = 0xbb; } else { hdr.h.a = hdr.h.a + 1; } } }\n\
-         control egress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t std) { apply { } }\n\
+         control egress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t std) { apply { } \
+         }\n\
          control uc(inout headers_t hdr, inout meta_t meta) { apply {\n\
          update_checksum(true, { hdr.h.a, hdr.h.n, hdr.h.v }, hdr.h.sum, HashAlgorithm.csum16); } }\n\
          control dprs(packet_out p, in headers_t hdr) { apply { p.emit(hdr); } }\n\

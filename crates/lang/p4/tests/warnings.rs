@@ -1,11 +1,11 @@
-//! Warnings about likely mistakes: each is given where it should be, and not where the program is right.
+//! Warnings about likely mistakes: reported for mistakes and only for those.
 
 mod common;
 
 use common::{example, program};
 use p4shield_p4::{NoIncludes, Options, check};
 
-/// Codes and source lines of the warnings; the program has to be right.
+/// Returns codes and source lines of the warnings of a program without errors.
 fn warnings(text: &str) -> Vec<(&'static str, String)> {
     let found = check("test.p4", text, &NoIncludes, &Options::default());
     assert!(!found.has_errors(), "{found}");
@@ -15,7 +15,7 @@ fn warnings(text: &str) -> Vec<(&'static str, String)> {
     found.plain().into_iter().map(|p| (p.code, p.source.trim().to_owned())).collect()
 }
 
-/// Of a control's body; each statement stands on a line of its own.
+/// Returns the warnings of a control's body, with each statement on its own line.
 fn body(locals: &str, body: &str) -> Vec<(&'static str, String)> {
     let lines = |t: &str| t.replace("; ", ";\n").replace("{ ", "{\n");
     warnings(&program(
@@ -96,7 +96,7 @@ fn fields_of_invalid_headers() {
 }
 
 #[test]
-fn states_are_followed_round_their_loops() {
+fn states_are_followed_through_their_loops() {
     let text = |first: &str| {
         program("bit<8> a;", "", "", "").replace(
             "state start { p.extract(hdr.h); transition accept; }",
@@ -111,7 +111,7 @@ fn states_are_followed_round_their_loops() {
 }
 
 #[test]
-fn what_is_never_used() {
+fn unused_declarations_are_reported() {
     warns("bit<8> v = 1;", "", &[("W0102", "bit<8> v = 1;")]);
     warns("bit<8> v;", "v = hdr.h.a;", &[("W0102", "bit<8> v;")]);
     warns("action a() { } ", "", &[("W0102", "action a() {")]);
@@ -124,7 +124,7 @@ fn what_is_never_used() {
 }
 
 #[test]
-fn results_that_nobody_looks_at() {
+fn unused_results_are_reported() {
     let top =
         "bit<8> twice(in bit<8> x) { return x + x; }\nbit<8> next(inout bit<8> x) { x = x + 1; return x; }\n";
     let text = |body: &str| {
@@ -137,7 +137,7 @@ fn results_that_nobody_looks_at() {
 }
 
 #[test]
-fn names_that_hide_others() {
+fn names_that_shadow_others_are_reported() {
     let inner = "if (hdr.h.a == 1) { bit<8> v = 2; hdr.h.a = v; } hdr.h.b = v;";
     warns("bit<8> v = 1;", inner, &[("W0104", "bit<8> v = 2;")]);
     warns(
@@ -168,14 +168,14 @@ fn the_examples_give_no_warning() {
 }
 
 #[test]
-fn calls_that_multiply_are_not_followed_for_ever() {
-    // Each action calls the one before twice: followed to the end, this were 2^40 calls.
+fn exponentially_nested_calls_are_not_followed() {
+    // Each action calls the previous one twice: following them all would take 2^40 calls.
     let mut locals = "bit<8> v; action a0() { v = v + 1; }\n".to_owned();
     for i in 1..40 {
         locals += &format!("action a{i}() {{ a{0}(); a{0}(); }}\n", i - 1);
     }
     let text = program("bit<8> a;", "", &locals, "a39();");
-    // The program is too large to be compiled, which is what has to be said, soon.
+    // The compiler must refuse the program as too large, and soon.
     let found = check("test.p4", &text, &NoIncludes, &Options::default());
     assert!(found.plain().iter().any(|p| p.code == "E0902"), "{found}");
 }

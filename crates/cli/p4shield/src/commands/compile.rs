@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
-use p4shield_p4::diagnostics::{Diagnostics, Plain, RelatedPlace};
+use p4shield_p4::diagnostics::{Diagnostics, PlainDiagnostic, RelatedLocation};
 use p4shield_p4::p4info::{P4Info, p4info};
 use p4shield_p4::{Compiled, Options};
 use p4shield_stf::conformance::Folders;
@@ -183,14 +183,14 @@ fn define(text: &str) -> Result<(String, String), String> {
 
 /// Diagnostics for scripts and editors.
 fn plain(found: &Diagnostics) -> Vec<serde_json::Value> {
-    let location = |r: &RelatedPlace| {
+    let location = |r: &RelatedLocation| {
         serde_json::json!({
             "file": r.file, "line": r.line, "column": r.column,
             "end_line": r.end_line, "end_column": r.end_column,
             "message": r.message,
         })
     };
-    let one = |d: &Plain| {
+    let one = |d: &PlainDiagnostic| {
         serde_json::json!({
             "code": d.code, "error": d.error, "message": d.message, "hint": d.hint,
             "file": d.file, "line": d.line, "column": d.column,

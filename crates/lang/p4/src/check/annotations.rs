@@ -1,4 +1,4 @@
-//! Annotations: free text, except for those that the language gives a form.
+//! Annotations: free text, except for the forms that the language prescribes.
 
 use super::Checker;
 use crate::ast::{Annotation, ExprKind as Ast, Ident};
@@ -15,7 +15,7 @@ impl Checker<'_> {
             let same = |o: &Annotation| o.name.name == a.name.name;
             if let Some(elements) = &a.elements {
                 if annotations[..i].iter().any(same) {
-                    let message = format!("@{} is given twice", a.name.name);
+                    let message = format!("duplicate annotation @{}", a.name.name);
                     self.bad_annotation(a.name.span, message, "join them into one");
                 }
                 self.structured(elements);
@@ -29,18 +29,18 @@ impl Checker<'_> {
         self.error(Code::BadAnnotation, span, message, hint);
     }
 
-    /// The forms of `@name(...)` that language and P4Runtime prescribe.
+    /// Checks the forms of `@name(...)` that the language and P4Runtime prescribe.
     fn unstructured(&mut self, a: &Annotation) {
         match &*a.name.name {
             "name" | "deprecated" | "pkginfo_text" => {
                 let no_text = |t: &Token| matches!(t.tok, Tok::Int(_) | Tok::Sym("|"));
                 if a.body.is_empty() || a.body.iter().any(no_text) {
-                    let message = format!("@{} takes a string", a.name.name);
-                    self.bad_annotation(a.name.span, message, "write the text in quotes");
+                    let message = format!("@{} expects a string", a.name.name);
+                    self.bad_annotation(a.name.span, message, "write the text in quotation marks");
                 }
             }
             "pkginfo" if a.body.is_empty() => {
-                let message = "@pkginfo says nothing".to_owned();
+                let message = "@pkginfo is empty".to_owned();
                 self.bad_annotation(a.name.span, message, "write @pkginfo(name = \"...\")");
             }
             "match" => {
@@ -48,7 +48,7 @@ impl Checker<'_> {
                     if let [Token { tok: Tok::Ident(n), .. }] = a.body.as_slice() { Some(n) } else { None };
                 if kind.is_none_or(|n| !self.match_kinds.contains(n)) {
                     let span = a.body.first().zip(a.body.last()).map(|(a, b)| a.span.to(b.span));
-                    let message = "@match takes a match kind".to_owned();
+                    let message = "@match expects a match kind".to_owned();
                     self.bad_annotation(
                         span.unwrap_or(a.name.span),
                         message,
@@ -62,7 +62,7 @@ impl Checker<'_> {
                 if let Some(t) = second
                     && !matches!(t.tok, Tok::Word("bit" | "string") | Tok::Int(_))
                 {
-                    let message = "the controller cannot be given this type".to_owned();
+                    let message = "expected a type that P4Runtime can transmit".to_owned();
                     self.bad_annotation(t.span, message, "write bit<W>, string or a number of bits");
                 }
             }
@@ -70,19 +70,20 @@ impl Checker<'_> {
         }
     }
 
-    /// `@name[key = value, ...]` or `@name[value, ...]`: values are known at compile time.
+    /// Checks `@name[key = value, ...]` or `@name[value, ...]`, whose values must be known at
+    /// compile time.
     fn structured(&mut self, elements: &[(Option<Ident>, crate::ast::Expr)]) {
         let mut keys: Vec<Name> = Vec::new();
         for (key, value) in elements {
             if let Some(k) = key {
                 if keys.contains(&k.name) {
-                    self.bad_annotation(k.span, format!("`{}` is given twice", k.name), "remove one of them");
+                    self.bad_annotation(k.span, format!("duplicate key `{}`", k.name), "remove one of them");
                 }
                 keys.push(k.name.clone());
             }
             let hint = "values are integers, strings and bools";
             if matches!(value.kind, Ast::List(_) | Ast::Struct { .. }) {
-                self.bad_annotation(value.span, "a list in a structured annotation".to_owned(), hint);
+                self.bad_annotation(value.span, "list in a structured annotation".to_owned(), hint);
                 continue;
             }
             let e = self.expr(value, None);

@@ -1,4 +1,4 @@
-//! Arguments: which parameter each is for, and whether it fits.
+//! Binding of arguments to parameters.
 
 use super::Checker;
 use super::calls::Written;
@@ -12,14 +12,17 @@ use crate::types::Type;
 impl Checker<'_> {
     pub(super) fn wrong_count(&mut self, name: &str, params: &[hir::Param], w: Written<'_>) -> Expr {
         let names: Vec<&str> = params.iter().map(|p| &*p.name).collect();
-        let message = format!("`{name}` takes {}, not {}", count(params.len(), "argument"), w.args.len());
-        let hint =
-            if names.is_empty() { "write ()".to_owned() } else { format!("they are {}", names.join(", ")) };
+        let message = format!("`{name}` takes {}, found {}", count(params.len(), "argument"), w.args.len());
+        let hint = if names.is_empty() {
+            "write ()".to_owned()
+        } else {
+            format!("the parameters are {}", names.join(", "))
+        };
         self.error(Code::BadArguments, w.span, message, hint);
         Expr::bad(w.span)
     }
 
-    /// Matches arguments with parameters: by position, by name, with defaults. Reports what does not fit.
+    /// Binds arguments to parameters: by position, by name, with defaults. Reports mismatches.
     pub(super) fn bind(
         &mut self,
         name: &str,
@@ -47,7 +50,7 @@ impl Checker<'_> {
         if !ok {
             return None;
         }
-        // Later arguments may have told more about the types of earlier ones.
+        // Later arguments may have determined the types of earlier ones.
         let finish = |(p, a): (&hir::Param, CallArg)| match a {
             CallArg::In(e) if p.ty.is_open() && !inference.apply(&p.ty).is_open() => {
                 let e = self.coerce(e, &inference.apply(&p.ty));
@@ -60,8 +63,8 @@ impl Checker<'_> {
         fit.then_some(out)
     }
 
-    /// Whether a parameter that has a direction, and whose type the argument decides, got a value of run time;
-    /// reports it if not.
+    /// Whether the argument has a run-time value, for a parameter with a direction whose type
+    /// the argument determines; reports it if not.
     fn runtime_argument(&mut self, p: &hir::Param, a: &CallArg) -> bool {
         let CallArg::In(e) = a else { return true };
         if !p.ty.is_open() || p.direction == Direction::None {
@@ -69,26 +72,26 @@ impl Checker<'_> {
         }
         match &e.ty {
             Type::Composite(c) if c.is_anonymous() => {
-                let hint = "write (S) before it, with the name of its struct";
-                self.error(Code::CannotInfer, e.span, "the type of this struct is not known", hint);
+                let hint = "prefix it with the struct's type, as in (S) {...}";
+                self.error(Code::CannotInfer, e.span, "cannot infer the type of this struct", hint);
                 false
             }
             Type::InfInt => {
                 let hint = "give the number a width, for example 32w1";
-                self.error(Code::CannotInfer, e.span, "the width of this number is not known", hint);
+                self.error(Code::CannotInfer, e.span, "cannot infer the width of this number", hint);
                 false
             }
             Type::Text | Type::MatchKind | Type::List(_) | Type::Extern(_) => {
-                let message = format!("a parameter of type {} has no direction", e.ty);
+                let message = format!("a parameter of type {} cannot have a direction", e.ty);
                 let d = Diagnostic::new(Code::BadType, p.span, message).hint("pass another value");
-                self.sink.add(d.related(e.span, "it is of this type because of this argument"));
+                self.sink.add(d.related(e.span, "this argument determines the type"));
                 false
             }
             _ => true,
         }
     }
 
-    /// For each parameter its argument, `None` if it is left out.
+    /// Returns the argument of each parameter, `None` if it is omitted.
     pub(super) fn order_arguments<'a>(
         &mut self,
         name: &str,
@@ -99,7 +102,7 @@ impl Checker<'_> {
         let named = w.args.iter().filter(|a| a.name.is_some()).count();
         if named > 0 && named < w.args.len() {
             let hint = "give all arguments by name, or none";
-            self.error(Code::BadArguments, w.span, "some arguments have names, others not", hint);
+            self.error(Code::BadArguments, w.span, "mixed named and positional arguments", hint);
             return None;
         }
         for (i, arg) in w.args.iter().enumerate() {
@@ -118,7 +121,7 @@ impl Checker<'_> {
                 Some(slot @ None) => *slot = Some(arg),
                 Some(_) => {
                     let hint = "remove one of them";
-                    self.error(Code::BadArguments, arg.span, "this argument is given twice", hint);
+                    self.error(Code::BadArguments, arg.span, "duplicate argument", hint);
                     return None;
                 }
                 None => {
@@ -139,7 +142,7 @@ impl Checker<'_> {
     fn bind_one(&mut self, p: &hir::Param, arg: &ast::Arg, inference: &mut Inference) -> Option<CallArg> {
         let Some(value) = &arg.value else {
             if p.direction != Direction::Out {
-                self.error(Code::BadArguments, arg.span, "`_` is only for out parameters", "give it a value");
+                self.error(Code::BadArguments, arg.span, "`_` is only for out parameters", "pass a value");
                 return None;
             }
             return Some(CallArg::Skip);
@@ -147,7 +150,7 @@ impl Checker<'_> {
         if let Some(made) = self.constructed_by(value) {
             made?;
             let hint = "declare it and pass its name";
-            self.error(Code::BadInstance, arg.span, "an instance cannot be made here", hint);
+            self.error(Code::BadInstance, arg.span, "an instance cannot be created here", hint);
             return None;
         }
         if let Some(object) = self.object_named_by(value) {
@@ -159,8 +162,8 @@ impl Checker<'_> {
             && e.ty == Type::InfInt
             && p.direction != Direction::None
         {
-            let hint = "write the type where the extern is instantiated, rather than `_`";
-            self.error(Code::CannotInfer, e.span, "the type of this argument is not known", hint);
+            let hint = "replace `_` by the type where the extern is instantiated";
+            self.error(Code::CannotInfer, e.span, "cannot infer the type of this argument", hint);
             return None;
         }
         if want.is_open() {
@@ -182,7 +185,7 @@ impl Checker<'_> {
                 }
                 if e.ty != want {
                     let message = format!("expected {want}, found {}", e.ty);
-                    let hint = "out and inout arguments need exactly the parameter's type";
+                    let hint = "out and inout arguments must have exactly the parameter's type";
                     self.error(Code::TypeMismatch, e.span, message, hint);
                     return None;
                 }
@@ -191,7 +194,8 @@ impl Checker<'_> {
         }
     }
 
-    /// The value for a parameter, from which type arguments are learnt, and what the parameter's type then is.
+    /// Checks the value for a parameter and infers type arguments from it; also returns the
+    /// parameter's type.
     pub(super) fn argument(
         &mut self,
         p: &hir::Param,
@@ -208,7 +212,7 @@ impl Checker<'_> {
         Some((e, want))
     }
 
-    /// As [`Self::argument`], for an object: whether it fits.
+    /// Like [`Self::argument`], for an object: whether its type matches.
     pub(super) fn object_argument(
         &mut self,
         p: &hir::Param,
@@ -222,7 +226,7 @@ impl Checker<'_> {
     }
 }
 
-/// The overload that takes these arguments, by number and names; one that needs no default goes first.
+/// Chooses the overload for these arguments, by number and names; prefers one that needs no default.
 pub(super) fn choose<'a, T>(
     overloads: &'a [T],
     params: impl Fn(&T) -> &Vec<hir::Param>,
@@ -240,7 +244,7 @@ pub(super) fn choose<'a, T>(
     exact.or_else(|| overloads.iter().find(fits))
 }
 
-/// A number of things, in words.
+/// Formats a number of items in words.
 pub(super) fn count(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }

@@ -1,4 +1,4 @@
-//! Assignments, and what can be assigned.
+//! Assignments and l-values.
 
 use super::Checker;
 use crate::ast::{self, ExprKind as Ast};
@@ -16,7 +16,7 @@ impl Checker<'_> {
     ) -> Option<StmtKind> {
         let t = self.expr(target, None);
         if t.ty.is_bad() {
-            // What is assigned may be wrong as well.
+            // The assigned value may contain errors as well.
             if matches!(value.kind, Ast::Call { .. }) {
                 self.expr(value, None);
             }
@@ -39,7 +39,7 @@ impl Checker<'_> {
         (!v.ty.is_bad()).then_some(StmtKind::Update { target: t, old, value: v })
     }
 
-    /// Reports what cannot stand on the left of an assignment.
+    /// Reports an expression that is not an l-value.
     pub(super) fn assignable(&mut self, e: &Expr) -> bool {
         let ok = match &e.kind {
             ExprKind::Var(v) => !self.read_only(*v) && e.ty.is_runtime(),
@@ -54,10 +54,10 @@ impl Checker<'_> {
         };
         if !ok {
             let hint = match &e.kind {
-                ExprKind::Var(_) => "it is an `in` parameter; make it inout or use a variable of your own",
+                ExprKind::Var(_) => "it is an `in` parameter; declare it inout or copy it to a variable",
                 _ => "assign to a variable, a field or a slice",
             };
-            self.error(Code::NotAssignable, e.span, "this cannot be assigned", hint);
+            self.error(Code::NotAssignable, e.span, "this expression is not an l-value", hint);
         }
         ok
     }

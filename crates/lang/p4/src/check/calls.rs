@@ -1,5 +1,5 @@
-//! Calls of functions, actions and extern functions. Methods are in [`super::methods`], how arguments are matched
-//! with parameters in [`super::arguments`].
+//! Calls of functions, actions and extern functions. [`super::methods`] checks methods,
+//! [`super::arguments`] binds arguments to parameters.
 
 use super::arguments::choose;
 use super::infer::Inference;
@@ -11,35 +11,35 @@ use crate::source::Span;
 use crate::types::Type;
 use std::rc::Rc;
 
-/// What stands behind the name of what is called.
+/// The arguments of a call, as written.
 #[derive(Clone, Copy)]
 pub(super) struct Written<'a> {
     pub(super) type_args: &'a [ast::TypeExpr],
     pub(super) args: &'a [ast::Arg],
-    /// The whole call.
+    /// The location of the whole call.
     pub(super) span: Span,
 }
 
 impl<'a> Written<'a> {
-    /// Arguments alone.
+    /// Arguments without type arguments.
     pub(super) const fn arguments(args: &'a [ast::Arg], span: Span) -> Self {
         Self { type_args: &[], args, span }
     }
 }
 
 impl Checker<'_> {
-    /// A call whose result is used.
+    /// Checks a call whose result is used.
     pub(super) fn call_expr(&mut self, callee: &ast::Expr, w: Written<'_>) -> Expr {
         let e = self.call(callee, w);
         if e.ty == Type::Void {
-            let hint = "call it as a statement of its own";
-            self.error(Code::TypeMismatch, w.span, "this call has no value", hint);
+            let hint = "call it as a separate statement";
+            self.error(Code::TypeMismatch, w.span, "this call returns no value", hint);
             return Expr::bad(w.span);
         }
         e
     }
 
-    /// Any call; the type is void if it has no value.
+    /// Checks any call; the type is void if it returns no value.
     pub(super) fn call(&mut self, callee: &ast::Expr, w: Written<'_>) -> Expr {
         match &callee.kind {
             Ast::Path { name, absolute } => match self.resolve(name, *absolute) {
@@ -47,7 +47,7 @@ impl Checker<'_> {
                 Symbol::Functions(fs) => self.function_call(&fs, w),
                 Symbol::Action(id) if w.type_args.is_empty() => self.action_call(id, w),
                 Symbol::Action(_) => {
-                    self.error(Code::BadArguments, w.span, "type arguments of an action", "remove them");
+                    self.error(Code::BadArguments, w.span, "an action has no type arguments", "remove them");
                     Expr::bad(w.span)
                 }
                 Symbol::Bad => Expr::bad(w.span),
@@ -56,7 +56,7 @@ impl Checker<'_> {
             Ast::Member(base, name) => self.method_call(base, name, w),
             _ => {
                 let hint = "call a function or a method";
-                self.error(Code::WrongKind, callee.span, "this cannot be called", hint);
+                self.error(Code::WrongKind, callee.span, "this expression cannot be called", hint);
                 Expr::bad(w.span)
             }
         }
@@ -74,8 +74,8 @@ impl Checker<'_> {
 
     fn action_call(&mut self, id: hir::ActionId, w: Written<'_>) -> Expr {
         if matches!(self.place, Place::Parser | Place::Function(_)) {
-            let hint = "actions belong to controls; make it a function";
-            self.error(Code::BadStatement, w.span, "an action called outside of a control", hint);
+            let hint = "actions belong to controls; use a function";
+            self.error(Code::BadStatement, w.span, "an action cannot be called outside of a control", hint);
         }
         let a = self.program.actions[id.0 as usize].clone();
         self.plain_call(Callee::Action(id), &a.name, &a.params, w)
@@ -94,13 +94,13 @@ impl Checker<'_> {
             return self.static_assert(f, w);
         }
         if &*f.name == "verify" && f.params.len() == 2 && !matches!(self.place, Place::Parser) {
-            let hint = "a control has no parser error; use `if`";
-            self.error(Code::BadStatement, w.span, "verify outside of a parser", hint);
+            let hint = "controls have no parser error; use `if`";
+            self.error(Code::BadStatement, w.span, "verify cannot be called outside of a parser", hint);
         }
         self.generic_call(Callee::Extern(*id), f, w, Inference::default())
     }
 
-    /// Reports a call that more than one overload takes.
+    /// Reports a call that several overloads match.
     pub(super) fn ambiguous<'a>(
         &mut self,
         overloads: impl Iterator<Item = &'a Vec<hir::Param>>,
@@ -110,12 +110,12 @@ impl Checker<'_> {
         let count = overloads.filter(|ps| ps.len() == w.args.len()).count();
         if count > 1 && !all_named {
             let hint = "give the arguments by name";
-            self.error(Code::DuplicateName, w.span, "more than one declaration fits this call", hint);
+            self.error(Code::DuplicateName, w.span, "ambiguous call: several declarations match", hint);
         }
         count > 1 && !all_named
     }
 
-    /// Evaluated when the program is compiled.
+    /// Evaluates `static_assert` at compile time.
     fn static_assert(&mut self, f: &hir::ExternFn, w: Written<'_>) -> Expr {
         let span = w.span;
         let Some(bound) = self.bind(&f.name, &f.params, w, &mut Inference::default()) else {
@@ -127,14 +127,14 @@ impl Checker<'_> {
         };
         let message = match bound.get(1) {
             Some(CallArg::In(Expr { kind: ExprKind::Text(t), .. })) => t.to_string(),
-            _ => "this does not hold".to_owned(),
+            _ => "static assertion failed".to_owned(),
         };
         match held {
             Some(true) => return Expr::constant(1.into(), Type::Bool, span),
-            Some(false) => self.error(Code::UserError, span, message, "the program asserts it"),
+            Some(false) => self.error(Code::UserError, span, message, "the program asserts this condition"),
             None => {
                 let hint = "use constants";
-                self.error(Code::NotConstant, span, "this is not known at compile time", hint);
+                self.error(Code::NotConstant, span, "this condition is not known at compile time", hint);
             }
         }
         Expr::bad(span)
@@ -157,7 +157,8 @@ impl Checker<'_> {
         Expr { kind: ExprKind::Call(Box::new(call)), ty: inference.apply(&f.result), span: w.span }
     }
 
-    /// Arguments without direction of anything but actions are known at compile time.
+    /// Reports arguments without direction that are not known at compile time; those of actions
+    /// may be.
     fn directionless_constants(&mut self, params: &[hir::Param], args: &[CallArg]) {
         for (p, a) in params.iter().zip(args) {
             if let (Direction::None, CallArg::In(e)) = (p.direction, a)
@@ -170,7 +171,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A call of an extern function, or of a method of an extern whose type arguments are in `inference`.
+    /// Checks a call of an extern function, or of a method of an extern with the type arguments
+    /// in `inference`.
     pub(super) fn generic_call(
         &mut self,
         callee: Callee,
@@ -193,7 +195,7 @@ impl Checker<'_> {
         Expr { kind: ExprKind::Call(Box::new(Call { callee, type_args, args, span })), ty, span }
     }
 
-    /// A call of what has neither type parameters nor a result.
+    /// Checks a call of a callee without type parameters and result.
     pub(super) fn plain_call(
         &mut self,
         callee: Callee,

@@ -1,4 +1,4 @@
-//! Conversions, implicit and by cast.
+//! Implicit conversions and casts.
 
 use super::Checker;
 use crate::constant::{fits, wrap};
@@ -9,7 +9,7 @@ use crate::types::Type;
 use num_bigint::BigInt;
 
 impl Checker<'_> {
-    /// A constant of an integer type; warns if it does not fit and wraps around.
+    /// Returns a constant of an integer type; warns if the value does not fit and wraps around.
     pub(super) fn fit(&mut self, v: BigInt, ty: &Type, span: Span) -> Expr {
         if let Some((w, signed)) = ty.base().integer()
             && !fits(&v, w, signed)
@@ -20,7 +20,7 @@ impl Checker<'_> {
                 span,
                 format!("{v} does not fit {ty} and becomes {wrapped}"),
             );
-            // `-1` and `0xFF..` as a bit pattern are meant so.
+            // Bit patterns such as `-1` and `0xFF..` are intended.
             if !fits(&v, w, true) {
                 self.sink.add(d.hint("use a wider type or a smaller number"));
             }
@@ -29,7 +29,7 @@ impl Checker<'_> {
         Expr::constant(v, ty.clone(), span)
     }
 
-    /// `e` where a value of `ty` is needed: implicit conversions only.
+    /// Converts `e` implicitly to `ty`; reports a mismatch.
     pub(super) fn coerce(&mut self, e: Expr, ty: &Type) -> Expr {
         if e.ty.is_bad() || ty.is_bad() {
             return Expr { ty: ty.clone(), ..e };
@@ -50,7 +50,7 @@ impl Checker<'_> {
             (ExprKind::Ternary(..), _) if e.ty == Type::InfInt && ty.integer().is_some() => {
                 self.coerce_branches(e, ty)
             }
-            // A number whose width is not known before the program is put together.
+            // A number whose width is known only after instantiation.
             (_, Type::Bit(_) | Type::Int(_)) if e.ty == Type::InfInt && ty.base() == ty => {
                 Expr { kind: ExprKind::Cast(Box::new(e)), ty: ty.clone(), span }
             }
@@ -62,8 +62,8 @@ impl Checker<'_> {
                 }
                 let both = e.ty.base().integer().is_some() && ty.base().integer().is_some();
                 let hint = match both {
-                    true if castable(&e.ty, ty) => format!("write ({ty}) before it if that is meant"),
-                    true => "change the width or the sign, not both at once: cast twice".to_owned(),
+                    true if castable(&e.ty, ty) => format!("if this is intended, cast it: ({ty})"),
+                    true => "a cast cannot change both the width and the sign: cast twice".to_owned(),
                     _ if *ty == Type::Bool => "compare it, for example with `!= 0` or `== 1`".to_owned(),
                     _ => format!("use a value of type {ty}"),
                 };
@@ -93,11 +93,11 @@ impl Checker<'_> {
             _ => Vec::new(),
         };
         if items.len() != types.len() {
-            let message = format!("{ty} has {} fields, but {} values are given", types.len(), items.len());
-            self.error(Code::TypeMismatch, span, message, "give every field a value");
+            let message = format!("{ty} has {} fields, but {} values were given", types.len(), items.len());
+            self.error(Code::TypeMismatch, span, message, "specify a value for every field");
             return Expr::bad(span);
         }
-        // A struct expression goes by the names of its fields.
+        // The names of the fields decide in a struct expression.
         if let (Type::Composite(have), Type::Composite(want)) = (&e.ty, ty.base()) {
             let order: Option<Vec<usize>> =
                 want.fields.iter().map(|(n, _)| have.field(n).map(|(i, _)| i)).collect();
@@ -115,7 +115,8 @@ impl Checker<'_> {
         Expr { kind: ExprKind::Aggregate(items), ty: ty.clone(), span }
     }
 
-    /// The value of a serializable enum as its underlying type; anything else as it is.
+    /// Converts the value of a serializable enum to its underlying type; returns any other
+    /// value unchanged.
     pub(super) fn enum_value(&mut self, e: Expr) -> Expr {
         match e.ty.base() {
             Type::Enum(en) => match en.repr.clone() {
@@ -129,7 +130,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Two operands of which one may be a literal without a width, or a list.
+    /// Unifies the types of two operands, one of which may be a literal without a width, or a list.
     pub(super) fn unify_operands(&mut self, l: Expr, r: Expr) -> (Expr, Expr) {
         let adapts =
             |e: &Expr| e.ty == Type::InfInt || matches!(e.kind, ExprKind::Aggregate(_)) && is_list(&e.ty);
@@ -148,7 +149,7 @@ impl Checker<'_> {
         }
     }
 
-    /// `(ty) e`
+    /// Checks `(ty) e`.
     pub(super) fn cast(&mut self, e: Expr, ty: &Type, span: Span) -> Expr {
         if e.ty.is_bad() || ty.is_bad() {
             return Expr { ty: ty.clone(), span, ..e };
@@ -165,10 +166,12 @@ impl Checker<'_> {
             let message = format!("{} cannot be cast to {ty}", e.ty);
             let hint = match (e.ty.base(), ty.base()) {
                 (Type::Int(_), Type::Bit(_)) | (Type::Bit(_), Type::Int(_)) => {
-                    "change the width or the sign, not both at once: cast twice"
+                    "a cast cannot change both the width and the sign: cast twice"
                 }
-                (_, Type::Bool) => "only bit<1> and the numbers 0 and 1 can become bool; compare with `!= 0`",
-                _ => "there is no such conversion",
+                (_, Type::Bool) => {
+                    "only bit<1> and the numbers 0 and 1 can be cast to bool; compare with `!= 0`"
+                }
+                _ => "P4 defines no such cast",
             };
             self.error(Code::BadCast, span, message, hint);
             return Expr::bad(span);
@@ -178,7 +181,7 @@ impl Checker<'_> {
             && *v != BigInt::from(1)
         {
             let hint = "compare it with `!= 0`";
-            self.error(Code::BadCast, span, "only 0 and 1 can become bool", hint);
+            self.error(Code::BadCast, span, "only 0 and 1 can be cast to bool", hint);
             return Expr::bad(span);
         }
         if let Some(v) = e.as_const() {
@@ -192,7 +195,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether a literal or list of type `from` may become `to`.
+/// Whether a literal or list of type `from` is convertible to `to`.
 fn fits_into(from: &Type, to: &Type) -> bool {
     match from {
         Type::InfInt => to.integer().is_some(),
@@ -200,7 +203,7 @@ fn fits_into(from: &Type, to: &Type) -> bool {
     }
 }
 
-/// Whether a type is that of a list or struct expression, which may become another.
+/// Whether a type is that of a list or struct expression, which is convertible to others.
 fn is_list(t: &Type) -> bool {
     match t {
         Type::Tuple(_) => true,
@@ -209,9 +212,9 @@ fn is_list(t: &Type) -> bool {
     }
 }
 
-/// The casts of the language specification.
+/// Whether the language specification defines the cast.
 fn castable(from: &Type, to: &Type) -> bool {
-    // To and from a new type only its own target, or by way of it.
+    // A new type casts only to and from its target, or through it.
     match (from, to) {
         (Type::New(n), t) if n.target == *t => return true,
         (t, Type::New(n)) if n.target == *t => return true,

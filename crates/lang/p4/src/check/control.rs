@@ -1,4 +1,4 @@
-//! Controls.
+//! Checks of controls.
 
 use super::depth::Body;
 use super::params::Owner;
@@ -30,7 +30,7 @@ impl Checker<'_> {
             let ctor_params = k.params(&c.ctor_params, Owner::Constructor);
             k.no_objects(&ctor_params, ObjectKind::Parser, "a control cannot apply a parser");
             let saved = std::mem::replace(&mut k.place, Place::Control);
-            // A scope of its own: locals may have the names of parameters.
+            // A separate scope: locals may shadow parameters.
             let (locals, body) = k.scoped(|k| {
                 let locals = c.locals.iter().filter_map(|l| k.local_stmt(l)).collect();
                 (locals, k.apply_body(&c.body))

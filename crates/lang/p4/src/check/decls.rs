@@ -1,4 +1,4 @@
-//! Top-level and local declarations.
+//! Checks of top-level and local declarations.
 
 use super::depth::Body;
 use super::params::Owner;
@@ -11,10 +11,10 @@ use crate::types::{CompositeType, NewType, ObjectKind, Type};
 use num_bigint::BigInt;
 use std::rc::Rc;
 
-/// Errors, match kinds, and declarations of one name that differ in their parameters.
+/// Maximum number of errors, of match kinds, and of overloads of one name.
 const MAX_NAMES: usize = 4096;
 
-/// The versions of v1model, by the date that its file gives.
+/// The first and last supported versions of v1model, as dates.
 const V1MODEL_FIRST: u32 = 20_180_101;
 const V1MODEL_LAST: u32 = 20_200_408;
 
@@ -74,14 +74,19 @@ impl Checker<'_> {
             }
             DeclKind::Variable { .. } => {
                 let hint = "declare it inside a parser, control or action, or make it `const`";
-                self.error(Code::BadStatement, d.span, "a variable outside of any parser or control", hint);
+                self.error(
+                    Code::BadStatement,
+                    d.span,
+                    "variable outside of a parser, control or action",
+                    hint,
+                );
             }
             DeclKind::ValueSet { .. } => self.unsupported(d.span, "a value_set"),
             DeclKind::Table(_) => {
                 self.error(
                     Code::BadStatement,
                     d.span,
-                    "a table outside of a control",
+                    "table outside of a control",
                     "move it into a control",
                 );
             }
@@ -95,7 +100,12 @@ impl Checker<'_> {
     pub(super) fn const_decl(&mut self, d: &Decl, ty: &ast::TypeExpr, value: &ast::Expr) {
         let ty = self.ty(ty);
         if matches!(ty, Type::Void | Type::Extern(_) | Type::Object(_)) {
-            self.error(Code::BadType, d.span, format!("a constant of type {ty}"), "use a type of values");
+            self.error(
+                Code::BadType,
+                d.span,
+                format!("invalid constant of type {ty}"),
+                "use a type that has values",
+            );
             return self.declare(&d.name, Symbol::Bad);
         }
         let e = self.expr_as(value, &ty);
@@ -108,8 +118,8 @@ impl Checker<'_> {
             && let Some(v) = e.as_const()
             && !(BigInt::from(V1MODEL_FIRST)..=BigInt::from(V1MODEL_LAST)).contains(v)
         {
-            let hint = format!("versions from {V1MODEL_FIRST} to {V1MODEL_LAST} are known");
-            self.error(Code::BadConstant, value.span, format!("{v} is no version of v1model"), hint);
+            let hint = format!("supported versions are {V1MODEL_FIRST} to {V1MODEL_LAST}");
+            self.error(Code::BadConstant, value.span, format!("{v} is not a version of v1model"), hint);
         }
         self.declare(&d.name, Symbol::Const(Expr { ty, ..e }));
     }
@@ -138,8 +148,8 @@ impl Checker<'_> {
     fn method(&mut self, id: ExternId, of: &crate::lexer::Name, m: &ast::Method) {
         let owner = if m.proto.result.is_none() { Owner::ExternConstructor } else { Owner::Extern };
         if m.proto.result.is_some() && m.name.name == *of {
-            let hint = "a constructor is written without a type of result";
-            self.error(Code::BadType, m.name.span, "a constructor with a result", hint);
+            let hint = "remove the result type";
+            self.error(Code::BadType, m.name.span, "a constructor has no result type", hint);
         }
         if m.proto.result.is_none() && m.name.name != *of {
             let hint = format!("write a result type, or `{of}` for the constructor");
@@ -155,8 +165,8 @@ impl Checker<'_> {
         let constructor_twice = m.proto.result.is_none()
             && e.constructors.iter().any(|c| c.len() == f.params.len() && same_arguments(c, &f.params));
         if constructor_twice || m.proto.result.is_some() && e.methods.iter().any(twice) {
-            let hint = "overloads differ in the number or in the names of their parameters";
-            let message = format!("`{}` is declared twice with such parameters", f.name);
+            let hint = "overloads must differ in the number or the names of their parameters";
+            let message = format!("`{}` is declared twice with equal parameter names", f.name);
             self.error(Code::DuplicateName, m.name.span, message, hint);
             return;
         }
@@ -183,7 +193,7 @@ impl Checker<'_> {
         hir::ExternFn { name: name.name.clone(), span: name.span, type_params, params, result }
     }
 
-    /// The type of a function's result.
+    /// Returns the type of a function's result.
     fn function_result(&mut self, proto: &ast::Prototype) -> Type {
         let Some(t) = &proto.result else { return Type::Void };
         let ty = self.ty(t);
@@ -192,7 +202,7 @@ impl Checker<'_> {
                 Code::BadType,
                 t.span,
                 format!("a function cannot return {ty}"),
-                "use a type of values",
+                "use a type that has values",
             );
             return Type::Bad;
         }
@@ -210,7 +220,8 @@ impl Checker<'_> {
             let old = ids.iter().map(|o| &self.program.extern_fns[o.0 as usize]);
             let same = old.into_iter().find(|o| o.params.len() == f.params.len());
             match same {
-                // A model's extern that the program declares once more, as the paper's programs do, is the same.
+                // Programs may repeat the declaration of a model's extern, as
+                // published examples do.
                 Some(o) if same_types(o, &f) => {}
                 Some(o) if same_arguments(&o.params, &f.params) => {
                     let first = o.span;
@@ -281,7 +292,12 @@ impl Checker<'_> {
         });
         if result != Type::Void && !result.is_bad() && !super::stmt::always_returns(&body) {
             let message = format!("function `{}` does not return a value on every path", d.name.name);
-            self.error(Code::BadReturn, d.name.span, message, format!("end it with a return of {result}"));
+            self.error(
+                Code::BadReturn,
+                d.name.span,
+                message,
+                format!("end it with a return of a {result} value"),
+            );
         }
         let id = FunctionId(self.program.functions.len() as u32);
         self.end_of_body(Body::Function(id.0), depth, d.name.span);
@@ -311,7 +327,7 @@ impl Checker<'_> {
         self.control_plane_name(d);
         let id = ActionId(self.program.actions.len() as u32);
         self.end_of_body(Body::Action(id.0), depth, d.name.span);
-        // A name that begins with a dot is a whole one.
+        // A name that begins with a dot is absolute.
         let given = super::tables::name_annotation(&d.annotations);
         let whole = given.as_ref().and_then(|n| n.strip_prefix('.'));
         let routine = hir::Routine {
@@ -327,7 +343,7 @@ impl Checker<'_> {
         self.declare(&d.name, Symbol::Action(id));
     }
 
-    /// Actions that the control plane would know by the same name from the top level on.
+    /// Reports actions that have the same name in the control plane.
     fn control_plane_name(&mut self, d: &Decl) {
         let given = super::tables::name_annotation(&d.annotations);
         let full = match (&given, self.scopes.len()) {
@@ -336,14 +352,15 @@ impl Checker<'_> {
             (None, 1) => d.name.name.to_string(),
             _ => return,
         };
-        // Older programs carry a NoAction of their own for each table.
+        // Older programs declare a NoAction for each table.
         if full == "NoAction" {
             return;
         }
         if let Some(first) = self.action_names.get(&full).copied() {
-            let message = format!("the control plane would know two actions as `{full}`");
+            let message = format!("two actions have the control-plane name `{full}`");
             let diagnostic = Diagnostic::new(Code::DuplicateName, d.name.span, message);
-            self.sink.add(diagnostic.related(first, "the other one").hint("give one another @name"));
+            self.sink
+                .add(diagnostic.related(first, "the other action").hint("give one of them another @name"));
         } else {
             self.action_names.insert(full, d.name.span);
         }
@@ -391,8 +408,8 @@ impl Checker<'_> {
                 }
                 let varbit = |t: &Type| kind == Composite::Header && matches!(t.base(), Type::Varbit(_));
                 if varbit(&ty) && ty != Type::Varbit(0) && out.iter().any(|(_, t)| varbit(t)) {
-                    let hint = "a header has at most one varbit field";
-                    c.error(Code::BadType, f.name.span, "a second varbit field", hint);
+                    let hint = "a header can have at most one varbit field";
+                    c.error(Code::BadType, f.name.span, "second varbit field of a header", hint);
                 }
                 if out.iter().any(|(n, _)| *n == f.name.name) {
                     let message = format!("field `{}` is declared twice", f.name.name);
@@ -421,10 +438,10 @@ impl Checker<'_> {
     fn bad_field(&mut self, kind: Composite, f: &ast::Field, ty: &Type) {
         let (what, hint) = match kind {
             Composite::Header => {
-                ("a header", "header fields are bit<W>, int<W>, varbit<W>, bool, enums with a type")
+                ("a header", "header fields are bit<W>, int<W>, varbit<W>, bool, serializable enums")
             }
             Composite::Union => ("a header union", "the fields of a union are headers"),
-            Composite::Struct => ("a struct", "use a type of values"),
+            Composite::Struct => ("a struct", "use a type that has values"),
         };
         self.error(Code::BadType, f.name.span, format!("{ty} cannot be a field of {what}"), hint);
     }
@@ -442,8 +459,8 @@ impl Checker<'_> {
         };
         let ty = if distinct {
             if ty.scalar_width().is_none() && !ty.is_bad() || matches!(ty, Type::Error) {
-                let hint = "`type` makes new types of bit<W>, int<W>, bool and enums; use typedef";
-                self.error(Code::BadType, d.span, format!("`type` of {ty}"), hint);
+                let hint = "`type` accepts bit<W>, int<W>, bool and enums; use typedef";
+                self.error(Code::BadType, d.span, format!("`type` cannot rename {ty}"), hint);
             }
             Type::New(Rc::new(NewType { id: self.fresh(), name: d.name.name.clone(), target: ty }))
         } else {
@@ -468,12 +485,12 @@ pub(super) fn is_constant(e: &Expr) -> bool {
     }
 }
 
-/// Whether two lists of parameters cannot be told apart by the number and names of arguments.
+/// Whether calls cannot distinguish two parameter lists by the number and names of the arguments.
 pub(super) fn same_arguments(a: &[hir::Param], b: &[hir::Param]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(x, y)| x.name == y.name)
 }
 
-/// Whether two extern functions are the same but for the names of their parameters.
+/// Whether two extern functions are equal except for the names of their parameters.
 fn same_types(a: &hir::ExternFn, b: &hir::ExternFn) -> bool {
     let args: Vec<Type> = a.type_params.iter().map(|p| Type::Var(*p, "".into())).collect();
     let replace = super::types::replacement(&b.type_params, &args);

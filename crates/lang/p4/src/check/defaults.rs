@@ -1,4 +1,4 @@
-//! Default values: what `...` stands for.
+//! Default values: the meaning of `...`.
 
 use super::Checker;
 use crate::ast::Composite;
@@ -8,7 +8,7 @@ use crate::types::Type;
 use num_bigint::BigInt;
 
 impl Checker<'_> {
-    /// The default value of a type; `None` if it has none.
+    /// Returns the default value of a type; `None` if it has none.
     pub(super) fn default_of(&self, ty: &Type, span: Span) -> Option<Expr> {
         let all = |types: &mut dyn Iterator<Item = &Type>| {
             types.map(|t| self.default_of(t, span)).collect::<Option<Vec<_>>>()

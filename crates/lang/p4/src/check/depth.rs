@@ -1,8 +1,8 @@
-//! How deep calls may lie within calls.
+//! The depth of calls within calls.
 //!
-//! What is called is put in place of the call by later stages, which go down into it: each level of blocks,
-//! expressions and calls costs them some of their stack. So every body has a depth, that of what it calls included,
-//! and that is limited here, once for all stages.
+//! Later stages inline callees and recurse into them: each level of blocks, expressions and calls
+//! costs stack. So every body has a depth, which includes that of its callees, and this module
+//! limits it for all stages.
 
 use super::Checker;
 use crate::diagnostics::Code;
@@ -10,20 +10,20 @@ use crate::hir::{Callee, Constructed, Object};
 use crate::source::Span;
 use std::collections::HashMap;
 
-/// Levels of blocks, expressions and calls within each other.
+/// Maximum number of levels of blocks, expressions and calls within each other.
 const MAX_DEPTH: usize = 400;
 
-/// Depths, of the place that is being checked and of all bodies so far.
+/// The depth at the current location, and the depths of all bodies so far.
 #[derive(Debug, Default)]
 pub(super) struct Depth {
-    /// Levels around the current place.
+    /// Levels around the current location.
     pub(super) now: usize,
-    /// The deepest place so far in the current body, what it calls included.
+    /// The maximum depth so far in the current body, including callees.
     deepest: usize,
     of: HashMap<Body, usize>,
 }
 
-/// What has a depth.
+/// A body that has a depth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Body {
     Action(u32),
@@ -34,7 +34,7 @@ pub(super) enum Body {
 }
 
 impl Checker<'_> {
-    /// Runs a check of a body; also returns how deep calls in it go, which is for [`Self::end_of_body`].
+    /// Checks a body; also returns its maximum depth, for [`Self::end_of_body`].
     pub(super) fn measured_body<T>(&mut self, check: impl FnOnce(&mut Self) -> T) -> (T, usize) {
         let (now, deepest) = (std::mem::take(&mut self.depth.now), std::mem::take(&mut self.depth.deepest));
         let checked = check(self);
@@ -43,18 +43,18 @@ impl Checker<'_> {
         (checked, own)
     }
 
-    /// Notes the depth of a body; reports one that is too deep.
+    /// Records the depth of a body; reports one that is too deep.
     pub(super) fn end_of_body(&mut self, body: Body, depth: usize, span: Span) {
         if depth > MAX_DEPTH {
             let message =
                 format!("calls, blocks and expressions are nested more than {MAX_DEPTH} levels deep");
-            self.error(Code::TooDeep, span, message, "call fewer things that call others");
+            self.error(Code::TooDeep, span, message, "reduce the nesting of calls");
         }
-        // Reported once, not again by each caller.
+        // Reported once, not for each caller.
         self.depth.of.insert(body, if depth > MAX_DEPTH { 0 } else { depth });
     }
 
-    /// Notes a call at the current place.
+    /// Records a call at the current location.
     pub(super) fn called(&mut self, callee: &Callee) {
         let body = match callee {
             Callee::Action(id) => Body::Action(id.0),
@@ -70,7 +70,7 @@ impl Checker<'_> {
         self.uses(body);
     }
 
-    /// Notes that a body is used at the current place.
+    /// Records a use of a body at the current location.
     pub(super) fn uses(&mut self, body: Body) {
         let depth = self.depth.now + 1 + self.depth.of.get(&body).copied().unwrap_or(0);
         self.depth.deepest = self.depth.deepest.max(depth);

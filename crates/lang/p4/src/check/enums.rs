@@ -1,4 +1,4 @@
-//! Enums.
+//! Checks of enums.
 
 use super::{Checker, Symbol, TypeSymbol};
 use crate::ast::{self, Decl};
@@ -24,7 +24,7 @@ impl Checker<'_> {
             self.error(
                 Code::BadType,
                 *span,
-                format!("{t} cannot be the type of an enum"),
+                format!("{t} cannot be the underlying type of an enum"),
                 "use bit<W> or int<W>",
             );
         }
@@ -34,7 +34,7 @@ impl Checker<'_> {
         self.declare(&d.name, Symbol::Type(TypeSymbol::Plain(Type::Enum(Rc::new(ty)))));
     }
 
-    /// Names and values; each may use those before it.
+    /// Returns names and values; each value may use the members before it.
     fn enum_members(
         &mut self,
         repr: Option<&Type>,
@@ -46,19 +46,29 @@ impl Checker<'_> {
                 (Some(t), Some(e)) => self.constant(e, Some(t)).unwrap_or_default(),
                 (None, None) => BigInt::from(i),
                 (Some(_), None) => {
-                    self.error(Code::BadType, name.span, "this member has no value", "write `name = value`");
+                    self.error(
+                        Code::BadType,
+                        name.span,
+                        "expected a value for this member",
+                        "write `name = value`",
+                    );
                     BigInt::default()
                 }
                 (None, Some(e)) => {
-                    let hint = "give the enum a type: `enum bit<8> ...`";
-                    self.error(Code::BadType, e.span, "an enum without a type has no values", hint);
+                    let hint = "declare an underlying type: `enum bit<8> ...`";
+                    self.error(
+                        Code::BadType,
+                        e.span,
+                        "an enum without an underlying type has no values",
+                        hint,
+                    );
                     BigInt::default()
                 }
             };
             if let Some((w, signed)) = repr.and_then(|t| t.base().integer())
                 && !fits(&number, w, signed)
             {
-                let message = format!("{number} does not fit");
+                let message = format!("{number} does not fit the underlying type");
                 self.error(Code::BadConstant, name.span, message, "use a wider type");
             }
             let ty = repr.cloned().unwrap_or(Type::Bad);

@@ -1,4 +1,4 @@
-//! Expressions.
+//! Checks of expressions.
 
 use super::calls::Written;
 use super::{Checker, Symbol, TypeSymbol};
@@ -12,8 +12,8 @@ use num_bigint::BigInt;
 use std::rc::Rc;
 
 impl Checker<'_> {
-    /// Checks an expression. `want` is the type it will be used as, if known: it gives literals, lists and `{#}`
-    /// their type, but the result is not yet converted to it.
+    /// Checks an expression. `want` is its expected type, if known: it determines the types of
+    /// literals, lists and `{#}`, but the result is not yet converted to it.
     pub(super) fn expr(&mut self, e: &ast::Expr, want: Option<&Type>) -> Expr {
         self.depth.now += 1;
         let checked = self.expr_here(e, want);
@@ -39,8 +39,8 @@ impl Checker<'_> {
                     Expr { kind: ExprKind::InvalidHeader, ty: t.clone(), span }
                 }
                 _ => {
-                    let hint = "write (H) {#} with the header's type";
-                    self.error(Code::CannotInfer, span, "the type of {#} is not known here", hint);
+                    let hint = "prefix it with the header's type, as in (H) {#}";
+                    self.error(Code::CannotInfer, span, "cannot infer the type of {#}", hint);
                     Expr::bad(span)
                 }
             },
@@ -56,14 +56,14 @@ impl Checker<'_> {
             Ast::Call { callee, type_args, args } => {
                 self.call_expr(callee, Written { type_args, args, span })
             }
-            Ast::Type(_) => self.misplaced(span, "a type", "a value is expected here"),
+            Ast::Type(_) => self.misplaced(span, "a type", "expected a value"),
             Ast::Dots => self.default_value(want, span),
             Ast::This => self.misplaced(span, "`this`", "call one of its methods"),
             Ast::DontCare | Ast::Default => {
-                self.misplaced(span, "`_` or `default`", "it is allowed in keysets only")
+                self.misplaced(span, "`_` or `default`", "they are allowed in keysets only")
             }
             Ast::Mask(..) | Ast::Range(..) => {
-                self.misplaced(span, "a set of values", "it is allowed in keysets only")
+                self.misplaced(span, "a mask or range", "masks and ranges are allowed in keysets only")
             }
         }
     }
@@ -86,13 +86,13 @@ impl Checker<'_> {
         Expr::bad(span)
     }
 
-    /// An expression as a value of `ty`.
+    /// Checks an expression and converts it to `ty`.
     pub(super) fn expr_as(&mut self, e: &ast::Expr, ty: &Type) -> Expr {
         let e = self.expr(e, Some(ty));
         self.coerce(e, ty)
     }
 
-    /// A number that is known at compile time; reports it if it is not.
+    /// Evaluates a number at compile time; reports an expression that is not constant.
     pub(super) fn constant(&mut self, e: &ast::Expr, want: Option<&Type>) -> Option<BigInt> {
         let e = match want {
             Some(t) => self.expr_as(e, t),
@@ -138,7 +138,7 @@ impl Checker<'_> {
                 self.misplaced(
                     span,
                     &format!("`{}`, {what},", name.name),
-                    "a variable or constant is expected here",
+                    "expected a variable or a constant",
                 )
             }
         }
@@ -152,7 +152,7 @@ impl Checker<'_> {
                 if let Some(i) = index.as_const()
                     && small(i).is_none_or(|i| i >= n)
                 {
-                    let hint = format!("it has {n} elements, from 0 on");
+                    let hint = format!("it has {n} elements, from index 0");
                     self.error(Code::BadWidth, index.span, format!("index {i} is out of range"), hint);
                     return Expr::bad(span);
                 }
@@ -161,7 +161,7 @@ impl Checker<'_> {
                 } else {
                     index = self.enum_value(index);
                     if index.ty.base().integer().is_none() && !index.ty.is_bad() {
-                        let message = format!("an index cannot be {}", index.ty);
+                        let message = format!("expected an integer index, found {}", index.ty);
                         self.error(Code::TypeMismatch, index.span, message, "use an integer");
                     }
                 }
@@ -178,7 +178,7 @@ impl Checker<'_> {
                     Some(i) => self.field_of(base, i as usize, types[i as usize].clone(), span),
                     None => {
                         let hint = format!("the tuple has elements 0 to {}", types.len().saturating_sub(1));
-                        self.error(Code::BadWidth, index.span, "this is not an element of the tuple", hint);
+                        self.error(Code::BadWidth, index.span, "index out of range of the tuple", hint);
                         Expr::bad(span)
                     }
                 }
@@ -186,13 +186,18 @@ impl Checker<'_> {
             Type::Bad => Expr::bad(span),
             other => {
                 let message = format!("{other} has no elements");
-                self.error(Code::BadOperand, span, message, "only header stacks and tuples are indexed");
+                self.error(
+                    Code::BadOperand,
+                    span,
+                    message,
+                    "only header stacks, arrays and tuples have elements",
+                );
                 Expr::bad(span)
             }
         }
     }
 
-    /// A field, or its value if the whole is an aggregate.
+    /// Returns a field; its value if the base is an aggregate.
     pub(super) fn field_of(&mut self, base: Expr, i: usize, ty: Type, span: Span) -> Expr {
         if let ExprKind::Aggregate(items) = &base.kind
             && let Some(item) = items.get(i)
@@ -217,17 +222,22 @@ impl Checker<'_> {
         }
         if !matches!(lo.ty.base(), Type::Bit(_)) {
             let hint = "use an unsigned integer";
-            self.error(Code::TypeMismatch, lo.span, format!("a slice cannot start at {}", lo.ty), hint);
+            self.error(
+                Code::TypeMismatch,
+                lo.span,
+                format!("expected an unsigned slice offset, found {}", lo.ty),
+                hint,
+            );
             return Expr::bad(span);
         }
         let (Some((have, _)), Some(width)) = (base.ty.base().integer(), small(&width)) else {
             let message = format!("{} has no bits to slice", base.ty);
-            self.error(Code::BadOperand, span, message, "slices are of bit<W> and int<W>");
+            self.error(Code::BadOperand, span, message, "only bit<W> and int<W> have slices");
             return Expr::bad(span);
         };
         if width == 0 || width > have {
             let hint = format!("it has {have} bits");
-            self.error(Code::BadWidth, span, format!("{width} bits of {}", base.ty), hint);
+            self.error(Code::BadWidth, span, format!("slice of {width} bits of {}", base.ty), hint);
             return Expr::bad(span);
         }
         let kind = ExprKind::PlusSlice(Box::new(base), Box::new(lo), width);
@@ -253,7 +263,7 @@ impl Checker<'_> {
                 Some((w, _)) => w,
                 None => {
                     let message = format!("{} has no bits to slice", base.ty);
-                    self.error(Code::BadOperand, span, message, "slices are of bit<W> and int<W>");
+                    self.error(Code::BadOperand, span, message, "only bit<W> and int<W> have slices");
                     return Expr::bad(span);
                 }
             },
@@ -262,7 +272,7 @@ impl Checker<'_> {
             (Some(h), Some(l)) if h < width && l <= h => (h, l),
             _ => {
                 let hint = format!("write [high:low] with {} >= high >= low >= 0", width.saturating_sub(1));
-                self.error(Code::BadWidth, span, format!("[{hi}:{lo}] is not a slice of {}", base.ty), hint);
+                self.error(Code::BadWidth, span, format!("invalid slice [{hi}:{lo}] of {}", base.ty), hint);
                 return Expr::bad(span);
             }
         };
@@ -288,7 +298,7 @@ impl Checker<'_> {
         let mut values = Vec::with_capacity(items.len());
         for (i, e) in items.iter().enumerate() {
             if matches!(e.kind, Ast::Dots) {
-                self.error(Code::Syntax, e.span, "`...` before the end of a list", "it has to be the last");
+                self.error(Code::Syntax, e.span, "`...` before the end of a list", "move it to the end");
                 return Expr::bad(span);
             }
             let ty = wanted.get(i);
@@ -323,7 +333,7 @@ impl Checker<'_> {
     ) -> Expr {
         for (i, (name, _)) in fields.iter().enumerate() {
             if fields[..i].iter().any(|(n, _)| n.name == name.name) {
-                let message = format!("field `{}` is given twice", name.name);
+                let message = format!("duplicate field `{}`", name.name);
                 self.error(Code::DuplicateName, name.span, message, "remove one of them");
                 return Expr::bad(span);
             }
@@ -353,8 +363,13 @@ impl Checker<'_> {
                 *value = Some(self.default_value(Some(ty), span)).filter(|e| !e.ty.is_bad());
                 ok &= value.is_some();
             } else {
-                let message = format!("no value for `{name}`");
-                self.error(Code::BadArguments, span, message, "give every field a value, or write `...`");
+                let message = format!("missing value for field `{name}`");
+                self.error(
+                    Code::BadArguments,
+                    span,
+                    message,
+                    "specify a value for every field, or write `...`",
+                );
                 ok = false;
             }
         }
@@ -365,7 +380,8 @@ impl Checker<'_> {
         Expr { kind, ty: Type::Composite(c.clone()), span }
     }
 
-    /// A struct expression of which no type is known has one of its own until it is put somewhere.
+    /// Checks a struct expression without an expected type: it gets an anonymous type until it
+    /// is converted.
     fn anonymous_struct(
         &mut self,
         fields: &[(ast::Ident, ast::Expr)],
@@ -375,8 +391,13 @@ impl Checker<'_> {
     ) -> Expr {
         if want.is_some_and(|t| !t.is_bad() && !t.is_open()) || rest {
             let what = want.map_or_else(|| "a value".to_owned(), ToString::to_string);
-            let message = format!("{what} is no struct or header");
-            self.error(Code::TypeMismatch, span, message, "write (S) {...} with the struct's type");
+            let message = format!("{what} is not a struct or header");
+            self.error(
+                Code::TypeMismatch,
+                span,
+                message,
+                "prefix it with the struct's type, as in (S) {...}",
+            );
             return Expr::bad(span);
         }
         let values: Vec<Expr> = fields.iter().map(|(_, e)| self.expr(e, None)).collect();
@@ -395,16 +416,18 @@ impl Checker<'_> {
     }
 }
 
-/// What field the author may have meant.
+/// Returns a hint with the similar field names, or all of them.
 pub(super) fn field_hint(c: &CompositeType, name: &str) -> String {
     match super::closest(name, c.fields.iter().map(|(n, _)| &**n)) {
         Some(n) => format!("did you mean `{n}`?"),
-        None => format!("it has {}", c.fields.iter().map(|(n, _)| &**n).collect::<Vec<_>>().join(", ")),
+        None => {
+            format!("its fields are {}", c.fields.iter().map(|(n, _)| &**n).collect::<Vec<_>>().join(", "))
+        }
     }
 }
 
 impl Symbol {
-    /// In words, for messages.
+    /// Describes the symbol in messages.
     pub(super) const fn describe(&self) -> &'static str {
         match self {
             Self::Const(_) => "a constant",

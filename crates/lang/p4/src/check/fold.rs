@@ -1,4 +1,4 @@
-//! Operators on constants.
+//! Constant folding of operators.
 
 use crate::ast::{BinaryOp, UnaryOp};
 use crate::constant::{bounded, saturate, small, wrap};
@@ -26,7 +26,7 @@ pub(super) fn unary(op: UnaryOp, v: &BigInt, ty: &Type) -> BigInt {
     }
 }
 
-/// `a op b`, where `ty` is the result's type.
+/// Evaluates `a op b`, where `ty` is the type of the result.
 pub(super) fn binary(op: BinaryOp, a: &BigInt, b: &BigInt, left: &Type, right: &Type, ty: &Type) -> Folded {
     use BinaryOp as B;
     let truth = |c: bool| BigInt::from(u8::from(c));
@@ -75,11 +75,11 @@ fn too_large() -> (Code, String, &'static str) {
 
 fn divide(op: BinaryOp, a: &BigInt, b: &BigInt) -> Folded {
     if b.is_zero() {
-        return Err((Code::DivisionByZero, "division by zero".to_owned(), "divide by something else"));
+        return Err((Code::DivisionByZero, "division by zero".to_owned(), "use a divisor other than zero"));
     }
     if a.is_negative() || b.is_negative() {
         let message = format!("`{}` of a negative number", op.text());
-        return Err((Code::BadConstant, message, "both operands have to be positive"));
+        return Err((Code::BadConstant, message, "both operands must be positive"));
     }
     Ok(if op == BinaryOp::Div { a.div_floor(b) } else { a.mod_floor(b) })
 }

@@ -1,4 +1,4 @@
-//! Type arguments: as written, and out of the types of arguments.
+//! Type inference: type arguments as written, and inferred from the types of arguments.
 
 use super::Checker;
 use super::arguments::count;
@@ -9,13 +9,13 @@ use crate::hir::{self, CallArg};
 use crate::types::Type;
 use std::collections::{HashMap, HashSet};
 
-/// What type parameters were found to be.
+/// The type arguments inferred so far.
 #[derive(Debug, Default)]
 pub(super) struct Inference {
     found: HashMap<u32, Type>,
-    /// Those that the author wrote.
+    /// Type parameters whose arguments the author wrote.
     written: HashSet<u32>,
-    /// Those that only parameters without argument mention.
+    /// Type parameters that occur only in parameters without an argument.
     idle: HashSet<u32>,
 }
 
@@ -29,14 +29,14 @@ impl Inference {
         self.found.get(&id)
     }
 
-    /// Notes that a parameter of this type has no argument.
+    /// Records that a parameter of this type has no argument.
     pub(super) fn idle(&mut self, ty: &Type) {
         if let Type::Var(id, _) = ty {
             self.idle.insert(*id);
         }
     }
 
-    /// Whether nothing tells about a type parameter, and nothing needs to.
+    /// Whether a type parameter has no inferred type and needs none.
     pub(super) fn is_idle(&self, id: u32) -> bool {
         self.idle.contains(&id)
     }
@@ -45,17 +45,19 @@ impl Inference {
         ty.substitute(&|id| self.found.get(&id).cloned())
     }
 
-    /// Learns from an argument of type `have` for a parameter of type `want`. Whether they fit in the end is for the
-    /// caller to check.
+    /// Infers type arguments from an argument of type `have` for a parameter of type `want`.
+    /// The caller checks whether the types match in the end.
     pub(super) fn learn(&mut self, want: &Type, have: &Type) {
         match (want, have) {
             (Type::Var(..), Type::Bad) => {}
-            // A literal without a width tells little about the type, an earlier or later argument may tell more.
+            // A literal without a width determines little; an earlier or later argument
+            // may determine more.
             (Type::Var(id, _), Type::InfInt) => {
                 self.found.entry(*id).or_insert(Type::InfInt);
             }
             (Type::Var(id, _), t) => match self.found.get(id) {
-                // What was found with numbers of no width in it is refined by what has widths.
+                // A type that contains numbers without a width is refined by one
+                // with widths.
                 Some(old) if !has_unsized(old) || self.written.contains(id) => {}
                 _ => {
                     self.found.insert(*id, t.clone());
@@ -89,7 +91,7 @@ impl Inference {
     }
 }
 
-/// Whether a type holds integers without a width.
+/// Whether a type contains integers without a width.
 fn has_unsized(t: &Type) -> bool {
     match t {
         Type::InfInt => true,
@@ -100,7 +102,8 @@ fn has_unsized(t: &Type) -> bool {
 }
 
 impl Checker<'_> {
-    /// Arguments and type arguments of a call; what neither the author wrote nor the arguments tell is reported.
+    /// Binds arguments and type arguments of a call; reports type arguments that are neither
+    /// written nor inferable.
     pub(super) fn typed_arguments(
         &mut self,
         name: &str,
@@ -114,7 +117,7 @@ impl Checker<'_> {
         let one = |p: &u32| inference.get(*p).cloned().or_else(|| inference.is_idle(*p).then_some(Type::Bad));
         let types: Option<Vec<Type>> = type_params.iter().map(one).collect();
         if types.is_none() {
-            let message = format!("a type argument of `{name}` cannot be inferred");
+            let message = format!("cannot infer the type arguments of `{name}`");
             self.error(Code::CannotInfer, w.span, message, format!("write {name}<T>(...)"));
         }
         Some((args, types?))
@@ -129,8 +132,8 @@ impl Checker<'_> {
     ) -> Option<()> {
         let given = w.type_args.len();
         if given != 0 && given != params.len() {
-            let message = format!("`{name}` takes {}, not {given}", count(params.len(), "type argument"));
-            self.error(Code::BadArguments, w.span, message, "leave them out, or give all of them");
+            let message = format!("`{name}` takes {}, found {given}", count(params.len(), "type argument"));
+            self.error(Code::BadArguments, w.span, message, "omit the type arguments, or write all of them");
             return None;
         }
         for (id, t) in params.iter().zip(w.type_args) {

@@ -1,4 +1,5 @@
-//! Instantiation: `T(args) name;` and `T(args)` as an argument, with abstract methods implemented on the spot.
+//! Instantiation: `T(args) name;` and `T(args)` as an argument, with implementations of abstract
+//! methods.
 
 use super::arguments::{choose, count};
 use super::calls::Written;
@@ -12,23 +13,23 @@ use crate::source::Span;
 use crate::types::{ExternRef, ObjectKind, ObjectParam, ObjectType, Type};
 use std::rc::Rc;
 
-/// Who constructs what with which arguments, for the functions below.
+/// A request to construct an instance.
 struct Request<'a> {
     type_name: &'a ast::Ident,
     args: &'a [ast::Arg],
     name: &'a Name,
     span: Span,
     inference: Inference,
-    /// Type arguments that were written.
+    /// The type arguments that the author wrote.
     written: Option<Vec<Type>>,
     /// Implementations of abstract methods.
     init: Option<&'a [ast::Decl]>,
-    /// The type that the object will be used as, if known.
+    /// The expected type of the object, if known.
     want: Option<&'a Type>,
 }
 
 impl Checker<'_> {
-    /// `T(args) name;`
+    /// Checks `T(args) name;`.
     pub(super) fn instance(
         &mut self,
         d: &ast::Decl,
@@ -38,7 +39,7 @@ impl Checker<'_> {
     ) -> Option<InstId> {
         let allowed = matches!(self.place, Place::Top | Place::Control | Place::Parser);
         if !allowed {
-            let hint = "declare it among the declarations of the control or parser around";
+            let hint = "declare it among the declarations of the enclosing control or parser";
             self.error(Code::BadInstance, d.span, "an instance cannot be declared here", hint);
         }
         let id = self.construct(ty, args, &d.name.name, d.span, init, None);
@@ -68,7 +69,7 @@ impl Checker<'_> {
         self.error(Code::BadInstance, d.span, format!("`{}` cannot be instantiated here", d.name.name), hint);
     }
 
-    /// Constructs an object of the type that is named.
+    /// Constructs an object of the named type.
     pub(super) fn construct(
         &mut self,
         ty: &ast::TypeExpr,
@@ -82,7 +83,7 @@ impl Checker<'_> {
             TypeKind::Named { name, absolute } => (name, *absolute, None),
             TypeKind::Specialized { name, absolute, args } => (name, *absolute, Some(args)),
             _ => {
-                let hint = "externs, parsers, controls and packages have";
+                let hint = "only externs, parsers, controls and packages have instances";
                 self.error(Code::BadInstance, ty.span, "this type has no instances", hint);
                 return None;
             }
@@ -92,8 +93,8 @@ impl Checker<'_> {
         let inference = Inference::default();
         let mut r = Request { type_name, args, name, span, inference, written, init, want };
         if init.is_some() && !matches!(symbol, Symbol::Type(TypeSymbol::Extern(_) | TypeSymbol::Plain(_))) {
-            let hint = "only externs with abstract methods have something to implement";
-            self.error(Code::BadInstance, span, "an initializer of this object", hint);
+            let hint = "only externs with abstract methods have an initializer";
+            self.error(Code::BadInstance, span, "this object cannot have an initializer", hint);
             self.check_initializer(init.unwrap_or_default());
         }
         match symbol {
@@ -111,7 +112,7 @@ impl Checker<'_> {
             Symbol::Type(TypeSymbol::Plain(Type::Extern(e))) => {
                 if r.written.is_some() {
                     let message = format!("`{}` is not generic", type_name.name);
-                    self.error(Code::BadArguments, span, message, "leave the type arguments out");
+                    self.error(Code::BadArguments, span, message, "remove the type arguments");
                     return None;
                 }
                 r.written = Some(e.args.clone());
@@ -120,14 +121,14 @@ impl Checker<'_> {
             Symbol::Bad | Symbol::Type(TypeSymbol::Plain(Type::Bad)) => None,
             other => {
                 let message = format!("`{}` is {} and has no instances", type_name.name, other.describe());
-                let hint = "externs, parsers, controls and packages have instances";
+                let hint = "only externs, parsers, controls and packages have instances";
                 self.error(Code::BadInstance, type_name.span, message, hint);
                 None
             }
         }
     }
 
-    /// Type arguments, where `_` is left to inference.
+    /// Checks type arguments; `_` is inferred.
     fn type_args_or_any(&mut self, args: &[ast::TypeExpr]) -> Vec<Type> {
         let one = |a: &ast::TypeExpr| match a.kind {
             TypeKind::DontCare => Type::Var(0, "_".into()),
@@ -136,12 +137,12 @@ impl Checker<'_> {
         args.iter().map(one).collect()
     }
 
-    /// Enters the type arguments that were written; reports a wrong number of them.
+    /// Enters the written type arguments; reports a wrong number of them.
     fn enter_types(&mut self, r: &mut Request<'_>, params: &[u32]) -> Option<()> {
         let Some(written) = &r.written else { return Some(()) };
         if written.len() != params.len() {
             let want = count(params.len(), "type argument");
-            let message = format!("`{}` takes {want}, not {}", r.type_name.name, written.len());
+            let message = format!("`{}` takes {want}, found {}", r.type_name.name, written.len());
             self.error(Code::BadArguments, r.span, message, "write them as <T, ...>");
             return None;
         }
@@ -153,9 +154,9 @@ impl Checker<'_> {
         Some(())
     }
 
-    /// All type arguments; reports one that cannot be inferred.
+    /// Returns all type arguments; reports those that cannot be inferred.
     fn inferred(&mut self, r: &Request<'_>, params: &[u32]) -> Option<Vec<Type>> {
-        // A `_` that nothing tells about stands for a type that does not matter.
+        // A `_` without constraints is a type that does not matter.
         let any = |i: usize| {
             r.written.as_ref().and_then(|w| w.get(i)).is_some_and(|t| matches!(t, Type::Var(0, _)))
         };
@@ -164,7 +165,7 @@ impl Checker<'_> {
         let types: Option<Vec<Type>> = params.iter().enumerate().map(one).collect();
         if types.is_none() {
             let hint = format!("write {}<...>(...)", r.type_name.name);
-            self.error(Code::CannotInfer, r.span, "the type arguments cannot be inferred", hint);
+            self.error(Code::CannotInfer, r.span, "cannot infer the type arguments", hint);
         }
         types
     }
@@ -189,12 +190,12 @@ impl Checker<'_> {
         self.enter_types(&mut r, &p.type_params)?;
         let args =
             self.ctor_args(&p.name, &p.params, Written::arguments(r.args, r.span), &mut r.inference)?;
-        // What a default argument brings along may be as open as the parameter itself.
+        // The type of a default argument may be as open as the parameter itself.
         if self.place == Place::Top
             && p.type_params.iter().any(|id| r.inference.get(*id).is_some_and(Type::is_open))
         {
             let hint = format!("write {}<...>(...)", r.type_name.name);
-            self.error(Code::CannotInfer, r.span, "the type arguments cannot be inferred", hint);
+            self.error(Code::CannotInfer, r.span, "cannot infer the type arguments", hint);
             return None;
         }
         let param = |id: &u32| ObjectParam {
@@ -232,7 +233,7 @@ impl Checker<'_> {
         Some(self.add_instance(&r, ty, Constructed::Extern, args, methods))
     }
 
-    /// Checks the methods that an instance implements against the abstract ones of its extern.
+    /// Checks the methods that an instance implements against the abstract methods of its extern.
     fn implementations(&mut self, id: ExternId, ty: &Type, r: &Request<'_>) -> Vec<(usize, FunctionId)> {
         let abstracts = self.program.externs[id.0 as usize].abstracts.clone();
         let mut made = Vec::new();
@@ -269,7 +270,7 @@ impl Checker<'_> {
         made
     }
 
-    /// Finds what else is wrong with functions that implement nothing.
+    /// Finds other errors in functions that implement no abstract method.
     fn check_initializer(&mut self, init: &[ast::Decl]) {
         for d in init {
             if let DeclKind::Function { proto, body } = &d.kind {
@@ -297,7 +298,7 @@ impl Checker<'_> {
         };
         let found = abstracts.iter().find(fits).map(|(m, _)| *m);
         if found.is_none() {
-            let message = format!("{ty} has no abstract method `{}` like this", d.name.name);
+            let message = format!("{ty} has no abstract method `{}` with these parameters", d.name.name);
             self.error(Code::BadInstance, d.span, message, "implement the methods declared `abstract`");
         }
         found
@@ -324,7 +325,12 @@ impl Checker<'_> {
                 .all(|(a, b)| a.direction == b.direction && same(&special(&a.ty), &b.ty));
         if !ok {
             let message = format!("`{}` differs from the abstract method", d.name.name);
-            self.error(Code::TypeMismatch, d.span, message, "use its types and directions");
+            self.error(
+                Code::TypeMismatch,
+                d.span,
+                message,
+                "use the types and directions of the abstract method",
+            );
         }
     }
 
@@ -386,7 +392,7 @@ impl Checker<'_> {
         Some(CtorArg::Value(e))
     }
 
-    /// Whether a value is known when the program is put together: constants and constructor parameters.
+    /// Whether a value is known after instantiation: constants and constructor parameters.
     pub(super) fn is_put_together(&self, e: &Expr) -> bool {
         use hir::ExprKind as K;
         match &e.kind {
@@ -394,7 +400,7 @@ impl Checker<'_> {
             K::Field(a, _) | K::Unary(_, a) | K::Cast(a) | K::Slice(a, ..) => self.is_put_together(a),
             K::Binary(_, a, b) => self.is_put_together(a) && self.is_put_together(b),
             K::Ternary(a, b, c) => [a, b, c].into_iter().all(|e| self.is_put_together(e)),
-            // An extern may make another one.
+            // An extern may construct another one.
             K::Call(c) => {
                 matches!(e.ty, Type::Extern(_))
                     && c.args.iter().all(|a| match a {
@@ -409,7 +415,7 @@ impl Checker<'_> {
     }
 }
 
-/// The type of `T(...)` as an expression.
+/// Returns the type in an expression `T(...)`.
 pub(super) fn constructor_type(callee: &ast::Expr, type_args: &[ast::TypeExpr]) -> Option<ast::TypeExpr> {
     let kind = match &callee.kind {
         Ast::Type(t) => return Some(t.clone()),

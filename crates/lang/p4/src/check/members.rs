@@ -24,12 +24,17 @@ impl Checker<'_> {
                 }
                 "action_run" => {
                     let hint = "write switch (t.apply().action_run) { ... }";
-                    self.error(Code::WrongKind, span, "`action_run` is only for a switch", hint);
+                    self.error(Code::WrongKind, span, "`action_run` is allowed only in a switch", hint);
                     Expr::bad(span)
                 }
                 _ => {
                     let message = format!("the result of apply() has no field `{}`", name.name);
-                    self.error(Code::UnknownMember, name.span, message, "it has hit, miss and action_run");
+                    self.error(
+                        Code::UnknownMember,
+                        name.span,
+                        message,
+                        "its fields are hit, miss and action_run",
+                    );
                     Expr::bad(span)
                 }
             };
@@ -38,7 +43,7 @@ impl Checker<'_> {
         self.value_member(base, name, span)
     }
 
-    /// The table of `t.apply()`.
+    /// Returns the table of `t.apply()`.
     pub(super) fn applied_table(&mut self, e: &ast::Expr) -> Option<TableId> {
         let Ast::Call { callee, args, .. } = &e.kind else { return None };
         let Ast::Member(t, apply) = &callee.kind else { return None };
@@ -53,7 +58,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The type that an expression names, if it names one.
+    /// Returns the type that an expression names, if any.
     pub(super) fn type_named_by(&mut self, e: &ast::Expr) -> Option<Type> {
         match &e.kind {
             Ast::Type(t) if matches!(t.kind, TypeKind::Error) => Some(Type::Error),
@@ -85,7 +90,7 @@ impl Checker<'_> {
                 let hint = match super::closest(&name.name, known.iter().map(String::as_str)) {
                     Some(n) => format!("did you mean `{n}`?"),
                     None if known.is_empty() => "only enums and error have members".to_owned(),
-                    None => format!("it has {}", known.join(", ")),
+                    None => format!("its members are {}", known.join(", ")),
                 };
                 self.error(
                     Code::UnknownMember,
@@ -136,7 +141,12 @@ impl Checker<'_> {
             "size" => (ExprKind::Const(BigInt::from(size)), Type::Bit(32)),
             _ => {
                 let message = format!("a header stack has no member `{}`", name.name);
-                self.error(Code::UnknownMember, name.span, message, "it has next, last, lastIndex and size");
+                self.error(
+                    Code::UnknownMember,
+                    name.span,
+                    message,
+                    "its members are next, last, lastIndex and size",
+                );
                 return Expr::bad(span);
             }
         };

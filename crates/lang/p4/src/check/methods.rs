@@ -1,4 +1,4 @@
-//! Methods: of externs, of tables and objects, and those that the language builds in.
+//! Methods: those of externs, of tables and objects, and the built-in ones.
 
 use super::arguments::choose;
 use super::calls::Written;
@@ -50,7 +50,7 @@ impl Checker<'_> {
     fn table_call(&mut self, table: hir::TableId, name: &ast::Ident, w: Written<'_>) -> Expr {
         if &*name.name != "apply" {
             let message = format!("a table has no method `{}`", name.name);
-            self.error(Code::UnknownMember, name.span, message, "it has apply()");
+            self.error(Code::UnknownMember, name.span, message, "its only method is apply()");
             return Expr::bad(w.span);
         }
         if self.place != Place::Apply {
@@ -60,7 +60,8 @@ impl Checker<'_> {
         self.plain_call(Callee::Table(table), "apply", &[], w)
     }
 
-    /// The method that a call means, by its number, with the type arguments of its extern; reported if there is none.
+    /// Finds the called method by number, with the type arguments of its extern; reports an
+    /// unknown method.
     fn extern_method(
         &mut self,
         e: &ExternRef,
@@ -75,7 +76,12 @@ impl Checker<'_> {
         let Some(first) = overloads.first() else {
             let known: Vec<_> = decl.methods.iter().map(|m| m.name.to_string()).collect();
             let message = format!("{} has no method `{}`", e.name, name.name);
-            self.error(Code::UnknownMember, name.span, message, format!("it has {}", known.join(", ")));
+            self.error(
+                Code::UnknownMember,
+                name.span,
+                message,
+                format!("its methods are {}", known.join(", ")),
+            );
             return None;
         };
         let Some((method, f)) = choose(&overloads, |(_, f)| &f.params, w.args) else {
@@ -88,17 +94,17 @@ impl Checker<'_> {
         Some((*method, f.clone(), inference))
     }
 
-    /// A method of the instance whose abstract methods are implemented here.
+    /// Checks a call of a method of the instance whose abstract methods are implemented here.
     fn this_call(&mut self, name: &ast::Ident, w: Written<'_>) -> Expr {
         let Some((_, Type::Extern(e))) = self.this.clone() else {
-            let hint = "`this` is the instance whose methods are implemented in its initializer";
-            self.error(Code::WrongKind, w.span, "there is no `this` here", hint);
+            let hint = "`this` is allowed only in the methods of an instance's initializer";
+            self.error(Code::WrongKind, w.span, "`this` outside of an initializer", hint);
             return Expr::bad(w.span);
         };
         self.uncompiled_method(&e, name, w, "a call of a method of `this`")
     }
 
-    /// Checks a call of a method that cannot be compiled yet, which `what` says.
+    /// Checks a call of a method that cannot be compiled yet; `what` describes it.
     fn uncompiled_method(&mut self, e: &ExternRef, name: &ast::Ident, w: Written<'_>, what: &str) -> Expr {
         let Some((_, f, mut inference)) = self.extern_method(e, name, w) else { return Expr::bad(w.span) };
         if self.bind(&f.name, &f.params, w, &mut inference).is_none() {
@@ -108,7 +114,8 @@ impl Checker<'_> {
         Expr { kind: ExprKind::Bad, ty: inference.apply(&f.result), span: w.span }
     }
 
-    /// What the core library demands of arguments beyond their types; false if that was reported.
+    /// Checks the core library's requirements on arguments beyond their types; false if it
+    /// reported an error.
     pub(super) fn packet_method(
         &mut self,
         of: ExternId,
@@ -128,14 +135,14 @@ impl Checker<'_> {
         };
         let (at, message) = match (&*of, &*f.name, argument) {
             ("packet_in", "extract", Some((t, at))) if !t.is_open() => match args.len() {
-                _ if !t.is_header() => (at, format!("{t} is no header")),
-                1 if varbit(&t) => (at, "a header with a varbit field needs its size as well".to_owned()),
+                _ if !t.is_header() => (at, format!("{t} is not a header")),
+                1 if varbit(&t) => (at, "a header with a varbit field needs a size argument".to_owned()),
                 2 if !varbit(&t) => (at, "this header has no varbit field".to_owned()),
                 _ => return true,
             },
             ("packet_in", "lookahead", _) => match types.first() {
                 Some(t) if !t.is_open() && t.sizes().is_none_or(|(min, max)| min != max) => {
-                    (span, "the type of a lookahead has to be of fixed width".to_owned())
+                    (span, "the type of a lookahead must have a fixed width".to_owned())
                 }
                 _ => return true,
             },
@@ -162,7 +169,7 @@ impl Checker<'_> {
                 };
                 if !fits {
                     let hint = "parsers are applied in parsers, controls in the apply block of controls";
-                    self.error(Code::BadStatement, w.span, "this cannot be applied here", hint);
+                    self.error(Code::BadStatement, w.span, "an object cannot be applied here", hint);
                 }
                 let params = self.apply_params(object);
                 self.plain_call(Callee::Apply(object), "apply", &params, w)
@@ -170,13 +177,13 @@ impl Checker<'_> {
             Type::Bad => Expr::bad(w.span),
             other => {
                 let message = format!("{other} has no method `{}`", name.name);
-                self.error(Code::UnknownMember, name.span, message, "it has apply");
+                self.error(Code::UnknownMember, name.span, message, "its only method is apply()");
                 Expr::bad(w.span)
             }
         }
     }
 
-    /// `isValid`, `setValid`, `setInvalid`, `push_front`, `pop_front`, and sizes.
+    /// Checks `isValid`, `setValid`, `setInvalid`, `push_front`, `pop_front`, and sizes.
     fn builtin(&mut self, base: Expr, name: &ast::Ident, w: Written<'_>) -> Expr {
         let Written { args, span, .. } = w;
         if base.ty.is_bad() {
@@ -199,7 +206,7 @@ impl Checker<'_> {
                 let Some(n) = n.filter(|_| self.assignable(&base)) else { return Expr::bad(span) };
                 let Some(n) = crate::constant::small(&n) else {
                     let hint = "use a number that is not negative";
-                    self.error(Code::BadConstant, args[0].span, "this many elements cannot be moved", hint);
+                    self.error(Code::BadConstant, args[0].span, "negative number of elements", hint);
                     return Expr::bad(span);
                 };
                 Callee::Push { stack: base, count: n, front: &*name.name == "push_front" }
@@ -210,7 +217,8 @@ impl Checker<'_> {
         Expr { kind: ExprKind::Call(Box::new(call)), ty: Type::Void, span }
     }
 
-    /// `minSizeInBits` and its like, of a type or a value of it; reports any other method.
+    /// Evaluates `minSizeInBits` and its variants for a type or a value of it; reports any
+    /// other method.
     fn size_of_type(&mut self, ty: &Type, name: &ast::Ident, w: Written<'_>) -> Expr {
         let sizes = ty.sizes().filter(|_| w.args.is_empty());
         let bits = match (&*name.name, sizes) {
@@ -219,7 +227,7 @@ impl Checker<'_> {
             ("maxSizeInBits", Some((_, max))) => max,
             ("maxSizeInBytes", Some((_, max))) => max.div_ceil(8),
             _ => {
-                let message = format!("{ty} has no method `{}` like this", name.name);
+                let message = format!("{ty} has no method `{}` with these arguments", name.name);
                 let hint = match ty.base() {
                     t if t.is_header() => "a header has isValid(), setValid() and setInvalid()",
                     Type::Stack(..) => "a stack has push_front(n) and pop_front(n)",
@@ -233,7 +241,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether `emit` takes it: headers, and whatever holds only such.
+/// Whether `emit` accepts the type: headers, and types that contain only headers.
 fn emittable(t: &Type) -> bool {
     match t.base() {
         Type::Composite(c) if c.kind == ast::Composite::Struct => c.fields.iter().all(|(_, t)| emittable(t)),

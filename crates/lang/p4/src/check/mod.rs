@@ -1,7 +1,9 @@
-//! Name resolution and type checking: syntax tree to [`crate::hir`].
+//! The checker: name resolution and type checking, syntax tree to [`crate::hir`].
 //!
-//! One pass, in the order of declarations, since P4 wants names declared before they are used (parser states
-//! excepted). After a mistake the type [`Type::Bad`] fits everything, so that one mistake is reported once.
+//! It works in one pass in the order of declarations, since P4 requires names to be declared before
+//! their use (except parser states). An erroneous expression gets the type [`Type::Bad`], which is
+//! compatible with every type, so that one error causes one report. The result goes to `lint` and
+//! `lower`.
 
 mod annotations;
 mod arguments;
@@ -40,7 +42,7 @@ use crate::types::{CompositeType, ObjectKind, ObjectType, Type};
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Debug)]
 enum Symbol {
     Const(Expr),
@@ -55,7 +57,7 @@ enum Symbol {
     Instance(InstId),
     /// With the type of its members.
     ValueSet(ValueSetId, Type),
-    /// Not resolved further, because its declaration was wrong or is not supported.
+    /// Unresolved, because its declaration is invalid or not supported.
     Bad,
 }
 
@@ -73,7 +75,7 @@ enum TypeSymbol {
     Package(Vec<Rc<PackageType>>),
 }
 
-/// A function; with type parameters it is checked once more for each list of type arguments.
+/// A function. A function with type parameters is checked again for each list of type arguments.
 #[derive(Debug)]
 struct FunctionDecl {
     name: Name,
@@ -84,7 +86,7 @@ struct FunctionDecl {
     template: Option<templates::Template>,
 }
 
-/// A parser or control; with type parameters as [`FunctionDecl`].
+/// A parser or control; type parameters are treated as in [`FunctionDecl`].
 #[derive(Debug)]
 struct ObjectDecl {
     kind: ObjectKind,
@@ -103,7 +105,7 @@ struct PackageType {
     params: Vec<hir::Param>,
 }
 
-/// Names that are compared to tell what the author may have meant by others.
+/// Maximum number of names that are compared to suggest similar ones.
 const MAX_HINTS: usize = 200_000;
 
 struct Entry {
@@ -111,16 +113,16 @@ struct Entry {
     span: Span,
 }
 
-/// Where the statements that are being checked stand.
+/// The context of the statements that are being checked.
 #[derive(Clone, Debug, PartialEq)]
 enum Place {
     Top,
-    /// Among the declarations of a control, and in its `apply`.
+    /// The declarations of a control and its `apply`.
     Control,
     Apply,
     Parser,
     Action,
-    /// With its result type.
+    /// A function, with its result type.
     Function(Type),
 }
 
@@ -129,33 +131,33 @@ struct Checker<'a> {
     program: hir::Program,
     scopes: Vec<HashMap<Name, Entry>>,
     match_kinds: Vec<Name>,
-    /// Fields of structs that say with `@match` how members of a value set match them, by struct and place.
+    /// Match kinds of value set members, from `@match` on struct fields, by struct and field index.
     matched_by: HashMap<(u32, usize), hir::MatchKind>,
     next_id: u32,
     place: Place,
-    /// Loops around the current statement.
+    /// Number of loops around the current statement.
     loops: usize,
     /// The instance whose abstract methods are being checked.
     this: Option<(Name, Type)>,
-    /// Parameters without `out`: they cannot be assigned.
+    /// Parameters that cannot be assigned, because they are not `out` or `inout`.
     read_only: std::collections::HashSet<VarId>,
-    /// Constructor parameters: known when the program is put together.
+    /// Constructor parameters, whose values are known after instantiation.
     ctor_vars: std::collections::HashSet<VarId>,
-    /// What the control plane calls actions of the top level.
+    /// Control-plane names of top-level actions.
     action_names: HashMap<String, Span>,
-    /// Parameters of the parser or control around: its own variables may not hide them.
+    /// Parameters of the enclosing parser or control, which its variables must not shadow.
     object_params: std::collections::HashSet<VarId>,
-    /// What is left of [`MAX_HINTS`].
+    /// The rest of the budget [`MAX_HINTS`].
     hints: usize,
-    /// How deep the place that is being checked lies within blocks and expressions, and calls within it.
+    /// The depth of the current location within blocks and expressions, and of its calls.
     depth: depth::Depth,
-    /// Instances without a name of their own so far, by their type's.
+    /// Number of instances without a name so far, by type name.
     unnamed: HashMap<Name, u32>,
-    /// What is left of [`size::MAX_WORK`].
+    /// The rest of the budget [`size::MAX_WORK`].
     type_work: usize,
 }
 
-/// Checks a program. The result is complete only if nothing was reported as an error.
+/// Checks a program. The result is complete only if no error was reported.
 pub(crate) fn check(program: &ast::Program, sink: &mut Sink) -> hir::Program {
     let mut c = Checker {
         sink,
@@ -187,10 +189,10 @@ impl Checker<'_> {
         self.sink.add(Diagnostic::new(code, span, message).hint(hint));
     }
 
-    /// For what is right P4 but not compiled yet.
+    /// Reports a construct that is valid P4 but that cannot be compiled yet.
     fn unsupported(&mut self, span: Span, what: &str) {
-        let d = Diagnostic::new(Code::Unsupported, span, format!("{what}: not supported yet"));
-        self.sink.add(d.hint("the program may be right, but this compiler cannot translate it"));
+        let d = Diagnostic::new(Code::Unsupported, span, format!("{what} is not supported yet"));
+        self.sink.add(d.hint("the program may be valid, but this compiler cannot translate it"));
     }
 
     const fn fresh(&mut self) -> u32 {
@@ -212,20 +214,20 @@ impl Checker<'_> {
         scopes.iter().rev().find_map(|s| s.get(name)).map(|e| &e.symbol)
     }
 
-    /// The symbol of a name; reports it if there is none.
+    /// Returns the symbol of a name; reports an unknown name.
     fn resolve(&mut self, name: &ast::Ident, absolute: bool) -> Symbol {
         if let Some(s) = self.lookup(&name.name, absolute) {
             return s.clone();
         }
         let hint = match self.similar(&name.name) {
             Some(s) => format!("did you mean `{s}`?"),
-            None => "declare it before it is used, or include the file that does".to_owned(),
+            None => "declare it before its use, or include the file that declares it".to_owned(),
         };
         self.error(Code::UnknownName, name.span, format!("`{}` is not declared", name.name), hint);
         Symbol::Bad
     }
 
-    /// A declared name that differs little.
+    /// Returns a declared name that is similar.
     fn similar(&mut self, name: &str) -> Option<Name> {
         let known: usize = self.scopes.iter().map(HashMap::len).sum();
         self.hints = self.hints.checked_sub(known)?;
@@ -236,7 +238,7 @@ impl Checker<'_> {
     fn declare(&mut self, name: &ast::Ident, symbol: Symbol) {
         let scope = self.scopes.len() - 1;
         if scope == 0 && &*name.name == "main" && matches!(symbol, Symbol::Type(_)) {
-            let hint = "give it another name: `main` is the package that makes the program";
+            let hint = "rename it: `main` must be the instance of the architecture's package";
             self.error(Code::BadMain, name.span, "`main` is not an instance of a package", hint);
         }
         if let Some(old) = self.scopes[scope].get(&name.name) {
@@ -251,8 +253,8 @@ impl Checker<'_> {
         self.sink.add(d.related(first, "first declared here").hint("choose another name"));
     }
 
-    /// Warns if a name that is declared next hides a value of a scope around. Types and functions are left out: the
-    /// models have many, and nobody takes them for a variable.
+    /// Warns if the next declaration shadows a value of an enclosing scope. Types and functions
+    /// are excluded: the models declare many, and no reader mistakes them for a variable.
     fn warn_shadowing(&mut self, name: &ast::Ident) {
         let Some((top, inner)) = self.scopes.split_first() else { return };
         let around = inner.split_last().map_or(inner, |(_, around)| around);
@@ -260,13 +262,13 @@ impl Checker<'_> {
         let hidden = local.filter(|e| !matches!(e.symbol, Symbol::Type(_) | Symbol::Bad));
         let global = || top.get(&name.name).filter(|e| matches!(e.symbol, Symbol::Const(_)));
         if let Some(old) = hidden.or_else(global) {
-            let message = format!("`{}` hides another `{}`", name.name, name.name);
+            let message = format!("`{}` shadows another `{}`", name.name, name.name);
             let d = Diagnostic::new(Code::Shadowing, name.span, message);
-            self.sink.add(d.related(old.span, "the one that is hidden").hint("choose another name"));
+            self.sink.add(d.related(old.span, "the shadowed declaration").hint("choose another name"));
         }
     }
 
-    /// Runs `f` as if it stood at the top level.
+    /// Runs `f` in the top-level scope.
     fn at_top_level<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
         let inner = self.scopes.split_off(1);
         let place = std::mem::replace(&mut self.place, Place::Top);
@@ -288,15 +290,15 @@ impl Checker<'_> {
     }
 }
 
-/// The name of `candidates` that is at most two edits away from `name`, if there is one.
+/// Returns the name among `candidates` that is at most two edits away from `name`, if any.
 fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // Short names resemble everything.
+    // Short names are similar to everything.
     let limit = (name.len() / 3).min(2);
     let near = candidates.filter(|c| c.len().abs_diff(name.len()) <= limit && name.len() < 64);
     near.map(|c| (distance(name, c), c)).filter(|(d, _)| *d <= limit).min().map(|(_, c)| c)
 }
 
-/// Levenshtein distance, case ignored.
+/// Returns the Levenshtein distance, case-insensitively.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
     let mut row: Vec<usize> = (0..=b.len()).collect();

@@ -1,4 +1,4 @@
-//! Objects: what a name or an expression says about instances of externs, parsers, controls and packages.
+//! Objects: names and expressions that refer to instances of externs, parsers, controls and packages.
 
 use super::instances::constructor_type;
 use super::templates::Template;
@@ -12,7 +12,8 @@ use crate::types::{ObjectKind, ObjectParam, Type};
 use std::rc::Rc;
 
 impl Checker<'_> {
-    /// The object that a path names: an instance, or a parameter of extern, parser or control type.
+    /// Returns the object that a path names: an instance, or a parameter of extern, parser or
+    /// control type.
     pub(super) fn object_named_by(&mut self, e: &ast::Expr) -> Option<Object> {
         match &e.kind {
             Ast::Path { name, absolute } => match self.lookup(&name.name, *absolute)? {
@@ -26,24 +27,25 @@ impl Checker<'_> {
         }
     }
 
-    /// The object of an expression `T(...)`: `None` if the expression is none, `Some(None)` if it is wrong.
+    /// Returns the object of an expression `T(...)`: `None` for other expressions, `Some(None)`
+    /// after an error.
     pub(super) fn constructed_by(&mut self, e: &ast::Expr) -> Option<Option<Object>> {
         self.constructed_as(e, None)
     }
 
-    /// As [`Self::constructed_by`], for a place where an object of a type is wanted.
+    /// Like [`Self::constructed_by`], with the expected type of the object.
     pub(super) fn constructed_as(&mut self, e: &ast::Expr, want: Option<&Type>) -> Option<Option<Object>> {
         let Ast::Call { callee, args, type_args } = &e.kind else { return None };
         if !self.names_type(callee) {
             return None;
         }
         let ty = constructor_type(callee, type_args)?;
-        // Without a name of its own it goes by its type's, as the control plane expects.
+        // An unnamed instance gets the name of its type, as the control plane expects.
         let name: Name = type_name(&ty).unwrap_or_else(|| "object".into());
         Some(self.construct(&ty, args, &name, e.span, None, want).map(Object::Instance))
     }
 
-    /// `C.apply(...)` applies an instance of its own.
+    /// Creates the instance that `C.apply(...)` applies.
     pub(super) fn object_of_type(&mut self, e: &ast::Expr, span: Span) -> Option<Object> {
         if !self.names_type(e) {
             return None;
@@ -56,12 +58,12 @@ impl Checker<'_> {
         if !matches!(self.lookup(&name.name, *absolute), Some(Symbol::Type(TypeSymbol::Object(_)))) {
             return None;
         }
-        // Instances without a name are told apart by a number.
+        // Numbers distinguish unnamed instances.
         let unique = self.unique_name(&name.name);
         self.construct(&ty, &[], &unique, span, None, None).map(Object::Instance)
     }
 
-    /// A name that no instance has so far.
+    /// Returns a name that no instance has yet.
     fn unique_name(&mut self, of: &Name) -> Name {
         let taken = |c: &Self, name: &str| c.program.instances.iter().any(|i| &*i.name == name);
         let n = self.unnamed.get(of).copied();
@@ -82,7 +84,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Parameters and constructor parameters of a parser or control.
+    /// Returns parameters and constructor parameters of a parser or control.
     pub(super) fn made_params(&self, what: Constructed) -> Option<(&[hir::Param], &[hir::Param])> {
         match what {
             Constructed::Parser(id) => {
@@ -97,7 +99,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Declares a parser or control; several of one name differ in the parameters of their constructors.
+    /// Declares a parser or control; overloads differ in their constructors' parameters.
     pub(super) fn declare_object(
         &mut self,
         d: &ast::Decl,
@@ -128,7 +130,7 @@ impl Checker<'_> {
         self.declare(&d.name, Symbol::Type(TypeSymbol::Object(vec![decl])));
     }
 
-    /// Parameters of an object's `apply`.
+    /// Returns the parameters of an object's `apply`.
     pub(super) fn apply_params(&mut self, object: Object) -> Vec<hir::Param> {
         if let Object::Instance(id) = object
             && let Some((params, _)) = self.made_params(self.program.instances[id.0 as usize].what)
@@ -162,7 +164,7 @@ impl Checker<'_> {
             (w, h) => w == h,
         };
         if !ok {
-            let mut hint = format!("its parameters have to be those of {want}");
+            let mut hint = format!("its parameters must be those of {want}");
             if let (Type::Object(w), Type::Object(h)) = (want, have) {
                 hint = mismatch(&w.params, &h.params);
             }
@@ -198,14 +200,15 @@ fn same_param(w: &ObjectParam, h: &ObjectParam) -> bool {
     w.direction == h.direction && (w.ty == h.ty || w.ty.is_open() || w.ty.is_bad() || h.ty.is_bad())
 }
 
-/// Whether the parameters that an object has are those that are wanted; optional ones may be missing at the end.
+/// Whether the parameters of an object match the expected ones; optional ones may be missing at the
+/// end.
 fn same_params(want: &[ObjectParam], have: &[ObjectParam]) -> bool {
     have.len() <= want.len()
         && want.iter().zip(have).all(|(w, h)| same_param(w, h))
         && want[have.len()..].iter().all(|w| w.optional)
 }
 
-/// Why the parameters of an object do not fit.
+/// Describes the first mismatch between the parameters of an object and the expected ones.
 fn mismatch(want: &[ObjectParam], have: &[ObjectParam]) -> String {
     let word = |d: &Direction| match d {
         Direction::None => "",
@@ -217,8 +220,8 @@ fn mismatch(want: &[ObjectParam], have: &[ObjectParam]) -> String {
         Some(i) => {
             let (w, h) = (&want[i], &have[i]);
             let (wd, hd) = (word(&w.direction), word(&h.direction));
-            format!("parameter {} is `{hd}{}`, but has to be `{wd}{}`", i + 1, h.ty, w.ty)
+            format!("parameter {} is `{hd}{}`, but must be `{wd}{}`", i + 1, h.ty, w.ty)
         }
-        None => format!("it takes {} parameters, but {} are needed", have.len(), want.len()),
+        None => format!("it takes {} parameters, but {} are expected", have.len(), want.len()),
     }
 }

@@ -1,4 +1,4 @@
-//! Operators: what they are defined for, and what comes of them.
+//! Operators: their operand and result types.
 
 use super::{Checker, fold};
 use crate::ast::{self, BinaryOp, UnaryOp};
@@ -57,7 +57,7 @@ impl Checker<'_> {
         };
         if t.ty == Type::InfInt && c.as_const().is_none() {
             let hint = "give one of them a width, for example 8w1";
-            self.error(Code::CannotInfer, span, "the width of these values is not known", hint);
+            self.error(Code::CannotInfer, span, "cannot infer the width of these values", hint);
             return Expr::bad(span);
         }
         if t.ty != f.ty && !t.ty.is_bad() && !f.ty.is_bad() {
@@ -92,7 +92,7 @@ impl Checker<'_> {
         self.binary_of(op, l, r, span)
     }
 
-    /// The operator applied to checked operands.
+    /// Applies the operator to checked operands.
     pub(super) fn binary_of(&mut self, op: BinaryOp, l: Expr, r: Expr, span: Span) -> Expr {
         use BinaryOp as B;
         let (l, r) = if matches!(op, B::Eq | B::Ne) && l.ty == r.ty {
@@ -128,7 +128,7 @@ impl Checker<'_> {
             return Expr { kind: ExprKind::Text(text.into()), ty, span };
         }
         if matches!(op, B::Div | B::Mod) && r.as_const().is_some_and(Zero::is_zero) {
-            self.error(Code::DivisionByZero, r.span, "division by zero", "divide by something else");
+            self.error(Code::DivisionByZero, r.span, "division by zero", "use a divisor other than zero");
         }
         Expr { kind: ExprKind::Binary(op, Box::new(l), Box::new(r)), ty, span }
     }
@@ -146,7 +146,7 @@ impl Checker<'_> {
             B::Concat => match (a.integer(), b.integer()) {
                 (Some((x, _)), Some((y, _))) if x + y > crate::constant::MAX_WIDTH => {
                     let hint = format!("values have at most {} bits", crate::constant::MAX_WIDTH);
-                    self.error(Code::BadWidth, span, format!("a value of {} bits", x + y), hint);
+                    self.error(Code::BadWidth, span, format!("value of {} bits", x + y), hint);
                     return None;
                 }
                 (Some((x, signed)), Some((y, _))) => {
@@ -156,15 +156,16 @@ impl Checker<'_> {
             },
             B::Shl | B::Shr => {
                 let known = r.as_const().is_some();
-                // A number without a width needs the distance at compile time: else its width is not known.
+                // A shift of a number without a width needs a constant distance:
+                // otherwise the width is unknown.
                 let distance = matches!(r.ty, Type::Bit(_)) && (*a != Type::InfInt || known)
                     || matches!(b, Type::InfInt | Type::Int(_)) && known;
                 if r.as_const().is_some_and(Signed::is_negative) {
                     self.error(
                         Code::BadConstant,
                         r.span,
-                        "a shift by a negative distance",
-                        "shift the other way",
+                        "shift by a negative distance",
+                        "shift in the other direction",
                     );
                     return None;
                 }
@@ -180,11 +181,11 @@ impl Checker<'_> {
         if result.is_none() {
             let message = format!("`{}` is not defined for {} and {}", op.text(), l.ty, r.ty);
             let hint = match op {
-                B::And | B::Or => "both sides have to be bool; compare with `!= 0`",
-                B::Shl | B::Shr => "shift an integer by an unsigned one",
-                B::Concat => "both sides need a width, for example 8w1",
-                B::Div | B::Mod => "both sides have to be unsigned and of the same width",
-                _ => "both sides have to be of the same type; cast one of them",
+                B::And | B::Or => "both operands must be bool; compare with `!= 0`",
+                B::Shl | B::Shr => "shift an integer by an unsigned integer",
+                B::Concat => "both operands need a width, for example 8w1",
+                B::Div | B::Mod => "both operands must be unsigned and have the same width",
+                _ => "both operands must have the same type; cast one of them",
             };
             self.error(Code::BadOperand, span, message, hint);
         }

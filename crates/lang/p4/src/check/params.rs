@@ -1,15 +1,15 @@
-//! Parameters: which types and directions are allowed where.
+//! Parameters: the types and directions that are allowed for each kind of declaration.
 
 use super::{Checker, Symbol};
-use crate::ast::{self, Direction};
+use crate::ast::{self, Direction, TypeKind};
 use crate::diagnostics::Code;
 use crate::hir;
 use crate::types::{ObjectKind, Type};
 
-/// What parameters belong to.
+/// The kind of declaration that parameters belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// A parser or control, its `apply`.
+    /// The `apply` of a parser or control.
     Object,
     Function,
     /// An extern function or method.
@@ -30,8 +30,13 @@ impl Checker<'_> {
             let p_out = self.param(p, owner);
             if owner == Owner::Action {
                 if directionless && p.direction != Direction::None {
-                    let hint = "parameters with a direction come first";
-                    self.error(Code::BadArguments, p.name.span, "a direction behind one without", hint);
+                    let hint = "move parameters without a direction to the front";
+                    self.error(
+                        Code::BadArguments,
+                        p.name.span,
+                        "a parameter without direction must precede this one",
+                        hint,
+                    );
                 }
                 directionless |= p.direction == Direction::None;
             }
@@ -40,7 +45,7 @@ impl Checker<'_> {
         out
     }
 
-    /// Reports constructor parameters for objects that could not be applied.
+    /// Reports constructor parameters of objects that could not be applied.
     pub(super) fn no_objects(&mut self, params: &[hir::Param], kind: ObjectKind, why: &str) {
         for p in params {
             if matches!(&p.ty, Type::Object(o) if o.kind == kind) {
@@ -58,7 +63,7 @@ impl Checker<'_> {
         }
         if optional && matches!(owner, Owner::Function | Owner::Action | Owner::Constructor) {
             let hint = "only externs and packages have optional parameters";
-            self.error(Code::BadArguments, p.name.span, "an optional parameter here", hint);
+            self.error(Code::BadArguments, p.name.span, "optional parameter in this declaration", hint);
         }
         let default = p.default.as_ref().map(|e| self.param_default(p, e, &ty));
         let var = self.new_var(&p.name, ty.clone());
@@ -92,19 +97,19 @@ impl Checker<'_> {
         }
     }
 
-    /// The type of a parameter; `_` in a package means: whatever the argument has.
+    /// Returns the type of a parameter. `_` in a package is the type of the argument.
     fn param_type(&mut self, p: &ast::Param, owner: Owner) -> Type {
-        if owner == Owner::Package && matches!(p.ty.kind, ast::TypeKind::DontCare) {
+        if owner == Owner::Package && matches!(p.ty.kind, TypeKind::DontCare) {
             let id = self.fresh();
             return Type::Var(id, "_".into());
         }
         if owner == Owner::Constructor
-            && let ast::TypeKind::Named { name, absolute } | ast::TypeKind::Specialized { name, absolute, .. } =
+            && let TypeKind::Named { name, absolute } | TypeKind::Specialized { name, absolute, .. } =
                 &p.ty.kind
             && let Some(Symbol::Type(super::TypeSymbol::Object(_))) = self.lookup(&name.name, *absolute)
         {
             let message = format!("`{}` cannot be `{}`", p.name.name, name.name);
-            self.error(Code::BadType, p.name.span, message, "use a type without a body");
+            self.error(Code::BadType, p.name.span, message, "use a parser or control type without a body");
             return Type::Bad;
         }
         self.ty(&p.ty)
@@ -112,11 +117,11 @@ impl Checker<'_> {
 
     fn param_default(&mut self, p: &ast::Param, e: &ast::Expr, ty: &Type) -> hir::Expr {
         if p.direction.is_out() {
-            let hint = "only `in` parameters and those without direction can have one";
-            self.error(Code::BadArguments, p.name.span, "a default value of an out parameter", hint);
+            let hint = "only `in` parameters and parameters without direction can have one";
+            self.error(Code::BadArguments, p.name.span, "default value of an out parameter", hint);
         }
         if matches!(ty, Type::Object(_) | Type::Extern(_)) || ty.is_open() {
-            // The value is an object that is made anew for each use; only whether it can be made is checked here.
+            // Each use constructs the object anew; only its validity is checked here.
             return match self.constructed_by(e) {
                 Some(Some(o)) => hir::Expr { kind: hir::ExprKind::Object(o), ty: ty.clone(), span: e.span },
                 Some(None) => hir::Expr::bad(e.span),
@@ -126,20 +131,20 @@ impl Checker<'_> {
         let value = self.expr_as(e, ty);
         if !super::decls::is_constant(&value) {
             let hint = "use literals and constants";
-            self.error(Code::NotConstant, e.span, "a default value has to be known at compile time", hint);
+            self.error(Code::NotConstant, e.span, "a default value must be known at compile time", hint);
         }
         value
     }
 }
 
-/// Why a parameter may not have this type and direction.
+/// Returns the reason why a parameter must not have this type and direction.
 fn forbidden(ty: &Type, direction: Direction, owner: Owner) -> Option<String> {
     let directed = direction != Direction::None;
     if *ty == Type::Void {
         return Some("a parameter cannot be void".to_owned());
     }
     if owner == Owner::ExternConstructor && matches!(ty, Type::Object(_)) {
-        return Some(format!("an extern cannot be given {ty}"));
+        return Some(format!("an extern cannot take {ty}"));
     }
     if matches!(owner, Owner::Constructor | Owner::ExternConstructor | Owner::Package) {
         return directed.then(|| "constructor parameters have no direction".to_owned());
@@ -149,11 +154,11 @@ fn forbidden(ty: &Type, direction: Direction, owner: Owner) -> Option<String> {
         Type::Text | Type::InfInt | Type::Extern(_) | Type::Object(_) | Type::MatchKind | Type::List(_)
     );
     if compile_time && directed {
-        return Some(format!("a parameter of type {ty} has no direction"));
+        return Some(format!("a parameter of type {ty} cannot have a direction"));
     }
     match (ty, owner) {
         (Type::Object(o), _) if o.kind != ObjectKind::Package => {
-            Some(format!("a parameter cannot be {ty}, except of a constructor"))
+            Some(format!("only constructor parameters can be {ty}"))
         }
         (Type::Object(_), _) => Some("a parameter cannot be a package".to_owned()),
         (Type::Extern(_), Owner::Action) => Some("an action cannot have extern parameters".to_owned()),

@@ -1,4 +1,4 @@
-//! Parsers: states, transitions, `select`.
+//! Checks of parsers: states, transitions, `select`.
 
 use super::depth::Body;
 use super::params::Owner;
@@ -47,14 +47,14 @@ impl Checker<'_> {
         })
     }
 
-    /// `value_set<T>(size) name;`
+    /// Checks `value_set<T>(size) name;`.
     pub(super) fn value_set(&mut self, d: &ast::Decl, ty: &ast::TypeExpr, size: &ast::Expr) {
         let t = self.ty(ty);
         let (mut keys, mut kinds) = (Vec::new(), Vec::new());
         self.kinds_of(&t, MatchKind::Exact, &mut kinds);
         if !t.is_bad() && !flatten(&t, &mut keys) {
             let hint = "members are integers, bool, enums, or structs and tuples of them";
-            self.error(Code::BadType, ty.span, format!("a value set of {t}"), hint);
+            self.error(Code::BadType, ty.span, format!("invalid member type {t} of a value set"), hint);
             return self.declare(&d.name, Symbol::Bad);
         }
         let n = self.expr(size, None);
@@ -70,7 +70,8 @@ impl Checker<'_> {
         self.declare(&d.name, Symbol::ValueSet(id, t));
     }
 
-    /// How each scalar within a type is matched, in order: as its field says, else as what it stands in.
+    /// Collects the match kind of each scalar within a type, in order: its field's `@match`,
+    /// else the enclosing one.
     fn kinds_of(&self, ty: &Type, kind: MatchKind, out: &mut Vec<MatchKind>) {
         match ty.base() {
             Type::Composite(c) => {
@@ -84,7 +85,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The states, `start` first.
+    /// Checks the states, `start` first.
     fn states(&mut self, d: &ast::Decl, states: &[ast::State]) -> Vec<hir::State> {
         let mut ordered: Vec<&ast::State> = states.iter().collect();
         ordered.sort_by_key(|s| &*s.name.name != "start");
@@ -112,8 +113,8 @@ impl Checker<'_> {
         }
         let states: Vec<hir::State> = ordered.iter().map(|s| self.state(s, &names)).collect();
         if !states.is_empty() && !can_end(&states) {
-            let message = format!("parser `{}` never accepts or rejects", d.name.name);
-            self.error(Code::BadParser, d.name.span, message, "let a state go to `accept`");
+            let message = format!("parser `{}` never reaches accept or reject", d.name.name);
+            self.error(Code::BadParser, d.name.span, message, "add a transition to `accept`");
         }
         states
     }
@@ -143,7 +144,7 @@ impl Checker<'_> {
                         Some(n) => format!("did you mean `{n}`?"),
                         None => "declare it in this parser".to_owned(),
                     };
-                    self.error(Code::UnknownName, to.span, format!("there is no state `{}`", to.name), hint);
+                    self.error(Code::UnknownName, to.span, format!("unknown state `{}`", to.name), hint);
                     Target::Reject
                 }
             },
@@ -160,14 +161,14 @@ impl Checker<'_> {
         let subjects: Vec<Expr> = subjects.iter().map(|s| self.expr(s, None)).collect();
         let mut flat = Vec::new();
         for s in &subjects {
-            // A struct as a whole is no key, only a list of its fields.
+            // A struct is not a key, only a list of its fields is.
             let composite = match &s.ty {
                 Type::Tuple(ts) => ts.iter().any(|t| matches!(t.base(), Type::Composite(_))),
                 t => matches!(t.base(), Type::Composite(_)),
             };
             if (composite || !self.scalars_of(s.clone(), &mut flat)) && !s.ty.is_bad() {
                 let hint = "give it a width, for example 8w1, or select on its fields";
-                self.error(Code::BadOperand, s.span, format!("a select on {}", s.ty), hint);
+                self.error(Code::BadOperand, s.span, format!("select on a value of type {}", s.ty), hint);
             }
         }
         let types: Vec<Type> = subjects.iter().map(|s| s.ty.clone()).collect();
@@ -183,14 +184,14 @@ impl Checker<'_> {
             let d = Diagnostic::new(
                 Code::MissingDefault,
                 span,
-                "packets that match no case are rejected, and dropped",
+                "the parser rejects, and drops, packets that match no case",
             );
-            self.sink.add(d.hint("add `default: accept;` or, if that is meant, `default: reject;`"));
+            self.sink.add(d.hint("add `default: accept;` or, if this is intended, `default: reject;`"));
         }
         Next::Select { subjects: flat, cases: out, span }
     }
 
-    /// The scalars of a value; false if it has others.
+    /// Collects the scalars of a value; false if it contains anything else.
     fn scalars_of(&mut self, e: Expr, out: &mut Vec<Expr>) -> bool {
         let types: Vec<Type> = match e.ty.base() {
             t if t.scalar_width().is_some() => {
@@ -210,7 +211,7 @@ impl Checker<'_> {
         })
     }
 
-    /// Keysets for values of these types, one for each scalar in them.
+    /// Checks keysets for values of these types, one for each scalar in them.
     pub(super) fn keysets(&mut self, e: &ast::Expr, types: &[Type]) -> Option<Vec<Keyset>> {
         match types {
             [one] => self.keysets_of(e, one),
@@ -224,8 +225,8 @@ impl Checker<'_> {
                 }
                 Ast::List(_) | Ast::Int { .. } | Ast::Bool(_) | Ast::Mask(..) | Ast::Range(..) => {
                     let given = if let Ast::List(items) = &e.kind { items.len() } else { 1 };
-                    let message = format!("{} keys are matched, but {given} are given", types.len());
-                    self.error(Code::BadArguments, e.span, message, "write one for each, `_` for any value");
+                    let message = format!("expected {} keys, found {given}", types.len());
+                    self.error(Code::BadArguments, e.span, message, "write one per key, `_` for any value");
                     None
                 }
                 _ => self.keysets_of(e, &Type::Tuple(types.into())),
@@ -249,7 +250,7 @@ impl Checker<'_> {
             flatten(&of, &mut have);
             if have != scalars {
                 let message = format!("a value set of {of} cannot match {ty}");
-                self.error(Code::TypeMismatch, e.span, message, "use one of the same type");
+                self.error(Code::TypeMismatch, e.span, message, "use a value set of the same type");
                 return None;
             }
             let mut keys = vec![Keyset::Any; scalars.len()];
@@ -262,7 +263,7 @@ impl Checker<'_> {
             Type::Composite(c) => c.fields.iter().map(|(_, t)| t.clone()).collect(),
             Type::Tuple(ts) => ts.to_vec(),
             _ => {
-                // One key may stand in braces.
+                // A single key may be in braces.
                 let inner = if let Ast::List(items) = &e.kind { items.as_slice() } else { &[] };
                 let e = if let [one] = inner { one } else { e };
                 return self.keyset(e, ty).map(|k| vec![k]);
@@ -276,7 +277,7 @@ impl Checker<'_> {
                 }
                 Some(out)
             }
-            // A tuple of one key may go without parentheses.
+            // A tuple of one key may omit the parentheses.
             _ if parts.len() == 1 && !matches!(e.kind, Ast::Struct { .. } | Ast::Cast(..)) => {
                 self.keysets_of(e, &parts[0])
             }
@@ -296,14 +297,14 @@ impl Checker<'_> {
     }
 
     fn keyset(&mut self, e: &ast::Expr, ty: &Type) -> Option<Keyset> {
-        // A parser compares with values of the packet as well, an entry stands in a table.
+        // A parser may compare with values of the packet; a table entry is constant.
         let in_parser = self.place == Place::Parser;
         let constant = |c: &mut Self, e: &ast::Expr, alone: bool| {
             let v = c.key_value(e, ty);
             let free = in_parser && alone && !matches!(v.kind, hir::ExprKind::Call(_));
             if v.as_const().is_none() && !v.ty.is_bad() && !free && !c.is_put_together(&v) {
                 let hint = "use literals and constants";
-                c.error(Code::NotConstant, e.span, "this has to be known at compile time", hint);
+                c.error(Code::NotConstant, e.span, "this value must be known at compile time", hint);
             }
             (!v.ty.is_bad()).then_some(v)
         };
@@ -319,7 +320,7 @@ impl Checker<'_> {
                 if let (Some(x), Some(y)) = (a.as_const(), b.as_const())
                     && x > y
                 {
-                    let d = Diagnostic::new(Code::EmptyRange, e.span, "this range is empty");
+                    let d = Diagnostic::new(Code::EmptyRange, e.span, "this range matches nothing");
                     self.sink.add(d.hint("write low .. high"));
                 }
                 Keyset::Range(a, b)
@@ -342,7 +343,8 @@ impl Checker<'_> {
         None
     }
 
-    /// A value to match; unlike elsewhere, one that does not fit is an error: it would never match.
+    /// Checks a value to match. Unlike elsewhere, a value that does not fit is an error: it
+    /// would never match.
     fn key_value(&mut self, e: &ast::Expr, ty: &Type) -> Expr {
         let v = self.expr(e, Some(ty));
         if let (Some(n), Some((w, signed)), true) = (v.as_const(), ty.base().integer(), v.ty == Type::InfInt)
@@ -355,7 +357,7 @@ impl Checker<'_> {
         }
         let v = if v.ty == *ty { v } else { self.enum_value(v) };
         match ty.base() {
-            // Keys of `type` may be matched with plain numbers.
+            // Keys of a `type` may be matched with plain numbers.
             base if base != ty && v.ty == Type::InfInt => {
                 let v = self.coerce(v, base);
                 Expr { ty: ty.clone(), ..v }
@@ -369,7 +371,7 @@ impl Checker<'_> {
     }
 }
 
-/// The scalar types within a type, in order; false if it has others.
+/// Collects the scalar types within a type, in order; false if it contains others.
 fn flatten(ty: &Type, out: &mut Vec<Type>) -> bool {
     match ty.base() {
         t if t.scalar_width().is_some() => {
@@ -384,7 +386,7 @@ fn flatten(ty: &Type, out: &mut Vec<Type>) -> bool {
     }
 }
 
-/// Whether a way leads from the first state to `accept` or `reject`.
+/// Whether a path leads from the first state to `accept` or `reject`.
 fn can_end(states: &[hir::State]) -> bool {
     let mut seen = vec![false; states.len()];
     let mut open = vec![0];
@@ -394,7 +396,7 @@ fn can_end(states: &[hir::State]) -> bool {
         }
         let targets: Vec<Target> = match &states[i].next {
             Next::To(t) => vec![*t],
-            // What matches no case is rejected.
+            // A packet that matches no case is rejected.
             Next::Select { cases, .. } if cases.is_empty() => return true,
             Next::Select { cases, .. } => cases.iter().map(|(_, t)| *t).collect(),
         };

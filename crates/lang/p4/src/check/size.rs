@@ -1,22 +1,23 @@
-//! How large types may become.
+//! The limit on the size of types.
 //!
-//! A few lines can name a type of any size: each struct with two fields of the one before doubles it. Whatever goes
-//! through the fields of a type relies on this module's limit.
+//! A few lines can declare a type of any size: a chain of structs, each with two fields of the
+//! previous one, doubles it per struct. Code that walks the fields of a type relies on this
+//! module's limit.
 
 use super::Checker;
 use crate::diagnostics::Code;
 use crate::source::Span;
 use crate::types::Type;
 
-/// Types within one type: fields of fields, elements of stacks, type arguments.
+/// Maximum number of types within one type: fields of fields, elements of stacks, type arguments.
 const MAX_PARTS: usize = 1 << 16;
-/// Types that are looked at to measure all types of a program.
+/// Maximum number of types visited to measure all types of a program.
 pub(super) const MAX_WORK: usize = 20_000_000;
 
 impl Checker<'_> {
-    /// The type as it is, unless it is too large, which is reported.
+    /// Returns the type unchanged, or reports that it is too large.
     pub(super) fn measured(&mut self, ty: Type, span: Span) -> Type {
-        // Most types are small, and looking at them costs nothing.
+        // Most types are small and cheap to measure.
         let limit = MAX_PARTS.min(self.type_work);
         let mut room = limit;
         let fits = spend(&ty, 1, &mut room);
@@ -27,14 +28,14 @@ impl Checker<'_> {
         let (message, hint) = if limit == MAX_PARTS {
             (format!("{ty} has more than {MAX_PARTS} parts"), "use fewer fields, or shorter stacks")
         } else {
-            ("the types of this program are too large together".to_owned(), "use fewer fields")
+            ("the total size of the program's types is too large".to_owned(), "use fewer fields")
         };
         self.error(Code::TooLarge, span, message, hint);
         Type::Bad
     }
 }
 
-/// Takes `times` a type and all types within it from `room`; false if that is not enough.
+/// Subtracts `times` the number of types within a type from `room`; false if that exceeds it.
 fn spend(ty: &Type, times: usize, room: &mut usize) -> bool {
     match room.checked_sub(times) {
         Some(rest) => *room = rest,

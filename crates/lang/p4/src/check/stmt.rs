@@ -1,4 +1,4 @@
-//! Statements.
+//! Checks of statements.
 
 use super::calls::Written;
 use super::{Checker, Place, Symbol};
@@ -18,8 +18,8 @@ impl Checker<'_> {
         let mut warned = false;
         for s in stmts {
             if !warned && out.last().is_some_and(|l| always_leaves(std::slice::from_ref(l))) {
-                let d = Diagnostic::new(Code::UnreachableCode, s.span, "this is never reached");
-                self.sink.add(d.hint("remove it, or the statement above that leaves"));
+                let d = Diagnostic::new(Code::UnreachableCode, s.span, "unreachable statement");
+                self.sink.add(d.hint("remove it, or the statement above that ends this path"));
                 warned = true;
             }
             if let Some(kind) = self.statement(s) {
@@ -118,7 +118,7 @@ impl Checker<'_> {
         if let Some((low, high)) = range {
             if ty.base().integer().is_none() && !ty.is_bad() {
                 let hint = "use bit<W> or int<W>";
-                self.error(Code::BadType, name.span, format!("a range of {ty}"), hint);
+                self.error(Code::BadType, name.span, format!("invalid type {ty} of a range"), hint);
                 return None;
             }
             let (low, high) = (self.expr_as(low, &ty), self.expr_as(high, &ty));
@@ -137,14 +137,14 @@ impl Checker<'_> {
             }
             Type::Bad => return None,
             other => {
-                let message = format!("{other} has no elements to go through");
+                let message = format!("cannot iterate over {other}");
                 self.error(Code::BadOperand, span, message, "use a range, an array or a list");
                 return None;
             }
         };
         if element != ty && element != Type::InfInt && !ty.is_bad() && !element.is_bad() {
             let message = format!("the elements are {element}, not {ty}");
-            self.error(Code::TypeMismatch, span, message, "use their type");
+            self.error(Code::TypeMismatch, span, message, "use the type of the elements");
             return None;
         }
         self.scoped(|c| {
@@ -154,7 +154,7 @@ impl Checker<'_> {
         })
     }
 
-    /// A declaration among statements or among the locals of a parser or control.
+    /// Checks a declaration among statements or among the locals of a parser or control.
     pub(super) fn local(&mut self, d: &ast::Decl) -> Option<StmtKind> {
         self.annotations(&d.annotations);
         match &d.kind {
@@ -170,11 +170,12 @@ impl Checker<'_> {
                     && let Some(Symbol::Var(v)) = self.lookup(&d.name.name, false)
                     && self.object_params.contains(v)
                 {
-                    let message = format!("`{}` hides a parameter", d.name.name);
+                    let message = format!("`{}` shadows a parameter", d.name.name);
                     self.error(Code::DuplicateName, d.name.span, message, "choose another name");
                 }
                 self.warn_shadowing(&d.name);
-                // A list can be indexed no better, which is worth being said as well.
+                // A list variable may be indexed wrongly, which deserves a report
+                // as well.
                 let keep = ok || matches!(ty, Type::List(_));
                 let var = self.new_var(&d.name, if keep { ty } else { Type::Bad });
                 self.declare(&d.name, Symbol::Var(var));
@@ -210,7 +211,7 @@ impl Checker<'_> {
                 self.error(
                     Code::BadStatement,
                     d.span,
-                    "this cannot be declared here",
+                    "this declaration is not allowed here",
                     "move it to the top level",
                 );
                 None
@@ -225,7 +226,8 @@ impl Checker<'_> {
             ExprKind::Call(call) => Some(StmtKind::Call(*call)),
             ExprKind::Bad => None,
             _ => {
-                let d = Diagnostic::new(Code::Unused, call.span, "the result of this is not used");
+                let d =
+                    Diagnostic::new(Code::Unused, call.span, "unused result of a call without side effects");
                 self.sink.add(d.hint("assign it, or remove the call"));
                 None
             }
@@ -244,7 +246,7 @@ impl Checker<'_> {
                 self.error(
                     Code::BadReturn,
                     span,
-                    format!("a return without a value of {ty}"),
+                    format!("expected a return value of type {ty}"),
                     "return a value",
                 );
                 None
@@ -256,7 +258,7 @@ impl Checker<'_> {
             }
             (_, Some(v)) => {
                 let hint = "only functions with a result return values";
-                self.error(Code::BadReturn, v.span, "a value cannot be returned here", hint);
+                self.error(Code::BadReturn, v.span, "unexpected return value", hint);
                 None
             }
             (Place::Top, None) => None,
@@ -282,7 +284,7 @@ impl Checker<'_> {
             return None;
         }
         if subject.ty.scalar_width().is_none() {
-            let message = format!("a switch on {}", subject.ty);
+            let message = format!("switch on a value of type {}", subject.ty);
             self.error(
                 Code::BadOperand,
                 span,
@@ -297,7 +299,7 @@ impl Checker<'_> {
             let e = c.expr_as(label, &ty);
             if let Some(v) = e.as_const() {
                 if seen.contains(v) {
-                    c.error(Code::DuplicateName, e.span, "this label is given twice", "remove one of them");
+                    c.error(Code::DuplicateName, e.span, "duplicate label", "remove one of them");
                 }
                 seen.push(v.clone());
             }
@@ -305,7 +307,7 @@ impl Checker<'_> {
                 c.error(
                     Code::NotConstant,
                     e.span,
-                    "a case has to be a constant",
+                    "expected a constant case label",
                     "use literals and constants",
                 );
             }
@@ -326,14 +328,14 @@ impl Checker<'_> {
             if let Some(at) = at {
                 if seen.contains(&at) {
                     let hint = "remove one of them";
-                    c.error(Code::DuplicateName, label.span, "this label is given twice", hint);
+                    c.error(Code::DuplicateName, label.span, "duplicate label", hint);
                 }
                 seen.push(at);
             }
             at.unwrap_or_else(|| {
                 let known: Vec<_> = actions.iter().map(|a| &**a).collect();
                 let hint = format!("its actions are {}", known.join(", "));
-                c.error(Code::UnknownName, label.span, "this is not an action of the table", hint);
+                c.error(Code::UnknownName, label.span, "this label is not an action of the table", hint);
                 0
             })
         });
@@ -350,8 +352,8 @@ impl Checker<'_> {
         let mut seen_default = false;
         for case in cases {
             if seen_default {
-                let hint = "`default` has to be the last case";
-                self.error(Code::BadStatement, case.label.span, "a case behind `default`", hint);
+                let hint = "`default` must be the last case";
+                self.error(Code::BadStatement, case.label.span, "case behind `default`", hint);
             }
             if matches!(case.label.kind, Ast::Default | Ast::DontCare) {
                 seen_default = true;
@@ -371,7 +373,7 @@ impl Checker<'_> {
     }
 }
 
-/// Whether control never goes on behind these statements.
+/// Whether control never continues behind these statements.
 pub(super) fn always_leaves(stmts: &[Stmt]) -> bool {
     stmts.iter().any(|s| match &s.kind {
         StmtKind::Return(_) | StmtKind::Exit | StmtKind::Break | StmtKind::Continue => true,

@@ -1,4 +1,4 @@
-//! Tables.
+//! Checks of tables.
 
 use super::calls::Written;
 use super::depth::Body;
@@ -14,7 +14,7 @@ use crate::types::Type;
 use num_traits::{Signed, Zero};
 use std::rc::Rc;
 
-/// The most entries a table may ask for.
+/// Maximum number of entries of a table.
 const MAX_SIZE: u32 = 1 << 24;
 
 impl Checker<'_> {
@@ -66,7 +66,8 @@ impl Checker<'_> {
         self.declare(&d.name, Symbol::Table(id));
     }
 
-    /// Each property once, `actions` present, `entries` only behind a key.
+    /// Checks that each property occurs once, that `actions` exists, and that a key precedes
+    /// `entries`.
     fn property_order(&mut self, d: &ast::Decl, properties: &[ast::Property]) {
         let mut seen: Vec<&str> = Vec::new();
         for p in properties {
@@ -77,7 +78,12 @@ impl Checker<'_> {
                             && name.name == d.name.name
                         {
                             let hint = "give the table another name";
-                            self.error(Code::Recursive, name.span, "a table cannot be its own key", hint);
+                            self.error(
+                                Code::Recursive,
+                                name.span,
+                                "a table cannot use itself in its key",
+                                hint,
+                            );
                         }
                     }
                     "key"
@@ -89,20 +95,20 @@ impl Checker<'_> {
                     if !entries.is_empty() && (!keyed || !seen.contains(&"key")) {
                         let span = if keyed { p.span } else { d.name.span };
                         let hint = "write key = { ... } before the entries";
-                        self.error(Code::BadTable, span, "entries without a key before them", hint);
+                        self.error(Code::BadTable, span, "entries precede the key", hint);
                     }
                     "entries"
                 }
                 PropertyKind::Other { name, value } => {
                     if &*name.name == "default_action" && !seen.contains(&"actions") {
                         let hint = "write actions = { ... } before it";
-                        self.error(Code::BadTable, value.span, "a default action before the actions", hint);
+                        self.error(Code::BadTable, value.span, "default action precedes the actions", hint);
                     }
                     &name.name
                 }
             };
             if seen.contains(&name) {
-                let message = format!("`{name}` is given twice");
+                let message = format!("duplicate property `{name}`");
                 self.error(Code::DuplicateName, p.span, message, "remove one of them");
             }
             seen.push(name);
@@ -117,14 +123,14 @@ impl Checker<'_> {
         for a in actions {
             let Some(u) = self.action_use(a) else { continue };
             if t.actions.iter().any(|o| o.action == u.action) {
-                self.error(Code::DuplicateName, u.span, "this action is listed twice", "remove one of them");
+                self.error(Code::DuplicateName, u.span, "duplicate action", "remove one of them");
             } else {
                 t.actions.push(u);
             }
         }
     }
 
-    /// Without a default action a miss does nothing: NoAction.
+    /// Adds NoAction as the default action of a table without one.
     fn add_default(&mut self, t: &mut Table) {
         if t.default.is_some() {
             return;
@@ -136,9 +142,9 @@ impl Checker<'_> {
         let Some(id) = no_action.filter(|a| self.program.actions[a.0 as usize].params.is_empty()) else {
             let hint = "include core.p4, or declare `action NoAction() {}`";
             let other = self.scopes[0].get("NoAction").map(|e| e.span);
-            let message = "a miss needs an action NoAction without parameters";
+            let message = "the default action NoAction without parameters is not declared";
             let d = Diagnostic::new(Code::BadTable, other.unwrap_or(t.span), message);
-            self.sink.add(d.related(t.span, "the table that needs it").hint(hint));
+            self.sink.add(d.related(t.span, "this table needs it").hint(hint));
             return;
         };
         let index = t.actions.iter().position(|a| a.action == id).unwrap_or_else(|| {
@@ -168,13 +174,13 @@ impl Checker<'_> {
                 return None;
             }
             let hint = "keys are integers, bool, enums and error; give literals a width";
-            self.error(Code::BadTable, value.span, format!("{} cannot be a key", value.ty), hint);
+            self.error(Code::BadTable, value.span, format!("a key cannot have the type {}", value.ty), hint);
             return None;
         }
         let named = name_annotation(&k.annotations);
         if named.is_none() && !is_simple_key(&k.value) {
-            let hint = "write @name(\"...\") behind the match kind: the control plane needs a name for it";
-            self.error(Code::BadTable, value.span, "a key that is computed has no name", hint);
+            let hint = "write @name(\"...\") behind the match kind to name it in the control plane";
+            self.error(Code::BadTable, value.span, "a computed key needs a name", hint);
         }
         let name = named.unwrap_or_else(|| path_text(&k.value));
         let kind_name = k.match_kind.name.clone();
@@ -187,21 +193,21 @@ impl Checker<'_> {
             let known: Vec<_> = self.match_kinds.iter().map(|m| m.to_string()).collect();
             let hint = match super::closest(n, known.iter().map(String::as_str)) {
                 Some(m) => format!("did you mean `{m}`?"),
-                None => format!("known are {}", known.join(", ")),
+                None => format!("the match kinds are {}", known.join(", ")),
             };
-            self.error(Code::BadTable, name.span, format!("there is no match kind `{n}`"), hint);
+            self.error(Code::BadTable, name.span, format!("unknown match kind `{n}`"), hint);
         }
         match_kind_named(n)
     }
 
-    /// The action that a path or call names, and the call's arguments.
+    /// Returns the action that a path or call names, and the arguments of the call.
     fn action_named<'a>(&mut self, e: &'a ast::Expr) -> Option<(ActionId, &'a [ast::Arg])> {
         let (path, args): (&ast::Expr, &[ast::Arg]) = match &e.kind {
             Ast::Call { callee, args, .. } => (callee, args),
             _ => (e, &[]),
         };
         let Ast::Path { name, absolute } = &path.kind else {
-            self.error(Code::BadTable, e.span, "this is not an action", "write the name of an action");
+            self.error(Code::BadTable, e.span, "expected an action", "write the name of an action");
             return None;
         };
         match self.resolve(name, *absolute) {
@@ -229,7 +235,7 @@ impl Checker<'_> {
         Some(ActionUse { action, args, written, default_only, table_only, span: a.value.span })
     }
 
-    /// An action of the table with its data: a default action or an entry's.
+    /// Binds the data of an action of the table: a default action or an entry's.
     fn bound_action(&mut self, t: &Table, e: &ast::Expr) -> Option<BoundAction> {
         let (action, args) = self.action_named(e)?;
         let routine = self.program.actions[action.0 as usize].clone();
@@ -240,7 +246,7 @@ impl Checker<'_> {
         };
         let data: Vec<_> =
             routine.params.iter().filter(|p| p.direction == Direction::None).cloned().collect();
-        // Arguments for parameters with a direction may be repeated here; they have to be the same.
+        // Arguments of parameters with a direction may be repeated here, unchanged.
         let directed = routine.params.len() - data.len();
         let args = if args.len() == routine.params.len() && directed > 0 {
             self.same_arguments(&t.actions[index], &routine, args);
@@ -259,7 +265,7 @@ impl Checker<'_> {
         for v in &values {
             if !self.is_put_together(v) {
                 let hint = "use literals and constants";
-                self.error(Code::NotConstant, v.span, "action data has to be known at compile time", hint);
+                self.error(Code::NotConstant, v.span, "action data must be known at compile time", hint);
                 return None;
             }
         }
@@ -279,8 +285,9 @@ impl Checker<'_> {
             };
             if of(&given) != of(args) {
                 let span = args.get(i).map_or(u.span, |a| a.span);
-                let d = Diagnostic::new(Code::BadTable, span, "this differs from the list of actions");
-                let d = d.related(u.span, "listed here").hint("write the same argument, or leave it out");
+                let d =
+                    Diagnostic::new(Code::BadTable, span, "this argument differs from the list of actions");
+                let d = d.related(u.span, "listed here").hint("write the same argument, or omit it");
                 self.sink.add(d);
             }
         }
@@ -290,12 +297,13 @@ impl Checker<'_> {
         let mut priority = None;
         if let Some(p) = &e.priority {
             if all_const {
-                let hint = "const entries are matched in their order; remove `const` or the priority";
-                self.error(Code::BadTable, p.span, "a priority of a constant entry", hint);
+                let hint = "const entries match in their order; remove `const` or the priority";
+                self.error(Code::BadTable, p.span, "priority of a const entry", hint);
             } else if t.keys.iter().all(|k| matches!(k.kind, MatchKind::Exact | MatchKind::Lpm)) {
                 let hint = "only ternary, range and optional keys need priorities";
-                let d = Diagnostic::new(Code::BadTable, t.key_span, "keys that need no priorities");
-                self.sink.add(d.related(p.span, "a priority is given here").hint(hint));
+                let d =
+                    Diagnostic::new(Code::BadTable, t.key_span, "the keys of this table need no priorities");
+                self.sink.add(d.related(p.span, "this entry has a priority").hint(hint));
             }
             priority = self.constant(p, None);
         }
@@ -304,19 +312,25 @@ impl Checker<'_> {
         let action = self.bound_action(t, &e.action.value)?;
         if t.actions[action.index].default_only {
             let hint = "the list of actions marks it @defaultonly";
-            self.error(Code::BadTable, e.action.value.span, "this action is for misses only", hint);
+            self.error(
+                Code::BadTable,
+                e.action.value.span,
+                "this action is allowed as default action only",
+                hint,
+            );
         }
         let rank = number_annotation(&e.action.annotations, "priority");
         Some(Entry { keys, action, priority, rank, is_const: all_const || e.is_const, span: e.span })
     }
 
-    /// Where one entry has a priority the first has, and none that follows from another's is negative.
+    /// Checks priorities: if one entry has one, the first must have one, and no derived
+    /// priority is negative.
     fn priorities(&mut self, t: &Table) {
         let Some(given) = t.entries.iter().find(|e| e.priority.is_some()) else { return };
         if let Some(first) = t.entries.first().filter(|e| e.priority.is_none()) {
             let d = Diagnostic::new(Code::BadTable, first.span, "the first entry has no priority");
-            let d = d.related(given.span, "this one has");
-            return self.sink.add(d.hint("write `priority = ...:` before it: the others follow from it"));
+            let d = d.related(given.span, "this entry has one");
+            return self.sink.add(d.hint("write `priority = ...:` before it: the others derive from it"));
         }
         let value = |name: &str| {
             let p = t.properties.iter().find(|p| &*p.name == name)?;
@@ -332,10 +346,9 @@ impl Checker<'_> {
                 None => next + &step,
             };
             if next.is_negative() || next > i32::MAX.into() {
-                let message = format!("the priority of an entry would be {next}");
-                let d = Diagnostic::new(Code::BadTable, t.span, message).related(e.span, "this one's");
-                let hint =
-                    format!("priorities are from 0 to {}; write it, or change priority_delta", i32::MAX);
+                let message = format!("the priority {next} of an entry is out of range");
+                let d = Diagnostic::new(Code::BadTable, t.span, message).related(e.span, "this entry");
+                let hint = format!("priorities are from 0 to {}; set it, or change priority_delta", i32::MAX);
                 return self.sink.add(d.hint(hint));
             }
         }
@@ -347,7 +360,7 @@ impl Checker<'_> {
                 t.default = self.bound_action(t, value);
                 if t.default.as_ref().is_some_and(|d| t.actions[d.index].table_only) {
                     let hint = "the list of actions marks it @tableonly";
-                    self.error(Code::BadTable, value.span, "this action is for entries only", hint);
+                    self.error(Code::BadTable, value.span, "this action is allowed in entries only", hint);
                 }
                 t.default_is_const = p.is_const;
             }
@@ -361,7 +374,7 @@ impl Checker<'_> {
                     Some(n) => t.size = Some(n),
                     None => {
                         let hint = format!("sizes are from 1 to {MAX_SIZE}");
-                        self.error(Code::BadTable, value.span, "this is not a size", hint);
+                        self.error(Code::BadTable, value.span, "invalid table size", hint);
                     }
                 }
             }
@@ -370,8 +383,8 @@ impl Checker<'_> {
                 let v = self.expr_as(value, &want);
                 let positive = v.as_const().is_some_and(|n| want == Type::Bool || n.is_positive());
                 if !positive && !v.ty.is_bad() {
-                    let hint = "it is a constant: a bool, or a positive number for priority_delta";
-                    self.error(Code::BadTable, value.span, "this is no value for it", hint);
+                    let hint = "use a constant: a bool, or a positive number for priority_delta";
+                    self.error(Code::BadTable, value.span, "invalid value of this property", hint);
                 }
                 self.add_property(t, name, CtorArg::Value(v));
             }
@@ -387,7 +400,7 @@ impl Checker<'_> {
         t.properties.push(Property { name: name.name.clone(), span: name.span, value });
     }
 
-    /// An instance, one made on the spot, or a value.
+    /// Checks the value of a property: an instance, an instance created here, or a value.
     fn property_value(&mut self, value: &ast::Expr) -> Option<CtorArg> {
         if let Some(object) = self.object_named_by(value) {
             return Some(CtorArg::Object(object));
@@ -400,7 +413,7 @@ impl Checker<'_> {
     }
 }
 
-/// A struct expression with its fields by name: their order does not matter.
+/// Returns a struct expression with its fields sorted by name: their order does not matter.
 fn in_order(e: &ast::Expr) -> ast::Expr {
     let mut e = e.clone();
     if let Ast::Struct { fields, .. } = &mut e.kind {
@@ -409,7 +422,8 @@ fn in_order(e: &ast::Expr) -> ast::Expr {
     e
 }
 
-/// Whether a key names itself for the control plane: a path, a slice or mask of one, or a validity.
+/// Whether the text of a key serves as its control-plane name: a path, a slice or mask of one, or a
+/// validity.
 fn is_simple_key(e: &ast::Expr) -> bool {
     match &e.kind {
         Ast::Path { .. } => true,
@@ -417,15 +431,16 @@ fn is_simple_key(e: &ast::Expr) -> bool {
         Ast::Index(b, _) => is_simple_key(b),
         Ast::Slice(b, ..) | Ast::PlusSlice(b, ..) => is_simple_key(b),
         Ast::Binary(ast::BinaryOp::BitAnd, a, b) => is_simple_key(a) || is_simple_key(b),
-        Ast::Call { callee, .. } => {
-            matches!(&callee.kind, Ast::Member(b, n) if matches!(&*n.name, "isValid" | "lookahead") && is_simple_key(b))
-        }
+        Ast::Call { callee, .. } => match &callee.kind {
+            Ast::Member(b, n) => matches!(&*n.name, "isValid" | "lookahead") && is_simple_key(b),
+            _ => false,
+        },
         Ast::Int { .. } | Ast::Bool(_) => true,
         _ => false,
     }
 }
 
-/// The number of an annotation such as `@priority(3)`.
+/// Returns the number of an annotation such as `@priority(3)`.
 fn number_annotation(annotations: &[ast::Annotation], name: &str) -> Option<u32> {
     let a = annotations.iter().find(|a| &*a.name.name == name)?;
     match &a.body.first()?.tok {
@@ -434,7 +449,7 @@ fn number_annotation(annotations: &[ast::Annotation], name: &str) -> Option<u32>
     }
 }
 
-/// The text of `@name("...")`.
+/// Returns the text of `@name("...")`.
 pub(super) fn name_annotation(annotations: &[ast::Annotation]) -> Option<String> {
     let a = annotations.iter().find(|a| &*a.name.name == "name")?;
     match &a.body.first()?.tok {
@@ -443,7 +458,7 @@ pub(super) fn name_annotation(annotations: &[ast::Annotation]) -> Option<String>
     }
 }
 
-/// The match kind of a name.
+/// Returns the match kind of a name.
 fn match_kind_named(name: &str) -> MatchKind {
     match name {
         "exact" => MatchKind::Exact,
@@ -456,7 +471,7 @@ fn match_kind_named(name: &str) -> MatchKind {
     }
 }
 
-/// The match kind in `@match(kind)`.
+/// Returns the match kind in `@match(kind)`.
 pub(super) fn match_annotation(annotations: &[ast::Annotation]) -> Option<MatchKind> {
     let a = annotations.iter().find(|a| &*a.name.name == "match")?;
     match &a.body.first()?.tok {
@@ -465,12 +480,12 @@ pub(super) fn match_annotation(annotations: &[ast::Annotation]) -> Option<MatchK
     }
 }
 
-/// One side of a key that is masked: masks are written in hexadecimal.
+/// Prints one side of a masked key: masks are in hexadecimal.
 fn mask_text(e: &ast::Expr) -> String {
     if let Ast::Int { value, .. } = &e.kind { format!("{value:#x}") } else { path_text(e) }
 }
 
-/// The text of a key such as `hdr.ipv4.dst`, its control-plane name.
+/// Prints a key such as `hdr.ipv4.dst`, as its control-plane name.
 fn path_text(e: &ast::Expr) -> String {
     match &e.kind {
         Ast::Path { name, .. } => name.name.to_string(),

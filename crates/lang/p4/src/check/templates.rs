@@ -1,7 +1,8 @@
 //! Functions, parsers and controls with type parameters.
 //!
-//! Their bodies are checked once with the parameters open, which finds what is wrong whatever the arguments, and
-//! once more for each list of type arguments, which yields what later stages see: they know no type parameters.
+//! The checker checks their bodies once with the type parameters open, which finds errors that do
+//! not depend on the arguments. It checks them again for each list of type arguments; only these
+//! results, which contain no type parameters, reach later stages.
 
 use super::{Checker, FunctionDecl, ObjectDecl, Symbol, TypeSymbol};
 use crate::ast::{self, DeclKind};
@@ -11,26 +12,26 @@ use crate::source::Span;
 use crate::types::Type;
 use std::cell::RefCell;
 
-/// Different lists of type arguments for one declaration: a bound on hostile input.
+/// Maximum number of type argument lists for one declaration: a bound on hostile input.
 const MAX_COPIES: usize = 256;
 
 /// A declaration with type parameters.
 #[derive(Debug)]
 pub(super) struct Template {
     pub(super) decl: ast::Decl,
-    /// What was made of it: type arguments and the number of the function, parser or control.
+    /// The specialisations: type arguments and the number of the function, parser or control.
     made: RefCell<Vec<(Vec<Type>, u32)>>,
 }
 
 impl Template {
-    /// A template, if there are type parameters.
+    /// Returns a template if there are type parameters.
     pub(super) fn of(decl: &ast::Decl, type_params: &[ast::Ident]) -> Option<Self> {
         (!type_params.is_empty()).then(|| Self { decl: decl.clone(), made: RefCell::new(Vec::new()) })
     }
 }
 
 impl Checker<'_> {
-    /// The function for these type arguments.
+    /// Returns the function for these type arguments.
     pub(super) fn function_for(&mut self, f: &FunctionDecl, args: &[Type], span: Span) -> FunctionId {
         match &f.template {
             Some(t) if !args.iter().any(Type::is_open) => FunctionId(self.copy(t, args, span, f.id.0)),
@@ -38,7 +39,7 @@ impl Checker<'_> {
         }
     }
 
-    /// The parser or control for these type arguments.
+    /// Returns the parser or control for these type arguments.
     pub(super) fn object_for(&mut self, o: &ObjectDecl, args: &[Type], span: Span) -> Constructed {
         let Some(t) = o.template.as_ref().filter(|_| !args.iter().any(Type::is_open)) else {
             return o.what;
@@ -65,14 +66,19 @@ impl Checker<'_> {
             self.error(Code::TooLarge, span, message, "use fewer types");
             return open;
         }
-        // What is wrong with any arguments was reported when the declaration was checked, with its warnings.
+        // Errors and warnings that do not depend on the arguments were reported at the
+        // declaration.
         let outside = std::mem::take(self.sink);
         let id = self.at_top_level(|c| c.scoped(|c| c.specialise(&t.decl, args)));
         let inside = std::mem::replace(self.sink, outside);
         t.made.borrow_mut().push((args.to_vec(), id));
         if inside.has_errors() {
             let list: Vec<String> = args.iter().map(ToString::to_string).collect();
-            let message = format!("`{}` cannot be used with <{}>", t.decl.name.name, list.join(", "));
+            let message = format!(
+                "`{}` cannot be used with the type arguments <{}>",
+                t.decl.name.name,
+                list.join(", ")
+            );
             let mut d = Diagnostic::new(Code::TypeMismatch, span, message).hint("use other types");
             for e in inside.into_items().into_iter().filter(|e| e.code.is_error()).take(3) {
                 d = d.related(e.span, e.message);

@@ -1,4 +1,4 @@
-//! Type expressions to types.
+//! Resolution of type expressions.
 
 use super::{Checker, Symbol, TypeSymbol};
 use crate::ast::{self, Composite, TypeKind};
@@ -8,13 +8,13 @@ use crate::source::Span;
 use crate::types::{CompositeType, ExternRef, ObjectKind, ObjectParam, ObjectType, Type};
 use std::rc::Rc;
 
-/// Elements of a header stack.
+/// Maximum number of elements of a header stack.
 const MAX_STACK: u32 = 1024;
 
 impl Checker<'_> {
     pub(super) fn ty(&mut self, t: &ast::TypeExpr) -> Type {
         let ty = self.type_of(t);
-        // A name alone stands for a type that was measured when it was declared.
+        // A plain name refers to a type that was measured at its declaration.
         match t.kind {
             TypeKind::Specialized { .. } | TypeKind::Stack(..) | TypeKind::Tuple(_) => {
                 self.measured(ty, t.span)
@@ -41,7 +41,7 @@ impl Checker<'_> {
             TypeKind::Error => {
                 if self.program.errors.is_empty() {
                     let hint = "include core.p4, or declare `error { ... }`";
-                    self.error(Code::UnknownName, t.span, "there are no errors", hint);
+                    self.error(Code::UnknownName, t.span, "type `error` is not declared", hint);
                     return Type::Bad;
                 }
                 Type::Error
@@ -50,7 +50,7 @@ impl Checker<'_> {
             TypeKind::Void => Type::Void,
             TypeKind::MatchKind => Type::MatchKind,
             TypeKind::DontCare => {
-                let hint = "`_` stands only for a type argument that can be inferred";
+                let hint = "`_` is allowed only as a type argument that can be inferred";
                 self.error(Code::BadType, t.span, "`_` is not a type here", hint);
                 Type::Bad
             }
@@ -60,8 +60,8 @@ impl Checker<'_> {
                     self.error(
                         Code::BadType,
                         element.span,
-                        format!("a list of {ty}"),
-                        "use a type of values",
+                        format!("{ty} cannot be the element type of a list"),
+                        "use a type that has values",
                     );
                     return Type::Bad;
                 }
@@ -79,7 +79,12 @@ impl Checker<'_> {
     fn tuple_field(&mut self, t: &ast::TypeExpr) -> Type {
         let ty = self.ty(t);
         if matches!(ty, Type::Void | Type::Object(_) | Type::Extern(_)) {
-            self.error(Code::BadType, t.span, format!("{ty} cannot be in a tuple"), "use a type of values");
+            self.error(
+                Code::BadType,
+                t.span,
+                format!("{ty} cannot be in a tuple"),
+                "use a type that has values",
+            );
             return Type::Bad;
         }
         ty
@@ -90,7 +95,7 @@ impl Checker<'_> {
         let value = small(&e).filter(|w| *w <= MAX_WIDTH);
         if value.is_none() {
             let hint = format!("widths are from 0 to {MAX_WIDTH}");
-            self.error(Code::BadWidth, w.span, format!("{e} is not a width"), hint);
+            self.error(Code::BadWidth, w.span, format!("{e} is not a valid width"), hint);
         }
         value
     }
@@ -103,7 +108,12 @@ impl Checker<'_> {
             Type::Void | Type::InfInt | Type::Text | Type::MatchKind | Type::List(_) | Type::Object(_)
         );
         if unfit || matches!(ty, Type::Varbit(_)) {
-            self.error(Code::BadType, element.span, format!("an array of {ty}"), "use a type of values");
+            self.error(
+                Code::BadType,
+                element.span,
+                format!("{ty} cannot be the element type of an array"),
+                "use a type that has values",
+            );
             return Type::Bad;
         }
         let Some(n) = n else { return Type::Bad };
@@ -111,13 +121,13 @@ impl Checker<'_> {
             Some(n) => Type::Stack(Rc::new(ty), n),
             None => {
                 let hint = format!("arrays have from 0 to {MAX_STACK} elements");
-                self.error(Code::BadWidth, size.span, format!("{n} is not a size"), hint);
+                self.error(Code::BadWidth, size.span, format!("{n} is not a valid array size"), hint);
                 Type::Bad
             }
         }
     }
 
-    /// Type arguments; parsers, controls and packages are no types of values.
+    /// Checks type arguments; parsers, controls and packages are not valid ones.
     pub(super) fn type_args(&mut self, args: &[ast::TypeExpr]) -> Vec<Type> {
         let one = |a: &ast::TypeExpr| {
             if matches!(a.kind, TypeKind::DontCare) {
@@ -126,7 +136,7 @@ impl Checker<'_> {
             }
             let ty = self.ty(a);
             if matches!(&ty, Type::Object(o) if o.kind != ObjectKind::Package) {
-                let hint = "use a type of values, or an extern";
+                let hint = "use a type that has values, or an extern";
                 self.error(Code::BadType, a.span, format!("{ty} cannot be a type argument"), hint);
                 return Type::Bad;
             }
@@ -155,7 +165,7 @@ impl Checker<'_> {
         }
     }
 
-    /// A type that was declared, with type arguments as they are meant and as they are written.
+    /// Applies a declared type to type arguments: the resolved ones and the written ones.
     fn applied(
         &mut self,
         symbol: TypeSymbol,
@@ -167,7 +177,7 @@ impl Checker<'_> {
         let takes = self.type_params_of(&symbol, args.len());
         if args.len() != takes {
             let takes = super::arguments::count(takes, "type argument");
-            let message = format!("`{}` takes {takes}, not {}", name.name, args.len());
+            let message = format!("`{}` takes {takes}, found {}", name.name, args.len());
             self.error(Code::BadArguments, name.span, message, "write them as <T, ...>");
             return Type::Bad;
         }
@@ -198,8 +208,8 @@ impl Checker<'_> {
         }
     }
 
-    /// How many type arguments a type takes; of packages, of which there may be several, one that takes so many as are
-    /// given, if there is one.
+    /// Returns the number of type parameters of a type. For overloaded packages, prefers one
+    /// that takes `given` type arguments.
     fn type_params_of(&self, symbol: &TypeSymbol, given: usize) -> usize {
         match symbol {
             TypeSymbol::Plain(_) => 0,
@@ -213,7 +223,8 @@ impl Checker<'_> {
         }
     }
 
-    /// A generic struct or header with its type arguments, whose fields have to be allowed then.
+    /// Applies a generic struct or header to type arguments; reports fields that are not
+    /// allowed then.
     fn specialised(&mut self, c: &Rc<CompositeType>, params: &[u32], args: &[Type], span: Span) -> Type {
         let ty = Type::Composite(c.clone()).substitute(&replacement(params, args));
         if args.iter().any(Type::is_bad) {
@@ -227,7 +238,7 @@ impl Checker<'_> {
         if let Type::Composite(special) = &ty {
             for (n, t) in &special.fields {
                 if !field_allowed(c.kind, t) {
-                    let message = format!("field `{n}` of `{}` would be {t}", c.name);
+                    let message = format!("field `{n}` of `{}` would have the type {t}", c.name);
                     self.error(Code::BadType, span, message, "use another type argument");
                     return Type::Bad;
                 }
@@ -259,7 +270,7 @@ pub(super) fn field_allowed(kind: Composite, ty: &Type) -> bool {
         (Composite::Header, t) => t.packed_width().is_some(),
         (Composite::Union, t) => t.is_header(),
         (Composite::Struct, Type::Void | Type::Extern(_) | Type::Object(_)) => false,
-        // Such structs are for lists and constants; variables of them are refused.
+        // Lists and constants use such structs; variables of them are refused.
         (Composite::Struct, _) => true,
     }
 }
@@ -269,7 +280,7 @@ pub(super) fn replacement<'a>(params: &'a [u32], args: &'a [Type]) -> impl Fn(u3
     |id| params.iter().position(|p| *p == id).and_then(|i| args.get(i).cloned())
 }
 
-/// A package, of which nothing but its type arguments matters.
+/// Returns the type of a package; only its type arguments matter.
 fn package_type(name: &crate::lexer::Name, args: &[Type]) -> Type {
     let param = |ty: &Type| ObjectParam {
         name: "".into(),

@@ -1,8 +1,9 @@
-//! Register allocation: a linear scan over lifetimes with holes.
+//! Register allocation: a linear scan over live ranges with holes.
 //!
-//! Values that outlive a call go to r6 to r9, others to any register but the frame pointer. If registers run out, the
-//! value that is used least for its length is kept on the stack, and two registers are set aside to work on such
-//! values; a third one if the program has memory beyond its stack.
+//! Values that are live across a call get r6 to r9, others any register except the frame pointer.
+//! If registers run out, the value with the fewest uses for its length is spilled. Two scratch
+//! registers are then reserved for work on spilled values; a third one, if the program has spill
+//! memory beyond its stack.
 
 use super::insn::MOV;
 use super::liveness::{Lifetime, lifetimes};
@@ -10,7 +11,7 @@ use super::machine::{Arg, CopySrc, M, Machine, Reg, Src};
 use super::spill;
 use std::collections::HashMap;
 
-/// Where a value lives.
+/// Where a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Reg(u8),
@@ -24,21 +25,21 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub(super) struct Frame {
     pub(super) places: HashMap<Reg, Place>,
-    /// Bytes of stack.
+    /// Size of the stack frame in bytes.
     pub(super) size: u32,
-    /// A place for the value that is saved while a cycle of moves is resolved.
+    /// The stack offset for the value that is saved while a cycle of moves is resolved.
     pub(super) temporary: i32,
-    /// Values beyond the stack.
+    /// Number of values beyond the stack.
     pub(super) far: u32,
 }
 
-/// Registers to work on values that live on the stack.
+/// Scratch registers for work on spilled values.
 pub(super) const SCRATCH: [u8; 2] = [0, 5];
-/// Kept by calls.
+/// Callee-saved registers.
 const KEPT: [u8; 4] = [6, 7, 8, 9];
 const ALL: [u8; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
-/// Gives every register a place.
+/// Assigns a storage to every virtual register.
 pub(super) fn allocate(m: &Machine) -> Frame {
     let mut lifetimes = lifetimes(m);
     let hints = hints(m);
@@ -74,8 +75,8 @@ pub(super) fn allocate(m: &Machine) -> Frame {
     Frame { places, size, temporary, far }
 }
 
-/// Values in memory share slots if they are not needed at the same time, above all those that would have to be copied
-/// into each other: where ways meet, most values are what they were before.
+/// Assigns spill slots. Values share a slot if they are not live at the same time, preferably
+/// values that are copied into each other: at a join, most values are unchanged.
 fn shared_slots(mut spilled: Vec<Lifetime>, hints: &HashMap<Reg, Vec<Hint>>) -> Vec<(Reg, u32)> {
     spilled.sort_by_key(|l| (l.start(), l.reg));
     let mut slots: Vec<Vec<&Lifetime>> = Vec::new();
@@ -90,7 +91,8 @@ fn shared_slots(mut spilled: Vec<Lifetime>, hints: &HashMap<Reg, Vec<Hint>>) -> 
                 *alike.entry(*slot).or_default() += 1;
             }
         }
-        // The one that saves most copies; the lowest of equal ones, so that the outcome is always the same.
+        // Prefer the slot that avoids most copies, then the lowest one, so that the result is
+        // deterministic.
         let best =
             alike.into_iter().filter(|(s, _)| free(&slots[*s])).max_by_key(|(s, n)| (*n, usize::MAX - s));
         let known = best.map(|(s, _)| s).or_else(|| slots.iter().position(free));
@@ -98,7 +100,7 @@ fn shared_slots(mut spilled: Vec<Lifetime>, hints: &HashMap<Reg, Vec<Hint>>) -> 
             slots.push(Vec::new());
             slots.len() - 1
         });
-        // Of what is still to come, nothing starts before this one.
+        // Later live ranges do not start before this one.
         slots[slot].retain(|o| o.end() >= l.start());
         slots[slot].push(l);
         given.insert(l.reg, slot);
@@ -106,14 +108,14 @@ fn shared_slots(mut spilled: Vec<Lifetime>, hints: &HashMap<Reg, Vec<Hint>>) -> 
     spilled.iter().map(|l| (l.reg, given[&l.reg] as u32)).collect()
 }
 
-/// A register that would do well to have the same place as another, or this one.
+/// A register that should get the same storage as another, or a preferred register.
 #[derive(Clone, Copy, Debug)]
 enum Hint {
     Like(Reg),
     Fixed(u8),
 }
 
-/// What would save moves: the two sides of one, arguments and results of calls.
+/// Returns hints that avoid moves: the two sides of a move, arguments and results of calls.
 fn hints(m: &Machine) -> HashMap<Reg, Vec<Hint>> {
     let mut hints: HashMap<Reg, Vec<Hint>> = HashMap::new();
     for (inst, _) in m.blocks.iter().flat_map(|b| &b.insts) {
@@ -152,7 +154,7 @@ struct Scan<'a> {
     hints: &'a HashMap<Reg, Vec<Hint>>,
     context: Reg,
     pool: Vec<u8>,
-    /// By real register, what it holds when.
+    /// The live ranges assigned to each machine register.
     taken: [Vec<Lifetime>; 10],
     assigned: HashMap<Reg, u8>,
     spilled: Vec<Lifetime>,
@@ -175,7 +177,7 @@ impl<'a> Scan<'a> {
 
     fn assign(&mut self, l: &Lifetime, r: u8) {
         self.assigned.insert(l.reg, r);
-        // What ended before anything that is still to come is of no interest any more.
+        // Live ranges that ended before all later ones start are no longer relevant.
         let held = &mut self.taken[r as usize];
         held.retain(|o| o.end() >= l.start());
         held.push(l.clone());
@@ -194,14 +196,14 @@ impl<'a> Scan<'a> {
             Hint::Like(other) => self.assigned.get(other).copied(),
             Hint::Fixed(r) => Some(*r),
         });
-        // Registers that calls keep are left to those that need them, as far as possible.
+        // Callee-saved registers are left to values that need them, as far as possible.
         hinted
             .into_iter()
             .find(|r| free(*r))
             .or_else(|| [2, 3, 4, 5, 0, 1, 6, 7, 8, 9].into_iter().find(|r| free(*r)))
     }
 
-    /// What keeping a value in a register saves.
+    /// Returns the benefit of keeping a value in a register.
     fn weight(&self, l: &Lifetime) -> u64 {
         if l.reg == self.context {
             return u64::MAX / 4;
@@ -210,7 +212,7 @@ impl<'a> Scan<'a> {
         (u64::from(l.uses) << 20) / length
     }
 
-    /// Puts the value on the stack, or those that stand in its way in some register if they matter less.
+    /// Spills the value, or those that conflict with it in some register if they weigh less.
     fn spill(&mut self, l: &Lifetime) {
         let cost = |r: u8| -> u64 {
             self.taken[r as usize].iter().filter(|o| o.overlaps(l)).map(|o| self.weight(o)).sum()

@@ -1,4 +1,4 @@
-//! Code as text, each stretch under the source line it comes from.
+//! The assembly listing: code as text, with the source lines it comes from.
 
 use super::Program;
 use super::insn::{self, Insn, Reloc};
@@ -6,7 +6,7 @@ use crate::ir::Function;
 use crate::source::SourceMap;
 use std::fmt::Write;
 
-/// The listing of a program.
+/// Prints the listing of a program.
 pub(crate) fn listing(p: &Program, f: &Function, sources: &SourceMap) -> String {
     let mut targets: Vec<usize> = Vec::new();
     for (i, insn) in p.insns.iter().enumerate() {
@@ -48,7 +48,7 @@ fn memory(base: u8, offset: i32) -> String {
     if offset < 0 { format!("(r{base} - {})", -offset) } else { format!("(r{base} + {offset})") }
 }
 
-/// One instruction, in the notation of llvm-objdump.
+/// Prints one instruction in the notation of llvm-objdump.
 fn text(i: &Insn, to: Option<usize>, f: &Function) -> String {
     let imm = (i.imm as u32).cast_signed();
     let label = to.map_or_else(String::new, |n| format!("L{n}"));

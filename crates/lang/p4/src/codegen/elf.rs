@@ -1,4 +1,4 @@
-//! The object: an ordinary eBPF ELF file, with the sections that [`p4shield_abi::object`] describes.
+//! The object: an ordinary eBPF ELF file with the sections that [`p4shield_abi::object`] describes.
 
 use super::Program;
 use super::insn::{Flow, Reloc};
@@ -14,7 +14,7 @@ use p4shield_abi::map::MAP_DEFINITION_SIZE;
 use p4shield_abi::object as names;
 use std::collections::HashMap;
 
-/// Writes the object. `replicates` is where the program sends packets to groups.
+/// Writes the object. `replicates` is the location where the program sends packets to groups.
 pub(crate) fn write(
     p: &Program,
     f: &Function,
@@ -95,7 +95,7 @@ fn add_code(o: &mut Object<'_>, p: &Program, maps: &[SymbolId]) -> Result<(), ob
     Ok(())
 }
 
-/// The bytes of the code, and the slot of each instruction.
+/// Returns the bytes of the code, and the slot of each instruction.
 fn encode(p: &Program) -> (Vec<u8>, Vec<usize>) {
     let mut slots = Vec::with_capacity(p.insns.len() + 1);
     let mut at = 0;
@@ -112,7 +112,7 @@ fn encode(p: &Program) -> (Vec<u8>, Vec<usize>) {
         } else {
             i64::from(insn.offset)
         };
-        // Programs of more instructions than a jump reaches were refused.
+        // Programs with more instructions than a jump can span were refused.
         insn.encode(offset as i16, &mut code);
     }
     slots.pop();
@@ -133,7 +133,7 @@ fn entries(f: &Function) -> Vec<u8> {
     out
 }
 
-/// The record of a need that arises at a place.
+/// Encodes a requirement of the program and the location it arises from.
 fn need(need: u32, place: Span, sources: &SourceMap) -> Vec<u8> {
     let (_, at) = sources.locate(place);
     [need, place.file, at.line, at.column].iter().flat_map(|n| n.to_le_bytes()).collect()

@@ -1,4 +1,4 @@
-//! Virtual registers to real ones, blocks to one list of instructions.
+//! Emission: virtual registers to machine registers, blocks to one list of instructions.
 
 use super::Program;
 use super::alloc::{Frame, Place, SCRATCH};
@@ -15,11 +15,11 @@ struct Emitter<'a> {
     out: Program,
     span: Span,
     labels: HashMap<Block, usize>,
-    /// Jumps and where they lead.
+    /// Jumps and their targets.
     jumps: Vec<(usize, Block)>,
 }
 
-/// Emits all blocks in their order.
+/// Emits all blocks in order.
 pub(super) fn emit(m: &Machine, frame: &Frame) -> Program {
     let mut e = Emitter {
         frame,
@@ -55,12 +55,12 @@ impl Emitter<'_> {
         self.out.spans.push(self.span);
     }
 
-    /// Where a register lives; one that is written and never read may live anywhere.
+    /// Returns the storage of a register; a register that is never read may have any.
     fn place(&self, r: Reg) -> Place {
         self.frame.places.get(&r).copied().unwrap_or(Place::Reg(SCRATCH[0]))
     }
 
-    /// A register's value in a real register: its own, or scratch register `n`.
+    /// Returns a machine register with the value: its own, or scratch register `n`.
     fn read(&mut self, r: Reg, n: usize) -> u8 {
         match self.place(r) {
             Place::Reg(p) => p,
@@ -75,7 +75,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Puts a value that was worked out in `from` where it belongs.
+    /// Stores a result that was computed in `from`.
     fn write(&mut self, r: Reg, from: u8) {
         match self.place(r) {
             Place::Reg(p) => {
@@ -88,7 +88,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The real register to work a result out in.
+    /// Returns the machine register to compute a result in.
     fn target(&self, r: Reg) -> u8 {
         match self.place(r) {
             Place::Reg(p) => p,
@@ -172,7 +172,7 @@ impl Emitter<'_> {
         self.write(dst, d);
     }
 
-    /// A branch whose target is filled in later.
+    /// Emits a branch whose target is filled in later.
     fn compare(&mut self, op: u8, wide: bool, a: Reg, b: Src) {
         let a = self.read(a, 0);
         match b {
@@ -184,9 +184,9 @@ impl Emitter<'_> {
         }
     }
 
-    /// One, unless the comparison fails.
+    /// Sets `dst` to 1 if the comparison holds, otherwise to 0.
     fn set(&mut self, op: u8, wide: bool, dst: Reg, a: Reg, b: Src) {
-        // The result is written on both ways; a register of its own differs from what is compared.
+        // Both paths write the result; its register differs from those of the comparison.
         self.set_to(dst, 1);
         self.compare(op, wide, a, b);
         if let Some(branch) = self.out.insns.last_mut() {

@@ -3,7 +3,7 @@
 use crate::ir::MapId;
 use crate::lexer::Name;
 
-/// What the linker has to fill in.
+/// A relocation for the linker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reloc {
     None,
@@ -13,15 +13,15 @@ pub(crate) enum Reloc {
     Function(Name),
 }
 
-/// One instruction. A 64-bit constant is one of these, though it takes two slots.
+/// One instruction. A 64-bit constant is a single one, although it takes two slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Insn {
     pub(crate) code: u8,
     pub(crate) dst: u8,
     pub(crate) src: u8,
-    /// Of jumps: counted in elements of the instruction list, not in slots, until the object is written.
+    /// For jumps: in elements of the instruction list, not in slots, until the object is written.
     pub(crate) offset: i32,
-    /// 64 bits for a 64-bit constant, else the lowest 32.
+    /// All 64 bits for a 64-bit constant, otherwise the lowest 32.
     pub(crate) imm: u64,
     pub(crate) reloc: Reloc,
 }
@@ -70,7 +70,7 @@ pub(crate) const JSLE: u8 = 0xd0;
 /// The frame pointer.
 pub(crate) const FP: u8 = 10;
 
-/// Where control goes from an instruction.
+/// The control flow behind an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {
     Next,
@@ -79,7 +79,7 @@ pub(crate) enum Flow {
     Exit,
 }
 
-/// The code for a memory access of this many bytes.
+/// Returns the code for a memory access of this many bytes.
 const fn size_code(bytes: u8) -> u8 {
     match bytes {
         1 => 0x10,
@@ -102,7 +102,7 @@ impl Insn {
         Self::new(op | if wide { CLASS_ALU64 } else { CLASS_ALU }, dst, 0, 0, imm.cast_unsigned() as u64)
     }
 
-    /// Converts to big-endian, and zeroes what is above.
+    /// Converts to big-endian and clears the upper bits.
     pub(crate) const fn swap(bytes: u8, dst: u8) -> Self {
         Self::new(END | X | CLASS_ALU, dst, 0, 0, bytes as u64 * 8)
     }
@@ -139,7 +139,7 @@ impl Insn {
         Self::new(CALL | CLASS_JMP, 0, 0, 0, id as u64)
     }
 
-    /// A call of a function in another object; the linker knows it by the source register 1.
+    /// A call of a function in another object; source register 1 marks it for the linker.
     pub(crate) fn call(name: Name) -> Self {
         let insn = Self::new(CALL | CLASS_JMP, 0, 1, 0, 0xffff_ffff);
         Self { reloc: Reloc::Function(name), ..insn }
@@ -158,7 +158,7 @@ impl Insn {
         self.code & 7
     }
 
-    /// The operation of an ALU or jump instruction.
+    /// Returns the operation of an ALU or jump instruction.
     pub(crate) const fn op(&self) -> u8 {
         self.code & 0xf0
     }
@@ -167,7 +167,7 @@ impl Insn {
         self.code == CLASS_LD | 0x18
     }
 
-    /// Eight-byte slots that it takes.
+    /// Returns the number of 8-byte slots.
     pub(crate) const fn slots(&self) -> usize {
         if self.is_constant64() { 2 } else { 1 }
     }
@@ -182,11 +182,11 @@ impl Insn {
         }
     }
 
-    /// The bytes of the instruction, given its jump offset in slots.
+    /// Encodes the instruction with a jump offset in slots.
     pub(crate) fn encode(&self, offset: i16, out: &mut Vec<u8>) {
         let imm = self.imm as u32;
         out.push(self.code);
-        // Map references are marked by a pseudo source register, as clang's objects leave it to the loader: 0.
+        // The loader marks map references by a pseudo source register; like clang, leave it 0.
         out.push(self.dst | self.src << 4);
         out.extend(offset.to_le_bytes());
         out.extend(imm.to_le_bytes());

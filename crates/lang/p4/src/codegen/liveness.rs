@@ -1,18 +1,18 @@
-//! When each virtual register holds a value that is still needed.
+//! Liveness analysis of virtual registers.
 
 use super::machine::{M, Machine, Reg};
 use crate::ir::Block;
 use std::collections::HashMap;
 
-/// When a register is live, as ranges of positions, both ends included, in order. Positions count over all
-/// instructions: `2 i` where instruction `i` reads, `2 i + 1` where it writes.
+/// The live ranges of a register as inclusive ranges of positions, in order. Positions count over
+/// all instructions: instruction `i` reads at `2 i` and writes at `2 i + 1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Lifetime {
     pub(super) reg: Reg,
     pub(super) ranges: Vec<(u32, u32)>,
-    /// How often it is read or written.
+    /// Number of reads and writes.
     pub(super) uses: u32,
-    /// It outlives a call, which keeps only r6 to r9.
+    /// Whether it is live across a call, which preserves only r6 to r9.
     pub(super) over_call: bool,
 }
 
@@ -42,7 +42,7 @@ impl Lifetime {
 }
 
 struct Tracker {
-    /// For each register that is live here, where that ends.
+    /// The end of the current range of each live register.
     open: HashMap<Reg, u32>,
     /// Ranges from the last to the first.
     found: Vec<Vec<(u32, u32)>>,
@@ -51,7 +51,7 @@ struct Tracker {
 
 impl Tracker {
     fn close(&mut self, r: Reg, from: u32) {
-        // What is written and never read needs its register just there.
+        // A value that is never read needs its register only where it is written.
         let to = self.open.remove(&r).unwrap_or(from);
         self.add(r, from, to);
     }
@@ -65,7 +65,7 @@ impl Tracker {
     }
 }
 
-/// One lifetime per register that is used at all, by start.
+/// Returns one lifetime per used register, ordered by start.
 pub(super) fn lifetimes(m: &Machine) -> Vec<Lifetime> {
     let n = m.regs as usize;
     let mut t = Tracker { open: HashMap::new(), found: vec![Vec::new(); n], uses: vec![0; n] };
@@ -76,7 +76,7 @@ pub(super) fn lifetimes(m: &Machine) -> Vec<Lifetime> {
         at += b.insts.len() as u32;
     }
     let mut calls = Vec::new();
-    // Blocks stand in topological order, so one pass from the end sees all successors first.
+    // Blocks are in topological order, so one pass from the end visits all successors first.
     let mut live_in: HashMap<Block, Vec<Reg>> = HashMap::new();
     for (i, start) in starts.iter().enumerate().rev() {
         let b = &m.blocks[i];
@@ -88,7 +88,8 @@ pub(super) fn lifetimes(m: &Machine) -> Vec<Lifetime> {
         }
         for (n, (inst, _)) in b.insts.iter().enumerate().rev() {
             let at = start + n as u32;
-            // What is set by branching over a move must not share a register with what is compared.
+            // The result of a branch over a move must not share a register with the operands of the
+            // comparison.
             let written = if matches!(inst, M::Set { .. }) { 2 * at } else { 2 * at + 1 };
             inst.defs(&mut |r| {
                 t.close(r, written);
@@ -107,7 +108,7 @@ pub(super) fn lifetimes(m: &Machine) -> Vec<Lifetime> {
         live.iter().for_each(|r| t.close(*r, 2 * start));
         live_in.insert(b.block, live);
     }
-    // The context is there from the start.
+    // The context is live from the start.
     let first = t.found[m.context.0 as usize].last().map_or(0, |r| r.0);
     t.add(m.context, 0, first);
     calls.sort_unstable();
@@ -127,7 +128,8 @@ pub(super) fn lifetimes(m: &Machine) -> Vec<Lifetime> {
     out
 }
 
-/// Blocks that a block may go to: the targets of its jumps, and the next one if it does not end with a jump.
+/// Returns the successors of a block: the targets of its jumps, and the next block if it does not
+/// end with a jump.
 fn successors(m: &Machine, i: usize) -> Vec<Block> {
     let mut out = Vec::new();
     for (inst, _) in &m.blocks[i].insts {

@@ -1,4 +1,4 @@
-//! Calls: keys on the stack, arguments, results.
+//! Selection of calls: keys on the stack, arguments, results.
 
 use super::machine::{Arg, Base, M, Reg, Src, Target};
 use super::select::Selector;
@@ -6,7 +6,7 @@ use crate::ir::{KeyPart, Op, Opnd};
 use p4shield_abi::helper;
 
 impl Selector<'_> {
-    /// Calls; the result goes to `dst`.
+    /// Selects a call; the result goes to `dst`.
     pub(super) fn call(&mut self, op: &Op, dst: Option<Reg>) {
         match op {
             Op::Lookup { map, key } => {
@@ -34,8 +34,8 @@ impl Selector<'_> {
         }
     }
 
-    /// Puts bytes together on the stack; returns where, counted from the frame's end. All share one place: what is
-    /// there is read before the next is written.
+    /// Stores bytes in a stack buffer; returns its offset from the end of the frame. All calls
+    /// share the buffer, because each reads it before the next one writes it.
     fn on_stack(&mut self, size: u32, parts: &[KeyPart]) -> i32 {
         let size = size.next_multiple_of(8);
         self.key_bytes = self.key_bytes.max(size);

@@ -1,4 +1,4 @@
-//! Instructions over virtual registers.
+//! Machine instructions over virtual registers.
 
 use crate::ir::{Block, MapId};
 use crate::lexer::Name;
@@ -15,7 +15,7 @@ pub(crate) enum Src {
     Imm(i32),
 }
 
-/// What a memory access starts from.
+/// The base address of a memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Base {
     Reg(Reg),
@@ -40,7 +40,7 @@ pub(crate) enum Target {
 
 #[derive(Clone, Debug)]
 pub(crate) enum M {
-    /// `dst = dst op src`; of a move, `dst = src`.
+    /// `dst = dst op src`; for a move, `dst = src`.
     Alu {
         op: u8,
         wide: bool,
@@ -80,7 +80,7 @@ pub(crate) enum M {
         args: Vec<Arg>,
         dst: Option<Reg>,
     },
-    /// All at once.
+    /// Parallel copies.
     Copies(Vec<(Reg, CopySrc)>),
     Branch {
         op: u8,
@@ -99,7 +99,7 @@ pub(crate) enum CopySrc {
     Const(u64),
 }
 
-/// A block's instructions with their places.
+/// A block's instructions with their source locations.
 #[derive(Debug)]
 pub(crate) struct MBlock {
     pub(crate) block: Block,
@@ -108,21 +108,21 @@ pub(crate) struct MBlock {
 
 #[derive(Debug)]
 pub(crate) struct Machine {
-    /// In the order in which they are laid out.
+    /// Blocks in the order of their layout.
     pub(crate) blocks: Vec<MBlock>,
     pub(crate) regs: u32,
-    /// The context, which comes in R1.
+    /// The context, which R1 holds on entry.
     pub(crate) context: Reg,
-    /// Bytes of the frame that keys take.
+    /// Bytes of the stack frame for map keys.
     pub(crate) key_bytes: u32,
-    /// Numbers on which no packet access depends: they may live beyond the stack.
+    /// Numbers that no packet access depends on: they may be spilled beyond the stack.
     pub(crate) plain: HashSet<Reg>,
-    /// Memory beyond the stack.
+    /// Spill memory beyond the stack.
     pub(crate) area: Option<super::spill::Area>,
 }
 
 impl M {
-    /// Calls `f` with every register that is read.
+    /// Calls `f` with every register that the instruction reads.
     pub(crate) fn uses(&self, f: &mut dyn FnMut(Reg)) {
         fn src(s: &Src, f: &mut dyn FnMut(Reg)) {
             if let Src::Reg(r) = s {
@@ -170,7 +170,7 @@ impl M {
         }
     }
 
-    /// Calls `f` with every register that is written.
+    /// Calls `f` with every register that the instruction writes.
     pub(crate) fn defs(&self, f: &mut dyn FnMut(Reg)) {
         match self {
             Self::Alu { dst, .. }

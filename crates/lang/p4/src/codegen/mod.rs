@@ -1,7 +1,8 @@
-//! IR to eBPF: [`select`] chooses instructions over virtual registers, [`alloc`] gives them real ones, [`emit`] lays
-//! them out, [`peephole`] removes what turned out to be superfluous, [`elf`] writes the object.
+//! The code generator: IR to eBPF. [`select`] chooses instructions over virtual registers,
+//! [`alloc`] assigns machine registers, [`emit`] lays out the code, [`peephole`] removes redundant
+//! instructions, [`elf`] writes the object.
 //!
-//! The code is ISA version 3 (32-bit ALU and jumps), nothing of version 4.
+//! The code uses ISA version 3 (32-bit ALU and jumps), nothing of version 4.
 
 mod alloc;
 pub(crate) mod asm;
@@ -21,19 +22,19 @@ use crate::ir::Function;
 use crate::source::Span;
 use insn::Insn;
 
-/// Bytes of stack that a program has.
+/// Stack size of a program in bytes.
 const STACK: u32 = 512;
-/// Instructions that a jump reaches.
+/// Maximum number of instructions that a jump can span.
 const MAX_INSNS: usize = 32_000;
 
-/// Code with the source place of each instruction.
+/// Code with the source location of each instruction.
 #[derive(Debug, Default)]
 pub(crate) struct Program {
     pub(crate) insns: Vec<Insn>,
     pub(crate) spans: Vec<Span>,
 }
 
-/// Generates code; reports a program that does not fit the machine.
+/// Generates code; reports a program that exceeds the limits of eBPF.
 pub(crate) fn generate(f: &mut Function, at: Span, sink: &mut Sink) -> Program {
     moves::split_edges(f);
     let mut machine = select::select(f);
@@ -49,10 +50,10 @@ pub(crate) fn generate(f: &mut Function, at: Span, sink: &mut Sink) -> Program {
     peephole::run(&mut program);
     if frame.size > STACK || frame.far > spill::MAX_VALUES {
         let bytes = frame.size + 8 * frame.far;
-        let message = format!("the program needs {bytes} bytes for values that are in use at once");
+        let message = format!("the program needs {bytes} bytes for values that are live at once");
         sink.add(
             Diagnostic::new(Code::TooLarge, at, message)
-                .hint("use fewer values at once, or smaller table keys"),
+                .hint("reduce the number of values in use at once, or use smaller table keys"),
         );
     }
     if program.insns.len() > MAX_INSNS {
@@ -62,7 +63,8 @@ pub(crate) fn generate(f: &mut Function, at: Span, sink: &mut Sink) -> Program {
     program
 }
 
-/// Instructions on the longest way through the program; a 64-bit constant counts as one.
+/// Returns the number of instructions on the longest path through the program; a 64-bit constant
+/// counts as one.
 pub(crate) fn longest_path(insns: &[Insn]) -> usize {
     let mut longest = vec![0usize; insns.len() + 1];
     for (i, insn) in insns.iter().enumerate().rev() {

@@ -1,10 +1,10 @@
-//! Moves that happen all at once: at the ends of blocks for phis, before calls for arguments.
+//! Parallel moves: at the ends of blocks for phis, before calls for arguments.
 
 use crate::ir::graph::Graph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Val};
 
-/// Gives the edges to blocks with phis blocks of their own, where their moves can stand: every edge from a branch, and
-/// one block for all edges with the same moves.
+/// Splits the edges to blocks with phis by new blocks for their moves: one for every edge from a
+/// branch, and one for all edges with the same moves.
 pub(super) fn split_edges(f: &mut Function) {
     let g = Graph::new(f);
     for b in &g.order {
@@ -27,7 +27,7 @@ pub(super) fn split_edges(f: &mut Function) {
     }
 }
 
-/// What the phis of a block are on the way from another.
+/// Returns the operands of a block's phis for a predecessor.
 fn moves_from(f: &Function, p: Block, b: Block) -> Vec<Opnd> {
     let on = |v: &Val| match &f.inst(*v).op {
         Op::Phi(ins) => ins.iter().find(|(q, _)| *q == p).map(|(_, o)| *o),
@@ -56,22 +56,22 @@ fn lead_by_edge(f: &mut Function, from: &[Block], to: Block) {
     }
 }
 
-/// One of several moves that happen at once.
+/// A step of a sequence of parallel moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step<P> {
-    /// From the second place to the first.
+    /// Moves the second storage to the first.
     Move(P, P),
-    /// To somewhere safe, and back from there.
+    /// Saves a storage to the temporary.
     Save(P),
     Restore(P),
 }
 
-/// Orders parallel moves between places so that nothing is overwritten before it is read. A cycle is broken by
+/// Orders parallel moves so that each value is read before it is overwritten. Breaks a cycle by
 /// saving one value.
 pub(super) fn sequence<P: Copy + PartialEq>(moves: &[(P, P)]) -> Vec<Step<P>> {
     let mut left: Vec<(P, P)> = moves.iter().copied().filter(|(d, s)| d != s).collect();
     let mut out = Vec::new();
-    // The place whose value was saved; its reader takes it from there.
+    // The storage whose value was saved; its reader uses the temporary.
     let mut saved: Option<P> = None;
     while !left.is_empty() {
         let free = left.iter().position(|(d, _)| !left.iter().any(|(_, s)| s == d && saved != Some(*s)));
@@ -99,7 +99,7 @@ pub(super) fn sequence<P: Copy + PartialEq>(moves: &[(P, P)]) -> Vec<Step<P>> {
 mod tests {
     use super::*;
 
-    /// Runs the steps on places 0 to 9, which hold their own numbers.
+    /// Runs the steps on storages 0 to 9, which contain their own numbers.
     fn run(moves: &[(usize, usize)]) -> Vec<usize> {
         let mut places: Vec<usize> = (0..10).collect();
         let mut safe = 99;
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn every_permutation_arrives() {
+    fn every_permutation_is_performed() {
         for moves in [
             vec![(1, 2), (2, 1)],
             vec![(1, 2), (2, 3), (3, 1)],

@@ -1,9 +1,9 @@
-//! Removes instructions that do nothing once everything has its place.
+//! Removal of instructions that have no effect after register allocation.
 
 use super::Program;
 use super::insn::{CLASS_ALU64, Flow, Insn, MOV, X};
 
-/// Repeats until nothing more can go.
+/// Repeats until no instruction can be removed.
 pub(super) fn run(p: &mut Program) {
     loop {
         retarget(p);
@@ -19,7 +19,7 @@ fn target(i: usize, insn: &Insn) -> usize {
     (i as i64 + 1 + i64::from(insn.offset)).max(0) as usize
 }
 
-/// Jumps to jumps go where those go.
+/// Redirects jumps to jumps to the final target.
 fn retarget(p: &mut Program) {
     for i in (0..p.insns.len()).rev() {
         if !matches!(p.insns[i].flow(), Flow::Jump | Flow::Branch) {
@@ -38,7 +38,7 @@ fn superfluous(p: &Program) -> Vec<bool> {
     if let Some(first) = reached.first_mut() {
         *first = true;
     }
-    // All jumps go forward, so one pass reaches everything.
+    // All jumps go forward, so one pass reaches all code.
     for (i, insn) in p.insns.iter().enumerate() {
         if !reached[i] {
             continue;
@@ -60,7 +60,7 @@ fn superfluous(p: &Program) -> Vec<bool> {
 }
 
 fn remove(p: &mut Program, dead: &[bool]) {
-    // How many stay before each position.
+    // The number of remaining instructions before each position.
     let mut kept = vec![0usize; p.insns.len() + 1];
     for i in 0..p.insns.len() {
         kept[i + 1] = kept[i] + usize::from(!dead[i]);

@@ -1,4 +1,4 @@
-//! Instruction selection.
+//! Instruction selection: IR to instructions over virtual registers.
 
 use super::insn::{self, MOV};
 use super::machine::{Base, CopySrc, M, MBlock, Machine, Reg, Src};
@@ -13,7 +13,7 @@ pub(super) struct Selector<'a> {
     regs: HashMap<Val, Reg>,
     pub(super) next: u32,
     pub(super) context: Reg,
-    /// Conditions that only branches ask for: they are compared where they branch.
+    /// Conditions that only branches use: they are compared at the branch.
     fused: HashSet<Val>,
     pub(super) out: Vec<(M, Span)>,
     pub(super) span: Span,
@@ -44,7 +44,7 @@ pub(super) fn select(f: &Function) -> Machine {
     Machine { blocks, regs: s.next, context: s.context, key_bytes: s.key_bytes, plain, area: None }
 }
 
-/// Numbers that are added to packet pointers, and all that they are made from.
+/// Returns the numbers that are added to packet pointers, and all values they depend on.
 fn packet_distances(f: &Function, g: &Graph) -> HashSet<Val> {
     let mut open = Vec::new();
     for b in &g.order {
@@ -67,7 +67,8 @@ fn packet_distances(f: &Function, g: &Graph) -> HashSet<Val> {
     found
 }
 
-/// Comparisons all of whose uses are branches, and masks all of whose uses are such comparisons with zero.
+/// Returns the comparisons used only by branches, and the masks used only by such comparisons with
+/// zero.
 fn fused_conditions(f: &Function, g: &Graph) -> HashSet<Val> {
     let mut values: HashSet<Val> = HashSet::new();
     let mut branches: HashSet<Val> = HashSet::new();
@@ -115,7 +116,7 @@ fn fused_conditions(f: &Function, g: &Graph) -> HashSet<Val> {
     fused
 }
 
-/// A constant as an immediate operand of a 64-bit instruction, which extends its sign.
+/// Returns a constant as an immediate operand of a 64-bit instruction, which sign-extends it.
 fn imm64(c: u64) -> Option<i32> {
     i32::try_from(c.cast_signed()).ok()
 }
@@ -139,7 +140,7 @@ impl Selector<'_> {
         r
     }
 
-    /// An operand in a register.
+    /// Returns a register with the operand.
     pub(super) fn reg(&mut self, o: Opnd) -> Reg {
         match o {
             Opnd::V(v) => self.reg_of(v),
@@ -161,7 +162,7 @@ impl Selector<'_> {
         }
     }
 
-    /// An operand of a 64-bit or 32-bit instruction.
+    /// Returns an operand of a 64-bit or 32-bit instruction.
     fn src(&mut self, o: Opnd, wide: bool) -> Src {
         match o {
             Opnd::C(c) if wide => imm64(c).map_or_else(|| Src::Reg(self.reg(o)), Src::Imm),
@@ -246,7 +247,7 @@ impl Selector<'_> {
                 self.push(M::Store { bytes: *bytes, base, offset: *offset, src });
             }
             Op::Lookup { .. } | Op::Helper { .. } | Op::Buffer { .. } | Op::Extern { .. } => {
-                // What returns nothing leaves nothing in r0 that may be read.
+                // A call without a result leaves r0 unreadable.
                 let dst = (inst.ty != Ty::None).then(|| self.reg_of(v));
                 self.call(&inst.op, dst);
             }
@@ -283,12 +284,13 @@ impl Selector<'_> {
         }
     }
 
-    /// Moves what an operation starts from; a 32-bit move does for what fits, and clears the rest.
+    /// Moves the first operand of an operation; a 32-bit move suffices for narrow values and clears
+    /// the upper bits.
     fn copy_sized(&mut self, dst: Reg, a: Opnd, wide: bool) {
         match a {
             Opnd::V(v) if !wide => {
                 let r = self.reg_of(v);
-                // A 64-bit move costs the same and can be left out where the registers turn out to be the same.
+                // A 64-bit move costs the same and disappears if both get the same register.
                 self.alu(MOV, true, dst, Src::Reg(r));
             }
             _ => self.copy(dst, a),
@@ -359,7 +361,7 @@ impl Selector<'_> {
         self.wrap(dst, w);
     }
 
-    /// `base + len` in a register, and the end.
+    /// Returns a register with `base + len`, and the end.
     fn bounds(&mut self, base: Opnd, len: u32, end: Opnd) -> (Reg, Reg) {
         let end = self.reg(end);
         let base_reg = self.reg(base);
@@ -372,7 +374,7 @@ impl Selector<'_> {
         (t, end)
     }
 
-    /// The jump that is taken when a comparison holds.
+    /// Returns the jump that is taken if a comparison holds.
     fn comparison(&mut self, cc: Cc, a: Opnd, b: Opnd, w: u8) -> (u8, bool, Reg, Src) {
         let op = jump_op(cc);
         if cc.is_signed() && w != 32 && w != 64 {
@@ -385,7 +387,8 @@ impl Selector<'_> {
             return (op, w == 64, ra, b);
         }
         match b {
-            // Values are zero-extended, so 64-bit comparisons do; constants that do not fit them may fit 32 bits.
+            // Values are zero-extended, so 64-bit comparisons work. Constants that do not fit them
+            // may fit 32 bits.
             Opnd::C(c) => match imm64(c) {
                 Some(imm) if imm >= 0 || w == 64 => (op, true, ra, Src::Imm(imm)),
                 _ if w <= 32 => (op, false, ra, Src::Imm((c as u32).cast_signed())),
@@ -395,7 +398,7 @@ impl Selector<'_> {
         }
     }
 
-    /// A narrow signed value moved to the top of a register, where the machine compares signs.
+    /// Shifts a narrow signed value to the top of a register, where eBPF compares signs.
     fn sign_up(&mut self, o: Opnd, w: u8) -> Reg {
         let t = self.fresh();
         let up = 64 - u32::from(w);
@@ -473,7 +476,7 @@ impl Selector<'_> {
         matches!(c, Opnd::V(v) if self.fused.contains(&v))
     }
 
-    /// The operands of `(x & y) != 0`, if that is what is compared.
+    /// Returns the operands of `(x & y) != 0`, if the comparison has this form.
     fn bit_test(&self, cc: Cc, x: Opnd, y: Opnd) -> Option<(Opnd, Opnd)> {
         let Op::Bin(BinOp::And, a, b) = self.f.op_of(x)? else { return None };
         (matches!(cc, Cc::Eq | Cc::Ne) && y == Opnd::C(0) && self.is_fused(x)).then_some((*a, *b))

@@ -1,9 +1,11 @@
-//! Memory for values beyond a program's stack.
+//! Spill memory beyond a program's stack.
 //!
-//! eBPF has 512 bytes of stack, and each value on it that the verifier follows makes its proof longer. A program with
-//! many values keeps them in the one value of an array map, whose address is looked up first and then stays in a
-//! register. What is there is written before it is read in each run, so nothing of an earlier packet is seen. The
-//! verifier takes what such memory holds for any number: only numbers on which no packet access depends live there.
+//! eBPF has 512 bytes of stack, and each spilled value that the verifier tracks prolongs its
+//! analysis. A program with many values spills them to the single value of an array map. The
+//! program looks up its address first and keeps it in a register. Each run writes a spilled value
+//! before it reads it, so no data of an earlier packet is visible. The verifier assumes any number
+//! for a value loaded from a map; so only numbers that no packet access depends on are spilled
+//! there.
 
 use super::insn;
 use super::machine::{Arg, Base, M, MBlock, Machine, Reg, Src, Target};
@@ -12,14 +14,14 @@ use crate::source::Span;
 use p4shield_abi::helper;
 use p4shield_abi::map::{MapDefinition, TYPE_ARRAY};
 
-/// The register that holds the address: one that calls keep.
+/// The register that holds the address, a callee-saved one.
 pub(super) const POINTER: u8 = 9;
-/// Bytes of stack from which on a program gets such memory.
+/// Stack size in bytes from which a program gets spill memory.
 pub(super) const WORTHWHILE: u32 = 192;
-/// The furthest that an instruction reaches into the memory, in values of eight bytes.
+/// Maximum number of 8-byte values that an instruction can address in the memory.
 pub(super) const MAX_VALUES: u32 = 4095;
 
-/// The memory of a program.
+/// The spill memory of a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Area {
     map: MapId,
@@ -27,10 +29,10 @@ pub(crate) struct Area {
     pub(super) pointer: Reg,
 }
 
-/// The end of a program whose memory is not there, which does not happen.
+/// The exit for the impossible case that the map look-up fails.
 const MISSING: Block = Block(u32::MAX);
 
-/// Gives a program memory beyond its stack.
+/// Adds spill memory to a program.
 pub(super) fn provide(f: &mut Function, m: &mut Machine) {
     let mut name = "spill".to_owned();
     while f.maps.iter().any(|m| m.name == name) {
@@ -59,7 +61,7 @@ pub(super) fn provide(f: &mut Function, m: &mut Machine) {
     m.blocks.push(MBlock { block: MISSING, insts: vec![(M::Return(Src::Imm(0)), Span::default())] });
 }
 
-/// Makes the memory as large as it has to be.
+/// Sets the size of the memory.
 pub(super) fn size(f: &mut Function, area: Area, values: u32) {
     f.maps[area.map.0 as usize].definition.value_size = 8 * values.max(1);
 }

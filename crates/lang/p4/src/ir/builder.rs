@@ -1,15 +1,17 @@
-//! Builds SSA form directly: variables are numbers, and reading one makes the phis that are needed (after Braun et al.,
-//! "Simple and Efficient Construction of Static Single Assignment Form", CC 2013).
+//! Construction of SSA form: variables are numbers, and a read inserts the phis that it needs
+//! (after Braun et al., "Simple and Efficient Construction of Static Single Assignment Form", CC
+//! 2013).
 //!
-//! There are no cycles, and a block is entered once all its predecessors are finished. So blocks have numbers in
-//! topological order and a dominator tree from the start, and a read need not walk through the blocks between it and
-//! the last write: a program has many variables and many blocks, and few of all pairs matter.
+//! The control flow graph has no cycles, and the lowering enters a block once all its predecessors
+//! are finished. So blocks have numbers in topological order and a dominator tree from the start,
+//! and a read need not walk through the blocks between it and the last write. That matters for
+//! programs with many variables and blocks, of which few pairs are related.
 
 use super::tree::Tree;
 use super::{BinOp, Block, Cc, Function, MapId, Op, Opnd, Term, Ty, mask};
 use crate::source::Span;
 
-/// A variable of the program that is being lowered, of one machine word.
+/// A variable of the program that is being lowered, of at most 64 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Slot(pub(crate) u32);
 
@@ -20,17 +22,17 @@ pub(crate) struct Builder {
     pub(crate) span: Span,
     preds: Vec<Vec<Block>>,
     tree: Tree,
-    /// By slot: its values at the ends of blocks where they are known, by the blocks' numbers in the tree.
+    /// By slot: the known values at the ends of blocks, by the blocks' numbers in the tree.
     defs: Vec<Vec<(u32, Opnd)>>,
     types: Vec<Ty>,
     watched: Option<Watch>,
 }
 
-/// A variable about which it matters where it is written.
+/// A variable whose first write is recorded.
 #[derive(Debug)]
 struct Watch {
     slot: Slot,
-    /// Where it is first given anything but 0.
+    /// The location of the first write of anything but 0.
     written: Option<Span>,
 }
 
@@ -52,12 +54,12 @@ impl Builder {
         }
     }
 
-    /// From now on, notes where a variable is written.
+    /// Starts to record where a variable is written.
     pub(crate) fn watch(&mut self, slot: Slot) {
         self.watched = Some(Watch { slot, written: None });
     }
 
-    /// Where the watched variable was first given anything but 0.
+    /// Returns where the watched variable was first assigned anything but 0.
     pub(crate) fn watched(&self) -> Option<Span> {
         self.watched.as_ref()?.written
     }
@@ -73,17 +75,17 @@ impl Builder {
         self.f.add_block(label, self.span)
     }
 
-    /// Whether a finished block does nothing but jump to another.
+    /// Whether a finished block only jumps to another.
     pub(crate) fn jumps(&self, from: Block, to: Block) -> bool {
         self.f.block(from).term == Term::Jump(to)
     }
 
-    /// Whether nothing can reach the current block.
+    /// Whether the current block is unreachable.
     pub(crate) fn is_dead(&self) -> bool {
         self.at != Block(0) && self.preds[self.at.0 as usize].is_empty()
     }
 
-    /// Goes on in `b`, all of whose predecessors are finished.
+    /// Continues in `b`, all of whose predecessors are finished.
     pub(crate) fn switch_to(&mut self, b: Block) {
         self.at = b;
         self.tree.enter(b, &self.preds[b.0 as usize]);
@@ -134,7 +136,7 @@ impl Builder {
         }
     }
 
-    /// The value of a variable here; 0 if it was never written.
+    /// Returns the current value of a variable; 0 if it was never written.
     pub(crate) fn read(&mut self, s: Slot) -> Opnd {
         loop {
             match self.find(s, self.at) {
@@ -144,15 +146,17 @@ impl Builder {
         }
     }
 
-    /// The value of a variable at the end of a block, or the block at whose start ways with different values may meet.
+    /// Returns the value of a variable at the end of a block, or the block whose start may need
+    /// a phi.
     fn find(&self, s: Slot, b: Block) -> Result<Opnd, Block> {
         let mut b = b;
         loop {
             let defs = &self.defs[s.0 as usize];
             let before = defs.partition_point(|(n, _)| *n <= self.tree.number(b));
             let Some((last, v)) = before.checked_sub(1).map(|i| defs[i]) else { return Ok(Opnd::C(0)) };
-            // Between the last write and here nothing is written, whichever way is taken: the value is the one at the
-            // start of the first block that every way here passes behind the write.
+            // No path from the last write to this block writes the variable: its value
+            // is that at the start of the first block behind the write that dominates
+            // this one.
             let top = self.tree.highest(b, last);
             if self.tree.number(top) == last {
                 return Ok(v);
@@ -165,8 +169,8 @@ impl Builder {
         }
     }
 
-    /// Makes the value of a variable known at the start of a block where ways meet. Works with a list instead of
-    /// recursion: programs may be long.
+    /// Determines the value of a variable at the start of a join block. Uses a work list
+    /// instead of recursion: programs may be long.
     fn join_at(&mut self, s: Slot, b: Block) {
         let mut open = vec![b];
         while let Some(at) = open.last().copied() {
@@ -185,7 +189,8 @@ impl Builder {
         }
     }
 
-    /// The value of a variable at the start of a block, given its values at the ends of the predecessors.
+    /// Returns the value of a variable at the start of a block, given its values at the ends of
+    /// the predecessors.
     fn join(&mut self, s: Slot, b: Block, ins: Vec<(Block, Opnd)>) -> Opnd {
         let Some((_, first)) = ins.first().copied() else { return Opnd::C(0) };
         if ins.iter().all(|(_, v)| *v == first) {
@@ -217,7 +222,7 @@ impl Builder {
         }
     }
 
-    /// The lowest `to` bits of a value.
+    /// Returns the lowest `to` bits of a value.
     pub(crate) fn truncate(&mut self, a: Opnd, to: u8) -> Opnd {
         if self.f.bits(a) <= to {
             return a;
@@ -245,12 +250,12 @@ impl Builder {
         self.emit(Op::Lookup { map, key }, Ty::MapValue)
     }
 
-    /// Nothing but the finished function.
+    /// Returns the finished function.
     pub(crate) fn into_function(self) -> Function {
         self.f
     }
 
-    /// The current block ends here, whatever stands behind it is never reached.
+    /// Ends the current block: the code behind it is unreachable.
     pub(crate) fn stop(&mut self) {
         let dead = self.new_block("unreachable");
         self.switch_to(dead);

@@ -2,13 +2,13 @@
 
 use super::{Block, Function};
 
-/// What passes need to know about the shape of a function; stale as soon as an edge changes.
+/// The control flow graph of a function; outdated as soon as an edge changes.
 #[derive(Debug)]
 pub(crate) struct Graph {
     /// Reachable blocks, each behind all its predecessors.
     pub(crate) order: Vec<Block>,
     pub(crate) preds: Vec<Vec<Block>>,
-    /// Position in `order`; `usize::MAX` if not reachable.
+    /// Index into `order`; `usize::MAX` if the block is unreachable.
     pub(crate) position: Vec<usize>,
     idom: Vec<Block>,
     /// Entry and exit numbers of a walk over the dominator tree.
@@ -57,7 +57,7 @@ impl Graph {
         }
     }
 
-    /// The nearest block that dominates both.
+    /// Returns the nearest block that dominates both.
     pub(crate) fn meet(&self, mut a: Block, mut b: Block) -> Block {
         let at = |x: Block| self.position[x.0 as usize];
         while a != b {
@@ -70,7 +70,7 @@ impl Graph {
         self.idom[b.0 as usize]
     }
 
-    /// Whether every way to `b` passes `a` (or they are the same).
+    /// Whether every path to `b` passes `a`, or they are the same block.
     pub(crate) fn dominates(&self, a: Block, b: Block) -> bool {
         let (x, y) = (self.range[a.0 as usize], self.range[b.0 as usize]);
         x.0 <= y.0 && y.1 <= x.1
@@ -81,7 +81,7 @@ impl Graph {
     }
 }
 
-/// Reachable blocks in reverse post-order, which is topological as there are no cycles.
+/// Returns reachable blocks in reverse postorder, which is topological because there are no cycles.
 fn topological(f: &Function) -> Vec<Block> {
     let mut seen = vec![false; f.blocks.len()];
     let mut order = Vec::new();
@@ -95,7 +95,7 @@ fn topological(f: &Function) -> Vec<Block> {
             continue;
         }
         stack.push((b, true));
-        // The likely way, the first successor, comes to stand right behind the block.
+        // The likely path, the first successor, is placed right behind the block.
         for s in f.block(b).term.successors() {
             if !seen[s.0 as usize] {
                 stack.push((s, false));

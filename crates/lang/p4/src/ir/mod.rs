@@ -1,9 +1,11 @@
 //! The intermediate representation: one function of basic blocks in SSA form, over values of at most 64 bits.
 //!
-//! A P4 program has no loops once parsers are unrolled and controls inlined, so the graph of blocks has no cycles,
-//! and every analysis is one pass in topological order. Integers of width `w` are held zero-extended: the bits above
-//! `w` are always zero, and every operation wraps around at the width of its result. Wider P4 values are several
-//! IR values, lowest 64 bits first.
+//! A P4 program has no loops once parsers are unrolled and controls inlined, so the control flow
+//! graph has no cycles, and every analysis is one pass in topological order. Integers of width `w`
+//! are zero-extended: the bits above `w` are always zero, and every operation wraps around at the
+//! width of its result. A wider P4 value is a list of IR values, lowest 64 bits first.
+//!
+//! `lower` builds the IR with [`builder`], `opt` transforms it, `codegen` translates it to eBPF.
 
 pub(crate) mod builder;
 pub(crate) mod graph;
@@ -15,15 +17,15 @@ use crate::source::Span;
 use p4shield_abi::map::MapDefinition;
 use std::rc::Rc;
 
-/// The result of an instruction, by the instruction's number.
+/// The result of an instruction, identified by the instruction's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Val(pub(crate) u32);
 
-/// A basic block, by number. Block 0 is the entry.
+/// A basic block, identified by its number. Block 0 is the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Block(pub(crate) u32);
 
-/// A map, by its index in [`Function::maps`].
+/// A map, identified by its index in [`Function::maps`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct MapId(pub(crate) u32);
 
@@ -59,7 +61,7 @@ pub(crate) enum BinOp {
     /// The distance is less than the width.
     Shl,
     Shr,
-    /// Copies of the top bit come in from the left.
+    /// Arithmetic shift: fills with copies of the sign bit.
     Sar,
 }
 
@@ -78,7 +80,7 @@ pub(crate) enum Cc {
 }
 
 impl Cc {
-    /// The condition that holds exactly when this one does not.
+    /// Returns the condition that holds exactly if this one does not.
     pub(crate) const fn negate(self) -> Self {
         match self {
             Self::Eq => Self::Ne,
@@ -94,7 +96,7 @@ impl Cc {
         }
     }
 
-    /// The condition for exchanged operands.
+    /// Returns the condition for swapped operands.
     pub(crate) const fn swap(self) -> Self {
         match self {
             Self::Eq | Self::Ne => self,
@@ -132,16 +134,16 @@ impl Cc {
     }
 }
 
-/// Where a field lies in a header.
+/// The position of a field in a header.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FieldSlot {
     pub(crate) name: Name,
-    /// From the header's first bit.
+    /// Offset in bits from the start of the header.
     pub(crate) offset: u32,
     pub(crate) width: u32,
 }
 
-/// A header's fields, in order.
+/// The fields of a header, in order.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct HeaderLayout {
     pub(crate) name: Name,
@@ -149,12 +151,13 @@ pub(crate) struct HeaderLayout {
     pub(crate) fields: Vec<FieldSlot>,
 }
 
-/// Puts fields of a header into the packet at `base`, whose bounds have been checked.
+/// Writes the fields of a header to the packet at `base`; a preceding check ensured the bounds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct WriteBack {
     pub(crate) base: Opnd,
     pub(crate) layout: Rc<HeaderLayout>,
-    /// Per field: its value and what the packet holds there already, in limbs; no `original` if that is unknown.
+    /// Per field: its value and the packet's current value, in limbs; no `original` if the
+    /// latter is unknown.
     pub(crate) fields: Vec<(Vec<Opnd>, Option<Vec<Opnd>>)>,
 }
 
@@ -166,23 +169,23 @@ pub(crate) enum Op {
     /// One value per predecessor.
     Phi(Vec<(Block, Opnd)>),
     Bin(BinOp, Opnd, Opnd),
-    /// Two values of this width.
+    /// A comparison of two values of this width.
     Cmp(Cc, Opnd, Opnd, u8),
-    /// Exchanges the lowest 2, 4 or 8 bytes; the others become zero.
+    /// Swaps the lowest 2, 4 or 8 bytes and clears the others.
     Swap(u8, Opnd),
     /// A field of the context: offset and size.
     Context(i16, u8),
     /// Sets a field of the context.
     SetContext(i16, u8, Opnd),
-    /// A pointer moved forward.
+    /// A pointer plus an offset.
     Offset(Opnd, Opnd),
-    /// Whether `len` bytes from `base` on lie before `end`.
+    /// Whether the `len` bytes from `base` end at or before `end`.
     InBounds {
         base: Opnd,
         len: u32,
         end: Opnd,
     },
-    /// Reads bytes of the packet, as a little-endian number.
+    /// Loads bytes of the packet, as a little-endian number.
     Load {
         base: Opnd,
         offset: i32,
@@ -195,7 +198,7 @@ pub(crate) enum Op {
         value: Opnd,
     },
     WriteBack(Box<WriteBack>),
-    /// The value in a map, or null. For arrays the same key always yields the same pointer.
+    /// The value in a map, or null. An array yields the same pointer for the same key.
     Lookup {
         map: MapId,
         key: Vec<KeyPart>,
@@ -211,20 +214,21 @@ pub(crate) enum Op {
         bytes: u8,
         value: Opnd,
     },
-    /// A helper of the engine; `context` is passed first if set.
+    /// A call of an engine helper; the context is the first argument if `context` is set.
     Helper {
         id: u32,
         context: bool,
         args: Vec<Opnd>,
     },
-    /// A helper that reads this many bytes, put together on the stack; the other arguments follow their size.
+    /// A call of a helper that reads a buffer of this many bytes on the stack; the other
+    /// arguments follow its size.
     Buffer {
         id: u32,
         size: u32,
         data: Vec<KeyPart>,
         args: Vec<Opnd>,
     },
-    /// A tenant's own function.
+    /// A call of the tenant's own function.
     Extern {
         name: Name,
         args: Vec<Opnd>,
@@ -232,12 +236,12 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// Calls something that clobbers the caller-saved registers.
+    /// Whether it is a call that clobbers the caller-saved registers.
     pub(crate) const fn is_call(&self) -> bool {
         matches!(self, Self::Lookup { .. } | Self::Helper { .. } | Self::Buffer { .. } | Self::Extern { .. })
     }
 
-    /// Has to stay even if its result is not used.
+    /// Whether it must stay even if its result is unused.
     pub(crate) const fn has_effect(&self) -> bool {
         matches!(
             self,
@@ -250,7 +254,7 @@ impl Op {
         )
     }
 
-    /// Changes the packet or moves it.
+    /// Whether it changes or moves the packet.
     pub(crate) const fn changes_packet(&self) -> bool {
         use p4shield_abi::helper::{ADJUST_HEAD, ADJUST_TAIL};
         match self {
@@ -260,7 +264,7 @@ impl Op {
         }
     }
 
-    /// Whether a value is among the operands.
+    /// Whether it uses a value as operand.
     pub(crate) fn uses(&self, v: Val) -> bool {
         let mut found = false;
         self.visit(&mut |o| found |= o == Opnd::V(v));
@@ -334,11 +338,11 @@ impl Op {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Term {
     Jump(Block),
-    /// On a value of one bit: not zero, zero.
+    /// A branch on a value of one bit: targets for 1 and 0.
     Branch(Opnd, Block, Block),
-    /// With the verdict.
+    /// Returns the verdict.
     Return(Opnd),
-    /// Of a block that is not finished, or was removed.
+    /// An unfinished or removed block.
     None,
 }
 
@@ -390,7 +394,7 @@ pub(crate) struct BlockData {
     pub(crate) insts: Vec<Val>,
     pub(crate) term: Term,
     pub(crate) span: Span,
-    /// What it is, for people who read the IR.
+    /// A label for readers of the IR.
     pub(crate) label: Name,
 }
 
@@ -400,7 +404,7 @@ pub(crate) struct Map {
     /// A C identifier.
     pub(crate) name: String,
     pub(crate) definition: MapDefinition,
-    /// Keys and values to install at load.
+    /// Keys and values that are installed at load.
     pub(crate) entries: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
@@ -428,7 +432,7 @@ impl Function {
         &mut self.blocks[b.0 as usize]
     }
 
-    /// A new instruction that is in no block yet.
+    /// Creates an instruction that is not in a block yet.
     pub(crate) fn make(&mut self, op: Op, ty: Ty, span: Span) -> Val {
         self.insts.push(Inst { op, ty, span });
         Val(self.insts.len() as u32 - 1)
@@ -441,7 +445,7 @@ impl Function {
         Block(self.blocks.len() as u32 - 1)
     }
 
-    /// The operation that made an operand, unless it is a constant.
+    /// Returns the operation that computes an operand, unless it is a constant.
     pub(crate) fn op_of(&self, o: Opnd) -> Option<&Op> {
         match o {
             Opnd::V(v) => Some(&self.inst(v).op),
@@ -449,7 +453,7 @@ impl Function {
         }
     }
 
-    /// Bits that an integer operand may need at most.
+    /// Returns an upper bound of an integer operand's width in bits.
     pub(crate) fn bits(&self, o: Opnd) -> u8 {
         match o {
             Opnd::C(c) => 64 - c.leading_zeros() as u8,
@@ -461,7 +465,7 @@ impl Function {
     }
 }
 
-/// All ones in the lowest `w` bits.
+/// Returns a mask of the lowest `w` bits.
 pub(crate) const fn mask(w: u8) -> u64 {
     if w >= 64 { u64::MAX } else { (1 << w) - 1 }
 }

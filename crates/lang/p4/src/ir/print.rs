@@ -12,7 +12,7 @@ struct Printer<'a> {
     out: String,
 }
 
-/// Reachable blocks in topological order, values numbered in the order in which they appear.
+/// Prints reachable blocks in topological order; values are numbered in the order of their first use.
 pub(crate) fn print(f: &Function) -> String {
     let g = Graph::new(f);
     let mut p = Printer { f, names: HashMap::new(), blocks: HashMap::new(), out: String::new() };

@@ -1,8 +1,9 @@
-//! The dominator tree of a graph that grows: each block is entered once, when all its predecessors are known.
+//! The dominator tree of a growing graph: each block is entered once, when all its predecessors are
+//! known.
 
 use super::Block;
 
-/// Blocks by number, numbered in the order in which they were entered.
+/// The dominator tree; blocks have numbers in the order in which they were entered.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     /// By block: its node; `NONE` if it was not entered.
@@ -14,10 +15,10 @@ pub(super) struct Tree {
 #[derive(Clone, Copy, Debug)]
 struct Node {
     block: Block,
-    /// The nearest block that every way here passes; of a root its own number.
+    /// The immediate dominator; a root's own number.
     parent: u32,
-    /// Some ancestor further up, chosen so that any ancestor is found in a logarithm of steps (Myers, "An applicative
-    /// random-access stack", 1983).
+    /// An ancestor further up, chosen so that a search for any ancestor takes logarithmic time
+    /// (Myers, "An applicative random-access stack", 1983).
     jump: u32,
     depth: u32,
 }
@@ -53,12 +54,12 @@ impl Tree {
         self.nodes[n as usize]
     }
 
-    /// The number of a block that was entered.
+    /// Returns the number of a block that was entered.
     pub(super) fn number(&self, b: Block) -> u32 {
         self.numbers[b.0 as usize]
     }
 
-    /// The nearest common ancestor; the first of all blocks if there is none.
+    /// Returns the nearest common ancestor; the first of all blocks if there is none.
     fn meet(&self, a: u32, b: u32) -> u32 {
         let (mut a, mut b) = if self.node(a).depth >= self.node(b).depth { (a, b) } else { (b, a) };
         while self.node(a).depth > self.node(b).depth {
@@ -75,7 +76,7 @@ impl Tree {
         a
     }
 
-    /// Of `b` and its ancestors the highest whose number is not below `least`.
+    /// Returns the highest among `b` and its ancestors whose number is at least `least`.
     pub(super) fn highest(&self, b: Block, least: u32) -> Block {
         let mut at = self.number(b);
         loop {
@@ -99,7 +100,8 @@ mod tests {
     fn ancestors_are_found_by_number() {
         let mut t = Tree::default();
         t.enter(Block(0), &[]);
-        // A line of diamonds: 3 i is the fork, 3 i + 1 and 3 i + 2 its arms, 3 i + 3 where they meet.
+        // A chain of diamonds: block 3 i is the fork, 3 i + 1 and 3 i + 2 the arms, 3 i + 3
+        // the join.
         for i in 0..200u32 {
             let fork = Block(3 * i);
             t.enter(Block(3 * i + 1), &[fork]);

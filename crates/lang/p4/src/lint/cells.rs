@@ -1,32 +1,32 @@
-//! What is known of the scalars and headers within variables at one point of a program.
+//! The state of the scalars and headers within variables at one point of a program.
 
 use crate::ast::Composite;
 use crate::types::Type;
 
-/// On some way nothing was written; of a header's first cell: on some way the header is invalid.
+/// Some path has not written the scalar. For a header's own cell: the header is invalid on some path.
 pub(super) const UNWRITTEN: u8 = 1;
-/// On some way something was written; of a header's first cell: on some way the header may be valid.
+/// Some path has written the scalar. For a header's own cell: the header may be valid on some path.
 pub(super) const WRITTEN: u8 = 2;
 
-/// Cells that one variable may take; a larger one counts as written.
+/// Maximum number of cells of one variable; a larger variable counts as written.
 const MAX_CELLS: usize = 256;
 
-/// How many cells a value has: one for itself and those of its fields. A header's own tells whether it is valid, a
-/// scalar's whether it was written; what is not followed (stacks, unions, lists) counts as written. `None` if there
-/// would be too many.
+/// Returns the number of cells of a value: one for itself plus those of its fields. A header's own
+/// cell tracks its validity, a scalar's cell whether it was written. Types that are not tracked
+/// (stacks, unions, lists) count as written. `None` if there would be too many cells.
 pub(super) fn count(ty: &Type) -> Option<usize> {
     let mut room = MAX_CELLS;
     spend(ty, &mut room).then(|| MAX_CELLS - room)
 }
 
-/// Takes a value's cells from `room`; false if that is not enough.
+/// Subtracts the number of a value's cells from `room`; false if that exceeds it.
 fn spend(ty: &Type, room: &mut usize) -> bool {
     let Some(rest) = room.checked_sub(1) else { return false };
     *room = rest;
     fields(ty).into_iter().all(|t| spend(t, room))
 }
 
-/// The types of the fields that are followed.
+/// Returns the types of the tracked fields.
 pub(super) fn fields(ty: &Type) -> Vec<&Type> {
     match ty.base() {
         Type::Composite(c) if c.kind != Composite::Union => c.fields.iter().map(|(_, t)| t).collect(),
@@ -35,17 +35,17 @@ pub(super) fn fields(ty: &Type) -> Vec<&Type> {
     }
 }
 
-/// Where field `i` begins among the cells of a value.
+/// Returns the offset of field `i` among the cells of a value.
 pub(super) fn offset(ty: &Type, i: usize) -> Option<usize> {
     let before: Option<usize> = fields(ty).into_iter().take(i).map(count).sum();
     Some(before? + 1)
 }
 
-/// The state of each cell on all ways that lead to one point.
+/// The state of each cell, over all paths to one point.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cells {
     states: Vec<u8>,
-    /// No way leads here.
+    /// Whether no path leads here.
     pub(super) dead: bool,
 }
 
@@ -69,7 +69,7 @@ impl Cells {
         self.states.len()
     }
 
-    /// Adds the ways that `other` stands for; returns whether that told anything new.
+    /// Adds the paths of `other`; returns whether any state changed.
     pub(super) fn join(&mut self, other: &Self) -> bool {
         if other.dead {
             return false;
@@ -78,7 +78,7 @@ impl Cells {
             self.clone_from(other);
             return true;
         }
-        // A variable that one side does not know is declared behind this point.
+        // A variable that only one side has is declared behind this point.
         let mut new = false;
         self.states.resize(self.states.len().max(other.states.len()), 0);
         for (a, b) in self.states.iter_mut().zip(&other.states) {
@@ -88,14 +88,15 @@ impl Cells {
         new
     }
 
-    /// Sets a value's cells to written or unwritten; returns the first cell behind it.
+    /// Sets the cells of a value; returns the first cell behind it.
     pub(super) fn fill(&mut self, ty: &Type, at: usize, state: u8) -> usize {
         let followed = ty.is_header() || is_scalar(ty);
         self.set(at, if followed { state } else { WRITTEN });
         fields(ty).into_iter().fold(at + 1, |next, t| self.fill(t, next, state))
     }
 
-    /// The states of all scalars in a value; `None` if it has none, or holds headers or what is not followed.
+    /// Returns the states of all scalars in a value; `None` if it has none, or contains headers or
+    /// untracked types.
     pub(super) fn scalars(&self, ty: &Type, at: usize) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         self.collect(ty, at, &mut out).filter(|_| !out.is_empty())?;
@@ -116,7 +117,7 @@ impl Cells {
     }
 }
 
-/// Whether a value is one that is written as a whole.
+/// Whether a value is written as a whole.
 pub(super) fn is_scalar(ty: &Type) -> bool {
     ty.scalar_width().is_some() || matches!(ty.base(), Type::Varbit(_))
 }

@@ -1,8 +1,9 @@
-//! Reads of what was not written yet, and fields of headers that are not valid.
+//! Warnings about reads of unwritten variables and accesses to fields of invalid headers.
 //!
-//! Each parser, control and function is followed from its start with two bits for each scalar and header
-//! ([`super::cells`]). Actions are followed into, since they share the variables of their control; parsers and
-//! controls that are applied are not: they get and give values by parameters alone.
+//! The analysis follows each parser, control and function from its start, with two bits for each
+//! scalar and header ([`super::cells`]). It follows calls of actions, because they share the
+//! variables of their control, but not those of parsers and controls, which exchange values only
+//! through parameters.
 
 use super::Found;
 use super::cells::{Cells, UNWRITTEN, WRITTEN, is_scalar};
@@ -13,9 +14,9 @@ use crate::hir::{self, CallArg, Expr, Param, Program, Stmt, VarId};
 use crate::source::Span;
 use crate::types::Type;
 
-/// Cells and statements that are looked at in one program; what lies beyond gets no warnings.
+/// Maximum number of cells and statements visited in one program; the rest gets no warnings.
 const BUDGET: usize = 4_000_000;
-/// Actions that call each other.
+/// Maximum depth of actions that call each other.
 pub(super) const MAX_CALLS: usize = 32;
 
 pub(super) fn warnings(program: &Program) -> Vec<Diagnostic> {
@@ -39,7 +40,7 @@ pub(super) fn warnings(program: &Program) -> Vec<Diagnostic> {
     f.found.all
 }
 
-/// Where control goes on behind what leaves a block.
+/// The states at the targets of jumps out of a block.
 #[derive(Debug)]
 pub(super) struct Exits {
     pub(super) returns: Cells,
@@ -57,11 +58,12 @@ pub(super) struct Flow<'a> {
     pub(super) program: &'a Program,
     found: Found,
     pub(super) layout: Layout,
-    /// What is left of the budget.
+    /// The rest of the budget.
     left: usize,
-    /// Within the first round of loops, when what later rounds bring is not known.
+    /// Number of enclosing loops in their first iteration, when the effect of later iterations is
+    /// unknown.
     pub(super) quiet: usize,
-    /// Actions within actions.
+    /// Depth of actions within actions.
     pub(super) calls: usize,
 }
 
@@ -84,7 +86,7 @@ impl Flow<'_> {
         self.end(&r.params, &s);
     }
 
-    /// Goes round the states until nothing new is learnt, then once more to warn.
+    /// Iterates over the states until nothing changes, then once more to warn.
     fn parser(&mut self, p: &hir::Parser) {
         let mut s = self.start(&p.params);
         self.declare_params(&p.ctor_params, &mut s);
@@ -131,7 +133,7 @@ impl Flow<'_> {
         (s, targets)
     }
 
-    /// The state at the start of what has these parameters.
+    /// Returns the state at the start of a body with these parameters.
     fn start(&mut self, params: &[Param]) -> Cells {
         let mut s = Cells::default();
         self.declare_params(params, &mut s);
@@ -145,7 +147,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Sets a variable's cells anew.
+    /// Resets the cells of a variable.
     pub(super) fn declare(&mut self, v: VarId, state: u8, s: &mut Cells) {
         let ty = &self.program.vars[v.0 as usize].ty;
         if let Some(at) = self.layout.add(v, ty) {
@@ -153,7 +155,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Warns of `out` parameters that were not written on some way.
+    /// Warns about `out` parameters that are not written on some path.
     pub(super) fn end(&mut self, params: &[Param], s: &Cells) {
         if s.dead {
             return;
@@ -163,14 +165,9 @@ impl Flow<'_> {
             let message = match s.get(at) {
                 UNWRITTEN => format!("`{}` is never written", p.name),
                 WRITTEN => continue,
-                _ => format!("`{}` is not written on every way", p.name),
+                _ => format!("`{}` is not written on every path", p.name),
             };
-            self.warn(
-                Code::Uninitialised,
-                p.span,
-                message,
-                "give it a value first: whoever gets it reads it",
-            );
+            self.warn(Code::Uninitialised, p.span, message, "assign it on every path: the caller reads it");
         }
     }
 
@@ -183,13 +180,13 @@ impl Flow<'_> {
         }
     }
 
-    /// Takes from the budget; false if it is used up.
+    /// Deducts from the budget; false if it is exhausted.
     pub(super) fn spend(&mut self, cost: usize) -> bool {
         self.left = self.left.saturating_sub(cost);
         self.left > 0
     }
 
-    /// A copy, for the ways that part here.
+    /// Copies the state for a path that branches off here.
     pub(super) fn fork(&mut self, s: &Cells) -> Cells {
         if self.spend(1 + s.len() / 16) { s.clone() } else { Cells::dead() }
     }
@@ -200,7 +197,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Something is read as a whole, or a scalar.
+    /// Checks a read of a scalar or of a whole value.
     pub(super) fn read_place(&mut self, e: &Expr, s: &Cells) {
         let Some(p) = self.layout.place(e) else { return };
         if p.header.is_some_and(|h| s.get(h) == UNWRITTEN) {
@@ -208,10 +205,10 @@ impl Flow<'_> {
         }
         let Some(states) = s.scalars(&e.ty, p.at) else { return };
         let Some(what) = self.text(e) else { return };
-        // Of a struct some fields may be left out on purpose.
+        // Some fields of a struct may be omitted on purpose.
         let whole = !is_scalar(&e.ty);
         let message = if states.iter().all(|x| *x == UNWRITTEN) {
-            format!("`{what}` is read, but nothing was written to it")
+            format!("`{what}` is read, but never written before")
         } else if !whole && states.iter().any(|x| x & UNWRITTEN != 0) {
             format!("`{what}` may be read before it is written")
         } else {
@@ -220,7 +217,7 @@ impl Flow<'_> {
         self.warn(Code::Uninitialised, e.span, message, "give it a value where it is declared");
     }
 
-    /// Something is assigned.
+    /// Checks an assignment and records it.
     pub(super) fn write_place(&mut self, e: &Expr, s: &mut Cells) {
         let Some(p) = self.layout.place(e) else { return };
         if p.header.is_some_and(|h| s.get(h) == UNWRITTEN) {
@@ -240,7 +237,7 @@ impl Flow<'_> {
         text(e, &|v| self.program.vars[v.0 as usize].name.to_string())
     }
 
-    /// Notes that a header is valid or invalid from here on.
+    /// Records that a header is valid or invalid from here.
     pub(super) fn set_valid(&mut self, header: &Expr, valid: bool, s: &mut Cells) {
         let Some(p) = self.layout.place(header) else { return };
         if valid && s.get(p.at) == UNWRITTEN {
@@ -249,7 +246,7 @@ impl Flow<'_> {
         s.set(p.at, if valid { WRITTEN } else { UNWRITTEN });
     }
 
-    /// What becomes of arguments when a call begins.
+    /// Checks and records the arguments at the start of a call.
     pub(super) fn arguments_in(&mut self, args: &[CallArg], s: &mut Cells) {
         for a in args {
             match a {
@@ -260,7 +257,7 @@ impl Flow<'_> {
         }
     }
 
-    /// What becomes of arguments when it ends.
+    /// Records the arguments at the end of a call.
     pub(super) fn arguments_out(&mut self, args: &[CallArg], s: &mut Cells) {
         for a in args {
             if let CallArg::Out(e) | CallArg::InOut(e) = a {
@@ -269,7 +266,7 @@ impl Flow<'_> {
         }
     }
 
-    /// Whether two places hold values of one type; then the second gets the first's cells as they are.
+    /// Copies the cells of an l-value to another one of the same type; returns whether it did.
     pub(super) fn copy(&mut self, from: &Expr, to: &Expr, s: &mut Cells) -> bool {
         let (Some(a), Some(b)) = (self.layout.place(from), self.layout.place(to)) else { return false };
         if from.ty != to.ty || is_scalar(&from.ty) || matches!(from.ty, Type::Bad) {

@@ -1,8 +1,9 @@
-//! Warnings about what the language allows and usually is a mistake.
+//! Lints: warnings about valid code that is usually a mistake.
 //!
-//! They look at programs without errors, at the whole of each parser, control and function, and say something only
-//! where they are sure of the way that leads there: what a caller, a packet or the control plane decides counts as
-//! written and valid. A program that is too large to be followed within a budget gets fewer warnings, never wrong ones.
+//! They analyse programs without errors, each parser, control and function as a whole, and warn
+//! only about paths that certainly exist: values that depend on a caller, a packet or the control
+//! plane count as written and valid. A program that exceeds the analysis budget gets fewer
+//! warnings, never wrong ones.
 
 mod cells;
 mod flow;
@@ -23,7 +24,7 @@ pub(crate) fn lint(program: &Program, sink: &mut Sink) {
     }
 }
 
-/// Warnings, each place once: bodies are looked at once for each way that leads to them.
+/// Warnings, each location once: a body is visited once per path that leads to it.
 #[derive(Debug, Default)]
 struct Found {
     all: Vec<Diagnostic>,

@@ -1,4 +1,4 @@
-//! How statements, expressions and calls change what is known, and which ways they open.
+//! The effect of statements, expressions and calls on the analysis state.
 
 use super::cells::{Cells, UNWRITTEN, WRITTEN};
 use super::flow::{Exits, Flow, MAX_CALLS};
@@ -81,14 +81,14 @@ impl Flow<'_> {
     }
 
     fn assign(&mut self, target: &Expr, value: &Expr, s: &mut Cells) {
-        // A part of a struct may be unwritten yet when the whole is copied.
+        // A part of a struct may still be unwritten when the whole is copied.
         self.read(value, s);
         self.indexes(target, s);
         self.write_place(target, s);
         self.taken(value, target, s);
     }
 
-    /// What a value says of where it was put: a header may be invalid, fields may be unwritten.
+    /// Copies the state of a value to its target: a header may be invalid, fields may be unwritten.
     fn taken(&mut self, value: &Expr, target: &Expr, s: &mut Cells) {
         match &value.kind {
             ExprKind::InvalidHeader if target.ty.is_header() => self.set_valid(target, false, s),
@@ -98,7 +98,7 @@ impl Flow<'_> {
         }
     }
 
-    /// A loop's body twice: what the first round leaves behind is there in the second.
+    /// Visits a loop's body twice: the second iteration sees the writes of the first.
     fn rounds(
         &mut self,
         s: &mut Cells,
@@ -127,7 +127,7 @@ impl Flow<'_> {
         });
     }
 
-    /// The ways on which a condition holds, and on which it does not.
+    /// Returns the states on which a condition holds, and on which it does not.
     fn condition(&mut self, c: &Expr, s: &mut Cells) -> (Cells, Cells) {
         match &c.kind {
             ExprKind::Unary(UnaryOp::Not, inner) => {
@@ -180,7 +180,7 @@ impl Flow<'_> {
         }
     }
 
-    /// An expression whose value is used.
+    /// Visits an expression whose value is used.
     pub(super) fn read(&mut self, e: &Expr, s: &mut Cells) {
         if s.dead || !self.spend(1) {
             return;
@@ -229,7 +229,7 @@ impl Flow<'_> {
         }
     }
 
-    /// What is read to find where an assignment goes: indexes.
+    /// Visits the reads in the target of an assignment: indexes.
     pub(super) fn indexes(&mut self, e: &Expr, s: &mut Cells) {
         match &e.kind {
             ExprKind::Element(base, index) => {
@@ -268,15 +268,15 @@ impl Flow<'_> {
         }
     }
 
-    /// An action's body where it is called.
+    /// Visits an action's body at its call.
     fn inline(&mut self, a: &Routine, params: &[Param], args: &[CallArg], s: &mut Cells) {
         if self.calls >= MAX_CALLS {
-            // Too deep to be followed: nothing is known, and nothing is said.
+            // Too deep to follow: nothing is known, so no warnings.
             self.spend(usize::MAX);
             return;
         }
         self.declare_params(params, s);
-        // An argument that is left out is not looked at by anyone.
+        // Omitted arguments are not checked.
         let skipped = |p: &Param| params.iter().position(|q| q.var == p.var).and_then(|i| args.get(i));
         let wanted = |p: &&Param| p.direction == Direction::Out && !matches!(skipped(p), Some(CallArg::Skip));
         let outs: Vec<Param> = params.iter().filter(wanted).cloned().collect();
@@ -288,7 +288,7 @@ impl Flow<'_> {
         self.end(&outs, s);
     }
 
-    /// A table's keys, then each of its actions: the state behind each.
+    /// Visits a table's keys, then each of its actions; returns the state behind each.
     fn table(&mut self, id: TableId, s: &mut Cells) -> Vec<Cells> {
         let t = self.program.tables[id.0 as usize].clone();
         t.keys.iter().for_each(|k| self.read(&k.value, s));
@@ -341,7 +341,7 @@ impl Flow<'_> {
     }
 }
 
-/// Control goes on elsewhere.
+/// Moves the state to a jump target.
 fn leave(s: &mut Cells, to: &mut Cells) {
     to.join(s);
     *s = Cells::dead();

@@ -1,11 +1,11 @@
-//! Which cells an expression names.
+//! The cells that an expression refers to.
 
 use super::cells;
 use crate::hir::{Expr, ExprKind, VarId};
 use crate::types::Type;
 use std::collections::HashMap;
 
-/// Where each variable's cells begin.
+/// The first cell of each variable.
 #[derive(Debug, Default)]
 pub(super) struct Layout {
     first: HashMap<VarId, usize>,
@@ -15,14 +15,14 @@ pub(super) struct Layout {
 /// The cells of an expression such as `hdr.ip.ttl`.
 #[derive(Debug)]
 pub(super) struct Place {
-    /// The first.
+    /// The first cell.
     pub(super) at: usize,
-    /// The header that it is a field of: the cell that tells whether the header is valid.
+    /// If it is a field of a header: the cell that tracks the header's validity.
     pub(super) header: Option<usize>,
 }
 
 impl Layout {
-    /// Gives a variable its cells, the same each time; `None` if it is not followed.
+    /// Allocates the cells of a variable, the same each time; `None` if it is not tracked.
     pub(super) fn add(&mut self, v: VarId, ty: &Type) -> Option<usize> {
         if let Some(at) = self.first.get(&v) {
             return Some(*at);
@@ -34,7 +34,7 @@ impl Layout {
         Some(at)
     }
 
-    /// The cells that an expression names; `None` if they are not followed.
+    /// Returns the cells that an expression refers to; `None` if they are not tracked.
     pub(super) fn place(&self, e: &Expr) -> Option<Place> {
         match &e.kind {
             ExprKind::Var(v) => Some(Place { at: *self.first.get(v)?, header: None }),
@@ -49,7 +49,7 @@ impl Layout {
     }
 }
 
-/// How an expression such as `hdr.ip.ttl` is written, for messages; `None` if it is no path.
+/// Prints an expression such as `hdr.ip.ttl` for messages; `None` if it is not a path.
 pub(super) fn text(e: &Expr, names: &dyn Fn(VarId) -> String) -> Option<String> {
     match &e.kind {
         ExprKind::Var(v) => Some(names(*v)),

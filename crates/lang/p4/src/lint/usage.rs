@@ -1,4 +1,4 @@
-//! What is declared and never used, and results that nobody looks at.
+//! Warnings about unused declarations and results.
 
 use super::Found;
 use crate::diagnostics::{Code, Diagnostic};
@@ -17,11 +17,11 @@ pub(super) fn warnings(program: &Program) -> Vec<Diagnostic> {
     u.found.all
 }
 
-/// What the program mentions.
+/// The declarations that the program uses.
 struct Usage<'a> {
     program: &'a Program,
     found: Found,
-    /// Variables that are declared as such, not as parameters.
+    /// Local variables, without parameters.
     declared: Vec<VarId>,
     read: HashSet<VarId>,
     written: HashSet<VarId>,
@@ -87,7 +87,7 @@ impl<'a> Usage<'a> {
                 continue;
             }
             let (what, hint) = if self.written.contains(&v) {
-                ("written, but never read", "remove it; `_` stands for an out argument that does not matter")
+                ("written, but never read", "remove it; pass `_` for an unused out argument")
             } else {
                 ("never used", "remove it")
             };
@@ -116,7 +116,7 @@ impl<'a> Usage<'a> {
         self.found.add(Diagnostic::new(Code::Unused, span, message).hint(hint));
     }
 
-    /// States to which no way leads from `start`.
+    /// Warns about states that are unreachable from `start`.
     fn unreached(&mut self, p: &crate::hir::Parser) {
         let mut seen = vec![false; p.states.len()];
         let mut open = vec![0];
@@ -135,9 +135,9 @@ impl<'a> Usage<'a> {
             }
         }
         for (state, _) in p.states.iter().zip(&seen).filter(|(_, seen)| !**seen) {
-            let message = format!("no transition leads to state `{}`", state.name);
+            let message = format!("state `{}` is unreachable", state.name);
             let d = Diagnostic::new(Code::UnreachableCode, state.span, message);
-            self.found.add(d.hint("remove it, or name it in a transition"));
+            self.found.add(d.hint("remove it, or add a transition to it"));
         }
     }
 
@@ -176,7 +176,7 @@ impl<'a> Usage<'a> {
                 self.target(target);
                 self.expr(value);
                 if same_place(target, value) {
-                    self.unused(s.span, "this assigns something to itself".to_owned(), "remove it");
+                    self.unused(s.span, "assignment of a value to itself".to_owned(), "remove it");
                 }
             }
             StmtKind::Update { target, value, .. } => {
@@ -225,7 +225,7 @@ impl<'a> Usage<'a> {
         }
     }
 
-    /// A call whose result nobody looks at, if that is all it is for.
+    /// Warns about a call without side effects whose result is unused.
     fn result(&mut self, c: &Call) {
         let name = match &c.callee {
             Callee::Function(id) => {
@@ -242,15 +242,11 @@ impl<'a> Usage<'a> {
             _ => None,
         };
         if let Some(name) = name {
-            self.unused(
-                c.span,
-                format!("the result of `{name}` is not used"),
-                "assign it, or remove the call",
-            );
+            self.unused(c.span, format!("unused result of `{name}`"), "assign it, or remove the call");
         }
     }
 
-    /// The left side of an assignment: what is written, and the indexes that are read.
+    /// Visits the left-hand side of an assignment: writes, and reads in indexes.
     fn target(&mut self, e: &Expr) {
         match &e.kind {
             ExprKind::Var(v) => {
@@ -321,7 +317,7 @@ impl<'a> Usage<'a> {
     }
 }
 
-/// Whether statements do more than compute: they call something outside of the program.
+/// Whether statements have effects beyond computation: calls out of the program.
 fn acts(stmts: &[Stmt]) -> bool {
     let outside = |e: &Expr| {
         e.any(&|e| matches!(&e.kind, ExprKind::Call(c) if !matches!(c.callee, Callee::Function(_))))
@@ -333,12 +329,12 @@ fn acts(stmts: &[Stmt]) -> bool {
         StmtKind::If(c, t, f) => outside(c) || acts(t) || acts(f),
         StmtKind::Block(b) => acts(b),
         StmtKind::Return(value) => value.as_ref().is_some_and(outside),
-        // Loops and switches are taken to.
+        // Loops and switches are assumed to have effects.
         _ => true,
     })
 }
 
-/// Whether two expressions name the same variable or field.
+/// Whether two expressions refer to the same variable or field.
 fn same_place(a: &Expr, b: &Expr) -> bool {
     match (&a.kind, &b.kind) {
         (ExprKind::Var(x), ExprKind::Var(y)) => x == y,

@@ -1,4 +1,4 @@
-//! Checksums: incremental ones, and those that `v1model` verifies and updates.
+//! Checksums: incremental updates, and those that `v1model` verifies and updates.
 
 use super::Lower;
 use super::storage::Value;
@@ -7,7 +7,7 @@ use crate::ir::{BinOp, Cc, Opnd, Ty};
 use p4shield_abi::helper::{self, algorithm};
 
 impl Lower<'_> {
-    /// RFC 1624: the complement of the sum of the old checksum's complement, the old value's and the new value.
+    /// Updates a checksum (RFC 1624): the complement of the sum of `!sum`, `!old` and `new`.
     pub(super) fn checksum(&mut self, sum: Opnd, old: Opnd, new: Opnd) -> Opnd {
         let invert = |l: &mut Self, v| l.b.bin(BinOp::Xor, v, Opnd::C(0xffff), 16);
         let halves = |l: &mut Self, v: Opnd| {
@@ -33,7 +33,8 @@ impl Lower<'_> {
         invert(self, total)
     }
 
-    /// `verify_checksum` (`update` is false) or `update_checksum`, with or without the payload.
+    /// Lowers `verify_checksum` (`update` is false) or `update_checksum`, with or without the
+    /// payload.
     pub(super) fn checksum_call(&mut self, args: &[CallArg], update: bool, payload: bool) {
         let [CallArg::In(condition), CallArg::In(data), sum, algo] = args else { return };
         let Some(algorithm) = self.algorithm(algo) else { return };
@@ -74,7 +75,7 @@ impl Lower<'_> {
         self.b.switch_to(good);
     }
 
-    /// The internet checksum over `data` and what the parser left of the packet.
+    /// Computes the Internet checksum over `data` and the bytes that the parser did not extract.
     fn sum_with_payload(&mut self, data: &Expr) -> Option<Opnd> {
         let head = self.hash_of(data, algorithm::SUM16)?;
         let parsed = self.b.read(self.packet.parsed);
@@ -91,7 +92,7 @@ impl Lower<'_> {
         Some(self.b.bin(BinOp::Xor, total, Opnd::C(0xffff), 16))
     }
 
-    /// `random(result, low, high)`
+    /// Lowers `random(result, low, high)`.
     pub(super) fn random(&mut self, result: &Expr, low: &Expr, high: &Expr) {
         let width = result.ty.scalar_width().unwrap_or(0);
         if !(1..=64).contains(&width) {
@@ -104,7 +105,7 @@ impl Lower<'_> {
         let bits = self.b.bin(BinOp::Or, up, second, 64);
         let distance = self.b.bin(BinOp::Sub, high, low, 64);
         let count = self.b.bin(BinOp::Add, distance, Opnd::C(1), 64);
-        // The whole range of 64 bits needs no division, and its count would be zero.
+        // The whole 64-bit range needs no division, and its size would overflow to zero.
         let some = self.b.cmp(Cc::Ne, count, Opnd::C(0), 64);
         let divisor = self.select(some, count, Opnd::C(1), 64);
         let rest = self.b.bin(BinOp::Mod, bits, divisor, 64);
@@ -116,7 +117,7 @@ impl Lower<'_> {
         }
     }
 
-    /// `assert(check)`: what fails is dropped.
+    /// Lowers `assert(check)`: a packet that fails the check is dropped.
     pub(super) fn assert(&mut self, check: &Expr) {
         let ok = self.word(check);
         let (go_on, refuse) = (self.b.new_block("asserted"), self.refuse);
@@ -124,7 +125,7 @@ impl Lower<'_> {
         self.b.switch_to(go_on);
     }
 
-    /// The slot that a direct meter's colour is in.
+    /// Returns the slot that holds a direct meter's colour.
     pub(super) fn colour_slot(&mut self, meter: crate::hir::InstId) -> crate::ir::builder::Slot {
         if let Some(s) = self.direct.get(&meter) {
             return *s;

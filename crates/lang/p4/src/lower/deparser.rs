@@ -1,9 +1,10 @@
-//! Putting the packet together again.
+//! The deparser: writes headers back to the packet.
 //!
-//! A program that cannot change the layout of packets gets its changed fields written in place. Any other compares,
-//! when it runs, where each header came from with where it has to go: if nothing moved, the same; else the packet is
-//! resized at its head and what is not in place already is written anew. Later passes resolve most of these
-//! comparisons, as the ways through the parser are known.
+//! If a program cannot change the layout of packets, the deparser writes the changed fields in
+//! place. For any other program, the code compares the old and the new position of each header at
+//! run time. If no header moved, it also writes in place; otherwise it resizes the packet at its
+//! head and writes all headers that are not in place. Later passes resolve most of these
+//! comparisons, because they know the paths through the parser.
 
 use super::storage::{HeaderStore, Storage, headers};
 use super::{Emitted, Lower};
@@ -14,7 +15,7 @@ use p4shield_abi::helper;
 use std::rc::Rc;
 
 impl Lower<'_> {
-    /// `packet.emit(e)`
+    /// Lowers `packet.emit(e)`.
     pub(super) fn emit_header(&mut self, e: &Expr) {
         let Some(storage) = self.storage_of(e) else {
             return self.unsupported(e.span, "emitting this");
@@ -32,7 +33,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Writes the emitted headers, in a program that cannot change the layout.
+    /// Writes the emitted headers of a program that cannot change the layout.
     pub(super) fn write_in_place(&mut self) {
         for e in std::mem::take(&mut self.emitted) {
             self.b.span = e.span;
@@ -43,7 +44,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Writes a header at `base` if `wanted`; what the packet holds there already only if not `known`.
+    /// Writes a header at `base` if `wanted`. With `known`, only fields that differ from the
+    /// packet's.
     fn write_if(&mut self, wanted: Opnd, h: &HeaderStore, base: Opnd, end: Opnd, known: bool) {
         if h.layout.fields.is_empty() {
             return;
@@ -53,8 +55,8 @@ impl Lower<'_> {
         let checked = self.b.new_block("present");
         self.b.branch(wanted, checked, done);
         self.b.switch_to(checked);
-        // The bounds are known since extraction, but the verifier may have lost them where ways met. Where it has
-        // not, this check disappears.
+        // Extraction checked the bounds, but the verifier may have lost them at a join.
+        // Where it has not, later passes remove this check.
         let ok = self.b.emit(Op::InBounds { base, len: h.layout.bytes, end }, Ty::Int(1));
         let miss = if known { done } else { self.reject };
         self.b.branch(ok, write, miss);
@@ -69,8 +71,8 @@ impl Lower<'_> {
         self.b.switch_to(done);
     }
 
-    /// Writes the emitted headers, in a program that may have added, removed or moved some. Returns the change of
-    /// the packet's length in bytes, as a wrapping 32-bit number.
+    /// Writes the emitted headers of a program that may have added, removed or moved some.
+    /// Returns the change of the packet's length in bytes, as a wrapping 32-bit number.
     pub(super) fn write_anywhere(&mut self) -> Opnd {
         let emitted = std::mem::take(&mut self.emitted);
         for e in &emitted {
@@ -108,14 +110,14 @@ impl Lower<'_> {
         self.b.bin(BinOp::Sub, Opnd::C(0), shrink, 32)
     }
 
-    /// Pointers to the start and the end of the packet as it is now.
+    /// Returns pointers to the current start and end of the packet.
     pub(super) fn packet_bounds(&mut self) -> (Opnd, Opnd) {
         let data = self.b.emit(Op::Context(offset::DATA, 8), Ty::Packet);
         let end = self.b.emit(Op::Context(offset::DATA_END, 8), Ty::Packet);
         (data, end)
     }
 
-    /// Where each header goes, and behind the last one the length of all.
+    /// Returns the new position of each header, and the end of the last one.
     fn new_places(&mut self, emitted: &[Emitted]) -> Vec<Opnd> {
         let mut at = Opnd::C(0);
         let mut places = Vec::new();
@@ -134,7 +136,7 @@ impl Lower<'_> {
         places
     }
 
-    /// Writes each header where it goes; of those that are there already only what changed.
+    /// Writes each header to its new position; for headers in place, only what changed.
     fn place_headers(&mut self, emitted: &[Emitted], places: &[Opnd], shrink: Opnd, data: Opnd, end: Opnd) {
         for (e, place) in emitted.iter().zip(places) {
             self.b.span = e.span;
@@ -168,7 +170,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Whether a header in its old place stays as a whole: one that `truncate` cuts is left as it came.
+    /// Whether a header stays in place as a whole: a header that `truncate` cuts is not written.
     fn is_kept(&mut self, place: Opnd, h: &HeaderStore) -> Opnd {
         if !self.truncates {
             return Opnd::C(1);
@@ -182,7 +184,8 @@ impl Lower<'_> {
         self.b.cmp(Cc::Ule, behind, limit, 32)
     }
 
-    /// Cuts the packet off where `truncate` said; the engine leaves what a switch needs. `grown` is how much longer it is than it came.
+    /// Truncates the packet as `truncate` requested; the engine keeps the minimum that a switch
+    /// needs. `grown` is the growth of the packet in bytes.
     pub(super) fn truncate_packet(&mut self, grown: Opnd) {
         let limit = self.b.read(self.packet.truncate_to);
         let came = self.context(offset::PACKET_LENGTH, 4);

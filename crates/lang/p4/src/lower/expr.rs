@@ -1,4 +1,4 @@
-//! Expressions.
+//! Lowering of expressions.
 
 use super::storage::{HeaderValue, NOWHERE, Storage, Value, limb_count, limb_width};
 use super::{Binding, Lower};
@@ -18,7 +18,7 @@ impl Lower<'_> {
         v
     }
 
-    /// A scalar's limbs.
+    /// Returns the limbs of a scalar.
     pub(super) fn limbs(&mut self, e: &Expr) -> Vec<Opnd> {
         match self.value(e) {
             Value::Scalar(limbs, _) => limbs,
@@ -26,7 +26,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A scalar of at most 64 bits.
+    /// Returns a scalar of at most 64 bits.
     pub(super) fn word(&mut self, e: &Expr) -> Opnd {
         let limbs = self.limbs(e);
         if limbs.len() > 1 {
@@ -109,7 +109,8 @@ impl Lower<'_> {
         }
     }
 
-    /// A part of something bigger: of a variable without reading the rest, else of its value.
+    /// Reads a part of a value: of a variable without reading the rest, otherwise of the whole
+    /// value.
     fn part(&mut self, e: &Expr) -> Value {
         if let Some(options) = self.options(e) {
             return self.load_options(&options, &e.ty);
@@ -131,7 +132,7 @@ impl Lower<'_> {
         }
     }
 
-    /// An element of a value that is no variable.
+    /// Reads an element of a value that is not a variable.
     fn element_of(&mut self, items: &[Value], index: &Expr, ty: &Type) -> Value {
         let index = self.clamped(index);
         let result = self.storage(ty);
@@ -148,7 +149,7 @@ impl Lower<'_> {
         self.load(&result)
     }
 
-    /// The slots of an expression that names (a part of) a variable, if they are known.
+    /// Returns the slots of an expression that names a variable or a part of it, if they are known.
     pub(super) fn storage_of(&mut self, e: &Expr) -> Option<Rc<Storage>> {
         match self.options(e)?.as_slice() {
             [(Opnd::C(1), s)] => Some(s.clone()),
@@ -172,7 +173,7 @@ impl Lower<'_> {
         }
     }
 
-    /// `&&`, `||` and `?:` evaluate only what they need.
+    /// Lowers `&&`, `||` and `?:`, which evaluate only the operands they need.
     fn by_branches(&mut self, e: &Expr) -> Value {
         let result = self.storage(&e.ty);
         let (t, f, end) = (self.b.new_block("then"), self.b.new_block("else"), self.b.new_block("join"));
@@ -266,7 +267,7 @@ impl Lower<'_> {
             BinaryOp::Div | BinaryOp::Mod if width > 64 => match self.divide_wide(op, &x, b, width) {
                 Some(limbs) => limbs,
                 None => {
-                    let what = format!("`{}` of more than 64 bits by no power of two", op.text());
+                    let what = format!("`{}` of more than 64 bits, except by a power of two,", op.text());
                     self.unsupported(e.span, &what);
                     vec![Opnd::C(0); limb_count(width)]
                 }
@@ -287,7 +288,8 @@ impl Lower<'_> {
             let over = if add { self.b.cmp(Cc::Ult, raw, x, w) } else { self.b.cmp(Cc::Ult, x, y, w) };
             return self.select(over, Opnd::C(if add { mask(w) } else { 0 }), raw, w);
         }
-        // Overflow: adding numbers of one sign, or subtracting of different ones, changes the sign.
+        // Overflow: the result has a different sign although the operands of the addition
+        // have the same one.
         let (to_x, to_y) =
             (self.b.bin(BinOp::Xor, raw, x, w), self.b.bin(BinOp::Xor, if add { raw } else { x }, y, w));
         let both = self.b.bin(BinOp::And, to_x, to_y, w);
@@ -333,7 +335,7 @@ impl Lower<'_> {
         all
     }
 
-    /// Both invalid, or both valid with equal fields.
+    /// Compares headers: both invalid, or both valid with equal fields.
     fn equal_headers(&mut self, x: &HeaderValue, y: &HeaderValue) -> Opnd {
         let fields = self.all_equal(&x.fields, &y.fields);
         let any = self.b.bin(BinOp::Or, x.valid, y.valid, 1);
@@ -348,7 +350,7 @@ impl Lower<'_> {
         self.b.bin(BinOp::Add, a, b, 32)
     }
 
-    /// A context field as an integer.
+    /// Reads a context field as an integer.
     pub(super) fn context(&mut self, offset: i16, bytes: u8) -> Opnd {
         self.b.emit(crate::ir::Op::Context(offset, bytes), Ty::Int(bytes * 8))
     }

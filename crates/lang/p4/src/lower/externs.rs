@@ -1,5 +1,5 @@
-//! Extern functions and objects of the architecture, and in-VM information; [`super::tenant`] calls what else there
-//! is.
+//! Extern functions and objects of the architecture, and in-VM information. [`super::tenant`] calls
+//! the tenant's own.
 
 use super::information::information;
 use super::storage::Value;
@@ -95,10 +95,10 @@ impl Lower<'_> {
         None
     }
 
-    /// Warns of what the program asks for and does not get.
+    /// Warns about a request that has no effect.
     pub(super) fn without_effect(&mut self, span: crate::source::Span, what: &str) {
         let d = crate::diagnostics::Diagnostic::new(crate::diagnostics::Code::Unused, span, what);
-        self.sink.add(d.hint("the rest of the program works; nothing tells the control plane"));
+        self.sink.add(d.hint("the rest of the program works; the control plane is not notified"));
     }
 
     fn sized(&mut self, v: Opnd, from: u32, to: u32) -> Value {
@@ -114,7 +114,7 @@ impl Lower<'_> {
         self.b.emit(Op::Helper { id, context, args }, Ty::Int(width))
     }
 
-    /// A method of an extern object.
+    /// Lowers a method of an extern object.
     pub(super) fn method(
         &mut self,
         object: Object,

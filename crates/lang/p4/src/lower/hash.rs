@@ -1,5 +1,5 @@
-//! Hashes of P4 values: the fields one after the other in network byte order, filled up with zero bits to whole bytes,
-//! are put together on the stack and handed to the engine's helper.
+//! Hashes of P4 values: the code stores the fields on the stack in network byte order, padded with
+//! zero bits to whole bytes, and calls the engine's helper.
 
 use super::Lower;
 use super::place::Place;
@@ -9,10 +9,10 @@ use crate::ir::{BinOp, Cc, KeyPart, Op, Opnd, Ty};
 use crate::types::Type;
 use p4shield_abi::helper::{self, MAX_HASHED, algorithm};
 
-/// The most bits that are hashed: they have to fit on a program's stack.
+/// Maximum number of hashed bits: they must fit on a program's stack.
 const MAX_BITS: u32 = 2048;
 
-/// What is hashed: bits that the program holds, and bytes of the packet among them.
+/// The input of a hash: bits of values, and a slice of the packet among them.
 #[derive(Default)]
 struct Bits {
     limbs: Vec<Opnd>,
@@ -20,16 +20,16 @@ struct Bits {
     slice: Option<Slice>,
 }
 
-/// A varbit field's contents in the packet.
+/// The contents of a varbit field in the packet.
 #[derive(Clone, Copy)]
 struct Slice {
-    /// How many of the other bits stand before it.
+    /// Number of the other bits that precede it.
     at: u32,
     from: Opnd,
     bytes: Opnd,
 }
 
-/// The engine's number of an algorithm of the architecture.
+/// Returns the engine's number of an algorithm of the architecture.
 pub(super) fn algorithm_number(name: &str) -> Option<u32> {
     Some(match name {
         "crc32" | "crc32_custom" => algorithm::CRC32,
@@ -44,7 +44,7 @@ pub(super) fn algorithm_number(name: &str) -> Option<u32> {
 }
 
 impl Lower<'_> {
-    /// The algorithm that an argument names.
+    /// Returns the algorithm that an argument names.
     pub(super) fn algorithm(&mut self, arg: &CallArg) -> Option<u32> {
         let CallArg::In(e) = arg else { return None };
         let named = match (e.ty.base(), e.as_const()) {
@@ -60,10 +60,10 @@ impl Lower<'_> {
         number
     }
 
-    /// A hash of `data`, in 64 bits.
+    /// Computes a 64-bit hash of `data`.
     pub(super) fn hash_of(&mut self, data: &Expr, algorithm: u32) -> Option<Opnd> {
         let Bits { limbs, bits, slice } = self.bits_of(data)?;
-        // Random numbers do not look at what they are made from.
+        // Random numbers do not depend on their input.
         if let Some(slice) = slice.filter(|_| algorithm != algorithm::RANDOM) {
             return self.hash_with(data, &limbs, bits, slice, algorithm);
         }
@@ -77,14 +77,14 @@ impl Lower<'_> {
         Some(self.hash_bits(&limbs, bits, algorithm))
     }
 
-    /// A hash, in 64 bits, of this many bits.
+    /// Computes a 64-bit hash of this many bits.
     pub(super) fn hash_bits(&mut self, limbs: &[Opnd], bits: u32, algorithm: u32) -> Opnd {
         let (parts, size) = self.bytes_of(limbs, bits);
         let args = vec![Opnd::C(algorithm.into())];
         self.b.emit(Op::Buffer { id: helper::HASH, size, data: parts, args }, Ty::Int(64))
     }
 
-    /// The bytes of a number as parts of a buffer, filled up with zero bits, and how many they are.
+    /// Returns the bytes of a number as parts of a buffer, padded with zero bits, and their count.
     fn bytes_of(&mut self, limbs: &[Opnd], bits: u32) -> (Vec<KeyPart>, u32) {
         let size = bits.div_ceil(8);
         let limbs = self.concat(limbs, bits, &[Opnd::C(0)], size * 8 - bits);
@@ -93,7 +93,7 @@ impl Lower<'_> {
         (parts, size)
     }
 
-    /// A hash of data with a varbit field in them.
+    /// Computes a hash of data that contain a varbit field.
     fn hash_with(
         &mut self,
         data: &Expr,
@@ -104,11 +104,11 @@ impl Lower<'_> {
     ) -> Option<Opnd> {
         let most = data.ty.sizes().map_or(u32::MAX, |(_, max)| max);
         if !slice.at.is_multiple_of(8) || most > MAX_HASHED as u32 * 8 || bits > MAX_BITS {
-            let what = "a hash of this many bits, or of a varbit field that does not start with a byte,";
+            let what = "a hash of this many bits, or of a varbit field that does not start at a byte,";
             self.unsupported(data.span, what);
             return None;
         }
-        // A word of zeros behind it does not change a sum, and a buffer is never empty.
+        // A trailing zero word does not change a sum, and a buffer must not be empty.
         let sums = matches!(algorithm, algorithm::CSUM16 | algorithm::SUM16 | algorithm::XOR16);
         if bits == 0 && !sums {
             self.unsupported(data.span, "this hash of a varbit field alone");
@@ -122,7 +122,7 @@ impl Lower<'_> {
         Some(self.b.emit(Op::Buffer { id: helper::HASH_WITH, size, data: parts, args }, Ty::Int(64)))
     }
 
-    /// All bits of a value, its fields one after the other.
+    /// Returns all bits of a value, its fields in sequence.
     fn bits_of(&mut self, data: &Expr) -> Option<Bits> {
         let value = self.value(data);
         let mut all = Bits::default();
@@ -133,7 +133,7 @@ impl Lower<'_> {
         Some(all)
     }
 
-    /// Puts a value's bits behind those that are there; `false` if that cannot be.
+    /// Appends the bits of a value; `false` if that is not supported.
     fn append(&mut self, v: &Value, to: &mut Bits) -> bool {
         match v {
             Value::Scalar(limbs, w) => {
@@ -151,7 +151,7 @@ impl Lower<'_> {
         }
     }
 
-    /// `hash(result, algorithm, data)`: the hash itself.
+    /// Lowers `hash(result, algorithm, data)`: the hash itself.
     pub(super) fn hash(&mut self, result: &Place, algorithm: u32, data: &Expr) {
         if let Some(h) = self.hash_of(data, algorithm) {
             let h = self.b.truncate(h, 32);
@@ -159,7 +159,8 @@ impl Lower<'_> {
         }
     }
 
-    /// `hash(result, algorithm, base, data, max)`: `base` plus the hash modulo `max`, or `base` if `max` is 0.
+    /// Lowers `hash(result, algorithm, base, data, max)`: `base` plus the hash modulo `max`;
+    /// `base` if `max` is 0.
     pub(super) fn hash_in_range(&mut self, result: &Expr, algorithm: u32, [base, data, max]: [&Expr; 3]) {
         let width = |e: &Expr| e.ty.scalar_width().unwrap_or(0);
         let Some(wide) = Some(width(result)).filter(|w| (1..=64).contains(w)) else {

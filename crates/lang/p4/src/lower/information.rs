@@ -5,11 +5,11 @@ use crate::hir::{Call, CallArg};
 use crate::ir::{BinOp, Cc, Opnd};
 use p4shield_abi::{helper, info};
 
-/// What an information extern reads.
+/// The information that an extern reads.
 pub(super) enum Info {
     /// This field.
     Field(u32),
-    /// Of the interface in the argument.
+    /// A field of the interface that the argument selects.
     Interface(u32),
     AppValue,
     ByNumber,
@@ -17,7 +17,7 @@ pub(super) enum Info {
     Known,
 }
 
-/// What an extern of this name reads, if it reads information.
+/// Returns the information that an extern of this name reads, if any.
 pub(super) fn information(name: &str) -> Option<Info> {
     use info::field as f;
     Some(match name {
@@ -78,7 +78,8 @@ impl Lower<'_> {
         Some(self.helper(helper::READ_VM_INFO, true, vec![field], 64))
     }
 
-    /// `first + at` if `index < limit`, else a number of no field, which is never known.
+    /// Returns `first + at` if `index < limit`, otherwise an invalid field number, which is
+    /// never known.
     fn in_range(&mut self, index: Opnd, limit: u64, at: Opnd, first: Opnd) -> Opnd {
         let field = self.b.bin(BinOp::Add, at, first, 32);
         let ok = self.b.cmp(Cc::Ult, index, Opnd::C(limit), 32);

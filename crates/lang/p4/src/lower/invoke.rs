@@ -1,4 +1,5 @@
-//! Calls: everything that has a body is inlined, with copy-in and copy-out as the language specifies.
+//! Calls: the lowering inlines every callee with a body, with copy-in and copy-out as the language
+//! specifies.
 
 use super::storage::Value;
 use super::{Binding, BoundObject, Lower, Scope};
@@ -57,8 +58,8 @@ impl Lower<'_> {
         }
     }
 
-    /// Inlines an action or a function. `data` are storages for parameters without direction, if they come from a
-    /// table; `args` then are those of the others.
+    /// Inlines an action or a function. `data` are the storages of parameters without
+    /// direction, if a table supplies them; `args` then are the arguments of the others.
     pub(super) fn routine(
         &mut self,
         r: &hir::Routine,
@@ -86,7 +87,7 @@ impl Lower<'_> {
         result.map(|s| self.load(&s))
     }
 
-    /// Lowers a body whose `return` leads behind it, then the copies that are due.
+    /// Lowers a body whose `return` jumps to its end, then the copies to out and inout arguments.
     fn inline(
         &mut self,
         name: &Name,
@@ -103,7 +104,7 @@ impl Lower<'_> {
         self.copy_out(&copy_out);
     }
 
-    /// Gives a parameter its argument.
+    /// Binds a parameter to its argument.
     fn bind(
         &mut self,
         p: &Param,
@@ -143,9 +144,10 @@ impl Lower<'_> {
         self.env.insert(p.var, binding);
     }
 
-    /// Binds the parameters of a parser or control. Its body sees nothing else of the caller, so an inout parameter
-    /// can be the argument itself, unless another argument is a part of the same variable: to copy all headers in and
-    /// out of each control would make large programs larger.
+    /// Binds the parameters of a parser or control. Its body sees nothing else of the caller,
+    /// so an inout parameter can be the argument itself, unless another argument is a part of
+    /// the same variable. Copies of all headers in and out of each control would make large
+    /// programs larger.
     fn bind_all(
         &mut self,
         params: &[Param],
@@ -192,7 +194,7 @@ impl Lower<'_> {
     /// Inlines a control or a parser.
     fn apply_object(&mut self, object: Object, args: &[CallArg], span: Span) {
         let Some(BoundObject::Instance(id, path)) = self.object(object) else {
-            return self.unsupported(span, "applying this object");
+            return self.unsupported(span, "`apply` of this object");
         };
         let inst = self.hir.instances[id.0 as usize].clone();
         match inst.what {
@@ -215,7 +217,7 @@ impl Lower<'_> {
                 self.path = saved;
                 self.copy_out(&copies);
             }
-            _ => self.unsupported(span, "applying this"),
+            _ => self.unsupported(span, "`apply` of this object"),
         }
     }
 
@@ -251,7 +253,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The number of a constructor argument.
+    /// Returns the number of a constructor argument.
     pub(super) fn ctor_number(&self, a: &CtorArg) -> Option<num_bigint::BigInt> {
         let CtorArg::Value(e) = a else { return None };
         match &e.kind {
@@ -265,14 +267,14 @@ impl Lower<'_> {
     }
 }
 
-/// The variable that an out or inout argument is a part of, if it is a plain part of one.
+/// Returns the variable that an out or inout argument is a plain part of, if any.
 fn root(a: &CallArg) -> Option<hir::VarId> {
     let (CallArg::Out(e) | CallArg::InOut(e)) = a else { return None };
     let mut e = e;
     loop {
         match &e.kind {
             hir::ExprKind::Var(v) => return Some(*v),
-            // A member of a union has to be told apart, for the others to become invalid.
+            // An assignment to a member of a union must invalidate the others.
             hir::ExprKind::Field(b, _) if !b.ty.is_union() => e = b,
             _ => return None,
         }

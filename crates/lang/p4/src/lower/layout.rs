@@ -1,8 +1,8 @@
-//! Whether a program can change the layout of a packet.
+//! The check whether a program can change the layout of a packet.
 //!
-//! If headers leave in the order in which they came, each where it was, the deparser has only changed fields to
-//! write. That is so when headers become valid by extraction alone, every extracted header is emitted, the parser's
-//! order is the deparser's, and the parser skips nothing.
+//! The layout is fixed if only extraction makes headers valid, the deparser emits every extracted
+//! header in the parser's order, and the parser skips nothing. The deparser then only writes
+//! changed fields.
 
 use crate::ast::Direction;
 use crate::hir::{
@@ -11,11 +11,11 @@ use crate::hir::{
 use crate::types::Type;
 use std::collections::HashSet;
 
-/// A header as the fields that lead to it from the parameter that holds all headers.
+/// A header as the field indices that lead to it from the parameter that holds all headers.
 type Path = Vec<usize>;
 
-/// Whether the layout of packets never changes. `parser_headers` and `deparser_headers` are the parameters that hold
-/// the headers.
+/// Whether the layout of packets never changes. `parser_headers` and `deparser_headers` are the
+/// parameters that hold the headers.
 pub(super) fn is_fixed(
     p: &Program,
     parser: &Parser,
@@ -39,7 +39,7 @@ pub(super) fn is_fixed(
     scan.fixed && extractions_follow(p, parser, parser_headers, &order)
 }
 
-/// Headers in the order of the deparser; `None` if it does more than emit one after the other.
+/// Returns the headers in the order of the deparser; `None` if it does more than emit.
 fn emission_order(c: &Control, headers: VarId) -> Option<Vec<Path>> {
     let mut order = Vec::new();
     for s in &c.body {
@@ -76,7 +76,8 @@ fn path_from(e: &Expr, root: VarId) -> Option<Path> {
     }
 }
 
-/// Whether every way through the parser extracts headers in the order in which they are emitted.
+/// Whether every path through the parser extracts headers in the order in which the deparser emits
+/// them.
 fn extractions_follow(p: &Program, parser: &Parser, headers: VarId, order: &[Path]) -> bool {
     let mut seen = HashSet::new();
     let mut open = vec![(0usize, 0usize)];
@@ -155,7 +156,7 @@ fn mentions_method(s: &Stmt) -> bool {
     }
 }
 
-/// Looks for what may change the validity or the place of a header.
+/// Searches for statements that may change the validity or the position of a header.
 struct Scan {
     fixed: bool,
 }
@@ -193,9 +194,9 @@ impl Scan {
     fn call(&mut self, c: &Call) {
         match &c.callee {
             Callee::SetValid(_) | Callee::SetInvalid(_) | Callee::Push { .. } => self.fixed = false,
-            // Extraction is the one thing that may make a header valid.
+            // Only extraction makes a header valid.
             Callee::Method { .. } => {}
-            // A tenant's function has no body here that would tell what it does to a header.
+            // A tenant's function has no P4 body that shows its effect on a header.
             Callee::Extern(_) => {
                 let writes = |a: &CallArg| matches!(a, CallArg::Out(e) | CallArg::InOut(e) if moves(&e.ty));
                 self.fixed &= !c.args.iter().any(writes);
@@ -208,8 +209,8 @@ impl Scan {
     }
 }
 
-/// Whether what is assigned to something of this type may come from another place of the packet: headers and varbit
-/// fields.
+/// Whether an assigned value of this type may refer to another position of the packet: headers and
+/// varbit fields.
 fn moves(t: &Type) -> bool {
     match t.base() {
         t if t.is_header() => true,
@@ -220,7 +221,8 @@ fn moves(t: &Type) -> bool {
     }
 }
 
-/// The parameter of a parser or control that holds the headers: the first of struct or header type.
+/// Returns the parameter of a parser or control that holds the headers: the first of struct or
+/// header type.
 pub(super) fn headers_param(params: &[crate::hir::Param]) -> Option<VarId> {
     let holds =
         |p: &&crate::hir::Param| matches!(p.ty.base(), Type::Composite(_)) && p.direction != Direction::None;

@@ -1,7 +1,8 @@
-//! `for` loops, unrolled: the code has no loops (see [`super::states`]).
+//! `for` loops, which the lowering unrolls: the code has no loops (see [`super::states`]).
 //!
-//! Where the bounds are constants the loop is laid out exactly as often as it runs. Otherwise it is laid out
-//! [`MAX_ROUNDS`] times, within another loop [`MAX_INNER`] times, and a packet for which it would run on is dropped.
+//! A loop with constant bounds is unrolled exactly as often as it iterates. Any other loop is
+//! unrolled [`MAX_ROUNDS`] times, or [`MAX_INNER`] times within another loop; a packet that needs
+//! more iterations is dropped.
 
 use super::Lower;
 use super::storage::Value;
@@ -12,11 +13,11 @@ use crate::ir::{BinOp, Cc, Opnd};
 use crate::types::Type;
 use num_bigint::BigInt;
 
-/// Rounds of a loop whose number is not known.
+/// Iterations of a loop whose number of iterations is unknown.
 const MAX_ROUNDS: usize = 64;
-/// Rounds of such a loop within another loop: the code of both multiplies.
+/// Iterations of such a loop within another loop: their code sizes multiply.
 const MAX_INNER: usize = 16;
-/// Rounds of a loop that ends by itself when it is laid out.
+/// Maximum number of iterations of a loop with constant bounds.
 const MAX_KNOWN: usize = 1024;
 
 impl Lower<'_> {
@@ -32,7 +33,7 @@ impl Lower<'_> {
             if self.b.is_dead() || self.too_large {
                 break;
             }
-            // A condition that is a constant here decides when to stop by itself.
+            // A constant condition decides at compile time when to stop.
             unknown += usize::from(!self.b.jumps(before, inside));
             if unknown > self.rounds_allowed() {
                 break;
@@ -52,7 +53,7 @@ impl Lower<'_> {
         if self.loops.is_empty() { MAX_ROUNDS } else { MAX_INNER }
     }
 
-    /// The body once; goes on where the next round begins.
+    /// Lowers the body once; continues where the next iteration begins.
     fn round(&mut self, end: crate::ir::Block, body: &[Stmt]) {
         let next = self.b.new_block("loop next");
         self.loops.push(LoopTargets { end, next });
@@ -94,7 +95,7 @@ impl Lower<'_> {
             if self.b.is_dead() || self.too_large {
                 break;
             }
-            // The body may not change how often it runs.
+            // The body must not change the number of iterations.
             let shown = self.storage(&ty);
             self.store(&shown, &Value::Scalar(now.clone(), width));
             self.env.insert(v, Binding::Storage(shown));
@@ -123,7 +124,7 @@ impl Lower<'_> {
     pub(super) fn for_each(&mut self, v: VarId, array: &Expr, body: &[Stmt]) {
         let items = match self.value(array) {
             Value::Stack(items, _) | Value::Group(items) => items,
-            _ => return self.unsupported(array.span, "going through this"),
+            _ => return self.unsupported(array.span, "iteration over this value"),
         };
         let ty = self.hir.vars[v.0 as usize].ty.clone();
         let end = self.b.new_block("loop end");
@@ -141,7 +142,7 @@ impl Lower<'_> {
         self.b.switch_to(end);
     }
 
-    /// `break`, or `continue` if `next`.
+    /// Lowers `break`, or `continue` if `next`.
     pub(super) fn leave_loop(&mut self, next: bool) {
         if let Some(l) = self.loops.last() {
             let to = if next { l.next } else { l.end };

@@ -1,5 +1,6 @@
-//! Resolved program to IR: parsers, controls, actions and functions are inlined, tables become look-ups, header
-//! fields become loads that later passes drop where they are not used.
+//! The lowering: resolved program to IR. It inlines parsers, controls, actions and functions, turns
+//! tables into look-ups, and header fields into loads, which later passes remove where the fields
+//! are unused. The result goes to `opt`.
 
 mod checksum;
 mod deparser;
@@ -35,11 +36,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use storage::{HeaderStore, Storage};
 
-/// What a name of the program stands for while it is lowered.
+/// What a name refers to while the program is lowered.
 #[derive(Clone)]
 enum Binding {
     Storage(Rc<Storage>),
-    /// A constructor's argument.
+    /// The argument of a constructor parameter.
     Constant(Expr),
     Object(BoundObject),
 }
@@ -48,36 +49,36 @@ enum Binding {
 enum BoundObject {
     PacketIn,
     PacketOut,
-    /// With the path of the instance around it, which makes it one of its own.
+    /// An instance, with the path of its enclosing instances, which distinguishes its copies.
     Instance(InstId, Rc<[Name]>),
 }
 
-/// Standard metadata: its fields by name.
+/// The fields of standard metadata, by name.
 struct Standard {
     names: Vec<Name>,
     fields: Vec<Rc<Storage>>,
 }
 
-/// Something that is being inlined.
+/// A callee that is being inlined.
 struct Scope {
-    /// Where `return` leads.
+    /// Target of `return`.
     end: Block,
-    /// Where the result goes.
+    /// Storage of the result.
     result: Option<Rc<Storage>>,
-    /// Copies of out and inout parameters to arguments, due when it ends.
+    /// Copies of out and inout parameters to arguments, which its end performs.
     copy_out: Vec<(Rc<Storage>, place::Place)>,
 }
 
-/// Where `break` and `continue` lead.
+/// Targets of `break` and `continue`.
 struct LoopTargets {
     end: Block,
     next: Block,
 }
 
-/// A header on its way out.
+/// An emitted header.
 struct Emitted {
     header: Rc<HeaderStore>,
-    /// Whether it is emitted.
+    /// Whether the deparser emits it.
     flag: Slot,
     span: Span,
 }
@@ -98,46 +99,46 @@ struct Lower<'a> {
     arrays: Vec<crate::control::ArrayFacts>,
     value_sets: Vec<crate::control::ValueSetFacts>,
     externs: BTreeSet<String>,
-    /// What C has to know of them.
+    /// C declarations of the types that the tenant's functions use.
     c: crate::ctypes::Declarations,
-    /// The map whose value holds what C is handed by pointer.
+    /// The map whose value contains the arguments passed to C by pointer.
     argument_map: Option<MapId>,
     packet: PacketState,
-    /// Where a packet goes that the parser does not understand.
+    /// Target for packets that the parser rejects.
     reject: Block,
-    /// Where a packet goes that is dropped.
+    /// Target for packets that are dropped.
     refuse: Block,
     emitted: Vec<Emitted>,
-    /// `truncate` was called somewhere.
+    /// Whether the program calls `truncate`.
     truncates: bool,
-    /// First unguarded read of in-VM information, and whether the program asks for its status.
+    /// First read of in-VM information; the program's check of its status is recorded separately.
     info_read: Option<Span>,
     asks_status: bool,
     inlined: usize,
-    /// [`MAX_INLINED`] was exceeded.
+    /// Whether [`MAX_INLINED`] was exceeded.
     too_large: bool,
     architecture: crate::control::Architecture,
     standard: Option<Standard>,
-    /// Where the program sends packets to groups.
+    /// The location where the program sends packets to multicast groups.
     multicast: Option<Span>,
-    /// The colour that a direct meter told last.
+    /// The last colour that each direct meter returned.
     direct: HashMap<InstId, Slot>,
 }
 
-/// Variables of the machine rather than of the program.
+/// Variables of the generated code rather than of the program.
 struct PacketState {
     data: Slot,
     end: Slot,
-    /// Where the next header starts, as a pointer and in bytes.
+    /// Start of the next header, as a pointer and in bytes.
     cursor: Slot,
     parsed: Slot,
     verdict: Slot,
     truncate_to: Slot,
-    /// Why the parser rejects.
+    /// The parser error.
     error: Slot,
 }
 
-/// The lowered program and what is worth knowing about it.
+/// The lowered program and its properties.
 pub(crate) struct Lowered {
     pub(crate) function: Function,
     pub(crate) tables: Vec<crate::control::TableFacts>,
@@ -147,11 +148,11 @@ pub(crate) struct Lowered {
     /// C declarations of the tenant's own functions.
     pub(crate) c_header: String,
     pub(crate) architecture: crate::control::Architecture,
-    /// Where the program chooses a multicast group, if it may.
+    /// The location where the program chooses a multicast group, if it may.
     pub(crate) multicast: Option<Span>,
 }
 
-/// Statements that may be inlined: a bound on exponential growth through nested calls.
+/// Maximum number of inlined statements: a bound on exponential growth through nested calls.
 const MAX_INLINED: usize = 200_000;
 
 impl Lower<'_> {
@@ -160,22 +161,22 @@ impl Lower<'_> {
     }
 
     fn unsupported(&mut self, span: Span, what: &str) {
-        let d = Diagnostic::new(Code::Unsupported, span, format!("{what}: not supported yet"));
-        self.sink.add(d.hint("the program may be right, but this compiler cannot translate it"));
+        let d = Diagnostic::new(Code::Unsupported, span, format!("{what} is not supported yet"));
+        self.sink.add(d.hint("the program may be valid, but this compiler cannot translate it"));
     }
 
-    /// A mistake of the compiler, not of the author.
+    /// Reports a compiler bug.
     fn internal(&mut self, span: Span, what: &str) {
         self.error(Code::Internal, span, format!("internal error: {what}"), "please report this program");
     }
 
-    /// Counts a statement; once there are too many, nothing more is inlined.
+    /// Counts a statement; beyond the limit, inlining stops.
     fn count(&mut self, span: Span) -> bool {
         self.inlined += 1;
         if self.inlined > MAX_INLINED && !self.too_large {
             self.too_large = true;
             let message =
-                format!("the program has more than {MAX_INLINED} statements once calls are inlined");
+                format!("the program has more than {MAX_INLINED} statements after the inlining of calls");
             self.error(Code::TooLarge, span, message, "call large actions and controls from fewer places");
         }
         !self.too_large
@@ -186,7 +187,7 @@ impl Lower<'_> {
         MapId(self.b.f.maps.len() as u32 - 1)
     }
 
-    /// A map name that is a C identifier and not taken.
+    /// Returns a map name that is a C identifier and unused.
     fn map_name(&self, parts: &[Name], last: &str) -> String {
         let names: Vec<&str> = parts.iter().map(|p| &**p).chain([last]).collect();
         let base: String =
@@ -205,7 +206,7 @@ impl Lower<'_> {
         self.path.iter().chain([name]).cloned().collect()
     }
 
-    /// `c ? t : f` for machine words.
+    /// Lowers `c ? t : f` for values of at most 64 bits.
     fn select(&mut self, c: Opnd, t: Opnd, f: Opnd, width: u8) -> Opnd {
         if let Opnd::C(c) = c {
             return if c != 0 { t } else { f };

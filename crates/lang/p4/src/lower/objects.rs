@@ -1,4 +1,4 @@
-//! Extern objects that keep something between packets: registers, counters and meters, each an array.
+//! Extern objects that keep state between packets: registers, counters and meters, each an array.
 
 use super::Lower;
 use super::storage::{Value, limb_count, limb_width};
@@ -15,12 +15,12 @@ use p4shield_abi::map::{MapDefinition, TYPE_ARRAY};
 use p4shield_abi::meter::METER_CELL_SIZE;
 use std::rc::Rc;
 
-/// The most elements of an array.
+/// Maximum number of elements of an array.
 const MAX_ELEMENTS: u32 = 1 << 24;
-/// The widest register, in bits.
+/// Maximum width of a register in bits.
 const MAX_WIDTH: u32 = 2048;
 
-/// Whether an extern type is one of these.
+/// Whether an extern type is an object of this module.
 pub(super) fn is_object(of: &str) -> bool {
     matches!(
         of,
@@ -36,7 +36,7 @@ pub(super) fn is_object(of: &str) -> bool {
     )
 }
 
-/// An array and its elements.
+/// An array of an extern object.
 #[derive(Clone, Copy)]
 struct Array {
     map: MapId,
@@ -45,7 +45,8 @@ struct Array {
     bytes: u32,
 }
 
-/// `base` plus the offset of limb `i`, and the limb's bytes, of an element in memory.
+/// Returns `base` plus the offset of limb `i` of an element in memory, and the size of the limb in
+/// bytes.
 const fn limb_at(width: u32, i: usize) -> (i32, u8) {
     let bytes = if width > 64 { 8 } else { width.div_ceil(8).next_power_of_two() };
     (8 * i as i32, bytes as u8)
@@ -61,7 +62,7 @@ impl Lower<'_> {
         c: &Call,
     ) -> Option<Value> {
         match (of, &*f.name, c.args.as_slice()) {
-            // A hit has counted already.
+            // The hit has already been counted.
             ("direct_counter", ..) => None,
             ("direct_meter", "read", [CallArg::Out(result)]) => {
                 let slot = self.colour_slot(id);
@@ -124,7 +125,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Assigns a number of `width` bits to something of another width.
+    /// Assigns a number of `width` bits to an l-value of any width.
     fn give(&mut self, to: &Expr, value: &[Opnd], width: u32) {
         let Some(wanted) = to.ty.scalar_width() else { return };
         let value = self.resize(value, width, wanted, false);
@@ -133,7 +134,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The array behind an instance.
+    /// Returns the array of an instance.
     fn array(&mut self, id: InstId, path: &Rc<[Name]>, of: &str) -> Option<Array> {
         let inst = self.hir.instances[id.0 as usize].clone();
         let (kind, width) = self.element(&inst, of)?;
@@ -149,7 +150,7 @@ impl Lower<'_> {
         let size = inst.args.first().and_then(|a| self.ctor_number(a)).as_ref().and_then(small);
         let Some(size) = size.filter(|s| (1..=MAX_ELEMENTS).contains(s)) else {
             let hint = format!("sizes are from 1 to {MAX_ELEMENTS}");
-            self.error(Code::BadInstance, inst.span, "this is not a size", hint);
+            self.error(Code::BadInstance, inst.span, "invalid size", hint);
             return None;
         };
         let definition = MapDefinition {
@@ -167,7 +168,7 @@ impl Lower<'_> {
         Some(Array { map, kind, width, bytes })
     }
 
-    /// What an instance's elements are, and their width.
+    /// Returns the kind and width of an instance's elements.
     fn element(&mut self, inst: &Instance, of: &str) -> Option<(ArrayKind, u32)> {
         let Type::Extern(e) = &inst.ty else { return None };
         let second = inst.args.get(1).map(unit);
@@ -188,7 +189,7 @@ impl Lower<'_> {
         })
     }
 
-    /// Does something with an element, if it exists.
+    /// Runs `f` for an element if the index is in range.
     fn at_element(&mut self, a: Array, index: Opnd, f: impl FnOnce(&mut Self, Opnd)) {
         // An index of more than 32 bits must not wrap around into the array.
         let index = if self.b.f.bits(index) > 32 {
@@ -207,7 +208,7 @@ impl Lower<'_> {
         self.b.switch_to(end);
     }
 
-    /// The value of an element; 0 if there is none.
+    /// Reads an element; 0 if the index is out of range.
     fn read_element(&mut self, a: Array, index: Opnd) -> Vec<Opnd> {
         let slots: Vec<_> =
             (0..limb_count(a.width)).map(|i| self.b.slot(Ty::Int(limb_width(a.width, i)))).collect();
@@ -230,7 +231,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Counts the packet in the counter at `at` behind `base`.
+    /// Counts the packet in the counter at `base + at`.
     pub(super) fn count_at(&mut self, kind: ArrayKind, base: Opnd, at: u32, bytes: u32) {
         let ArrayKind::Counter { unit } = kind else { return };
         let at = at.cast_signed();
@@ -253,7 +254,7 @@ impl Lower<'_> {
         self.b.emit(Op::StoreMap { base, offset, bytes, value }, Ty::None);
     }
 
-    /// The colour that the meter cell at `cell` gives the packet.
+    /// Returns the colour that the meter cell at `cell` assigns to the packet.
     pub(super) fn meter_at(&mut self, kind: ArrayKind, cell: Opnd) -> Opnd {
         let ArrayKind::Meter { unit } = kind else { return Opnd::C(0) };
         let amount = if unit == Unit::Bytes { self.context(offset::PACKET_LENGTH, 4) } else { Opnd::C(1) };
@@ -263,7 +264,7 @@ impl Lower<'_> {
     }
 }
 
-/// The unit that a constructor's argument names.
+/// Returns the unit that a constructor argument names.
 pub(crate) fn unit(a: &CtorArg) -> Unit {
     let named = match a {
         CtorArg::Value(e) => match (e.ty.base(), e.as_const()) {

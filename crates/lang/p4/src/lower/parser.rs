@@ -1,4 +1,4 @@
-//! Parsers: states become blocks, extractions become one bounds check and a load per field.
+//! Parsers: states become blocks; an extraction becomes one bounds check and a load per field.
 
 use super::storage::{HeaderStore, Storage, Value, limb_count, limb_width};
 use super::{Lower, externs};
@@ -8,14 +8,14 @@ use crate::ir::{BinOp, Block, Cc, Op, Opnd, Ty};
 use crate::source::Span;
 use crate::types::Type;
 
-/// The furthest that `advance` may go by a variable amount, in bytes: no packet is longer.
+/// Maximum of a variable `advance` in bytes: no packet is longer.
 const MAX_ADVANCE: u64 = 0xffff;
 
-/// The longest header: field offsets in instructions have 16 bits with their sign.
+/// Maximum length of a header: instructions have signed 16-bit offsets.
 const MAX_HEADER: u32 = 0x4000;
 
 impl Lower<'_> {
-    /// Goes to the target of the first case that matches.
+    /// Jumps to the target of the first case that matches.
     pub(super) fn select_state(
         &mut self,
         subjects: &[Expr],
@@ -45,7 +45,7 @@ impl Lower<'_> {
             let width = s.ty.scalar_width().unwrap_or(0);
             let signed = matches!(s.ty.base(), Type::Int(_));
             let matches = match k {
-                // It speaks for the keys behind it, too.
+                // A value set matches the remaining keys too.
                 Keyset::Set(set) => {
                     let end = values.len().min(i + self.value_set_keys(*set));
                     Some(self.in_value_set(*set, &values[i..end]))
@@ -60,14 +60,14 @@ impl Lower<'_> {
         self.b.jump(hit);
     }
 
-    /// `None` if it always matches.
+    /// Returns the condition for a match; `None` if it always matches.
     fn keyset_matches(&mut self, v: &[Opnd], k: &Keyset, width: u32, signed: bool) -> Option<Opnd> {
         let number = |l: &mut Self, e: &Expr| -> Vec<Opnd> {
             let Some(c) = e.as_const() else { return l.limbs(e) };
             limbs(c, width).into_iter().take(limb_count(width)).map(Opnd::C).collect()
         };
         Some(match k {
-            // Sets are looked up with all keys that they have.
+            // A value set is looked up with all its keys.
             Keyset::Any | Keyset::Set(_) => return None,
             Keyset::Value(e) => {
                 let want = number(self, e);
@@ -89,7 +89,7 @@ impl Lower<'_> {
         })
     }
 
-    /// Methods of `packet_in`.
+    /// Lowers the methods of `packet_in`.
     pub(super) fn packet_in(&mut self, method: &str, c: &Call, ty: Option<&Type>) -> Option<Value> {
         match (method, c.args.as_slice()) {
             ("extract", [CallArg::Out(h)]) => {
@@ -101,7 +101,7 @@ impl Lower<'_> {
                 self.extract(h, Some(bits));
                 None
             }
-            // `extract<T>(_)` takes a header that nobody wants.
+            // `extract<T>(_)` extracts a header and discards it.
             ("extract", [CallArg::Skip, rest @ ..]) => {
                 let bits = match rest {
                     [CallArg::In(bits)] => Some(self.word(bits)),
@@ -131,7 +131,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Goes on if `len` bytes from `base` on are there, else rejects.
+    /// Continues if the packet contains `len` bytes from `base`, otherwise rejects.
     fn need(&mut self, base: Opnd, len: u32) {
         let end = self.b.read(self.packet.end);
         let ok = self.b.emit(Op::InBounds { base, len, end }, Ty::Int(1));
@@ -139,7 +139,7 @@ impl Lower<'_> {
         self.continue_or(ok, error);
     }
 
-    /// Goes on if `ok`, else rejects an argument of a parser operation.
+    /// Continues if `ok`, otherwise rejects an invalid argument of a parser operation.
     pub(super) fn continue_if(&mut self, ok: Opnd) {
         let error = self.error_number("ParserInvalidArgument");
         self.continue_or(ok, error);
@@ -147,9 +147,9 @@ impl Lower<'_> {
 
     fn extract(&mut self, e: &Expr, varbits: Option<Opnd>) {
         let Some(options) = self.options(e) else {
-            return self.unsupported(e.span, "extraction into this");
+            return self.unsupported(e.span, "extraction into this expression");
         };
-        // Into one of several elements by way of a header of its own.
+        // Extraction into one of several elements uses a temporary header.
         let storage = match options.as_slice() {
             [] => return,
             [(Opnd::C(1), s)] => s.clone(),
@@ -170,7 +170,7 @@ impl Lower<'_> {
         self.advance_stack(e);
     }
 
-    /// Extracts into one header; `false` if it is none that can be extracted.
+    /// Extracts into one header; `false` if the header is not extractable.
     fn extract_into(&mut self, storage: &Storage, ty: &Type, varbits: Option<Opnd>, span: Span) -> bool {
         let Storage::Header(h) = storage else {
             self.unsupported(span, &format!("extraction into {ty}"));
@@ -198,7 +198,7 @@ impl Lower<'_> {
             self.write_varbit(varbit, from, bytes);
             taken = self.add_bytes(taken, bytes);
         }
-        // Not before all of it is there: after an error the pipeline may go on.
+        // Valid only once it is complete: after an error, the pipeline may continue.
         self.b.write(h.valid, Opnd::C(1));
         self.b.write(self.packet.cursor, cursor);
         let parsed = self.add_bytes(parsed, taken);
@@ -206,7 +206,8 @@ impl Lower<'_> {
         true
     }
 
-    /// Bits of a varbit field as bytes; rejects what does not fit or is no whole number of bytes.
+    /// Returns the size of a varbit field in bytes; rejects sizes beyond `max` and fractions of
+    /// a byte.
     fn variable_part(&mut self, bits: Opnd, max: u32) -> Opnd {
         let ok = self.b.cmp(Cc::Ule, bits, Opnd::C(u64::from(max)), 32);
         let error = self.error_number("HeaderTooShort");
@@ -231,7 +232,7 @@ impl Lower<'_> {
         }
     }
 
-    /// `width` bits from bit `offset` of `size` bytes at `base`, all of which are in bounds.
+    /// Loads `width` bits from bit `offset` of `size` bytes at `base`, all of which are in bounds.
     pub(super) fn load_bits(&mut self, base: Opnd, size: u32, offset: u32, width: u32) -> Vec<Opnd> {
         (0..limb_count(width))
             .map(|i| {
@@ -246,11 +247,12 @@ impl Lower<'_> {
     fn load_word(&mut self, base: Opnd, size: u32, offset: u32, width: u32) -> Opnd {
         let (first, last) = (offset / 8, (offset + width - 1) / 8);
         let bytes = last - first + 1;
-        // One load of 1, 2, 4 or 8 bytes that ends with the field, or starts with the header, and stays within it.
+        // One load of 1, 2, 4 or 8 bytes that ends with the field, or starts with the
+        // header, and stays within the header.
         let window = [1u32, 2, 4, 8].into_iter().find(|w| *w >= bytes && *w <= size);
         let window = window.map(|w| ((last + 1).saturating_sub(w), w));
         let Some((start, w)) = window else {
-            // In two parts, each of which is smaller.
+            // In two parts, each smaller than the field.
             let half = if bytes > 4 { 32 } else { 8 * (bytes / 2).max(1) };
             let low_width = width.min(half - (8 - (offset + width) % 8) % 8);
             let high = self.load_word(base, size, offset, width - low_width);
@@ -314,11 +316,11 @@ impl Lower<'_> {
     }
 }
 
-/// Why a header cannot be extracted, if it cannot.
+/// Returns the reason why a header cannot be extracted, if any.
 fn not_extractable(h: &HeaderStore, ty: &Type) -> Option<String> {
     let bits: u32 = h.layout.fields.iter().map(|f| f.width).sum();
     if !bits.is_multiple_of(8) {
-        return Some(format!("a header of {bits} bits, which is no whole number of bytes,"));
+        return Some(format!("a header of {bits} bits, which is not a whole number of bytes,"));
     }
     if h.layout.bytes > MAX_HEADER {
         return Some(format!("a header of more than {MAX_HEADER} bytes"));

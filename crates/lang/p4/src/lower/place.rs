@@ -1,7 +1,8 @@
-//! Places: what can be assigned, also elements of stacks that are known at run time only.
+//! L-values, including stack elements whose index is known only at run time.
 //!
-//! Variables live in SSA slots, which have no addresses. So an element by a variable index is one of several places,
-//! each with the condition under which it is meant; reading goes through them, and writing writes the one.
+//! Variables live in SSA slots, which have no addresses. So an element with a variable index is one
+//! of several storages, each with the condition that selects it. A read goes through all of them, a
+//! write changes the selected one.
 
 use super::Lower;
 use super::storage::{Storage, Value, limb_count};
@@ -11,23 +12,23 @@ use crate::ir::{BinOp, Cc, Opnd, mask};
 use crate::types::Type;
 use std::rc::Rc;
 
-/// Places that one expression may mean at most.
+/// Maximum number of storages that one expression may refer to.
 const MAX_OPTIONS: usize = 256;
 
-/// Slots, and when they are meant: the constant 1 if always.
+/// Storages and the conditions that select them: the constant 1 for an unconditional one.
 pub(super) type Options = Vec<(Opnd, Rc<Storage>)>;
 
-/// Which bits of a scalar are meant.
+/// The selected bits of a scalar.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Bits {
     All,
-    /// High and low, both included.
+    /// High and low bit, inclusive.
     Slice(u32, u32),
-    /// So many from a bit that is known at run time.
+    /// A number of bits from an offset that is known only at run time.
     From(Opnd, u32),
 }
 
-/// Something assignable. At most one of the options holds; none if an index is out of range.
+/// An l-value. At most one of the options is selected; none if an index is out of range.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) options: Options,
@@ -60,12 +61,12 @@ impl Lower<'_> {
             _ => self.options(e).map(|options| Place { options, bits: Bits::All }),
         };
         if found.is_none() {
-            self.unsupported(e.span, "an assignment to this");
+            self.unsupported(e.span, "an assignment to this expression");
         }
         found
     }
 
-    /// A distance or index as a word of 32 bits; what is larger becomes the largest.
+    /// Returns a distance or index as a 32-bit word; saturates larger values.
     pub(super) fn clamped(&mut self, e: &Expr) -> Opnd {
         let limbs = self.limbs(e);
         let Some(low) = limbs.first().copied() else { return Opnd::C(0) };
@@ -78,7 +79,8 @@ impl Lower<'_> {
         if far == Opnd::C(0) { low } else { self.select(far, limit, low, 64) }
     }
 
-    /// Where an expression that names (a part of) a variable may live; `None` if it names none.
+    /// Returns the storages that an expression may refer to; `None` if it does not name a
+    /// variable or a part of one.
     pub(super) fn options(&mut self, e: &Expr) -> Option<Options> {
         match &e.kind {
             ExprKind::Var(v) => match self.env.get(v) {
@@ -122,7 +124,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A stack's place, the index of its next element, and its size.
+    /// Returns a stack's storages, the index of its next element, and its size.
     fn stack(&mut self, e: &Expr) -> Option<(Options, Opnd, usize)> {
         let options = self.options(e)?;
         let [(_, s)] = options.as_slice() else { return None };
@@ -131,7 +133,7 @@ impl Lower<'_> {
         Some((options, next, len))
     }
 
-    /// `stack.lastIndex`
+    /// Lowers `stack.lastIndex`.
     pub(super) fn last_index(&mut self, e: &Expr) -> Opnd {
         match self.stack(e) {
             Some((_, next, _)) => self.b.bin(BinOp::Sub, next, Opnd::C(1), 32),
@@ -158,7 +160,7 @@ impl Lower<'_> {
         Some(out)
     }
 
-    /// Runs `f` for the option that is meant.
+    /// Runs `f` for the selected option.
     pub(super) fn for_option(&mut self, options: &Options, mut f: impl FnMut(&mut Self, &Rc<Storage>)) {
         if let [(Opnd::C(1), s)] = options.as_slice() {
             return f(self, s);
@@ -176,7 +178,7 @@ impl Lower<'_> {
         self.b.switch_to(end);
     }
 
-    /// The value of the option that is meant; zeros, and invalid headers, if none is.
+    /// Reads the selected option; zeros and invalid headers if none is selected.
     pub(super) fn load_options(&mut self, options: &Options, ty: &Type) -> Value {
         if let [(Opnd::C(1), s)] = options.as_slice() {
             return self.load(s);
@@ -190,7 +192,7 @@ impl Lower<'_> {
         self.load(&result)
     }
 
-    /// What a place of type `ty` holds.
+    /// Reads an l-value of type `ty`.
     pub(super) fn load_place(&mut self, place: &Place, ty: &Type) -> Value {
         let width = ty.scalar_width().unwrap_or(0);
         let whole = match (&place.bits, place.options.first().map(|(_, s)| s.clone())) {
@@ -237,7 +239,7 @@ impl Lower<'_> {
         });
     }
 
-    /// `old` with `n` bits from bit `at` on replaced; what lies beyond its width is dropped.
+    /// Replaces `n` bits of `old` from bit `at`; bits beyond its width are discarded.
     fn insert_bits(&mut self, old: &[Opnd], width: u32, new: &[Opnd], n: u32, at: Opnd) -> Vec<Opnd> {
         let new = self.resize(new, n, width, false);
         let new = self.shift_by(true, &new, at, width, false);
@@ -252,7 +254,8 @@ impl Lower<'_> {
         self.bitwise(BinOp::Or, &old, &new, width)
     }
 
-    /// Makes the other headers of a union invalid where `valid` says that `e`, a header, has become valid.
+    /// Invalidates the other headers of a union where `valid` reports that its member `e` has
+    /// become valid.
     pub(super) fn only_member(&mut self, e: &Expr, valid: Opnd) {
         let ExprKind::Field(base, this) = &e.kind else { return };
         if !base.ty.is_union() {
@@ -272,10 +275,10 @@ impl Lower<'_> {
         });
     }
 
-    /// `push_front` and `pop_front`.
+    /// Lowers `push_front` and `pop_front`.
     pub(super) fn push(&mut self, stack: &Expr, count: u32, front: bool) {
         let Some(options) = self.options(stack) else {
-            return self.unsupported(stack.span, "push_front or pop_front of this");
+            return self.unsupported(stack.span, "push_front or pop_front of this expression");
         };
         self.for_option(&options, |l, s| {
             let Storage::Stack(items, next) = &**s else { return };
@@ -302,7 +305,7 @@ impl Lower<'_> {
         });
     }
 
-    /// Counts an element that was extracted into `stack.next`.
+    /// Advances the next index of a stack after an extraction into `stack.next`.
     pub(super) fn advance_stack(&mut self, e: &Expr) {
         let b = match &e.kind {
             ExprKind::StackNext(b) => b,

@@ -1,5 +1,5 @@
-//! Action selectors: an entry may name a group instead of an action, and a hash over the table's `selector` keys chooses
-//! which member of the group acts on a packet.
+//! Action selectors: an entry may refer to a group instead of an action. A hash over the table's
+//! `selector` keys chooses the group's member that acts on a packet.
 
 use super::Lower;
 use super::table::property;
@@ -10,7 +10,7 @@ use crate::lexer::Name;
 use crate::types::Type;
 use p4shield_abi::map::{MapDefinition, TYPE_HASH};
 
-/// Members of a selector that does not say how many it may have.
+/// Default capacity of a selector in members.
 const DEFAULT_MEMBERS: u32 = 1024;
 
 /// How a table's entries choose among the members of groups.
@@ -18,14 +18,14 @@ const DEFAULT_MEMBERS: u32 = 1024;
 pub(super) struct Selector {
     groups: MapId,
     members: MapId,
-    /// The engine's number of the hash.
+    /// The engine's number of the hash algorithm.
     algorithm: u32,
-    /// Bits of the hash that count.
+    /// Number of hash bits in use.
     width: u8,
 }
 
 impl Lower<'_> {
-    /// Makes the maps of groups and their members, if the table has a selector and keys for it.
+    /// Creates the maps of groups and their members, if the table has a selector and keys for it.
     pub(super) fn plan_selector(
         &mut self,
         t: &Table,
@@ -52,7 +52,7 @@ impl Lower<'_> {
         Some(Selector { groups, members, algorithm, width: width.unwrap_or(64).clamp(1, 64) as u8 })
     }
 
-    /// All bits of a table's selector keys.
+    /// Returns all bits of a table's selector keys.
     pub(super) fn selector_bits(&mut self, t: &Table) -> (Vec<Opnd>, u32) {
         let mut all = (Vec::new(), 0);
         for k in t.keys.iter().filter(|k| k.kind == MatchKind::Selector) {
@@ -63,8 +63,8 @@ impl Lower<'_> {
         all
     }
 
-    /// Where the action is that the entry at `base` stands for: there, or at a member of the group that it names. Goes
-    /// to `end` if the group has no member.
+    /// Returns where the action of the entry at `base` is stored: there, or at a member of the
+    /// entry's group. Jumps to `end` if the group has no member.
     pub(super) fn chosen_member(
         &mut self,
         s: Selector,
@@ -97,7 +97,7 @@ impl Lower<'_> {
         self.b.read(chosen)
     }
 
-    /// What a map holds; goes to `end` if it holds nothing.
+    /// Looks up a map; jumps to `end` if it has no value for the key.
     fn found(&mut self, map: MapId, key: Vec<crate::ir::KeyPart>, end: Block) -> Opnd {
         let base = self.b.lookup(map, key);
         let there = self.b.cmp(Cc::Ne, base, Opnd::C(0), 64);
@@ -108,7 +108,7 @@ impl Lower<'_> {
     }
 }
 
-/// The engine's number of the hash that a constructor argument names.
+/// Returns the engine's number of the hash algorithm that a constructor argument names.
 fn algorithm_of(a: &CtorArg) -> Option<u32> {
     let CtorArg::Value(e) = a else { return None };
     let (Type::Enum(en), Some(n)) = (e.ty.base(), e.as_const()) else { return None };

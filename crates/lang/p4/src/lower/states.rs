@@ -1,21 +1,23 @@
-//! The order of a parser's states, and how its loops are unrolled.
+//! The order of a parser's states, and the unrolling of its loops.
 //!
-//! The code has no loops: PREVAIL follows them at a price, and every analysis here is one pass. A loop of states is
-//! laid out once for each time round. Most loops go through a header stack: there the index of the next element is a
-//! constant in each copy, and where the stack is full the way ends by itself. Other loops end after
-//! [`MAX_ROUNDS`], with the error that the language has for a parser that takes too long.
+//! The generated code has no loops: PREVAIL's analysis of loops is expensive, and every analysis of
+//! this compiler is one pass. A loop of states is unrolled once per iteration. Most loops advance
+//! through a header stack: the index of the next element is then a constant in each copy, and the
+//! loop ends where the stack is full. Other loops end after [`MAX_ROUNDS`], with the language's
+//! error for a parser timeout.
 
 use super::Lower;
 use crate::hir::{self, Next, Target};
 use crate::ir::Block;
 use std::collections::HashMap;
 
-/// Rounds of a loop that nothing else ends: as many as TCP has bytes of options, which is the longest that is usual.
+/// Maximum number of iterations of a loop without another bound: the number of option bytes of TCP,
+/// the longest usual loop.
 const MAX_ROUNDS: u32 = 40;
 
-/// States in an order in which each comes behind those that lead to it, except round a loop.
+/// States in topological order, except within loops.
 pub(super) struct Order {
-    /// States by position, and the loop each is in.
+    /// States by position, and the loop of each.
     states: Vec<usize>,
     position: Vec<usize>,
     component: Vec<usize>,
@@ -30,7 +32,7 @@ fn successors(p: &hir::Parser, i: usize) -> Vec<usize> {
     targets.iter().filter_map(state).collect()
 }
 
-/// States from the first on, in the order in which a depth-first search leaves them.
+/// Returns the states from `start` in the postorder of a depth-first search.
 fn postorder(n: usize, start: usize, next: &dyn Fn(usize) -> Vec<usize>, seen: &mut [bool]) -> Vec<usize> {
     let mut out = Vec::with_capacity(n);
     let mut stack = vec![(start, 0usize)];
@@ -50,7 +52,8 @@ fn postorder(n: usize, start: usize, next: &dyn Fn(usize) -> Vec<usize>, seen: &
 }
 
 impl Order {
-    /// Kosaraju's algorithm: components come out in topological order, with the states of each in reverse postorder.
+    /// Computes the order with Kosaraju's algorithm: components in topological order, the
+    /// states of each in reverse postorder.
     pub(super) fn of(p: &hir::Parser) -> Self {
         let n = p.states.len();
         let mut reverse = postorder(n, 0, &|i| successors(p, i), &mut vec![false; n]);
@@ -81,7 +84,7 @@ impl Order {
     }
 }
 
-/// Blocks of the states, by state and round.
+/// The blocks of the states, by state and iteration.
 struct Layout<'a> {
     parser: &'a hir::Parser,
     order: Order,
@@ -90,7 +93,7 @@ struct Layout<'a> {
 }
 
 impl Lower<'_> {
-    /// Inlines the states of a parser whose parameters are bound; goes on where it accepts.
+    /// Inlines the states of a parser whose parameters are bound; continues where it accepts.
     pub(super) fn parse_states(&mut self, p: &hir::Parser) {
         self.stmts(&p.locals);
         if p.states.is_empty() {
@@ -111,7 +114,7 @@ impl Lower<'_> {
         self.b.switch_to(accept);
     }
 
-    /// Lays out the states of a loop once for each round, until no way leads to another.
+    /// Unrolls a loop of states until no path leads to another iteration.
     fn rounds(&mut self, layout: &mut Layout<'_>, members: &[usize]) {
         for round in 0..=MAX_ROUNDS {
             let mut live = false;

@@ -1,4 +1,4 @@
-//! Statements.
+//! Lowering of statements.
 
 use super::place::Place;
 use super::storage::{Storage, Value};
@@ -12,7 +12,7 @@ use std::rc::Rc;
 impl Lower<'_> {
     pub(super) fn stmts(&mut self, stmts: &[Stmt]) {
         for s in stmts {
-            // What follows a return or an exit is never reached and need not be lowered.
+            // Code behind a return or an exit is unreachable.
             if self.b.is_dead() || !self.count(s.span) {
                 return;
             }
@@ -38,7 +38,8 @@ impl Lower<'_> {
             }
             StmtKind::Instance => {}
             StmtKind::Assign(target, value) => {
-                // The place comes first: an index in it is evaluated before the value.
+                // The l-value comes first: an index in it is evaluated before the
+                // value.
                 let place = self.place(target);
                 let value = self.value(value);
                 if let Some(place) = place {
@@ -110,7 +111,7 @@ impl Lower<'_> {
         self.switch(cases, |l, i: &usize| l.b.cmp(Cc::Eq, run, Opnd::C(*i as u64), 32));
     }
 
-    /// The first case of which a label matches; `None` labels match always.
+    /// Runs the first case with a matching label; `None` labels always match.
     fn switch<T>(
         &mut self,
         cases: &[(Vec<Option<T>>, Vec<Stmt>)],
@@ -150,7 +151,7 @@ impl Lower<'_> {
         self.b.stop();
     }
 
-    /// Leaves everything that is being inlined, with the copies that are due on the way.
+    /// Leaves all inlined callees, and performs their copies to out and inout arguments.
     fn do_exit(&mut self) {
         for i in (1..self.scopes.len()).rev() {
             let copies = self.scopes[i].copy_out.clone();

@@ -1,4 +1,5 @@
-//! Where variables live: every scalar in SSA slots, headers with their validity and their place in the packet.
+//! Storage of variables: scalars in SSA slots, headers with their validity and their position in
+//! the packet.
 
 use super::Lower;
 use super::varbit::Varbit;
@@ -8,7 +9,7 @@ use crate::ir::{FieldSlot, HeaderLayout, Opnd, Ty};
 use crate::types::Type;
 use std::rc::Rc;
 
-/// Slots of a variable, shaped like its type.
+/// The slots of a variable, structured like its type.
 #[derive(Debug)]
 pub(super) enum Storage {
     /// Limbs of 64 bits, lowest first, and the width.
@@ -19,36 +20,37 @@ pub(super) enum Storage {
     /// Elements, and the index of the next one.
     Stack(Vec<Rc<Self>>, Slot),
     Varbit(Varbit),
-    /// What has no representation here, such as a string.
+    /// A value without a representation at run time, such as a string.
     Opaque,
 }
 
 #[derive(Debug)]
 pub(super) struct HeaderStore {
     pub(super) valid: Slot,
-    /// Where it was extracted: pointer, and bytes from the start of the packet ([`NOWHERE`] if it was not).
+    /// Position of the extraction: pointer, and bytes from the start of the packet ([`NOWHERE`]
+    /// if not extracted).
     pub(super) base: Slot,
     pub(super) at: Slot,
     pub(super) varbit: Option<Varbit>,
     pub(super) fields: Vec<Rc<Storage>>,
     /// Scalars of `fields`, in the order of the layout.
     pub(super) leaves: Vec<Vec<Slot>>,
-    /// What the packet holds in their place.
+    /// The packet's values of these fields.
     pub(super) original: Vec<Vec<Slot>>,
     pub(super) layout: Rc<HeaderLayout>,
 }
 
-/// The place of a header that was not extracted.
+/// The position of a header that was not extracted.
 pub(super) const NOWHERE: u64 = 0xffff_ffff;
 
-/// A value of any type, shaped as [`Storage`].
+/// A value of any type, structured like [`Storage`].
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Scalar(Vec<Opnd>, u32),
     Group(Vec<Self>),
     Header(Box<HeaderValue>),
     Stack(Vec<Self>, Opnd),
-    /// Where the contents stand in the packet as it came, and their bytes.
+    /// Position of the contents in the original packet, and their size in bytes.
     Varbit(Opnd, Opnd),
     Opaque,
 }
@@ -56,23 +58,23 @@ pub(super) enum Value {
 #[derive(Clone, Debug)]
 pub(super) struct HeaderValue {
     pub(super) valid: Opnd,
-    /// Base and place, if it is a copy of a whole header.
+    /// Base and position, if it is a copy of a whole header.
     pub(super) place: Option<(Opnd, Opnd)>,
     pub(super) fields: Vec<Value>,
     pub(super) original: Vec<Vec<Opnd>>,
 }
 
-/// Width of limb `i` of a value of `width` bits.
+/// Returns the width of limb `i` of a value of `width` bits.
 pub(super) fn limb_width(width: u32, i: usize) -> u8 {
     (width - 64 * i as u32).min(64) as u8
 }
 
-/// How many limbs a value of `width` bits has; none for `bit<0>`.
+/// Returns the number of limbs of a value of `width` bits; 0 for `bit<0>`.
 pub(super) const fn limb_count(width: u32) -> usize {
     width.div_ceil(64) as usize
 }
 
-/// The layout of a header type; structs within it are flattened.
+/// Returns the layout of a header type, with nested structs flattened.
 pub(super) fn layout_of(c: &crate::types::CompositeType) -> HeaderLayout {
     fn add(prefix: &str, t: &Type, at: &mut u32, out: &mut Vec<FieldSlot>) {
         match t.base() {
@@ -103,7 +105,7 @@ impl Lower<'_> {
         Rc::new(Storage::Scalar(slots, width))
     }
 
-    /// Fresh slots for a variable of a type.
+    /// Creates slots for a variable of a type.
     pub(super) fn storage(&mut self, ty: &Type) -> Rc<Storage> {
         if let Some(w) = ty.scalar_width() {
             return self.scalar_storage(w);
@@ -146,7 +148,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Makes headers invalid; everything else keeps whatever it holds, or 0 at first.
+    /// Invalidates headers; other slots keep their values, initially 0.
     pub(super) fn reset(&mut self, s: &Storage) {
         match s {
             Storage::Scalar(slots, _) => slots.iter().for_each(|s| self.b.write(*s, Opnd::C(0))),
@@ -157,7 +159,8 @@ impl Lower<'_> {
             }
             Storage::Header(h) => {
                 self.b.write(h.valid, Opnd::C(0));
-                // Any pointer to the packet will do: it is never followed while the header is not valid.
+                // Any packet pointer serves: it is not dereferenced while the
+                // header is invalid.
                 let data = self.b.read(self.packet.data);
                 self.b.write(h.base, data);
                 self.b.write(h.at, Opnd::C(NOWHERE));
@@ -209,7 +212,7 @@ impl Lower<'_> {
                 ss.iter().zip(vs).for_each(|(s, v)| self.store(s, v));
             }
             (Storage::Header(h), Value::Group(vs)) => {
-                // A header built from a list is valid and new.
+                // A header built from a list is valid and was not extracted.
                 self.b.write(h.valid, Opnd::C(1));
                 h.fields.iter().zip(vs).for_each(|(s, v)| self.store(s, v));
             }
@@ -230,7 +233,7 @@ impl Lower<'_> {
     }
 }
 
-/// The scalars within, in order.
+/// Collects the scalars within, in order.
 pub(super) fn scalars(s: &Storage, out: &mut Vec<Vec<Slot>>) {
     match s {
         Storage::Scalar(slots, _) => out.push(slots.clone()),
@@ -240,7 +243,7 @@ pub(super) fn scalars(s: &Storage, out: &mut Vec<Vec<Slot>>) {
     }
 }
 
-/// The headers within, in order.
+/// Collects the headers within, in order.
 pub(super) fn headers(s: &Storage, out: &mut Vec<Rc<HeaderStore>>) {
     match s {
         Storage::Header(h) => out.push(h.clone()),

@@ -1,4 +1,4 @@
-//! Which form a table takes: code, or a map with its initial entries.
+//! The plan of a table: code or a map, and its initial entries. [`super::table_code`] applies the plan.
 
 use super::Lower;
 use crate::ast::Direction;
@@ -19,40 +19,40 @@ use p4shield_abi::map::{
 use p4shield_abi::meter::METER_CELL_SIZE;
 use std::rc::Rc;
 
-/// A constant table of at most this many entries becomes comparisons.
+/// Maximum number of entries of a constant table that is lowered to comparisons.
 const MAX_INLINE: usize = 16;
-/// Entries of a table that does not say how many it needs.
+/// Default capacity of a table in entries.
 const DEFAULT_SIZE: u32 = 1024;
-/// The most entries of any table.
+/// Maximum capacity of a table in entries.
 const MAX_ENTRIES: u32 = 1 << 24;
-/// Bytes of a direct counter: packets and bytes.
+/// Size of a direct counter in bytes: packets and bytes.
 pub(super) const COUNTER_SIZE: u32 = 16;
-/// The longest key and value, in bytes.
+/// Maximum size of keys and values in bytes.
 const MAX_VALUE: u32 = 4096;
-/// The longest key that a trie takes, without its length.
+/// Maximum size of a trie's key in bytes, without its prefix length.
 const MAX_TRIE_KEY: u32 = 32;
 
 /// How a table is implemented.
 pub(super) struct TablePlan {
     pub(super) facts: TableFacts,
-    /// `None`: as code.
+    /// The map of the entries; `None` if the table is code.
     pub(super) map: Option<MapId>,
-    /// `None`: the default action is constant.
+    /// The map of the default action; `None` if the default action is constant.
     pub(super) default_map: Option<MapId>,
-    /// The entries as code compares them, the first that matches wins.
+    /// The entries in the order in which code compares them; the first match wins.
     pub(super) order: Vec<usize>,
-    /// Entries may name groups of actions.
+    /// The selector, if entries may refer to groups of actions.
     pub(super) selector: Option<super::selector::Selector>,
 }
 
 impl Lower<'_> {
-    /// Plans a table and makes its maps. Applied more than once, it is planned once.
+    /// Plans a table and creates its maps. A table that is applied more than once is planned once.
     pub(super) fn plan_table(&mut self, t: &Table, path: &Rc<[Name]>) -> Option<TablePlan> {
         if let Some(k) = t.keys.iter().find(|k| k.kind == MatchKind::Other) {
             self.unsupported(k.kind_span, "this match kind");
             return None;
         }
-        // A table without keys always misses, one whose entries never change may be code.
+        // A table without keys always misses; a table with constant entries may become code.
         let mutable = !t.entries_are_const && t.keys.iter().any(|k| k.kind != MatchKind::Selector);
         let shape = if !mutable && t.entries.len() <= MAX_INLINE { Shape::Code } else { map_shape(t) };
         let mut facts = self.table_facts(t, path, shape);
@@ -75,7 +75,7 @@ impl Lower<'_> {
         let (keys, key_size) = key_facts(t, shape);
         let mut actions: Vec<ActionFacts> =
             t.actions.iter().map(|a| self.action_facts(a.action, outer)).collect();
-        // An action that the checker added stands where the table does.
+        // The location of an action that the checker added is that of the table.
         actions.iter_mut().zip(&t.actions).for_each(|(f, a)| f.default_only = a.span == t.span);
         let end = |a: &ActionFacts| a.params.iter().map(|p| p.offset + p.bytes).max().unwrap_or(4);
         let value_size = actions.iter().map(end).max().unwrap_or(4).next_multiple_of(8);
@@ -109,7 +109,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The full name of an instance that a table's property names.
+    /// Returns the full name of an instance that a table property names.
     fn instance_name(&self, id: InstId, path: &[Name]) -> String {
         let inst = &self.hir.instances[id.0 as usize];
         let path = if self.is_global(id) { &[] } else { path };
@@ -135,7 +135,7 @@ impl Lower<'_> {
         Some(ProfileFacts { name: self.instance_name(id, path), size, selector })
     }
 
-    /// The size that an `implementation` of `ebpf_model` gives.
+    /// Returns the size in an `implementation` of `ebpf_model`.
     fn implementation_size(&self, t: &Table) -> Option<u32> {
         let inst = self.hir.instances[property(t, "implementation")?.0 as usize].clone();
         let Type::Extern(e) = &inst.ty else { return None };
@@ -175,7 +175,7 @@ impl Lower<'_> {
         for (e, priority) in t.entries.iter().zip(priorities(t)) {
             let key = self.entry_key(t, facts, e, priority)?;
             if entries.iter().any(|(k, _)| *k == key) {
-                let message = "an entry with the same key stands above";
+                let message = "duplicate key: an earlier entry has the same one";
                 self.error(Code::BadTable, e.span, message, "remove one of them");
             }
             entries.push((key, self.entry_value(facts, &e.action, e.span)?));
@@ -186,7 +186,7 @@ impl Lower<'_> {
         Some(self.add_map(Map { name, definition, entries }))
     }
 
-    /// The bytes of an entry's key.
+    /// Encodes the key of an entry.
     fn entry_key(&mut self, t: &Table, facts: &TableFacts, e: &Entry, priority: u32) -> Option<Vec<u8>> {
         let keys = t.keys.iter().filter(|k| k.kind != MatchKind::Selector);
         let matches: Vec<Match> =
@@ -208,19 +208,22 @@ impl Lower<'_> {
 
     fn bad_entry(&mut self, error: &EntryError, span: crate::source::Span) {
         let hint = match error {
-            EntryError::Kind { kind: "lpm", .. } => "a prefix has all its ones on the left",
-            EntryError::Kind { kind: "exact", .. } => "give it one value",
-            EntryError::Kind { kind: "optional", .. } => "give it one value or `_`",
+            EntryError::Kind { kind: "lpm", .. } => {
+                "the ones of a prefix mask must be contiguous from the left"
+            }
+            EntryError::Kind { kind: "exact", .. } => "write a single value",
+            EntryError::Kind { kind: "optional", .. } => "write a single value or `_`",
             _ => "compare with the table's keys",
         };
         self.error(Code::BadTable, span, error.to_string(), hint);
     }
 
-    /// `Some(None)` if the default action never changes.
+    /// Creates the map of the default action; `Some(None)` if the default action never changes.
     #[expect(clippy::option_option, reason = "outer: planned; inner: there is a map")]
     fn default_map(&mut self, t: &Table, facts: &mut TableFacts, path: &Rc<[Name]>) -> Option<Option<MapId>> {
         let default = t.default.as_ref()?;
-        // A default action that the program does not name, of a table that nobody fills, stays NoAction.
+        // The default action remains NoAction if the program does not name one and cannot
+        // add entries.
         let unnamed = default.data.is_empty() && facts.actions[default.index].name == "NoAction";
         if t.default_is_const || facts.shape == Shape::Code && unnamed {
             return Some(None);
@@ -240,7 +243,7 @@ impl Lower<'_> {
     }
 }
 
-/// The widths of the range fields, as a classifier's flags hold them, or what is too much.
+/// Encodes the widths of the range fields as a classifier's flags, or describes the exceeded limit.
 pub(super) fn range_flags(keys: &[KeyFacts]) -> Result<u32, String> {
     let mut ranges: Vec<&KeyFacts> = keys.iter().filter(|k| k.kind == "range").collect();
     ranges.sort_by_key(|k| k.offset);
@@ -251,13 +254,13 @@ pub(super) fn range_flags(keys: &[KeyFacts]) -> Result<u32, String> {
     Ok(ranges.iter().enumerate().fold(0, |flags, (i, k)| flags | k.bytes << (4 * i)))
 }
 
-/// The instance that a property names.
+/// Returns the instance that a property names.
 pub(super) fn property(t: &Table, name: &str) -> Option<InstId> {
     let p = t.properties.iter().find(|p| &*p.name == name)?;
     if let CtorArg::Object(Object::Instance(id)) = p.value { Some(id) } else { None }
 }
 
-/// Where values have a direct counter and meter, and their size with both.
+/// Returns the offsets of a value's direct counter and meter, and the size of the value with both.
 fn direct_offsets(t: &Table, value_size: u32) -> (Option<u32>, Option<u32>, u32) {
     let mut end = value_size;
     let mut take = |there: bool, bytes: u32| {
@@ -271,7 +274,7 @@ fn direct_offsets(t: &Table, value_size: u32) -> (Option<u32>, Option<u32>, u32)
     (counter, meter, end)
 }
 
-/// The map that a table of these keys needs.
+/// Returns the map type for the keys of a table.
 fn map_shape(t: &Table) -> Shape {
     let count = |kind| t.keys.iter().filter(|k| k.kind == kind).count();
     let overlapping = [MatchKind::Ternary, MatchKind::Range, MatchKind::Optional].map(count);
@@ -284,15 +287,15 @@ fn map_shape(t: &Table) -> Shape {
     }
 }
 
-/// Whether the longest prefix decides among several entries that match, and not a priority.
+/// Whether the longest prefix, not a priority, decides among matching entries.
 fn only_prefixes(t: &Table) -> bool {
     t.keys.iter().all(|k| matches!(k.kind, MatchKind::Exact | MatchKind::Lpm | MatchKind::Selector))
 }
 
-/// Facts of the keys that entries match, and the bytes of all.
+/// Returns the facts of the keys that entries match, and their total size in bytes.
 fn key_facts(t: &Table, shape: Shape) -> (Vec<KeyFacts>, u32) {
     let keys: Vec<_> = t.keys.iter().filter(|k| k.kind != MatchKind::Selector).collect();
-    // What a trie or a classifier treats in its own way comes last.
+    // Keys with a special role in a trie or a classifier come last.
     let is_last = |i: &usize| match shape {
         Shape::Rules => keys[*i].kind == MatchKind::Range,
         _ => keys[*i].kind == MatchKind::Lpm,
@@ -312,7 +315,7 @@ fn key_facts(t: &Table, shape: Shape) -> (Vec<KeyFacts>, u32) {
     (keys.iter().zip(at).map(facts).collect(), size)
 }
 
-/// The entries in the order in which they are tried.
+/// Returns the indices of the entries in the order of the comparisons.
 fn order_of(t: &Table) -> Vec<usize> {
     let mut order: Vec<usize> = (0..t.entries.len()).collect();
     let keys: Vec<_> = t.keys.iter().filter(|k| k.kind != MatchKind::Selector).collect();
@@ -335,11 +338,11 @@ fn order_of(t: &Table) -> Vec<usize> {
     order
 }
 
-/// The entries' priorities: those that are written, and for the others, as the language specifies, a step further
-/// than the entry before. Here the greatest always wins.
+/// Returns the priorities of the entries: as written, or derived from the entry before, as the
+/// language specifies. Here the greatest always wins.
 fn priorities(t: &Table) -> Vec<u32> {
     if t.entries.iter().any(|e| e.rank.is_some()) {
-        // An entry without the annotation ranks by its place.
+        // An entry without the annotation ranks by its position.
         return (1..).zip(&t.entries).map(|(i, e)| u32::MAX - e.rank.unwrap_or(i)).collect();
     }
     let property =
@@ -361,12 +364,12 @@ fn priorities(t: &Table) -> Vec<u32> {
     out
 }
 
-/// A constructor argument's number.
+/// Returns the number of a constructor argument.
 fn constant(a: &CtorArg) -> Option<u32> {
     if let CtorArg::Value(e) = a { e.as_const().and_then(small) } else { None }
 }
 
-/// How a match kind is written.
+/// Returns the name of a match kind.
 pub(super) const fn kind_name(kind: MatchKind) -> &'static str {
     match kind {
         MatchKind::Exact => "exact",
@@ -379,7 +382,7 @@ pub(super) const fn kind_name(kind: MatchKind) -> &'static str {
     }
 }
 
-/// How many bits an entry of exact and lpm keys decides: the more, the better it fits.
+/// Returns the number of bits that an entry of exact and lpm keys fixes: the more, the more specific.
 fn prefix_bits(matches: &[Match]) -> u32 {
     let bits = |m: &Match| match m {
         Match::Ternary(_, mask) => mask.count_ones() as u32,
@@ -399,12 +402,12 @@ fn match_of(kind: MatchKind, width: u32, set: &Keyset) -> Match {
             Match::Ternary(number(e, width) & &mask, mask)
         }
         Keyset::Range(a, b) => Match::Range(number(a, width), number(b, width)),
-        // Only parsers have them.
+        // Only parsers have value sets.
         Keyset::Set(_) => Match::Any,
     }
 }
 
-/// A constant as the unsigned value of its lowest `width` bits.
+/// Returns a constant as the unsigned value of its lowest `width` bits.
 fn number(e: &Expr, width: u32) -> BigUint {
     let limbs = limbs(e.as_const().unwrap_or(&BigInt::zero()), width);
     limbs.iter().rev().fold(BigUint::default(), |n, l| (n << 64) + *l)

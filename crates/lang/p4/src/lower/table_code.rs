@@ -1,4 +1,4 @@
-//! Applying a table: comparisons or a look-up, then the action.
+//! Application of a table: comparisons or a look-up, then the action.
 
 use super::Lower;
 use super::objects::unit;
@@ -13,14 +13,14 @@ use crate::lexer::Name;
 use crate::source::Span;
 use std::rc::Rc;
 
-/// The most actions of a table that has its way to them twice.
+/// Maximum number of actions for which hit and miss get separate dispatch code.
 const FEW_ACTIONS: usize = 3;
 
-/// What is needed while a table's code is made.
+/// The state of the lowering of one table application.
 struct Application<'t> {
     table: &'t Table,
     plan: &'t TablePlan,
-    /// Where each action starts, with the storage of its data.
+    /// The block of each action, with the storage of its data.
     bodies: Vec<(Block, Vec<Rc<Storage>>)>,
     /// The bits that choose a member of a group.
     selector: (Vec<Opnd>, u32),
@@ -40,7 +40,7 @@ impl Lower<'_> {
         let values: Vec<Vec<Opnd>> = subjects.iter().map(|s| self.limbs(s)).collect();
         let selector = plan.selector.map(|_| self.selector_bits(&t)).unwrap_or_default();
         let (hit, run) = (self.b.slot(Ty::Int(1)), self.b.slot(Ty::Int(32)));
-        // No action, until one runs.
+        // No action has run yet.
         self.b.write(run, Opnd::C(u64::from(u32::MAX)));
         let bodies = (0..t.actions.len()).map(|i| self.action_block(&plan, i)).collect();
         let end = self.b.new_block(&format!("end of {}", t.name));
@@ -79,7 +79,7 @@ impl Lower<'_> {
         (block, facts.params.iter().map(|p| self.scalar_storage(p.width)).collect())
     }
 
-    /// Writes an action's constant data and goes to it.
+    /// Writes an action's constant data and jumps to the action.
     fn run_bound(&mut self, a: &Application<'_>, bound: &BoundAction) {
         let (block, data) = &a.bodies[bound.index];
         for (s, v) in data.iter().zip(&bound.data) {
@@ -110,7 +110,7 @@ impl Lower<'_> {
         for (f, v) in a.plan.facts.keys.iter().zip(values) {
             let lpm = f.kind == "lpm" && a.plan.facts.shape == Shape::Lpm;
             if lpm {
-                // A packet's key is a whole prefix.
+                // The key of a packet is a full-length prefix.
                 key.push((0, 4, Opnd::C(u64::from((f.offset - 4) * 8 + f.width))));
             }
             let pad = f.bytes * 8 - f.width;
@@ -143,8 +143,9 @@ impl Lower<'_> {
         }
     }
 
-    /// Where entries and the default action, which are looked up in maps of the same values, go to the actions together: with
-    /// few actions two ways are shorter, because each knows whether it hit.
+    /// Returns the block where entries and the default action, both stored in maps with the
+    /// same value layout, share their dispatch. With few actions, separate dispatches are
+    /// shorter, because each knows whether the table hit.
     fn common_dispatch(&mut self, a: &Application<'_>) -> Option<(Slot, Block)> {
         let both = a.plan.default_map.is_some() && a.plan.selector.is_none() && a.bodies.len() > FEW_ACTIONS;
         both.then(|| (self.b.slot(Ty::MapValue), self.b.new_block("dispatch")))
@@ -161,7 +162,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Counts and meters the packet in the entry at `base`, if the table has direct counters or meters.
+    /// Updates the direct counters and meters in the entry at `base`.
     fn direct_objects(&mut self, a: &Application<'_>, base: Opnd) {
         if let (Some(at), Some(id)) = (a.plan.facts.counter_offset, property(a.table, "counters")) {
             let unit = self.hir.instances[id.0 as usize].args.first().map_or(Unit::Both, unit);
@@ -176,7 +177,7 @@ impl Lower<'_> {
         }
     }
 
-    /// A number of `bytes` bytes in network byte order, in parts of 8, 4, 2 and 1 bytes.
+    /// Splits a number of `bytes` bytes in network byte order into parts of 8, 4, 2 and 1 bytes.
     pub(super) fn key_parts(&mut self, v: &[Opnd], offset: u32, bytes: u32, key: &mut Vec<KeyPart>) {
         let mut at = 0;
         while at < bytes {
@@ -207,7 +208,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Goes to the action whose number stands at `base`, with its data.
+    /// Jumps to the action whose number is stored at `base`, and loads its data.
     fn dispatch(&mut self, a: &Application<'_>, base: Opnd) {
         let number = self.b.emit(Op::LoadMap { base, offset: 0, bytes: 4 }, Ty::Int(32));
         for (i, (block, data)) in a.bodies.iter().enumerate() {
@@ -220,7 +221,7 @@ impl Lower<'_> {
                     let bytes = p.bytes.min(8) as u8;
                     let offset = (p.offset + 8 * l as u32).cast_signed();
                     let v = self.b.emit(Op::LoadMap { base, offset, bytes }, Ty::Int(bytes * 8));
-                    // Whoever filled the map may have left bits above the width.
+                    // The control plane may have left bits above the width.
                     self.b.truncate(v, limb_width(p.width, l))
                 });
                 let value = Value::Scalar(limbs.collect(), p.width);
@@ -229,11 +230,11 @@ impl Lower<'_> {
             self.b.jump(*block);
             self.b.switch_to(next);
         }
-        // A number of no action: nothing is done.
+        // An invalid action number: no action runs.
         self.b.jump(a.end);
     }
 
-    /// One when all bits of `v` are set.
+    /// Returns 1 if both bits are set.
     pub(super) fn both(&mut self, a: Opnd, b: Opnd) -> Opnd {
         self.b.bin(BinOp::And, a, b, 1)
     }

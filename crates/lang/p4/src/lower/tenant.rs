@@ -1,16 +1,18 @@
 //! Calls of a tenant's own extern functions, which C defines.
 //!
-//! Any extern function that neither the architecture nor `p4shield.p4` declares is called by its name and linked later.
-//! It takes up to five arguments, in R1 to R5, and returns nothing or a scalar of at most 64 bits in R0.
+//! An extern function that neither the architecture nor `p4shield.p4` declares is called by its
+//! name and linked later. It takes up to five arguments, in R1 to R5, and returns nothing or a
+//! scalar of at most 64 bits in R0.
 //!
-//! - An argument without direction or `in`, of at most 64 bits, is a number: zero-extended to 64 bits, `int<W>`
-//!   sign-extended.
-//! - Anything else is a pointer to the value in memory, laid out as [`crate::ctypes`] says. What the function leaves
-//!   behind an `out` or `inout` pointer is the argument's new value; it starts as zeros behind an `out` one.
-//! - Of a number that comes back, the lowest bits are taken that the type has.
+//! - An argument of at most 64 bits that is `in` or has no direction is passed as a number:
+//!   `bit<W>` zero-extended to 64 bits, `int<W>` sign-extended.
+//! - Any other argument is passed as a pointer to the value in memory, in the layout of
+//!   [`crate::ctypes`]. After the call, the memory of an `out` or `inout` argument holds its new
+//!   value; the memory of an `out` argument is zero before the call.
+//! - Only the lowest bits of a returned number are used, as many as its type has.
 //!
-//! The memory is one map's value: a program's stack is too small for a struct of headers, and the verifier knows the
-//! bounds of a map's value in any function.
+//! The memory is the value of a map: a program's stack is too small for a struct of headers, and
+//! the verifier knows the bounds of a map's value in any function.
 
 use super::Lower;
 use super::place::Place;
@@ -23,22 +25,22 @@ use crate::ir::{Cc, Map, MapId, Op, Opnd, Ty};
 use crate::types::Type;
 use p4shield_abi::map::{MapDefinition, TYPE_ARRAY};
 
-/// The most arguments: one register each.
+/// Maximum number of arguments: one register each.
 const MAX_ARGS: usize = 5;
-/// The most bytes of all arguments of a call that are behind pointers.
+/// Maximum total size in bytes of a call's arguments in memory.
 const MAX_MEMORY: u32 = 4096;
 
-/// An argument that is handed over behind a pointer.
+/// An argument that is passed by pointer.
 struct InMemory {
     ty: CType,
-    /// Where it is in the map's value.
+    /// Offset in the map's value.
     at: u32,
-    /// Where its new value goes.
+    /// The l-value that receives the new value.
     back: Option<Place>,
     value: Option<Value>,
 }
 
-/// An argument, once evaluated.
+/// An evaluated argument.
 enum Argument {
     Number(Opnd),
     Memory(InMemory),
@@ -47,9 +49,9 @@ enum Argument {
 impl Lower<'_> {
     pub(super) fn tenant_extern(&mut self, f: &ExternFn, c: &Call) -> Option<Value> {
         let Some((params, result)) = signature(f) else {
-            let what = format!("the signature of extern `{}`: not supported yet", f.name);
-            let hint = "your own externs take up to five integers, headers and structs of these, and return an \
-                        integer of at most 64 bits or void";
+            let what = format!("the signature of extern `{}` is not supported yet", f.name);
+            let hint = "your own externs take up to five integers, headers and structs of these, and \
+                return an integer of at most 64 bits or void";
             let d = Diagnostic::new(Code::Unsupported, c.span, what).related(f.span, "declared here");
             self.sink.add(d.hint(hint));
             return None;
@@ -82,11 +84,11 @@ impl Lower<'_> {
             }
         }
         let width = f.result.scalar_width()?;
-        // What a tenant's function leaves above its result's width is not ours to trust.
+        // Bits above the width of the result are not trusted.
         Some(Value::Scalar(vec![self.b.truncate(v, width as u8)], width))
     }
 
-    /// Evaluates an argument; one in memory gets its place behind `end`.
+    /// Evaluates an argument; allocates memory at `end` for one that is passed by pointer.
     fn argument(&mut self, arg: &CallArg, ty: CType, pointer: bool, end: &mut u32) -> Option<Argument> {
         let e = match arg {
             CallArg::In(e) | CallArg::Out(e) | CallArg::InOut(e) => e,
@@ -103,13 +105,13 @@ impl Lower<'_> {
         let at = end.next_multiple_of(8);
         *end = at + ty.size();
         if *end > MAX_MEMORY {
-            self.unsupported(e.span, &format!("arguments of more than {MAX_MEMORY} bytes"));
+            self.unsupported(e.span, &format!("a call with arguments of more than {MAX_MEMORY} bytes"));
             return None;
         }
         Some(Argument::Memory(InMemory { ty, at, back, value }))
     }
 
-    /// The memory that arguments are handed over in, of at least this many bytes.
+    /// Returns the memory for arguments, at least this many bytes.
     fn argument_memory(&mut self, bytes: u32) -> Opnd {
         let map = self.argument_map(bytes.next_multiple_of(8));
         let base = self.b.lookup(map, vec![(0, 4, Opnd::C(0))]);
@@ -162,7 +164,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Writes a value to where C finds it.
+    /// Writes a value in the layout of C.
     fn put_c(&mut self, ty: &CType, v: &Value, base: Opnd, at: u32) {
         match (ty, v) {
             (CType::Integer { bytes, width, signed }, Value::Scalar(limbs, _)) => {
@@ -190,7 +192,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Reads a value from where C left it.
+    /// Reads a value in the layout of C.
     fn get_c(&mut self, ty: &CType, base: Opnd, at: u32) -> Value {
         match ty {
             CType::Integer { bytes, width, .. } => {
@@ -211,7 +213,7 @@ impl Lower<'_> {
         self.b.truncate(v, width)
     }
 
-    /// Bytes in network byte order as limbs.
+    /// Reads bytes in network byte order as limbs.
     fn get_bytes(&mut self, base: Opnd, at: u32, bytes: u32, width: u32) -> Vec<Opnd> {
         let mut limbs = Vec::new();
         for i in 0..bytes {
@@ -222,10 +224,10 @@ impl Lower<'_> {
     }
 }
 
-/// How parameters look in C, each with whether it is a pointer, and the result.
+/// The C signature: parameters, each with whether it is a pointer, and the result.
 type Signature = (Vec<(CType, bool)>, Option<CType>);
 
-/// How a function looks in C; `None` if it cannot be C's.
+/// Returns the C signature of a function; `None` if it has none.
 fn signature(f: &ExternFn) -> Option<Signature> {
     let param = |p: &crate::hir::Param| {
         let ty = CType::of(&p.ty)?;

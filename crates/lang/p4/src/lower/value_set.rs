@@ -1,7 +1,8 @@
-//! Parser value sets: a look-up of the values that a `select` case has, among those that the control plane put in.
+//! Parser value sets: a look-up of the values of a `select` among the members that the control
+//! plane added.
 //!
-//! Members are matched exactly, in a hash map, unless the fields of the declared type say otherwise (`@match(ternary)`); then
-//! they are rules of a classifier.
+//! Members match exactly, in a hash map, unless the fields of the declared type have other match
+//! kinds (`@match(ternary)`); then the members are rules of a classifier.
 
 use super::Lower;
 use super::table::{kind_name, range_flags};
@@ -10,13 +11,13 @@ use crate::hir::{MatchKind, ValueSet, ValueSetId};
 use crate::ir::{Cc, Map, MapId, Opnd};
 use p4shield_abi::map::{MapDefinition, TYPE_CLASSIFIER, TYPE_HASH};
 
-/// Bytes of a member's value, which nobody reads.
+/// Size of a member's value in bytes. The value is unused.
 const VALUE_SIZE: u32 = 8;
-/// The most members of any set.
+/// Maximum number of members of a set.
 const MAX_MEMBERS: u32 = 1 << 20;
 
 impl Lower<'_> {
-    /// How many scalars one member of a set has.
+    /// Returns the number of scalars of a set's members.
     pub(super) fn value_set_keys(&self, id: ValueSetId) -> usize {
         self.hir.value_sets[id.0 as usize].keys.len()
     }
@@ -34,7 +35,8 @@ impl Lower<'_> {
         self.b.cmp(Cc::Ne, member, Opnd::C(0), 64)
     }
 
-    /// The map of a set, and the index of its facts. A set of each instance of its parser is one of its own.
+    /// Returns the map of a set, and the index of its facts. Each instance of a parser has its
+    /// own set.
     fn value_set(&mut self, id: ValueSetId) -> (MapId, usize) {
         let set = self.hir.value_sets[id.0 as usize].clone();
         let name = self.path.iter().chain([&set.name]).map(|p| &**p).collect::<Vec<_>>().join(".");
@@ -49,7 +51,7 @@ impl Lower<'_> {
             self.unsupported(set.span, &format!("a value set of more than {MAX_MEMBERS} members"));
         }
         if set.kinds.iter().any(|k| matches!(k, MatchKind::Selector | MatchKind::Other)) {
-            self.unsupported(set.span, "a value set with a field that is matched in this way");
+            self.unsupported(set.span, "a value set with this match kind of a field");
         }
         let exact = set.kinds.iter().all(|k| *k == MatchKind::Exact);
         let (shape, map_type) =
@@ -67,7 +69,8 @@ impl Lower<'_> {
     }
 }
 
-/// What a member of a set matches, ranges last as a classifier has them, and the bytes of all.
+/// Returns the key facts of a set's members, with ranges last as in a classifier, and their total
+/// size in bytes.
 fn member_keys(set: &ValueSet) -> (Vec<KeyFacts>, u32) {
     let fact = |(i, (t, kind)): (usize, (&crate::types::Type, &MatchKind))| {
         let width = t.scalar_width().unwrap_or(0);

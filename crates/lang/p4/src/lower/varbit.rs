@@ -1,8 +1,9 @@
-//! Varbit fields: bytes of the packet as it came.
+//! Varbit fields: slices of the original packet.
 //!
-//! The language lets programs extract, copy, compare, hash and emit such a field, but not compute with what it holds.
-//! So its value is where its contents stand in the packet, and how many bytes they are: the packet does not change
-//! before the deparser is done, and what the deparser moves is kept before anything is written.
+//! A program can extract, copy, compare, hash and emit such a field, but not compute with its
+//! contents. So its value is the position of its contents in the packet and their size in bytes.
+//! The packet does not change before the deparser runs, and the deparser saves contents that move
+//! before it writes anything.
 
 use super::storage::HeaderStore;
 use super::{Emitted, Lower};
@@ -13,7 +14,7 @@ use p4shield_abi::helper;
 /// The slots of a varbit field or variable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Varbit {
-    /// Bytes from the start of the packet as it came.
+    /// Offset in bytes from the start of the original packet.
     pub(super) from: Slot,
     pub(super) bytes: Slot,
 }
@@ -28,7 +29,7 @@ impl Lower<'_> {
         self.b.write(v.bytes, bytes);
     }
 
-    /// Whether two values, each a place and a number of bytes, are as long and hold the same.
+    /// Whether two values, each an offset and a number of bytes, have the same length and contents.
     pub(super) fn equal_varbits(&mut self, x: (Opnd, Opnd), y: (Opnd, Opnd)) -> Opnd {
         let as_long = self.b.cmp(Cc::Eq, x.1, y.1, 32);
         let same = self.helper(helper::PACKET_EQUAL, true, vec![x.0, y.0, x.1], 64);
@@ -36,7 +37,7 @@ impl Lower<'_> {
         self.both(as_long, same)
     }
 
-    /// Keeps the packet as it came if the contents of a varbit field have to be put elsewhere.
+    /// Saves the original packet if the contents of a varbit field move.
     pub(super) fn keep_varbits(&mut self, emitted: &[Emitted], places: &[Opnd], shrink: Opnd) {
         let mut any = Opnd::C(0);
         for (e, place) in emitted.iter().zip(places) {
@@ -56,7 +57,8 @@ impl Lower<'_> {
         self.b.switch_to(done);
     }
 
-    /// Puts the contents of a header's varbit field behind its other fields, the header being at `place`.
+    /// Writes the contents of a header's varbit field behind its other fields; the header is at
+    /// `place`.
     pub(super) fn put_varbit(&mut self, h: &HeaderStore, place: Opnd, shrink: Opnd) {
         let (Some(elsewhere), Some(v)) = (self.is_elsewhere(h, place, shrink), h.varbit) else { return };
         let (put, done) = (self.b.new_block("put varbit"), self.b.new_block("varbit"));
@@ -71,8 +73,8 @@ impl Lower<'_> {
         self.b.switch_to(done);
     }
 
-    /// Whether the contents of a header's varbit field do not stand where they have to be once the packet's head has
-    /// moved; `None` without such a field.
+    /// Whether the contents of a header's varbit field move when the packet's head is resized;
+    /// `None` without such a field.
     fn is_elsewhere(&mut self, h: &HeaderStore, place: Opnd, shrink: Opnd) -> Option<Opnd> {
         let v = h.varbit?;
         let (from, bytes) = (self.b.read(v.from), self.b.read(v.bytes));

@@ -7,7 +7,7 @@ use crate::hir::Expr;
 use crate::ir::{BinOp, Cc, Opnd};
 
 impl Lower<'_> {
-    /// Bits `lo` to `lo + width - 1` of a value.
+    /// Returns bits `lo` to `lo + width - 1` of a value.
     pub(super) fn extract_bits(&mut self, limbs: &[Opnd], lo: u32, width: u32) -> Vec<Opnd> {
         (0..limb_count(width))
             .map(|i| {
@@ -17,7 +17,7 @@ impl Lower<'_> {
             .collect()
     }
 
-    /// At most 64 bits of a value, from bit `lo` on; bits beyond the value are zero.
+    /// Returns at most 64 bits of a value, from bit `lo`; bits beyond the value are zero.
     pub(super) fn extract_word(&mut self, limbs: &[Opnd], lo: u32, width: u8) -> Opnd {
         let (i, shift) = ((lo / 64) as usize, lo % 64);
         let limb = limbs.get(i).copied().unwrap_or(Opnd::C(0));
@@ -33,7 +33,7 @@ impl Lower<'_> {
         self.b.truncate(word, width)
     }
 
-    /// `high ++ low`
+    /// Lowers `high ++ low`.
     pub(super) fn concat(
         &mut self,
         high: &[Opnd],
@@ -61,7 +61,7 @@ impl Lower<'_> {
             .collect()
     }
 
-    /// To another width: cut off, or extended with zeros or copies of the sign.
+    /// Converts to another width: truncates, or extends with zeros or the sign.
     pub(super) fn resize(&mut self, limbs: &[Opnd], from: u32, to: u32, signed: bool) -> Vec<Opnd> {
         if to <= from || !signed || from == 0 {
             return self.extract_bits(limbs, 0, to);
@@ -78,13 +78,13 @@ impl Lower<'_> {
         self.concat(&fill, to - from, limbs, from)
     }
 
-    /// And, or, xor, limb by limb.
+    /// Lowers and, or and xor, limb by limb.
     pub(super) fn bitwise(&mut self, op: BinOp, a: &[Opnd], b: &[Opnd], width: u32) -> Vec<Opnd> {
         let each = |(i, (x, y)): (usize, (&Opnd, &Opnd))| self.b.bin(op, *x, *y, limb_width(width, i));
         a.iter().zip(b).enumerate().map(each).collect()
     }
 
-    /// Addition and subtraction with carry.
+    /// Lowers addition and subtraction with carry.
     pub(super) fn add_sub(&mut self, op: BinOp, a: &[Opnd], b: &[Opnd], width: u32) -> Vec<Opnd> {
         let mut carry = Opnd::C(0);
         let mut out = Vec::new();
@@ -114,12 +114,12 @@ impl Lower<'_> {
         all
     }
 
-    /// `a < b` (or any other order), most significant limb first.
+    /// Lowers `a < b` (or another order), from the most significant limb.
     pub(super) fn ordered(&mut self, cc: Cc, a: &[Opnd], b: &[Opnd], width: u32) -> Opnd {
         let Some(top) = a.len().checked_sub(1) else {
             return Opnd::C(u64::from(cc.holds(0, 0, 1)));
         };
-        // Below the top limb there is no sign, and only the lowest one decides about equality.
+        // Only the top limb has a sign, and only the lowest limb decides about equality.
         let unsigned = match cc {
             Cc::Slt => Cc::Ult,
             Cc::Sle => Cc::Ule,
@@ -145,7 +145,7 @@ impl Lower<'_> {
         result
     }
 
-    /// A shift by a constant distance.
+    /// Shifts by a constant distance.
     pub(super) fn shift_const(
         &mut self,
         left: bool,
@@ -170,7 +170,7 @@ impl Lower<'_> {
         self.resize(&kept, width - distance, width, signed)
     }
 
-    /// A shift by a distance that is known at run time; what is shifted out is gone.
+    /// Shifts by a distance that is known only at run time; bits shifted out are lost.
     pub(super) fn shift_by(
         &mut self,
         left: bool,
@@ -189,7 +189,8 @@ impl Lower<'_> {
         let limit = Opnd::C(u64::from(width) - 1);
         let safe = self.select(far, limit, distance, 64);
         let shifted = if width <= 64 {
-            // The machine takes the distance modulo the register's width; P4 shifts everything out.
+            // eBPF takes the distance modulo the register's width; P4 shifts everything
+            // out.
             let op = match (left, signed) {
                 (true, _) => BinOp::Shl,
                 (false, false) => BinOp::Shr,
@@ -206,7 +207,7 @@ impl Lower<'_> {
         shifted.into_iter().enumerate().map(each).collect()
     }
 
-    /// By the bits of the distance, each of which shifts by a power of two or not.
+    /// Shifts by a power of two for each set bit of the distance.
     fn shift_wide(&mut self, left: bool, x: &[Opnd], distance: Opnd, width: u32, signed: bool) -> Vec<Opnd> {
         let mut value = x.to_vec();
         for k in 0..(32 - (width - 1).leading_zeros()) {
@@ -219,7 +220,7 @@ impl Lower<'_> {
         value
     }
 
-    /// Multiplication in digits of 32 bits, whose products fit in a word.
+    /// Multiplies in digits of 32 bits, whose products fit in a word.
     pub(super) fn multiply(&mut self, x: &[Opnd], y: &[Opnd], width: u32) -> Vec<Opnd> {
         let digits = |l: &mut Self, v: &[Opnd]| -> Vec<Opnd> {
             (0..width.div_ceil(32))
@@ -232,7 +233,7 @@ impl Lower<'_> {
         for (i, p) in a.iter().enumerate() {
             let mut carry = Opnd::C(0);
             for (j, q) in b.iter().enumerate().take(n - i) {
-                // It fits: (2^32 - 1)^2 + 2 (2^32 - 1) = 2^64 - 1.
+                // No overflow: (2^32 - 1)^2 + 2 (2^32 - 1) = 2^64 - 1.
                 let product = self.b.bin(BinOp::Mul, *p, *q, 64);
                 let total = self.b.bin(BinOp::Add, product, sum[i + j], 64);
                 let total = self.b.bin(BinOp::Add, total, carry, 64);
@@ -254,7 +255,7 @@ impl Lower<'_> {
         (0..limb_count(width)).map(|i| word(self, i)).collect()
     }
 
-    /// With one more bit, whether the result fits is plain to see.
+    /// Adds or subtracts with one more bit, which shows whether the result fits.
     pub(super) fn saturating_wide(
         &mut self,
         op: BinaryOp,
@@ -278,7 +279,8 @@ impl Lower<'_> {
             let limit = match (signed, add) {
                 (false, true) => Opnd::C(ones),
                 (false, false) => Opnd::C(0),
-                // Results that do not fit become the least number if negative, else the largest.
+                // Results out of range become the least number if negative,
+                // otherwise the largest.
                 (true, _) => {
                     let (least, most) = if i == last { (1 << (w - 1), ones >> 1) } else { (0, ones) };
                     self.select(top, Opnd::C(least), Opnd::C(most), w)
@@ -289,7 +291,7 @@ impl Lower<'_> {
         out
     }
 
-    /// Division by a power of two; `None` by anything else.
+    /// Divides by a power of two; `None` for any other divisor.
     pub(super) fn divide_wide(
         &mut self,
         op: BinaryOp,

@@ -1,18 +1,19 @@
-//! One bounds check for extractions that follow each other without a decision between them.
+//! Merging of the bounds checks of extractions that follow each other without a branch between them.
 
 use super::uses;
 use crate::ir::graph::Graph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Val};
 
-/// Where a check is followed by a larger one of the same pointer that fails to the same place, the first takes over.
+/// If a larger check of the same pointer with the same failure target follows a check, enlarges the
+/// first.
 pub(super) fn merge(f: &mut Function) {
     let g = Graph::new(f);
     let uses = uses::count(f);
-    // From the end, so that a line of checks collapses into its first.
+    // From the end, so that a chain of checks collapses into its first.
     for b in g.order.iter().rev() {
         let [p] = g.preds(*b) else { continue };
         let (Some(first), Some(second)) = (check(f, &uses, *p), check(f, &uses, *b)) else { continue };
-        // Where the check fails the packet is dropped, and then it does not matter what was stored in it before.
+        // A failing check drops the packet, so stores to the packet before the check do not matter.
         let drops =
             f.block(first.fail).insts.is_empty() && f.block(first.fail).term == Term::Return(Opnd::C(0));
         let harmless = |op: &Op| !op.has_effect() && !op.is_call() || drops && matches!(op, Op::Store { .. });
@@ -44,7 +45,7 @@ struct Check {
 
 fn check(f: &Function, uses: &[u32], b: Block) -> Option<Check> {
     let Term::Branch(Opnd::V(value), ok, fail) = f.block(b).term else { return None };
-    // The check must belong to this branch alone: a longer one elsewhere would be another question.
+    // The check must belong to this branch alone: another user must not get the larger check.
     if !f.block(b).insts.contains(&value) || uses[value.0 as usize] != 1 {
         return None;
     }

@@ -1,10 +1,10 @@
-//! Tidies the graph of blocks: known branches, empty blocks, straight lines, equal exits.
+//! Simplification of the control flow graph: known branches, empty blocks, chains, equal exits.
 
 use crate::ir::graph::Graph;
 use crate::ir::{Block, Function, Op, Opnd, Term};
 use std::collections::HashMap;
 
-/// Applies all rules until none fits; returns whether anything changed.
+/// Applies all rules until none matches; returns whether anything changed.
 pub(super) fn tidy(f: &mut Function) -> bool {
     let mut any = false;
     loop {
@@ -40,7 +40,7 @@ fn fold_branches(f: &mut Function) -> bool {
     changed
 }
 
-/// Drops what phis say about edges that are gone.
+/// Removes the phi operands of removed edges.
 pub(super) fn prune_phis(f: &mut Function) {
     let g = Graph::new(f);
     for b in &g.order {
@@ -53,7 +53,7 @@ pub(super) fn prune_phis(f: &mut Function) {
     }
 }
 
-/// A block that only returns what came with its predecessor: the predecessor returns it.
+/// Lets a predecessor return directly if a block only returns the value of its phi.
 fn return_early(f: &mut Function) -> bool {
     let g = Graph::new(f);
     let mut changed = false;
@@ -74,7 +74,7 @@ fn return_early(f: &mut Function) -> bool {
     changed
 }
 
-/// All empty blocks that return the same constant become one.
+/// Merges all empty blocks that return the same constant.
 fn share_returns(f: &mut Function) -> bool {
     let g = Graph::new(f);
     let mut shared: HashMap<u64, Block> = HashMap::new();
@@ -101,11 +101,11 @@ fn share_returns(f: &mut Function) -> bool {
     !to.is_empty()
 }
 
-/// Leads edges past blocks that do nothing but jump.
+/// Redirects edges past blocks that only jump.
 fn skip_empty(f: &mut Function) -> bool {
     let mut changed = false;
     let g = Graph::new(f);
-    // Kept up to date: to make the graph anew for each block would take quadratic time.
+    // Kept up to date: a new graph for each block would take quadratic time.
     let mut preds: HashMap<Block, Vec<Block>> = g.order.iter().map(|b| (*b, g.preds(*b).to_vec())).collect();
     for b in g.order {
         let data = f.block(b);
@@ -116,7 +116,8 @@ fn skip_empty(f: &mut Function) -> bool {
         let into = preds.get(&b).cloned().unwrap_or_default();
         let has_phis = !f.block(to).phis.is_empty();
         for p in into {
-            // A block has at most one edge to a block with phis, as those tell edges apart by their origin.
+            // A block has at most one edge to a block with phis, because phis identify edges by
+            // their origin.
             if has_phis && f.block(p).term.successors().contains(&to) {
                 continue;
             }
@@ -144,7 +145,7 @@ fn skip_empty(f: &mut Function) -> bool {
     changed
 }
 
-/// Branches both of whose ways lead to the same block, with the same values.
+/// Removes branches whose two edges lead to the same block with the same values.
 fn drop_pointless(f: &mut Function) -> bool {
     let mut changed = false;
     for b in Graph::new(f).order {
@@ -168,7 +169,8 @@ fn drop_pointless(f: &mut Function) -> bool {
     changed
 }
 
-/// Where an edge from `b` to `to` ends if that is a block that does nothing, and which block it comes from last.
+/// Follows an edge from `b` through `to` if that block is empty; returns the target and its last
+/// predecessor.
 fn way(f: &Function, b: Block, to: Block) -> (Block, Block) {
     let data = f.block(to);
     match data.term {
@@ -177,11 +179,11 @@ fn way(f: &Function, b: Block, to: Block) -> (Block, Block) {
     }
 }
 
-/// Appends a block to its only predecessor, if that leads nowhere else.
+/// Appends a block to its only predecessor if that has no other successor.
 fn join_lines(f: &mut Function) -> bool {
     let g = Graph::new(f);
     let mut changed = false;
-    // From the end, so that whole lines are joined in one go.
+    // From the end, so that one pass joins whole chains.
     for b in g.order.iter().rev() {
         let [p] = g.preds(*b) else { continue };
         if f.block(*p).term != Term::Jump(*b) || !f.block(*b).phis.is_empty() {

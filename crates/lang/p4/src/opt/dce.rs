@@ -1,9 +1,9 @@
-//! Removes computations that nothing needs.
+//! Dead code elimination.
 
 use crate::ir::graph::Graph;
 use crate::ir::{Function, Opnd, Val};
 
-/// Drops values that neither an effect nor a branch depends on.
+/// Removes values that no effect and no branch depends on.
 pub(super) fn remove_dead(f: &mut Function) {
     let g = Graph::new(f);
     let mut live = vec![false; f.insts.len()];

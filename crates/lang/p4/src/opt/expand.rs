@@ -1,4 +1,5 @@
-//! Write-backs to stores: only bytes that hold a changed field, in stores of 8, 4, 2 and 1 bytes.
+//! Expansion of write-backs to stores: only bytes with a changed field, in stores of 8, 4, 2 and 1
+//! bytes.
 
 use super::fold;
 use crate::ir::{BinOp, Function, HeaderLayout, Op, Opnd, Ty, Val, WriteBack, mask};
@@ -29,7 +30,7 @@ struct Expander<'a> {
 
 impl Expander<'_> {
     fn run(&mut self) {
-        // All values before the first store: what is loaded late must still see the packet as it came.
+        // All values come before the first store: late loads must still read the original packet.
         let mut stores: Vec<Op> = Vec::new();
         for (first, last) in groups(&self.w.layout) {
             if self.changed(first, last) {
@@ -46,7 +47,7 @@ impl Expander<'_> {
         self.w.fields[first..=last].iter().any(|(now, before)| before.as_ref() != Some(now))
     }
 
-    /// Stores the fields `first` to `last`, which together fill whole bytes.
+    /// Stores the fields `first` to `last`, which together occupy whole bytes.
     fn group(&mut self, first: usize, last: usize, stores: &mut Vec<Op>) {
         let fields = &self.w.layout.fields;
         let mut at = fields[first].offset / 8;
@@ -61,7 +62,7 @@ impl Expander<'_> {
         }
     }
 
-    /// The bits `start` to `start + len - 1` of the header, out of the fields that overlap them.
+    /// Composes the bits `start` to `start + len - 1` of the header from the fields that overlap them.
     fn compose(&mut self, first: usize, last: usize, start: u32, len: u32) -> Opnd {
         let mut word = Opnd::C(0);
         for i in first..=last {
@@ -123,13 +124,13 @@ impl Expander<'_> {
     }
 }
 
-/// The smallest runs of fields that fill whole bytes: first and last index of each.
+/// Returns the smallest runs of fields that occupy whole bytes: first and last index of each.
 fn groups(layout: &HeaderLayout) -> Vec<(usize, usize)> {
     let mut out = Vec::new();
     let mut first = 0;
     for (i, f) in layout.fields.iter().enumerate() {
         if (f.offset + f.width).is_multiple_of(8) {
-            // A field of no bits belongs to whatever stands before it.
+            // A zero-width field belongs to the run before it.
             if f.width > 0 || i > first {
                 out.push((first, i));
             }

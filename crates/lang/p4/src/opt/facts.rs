@@ -1,10 +1,10 @@
-//! What branches tell about values in the blocks behind them.
+//! Facts that branches imply about values in the blocks they dominate.
 
 use crate::ir::graph::Graph;
 use crate::ir::{Block, Cc, Function, Op, Opnd, Term, Val};
 use std::collections::HashMap;
 
-/// Facts by value, each with the block from which on it holds.
+/// Facts by value, each with the block from which it holds.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     values: HashMap<Val, Vec<(Block, u64)>>,
@@ -12,7 +12,7 @@ pub(super) struct Facts {
 }
 
 impl Facts {
-    /// Learns what follows from coming to `b` by its only edge.
+    /// Records the facts that the only edge to `b` implies.
     pub(super) fn enter(&mut self, f: &Function, g: &Graph, b: Block) {
         let [p] = g.preds(b) else { return };
         if let Term::Branch(Opnd::V(c), t, e) = f.block(*p).term
@@ -37,12 +37,12 @@ impl Facts {
         }
     }
 
-    /// The value that `v` certainly has in `b`.
+    /// Returns the value that `v` certainly has in `b`.
     pub(super) fn value(&self, g: &Graph, v: Val, b: Block) -> Option<u64> {
         self.values.get(&v)?.iter().find(|(from, _)| g.dominates(*from, b)).map(|(_, n)| *n)
     }
 
-    /// How many bytes from `base` on are certainly in bounds in `b`.
+    /// Returns how many bytes from `base` are certainly in bounds in `b`.
     pub(super) fn in_bounds(&self, g: &Graph, base: Opnd, end: Opnd, b: Block) -> Option<u32> {
         let known = self.bounds.get(&(base, end))?;
         known.iter().filter(|(from, _)| g.dominates(*from, b)).map(|(_, n)| *n).max()

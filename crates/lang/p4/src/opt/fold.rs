@@ -1,14 +1,14 @@
-//! Arithmetic on constants, and identities that need no look at the operands' origin.
+//! Constant folding, and identities that do not depend on how the operands are computed.
 
 use crate::ir::{BinOp, Opnd, mask};
 
-/// `a op b` at width `w`.
+/// Evaluates `a op b` at width `w`.
 pub(crate) fn constant(op: BinOp, a: u64, b: u64, w: u8) -> u64 {
     let r = match op {
         BinOp::Add => a.wrapping_add(b),
         BinOp::Sub => a.wrapping_sub(b),
         BinOp::Mul => a.wrapping_mul(b),
-        // As the machine defines it.
+        // As eBPF defines it.
         BinOp::Div => a.checked_div(b).unwrap_or(0),
         BinOp::Mod => a.checked_rem(b).unwrap_or(a),
         BinOp::And => a & b,
@@ -36,12 +36,12 @@ pub(crate) fn constant(op: BinOp, a: u64, b: u64, w: u8) -> u64 {
     r & mask(w)
 }
 
-/// `c` with its lowest `bytes` bytes exchanged.
+/// Returns `c` with its lowest `bytes` bytes swapped.
 pub(crate) const fn swap(bytes: u8, c: u64) -> u64 {
     c.swap_bytes() >> (64 - 8 * bytes as u32)
 }
 
-/// The result, if it needs no instruction.
+/// Returns the result if it needs no instruction.
 pub(crate) fn bin(op: BinOp, a: Opnd, b: Opnd, w: u8) -> Option<Opnd> {
     use BinOp as B;
     let zero = Some(Opnd::C(0));

@@ -1,21 +1,21 @@
-//! Ways that meet only to meet others right behind.
+//! Flattening of nested joins.
 //!
-//! A chain of `else if` ends in as many blocks where two ways meet each, and each tells again what every variable is.
-//! Where they meet in one block, that is told once.
+//! A chain of `else if` ends in as many two-way joins, each with phis for the same variables. One
+//! join with many predecessors needs the phis only once.
 
 use super::uses;
 use crate::ir::graph::Graph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Val};
 
-/// Values that may have to be told on more ways than before, counted over the ways.
+/// Maximum number of additional phi operands that flattening may cause, over all edges.
 const MAX_REPEATED: usize = 8;
 
-/// Leads ways past blocks that do nothing but join them; returns whether anything changed. The phis know the edges
-/// that there are, and no others.
+/// Redirects edges past blocks that only join; returns whether anything changed. The phis have
+/// operands for exactly the existing edges.
 pub(super) fn flatten(f: &mut Function) -> bool {
     let uses = uses::count(f);
     let mut changed = false;
-    // Inner blocks first: what they join is joined by the outer ones then.
+    // Inner blocks first: outer blocks then join their predecessors.
     for b in Graph::new(f).order {
         if let Some(to) = joins_for(f, &uses, b) {
             changed |= lead_past(f, b, to);
@@ -24,23 +24,23 @@ pub(super) fn flatten(f: &mut Function) -> bool {
     changed
 }
 
-/// The block that a join leads to, if the values that it joins matter there alone.
+/// Returns the successor of a join block if only that successor uses the joined values.
 fn joins_for(f: &Function, uses: &[u32], b: Block) -> Option<Block> {
     let data = f.block(b);
     let Term::Jump(to) = data.term else { return None };
     if data.phis.is_empty() || !data.insts.is_empty() {
         return None;
     }
-    let told: Vec<Opnd> = f.block(to).phis.iter().filter_map(|v| from(f, *v, b)).collect();
-    let inside = |v: Val| told.iter().filter(|o| **o == Opnd::V(v)).count();
+    let operands: Vec<Opnd> = f.block(to).phis.iter().filter_map(|v| from(f, *v, b)).collect();
+    let inside = |v: Val| operands.iter().filter(|o| **o == Opnd::V(v)).count();
     if data.phis.iter().any(|v| uses[v.0 as usize] as usize != inside(*v)) {
         return None;
     }
-    let repeated = told.iter().filter(|o| !data.phis.iter().any(|v| **o == Opnd::V(*v))).count();
+    let repeated = operands.iter().filter(|o| !data.phis.iter().any(|v| **o == Opnd::V(*v))).count();
     (repeated * ways(f, b).len().saturating_sub(1) <= MAX_REPEATED).then_some(to)
 }
 
-/// The blocks that lead to a block with phis.
+/// Returns the predecessors of a block with phis.
 fn ways(f: &Function, b: Block) -> Vec<Block> {
     match f.block(b).phis.first().map(|v| &f.inst(*v).op) {
         Some(Op::Phi(ins)) => ins.iter().map(|(p, _)| *p).collect(),
@@ -48,7 +48,7 @@ fn ways(f: &Function, b: Block) -> Vec<Block> {
     }
 }
 
-/// What a phi is on the way from a block.
+/// Returns the operand of a phi for a predecessor.
 fn from(f: &Function, phi: Val, p: Block) -> Option<Opnd> {
     let Op::Phi(ins) = &f.inst(phi).op else { return None };
     ins.iter().find(|(q, _)| *q == p).map(|(_, o)| *o)

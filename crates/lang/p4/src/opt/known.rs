@@ -1,11 +1,11 @@
-//! Which bits of a value are certainly zero.
+//! Analysis of the bits of a value that are certainly zero.
 
 use crate::ir::{BinOp, Function, Op, Opnd, Ty, mask};
 
-/// Operations to look through.
+/// Maximum depth of operations that the analysis follows.
 const DEPTH: u8 = 6;
 
-/// A mask of the bits that may be set.
+/// Returns a mask of the bits that may be set.
 pub(super) fn possible(f: &Function, o: Opnd) -> u64 {
     bits(f, o, DEPTH)
 }
@@ -42,7 +42,7 @@ fn bits(f: &Function, o: Opnd, depth: u8) -> u64 {
         Op::Bin(BinOp::Mod, a, b) => fill(get(*a)) & fill(get(*b)),
         Op::Bin(BinOp::Add, a, b) => {
             let (x, y) = (get(*a), get(*b));
-            // The sum may be one bit longer; common zeros on the right stay.
+            // The sum may be one bit longer; common trailing zeros remain.
             x.checked_add(y).map_or(u64::MAX, |s| fill(s | x | y)) & !low_zeros(x | y)
         }
         Op::Bin(BinOp::Mul, a, b) => fill(get(*a)).checked_mul(fill(get(*b))).map_or(u64::MAX, fill),
@@ -52,17 +52,17 @@ fn bits(f: &Function, o: Opnd, depth: u8) -> u64 {
     }
 }
 
-/// All bits up to the highest one set.
+/// Returns a mask of all bits up to the highest one set.
 const fn fill(x: u64) -> u64 {
     if x == 0 { 0 } else { u64::MAX >> x.leading_zeros() }
 }
 
-/// The zeros below the lowest bit set.
+/// Returns a mask of the zeros below the lowest bit set.
 const fn low_zeros(x: u64) -> u64 {
     if x == 0 { 0 } else { (1 << x.trailing_zeros()) - 1 }
 }
 
-/// The largest value that an operand may have.
+/// Returns an upper bound of an operand.
 pub(super) fn max(f: &Function, o: Opnd) -> u64 {
     possible(f, o)
 }

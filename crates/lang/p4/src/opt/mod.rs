@@ -1,10 +1,10 @@
-//! The optimiser. Every pass keeps the function's meaning and its SSA form.
+//! The optimiser. Every pass preserves the function's meaning and its SSA form.
 //!
-//! [`simplify`] folds, propagates copies and constants, and finds equal values; [`cfg`] tidies blocks; [`joins`] flattens
-//! what meets step by step;
-//! [`thread`] sends control past branches whose outcome is known on some way to them, which resolves most questions
-//! about header validity; [`bounds`] merges bounds checks; [`expand`] turns write-backs into stores of what changed;
-//! [`sink`] moves loads to where they are used; [`dce`] drops what is not.
+//! [`simplify`] folds constants, propagates copies and merges equal values; [`cfg`] simplifies the
+//! control flow graph; [`joins`] flattens nested joins; [`thread`] lets paths bypass branches whose
+//! direction they determine, which resolves most tests of header validity; [`bounds`] merges bounds
+//! checks; [`expand`] turns write-backs into stores of changed bytes; [`sink`] moves loads to their
+//! uses; [`dce`] removes unused values. The result goes to `codegen`.
 
 mod bounds;
 mod cfg;
@@ -23,7 +23,8 @@ mod uses;
 
 use crate::ir::Function;
 
-/// Rounds of simplification: each threads what the last one made known. Programs settle after three or four.
+/// Maximum number of simplification rounds: each uses what the last one found. Programs settle
+/// after three or four.
 const ROUNDS: usize = 8;
 
 /// Optimises a function in place.
@@ -52,7 +53,7 @@ fn settle(f: &mut Function) {
     }
 }
 
-/// The largest value that an operand may have.
+/// Returns an upper bound of an operand.
 pub(crate) fn known_max(f: &Function, o: crate::ir::Opnd) -> u64 {
     known::max(f, o)
 }

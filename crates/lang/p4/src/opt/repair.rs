@@ -1,10 +1,10 @@
-//! Restores SSA form after a block was copied for some of its predecessors.
+//! Restoration of SSA form after a block was copied for some of its predecessors.
 
 use crate::ir::graph::Graph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Val};
 use std::collections::HashMap;
 
-/// One value that by now has two definitions.
+/// One value that now has two definitions.
 struct Split<'a> {
     f: &'a mut Function,
     g: &'a Graph,
@@ -14,8 +14,8 @@ struct Split<'a> {
     like: Val,
 }
 
-/// `original` was copied to `copy`; `map` says for each value of the original what it is in the copy. Rewrites the
-/// uses in all other blocks.
+/// Rewrites the uses of a copied block's values in all other blocks. `original` was copied to
+/// `copy`; `map` maps each value of the original to that of the copy.
 pub(super) fn split(f: &mut Function, original: Block, copy: Block, map: &HashMap<Val, Opnd>) {
     let g = Graph::new(f);
     let mut uses: HashMap<Val, Vec<Use>> = HashMap::new();
@@ -35,7 +35,7 @@ pub(super) fn split(f: &mut Function, original: Block, copy: Block, map: &HashMa
     }
 }
 
-/// Where a value is used.
+/// A use of a value.
 enum Use {
     Inst(Block, Val),
     Term(Block),
@@ -111,7 +111,8 @@ impl Split<'_> {
         self.start(b)
     }
 
-    /// The value at the start of a block, by way of all its predecessors; a list instead of recursion.
+    /// Returns the value at the start of a block, from all its predecessors; uses a work list
+    /// instead of recursion.
     fn start(&mut self, b: Block) -> Opnd {
         let mut open = vec![b];
         while let Some(at) = open.last().copied() {
@@ -129,7 +130,7 @@ impl Split<'_> {
             let ins: Vec<(Block, Opnd)> =
                 preds.iter().filter_map(|p| Some((*p, self.known_end(*p)?))).collect();
             let value = match ins.first() {
-                // No way from either definition leads here.
+                // No path from either definition leads here.
                 None => Opnd::C(0),
                 Some((_, first)) if ins.iter().all(|(_, o)| o == first) => *first,
                 Some(_) => {

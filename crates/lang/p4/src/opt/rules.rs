@@ -1,11 +1,11 @@
-//! Rewriting rules for single operations.
+//! Rewrite rules for single operations.
 
 use super::{fold, known};
 use crate::ir::{BinOp, Cc, Function, Op, Opnd, Ty, mask};
 
-/// What an operation becomes.
+/// The replacement of an operation.
 pub(super) enum Rewrite {
-    /// An operand that exists already.
+    /// An existing operand.
     Use(Opnd),
     /// Another operation of the same type.
     Op(Op),
@@ -13,7 +13,7 @@ pub(super) enum Rewrite {
     Chain(Op, Ty, fn(Opnd, u64, u8) -> Op, u64, u8),
 }
 
-/// A better form of an operation, or `None`.
+/// Returns a better form of an operation, or `None`.
 pub(super) fn rewrite(f: &Function, op: &Op, ty: Ty) -> Option<Rewrite> {
     match op {
         Op::Bin(b, x, y) => {
@@ -47,7 +47,7 @@ pub(super) fn rewrite(f: &Function, op: &Op, ty: Ty) -> Option<Rewrite> {
     }
 }
 
-/// A pointer plus a constant.
+/// Splits a pointer into a base and a constant offset.
 fn constant_offset(f: &Function, p: Opnd) -> Option<(Opnd, u64)> {
     match f.op_of(p)? {
         Op::Offset(q, Opnd::C(c)) => Some((*q, *c)),
@@ -57,12 +57,12 @@ fn constant_offset(f: &Function, p: Opnd) -> Option<(Opnd, u64)> {
 
 fn moved(f: &Function, base: Opnd, offset: i32) -> Option<(Opnd, i32)> {
     let (p, c) = constant_offset(f, base)?;
-    // Offsets in instructions have 16 bits.
+    // Instructions have 16-bit offsets.
     let offset = offset.checked_add(i32::try_from(c).ok()?).filter(|o| *o < 0x7fff)?;
     Some((p, offset))
 }
 
-/// Constants go outermost, so that bounds checks and loads can take them in.
+/// Moves constants outermost, so that bounds checks and loads can absorb them.
 fn offset(f: &Function, p: Opnd, by: Opnd) -> Option<Rewrite> {
     if by == Opnd::C(0) {
         return Some(Rewrite::Use(p));
@@ -130,7 +130,7 @@ fn binary(f: &Function, op: BinOp, x: Opnd, y: Opnd, w: u8) -> Option<Rewrite> {
     }
 }
 
-/// `n` bytes out of a swapped number, swapped back: those of the number itself.
+/// Rewrites `n` bytes of a byte-swapped number, swapped back, as bytes of the number itself.
 fn swapped_part(f: &Function, n: u8, x: Opnd) -> Option<Rewrite> {
     let width = u64::from(n) * 8;
     let shifted = match f.op_of(x)? {
@@ -161,7 +161,7 @@ fn width_of(f: &Function, o: Opnd) -> u8 {
     }
 }
 
-/// `(z << d) >> c`, if the left shift loses nothing.
+/// Rewrites `(z << d) >> c` if the left shift loses no bits.
 fn unshift(f: &Function, z: Opnd, d: u64, c: u64, w: u8) -> Option<Rewrite> {
     let possible = known::possible(f, z);
     let lost = d >= 64 || (possible << d) >> d != possible || possible << d & !mask(w) != 0;
@@ -212,7 +212,8 @@ fn compare(f: &Function, cc: Cc, x: Opnd, y: Opnd, w: u8) -> Option<Rewrite> {
     equality(f, cc, x, c, w)
 }
 
-/// `x == c` or `x != c`: undoes what stands between the comparison and a load, byte swaps above all.
+/// Rewrites `x == c` or `x != c`: undoes operations between the comparison and a load, mainly byte
+/// swaps.
 fn equality(f: &Function, cc: Cc, x: Opnd, c: u64, w: u8) -> Option<Rewrite> {
     let with = |z: Opnd, c: u64, w: u8| Some(Rewrite::Op(Op::Cmp(cc, z, Opnd::C(c), w)));
     let masked = |z: Opnd, m: u64, c: u64, w: u8| {
@@ -229,13 +230,13 @@ fn equality(f: &Function, cc: Cc, x: Opnd, c: u64, w: u8) -> Option<Rewrite> {
     }
     match f.op_of(x)? {
         Op::Swap(n, z) if width_of(f, *z) == n * 8 => with(*z, fold::swap(*n, c), n * 8),
-        // A comparison that is compared with 0 is the opposite one.
+        // The comparison of a comparison with 0 is its complement.
         Op::Cmp(inner, a, b, cw) => Some(Rewrite::Op(Op::Cmp(inner.negate(), *a, *b, *cw))),
         Op::Bin(BinOp::Add, z, Opnd::C(d)) if width_of(f, *z) == w => {
             with(*z, c.wrapping_sub(*d) & mask(w), w)
         }
         Op::Bin(BinOp::Xor, z, Opnd::C(d)) => with(*z, c ^ d, w),
-        // A difference of zero.
+        // The comparison of a difference with zero.
         Op::Bin(BinOp::Sub, a, b) if c == 0 && width_of(f, x) == w && f.bits(*a).max(f.bits(*b)) <= w => {
             Some(Rewrite::Op(Op::Cmp(cc, *a, *b, w)))
         }

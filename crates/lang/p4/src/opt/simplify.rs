@@ -1,4 +1,4 @@
-//! Constant folding and propagation, copy propagation, and one value for equal computations.
+//! Constant folding and propagation, copy propagation, and common subexpression elimination.
 
 use super::facts::Facts;
 use super::rules::{Rewrite, rewrite};
@@ -8,21 +8,21 @@ use p4shield_abi::context::offset;
 use p4shield_abi::map::TYPE_ARRAY;
 use std::collections::HashMap;
 
-/// What makes computations equal; phis only within a block.
+/// Equal keys identify equal computations; phis only within a block.
 type Key = (Op, Ty, Option<Block>);
 
 struct Simplifier<'a> {
     f: &'a mut Function,
     g: Graph,
     facts: Facts,
-    /// What a value was replaced by.
+    /// The replacements of values.
     replaced: HashMap<Val, Opnd>,
-    /// Equal computations, with the block of each; phis only with those of their own block.
+    /// Computations by key, with the block of each; phis only with those of their own block.
     seen: HashMap<Key, Vec<(Val, Block)>>,
     changed: bool,
 }
 
-/// One pass over the function; returns whether anything changed.
+/// Runs one pass over the function; returns whether anything changed.
 pub(super) fn simplify(f: &mut Function) -> bool {
     let g = Graph::new(f);
     let order = g.order.clone();
@@ -74,7 +74,7 @@ impl Simplifier<'_> {
         self.f.block_mut(b).term = term;
     }
 
-    /// What an operand is by now, used in block `b`.
+    /// Returns the current replacement of an operand in block `b`.
     fn resolve(&self, o: Opnd, b: Block) -> Opnd {
         let mut o = o;
         while let Opnd::V(v) = o {
@@ -89,7 +89,7 @@ impl Simplifier<'_> {
         o
     }
 
-    /// Simplifies a value; returns whether it stays. New operations that it needs go to `before`.
+    /// Simplifies a value; returns whether it remains. Appends the new operations that it needs to `before`.
     fn value(&mut self, v: Val, b: Block, before: &mut Vec<Val>) -> bool {
         let mut op = self.f.inst(v).op.clone();
         if let Op::Phi(ins) = &mut op {
@@ -100,7 +100,7 @@ impl Simplifier<'_> {
             op.for_each_operand(&mut |o| *o = self.resolve(*o, b));
         }
         let ty = self.f.inst(v).ty;
-        // Rules only make operations simpler, so this ends; the bound is for rules that undo each other.
+        // Rules only simplify, so this ends; the bound guards against rules that undo each other.
         for _ in 0..16 {
             if let Op::InBounds { base, len, end } = op
                 && self.facts.in_bounds(&self.g, base, end, b).is_some_and(|n| n >= len)
@@ -145,11 +145,11 @@ impl Simplifier<'_> {
         false
     }
 
-    /// By what equal computations are known, for operations whose result depends on their operands alone.
+    /// Returns the key of operations whose result depends only on their operands.
     fn key(&self, op: &Op, ty: Ty, b: Block) -> Option<Key> {
         let phi = matches!(op, Op::Phi(_)).then_some(b);
         let pure = match op {
-            // Packet loads are made before anything changes the packet.
+            // Packet loads precede all changes of the packet.
             Op::Phi(_) | Op::Bin(..) | Op::Cmp(..) | Op::Swap(..) | Op::Offset(..) | Op::Load { .. } => true,
             Op::InBounds { .. } => true,
             // The packet's bounds change with its size.

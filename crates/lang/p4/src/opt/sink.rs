@@ -1,11 +1,11 @@
-//! Moves computations to where they are needed: a field that only one way uses is loaded on that way only.
+//! Sinking: moves computations to their uses, so that a field is loaded only on paths that use it.
 
 use crate::ir::graph::Graph;
 use crate::ir::{Block, Function, Op, Opnd, Val};
 use p4shield_abi::context::offset;
 use std::collections::{HashMap, HashSet};
 
-/// Sinks what has no effect and depends on nothing that changes.
+/// Sinks computations that have no effect and depend on nothing that changes.
 pub(super) fn sink(f: &mut Function) {
     let g = Graph::new(f);
     let dirty = dirty_blocks(f, &g);
@@ -13,7 +13,7 @@ pub(super) fn sink(f: &mut Function) {
     for b in &g.order {
         home.extend(f.block(*b).insts.iter().map(|v| (*v, *b)));
     }
-    // Users before what they use: each computation sees where its users came to stand.
+    // Users before operands, so that each computation sees the new positions of its users.
     let all: Vec<(Block, Val)> = g
         .order
         .iter()
@@ -42,7 +42,7 @@ pub(super) fn sink(f: &mut Function) {
     }
 }
 
-/// Where a value is used.
+/// A use of a value.
 enum Use {
     By(Val),
     In(Block),
@@ -84,7 +84,7 @@ fn use_blocks(f: &Function, g: &Graph) -> HashMap<Val, Vec<Use>> {
 }
 
 const fn movable(op: &Op) -> bool {
-    // What the program itself sets later has to be read before.
+    // A context field that the program sets must be read before.
     let set = matches!(op, Op::Context(offset::OUTPUT_ACTION | offset::OUTPUT_PORT, _));
     !set && matches!(
         op,
@@ -98,12 +98,12 @@ const fn movable(op: &Op) -> bool {
     )
 }
 
-/// Whether a result changes when the packet does.
+/// Whether the result changes when the packet does.
 const fn reads_packet(op: &Op) -> bool {
     matches!(op, Op::Load { .. } | Op::Context(offset::DATA | offset::DATA_END, _))
 }
 
-/// Blocks at whose start the packet may have changed already.
+/// Returns the blocks at whose start the packet may already have changed.
 fn dirty_blocks(f: &Function, g: &Graph) -> HashSet<Block> {
     let mut dirty = HashSet::new();
     for b in &g.order {
@@ -116,7 +116,8 @@ fn dirty_blocks(f: &Function, g: &Graph) -> HashSet<Block> {
     dirty
 }
 
-/// Where in a block to put a value: right before its first user, and before the packet changes if it reads that.
+/// Returns the position for a value in a block: right before its first user and, if it reads the
+/// packet, before the packet changes.
 fn position(f: &Function, b: Block, v: Val, packet: bool) -> usize {
     let insts = &f.block(b).insts;
     let stops = |i: &Val| {

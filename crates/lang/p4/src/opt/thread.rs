@@ -1,4 +1,5 @@
-//! Jump threading: where a branch's outcome is known for one way to it, that way goes straight to the outcome.
+//! Jump threading: if a path to a branch determines the branch's direction, the path bypasses the
+//! branch.
 
 use super::facts::Facts;
 use super::{fold, repair};
@@ -6,15 +7,16 @@ use crate::ir::graph::Graph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Ty, Val};
 use std::collections::HashMap;
 
-/// Instructions of a block that may be copied for one way.
+/// Maximum number of a block's instructions that are copied for one path.
 const MAX_COPIED: usize = 12;
-/// Ways that may be threaded in one pass, and instructions a function may grow to by it: the bound on its cost.
+/// Maximum number of paths threaded in one pass, as a bound on its cost.
 const MAX_THREADED: usize = 400;
-/// Blocks that one pass may look at, over all ways: in a large function fewer ways are threaded.
+/// Maximum number of blocks that one pass visits over all paths: in a large function, fewer paths
+/// are threaded.
 const MAX_VISITED: usize = 1_000_000;
 const MAX_INSTS: usize = 200_000;
 
-/// Threads what can be; returns whether anything changed.
+/// Threads jumps; returns whether anything changed.
 pub(super) fn thread_jumps(f: &mut Function) -> bool {
     let mut changed = false;
     let ways = MAX_THREADED.min(MAX_VISITED / f.blocks.len().max(1));
@@ -34,7 +36,8 @@ pub(super) fn thread_jumps(f: &mut Function) -> bool {
     changed
 }
 
-/// A way over a block whose branch it decides: the predecessor, the block, where it leads.
+/// Finds a path through a block whose branch the path determines: the predecessor, the block, the
+/// target.
 fn find(f: &Function, g: &Graph, facts: &Facts) -> Option<(Block, Block, Block)> {
     for b in &g.order {
         let data = f.block(*b);
@@ -59,7 +62,7 @@ fn find(f: &Function, g: &Graph, facts: &Facts) -> Option<(Block, Block, Block)>
     None
 }
 
-/// What is known when a block is entered from one predecessor.
+/// The facts on entry to a block from one predecessor.
 struct Way<'a> {
     f: &'a Function,
     g: &'a Graph,
@@ -69,7 +72,7 @@ struct Way<'a> {
 }
 
 impl Way<'_> {
-    /// The number that an operand has on this way, if it is known.
+    /// Returns the value of an operand on this path, if known.
     fn value(&self, o: Opnd, depth: u8) -> Option<u64> {
         let v = match o {
             Opnd::C(c) => return Some(c),
@@ -113,7 +116,7 @@ impl Way<'_> {
         }
     }
 
-    /// A pointer as it is at the end of the predecessor.
+    /// Returns a pointer as it is at the end of the predecessor.
     fn pointer(&self, o: Opnd) -> Opnd {
         if let Opnd::V(v) = o
             && self.f.block(self.over).phis.contains(&v)
@@ -125,7 +128,7 @@ impl Way<'_> {
         o
     }
 
-    /// What branches before, or the one that leads here, tell about a value.
+    /// Returns what earlier branches, or the edge to this block, imply about a value.
     fn known(&self, v: Val) -> Option<u64> {
         if let Some(n) = self.facts.value(self.g, v, self.from) {
             return Some(n);
@@ -137,7 +140,7 @@ impl Way<'_> {
     }
 }
 
-/// Copies `over` for the way that comes from `from`, and leads the copy to `to`.
+/// Copies `over` for the path from `from`, and lets the copy jump to `to`.
 fn bypass(f: &mut Function, from: Block, over: Block, to: Block) {
     let (label, span) = (f.block(over).label.clone(), f.block(over).span);
     let copy = f.add_block(&label, span);

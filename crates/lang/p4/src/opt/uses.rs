@@ -1,9 +1,9 @@
-//! How often values are used.
+//! Use counts of values.
 
 use crate::ir::graph::Graph;
 use crate::ir::{Function, Opnd};
 
-/// By value: how often it is used in blocks that can be reached.
+/// Returns, by value, the number of uses in reachable blocks.
 pub(super) fn count(f: &Function) -> Vec<u32> {
     let mut n = vec![0; f.insts.len()];
     let mut count = |o: Opnd| {

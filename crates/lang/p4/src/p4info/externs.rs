@@ -1,4 +1,4 @@
-//! Counters, meters, registers, action profiles: instances of externs that a controller knows.
+//! Counters, meters, registers, action profiles: instances of externs that a controller can access.
 
 use super::Info;
 use super::ids::Prefix;
@@ -7,7 +7,8 @@ use super::walk::{Bound, ExternAt, TableAt};
 use crate::hir::CtorArg;
 use crate::types::Type;
 
-/// What an extern's instances are to a controller; nothing, if it does not know them.
+/// Returns the kind of an extern's instances for a controller; `None` if a controller cannot access
+/// them.
 pub(super) fn prefix(ty: &Type) -> Option<Prefix> {
     let Type::Extern(e) = ty else { return None };
     match &*e.name {
@@ -21,7 +22,7 @@ pub(super) fn prefix(ty: &Type) -> Option<Prefix> {
     }
 }
 
-/// Annotations that an action profile's own fields tell.
+/// Annotations that have their own fields in `ActionProfile`.
 const PROFILE: [&str; 3] = ["max_group_size", "selector_size_semantics", "max_member_weight"];
 
 impl Info<'_> {
@@ -29,7 +30,7 @@ impl Info<'_> {
         self.found.externs.iter().filter(move |e| prefix(&e.instance.ty) == Some(wanted))
     }
 
-    /// Everything between actions and the controller's headers.
+    /// Adds all fields between actions and controller headers.
     pub(super) fn externs(&self, m: Message) -> Message {
         let array = |e: &ExternAt, prefix| {
             let m = self.start(e, prefix, &[]).message(2, "spec", unit(e.args.get(1)));
@@ -42,12 +43,12 @@ impl Info<'_> {
             .repeated(8, "direct_meters", self.direct(Prefix::DirectMeter, "meters"))
     }
 
-    fn start(&self, e: &ExternAt, prefix: Prefix, told: &[&str]) -> Message {
+    fn start(&self, e: &ExternAt, prefix: Prefix, excluded: &[&str]) -> Message {
         let noted = self.notes.at(e.noted.0, &e.noted.1);
-        Message::default().message(1, "preamble", self.preamble(prefix, &e.name, &noted, told))
+        Message::default().message(1, "preamble", self.preamble(prefix, &e.name, &noted, excluded))
     }
 
-    /// The name of the type that counts the elements, if it is one of the author's.
+    /// Adds the name of the index type, if the author declared it.
     fn index_type(&self, m: Message, e: &ExternAt, argument: usize) -> Message {
         match &e.instance.ty {
             Type::Extern(x) => match x.args.get(argument) {
@@ -61,7 +62,7 @@ impl Info<'_> {
         }
     }
 
-    /// The direct resources that tables name by a property.
+    /// Returns the direct resources that tables refer to by a property.
     fn direct(&self, wanted: Prefix, property: &'static str) -> Vec<Message> {
         let named = |t: &TableAt, e: &ExternAt| {
             let is = |(i, name, _): &(usize, String, _)| {
@@ -77,7 +78,7 @@ impl Info<'_> {
         self.of(wanted).filter_map(one).collect()
     }
 
-    /// `ActionProfile`
+    /// Builds `ActionProfile`.
     fn profile(&self, e: &ExternAt) -> Message {
         let selects = matches!(&e.instance.ty, Type::Extern(x) if &*x.name == "action_selector");
         let noted = self.notes.at(e.noted.0, &e.noted.1);
@@ -108,7 +109,7 @@ impl Info<'_> {
         }
     }
 
-    /// `Register`s
+    /// Builds the `Register`s.
     pub(super) fn registers(&mut self, m: Message) -> Message {
         let found = self.found;
         let registers = found.externs.iter().filter(|e| prefix(&e.instance.ty) == Some(Prefix::Register));
@@ -130,7 +131,7 @@ fn size(a: Option<&Option<Bound>>) -> u32 {
     }
 }
 
-/// `CounterSpec`, `MeterSpec`
+/// Builds `CounterSpec` or `MeterSpec`.
 fn unit(a: Option<&Option<Bound>>) -> Message {
     use crate::control::Unit;
     let unit = match a {

@@ -1,8 +1,8 @@
 //! Ids and aliases.
 //!
-//! An id is the object's type in the upper byte and, below it, what `@id` says, or 24 bits of a hash of the full name:
-//! so ids stay when other parts of a program change. Of two names with one hash, the one that sorts later takes the
-//! next free number.
+//! The upper byte of an id is the object's type. The lower 24 bits are the value of `@id`, or a
+//! hash of the full name, so that ids remain stable when other parts of a program change. If two
+//! names have the same hash, the one that sorts later gets the next free number.
 
 use crate::diagnostics::{Code, Diagnostic, Sink};
 use crate::source::Span;
@@ -27,13 +27,13 @@ pub(super) enum Prefix {
 /// The objects of a program, before they have ids.
 #[derive(Default)]
 pub(super) struct Symbols {
-    /// What `@id` says, by type and full name.
+    /// The value of `@id`, by type and full name.
     wanted: BTreeMap<(Prefix, String), Option<u32>>,
     taken: BTreeSet<u32>,
 }
 
 impl Symbols {
-    /// Adds an object; `id` is what its `@id` says. An object that is there already stays as it is.
+    /// Adds an object; `id` is the value of its `@id`. An object that was added before stays unchanged.
     pub(super) fn add(&mut self, prefix: Prefix, name: &str, id: Option<u32>, at: Span, sink: &mut Sink) {
         let key = (prefix, name.to_owned());
         if self.wanted.contains_key(&key) {
@@ -44,8 +44,9 @@ impl Symbols {
             0 => Some(id | upper),
             other if other == prefix as u32 => Some(id),
             _ => {
-                let message = format!("@id of `{name}` has the upper byte of another kind of object");
-                let hint = format!("its upper byte is {:#04x}, or 0", prefix as u32);
+                let message =
+                    format!("the upper byte of the @id of `{name}` belongs to another kind of object");
+                let hint = format!("the upper byte must be {:#04x} or 0", prefix as u32);
                 sink.add(Diagnostic::new(Code::BadAnnotation, at, message).hint(hint));
                 None
             }
@@ -53,13 +54,13 @@ impl Symbols {
         if let Some(id) = id
             && !self.taken.insert(id)
         {
-            let message = format!("the id of `{name}` is another object's");
-            sink.add(Diagnostic::new(Code::BadAnnotation, at, message).hint("give each its own @id"));
+            let message = format!("the id of `{name}` is already in use");
+            sink.add(Diagnostic::new(Code::BadAnnotation, at, message).hint("give each object its own @id"));
         }
         self.wanted.insert(key, id);
     }
 
-    /// Gives every object its id.
+    /// Assigns an id to every object.
     pub(super) fn finish(self) -> Ids {
         let Self { wanted, mut taken } = self;
         let mut names: Vec<&str> = wanted.keys().map(|(_, n)| n.as_str()).collect();
@@ -85,27 +86,27 @@ impl Symbols {
     }
 }
 
-/// The objects of a program with their ids.
+/// The ids of a program's objects.
 pub(super) struct Ids {
     by_name: BTreeMap<(Prefix, String), u32>,
-    /// How many names end like this.
+    /// The number of names with each suffix.
     suffixes: HashMap<String, u32>,
 }
 
 impl Ids {
-    /// The id of an object; 0, which no object has, if there is none of this name.
+    /// Returns the id of an object; 0, which is never an id, if there is no such name.
     pub(super) fn of(&self, prefix: Prefix, name: &str) -> u32 {
         self.by_name.get(&(prefix, name.to_owned())).copied().unwrap_or(0)
     }
 
-    /// The shortest end of a name that no other name of the program has.
+    /// Returns the shortest suffix that no other name of the program has.
     pub(super) fn alias<'n>(&self, name: &'n str) -> &'n str {
         let alone = |s: &&str| self.suffixes.get(*s) == Some(&1);
         suffixes_of(name).find(alone).unwrap_or(name)
     }
 }
 
-/// The ends of a name, from the last component to all of them.
+/// Returns the suffixes of a name, from the last component to the whole name.
 fn suffixes_of(name: &str) -> impl Iterator<Item = &str> {
     name.rmatch_indices('.').map(|(i, _)| &name[i + 1..]).chain([name])
 }
@@ -123,7 +124,8 @@ fn one_at_a_time(bytes: &[u8]) -> u32 {
     hash.wrapping_add(hash << 15)
 }
 
-/// Numbers the parts of an object from 1 on, as far as `@id` does not; the first number that is given twice is an error.
+/// Numbers the parts of an object from 1, except those with an `@id`; also returns the first
+/// duplicate number.
 pub(super) fn number_parts(wanted: &[Option<u32>]) -> (Vec<u32>, Option<u32>) {
     let mut taken = BTreeSet::new();
     let mut twice = None;
@@ -161,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_alias_is_the_shortest_end_that_is_alone() {
+    fn an_alias_is_the_shortest_unique_suffix() {
         let (ids, _) = ids(&[
             (Prefix::Table, "c.a.t", None),
             (Prefix::Table, "c.b.t", None),
@@ -170,11 +172,11 @@ mod tests {
         ]);
         assert_eq!(ids.alias("c.a.t"), "a.t");
         assert_eq!(ids.alias("c.b.a"), "a");
-        assert_eq!(ids.alias("t"), "t", "nothing shorter is left");
+        assert_eq!(ids.alias("t"), "t", "the whole name remains");
     }
 
     #[test]
-    fn ids_are_hashes_unless_the_author_gives_them() {
+    fn ids_are_hashes_unless_the_author_sets_them() {
         let objects = [
             (Prefix::Table, "ingress.t", None),
             (Prefix::Table, "u", Some(5)),
@@ -188,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_that_is_taken_moves_on() {
+    fn a_hash_collision_takes_the_next_number() {
         let hash = one_at_a_time(b"x") & 0x00ff_ffff;
         let (ids, _) = ids(&[(Prefix::Table, "x", None), (Prefix::Table, "y", Some(hash))]);
         assert_eq!(ids.of(Prefix::Table, "x"), 0x0200_0000 | (hash + 1));
     }
 
     #[test]
-    fn ids_of_another_kind_and_ids_given_twice_are_mistakes() {
+    fn ids_of_another_kind_and_duplicate_ids_are_refused() {
         let (_, wrong) = ids(&[(Prefix::Table, "t", Some(0x0100_0001))]);
         assert_eq!(wrong, ["E0607"]);
         let (_, wrong) = ids(&[(Prefix::Table, "t", Some(1)), (Prefix::Table, "u", Some(0x0200_0001))]);

@@ -1,7 +1,8 @@
-//! Protocol buffer messages as values: written as text and as bytes from one description.
+//! Protocol buffer messages as values, encoded as text and as bytes from one description.
 //!
 //! Encoding: <https://protobuf.dev/programming-guides/encoding/>, text format:
-//! <https://protobuf.dev/reference/protobuf/textformat-spec/>. Fields of default values are left out, as proto3 does.
+//! <https://protobuf.dev/reference/protobuf/textformat-spec/>. Fields with default values are
+//! omitted, as proto3 specifies.
 
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +17,7 @@ pub(super) enum Value {
     Message(Message),
 }
 
-/// Fields with their numbers and names, in the order in which they are written.
+/// A message: fields with their numbers and names, in the order in which they are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Message(Vec<(u32, &'static str, Value)>);
 
@@ -24,7 +25,7 @@ const VARINT: u64 = 0;
 const LENGTH_DELIMITED: u64 = 2;
 
 impl Message {
-    /// With a field, unless its value is the default. A message is written even if it is empty.
+    /// Adds a field unless its value is the default. An empty message is written.
     pub(super) fn with(mut self, number: u32, name: &'static str, value: Value) -> Self {
         let default = match &value {
             Value::Number(n) | Value::Enum(_, n) => *n == 0,
@@ -40,7 +41,7 @@ impl Message {
         self
     }
 
-    /// With a field, also if its value is the default: one of a `oneof`, or an `optional` one.
+    /// Adds a field even if its value is the default: a field of a `oneof`, or an `optional` field.
     pub(super) fn present(mut self, number: u32, name: &'static str, value: Value) -> Self {
         self.0.push((number, name, value));
         self
@@ -58,7 +59,7 @@ impl Message {
         self.with(number, name, Value::Message(value))
     }
 
-    /// With one field for each message.
+    /// Adds one field per message.
     pub(super) fn repeated(
         self,
         number: u32,
@@ -68,7 +69,7 @@ impl Message {
         values.into_iter().fold(self, |m, v| m.message(number, name, v))
     }
 
-    /// With a packed list of numbers in the bytes and one line for each in the text.
+    /// Adds a list of numbers, packed in the bytes, one line each in the text.
     pub(super) fn numbers(
         self,
         number: u32,
@@ -78,7 +79,7 @@ impl Message {
         values.into_iter().fold(self, |m, v| m.number(number, name, v))
     }
 
-    /// As bytes.
+    /// Encodes as bytes.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for (number, _, value) in &self.0 {
@@ -103,7 +104,7 @@ impl Message {
         out
     }
 
-    /// As text.
+    /// Prints as text.
     pub(super) fn print(&self, indent: usize, out: &mut String) {
         let margin = " ".repeat(indent);
         for (_, name, value) in &self.0 {
@@ -158,7 +159,7 @@ fn quoted(bytes: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    /// The examples of the encoding's own documentation.
+    /// The examples of the encoding's documentation.
     #[test]
     fn bytes_are_as_documented() {
         let inner = Message::default().number(1, "a", 150u32);

@@ -1,7 +1,8 @@
-//! P4Info: what a P4Runtime controller has to know of a program.
+//! P4Info: the description of a program for a P4Runtime controller.
 //!
-//! Messages and numbers are those of `p4/config/v1/p4info.proto` and `p4types.proto` (P4Runtime 1.4). It is made from
-//! the resolved program, before anything is compiled, so that also a program has one that we cannot run.
+//! Messages and numbers are those of `p4/config/v1/p4info.proto` and `p4types.proto` (P4Runtime
+//! 1.4). The description is built from the resolved program before any lowering, so that a program
+//! that this compiler cannot translate has one too.
 
 mod externs;
 mod ids;
@@ -28,7 +29,7 @@ use walk::Found;
 pub struct P4Info(Message);
 
 impl P4Info {
-    /// As text, the form that people and most controllers read.
+    /// Returns the text format, which people and most controllers read.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut out =
@@ -37,17 +38,18 @@ impl P4Info {
         out
     }
 
-    /// As a protocol buffer message.
+    /// Returns the binary protocol buffer message.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         self.0.encode()
     }
 }
 
-/// The P4Info of a program, which is read as [`crate::compile`] reads it. A file without `main` has an empty one.
+/// Returns the P4Info of a program, which is read as by [`crate::compile`]. A file without `main`
+/// has an empty one.
 ///
 /// # Errors
-/// All diagnostics, if the program is wrong, or gives ids that P4Runtime does not allow.
+/// All diagnostics, if the program is invalid or has ids that P4Runtime does not allow.
 pub fn p4info(
     name: &str,
     text: &str,
@@ -63,7 +65,7 @@ pub fn p4info(
     }
 }
 
-/// All that the parts of a P4Info are made from.
+/// The inputs of a P4Info's parts.
 struct Info<'a> {
     hir: &'a Program,
     notes: &'a Notes<'a>,
@@ -78,14 +80,14 @@ fn describe(front: &FrontEnd, sink: &mut Sink) -> P4Info {
     let notes = Notes::new(&front.ast, &front.hir.annotation_values);
     let found = walk::walk(&front.hir, &front.ast, &notes);
     if found.too_many {
-        let message = "the control plane would see too many objects";
+        let message = "the program has too many objects for the control plane";
         let d = Diagnostic::new(Code::TooLarge, front.end, message);
         sink.add(d.hint("instantiate fewer controls within controls"));
     }
     let headers = front.hir.headers.iter().map(|h| Type::Composite(h.clone()));
     let kept = found.externs.iter().map(|e| e.instance.ty.clone());
     if found.digests.iter().cloned().chain(kept).chain(headers).any(|t| types::is_too_deep(&t)) {
-        let message = "a type that the control plane sees is nested too deeply";
+        let message = "a type that the control plane accesses is nested too deeply";
         let d = Diagnostic::new(Code::TooDeep, front.end, message);
         sink.add(d.hint("nest fewer structs"));
         return P4Info(Message::default());
@@ -98,7 +100,8 @@ fn describe(front: &FrontEnd, sink: &mut Sink) -> P4Info {
     P4Info(info.message(package))
 }
 
-/// What P4Runtime calls the architecture that declares a package; the package's own name if it is none that we know.
+/// Returns P4Runtime's name of the architecture that declares a package; the package's own name if
+/// the architecture is unknown.
 fn architecture(package: &Type) -> &str {
     let Type::Object(o) = package else { return "" };
     match &*o.name {
@@ -109,7 +112,7 @@ fn architecture(package: &Type) -> &str {
     }
 }
 
-/// Gives every object of the program its place among the ids.
+/// Collects every object of the program that needs an id.
 fn symbols(hir: &Program, notes: &Notes<'_>, found: &Found, sink: &mut Sink) -> Symbols {
     let mut symbols = Symbols::default();
     for t in &found.tables {
@@ -141,7 +144,7 @@ fn symbols(hir: &Program, notes: &Notes<'_>, found: &Found, sink: &mut Sink) -> 
     symbols
 }
 
-/// `PkgInfo`
+/// Builds `PkgInfo`.
 fn package(noted: &Noted<'_>, architecture: &str) -> Message {
     let field = |key: &str| {
         let text = |(k, t): (&str, &Tok)| match t {
@@ -154,15 +157,15 @@ fn package(noted: &Noted<'_>, architecture: &str) -> Message {
         let value = |(k, t): (&str, &Tok)| if k == key { notes::number(t) } else { None };
         noted.pairs("platform_property").find_map(value).unwrap_or(0)
     };
-    let told = ["pkginfo", "platform_property"];
+    let excluded = ["pkginfo", "platform_property"];
     let m = Message::default().text(1, "name", &field("name")).text(2, "version", &field("version"));
     let m = noted
-        .annotations(noted.doc(m, 3), 4, &told)
+        .annotations(noted.doc(m, 3), 4, &excluded)
         .text(5, "arch", architecture)
         .text(6, "organization", &field("organization"))
         .text(7, "contact", &field("contact"))
         .text(8, "url", &field("url"));
-    let mut m = noted.structured(m, 9, &told);
+    let mut m = noted.structured(m, 9, &excluded);
     if noted.has("platform_property") {
         let platform = Message::default()
             .number(1, "multicast_group_table_size", number("multicast_group_table_size"))
@@ -196,30 +199,30 @@ impl Info<'_> {
         m.repeated(12, "digests", digests).repeated(200, "type_info", self.types.info())
     }
 
-    /// `Preamble`
-    fn preamble(&self, prefix: Prefix, name: &str, noted: &Noted<'_>, told: &[&str]) -> Message {
+    /// Builds `Preamble`.
+    fn preamble(&self, prefix: Prefix, name: &str, noted: &Noted<'_>, excluded: &[&str]) -> Message {
         let m = Message::default().number(1, "id", self.ids.of(prefix, name)).text(2, "name", name).text(
             3,
             "alias",
             self.ids.alias(name),
         );
-        noted.structured(noted.doc(noted.annotations(m, 4, told), 5), 6, told)
+        noted.structured(noted.doc(noted.annotations(m, 4, excluded), 5), 6, excluded)
     }
 
-    /// Numbers the parts of something by their `@id`s or their order.
+    /// Numbers the parts of an object by their `@id`s or their order.
     fn part_ids(&mut self, parts: &[Noted<'_>], at: crate::source::Span) -> Vec<u32> {
         let wanted: Vec<Option<u32>> = parts.iter().map(|n| n.number("id")).collect();
         let (ids, wrong) = ids::number_parts(&wanted);
         if let Some(id) = wrong {
-            let message = format!("@id({id}) is 0 or given twice among these");
+            let message = format!("@id({id}) is 0 or a duplicate");
             let d = Diagnostic::new(Code::BadAnnotation, at, message);
-            self.sink.add(d.hint("give each another number from 1 on"));
+            self.sink.add(d.hint("give each part its own number from 1"));
         }
         ids
     }
 }
 
-/// With the bits of a value, unless it has a name instead.
+/// Adds the width of a value, unless it has a type name.
 fn with_width(m: Message, width: u32) -> Message {
     m.with(4, "bitwidth", Value::Number(width.into()))
 }

@@ -1,7 +1,7 @@
-//! Annotations, where P4Info needs them: names, ids, documentation, and whatever else an author noted.
+//! Annotations for P4Info: names, ids, documentation, and the author's own.
 //!
-//! The resolved program keeps no annotations, because nothing of what they say changes what it does. They are found in
-//! the syntax tree again by the name that they stand before and its place.
+//! The resolved program contains no annotations, because they do not change its behaviour. This
+//! module finds them in the syntax tree by the name that they precede and its location.
 
 use super::message::{Message, Value};
 use crate::ast::{Annotation, Decl, DeclKind, Param, Program, Property, PropertyKind};
@@ -13,16 +13,17 @@ use std::collections::HashMap;
 
 /// The annotations of a program.
 pub(super) struct Notes<'a> {
-    /// By what they belong to. The name tells what one macro made apart, which has one place.
+    /// By location and name of the annotated declaration. Declarations from one macro share a
+    /// location; the name distinguishes them.
     found: HashMap<(Span, Name), &'a [Annotation]>,
-    /// Types are declared at the top level only, each name once.
+    /// Types are declared only at the top level, each name once.
     types: HashMap<Name, &'a Decl>,
-    /// Values in brackets, by place.
+    /// Values in brackets, by location.
     values: &'a HashMap<Span, hir::Expr>,
 }
 
-/// Names of annotations that other fields of P4Info tell.
-const TOLD: [&str; 4] = ["name", "id", "brief", "description"];
+/// Annotations that have their own fields in P4Info.
+const EXCLUDED: [&str; 4] = ["name", "id", "brief", "description"];
 
 impl<'a> Notes<'a> {
     pub(super) fn new(program: &'a Program, values: &'a HashMap<Span, hir::Expr>) -> Self {
@@ -71,19 +72,19 @@ impl<'a> Notes<'a> {
         }
     }
 
-    /// Those of what is called `name` at this place.
+    /// Returns the annotations of the declaration of `name` at this location.
     pub(super) fn at(&self, place: Span, name: &str) -> Noted<'a> {
         let annotations = self.found.get(&(place, name.into())).copied().unwrap_or_default();
         Noted { annotations, values: self.values }
     }
 
-    /// Those of a type.
+    /// Returns the annotations of a type.
     pub(super) fn of_type(&self, name: &str) -> Noted<'a> {
         let annotations = self.types.get(name).map(|d| d.annotations.as_slice()).unwrap_or_default();
         Noted { annotations, values: self.values }
     }
 
-    /// Those of a field of a struct or header.
+    /// Returns the annotations of a field of a struct or header.
     pub(super) fn of_field(&self, ty: &str, field: &str) -> Noted<'a> {
         let fields = match self.types.get(ty).map(|d| &d.kind) {
             Some(DeclKind::Composite { fields, .. }) => fields.as_slice(),
@@ -94,13 +95,13 @@ impl<'a> Notes<'a> {
         Noted { annotations, values: self.values }
     }
 
-    /// The declarations of the top level.
+    /// Returns the declarations of the top level.
     pub(super) fn types(&self) -> impl Iterator<Item = &'a Decl> {
         self.types.values().copied()
     }
 }
 
-/// The annotations of one thing.
+/// The annotations of one declaration.
 #[derive(Clone, Copy)]
 pub(super) struct Noted<'a> {
     annotations: &'a [Annotation],
@@ -116,7 +117,7 @@ impl<'a> Noted<'a> {
         self.named(name).is_some()
     }
 
-    /// The text of `@what("text")`.
+    /// Returns the text of `@what("text")`.
     pub(super) fn text(&self, what: &str) -> Option<&'a str> {
         match &self.named(what)?.body.first()?.tok {
             Tok::Str(s) => Some(s),
@@ -124,7 +125,7 @@ impl<'a> Noted<'a> {
         }
     }
 
-    /// The name of `@what(name)`.
+    /// Returns the name of `@what(name)`.
     pub(super) fn word(&self, what: &str) -> Option<&'a str> {
         match &self.named(what)?.body.first()?.tok {
             Tok::Ident(n) => Some(n),
@@ -132,12 +133,12 @@ impl<'a> Noted<'a> {
         }
     }
 
-    /// The number of `@what(number)`.
+    /// Returns the number of `@what(number)`.
     pub(super) fn number(&self, what: &str) -> Option<u32> {
         number(&self.named(what)?.body.first()?.tok)
     }
 
-    /// The keys and values of each `@what(key = value, ...)`.
+    /// Returns the keys and values of each `@what(key = value, ...)`.
     pub(super) fn pairs(&self, what: &'static str) -> impl Iterator<Item = (&'a str, &'a Tok)> {
         let bodies = self.annotations.iter().filter(move |a| &*a.name.name == what).map(|a| &a.body);
         let parts = bodies.flat_map(|b| b.split(|t| t.tok == Tok::Sym(",")));
@@ -150,14 +151,14 @@ impl<'a> Noted<'a> {
         })
     }
 
-    /// The URI of `@p4runtime_translation`, and the bits that a controller sees; 0 for a string.
+    /// Returns the URI of `@p4runtime_translation`, and the width for the controller; 0 for a string.
     pub(super) fn translation(&self) -> Option<(&'a str, u32)> {
         let uri = self.text("p4runtime_translation")?;
         let body = &self.named("p4runtime_translation")?.body;
         Some((uri, body.iter().find_map(|t| number(&t.tok)).unwrap_or(0)))
     }
 
-    /// What the control plane calls something; whole if the annotation begins with a dot.
+    /// Returns the control-plane name; the annotation's name is absolute if it begins with a dot.
     pub(super) fn full_name(&self, path: &str, name: &str) -> String {
         let name = self.text("name").unwrap_or(name);
         match name.strip_prefix('.') {
@@ -167,15 +168,16 @@ impl<'a> Noted<'a> {
         }
     }
 
-    /// Those that no other field of the message tells; `told` are names beyond [`TOLD`].
-    fn others(&self, told: &[&str]) -> impl Iterator<Item = &'a Annotation> {
-        let told = |a: &&Annotation| TOLD.contains(&&*a.name.name) || told.contains(&&*a.name.name);
-        self.annotations.iter().filter(move |a| !told(a))
+    /// Returns the annotations without own fields in the message; `excluded` are further names besides [`EXCLUDED`].
+    fn others(&self, excluded: &[&str]) -> impl Iterator<Item = &'a Annotation> {
+        let excluded =
+            |a: &&Annotation| EXCLUDED.contains(&&*a.name.name) || excluded.contains(&&*a.name.name);
+        self.annotations.iter().filter(move |a| !excluded(a))
     }
 
     /// Adds the field `annotations`.
-    pub(super) fn annotations(&self, m: Message, number: u32, told: &[&str]) -> Message {
-        let plain = self.others(told).filter(|a| a.elements.is_none());
+    pub(super) fn annotations(&self, m: Message, number: u32, excluded: &[&str]) -> Message {
+        let plain = self.others(excluded).filter(|a| a.elements.is_none());
         plain.fold(m, |m, a| m.text(number, "annotations", &written(a)))
     }
 
@@ -193,12 +195,12 @@ impl<'a> Noted<'a> {
     }
 
     /// Adds the field `structured_annotations`.
-    pub(super) fn structured(&self, m: Message, number: u32, told: &[&str]) -> Message {
-        let structured = self.others(told).filter(|a| a.elements.is_some());
+    pub(super) fn structured(&self, m: Message, number: u32, excluded: &[&str]) -> Message {
+        let structured = self.others(excluded).filter(|a| a.elements.is_some());
         m.repeated(number, "structured_annotations", structured.map(|a| self.one_structured(a)))
     }
 
-    /// `StructuredAnnotation`
+    /// Builds `StructuredAnnotation`.
     fn one_structured(&self, a: &Annotation) -> Message {
         let m = Message::default().text(1, "name", &a.name.name);
         let elements = a.elements.as_deref().unwrap_or_default();
@@ -221,7 +223,7 @@ impl<'a> Noted<'a> {
     }
 }
 
-/// The value of a token, if it is a small number.
+/// Returns the value of a token, if it is a small number.
 pub(super) fn number(t: &Tok) -> Option<u32> {
     match t {
         Tok::Int(text) => crate::constant::small(&crate::constant::parse_literal(text)?.value),
@@ -229,7 +231,7 @@ pub(super) fn number(t: &Tok) -> Option<u32> {
     }
 }
 
-/// `Expression`: the value of an annotation's element.
+/// Builds `Expression`: the value of an annotation's element.
 fn expression(e: &hir::Expr) -> Message {
     let (number, name, value) = match (&e.kind, e.ty.base()) {
         (ExprKind::Text(t), _) => (1, "string_value", Value::Text(t.to_string())),
@@ -242,7 +244,7 @@ fn expression(e: &hir::Expr) -> Message {
     Message::default().present(number, name, value)
 }
 
-/// An annotation as it was written, on one line.
+/// Prints an annotation as written, on one line.
 fn written(a: &Annotation) -> String {
     let mut out = format!("@{}", a.name.name);
     if a.body.is_empty() {

@@ -1,4 +1,4 @@
-//! Tables, actions, value sets, digests and the headers of packets from and to the controller.
+//! Tables, actions, value sets, digests, and the headers of packets from and to the controller.
 
 use super::ids::Prefix;
 use super::message::{Message, Value};
@@ -11,10 +11,10 @@ use crate::hir::{self, BoundAction, Expr, ExprKind, Key, MatchKind, Table, Value
 use crate::source::Span;
 use crate::types::{CompositeType, Type};
 
-/// Entries of a table that does not say how many it needs.
+/// Default capacity of a table in entries.
 const DEFAULT_SIZE: u32 = 1024;
 
-/// The headers with which packets go to and come from the controller, by their places.
+/// Returns the headers of packets to and from the controller, in the order of their locations.
 pub(super) fn controller_headers<'a>(notes: &Notes<'a>) -> Vec<&'a ast::Decl> {
     let is_header = |d: &&ast::Decl| matches!(d.kind, DeclKind::Composite { kind: Composite::Header, .. });
     let mut found: Vec<_> = notes.types().filter(is_header).collect();
@@ -23,7 +23,7 @@ pub(super) fn controller_headers<'a>(notes: &Notes<'a>) -> Vec<&'a ast::Decl> {
     found
 }
 
-/// The names of digests: those of the structs that they carry.
+/// Returns the names of digests: those of the structs that they carry.
 pub(super) fn digest_names(digests: &[Type]) -> Vec<String> {
     let mut unnamed = 0;
     let name = |t: &Type| match t {
@@ -37,7 +37,7 @@ pub(super) fn digest_names(digests: &[Type]) -> Vec<String> {
 }
 
 impl Info<'_> {
-    /// `Table`
+    /// Builds `Table`.
     pub(super) fn table(&mut self, t: &TableAt) -> Message {
         let (table, noted) = (&t.table, self.notes.at(t.table.span, &t.table.declared));
         let keys = self.match_fields(table);
@@ -64,7 +64,7 @@ impl Info<'_> {
             .with(11, "has_initial_entries", Value::Bool(!table.entries.is_empty()))
     }
 
-    /// The id of the object that a property names; 0 if it is none that a controller knows.
+    /// Returns the id of the object that a property names; 0 if a controller cannot access it.
     fn property_id(&self, t: &TableAt, property: &str) -> u32 {
         let named = |(i, _, _): &&(usize, String, _)| &*t.table.properties[*i].name == property;
         t.instances.iter().find(named).map_or(0, |(_, name, id)| {
@@ -91,7 +91,8 @@ impl Info<'_> {
         out
     }
 
-    /// A key's name: what `@name` says, or its path, in which a field may have a `@name`, too.
+    /// Returns the name of a key: the value of `@name`, or its path, whose fields may have a
+    /// `@name` too.
     fn key_name(&self, k: &Key, noted: &Noted<'_>) -> String {
         let path = if noted.has("name") { None } else { self.field_path(&k.value) };
         path.unwrap_or_else(|| k.name.clone())
@@ -114,12 +115,12 @@ impl Info<'_> {
         }
     }
 
-    /// `ActionRef`
+    /// Builds `ActionRef`.
     fn action_ref(&self, t: &Table, index: usize, id: u32) -> Message {
         let u = &t.actions[index];
         let noted = self.notes.at(u.span, "");
         let m = noted.annotations(Message::default().number(1, "id", id), 2, &[]);
-        // An action that the checker added, because a miss does nothing, stands where the table does.
+        // The location of a NoAction that the checker added is that of the table.
         let added = u.span == t.span;
         let m = if added { m.text(2, "annotations", "@defaultonly") } else { m };
         let m = match (u.default_only, u.table_only) {
@@ -130,7 +131,7 @@ impl Info<'_> {
         noted.structured(m, 4, &[])
     }
 
-    /// `TableActionCall`
+    /// Builds `TableActionCall`.
     fn default_call(&self, t: &Table, d: &BoundAction, id: u32) -> Message {
         let action = &self.hir.actions[t.actions[d.index].action.0 as usize];
         let data = action.params.iter().filter(|p| p.direction == Direction::None);
@@ -144,11 +145,11 @@ impl Info<'_> {
         Message::default().number(1, "action_id", id).repeated(4, "arguments", arguments)
     }
 
-    /// `Action`
+    /// Builds `Action`.
     pub(super) fn action(&mut self, at: &ActionAt) -> Message {
         let a = self.hir.actions[at.id.0 as usize].clone();
         let preamble = self.preamble(Prefix::Action, &at.name, &self.notes.at(a.span, &a.name), &[]);
-        // What the program itself calls has its arguments.
+        // The program supplies the arguments of an action that no table lists.
         let params: Vec<_> =
             a.params.iter().filter(|p| at.in_table && p.direction == Direction::None).collect();
         let noted: Vec<_> = params.iter().map(|p| self.notes.at(p.span, &p.name)).collect();
@@ -163,7 +164,7 @@ impl Info<'_> {
         Message::default().message(1, "preamble", preamble).repeated(2, "params", out)
     }
 
-    /// `ValueSet`
+    /// Builds `ValueSet`.
     pub(super) fn value_set(&mut self, id: ValueSetId, name: &str) -> Message {
         let set = &self.hir.value_sets[id.0 as usize];
         let noted = self.notes.at(set.span, &set.name);
@@ -182,7 +183,7 @@ impl Info<'_> {
             .number(3, "size", set.size)
     }
 
-    /// The fields of a value set's members.
+    /// Builds the fields of a value set's members.
     fn member_fields(&mut self, c: &CompositeType, at: Span) -> Vec<Message> {
         let noted: Vec<_> = c.fields.iter().map(|(f, _)| self.notes.of_field(&c.name, f)).collect();
         let ids = self.part_ids(&noted, at);
@@ -197,7 +198,7 @@ impl Info<'_> {
         out
     }
 
-    /// `Digest`s
+    /// Builds the `Digest`s.
     pub(super) fn digests(&mut self) -> Vec<Message> {
         let found = self.found;
         let digest = |(t, name): (&Type, String)| {
@@ -210,7 +211,7 @@ impl Info<'_> {
         found.digests.iter().zip(digest_names(&found.digests)).map(digest).collect()
     }
 
-    /// `ControllerPacketMetadata`: named by what `@controller_header` says.
+    /// Builds `ControllerPacketMetadata`, named after the value of `@controller_header`.
     pub(super) fn controller_headers(&mut self) -> Vec<Message> {
         let mut out = Vec::new();
         for d in controller_headers(self.notes) {
@@ -230,7 +231,7 @@ impl Info<'_> {
         out
     }
 
-    /// The fields of a controller's header.
+    /// Builds the fields of a controller header.
     fn metadata(&mut self, fields: &[FlatField], at: Span) -> Vec<Message> {
         let noted: Vec<_> = fields.iter().map(|f| self.notes.of_field(&f.owner.0, &f.owner.1)).collect();
         let ids = self.part_ids(&noted, at);
@@ -247,7 +248,7 @@ impl Info<'_> {
     }
 }
 
-/// `MatchType`; unspecified for a kind that P4Runtime does not have.
+/// Returns `MatchType`; unspecified for a kind that P4Runtime does not define.
 fn match_type(kind: &str) -> Value {
     match kind {
         "exact" => Value::Enum("EXACT", 2),
@@ -259,7 +260,7 @@ fn match_type(kind: &str) -> Value {
     }
 }
 
-/// Whether the controller wants to hear of entries that nothing matched for a while.
+/// Whether the controller requests notifications of idle entries.
 fn times_out(t: &Table) -> bool {
     let of = |p: &hir::Property| match &p.value {
         hir::CtorArg::Value(e) => e.as_const().is_some_and(|n| *n != 0.into()),

@@ -1,4 +1,4 @@
-//! Types as a controller knows them: `P4DataTypeSpec` where one is used, `P4TypeInfo` for those that have names.
+//! Types in P4Info: `P4DataTypeSpec` for a use of a type, `P4TypeInfo` for the named types.
 
 use super::message::{Message, Value};
 use super::notes::Notes;
@@ -31,7 +31,7 @@ impl Kind {
     }
 }
 
-/// The named types that a P4Info mentions so far.
+/// The named types that a P4Info refers to so far.
 pub(super) struct Types<'a> {
     notes: &'a Notes<'a>,
     errors: &'a [crate::lexer::Name],
@@ -44,7 +44,7 @@ impl<'a> Types<'a> {
         Self { notes, errors, named: BTreeMap::new(), uses_errors: false }
     }
 
-    /// `P4TypeInfo`, if there is a type that has a name.
+    /// Builds `P4TypeInfo`, if there is a named type.
     pub(super) fn info(self) -> Option<Message> {
         (self.uses_errors || !self.named.is_empty()).then(|| self.all())
     }
@@ -65,8 +65,8 @@ impl<'a> Types<'a> {
         add(m, 6..=7)
     }
 
-    /// The bits that a controller gives a value of the type; 0 if it gives text. Only the type's own translation counts,
-    /// not that of a type that it is made of.
+    /// Returns the width of a value for the controller; 0 for text. Only the type's own translation
+    /// counts, not that of its underlying type.
     pub(super) fn width(&self, t: &Type) -> u32 {
         if let Type::New(n) = t
             && let Some((_, bits)) = self.notes.of_type(&n.name).translation()
@@ -80,7 +80,7 @@ impl<'a> Types<'a> {
         }
     }
 
-    /// Adds the field `type_name` to what has a type of this name, and makes the type known.
+    /// Adds the field `type_name` if the type has a name, and records the type.
     pub(super) fn named(&mut self, m: Message, number: u32, name: &'static str, t: &Type) -> Message {
         self.spec(t);
         match t {
@@ -98,7 +98,7 @@ impl<'a> Types<'a> {
         self.notes.of_type(name).full_name("", name)
     }
 
-    /// `P4DataTypeSpec`
+    /// Builds `P4DataTypeSpec`.
     pub(super) fn spec(&mut self, t: &Type) -> Message {
         let m = Message::default();
         let reference = |name: &str| Message::default().text(1, "name", name);
@@ -146,7 +146,7 @@ impl<'a> Types<'a> {
         Message::default().message(number, field, stack)
     }
 
-    /// Makes a struct, header or union known, and returns its name.
+    /// Records a struct, header or union, and returns its name.
     fn composite(&mut self, c: &CompositeType) -> String {
         let kind = match c.kind {
             Composite::Struct => Kind::Struct,
@@ -183,7 +183,7 @@ impl<'a> Types<'a> {
         name
     }
 
-    /// The fields of a header; those of structs within it one by one, by dotted names.
+    /// Returns the fields of a header; fields of nested structs have dotted names.
     pub(super) fn flat(&self, c: &CompositeType) -> Vec<FlatField> {
         let mut out = Vec::new();
         for (field, ty) in &c.fields {
@@ -242,17 +242,17 @@ impl<'a> Types<'a> {
                 Message::default().message(1, "original_type", original)
             }
         };
-        let told = ["p4runtime_translation"];
-        let m = noted.structured(noted.annotations(m, 3, &told), 4, &told);
+        let excluded = ["p4runtime_translation"];
+        let m = noted.structured(noted.annotations(m, 3, &excluded), 4, &excluded);
         self.named.insert((Kind::New, name.clone()), m);
         name
     }
 }
 
-/// The most types within types that are described.
+/// Maximum depth of types within types.
 const MAX_DEPTH: usize = 128;
 
-/// Whether a type is nested deeper than can be described.
+/// Whether a type is nested too deeply to be described.
 pub(super) fn is_too_deep(t: &Type) -> bool {
     fn deeper(t: &Type, levels: usize) -> bool {
         let Some(levels) = levels.checked_sub(1) else { return true };
@@ -270,14 +270,14 @@ pub(super) fn is_too_deep(t: &Type) -> bool {
 
 /// A field of a header without structs.
 pub(super) struct FlatField {
-    /// Dotted, if it lies in a struct.
+    /// Dotted if it is within a struct.
     pub(super) name: String,
-    /// The type that declares it, and what it is called there.
+    /// The type that declares it, and its name there.
     pub(super) owner: (crate::lexer::Name, crate::lexer::Name),
     pub(super) ty: Type,
 }
 
-/// `P4BitstringLikeTypeSpec`
+/// Builds `P4BitstringLikeTypeSpec`.
 fn bitstring(t: &Type) -> Message {
     let (number, name, field, width) = match t {
         Type::Int(w) => (2, "int", "bitwidth", *w),
@@ -287,12 +287,12 @@ fn bitstring(t: &Type) -> Message {
     Message::default().message(number, name, Message::default().number(1, field, width))
 }
 
-/// A number without its sign, as `width` bits.
+/// Returns a number as `width` unsigned bits.
 pub(super) fn number(n: &BigInt, width: u32) -> num_bigint::BigUint {
     crate::constant::wrap(n, width, false).to_biguint().unwrap_or_default()
 }
 
-/// A number in as many bytes as `width` bits need, in network byte order.
+/// Returns a number in network byte order, in as many bytes as `width` bits need.
 pub(super) fn bytes_of(n: &num_bigint::BigUint, width: u32) -> Vec<u8> {
     let digits = n.to_bytes_be();
     let mut value = vec![0; (width.div_ceil(8) as usize).saturating_sub(digits.len())];

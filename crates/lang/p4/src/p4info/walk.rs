@@ -1,7 +1,7 @@
-//! Which objects a control plane sees: what can be reached from `main`, with full names.
+//! The objects that a control plane can access: those reachable from `main`, with full names.
 //!
-//! The walk goes along the calls, as the lowering does, and leaves out what can never run. Objects that keep something
-//! (counters, registers, profiles) count also if nothing uses them.
+//! The walk follows calls like the lowering, and omits code that can never run. Stateful objects
+//! (counters, registers, profiles) count even if they are unused.
 
 use super::notes::Notes;
 use crate::ast::{self, DeclKind};
@@ -14,10 +14,10 @@ use crate::types::Type;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-/// The most objects of a program: controls within controls can multiply.
+/// Maximum number of objects of a program: nested controls can multiply them.
 const MAX_OBJECTS: usize = 1 << 16;
 
-/// What a constructor argument stands for at its place.
+/// The value of a constructor parameter in one instance.
 #[derive(Clone, Debug)]
 pub(super) enum Bound {
     Value(Expr),
@@ -25,47 +25,47 @@ pub(super) enum Bound {
     Object(InstId, Rc<str>),
 }
 
-/// A table at its place.
+/// A table and its path.
 pub(super) struct TableAt {
     pub(super) table: Rc<hir::Table>,
     pub(super) name: String,
-    /// The full names of its actions, in its order.
+    /// The full names of its actions, in order.
     pub(super) actions: Vec<String>,
-    /// Instances that its properties name: index of the property, full name, instance.
+    /// Instances in its properties: index of the property, full name, instance.
     pub(super) instances: Vec<(usize, String, InstId)>,
 }
 
-/// An action at its place.
+/// An action and its path.
 pub(super) struct ActionAt {
     pub(super) id: ActionId,
     pub(super) name: String,
-    /// A table lists it, so that a controller gives its data.
+    /// Whether a table lists it, so that a controller supplies its data.
     pub(super) in_table: bool,
 }
 
-/// An instance of an extern at its place.
+/// An instance of an extern and its path.
 pub(super) struct ExternAt {
     pub(super) instance: Rc<hir::Instance>,
     pub(super) name: String,
-    /// Where its annotations stand.
+    /// The declaration that its annotations belong to.
     pub(super) noted: (Span, crate::lexer::Name),
     pub(super) args: Vec<Option<Bound>>,
 }
 
-/// All objects, each once, in the order in which the walk meets them.
+/// All objects, each once, in the order of the walk.
 #[derive(Default)]
 pub(super) struct Found {
     pub(super) tables: Vec<TableAt>,
     pub(super) actions: Vec<ActionAt>,
     pub(super) externs: Vec<ExternAt>,
     pub(super) value_sets: Vec<(ValueSetId, String)>,
-    /// The types of what is sent.
+    /// The types of digests.
     pub(super) digests: Vec<Type>,
-    /// There are more than [`MAX_OBJECTS`].
+    /// Whether there are more than [`MAX_OBJECTS`].
     pub(super) too_many: bool,
 }
 
-/// Walks the program from `main` on.
+/// Walks the program from `main`.
 pub(super) fn walk(hir: &Program, ast: &ast::Program, notes: &Notes<'_>) -> Found {
     let by_place = hir.instances.iter().zip(0..).map(|(i, n)| (i.span, InstId(n))).collect();
     let mut w = Walk {
@@ -92,7 +92,7 @@ pub(super) fn walk(hir: &Program, ast: &ast::Program, notes: &Notes<'_>) -> Foun
     w.found
 }
 
-/// The places of all instances that have declarations of their own.
+/// Returns the locations of all instances that have declarations.
 fn declared(decls: &[ast::Decl]) -> HashSet<Span> {
     let within = |d: &ast::Decl| match &d.kind {
         DeclKind::Instance { .. } => HashSet::from([d.span]),
@@ -103,7 +103,7 @@ fn declared(decls: &[ast::Decl]) -> HashSet<Span> {
     decls.iter().flat_map(within).collect()
 }
 
-/// What has been looked at, with its path.
+/// A visited declaration with its path.
 #[derive(PartialEq, Eq, Hash)]
 enum Seen {
     Instance(InstId),
@@ -120,20 +120,20 @@ struct Walk<'a> {
     declared: HashSet<Span>,
     env: HashMap<VarId, Bound>,
     path: Rc<str>,
-    /// The statements are those of an action.
+    /// Whether the statements belong to an action.
     within_action: bool,
     seen: HashSet<(Seen, Rc<str>)>,
     found: Found,
 }
 
 impl Walk<'_> {
-    /// Whether something was not looked at yet at this path; not, either, if there is too much of it.
+    /// Whether a declaration has not been visited at this path; false once there are too many.
     fn is_new(&mut self, what: Seen) -> bool {
         self.found.too_many |= self.seen.len() >= MAX_OBJECTS;
         !self.found.too_many && self.seen.insert((what, self.path.clone()))
     }
 
-    /// An instance declared at this place and the current path, if it is one of an extern.
+    /// Records the instance declared at this location at the current path, if it is an extern's.
     fn instance(&mut self, place: Span) {
         let Some(id) = self.by_place.get(&place).copied() else { return };
         let instance = self.hir.instances[id.0 as usize].clone();
@@ -159,7 +159,7 @@ impl Walk<'_> {
         }
     }
 
-    /// An instance and the path that it belongs to.
+    /// Returns an instance and the path that it belongs to.
     fn object(&self, o: Object) -> Option<(InstId, Rc<str>)> {
         match o {
             Object::Instance(id) => {
@@ -173,7 +173,7 @@ impl Walk<'_> {
         }
     }
 
-    /// What a parser or control consists of, at a path of its own.
+    /// Walks the contents of a parser or control, at its own path.
     fn apply(&mut self, o: Object) {
         let Some((id, path)) = self.object(o) else { return };
         let instance = self.hir.instances[id.0 as usize].clone();
@@ -199,7 +199,7 @@ impl Walk<'_> {
         self.path = outer;
     }
 
-    /// Binds constructor parameters to arguments, which belong to the path around.
+    /// Binds constructor parameters to arguments, which belong to the enclosing path.
     fn bind(&mut self, params: &[hir::Param], args: &[CtorArg], outer: &Rc<str>) {
         let inner = std::mem::replace(&mut self.path, outer.clone());
         for (p, a) in params.iter().zip(args) {
@@ -326,7 +326,8 @@ impl Walk<'_> {
         self.found.tables.push(TableAt { table, name, actions, instances });
     }
 
-    /// The full name of an instance that a property names, or makes on the spot: then it goes by the property's name.
+    /// Returns the full name of an instance in a property. An instance that the property creates
+    /// has the property's name.
     fn property_name(&mut self, p: &hir::Property, id: InstId, path: Rc<str>) -> String {
         let instance = self.hir.instances[id.0 as usize].clone();
         if self.declared.contains(&instance.span) {
@@ -353,7 +354,8 @@ impl Walk<'_> {
         }
     }
 
-    /// An action that a table lists, or that is called. One that only actions call is a part of them.
+    /// Records an action that a table lists or that is called. An action that only actions call is
+    /// a part of them.
     fn action(&mut self, id: ActionId, in_table: bool) {
         let name = self.action_name(id);
         match self.found.actions.iter_mut().find(|a| a.name == name) {

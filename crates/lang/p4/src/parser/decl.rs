@@ -1,4 +1,4 @@
-//! Declarations.
+//! Parsing of declarations.
 
 use super::{Failed, Parsed, Parser};
 use crate::ast::{
@@ -12,7 +12,7 @@ use crate::source::Span;
 type Signature = (Vec<Ident>, Vec<Param>);
 
 impl Parser<'_> {
-    /// Any declaration, wherever it stands: which kinds are allowed where is for the checker to say.
+    /// Parses any declaration; the checker decides which kinds are allowed where.
     pub(super) fn declaration(&mut self) -> Parsed<Decl> {
         self.nested(Self::declaration_here)
     }
@@ -58,7 +58,7 @@ impl Parser<'_> {
         Decl { span: self.since(start), annotations, name, kind }
     }
 
-    /// What starts with a type: an instance, a function or a variable.
+    /// Parses a declaration that starts with a type: an instance, a function or a variable.
     fn typed_declaration(&mut self, annotations: Vec<Annotation>) -> Parsed<Decl> {
         let start = self.span();
         if self.at_instance() {
@@ -108,7 +108,7 @@ impl Parser<'_> {
         Ok(out)
     }
 
-    /// `T name [= value]`, without the semicolon.
+    /// Parses `T name [= value]`, without the semicolon.
     pub(super) fn variable(&mut self, annotations: Vec<Annotation>) -> Parsed<Decl> {
         let start = self.span();
         let ty = self.type_expr()?;
@@ -118,7 +118,7 @@ impl Parser<'_> {
         Ok(self.decl(start, annotations, name, DeclKind::Variable { ty, init }))
     }
 
-    /// `name`, or `name[size]` as C writes arrays.
+    /// Parses `name`, or `name[size]` as C writes arrays.
     fn declarator(&mut self, ty: TypeExpr) -> Parsed<(Ident, TypeExpr)> {
         let name = self.name()?;
         let mut ty = ty;
@@ -160,7 +160,7 @@ impl Parser<'_> {
     }
 
     fn prototype(&mut self) -> Parsed<(Ident, Prototype)> {
-        // The result may be one of the function's own type parameters, which are declared only behind its name.
+        // The result may be one of the function's own type parameters, which follow its name.
         let result = self.type_expr()?;
         let name = self.name()?;
         let type_params = self.type_params()?;
@@ -219,7 +219,7 @@ impl Parser<'_> {
         Ok(self.decl(start, annotations, name, DeclKind::Action { params, body }))
     }
 
-    /// `keyword name<types>(params)`, the name declared as a type.
+    /// Parses `keyword name<types>(params)` and declares the name as a type.
     fn signature(&mut self, keyword: &'static str) -> Parsed<(Ident, Signature)> {
         self.expect(keyword)?;
         let name = self.name()?;
@@ -228,7 +228,7 @@ impl Parser<'_> {
         Ok((name, rest))
     }
 
-    /// Redeclares type parameters in the scope of a body.
+    /// Declares type parameters again in the scope of a body.
     fn reopen(&mut self, type_params: &[Ident], params: &[Param]) {
         type_params.iter().for_each(|t| self.declare_type(t));
         params.iter().for_each(|p| self.declare_value(&p.name));

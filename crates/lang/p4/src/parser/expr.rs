@@ -1,11 +1,11 @@
-//! Expressions.
+//! Parsing of expressions.
 
 use super::{MAX_CHAIN, MAX_DEPTH, Parsed, Parser};
 use crate::ast::{Arg, BinaryOp, Expr, ExprKind, Ident, TypeExpr, TypeKind, UnaryOp};
 use crate::lexer::Tok;
 use crate::source::Span;
 
-/// Binds looser than every binary operator.
+/// The precedence of `?:`, below every binary operator.
 const TERNARY: u8 = 1;
 
 impl Parser<'_> {
@@ -13,7 +13,7 @@ impl Parser<'_> {
         self.within(false, TERNARY)
     }
 
-    /// An expression that ends before a bare `>`.
+    /// Parses an expression that ends before a bare `>`.
     pub(super) fn expr_no_gt(&mut self) -> Parsed<Expr> {
         self.within(true, TERNARY)
     }
@@ -25,7 +25,7 @@ impl Parser<'_> {
         result
     }
 
-    /// The binary operator here, and how many tokens it takes.
+    /// Returns the binary operator at the current token, its precedence and its number of tokens.
     fn operator(&self) -> Option<(BinaryOp, u8, usize)> {
         let Tok::Sym(s) = self.tok() else { return None };
         if *s == ">" {
@@ -102,7 +102,7 @@ impl Parser<'_> {
         Ok(Expr { kind: ExprKind::Unary(op, Box::new(e)), span: self.since(start) })
     }
 
-    /// `(T)` before something that can be cast.
+    /// Whether a cast starts here: `(T)` before an operand.
     fn at_cast(&mut self) -> bool {
         self.looks_like(|p| {
             p.expect("(")?;
@@ -111,7 +111,8 @@ impl Parser<'_> {
             }
             p.type_expr()?;
             p.expect(")")?;
-            // A value in parentheses is followed by an operator or the end, a cast by an operand.
+            // An operator or the end follows a value in parentheses; an operand follows
+            // a cast.
             match p.tok() {
                 Tok::Sym("(" | "{" | "!" | "~" | "-" | "+" | "." | "{#}" | "...") => Ok(()),
                 Tok::Ident(_) | Tok::Int(_) | Tok::Str(_) => Ok(()),
@@ -121,7 +122,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Whether the type that starts here is certainly one: a base type or a name declared as a type.
+    /// Whether an unambiguous type starts here: a base type or a name declared as a type.
     fn at_known_type(&self) -> bool {
         match self.tok() {
             Tok::Word("bit" | "int" | "varbit" | "bool" | "tuple" | "string" | "match_kind") => true,
@@ -160,7 +161,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `<types>(`, where the first type is certainly one: else it is a comparison.
+    /// Whether `<types>(` with an unambiguous first type starts here; otherwise `<` is a comparison.
     fn at_generic_call(&mut self) -> bool {
         self.looks_like(|p| {
             p.expect("<")?;
@@ -215,7 +216,7 @@ impl Parser<'_> {
         let kind = match self.tok().clone() {
             Tok::Int(text) => {
                 self.bump();
-                // The lexer has let only literals pass.
+                // The lexer emits only valid literals.
                 let (value, width) =
                     crate::constant::parse_literal(&text).map(|l| (l.value, l.width)).unwrap_or_default();
                 ExprKind::Int { value, width }
@@ -256,11 +257,11 @@ impl Parser<'_> {
         Ok(Expr { kind, span: self.since(start) })
     }
 
-    /// A value's or a type's name.
+    /// Parses the name of a value or a type.
     fn name_expr(&mut self, start: Span) -> Parsed<Expr> {
         if self.at_known_type() {
             let known = !matches!(self.tok(), Tok::Ident(_) | Tok::Sym("."));
-            // `T<...>(args)` or `T.member`, but `t < x` if no type arguments follow.
+            // `T<...>(args)` or `T.member`; `t < x` if no type arguments follow.
             if known || self.looks_like(|p| p.constructor_name()) {
                 let ty = self.type_expr()?;
                 return Ok(Expr { span: ty.span, kind: ExprKind::Type(ty) });
@@ -283,7 +284,7 @@ impl Parser<'_> {
         if self.is("(") || self.is(".") { Ok(()) } else { Err(super::Failed) }
     }
 
-    /// `{a, b}` or `{x = a, y = b, ...}`
+    /// Parses `{a, b}` or `{x = a, y = b, ...}`.
     fn braces(&mut self) -> Parsed<ExprKind> {
         self.expect("{")?;
         if self.name_here().is_none() || *self.peek_at(1) != Tok::Sym("=") {
@@ -302,7 +303,7 @@ impl Parser<'_> {
         Ok(ExprKind::Struct { fields: items.into_iter().flatten().collect(), rest })
     }
 
-    /// One element of a keyset: an expression, mask, range, `default` or `_`.
+    /// Parses one element of a keyset: an expression, a mask, a range, `default` or `_`.
     fn keyset_element(&mut self) -> Parsed<Expr> {
         let start = self.span();
         let kind = match self.tok() {
@@ -324,7 +325,7 @@ impl Parser<'_> {
         Ok(Expr { kind, span: start })
     }
 
-    /// `(a, b)` or one element.
+    /// Parses `(a, b)` or one element.
     pub(super) fn keyset(&mut self) -> Parsed<Expr> {
         let start = self.span();
         let tuple = self.is("(")

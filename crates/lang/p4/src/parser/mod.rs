@@ -1,8 +1,9 @@
-//! Tokens to syntax tree: recursive descent, with precedence climbing for expressions.
+//! The parser: tokens to syntax tree, by recursive descent with precedence climbing for expressions.
 //!
-//! P4's grammar depends on which names are types: `(T) -x` casts and `(a) -x` subtracts. So the parser keeps the
-//! names of types by scope, as the language specification expects. After a mistake it goes on at the next
-//! declaration, statement or closing brace, so that one run reports several.
+//! P4's grammar depends on which names are types: `(T) -x` casts and `(a) -x` subtracts. So the
+//! parser keeps the names of types by scope, as the language specification expects. After an error
+//! it resumes at the next declaration, statement or closing brace, so that one run reports several
+//! errors. The tree goes to `check`.
 
 mod decl;
 mod expr;
@@ -16,15 +17,17 @@ use crate::lexer::{Name, Tok, Token};
 use crate::source::Span;
 use std::collections::HashMap;
 
-/// Expressions, types and statements within each other. Later stages recurse over the tree, so the parser is where
-/// the depth of everything is bounded.
+/// Maximum depth of expressions, types and statements within each other. Later stages recurse over
+/// the tree, so the parser bounds its depth.
 pub(crate) const MAX_DEPTH: usize = 64;
-/// Members of one list: fields, parameters, arguments, members of an enum, states. Not entries and statements.
+/// Maximum length of one list: fields, parameters, arguments, enum members, states. Entries and
+/// statements are not limited.
 const MAX_LIST: usize = 2048;
-/// Operators in a row, such as `a | b | c`: they nest the tree too, but cost later stages less.
+/// Maximum number of operators in a row, such as `a | b | c`: they deepen the tree too, but cost
+/// later stages less.
 pub(crate) const MAX_CHAIN: usize = 128;
 
-/// A rule could not go on; the mistake has been reported.
+/// A rule failed; it has reported the error.
 pub(crate) struct Failed;
 pub(crate) type Parsed<T> = Result<T, Failed>;
 
@@ -32,15 +35,15 @@ pub(crate) struct Parser<'a> {
     tokens: &'a [Token],
     at: usize,
     sink: &'a mut Sink,
-    /// Names by scope, and whether they are types: a variable hides a type.
+    /// Names by scope, and whether they are types: a variable shadows a type.
     types: Vec<HashMap<Name, bool>>,
     depth: usize,
-    /// While looking ahead nothing is reported.
+    /// During look-ahead, the parser reports no errors.
     quiet: bool,
-    /// Tokens that may still be read while looking ahead: without it, look-ahead within look-ahead would take
-    /// exponential time on hostile input.
+    /// Number of tokens that look-ahead may still read: without this limit, nested look-ahead would
+    /// take exponential time on hostile input.
     fuel: usize,
-    /// Directly within `<...>`, where `>` closes and `>>` closes twice.
+    /// Directly within `<...>`, where `>` closes one bracket and `>>` closes two.
     in_angles: bool,
 }
 
@@ -60,7 +63,7 @@ pub(crate) fn parse(tokens: &[Token], sink: &mut Sink) -> Program {
 }
 
 impl<'a> Parser<'a> {
-    /// The current token. It borrows from the input, not from the parser.
+    /// Returns the current token. It borrows from the input, not from the parser.
     fn tok(&self) -> &'a Tok {
         &self.tokens[self.at].tok
     }
@@ -82,11 +85,11 @@ impl Parser<'_> {
         program
     }
 
-    /// Skips to what looks like the start of the next top-level declaration.
+    /// Skips to the likely start of the next top-level declaration.
     fn recover_declaration(&mut self, start: usize) {
         self.types.truncate(1);
         self.depth = 0;
-        // Rescan from where the declaration began, so that its braces are counted.
+        // Rescan from the start of the declaration, so that its braces are counted.
         let failed_at = self.at.max(start + 1);
         let mut braces = 0i32;
         self.at = start;
@@ -124,7 +127,7 @@ impl Parser<'_> {
         self.tokens[self.at].span
     }
 
-    /// Place of the token before the current one.
+    /// Returns the location of the token before the current one.
     fn last_span(&self) -> Span {
         self.tokens[self.at.saturating_sub(1)].span
     }
@@ -168,15 +171,15 @@ impl Parser<'_> {
             let found = self.describe();
             let place = self.last_span().after();
             if !self.quiet {
-                let d = Diagnostic::new(Code::Syntax, place, format!("`;` is missing before {found}"));
-                self.sink.add(d.related(self.span(), "before this").hint("add `;` here"));
+                let d = Diagnostic::new(Code::Syntax, place, format!("expected `;`, found {found}"));
+                self.sink.add(d.related(self.span(), "unexpected token").hint("add `;` here"));
             }
             return Err(Failed);
         }
         Err(self.unexpected(&format!("`{s}`")))
     }
 
-    /// The current token in words.
+    /// Describes the current token for messages.
     fn describe(&self) -> String {
         match self.tok() {
             Tok::Ident(n) => format!("`{n}`"),
@@ -218,7 +221,7 @@ impl Parser<'_> {
         if self.depth >= MAX_DEPTH {
             let span = self.span();
             if !self.quiet {
-                let message = format!("this is nested more than {MAX_DEPTH} levels deep");
+                let message = format!("nested more than {MAX_DEPTH} levels deep");
                 self.sink
                     .add(Diagnostic::new(Code::TooDeep, span, message).hint("split it into several parts"));
             }
@@ -230,7 +233,7 @@ impl Parser<'_> {
         result
     }
 
-    /// Whether `rule` matches here; nothing is consumed or reported.
+    /// Whether `rule` matches here; consumes and reports nothing.
     fn looks_like(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<()>) -> bool {
         let (at, quiet, depth) = (self.at, self.quiet, self.depth);
         self.quiet = true;
@@ -239,7 +242,7 @@ impl Parser<'_> {
         ok
     }
 
-    /// Any name: identifiers and the keywords that the grammar lets be names.
+    /// Parses a name: an identifier or a keyword that the grammar allows as a name.
     fn name(&mut self) -> Parsed<Ident> {
         match self.name_here() {
             Some(name) => {
@@ -267,7 +270,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A variable or parameter of this name hides a type of the same name.
+    /// Declares a variable or parameter, which shadows a type of the same name.
     fn declare_value(&mut self, name: &Ident) {
         if let Some(scope) = self.types.last_mut() {
             scope.insert(name.name.clone(), false);
@@ -286,7 +289,7 @@ impl Parser<'_> {
         result
     }
 
-    /// Whether a list that has so many members may have one more.
+    /// Reports an error if a list of this length must not grow.
     fn check_length(&mut self, members: usize) -> Parsed<()> {
         if members < MAX_LIST {
             return Ok(());
@@ -297,12 +300,12 @@ impl Parser<'_> {
                 self.span(),
                 format!("a list of more than {MAX_LIST} members"),
             );
-            self.sink.add(d.hint("split it into several"));
+            self.sink.add(d.hint("split it into several lists"));
         }
         Err(Failed)
     }
 
-    /// `item, item, ...` up to `close`, which is consumed; a comma before it is allowed.
+    /// Parses `item, item, ...` up to `close`, which it consumes; a trailing comma is allowed.
     fn comma_list<T>(
         &mut self,
         close: &'static str,
@@ -342,7 +345,7 @@ impl Parser<'_> {
         Ok(out)
     }
 
-    /// `@pragma` takes the rest of its line.
+    /// Reads the body of `@pragma`: the rest of the line.
     fn pragma_body(&mut self) -> Vec<Token> {
         let start = self.at;
         while !self.at_end() && !self.tokens[self.at].first {
@@ -351,7 +354,7 @@ impl Parser<'_> {
         self.tokens[start..self.at].to_vec()
     }
 
-    /// `[value, ...]` or `[name = value, ...]`
+    /// Parses `[value, ...]` or `[name = value, ...]`.
     fn structured_body(&mut self) -> Parsed<Vec<(Option<Ident>, Expr)>> {
         self.expect("[")?;
         let mut named = None;
@@ -368,7 +371,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Any tokens in parentheses.
+    /// Reads any tokens in parentheses.
     fn annotation_body(&mut self) -> Parsed<Vec<Token>> {
         let (open, close) = ("(", ")");
         if !self.is(open) {

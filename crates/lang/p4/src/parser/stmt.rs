@@ -1,11 +1,11 @@
-//! Statements.
+//! Parsing of statements.
 
 use super::{Failed, Parsed, Parser};
 use crate::ast::{BinaryOp, Block, Expr, ExprKind, Stmt, StmtKind, SwitchCase};
 use crate::lexer::Tok;
 
 impl Parser<'_> {
-    /// `{ ... }`. A wrong statement is reported and skipped.
+    /// Parses `{ ... }`. Reports and skips an invalid statement.
     pub(super) fn block(&mut self) -> Parsed<Block> {
         self.annotations()?;
         self.expect("{")?;
@@ -23,7 +23,7 @@ impl Parser<'_> {
         Ok(Block { stmts })
     }
 
-    /// Parses a statement; if it is wrong, goes on behind it.
+    /// Parses a statement; resumes behind an invalid one.
     pub(super) fn statement_or_skip(&mut self, stmts: &mut Vec<Stmt>) -> Parsed<()> {
         let (start, depth, scopes) = (self.at, self.depth, self.types.len());
         match self.statement() {
@@ -105,7 +105,7 @@ impl Parser<'_> {
         Ok(kind)
     }
 
-    /// Annotations before a block, a loop or a declaration.
+    /// Parses annotations before a block, a loop or a declaration.
     fn annotated_statement(&mut self) -> Parsed<Stmt> {
         let at = self.at;
         self.annotations()?;
@@ -118,7 +118,7 @@ impl Parser<'_> {
         Ok(Stmt { kind: StmtKind::Decl(Box::new(decl)), span: self.since(start) })
     }
 
-    /// `T name` or `T(args) name`.
+    /// Whether `T name` or `T(args) name` starts here.
     fn at_local_declaration(&mut self) -> bool {
         self.at_typed_name() || self.at_instance()
     }
@@ -143,23 +143,19 @@ impl Parser<'_> {
         }
         if self.is(";") {
             let span = target.span;
-            return Err(self.error_at(
-                span,
-                "this value is not used".to_owned(),
-                "assign it or call a function",
-            ));
+            return Err(self.error_at(span, "unused value".to_owned(), "assign it or call a function"));
         }
         Err(self.unexpected("`=` or `(`"))
     }
 
-    /// What an assignment may start with: no binary operators.
+    /// Parses the left-hand side of an assignment: no binary operators.
     fn expr_target(&mut self) -> Parsed<Expr> {
-        // Tighter than any binary operator.
+        // Above the precedence of every binary operator.
         const TIGHTEST: u8 = 100;
         self.nested(|p| p.binary_above(TIGHTEST))
     }
 
-    /// `=`, `+=`, ...; `>>=` comes as `>` and `>=`.
+    /// Returns the operator `=`, `+=`, ... here and its number of tokens; `>>=` is `>` and `>=`.
     fn assignment_operator(&self) -> Option<(Option<BinaryOp>, usize)> {
         let Tok::Sym(s) = self.tok() else { return None };
         if *s == "=" {

@@ -1,11 +1,11 @@
-//! Tables.
+//! Parsing of tables.
 
 use super::{Parsed, Parser};
 use crate::ast::{ActionRef, Decl, DeclKind, Entry, Expr, KeyElement, Property, PropertyKind};
 use crate::lexer::Tok;
 
 impl Parser<'_> {
-    /// `table name { properties }`
+    /// Parses `table name { properties }`.
     pub(super) fn table(&mut self, annotations: Vec<crate::ast::Annotation>) -> Parsed<Decl> {
         let start = self.expect("table")?;
         let name = self.name()?;
@@ -65,7 +65,7 @@ impl Parser<'_> {
         while !self.eat("}") {
             out.push(item(self)?);
         }
-        // `};` is often written and harmless.
+        // `};` is frequent and harmless.
         self.eat(";");
         Ok(out)
     }

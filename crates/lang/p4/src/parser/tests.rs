@@ -30,7 +30,7 @@ fn operators_bind_as_specified() {
 }
 
 #[test]
-fn casts_are_told_from_parentheses() {
+fn casts_are_distinguished_from_parentheses() {
     assert!(matches!(value("(T) -x"), ExprKind::Cast(..)));
     assert!(matches!(value("(a) - x"), ExprKind::Binary(BinaryOp::Sub, ..)));
     assert!(matches!(value("(bit<8>) x"), ExprKind::Cast(..)));
@@ -52,7 +52,7 @@ fn several_mistakes_are_reported_in_one_run() {
         "control c() { apply { x = ; y = 1; z = = 2; if (a { } } }\nstruct S { bit<8> }\nconst bit<8> A = 1;";
     let (p, errors) = run(text);
     assert!(errors.len() >= 3, "{errors:#?}");
-    assert!(p.decls.iter().any(|d| &*d.name.name == "A"), "the parser goes on behind mistakes");
+    assert!(p.decls.iter().any(|d| &*d.name.name == "A"), "the parser resumes after errors");
 }
 
 #[test]

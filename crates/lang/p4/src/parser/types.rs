@@ -1,4 +1,4 @@
-//! Types and type parameters.
+//! Parsing of types and type parameters.
 
 use super::{Parsed, Parser};
 use crate::ast::{Ident, TypeExpr, TypeKind};
@@ -6,7 +6,7 @@ use crate::lexer::Tok;
 use crate::source::Span;
 
 impl Parser<'_> {
-    /// A type, `void` and `_` included: where they are not allowed, the type checker says so.
+    /// Parses a type, including `void` and `_`; the checker reports them where they are not allowed.
     pub(super) fn type_expr(&mut self) -> Parsed<TypeExpr> {
         self.nested(Self::type_here)
     }
@@ -60,7 +60,7 @@ impl Parser<'_> {
         Ok(ty)
     }
 
-    /// Any number of `[size]` behind a type, each of which nests it.
+    /// Parses any number of `[size]` behind a type, each of which nests the type.
     pub(super) fn stacks_of(&mut self, ty: &mut TypeExpr, start: Span) -> Parsed<()> {
         let mut chain = 0;
         while self.is("[") {
@@ -71,7 +71,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `[size]` behind a type.
+    /// Parses `[size]` behind a type.
     fn stack_of(&mut self, element: TypeExpr, start: Span) -> Parsed<TypeExpr> {
         self.expect("[")?;
         let size = self.expr()?;
@@ -85,7 +85,7 @@ impl Parser<'_> {
         Ok(make(width))
     }
 
-    /// `<width>`: an expression in which a bare `>` ends the width.
+    /// Parses `<width>`: an expression that ends before a bare `>`.
     fn width(&mut self) -> Parsed<crate::ast::Expr> {
         self.expect("<")?;
         let w = self.expr_no_gt()?;
@@ -93,13 +93,13 @@ impl Parser<'_> {
         Ok(w)
     }
 
-    /// `<T, ...>`
+    /// Parses `<T, ...>`.
     pub(super) fn type_args(&mut self) -> Parsed<Vec<TypeExpr>> {
         self.expect("<")?;
         self.comma_list(">", Self::type_expr)
     }
 
-    /// `<T, ...>` of a declaration; the names are types from here on.
+    /// Parses the `<T, ...>` of a declaration and declares the names as types.
     pub(super) fn type_params(&mut self) -> Parsed<Vec<Ident>> {
         if !self.eat("<") {
             return Ok(Vec::new());
@@ -111,7 +111,7 @@ impl Parser<'_> {
         Ok(params)
     }
 
-    /// Whether a type and then a name stand here: the start of a declaration.
+    /// Whether a type and a name start here: the start of a declaration.
     pub(super) fn at_typed_name(&mut self) -> bool {
         if let Tok::Word("bit" | "int" | "varbit" | "bool" | "tuple" | "string" | "match_kind" | "void") =
             self.tok()

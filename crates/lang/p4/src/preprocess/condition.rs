@@ -1,13 +1,13 @@
-//! The expressions of `#if`: C's integer expressions over 64 bits.
+//! Evaluation of the expressions of `#if`: C's integer expressions with 64 bits.
 
 use crate::lexer::{Tok, Token};
 use num_traits::ToPrimitive;
 
-/// The value of a condition; names that are not macros count as 0.
+/// Evaluates a condition; names that are not macros count as 0.
 pub(super) fn evaluate(tokens: &[Token]) -> Result<i64, String> {
     let mut e = Evaluator { tokens, at: 0, depth: 0 };
     let v = e.ternary()?;
-    if e.at == tokens.len() { Ok(v) } else { Err("the condition goes on after its end".to_owned()) }
+    if e.at == tokens.len() { Ok(v) } else { Err("unexpected token after the condition".to_owned()) }
 }
 
 struct Evaluator<'a> {
@@ -16,7 +16,7 @@ struct Evaluator<'a> {
     depth: usize,
 }
 
-/// How tightly a binary operator binds; `None` if it is none.
+/// Returns the precedence of a binary operator; `None` if `op` is not one.
 fn binding(op: &str) -> Option<u8> {
     Some(match op {
         "||" => 1,
@@ -75,7 +75,7 @@ impl Evaluator<'_> {
         }
         let a = self.ternary()?;
         if !self.eat(":") {
-            return Err("`:` is missing in a condition".to_owned());
+            return Err("expected `:` in the condition".to_owned());
         }
         let b = self.ternary()?;
         Ok(if c != 0 { a } else { b })
@@ -113,16 +113,16 @@ impl Evaluator<'_> {
             Tok::Sym("(") => {
                 let v = self.ternary()?;
                 if !self.eat(")") {
-                    return Err("`)` is missing in a condition".to_owned());
+                    return Err("expected `)` in the condition".to_owned());
                 }
                 v
             }
             Tok::Int(text) => crate::constant::parse_literal(text)
                 .and_then(|l| l.value.to_i64())
-                .ok_or_else(|| format!("{text} is too large for a condition"))?,
+                .ok_or_else(|| format!("{text} is too large for a 64-bit integer"))?,
             Tok::Ident(_) => 0,
             Tok::Word(w) => i64::from(*w == "true"),
-            _ => return Err("this is not a condition".to_owned()),
+            _ => return Err("expected an integer, a name or an operator in the condition".to_owned()),
         };
         self.depth -= 1;
         Ok(v)

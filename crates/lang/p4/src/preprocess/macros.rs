@@ -5,7 +5,7 @@ use crate::diagnostics::{Code, Diagnostic, Sink};
 use crate::lexer::{Name, Tok, Token};
 use std::collections::HashMap;
 
-/// A macro: parameters if it takes any, and what it stands for.
+/// A macro: its parameters, if it has any, and its body.
 #[derive(Clone, Debug)]
 pub(super) struct Macro {
     pub(super) params: Option<Vec<Name>>,
@@ -16,31 +16,31 @@ pub(super) struct Macro {
 #[derive(Debug)]
 pub(super) struct Macros {
     pub(super) by_name: HashMap<Name, Macro>,
-    /// What is left of [`MAX_WORK`].
+    /// The rest of the budget [`MAX_WORK`].
     left: usize,
 }
 
-/// Macros within macros, and uses of macros within arguments of macros.
+/// Maximum depth of macros within macros, and of macro uses within arguments of macros.
 const MAX_DEPTH: usize = 64;
-/// Tokens that are looked at while macros are expanded, in the whole program: few macros can stand for work without
-/// end, even where nothing comes out.
+/// Maximum number of tokens that macro expansion visits in the whole program. A few macros can
+/// cause endless work, even if they expand to nothing.
 const MAX_WORK: usize = 4_000_000;
 
-/// Reads what follows `#define`.
+/// Parses the tokens behind `#define`.
 pub(super) fn parse_define(line: &[Token]) -> Result<(Name, Macro), &'static str> {
-    let name = line.first().and_then(word_of).ok_or("a name is missing")?;
+    let name = line.first().and_then(word_of).ok_or("expected a name")?;
     let rest = &line[1..];
     let is_sym = |t: &Token, s| t.tok == Tok::Sym(s);
     if !rest.first().is_some_and(|t| is_sym(t, "(") && !t.spaced) {
         return Ok((name, Macro { params: None, body: rest.to_vec() }));
     }
-    let close = rest.iter().position(|t| is_sym(t, ")")).ok_or("the parameter list has no `)`")?;
+    let close = rest.iter().position(|t| is_sym(t, ")")).ok_or("expected `)` after the parameters")?;
     let mut params = Vec::new();
     for (i, t) in rest[1..close].iter().enumerate() {
         match (i % 2, word_of(t)) {
             (0, Some(p)) => params.push(p),
             (1, None) if is_sym(t, ",") => {}
-            _ => return Err("parameters are names with `,` between them"),
+            _ => return Err("expected parameter names, separated by `,`"),
         }
     }
     Ok((name, Macro { params: Some(params), body: rest[close + 1..].to_vec() }))
@@ -51,7 +51,7 @@ struct Expansion<'a> {
     left: &'a mut usize,
     /// The macros whose bodies are being expanded.
     active: Vec<Name>,
-    /// Arguments within arguments, and macros within macros.
+    /// The depth of arguments within arguments, and of macros within macros.
     depth: usize,
     out: Vec<Token>,
     room: usize,
@@ -65,7 +65,7 @@ impl Default for Macros {
 }
 
 impl Macros {
-    /// `tokens` with all macros expanded; stops soon after `room` tokens.
+    /// Expands all macros in `tokens`; stops soon after `room` tokens.
     pub(super) fn expand(&mut self, tokens: Vec<Token>, room: usize, sink: &mut Sink) -> Vec<Token> {
         if self.by_name.is_empty() {
             return tokens;
@@ -83,7 +83,8 @@ impl Macros {
         e.out
     }
 
-    /// `defined(X)` and `defined X` as 0 or 1, before macros in the condition are expanded.
+    /// Replaces `defined(X)` and `defined X` by 0 or 1, before the macros of the condition are
+    /// expanded.
     pub(super) fn resolve_defined(&self, tokens: &[Token]) -> Vec<Token> {
         let mut out = Vec::with_capacity(tokens.len());
         let mut i = 0;
@@ -112,20 +113,20 @@ impl Expansion<'_> {
         }
     }
 
-    /// Takes from the work that macros may cause; reports once that it is used up.
+    /// Deducts from the work budget; reports its exhaustion once.
     fn spend(&mut self, at: &Token, work: usize) -> bool {
         if *self.left == 0 {
             return false;
         }
         *self.left = self.left.saturating_sub(work);
         if *self.left == 0 {
-            let d = Diagnostic::new(Code::TooLarge, at.span, "macros stand for too much here");
-            self.sink.add(d.hint("a macro that uses its argument twice doubles it at each use"));
+            let d = Diagnostic::new(Code::TooLarge, at.span, "macro expansion takes too many steps here");
+            self.sink.add(d.hint("a macro that uses its argument twice doubles the argument at each use"));
         }
         *self.left > 0
     }
 
-    /// Expands what starts at `i`; returns how many tokens that took.
+    /// Expands the token or macro use at `i`; returns the number of tokens it takes.
     fn one(&mut self, tokens: &[Token], i: usize) -> usize {
         let t = &tokens[i];
         let macros = self.macros;
@@ -142,7 +143,7 @@ impl Expansion<'_> {
             let d = Diagnostic::new(
                 Code::TooDeep,
                 t.span,
-                format!("macros are nested more than {MAX_DEPTH} deep"),
+                format!("macros are nested more than {MAX_DEPTH} levels deep"),
             );
             self.sink.add(d.hint("use a constant or a function instead"));
             return 1;
@@ -150,7 +151,7 @@ impl Expansion<'_> {
         let (args, used) = match &m.params {
             None => (Vec::new(), 1),
             Some(params) => match arguments(&tokens[i + 1..]) {
-                // Without arguments the name means itself.
+                // Without arguments, the name is not a macro use.
                 Err(seen) => {
                     self.spend(t, seen);
                     self.out.push(t.clone());
@@ -163,7 +164,7 @@ impl Expansion<'_> {
                     }
                     if args.len() != params.len() {
                         let (want, got) = (params.len(), args.len());
-                        let message = format!("macro {name} takes {want} arguments, not {got}");
+                        let message = format!("macro `{name}` takes {want} arguments, found {got}");
                         self.sink.add(Diagnostic::new(Code::BadDirective, t.span, message));
                         return used + 1;
                     }
@@ -180,7 +181,8 @@ impl Expansion<'_> {
         used
     }
 
-    /// The body with arguments (expanded by themselves) in place of parameters, all at the place of use.
+    /// Returns the body with the expanded arguments in place of the parameters, all at the
+    /// location of the use.
     fn substitute(&mut self, m: &Macro, args: &[Vec<Token>], at: &Token) -> Vec<Token> {
         let mut body = Vec::with_capacity(m.body.len());
         for t in &m.body {
@@ -201,8 +203,8 @@ impl Expansion<'_> {
     }
 }
 
-/// The arguments in parentheses at the start of `tokens`, and how many tokens they take; how many were looked at if
-/// there are no such.
+/// Returns the arguments in parentheses at the start of `tokens` and the number of tokens they
+/// take, or the number of tokens read if `tokens` does not start with complete arguments.
 fn arguments(tokens: &[Token]) -> Result<(Vec<Vec<Token>>, usize), usize> {
     if tokens.first().is_none_or(|t| t.tok != Tok::Sym("(")) {
         return Err(1);

@@ -1,8 +1,8 @@
 //! The preprocessor: `#include`, `#define`, conditionals.
 //!
-//! It works on tokens, so every token keeps its place in the file it was written in; tokens out of a macro stand
-//! where the macro was used. Model files ([`MODELS`]) are built in; all other files
-//! come from the caller's [`Resolver`], the only way this crate has to the outside.
+//! It works on tokens, so every token keeps its location in its file; tokens of a macro body get
+//! the location of the macro use. Model files ([`MODELS`]) are built in. The caller's [`Resolver`]
+//! supplies all other files; it is this crate's only access to files. The tokens go to `parser`.
 
 mod condition;
 mod macros;
@@ -15,20 +15,21 @@ use macros::{Macro, Macros};
 /// A file that an `#include` names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Included {
-    /// What to call the file in messages, and the `from` of its own includes.
+    /// Name of the file in messages, and the `from` of its own includes.
     pub name: String,
-    /// Its text.
+    /// The text of the file.
     pub text: String,
 }
 
-/// Finds the files that a program includes.
+/// The source of included files.
 pub trait Resolver {
-    /// The file that `#include "path"` (or `<path>` if `system`) means in the file called `from`; `None` if there is
-    /// none. The built-in model files are not asked for unless a quoted include names them.
+    /// Returns the file that `#include "path"` (or `<path>` if `system`) refers to in the file
+    /// `from`; `None` if it does not exist. The preprocessor requests a built-in model file only
+    /// for a quoted include.
     fn resolve(&self, path: &str, system: bool, from: &str) -> Option<Included>;
 }
 
-/// Finds nothing: for programs that include only the built-in model files.
+/// A resolver without files, for programs that include only the built-in model files.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoIncludes;
 
@@ -47,21 +48,21 @@ pub(crate) const MODELS: &[(&str, &str)] = &[
     ("p4shield.p4", include_str!("../../models/p4shield.p4")),
 ];
 
-/// Includes within includes.
+/// Maximum depth of includes within includes.
 const MAX_INCLUDE_DEPTH: usize = 64;
-/// Conditionals within conditionals.
+/// Maximum depth of conditionals within conditionals.
 const MAX_CONDITIONALS: usize = 256;
-/// Bytes of one file.
+/// Maximum size of one file in bytes.
 const MAX_FILE: usize = 16 << 20;
-/// Tokens after preprocessing.
+/// Maximum number of tokens after preprocessing.
 pub(crate) const MAX_TOKENS: usize = 2_000_000;
 
 /// An open `#if`.
 struct Conditional {
     opened: Span,
-    /// This branch's tokens are taken.
+    /// The preprocessor keeps the tokens of this branch.
     active: bool,
-    /// Some branch was taken already (or the whole `#if` lies in a part that is left out).
+    /// An earlier branch was kept, or the whole `#if` lies in a discarded branch.
     done: bool,
     seen_else: bool,
 }
@@ -76,7 +77,7 @@ struct Preprocessor<'a> {
     included_bytes: usize,
 }
 
-/// All tokens of a program, includes and macros resolved; the last one is [`Tok::Eof`].
+/// Returns all tokens of a program, with includes and macros resolved; the last one is [`Tok::Eof`].
 pub(crate) fn preprocess(
     name: &str,
     text: &str,
@@ -105,7 +106,7 @@ pub(crate) fn preprocess(
             eof.span,
             format!("the program has more than {MAX_TOKENS} tokens"),
         );
-        pp.sink.add(d.hint("a macro or an include probably expands itself over and over"));
+        pp.sink.add(d.hint("a macro or an include probably expands itself repeatedly"));
         pp.out.clear();
     }
     let mut out = pp.out;
@@ -125,16 +126,17 @@ impl Preprocessor<'_> {
     fn file(&mut self, name: &str, text: String) -> Token {
         let too_large = text.len() > MAX_FILE;
         let file = self.sources.add(name, if too_large { String::new() } else { text });
-        // The text is copied once per file: tokens borrow nothing, and included files may be added meanwhile.
+        // Copied once per file: tokens borrow nothing, and included files may be added
+        // meanwhile.
         let text = self.sources.file(file).text.clone();
         let tokens = lex(&text, file, self.sink);
         if too_large {
             let d = Diagnostic::new(
                 Code::TooLarge,
                 tokens[0].span,
-                format!("{name} has more than {MAX_FILE} bytes"),
+                format!("{name} is larger than {MAX_FILE} bytes"),
             );
-            self.sink.add(d.hint("split it"));
+            self.sink.add(d.hint("split the file"));
         }
         self.depth += 1;
         self.lines(&tokens, &text, name);
@@ -182,7 +184,7 @@ impl Preprocessor<'_> {
     fn check_stray(&mut self, t: &Token) {
         if let Tok::Other(c @ ('#' | '\\')) = t.tok {
             let d = Diagnostic::new(Code::BadCharacter, t.span, format!("unexpected character {c:?}"));
-            self.sink.add(d.hint("a directive has to be the first thing on its line"));
+            self.sink.add(d.hint("a directive must be the first token on its line"));
         }
     }
 
@@ -192,13 +194,14 @@ impl Preprocessor<'_> {
         self.out.extend(expanded);
     }
 
-    /// Handles `#if` and its like; returns whether the directive was one of them.
+    /// Handles `#if`, `#else`, `#endif` and their variants; returns whether the directive is
+    /// one of them.
     fn conditional(&mut self, at: Span, line: &[Token], open: &mut Vec<Conditional>, active: bool) -> bool {
         let word = line.first().map(directive_name).unwrap_or_default();
         let rest = line.get(1..).unwrap_or(&[]);
         match word {
             "if" | "ifdef" | "ifndef" if open.len() >= MAX_CONDITIONALS => {
-                let message = format!("#if is nested more than {MAX_CONDITIONALS} deep");
+                let message = format!("#if is nested more than {MAX_CONDITIONALS} levels deep");
                 self.sink.add(Diagnostic::new(Code::TooDeep, at, message).hint("split the file"));
             }
             "if" | "ifdef" | "ifndef" => {
@@ -250,7 +253,7 @@ impl Preprocessor<'_> {
         match rest.first().and_then(word_of) {
             Some(n) => self.macros.by_name.contains_key(&*n),
             None => {
-                self.bad(at, "a name is missing".to_owned(), "write for example `#ifdef NAME`");
+                self.bad(at, "expected a name".to_owned(), "write for example `#ifdef NAME`");
                 false
             }
         }
@@ -289,7 +292,7 @@ impl Preprocessor<'_> {
                 Some(n) => {
                     self.macros.by_name.remove(&*n);
                 }
-                None => self.bad(at, "a name is missing".to_owned(), "write `#undef NAME`"),
+                None => self.bad(at, "expected a name".to_owned(), "write `#undef NAME`"),
             },
             "error" => self.sink.add(Diagnostic::new(Code::UserError, at, format!("#error {raw}"))),
             "warning" => self.sink.add(Diagnostic::new(Code::UserWarning, at, format!("#warning {raw}"))),
@@ -299,7 +302,7 @@ impl Preprocessor<'_> {
                 self.bad(
                     at.to(first.span),
                     message,
-                    "known are #include, #define, #undef, #if, #ifdef, #error",
+                    "supported directives include #include, #define, #undef, #if, #ifdef, #error",
                 );
             }
         }
@@ -314,12 +317,12 @@ impl Preprocessor<'_> {
         let Some((path, system)) = quoted else {
             return self.bad(
                 span,
-                "no file is named".to_owned(),
+                "expected a file name".to_owned(),
                 "write `#include <core.p4>` or `#include \"file.p4\"`",
             );
         };
         if self.depth >= MAX_INCLUDE_DEPTH {
-            let message = format!("includes are nested more than {MAX_INCLUDE_DEPTH} deep");
+            let message = format!("includes are nested more than {MAX_INCLUDE_DEPTH} levels deep");
             let d = Diagnostic::new(Code::TooDeep, span, message).hint("does a file include itself?");
             return self.sink.add(d);
         }
@@ -328,11 +331,12 @@ impl Preprocessor<'_> {
             let models: Vec<_> = MODELS.iter().map(|(n, _)| *n).collect();
             return self
                 .sink
-                .add(d.hint(format!("built in are {}; add a folder with -I", models.join(", "))));
+                .add(d.hint(format!("the built-in files are {}; add a folder with -I", models.join(", "))));
         };
         self.included_bytes += file.text.len();
         if self.included_bytes > 4 * MAX_FILE {
-            let d = Diagnostic::new(Code::TooLarge, span, "the included files are too large together");
+            let d =
+                Diagnostic::new(Code::TooLarge, span, "the total size of the included files is too large");
             return self.sink.add(d.hint("does a file include itself? guard it with #ifndef"));
         }
         self.file(&file.name, file.text);
@@ -357,7 +361,7 @@ fn directive_name(t: &Token) -> &str {
     }
 }
 
-/// The word of an identifier or a keyword: the preprocessor does not tell them apart.
+/// Returns the word of an identifier or a keyword: the preprocessor does not distinguish them.
 fn word_of(t: &Token) -> Option<Name> {
     match &t.tok {
         Tok::Ident(n) => Some(n.clone()),

@@ -33,7 +33,8 @@ fn macros_expand() {
 
 #[test]
 fn conditionals_choose() {
-    let t = "#define V 3\n#if V >= 2 && !defined(Q)\na\n#elif 1\nb\n#else\nc\n#endif\n#ifdef V\nd\n#endif\n#ifndef V\ne\n#endif";
+    let t = "#define V 3\n#if V >= 2 && !defined(Q)\na\n#elif 1\nb\n#else\nc\n#endif\n\
+                 #ifdef V\nd\n#endif\n#ifndef V\ne\n#endif";
     assert_eq!(run(t, vec![]).0, "a d");
     let nested = "#if 0\n#if 1\na\n#else\nb\n#endif\n#bogus\n#else\nc\n#endif";
     assert_eq!(run(nested, vec![]), ("c".to_owned(), vec![]));
@@ -48,7 +49,7 @@ fn includes_come_from_models_and_resolver() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn mistakes_get_the_right_code() {
     assert_eq!(run("#if 1", vec![]).1, [Code::UnbalancedConditional]);
     assert_eq!(run("#endif", vec![]).1, [Code::UnbalancedConditional]);
     assert_eq!(run("#if 1 +\n#endif", vec![]).1, [Code::BadDirective]);

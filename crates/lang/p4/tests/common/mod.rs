@@ -1,4 +1,4 @@
-//! Compiles programs, has them verified, and runs them on both engines.
+//! Compiles and verifies programs, and runs them on both engines.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use p4shield_abi::Verdict;
@@ -7,7 +7,7 @@ use p4shield_bpf::verify::Limits;
 use p4shield_bpf::{EngineOptions, Meta, Mode, Object, Packet, Program, VmInfo, link, verify};
 use p4shield_p4::{Compiled, NoIncludes, Options, compile};
 
-/// Bytes of a packet that a program sees by default.
+/// Default size of the header copy in bytes.
 pub(crate) const COPY: usize = 128;
 
 /// A program on both engines.
@@ -19,7 +19,7 @@ pub(crate) struct Bench {
     pub(crate) info: VmInfo,
 }
 
-/// What became of a packet.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Out {
     pub(crate) pass: bool,
@@ -27,7 +27,7 @@ pub(crate) struct Out {
     pub(crate) total: u32,
 }
 
-/// Compiles; a failure shows all diagnostics.
+/// Compiles a program; panics with all diagnostics.
 pub(crate) fn compiled(text: &str) -> Compiled {
     match compile("test.p4", text, &NoIncludes, &Options::default()) {
         Ok(c) => c,
@@ -40,15 +40,15 @@ impl Bench {
         Self::linked(text, &[])
     }
 
-    /// With other objects linked in.
+    /// Links other objects too.
     pub(crate) fn linked(text: &str, others: &[Vec<u8>]) -> Self {
         let compiled = compiled(text);
-        let mut objects = vec![Object::parse(&compiled.object).expect("our own object")];
+        let mut objects = vec![Object::parse(&compiled.object).expect("a valid object")];
         objects.extend(others.iter().map(|o| Object::parse(o).expect("the other object")));
-        let linked = link(&objects).expect("objects that fit together");
+        let linked = link(&objects).expect("compatible objects");
         let verified = match verify::verify(linked, &Limits::default()) {
             Ok((v, _)) => v,
-            Err(e) => panic!("the verifier refuses what we emit: {e:#?}\n{}\n{}", compiled.ir, compiled.asm),
+            Err(e) => panic!("the verifier refuses the object: {e:#?}\n{}\n{}", compiled.ir, compiled.asm),
         };
         let engine = |mode| {
             Program::load(&verified, &EngineOptions { mode, ..EngineOptions::default() })
@@ -65,7 +65,7 @@ impl Bench {
         self.info = VmInfo::new(&s, InfoStatus::Known);
     }
 
-    /// Runs a packet; both engines have to agree.
+    /// Runs a packet on both engines, which must agree.
     pub(crate) fn run(&mut self, packet: &[u8]) -> Out {
         let outs = [0, 1].map(|i| {
             self.packet.reset(packet, packet.len() as u32);
@@ -73,7 +73,7 @@ impl Bench {
             assert_eq!(o.stopped, None);
             let pass = o.verdict == Verdict::Pass;
             let mut bytes = self.packet.bytes().to_vec();
-            // What lies beyond the copy follows unseen.
+            // Bytes beyond the header copy are appended unseen.
             bytes.extend(packet.iter().skip(COPY));
             Out { pass, total: o.total, bytes: if pass { bytes } else { Vec::new() } }
         });
@@ -82,7 +82,7 @@ impl Bench {
         jit
     }
 
-    /// Runs a packet that has to pass and returns what leaves.
+    /// Runs a packet that must pass and returns the resulting packet.
     pub(crate) fn passes(&mut self, packet: &[u8]) -> Vec<u8> {
         let o = self.run(packet);
         assert!(o.pass, "dropped: {}\n{}", hex(packet), self.compiled.asm);
@@ -93,7 +93,7 @@ impl Bench {
         assert!(!self.run(packet).pass, "passed: {}\n{}", hex(packet), self.compiled.asm);
     }
 
-    /// A map's value, the same in both engines.
+    /// Returns a map's value, which must be the same in both engines.
     pub(crate) fn map_value(&self, map: &str, key: &[u8]) -> Vec<u8> {
         let get =
             |p: &Program| p.maps().and_then(|m| m.get(map)).expect("the map").lookup(key).expect("the key");
@@ -114,13 +114,14 @@ pub(crate) fn hex(b: &[u8]) -> String {
     b.iter().map(|x| format!("{x:02x}")).collect()
 }
 
-/// A program of the repository's examples.
+/// Reads one of the repository's example programs.
 pub(crate) fn example(path: &str) -> String {
     let path = format!("{}/../../../examples/{path}", env!("CARGO_MANIFEST_DIR"));
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// A program around the body of a control: one header `h` of the given fields, and `meta` with the given fields.
+/// A program around the body of a control: one header `h` with the given fields, and `meta` with
+/// the given fields.
 pub(crate) fn program(header: &str, meta: &str, locals: &str, body: &str) -> String {
     format!(
         "#include <ubpf_model.p4>\n#include <p4shield.p4>\n\
@@ -142,7 +143,7 @@ pub(crate) fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
     p
 }
 
-/// An IPv4 packet with options of `words - 5` words and a right checksum.
+/// Builds an IPv4 packet with `words - 5` words of options and a valid checksum.
 pub(crate) fn ipv4(words: u8, protocol: u8, fragment: u16, payload: &[u8]) -> Vec<u8> {
     let mut p = vec![0x40 | words, 0];
     p.extend((u16::from(words) * 4 + payload.len() as u16).to_be_bytes());

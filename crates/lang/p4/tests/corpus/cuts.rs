@@ -1,9 +1,9 @@
-//! Every program of the corpus, cut off: whatever is left of it, the compiler comes back, and soon.
+//! Every program of the corpus, truncated: the compiler terminates soon on every prefix.
 //!
-//! Cuts are sampled by default. `P4SHIELD_EVERY_BYTE=1` cuts at each byte of each file, whatever it was written for; that
-//! is millions of programs, for which a release build is the right one. `P4SHIELD_EVERY_BYTE=3/20` does the third of twenty
-//! parts of that. What is cut has the whole compiler before it; it hardly ever comes further than the checker, because
-//! `main` stands at the end.
+//! By default, the prefixes are sampled. `P4SHIELD_EVERY_BYTE=1` truncates each file at every byte,
+//! which gives millions of programs and needs a release build. `P4SHIELD_EVERY_BYTE=3/20` runs the
+//! third of twenty parts. Each prefix goes through the whole compiler, although few pass the
+//! checker, because `main` is at the end.
 
 use super::{Files, testdata};
 use p4shield_p4::{Options, compile};
@@ -13,14 +13,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What compiles longer hangs; the slowest whole program takes half a second.
+/// The limit for one program; the slowest whole program takes half a second.
 const HANGS: Duration = Duration::from_secs(60);
-/// Cuts that a thread takes at a time, so that a large file does not keep one alone.
+/// Number of prefixes that a thread takes at a time, so that a large file does not occupy a single
+/// thread.
 const CUTS: usize = 256;
-/// Bytes from one sampled cut to the next.
+/// Distance in bytes between sampled prefixes.
 const SAMPLED: usize = 9973;
 
-/// A file, and where it is cut.
+/// A file, and the lengths of its prefixes.
 struct Piece<'a> {
     name: &'a str,
     text: &'a str,
@@ -28,7 +29,7 @@ struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Compiles what each cut leaves; returns the cuts that made the compiler panic.
+    /// Compiles each prefix; returns those that made the compiler panic.
     fn compile(&self, files: &Files, at: &Mutex<Option<(String, Instant)>>) -> Vec<String> {
         let mut bad = Vec::new();
         for cut in &self.cuts {
@@ -47,7 +48,7 @@ impl Piece<'_> {
     }
 }
 
-/// All programs below a folder, with their names.
+/// Collects all programs below a folder, with their names.
 fn below(folder: &Path, out: &mut Vec<(String, String)>) {
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(folder).into_iter().flatten().filter_map(|e| Some(e.ok()?.path())).collect();
@@ -63,7 +64,8 @@ fn below(folder: &Path, out: &mut Vec<(String, String)>) {
     }
 }
 
-/// The folders that hold programs; those of the reference compiler's output hold the same programs once more.
+/// Returns the folders with programs; those with the reference compiler's output contain the same
+/// programs.
 fn folders(root: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root).expect("the corpus");
     let mut out: Vec<PathBuf> = entries.map(|e| e.expect("an entry").path()).collect();
@@ -88,7 +90,7 @@ fn pieces(programs: &[(String, String)], step: usize) -> Vec<Piece<'_>> {
     out
 }
 
-/// Which part of all pieces is wanted, from 1, and of how many; none if cuts are sampled.
+/// Returns the requested part, from 1, and the number of parts; `None` for sampled prefixes.
 fn part() -> Option<(usize, usize)> {
     let wanted = std::env::var("P4SHIELD_EVERY_BYTE").ok()?;
     let (part, of) = wanted.split_once('/').unwrap_or(("1", "1"));
@@ -96,7 +98,7 @@ fn part() -> Option<(usize, usize)> {
     Some(part.expect("P4SHIELD_EVERY_BYTE is 1, or a part such as 3/20"))
 }
 
-/// Ends the process if a program takes too long: a thread that hangs cannot be ended otherwise.
+/// Ends the process if a program takes too long: a hanging thread cannot be stopped otherwise.
 fn watch(threads: &[Mutex<Option<(String, Instant)>>], done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) {
         std::thread::sleep(Duration::from_millis(100));
@@ -112,7 +114,7 @@ fn watch(threads: &[Mutex<Option<(String, Instant)>>], done: &AtomicBool) {
 }
 
 #[test]
-fn programs_that_are_cut_off_do_no_harm() {
+fn truncated_programs_terminate_without_panic() {
     let Some(root) = testdata() else { return };
     let part = part();
     let step = if part.is_some() { 1 } else { SAMPLED };
@@ -145,6 +147,6 @@ fn programs_that_are_cut_off_do_no_harm() {
     });
     let bad = bad.into_inner().expect("no panic holds it");
     let cuts: usize = pieces.iter().map(|p| p.cuts.len()).sum();
-    println!("{} programs, {cuts} cuts, {} do harm", programs.len(), bad.len());
+    println!("{} programs, {cuts} prefixes, {} failures", programs.len(), bad.len());
     assert!(bad.is_empty(), "{bad:#?}");
 }

@@ -1,8 +1,9 @@
-//! The reference compiler's programs, if its `testdata` folder is at hand (`P4C_TESTDATA`, with `../p4include`
-//! beside it): what it accepts, we accept; what it refuses, we refuse at a line that it names; and no file, cut off
-//! anywhere, does harm. Without the folder the project's own programs prove the same features.
+//! The reference compiler's programs, if its `testdata` folder is available (`P4C_TESTDATA`, with
+//! `../p4include` beside it): this compiler accepts the programs that p4c accepts, refuses those
+//! that p4c refuses, at a line that p4c names, and terminates on every prefix of every file.
+//! Without the folder, the project's own programs cover the same features.
 
-#![allow(clippy::print_stdout, reason = "a skipped test says so")]
+#![allow(clippy::print_stdout, reason = "a skipped test prints the reason")]
 
 mod cuts;
 mod p4info;
@@ -19,7 +20,7 @@ impl Resolver for Files {
     }
 }
 
-/// The folder of programs, or a word on why the test is skipped.
+/// Returns the folder of programs, or prints why the test is skipped.
 fn testdata() -> Option<PathBuf> {
     let found = std::env::var_os("P4C_TESTDATA").map(PathBuf::from).filter(|p| p.is_dir());
     if found.is_none() {
@@ -28,7 +29,7 @@ fn testdata() -> Option<PathBuf> {
     found
 }
 
-/// Name and text of every program of a folder, and where its includes are.
+/// Returns name and text of every program of a folder, and a resolver for their includes.
 fn programs(root: &Path, folder: &str) -> (Vec<(String, String)>, Files) {
     let folder = root.join(folder);
     let mut paths: Vec<PathBuf> =
@@ -43,22 +44,22 @@ fn programs(root: &Path, folder: &str) -> (Vec<(String, String)>, Files) {
     (paths.iter().filter_map(read).collect(), Files(vec![folder, includes]))
 }
 
-/// What is wrong with a program: file, line and other lines that the error names, and whether the program is called
-/// wrong rather than not supported.
+/// Returns the errors of a program: the file and line of each location, and whether the program is
+/// invalid rather than not supported.
 fn mistakes(name: &str, text: &str, files: &Files) -> Vec<(Vec<(String, u32)>, bool)> {
     let plain = check(name, text, files, &Options::default()).plain();
     let errors = plain.into_iter().filter(|p| p.error);
-    let places = |p: p4shield_p4::diagnostics::Plain| {
+    let places = |p: p4shield_p4::diagnostics::PlainDiagnostic| {
         let related = p.related.into_iter().map(|r| (r.file, r.line));
         (std::iter::once((p.file, p.line)).chain(related).collect(), !p.code.starts_with("E08"))
     };
     errors.map(places).collect()
 }
 
-/// What the reference compiler says of a wrong program, without its warnings.
+/// The reference compiler's errors for an invalid program, without warnings.
 struct Reference {
     text: String,
-    /// It knows the program as right P4 that its target cannot do.
+    /// Whether the program is valid P4 that only its target does not support.
     target_only: bool,
 }
 
@@ -83,7 +84,8 @@ impl Reference {
         Self { text, target_only }
     }
 
-    /// Whether one of its errors names a place. Lines of a built-in model differ from those of the reference's own.
+    /// Whether one of its errors names a location. Line numbers of a built-in model differ from
+    /// those of the reference's own.
     fn names(&self, (file, line): &(String, u32)) -> bool {
         match file.strip_prefix('<').and_then(|f| f.strip_suffix('>')) {
             Some(model) => self.text.contains(&format!("{model}(")),
@@ -91,7 +93,7 @@ impl Reference {
         }
     }
 
-    /// Whether our errors say what it says, at a line that it names, if it names any.
+    /// Whether the errors agree with the reference's, at a line that it names, if it names any.
     fn agrees(&self, errors: &[(Vec<(String, u32)>, bool)]) -> bool {
         let counts = |wrong: bool| wrong || self.target_only;
         let mut errors = errors.iter().filter(|(_, wrong)| counts(*wrong)).peekable();
@@ -128,5 +130,5 @@ fn what_the_reference_refuses_is_refused_where_it_says() {
     at_least(REFUSED, all.len() - bad.len(), all.len(), &bad);
 }
 
-/// Percent of the wrong programs that have to be refused at the right line.
+/// Percentage of invalid programs that must be refused at the right line.
 const REFUSED: usize = 97;

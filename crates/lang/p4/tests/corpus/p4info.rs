@@ -1,4 +1,5 @@
-//! P4Info against the reference compiler's, field by field; the order of objects within a message does not count.
+//! P4Info compared with the reference compiler's, field by field; the order of objects within a
+//! message does not count.
 
 use super::{Files, programs, testdata};
 use p4shield_p4::Options;
@@ -27,7 +28,8 @@ impl Text {
         m
     }
 
-    /// On one line. Fields of different names may stand in any order; lists of ids and `top` messages, too.
+    /// Returns the message on one line. The order of fields with different names does not matter,
+    /// nor that in lists of ids and `top` messages.
     fn line(&self, top: bool) -> String {
         let mut scalars = self.scalars.clone();
         scalars.sort();
@@ -42,19 +44,19 @@ impl Text {
         scalars.into_iter().chain(messages).collect::<Vec<_>>().join(" ")
     }
 
-    /// The objects, one line each. No types and an empty list of them are the same.
+    /// Returns the objects, one line each. A missing and an empty list of types are equal.
     fn objects(&self) -> BTreeSet<String> {
-        let told = self.messages.iter().filter(|(n, m)| n != "type_info" || !m.messages.is_empty());
-        told.map(|(n, m)| format!("{n} {{ {} }}", m.line(n == "type_info"))).collect()
+        let counted = self.messages.iter().filter(|(n, m)| n != "type_info" || !m.messages.is_empty());
+        counted.map(|(n, m)| format!("{n} {{ {} }}", m.line(n == "type_info"))).collect()
     }
 }
 
-/// Programs for architectures that we do not have.
+/// Whether a program is for an unsupported architecture.
 fn is_foreign(expected: &str) -> bool {
     expected.contains("arch: \"psa\"")
 }
 
-/// What differs between our P4Info of a program and the expected one.
+/// Returns the differences between our P4Info of a program and the expected one.
 fn differences(name: &str, text: &str, files: &Files, expected: &str) -> Vec<String> {
     let ours = match p4info(name, text, files, &Options::default()) {
         Ok(info) => info.to_text(),
@@ -70,18 +72,18 @@ fn expected(root: &Path, name: &str) -> Option<String> {
     std::fs::read_to_string(root.join("p4_16_samples_outputs").join(format!("{name}.p4info.txtpb"))).ok()
 }
 
-/// Programs whose P4Info differs, and why.
+/// Programs whose P4Info differs, and the reasons.
 const DIFFERENT: [(&str, &str); 4] = [
-    ("elimActRun1.p4", "a package of its own: p4c names the architecture that its command line says"),
-    ("issue5035.p4", "a package of its own: p4c names the architecture that its command line says"),
-    ("issue2735-bmv2.p4", "p4c forgets a register whose type is a typedef"),
+    ("elimActRun1.p4", "its own package: p4c reports the architecture of its command line"),
+    ("issue5035.p4", "its own package: p4c reports the architecture of its command line"),
+    ("issue2735-bmv2.p4", "p4c omits a register whose type is a typedef"),
     ("issue3091.p4", "refused: a match kind as an argument"),
 ];
-/// Programs at least that are compared, so that a folder with other contents is noticed.
+/// Minimum number of compared programs, so that a folder with other contents is noticed.
 const COMPARED: usize = 480;
 
 #[test]
-fn p4info_is_the_references() {
+fn p4info_matches_the_reference() {
     let Some(root) = testdata() else { return };
     let (all, files) = programs(&root, "p4_16_samples");
     let (mut compared, mut different) = (0, Vec::new());

@@ -1,6 +1,7 @@
-//! The architectures: how parsers and controls make one program.
+//! The architectures: composition of parsers and controls to one program.
 //!
-//! What they share is here: opening the packet, handing variables from block to block, leaving with a verdict.
+//! This module contains what the architectures share: access to the packet, variables that pass
+//! from stage to stage, and the verdict.
 
 mod ebpf;
 mod multicast;
@@ -22,7 +23,7 @@ use crate::types::Type;
 use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 
-/// Lowers the program's `main`. The result is complete only if nothing was reported as an error.
+/// Lowers the program's `main`. The result is complete only if no error was reported.
 pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -> Lowered {
     let mut b = Builder::new();
     let (rejected, refused) = (b.new_block("reject"), b.new_block("refuse"));
@@ -97,7 +98,7 @@ impl Lower<'_> {
             "ebpfFilter" => Architecture::Ebpf,
             "V1Switch" => Architecture::V1model,
             _ => {
-                let what = format!("the architecture of package `{name}`: not supported yet");
+                let what = format!("the architecture of package `{name}` is not supported yet");
                 let d = Diagnostic::new(Code::Unsupported, main.span, what);
                 let hint =
                     "include <ubpf_model.p4>, <ebpf_model.p4> or <v1model.p4> and instantiate its package";
@@ -119,9 +120,10 @@ impl Lower<'_> {
         self.leave_rejected(reject, main.span);
     }
 
-    /// The arguments fit the package as it is declared, so it is not the architecture that its name says.
+    /// Reports a `main` that matches the declaration of its package, but not the architecture
+    /// of that name.
     fn bad_main(&mut self, span: Span) {
-        let what = "a package of this name without a parser and the controls of the architecture";
+        let what = "the package of this name lacks a parser or a control of the architecture";
         self.unsupported(span, what);
     }
 
@@ -156,7 +158,8 @@ impl Lower<'_> {
         self.b.write(self.packet.error, Opnd::C(0));
     }
 
-    /// Runs the parser of the pipeline on variables that all blocks share, and goes on where it accepts.
+    /// Runs the parser of the pipeline on variables that all stages share; continues where it
+    /// accepts.
     fn run_parser(&mut self, stage: &ParserStage, shared: &[Rc<Storage>]) {
         let parser = &stage.parser;
         if let Some(p) = parser.params.first() {
@@ -182,14 +185,15 @@ impl Lower<'_> {
         self.control(&stage.control, &stage.instance, Vec::new());
     }
 
-    /// The blocks of the pipeline work on the same variables: copies in and out at their borders would change nothing.
+    /// Binds parameters to shared variables: copies between the stages of the pipeline would
+    /// have no effect.
     fn share(&mut self, params: &[Param], shared: &[Rc<Storage>]) {
         for (p, s) in params.iter().zip(shared) {
             self.env.insert(p.var, Binding::Storage(s.clone()));
         }
     }
 
-    /// Standard metadata in the storage of a parameter.
+    /// Records the standard metadata fields in the storage of a parameter.
     fn standard_metadata(&mut self, ty: &Type, storage: &Rc<Storage>) {
         if let (Type::Composite(c), Storage::Group(fields)) = (ty.base(), &**storage) {
             let names = c.fields.iter().map(|(n, _)| n.clone()).collect();
@@ -197,7 +201,7 @@ impl Lower<'_> {
         }
     }
 
-    /// The slot of a field of standard metadata, with its width.
+    /// Returns the slot and width of a field of standard metadata.
     pub(super) fn standard_field(&self, name: &str) -> Option<(crate::ir::builder::Slot, u32)> {
         let s = self.standard.as_ref()?;
         let at = s.names.iter().position(|n| &**n == name)?;
@@ -207,7 +211,7 @@ impl Lower<'_> {
         }
     }
 
-    /// Sets a field of standard metadata, cut to its width.
+    /// Sets a field of standard metadata, truncated to its width.
     pub(super) fn set_standard(&mut self, name: &str, value: Opnd) {
         if let Some((slot, width)) = self.standard_field(name) {
             let value = self.b.truncate(value, width.min(64) as u8);
@@ -215,17 +219,17 @@ impl Lower<'_> {
         }
     }
 
-    /// The value of a field of standard metadata; 0 if there is none.
+    /// Returns the value of a field of standard metadata; 0 if it does not exist.
     pub(super) fn get_standard(&mut self, name: &str) -> Opnd {
         self.standard_field(name).map_or(Opnd::C(0), |(slot, _)| self.b.read(slot))
     }
 
-    /// The number of an error of the core library.
+    /// Returns the number of an error of the core library.
     pub(super) fn error_number(&self, name: &str) -> Opnd {
         Opnd::C(self.hir.errors.iter().position(|e| &**e == name).unwrap_or(0) as u64)
     }
 
-    /// Goes on if `ok`, else rejects with an error.
+    /// Continues if `ok`, otherwise rejects with an error.
     pub(super) fn continue_or(&mut self, ok: Opnd, error: Opnd) {
         if ok == Opnd::C(1) {
             return;
@@ -247,13 +251,13 @@ impl Lower<'_> {
         self.b.jump(reject);
     }
 
-    /// Writes what changed, and returns `pass`; nothing of the packet was written before.
+    /// Writes all changes and returns `pass`; the packet was not written before.
     fn write_packet(&mut self, parser: &Parser, deparser: &Control) {
         let fixed = match (layout::headers_param(&parser.params), layout::headers_param(&deparser.params)) {
             (Some(p), Some(d)) => layout::is_fixed(self.hir, parser, p, deparser, d),
             _ => false,
         };
-        // What cannot be written is dropped, whatever becomes of packets that a parser rejects.
+        // A packet that cannot be written is dropped, even if rejected packets pass.
         let rejected = std::mem::replace(&mut self.reject, self.refuse);
         let grown = if fixed {
             self.write_in_place();
@@ -268,7 +272,7 @@ impl Lower<'_> {
         self.b.ret(Opnd::C(1));
     }
 
-    /// Passes if the verdict so far is `pass`; what is dropped need not be written. Goes on where it passes.
+    /// Drops the packet unless the verdict so far is `pass`; a dropped packet is not written.
     fn drop_unless(&mut self, pass: Opnd) {
         let go_on = self.b.new_block("pass");
         let refuse = self.refuse;
@@ -286,12 +290,12 @@ impl Lower<'_> {
         }
     }
 
-    /// A program that reads information and never asks whether it is known has probably not thought of that.
+    /// Warns about a program that reads information without a check whether it is known.
     fn warn_unknown(&mut self) {
         if let Some(span) = self.info_read.filter(|_| !self.asks_status) {
-            let message = "the program never asks whether in-VM information is known";
+            let message = "the program reads in-VM information without a check whether it is known";
             let hint =
-                "test vm_info_status() != 0; until then, packets that read unknown information are dropped";
+                "test vm_info_status() != 0; otherwise, packets are dropped when the information is unknown";
             self.sink.add(Diagnostic::new(Code::UnknownInformation, span, message).hint(hint));
         }
     }

@@ -1,9 +1,11 @@
 //! Packets that `v1model` sends to a multicast group.
 //!
-//! One run makes one packet. A run whose ingress chooses a group therefore tells the group and drops, and for each copy the
-//! program is run again on the packet as it came: ingress decides the same once more, and egress is told which copy it makes.
-//! That is what the architecture means only if it does not show that ingress ran again, so a program that keeps something
-//! between packets before egress is refused here; and whoever cannot replicate packets refuses the object when it is loaded.
+//! One run produces one packet. A run whose ingress chooses a group therefore reports the group and
+//! drops the packet. For each copy, the program runs again on the original packet: ingress makes
+//! the same decisions, and egress learns the number of its copy. This matches the architecture only
+//! if the second run of ingress has no visible effect. So this module refuses a program that keeps
+//! state between packets before egress, and a host that cannot replicate packets refuses to load
+//! the object.
 
 use super::Lower;
 use crate::diagnostics::{Code, Diagnostic};
@@ -12,29 +14,29 @@ use crate::source::Span;
 use p4shield_abi::context::{action, offset};
 use p4shield_abi::helper::{self, algorithm};
 
-/// `instance_type` of copies, as the reference switch has it.
+/// `instance_type` of copies, as in the reference switch.
 const REPLICATION: u64 = 5;
 
 impl Lower<'_> {
-    /// Notes from now on where a group is chosen.
+    /// Starts to record where the program chooses a group.
     pub(super) fn watch_group(&mut self) {
         if let Some((slot, _)) = self.standard_field("mcast_grp") {
             self.b.watch(slot);
         }
     }
 
-    /// Sends what has a group there, and goes on with what has none and with copies. Returns the port.
+    /// Handles packets with a group; continues with packets without one and with copies.
+    /// Returns the port.
     pub(super) fn multicast(&mut self, group: Opnd, ingress: Span) -> Opnd {
         let chosen = self.b.watched().unwrap_or(ingress);
         self.multicast = Some(chosen);
-        let what = "this program sends packets to a multicast group: a P4 VM will not load it";
+        let what = "this program sends packets to a multicast group: no P4 VM will load it";
         let d = Diagnostic::new(Code::Unused, chosen, what);
         self.sink.add(
             d.hint("`p4shield test` replicates packets; in front of a switch, leave that to the switch"),
         );
         if let Some(kept) = self.kept_so_far() {
-            let what =
-                "a multicast group chosen in a program that keeps something between packets before egress";
+            let what = "a multicast group in a program that keeps state between packets before egress";
             self.unsupported(kept, what);
         }
         let port = self.b.slot(Ty::Int(16));
@@ -62,7 +64,7 @@ impl Lower<'_> {
         self.b.read(port)
     }
 
-    /// Tells egress which copy it makes; returns its port.
+    /// Passes the number of the copy to egress; returns its port.
     fn copied_to(&mut self) -> Opnd {
         let which = self.context(offset::OUTPUT_PORT, 4);
         let replica = self.b.bin(BinOp::Shr, which, Opnd::C(16), 32);
@@ -71,7 +73,7 @@ impl Lower<'_> {
         self.b.truncate(which, 16)
     }
 
-    /// Where the program, as far as it is lowered, does what a second run would do differently or once more.
+    /// Returns the location of an operation that a second run would repeat or perform differently.
     fn kept_so_far(&self) -> Option<Span> {
         let maps = &self.b.f.maps;
         let is_array = |m: usize| self.arrays.iter().any(|a| a.map == maps[m].name);
@@ -90,7 +92,9 @@ impl Lower<'_> {
 
 /// Whether a finished program may send packets to groups.
 pub(crate) fn replicates(f: &Function) -> bool {
-    let sends = |i: &Inst| matches!(i.op, Op::SetContext(offset::OUTPUT_ACTION, _, Opnd::C(a)) if a == u64::from(action::REPLICATE));
+    let replicate = u64::from(action::REPLICATE);
+    let sends =
+        |i: &Inst| matches!(i.op, Op::SetContext(offset::OUTPUT_ACTION, _, Opnd::C(a)) if a == replicate);
     let live = f.blocks.iter().filter(|b| b.term != Term::None);
     live.flat_map(|b| &b.insts).any(|v| sends(f.inst(*v)))
 }

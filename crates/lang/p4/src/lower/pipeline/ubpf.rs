@@ -26,7 +26,7 @@ impl Lower<'_> {
         self.write_packet(&parser.parser, &deparser.control);
     }
 
-    /// Hands the output action and port on, where the program set them.
+    /// Copies the output action and port to the context, if the program set them.
     fn set_output(&mut self) {
         for (field, at) in [("output_action", offset::OUTPUT_ACTION), ("output_port", offset::OUTPUT_PORT)] {
             let v = self.get_standard(field);

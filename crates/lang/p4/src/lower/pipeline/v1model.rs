@@ -1,14 +1,15 @@
 //! `v1model`: parser, checksum verification, ingress, egress, checksum update, deparser.
 //!
-//! What the reference switch does between the blocks is done here: a parser error is told to ingress, the port that
-//! ingress chose becomes egress's, and the drop port drops.
+//! This module also contains the behaviour of the reference switch between the stages: it passes a
+//! parser error to ingress, copies the port that ingress chose to egress, and drops packets to the
+//! drop port.
 
 use super::{ControlStage, Lower, ParserStage};
 use crate::ir::{BinOp, Cc, Op, Opnd, Ty};
 use crate::source::Span;
 use p4shield_abi::context::offset;
 
-/// `egress_spec` of packets that go nowhere.
+/// The `egress_spec` of packets to drop.
 const DROP_PORT: u64 = 511;
 
 impl Lower<'_> {
@@ -48,13 +49,13 @@ impl Lower<'_> {
         self.set_standard("ingress_global_timestamp", now);
     }
 
-    /// Microseconds.
+    /// Returns the time in microseconds.
     fn timestamp(&mut self) -> Opnd {
         let ns = self.context(offset::TIMESTAMP_NS, 8);
         self.b.bin(BinOp::Div, ns, Opnd::C(1_000), 64)
     }
 
-    /// Wherever the parser ends, the pipeline goes on.
+    /// Runs the parser; the pipeline continues even after a parser error.
     fn parse_and_go_on(&mut self, parser: &ParserStage, shared: &[std::rc::Rc<super::Storage>]) {
         let failed = self.b.new_block("parsing ended");
         let rejected = std::mem::replace(&mut self.reject, failed);
@@ -66,7 +67,7 @@ impl Lower<'_> {
         self.set_standard("parser_error", error);
     }
 
-    /// Drops what ingress wants dropped, and tells egress its port. Returns it.
+    /// Drops the packets that ingress marked and passes the port to egress. Returns the port.
     fn after_ingress(&mut self, ingress: Span) -> Opnd {
         let group = self.get_standard("mcast_grp");
         let port = if group == Opnd::C(0) { self.unicast() } else { self.multicast(group, ingress) };
@@ -77,7 +78,7 @@ impl Lower<'_> {
         port
     }
 
-    /// The port that ingress chose.
+    /// Returns the port that ingress chose.
     pub(super) fn unicast(&mut self) -> Opnd {
         let port = self.get_standard("egress_spec");
         let goes = self.b.cmp(Cc::Ne, port, Opnd::C(DROP_PORT), 32);
@@ -91,7 +92,7 @@ impl Lower<'_> {
         self.drop_unless(goes);
     }
 
-    /// `mark_to_drop`
+    /// Lowers `mark_to_drop`.
     pub(in crate::lower) fn mark_to_drop(&mut self) {
         if self.architecture == crate::control::Architecture::V1model {
             self.set_standard("egress_spec", Opnd::C(DROP_PORT));

@@ -71,7 +71,7 @@ fn described() -> String {
 }
 
 #[test]
-fn the_interface_is_what_its_version_says() {
+fn the_interface_matches_its_version() {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("versions/{PROGRAM_ABI_VERSION}.txt"));
     let now = described();
     let written = std::fs::read_to_string(&file).unwrap_or_default();

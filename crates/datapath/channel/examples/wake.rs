@@ -1,7 +1,8 @@
-//! How long it takes to have a packet judged by a P4 VM that sleeps: woken at its word, or by its doorbell.
+//! Measures the round trip of a packet to a sleeping P4 VM, woken at its futex or by its doorbell.
 //!
-//! `cargo run --release -p p4shield-channel --example wake`: by turns, each end on a core of its own; median and 90th percentile
-//! of all round trips, and how long the mediator's own system call took.
+//! `cargo run --release -p p4shield-channel --example wake`: both ways in turn, each end on a core of
+//! its own; median and 90th percentile of all round trips, and the time of the mediator's system
+//! call.
 
 use p4shield_abi::channel::{Geometry, Request};
 use p4shield_channel::futex::{self, FutexWait};
@@ -13,36 +14,37 @@ use std::time::{Duration, Instant};
 
 const TRIPS: usize = 20_000;
 const ROUNDS: usize = 5;
-/// A P4 VM beside a switch with two ports: so many channels, and its mailbox.
+/// Other channels of a P4 VM beside a switch with two ports, and its mailbox.
 const OTHERS: usize = 4;
 
-/// Sleeps for each packet.
-fn judge(mut judge: Responder, bell: &Doorbell, at_word: &AtomicBool, done: &AtomicBool) {
+/// Runs the P4 VM, which sleeps before each packet.
+fn respond(mut responder: Responder, bell: &Doorbell, at_futex: &AtomicBool, done: &AtomicBool) {
     bind(0);
     let quiet = [const { AtomicU32::new(0) }; OTHERS];
     let others: Vec<_> = (0..OTHERS).map(|_| Doorbell::pair().expect("sockets")).collect();
     while !done.load(Relaxed) {
-        let fetched = judge.fetch_with(32, |_, _| ()).expect("the mediator is honest");
+        let fetched = responder.fetch_with(32, |_, _| ()).expect("the mediator is honest");
         for _ in 0..fetched {
-            judge.respond(Response::Pass).expect("it was asked");
+            responder.respond(Response::Pass).expect("a request is open");
         }
-        let _ = judge.publish();
+        let _ = responder.publish();
         if fetched != 0 {
             continue;
         }
-        if at_word.load(Relaxed) {
-            if judge.announce_at_futex() {
+        if at_futex.load(Relaxed) {
+            if responder.announce_at_futex() {
                 let quiet = quiet.iter().map(|w| FutexWait::private(w, 0));
-                futex::wait(quiet.chain([judge.futex()]), Duration::from_millis(10)).expect("a new kernel");
-                judge.retract();
+                futex::wait(quiet.chain([responder.futex()]), Duration::from_millis(10))
+                    .expect("a new kernel");
+                responder.retract();
             }
         } else {
             bell.drain();
-            if judge.announce() {
+            if responder.announce() {
                 let bells = others.iter().map(|(ours, _)| ours).chain([bell]);
                 let mut fds: Vec<_> = bells.map(|b| PollFd::new(b, PollFlags::IN)).collect();
                 poll(&mut fds, Some(&Duration::from_millis(10).try_into().expect("short"))).expect("open");
-                judge.retract();
+                responder.retract();
             }
         }
     }
@@ -54,11 +56,11 @@ fn bind(cpu: usize) {
     sched_setaffinity(None, &cores).expect("two cores");
 }
 
-/// From each request to its answer, and of that the call that wakes; nanoseconds.
+/// Returns the time from each request to its answer, and of the call that wakes; nanoseconds.
 fn trips(requester: &mut Requester, bell: &Doorbell) -> (Vec<u64>, Vec<u64>) {
     let (mut there_and_back, mut calls) = (Vec::new(), Vec::new());
     for id in 0..TRIPS as u64 {
-        // Time to fall asleep.
+        // The P4 VM falls asleep.
         let pause = Instant::now();
         while pause.elapsed() < Duration::from_micros(30) {
             std::hint::spin_loop();
@@ -87,21 +89,21 @@ fn percentile(values: &mut [u64], percent: usize) -> f64 {
     values.get(values.len() * percent / 100).map_or(0.0, |ns| *ns as f64 / 1000.0)
 }
 
-#[expect(clippy::print_stdout, reason = "it is what the example is for")]
+#[expect(clippy::print_stdout, reason = "the example prints its results")]
 fn main() {
     let geometry = Geometry::default();
     let memory = create_channel("wake", geometry).expect("memory");
     let far = Responder::new(memory.map_again().expect("memory"), geometry).expect("valid");
     let mut requester = Requester::new(memory, geometry).expect("valid");
     let (ours, theirs) = Doorbell::pair().expect("sockets");
-    let (at_word, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (at_futex, done) = (AtomicBool::new(false), AtomicBool::new(false));
     let mut measured = [const { (Vec::new(), Vec::new()) }; 2];
     std::thread::scope(|scope| {
-        scope.spawn(|| judge(far, &theirs, &at_word, &done));
+        scope.spawn(|| respond(far, &theirs, &at_futex, &done));
         bind(1);
         for _ in 0..ROUNDS {
             for (way, (all, calls)) in measured.iter_mut().enumerate() {
-                at_word.store(way == 1, Relaxed);
+                at_futex.store(way == 1, Relaxed);
                 let (more, more_calls) = trips(&mut requester, &ours);
                 all.extend(more);
                 calls.extend(more_calls);
@@ -110,7 +112,7 @@ fn main() {
         done.store(true, Relaxed);
     });
     println!("{:<10} {:>10} {:>10} {:>14} {:>10}", "woken", "p50 us", "p90 us", "call p50 us", "calls");
-    for (name, (mut all, mut calls)) in ["doorbell", "word"].into_iter().zip(measured) {
+    for (name, (mut all, mut calls)) in ["doorbell", "futex"].into_iter().zip(measured) {
         let count = calls.len();
         println!(
             "{name:<10} {:>10.2} {:>10.2} {:>14.2} {count:>10}",

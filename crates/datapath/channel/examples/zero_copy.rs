@@ -1,9 +1,9 @@
-//! Prints what a packet costs both ends of a channel with header copies, and where the P4 VM reads the packet memory.
+//! Prints the cost of a packet at both ends of a channel, with header copies and with shared packet memory.
 //!
 //! `cargo run --release -p p4shield-channel --example zero_copy`
 //!
-//! The mediator's thread writes each packet before it asks about it, as a network card or a kernel would have; the P4 VM's
-//! copies what it is handed into memory of its own, as it has to in both ways.
+//! The mediator's thread writes each packet before it submits it, like a network card or a kernel.
+//! The P4 VM's thread copies each header into private memory, as it has to in both cases.
 
 use p4shield_abi::channel::{Geometry, Request};
 use p4shield_channel::{PacketMemory, RequestBatch, Requester, Responder, Response, create_channel};
@@ -14,15 +14,15 @@ use std::hint::spin_loop;
 use std::os::fd::OwnedFd;
 use std::time::Instant;
 
-/// As Open vSwitch has it: frames, and bytes of each.
+/// Frames, and bytes per frame, as in Open vSwitch.
 const FRAMES: usize = 4096;
 const FRAME: usize = 2048;
-/// Packets of a round, published together by 32.
+/// Packets of a round, published in batches of 32.
 const PACKETS: usize = 1 << 20;
 const BATCH: usize = 32;
 const ROUNDS: usize = 5;
 
-/// Packet memory, written here, and its descriptor.
+/// Returns packet memory, writable here, and its descriptor.
 fn packet_memory() -> Result<(&'static mut [u8], OwnedFd), Box<dyn Error>> {
     let fd = memfd_create("packets", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&fd, (FRAMES * FRAME) as u64)?;
@@ -36,15 +36,15 @@ fn packet_memory() -> Result<(&'static mut [u8], OwnedFd), Box<dyn Error>> {
     Ok((bytes, fd))
 }
 
-fn judge(mut judge: Responder, geometry: &Geometry) -> Result<(), Box<dyn Error + Send + Sync>> {
-    let (mut batch, mut judged) = (RequestBatch::new(geometry), 0);
-    while judged < PACKETS {
-        let fetched = judge.fetch(&mut batch)?;
+fn respond(mut responder: Responder, geometry: &Geometry) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let (mut batch, mut answered) = (RequestBatch::new(geometry), 0);
+    while answered < PACKETS {
+        let fetched = responder.fetch(&mut batch)?;
         for _ in 0..fetched {
-            judge.respond(Response::Pass)?;
+            responder.respond(Response::Pass)?;
         }
-        judged += fetched;
-        let _ = judge.publish();
+        answered += fetched;
+        let _ = responder.publish();
         if fetched == 0 {
             spin_loop();
         }
@@ -52,7 +52,7 @@ fn judge(mut judge: Responder, geometry: &Geometry) -> Result<(), Box<dyn Error 
     Ok(())
 }
 
-/// Nanoseconds a packet until its verdict is taken, both ends working at once.
+/// Returns the nanoseconds per packet until its verdict is taken, with both ends working in parallel.
 fn measure(len: usize, zero_copy: bool) -> Result<f64, Box<dyn Error>> {
     let geometry = Geometry { header_bytes: len as u32, ..Geometry::default() };
     let (bytes, fd) = packet_memory()?;
@@ -64,28 +64,28 @@ fn measure(len: usize, zero_copy: bool) -> Result<f64, Box<dyn Error>> {
         near = near.with_packet_memory(bytes.as_ptr_range().start.addr()..bytes.as_ptr_range().end.addr());
     }
     std::thread::scope(|scope| {
-        let judging = scope.spawn(move || judge(far, &geometry));
-        let (start, mut asked, mut taken) = (Instant::now(), 0, 0);
+        let responding = scope.spawn(move || respond(far, &geometry));
+        let (start, mut pushed, mut taken) = (Instant::now(), 0, 0);
         while taken < PACKETS {
-            for _ in 0..BATCH.min(near.room()).min(PACKETS - asked) {
-                let frame = &mut bytes[asked % FRAMES * FRAME..][..len];
-                frame.fill(asked as u8);
+            for _ in 0..BATCH.min(near.room()).min(PACKETS - pushed) {
+                let frame = &mut bytes[pushed % FRAMES * FRAME..][..len];
+                frame.fill(pushed as u8);
                 near.push(
-                    &Request { id: asked as u64, packet_len: len as u32, ..Request::default() },
+                    &Request { id: pushed as u64, packet_len: len as u32, ..Request::default() },
                     frame,
                 )?;
-                asked += 1;
+                pushed += 1;
             }
             let _ = near.publish();
             taken += near.take(2 * BATCH, |_| ())?;
         }
         let time = start.elapsed();
-        judging.join().map_err(|_| "the judge panicked")?.map_err(|e| e.to_string())?;
+        responding.join().map_err(|_| "the P4 VM thread panicked")?.map_err(|e| e.to_string())?;
         Ok(time.as_secs_f64() * 1e9 / PACKETS as f64)
     })
 }
 
-#[expect(clippy::print_stdout, reason = "it is what the example is for")]
+#[expect(clippy::print_stdout, reason = "the example prints its results")]
 fn main() -> Result<(), Box<dyn Error>> {
     for len in [64, 128, 1400] {
         let mut figures = [const { Vec::new() }; 2];

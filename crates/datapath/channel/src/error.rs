@@ -1,41 +1,44 @@
-//! What can go wrong, by name.
+//! Errors of this crate.
 
 use p4shield_abi::channel::{Geometry, MAX_HEADER_BYTES, MAX_HEADROOM, MAX_SLOTS};
 use rustix::io::Errno;
 use std::path::PathBuf;
 
-/// Shared memory could not be made, or what was received is not fit to be mapped.
+/// Shared memory could not be created or mapped.
 #[derive(Debug, thiserror::Error)]
 pub enum ShmError {
-    /// A system call refused.
+    /// A system call failed.
     #[error("shared memory: {call} failed")]
     System {
         /// The call.
         call: &'static str,
-        /// What it said.
+        /// The system's error.
         #[source]
         source: Errno,
     },
-    /// A page file could not be opened, made or read.
-    #[error("page file {}: {call} failed; check that the path exists, is no symbolic link and is writable", path.display())]
+    /// A page file could not be opened, created or read.
+    #[error(
+        "page file {}: {call} failed; check that the path exists, is not a symbolic link, and is writable",
+        path.display()
+    )]
     File {
         /// The file.
         path: PathBuf,
         /// The call.
         call: &'static str,
-        /// What it said.
+        /// The system's error.
         #[source]
         source: Errno,
     },
-    /// The size is not what both sides agreed on.
-    #[error("shared memory has {actual} bytes, expected {expected}; both sides must be configured alike")]
+    /// The size differs from the configured one.
+    #[error("shared memory has {actual} bytes instead of {expected}; configure both sides alike")]
     Size {
         /// Bytes expected.
         expected: u64,
         /// Bytes it has.
         actual: u64,
     },
-    /// The sender could still shrink it, which would kill whoever reads it.
+    /// The sender could still shrink it, which would kill every process that reads it.
     #[error("shared memory is not sealed against resizing (seals {seals:#x}); its creator has to seal it")]
     NotSealed {
         /// The seals it has (`F_SEAL_*`).
@@ -47,18 +50,18 @@ pub enum ShmError {
         /// The file.
         path: PathBuf,
     },
-    /// The memory belongs to a device and has no file to be shared.
-    #[error("shared memory that is no file's cannot be mapped again")]
+    /// The memory belongs to a device and has no file to share.
+    #[error("shared memory without a file cannot be mapped again")]
     NoFile,
-    /// A length of zero, or one that no mapping can have.
-    #[error("shared memory of {0} bytes cannot be mapped")]
+    /// A length of zero, or above `isize::MAX`.
+    #[error("invalid length of shared memory: {0} bytes")]
     Length(usize),
 }
 
 /// An end of a channel or page could not be set up over a region.
 #[derive(Debug, thiserror::Error)]
 pub enum ChannelError {
-    /// A number of the geometry is out of its limits.
+    /// A number of the geometry is outside its limits.
     #[error(
         "channel geometry out of range: {slots} slots (a power of two up to {MAX_SLOTS}), {header_bytes} header \
          bytes (1 to {MAX_HEADER_BYTES}), head room {headroom} (up to {MAX_HEADROOM})",
@@ -66,50 +69,48 @@ pub enum ChannelError {
     )]
     Geometry(Geometry),
     /// The region is too small.
-    #[error(
-        "region of {actual} bytes is too small, {needed} are needed; both sides must be configured alike"
-    )]
+    #[error("shared region of {actual} bytes is too small, {needed} are needed; configure both sides alike")]
     TooSmall {
         /// Bytes needed.
         needed: usize,
         /// Bytes it has.
         actual: usize,
     },
-    /// The region's own header says something else.
+    /// The region's header differs from the configuration.
     #[error(
-        "the region's header does not say what was agreed on ({what}); both sides must be configured alike"
+        "the header of the shared region differs from the configuration ({what}); configure both sides alike"
     )]
     Header {
         /// The field that differs.
         what: &'static str,
     },
-    /// The memory could not be made.
+    /// The memory could not be created.
     #[error(transparent)]
     Memory(#[from] ShmError),
 }
 
-/// The other side of a channel broke the protocol. Sticky: the channel is of no use any more.
+/// The peer broke the channel's protocol. Sticky: the channel has to be replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChannelFault {
-    /// The peer's index is further on than it can be.
-    #[error("index {index} is out of the window of {open} after {base}")]
+    /// The peer's index is further ahead than it can be.
+    #[error("index {index} is more than {open} after {base}")]
     Index {
-        /// What the peer published.
+        /// Index that the peer published.
         index: u32,
-        /// The last index that was accepted.
+        /// Last index that was accepted.
         base: u32,
-        /// How far it may be after that.
+        /// Most by which an index may exceed that.
         open: u32,
     },
-    /// The answer is not to the request that was asked in this slot.
-    #[error("answer to request {got}, which is not the one asked ({asked})")]
+    /// The answer has another id than the request in its slot.
+    #[error("answer to request {got} in the slot of request {asked}")]
     Id {
-        /// Low half of the identity of the request in the slot.
+        /// Low half of the request's id.
         asked: u32,
-        /// What the answer has.
+        /// Id in the answer.
         got: u32,
     },
-    /// The answer has flags that no version defines.
+    /// The answer has unknown flags.
     #[error("unknown flags {0:#x} in an answer")]
     Flags(u8),
     /// The rewritten header lies outside its frame.
@@ -122,28 +123,28 @@ pub enum ChannelFault {
         /// Bytes of a frame.
         frame: u32,
     },
-    /// The packet lies outside the packet memory that was handed over.
+    /// The packet lies outside the shared packet memory.
     #[error("{len} bytes at {offset} lie outside the packet memory")]
     Outside {
         /// Its first byte.
         offset: u64,
-        /// Its length, as far as it is looked at.
+        /// Bytes of it that are read.
         len: u16,
     },
-    /// The packet's new length does not fit to the header that was rewritten.
-    #[error("packet of {packet_len} bytes after a rewrite, which allows {min} to {max}")]
+    /// The packet's new length contradicts the rewritten header.
+    #[error("packet of {packet_len} bytes after a rewrite that allows {min} to {max}")]
     Length {
-        /// The length claimed.
+        /// Length in the answer.
         packet_len: u32,
-        /// The least: the rewritten header alone.
+        /// Least: the rewritten header alone.
         min: u32,
-        /// The most: it, and all that was not handed over.
+        /// Most: the rewritten header and the rest of the packet.
         max: u32,
     },
 }
 
 impl ChannelFault {
-    /// A word for metrics.
+    /// Returns its name in metrics.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -157,10 +158,10 @@ impl ChannelFault {
     }
 }
 
-/// A request was not taken.
+/// The channel refused a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushRefused {
-    /// Every slot holds a request that is not answered yet.
+    /// Every slot holds a request without an answer.
     #[error("the channel is full")]
     Full,
     /// The channel is faulted.
@@ -168,53 +169,54 @@ pub enum PushRefused {
     Faulted(#[source] ChannelFault),
 }
 
-/// A reply was not taken. The caller has to reply otherwise: each request that was fetched needs its reply.
+/// The channel refused a response. The caller has to respond otherwise: each fetched request needs a
+/// response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseRefused {
-    /// Every request that was fetched has its reply already.
-    #[error("there is no request to reply to")]
+    /// Every fetched request has its response.
+    #[error("there is no request to respond to")]
     NoOpenRequest,
     /// The header does not fit into a frame, or contradicts the packet's length.
     #[error(
-        "rewritten header of {len} bytes in a packet of {packet_len} cannot be handed back (frame {frame}, packet {min} to {max})"
+        "invalid rewrite: header of {len} bytes (limit {frame}), packet of {packet_len} bytes ({min} to {max})"
     )]
     Rewrite {
         /// Bytes of the header.
         len: usize,
-        /// Claimed bytes of the packet.
+        /// Length of the packet in the response.
         packet_len: u32,
         /// Bytes of a frame.
         frame: u32,
-        /// The shortest packet that this header allows.
+        /// Shortest packet that this header allows.
         min: u32,
-        /// The longest.
+        /// Longest packet that it allows.
         max: u32,
     },
 }
 
-/// What is on a page cannot be a publication.
+/// A page, or a publication on it, is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PageFault {
-    /// The page's header was not written yet, or is not of this kind of page.
-    #[error("not initialised, or not a page of this kind")]
+    /// The page's header was not written yet, or belongs to another kind of page.
+    #[error("the page is not initialised, or is another kind of page")]
     NotAPage,
-    /// The slot was being written at each try, or holds another publication by now.
+    /// The slot was being written at every attempt, or holds another publication.
     #[error("publication {0} is being written or was overwritten")]
     Torn(u64),
-    /// The publication's length is impossible.
+    /// The publication is longer than a slot.
     #[error("publication of {len} bytes in slots of {room}")]
     Length {
-        /// Length claimed.
+        /// Length in the slot.
         len: u32,
         /// Bytes that a slot holds.
         room: u32,
     },
-    /// What is to be published or read does not fit.
+    /// The data to publish or read does not fit.
     #[error("{len} bytes do not fit into {room}")]
     TooLong {
-        /// Bytes there are.
+        /// Length of the data.
         len: usize,
-        /// Bytes there is room for.
+        /// Room for it.
         room: usize,
     },
 }

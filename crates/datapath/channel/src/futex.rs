@@ -1,9 +1,10 @@
-//! Sleeping until a word in memory changes (futex(2), futex_waitv(2)).
+//! Sleep until a word in memory changes (futex(2), futex_waitv(2)).
 //!
-//! The quickest way for one thread to wake another in the same kernel: no buffer is allocated, no file is looked at, and who
-//! sleeps at many words waits in one call. In shared memory it asks for no more trust than the doorbell: a hostile peer can
-//! wake us for nothing, or not at all, as it can ring its doorbell or not; and whoever wakes waits for no longer than the kernel
-//! takes to look through the few threads that a P4 VM may have.
+//! The fastest way for one thread to wake another one under the same kernel: it allocates no buffer
+//! and touches no file, and one call waits at many words. In shared memory it needs no more trust
+//! than a doorbell: a hostile peer can wake this process needlessly or not at all, as with its
+//! doorbell; and a wake-up takes no longer than the kernel needs to search the few threads that a P4
+//! VM may have.
 
 use rustix::io::Errno;
 use rustix::thread::futex::{self, Flags, Wait, WaitFlags, WaitPtr, WaitvFlags};
@@ -12,19 +13,19 @@ use std::marker::PhantomData;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-/// Words that one call waits at, at most (`FUTEX_WAITV_MAX`).
+/// Most futexes that one call waits at (`FUTEX_WAITV_MAX`).
 pub const MAX_FUTEXES: usize = 128;
 
-/// Who may sleep at a word.
+/// Sleepers that a wake-up can reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FutexScope {
     /// Threads of this process.
     Threads,
-    /// Any process that has mapped it.
+    /// Threads of any process that has mapped the word.
     Processes,
 }
 
-/// A word and what stood in it when it was looked at.
+/// A futex and the value it had when it was read: one entry of futex_waitv(2).
 #[derive(Clone, Copy, Debug)]
 pub struct FutexWait<'a> {
     wait: Wait,
@@ -32,13 +33,13 @@ pub struct FutexWait<'a> {
 }
 
 impl<'a> FutexWait<'a> {
-    /// Of this process alone.
+    /// A futex of this process alone.
     #[must_use]
     pub fn private(word: &'a AtomicU32, seen: u32) -> Self {
         Self::new(word, seen, WaitFlags::SIZE_U32 | WaitFlags::PRIVATE)
     }
 
-    /// In memory that another process has mapped, too.
+    /// A futex in memory that another process has mapped, too.
     pub(crate) fn shared(word: &'a AtomicU32, seen: u32) -> Self {
         Self::new(word, seen, WaitFlags::SIZE_U32)
     }
@@ -52,25 +53,26 @@ impl<'a> FutexWait<'a> {
     }
 }
 
-/// Wakes whoever sleeps at a word, which was changed before. One system call, which never waits. False if nobody sleeps there.
-pub fn wake(word: &AtomicU32, reach: FutexScope) -> bool {
-    let flags = if reach == FutexScope::Threads { Flags::PRIVATE } else { Flags::empty() };
+/// Wakes a sleeper at a word, which the caller has changed. One system call, which never waits.
+/// Returns false if no thread sleeps there.
+pub fn wake(word: &AtomicU32, scope: FutexScope) -> bool {
+    let flags = if scope == FutexScope::Threads { Flags::PRIVATE } else { Flags::empty() };
     matches!(futex::wake(word, flags, 1), Ok(1..))
 }
 
-/// Whether the kernel can wait at several words (Linux 5.16), and lets us. Whoever is to wake us has to have the same kernel: a
-/// P4 VM in a machine of its own has to be rung for.
+/// Whether the kernel has futex_waitv(2) (Linux 5.16) and permits it. The waking side has to run
+/// under the same kernel; a P4 VM in a virtual machine needs a doorbell.
 #[must_use]
 pub fn is_supported() -> bool {
-    // None is not a number of words, which only a kernel says that has the call.
+    // A kernel that has the call rejects an empty list with EINVAL.
     futex::waitv(&[], WaitvFlags::empty(), None, ClockId::Monotonic) == Err(Errno::INVAL)
 }
 
-/// Sleeps until one of at most [`MAX_FUTEXES`] words is not any more what was seen, or somebody wakes us there. False if the
-/// time ran out or a signal came.
+/// Sleeps until one of at most [`MAX_FUTEXES`] words differs from its value when read, or a wake-up
+/// comes. Returns false after the timeout or a signal.
 ///
 /// # Errors
-/// The kernel cannot, or there are too many.
+/// If the kernel does not support it, or there are too many words.
 pub fn wait<'a>(words: impl IntoIterator<Item = FutexWait<'a>>, timeout: Duration) -> Result<bool, Errno> {
     let mut waits = [Wait::new(); MAX_FUTEXES];
     let mut used = 0;
@@ -78,7 +80,7 @@ pub fn wait<'a>(words: impl IntoIterator<Item = FutexWait<'a>>, timeout: Duratio
         *waits.get_mut(used).ok_or(Errno::INVAL)? = word.wait;
         used += 1;
     }
-    // A time out of range (centuries) is as good as none.
+    // A timeout out of range (centuries) counts as none.
     let end = Timespec::try_from(timeout).ok().and_then(|t| clock_gettime(ClockId::Monotonic).checked_add(t));
     match futex::waitv(&waits[..used], WaitvFlags::empty(), end.as_ref(), ClockId::Monotonic) {
         Ok(_) | Err(Errno::AGAIN) => Ok(true),
@@ -96,7 +98,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn a_word_that_has_changed_is_not_slept_at() {
+    fn a_changed_word_ends_the_wait_at_once() {
         let words = [AtomicU32::new(7), AtomicU32::new(8)];
         let start = Instant::now();
         assert_eq!(wait([FutexWait::private(&words[0], 7), FutexWait::shared(&words[1], 9)], LONG), Ok(true));
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sleeps_at_one_of_several_is_woken() {
+    fn a_sleeper_at_many_words_is_woken_at_one() {
         let words = [const { AtomicU32::new(0) }; MAX_FUTEXES];
         std::thread::scope(|scope| {
             let sleeper = scope.spawn(|| wait(words.iter().map(|w| FutexWait::private(w, 0)), LONG));
@@ -115,7 +117,7 @@ mod tests {
             }
             assert_eq!(sleeper.join().expect("no panic"), Ok(true));
         });
-        assert!(!wake(&words[0], FutexScope::Processes), "nobody sleeps there");
+        assert!(!wake(&words[0], FutexScope::Processes), "no thread sleeps there");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Entries for fuzz targets: what a hostile peer may write, driven by arbitrary bytes.
+//! Entry points of fuzz targets: arbitrary bytes drive a hostile peer.
 //!
-//! Each function takes its input for a script of what both sides do and panics if this side breaks a promise. The
-//! fuzz targets, the campaigns in the tests and the property tests share them.
+//! Each function interprets its input as a script of what both sides do, and panics if this side
+//! breaks a promise. The fuzz targets, the seeded campaigns and the property tests share them.
 
 use crate::error::PushRefused;
 use crate::memory::Memory;
@@ -18,14 +18,14 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-/// Small enough that a script gets around the ring many times.
+/// Small, so that a script passes around the ring many times.
 const GEOMETRY: Geometry = Geometry { slots: 8, header_bytes: 24, headroom: 8 };
 
-/// Private memory that both sides of a script hold.
+/// Private memory that both sides of a script share.
 #[derive(Clone)]
-struct Plain(Rc<[Cell<u8>]>);
+struct TestMemory(Rc<[Cell<u8>]>);
 
-impl Plain {
+impl TestMemory {
     fn new(len: usize) -> Self {
         Self((0..len).map(|_| Cell::new(0)).collect())
     }
@@ -37,7 +37,7 @@ impl Plain {
     }
 }
 
-impl Memory for Plain {
+impl Memory for TestMemory {
     fn len(&self) -> usize {
         self.0.len()
     }
@@ -67,22 +67,22 @@ impl Memory for Plain {
     fn fence(_: Ordering) {}
 }
 
-fn channel() -> Plain {
-    let memory = Plain::new(GEOMETRY.size());
+fn channel() -> TestMemory {
+    let memory = TestMemory::new(GEOMETRY.size());
     for (i, word) in header_words(&GEOMETRY.header()).into_iter().enumerate() {
         memory.store_u64(i * size_of::<u64>(), word, Ordering::Relaxed);
     }
     memory
 }
 
-/// The next byte of a script; none at its end.
+/// Returns the next byte of a script; none at its end.
 fn next(script: &mut Reader<'_>) -> Option<u8> {
     let [byte] = script.array();
     script.ok().then_some(byte)
 }
 
-/// A hostile write: an index or flag near where it is or anywhere, or eight bytes anywhere.
-fn scribble(memory: &Plain, script: &mut Reader<'_>, how: u8) {
+/// Makes a hostile write: an index or flag, near its value or arbitrary, or eight bytes anywhere.
+fn write_hostile(memory: &TestMemory, script: &mut Reader<'_>, how: u8) {
     const WORDS: [usize; 7] =
         [VERDICT_HEAD, REQUEST_HEAD, VERDICT_TAIL, P4VM_SLEEPS, MEDIATOR_SLEEPS, P4VM_FUTEX, SENT];
     let word = WORDS[usize::from(how >> 2) % WORDS.len()];
@@ -93,22 +93,22 @@ fn scribble(memory: &Plain, script: &mut Reader<'_>, how: u8) {
         }
         1 => memory.store_u32(word, script.u32(), Ordering::Relaxed),
         _ => {
-            let place = (script.u32() as usize % (memory.len() - GEOMETRY.requests())) & !7;
-            memory.copy_in(GEOMETRY.requests() + place, &script.array::<8>());
+            let offset = (script.u32() as usize % (memory.len() - GEOMETRY.requests())) & !7;
+            memory.copy_in(GEOMETRY.requests() + offset, &script.array::<8>());
         }
     }
 }
 
-/// A mediator against a P4 VM that answers when it likes and writes where it likes.
+/// Runs a mediator against a P4 VM that answers at any time and writes anywhere.
 ///
 /// # Panics
-/// If an answer is taken that was not asked for, out of order, or out of bounds; or a fault does not stick.
+/// If an answer is taken without a request, out of order, or out of bounds; or a fault does not stick.
 pub fn requester(script: &[u8]) {
     let memory = channel();
     let Ok(mut requester) = Requester::new(memory.clone(), GEOMETRY) else { unreachable!("valid geometry") };
-    let Ok(mut judge) = Responder::new(memory.clone(), GEOMETRY) else { unreachable!("valid geometry") };
+    let Ok(mut responder) = Responder::new(memory.clone(), GEOMETRY) else { unreachable!("valid geometry") };
     let mut script = Reader::new(script);
-    let (mut id, mut asked, mut published) = (0_u64, VecDeque::new(), 0);
+    let (mut id, mut pending, mut published) = (0_u64, VecDeque::new(), 0);
     while let Some(op) = next(&mut script) {
         match op % 8 {
             0 | 1 => {
@@ -116,9 +116,12 @@ pub fn requester(script: &[u8]) {
                 let packet_len = u32::from(op >> 3) * 4;
                 let request = Request { id, packet_len, ..Request::default() };
                 let pushed = requester.push(&request, &header[..packet_len as usize % 40]);
-                assert_eq!(pushed == Err(PushRefused::Full), requester.fault().is_none() && asked.len() == 8);
+                assert_eq!(
+                    pushed == Err(PushRefused::Full),
+                    requester.fault().is_none() && pending.len() == 8
+                );
                 if pushed.is_ok() {
-                    asked.push_back((id, packet_len));
+                    pending.push_back((id, packet_len));
                     id = id.wrapping_mul(31).wrapping_add(7);
                 }
             }
@@ -128,69 +131,70 @@ pub fn requester(script: &[u8]) {
                     let _ = requester.bump_futex();
                 }
                 requester.notify_sent();
-                published = asked.len();
+                published = pending.len();
             }
-            3 | 4 => take(&mut requester, &mut asked, &mut published, usize::from(op >> 3)),
-            5 => answer(&mut judge, &mut script),
-            _ => scribble(&memory, &mut script, op >> 3),
+            3 | 4 => take(&mut requester, &mut pending, &mut published, usize::from(op >> 3)),
+            5 => answer(&mut responder, &mut script),
+            _ => write_hostile(&memory, &mut script, op >> 3),
         }
     }
 }
 
-/// Takes answers and holds them against what was asked.
+/// Takes answers and compares them with the pending requests.
 fn take(
-    requester: &mut Requester<Plain>,
-    asked: &mut VecDeque<(u64, u32)>,
+    requester: &mut Requester<TestMemory>,
+    pending: &mut VecDeque<(u64, u32)>,
     published: &mut usize,
     max: usize,
 ) {
     let mut taken = 0;
     let before = requester.fault();
-    let result = requester.take(max, |answered| {
-        let (id, packet_len) = asked.pop_front().unwrap_or_else(|| unreachable!("nothing was asked"));
+    let result = requester.take(max, |answer| {
+        let (id, packet_len) = pending.pop_front().unwrap_or_else(|| unreachable!("no request is pending"));
         taken += 1;
-        assert_eq!(answered.id, id, "answers come in order, each once");
-        if let Some(rewrite) = answered.rewrite {
+        assert_eq!(answer.id, id, "answers come in order, each once");
+        if let Some(rewrite) = answer.rewrite {
             assert!(rewrite.header.len() <= 32 && rewrite.replaced <= 24);
             assert!(rewrite.packet_len as usize >= rewrite.header.len());
             let rest = (packet_len as usize).saturating_sub(rewrite.replaced);
             assert!(rewrite.packet_len as usize <= rewrite.header.len() + rest);
         }
     });
-    assert!(taken <= max && taken <= *published, "no more than was asked for");
+    assert!(taken <= max && taken <= *published, "no more answers than requests");
     *published -= taken;
     match (before, result) {
         (None, Ok(n)) => assert_eq!(n, taken),
         (None, Err(fault)) => assert_eq!(requester.fault(), Some(fault), "a fault sticks"),
         (Some(fault), result) => {
-            assert_eq!((result, taken), (Err(fault), 0), "and nothing is taken any more")
+            assert_eq!((result, taken), (Err(fault), 0), "no further answer is taken")
         }
     }
 }
 
-/// An honest judge, now and then, so that scripts get far.
-fn answer(judge: &mut Responder<Plain>, script: &mut Reader<'_>) {
-    let Ok(count) = judge.fetch_with(32, |_, _| ()) else { return };
+/// Answers honestly from time to time, so that scripts get far.
+fn answer(responder: &mut Responder<TestMemory>, script: &mut Reader<'_>) {
+    let Ok(count) = responder.fetch_with(32, |_, _| ()) else { return };
     for _ in 0..count {
         let how = script.array::<3>();
         let header = [how[0]; 40];
         let header = &header[..usize::from(how[1]) % 40];
-        let reply = Response::Rewritten { header, packet_len: u32::from(how[2]) };
-        if how[0].is_multiple_of(2) || judge.respond(reply).is_err() {
-            assert_eq!(judge.respond(Response::Pass), Ok(()));
+        let response = Response::Rewritten { header, packet_len: u32::from(how[2]) };
+        if how[0].is_multiple_of(2) || responder.respond(response).is_err() {
+            assert_eq!(responder.respond(Response::Pass), Ok(()));
         }
     }
-    let _ = judge.publish();
+    let _ = responder.publish();
 }
 
-/// A P4 VM against a mediator that asks when it likes and writes where it likes.
+/// Runs a P4 VM against a mediator that submits at any time and writes anywhere.
 ///
 /// # Panics
-/// If more is fetched than is there, a header is longer than agreed on, or a fault does not stick.
-pub fn judge(script: &[u8]) {
+/// If more requests are fetched than there are slots, a header is longer than the geometry allows, or
+/// a fault does not stick.
+pub fn responder(script: &[u8]) {
     let memory = channel();
     let Ok(mut requester) = Requester::new(memory.clone(), GEOMETRY) else { unreachable!("valid geometry") };
-    let Ok(mut judge) = Responder::new(memory.clone(), GEOMETRY) else { unreachable!("valid geometry") };
+    let Ok(mut responder) = Responder::new(memory.clone(), GEOMETRY) else { unreachable!("valid geometry") };
     let mut batch = RequestBatch::new(&GEOMETRY);
     let mut script = Reader::new(script);
     while let Some(op) = next(&mut script) {
@@ -201,47 +205,47 @@ pub fn judge(script: &[u8]) {
                 let _ = requester.publish();
                 let _ = requester.take(8, |_| ());
             }
-            3 | 4 => fetch(&mut judge, &mut batch),
+            3 | 4 => fetch(&mut responder, &mut batch),
             5 => {
-                while judge.unanswered() > usize::from(op >> 6) {
-                    assert_eq!(judge.respond(Response::Drop), Ok(()));
+                while responder.unanswered() > usize::from(op >> 6) {
+                    assert_eq!(responder.respond(Response::Drop), Ok(()));
                 }
-                let _ = judge.publish();
-                // Whatever stands in the word, it is what is slept at.
-                if judge.announce_at_futex() && judge.fault().is_none() {
-                    assert_eq!(judge.futex_value(), memory.load_u32(P4VM_FUTEX, Ordering::Relaxed));
+                let _ = responder.publish();
+                // The P4 VM sleeps at the futex's current value, whatever it is.
+                if responder.announce_at_futex() && responder.fault().is_none() {
+                    assert_eq!(responder.futex_value(), memory.load_u32(P4VM_FUTEX, Ordering::Relaxed));
                 }
-                judge.retract();
+                responder.retract();
             }
-            _ => scribble(&memory, &mut script, op >> 3),
+            _ => write_hostile(&memory, &mut script, op >> 3),
         }
     }
 }
 
-fn fetch(judge: &mut Responder<Plain>, batch: &mut RequestBatch) {
-    let (before, unanswered) = (judge.fault(), judge.unanswered());
-    match judge.fetch(batch) {
+fn fetch(responder: &mut Responder<TestMemory>, batch: &mut RequestBatch) {
+    let (before, unanswered) = (responder.fault(), responder.unanswered());
+    match responder.fetch(batch) {
         Ok(count) => {
-            assert_eq!((count, unanswered + count), (batch.len(), judge.unanswered()));
-            assert!(judge.unanswered() <= 8, "no more than there are slots");
+            assert_eq!((count, unanswered + count), (batch.len(), responder.unanswered()));
+            assert!(responder.unanswered() <= 8, "no more than the slots");
         }
-        Err(fault) => assert_eq!(judge.fault(), Some(fault)),
+        Err(fault) => assert_eq!(responder.fault(), Some(fault)),
     }
-    assert!(before.is_none() || judge.fault() == before, "a fault sticks");
+    assert!(before.is_none() || responder.fault() == before, "a fault sticks");
     for entry in batch.iter_mut() {
         assert!(entry.len <= 24 && entry.len <= entry.request.packet_len as usize);
         assert_eq!((entry.start, entry.frame.len()), (8, 32));
     }
 }
 
-/// A reader of a page on which anything may stand.
+/// Reads a page with arbitrary contents.
 ///
 /// # Panics
 /// If a publication is longer than a slot.
 pub fn page(script: &[u8]) {
     const SLOTS: u32 = 4;
     const STRIDE: usize = 96;
-    let memory = Plain::new(64 + SLOTS as usize * STRIDE);
+    let memory = TestMemory::new(64 + SLOTS as usize * STRIDE);
     let Ok(mut writer) = PageWriter::new(memory.clone(), 7, SLOTS, STRIDE) else { unreachable!("it fits") };
     let Ok(reader) = PageReader::new(memory.clone(), 7, SLOTS, STRIDE) else { unreachable!("it fits") };
     let mut script = Reader::new(script);
@@ -253,8 +257,8 @@ pub fn page(script: &[u8]) {
                 continue;
             }
             1 => {
-                let place = script.u32() as usize % (memory.len() - 8);
-                memory.copy_in(place, &script.array::<8>());
+                let offset = script.u32() as usize % (memory.len() - 8);
+                memory.copy_in(offset, &script.array::<8>());
                 continue;
             }
             2 => reader.newest(&mut buffer[..usize::from(op >> 1) % STRIDE]),

@@ -1,14 +1,21 @@
-//! Shared memory between parties that do not trust each other, and what is exchanged in it.
+//! Shared memory between parties that do not trust each other: channels, info pages and log pages.
 //!
-//! Three things live here, each an end that one party holds:
-//!
-//! * [`Requester`] and [`Responder`]: the two ends of a channel ([`p4shield_abi::channel`]). A mediator hands over
-//!   headers of packets and takes verdicts; a P4 VM judges. Lock-free, without system calls, without waiting.
+//! * [`Requester`] and [`Responder`]: the two ends of a channel ([`p4shield_abi::channel`]). The
+//!   mediator submits packet headers and takes verdicts; the P4 VM fetches requests and answers them.
+//!   Lock-free, without system calls or waiting.
 //! * [`PageWriter`] and [`PageReader`]: the two ends of an info page or a log page ([`p4shield_abi::page`]).
-//! * [`Doorbell`], [`futex`] and [`Waiter`]: how an end that has nothing to do spins, yields and at last sleeps, and how it
-//!   is woken, without losing a wake-up.
+//! * [`Doorbell`], [`futex`] and [`Waiter`]: how an idle end spins, yields and finally sleeps, and
+//!   how its peer wakes it without losing a wake-up.
 //!
-//! # Who owns a slot when
+//! # A packet's way
+//!
+//! The mediator's `request` module calls [`Requester::push`] and its `wakeup` module
+//! [`Requester::publish`] (`ring/requester.rs`). In the P4 VM, the runtime's worker calls
+//! [`Responder::fetch`], runs the program, and calls [`Responder::respond`] and
+//! [`Responder::publish`] (`ring/responder.rs`). Back in the mediator, its `poll` module calls
+//! [`Requester::take`], and its `verdict` module applies each [`CheckedAnswer`].
+//!
+//! # Ownership of a slot
 //!
 //! ```text
 //!            request_head (mediator, release)        verdict_head (P4 VM, release)
@@ -19,32 +26,34 @@
 //!  └────────────┘    └─────────────────────────────────┘    └─────────────────────────┘
 //!        ▲                                                               │
 //!        └───────────────────────────────────────────────────────────────┘
-//!                       the slot is the mediator's again at once
+//!                       the mediator owns the slot again at once
 //! ```
 //!
 //! # Memory orders
 //!
-//! Each index has one writer. As in libxdp's `xsk.h`, the writer first fills the slots with plain (here: relaxed)
-//! stores and then publishes the index with *one release store a batch*; the reader loads the index with acquire,
-//! so that it sees the slots as they were filled, and reads it again only when what it knew of is used up. Giving a
-//! slot back needs no index of its own: the P4 VM touches slot `i` only between the `request_head` that covers `i`
-//! and the `verdict_head` that covers `i`, and these two release stores order everything. `verdict_tail` is for
-//! whoever looks at a channel from outside. Sleeping needs more than release and acquire (a store followed by a
-//! load of something else, on both sides); see [`Sleeper`].
+//! Each index has one writer. As in libxdp's `xsk.h`, the writer fills the slots with plain (here:
+//! relaxed) stores and then publishes the index with *one release store per batch*. The reader loads
+//! the index with acquire, so that it sees the filled slots, and reads it again only when it has used
+//! up what it knew of. Returning a slot needs no index: the P4 VM touches slot `i` only between the
+//! `request_head` that covers `i` and the `verdict_head` that covers `i`, and these two release
+//! stores order everything. `verdict_tail` is for the P4 VM's wake-ups and for tools that inspect a
+//! channel. Sleeping needs more than release and acquire, because each side stores one word and then
+//! loads another; see [`Sleeper`].
 //!
-//! With honest ends no byte is ever accessed by both at once, which `tests/loom.rs` checks in every interleaving.
-//! A dishonest end may write at any time, so every access to shared bytes is an atomic access of the width of a
-//! word ([`Memory`]), each shared field is read exactly once, and nothing is looked at before it was copied out.
+//! Honest ends never access a byte at the same time, which `tests/loom.rs` checks in every
+//! interleaving. A dishonest end may write at any time, so every access to shared bytes is an atomic
+//! access of the width of a word ([`Memory`]), each shared field is read exactly once, and data is
+//! copied out before it is checked.
 //!
-//! # What a hostile peer can do
+//! # Hostile peers
 //!
-//! It can stop, and it can lie about packets it was asked about: that is its business. What it cannot do is
-//! make this end panic, loop, read or write elsewhere, accept an answer that was not asked for, or wait. Breaking
-//! the protocol is a [`ChannelFault`]: named, sticky and confined to that one channel.
+//! A hostile peer can stop, and it can lie about the packets of its own requests. It cannot make this
+//! end panic, loop, wait, read or write out of bounds, or accept an answer without a request. A
+//! breach of the protocol is a [`ChannelFault`]: named, sticky and confined to that channel.
 //!
 //! # System calls
 //!
-//! For whoever writes a seccomp filter: rings and mapped pages need none. [`Doorbell`] uses `sendto` and
+//! For seccomp filters: rings and mapped pages need no system call. [`Doorbell`] uses `sendto` and
 //! `recvfrom`, [`futex`] `futex` and `futex_waitv`, [`Waiter`] `sched_yield` and `ppoll`; mapping uses
 //! `fcntl(F_GET_SEALS)`, `fstat`, `mmap`, `munmap`.
 

@@ -1,17 +1,17 @@
-//! What rings and pages ask of the memory they live in.
+//! The interface between rings and pages and the memory that contains them.
 
 use std::sync::atomic::Ordering;
 
 /// Memory that another party may write at any time.
 ///
-/// [`crate::SharedMemory`] is the one that counts. Being generic over it is what lets loom run the very code of
-/// the rings against memory whose every interleaving it controls.
+/// [`crate::SharedMemory`] implements it. The rings are generic over it, so that loom runs the same
+/// code against memory whose every interleaving it controls.
 ///
-/// Offsets are in bytes, from the start of the region. They are always computed from a geometry that was checked
-/// against [`Memory::len`], never from what the peer wrote; so an offset out of range is a bug of this crate and
-/// panics, as indexing a slice does.
+/// Offsets are in bytes from the start of the region. They follow from a geometry that was checked
+/// against [`Memory::len`], never from data of the peer; so an offset out of range is a bug of this
+/// crate and panics, as slice indexing does.
 pub trait Memory {
-    /// Bytes of the region.
+    /// Returns the length of the region in bytes.
     fn len(&self) -> usize;
 
     /// Whether it has no bytes.
@@ -31,13 +31,13 @@ pub trait Memory {
     /// Stores a little-endian `u64` at `at`, a multiple of 8.
     fn store_u64(&self, at: usize, value: u64, order: Ordering);
 
-    /// Loads words one after the other from `at` on, a multiple of 8; each is read once, relaxed.
+    /// Loads consecutive words from `at` on, a multiple of 8; each is read once, relaxed.
     #[inline]
     fn load_words<const N: usize>(&self, at: usize) -> [u64; N] {
         std::array::from_fn(|i| self.load_u64(at + i * size_of::<u64>(), Ordering::Relaxed))
     }
 
-    /// Stores words one after the other from `at` on, a multiple of 8; relaxed.
+    /// Stores consecutive words from `at` on, a multiple of 8; relaxed.
     #[inline]
     fn store_words<const N: usize>(&self, at: usize, words: [u64; N]) {
         for (i, word) in words.into_iter().enumerate() {
@@ -51,28 +51,29 @@ pub trait Memory {
     /// Copies `from` to `at`.
     fn copy_in(&self, at: usize, from: &[u8]);
 
-    /// A memory fence.
+    /// Issues a memory fence.
     fn fence(order: Ordering);
 
-    /// Tells the processor that the cache line at `at` will be read soon. Out of range: nothing happens.
+    /// Prefetches the cache line at `at`. Out of range, it does nothing.
     fn prefetch(&self, at: usize) {
         let _ = at;
     }
 
-    /// Copies `from` to `at`, a multiple of 64, by whole cache lines that need not be fetched before: what stands
-    /// behind it in its last line is lost. [`Self::stream_fence`] has to come before the store that publishes it.
+    /// Copies `from` to `at`, a multiple of 64, in whole cache lines that are not fetched first; the
+    /// rest of the last line is overwritten. [`Self::stream_fence`] has to come before the store that
+    /// publishes the data.
     #[inline]
     fn stream_in(&self, at: usize, from: &[u8]) {
         self.copy_in(at, from);
     }
 
-    /// Stores words that fill cache lines, at a multiple of 64; otherwise as [`Self::stream_in`].
+    /// Stores words that fill cache lines, at a multiple of 64; otherwise like [`Self::stream_in`].
     #[inline]
     fn stream_words<const N: usize>(&self, at: usize, words: [u64; N]) {
         self.store_words(at, words);
     }
 
-    /// Orders what was streamed before every later store.
+    /// Orders streamed stores before all later stores.
     fn stream_fence() {}
 }
 

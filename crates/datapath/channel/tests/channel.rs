@@ -1,4 +1,4 @@
-//! Both ends over real shared memory: what honest ends do for each other, and each fault by its name.
+//! Both ends over real shared memory: honest ends, and each fault of a dishonest one.
 
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{
@@ -12,34 +12,34 @@ use std::sync::atomic::Ordering::Relaxed;
 
 const GEOMETRY: Geometry = Geometry { slots: 8, header_bytes: 100, headroom: 60 };
 
-/// Both ends, and the P4 VM's mapping for a test that plays a hostile one.
+/// Returns both ends, and a mapping for tests in which the P4 VM or the mediator is hostile.
 fn ends() -> (Requester, Responder, SharedMemory) {
     let memory = create_channel("test", GEOMETRY).expect("memory");
-    let judge = Responder::new(memory.map_again().expect("memory"), GEOMETRY).expect("valid");
+    let responder = Responder::new(memory.map_again().expect("memory"), GEOMETRY).expect("valid");
     let hostile = memory.map_again().expect("memory");
-    (Requester::new(memory, GEOMETRY).expect("valid"), judge, hostile)
+    (Requester::new(memory, GEOMETRY).expect("valid"), responder, hostile)
 }
 
 fn request(id: u64, packet_len: u32) -> Request {
     Request { id, packet_len, timestamp_ns: id + 1, input_port: 3, vm: 7, direction: 1, ..Request::default() }
 }
 
-/// Asks about one packet of 200 bytes, of which 100 are handed over.
-fn ask_one() -> (Requester, Responder, SharedMemory) {
-    let (mut requester, judge, hostile) = ends();
+/// Submits one packet of 200 bytes, of which 100 are in the request.
+fn submit_one() -> (Requester, Responder, SharedMemory) {
+    let (mut requester, responder, hostile) = ends();
     requester.push(&request(5, 200), &[9; 200]).expect("there is room");
-    assert!(!requester.publish(), "nobody sleeps");
-    (requester, judge, hostile)
+    assert!(!requester.publish(), "the P4 VM is awake");
+    (requester, responder, hostile)
 }
 
-/// Writes an answer and what a rewrite says into slot 0 and publishes it, as a hostile P4 VM would.
+/// Writes an answer and its rewrite record into slot 0 and publishes it, as a hostile P4 VM would.
 fn answer_raw(memory: &SharedMemory, answer: u64, rewrite: u64) {
     memory.store_u64(GEOMETRY.answers(), answer, Relaxed);
     memory.store_u64(GEOMETRY.rewrites(), rewrite, Relaxed);
     memory.store_u32(VERDICT_HEAD, 1, Relaxed);
 }
 
-fn place(packet_len: u32, start: u16, copy_len: u16) -> u64 {
+fn rewrite(packet_len: u32, start: u16, copy_len: u16) -> u64 {
     u64::from(packet_len) | u64::from(start) << 32 | u64::from(copy_len) << 48
 }
 
@@ -49,7 +49,7 @@ const PASS_REWRITTEN: u64 = PASS | (REWRITTEN as u64) << 40;
 fn expect_fault(mut requester: Requester, expected: ChannelFault) {
     let mut given = 0;
     assert_eq!(requester.take(8, |_| given += 1), Err(expected));
-    assert_eq!(given, 0, "what is at fault is not given out");
+    assert_eq!(given, 0, "no answer passes a fault");
     assert_eq!(requester.take(8, |_| given += 1), Err(expected), "a fault sticks");
     assert_eq!(requester.push(&request(6, 60), &[0; 60]), Err(PushRefused::Faulted(expected)));
     assert_eq!(requester.room(), 0);
@@ -57,8 +57,8 @@ fn expect_fault(mut requester: Requester, expected: ChannelFault) {
 }
 
 #[test]
-fn requests_arrive_as_they_were_and_answers_in_their_order() {
-    let (mut requester, mut judge, _) = ends();
+fn requests_arrive_unchanged_and_answers_in_order() {
+    let (mut requester, mut responder, _) = ends();
     let mut batch = RequestBatch::new(&GEOMETRY);
     let mut next = 0;
     for round in 0..100_u64 {
@@ -68,27 +68,29 @@ fn requests_arrive_as_they_were_and_answers_in_their_order() {
             requester.push(&request(round * 10 + i, 60 + i as u32), &header).expect("there is room");
         }
         let _ = requester.publish();
-        assert_eq!(judge.fetch(&mut batch), Ok(count as usize));
+        assert_eq!(responder.fetch(&mut batch), Ok(count as usize));
         for (i, entry) in (0..).zip(batch.iter_mut()) {
             let expected = Request { copy_len: 60 + i as u16, ..request(round * 10 + i, 60 + i as u32) };
             assert_eq!(*entry.request, expected);
             let header: Vec<u8> = (0..60 + i as u8).collect();
             assert_eq!(entry.frame[entry.start..][..entry.len], header);
-            judge.respond(if i % 2 == 0 { Response::Pass } else { Response::Drop }).expect("it was asked");
+            responder
+                .respond(if i % 2 == 0 { Response::Pass } else { Response::Drop })
+                .expect("a request is open");
         }
-        let _ = judge.publish();
+        let _ = responder.publish();
         let mut got = Vec::new();
         assert_eq!(requester.take(32, |a| got.push((a.id, a.verdict))), Ok(count as usize));
         let verdict = |i| if i % 2 == 0 { Verdict::Pass } else { Verdict::Drop };
         assert_eq!(got, (0..count).map(|i| (round * 10 + i, verdict(i))).collect::<Vec<_>>());
         next += count;
     }
-    assert!(next > 3 * u64::from(GEOMETRY.slots), "the ring went round");
+    assert!(next > 3 * u64::from(GEOMETRY.slots), "the ring wraps");
 }
 
 #[test]
 fn a_full_channel_refuses_and_recovers() {
-    let (mut requester, mut judge, _) = ends();
+    let (mut requester, mut responder, _) = ends();
     for id in 0..8 {
         requester.push(&request(id, 60), &[1; 60]).expect("there is room");
     }
@@ -96,39 +98,39 @@ fn a_full_channel_refuses_and_recovers() {
     assert_eq!((requester.room(), requester.outstanding()), (0, 8));
     let _ = requester.publish();
     let mut batch = RequestBatch::new(&GEOMETRY);
-    assert_eq!(judge.fetch(&mut batch), Ok(8));
+    assert_eq!(responder.fetch(&mut batch), Ok(8));
     assert_eq!(requester.push(&request(8, 60), &[1; 60]), Err(PushRefused::Full), "fetched is not answered");
-    judge.respond(Response::Pass).expect("it was asked");
-    let _ = judge.publish();
+    responder.respond(Response::Pass).expect("a request is open");
+    let _ = responder.publish();
     assert_eq!(requester.push(&request(8, 60), &[1; 60]), Err(PushRefused::Full), "answered is not taken");
     assert_eq!(requester.take(8, |_| ()), Ok(1));
     requester.push(&request(8, 60), &[1; 60]).expect("there is room again");
 }
 
 #[test]
-fn requests_that_were_not_published_are_not_seen() {
-    let (mut requester, mut judge, _) = ends();
+fn unpublished_requests_are_invisible() {
+    let (mut requester, mut responder, _) = ends();
     requester.push(&request(0, 60), &[1; 60]).expect("there is room");
     let mut batch = RequestBatch::new(&GEOMETRY);
-    assert_eq!(judge.fetch(&mut batch), Ok(0));
+    assert_eq!(responder.fetch(&mut batch), Ok(0));
     let _ = requester.publish();
-    assert_eq!(judge.fetch(&mut batch), Ok(1));
-    judge.respond(Response::Pass).expect("it was asked");
+    assert_eq!(responder.fetch(&mut batch), Ok(1));
+    responder.respond(Response::Pass).expect("a request is open");
     assert_eq!(requester.take(8, |_| ()), Ok(0));
-    let _ = judge.publish();
+    let _ = responder.publish();
     assert_eq!(requester.take(8, |_| ()), Ok(1));
 }
 
 #[test]
 fn headers_grow_to_the_frame_and_shrink_to_nothing() {
     for (len, packet_len) in [(160, 260), (160, 160), (101, 201), (1, 101), (0, 100), (0, 0)] {
-        let (mut requester, mut judge, _) = ask_one();
-        assert_eq!(judge.fetch_with(1, |_, frame| assert_eq!(frame.len(), 100)), Ok(1));
+        let (mut requester, mut responder, _) = submit_one();
+        assert_eq!(responder.fetch_with(1, |_, frame| assert_eq!(frame.len(), 100)), Ok(1));
         let header: Vec<u8> = (0..len).map(|i| i as u8).collect();
-        judge.respond(Response::Rewritten { header: &header, packet_len }).expect("it fits");
-        let _ = judge.publish();
-        let taken = requester.take(1, |answered| {
-            let rewrite = answered.rewrite.expect("it was rewritten");
+        responder.respond(Response::Rewritten { header: &header, packet_len }).expect("it fits");
+        let _ = responder.publish();
+        let taken = requester.take(1, |answer| {
+            let rewrite = answer.rewrite.expect("a rewrite");
             assert_eq!((rewrite.replaced, rewrite.packet_len), (100, packet_len));
             assert_eq!(rewrite.header, header);
         });
@@ -137,15 +139,15 @@ fn headers_grow_to_the_frame_and_shrink_to_nothing() {
 }
 
 #[test]
-fn a_rewrite_that_does_not_fit_is_refused_and_can_be_answered_otherwise() {
+fn a_refused_rewrite_leaves_its_request_open() {
     for (len, packet_len) in [(161, 261), (100, 99), (100, 201), (0, 101)] {
-        let (mut requester, mut judge, _) = ask_one();
-        assert_eq!(judge.fetch_with(1, |_, _| ()), Ok(1));
-        let refused = judge.respond(Response::Rewritten { header: &vec![0; len], packet_len });
+        let (mut requester, mut responder, _) = submit_one();
+        assert_eq!(responder.fetch_with(1, |_, _| ()), Ok(1));
+        let refused = responder.respond(Response::Rewritten { header: &vec![0; len], packet_len });
         assert!(matches!(refused, Err(ResponseRefused::Rewrite { .. })), "{len} bytes of {packet_len}");
-        judge.respond(Response::Drop).expect("it is still open");
-        assert_eq!(judge.respond(Response::Drop), Err(ResponseRefused::NoOpenRequest));
-        let _ = judge.publish();
+        responder.respond(Response::Drop).expect("it is still open");
+        assert_eq!(responder.respond(Response::Drop), Err(ResponseRefused::NoOpenRequest));
+        let _ = responder.publish();
         assert_eq!(requester.take(1, |a| assert_eq!(a.verdict, Verdict::Drop)), Ok(1));
     }
 }
@@ -153,14 +155,14 @@ fn a_rewrite_that_does_not_fit_is_refused_and_can_be_answered_otherwise() {
 #[test]
 fn more_answers_than_requests_is_a_fault() {
     for index in [2, 9, u32::MAX, 1 << 31] {
-        let (requester, _, hostile) = ask_one();
+        let (requester, _, hostile) = submit_one();
         hostile.store_u32(VERDICT_HEAD, index, Relaxed);
         expect_fault(requester, ChannelFault::Index { index, base: 0, open: 1 });
     }
 }
 
 #[test]
-fn an_answer_to_a_request_that_was_pushed_and_not_published_is_a_fault() {
+fn an_answer_to_an_unpublished_request_is_a_fault() {
     let (mut requester, _, hostile) = ends();
     requester.push(&request(1, 60), &[0; 60]).expect("there is room");
     let _ = requester.publish();
@@ -171,10 +173,10 @@ fn an_answer_to_a_request_that_was_pushed_and_not_published_is_a_fault() {
 
 #[test]
 fn an_index_that_goes_back_is_a_fault() {
-    let (mut requester, mut judge, hostile) = ask_one();
-    assert_eq!(judge.fetch_with(1, |_, _| ()), Ok(1));
-    judge.respond(Response::Pass).expect("it was asked");
-    let _ = judge.publish();
+    let (mut requester, mut responder, hostile) = submit_one();
+    assert_eq!(responder.fetch_with(1, |_, _| ()), Ok(1));
+    responder.respond(Response::Pass).expect("a request is open");
+    let _ = responder.publish();
     assert_eq!(requester.take(1, |_| ()), Ok(1));
     requester.push(&request(6, 60), &[0; 60]).expect("there is room");
     let _ = requester.publish();
@@ -184,19 +186,19 @@ fn an_index_that_goes_back_is_a_fault() {
 
 #[test]
 fn an_answer_to_another_request_is_a_fault() {
-    let (requester, _, hostile) = ask_one();
+    let (requester, _, hostile) = submit_one();
     answer_raw(&hostile, 4 | PASS, 0);
     expect_fault(requester, ChannelFault::Id { asked: 5, got: 4 });
 }
 
 #[test]
-fn an_answer_twice_is_a_fault() {
-    let (mut requester, _, hostile) = ask_one();
+fn a_repeated_answer_is_a_fault() {
+    let (mut requester, _, hostile) = submit_one();
     answer_raw(&hostile, 5 | PASS, 0);
     assert_eq!(requester.take(8, |_| ()), Ok(1));
     requester.push(&request(6, 60), &[0; 60]).expect("there is room");
     let _ = requester.publish();
-    // The same answer again, in the slot of the next request.
+    // The same answer in the slot of the next request.
     hostile.store_u64(GEOMETRY.answers() + 8, 5 | PASS, Relaxed);
     hostile.store_u32(VERDICT_HEAD, 2, Relaxed);
     expect_fault(requester, ChannelFault::Id { asked: 6, got: 5 });
@@ -204,10 +206,10 @@ fn an_answer_twice_is_a_fault() {
 
 #[test]
 fn unknown_flags_are_a_fault_and_unknown_verdicts_drop() {
-    let (requester, _, hostile) = ask_one();
+    let (requester, _, hostile) = submit_one();
     answer_raw(&hostile, 5 | PASS | 2 << 40, 0);
     expect_fault(requester, ChannelFault::Flags(2));
-    let (mut requester, _, hostile) = ask_one();
+    let (mut requester, _, hostile) = submit_one();
     answer_raw(&hostile, 5 | 77 << 32, 0);
     assert_eq!(requester.take(1, |a| assert_eq!(a.verdict, Verdict::Drop)), Ok(1));
 }
@@ -215,8 +217,8 @@ fn unknown_flags_are_a_fault_and_unknown_verdicts_drop() {
 #[test]
 fn a_rewrite_outside_its_frame_is_a_fault() {
     for (start, len) in [(0, 161), (160, 1), (161, 0), (u16::MAX, u16::MAX), (u16::MAX, 0)] {
-        let (requester, _, hostile) = ask_one();
-        answer_raw(&hostile, 5 | PASS_REWRITTEN, place(200, start, len));
+        let (requester, _, hostile) = submit_one();
+        answer_raw(&hostile, 5 | PASS_REWRITTEN, rewrite(200, start, len));
         expect_fault(requester, ChannelFault::Bounds { start, len, frame: 160 });
     }
 }
@@ -224,22 +226,22 @@ fn a_rewrite_outside_its_frame_is_a_fault() {
 #[test]
 fn a_packet_length_that_contradicts_the_rewrite_is_a_fault() {
     for packet_len in [0, 49, 151, u32::MAX] {
-        let (requester, _, hostile) = ask_one();
-        answer_raw(&hostile, 5 | PASS_REWRITTEN, place(packet_len, 0, 50));
+        let (requester, _, hostile) = submit_one();
+        answer_raw(&hostile, 5 | PASS_REWRITTEN, rewrite(packet_len, 0, 50));
         expect_fault(requester, ChannelFault::Length { packet_len, min: 50, max: 150 });
     }
 }
 
 #[test]
-fn answers_before_the_one_at_fault_count() {
-    let (mut requester, mut judge, hostile) = ends();
+fn answers_before_a_fault_count() {
+    let (mut requester, mut responder, hostile) = ends();
     for id in 0..3 {
         requester.push(&request(id, 60), &[0; 60]).expect("there is room");
     }
     let _ = requester.publish();
-    assert_eq!(judge.fetch_with(2, |_, _| ()), Ok(2));
-    judge.respond(Response::Pass).expect("it was asked");
-    judge.respond(Response::Drop).expect("it was asked");
+    assert_eq!(responder.fetch_with(2, |_, _| ()), Ok(2));
+    responder.respond(Response::Pass).expect("a request is open");
+    responder.respond(Response::Drop).expect("a request is open");
     hostile.store_u64(GEOMETRY.answers() + 2 * 8, 99, Relaxed);
     hostile.store_u32(VERDICT_HEAD, 3, Relaxed);
     let mut ids = Vec::new();
@@ -248,66 +250,66 @@ fn answers_before_the_one_at_fault_count() {
 }
 
 #[test]
-fn a_mediator_that_asks_for_more_than_there_are_slots_is_at_fault() {
+fn more_requests_than_slots_is_a_fault() {
     for index in [10, u32::MAX] {
-        let (mut requester, mut judge, hostile) = ask_one();
-        assert_eq!(judge.fetch_with(32, |_, _| ()), Ok(1));
+        let (mut requester, mut responder, hostile) = submit_one();
+        assert_eq!(responder.fetch_with(32, |_, _| ()), Ok(1));
         let _ = requester.publish();
         hostile.store_u32(REQUEST_HEAD, index, Relaxed);
         let fault = ChannelFault::Index { index, base: 1, open: 7 };
-        assert_eq!(judge.fetch_with(32, |_, _| panic!("nothing is given out")), Err(fault));
-        assert_eq!(judge.fault(), Some(fault));
+        assert_eq!(responder.fetch_with(32, |_, _| panic!("no request passes a fault")), Err(fault));
+        assert_eq!(responder.fault(), Some(fault));
     }
 }
 
 #[test]
-fn lengths_that_a_mediator_lies_about_are_cut() {
-    let (mut requester, mut judge, hostile) = ends();
+fn false_lengths_in_requests_are_limited() {
+    let (mut requester, mut responder, hostile) = ends();
     for (packet_len, copy_len, expected) in [(500, u16::MAX, 100), (40, 100, 40), (0, 1, 0)] {
         requester.push(&request(1, 60), &[0; 60]).expect("there is room");
-        let slot = GEOMETRY.requests() + 32 * judge_slot(&hostile);
+        let slot = GEOMETRY.requests() + 32 * next_slot(&hostile);
         let _ = requester.publish();
         let word = hostile.load_u64(slot + 16, Relaxed) >> 32 << 32 | packet_len;
         hostile.store_u64(slot + 16, word, Relaxed);
         hostile.store_u64(slot + 24, u64::from(copy_len), Relaxed);
-        let seen = judge.fetch_with(1, |r, frame| {
+        let seen = responder.fetch_with(1, |r, frame| {
             assert_eq!((usize::from(r.copy_len), frame.len()), (expected, expected));
         });
         assert_eq!(seen, Ok(1));
-        judge.respond(Response::Drop).expect("it was asked");
-        let _ = judge.publish();
+        responder.respond(Response::Drop).expect("a request is open");
+        let _ = responder.publish();
         assert_eq!(requester.take(1, |_| ()), Ok(1));
     }
 }
 
-fn judge_slot(memory: &SharedMemory) -> usize {
+fn next_slot(memory: &SharedMemory) -> usize {
     (memory.load_u32(REQUEST_HEAD, Relaxed) % GEOMETRY.slots) as usize
 }
 
 #[test]
-fn a_sleeper_is_rung_for_once_until_it_was_awake() {
-    let (mut requester, mut judge, _) = ends();
-    assert!(judge.announce(), "there is nothing to do");
-    let ask = |requester: &mut Requester| {
+fn a_sleeper_is_woken_once_until_it_was_awake() {
+    let (mut requester, mut responder, _) = ends();
+    assert!(responder.announce(), "no request is open");
+    let submit = |requester: &mut Requester| {
         requester.push(&request(1, 60), &[0; 60]).expect("there is room");
         requester.publish()
     };
-    assert!(ask(&mut requester), "it sleeps");
-    assert!(!ask(&mut requester), "the bell rings already");
-    judge.retract();
-    assert_eq!(judge.fetch_with(32, |_, _| ()), Ok(2));
+    assert!(submit(&mut requester), "it sleeps");
+    assert!(!submit(&mut requester), "it has been woken");
+    responder.retract();
+    assert_eq!(responder.fetch_with(32, |_, _| ()), Ok(2));
     for _ in 0..2 {
-        judge.respond(Response::Pass).expect("it was asked");
+        responder.respond(Response::Pass).expect("a request is open");
     }
-    assert!(!judge.publish(), "the mediator is awake");
-    assert!(judge.announce(), "there is nothing to do");
-    assert!(ask(&mut requester), "it sleeps again, and was awake in between");
-    assert!(!judge.announce(), "there is something to do");
-    assert_eq!(requester.memory().load_u32(P4VM_SLEEPS, Relaxed), 0, "so it is not announced");
+    assert!(!responder.publish(), "the mediator is awake");
+    assert!(responder.announce(), "no request is open");
+    assert!(submit(&mut requester), "it sleeps again, and was awake in between");
+    assert!(!responder.announce(), "a request is open");
+    assert_eq!(requester.memory().load_u32(P4VM_SLEEPS, Relaxed), 0, "sleep is not announced");
 }
 
 #[test]
-fn ends_refuse_a_region_of_another_shape() {
+fn ends_refuse_a_region_of_another_geometry() {
     let memory = || create_channel("test", GEOMETRY).expect("memory");
     let other = Geometry { header_bytes: 101, ..GEOMETRY };
     assert!(matches!(Responder::new(memory(), other), Err(ChannelError::Header { .. })));
@@ -320,34 +322,37 @@ fn ends_refuse_a_region_of_another_shape() {
 }
 
 #[test]
-fn a_p4vm_is_told_that_packets_were_sent() {
-    let (mut requester, judge, hostile) = ends();
-    let before = judge.sent_count();
+fn the_p4vm_is_notified_of_sent_packets() {
+    let (mut requester, responder, hostile) = ends();
+    let before = responder.sent_count();
     requester.notify_sent();
-    let after = judge.sent_count();
+    let after = responder.sent_count();
     assert_ne!(before, after);
-    assert_eq!(judge.sent_count(), after, "until the next ones are");
+    assert_eq!(responder.sent_count(), after, "no further packets were sent");
     hostile.store_u32(SENT, before, Relaxed);
     requester.notify_sent();
-    assert!(judge.sent_count() != after && judge.sent_count() != before, "the mediator counts by itself");
+    assert!(
+        responder.sent_count() != after && responder.sent_count() != before,
+        "the mediator does not read the counter"
+    );
 }
 
 #[test]
-fn a_p4vm_that_owes_nothing_is_seen_asleep() {
-    let (mut requester, mut judge, _) = ends();
+fn a_p4vm_without_open_requests_is_seen_asleep() {
+    let (mut requester, mut responder, _) = ends();
     assert!(!requester.is_asleep());
-    assert!(judge.announce_at_futex() && requester.is_asleep());
-    // Woken for nothing yet, it finds its word changed and looks, however late it sleeps.
+    assert!(responder.announce_at_futex() && requester.is_asleep());
+    // After an early wake-up it finds its futex changed and polls, however late it falls asleep.
     assert!(requester.bump_futex());
-    assert!(judge.announce_at_futex(), "there is nothing to do");
+    assert!(responder.announce_at_futex(), "no request is open");
     requester.push(&request(0, 60), &[9; 60]).expect("there is room");
     assert!(requester.publish(), "it sleeps again");
     assert!(!requester.is_asleep(), "it owes an answer");
 }
 
-/// It says that it sleeps at its word, and writes there itself; whoever wakes it finds nobody and does not wait.
+/// The P4 VM claims to sleep at its futex and writes to it; the mediator finds no sleeper and does not wait.
 #[test]
-fn a_p4vm_that_lies_about_its_word_is_woken_without_waiting_and_missed_when_it_is_gone() {
+fn waking_a_lying_p4vm_never_waits() {
     let (mut requester, _judge, hostile) = ends();
     let (ours, theirs) = Doorbell::pair().expect("sockets");
     for id in 0..8 {
@@ -355,10 +360,14 @@ fn a_p4vm_that_lies_about_its_word_is_woken_without_waiting_and_missed_when_it_i
         hostile.store_u32(P4VM_FUTEX, u32::MAX, Relaxed);
         requester.push(&request(id, 60), &[9; 60]).expect("there is room");
         if requester.publish() {
-            assert!(requester.wake(&ours), "somebody has the doorbell");
-            assert_eq!(hostile.load_u32(P4VM_FUTEX, Relaxed), id as u32 + 1, "the mediator counts by itself");
+            assert!(requester.wake(&ours), "the doorbell is open");
+            assert_eq!(
+                hostile.load_u32(P4VM_FUTEX, Relaxed),
+                id as u32 + 1,
+                "the mediator does not read the counter"
+            );
         }
-        // So that it is to be woken again.
+        // Makes the next wake-up due.
         hostile.store_u32(P4VM_SLEEPS, 0, Relaxed);
         assert!(!requester.must_wake());
     }
@@ -366,5 +375,5 @@ fn a_p4vm_that_lies_about_its_word_is_woken_without_waiting_and_missed_when_it_i
     drop(theirs);
     hostile.store_u32(P4VM_SLEEPS, ASLEEP_AT_FUTEX, Relaxed);
     assert!(requester.must_wake());
-    assert!(!requester.wake(&ours), "nobody is there any more");
+    assert!(!requester.wake(&ours), "the doorbell is closed");
 }

@@ -1,5 +1,5 @@
-//! Random scripts of hostile peers: a seeded campaign of `P4SHIELD_FUZZ_BYTES` bytes each, and proptest, which
-//! shrinks what it finds.
+//! Random scripts of hostile peers: a seeded campaign of `P4SHIELD_FUZZ_BYTES` bytes each, and
+//! proptest, which shrinks failing scripts.
 
 use p4shield_channel::fuzz;
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ fn hostile_p4vm_campaign() {
 
 #[test]
 fn hostile_mediator_campaign() {
-    campaign(2, fuzz::judge);
+    campaign(2, fuzz::responder);
 }
 
 #[test]
@@ -53,7 +53,7 @@ proptest! {
 
     #[test]
     fn hostile_mediator(script in prop::collection::vec(any::<u8>(), 0..512)) {
-        fuzz::judge(&script);
+        fuzz::responder(&script);
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! The rings, the pages and the sleep protocol, model-checked: every interleaving, every value that the memory model
-//! lets a load see. The code under test is the code that runs; only the memory is loom's.
+//! Model checks of the rings, the pages and the sleep protocol: every interleaving, and every value
+//! that the memory model allows a load to return. The code is the production code; only the memory is
+//! loom's.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p p4shield-channel --test loom --release`.
 #![cfg(loom)]
@@ -20,8 +21,8 @@ use std::sync::atomic::Ordering;
 
 const WORD: usize = 8;
 
-/// Memory of a channel. Indexes and flags are loom's atomics. All else is cells that loom watches: if the protocol
-/// let both ends at one word at once, loom would report the race.
+/// Memory of a channel. Indexes and flags are loom's atomics. Everything else is cells that loom
+/// checks: if the protocol let both ends access one word at once, loom would report the race.
 struct Cells {
     indexes: BTreeMap<usize, AtomicU32>,
     words: Vec<UnsafeCell<[u8; WORD]>>,
@@ -32,9 +33,9 @@ struct Ring(Arc<Cells>);
 
 impl Ring {
     fn new(geometry: &Geometry) -> Self {
-        let places =
+        let words =
             [REQUEST_HEAD, VERDICT_HEAD, VERDICT_TAIL, P4VM_SLEEPS, MEDIATOR_SLEEPS, P4VM_FUTEX, SENT];
-        let indexes = places.map(|at| (at, AtomicU32::new(0))).into_iter().collect();
+        let indexes = words.map(|at| (at, AtomicU32::new(0))).into_iter().collect();
         let mut image = vec![0_u8; geometry.size()];
         let h = geometry.header();
         let mut at = 0;
@@ -103,10 +104,10 @@ fn request(id: u64) -> Request {
     Request { id, packet_len: 100, ..Request::default() }
 }
 
-/// Answers everything there is: odd packets are dropped, even ones changed. Returns how many.
-fn judge_all(judge: &mut Responder<Ring>) -> usize {
+/// Answers all published requests: odd packets are dropped, even ones changed. Returns how many.
+fn answer_all(responder: &mut Responder<Ring>) -> usize {
     let mut fetched = Vec::new();
-    let count = judge
+    let count = responder
         .fetch_with(32, |request, frame| {
             let mut header = [0; 8];
             let len = frame.copy_to(&mut header);
@@ -116,30 +117,30 @@ fn judge_all(judge: &mut Responder<Ring>) -> usize {
         .expect("the mediator is honest");
     for id in fetched {
         let new = [id as u8 + 100; 6];
-        let reply =
+        let response =
             if id % 2 == 1 { Response::Drop } else { Response::Rewritten { header: &new, packet_len: 102 } };
-        judge.respond(reply).expect("it fits");
+        responder.respond(response).expect("it fits");
     }
     count
 }
 
 fn take_all(requester: &mut Requester<Ring>, next: &mut u64) -> usize {
     requester
-        .take(32, |answered| {
-            assert_eq!(answered.id, *next, "answers come in order, each once");
+        .take(32, |answer| {
+            assert_eq!(answer.id, *next, "answers come in order, each once");
             *next += 1;
-            if answered.id % 2 == 1 {
-                assert_eq!(answered.verdict, Verdict::Drop);
+            if answer.id % 2 == 1 {
+                assert_eq!(answer.verdict, Verdict::Drop);
             } else {
-                let rewrite = answered.rewrite.expect("even packets are rewritten");
-                assert_eq!(rewrite.header, [answered.id as u8 + 100; 6]);
+                let rewrite = answer.rewrite.expect("even packets are rewritten");
+                assert_eq!(rewrite.header, [answer.id as u8 + 100; 6]);
             }
         })
         .expect("the P4 VM is honest")
 }
 
-/// Asks about as many packets as there are slots, each published by itself; `wake`s a judge that sleeps.
-fn ask(requester: &mut Requester<Ring>, packets: u64, wake: impl Fn(&mut Requester<Ring>)) {
+/// Submits `packets` packets, each published by itself; calls `wake` if the P4 VM sleeps.
+fn submit(requester: &mut Requester<Ring>, packets: u64, wake: impl Fn(&mut Requester<Ring>)) {
     for id in 0..packets {
         requester.push(&request(id), &[id as u8; 4]).expect("there is a slot");
         if requester.publish() {
@@ -148,19 +149,19 @@ fn ask(requester: &mut Requester<Ring>, packets: u64, wake: impl Fn(&mut Request
     }
 }
 
-/// Three packets through two slots: both rings wrap, slots are used again while the judge works.
+/// Three packets through two slots: both rings wrap, and slots are reused while the P4 VM works.
 #[test]
-fn slots_pass_from_hand_to_hand_without_a_race() {
+fn slots_change_owner_without_a_race() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
         const PACKETS: u64 = 3;
-        let (mut requester, mut judge) = ends();
-        let judging = thread::spawn(move || {
+        let (mut requester, mut responder) = ends();
+        let responding = thread::spawn(move || {
             let mut judged = 0;
             while judged < PACKETS as usize {
-                let n = judge_all(&mut judge);
-                let _ = judge.publish();
+                let n = answer_all(&mut responder);
+                let _ = responder.publish();
                 judged += n;
                 if n == 0 {
                     thread::yield_now();
@@ -177,53 +178,54 @@ fn slots_pass_from_hand_to_hand_without_a_race() {
                 thread::yield_now();
             }
         }
-        judging.join().expect("the judge does not panic");
+        responding.join().expect("the P4 VM thread does not panic");
     });
 }
 
-/// Both ends sleep whenever there is nothing to do. A lost wake-up is a deadlock, which loom reports.
+/// Both ends sleep whenever they have no work. A lost wake-up is a deadlock, which loom reports.
 #[test]
 fn no_wake_up_is_lost() {
     let mut model = loom::model::Builder::new();
-    // With three, the looking again makes it an hour.
+    // With three preemptions, the repeated polls take an hour.
     model.preemption_bound = Some(2);
     model.check(|| {
         const PACKETS: u64 = 2;
-        let (mut requester, mut judge) = ends();
-        let (to_judge, to_mediator) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
-        let (bell, reply_bell) = (to_judge.clone(), to_mediator.clone());
-        let judging = thread::spawn(move || {
+        let (mut requester, mut responder) = ends();
+        let (to_p4vm, to_mediator) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (bell, answer_bell) = (to_p4vm.clone(), to_mediator.clone());
+        let responding = thread::spawn(move || {
             let mut judged = 0;
             while judged < PACKETS as usize {
-                let n = judge_all(&mut judge);
-                if judge.publish() {
-                    reply_bell.notify();
+                let n = answer_all(&mut responder);
+                if responder.publish() {
+                    answer_bell.notify();
                 }
                 judged += n;
-                if n == 0 && judge.announce() {
+                if n == 0 && responder.announce() {
                     bell.wait();
-                    judge.retract();
+                    responder.retract();
                 }
             }
         });
         let mut taken = 0;
-        ask(&mut requester, PACKETS, |_| to_judge.notify());
+        submit(&mut requester, PACKETS, |_| to_p4vm.notify());
         while taken < PACKETS {
             if take_all(&mut requester, &mut taken) != 0 {
                 continue;
             }
             if requester.must_wake() {
-                to_judge.notify();
+                to_p4vm.notify();
             } else if requester.announce() {
                 to_mediator.wait();
                 requester.retract();
             }
         }
-        judging.join().expect("the judge does not panic");
+        responding.join().expect("the P4 VM thread does not panic");
     });
 }
 
-/// What the kernel does for who sleeps at a word: it looks at it once more behind a lock that whoever wakes takes, too.
+/// The kernel's futex: the sleeper reads the word once more behind a lock, which the waking thread
+/// takes, too.
 #[derive(Default)]
 struct Futex {
     lock: Mutex<()>,
@@ -232,50 +234,50 @@ struct Futex {
 
 impl Futex {
     fn wait(&self, ring: &Ring, seen: u32) {
-        let mut lock = self.lock.lock().expect("nobody panics");
-        // One wake-up and no word that changes back: no need to look again.
+        let mut lock = self.lock.lock().expect("no thread panics");
+        // There is one wake-up, and the word never changes back, so one check is enough.
         if ring.load_u32(P4VM_FUTEX, Ordering::SeqCst) == seen {
-            lock = self.woken.wait(lock).expect("nobody panics");
+            lock = self.woken.wait(lock).expect("no thread panics");
         }
         drop(lock);
     }
 
     fn wake(&self) {
-        let _lock = self.lock.lock().expect("nobody panics");
+        let _lock = self.lock.lock().expect("no thread panics");
         self.woken.notify_one();
     }
 }
 
-/// The P4 VM sleeps at its word, the mediator looks again and again.
+/// The P4 VM sleeps at its futex, the mediator polls.
 #[test]
-fn no_wake_up_at_a_word_is_lost() {
+fn no_wake_up_at_a_futex_is_lost() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
         const PACKETS: u64 = 2;
         let ring = Ring::new(&TINY);
         let mut requester = Requester::new(ring.clone(), TINY).expect("geometry is valid");
-        let mut judge = Responder::new(ring.clone(), TINY).expect("geometry is valid");
+        let mut responder = Responder::new(ring.clone(), TINY).expect("geometry is valid");
         let futex = Arc::new(Futex::default());
-        let bed = futex.clone();
-        let judging = thread::spawn(move || {
+        let p4vm_futex = futex.clone();
+        let responding = thread::spawn(move || {
             let mut judged = 0;
             while judged < PACKETS as usize {
-                let n = judge_all(&mut judge);
-                let _ = judge.publish();
+                let n = answer_all(&mut responder);
+                let _ = responder.publish();
                 judged += n;
-                if n == 0 && judge.announce_at_futex() {
-                    bed.wait(&ring, judge.futex_value());
-                    judge.retract();
+                if n == 0 && responder.announce_at_futex() {
+                    p4vm_futex.wait(&ring, responder.futex_value());
+                    responder.retract();
                 }
             }
         });
         let mut taken = 0;
         let wake = |requester: &mut Requester<Ring>| {
-            assert!(requester.bump_futex(), "it sleeps nowhere else");
+            assert!(requester.bump_futex(), "it sleeps at the futex");
             futex.wake();
         };
-        ask(&mut requester, PACKETS, wake);
+        submit(&mut requester, PACKETS, wake);
         while taken < PACKETS {
             if take_all(&mut requester, &mut taken) == 0 {
                 if requester.must_wake() {
@@ -284,11 +286,12 @@ fn no_wake_up_at_a_word_is_lost() {
                 thread::yield_now();
             }
         }
-        judging.join().expect("the judge does not panic");
+        responding.join().expect("the P4 VM thread does not panic");
     });
 }
 
-/// A page: all atomics, since a seqlock's reader does read what is being written and throws it away.
+/// A page. All words are atomics, because a seqlock's reader reads words that are being written and
+/// discards them.
 #[derive(Clone)]
 struct Page(Arc<Vec<AtomicU64>>);
 
@@ -324,7 +327,7 @@ impl Memory for Page {
     }
 }
 
-/// One slot, which the second publication overwrites while it may be being read.
+/// One slot, which the second publication overwrites during the read.
 #[test]
 fn a_publication_is_read_whole_or_not_at_all() {
     let mut model = loom::model::Builder::new();

@@ -1,4 +1,4 @@
-//! Memory, doorbells and pages against whoever sends, cuts or clogs them.
+//! Memory, doorbells and pages against hostile senders, truncation and congestion.
 
 use p4shield_abi::page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_channel::{
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A path that no other test has, removed in the end.
+/// A path that no other test uses, removed at the end.
 struct Path(PathBuf);
 
 impl Path {
@@ -59,7 +59,7 @@ fn memory_of_another_size_is_refused() {
 }
 
 #[test]
-fn memory_that_was_made_cannot_be_resized() {
+fn created_memory_cannot_be_resized() {
     let memory = SharedMemory::create_memfd("test", 8192).expect("memory");
     for len in [0, 4096, 16384] {
         rustix::fs::ftruncate(memory.fd().expect("a memfd"), len).expect_err("it is sealed");
@@ -69,7 +69,7 @@ fn memory_that_was_made_cannot_be_resized() {
 }
 
 #[test]
-fn what_is_no_memfd_is_refused() {
+fn other_files_than_memfds_are_refused() {
     let file = Path::new("no-memfd");
     std::fs::write(&file.0, [0; 4096]).expect("a file");
     let fd = File::options().read(true).write(true).open(&file.0).expect("a file").into();
@@ -79,7 +79,7 @@ fn what_is_no_memfd_is_refused() {
 }
 
 #[test]
-fn page_files_are_opened_with_care() {
+fn page_files_are_opened_safely() {
     let (file, link) = (Path::new("page"), Path::new("link"));
     let memory = SharedMemory::create_file(&file.0, 4096, 0o640).expect("a new file");
     let mode = std::fs::metadata(&file.0).expect("it is there").permissions().mode();
@@ -97,11 +97,11 @@ fn page_files_are_opened_with_care() {
     rustix::fs::mknodat(rustix::fs::CWD, &fifo.0, rustix::fs::FileType::Fifo, 0o600.into(), 0)
         .expect("a FIFO");
     let refused = SharedMemory::open_file(&fifo.0, 4096);
-    assert!(matches!(refused, Err(ShmError::NotAFile { .. })), "and do not wait for a writer: {refused:?}");
+    assert!(matches!(refused, Err(ShmError::NotAFile { .. })), "without waiting for a writer: {refused:?}");
 }
 
 #[test]
-fn a_page_file_that_is_cut_short_kills_nobody() {
+fn a_truncated_page_file_kills_no_process() {
     let file = Path::new("cut");
     let memory = SharedMemory::create_file(&file.0, INFO_PAGE_SIZE, 0o600).expect("a new file");
     let again = memory.map_again().expect("it is a file");
@@ -110,7 +110,7 @@ fn a_page_file_that_is_cut_short_kills_nobody() {
     let mut buffer = vec![0; reader.room()];
     writer.publish(1, 2, b"sealed").expect("it fits");
     assert!(matches!(reader.newest(&mut buffer), Ok(Some(p)) if p.len == 6));
-    File::options().write(true).open(&file.0).expect("it is there").set_len(0).expect("it is cut");
+    File::options().write(true).open(&file.0).expect("it is there").set_len(0).expect("it is truncated");
     assert_eq!(reader.newest(&mut buffer), Err(PageFault::NotAPage));
     assert_eq!(reader.published(), 0);
     assert_eq!(writer.publish(1, 3, b"sealed"), Err(PageFault::NotAPage));
@@ -137,7 +137,7 @@ fn copies_at_every_alignment_and_length_are_exact() {
 
 proptest! {
     #[test]
-    fn nothing_outside_the_region_is_touched(at in 0_usize..10_000, len in 0_usize..10_000) {
+    fn accesses_outside_the_region_panic(at in 0_usize..10_000, len in 0_usize..10_000) {
         let memory = SharedMemory::create_memfd("test", 4096).expect("memory");
         let inside = at + len <= 4096;
         let run = |f: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_ok();
@@ -149,11 +149,15 @@ proptest! {
         let fits_in_lines = at.is_multiple_of(64) && at + len.next_multiple_of(64) <= 4096;
         prop_assert_eq!(run(&|| memory.stream_in(at, &vec![1; len])), fits_in_lines || !STREAMS && inside);
         let fits_a_line = at.is_multiple_of(64) && at + 64 <= 4096;
-        prop_assert_eq!(run(&|| memory.stream_words(at, [1; 8])), fits_a_line || !STREAMS && fits(8) && at + 64 <= 4096);
+        let fits_words = fits_a_line || !STREAMS && fits(8) && at + 64 <= 4096;
+        prop_assert_eq!(run(&|| memory.stream_words(at, [1; 8])), fits_words);
     }
 
     #[test]
-    fn what_is_streamed_fills_its_lines_and_no_others(line in 0_usize..4, bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn streamed_bytes_fill_their_cache_lines_only(
+        line in 0_usize..4,
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+    ) {
         let memory = SharedMemory::create_memfd("test", 4096).expect("memory");
         memory.copy_in(0, &[0xee; 4096]);
         memory.stream_in(line * 64, &bytes);
@@ -164,7 +168,7 @@ proptest! {
         let (lines, after) = rest.split_at(bytes.len().next_multiple_of(64));
         prop_assert!(before.iter().chain(after).all(|b| *b == 0xee));
         prop_assert_eq!(&lines[..bytes.len()], &bytes[..]);
-        prop_assert!(!STREAMS || lines[bytes.len()..].iter().all(|b| *b == 0), "nobody else's bytes");
+        prop_assert!(!STREAMS || lines[bytes.len()..].iter().all(|b| *b == 0), "no leftovers");
     }
 
     #[test]
@@ -176,21 +180,22 @@ proptest! {
     }
 }
 
-/// Whether this processor is one whose stores we stream.
+/// Whether the crate uses streaming stores on this processor.
 const STREAMS: bool = cfg!(target_arch = "x86_64");
 
 #[test]
 fn a_doorbell_never_waits_for_a_hostile_peer() {
     let (ours, theirs) = Doorbell::pair().expect("sockets");
-    // The peer makes its end block and never reads: our end is another description, and its buffer just fills.
+    // The peer makes its end block and never reads: this end is another description, and only its
+    // buffer fills.
     rustix::fs::fcntl_setfl(theirs.fd(), rustix::fs::OFlags::empty()).expect("fcntl");
     rustix::fs::fcntl_setfl(ours.fd(), rustix::fs::OFlags::empty()).expect("even if ours would block");
     for _ in 0..100_000 {
         assert!(ours.ring());
     }
-    assert!(ours.drain(), "nothing rang here");
+    assert!(ours.drain(), "no ring came");
     drop(theirs);
-    assert!(!ours.ring(), "there is nobody any more");
+    assert!(!ours.ring(), "the other end is closed");
     assert!(!ours.drain());
 }
 
@@ -209,7 +214,7 @@ fn a_doorbell_rings_until_it_is_drained() {
     assert!(!rings(&theirs));
 }
 
-/// A counter that one thread waits for and another one advances, by the protocol of [`Sleeper`].
+/// A counter that one thread awaits and another one advances, with the protocol of [`Sleeper`].
 #[derive(Default)]
 struct Mailbox {
     value: AtomicU64,
@@ -235,7 +240,7 @@ impl Sleeper for Receiver {
     }
 }
 
-/// Without a time limit on sleep: a lost wake-up would hang the test.
+/// There is no limit on sleep: a lost wake-up would hang the test.
 #[test]
 fn a_waiter_sleeps_and_is_woken_every_time() {
     let (bell, far_bell) = Doorbell::pair().expect("sockets");
@@ -270,38 +275,38 @@ fn a_waiter_sleeps_and_is_woken_every_time() {
     sender.join().expect("the sender does not panic");
 }
 
-/// Looks until it sleeps, each time of `times`; the bell rings already if `ringing`.
-fn looks_before_sleep(waiter: &mut Waiter, ringing: bool, times: usize) -> Vec<i32> {
+/// Counts the polls before each of `times` sleeps; `ringing` makes each sleep short.
+fn polls_before_sleep(waiter: &mut Waiter, ringing: bool, times: usize) -> Vec<i32> {
     let (bell, far_bell) = Doorbell::pair().expect("sockets");
     assert!(!ringing || far_bell.ring());
     let mut receiver = Receiver { mailbox: Arc::default(), seen: 0 };
-    let mut looks = |_| {
+    let mut polls = |_| {
         let fds = &mut [PollFd::new(&bell, PollFlags::IN)];
-        let mut looks = 0;
+        let mut polls = 0;
         while waiter.idle(&mut receiver, fds, Some(Duration::ZERO)).expect("poll") == IdleResult::Awake {
-            looks += 1;
+            polls += 1;
         }
-        looks
+        polls
     };
-    (0..times).map(&mut looks).collect()
+    (0..times).map(&mut polls).collect()
 }
 
 const SPINNING: WaitPolicy = WaitPolicy { min_spins: 4, max_spins: 64, yields: 0 };
 
 #[test]
-fn a_waiter_spins_less_while_nothing_comes() {
+fn a_waiter_spins_less_without_work() {
     let mut waiter = Waiter::new(SPINNING);
-    assert_eq!(looks_before_sleep(&mut waiter, false, 6), [64, 32, 16, 8, 4, 4]);
+    assert_eq!(polls_before_sleep(&mut waiter, false, 6), [64, 32, 16, 8, 4, 4]);
 }
 
 #[test]
-fn a_waiter_tries_ever_more_seldom_to_spin_through_short_sleeps() {
+fn trials_of_spinning_become_rarer() {
     let mut waiter = Waiter::new(SPINNING).short_sleep(Duration::from_secs(3600));
-    assert_eq!(looks_before_sleep(&mut waiter, false, 5), [64, 32, 16, 8, 4]);
-    let looks = looks_before_sleep(&mut waiter, true, 5000);
-    let tries: Vec<usize> = (0..looks.len()).filter(|i| looks[*i] == 64).collect();
-    assert_eq!(tries[..5], [1, 4, 9, 18, 35], "each after twice as many short sleeps");
-    assert!(tries[9..].windows(2).all(|w| w[1] - w[0] == 1025), "and never given up: {tries:?}");
+    assert_eq!(polls_before_sleep(&mut waiter, false, 5), [64, 32, 16, 8, 4]);
+    let polls = polls_before_sleep(&mut waiter, true, 5000);
+    let trials: Vec<usize> = (0..polls.len()).filter(|i| polls[*i] == 64).collect();
+    assert_eq!(trials[..5], [1, 4, 9, 18, 35], "each after twice as many short sleeps");
+    assert!(trials[9..].windows(2).all(|w| w[1] - w[0] == 1025), "and never given up: {trials:?}");
 }
 
 fn page() -> (PageWriter, PageReader, SharedMemory) {
@@ -314,7 +319,7 @@ fn page() -> (PageWriter, PageReader, SharedMemory) {
 }
 
 #[test]
-fn pages_give_what_was_published() {
+fn pages_return_their_publications() {
     let (mut writer, reader, _) = page();
     let mut buffer = vec![0; reader.room()];
     assert_eq!(reader.newest(&mut buffer), Ok(None));
@@ -327,14 +332,14 @@ fn pages_give_what_was_published() {
         assert_eq!(reader.published(), n + 1);
     }
     assert!(reader.read(8, &mut buffer).is_ok());
-    assert_eq!(reader.read(7, &mut buffer), Err(PageFault::Torn(7)), "was overwritten");
-    assert_eq!(reader.read(10, &mut buffer), Err(PageFault::Torn(10)), "is not there yet");
+    assert_eq!(reader.read(7, &mut buffer), Err(PageFault::Torn(7)), "overwritten");
+    assert_eq!(reader.read(10, &mut buffer), Err(PageFault::Torn(10)), "not published yet");
     let room = reader.room();
     assert_eq!(writer.publish(1, 1, &vec![0; room + 1]), Err(PageFault::TooLong { len: room + 1, room }));
 }
 
 #[test]
-fn a_writer_that_starts_again_goes_on_counting() {
+fn a_restarted_writer_continues_the_count() {
     let (mut writer, reader, memory) = page();
     writer.publish(1, 0, b"old").expect("it fits");
     drop(writer);
@@ -346,7 +351,7 @@ fn a_writer_that_starts_again_goes_on_counting() {
 }
 
 #[test]
-fn lies_about_a_page_are_faults() {
+fn false_page_contents_are_faults() {
     let mut buffer = vec![0; 4096];
     let (mut writer, reader, hostile) = page();
     writer.publish(1, 1, b"sealed").expect("it fits");
@@ -354,9 +359,9 @@ fn lies_about_a_page_are_faults() {
     let room = reader.room() as u32;
     assert_eq!(reader.newest(&mut buffer), Err(PageFault::Length { len: u32::MAX, room }));
     hostile.store_u64(64, 1, Ordering::Relaxed);
-    assert_eq!(reader.newest(&mut buffer), Err(PageFault::Torn(0)), "for ever being written");
+    assert_eq!(reader.newest(&mut buffer), Err(PageFault::Torn(0)), "being written for ever");
     hostile.store_u64(24, u64::MAX, Ordering::Relaxed);
-    assert!(matches!(reader.newest(&mut buffer), Err(PageFault::Torn(_))), "publications that never were");
+    assert!(matches!(reader.newest(&mut buffer), Err(PageFault::Torn(_))), "publications that do not exist");
     hostile.store_u64(0, 0, Ordering::Relaxed);
     assert_eq!(reader.newest(&mut buffer), Err(PageFault::NotAPage));
     let (mut writer, reader, _) = page();

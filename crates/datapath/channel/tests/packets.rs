@@ -1,5 +1,5 @@
-//! Headers that are read from the switch's packet memory: what honest ends see, what nobody but the switch can do to that
-//! memory, and mediators that point elsewhere.
+//! Headers in the switch's packet memory: honest ends, the protection of that memory, and mediators
+//! with false offsets.
 
 use p4shield_abi::channel::{Geometry, REQUEST_HEAD, Request};
 use p4shield_channel::{
@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const GEOMETRY: Geometry = Geometry { slots: 8, header_bytes: 100, headroom: 60 };
 const LEN: usize = 8192;
 
-/// A switch's packet memory: what it has mapped, and its descriptor.
+/// A switch's packet memory: its mapping and its descriptor.
 struct Switch {
     fd: OwnedFd,
     bytes: &'static mut [u8],
@@ -41,17 +41,18 @@ impl Switch {
         Self { fd, bytes }
     }
 
-    /// Both ends of a channel over it, and a mapping of the channel for a test that plays a hostile mediator.
+    /// Returns both ends of a channel over it, and a mapping of the channel for tests with a hostile
+    /// mediator.
     fn ends(&self) -> (Requester, Responder, SharedMemory) {
         let memory = create_channel("test", GEOMETRY).expect("memory");
-        let judge = Responder::new(memory.map_again().expect("memory"), GEOMETRY).expect("valid");
+        let responder = Responder::new(memory.map_again().expect("memory"), GEOMETRY).expect("valid");
         let hostile = memory.map_again().expect("memory");
         let range = self.bytes.as_ptr_range();
         let requester = Requester::new(memory, GEOMETRY).expect("valid");
         let packets = PacketMemory::from_fd(&self.fd, LEN).expect("it is sealed");
         (
             requester.with_packet_memory(range.start.addr()..range.end.addr()),
-            judge.with_packet_memory(packets),
+            responder.with_packet_memory(packets),
             hostile,
         )
     }
@@ -62,12 +63,12 @@ fn request(id: u64, packet_len: usize) -> Request {
 }
 
 #[test]
-fn headers_are_read_where_the_mediator_points_and_rewritten_over_the_channel() {
+fn headers_are_read_from_packet_memory_and_rewritten() {
     let switch = Switch::new();
     for (n, byte) in switch.bytes.iter_mut().enumerate() {
         *byte = (n * 7 / 3) as u8;
     }
-    let (mut requester, mut judge, _) = switch.ends();
+    let (mut requester, mut responder, _) = switch.ends();
     let packets = [0..60, 777..977, LEN - 64..LEN];
     for (id, place) in packets.clone().into_iter().enumerate() {
         let packet = &switch.bytes[place];
@@ -75,7 +76,7 @@ fn headers_are_read_where_the_mediator_points_and_rewritten_over_the_channel() {
     }
     let _ = requester.publish();
     let mut seen = Vec::new();
-    let fetched = judge.fetch_with(8, |_, frame| {
+    let fetched = responder.fetch_with(8, |_, frame| {
         let mut header = [0; 100];
         let len = frame.copy_to(&mut header);
         seen.push(header[..len].to_vec());
@@ -85,12 +86,12 @@ fn headers_are_read_where_the_mediator_points_and_rewritten_over_the_channel() {
         assert_eq!(header, &switch.bytes[place][..header.len()]);
     }
     assert_eq!(seen.iter().map(Vec::len).collect::<Vec<_>>(), [60, 100, 64], "no more than header bytes");
-    // One grows, one is cut, one passes as it is.
+    // One grows, one shrinks, one passes unchanged.
     let (grown, cut) = ([1_u8; 90], [2_u8; 20]);
-    judge.respond(Response::Rewritten { header: &grown, packet_len: 90 }).expect("it fits");
-    judge.respond(Response::Rewritten { header: &cut, packet_len: 100 }).expect("it fits");
-    judge.respond(Response::Pass).expect("it was asked");
-    let _ = judge.publish();
+    responder.respond(Response::Rewritten { header: &grown, packet_len: 90 }).expect("it fits");
+    responder.respond(Response::Rewritten { header: &cut, packet_len: 100 }).expect("it fits");
+    responder.respond(Response::Pass).expect("a request is open");
+    let _ = responder.publish();
     let mut answers = Vec::new();
     let taken = requester.take(8, |a| {
         answers.push(a.rewrite.map(|r| (r.replaced, r.header.to_vec(), r.packet_len)));
@@ -100,12 +101,12 @@ fn headers_are_read_where_the_mediator_points_and_rewritten_over_the_channel() {
 }
 
 #[test]
-fn of_a_packet_that_is_elsewhere_nothing_is_handed_over() {
+fn no_byte_outside_packet_memory_is_submitted() {
     let switch = Switch::new();
-    let (mut requester, mut judge, _) = switch.ends();
+    let (mut requester, mut responder, _) = switch.ends();
     requester.push(&request(1, 60), &[9; 60]).expect("there is room");
     let _ = requester.publish();
-    assert_eq!(judge.fetch_with(1, |r, frame| assert_eq!((r.copy_len, frame.len()), (0, 0))), Ok(1));
+    assert_eq!(responder.fetch_with(1, |r, frame| assert_eq!((r.copy_len, frame.len()), (0, 0))), Ok(1));
 }
 
 #[test]
@@ -113,7 +114,7 @@ fn a_p4vm_cannot_write_packet_memory() {
     let switch = Switch::new();
     let fd = &switch.fd;
     let map = |prot| {
-        // SAFETY: a new mapping that nobody uses.
+        // SAFETY: a new mapping that is not used.
         unsafe { mmap(std::ptr::null_mut(), LEN, prot, MapFlags::SHARED, fd, 0) }
     };
     assert_eq!(map(ProtFlags::READ | ProtFlags::WRITE).unwrap_err(), Errno::PERM);
@@ -123,13 +124,13 @@ fn a_p4vm_cannot_write_packet_memory() {
     assert_eq!(made_writable.unwrap_err(), Errno::ACCESS);
     assert_eq!(rustix::io::pwrite(fd, b"x", 0).unwrap_err(), Errno::PERM);
     for len in [0, LEN as u64 / 2, 2 * LEN as u64] {
-        assert_eq!(ftruncate(fd, len).unwrap_err(), Errno::PERM, "nor make the switch fault");
+        assert_eq!(ftruncate(fd, len).unwrap_err(), Errno::PERM, "or make the switch fault");
     }
     assert_eq!(fcntl_add_seals(fd, SealFlags::WRITE).unwrap_err(), Errno::PERM);
 }
 
 #[test]
-fn memory_that_could_be_written_or_resized_is_refused() {
+fn writable_or_resizable_packet_memory_is_refused() {
     let fd = memfd();
     assert!(matches!(PacketMemory::from_fd(&fd, LEN), Err(ShmError::NotSealed { .. })));
     fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).expect("seals");
@@ -138,16 +139,16 @@ fn memory_that_could_be_written_or_resized_is_refused() {
 }
 
 proptest! {
-    /// A mediator that says anything of where a packet is and how long: the P4 VM reads within the memory or not at all.
+    /// A mediator gives any offset and length: the P4 VM reads within the memory or not at all.
     #[test]
-    fn a_mediator_that_points_anywhere_has_the_p4vm_read_packet_memory_or_nothing(
+    fn arbitrary_offsets_read_packet_memory_or_nothing(
         offset in prop_oneof![any::<u64>(), 0..2 * LEN as u64, u64::MAX - 200..=u64::MAX],
         packet_len: u32,
         copy_len: u16,
     ) {
         let switch = Switch::new();
         switch.bytes.fill(0xa5);
-        let (_, mut judge, hostile) = switch.ends();
+        let (_, mut responder, hostile) = switch.ends();
         hostile.store_u64(GEOMETRY.frames(), offset, Relaxed);
         hostile.store_u64(GEOMETRY.requests() + 16, packet_len.into(), Relaxed);
         hostile.store_u64(GEOMETRY.requests() + 24, copy_len.into(), Relaxed);
@@ -155,7 +156,7 @@ proptest! {
         let due = usize::from(copy_len).min(100).min(packet_len as usize);
         let inside = offset.checked_add(due as u64).is_some_and(|end| end <= LEN as u64);
         let mut read = None;
-        let result = judge.fetch_with(1, |_, frame| {
+        let result = responder.fetch_with(1, |_, frame| {
             let mut header = [0; 100];
             let len = frame.copy_to(&mut header);
             read = Some(header[..len].to_vec());
@@ -165,7 +166,7 @@ proptest! {
         } else {
             let fault = ChannelFault::Outside { offset, len: due as u16 };
             prop_assert_eq!((result, read), (Err(fault), None));
-            prop_assert_eq!(judge.fetch_with(1, |_, _| panic!("a fault sticks")), Err(fault));
+            prop_assert_eq!(responder.fetch_with(1, |_, _| panic!("a fault sticks")), Err(fault));
         }
     }
 }

@@ -21,7 +21,7 @@ fn tally(m: &p4shield_mediator::Mediator<TestPacket>, t: usize, vm: usize, d: Di
 }
 
 #[test]
-fn a_packet_between_two_tenants_is_judged_by_both_with_the_rewrite_in_between() {
+fn both_tenants_judge_a_packet_between_them() {
     let mut m = mediator(&tenants(2));
     let (mut a, mut b) = (attach(&mut m, 0, 0, GEOMETRY), attach(&mut m, 0, 1, GEOMETRY));
     assert_eq!(of(m.submit(5, &SHARED, packet(1, 2, 11))), None);
@@ -50,7 +50,7 @@ fn a_packet_between_two_tenants_is_judged_by_both_with_the_rewrite_in_between() 
 }
 
 #[test]
-fn one_stage_ports_ask_one_stage() {
+fn one_stage_ports_use_one_program() {
     let mut m = mediator(&tenants(2));
     let mut a = attach(&mut m, 0, 0, GEOMETRY);
     for (stages, direction) in [(Stages::EgressOnly(vm_ref(0, 1)), 1), (Stages::IngressOnly(vm_ref(0, 1)), 0)]
@@ -68,7 +68,7 @@ fn one_stage_ports_ask_one_stage() {
 }
 
 #[test]
-fn packets_of_nobody_go_by_the_ports_policy() {
+fn the_port_policy_decides_unowned_packets() {
     let mut m = mediator(&tenants(1));
     let strict = PortSpec { unowned: UnownedPolicy::Drop, ..SHARED };
     for p in [arp(1), packet(1, 98, 99), TestPacket { serial: 1, bytes: vec![0; 9] }] {
@@ -82,7 +82,7 @@ fn packets_of_nobody_go_by_the_ports_policy() {
 }
 
 #[test]
-fn an_ingress_that_is_asked_elsewhere_is_not_asked_here() {
+fn a_deferred_ingress_is_not_judged_here() {
     let mut m = mediator(&tenants(2));
     m.defer_ingress(&[vm_ref(1, 0)]);
     assert_eq!(of(m.submit(0, &SHARED, packet(1, 99, 11))), Some((1, PASS)));
@@ -125,7 +125,7 @@ fn false_sources_are_dropped_and_counted() {
 }
 
 #[test]
-fn what_comes_from_a_bound_port_is_its_vms_whatever_the_source() {
+fn a_vms_port_sends_only_its_vms_packets() {
     let mut m = mediator(&tenants(1));
     let mut a = attach(&mut m, 0, 0, GEOMETRY);
     let bound = PortSpec { source: AllowedSources::Only(vm_ref(0, 1)), ..SHARED };
@@ -227,7 +227,7 @@ fn overlapping() -> Config {
 }
 
 #[test]
-fn an_address_of_several_vms_is_looked_up_in_the_packets_network() {
+fn a_shared_address_is_looked_up_in_the_packets_network() {
     let mut m = mediator(&overlapping());
     let mut p4vms = [0, 1].map(|t| attach(&mut m, 0, t, GEOMETRY));
     let of_network = |network| PortSpec { network, ..SHARED };
@@ -248,7 +248,7 @@ fn an_address_of_several_vms_is_looked_up_in_the_packets_network() {
 }
 
 #[test]
-fn a_rewrite_to_an_address_of_several_vms_is_dropped() {
+fn a_rewrite_to_a_shared_address_is_dropped() {
     for at in [29, 33] {
         let mut m = mediator(&overlapping());
         let mut a = attach(&mut m, 0, 0, GEOMETRY);
@@ -264,7 +264,7 @@ fn a_rewrite_to_an_address_of_several_vms_is_dropped() {
 }
 
 #[test]
-fn rewrites_that_leave_no_frame_or_do_not_fit_are_dropped() {
+fn invalid_rewrites_are_dropped() {
     let wire = port(Stages::EgressOnly(vm_ref(0, 0)));
     assert_eq!(rewritten(&wire, packet(1, 1, 9), |b| b.truncate(13), -47), dropped(Reason::Rewrite));
     assert_eq!(rewritten(&wire, packet(1, 1, 9), |b| b.truncate(14), -46), PASS);
@@ -276,7 +276,7 @@ fn rewrites_that_leave_no_frame_or_do_not_fit_are_dropped() {
 }
 
 #[test]
-fn at_the_deadline_the_policy_applies_and_late_answers_count_for_nothing() {
+fn the_policy_applies_at_the_deadline() {
     for (fail, disposition) in [(FailPolicy::Drop, dropped(Reason::Deadline)), (FailPolicy::Pass, PASS)] {
         let mut config = tenants(1);
         config.tenants[0].fail = fail;
@@ -298,7 +298,7 @@ fn at_the_deadline_the_policy_applies_and_late_answers_count_for_nothing() {
 }
 
 #[test]
-fn what_the_policy_decided_stays_though_the_packet_has_not_left() {
+fn a_late_verdict_does_not_change_the_policy() {
     let mut config = tenants(1);
     config.tenants[0].fail = FailPolicy::Pass;
     let mut m = mediator(&config);
@@ -312,7 +312,7 @@ fn what_the_policy_decided_stays_though_the_packet_has_not_left() {
 }
 
 #[test]
-fn an_answer_that_is_there_in_time_counts_though_nobody_polled() {
+fn a_timely_answer_counts_despite_a_late_poll() {
     let geometry = p4shield_abi::channel::Geometry { slots: 256, ..GEOMETRY };
     let mut config = tenants(1);
     config.tenants[0].max_held = 256;
@@ -331,7 +331,7 @@ fn an_answer_that_is_there_in_time_counts_though_nobody_polled() {
 }
 
 #[test]
-fn a_long_burst_is_handed_over_in_batches() {
+fn a_long_burst_is_published_in_batches() {
     let mut config = tenants(1);
     config.tenants[0].max_held = 100;
     let mut m = mediator(&config);
@@ -345,7 +345,7 @@ fn a_long_burst_is_handed_over_in_batches() {
 }
 
 #[test]
-fn a_full_channel_means_policy_at_once_and_in_order() {
+fn the_policy_decides_when_the_channel_is_full() {
     let geometry = p4shield_abi::channel::Geometry { slots: 2, ..GEOMETRY };
     let mut m = mediator(&tenants(1));
     let mut a = attach(&mut m, 0, 0, geometry);
@@ -370,7 +370,7 @@ fn a_full_channel_means_policy_at_once_and_in_order() {
 }
 
 #[test]
-fn a_tenant_holds_no_more_than_it_may() {
+fn a_tenant_holds_no_more_than_max_held() {
     let mut m = mediator(&tenants(1));
     let _a = attach(&mut m, 0, 0, GEOMETRY);
     for serial in 0..8 {
@@ -406,7 +406,7 @@ fn without_a_channel_the_policy_applies_at_once() {
 }
 
 #[test]
-fn a_p4vm_that_breaks_the_protocol_is_detached_and_a_new_one_heals() {
+fn a_faulty_p4vm_is_detached_until_it_is_replaced() {
     let mut m = mediator(&tenants(2));
     let (a, mut b) = (attach(&mut m, 0, 0, GEOMETRY), attach(&mut m, 0, 1, GEOMETRY));
     assert_eq!(of(m.submit(0, &SHARED, packet(1, 1, 9))), None);
@@ -428,7 +428,7 @@ fn a_p4vm_that_breaks_the_protocol_is_detached_and_a_new_one_heals() {
 }
 
 #[test]
-fn a_p4vm_that_stops_is_detached_after_a_while_and_held_packets_were_gone_before() {
+fn a_stalled_p4vm_is_detached_after_its_packets_left() {
     let mut m = mediator(&tenants(1));
     let _a = attach(&mut m, 0, 0, GEOMETRY);
     assert_eq!(of(m.submit(0, &SHARED, packet(1, 1, 9))), None);
@@ -443,7 +443,7 @@ fn a_p4vm_that_stops_is_detached_after_a_while_and_held_packets_were_gone_before
 }
 
 #[test]
-fn packets_that_wait_are_asked_again_over_a_new_channel() {
+fn a_new_channel_takes_over_waiting_packets() {
     let mut m = mediator(&tenants(1));
     let _old = attach(&mut m, 0, 0, GEOMETRY);
     for serial in 0..4 {
@@ -487,7 +487,7 @@ fn a_poll_passes_no_more_than_the_caller_has_room_for() {
 }
 
 #[test]
-fn a_sleeping_p4vm_is_woken_and_one_that_always_claims_to_sleep_costs_little() {
+fn a_false_claim_of_sleep_costs_few_wake_ups() {
     let mut m = mediator(&tenants(1));
     let mut a = attach(&mut m, 0, 0, GEOMETRY);
     assert!(a.judge.announce());
@@ -522,7 +522,7 @@ fn a_sleeping_p4vm_is_woken_and_one_that_always_claims_to_sleep_costs_little() {
 }
 
 #[test]
-fn a_p4vm_that_goes_away_is_noticed_at_its_doorbell() {
+fn a_closed_doorbell_detaches_the_p4vm() {
     let mut m = mediator(&tenants(1));
     let a = attach(&mut m, 0, 0, GEOMETRY);
     assert_eq!(of(m.submit(0, &SHARED, packet(1, 1, 9))), None);
@@ -536,7 +536,7 @@ fn a_p4vm_that_goes_away_is_noticed_at_its_doorbell() {
 }
 
 #[test]
-fn a_mediator_that_sleeps_is_rung_for_when_an_answer_comes() {
+fn an_answer_wakes_a_sleeping_mediator() {
     let mut m = mediator(&tenants(1));
     let mut a = attach(&mut m, 0, 0, GEOMETRY);
     assert_eq!(of(m.submit(0, &SHARED, packet(1, 1, 9))), None);
@@ -551,7 +551,7 @@ fn a_mediator_that_sleeps_is_rung_for_when_an_answer_comes() {
 }
 
 #[test]
-fn senseless_configurations_are_refused() {
+fn invalid_configurations_are_refused() {
     let mut config = tenants(1);
     config.tenants[0].max_held = 0;
     let refused = p4shield_mediator::Mediator::<TestPacket>::new(&config).err();

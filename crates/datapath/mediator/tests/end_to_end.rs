@@ -98,7 +98,7 @@ fn sleep(mediator: &mut Mediator<TestPacket>, waiter: &mut Waiter) {
 
 /// The deadline is out of reach and nobody sleeps with a time limit: a lost wake-up would hang the test.
 #[test]
-fn a_judge_on_another_thread_judges_every_packet() {
+fn a_p4vm_thread_judges_every_packet() {
     let mut config = tenants(1);
     config.tenants[0].deadline = std::time::Duration::from_secs(3600);
     config.tenants[0].stall = None;

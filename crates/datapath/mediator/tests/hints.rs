@@ -22,7 +22,7 @@ fn wakeups(m: &Mediator<TestPacket>) -> [u64; 2] {
 }
 
 #[test]
-fn a_packet_on_its_way_wakes_the_p4vm_that_will_judge_it() {
+fn a_packet_wakes_the_p4vm_of_its_deferred_ingress() {
     let (mut m, mut a) = setup(false);
     let pass = Some((1, Disposition::Pass));
     assert_eq!(of(m.submit(0, &UPLINK, packet(1, 99, 11))), pass);
@@ -41,7 +41,7 @@ fn a_packet_on_its_way_wakes_the_p4vm_that_will_judge_it() {
 }
 
 #[test]
-fn nobody_is_woken_for_what_nobody_will_be_asked_about() {
+fn only_packets_to_judge_wake_a_p4vm() {
     for (skipped, port, destination, out) in [
         (true, UPLINK, 11, Disposition::Pass),
         (false, UPLINK, 99, Disposition::Pass),
@@ -57,7 +57,7 @@ fn nobody_is_woken_for_what_nobody_will_be_asked_about() {
 }
 
 #[test]
-fn a_p4vm_that_always_claims_to_sleep_is_woken_so_often_and_no_more() {
+fn early_wake_ups_are_limited() {
     let (mut m, mut a) = setup(false);
     assert!(a.judge.announce());
     for now in 1_000_000..1_040_000 {
@@ -70,7 +70,7 @@ fn a_p4vm_that_always_claims_to_sleep_is_woken_so_often_and_no_more() {
 }
 
 #[test]
-fn a_p4vm_is_told_once_that_packets_of_its_own_tenant_were_sent_and_of_no_others() {
+fn a_p4vm_is_notified_of_its_own_sent_packets() {
     let mut m = mediator(&tenants(2));
     let mut p4vms = [0, 1].map(|t| attach(&mut m, 0, t, GEOMETRY));
     let told = |p4vms: &[P4vm; 2]| p4vms.each_ref().map(|p| p.judge.sent_count());

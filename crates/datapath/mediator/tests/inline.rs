@@ -90,7 +90,7 @@ fn a_packet_between_two_tenants_takes_one_poll() {
 }
 
 #[test]
-fn who_finds_another_thread_at_it_does_not_wait_and_loses_nothing() {
+fn a_busy_engine_is_not_waited_for() {
     let mut m = mediator(&tenants(1));
     let here = Here::default();
     m.attach_inline(0, Box::new(here.clone())).expect("there is such a tenant");
@@ -110,7 +110,7 @@ fn who_finds_another_thread_at_it_does_not_wait_and_loses_nothing() {
 }
 
 #[test]
-fn what_waits_for_a_p4_vm_is_judged_when_the_placement_changes_and_the_other_way_round() {
+fn a_placement_change_keeps_waiting_packets() {
     let mut m = mediator(&tenants(1));
     let _silent = attach(&mut m, 0, 0, GEOMETRY);
     assert!(m.submit(0, &SHARED, packet(0, 1, 99)).is_none());

@@ -71,7 +71,7 @@ fn submit_both(mediator: &mut Mediator<TestPacket>, now: u64, serial: u32) {
 }
 
 #[test]
-fn a_stopped_process_costs_its_tenant_only_and_goes_on_by_itself() {
+fn a_stopped_process_costs_its_own_tenant_only() {
     let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut m = mediator(&tenants(2));
     let (a, b) = (attach(&mut m, 0, 0, GEOMETRY), attach(&mut m, 0, 1, GEOMETRY));

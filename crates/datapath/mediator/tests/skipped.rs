@@ -11,7 +11,7 @@ const fn dropped(reason: Reason) -> Disposition {
 }
 
 #[test]
-fn where_there_is_no_program_nobody_is_asked_if_the_tenant_says_so() {
+fn directions_without_a_program_may_bypass_the_p4vm() {
     let mut config = tenants(2);
     config.tenants[0].vms[0].skipped = [false, true];
     config.tenants[1].vms[0].skipped = [true, false];

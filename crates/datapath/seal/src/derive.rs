@@ -80,7 +80,7 @@ mod tests {
     const KEY: TenantKey = TenantKey::from_bytes([7; KEY_SIZE]);
 
     #[test]
-    fn names_cannot_be_shifted_into_each_other() {
+    fn similar_names_derive_different_scopes() {
         let a = scope(Purpose::Info, &Identity { tenant: "ab", vm: "c" });
         let b = scope(Purpose::Info, &Identity { tenant: "a", vm: "bc" });
         assert_ne!(a, b);

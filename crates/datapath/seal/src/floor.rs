@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_sets_no_floor_back() {
+    fn a_clock_set_back_does_not_lower_the_floor() {
         let (_dir, path) = in_file();
         for path in [None, Some(path)] {
             let mut floor = Floor::new(path.clone());
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_jumps_between_telling_and_taking_is_covered() {
+    fn the_floor_covers_a_clock_jump_before_the_epoch() {
         let (_dir, path) = in_file();
         let mut floor = Floor::new(Some(path.clone()));
         let told = reserve(&mut floor, 0);
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_dies_before_it_settles_leaves_a_floor_above_what_was_taken() {
+    fn the_floor_survives_a_daemon_crash() {
         let (_dir, path) = in_file();
         let told = reserve(&mut Floor::new(Some(path.clone())), NOW);
         // The writer took its time, less than a minute.
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_file_that_can_be_written_it_holds_while_it_lives() {
+    fn without_a_file_the_floor_holds_in_memory() {
         let (dir, path) = in_file();
         let mut floor = Floor::new(Some(path));
         drop(dir);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_counts_as_lost() {
+    fn a_damaged_file_counts_as_lost() {
         let (_dir, path) = in_file();
         std::fs::write(&path, "epoch 18446744073709551615 0000000000000000\n").unwrap();
         assert_eq!(reserve(&mut Floor::new(Some(path)), NOW), NOW);

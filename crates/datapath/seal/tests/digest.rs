@@ -47,7 +47,7 @@ fn left_out(frame: &[u8]) -> Vec<usize> {
 }
 
 #[test]
-fn it_is_siphash_1_3_of_what_is_documented() {
+fn the_digest_is_siphash_1_3_as_documented() {
     // An independent implementation, on a frame that is no IP packet: nothing is left out.
     let f: Vec<u8> = (0..45).collect();
     let mut message = 45u32.to_le_bytes().to_vec();
@@ -91,7 +91,7 @@ fn siphash_1_3(key: &[u8; 16], message: &[u8]) -> u64 {
 }
 
 #[test]
-fn only_the_layer_4_checksum_is_left_out() {
+fn the_digest_omits_only_the_layer_4_checksum() {
     for (tags, v6) in [(0, false), (1, false), (2, false), (0, true), (1, true), (2, true)] {
         for (protocol, field) in [(6, 16), (17, 6)] {
             for options in if v6 { vec![0] } else { vec![0, 1, 5] } {
@@ -113,7 +113,7 @@ fn only_the_layer_4_checksum_is_left_out() {
 }
 
 #[test]
-fn later_fragments_have_no_checksum_and_first_ones_do() {
+fn only_first_fragments_have_a_checksum() {
     assert_eq!(left_out(&frame(0, false, 17, 0, 0x2005).0), Vec::<usize>::new());
     assert_eq!(left_out(&frame(0, false, 17, 0, 0x2000).0).len(), 2);
     let mut impossible = frame(0, false, 17, 0, 0).0;
@@ -122,7 +122,7 @@ fn later_fragments_have_no_checksum_and_first_ones_do() {
 }
 
 #[test]
-fn a_checksum_that_was_not_copied_whole_is_covered() {
+fn a_truncated_checksum_is_covered() {
     let (f, l4) = frame(0, false, 6, 0, 0);
     let cut = &f[..l4 + 17];
     assert!(left_out(cut).is_empty());
@@ -130,7 +130,7 @@ fn a_checksum_that_was_not_copied_whole_is_covered() {
 }
 
 #[test]
-fn length_key_tenant_and_vm_matter_and_bytes_beyond_do_not() {
+fn the_digest_depends_on_length_key_tenant_and_vm() {
     let f = [5; 200];
     let d = digest();
     assert_ne!(d.digest(&f, 200), d.digest(&f, 201));
@@ -177,7 +177,7 @@ fn packets() -> impl Strategy<Value = Vec<(Vec<u8>, u32)>> {
 
 proptest! {
     #[test]
-    fn several_at_once_are_what_each_is_alone(packets in packets()) {
+    fn batched_digests_equal_single_ones(packets in packets()) {
         let (key, mut together, mut waiting) = (digest(), Digests::default(), Vec::new());
         let check = |together: &mut Digests, waiting: &mut Vec<u64>| {
             let count = together.len();

@@ -16,7 +16,7 @@ fn next(path: &std::path::Path) -> u64 {
 }
 
 #[test]
-fn they_grow_with_every_start() {
+fn epochs_grow_with_every_start() {
     let (_dir, path) = place();
     let mut last = Now::read().real_ns;
     for _ in 0..50 {
@@ -27,7 +27,7 @@ fn they_grow_with_every_start() {
 }
 
 #[test]
-fn they_are_on_disk_before_they_can_be_used() {
+fn epochs_are_on_disk_before_use() {
     let (_dir, path) = place();
     let epoch = Epoch::next_in(&path).unwrap();
     let text = fs::read_to_string(&path).unwrap();
@@ -127,7 +127,7 @@ fn without_storage_the_clock_decides() {
 }
 
 #[test]
-fn without_storage_a_floor_holds_against_the_clock() {
+fn without_storage_the_floor_prevails_over_the_clock() {
     let ahead = Now::read().real_ns + 86_400_000_000_000 * 365;
     let epoch = Epoch::from_floor(ahead).unwrap().number();
     assert!((ahead..ahead + (1 << 20)).contains(&epoch));
@@ -140,7 +140,7 @@ fn without_storage_a_floor_holds_against_the_clock() {
 
 /// Whoever starts a writer may want it to take one number twice, which would break its seals.
 #[test]
-fn no_floor_makes_two_starts_take_one_number() {
+fn no_floor_repeats_an_epoch() {
     let highest = u64::MAX - (1 << 20) + 1;
     for floor in [highest + 1, u64::MAX - 1, u64::MAX] {
         assert!(matches!(Epoch::from_floor(floor), Err(EpochError::FloorTooHigh(_))), "{floor}");

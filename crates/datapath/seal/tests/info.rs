@@ -63,7 +63,7 @@ fn genuine_snapshots_open_in_order() {
 }
 
 #[test]
-fn a_flip_of_any_byte_or_a_cut_anywhere_is_a_forgery() {
+fn any_flipped_byte_or_truncation_is_a_forgery() {
     let mut s = sealer(&WEB);
     let p = seal(&mut s, 0, 42);
     let mut o = opener();
@@ -107,7 +107,7 @@ fn a_snapshot_belongs_to_its_tenant_vm_epoch_and_counter() {
 
 /// A damaged copy with the right tag, shown first, must not shut out the genuine snapshot.
 #[test]
-fn a_damaged_copy_shown_first_does_not_shut_out_the_original() {
+fn a_damaged_copy_does_not_block_the_original() {
     let (mut s, mut o) = (sealer(&WEB), opener());
     let p = seal(&mut s, 0, 1);
     let mut damaged = p.clone();
@@ -119,7 +119,7 @@ fn a_damaged_copy_shown_first_does_not_shut_out_the_original() {
 
 /// Shown on the log page, a snapshot is no record.
 #[test]
-fn a_snapshot_is_no_log_record() {
+fn a_snapshot_does_not_open_as_a_log_record() {
     let p = seal(&mut sealer(&WEB), 0, 1);
     let mut log = LogOpener::new(&KEY, &WEB);
     let cut = &p.bytes[..p4shield_seal::SEALED_LOG_SIZE];
@@ -127,7 +127,7 @@ fn a_snapshot_is_no_log_record() {
 }
 
 #[test]
-fn replays_and_rollbacks_are_told_from_forgeries_and_change_nothing() {
+fn replays_differ_from_forgeries_and_change_nothing() {
     let (mut s, mut o) = (sealer(&WEB), opener());
     let pages: Vec<Page> = (0..5).map(|i| seal(&mut s, i * 10, i)).collect();
     assert_eq!(open(&mut o, &pages[2], at(30)), Ok(2));
@@ -146,7 +146,7 @@ fn replays_and_rollbacks_are_told_from_forgeries_and_change_nothing() {
 }
 
 #[test]
-fn the_same_page_again_costs_and_counts_nothing() {
+fn an_unchanged_page_is_not_counted_again() {
     let (mut s, mut o) = (sealer(&WEB), opener());
     let p = seal(&mut s, 0, 1);
     assert_eq!(open(&mut o, &p, at(0)), Ok(1));
@@ -192,7 +192,7 @@ fn a_stopped_stream_turns_stale_by_the_steady_clock_alone() {
 
 /// A cloud that delays every snapshot by the same time keeps the steady clock content.
 #[test]
-fn a_delayed_stream_is_caught_by_the_real_time_clock() {
+fn the_real_time_clock_detects_a_delayed_stream() {
     let (mut s, mut o) = (sealer(&WEB), opener());
     let delay = 1_001;
     for i in 0..50 {
@@ -206,7 +206,7 @@ fn a_delayed_stream_is_caught_by_the_real_time_clock() {
 }
 
 #[test]
-fn a_snapshot_from_the_future_would_stay_young_and_is_refused() {
+fn a_snapshot_from_the_future_is_refused() {
     let (mut s, mut o) = (sealer(&WEB), opener());
     let refusal = open(&mut o, &seal(&mut s, 501, 1), at(0)).unwrap_err();
     assert!(matches!(refusal, InfoRefusal::Future { .. }));
@@ -214,7 +214,7 @@ fn a_snapshot_from_the_future_would_stay_young_and_is_refused() {
 }
 
 #[test]
-fn a_stepped_clock_makes_nothing_young() {
+fn a_stepped_clock_refreshes_no_old_data() {
     let (mut s, mut o) = (sealer(&WEB), opener());
     let p = seal(&mut s, 0, 1);
     open(&mut o, &p, at(0)).unwrap();
@@ -225,7 +225,7 @@ fn a_stepped_clock_makes_nothing_young() {
 }
 
 #[test]
-fn a_restarted_reader_is_not_fooled_by_an_old_page() {
+fn a_restarted_reader_refuses_an_old_page() {
     let mut s = sealer(&WEB);
     let p = seal(&mut s, 0, 1);
     let mut fresh = opener();
@@ -255,7 +255,7 @@ proptest! {
     /// Whatever order and damage a cloud shows genuine snapshots in: the value is never older than one already
     /// seen, and nothing unpublished is ever believed.
     #[test]
-    fn values_only_ever_get_newer(
+    fn values_only_become_newer(
         shown in prop::collection::vec((0usize..12, prop::option::of((0usize..SEALED_INFO_SIZE, 1u8..))), 1..60)
     ) {
         let mut old = InfoSealer::new(&KEY, &WEB, Epoch::from_clock().unwrap());

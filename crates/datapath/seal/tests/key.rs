@@ -13,7 +13,7 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn a_generated_key_loads_and_is_nobody_elses() {
+fn a_generated_key_loads_and_is_unique() {
     let (_dir, path) = place();
     let made = TenantKey::generate(&path).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
@@ -31,7 +31,7 @@ fn a_key_is_never_overwritten() {
 }
 
 #[test]
-fn every_other_mode_is_refused_and_the_message_mends_it() {
+fn other_modes_are_refused_with_a_remedy() {
     let (_dir, path) = place();
     TenantKey::generate(&path).unwrap();
     for mode in [0o644, 0o640, 0o604, 0o660, 0o700, 0o400, 0o4600, 0o1600, 0o000] {

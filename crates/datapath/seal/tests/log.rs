@@ -46,7 +46,7 @@ fn records_chain() {
 }
 
 #[test]
-fn a_flip_of_any_byte_or_a_cut_anywhere_is_a_forgery() {
+fn any_flipped_byte_or_truncation_is_a_forgery() {
     let p = seal(&mut sealer(), 5);
     let mut o = LogOpener::new(&KEY, &WEB);
     for i in 0..p.bytes.len() {
@@ -62,7 +62,7 @@ fn a_flip_of_any_byte_or_a_cut_anywhere_is_a_forgery() {
 }
 
 #[test]
-fn a_record_belongs_to_its_tenant_vm_and_place() {
+fn a_record_belongs_to_its_tenant_vm_and_position() {
     let p = seal(&mut sealer(), 5);
     for other in [Identity { tenant: "acmf", vm: "web" }, Identity { tenant: "acm", vm: "eweb" }] {
         assert_eq!(open(&mut LogOpener::new(&KEY, &other), &p), Err(LogRefusal::Forged));
@@ -78,7 +78,7 @@ fn a_record_belongs_to_its_tenant_vm_and_place() {
 }
 
 #[test]
-fn replays_gaps_and_repetitions_are_told_apart() {
+fn replays_gaps_and_repetitions_are_distinguished() {
     let (mut s, mut o) = (sealer(), LogOpener::new(&KEY, &WEB));
     let pages: Vec<Page> = (0..10).map(|i| seal(&mut s, i)).collect();
     assert_eq!(open(&mut o, &pages[1]), Ok((1, Continuity::First)), "a reader may come late");
@@ -92,7 +92,7 @@ fn replays_gaps_and_repetitions_are_told_apart() {
 }
 
 #[test]
-fn a_restart_is_told_and_its_past_is_a_replay() {
+fn a_restart_is_reported_and_its_past_is_a_replay() {
     let (mut old, mut o) = (sealer(), LogOpener::new(&KEY, &WEB));
     let before: Vec<Page> = (0..3).map(|i| seal(&mut old, i)).collect();
     let mut new = sealer();
@@ -116,7 +116,7 @@ fn epoch_file(dir: &tempfile::TempDir, name: &str, number: u64) -> std::path::Pa
 
 /// One machine image started twice, with a number so far ahead that the clock has no say.
 #[test]
-fn a_cloned_p4_vm_is_a_restart_or_a_replay_and_never_a_continuation() {
+fn a_cloned_p4vm_never_continues_the_log() {
     let dir = tempfile::tempdir().unwrap();
     let ahead = p4shield_seal::Now::read().real_ns + 86_400_000_000_000 * 365;
     let start = |name| LogSealer::new(&KEY, &WEB, Epoch::next_in(&epoch_file(&dir, name, ahead)).unwrap());
@@ -160,7 +160,7 @@ proptest! {
 
     /// In whatever order records are shown: accepted ones only ever advance, and each is what was sealed there.
     #[test]
-    fn a_log_only_ever_advances(shown in prop::collection::vec(0usize..20, 1..80), damage: u16) {
+    fn a_log_only_advances(shown in prop::collection::vec(0usize..20, 1..80), damage: u16) {
         let mut s = LogSealer::new(&KEY, &WEB, Epoch::from_clock().unwrap());
         let pages: Vec<Page> = (0..20).map(|i| seal(&mut s, i)).collect();
         let mut o = LogOpener::new(&KEY, &WEB);

@@ -1,25 +1,25 @@
-//! The end that reads.
+//! The reading end of a page.
 
-use super::{COUNTER, EPOCH, LEN, MAGIC, PUBLISHED, SEQUENCE, STRIDE, Shape, VERSION_SLOTS};
+use super::geometry::{COUNTER, EPOCH, LEN, MAGIC, PUBLISHED, PageGeometry, SEQUENCE, STRIDE, VERSION_SLOTS};
 use crate::error::{ChannelError, PageFault};
 use crate::memory::Memory;
 use crate::shm::SharedMemory;
 use p4shield_abi::page::SLOT_HEADER_SIZE;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-/// Tries before a slot that is always being written is given up.
-const TRIES: u32 = 16;
+/// Attempts to read a slot that is being written.
+const ATTEMPTS: u32 = 16;
 
-/// A publication that was copied out. Nothing about it is to be believed before its seal was checked.
+/// A publication, copied out of the page. It is untrusted until its seal has been checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Publication {
-    /// Its number on this page, counted from 0, as the page has it.
+    /// Its number on this page, from 0.
     pub index: u64,
-    /// Epoch of the writer that sealed it, as it claims.
+    /// Claimed epoch of the writer that sealed it.
     pub epoch: u64,
-    /// Counter within the epoch, as it claims.
+    /// Claimed counter within the epoch.
     pub counter: u64,
-    /// Sealed bytes: so many at the front of the buffer.
+    /// Length of the sealed bytes at the front of the buffer.
     pub len: usize,
 }
 
@@ -27,26 +27,26 @@ pub struct Publication {
 #[derive(Debug)]
 pub struct PageReader<M = SharedMemory> {
     memory: M,
-    shape: Shape,
+    geometry: PageGeometry,
 }
 
 impl<M: Memory> PageReader<M> {
-    /// A reader of a page that its writer sets up, now or later.
+    /// A reader of a page that its writer has set up or will set up.
     ///
     /// # Errors
     /// If the numbers are out of range or the region is too small for them.
     pub fn new(memory: M, magic: u64, slots: u32, stride: usize) -> Result<Self, ChannelError> {
-        Ok(Self { shape: Shape::of(&memory, magic, slots, stride)?, memory })
+        Ok(Self { geometry: PageGeometry::of(&memory, magic, slots, stride)?, memory })
     }
 
-    /// Bytes that a publication may have: what a buffer needs.
+    /// Returns the longest publication in bytes, which a buffer has to hold.
     #[must_use]
     pub fn room(&self) -> usize {
-        self.shape.room()
+        self.geometry.room()
     }
 
-    /// Publications so far, as the page claims: cheap enough to look at before every batch, to see if there is
-    /// something new. Zero while the page is not set up.
+    /// Returns the number of publications that the page claims; one load, cheap enough for every
+    /// batch. Zero while the page is not set up.
     #[must_use]
     #[inline]
     pub fn published(&self) -> u64 {
@@ -56,12 +56,12 @@ impl<M: Memory> PageReader<M> {
     /// Copies the newest publication to the front of `to`. None if nothing was published yet.
     ///
     /// # Errors
-    /// If the page is not set up as agreed, its newest slot cannot be read in a bounded number of tries or has an
-    /// impossible length, or `to` is too small.
+    /// If the page is not set up with this geometry, its newest slot is being written at every
+    /// attempt or has an invalid length, or `to` is too small.
     pub fn newest(&self, to: &mut [u8]) -> Result<Option<Publication>, PageFault> {
         self.check()?;
         let mut fault = PageFault::Torn(0);
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             let published = self.published();
             if published == 0 {
                 return Ok(None);
@@ -70,7 +70,7 @@ impl<M: Memory> PageReader<M> {
                 Ok(publication) => return Ok(Some(publication)),
                 Err(e) => fault = e,
             }
-            // The writer overtook us: what is newest now is another slot.
+            // The writer has overtaken this reader: the newest publication is in another slot.
             std::hint::spin_loop();
         }
         Err(fault)
@@ -83,7 +83,7 @@ impl<M: Memory> PageReader<M> {
     pub fn read(&self, index: u64, to: &mut [u8]) -> Result<Publication, PageFault> {
         self.check()?;
         let mut fault = PageFault::Torn(index);
-        for _ in 0..TRIES {
+        for _ in 0..ATTEMPTS {
             match self.try_slot(index, to) {
                 Err(e @ PageFault::Torn(_)) => fault = e,
                 other => return other,
@@ -93,17 +93,17 @@ impl<M: Memory> PageReader<M> {
         Err(fault)
     }
 
-    /// Whether the page's header says what was agreed on.
+    /// Checks that the page's header matches the geometry.
     fn check(&self) -> Result<(), PageFault> {
-        let ours = self.memory.load_u64(MAGIC, Acquire) == self.shape.magic
-            && self.memory.load_u64(VERSION_SLOTS, Relaxed) == self.shape.version_slots()
-            && self.memory.load_u64(STRIDE, Relaxed) == self.shape.stride as u64;
+        let ours = self.memory.load_u64(MAGIC, Acquire) == self.geometry.magic
+            && self.memory.load_u64(VERSION_SLOTS, Relaxed) == self.geometry.version_slots()
+            && self.memory.load_u64(STRIDE, Relaxed) == self.geometry.stride as u64;
         if ours { Ok(()) } else { Err(PageFault::NotAPage) }
     }
 
-    /// One try: sequence, slot, sequence.
+    /// Attempts to read a slot once: sequence number, slot, sequence number.
     fn try_slot(&self, index: u64, to: &mut [u8]) -> Result<Publication, PageFault> {
-        let slot = self.shape.slot(index);
+        let slot = self.geometry.slot(index);
         let whole = index.wrapping_mul(2).wrapping_add(2);
         if self.memory.load_u64(slot + SEQUENCE, Acquire) != whole {
             return Err(PageFault::Torn(index));
@@ -113,7 +113,7 @@ impl<M: Memory> PageReader<M> {
         // The word's upper half is reserved.
         let claimed = self.memory.load_u64(slot + LEN, Relaxed) as u32;
         let len = claimed as usize;
-        let fits = len <= self.shape.room() && len <= to.len();
+        let fits = len <= self.geometry.room() && len <= to.len();
         if fits {
             self.memory.copy_out(slot + SLOT_HEADER_SIZE, &mut to[..len]);
         }
@@ -121,8 +121,8 @@ impl<M: Memory> PageReader<M> {
         if self.memory.load_u64(slot + SEQUENCE, Relaxed) != whole {
             return Err(PageFault::Torn(index));
         }
-        if len > self.shape.room() {
-            return Err(PageFault::Length { len: claimed, room: self.shape.room() as u32 });
+        if len > self.geometry.room() {
+            return Err(PageFault::Length { len: claimed, room: self.geometry.room() as u32 });
         }
         if !fits {
             return Err(PageFault::TooLong { len, room: to.len() });

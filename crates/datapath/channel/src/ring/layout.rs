@@ -1,4 +1,6 @@
-//! Where things are in a channel's region, and the words that records are made of.
+//! Offsets in a channel's region, and the encoding of its records as words.
+//!
+//! [`p4shield_abi::channel`] defines the layout.
 
 use crate::error::ChannelError;
 use crate::memory::Memory;
@@ -7,7 +9,7 @@ use p4shield_abi::Verdict;
 use p4shield_abi::channel::{Answer, ChannelHeader, Geometry, Request, RewrittenHeader};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Offsets that follow from a geometry, computed once.
+/// Offsets that follow from a channel's geometry.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     pub(super) slots: u32,
@@ -21,7 +23,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Checks geometry, size and header of a region; after this no offset made here is out of range.
+    /// Checks geometry, size and header of a region. Every offset that it returns is then in range.
     pub(super) fn of<M: Memory>(memory: &M, geometry: Geometry) -> Result<Self, ChannelError> {
         if !geometry.is_valid() {
             return Err(ChannelError::Geometry(geometry));
@@ -42,12 +44,12 @@ impl Layout {
         })
     }
 
-    /// Bytes of a frame that count: head room and header.
+    /// Returns the bytes of a frame that are used: head room and header.
     pub(super) const fn frame_bytes(&self) -> usize {
         self.headroom + self.header_bytes
     }
 
-    /// Slot of the request with this free-running index.
+    /// Returns the slot of the request with a free-running index.
     pub(super) const fn slot(&self, index: u32) -> usize {
         (index & (self.slots - 1)) as usize
     }
@@ -69,10 +71,10 @@ impl Layout {
     }
 }
 
-/// Makes a region for a channel: a sealed memfd with its header, ready for both ends.
+/// Creates the region of a channel: a sealed memfd with its header, ready for both ends.
 ///
 /// # Errors
-/// If the geometry is out of range, or there is no memory.
+/// If the geometry is out of range, or memory is short.
 pub fn create_channel(name: &str, geometry: Geometry) -> Result<SharedMemory, ChannelError> {
     if !geometry.is_valid() {
         return Err(ChannelError::Geometry(geometry));
@@ -84,7 +86,7 @@ pub fn create_channel(name: &str, geometry: Geometry) -> Result<SharedMemory, Ch
     Ok(memory)
 }
 
-/// The words of a header, in the order of its fields.
+/// Encodes a header as words, in the order of its fields.
 pub(crate) const fn header_words(h: &ChannelHeader) -> [u64; 5] {
     [
         h.magic,
@@ -95,8 +97,8 @@ pub(crate) const fn header_words(h: &ChannelHeader) -> [u64; 5] {
     ]
 }
 
-/// A peer who was told another geometry is a mistake of configuration that deserves a message. (A hostile one may
-/// write what it likes here; nothing is taken from the header.)
+/// Compares a region's header with the configuration, to report a peer with another geometry. A
+/// hostile peer may change the header at any time; nothing is read from it afterwards.
 fn check_header<M: Memory>(memory: &M, expected: &ChannelHeader) -> Result<(), ChannelError> {
     const NAMES: [&str; 5] =
         ["magic", "version or slots", "header bytes or head room", "frame stride", "size"];
@@ -108,7 +110,7 @@ fn check_header<M: Memory>(memory: &M, expected: &ChannelHeader) -> Result<(), C
     Ok(())
 }
 
-/// A request as words.
+/// Encodes a request as words.
 #[inline(always)]
 pub(super) fn request_words(r: &Request) -> [u64; 4] {
     let lengths = u64::from(r.packet_len) | u64::from(r.input_port) << 32;
@@ -132,13 +134,13 @@ pub(super) fn read_request<M: Memory>(memory: &M, at: usize) -> Request {
     }
 }
 
-/// An answer as a word.
+/// Encodes an answer as a word.
 #[inline]
-pub(super) const fn word_of(id: u32, verdict: Verdict, flags: u8) -> u64 {
+pub(super) const fn answer_word(id: u32, verdict: Verdict, flags: u8) -> u64 {
     id as u64 | (verdict as u64) << 32 | (flags as u64) << 40
 }
 
-/// Copies an answer in: one word.
+/// Writes an answer: one word.
 #[inline]
 pub(super) fn write_answer<M: Memory>(memory: &M, at: usize, answer: u64) {
     memory.store_u64(at, answer, Relaxed);
@@ -150,19 +152,25 @@ pub(super) fn read_answer<M: Memory>(memory: &M, at: usize) -> u64 {
     memory.load_u64(at, Relaxed)
 }
 
-/// The fields of an answer.
-pub(super) const fn answer_of(word: u64) -> Answer {
+/// Decodes an answer.
+pub(super) const fn parse_answer(word: u64) -> Answer {
     Answer { id: word as u32, verdict: (word >> 32) as u8, flags: (word >> 40) as u8, reserved: [0; 2] }
 }
 
-/// Copies in what a rewrite says: one word.
+/// Writes the record of a rewritten header: one word.
 pub(super) fn write_rewrite<M: Memory>(memory: &M, at: usize, r: &RewrittenHeader) {
     let word = u64::from(r.packet_len) | u64::from(r.start) << 32 | u64::from(r.copy_len) << 48;
     memory.store_u64(at, word, Relaxed);
 }
 
-/// Copies out what a rewrite says: one word, read once.
+/// Copies the record of a rewritten header out: one word, read once.
 pub(super) fn read_rewrite<M: Memory>(memory: &M, at: usize) -> RewrittenHeader {
     let word = memory.load_u64(at, Relaxed);
     RewrittenHeader { packet_len: word as u32, start: (word >> 32) as u16, copy_len: (word >> 48) as u16 }
+}
+
+/// Returns the longest that a packet can be after its first `old` bytes were replaced by `new` bytes:
+/// the rest was not in the request, so it can shrink but not grow.
+pub(super) const fn longest_rewrite(packet_len: u32, old: u16, new: u16) -> u32 {
+    packet_len.saturating_sub(old as u32).saturating_add(new as u32)
 }

@@ -1,14 +1,16 @@
 //! The two ends of a channel.
 //!
-//! Two single-producer single-consumer rings that share their slots: request `i`, its answer and its frame all
-//! stand in slot `i % slots`, answers come in the order of the requests, and an end needs nothing from the other
-//! but one index. Indexes are free-running `u32`s; distances are taken modulo 2^32, and a distance larger than what
-//! is open is a fault of the peer.
+//! Two single-producer single-consumer rings share their slots: request `i`, its answer and its frame
+//! are in slot `i % slots`, answers come in the order of the requests, and an end needs only one
+//! index of the other. Indexes are free-running `u32`s; distances are taken modulo 2^32, and a
+//! distance larger than the window is a fault of the peer.
+//!
+//! [`Requester`] is the mediator's end, [`Responder`] the P4 VM's.
 
-mod bell;
 mod layout;
 mod requester;
 mod responder;
+mod wakeup;
 
 pub use layout::create_channel;
 pub(crate) use layout::header_words;
@@ -40,11 +42,11 @@ mod tests {
             let _ = requester.publish();
             let count = responder.fetch_with(3, |_, _| ()).expect("honest");
             for _ in 0..count {
-                responder.respond(Response::Pass).expect("it was asked");
+                responder.respond(Response::Pass).expect("a request is open");
             }
             let _ = responder.publish();
-            let result = requester.take(32, |answered| {
-                assert_eq!(answered.id, taken);
+            let result = requester.take(32, |answer| {
+                assert_eq!(answer.id, taken);
                 taken += 1;
             });
             assert_eq!(result, Ok(count));

@@ -1,7 +1,9 @@
-//! The mediator's end: asks and takes answers.
+//! The mediator's end of a channel: pushes requests and takes answers.
+//!
+//! [`crate::Responder`] is the other end. The mediator's `verdict` module applies the answers.
 
-use super::bell::Bell;
 use super::layout::{self, Layout};
+use super::wakeup::Wakeup;
 use crate::doorbell::Doorbell;
 use crate::error::{ChannelError, ChannelFault, PushRefused};
 use crate::memory::{LINE, Memory};
@@ -15,38 +17,39 @@ use p4shield_abi::channel::{
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Answers in a cache line, and so how many it takes before the next line is fetched from the P4 VM's core.
-const ANSWERS_A_LINE: u32 = 64 / size_of::<Answer>() as u32;
-/// Answers that are brought here ahead of time, at most.
-const AHEAD: u32 = BATCH as u32;
+/// Answers in a cache line: how many are taken before the next line is fetched from the P4 VM's core.
+const ANSWERS_PER_LINE: u32 = 64 / size_of::<Answer>() as u32;
+/// Most answers that are prefetched.
+const MAX_PREFETCHED: u32 = BATCH as u32;
 
-/// What was asked, kept in private: answers are held against this and never against the shared request.
+/// Private copy of a request's fields. Answers are checked against it, never against the shared request.
 #[derive(Clone, Copy, Debug, Default)]
-struct Asked {
+struct PendingRequest {
     id: u64,
     packet_len: u32,
     copy_len: u16,
 }
 
-/// An answer that was asked for, copied out and checked.
+/// An answer to a pending request, copied out of the shared memory and checked.
 #[derive(Debug)]
 pub struct CheckedAnswer<'a> {
-    /// Identity of the request.
+    /// Id of the request.
     pub id: u64,
-    /// What is to happen to the packet.
+    /// Verdict about the packet.
     pub verdict: Verdict,
-    /// What is to be changed in it before it passes; none for a dropped packet.
+    /// Change to the packet before it passes; none for a dropped packet.
     pub rewrite: Option<HeaderRewrite<'a>>,
 }
 
-/// A change to a packet, within bounds.
+/// A change to the front of a packet, within bounds.
 #[derive(Debug)]
 pub struct HeaderRewrite<'a> {
-    /// How many bytes at the packet's front (those that were handed over) the header replaces.
+    /// Bytes at the packet's front that the header replaces: those that were in the request.
     pub replaced: usize,
     /// The new header.
     pub header: &'a [u8],
-    /// Bytes of the whole packet afterwards: from the header alone to the header and all that was not handed over.
+    /// Length of the packet afterwards: at least the header's, at most that and the bytes that were
+    /// not in the request.
     pub packet_len: u32,
 }
 
@@ -58,37 +61,37 @@ pub struct HeaderRewrite<'a> {
 pub struct Requester<M = SharedMemory> {
     memory: M,
     layout: Layout,
-    asked: Box<[Asked]>,
+    pending: Box<[PendingRequest]>,
     scratch: Box<[u8]>,
-    /// The newest request if it is the first of its cache line and was not written yet.
+    /// The newest request, if it is the first of its cache line and not written yet.
     half: Option<[u64; 4]>,
-    /// Requests written. All four are free-running.
+    /// Requests written. This and the next three indexes are free-running.
     pushed: u32,
-    /// Requests the P4 VM was told of.
+    /// Requests published to the P4 VM.
     published: u32,
-    /// Answers known to be there: the P4 VM's index as last read and checked.
+    /// Answers published: the P4 VM's index as last read and checked.
     answered: u32,
     /// Answers taken.
     taken: u32,
-    bell: Bell,
-    /// Times that the P4 VM's word was counted up. Free-running.
-    rings: u32,
-    /// Times that it was told that packets were sent. Free-running.
+    wakeup: Wakeup,
+    /// Increments of the P4 VM's futex. Free-running.
+    futex: u32,
+    /// Increments of [`SENT`]. Free-running.
     sent: u32,
     fault: Option<ChannelFault>,
-    /// Addresses of the packet memory that the P4 VM reads headers from; none: they are copied.
+    /// Addresses of the packet memory from which the P4 VM reads headers; none: headers are copied.
     packets: Option<Range<usize>>,
 }
 
 impl<M: Memory> Requester<M> {
-    /// Sets up the mediator's end over a fresh region; each region serves one pair of ends, once.
+    /// Sets up the mediator's end over a new region; each region serves one pair of ends, once.
     ///
     /// # Errors
-    /// If the geometry is out of range, or the region is too small or says it has another.
+    /// If the geometry is out of range, or the region is too small or has another geometry.
     pub fn new(memory: M, geometry: Geometry) -> Result<Self, ChannelError> {
         let layout = Layout::of(&memory, geometry)?;
         Ok(Self {
-            asked: vec![Asked::default(); layout.slots as usize].into_boxed_slice(),
+            pending: vec![PendingRequest::default(); layout.slots as usize].into_boxed_slice(),
             scratch: vec![0; layout.frame_bytes()].into_boxed_slice(),
             memory,
             layout,
@@ -97,43 +100,43 @@ impl<M: Memory> Requester<M> {
             published: 0,
             answered: 0,
             taken: 0,
-            bell: Bell::of_mediator(),
-            rings: 0,
+            wakeup: Wakeup::of_mediator(),
+            futex: 0,
             sent: 0,
             fault: None,
             packets: None,
         })
     }
 
-    /// The same, telling where headers are instead of copying them: the P4 VM has mapped the packet memory that is at
-    /// these addresses here ([`super::Responder::with_packet_memory`]). All packets must lie in it: of one that does not, no byte is
-    /// handed over.
+    /// Submits the location of headers instead of copies: the P4 VM has mapped the packet memory that
+    /// is at these addresses here ([`super::Responder::with_packet_memory`]). All packets have to lie
+    /// in it; of a packet outside it, the P4 VM receives no byte.
     #[must_use]
     pub fn with_packet_memory(mut self, packets: Range<usize>) -> Self {
         self.packets = Some(packets);
         self
     }
 
-    /// As if so many packets had gone before.
+    /// Starts at an index, as if that many packets had passed.
     #[cfg(test)]
     pub(super) fn started_at(mut self, index: u32) -> Self {
         (self.pushed, self.published, self.answered, self.taken) = (index, index, index, index);
         self
     }
 
-    /// Requests that can be pushed now.
+    /// Returns how many requests can be pushed now.
     #[must_use]
     pub fn room(&self) -> usize {
         if self.fault.is_some() { 0 } else { (self.layout.slots - self.outstanding_u32()) as usize }
     }
 
-    /// Requests pushed whose answer was not taken.
+    /// Returns how many pushed requests have no taken answer.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.outstanding_u32() as usize
     }
 
-    /// Requests pushed that the P4 VM was not told of.
+    /// Returns how many pushed requests are not published.
     #[must_use]
     #[inline]
     pub fn unpublished(&self) -> usize {
@@ -144,32 +147,32 @@ impl<M: Memory> Requester<M> {
         self.pushed.wrapping_sub(self.taken)
     }
 
-    /// Header bytes a packet that are handed over at most.
+    /// Returns the most header bytes of a packet that are submitted.
     #[must_use]
     pub fn header_bytes(&self) -> usize {
         self.layout.header_bytes
     }
 
-    /// How the peer broke the protocol, if it did.
+    /// Returns how the peer broke the protocol, if it did.
     #[must_use]
     pub fn fault(&self) -> Option<ChannelFault> {
         self.fault
     }
 
-    /// The region.
+    /// Returns the shared region.
     #[must_use]
     pub fn memory(&self) -> &M {
         &self.memory
     }
 
-    /// Writes a request and up to [`Self::header_bytes`] of `header`, the packet's front, into the next slot; or where the
-    /// P4 VM finds them.
-    /// `request.copy_len` is set here.
+    /// Writes a request, and up to [`Self::header_bytes`] of `header`, the packet's front, or their
+    /// location, into the next slot. Sets `copy_len` of the request.
+    ///
+    /// Inlined, so that the caller assembles the request in registers and not in memory that is read
+    /// again at once.
     ///
     /// # Errors
-    /// If every slot is in use, or the channel is faulted. Nothing was written then.
-    ///
-    /// Part of its caller: a request is better made in registers than in memory that is read again at once.
+    /// If every slot is in use, or the channel is faulted. Nothing is written then.
     #[inline(always)]
     pub fn push(&mut self, request: &Request, header: &[u8]) -> Result<(), PushRefused> {
         if let Some(fault) = self.fault {
@@ -184,19 +187,20 @@ impl<M: Memory> Requester<M> {
             self.write_header(slot, header);
             header.len()
         } else {
-            self.point(slot, header)
+            self.write_location(slot, header)
         };
         // MAX_HEADER_BYTES is below 2^16.
         let copy_len = len as u16;
         self.write_request(slot, layout::request_words(&Request { copy_len, ..*request }));
-        self.asked[slot] = Asked { id: request.id, packet_len: request.packet_len, copy_len };
+        self.pending[slot] = PendingRequest { id: request.id, packet_len: request.packet_len, copy_len };
         self.pushed = self.pushed.wrapping_add(1);
         Ok(())
     }
 
-    /// Writes where in the packet memory a header is. How many bytes the P4 VM finds there: none, if it is not in it.
+    /// Writes the offset of a header in the packet memory. Returns how many bytes the P4 VM may read
+    /// there: none if the header lies outside it.
     #[inline]
-    fn point(&self, slot: usize, header: &[u8]) -> usize {
+    fn write_location(&self, slot: usize, header: &[u8]) -> usize {
         let at = header.as_ptr().addr();
         let offset = self.packets.as_ref().and_then(|packets| {
             let end = at.checked_add(header.len())?;
@@ -218,7 +222,8 @@ impl<M: Memory> Requester<M> {
         }
     }
 
-    /// Two requests are a cache line, which is written when there are both, or by [`Self::publish`].
+    /// Writes a request. Two requests fill a cache line, which is written when both are there, or by
+    /// [`Self::publish`].
     #[inline(always)]
     fn write_request(&mut self, slot: usize, words: [u64; 4]) {
         if slot.is_multiple_of(2) {
@@ -231,7 +236,7 @@ impl<M: Memory> Requester<M> {
         }
     }
 
-    /// Hands over what was pushed. True if the P4 VM is seen to sleep: [`Self::wake`] is to be called.
+    /// Publishes the pushed requests. Returns true if the P4 VM sleeps; the caller then calls [`Self::wake`].
     #[inline]
     #[must_use = "a P4 VM that sleeps has to be woken"]
     pub fn publish(&mut self) -> bool {
@@ -248,52 +253,55 @@ impl<M: Memory> Requester<M> {
         self.must_wake()
     }
 
-    /// Whether the P4 VM sleeps though it owes answers: [`Self::wake`] is to be called.
+    /// Whether the P4 VM sleeps although it owes answers; the caller then calls [`Self::wake`].
     ///
-    /// To be asked again and again while answers are outstanding. The index is stored and the P4 VM's flag read without
-    /// a fence in between, which would have the processor wait until all that was pushed has left its store buffer;
-    /// so [`Self::publish`] can miss a P4 VM that goes to sleep at the same moment, and what misses nothing is looking
-    /// again.
+    /// The caller repeats it while answers are outstanding. No fence separates the store of the index
+    /// from the load of the P4 VM's flag, because it would stall the processor until its store buffer
+    /// is empty. So [`Self::publish`] can miss a P4 VM that falls asleep at the same moment, and the
+    /// next call finds it.
     #[inline]
     #[must_use = "a P4 VM that sleeps has to be woken"]
     pub fn must_wake(&mut self) -> bool {
-        self.published != self.taken && self.fault.is_none() && self.bell.due(&self.memory, self.published)
+        self.published != self.taken
+            && self.fault.is_none()
+            && self.wakeup.is_due(&self.memory, self.published)
     }
 
-    /// Whether the P4 VM sleeps, owing nothing. It may be woken all the same ([`Self::wake`]), to be awake in time for what is
-    /// about to come over this channel or another; it looks and, if nothing is there yet, sleeps again.
+    /// Whether the P4 VM sleeps and owes no answer. It may be woken early ([`Self::wake`]) for a
+    /// request that is about to come over this channel or another one; it polls and, if there is none
+    /// yet, sleeps again.
     #[inline]
     pub fn is_asleep(&mut self) -> bool {
-        self.published == self.taken && self.fault.is_none() && self.bell.sees_sleep(&self.memory)
+        self.published == self.taken && self.fault.is_none() && self.wakeup.peer_sleeps(&self.memory)
     }
 
-    /// Counts the P4 VM's word up if it was seen to sleep there, which is what is to be done first to wake it. False if it is to
-    /// be woken by its doorbell.
+    /// Increments the P4 VM's futex if the P4 VM was seen asleep there, which comes before the system
+    /// call that wakes it. Returns false if its doorbell wakes it.
     ///
-    /// One that has gone to sleep again meanwhile looked at the word before it said so, and finds it changed.
+    /// A P4 VM that has fallen asleep again meanwhile read the futex before it announced its sleep,
+    /// and finds it changed.
     pub fn bump_futex(&mut self) -> bool {
-        let there = self.bell.place() == ASLEEP_AT_FUTEX;
-        if there {
-            self.rings = self.rings.wrapping_add(1);
-            self.memory.store_u32(P4VM_FUTEX, self.rings, Release);
+        let at_futex = self.wakeup.flag() == ASLEEP_AT_FUTEX;
+        if at_futex {
+            self.futex = self.futex.wrapping_add(1);
+            self.memory.store_u32(P4VM_FUTEX, self.futex, Release);
         }
-        there
+        at_futex
     }
 
-    /// Tells the P4 VM that packets it let pass have been sent: if it shares its core with whom they are for, it need not keep
-    /// that awake any more, and is in the way from now on.
+    /// Notifies the P4 VM that packets it passed have been sent. A P4 VM that shares its core with
+    /// their receiver then gives up the core.
     #[inline]
     pub fn notify_sent(&mut self) {
         self.sent = self.sent.wrapping_add(1);
         self.memory.store_u32(SENT, self.sent, Relaxed);
     }
 
-    /// Has what the next [`Self::take`] looks at brought here, while the caller does something else: the P4 VM's core
-    /// wrote it last.
+    /// Prefetches the cache lines that the next [`Self::take`] reads, which the P4 VM's core wrote last.
     #[inline]
     pub fn prefetch(&self) {
         self.memory.prefetch(VERDICT_HEAD);
-        for n in (0..self.outstanding_u32().min(AHEAD)).step_by(ANSWERS_A_LINE as usize) {
+        for n in (0..self.outstanding_u32().min(MAX_PREFETCHED)).step_by(ANSWERS_PER_LINE as usize) {
             self.prefetch_answer(self.taken.wrapping_add(n));
         }
     }
@@ -303,10 +311,10 @@ impl<M: Memory> Requester<M> {
         self.memory.prefetch(self.layout.answer(self.layout.slot(index)));
     }
 
-    /// Takes up to `max` answers, in the order of the requests, and gives their slots back.
+    /// Takes up to `max` answers, in the order of the requests, and frees their slots.
     ///
     /// # Errors
-    /// If the P4 VM broke the protocol, now or earlier. Answers before the one at fault were given to `each`.
+    /// If the P4 VM broke the protocol, now or earlier. Answers before the invalid one were passed to `each`.
     #[inline]
     pub fn take(
         &mut self,
@@ -314,7 +322,7 @@ impl<M: Memory> Requester<M> {
         mut each: impl FnMut(CheckedAnswer<'_>),
     ) -> Result<usize, ChannelFault> {
         let ready = self.ready(u32::try_from(max).unwrap_or(u32::MAX))?;
-        for n in (0..ready).step_by(ANSWERS_A_LINE as usize) {
+        for n in (0..ready).step_by(ANSWERS_PER_LINE as usize) {
             self.prefetch_answer(self.taken.wrapping_add(n));
         }
         for _ in 0..ready {
@@ -329,7 +337,7 @@ impl<M: Memory> Requester<M> {
         Ok(ready as usize)
     }
 
-    /// Answers that can be taken, `max` or fewer. The shared index is read only if not as many are known of.
+    /// Returns how many answers can be taken, at most `max`. Reads the shared index only if fewer are known.
     #[inline]
     fn ready(&mut self, max: u32) -> Result<u32, ChannelFault> {
         if let Some(fault) = self.fault {
@@ -352,43 +360,47 @@ impl<M: Memory> Requester<M> {
     fn take_one(&mut self, each: &mut impl FnMut(CheckedAnswer<'_>)) -> Result<(), ChannelFault> {
         let slot = self.layout.slot(self.taken);
         let word = layout::read_answer(&self.memory, self.layout.answer(slot));
-        let id = self.asked[slot].id;
-        // Most packets pass as they are.
-        if word == layout::word_of(id as u32, Verdict::Pass, 0) {
+        let id = self.pending[slot].id;
+        // Most packets pass unchanged.
+        if word == layout::answer_word(id as u32, Verdict::Pass, 0) {
             each(CheckedAnswer { id, verdict: Verdict::Pass, rewrite: None });
         } else {
-            self.take_other(slot, word, each)?;
+            self.take_checked(slot, word, each)?;
         }
         self.taken = self.taken.wrapping_add(1);
         Ok(())
     }
 
     #[inline(never)]
-    fn take_other(
+    fn take_checked(
         &mut self,
         slot: usize,
         word: u64,
         each: &mut impl FnMut(CheckedAnswer<'_>),
     ) -> Result<(), ChannelFault> {
-        let (answer, asked) = (layout::answer_of(word), self.asked[slot]);
-        if answer.id != asked.id as u32 {
-            return Err(ChannelFault::Id { asked: asked.id as u32, got: answer.id });
+        let (answer, pending) = (layout::parse_answer(word), self.pending[slot]);
+        if answer.id != pending.id as u32 {
+            return Err(ChannelFault::Id { asked: pending.id as u32, got: answer.id });
         }
         if answer.flags & !REWRITTEN != 0 {
             return Err(ChannelFault::Flags(answer.flags));
         }
         let verdict = Verdict::from_u64(u64::from(answer.verdict));
         let rewrite = if answer.flags & REWRITTEN != 0 && verdict == Verdict::Pass {
-            Some(self.rewrite(slot, &asked)?)
+            Some(self.check_rewrite(slot, &pending)?)
         } else {
             None
         };
-        each(CheckedAnswer { id: asked.id, verdict, rewrite });
+        each(CheckedAnswer { id: pending.id, verdict, rewrite });
         Ok(())
     }
 
-    /// Checks a rewrite against what was asked and copies its header out.
-    fn rewrite(&mut self, slot: usize, asked: &Asked) -> Result<HeaderRewrite<'_>, ChannelFault> {
+    /// Checks a rewrite against its request and copies its header out.
+    fn check_rewrite(
+        &mut self,
+        slot: usize,
+        pending: &PendingRequest,
+    ) -> Result<HeaderRewrite<'_>, ChannelFault> {
         let RewrittenHeader { packet_len, start, copy_len } =
             layout::read_rewrite(&self.memory, self.layout.rewrite(slot));
         let frame = self.layout.frame_bytes();
@@ -397,28 +409,22 @@ impl<M: Memory> Requester<M> {
             return Err(ChannelFault::Bounds { start, len: copy_len, frame: frame as u32 });
         }
         let min = u32::from(copy_len);
-        let max = longest(asked.packet_len, asked.copy_len, copy_len);
+        let max = layout::longest_rewrite(pending.packet_len, pending.copy_len, copy_len);
         if !(min..=max).contains(&packet_len) {
             return Err(ChannelFault::Length { packet_len, min, max });
         }
         let header = &mut self.scratch[..len];
         self.memory.copy_out(self.layout.frame(slot) + at, header);
-        Ok(HeaderRewrite { replaced: usize::from(asked.copy_len), header, packet_len })
+        Ok(HeaderRewrite { replaced: usize::from(pending.copy_len), header, packet_len })
     }
 }
 
 impl Requester {
-    /// Wakes the P4 VM, at its word or by `doorbell`. One system call, two if nobody is found at the word; never waits. False if
-    /// there is nobody any more.
+    /// Wakes the P4 VM at its futex or by `doorbell`. One system call, two if no thread sleeps at the
+    /// futex; never waits. Returns false if the P4 VM has closed its doorbell.
     pub fn wake(&mut self, doorbell: &Doorbell) -> bool {
         (self.bump_futex() && self.memory.wake_at(P4VM_FUTEX)) || doorbell.ring()
     }
-}
-
-/// The longest a packet can be after its first `old` bytes were replaced by `new`: the rest was never handed over,
-/// so it can be cut but not grow.
-pub(super) const fn longest(packet_len: u32, old: u16, new: u16) -> u32 {
-    packet_len.saturating_sub(old as u32).saturating_add(new as u32)
 }
 
 impl<M: Memory> Sleeper for Requester<M> {
@@ -429,10 +435,10 @@ impl<M: Memory> Sleeper for Requester<M> {
         if self.answered != self.taken {
             return false;
         }
-        self.bell.announce(&self.memory, ASLEEP_AT_DOORBELL, self.taken, self.published != self.taken)
+        self.wakeup.announce(&self.memory, ASLEEP_AT_DOORBELL, self.taken, self.published != self.taken)
     }
 
     fn retract(&mut self) {
-        self.bell.retract(&self.memory);
+        self.wakeup.retract(&self.memory);
     }
 }

@@ -1,8 +1,9 @@
-//! The P4 VM's end: fetches requests and answers them.
+//! The P4 VM's end of a channel: fetches requests and answers them.
+//!
+//! [`crate::Requester`] is the other end. The runtime's worker runs the programs between fetch and response.
 
-use super::bell::Bell;
 use super::layout::{self, Layout};
-use super::requester::longest;
+use super::wakeup::Wakeup;
 use crate::error::{ChannelError, ChannelFault, ResponseRefused};
 use crate::futex::FutexWait;
 use crate::memory::Memory;
@@ -15,84 +16,87 @@ use p4shield_abi::channel::{
 };
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-/// How many packets before it is copied a header is fetched from the mediator's core.
+/// How many packets in advance a header is prefetched from the mediator's core.
 const AHEAD: u32 = 6;
 
 /// The P4 VM's end of a channel.
 ///
-/// Requests are fetched in batches, judged in private memory, answered in their order, and the answers published
-/// together. Between a fetch and its answers at most [`BATCH`] requests are open.
+/// Requests are fetched in batches into private memory and answered in their order; the answers are
+/// published together. At most [`BATCH`] requests are open at a time.
 #[derive(Debug)]
 pub struct Responder<M = SharedMemory> {
     memory: M,
     layout: Layout,
-    /// Requests fetched and not yet answered, by index modulo [`BATCH`].
-    open: [Open; BATCH],
-    /// Requests known to be there: the mediator's index as last read and checked. All four are free-running.
-    asked: u32,
+    /// Requests fetched and not answered yet, by index modulo [`BATCH`].
+    open: [OpenRequest; BATCH],
+    /// Requests published: the mediator's index as last read and checked. This and the next three
+    /// indexes are free-running.
+    requested: u32,
     /// Requests fetched.
     fetched: u32,
     /// Answers written.
     answered: u32,
-    /// Answers the mediator was told of.
+    /// Answers published to the mediator.
     published: u32,
-    bell: Bell,
-    /// What stood in the word when sleep at it was announced.
-    seen: u32,
+    wakeup: Wakeup,
+    /// Value of the futex when sleep at it was announced.
+    futex: u32,
     fault: Option<ChannelFault>,
-    /// What headers are read from; none: from the frames, where they are copied to.
+    /// Packet memory from which headers are read; none: they are in the frames.
     packets: Option<PacketMemory>,
 }
 
+/// Private copy of the fields of a fetched request that its answer needs.
 #[derive(Clone, Copy, Debug, Default)]
-struct Open {
-    /// What the answer repeats of the request's identity.
+struct OpenRequest {
+    /// Low half of the request's id, which the answer repeats.
     id: u32,
     packet_len: u32,
     copy_len: u16,
 }
 
-/// How a request is answered.
+/// Response to a request: the verdict, and the new header if the program changed the packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Response<'a> {
-    /// The packet goes no further.
+    /// The packet is dropped.
     Drop,
-    /// The packet goes on as it is.
+    /// The packet passes unchanged.
     Pass,
-    /// The packet goes on, changed.
+    /// The packet passes with a new header.
     Rewritten {
-        /// Replaces the bytes that were handed over; up to head room plus header bytes.
+        /// Replaces the bytes that were in the request; up to head room plus header bytes.
         header: &'a [u8],
-        /// Bytes of the whole packet afterwards: from `header.len()` to that and all that was not handed over.
+        /// Length of the packet afterwards: from `header.len()` to that plus the bytes that were not
+        /// in the request.
         packet_len: u32,
     },
 }
 
-/// Where the header of one request can be copied from, once.
+/// The header of one request in shared memory, which can be copied out once.
 #[derive(Debug)]
 pub struct HeaderSource<'a, M = SharedMemory> {
     memory: &'a M,
-    /// Where it is if not in `memory`.
+    /// The packet memory that contains it; none: `memory` does.
     packets: Option<&'a PacketMemory>,
     at: usize,
     len: usize,
 }
 
 impl<M: Memory> HeaderSource<'_, M> {
-    /// Bytes that were handed over.
+    /// Returns its length in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether none were.
+    /// Whether it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Copies them to the front of `to` and returns how many: all, or as many as fit. Consumes the frame, since a
-    /// second copy might differ from the first.
+    /// Copies it to the front of `to`, as far as it fits, and returns the length of the copy.
+    /// Consumes the source, because a second copy might differ from the first.
     #[inline]
     pub fn copy_to(self, to: &mut [u8]) -> usize {
         let len = self.len.min(to.len());
@@ -105,75 +109,76 @@ impl<M: Memory> HeaderSource<'_, M> {
 }
 
 impl<M: Memory> Responder<M> {
-    /// Sets up the P4 VM's end over a fresh region; each region serves one pair of ends, once.
+    /// Sets up the P4 VM's end over a new region; each region serves one pair of ends, once.
     ///
     /// # Errors
-    /// If the geometry is out of range, or the region is too small or says it has another.
+    /// If the geometry is out of range, or the region is too small or has another geometry.
     pub fn new(memory: M, geometry: Geometry) -> Result<Self, ChannelError> {
         let layout = Layout::of(&memory, geometry)?;
         Ok(Self {
             memory,
             layout,
-            open: [Open::default(); BATCH],
-            asked: 0,
+            open: [OpenRequest::default(); BATCH],
+            requested: 0,
             fetched: 0,
             answered: 0,
             published: 0,
-            bell: Bell::of_p4vm(),
-            seen: 0,
+            wakeup: Wakeup::of_p4vm(),
+            futex: 0,
             fault: None,
             packets: None,
         })
     }
 
-    /// The same, reading headers from the switch's packet memory, which the mediator points into
-    /// ([`super::Requester::with_packet_memory`]). Rewrites are answered as ever.
+    /// Reads headers from the switch's packet memory, where the mediator locates them
+    /// ([`super::Requester::with_packet_memory`]). Rewritten headers still go into the frames.
     #[must_use]
     pub fn with_packet_memory(mut self, packets: PacketMemory) -> Self {
         self.packets = Some(packets);
         self
     }
 
-    /// As if so many packets had gone before.
+    /// Starts at an index, as if that many packets had passed.
     #[cfg(test)]
     pub(super) fn started_at(mut self, index: u32) -> Self {
-        (self.asked, self.fetched, self.answered, self.published) = (index, index, index, index);
+        (self.requested, self.fetched, self.answered, self.published) = (index, index, index, index);
         self
     }
 
-    /// Requests fetched and not yet answered.
+    /// Returns how many fetched requests are not answered.
     #[must_use]
     pub fn unanswered(&self) -> usize {
         self.fetched.wrapping_sub(self.answered) as usize
     }
 
-    /// How the peer broke the protocol, if it did.
+    /// Returns how the peer broke the protocol, if it did.
     #[must_use]
     pub fn fault(&self) -> Option<ChannelFault> {
         self.fault
     }
 
-    /// The region.
+    /// Returns the shared region.
     #[must_use]
     pub fn memory(&self) -> &M {
         &self.memory
     }
 
-    /// Fetches up to a whole batch into `batch`, in place of what was in it.
+    /// Fetches up to a whole batch into `batch`, whose previous requests are overwritten.
     ///
     /// # Errors
     /// If the mediator broke the protocol, now or earlier.
     #[inline]
     pub fn fetch(&mut self, batch: &mut RequestBatch) -> Result<usize, ChannelFault> {
         batch.len = 0;
-        self.fetch_with(BATCH, |request, frame| batch.add(request, frame))
+        self.fetch_with(BATCH, |request, header| batch.add(request, header))
     }
 
-    /// Fetches up to `max` requests and gives each to `each`, together with its header copy. As many are open
-    /// at most as a batch has.
+    /// Fetches up to `max` requests and passes each to `each`, together with its header. At most
+    /// [`BATCH`] are open.
     ///
-    /// `copy_len` of the request is the frame's length: what the mediator wrote, cut to the header bytes agreed on
-    /// and to the packet's length. All other fields are as the mediator wrote them.
+    /// `copy_len` of the request is the header's length: the mediator's value, limited to the
+    /// channel's header bytes and to the packet's length. All other fields are as the mediator wrote
+    /// them.
     ///
     /// # Errors
     /// If the mediator broke the protocol, now or earlier.
@@ -198,28 +203,31 @@ impl<M: Memory> Responder<M> {
                 (request.copy_len as usize).min(self.layout.header_bytes).min(request.packet_len as usize);
             request.copy_len = len as u16;
             let at = self.header_at(slot, request.copy_len)?;
-            self.open[self.fetched as usize % BATCH] =
-                Open { id: request.id as u32, packet_len: request.packet_len, copy_len: request.copy_len };
+            self.open[self.fetched as usize % BATCH] = OpenRequest {
+                id: request.id as u32,
+                packet_len: request.packet_len,
+                copy_len: request.copy_len,
+            };
             self.fetched = self.fetched.wrapping_add(1);
             each(&request, HeaderSource { memory: &self.memory, packets: self.packets.as_ref(), at, len });
         }
         Ok(count as usize)
     }
 
-    /// Where a request's header is, of which `len` bytes are to be read.
+    /// Returns the offset of a request's header, of which `len` bytes are read.
     #[inline]
     fn header_at(&mut self, slot: usize, len: u16) -> Result<usize, ChannelFault> {
         let frame = self.layout.frame(slot);
         let Some(packets) = &self.packets else { return Ok(frame + self.layout.headroom) };
         let offset = self.memory.load_u64(frame, Relaxed);
-        packets.place(offset, len.into()).ok_or_else(|| {
+        packets.locate(offset, len.into()).ok_or_else(|| {
             let fault = ChannelFault::Outside { offset, len };
             self.fault = Some(fault);
             fault
         })
     }
 
-    /// Has a request and the first lines of its header copy brought here.
+    /// Prefetches a request and the first cache lines of its header.
     #[inline]
     fn prefetch_request(&self, index: u32) {
         let slot = self.layout.slot(index);
@@ -234,39 +242,40 @@ impl<M: Memory> Responder<M> {
         }
     }
 
-    /// Requests that can be fetched, `max` or fewer. The shared index is read only if not as many are known of.
+    /// Returns how many requests can be fetched, at most `max`. Reads the shared index only if fewer
+    /// are known.
     #[inline]
     fn ready(&mut self, max: u32) -> Result<u32, ChannelFault> {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
-        if self.asked.wrapping_sub(self.fetched) < max {
+        if self.requested.wrapping_sub(self.fetched) < max {
             let index = self.memory.load_u32(REQUEST_HEAD, Acquire);
-            // Answers that are written and not published are still owed: their slots are not the mediator's.
-            let open = self.layout.slots - self.asked.wrapping_sub(self.published);
-            if index.wrapping_sub(self.asked) > open {
-                let fault = ChannelFault::Index { index, base: self.asked, open };
+            // Answers that are written but not published are still owed: the mediator does not own
+            // their slots yet.
+            let open = self.layout.slots - self.requested.wrapping_sub(self.published);
+            if index.wrapping_sub(self.requested) > open {
+                let fault = ChannelFault::Index { index, base: self.requested, open };
                 self.fault = Some(fault);
                 return Err(fault);
             }
-            self.asked = index;
+            self.requested = index;
         }
-        Ok(self.asked.wrapping_sub(self.fetched).min(max))
+        Ok(self.requested.wrapping_sub(self.fetched).min(max))
     }
 
-    /// Answers the oldest request that was fetched and not answered.
+    /// Answers the oldest open request.
     ///
     /// # Errors
-    /// If there is none, or a rewrite fits neither the frame nor the packet (then the request still waits for its
-    /// answer).
+    /// If there is none, or a rewrite does not fit the frame or the packet. The request then stays open.
     #[inline]
-    pub fn respond(&mut self, reply: Response<'_>) -> Result<(), ResponseRefused> {
+    pub fn respond(&mut self, response: Response<'_>) -> Result<(), ResponseRefused> {
         if self.fetched == self.answered {
             return Err(ResponseRefused::NoOpenRequest);
         }
         let open = self.open[self.answered as usize % BATCH];
         let slot = self.layout.slot(self.answered);
-        let (verdict, flags) = match reply {
+        let (verdict, flags) = match response {
             Response::Drop => (Verdict::Drop, 0),
             Response::Pass => (Verdict::Pass, 0),
             Response::Rewritten { header, packet_len } => {
@@ -274,25 +283,26 @@ impl<M: Memory> Responder<M> {
                 (Verdict::Pass, REWRITTEN)
             }
         };
-        let answer = layout::word_of(open.id, verdict, flags);
+        let answer = layout::answer_word(open.id, verdict, flags);
         layout::write_answer(&self.memory, self.layout.answer(slot), answer);
         self.answered = self.answered.wrapping_add(1);
         Ok(())
     }
 
-    /// Writes a new header into the frame, at the old one's place if it fits there, else further to the front, and says
-    /// where it is.
+    /// Writes a new header into the frame, in place of the old one if it fits there, else further to
+    /// the front, and records where it starts.
     fn rewrite(
         &self,
         slot: usize,
-        open: &Open,
+        open: &OpenRequest,
         header: &[u8],
         packet_len: u32,
     ) -> Result<(), ResponseRefused> {
         let (len, frame) = (header.len(), self.layout.frame_bytes());
         // `frame_bytes` is below 2^16, so is what fits into it.
         let copy_len = len.min(frame) as u16;
-        let (min, max) = (u32::from(copy_len), longest(open.packet_len, open.copy_len, copy_len));
+        let (min, max) =
+            (u32::from(copy_len), layout::longest_rewrite(open.packet_len, open.copy_len, copy_len));
         if len > frame || !(min..=max).contains(&packet_len) {
             return Err(ResponseRefused::Rewrite { len, packet_len, frame: frame as u32, min, max });
         }
@@ -303,7 +313,8 @@ impl<M: Memory> Responder<M> {
         Ok(())
     }
 
-    /// Hands over the answers that were written. True if the mediator sleeps: its doorbell is to be rung.
+    /// Publishes the written answers. Returns true if the mediator sleeps; the caller then rings its
+    /// doorbell.
     #[inline]
     #[must_use = "a mediator that sleeps has to be woken"]
     pub fn publish(&mut self) -> bool {
@@ -313,60 +324,61 @@ impl<M: Memory> Responder<M> {
         self.published = self.answered;
         self.memory.store_u32(VERDICT_HEAD, self.published, Release);
         M::fence(SeqCst);
-        self.bell.due(&self.memory, self.published)
+        self.wakeup.is_due(&self.memory, self.published)
     }
 }
 
 impl<M: Memory> Responder<M> {
-    /// As [`Sleeper::announce`], for sleep until [`P4VM_FUTEX`] holds something else than [`Self::futex_value`].
+    /// Announces sleep at the futex, like [`Sleeper::announce`]: until [`P4VM_FUTEX`] differs from
+    /// [`Self::futex_value`].
     pub fn announce_at_futex(&mut self) -> bool {
-        // Looked at before the mediator can find that we sleep: what it counts up from then on is seen as a change.
-        self.seen = self.memory.load_u32(P4VM_FUTEX, Acquire);
-        self.announce_at(ASLEEP_AT_FUTEX)
+        // Read before the mediator can see the announcement, so that every later increment is a change.
+        self.futex = self.memory.load_u32(P4VM_FUTEX, Acquire);
+        self.announce_with(ASLEEP_AT_FUTEX)
     }
 
-    /// Changes whenever packets have been sent ([`super::Requester::notify_sent`]).
+    /// Returns a counter that changes when packets have been sent ([`super::Requester::notify_sent`]).
     #[must_use]
     pub fn sent_count(&self) -> u32 {
         self.memory.load_u32(SENT, Relaxed)
     }
 
-    /// What stood in the word when sleep at it was announced.
+    /// Returns the value of the futex when sleep at it was announced.
     #[must_use]
     pub fn futex_value(&self) -> u32 {
-        self.seen
+        self.futex
     }
 
-    fn announce_at(&mut self, place: u32) -> bool {
+    fn announce_with(&mut self, flag: u32) -> bool {
         if self.fault.is_some() {
             return true;
         }
-        if self.asked != self.fetched {
+        if self.requested != self.fetched {
             return false;
         }
-        self.bell.announce(&self.memory, place, self.fetched, false)
+        self.wakeup.announce(&self.memory, flag, self.fetched, false)
     }
 }
 
 impl Responder {
-    /// Where to sleep after [`Self::announce_at_futex`].
+    /// Returns the futex to sleep at after [`Self::announce_at_futex`].
     #[must_use]
     pub fn futex(&self) -> FutexWait<'_> {
-        self.memory.word(P4VM_FUTEX, self.seen)
+        self.memory.futex(P4VM_FUTEX, self.futex)
     }
 }
 
 impl<M: Memory> Sleeper for Responder<M> {
     fn announce(&mut self) -> bool {
-        self.announce_at(ASLEEP_AT_DOORBELL)
+        self.announce_with(ASLEEP_AT_DOORBELL)
     }
 
     fn retract(&mut self) {
-        self.bell.retract(&self.memory);
+        self.wakeup.retract(&self.memory);
     }
 }
 
-/// Private memory for one batch of requests and their header copies, used again and again.
+/// Private, reusable memory for one batch of requests and their header copies.
 #[derive(Debug)]
 pub struct RequestBatch {
     requests: [Request; BATCH],
@@ -381,17 +393,17 @@ pub struct RequestBatch {
 pub struct BatchEntry<'a> {
     /// The request.
     pub request: &'a Request,
-    /// Head room, the header copy, and room up to the header bytes agreed on. Head room and the room behind hold
-    /// leftovers of earlier packets of this tenant.
+    /// Head room, the header copy, and room up to the channel's header bytes. Head room and the room
+    /// behind contain bytes of earlier packets of this tenant.
     pub frame: &'a mut [u8],
-    /// Where in `frame` the header copy starts.
+    /// Offset of the header copy in `frame`.
     pub start: usize,
-    /// Bytes of the header copy.
+    /// Length of the header copy.
     pub len: usize,
 }
 
 impl RequestBatch {
-    /// Room for a batch of a channel of this geometry.
+    /// A batch for channels of a geometry.
     #[must_use]
     pub fn new(geometry: &Geometry) -> Self {
         let headroom = geometry.headroom as usize;
@@ -405,7 +417,7 @@ impl RequestBatch {
         }
     }
 
-    /// Requests in it.
+    /// Returns the number of requests in it.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
@@ -417,7 +429,7 @@ impl RequestBatch {
         self.len == 0
     }
 
-    /// The requests, in the order in which they have to be answered.
+    /// Iterates over the requests in the order in which they have to be answered.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = BatchEntry<'_>> {
         let start = self.headroom;
         let frames = self.frames.chunks_exact_mut(self.frame);
@@ -429,9 +441,9 @@ impl RequestBatch {
         })
     }
 
-    fn add<M: Memory>(&mut self, request: &Request, frame: HeaderSource<'_, M>) {
-        let place = self.len * self.frame;
-        frame.copy_to(&mut self.frames[place + self.headroom..place + self.frame]);
+    fn add<M: Memory>(&mut self, request: &Request, header: HeaderSource<'_, M>) {
+        let start = self.len * self.frame;
+        header.copy_to(&mut self.frames[start + self.headroom..start + self.frame]);
         self.requests[self.len] = *request;
         self.len += 1;
     }

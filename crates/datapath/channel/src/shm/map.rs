@@ -1,15 +1,16 @@
-//! Mapping a file, and the only dereferences of shared memory in this project.
+//! Mappings of files, and the only dereferences of shared memory in this project.
 //!
-//! The other side may write at any time, so a plain read would be a data race and let the compiler read twice.
-//! Everything here is a relaxed (or stronger) atomic access instead: of whole aligned words where there are some,
-//! of bytes at ragged ends. On x86-64 and arm64 that is one ordinary load or store each. Rust's memory model does
-//! not speak of another process; within one process (tests) honest ends never race at all, and of a dishonest one
-//! the model asks what it always asks: that each access is atomic. Where bytes are copied two words at a time ([`wide`]),
-//! the access is volatile instead, which is as good: made once, as written, and not looked into by the compiler.
+//! The other side may write at any time, so a plain read would be a data race and the compiler might
+//! read twice. Every access here is a relaxed (or stronger) atomic access instead: of whole aligned
+//! words where possible, of bytes at unaligned ends. On x86-64 and arm64 each is one ordinary load or
+//! store. Rust's memory model does not cover other processes; within one process (tests) honest ends
+//! never race, and for a dishonest one the model requires that each access is atomic. Copies of two
+//! words at a time ([`vector`]) are volatile, which is equivalent: the access is made once, as
+//! written, and the compiler assumes nothing about it.
 
 #[cfg(target_arch = "x86_64")]
 use super::stream;
-use super::{Mapping, SharedMemory, wide};
+use super::{Mapping, SharedMemory, vector};
 #[cfg(target_arch = "x86_64")]
 use crate::memory::LINE;
 use rustix::fd::AsFd;
@@ -36,7 +37,7 @@ impl Mmap {
         Self::map(fd, len, prot, flags)
     }
 
-    /// The same, to be read only: a store would be a fault, and so is never made.
+    /// Maps the first `len` bytes of `fd` read-only. Nothing stores to it, which would be a fault.
     pub(super) fn read_only(fd: impl AsFd, len: usize) -> Result<Self, Errno> {
         Self::map(fd, len, ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE)
     }
@@ -50,14 +51,14 @@ impl Mmap {
 
 impl Drop for Mmap {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours; nobody keeps a pointer into it, since `SharedMemory` owns us. Failure is
-        // impossible for a mapping that exists.
+        // SAFETY: this value owns the mapping, and `SharedMemory` owns this value, so no pointer into
+        // it is left. Unmapping an existing mapping does not fail.
         let _ = unsafe { rustix::mm::munmap(self.base, self.len) };
     }
 }
 
-// SAFETY: `base` is the start of a page-aligned mapping of at least `len` bytes that lives until drop and of which
-// no references are made. That it stays readable is what seals and `sigbus` are for.
+// SAFETY: `base` is the start of a page-aligned mapping of at least `len` bytes that lives until drop
+// and of which no references are made. That it stays readable is what seals and `sigbus` are for.
 unsafe impl Mapping for Mmap {
     fn base(&self) -> *mut u8 {
         self.base.cast()
@@ -68,9 +69,9 @@ unsafe impl Mapping for Mmap {
     }
 }
 
-/// Bytes of a word that is copied at once.
+/// Bytes of a word.
 const WORD: usize = size_of::<u64>();
-/// Half of one.
+/// Bytes of half a word.
 const HALF: usize = size_of::<u32>();
 
 impl SharedMemory {
@@ -87,8 +88,8 @@ impl SharedMemory {
     #[inline]
     pub(super) fn word32(&self, at: usize) -> &AtomicU32 {
         self.check(at, size_of::<u32>(), align_of::<AtomicU32>());
-        // SAFETY: in range and aligned (checked; `base` is aligned to 64), alive as long as `self`, and every access
-        // to the region by this process is atomic.
+        // SAFETY: in range and aligned (checked; `base` is aligned to 64), alive as long as `self`,
+        // and every access to the region by this process is atomic.
         unsafe { AtomicU32::from_ptr(self.base.add(at).cast()) }
     }
 
@@ -115,29 +116,29 @@ impl SharedMemory {
         }
     }
 
-    /// Copies out: as wide as can be, then what is left over ever narrower. A function of its own, since it is small and
-    /// its callers have enough in their registers.
+    /// Copies bytes out: in vectors first, the rest in ever smaller units. Not inlined, because its
+    /// callers need their registers.
     #[inline(never)]
     pub(super) fn copy_bytes_out(&self, at: usize, to: &mut [u8]) {
         self.check(at, to.len(), 1);
         let (mut place, mut to) = (at, to);
-        if !at.is_multiple_of(wide::BYTES) {
-            // Headers are aligned; only a rewritten one may begin anywhere.
-            let ragged;
-            (ragged, to) = to.split_at_mut(to.len().min(at.wrapping_neg() % wide::BYTES));
-            self.bytes_out(at, ragged);
-            place += ragged.len();
+        if !at.is_multiple_of(vector::BYTES) {
+            // Headers are aligned, except for rewritten ones.
+            let head;
+            (head, to) = to.split_at_mut(to.len().min(at.wrapping_neg() % vector::BYTES));
+            self.bytes_out(at, head);
+            place += head.len();
         }
-        let (wides, to) = to.as_chunks_mut::<{ wide::BYTES }>();
-        for wide in wides {
-            // SAFETY: `place` is aligned as `load` wants it and as many bytes from it on were checked above; as in
-            // `word32`.
-            *wide = unsafe { wide::load(self.base.add(place)) };
-            place += wide::BYTES;
+        let (vectors, to) = to.as_chunks_mut::<{ vector::BYTES }>();
+        for vector in vectors {
+            // SAFETY: `place` is aligned for `load`, and its bytes were checked above; as in `word32`.
+            *vector = unsafe { vector::load(self.base.add(place)) };
+            place += vector::BYTES;
         }
         let (words, to) = to.as_chunks_mut::<WORD>();
         if let [word] = words {
-            // SAFETY: `place` is aligned to a word and `WORD` bytes from it on were checked above; as in `word32`.
+            // SAFETY: `place` is aligned to a word and `WORD` bytes from it on were checked above; as
+            // in `word32`.
             *word = unsafe { self.load_word(place) }.to_ne_bytes();
             place += WORD;
         }
@@ -151,27 +152,27 @@ impl SharedMemory {
         self.bytes_out(place, to);
     }
 
-    /// As [`Self::copy_bytes_out`], the other way.
+    /// Copies bytes in, like [`Self::copy_bytes_out`].
     #[inline(never)]
     pub(super) fn copy_bytes_in(&self, at: usize, from: &[u8]) {
         self.check(at, from.len(), 1);
         let (mut place, mut from) = (at, from);
-        if !at.is_multiple_of(wide::BYTES) {
-            let ragged;
-            (ragged, from) = from.split_at(from.len().min(at.wrapping_neg() % wide::BYTES));
-            self.bytes_in(at, ragged);
-            place += ragged.len();
+        if !at.is_multiple_of(vector::BYTES) {
+            let head;
+            (head, from) = from.split_at(from.len().min(at.wrapping_neg() % vector::BYTES));
+            self.bytes_in(at, head);
+            place += head.len();
         }
-        let (wides, from) = from.as_chunks::<{ wide::BYTES }>();
-        for wide in wides {
-            // SAFETY: `place` is aligned as `store` wants it and as many bytes from it on were checked above; as in
-            // `word32`.
-            unsafe { wide::store(self.base.add(place), wide) };
-            place += wide::BYTES;
+        let (vectors, from) = from.as_chunks::<{ vector::BYTES }>();
+        for vector in vectors {
+            // SAFETY: `place` is aligned for `store`, and its bytes were checked above; as in `word32`.
+            unsafe { vector::store(self.base.add(place), vector) };
+            place += vector::BYTES;
         }
         let (words, from) = from.as_chunks::<WORD>();
         if let [word] = words {
-            // SAFETY: `place` is aligned to a word and `WORD` bytes from it on were checked above; as in `word32`.
+            // SAFETY: `place` is aligned to a word and `WORD` bytes from it on were checked above; as
+            // in `word32`.
             unsafe { self.store_word(place, u64::from_ne_bytes(*word)) };
             place += WORD;
         }
@@ -185,6 +186,8 @@ impl SharedMemory {
         self.bytes_in(place, from);
     }
 
+    /// Loads a word.
+    ///
     /// # Safety
     /// `at` is a multiple of `WORD`, and `WORD` bytes from it on are in range.
     #[inline]
@@ -193,6 +196,8 @@ impl SharedMemory {
         unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) }.load(Ordering::Relaxed)
     }
 
+    /// Stores a word.
+    ///
     /// # Safety
     /// As for [`Self::load_word`].
     #[inline]
@@ -201,7 +206,7 @@ impl SharedMemory {
         unsafe { AtomicU64::from_ptr(self.base.add(at).cast()) }.store(word, Ordering::Relaxed);
     }
 
-    /// `at` and the length are in range.
+    /// Copies bytes out one by one. The caller has checked the range.
     #[inline]
     fn bytes_out(&self, at: usize, to: &mut [u8]) {
         for (i, byte) in to.iter_mut().enumerate() {
@@ -210,7 +215,7 @@ impl SharedMemory {
         }
     }
 
-    /// `at` and the length are in range.
+    /// Copies bytes in one by one. The caller has checked the range.
     #[inline]
     fn bytes_in(&self, at: usize, from: &[u8]) {
         for (i, byte) in from.iter().enumerate() {
@@ -224,7 +229,8 @@ impl SharedMemory {
         #[cfg(target_arch = "x86_64")]
         if at < self.len {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            // SAFETY: SSE is part of x86-64; prefetching has no effect on memory, and the address is in range.
+            // SAFETY: SSE is part of x86-64; prefetching has no effect on memory, and the address is
+            // in range.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(self.base.add(at).cast()) };
         }
         #[cfg(not(target_arch = "x86_64"))]

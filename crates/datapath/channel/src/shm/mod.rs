@@ -1,20 +1,23 @@
-//! Shared memory: where it comes from, and why touching it cannot kill us.
+//! Shared memory, and protection against peers that truncate it.
 //!
-//! A process that touches a mapping beyond the end of its file gets `SIGBUS`. Whoever can truncate the file can
-//! therefore kill whoever maps it, which between tenants is an attack. Two kinds of memory, two answers:
+//! A process that accesses a mapping beyond the end of its file receives `SIGBUS`. A party that can
+//! truncate the file could therefore kill the processes that map it, which between tenants is an
+//! attack. Each kind of memory has its protection:
 //!
-//! * **memfd** (channels). Its creator seals it with `F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL`; seals cannot be
-//!   taken off again. A receiver checks the seals first and the size after them, and so knows that the size stays.
-//! * **page file** (info page, log page of a P4 VM that is a process; a VM has an ivshmem BAR, which has one size).
-//!   A file cannot be sealed, so mapping one registers it with [`sigbus`]: if the file is cut short under us, the
-//!   mapping is replaced by zeros, which no reader takes for a publication, and the process lives on.
+//! * **memfd** (channels). Its creator seals it with `F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL`,
+//!   which cannot be undone. A receiver checks the seals first and the size after them, so the size
+//!   is final.
+//! * **Page file** (info page and log page of a P4 VM in a process; a virtual machine has an ivshmem
+//!   BAR of fixed size). A file cannot be sealed, so mapping one registers it with [`sigbus`]: if the
+//!   file is truncated, zeros replace the mapping, which no reader takes for a publication, and the
+//!   process continues.
 
 mod map;
 mod packets;
 mod sigbus;
 #[cfg(target_arch = "x86_64")]
 mod stream;
-mod wide;
+mod vector;
 
 use crate::error::ShmError;
 use crate::futex::{self, FutexScope, FutexWait};
@@ -27,25 +30,25 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-/// Memory that is mapped somewhere: a file's, a device's.
+/// A mapping of memory: of a file or a device.
 ///
 /// # Safety
 /// `base` is the start of `len` bytes that stay readable and writable, are aligned to 64 bytes, and are not
 /// accessed through Rust references, for as long as the value lives.
 pub unsafe trait Mapping: Send + Sync {
-    /// First byte.
+    /// Returns the address of the first byte.
     fn base(&self) -> *mut u8;
-    /// Bytes.
+    /// Returns its length in bytes.
     fn len(&self) -> usize;
-    /// Whether there are none.
+    /// Whether it has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A mapped region that others map too.
+/// A mapped region that other parties map, too.
 ///
-/// Every access is atomic, word by word, so it can be handed to and shared between threads.
+/// Every access is atomic, word by word, so threads may share it.
 pub struct SharedMemory {
     base: *mut u8,
     len: usize,
@@ -54,7 +57,8 @@ pub struct SharedMemory {
     _mapping: Box<dyn Mapping>,
 }
 
-// SAFETY: the pointer is to memory owned by `_mapping`, which is `Send + Sync`, and is accessed atomically only.
+// SAFETY: the pointer is to memory owned by `_mapping`, which is `Send + Sync`, and is accessed
+// atomically only.
 unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
 unsafe impl Sync for SharedMemory {}
@@ -65,7 +69,7 @@ impl std::fmt::Debug for SharedMemory {
     }
 }
 
-/// Seals that a memfd must have before anyone maps it.
+/// Seals that a memfd must have before it is mapped.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 fn system(call: &'static str) -> impl FnOnce(Errno) -> ShmError {
@@ -73,10 +77,11 @@ fn system(call: &'static str) -> impl FnOnce(Errno) -> ShmError {
 }
 
 impl SharedMemory {
-    /// Makes `len` zeroed bytes that can never be resized. `name` shows in `/proc/*/maps`.
+    /// Creates a memfd of `len` zeroed bytes that can never be resized. `name` shows in
+    /// `/proc/*/maps`. All pages are allocated here, not at the first packet.
     ///
     /// # Errors
-    /// If `len` is zero or memory is short. All pages are allocated here, not at the first packet.
+    /// If `len` is zero or memory is short.
     pub fn create_memfd(name: &str, len: usize) -> Result<Self, ShmError> {
         let size = check_len(len)?;
         let fd = memfd(name).map_err(system("memfd_create"))?;
@@ -86,10 +91,10 @@ impl SharedMemory {
         Self::from_fd(fd, len)
     }
 
-    /// Maps a memfd that somebody sent.
+    /// Maps a memfd that the other party sent.
     ///
     /// # Errors
-    /// If it is not sealed against every change of its size, or its size is not `len`.
+    /// If it is not sealed against changes of its size, or its size is not `len`.
     pub fn from_fd(fd: OwnedFd, len: usize) -> Result<Self, ShmError> {
         let expected = check_len(len)?;
         let seals = rustix::fs::fcntl_get_seals(&fd).map_err(system("fcntl(F_GET_SEALS)"))?;
@@ -104,28 +109,29 @@ impl SharedMemory {
         Ok(Self::with_mapping(Box::new(mapping), Some(fd)))
     }
 
-    /// Makes a page file of `len` zeroed bytes with permissions `mode` (for example `0o600`).
+    /// Creates a page file of `len` zeroed bytes with permissions `mode` (for example `0o600`).
     ///
     /// # Errors
-    /// If the path exists (remove an old file first: somebody may still map it), or the file cannot be made.
+    /// If the path exists (remove the old file first: another process may still map it), or the file
+    /// cannot be created.
     pub fn create_file(path: &Path, len: usize, mode: u32) -> Result<Self, ShmError> {
         let size = check_len(len)?;
         let fail = |call| move |source| ShmError::File { path: path.to_owned(), call, source };
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::from_raw_mode(mode)).map_err(fail("open"))?;
-        // `open` subtracts the umask, which a page that another user opens must not depend on.
+        // `open` applies the umask, but another user may have to open the page.
         rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode)).map_err(fail("fchmod"))?;
         rustix::fs::fallocate(&fd, FallocateFlags::empty(), 0, size).map_err(fail("fallocate"))?;
         Self::map_file(fd, path, len)
     }
 
-    /// Maps a page file that somebody else made.
+    /// Maps a page file that another process created.
     ///
     /// # Errors
-    /// If it is a symbolic link or no regular file, or its size is not `len`.
+    /// If it is a symbolic link or not a regular file, or its size is not `len`.
     pub fn open_file(path: &Path, len: usize) -> Result<Self, ShmError> {
         check_len(len)?;
-        // NONBLOCK: opening must not wait for the other end should somebody have put a FIFO there.
+        // NONBLOCK: if the path is a FIFO, opening must not wait for its other end.
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|source| ShmError::File {
             path: path.to_owned(),
@@ -135,10 +141,11 @@ impl SharedMemory {
         Self::map_file(fd, path, len)
     }
 
-    /// Maps a page file that somebody opened and sent: like [`Self::open_file`] for a process without a file system.
+    /// Maps a page file that another process opened and sent: like [`Self::open_file`] for a process
+    /// without a file system.
     ///
     /// # Errors
-    /// If it is no regular file, or its size is not `len`.
+    /// If it is not a regular file, or its size is not `len`.
     pub fn from_page_fd(fd: OwnedFd, len: usize) -> Result<Self, ShmError> {
         check_len(len)?;
         Self::map_file(fd, Path::new("(received)"), len)
@@ -161,7 +168,7 @@ impl SharedMemory {
     /// Maps the same memory a second time, as the other party does.
     ///
     /// # Errors
-    /// If this is not the mapping of a file, or the process is out of file descriptors or mappings.
+    /// If it has no file, or the process is out of file descriptors or mappings.
     pub fn map_again(&self) -> Result<Self, ShmError> {
         let fd = self.fd.as_ref().ok_or(ShmError::NoFile)?;
         let fd = rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(system("fcntl(F_DUPFD_CLOEXEC)"))?;
@@ -181,36 +188,37 @@ impl SharedMemory {
         Self { base: mapping.base(), len: mapping.len(), fd, _mapping: mapping }
     }
 
-    /// The file, to be sent to the other side; none if the mapping came from elsewhere.
+    /// Returns the file, to send it to the other side; none for memory from [`Self::from_mapping`].
     #[must_use]
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.fd.as_ref().map(AsFd::as_fd)
     }
 
-    /// The `u32` at `at`, to sleep at until it is not `seen` any more.
-    pub(crate) fn word(&self, at: usize, seen: u32) -> FutexWait<'_> {
+    /// Returns the `u32` at `at` as a futex, to sleep at until it differs from `seen`.
+    pub(crate) fn futex(&self, at: usize, seen: u32) -> FutexWait<'_> {
         FutexWait::shared(self.word32(at), seen.to_le())
     }
 
-    /// Wakes who sleeps at the `u32` at `at`. False if nobody does.
+    /// Wakes a sleeper at the `u32` at `at`. Returns false if there is none.
     pub(crate) fn wake_at(&self, at: usize) -> bool {
         futex::wake(self.word32(at), FutexScope::Processes)
     }
 
-    /// Bytes of the region.
+    /// Returns the length of the region in bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none, which cannot be.
+    /// Whether it has no bytes, which never happens.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
-/// An empty memfd that cannot be executed, which some systems insist on and kernels before 6.3 do not know.
+/// Creates an empty memfd that cannot be executed. Some systems require that flag, and kernels before
+/// 6.3 reject it.
 fn memfd(name: &str) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {

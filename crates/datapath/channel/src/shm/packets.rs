@@ -1,9 +1,10 @@
-//! A switch's packet memory, as a P4 VM maps it where it is handed no header copies: to be read, and never to be written.
+//! A switch's packet memory, which a P4 VM maps read-only where it receives no header copies.
 //!
-//! That it cannot be written is not left to this code, which the other side would have to believe: the memory is sealed
-//! against new writable mappings and against `write` (`F_SEAL_FUTURE_WRITE`) before anybody else gets its descriptor,
-//! and whoever passes it on looks at the seals ([`PacketMemory::check`]). Its size is sealed, too; should a page of it be
-//! punched out and not be had again (huge pages), reading it gives zeros and no `SIGBUS`, as with page files.
+//! The kernel enforces that it is read-only: the memory is sealed against new writable mappings and
+//! against `write` (`F_SEAL_FUTURE_WRITE`) before its descriptor leaves the switch, and each process
+//! that passes the descriptor on checks the seals ([`PacketMemory::check`]). The size is sealed, too.
+//! If a page is punched out and cannot be allocated again (huge pages), reading it gives zeros
+//! instead of `SIGBUS`, as with page files.
 
 use super::map::Mmap;
 use super::{SEALS, SharedMemory, check_len, sigbus, system};
@@ -12,18 +13,18 @@ use crate::memory::Memory;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::SealFlags;
 
-/// Seals that packet memory must have before anyone but the switch maps it.
+/// Seals that packet memory must have before another process than the switch maps it.
 const PACKET_SEALS: SealFlags = SEALS.union(SealFlags::FUTURE_WRITE);
 
-/// Packet memory of a switch, mapped to be read.
+/// Packet memory of a switch, mapped read-only.
 #[derive(Debug)]
 pub struct PacketMemory(SharedMemory);
 
 impl PacketMemory {
-    /// Maps a memfd that somebody sent.
+    /// Maps a memfd that the other party sent.
     ///
     /// # Errors
-    /// As [`Self::check`], or it cannot be mapped.
+    /// Those of [`Self::check`], or the mapping fails.
     pub fn from_fd(fd: &OwnedFd, len: usize) -> Result<Self, ShmError> {
         Self::check(fd, len)?;
         let mapping = Mmap::read_only(fd, len).map_err(system("mmap"))?;
@@ -31,10 +32,10 @@ impl PacketMemory {
         Ok(Self(SharedMemory::with_mapping(Box::new(guarded), None)))
     }
 
-    /// Whether this is memory of `len` bytes that nobody can resize, and that nobody who gets it can write.
+    /// Checks that this is memory of `len` bytes that no process can resize, and that no receiver can write.
     ///
     /// # Errors
-    /// It is not; or not a memfd.
+    /// If it is not, or is not a memfd.
     pub fn check(fd: impl AsFd, len: usize) -> Result<(), ShmError> {
         let expected = check_len(len)?;
         let seals = rustix::fs::fcntl_get_seals(&fd).map_err(system("fcntl(F_GET_SEALS)"))?;
@@ -45,17 +46,18 @@ impl PacketMemory {
         if actual == expected { Ok(()) } else { Err(ShmError::Size { expected, actual }) }
     }
 
-    /// Seals memory as [`Self::check`] wants it. Mappings that there are stay writable.
+    /// Seals memory as [`Self::check`] requires. Existing mappings stay writable.
     ///
     /// # Errors
-    /// It was not made to be sealed, or the kernel does not know the seal (before Linux 5.1).
+    /// If it was created without permission to seal, or the kernel does not know the seal (before Linux 5.1).
     pub fn seal(fd: impl AsFd) -> Result<(), ShmError> {
         rustix::fs::fcntl_add_seals(fd, PACKET_SEALS).map_err(system("fcntl(F_ADD_SEALS)"))
     }
 
-    /// Where `len` bytes begin that another party says are at `offset`; none if they do not all lie within the memory.
+    /// Converts the offset of `len` bytes, which the peer wrote; none unless all of them lie within
+    /// the memory.
     #[inline]
-    pub(crate) fn place(&self, offset: u64, len: usize) -> Option<usize> {
+    pub(crate) fn locate(&self, offset: u64, len: usize) -> Option<usize> {
         let at = usize::try_from(offset).ok()?;
         at.checked_add(len).filter(|end| *end <= self.0.len()).map(|_| at)
     }

@@ -1,18 +1,19 @@
-//! Stores that leave the processor as whole cache lines, past its caches.
+//! Streaming stores: whole cache lines that bypass the caches.
 //!
-//! An ordinary store has to have its cache line first, and a line of a ring is still with the core that read it last:
-//! the store waits in the store buffer until that core has given the line up, and all later stores wait behind it. What
-//! is streamed is put together in a buffer of its own and written out when the line is full; nothing waits. In return it
-//! is ordered with nothing: whoever publishes it fences before.
+//! An ordinary store needs its cache line first, and a line of a ring is still owned by the core that
+//! read it last: the store waits in the store buffer until that core gives up the line, and all later
+//! stores wait behind it. Streamed data is combined in a separate buffer and written when the line is
+//! full, so nothing waits. It is not ordered with other stores; a fence has to come before its
+//! publication.
 
 #[cfg(target_arch = "x86_64")]
 mod arch {
     use std::arch::x86_64::{_mm_loadu_si128, _mm_set_epi64x, _mm_sfence, _mm_stream_si128};
 
-    /// Bytes that are stored at once; four fill a line.
+    /// Bytes of one store; four fill a line.
     pub(in crate::shm) const BYTES: usize = 16;
 
-    /// Stores them.
+    /// Stores [`BYTES`] bytes.
     ///
     /// # Safety
     /// `to` is a multiple of [`BYTES`], and as many bytes there can be written.
@@ -32,7 +33,7 @@ mod arch {
         unsafe { _mm_stream_si128(to.cast(), _mm_set_epi64x(high.cast_signed(), low.cast_signed())) };
     }
 
-    /// Has all that was streamed seen before any later store.
+    /// Orders all streamed stores before any later store.
     #[inline(always)]
     pub(in crate::shm) fn fence() {
         // SAFETY: SSE is part of x86-64.
@@ -42,8 +43,8 @@ mod arch {
 
 pub(super) use arch::{BYTES, bytes, fence, words};
 
-/// The last `len` bytes of `from`, fewer than [`BYTES`], as words and followed by zeros. Taken out of registers: what is
-/// put together in memory is not there yet when it is read again.
+/// Returns the last `len` bytes of `from`, fewer than [`BYTES`], as words and followed by zeros.
+/// Computed in registers, because reading back bytes just assembled in memory would stall.
 #[inline(always)]
 pub(super) fn last_words(from: &[u8], len: usize) -> [u64; 2] {
     let all = match from.last_chunk::<BYTES>() {

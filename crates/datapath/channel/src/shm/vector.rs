@@ -1,14 +1,16 @@
-//! The widest loads and stores that every processor of a kind has: half as many of them a header, and so half the places
-//! in the processor's store buffer, in which a store waits for its cache line to come from the other core.
+//! The widest loads and stores that every processor of an architecture has.
+//!
+//! A header takes half as many stores as with words, hence half as many entries of the store buffer,
+//! where a store waits for its cache line from the other core.
 
 #[cfg(target_arch = "x86_64")]
 mod arch {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_storeu_si128};
 
-    /// Bytes of one.
+    /// Bytes of a vector.
     pub(in crate::shm) const BYTES: usize = size_of::<__m128i>();
 
-    /// Loads, once.
+    /// Loads a vector, in one access.
     ///
     /// # Safety
     /// `from` is a multiple of [`BYTES`], and as many bytes there can be read.
@@ -20,7 +22,7 @@ mod arch {
         to
     }
 
-    /// Stores, once.
+    /// Stores a vector, in one access.
     ///
     /// # Safety
     /// `to` is a multiple of [`BYTES`], and as many bytes there can be written.
@@ -35,10 +37,10 @@ mod arch {
 mod arch {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Bytes of one: a word.
+    /// Bytes of a vector: a word.
     pub(in crate::shm) const BYTES: usize = size_of::<u64>();
 
-    /// Loads, once.
+    /// Loads a vector, in one access.
     ///
     /// # Safety
     /// `from` is a multiple of [`BYTES`], and as many bytes there can be read, atomically.
@@ -48,7 +50,7 @@ mod arch {
         unsafe { AtomicU64::from_ptr(from.cast_mut().cast()) }.load(Ordering::Relaxed).to_ne_bytes()
     }
 
-    /// Stores, once.
+    /// Stores a vector, in one access.
     ///
     /// # Safety
     /// `to` is a multiple of [`BYTES`], and as many bytes there can be written, atomically.

@@ -37,15 +37,15 @@ impl Args {
         if let Err(why) = p4shield_testbed::usable() {
             anyhow::bail!("the demo cannot run on this machine: {why}");
         }
-        let outcome = run(&Options {
+        let result = run(&Options {
             quick: self.quick,
             report: self.report,
             program: PROGRAM.into(),
             interrupted: signals::stop_flag()?,
             say: |line| output::line(line),
         })?;
-        output::line(format_args!("report: {}", outcome.page.display()));
-        output::line(if outcome.held { "every claim held" } else { "a claim FAILED" });
-        Ok(if outcome.held { Exit::Done } else { Exit::Failed })
+        output::line(format_args!("report: {}", result.page.display()));
+        output::line(if result.held { "every claim held" } else { "a claim FAILED" });
+        Ok(if result.held { Exit::Done } else { Exit::Failed })
     }
 }

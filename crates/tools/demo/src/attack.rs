@@ -1,4 +1,4 @@
-//! The malicious cloud: what the host can do to packets and pages that it carries.
+//! The malicious cloud: attacks of the host on packets and pages that it carries.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -11,10 +11,10 @@ use p4shield_testbed::NetNs;
 
 use crate::scene::{CLIENT, VM, VM_INTERFACE};
 
-/// Puts `count` datagrams straight onto the VM's interface, round the wire with its guard, the P4 VM and the program.
+/// Sends `count` datagrams directly to the VM's interface; they bypass wire, P4 VM and program.
 ///
 /// # Errors
-/// If the host's end of the VM's interface cannot be written to.
+/// The host's end of the VM's interface cannot be written to.
 pub fn bypass(host: &NetNs, vm: &NetNs, count: u16) -> io::Result<()> {
     let mac = |ns: &NetNs, name: &str| -> io::Result<[u8; 6]> {
         let text = ns.ip(&format!("-o link show dev {name}")).map_err(io::Error::other)?;
@@ -32,10 +32,10 @@ pub fn bypass(host: &NetNs, vm: &NetNs, count: u16) -> io::Result<()> {
     })
 }
 
-/// Writes an earlier state of a page over it, again and again for `time`: old information, played back.
+/// Replays old information: overwrites a page with an earlier copy, repeatedly for `time`.
 ///
 /// # Errors
-/// If the page cannot be written.
+/// The page cannot be written.
 pub fn replay(page: &Path, earlier: &[u8], time: Duration) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(page)?;
     let end = Instant::now() + time;
@@ -51,8 +51,8 @@ fn parse_mac(text: &str) -> Option<[u8; 6]> {
     bytes.try_into().ok()
 }
 
-/// An Ethernet frame with an IPv4 UDP datagram from the client to the VM's discard port. A UDP checksum of zero
-/// means that there is none (RFC 768).
+/// Returns an Ethernet frame with an IPv4 UDP datagram from the client to the VM's discard port. A UDP
+/// checksum of zero means that there is none (RFC 768).
 fn datagram(from: [u8; 6], to: [u8; 6], source_port: u16) -> Vec<u8> {
     let (std::net::IpAddr::V4(client), std::net::IpAddr::V4(vm)) = (CLIENT, VM) else { return Vec::new() };
     let payload = b"round the program";
@@ -83,9 +83,9 @@ fn packet_socket(interface: &str) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just made and nobody else owns it.
+    // SAFETY: the descriptor is new and has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    // The wire guards its interfaces with a tc filter; a cloud that wants to goes round that too.
+    // The wire's tc filter drops packets that bypass it; a malicious cloud skips the filter, too.
     let yes: libc::c_int = 1;
     // SAFETY: the option's value is an int that outlives the call.
     let bypassing = unsafe {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_datagram_has_a_right_header_checksum() {
+    fn the_datagrams_header_checksum_is_correct() {
         let frame = datagram([2; 6], [4; 6], 40_000);
         let sum: u32 = frame[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
         assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);

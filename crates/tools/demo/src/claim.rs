@@ -1,15 +1,15 @@
-//! What the demo claims, and whether it held.
+//! The demo's claims and their results.
 
 use serde::Serialize;
 
-/// One statement that the demo has checked on live traffic.
+/// A statement that the demo checks on live traffic.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
     /// The statement.
     pub says: &'static str,
     /// Whether it held.
     pub held: bool,
-    /// What was observed.
+    /// The observation that decided it.
     pub observed: String,
 }
 
@@ -18,7 +18,7 @@ pub struct Claim {
 pub struct Claims(Vec<Claim>);
 
 impl Claims {
-    /// Notes a claim.
+    /// Records a claim.
     pub fn check(&mut self, says: &'static str, held: bool, observed: impl Into<String>) -> &Claim {
         self.0.push(Claim { says, held, observed: observed.into() });
         &self.0[self.0.len() - 1]
@@ -30,7 +30,7 @@ impl Claims {
         &self.0
     }
 
-    /// Whether there are claims and every one of them held.
+    /// Returns whether there are claims and all of them held.
     #[must_use]
     pub fn held(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(|c| c.held)
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_without_claims_did_not_hold() {
+    fn a_run_without_claims_fails() {
         let mut claims = Claims::default();
         assert!(!claims.held());
         claims.check("one", true, "");

@@ -1,4 +1,4 @@
-//! The product's own processes, started as a user would start them: host daemon, agent, auditor.
+//! The product's own processes, started as a user starts them: host daemon, agent, auditor.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -13,14 +13,14 @@ use serde_json::Value;
 use crate::Error;
 use crate::scene::{Scene, TENANT, VM_NAME};
 
-/// Where everything of a run lies, in one temporary folder.
+/// The files of a run, in one temporary folder.
 #[derive(Debug)]
 pub struct Files {
     folder: PathBuf,
 }
 
 impl Files {
-    /// Below `folder`.
+    /// Returns a path below the folder.
     #[must_use]
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_path_buf() }
@@ -71,14 +71,14 @@ impl Files {
         File::create(&path).map_err(|source| Error::Read { path, source })
     }
 
-    /// The last words of a part's log, for an error message.
+    /// Returns the end of a part's log, for an error message.
     #[must_use]
-    pub fn last_words(&self, part: &str) -> String {
+    pub fn log_end(&self, part: &str) -> String {
         last_lines(&std::fs::read_to_string(self.at(&format!("{part}.log"))).unwrap_or_default())
     }
 }
 
-/// The end of a log.
+/// Returns the last lines of a log.
 pub(crate) fn last_lines(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     lines[lines.len().saturating_sub(5)..].join("\n")
@@ -90,10 +90,10 @@ fn p4shield(ns: Option<&NetNs>) -> Result<Command, Error> {
     Ok(ns.map_or_else(|| Command::new(&exe), |ns| ns.command(&exe)))
 }
 
-/// Makes the key, compiles the program and writes the configuration.
+/// Generates the key, compiles the program and writes the configuration.
 ///
 /// # Errors
-/// What the commands say.
+/// A command failed.
 pub fn prepare(files: &Files, source: &str) -> Result<(), Error> {
     let program = files.at("tcp_guard.p4");
     let write = |path: PathBuf, text: &str| {
@@ -115,7 +115,7 @@ fn config(files: &Files) -> String {
         .replace("@SOCKET@", &files.socket().display().to_string())
 }
 
-/// The host daemon, with the P4 VM below it.
+/// The host daemon; the P4 VM is its child.
 #[derive(Debug)]
 pub struct Daemon {
     process: Guarded,
@@ -123,10 +123,10 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts it and waits until the P4 VM judges packets.
+    /// Starts the daemon and waits until the P4 VM judges packets.
     ///
     /// # Errors
-    /// If it does not get there; with its last words.
+    /// The P4 VM does not become ready; with the end of the daemon's log.
     pub fn start(scene: &Scene, files: &Files) -> Result<Self, Error> {
         let mut c = p4shield(Some(&scene.host))?;
         c.arg("run").arg("--config").arg(files.config());
@@ -136,26 +136,27 @@ impl Daemon {
         wait_until("start of the P4 VM", 20, || daemon.p4vm().is_some()).map_err(|e| Error::Part {
             part: "p4shield run",
             source: e,
-            words: files.last_words("run"),
+            words: files.log_end("run"),
         })?;
         Ok(daemon)
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.process.ended()
     }
 
-    /// What `p4shield status --json` says; null while nobody answers. Its exit code only tells whether all is well.
+    /// Returns the output of `p4shield status --json`; null while the daemon does not answer. Its exit code
+    /// only reports whether there are problems.
     #[must_use]
     pub fn status(&self) -> Value {
-        let said = p4shield(None)
+        let output = p4shield(None)
             .ok()
             .and_then(|mut c| c.args(["status", "--json", "--socket"]).arg(&self.socket).output().ok());
-        said.and_then(|out| serde_json::from_slice(&out.stdout).ok()).unwrap_or(Value::Null)
+        output.and_then(|out| serde_json::from_slice(&out.stdout).ok()).unwrap_or(Value::Null)
     }
 
-    /// The process id of the P4 VM, while one runs with its programs loaded.
+    /// Returns the process id of the P4 VM while it runs with its programs loaded.
     #[must_use]
     pub fn p4vm(&self) -> Option<i32> {
         let status = self.status();
@@ -170,7 +171,7 @@ impl Daemon {
 /// Starts the agent in the user VM and waits for its first publication.
 ///
 /// # Errors
-/// If it does not publish.
+/// The agent does not publish.
 pub fn agent(scene: &Scene, files: &Files, threshold: u64) -> Result<Guarded, Error> {
     let mut c = p4shield(Some(&scene.vm))?;
     c.args(["agent", "run", "--tenant", TENANT, "--vm", VM_NAME, "--interface", "eth0", "--tcp-threshold"])
@@ -185,32 +186,32 @@ pub fn agent(scene: &Scene, files: &Files, threshold: u64) -> Result<Guarded, Er
         .arg(files.at("agent.sock"));
     let agent = Guarded::spawn(c.stdin(Stdio::null()).stdout(Stdio::null()).stderr(files.log_of("agent")?))?;
     wait_until("first publication of the agent", 10, || files.at("agent.sock").exists())
-        .map_err(|e| Error::Part { part: "p4shield agent", source: e, words: files.last_words("agent") })?;
+        .map_err(|e| Error::Part { part: "p4shield agent", source: e, words: files.log_end("agent") })?;
     Ok(agent)
 }
 
-/// What the auditor has said so far.
+/// The auditor's output so far.
 #[derive(Debug, Default)]
-struct Said {
+struct AuditOutput {
     standing: String,
-    news: Vec<String>,
+    unread: Vec<String>,
     findings: Vec<Value>,
-    looks: u64,
+    comparisons: u64,
 }
 
 /// The auditor in the user VM.
 #[derive(Debug)]
 pub struct Auditor {
     process: Guarded,
-    said: Arc<Mutex<Said>>,
+    output: Arc<Mutex<AuditOutput>>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Auditor {
-    /// Starts it and waits until it has compared something.
+    /// Starts the auditor and waits for its first comparison.
     ///
     /// # Errors
-    /// If it does not.
+    /// The auditor does not compare.
     pub fn start(scene: &Scene, files: &Files) -> Result<Self, Error> {
         let mut c = p4shield(Some(&scene.vm))?;
         c.args([
@@ -231,37 +232,36 @@ impl Auditor {
         .arg(files.log_page());
         let mut process =
             Guarded::spawn(c.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(files.log_of("audit")?))?;
-        let said = Arc::new(Mutex::new(Said::default()));
+        let output = Arc::new(Mutex::new(AuditOutput::default()));
         let reader = process.child().stdout.take().map(|out| {
-            let said = Arc::clone(&said);
-            std::thread::spawn(move || listen(BufReader::new(out), &said))
+            let output = Arc::clone(&output);
+            std::thread::spawn(move || read_output(BufReader::new(out), &output))
         });
-        let auditor = Self { process, said, reader };
-        wait_until("first look of the auditor", 15, || auditor.locked(|s| s.looks > 1)).map_err(|e| {
-            Error::Part { part: "p4shield audit", source: e, words: files.last_words("audit") }
-        })?;
+        let auditor = Self { process, output, reader };
+        wait_until("first comparison of the auditor", 15, || auditor.locked(|s| s.comparisons > 1))
+            .map_err(|e| Error::Part { part: "p4shield audit", source: e, words: files.log_end("audit") })?;
         Ok(auditor)
     }
 
-    fn locked<R>(&self, f: impl FnOnce(&mut Said) -> R) -> R {
-        f(&mut self.said.lock().unwrap_or_else(PoisonError::into_inner))
+    fn locked<R>(&self, f: impl FnOnce(&mut AuditOutput) -> R) -> R {
+        f(&mut self.output.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.process.ended()
     }
 
-    /// What it found since the last call; if nothing, where the audit stands.
+    /// Returns the findings since the last call; without any, the state of the audit.
     #[must_use]
     pub fn words(&self) -> String {
         self.locked(|s| {
-            let news = std::mem::take(&mut s.news);
-            if news.is_empty() { s.standing.clone() } else { news.join("; ") }
+            let unread = std::mem::take(&mut s.unread);
+            if unread.is_empty() { s.standing.clone() } else { unread.join("; ") }
         })
     }
 
-    /// Its findings since the last call.
+    /// Returns the findings since the last call.
     #[must_use]
     pub fn take_findings(&self) -> Vec<Value> {
         self.locked(|s| std::mem::take(&mut s.findings))
@@ -277,26 +277,26 @@ impl Drop for Auditor {
     }
 }
 
-/// Reads `p4shield audit --json`: an object a line, a finding or a look; both have `words`.
-fn listen(lines: impl BufRead, said: &Mutex<Said>) {
+/// Reads `p4shield audit --json`: one object per line, a finding or a comparison, each with `words`.
+fn read_output(lines: impl BufRead, output: &Mutex<AuditOutput>) {
     for line in lines.lines().map_while(Result::ok) {
         let Ok(value) = serde_json::from_str::<Value>(&line) else { continue };
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
         if value.get("finding").is_some() {
-            said.news.push(value["words"].as_str().unwrap_or_default().to_owned());
-            said.findings.push(value);
+            output.unread.push(value["words"].as_str().unwrap_or_default().to_owned());
+            output.findings.push(value);
         } else if value["event"] == "standing" {
-            said.standing = standing(&value);
-            said.looks += 1;
+            output.standing = standing(&value);
+            output.comparisons += 1;
         }
     }
 }
 
-/// Where the audit stands, short enough for a table.
+/// Returns the state of the audit, short enough for a table.
 fn standing(value: &Value) -> String {
     let both = |key: &str| [&value["ingress"][key], &value["egress"][key]];
     if both("suspicious").iter().any(|v| **v == true) {
-        "looking into a difference".into()
+        "checking a difference".into()
     } else if both("aligned").iter().all(|v| **v == true) {
         let compared: u64 = both("verified").iter().filter_map(|v| v.as_u64()).sum();
         format!("every packet went through ({compared} compared)")
@@ -310,12 +310,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn findings_and_looks_are_told_apart() {
-        let said = Mutex::new(Said::default());
-        let text = "{\"event\":\"standing\"}\nrubbish\n{\"finding\":\"bypassed\",\"packets\":3,\"words\":\"3 round\"}\n";
-        listen(text.as_bytes(), &said);
-        let said = said.into_inner().unwrap();
-        assert_eq!((said.looks, said.findings.len(), said.news), (1, 1, vec!["3 round".to_owned()]));
-        assert_eq!(said.findings[0]["packets"], 3);
+    fn findings_and_comparisons_are_distinguished() {
+        let output = Mutex::new(AuditOutput::default());
+        let text = "{\"event\":\"standing\"}\nrubbish\n\
+                    {\"finding\":\"bypassed\",\"packets\":3,\"words\":\"3 round\"}\n";
+        read_output(text.as_bytes(), &output);
+        let output = output.into_inner().unwrap();
+        assert_eq!(
+            (output.comparisons, output.findings.len(), output.unread),
+            (1, 1, vec!["3 round".to_owned()])
+        );
+        assert_eq!(output.findings[0]["packets"], 3);
     }
 }

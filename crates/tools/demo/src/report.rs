@@ -1,4 +1,4 @@
-//! The HTML report: one file, charts inside, nothing fetched from anywhere.
+//! The HTML report: one self-contained file with its charts.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,34 +9,36 @@ use crate::Error;
 use crate::claim::Claims;
 use crate::timeline::Timeline;
 
-/// What the report is about, besides timeline and claims.
+/// Facts about the run, besides timeline and claims.
 #[derive(Debug)]
 pub struct Facts {
     /// The switch between client and VM.
     pub switch: &'static str,
-    /// Connections that were kept.
+    /// Number of established connections.
     pub established: usize,
     /// Kernel and processor.
     pub machine: String,
 }
 
-const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;max-width:900px;margin:2em auto;padding:0 1em;color:#222}\
+const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;\
+     max-width:900px;margin:2em auto;padding:0 1em;color:#222}\
 h1{font-size:1.6em}h2{font-size:1.2em;margin-top:2em}table{border-collapse:collapse;width:100%}\
 td,th{border-bottom:1px solid #ddd;padding:.35em .6em;text-align:left;vertical-align:top}\
 .held{color:#00704a;font-weight:600}.broke{color:#b00020;font-weight:600}svg{max-width:100%;height:auto}";
 
-/// Makes the folder of a report, so that what stands in its way is told before the demonstration and not after it.
+/// Creates the report's folder before the demonstration, so that an error is reported early.
 ///
 /// # Errors
-/// If it cannot be made.
+/// The folder cannot be created.
 pub fn prepare(folder: &Path) -> Result<(), Error> {
     std::fs::create_dir_all(folder).map_err(|source| Error::Report { path: folder.to_path_buf(), source })
 }
 
-/// Writes `demo.html`, and `demo.json` with the same figures, into `folder`, which is there, and tells where the page is.
+/// Writes `demo.html`, and `demo.json` with the same figures, into the existing `folder`. Returns the page's
+/// path.
 ///
 /// # Errors
-/// If a chart cannot be drawn or a file cannot be written.
+/// A chart cannot be drawn or a file cannot be written.
 pub fn write(folder: &Path, facts: &Facts, timeline: &Timeline, claims: &Claims) -> Result<PathBuf, Error> {
     let io = |source| Error::Report { path: folder.to_path_buf(), source };
     let page = folder.join("demo.html");
@@ -54,8 +56,9 @@ fn html(facts: &Facts, timeline: &Timeline, claims: &Claims) -> Result<String, E
         out,
         "<!doctype html><html lang=en><meta charset=utf-8><title>P4 Shield demo: {verdict}</title>\
          <style>{STYLE}</style><h1>P4 Shield demo: {verdict}</h1>\
-         <p>A tenant's P4 program, <code>tcp_guard.p4</code>, runs in the tenant's P4 VM and denies new TCP connections \
-         to the user VM while its used TCP memory is over the tenant's threshold. Switch: {}. {} connections stay \
+         <p>A tenant's P4 program, <code>tcp_guard.p4</code>, runs in the tenant's P4 VM and denies new TCP \
+         connections to the user VM while its used TCP memory is over the tenant's threshold. Switch: {}. \
+         {} connections stay \
          open throughout. {}.</p>",
         escape(facts.switch),
         facts.established,
@@ -69,7 +72,7 @@ fn html(facts: &Facts, timeline: &Timeline, claims: &Claims) -> Result<String, E
         let (class, word) = if c.held { ("held", "held") } else { ("broke", "failed") };
         let _ = write!(out, "<tr><td>{}<td>{}<td class={class}>{word}", escape(c.says), escape(&c.observed));
     }
-    out.push_str("</table><h2>What the auditor said</h2><table><tr><th>Second<th>Words");
+    out.push_str("</table><h2>The auditor's reports</h2><table><tr><th>Second<th>Report");
     let mut last = "";
     for s in timeline.samples.iter().filter(|s| !s.audit.is_empty()) {
         if s.audit != last {
@@ -124,7 +127,7 @@ mod tests {
     use crate::traffic::Totals;
 
     #[test]
-    fn the_report_shows_failed_claims_and_escapes_what_it_quotes() {
+    fn the_report_shows_failed_claims_and_escapes_quotes() {
         let sample = Sample::new(1.0, 5 << 20, Totals::default(), Totals::default(), "1 < 2".into());
         let phases = vec![Phase { name: "below", from: 0.0, to: 1.0 }];
         let timeline = Timeline { threshold: 4 << 20, samples: vec![sample], phases };

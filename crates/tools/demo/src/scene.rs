@@ -1,4 +1,4 @@
-//! The small cloud that the demo plays in.
+//! The small cloud of the demo.
 //!
 //! ```text
 //!  client namespace          cloud host namespace                                    user VM namespace
@@ -32,19 +32,19 @@ pub const VM_NAME: &str = "web";
 pub struct Scene {
     /// The switch between client and VM.
     pub switch: Switch,
-    /// Where the remote client runs.
+    /// Namespace of the remote client.
     pub client: NetNs,
-    /// Where switch, host daemon and P4 VM run.
+    /// Namespace of switch, host daemon and P4 VM.
     pub host: NetNs,
-    /// Where the server, the agent and the auditor run.
+    /// Namespace of server, agent and auditor.
     pub vm: NetNs,
 }
 
 impl Scene {
-    /// Builds it.
+    /// Builds namespaces, links and switch.
     ///
     /// # Errors
-    /// What `ip` or the switch says.
+    /// `ip` or the switch failed.
     pub fn build() -> Result<Self, Error> {
         p4shield_testbed::leftover::sweep();
         let (client, host, vm) = (NetNs::create("client")?, NetNs::create("host")?, NetNs::create("vm")?);
@@ -56,8 +56,8 @@ impl Scene {
         for (ns, address) in [(&client, CLIENT), (&vm, VM)] {
             ns.ip(&format!("addr add {address}/24 dev eth0"))?;
         }
-        // A queue on the VM's interface: without one, veth drops what its ring of 256 does not take, and on two busy
-        // cores the VM may not get to empty it in time.
+        // A queue on the VM's interface: without one, veth drops packets beyond its ring of 256, and on two
+        // busy cores the VM may be too late to empty the ring.
         p4shield_testbed::process::run(host.command("tc").args([
             "qdisc",
             "replace",
@@ -74,7 +74,7 @@ impl Scene {
     }
 }
 
-/// Kernel and processor of this machine, for the report.
+/// Returns kernel and processor of this machine, for the report.
 #[must_use]
 pub fn machine() -> String {
     let kernel = rustix::system::uname();
@@ -89,10 +89,10 @@ pub fn machine() -> String {
     )
 }
 
-/// TCP memory in use on this kernel, bytes: `mem` of /proc/net/sockstat counts pages.
+/// Returns the kernel's used TCP memory in bytes: `mem` of /proc/net/sockstat counts pages.
 ///
 /// # Errors
-/// If the file cannot be read or has no such figure.
+/// The file cannot be read or lacks the figure.
 pub fn used_tcp_memory() -> Result<u64, Error> {
     let path = Path::new("/proc/net/sockstat");
     let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.into(), source })?;
@@ -100,7 +100,7 @@ pub fn used_tcp_memory() -> Result<u64, Error> {
     let pages: Option<u64> = words.find(|w| *w == "mem").and_then(|_| words.next()?.parse().ok());
     let pages = pages.ok_or_else(|| Error::Read {
         path: path.into(),
-        source: std::io::Error::other("no `TCP: ... mem N` in it"),
+        source: std::io::Error::other("no `TCP: ... mem N`"),
     })?;
     Ok(pages * rustix::param::page_size() as u64)
 }
@@ -108,7 +108,7 @@ pub fn used_tcp_memory() -> Result<u64, Error> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn this_kernel_counts_tcp_memory() {
+    fn this_kernel_reports_tcp_memory() {
         let _held = super::used_tcp_memory().unwrap();
     }
 }

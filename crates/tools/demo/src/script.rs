@@ -1,4 +1,4 @@
-//! The script: phases, what is watched in each, what is claimed of it.
+//! The script: phases, observations and claims.
 
 use std::path::PathBuf;
 use std::process::ExitStatus;
@@ -19,44 +19,44 @@ use crate::timeline::{Phase, Sample, Timeline};
 use crate::traffic::{Client, Server, Totals};
 use crate::{Error, attack, parts, report, scene};
 
-/// How the demonstration is given.
+/// Options of a run.
 #[derive(Debug)]
 pub struct Options {
     /// Shorter phases: under 30 seconds in all.
     pub quick: bool,
-    /// Where the report goes.
+    /// Folder of the report.
     pub report: PathBuf,
     /// Text of the P4 program.
     pub program: String,
-    /// Raised from outside to stop early.
+    /// Flag that stops the run early.
     pub interrupted: Arc<AtomicBool>,
-    /// Where lines for people go.
+    /// Prints a line for the user.
     pub say: fn(&str),
 }
 
-/// How it went.
+/// Result of a run.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct DemoResult {
     /// Whether every claim held.
     pub held: bool,
     /// The report's page.
     pub page: PathBuf,
 }
 
-/// Connections that are kept.
+/// Established connections, kept over the whole run.
 const ESTABLISHED: usize = 8;
-/// Connections that can fill memory.
+/// Connections that fill memory.
 const HOARDERS: usize = 48;
-/// How far over what is used at the start the threshold lies.
+/// Distance of the threshold above the TCP memory used at the start.
 const MARGIN: u64 = 4 << 20;
-/// Packets that the malicious cloud puts round the program.
+/// Packets that the malicious cloud sends past the program.
 const ROUND: u16 = 25;
 
-/// Gives the demonstration.
+/// Runs the demonstration.
 ///
 /// # Errors
-/// If a part does not start, or somebody interrupts; a claim that does not hold is an [`Outcome`], not an error.
-pub fn run(options: &Options) -> Result<Outcome, Error> {
+/// A part does not start, or the user interrupts. A claim that fails is a [`DemoResult`], not an error.
+pub fn run(options: &Options) -> Result<DemoResult, Error> {
     report::prepare(&options.report)?;
     let mut stage = Stage::set(options)?;
     stage.below()?;
@@ -69,7 +69,7 @@ pub fn run(options: &Options) -> Result<Outcome, Error> {
     let facts =
         Facts { switch: stage.scene.switch.name(), established: ESTABLISHED, machine: scene::machine() };
     let page = report::write(&options.report, &facts, &stage.timeline, &stage.claims)?;
-    Ok(Outcome { held: stage.claims.held(), page })
+    Ok(DemoResult { held: stage.claims.held(), page })
 }
 
 /// Everything that runs. Fields are dropped in this order: traffic first, the scene last.
@@ -123,7 +123,8 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Plays `seconds` of a phase (a third of them if quick), sampling, and returns what the client saw in it.
+    /// Runs a phase for `seconds` (a third of that if quick), takes samples, and returns the client's
+    /// observations.
     fn watch(&mut self, name: &'static str, seconds: u64) -> Result<Totals, Error> {
         let seconds = if self.options.quick { seconds.div_ceil(3) } else { seconds };
         let from = self.start.elapsed().as_secs_f64();
@@ -149,7 +150,7 @@ impl<'a> Stage<'a> {
         Ok(self.client.totals() - begin)
     }
 
-    /// That nothing has ended by itself: a claim would be about something else than it says.
+    /// Checks that every process still runs: otherwise a claim would describe another situation.
     fn check_parts(&mut self) -> Result<(), Error> {
         let files = &self.files;
         type Part<'a> = (&'static str, Option<ExitStatus>, &'a dyn Fn() -> String);
@@ -157,9 +158,9 @@ impl<'a> Stage<'a> {
             ("the switch (ovs-vswitchd)", self.scene.switch.ended(), &|| {
                 last_lines(&self.scene.switch.log())
             }),
-            ("the host daemon (p4shield run)", self.daemon.ended(), &|| files.last_words("run")),
-            ("the agent (p4shield agent)", self.agent.ended(), &|| files.last_words("agent")),
-            ("the auditor (p4shield audit)", self.auditor.ended(), &|| files.last_words("audit")),
+            ("the host daemon (p4shield run)", self.daemon.ended(), &|| files.log_end("run")),
+            ("the agent (p4shield agent)", self.agent.ended(), &|| files.log_end("agent")),
+            ("the auditor (p4shield audit)", self.auditor.ended(), &|| files.log_end("audit")),
         ];
         let died = parts.into_iter().find_map(|(part, ended, words)| Some((part, ended?, words())));
         died.map_or(Ok(()), |(part, how, words)| Err(Error::Died { part, how, words }))
@@ -170,13 +171,13 @@ impl<'a> Stage<'a> {
         (self.options.say)(&format!("  {} {says} ({observed})", if *held { "held:  " } else { "FAILED:" }));
     }
 
-    /// Lets what is on its way arrive, so that a phase is judged by its own packets: an attempt to connect takes up to
-    /// half a second.
+    /// Waits for packets in flight, so that a phase is measured by its own packets: a connection attempt
+    /// takes up to half a second.
     fn settle(&self) {
         std::thread::sleep(Duration::from_millis(800));
     }
 
-    /// Fills memory until it is well over the threshold: right at it, used memory goes up and down.
+    /// Fills memory until it is well above the threshold: used memory fluctuates.
     fn fill(&mut self) -> Result<(), Error> {
         self.client.fill();
         let enough = self.timeline.threshold + MARGIN / 4;
@@ -220,7 +221,7 @@ impl<'a> Stage<'a> {
             connections(seen),
         );
         self.claim(
-            "established connections go on",
+            "established connections continue",
             seen.answered > 0 && self.client.totals().stalled == 0,
             format!("{} answers, {} of {ESTABLISHED} stalled", seen.answered, self.client.totals().stalled),
         );
@@ -238,7 +239,7 @@ impl<'a> Stage<'a> {
         );
         let findings = self.auditor.take_findings();
         self.claim(
-            "the auditor vouches for every packet so far",
+            "the auditor confirms every packet so far",
             findings.is_empty(),
             if findings.is_empty() { self.auditor.words() } else { words(&findings) },
         );
@@ -246,9 +247,9 @@ impl<'a> Stage<'a> {
     }
 
     fn bypass(&mut self) -> Result<(), Error> {
-        (self.options.say)("-- attack: the cloud puts packets round the program");
+        (self.options.say)("-- attack: the cloud sends packets past the program");
         attack::bypass(&self.scene.host, &self.scene.vm, ROUND)
-            .map_err(|source| Error::Traffic { what: "send packets round the program", source })?;
+            .map_err(|source| Error::Traffic { what: "send packets past the program", source })?;
         self.watch("bypass", 9)?;
         let findings = self.auditor.take_findings();
         let counted: u64 = findings
@@ -257,7 +258,7 @@ impl<'a> Stage<'a> {
             .filter_map(|f| f["packets"].as_u64())
             .sum();
         self.claim(
-            "the auditor counts the packets that went round the program",
+            "the auditor counts the packets that bypassed the program",
             counted == u64::from(ROUND),
             words(&findings),
         );
@@ -266,7 +267,7 @@ impl<'a> Stage<'a> {
 
     fn replay(&mut self) -> Result<(), Error> {
         (self.options.say)(
-            "-- attack: memory fills while the cloud replays what the VM said when it was low",
+            "-- attack: memory fills while the cloud replays information from when it was low",
         );
         let page = self.files.info_page();
         let earlier = std::fs::read(&page).map_err(|source| Error::Read { path: page.clone(), source })?;
@@ -276,16 +277,16 @@ impl<'a> Stage<'a> {
             std::thread::spawn(move || attack::replay(&page, &earlier, Duration::from_secs(seconds)));
         self.fill()?;
         let seen = self.watch("replay", 6)?;
-        let outcome = attack.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
-        outcome.map_err(|source| Error::Traffic { what: "write the info page", source })?;
+        let replay = attack.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
+        replay.map_err(|source| Error::Traffic { what: "write the info page", source })?;
         let replayed = self.info("replayed") - before;
         self.claim(
-            "replayed information is recognised",
+            "the P4 VM detects replayed information",
             replayed > 0,
             format!("the P4 VM refused {replayed} replayed publications"),
         );
         self.claim(
-            "nothing is decided on replayed information: new connections are denied",
+            "the program denies new connections instead of trusting replayed information",
             seen.denied > 0 && seen.accepted == 0,
             connections(seen),
         );
@@ -308,27 +309,27 @@ impl<'a> Stage<'a> {
             self.daemon.p4vm().is_some_and(|new| new != old)
         });
         self.claim(
-            "a killed P4 VM is replaced without touching the switch",
+            "the daemon replaces a killed P4 VM; the switch keeps running",
             healed.is_ok(),
             format!("process {old}, then {}", self.daemon.p4vm().unwrap_or_default()),
         );
         self.settle();
         let seen = self.watch("killed", 9)?;
         self.claim(
-            "after that new connections are accepted and established ones live",
+            "afterwards new connections are accepted and established ones continue",
             seen.accepted > 0 && self.client.totals().stalled == 0,
             format!("{}, {} stalled", connections(seen), self.client.totals().stalled),
         );
         let findings = self.auditor.take_findings();
         self.claim(
-            "the auditor tells that the P4 VM restarted",
+            "the auditor reports the P4 VM's restart",
             findings.iter().any(|f| f["finding"] == "restarted"),
             words(&findings),
         );
         Ok(())
     }
 
-    /// A counter of the P4 VM's information about the VM.
+    /// Returns one of the P4 VM's counters of information about the VM.
     fn info(&self, counter: &str) -> u64 {
         self.daemon.status()["tenants"][0]["vms"][0]["info"][counter].as_u64().unwrap_or(0)
     }
@@ -339,6 +340,6 @@ fn connections(seen: Totals) -> String {
 }
 
 fn words(findings: &[Value]) -> String {
-    let said: Vec<&str> = findings.iter().filter_map(|f| f["words"].as_str()).collect();
-    if said.is_empty() { "the auditor found nothing".into() } else { said.join("; ") }
+    let words: Vec<&str> = findings.iter().filter_map(|f| f["words"].as_str()).collect();
+    if words.is_empty() { "the auditor found nothing".into() } else { words.join("; ") }
 }

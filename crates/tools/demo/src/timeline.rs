@@ -1,4 +1,4 @@
-//! What happened, second by second.
+//! The run, second by second.
 
 use serde::Serialize;
 
@@ -19,18 +19,18 @@ pub struct Sample {
     pub answered: u64,
     /// Established connections that have stalled so far.
     pub stalled: u64,
-    /// What the auditor last said.
+    /// The auditor's latest report.
     pub audit: String,
 }
 
-/// A named stretch of the run.
+/// A named part of the run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
     /// Its name.
     pub name: &'static str,
-    /// When it began, seconds since the start.
+    /// Start, seconds since the start of the run.
     pub from: f64,
-    /// When it ended.
+    /// End, likewise.
     pub to: f64,
 }
 
@@ -48,7 +48,7 @@ pub struct Timeline {
 const MIB: f64 = 1024.0 * 1024.0;
 
 impl Sample {
-    /// From the totals at this second's start and end.
+    /// Computes a sample from the totals at this second's start and end.
     #[must_use]
     pub fn new(at: f64, used: u64, before: Totals, after: Totals, audit: String) -> Self {
         let second = after - before;
@@ -63,7 +63,7 @@ impl Sample {
         }
     }
 
-    /// The heading of the table whose rows [`Sample::row`] makes.
+    /// Returns the heading of the table of [`Sample::row`].
     #[must_use]
     pub fn heading() -> String {
         format!(
@@ -72,7 +72,7 @@ impl Sample {
         )
     }
 
-    /// One row for people.
+    /// Returns one row of the table.
     #[must_use]
     pub fn row(&self, threshold: u64, kept: usize) -> String {
         format!(
@@ -89,7 +89,7 @@ impl Sample {
 }
 
 impl Timeline {
-    /// A series of the samples by `value`.
+    /// Returns the samples' `value`s as a series.
     #[must_use]
     pub fn series(&self, value: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
         self.samples.iter().map(|s| (s.at, value(s))).collect()

@@ -1,8 +1,8 @@
 //! Real sockets on both sides: a server inside the user VM, a client outside.
 //!
-//! The server has two ports. On [`ECHO`] it answers what it is sent, which shows that a connection is alive. On
-//! [`HOARD`] it accepts and never reads, so that what the client sends stays in the kernel's socket buffers and used
-//! TCP memory grows.
+//! The server has two ports. On [`ECHO`] it answers what it is sent, which shows that a connection is alive.
+//! On [`HOARD`] it accepts and never reads, so that what the client sends stays in the kernel's socket
+//! buffers and used TCP memory grows.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -18,11 +18,11 @@ pub const ECHO: u16 = 7000;
 /// Port of the server that never reads.
 pub const HOARD: u16 = 7001;
 
-/// How long a new connection may take before it counts as denied: shorter than the kernel's first SYN retransmission
+/// Time after which a connection attempt counts as denied: shorter than the kernel's first SYN retransmission
 /// (one second), so that one attempt is one SYN.
 const CONNECT: Duration = Duration::from_millis(500);
-/// How long an answer on an established connection may take before the connection counts as stalled. Longer than
-/// TCP's first retransmissions, which a restart of the P4 VM may cause.
+/// Time after which an established connection without an answer counts as stalled: longer than TCP's first
+/// retransmissions, which a restart of the P4 VM may cause.
 const ANSWER: Duration = Duration::from_secs(2);
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -38,7 +38,7 @@ impl Server {
     /// Listens on both ports of `address` inside `vm`.
     ///
     /// # Errors
-    /// If a port cannot be bound.
+    /// A port cannot be bound.
     pub fn start(vm: &NetNs, address: IpAddr) -> std::io::Result<Self> {
         let listen = |port| {
             let l = TcpListener::bind(SocketAddr::new(address, port))?;
@@ -51,7 +51,7 @@ impl Server {
         Ok(Self { stop, release, thread: Some(thread) })
     }
 
-    /// Closes the connections that hold data which is never read, and so frees its memory.
+    /// Closes the connections with unread data, which frees their memory.
     pub fn release(&self) {
         self.release.store(true, Ordering::Relaxed);
     }
@@ -85,12 +85,12 @@ fn serve(echo: &TcpListener, hoard: &TcpListener, stop: &AtomicBool, release: &A
     }
 }
 
-/// Whether nothing waits to be read.
+/// Returns whether there is nothing to read.
 fn is_empty(s: &TcpStream) -> bool {
     s.set_nonblocking(true).is_ok() && s.peek(&mut [0]).is_err_and(|e| e.kind() == ErrorKind::WouldBlock)
 }
 
-/// Echoes what has arrived; false when the peer has closed.
+/// Echoes received data. Returns false once the peer has closed the connection.
 fn answer(s: &mut TcpStream) -> bool {
     let mut buffer = [0; 512];
     match s.read(&mut buffer) {
@@ -100,7 +100,7 @@ fn answer(s: &mut TcpStream) -> bool {
     }
 }
 
-/// What the client saw so far.
+/// The client's observations so far.
 #[derive(Debug, Default)]
 pub struct Seen {
     accepted: AtomicU64,
@@ -109,7 +109,7 @@ pub struct Seen {
     stalled: AtomicU64,
 }
 
-/// [`Seen`] at one moment: running totals.
+/// [`Seen`] at one moment: totals since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// New connections that the server accepted.
@@ -134,7 +134,7 @@ impl std::ops::Sub for Totals {
     }
 }
 
-/// The remote client: opens new connections all the time, and keeps `established` ones talking. Stops on drop.
+/// The remote client: keeps opening new connections and exchanges data on `established` ones. Stops on drop.
 #[derive(Debug)]
 pub struct Client {
     seen: Arc<Seen>,
@@ -145,11 +145,11 @@ pub struct Client {
 }
 
 impl Client {
-    /// Opens `established` connections that will be kept, and twice `hoarders` that can fill memory; then starts asking
-    /// for new ones.
+    /// Opens `established` lasting connections and twice `hoarders` that can fill memory, then starts to open
+    /// new ones.
     ///
     /// # Errors
-    /// If one of the first connections is not accepted.
+    /// The server does not accept one of the first connections.
     pub fn start(ns: &NetNs, server: IpAddr, established: usize, hoarders: usize) -> std::io::Result<Self> {
         let (kept, hoards) = ns.inside(|| {
             let open = |port| {
@@ -179,7 +179,7 @@ impl Client {
         Ok(Self { seen, stop, threads: vec![talk, knock], hoards, established })
     }
 
-    /// Running totals now.
+    /// Returns the totals so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
@@ -191,13 +191,13 @@ impl Client {
         }
     }
 
-    /// How many connections are kept.
+    /// Returns the number of established connections.
     #[must_use]
     pub const fn established(&self) -> usize {
         self.established
     }
 
-    /// Sends into one hoard of connections that nobody reads until the kernel takes no more. Can be done twice.
+    /// Sends on one group of unread connections until the kernel accepts no more. There are two groups.
     pub fn fill(&mut self) {
         let chunk = [0x5a; 64 * 1024];
         for s in self.hoards.last_mut().into_iter().flatten() {
@@ -205,7 +205,7 @@ impl Client {
         }
     }
 
-    /// Closes that hoard.
+    /// Closes the group that was filled.
     pub fn empty(&mut self) {
         self.hoards.pop();
     }

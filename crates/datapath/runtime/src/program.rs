@@ -3,9 +3,9 @@
 
 use crate::desk::chain;
 use crate::sandbox::seccomp::{self, Kind};
-use p4shield_bpf::maps::Exists;
+use p4shield_bpf::maps::UpdateFlag;
 use p4shield_bpf::verify::{Budget, Cache, Isolated, IsolatedError, Limits, Refusal};
-use p4shield_bpf::{EngineOptions, Linked, Meta, Object, Outcome, Packet, Program, Verified, VmInfo, link};
+use p4shield_bpf::{EngineOptions, Linked, Meta, Object, Packet, Program, RunResult, Verified, VmInfo, link};
 use p4shield_control::Entries;
 use std::mem::ManuallyDrop;
 use std::time::Duration;
@@ -35,7 +35,7 @@ impl Loaded {
 
     /// Judges a packet.
     #[inline]
-    pub(crate) fn run(&mut self, packet: &mut Packet, meta: &Meta, info: &VmInfo) -> Outcome {
+    pub(crate) fn run(&mut self, packet: &mut Packet, meta: &Meta, info: &VmInfo) -> RunResult {
         self.program.run(packet, meta, info)
     }
 
@@ -67,7 +67,7 @@ impl Loaded {
     pub(crate) fn write_map(&mut self, name: &str, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
         let map = self.program.maps_mut().and_then(|m| m.get_mut(name)).ok_or_else(|| no_map(name))?;
         let done = match value {
-            Some(value) => map.update(key, value, Exists::Any),
+            Some(value) => map.update(key, value, UpdateFlag::Any),
             None => map.delete(key),
         };
         done.map_err(|e| chain(&e))

@@ -18,7 +18,7 @@
     jlt r5, 5, drop
     ldxb r0, [r2+23]
     jne r0, 6, pass
-    jne r5, 5, pass         ; options: not judged
+    jne r5, 5, pass         ; packets with options pass
     mov r4, r2
     add r4, 54
     jgt r4, r3, drop        ; no whole TCP header

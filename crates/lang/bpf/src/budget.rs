@@ -1,10 +1,11 @@
-//! What a run costs: the rule that keeps every run finite, whatever the verifier believed.
+//! The instruction budget: it bounds every run, independently of the verifier.
 //!
-//! Instructions are charged in advance: a function's slots when it is entered, the slots of the loop body when a
-//! jump goes back. Between two charges control only goes forward, so a run never executes more instructions than it
-//! was charged. Straight code pays nothing while it runs; both engines stop at the same jump.
+//! The engines charge instructions in advance: the slots of a function on entry, the slots of a loop at
+//! its backward jump. Between two charges control only moves forward, so a run never executes more
+//! instructions than it was charged for. Straight code has no overhead, and both engines stop at the
+//! same jump.
 
-/// What a jump from `slot` to `target` is charged: nothing forward, the body of the loop back.
+/// Returns the charge for a jump from `slot` to `target`: zero forward, the loop's slots backward.
 pub(crate) const fn of_jump(slot: usize, target: usize) -> u64 {
     if target > slot { 0 } else { (slot - target) as u64 + 1 }
 }

@@ -1,109 +1,120 @@
-//! The structural check: every slot is an instruction, and control stays where it belongs.
+//! The structural check: every slot is an instruction, and control flow stays within functions.
 //!
-//! It says nothing about memory (that is [`crate::verify`]), but both engines rely on it alone for this much: no jump
-//! leaves its function or lands inside a wide instruction, no function runs off its end, every call reaches the start
-//! of a function, every map reference names a map. What it returns is what the engines execute.
+//! [`crate::verify`] checks memory accesses; this module checks what both engines rely on: no jump
+//! leaves its function or lands inside a wide instruction, no function runs past its end, every call
+//! reaches the start of a function, and every map reference names a map. The engines execute what
+//! [`check_and_decode`] returns.
 
 use crate::insn::{DecodeError, Insn, Op, decode};
 use crate::linked::{Linked, MAX_SLOTS};
 
-/// What is wrong with the structure of a program. `slot` counts 8-byte slots from the start of the program.
+/// Flaw in the structure of a program. `slot` counts 8-byte slots from the start of the program.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckError {
-    /// There is nothing to run.
+    /// The program is empty.
     #[error("the program has no instructions")]
     Empty,
-    /// The program is larger than [`MAX_SLOTS`].
+    /// The program is longer than [`MAX_SLOTS`].
     #[error("the program has {slots} instruction slots, the limit is {MAX_SLOTS}")]
     TooLong {
-        /// How many it has.
+        /// Number of slots.
         slots: usize,
     },
-    /// A slot is no instruction.
+    /// A slot does not hold a valid instruction.
     #[error("instruction {slot}: not a valid instruction")]
     Decode {
-        /// Which one.
+        /// The slot.
         slot: usize,
-        /// Why.
+        /// Flaw of the instruction.
         #[source]
         source: DecodeError,
     },
     /// A jump leaves its function.
-    #[error("instruction {slot} ({text}): jumps to {target}, outside of its function {function}")]
+    #[error("instruction {slot} ({text}): jumps to slot {target}, outside its function {function}")]
     JumpOut {
-        /// The jump.
+        /// Slot of the jump.
         slot: usize,
-        /// Its text.
+        /// Text of the jump.
         text: String,
-        /// Where it goes.
+        /// Target of the jump.
         target: i64,
-        /// Where it stands.
+        /// Function that contains the jump.
         function: String,
     },
-    /// A jump lands in the second half of a wide instruction.
-    #[error("instruction {slot} ({text}): jumps to {target}, into the middle of a 64-bit immediate")]
+    /// A jump lands in the second slot of a wide instruction.
+    #[error("instruction {slot} ({text}): jumps to slot {target}, inside a 64-bit immediate")]
     JumpIntoWide {
-        /// The jump.
+        /// Slot of the jump.
         slot: usize,
-        /// Its text.
+        /// Text of the jump.
         text: String,
-        /// Where it goes.
+        /// Target of the jump.
         target: i64,
     },
-    /// A call does not reach the start of a function.
-    #[error("instruction {slot} ({text}): calls {target}, where no function starts")]
+    /// The target of a call is not the start of a function.
+    #[error("instruction {slot} ({text}): calls slot {target}, where no function starts")]
     CallNowhere {
-        /// The call.
+        /// Slot of the call.
         slot: usize,
-        /// Its text.
+        /// Text of the call.
         text: String,
-        /// Where it goes.
+        /// Target of the call.
         target: i64,
     },
     /// The last instruction of a function is not an unconditional jump or `exit`.
-    #[error("function {function} runs off its end at instruction {slot}: it has to end with exit or a jump")]
+    #[error("function {function} runs past its end at instruction {slot}: end it with exit or a jump")]
     RunsOff {
         /// The function.
         function: String,
-        /// Its last instruction.
+        /// Slot of its last instruction.
         slot: usize,
     },
     /// A map reference names no map.
-    #[error("instruction {slot}: refers to map {map}, the program has {maps}")]
+    #[error("instruction {slot}: refers to map {map}, but the program has {maps} maps")]
     NoSuchMap {
-        /// The reference.
+        /// Slot of the reference.
         slot: usize,
-        /// The index.
+        /// Index of the map.
         map: u32,
-        /// How many there are.
+        /// Number of maps.
         maps: usize,
     },
-    /// The list of functions does not cover the program in order.
-    #[error("function {function} does not start where the one before it ends, or is empty")]
+    /// The list of functions does not cover the program without gaps.
+    #[error("function {function} is empty, or does not start where the previous function ends")]
     Functions {
         /// The function.
         function: String,
     },
 }
 
-/// A program whose structure is sound: what both engines execute.
+/// A program that passed the structural check; both engines execute it.
 #[derive(Debug)]
 pub(crate) struct Checked {
-    /// One operation a slot; the second slot of a wide instruction holds a filler that is never reached.
+    /// One operation per slot. The second slot of a wide instruction holds an unreachable filler.
     pub(crate) ops: Vec<Op>,
-    /// Functions as `start..end`, the entry first.
+    /// Functions as slot ranges, the entry first.
     pub(crate) functions: Vec<std::ops::Range<usize>>,
 }
 
 impl Checked {
-    /// The function that starts at `slot`.
+    /// Returns the index of the function that starts at `slot`.
     pub(crate) fn function_at(&self, slot: usize) -> Option<usize> {
         self.functions.binary_search_by_key(&slot, |f| f.start).ok()
     }
+
+    /// Returns the index of the function that the instruction at `slot` calls.
+    pub(crate) fn callee_at(&self, slot: usize) -> Option<usize> {
+        match self.ops[slot] {
+            Op::CallLocal { off } => {
+                usize::try_from(target(slot, off)).ok().and_then(|to| self.function_at(to))
+            }
+            _ => None,
+        }
+    }
 }
 
-/// Where control goes from `slot` by `off` slots.
+/// Returns the target of a jump from `slot` with offset `off`.
 pub(crate) const fn target(slot: usize, off: i32) -> i64 {
     slot as i64 + 1 + off as i64
 }
@@ -111,13 +122,13 @@ pub(crate) const fn target(slot: usize, off: i32) -> i64 {
 /// Checks the structure of a program.
 ///
 /// # Errors
-/// The first flaw, with the instruction it is about.
+/// Returns the first flaw with its instruction.
 pub fn check(linked: &Linked) -> Result<(), CheckError> {
-    checked(linked).map(drop)
+    check_and_decode(linked).map(drop)
 }
 
 /// Checks the structure of a program and decodes it.
-pub(crate) fn checked(linked: &Linked) -> Result<Checked, CheckError> {
+pub(crate) fn check_and_decode(linked: &Linked) -> Result<Checked, CheckError> {
     let slots = linked.insns.len();
     if slots == 0 {
         return Err(CheckError::Empty);
@@ -125,7 +136,7 @@ pub(crate) fn checked(linked: &Linked) -> Result<Checked, CheckError> {
     if slots > MAX_SLOTS {
         return Err(CheckError::TooLong { slots });
     }
-    functions_cover(linked)?;
+    check_function_bounds(linked)?;
     let mut ops = Vec::with_capacity(slots);
     let mut starts = vec![false; slots];
     for sub in &linked.subprograms {
@@ -134,7 +145,7 @@ pub(crate) fn checked(linked: &Linked) -> Result<Checked, CheckError> {
     let functions = linked.subprograms.iter().map(|s| s.start..s.end).collect();
     let checked = Checked { ops, functions };
     for (index, sub) in linked.subprograms.iter().enumerate() {
-        control_stays(linked, &checked, index, &starts)?;
+        check_control_flow(linked, &checked, index, &starts)?;
         let last = (sub.start..sub.end).rev().find(|&i| starts[i]).unwrap_or(sub.start);
         if !matches!(checked.ops[last], Op::Exit | Op::Jump { .. }) {
             return Err(CheckError::RunsOff { function: sub.name.clone(), slot: last });
@@ -143,7 +154,7 @@ pub(crate) fn checked(linked: &Linked) -> Result<Checked, CheckError> {
     Ok(checked)
 }
 
-fn functions_cover(linked: &Linked) -> Result<(), CheckError> {
+fn check_function_bounds(linked: &Linked) -> Result<(), CheckError> {
     let mut at = 0;
     for sub in &linked.subprograms {
         if sub.start != at || sub.end <= sub.start || sub.end > linked.insns.len() {
@@ -158,7 +169,7 @@ fn functions_cover(linked: &Linked) -> Result<(), CheckError> {
     }
 }
 
-/// Decodes one function; `insns` ends with it, so that a wide instruction cannot reach into the next one.
+/// Decodes one function. `insns` ends with it, so a wide instruction cannot extend into the next one.
 fn decode_function(
     insns: &[Insn],
     start: usize,
@@ -178,7 +189,7 @@ fn decode_function(
     Ok(())
 }
 
-fn control_stays(
+fn check_control_flow(
     linked: &Linked,
     checked: &Checked,
     index: usize,
@@ -190,8 +201,8 @@ fn control_stays(
         let op = &checked.ops[slot];
         let text = || op.to_string();
         match *op {
-            Op::Jump { off } => jump_lands(linked, index, slot, off, inside, starts)?,
-            Op::Branch { off, .. } => jump_lands(linked, index, slot, off.into(), inside, starts)?,
+            Op::Jump { off } => check_jump(linked, index, slot, off, inside, starts)?,
+            Op::Branch { off, .. } => check_jump(linked, index, slot, off.into(), inside, starts)?,
             Op::CallLocal { off } => {
                 let target = target(slot, off);
                 let callee = usize::try_from(target).ok().and_then(|t| checked.function_at(t));
@@ -208,7 +219,7 @@ fn control_stays(
     Ok(())
 }
 
-fn jump_lands(
+fn check_jump(
     linked: &Linked,
     function: usize,
     slot: usize,

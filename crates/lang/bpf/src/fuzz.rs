@@ -1,67 +1,67 @@
-//! Entries for fuzzers, and for the campaigns in our own tests.
+//! Entry points for fuzzers and for fuzz campaigns in tests.
 
-use crate::bare::Machine;
 use crate::elf::Object;
 use crate::insn::{INSN_SIZE, Insn};
 use crate::link::link;
 use crate::linked::{Linked, Verified};
 use crate::program::{EngineOptions, Mode};
+use crate::raw::RawProgram;
 use crate::stop::Stop;
 
-/// Reads an object and links it with itself alone; tells whether that worked. Must not panic, hang or allocate
-/// without bound, whatever the bytes.
+/// Parses an object and links it alone; returns whether both succeeded. Must not panic, hang or
+/// allocate without bound, whatever the bytes.
 #[must_use]
 pub fn load_and_link(bytes: &[u8]) -> bool {
     Object::parse(bytes).is_ok_and(|object| link(&[object]).is_ok_and(|linked| linked.digest() != [0; 32]))
 }
 
-/// Any bytes as what the owner of a verifier's process and that process say to each other. The process works on hostile
-/// programs, so what it says may be anything. Must not panic, hang or allocate without bound.
+/// Decodes any bytes as a message between a verifier process and its owner. The process works on
+/// hostile programs, so its messages are hostile, too. Must not panic, hang or allocate without bound.
 pub fn verifier_message(bytes: &[u8]) {
     let linked = Linked::from_insns(vec![Insn::from_bytes([0x95, 0, 0, 0, 0, 0, 0, 0])]);
-    crate::verify::isolated::hear_anything(bytes, &linked);
+    crate::verify::isolated::decode_any_message(bytes, &linked);
 }
 
-/// What the memory of a program is filled with.
+/// Fill byte of the program's memory.
 const MEMORY: u8 = 0xa5;
 
-/// What both engines make of a program.
+/// Results of both engines for one program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct EngineResults {
     /// The interpreter's result.
     pub interpreter: Result<u64, Stop>,
     /// The JIT's.
     pub jit: Result<u64, Stop>,
 }
 
-/// Runs a program on both engines, with memory of 64 bytes, if it is structurally sound and the interpreter finds no
-/// wrong access in it; `None` if not. The bytes are instruction slots. Both results have to be the same.
+/// Runs a program on both engines with 64 bytes of memory. The bytes are instruction slots. Returns
+/// `None` if the structure is invalid or the interpreter refuses an access. Both results must be equal.
 ///
-/// The interpreter checks every access of this very run, so the JIT, which runs the same program on equal memory, is
-/// safe to run after it.
+/// The interpreter checks every access of this run. Programs are deterministic, so the JIT can safely
+/// run the same program on equal memory afterwards.
 #[must_use]
-pub fn run_both(bytes: &[u8]) -> Option<Pair> {
+pub fn run_both(bytes: &[u8]) -> Option<EngineResults> {
     let (slots, _) = bytes.as_chunks::<INSN_SIZE>();
     run_both_linked(Linked::from_insns(slots.iter().map(|&s| Insn::from_bytes(s)).collect()))
 }
 
-/// As [`run_both`], for a program with functions.
+/// Like [`run_both`], for a program with functions.
 #[must_use]
-pub fn run_both_linked(linked: Linked) -> Option<Pair> {
+pub fn run_both_linked(linked: Linked) -> Option<EngineResults> {
     let options = |mode| EngineOptions { mode, budget: 1 << 16, ..EngineOptions::default() };
-    // SAFETY: the JIT runs only what the interpreter has just found to stay within its memory. Programs are
-    // deterministic, and both runs see the same memory and stack at the same addresses.
+    // SAFETY: the JIT runs only programs whose accesses the interpreter has just found to be safe.
+    // Programs are deterministic, and both runs use equal memory and stack at the same addresses.
     let verified = unsafe { Verified::assume(linked) };
-    let mut machine = Machine::load(&verified, &options(Mode::Interpreter)).ok()?;
+    let mut program = RawProgram::load(&verified, &options(Mode::Interpreter)).ok()?;
     let mut memory = [MEMORY; 64];
-    let interpreter = machine.run(&mut memory);
+    let interpreter = program.run(&mut memory);
     if matches!(interpreter, Err(Stop::Memory { .. } | Stop::Argument { .. } | Stop::Helper { .. })) {
         return None;
     }
     let after = memory;
     memory.fill(MEMORY);
-    machine.switch(&verified, &options(Mode::Jit)).ok()?;
-    let jit = machine.run(&mut memory);
+    program.recompile(&verified, &options(Mode::Jit)).ok()?;
+    let jit = program.run(&mut memory);
     assert_eq!(memory, after, "both engines leave the same memory");
-    Some(Pair { interpreter, jit })
+    Some(EngineResults { interpreter, jit })
 }

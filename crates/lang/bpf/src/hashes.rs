@@ -2,7 +2,7 @@
 
 use p4shield_abi::helper::{MAX_HASHED, algorithm};
 
-/// CRC tables, made when the engine is compiled.
+/// Computes a CRC table at compile time.
 const fn reflected_table(polynomial: u32) -> [u32; 256] {
     let mut table = [0; 256];
     let mut i = 0;
@@ -26,12 +26,12 @@ fn crc(table: &[u32; 256], start: u32, data: &[u8]) -> u32 {
     data.iter().fold(start, |crc, b| crc >> 8 ^ table[((crc ^ u32::from(*b)) & 0xff) as usize])
 }
 
-/// Big-endian words, the last one filled up with a zero byte.
+/// Returns big-endian words; a zero byte pads the last one.
 fn words(data: &[u8]) -> impl Iterator<Item = u16> + '_ {
     data.chunks(2).map(|c| u16::from(c[0]) << 8 | c.get(1).map_or(0, |b| u16::from(*b)))
 }
 
-/// The ones' complement sum, folded and not inverted.
+/// Returns the ones' complement sum, folded and not inverted.
 pub(crate) fn sum16(data: &[u8]) -> u64 {
     let mut sum: u64 = words(data).map(u64::from).sum();
     while sum > 0xffff {
@@ -40,7 +40,7 @@ pub(crate) fn sum16(data: &[u8]) -> u64 {
     sum
 }
 
-/// Bob Jenkins' lookup3 with initial value 0, byte by byte as on little-endian machines.
+/// Returns Bob Jenkins' lookup3 with initial value 0, as on little-endian machines.
 fn lookup3(data: &[u8]) -> u32 {
     let start = 0xdead_beef_u32.wrapping_add(data.len() as u32);
     let mut abc = [start; 3];
@@ -66,7 +66,7 @@ fn lookup3(data: &[u8]) -> u32 {
         c = (c ^ b).wrapping_sub(b.rotate_left(by));
         (a, b, c) = (b, c, a);
     }
-    // The last step left the result where the next would not look for it.
+    // The rotation of the tuple leaves the result in `b`.
     b
 }
 
@@ -80,7 +80,7 @@ fn mix(abc: &mut [u32; 3]) {
     *abc = [a, b, c];
 }
 
-/// The value of an algorithm; 0 for a number of none. `RANDOM` is the caller's.
+/// Returns the hash of an algorithm; 0 for an unknown number. The caller implements `RANDOM`.
 pub(crate) fn hash(algorithm: u32, data: &[u8]) -> u64 {
     match algorithm {
         algorithm::CRC32 => u64::from(!crc(&CRC32, u32::MAX, data)),
@@ -94,7 +94,7 @@ pub(crate) fn hash(algorithm: u32, data: &[u8]) -> u64 {
     }
 }
 
-/// The value over parts one after the other; `None` if they are more than [`MAX_HASHED`] bytes.
+/// Returns the hash of the concatenated parts; `None` if they exceed [`MAX_HASHED`] bytes.
 pub(crate) fn hash_joined(algorithm: u32, parts: [&[u8]; 3]) -> Option<u64> {
     let mut all = [0; MAX_HASHED];
     let mut at = 0;
@@ -111,7 +111,7 @@ mod tests {
 
     /// Check values of the CRC catalogue (reveng) and of lookup3.c's own driver.
     #[test]
-    fn known_values() {
+    fn crcs_and_lookup3_have_known_values() {
         let check = b"123456789";
         assert_eq!(hash(algorithm::CRC32, check), 0xcbf4_3926);
         assert_eq!(hash(algorithm::CRC16, check), 0xbb3d);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_hashed_as_one() {
+    fn parts_are_hashed_as_their_concatenation() {
         let whole = hash(algorithm::CRC32, b"123456789");
         assert_eq!(hash_joined(algorithm::CRC32, [b"123", b"4567", b"89"]), Some(whole));
         assert_eq!(hash_joined(algorithm::CRC32, [b"123456789", b"", b""]), Some(whole));
@@ -130,7 +130,7 @@ mod tests {
 
     /// RFC 1071's example.
     #[test]
-    fn sums() {
+    fn sums_and_identity_have_known_values() {
         let data = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
         assert_eq!(hash(algorithm::SUM16, &data), 0xddf2);
         assert_eq!(hash(algorithm::CSUM16, &data), 0x220d);

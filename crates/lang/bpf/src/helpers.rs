@@ -1,7 +1,7 @@
-//! Helper functions: what a program may call, by number.
+//! Helper functions, which programs call by number.
 //!
-//! JIT code calls them by address; the interpreter checks their arguments first, as the table says. Numbers and
-//! meanings are those of [`p4shield_abi::helper`].
+//! JIT code calls them by address. The interpreter first checks their arguments against the table.
+//! [`p4shield_abi::helper`] defines numbers and semantics.
 
 use p4shield_abi::helper as number;
 use rustix::io::Errno;
@@ -10,42 +10,42 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::env::Env;
 use crate::maps::Map;
 
-/// A helper as machine code calls it: the environment, then R1 to R5.
+/// A helper with the calling convention of JIT code: the environment, then R1 to R5.
 pub(crate) type Function = unsafe extern "C" fn(*mut Env, u64, u64, u64, u64, u64) -> u64;
 
-/// What the interpreter makes sure of before it calls a helper.
+/// Argument type, which the interpreter checks before it calls a helper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arg {
-    /// Not looked at, or any number.
+    /// Unused, or any number.
     Any,
     /// The program's context.
     Context,
     /// A map.
     Map,
-    /// As many readable bytes as a key of the map has.
+    /// Address of as many readable bytes as the map's keys have.
     Key,
-    /// As many readable bytes as a value of the map has.
+    /// Address of as many readable bytes as the map's values have.
     Value,
-    /// As many bytes as the next argument says.
+    /// Address of as many bytes as the next argument states.
     Memory,
 }
 
-/// What JIT code does instead of the call, if the arguments are known when it is compiled.
+/// Code that the JIT emits instead of the call, if the arguments are known at compile time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inline {
-    /// Nothing.
+    /// Always a call.
     No,
-    /// An array's value is found by a bounds check and a multiplication.
+    /// Finds an array's value by a bounds check and a multiplication.
     MapLookup,
-    /// A field is read from the environment.
+    /// Reads a field from the environment.
     ReadInfo,
-    /// The status is read from the environment.
+    /// Reads the status from the environment.
     InfoStatus,
-    /// A bit is read from the environment.
+    /// Reads a bit from the environment.
     InfoKnown,
 }
 
-/// One helper.
+/// A helper.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Helper {
     pub(crate) number: u32,
@@ -54,7 +54,7 @@ pub(crate) struct Helper {
     pub(crate) inline: Inline,
 }
 
-/// The helper of this number in a table.
+/// Returns the helper with this number.
 pub(crate) fn find(table: &'static [Helper], number: u32) -> Option<&'static Helper> {
     table.iter().find(|h| h.number == number)
 }
@@ -70,7 +70,7 @@ const fn helper(number: u32, args: [Arg; 5], function: Function, inline: Inline)
     Helper { number, args, function, inline }
 }
 
-/// All helpers of a P4 program.
+/// All helpers of P4 programs.
 pub(crate) static TABLE: [Helper; 17] = [
     helper(number::MAP_LOOKUP_ELEM, MAP_KEY, map_lookup, Inline::MapLookup),
     helper(number::MAP_UPDATE_ELEM, MAP_KEY_VALUE, map_update, Inline::No),
@@ -91,11 +91,11 @@ pub(crate) static TABLE: [Helper; 17] = [
     helper(number::HASH_WITH, MEMORY, hash_with, Inline::No),
 ];
 
-/// What a program holds for map 0; map `i` is `i` more. Not an address: even a program that was wrongly accepted
-/// cannot make a helper work on memory that is no map.
+/// A program's handle for map 0; the handle of map `i` is `i` more. It is not an address, so even a
+/// wrongly accepted program cannot make a helper access memory outside the maps.
 pub(crate) const MAP_HANDLE: u64 = 0x4d41_5000_0000_0000;
 
-/// The map of a handle.
+/// Returns the map of a handle.
 ///
 /// # Safety
 /// `env` points to the environment of the run, and no reference to its maps is in use.
@@ -105,11 +105,11 @@ unsafe fn map_of<'a>(env: *mut Env, handle: u64) -> Option<&'a mut Map> {
     unsafe { (*env).maps.as_mut() }?.by_index_mut(index)
 }
 
-/// The key at an address that a program gave.
+/// Returns the key at an address of the program.
 ///
 /// # Safety
-/// `address` is valid for reads of the map's key size while the slice is in use, which the verifier has proven and
-/// the interpreter checked.
+/// `address` is valid for reads of the map's key size while the slice is in use. The verifier has
+/// proven that, or the interpreter has checked it.
 unsafe fn key_of<'a>(map: &Map, address: u64) -> &'a [u8] {
     let len = map.definition().key_size as usize;
     // SAFETY: by contract.
@@ -123,7 +123,7 @@ const fn errno(e: Errno) -> u64 {
 const INVALID: u64 = errno(Errno::INVAL);
 
 unsafe extern "C" fn map_lookup(env: *mut Env, map: u64, key: u64, _: u64, _: u64, _: u64) -> u64 {
-    // SAFETY: called by the engines with their environment and arguments as `TABLE` demands.
+    // SAFETY: the engines pass their environment, and arguments as `TABLE` requires.
     unsafe {
         let Some(map) = map_of(env, map) else { return 0 };
         map.address(key_of(map, key))
@@ -154,7 +154,7 @@ unsafe extern "C" fn ktime(_: *mut Env, _: u64, _: u64, _: u64, _: u64, _: u64) 
 }
 
 unsafe extern "C" fn prandom(env: *mut Env, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
-    // SAFETY: called by the engines with their environment.
+    // SAFETY: the engines pass their environment.
     let state = unsafe { &mut (*env).random };
     // xorshift64*: the state is never zero.
     *state ^= *state >> 12;
@@ -163,34 +163,34 @@ unsafe extern "C" fn prandom(env: *mut Env, _: u64, _: u64, _: u64, _: u64, _: u
     state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32
 }
 
-/// Resizes the packet and shows the program the result.
+/// Resizes the packet and updates the context.
 ///
 /// # Safety
 /// `env` is the environment of a run with a packet.
 unsafe fn resize(env: *mut Env, change: impl FnOnce(&mut crate::Packet) -> bool) -> u64 {
-    // SAFETY: by contract; nothing else holds a reference to either while a helper runs.
+    // SAFETY: by contract; no other reference to either exists while a helper runs.
     let (env, packet) = unsafe { (&mut *env, (*env).packet.as_mut()) };
     let Some(packet) = packet else { return INVALID };
     if !change(packet) {
         return INVALID;
     }
     env.flags.rewritten = 1;
-    env.show_packet(packet);
+    env.point_at_packet(packet);
     0
 }
 
 unsafe extern "C" fn adjust_head(env: *mut Env, _: u64, delta: u64, _: u64, _: u64, _: u64) -> u64 {
-    // SAFETY: called by the engines with their environment.
+    // SAFETY: the engines pass their environment.
     unsafe { resize(env, |p| p.adjust_head(delta as i32)) }
 }
 
 unsafe extern "C" fn adjust_tail(env: *mut Env, _: u64, delta: u64, _: u64, _: u64, _: u64) -> u64 {
-    // SAFETY: called by the engines with their environment.
+    // SAFETY: the engines pass their environment.
     unsafe { resize(env, |p| p.adjust_tail(delta as i32)) }
 }
 
 unsafe extern "C" fn read_vm_info(env: *mut Env, _: u64, field: u64, _: u64, _: u64, _: u64) -> u64 {
-    // SAFETY: called by the engines with their environment; `info` is null or valid for the run.
+    // SAFETY: the engines pass their environment; `info` is null or valid for the run.
     let (flags, info) = unsafe { (&mut (*env).flags, (*env).info.as_ref()) };
     let Some(info) = info else { return 0 };
     flags.unknown |= u8::from(!info.is_known(field as u32));
@@ -213,11 +213,11 @@ unsafe extern "C" fn vm_info_known(env: *mut Env, _: u64, field: u64, _: u64, _:
 
 unsafe extern "C" fn hash(env: *mut Env, data: u64, size: u64, algorithm: u64, _: u64, _: u64) -> u64 {
     if algorithm as u32 == number::algorithm::RANDOM {
-        // SAFETY: called by the engines with their environment.
+        // SAFETY: the engines pass their environment.
         return unsafe { prandom(env, 0, 0, 0, 0, 0) };
     }
-    // SAFETY: the verifier has proven, and the interpreter checked, that `size` bytes are readable at `data`; the size
-    // is a constant of at most a stack frame or a map's value.
+    // SAFETY: the verifier has proven, or the interpreter has checked, that `size` bytes are readable
+    // at `data`. The size is a constant of at most a stack frame or a map's value.
     let data = unsafe {
         std::slice::from_raw_parts(std::ptr::with_exposed_provenance(data as usize), size as u32 as usize)
     };
@@ -225,14 +225,14 @@ unsafe extern "C" fn hash(env: *mut Env, data: u64, size: u64, algorithm: u64, _
 }
 
 unsafe extern "C" fn payload_sum(env: *mut Env, _: u64, offset: u64, _: u64, _: u64, _: u64) -> u64 {
-    // SAFETY: called by the engines with their environment; the packet is null or valid for the run.
+    // SAFETY: the engines pass their environment; the packet is null or valid for the run.
     let packet = unsafe { (*env).packet.as_ref() };
     let whole = packet.filter(|p| p.total() as usize == p.len());
     whole.and_then(|p| p.bytes().get(offset as u32 as usize..)).map_or(u64::MAX, crate::hashes::sum16)
 }
 
 unsafe extern "C" fn packet_keep(env: *mut Env, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
-    // SAFETY: as in `payload_sum`; nothing else holds a reference to the packet while a helper runs.
+    // SAFETY: as in `payload_sum`; no other reference to the packet exists while a helper runs.
     match unsafe { (*env).packet.as_mut() } {
         Some(packet) => {
             packet.keep();
@@ -286,7 +286,8 @@ unsafe extern "C" fn meter(env: *mut Env, cell: u64, size: u64, amount: u64, _: 
     if size as usize != METER_CELL_SIZE {
         return colour::RED;
     }
-    // SAFETY: the verifier has proven, and the interpreter checked, that `size` bytes at `cell` are the program's.
+    // SAFETY: the verifier has proven, or the interpreter has checked, that the program owns `size` bytes at
+    // `cell`.
     unsafe {
         let bytes: *mut [u8; METER_CELL_SIZE] = std::ptr::with_exposed_provenance_mut(cell as usize);
         let mut meter = MeterCell::decode(&bytes.read_unaligned());
@@ -301,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_the_helpers_of_the_interface() {
+    fn the_table_has_all_helpers_of_the_abi() {
         let table: Vec<u32> = TABLE.iter().map(|h| h.number).collect();
         assert_eq!(table, number::ALL.map(|(n, _)| n));
     }

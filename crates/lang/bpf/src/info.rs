@@ -1,11 +1,11 @@
-//! In-VM information as a program sees it: plaintext, opened once a publication, read once a packet.
+//! In-VM information for programs: plaintext, decrypted once per publication, read once per packet.
 
 use p4shield_abi::info::{FIELDS, InfoStatus, Snapshot, unknown_value};
 
-/// Values that a program may read, with the verdict on where they come from.
+/// In-VM information that a program may read, with its status.
 ///
-/// While the status is not [`InfoStatus::Known`], no value is known, whatever the last genuine snapshot said: a
-/// program never sees old data as if it were new. `repr(C)` because JIT code reads it directly.
+/// Unless the status is [`InfoStatus::Known`], no value is known, whatever the last genuine snapshot
+/// contained: a program never takes old data for new data. `repr(C)`: JIT code reads it directly.
 #[derive(Clone, Debug)]
 #[repr(C)]
 pub struct VmInfo {
@@ -15,15 +15,15 @@ pub struct VmInfo {
 }
 
 impl VmInfo {
-    /// Information that nobody can give: no field is known. `status` says why; [`InfoStatus::Known`] is allowed and
-    /// means a genuine snapshot without values.
+    /// Information without values: no field is known. `status` is the reason; with
+    /// [`InfoStatus::Known`], the snapshot is genuine but empty.
     #[must_use]
     pub fn unknown(status: InfoStatus) -> Self {
         let values = std::array::from_fn(|i| unknown_value(i as u32));
         Self { values, known: [0; FIELDS / 64], status: status as u64 }
     }
 
-    /// What `snapshot` says, if `status` is [`InfoStatus::Known`]; else [`VmInfo::unknown`].
+    /// Returns the values of `snapshot` if `status` is [`InfoStatus::Known`], else [`VmInfo::unknown`].
     #[must_use]
     pub fn new(snapshot: &Snapshot, status: InfoStatus) -> Self {
         match status {
@@ -34,13 +34,13 @@ impl VmInfo {
         }
     }
 
-    /// The value of `field`, or what a program reads instead; numbers of no field read as zero.
+    /// Returns the value of `field`, or its default if it is not known; zero if the field does not exist.
     #[must_use]
     pub fn value(&self, field: u32) -> u64 {
         self.values.get(field as usize).copied().unwrap_or(0)
     }
 
-    /// Whether `field` is known.
+    /// Returns whether `field` is known.
     #[must_use]
     pub fn is_known(&self, field: u32) -> bool {
         let i = field as usize;

@@ -1,28 +1,40 @@
-//! The eBPF engine: load, link, verify, interpret, JIT.
+//! The eBPF engine: loads, links, verifies, interprets and compiles programs.
 //!
 //! ```text
 //!  ELF bytes -> Object::parse -> link -> verify -> Program::load -> Program::run, packet by packet
-//!               (elf)            (link)  (verify)  (maps, jit)      (Packet, Meta, VmInfo -> Outcome)
+//!               (elf)            (link)  (verify)  (maps, jit)      (Packet, Meta, VmInfo -> RunResult)
 //! ```
 //!
-//! A program is confined more than once. [`mod@verify`] proves, before anything runs, that every memory access stays
-//! within packet, context, stack and map values; only what it accepts becomes [`Verified`] and may be loaded. What
-//! does not rest on that proof is enforced by the engine itself: control flow ([`check`]), the number of instructions
-//! and the depth of calls ([`Stop`]), the validity of maps that helpers are given. The default of every doubt is
-//! `drop`.
+//! Several layers confine a program. [`mod@verify`] proves, before anything runs, that every memory
+//! access stays within the packet, the context, the stack and map values. Only a program with such a
+//! proof becomes [`Verified`] and can be loaded. The engine itself enforces what does not rest on the
+//! proof: control flow ([`check`]), the number of instructions and the depth of calls ([`Stop`]), and
+//! the validity of maps that a program passes to helpers. On any doubt the verdict is `drop`.
 //!
-//! Two engines execute the same decoded instructions ([`insn`]), all of RFC 9669 except the optional call by register
-//! and the legacy packet access: machine code by way of Cranelift, and an interpreter that checks every access and
-//! serves as the reference in tests.
+//! Two engines execute the same decoded instructions ([`insn`]): machine code made by Cranelift, and
+//! an interpreter that checks every access and is the reference in tests. Both implement RFC 9669
+//! without the optional call by register and without the legacy packet access.
 //!
-//! Everything here is for little-endian 64-bit Linux. A program, its maps and its packet buffer are used by one thread
-//! at a time; so atomic instructions need not be atomic, and nothing is locked.
+//! The crate supports little-endian 64-bit Linux. One thread at a time uses a program, its maps and
+//! its packet buffer, so atomic instructions need no atomic access, and nothing takes a lock.
+//!
+//! # Modules with `unsafe`
+//!
+//! | module | reason |
+//! |---|---|
+//! | `program`, `raw` | call compiled code, and pass it raw pointers to packet, maps and memory |
+//! | `env` | computes the address of the stack inside the environment that machine code uses |
+//! | `helpers` | functions that machine code calls with raw pointers and addresses |
+//! | `interp`, `interp::memory` | read and write the addresses of a program after a bounds check |
+//! | `jit::code` | maps machine code and makes it executable |
+//! | `maps`, `maps::storage` | hold map values at fixed addresses, which programs read and write |
+//! | `verify::isolated` (`process`, `zygote`) | fork, and close inherited file descriptors |
+//! | `linked`, `fuzz` | state and use the contract of [`Verified::assume`] |
 
 #[cfg(not(all(target_endian = "little", target_pointer_width = "64")))]
-compile_error!("the engine is written for little-endian 64-bit machines");
+compile_error!("the engine supports little-endian 64-bit targets only");
 
 pub mod asm;
-pub mod bare;
 pub mod check;
 pub mod elf;
 pub mod fuzz;
@@ -33,6 +45,7 @@ pub mod linked;
 pub mod maps;
 pub mod packet;
 pub mod program;
+pub mod raw;
 pub mod stop;
 pub mod verify;
 
@@ -51,5 +64,5 @@ pub use jit::JitError;
 pub use link::{LinkError, link};
 pub use linked::{Linked, Verified};
 pub use packet::Packet;
-pub use program::{EngineOptions, LoadError, Meta, Mode, Outcome, Program};
+pub use program::{EngineOptions, LoadError, Meta, Mode, Program, RunResult};
 pub use stop::Stop;

@@ -1,33 +1,33 @@
-//! The linker: several objects into one instruction stream.
+//! The linker: joins several objects into one instruction stream.
 //!
-//! The entry function comes first, then every function that is called, directly or not, whichever object holds it;
-//! functions that nobody calls are left out. Maps of all objects are kept, called or not: the control plane knows
-//! them by name.
+//! The entry function comes first, then every function that is reachable from it, in whichever object
+//! it is. Unreachable functions are left out. All maps of all objects are kept, because the control
+//! plane accesses them by name.
 
 use std::collections::BTreeMap;
 
 use p4shield_abi::object::{ENTRY_SYMBOL, LineRecord, PROGRAM_SECTION};
 
 use crate::check::{CheckError, check};
-use crate::elf::{Object, Target};
+use crate::elf::{Object, ReferenceTarget};
 use crate::insn::opcode;
 use crate::linked::{Entry, LineTable, Linked, MAX_SLOTS, Map, Subprogram};
 
-/// Why objects cannot be linked.
+/// Reason why objects cannot be linked.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LinkError {
     /// No object has an entry point.
-    #[error("no entry point: one object needs a function in section {PROGRAM_SECTION}")]
+    #[error("no entry point: define a function in section {PROGRAM_SECTION} in one object")]
     NoEntry,
-    /// Several objects have one.
-    #[error("several entry points ({names}): name one of them {ENTRY_SYMBOL}, and only one")]
+    /// Several objects have an entry point.
+    #[error("several entry points ({names}): name exactly one of them {ENTRY_SYMBOL}")]
     SeveralEntries {
         /// The candidates.
         names: String,
     },
     /// Two objects define the same function or map.
-    #[error("{kind} {name} is defined in {first} and in {second}")]
+    #[error("{kind} {name} is defined in {first} and in {second}: remove or rename one definition")]
     Duplicate {
         /// `function` or `map`.
         kind: &'static str,
@@ -38,30 +38,31 @@ pub enum LinkError {
         /// The other.
         second: String,
     },
-    /// A function or map is defined nowhere.
-    #[error("{kind} {name}, which {function} uses, is defined in no object")]
+    /// No object defines a function or map.
+    #[error("{function} uses {kind} {name}, which no object defines: link the object that defines it")]
     Unknown {
         /// `function` or `map`.
         kind: &'static str,
         /// Its name.
         name: String,
-        /// Who refers to it.
+        /// The function that refers to it.
         function: String,
     },
-    /// The result is too long.
-    #[error("the linked program has more than {MAX_SLOTS} instruction slots")]
+    /// The linked program is too long.
+    #[error("the linked program has more than {MAX_SLOTS} instruction slots: use fewer tables and branches")]
     TooLong,
-    /// The result is not sound.
-    #[error("the linked program is not sound")]
+    /// The structure of the linked program is invalid.
+    #[error("the structure of the linked program is invalid")]
     Check(#[from] CheckError),
 }
 
-/// A function by object and index.
+/// Object index and function index.
 type FunctionId = (usize, usize);
 
-/// What is defined where.
+/// The definitions of all objects.
 struct Symbols<'a> {
     objects: &'a [Object],
+    /// Exported functions by name, with whether the definition is weak.
     functions: BTreeMap<&'a str, (FunctionId, bool)>,
     /// Index of each object's first map in the linked program.
     map_bases: Vec<usize>,
@@ -71,13 +72,14 @@ struct Symbols<'a> {
 /// Links objects into one program and checks its structure.
 ///
 /// # Errors
-/// If there is not exactly one entry point, or a symbol is defined twice or not at all; with the names.
+/// If there is not exactly one entry point, or a symbol has no or several definitions. The error
+/// names the symbols.
 pub fn link(objects: &[Object]) -> Result<Linked, LinkError> {
     let entry = entry(objects)?;
     let mut linked = Linked::default();
     let symbols = symbols(objects, &mut linked)?;
-    let order = placed(&symbols, entry, &mut linked)?;
-    fill(&symbols, &order, &mut linked)?;
+    let order = place_functions(&symbols, entry, &mut linked)?;
+    resolve_references(&symbols, &order, &mut linked)?;
     check(&linked)?;
     Ok(linked)
 }
@@ -109,7 +111,7 @@ fn entry(objects: &[Object]) -> Result<FunctionId, LinkError> {
     }
 }
 
-/// Collects what is defined, and puts maps and entries into the linked program.
+/// Collects the definitions, and copies maps and entries into the linked program.
 fn symbols<'a>(objects: &'a [Object], linked: &mut Linked) -> Result<Symbols<'a>, LinkError> {
     let mut symbols =
         Symbols { objects, functions: BTreeMap::new(), map_bases: Vec::new(), maps: BTreeMap::new() };
@@ -143,7 +145,7 @@ fn duplicate(kind: &'static str, name: &str, objects: &[Object], first: usize, s
 }
 
 impl<'a> Symbols<'a> {
-    /// A strong definition beats weak ones; two strong ones are a mistake.
+    /// Adds a definition. A strong definition replaces a weak one; two strong ones are an error.
     fn export(&mut self, name: &'a str, id: FunctionId, weak: bool) -> Result<(), LinkError> {
         match self.functions.get(name) {
             Some((first, false)) if !weak => Err(duplicate("function", name, self.objects, first.0, id.0)),
@@ -155,14 +157,14 @@ impl<'a> Symbols<'a> {
         }
     }
 
-    fn callee(&self, from: FunctionId, target: &Target) -> Result<Option<FunctionId>, LinkError> {
+    fn callee(&self, from: FunctionId, target: &ReferenceTarget) -> Result<Option<FunctionId>, LinkError> {
         match target {
-            Target::Function(f) => Ok(Some((from.0, *f))),
-            Target::OutsideFunction(name) => match self.functions.get(name.as_str()) {
+            ReferenceTarget::Function(f) => Ok(Some((from.0, *f))),
+            ReferenceTarget::ExternalFunction(name) => match self.functions.get(name.as_str()) {
                 Some((id, _)) => Ok(Some(*id)),
                 None => Err(self.unknown("function", name, from)),
             },
-            Target::Map(_) | Target::OutsideMap(_) => Ok(None),
+            ReferenceTarget::Map(_) | ReferenceTarget::ExternalMap(_) => Ok(None),
         }
     }
 
@@ -172,8 +174,8 @@ impl<'a> Symbols<'a> {
     }
 }
 
-/// Places the entry and everything it reaches, and returns where each function starts.
-fn placed(
+/// Copies the entry and every reachable function, and returns the first slot of each function.
+fn place_functions(
     symbols: &Symbols<'_>,
     entry: FunctionId,
     linked: &mut Linked,
@@ -204,16 +206,16 @@ fn placed(
             linked.lines.files.extend(object.files.iter().cloned());
             linked.lines.files.len() - object.files.len()
         });
-        lines(&mut linked.lines, &function.lines, start, file_base);
+        append_lines(&mut linked.lines, &function.lines, start, file_base);
         starts.push((id, start));
         next += 1;
     }
     Ok(starts)
 }
 
-/// Appends a function's lines. Without a line of its own, its first instruction must not inherit one of the function
-/// before it.
-fn lines(table: &mut LineTable, records: &[LineRecord], start: usize, file_base: usize) {
+/// Appends a function's lines. If its first instruction has no line, a record with line 0 keeps it
+/// from inheriting the last line of the previous function.
+fn append_lines(table: &mut LineTable, records: &[LineRecord], start: usize, file_base: usize) {
     let instruction = start as u32;
     if records.first().is_none_or(|r| r.instruction != 0) && !table.records.is_empty() {
         table.records.push(LineRecord { instruction, file: 0, line: 0, column: 0 });
@@ -225,8 +227,12 @@ fn lines(table: &mut LineTable, records: &[LineRecord], start: usize, file_base:
     }));
 }
 
-/// Fills in calls and map references.
-fn fill(symbols: &Symbols<'_>, order: &[(FunctionId, usize)], linked: &mut Linked) -> Result<(), LinkError> {
+/// Fills in the immediates of calls and map references.
+fn resolve_references(
+    symbols: &Symbols<'_>,
+    order: &[(FunctionId, usize)],
+    linked: &mut Linked,
+) -> Result<(), LinkError> {
     let starts: BTreeMap<FunctionId, usize> = order.iter().copied().collect();
     for &(id, start) in order {
         for reference in &symbols.objects[id.0].functions[id.1].references {
@@ -234,16 +240,16 @@ fn fill(symbols: &Symbols<'_>, order: &[(FunctionId, usize)], linked: &mut Linke
             let insn = &mut linked.insns[slot];
             if let Some(callee) = symbols.callee(id, &reference.target)? {
                 insn.src = opcode::PSEUDO_CALL;
-                // Both are below `MAX_SLOTS`.
+                // Both values are below `MAX_SLOTS`.
                 insn.imm = starts[&callee] as i32 - slot as i32 - 1;
                 continue;
             }
             let map = match &reference.target {
-                Target::Map(m) => symbols.map_bases[id.0] + m,
-                Target::OutsideMap(name) => {
+                ReferenceTarget::Map(m) => symbols.map_bases[id.0] + m,
+                ReferenceTarget::ExternalMap(name) => {
                     *symbols.maps.get(name.as_str()).ok_or_else(|| symbols.unknown("map", name, id))?
                 }
-                Target::Function(_) | Target::OutsideFunction(_) => continue,
+                ReferenceTarget::Function(_) | ReferenceTarget::ExternalFunction(_) => continue,
             };
             insn.src = opcode::PSEUDO_MAP;
             insn.imm = map as i32;

@@ -1,8 +1,9 @@
-//! A linked program: one instruction stream with its maps, and nothing left to resolve.
+//! Linked programs: one instruction stream with its maps and no unresolved reference.
 //!
-//! It is what the verifier judges, what the digest names and what the engine loads. Within it a map reference is an
-//! `lddw` with pseudo source 1 whose immediate is an index into [`Linked::maps`] (Linux: a file descriptor), and a
-//! call of a function is a call with pseudo source 1 whose immediate is the distance in slots.
+//! The verifier checks a linked program, the digest identifies it and the engine loads it. A map
+//! reference is an `lddw` with pseudo source 1 whose immediate is an index into [`Linked::maps`]
+//! (Linux uses a file descriptor). A call of a function is a call with pseudo source 1 whose
+//! immediate is the distance in slots.
 
 use p4shield_abi::map::MapDefinition;
 use p4shield_abi::object::LineRecord;
@@ -10,45 +11,45 @@ use sha2::{Digest as _, Sha256};
 
 use crate::insn::{Alu, Insn, Op, Reg, Source, decode};
 
-/// The most slots of a linked program. PREVAIL's time grows with the square of a program; Linux's own limit for
-/// unprivileged programs is 4096, uBPF's 65535.
+/// Maximum number of slots of a linked program. PREVAIL's time grows with the square of the program.
+/// Linux limits unprivileged programs to 4096 slots, uBPF all programs to 65535.
 pub const MAX_SLOTS: usize = 65_535;
 
-/// A map by name.
+/// A named map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Map {
-    /// Its symbol in the object, for control access.
+    /// Symbol of the map in the object; the control plane uses it as the map's name.
     pub name: String,
-    /// Type and sizes.
+    /// Type, sizes and flags.
     pub definition: MapDefinition,
 }
 
-/// A map entry to install at load.
+/// An initial map entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Index into [`Linked::maps`].
     pub map: u32,
-    /// As many bytes as the map's [`MapDefinition::entry_key_size`].
+    /// Key of [`MapDefinition::entry_key_size`] bytes.
     pub key: Vec<u8>,
-    /// `value_size` bytes of the map.
+    /// Value of `value_size` bytes.
     pub value: Vec<u8>,
 }
 
-/// A function within the stream.
+/// A function within the instruction stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subprogram {
     /// Its symbol.
     pub name: String,
     /// First slot.
     pub start: usize,
-    /// Slot behind the last.
+    /// Slot after the last one.
     pub end: usize,
 }
 
-/// Where in the source an instruction comes from.
+/// Source line of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Location<'a> {
-    /// File, as the compiler named it.
+pub struct LineInfo<'a> {
+    /// File name from the compiler.
     pub file: &'a str,
     /// Line, from 1.
     pub line: u32,
@@ -56,61 +57,61 @@ pub struct Location<'a> {
     pub column: u32,
 }
 
-/// From instructions to source lines.
+/// Mapping from instructions to source lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LineTable {
-    /// Names of the files.
+    /// File names.
     pub files: Vec<String>,
-    /// Sorted by instruction, counted in slots of the linked stream. A record with line 0 says that nothing is
-    /// known from here on.
+    /// Records sorted by instruction slot of the linked program. From a record with line 0 on, the
+    /// source line is unknown.
     pub records: Vec<LineRecord>,
 }
 
 impl LineTable {
-    /// Where the instruction at `slot` comes from, if that is known.
+    /// Returns the source line of the instruction at `slot`, if it is known.
     #[must_use]
-    pub fn find(&self, slot: usize) -> Option<Location<'_>> {
+    pub fn find(&self, slot: usize) -> Option<LineInfo<'_>> {
         let after = self.records.partition_point(|r| r.instruction as usize <= slot);
         let r = self.records.get(after.checked_sub(1)?)?;
         let file = self.files.get(r.file as usize)?;
-        (r.line != 0).then_some(Location { file, line: r.line, column: r.column })
+        (r.line != 0).then_some(LineInfo { file, line: r.line, column: r.column })
     }
 }
 
 /// One instruction stream with its maps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Linked {
-    /// The instructions. The entry program comes first.
+    /// The instructions; the entry function comes first.
     pub insns: Vec<Insn>,
-    /// The maps, as `lddw` numbers them.
+    /// The maps, in the order of their `lddw` indexes.
     pub maps: Vec<Map>,
-    /// Initial map contents, in the order of installation.
+    /// Initial map entries, in the order of installation.
     pub entries: Vec<Entry>,
-    /// The functions: sorted by start, without gaps, the first is the entry program and starts at slot 0.
+    /// The functions, sorted by start and without gaps. The first one is the entry and starts at slot 0.
     pub subprograms: Vec<Subprogram>,
     /// Source lines.
     pub lines: LineTable,
 }
 
 impl Linked {
-    /// A program of these instructions alone: one function, no maps.
+    /// Builds a program with one function and no maps.
     #[must_use]
     pub fn from_insns(insns: Vec<Insn>) -> Self {
         let entry = Subprogram { name: "entry".to_owned(), start: 0, end: insns.len() };
         Self { insns, subprograms: vec![entry], ..Self::default() }
     }
 
-    /// The function that holds `slot`.
+    /// Returns the function that contains `slot`.
     #[must_use]
     pub fn subprogram_at(&self, slot: usize) -> Option<&Subprogram> {
         self.subprograms.iter().find(|s| s.start <= slot && slot < s.end)
     }
 
-    /// The same program, ended with `pass` when control reaches `slot`: what it takes to get there is what a run of the
-    /// result takes. So benchmarks tell the phases of a program apart, by the slots where the line table says that they
-    /// start.
+    /// Returns the same program, changed to return `pass` when control reaches `slot`. Benchmarks use
+    /// it to measure the phases of a program, with the slots from the line table.
     ///
-    /// `None` for programs of several functions, for slots where no instruction starts, and if the end is too far.
+    /// Returns `None` for a program with several functions, for a slot where no instruction starts, and
+    /// if the end of the program is out of reach of a jump.
     #[must_use]
     pub fn ending_at(&self, slot: usize) -> Option<Self> {
         let [entry] = self.subprograms.as_slice() else { return None };
@@ -134,16 +135,16 @@ impl Linked {
         Some(ended)
     }
 
-    /// The text of the instruction at `slot`.
+    /// Returns the text of the instruction at `slot`.
     #[must_use]
     pub fn text(&self, slot: usize) -> String {
         decode(&self.insns, slot).map_or_else(|e| format!("<{e}>"), |op: Op| op.to_string())
     }
 
-    /// SHA-256 over everything that decides what the program does: instructions, maps with their names, entries and
-    /// function boundaries; not the line table, and not the names of functions.
+    /// SHA-256 over everything that affects the program's behaviour: instructions, maps with their
+    /// names, entries and function boundaries. The line table and the names of functions are left out.
     ///
-    /// Every variable part is preceded by its length, so that no two programs have the same canonical form.
+    /// The length precedes every part of variable size, so two programs never share a canonical form.
     #[must_use]
     pub fn digest(&self) -> [u8; 32] {
         let mut h = Sha256::new();
@@ -175,24 +176,24 @@ impl Linked {
     }
 }
 
-/// A program that may run: its memory accesses were proven safe. Only the verifier makes one.
+/// A program that the verifier accepted: its memory accesses are proven safe.
 #[derive(Clone, Debug)]
 pub struct Verified {
     linked: Linked,
 }
 
 impl Verified {
-    /// For [`crate::verify`] alone, after the proof.
+    /// Marks a program as verified. Only [`crate::verify`] calls this, after the proof.
     pub(crate) const fn proven(linked: Linked) -> Self {
         Self { linked }
     }
 
-    /// Takes the program's safety on trust: **for tests, for benchmarks, and for a program of this digest that the verifier
-    /// accepted in another process**.
+    /// Marks a program as verified without a proof. **For tests, for benchmarks, and for a program whose
+    /// digest the verifier accepted in another process.**
     ///
     /// # Safety
-    /// Under the JIT a program that is not safe reads and writes any memory of the process. The caller vouches that
-    /// [`crate::verify`] would accept the program.
+    /// In JIT mode an unsafe program reads and writes any memory of the process. The caller guarantees
+    /// that [`crate::verify`] would accept the program.
     #[must_use]
     pub const unsafe fn assume(linked: Linked) -> Self {
         Self { linked }

@@ -1,15 +1,15 @@
-//! The private copy of a packet's header that a program works on.
+//! Packet buffers: the private copy of a packet's header that a program works on.
 
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM};
 
-/// Bytes of an Ethernet header: resizing leaves no less unless the buffer was made with
-/// [`Packet::with_minimum`] (as in Linux's XDP).
+/// Bytes of an Ethernet header: like Linux's XDP, resizing leaves at least this much. See
+/// [`Packet::with_minimum`] for another bound.
 const MIN_LEN: usize = 14;
 
 /// A reusable buffer: head room, then the header copy.
 ///
-/// The buffer belongs to the P4 VM alone, so what a program reads from it cannot change under its feet. It never
-/// grows or moves after [`Packet::new`].
+/// Only the P4 VM accesses the buffer, so its contents never change during a run. Its size and
+/// address stay the same after [`Packet::new`].
 #[derive(Debug)]
 pub struct Packet {
     buffer: Box<[u8]>,
@@ -18,14 +18,14 @@ pub struct Packet {
     start: usize,
     len: usize,
     total: u32,
-    /// The header copy as it was at some moment of the run: as long as the buffer, so that any fits.
+    /// Copy of the header that `packet_keep` saved. It has the size of the buffer, so any header fits.
     kept: Box<[u8]>,
     kept_len: usize,
 }
 
 impl Packet {
-    /// A buffer for headers of up to `capacity` bytes behind `headroom` bytes into which a program may grow them.
-    /// Both are clamped to what a channel allows ([`MAX_HEADER_BYTES`], [`MAX_HEADROOM`]).
+    /// Creates a buffer for headers of up to `capacity` bytes, with `headroom` bytes for growth. Both are
+    /// clamped to the limits of a channel ([`MAX_HEADER_BYTES`], [`MAX_HEADROOM`]).
     #[must_use]
     pub fn new(headroom: usize, capacity: usize) -> Self {
         let headroom = headroom.min(MAX_HEADROOM as usize);
@@ -35,18 +35,18 @@ impl Packet {
         Self { buffer, headroom, minimum: MIN_LEN, start: headroom, len: 0, total: 0, kept, kept_len: 0 }
     }
 
-    /// As [`Packet::new`], with another bound for resizing than an Ethernet header: for frames that no switch will
-    /// see, such as those of a test.
+    /// Like [`Packet::new`], with another minimum length. For frames that no switch forwards, such as
+    /// those of tests.
     #[must_use]
     pub fn with_minimum(headroom: usize, capacity: usize, minimum: usize) -> Self {
         Self { minimum, ..Self::new(headroom, capacity) }
     }
 
-    /// Puts in the header of the next packet, of which `total` bytes exist on the wire. What does not fit into the
-    /// buffer is left out; `total` is at least the bytes of the header.
+    /// Stores the header of the next packet, whose length on the wire is `total`. Bytes beyond the buffer
+    /// are left out. `total` is raised to the length of the header if it is smaller.
     ///
-    /// The head room keeps what an earlier packet of the same tenant left in it; a program that grows the packet
-    /// has to write what it adds.
+    /// The head room keeps bytes of earlier packets of the same tenant. A program that grows the packet
+    /// has to write the bytes that it adds.
     #[inline]
     pub fn reset(&mut self, header: &[u8], total: u32) {
         self.fill(total, |room| {
@@ -56,8 +56,7 @@ impl Packet {
         });
     }
 
-    /// As [`Packet::reset`], with the header that `copy` writes to the front of the room that there is; it returns how
-    /// many bytes those are.
+    /// Like [`Packet::reset`], but `copy` writes the header to the buffer and returns its length.
     #[inline]
     pub fn fill(&mut self, total: u32, copy: impl FnOnce(&mut [u8]) -> usize) {
         let room = &mut self.buffer[self.headroom..];
@@ -68,27 +67,27 @@ impl Packet {
         self.kept_len = 0;
     }
 
-    /// The header copy as it is now.
+    /// The header copy in its present state.
     #[must_use]
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         &self.buffer[self.start..self.start + self.len]
     }
 
-    /// `len` bytes of the header copy from `at` on, if they are within it.
+    /// Returns `len` bytes of the header copy from offset `at`, if they are within it.
     pub(crate) fn range(&self, at: u32, len: u32) -> Option<&[u8]> {
         self.bytes().get(at as usize..)?.get(..len as usize)
     }
 
-    /// Keeps the header copy as it is now, for [`Packet::put`].
+    /// Saves the header copy for [`Packet::put`].
     pub(crate) fn keep(&mut self) {
         let bytes = &self.buffer[self.start..self.start + self.len];
         self.kept[..self.len].copy_from_slice(bytes);
         self.kept_len = self.len;
     }
 
-    /// Puts `len` bytes of what was kept, from `from` on, into the header copy at `to`; `false` and no change if either
-    /// range is not within.
+    /// Copies `len` bytes of the saved header from offset `from` to offset `to` of the header copy.
+    /// Returns `false` and changes nothing if either range is out of bounds.
     pub(crate) fn put(&mut self, to: u32, from: u32, len: u32) -> bool {
         let (to, from, len) = (to as usize, from as usize, len as usize);
         let source = self.kept[..self.kept_len].get(from..).and_then(|k| k.get(..len));
@@ -102,41 +101,42 @@ impl Packet {
         }
     }
 
-    /// Where the header copy starts, counted from the start of the head room.
+    /// Offset of the header copy from the start of the head room.
     #[must_use]
     pub const fn start(&self) -> usize {
         self.start
     }
 
-    /// Bytes of the header copy.
+    /// Length of the header copy in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the header copy has no bytes.
+    /// Returns whether the header copy is empty.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes of the whole packet on the wire.
+    /// Length of the whole packet on the wire in bytes.
     #[must_use]
     pub const fn total(&self) -> u32 {
         self.total
     }
 
-    /// First address of the buffer, for the engine: valid for reads and writes of [`Packet::buffer_len`] bytes.
+    /// Address of the buffer, valid for reads and writes of [`Packet::buffer_len`] bytes.
     pub(crate) fn buffer_ptr(&mut self) -> *mut u8 {
         self.buffer.as_mut_ptr()
     }
 
-    /// Bytes of the buffer.
+    /// Length of the buffer in bytes.
     pub(crate) const fn buffer_len(&self) -> usize {
         self.buffer.len()
     }
 
-    /// Moves the start by `delta` bytes; `false` and no change if there is no room, or too little would be left.
+    /// Moves the start by `delta` bytes. Returns `false` and changes nothing if the buffer has no room
+    /// or the rest is shorter than the minimum.
     pub(crate) fn adjust_head(&mut self, delta: i32) -> bool {
         let Some(start) = self.start.checked_add_signed(delta as isize) else { return false };
         let end = self.start + self.len;
@@ -149,8 +149,8 @@ impl Packet {
         true
     }
 
-    /// Cuts `-delta` bytes off the end of the whole packet, and of the header copy where it reaches that far; no less
-    /// than the minimum stays. `false` and no change if `delta` is positive.
+    /// Cuts `-delta` bytes off the end of the whole packet, and of the header copy if it reaches that
+    /// far. The minimum remains. Returns `false` and changes nothing if `delta` is positive.
     pub(crate) fn adjust_tail(&mut self, delta: i32) -> bool {
         let Ok(cut) = u32::try_from(-i64::from(delta)) else { return false };
         let least = self.total.min(self.minimum as u32);
@@ -171,14 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn heads_grow_into_the_head_room_only() {
+    fn heads_grow_only_into_the_head_room() {
         let mut p = packet();
         assert!(p.adjust_head(-16));
         assert_eq!((p.start(), p.len(), p.total()), (0, 56, 1516));
         assert!(!p.adjust_head(-1), "no room left");
         assert!(!p.adjust_head(i32::MIN));
         assert!(p.adjust_head(42));
-        assert!(!p.adjust_head(1), "an Ethernet header has to stay");
+        assert!(!p.adjust_head(1), "an Ethernet header has to remain");
         assert!(!p.adjust_head(i32::MAX));
         assert_eq!((p.start(), p.len(), p.total()), (42, 14, 1474));
     }
@@ -194,14 +194,14 @@ mod tests {
             assert!(!p.adjust_tail(delta), "{delta}");
         }
         assert!(p.adjust_tail(i32::MIN));
-        assert_eq!((p.len(), p.total()), (14, 14), "an Ethernet header stays");
+        assert_eq!((p.len(), p.total()), (14, 14), "an Ethernet header remains");
     }
 
     #[test]
-    fn kept_bytes_come_back_within_bounds() {
+    fn saved_bytes_are_restored_within_bounds() {
         let mut p = Packet::new(16, 64);
         p.reset(&(0..40).collect::<Vec<u8>>(), 40);
-        assert!(!p.put(0, 0, 1), "nothing is kept");
+        assert!(!p.put(0, 0, 1), "nothing is saved");
         p.keep();
         assert!(p.adjust_head(-8));
         assert!(p.put(0, 20, 4));
@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(p.range(47, 2), None);
         assert_eq!(p.range(u32::MAX, u32::MAX), None);
         p.reset(&[1; 20], 20);
-        assert!(!p.put(0, 0, 1), "what was kept of an earlier packet is gone");
+        assert!(!p.put(0, 0, 1), "the saved bytes of an earlier packet are gone");
     }
 
     #[test]

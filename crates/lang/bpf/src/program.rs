@@ -1,11 +1,14 @@
-//! A loaded program: code, maps and environment, ready to judge packets.
+//! A loaded program: its code, its maps and the environment of its runs.
+//!
+//! The P4 VM's worker (crate `p4shield-runtime`) calls [`Program::run`] for each packet. The program
+//! works on a [`Packet`] (next module: `packet`) and calls helpers (module `helpers`).
 
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::MAX_HEADER_BYTES;
 use p4shield_abi::context::{Context, action};
 
-use crate::check::{CheckError, Checked, checked};
-use crate::env::{Env, Flags, Span, stop};
+use crate::check::{CheckError, Checked, check_and_decode};
+use crate::env::{AddressRange, Env, Flags, stop};
 use crate::helpers::{self, Helper, TABLE};
 use crate::info::VmInfo;
 use crate::insn::Op;
@@ -21,97 +24,97 @@ const _: () = assert!(MAX_HEADER_BYTES < i32::MAX as u32);
 /// How a program is executed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// As machine code.
+    /// Compiled to machine code.
     #[default]
     Jit,
-    /// By the reference interpreter.
+    /// The reference interpreter.
     Interpreter,
 }
 
-/// Limits and ways of a program's execution.
+/// Execution mode and limits of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineOptions {
-    /// How it is executed.
+    /// Execution mode.
     pub mode: Mode,
-    /// Instructions that one run may be charged: every function's slots when it is entered, a loop's slots at every
-    /// jump back. A run never executes more than that.
+    /// Instruction budget of one run. A function costs its slots on entry, a backward jump the slots
+    /// of the loop, so a run never executes more instructions than this.
     pub budget: u64,
-    /// Bytes that all maps of the program may take.
+    /// Bytes that all maps of the program may occupy.
     pub map_bytes: usize,
 }
 
 impl Default for EngineOptions {
-    /// JIT, 262144 instructions (some 0.1 ms), 64 MiB of maps.
+    /// JIT, 262144 instructions (about 0.1 ms), 64 MiB of maps.
     fn default() -> Self {
         Self { mode: Mode::Jit, budget: 1 << 18, map_bytes: 64 << 20 }
     }
 }
 
-/// Why a verified program cannot be loaded.
+/// Reason why a verified program cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// Its structure is unsound.
-    #[error("the program is not sound")]
+    /// The structure of the program is invalid.
+    #[error("the structure of the program is invalid")]
     Check(#[from] CheckError),
-    /// It calls a helper that does not exist.
+    /// The program calls a helper that does not exist.
     #[error("instruction {slot}: helper {number} does not exist")]
     Helper {
-        /// The call.
+        /// Slot of the call.
         slot: usize,
         /// The helper's number.
         number: u32,
     },
-    /// It is longer than a run may be.
-    #[error("the entry function has {slots} instruction slots, more than the budget of {budget}")]
+    /// The entry function exceeds the instruction budget.
+    #[error("the entry function has {slots} instruction slots, the budget is {budget}: raise the budget")]
     Budget {
         /// Slots of the entry function.
         slots: usize,
         /// The budget.
         budget: u64,
     },
-    /// Its maps cannot be made.
-    #[error("the program's maps cannot be made")]
+    /// The program's maps cannot be created.
+    #[error("cannot create the program's maps")]
     Maps(#[from] MapsError),
-    /// It cannot be compiled.
-    #[error("the program cannot be compiled")]
+    /// The JIT cannot compile the program.
+    #[error("cannot compile the program to machine code")]
     Jit(#[from] JitError),
 }
 
-/// What is known about a packet besides its bytes; becomes part of the program's context.
+/// Metadata of a packet, which the engine copies into the program's context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
-    /// Port on which the switch received it.
+    /// Port on which the switch received the packet.
     pub input_port: u32,
     /// [`p4shield_abi::Direction`] as a number.
     pub direction: u32,
     /// Index of the user VM within its tenant.
     pub vm: u32,
-    /// When the mediator received it: nanoseconds of its monotonic clock.
+    /// Receive time at the mediator: nanoseconds of its monotonic clock.
     pub timestamp_ns: u64,
 }
 
-/// What a program decided about a packet. If it is to pass and `rewritten` is set, [`Packet::bytes`],
-/// [`Packet::start`] and [`Packet::total`] say what leaves.
+/// Result of one run. If `verdict` is pass and `rewritten` is set, [`Packet::bytes`],
+/// [`Packet::start`] and [`Packet::total`] describe the packet that leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outcome {
-    /// What happens to the packet: `pass` only if the program returned 1, was not stopped and not undecided.
+pub struct RunResult {
+    /// Verdict: pass only if the program returned 1, was not stopped and is not undecided.
     pub verdict: Verdict,
-    /// Why the program was stopped, if it was.
+    /// Reason why the engine stopped the program; `None` if the program returned.
     pub stopped: Option<Stop>,
-    /// The program read information that is not known, and never asked whether it is.
+    /// The program read in-VM information that is not known, and never checked whether it is known.
     pub undecided: bool,
-    /// The program stored into the packet, or resized it.
+    /// The program wrote to the packet or resized it.
     pub rewritten: bool,
-    /// Where the header copy starts, counted from the start of the head room.
+    /// Offset of the header copy from the start of the head room.
     pub start: usize,
-    /// Bytes of the header copy.
+    /// Length of the header copy in bytes.
     pub len: usize,
-    /// Bytes of the whole packet.
+    /// Length of the whole packet in bytes.
     pub total: u32,
-    /// What the program set as the context's `output_action`.
+    /// `output_action` of the context, as the program set it.
     pub output_action: u32,
-    /// What the program set as the context's `output_port`.
+    /// `output_port` of the context, as the program set it.
     pub output_port: u32,
 }
 
@@ -121,14 +124,14 @@ enum Engine {
 }
 
 impl Engine {
-    /// The engine, and what a run may be charged after the entry function.
+    /// Returns the engine and the budget that remains after the entry function is charged.
     fn new(
         linked: &Linked,
         options: &EngineOptions,
         helpers: &'static [Helper],
         maps: Option<&Maps>,
     ) -> Result<(Self, u64), LoadError> {
-        let checked = checked(linked)?;
+        let checked = check_and_decode(linked)?;
         helpers_exist(&checked, helpers)?;
         let slots = checked.functions[0].len();
         let budget = options.budget;
@@ -141,21 +144,21 @@ impl Engine {
     }
 }
 
-/// Code with what it runs on. Shared by [`Program`] and [`crate::bare::Machine`].
-pub(crate) struct Core {
+/// Code, environment and maps of a loaded program. Shared by [`Program`] and [`crate::raw::RawProgram`].
+pub(crate) struct LoadedCode {
     engine: Engine,
     helpers: &'static [Helper],
     env: Box<Env>,
     maps: Option<Box<Maps>>,
-    /// What a run may be charged after the entry function.
+    /// Budget of a run after the entry function is charged.
     budget: u64,
 }
 
-// SAFETY: all that the raw pointers in `env` point to is either owned by this value (maps, behind a box) or set anew,
-// from borrows, at every run.
-unsafe impl Send for Core {}
+// SAFETY: the raw pointers in `env` point to maps that this value owns behind a box, or to data that
+// every run borrows anew.
+unsafe impl Send for LoadedCode {}
 
-impl Core {
+impl LoadedCode {
     pub(crate) fn load(
         linked: &Linked,
         options: &EngineOptions,
@@ -170,8 +173,8 @@ impl Core {
         Ok(Self { engine, helpers, env: Env::new(crate::maps::random()), maps, budget })
     }
 
-    /// Executes the same program otherwise from now on. Environment and maps stay where they are.
-    pub(crate) fn switch(&mut self, linked: &Linked, options: &EngineOptions) -> Result<(), LoadError> {
+    /// Builds the engine again with other options. Environment and maps keep their addresses.
+    pub(crate) fn recompile(&mut self, linked: &Linked, options: &EngineOptions) -> Result<(), LoadError> {
         (self.engine, self.budget) = Engine::new(linked, options, self.helpers, self.maps.as_deref())?;
         Ok(())
     }
@@ -180,11 +183,11 @@ impl Core {
         &mut self.env
     }
 
-    /// Runs from the entry with these in R1 and R2.
+    /// Runs the program from its entry. `args` returns the initial R1 and R2.
     ///
     /// # Safety
-    /// `info`, `packet` and the spans in the environment are null, empty or valid for the run. Under the JIT, the
-    /// program's memory accesses are safe.
+    /// `info`, `packet` and the address ranges in the environment are null, empty or valid for the
+    /// run. In JIT mode, the program's memory accesses are safe.
     #[inline]
     pub(crate) unsafe fn run(&mut self, args: impl FnOnce(*mut Env) -> [u64; 2]) -> Result<u64, Stop> {
         if let Some(maps) = &mut self.maps {
@@ -193,13 +196,14 @@ impl Core {
         self.env.budget = self.budget;
         self.env.flags = Flags::default();
         let env = &raw mut *self.env;
-        // SAFETY: `env` is our own environment.
+        // SAFETY: `env` points to the environment that this value owns.
         unsafe { (*env).frame = Env::stack_top(env) };
         let [r1, r2] = args(env);
         match &self.engine {
-            Engine::Jit(code) => {
-                // SAFETY: the code was compiled for this environment, by contract it stays within what it may touch.
-                let (r0, stopped) = unsafe { (code.entry()(env, r1, r2, 0, 0, 0), (*env).flags.stopped) };
+            Engine::Jit(machine_code) => {
+                // SAFETY: the code was compiled for this environment; by contract its accesses are safe.
+                let (r0, stopped) =
+                    unsafe { (machine_code.entry()(env, r1, r2, 0, 0, 0), (*env).flags.stopped) };
                 match stopped {
                     0 => Ok(r0),
                     stop::CALL_DEPTH => Err(Stop::CallDepth),
@@ -223,9 +227,9 @@ fn helpers_exist(checked: &Checked, table: &'static [Helper]) -> Result<(), Load
     Ok(())
 }
 
-/// A program that judges packets. It owns its maps; one thread runs it at a time.
+/// A program that judges packets. It owns its maps. One thread at a time runs it.
 pub struct Program {
-    core: Core,
+    code: LoadedCode,
     digest: [u8; 32],
 }
 
@@ -236,48 +240,49 @@ impl std::fmt::Debug for Program {
 }
 
 impl Program {
-    /// Makes the maps, installs their initial entries, and compiles the program.
+    /// Creates the maps, installs their initial entries and compiles the program.
     ///
     /// # Errors
-    /// If a limit is exceeded, an entry does not fit, or the system gives no memory.
+    /// If the program exceeds a limit, an entry does not fit its map, or the system has no memory.
     pub fn load(verified: &Verified, options: &EngineOptions) -> Result<Self, LoadError> {
         let linked = verified.linked();
-        Ok(Self { core: Core::load(linked, options, &TABLE)?, digest: linked.digest() })
+        Ok(Self { code: LoadedCode::load(linked, options, &TABLE)?, digest: linked.digest() })
     }
 
-    /// SHA-256 of the linked program: its name.
+    /// SHA-256 of the linked program, which names it.
     #[must_use]
     pub const fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
 
-    /// Its maps, to read them between runs; `None` if it has none.
+    /// The program's maps; `None` if it has none.
     #[must_use]
     pub fn maps(&self) -> Option<&Maps> {
-        self.core.maps.as_deref()
+        self.code.maps.as_deref()
     }
 
-    /// Its maps, to change them between runs; `None` if it has none.
+    /// The program's maps, writable between runs; `None` if it has none.
     #[must_use]
     pub fn maps_mut(&mut self) -> Option<&mut Maps> {
-        self.core.maps.as_deref_mut()
+        self.code.maps.as_deref_mut()
     }
 
-    /// Judges one packet. No allocation, no lock, no system call (`ktime_get_ns` reads the clock through the vDSO).
+    /// Runs the program on one packet. Does not allocate, lock or make a system call (`ktime_get_ns`
+    /// reads the clock through the vDSO).
     #[inline]
-    pub fn run(&mut self, packet: &mut Packet, meta: &Meta, info: &VmInfo) -> Outcome {
+    pub fn run(&mut self, packet: &mut Packet, meta: &Meta, info: &VmInfo) -> RunResult {
         self.run_for(packet, meta, info, Context::default())
     }
 
-    /// Makes one copy of a packet that the program sent to a group: the copy for `port`, which is number `replica` of the
-    /// group. The packet is the one that was sent there, as it came.
+    /// Makes one copy of a packet that the program sent to a multicast group: copy number `replica`,
+    /// for `port`. `packet` is the packet as it was before the first run.
     pub fn run_copy(
         &mut self,
         packet: &mut Packet,
         meta: &Meta,
         info: &VmInfo,
         (port, replica): (u16, u16),
-    ) -> Outcome {
+    ) -> RunResult {
         let output_port = u32::from(replica) << 16 | u32::from(port);
         self.run_for(
             packet,
@@ -288,28 +293,30 @@ impl Program {
     }
 
     #[inline]
-    fn run_for(&mut self, packet: &mut Packet, meta: &Meta, info: &VmInfo, asked: Context) -> Outcome {
-        let env = self.core.env();
+    fn run_for(&mut self, packet: &mut Packet, meta: &Meta, info: &VmInfo, initial: Context) -> RunResult {
+        let env = self.code.env();
         env.info = info;
-        env.buffer =
-            Span { base: packet.buffer_ptr().expose_provenance() as u64, len: packet.buffer_len() as u64 };
+        env.buffer = AddressRange {
+            base: packet.buffer_ptr().expose_provenance() as u64,
+            len: packet.buffer_len() as u64,
+        };
         env.packet = &raw mut *packet;
         env.ctx = Context {
             input_port: meta.input_port,
             direction: meta.direction,
             vm: meta.vm,
             timestamp_ns: meta.timestamp_ns,
-            ..asked
+            ..initial
         };
-        env.show_packet(packet);
-        // SAFETY: packet and information are borrowed for the run, and the program was verified.
+        env.point_at_packet(packet);
+        // SAFETY: packet and information are borrowed for the run, and the verifier accepted the program.
         let result = unsafe {
-            self.core.run(|env| {
+            self.code.run(|env| {
                 let ctx = &raw mut (*env).ctx;
                 [ctx.expose_provenance() as u64, 0]
             })
         };
-        let (flags, ctx) = (self.core.env.flags, &self.core.env.ctx);
+        let (flags, ctx) = (self.code.env.flags, &self.code.env.ctx);
         let (output_action, output_port) = (ctx.output_action, ctx.output_port);
         let undecided = flags.unknown != 0 && flags.decided == 0;
         let (verdict, stopped) = match result {
@@ -317,7 +324,7 @@ impl Program {
             Ok(_) => (Verdict::Drop, None),
             Err(stop) => (Verdict::Drop, Some(stop)),
         };
-        Outcome {
+        RunResult {
             verdict,
             stopped,
             undecided,

@@ -1,45 +1,45 @@
-//! Why a run ended before the program returned. The packet is dropped.
+//! Reasons why the engine stops a run. The packet is dropped.
 
-/// Why a program was stopped. `slot` counts instruction slots of the linked program.
+/// Reason why the engine stopped a program. `slot` is a slot of the linked program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Stop {
-    /// The budget is used up: the program loops too long.
-    #[error("the instruction budget is used up")]
+    /// The run exceeded its instruction budget.
+    #[error("the program exceeded its instruction budget")]
     Budget,
-    /// Eight functions were active and one more was called.
-    #[error("more than 8 functions are active")]
+    /// A call exceeded the limit of eight active functions.
+    #[error("a call exceeds the limit of 8 active functions")]
     CallDepth,
-    /// The interpreter met an access to memory that the program may not touch.
-    #[error("instruction {slot}: {bytes} bytes at {address:#x} are not the program's")]
+    /// The interpreter refused an access outside the program's memory.
+    #[error("instruction {slot}: access to {bytes} bytes at {address:#x}, outside the program's memory")]
     Memory {
-        /// The instruction.
+        /// Slot of the instruction.
         slot: usize,
-        /// The address.
+        /// Address of the access.
         address: u64,
-        /// Bytes that were to be read or written.
+        /// Size of the access in bytes.
         bytes: usize,
     },
-    /// The interpreter met a helper call with an argument that is not what the helper takes.
-    #[error("instruction {slot}: wrong argument for helper {helper}")]
+    /// The interpreter refused an argument of a helper call.
+    #[error("instruction {slot}: invalid argument for helper {helper}")]
     Argument {
-        /// The instruction.
+        /// Slot of the call.
         slot: usize,
-        /// The helper.
+        /// Number of the helper.
         helper: u32,
     },
-    /// There is no such helper.
+    /// The helper does not exist.
     #[error("instruction {slot}: helper {helper} does not exist")]
     Helper {
-        /// The instruction.
+        /// Slot of the call.
         slot: usize,
-        /// The helper.
+        /// Number of the helper.
         helper: u32,
     },
 }
 
 impl Stop {
-    /// The word for it in metrics.
+    /// Label of the reason in metrics.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! The hot path allocates nothing: counted by the allocator itself, for the thread that runs the program.
+//! The hot path allocates nothing, as the allocator counts for the thread that runs the program.
 
 use p4shield_testbed::allocations::{Counting, allocations};
 
@@ -9,7 +9,8 @@ use p4shield_bpf::{EngineOptions, Meta, Packet, Program, Verified, VmInfo};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Inserts, finds and deletes entries of a hash and of an LPM trie, reads information and resizes the packet.
+/// Inserts, finds and deletes entries of a hash and of an LPM trie, reads information and resizes the
+/// packet.
 const PROGRAM: &str = ".map h hash 4 8 64
     .map l lpm 8 4 64
     mov r6, r1
@@ -57,7 +58,7 @@ out:
 #[test]
 fn runs_allocate_nothing() {
     let linked = assemble(PROGRAM).expect("right");
-    // SAFETY: it stays within its stack and uses no pointer that a helper returned.
+    // SAFETY: the program only accesses its stack, and no pointer that a helper returned.
     let verified = unsafe { Verified::assume(linked) };
     let mut program = Program::load(&verified, &EngineOptions::default()).expect("loads");
     let mut packet = Packet::new(128, 128);
@@ -67,9 +68,9 @@ fn runs_allocate_nothing() {
     let mut resized = 0;
     for vm in 0..1000 {
         packet.reset(&[1; 64], 64);
-        let outcome = program.run(&mut packet, &Meta { vm, ..Meta::default() }, &info);
-        resized += usize::from(outcome.total == 72);
+        let result = program.run(&mut packet, &Meta { vm, ..Meta::default() }, &info);
+        resized += usize::from(result.total == 72);
     }
     assert_eq!(allocations(), before);
-    assert_eq!(resized, 1000, "every run went all the way");
+    assert_eq!(resized, 1000, "every run reached the resize");
 }

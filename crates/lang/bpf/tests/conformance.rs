@@ -1,19 +1,19 @@
-//! The public conformance suite (Alan-Jowett/bpf_conformance), whose `tests` folder `BPF_CONFORMANCE` names, through
-//! the interpreter and the JIT. Of its 313 programs one calls by register, which is optional in RFC 9669 and which we
-//! refuse.
+//! The public conformance suite (Alan-Jowett/bpf_conformance) on the interpreter and the JIT. The variable
+//! `BPF_CONFORMANCE` names its `tests` folder. Of its 313 programs one uses the call by register, which is
+//! optional in RFC 9669 and unsupported here.
 
-#![allow(clippy::print_stdout, reason = "a test that is skipped says why, and how many programs passed")]
+#![allow(clippy::print_stdout, reason = "a skipped test prints the reason, a test the number of programs")]
 
 use std::path::{Path, PathBuf};
 
 use p4shield_bpf::asm::assemble;
-use p4shield_bpf::bare::Machine;
+use p4shield_bpf::raw::RawProgram;
 use p4shield_bpf::{EngineOptions, Insn, Linked, Mode, Verified};
 
-/// Programs that use what RFC 9669 makes optional.
+/// Programs that use an optional feature of RFC 9669.
 const OPTIONAL: [&str; 1] = ["callx.data"];
 
-/// One `.data` file, by section.
+/// The sections of one `.data` file.
 #[derive(Default)]
 struct Case {
     asm: String,
@@ -51,13 +51,13 @@ fn parse(text: &str) -> Case {
 fn run(case: &Case, mode: Mode) -> Result<u64, String> {
     let linked = assemble(&case.asm).map_err(|e| e.to_string())?;
     if !case.raw.is_empty() && linked.insns != case.raw {
-        return Err("assembled to other bytes than the suite's".to_owned());
+        return Err("the assembled bytes differ from the suite's".to_owned());
     }
     let options = EngineOptions { mode, ..EngineOptions::default() };
-    // SAFETY: the suite's programs only touch their stack and the memory they are given.
+    // SAFETY: the suite's programs only access their stack and their memory.
     let verified = unsafe { Verified::assume(linked) };
-    let mut machine = Machine::load(&verified, &options).map_err(|e| e.to_string())?;
-    machine.run(&mut case.mem.clone()).map_err(|e| e.to_string())
+    let mut program = RawProgram::load(&verified, &options).map_err(|e| e.to_string())?;
+    program.run(&mut case.mem.clone()).map_err(|e| e.to_string())
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {
@@ -70,7 +70,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 fn suite(mode: Mode) {
     let Some(folder) = std::env::var_os("BPF_CONFORMANCE") else {
-        println!("skipped: BPF_CONFORMANCE does not name the tests folder of bpf_conformance");
+        println!("skipped: set BPF_CONFORMANCE to the tests folder of bpf_conformance");
         return;
     };
     let mut passed = 0;
@@ -100,16 +100,16 @@ fn jit_conforms() {
     suite(Mode::Jit);
 }
 
-/// Keeps [`Linked`] in the public contract of these tests: raw programs need no assembler.
+/// Raw programs need no assembler: keeps [`Linked`] in the public interface of these tests.
 #[test]
 fn raw_programs_run() {
     let exit = Insn { code: 0x95, ..Insn::default() };
     let mov = Insn { code: 0xb7, imm: 7, ..Insn::default() };
-    // SAFETY: it touches no memory.
+    // SAFETY: the program accesses no memory.
     let verified = unsafe { Verified::assume(Linked::from_insns(vec![mov, exit])) };
     for mode in [Mode::Interpreter, Mode::Jit] {
         let options = EngineOptions { mode, ..EngineOptions::default() };
-        let mut machine = Machine::load(&verified, &options).expect("a sound program");
-        assert_eq!(machine.run(&mut []), Ok(7));
+        let mut program = RawProgram::load(&verified, &options).expect("a valid program");
+        assert_eq!(program.run(&mut []), Ok(7));
     }
 }

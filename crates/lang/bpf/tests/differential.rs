@@ -1,4 +1,5 @@
-//! Interpreter against JIT on random programs: valid ones with loops, functions and memory, and random bytes.
+//! Comparison of interpreter and JIT on random programs: valid ones with loops, functions and memory, and
+//! random bytes.
 
 mod common;
 
@@ -18,7 +19,7 @@ fn register(range: std::ops::Range<u8>) -> impl Strategy<Value = Reg> {
     range.prop_filter_map("a register", Reg::new)
 }
 
-/// R9 stays a pointer to the program's memory, so instructions write R0 to R8 only.
+/// R9 holds a pointer to the program's memory, so instructions write only R0 to R8.
 fn written() -> impl Strategy<Value = Reg> {
     register(0..9)
 }
@@ -32,14 +33,14 @@ fn source() -> impl Strategy<Value = Source> {
 }
 
 const WIDTHS: &[Width] = &[Width::B1, Width::B2, Width::B4, Width::B8];
-/// A place in memory: the stack below R10, or the 64 bytes behind R9.
-fn place() -> impl Strategy<Value = (Reg, i16)> {
+/// A memory operand: the stack below R10, or the 64 bytes from R9.
+fn memory_operand() -> impl Strategy<Value = (Reg, i16)> {
     let stack = (-64i16..=-8).prop_map(|off| (Reg::FRAME, off));
     let memory = (0i16..=56).prop_filter_map("r9", |off| Reg::new(9).map(|r| (r, off)));
     prop_oneof![stack, memory]
 }
 
-/// An instruction; distances of jumps are drawn anew when the length of the function is known.
+/// An instruction. Jump distances are adapted once the length of the function is known.
 fn op() -> impl Strategy<Value = Op> {
     let binary = any_of(&Alu::ALL).prop_filter("neg has one operand", |op| *op != Alu::Neg);
     let alu = (binary, any::<bool>(), written(), source()).prop_map(|(op, wide, dst, src)| Op::Alu {
@@ -59,17 +60,22 @@ fn op() -> impl Strategy<Value = Op> {
     let swap = (any_of(&[Swap::ToLe, Swap::ToBe, Swap::Always]), written(), any_of(&WIDTHS[1..]))
         .prop_map(|(kind, dst, width)| Op::Swap { kind, dst, width });
     let imm = (written(), any::<u64>()).prop_map(|(dst, value)| Op::LoadImm { dst, value });
-    let load =
-        (written(), place(), any_of(WIDTHS), any::<bool>()).prop_map(|(dst, (src, off), width, signed)| {
-            Op::Load { dst, src, off, width, signed: signed && width != Width::B8 }
-        });
-    let store = (place(), any_of(WIDTHS), source()).prop_map(|((dst, off), width, src)| Op::Store {
+    let load = (written(), memory_operand(), any_of(WIDTHS), any::<bool>()).prop_map(
+        |(dst, (src, off), width, signed)| Op::Load {
+            dst,
+            src,
+            off,
+            width,
+            signed: signed && width != Width::B8,
+        },
+    );
+    let store = (memory_operand(), any_of(WIDTHS), source()).prop_map(|((dst, off), width, src)| Op::Store {
         dst,
         off,
         width,
         src,
     });
-    let atomic = (any_of(&Atomic::ALL), any::<bool>(), place(), written(), any::<bool>()).prop_map(
+    let atomic = (any_of(&Atomic::ALL), any::<bool>(), memory_operand(), written(), any::<bool>()).prop_map(
         |(op, wide, (dst, off), src, fetch)| {
             let fetch = fetch || matches!(op, Atomic::Xchg | Atomic::CmpXchg);
             Op::Atomic { op, wide, dst, src, off, fetch }
@@ -85,13 +91,13 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// A runner of so many cases, unless `PROPTEST_CASES` says otherwise.
+/// A test runner with this number of cases, unless `PROPTEST_CASES` sets another.
 fn runner(cases: u32) -> TestRunner {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(cases);
     TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })
 }
 
-/// Puts functions together: every jump lands on an instruction of its function, every call on a function.
+/// Combines functions: every jump lands on an instruction of its function, every call on a function.
 fn program(functions: Vec<Vec<Op>>) -> Linked {
     let prologue = |index: usize| {
         let memory = Op::Alu {
@@ -100,7 +106,7 @@ fn program(functions: Vec<Vec<Op>>) -> Linked {
             dst: Reg::new(9).expect("r9"),
             src: Source::Reg(if index == 0 { Reg::R1 } else { Reg::FRAME }),
         };
-        // In a function the "memory" lies in its own frame.
+        // In a function, R9 points to its own frame.
         let down = Op::Alu { op: Alu::Sub, wide: true, dst: Reg::new(9).expect("r9"), src: Source::Imm(128) };
         if index == 0 { vec![memory] } else { vec![memory, down] }
     };
@@ -119,14 +125,16 @@ fn program(functions: Vec<Vec<Op>>) -> Linked {
     }
     let mut linked = Linked::default();
     for (ops, &start) in bodies.iter().zip(&starts) {
-        let mut places = Vec::new();
+        let mut starts_of_ops = Vec::new();
         let mut slot = start;
         for op in ops {
-            places.push(slot);
+            starts_of_ops.push(slot);
             slot += op.slots();
         }
-        for (op, &slot) in ops.iter().zip(&places) {
-            let to = |off: i64| places[off.rem_euclid(places.len() as i64) as usize] as i64 - slot as i64 - 1;
+        for (op, &slot) in ops.iter().zip(&starts_of_ops) {
+            let to = |off: i64| {
+                starts_of_ops[off.rem_euclid(starts_of_ops.len() as i64) as usize] as i64 - slot as i64 - 1
+            };
             let op = match *op {
                 Op::Branch { cond, wide, dst, src, off } => {
                     Op::Branch { cond, wide, dst, src, off: to(off.into()) as i16 }
@@ -148,7 +156,7 @@ fn program(functions: Vec<Vec<Op>>) -> Linked {
 }
 
 #[test]
-fn instructions_read_back() {
+fn encoded_instructions_are_decoded() {
     let mut runner = runner(2000);
     let result = runner.run(&op(), |op| {
         let (first, second) = op.encode();
@@ -180,8 +188,8 @@ fn both_engines_agree_on_random_programs() {
     assert!(ran.get() * 2 > runner.config().cases, "only {} programs ran", ran.get());
 }
 
-/// Instruction slots with plausible opcodes but random fields: most are refused, none may panic, and what runs has to
-/// run alike. Size from `P4SHIELD_FUZZ_BYTES`.
+/// Instruction slots with plausible opcodes and random fields: most are refused, none causes a panic, and
+/// both engines agree on the others. `P4SHIELD_FUZZ_BYTES` sets the size.
 #[test]
 fn random_slots_are_refused_or_run_alike() {
     let budget = fuzz_bytes();

@@ -1,19 +1,19 @@
-//! Every instruction of RFC 9669, by a table of our own, on both engines. The expected values are computed by hand
-//! from the text of the RFC, not by the code under test.
+//! Every instruction of RFC 9669 on both engines, from a table of expected values that were computed by hand
+//! from the text of the RFC.
 
 use p4shield_bpf::asm::assemble;
-use p4shield_bpf::bare::Machine;
+use p4shield_bpf::raw::RawProgram;
 use p4shield_bpf::{EngineOptions, Mode, Verified};
 
-/// Runs on eight bytes of memory 88 77 66 55 44 33 22 11 (0x1122334455667788) and returns R0.
+/// Runs a program on the memory 88 77 66 55 44 33 22 11 (0x1122334455667788) and returns R0.
 fn run(text: &str, mode: Mode) -> u64 {
     let linked = assemble(text).unwrap_or_else(|e| panic!("{e} in {text}"));
-    // SAFETY: all programs of this file stay within their stack and their memory.
+    // SAFETY: all programs of this file only access their stack and their memory.
     let verified = unsafe { Verified::assume(linked) };
     let options = EngineOptions { mode, ..EngineOptions::default() };
-    let mut machine = Machine::load(&verified, &options).unwrap_or_else(|e| panic!("{e} in {text}"));
+    let mut program = RawProgram::load(&verified, &options).unwrap_or_else(|e| panic!("{e} in {text}"));
     let mut memory = 0x1122_3344_5566_7788u64.to_le_bytes();
-    machine.run(&mut memory).unwrap_or_else(|e| panic!("{e} in {text}"))
+    program.run(&mut memory).unwrap_or_else(|e| panic!("{e} in {text}"))
 }
 
 fn both(text: &str, expected: u64) {
@@ -23,7 +23,7 @@ fn both(text: &str, expected: u64) {
     }
 }
 
-/// `dst op src` with the source as a register and, where it fits, as an immediate.
+/// Checks `dst op src` with the source as a register and, if it fits, as an immediate.
 fn arithmetic(op: &str, a: u64, b: u64, expected: u64) {
     both(&format!("lddw r0, {a:#x}\nlddw r1, {b:#x}\n{op} r0, r1\nexit"), expected);
     let imm = b as i32;
@@ -143,7 +143,7 @@ fn byte_swaps() {
     }
 }
 
-/// Which of `a cond b` hold: (wide, narrow).
+/// Each case states whether `a cond b` holds: (wide, narrow).
 #[test]
 fn conditions() {
     let (minus, one) = (MAX, 1);

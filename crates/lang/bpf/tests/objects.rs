@@ -1,4 +1,4 @@
-//! Objects of clang and hostile bytes through loader and linker, and linked programs through both engines.
+//! Parsing and linking of objects from clang and of hostile bytes; linked programs on both engines.
 
 mod common;
 
@@ -9,13 +9,13 @@ use std::process::Command;
 use p4shield_abi::Verdict;
 use p4shield_abi::info::InfoStatus;
 use p4shield_abi::map::MapDefinition;
-use p4shield_bpf::maps::Exists;
+use p4shield_bpf::maps::UpdateFlag;
 use p4shield_bpf::{
     EngineOptions, LinkError, Linked, Meta, Mode, Object, ObjectError, Packet, Program, Verified, VmInfo,
     link,
 };
 
-/// Compiles C with the machine's clang.
+/// Compiles C with the program's clang.
 fn clang(name: &str, source: &str) -> Vec<u8> {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
     let (input, output) = (folder.join(format!("{name}.c")), folder.join(format!("{name}.o")));
@@ -24,7 +24,7 @@ fn clang(name: &str, source: &str) -> Vec<u8> {
     command.args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-c"]).arg(&input).arg("-o").arg(&output);
     let status = command.status().expect("clang is installed");
     assert!(status.success(), "clang compiles {name}");
-    std::fs::read(&output).expect("clang has written it")
+    std::fs::read(&output).expect("clang wrote the object")
 }
 
 const PROGRAM: &str = include_str!("objects/program.c");
@@ -36,7 +36,7 @@ const ALONE: &str = "struct d { unsigned t, k, v, n, f; };
 const EXTERN: &str = include_str!("objects/extern.c");
 
 fn object(name: &str, source: &str) -> Object {
-    Object::parse(&clang(name, source)).expect("a sound object").named(name)
+    Object::parse(&clang(name, source)).expect("a valid object").named(name)
 }
 
 fn load(objects: &[Object], mode: Mode) -> Program {
@@ -44,13 +44,13 @@ fn load(objects: &[Object], mode: Mode) -> Program {
 }
 
 fn load_linked(linked: Linked, mode: Mode) -> Program {
-    // SAFETY: these programs check their bounds; verification has tests of its own.
+    // SAFETY: these programs check their bounds; other tests cover verification.
     let verified = unsafe { Verified::assume(linked) };
     Program::load(&verified, &EngineOptions { mode, ..EngineOptions::default() }).expect("it loads")
 }
 
 #[test]
-fn a_program_and_an_extern_in_c_are_linked_and_run() {
+fn a_program_and_a_c_extern_link_and_run() {
     let objects = [object("program", PROGRAM), object("extern", EXTERN)];
     for mode in [Mode::Interpreter, Mode::Jit] {
         let mut program = load(&objects, mode);
@@ -58,10 +58,10 @@ fn a_program_and_an_extern_in_c_are_linked_and_run() {
         let info = VmInfo::unknown(InfoStatus::Missing);
         for (first, expected) in [(7, Verdict::Pass), (8, Verdict::Drop), (7, Verdict::Pass)] {
             packet.reset(&[first; 60], 60);
-            let outcome = program.run(&mut packet, &Meta::default(), &info);
-            assert_eq!(outcome.stopped, None, "{mode:?}");
-            assert_eq!(outcome.verdict, expected, "{mode:?}");
-            assert!(outcome.rewritten);
+            let result = program.run(&mut packet, &Meta::default(), &info);
+            assert_eq!(result.stopped, None, "{mode:?}");
+            assert_eq!(result.verdict, expected, "{mode:?}");
+            assert!(result.rewritten);
             assert_eq!(packet.bytes()[1], first + 1, "the extern's result was written");
         }
         let maps = program.maps().expect("it has maps");
@@ -86,7 +86,7 @@ fn unknown_and_duplicate_symbols_are_named() {
 }
 
 #[test]
-fn global_variables_and_constants_are_refused_with_their_name() {
+fn global_variables_and_constants_are_refused_by_name() {
     let table = "static const int table[4] = {1, 2, 3, 4};
         __attribute__((section(\"p4\"))) int f(unsigned *c) { return table[c[4] & 3]; }";
     let e = Object::parse(&clang("rodata", table)).unwrap_err();
@@ -97,7 +97,7 @@ fn global_variables_and_constants_are_refused_with_their_name() {
 }
 
 #[test]
-fn what_is_no_bpf_object_is_refused() {
+fn files_other_than_bpf_objects_are_refused() {
     let own = std::fs::read(std::env::current_exe().expect("a path")).expect("readable");
     let head = &own[..own.len().min(1 << 20)];
     assert!(Object::parse(head).is_err());
@@ -105,14 +105,14 @@ fn what_is_no_bpf_object_is_refused() {
     assert!(matches!(Object::parse(&vec![0; 17 << 20]), Err(ObjectError::TooLarge { .. })));
 }
 
-/// What our compiler adds: the version, initial entries and source lines.
+/// The sections that our compiler adds: version, initial entries and source lines.
 fn sections() -> String {
     let version = p4shield_abi::context::PROGRAM_ABI_VERSION;
     include_str!("objects/sections.c").replace("PROGRAM_ABI_VERSION", &version.to_string())
 }
 
 #[test]
-fn entries_and_lines_of_our_compiler_are_read() {
+fn entries_and_lines_from_our_compiler_are_read() {
     let linked =
         link(&[object("sections", &sections()), object("helper", "int twice(int x) { return 2 * x; }")]);
     let linked = linked.expect("they link");
@@ -120,13 +120,13 @@ fn entries_and_lines_of_our_compiler_are_read() {
     let entries: Vec<_> = linked.entries.iter().map(|e| (e.map, e.key.clone(), e.value.clone())).collect();
     let value = |n: u64| n.to_le_bytes().to_vec();
     assert_eq!(entries, [(1, vec![1, 2, 3], value(5)), (0, vec![1, 0, 0, 0], value(6))]);
-    let place = |slot| linked.lines.find(slot).map(|l| (l.file, l.line, l.column));
-    assert_eq!(place(0), Some(("a.p4", 10, 3)));
-    assert_eq!(place(1), Some(("b.p4", 20, 5)));
-    assert_eq!(place(linked.subprograms[1].start), None, "another object's function has no lines");
+    let line = |slot| linked.lines.find(slot).map(|l| (l.file, l.line, l.column));
+    assert_eq!(line(0), Some(("a.p4", 10, 3)));
+    assert_eq!(line(1), Some(("b.p4", 20, 5)));
+    assert_eq!(line(linked.subprograms[1].start), None, "another object's function has no lines");
     let mut program = load_linked(linked, Mode::Jit);
-    let outcome = program.run(&mut Packet::new(0, 64), &Meta::default(), &VmInfo::unknown(InfoStatus::Known));
-    assert_eq!(outcome.stopped, None);
+    let result = program.run(&mut Packet::new(0, 64), &Meta::default(), &VmInfo::unknown(InfoStatus::Known));
+    assert_eq!(result.stopped, None);
     let maps = program.maps().expect("two maps");
     assert_eq!(maps.get("set").map(|m| m.lookup(&[1, 2, 3])), Some(Ok(value(5))));
 }
@@ -134,7 +134,7 @@ fn entries_and_lines_of_our_compiler_are_read() {
 const TYPED: &str = include_str!("objects/typed_maps.c");
 
 #[test]
-fn maps_that_are_described_by_types_are_read() {
+fn maps_described_by_btf_are_read() {
     let linked = link(&[object("typed", TYPED)]).expect("it links");
     let sizes = |d: &MapDefinition| (d.map_type, d.key_size, d.value_size, d.max_entries, d.flags);
     let mut maps: Vec<_> = linked.maps.iter().map(|m| (m.name.as_str(), sizes(&m.definition))).collect();
@@ -144,7 +144,7 @@ fn maps_that_are_described_by_types_are_read() {
         let mut program = load_linked(linked.clone(), mode);
         let routes = program.maps_mut().and_then(|m| m.get_mut("routes")).expect("by name");
         let prefix = [8, 0, 0, 0, 10, 0, 0, 0];
-        routes.update(&prefix, &[1, 0, 0, 0], Exists::Any).expect("room");
+        routes.update(&prefix, &[1, 0, 0, 0], UpdateFlag::Any).expect("room");
         let meta = |vm| Meta { vm, ..Meta::default() };
         let info = VmInfo::unknown(InfoStatus::Known);
         let mut judge = |vm| program.run(&mut Packet::new(0, 64), &meta(vm), &info).verdict;
@@ -154,7 +154,7 @@ fn maps_that_are_described_by_types_are_read() {
 }
 
 #[test]
-fn typed_maps_are_refused_where_we_know_no_better() {
+fn unsupported_btf_maps_are_refused() {
     let refused = |from: &str, to: &str| {
         assert!(TYPED.contains(from), "{from}");
         Object::parse(&clang("typed_changed", &TYPED.replace(from, to))).unwrap_err().to_string()
@@ -171,14 +171,14 @@ fn other_versions_and_damaged_sections_are_refused() {
     };
     let abi = format!("abi = {}", p4shield_abi::context::PROGRAM_ABI_VERSION);
     assert!(changed(&abi, "abi = 9").contains("version 9"));
-    assert!(changed("{{20, 0,", "{{21, 0,").contains("of no map"));
-    assert!(changed("{{20, 0,", "{{20, 1,").contains("head is damaged"));
+    assert!(changed("{{20, 0,", "{{21, 0,").contains("refers to no map"));
+    assert!(changed("{{20, 0,", "{{20, 1,").contains("header of the record is damaged"));
     assert!(changed("lines = {2,", "lines = {200000,").contains(".p4shield.lines"));
     assert!(changed("max_entries, flags;\n} table", "max_entries;\n} table").contains("map table"));
 }
 
-/// Random bytes, and real objects with a few bytes changed, which get much further. Size from
-/// `P4SHIELD_FUZZ_BYTES`.
+/// Random bytes, and real objects with a few changed bytes, which pass more checks. `P4SHIELD_FUZZ_BYTES`
+/// sets the size.
 #[test]
 fn hostile_objects_never_panic() {
     let budget = fuzz_bytes();
@@ -199,5 +199,5 @@ fn hostile_objects_never_panic() {
         spent += bytes.len();
         linked += usize::from(p4shield_bpf::fuzz::load_and_link(&bytes));
     }
-    assert!(linked > 0, "some changes do no harm, so some objects have to link");
+    assert!(linked > 0, "some changes are harmless, so some objects link");
 }

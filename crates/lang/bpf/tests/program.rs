@@ -1,12 +1,12 @@
-//! Loaded programs: verdicts, in-VM information, resizing, maps, limits, and what a program leaves behind in memory.
+//! Loaded programs: verdicts, in-VM information, resizing, maps, limits and freed memory.
 
 use p4shield_abi::Verdict;
 use p4shield_abi::info::{InfoStatus, Snapshot, field};
 use p4shield_bpf::asm::assemble;
 use p4shield_bpf::linked::Entry;
-use p4shield_bpf::maps::{Exists, MapError, MapsError};
+use p4shield_bpf::maps::{MapError, MapsError, UpdateFlag};
 use p4shield_bpf::{
-    EngineOptions, Linked, LoadError, Meta, Mode, Outcome, Packet, Program, Stop, Verified, VmInfo,
+    EngineOptions, Linked, LoadError, Meta, Mode, Packet, Program, RunResult, Stop, Verified, VmInfo,
 };
 
 const MODES: [Mode; 2] = [Mode::Interpreter, Mode::Jit];
@@ -16,7 +16,7 @@ fn options(mode: Mode) -> EngineOptions {
 }
 
 fn load_linked(linked: Linked, options: &EngineOptions) -> Result<Program, LoadError> {
-    // SAFETY: under the JIT, the programs of this file stay within what is theirs.
+    // SAFETY: in JIT mode, the programs of this file only access their own memory.
     Program::load(&unsafe { Verified::assume(linked) }, options)
 }
 
@@ -39,19 +39,19 @@ fn known() -> VmInfo {
     VmInfo::new(&snapshot, InfoStatus::Known)
 }
 
-fn run(text: &str, mode: Mode, info: &VmInfo) -> Outcome {
+fn run(text: &str, mode: Mode, info: &VmInfo) -> RunResult {
     load(text, mode).run(&mut packet(), &Meta::default(), info)
 }
 
-/// Runs on both engines, which have to agree, and returns what they say.
-fn both(text: &str, info: &VmInfo) -> Outcome {
+/// Runs the program on both engines, which have to agree, and returns the result.
+fn both(text: &str, info: &VmInfo) -> RunResult {
     let [a, b] = MODES.map(|mode| run(text, mode, info));
     assert_eq!(a, b, "{text}");
     b
 }
 
 #[test]
-fn only_one_passes() {
+fn only_return_value_1_passes() {
     for (r0, verdict) in
         [("1", Verdict::Pass), ("0", Verdict::Drop), ("2", Verdict::Drop), ("-1", Verdict::Drop)]
     {
@@ -62,7 +62,7 @@ fn only_one_passes() {
 }
 
 #[test]
-fn the_context_says_what_the_mediator_said() {
+fn the_context_holds_the_packet_metadata() {
     let meta = Meta { input_port: 1, direction: 1, vm: 7, timestamp_ns: 1 << 40 };
     let fields = [
         ("ldxw r0, [r1+16]", 1),
@@ -74,26 +74,28 @@ fn the_context_says_what_the_mediator_said() {
     ];
     for (load_field, expected) in fields {
         let text = format!(
-            "{load_field}\nlddw r3, {expected:#x}\nmov r1, r0\nmov r0, 0\njne r1, r3, out\nmov r0, 1\nout: exit"
+            "{load_field}\nlddw r3, {expected:#x}\nmov r1, r0\nmov r0, 0\njne r1, r3, out\nmov r0, 1\nout: \
+             exit"
         );
         for mode in MODES {
-            let outcome = load(&text, mode).run(&mut packet(), &meta, &known());
-            assert_eq!(outcome.verdict, Verdict::Pass, "{mode:?} {load_field}");
+            let result = load(&text, mode).run(&mut packet(), &meta, &known());
+            assert_eq!(result.verdict, Verdict::Pass, "{mode:?} {load_field}");
         }
     }
 }
 
-/// `field` comes from a constant (inlined by the JIT) or from memory (called).
+/// `field` comes from a constant, which the JIT inlines, or from memory.
 fn reads(field: u32, expected: u64, inline: bool) -> String {
     let field =
         if inline { format!("mov r2, {field}") } else { format!("stw [r10-4], {field}\nldxw r2, [r10-4]") };
     format!(
-        "{field}\ncall 1000\nmov r6, r0\nmov r0, 0\nlddw r1, {expected:#x}\njne r6, r1, out\nmov r0, 1\nout: exit"
+        "{field}\ncall 1000\nmov r6, r0\nmov r0, 0\nlddw r1, {expected:#x}\njne r6, r1, out\nmov r0, \
+         1\nout: exit"
     )
 }
 
 #[test]
-fn information_is_read_as_published() {
+fn in_vm_information_is_read_as_published() {
     let info = known();
     let fields = [
         (field::TCP_MEM, 20 << 32 | 10),
@@ -103,27 +105,27 @@ fn information_is_read_as_published() {
     ];
     for (number, expected) in fields {
         for inline in [true, false] {
-            let outcome = both(&reads(number, expected, inline), &info);
-            assert_eq!((outcome.verdict, outcome.undecided), (Verdict::Pass, false), "{number} {inline}");
+            let result = both(&reads(number, expected, inline), &info);
+            assert_eq!((result.verdict, result.undecided), (Verdict::Pass, false), "{number} {inline}");
         }
     }
 }
 
 #[test]
-fn unknown_information_drops_unless_the_program_asked() {
+fn unknown_information_drops_unless_checked() {
     let stale = VmInfo::new(&Snapshot::default(), InfoStatus::Stale);
     for inline in [true, false] {
         let read = reads(field::TCP_MEM, 0xffff_ffff, inline);
-        let outcome = both(&read, &stale);
-        assert_eq!((outcome.verdict, outcome.undecided), (Verdict::Drop, true));
-        let outcome = both(&reads(999, 0, inline), &known());
-        assert!(outcome.undecided, "a field that does not exist is never known");
+        let result = both(&read, &stale);
+        assert_eq!((result.verdict, result.undecided), (Verdict::Drop, true));
+        let result = both(&reads(999, 0, inline), &known());
+        assert!(result.undecided, "a field that does not exist is never known");
         for (asks, answer) in [("call 1001", 2), ("mov r2, 0\ncall 1002", 0)] {
             let text = format!(
                 "mov r6, r1\n{asks}\njne r0, {answer}, bad\nmov r1, r6\n{read}\nbad: mov r0, 0\nexit"
             );
-            let outcome = both(&text, &stale);
-            assert_eq!((outcome.verdict, outcome.undecided), (Verdict::Pass, false), "{asks}");
+            let result = both(&text, &stale);
+            assert_eq!((result.verdict, result.undecided), (Verdict::Pass, false), "{asks}");
         }
     }
     let known_field = "mov r2, 1\ncall 1002\nexit";
@@ -132,7 +134,7 @@ fn unknown_information_drops_unless_the_program_asked() {
 }
 
 #[test]
-fn old_values_never_show_through_a_bad_status() {
+fn old_values_are_hidden_unless_known() {
     let mut snapshot = Snapshot::default();
     snapshot.set(field::TCP_MEM_USED, 10);
     for status in [InfoStatus::Missing, InfoStatus::Stale, InfoStatus::Forged, InfoStatus::Replayed] {
@@ -143,21 +145,22 @@ fn old_values_never_show_through_a_bad_status() {
 }
 
 #[test]
-fn stores_into_the_packet_are_rewrites_and_others_are_not() {
+fn only_stores_into_the_packet_are_rewrites() {
     let cases = [
         ("ldxdw r2, [r1]\nstb [r2+13], 0x11", true),
         ("ldxdw r2, [r1]\nmov r3, 1\nlock add [r2+4], r3", true),
         ("ldxdw r2, [r1]\nmov r3, r10\nstxdw [r3-8], r2", false),
         ("stw [r1+28], 5", false),
         (
-            ".map m array 4 8 1\nstw [r10-4], 0\nlddw r1, map m\nmov r2, r10\nadd r2, -4\ncall 1\njeq r0, 0, +1\nstdw [r0], 3",
+            ".map m array 4 8 1\nstw [r10-4], 0\nlddw r1, map m\nmov r2, r10\nadd r2, -4\ncall 1\njeq r0, \
+             0, +1\nstdw [r0], 3",
             false,
         ),
         ("ldxdw r2, [r1]\nldxb r2, [r2+13]", false),
         ("ldxdw r1, [r1]\ncall local f\nja +2\nf: stb [r1], 1\nexit\nmov r0, 1", true),
     ];
     for (text, rewritten) in cases {
-        // The last case has its function in the middle, so it is put behind the program.
+        // The last case has its function in the middle, so it is moved after the program.
         let text = match text.split_once("\nja +2\n") {
             Some((program, rest)) => {
                 let function = rest.trim_end_matches("\nmov r0, 1");
@@ -165,30 +168,30 @@ fn stores_into_the_packet_are_rewrites_and_others_are_not() {
             }
             None => format!("{text}\nmov r0, 1\nexit"),
         };
-        let outcome = both(&text, &known());
-        assert_eq!((outcome.rewritten, outcome.verdict), (rewritten, Verdict::Pass), "{text}");
+        let result = both(&text, &known());
+        assert_eq!((result.rewritten, result.verdict), (rewritten, Verdict::Pass), "{text}");
     }
 }
 
 #[test]
-fn packets_are_resized_and_shown_again() {
+fn resized_packets_are_visible_to_the_program() {
     let grow = "mov r6, r1\nmov r2, -4\ncall 44\njne r0, 0, bad\nldxdw r2, [r6]\nstw [r2], 0x04030201
         ldxdw r3, [r6+8]\nsub r3, r2\njne r3, 64, bad\nldxw r3, [r6+20]\njne r3, 1504, bad\nmov r0, 1\nexit
         bad: mov r0, 0\nexit";
     for mode in MODES {
         let mut packet = packet();
-        let outcome = load(grow, mode).run(&mut packet, &Meta::default(), &known());
-        assert_eq!(outcome.verdict, Verdict::Pass, "{mode:?} {outcome:?}");
-        assert!(outcome.rewritten);
-        assert_eq!((outcome.start, outcome.len, outcome.total), (124, 64, 1504));
+        let result = load(grow, mode).run(&mut packet, &Meta::default(), &known());
+        assert_eq!(result.verdict, Verdict::Pass, "{mode:?} {result:?}");
+        assert!(result.rewritten);
+        assert_eq!((result.start, result.len, result.total), (124, 64, 1504));
         assert_eq!(packet.bytes()[..5], [1, 2, 3, 4, 0x11]);
     }
     let refused = "mov r2, -129\ncall 44\njslt r0, 0, good\nmov r0, 0\nexit\ngood: mov r0, 1\nexit";
-    let outcome = both(refused, &known());
-    assert_eq!((outcome.verdict, outcome.rewritten, outcome.len), (Verdict::Pass, false, 60));
+    let result = both(refused, &known());
+    assert_eq!((result.verdict, result.rewritten, result.len), (Verdict::Pass, false, 60));
     let cut = "mov r2, -1460\ncall 65\nmov r0, 1\nexit";
-    let outcome = both(cut, &known());
-    assert_eq!((outcome.len, outcome.total, outcome.rewritten), (40, 40, true));
+    let result = both(cut, &known());
+    assert_eq!((result.len, result.total, result.rewritten), (40, 40, true));
 }
 
 #[test]
@@ -199,8 +202,8 @@ fn endless_programs_are_stopped() {
         "mov r0, 1\nagain: ja32 next\nnext: mov r1, 1\nja again\nexit",
     ];
     for text in loops {
-        let outcome = both(text, &known());
-        assert_eq!((outcome.verdict, outcome.stopped), (Verdict::Drop, Some(Stop::Budget)), "{text}");
+        let result = both(text, &known());
+        assert_eq!((result.verdict, result.stopped), (Verdict::Drop, Some(Stop::Budget)), "{text}");
     }
     let recursive = "call local f\nmov r0, 1\nexit\nf: call local f\nexit";
     assert_eq!(both(recursive, &known()).stopped, Some(Stop::CallDepth));
@@ -208,7 +211,7 @@ fn endless_programs_are_stopped() {
     assert_eq!(both(nested, &known()).stopped, Some(Stop::Budget), "also in a function");
 }
 
-/// Calls count too: eight levels of functions that call the next one ten times are 10^7 calls.
+/// Calls are charged: eight levels of functions with ten calls each make 10^7 calls.
 #[test]
 fn calls_are_charged() {
     let mut text = "call local f1\nmov r0, 1\nexit\n".to_owned();
@@ -223,7 +226,7 @@ fn calls_are_charged() {
 }
 
 #[test]
-fn both_engines_spend_the_same_budget() {
+fn both_engines_charge_the_same_budget() {
     let text = "mov r0, 1\nmov r6, 0\nagain: add r6, 1\ncall local f\njlt r6, 20, again\nmov r0, 1\nexit
         f: mov r7, 0\nmore: add r7, 1\njlt r7, 3, more\nmov r0, 0\nexit";
     let stopped = |mode, budget| {
@@ -242,17 +245,17 @@ fn both_engines_spend_the_same_budget() {
 }
 
 #[test]
-fn a_stop_does_not_outlast_its_packet() {
+fn a_stop_ends_with_its_packet() {
     for mode in MODES {
         let mut program = load("ldxw r2, [r1+36]\nmov r0, 1\nagain: jeq r2, 1, again\nexit", mode);
         for vm in [1, 0, 1, 0] {
-            let outcome = program.run(&mut packet(), &Meta { vm, ..Meta::default() }, &known());
-            assert_eq!(outcome.stopped.is_some(), vm == 1, "{mode:?}");
+            let result = program.run(&mut packet(), &Meta { vm, ..Meta::default() }, &known());
+            assert_eq!(result.stopped.is_some(), vm == 1, "{mode:?}");
         }
     }
 }
 
-/// What the verifier would refuse, the interpreter stops; this is what makes it the reference.
+/// The interpreter stops programs that the verifier would refuse, which makes it the reference.
 #[test]
 fn the_interpreter_checks_every_access() {
     let cases = [
@@ -264,26 +267,27 @@ fn the_interpreter_checks_every_access() {
         "ldxdw r2, [r1]\nldxdw r3, [r2]\nadd r2, r3\nstb [r2], 0x41",
         "ldxdw r0, [r1+41]",
         "ldxdw r7, [r1]\nmov r2, 8\ncall 44\nldxb r0, [r7]",
-        ".map m array 4 6 2\nstw [r10-4], 1\nlddw r1, map m\nmov r2, r10\nadd r2, -4\ncall 1\nldxdw r0, [r0+8]",
+        ".map m array 4 6 2\nstw [r10-4], 1\nlddw r1, map m\nmov r2, r10\nadd r2, -4\ncall 1\nldxdw r0, \
+         [r0+8]",
     ];
     for text in cases {
-        let outcome = run(&format!("{text}\nmov r0, 1\nexit"), Mode::Interpreter, &known());
-        assert!(matches!(outcome.stopped, Some(Stop::Memory { .. })), "{text}: {outcome:?}");
+        let result = run(&format!("{text}\nmov r0, 1\nexit"), Mode::Interpreter, &known());
+        assert!(matches!(result.stopped, Some(Stop::Memory { .. })), "{text}: {result:?}");
     }
     for text in [
         "mov r1, 5\nmov r2, r10\ncall 1",
         ".map m hash 8 8 4\nlddw r1, map m\nmov r2, r10\nadd r2, -4\ncall 1",
     ] {
-        let outcome = run(&format!("{text}\nmov r0, 1\nexit"), Mode::Interpreter, &known());
-        assert!(matches!(outcome.stopped, Some(Stop::Argument { helper: 1, .. })), "{text}: {outcome:?}");
+        let result = run(&format!("{text}\nmov r0, 1\nexit"), Mode::Interpreter, &known());
+        assert!(matches!(result.stopped, Some(Stop::Argument { helper: 1, .. })), "{text}: {result:?}");
     }
 }
 
 #[test]
-fn helpers_do_not_take_forged_maps() {
+fn helpers_refuse_forged_map_handles() {
     let text = "lddw r1, 0x4d41500000000007\nmov r2, r10\nadd r2, -8\ncall 1\njne r0, 0, +1\nmov r0, 1\nexit";
-    let outcome = run(text, Mode::Jit, &known());
-    assert_eq!(outcome.verdict, Verdict::Pass, "the lookup finds nothing");
+    let result = run(text, Mode::Jit, &known());
+    assert_eq!(result.verdict, Verdict::Pass, "the lookup finds nothing");
 }
 
 const COUNTER: &str = ".map counts hash 4 8 4
@@ -314,7 +318,7 @@ new:
     exit";
 
 #[test]
-fn programs_and_control_share_maps() {
+fn programs_and_control_plane_share_maps() {
     for mode in MODES {
         let mut program = load(COUNTER, mode);
         let mut other = load(COUNTER, mode);
@@ -329,9 +333,9 @@ fn programs_and_control_share_maps() {
         let counts = maps.get_mut("counts").expect("by name");
         assert_eq!(counts.lookup(&1u32.to_ne_bytes()), Ok(3u64.to_ne_bytes().to_vec()));
         assert_eq!(counts.delete(&1u32.to_ne_bytes()), Ok(()));
-        assert_eq!(counts.update(&2u32.to_ne_bytes(), &50u64.to_ne_bytes(), Exists::Yes), Ok(()));
+        assert_eq!(counts.update(&2u32.to_ne_bytes(), &50u64.to_ne_bytes(), UpdateFlag::Exist), Ok(()));
         assert_eq!(
-            counts.update(&9u32.to_ne_bytes(), &50u64.to_ne_bytes(), Exists::Yes),
+            counts.update(&9u32.to_ne_bytes(), &50u64.to_ne_bytes(), UpdateFlag::Exist),
             Err(MapError::NotFound)
         );
         assert_eq!(judge(&mut program, 5), Verdict::Pass);
@@ -365,7 +369,7 @@ fn initial_entries_are_installed() {
 }
 
 #[test]
-fn limits_are_refused_with_a_message() {
+fn exceeded_limits_are_reported() {
     let linked = assemble(".map big array 4 4096 100000\nmov r0, 1\nexit").expect("right");
     let e = load_linked(linked, &options(Mode::Jit));
     assert!(matches!(e, Err(LoadError::Maps(MapsError::TooLarge { .. }))), "{e:?}");
@@ -374,7 +378,7 @@ fn limits_are_refused_with_a_message() {
     assert!(matches!(e, Err(LoadError::Helper { slot: 0, number: 4242 })), "{e:?}");
 }
 
-/// Pages with these permissions and no file behind them. The kernel joins mappings that touch.
+/// Returns the number of anonymous pages with these permissions. The kernel merges adjacent mappings.
 fn pages(permissions: &str) -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").expect("Linux");
     let size = |line: &str| {
@@ -385,7 +389,7 @@ fn pages(permissions: &str) -> u64 {
     lines.filter_map(size).sum::<u64>() / rustix::param::page_size() as u64
 }
 
-/// Other tests of this process hold a few programs at the same time, so only bounds are compared.
+/// Other tests of this process hold programs at the same time, so the test compares with bounds.
 #[test]
 fn code_is_never_writable_and_is_freed() {
     let held: Vec<_> = (0..200).map(|_| load(COUNTER, Mode::Jit)).collect();
@@ -406,7 +410,7 @@ fn programs_move_between_threads() {
 }
 
 #[test]
-fn time_and_chance_move_on() {
+fn time_and_random_numbers_change() {
     let text =
         "call 5\nmov r6, r0\ncall 5\njlt r0, r6, bad\njeq r6, 0, bad\ncall 7\nmov r6, r0\ncall 7\nmov r7, r0
         call 7\njne r0, r6, good\njne r0, r7, good\nbad: mov r0, 0\nexit\ngood: mov r0, 1\nexit";

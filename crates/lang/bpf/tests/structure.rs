@@ -1,10 +1,10 @@
-//! The structural check: what is no sound stream of instructions is refused with the instruction.
+//! The structural check: invalid instruction streams are refused with the instruction.
 
 use p4shield_bpf::asm::assemble;
-use p4shield_bpf::bare::Machine;
 use p4shield_bpf::check::{CheckError, check};
 use p4shield_bpf::insn::{DecodeError, decode};
 use p4shield_bpf::linked::{Linked, Subprogram};
+use p4shield_bpf::raw::RawProgram;
 use p4shield_bpf::{EngineOptions, Insn, Verified, link};
 
 fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
@@ -18,7 +18,7 @@ fn refusal(insns: Vec<Insn>) -> CheckError {
 }
 
 #[test]
-fn fields_that_rfc_9669_does_not_define_are_refused() {
+fn undefined_fields_are_refused() {
     let cases = [
         insn(0x07, 11, 0, 0, 1),
         insn(0x0f, 0, 12, 0, 0),
@@ -58,7 +58,7 @@ fn fields_that_rfc_9669_does_not_define_are_refused() {
 }
 
 #[test]
-fn wide_immediates_are_whole() {
+fn incomplete_wide_immediates_are_refused() {
     let lddw = insn(0x18, 0, 0, 0, 1);
     for insns in [
         vec![lddw],
@@ -75,7 +75,7 @@ fn wide_immediates_are_whole() {
 }
 
 #[test]
-fn control_stays_in_its_function() {
+fn jumps_and_calls_out_of_functions_are_refused() {
     for off in [-2, 1, i16::MAX, i16::MIN] {
         let e = refusal(vec![insn(0x15, 0, 0, off, 0), EXIT]);
         assert!(matches!(e, CheckError::JumpOut { slot: 0, .. }), "{off}: {e}");
@@ -93,7 +93,7 @@ fn control_stays_in_its_function() {
 }
 
 #[test]
-fn functions_cover_the_program() {
+fn functions_have_to_cover_the_program() {
     let sub = |start, end| Subprogram { name: "f".to_owned(), start, end };
     let lists = [
         vec![],
@@ -110,13 +110,13 @@ fn functions_cover_the_program() {
 }
 
 #[test]
-fn maps_exist() {
+fn references_to_missing_maps_are_refused() {
     let linked = assemble("lddw r1, map 3\nexit").expect("an index needs no declaration");
     assert_eq!(check(&linked), Err(CheckError::NoSuchMap { slot: 0, map: 3, maps: 0 }));
 }
 
 #[test]
-fn programs_end_where_a_benchmark_wants() {
+fn programs_end_at_a_chosen_slot() {
     let linked = assemble("mov r6, r1\nlddw r1, 5\nmov r0, 0\nexit").expect("right");
     for (slot, ends) in
         [(0, true), (1, true), (2, false), (3, true), (4, true), (5, false), (usize::MAX, false)]
@@ -125,17 +125,17 @@ fn programs_end_where_a_benchmark_wants() {
         assert_eq!(ended.is_some(), ends, "{slot}");
         let Some(ended) = ended else { continue };
         assert_eq!(check(&ended), Ok(()));
-        // SAFETY: the program touches no memory.
+        // SAFETY: the program accesses no memory.
         let verified = unsafe { Verified::assume(ended) };
-        let mut machine = Machine::load(&verified, &EngineOptions::default()).expect("sound");
-        assert_eq!(machine.run(&mut []), Ok(1), "{slot}");
+        let mut program = RawProgram::load(&verified, &EngineOptions::default()).expect("sound");
+        assert_eq!(program.run(&mut []), Ok(1), "{slot}");
     }
     let several = assemble("call local f\nexit\nf: mov r0, 1\nexit").expect("right");
     assert_eq!(several.ending_at(1), None);
 }
 
 #[test]
-fn the_digest_names_all_that_matters() {
+fn the_digest_covers_everything_relevant() {
     let base = assemble(".map a hash 4 4 4\nmov r0, 1\nexit").expect("right");
     let others = [
         ".map b hash 4 4 4\nmov r0, 1\nexit",
@@ -147,6 +147,6 @@ fn the_digest_names_all_that_matters() {
     }
     let mut renamed = base.clone();
     renamed.subprograms[0].name = "other".to_owned();
-    assert_eq!(renamed.digest(), base.digest(), "names of functions do not matter");
+    assert_eq!(renamed.digest(), base.digest(), "names of functions are irrelevant");
     assert!(link(&[]).is_err());
 }

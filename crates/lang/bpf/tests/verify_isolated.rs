@@ -1,8 +1,9 @@
-//! Verification in a process of its own. Without the harness: a zygote is forked from a process with one thread.
+//! Verification in a child process. The test has its own harness, because a zygote is forked from a process
+//! with one thread.
 //!
-//! `verify_isolated serve` is the command of [`Isolated::command`]; without arguments all tests run.
+//! `verify_isolated serve` is the command for [`Isolated::command`]; without arguments all tests run.
 
-#![allow(clippy::print_stdout, reason = "this is its own harness")]
+#![allow(clippy::print_stdout, reason = "the test has its own harness")]
 
 use std::collections::BTreeMap;
 use std::io;
@@ -34,7 +35,7 @@ fn unsafe_access() -> Linked {
     assemble("ldxdw r2, [r1+0]\n ldxb r0, [r2+0]\n exit").expect("assembles")
 }
 
-/// PREVAIL panics on it, see `an_unknown_error_is_a_refusal`.
+/// A program on which PREVAIL panics, see `an_unknown_error_is_a_refusal`.
 fn panics() -> Linked {
     let text = "stw [r10-8], 0
         stw [r10-4], -1
@@ -46,7 +47,7 @@ fn panics() -> Linked {
     assemble(text).expect("assembles")
 }
 
-/// Takes many seconds and megabytes: a long row of branches, each of which keeps a pair of registers apart.
+/// A program that takes many seconds and megabytes: many branches, each with another pair of registers.
 fn expensive() -> Linked {
     let mut text = "mov r6, r1\n mov r7, 0\n".to_owned();
     for i in 0..450 {
@@ -73,7 +74,7 @@ fn serves(isolated: &mut Isolated) {
     let refusal = check(isolated, &panics(), budget).expect_err("refused");
     assert_eq!(refusal.reason(), Some(Reason::Unproven), "{refusal}");
     assert!(refusal.to_string().contains("panic"), "{refusal}");
-    // It still serves.
+    // The zygote still serves.
     assert_eq!(check(isolated, &safe(), budget), Ok(9));
 }
 
@@ -92,7 +93,7 @@ fn another_program_is_no_verifier() {
     assert!(matches!(refused, Err(IsolatedError::Start(_))), "{refused:?}");
 }
 
-fn exhausted_limits_are_told_apart() {
+fn exceeded_limits_are_distinguished() {
     let mut isolated = Isolated::spawn().expect("spawns");
     let plenty = Budget::default();
     let cases = [
@@ -103,11 +104,11 @@ fn exhausted_limits_are_told_apart() {
     for (limit, program, budget) in cases {
         let refusal = check(&mut isolated, &program, budget).expect_err("too expensive");
         assert_eq!(refusal, Refusal::Resources { limit });
-        assert_eq!(check(&mut isolated, &safe(), plenty), Ok(9), "it serves after {limit}");
+        assert_eq!(check(&mut isolated, &safe(), plenty), Ok(9), "the zygote serves after {limit}");
     }
 }
 
-/// Neither zombies nor running children.
+/// Neither zombies nor running children remain.
 fn nothing_is_left_behind() {
     let mut isolated = Isolated::spawn().expect("spawns");
     let budget = Budget { wall: Duration::from_millis(50), ..Budget::default() };
@@ -118,17 +119,17 @@ fn nothing_is_left_behind() {
     let zygote = isolated.pid();
     assert_eq!(children_of(zygote), Vec::<u32>::new());
     drop(isolated);
-    assert!(!PathBuf::from(format!("/proc/{zygote}")).exists(), "the zygote outlives its owner's handle");
+    assert!(!PathBuf::from(format!("/proc/{zygote}")).exists(), "the zygote outlives its handle");
 }
 
 fn children_of(pid: u32) -> Vec<u32> {
     let path = format!("/proc/{pid}/task/{pid}/children");
-    let text = std::fs::read_to_string(path).expect("the kernel tells children");
+    let text = std::fs::read_to_string(path).expect("the kernel lists children");
     text.split_whitespace().map(|w| w.parse().expect("a number")).collect()
 }
 
-/// An owner that is killed while a verification runs takes zygote and child with it.
-fn they_die_with_their_owner() {
+/// The zygote and its child die with an owner that is killed during a verification.
+fn zygote_and_child_die_with_their_owner() {
     let mut owner = Command::new(std::env::current_exe().expect("known"));
     let mut owner = owner.arg("own").process_group(0).spawn().expect("starts");
     let family = |root: u32| {
@@ -139,12 +140,12 @@ fn they_die_with_their_owner() {
     let family = family(owner.id());
     owner.kill().expect("is ours");
     owner.wait().expect("is ours");
-    assert!(started, "no verification runs: {family:?}");
+    assert!(started, "no verification is running: {family:?}");
     let gone = |pid: &u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.is_empty() || stat.contains(") Z ")
     };
-    assert!(wait_for(|| family.iter().all(gone)), "{family:?} live on");
+    assert!(wait_for(|| family.iter().all(gone)), "{family:?} are still running");
 }
 
 fn wait_for(mut done: impl FnMut() -> bool) -> bool {
@@ -157,7 +158,7 @@ fn wait_for(mut done: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// Role of a process that owns a zygote and waits for a long verification.
+/// Main function of a process that owns a zygote and waits for a long verification.
 fn own() {
     let mut isolated = Isolated::spawn().expect("spawns");
     let _ = isolated.check(&expensive(), &Limits::default(), &Budget::default());
@@ -172,7 +173,7 @@ fn descriptors_are_closed() {
     assert!(open.len() == 1 && open[0].to_string_lossy().starts_with("socket:"), "{open:?}");
 }
 
-/// In an empty root, without any privilege, under a filter of exactly the system calls that are documented.
+/// Verification works in an empty root, without privileges, with only the documented system calls.
 fn it_works_locked_down() {
     let empty = tempfile::tempdir().expect("makes");
     let path = empty.path().to_owned();
@@ -199,8 +200,8 @@ fn it_works_locked_down() {
     assert_eq!(refusal, Refusal::Resources { limit: Limit::Memory });
 }
 
-/// As in a P4 VM that was given less memory than a verification may use: nobody may raise a limit there.
-fn a_budget_beyond_the_owners_limit_is_cut_to_it() {
+/// As in a P4 VM with less memory than a verification may use: it cannot raise its limit.
+fn a_budget_is_clamped_to_the_owners_limit() {
     use rustix::process::{Resource, Rlimit, setrlimit};
     use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
@@ -215,7 +216,7 @@ fn a_budget_beyond_the_owners_limit_is_cut_to_it() {
     assert_eq!(check(&mut isolated, &safe(), Budget { memory_bytes: 2 * most, ..Budget::default() }), Ok(9));
 }
 
-fn a_failed_lockdown_is_told() {
+fn a_failed_lockdown_is_reported() {
     let refused = Isolated::spawn_with(|| Err(io::Error::other("no such filter")));
     assert!(matches!(&refused, Err(IsolatedError::Lockdown(why)) if why == "no such filter"), "{refused:?}");
 }
@@ -225,19 +226,19 @@ fn threads_are_refused() {
     assert!(matches!(refused, Err(IsolatedError::Threads)), "{refused:?}");
 }
 
-fn a_dead_zygote_is_no_answer() {
+fn a_dead_zygote_is_unavailable() {
     let mut isolated = Isolated::spawn().expect("spawns");
     let pid = rustix::process::Pid::from_raw(isolated.pid().cast_signed()).expect("a number");
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("is ours");
     for _ in 0..2 {
-        let refusal = check(&mut isolated, &safe(), Budget::default()).expect_err("nobody answers");
+        let refusal = check(&mut isolated, &safe(), Budget::default()).expect_err("the zygote is dead");
         assert!(matches!(refusal, Refusal::Unavailable { .. }), "{refusal}");
     }
 }
 
 fn main() {
     match std::env::args().nth(1).as_deref() {
-        Some("serve") => return serve_stdio().expect("the owner keeps to the protocol"),
+        Some("serve") => return serve_stdio().expect("the owner follows the protocol"),
         Some("own") => return own(),
         _ => {}
     }
@@ -245,16 +246,16 @@ fn main() {
         ("a_zygote_serves", a_zygote_serves),
         ("a_command_serves", a_command_serves),
         ("another_program_is_no_verifier", another_program_is_no_verifier),
-        ("exhausted_limits_are_told_apart", exhausted_limits_are_told_apart),
+        ("exceeded_limits_are_distinguished", exceeded_limits_are_distinguished),
         ("nothing_is_left_behind", nothing_is_left_behind),
-        ("they_die_with_their_owner", they_die_with_their_owner),
+        ("zygote_and_child_die_with_their_owner", zygote_and_child_die_with_their_owner),
         ("descriptors_are_closed", descriptors_are_closed),
         ("it_works_locked_down", it_works_locked_down),
-        ("a_budget_beyond_the_owners_limit_is_cut_to_it", a_budget_beyond_the_owners_limit_is_cut_to_it),
-        ("a_failed_lockdown_is_told", a_failed_lockdown_is_told),
-        ("a_dead_zygote_is_no_answer", a_dead_zygote_is_no_answer),
+        ("a_budget_is_clamped_to_the_owners_limit", a_budget_is_clamped_to_the_owners_limit),
+        ("a_failed_lockdown_is_reported", a_failed_lockdown_is_reported),
+        ("a_dead_zygote_is_unavailable", a_dead_zygote_is_unavailable),
     ];
-    // A test that fails panics and ends the program with an error. Last, because it leaves a second thread's traces.
+    // A failing test panics and ends the program. `threads_are_refused` is last because it starts a thread.
     for (name, test) in tests.into_iter().chain([("threads_are_refused", threads_are_refused as fn())]) {
         test();
         println!("test {name} ... ok");

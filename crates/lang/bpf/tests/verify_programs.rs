@@ -1,8 +1,8 @@
-//! The ten classic bad programs, the one that P4rt-OVS's verifier accepts, and programs as tenants write them.
+//! Ten classic bad programs, the one that P4rt-OVS's verifier accepts, and typical programs of tenants.
 //!
-//! Each bad program stands in `bad_programs/` in C and as assembler text. Each has a mended twin that differs in the
-//! missing check alone (`#ifdef MENDED`; lines marked `;mended`, and `;bad` for what they replace) and is accepted,
-//! so that no refusal can come from something else.
+//! `bad_programs/` has each bad program in C and in assembler. Each has a fixed twin that only adds the
+//! missing check (`#ifdef FIXED`; lines marked `;fixed`, and `;bad` for those they replace) and is
+//! accepted, so the refusal has no other cause.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,7 +25,7 @@ const PROGRAMS: [(&str, Reason); 11] = [
     ("p4rt_ovs", Reason::PacketBounds),
 ];
 
-/// Where C has no such thing: reading a variable that was not set is undefined, and clang drops the code.
+/// Programs that C cannot express: clang drops code that reads an uninitialised variable.
 const NOT_IN_C: [&str; 1] = ["uninitialised_register"];
 
 fn folder() -> PathBuf {
@@ -38,39 +38,39 @@ fn compile(source: &Path, flags: &[&str]) -> Linked {
     let mut command = Command::new("clang");
     command.args(["-O2", "-target", "bpf", "-mcpu=v3", "-c"]).args(flags).arg(source).arg("-o").arg(&output);
     assert!(command.status().expect("clang is installed").success(), "clang compiles {}", source.display());
-    let object = Object::parse(&std::fs::read(&output).expect("clang has written it")).expect("an object");
+    let object = Object::parse(&std::fs::read(&output).expect("clang wrote the object")).expect("an object");
     link(&[object]).expect("links")
 }
 
-fn text(name: &str, mended: bool) -> Linked {
+fn text(name: &str, fixed: bool) -> Linked {
     let text = std::fs::read_to_string(folder().join(format!("{name}.asm"))).expect("is there");
-    let without = if mended { ";bad" } else { ";mended" };
+    let without = if fixed { ";bad" } else { ";fixed" };
     let lines: Vec<&str> = text.lines().filter(|l| !l.ends_with(without)).collect();
     assemble(&lines.join("\n")).expect("assembles")
 }
 
-fn judge(linked: &Linked) -> Result<Report, Refusal> {
+fn check_default(linked: &Linked) -> Result<Report, Refusal> {
     check(linked, &Limits::default())
 }
 
 #[track_caller]
 fn refused(name: &str, linked: &Linked, reason: Reason) {
-    let refusal = judge(linked).expect_err(name);
+    let refusal = check_default(linked).expect_err(name);
     assert_eq!(refusal.reason(), Some(reason), "{name}: {refusal}");
     let Refusal::Program(finding) = refusal else { panic!("{name}") };
-    assert!(finding.place.is_some(), "{name}: no place in {finding:?}");
+    assert!(finding.location.is_some(), "{name}: no location in {finding:?}");
     assert!(!finding.what.is_empty() && !finding.help.is_empty());
 }
 
 #[track_caller]
 fn accepted(name: &str, linked: &Linked) {
-    if let Err(refusal) = judge(linked) {
+    if let Err(refusal) = check_default(linked) {
         panic!("{name}: {refusal}");
     }
 }
 
 #[test]
-fn bad_programs_in_assembler_are_refused_and_mended_ones_accepted() {
+fn bad_assembler_programs_are_refused_and_fixed_ones_accepted() {
     for (name, reason) in PROGRAMS {
         refused(name, &text(name, false), reason);
         accepted(name, &text(name, true));
@@ -78,16 +78,16 @@ fn bad_programs_in_assembler_are_refused_and_mended_ones_accepted() {
 }
 
 #[test]
-fn bad_programs_in_c_are_refused_and_mended_ones_accepted() {
+fn bad_c_programs_are_refused_and_fixed_ones_accepted() {
     for (name, reason) in PROGRAMS.into_iter().filter(|(name, _)| !NOT_IN_C.contains(name)) {
         let source = folder().join(format!("{name}.c"));
         refused(name, &compile(&source, &[]), reason);
-        accepted(name, &compile(&source, &["-DMENDED"]));
+        accepted(name, &compile(&source, &["-DFIXED"]));
     }
 }
 
 #[test]
-fn programs_as_tenants_write_them_are_accepted() {
+fn typical_programs_of_tenants_are_accepted() {
     let sources = std::fs::read_dir(folder().join("accepted")).expect("is there");
     let mut sources: Vec<PathBuf> = sources.map(|e| e.expect("reads").path()).collect();
     sources.sort();
@@ -98,12 +98,12 @@ fn programs_as_tenants_write_them_are_accepted() {
 }
 
 #[test]
-fn a_refusal_names_the_instruction_and_says_what_to_do() {
-    let message = judge(&text("null_map_value", false)).expect_err("refused").to_string();
+fn a_refusal_names_the_instruction_and_the_remedy() {
+    let message = check_default(&text("null_map_value", false)).expect_err("refused").to_string();
     for part in [
         "instruction 10 `lock add [r2+0], r3`",
-        "may be missing",
-        "check the result of map_lookup_elem",
+        "can be null",
+        "compare the result of map_lookup_elem",
         "PREVAIL:",
     ] {
         assert!(message.contains(part), "{part} is not in: {message}");
@@ -111,7 +111,7 @@ fn a_refusal_names_the_instruction_and_says_what_to_do() {
 }
 
 #[test]
-fn a_refusal_names_the_source_line_where_it_is_known() {
+fn a_refusal_names_the_source_line() {
     use p4shield_abi::object::LineRecord;
     let mut linked = text("unchecked_packet_access", false);
     linked.lines.files = vec!["guard.p4".to_owned()];
@@ -119,6 +119,6 @@ fn a_refusal_names_the_source_line_where_it_is_known() {
         LineRecord { instruction: 0, file: 0, line: 3, column: 1 },
         LineRecord { instruction: 5, file: 0, line: 17, column: 9 },
     ];
-    let message = judge(&linked).expect_err("refused").to_string();
+    let message = check_default(&linked).expect_err("refused").to_string();
     assert!(message.starts_with("guard.p4:17:9: instruction 5 "), "{message}");
 }

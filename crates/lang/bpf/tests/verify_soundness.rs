@@ -1,14 +1,15 @@
-//! What the verifier accepts never touches foreign memory: random programs that it accepts run in the interpreter, which
-//! checks each access, on random packets.
+//! Accepted programs access only their own memory: random programs that the verifier accepts run on random
+//! packets in the interpreter, which checks each access.
 //!
-//! The generator writes programs the way compilers do (load the packet's ends, compare, access, look up, call, loop) and
-//! makes mistakes: checks that are left out, off by one or the wrong way round, stale pointers, wrong registers. So
-//! programs on either side of the line come out. PREVAIL does not come to an end on some, so each is judged in a child
-//! with limits, and without the test harness, because a zygote is forked from a process with one thread.
+//! The generator writes programs like compilers do (load the packet's ends, compare, access, look up, call,
+//! loop) and makes mistakes: checks that are missing, off by one or inverted, stale pointers, wrong
+//! registers. It therefore produces accepted and refused programs. PREVAIL does not terminate on some of
+//! them, so each verification runs in a child with limits. The test has its own harness, because a zygote
+//! is forked from a process with one thread.
 //!
-//! `P4SHIELD_VERIFY_PROGRAMS` and `P4SHIELD_SEED` make more and others.
+//! `P4SHIELD_VERIFY_PROGRAMS` and `P4SHIELD_SEED` select more and other programs.
 
-#![allow(clippy::print_stdout, reason = "this is its own harness")]
+#![allow(clippy::print_stdout, reason = "the test has its own harness")]
 
 use std::time::Duration;
 
@@ -48,9 +49,9 @@ impl Random {
     }
 }
 
-/// What the generator thinks a register holds. It may be wrong, which is the point.
+/// The generator's guess of a register's contents, which may deliberately be wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum RegisterKind {
     Nothing,
     Number,
     Packet,
@@ -59,8 +60,8 @@ enum Kind {
     Value,
 }
 
-const POINTERS: [Kind; 3] = [Kind::Packet, Kind::Stack, Kind::Value];
-/// r6 holds the context throughout.
+const POINTERS: [RegisterKind; 3] = [RegisterKind::Packet, RegisterKind::Stack, RegisterKind::Value];
+/// r6 holds the context throughout the program.
 const REGISTERS: [usize; 8] = [0, 2, 3, 4, 5, 7, 8, 9];
 const MASKS: [u64; 7] = [1, 3, 7, 15, 31, 63, 0xff];
 const SIZES: [(&str, i64); 4] = [("b", 1), ("h", 2), ("w", 4), ("dw", 8)];
@@ -68,17 +69,17 @@ const SIZES: [(&str, i64); 4] = [("b", 1), ("h", 2), ("w", 4), ("dw", 8)];
 struct Writer<'a> {
     r: &'a mut Random,
     lines: Vec<String>,
-    kinds: [Kind; 11],
+    kinds: [RegisterKind; 11],
     labels: usize,
-    /// Label to leave by.
+    /// Label of the function's end.
     out: String,
-    /// How deep in loops.
+    /// Nesting depth of loops.
     nested: usize,
 }
 
 impl Writer<'_> {
     fn put(&mut self, line: impl Into<String>) {
-        // A forgotten line is the most natural mistake.
+        // Omits a line now and then: the most natural mistake.
         if !self.r.one_in(60) {
             self.lines.push(line.into());
         }
@@ -88,13 +89,13 @@ impl Writer<'_> {
         self.r.pick(&REGISTERS)
     }
 
-    /// A register of one of these kinds if there is one, and sometimes another.
-    fn of(&mut self, kinds: &[Kind]) -> usize {
+    /// Returns a register of one of these kinds if there is one, and sometimes another.
+    fn of(&mut self, kinds: &[RegisterKind]) -> usize {
         let found: Vec<usize> = REGISTERS.into_iter().filter(|n| kinds.contains(&self.kinds[*n])).collect();
         if found.is_empty() || self.r.one_in(40) { self.any() } else { self.r.pick(&found) }
     }
 
-    fn set(&mut self, register: usize, kind: Kind) {
+    fn set(&mut self, register: usize, kind: RegisterKind) {
         self.kinds[register] = kind;
     }
 
@@ -126,11 +127,11 @@ impl Writer<'_> {
             }
             2 => self.put(format!("lddw r{d}, {:#x}", self.r.0)),
             _ => {
-                let s = self.of(&[Kind::Number]);
+                let s = self.of(&[RegisterKind::Number]);
                 self.put(format!("mov r{d}, r{s}"));
             }
         }
-        self.set(d, Kind::Number);
+        self.set(d, RegisterKind::Number);
         let limit = self.r.below(3);
         if limit == 0 {
             let mask = self.r.pick(&MASKS);
@@ -146,10 +147,10 @@ impl Writer<'_> {
     fn arithmetic(&mut self) {
         const OPS: [&str; 12] =
             ["add", "sub", "mul", "div", "mod", "or", "and", "xor", "lsh", "rsh", "arsh", "sdiv"];
-        let (d, op) = (self.of(&[Kind::Number]), self.r.pick(&OPS));
+        let (d, op) = (self.of(&[RegisterKind::Number]), self.r.pick(&OPS));
         let width = self.r.pick(&["", "32"]);
         if self.r.one_in(2) {
-            let s = self.of(&[Kind::Number]);
+            let s = self.of(&[RegisterKind::Number]);
             self.put(format!("{op}{width} r{d}, r{s}"));
         } else {
             let v = self.r.pick(&[1, 2, 3, 4, 8, 16, 31, 255, -1]);
@@ -165,16 +166,16 @@ impl Writer<'_> {
     fn packet(&mut self) {
         let (p, e) = (self.any(), self.any());
         self.put(format!("ldxdw r{p}, [r6+0]"));
-        self.set(p, Kind::Packet);
+        self.set(p, RegisterKind::Packet);
         if p == e {
             return;
         }
         self.put(format!("ldxdw r{e}, [r6+8]"));
-        self.set(e, Kind::End);
+        self.set(e, RegisterKind::End);
     }
 
     fn bounds(&mut self) {
-        let (p, e) = (self.of(&[Kind::Packet]), self.of(&[Kind::End]));
+        let (p, e) = (self.of(&[RegisterKind::Packet]), self.of(&[RegisterKind::End]));
         let t = self.any();
         let n = self.r.pick(&[1, 2, 4, 8, 14, 20, 34]);
         let out = self.out.clone();
@@ -194,7 +195,7 @@ impl Writer<'_> {
             _ => format!("jgt r{t}, r{e}, {out}"),
         };
         self.put(line);
-        self.set(t, Kind::Packet);
+        self.set(t, RegisterKind::Packet);
     }
 
     fn stack_pointer(&mut self) {
@@ -202,7 +203,7 @@ impl Writer<'_> {
         self.put(format!("mov r{d}, r10"));
         let off = -8 * (1 + self.r.below(10) as i64);
         self.put(format!("add r{d}, {off}"));
-        self.set(d, Kind::Stack);
+        self.set(d, RegisterKind::Stack);
     }
 
     fn move_pointer(&mut self) {
@@ -218,13 +219,15 @@ impl Writer<'_> {
                 self.set(d, self.kinds[p]);
             }
             2 => {
-                let (s, op) = (self.of(&[Kind::Number]), self.r.pick(&["add", "add", "add", "sub", "add32"]));
+                let (s, op) =
+                    (self.of(&[RegisterKind::Number]), self.r.pick(&["add", "add", "add", "sub", "add32"]));
                 self.put(format!("{op} r{p}, r{s}"));
             }
             _ => {
-                let (d, e) = (self.of(&[Kind::End, Kind::Packet]), self.of(&[Kind::Packet]));
+                let (d, e) =
+                    (self.of(&[RegisterKind::End, RegisterKind::Packet]), self.of(&[RegisterKind::Packet]));
                 self.put(format!("sub r{d}, r{e}"));
-                self.set(d, Kind::Number);
+                self.set(d, RegisterKind::Number);
             }
         }
     }
@@ -240,10 +243,10 @@ impl Writer<'_> {
             0..=2 => {
                 let (d, sign) = (self.any(), if bytes < 8 && self.r.one_in(3) { "s" } else { "" });
                 self.put(format!("ldx{sign}{size} r{d}, [r{p}{off:+}]"));
-                self.set(d, Kind::Number);
+                self.set(d, RegisterKind::Number);
             }
             3..=5 => {
-                let s = self.of(&[Kind::Number]);
+                let s = self.of(&[RegisterKind::Number]);
                 self.put(format!("stx{size} [r{p}{off:+}], r{s}"));
             }
             6 => {
@@ -251,7 +254,7 @@ impl Writer<'_> {
                 self.put(format!("st{size} [r{p}{off:+}], {v}"));
             }
             _ => {
-                let s = self.of(&[Kind::Number]);
+                let s = self.of(&[RegisterKind::Number]);
                 let op = self.r.pick(&["add", "or32", "fetch add", "fetch xor32", "xchg", "cmpxchg"]);
                 self.put(format!("lock {op} [r{p}{off:+}], r{s}"));
             }
@@ -274,7 +277,8 @@ impl Writer<'_> {
     }
 
     fn lookup(&mut self) {
-        let key = if self.r.one_in(2) { format!("r{}", self.of(&[Kind::Number])) } else { "0".to_owned() };
+        let key =
+            if self.r.one_in(2) { format!("r{}", self.of(&[RegisterKind::Number])) } else { "0".to_owned() };
         let store = if key.starts_with('r') { "stxw" } else { "stw" };
         let map = self.r.pick(&["one", "many", "prefixes"]);
         self.put(format!("{store} [r10-4], {key}"));
@@ -291,27 +295,27 @@ impl Writer<'_> {
                 self.put("stdw [r10-24], -7");
                 self.put("mov r4, 0");
                 self.put("call 2");
-                self.clobber(Kind::Number);
+                self.clobber(RegisterKind::Number);
                 return;
             }
             1 => {
                 self.put("call 3");
-                self.clobber(Kind::Number);
+                self.clobber(RegisterKind::Number);
                 return;
             }
             _ => self.put("call 1"),
         }
-        self.clobber(Kind::Value);
+        self.clobber(RegisterKind::Value);
         let c = self.r.pick(&["jeq", "jeq", "jeq", "jeq", "jne", "jle"]);
         let out = self.out.clone();
         self.put(format!("{c} r0, 0, {out}"));
         let d = self.r.pick(&[7, 8, 9]);
         self.put(format!("mov r{d}, r0"));
-        self.set(d, Kind::Value);
+        self.set(d, RegisterKind::Value);
     }
 
-    fn clobber(&mut self, result: Kind) {
-        self.kinds[1..6].fill(Kind::Nothing);
+    fn clobber(&mut self, result: RegisterKind) {
+        self.kinds[1..6].fill(RegisterKind::Nothing);
         self.set(0, result);
     }
 
@@ -321,11 +325,11 @@ impl Writer<'_> {
         self.put("mov r1, r6");
         self.put(format!("mov r2, {delta}"));
         self.put(format!("call {helper}"));
-        self.clobber(Kind::Number);
+        self.clobber(RegisterKind::Number);
         if !self.r.one_in(5) {
             for k in &mut self.kinds {
-                if matches!(k, Kind::Packet | Kind::End) {
-                    *k = Kind::Nothing;
+                if matches!(k, RegisterKind::Packet | RegisterKind::End) {
+                    *k = RegisterKind::Nothing;
                 }
             }
         }
@@ -340,7 +344,7 @@ impl Writer<'_> {
         let label = format!("again{}{}", self.out, self.labels);
         self.labels += 1;
         self.put(format!("mov r{i}, 0"));
-        self.set(i, Kind::Nothing);
+        self.set(i, RegisterKind::Nothing);
         self.lines.push(format!("{label}:"));
         self.nested += 1;
         for _ in 0..1 + self.r.below(4) {
@@ -354,8 +358,10 @@ impl Writer<'_> {
     fn skip(&mut self) {
         let label = format!("skip{}{}", self.out, self.labels);
         self.labels += 1;
-        let (s, c) =
-            (self.of(&[Kind::Number]), self.r.pick(&["jeq", "jgt", "jslt", "jset32", "jle32", "jne"]));
+        let (s, c) = (
+            self.of(&[RegisterKind::Number]),
+            self.r.pick(&["jeq", "jgt", "jslt", "jset32", "jle32", "jne"]),
+        );
         let v = self.r.pick(&[0, 1, 7, 100, -1]);
         self.put(format!("{c} r{s}, {v}, {label}"));
         for _ in 0..1 + self.r.below(3) {
@@ -370,10 +376,10 @@ impl Writer<'_> {
         }
         let p = self.of(&POINTERS);
         self.put(format!("mov r1, r{p}"));
-        let n = self.of(&[Kind::Number]);
+        let n = self.of(&[RegisterKind::Number]);
         self.put(format!("mov r2, r{n}"));
         self.lines.push("call local f".to_owned());
-        self.clobber(Kind::Number);
+        self.clobber(RegisterKind::Number);
     }
 
     fn piece(&mut self) {
@@ -395,16 +401,17 @@ impl Writer<'_> {
     }
 }
 
-/// A function: what it is handed, and pieces.
+/// Returns a function: its initial lines and register kinds, then random pieces.
 fn function(
     r: &mut Random,
     out: &str,
     first: &[&str],
-    kinds: &[(usize, Kind)],
+    kinds: &[(usize, RegisterKind)],
     pieces: usize,
 ) -> Vec<String> {
     let lines = first.iter().map(|l| (*l).to_owned()).collect();
-    let mut w = Writer { r, lines, kinds: [Kind::Nothing; 11], labels: 0, out: out.to_owned(), nested: 0 };
+    let mut w =
+        Writer { r, lines, kinds: [RegisterKind::Nothing; 11], labels: 0, out: out.to_owned(), nested: 0 };
     for (n, k) in kinds {
         w.kinds[*n] = *k;
     }
@@ -423,13 +430,18 @@ fn program(r: &mut Random) -> (String, Linked) {
         ".map prefixes lpm 8 16 4".to_owned(),
     ];
     let start = ["mov r6, r1", "ldxdw r7, [r6+0]", "ldxdw r8, [r6+8]", "mov r9, 0", "mov r0, 0"];
-    let held = [(7, Kind::Packet), (8, Kind::End), (9, Kind::Number), (0, Kind::Number)];
+    let held = [
+        (7, RegisterKind::Packet),
+        (8, RegisterKind::End),
+        (9, RegisterKind::Number),
+        (0, RegisterKind::Number),
+    ];
     lines.extend(function(r, "out", &start, &held, pieces));
     if lines.iter().any(|l| l == "call local f") {
         let pieces = 1 + r.below(4);
-        let held = [(7, Kind::Packet), (9, Kind::Number), (0, Kind::Number)];
+        let held = [(7, RegisterKind::Packet), (9, RegisterKind::Number), (0, RegisterKind::Number)];
         lines.push("f:".to_owned());
-        // No context here: what needs one is refused, the rest is not.
+        // A function has no context, so pieces that need one are refused.
         let start = ["mov r7, r1", "mov r9, r2", "mov r0, 0", "mov r6, 0"];
         lines.extend(function(r, "outf", &start, &held, pieces));
     }
@@ -438,7 +450,7 @@ fn program(r: &mut Random) -> (String, Linked) {
     (text, linked)
 }
 
-/// Runs an accepted program on some packets. What it did that it must not, if it did.
+/// Runs an accepted program on some packets. Returns why it was stopped for a violation.
 fn breaks_out(verified: &Verified, r: &mut Random) -> Option<Stop> {
     let options = EngineOptions { mode: Mode::Interpreter, ..EngineOptions::default() };
     let mut program = Program::load(verified, &options).expect("loads");
@@ -459,7 +471,7 @@ fn breaks_out(verified: &Verified, r: &mut Random) -> Option<Stop> {
     })
 }
 
-/// Programs that are generated by default.
+/// Number of generated programs by default.
 const PROGRAMS: u64 = 1500;
 
 fn environment(name: &str, default: u64) -> u64 {
@@ -478,7 +490,7 @@ fn main() {
             Ok((verified, _)) => {
                 accepted += 1;
                 if let Some(stop) = breaks_out(&verified, &mut r) {
-                    panic!("seed {i}: accepted, but {stop}\n{text}");
+                    panic!("seed {i}: the verifier accepted a program that violates a rule: {stop}\n{text}");
                 }
             }
             Err(Refusal::Program(_)) => {}
@@ -486,9 +498,9 @@ fn main() {
             Err(Refusal::Unavailable { cause }) => panic!("seed {i}: {cause}\n{text}"),
         }
     }
-    // Far more or far fewer, and the generator says little.
+    // With far more or far fewer accepted programs, the generator tests little.
     assert!(accepted * 20 > n && accepted * 10 < n * 9, "{accepted} of {n} programs were accepted");
     println!(
-        "{accepted} of {n} programs were accepted and kept to their memory; {endless} took too long to judge"
+        "{accepted} of {n} programs were accepted and accessed only their memory; {endless} exceeded a limit"
     );
 }

@@ -1,4 +1,4 @@
-//! What is refused before any proof: encodings, control flow, maps, helpers and sizes. And the sizes that the proof
+//! Refusals before any proof: encodings, control flow, maps, helpers and sizes. And the sizes that the proof
 //! relies on.
 
 use p4shield_abi::channel::MAX_HEADER_BYTES;
@@ -15,26 +15,26 @@ const fn insn(code: u8, dst: u8, src: u8, off: i16, imm: i32) -> Insn {
     Insn { code, dst, src, off, imm }
 }
 
-fn judge(linked: &Linked) -> Result<(), Refusal> {
+fn check_default(linked: &Linked) -> Result<(), Refusal> {
     check(linked, &Limits::default()).map(drop)
 }
 
 #[track_caller]
 fn refused(linked: &Linked, reason: Reason) {
-    let refusal = judge(linked).expect_err("has to be refused");
+    let refusal = check_default(linked).expect_err("the verifier refuses the program");
     assert_eq!(refusal.reason(), Some(reason), "{refusal}");
     let Refusal::Program(finding) = &refusal else { panic!("{refusal}") };
-    assert_eq!(finding.prevail, None, "PREVAIL was asked: {refusal}");
+    assert_eq!(finding.prevail, None, "PREVAIL was called: {refusal}");
 }
 
-/// The instruction, then `return 1`.
+/// Returns the instructions followed by `return 1`.
 fn with(first: &[Insn]) -> Linked {
     Linked::from_insns([first, &[SET_R0, EXIT]].concat())
 }
 
 #[test]
-fn encodings_that_we_do_not_offer_are_refused() {
-    judge(&with(&[])).expect("the rest of these programs is safe");
+fn unsupported_encodings_are_refused() {
+    check_default(&with(&[])).expect("the rest of these programs is safe");
     let low = |src| insn(0x18, 2, src, 0, 0);
     let high = insn(0, 0, 0, 0, 0);
     let cases: [(&str, Vec<Insn>); 22] = [
@@ -48,7 +48,7 @@ fn encodings_that_we_do_not_offer_are_refused() {
         ("address of code", vec![low(4), high]),
         ("map by index", vec![low(5), high]),
         ("map value by index", vec![low(6), high]),
-        ("wide immediate without its second half", vec![low(0)]),
+        ("wide immediate without its second slot", vec![low(0)]),
         ("write to r10 by lddw", vec![insn(0x18, 10, 0, 0, 0), high]),
         ("write to r10 by mov", vec![insn(0xb7, 10, 0, 0, 0)]),
         ("write to r10 by a load", vec![insn(0x79, 10, 1, 16, 0)]),
@@ -62,13 +62,13 @@ fn encodings_that_we_do_not_offer_are_refused() {
         ("division with offset 2", vec![insn(0x37, 0, 0, 2, 1)]),
     ];
     for (name, first) in cases {
-        let refusal = judge(&with(&first)).expect_err(name);
+        let refusal = check_default(&with(&first)).expect_err(name);
         assert_eq!(refusal.reason(), Some(Reason::Instruction), "{name}: {refusal}");
     }
 }
 
 #[test]
-fn control_stays_in_its_function() {
+fn invalid_control_flow_is_refused() {
     refused(&with(&[insn(0x05, 0, 0, 2, 0)]), Reason::ControlFlow);
     refused(&with(&[insn(0x05, 0, 0, -2, 0)]), Reason::ControlFlow);
     refused(&with(&[insn(0x06, 0, 0, 0, i32::MIN)]), Reason::ControlFlow);
@@ -76,7 +76,7 @@ fn control_stays_in_its_function() {
     refused(&with(&into_wide), Reason::ControlFlow);
     refused(&Linked::from_insns(vec![SET_R0]), Reason::ControlFlow);
     refused(&Linked::from_insns(vec![]), Reason::Size);
-    // A call into the middle of a function, and functions that leave a gap.
+    // A call into the middle of a function, and functions with a gap.
     refused(&with(&[insn(0x85, 0, 1, 0, 0)]), Reason::ControlFlow);
     let mut gap = with(&[]);
     gap.subprograms = vec![Subprogram { name: "f".to_owned(), start: 0, end: 1 }];
@@ -92,13 +92,13 @@ fn unknown_helpers_and_maps_are_refused() {
 }
 
 #[test]
-fn impossible_maps_are_refused() {
-    let judge_map = |map_type, key_size, value_size, max_entries, flags| {
+fn invalid_map_definitions_are_refused() {
+    let check_map = |map_type, key_size, value_size, max_entries, flags| {
         let definition = MapDefinition { map_type, key_size, value_size, max_entries, flags };
         let maps = vec![Map { name: "m".to_owned(), definition }];
-        judge(&Linked { maps, ..with(&[]) })
+        check_default(&Linked { maps, ..with(&[]) })
     };
-    judge_map(TYPE_HASH, 4, 8, 1, 0).expect("is possible");
+    check_map(TYPE_HASH, 4, 8, 1, 0).expect("is valid");
     let impossible = [
         (0, 4, 8, 1, 0),
         (3, 4, 8, 1, 0),
@@ -112,13 +112,13 @@ fn impossible_maps_are_refused() {
         (TYPE_HASH, 4, 8, 1, 1),
     ];
     for (t, k, v, n, f) in impossible {
-        let refusal = judge_map(t, k, v, n, f).expect_err("is impossible");
+        let refusal = check_map(t, k, v, n, f).expect_err("is invalid");
         assert_eq!(refusal.reason(), Some(Reason::Map), "{refusal}");
     }
 }
 
 #[test]
-fn entries_fit_their_maps() {
+fn entries_have_to_fit_their_maps() {
     let definition =
         MapDefinition { map_type: TYPE_HASH, key_size: 4, value_size: 8, max_entries: 1, flags: 0 };
     let with_entry = |map, key, value| Linked {
@@ -126,7 +126,7 @@ fn entries_fit_their_maps() {
         entries: vec![Entry { map, key: vec![0; key], value: vec![0; value] }],
         ..with(&[])
     };
-    judge(&with_entry(0, 4, 8)).expect("fits");
+    check_default(&with_entry(0, 4, 8)).expect("fits");
     for (map, key, value) in [(1, 4, 8), (0, 3, 8), (0, 4, 9)] {
         refused(&with_entry(map, key, value), Reason::Map);
     }
@@ -140,7 +140,7 @@ fn sizes_are_limited() {
     assert_eq!(check(&with(&[]), &limits).expect_err("too long").reason(), Some(Reason::Size));
 }
 
-/// A chain of functions, each of which calls the next `calls` times.
+/// A chain of functions, each of which calls the next one `calls` times.
 fn chain(functions: usize, calls: usize) -> Linked {
     let mut text = String::new();
     for f in 0..functions {
@@ -154,15 +154,15 @@ fn chain(functions: usize, calls: usize) -> Linked {
 }
 
 #[test]
-fn functions_that_multiply_are_refused_before_they_cost_anything() {
-    judge(&chain(3, 2)).expect("is small");
-    // 10^7 copies to PREVAIL.
+fn exponential_call_trees_are_refused_early() {
+    check_default(&chain(3, 2)).expect("is small");
+    // PREVAIL would make 10^7 copies.
     refused(&chain(MAX_FRAMES, 10), Reason::Size);
 }
 
 #[test]
-fn calls_do_not_nest_too_deeply_and_do_not_recurse() {
-    judge(&chain(MAX_FRAMES, 1)).expect("uses all frames");
+fn deep_and_recursive_calls_are_refused() {
+    check_default(&chain(MAX_FRAMES, 1)).expect("uses all frames");
     refused(&chain(MAX_FRAMES + 1, 1), Reason::CallDepth);
     let itself = assemble("call local f\nexit\nf: call local f\nexit").expect("assembles");
     refused(&itself, Reason::CallDepth);
@@ -170,9 +170,9 @@ fn calls_do_not_nest_too_deeply_and_do_not_recurse() {
     refused(&assemble(mutual).expect("assembles"), Reason::CallDepth);
 }
 
-/// The head room counts: a program may not rely on the packet being shorter than what `adjust_head` can make of it.
+/// The head room counts: a program may not assume that the packet is shorter than `adjust_head` can make it.
 #[test]
-fn the_longest_packet_is_a_header_that_was_grown() {
+fn the_longest_packet_includes_the_head_room() {
     let with_value = |bytes: usize| {
         let text = format!(
             ".map m array 4 {bytes} 1
@@ -192,7 +192,7 @@ fn the_longest_packet_is_a_header_that_was_grown() {
          out: mov r0, 1
              exit"
         );
-        judge(&assemble(&text).expect("assembles"))
+        check_default(&assemble(&text).expect("assembles"))
     };
     with_value(MAX_PACKET_BYTES).expect("is safe");
     let refusal = with_value(MAX_PACKET_BYTES - 1).expect_err("one byte too few");
@@ -200,16 +200,16 @@ fn the_longest_packet_is_a_header_that_was_grown() {
     with_value(MAX_HEADER_BYTES as usize).expect_err("without the head room");
 }
 
-/// Opcodes that exist, to get past the decoder.
+/// Valid opcodes, which pass the decoder.
 const CODES: [u8; 32] = [
     0x07, 0x0f, 0x1f, 0x2f, 0x3f, 0x57, 0x67, 0x77, 0xb7, 0xbf, 0xbc, 0xdc, 0xd7, 0xc7, 0x84, 0x18, 0x61,
     0x79, 0x71, 0x81, 0x63, 0x7b, 0x72, 0xdb, 0xc3, 0x05, 0x15, 0x2d, 0x6e, 0x85, 0x95, 0x00,
 ];
 
-/// Random slots, and random slots that look like instructions: nothing but verdicts comes out. What is accepted is
-/// run in `verify_soundness`.
+/// Random slots, and random slots that resemble instructions, are accepted or refused without a panic.
+/// `verify_soundness` runs accepted programs.
 #[test]
-fn random_bytes_get_a_verdict() {
+fn random_bytes_are_accepted_or_refused() {
     let bytes = std::env::var("P4SHIELD_FUZZ_BYTES").ok().and_then(|v| v.parse().ok()).unwrap_or(1 << 20);
     let mut state = 0x1234_5678_9abc_def1_u64;
     let mut next = || {
@@ -228,14 +228,14 @@ fn random_bytes_get_a_verdict() {
                 return i;
             }
             let code = CODES[usize::from(i.code) % CODES.len()];
-            // Register operands and loads have no immediate, immediates no register.
+            // Register operands and loads have no immediate, and immediates no register.
             let by_register = matches!(code & 7, 1 | 3) || code & 8 != 0 && !matches!(code, 0xdc | 0x18);
             let (src, imm) = if by_register { (i.src % 11, 0) } else { (0, i.imm % 64) };
             let off = if matches!(code & 7, 4 | 7) { 0 } else { i.off % 8 };
             Insn { code, dst: i.dst % 11, src, off, imm }
         };
         let slots: Vec<Insn> = (0..n).map(slot).chain([SET_R0, EXIT]).collect();
-        let _ = judge(&Linked::from_insns(slots));
+        let _ = check_default(&Linked::from_insns(slots));
         left = left.saturating_sub(n * 8);
     }
 }

@@ -1,12 +1,12 @@
-//! Runs every test script of a folder: `scripts FOLDER [INCLUDE FOLDER...] [--functions=FOLDER...] [--only=TEXT] [--full]
-//! [--jit]`.
-#![allow(clippy::print_stdout, reason = "it is what this example is for")]
+//! Runs every test script of a folder:
+//! `scripts FOLDER [INCLUDE FOLDER...] [--functions=FOLDER...] [--only=TEXT] [--full] [--jit]`.
+#![allow(clippy::print_stdout, reason = "the example prints a report")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use p4shield_p4::Reject;
-use p4shield_stf::conformance::{self, Folders, Outcome};
+use p4shield_stf::conformance::{self, CaseResult, Folders};
 use p4shield_stf::device::Engine;
 
 fn main() {
@@ -25,11 +25,11 @@ fn main() {
         }
         // p4c's tests for uBPF expect that rejected packets pass.
         let reject = if case.architecture == "ubpf_model" { Reject::Pass } else { Reject::Drop };
-        let outcome = conformance::run(&case, &Folders(folders[1..].to_vec()), engine, reject);
-        *counts.entry((case.architecture, outcome.as_str())).or_default() += 1;
-        match &outcome {
-            Outcome::Passed => {}
-            Outcome::Failed(all) if full => println!("{} {}:\n{all}", case.architecture, case.name),
+        let result = conformance::run(&case, &Folders(folders[1..].to_vec()), engine, reject);
+        *counts.entry((case.architecture, result.as_str())).or_default() += 1;
+        match &result {
+            CaseResult::Passed => {}
+            CaseResult::Failed(all) if full => println!("{} {}:\n{all}", case.architecture, case.name),
             o => println!("{} {} {}: {}", case.architecture, o.as_str(), case.name, o.reason()),
         }
     }

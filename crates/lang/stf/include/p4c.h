@@ -1,8 +1,8 @@
-/* What C that was written for p4c's eBPF and uBPF back ends expects of the header "test.h", on top of our own: names of
- * types, macros and byte-order functions. p4c compiles such C into its own output, so functions there are `static` or
- * `inline`; here they are an object of their own, whose functions have to be seen by the linker. They take headers by
- * value, which for the eBPF target means a pointer, as our calling convention has it, if the header has more than 16
- * bytes. */
+/* The header "test.h" for C files that were written for p4c's eBPF and uBPF back ends: type names, macros and
+ * byte-order functions, in addition to our own header. p4c compiles such files into its own output, so their
+ * functions are `static` or `inline`. Here the file becomes an object of its own, whose functions the linker has
+ * to see. They take headers by value; for the eBPF target a header of more than 16 bytes is passed as a pointer,
+ * which is our calling convention. */
 #ifndef P4SHIELD_P4C_H
 #define P4SHIELD_P4C_H
 

@@ -1,4 +1,4 @@
-//! Every program of a folder, compiled and verified: how many are, and how long it takes.
+//! The census: compiles and verifies every program of a folder, and measures the time.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -7,25 +7,25 @@ use p4shield_bpf::verify::{Limits, verify};
 use p4shield_bpf::{Object, link};
 use p4shield_p4::{Compiled, Options, compile};
 
-use crate::conformance::{Folders, Outcome, architecture, refusal};
+use crate::conformance::{CaseResult, Folders, architecture, refusal};
 
-/// What became of one program.
+/// The result for one program.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// The file's name without ending.
+    /// File name without extension.
     pub name: String,
-    /// What the program includes: `v1model`, `ubpf_model`, or `ebpf_model`.
+    /// Included architecture: `v1model`, `ubpf_model` or `ebpf_model`.
     pub architecture: &'static str,
-    /// [`Outcome::Passed`] if the verifier accepts what was compiled. A program that calls functions of its own is not
-    /// linked, and so is [`Outcome::NoFunctions`].
-    pub outcome: Outcome,
-    /// From source to object, also of a program that is refused.
+    /// [`CaseResult::Passed`] if the verifier accepts the compiled program. A program with extern functions
+    /// of its own is not linked, and is [`CaseResult::NoFunctions`].
+    pub result: CaseResult,
+    /// Time from source to object, also for a program that is refused.
     pub compiling: Duration,
-    /// From object to the verifier's word, if it was asked.
+    /// Time from object to the verifier's result, if the verifier ran.
     pub verifying: Option<Duration>,
 }
 
-/// The programs of a folder that are written for an architecture of ours.
+/// Returns the P4 files of a folder, sorted.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -37,9 +37,10 @@ pub fn programs(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(programs)
 }
 
-/// Compiles and verifies one program; none if it is for no architecture of ours, or cannot be read.
+/// Compiles and verifies one program. Returns `None` if its architecture is not supported or the file
+/// cannot be read.
 #[must_use]
-pub fn take(program: &Path, folders: &Folders) -> Option<Entry> {
+pub fn measure(program: &Path, folders: &Folders) -> Option<Entry> {
     let text = std::fs::read_to_string(program).ok()?;
     let name = program.file_stem()?.to_string_lossy().into_owned();
     let architecture = architecture(&name, &text);
@@ -49,33 +50,35 @@ pub fn take(program: &Path, folders: &Folders) -> Option<Entry> {
     let start = Instant::now();
     let compiled = compile(&program.display().to_string(), &text, folders, &Options::default());
     let compiling = start.elapsed();
-    let (outcome, verifying) = match compiled {
+    let (result, verifying) = match compiled {
         Ok(compiled) => verified(&compiled),
         Err(errors) => (refusal(&errors), None),
     };
-    Some(Entry { name, architecture, outcome, compiling, verifying })
+    Some(Entry { name, architecture, result, compiling, verifying })
 }
 
-fn verified(compiled: &Compiled) -> (Outcome, Option<Duration>) {
+fn verified(compiled: &Compiled) -> (CaseResult, Option<Duration>) {
     if !compiled.facts.externs.is_empty() {
-        return (Outcome::NoFunctions(format!("it calls {}", compiled.facts.externs.join(", "))), None);
+        return (CaseResult::NoFunctions(format!("it calls {}", compiled.facts.externs.join(", "))), None);
     }
     let start = Instant::now();
-    let refused = |e: &dyn std::fmt::Display| Outcome::NotAccepted(e.to_string());
-    let outcome = match Object::parse(&compiled.object).map(|object| link(&[object])) {
+    let refused = |e: &dyn std::fmt::Display| CaseResult::NotAccepted(e.to_string());
+    let result = match Object::parse(&compiled.object).map(|object| link(&[object])) {
         Err(e) => refused(&e),
         Ok(Err(e)) => refused(&e),
         Ok(Ok(linked)) => match verify(linked, &Limits::default()) {
-            Ok(_) => Outcome::Passed,
+            Ok(_) => CaseResult::Passed,
             Err(e) => refused(&e),
         },
     };
-    (outcome, Some(start.elapsed()))
+    (result, Some(start.elapsed()))
 }
 
-/// Median and largest of some times, and whose the largest is; none if there are none.
+/// Returns the median and the maximum of some times, and the name that belongs to the maximum.
 #[must_use]
-pub fn spread<'a>(times: impl Iterator<Item = (Duration, &'a str)>) -> Option<(Duration, Duration, &'a str)> {
+pub fn median_and_maximum<'a>(
+    times: impl Iterator<Item = (Duration, &'a str)>,
+) -> Option<(Duration, Duration, &'a str)> {
     let mut times: Vec<_> = times.collect();
     times.sort();
     let (largest, whose) = *times.last()?;
@@ -91,38 +94,38 @@ mod tests {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
         let folders = Folders::default();
         let entries: Vec<_> =
-            programs(&folder).expect("a folder").iter().filter_map(|p| take(p, &folders)).collect();
+            programs(&folder).expect("a folder").iter().filter_map(|p| measure(p, &folders)).collect();
         assert!(entries.len() > 8);
         for e in &entries {
             assert!(
-                matches!(e.outcome, Outcome::Passed | Outcome::NoFunctions(_)),
+                matches!(e.result, CaseResult::Passed | CaseResult::NoFunctions(_)),
                 "{}: {:?}",
                 e.name,
-                e.outcome
+                e.result
             );
         }
     }
 
     #[test]
-    fn a_wrong_program_is_told_from_one_that_is_not_supported() {
+    fn wrong_programs_differ_from_unsupported_ones() {
         let folder = tempfile::tempdir().expect("a folder");
         let write = |name: &str, text: &str| {
             let file = folder.path().join(name);
             std::fs::write(&file, text).expect("a file");
-            take(&file, &Folders::default())
+            measure(&file, &Folders::default())
         };
         let wrong =
             write("wrong.p4", "#include <core.p4>\n#include <v1model.p4>\nbit<8> x = ;").expect("an entry");
-        assert!(matches!(wrong.outcome, Outcome::Refused(_)), "{:?}", wrong.outcome);
+        assert!(matches!(wrong.result, CaseResult::Refused(_)), "{:?}", wrong.result);
         assert!(wrong.verifying.is_none());
         assert!(write("foreign.p4", "#include <psa.p4>\n").is_none());
     }
 
     #[test]
-    fn the_middle_and_the_end_of_times() {
+    fn the_median_and_the_maximum_are_returned() {
         let ms = Duration::from_millis;
         let times = [(ms(5), "a"), (ms(1), "b"), (ms(9), "c")];
-        assert_eq!(spread(times.into_iter()), Some((ms(5), ms(9), "c")));
-        assert_eq!(spread(std::iter::empty()), None);
+        assert_eq!(median_and_maximum(times.into_iter()), Some((ms(5), ms(9), "c")));
+        assert_eq!(median_and_maximum(std::iter::empty()), None);
     }
 }

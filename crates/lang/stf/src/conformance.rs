@@ -1,4 +1,4 @@
-//! A folder of programs with test scripts, each compiled, verified and run.
+//! Conformance: compiles, verifies and runs each program of a folder that has a test script.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,10 +11,10 @@ use crate::device::{Device, Engine};
 use crate::externs::{self, ExternError};
 use crate::runner;
 
-/// More bytes of a file than the compiler takes.
+/// Maximum size of an included file; the compiler's own limit is lower.
 const MAX_INCLUDED: u64 = 32 << 20;
 
-/// Includes are looked for beside the program, then in these folders.
+/// Include folders, searched after the folder of the program.
 #[derive(Clone, Debug, Default)]
 pub struct Folders(pub Vec<PathBuf>);
 
@@ -30,44 +30,44 @@ impl Resolver for Folders {
     }
 }
 
-/// A program with its script.
+/// A program with its test script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Case {
-    /// The file's name without ending.
+    /// File name without extension.
     pub name: String,
-    /// The program.
+    /// Path of the program.
     pub program: PathBuf,
-    /// The script.
+    /// Path of the script.
     pub script: PathBuf,
-    /// C with the program's own extern functions.
+    /// Path of the C file with the program's own extern functions.
     pub functions: Option<PathBuf>,
-    /// What the program includes: `v1model`, `ubpf_model`, `ebpf_model`, or `other`.
+    /// Included architecture: `v1model`, `ubpf_model`, `ebpf_model` or `other`.
     pub architecture: &'static str,
 }
 
-/// What became of a case.
+/// The result of a test case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Everything was as expected.
+pub enum CaseResult {
+    /// All packets were as expected.
     Passed,
-    /// The program is not in the folder.
+    /// The folder does not contain the program.
     NoProgram,
-    /// The program calls functions of its own, and there is no C that defines them, or nothing to compile it with.
+    /// The program calls functions of its own, and no C file defines them or no compiler is installed.
     NoFunctions(String),
-    /// The compiler does not support something.
+    /// The compiler does not support a feature of the program.
     NotSupported(String),
-    /// The compiler refuses the program as wrong.
+    /// The compiler reports an error in the program.
     Refused(String),
-    /// The verifier or the engine refuses what the compiler made: a bug.
+    /// The verifier or the engine refuses the compiler's output, which is a bug.
     NotAccepted(String),
-    /// The script is not understood.
+    /// The script has a syntax error.
     Script(String),
-    /// Packets are not as expected.
+    /// A packet was not as expected.
     Failed(String),
 }
 
-impl Outcome {
-    /// A word for it.
+impl CaseResult {
+    /// Label of the result.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -82,7 +82,7 @@ impl Outcome {
         }
     }
 
-    /// Why, in one line; empty if it passed.
+    /// Returns the reason in one line; empty if the case passed.
     #[must_use]
     pub fn reason(&self) -> &str {
         match self {
@@ -98,9 +98,9 @@ impl Outcome {
     }
 }
 
-/// The scripts of a folder, each with the program of the same name. C with the functions that a program calls lies
-/// beside it under the same name, or in one of the folders `functions` under a name of the same words in any order, as
-/// p4c has it: `extern-checksum-ebpf.c` for `ebpf_checksum_extern.p4`.
+/// Returns the scripts of a folder, each with the program of the same name. The C file with the functions
+/// of a program is next to it under the same name, or in one of the folders `functions` under a name of
+/// the same words in any order, as in p4c: `extern-checksum-ebpf.c` for `ebpf_checksum_extern.p4`.
 ///
 /// # Errors
 /// If a folder cannot be read.
@@ -129,7 +129,7 @@ pub fn cases(folder: &Path, functions: &[PathBuf]) -> std::io::Result<Vec<Case>>
     Ok(cases)
 }
 
-/// The words of a file's name without ending, sorted.
+/// Returns the sorted words of a file name without its extension.
 fn words(file: &Path) -> Vec<String> {
     let name = file.file_stem().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let mut words: Vec<String> = name.split(['-', '_']).map(str::to_owned).collect();
@@ -137,7 +137,7 @@ fn words(file: &Path) -> Vec<String> {
     words
 }
 
-/// By what the program includes; one that is missing by the ending that p4c gives its name.
+/// Returns the architecture by the program's includes, or else by p4c's suffix of the file name.
 pub(crate) fn architecture(name: &str, text: &str) -> &'static str {
     let models = ["v1model", "ubpf_model", "ebpf_model"];
     let includes =
@@ -152,14 +152,14 @@ pub(crate) fn architecture(name: &str, text: &str) -> &'static str {
 
 /// Compiles, verifies and runs a case.
 #[must_use]
-pub fn run(case: &Case, folders: &Folders, engine: Engine, reject: Reject) -> Outcome {
-    let Ok(text) = std::fs::read_to_string(&case.program) else { return Outcome::NoProgram };
+pub fn run(case: &Case, folders: &Folders, engine: Engine, reject: Reject) -> CaseResult {
+    let Ok(text) = std::fs::read_to_string(&case.program) else { return CaseResult::NoProgram };
     let script = match std::fs::read_to_string(&case.script).map_err(|e| e.to_string()) {
         Ok(script) => match crate::parse::parse(&script) {
             Ok(script) => script,
-            Err(e) => return Outcome::Script(e.to_string()),
+            Err(e) => return CaseResult::Script(e.to_string()),
         },
-        Err(e) => return Outcome::Script(e),
+        Err(e) => return CaseResult::Script(e),
     };
     let options = Options { reject, ..Options::default() };
     let compiled = match compile(&case.program.display().to_string(), &text, folders, &options) {
@@ -169,33 +169,36 @@ pub fn run(case: &Case, folders: &Folders, engine: Engine, reject: Reject) -> Ou
     let mut objects = Vec::new();
     if !compiled.facts.externs.is_empty() {
         let Some(file) = &case.functions else {
-            return Outcome::NoFunctions(format!("no C defines {}", compiled.facts.externs.join(", ")));
+            return CaseResult::NoFunctions(format!(
+                "no C file defines {}",
+                compiled.facts.externs.join(", ")
+            ));
         };
         match externs::compile(file, &compiled.c_header) {
             Ok(object) => objects.push(object),
-            Err(e @ ExternError::NoCompiler { .. }) => return Outcome::NoFunctions(e.to_string()),
-            Err(e) => return Outcome::NotAccepted(e.to_string()),
+            Err(e @ ExternError::NoCompiler { .. }) => return CaseResult::NoFunctions(e.to_string()),
+            Err(e) => return CaseResult::NotAccepted(e.to_string()),
         }
     }
     let mut device = match Device::load(&compiled, &objects, engine) {
         Ok(device) => device,
-        Err(e) => return Outcome::NotAccepted(e.to_string()),
+        Err(e) => return CaseResult::NotAccepted(e.to_string()),
     };
     let report = runner::run(&script, &mut device);
     match report.failures.first() {
-        None => Outcome::Passed,
+        None => CaseResult::Passed,
         Some(_) => {
             let all: Vec<String> = report.failures.iter().map(ToString::to_string).collect();
-            Outcome::Failed(all.join("\n"))
+            CaseResult::Failed(all.join("\n"))
         }
     }
 }
 
-/// What the compiler's errors make of a program: not supported if all of them say so.
-pub(crate) fn refusal(errors: &Diagnostics) -> Outcome {
+/// Converts the compiler's errors: not supported if all of them state that.
+pub(crate) fn refusal(errors: &Diagnostics) -> CaseResult {
     let errors: Vec<_> = errors.plain().into_iter().filter(|p| p.error).collect();
     let wrong = errors.iter().find(|p| !p.code.starts_with("E08")).or(errors.first());
     let line = wrong.map(|p| format!("{}: line {}: {}", p.code, p.line, p.message)).unwrap_or_default();
     let all = errors.iter().all(|p| p.code.starts_with("E08"));
-    if all { Outcome::NotSupported(line) } else { Outcome::Refused(line) }
+    if all { CaseResult::NotSupported(line) } else { CaseResult::Refused(line) }
 }

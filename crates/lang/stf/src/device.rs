@@ -1,4 +1,4 @@
-//! A program on the engine, with ports.
+//! A device: a program on the engine, with ports.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use p4shield_abi::Verdict;
 use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM};
 use p4shield_abi::context::action;
 use p4shield_abi::info::InfoStatus;
-use p4shield_bpf::maps::{Exists, Map, MapError};
+use p4shield_bpf::maps::{Map, MapError, UpdateFlag};
 use p4shield_bpf::verify::{Limits, Refusal, verify};
 use p4shield_bpf::{
     EngineOptions, LinkError, LoadError, Meta, Mode, Object, ObjectError, Packet, Program, Stop, VmInfo, link,
@@ -16,87 +16,87 @@ use p4shield_p4::{Compiled, Facts};
 
 use crate::replication::{Groups, Replica};
 
-/// What executes the program.
+/// The engine that executes the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Engine {
     /// Machine code.
     Jit,
     /// The reference interpreter.
     Interpreter,
-    /// Both, which have to agree.
+    /// Both engines, which have to agree.
     #[default]
     Both,
 }
 
-/// Why a program cannot be run.
+/// Reason why a program cannot run on the device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// An object cannot be read.
-    #[error("the object cannot be read: {0}")]
+    #[error("cannot read the object: {0}")]
     Object(#[from] ObjectError),
-    /// Objects do not fit together.
-    #[error("the program cannot be linked: {0}")]
+    /// The objects cannot be linked.
+    #[error("cannot link the program: {0}")]
     Link(#[from] LinkError),
-    /// The verifier refuses it.
+    /// The verifier refuses the program.
     #[error("the verifier refuses the program: {0}")]
     Refused(Box<Refusal>),
-    /// The engine cannot load it.
-    #[error("the program cannot be loaded: {0}")]
+    /// The engine cannot load the program.
+    #[error("cannot load the program: {0}")]
     Load(#[from] LoadError),
 }
 
-/// What went wrong while a packet was judged.
+/// Reason why a packet has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
     /// The engine stopped the program.
     #[error("the {engine} stopped the program: {stop}")]
     Stopped {
-        /// Which engine.
+        /// Name of the engine.
         engine: &'static str,
-        /// Why.
+        /// Reason of the stop.
         stop: Stop,
     },
     /// The engines do not agree.
     #[error("the engines disagree: JIT {jit}, interpreter {interpreter}")]
     Disagree {
-        /// What the JIT makes of the packet.
+        /// The JIT's result.
         jit: String,
-        /// What the interpreter makes of it.
+        /// The interpreter's result.
         interpreter: String,
     },
 }
 
-/// A packet that leaves.
+/// A packet that leaves the device.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sent {
-    /// Where.
+pub struct SentPacket {
+    /// Output port.
     pub port: u32,
     /// The packet.
     pub bytes: Vec<u8>,
 }
 
-/// What a run makes of a packet.
+/// The action that a run selects for a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Judged {
-    Dropped,
-    Sent(Sent),
-    /// It goes to this multicast group.
-    Grouped(u32),
+enum PacketAction {
+    Drop,
+    Send(SentPacket),
+    /// The packet goes to this multicast group.
+    Replicate(u32),
 }
 
-impl std::fmt::Display for Judged {
+impl std::fmt::Display for PacketAction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Dropped => f.write_str("drops it"),
-            Self::Sent(s) => write!(f, "sends {} to port {}", hex(&s.bytes), s.port),
-            Self::Grouped(group) => write!(f, "sends it to group {group}"),
+            Self::Drop => f.write_str("drops it"),
+            Self::Send(s) => write!(f, "sends {} to port {}", hex(&s.bytes), s.port),
+            Self::Replicate(group) => write!(f, "sends it to group {group}"),
         }
     }
 }
 
-/// A program, loaded.
+/// A loaded program.
 pub struct Device {
     /// Multicast groups.
     pub groups: Groups,
@@ -113,14 +113,14 @@ impl std::fmt::Debug for Device {
     }
 }
 
-/// Between two packets: a microsecond.
+/// Time between two packets: a microsecond.
 const STEP_NS: u64 = 1_000;
 
 impl Device {
-    /// Links a program with other objects, has it verified and loads it.
+    /// Links a program with other objects, verifies it and loads it.
     ///
     /// # Errors
-    /// [`DeviceError`], by the step that failed.
+    /// The error of the step that failed.
     pub fn load(compiled: &Compiled, others: &[Vec<u8>], engine: Engine) -> Result<Self, DeviceError> {
         let mut objects = vec![Object::parse(&compiled.object)?];
         for other in others {
@@ -130,7 +130,7 @@ impl Device {
         let limits = Limits::default();
         let (verified, _) = verify(linked, &limits).map_err(|r| DeviceError::Refused(Box::new(r)))?;
         let load = |name, mode| -> Result<_, LoadError> {
-            // The same numbers on every run: a test has to be repeatable.
+            // The same random numbers on every run, so that tests are repeatable.
             let options = EngineOptions { mode, map_bytes: 1 << 30, ..EngineOptions::default() };
             Ok((name, Program::load(&verified, &options)?))
         };
@@ -149,60 +149,64 @@ impl Device {
         })
     }
 
-    /// What the compiler tells about the program.
+    /// Returns the compiler's facts about the program.
     #[must_use]
     pub fn facts(&self) -> Arc<Facts> {
         self.facts.clone()
     }
 
-    /// A packet arrives; returns what leaves: for each copy of its multicast group, if the program sends it to one.
+    /// Processes a packet and returns the packets that leave: one, none, or one for each copy of its
+    /// multicast group.
     ///
     /// # Errors
-    /// [`RunError`] if an engine stops the program, or both do not agree.
-    pub fn receive(&mut self, port: u32, bytes: &[u8]) -> Result<Vec<Sent>, RunError> {
+    /// If an engine stops the program, or the engines disagree.
+    pub fn receive(&mut self, port: u32, bytes: &[u8]) -> Result<Vec<SentPacket>, RunError> {
         self.now_ns += STEP_NS;
-        let group = match self.judge(port, bytes, None)? {
-            Judged::Grouped(group) => group,
-            Judged::Sent(sent) => return Ok(vec![sent]),
-            Judged::Dropped => return Ok(Vec::new()),
+        let group = match self.run_once(port, bytes, None)? {
+            PacketAction::Replicate(group) => group,
+            PacketAction::Send(sent) => return Ok(vec![sent]),
+            PacketAction::Drop => return Ok(Vec::new()),
         };
         let mut left = Vec::new();
         for copy in self.groups.copies(group) {
-            if let Judged::Sent(sent) = self.judge(port, bytes, Some(copy))? {
+            if let PacketAction::Send(sent) = self.run_once(port, bytes, Some(copy))? {
                 left.push(sent);
             }
         }
         Ok(left)
     }
 
-    /// One run on every engine: for a packet, or for one copy of it.
-    fn judge(&mut self, port: u32, bytes: &[u8], copy: Option<Replica>) -> Result<Judged, RunError> {
+    /// Runs the program once on every engine: for a packet, or for one copy of it.
+    fn run_once(&mut self, port: u32, bytes: &[u8], copy: Option<Replica>) -> Result<PacketAction, RunError> {
         let meta = Meta { input_port: port, timestamp_ns: self.now_ns, ..Meta::default() };
         let mut results = Vec::new();
-        // The filter of `ebpf_model` has no ports: packets go on where they came.
+        // A program for `ebpf_model` is a filter: packets leave on the port on which they arrived.
         let stays = self.facts.architecture == Architecture::Ebpf;
         for (engine, program) in &mut self.engines {
             self.packet.reset(bytes, bytes.len() as u32);
-            let outcome = match copy {
+            let result = match copy {
                 None => program.run(&mut self.packet, &meta, &self.info),
                 Some(copy) => program.run_copy(&mut self.packet, &meta, &self.info, copy),
             };
-            if let Some(stop) = outcome.stopped {
+            if let Some(stop) = result.stopped {
                 return Err(RunError::Stopped { engine, stop });
             }
-            results.push(match outcome.verdict {
+            results.push(match result.verdict {
                 Verdict::Pass => {
                     let mut out = self.packet.bytes().to_vec();
-                    // What lies behind the copy follows unseen, as far as it was not cut off.
+                    // The bytes after the header copy follow unchanged, unless the program cut them off.
                     let unseen = bytes.get(MAX_HEADER_BYTES as usize..).unwrap_or_default();
                     out.extend(unseen);
-                    out.truncate(outcome.total as usize);
-                    Judged::Sent(Sent { port: if stays { port } else { outcome.output_port }, bytes: out })
+                    out.truncate(result.total as usize);
+                    PacketAction::Send(SentPacket {
+                        port: if stays { port } else { result.output_port },
+                        bytes: out,
+                    })
                 }
-                _ if self.facts.replicates && outcome.output_action == action::REPLICATE => {
-                    Judged::Grouped(outcome.output_port)
+                _ if self.facts.replicates && result.output_action == action::REPLICATE => {
+                    PacketAction::Replicate(result.output_port)
                 }
-                _ => Judged::Dropped,
+                _ => PacketAction::Drop,
             });
         }
         if let [jit, interpreter] = results.as_slice()
@@ -210,24 +214,24 @@ impl Device {
         {
             return Err(RunError::Disagree { jit: jit.to_string(), interpreter: interpreter.to_string() });
         }
-        Ok(results.pop().unwrap_or(Judged::Dropped))
+        Ok(results.pop().unwrap_or(PacketAction::Drop))
     }
 
-    /// A map of the program, if it has one of this name.
+    /// Returns the map with this name.
     #[must_use]
     pub fn map(&self, name: &str) -> Option<&Map> {
         self.engines.first().and_then(|(_, p)| p.maps()?.get(name))
     }
 
-    /// Sets an entry in every engine.
+    /// Updates an entry in every engine.
     ///
     /// # Errors
-    /// As the map's; [`MapError::NotFound`] if there is no such map.
+    /// As [`Map::update`]; [`MapError::NotFound`] if the map does not exist.
     pub fn update(&mut self, map: &str, key: &[u8], value: &[u8]) -> Result<(), MapError> {
-        self.each(map, |m| m.update(key, value, Exists::Any))
+        self.each(map, |m| m.update(key, value, UpdateFlag::Any))
     }
 
-    /// Removes an entry in every engine.
+    /// Deletes an entry in every engine.
     ///
     /// # Errors
     /// As [`Device::update`].
@@ -248,7 +252,7 @@ impl Device {
     }
 }
 
-/// Bytes as hexadecimal digits.
+/// Formats bytes as hexadecimal digits.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()

@@ -1,18 +1,18 @@
-//! How a packet differs from the expected one: by header and field.
+//! Comparison of a packet with the expected one, by header and field.
 
 use std::fmt;
 
 use crate::dissect::{self, Field};
 use crate::pattern::{Mismatch, Pattern};
 
-/// How a packet differs.
+/// A difference between a packet and the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Where it left.
+    /// Output port.
     pub port: u32,
-    /// Which packet of that port, from 1.
+    /// Number of the packet on its port, from 1.
     pub number: usize,
-    /// In words, one line each.
+    /// Description, one line per difference.
     pub lines: Vec<String>,
     expected: Vec<String>,
     got: Vec<u8>,
@@ -20,16 +20,16 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Tells how `got` differs from `pattern`.
+    /// Describes how `got` differs from `pattern`.
     #[must_use]
     pub fn new(port: u32, number: usize, pattern: &Pattern, got: &[u8], mismatch: &Mismatch) -> Self {
         let expected = (0..pattern.len()).map(|i| pattern.byte(i)).collect();
         let (lines, wrong) = match mismatch {
             Mismatch::Short { expected, got } => {
-                (vec![format!("the packet has {got} bytes, {expected} are expected")], Vec::new())
+                (vec![format!("the packet has {got} bytes, expected {expected}")], Vec::new())
             }
             Mismatch::Long { expected, got } => {
-                let line = format!("the packet has {got} bytes, exactly {expected} are expected (`$`)");
+                let line = format!("the packet has {got} bytes, expected exactly {expected} (`$`)");
                 (vec![line], Vec::new())
             }
             Mismatch::Bytes(wrong) => (field_lines(pattern, got, wrong), wrong.clone()),
@@ -38,7 +38,7 @@ impl Difference {
     }
 }
 
-/// One line for each field that has a wrong byte, and one for each wrong byte that is in no field.
+/// Returns a line for each field with a wrong byte, and for each wrong byte outside of fields.
 fn field_lines(pattern: &Pattern, got: &[u8], wrong: &[usize]) -> Vec<String> {
     let fields = dissect::dissect(got);
     let mut lines = Vec::new();
@@ -65,12 +65,12 @@ fn field_lines(pattern: &Pattern, got: &[u8], wrong: &[usize]) -> Vec<String> {
     lines
 }
 
-/// Whether several fields lie in one byte.
+/// Returns whether several fields share a byte.
 fn shared(fields: &[Field], i: usize) -> bool {
     fields.iter().filter(|f| f.bytes().contains(&i)).count() > 1
 }
 
-/// Whether the bits of a field that lie in byte `i` differ.
+/// Returns whether the bits of a field in byte `i` differ.
 fn differs(pattern: &Pattern, got: &[u8], f: &Field, i: usize) -> bool {
     let want = pattern.byte(i);
     let mask = f.mask(i);
@@ -78,7 +78,7 @@ fn differs(pattern: &Pattern, got: &[u8], f: &Field, i: usize) -> bool {
     nibbles.into_iter().any(|(c, (have, mask))| c.to_digit(16).is_some_and(|d| d as u8 & mask != have & mask))
 }
 
-/// Bytes in groups of four.
+/// Formats bytes in groups of four.
 #[must_use]
 pub fn spaced(bytes: &[u8]) -> String {
     group(bytes.iter().map(|b| format!("{b:02x}")))
@@ -97,7 +97,7 @@ fn group(bytes: impl Iterator<Item = String>) -> String {
 
 impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "packet {} on port {} is not the one expected", self.number, self.port)?;
+        write!(f, "packet {} on port {} differs from the expected packet", self.number, self.port)?;
         for line in &self.lines {
             write!(f, "\n  {line}")?;
         }

@@ -1,26 +1,26 @@
-//! A tenant's own functions in C, compiled with clang for a program that calls them.
+//! Extern functions of tenants, written in C and compiled with clang.
 //!
-//! The C file finds the program's declarations ([`p4shield_p4::Compiled::c_header`]) as `p4shield_program.h`. C that was
-//! written for p4c includes `test.h`, which is there too, see `include/p4c.h`.
+//! The C file includes the program's declarations ([`p4shield_p4::Compiled::c_header`]) as
+//! `p4shield_program.h`. C files for p4c include `test.h`, which is provided, too: see `include/p4c.h`.
 
 use std::path::Path;
 use std::process::Command;
 
-/// The name under which C includes a program's declarations.
+/// File name of the program's declarations.
 const PROGRAM_HEADER: &str = "p4shield_program.h";
-/// What C for p4c includes.
+/// The header that C files for p4c include.
 const P4C_HEADER: &str = include_str!("../include/p4c.h");
 
-/// Why C cannot be compiled.
+/// Reason why a C file cannot be compiled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExternError {
     /// clang cannot be run.
-    #[error("cannot run {compiler}, which compiles C for eBPF (install clang, or set CLANG): {source}")]
+    #[error("cannot run {compiler}, which compiles C to eBPF: install clang, or set CLANG ({source})")]
     NoCompiler {
-        /// What was run.
+        /// Name of the compiler.
         compiler: String,
-        /// Why it could not be.
+        /// The cause.
         source: std::io::Error,
     },
     /// A file cannot be written or read.
@@ -28,23 +28,23 @@ pub enum ExternError {
     File {
         /// The C file.
         file: String,
-        /// Why.
+        /// The cause.
         source: std::io::Error,
     },
-    /// clang refuses the C.
-    #[error("{file} cannot be compiled:\n{messages}")]
+    /// clang reports errors.
+    #[error("cannot compile {file}:\n{messages}")]
     Refused {
         /// The C file.
         file: String,
-        /// What clang says.
+        /// clang's messages.
         messages: String,
     },
 }
 
-/// Compiles a C file to an eBPF object; `header` is the program's C header.
+/// Compiles a C file to an eBPF object. `header` is the program's C header.
 ///
 /// # Errors
-/// [`ExternError`].
+/// If the compiler or a file is missing, or the compiler reports errors.
 pub fn compile(file: &Path, header: &str) -> Result<Vec<u8>, ExternError> {
     let failed = |source| ExternError::File { file: file.display().to_string(), source };
     let folder = tempfile::tempdir().map_err(failed)?;

@@ -1,8 +1,9 @@
-//! The Simple Test Framework: packets in, packets expected.
+//! The Simple Test Framework (STF): tests P4 programs with scripts of sent and expected packets.
 //!
-//! A script adds table entries, sends packets and says what has to leave. [`runner::run`] takes a program that was
-//! compiled and verified and runs it on the real engine ([`device::Device`]): as machine code, in the interpreter, or
-//! on both at once, which then have to agree. What differs is told by header and field ([`diff`]).
+//! A script adds table entries, sends packets and states which packets have to leave. [`runner::run`]
+//! runs it against a compiled and verified program on the real engine ([`device::Device`]): as machine
+//! code, in the interpreter, or on both, which then have to agree. [`diff`] reports differences by
+//! header and field.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +23,7 @@ pub mod runner;
 pub mod script;
 pub mod state;
 
-/// For fuzzing: whatever the bytes, reading them as a script or as a capture ends, and what was read makes sense.
+/// For fuzzers: parses any bytes as a script and as a capture, and checks the result.
 pub fn fuzz(data: &[u8]) {
     if let Ok(script) = parse::parse(&String::from_utf8_lossy(data)) {
         assert!(script.iter().all(|s| s.line > 0));

@@ -1,14 +1,14 @@
-//! Groups of action selectors and parser value sets: what a script puts into them.
+//! Members of action selector groups and of parser value sets.
 
 use p4shield_bpf::maps::Map;
 use p4shield_p4::control::{EntryError, Match, TableFacts};
 
 use crate::device::Device;
 use crate::names;
-use crate::script::{ActionCall, Matched};
+use crate::script::{ActionCall, MatchValue};
 use crate::state::{StateError, action_value, c_names, find_table, key_match};
 
-/// Gives a group of a table's action selector its members.
+/// Sets the members of a group of a table's action selector.
 ///
 /// # Errors
 /// [`StateError`].
@@ -35,7 +35,7 @@ pub fn set_group(
 ///
 /// # Errors
 /// [`StateError`].
-pub fn add_value(device: &mut Device, set: &str, values: &[Matched]) -> Result<(), StateError> {
+pub fn add_value(device: &mut Device, set: &str, values: &[MatchValue]) -> Result<(), StateError> {
     let facts = device.facts();
     let s = &facts.value_sets[value_set(device, set)?];
     let c = c_names(facts.architecture);
@@ -48,7 +48,7 @@ pub fn add_value(device: &mut Device, set: &str, values: &[Matched]) -> Result<(
     device.update(&s.map, &key, &value).map_err(failed)
 }
 
-/// Takes all members out of a parser value set.
+/// Removes all members of a parser value set.
 ///
 /// # Errors
 /// [`StateError`].
@@ -65,7 +65,7 @@ fn value_set(device: &Device, name: &str) -> Result<usize, StateError> {
     Ok(names::find("value set", name, false, facts.value_sets.iter().map(|s| s.name.as_str()))?)
 }
 
-/// What an entry does: an action, or what a group's member does that `$group(id: NUMBER)` names.
+/// Returns the value of an entry: an action, or the group that `$group(id: NUMBER)` names.
 pub(crate) fn entry_value(t: &TableFacts, action: &ActionCall, c: bool) -> Result<Vec<u8>, StateError> {
     match (action.name.as_str(), action.args.as_slice()) {
         ("$group", [(id, number)]) if id == "id" => {

@@ -1,35 +1,36 @@
-//! What the names of a script mean in a program.
+//! Names in scripts, and the program's objects that they refer to.
 //!
-//! A name is right if it is the full name, or if one full name alone ends with it behind a dot. In the dialect of
-//! p4c's eBPF and uBPF tests names are C identifiers: every character that no identifier has is an underscore.
+//! A name matches if it is the full name of an object, or if it is a suffix of exactly one full name after
+//! a dot. In the dialect of p4c's eBPF and uBPF tests, names are C identifiers: an underscore replaces
+//! every character that is invalid in identifiers.
 
-/// Why a name means nothing.
+/// Reason why a name cannot be resolved.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
-    /// Nothing is called so.
-    #[error("there is no {what} `{name}`; there are: {known}")]
+    /// No object has this name.
+    #[error("unknown {what} `{name}`; known: {known}")]
     Unknown {
-        /// What was looked for.
+        /// Kind of the object.
         what: &'static str,
         /// The name.
         name: String,
-        /// What there is.
+        /// Names of the known objects.
         known: String,
     },
-    /// More than one thing may be meant.
-    #[error("{what} `{name}` may be any of {candidates}: write more of the name")]
+    /// Several objects match.
+    #[error("{what} `{name}` is ambiguous between {candidates}: write more of the name")]
     Ambiguous {
-        /// What was looked for.
+        /// Kind of the object.
         what: &'static str,
         /// The name.
         name: String,
-        /// What it may be.
+        /// Names of the candidates.
         candidates: String,
     },
 }
 
-/// A name in the form in which names are compared: `x$0` is `x[0]`, and in C everything special an underscore.
-fn plain(name: &str, c: bool) -> String {
+/// Normalises a name for comparison: `x$0` becomes `x[0]`; in C identifiers `_` replaces special characters.
+fn normalised(name: &str, c: bool) -> String {
     let name = if c { name.trim_start_matches('_') } else { name.trim_start_matches('.') };
     if c {
         return name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
@@ -50,17 +51,17 @@ fn plain(name: &str, c: bool) -> String {
     out
 }
 
-/// Which of `all` a name means.
+/// Returns the index of the object that a name refers to.
 ///
 /// # Errors
-/// If it is none or more than one.
+/// If the name matches no or several objects.
 pub fn find<'n>(
     what: &'static str,
     name: &str,
     c: bool,
     all: impl Iterator<Item = &'n str> + Clone,
 ) -> Result<usize, NameError> {
-    let wanted = plain(name, c);
+    let wanted = normalised(name, c);
     let dot = if c { '_' } else { '.' };
     let valid = format!("{wanted}.$valid$");
     let exact = |n: &str| n == wanted || n == format!("{wanted}$") || n == valid;
@@ -68,9 +69,9 @@ pub fn find<'n>(
         n.strip_suffix(wanted.as_str()).is_some_and(|rest| rest.ends_with(dot))
             || !c && n.strip_suffix(valid.as_str()).is_some_and(|rest| rest.ends_with(dot))
     };
-    // A part of the name may have been left out at its front by the script, or by the program.
+    // The script or the program may omit the front part of the name.
     let prefix = |n: &str| wanted.strip_suffix(n).is_some_and(|rest| rest.ends_with(dot));
-    let names: Vec<String> = all.clone().map(|n| plain(n, c)).collect();
+    let names: Vec<String> = all.clone().map(|n| normalised(n, c)).collect();
     for test in [&exact as &dyn Fn(&str) -> bool, &suffix, &prefix] {
         let found: Vec<usize> = (0..names.len()).filter(|i| test(&names[*i])).collect();
         match found.as_slice() {
@@ -92,30 +93,33 @@ pub fn find<'n>(
 mod tests {
     use super::*;
 
-    fn look(name: &str, c: bool, all: &[&str]) -> Result<usize, NameError> {
+    fn find_table(name: &str, c: bool, all: &[&str]) -> Result<usize, NameError> {
         find("table", name, c, all.iter().copied())
     }
 
     #[test]
     fn a_unique_suffix_suffices() {
         let all = ["ingress.a.t", "ingress.b.t", "egress.u"];
-        assert_eq!(look("u", false, &all), Ok(2));
-        assert_eq!(look("b.t", false, &all), Ok(1));
-        assert!(matches!(look("t", false, &all), Err(NameError::Ambiguous { .. })));
-        assert!(matches!(look("x", false, &all), Err(NameError::Unknown { .. })));
-        assert_eq!(look("t", false, &["t", "a.t"]), Ok(0), "a full name comes first");
+        assert_eq!(find_table("u", false, &all), Ok(2));
+        assert_eq!(find_table("b.t", false, &all), Ok(1));
+        assert!(matches!(find_table("t", false, &all), Err(NameError::Ambiguous { .. })));
+        assert!(matches!(find_table("x", false, &all), Err(NameError::Unknown { .. })));
+        assert_eq!(find_table("t", false, &["t", "a.t"]), Ok(0), "a full name comes first");
     }
 
     #[test]
-    fn c_identifiers_name_the_same() {
-        assert_eq!(look("pipe_filter_tbl", true, &["pipe.filter_tbl", "pipe.other"]), Ok(0));
-        assert_eq!(look("_NoAction", true, &["NoAction", "pipe.a"]), Ok(0));
-        assert_eq!(look("headers_ipv4_srcAddr", true, &["hdr.ipv4.dstAddr", "headers.ipv4.srcAddr"]), Ok(1));
+    fn c_identifiers_refer_to_the_same_objects() {
+        assert_eq!(find_table("pipe_filter_tbl", true, &["pipe.filter_tbl", "pipe.other"]), Ok(0));
+        assert_eq!(find_table("_NoAction", true, &["NoAction", "pipe.a"]), Ok(0));
+        assert_eq!(
+            find_table("headers_ipv4_srcAddr", true, &["hdr.ipv4.dstAddr", "headers.ipv4.srcAddr"]),
+            Ok(1)
+        );
     }
 
     #[test]
     fn elements_and_validity_have_other_spellings() {
-        assert_eq!(look("extra$0.h", false, &["hdr.extra[0].h"]), Ok(0));
-        assert_eq!(look("ipv4", false, &["hdr.ipv4.$valid$"]), Ok(0));
+        assert_eq!(find_table("extra$0.h", false, &["hdr.extra[0].h"]), Ok(0));
+        assert_eq!(find_table("ipv4", false, &["hdr.ipv4.$valid$"]), Ok(0));
     }
 }

@@ -1,17 +1,17 @@
-//! Reads a script. Whatever the text, this ends in a script or in an error with its line.
+//! Parsing of scripts. Any text results in a script, or in an error with its line.
 
 use num_bigint::BigUint;
 
 use crate::pattern::Pattern;
 use crate::script::{
     ActionCall, Command, Compare, CounterIndex, KeyMatch, MAX_NUMBER_BITS, MAX_PACKET_BYTES,
-    MAX_SCRIPT_BYTES, Matched, Number, Replication, ScriptError, Statement, Unit,
+    MAX_SCRIPT_BYTES, MatchValue, Number, Replication, ScriptError, Statement, Unit,
 };
 
-/// Reads a script.
+/// Parses a script.
 ///
 /// # Errors
-/// The first line that is wrong.
+/// Returns the first line with an error.
 pub fn parse(text: &str) -> Result<Vec<Statement>, ScriptError> {
     if text.len() > MAX_SCRIPT_BYTES {
         let message = format!("the script has {} bytes, the limit is {MAX_SCRIPT_BYTES}", text.len());
@@ -55,7 +55,7 @@ fn line_command(line: &str) -> Result<Option<Command>, String> {
         }
         "no_packet" => Command::NoPacket,
         "wait" => Command::Wait,
-        _ => worded(&word, rest)?,
+        _ => word_command(&word, rest)?,
     }))
 }
 
@@ -68,14 +68,14 @@ fn port(text: &str) -> Result<(u32, &str), String> {
 fn packet(text: &str) -> Result<Vec<u8>, String> {
     let pattern = expected(text)?.unwrap_or_default();
     if text.contains('*') || text.contains('$') {
-        return Err("a packet has no open digits and no `$`; only what is expected may have them".to_owned());
+        return Err("`*` and `$` are only valid in expected packets".to_owned());
     }
     Ok(pattern.bytes())
 }
 
 fn expected(text: &str) -> Result<Option<Pattern>, String> {
     if text.len() / 2 > MAX_PACKET_BYTES * 2 {
-        return Err(format!("a packet has at most {MAX_PACKET_BYTES} bytes"));
+        return Err(format!("the packet exceeds the limit of {MAX_PACKET_BYTES} bytes"));
     }
     if text.is_empty() {
         return Ok(None);
@@ -83,12 +83,12 @@ fn expected(text: &str) -> Result<Option<Pattern>, String> {
     let pattern = Pattern::parse(text)
         .map_err(|c| format!("`{c}` is not a hexadecimal digit, `*`, or a `$` at the end"))?;
     if pattern.len() > MAX_PACKET_BYTES {
-        return Err(format!("a packet has at most {MAX_PACKET_BYTES} bytes"));
+        return Err(format!("the packet exceeds the limit of {MAX_PACKET_BYTES} bytes"));
     }
     Ok(Some(pattern))
 }
 
-fn worded(word: &str, rest: &str) -> Result<Command, String> {
+fn word_command(word: &str, rest: &str) -> Result<Command, String> {
     let mut t = Tokens::new(rest)?;
     let command = match word {
         "add" => add(&mut t)?,
@@ -146,18 +146,18 @@ fn worded(word: &str, rest: &str) -> Result<Command, String> {
             }
             Command::Replication(Replication { command: word.to_owned(), numbers })
         }
-        other => return Err(format!("`{other}` is not a command")),
+        other => return Err(format!("unknown command `{other}`")),
     };
     match t.next() {
         None => Ok(command),
-        Some(token) => Err(format!("`{}` is too much", token.text())),
+        Some(token) => Err(format!("unexpected `{}` at the end", token.text())),
     }
 }
 
 fn add(t: &mut Tokens) -> Result<Command, String> {
     let table = t.word("a table")?;
     let mut priority = None;
-    // A number that no colon follows is a priority.
+    // A number without a colon after it is a priority.
     if let Some(Token::Word(w)) = t.peek()
         && w.starts_with(|c: char| c.is_ascii_digit())
     {
@@ -174,11 +174,11 @@ fn add(t: &mut Tokens) -> Result<Command, String> {
 
 fn key_match(t: &mut Tokens) -> Result<KeyMatch, String> {
     let key = t.word("a key")?;
-    t.need(':')?;
+    t.require(':')?;
     Ok(KeyMatch { key, matched: matched(t)? })
 }
 
-fn matched(t: &mut Tokens) -> Result<Matched, String> {
+fn matched(t: &mut Tokens) -> Result<MatchValue, String> {
     let text = t.word("a value")?;
     let (low, high) = match text.split_once("..").or_else(|| text.split_once("->")) {
         Some((low, high)) => (low.to_owned(), Some(number(high)?.value)),
@@ -186,7 +186,7 @@ fn matched(t: &mut Tokens) -> Result<Matched, String> {
     };
     let value = number(&low)?;
     let prefix = if t.eat('/') { Some(t.number("the length of a prefix")?) } else { None };
-    Ok(Matched { value, prefix, to: high })
+    Ok(MatchValue { value, prefix, to: high })
 }
 
 fn action(t: &mut Tokens) -> Result<ActionCall, String> {
@@ -195,10 +195,10 @@ fn action(t: &mut Tokens) -> Result<ActionCall, String> {
     if t.eat('(') {
         while !t.eat(')') {
             if !args.is_empty() {
-                t.need(',')?;
+                t.require(',')?;
             }
             let name = t.word("a parameter")?;
-            t.need(':')?;
+            t.require(':')?;
             args.push((name, t.value()?));
         }
     }
@@ -210,7 +210,7 @@ fn check_counter(t: &mut Tokens) -> Result<Command, String> {
     let brackets = t.eat('(');
     let index = index(t.word("an index or the name of an entry")?);
     if brackets {
-        t.need(')')?;
+        t.require(')')?;
     }
     let test = if t.is_empty() {
         None
@@ -218,14 +218,14 @@ fn check_counter(t: &mut Tokens) -> Result<Command, String> {
         let unit = match t.word("packets or bytes")?.as_str() {
             "packets" => Unit::Packets,
             "bytes" => Unit::Bytes,
-            other => return Err(format!("a counter has packets or bytes, not `{other}`")),
+            other => return Err(format!("expected packets or bytes, got `{other}`")),
         };
         Some((unit, t.compare()?, t.long()?))
     };
     Ok(Command::CheckCounter { name, index, test })
 }
 
-/// A number, or else the name of an entry.
+/// Parses a number or the name of an entry.
 fn index(word: String) -> CounterIndex {
     word.parse().map_or_else(|_| CounterIndex::Entry(word), CounterIndex::Number)
 }
@@ -235,19 +235,19 @@ fn rates(t: &mut Tokens) -> Result<Vec<(f64, u64)>, String> {
     while !t.is_empty() {
         let rate = t.word("a rate")?;
         let rate = rate.parse::<f64>().ok().filter(|r| r.is_finite() && *r >= 0.0);
-        t.need(':')?;
+        t.require(':')?;
         rates.push((rate.ok_or("a rate is a number of units in a microsecond")?, t.long()?));
     }
     if rates.is_empty() || rates.len() > 2 {
-        return Err("one or two rates, each `rate:burst`".to_owned());
+        return Err("expected one or two rates, each `rate:burst`".to_owned());
     }
     Ok(rates)
 }
 
-/// Reads a decimal, `0x` or `0b` number, the latter two with `*` for an open digit.
+/// Parses a decimal, `0x` or `0b` number. The latter two allow `*` for an open digit.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Returns what is wrong with the text.
 pub(crate) fn number(text: &str) -> Result<Number, String> {
     let wrong = || format!("`{text}` is not a number");
     let (digits, bits) = match text.get(..2) {
@@ -267,7 +267,7 @@ pub(crate) fn number(text: &str) -> Result<Number, String> {
         };
     }
     if digits.len() * bits > MAX_NUMBER_BITS {
-        return Err(format!("a number has at most {MAX_NUMBER_BITS} bits"));
+        return Err(format!("`{text}` exceeds the limit of {MAX_NUMBER_BITS} bits"));
     }
     let (mut value, mut mask) = (BigUint::default(), BigUint::default());
     for c in digits.chars() {
@@ -314,7 +314,7 @@ impl Tokens {
                 c if is_word(c) => {
                     let mut word = String::from(c);
                     while let Some(c) = chars.next_if(|c| is_word(*c) || *c == '"') {
-                        // Quotes within a dotted name group what belongs together.
+                        // Quotes within a dotted name group one component.
                         word.extend((c != '"').then_some(c));
                     }
                     // The arrow of a range.
@@ -326,7 +326,7 @@ impl Tokens {
                     }
                     tokens.push(Token::Word(word));
                 }
-                other => return Err(format!("`{other}` cannot stand here")),
+                other => return Err(format!("unexpected character `{other}`")),
             }
         }
         Ok(Self { tokens, at: 0 })
@@ -356,21 +356,21 @@ impl Tokens {
         there
     }
 
-    fn need(&mut self, mark: char) -> Result<(), String> {
-        if self.eat(mark) { Ok(()) } else { Err(format!("a `{mark}` is missing")) }
+    fn require(&mut self, mark: char) -> Result<(), String> {
+        if self.eat(mark) { Ok(()) } else { Err(format!("`{mark}` is missing")) }
     }
 
     fn word(&mut self, what: &str) -> Result<String, String> {
         match self.next() {
             Some(Token::Word(w)) => Ok(w),
-            Some(other) => Err(format!("`{}` stands where {what} belongs", other.text())),
+            Some(other) => Err(format!("expected {what}, got `{}`", other.text())),
             None => Err(format!("{what} is missing")),
         }
     }
 
     fn value(&mut self) -> Result<BigUint, String> {
         let n = number(&self.word("a number")?)?;
-        if n.mask.is_some() { Err("open digits cannot stand here".to_owned()) } else { Ok(n.value) }
+        if n.mask.is_some() { Err("`*` is invalid in this number".to_owned()) } else { Ok(n.value) }
     }
 
     fn long(&mut self) -> Result<u64, String> {
@@ -396,7 +396,7 @@ impl Tokens {
             ("<", false) => Ok(Compare::Lt),
             (">", true) => Ok(Compare::Ge),
             (">", false) => Ok(Compare::Gt),
-            _ => Err("a comparison is one of == != <= < >= >".to_owned()),
+            _ => Err("expected one of == != <= < >= >".to_owned()),
         }
     }
 }

@@ -1,45 +1,45 @@
-//! What a packet that leaves has to look like.
+//! Patterns of expected packets.
 
-/// Nibbles, each given or open.
+/// A pattern of nibbles, each given or open.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Pattern {
     nibbles: Vec<Option<u8>>,
     exact: bool,
 }
 
-/// Why a packet is not the expected one.
+/// A mismatch between a packet and a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// It ends before the pattern does.
+    /// The packet is shorter than the pattern.
     Short {
-        /// Bytes expected.
+        /// Expected length in bytes.
         expected: usize,
-        /// Bytes there are.
+        /// Length of the packet in bytes.
         got: usize,
     },
-    /// It goes on where the pattern ends with `$`.
+    /// The packet is longer than a pattern that ends with `$`.
     Long {
-        /// Bytes expected.
+        /// Expected length in bytes.
         expected: usize,
-        /// Bytes there are.
+        /// Length of the packet in bytes.
         got: usize,
     },
-    /// These bytes differ.
+    /// The bytes at these offsets differ.
     Bytes(Vec<usize>),
 }
 
 impl Pattern {
-    /// A pattern of exactly these bytes and no more.
+    /// Returns a pattern that matches exactly these bytes.
     #[must_use]
     pub fn exactly(bytes: &[u8]) -> Self {
         let nibbles = bytes.iter().flat_map(|b| [Some(b >> 4), Some(b & 15)]).collect();
         Self { nibbles, exact: true }
     }
 
-    /// Reads hexadecimal digits, `*` for an open one, spaces, and a `$` at the end.
+    /// Parses hexadecimal digits, `*` for an open one, spaces, and a `$` at the end.
     ///
     /// # Errors
-    /// The first character that is none of these.
+    /// Returns the first invalid character.
     pub fn parse(text: &str) -> Result<Self, char> {
         let text = text.trim_end();
         let (digits, exact) = text.strip_suffix('$').map_or((text, false), |t| (t, true));
@@ -53,22 +53,22 @@ impl Pattern {
         Ok(Self { nibbles, exact })
     }
 
-    /// Bytes that it speaks of; a nibble left over counts as one.
+    /// Returns the length of the pattern in bytes; an odd nibble counts as a byte.
     #[must_use]
     pub fn len(&self) -> usize {
         self.nibbles.len().div_ceil(2)
     }
 
-    /// Whether it says nothing about bytes.
+    /// Returns whether the pattern has no nibbles.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nibbles.is_empty()
     }
 
-    /// Whether a packet is as it has to be.
+    /// Checks whether a packet matches the pattern.
     ///
     /// # Errors
-    /// How it differs.
+    /// Returns the mismatch.
     pub fn matches(&self, packet: &[u8]) -> Result<(), Mismatch> {
         let (expected, got) = (self.len(), packet.len());
         let differs = |i: usize| {
@@ -89,7 +89,7 @@ impl Pattern {
         Ok(())
     }
 
-    /// The two digits of a byte.
+    /// Returns the two digits of a byte.
     #[must_use]
     pub fn byte(&self, i: usize) -> String {
         let digit = |n: usize| match self.nibbles.get(n) {
@@ -100,7 +100,7 @@ impl Pattern {
         [digit(2 * i), digit(2 * i + 1)].iter().collect()
     }
 
-    /// The bytes, open digits as zeros.
+    /// Returns the bytes, with zeros for open digits.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         let digit = |n: usize| self.nibbles.get(n).copied().flatten().unwrap_or(0);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_suffices_unless_the_line_ends_with_a_dollar() {
+    fn a_prefix_suffices_unless_the_line_ends_with_dollar() {
         assert_eq!(matches("01 02", &[1, 2, 3]), Ok(()));
         assert_eq!(matches("01 02 $", &[1, 2, 3]), Err(Mismatch::Long { expected: 2, got: 3 }));
         assert_eq!(matches("0102$", &[1, 2]), Ok(()));

@@ -1,50 +1,50 @@
-//! Reads capture files: the classic libpcap format, both byte orders, micro- and nanoseconds.
+//! Capture files: the classic libpcap format, both byte orders, micro- and nanoseconds.
 //!
 //! Layout: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-04.html>.
 
-/// The longest capture that is read, in bytes.
+/// Maximum size of a capture in bytes.
 pub const MAX_CAPTURE_BYTES: usize = 1 << 30;
-/// Bytes of the file's header.
+/// Size of the file header in bytes.
 const FILE_HEADER: usize = 24;
-/// Bytes before each packet.
+/// Size of a packet header in bytes.
 const PACKET_HEADER: usize = 16;
 /// `LINKTYPE_ETHERNET`.
 const ETHERNET: u32 = 1;
-/// The longest packet.
+/// Maximum size of a packet in bytes.
 const MAX_PACKET: usize = 1 << 18;
 
-/// A packet of a capture.
+/// A captured packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Captured {
-    /// When it was captured: nanoseconds of the capture's clock.
+pub struct CapturedPacket {
+    /// Time of capture: nanoseconds of the capture's clock.
     pub timestamp_ns: u64,
-    /// What was captured of it.
+    /// CapturedPacket bytes.
     pub bytes: Vec<u8>,
-    /// Bytes that it had on the wire.
+    /// Length on the wire in bytes.
     pub length: u32,
 }
 
-/// Why a capture cannot be read.
+/// Reason why a capture cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PcapError {
-    /// It is too long.
+    /// The capture exceeds the size limit.
     #[error("the capture is longer than {MAX_CAPTURE_BYTES} bytes")]
     TooLong,
-    /// It does not start like one.
-    #[error("this is no pcap file (pcapng has to be converted: editcap -F pcap)")]
+    /// The bytes are not a pcap file.
+    #[error("not a pcap file (convert pcapng first: editcap -F pcap)")]
     Magic,
-    /// It does not hold Ethernet frames.
-    #[error("the capture has link type {0}, only Ethernet (1) is read")]
+    /// The capture does not contain Ethernet frames.
+    #[error("the capture has link type {0}, only Ethernet (1) is supported")]
     LinkType(u32),
-    /// It ends within a packet.
+    /// The capture ends within a packet.
     #[error("the capture ends within packet {0}")]
     Cut(usize),
-    /// A packet cannot be that long.
+    /// A packet exceeds the size limit.
     #[error("packet {packet} has {bytes} bytes, the limit is {MAX_PACKET}")]
     Packet {
-        /// Which, from 1.
+        /// Number of the packet, from 1.
         packet: usize,
-        /// Its captured length.
+        /// CapturedPacket length.
         bytes: u32,
     },
 }
@@ -52,8 +52,8 @@ pub enum PcapError {
 /// Reads a capture.
 ///
 /// # Errors
-/// [`PcapError`] for whatever is no capture of Ethernet frames.
-pub fn read(bytes: &[u8]) -> Result<Vec<Captured>, PcapError> {
+/// If the bytes are not a capture of Ethernet frames.
+pub fn read(bytes: &[u8]) -> Result<Vec<CapturedPacket>, PcapError> {
     if bytes.len() > MAX_CAPTURE_BYTES {
         return Err(PcapError::TooLong);
     }
@@ -69,7 +69,7 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Captured>, PcapError> {
         let b = bytes.get(at..at + 4)?.first_chunk::<4>()?;
         Some(if big { u32::from_be_bytes(*b) } else { u32::from_le_bytes(*b) })
     };
-    // The upper bits say how many bytes of checksum follow each frame.
+    // The upper bits hold the length of the checksum after each frame.
     let link = word(20).ok_or(PcapError::Magic)? & 0xffff;
     if link != ETHERNET {
         return Err(PcapError::LinkType(link));
@@ -88,15 +88,15 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Captured>, PcapError> {
         let end = start + captured as usize;
         let bytes = bytes.get(start..end).ok_or(cut)?.to_vec();
         let timestamp_ns = u64::from(seconds) * 1_000_000_000 + u64::from(part) * unit;
-        packets.push(Captured { timestamp_ns, bytes, length: length?.max(captured) });
+        packets.push(CapturedPacket { timestamp_ns, bytes, length: length?.max(captured) });
         at = end;
     }
     Ok(packets)
 }
 
-/// Writes a capture with microsecond times, little-endian.
+/// Encodes a capture with microsecond times, little-endian.
 #[must_use]
-pub fn write(packets: &[Captured]) -> Vec<u8> {
+pub fn write(packets: &[CapturedPacket]) -> Vec<u8> {
     let mut out = Vec::new();
     let words = |words: &[u32], out: &mut Vec<u8>| words.iter().for_each(|w| out.extend(w.to_le_bytes()));
     words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, MAX_PACKET as u32, ETHERNET], &mut out);
@@ -113,17 +113,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_captures_are_read_back() {
         let packets = vec![
-            Captured { timestamp_ns: 1_000_000_007_000, bytes: vec![1; 60], length: 1500 },
-            Captured { timestamp_ns: 2_000_000_000_000, bytes: vec![2; 14], length: 14 },
+            CapturedPacket { timestamp_ns: 1_000_000_007_000, bytes: vec![1; 60], length: 1500 },
+            CapturedPacket { timestamp_ns: 2_000_000_000_000, bytes: vec![2; 14], length: 14 },
         ];
         assert_eq!(read(&write(&packets)), Ok(packets));
     }
 
     #[test]
     fn broken_captures_are_refused() {
-        let good = write(&[Captured { timestamp_ns: 0, bytes: vec![1; 60], length: 60 }]);
+        let good = write(&[CapturedPacket { timestamp_ns: 0, bytes: vec![1; 60], length: 60 }]);
         assert_eq!(read(&[]), Err(PcapError::Magic));
         assert_eq!(read(&[0x0a, 0x0d, 0x0d, 0x0a, 0, 0]), Err(PcapError::Magic));
         assert_eq!(read(&good[..50]), Err(PcapError::Cut(1)));

@@ -1,55 +1,55 @@
-//! Multicast groups, as the reference switch's command line makes them: a group has nodes, and a node is a replica's
-//! number and the ports that get it.
+//! Multicast groups as in the reference switch's command line: a group has nodes, and a node has the number
+//! of a replica and its ports.
 
 use std::collections::BTreeMap;
 
 use crate::script::Replication;
 
-/// The most ports of a node and nodes of a group; a script is hostile, too.
-const MAX: usize = 4096;
+/// Maximum number of ports per node, and of nodes per group; scripts are hostile input.
+const MAX_MEMBERS: usize = 4096;
 
-/// A copy of a packet: its port, and which one it is.
+/// A copy of a packet: port and replica number.
 pub type Replica = (u16, u16);
 
-/// Why a command cannot be carried out.
+/// Reason why a command fails.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplicationError {
-    /// What the command needs was not made before.
-    #[error("there is no {what} {number}")]
+    /// The command refers to an object that was not created.
+    #[error("unknown {what} {number}")]
     Unknown {
         /// Group or node.
         what: &'static str,
         /// Its number.
         number: u64,
     },
-    /// It is there already.
-    #[error("group {0} is there already")]
-    Twice(u64),
-    /// The command has other numbers.
-    #[error("{command} takes {takes}, each up to 65535 and at most {MAX} in all")]
+    /// The group exists already.
+    #[error("group {0} exists already")]
+    Exists(u64),
+    /// The command has invalid arguments.
+    #[error("{command} takes {takes}, each at most 65535 and at most {MAX_MEMBERS} in total")]
     Numbers {
         /// The command.
         command: String,
-        /// What it takes.
+        /// Its arguments.
         takes: &'static str,
     },
-    /// One run of a program makes one packet of one packet.
-    #[error("{0}: not supported, programs that clone packets are not either")]
+    /// The command is about mirroring, which programs do not support either.
+    #[error("{0} is not supported: programs cannot clone packets")]
     Mirroring(String),
 }
 
-/// The groups of a device.
+/// The multicast groups of a device.
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
-    /// By the order in which they were made, which is their handle: the copies.
+    /// Copies per node, by the node's handle: nodes are numbered in the order of their creation.
     nodes: Vec<Vec<Replica>>,
-    /// By number: handles of nodes.
+    /// Handles of the nodes, by group number.
     groups: BTreeMap<u16, Vec<usize>>,
 }
 
 impl Groups {
-    /// Carries a command out.
+    /// Executes a command.
     ///
     /// # Errors
     /// [`ReplicationError`].
@@ -61,14 +61,14 @@ impl Groups {
                 let number =
                     small(group).filter(|n| *n > 0).ok_or_else(|| numbers("the number of a group"))?;
                 if self.groups.insert(number, Vec::new()).is_some() {
-                    return Err(ReplicationError::Twice(*group));
+                    return Err(ReplicationError::Exists(*group));
                 }
             }
             ("mc_node_create", [replica, ports @ ..]) => {
                 let takes = || numbers("the number of a replica and its ports");
                 let replica = small(replica).ok_or_else(takes)?;
                 let copies: Option<Vec<Replica>> = ports.iter().map(|p| Some((small(p)?, replica))).collect();
-                let fits = |c: &Vec<Replica>| c.len() <= MAX && self.nodes.len() < MAX;
+                let fits = |c: &Vec<Replica>| c.len() <= MAX_MEMBERS && self.nodes.len() < MAX_MEMBERS;
                 self.nodes.push(copies.filter(fits).ok_or_else(takes)?);
             }
             ("mc_node_associate", [group, node]) => {
@@ -76,7 +76,8 @@ impl Groups {
                 let nodes = small(group).and_then(|g| self.groups.get_mut(&g));
                 let nodes = nodes.ok_or_else(|| unknown("group", group))?;
                 let handle = usize::try_from(*node).ok().filter(|n| *n < self.nodes.len());
-                nodes.push(handle.filter(|_| nodes.len() < MAX).ok_or_else(|| unknown("node", node))?);
+                nodes
+                    .push(handle.filter(|_| nodes.len() < MAX_MEMBERS).ok_or_else(|| unknown("node", node))?);
             }
             ("mc_mgrp_create", _) => return Err(numbers("the number of a group")),
             ("mc_node_create", _) => return Err(numbers("the number of a replica and its ports")),
@@ -86,12 +87,12 @@ impl Groups {
         Ok(())
     }
 
-    /// The copies that a group asks for, node by node; none if there is no such group.
+    /// Returns the copies of a group, node by node; none if the group does not exist.
     #[must_use]
     pub fn copies(&self, group: u32) -> Vec<Replica> {
         let nodes = u16::try_from(group).ok().and_then(|g| self.groups.get(&g));
         let copies = nodes.into_iter().flatten().flat_map(|n| &self.nodes[*n]);
-        copies.copied().take(MAX).collect()
+        copies.copied().take(MAX_MEMBERS).collect()
     }
 }
 
@@ -99,7 +100,7 @@ impl Groups {
 mod tests {
     use super::*;
 
-    fn done(g: &mut Groups, command: &str, numbers: &[u64]) -> Result<(), ReplicationError> {
+    fn execute(g: &mut Groups, command: &str, numbers: &[u64]) -> Result<(), ReplicationError> {
         g.command(&Replication { command: command.to_owned(), numbers: numbers.to_vec() })
     }
 
@@ -113,25 +114,25 @@ mod tests {
             ("mc_node_associate", &[7, 1]),
             ("mc_node_associate", &[7, 0]),
         ] {
-            done(&mut g, command, numbers).expect("a right command");
+            execute(&mut g, command, numbers).expect("a valid command");
         }
         assert_eq!(g.copies(7), vec![(3, 401), (1, 400), (2, 400)]);
         assert!(g.copies(8).is_empty() && g.copies(u32::MAX).is_empty());
     }
 
     #[test]
-    fn what_does_not_exist_is_told() {
+    fn missing_groups_and_nodes_are_reported() {
         let mut g = Groups::default();
-        done(&mut g, "mc_mgrp_create", &[7]).expect("a group");
-        assert_eq!(done(&mut g, "mc_mgrp_create", &[7]), Err(ReplicationError::Twice(7)));
+        execute(&mut g, "mc_mgrp_create", &[7]).expect("a group");
+        assert_eq!(execute(&mut g, "mc_mgrp_create", &[7]), Err(ReplicationError::Exists(7)));
         let unknown = |what, number| Err(ReplicationError::Unknown { what, number });
-        assert_eq!(done(&mut g, "mc_node_associate", &[8, 0]), unknown("group", 8));
-        assert_eq!(done(&mut g, "mc_node_associate", &[7, u64::MAX]), unknown("node", u64::MAX));
+        assert_eq!(execute(&mut g, "mc_node_associate", &[8, 0]), unknown("group", 8));
+        assert_eq!(execute(&mut g, "mc_node_associate", &[7, u64::MAX]), unknown("node", u64::MAX));
         assert!(matches!(
-            done(&mut g, "mc_node_create", &[1 << 16, 1]),
+            execute(&mut g, "mc_node_create", &[1 << 16, 1]),
             Err(ReplicationError::Numbers { .. })
         ));
-        assert!(matches!(done(&mut g, "mc_node_create", &[]), Err(ReplicationError::Numbers { .. })));
-        assert!(matches!(done(&mut g, "mirroring_add", &[5, 4]), Err(ReplicationError::Mirroring(_))));
+        assert!(matches!(execute(&mut g, "mc_node_create", &[]), Err(ReplicationError::Numbers { .. })));
+        assert!(matches!(execute(&mut g, "mirroring_add", &[5, 4]), Err(ReplicationError::Mirroring(_))));
     }
 }

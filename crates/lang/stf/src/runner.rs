@@ -1,43 +1,43 @@
-//! Runs a script on a device.
+//! Execution of a script on a device.
 
 use std::collections::BTreeMap;
 
-use crate::device::{Device, RunError, Sent};
+use crate::device::{Device, RunError, SentPacket};
 use crate::diff::{self, Difference};
 use crate::members;
 use crate::pattern::Pattern;
-use crate::pcap::Captured;
+use crate::pcap::CapturedPacket;
 use crate::replication::ReplicationError;
 use crate::script::{Command, Compare, Statement, Unit};
 use crate::state::{State, StateError};
 
-/// What went wrong at a line of the script.
+/// A failure at a line of the script.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
-    /// The line, from 1; 0 for what no line asked for.
+    /// Line of the script, from 1; 0 if the failure belongs to no line.
     pub line: usize,
-    /// What it is.
-    pub what: Trouble,
+    /// Kind of the failure.
+    pub kind: FailureKind,
 }
 
-/// What may go wrong.
+/// Kinds of failures.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum Trouble {
-    /// A command cannot be carried out.
+pub enum FailureKind {
+    /// A command failed.
     Command(StateError),
-    /// A packet was not judged.
+    /// The device did not process a packet.
     Run(RunError),
-    /// The packet that left is not the one expected.
+    /// A packet that left differs from the expected one.
     Different(Box<Difference>),
-    /// A packet that was expected did not leave.
+    /// An expected packet did not leave.
     Missing {
-        /// Where it was expected.
+        /// Port on which it was expected.
         port: u32,
     },
-    /// A packet left that nothing expected.
-    Unexpected(Sent),
-    /// A command about copies of packets cannot be carried out.
+    /// An unexpected packet left.
+    Unexpected(SentPacket),
+    /// A multicast or mirroring command failed.
     Replication(ReplicationError),
 }
 
@@ -46,46 +46,46 @@ impl std::fmt::Display for Failure {
         if self.line > 0 {
             write!(f, "line {}: ", self.line)?;
         }
-        match &self.what {
-            Trouble::Command(e) => write!(f, "{e}"),
-            Trouble::Run(e) => write!(f, "{e}"),
-            Trouble::Different(d) => write!(f, "{d}"),
-            Trouble::Missing { port } => write!(f, "no packet left port {port}"),
-            Trouble::Unexpected(s) => {
-                write!(f, "a packet that nothing expects left port {}:\n  {}", s.port, diff::spaced(&s.bytes))
+        match &self.kind {
+            FailureKind::Command(e) => write!(f, "{e}"),
+            FailureKind::Run(e) => write!(f, "{e}"),
+            FailureKind::Different(d) => write!(f, "{d}"),
+            FailureKind::Missing { port } => write!(f, "no packet left port {port}"),
+            FailureKind::Unexpected(s) => {
+                write!(f, "an unexpected packet left port {}:\n  {}", s.port, diff::spaced(&s.bytes))
             }
-            Trouble::Replication(e) => write!(f, "{e}"),
+            FailureKind::Replication(e) => write!(f, "{e}"),
         }
     }
 }
 
-/// What became of a script.
+/// The result of a script.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// What went wrong, in order.
+    /// Failures, in order.
     pub failures: Vec<Failure>,
-    /// Packets that arrived.
+    /// Number of sent packets.
     pub packets: usize,
-    /// Packets that were expected.
+    /// Number of expected packets.
     pub expected: usize,
-    /// What commands show, each with its line.
+    /// Output of commands, with their lines.
     pub shown: Vec<(usize, String)>,
 }
 
 impl Report {
-    /// Whether everything was as expected.
+    /// Returns whether the script passed.
     #[must_use]
     pub const fn passed(&self) -> bool {
         self.failures.is_empty()
     }
 }
 
-/// What is expected and what came, by port.
+/// Expected packets and packets that left, by port.
 #[derive(Default)]
 struct Ports {
     expected: BTreeMap<u32, Vec<(usize, Option<Pattern>)>>,
-    /// With the line of the packet that led to it.
-    sent: BTreeMap<u32, Vec<(usize, Sent)>>,
+    /// With the line of the packet that caused it.
+    sent: BTreeMap<u32, Vec<(usize, SentPacket)>>,
 }
 
 impl Ports {
@@ -99,14 +99,14 @@ impl Ports {
                     (Some((line, Some(pattern))), Some((_, s))) => {
                         if let Err(m) = pattern.matches(&s.bytes) {
                             let d = Difference::new(*port, i + 1, pattern, &s.bytes, &m);
-                            failures.push(Failure { line: *line, what: Trouble::Different(Box::new(d)) });
+                            failures.push(Failure { line: *line, kind: FailureKind::Different(Box::new(d)) });
                         }
                     }
                     (Some((line, None)), None) | (Some((line, Some(_))), None) => {
-                        failures.push(Failure { line: *line, what: Trouble::Missing { port: *port } });
+                        failures.push(Failure { line: *line, kind: FailureKind::Missing { port: *port } });
                     }
                     (None, Some((line, s))) => {
-                        failures.push(Failure { line: *line, what: Trouble::Unexpected(s.clone()) });
+                        failures.push(Failure { line: *line, kind: FailureKind::Unexpected(s.clone()) });
                     }
                     (Some((_, None)), Some(_)) | (None, None) => {}
                 }
@@ -114,8 +114,8 @@ impl Ports {
         }
     }
 
-    /// Packets that left so far without being expected so far.
-    fn surplus(&self) -> impl Iterator<Item = &Sent> {
+    /// Returns packets that left beyond the number expected so far.
+    fn surplus(&self) -> impl Iterator<Item = &SentPacket> {
         self.sent.iter().flat_map(|(port, sent)| {
             let expected = self.expected.get(port).map_or(0, Vec::len);
             sent.iter().skip(expected).map(|(_, s)| s)
@@ -123,20 +123,25 @@ impl Ports {
     }
 }
 
-/// Runs a script. Nothing in it makes this fail: everything that goes wrong is in the report.
+/// Runs a script. The report contains every failure.
 pub fn run(script: &[Statement], device: &mut Device) -> Report {
     let (mut report, mut ports, mut state) = (Report::default(), Ports::default(), State::default());
     for s in script {
-        if let Err(what) = command(s, device, &mut state, &mut ports, &mut report) {
-            report.failures.push(Failure { line: s.line, what });
+        if let Err(kind) = execute(s, device, &mut state, &mut ports, &mut report) {
+            report.failures.push(Failure { line: s.line, kind });
         }
     }
     ports.compare(&mut report.failures);
     report
 }
 
-/// Sends the packets of one capture to a port, and compares what leaves, wherever, with another capture.
-pub fn run_capture(arriving: &[Captured], expected: &[Captured], port: u32, device: &mut Device) -> Report {
+/// Sends the packets of a capture to a port, and compares all packets that leave with another capture.
+pub fn run_capture(
+    arriving: &[CapturedPacket],
+    expected: &[CapturedPacket],
+    port: u32,
+    device: &mut Device,
+) -> Report {
     let mut report = Report { packets: arriving.len(), expected: expected.len(), ..Report::default() };
     let mut ports = Ports::default();
     let wanted = expected.iter().map(|c| (0, Some(Pattern::exactly(&c.bytes)))).collect();
@@ -144,21 +149,21 @@ pub fn run_capture(arriving: &[Captured], expected: &[Captured], port: u32, devi
     for packet in arriving {
         match device.receive(port, &packet.bytes) {
             Ok(sent) => ports.sent.entry(0).or_default().extend(sent.into_iter().map(|s| (0, s))),
-            Err(e) => report.failures.push(Failure { line: 0, what: Trouble::Run(e) }),
+            Err(e) => report.failures.push(Failure { line: 0, kind: FailureKind::Run(e) }),
         }
     }
     ports.compare(&mut report.failures);
     report
 }
 
-fn command(
+fn execute(
     s: &Statement,
     device: &mut Device,
     state: &mut State,
     ports: &mut Ports,
     report: &mut Report,
-) -> Result<(), Trouble> {
-    let done = |r: Result<(), StateError>| r.map_err(Trouble::Command);
+) -> Result<(), FailureKind> {
+    let done = |r: Result<(), StateError>| r.map_err(FailureKind::Command);
     match &s.command {
         Command::Add { table, priority, matches, action, id } => {
             done(state.add(device, table, *priority, matches, action, id.as_deref()))
@@ -172,7 +177,7 @@ fn command(
         Command::Remove(id) => done(state.remove(device, id.as_deref())),
         Command::Packet { port, bytes } => {
             report.packets += 1;
-            for sent in device.receive(*port, bytes).map_err(Trouble::Run)? {
+            for sent in device.receive(*port, bytes).map_err(FailureKind::Run)? {
                 ports.sent.entry(sent.port).or_default().push((s.line, sent));
             }
             Ok(())
@@ -183,23 +188,23 @@ fn command(
             Ok(())
         }
         Command::NoPacket => match ports.surplus().next() {
-            Some(sent) => Err(Trouble::Unexpected(sent.clone())),
+            Some(sent) => Err(FailureKind::Unexpected(sent.clone())),
             None => Ok(()),
         },
         Command::Wait => Ok(()),
         Command::CheckCounter { name, index, test } => {
             let (unit, compare, wanted) = test.unwrap_or((Unit::Packets, Compare::Ge, 0));
-            let got = state.counter(device, name, index, unit).map_err(Trouble::Command)?;
+            let got = state.counter(device, name, index, unit).map_err(FailureKind::Command)?;
             if compare.holds(got, wanted) {
                 return Ok(());
             }
             let unit = if unit == Unit::Bytes { "bytes" } else { "packets" };
             let wanted = format!("{compare} {wanted}");
-            Err(Trouble::Command(StateError::Counter { name: name.clone(), unit, got, wanted }))
+            Err(FailureKind::Command(StateError::Counter { name: name.clone(), unit, got, wanted }))
         }
         Command::CounterRead { name, index } => {
             let at = crate::script::CounterIndex::Number(*index);
-            let of = |unit| state.counter(device, name, &at, unit).map_err(Trouble::Command);
+            let of = |unit| state.counter(device, name, &at, unit).map_err(FailureKind::Command);
             let (packets, bytes) = (of(Unit::Packets)?, of(Unit::Bytes)?);
             report.shown.push((s.line, format!("{name}[{index}] = {packets} packets, {bytes} bytes")));
             Ok(())
@@ -208,7 +213,7 @@ fn command(
             done(State::set_counter(device, name, *index, *values))
         }
         Command::RegisterRead { name, index } => {
-            let value = State::register(device, name, *index).map_err(Trouble::Command)?;
+            let value = State::register(device, name, *index).map_err(FailureKind::Command)?;
             report.shown.push((s.line, format!("{name}[{index}] = {value}")));
             Ok(())
         }
@@ -219,6 +224,6 @@ fn command(
         Command::MeterRates { name, index, rates } => {
             done(state.set_meter(device, name, index.as_ref(), rates))
         }
-        Command::Replication(r) => device.groups.command(r).map_err(Trouble::Replication),
+        Command::Replication(r) => device.groups.command(r).map_err(FailureKind::Replication),
     }
 }

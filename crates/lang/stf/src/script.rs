@@ -1,49 +1,49 @@
-//! A test script: what it says, line by line.
+//! The commands of test scripts.
 //!
-//! Both dialects of the Simple Test Framework have one grammar; how names and numbers are meant is decided when a
-//! command meets the program (see [`crate::names`]).
+//! Both dialects of the Simple Test Framework have one grammar. Names and numbers are resolved when a
+//! command is executed on a program (see [`crate::names`]).
 
 use num_bigint::BigUint;
 
 use crate::pattern::Pattern;
 
-/// The longest script that is read, in bytes.
+/// Maximum size of a script in bytes.
 pub const MAX_SCRIPT_BYTES: usize = 16 << 20;
-/// The longest packet, in bytes.
+/// Maximum size of a packet in bytes.
 pub const MAX_PACKET_BYTES: usize = 65_535;
-/// The widest number, in bits.
+/// Maximum width of a number in bits.
 pub const MAX_NUMBER_BITS: usize = 2048;
 
-/// A number as the script writes it, digits that are `*` left open.
+/// A number of a script, in which some digits may be open (`*`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Number {
-    /// Its value, open digits as zeros.
+    /// Value, with zeros for open digits.
     pub value: BigUint,
-    /// Ones where a digit is given, zeros where it is open; `None` if no digit is open.
+    /// Ones for given digits, zeros for open ones; `None` if no digit is open.
     pub mask: Option<BigUint>,
 }
 
-/// What a key of a table is matched against.
+/// A match of one table key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyMatch {
     /// The key's name.
     pub key: String,
-    /// What it matches.
-    pub matched: Matched,
+    /// Value that the key has to match.
+    pub matched: MatchValue,
 }
 
 /// A value, a value with open digits, a prefix, or a range.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Matched {
+pub struct MatchValue {
     /// The value.
     pub value: Number,
-    /// Behind a slash: bits of a prefix.
+    /// Prefix length, after a slash.
     pub prefix: Option<u32>,
-    /// Behind `..` or `->`: the end of a range.
+    /// End of a range, after `..` or `->`.
     pub to: Option<BigUint>,
 }
 
-/// An action with its data.
+/// An action with its arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActionCall {
     /// The action's name.
@@ -52,7 +52,7 @@ pub struct ActionCall {
     pub args: Vec<(String, BigUint)>,
 }
 
-/// How a counter is compared.
+/// A comparison operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compare {
     /// `==`
@@ -83,7 +83,7 @@ impl std::fmt::Display for Compare {
 }
 
 impl Compare {
-    /// Whether `a` compares so with `b`.
+    /// Returns whether the comparison of `a` with `b` holds.
     #[must_use]
     pub const fn holds(self, a: u64, b: u64) -> bool {
         match self {
@@ -97,7 +97,7 @@ impl Compare {
     }
 }
 
-/// What a counter counts.
+/// The unit of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Packets.
@@ -106,50 +106,50 @@ pub enum Unit {
     Bytes,
 }
 
-/// A command about copies of packets: multicast groups, and mirroring.
+/// A multicast or mirroring command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replication {
-    /// The command's word.
+    /// Name of the command.
     pub command: String,
-    /// Its numbers.
+    /// Arguments.
     pub numbers: Vec<u64>,
 }
 
-/// One command.
+/// A command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Adds an entry to a table.
     Add {
         /// The table.
         table: String,
-        /// The entry's priority, where a greater one wins.
+        /// Priority; the highest one wins.
         priority: Option<u32>,
-        /// Its keys; those that are not named match everything.
+        /// Matches of its keys; keys without a match accept everything.
         matches: Vec<KeyMatch>,
-        /// What it does.
+        /// The action.
         action: ActionCall,
-        /// A name to remove it by.
+        /// Name for removing the entry.
         id: Option<String>,
     },
-    /// Gives a group of a table's action selector its members. (Ours: `group TABLE NUMBER ACTION(...) ACTION(...)`;
-    /// an entry names it as the action `$group(id: NUMBER)`.)
+    /// Sets the members of a group of a table's action selector. An extension of ours: `group TABLE NUMBER
+    /// ACTION(...) ACTION(...)`. An entry refers to the group by the action `$group(id: NUMBER)`.
     Group {
         /// The table.
         table: String,
-        /// The group.
+        /// Number of the group.
         number: u32,
-        /// What each member does.
+        /// Actions of the members.
         members: Vec<ActionCall>,
     },
-    /// Adds a member to a parser value set: `pvs_add SET VALUE...`, as the reference switch's command line has it; values
-    /// are written as in keys of a table where the set matches otherwise than exactly.
+    /// Adds a member to a parser value set: `pvs_add SET VALUE...`, as in the reference switch's command
+    /// line. If the set does not match exactly, values are written like table keys.
     AddValue {
         /// The set.
         set: String,
-        /// What each part of a member matches.
-        values: Vec<Matched>,
+        /// Values of the parts of the member.
+        values: Vec<MatchValue>,
     },
-    /// Takes all members out of a parser value set.
+    /// Removes all members of a parser value set.
     ClearValues(String),
     /// Sets a table's default action.
     SetDefault {
@@ -160,31 +160,31 @@ pub enum Command {
     },
     /// Removes one entry by its name, or all entries (`None`).
     Remove(Option<String>),
-    /// A packet arrives.
+    /// Sends a packet to the device.
     Packet {
-        /// Where.
+        /// Input port.
         port: u32,
         /// The packet.
         bytes: Vec<u8>,
     },
-    /// A packet has to leave.
+    /// Expects a packet from the device.
     Expect {
-        /// Where.
+        /// Output port.
         port: u32,
-        /// The packet; `None` for any.
+        /// Pattern of the packet; `None` for any packet.
         pattern: Option<Pattern>,
     },
-    /// No packet that is not expected otherwise has left so far.
+    /// Checks that no unexpected packet has left so far.
     NoPacket,
-    /// Waits for packets that are under way; here nothing ever is.
+    /// Waits for packets in transit; this device has none.
     Wait,
-    /// Compares a counter.
+    /// Checks a counter.
     CheckCounter {
         /// The counter, or the table that has it.
         name: String,
         /// Its index, or the name of an entry.
         index: CounterIndex,
-        /// What has to hold; without it the counter has to exist.
+        /// Condition; without it the counter only has to exist.
         test: Option<(Unit, Compare, u64)>,
     },
     /// Shows an element of a register.
@@ -221,44 +221,44 @@ pub enum Command {
         /// Packets, then bytes.
         values: [u64; 2],
     },
-    /// Sets the rates of a meter: of one cell, of the entry that has it, or of all cells (`None`). Rates per microsecond
-    /// and bursts.
+    /// Sets the rates per microsecond and the bursts of a meter: of one cell, of the entry that contains it,
+    /// or of all cells (`None`).
     MeterRates {
         /// The meter.
         name: String,
         /// The cell.
         index: Option<CounterIndex>,
-        /// Rate and burst, lower one first.
+        /// Rates and bursts, the lower rate first.
         rates: Vec<(f64, u64)>,
     },
-    /// Mirroring and multicast.
+    /// A multicast or mirroring command.
     Replication(Replication),
 }
 
-/// Which counter of several.
+/// Selects an element of a counter or meter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CounterIndex {
     /// By number.
     Number(u32),
-    /// That of the entry with this name.
+    /// The element of the entry with this name.
     Entry(String),
 }
 
-/// A command and where it stands.
+/// A command with its line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statement {
     /// The line, from 1.
     pub line: usize,
-    /// What it says.
+    /// The command.
     pub command: Command,
 }
 
-/// What is wrong with a script.
+/// A syntax error in a script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {message}")]
 pub struct ScriptError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, and what would be right.
+    /// The error and the expected syntax.
     pub message: String,
 }

@@ -1,4 +1,4 @@
-//! What a script says about tables, registers, counters and meters, on a device.
+//! State that a script sets on a device: tables, registers, counters and meters.
 
 use std::collections::HashMap;
 
@@ -12,71 +12,71 @@ use p4shield_p4::control::{
 use crate::device::Device;
 use crate::members;
 use crate::names::{self, NameError};
-use crate::script::{ActionCall, CounterIndex, KeyMatch, Matched, Unit};
+use crate::script::{ActionCall, CounterIndex, KeyMatch, MatchValue, Unit};
 
-/// Why a command cannot be carried out.
+/// Reason why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
-    /// A name means nothing.
+    /// A name cannot be resolved.
     #[error(transparent)]
     Name(#[from] NameError),
     /// An entry does not fit its table.
     #[error(transparent)]
     Entry(#[from] EntryError),
-    /// The map refuses it.
+    /// The map refuses the operation.
     #[error("{what}: {source}")]
     Map {
-        /// What was to be changed.
+        /// Object that the command changes.
         what: String,
-        /// Why it was not.
+        /// The cause.
         source: MapError,
     },
-    /// The table of an entry has no such thing in its entries.
-    #[error("{name} is no {what} in the entry")]
+    /// The entries of the table have no such counter or meter.
+    #[error("the entry has no {what} {name}")]
     NoDirect {
-        /// What the script calls it.
+        /// Name in the script.
         name: String,
         /// Counter or meter.
         what: &'static str,
     },
-    /// A table whose entries name no groups.
-    #[error("table {0} has no action selector, or no selector keys: there are no groups")]
+    /// The table does not support groups.
+    #[error("table {0} has no groups: it has no action selector or no selector keys")]
     NoGroups(String),
-    /// The entries of a table, or its default action, never change.
+    /// The entries of the table, or its default action, are constant.
     #[error("{0} is constant in the program")]
     Constant(String),
-    /// A key is given twice.
-    #[error("key {0} is given twice")]
+    /// A key has two matches.
+    #[error("key {0} occurs twice")]
     TwiceKey(String),
-    /// A counter is not what it has to be.
-    #[error("{name}: {unit} are {got}, which is not {wanted}")]
+    /// A counter differs from the expected value.
+    #[error("{name}: expected {unit} {wanted}, got {got}")]
     Counter {
         /// The counter.
         name: String,
         /// Packets or bytes.
         unit: &'static str,
-        /// What they are.
+        /// Actual value.
         got: u64,
-        /// What they have to be.
+        /// Expected value with the operator.
         wanted: String,
     },
-    /// There is no element of this number.
+    /// The array has no element with this index.
     #[error("{name} has no element {index}")]
     Index {
         /// The array.
         name: String,
-        /// The element.
+        /// Index of the element.
         index: u32,
     },
-    /// A value does not fit.
+    /// The value does not fit the element.
     #[error("{value} does not fit the {width} bits of {name}")]
     Value {
         /// The array.
         name: String,
         /// The value.
         value: BigUint,
-        /// Bits of an element.
+        /// Width of an element in bits.
         width: u32,
     },
 }
@@ -84,9 +84,9 @@ pub enum StateError {
 /// The entries that a script added.
 #[derive(Debug, Default)]
 pub struct State {
-    /// Map and key of each entry, and its name.
+    /// Name, map and key of each entry.
     entries: Vec<(Option<String>, String, Vec<u8>)>,
-    /// Default actions as they were at load.
+    /// Original default actions, by map.
     defaults: HashMap<String, Vec<u8>>,
 }
 
@@ -141,10 +141,10 @@ impl State {
         device.update(map, &[0; 4], &value).map_err(failed)
     }
 
-    /// Removes the entry of this name, or all entries that the script added, default actions included.
+    /// Removes the entry with this name, or all entries of the script; the latter restores default actions.
     ///
     /// # Errors
-    /// If there is no entry of this name.
+    /// If no entry has this name.
     pub fn remove(&mut self, device: &mut Device, id: Option<&str>) -> Result<(), StateError> {
         let named = |e: &(Option<String>, String, Vec<u8>)| id.is_none() || e.0.as_deref() == id;
         if let Some(id) = id
@@ -166,7 +166,7 @@ impl State {
         Ok(())
     }
 
-    /// The element of a counter, by number or by the name of an entry of the table that has it.
+    /// Returns an element of a counter, by index or by the name of the entry that contains it.
     ///
     /// # Errors
     /// [`StateError`].
@@ -185,11 +185,11 @@ impl State {
                 element(device, a, *n)?
             }
             CounterIndex::Entry(id) => {
-                let part = self.part(device, name, id, "counter", |t| t.counter_offset)?;
-                part.value[part.at..part.at + 16].to_vec()
+                let element = self.direct_element(device, name, id, "counter", |t| t.counter_offset)?;
+                element.value[element.at..element.at + 16].to_vec()
             }
         };
-        // Packets first; narrow counters have nothing else.
+        // Packets come first; narrow counters have no bytes.
         let part = bytes.chunks(8).nth(usize::from(unit == Unit::Bytes)).unwrap_or_default();
         Ok(part.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b)))
     }
@@ -211,7 +211,7 @@ impl State {
         set(device, a, index, &value)
     }
 
-    /// The element of a register.
+    /// Returns an element of a register.
     ///
     /// # Errors
     /// [`StateError`].
@@ -252,8 +252,8 @@ impl State {
         (0..a.size).try_for_each(|i| set(device, a, i, &zero))
     }
 
-    /// Sets the rates of a meter's cell, of all its cells, or of the direct meter of the entry with a name: units in a
-    /// microsecond and bursts in units.
+    /// Sets the rates of a meter: of one cell, of all cells, or of the direct meter of a named entry.
+    /// Rates are in units per microsecond, bursts in units.
     ///
     /// # Errors
     /// [`StateError`].
@@ -266,10 +266,10 @@ impl State {
     ) -> Result<(), StateError> {
         let cell = cell(rates).encode();
         if let Some(CounterIndex::Entry(id)) = index {
-            let mut part = self.part(device, name, id, "meter", |t| t.meter_offset)?;
-            part.value[part.at..part.at + cell.len()].copy_from_slice(&cell);
+            let mut element = self.direct_element(device, name, id, "meter", |t| t.meter_offset)?;
+            element.value[element.at..element.at + cell.len()].copy_from_slice(&cell);
             let failed = |source| StateError::Map { what: name.to_owned(), source };
-            return device.update(&part.map, &part.key, &part.value).map_err(failed);
+            return device.update(&element.map, &element.key, &element.value).map_err(failed);
         }
         let facts = device.facts();
         let a = &facts.arrays[array(device, "meter", name, |k| matches!(k, ArrayKind::Meter { .. }))?];
@@ -280,15 +280,15 @@ impl State {
         cells.into_iter().try_for_each(|i| set(device, a, i, &cell))
     }
 
-    /// The entry of this name, and where it has what `offset` tells.
-    fn part(
+    /// Returns the entry with this name, with the position of its direct counter or meter.
+    fn direct_element(
         &self,
         device: &Device,
         name: &str,
         id: &str,
         what: &'static str,
         offset: impl Fn(&TableFacts) -> Option<u32>,
-    ) -> Result<Part, StateError> {
+    ) -> Result<DirectElement, StateError> {
         let facts = device.facts();
         let entry = self.entries.iter().find(|e| e.0.as_deref() == Some(id));
         let known = self.entries.iter().filter_map(|e| e.0.clone()).collect::<Vec<_>>().join(", ");
@@ -298,23 +298,23 @@ impl State {
         let t = facts.tables.iter().find(|t| t.map.as_ref() == Some(map));
         let at = t.and_then(offset).ok_or_else(missing)? as usize;
         let value = device.map(map).and_then(|m| m.entry(key).ok()).ok_or_else(missing)?;
-        Ok(Part { map: map.clone(), key: key.clone(), value, at })
+        Ok(DirectElement { map: map.clone(), key: key.clone(), value, at })
     }
 }
 
-/// A counter or meter in an entry.
-struct Part {
+/// A direct counter or meter of an entry.
+struct DirectElement {
     map: String,
     key: Vec<u8>,
-    /// The entry's value.
+    /// Value of the entry.
     value: Vec<u8>,
-    /// Where it is in the value.
+    /// Offset of the counter or meter in the value.
     at: usize,
 }
 
-/// A meter's cell with these rates, lower one first.
+/// Returns a meter cell with these rates, the lower one first.
 fn cell(rates: &[(f64, u64)]) -> MeterCell {
-    /// Microseconds in 1000 seconds, which a cell counts in.
+    /// Microseconds in 1000 seconds, the unit of a cell's rates.
     const PERIOD_US: f64 = 1e9;
     let per_period = |rate: f64| (rate * PERIOD_US) as u64;
     let low = rates.first().copied().unwrap_or_default();
@@ -328,7 +328,7 @@ fn cell(rates: &[(f64, u64)]) -> MeterCell {
     }
 }
 
-/// p4c's eBPF and uBPF tests name things by C identifiers.
+/// Returns whether names are C identifiers, as in p4c's eBPF and uBPF tests.
 pub(crate) fn c_names(architecture: Architecture) -> bool {
     matches!(architecture, Architecture::Ebpf | Architecture::Ubpf)
 }
@@ -362,7 +362,7 @@ fn set(device: &mut Device, a: &ArrayFacts, index: u32, value: &[u8]) -> Result<
     device.update(&a.map, &index.to_ne_bytes(), value).map_err(failed)
 }
 
-/// The table's keys as the script gives them; those that it does not name match everything.
+/// Returns the matches of all keys of the table; keys without a match in the script accept everything.
 fn keys(t: &TableFacts, given: &[KeyMatch], c: bool) -> Result<Vec<Match>, StateError> {
     let mut matches: Vec<Option<Match>> = vec![None; t.keys.len()];
     for g in given {
@@ -385,15 +385,15 @@ fn key_index(t: &TableFacts, name: &str, c: bool) -> Result<usize, StateError> {
     Ok(names::find("key", short, c, t.keys.iter().map(|k| k.name.as_str()))?)
 }
 
-/// What a script writes, as a key of this kind is matched.
-pub(crate) fn key_match(k: &KeyFacts, g: &Matched, c: bool) -> Match {
+/// Converts a value of a script to a match of a key.
+pub(crate) fn key_match(k: &KeyFacts, g: &MatchValue, c: bool) -> Match {
     let value = &g.value.value;
     if let Some(to) = &g.to {
         return Match::Range(value.clone(), to.clone());
     }
     match (g.prefix, &g.value.mask) {
         (Some(len), _) => {
-            // p4c's tries hold values as this machine's integers in network byte order.
+            // p4c's tries hold integers of the host in network byte order.
             let value = if c { swapped(value, k.bytes) } else { value.clone() };
             match k.kind {
                 "ternary" | "optional" | "exact" => {
@@ -415,7 +415,7 @@ fn swapped(v: &BigUint, bytes: u32) -> BigUint {
     BigUint::from_bytes_be(&digits)
 }
 
-/// Without a priority, the longer prefixes of a table with several of them win.
+/// Returns the default priority: in a table with several prefixes, longer ones win.
 fn specificity(t: &TableFacts, matches: &[Match]) -> u32 {
     let bits = |m: &Match| if let Match::Prefix(_, len) = m { *len } else { 0 };
     if t.shape == Shape::Rules { matches.iter().map(bits).sum() } else { 0 }
@@ -424,7 +424,7 @@ fn specificity(t: &TableFacts, matches: &[Match]) -> u32 {
 pub(crate) fn action_value(t: &TableFacts, action: &ActionCall, c: bool) -> Result<Vec<u8>, StateError> {
     let index = names::find("action", &action.name, c, t.actions.iter().map(|a| a.name.as_str()))?;
     let a = &t.actions[index];
-    // In C names, arguments stand in the order of the parameters.
+    // With C names, arguments follow the order of the parameters.
     let mut data: Vec<Option<BigUint>> = vec![None; a.params.len()];
     for (i, (name, value)) in action.args.iter().enumerate() {
         let at = match names::find("parameter", name, false, a.params.iter().map(|p| p.name.as_str())) {
@@ -436,7 +436,7 @@ pub(crate) fn action_value(t: &TableFacts, action: &ActionCall, c: bool) -> Resu
     }
     let given = data.iter().flatten().count();
     if c {
-        // p4c's generated control plane takes what is not named for zero.
+        // p4c's generated control plane sets missing arguments to zero.
         data.iter_mut().for_each(|d| *d = Some(d.take().unwrap_or_default()));
     }
     let data: Option<Vec<BigUint>> = data.into_iter().collect();

@@ -1,9 +1,9 @@
-//! Scripts and captures with bytes exchanged, repeated and left out: reading them has to end. The campaign is the same
-//! at every run; `P4SHIELD_FUZZ_ROUNDS` says how many mutations (4000 by default).
+//! Scripts and captures with random changes are parsed or refused. Every run is the same;
+//! `P4SHIELD_FUZZ_ROUNDS` sets the number of mutations (4000 by default).
 
-use p4shield_stf::pcap::{Captured, write};
+use p4shield_stf::pcap::{CapturedPacket, write};
 
-/// A small generator.
+/// A deterministic generator.
 struct Rng(u64);
 
 impl Rng {
@@ -24,7 +24,7 @@ fn seeds() -> Vec<Vec<u8>> {
         .map(|p| std::fs::read(p).expect("a script"))
         .collect();
     seeds.sort();
-    let packet = |n: usize| Captured { timestamp_ns: n as u64, bytes: vec![8; n], length: n as u32 };
+    let packet = |n: usize| CapturedPacket { timestamp_ns: n as u64, bytes: vec![8; n], length: n as u32 };
     seeds.push(write(&[packet(60), packet(0), packet(1500)]));
     seeds
 }
@@ -52,7 +52,7 @@ fn mutated(rng: &mut Rng, seed: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn mutations_of_scripts_and_captures_are_read_or_refused() {
+fn mutated_scripts_and_captures_are_read_or_refused() {
     let rounds = std::env::var("P4SHIELD_FUZZ_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(4000);
     let mut rng = Rng(0x5eed_5eed_5eed_5eed);
     let seeds = seeds();

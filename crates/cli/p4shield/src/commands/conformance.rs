@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use p4shield_p4::Reject;
 use p4shield_stf::census::{self, Entry};
-use p4shield_stf::conformance::{self, Folders, Outcome};
+use p4shield_stf::conformance::{self, CaseResult, Folders};
 
 use super::test::EngineName;
 use p4shield_console::output;
@@ -75,7 +75,7 @@ impl Conformance {
         for folder in &self.corpus {
             let programs = census::programs(folder)
                 .with_context(|| format!("cannot read the folder {}", folder.display()))?;
-            entries.extend(programs.iter().filter_map(|p| census::take(p, &folders)));
+            entries.extend(programs.iter().filter_map(|p| census::measure(p, &folders)));
         }
         programs(&entries);
         Ok(())
@@ -86,7 +86,7 @@ impl Conformance {
 fn programs(entries: &[Entry]) {
     let mut counts: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
     for e in entries {
-        *counts.entry(e.architecture).or_default().entry(e.outcome.as_str()).or_default() += 1;
+        *counts.entry(e.architecture).or_default().entry(e.result.as_str()).or_default() += 1;
     }
     output::line("\n| architecture | programs | results |\n|---|---|---|");
     for (architecture, outcomes) in &counts {
@@ -95,38 +95,39 @@ fn programs(entries: &[Entry]) {
         output::line(format_args!("| {architecture} | {all} | {} |", words.join(", ")));
     }
     output::line("\n| step | median | largest | of |\n|---|---|---|---|");
-    let compiling = census::spread(entries.iter().map(|e| (e.compiling, e.name.as_str())));
-    let verifying = census::spread(entries.iter().filter_map(|e| Some((e.verifying?, e.name.as_str()))));
+    let compiling = census::median_and_maximum(entries.iter().map(|e| (e.compiling, e.name.as_str())));
+    let verifying =
+        census::median_and_maximum(entries.iter().filter_map(|e| Some((e.verifying?, e.name.as_str()))));
     for (step, times) in [("compile", compiling), ("verify", verifying)] {
         if let Some((median, largest, whose)) = times {
             output::line(format_args!("| {step} | {median:.1?} | {largest:.1?} | {whose} |"));
         }
     }
     output::line("\n| architecture | program | outcome | reason |\n|---|---|---|---|");
-    for e in entries.iter().filter(|e| e.outcome != Outcome::Passed) {
-        let reason = e.outcome.reason().replace('|', "\\|");
-        output::line(format_args!("| {} | {} | {} | {reason} |", e.architecture, e.name, e.outcome.as_str()));
+    for e in entries.iter().filter(|e| e.result != CaseResult::Passed) {
+        let reason = e.result.reason().replace('|', "\\|");
+        output::line(format_args!("| {} | {} | {} | {reason} |", e.architecture, e.name, e.result.as_str()));
     }
 }
 
 /// Prints the table in Markdown. Returns architecture, passed scripts and all scripts.
-fn table(results: &[(&'static str, String, Outcome)]) -> Vec<(&'static str, usize, usize)> {
+fn table(results: &[(&'static str, String, CaseResult)]) -> Vec<(&'static str, usize, usize)> {
     let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     for (architecture, _, outcome) in results {
         let (passed, all) = counts.entry(architecture).or_default();
         *all += 1;
-        *passed += usize::from(*outcome == Outcome::Passed);
+        *passed += usize::from(*outcome == CaseResult::Passed);
     }
     output::line("| architecture | scripts | passed |\n|---|---|---|");
     for (architecture, (passed, all)) in &counts {
         output::line(format_args!("| {architecture} | {all} | {passed} |"));
     }
-    if results.iter().any(|(_, _, o)| *o != Outcome::Passed) {
+    if results.iter().any(|(_, _, o)| *o != CaseResult::Passed) {
         output::line(
             "\nScripts that do not pass:\n\n| architecture | test | outcome | reason |\n|---|---|---|---|",
         );
     }
-    for (architecture, name, outcome) in results.iter().filter(|(_, _, o)| *o != Outcome::Passed) {
+    for (architecture, name, outcome) in results.iter().filter(|(_, _, o)| *o != CaseResult::Passed) {
         let reason = outcome.reason().replace('|', "\\|");
         output::line(format_args!("| {architecture} | {name} | {} | {reason} |", outcome.as_str()));
     }

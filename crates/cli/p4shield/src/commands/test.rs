@@ -123,7 +123,7 @@ impl Test {
     }
 }
 
-fn capture(path: &Path) -> anyhow::Result<Vec<pcap::Captured>> {
+fn capture(path: &Path) -> anyhow::Result<Vec<pcap::CapturedPacket>> {
     Ok(pcap::read(&input::bytes(path)?).map_err(|e| Refused(format!("{}: {e}", path.display())))?)
 }
 

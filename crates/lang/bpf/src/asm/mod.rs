@@ -14,7 +14,8 @@
 //!     exit
 //! ```
 //!
-//! What [`crate::insn::Op`] displays can be read back, except that a distance that leaves the function is refused.
+//! The assembler accepts the text of every [`crate::insn::Op`], except for a distance that leaves the
+//! function.
 
 mod operand;
 mod statement;
@@ -26,19 +27,19 @@ use p4shield_abi::map::{MapDefinition, TYPE_ARRAY, TYPE_HASH, TYPE_LPM_TRIE};
 use crate::insn::{Insn, Op, opcode};
 use crate::linked::{Linked, Map, Subprogram};
 use operand::number;
-use statement::{Statement, Target};
+use statement::{JumpTarget, Statement};
 
-/// What is wrong with a line.
+/// A syntax error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {reason}")]
 pub struct AsmError {
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, and what would be right.
+    /// The error and the expected syntax.
     pub reason: String,
 }
 
-/// One instruction of the text, with what is to be filled in.
+/// A parsed instruction whose jump target is not resolved yet.
 struct Pending {
     line: usize,
     slot: usize,
@@ -47,11 +48,11 @@ struct Pending {
 
 /// Assembles a program.
 ///
-/// Functions are what `call local` reaches, and the entry is what comes first. Nothing else is checked: the result
-/// may be refused by [`crate::check`] or [`crate::verify`].
+/// Every target of `call local` starts a function; the first instruction starts the entry function. The
+/// result may still be refused by [`crate::check`] or [`crate::verify`].
 ///
 /// # Errors
-/// The first line that cannot be understood.
+/// Returns the first line with a syntax error.
 pub fn assemble(text: &str) -> Result<Linked, AsmError> {
     let mut maps: Vec<Map> = Vec::new();
     let mut labels = BTreeMap::new();
@@ -63,7 +64,7 @@ pub fn assemble(text: &str) -> Result<Linked, AsmError> {
         let mut code = raw.split(['#', ';']).next().unwrap_or("").trim();
         if let Some((label, rest)) = code.split_once(':') {
             if labels.insert(label.trim().to_owned(), slots).is_some() {
-                return Err(failed(format!("label {label} stands twice")));
+                return Err(failed(format!("label {label} is defined twice")));
             }
             code = rest.trim();
         }
@@ -84,7 +85,7 @@ pub fn assemble(text: &str) -> Result<Linked, AsmError> {
 }
 
 fn map(declaration: &str) -> Result<Map, String> {
-    let usage = || "a map is declared as .map NAME array|hash|lpm KEY VALUE ENTRIES".to_owned();
+    let usage = || "expected .map NAME array|hash|lpm KEY VALUE ENTRIES".to_owned();
     let words: Vec<&str> = declaration.split_whitespace().collect();
     let [name, kind, sizes @ ..] = words.as_slice() else { return Err(usage()) };
     let map_type = match *kind {
@@ -99,7 +100,7 @@ fn map(declaration: &str) -> Result<Map, String> {
     Ok(Map { name: (*name).to_owned(), definition })
 }
 
-/// Fills in jumps and calls, and finds the functions.
+/// Resolves jumps and calls, and finds the functions.
 fn link(pending: Vec<Pending>, labels: &BTreeMap<String, usize>, maps: Vec<Map>) -> Result<Linked, AsmError> {
     let exits: Vec<usize> = pending.iter().filter(|p| p.statement.op == Op::Exit).map(|p| p.slot).collect();
     let mut insns: Vec<Insn> = Vec::new();
@@ -109,14 +110,14 @@ fn link(pending: Vec<Pending>, labels: &BTreeMap<String, usize>, maps: Vec<Map>)
         let (mut insn, second) = statement.op.encode();
         if let Some(target) = statement.target {
             let off = match &target {
-                Target::Distance(off) => *off,
-                Target::Label(label) => {
-                    let to = place(label, labels, &exits, slot)
-                        .ok_or_else(|| failed(format!("there is no label {label}")))?;
+                JumpTarget::Distance(off) => *off,
+                JumpTarget::Label(label) => {
+                    let to = label_slot(label, labels, &exits, slot)
+                        .ok_or_else(|| failed(format!("label {label} is not defined")))?;
                     to as i64 - slot as i64 - 1
                 }
             };
-            let far = || failed(format!("a distance of {off} slots is too far"));
+            let far = || failed(format!("the distance of {off} slots is too large"));
             if matches!(statement.op, Op::Branch { .. })
                 || insn.code == opcode::JMP | opcode::JA && !statement.far
             {
@@ -138,8 +139,8 @@ fn link(pending: Vec<Pending>, labels: &BTreeMap<String, usize>, maps: Vec<Map>)
     Ok(Linked { insns, maps, subprograms, ..Linked::default() })
 }
 
-/// Where a label stands. `exit` without such a label is the next `exit` instruction, or the last one.
-fn place(label: &str, labels: &BTreeMap<String, usize>, exits: &[usize], from: usize) -> Option<usize> {
+/// Returns the slot of a label. An undefined label `exit` is the next `exit` instruction, or the last one.
+fn label_slot(label: &str, labels: &BTreeMap<String, usize>, exits: &[usize], from: usize) -> Option<usize> {
     labels.get(label).copied().or_else(|| {
         let next = exits.iter().find(|&&e| e > from).or(exits.last());
         (label == "exit").then_some(next.copied()).flatten()

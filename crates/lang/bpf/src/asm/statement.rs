@@ -1,25 +1,25 @@
-//! One instruction: mnemonic and operands.
+//! Instructions: mnemonic and operands.
 
-use super::operand::{immediate, number, place, register, source};
+use super::operand::{immediate, memory_operand, number, register, source};
 use crate::insn::{Alu, Atomic, Cond, Op, Source, Swap, Width};
 
-/// Where a jump or a call goes.
+/// JumpTarget of a jump or a call.
 #[derive(Debug)]
-pub(super) enum Target {
+pub(super) enum JumpTarget {
     Label(String),
     Distance(i64),
 }
 
-/// An instruction whose distance is filled in when all labels are known.
+/// An instruction with an unresolved target.
 #[derive(Debug)]
 pub(super) struct Statement {
     pub(super) op: Op,
-    pub(super) target: Option<Target>,
-    /// `ja32`: the distance stands in the immediate.
+    pub(super) target: Option<JumpTarget>,
+    /// `ja32`: the immediate holds the distance.
     pub(super) far: bool,
 }
 
-/// Parses an instruction; `maps` are the names of the maps that are declared so far.
+/// Parses an instruction. `maps` holds the names of the maps declared so far.
 pub(super) fn parse(code: &str, maps: &[&str]) -> Result<Statement, String> {
     let (mnemonic, rest) = code.split_once(char::is_whitespace).unwrap_or((code, ""));
     let operands: Vec<&str> = rest.split(',').map(str::trim).filter(|o| !o.is_empty()).collect();
@@ -45,17 +45,17 @@ pub(super) fn parse(code: &str, maps: &[&str]) -> Result<Statement, String> {
 }
 
 fn unknown(code: &str) -> String {
-    format!("{code} is not an instruction with these operands")
+    format!("{code} is not an instruction with valid operands")
 }
 
-fn target(text: &str) -> Target {
+fn target(text: &str) -> JumpTarget {
     match number(text) {
-        Some(off) => Target::Distance(off),
-        None => Target::Label(text.to_owned()),
+        Some(off) => JumpTarget::Distance(off),
+        None => JumpTarget::Label(text.to_owned()),
     }
 }
 
-/// The name before a suffix of `32`, and whether the operation is wide.
+/// Returns the mnemonic without the suffix `32`, and whether the operation has 64 bits.
 fn split_width(mnemonic: &str) -> (&str, bool) {
     mnemonic.strip_suffix("32").map_or((mnemonic, true), |name| (name, false))
 }
@@ -66,7 +66,7 @@ fn call(callee: &str) -> Result<Statement, String> {
         return Ok(Statement { op, target: Some(target(name.trim())), far: false });
     }
     let helper = number(callee).and_then(|n| u32::try_from(n).ok());
-    let helper = helper.ok_or_else(|| format!("{callee} is not the number of a helper, nor local LABEL"))?;
+    let helper = helper.ok_or_else(|| format!("{callee} is neither a helper number nor local LABEL"))?;
     Ok(Statement { op: Op::Call { helper }, target: None, far: false })
 }
 
@@ -76,14 +76,14 @@ fn lddw(dst: &str, value: &str, maps: &[&str]) -> Result<Op, String> {
         let name = name.trim();
         let index = maps.iter().position(|m| *m == name).or_else(|| name.parse().ok());
         let map =
-            index.and_then(|i| u32::try_from(i).ok()).ok_or_else(|| format!("no map {name} is declared"))?;
+            index.and_then(|i| u32::try_from(i).ok()).ok_or_else(|| format!("map {name} is not declared"))?;
         return Ok(Op::LoadMap { dst, map });
     }
     let value = number(value).ok_or_else(|| format!("{value} is not a number"))?;
     Ok(Op::LoadImm { dst, value: value as u64 })
 }
 
-/// `lock [fetch] OPERATION[32] [PLACE], SOURCE`; the place follows the operation after a space.
+/// Parses `lock [fetch] OPERATION[32] [MEMORY], SOURCE`.
 fn lock(first: &str, src: &str) -> Result<Op, String> {
     let words: Vec<&str> = first.split_whitespace().collect();
     let (fetch, name, at) = match words.as_slice() {
@@ -97,7 +97,7 @@ fn lock(first: &str, src: &str) -> Result<Op, String> {
         .find(|a| a.name() == name)
         .ok_or_else(|| unknown(&format!("lock {first}")))?;
     let fetch = fetch || matches!(op, Atomic::Xchg | Atomic::CmpXchg);
-    let (dst, off) = place(at)?;
+    let (dst, off) = memory_operand(at)?;
     Ok(Op::Atomic { op, wide, dst, src: register(src)?, off, fetch })
 }
 
@@ -142,15 +142,15 @@ fn two(mnemonic: &str, dst: &str, src: &str) -> Result<Op, String> {
             Some(size) => (size, true),
             None => (size, false),
         };
-        let (src, off) = place(src)?;
+        let (src, off) = memory_operand(src)?;
         return Ok(Op::Load { dst: register(dst)?, src, off, width: width(size, mnemonic)?, signed });
     }
     if let Some(size) = mnemonic.strip_prefix("stx") {
-        let (dst, off) = place(dst)?;
+        let (dst, off) = memory_operand(dst)?;
         return Ok(Op::Store { dst, off, width: width(size, mnemonic)?, src: Source::Reg(register(src)?) });
     }
     if let Some(size) = mnemonic.strip_prefix("st") {
-        let (dst, off) = place(dst)?;
+        let (dst, off) = memory_operand(dst)?;
         return Ok(Op::Store { dst, off, width: width(size, mnemonic)?, src: Source::Imm(immediate(src)?) });
     }
     let (name, wide) = split_width(mnemonic);

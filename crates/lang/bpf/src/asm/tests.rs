@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn what_is_displayed_can_be_read_back() {
+fn displayed_instructions_are_read_back() {
     let text = "
         mov r0, -5
         mov32 %r1, 0xffffffff
@@ -26,7 +26,7 @@ fn what_is_displayed_can_be_read_back() {
         ja +0
         call 1000
         exit";
-    let first = assemble(text).expect("all of it is right");
+    let first = assemble(text).expect("valid instructions");
     let mut slot = 0;
     let mut again = String::new();
     while slot < first.insns.len() {
@@ -34,7 +34,7 @@ fn what_is_displayed_can_be_read_back() {
         again += "\n";
         slot += 1 + usize::from(first.insns[slot].is_wide());
     }
-    assert_eq!(assemble(&again).expect("what we display").insns, first.insns, "{again}");
+    assert_eq!(assemble(&again).expect("displayed text").insns, first.insns, "{again}");
 }
 
 #[test]
@@ -56,17 +56,17 @@ fn functions_and_maps_are_found() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_line() {
+fn errors_are_reported_with_their_line() {
     let cases = [
         ("mov r0, 1\nmov r11, 2", 2, "r0 to r10"),
         ("\n\nfly r1", 3, "not an instruction"),
-        ("ja nowhere", 1, "no label nowhere"),
+        ("ja nowhere", 1, "label nowhere is not defined"),
         ("a: exit\na: exit", 2, "twice"),
         ("mov r0, 0x100000000", 1, "32 bits"),
-        ("lddw r1, map m", 1, "no map m"),
+        ("lddw r1, map m", 1, "map m is not declared"),
         ("ldxw r1, [r2+40000]", 1, "16 bits"),
         (".map m hash 4", 1, ".map NAME"),
-        ("call r1", 1, "number of a helper"),
+        ("call r1", 1, "helper number"),
     ];
     for (text, line, what) in cases {
         let e = assemble(text).unwrap_err();
@@ -75,7 +75,7 @@ fn mistakes_are_told_with_their_line() {
     }
 }
 
-/// Every line of the tests above with a few characters changed: refused or assembled, never a panic.
+/// Every line of the tests above with a few characters changed is refused or assembled, without a panic.
 #[test]
 fn damaged_text_never_panics() {
     let text = include_str!("tests.rs");

@@ -1,4 +1,4 @@
-//! Maps that are described by types: libbpf's `.maps` section, as today's tutorials write it.
+//! Maps in libbpf's `.maps` section, described by BTF types.
 //!
 //! ```c
 //! struct {
@@ -9,8 +9,8 @@
 //! } flows SEC(".maps");
 //! ```
 //!
-//! A number stands in the type as the length of an array that a pointer points to. The types are in section `.BTF`,
-//! which clang writes with `-g` (layout: Linux, `Documentation/bpf/btf.rst`).
+//! The type encodes a number as the length of an array that a pointer points to. Section `.BTF` holds the
+//! types; clang writes it with `-g` (layout: Linux, `Documentation/bpf/btf.rst`).
 
 use std::collections::BTreeMap;
 
@@ -21,16 +21,16 @@ use p4shield_abi::map::MapDefinition;
 use super::{Elf, ObjectError, ObjectMap};
 use crate::maps::MAX_MAPS;
 
-/// libbpf's section.
+/// Name of libbpf's map section.
 pub(super) const SECTION: &str = ".maps";
 const MAGIC: u16 = 0xeb9f;
-/// How many typedefs, qualifiers and array dimensions are followed.
+/// Maximum depth of typedefs, qualifiers and array dimensions.
 const MAX_DEPTH: u32 = 32;
 
-/// What we need to know about a type.
+/// The relevant properties of a type.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
-    /// Has a size of its own: integers, structs, unions, enums, floats.
+enum BtfKind {
+    /// A type with a size of its own: integer, struct, union, enum or float.
     Sized {
         size: u32,
     },
@@ -41,44 +41,44 @@ enum Kind {
         of: u32,
         len: u32,
     },
-    /// Another name or qualification of a type.
+    /// A typedef or a qualified type.
     Alias {
         of: u32,
     },
     Variable {
         of: u32,
     },
-    /// Nothing that a map is described with.
+    /// A type that does not occur in map descriptions.
     Other,
 }
 
-struct Type<'a> {
+struct BtfType<'a> {
     name: u32,
-    kind: Kind,
+    kind: BtfKind,
     /// Members of a struct: name, type and offset, twelve bytes each.
     members: &'a [u8],
 }
 
 struct Btf<'a> {
-    types: Vec<Type<'a>>,
+    types: Vec<BtfType<'a>>,
     strings: &'a [u8],
-    /// Types of variables by their names.
+    /// BtfType IDs of variables by name.
     variables: BTreeMap<&'a [u8], u32>,
 }
 
 fn damaged() -> ObjectError {
-    failed("section .BTF, which describes them, is damaged".to_owned())
+    failed("section .BTF is damaged: compile again with -g".to_owned())
 }
 
 fn failed(reason: String) -> ObjectError {
     ObjectError::Maps { section: SECTION.to_owned(), reason }
 }
 
-/// The maps of section `.maps`, by offset.
+/// Returns the maps of section `.maps`, sorted by offset.
 pub(super) fn maps(file: &Elf<'_>) -> Result<Vec<ObjectMap>, ObjectError> {
     let Some(section) = file.section_by_name(SECTION) else { return Ok(Vec::new()) };
     let Some(btf) = file.section_by_name(".BTF") else {
-        return Err(failed("there is no section .BTF that describes them: compile with -g".to_owned()));
+        return Err(failed("there is no section .BTF: compile with -g".to_owned()));
     };
     let btf = Btf::parse(btf.data()?).ok_or_else(damaged)?;
     let mut maps = Vec::new();
@@ -87,7 +87,7 @@ pub(super) fn maps(file: &Elf<'_>) -> Result<Vec<ObjectMap>, ObjectError> {
             continue;
         }
         if maps.len() == MAX_MAPS {
-            return Err(failed(format!("more than {MAX_MAPS} maps")));
+            return Err(failed(format!("more than {MAX_MAPS} maps are not supported")));
         }
         let name = symbol.name()?.to_owned();
         let definition = btf.map(&name)?;
@@ -110,16 +110,16 @@ impl<'a> Btf<'a> {
         let body = bytes.get(length as usize..)?;
         let part = |at: u32, len: u32| body.get(at as usize..)?.get(..len as usize);
         let (mut rest, strings) = (part(types_at, types_len)?, part(strings_at, strings_len)?);
-        // Type 0 is void.
-        let mut types = vec![Type { name: 0, kind: Kind::Other, members: &[] }];
+        // BtfType 0 is void.
+        let mut types = vec![BtfType { name: 0, kind: BtfKind::Other, members: &[] }];
         while !rest.is_empty() {
-            let (ty, tail) = Type::parse(rest)?;
+            let (ty, tail) = BtfType::parse(rest)?;
             types.push(ty);
             rest = tail;
         }
         let mut this = Self { types, strings, variables: BTreeMap::new() };
         let variables = this.types.iter().filter_map(|t| match t.kind {
-            Kind::Variable { of } => Some((this.name(t.name), of)),
+            BtfKind::Variable { of } => Some((this.name(t.name), of)),
             _ => None,
         });
         this.variables = variables.collect();
@@ -131,53 +131,54 @@ impl<'a> Btf<'a> {
         rest.split(|&b| b == 0).next().unwrap_or_default()
     }
 
-    fn get(&self, id: u32) -> Option<&Type<'a>> {
+    fn get(&self, id: u32) -> Option<&BtfType<'a>> {
         self.types.get(id as usize)
     }
 
-    /// The type behind its other names and qualifiers.
-    fn resolve(&self, mut id: u32) -> Option<&Type<'a>> {
+    /// Resolves typedefs and qualifiers.
+    fn resolve(&self, mut id: u32) -> Option<&BtfType<'a>> {
         for _ in 0..MAX_DEPTH {
             match self.get(id)?.kind {
-                Kind::Alias { of } => id = of,
+                BtfKind::Alias { of } => id = of,
                 _ => return self.get(id),
             }
         }
         None
     }
 
-    /// Bytes of a type.
+    /// Returns the size of a type in bytes.
     fn size(&self, id: u32, depth: u32) -> Option<u32> {
         if depth > MAX_DEPTH {
             return None;
         }
         match self.resolve(id)?.kind {
-            Kind::Sized { size } => Some(size),
-            Kind::Pointer { .. } => Some(8),
-            Kind::Array { of, len } => self.size(of, depth + 1)?.checked_mul(len),
-            Kind::Alias { .. } | Kind::Variable { .. } | Kind::Other => None,
+            BtfKind::Sized { size } => Some(size),
+            BtfKind::Pointer { .. } => Some(8),
+            BtfKind::Array { of, len } => self.size(of, depth + 1)?.checked_mul(len),
+            BtfKind::Alias { .. } | BtfKind::Variable { .. } | BtfKind::Other => None,
         }
     }
 
-    /// `__type(name, T)`: bytes of what a member points to.
+    /// Returns the size of the type in `__type(name, T)`: the type that a member points to.
     fn pointee_size(&self, member: u32) -> Option<u32> {
-        let Kind::Pointer { to } = self.resolve(member)?.kind else { return None };
+        let BtfKind::Pointer { to } = self.resolve(member)?.kind else { return None };
         self.size(to, 0)
     }
 
-    /// `__uint(name, n)`: the length of the array that a member points to.
+    /// Returns the number in `__uint(name, n)`: the length of the array that a member points to.
     fn number(&self, member: u32) -> Option<u32> {
-        let Kind::Pointer { to } = self.resolve(member)?.kind else { return None };
-        let Kind::Array { len, .. } = self.resolve(to)?.kind else { return None };
+        let BtfKind::Pointer { to } = self.resolve(member)?.kind else { return None };
+        let BtfKind::Array { len, .. } = self.resolve(to)?.kind else { return None };
         Some(len)
     }
 
-    /// The map that the variable of this name describes.
+    /// Returns the map that the variable with this name describes.
     fn map(&self, name: &str) -> Result<MapDefinition, ObjectError> {
         let failed = |reason: &str| failed(format!("map {name}: {reason}"));
         let variable = self.variables.get(name.as_bytes()).copied();
-        let described =
-            variable.and_then(|of| self.resolve(of)).ok_or_else(|| failed("no type describes it"))?;
+        let described = variable
+            .and_then(|of| self.resolve(of))
+            .ok_or_else(|| failed("section .BTF has no type for it"))?;
         let mut d = MapDefinition { map_type: 0, key_size: 0, value_size: 0, max_entries: 0, flags: 0 };
         for member in described.members.chunks_exact(12) {
             let mut r = Reader::new(member);
@@ -190,7 +191,7 @@ impl<'a> Btf<'a> {
                     return Err(failed(&format!("field {other} is not supported")));
                 }
             };
-            let value = value.ok_or_else(|| failed("its type is not as __uint and __type write it"))?;
+            let value = value.ok_or_else(|| failed("its type is not as __uint and __type define it"))?;
             match field {
                 b"type" => d.map_type = value,
                 b"max_entries" => d.max_entries = value,
@@ -203,31 +204,31 @@ impl<'a> Btf<'a> {
     }
 }
 
-impl<'a> Type<'a> {
-    /// A type and what follows it.
+impl<'a> BtfType<'a> {
+    /// Parses a type and returns the rest of the bytes.
     fn parse(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (head, rest) = bytes.split_first_chunk::<12>()?;
         let mut r = Reader::new(head);
         let (name, info, word) = (r.u32(), r.u32(), r.u32());
         let count = (info & 0xffff) as usize;
         let (kind, extra) = match info >> 24 & 0x1f {
-            1 => (Kind::Sized { size: word }, 4),
-            2 => (Kind::Pointer { to: word }, 0),
+            1 => (BtfKind::Sized { size: word }, 4),
+            2 => (BtfKind::Pointer { to: word }, 0),
             3 => {
                 let mut r = Reader::new(rest);
                 let (of, _index, len) = (r.u32(), r.u32(), r.u32());
-                (Kind::Array { of, len }, 12)
+                (BtfKind::Array { of, len }, 12)
             }
-            4 | 5 => (Kind::Sized { size: word }, count * 12),
-            6 => (Kind::Sized { size: word }, count * 8),
-            8..=11 | 18 => (Kind::Alias { of: word }, 0),
-            7 | 12 => (Kind::Other, 0),
-            13 => (Kind::Other, count * 8),
-            14 => (Kind::Variable { of: word }, 4),
-            15 => (Kind::Other, count * 12),
-            16 => (Kind::Sized { size: word }, 0),
-            17 => (Kind::Other, 4),
-            19 => (Kind::Sized { size: word }, count * 12),
+            4 | 5 => (BtfKind::Sized { size: word }, count * 12),
+            6 => (BtfKind::Sized { size: word }, count * 8),
+            8..=11 | 18 => (BtfKind::Alias { of: word }, 0),
+            7 | 12 => (BtfKind::Other, 0),
+            13 => (BtfKind::Other, count * 8),
+            14 => (BtfKind::Variable { of: word }, 4),
+            15 => (BtfKind::Other, count * 12),
+            16 => (BtfKind::Sized { size: word }, 0),
+            17 => (BtfKind::Other, 4),
+            19 => (BtfKind::Sized { size: word }, count * 12),
             _ => return None,
         };
         let (extra, rest) = rest.split_at_checked(extra)?;

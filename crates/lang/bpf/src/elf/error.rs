@@ -1,80 +1,81 @@
-//! Why an object cannot be read.
+//! Errors of reading objects.
 
 use p4shield_abi::context::PROGRAM_ABI_VERSION;
 
 use super::MAX_OBJECT_BYTES;
 use crate::linked::MAX_SLOTS;
 
-/// What is wrong with an object.
+/// Reason why an object cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ObjectError {
-    /// It is too large.
+    /// The object is too large.
     #[error("the object has {bytes} bytes, the limit is {MAX_OBJECT_BYTES}")]
     TooLarge {
-        /// Its size.
+        /// Size of the object.
         bytes: usize,
     },
     /// The ELF structure is damaged.
     #[error("not a readable ELF file")]
     Elf(#[from] object::Error),
-    /// It is an ELF file of something else.
+    /// The ELF file is not an eBPF object.
     #[error("not an eBPF object: compile with `p4shield compile`, or `clang -O2 -target bpf -c`")]
     NotBpf,
-    /// It was compiled for another version of the program interface.
+    /// The object was compiled for another version of the program interface.
     #[error(
-        "compiled for version {version} of the program interface, this is version {PROGRAM_ABI_VERSION}: compile again"
+        "the object was compiled for version {version} of the program interface, this is version \
+         {PROGRAM_ABI_VERSION}: compile again"
     )]
     Abi {
-        /// The version that it was compiled for.
+        /// Version that the object was compiled for.
         version: u32,
     },
-    /// A code section is not a whole number of instructions.
-    #[error("code section {section} has {bytes} bytes, which is no whole number of instructions")]
+    /// The size of a code section is not a multiple of the instruction size.
+    #[error("code section {section} has {bytes} bytes, which is not a multiple of 8: compile again")]
     CodeSize {
-        /// The section.
+        /// Name of the section.
         section: String,
-        /// Its size.
+        /// Size of the section.
         bytes: usize,
     },
-    /// There is too much code.
+    /// The object contains too much code.
     #[error("the object has {slots} instruction slots or more, the limit is {MAX_SLOTS}")]
     TooLong {
-        /// How many were counted.
+        /// Number of slots counted so far.
         slots: usize,
     },
-    /// A function's symbol makes no sense.
-    #[error("function {name}: its symbol does not lie on instructions of its section")]
+    /// The symbol of a function is invalid.
+    #[error("function {name}: its symbol does not match the instructions of its section")]
     Function {
         /// The function.
         name: String,
     },
-    /// A relocation makes no sense.
+    /// A relocation is invalid.
     #[error("section {section}, offset {offset:#x}: {reason}")]
     Relocation {
         /// The code section.
         section: String,
-        /// Offset in it.
+        /// Offset in the section.
         offset: u64,
         /// What is wrong.
         reason: String,
     },
     /// Code refers to data other than maps.
     #[error(
-        "section {section}, offset {offset:#x}: refers to {symbol} in section {data}: global variables, constants and \
-         strings are not supported; use a map, a local variable or #define"
+        "section {section}, offset {offset:#x}: refers to {symbol} in section {data}: global variables, \
+         constants and strings are not supported; use a map, a local variable or #define"
     )]
     Data {
         /// The code section.
         section: String,
         /// Offset in it.
         offset: u64,
-        /// What is referred to.
+        /// Name of the symbol.
         symbol: String,
-        /// Where that is.
+        /// Section that contains the symbol.
         data: String,
     },
-    /// A map definition makes no sense.
+    /// A map definition is invalid.
     #[error("section {section}: {reason}")]
     Maps {
         /// The section.
@@ -82,7 +83,7 @@ pub enum ObjectError {
         /// What is wrong.
         reason: String,
     },
-    /// The initial entries make no sense.
+    /// The initial entries are invalid.
     #[error("section .p4shield.entries, offset {offset:#x}: {reason}")]
     Entries {
         /// Offset in the section.
@@ -90,21 +91,23 @@ pub enum ObjectError {
         /// What is wrong.
         reason: String,
     },
-    /// The program has needs that make no sense, or that this version does not know.
+    /// The requirements of the program are invalid or unknown to this version.
     #[error(
-        "section .p4shield.needs asks for what this version does not know: update P4 Shield, or compile again"
+        "section .p4shield.needs states a requirement that this version does not know: update P4 Shield, \
+         or compile again"
     )]
     Needs,
-    /// The program makes several packets of one.
+    /// The program multicasts packets.
     #[error(
-        "the program multicasts (it sets standard_metadata.mcast_grp at {place}), but here one run makes one packet: leave \
-         the group at 0 and let the switch replicate, or run the program under `p4shield test`"
+        "the program multicasts (it sets standard_metadata.mcast_grp at {place}), but a P4 VM makes one \
+         packet per run: leave the group at 0 and let the switch replicate, or run the program under \
+         `p4shield test`"
     )]
     Replicates {
         /// File, line and column.
         place: String,
     },
-    /// The line table makes no sense.
-    #[error("section .p4shield.lines is damaged")]
+    /// The line table is invalid.
+    #[error("section .p4shield.lines is damaged: compile again")]
     Lines,
 }

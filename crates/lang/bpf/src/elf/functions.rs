@@ -1,4 +1,4 @@
-//! Functions: where they start and end, by their symbols.
+//! Functions of an object, found by their symbols.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use object::{Object as _, ObjectSymbol as _, SectionIndex, SymbolKind};
 use super::{CodeSection, Elf, Function, ObjectError};
 use crate::insn::INSN_SIZE;
 
-/// What symbols say about one start.
+/// Properties of a function from its symbols.
 #[derive(Default)]
-struct Start {
-    /// Slots, 0 if no symbol says.
+struct FunctionSymbols {
+    /// Number of slots; 0 if no symbol states it.
     slots: usize,
     local: Option<String>,
     exported: Vec<(String, bool)>,
 }
 
-/// All functions of all code sections, by section and start. A section without any function symbol is one function
-/// of the section's name.
+/// Returns the functions of all code sections, sorted by section and start. A section without function
+/// symbols is one function with the section's name.
 pub(super) fn find(file: &Elf<'_>, code: &[CodeSection]) -> Result<Vec<Function>, ObjectError> {
-    let mut starts: BTreeMap<(usize, usize), Start> = BTreeMap::new();
+    let mut starts: BTreeMap<(usize, usize), FunctionSymbols> = BTreeMap::new();
     for symbol in file.symbols() {
         let Some(index) = symbol.section_index() else { continue };
         let Ok(at) = code.binary_search_by_key(&index.0, |c| c.index.0) else { continue };
-        // Labels within functions are local and have no type.
+        // Labels within functions are local and untyped.
         let function = symbol.kind() == SymbolKind::Text || symbol.is_global();
         if !function || symbol.kind() == SymbolKind::Section {
             continue;
@@ -46,14 +46,14 @@ pub(super) fn find(file: &Elf<'_>, code: &[CodeSection]) -> Result<Vec<Function>
     for (at, section) in code.iter().enumerate() {
         let has_symbols = starts.range((at, 0)..(at + 1, 0)).next().is_some();
         if !has_symbols && !section.insns.is_empty() {
-            let start = Start { local: Some(section.name.clone()), ..Start::default() };
+            let start = FunctionSymbols { local: Some(section.name.clone()), ..FunctionSymbols::default() };
             starts.insert((at, 0), start);
         }
     }
     Ok(build(code, starts))
 }
 
-/// The slot at a byte address of a section with so many slots.
+/// Returns the slot at a byte address of a section with `slots` slots.
 fn slot_of(address: u64, slots: usize) -> Option<usize> {
     let address = usize::try_from(address).ok()?;
     (address.is_multiple_of(INSN_SIZE) && address / INSN_SIZE < slots).then_some(address / INSN_SIZE)
@@ -64,8 +64,8 @@ fn slots_of(size: u64) -> Option<usize> {
     size.is_multiple_of(INSN_SIZE).then_some(size / INSN_SIZE)
 }
 
-/// A function ends where its symbol says, or else where the next one starts.
-fn build(code: &[CodeSection], starts: BTreeMap<(usize, usize), Start>) -> Vec<Function> {
+/// Builds the functions. A function ends where its symbol states, or else where the next one starts.
+fn build(code: &[CodeSection], starts: BTreeMap<(usize, usize), FunctionSymbols>) -> Vec<Function> {
     let keys: Vec<(usize, usize)> = starts.keys().copied().collect();
     let mut functions = Vec::with_capacity(starts.len());
     for (i, ((at, first), start)) in starts.into_iter().enumerate() {
@@ -85,18 +85,18 @@ fn build(code: &[CodeSection], starts: BTreeMap<(usize, usize), Start>) -> Vec<F
     functions
 }
 
-/// The function that starts at `slot` of a section.
+/// Returns the function that starts at `slot` of a section.
 pub(super) fn starting_at(functions: &[Function], section: SectionIndex, slot: usize) -> Option<usize> {
     position(functions, section, slot).filter(|&i| functions[i].start == slot)
 }
 
-/// The function that holds `slot` of a section.
+/// Returns the function that contains `slot` of a section.
 pub(super) fn holding(functions: &[Function], section: SectionIndex, slot: usize) -> Option<usize> {
     position(functions, section, slot).filter(|&i| slot - functions[i].start < functions[i].insns.len())
 }
 
-/// The last function of a section that starts at `slot` or before. Functions stand in the order of their sections, and
-/// within a section in the order of their starts.
+/// Returns the last function of a section that starts at `slot` or before. `functions` is sorted by
+/// section and start.
 fn position(functions: &[Function], section: SectionIndex, slot: usize) -> Option<usize> {
     let count = functions.partition_point(|f| (f.section.0, f.start) <= (section.0, slot));
     count.checked_sub(1).filter(|&i| functions[i].section == section)

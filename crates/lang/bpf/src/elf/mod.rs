@@ -1,8 +1,8 @@
-//! ELF objects of eBPF code: what our compiler and `clang -target bpf` write, read into functions, maps and entries.
+//! Parsing of eBPF ELF objects, as our compiler and `clang -target bpf` write them.
 //!
-//! An [`Object`] is resolved within itself: its functions know which function, map or outside symbol each of their
-//! references means. What is left is to join objects ([`crate::link()`]). The bytes are hostile input: every offset,
-//! size and index is checked, and nothing is allocated by what a header claims.
+//! An [`Object`] is resolved within itself: each reference of a function names a function, a map or an
+//! external symbol. The linker ([`crate::link()`]) joins objects. The bytes are hostile input: every
+//! offset, size and index is checked, and no allocation depends on an unchecked header field.
 
 mod btf;
 mod error;
@@ -20,48 +20,48 @@ use crate::insn::{INSN_SIZE, Insn};
 use crate::linked::MAX_SLOTS;
 pub use error::ObjectError;
 
-/// The most bytes of an object.
+/// Maximum size of an object in bytes.
 pub const MAX_OBJECT_BYTES: usize = 16 << 20;
 
 type Elf<'a> = ElfFile64<'a, LittleEndian>;
 
-/// What a reference means.
+/// ReferenceTarget of a reference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum ReferenceTarget {
     /// A function of the same object.
     Function(usize),
     /// A map of the same object.
     Map(usize),
     /// A function of another object, by name.
-    OutsideFunction(String),
+    ExternalFunction(String),
     /// A map of another object, by name.
-    OutsideMap(String),
+    ExternalMap(String),
 }
 
-/// A slot whose immediate is still to be filled in.
+/// A slot whose immediate the linker fills in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reference {
     /// Slot within the function.
     pub(crate) slot: usize,
-    pub(crate) target: Target,
+    pub(crate) target: ReferenceTarget,
 }
 
-/// One function.
+/// A function of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Function {
     pub(crate) name: String,
-    /// Names by which other objects may call it, with whether each is weak.
+    /// Names under which other objects may call it, each with whether it is weak.
     pub(crate) exported: Vec<(String, bool)>,
     pub(crate) insns: Vec<Insn>,
     pub(crate) references: Vec<Reference>,
-    /// Source lines, instructions counted from the start of the function.
+    /// Source lines; instructions are counted from the start of the function.
     pub(crate) lines: Vec<LineRecord>,
     section: SectionIndex,
     /// First slot within the section.
     start: usize,
 }
 
-/// One map.
+/// A map of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectMap {
     pub(crate) name: String,
@@ -70,7 +70,7 @@ pub(crate) struct ObjectMap {
     offset: u64,
 }
 
-/// One initial entry.
+/// An initial map entry of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct ObjectEntry {
     pub(crate) map: usize,
@@ -78,7 +78,7 @@ pub(crate) struct ObjectEntry {
     pub(crate) value: Vec<u8>,
 }
 
-/// One parsed object.
+/// A parsed object.
 #[derive(Clone, Debug)]
 pub struct Object {
     pub(crate) name: String,
@@ -86,18 +86,18 @@ pub struct Object {
     pub(crate) maps: Vec<ObjectMap>,
     pub(crate) entries: Vec<ObjectEntry>,
     pub(crate) files: Vec<String>,
-    /// The function that may be the entry, and whether it bears the entry's name.
+    /// The function that may be the entry, and whether it has the entry's name.
     pub(crate) entry: Option<(usize, bool)>,
-    /// Where it sends packets to groups, if it does.
+    /// Source position at which the program sends packets to multicast groups, if it does.
     replicates: Option<String>,
 }
 
 impl Object {
-    /// Reads an object.
+    /// Parses an object.
     ///
     /// # Errors
-    /// If it is not a relocatable 64-bit little-endian eBPF object, is damaged, or uses what we do not support
-    /// (global variables and constants in sections of their own, for example).
+    /// If the bytes are not a relocatable 64-bit little-endian eBPF object, are damaged, or use an
+    /// unsupported feature such as global variables.
     pub fn parse(bytes: &[u8]) -> Result<Self, ObjectError> {
         if bytes.len() > MAX_OBJECT_BYTES {
             return Err(ObjectError::TooLarge { bytes: bytes.len() });
@@ -119,33 +119,33 @@ impl Object {
         Ok(Self { name: String::new(), functions, maps, entries, files, entry, replicates })
     }
 
-    /// For whoever runs a program once for a packet, and hands on the one packet that it makes.
+    /// Checks that one run of the program makes at most one packet, as callers without multicast require.
     ///
     /// # Errors
-    /// If the program needs more: where it sends packets to a group.
+    /// If the program sends packets to a multicast group.
     pub fn runs_once(&self) -> Result<(), ObjectError> {
         self.replicates.clone().map_or(Ok(()), |place| Err(ObjectError::Replicates { place }))
     }
 
-    /// Gives it a name for error messages, usually that of its file.
+    /// Sets the name for error messages, usually the file name.
     #[must_use]
     pub fn named(mut self, name: &str) -> Self {
         name.clone_into(&mut self.name);
         self
     }
 
-    /// Names of its maps, in the order of their definition.
+    /// Returns name and definition of each map, in order of definition.
     pub fn maps(&self) -> impl Iterator<Item = (&str, &MapDefinition)> {
         self.maps.iter().map(|m| (m.name.as_str(), &m.definition))
     }
 
-    /// Names of its functions, in the order of their code.
+    /// Returns the names of the functions, in code order.
     pub fn functions(&self) -> impl Iterator<Item = &str> {
         self.functions.iter().map(|f| f.name.as_str())
     }
 }
 
-/// A code section: which, and its instructions. They are kept in the order of their index.
+/// A code section with its instructions. Lists of them are sorted by index.
 struct CodeSection {
     index: SectionIndex,
     name: String,
@@ -181,7 +181,7 @@ fn code_sections(file: &Elf<'_>) -> Result<Vec<CodeSection>, ObjectError> {
     Ok(sections)
 }
 
-/// The entry is the function of that name in the program section, or the first function there.
+/// Returns the entry: the function with the entry's name in the program section, or the first function.
 fn entry(file: &Elf<'_>, functions: &[Function]) -> Option<(usize, bool)> {
     let section = file.section_by_name(PROGRAM_SECTION)?.index();
     let mut there = functions.iter().enumerate().filter(|(_, f)| f.section == section);

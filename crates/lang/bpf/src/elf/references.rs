@@ -1,16 +1,16 @@
-//! References: relocations, and calls within a section that need none.
+//! References of an object: relocations, and calls within a section that need none.
 
 use object::read::{RelocationFlags, RelocationTarget};
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind, elf};
 use p4shield_abi::object::MAPS_SECTION;
 
 use super::functions::{holding, starting_at};
-use super::{CodeSection, Elf, Function, ObjectError, ObjectMap, Reference, Target, btf};
+use super::{CodeSection, Elf, Function, ObjectError, ObjectMap, Reference, ReferenceTarget, btf};
 use crate::insn::{INSN_SIZE, Insn};
 
 type Symbol<'data, 'file> = object::read::elf::ElfSymbol64<'data, 'file, object::LittleEndian>;
 
-/// Finds out what every relocated slot and every call within a section means.
+/// Resolves every relocation and every call within a section.
 pub(super) fn resolve(
     file: &Elf<'_>,
     code: &[CodeSection],
@@ -48,7 +48,7 @@ fn relocations(
         if std::mem::replace(&mut relocated[slot], true) {
             return Err(failed("the instruction is relocated twice"));
         }
-        // What no function holds is never linked.
+        // The linker drops slots outside functions.
         let Some(holder) = holding(functions, section.index, slot) else { continue };
         let RelocationTarget::Symbol(symbol) = relocation.target() else {
             return Err(failed("the relocation has no symbol"));
@@ -60,7 +60,7 @@ fn relocations(
         let target = match r_type {
             elf::R_BPF_64_64 if insn.is_wide() => map_target(file, section, offset, insn, &symbol, maps)?,
             elf::R_BPF_64_32 if insn.code == 0x85 => call_target(section, offset, insn, &symbol, functions)?,
-            _ => return Err(failed("this relocation does not fit the instruction, or is not supported")),
+            _ => return Err(failed("the relocation is not supported or does not fit the instruction")),
         };
         let slot = slot - functions[holder].start;
         functions[holder].references.push(Reference { slot, target });
@@ -75,9 +75,9 @@ fn map_target(
     insn: &Insn,
     symbol: &Symbol<'_, '_>,
     maps: &[ObjectMap],
-) -> Result<Target, ObjectError> {
+) -> Result<ReferenceTarget, ObjectError> {
     let Some(home) = symbol.section_index() else {
-        return Ok(Target::OutsideMap(symbol.name()?.to_owned()));
+        return Ok(ReferenceTarget::ExternalMap(symbol.name()?.to_owned()));
     };
     let home = file.section_by_index(home)?;
     let home_name = home.name()?;
@@ -90,10 +90,11 @@ fn map_target(
             data: home_name.to_owned(),
         });
     }
-    // A section symbol leaves the offset to the immediate.
+    // With a section symbol, the immediate holds the offset.
     let at = symbol.address().wrapping_add(insn.imm as u64);
     let map = maps.iter().position(|m| m.offset == at);
-    map.map(Target::Map).ok_or_else(|| failed(&section.name, offset, "refers to no map".to_owned()))
+    map.map(ReferenceTarget::Map)
+        .ok_or_else(|| failed(&section.name, offset, "does not refer to a map".to_owned()))
 }
 
 fn call_target(
@@ -102,19 +103,19 @@ fn call_target(
     insn: &Insn,
     symbol: &Symbol<'_, '_>,
     functions: &[Function],
-) -> Result<Target, ObjectError> {
+) -> Result<ReferenceTarget, ObjectError> {
     let Some(home) = symbol.section_index() else {
-        return Ok(Target::OutsideFunction(symbol.name()?.to_owned()));
+        return Ok(ReferenceTarget::ExternalFunction(symbol.name()?.to_owned()));
     };
-    // The immediate is the distance from the symbol in slots, less one.
+    // The immediate is the distance from the symbol in slots, minus one.
     let at = (symbol.address() / INSN_SIZE as u64).checked_add_signed(i64::from(insn.imm) + 1);
     at.and_then(|at| usize::try_from(at).ok())
         .and_then(|at| starting_at(functions, home, at))
-        .map(Target::Function)
-        .ok_or_else(|| failed(&section.name, offset, "calls what is no function of this object".to_owned()))
+        .map(ReferenceTarget::Function)
+        .ok_or_else(|| failed(&section.name, offset, "does not call a function of this object".to_owned()))
 }
 
-/// Calls of functions in the same section, which the compiler has resolved itself.
+/// Resolves calls within a section, which the compiler encodes without a relocation.
 fn plain_calls(code: &[CodeSection], functions: &mut [Function], index: usize) -> Result<(), ObjectError> {
     let function = &functions[index];
     let relocated: std::collections::BTreeSet<usize> = function.references.iter().map(|r| r.slot).collect();
@@ -130,10 +131,10 @@ fn plain_calls(code: &[CodeSection], functions: &mut [Function], index: usize) -
                 return Err(failed(
                     section,
                     offset as u64,
-                    "calls what is no function of its section".to_owned(),
+                    "does not call a function of its section".to_owned(),
                 ));
             };
-            found.push(Reference { slot, target: Target::Function(target) });
+            found.push(Reference { slot, target: ReferenceTarget::Function(target) });
         }
         slot += 1 + usize::from(insn.is_wide());
     }

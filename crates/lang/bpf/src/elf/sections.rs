@@ -1,4 +1,4 @@
-//! The data sections: maps, their initial entries, source lines.
+//! The data sections of an object: maps, initial entries, source lines and requirements.
 
 use object::{Object as _, ObjectSection as _, ObjectSymbol as _, SymbolKind};
 use p4shield_abi::bytes::Reader;
@@ -12,47 +12,50 @@ use super::functions::holding;
 use super::{Elf, Function, ObjectEntry, ObjectError, ObjectMap, btf};
 use crate::maps::MAX_MAPS;
 
-/// Bytes of a line record.
+/// Size of a line record in bytes.
 const LINE_RECORD_SIZE: usize = 16;
-/// Bytes of a need.
+/// Size of a requirement record in bytes.
 const NEED_RECORD_SIZE: usize = 16;
 
-/// The maps, by offset. A definition may be longer than ours (some headers add fields), if the rest is zero.
+/// Returns the maps, sorted by offset. A definition may be longer than ours, because some headers add
+/// fields, if the additional bytes are zero.
 pub(super) fn maps(file: &Elf<'_>) -> Result<Vec<ObjectMap>, ObjectError> {
     let failed = |reason: String| ObjectError::Maps { section: MAPS_SECTION.to_owned(), reason };
     let Some(section) = file.section_by_name(MAPS_SECTION) else {
         return btf::maps(file);
     };
     if file.section_by_name(btf::SECTION).is_some_and(|s| s.size() != 0) {
-        return Err(failed(format!("maps stand in {} too: use one of the two ways", btf::SECTION)));
+        return Err(failed(format!(
+            "section {} defines maps, too: use one of the two sections",
+            btf::SECTION
+        )));
     }
     let data = section.data()?;
-    let mut places = Vec::new();
+    let mut symbols = Vec::new();
     for symbol in file.symbols().filter(|s| s.section_index() == Some(section.index())) {
         if symbol.kind() != SymbolKind::Section {
-            places.push((symbol.address(), symbol.name()?.to_owned()));
+            symbols.push((symbol.address(), symbol.name()?.to_owned()));
         }
     }
-    places.sort();
-    if places.len() > MAX_MAPS {
-        return Err(failed(format!("{} maps, the limit is {MAX_MAPS}", places.len())));
+    symbols.sort();
+    if symbols.len() > MAX_MAPS {
+        return Err(failed(format!("{} maps, the limit is {MAX_MAPS}", symbols.len())));
     }
-    if places.is_empty() && !data.is_empty() {
+    if symbols.is_empty() && !data.is_empty() {
         return Err(failed("no symbol names a map".to_owned()));
     }
-    let ends = places.iter().skip(1).map(|p| p.0).chain([data.len() as u64]).collect::<Vec<_>>();
-    let mut maps = Vec::with_capacity(places.len());
-    for ((offset, name), end) in places.into_iter().zip(ends) {
+    let ends = symbols.iter().skip(1).map(|p| p.0).chain([data.len() as u64]).collect::<Vec<_>>();
+    let mut maps = Vec::with_capacity(symbols.len());
+    for ((offset, name), end) in symbols.into_iter().zip(ends) {
         let range = usize::try_from(offset).ok().zip(usize::try_from(end).ok());
         let bytes = range.and_then(|(start, end)| data.get(start..end));
         let Some((definition, rest)) = bytes.and_then(|b| b.split_first_chunk::<MAP_DEFINITION_SIZE>())
         else {
-            let reason = format!("map {name}: a definition has {MAP_DEFINITION_SIZE} bytes");
+            let reason = format!("map {name}: its definition is shorter than {MAP_DEFINITION_SIZE} bytes");
             return Err(failed(reason));
         };
         if rest.iter().any(|&b| b != 0) {
-            let reason =
-                format!("map {name}: fields behind type, sizes, entries and flags are not supported");
+            let reason = format!("map {name}: fields after type, sizes, entries and flags are not supported");
             return Err(failed(reason));
         }
         maps.push(ObjectMap { name, definition: MapDefinition::decode(definition), offset });
@@ -60,7 +63,7 @@ pub(super) fn maps(file: &Elf<'_>) -> Result<Vec<ObjectMap>, ObjectError> {
     Ok(maps)
 }
 
-/// The initial entries.
+/// Returns the initial entries.
 pub(super) fn entries(file: &Elf<'_>, maps: &[ObjectMap]) -> Result<Vec<ObjectEntry>, ObjectError> {
     let Some(section) = file.section_by_name(ENTRIES_SECTION) else { return Ok(Vec::new()) };
     let data = section.data()?;
@@ -71,24 +74,24 @@ pub(super) fn entries(file: &Elf<'_>, maps: &[ObjectMap]) -> Result<Vec<ObjectEn
         let mut r = Reader::new(&data[at..]);
         let (map_offset, flags) = (r.u32(), r.u32());
         if !r.ok() || flags != 0 {
-            return Err(failed("the record's head is damaged"));
+            return Err(failed("the header of the record is damaged"));
         }
         let map = maps.binary_search_by_key(&u64::from(map_offset), |m| m.offset);
-        let map = map.map_err(|_| failed("the record is of no map"))?;
+        let map = map.map_err(|_| failed("the record refers to no map"))?;
         let definition = &maps[map].definition;
-        // Sizes are not checked yet; a rule that overflows is longer than any section.
+        // The sizes are not checked yet. A saturated sum exceeds any section.
         let key_size = definition.entry_key_size() as usize;
         let key_end = (at + 8).saturating_add(key_size);
         let value_end = key_end.saturating_add(definition.value_size as usize);
-        let key = data.get(at + 8..key_end).ok_or_else(|| failed("the key is cut off"))?.to_vec();
-        let value = data.get(key_end..value_end).ok_or_else(|| failed("the value is cut off"))?.to_vec();
+        let key = data.get(at + 8..key_end).ok_or_else(|| failed("the key is truncated"))?.to_vec();
+        let value = data.get(key_end..value_end).ok_or_else(|| failed("the value is truncated"))?.to_vec();
         entries.push(ObjectEntry { map, key, value });
         at = value_end.next_multiple_of(4);
     }
     Ok(entries)
 }
 
-/// The line table: hands each record to its function and returns the names of the files.
+/// Assigns the records of the line table to their functions, and returns the file names.
 pub(super) fn lines(file: &Elf<'_>, functions: &mut [Function]) -> Result<Vec<String>, ObjectError> {
     let Some(section) = file.section_by_name(LINES_SECTION) else { return Ok(Vec::new()) };
     let program = file.section_by_name(PROGRAM_SECTION).ok_or(ObjectError::Lines)?.index();
@@ -118,24 +121,24 @@ pub(super) fn lines(file: &Elf<'_>, functions: &mut [Function]) -> Result<Vec<St
     Ok(files)
 }
 
-/// Where the program sends packets to groups, if it does.
+/// Returns the source position at which the program sends packets to multicast groups, if it does.
 pub(super) fn replication(file: &Elf<'_>, files: &[String]) -> Result<Option<String>, ObjectError> {
     let Some(section) = file.section_by_name(NEEDS_SECTION) else { return Ok(None) };
     let (records, rest) = section.data()?.as_chunks::<NEED_RECORD_SIZE>();
-    let mut place = None;
+    let mut position = None;
     for bytes in records {
         let mut r = Reader::new(bytes);
         let record = NeedRecord { need: r.u32(), file: r.u32(), line: r.u32(), column: r.u32() };
         let name = files.get(record.file as usize).map_or("", String::as_str);
         match record.need {
-            NEED_REPLICATION => place = Some(format!("{name}:{}:{}", record.line, record.column)),
+            NEED_REPLICATION => position = Some(format!("{name}:{}:{}", record.line, record.column)),
             _ => return Err(ObjectError::Needs),
         }
     }
-    if rest.is_empty() { Ok(place) } else { Err(ObjectError::Needs) }
+    if rest.is_empty() { Ok(position) } else { Err(ObjectError::Needs) }
 }
 
-/// A number, and what follows it.
+/// Reads a count, and returns it with the rest of the bytes.
 fn counted(bytes: &[u8]) -> Result<(usize, &[u8]), ObjectError> {
     let (count, rest) = bytes.split_first_chunk().ok_or(ObjectError::Lines)?;
     Ok((u32::from_le_bytes(*count) as usize, rest))

@@ -1,9 +1,9 @@
-//! Every operation there is, for whoever goes through them: the assembler by name, tests by chance.
+//! Lists of all operations, for the assembler and for random tests.
 
 use super::{Alu, Atomic, Cond};
 
 impl Alu {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 15] = [
         Self::Add,
         Self::Sub,
@@ -24,7 +24,7 @@ impl Alu {
 }
 
 impl Cond {
-    /// All of them.
+    /// All conditions.
     pub const ALL: [Self; 11] = [
         Self::Eq,
         Self::Ne,
@@ -41,6 +41,6 @@ impl Cond {
 }
 
 impl Atomic {
-    /// All of them.
+    /// All atomic operations.
     pub const ALL: [Self; 6] = [Self::Add, Self::Or, Self::And, Self::Xor, Self::Xchg, Self::CmpXchg];
 }

@@ -1,48 +1,50 @@
-//! From raw slots to [`Op`]. Strict: what RFC 9669 does not define, or says shall be zero, is refused.
+//! Decoding of raw slots to [`Op`]. It refuses encodings that RFC 9669 does not define, and non-zero fields
+//! that RFC 9669 requires to be zero.
 
 use super::{Alu, Atomic, Cond, Insn, Op, Reg, Source, Swap, Width, opcode as o};
 
-/// Why a slot is no instruction.
+/// Reason why a slot is not a valid instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// No such opcode (or an optional one that we refuse, like legacy packet access and call by register).
+    /// The opcode does not exist, or is an unsupported optional one (legacy packet access, call by register).
     #[error("opcode {code:#04x} does not exist or is not supported")]
     Opcode {
         /// The opcode.
         code: u8,
     },
-    /// There are only eleven registers.
+    /// The register does not exist.
     #[error("register r{number} does not exist")]
     Register {
-        /// The number.
+        /// Number of the register.
         number: u8,
     },
-    /// Only R0 to R9 may be written.
+    /// The instruction writes to R10. Only R0 to R9 are writable.
     #[error("r10, the frame pointer, is read-only")]
     FramePointer,
-    /// A field holds what this opcode does not define.
-    #[error("opcode {code:#04x} with {field} = {value} is not defined")]
+    /// A field holds a value that is undefined for this opcode.
+    #[error("opcode {code:#04x} with {field} = {value} is undefined")]
     Field {
         /// The opcode.
         code: u8,
-        /// Which field.
+        /// Name of the field.
         field: &'static str,
-        /// What it holds.
+        /// Value of the field.
         value: i64,
     },
     /// The second slot of a wide instruction is missing or not empty.
-    #[error("the second half of the 64-bit immediate is missing")]
+    #[error("the second slot of the 64-bit immediate is missing")]
     HalfWide,
-    /// The position is behind the last slot.
-    #[error("the program ends here")]
+    /// The position is after the last slot.
+    #[error("the program ends before this position")]
     End,
 }
 
 /// Decodes the instruction at slot `at`.
 ///
 /// # Errors
-/// If there is no slot `at`, or it is not the start of an instruction that RFC 9669 defines. Call by register, legacy
-/// packet access and the pseudo sources other than map references and local calls are refused.
+/// If slot `at` does not exist, or is not the start of an instruction that RFC 9669 defines. Call by
+/// register, legacy packet access and pseudo sources other than map references and local calls are
+/// refused.
 pub fn decode(insns: &[Insn], at: usize) -> Result<Op, DecodeError> {
     let i = *insns.get(at).ok_or(DecodeError::End)?;
     match i.code & o::CLASS {
@@ -80,7 +82,7 @@ fn written(n: u8) -> Result<Reg, DecodeError> {
     }
 }
 
-/// The operand that the source bit selects; the one that is not selected has to be zero.
+/// Returns the operand that the source bit selects. The other operand has to be zero.
 fn operand(i: Insn) -> Result<Source, DecodeError> {
     if i.code & o::X == o::X {
         zero(i, "imm", i.imm)?;

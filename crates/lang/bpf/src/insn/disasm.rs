@@ -1,4 +1,4 @@
-//! The text of an instruction, in the syntax of [`crate::asm`] with numeric jump distances.
+//! Text of instructions in the syntax of [`crate::asm`], with numeric jump distances.
 
 use std::fmt;
 

@@ -1,10 +1,10 @@
-//! From [`Op`] back to raw slots.
+//! Encoding of [`Op`] to raw slots.
 
 use super::{Alu, Atomic, Cond, Insn, Op, Reg, Source, Swap, Width, opcode as o};
 
 impl Op {
-    /// Its raw slots, one or two. [`super::decode()`] of them gives `self` back, provided that `self` is an
-    /// instruction that exists (no swap of one byte, no write to R10, ...).
+    /// Returns the one or two raw slots. [`super::decode()`] returns `self` for them if `self` is a valid
+    /// instruction (no swap of one byte, no write to R10 and so on).
     #[must_use]
     pub fn encode(&self) -> (Insn, Option<Insn>) {
         match *self {

@@ -1,7 +1,7 @@
-//! eBPF instructions: the eight raw bytes ([`Insn`]), their meaning ([`Op`]) and their text.
+//! eBPF instructions: raw slots ([`Insn`]), operations ([`Op`]) and their text.
 //!
-//! There is one decoder. The structural check, the linker, the interpreter and the JIT all work on what it returns,
-//! so they cannot disagree on which instructions exist or what a field means.
+//! The structural check, the linker, the interpreter and the JIT all use the same decoder, so they agree
+//! on the instructions and on their fields.
 
 mod all;
 pub mod opcode;
@@ -14,17 +14,17 @@ pub use decode::{DecodeError, decode};
 
 use std::fmt;
 
-/// Bytes in an instruction slot.
+/// Size of an instruction slot in bytes.
 pub const INSN_SIZE: usize = 8;
 
-/// One raw instruction slot, fields as in RFC 9669, section 3. A wide instruction takes two slots.
+/// A raw instruction slot with the fields of RFC 9669, section 3. A wide instruction has two slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Insn {
     /// Opcode, see [`opcode`].
     pub code: u8,
-    /// Destination register, 0 to 15 as encoded (more than 10 is refused by [`decode()`]).
+    /// Destination register as encoded, 0 to 15; [`decode()`] refuses more than 10.
     pub dst: u8,
-    /// Source register, 0 to 15 as encoded, or a pseudo source.
+    /// Source register as encoded, 0 to 15, or a pseudo source.
     pub src: u8,
     /// Offset.
     pub off: i16,
@@ -33,7 +33,7 @@ pub struct Insn {
 }
 
 impl Insn {
-    /// The slot in these bytes, which are as a little-endian machine stores them. Any bytes are a slot.
+    /// Parses a slot from little-endian bytes. Any bytes are a slot.
     #[must_use]
     pub const fn from_bytes(b: [u8; INSN_SIZE]) -> Self {
         Self {
@@ -45,7 +45,7 @@ impl Insn {
         }
     }
 
-    /// The bytes of this slot, little-endian.
+    /// Returns the little-endian bytes of the slot.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; INSN_SIZE] {
         let off = self.off.to_le_bytes();
@@ -53,52 +53,52 @@ impl Insn {
         [self.code, self.dst & 0x0f | self.src << 4, off[0], off[1], imm[0], imm[1], imm[2], imm[3]]
     }
 
-    /// Whether it is the first slot of a wide instruction.
+    /// Returns whether this is the first slot of a wide instruction.
     #[must_use]
     pub const fn is_wide(self) -> bool {
         self.code == opcode::LDDW
     }
 
-    /// Whether it calls a function of the program.
+    /// Returns whether this is a call of a function of the program.
     #[must_use]
     pub const fn is_local_call(self) -> bool {
         self.code == opcode::JMP | opcode::CALL && self.src == opcode::PSEUDO_CALL
     }
 
-    /// The map index, if it is the first slot of a map reference.
+    /// Returns the map index, if this is the first slot of a map reference.
     #[must_use]
     pub const fn map_reference(self) -> Option<i32> {
         if self.is_wide() && self.src == opcode::PSEUDO_MAP { Some(self.imm) } else { None }
     }
 }
 
-/// A register that exists.
+/// A valid register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Reg(u8);
 
 impl Reg {
-    /// Registers in all: R0 to R10.
+    /// Number of registers, R0 to R10.
     pub const COUNT: usize = 11;
     /// Return value.
     pub const R0: Self = Self(0);
     /// First argument.
     pub const R1: Self = Self(1);
-    /// Frame pointer, read-only: the first byte behind the frame's stack.
+    /// Frame pointer, read-only: the address after the function's stack frame.
     pub const FRAME: Self = Self(10);
 
-    /// Register `n`, or `None` if there is no such register.
+    /// Returns register `n`; `None` if it does not exist.
     #[must_use]
     pub const fn new(n: u8) -> Option<Self> {
         if (n as usize) < Self::COUNT { Some(Self(n)) } else { None }
     }
 
-    /// Its number.
+    /// Returns the number of the register.
     #[must_use]
     pub const fn number(self) -> u8 {
         self.0
     }
 
-    /// Its number, to index an array of [`Reg::COUNT`].
+    /// Returns the number of the register as an index of an array of [`Reg::COUNT`] elements.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -111,7 +111,7 @@ impl fmt::Display for Reg {
     }
 }
 
-/// Bytes that a memory access, a swap or a sign extension is about.
+/// Operand width of a memory access, a swap or a sign extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Width {
     /// One byte.
@@ -125,7 +125,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// Bytes.
+    /// Returns the width in bytes.
     #[must_use]
     pub const fn bytes(self) -> usize {
         match self {
@@ -136,14 +136,14 @@ impl Width {
         }
     }
 
-    /// Bits.
+    /// Returns the width in bits.
     #[must_use]
     pub const fn bits(self) -> u32 {
         self.bytes() as u32 * 8
     }
 }
 
-/// Second operand.
+/// Second operand of an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Source {
     /// A register.
@@ -152,7 +152,7 @@ pub enum Source {
     Imm(i32),
 }
 
-/// Binary arithmetic, and `neg`.
+/// Arithmetic operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Alu {
     /// Wrapping addition.
@@ -163,7 +163,7 @@ pub enum Alu {
     Mul,
     /// Unsigned division; by zero gives zero.
     Div,
-    /// Signed division that truncates; by zero gives zero, the least value by -1 itself.
+    /// Signed division that truncates; by zero gives zero, the smallest value by -1 gives itself.
     SDiv,
     /// Bitwise or.
     Or,
@@ -177,7 +177,8 @@ pub enum Alu {
     Neg,
     /// Unsigned remainder; by zero leaves the destination.
     Mod,
-    /// Signed remainder with the dividend's sign; by zero leaves the destination, the least value by -1 gives zero.
+    /// Signed remainder with the dividend's sign; by zero leaves the destination, the smallest value by -1
+    /// gives zero.
     SMod,
     /// Bitwise exclusive or.
     Xor,
@@ -198,7 +199,7 @@ pub enum Swap {
     Always,
 }
 
-/// Conditions of a branch.
+/// Branch conditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cond {
     /// `==`
@@ -238,11 +239,11 @@ pub enum Atomic {
     Xor,
     /// Exchange; always fetches.
     Xchg,
-    /// Compare with `R0`, store the source if equal, the old value in `R0`; always fetches.
+    /// Compares with `R0`, stores the source if equal, and returns the old value in `R0`; always fetches.
     CmpXchg,
 }
 
-/// What an instruction does. `wide` is true for 64-bit operations; 32-bit ones zero the upper half of their result.
+/// An operation. `wide` selects 64 bits; a 32-bit operation clears the upper half of its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// `dst = dst op src`
@@ -269,7 +270,7 @@ pub enum Op {
     },
     /// `dst = swap(dst)`
     Swap {
-        /// Which way.
+        /// Direction of the swap.
         kind: Swap,
         /// Register.
         dst: Reg,
@@ -298,7 +299,7 @@ pub enum Op {
         src: Reg,
         /// Offset in bytes.
         off: i16,
-        /// Bytes.
+        /// Width of the access.
         width: Width,
         /// Sign-extends instead of zero-extending.
         signed: bool,
@@ -309,9 +310,9 @@ pub enum Op {
         dst: Reg,
         /// Offset in bytes.
         off: i16,
-        /// Bytes.
+        /// Width of the access.
         width: Width,
-        /// What is stored.
+        /// Stored value.
         src: Source,
     },
     /// `*(dst + off) op= src`
@@ -349,7 +350,7 @@ pub enum Op {
     },
     /// Calls a helper, see [`p4shield_abi::helper`].
     Call {
-        /// Its number.
+        /// Number of the helper.
         helper: u32,
     },
     /// Calls a function of the program, `off` slots from the next instruction.
@@ -362,7 +363,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Slots it takes: 2 for the wide immediates, else 1.
+    /// Returns the number of slots: 2 for wide instructions, else 1.
     #[must_use]
     pub const fn slots(&self) -> usize {
         match self {

@@ -1,6 +1,7 @@
 //! Opcode constants of RFC 9669, section 3 to 5.
 //!
-//! An opcode byte is `class | source | code << 4` for arithmetic and jumps and `class | size | mode` for memory.
+//! An opcode byte is `class | source | code << 4` for arithmetic and jumps, and `class | size | mode` for
+//! memory accesses.
 
 /// Mask of the class bits.
 pub const CLASS: u8 = 0x07;
@@ -99,7 +100,7 @@ pub const DW: u8 = 0x18;
 
 /// Mask of the mode of memory instructions.
 pub const MODE: u8 = 0xe0;
-/// The value is an immediate of 64 bits in two slots.
+/// The operand is a 64-bit immediate in two slots.
 pub const IMM: u8 = 0x00;
 /// Plain access.
 pub const MEM: u8 = 0x60;
@@ -108,14 +109,14 @@ pub const MEMSX: u8 = 0x80;
 /// Atomic access; the immediate is the operation.
 pub const ATOMIC: u8 = 0xc0;
 
-/// Bit of an atomic's immediate: the old value is returned in the source register.
+/// Immediate bit of atomic operations: the source register receives the old value.
 pub const FETCH: i32 = 0x01;
 /// Atomic exchange.
 pub const XCHG: i32 = 0xe0 | FETCH;
 /// Atomic compare and exchange with `R0`.
 pub const CMPXCHG: i32 = 0xf0 | FETCH;
 
-/// The first opcode of `lddw`.
+/// Opcode of the first slot of `lddw`.
 pub const LDDW: u8 = LD | IMM | DW;
 /// Source "register" of an `lddw` whose immediate is the index of a map.
 pub const PSEUDO_MAP: u8 = 1;

@@ -1,40 +1,42 @@
-//! Memory of an interpreted program: every access is checked against what the program may touch.
+//! Memory accesses of interpreted programs: every address is checked before the access.
 
-use crate::env::{Env, FRAME_SIZE, Span};
+use crate::env::{AddressRange, Env, FRAME_SIZE};
 use crate::insn::Width;
 use p4shield_abi::context::CONTEXT_SIZE;
 
-/// What an address belongs to.
+/// The region that an address belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Region {
-    /// Packet bytes: a store there is a rewrite.
+    /// Packet bytes; a store to them is a rewrite.
     Packet,
-    /// Anything else that the program may touch.
+    /// Stack, context, map values, or the memory of a raw program.
     Other,
 }
 
-const fn within(span: Span, address: u64, len: u64) -> bool {
+const fn within(span: AddressRange, address: u64, len: u64) -> bool {
     match address.checked_sub(span.base) {
         Some(at) => at <= span.len && len <= span.len - at,
         None => false,
     }
 }
 
-/// What `len` bytes from `address` belong to, if the program may touch all of them.
+/// Returns the region of `len` bytes from `address`, if the program may access all of them.
 ///
 /// # Safety
 /// `env` is the environment of a run.
 pub(super) unsafe fn region(env: *mut Env, address: u64, len: u64) -> Option<Region> {
-    // SAFETY: by contract; nobody else uses the environment while the interpreter does.
+    // SAFETY: by contract; only the interpreter uses the environment during a run.
     let e = unsafe { &*env };
     let stack_top = Env::stack_top(env);
-    // A function sees its own frame and those of its callers, which may have passed pointers to theirs.
+    // A function may access its own frame and those of its callers, which may pass pointers to them.
     let bottom = e.frame - FRAME_SIZE as u64;
-    let stack = Span { base: bottom, len: stack_top - bottom };
-    let ctx = Span { base: (&raw const e.ctx).expose_provenance() as u64, len: CONTEXT_SIZE as u64 };
+    let stack = AddressRange { base: bottom, len: stack_top - bottom };
+    let ctx = AddressRange { base: (&raw const e.ctx).expose_provenance() as u64, len: CONTEXT_SIZE as u64 };
     // SAFETY: `packet` is null or valid for the run.
-    let packet = unsafe { e.packet.as_ref() }
-        .map_or_else(Span::default, |p| Span { base: e.buffer.base + p.start() as u64, len: p.len() as u64 });
+    let packet = unsafe { e.packet.as_ref() }.map_or_else(AddressRange::default, |p| AddressRange {
+        base: e.buffer.base + p.start() as u64,
+        len: p.len() as u64,
+    });
     if within(packet, address, len) {
         return Some(Region::Packet);
     }
@@ -47,7 +49,7 @@ pub(super) unsafe fn region(env: *mut Env, address: u64, len: u64) -> Option<Reg
     maps.iter()
         .any(|m| {
             let (base, bytes) = m.span();
-            within(Span { base, len: bytes }, address, len)
+            within(AddressRange { base, len: bytes }, address, len)
         })
         .then_some(Region::Other)
 }

@@ -1,7 +1,7 @@
-//! The reference interpreter: all of RFC 9669, every access checked.
+//! The reference interpreter for RFC 9669. It checks every access.
 //!
-//! It is the meaning that the JIT is tested against, and a way to run where code may not be generated. What the
-//! verifier proves it checks again at run time, so it may run programs that were never verified.
+//! Tests compare the JIT with it, and it runs where generated code is forbidden. It repeats at run time
+//! the checks that the verifier proves, so it can run unverified programs.
 
 mod memory;
 
@@ -14,14 +14,14 @@ use crate::insn::{Atomic, Op, Reg, Source, Width};
 use crate::stop::Stop;
 use memory::Region;
 
-/// What a caller gets back when the function that it called returns.
+/// State of a caller, restored when the called function returns.
 struct Frame {
     back: usize,
     saved: [u64; 4],
 }
 
 /// A run in progress.
-struct Machine<'a> {
+struct Interpreter<'a> {
     code: &'a Checked,
     helpers: &'static [Helper],
     env: *mut Env,
@@ -29,11 +29,11 @@ struct Machine<'a> {
     frames: Vec<Frame>,
 }
 
-/// Runs a program from its entry with these in R1 and R2, and returns R0.
+/// Runs a program from its entry with these values in R1 and R2, and returns R0.
 ///
 /// # Safety
-/// `env` points to the program's environment: its spans and pointers are null or valid, and nobody else uses what
-/// they point to.
+/// `env` points to the program's environment: its address ranges and pointers are null or valid, and no
+/// other code accesses the memory behind them.
 pub(crate) unsafe fn run(
     code: &Checked,
     helpers: &'static [Helper],
@@ -44,12 +44,12 @@ pub(crate) unsafe fn run(
     regs[1..3].copy_from_slice(&args);
     // SAFETY: by contract.
     regs[Reg::FRAME.index()] = unsafe { (*env).frame };
-    let mut machine = Machine { code, helpers, env, regs, frames: Vec::new() };
+    let mut interpreter = Interpreter { code, helpers, env, regs, frames: Vec::new() };
     // SAFETY: by contract.
-    unsafe { machine.run() }
+    unsafe { interpreter.run() }
 }
 
-impl Machine<'_> {
+impl Interpreter<'_> {
     fn get(&self, r: Reg) -> u64 {
         self.regs[r.index()]
     }
@@ -58,7 +58,7 @@ impl Machine<'_> {
         self.regs[r.index()] = v;
     }
 
-    /// Immediates are sign-extended.
+    /// Returns the value of a source operand. Immediates are sign-extended.
     fn source(&self, s: Source) -> u64 {
         match s {
             Source::Reg(r) => self.get(r),
@@ -104,7 +104,7 @@ impl Machine<'_> {
     }
 
     fn jump(&mut self, pc: usize, off: i32) -> Result<usize, Stop> {
-        // The structural check has proven that the target is inside of the function.
+        // By the structural check, the target is inside the function.
         let to = target(pc, off) as usize;
         self.charge(budget::of_jump(pc, to))?;
         Ok(to)
@@ -200,10 +200,10 @@ impl Machine<'_> {
         Ok(address)
     }
 
-    /// All memory of a program belongs to the thread that runs it, so nothing has to be atomic between threads.
+    /// Only one thread accesses the memory of a program, so plain loads and stores are atomic enough.
     ///
     /// # Safety
-    /// The access was checked.
+    /// The access is checked.
     unsafe fn atomic(&mut self, op: Atomic, address: u64, width: Width, src: Reg, fetch: bool) {
         // SAFETY: by contract.
         let old = unsafe { memory::load(address, width) };
@@ -233,7 +233,7 @@ impl Machine<'_> {
         let helper = helpers::find(self.helpers, number).ok_or(Stop::Helper { slot, helper: number })?;
         self.check_arguments(slot, helper)?;
         let [r1, r2, r3, r4, r5] = [1, 2, 3, 4, 5].map(|i| self.regs[i]);
-        // SAFETY: the arguments are as the table demands.
+        // SAFETY: `check_arguments` has accepted the arguments.
         let result = unsafe { (helper.function)(self.env, r1, r2, r3, r4, r5) };
         self.regs[1..6].fill(0);
         self.set(Reg::R0, result);

@@ -1,4 +1,4 @@
-//! Arithmetic: what Cranelift defines otherwise than RFC 9669 (division, widths) is spelled out here.
+//! Translation of arithmetic. Division and operand widths differ between Cranelift and RFC 9669.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I8, I16, I32, I64};
@@ -7,7 +7,7 @@ use cranelift_codegen::ir::{InstBuilder as _, Type, Value};
 use super::function::Translator;
 use crate::insn::{Alu, Reg, Source, Swap, Width};
 
-/// The integer type of a width.
+/// Returns the integer type of a width.
 pub(super) const fn integer(width: Width) -> Type {
     match width {
         Width::B1 => I8,
@@ -18,7 +18,7 @@ pub(super) const fn integer(width: Width) -> Type {
 }
 
 impl Translator<'_, '_> {
-    /// Zero-extends to a register.
+    /// Zero-extends a value to 64 bits.
     pub(super) fn zero_extend(&mut self, v: Value) -> Value {
         if self.b.func.dfg.value_type(v) == I64 { v } else { self.b.ins().uextend(I64, v) }
     }
@@ -39,7 +39,7 @@ impl Translator<'_, '_> {
         self.set(dst, v);
     }
 
-    /// Both operands have the same width. Cranelift's shifts are modulo the width, as RFC 9669 wants.
+    /// Both operands have the same width. Cranelift's shifts are modulo the width, as in RFC 9669.
     fn binary(&mut self, op: Alu, a: Value, b: Value, src: Source) -> Value {
         match op {
             Alu::Add => self.b.ins().iadd(a, b),
@@ -68,7 +68,7 @@ impl Translator<'_, '_> {
         self.b.ins().iconst(ty, constant)
     }
 
-    /// Division where the divisor is neither 0 nor -1.
+    /// Division by a divisor that is neither 0 nor -1.
     fn divide(&mut self, op: Alu, a: Value, b: Value) -> Value {
         match op {
             Alu::Div => self.b.ins().udiv(a, b),
@@ -78,8 +78,9 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// Division by anything. Cranelift's traps on zero and, if signed, on the least value by -1: such divisors are
-    /// replaced by 1, and the result by what RFC 9669 says. Dividing by 1 already gives the remainder 0 that -1 gives.
+    /// Division by any divisor. Cranelift traps on zero and, if signed, on the smallest value divided by -1.
+    /// Such divisors become 1, and the result becomes that of RFC 9669. The remainder of a division by 1
+    /// equals that of a division by -1.
     fn divide_checked(&mut self, op: Alu, a: Value, b: Value) -> Value {
         let zero = self.like(b, 0);
         let one = self.like(b, 1);
@@ -109,7 +110,7 @@ impl Translator<'_, '_> {
         self.set(dst, v);
     }
 
-    /// Our hosts are little-endian: `le` only truncates.
+    /// Hosts are little-endian, so `le` only truncates.
     pub(super) fn swap(&mut self, kind: Swap, dst: Reg, width: Width) {
         let v = self.get(dst);
         let v = self.reduce(v, width);

@@ -1,4 +1,4 @@
-//! Calls: of functions of the program, and of helpers, some of which are so small that the call would cost more.
+//! Translation of calls: functions of the program, and helpers. Small helpers are inlined.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::{I8, I32, I64};
@@ -25,9 +25,9 @@ impl Translator<'_, '_> {
         values
     }
 
-    /// A call of a helper. Loading has refused programs that call others.
+    /// Translates a call of a helper. Loading has refused programs with unknown helpers.
     pub(super) fn call_helper(&mut self, number: u32) {
-        let helper = helpers::find(self.program.helpers, number).expect("loading looks for every helper");
+        let helper = helpers::find(self.program.helpers, number).expect("loading checks every helper");
         let inlined = match helper.inline {
             Inline::No => None,
             Inline::MapLookup => self.array_lookup(),
@@ -48,7 +48,8 @@ impl Translator<'_, '_> {
         self.clear_arguments();
     }
 
-    /// A lookup in an array that is known now: the value's address, or 0 if the index is too large.
+    /// Inlines a lookup in an array that is known at compile time: the value's address, or 0 if the index
+    /// is out of range.
     fn array_lookup(&mut self) -> Option<Value> {
         let Fact::Map(index) = self.facts.get(Reg::R1) else { return None };
         let map = self.program.maps?.by_index(index as usize)?;
@@ -68,7 +69,7 @@ impl Translator<'_, '_> {
         Some(self.b.ins().select(inside, address, null))
     }
 
-    /// The field in R2, if it is known now and exists.
+    /// Returns the field in R2, if it is known at compile time and exists.
     fn known_field(&self) -> Option<usize> {
         match self.facts.get(Reg::new(2)?) {
             // Helpers take the field as 32 bits.
@@ -81,7 +82,7 @@ impl Translator<'_, '_> {
         self.b.ins().load(I64, constant(), self.env, offset::INFO)
     }
 
-    /// Bit of `field` in the bitmap of known fields, as the lowest bit of a byte.
+    /// Returns the bit of `field` in the bitmap of known fields, as the lowest bit of a byte.
     fn known_bit(&mut self, info: Value, field: usize) -> Value {
         let at = std::mem::offset_of!(VmInfo, known) + field / 8;
         let byte = self.b.ins().load(I8, constant(), info, at as i32);
@@ -123,7 +124,7 @@ impl Translator<'_, '_> {
         Some(self.b.ins().uextend(I64, known))
     }
 
-    /// A call of the function that starts at `slot`: a frame further down, charged with its length.
+    /// Translates a call of the function that starts at `slot`: charges its length and moves one frame down.
     pub(super) fn call_local(&mut self, slot: usize) {
         let Some(index) = self.program.checked.function_at(slot) else { return };
         let frame = self.frame.expect("functions that call others know their frame");
@@ -164,7 +165,7 @@ impl Translator<'_, '_> {
         callee
     }
 
-    /// A function that was stopped returns at once, and so does its caller.
+    /// Returns immediately if the called function was stopped.
     fn return_if_stopped(&mut self) {
         let stopped = self.load_env(I8, offset::STOPPED);
         let out = self.b.create_block();

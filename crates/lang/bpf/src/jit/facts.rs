@@ -1,30 +1,30 @@
-//! What is known about registers within a basic block.
+//! Compile-time knowledge about registers within a basic block.
 //!
-//! Enough to recognise the patterns that every compiler emits: a map or a constant loaded right before a call, and
-//! stores to the stack. Nothing is carried from one block to another.
+//! It recognises the patterns that every compiler emits: a map or a constant loaded directly before a
+//! call, and stores to the stack. Nothing is carried from one block to another.
 
 use crate::alu::{alu, sign_extend};
 use crate::insn::{Alu, Atomic, Op, Reg, Source};
 
-/// What a register holds.
+/// Compile-time knowledge about one register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fact {
     /// Anything.
     Unknown,
     /// This number.
     Const(u64),
-    /// This map.
+    /// The handle of this map.
     Map(u32),
-    /// An address in the stack, if the program is correct.
+    /// A stack address, provided that the program is verified.
     Stack,
 }
 
-/// One fact a register.
+/// One fact per register.
 #[derive(Debug)]
 pub(super) struct Facts([Fact; Reg::COUNT]);
 
 impl Facts {
-    /// What is known at the start of a block.
+    /// The facts at the start of a block.
     pub(super) const fn new() -> Self {
         let mut facts = [Fact::Unknown; Reg::COUNT];
         facts[Reg::FRAME.index()] = Fact::Stack;
@@ -35,7 +35,7 @@ impl Facts {
         self.0[r.index()]
     }
 
-    /// Learns from an instruction that was passed.
+    /// Updates the facts after an instruction.
     pub(super) fn learn(&mut self, op: &Op) {
         match *op {
             Op::Alu { op, wide, dst, src } => self.0[dst.index()] = self.arithmetic(op, wide, dst, src),

@@ -1,4 +1,4 @@
-//! One function of a program to Cranelift IR: blocks, jumps, and the budget.
+//! Translation of one function to Cranelift IR: blocks, jumps and the instruction budget.
 
 use std::collections::BTreeMap;
 
@@ -18,25 +18,25 @@ use crate::helpers::Helper;
 use crate::insn::{Cond, Op, Reg, Source};
 use crate::maps::Maps;
 
-/// What all functions of a program share.
-pub(super) struct Program<'a> {
+/// Data that all functions of a program share.
+pub(super) struct ProgramParts<'a> {
     pub(super) checked: &'a Checked,
     pub(super) helpers: &'static [Helper],
     pub(super) maps: Option<&'a Maps>,
 }
 
-/// Which costs of bookkeeping a function needs.
-struct Needs {
-    /// It uses R10 or hands a frame to another function.
+/// The bookkeeping that a function needs.
+struct Bookkeeping {
+    /// It uses R10 or passes a frame to another function.
     frame: bool,
-    /// It jumps back or calls another function.
+    /// It jumps backward or calls another function.
     budget: bool,
-    /// It stores to memory that may be the packet.
+    /// It stores to memory that may belong to the packet.
     rewritten: bool,
 }
 
-impl Needs {
-    fn of(program: &Program<'_>, index: usize) -> Self {
+impl Bookkeeping {
+    fn of(program: &ProgramParts<'_>, index: usize) -> Self {
         let mut needs = Self { frame: false, budget: false, rewritten: false };
         let range = program.checked.functions[index].clone();
         for slot in range {
@@ -65,9 +65,9 @@ fn uses_frame(op: &Op) -> bool {
     }
 }
 
-/// A function while it is translated.
+/// State of the translation of a function.
 pub(super) struct Translator<'a, 'b> {
-    pub(super) program: &'a Program<'a>,
+    pub(super) program: &'a ProgramParts<'a>,
     pub(super) b: FunctionBuilder<'b>,
     pub(super) isa: &'a dyn TargetIsa,
     /// The environment: first argument of the function.
@@ -76,9 +76,9 @@ pub(super) struct Translator<'a, 'b> {
     regs: [Variable; 10],
     /// R10, if it is used.
     pub(super) frame: Option<Value>,
-    /// What is left of the budget, if the function spends any.
+    /// The remaining budget, if the function uses it.
     pub(super) budget: Option<Variable>,
-    /// Whether a store hit the packet, if the function stores anywhere.
+    /// Whether a store wrote to the packet, if the function stores at all.
     pub(super) rewritten: Option<Variable>,
     pub(super) facts: Facts,
     blocks: BTreeMap<usize, Block>,
@@ -87,7 +87,7 @@ pub(super) struct Translator<'a, 'b> {
     stops: BTreeMap<u8, Block>,
 }
 
-/// Signature of every function: the environment, R1 to R5; returns R0.
+/// Returns the signature of every function: takes the environment and R1 to R5, returns R0.
 pub(super) fn signature(isa: &dyn TargetIsa) -> Signature {
     let mut s = Signature::new(isa.default_call_conv());
     s.params = vec![AbiParam::new(I64); 6];
@@ -95,19 +95,19 @@ pub(super) fn signature(isa: &dyn TargetIsa) -> Signature {
     s
 }
 
-/// Accesses to the environment.
+/// Flags of accesses to the environment.
 pub(super) const fn trusted() -> MemFlagsData {
     MemFlagsData::trusted()
 }
 
-/// Accesses to what does not change during a run.
+/// Flags of accesses to data that is constant during a run.
 pub(super) const fn constant() -> MemFlagsData {
     MemFlagsData::trusted().with_readonly().with_can_move()
 }
 
 /// Translates function `index` of the program.
 pub(super) fn translate(
-    program: &Program<'_>,
+    program: &ProgramParts<'_>,
     index: usize,
     func: &mut Function,
     context: &mut FunctionBuilderContext,
@@ -119,7 +119,7 @@ pub(super) fn translate(
     b.append_block_params_for_function_params(entry);
     b.switch_to_block(entry);
     let params = b.block_params(entry).to_vec();
-    let needs = Needs::of(program, index);
+    let needs = Bookkeeping::of(program, index);
     let regs = std::array::from_fn(|_| b.declare_var(I64));
     let zero = b.ins().iconst(I64, 0);
     for (i, &reg) in regs.iter().enumerate() {
@@ -151,7 +151,7 @@ impl Translator<'_, '_> {
         self.b.def_var(self.regs[r.index()], v);
     }
 
-    /// R1 to R5 hold nothing after a call.
+    /// Clears R1 to R5, which are undefined after a call.
     pub(super) fn clear_arguments(&mut self) {
         let zero = self.b.ins().iconst(I64, 0);
         for r in 1..6 {
@@ -159,7 +159,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// The value of a register or an immediate in 64 or 32 bits.
+    /// Returns a register or an immediate in 64 or 32 bits.
     pub(super) fn operand(&mut self, src: Source, wide: bool) -> Value {
         match src {
             Source::Reg(r) => self.register(r, wide),
@@ -168,7 +168,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// The value of a register in 64 or 32 bits.
+    /// Returns a register in 64 or 32 bits.
     pub(super) fn register(&mut self, r: Reg, wide: bool) -> Value {
         let v = self.get(r);
         if wide { v } else { self.b.ins().ireduce(I32, v) }
@@ -214,7 +214,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// A block starts wherever a jump lands.
+    /// Creates a block for the target of each jump.
     fn find_blocks(&mut self, index: usize) {
         let checked = self.program.checked;
         let range = checked.functions[index].clone();
@@ -233,7 +233,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// Translates one instruction; returns whether control goes on behind it.
+    /// Translates one instruction; returns whether control continues after it.
     fn op(&mut self, slot: usize, op: &Op) -> bool {
         match *op {
             Op::Alu { op, wide, dst, src } => self.alu(op, wide, dst, src),
@@ -307,12 +307,12 @@ impl Translator<'_, '_> {
         self.b.ins().jump(block, &[]);
     }
 
-    /// Takes `cost` from the budget, or ends the run.
+    /// Charges `cost` to the budget, or ends the run.
     pub(super) fn charge(&mut self, cost: u64) {
         if cost == 0 {
             return;
         }
-        let variable = self.budget.expect("functions that jump back have a budget");
+        let variable = self.budget.expect("functions that jump backward have a budget");
         let left = self.b.use_var(variable);
         let cost = self.b.ins().iconst(I64, cost as i64);
         let short = self.b.ins().icmp(IntCC::UnsignedLessThan, left, cost);
@@ -345,7 +345,7 @@ impl Translator<'_, '_> {
         self.b.ins().return_(&[r0]);
     }
 
-    /// Writes what variables hold of the environment back into it.
+    /// Writes the variables that cache fields of the environment back to it.
     pub(super) fn publish(&mut self) {
         if let Some(budget) = self.budget {
             let left = self.b.use_var(budget);

@@ -1,4 +1,4 @@
-//! Loads, stores and atomics.
+//! Translation of loads, stores and atomic operations.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::types::I64;
@@ -10,7 +10,7 @@ use super::function::{Translator, constant};
 use crate::env::offset;
 use crate::insn::{Atomic, Reg, Source, Width};
 
-/// Accesses of the program: never a fault, if the verifier is right; at any alignment.
+/// Flags of the program's accesses: unaligned, and without faults, as the verifier has proven.
 const fn plain() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
@@ -31,7 +31,7 @@ impl Translator<'_, '_> {
         self.note_store(dst, base, off);
     }
 
-    /// Notes whether a store hit the packet's buffer. Stores to the stack cannot.
+    /// Records whether a store wrote to the packet's buffer. Stores to the stack cannot.
     fn note_store(&mut self, register: Reg, base: Value, off: i16) {
         let Some(variable) = self.rewritten.filter(|_| self.facts.get(register) != Fact::Stack) else {
             return;
@@ -47,8 +47,8 @@ impl Translator<'_, '_> {
         self.b.def_var(variable, after);
     }
 
-    /// All memory of a program (packet copy, stack, context, maps) belongs to the thread that runs it, so nothing has
-    /// to be atomic between threads: a plain read and a plain write do, at any alignment and without a locked bus.
+    /// Only one thread accesses the memory of a program (packet copy, stack, context, maps), so a plain read
+    /// and a plain write suffice, at any alignment and without a bus lock.
     pub(super) fn atomic(&mut self, op: Atomic, wide: bool, dst: Reg, src: Reg, off: i16, fetch: bool) {
         let ty = integer(if wide { Width::B8 } else { Width::B4 });
         let base = self.get(dst);

@@ -1,9 +1,9 @@
-//! The JIT: a checked program to machine code, by way of Cranelift.
+//! The JIT: compiles a checked program to machine code with Cranelift.
 //!
-//! Each function of the program becomes a function of Cranelift's; registers become SSA variables, so moves and most
-//! of the arithmetic on constants cost nothing. Memory accesses are plain loads and stores: **their safety is the
-//! verifier's proof**. What does not rest on it: control flow (the structural check), the number of instructions
-//! ([`crate::budget`]), the depth of calls, the validity of map handles.
+//! Each function of the program becomes a Cranelift function. Registers become SSA variables, so moves
+//! and most arithmetic on constants vanish. Memory accesses are plain loads and stores: **their safety
+//! rests on the verifier's proof**. Other checks do not: control flow (the structural check), the number
+//! of instructions ([`crate::budget`]), the depth of calls and the validity of map handles.
 
 mod arith;
 mod calls;
@@ -26,30 +26,32 @@ use crate::maps::Maps;
 
 pub(crate) use code::Code;
 
-/// Functions start at multiples of this, which is what constants in code may ask for.
+/// Alignment of functions: the maximum that constants in code may require.
 const ALIGNMENT: usize = 64;
 
-/// Why a program could not be compiled. None of these is the program's fault.
+/// Reason why a program cannot be compiled. The program itself is not at fault.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JitError {
-    /// Cranelift does not know this machine, or one of our settings.
-    #[error("no code generator for this machine: {0}")]
+    /// Cranelift does not support this machine or one of our settings.
+    #[error("the JIT does not support this machine: {0}")]
     Machine(String),
     /// Cranelift failed on one function.
-    #[error("function {function} of the program could not be compiled: {reason}")]
+    #[error("cannot compile function {function} of the program: {reason}")]
     Codegen {
-        /// Which one, from 0.
+        /// Index of the function.
         function: usize,
-        /// What Cranelift says.
+        /// Cranelift's message.
         reason: String,
     },
-    /// The system gives no executable memory.
-    #[error("no executable memory: does a seccomp filter or MemoryDenyWriteExecute forbid mprotect?")]
+    /// The system provides no executable memory.
+    #[error(
+        "no executable memory: check whether a seccomp filter or MemoryDenyWriteExecute forbids mprotect"
+    )]
     Memory(#[source] rustix::io::Errno),
 }
 
-/// A place in the code where the address of a function is missing.
+/// A position in the code that needs the address of a function.
 struct Fixup {
     at: usize,
     kind: Reloc,
@@ -57,8 +59,8 @@ struct Fixup {
     function: usize,
 }
 
-/// Compiles a program. Addresses of helpers and of arrays in `maps` become part of the code, so `maps` has to live
-/// as long as the code runs.
+/// Compiles a program. The code contains addresses of helpers and of arrays in `maps`, so `maps` must
+/// outlive the code.
 pub(crate) fn compile(
     checked: &Checked,
     helpers: &'static [Helper],
@@ -75,7 +77,7 @@ pub(crate) fn compile(
         let failed = |reason: String| JitError::Codegen { function, reason };
         let mut context = Context::new();
         context.func.name = UserFuncName::user(0, function as u32);
-        let program = function::Program { checked, helpers, maps };
+        let program = function::ProgramParts { checked, helpers, maps };
         function::translate(&program, function, &mut context.func, &mut builder_context, &*isa);
         context.compile(&*isa, &mut ControlPlane::default()).map_err(|e| failed(e.inner.to_string()))?;
         let compiled = context.compiled_code().ok_or_else(|| failed("no code".to_owned()))?;
@@ -98,7 +100,7 @@ pub(crate) fn compile(
     Code::new(&bytes).map_err(JitError::Memory)
 }
 
-/// A code generator for this machine.
+/// Returns a code generator for this machine.
 fn host() -> Result<OwnedTargetIsa, JitError> {
     let mut flags = settings::builder();
     let verify = if cfg!(debug_assertions) { "true" } else { "false" };
@@ -116,7 +118,7 @@ fn host() -> Result<OwnedTargetIsa, JitError> {
     builder.finish(settings::Flags::new(flags)).map_err(|e| JitError::Machine(e.to_string()))
 }
 
-/// Writes the distance to a function into a call of it. All functions are in one mapping, so it always fits.
+/// Writes the distance to a function into a call. All functions are in one mapping, so it always fits.
 fn apply(bytes: &mut [u8], fixup: &Fixup, target: usize) -> Result<(), JitError> {
     let failed = || JitError::Codegen {
         function: fixup.function,
@@ -129,7 +131,7 @@ fn apply(bytes: &mut [u8], fixup: &Fixup, target: usize) -> Result<(), JitError>
             *place = i32::try_from(distance).map_err(|_| failed())?.to_le_bytes();
         }
         Reloc::Arm64Call => {
-            // `bl` counts words in its lower 26 bits.
+            // `bl` holds the distance in words in its lower 26 bits.
             let words = distance >> 2;
             if !(-(1 << 25)..1 << 25).contains(&words) {
                 return Err(failed());

@@ -1,37 +1,38 @@
-//! Rules with priorities, found in a time that no packet can influence.
+//! Classifiers: rules with priorities. The time of a lookup does not depend on the packet.
 //!
 //! # Scheme
 //!
-//! Rules stand in the order of their priorities. For each byte of the key and each of its 256 values there is a bit
-//! vector with a one for each rule that this value does not exclude; a look-up takes one vector for each byte, and
-//! the first one in their conjunction is the rule. Of a range field, whose bytes cannot be judged one by one, four
-//! vectors a byte tell which rules' bounds lie below, at or above the byte, and are folded into "not below the lower
-//! bound" and "not above the upper one" from the first byte to the last.
+//! The rules are sorted by priority. For each byte of the key and each of its 256 values there is a bit
+//! vector with a one for each rule that this value does not exclude. A lookup takes one vector per
+//! byte; the first one in their conjunction is the rule. The bytes of a range field cannot be compared
+//! separately, so each of them has four vectors: they state which rules' bounds lie below, at or above
+//! the byte. The lookup folds them, from the first byte to the last, into "not below the lower bound"
+//! and "not above the upper bound".
 //!
-//! A summary with a bit for each word of a vector that is not zero lets a look-up skip words that some byte excludes
-//! as a whole. It makes the usual case fast and takes nothing from the bound: a look-up of `k` bytes among `n` rules
-//! reads at most `(k + 3r) * n / 64` words of vectors, `r` of the bytes being in range fields, plus a 64th of that of
-//! summaries, whatever the packet holds and whatever packets came before. Nothing is hashed or cached, so there is
-//! nothing to collide or to evict.
+//! A summary has one bit for each word of a vector that is not zero, so that a lookup skips words that
+//! some byte excludes as a whole. It speeds up the usual case and leaves the bound in place: a lookup of
+//! `k` bytes among `n` rules reads at most `(k + 3r) * n / 64` words of vectors, where `r` bytes are in
+//! range fields, plus a 64th of that for summaries, for any packet and any history. The scheme hashes
+//! and caches nothing, so there are no collisions and no evictions.
 //!
-//! A change moves the bits behind the rule in all vectors, which is linear in their size; a rule behind all others
-//! moves nothing.
+//! A change shifts the bits after the rule in all vectors, in time linear in their size. A change after
+//! all other rules shifts nothing.
 
 use std::collections::HashMap;
 
 use p4shield_abi::map::{range_widths, rule_size};
 
-use super::{Exists, MapError};
+use super::{MapError, UpdateFlag};
 
-/// Values of a byte.
+/// Number of values of a byte.
 const VALUES: usize = 256;
-/// Vectors for a byte of a range field.
+/// Vectors per byte of a range field and value.
 const RANGE_PLANES: usize = 4;
 
-/// Words that are judged at once: two lines of a cache from each vector. Divides 64.
+/// Words that are processed together: two cache lines of each vector. Divides 64.
 const BLOCK: usize = 16;
 
-/// Vectors of one range field: the first plane, its bytes' place in the key, how many.
+/// A range field: its first plane, the offset of its bytes in the key and their number.
 #[derive(Clone, Copy, Debug)]
 struct RangeField {
     plane: usize,
@@ -43,33 +44,33 @@ struct RangeField {
 #[derive(Debug)]
 pub(super) struct Rules {
     key_size: usize,
-    /// Leading bytes of the key that are in no range field; each has one plane.
+    /// Number of leading key bytes outside range fields; each has one plane.
     plain: usize,
     ranges: Vec<RangeField>,
     planes: usize,
-    /// Words of a vector.
+    /// Words per vector.
     words: usize,
-    /// Words of a summary.
+    /// Words per summary.
     summaries: usize,
     /// `planes * VALUES` vectors.
     vectors: Vec<u64>,
-    /// The summary of each vector.
+    /// Summaries of the vectors.
     summary: Vec<u64>,
-    /// Slots of the rules, by descending priority.
+    /// Slots of the rules, sorted by descending priority.
     order: Vec<u32>,
-    /// The rule in each slot.
+    /// The rules by slot.
     rules: Vec<Option<Box<[u8]>>>,
     slots: HashMap<Box<[u8]>, u32>,
     free: Vec<u32>,
 }
 
-/// What a value of a byte means for a bound.
+/// Returns the bits of a byte value for the bounds of a range.
 fn bound_bits(value: u8, low: u8, high: u8) -> [bool; RANGE_PLANES] {
     [value > low, value == low, value < high, value == high]
 }
 
 impl Rules {
-    /// Room for `entries` rules over keys of `key_size` bytes, ranges as `flags` says.
+    /// Allocates `entries` rules over keys of `key_size` bytes, with range fields from `flags`.
     pub(super) fn new(entries: usize, key_size: usize, flags: u32) -> Self {
         let range_bytes: usize = range_widths(flags).map(|w| w as usize).sum();
         let plain = key_size - range_bytes;
@@ -97,18 +98,18 @@ impl Rules {
         }
     }
 
-    /// Bytes that such rules take, or `None` if the ranges are longer than the key.
+    /// Returns the size of such rules in bytes, or `None` if the ranges are longer than the key.
     pub(super) fn bytes(entries: usize, key_size: usize, flags: u32) -> Option<usize> {
         let range_bytes: usize = range_widths(flags).map(|w| w as usize).sum();
         let plain = key_size.checked_sub(range_bytes)?;
         let (words, planes) = (entries.div_ceil(64), plain + RANGE_PLANES * range_bytes);
         let vectors = planes.saturating_mul(VALUES * 8).saturating_mul(words + words.div_ceil(64));
-        // A rule stands in its slot and in the index.
+        // Each rule is stored in its slot and in the index.
         let rules = entries.saturating_mul(2 * rule_size(key_size as u32) as usize + 64);
         Some(vectors.saturating_add(rules))
     }
 
-    /// The slot of the first rule that matches a packet's key.
+    /// Returns the slot of the first rule that matches a packet's key.
     pub(super) fn find(&self, key: &[u8]) -> Option<usize> {
         if key.len() != self.key_size {
             return None;
@@ -133,8 +134,8 @@ impl Rules {
         None
     }
 
-    /// The position of the first rule that matches among those of a block of words. The vectors are read one after
-    /// the other, as memory likes it.
+    /// Returns the position of the first matching rule within a block of words. Reads the vectors
+    /// sequentially, which suits the hardware prefetcher.
     fn find_in_block(&self, key: &[u8], start: usize) -> Option<usize> {
         let n = (self.words - start).min(BLOCK);
         let mut found = [u64::MAX; BLOCK];
@@ -153,7 +154,7 @@ impl Rules {
         None
     }
 
-    /// Which of the 64 rules of a word have all range fields of the key within their bounds.
+    /// Returns which of the 64 rules of a word contain all range fields of the key within their bounds.
     fn in_ranges(&self, key: &[u8], word: usize) -> u64 {
         let vector =
             |plane: usize, value: u8| self.vectors[(plane * VALUES + usize::from(value)) * self.words + word];
@@ -172,13 +173,13 @@ impl Rules {
         found
     }
 
-    /// Adds a rule, or finds the slot of the one that is the same but for its value.
-    pub(super) fn insert(&mut self, rule: &[u8], exists: Exists) -> Result<usize, MapError> {
+    /// Adds a rule, or returns the slot of an equal rule.
+    pub(super) fn insert(&mut self, rule: &[u8], flag: UpdateFlag) -> Result<usize, MapError> {
         let rule = self.canonical(rule).ok_or(MapError::Invalid)?;
         if let Some(slot) = self.slots.get(&rule) {
-            return exists.found(*slot as usize);
+            return flag.found(*slot as usize);
         }
-        exists.missing()?;
+        flag.missing()?;
         let slot = self.free.pop().ok_or(MapError::Full)?;
         let wanted = priority(&rule);
         let above = |s: &u32| self.rules[*s as usize].as_deref().is_some_and(|r| priority(r) >= wanted);
@@ -207,17 +208,17 @@ impl Rules {
         Ok(())
     }
 
-    /// The rule in a slot.
+    /// Returns the rule in a slot.
     pub(super) fn rule(&self, slot: usize) -> Option<Vec<u8>> {
         self.rules.get(slot)?.as_deref().map(<[u8]>::to_vec)
     }
 
-    /// The slot of exactly this rule.
+    /// Returns the slot of exactly this rule.
     pub(super) fn find_rule(&self, rule: &[u8]) -> Option<usize> {
         self.slots.get(&self.canonical(rule)?).map(|s| *s as usize)
     }
 
-    /// A rule without the bits that its mask leaves open; `None` if it has not the right size.
+    /// Returns the rule with its masked bits cleared; `None` if its size is wrong.
     fn canonical(&self, rule: &[u8]) -> Option<Box<[u8]>> {
         if rule.len() != rule_size(self.key_size as u32) as usize {
             return None;
@@ -229,7 +230,7 @@ impl Rules {
         Some(rule)
     }
 
-    /// Enters a rule at a position whose bits are all zero.
+    /// Sets the bits of a rule at a position whose bits are all zero.
     fn set(&mut self, position: usize, rule: &[u8]) {
         let (a, b) = rule[4..].split_at(self.key_size);
         let mut matching = Vec::with_capacity(self.planes * VALUES);
@@ -252,7 +253,7 @@ impl Rules {
         }
     }
 
-    /// Makes room for a rule at a position (`up`), or closes the gap that one leaves.
+    /// Inserts a gap for a rule at a position (`up`), or closes the gap of a removed rule.
     fn shift(&mut self, position: usize, up: bool) {
         let (first, bit) = (position / 64, position % 64);
         let below = (1u64 << bit) - 1;
@@ -276,7 +277,7 @@ impl Rules {
         }
     }
 
-    /// Brings the summaries of the words from `first` on up to date.
+    /// Updates the summaries from word `first` on.
     fn summarise(&mut self, first: usize) {
         let used = (self.order.len() + 1).div_ceil(64).min(self.words);
         let rows = self.vectors.chunks_exact(self.words).zip(self.summary.chunks_exact_mut(self.summaries));
@@ -299,7 +300,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// What the vectors have to agree with: every rule is tried.
+    /// The reference: tries every rule.
     fn by_trying(rules: &[Vec<u8>], key: &[u8], flags: u32) -> Option<usize> {
         let size = key.len();
         let widths: Vec<usize> = range_widths(flags).map(|w| w as usize).collect();
@@ -322,7 +323,7 @@ mod tests {
         [&priority.to_le_bytes(), a, b].concat()
     }
 
-    /// Bytes of few values, so that rules overlap and keys hit.
+    /// Bytes with few distinct values, so that rules overlap and keys match.
     fn small_bytes(n: usize) -> impl Strategy<Value = Vec<u8>> {
         prop::collection::vec(prop::sample::select(vec![0u8, 1, 2, 3, 0x80, 0xff]), n)
     }
@@ -336,19 +337,19 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
         #[test]
-        fn the_vectors_find_what_trying_every_rule_finds(
+        fn the_vectors_agree_with_trying_every_rule(
             rules in rules_over(5),
             keys in prop::collection::vec(small_bytes(5), 20),
             flags in prop::sample::select(vec![0u32, 1, 2, 0x12, 0x5, 0x32]),
             removed in prop::collection::vec(any::<prop::sample::Index>(), 0..40),
         ) {
             let mut map = Rules::new(150, 5, flags);
-            // The first of equal rules stays, as the map replaces it in place.
+            // Of equal rules the first remains, because the map replaces its value in place.
             let mut kept: Vec<Vec<u8>> = Vec::new();
             let mut slots = Vec::new();
             for r in rules {
                 let r = map.canonical(&r).expect("a rule of the right size").to_vec();
-                let slot = map.insert(&r, Exists::Any).expect("room");
+                let slot = map.insert(&r, UpdateFlag::Any).expect("room");
                 if !kept.contains(&r) {
                     kept.push(r);
                     slots.push(slot);
@@ -357,7 +358,7 @@ mod tests {
             for i in removed {
                 if kept.is_empty() { break; }
                 let i = i.index(kept.len());
-                map.remove(&kept.remove(i)).expect("a rule that is there");
+                map.remove(&kept.remove(i)).expect("an existing rule");
                 slots.remove(i);
             }
             for key in keys {
@@ -368,14 +369,14 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_kept() {
+    fn limits_are_enforced() {
         let mut map = Rules::new(2, 1, 0);
-        assert_eq!(map.insert(&[0; 5], Exists::Any), Err(MapError::Invalid));
-        assert_eq!(map.insert(&rule(1, &[1], &[0xff]), Exists::Yes), Err(MapError::NotFound));
-        map.insert(&rule(1, &[1], &[0xff]), Exists::Any).expect("room for the first");
-        map.insert(&rule(2, &[1], &[0xff]), Exists::Any).expect("room for the second");
-        assert_eq!(map.insert(&rule(3, &[1], &[0xff]), Exists::Any), Err(MapError::Full));
-        assert_eq!(map.insert(&rule(2, &[1], &[0xff]), Exists::No), Err(MapError::Exists));
+        assert_eq!(map.insert(&[0; 5], UpdateFlag::Any), Err(MapError::Invalid));
+        assert_eq!(map.insert(&rule(1, &[1], &[0xff]), UpdateFlag::Exist), Err(MapError::NotFound));
+        map.insert(&rule(1, &[1], &[0xff]), UpdateFlag::Any).expect("room for the first");
+        map.insert(&rule(2, &[1], &[0xff]), UpdateFlag::Any).expect("room for the second");
+        assert_eq!(map.insert(&rule(3, &[1], &[0xff]), UpdateFlag::Any), Err(MapError::Full));
+        assert_eq!(map.insert(&rule(2, &[1], &[0xff]), UpdateFlag::NoExist), Err(MapError::Exists));
         assert_eq!(map.remove(&rule(3, &[1], &[0xff])), Err(MapError::NotFound));
         assert_eq!(map.find(&[0, 0]), None);
         assert_eq!(Rules::bytes(1, 1, 0x2), None);

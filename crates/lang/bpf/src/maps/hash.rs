@@ -1,24 +1,24 @@
-//! Keys of a hash map: chained, preallocated, with a keyed hash.
+//! Keys of a hash map: preallocated, in chains, with a keyed hash.
 //!
-//! Whoever sends packets chooses keys, so the hash is SipHash with a secret of this map: collisions cannot be
-//! computed from outside. Chains are bounded all the same, so that a lookup's time has a limit that needs no trust
-//! in a hash function.
+//! The senders of packets choose keys, so the hash is SipHash with a secret per map: an attacker cannot
+//! compute collisions. The length of chains is bounded in any case, so that the time of a lookup has a
+//! limit that does not depend on the hash function.
 
 use siphasher::sip::SipHasher13;
 
-use super::{Exists, MapError};
+use super::{MapError, UpdateFlag};
 
-/// The most keys in one chain; an insert that would exceed it is refused like one into a full map. With twice as
-/// many buckets as entries and a random hash, a chain of 32 is not met in the life of the universe.
+/// Maximum number of keys in a chain. An insert that exceeds it is refused as if the map were full. With
+/// twice as many buckets as entries and a random hash, chains of 32 keys practically never occur.
 const MAX_CHAIN: usize = 32;
 const NONE: u32 = u32::MAX;
 
-/// From keys to slots.
+/// Mapping from keys to slots.
 #[derive(Debug)]
 pub(crate) struct HashKeys {
     hasher: SipHasher13,
     key_size: usize,
-    /// First slot of each chain; a power of two.
+    /// First slot of each chain. The length is a power of two.
     heads: Vec<u32>,
     /// Next slot of the same chain, or of the free list.
     next: Vec<u32>,
@@ -28,7 +28,7 @@ pub(crate) struct HashKeys {
 }
 
 impl HashKeys {
-    /// Bytes it takes for this many entries.
+    /// Returns the size in bytes for this many entries.
     pub(crate) const fn bytes(entries: usize, key_size: usize) -> usize {
         entries * (key_size + 5) + Self::buckets(entries) * 4
     }
@@ -37,7 +37,7 @@ impl HashKeys {
         (entries * 2).next_power_of_two()
     }
 
-    /// Room for `entries` keys, hashed under `secret`.
+    /// Allocates `entries` keys, hashed with `secret`.
     pub(crate) fn new(entries: usize, key_size: usize, secret: [u8; 16]) -> Self {
         let next = (0..entries).map(|i| if i + 1 < entries { i as u32 + 1 } else { NONE }).collect();
         Self {
@@ -60,7 +60,7 @@ impl HashKeys {
         &self.keys[at..at + self.key_size]
     }
 
-    /// Slots of a chain, first to last.
+    /// Returns the slots of a chain in order.
     fn chain(&self, bucket: usize) -> impl Iterator<Item = u32> {
         let mut slot = self.heads[bucket];
         std::iter::from_fn(move || {
@@ -72,22 +72,22 @@ impl HashKeys {
         })
     }
 
-    /// The slot of `key`.
+    /// Returns the slot of `key`.
     pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
         self.chain(self.bucket(key)).find(|&slot| self.key_at(slot) == key).map(|slot| slot as usize)
     }
 
-    /// The slot of `key`, which is taken if there was none.
-    pub(crate) fn insert(&mut self, key: &[u8], exists: Exists) -> Result<usize, MapError> {
+    /// Returns the slot of `key`, and allocates one if the key is new.
+    pub(crate) fn insert(&mut self, key: &[u8], flag: UpdateFlag) -> Result<usize, MapError> {
         let bucket = self.bucket(key);
         let mut length = 0;
         for slot in self.chain(bucket) {
             if self.key_at(slot) == key {
-                return exists.found(slot as usize);
+                return flag.found(slot as usize);
             }
             length += 1;
         }
-        exists.missing()?;
+        flag.missing()?;
         let slot = self.free;
         if slot == NONE || length >= MAX_CHAIN {
             return Err(MapError::Full);
@@ -101,7 +101,7 @@ impl HashKeys {
         Ok(index)
     }
 
-    /// Gives the slot of `key` back.
+    /// Frees the slot of `key`.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Result<(), MapError> {
         let bucket = self.bucket(key);
         let mut before = NONE;
@@ -124,7 +124,7 @@ impl HashKeys {
         Ok(())
     }
 
-    /// The key in `slot`, if there is one.
+    /// Returns the key in `slot`, if the slot is used.
     pub(crate) fn key(&self, slot: usize) -> Option<Vec<u8>> {
         self.used.get(slot)?.then(|| self.key_at(slot as u32).to_vec())
     }
@@ -135,15 +135,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chains_are_bounded_even_if_every_key_collides() {
+    fn chains_are_bounded_when_all_keys_collide() {
         let mut keys = HashKeys::new(100, 4, [0; 16]);
         keys.heads.truncate(1);
-        let insert = |keys: &mut HashKeys, i: u32| keys.insert(&i.to_le_bytes(), Exists::Any);
+        let insert = |keys: &mut HashKeys, i: u32| keys.insert(&i.to_le_bytes(), UpdateFlag::Any);
         for i in 0..MAX_CHAIN as u32 {
             assert_eq!(insert(&mut keys, i), Ok(i as usize));
         }
         assert_eq!(insert(&mut keys, 1000), Err(MapError::Full));
-        assert!(insert(&mut keys, 0).is_ok(), "what is there stays reachable");
+        assert!(insert(&mut keys, 0).is_ok(), "existing keys stay reachable");
         assert_eq!(keys.remove(&5u32.to_le_bytes()), Ok(()));
         assert!(insert(&mut keys, 1000).is_ok());
         assert_eq!(keys.find(&5u32.to_le_bytes()), None);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_keys_fall_into_different_buckets_under_different_secrets() {
+    fn secrets_spread_equal_keys_over_buckets() {
         let bucket = |secret| HashKeys::new(1 << 15, 4, [secret; 16]).bucket(b"key!");
         let distinct: std::collections::HashSet<_> = (0..8).map(bucket).collect();
         assert!(distinct.len() > 4, "{distinct:?}");

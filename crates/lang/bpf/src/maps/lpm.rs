@@ -1,19 +1,21 @@
-//! Keys of a longest-prefix map: a path-compressed binary trie in an arena, behind an index over a key's first bits.
+//! Keys of a longest-prefix-match map: a path-compressed binary trie in an arena, with an index over the
+//! first bits of a key.
 //!
-//! A lookup takes its first step by the index, which holds for each value of the first bits what the trie's nodes above
-//! have to say. Below it visits at most one node a bit of the key; as the index has more fields than the map has
-//! entries, random prefixes leave about one. Nodes are preallocated: n prefixes need at most 2n - 1 of them.
+//! The index holds, for each value of the first bits, the result of the trie's upper nodes, and gives a
+//! lookup its first step. Below it a lookup visits at most one node per bit of the key. The index has more
+//! entries than the map, so random prefixes leave about one node to visit. All nodes are preallocated: n
+//! prefixes need at most 2n - 1 nodes.
 
 use std::ops::Range;
 
-use super::{Exists, MapError};
+use super::{MapError, UpdateFlag};
 
 const NONE: u32 = u32::MAX;
 const WORDS: usize = 4;
-/// The most bytes of a key behind the prefix length.
+/// Maximum number of key bytes after the prefix length.
 pub(crate) const MAX_DATA: usize = WORDS * 8;
 
-/// Up to 256 bits, the first bit on top of the first word.
+/// Up to 256 bits; the first bit is the highest one of the first word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Prefix {
     words: [u64; WORDS],
@@ -21,7 +23,7 @@ struct Prefix {
 }
 
 impl Prefix {
-    /// How many leading bits both have in common.
+    /// Returns the number of leading bits that both have in common.
     fn common(&self, other: &Self) -> u32 {
         let limit = self.len.min(other.len);
         for (i, (a, b)) in self.words.iter().zip(&other.words).enumerate() {
@@ -36,7 +38,7 @@ impl Prefix {
         limit
     }
 
-    /// Whether `key` starts with this prefix. Most keys fit into the first word, which is compared without a loop.
+    /// Returns whether `key` starts with this prefix. Most keys fit into the first word, which needs no loop.
     #[inline]
     fn covers(&self, key: &Self) -> bool {
         let differ = |i: usize, mask: u64| (self.words[i] ^ key.words[i]) & mask != 0;
@@ -47,12 +49,12 @@ impl Prefix {
         }
     }
 
-    /// Bit number `i`, 0 or 1.
+    /// Returns bit number `i`, 0 or 1.
     const fn bit(&self, i: u32) -> usize {
         (self.words[i as usize / 64] >> (63 - i % 64) & 1) as usize
     }
 
-    /// The first `len` bits, the others zero.
+    /// Returns the first `len` bits, with the others cleared.
     fn truncate(mut self, len: u32) -> Self {
         for (i, word) in self.words.iter_mut().enumerate() {
             let keep = len.saturating_sub(i as u32 * 64).min(64);
@@ -67,28 +69,28 @@ impl Prefix {
 struct Node {
     prefix: Prefix,
     child: [u32; 2],
-    /// Where its value is; [`NONE`] for a node that only branches.
+    /// Slot of its value; [`NONE`] for a node that only branches.
     slot: u32,
 }
 
-/// The most bits of the index: half a megabyte.
+/// Maximum number of index bits: the index takes up to half a megabyte.
 const MAX_INDEX_BITS: u32 = 16;
 
-/// Where a lookup begins.
+/// An index entry: the start of a lookup.
 #[derive(Clone, Copy, Debug)]
-struct Start {
-    /// The first node with a prefix of all the index's bits or more, or [`NONE`].
+struct IndexEntry {
+    /// The first node whose prefix has all index bits or more, or [`NONE`].
     node: u32,
     /// The slot of the longest prefix above that node, or [`NONE`].
     best: u32,
 }
 
-/// From prefixes to slots.
+/// Mapping from prefixes to slots.
 #[derive(Debug)]
 pub(crate) struct LpmKeys {
     data_size: usize,
-    /// By the first bits of a key.
-    index: Vec<Start>,
+    /// Index by the first bits of a key.
+    index: Vec<IndexEntry>,
     index_bits: u32,
     nodes: Vec<Node>,
     free_nodes: Vec<u32>,
@@ -98,32 +100,32 @@ pub(crate) struct LpmKeys {
     root: u32,
 }
 
-/// A link of the trie: the root, or one side of a node.
+/// An edge of the trie: to the root, or to one child of a node.
 #[derive(Clone, Copy)]
-enum Link {
+enum Edge {
     Root,
     Child(u32, usize),
 }
 
 impl LpmKeys {
-    /// Bytes it takes for this many entries.
+    /// Returns the size in bytes for this many entries.
     pub(crate) fn bytes(entries: usize, data_size: usize) -> usize {
         entries * (2 * (size_of::<Node>() + 4) + 8)
-            + (size_of::<Start>() << Self::index_bits(entries, data_size))
+            + (size_of::<IndexEntry>() << Self::index_bits(entries, data_size))
     }
 
-    /// Two to four fields of the index for each entry.
+    /// Returns the number of index bits: two to four index entries per map entry.
     fn index_bits(entries: usize, data_size: usize) -> u32 {
         (entries.max(1).ilog2() + 2).min(MAX_INDEX_BITS).min(data_size as u32 * 8)
     }
 
-    /// Room for `entries` prefixes of up to `data_size` bytes, at most [`MAX_DATA`].
+    /// Allocates `entries` prefixes of up to `data_size` bytes, at most [`MAX_DATA`].
     pub(crate) fn new(entries: usize, data_size: usize) -> Self {
         let empty = Node { prefix: Prefix { words: [0; WORDS], len: 0 }, child: [NONE; 2], slot: NONE };
         let index_bits = Self::index_bits(entries, data_size);
         Self {
             data_size,
-            index: vec![Start { node: NONE, best: NONE }; 1 << index_bits],
+            index: vec![IndexEntry { node: NONE, best: NONE }; 1 << index_bits],
             index_bits,
             nodes: vec![empty; entries * 2],
             free_nodes: (0..entries as u32 * 2).rev().collect(),
@@ -133,7 +135,7 @@ impl LpmKeys {
         }
     }
 
-    /// The prefix in a key: a native-endian length, then the bytes in network order.
+    /// Parses a key: a native-endian length, then the bytes in network order.
     fn parse(&self, key: &[u8]) -> Option<Prefix> {
         let (len, data) = key.split_first_chunk::<4>()?;
         let len = u32::from_ne_bytes(*len);
@@ -150,27 +152,27 @@ impl LpmKeys {
         &self.nodes[index as usize]
     }
 
-    fn follow(&self, link: Link) -> u32 {
-        match link {
-            Link::Root => self.root,
-            Link::Child(node, side) => self.node(node).child[side],
+    fn follow(&self, edge: Edge) -> u32 {
+        match edge {
+            Edge::Root => self.root,
+            Edge::Child(node, side) => self.node(node).child[side],
         }
     }
 
-    fn set(&mut self, link: Link, to: u32) {
-        match link {
-            Link::Root => self.root = to,
-            Link::Child(node, side) => self.nodes[node as usize].child[side] = to,
+    fn set(&mut self, edge: Edge, to: u32) {
+        match edge {
+            Edge::Root => self.root = to,
+            Edge::Child(node, side) => self.nodes[node as usize].child[side] = to,
         }
     }
 
-    /// The slot of the longest prefix that covers `key`.
+    /// Returns the slot of the longest prefix that covers `key`.
     pub(crate) fn find(&self, key: &[u8]) -> Option<usize> {
         let key = self.parse(key)?;
-        let Start { mut node, mut best } = if key.len < self.index_bits {
-            Start { node: self.root, best: NONE }
+        let IndexEntry { mut node, mut best } = if key.len < self.index_bits {
+            IndexEntry { node: self.root, best: NONE }
         } else {
-            self.index[self.place(&key)]
+            self.index[self.index_position(&key)]
         };
         while node != NONE {
             let at = self.node(node);
@@ -188,37 +190,37 @@ impl LpmKeys {
         (best != NONE).then_some(best as usize)
     }
 
-    /// The field of the index for the first bits of a prefix; where it is shorter, the first of its fields.
-    const fn place(&self, prefix: &Prefix) -> usize {
+    /// Returns the index position of a prefix; for a shorter prefix, the first of its positions.
+    const fn index_position(&self, prefix: &Prefix) -> usize {
         (prefix.words[0] >> (64 - self.index_bits)) as usize
     }
 
-    /// How many fields of the index a prefix covers.
-    const fn span(&self, len: u32) -> usize {
+    /// Returns the number of index positions that a prefix covers.
+    const fn index_span(&self, len: u32) -> usize {
         1 << self.index_bits.saturating_sub(len)
     }
 
-    /// Brings the fields up to date that a prefix covers, after it came or went.
-    fn index_again(&mut self, prefix: &Prefix) {
-        let from = self.place(prefix);
+    /// Updates the index positions of a prefix that was added or removed.
+    fn update_index(&mut self, prefix: &Prefix) {
+        let from = self.index_position(prefix);
         let all = 0..self.index.len();
-        self.fill(self.root, NONE, all, &(from..from + self.span(prefix.len)));
+        self.fill_index(self.root, NONE, all, &(from..from + self.index_span(prefix.len)));
     }
 
-    /// Fills the fields `wanted` as far as they are among `fields`, which all lead to node `at`. Each step down has a
-    /// longer prefix, up to the index's bits, so that this does not go deep.
-    fn fill(&mut self, at: u32, best: u32, fields: Range<usize>, wanted: &Range<usize>) {
+    /// Updates the positions of `wanted` that are among `fields`, all of which lead to node `at`. Each
+    /// recursion has a longer prefix, up to the index bits, which bounds the depth.
+    fn fill_index(&mut self, at: u32, best: u32, fields: Range<usize>, wanted: &Range<usize>) {
         let clipped = fields.start.max(wanted.start)..fields.end.min(wanted.end);
         if clipped.is_empty() {
             return;
         }
-        let none = Start { node: NONE, best };
+        let none = IndexEntry { node: NONE, best };
         if at == NONE {
             return self.index[clipped].fill(none);
         }
         let Node { prefix, child, slot } = *self.node(at);
-        let first = self.place(&prefix);
-        let covered = first..first + self.span(prefix.len);
+        let first = self.index_position(&prefix);
+        let covered = first..first + self.index_span(prefix.len);
         for beside in
             [clipped.start..covered.start.min(clipped.end), covered.end.max(clipped.start)..clipped.end]
         {
@@ -228,97 +230,98 @@ impl LpmKeys {
         }
         if prefix.len >= self.index_bits {
             if wanted.contains(&first) {
-                self.index[first] = Start { node: at, best };
+                self.index[first] = IndexEntry { node: at, best };
             }
             return;
         }
         let best = if slot == NONE { best } else { slot };
         let middle = first + covered.len() / 2;
-        self.fill(child[0], best, first..middle, wanted);
-        self.fill(child[1], best, middle..covered.end, wanted);
+        self.fill_index(child[0], best, first..middle, wanted);
+        self.fill_index(child[1], best, middle..covered.end, wanted);
     }
 
-    /// Follows `key` to the first link whose node is missing, differs from it, or is not shorter.
-    fn descend(&self, key: &Prefix) -> (Link, u32) {
-        let mut link = Link::Root;
+    /// Follows `key` to the first edge whose node is missing, differs from it, or is not shorter.
+    fn descend(&self, key: &Prefix) -> (Edge, u32) {
+        let mut edge = Edge::Root;
         loop {
-            let at = self.follow(link);
+            let at = self.follow(edge);
             if at == NONE {
-                return (link, 0);
+                return (edge, 0);
             }
             let node = self.node(at);
             let common = node.prefix.common(key);
             if common < node.prefix.len || node.prefix.len == key.len {
-                return (link, common);
+                return (edge, common);
             }
-            link = Link::Child(at, key.bit(node.prefix.len));
+            edge = Edge::Child(at, key.bit(node.prefix.len));
         }
     }
 
-    /// The slot of exactly this prefix.
+    /// Returns the slot of exactly this prefix.
     pub(crate) fn exact(&self, key: &[u8]) -> Option<usize> {
         let key = self.parse(key)?;
-        let (link, common) = self.descend(&key);
-        let at = self.follow(link);
+        let (edge, common) = self.descend(&key);
+        let at = self.follow(edge);
         let same = at != NONE && common == key.len && self.node(at).prefix.len == key.len;
         (same && self.node(at).slot != NONE).then(|| self.node(at).slot as usize)
     }
 
-    /// The slot of exactly this prefix, which is taken if there was none.
-    pub(crate) fn insert(&mut self, key: &[u8], exists: Exists) -> Result<usize, MapError> {
+    /// Returns the slot of exactly this prefix, and allocates one if the prefix is new.
+    pub(crate) fn insert(&mut self, key: &[u8], flag: UpdateFlag) -> Result<usize, MapError> {
         let key = self.parse(key).ok_or(MapError::Invalid)?;
-        let (link, common) = self.descend(&key);
-        let at = self.follow(link);
+        let (edge, common) = self.descend(&key);
+        let at = self.follow(edge);
         let same = at != NONE && common == key.len && self.node(at).prefix.len == key.len;
         if same && self.node(at).slot != NONE {
-            return exists.found(self.node(at).slot as usize);
+            return flag.found(self.node(at).slot as usize);
         }
-        exists.missing()?;
+        flag.missing()?;
         let slot = self.free_slots.pop().ok_or(MapError::Full)?;
         let owner = if same {
             self.nodes[at as usize].slot = slot;
             at
         } else {
-            self.hang(link, at, common, key, slot)
+            self.attach(edge, at, common, key, slot)
         };
         self.owners[slot as usize] = owner;
-        self.index_again(&key);
+        self.update_index(&key);
         Ok(slot as usize)
     }
 
-    /// Hangs a new node for `key` at `link`, where `at` hung, of which `common` bits agree.
-    fn hang(&mut self, link: Link, at: u32, common: u32, key: Prefix, slot: u32) -> u32 {
-        let new = self.take(Node { prefix: key, child: [NONE; 2], slot });
+    /// Inserts a node for `key` at `edge`, in place of node `at`, with which it shares `common` bits.
+    fn attach(&mut self, edge: Edge, at: u32, common: u32, key: Prefix, slot: u32) -> u32 {
+        let new = self.allocate(Node { prefix: key, child: [NONE; 2], slot });
         if at == NONE {
-            self.set(link, new);
+            self.set(edge, new);
         } else if common == key.len {
             let side = self.node(at).prefix.bit(common);
             self.nodes[new as usize].child[side] = at;
-            self.set(link, new);
+            self.set(edge, new);
         } else {
             let mut child = [NONE; 2];
             child[key.bit(common)] = new;
             child[self.node(at).prefix.bit(common)] = at;
-            let fork = self.take(Node { prefix: key.truncate(common), child, slot: NONE });
-            self.set(link, fork);
+            let fork = self.allocate(Node { prefix: key.truncate(common), child, slot: NONE });
+            self.set(edge, fork);
         }
         new
     }
 
-    /// Two nodes a slot always suffice: every fork has two children, so there are fewer forks than values.
-    fn take(&mut self, node: Node) -> u32 {
+    /// Allocates a node. Two nodes per slot suffice: every fork has two children, so there are fewer forks
+    /// than values.
+    fn allocate(&mut self, node: Node) -> u32 {
         let index = self.free_nodes.pop().expect("a trie of n values has at most 2n - 1 nodes");
         self.nodes[index as usize] = node;
         index
     }
 
-    /// Gives the slot of exactly this prefix back.
+    /// Frees the slot of exactly this prefix.
     pub(crate) fn remove(&mut self, key: &[u8]) -> Result<(), MapError> {
         let key = self.parse(key).ok_or(MapError::Invalid)?;
         let mut parent = None;
-        let mut link = Link::Root;
+        let mut edge = Edge::Root;
         loop {
-            let at = self.follow(link);
+            let at = self.follow(edge);
             if at == NONE {
                 return Err(MapError::NotFound);
             }
@@ -329,10 +332,10 @@ impl LpmKeys {
             if node.prefix.len == key.len {
                 break;
             }
-            parent = Some(link);
-            link = Link::Child(at, key.bit(node.prefix.len));
+            parent = Some(edge);
+            edge = Edge::Child(at, key.bit(node.prefix.len));
         }
-        let at = self.follow(link);
+        let at = self.follow(edge);
         let Node { slot, child, .. } = *self.node(at);
         if slot == NONE {
             return Err(MapError::NotFound);
@@ -340,20 +343,20 @@ impl LpmKeys {
         self.free_slots.push(slot);
         self.owners[slot as usize] = NONE;
         self.nodes[at as usize].slot = NONE;
-        self.prune(at, link, child, parent);
-        self.index_again(&key);
+        self.prune(at, edge, child, parent);
+        self.update_index(&key);
         Ok(())
     }
 
-    /// Takes node `at` out if it no longer branches, and then its parent if that only branched for it.
-    fn prune(&mut self, at: u32, link: Link, child: [u32; 2], parent: Option<Link>) {
+    /// Removes node `at` if it does not branch, and then its parent if that node only branched.
+    fn prune(&mut self, at: u32, edge: Edge, child: [u32; 2], parent: Option<Edge>) {
         if child[0] != NONE && child[1] != NONE {
             return;
         }
         let rest = if child[0] == NONE { child[1] } else { child[0] };
-        self.set(link, rest);
+        self.set(edge, rest);
         self.free_nodes.push(at);
-        if let (NONE, Link::Child(fork, side), Some(above)) = (rest, link, parent)
+        if let (NONE, Edge::Child(fork, side), Some(above)) = (rest, edge, parent)
             && self.node(fork).slot == NONE
         {
             let sibling = self.node(fork).child[1 - side];
@@ -362,7 +365,7 @@ impl LpmKeys {
         }
     }
 
-    /// The key in `slot`, if there is one.
+    /// Returns the key in `slot`, if the slot is used.
     pub(crate) fn key(&self, slot: usize) -> Option<Vec<u8>> {
         let owner = *self.owners.get(slot).filter(|&&o| o != NONE)?;
         let prefix = &self.node(owner).prefix;

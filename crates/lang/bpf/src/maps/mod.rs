@@ -1,8 +1,8 @@
-//! Maps: the tables, registers and counters of one program.
+//! Maps: tables, registers and counters of one program.
 //!
-//! Everything is allocated at load. Values keep their addresses, so a pointer that a lookup returned stays valid
-//! for the run, whatever the program inserts or deletes meanwhile. A program and its maps are used by one thread;
-//! control access takes the maps by `&mut` between runs.
+//! All memory is allocated at load. Values keep their addresses, so the pointer of a lookup stays valid
+//! for the whole run, even if the program inserts or deletes entries. One thread uses a program and its
+//! maps; the control plane accesses the maps by `&mut` between runs.
 
 mod classifier;
 mod hash;
@@ -18,32 +18,32 @@ use hash::HashKeys;
 use lpm::{LpmKeys, MAX_DATA};
 use storage::Storage;
 
-/// The most maps of a program.
+/// Maximum number of maps of a program.
 pub const MAX_MAPS: usize = 1024;
-/// The most bytes of a key.
+/// Maximum size of a key in bytes.
 pub const MAX_KEY_SIZE: u32 = 512;
-/// The most bytes of a value.
+/// Maximum size of a value in bytes.
 pub const MAX_VALUE_SIZE: u32 = 65_536;
 
-/// Why an operation on a map failed.
+/// Reason why an operation on a map failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MapError {
-    /// There is no free entry.
+    /// The map has no free entry.
     #[error("the map is full")]
     Full,
-    /// The entry exists, and was to be created.
-    #[error("the entry exists already")]
+    /// The entry exists, but the operation only creates entries.
+    #[error("the entry already exists")]
     Exists,
     /// The entry does not exist.
-    #[error("there is no such entry")]
+    #[error("the entry does not exist")]
     NotFound,
-    /// Key, value or flags do not fit the map, or this kind of map cannot do it.
+    /// Key, value or flags do not fit the map, or the map type does not support the operation.
     #[error("key, value, flags or operation do not fit this map")]
     Invalid,
 }
 
 impl MapError {
-    /// The negative errno that a program sees, as Linux's maps return it.
+    /// Returns the negative errno for programs, as Linux's maps return it.
     pub(crate) const fn errno(self) -> i64 {
         let errno = match self {
             Self::Full => Errno::TOOBIG,
@@ -55,78 +55,78 @@ impl MapError {
     }
 }
 
-/// Why a program's maps cannot be made.
+/// Reason why a program's maps cannot be created.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum MapsError {
-    /// A map's definition makes no sense.
+    /// The definition of a map is invalid.
     #[error("map {name}: {reason}")]
     Definition {
-        /// The map.
+        /// Name of the map.
         name: String,
-        /// What is wrong, with the limits.
+        /// What is wrong, and the limits.
         reason: String,
     },
-    /// There are more than [`MAX_MAPS`].
+    /// The program has more than [`MAX_MAPS`] maps.
     #[error("the program has {count} maps, the limit is {MAX_MAPS}")]
     TooMany {
-        /// How many it has.
+        /// Number of maps.
         count: usize,
     },
-    /// All maps together are larger than the limit of the engine's options.
+    /// The maps exceed the memory limit of the engine's options.
     #[error("the program's maps need {needed} bytes, the limit is {limit}: declare fewer entries")]
     TooLarge {
-        /// Bytes they need.
+        /// Bytes that the maps need.
         needed: usize,
-        /// Bytes they may have.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The system has no memory left.
-    #[error("no memory for map {name}")]
+    /// The system has no memory.
+    #[error("the system has no memory for map {name}")]
     NoMemory {
-        /// The map.
+        /// Name of the map.
         name: String,
     },
     /// An initial entry cannot be installed.
-    #[error("initial entry {index} of map {name} cannot be installed")]
+    #[error("cannot install initial entry {index} of map {name}")]
     Entry {
-        /// The map.
+        /// Name of the map.
         name: String,
-        /// Which of all the program's entries, from 0.
+        /// Index among all entries of the program, from 0.
         index: usize,
-        /// Why.
+        /// The failure.
         #[source]
         source: MapError,
     },
 }
 
-/// What an update demands: Linux's `BPF_ANY`, `BPF_NOEXIST` and `BPF_EXIST`.
+/// Condition of an update: Linux's `BPF_ANY`, `BPF_NOEXIST` and `BPF_EXIST`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exists {
-    /// Creates or replaces.
+pub enum UpdateFlag {
+    /// Creates or replaces an entry.
     Any,
-    /// Creates only.
-    No,
-    /// Replaces only.
-    Yes,
+    /// Only creates an entry.
+    NoExist,
+    /// Only replaces an entry.
+    Exist,
 }
 
-impl Exists {
+impl UpdateFlag {
     pub(crate) const fn from_flags(flags: u64) -> Option<Self> {
         match flags {
             0 => Some(Self::Any),
-            1 => Some(Self::No),
-            2 => Some(Self::Yes),
+            1 => Some(Self::NoExist),
+            2 => Some(Self::Exist),
             _ => None,
         }
     }
 
     fn found<T>(self, t: T) -> Result<T, MapError> {
-        if self == Self::No { Err(MapError::Exists) } else { Ok(t) }
+        if self == Self::NoExist { Err(MapError::Exists) } else { Ok(t) }
     }
 
     fn missing(self) -> Result<(), MapError> {
-        if self == Self::Yes { Err(MapError::NotFound) } else { Ok(()) }
+        if self == Self::Exist { Err(MapError::NotFound) } else { Ok(()) }
     }
 }
 
@@ -138,7 +138,7 @@ enum Keys {
     Rules(Box<Rules>),
 }
 
-/// One map.
+/// A map.
 #[derive(Debug)]
 pub struct Map {
     name: String,
@@ -162,13 +162,13 @@ impl Map {
         Ok(Self { name: name.clone(), definition: *d, keys, values })
     }
 
-    /// Its symbol.
+    /// The map's symbol.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Type and sizes.
+    /// Type, sizes and flags.
     #[must_use]
     pub const fn definition(&self) -> &MapDefinition {
         &self.definition
@@ -186,12 +186,12 @@ impl Map {
         }
     }
 
-    fn slot_for_update(&mut self, key: &[u8], exists: Exists) -> Result<usize, MapError> {
+    fn slot_for_update(&mut self, key: &[u8], flag: UpdateFlag) -> Result<usize, MapError> {
         match &mut self.keys {
-            Keys::Array => exists.found(self.find(key).ok_or(MapError::Full)?),
-            Keys::Hash(keys) => keys.insert(key, exists),
-            Keys::Lpm(keys) => keys.insert(key, exists),
-            Keys::Rules(rules) => rules.insert(key, exists),
+            Keys::Array => flag.found(self.find(key).ok_or(MapError::Full)?),
+            Keys::Hash(keys) => keys.insert(key, flag),
+            Keys::Lpm(keys) => keys.insert(key, flag),
+            Keys::Rules(rules) => rules.insert(key, flag),
         }
     }
 
@@ -199,14 +199,14 @@ impl Map {
         if key.len() == size as usize { Ok(()) } else { Err(MapError::Invalid) }
     }
 
-    /// Bytes of what names an entry in [`Map::update`], [`Map::delete`] and [`Map::iter`]: a key, or a classifier's
-    /// rule.
+    /// Size of the key that names an entry in [`Map::update`], [`Map::delete`] and [`Map::iter`]: a key, or
+    /// the rule of a classifier.
     #[must_use]
     pub const fn entry_key_size(&self) -> u32 {
         self.definition.entry_key_size()
     }
 
-    /// Copies the value of the entry out that goes by `key` in [`Map::update`].
+    /// Returns a copy of the value of the entry that [`Map::update`] stores under `key`.
     ///
     /// # Errors
     /// [`MapError::NotFound`], or [`MapError::Invalid`] if the size of `key` is not [`Map::entry_key_size`].
@@ -220,8 +220,8 @@ impl Map {
         slot.map(|slot| self.value(slot)).ok_or(MapError::NotFound)
     }
 
-    /// Copies the value out that a program finds under `key`: an LPM map's longest prefix that covers it, a
-    /// classifier's first rule that matches it.
+    /// Returns a copy of the value that a program finds under `key`: an LPM map's longest matching prefix, a
+    /// classifier's first matching rule.
     ///
     /// # Errors
     /// [`MapError::NotFound`], or [`MapError::Invalid`] if the size of `key` is not the map's.
@@ -240,14 +240,14 @@ impl Map {
     /// Sets the value of `key`.
     ///
     /// # Errors
-    /// [`MapError::Full`] (also for an array's index that is too large), [`MapError::Exists`] or
-    /// [`MapError::NotFound`] as `exists` demands, [`MapError::Invalid`] if a size is not the map's.
-    pub fn update(&mut self, key: &[u8], value: &[u8], exists: Exists) -> Result<(), MapError> {
+    /// [`MapError::Full`] (also for an array index out of range), [`MapError::Exists`] or
+    /// [`MapError::NotFound`] as `flag` requires, [`MapError::Invalid`] if a size does not fit the map.
+    pub fn update(&mut self, key: &[u8], value: &[u8], flag: UpdateFlag) -> Result<(), MapError> {
         Self::fits(key, self.entry_key_size())?;
         if value.len() != self.definition.value_size as usize {
             return Err(MapError::Invalid);
         }
-        let slot = self.slot_for_update(key, exists)?;
+        let slot = self.slot_for_update(key, flag)?;
         self.values.write(slot, value);
         Ok(())
     }
@@ -255,8 +255,8 @@ impl Map {
     /// Removes `key`.
     ///
     /// # Errors
-    /// [`MapError::NotFound`], or [`MapError::Invalid`] for arrays, whose entries cannot be removed, and keys of
-    /// the wrong size.
+    /// [`MapError::NotFound`], or [`MapError::Invalid`] for arrays, whose entries cannot be removed, and for
+    /// keys of the wrong size.
     pub fn delete(&mut self, key: &[u8]) -> Result<(), MapError> {
         Self::fits(key, self.entry_key_size())?;
         match &mut self.keys {
@@ -267,7 +267,7 @@ impl Map {
         }
     }
 
-    /// All entries, key and value, in no particular order. An array has all of its entries.
+    /// Returns the keys and values of all entries in no particular order. An array has all of its entries.
     pub fn iter(&self) -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
         (0..self.definition.max_entries as usize).filter_map(|slot| {
             let key = match &self.keys {
@@ -280,30 +280,30 @@ impl Map {
         })
     }
 
-    /// Address and bytes of all values, for programs.
+    /// Returns address and size of all values, for programs.
     pub(crate) fn span(&self) -> (u64, u64) {
         self.values.span()
     }
 
-    /// For JIT code: address of the first value, and bytes from one to the next, if the map is an array.
+    /// For JIT code: returns the address of the first value and the stride, if the map is an array.
     pub(crate) fn as_array(&self) -> Option<(u64, u64)> {
         let stride = Storage::stride(self.definition.value_size as usize) as u64;
         matches!(self.keys, Keys::Array).then(|| (self.span().0, stride))
     }
 
-    /// For programs: the address of the value of `key`, or 0.
+    /// For programs: returns the address of the value of `key`, or 0.
     pub(crate) fn address(&self, key: &[u8]) -> u64 {
         self.find(key).map_or(0, |slot| self.values.address(slot))
     }
 
-    /// For programs: [`Map::update`] from an address, with Linux's flags.
+    /// For programs: updates an entry from an address, with Linux's flags.
     ///
     /// # Safety
     /// `value` is valid for reads of the map's value size.
     pub(crate) unsafe fn update_from(&mut self, key: &[u8], value: *const u8, flags: u64) -> i64 {
-        let slot = Exists::from_flags(flags)
+        let slot = UpdateFlag::from_flags(flags)
             .ok_or(MapError::Invalid)
-            .and_then(|exists| self.slot_for_update(key, exists));
+            .and_then(|flag| self.slot_for_update(key, flag));
         match slot {
             Ok(slot) => {
                 // SAFETY: by contract.
@@ -322,7 +322,7 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// Makes a program's maps and installs their initial entries. All of them together may take `limit` bytes.
+    /// Creates a program's maps with their initial entries. `limit` bounds their total size in bytes.
     pub(crate) fn new(declared: &[Declared], entries: &[Entry], limit: usize) -> Result<Self, MapsError> {
         if declared.len() > MAX_MAPS {
             return Err(MapsError::TooMany { count: declared.len() });
@@ -342,10 +342,10 @@ impl Maps {
         Ok(this)
     }
 
-    /// Maps of these definitions without entries, outside of a program: to measure and to test them.
+    /// Creates maps without entries and without a program, for benchmarks and tests.
     ///
     /// # Errors
-    /// [`MapsError`], as when a program is loaded.
+    /// As for the maps of a program.
     pub fn with_definitions(declared: &[Declared], limit: usize) -> Result<Self, MapsError> {
         Self::new(declared, &[], limit)
     }
@@ -356,57 +356,57 @@ impl Maps {
             .maps
             .get_mut(entry.map as usize)
             .ok_or_else(|| failed(&format!("number {}", entry.map), MapError::NotFound))?;
-        map.update(&entry.key, &entry.value, Exists::Any).map_err(|source| failed(&map.name, source))
+        map.update(&entry.key, &entry.value, UpdateFlag::Any).map_err(|source| failed(&map.name, source))
     }
 
-    /// The map of this name.
+    /// Returns the map with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Map> {
         self.maps.iter().find(|m| m.name == name)
     }
 
-    /// The map of this name, to change it.
+    /// Returns the map with this name, writable.
     #[must_use]
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Map> {
         self.maps.iter_mut().find(|m| m.name == name)
     }
 
-    /// All maps, as the program numbers them.
+    /// Returns all maps in the order of their indexes.
     pub fn iter(&self) -> impl Iterator<Item = &Map> {
         self.maps.iter()
     }
 
-    /// The map that the program numbers so.
+    /// Returns the map with this index.
     pub(crate) fn by_index(&self, index: usize) -> Option<&Map> {
         self.maps.get(index)
     }
 
-    /// The map that the program numbers so, to change it.
+    /// Returns the map with this index, writable.
     pub(crate) fn by_index_mut(&mut self, index: usize) -> Option<&mut Map> {
         self.maps.get_mut(index)
     }
 }
 
-/// Sixteen bytes that nobody outside knows.
+/// Returns sixteen random bytes.
 fn secret() -> [u8; 16] {
     let mut secret = [0; 16];
     let filled = rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty());
-    assert_eq!(filled, Ok(secret.len()), "getrandom of 16 bytes does not fail on a machine that has booted");
+    assert_eq!(filled, Ok(secret.len()), "getrandom of 16 bytes succeeds on a booted machine");
     secret
 }
 
-/// A number that nobody outside knows.
+/// Returns a random number.
 pub(crate) fn random() -> u64 {
     u64::from_ne_bytes(*secret().first_chunk().expect("sixteen bytes hold eight"))
 }
 
-/// Bytes that a map takes, if its definition makes sense.
+/// Checks the definition of a map and returns its size in bytes.
 fn bytes_of(declared: &Declared) -> Result<usize, MapsError> {
     let d = &declared.definition;
     let refuse = |reason: String| Err(MapsError::Definition { name: declared.name.clone(), reason });
     if d.max_entries == 0 || d.value_size == 0 || d.value_size > MAX_VALUE_SIZE {
         return refuse(format!(
-            "{} entries of {} bytes: there have to be entries, of 1 to {MAX_VALUE_SIZE} bytes",
+            "{} entries of {} bytes are invalid: at least 1 entry of 1 to {MAX_VALUE_SIZE} bytes is required",
             d.max_entries, d.value_size
         ));
     }
@@ -417,14 +417,16 @@ fn bytes_of(declared: &Declared) -> Result<usize, MapsError> {
     // The sum cannot overflow: 2^32 entries of less than 2^17 bytes each.
     let keys = match d.map_type {
         TYPE_ARRAY if key_size == 4 => 0,
-        TYPE_ARRAY => return refuse(format!("an array's key has 4 bytes, not {key_size}")),
+        TYPE_ARRAY => return refuse(format!("the key of an array has 4 bytes, not {key_size}")),
         TYPE_HASH if (1..=MAX_KEY_SIZE).contains(&key_size) => HashKeys::bytes(entries, key_size as usize),
-        TYPE_HASH => return refuse(format!("a key of {key_size} bytes: a hash takes 1 to {MAX_KEY_SIZE}")),
+        TYPE_HASH => {
+            return refuse(format!("the key has {key_size} bytes, a hash allows 1 to {MAX_KEY_SIZE}"));
+        }
         TYPE_LPM_TRIE if key_size > 4 && key_size as usize <= 4 + MAX_DATA => {
             LpmKeys::bytes(entries, key_size as usize - 4)
         }
         TYPE_LPM_TRIE => {
-            return refuse(format!("a key of {key_size} bytes: an LPM trie takes 5 to {}", 4 + MAX_DATA));
+            return refuse(format!("the key has {key_size} bytes, an LPM trie allows 5 to {}", 4 + MAX_DATA));
         }
         TYPE_CLASSIFIER if (1..=MAX_KEY_SIZE).contains(&key_size) => {
             match Rules::bytes(entries, key_size as usize, d.flags) {
@@ -433,12 +435,12 @@ fn bytes_of(declared: &Declared) -> Result<usize, MapsError> {
             }
         }
         TYPE_CLASSIFIER => {
-            return refuse(format!("a key of {key_size} bytes: a classifier takes 1 to {MAX_KEY_SIZE}"));
+            return refuse(format!("the key has {key_size} bytes, a classifier allows 1 to {MAX_KEY_SIZE}"));
         }
         other => {
             return refuse(format!(
-                "type {other} is not supported: hash ({TYPE_HASH}), array ({TYPE_ARRAY}), LPM trie \
-                 ({TYPE_LPM_TRIE}), classifier ({TYPE_CLASSIFIER})"
+                "type {other} is not supported: use hash ({TYPE_HASH}), array ({TYPE_ARRAY}), LPM trie \
+                 ({TYPE_LPM_TRIE}) or classifier ({TYPE_CLASSIFIER})"
             ));
         }
     };

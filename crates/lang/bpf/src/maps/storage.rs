@@ -1,12 +1,12 @@
-//! Memory of map values: allocated once, at an address that never changes, reachable by programs.
+//! Memory of map values. It is allocated once at a fixed address, and programs access it directly.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
-/// A fixed number of values of one size, zero at first.
+/// A fixed number of values of one size, initially zero.
 ///
-/// Programs hold raw pointers into it while they run, so nothing here ever hands out a reference: values are copied
-/// in and out.
+/// Running programs hold raw pointers into the memory, so no method returns a reference: values are
+/// copied in and out.
 #[derive(Debug)]
 pub(crate) struct Storage {
     base: NonNull<u8>,
@@ -16,17 +16,17 @@ pub(crate) struct Storage {
     slots: usize,
 }
 
-// SAFETY: the memory belongs to this value alone; programs that hold pointers into it are owned, and moved to
-// another thread, together with it.
+// SAFETY: this value owns the memory. Programs with pointers into it belong to the same owner and move to
+// another thread together with it.
 unsafe impl Send for Storage {}
 
 impl Storage {
-    /// Bytes from one value to the next: every value is aligned to 8 bytes.
+    /// Returns the distance between values in bytes: every value is aligned to 8 bytes.
     pub(crate) const fn stride(size: usize) -> usize {
         size.next_multiple_of(8)
     }
 
-    /// Memory for `slots` values of `size` bytes, or `None` if the system has no more.
+    /// Allocates `slots` values of `size` bytes; `None` if the system has no memory.
     pub(crate) fn new(slots: usize, size: usize) -> Option<Self> {
         let stride = Self::stride(size);
         let layout = Layout::from_size_align(slots.checked_mul(stride)?.max(16), 16).ok()?;
@@ -35,45 +35,45 @@ impl Storage {
         Some(Self { base, layout, size, stride, slots })
     }
 
-    /// Address of a value, for programs. Valid for reads and writes of the value's size.
+    /// Returns the address of a value, valid for reads and writes of its size.
     ///
     /// # Panics
-    /// If there is no such slot.
+    /// If the slot does not exist.
     pub(crate) fn address(&self, slot: usize) -> u64 {
         self.pointer(slot).expose_provenance() as u64
     }
 
-    /// First address and number of bytes of all values.
+    /// Returns address and size of all values.
     pub(crate) fn span(&self) -> (u64, u64) {
         (self.base.as_ptr().expose_provenance() as u64, (self.slots * self.stride) as u64)
     }
 
-    /// Copies a value out; of `out` as many bytes are filled as the value has.
+    /// Copies a value to `out`, up to the shorter of both lengths.
     ///
     /// # Panics
-    /// If there is no such slot.
+    /// If the slot does not exist.
     pub(crate) fn read(&self, slot: usize, out: &mut [u8]) {
         let n = self.size.min(out.len());
-        // SAFETY: `pointer` is valid for `size` bytes, and `out` for `n`; a program never holds `out`.
+        // SAFETY: `pointer` is valid for `size` bytes and `out` for `n`; no program has a pointer to `out`.
         unsafe { self.pointer(slot).copy_to_nonoverlapping(out.as_mut_ptr(), n) };
     }
 
-    /// Copies a value in from an address that a program gave.
+    /// Copies a value from an address of the program.
     ///
     /// # Safety
-    /// `from` is valid for reads of the value's size; it may be a value of this very storage.
+    /// `from` is valid for reads of the value's size. It may be a value of this storage.
     ///
     /// # Panics
-    /// If there is no such slot.
+    /// If the slot does not exist.
     pub(crate) unsafe fn write_from(&self, slot: usize, from: *const u8) {
         // SAFETY: `pointer` is valid for `size` bytes, `from` by contract; they may overlap.
         unsafe { self.pointer(slot).copy_from(from, self.size) };
     }
 
-    /// Copies a value in.
+    /// Copies a value from a slice.
     ///
     /// # Panics
-    /// If there is no such slot, or `value` is shorter than a value.
+    /// If the slot does not exist, or `value` is too short.
     pub(crate) fn write(&self, slot: usize, value: &[u8]) {
         assert!(value.len() >= self.size, "callers check the size of a value");
         // SAFETY: `value` has at least `size` bytes.
@@ -81,8 +81,8 @@ impl Storage {
     }
 
     fn pointer(&self, slot: usize) -> *mut u8 {
-        assert!(slot < self.slots, "slots come from the map's own index");
-        // SAFETY: within the allocation, since `slot < slots`.
+        assert!(slot < self.slots, "slots come from the map's index");
+        // SAFETY: the address is within the allocation, since `slot < slots`.
         unsafe { self.base.as_ptr().add(slot * self.stride) }
     }
 }

@@ -8,7 +8,7 @@ fn map(map_type: u32, key_size: u32, max_entries: u32) -> Map {
     Map::new(&declared).expect("memory")
 }
 
-/// A small generator, so that campaigns are the same at every run.
+/// A deterministic generator, so that every run of a campaign is the same.
 struct Rng(u64);
 
 impl Rng {
@@ -24,10 +24,10 @@ fn arrays_are_indexed() {
     let key = |i: u32| i.to_ne_bytes();
     assert_eq!(m.lookup(&key(2)), Ok(vec![0; 4]));
     assert_eq!(m.lookup(&key(3)), Err(MapError::NotFound));
-    assert_eq!(m.update(&key(1), &[1, 2, 3, 4], Exists::Any), Ok(()));
-    assert_eq!(m.update(&key(1), &[1, 2, 3, 4], Exists::No), Err(MapError::Exists));
-    assert_eq!(m.update(&key(3), &[1, 2, 3, 4], Exists::Any), Err(MapError::Full));
-    assert_eq!(m.update(&key(1), &[1, 2, 3], Exists::Any), Err(MapError::Invalid));
+    assert_eq!(m.update(&key(1), &[1, 2, 3, 4], UpdateFlag::Any), Ok(()));
+    assert_eq!(m.update(&key(1), &[1, 2, 3, 4], UpdateFlag::NoExist), Err(MapError::Exists));
+    assert_eq!(m.update(&key(3), &[1, 2, 3, 4], UpdateFlag::Any), Err(MapError::Full));
+    assert_eq!(m.update(&key(1), &[1, 2, 3], UpdateFlag::Any), Err(MapError::Invalid));
     assert_eq!(m.delete(&key(1)), Err(MapError::Invalid));
     assert_eq!(m.lookup(&[0; 5]), Err(MapError::Invalid));
     assert_eq!(m.iter().count(), 3);
@@ -49,9 +49,9 @@ fn hashes_agree_with_a_model() {
             1 => assert_eq!(m.lookup(&key).ok(), model.get(&key).map(|v| v.to_vec())),
             _ if model.contains_key(&key) || model.len() < 50 => {
                 model.insert(key, value);
-                assert_eq!(m.update(&key, &value, Exists::Any), Ok(()));
+                assert_eq!(m.update(&key, &value, UpdateFlag::Any), Ok(()));
             }
-            _ => assert_eq!(m.update(&key, &value, Exists::Any), Err(MapError::Full)),
+            _ => assert_eq!(m.update(&key, &value, UpdateFlag::Any), Err(MapError::Full)),
         }
     }
     let mut all: Vec<_> = m.iter().collect();
@@ -65,7 +65,7 @@ fn lpm_key(len: u32, data: &[u8]) -> Vec<u8> {
     [&len.to_ne_bytes(), data].concat()
 }
 
-/// The first `len` bits of `data`.
+/// Returns the first `len` bits of `data`.
 fn masked(data: &[u8], len: u32) -> Vec<u8> {
     let keep = |i: usize| (len as usize).saturating_sub(i * 8).min(8);
     data.iter().enumerate().map(|(i, b)| b & !(0xffu16 >> keep(i)) as u8).collect()
@@ -81,7 +81,7 @@ fn lpm_campaign(bytes: usize, entries: u32, rounds: usize) {
     let mut model = BTreeMap::new();
     let mut rng = Rng(bytes as u64);
     for round in 0..rounds {
-        // Few distinct bytes, so that prefixes nest.
+        // Few distinct bytes, so that prefixes overlap.
         let data: Vec<u8> = (0..bytes).map(|_| [0x00, 0x80, 0xff, 0x0f][rng.next() as usize % 4]).collect();
         let len = (rng.next() % (bytes as u64 * 8 + 1)) as u32;
         let value = (round as u32).to_ne_bytes();
@@ -93,9 +93,9 @@ fn lpm_campaign(bytes: usize, entries: u32, rounds: usize) {
             }
             2 | 3 if model.contains_key(&exact) || model.len() < entries as usize => {
                 model.insert(exact, value);
-                assert_eq!(m.update(&lpm_key(len, &data), &value, Exists::Any), Ok(()));
+                assert_eq!(m.update(&lpm_key(len, &data), &value, UpdateFlag::Any), Ok(()));
             }
-            2 | 3 => assert_eq!(m.update(&lpm_key(len, &data), &value, Exists::Any), Err(MapError::Full)),
+            2 | 3 => assert_eq!(m.update(&lpm_key(len, &data), &value, UpdateFlag::Any), Err(MapError::Full)),
             _ => {
                 let found = m.lookup(&lpm_key(bytes as u32 * 8, &data)).ok();
                 assert_eq!(found, lpm_model(&model, &data), "round {round}");
@@ -119,7 +119,7 @@ fn lpm_tries_agree_with_a_model() {
     lpm_campaign(16, 100, 20_000);
     lpm_campaign(32, 40, 5_000);
     lpm_campaign(1, 300, 20_000);
-    // An index of as many bits as keys have, and of all the bits that an index has.
+    // An index with as many bits as the keys have, and one with the maximum number of bits.
     lpm_campaign(2, 20_000, 10_000);
     lpm_campaign(4, 20_000, 10_000);
 }
@@ -130,19 +130,19 @@ fn lpm_tries_hold_thousands_of_prefixes() {
     for i in 0..10_000u32 {
         let data = (i << 16).to_be_bytes();
         let len = 16 + i % 17;
-        m.update(&lpm_key(len, &data), &i.to_ne_bytes(), Exists::No).expect("room");
+        m.update(&lpm_key(len, &data), &i.to_ne_bytes(), UpdateFlag::NoExist).expect("room");
     }
-    assert_eq!(m.update(&lpm_key(9, &[1; 4]), &[0; 4], Exists::Any), Err(MapError::Full));
+    assert_eq!(m.update(&lpm_key(9, &[1; 4]), &[0; 4], UpdateFlag::Any), Err(MapError::Full));
     for i in (0..10_000u32).step_by(7) {
         assert_eq!(m.lookup(&lpm_key(32, &(i << 16).to_be_bytes())), Ok(i.to_ne_bytes().to_vec()));
     }
     assert_eq!(m.lookup(&lpm_key(32, &[255; 4])), Err(MapError::NotFound));
-    assert_eq!(m.lookup(&lpm_key(33, &[255; 4])), Err(MapError::NotFound), "a length that no key has");
-    assert_eq!(m.update(&lpm_key(33, &[0; 4]), &[0; 4], Exists::Any), Err(MapError::Invalid));
+    assert_eq!(m.lookup(&lpm_key(33, &[255; 4])), Err(MapError::NotFound), "a length beyond the key's");
+    assert_eq!(m.update(&lpm_key(33, &[0; 4]), &[0; 4], UpdateFlag::Any), Err(MapError::Invalid));
 }
 
 #[test]
-fn senseless_definitions_are_refused() {
+fn invalid_definitions_are_refused() {
     let cases = [
         (TYPE_ARRAY, 8, 4, 1, 0, "4 bytes"),
         (TYPE_HASH, 0, 4, 1, 0, "1 to 512"),
@@ -151,7 +151,7 @@ fn senseless_definitions_are_refused() {
         (TYPE_LPM_TRIE, 37, 4, 1, 0, "5 to 36"),
         (TYPE_HASH, 4, 0, 1, 0, "1 to 65536"),
         (TYPE_HASH, 4, 65_537, 1, 0, "1 to 65536"),
-        (TYPE_HASH, 4, 4, 0, 0, "have to be entries"),
+        (TYPE_HASH, 4, 4, 0, 0, "at least 1 entry"),
         (TYPE_HASH, 4, 4, 1, 8, "flags"),
         (6, 4, 4, 1, 0, "type 6"),
     ];
@@ -163,7 +163,7 @@ fn senseless_definitions_are_refused() {
 }
 
 #[test]
-fn memory_is_limited_before_it_is_taken() {
+fn memory_is_limited_before_allocation() {
     let definition = MapDefinition {
         map_type: TYPE_HASH,
         key_size: 512,
@@ -175,9 +175,9 @@ fn memory_is_limited_before_it_is_taken() {
     assert!(matches!(Maps::new(&declared, &[], 1 << 30), Err(MapsError::TooLarge { .. })));
 }
 
-/// Whatever the control plane sends, a map does it or refuses it, and never holds more than it may.
+/// A map executes or refuses any operation of the control plane, and never exceeds its capacity.
 #[test]
-fn any_operation_is_done_or_refused() {
+fn any_operation_is_executed_or_refused() {
     let mut rng = Rng(0x5eed);
     let mut bytes = |n: u64| -> Vec<u8> {
         let len = if rng.next().is_multiple_of(4) { rng.next() % 40 } else { n };
@@ -197,8 +197,8 @@ fn any_operation_is_done_or_refused() {
         let size = u64::from(m.entry_key_size());
         for round in 0..4_000usize {
             let (key, value) = (bytes(size), bytes(4));
-            let exists = [Exists::Any, Exists::No, Exists::Yes][round % 3];
-            if m.update(&key, &value, exists).is_ok() {
+            let flag = [UpdateFlag::Any, UpdateFlag::NoExist, UpdateFlag::Exist][round % 3];
+            if m.update(&key, &value, flag).is_ok() {
                 assert_eq!(m.entry(&key), Ok(value));
             }
             if round.is_multiple_of(3) && m.delete(&key).is_ok() {

@@ -1,10 +1,12 @@
-//! Remembers what came out: a proof takes milliseconds to seconds, and the same program comes again.
+//! A cache of verification results: a proof takes milliseconds to seconds, and programs come back.
 //!
-//! An entry is found by everything that the outcome depends on: the program's digest, the verifier's version, the
-//! version of context and helpers, and the limits. Refusals are remembered too, but not those for want of resources.
+//! The key of an entry covers everything that the result depends on: the program's digest, the
+//! versions of verifier, context and helpers, and the limits. The cache also stores refusals, except
+//! those for lack of resources.
 //!
-//! A directory makes it outlast the process. Whoever can write there decides what may run, so it has to be ours and
-//! closed to all others, and so has each entry; what is not, and what does not read back, counts as not there.
+//! With a directory the cache outlasts the process. Its contents decide which programs may run, so the
+//! directory and each entry have to belong to this user with private modes. Other entries, and
+//! damaged ones, are ignored.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
@@ -23,41 +25,41 @@ use sha2::{Digest as _, Sha256};
 use super::{Limits, Refusal, Report, VERIFIER_VERSION};
 use crate::linked::{Linked, Verified};
 
-/// The most outcomes that are kept in memory.
+/// Maximum number of results in memory.
 const MAX_ENTRIES: usize = 1024;
-/// The longest entry in a directory.
+/// Maximum size of an entry file.
 const MAX_ENTRY_BYTES: u64 = 64 << 10;
 
 type Key = [u8; 32];
-type Outcome = Result<Report, Refusal>;
+type VerifyResult = Result<Report, Refusal>;
 
-/// Outcomes of verifications.
+/// A cache of verification results.
 #[derive(Debug)]
 pub struct Cache {
-    entries: HashMap<Key, Outcome>,
+    entries: HashMap<Key, VerifyResult>,
     directory: Option<OwnedFd>,
-    /// Part of the names of files that are being written.
+    /// Number of files written; part of the names of temporary files.
     written: u64,
 }
 
-/// An entry in a file.
+/// Contents of an entry file.
 #[derive(Serialize, Deserialize)]
 struct Entry {
     key: Key,
-    outcome: Outcome,
+    result: VerifyResult,
 }
 
 impl Cache {
-    /// Forgets with the process.
+    /// Creates a cache in memory.
     #[must_use]
     pub fn in_memory() -> Self {
         Self { entries: HashMap::new(), directory: None, written: 0 }
     }
 
-    /// Keeps outcomes in a directory too, which is made if it does not exist.
+    /// Creates a cache that also stores its results in a directory, and creates the directory if necessary.
     ///
     /// # Errors
-    /// If it is no directory of ours with mode 0700, or cannot be opened or made.
+    /// If the directory cannot be opened or created, or is not private to this user with mode 0700.
     pub fn in_directory(path: &Path) -> io::Result<Self> {
         match mkdir(path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
@@ -69,7 +71,7 @@ impl Cache {
             return Err(io::Error::new(
                 io::ErrorKind::PermissionDenied,
                 format!(
-                    "{} decides which programs may run: it has to belong to this user with mode 0700 (chmod 700)",
+                    "{}: the verifier's cache has to belong to this user with mode 0700 (chmod 700)",
                     path.display()
                 ),
             ));
@@ -77,66 +79,66 @@ impl Cache {
         Ok(Self { directory: Some(directory), ..Self::in_memory() })
     }
 
-    /// What came out for this program before, or else what `judge` says now.
+    /// Returns the stored result for this program, or calls `verifier` and stores its result.
     ///
     /// # Errors
-    /// As `judge`.
+    /// As `verifier`.
     pub fn check(
         &mut self,
         linked: &Linked,
         limits: &Limits,
-        judge: impl FnOnce(&Linked) -> Outcome,
-    ) -> Outcome {
+        verifier: impl FnOnce(&Linked) -> VerifyResult,
+    ) -> VerifyResult {
         let key = key(linked, limits);
-        if let Some(outcome) = self.find(&key) {
-            return outcome.map_err(|refusal| refusal.placed_in(linked));
+        if let Some(result) = self.find(&key) {
+            return result.map_err(|refusal| refusal.located_in(linked));
         }
-        let outcome = judge(linked);
-        if outcome.as_ref().map_or_else(Refusal::is_final, |_| true) {
-            self.keep(key, outcome.clone());
+        let result = verifier(linked);
+        if result.as_ref().map_or_else(Refusal::is_final, |_| true) {
+            self.store(key, result.clone());
         }
-        outcome
+        result
     }
 
-    /// Like [`Cache::check`], and gives the program the right to run.
+    /// Like [`Cache::check`]; also marks the program as verified.
     ///
     /// # Errors
-    /// As `judge`.
+    /// As `verifier`.
     pub fn verify(
         &mut self,
         linked: Linked,
         limits: &Limits,
-        judge: impl FnOnce(&Linked) -> Outcome,
+        verifier: impl FnOnce(&Linked) -> VerifyResult,
     ) -> Result<(Verified, Report), Refusal> {
-        let report = self.check(&linked, limits, judge)?;
+        let report = self.check(&linked, limits, verifier)?;
         Ok((Verified::proven(linked), report))
     }
 
-    fn find(&mut self, key: &Key) -> Option<Outcome> {
-        if let Some(outcome) = self.entries.get(key) {
-            return Some(outcome.clone());
+    fn find(&mut self, key: &Key) -> Option<VerifyResult> {
+        if let Some(result) = self.entries.get(key) {
+            return Some(result.clone());
         }
-        let outcome = read(self.directory.as_ref()?, key)?;
-        self.remember(*key, outcome.clone());
-        Some(outcome)
+        let result = read(self.directory.as_ref()?, key)?;
+        self.insert(*key, result.clone());
+        Some(result)
     }
 
-    fn keep(&mut self, key: Key, outcome: Outcome) {
+    fn store(&mut self, key: Key, result: VerifyResult) {
         if let Some(directory) = &self.directory {
             self.written += 1;
-            let entry = Entry { key, outcome: outcome.clone() };
+            let entry = Entry { key, result: result.clone() };
             if let Err(e) = write(directory, &entry, self.written) {
-                tracing::warn!(error = %e, "an outcome of verification was not kept");
+                tracing::warn!(error = %e, "cannot store a verification result in the cache directory");
             }
         }
-        self.remember(key, outcome);
+        self.insert(key, result);
     }
 
-    fn remember(&mut self, key: Key, outcome: Outcome) {
+    fn insert(&mut self, key: Key, result: VerifyResult) {
         if self.entries.len() >= MAX_ENTRIES {
             self.entries.clear();
         }
-        self.entries.insert(key, outcome);
+        self.entries.insert(key, result);
     }
 }
 
@@ -155,19 +157,19 @@ fn name(key: &Key) -> String {
     key.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Whether it is ours and of this type and mode exactly.
+/// Returns whether a file belongs to this user and has exactly this type and mode.
 fn is_private(s: &Stat, kind: FileType, mode: Mode) -> bool {
     s.st_uid == geteuid().as_raw()
         && FileType::from_raw_mode(s.st_mode) == kind
         && Mode::from_raw_mode(s.st_mode) == mode
 }
 
-/// Anything that is wrong with an entry makes it one that is not there.
-fn read(directory: &OwnedFd, key: &Key) -> Option<Outcome> {
+/// Reads an entry. A damaged or foreign entry counts as missing.
+fn read(directory: &OwnedFd, key: &Key) -> Option<VerifyResult> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = openat(directory, name(key), flags, Mode::empty()).ok()?;
     if !is_private(&fstat(&file).ok()?, FileType::RegularFile, Mode::RUSR | Mode::WUSR) {
-        tracing::warn!(entry = name(key), "an outcome of verification is not ours alone and is not used");
+        tracing::warn!(entry = name(key), "ignored a cached verification result: the file is not private");
         return None;
     }
     let mut bytes = Vec::new();
@@ -177,12 +179,12 @@ fn read(directory: &OwnedFd, key: &Key) -> Option<Outcome> {
         return None;
     }
     match postcard::take_from_bytes::<Entry>(body) {
-        Ok((entry, [])) if entry.key == *key => Some(entry.outcome),
+        Ok((entry, [])) if entry.key == *key => Some(entry.result),
         _ => None,
     }
 }
 
-/// Written beside, then renamed: a reader finds all of it or nothing.
+/// Writes a temporary file and renames it, so that a reader finds a complete entry or none.
 fn write(directory: &OwnedFd, entry: &Entry, number: u64) -> io::Result<()> {
     let mut bytes = postcard::to_stdvec(entry).map_err(io::Error::other)?;
     let sum = Sha256::digest(&bytes);
@@ -190,7 +192,7 @@ fn write(directory: &OwnedFd, entry: &Entry, number: u64) -> io::Result<()> {
     let beside = format!(".{}.{number}.new", std::process::id());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = match openat(directory, &beside, flags, Mode::RUSR | Mode::WUSR) {
-        // Left by a process of the same number that did not finish.
+        // An unfinished process with the same number left the file.
         Err(Errno::EXIST) => {
             unlinkat(directory, &beside, AtFlags::empty())?;
             openat(directory, &beside, flags, Mode::RUSR | Mode::WUSR)?

@@ -1,17 +1,19 @@
-//! What PREVAIL 0.2.6 leaves open, and how it is closed.
+//! Assertions that PREVAIL 0.2.6 lacks.
 //!
-//! Assertions of ours are checked by PREVAIL along with its own:
+//! PREVAIL checks these additional assertions together with its own:
 //!
-//! * **Pointer against number.** `if ptr > number` is allowed, and PREVAIL thinks that every pointer lies below 2^31, so
-//!   it takes the branch for dead that a real pointer takes, and judges nothing in it. We demand two numbers or two
-//!   pointers into the same region, in both directions.
-//! * **32-bit comparison of pointers.** It compares the lower halves, but is understood as a comparison of the whole.
-//!   We demand numbers.
-//! * **Bits of pointers.** `if ptr & ptr` is allowed and tells bits of an address. We demand numbers.
-//! * **Compare-and-exchange.** Nothing is demanded of `r0`, which it compares, and `r0` keeps its type, so a pointer
-//!   would turn into a number's bits and stay a pointer. We demand a number.
-//! * **Atomics on a spilled pointer.** After a compare-and-exchange PREVAIL takes the slot for a number even if the
-//!   exchange did not happen: the pointer could be read as a number. We demand that the bytes hold a number.
+//! * **Pointer compared with a number.** PREVAIL accepts `if ptr > number` and assumes that every
+//!   pointer lies below 2^31. It therefore considers the branch dead that a real pointer takes, and
+//!   checks nothing in it. We require two numbers or two pointers into the same region.
+//! * **32-bit comparison of pointers.** It compares the lower halves, but PREVAIL treats it as a
+//!   comparison of the whole. We require numbers.
+//! * **Bits of pointers.** PREVAIL accepts `if ptr & ptr`, which reveals bits of an address. We require
+//!   numbers.
+//! * **Compare-and-exchange.** PREVAIL requires nothing of `r0`, which the instruction compares, and
+//!   keeps its type, so the bits of a number would count as a pointer. We require a number.
+//! * **Atomics on a spilled pointer.** After a compare-and-exchange PREVAIL treats the slot as a number
+//!   even if no exchange happened, so a program could read the pointer as a number. We require that the
+//!   bytes hold a number.
 
 use std::collections::BTreeMap;
 
@@ -27,27 +29,35 @@ use prevail::platform::EbpfPlatform;
 use prevail::spec::config::EbpfVerifierOptions;
 use prevail::spec::type_descriptors::ProgramInfo;
 
-use super::prove::Rules;
+/// The set of assertions that the analysis checks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AssertionSet {
+    /// PREVAIL's and ours.
+    All,
+    /// PREVAIL's alone: tests use it to demonstrate gaps.
+    #[cfg(test)]
+    PrevailOnly,
+}
 
-/// A program with more to prove.
+/// A program with additional assertions.
 pub(super) struct Guarded<'a> {
     program: &'a Program,
-    /// PREVAIL's assertions and ours, where we have any.
+    /// PREVAIL's assertions and ours, for the instructions that have any of ours.
     assertions: BTreeMap<Label, Vec<Assertion>>,
 }
 
 impl<'a> Guarded<'a> {
-    /// `None` if PREVAIL does not make the assertion that ours are made of.
+    /// Returns `None` if PREVAIL does not emit the assertion that serves as the template of ours.
     pub(super) fn new(
         program: &'a Program,
-        rules: Rules,
+        set: AssertionSet,
         platform: &dyn EbpfPlatform,
         info: &ProgramInfo,
         options: &EbpfVerifierOptions,
     ) -> Option<Self> {
-        let number = Number::new(platform, info, options)?;
+        let number = NumberAssertion::new(platform, info, options)?;
         let mut assertions = BTreeMap::new();
-        for label in program.labels().filter(|_| rules == Rules::All) {
+        for label in program.labels().filter(|_| set == AssertionSet::All) {
             let ours = match program.instruction_at(label) {
                 Instruction::Jmp(Jmp { cond: Some(cond), .. }) => number.comparison(cond),
                 Instruction::Atomic(atomic) => number.atomic(atomic, label),
@@ -75,11 +85,11 @@ impl fwd_analyzer::Program for Guarded<'_> {
     }
 }
 
-/// Makes assertions. PREVAIL does not let others name the kinds of values that its assertions are about, so we have it
-/// make one about a number, and change the register.
-struct Number(TypeConstraint);
+/// A template for assertions that a register holds a number. PREVAIL does not export the types that its
+/// assertions refer to, so we take an assertion about a number from it and replace the register.
+struct NumberAssertion(TypeConstraint);
 
-impl Number {
+impl NumberAssertion {
     fn new(platform: &dyn EbpfPlatform, info: &ProgramInfo, options: &EbpfVerifierOptions) -> Option<Self> {
         let negate = Instruction::Un(Un { op: UnOp::NEG, dst: Reg { v: 0 }, is64: true });
         let exit = Instruction::Exit(Exit { stack_frame_prefix: "".into() });
@@ -100,7 +110,8 @@ impl Number {
     fn comparison(&self, cond: &Condition) -> Vec<Assertion> {
         let Value::Reg(right) = cond.right else { return Vec::new() };
         if cond.is64 && cond.op != ConditionOp::SET {
-            // PREVAIL has the same the other way round; together: both numbers, or both of one region.
+            // PREVAIL makes this assertion in the other direction only. Both together require two numbers
+            // or two pointers into the same region.
             vec![Assertion::Comparable(Comparable { r1: right, r2: cond.left, or_r2_is_number: false })]
         } else {
             vec![self.is_number(cond.left), self.is_number(right)]

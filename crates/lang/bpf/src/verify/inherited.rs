@@ -1,20 +1,23 @@
-//! A function starts with its arguments and its frame pointer, and nothing else.
+//! The check that functions do not read registers that their caller left.
 //!
-//! PREVAIL lets a function read what its caller left in r0 and r6 to r9; our engines start it with zeros there, as the
-//! calling convention gives these registers no value. The proof would be about other numbers than the run. So no
-//! function but the entry program, of which PREVAIL knows that it starts with r1 alone, may read one of these before
-//! it has written it on every path.
+//! PREVAIL lets a function read the values that its caller left in r0 and r6 to r9. The calling
+//! convention gives these registers no value, and our engines set them to zero, so the proof would
+//! assume other numbers than the run uses. A function may therefore read such a register only after
+//! it has written it on every path. The entry function is exempt: PREVAIL knows that it starts with
+//! r1 alone.
 
-use super::refusal::{Place, Reason, Refusal};
+use super::location::Location;
+use super::reason::Reason;
+use super::refusal::Refusal;
 use crate::check::{Checked, target};
 use crate::insn::{Alu, Atomic, Op, Reg, Source};
 use crate::linked::Linked;
 
-/// A set of registers, one bit each.
+/// A set of registers, one bit per register.
 type Registers = u16;
 
-/// What the caller left: r0 and r6 to r9.
-const LEFT: Registers = 0b11_1100_0001;
+/// The registers that a caller leaves: r0 and r6 to r9.
+const CALLER_LEFT: Registers = 0b11_1100_0001;
 
 const fn bit(r: Reg) -> Registers {
     1 << r.number()
@@ -27,7 +30,7 @@ const fn source(s: Source) -> Registers {
     }
 }
 
-/// What an instruction reads, and what it certainly writes.
+/// Returns the registers that an instruction reads, and those that it always writes.
 const fn uses(op: &Op) -> (Registers, Registers) {
     match *op {
         Op::Alu { op: Alu::Mov, dst, src, .. } => (source(src), bit(dst)),
@@ -41,15 +44,15 @@ const fn uses(op: &Op) -> (Registers, Registers) {
         }
         Op::Atomic { dst, src, fetch, .. } => (bit(dst) | bit(src), if fetch { bit(src) } else { 0 }),
         Op::Branch { dst, src, .. } => (bit(dst) | source(src), 0),
-        // Arguments are r1 to r5, which are not our business.
+        // The arguments are r1 to r5, which this check ignores.
         Op::Call { .. } | Op::CallLocal { .. } => (0, bit(Reg::R0)),
-        // A result that nobody reads need not be set: see [`Function::no_result`].
+        // An unused result may be unset: see [`Function::no_result`].
         Op::Exit => (0, 0),
         Op::Jump { .. } => (0, 0),
     }
 }
 
-/// Checks that no instruction reads what a caller left.
+/// Checks that no instruction reads a register that the caller left.
 pub(super) fn check(linked: &Linked, code: &Checked) -> Result<(), Refusal> {
     let mut no_result = vec![false; code.functions.len()];
     loop {
@@ -65,29 +68,30 @@ pub(super) fn check(linked: &Linked, code: &Checked) -> Result<(), Refusal> {
 fn refusal(linked: &Linked, (slot, register): (usize, u32)) -> Refusal {
     Refusal::of_program(
         Reason::Uninitialised,
-        Some(Place::new(linked, slot)),
-        format!("this uses r{register}, which is not set on every path that leads here"),
-        "a function finds its arguments in r1 to r5 and sets every other register before it uses it; after a call r0 \
-         is set if the function that was called returns something on every path",
+        Some(Location::new(linked, slot)),
+        format!("r{register} is used here, but a path to this instruction does not set it"),
+        "set the register on every path; a function starts with its arguments in r1 to r5 only, and a call \
+         sets r0 only if the called function returns a value on every path",
     )
 }
 
-/// What is known of a function.
+/// Result of the check of one function.
 struct Function {
-    /// The first instruction that may read what the caller left, and the register.
+    /// The first instruction that may read a register of the caller, and the register.
     reads: Option<(usize, u32)>,
-    /// Whether it may return without having set r0.
+    /// Whether the function may return without having set r0.
     no_result: bool,
 }
 
 impl Function {
-    /// `no_result` says, by function, which are known to return without a result sometimes. It only grows from round to
-    /// round.
+    /// `no_result` holds, by function index, which functions may return without a result. It only grows
+    /// from round to round.
     fn new(code: &Checked, index: usize, no_result: &[bool]) -> Self {
         let range = code.functions[index].clone();
-        // By slot: what may still be the caller's when control comes there. Grows until nothing changes.
+        // By slot: registers that may still hold the caller's values on entry to the slot. The sets grow
+        // until a fixed point is reached.
         let mut before: Vec<Option<Registers>> = vec![None; range.len()];
-        let mut work = vec![(range.start, if index == 0 { 0 } else { LEFT })];
+        let mut work = vec![(range.start, if index == 0 { 0 } else { CALLER_LEFT })];
         while let Some((slot, left)) = work.pop() {
             let known = &mut before[slot - range.start];
             let joined = known.unwrap_or(0) | left;
@@ -97,7 +101,7 @@ impl Function {
             *known = Some(joined);
             let op = &code.ops[slot];
             let mut after = joined & !uses(op).1;
-            if calls(code, slot).is_some_and(|callee| no_result[callee]) {
+            if code.callee_at(slot).is_some_and(|callee| no_result[callee]) {
                 after |= bit(Reg::R0);
             }
             match *op {
@@ -121,13 +125,5 @@ impl Function {
         });
         let verdict_missing = without_result.filter(|_| index == 0).map(|slot| (slot, 0));
         Self { reads: reads.or(verdict_missing), no_result: without_result.is_some() }
-    }
-}
-
-/// The function that is called at `slot`, if one is.
-fn calls(code: &Checked, slot: usize) -> Option<usize> {
-    match code.ops[slot] {
-        Op::CallLocal { off } => usize::try_from(target(slot, off)).ok().and_then(|to| code.function_at(to)),
-        _ => None,
     }
 }

@@ -1,31 +1,36 @@
 //! Static verification: proves that a linked program is safe before it may run.
 //!
-//! A program that [`verify`] accepts touches no memory but its stack, its packet, its context and the values of its
-//! maps, reads nothing that it did not write, shows no address to anyone, and ends. The proof is PREVAIL's, an abstract
-//! interpreter (crate `prevail`), on exactly the slots that the engine runs, plus what PREVAIL leaves open:
+//! An accepted program accesses only its stack, its packet, its context and the values of its maps,
+//! reads only initialised data, reveals no address, and ends. The proof comes from PREVAIL, an abstract
+//! interpreter (crate `prevail`), on exactly the slots that the engine runs. Our own modules close
+//! PREVAIL's gaps:
 //!
-//! 1. `structure` looks at each instruction with the engine's own decoder, at control flow, functions and maps.
-//! 2. `guard` adds assertions, `rewrite` replaces what PREVAIL computes wrongly by something that says less.
+//! 1. `structure` checks every instruction with the engine's own decoder, and control flow, functions
+//!    and maps.
+//! 2. `guard` adds assertions. `rewrite` replaces instructions for which PREVAIL computes wrong values
+//!    by others for which it computes less.
 //!
-//! Which gaps these close is told there, gap by gap, and attacked one by one in `tests/gaps.rs` beside it.
+//! The docs of these modules list the gaps. `tests/gaps.rs` attacks each of them.
 //!
-//! The proof takes time that grows with the square of the program, and PREVAIL may panic on hostile input, so
-//! [`Isolated`] runs it in a child process with limits, and [`Cache`] remembers what came out.
+//! The time of the proof grows with the square of the program, and PREVAIL may panic on hostile input.
+//! [`Isolated`] therefore runs the proof in a child process with limits, and [`Cache`] stores results.
 //!
-//! # What the engine has to keep to
-//! * Frames of [`STACK_FRAME_BYTES`] for each function, one below the other without gaps, [`MAX_FRAMES`] of them.
+//! # Requirements on the engine
+//! * Each function has a frame of [`STACK_FRAME_BYTES`]; up to [`MAX_FRAMES`] frames are adjacent.
 //! * `data_end - data <= MAX_PACKET_BYTES` ([`MAX_PACKET_BYTES`]), also after a helper resized the packet.
-//! * Helpers do what their prototypes in `platform.rs` say.
-//! * A budget of instructions for nested loops: each loop alone ends after at most 100000 rounds, but nested ones
-//!   multiply.
+//! * Helpers comply with their prototypes in `platform.rs`.
+//! * An instruction budget bounds nested loops: each single loop ends after at most 100000 iterations,
+//!   but nested loops multiply.
 
 mod cache;
 mod explain;
 mod guard;
 mod inherited;
 pub mod isolated;
+mod location;
 mod platform;
 mod prove;
+mod reason;
 mod refusal;
 mod rewrite;
 mod structure;
@@ -38,22 +43,24 @@ use serde::{Deserialize, Serialize};
 
 pub use cache::Cache;
 pub use isolated::{Budget, Isolated, IsolatedError, serve_stdio};
+pub use location::{Location, SourceLocation};
 pub use platform::{MAX_FRAMES, MAX_PACKET_BYTES, STACK_FRAME_BYTES};
-pub use refusal::{Finding, Limit, Place, Reason, Refusal, SourcePlace};
+pub use reason::{Limit, Reason};
+pub use refusal::{Finding, Refusal};
 pub use structure::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 use crate::linked::{Linked, Verified};
 
-/// Names the rules that a program was judged by: results of other versions do not count. Changes whenever this module
-/// or the version of `prevail` does.
+/// Version of the verification rules; results of other versions are invalid. It changes with this
+/// module and with the version of `prevail`.
 pub const VERIFIER_VERSION: &str = "p4shield-verify 2, prevail 0.2.6";
 
-/// How large a program may be.
+/// Limits on the size of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// The most slots.
+    /// Maximum number of slots.
     pub instructions: usize,
-    /// The most slots of a function when each function that it calls is counted at each call.
+    /// Maximum number of slots of a function, with each called function counted at each call.
     pub expanded: usize,
 }
 
@@ -63,21 +70,21 @@ impl Default for Limits {
     }
 }
 
-/// What is known of a program that was accepted.
+/// Report on an accepted program.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// Slots of the program.
+    /// Number of slots of the program.
     pub instructions: usize,
-    /// The most rounds that any one loop takes; 0 without loops.
+    /// Maximum number of iterations of a loop; 0 without loops.
     pub max_loop_count: u32,
     /// [`VERIFIER_VERSION`] of the verifier that accepted it.
     pub verifier: String,
-    /// How long the proof took.
+    /// Duration of the proof.
     pub elapsed: Duration,
 }
 
-/// Judges a program in this thread, with no limit on time and memory but the program's size: for tests and tools. What
-/// judges the programs of others uses [`Isolated`].
+/// Verifies a program in this thread. Only the program's size limits time and memory, so this is for
+/// tests and tools; programs of tenants go through [`Isolated`].
 ///
 /// # Errors
 /// [`Refusal::Program`] if the program is not proven to be safe.
@@ -93,7 +100,7 @@ pub fn check(linked: &Linked, limits: &Limits) -> Result<Report, Refusal> {
     })
 }
 
-/// Like [`check`], and gives the program the right to run.
+/// Like [`check`]; also marks the program as verified.
 ///
 /// # Errors
 /// As [`check`].

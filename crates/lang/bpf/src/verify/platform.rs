@@ -1,8 +1,8 @@
-//! What PREVAIL has to know about us: the context, the helpers and the maps of a program.
+//! PREVAIL's view of our platform: the context, the helpers and the maps of a program.
 //!
-//! This is the whole contract between the proof and the engine. A prototype here that promises more than the
-//! helper keeps (a pointer that may be null, memory that it does not fill, a packet that it moves) is a hole in the
-//! sandbox, so each one says what the engine's helper has to keep to.
+//! This module is the contract between the proof and the engine. A prototype that promises more than
+//! the helper keeps (a pointer that may be null, memory that the helper does not fill, a packet that it
+//! moves) breaks the sandbox, so the comments state what each helper has to guarantee.
 
 use p4shield_abi::context::{CONTEXT_SIZE, offset};
 use p4shield_abi::{channel, helper, map};
@@ -21,18 +21,18 @@ use prevail::spec::type_descriptors::{
 
 use crate::linked::Map;
 
-/// Bytes of stack that each function has, from [`crate::insn::Reg::FRAME`] downwards.
+/// Size of a function's stack frame, which extends downwards from [`crate::insn::Reg::FRAME`].
 pub const STACK_FRAME_BYTES: usize = 512;
 
-/// Functions that may be active at once, the program itself included. The frames lie one below the other without a
-/// gap: a function may be handed a pointer into its caller's frame.
+/// Maximum number of active functions, including the entry. Their frames are adjacent, because a
+/// function may receive a pointer into its caller's frame.
 pub const MAX_FRAMES: usize = 8;
 
-/// No packet buffer is longer than this: a header copy that was grown into all of the head room. A bound on
-/// `data_end - data` that a program may rely on, so the engine must not run a longer one.
+/// Maximum length of a packet buffer: the largest header, grown into the whole head room. Programs may
+/// rely on this bound for `data_end - data`, so the engine must not run longer packets.
 pub const MAX_PACKET_BYTES: usize = (channel::MAX_HEADER_BYTES + channel::MAX_HEADROOM) as usize;
 
-/// The context. Bytes that are not `data` or `data_end` are numbers and may be written.
+/// The context. The bytes besides `data` and `data_end` are writable numbers.
 static CONTEXT: EbpfCtxDescriptor = EbpfCtxDescriptor {
     size: CONTEXT_SIZE as i32,
     data: offset::DATA as i32,
@@ -40,14 +40,14 @@ static CONTEXT: EbpfCtxDescriptor = EbpfCtxDescriptor {
     meta: -1,
 };
 
-/// PREVAIL takes the width of a packet pointer from the distance of the two fields.
+/// PREVAIL derives the width of a packet pointer from the distance of the two fields.
 const _: () = assert!(offset::DATA_END - offset::DATA == 8);
 
 const KNOWN_MAP_TYPES: u64 = map_type_bit(map::TYPE_HASH)
     | map_type_bit(map::TYPE_ARRAY)
     | map_type_bit(map::TYPE_LPM_TRIE)
     | map_type_bit(map::TYPE_CLASSIFIER);
-/// PREVAIL keeps sets of map types as the bits of 64.
+/// PREVAIL stores sets of map types in 64 bits.
 const _: () = assert!(map_type_bit(map::TYPE_CLASSIFIER) != 0);
 
 const fn prototype(
@@ -78,8 +78,8 @@ const fn resizes_packet(name: &'static str) -> HelperPrototype {
     p
 }
 
-/// The value is `value_size` readable and writable bytes until the program ends, even if the entry is deleted
-/// meanwhile. Key and value of an update may lie in the map itself.
+/// The value consists of `value_size` readable and writable bytes until the program ends, even if the
+/// entry is deleted meanwhile. Key and value of an update may lie in the map itself.
 static LOOKUP: HelperPrototype = prototype(
     "map_lookup_elem",
     EbpfReturnType::PtrToMapValueOrNull,
@@ -91,7 +91,7 @@ static DELETE: HelperPrototype =
     number("map_delete_elem", [PtrToMap, PtrToMapKey, DontCare, DontCare, DontCare]);
 static KTIME: HelperPrototype = number("ktime_get_ns", [DontCare; 5]);
 static PRANDOM: HelperPrototype = number("get_prandom_u32", [DontCare; 5]);
-/// Afterwards `0 <= data_end - data <= MAX_PACKET_BYTES` holds again, whatever the delta was.
+/// Guarantees `0 <= data_end - data <= MAX_PACKET_BYTES` afterwards, for any delta.
 static ADJUST_HEAD: HelperPrototype = resizes_packet("adjust_head");
 static ADJUST_TAIL: HelperPrototype = resizes_packet("adjust_tail");
 static READ_VM_INFO: HelperPrototype =
@@ -100,24 +100,24 @@ static VM_INFO_STATUS: HelperPrototype =
     number("vm_info_status", [PtrToCtx, DontCare, DontCare, DontCare, DontCare]);
 static VM_INFO_KNOWN: HelperPrototype =
     number("vm_info_known", [PtrToCtx, Anything, DontCare, DontCare, DontCare]);
-/// Reads `size` bytes and keeps nothing.
+/// Reads `size` bytes and keeps no reference to them.
 static HASH: HelperPrototype = number("hash", [PtrToReadableMem, ConstSize, Anything, DontCare, DontCare]);
 static PAYLOAD_SUM: HelperPrototype =
     number("payload_sum", [PtrToCtx, Anything, DontCare, DontCare, DontCare]);
-/// Writes no more than `size` bytes, and reads them: the interpreter's stack is never uninitialised.
+/// Reads and writes at most `size` bytes. Reading is safe because the stack is always initialised.
 static METER: HelperPrototype = number("meter", [PtrToWritableMem, ConstSize, Anything, DontCare, DontCare]);
 static PACKET_KEEP: HelperPrototype =
     number("packet_keep", [PtrToCtx, DontCare, DontCare, DontCare, DontCare]);
-/// Writes packet bytes within the header copy alone, and moves nothing.
+/// Writes only packet bytes within the header copy, and does not move the packet.
 static PACKET_PUT: HelperPrototype = number("packet_put", [PtrToCtx, Anything, Anything, Anything, DontCare]);
 static PACKET_EQUAL: HelperPrototype =
     number("packet_equal", [PtrToCtx, Anything, Anything, Anything, DontCare]);
-/// As `hash`; checks what it is told of the packet.
+/// As `hash`; checks the offsets into the packet itself.
 static HASH_WITH: HelperPrototype =
     number("hash_with", [PtrToReadableMem, ConstSize, Anything, Anything, Anything]);
 static UNKNOWN: HelperPrototype = HelperPrototype { unsupported: true, ..number("unknown", [DontCare; 5]) };
 
-/// The prototype of a helper, if we have that helper.
+/// Returns the prototype of a helper, if the helper exists.
 fn helper_prototype(number: u32) -> Option<&'static HelperPrototype> {
     Some(match number {
         helper::MAP_LOOKUP_ELEM => &LOOKUP,
@@ -141,12 +141,12 @@ fn helper_prototype(number: u32) -> Option<&'static HelperPrototype> {
     })
 }
 
-/// The name of a helper, if we have that helper.
+/// Returns the name of a helper, if the helper exists.
 pub(super) fn helper_name(number: u32) -> Option<&'static str> {
     helper_prototype(number).map(|p| p.name)
 }
 
-/// Our side of PREVAIL's `EbpfPlatform`, for the maps of one program.
+/// Implementation of PREVAIL's `EbpfPlatform` for the maps of one program.
 pub(super) struct Platform {
     maps: Vec<EbpfMapDescriptor>,
 }
@@ -178,8 +178,8 @@ impl Platform {
         Self { maps }
     }
 
-    /// The number of a map of eight bytes that no program can name: reading it is how [`super::rewrite`] says that a
-    /// value is not known.
+    /// Returns the index of an eight-byte map that no program can reference. [`super::rewrite`] reads from
+    /// it to express that a value is unknown.
     pub(super) fn unknown_map(&self) -> i32 {
         self.maps.len() as i32 - 1
     }
@@ -194,7 +194,7 @@ impl Platform {
     }
 }
 
-/// How strict PREVAIL shall be.
+/// PREVAIL's options.
 pub(super) fn options() -> EbpfVerifierOptions {
     EbpfVerifierOptions {
         runtime: EbpfRuntimeConfig {
@@ -221,7 +221,7 @@ impl EbpfPlatform for Platform {
             ctx_descriptor: Some(&CONTEXT),
             platform_specific_data: 0,
             section_prefixes: vec!["p4".to_owned()],
-            // An unprivileged program must not show an address to anyone.
+            // An unprivileged program must not reveal an address.
             is_privileged: false,
             is_sleepable: false,
         }
@@ -239,7 +239,7 @@ impl EbpfPlatform for Platform {
         self.try_get_helper_prototype(n).is_some()
     }
 
-    /// Only for ELF files, which PREVAIL is never given: it judges what our linker made.
+    /// Unused: it serves ELF files, and PREVAIL only receives programs from our linker.
     fn map_record_size(&self) -> usize {
         map::MAP_DEFINITION_SIZE
     }
@@ -276,8 +276,8 @@ impl EbpfPlatform for Platform {
         EbpfMapType {
             platform_specific_type,
             name: name.to_owned(),
-            // `true` would demand a proof that each index is in range. Our arrays answer null to one that is not,
-            // and a program has to check for null anyway.
+            // `true` would require a proof that each index is in range. Our arrays return null for an index
+            // out of range, and PREVAIL requires a null check anyway.
             is_array: false,
             value_type: EbpfMapValueType::Any,
         }

@@ -11,34 +11,26 @@ use prevail::ir::unmarshal::{UnmarshalError, unmarshal};
 use prevail::result::{AnalysisResult, InvariantMapPair};
 use prevail::spec::vm_isa::EbpfInst;
 
-use super::explain::{Held, register_in};
-use super::guard::Guarded;
+use super::explain::{RegisterType, register_in};
+use super::guard::{AssertionSet, Guarded};
+use super::location::Location;
 use super::platform::{Platform, options};
-use super::refusal::{Place, Reason, Refusal};
+use super::reason::Reason;
+use super::refusal::Refusal;
 use super::rewrite::{rewrite, slot_of};
 use crate::insn::Insn;
 use crate::linked::Linked;
 
-/// Whose rules a program is judged by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Rules {
-    /// PREVAIL's and ours.
-    All,
-    /// PREVAIL's alone: a test of a gap shows with it that there is one.
-    #[cfg(test)]
-    Prevail,
-}
-
-/// Proves that the program is safe, or says why not. The most rounds of any loop.
+/// Proves that the program is safe. Returns the maximum number of iterations of a loop.
 pub(super) fn prove(linked: &Linked) -> Result<u32, Refusal> {
-    // PREVAIL works on its own data alone: after a panic nothing of ours is half done.
-    match catch_unwind(AssertUnwindSafe(|| analyse(linked, Rules::All, |a| judge(linked, &a)))) {
-        Ok(outcome) => outcome,
-        Err(panic) => Err(Refusal::of_prevail(None, &panic_text(&*panic), Held::Nothing)),
+    // PREVAIL works on its own data only, so a panic leaves no broken state behind.
+    match catch_unwind(AssertUnwindSafe(|| analyse(linked, AssertionSet::All, |a| conclude(linked, &a)))) {
+        Ok(result) => result,
+        Err(panic) => Err(Refusal::of_prevail(None, &panic_text(&*panic), RegisterType::Unknown)),
     }
 }
 
-/// What came out of the analysis of a program, as long as it lasts.
+/// Result of the analysis of a program.
 pub(super) struct Analysis<'a> {
     pub(super) result: &'a AnalysisResult,
     #[cfg(test)]
@@ -46,33 +38,35 @@ pub(super) struct Analysis<'a> {
     pub(super) registry: std::cell::RefCell<VariableRegistry>,
 }
 
-/// The message for [`Analysis::contradiction`], as if PREVAIL had noticed it.
+/// Message for [`Analysis::contradiction`], in PREVAIL's words.
 const CONTRADICTION: &str = "Unsigned value below zero";
 
 impl Analysis<'_> {
-    /// What the register that an error is about holds where it happened.
-    fn held(&self, error: &VerificationError) -> Held {
+    /// Returns the type of the register that an error refers to, at the instruction of the error.
+    fn register_type(&self, error: &VerificationError) -> RegisterType {
         let pre = error.label.as_ref().and_then(|l| self.result.invariants.get(l)).map(|i| &i.pre);
-        let (Some(register), Some(pre)) = (register_in(&error.message), pre) else { return Held::Nothing };
+        let (Some(register), Some(pre)) = (register_in(&error.message), pre) else {
+            return RegisterType::Unknown;
+        };
         let known = pre.to_set(&self.registry.borrow());
         let (one, several) = (format!("{register}.type="), format!("{register}.type in"));
         let Some(kind) = known.value().iter().find(|c| c.starts_with(&one) || c.starts_with(&several)) else {
-            return Held::Nothing;
+            return RegisterType::Unknown;
         };
         match (kind.strip_prefix(&one), kind.contains("number")) {
-            (Some("number"), _) => Held::Number,
-            (_, true) => Held::Mixed,
-            _ => Held::Pointer,
+            (Some("number"), _) => RegisterType::Number,
+            (_, true) => RegisterType::Mixed,
+            _ => RegisterType::Pointer,
         }
     }
 
-    /// Where PREVAIL holds that an unsigned value is below zero. That cannot be: it has put together an eight-byte value
-    /// from several stores on the stack and got its sign wrong, so what it takes for impossible from there on may
-    /// happen. Such values are not wrong until they are compared, so we look at all of them, and not only at the ones that
-    /// something was concluded from.
+    /// Returns a label where PREVAIL assumes a negative unsigned value, which is impossible: PREVAIL has
+    /// assembled an eight-byte value from several stores on the stack with a wrong sign, and may treat
+    /// reachable code after it as dead. Such a value is harmless until it is compared, so we check all
+    /// values and not only those that PREVAIL draws conclusions from.
     fn contradiction(&self) -> Option<&Label> {
         let registry = self.registry.borrow();
-        // No lower bound at all is not a negative one.
+        // `-oo` means that no lower bound is known; it is not a negative bound.
         let negative = |c: &String| {
             c.contains("uvalue=-")
                 || c.contains("uvalue=[-oo, -")
@@ -85,11 +79,11 @@ impl Analysis<'_> {
     }
 }
 
-/// Analyses the program, then asks `look`.
+/// Analyses the program and passes the result to `inspect`.
 pub(super) fn analyse<T>(
     linked: &Linked,
-    rules: Rules,
-    look: impl FnOnce(Analysis<'_>) -> Result<T, Refusal>,
+    set: AssertionSet,
+    inspect: impl FnOnce(Analysis<'_>) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     let platform = Platform::new(&linked.maps);
     let options = options();
@@ -98,18 +92,22 @@ pub(super) fn analyse<T>(
     let mut notes = Vec::new();
     let mut sequence =
         unmarshal(&raw, &mut notes, &info, &platform, &options).map_err(|e| malformed(linked, &e))?;
-    if rules == Rules::All {
+    if set == AssertionSet::All {
         sequence = rewrite(sequence, linked.insns.len(), platform.unknown_map());
     }
     let program = Program::from_sequence(&sequence, &mut info, &platform, &options)
-        .map_err(|e| Refusal::of_prevail(None, &e.message, Held::Nothing))?;
-    let Some(guarded) = Guarded::new(&program, rules, &platform, &info, &options) else {
-        return Err(Refusal::of_prevail(None, "no assertion to derive others from", Held::Nothing));
+        .map_err(|e| Refusal::of_prevail(None, &e.message, RegisterType::Unknown))?;
+    let Some(guarded) = Guarded::new(&program, set, &platform, &info, &options) else {
+        return Err(Refusal::of_prevail(
+            None,
+            "PREVAIL emitted no assertion to derive ours from",
+            RegisterType::Unknown,
+        ));
     };
     let context = DomainContext::new(&info, &program, &options, &platform);
     let mut registry = VariableRegistry::new();
     let result = fwd_analyzer::analyze(&guarded, &context, &mut registry);
-    look(Analysis {
+    inspect(Analysis {
         result: &result,
         #[cfg(test)]
         context: &context,
@@ -121,40 +119,40 @@ const fn raw(i: Insn) -> EbpfInst {
     EbpfInst { opcode: i.code, dst_src: i.dst & 0x0f | i.src << 4, offset: i.off, imm: i.imm }
 }
 
-/// The most rounds of any loop, or the first error.
-pub(super) fn judge(linked: &Linked, analysis: &Analysis<'_>) -> Result<u32, Refusal> {
+/// Returns the maximum number of iterations of a loop, or the first error.
+pub(super) fn conclude(linked: &Linked, analysis: &Analysis<'_>) -> Result<u32, Refusal> {
     let result = analysis.result;
     if result.failed {
         let unnamed = || VerificationError::new("failed without naming an error".to_owned());
         let error = result.find_first_error().unwrap_or_else(unnamed);
-        let place = error.label.as_ref().and_then(|l| place(linked, l));
-        return Err(Refusal::of_prevail(place, &error.message, analysis.held(&error)));
+        let location = error.label.as_ref().and_then(|l| location(linked, l));
+        return Err(Refusal::of_prevail(location, &error.message, analysis.register_type(&error)));
     }
     if let Some(label) = analysis.contradiction() {
-        return Err(Refusal::of_prevail(place(linked, label), CONTRADICTION, Held::Nothing));
+        return Err(Refusal::of_prevail(location(linked, label), CONTRADICTION, RegisterType::Unknown));
     }
     Ok(u32::try_from(result.max_loop_count).unwrap_or(u32::MAX))
 }
 
-/// A label is `call/call/instruction`, or `instruction:target` for one way out of a branch.
-fn place(linked: &Linked, label: &Label) -> Option<Place> {
+/// Converts a label: `call/call/instruction`, or `instruction:target` for one edge of a branch.
+fn location(linked: &Linked, label: &Label) -> Option<Location> {
     let slot = slot_of(label.from, linked.insns.len())?;
-    let mut place = Place::new(linked, slot);
-    place.called_from = label
+    let mut location = Location::new(linked, slot);
+    location.called_from = label
         .stack_frame_prefix
         .split('/')
         .filter_map(|s| s.parse().ok())
         .filter_map(|n| slot_of(n, linked.insns.len()))
         .collect();
-    Some(place)
+    Some(location)
 }
 
 fn malformed(linked: &Linked, error: &UnmarshalError) -> Refusal {
-    let place = match error {
-        UnmarshalError::InvalidInstruction { pc, .. } => Some(Place::new(linked, *pc)),
+    let location = match error {
+        UnmarshalError::InvalidInstruction { pc, .. } => Some(Location::new(linked, *pc)),
         UnmarshalError::ZeroLengthProgram | UnmarshalError::InvalidOptions(_) => None,
     };
-    let mut refusal = Refusal::of_prevail(place, &error.to_string(), Held::Nothing);
+    let mut refusal = Refusal::of_prevail(location, &error.to_string(), RegisterType::Unknown);
     if let Refusal::Program(finding) = &mut refusal {
         finding.reason = Reason::Instruction;
     }

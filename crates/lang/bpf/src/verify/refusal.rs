@@ -1,200 +1,82 @@
-//! Why a program may not run, in words for whoever wrote it.
+//! Refusals: the reason why a program may not run, in words for its author.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::explain::{Explanation, Held, explain};
+use super::explain::{Explanation, RegisterType, explain};
+use super::location::{Location, clip};
+use super::reason::{Limit, Reason};
 use crate::linked::Linked;
 
-/// The most bytes of one text in a [`Refusal`]: what a hostile program can make us say is bounded.
-const MAX_TEXT: usize = 1024;
-
-/// A place in a program's source, where the compiler told it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SourcePlace {
-    /// File, as the compiler named it.
-    pub file: String,
-    /// Line, from 1.
-    pub line: u32,
-    /// Column, from 1.
-    pub column: u32,
-}
-
-/// An instruction, and where it comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Place {
-    /// Slot of the instruction in the linked program, from 0.
-    pub instruction: usize,
-    /// Its text.
-    pub text: String,
-    /// Name of the function that it belongs to.
-    pub function: String,
-    /// Slots of the local calls that led there, outermost first. Empty in the entry program.
-    pub called_from: Vec<usize>,
-    /// Source file, line and column.
-    pub source: Option<SourcePlace>,
-}
-
-impl Place {
-    pub(super) fn new(linked: &Linked, instruction: usize) -> Self {
-        let source = linked.lines.find(instruction).map(|l| SourcePlace {
-            file: clip(l.file),
-            line: l.line,
-            column: l.column,
-        });
-        let function = linked.subprogram_at(instruction).map(|s| clip(&s.name)).unwrap_or_default();
-        Self { instruction, text: clip(&linked.text(instruction)), function, called_from: Vec::new(), source }
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(s) = &self.source {
-            write!(f, "{}:{}:{}: ", s.file, s.line, s.column)?;
-        }
-        write!(f, "instruction {} `{}`", self.instruction, self.text)?;
-        if !self.function.is_empty() {
-            write!(f, " in {}", self.function)?;
-        }
-        for call in self.called_from.iter().rev() {
-            write!(f, ", called at instruction {call}")?;
-        }
-        Ok(())
-    }
-}
-
-/// What a program would do that it must not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[non_exhaustive]
-pub enum Reason {
-    /// An instruction that does not exist, or that we do not offer.
-    Instruction,
-    /// A jump or call that leaves its function, or lands inside an instruction; code without an end.
-    ControlFlow,
-    /// Too many instructions, counted with functions copied into each place that calls them.
-    Size,
-    /// A helper that does not exist.
-    Helper,
-    /// A map that does not exist, or cannot exist.
-    Map,
-    /// A packet access that is not proven to lie before `data_end`.
-    PacketBounds,
-    /// A stack access outside the function's frame.
-    StackBounds,
-    /// An access outside the context.
-    ContextBounds,
-    /// An access outside a map's value.
-    MapValueBounds,
-    /// A write to `data` or `data_end`.
-    ContextPointer,
-    /// A map value that may be null is used.
-    Null,
-    /// A register or stack bytes that were never written are used.
-    Uninitialised,
-    /// An address would become visible as a number, or a number used as an address.
-    PointerLeak,
-    /// A register holds the wrong kind of thing for what is done with it.
-    Type,
-    /// A comparison or subtraction of things that have no common origin.
-    Comparison,
-    /// A loop that is not proven to end.
-    Loop,
-    /// Functions that call themselves, or too deep.
-    CallDepth,
-    /// The proof ran into a limit or an internal error of the verifier; that is no proof.
-    Unproven,
-}
-
-/// Which limit ended a verification.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Limit {
-    /// CPU time.
-    Cpu,
-    /// Memory.
-    Memory,
-    /// Time on the clock.
-    Wall,
-}
-
-impl fmt::Display for Limit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cpu => "CPU time",
-            Self::Memory => "memory",
-            Self::Wall => "time",
-        })
-    }
-}
-
-/// Why a program may not run.
+/// Reason why a program may not run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    /// The program does, or may do, what it must not.
+    /// The program violates a rule, or is not proven to keep it.
     Program(Box<Finding>),
-    /// The proof took more than it may. The same program may be verified with higher limits.
+    /// The proof exceeded a limit. A repeated verification with higher limits may succeed.
     Resources {
-        /// Which limit ended it.
+        /// The limit.
         limit: Limit,
     },
-    /// The verifier could not be asked. Says nothing of the program.
+    /// The verifier failed. This does not concern the program.
     Unavailable {
-        /// Why.
+        /// The cause.
         cause: String,
     },
 }
 
-/// What is wrong with a program, where, and what to do.
+/// A violation: what is wrong, where, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// What kind of wrong.
+    /// Category of the violation.
     pub reason: Reason,
-    /// Where; `None` if it is about the program as a whole.
-    pub place: Option<Place>,
-    /// What is wrong, in words.
+    /// Location; `None` if the violation concerns the whole program.
+    pub location: Option<Location>,
+    /// Description of the violation.
     pub what: String,
-    /// What to do about it.
+    /// The remedy.
     pub help: String,
-    /// PREVAIL's own message; `None` if our own check refused the program.
+    /// PREVAIL's message; `None` if our own checks refused the program.
     pub prevail: Option<String>,
 }
 
 impl Refusal {
     pub(super) fn of_program(
         reason: Reason,
-        place: Option<Place>,
+        location: Option<Location>,
         what: impl Into<String>,
         help: &str,
     ) -> Self {
         let what = clip(&what.into());
-        Self::Program(Box::new(Finding { reason, place, what, help: help.to_owned(), prevail: None }))
+        Self::Program(Box::new(Finding { reason, location, what, help: help.to_owned(), prevail: None }))
     }
 
-    pub(super) fn of_prevail(place: Option<Place>, message: &str, held: Held) -> Self {
-        let Explanation { reason, what, help } = explain(message, place.as_ref(), held);
+    pub(super) fn of_prevail(location: Option<Location>, message: &str, register_type: RegisterType) -> Self {
+        let Explanation { reason, what, help } = explain(message, location.as_ref(), register_type);
         Self::Program(Box::new(Finding {
             reason,
-            place,
+            location,
             what,
             help: help.to_owned(),
             prevail: Some(clip(message)),
         }))
     }
 
-    /// The same with its place described again by `linked`. For refusals from elsewhere (another process, the cache),
-    /// which know instructions, but not the source.
-    pub(super) fn placed_in(mut self, linked: &Linked) -> Self {
+    /// Returns the same refusal with the source position from `linked`. Refusals from the verifier process
+    /// and from the cache hold slots, but no source positions.
+    pub(super) fn located_in(mut self, linked: &Linked) -> Self {
         if let Self::Program(finding) = &mut self
-            && let Some(old) = finding.place.take()
+            && let Some(old) = finding.location.take()
             && old.instruction < linked.insns.len()
         {
-            finding.place =
-                Some(Place { called_from: old.called_from, ..Place::new(linked, old.instruction) });
+            finding.location =
+                Some(Location { called_from: old.called_from, ..Location::new(linked, old.instruction) });
         }
         self
     }
 
-    /// What kind of wrong, if the program is.
+    /// Returns the category of the violation, if the program violates a rule.
     #[must_use]
     pub fn reason(&self) -> Option<Reason> {
         match self {
@@ -203,7 +85,7 @@ impl Refusal {
         }
     }
 
-    /// Whether the same program will always be refused, whatever the limits and whatever else happens.
+    /// Returns whether the refusal is independent of limits and other circumstances.
     #[must_use]
     pub const fn is_final(&self) -> bool {
         matches!(self, Self::Program(_))
@@ -214,8 +96,8 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Program(finding) => {
-                if let Some(place) = &finding.place {
-                    write!(f, "{place}: ")?;
+                if let Some(location) = &finding.location {
+                    write!(f, "{location}: ")?;
                 }
                 write!(f, "{}; {}", finding.what, finding.help)?;
                 if let Some(message) = &finding.prevail {
@@ -225,24 +107,12 @@ impl fmt::Display for Refusal {
             }
             Self::Resources { limit } => write!(
                 f,
-                "verification used up its {limit}; make the program smaller (the cost grows with the square of \
-                 its branches and tables), or raise the limit"
+                "the verifier reached its limit of {limit}; make the program smaller (the cost grows with \
+                 the square of its branches and tables) or raise the limit"
             ),
-            Self::Unavailable { cause } => write!(f, "the verifier could not be asked: {cause}"),
+            Self::Unavailable { cause } => write!(f, "the verifier is not available: {cause}"),
         }
     }
 }
 
 impl std::error::Error for Refusal {}
-
-/// The first [`MAX_TEXT`] bytes, without control characters: the text reaches terminals and logs.
-pub(super) fn clip(text: &str) -> String {
-    let mut out = String::new();
-    for c in text.chars() {
-        if out.len() + c.len_utf8() > MAX_TEXT {
-            break;
-        }
-        out.push(if c.is_control() { ' ' } else { c });
-    }
-    out
-}

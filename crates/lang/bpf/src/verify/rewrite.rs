@@ -1,19 +1,19 @@
-//! Puts other instructions before PREVAIL where it computes wrongly, or less than it could.
+//! Replacement of instructions for which PREVAIL 0.2.6 computes wrong or imprecise values.
 //!
-//! Wrong in 0.2.6, and replaced by something that says less:
+//! Wrong values, replaced by an approximation:
 //!
-//! * **64-bit byte swaps.** Of a known value, the unsigned result comes out negative when its highest bit is set, and
-//!   a branch on it that is taken counts as dead. We have the result forgotten.
-//! * **Storing a negative constant of eight bytes.** The same, for the value that is read back. We have a register
-//!   stored that was set to the constant, which PREVAIL does right.
+//! * **64-bit byte swaps.** PREVAIL makes the unsigned result of a known value negative when its highest
+//!   bit is set, and treats a branch on it as dead. The replacement makes PREVAIL forget the result.
+//! * **Storing a negative constant of eight bytes.** The same happens to the value that is read back.
+//!   The replacement stores a register that was set to the constant, which PREVAIL handles correctly.
 //!
-//! Less than is known, so that programs as clang writes them (`-mcpu=v3`: 32-bit comparisons) are refused for nothing:
+//! Imprecise values, which make PREVAIL refuse safe programs from clang (`-mcpu=v3`: 32-bit comparisons):
 //!
-//! * **Four-byte loads and swaps of two or four bytes.** PREVAIL forgets that the upper bits are zero. We have them
-//!   masked, which changes nothing.
+//! * **Four-byte loads and swaps of two or four bytes.** PREVAIL forgets that the upper bits are zero.
+//!   The replacement masks them, which does not change the value.
 //!
-//! One slot then stands for several of PREVAIL's instructions. The added ones are numbered behind the program's own,
-//! see [`slot_of`].
+//! One slot then stands for several of PREVAIL's instructions. The labels of the added ones follow the
+//! program's own, see [`slot_of`].
 
 use prevail::cfg::label::Label;
 use prevail::ir::syntax::{
@@ -21,14 +21,14 @@ use prevail::ir::syntax::{
 };
 use prevail::spec::vm_isa::{AccessSize, R10_STACK_POINTER};
 
-/// A register of PREVAIL's own, which no program can name.
+/// A register of PREVAIL that no program can name.
 const SCRATCH: Reg = Reg { v: 11 };
 
-/// The most instructions that one slot becomes.
-const MOST: usize = 3;
+/// Maximum number of instructions per slot.
+const MAX_REPLACEMENTS: usize = 3;
 
-/// The instructions as PREVAIL shall see them. `slots` is the length of the program, `unknown` the number of a map of
-/// eight bytes of which nothing is known.
+/// Returns the instructions for PREVAIL. `slots` is the length of the program, `unknown` the index of an
+/// eight-byte map with unknown contents.
 pub(super) fn rewrite(sequence: InstructionSeq, slots: usize, unknown: i32) -> InstructionSeq {
     let mut out = InstructionSeq::with_capacity(sequence.len());
     for (label, instruction, line) in sequence {
@@ -41,12 +41,12 @@ pub(super) fn rewrite(sequence: InstructionSeq, slots: usize, unknown: i32) -> I
     out
 }
 
-/// The slot that the number of a label stands for.
+/// Returns the slot of a label.
 pub(super) fn slot_of(number: i32, slots: usize) -> Option<usize> {
-    usize::try_from(number).ok().filter(|n| *n < slots * MOST).map(|n| n % slots)
+    usize::try_from(number).ok().filter(|n| *n < slots * MAX_REPLACEMENTS).map(|n| n % slots)
 }
 
-fn replacement(instruction: Instruction, unknown: i32) -> [Option<Instruction>; MOST] {
+fn replacement(instruction: Instruction, unknown: i32) -> [Option<Instruction>; MAX_REPLACEMENTS] {
     let known = |i: Instruction, then| [Some(i), Some(then), None];
     match instruction {
         Instruction::Un(un) => match un.op {
@@ -78,7 +78,7 @@ fn replacement(instruction: Instruction, unknown: i32) -> [Option<Instruction>; 
     }
 }
 
-/// `w = w`
+/// Returns `w = w`.
 const fn low_half(dst: Reg) -> Bin {
     Bin { op: BinOp::MOV, dst, v: Value::Reg(dst), is64: false, lddw: false }
 }
@@ -88,8 +88,8 @@ fn stores_negative(mem: &Mem) -> bool {
     !mem.is_load && negative && mem.access.width == AccessSize::DWord
 }
 
-/// What a four-byte load writes. On the stack PREVAIL knows better, and there may be padding that was never written,
-/// which may be copied, but not masked.
+/// Returns the destination of a four-byte load. Stack loads are excluded: PREVAIL knows their values, and
+/// they may read uninitialised padding, which may be copied but not masked.
 fn zero_extended(mem: &Mem) -> Option<Reg> {
     let fits = mem.is_load && !mem.is_signed && mem.access.width == AccessSize::Word;
     match mem.value {

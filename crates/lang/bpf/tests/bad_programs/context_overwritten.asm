@@ -1,6 +1,6 @@
     lddw r2, 0x4141414141414141
     mov r3, r1
-    add r3, 16              ;mended
+    add r3, 16              ;fixed
     stxdw [r3+0], r2
     ldxdw r2, [r1+0]
     ldxdw r3, [r1+8]

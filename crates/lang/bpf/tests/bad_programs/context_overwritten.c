@@ -1,7 +1,7 @@
 #include "p4.h"
 PROGRAM int p4_main(struct ctx *c)
 {
-#ifdef MENDED
+#ifdef FIXED
     c->output_port = 0x41414141;
 #else
     *(volatile u64 *)&c->data = 0x41414141;

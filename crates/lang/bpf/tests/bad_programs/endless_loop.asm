@@ -1,6 +1,6 @@
     mov r0, 0
 again:
-    jge r0, 64, out         ;mended
+    jge r0, 64, out         ;fixed
     add r0, 1
     ja again
 out: exit

@@ -7,7 +7,7 @@
     call 1
     mov r2, r0
     mov r0, 0
-    jeq r2, 0, out          ;mended
+    jeq r2, 0, out          ;fixed
     mov r3, 1
     lock add [r2+0], r3
     mov r0, 1

@@ -4,7 +4,7 @@ PROGRAM int p4_main(struct ctx *c)
 {
     u32 key = c->input_port;
     u64 *n = lookup(&counts, &key);
-#ifdef MENDED
+#ifdef FIXED
     if (!n)
         return 0;
 #endif

@@ -5,7 +5,7 @@
     mov r0, 0
     jgt r4, r3, out
     ldxdw r5, [r2+0]
-    and r5, 63              ;mended
+    and r5, 63              ;fixed
     add r2, r5
     stb [r2+0], 0x41
     mov r0, 1

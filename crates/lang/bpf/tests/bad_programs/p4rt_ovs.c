@@ -6,7 +6,7 @@ PROGRAM int p4_main(struct ctx *c)
     if (p + 64 > END(c))
         return 0;
     u64 o = *(u64 *)p;
-#ifdef MENDED
+#ifdef FIXED
     o &= 63;
 #endif
     p[o] = 0x41;

@@ -5,7 +5,7 @@
     mov r0, 0
     jgt r4, r3, out
     ldxdw r5, [r2+0]
-    and r5, 1023            ;mended
+    and r5, 1023            ;fixed
     add r2, r5
     mov r4, r2
     add r4, 1

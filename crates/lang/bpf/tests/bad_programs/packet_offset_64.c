@@ -5,7 +5,7 @@ PROGRAM int p4_main(struct ctx *c)
     if (p + 14 > end)
         return 0;
     u64 o = *(u64 *)p; /* p + o may wrap around */
-#ifdef MENDED
+#ifdef FIXED
     o &= 1023;
 #endif
     u8 *q = p + o;

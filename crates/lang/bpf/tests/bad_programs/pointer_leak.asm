@@ -5,7 +5,7 @@
     mov r0, 0
     jgt r4, r3, out
     mov r5, r2
-    sub r5, r3              ;mended
+    sub r5, r3              ;fixed
     stxdw [r2+0], r5
     mov r0, 1
 out: exit

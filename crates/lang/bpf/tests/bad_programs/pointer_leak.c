@@ -6,10 +6,10 @@ PROGRAM int p4_main(struct ctx *c)
     u64 *value = lookup(&seen, &key);
     if (!value)
         return 0;
-#ifdef MENDED
+#ifdef FIXED
     *value = c->data_end - c->data;
 #else
-    *value = c->data; /* the address of the packet, for whoever reads the map */
+    *value = c->data; /* the address of the packet becomes readable through the map */
 #endif
     return 1;
 }

@@ -8,11 +8,11 @@
     mov r2, 14
     call 44
     jne r0, 0, failed
-    ldxdw r7, [r6+0]        ;mended
-    ldxdw r8, [r6+8]        ;mended
-    mov r4, r7              ;mended
-    add r4, 14              ;mended
-    jgt r4, r8, failed      ;mended
+    ldxdw r7, [r6+0]        ;fixed
+    ldxdw r8, [r6+8]        ;fixed
+    mov r4, r7              ;fixed
+    add r4, 14              ;fixed
+    jgt r4, r8, failed      ;fixed
     stb [r7+0], 1
     mov r0, 1
 out: exit

@@ -3,6 +3,6 @@
     mov r4, r2
     add r4, 24
     mov r0, 0
-    jgt r4, r3, out         ;mended
+    jgt r4, r3, out         ;fixed
     ldxb r0, [r2+23]
 out: exit

@@ -2,7 +2,7 @@
 PROGRAM int p4_main(struct ctx *c)
 {
     u8 *p = DATA(c);
-#ifdef MENDED
+#ifdef FIXED
     if (p + 24 > END(c))
         return 0;
 #endif

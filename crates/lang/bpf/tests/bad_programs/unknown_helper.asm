@@ -1,4 +1,4 @@
-    call 7                  ;mended
+    call 7                  ;fixed
     call 8                  ;bad
     and r0, 1
     exit

@@ -1,5 +1,5 @@
 #include "p4.h"
-#ifdef MENDED
+#ifdef FIXED
 static u64 (*const helper)(void) = (void *)5;
 #else
 static u64 (*const helper)(void) = (void *)6; /* bpf_trace_printk: not ours */

@@ -1,10 +1,10 @@
-//! What campaigns of random bytes share.
+//! Shared code of fuzz campaigns.
 
-/// A small generator, so that a campaign is the same at every run.
+/// A deterministic generator, so that every run of a campaign is the same.
 pub(crate) struct Rng(pub(crate) u64);
 
 impl Rng {
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -12,13 +12,13 @@ impl Rng {
         self.0
     }
 
-    /// A number below `n`, or 0.
+    /// Returns a number below `n`, or 0.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.next() % n.max(1) as u64) as usize
     }
 }
 
-/// Bytes that a campaign spends: `P4SHIELD_FUZZ_BYTES`, or a million.
+/// Returns the size of a campaign in bytes: `P4SHIELD_FUZZ_BYTES`, or a million.
 pub(crate) fn fuzz_bytes() -> usize {
     std::env::var("P4SHIELD_FUZZ_BYTES").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000_000)
 }

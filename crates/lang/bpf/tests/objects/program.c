@@ -1,4 +1,4 @@
-// A program as a tenant writes it in C: maps, a static function, a global one, and an extern of another object.
+// A tenant's program in C: maps, a static function, a global one, and an extern of another object.
 struct bpf_map_def {
     unsigned type, key_size, value_size, max_entries, flags;
 };

@@ -105,7 +105,7 @@ impl Bench {
     pub(crate) fn set_map(&mut self, map: &str, key: &[u8], value: &[u8]) {
         for p in &mut self.engines {
             let m = p.maps_mut().and_then(|m| m.get_mut(map)).expect("the map");
-            m.update(key, value, p4shield_bpf::maps::Exists::Any).expect("an entry that fits");
+            m.update(key, value, p4shield_bpf::maps::UpdateFlag::Any).expect("an entry that fits");
         }
     }
 }

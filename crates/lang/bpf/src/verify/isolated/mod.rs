@@ -1,17 +1,19 @@
-//! Verification in a process of its own, with limits on time and memory.
+//! Verification in a child process with limits on time and memory.
 //!
 //! ```text
-//!  owner ──socket──► zygote ──fork──► child: one verification, then it ends
-//!        ◄─answer──         ◄─pipe──  CPU time, memory, descriptors, processes limited; no core dump
+//!  owner ──socket──► zygote ──fork──► child: verifies one program and exits
+//!        ◄─answer──         ◄─pipe──  limited CPU time, memory, descriptors and processes
 //! ```
 //!
-//! The zygote is forked while the owner has one thread and not locked down yet ([`Isolated::spawn`]). It needs no file
-//! and executes nothing afterwards, so it works in an empty root under a system call filter of [`SYSCALLS`], which the
-//! owner may apply by a closure ([`Isolated::spawn_with`]). An owner with several threads runs a command instead that
-//! calls [`serve_stdio`] ([`Isolated::command`]).
+//! The owner forks the zygote while it has one thread and is not locked down yet ([`Isolated::spawn`]).
+//! The zygote opens no file and executes no program, so it works in an empty root and under a system
+//! call filter of [`SYSCALLS`], which the owner may apply by a closure ([`Isolated::spawn_with`]). An
+//! owner with several threads instead runs a command that calls [`serve_stdio`]
+//! ([`Isolated::command`]).
 //!
-//! What a hostile program can bring about in the child is a refusal: a panic is [`Refusal::Program`], an exhausted
-//! limit [`Refusal::Resources`]. Zygote and children die with their owner. Each message has a greatest length.
+//! Whatever a hostile program does in the child, the result is a refusal: a panic becomes
+//! [`Refusal::Program`], an exceeded limit [`Refusal::Resources`]. Zygote and children die with their
+//! owner. The size of every message is limited.
 
 mod process;
 mod wire;
@@ -28,32 +30,32 @@ use serde::{Deserialize, Serialize};
 
 use super::{Limits, Refusal, Report, VERIFIER_VERSION, structure};
 use crate::linked::{Linked, Verified};
-use wire::{Deadline, MAX_ANSWER, MAX_REQUEST, Request, decode, frame, read_frame, write_all};
+use wire::{Deadline, MAX_ANSWER, MAX_REQUEST, Request, decode, encode_frame, read_frame, write_all};
 use zygote::{Answer, Ready};
 
-/// What one verification may use.
+/// Resource limits of one verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// CPU time, rounded up to seconds.
     pub cpu: Duration,
-    /// Address space, of which the zygote itself takes what the owner had mapped when it was forked.
+    /// Address space, including the memory that the owner had mapped when it forked the zygote.
     pub memory_bytes: u64,
-    /// Time on the clock.
+    /// Elapsed time.
     pub wall: Duration,
 }
 
 impl Default for Budget {
-    /// 30 seconds of CPU time, 60 on the clock, 1 GiB.
+    /// 30 seconds of CPU time, 60 seconds of elapsed time, 1 GiB.
     fn default() -> Self {
         Self { cpu: Duration::from_secs(30), memory_bytes: 1 << 30, wall: Duration::from_secs(60) }
     }
 }
 
-/// What the owner allows beyond [`Budget::wall`] before it gives a zygote up.
+/// Time beyond [`Budget::wall`] after which the owner gives up on a zygote.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// System calls that a zygote and its children make after the closure of [`Isolated::spawn_with`] has returned. All
-/// others may be refused.
+/// System calls of a zygote and its children after the closure of [`Isolated::spawn_with`] has returned.
+/// A filter may refuse all others.
 pub const SYSCALLS: &[libc::c_long] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -92,27 +94,30 @@ pub const SYSCALLS: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Why there is no zygote.
+/// Reason why a zygote cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IsolatedError {
-    /// A forked copy of a process with several threads may find locks that nobody holds.
+    /// The process has several threads: a forked copy may inherit locks that no thread will release.
     #[error(
-        "a zygote can only be forked while the process has one thread: spawn it first, or use Isolated::command"
+        "cannot fork the verifier process: this process has several threads; spawn it earlier, or use \
+         Isolated::command"
     )]
     Threads,
-    /// It cannot be started.
-    #[error("the verifier's process cannot be started")]
+    /// The process cannot be started.
+    #[error("cannot start the verifier process")]
     Start(#[source] io::Error),
-    /// It did not lock itself down.
-    #[error("the verifier's process cannot lock itself down: {0}")]
+    /// The process failed to lock itself down.
+    #[error("the verifier process failed to lock itself down: {0}")]
     Lockdown(String),
-    /// It is another version.
-    #[error("the verifier's process is \"{0}\", not \"{VERIFIER_VERSION}\": both have to be of one release")]
+    /// The process has another version.
+    #[error(
+        "the verifier process is \"{0}\", expected \"{VERIFIER_VERSION}\": install both from one release"
+    )]
     Version(String),
 }
 
-/// The process at the other end.
+/// The zygote process.
 #[derive(Debug)]
 enum Peer {
     Forked(Pid),
@@ -120,12 +125,12 @@ enum Peer {
 }
 
 #[derive(Debug)]
-enum Ends {
+enum Transport {
     Socket(UnixStream),
     Pipes(ChildStdin, ChildStdout),
 }
 
-impl Ends {
+impl Transport {
     fn output(&self) -> BorrowedFd<'_> {
         match self {
             Self::Socket(s) => s.as_fd(),
@@ -141,69 +146,73 @@ impl Ends {
     }
 }
 
-/// A zygote, seen from its owner. Dropping it ends it.
+/// The owner's handle of a zygote. Dropping it ends the zygote.
 #[derive(Debug)]
 pub struct Isolated {
     peer: Peer,
-    ends: Ends,
-    /// An exchange was not finished: what comes next would not be the answer to the next request.
+    transport: Transport,
+    /// An exchange failed: the next message would not be the answer to the next request.
     broken: bool,
 }
 
 impl Isolated {
-    /// Forks a zygote. Call it early: before the process starts threads, and before it forbids itself to fork.
+    /// Forks a zygote. Call it before the process starts threads and before it blocks `fork`.
     ///
     /// # Errors
-    /// If the process has several threads, or cannot fork.
+    /// If the process has several threads or cannot fork.
     pub fn spawn() -> Result<Self, IsolatedError> {
         Self::spawn_with(|| Ok(()))
     }
 
-    /// Forks a zygote that runs `lockdown` before it looks at any program. It has no descriptor open then but its own.
+    /// Forks a zygote that runs `lockdown` before it reads any program. Only its own socket is open then.
     ///
     /// # Errors
-    /// As [`Isolated::spawn`], or if `lockdown` fails.
+    /// As [`Isolated::spawn`], and if `lockdown` fails.
     pub fn spawn_with(lockdown: impl FnOnce() -> io::Result<()>) -> Result<Self, IsolatedError> {
         if !process::is_single_threaded() {
             return Err(IsolatedError::Threads);
         }
         let (ours, theirs) = UnixStream::pair().map_err(IsolatedError::Start)?;
         let owner = getpid();
-        let child = || i32::from(zygote::live(OwnedFd::from(theirs), Some(owner), lockdown).is_err());
-        // SAFETY: one thread, as was just checked; nothing can have started another since.
+        let child = || i32::from(zygote::run(OwnedFd::from(theirs), Some(owner), lockdown).is_err());
+        // SAFETY: the check above found one thread, and nothing has started another since.
         let pid = unsafe { process::fork(child) }.map_err(IsolatedError::Start)?;
-        Self::greet(Self { peer: Peer::Forked(pid), ends: Ends::Socket(ours), broken: false })
+        Self::handshake(Self { peer: Peer::Forked(pid), transport: Transport::Socket(ours), broken: false })
     }
 
-    /// Starts a command whose program calls [`serve_stdio`] and does nothing else with its standard input and output.
+    /// Starts a command that calls [`serve_stdio`] and uses its standard input and output for nothing else.
     ///
     /// # Errors
-    /// If it cannot be started, or is of another version.
+    /// If the command cannot be started or has another version.
     pub fn command(mut command: Command) -> Result<Self, IsolatedError> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(IsolatedError::Start)?;
         let (Some(stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err(IsolatedError::Start(io::Error::other("no pipes to the command")));
+            return Err(IsolatedError::Start(io::Error::other("the verifier command has no pipes")));
         };
-        Self::greet(Self { peer: Peer::Command(child), ends: Ends::Pipes(stdin, stdout), broken: false })
+        Self::handshake(Self {
+            peer: Peer::Command(child),
+            transport: Transport::Pipes(stdin, stdout),
+            broken: false,
+        })
     }
 
-    fn greet(self) -> Result<Self, IsolatedError> {
-        let hear = || -> io::Result<Ready> {
-            // So that a zygote that does not read cannot hold us up.
-            rustix::io::ioctl_fionbio(self.ends.output(), true)?;
-            rustix::io::ioctl_fionbio(self.ends.input(), true)?;
-            let body = read_frame(self.ends.input(), MAX_ANSWER, Deadline::after(GRACE))?;
+    fn handshake(self) -> Result<Self, IsolatedError> {
+        let receive = || -> io::Result<Ready> {
+            // Non-blocking, so that an unresponsive zygote cannot block this process.
+            rustix::io::ioctl_fionbio(self.transport.output(), true)?;
+            rustix::io::ioctl_fionbio(self.transport.input(), true)?;
+            let body = read_frame(self.transport.input(), MAX_ANSWER, Deadline::after(GRACE))?;
             decode(&body.ok_or(io::ErrorKind::UnexpectedEof)?)
         };
-        match hear().map_err(IsolatedError::Start)? {
+        match receive().map_err(IsolatedError::Start)? {
             Ok(version) if version == VERIFIER_VERSION => Ok(self),
-            Ok(version) => Err(IsolatedError::Version(super::refusal::clip(&version))),
-            Err(why) => Err(IsolatedError::Lockdown(super::refusal::clip(&why))),
+            Ok(version) => Err(IsolatedError::Version(super::location::clip(&version))),
+            Err(why) => Err(IsolatedError::Lockdown(super::location::clip(&why))),
         }
     }
 
-    /// Process number of the zygote.
+    /// Process ID of the zygote.
     #[must_use]
     pub fn pid(&self) -> u32 {
         match &self.peer {
@@ -212,21 +221,19 @@ impl Isolated {
         }
     }
 
-    /// Judges a program in a process of its own.
+    /// Verifies a program in a child process.
     ///
     /// # Errors
-    /// [`Refusal::Program`] if it is not proven to be safe, [`Refusal::Resources`] if the proof would take more than
-    /// `budget`, [`Refusal::Unavailable`] if the zygote is gone. After that last one make a new one.
+    /// [`Refusal::Program`] if the program is not proven to be safe, [`Refusal::Resources`] if the proof
+    /// exceeds `budget`, [`Refusal::Unavailable`] if the zygote failed; the caller then starts a new one.
     pub fn check(&mut self, linked: &Linked, limits: &Limits, budget: &Budget) -> Result<Report, Refusal> {
-        // It costs little, takes what the zygote is not told into account, and bounds the message.
+        // Cheap; it also covers the map entries, which the request leaves out, and bounds the message.
         structure::check(linked, limits)?;
         if self.broken {
-            return Err(Refusal::Unavailable {
-                cause: "the verifier's process has failed before".to_owned(),
-            });
+            return Err(Refusal::Unavailable { cause: "the verifier process failed earlier".to_owned() });
         }
         match self.exchange(&Request::new(linked, *limits, *budget)) {
-            Ok(answer) => answer.map_err(|refusal| refusal.placed_in(linked)),
+            Ok(answer) => answer.map_err(|refusal| refusal.located_in(linked)),
             Err(e) => {
                 self.broken = true;
                 Err(Refusal::Unavailable { cause: e.to_string() })
@@ -234,7 +241,7 @@ impl Isolated {
         }
     }
 
-    /// Like [`Isolated::check`], and gives the program the right to run.
+    /// Like [`Isolated::check`]; also marks the program as verified.
     ///
     /// # Errors
     /// As [`Isolated::check`].
@@ -250,8 +257,8 @@ impl Isolated {
 
     fn exchange(&self, request: &Request) -> io::Result<Answer> {
         let deadline = Deadline::after(request.budget.wall.saturating_add(GRACE));
-        write_all(self.ends.output(), &frame(request, MAX_REQUEST)?, deadline)?;
-        let body = read_frame(self.ends.input(), MAX_ANSWER, deadline)?;
+        write_all(self.transport.output(), &encode_frame(request, MAX_REQUEST)?, deadline)?;
+        let body = read_frame(self.transport.input(), MAX_ANSWER, deadline)?;
         decode(&body.ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 }
@@ -260,7 +267,7 @@ impl Drop for Isolated {
     fn drop(&mut self) {
         match &mut self.peer {
             Peer::Forked(pid) => {
-                // Not reaped before, so the number is still its own.
+                // The child is not reaped yet, so no other process can have its ID.
                 let _ = kill_process(*pid, Signal::KILL);
                 let _ = waitpid(Some(*pid), WaitOptions::empty());
             }
@@ -272,30 +279,30 @@ impl Drop for Isolated {
     }
 }
 
-/// The whole life of a process that verifies for [`Isolated::command`]: serves on standard input and output until the
-/// owner hangs up. The process has to have one thread, and should do this first of all.
+/// Serves verifications for [`Isolated::command`] on standard input and output until the owner closes
+/// them. The process must have one thread and should call this function first.
 ///
 /// # Errors
-/// If the process has several threads, or the owner does not keep to the protocol.
+/// If the process has several threads, or the owner violates the protocol.
 pub fn serve_stdio() -> io::Result<()> {
     if !process::is_single_threaded() {
         return Err(io::Error::other(IsolatedError::Threads));
     }
-    // SAFETY: one thread, as was just checked.
-    unsafe { process::be_quiet() };
+    // SAFETY: the check above found one thread.
+    unsafe { process::silence_panics() };
     let (input, output) = (io::stdin(), io::stdout());
     let ready: Ready = Ok(VERIFIER_VERSION.to_owned());
-    write_all(&output, &frame(&ready, MAX_ANSWER)?, Deadline::NEVER)?;
+    write_all(&output, &encode_frame(&ready, MAX_ANSWER)?, Deadline::NEVER)?;
     zygote::serve(&input, &output)
 }
 
-/// Any bytes as what either side says; see [`crate::fuzz::verifier_message`].
-pub(crate) fn hear_anything(bytes: &[u8], linked: &Linked) {
+/// Decodes any bytes as a message of either side; see [`crate::fuzz::verifier_message`].
+pub(crate) fn decode_any_message(bytes: &[u8], linked: &Linked) {
     let _ready = decode::<Ready>(bytes);
     if let Ok(answer) = decode::<Answer>(bytes) {
         let room = bytes.len().max(MAX_ANSWER);
-        assert!(frame(&answer, room).is_ok(), "what a zygote heard it can pass on");
-        let _words = answer.map_err(|refusal| refusal.placed_in(linked).to_string());
+        assert!(encode_frame(&answer, room).is_ok(), "a zygote can forward every answer that it decodes");
+        let _words = answer.map_err(|refusal| refusal.located_in(linked).to_string());
     }
     if let Ok(request) = decode::<Request>(bytes) {
         let _sound = structure::check(&request.linked(), &Limits::default());

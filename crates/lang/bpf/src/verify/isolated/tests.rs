@@ -1,4 +1,4 @@
-//! Messages between owner, zygote and child, right and wrong.
+//! Tests of the messages between owner, zygote and child.
 
 use super::*;
 use crate::asm::assemble;
@@ -13,7 +13,7 @@ fn request(program: &str) -> Request {
 }
 
 #[test]
-fn random_messages_are_understood_or_refused() {
+fn random_messages_are_decoded_or_refused() {
     let call = "mov r6, r1\n call local f\n exit\nf: mov r0, 1\n exit";
     let wrong = "ldxdw r2, [r1+0]\n ldxb r0, [r2+0]\n exit";
     let linked = assemble(wrong).unwrap();
@@ -25,11 +25,11 @@ fn random_messages_are_understood_or_refused() {
     let mut seeds: Vec<_> = ready.iter().map(body).collect();
     seeds.extend(answers.iter().map(body));
     seeds.extend([call, wrong].map(|program| body(&request(program))));
-    campaign(&seeds, |bytes| hear_anything(bytes, &linked));
+    campaign(&seeds, |bytes| decode_any_message(bytes, &linked));
 }
 
 #[test]
-fn a_budget_beyond_all_numbers_is_one() {
+fn the_largest_budget_is_valid() {
     let endless = Budget { cpu: Duration::MAX, memory_bytes: u64::MAX, wall: Duration::MAX };
     let request = Request::new(&assemble("mov r0, 1\n exit").unwrap(), Limits::default(), endless);
     assert_eq!(decode::<Request>(&body(&request)).unwrap().budget, endless);

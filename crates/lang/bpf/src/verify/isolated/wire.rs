@@ -1,4 +1,4 @@
-//! What owner and zygote say to each other: frames of a length (`u32`, little-endian) and that many bytes of postcard.
+//! Messages between owner and zygote: a length (`u32`, little-endian) and that many bytes of postcard.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,13 +15,13 @@ use crate::insn::{INSN_SIZE, Insn};
 use crate::linked::{Linked, Map, Subprogram};
 use crate::verify::Limits;
 
-/// The longest request: the longest program that a link can make, and its maps.
+/// Maximum size of a request: the largest linked program with its maps.
 pub(super) const MAX_REQUEST: usize = 4 << 20;
-/// The longest answer: texts in it are clipped.
+/// Maximum size of an answer; texts in it are clipped.
 pub(super) const MAX_ANSWER: usize = 64 << 10;
 
-/// A program to be judged: the parts of [`Linked`] that the proof depends on. Source lines stay with the owner, who puts
-/// them into the answer.
+/// A program to verify: the parts of [`Linked`] that the proof depends on. The source lines stay with
+/// the owner, who adds them to the answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Request {
     pub(super) limits: Limits,
@@ -59,24 +59,25 @@ impl Request {
 }
 
 /// Encodes a frame.
-pub(super) fn frame<T: Serialize>(message: &T, max: usize) -> io::Result<Vec<u8>> {
+pub(super) fn encode_frame<T: Serialize>(message: &T, max: usize) -> io::Result<Vec<u8>> {
     let body = postcard::to_stdvec(message).map_err(io::Error::other)?;
     let len = u32::try_from(body.len()).ok().filter(|n| *n as usize <= max);
-    let len = len.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the message is too long"))?;
+    let len =
+        len.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the message exceeds its limit"))?;
     Ok([&len.to_le_bytes()[..], &body].concat())
 }
 
-/// Decodes the body of a frame, all of it.
+/// Decodes the whole body of a frame.
 pub(super) fn decode<T: DeserializeOwned>(body: &[u8]) -> io::Result<T> {
     let invalid = |why: String| io::Error::new(io::ErrorKind::InvalidData, why);
     match postcard::take_from_bytes(body) {
         Ok((message, [])) => Ok(message),
-        Ok(_) => Err(invalid("a message is followed by something else".to_owned())),
+        Ok(_) => Err(invalid("the message has trailing bytes".to_owned())),
         Err(e) => Err(invalid(e.to_string())),
     }
 }
 
-/// Until when to wait.
+/// A point in time until which to wait, or none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline(Option<Instant>);
 
@@ -87,7 +88,7 @@ impl Deadline {
         Self(Instant::now().checked_add(time))
     }
 
-    /// What is left, as poll takes it. `Err` when nothing is left.
+    /// Returns the remaining time for `poll`; an error after the deadline.
     pub(super) fn left(self) -> io::Result<Option<Timespec>> {
         let Some(at) = self.0 else { return Ok(None) };
         let left = at.saturating_duration_since(Instant::now());
@@ -106,7 +107,7 @@ fn wait(fd: BorrowedFd<'_>, flags: PollFlags, deadline: Deadline) -> io::Result<
     }
 }
 
-/// Writes all bytes. The descriptor may be blocking or not.
+/// Writes all bytes to a blocking or non-blocking descriptor.
 pub(super) fn write_all(fd: impl AsFd, mut bytes: &[u8], deadline: Deadline) -> io::Result<()> {
     while !bytes.is_empty() {
         wait(fd.as_fd(), PollFlags::OUT, deadline)?;
@@ -119,7 +120,7 @@ pub(super) fn write_all(fd: impl AsFd, mut bytes: &[u8], deadline: Deadline) -> 
     Ok(())
 }
 
-/// Fills the buffer. `Ok(false)` if the other side hung up before the first byte.
+/// Fills the buffer. Returns `Ok(false)` if the peer closed the connection before the first byte.
 fn read_all(fd: impl AsFd, buffer: &mut [u8], deadline: Deadline) -> io::Result<bool> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -135,7 +136,7 @@ fn read_all(fd: impl AsFd, buffer: &mut [u8], deadline: Deadline) -> io::Result<
     Ok(true)
 }
 
-/// Reads the body of a frame. `None` if the other side hung up.
+/// Reads the body of a frame. Returns `None` if the peer closed the connection.
 pub(super) fn read_frame(fd: impl AsFd, max: usize, deadline: Deadline) -> io::Result<Option<Vec<u8>>> {
     let mut len = [0; 4];
     if !read_all(&fd, &mut len, deadline)? {
@@ -145,7 +146,7 @@ pub(super) fn read_frame(fd: impl AsFd, max: usize, deadline: Deadline) -> io::R
     if len > max {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            "the other side announces too long a message",
+            "the peer announces a message that exceeds the limit",
         ));
     }
     let mut body = vec![0; len];

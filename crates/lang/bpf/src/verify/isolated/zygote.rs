@@ -1,4 +1,4 @@
-//! The process that forks a child for each verification.
+//! The zygote: a process that forks a child for each verification.
 
 use std::fs::File;
 use std::io;
@@ -13,57 +13,57 @@ use rustix::process::{
 };
 
 use super::Budget;
-use super::process::{be_quiet, fork, keep_only};
-use super::wire::{Deadline, MAX_ANSWER, MAX_REQUEST, Request, decode, frame, read_frame, write_all};
+use super::process::{fork, keep_only, silence_panics};
+use super::wire::{Deadline, MAX_ANSWER, MAX_REQUEST, Request, decode, encode_frame, read_frame, write_all};
 use crate::verify::{Limit, Refusal, Report, VERIFIER_VERSION, check};
 
-/// What the zygote says first: its [`VERIFIER_VERSION`], or why it cannot serve.
+/// The zygote's first message: its [`VERIFIER_VERSION`], or the reason why it cannot serve.
 pub(super) type Ready = Result<String, String>;
-/// What it says to each request.
+/// The zygote's answer to a request.
 pub(super) type Answer = Result<Report, Refusal>;
 
-/// Dies with its parent. `parent` is who that has to be.
-fn die_with(parent: Option<Pid>) -> io::Result<()> {
+/// Makes this process die with `parent`.
+fn die_with_parent(parent: Option<Pid>) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
-    // It may have died before the call.
-    if getppid() == parent { Ok(()) } else { Err(io::Error::other("the parent is gone")) }
+    // The parent may have died before the call.
+    if getppid() == parent { Ok(()) } else { Err(io::Error::other("the parent process has exited")) }
 }
 
-/// The life of a zygote that was forked: locks itself down, then serves.
-pub(super) fn live(
+/// Main function of a forked zygote: locks the process down, then serves.
+pub(super) fn run(
     socket: OwnedFd,
     parent: Option<Pid>,
     lockdown: impl FnOnce() -> io::Result<()>,
 ) -> io::Result<()> {
-    die_with(parent)?;
-    // SAFETY: this process was made for serving, and serving uses this descriptor alone.
+    die_with_parent(parent)?;
+    // SAFETY: this process only serves requests, and serving uses this descriptor alone.
     let [socket] = unsafe { keep_only([socket]) }?;
-    // SAFETY: forked from a process with one thread.
-    unsafe { be_quiet() };
+    // SAFETY: the process was forked from one thread.
+    unsafe { silence_panics() };
     let prepared =
         set_dumpable_behavior(DumpableBehavior::NotDumpable).map_err(io::Error::from).and_then(|()| {
             lockdown()?;
-            // A change of credentials has undone it.
+            // A change of credentials resets the signal.
             set_parent_process_death_signal(Some(Signal::KILL))?;
             Ok(())
         });
     let ready: Ready = prepared.as_ref().map(|()| VERIFIER_VERSION.to_owned()).map_err(ToString::to_string);
-    write_all(&socket, &frame(&ready, MAX_ANSWER)?, Deadline::NEVER)?;
+    write_all(&socket, &encode_frame(&ready, MAX_ANSWER)?, Deadline::NEVER)?;
     prepared?;
     serve(&socket, &socket)
 }
 
-/// Serves on these descriptors until the owner hangs up. The process has one thread.
+/// Serves on these descriptors until the owner closes them. The process must have one thread.
 pub(super) fn serve(input: impl AsFd, output: impl AsFd) -> io::Result<()> {
     while let Some(body) = read_frame(&input, MAX_REQUEST, Deadline::NEVER)? {
         let request: Request = decode(&body)?;
-        let answer = judge(&request, &input)?;
-        write_all(&output, &frame(&answer, MAX_ANSWER)?, Deadline::NEVER)?;
+        let answer = verify_in_child(&request, &input)?;
+        write_all(&output, &encode_frame(&answer, MAX_ANSWER)?, Deadline::NEVER)?;
     }
     Ok(())
 }
 
-fn judge(request: &Request, owner: impl AsFd) -> io::Result<Answer> {
+fn verify_in_child(request: &Request, owner: impl AsFd) -> io::Result<Answer> {
     let (from_child, to_zygote) = pipe_with(PipeFlags::CLOEXEC)?;
     let zygote = rustix::process::getpid();
     // SAFETY: the zygote has one thread.
@@ -76,33 +76,33 @@ fn judge(request: &Request, owner: impl AsFd) -> io::Result<Answer> {
     let Ok(pid) = pid else {
         return Ok(Err(Refusal::Unavailable { cause: "the zygote cannot fork".to_owned() }));
     };
-    let told = listen(from_child.as_fd(), owner.as_fd(), &request.budget);
-    if !matches!(told, Ok(Told::Answer(_))) {
-        // It is ours and was not reaped: this is its number.
+    let report = wait_for_child(from_child.as_fd(), owner.as_fd(), &request.budget);
+    if !matches!(report, Ok(ChildReport::Answer(_))) {
+        // The child is not reaped yet, so no other process can have its ID.
         let _ = kill_process(pid, Signal::KILL);
     }
     let status = reap(pid)?;
-    Ok(match told? {
-        Told::Answer(answer) => *answer,
-        Told::Late => Err(Refusal::Resources { limit: Limit::Wall }),
-        Told::Nothing => Err(cause_of_death(status)),
+    Ok(match report? {
+        ChildReport::Answer(answer) => *answer,
+        ChildReport::TimedOut => Err(Refusal::Resources { limit: Limit::Wall }),
+        ChildReport::Died => Err(cause_of_death(status)),
     })
 }
 
-/// What the zygote hears of a child.
-enum Told {
+/// End of a child's verification.
+enum ChildReport {
     Answer(Box<Answer>),
-    /// Nothing within the time.
-    Late,
-    /// It died without an answer.
-    Nothing,
+    /// The child sent no answer in time.
+    TimedOut,
+    /// The child died without an answer.
+    Died,
 }
 
-/// Waits for the child's answer, for its death, or for the owner to hang up (`Err`).
-fn listen(child: impl AsFd, owner: impl AsFd, budget: &Budget) -> io::Result<Told> {
+/// Waits until the child answers, dies, or exceeds its time. An error if the owner closes the connection.
+fn wait_for_child(child: impl AsFd, owner: impl AsFd, budget: &Budget) -> io::Result<ChildReport> {
     let deadline = Deadline::after(budget.wall);
     loop {
-        let Ok(left) = deadline.left() else { return Ok(Told::Late) };
+        let Ok(left) = deadline.left() else { return Ok(ChildReport::TimedOut) };
         let mut fds = [PollFd::new(&child, PollFlags::IN), PollFd::new(&owner, PollFlags::RDHUP)];
         match poll(&mut fds, left.as_ref()) {
             Ok(_) => {}
@@ -114,9 +114,11 @@ fn listen(child: impl AsFd, owner: impl AsFd, budget: &Budget) -> io::Result<Tol
         }
         if !fds[0].revents().is_empty() {
             return Ok(match read_frame(&child, MAX_ANSWER, deadline) {
-                Ok(Some(body)) => decode(&body).map_or(Told::Nothing, |a| Told::Answer(Box::new(a))),
-                Err(e) if e.kind() == io::ErrorKind::TimedOut => Told::Late,
-                Ok(None) | Err(_) => Told::Nothing,
+                Ok(Some(body)) => {
+                    decode(&body).map_or(ChildReport::Died, |a| ChildReport::Answer(Box::new(a)))
+                }
+                Err(e) if e.kind() == io::ErrorKind::TimedOut => ChildReport::TimedOut,
+                Ok(None) | Err(_) => ChildReport::Died,
             });
         }
     }
@@ -126,7 +128,7 @@ fn reap(pid: Pid) -> io::Result<Option<WaitStatus>> {
     loop {
         match waitpid(Some(pid), WaitOptions::empty()) {
             Ok(found) => return Ok(found.map(|(_, status)| status)),
-            // The owner ignores its children, and the zygote inherited that.
+            // The zygote inherited that the owner ignores its children.
             Err(Errno::CHILD) => return Ok(None),
             Err(Errno::INTR) => {}
             Err(e) => return Err(e.into()),
@@ -138,45 +140,43 @@ fn cause_of_death(status: Option<WaitStatus>) -> Refusal {
     let signal = status.and_then(WaitStatus::terminating_signal).and_then(Signal::from_named_raw);
     let limit = match signal {
         Some(Signal::XCPU) => Limit::Cpu,
-        // Rust aborts when an allocation fails; a stack that cannot grow is a fault; the kernel kills when it has no
-        // memory left.
+        // Rust aborts when an allocation fails, a stack that cannot grow causes a fault, and the kernel
+        // kills a process when memory runs out.
         Some(Signal::ABORT | Signal::SEGV | Signal::BUS | Signal::KILL) => Limit::Memory,
         _ => {
-            return Refusal::Unavailable {
-                cause: "the verifier's process ended without an answer".to_owned(),
-            };
+            return Refusal::Unavailable { cause: "the verifier process ended without an answer".to_owned() };
         }
     };
     Refusal::Resources { limit }
 }
 
-/// One verification, in a process of its own.
+/// Main function of a child: verifies one program.
 fn child(request: &Request, to_zygote: OwnedFd, zygote: Pid) -> io::Result<()> {
-    die_with(Some(zygote))?;
-    // SAFETY: this process was made for one verification, which uses this descriptor alone.
+    die_with_parent(Some(zygote))?;
+    // SAFETY: this process verifies one program, and uses this descriptor alone.
     let [to_zygote] = unsafe { keep_only([to_zygote]) }?;
     limit(&request.budget)?;
     let answer: Answer = check(&request.linked(), &request.limits);
-    // Not by poll, which does not work without a descriptor to spend.
-    io::Write::write_all(&mut File::from(to_zygote), &frame(&answer, MAX_ANSWER)?)
+    // `write_all` of `wire` would poll, which fails when the descriptor limit is zero.
+    io::Write::write_all(&mut File::from(to_zygote), &encode_frame(&answer, MAX_ANSWER)?)
 }
 
 fn limit(budget: &Budget) -> io::Result<()> {
     let both = |n: u64| Rlimit { current: Some(n), maximum: Some(n) };
     let (soft, hard) = cpu_seconds(budget);
     setrlimit(Resource::Cpu, Rlimit { current: Some(soft), maximum: Some(hard) })?;
-    // The owner may have less than that itself, and nobody may raise what it has.
+    // The owner's own limit may be lower, and no process may raise its hard limit.
     let owners = getrlimit(Resource::As).maximum.unwrap_or(u64::MAX);
     setrlimit(Resource::As, both(budget.memory_bytes.min(owners)))?;
     setrlimit(Resource::Core, both(0))?;
     setrlimit(Resource::Fsize, both(0))?;
     setrlimit(Resource::Nproc, both(0))?;
-    // The one descriptor is open already.
+    // The descriptor is already open.
     setrlimit(Resource::Nofile, both(0))?;
     Ok(())
 }
 
-/// Seconds after which the child is told, and after which it is killed.
+/// Returns the CPU seconds after which the kernel signals the child, and after which it kills it.
 pub(super) const fn cpu_seconds(budget: &Budget) -> (u64, u64) {
     let seconds = budget.cpu.as_secs().saturating_add((budget.cpu.subsec_nanos() > 0) as u64);
     let soft = if seconds == u64::MAX { u64::MAX - 1 } else { seconds };

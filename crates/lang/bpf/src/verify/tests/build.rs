@@ -1,4 +1,4 @@
-//! Short names to write programs with, and a random generator that repeats itself.
+//! Short functions for writing programs, and a deterministic random generator.
 
 use crate::insn::{Alu, Op, Reg, Source};
 use crate::linked::Linked;

@@ -1,8 +1,9 @@
-//! Programs that PREVAIL 0.2.6 accepts by itself and that are not safe: each is shown to be accepted by PREVAIL alone,
-//! to break out in the checking interpreter, and to be refused by us. When a later PREVAIL closes a gap, the first
-//! part fails, and the guard may go.
+//! Unsafe programs that PREVAIL 0.2.6 accepts on its own. Each test shows that PREVAIL alone accepts the
+//! program, that the program escapes in the checking interpreter, and that our verifier refuses it. When
+//! a later PREVAIL closes a gap, the first assertion fails, and the guard can be removed.
 
-use super::super::prove::{Rules, analyse, judge};
+use super::super::guard::AssertionSet;
+use super::super::prove::{analyse, conclude};
 use super::super::{Limits, Reason, check};
 use crate::asm::assemble;
 use crate::linked::{Linked, Verified};
@@ -10,7 +11,7 @@ use crate::program::{EngineOptions, Meta, Mode, Program};
 use crate::{Packet, Stop, VmInfo};
 use p4shield_abi::info::InfoStatus;
 
-/// Writes to an address of the tenant's choice, where PREVAIL thinks that control never comes.
+/// Writes to an address of the tenant's choice, in code that PREVAIL considers dead.
 const EVIL: &str = "
     mov r0, 1
     exit
@@ -21,13 +22,13 @@ evil:
     exit";
 
 fn prevail_alone(linked: &Linked) -> Result<u32, super::super::Refusal> {
-    analyse(linked, Rules::Prevail, |a| {
-        assert!(!a.result.failed, "PREVAIL refuses this by itself: {:?}", a.result.find_first_error());
+    analyse(linked, AssertionSet::PrevailOnly, |a| {
+        assert!(!a.result.failed, "PREVAIL alone refuses this program: {:?}", a.result.find_first_error());
         Ok(0)
     })
 }
 
-/// What the interpreter says to the program, on an Ethernet frame of 14 bytes.
+/// Runs the program in the interpreter on an Ethernet frame of 14 bytes; returns why it was stopped.
 fn run(linked: &Linked) -> Option<Stop> {
     // SAFETY: the interpreter checks every access.
     let trusted = unsafe { Verified::assume(linked.clone()) };
@@ -40,23 +41,23 @@ fn run(linked: &Linked) -> Option<Stop> {
 
 #[track_caller]
 fn refused(linked: &Linked, reason: Reason) {
-    let refusal = check(linked, &Limits::default()).expect_err("has to be refused");
+    let refusal = check(linked, &Limits::default()).expect_err("the verifier refuses the program");
     assert_eq!(refusal.reason(), Some(reason), "{refusal}");
 }
 
-/// The whole demonstration for a program that reaches foreign memory.
+/// The whole demonstration for a program that accesses foreign memory.
 #[track_caller]
 fn breaks_out(text: &str, reason: Reason) {
     let linked = assemble(&format!("{text}\n{EVIL}")).expect("assembles");
-    prevail_alone(&linked).expect("PREVAIL by itself accepts it");
+    prevail_alone(&linked).expect("PREVAIL alone accepts the program");
     let stop = run(&linked);
-    assert!(matches!(stop, Some(Stop::Memory { .. })), "it does not break out: {stop:?}");
+    assert!(matches!(stop, Some(Stop::Memory { .. })), "the program does not escape: {stop:?}");
     refused(&linked, reason);
 }
 
 #[test]
 fn a_pointer_is_not_compared_with_a_number() {
-    // To PREVAIL every pointer lies below 2^31.
+    // PREVAIL assumes that every pointer lies below 2^31.
     for pointer in ["ldxdw r2, [r1+0]", "mov r2, r1", "mov r2, r10"] {
         for condition in ["jgt", "jge"] {
             let text = format!("{pointer}\n lddw r3, 0x80000000\n {condition} r2, r3, evil");
@@ -78,13 +79,13 @@ fn pointers_are_not_compared_by_their_lower_halves() {
          exit",
     )
     .expect("assembles");
-    // Breaks out only if the packet lies across a multiple of 4 GiB, which we cannot choose.
-    prevail_alone(&linked).expect("PREVAIL by itself accepts it");
+    // The program escapes only if the packet spans a multiple of 4 GiB, which a test cannot arrange.
+    prevail_alone(&linked).expect("PREVAIL alone accepts the program");
     refused(&linked, Reason::PointerLeak);
 }
 
 #[test]
-fn bits_of_addresses_are_not_told() {
+fn bits_of_addresses_are_not_revealed() {
     let text = "ldxdw r2, [r1+0]
          mov r3, r2
          mov r0, 0
@@ -92,7 +93,7 @@ fn bits_of_addresses_are_not_told() {
          mov r0, 1
      out: exit";
     let linked = assemble(text).expect("assembles");
-    prevail_alone(&linked).expect("PREVAIL by itself accepts it");
+    prevail_alone(&linked).expect("PREVAIL alone accepts the program");
     refused(&linked, Reason::PointerLeak);
 }
 
@@ -100,30 +101,30 @@ fn bits_of_addresses_are_not_told() {
 fn the_frame_pointer_is_not_overwritten() {
     let text = "lddw r10, 0x4141414141414141\n stdw [r10-8], 1";
     let linked = assemble(&format!("{text}\n mov r0, 1\n exit")).expect("assembles");
-    prevail_alone(&linked).expect("PREVAIL by itself accepts it");
+    prevail_alone(&linked).expect("PREVAIL alone accepts the program");
     refused(&linked, Reason::Instruction);
     let map = assemble(".map m array 4 8 1\n lddw r10, map m\n stdw [r10-8], 1\n mov r0, 1\n exit")
         .expect("assembles");
-    prevail_alone(&map).expect("PREVAIL by itself accepts it");
+    prevail_alone(&map).expect("PREVAIL alone accepts the program");
     refused(&map, Reason::Instruction);
 }
 
 #[test]
-fn byte_swaps_of_known_values_keep_their_sign_right() {
+fn byte_swaps_of_known_values_keep_their_sign() {
     for swap in ["be64", "bswap64"] {
         breaks_out(&format!("mov r2, 0x80\n {swap} r2\n jgt r2, 5, evil"), Reason::Type);
     }
 }
 
 #[test]
-fn negative_constants_on_the_stack_keep_their_sign_right() {
+fn negative_constants_on_the_stack_keep_their_sign() {
     breaks_out("stdw [r10-8], -1\n ldxdw r2, [r10-8]\n jgt r2, 5, evil", Reason::Type);
     // Through another pointer, and in a function that is called.
     breaks_out("mov r3, r10\n stdw [r3-8], -1\n ldxdw r2, [r3-8]\n jgt r2, 5, evil", Reason::Type);
 }
 
 #[test]
-fn values_put_together_on_the_stack_keep_their_sign_right() {
+fn values_assembled_on_the_stack_keep_their_sign() {
     breaks_out(
         "stw [r10-8], 0
          stw [r10-4], -1
@@ -143,8 +144,8 @@ fn a_spilled_pointer_is_not_exchanged() {
          ldxdw r0, [r10-8]
          exit";
     let linked = assemble(text).expect("assembles");
-    // It returns the packet's address as a number.
-    prevail_alone(&linked).expect("PREVAIL by itself accepts it");
+    // The program returns the packet's address as a number.
+    prevail_alone(&linked).expect("PREVAIL alone accepts the program");
     refused(&linked, Reason::Uninitialised);
 }
 
@@ -157,13 +158,13 @@ fn compare_and_exchange_compares_a_number() {
          mov r0, 1
          exit";
     let linked = assemble(text).expect("assembles");
-    prevail_alone(&linked).expect("PREVAIL by itself accepts it");
+    prevail_alone(&linked).expect("PREVAIL alone accepts the program");
     refused(&linked, Reason::PointerLeak);
 }
 
 #[test]
-fn a_function_reads_only_what_it_was_handed() {
-    // PREVAIL: r6 is 8 in the function. Engine: it is 0 there.
+fn a_function_reads_only_its_arguments() {
+    // PREVAIL: r6 is 8 in the function. Engine: r6 is 0.
     let text = "mov r6, 8
          call local f
          mov r0, 1
@@ -174,12 +175,12 @@ fn a_function_reads_only_what_it_was_handed() {
          mov r0, 0
          exit";
     let linked = assemble(text).expect("assembles");
-    prevail_alone(&linked).expect("PREVAIL by itself accepts it");
+    prevail_alone(&linked).expect("PREVAIL alone accepts the program");
     refused(&linked, Reason::Uninitialised);
 }
 
 #[test]
-fn a_result_that_was_not_set_is_not_read() {
+fn an_unset_result_is_not_read() {
     let text = |result: &str| {
         assemble(&format!(
             "mov r0, 8
@@ -197,13 +198,13 @@ fn a_result_that_was_not_set_is_not_read() {
         ))
         .expect("assembles")
     };
-    prevail_alone(&text("mov r3, 1")).expect("PREVAIL by itself accepts it");
+    prevail_alone(&text("mov r3, 1")).expect("PREVAIL alone accepts the program");
     refused(&text("mov r3, 1"), Reason::Uninitialised);
     check(&text("mov r0, 0"), &Limits::default()).expect("is safe");
 }
 
 #[test]
-fn a_function_without_a_result_may_be_called() {
+fn a_function_without_a_result_can_be_called() {
     let text = "call local f
          mov r0, 1
          exit
@@ -214,7 +215,7 @@ fn a_function_without_a_result_may_be_called() {
 
 #[test]
 fn an_unknown_error_is_a_refusal() {
-    // A value below zero where PREVAIL wants an unsigned one: it panics.
+    // PREVAIL panics on a negative value where it requires an unsigned one.
     let text = "stw [r10-8], 0
          stw [r10-4], -1
          ldxdw r2, [r10-8]
@@ -224,6 +225,7 @@ fn an_unknown_error_is_a_refusal() {
          exit";
     let linked = assemble(text).expect("assembles");
     refused(&linked, Reason::Unproven);
-    let judged = std::panic::catch_unwind(|| analyse(&linked, Rules::All, |a| judge(&linked, &a)));
-    assert!(judged.is_err(), "PREVAIL panics on this no more: find another program for this test");
+    let concluded =
+        std::panic::catch_unwind(|| analyse(&linked, AssertionSet::All, |a| conclude(&linked, &a)));
+    assert!(concluded.is_err(), "PREVAIL no longer panics on this program: find another one for this test");
 }

@@ -1,4 +1,4 @@
-//! Tests that look inside: at PREVAIL without our guards, and at what its analysis computes.
+//! Tests of internals: PREVAIL without our guards, and the values that its analysis computes.
 
 mod build;
 mod gaps;

@@ -1,8 +1,8 @@
-//! Does PREVAIL compute right? Random programs over numbers are analysed and run side by side: whatever a register
-//! holds at an instruction has to be among the values that the analysis holds possible there.
+//! A test that PREVAIL computes correct values. Random programs are analysed and run: the value of each
+//! register has to be among those that the analysis considers possible.
 //!
-//! This is how the gaps that [`super::super::rewrite`] closes were found. It looks at the analysis itself and not only at its
-//! verdict, so it needs no program that happens to turn a wrong bound into a wrong access.
+//! The gaps that [`super::super::rewrite`] closes were found this way. The test examines the analysis
+//! and not only its verdict, so it needs no program that turns a wrong bound into a wrong access.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,7 +11,8 @@ use prevail::cfg::label::Label;
 use prevail::crab::string_constraints::StringInvariant;
 use prevail::result::{InvariantPoint, ObservationCheckMode};
 
-use super::super::prove::{Analysis, Rules, analyse, judge};
+use super::super::guard::AssertionSet;
+use super::super::prove::{Analysis, analyse, conclude};
 use super::build::*;
 use crate::alu::{alu, holds, sign_extend, swap};
 use crate::insn::{Alu, Atomic, Cond, Op, Reg, Source, Swap, Width};
@@ -30,7 +31,7 @@ fn bytes_at(off: i16) -> usize {
 
 impl Machine {
     fn reg(&self, r: Reg) -> u64 {
-        self.regs[r.index()].expect("generated programs set a register before they use it")
+        self.regs[r.index()].expect("generated programs initialise every register")
     }
 
     fn source(&self, s: Source) -> u64 {
@@ -50,7 +51,7 @@ impl Machine {
         self.stack[bytes_at(off)..][..width.bytes()].copy_from_slice(&v.to_le_bytes()[..width.bytes()]);
     }
 
-    /// The next slot; `None` at the end.
+    /// Executes an instruction and returns the next slot; `None` at the end.
     fn step(&mut self, slot: usize, op: Op, input: &[u8]) -> Option<usize> {
         match op {
             Op::Alu { op, wide, dst, src } => {
@@ -119,7 +120,7 @@ impl Machine {
     }
 }
 
-/// Values at which arithmetic goes wrong, if it does.
+/// Edge cases of arithmetic.
 const EDGES: [u64; 24] = [
     0,
     1,
@@ -170,9 +171,9 @@ fn operand(r: &mut Random) -> Source {
 
 const WIDTHS: [Width; 4] = [Width::B1, Width::B2, Width::B4, Width::B8];
 
-fn stack_place(r: &mut Random, width: Width) -> i16 {
-    let places = STACK - width.bytes() + 1;
-    let at = if r.below(4) == 0 { r.below(places) } else { r.below(STACK / width.bytes()) * width.bytes() };
+fn stack_offset(r: &mut Random, width: Width) -> i16 {
+    let offsets = STACK - width.bytes() + 1;
+    let at = if r.below(4) == 0 { r.below(offsets) } else { r.below(STACK / width.bytes()) * width.bytes() };
     at as i16 - STACK as i16
 }
 
@@ -196,18 +197,18 @@ fn random_op(r: &mut Random) -> Op {
         9 => Op::LoadImm { dst, value: edge(r) },
         10 => {
             let width = WIDTHS[r.below(4)];
-            Op::Store { dst: Reg::FRAME, off: stack_place(r, width), width, src: operand(r) }
+            Op::Store { dst: Reg::FRAME, off: stack_offset(r, width), width, src: operand(r) }
         }
         11 => {
             let width = WIDTHS[r.below(4)];
             let signed = width != Width::B8 && r.below(2) == 0;
-            Op::Load { dst, src: Reg::FRAME, off: stack_place(r, width), width, signed }
+            Op::Load { dst, src: Reg::FRAME, off: stack_offset(r, width), width, signed }
         }
         12 => {
             let op = Atomic::ALL[r.below(Atomic::ALL.len())];
             let wide = r.below(2) == 0;
             let fetch = matches!(op, Atomic::Xchg | Atomic::CmpXchg) || r.below(2) == 0;
-            let off = stack_place(r, if wide { Width::B8 } else { Width::B4 });
+            let off = stack_offset(r, if wide { Width::B8 } else { Width::B4 });
             Op::Atomic { op, wide, dst: Reg::FRAME, src: dst, off, fetch }
         }
         13 => {
@@ -217,7 +218,7 @@ fn random_op(r: &mut Random) -> Op {
             Op::Load { dst, src: Reg::R1, off: off as i16, width, signed }
         }
         _ => {
-            // The distance is filled in by the caller.
+            // The caller sets the offset.
             Op::Branch {
                 cond: Cond::ALL[r.below(Cond::ALL.len())],
                 wide: r.below(2) == 0,
@@ -229,7 +230,7 @@ fn random_op(r: &mut Random) -> Op {
     }
 }
 
-/// Sets all registers and stack bytes that are used, then computes.
+/// Returns a program that initialises all registers and stack bytes, then computes.
 fn random_program(r: &mut Random) -> Vec<Op> {
     let mut ops = Vec::new();
     for off in (0..STACK).step_by(8) {
@@ -254,7 +255,7 @@ fn random_program(r: &mut Random) -> Vec<Op> {
     ops
 }
 
-/// Branches go forward to any later instruction.
+/// Points the branches at random later instructions.
 fn aim_branches(ops: &mut [Op], r: &mut Random) {
     let n = ops.len();
     let slots: Vec<usize> = ops
@@ -273,8 +274,8 @@ fn aim_branches(ops: &mut [Op], r: &mut Random) {
     }
 }
 
-/// Runs the program on some inputs and compares each state with the analysis. What differed, if anything did.
-fn compare(linked: &Linked, rules: Rules, r: &mut Random) -> Option<String> {
+/// Runs the program on some inputs and compares each state with the analysis. Returns the difference.
+fn compare(linked: &Linked, set: AssertionSet, r: &mut Random) -> Option<String> {
     let inputs: Vec<[u8; 48]> = (0..3)
         .map(|_| {
             let mut input = [0; 48];
@@ -284,12 +285,12 @@ fn compare(linked: &Linked, rules: Rules, r: &mut Random) -> Option<String> {
             input
         })
         .collect();
-    let refused = |a: &Analysis<'_>| rules == Rules::All && judge(linked, a).is_err();
+    let refused = |a: &Analysis<'_>| set == AssertionSet::All && conclude(linked, a).is_err();
     let differs = |a: &Analysis<'_>| inputs.iter().find_map(|input| trace(linked, input, a));
-    let analysis = || analyse(linked, rules, |a| Ok(differs(&a).filter(|_| !refused(&a))));
-    // A panic of PREVAIL's is a refusal.
-    let outcome = catch_unwind(AssertUnwindSafe(analysis)).unwrap_or(Ok(None));
-    outcome.unwrap_or_else(|e| Some(format!("not analysed: {e}")))
+    let analysis = || analyse(linked, set, |a| Ok(differs(&a).filter(|_| !refused(&a))));
+    // A panic of PREVAIL counts as a refusal.
+    let result = catch_unwind(AssertUnwindSafe(analysis)).unwrap_or(Ok(None));
+    result.unwrap_or_else(|e| Some(format!("not analysed: {e}")))
 }
 
 fn trace(linked: &Linked, input: &[u8], a: &Analysis<'_>) -> Option<String> {
@@ -312,7 +313,7 @@ fn trace(linked: &Linked, input: &[u8], a: &Analysis<'_>) -> Option<String> {
         if !checked.ok && !checked.message.starts_with("No invariant") {
             let invariant = a.result.invariants[&label].pre.to_set(&registry);
             return Some(format!(
-                "slot {slot}: {}\n  has {:?}\n  analysis holds {invariant}",
+                "slot {slot}: {}\n  has {:?}\n  the analysis assumes {invariant}",
                 checked.message, machine.regs
             ));
         }
@@ -331,29 +332,29 @@ fn text(linked: &Linked) -> String {
     out
 }
 
-/// Programs compared by default; more with `P4SHIELD_VERIFY_PROGRAMS`.
+/// Number of compared programs, unless `P4SHIELD_VERIFY_PROGRAMS` sets another.
 const PROGRAMS: usize = 200;
 
 #[test]
-fn the_analysis_covers_what_a_run_computes() {
+fn the_analysis_covers_the_values_of_a_run() {
     let n = std::env::var("P4SHIELD_VERIFY_PROGRAMS").ok().and_then(|v| v.parse().ok()).unwrap_or(PROGRAMS);
     let seed = std::env::var("P4SHIELD_SEED").ok().and_then(|v| v.parse().ok()).unwrap_or(1);
     for i in 0..n {
         let mut r = Random::new(seed + i as u64);
         let linked = program(&random_program(&mut r));
-        if let Some(difference) = compare(&linked, Rules::All, &mut r) {
+        if let Some(difference) = compare(&linked, AssertionSet::All, &mut r) {
             panic!("program {} (seed {}):\n{}\n{difference}", i, seed + i as u64, text(&linked));
         }
     }
 }
 
-/// The comparison has power: it finds what PREVAIL by itself gets wrong.
+/// The comparison detects PREVAIL's errors.
 #[test]
-fn it_finds_what_prevail_gets_wrong() {
+fn the_comparison_finds_errors_of_prevail() {
     let found = (1..200).find(|seed| {
         let mut r = Random::new(*seed);
         let linked = program(&random_program(&mut r));
-        compare(&linked, Rules::Prevail, &mut r).is_some()
+        compare(&linked, AssertionSet::PrevailOnly, &mut r).is_some()
     });
-    assert!(found.is_some(), "PREVAIL computes right now, or the comparison does not see");
+    assert!(found.is_some(), "PREVAIL no longer computes wrong values, or the comparison misses them");
 }

@@ -103,10 +103,10 @@ pub enum ChannelFault {
         open: u32,
     },
     /// The answer has another id than the request in its slot.
-    #[error("answer to request {got} in the slot of request {asked}")]
+    #[error("answer to request {got} in the slot of request {expected}")]
     Id {
         /// Low half of the request's id.
-        asked: u32,
+        expected: u32,
         /// Id in the answer.
         got: u32,
     },

@@ -188,7 +188,7 @@ fn an_index_that_goes_back_is_a_fault() {
 fn an_answer_to_another_request_is_a_fault() {
     let (requester, _, hostile) = submit_one();
     answer_raw(&hostile, 4 | PASS, 0);
-    expect_fault(requester, ChannelFault::Id { asked: 5, got: 4 });
+    expect_fault(requester, ChannelFault::Id { expected: 5, got: 4 });
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_repeated_answer_is_a_fault() {
     // The same answer in the slot of the next request.
     hostile.store_u64(GEOMETRY.answers() + 8, 5 | PASS, Relaxed);
     hostile.store_u32(VERDICT_HEAD, 2, Relaxed);
-    expect_fault(requester, ChannelFault::Id { asked: 6, got: 5 });
+    expect_fault(requester, ChannelFault::Id { expected: 6, got: 5 });
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn answers_before_a_fault_count() {
     hostile.store_u64(GEOMETRY.answers() + 2 * 8, 99, Relaxed);
     hostile.store_u32(VERDICT_HEAD, 3, Relaxed);
     let mut ids = Vec::new();
-    assert_eq!(requester.take(8, |a| ids.push(a.id)), Err(ChannelFault::Id { asked: 2, got: 99 }));
+    assert_eq!(requester.take(8, |a| ids.push(a.id)), Err(ChannelFault::Id { expected: 2, got: 99 }));
     assert_eq!(ids, [0, 1]);
 }
 

@@ -1,7 +1,7 @@
 //! Admission: whether a program judges an incoming packet, and which one; if none does, what happens
 //! to the packet.
 //!
-//! [`crate::submit`] asks for an [`Admission`] first, then puts the packet into the queue of its tenant
+//! [`crate::submit`] first obtains an [`Admission`], then puts the packet into the queue of its tenant
 //! ([`crate::enqueue`]) or returns it at once.
 //!
 //! An admission depends only on the port and the packet's addresses, and a burst consists of few

@@ -1,8 +1,9 @@
-//! A mediator and a P4 VM in two threads that both really wait and are really woken.
+//! A mediator and a P4 VM in two threads that sleep and wake each other.
 
 mod common;
 use common::*;
-use p4shield_channel::{Doorbell, IdleResult, Responder, Response, WaitPolicy, Waiter};
+use p4shield_abi::channel::Geometry;
+use p4shield_channel::{Doorbell, IdleResult, RequestBatch, Responder, Response, WaitPolicy, Waiter};
 use p4shield_mediator::{Disposition, Mediator, Reason};
 use rustix::event::{PollFd, PollFlags};
 use std::sync::Arc;
@@ -10,21 +11,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 const PACKETS: u32 = 50_000;
-/// Hardly any spinning, so that both sides sleep and are woken all the time.
+/// Little spinning, so that both sides sleep and are woken all the time.
 const SLEEPY: WaitPolicy = WaitPolicy { min_spins: 0, max_spins: 16, yields: 1 };
 
-/// Drops every third packet, rewrites every fifth, until it is told to stop and has nothing to do.
-fn judge_until(mut judge: Responder, bell: &Doorbell, stop: &AtomicBool) -> u32 {
+/// Drops every third packet and rewrites every fifth, until `stop` is set and no request is open.
+/// Returns how many.
+fn answer_until(mut responder: Responder, bell: &Doorbell, stop: &AtomicBool) -> u32 {
     let mut waiter = Waiter::new(SLEEPY);
-    let mut batch = p4shield_channel::RequestBatch::new(&GEOMETRY);
-    let mut judged = 0;
+    let mut batch = RequestBatch::new(&GEOMETRY);
+    let mut answered = 0;
     loop {
-        if judge.fetch(&mut batch).expect("the mediator is honest") == 0 {
+        if responder.fetch(&mut batch).expect("the mediator is honest") == 0 {
             if stop.load(Ordering::Acquire) {
-                return judged;
+                return answered;
             }
             let fds = &mut [PollFd::new(bell, PollFlags::IN)];
-            if matches!(waiter.idle(&mut judge, fds, None).expect("poll"), IdleResult::Slept(_)) {
+            if matches!(waiter.idle(&mut responder, fds, None).expect("poll"), IdleResult::Slept(_)) {
                 bell.drain();
             }
             continue;
@@ -33,7 +35,7 @@ fn judge_until(mut judge: Responder, bell: &Doorbell, stop: &AtomicBool) -> u32 
         for entry in batch.iter_mut() {
             let packet = &mut entry.frame[entry.start..entry.start + entry.len];
             let serial = u32::from_be_bytes(packet[SERIAL_AT..SERIAL_AT + 4].try_into().expect("four bytes"));
-            let reply = if serial.is_multiple_of(3) {
+            let response = if serial.is_multiple_of(3) {
                 Response::Drop
             } else if serial.is_multiple_of(5) {
                 packet[22] = 1;
@@ -41,10 +43,10 @@ fn judge_until(mut judge: Responder, bell: &Doorbell, stop: &AtomicBool) -> u32 
             } else {
                 Response::Pass
             };
-            judge.respond(reply).expect("it fits");
-            judged += 1;
+            responder.respond(response).expect("it fits");
+            answered += 1;
         }
-        if judge.publish() {
+        if responder.publish() {
             bell.ring();
         }
     }
@@ -54,22 +56,22 @@ fn check(serial: u32, packet: &TestPacket, disposition: Disposition) {
     let dropped = serial.is_multiple_of(3);
     assert_eq!(disposition, if dropped { Disposition::Drop(Reason::Program) } else { Disposition::Pass });
     let ttl = if serial.is_multiple_of(5) && !dropped { 1 } else { 64 };
-    assert_eq!((packet.serial, packet.bytes[22]), (serial, ttl), "in order, as the program left it");
+    assert_eq!((packet.serial, packet.bytes[22]), (serial, ttl), "in order, with the program's rewrite");
 }
 
-/// Submits in bursts with pauses, so that both sides fall asleep now and then.
+/// Submits in bursts with pauses, so that both sides fall asleep from time to time.
 fn mediate(mediator: &mut Mediator<TestPacket>) {
     let start = Instant::now();
     let mut waiter = Waiter::new(SLEEPY);
     let (mut submitted, mut out) = (0_u32, 0_u32);
     while out < PACKETS {
-        let now = u64::try_from(start.elapsed().as_nanos()).expect("not that long");
+        let now = u64::try_from(start.elapsed().as_nanos()).expect("a short test");
         let burst = if submitted % 1000 < 32 { 1 } else { 16 };
         let room = submitted.saturating_sub(out) < 64;
         let pause = submitted % 1000 == 999 && out < submitted;
         if submitted < PACKETS && room && !pause {
             for _ in 0..burst.min(PACKETS - submitted) {
-                assert_eq!(of(mediator.submit(now, &SHARED, packet(submitted, 1, 99))), None);
+                assert_eq!(released(mediator.submit(now, &SHARED, packet(submitted, 1, 99))), None);
                 submitted += 1;
             }
         }
@@ -96,7 +98,7 @@ fn sleep(mediator: &mut Mediator<TestPacket>, waiter: &mut Waiter) {
     }
 }
 
-/// The deadline is out of reach and nobody sleeps with a time limit: a lost wake-up would hang the test.
+/// The deadline is an hour, and both sides sleep without limit: a lost wake-up would hang the test.
 #[test]
 fn a_p4vm_thread_judges_every_packet() {
     let mut config = tenants(1);
@@ -104,19 +106,19 @@ fn a_p4vm_thread_judges_every_packet() {
     config.tenants[0].stall = None;
     config.tenants[0].max_held = 128;
     let mut mediator = mediator(&config);
-    let geometry = p4shield_abi::channel::Geometry { slots: 128, ..GEOMETRY };
+    let geometry = Geometry { slots: 128, ..GEOMETRY };
     let p4vm = attach(&mut mediator, 0, 0, geometry);
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = Arc::clone(&stop);
 
-    let judging = std::thread::spawn(move || judge_until(p4vm.judge, &p4vm.bell, &stopped));
+    let p4vm_thread = std::thread::spawn(move || answer_until(p4vm.responder, &p4vm.bell, &stopped));
     mediate(&mut mediator);
     stop.store(true, Ordering::Release);
-    // Closing our end wakes a judge that sleeps.
-    mediator.replace_channel(0, 0, None).expect("there is such a tenant");
-    let judged = judging.join().expect("the judge does not panic");
+    // Closing the mediator's end wakes a sleeping P4 VM.
+    mediator.replace_channel(0, 0, None).expect("the tenant exists");
+    let answered = p4vm_thread.join().expect("the P4 VM thread does not panic");
 
-    assert_eq!(judged, PACKETS);
+    assert_eq!(answered, PACKETS);
     let egress = mediator.counters().tenants[0].vms[0].directions[1].read();
     assert_eq!((egress.packets_in, egress.held), (u64::from(PACKETS), 0));
     assert_eq!(egress.dropped_for(Reason::Program), u64::from(PACKETS.div_ceil(3)));

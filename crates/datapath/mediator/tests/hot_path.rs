@@ -1,5 +1,5 @@
-//! The hot path allocates nothing and makes no system call. Not argued but enforced: the loop runs under an
-//! allocator that counts, and in a process that the kernel kills at its first system call.
+//! The hot path allocates nothing and makes no system call: the loop runs with an allocator that
+//! counts, and in a process that the kernel kills at its first system call.
 
 use p4shield_abi::channel::{BATCH, Geometry};
 use p4shield_channel::{Doorbell, RequestBatch, Requester, Responder, Response, create_channel};
@@ -46,9 +46,9 @@ fn frame(source: u8, destination: u8) -> Frame {
     Frame { bytes }
 }
 
-struct World {
+struct Setup {
     mediator: Mediator<Frame>,
-    judges: Vec<(Responder, RequestBatch)>,
+    responders: Vec<(Responder, RequestBatch)>,
     _bells: Vec<Doorbell>,
 }
 
@@ -60,45 +60,46 @@ const PORT: PortSpec = PortSpec {
     source: AllowedSources::Any,
 };
 
-fn set_up() -> World {
+fn set_up() -> Setup {
     let geometry = Geometry { slots: 64, ..Geometry::default() };
     // No stall: detaching a P4 VM unmaps its channel, which is not the hot path.
     let tenant = |t: u8| {
         let vm = VmConfig::new("vm", vec![Ipv4Addr::new(10, 0, 0, t).into()]);
         TenantConfig { max_held: 64, stall: None, ..TenantConfig::new(format!("t{t}"), vec![vm]) }
     };
-    let mut mediator = Mediator::new(&Config { tenants: vec![tenant(0), tenant(1)] }).expect("makes sense");
-    let (mut judges, mut bells) = (Vec::new(), Vec::new());
+    let mut mediator =
+        Mediator::new(&Config { tenants: vec![tenant(0), tenant(1)] }).expect("a valid configuration");
+    let (mut responders, mut bells) = (Vec::new(), Vec::new());
     for t in 0..2 {
         let memory = create_channel("hot", geometry).expect("memory");
-        let judge = Responder::new(memory.map_again().expect("memory"), geometry).expect("valid");
-        judges.push((judge, RequestBatch::new(&geometry)));
+        let responder = Responder::new(memory.map_again().expect("memory"), geometry).expect("valid");
+        responders.push((responder, RequestBatch::new(&geometry)));
         let (doorbell, bell) = Doorbell::pair().expect("sockets");
         bells.push(bell);
-        let link = P4VmChannel { requester: Requester::new(memory, geometry).expect("valid"), doorbell };
-        mediator.replace_channel(0, t, Some(link)).expect("there is such a tenant");
+        let channel = P4VmChannel { requester: Requester::new(memory, geometry).expect("valid"), doorbell };
+        mediator.replace_channel(0, t, Some(channel)).expect("the tenant exists");
     }
-    World { mediator, judges, _bells: bells }
+    Setup { mediator, responders, _bells: bells }
 }
 
-/// Passes, drops and rewrites by turns.
-fn judge(world: &mut World) {
-    for (judge, batch) in &mut world.judges {
-        if judge.fetch(batch).is_err() {
+/// Passes, drops and rewrites in turn.
+fn answer(setup: &mut Setup) {
+    for (responder, batch) in &mut setup.responders {
+        if responder.fetch(batch).is_err() {
             return;
         }
         for (i, entry) in batch.iter_mut().enumerate() {
             let packet = &entry.frame[entry.start..entry.start + entry.len];
             let rewritten = Response::Rewritten { header: packet, packet_len: entry.request.packet_len };
-            let _ = judge.respond([Response::Pass, Response::Drop, rewritten][i % 3]);
+            let _ = responder.respond([Response::Pass, Response::Drop, rewritten][i % 3]);
         }
-        let _ = judge.publish();
+        let _ = responder.publish();
     }
 }
 
-/// Everything that happens to packets: of nobody, of one tenant, between two, too many, too late. Returns how many
-/// went in and came out.
-fn run(world: &mut World) -> (usize, usize) {
+/// Submits packets that are unowned, of one tenant, between two tenants, too many and too late.
+/// Returns how many went in and came out.
+fn run(setup: &mut Setup) -> (usize, usize) {
     let (mut submitted, mut out, mut passed) = (0, 0, 0);
     let mut take = |released: ReleasedPacket<Frame>| {
         out += 1;
@@ -110,52 +111,52 @@ fn run(world: &mut World) -> (usize, usize) {
         let packet = |i: usize| [frame(0, 9), frame(9, 1), frame(0, 1), frame(8, 9)][i % 4];
         submitted += burst;
         if round % 2 == 0 {
-            world.mediator.submit_burst(now, &PORT, (0..burst).map(packet), &mut take);
+            setup.mediator.submit_burst(now, &PORT, (0..burst).map(packet), &mut take);
         } else {
-            for released in (0..burst).filter_map(|i| world.mediator.submit(now, &PORT, packet(i))) {
+            for released in (0..burst).filter_map(|i| setup.mediator.submit(now, &PORT, packet(i))) {
                 take(released);
             }
         }
-        world.mediator.poll(now, BATCH, &mut take);
+        setup.mediator.poll(now, BATCH, &mut take);
         if round % 10 < 8 {
-            judge(world);
+            answer(setup);
         }
-        world.mediator.poll(now, usize::MAX, &mut take);
-        let _ = world.mediator.next_deadline(now);
+        setup.mediator.poll(now, usize::MAX, &mut take);
+        let _ = setup.mediator.next_deadline(now);
     }
     for _ in 0..4 {
-        world.mediator.poll(u64::MAX / 2, usize::MAX, &mut take);
+        setup.mediator.poll(u64::MAX / 2, usize::MAX, &mut take);
     }
-    assert!(passed > 1000, "most of it is traffic and not failure");
+    assert!(passed > 1000, "most packets pass");
     (submitted, out)
 }
 
 #[test]
 fn nothing_is_allocated() {
-    let mut world = set_up();
+    let mut setup = set_up();
     let before = allocations();
-    let (submitted, out) = run(&mut world);
+    let (submitted, out) = run(&mut setup);
     assert_eq!(allocations(), before);
     assert_eq!(submitted, out);
 }
 
-/// In strict mode a process may `read`, `write`, `exit` and return from signals; anything else kills it.
+/// In strict mode a process may `read`, `write`, `exit` and return from signals; any other call kills it.
 #[test]
 fn no_system_call_is_made() {
-    let mut world = set_up();
+    let mut setup = set_up();
     // SAFETY: the child touches only memory that was allocated before, and ends by the bare `exit` call.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork failed");
     if child == 0 {
-        // SAFETY: strict mode takes no pointers; the rest cannot be reached but by `exit`.
+        // SAFETY: strict mode takes no pointers; `exit` does not return.
         unsafe {
             libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT);
-            let (submitted, out) = run(&mut world);
+            let (submitted, out) = run(&mut setup);
             libc::syscall(libc::SYS_exit, i32::from(submitted != out));
         }
     }
     let mut status = 0;
-    // SAFETY: `status` is valid and the child is ours.
+    // SAFETY: `status` is valid, and the process is this test's child.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert!(!libc::WIFSIGNALED(status), "killed by signal {}: a system call", libc::WTERMSIG(status));
     assert_eq!(libc::WEXITSTATUS(status), 0, "every packet came out");

@@ -1,4 +1,4 @@
-//! Placement `inline`: the same queues and promises, judged in the mediator's own thread.
+//! Placement `inline`: the same queues and promises, with programs in the mediator's own thread.
 
 mod common;
 use common::*;
@@ -8,30 +8,28 @@ use p4shield_mediator::{Disposition, FailPolicy, InlineBatch, InlineEngine, Reas
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-const PASS: Disposition = Disposition::Pass;
-
-/// What a test's engine shares with the test.
+/// State that a test shares with its engine.
 #[derive(Clone, Default)]
-struct Here {
-    /// Another thread is at it.
-    taken: Arc<AtomicBool>,
+struct TestEngine {
+    /// Another thread uses the engine.
+    busy: Arc<AtomicBool>,
     judged: Arc<AtomicU32>,
-    /// Bytes by which a rewritten packet is longer than it can be.
+    /// Bytes by which a rewritten packet exceeds its limit.
     excess: u32,
 }
 
-impl InlineEngine for Here {
+impl InlineEngine for TestEngine {
     fn run(&mut self, work: &mut dyn FnMut(&mut dyn InlineBatch)) -> bool {
-        if self.taken.load(Relaxed) {
+        if self.busy.load(Relaxed) {
             return false;
         }
-        work(&mut Program { here: self, header: Vec::new() });
+        work(&mut Program { engine: self, header: Vec::new() });
         true
     }
 }
 
 struct Program<'a> {
-    here: &'a Here,
+    engine: &'a TestEngine,
     header: Vec<u8>,
 }
 
@@ -40,10 +38,10 @@ impl InlineBatch for Program<'_> {
         48
     }
 
-    /// By the packet's number: passes, drops, rewrites.
+    /// Passes, drops or rewrites, by the packet's serial number.
     fn judge(&mut self, request: &Request, header: &[u8]) -> Response<'_> {
         assert_eq!((usize::from(request.copy_len), header.len()), (48, 48), "as much as over a channel");
-        self.here.judged.fetch_add(1, Relaxed);
+        self.engine.judged.fetch_add(1, Relaxed);
         let serial = u32::from_be_bytes(header[SERIAL_AT..SERIAL_AT + 4].try_into().expect("four bytes"));
         match serial % 3 {
             0 => Response::Pass,
@@ -53,7 +51,7 @@ impl InlineBatch for Program<'_> {
                 self.header[22] = 7;
                 Response::Rewritten {
                     header: &self.header,
-                    packet_len: request.packet_len + self.here.excess,
+                    packet_len: request.packet_len + self.engine.excess,
                 }
             }
         }
@@ -65,7 +63,7 @@ const DROPPED: Disposition = Disposition::Drop(Reason::Program);
 #[test]
 fn packets_are_judged_in_the_poll_that_follows_in_order() {
     let mut m = mediator(&tenants(1));
-    m.attach_inline(0, Box::new(Here::default())).expect("there is such a tenant");
+    m.attach_inline(0, Box::new(TestEngine::default())).expect("the tenant exists");
     assert!(m.is_attached(0));
     m.submit_burst(0, &SHARED, (0..6).map(|n| packet(n, 1, 99)), |_| panic!("not before the poll"));
     let mut out = Vec::new();
@@ -81,8 +79,8 @@ fn a_packet_between_two_tenants_takes_one_poll() {
     let mut m = mediator(&tenants(2));
     let judged = Arc::new(AtomicU32::new(0));
     for t in 0..2 {
-        let here = Here { judged: Arc::clone(&judged), ..Here::default() };
-        m.attach_inline(t, Box::new(here)).expect("there is such a tenant");
+        let engine = TestEngine { judged: Arc::clone(&judged), ..TestEngine::default() };
+        m.attach_inline(t, Box::new(engine)).expect("the tenant exists");
     }
     assert!(m.submit(0, &SHARED, packet(2, 1, 11)).is_none());
     assert_eq!(poll(&mut m, 0), [(2, PASS)]);
@@ -92,21 +90,21 @@ fn a_packet_between_two_tenants_takes_one_poll() {
 #[test]
 fn a_busy_engine_is_not_waited_for() {
     let mut m = mediator(&tenants(1));
-    let here = Here::default();
-    m.attach_inline(0, Box::new(here.clone())).expect("there is such a tenant");
-    here.taken.store(true, Relaxed);
+    let engine = TestEngine::default();
+    m.attach_inline(0, Box::new(engine.clone())).expect("the tenant exists");
+    engine.busy.store(true, Relaxed);
     m.submit_burst(0, &SHARED, [packet(0, 1, 99), packet(3, 1, 99)], |_| panic!("held"));
     assert_eq!(poll(&mut m, 1), []);
-    assert_eq!((m.held(), m.next_deadline(1)), (2, Some(1)), "there is work at once");
-    here.taken.store(false, Relaxed);
+    assert_eq!((m.held(), m.next_deadline(1)), (2, Some(1)), "work at once");
+    engine.busy.store(false, Relaxed);
     m.submit_burst(2, &SHARED, [packet(6, 1, 99)], |_| panic!("held"));
     assert_eq!(poll(&mut m, 2), [(0, PASS), (3, PASS), (6, PASS)]);
-    here.taken.store(true, Relaxed);
+    engine.busy.store(true, Relaxed);
     m.submit_burst(3, &SHARED, [packet(9, 1, 99)], |_| panic!("held"));
     assert_eq!(poll(&mut m, 3 + DEADLINE), [(9, Disposition::Drop(Reason::Deadline))]);
-    here.taken.store(false, Relaxed);
+    engine.busy.store(false, Relaxed);
     assert_eq!(poll(&mut m, 4 + DEADLINE), []);
-    assert_eq!(here.judged.load(Relaxed), 3, "one that left is not judged any more");
+    assert_eq!(engine.judged.load(Relaxed), 3, "a packet that left is not judged");
 }
 
 #[test]
@@ -115,10 +113,10 @@ fn a_placement_change_keeps_waiting_packets() {
     let _silent = attach(&mut m, 0, 0, GEOMETRY);
     assert!(m.submit(0, &SHARED, packet(0, 1, 99)).is_none());
     assert_eq!(poll(&mut m, 0), []);
-    let here = Here::default();
-    m.attach_inline(0, Box::new(here.clone())).expect("there is such a tenant");
+    let engine = TestEngine::default();
+    m.attach_inline(0, Box::new(engine.clone())).expect("the tenant exists");
     assert_eq!(poll(&mut m, 0), [(0, PASS)]);
-    here.taken.store(true, Relaxed);
+    engine.busy.store(true, Relaxed);
     assert!(m.submit(1, &SHARED, packet(3, 1, 99)).is_none());
     assert_eq!(poll(&mut m, 1), []);
     let mut p4vm = attach(&mut m, 1, 0, GEOMETRY);
@@ -129,8 +127,8 @@ fn a_placement_change_keeps_waiting_packets() {
 #[test]
 fn a_rewrite_beyond_its_bounds_is_dropped() {
     let mut m = mediator(&tenants(1));
-    let here = Here { excess: 1, ..Here::default() };
-    m.attach_inline(0, Box::new(here)).expect("there is such a tenant");
+    let engine = TestEngine { excess: 1, ..TestEngine::default() };
+    m.attach_inline(0, Box::new(engine)).expect("the tenant exists");
     assert!(m.submit(0, &SHARED, packet(2, 1, 99)).is_none());
     assert_eq!(poll(&mut m, 0), [(2, DROPPED)]);
 }
@@ -140,16 +138,16 @@ fn a_full_queue_keeps_its_bounds_and_its_order() {
     let mut config = tenants(1);
     config.tenants[0].fail = FailPolicy::Pass;
     let mut m = mediator(&config);
-    let here = Here::default();
-    m.attach_inline(0, Box::new(here.clone())).expect("there is such a tenant");
-    here.taken.store(true, Relaxed);
+    let engine = TestEngine::default();
+    m.attach_inline(0, Box::new(engine.clone())).expect("the tenant exists");
+    engine.busy.store(true, Relaxed);
     let mut out = Vec::new();
     m.submit_burst(0, &SHARED, (0..10).map(|n| packet(3 * n, 1, 99)), |r| {
         out.push((r.packet.serial, r.disposition))
     });
-    assert_eq!(out, [(0, PASS), (3, PASS)], "the oldest make room, unjudged");
+    assert_eq!(out, [(0, PASS), (3, PASS)], "the oldest make room");
     assert_eq!(m.held(), 8);
-    here.taken.store(false, Relaxed);
+    engine.busy.store(false, Relaxed);
     assert_eq!(poll(&mut m, 0), (2..10).map(|n| (3 * n, PASS)).collect::<Vec<_>>());
-    assert_eq!(here.judged.load(Relaxed), 8);
+    assert_eq!(engine.judged.load(Relaxed), 8);
 }

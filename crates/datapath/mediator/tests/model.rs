@@ -1,5 +1,6 @@
-//! Random traffic, random clocks and hostile P4 VMs against what the mediator promises: every packet comes out once,
-//! in order, counted; and a tenant whose P4 VM is honest notices nothing of the others.
+//! Random traffic, random clocks and hostile P4 VMs against the mediator's promises: every packet
+//! comes out once, in order and counted, and a tenant with an honest P4 VM is unaffected by the
+//! others.
 
 mod common;
 use common::*;
@@ -17,23 +18,23 @@ const HONEST: usize = 2;
 enum Step {
     /// From one machine to another; see [`MACHINES`].
     Submit(usize, usize),
-    /// The same, so many in one call.
+    /// Several packets in one call.
     Burst(Vec<(usize, usize)>),
-    /// Room for so many.
+    /// Room in the poll.
     Poll(usize),
     /// Nanoseconds.
     Advance(u64),
-    /// So many answers of a hostile tenant's P4 VM, in order; rewrites take the first byte of the word.
+    /// Tenant, number of answers of its hostile P4 VM in order, and a word that selects the answers.
     Answer(usize, usize, u64),
-    /// A hostile tenant's P4 VM writes a word: to its index, or somewhere among the answers and frames.
-    Scribble(usize, usize, u64),
-    /// Moves the index a little.
-    Nudge(usize, u32),
+    /// A hostile tenant's P4 VM writes a word somewhere among the answers and frames.
+    HostileWrite(usize, usize, u64),
+    /// A hostile tenant's P4 VM adds to its index.
+    AdvanceIndex(usize, u32),
     /// A new channel, or none.
     Replace(usize, bool),
 }
 
-/// Last byte of the addresses: the VMs of the three tenants, and two outside.
+/// Last byte of the addresses: the VMs of the three tenants, and two foreign machines.
 const MACHINES: [u8; 8] = [1, 2, 11, 12, 21, 22, 98, 99];
 
 fn step() -> impl Strategy<Value = Step> {
@@ -44,29 +45,29 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0_usize..12).prop_map(Step::Poll),
         2 => (0..DEADLINE).prop_map(Step::Advance),
         5 => (0_usize..2, 1_usize..6, any::<u64>()).prop_map(|(t, n, w)| Step::Answer(t, n, w)),
-        1 => (0_usize..2, 0_usize..400, any::<u64>()).prop_map(|(t, at, w)| Step::Scribble(t, at, w)),
-        1 => (0_usize..2, 0_u32..4).prop_map(|(t, by)| Step::Nudge(t, by)),
+        1 => (0_usize..2, 0_usize..400, any::<u64>()).prop_map(|(t, at, w)| Step::HostileWrite(t, at, w)),
+        1 => (0_usize..2, 0_u32..4).prop_map(|(t, by)| Step::AdvanceIndex(t, by)),
         1 => (0_usize..2, any::<bool>()).prop_map(|(t, some)| Step::Replace(t, some)),
     ]
 }
 
-/// Machines as submitted, the queues in which a hostile tenant's programs saw the packet, and the addresses with which it
-/// left. Both are needed: packets that went through different queues may end up with the same addresses, and be in any
-/// order; and a packet may be let through a queue before anybody sees it there.
-type Flow = ((usize, usize), Vec<Seen>, (u8, u8));
+/// Machines as submitted, the programs of hostile tenants that judged the packet, and the addresses
+/// with which it left. All are needed: packets of different queues may leave with the same addresses
+/// in any order, and a packet may be let through a queue before a program judges it there.
+type Flow = ((usize, usize), Vec<Judged>, (u8, u8));
 
-/// Tenant, VM and direction.
-type Seen = (usize, u16, u8);
+/// Tenant, VM and direction of a program that judged a packet.
+type Judged = (usize, u16, u8);
 
 struct World {
     mediator: Mediator<TestPacket>,
     p4vms: Vec<Option<P4vm>>,
     now: u64,
-    /// Machines of each packet that is inside.
+    /// Machines of each packet in the mediator.
     inside: BTreeMap<u32, (usize, usize)>,
     submitted: u32,
-    /// Where programs of hostile tenants saw each packet.
-    seen: BTreeMap<u32, Vec<Seen>>,
+    /// Programs of hostile tenants that judged each packet.
+    judged: BTreeMap<u32, Vec<Judged>>,
     /// The newest packet of each flow that passed.
     passed: BTreeMap<Flow, u32>,
 }
@@ -82,7 +83,7 @@ fn geometry(tenant: usize) -> Geometry {
     if tenant == HONEST { Geometry { slots: 4096, ..GEOMETRY } } else { GEOMETRY }
 }
 
-/// What the honest tenant's program says: by the packet's number.
+/// Returns the verdict of the honest tenant's program, by the packet's serial number.
 fn verdict(serial: u32) -> Disposition {
     if serial.is_multiple_of(3) { Disposition::Drop(Reason::Program) } else { Disposition::Pass }
 }
@@ -91,16 +92,16 @@ fn serial_of(header: &[u8]) -> u32 {
     u32::from_be_bytes(header[SERIAL_AT..SERIAL_AT + 4].try_into().expect("four bytes"))
 }
 
-fn honest(_: &Request, header: &[u8]) -> Does {
-    if verdict(serial_of(header)) == Disposition::Pass { Does::Pass } else { Does::Drop }
+fn honest(_: &Request, header: &[u8]) -> Action {
+    if verdict(serial_of(header)) == Disposition::Pass { Action::Pass } else { Action::Drop }
 }
 
 impl World {
     fn new() -> Self {
         let mut mediator = mediator(&config());
         let p4vms = (0..3).map(|t| Some(attach(&mut mediator, 0, t, geometry(t)))).collect();
-        let (inside, seen, passed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { mediator, p4vms, now: 0, inside, submitted: 0, seen, passed }
+        let (inside, judged, passed) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { mediator, p4vms, now: 0, inside, submitted: 0, judged, passed }
     }
 
     fn step(&mut self, step: Step) {
@@ -109,17 +110,17 @@ impl World {
             Step::Burst(paths) => self.burst(&paths),
             Step::Poll(room) => self.poll(room),
             Step::Advance(by) => {
-                // The honest P4 VM is quick: it has answered before time goes on.
-                self.judge_honestly();
+                // The honest P4 VM answers before the time advances.
+                self.answer_honestly();
                 self.now += by;
             }
             Step::Answer(t, max, word) => self.answer(t, max, word),
-            Step::Scribble(t, at, word) => {
+            Step::HostileWrite(t, at, word) => {
                 if let Some(p4vm) = &self.p4vms[t] {
                     p4vm.memory.store_u64(GEOMETRY.answers() + at * 8 % 0x400, word, Ordering::Relaxed);
                 }
             }
-            Step::Nudge(t, by) => {
+            Step::AdvanceIndex(t, by) => {
                 if let Some(p4vm) = &self.p4vms[t] {
                     let index = p4vm.memory.load_u32(VERDICT_HEAD, Ordering::Relaxed);
                     p4vm.memory.store_u32(VERDICT_HEAD, index.wrapping_add(by), Ordering::Relaxed);
@@ -130,19 +131,19 @@ impl World {
             }
             Step::Replace(t, false) => {
                 self.p4vms[t] = None;
-                self.mediator.replace_channel(self.now, t, None).expect("there is such a tenant");
+                self.mediator.replace_channel(self.now, t, None).expect("the tenant exists");
             }
         }
         self.check_counters();
     }
 
-    /// The honest P4 VM judges all that it is asked about, a batch at a time.
-    fn judge_honestly(&mut self) {
+    /// The honest P4 VM answers all requests, a batch at a time.
+    fn answer_honestly(&mut self) {
         self.mediator.flush(self.now);
         loop {
-            let judged = self.p4vms[HONEST].as_mut().expect("always there").judge(usize::MAX, &mut honest);
+            let answered = self.p4vms[HONEST].as_mut().expect("always there").answer(usize::MAX, &mut honest);
             self.poll(usize::MAX);
-            if judged == 0 {
+            if answered == 0 {
                 break;
             }
         }
@@ -175,7 +176,7 @@ impl World {
     fn poll(&mut self, room: usize) {
         let mut out = Vec::new();
         let passed = self.mediator.poll(self.now, room, |released| out.push(released));
-        assert!(passed <= room, "no more than there is room for");
+        assert!(passed <= room, "no more than the room");
         assert_eq!(out.iter().filter(|r| r.disposition == Disposition::Pass).count(), passed);
         for released in &out {
             self.out(released);
@@ -184,18 +185,18 @@ impl World {
 
     fn answer(&mut self, t: usize, max: usize, word: u64) {
         let Some(p4vm) = &mut self.p4vms[t] else { return };
-        let seen = &mut self.seen;
-        p4vm.judge(max, &mut |request, header| {
-            seen.entry(serial_of(header)).or_default().push((t, request.vm, request.direction));
+        let judged = &mut self.judged;
+        p4vm.answer(max, &mut |request, header| {
+            judged.entry(serial_of(header)).or_default().push((t, request.vm, request.direction));
             match word >> (request.id % 32) & 3 {
-                0 => Does::Drop,
-                1 => Does::Pass,
-                // Another address somewhere, perhaps another tenant's.
+                0 => Action::Drop,
+                1 => Action::Pass,
+                // Another address, perhaps another tenant's.
                 _ => {
                     let mut new = header.to_vec();
                     let at = if word & 0x100 == 0 { 29 } else { 33 };
                     new[at] = MACHINES[word as usize % MACHINES.len()];
-                    Does::HeaderRewrite(new, 0)
+                    Action::Rewrite(new, 0)
                 }
             }
         });
@@ -203,47 +204,47 @@ impl World {
 
     fn out(&mut self, released: &ReleasedPacket<TestPacket>) {
         let serial = released.packet.serial;
-        let path = self.inside.remove(&serial).expect("a packet comes out once, and only if it went in");
+        let path = self.inside.remove(&serial).expect("a packet comes out once, after it went in");
         if released.disposition == Disposition::Pass {
-            // A program that changes addresses makes another flow of it.
-            let seen = self.seen.remove(&serial).unwrap_or_default();
+            // A program that changes addresses makes another flow.
+            let judged = self.judged.remove(&serial).unwrap_or_default();
             let addresses = (released.packet.bytes[29], released.packet.bytes[33]);
-            let before = self.passed.insert((path, seen, addresses), serial);
+            let before = self.passed.insert((path, judged, addresses), serial);
             assert!(before < Some(serial), "order within a flow: {before:?} before {serial}");
         }
-        // Packets that only the honest tenant judges: between its VMs and the outside.
+        // Packets that only the honest tenant judges: between its VMs and foreign machines.
         if let (4 | 5, 6 | 7) | (6 | 7, 4 | 5) = path {
             assert_eq!(released.disposition, verdict(serial), "an honest tenant's packet {serial}");
         }
         if let (6 | 7, 6 | 7) = path {
-            assert_eq!(released.disposition, Disposition::Pass, "a packet of nobody");
+            assert_eq!(released.disposition, Disposition::Pass, "an unowned packet");
         }
     }
 
-    /// `in = passed + let through + dropped + held`, in each place.
+    /// Checks `in = passed + let through + dropped + held` for each VM and direction.
     fn check_counters(&self) {
         let counters = self.mediator.counters();
-        let tallies = counters.tenants.iter().flat_map(|t| &t.vms).flat_map(|vm| &vm.directions);
-        let held: u64 = tallies.map(|d| d.read().held).sum();
+        let directions = counters.tenants.iter().flat_map(|t| &t.vms).flat_map(|vm| &vm.directions);
+        let held: u64 = directions.map(|d| d.read().held).sum();
         assert_eq!(held, self.mediator.held() as u64);
-        assert_eq!(held, self.inside.len() as u64, "what is not held is out");
+        assert_eq!(held, self.inside.len() as u64, "packets that are not held have left");
     }
 
-    /// Everything comes out in the end, whatever the P4 VMs do.
+    /// All packets come out in the end, whatever the P4 VMs do.
     fn finish(mut self) {
         self.step(Step::Advance(DEADLINE));
         for _ in 0..3 {
             self.now += DEADLINE;
-            self.judge_honestly();
+            self.answer_honestly();
         }
         assert_eq!((self.mediator.held(), self.inside.len()), (0, 0));
         assert!(self.mediator.is_attached(HONEST), "the honest P4 VM keeps its channel");
         let honest = &self.mediator.counters().tenants[HONEST];
         assert_eq!((honest.late.get(), honest.faults.get()), (0, 0));
         for direction in honest.vms.iter().flat_map(|vm| &vm.directions) {
-            let tally = direction.read();
-            let by_program = tally.passed + tally.dropped_for(Reason::Program);
-            assert_eq!(tally.packets_in, by_program, "each was judged: {tally:?}");
+            let counts = direction.read();
+            let by_program = counts.passed + counts.dropped_for(Reason::Program);
+            assert_eq!(counts.packets_in, by_program, "each was judged: {counts:?}");
         }
     }
 }
@@ -262,9 +263,11 @@ proptest! {
 }
 
 proptest! {
-    /// [`p4shield_mediator::classify`] and all behind it take any bytes.
+    /// The mediator takes any bytes as a packet.
     #[test]
-    fn any_bytes_are_a_packet(packets in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 1..40)) {
+    fn any_bytes_are_a_packet(
+        packets in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..80), 1..40),
+    ) {
         let mut m = mediator(&tenants(1));
         let _p4vm = attach(&mut m, 0, 0, GEOMETRY);
         let (mut out, count) = (0, packets.len());
@@ -276,7 +279,7 @@ proptest! {
     }
 }
 
-/// The parser on random bytes that look like packets: `P4SHIELD_FUZZ_BYTES` of them, the same each time.
+/// Parses `P4SHIELD_FUZZ_BYTES` random bytes that resemble packets, the same in each run.
 #[test]
 fn parser_campaign() {
     let budget =

@@ -6,24 +6,24 @@ use p4shield_channel::Response;
 use p4shield_mediator::{Disposition, Mediator, P4VmFault, Reason};
 use std::sync::{Mutex, PoisonError};
 
-/// A child holds copies of all descriptors there are when it is made, also of another test's doorbells, which then
-/// would not seem closed: one test at a time.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+/// Serialises the tests: a child inherits all descriptors, also those of another test's doorbells,
+/// which would then not appear closed.
+static SERIAL: Mutex<()> = Mutex::new(());
 
-/// A child process that passes everything. Killed and reaped when dropped.
+/// A child process that passes all packets. Killed and reaped when dropped.
 struct Child(libc::pid_t);
 
-/// Forks a child that judges over `p4vm`'s ends until it is killed.
+/// Forks a child that answers over `p4vm`'s ends until it is killed.
 fn spawn(mut p4vm: P4vm) -> Child {
     // SAFETY: the child runs a loop that neither allocates nor takes locks, and ends by a signal only.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0, "fork failed");
     if pid == 0 {
         loop {
-            for _ in 0..p4vm.judge.fetch(&mut p4vm.batch).unwrap_or(0) {
-                let _ = p4vm.judge.respond(Response::Pass);
+            for _ in 0..p4vm.responder.fetch(&mut p4vm.batch).unwrap_or(0) {
+                let _ = p4vm.responder.respond(Response::Pass);
             }
-            let _ = p4vm.judge.publish();
+            let _ = p4vm.responder.publish();
             std::thread::yield_now();
         }
     }
@@ -32,11 +32,11 @@ fn spawn(mut p4vm: P4vm) -> Child {
 
 impl Child {
     fn signal(&self, signal: i32) {
-        // SAFETY: the child is ours and was not reaped yet.
+        // SAFETY: the process is this test's child and not reaped yet.
         assert_eq!(unsafe { libc::kill(self.0, signal) }, 0);
     }
 
-    /// Waits until the child was stopped or has ended.
+    /// Waits until the child is stopped or has ended.
     fn wait(&self) {
         let mut status = 0;
         // SAFETY: `status` is valid, and the child is ours.
@@ -46,7 +46,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // SAFETY: the pid is that of a child that nobody else reaps; if it ended already, both calls fail harmlessly.
+        // SAFETY: only this value reaps the child; if it has ended already, both calls fail harmlessly.
         unsafe {
             libc::kill(self.0, libc::SIGKILL);
             libc::waitpid(self.0, std::ptr::null_mut(), 0);
@@ -54,7 +54,7 @@ impl Drop for Child {
     }
 }
 
-/// Polls, without time going on, until so many packets came out.
+/// Polls, at one time, until `count` packets have come out.
 fn wait_for(mediator: &mut Mediator<TestPacket>, now: u64, count: usize) -> Vec<(u32, Disposition)> {
     let mut out = Vec::new();
     while out.len() < count {
@@ -66,13 +66,13 @@ fn wait_for(mediator: &mut Mediator<TestPacket>, now: u64, count: usize) -> Vec<
 
 /// One packet of each tenant.
 fn submit_both(mediator: &mut Mediator<TestPacket>, now: u64, serial: u32) {
-    assert_eq!(of(mediator.submit(now, &SHARED, packet(serial, 1, 99))), None);
-    assert_eq!(of(mediator.submit(now, &SHARED, packet(100 + serial, 11, 99))), None);
+    assert_eq!(released(mediator.submit(now, &SHARED, packet(serial, 1, 99))), None);
+    assert_eq!(released(mediator.submit(now, &SHARED, packet(100 + serial, 11, 99))), None);
 }
 
 #[test]
 fn a_stopped_process_costs_its_own_tenant_only() {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let mut m = mediator(&tenants(2));
     let (a, b) = (attach(&mut m, 0, 0, GEOMETRY), attach(&mut m, 0, 1, GEOMETRY));
     let (a, _b) = (spawn(a), spawn(b));
@@ -81,12 +81,12 @@ fn a_stopped_process_costs_its_own_tenant_only() {
     a.signal(libc::SIGSTOP);
     a.wait();
     submit_both(&mut m, 1, 2);
-    assert_eq!(wait_for(&mut m, 1, 1), [(102, Disposition::Pass)], "the neighbour is judged");
+    assert_eq!(wait_for(&mut m, 1, 1), [(102, Disposition::Pass)], "the other tenant's packet is judged");
     assert_eq!(poll(&mut m, DEADLINE), []);
     assert_eq!(
         poll(&mut m, 1 + DEADLINE),
         [(2, Disposition::Drop(Reason::Deadline))],
-        "and this is what it costs"
+        "the stopped tenant's packet"
     );
     a.signal(libc::SIGCONT);
     submit_both(&mut m, 2 + DEADLINE, 3);
@@ -99,7 +99,7 @@ fn a_stopped_process_costs_its_own_tenant_only() {
 
 #[test]
 fn a_killed_process_is_replaced_under_traffic() {
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _turn = SERIAL.lock().unwrap_or_else(PoisonError::into_inner);
     let mut m = mediator(&tenants(2));
     let (a, b) = (attach(&mut m, 0, 0, GEOMETRY), attach(&mut m, 0, 1, GEOMETRY));
     let (a, _b) = (spawn(a), spawn(b));
@@ -108,9 +108,9 @@ fn a_killed_process_is_replaced_under_traffic() {
     a.signal(libc::SIGKILL);
     a.wait();
     submit_both(&mut m, 1, 2);
-    assert_eq!(wait_for(&mut m, 1, 1), [(102, Disposition::Pass)], "the neighbour is judged");
+    assert_eq!(wait_for(&mut m, 1, 1), [(102, Disposition::Pass)], "the other tenant's packet is judged");
     m.drain_doorbell(0);
-    assert_eq!(m.fault(0), Some(P4VmFault::Gone), "its end of the doorbell was closed with it");
+    assert_eq!(m.fault(0), Some(P4VmFault::Gone), "its end of the doorbell is closed");
     assert_eq!(poll(&mut m, 1), [(2, Disposition::Drop(Reason::Fault))], "before the deadline");
     let _a = spawn(attach(&mut m, 2, 0, GEOMETRY));
     submit_both(&mut m, 2, 3);

@@ -380,7 +380,7 @@ impl<M: Memory> Requester<M> {
     ) -> Result<(), ChannelFault> {
         let (answer, pending) = (layout::parse_answer(word), self.pending[slot]);
         if answer.id != pending.id as u32 {
-            return Err(ChannelFault::Id { asked: pending.id as u32, got: answer.id });
+            return Err(ChannelFault::Id { expected: pending.id as u32, got: answer.id });
         }
         if answer.flags & !REWRITTEN != 0 {
             return Err(ChannelFault::Flags(answer.flags));

@@ -1,24 +1,25 @@
 //! Packets, tenants and P4 VMs for the tests.
-#![allow(dead_code, reason = "each test file uses its part of it")]
+#![allow(dead_code, reason = "each test file uses some of it")]
 
+use p4shield_abi::Direction;
 use p4shield_abi::channel::{Geometry, Request};
 use p4shield_channel::{
     Doorbell, RequestBatch, Requester, Responder, Response, SharedMemory, create_channel,
 };
 use p4shield_mediator::{
-    AllowedSources, Config, Disposition, Mediator, Network, P4VmChannel, Packet, PortSpec, ReleasedPacket,
-    RewriteRefused, Stages, TenantConfig, UnownedPolicy, VmConfig, VmRef,
+    AllowedSources, Config, DirectionCounts, Disposition, Mediator, Network, P4VmChannel, Packet, PortSpec,
+    Reason, ReleasedPacket, RewriteRefused, Stages, TenantConfig, UnownedPolicy, VmConfig, VmRef,
 };
 use std::net::{IpAddr, Ipv4Addr};
 
-/// A packet in a vector, with a number that no rewrite changes.
+/// A packet in a vector, with a serial number that no rewrite changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TestPacket {
     pub(crate) serial: u32,
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The longest packet that a test packet can become.
+/// Longest test packet after a rewrite.
 pub(crate) const ROOM: usize = 256;
 
 impl Packet for TestPacket {
@@ -45,15 +46,15 @@ impl Packet for TestPacket {
     }
 }
 
-/// Where a test packet carries its number: behind Ethernet and IPv4.
+/// Offset of the serial number in a test packet: behind Ethernet and IPv4.
 pub(crate) const SERIAL_AT: usize = 34;
 
-/// The address `10.0.0.last`.
+/// Returns the address `10.0.0.last`.
 pub(crate) fn ip(last: u8) -> IpAddr {
     Ipv4Addr::new(10, 0, 0, last).into()
 }
 
-/// A UDP packet between two of them.
+/// Returns a UDP packet between two such addresses.
 pub(crate) fn packet(serial: u32, source: u8, destination: u8) -> TestPacket {
     let mut bytes = vec![2, 0, 0, 0, 0, destination, 2, 0, 0, 0, 0, source, 8, 0];
     bytes.extend([0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
@@ -92,10 +93,11 @@ pub(crate) fn port(stages: Stages) -> PortSpec {
 
 pub(crate) const GEOMETRY: Geometry = Geometry { slots: 16, header_bytes: 64, headroom: 32 };
 
-/// Nanoseconds.
+/// The tenants' deadline in nanoseconds.
 pub(crate) const DEADLINE: u64 = 1_000_000;
 
-/// Tenant 0 has 10.0.0.1 and .2, tenant 1 has .11 and .12, and so on; max_held is 8.
+/// Returns a configuration in which tenant 0 has 10.0.0.1 and .2, tenant 1 has .11 and .12, and so
+/// on; max_held is 8.
 pub(crate) fn tenants(count: u8) -> Config {
     let tenants = (0..count).map(|t| TenantConfig {
         max_held: 8,
@@ -106,18 +108,18 @@ pub(crate) fn tenants(count: u8) -> Config {
 }
 
 pub(crate) fn mediator(config: &Config) -> Mediator<TestPacket> {
-    Mediator::new(config).expect("the configuration makes sense")
+    Mediator::new(config).expect("a valid configuration")
 }
 
 /// The P4 VM's side of a channel.
 pub(crate) struct P4vm {
-    pub(crate) judge: Responder,
+    pub(crate) responder: Responder,
     pub(crate) bell: Doorbell,
     pub(crate) memory: SharedMemory,
     pub(crate) batch: RequestBatch,
 }
 
-/// Attaches a P4 VM to a tenant, in place of the one there was.
+/// Attaches a P4 VM to a tenant, in place of the previous one.
 pub(crate) fn attach(
     mediator: &mut Mediator<TestPacket>,
     now: u64,
@@ -125,63 +127,84 @@ pub(crate) fn attach(
     geometry: Geometry,
 ) -> P4vm {
     let memory = create_channel("test", geometry).expect("memory");
-    let judge = Responder::new(memory.map_again().expect("memory"), geometry).expect("valid");
+    let responder = Responder::new(memory.map_again().expect("memory"), geometry).expect("valid");
     let hostile = memory.map_again().expect("memory");
     let (doorbell, bell) = Doorbell::pair().expect("sockets");
     let requester = Requester::new(memory, geometry).expect("valid");
     mediator
         .replace_channel(now, tenant, Some(P4VmChannel { requester, doorbell }))
-        .expect("there is such a tenant");
-    P4vm { judge, bell, memory: hostile, batch: RequestBatch::new(&geometry) }
+        .expect("the tenant exists");
+    P4vm { responder, bell, memory: hostile, batch: RequestBatch::new(&geometry) }
 }
 
-/// What a test's program does.
-pub(crate) enum Does {
+/// What a test's program does to a packet.
+pub(crate) enum Action {
     Pass,
     Drop,
-    /// The new header, and by how many bytes the packet is longer.
-    HeaderRewrite(Vec<u8>, i32),
+    /// New header, and change of the packet's length.
+    Rewrite(Vec<u8>, i32),
 }
 
 impl P4vm {
-    /// Answers up to `max` requests by `program` and returns how many.
-    pub(crate) fn judge(&mut self, max: usize, program: &mut dyn FnMut(&Request, &[u8]) -> Does) -> usize {
-        let mut replies = Vec::new();
-        let count = self.judge.fetch_with(max, |request, frame| {
+    /// Answers up to `max` requests by `program`; returns how many.
+    pub(crate) fn answer(&mut self, max: usize, program: &mut dyn FnMut(&Request, &[u8]) -> Action) -> usize {
+        let mut actions = Vec::new();
+        let count = self.responder.fetch_with(max, |request, frame| {
             let mut header = vec![0; frame.len()];
             frame.copy_to(&mut header);
-            replies.push((program(request, &header), request.packet_len));
+            actions.push((program(request, &header), request.packet_len));
         });
-        for (does, packet_len) in replies {
-            let reply = match &does {
-                Does::Pass => Response::Pass,
-                Does::Drop => Response::Drop,
-                Does::HeaderRewrite(header, longer) => {
+        for (action, packet_len) in actions {
+            let response = match &action {
+                Action::Pass => Response::Pass,
+                Action::Drop => Response::Drop,
+                Action::Rewrite(header, longer) => {
                     Response::Rewritten { header, packet_len: packet_len.saturating_add_signed(*longer) }
                 }
             };
-            self.judge.respond(reply).expect("the test's rewrites fit");
+            self.responder.respond(response).expect("the test's rewrites fit");
         }
-        if self.judge.publish() {
+        if self.responder.publish() {
             self.bell.ring();
         }
         count.unwrap_or(0)
     }
 
-    /// Passes everything.
+    /// Passes all packets.
     pub(crate) fn pass_all(&mut self) -> usize {
-        self.judge(32, &mut |_, _| Does::Pass)
+        self.answer(32, &mut |_, _| Action::Pass)
     }
 }
 
-/// What came out of a poll: number and disposition of each packet.
+/// Polls; returns serial number and disposition of each released packet.
 pub(crate) fn poll(mediator: &mut Mediator<TestPacket>, now: u64) -> Vec<(u32, Disposition)> {
     let mut out = Vec::new();
     mediator.poll(now, usize::MAX, |r| out.push((r.packet.serial, r.disposition)));
     out
 }
 
-/// Number and disposition of what came out of a submit.
-pub(crate) fn of(released: Option<ReleasedPacket<TestPacket>>) -> Option<(u32, Disposition)> {
-    released.map(|r| (r.packet.serial, r.disposition))
+/// Returns serial number and disposition of the packet that a submission released.
+pub(crate) fn released(packet: Option<ReleasedPacket<TestPacket>>) -> Option<(u32, Disposition)> {
+    packet.map(|r| (r.packet.serial, r.disposition))
+}
+
+pub(crate) const PASS: Disposition = Disposition::Pass;
+
+pub(crate) const fn dropped(reason: Reason) -> Disposition {
+    Disposition::Drop(reason)
+}
+
+/// The counters of one VM and direction.
+pub(crate) fn counts(m: &Mediator<TestPacket>, tenant: usize, vm: usize, d: Direction) -> DirectionCounts {
+    m.counters().tenants[tenant].vms[vm].direction(d).read()
+}
+
+/// Tenants 0 and 1, whose second VMs have the same address, 10.0.0.9, in networks 5 and 6.
+pub(crate) fn overlapping() -> Config {
+    let mut config = tenants(2);
+    for (tenant, network) in [(0, 5), (1, 6)] {
+        let vm = &mut config.tenants[tenant].vms[1];
+        (vm.addresses, vm.network) = (vec![ip(9)], Some(network));
+    }
+    config
 }

@@ -63,8 +63,8 @@ pub enum ShmError {
 pub enum ChannelError {
     /// A number of the geometry is outside its limits.
     #[error(
-        "channel geometry out of range: {slots} slots (a power of two up to {MAX_SLOTS}), {header_bytes} header \
-         bytes (1 to {MAX_HEADER_BYTES}), head room {headroom} (up to {MAX_HEADROOM})",
+        "channel geometry out of range: {slots} slots (a power of two up to {MAX_SLOTS}), {header_bytes} \
+         header bytes (1 to {MAX_HEADER_BYTES}), head room {headroom} (up to {MAX_HEADROOM})",
         slots = .0.slots, header_bytes = .0.header_bytes, headroom = .0.headroom
     )]
     Geometry(Geometry),
@@ -178,7 +178,8 @@ pub enum ResponseRefused {
     NoOpenRequest,
     /// The header does not fit into a frame, or contradicts the packet's length.
     #[error(
-        "invalid rewrite: header of {len} bytes (limit {frame}), packet of {packet_len} bytes ({min} to {max})"
+        "invalid rewrite: header of {len} bytes (limit {frame}), packet of {packet_len} bytes \
+         ({min} to {max})"
     )]
     Rewrite {
         /// Bytes of the header.

@@ -1,15 +1,17 @@
-//! The two clocks that freshness is measured by.
+//! The two clocks that measure freshness.
 
 use rustix::time::{ClockId, clock_gettime};
 
 /// One reading of both clocks.
 ///
-/// The steady one bounds how long ago this process accepted something; the real one bounds how long ago the other
-/// side made it. Neither alone is enough: a cloud that delays every snapshot by an hour leaves the steady clock
-/// content, and a stepped real-time clock must not make old data young.
+/// The steady clock limits the time since this process accepted a record, the real-time clock the
+/// time since the other side created it. Neither alone is enough: the steady clock does not notice a
+/// cloud that delays every snapshot by an hour, and a stepped real-time clock must not make old data
+/// fresh.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
-    /// Nanoseconds since boot, time asleep included (`CLOCK_BOOTTIME`): a suspended machine's data ages.
+    /// Nanoseconds since boot, including suspension (`CLOCK_BOOTTIME`), so that data ages in a
+    /// suspended machine.
     pub mono_ns: u64,
     /// Nanoseconds since 1970 (`CLOCK_REALTIME`).
     pub real_ns: u64,

@@ -1,4 +1,4 @@
-//! Keys for one purpose, and the byte strings that bind a record to its place.
+//! Key derivation, and the byte strings that bind a record to its tenant, VM and purpose.
 
 use hkdf::Hkdf;
 use sha2::Sha256;
@@ -6,7 +6,8 @@ use zeroize::Zeroizing;
 
 use crate::key::{KEY_SIZE, TenantKey};
 
-/// Whose records they are. Both names are part of every key and of every record's associated data.
+/// Tenant and VM of a stream of records. Both names are part of every key and of every record's
+/// associated data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Identity<'a> {
     /// The tenant's name.
@@ -15,7 +16,7 @@ pub struct Identity<'a> {
     pub vm: &'a str,
 }
 
-/// What a key is for. Keys of different purposes have nothing to do with each other.
+/// Purpose of a key. Keys of different purposes are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Info,
@@ -33,8 +34,8 @@ impl Purpose {
     }
 }
 
-/// The start of every derivation and of all associated data: strings with their lengths before them, so that no
-/// two (purpose, tenant, VM) give the same bytes.
+/// Returns the start of every derivation and of all associated data: strings preceded by their
+/// lengths, so that two different (purpose, tenant, VM) never give the same bytes.
 pub(crate) fn scope(purpose: Purpose, identity: &Identity<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     for part in ["p4shield", purpose.name(), identity.tenant, identity.vm] {
@@ -44,8 +45,8 @@ pub(crate) fn scope(purpose: Purpose, identity: &Identity<'_>) -> Vec<u8> {
     out
 }
 
-/// The key of one purpose of one VM, from which epochs derive theirs. It reveals neither the tenant's key nor
-/// another purpose's.
+/// Key of one purpose of one VM, from which the keys of its epochs are derived. It reveals neither
+/// the tenant's key nor the key of another purpose.
 pub(crate) struct PurposeKey(Zeroizing<[u8; KEY_SIZE]>);
 
 impl PurposeKey {

@@ -1,13 +1,15 @@
-//! The keyed digest of one packet, whose sums a P4 VM and an auditor compare.
+//! The keyed digest of one packet. A P4 VM and an auditor compare sums of digests.
 //!
-//! Both ends must get the same number for the same packet although they see it at different places, and a cloud
-//! must not find two sets of packets with the same sum. Hence SipHash-1-3 under a key that only they have; sums
-//! are published encrypted, so the cloud never sees an output. The key belongs to the tenant and the VM and not to
-//! an epoch: the auditor's sum runs on while a P4 VM restarts, and needs no exchange to begin.
+//! Both ends have to compute the same number for the same packet although they see it at different
+//! points, and a cloud must not find two sets of packets with the same sum. Therefore the digest is
+//! SipHash-1-3 with a key that only they have; sums are published encrypted, so the cloud never sees
+//! an output. The key belongs to the tenant and the VM, not to an epoch: the auditor's sum continues
+//! while a P4 VM restarts, and needs no key exchange.
 //!
-//! What goes in: the packet's length and four zero bytes, then its first bytes up to [`DIGEST_BYTES`], filled up with
-//! zeros to whole words, with the layer-4 checksum zeroed, since offloads fill that in anywhere between the two.
-//! [`crate::Digests`] computes several at once.
+//! Message: the packet's length as little-endian `u32`, four zero bytes, then its first bytes up to
+//! [`DIGEST_BYTES`], padded with zeros to whole words. The layer-4 checksum is zeroed, because
+//! offloads fill it in anywhere between the two ends. [`crate::DigestBatch`] computes several digests
+//! at once.
 
 use p4shield_abi::log::DIGEST_BYTES;
 use siphasher::sip::SipHasher13;
@@ -20,7 +22,7 @@ use crate::key::TenantKey;
 pub(crate) const MESSAGE_WORDS: usize = 1 + DIGEST_BYTES / WORD;
 const WORD: usize = size_of::<u64>();
 
-/// Digests packets.
+/// Computes packet digests.
 #[derive(Clone)]
 pub struct PacketDigest {
     key: Zeroizing<[u8; 16]>,
@@ -28,28 +30,29 @@ pub struct PacketDigest {
 }
 
 impl PacketDigest {
-    /// From the 16-byte key itself.
+    /// Digests with a 16-byte key.
     #[must_use]
     pub fn new(key: &[u8; 16]) -> Self {
         Self { key: Zeroizing::new(*key), sip: SipHasher13::new_with_key(key) }
     }
 
-    /// Under the key of a tenant's VM; both ends derive the same.
+    /// Digests with the key of a tenant's VM, which both ends derive.
     #[must_use]
     pub fn for_vm(key: &TenantKey, identity: &Identity<'_>) -> Self {
         let derived = PurposeKey::new(key, Purpose::Digest, identity);
         Self::new(derived.bytes().first_chunk().expect("32 bytes hold 16"))
     }
 
-    /// The 16-byte key, for the part of the auditor that runs in the kernel. Whoever calls this answers for the
-    /// copy.
+    /// Returns the 16-byte key, for the part of the auditor that runs in the kernel. The caller is
+    /// responsible for the copy.
     #[must_use]
     pub fn expose_key(&self) -> &[u8; 16] {
         &self.key
     }
 
-    /// The digest of a packet of `packet_len` bytes that begins with `header`: the Ethernet header on, as many
-    /// bytes as are at hand. At most [`DIGEST_BYTES`] of them count, so both ends must have the same number.
+    /// Returns the digest of a packet of `packet_len` bytes that begins with `header`, from the
+    /// Ethernet header on. At most [`DIGEST_BYTES`] of `header` count, and both ends have to use the
+    /// same number of them.
     #[must_use]
     pub fn digest(&self, header: &[u8], packet_len: u32) -> u64 {
         let mut message = [[0; WORD]; MESSAGE_WORDS];
@@ -57,7 +60,7 @@ impl PacketDigest {
         self.sip.hash(message[..words].as_flattened())
     }
 
-    /// The digest of a message of at most [`MESSAGE_WORDS`].
+    /// Returns the digest of a message of at most [`MESSAGE_WORDS`].
     pub(crate) fn of_message(&self, words: impl Iterator<Item = u64>) -> u64 {
         let mut message = [[0; WORD]; MESSAGE_WORDS];
         let mut len = 0;
@@ -69,8 +72,8 @@ impl PacketDigest {
     }
 }
 
-/// Gives the words of a packet's message to `put`, with their places, and returns how many there are. A place may be
-/// put to twice; what is put last counts.
+/// Passes the words of a packet's message to `put`, with their positions, and returns their number. A
+/// position may be passed twice; the last word counts.
 #[inline]
 pub(crate) fn message_words(header: &[u8], packet_len: u32, mut put: impl FnMut(usize, u64)) -> usize {
     let header = &header[..header.len().min(DIGEST_BYTES)];
@@ -82,7 +85,7 @@ pub(crate) fn message_words(header: &[u8], packet_len: u32, mut put: impl FnMut(
     if !rest.is_empty() {
         put(1 + words.len(), last_word(header, rest));
     }
-    // The field is at an even place, so it is inside one word.
+    // The field has an even offset, so it lies within one word.
     if let Some(field) = l4_checksum(header).filter(|at| at + 2 <= header.len()) {
         let word =
             words.get(field / WORD).map_or_else(|| last_word(header, rest), |w| u64::from_le_bytes(*w));
@@ -91,10 +94,10 @@ pub(crate) fn message_words(header: &[u8], packet_len: u32, mut put: impl FnMut(
     1 + header.len().div_ceil(WORD)
 }
 
-/// What is left of the header behind its whole words, filled up with zeros.
+/// Returns the rest of the header behind its whole words, padded with zeros.
 #[inline]
 fn last_word(header: &[u8], rest: &[u8]) -> u64 {
-    // The last eight bytes without those that belong to the word before: one load instead of a loop.
+    // The last eight bytes without those of the previous word: one load instead of a loop.
     if let Some(last) = header.last_chunk::<WORD>() {
         return u64::from_le_bytes(*last) >> (8 * (WORD - rest.len()));
     }
@@ -114,8 +117,8 @@ const fn checksum_of(protocol: u8) -> Option<usize> {
     }
 }
 
-/// Where the checksum of TCP or UDP is, if the bytes have one: Ethernet, up to two VLAN tags, IPv4 (any IHL, not a
-/// later fragment) or IPv6 (no extension headers).
+/// Where the checksum of TCP or UDP is, if the bytes have one: Ethernet, up to two VLAN tags, IPv4
+/// (any IHL, not a later fragment) or IPv6 (no extension headers).
 #[inline]
 fn l4_checksum(b: &[u8]) -> Option<usize> {
     const IP: usize = 14;

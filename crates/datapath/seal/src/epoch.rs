@@ -1,10 +1,11 @@
-//! Epochs: numbers of a writer's starts that never come twice.
+//! Epochs: numbers of a writer's starts, which never repeat.
 //!
-//! A nonce counter starts from 0 with every process, so every process needs a key of its own. Its key is derived
-//! from its epoch; hence an epoch that came twice would break AES-GCM. An epoch is therefore on stable storage
-//! *before* the first record is sealed under it, is higher than the one stored before, and at least the current
-//! real time in nanoseconds, so that it still grows when the stored one is lost. Its lowest 20 bits are random: a
-//! machine restored from an image, clock and all, most likely still takes another number.
+//! A nonce counter starts from 0 in every process, so every process needs a key of its own. The key
+//! is derived from the epoch; hence a repeated epoch would break AES-GCM. An epoch is therefore on
+//! stable storage *before* the first record is sealed with it. It is higher than the stored one, and
+//! at least the current real time in nanoseconds, so that it still grows if the stored one is lost.
+//! Its lowest 20 bits are random: a machine restored from an image, including its clock, most likely
+//! takes another number.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,66 +19,71 @@ use sha2::{Digest, Sha256};
 use crate::clock::Now;
 use crate::key::parent;
 
-/// The low bits that are random: about a millisecond of real time, less than any restart takes.
+/// Number of low bits that are random: about a millisecond of real time, less than any restart takes.
 const RANDOM_BITS: u32 = 20;
-/// The most that random bits add.
+/// Largest value of the random bits.
 pub(crate) const RANDOM: u64 = (1 << RANDOM_BITS) - 1;
 
-/// Above it random bits would be cut, so that two starts could take the same number.
+/// Above it the random bits would not fit, so that two starts could take the same number.
 const HIGHEST_FLOOR: u64 = u64::MAX - RANDOM;
 
-/// Longest state file that is read: one line.
+/// Longest state file: one line.
 const STATE_LIMIT: u64 = 128;
 
-/// One start of a writer. It cannot be copied: whoever seals with it uses it up.
+/// One start of a writer. It cannot be copied, and a sealer consumes it.
 ///
-/// While one from [`Epoch::next_in`] lives, its state file is locked against a second writer.
+/// While an epoch from [`Epoch::next_in`] lives, its state file is locked against a second writer.
 #[derive(Debug)]
 pub struct Epoch {
     number: u64,
     _lock: Option<OwnedFd>,
 }
 
-/// Why there is no epoch.
+/// No epoch can be taken.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EpochError {
-    /// Another process holds it.
-    #[error("epoch file {} is in use by another process; two writers would invalidate each other's records: stop the other one, or name another file", .0.display())]
+    /// Another process has locked the file.
+    #[error(
+        "epoch file {} is in use by another process; two writers would invalidate each other's records: \
+         stop the other one, or name another file",
+        .0.display()
+    )]
     InUse(PathBuf),
-    /// The system refused.
+    /// A system call failed.
     #[error("cannot {doing} epoch file {}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// The system's reason.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// The stored number is the last that there is.
-    #[error("epoch file {} holds the highest number that there is; make a new tenant key and remove the file", .0.display())]
-    Exhausted(PathBuf),
-    /// What whoever starts a writer says is the lowest number to take.
+    /// The stored number is the highest.
     #[error(
-        "epochs from {0} on are too few: whoever starts this writer keeps a damaged or forged epoch file; remove it"
+        "epoch file {} contains the highest number; create a new tenant key and remove the file",
+        .0.display()
     )]
+    Exhausted(PathBuf),
+    /// The floor leaves no room for random bits.
+    #[error("the epoch floor {0} is too high: the host's epoch file is damaged or forged; remove it")]
     FloorTooHigh(u64),
-    /// The system has no randomness to give.
-    #[error("the system gave no random bytes for an epoch: {0}")]
+    /// The system returned no random bytes.
+    #[error("the system returned no random bytes for an epoch: {0}")]
     Random(getrandom::Error),
 }
 
 impl Epoch {
-    /// The next epoch of the writer whose state is in file `path`, stored before this returns. `path` with
-    /// `.lock` and `.new` appended are used too; the directory must exist.
+    /// Takes the next epoch of the writer whose state is in file `path`, and stores it before
+    /// returning. `path` with `.lock` and `.new` appended are used, too; the directory has to exist.
     ///
-    /// A missing or damaged file counts as lost: the clock alone decides then.
+    /// A missing or damaged file counts as lost: then the clock alone decides.
     ///
     /// # Errors
     ///
-    /// When another process holds the file, the system refuses to store it, or no number is left.
+    /// If another process has locked the file, it cannot be stored, or no number is left.
     pub fn next_in(path: &Path) -> Result<Self, EpochError> {
         let lock = lock(path)?;
         let last = load(path)?;
@@ -87,27 +93,28 @@ impl Epoch {
         Ok(Self { number, _lock: Some(lock) })
     }
 
-    /// An epoch from the clock alone, for a writer that has no storage and nobody who keeps a [`Floor`] for it. It
-    /// grows as long as the clock does between starts.
+    /// Takes an epoch from the clock alone, for a writer without storage and without an
+    /// [`EpochFloor`]. It grows as long as the clock does between starts.
     ///
     /// # Errors
     ///
-    /// When the system gives no randomness.
+    /// If the system returns no random bytes.
     ///
-    /// [`Floor`]: crate::Floor
+    /// [`EpochFloor`]: crate::EpochFloor
     pub fn from_clock() -> Result<Self, EpochError> {
         Self::from_floor(0)
     }
 
-    /// An epoch for a writer that has no storage (a P4 VM in an empty root): not below `floor`, which somebody with
-    /// storage keeps for it ([`Floor`]), nor below the clock. A floor that lies changes little: one that is too low
-    /// leaves the clock, one that is so high that random bits have no room is refused, and any other leaves them random.
+    /// Takes an epoch for a writer without storage (a P4 VM in an empty root): not below `floor`,
+    /// which the host daemon keeps ([`EpochFloor`]), nor below the clock. A false floor changes
+    /// little: if it is too low, the clock decides; if it is so high that random bits do not fit, it
+    /// is refused; any other leaves the random bits.
     ///
     /// # Errors
     ///
-    /// When the system gives no randomness, or the floor leaves no room.
+    /// If the system returns no random bytes, or the floor is too high.
     ///
-    /// [`Floor`]: crate::Floor
+    /// [`EpochFloor`]: crate::EpochFloor
     pub fn from_floor(floor: u64) -> Result<Self, EpochError> {
         if floor > HIGHEST_FLOOR {
             return Err(EpochError::FloorTooHigh(floor));
@@ -116,14 +123,14 @@ impl Epoch {
         Ok(Self { number: from + (random()? & RANDOM), _lock: None })
     }
 
-    /// Its number.
+    /// Returns its number.
     #[must_use]
     pub const fn number(&self) -> u64 {
         self.number
     }
 }
 
-/// The epoch after `last`: above it, not below the clock, and with random low bits.
+/// Returns the epoch after `last`: above it, not below the clock, and with random low bits.
 fn after(last: Option<u64>, real_ns: u64, random: u64) -> Option<u64> {
     let floor = match last {
         Some(last) => last.checked_add(1)?.max(real_ns),
@@ -167,7 +174,7 @@ pub(crate) fn store(path: &Path, number: u64) -> Result<(), EpochError> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::open(&new, flags, Mode::from_raw_mode(0o600)).map_err(|e| io(path, "write", e))?;
     let mut file = File::from(fd);
-    // The order matters: contents on disk, then the name, then the directory that holds the name.
+    // In this order: contents on disk, then the name, then the directory that contains the name.
     file.write_all(line(number).as_bytes())
         .and_then(|()| file.sync_all())
         .and_then(|()| std::fs::rename(&new, path))
@@ -175,7 +182,8 @@ pub(crate) fn store(path: &Path, number: u64) -> Result<(), EpochError> {
         .map_err(|source| EpochError::Io { path: path.to_owned(), doing: "store", source })
 }
 
-/// One line: a word, the number, and a check sum that a torn or foreign file does not pass.
+/// Encodes the state file: one line with a word, the number, and a checksum that detects torn and
+/// foreign files.
 fn line(number: u64) -> String {
     let sum = Sha256::digest(format!("p4shield epoch {number}"));
     let check: String = sum.iter().take(8).map(|b| format!("{b:02x}")).collect();

@@ -1,4 +1,4 @@
-//! Sealed snapshots of in-VM information, and the rules by which a P4 VM believes one.
+//! Sealed snapshots of in-VM information, and the rules by which a P4 VM accepts them.
 
 use std::time::Duration;
 
@@ -10,25 +10,25 @@ use crate::clock::Now;
 use crate::derive::{Identity, Purpose};
 use crate::epoch::Epoch;
 use crate::key::TenantKey;
-use crate::seal::{Envelope, Position, SealedRecord};
+use crate::record_cipher::{Position, RecordCipher, SealedRecord};
 
 /// Bytes of a sealed snapshot.
 pub const SEALED_INFO_SIZE: usize = SNAPSHOT_SIZE + TAG_SIZE;
 
 /// Seals snapshots in the user VM.
 pub struct InfoSealer {
-    envelope: Envelope,
+    cipher: RecordCipher,
     _epoch: Epoch,
     next: u64,
     buffer: [u8; SEALED_INFO_SIZE],
 }
 
 impl InfoSealer {
-    /// A sealer of `identity`'s snapshots that uses up `epoch`.
+    /// A sealer of `identity`'s snapshots. Consumes `epoch`.
     #[must_use]
     pub fn new(key: &TenantKey, identity: &Identity<'_>, epoch: Epoch) -> Self {
-        let envelope = Envelope::new(key, identity, Purpose::Info, LAYOUT_VERSION, epoch.number());
-        Self { envelope, _epoch: epoch, next: 0, buffer: [0; SEALED_INFO_SIZE] }
+        let cipher = RecordCipher::new(key, identity, Purpose::Info, LAYOUT_VERSION, epoch.number());
+        Self { cipher, _epoch: epoch, next: 0, buffer: [0; SEALED_INFO_SIZE] }
     }
 
     /// Seals one snapshot. Allocates nothing.
@@ -40,35 +40,36 @@ impl InfoSealer {
         let counter = self.next;
         self.next = counter.checked_add(1).expect("fewer than 2^64 snapshots");
         self.buffer[..SNAPSHOT_SIZE].copy_from_slice(&snapshot.encode());
-        self.envelope.seal(counter, &mut self.buffer);
-        SealedRecord { epoch: self.envelope.epoch(), counter, bytes: &self.buffer }
+        self.cipher.seal(counter, &mut self.buffer);
+        SealedRecord { epoch: self.cipher.epoch(), counter, bytes: &self.buffer }
     }
 }
 
-/// How old a snapshot may be.
+/// Age limit of snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgeLimit {
-    /// Longest time since a snapshot was accepted, by the reader's steady clock, and since it was taken, by the
-    /// real-time clocks of both.
+    /// Longest time since a snapshot was accepted, by the reader's steady clock, and since it was
+    /// taken, by the real-time clocks of both sides.
     pub max_age: Duration,
-    /// How far the two real-time clocks may be apart. A cloud that delays the stream gains at most this much; a
-    /// snapshot from further in the future is refused, since it would stay young for too long.
+    /// Largest difference between the two real-time clocks. A cloud that delays the stream gains at
+    /// most this much. A snapshot from further in the future is refused, because it would stay fresh
+    /// for too long.
     pub skew: Duration,
 }
 
 impl Default for AgeLimit {
-    /// 500 ms, which is fifty publications at the default interval and thus survives a busy user VM, and as much
-    /// clock skew, which any synchronised pair of clocks keeps by two orders of magnitude.
+    /// 500 ms, fifty publications at the default interval, so that a busy user VM stays within it;
+    /// and 500 ms of clock skew, a hundred times more than synchronised clocks have.
     fn default() -> Self {
         Self { max_age: Duration::from_millis(500), skew: Duration::from_millis(500) }
     }
 }
 
-/// Why a publication gave no new information.
+/// Why a publication contains no new information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InfoRefusal {
-    /// It is the snapshot that was accepted last. Nothing is wrong.
+    /// It is the snapshot that was accepted last. This is no error.
     #[error("the snapshot is the one already known")]
     Unchanged,
     /// It does not authenticate.
@@ -77,22 +78,29 @@ pub enum InfoRefusal {
     /// It is genuine and older than one that was seen before.
     #[error("the snapshot is a replay: a newer one has been seen")]
     Replayed,
-    /// It is genuine and new here, and was taken too long ago: somebody held it back, or a clock is wrong.
-    #[error("the snapshot was taken {} ms ago, which is beyond the age limit: the page is delayed, or a clock is wrong", .age.as_millis())]
+    /// It is genuine and new, but was taken too long ago: it was delayed, or a clock is wrong.
+    #[error(
+        "the snapshot was taken {} ms ago, which exceeds the age limit: the page is delayed, or a clock \
+         is wrong",
+        .age.as_millis()
+    )]
     Stale {
         /// Time since it was taken, by the two real-time clocks.
         age: Duration,
     },
-    /// It is genuine and was taken further in the future than the clocks may be apart.
-    #[error("the snapshot was taken {} ms in the future, beyond the allowed clock skew: set the clocks", .ahead.as_millis())]
+    /// It is genuine, but was taken further in the future than the allowed clock skew.
+    #[error(
+        "the snapshot was taken {} ms in the future, which exceeds the allowed clock skew: set the clocks",
+        .ahead.as_millis()
+    )]
     Future {
-        /// How far ahead it is.
+        /// Time by which it is ahead.
         ahead: Duration,
     },
 }
 
-/// A publication that was judged.
-struct Judged {
+/// A publication that was checked.
+struct CheckedPublication {
     position: Position,
     len: usize,
     refusal: InfoRefusal,
@@ -100,17 +108,17 @@ struct Judged {
 
 /// Opens snapshots in the P4 VM: once per publication, never per packet.
 pub struct InfoOpener {
-    envelope: Envelope,
+    cipher: RecordCipher,
     limit: AgeLimit,
     /// Highest position that authenticated.
     highest: Option<Position>,
-    /// Values that may be used, with the reading of the steady clock at which they were accepted.
+    /// Reading of the steady clock when `snapshot` was accepted; none: its values must not be used.
     accepted: Option<u64>,
     snapshot: Snapshot,
-    /// The publication judged last, so that a page that keeps showing it costs nothing.
-    judged: Option<Judged>,
-    /// Its bytes. All of them: a tag alone would let a damaged copy, shown first, shut out the genuine one.
-    shown: [u8; SEALED_INFO_SIZE],
+    /// The publication checked last, so that checking an unchanged page costs nothing.
+    checked: Option<CheckedPublication>,
+    /// All its bytes. With the tag alone, a damaged copy that comes first would block the genuine snapshot.
+    checked_bytes: [u8; SEALED_INFO_SIZE],
     totals: InfoTotals,
     buffer: [u8; SEALED_INFO_SIZE],
 }
@@ -120,24 +128,24 @@ impl InfoOpener {
     #[must_use]
     pub fn new(key: &TenantKey, identity: &Identity<'_>, limit: AgeLimit) -> Self {
         Self {
-            envelope: Envelope::new(key, identity, Purpose::Info, LAYOUT_VERSION, 0),
+            cipher: RecordCipher::new(key, identity, Purpose::Info, LAYOUT_VERSION, 0),
             limit,
             highest: None,
             accepted: None,
             snapshot: Snapshot::default(),
-            judged: None,
-            shown: [0; SEALED_INFO_SIZE],
+            checked: None,
+            checked_bytes: [0; SEALED_INFO_SIZE],
             totals: InfoTotals::default(),
             buffer: [0; SEALED_INFO_SIZE],
         }
     }
 
-    /// Judges one publication, already copied to private memory. Allocates nothing. A publication that was judged
-    /// just before is neither opened nor counted again.
+    /// Checks and opens one publication, which was copied to private memory. Allocates nothing. The
+    /// publication that was checked last is neither opened nor counted again.
     ///
     /// # Errors
     ///
-    /// Whatever it says, values accepted before stay in force until [`Self::status`] finds them too old.
+    /// If it is refused. Values accepted earlier stay valid until [`Self::status`] finds them too old.
     pub fn open(
         &mut self,
         epoch: u64,
@@ -146,33 +154,33 @@ impl InfoOpener {
         now: Now,
     ) -> Result<&Snapshot, InfoRefusal> {
         let position = (epoch, counter);
-        if let Some(before) = &self.judged
+        if let Some(before) = &self.checked
             && (before.position, before.len) == (position, bytes.len())
-            // What has a wrong length is a forgery whatever its bytes.
-            && (bytes.len() != SEALED_INFO_SIZE || bytes == self.shown)
+            // A publication of another length is a forgery whatever its bytes.
+            && (bytes.len() != SEALED_INFO_SIZE || bytes == self.checked_bytes)
         {
             return Err(before.refusal);
         }
-        let judged = self.judge(position, bytes, now);
-        let refusal = judged.err().unwrap_or(InfoRefusal::Unchanged);
-        self.judged = Some(Judged { position, len: bytes.len(), refusal });
-        match judged {
+        let result = self.check(position, bytes, now);
+        let refusal = result.err().unwrap_or(InfoRefusal::Unchanged);
+        self.checked = Some(CheckedPublication { position, len: bytes.len(), refusal });
+        match result {
             Ok(()) => self.totals.accepted += 1,
             Err(InfoRefusal::Forged) => self.totals.forged += 1,
             Err(InfoRefusal::Replayed) => self.totals.replayed += 1,
             Err(InfoRefusal::Stale { .. } | InfoRefusal::Future { .. }) => self.totals.stale += 1,
             Err(InfoRefusal::Unchanged) => {}
         }
-        judged.map(|()| &self.snapshot)
+        result.map(|()| &self.snapshot)
     }
 
-    fn judge(&mut self, position: Position, bytes: &[u8], now: Now) -> Result<(), InfoRefusal> {
+    fn check(&mut self, position: Position, bytes: &[u8], now: Now) -> Result<(), InfoRefusal> {
         if bytes.len() != SEALED_INFO_SIZE {
             return Err(InfoRefusal::Forged);
         }
-        self.shown.copy_from_slice(bytes);
+        self.checked_bytes.copy_from_slice(bytes);
         self.buffer.copy_from_slice(bytes);
-        if !self.envelope.open(position, &mut self.buffer) {
+        if !self.cipher.open(position, &mut self.buffer) {
             return Err(InfoRefusal::Forged);
         }
         if self.highest.is_some_and(|h| position <= h) {
@@ -181,13 +189,13 @@ impl InfoOpener {
         self.highest = Some(position);
         let plain = self.buffer.first_chunk().expect("a sealed snapshot is longer than a snapshot");
         let snapshot = Snapshot::decode(plain);
-        self.age_of(snapshot.taken_ns, now)?;
+        self.check_age(snapshot.taken_ns, now)?;
         self.snapshot = snapshot;
         self.accepted = Some(now.mono_ns);
         Ok(())
     }
 
-    fn age_of(&self, taken_ns: u64, now: Now) -> Result<(), InfoRefusal> {
+    fn check_age(&self, taken_ns: u64, now: Now) -> Result<(), InfoRefusal> {
         let ahead = Duration::from_nanos(taken_ns.saturating_sub(now.real_ns));
         if ahead > self.limit.skew {
             return Err(InfoRefusal::Future { ahead });
@@ -199,18 +207,18 @@ impl InfoOpener {
         Ok(())
     }
 
-    /// Whether the values can be believed now. When they turn too old they are forgotten, once and for good.
+    /// Returns whether the values are valid now. Values that become too old are discarded for good.
     pub fn status(&mut self, now: Now) -> InfoStatus {
         if let Some(at) = self.accepted {
             let since = Duration::from_nanos(now.mono_ns.saturating_sub(at));
-            if since <= self.limit.max_age && self.age_of(self.snapshot.taken_ns, now).is_ok() {
+            if since <= self.limit.max_age && self.check_age(self.snapshot.taken_ns, now).is_ok() {
                 return InfoStatus::Known;
             }
             self.accepted = None;
             self.snapshot = Snapshot::default();
             self.totals.stale += 1;
         }
-        match self.judged.as_ref().map(|j| j.refusal) {
+        match self.checked.as_ref().map(|c| c.refusal) {
             Some(InfoRefusal::Forged) => InfoStatus::Forged,
             Some(InfoRefusal::Replayed) => InfoStatus::Replayed,
             _ if self.highest.is_some() => InfoStatus::Stale,
@@ -218,13 +226,13 @@ impl InfoOpener {
         }
     }
 
-    /// The values with their status. While the status is not `Known` every value is unknown.
+    /// Returns the values with their status. While the status is not `Known` every value is unknown.
     pub fn current(&mut self, now: Now) -> (&Snapshot, InfoStatus) {
         let status = self.status(now);
         (&self.snapshot, status)
     }
 
-    /// What was seen so far.
+    /// Returns the totals so far.
     #[must_use]
     pub const fn totals(&self) -> InfoTotals {
         self.totals

@@ -1,4 +1,4 @@
-//! A tenant's key, and the file that holds it until the attested exchange exists.
+//! A tenant's key and its file.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 /// Bytes of a tenant's key.
 pub const KEY_SIZE: usize = 32;
 
-/// The only permission bits that a key file may have: its owner reads and writes it, and nobody else does anything.
+/// The only permission bits that a key file may have: only its owner reads and writes it.
 const KEY_MODE: u32 = 0o600;
 
 /// The secret that a tenant's user VMs and P4 VMs share. Wiped when dropped; never printed.
@@ -31,32 +31,42 @@ impl std::fmt::Debug for TenantKey {
     }
 }
 
-/// Why there is no key. Every message says how to mend it.
+/// A key file was refused, or could not be read or written. Every message contains the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum KeyError {
-    /// The system refused to open, read or write the file.
+    /// A system call failed.
     #[error("cannot {doing} key file {}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried: "open", "read", ...
+        /// The operation: "open", "read", ...
         doing: &'static str,
-        /// The system's reason.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// There is a file already, and a key is never overwritten.
-    #[error("key file {} exists already; a key is never overwritten: name another file, or remove this one first", .0.display())]
+    /// The file exists; a key is never overwritten.
+    #[error(
+        "key file {} exists already; a key is never overwritten: name another file, or remove this one first",
+        .0.display()
+    )]
     Exists(PathBuf),
     /// The path is a symbolic link.
-    #[error("key file {} is a symbolic link; name the file itself, so that nobody can point the link elsewhere", .0.display())]
+    #[error(
+        "key file {} is a symbolic link, which could be changed to another file; name the file itself",
+        .0.display()
+    )]
     Symlink(PathBuf),
-    /// It is a directory, a device, a pipe...
-    #[error("key file {} is not a regular file; make one with `p4shield keygen`", .0.display())]
+    /// The path is a directory, a device, a pipe...
+    #[error("key file {} is not a regular file; create one with `p4shield keygen`", .0.display())]
     NotAFile(PathBuf),
-    /// Others than the owner may use it, or its mode is otherwise not 0600.
-    #[error("key file {} has mode {mode:04o}; only 0600 is accepted: run `chmod 600 {}`, and replace the key if others could have read it", path.display(), path.display())]
+    /// Its mode is not 0600.
+    #[error(
+        "key file {} has mode {mode:04o}; only 0600 is accepted: run `chmod 600 {}`, and replace the key \
+         if other users could have read it",
+        path.display(), path.display()
+    )]
     Mode {
         /// The file.
         path: PathBuf,
@@ -64,7 +74,10 @@ pub enum KeyError {
         mode: u32,
     },
     /// It belongs to another user.
-    #[error("key file {} belongs to user {owner}, and this process runs as user {user}; run `chown {user} {}`", path.display(), path.display())]
+    #[error(
+        "key file {} belongs to user {owner}, and this process runs as user {user}; run `chown {user} {}`",
+        path.display(), path.display()
+    )]
     Owner {
         /// The file.
         path: PathBuf,
@@ -73,33 +86,35 @@ pub enum KeyError {
         /// User id of this process.
         user: u32,
     },
-    /// It is not a key.
-    #[error("key file {} has {size} bytes; a key has exactly {KEY_SIZE}: make one with `p4shield keygen`", path.display())]
+    /// It has another size than a key.
+    #[error(
+        "key file {} has {size} bytes; a key has exactly {KEY_SIZE}: create one with `p4shield keygen`",
+        path.display()
+    )]
     Size {
         /// The file.
         path: PathBuf,
         /// Its size in bytes.
         size: u64,
     },
-    /// The system has no randomness to give.
-    #[error("the system gave no random bytes for key file {}: {reason}", path.display())]
+    /// The system returned no random bytes.
+    #[error("the system returned no random bytes for key file {}: {reason}", path.display())]
     Random {
         /// The file.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         reason: getrandom::Error,
     },
 }
 
 impl TenantKey {
-    /// A key from bytes that came another way than through a file: over a sandboxed process's control socket, or
-    /// from an attested exchange.
+    /// A key from bytes, for example from the control socket of a sandboxed process.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; KEY_SIZE]) -> Self {
         Self { bytes }
     }
 
-    /// The secret itself, to hand it on. Whoever calls this answers for the copy.
+    /// Returns the secret, to pass it on. The caller is responsible for the copy.
     #[must_use]
     pub const fn expose(&self) -> &[u8; KEY_SIZE] {
         &self.bytes
@@ -107,15 +122,15 @@ impl TenantKey {
 
     /// Reads a key file.
     ///
-    /// All checks are made on the open file, so that nobody can exchange it between the check and the read.
+    /// All checks are made on the open file, so that it cannot be exchanged between check and read.
     ///
     /// # Errors
     ///
-    /// When it cannot be read; is no regular file, or reached through a symbolic link in its last component; has
-    /// a mode other than 0600, another owner than this process, or another size than [`KEY_SIZE`].
+    /// If it cannot be read; is not a regular file, or its path ends in a symbolic link; or has
+    /// another mode than 0600, another owner than this process, or another size than [`KEY_SIZE`].
     pub fn load(path: &Path) -> Result<Self, KeyError> {
         let io = |doing| move |e| io_error(path, doing, e);
-        // NONBLOCK: opening a pipe that somebody put there must not hang.
+        // NONBLOCK: if the path is a pipe, opening it must not hang.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| match e {
             Errno::LOOP => KeyError::Symlink(path.to_owned()),
@@ -128,11 +143,12 @@ impl TenantKey {
         Ok(key)
     }
 
-    /// Makes a new key and writes it to a new file of mode 0600.
+    /// Creates a random key and writes it to a new file of mode 0600.
     ///
     /// # Errors
     ///
-    /// When the file exists, cannot be written, or the system gives no randomness. What was begun is removed.
+    /// If the file exists or cannot be written, or the system returns no random bytes. A partly
+    /// written file is removed.
     pub fn generate(path: &Path) -> Result<Self, KeyError> {
         let mut key = Self { bytes: [0; KEY_SIZE] };
         getrandom::fill(&mut key.bytes)
@@ -143,7 +159,7 @@ impl TenantKey {
             e => io_error(path, "create", e),
         })?;
         write_key(path, fd, &key).inspect_err(|_| {
-            // The first error is the one to tell; a leftover is refused by its size.
+            // The first error is reported. If a partly written file is left, `load` refuses it by its size.
             let _ = std::fs::remove_file(path);
         })?;
         Ok(key)
@@ -151,7 +167,7 @@ impl TenantKey {
 }
 
 fn write_key(path: &Path, fd: OwnedFd, key: &TenantKey) -> Result<(), KeyError> {
-    // The umask may have taken bits away, and never adds any.
+    // The umask may have cleared bits.
     rustix::fs::fchmod(&fd, Mode::from_raw_mode(KEY_MODE))
         .map_err(|e| io_error(path, "set the mode of", e))?;
     let mut file = File::from(fd);
@@ -182,7 +198,7 @@ fn check(path: &Path, fd: &OwnedFd) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// The directory that a path is in.
+/// Returns the directory of a path.
 pub(crate) fn parent(path: &Path) -> &Path {
     match path.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,

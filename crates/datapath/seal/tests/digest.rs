@@ -1,7 +1,7 @@
-//! The packet digest: what it covers, what it leaves out, and what it is worth.
+//! The packet digest: what it covers, what it omits, and its key.
 
 use p4shield_abi::log::DIGEST_BYTES;
-use p4shield_seal::{Digests, Identity, LANES, PacketDigest, TenantKey};
+use p4shield_seal::{DigestBatch, Identity, LANES, PacketDigest, TenantKey};
 use proptest::prelude::*;
 
 const ACME_WEB: Identity<'_> = Identity { tenant: "acme", vm: "web" };
@@ -34,8 +34,8 @@ fn frame(tags: usize, v6: bool, protocol: u8, options: u8, fragment: u16) -> (Ve
     (f, l4)
 }
 
-/// Bytes that do not matter to the digest.
-fn left_out(frame: &[u8]) -> Vec<usize> {
+/// Returns the bytes that the digest omits.
+fn omitted(frame: &[u8]) -> Vec<usize> {
     let base = of(frame);
     (0..frame.len())
         .filter(|i| {
@@ -48,7 +48,7 @@ fn left_out(frame: &[u8]) -> Vec<usize> {
 
 #[test]
 fn the_digest_is_siphash_1_3_as_documented() {
-    // An independent implementation, on a frame that is no IP packet: nothing is left out.
+    // An independent implementation, on a frame that is not an IP packet: nothing is omitted.
     let f: Vec<u8> = (0..45).collect();
     let mut message = 45u32.to_le_bytes().to_vec();
     message.extend_from_slice(&[0; 4]);
@@ -99,34 +99,34 @@ fn the_digest_omits_only_the_layer_4_checksum() {
                 let at = l4 + field;
                 let whole = at + 2 <= DIGEST_BYTES;
                 let want = if whole { vec![at, at + 1] } else { vec![] };
-                let covered: Vec<usize> = left_out(&f).into_iter().filter(|i| *i < DIGEST_BYTES).collect();
+                let covered: Vec<usize> = omitted(&f).into_iter().filter(|i| *i < DIGEST_BYTES).collect();
                 assert_eq!(covered, want, "{tags} tags, v6 {v6}, protocol {protocol}, {options} options");
             }
         }
         let (f, _) = frame(tags, v6, 1, 0, 0);
         assert_eq!(
-            left_out(&f).into_iter().filter(|i| *i < DIGEST_BYTES).count(),
+            omitted(&f).into_iter().filter(|i| *i < DIGEST_BYTES).count(),
             0,
-            "ICMP is covered whole"
+            "ICMP is covered completely"
         );
     }
 }
 
 #[test]
 fn only_first_fragments_have_a_checksum() {
-    assert_eq!(left_out(&frame(0, false, 17, 0, 0x2005).0), Vec::<usize>::new());
-    assert_eq!(left_out(&frame(0, false, 17, 0, 0x2000).0).len(), 2);
+    assert_eq!(omitted(&frame(0, false, 17, 0, 0x2005).0), Vec::<usize>::new());
+    assert_eq!(omitted(&frame(0, false, 17, 0, 0x2000).0).len(), 2);
     let mut impossible = frame(0, false, 17, 0, 0).0;
     impossible[14] = 0x44;
-    assert_eq!(left_out(&impossible), Vec::<usize>::new(), "a header of 16 bytes is none");
+    assert_eq!(omitted(&impossible), Vec::<usize>::new(), "a header of 16 bytes is invalid");
 }
 
 #[test]
 fn a_truncated_checksum_is_covered() {
     let (f, l4) = frame(0, false, 6, 0, 0);
     let cut = &f[..l4 + 17];
-    assert!(left_out(cut).is_empty());
-    assert_eq!(left_out(&f[..l4 + 18]), [l4 + 16, l4 + 17]);
+    assert!(omitted(cut).is_empty());
+    assert_eq!(omitted(&f[..l4 + 18]), [l4 + 16, l4 + 17]);
 }
 
 #[test]
@@ -135,11 +135,7 @@ fn the_digest_depends_on_length_key_tenant_and_vm() {
     let d = digest();
     assert_ne!(d.digest(&f, 200), d.digest(&f, 201));
     assert_eq!(d.digest(&f, 200), d.digest(&f[..DIGEST_BYTES], 200));
-    assert_ne!(
-        d.digest(&f[..127], 200),
-        d.digest(&f[..126], 200),
-        "zeros at the end are told by the next test"
-    );
+    assert_ne!(d.digest(&f[..127], 200), d.digest(&f[..126], 200), "bytes at the end count");
     assert_ne!(PacketDigest::new(b"0123456789abcdeg").digest(&f, 200), d.digest(&f, 200));
     let key = TenantKey::from_bytes([1; 32]);
     let at = |i: &Identity<'_>| PacketDigest::for_vm(&key, i).digest(&f, 200);
@@ -151,19 +147,20 @@ fn the_digest_depends_on_length_key_tenant_and_vm() {
 }
 
 proptest! {
-    /// Any bytes, any claimed length: a number, no panic; and different frames have different numbers.
+    /// Any bytes and any length give a number without panic, and different frames give different numbers.
     #[test]
     fn any_frame_has_a_digest(a: Vec<u8>, b: Vec<u8>, len: u32) {
         let _ = digest().digest(&a, len);
         let (a, b) = (&a[..a.len().min(12)], &b[..b.len().min(12)]);
-        // Below an Ethernet header nothing is left out; frames that differ in zeros at the end differ in length.
+        // Nothing is omitted within an Ethernet header; frames that differ in trailing zeros differ
+        // in length.
         if a != b && a.len() == b.len() {
             prop_assert_ne!(of(a), of(b));
         }
     }
 }
 
-/// Packets of any lengths, IP or not, as many as are given.
+/// Packets of any length, IP or not.
 fn packets() -> impl Strategy<Value = Vec<(Vec<u8>, u32)>> {
     let ip = (0..3_usize, any::<bool>(), prop::sample::select(vec![1_u8, 6, 17]), 0..3_u8, 0..150_usize)
         .prop_map(|(tags, v6, protocol, options, len)| {
@@ -178,22 +175,22 @@ fn packets() -> impl Strategy<Value = Vec<(Vec<u8>, u32)>> {
 proptest! {
     #[test]
     fn batched_digests_equal_single_ones(packets in packets()) {
-        let (key, mut together, mut waiting) = (digest(), Digests::default(), Vec::new());
-        let check = |together: &mut Digests, waiting: &mut Vec<u64>| {
-            let count = together.len();
-            prop_assert_eq!(&together.finish(&key)[..count], &waiting[..]);
-            prop_assert!(together.is_empty());
+        let (key, mut batch, mut waiting) = (digest(), DigestBatch::default(), Vec::new());
+        let check = |batch: &mut DigestBatch, waiting: &mut Vec<u64>| {
+            let count = batch.len();
+            prop_assert_eq!(&batch.finish(&key)[..count], &waiting[..]);
+            prop_assert!(batch.is_empty());
             waiting.clear();
             Ok(())
         };
         for (header, len) in &packets {
-            if together.len() == LANES {
-                prop_assert_eq!(together.add(header, *len), None);
-                check(&mut together, &mut waiting)?;
+            if batch.len() == LANES {
+                prop_assert_eq!(batch.add(header, *len), None);
+                check(&mut batch, &mut waiting)?;
             }
-            prop_assert_eq!(together.add(header, *len), Some(waiting.len()));
+            prop_assert_eq!(batch.add(header, *len), Some(waiting.len()));
             waiting.push(key.digest(header, *len));
         }
-        check(&mut together, &mut waiting)?;
+        check(&mut batch, &mut waiting)?;
     }
 }

@@ -1,11 +1,11 @@
-//! Epochs grow whatever happens to their file.
+//! Epochs grow, also if their file is damaged or lost.
 
 use std::fs;
 use std::path::PathBuf;
 
 use p4shield_seal::{Epoch, EpochError, Now};
 
-fn place() -> (tempfile::TempDir, PathBuf) {
+fn state_file() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("epoch");
     (dir, path)
@@ -17,7 +17,7 @@ fn next(path: &std::path::Path) -> u64 {
 
 #[test]
 fn epochs_grow_with_every_start() {
-    let (_dir, path) = place();
+    let (_dir, path) = state_file();
     let mut last = Now::read().real_ns;
     for _ in 0..50 {
         let epoch = next(&path);
@@ -28,7 +28,7 @@ fn epochs_grow_with_every_start() {
 
 #[test]
 fn epochs_are_on_disk_before_use() {
-    let (_dir, path) = place();
+    let (_dir, path) = state_file();
     let epoch = Epoch::next_in(&path).unwrap();
     let text = fs::read_to_string(&path).unwrap();
     assert!(text.contains(&epoch.number().to_string()), "{text}");
@@ -36,7 +36,7 @@ fn epochs_are_on_disk_before_use() {
 
 #[test]
 fn two_writers_at_once_are_impossible() {
-    let (_dir, path) = place();
+    let (_dir, path) = state_file();
     let first = Epoch::next_in(&path).unwrap();
     assert!(matches!(Epoch::next_in(&path), Err(EpochError::InUse(_))));
     let number = first.number();
@@ -44,19 +44,19 @@ fn two_writers_at_once_are_impossible() {
     assert!(next(&path) > number);
 }
 
-/// Whatever a crash leaves of the file, the next epoch is higher.
+/// For every state in which a crash may leave the file, the next epoch is higher.
 #[test]
 fn torn_writes_never_turn_an_epoch_back() {
-    let (_dir, path) = place();
+    let (_dir, path) = state_file();
     let before = next(&path);
     let whole = fs::read(&path).unwrap();
-    // Where the file is lost the clock decides, whose last millisecond is random.
+    // If the file is lost the clock decides, whose last millisecond is random.
     std::thread::sleep(std::time::Duration::from_millis(3));
     for len in 0..whole.len() {
         fs::write(&path, &whole[..len]).unwrap();
-        // What was being written when the machine died.
+        // The file that was being written during the crash.
         fs::write(path.with_extension("new"), &whole[..len]).unwrap();
-        assert!(next(&path) > before, "cut to {len} bytes");
+        assert!(next(&path) > before, "truncated to {len} bytes");
     }
     for i in 0..whole.len() {
         for bit in 0..8 {
@@ -65,7 +65,7 @@ fn torn_writes_never_turn_an_epoch_back() {
             fs::write(&path, &damaged).unwrap();
             let epoch = next(&path);
             assert!(epoch > before, "bit {bit} of byte {i}");
-            // A flipped digit must not be believed: it could exhaust the numbers.
+            // A flipped digit must be detected: it could exhaust the numbers.
             assert!(epoch < before + 3_600_000_000_000, "bit {bit} of byte {i}: {epoch}");
         }
     }
@@ -73,7 +73,7 @@ fn torn_writes_never_turn_an_epoch_back() {
 
 #[test]
 fn a_lost_file_is_replaced_by_the_clock() {
-    let (_dir, path) = place();
+    let (_dir, path) = state_file();
     let before = next(&path);
     fs::remove_file(&path).unwrap();
     // The random part is about a millisecond of the clock.
@@ -81,34 +81,34 @@ fn a_lost_file_is_replaced_by_the_clock() {
     assert!(next(&path) > before);
 }
 
-/// A clock that was turned back: the stored number still counts.
+/// If the clock is set back, the stored number still counts.
 #[test]
 fn a_clock_in_the_past_does_not_matter() {
     use sha2::{Digest, Sha256};
 
-    let (_dir, path) = place();
+    let (_dir, path) = state_file();
     let ahead = Now::read().real_ns + 86_400_000_000_000 * 365;
     let sum = Sha256::digest(format!("p4shield epoch {ahead}"));
     let check: String = sum.iter().take(8).map(|b| format!("{b:02x}")).collect();
     fs::write(&path, format!("epoch {ahead} {check}\n")).unwrap();
     let epoch = next(&path);
-    assert!(epoch > ahead, "the file says it was {ahead} already");
+    assert!(epoch > ahead, "the file contains {ahead}");
     assert!(next(&path) > epoch);
 
     let sum = Sha256::digest(format!("p4shield epoch {}", u64::MAX));
     let check: String = sum.iter().take(8).map(|b| format!("{b:02x}")).collect();
     fs::write(&path, format!("epoch {} {check}\n", u64::MAX)).unwrap();
-    assert!(matches!(Epoch::next_in(&path), Err(EpochError::Exhausted(_))), "and never wraps round");
+    assert!(matches!(Epoch::next_in(&path), Err(EpochError::Exhausted(_))), "it never wraps");
 }
 
 #[test]
 fn links_are_not_followed() {
-    let (dir, path) = place();
+    let (dir, path) = state_file();
     let target = dir.path().join("precious");
     fs::write(&target, "precious").unwrap();
     for name in ["epoch", "epoch.new", "epoch.lock"] {
         let link = dir.path().join(name);
-        // The lock file of the round before.
+        // The lock file of the previous iteration.
         let _ = fs::remove_file(&link);
         std::os::unix::fs::symlink(&target, &link).unwrap();
         assert!(matches!(Epoch::next_in(&path), Err(EpochError::Io { .. })), "{name}");
@@ -131,14 +131,14 @@ fn without_storage_the_floor_prevails_over_the_clock() {
     let ahead = Now::read().real_ns + 86_400_000_000_000 * 365;
     let epoch = Epoch::from_floor(ahead).unwrap().number();
     assert!((ahead..ahead + (1 << 20)).contains(&epoch));
-    // Whoever starts it is not believed where that would set it back.
+    // A floor below the clock does not lower the epoch.
     let before = Now::read().real_ns;
     for old in [0, 1, before / 2, before - 1] {
         assert!(Epoch::from_floor(old).unwrap().number() >= before, "a floor of {old}");
     }
 }
 
-/// Whoever starts a writer may want it to take one number twice, which would break its seals.
+/// A hostile host may try to make a writer take one number twice, which would break its seals.
 #[test]
 fn no_floor_repeats_an_epoch() {
     let highest = u64::MAX - (1 << 20) + 1;
@@ -147,5 +147,5 @@ fn no_floor_repeats_an_epoch() {
     }
     let taken: std::collections::HashSet<_> =
         (0..8).map(|_| Epoch::from_floor(highest).unwrap().number()).collect();
-    assert!(taken.len() > 1, "the random bits are cut off: {taken:?}");
+    assert!(taken.len() > 1, "the random bits do not fit: {taken:?}");
 }

@@ -1,4 +1,5 @@
-//! Sealed snapshots against a cloud that flips, cuts, swaps, replays, reorders, delays and withholds them.
+//! Sealed snapshots against a cloud that flips, truncates, swaps, replays, reorders, delays and
+//! withholds them.
 
 use std::time::Duration;
 
@@ -12,14 +13,14 @@ use proptest::prelude::*;
 const KEY: TenantKey = TenantKey::from_bytes([7; 32]);
 const WEB: Identity<'_> = Identity { tenant: "acme", vm: "web" };
 const MS: u64 = 1_000_000;
-/// Both clocks at the beginning of every test, far apart.
+/// Both clocks at the start of every test, far apart.
 const START: Now = Now { mono_ns: 5_000 * MS, real_ns: 1_700_000_000_000 * MS };
 
 fn at(ms: u64) -> Now {
     Now { mono_ns: START.mono_ns + ms * MS, real_ns: START.real_ns + ms * MS }
 }
 
-/// A sealed snapshot as it lies on a page.
+/// A sealed snapshot as a page contains it.
 #[derive(Clone, Debug, PartialEq)]
 struct Page {
     epoch: u64,
@@ -28,12 +29,12 @@ struct Page {
 }
 
 fn sealer(identity: &Identity<'_>) -> InfoSealer {
-    // The clock's epochs differ by a random millisecond.
+    // The lowest millisecond of an epoch is random.
     std::thread::sleep(Duration::from_millis(3));
     InfoSealer::new(&KEY, identity, Epoch::from_clock().unwrap())
 }
 
-/// Seals a snapshot taken at `ms` that holds `value`.
+/// Seals a snapshot taken at `ms` with `value`.
 fn seal(sealer: &mut InfoSealer, ms: u64, value: u64) -> Page {
     let mut s = Snapshot::default();
     s.taken_ns = at(ms).real_ns;
@@ -46,7 +47,7 @@ fn opener() -> InfoOpener {
     InfoOpener::new(&KEY, &WEB, AgeLimit::default())
 }
 
-/// Opens and gives the value.
+/// Opens a snapshot and returns its value.
 fn open(o: &mut InfoOpener, p: &Page, now: Now) -> Result<u64, InfoRefusal> {
     o.open(p.epoch, p.counter, &p.bytes, now).map(|s| s.get(field::TCP_MEM_USED).unwrap())
 }
@@ -74,12 +75,12 @@ fn any_flipped_byte_or_truncation_is_a_forgery() {
     }
     for len in (0..p.bytes.len()).step_by(13).chain([p.bytes.len() - 1]) {
         let q = Page { bytes: p.bytes[..len].to_vec(), ..p.clone() };
-        assert_eq!(open(&mut o, &q, at(0)), Err(InfoRefusal::Forged), "cut to {len}");
+        assert_eq!(open(&mut o, &q, at(0)), Err(InfoRefusal::Forged), "truncated to {len}");
     }
     let longer = Page { bytes: [&p.bytes[..], &[0]].concat(), ..p.clone() };
     assert_eq!(open(&mut o, &longer, at(0)), Err(InfoRefusal::Forged));
     assert_eq!(o.status(at(0)), InfoStatus::Forged);
-    assert_eq!(open(&mut o, &p, at(0)), Ok(42), "forgeries do not lock out the truth");
+    assert_eq!(open(&mut o, &p, at(0)), Ok(42), "forgeries do not block the original");
     assert_eq!(o.totals().accepted, 1);
     assert!(o.totals().forged >= SEALED_INFO_SIZE as u64);
 }
@@ -105,7 +106,7 @@ fn a_snapshot_belongs_to_its_tenant_vm_epoch_and_counter() {
     }
 }
 
-/// A damaged copy with the right tag, shown first, must not shut out the genuine snapshot.
+/// A damaged copy with the right tag, shown first, must not block the genuine snapshot.
 #[test]
 fn a_damaged_copy_does_not_block_the_original() {
     let (mut s, mut o) = (sealer(&WEB), opener());
@@ -114,16 +115,16 @@ fn a_damaged_copy_does_not_block_the_original() {
     damaged.bytes[8] ^= 1;
     assert_eq!(open(&mut o, &damaged, at(0)), Err(InfoRefusal::Forged));
     assert_eq!(open(&mut o, &p, at(0)), Ok(1));
-    assert_eq!(open(&mut o, &damaged, at(0)), Err(InfoRefusal::Forged), "and is not taken for it afterwards");
+    assert_eq!(open(&mut o, &damaged, at(0)), Err(InfoRefusal::Forged), "and is still refused afterwards");
 }
 
-/// Shown on the log page, a snapshot is no record.
+/// A snapshot on the log page is not taken for a record.
 #[test]
 fn a_snapshot_does_not_open_as_a_log_record() {
     let p = seal(&mut sealer(&WEB), 0, 1);
     let mut log = LogOpener::new(&KEY, &WEB);
-    let cut = &p.bytes[..p4shield_seal::SEALED_LOG_SIZE];
-    assert_eq!(log.open(p.epoch, p.counter, cut), Err(LogRefusal::Forged));
+    let truncated = &p.bytes[..p4shield_seal::SEALED_LOG_SIZE];
+    assert_eq!(log.open(p.epoch, p.counter, truncated), Err(LogRefusal::Forged));
 }
 
 #[test]
@@ -134,12 +135,12 @@ fn replays_differ_from_forgeries_and_change_nothing() {
     for old in [1, 0] {
         assert_eq!(open(&mut o, &pages[old], at(30)), Err(InfoRefusal::Replayed));
     }
-    assert_eq!(o.current(at(30)).0.get(field::TCP_MEM_USED), Some(2), "what is known stays");
+    assert_eq!(o.current(at(30)).0.get(field::TCP_MEM_USED), Some(2), "accepted values stay");
     assert_eq!(o.status(at(30)), InfoStatus::Known);
     assert_eq!(open(&mut o, &pages[4], at(41)), Ok(4));
     assert_eq!(open(&mut o, &pages[3], at(42)), Err(InfoRefusal::Replayed), "reordered");
     assert_eq!(o.totals().replayed, 3);
-    // Nothing but replays until the age limit has passed.
+    // Only replays until the age limit has passed.
     assert_eq!(open(&mut o, &pages[0], at(2_000)), Err(InfoRefusal::Replayed));
     assert_eq!(o.status(at(2_000)), InfoStatus::Replayed);
     assert!(!o.current(at(2_000)).0.is_known(field::TCP_MEM_USED));
@@ -169,7 +170,7 @@ fn snapshots_of_an_old_epoch_are_replays() {
     let before: Vec<Page> = (0..3).map(|i| seal(&mut old, 0, i)).collect();
     let mut new = sealer(&WEB);
     assert_eq!(open(&mut o, &before[0], at(0)), Ok(0));
-    assert_eq!(open(&mut o, &seal(&mut new, 1, 100), at(1)), Ok(100), "counters begin at 0 again");
+    assert_eq!(open(&mut o, &seal(&mut new, 1, 100), at(1)), Ok(100), "counters restart at 0");
     for p in &before[1..] {
         assert_eq!(open(&mut o, p, at(2)), Err(InfoRefusal::Replayed));
     }
@@ -181,16 +182,16 @@ fn a_stopped_stream_turns_stale_by_the_steady_clock_alone() {
     let (mut s, mut o) = (sealer(&WEB), opener());
     open(&mut o, &seal(&mut s, 0, 1), at(0)).unwrap();
     let limit = AgeLimit::default().max_age.as_millis() as u64;
-    // The cloud keeps the real-time clock still: only the steady one moves.
+    // The cloud stops the real-time clock: only the steady one advances.
     let frozen = |ms: u64| Now { real_ns: START.real_ns, ..at(ms) };
     assert_eq!(o.status(frozen(limit)), InfoStatus::Known);
     assert_eq!(o.status(frozen(limit + 1)), InfoStatus::Stale);
     assert_eq!(o.totals().stale, 1);
-    assert_eq!(o.status(frozen(0)), InfoStatus::Stale, "and does not come back");
+    assert_eq!(o.status(frozen(0)), InfoStatus::Stale, "and stays stale");
     assert_eq!(o.totals().stale, 1, "once");
 }
 
-/// A cloud that delays every snapshot by the same time keeps the steady clock content.
+/// The steady clock does not notice a cloud that delays every snapshot by the same time.
 #[test]
 fn the_real_time_clock_detects_a_delayed_stream() {
     let (mut s, mut o) = (sealer(&WEB), opener());
@@ -202,7 +203,7 @@ fn the_real_time_clock_detects_a_delayed_stream() {
         assert_eq!(o.status(at(i * 10 + delay)), InfoStatus::Stale);
     }
     assert_eq!(o.totals().accepted, 0);
-    assert_eq!(open(&mut o, &seal(&mut s, 5_000, 7), at(5_000)), Ok(7), "and believed when it is punctual");
+    assert_eq!(open(&mut o, &seal(&mut s, 5_000, 7), at(5_000)), Ok(7), "a punctual snapshot is accepted");
 }
 
 #[test]
@@ -233,7 +234,7 @@ fn a_restarted_reader_refuses_an_old_page() {
     assert_eq!(fresh.status(at(60_000)), InfoStatus::Stale);
 }
 
-/// No two records of any sealers of one VM have the same key stream: with the plaintext equal, ciphertexts differ.
+/// No two records of one VM's sealers have the same key stream: equal plaintexts give different ciphertexts.
 #[test]
 fn nonces_never_repeat_across_starts() {
     let dir = tempfile::tempdir().unwrap();
@@ -252,11 +253,14 @@ fn nonces_never_repeat_across_starts() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Whatever order and damage a cloud shows genuine snapshots in: the value is never older than one already
-    /// seen, and nothing unpublished is ever believed.
+    /// For any order and damage of genuine snapshots, the value is never older than an accepted one,
+    /// and no unpublished value is accepted.
     #[test]
     fn values_only_become_newer(
-        shown in prop::collection::vec((0usize..12, prop::option::of((0usize..SEALED_INFO_SIZE, 1u8..))), 1..60)
+        shown in prop::collection::vec(
+            (0usize..12, prop::option::of((0usize..SEALED_INFO_SIZE, 1u8..))),
+            1..60,
+        ),
     ) {
         let mut old = InfoSealer::new(&KEY, &WEB, Epoch::from_clock().unwrap());
         let mut pages: Vec<Page> = (0..6).map(|i| seal(&mut old, 0, i)).collect();

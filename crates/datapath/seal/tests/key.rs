@@ -1,4 +1,4 @@
-//! A tenant's key file: what is accepted, and that nothing else is.
+//! Which key files are accepted.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use p4shield_seal::{KEY_SIZE, KeyError, TenantKey};
 
-fn place() -> (tempfile::TempDir, PathBuf) {
+fn key_file() -> (tempfile::TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tenant.key");
     (dir, path)
@@ -14,17 +14,17 @@ fn place() -> (tempfile::TempDir, PathBuf) {
 
 #[test]
 fn a_generated_key_loads_and_is_unique() {
-    let (_dir, path) = place();
+    let (_dir, path) = key_file();
     let made = TenantKey::generate(&path).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o7777, 0o600);
     assert_eq!(TenantKey::load(&path).unwrap().expose(), made.expose());
-    let (_other_dir, other) = place();
-    assert_ne!(TenantKey::generate(&other).unwrap().expose(), made.expose(), "nothing is built in");
+    let (_other_dir, other) = key_file();
+    assert_ne!(TenantKey::generate(&other).unwrap().expose(), made.expose(), "keys are random");
 }
 
 #[test]
 fn a_key_is_never_overwritten() {
-    let (_dir, path) = place();
+    let (_dir, path) = key_file();
     let made = TenantKey::generate(&path).unwrap();
     assert!(matches!(TenantKey::generate(&path), Err(KeyError::Exists(_))));
     assert_eq!(TenantKey::load(&path).unwrap().expose(), made.expose());
@@ -32,7 +32,7 @@ fn a_key_is_never_overwritten() {
 
 #[test]
 fn other_modes_are_refused_with_a_remedy() {
-    let (_dir, path) = place();
+    let (_dir, path) = key_file();
     TenantKey::generate(&path).unwrap();
     for mode in [0o644, 0o640, 0o604, 0o660, 0o700, 0o400, 0o4600, 0o1600, 0o000] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
@@ -46,7 +46,7 @@ fn other_modes_are_refused_with_a_remedy() {
 
 #[test]
 fn links_pipes_and_directories_are_refused_without_hanging() {
-    let (dir, path) = place();
+    let (dir, path) = key_file();
     TenantKey::generate(&path).unwrap();
     let link = dir.path().join("link");
     symlink(&path, &link).unwrap();
@@ -62,7 +62,7 @@ fn links_pipes_and_directories_are_refused_without_hanging() {
 
 #[test]
 fn every_other_size_is_refused() {
-    let (_dir, path) = place();
+    let (_dir, path) = key_file();
     for size in [0, 1, KEY_SIZE - 1, KEY_SIZE + 1, 4096] {
         fs::write(&path, vec![1; size]).unwrap();
         fs::set_permissions(&path, Permissions::from_mode(0o600)).unwrap();
@@ -76,7 +76,7 @@ fn another_owner_is_refused() {
         println!("skipped: only root can give a file away");
         return;
     }
-    let (_dir, path) = place();
+    let (_dir, path) = key_file();
     TenantKey::generate(&path).unwrap();
     std::os::unix::fs::chown(&path, Some(12_345), None).unwrap();
     assert!(matches!(TenantKey::load(&path), Err(KeyError::Owner { owner: 12_345, .. })));

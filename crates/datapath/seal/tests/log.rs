@@ -1,4 +1,5 @@
-//! Log records against a cloud that forges, replays, reorders, drops and swaps them, and against a cloned P4 VM.
+//! Log records against a cloud that forges, replays, reorders, drops and swaps them, and against a
+//! cloned P4 VM.
 
 use std::time::Duration;
 
@@ -55,7 +56,11 @@ fn any_flipped_byte_or_truncation_is_a_forgery() {
         assert_eq!(open(&mut o, &q), Err(LogRefusal::Forged), "byte {i}");
     }
     for len in 0..p.bytes.len() {
-        assert_eq!(o.open(p.epoch, p.counter, &p.bytes[..len]), Err(LogRefusal::Forged), "cut to {len}");
+        assert_eq!(
+            o.open(p.epoch, p.counter, &p.bytes[..len]),
+            Err(LogRefusal::Forged),
+            "truncated to {len}"
+        );
     }
     assert_eq!(open(&mut o, &p), Ok((5, Continuity::First)));
     assert_eq!(o.totals().forged, 2 * SEALED_LOG_SIZE as u64);
@@ -81,7 +86,7 @@ fn a_record_belongs_to_its_tenant_vm_and_position() {
 fn replays_gaps_and_repetitions_are_distinguished() {
     let (mut s, mut o) = (sealer(), LogOpener::new(&KEY, &WEB));
     let pages: Vec<Page> = (0..10).map(|i| seal(&mut s, i)).collect();
-    assert_eq!(open(&mut o, &pages[1]), Ok((1, Continuity::First)), "a reader may come late");
+    assert_eq!(open(&mut o, &pages[1]), Ok((1, Continuity::First)), "a reader may start late");
     assert_eq!(open(&mut o, &pages[1]), Err(LogRefusal::Unchanged));
     assert_eq!(open(&mut o, &pages[0]), Err(LogRefusal::Replayed));
     assert_eq!(open(&mut o, &pages[5]), Ok((5, Continuity::Gap { missed: 3 })));
@@ -104,7 +109,7 @@ fn a_restart_is_reported_and_its_past_is_a_replay() {
     assert_eq!(open(&mut o, &seal(&mut new, 1)), Ok((1, Continuity::Next)));
 }
 
-/// An epoch's file that holds this number.
+/// Creates an epoch file with a number.
 fn epoch_file(dir: &tempfile::TempDir, name: &str, number: u64) -> std::path::PathBuf {
     use sha2::{Digest, Sha256};
     let sum = Sha256::digest(format!("p4shield epoch {number}"));
@@ -114,7 +119,7 @@ fn epoch_file(dir: &tempfile::TempDir, name: &str, number: u64) -> std::path::Pa
     path
 }
 
-/// One machine image started twice, with a number so far ahead that the clock has no say.
+/// One machine image starts twice, with a number so far ahead that the clock does not matter.
 #[test]
 fn a_cloned_p4vm_never_continues_the_log() {
     let dir = tempfile::tempdir().unwrap();
@@ -124,15 +129,16 @@ fn a_cloned_p4vm_never_continues_the_log() {
     open(&mut o, &seal(&mut a, 0)).unwrap();
     let _ = seal(&mut b, 100);
     let opened = open(&mut o, &seal(&mut b, 101));
-    // The random low bits of an epoch tell the clones apart, but for one time in a million: then it is the next test.
-    let told = matches!(
+    // The random low bits of an epoch distinguish the clones, except once in a million: that case is
+    // the next test.
+    let detected = matches!(
         opened,
         Ok((_, Continuity::Restart { .. })) | Err(LogRefusal::Replayed | LogRefusal::ChainBroken)
     );
-    assert!(told, "{opened:?}");
+    assert!(detected, "{opened:?}");
 }
 
-/// Two writers with the very same epoch, which only a broken host can bring about.
+/// Two writers with the same epoch, which only a broken host can cause.
 #[test]
 fn two_writers_of_one_epoch_break_the_chain() {
     let (mut a, mut b) = twins();
@@ -140,14 +146,18 @@ fn two_writers_of_one_epoch_break_the_chain() {
     open(&mut o, &seal(&mut a, 0)).unwrap();
     open(&mut o, &seal(&mut a, 1)).unwrap();
     let _ = seal(&mut b, 100);
-    assert_eq!(open(&mut o, &seal(&mut b, 101)), Err(LogRefusal::ChainBroken), "same place, another record");
+    assert_eq!(
+        open(&mut o, &seal(&mut b, 101)),
+        Err(LogRefusal::ChainBroken),
+        "same position, another record"
+    );
     let third = seal(&mut a, 2);
-    assert_eq!(open(&mut o, &third), Err(LogRefusal::ChainBroken), "does not name the one before it");
-    assert_eq!(open(&mut o, &seal(&mut a, 3)), Ok((3, Continuity::Next)), "and goes on from there");
+    assert_eq!(open(&mut o, &third), Err(LogRefusal::ChainBroken), "does not name the previous record");
+    assert_eq!(open(&mut o, &seal(&mut a, 3)), Ok((3, Continuity::Next)), "the chain restarts there");
     assert_eq!(o.totals().chain_broken, 2);
 }
 
-/// Two sealers with the same epoch: the highest there is, to which nothing random can be added.
+/// Two sealers with the same epoch: the highest one, to which no random bits can be added.
 fn twins() -> (LogSealer, LogSealer) {
     let dir = tempfile::tempdir().unwrap();
     let start =
@@ -158,7 +168,7 @@ fn twins() -> (LogSealer, LogSealer) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// In whatever order records are shown: accepted ones only ever advance, and each is what was sealed there.
+    /// In any order of records, accepted ones only advance, and each is what was sealed at its position.
     #[test]
     fn a_log_only_advances(shown in prop::collection::vec(0usize..20, 1..80), damage: u16) {
         let mut s = LogSealer::new(&KEY, &WEB, Epoch::from_clock().unwrap());

@@ -34,7 +34,7 @@ pub struct Hello {
     pub log_interval_ms: u32,
     /// Instructions that a program may execute for one packet.
     pub budget: u64,
-    /// The lowest epoch that logs may take: above those of the P4 VMs before. See [`p4shield_seal::Floor`].
+    /// The lowest epoch that logs may take: above those of the P4 VMs before. See [`p4shield_seal::EpochFloor`].
     pub min_epoch: u64,
 }
 

@@ -4,7 +4,7 @@
 //! [`Audit::sums`] has added all. Until then packets wait to be digested several at once.
 
 use p4shield_abi::Direction;
-use p4shield_seal::{Digests, LANES, PacketDigest};
+use p4shield_seal::{DigestBatch, LANES, PacketDigest};
 
 /// Sums of digests of one direction.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,14 +26,14 @@ struct Use {
 /// Digests of one user VM's packets.
 pub(super) struct Audit {
     key: PacketDigest,
-    waiting: Digests,
+    waiting: DigestBatch,
     uses: [Use; LANES],
     sums: [Sums; 2],
 }
 
 impl Audit {
     pub(super) fn new(key: PacketDigest) -> Self {
-        Self { key, waiting: Digests::default(), uses: Default::default(), sums: Default::default() }
+        Self { key, waiting: DigestBatch::default(), uses: Default::default(), sums: Default::default() }
     }
 
     /// A packet came to be judged.

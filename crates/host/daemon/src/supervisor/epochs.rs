@@ -1,8 +1,8 @@
 //! The lower bound for the epochs of a tenant's logs. It keeps epochs increasing when the clock is set back (see
-//! [`p4shield_seal::Floor`]).
+//! [`p4shield_seal::EpochFloor`]).
 
 use crate::text::chain;
-use p4shield_seal::{EpochError, Floor};
+use p4shield_seal::{EpochError, EpochFloor};
 use std::path::Path;
 
 /// Subfolder of the daemon's state folder.
@@ -12,7 +12,7 @@ const FOLDER: &str = "p4vm";
 #[derive(Debug)]
 pub(super) struct Epochs {
     tenant: String,
-    floor: Floor,
+    floor: EpochFloor,
 }
 
 impl Epochs {
@@ -26,7 +26,7 @@ impl Epochs {
             .ok()?;
             Some(folder.join(format!("{tenant}.epoch")))
         });
-        Self { tenant: tenant.to_owned(), floor: Floor::new(path) }
+        Self { tenant: tenant.to_owned(), floor: EpochFloor::new(path) }
     }
 
     /// Reserves and returns the lower bound for the next writer of the logs.
@@ -38,7 +38,7 @@ impl Epochs {
 
     /// Confirms that the writer has started its logs.
     pub(super) fn settle(&mut self) {
-        let kept = self.floor.settle();
+        let kept = self.floor.confirm();
         self.warn(kept);
     }
 

@@ -8,7 +8,7 @@ use p4shield_abi::page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
 use p4shield_channel::{PageReader, SharedMemory};
 use p4shield_daemon::Daemon;
 use p4shield_daemon::config::Config;
-use p4shield_seal::{Continuity, Floor, Identity, LogOpener, LogRefusal, Now, TenantKey};
+use p4shield_seal::{Continuity, EpochFloor, Identity, LogOpener, LogRefusal, Now, TenantKey};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::Path;
 
@@ -73,7 +73,7 @@ fn epochs_never_go_back() {
     let config = fixture.config(&fixture.text("drop").replace("[daemon]", "[daemon]\nstate = \"state\""));
     // Earlier daemons ran while the clock was ahead.
     std::fs::create_dir_all(fixture.at("state/p4vm")).unwrap();
-    let mut before = Floor::new(Some(fixture.at("state/p4vm/bob.epoch")));
+    let mut before = EpochFloor::new(Some(fixture.at("state/p4vm/bob.epoch")));
     while before.reserve().0 < Now::read().real_ns + HOUR {}
     let mut reader = Reader::new(&fixture);
 

@@ -1,55 +1,55 @@
 //! Digests of several packets at once.
 //!
-//! One digest is a chain of some 180 instructions of which each waits for the one before. Sums of digests do not care when
-//! they are added up, so packets wait here until there are [`LANES`] of them, and the chains run side by side: in
-//! vector registers where the processor has wide ones, which is found out when the program runs.
+//! One digest is a chain of about 180 dependent instructions. A sum of digests does not depend on
+//! their order or time, so packets wait here until there are [`LANES`] of them, and the chains run in
+//! parallel: in AVX-512 registers if the processor has them, which is detected at run time.
 
 use crate::PacketDigest;
 use crate::digest::{MESSAGE_WORDS, message_words};
 
-/// Packets that are digested together.
+/// Packets that are digested in parallel.
 pub const LANES: usize = 8;
 
-/// Words of a row of messages, and of one word of the state of each.
+/// One word of each message, or of each state.
 type Row = [u64; LANES];
-/// Of a message with the word that ends it.
+/// Words of the longest message, including its last word, the length.
 const ROWS: usize = MESSAGE_WORDS + 1;
 
-/// Packets that wait to be digested.
+/// Packets that wait for their digests.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
-pub struct Digests {
-    /// By place in the message, then by packet.
+pub struct DigestBatch {
+    /// By position in the message, then by packet.
     rows: [Row; ROWS],
-    /// Words of each message, with the one that ends it.
+    /// Words of each message, including its last word.
     lens: [u64; LANES],
     used: usize,
 }
 
-impl Default for Digests {
+impl Default for DigestBatch {
     fn default() -> Self {
         Self { rows: [[0; LANES]; ROWS], lens: [0; LANES], used: 0 }
     }
 }
 
-impl Digests {
-    /// Packets that wait.
+impl DigestBatch {
+    /// Returns how many packets wait.
     #[must_use]
     #[inline]
     pub const fn len(&self) -> usize {
         self.used
     }
 
-    /// Whether none does.
+    /// Whether no packet waits.
     #[must_use]
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.used == 0
     }
 
-    /// Adds a packet, as [`PacketDigest::digest`] takes it, and returns its place among those that wait. None, and nothing
-    /// was added, if there are [`LANES`] already.
-    #[must_use = "a packet that found no place is not digested"]
+    /// Adds a packet, with the arguments of [`PacketDigest::digest`], and returns its lane. None, and
+    /// the packet is not added, if [`LANES`] packets wait already.
+    #[must_use = "a packet without a lane has no digest"]
     #[inline]
     pub fn add(&mut self, header: &[u8], packet_len: u32) -> Option<usize> {
         let lane = self.used;
@@ -58,30 +58,31 @@ impl Digests {
         }
         let rows = &mut self.rows;
         let words = message_words(header, packet_len, |i, word| rows[i][lane] = word);
-        // What ends a message is its length in bytes, modulo 256, in the highest byte.
+        // The last word has the message's length in bytes, modulo 256, in its highest byte.
         self.rows[words][lane] = (words as u64 * 8) << 56;
         self.lens[lane] = words as u64 + 1;
         self.used += 1;
         Some(lane)
     }
 
-    /// The digests of the packets that wait, by place; places behind them hold anything. None waits afterwards.
+    /// Returns the digests of the waiting packets, by lane; unused lanes have arbitrary values. No
+    /// packet waits afterwards.
     #[inline]
     pub fn finish(&mut self, key: &PacketDigest) -> [u64; LANES] {
-        // Places that are not used run along as the shortest message that there is.
+        // Unused lanes contain the shortest message.
         self.lens[self.used..].fill(2);
         self.used = 0;
         sums(key, &self.rows, &self.lens)
     }
 }
 
-/// The digests of the columns of `rows`, each as long as `lens` says.
+/// Returns the digests of the columns of `rows`, whose lengths are `lens`.
 #[allow(unsafe_code)]
 #[inline]
 fn sums(key: &PacketDigest, rows: &[Row; ROWS], lens: &[u64; LANES]) -> Row {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx512f") {
-        // SAFETY: the processor has what the function was compiled for.
+        // SAFETY: the processor has AVX-512F, for which the function is compiled.
         return unsafe { avx512::sums(key.expose_key(), rows, lens) };
     }
     std::array::from_fn(|lane| {
@@ -90,7 +91,7 @@ fn sums(key: &PacketDigest, rows: &[Row; ROWS], lens: &[u64; LANES]) -> Row {
     })
 }
 
-/// SipHash-1-3 of eight messages side by side.
+/// SipHash-1-3 of eight messages in parallel.
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use super::{LANES, ROWS, Row};
@@ -119,12 +120,12 @@ mod avx512 {
             state = compress(state, vector(row));
         }
         let lens = vector(lens);
-        for place in shortest..longest {
-            let going = _mm512_cmpgt_epu64_mask(lens, splat(place));
-            let next = compress(state, vector(&rows[place as usize]));
-            // Those that have ended keep their state.
+        for i in shortest..longest {
+            let active = _mm512_cmpgt_epu64_mask(lens, splat(i));
+            let next = compress(state, vector(&rows[i as usize]));
+            // Messages that have ended keep their state.
             for (word, next) in state.0.iter_mut().zip(next.0) {
-                *word = _mm512_mask_mov_epi64(*word, going, next);
+                *word = _mm512_mask_mov_epi64(*word, active, next);
             }
         }
         state.0[2] = _mm512_xor_si512(state.0[2], splat(0xff));
@@ -159,7 +160,7 @@ mod avx512 {
 
     #[allow(unsafe_code)]
     fn vector(row: &Row) -> __m512i {
-        // SAFETY: both are 64 bytes of which any are valid.
+        // SAFETY: both types have 64 bytes, and every bit pattern is valid.
         unsafe { transmute::<Row, __m512i>(*row) }
     }
 

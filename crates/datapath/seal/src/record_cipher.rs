@@ -1,4 +1,4 @@
-//! AES-256-GCM over one record, bound to its purpose, its VM and its place in the stream.
+//! AES-256-GCM over one record, bound to its purpose, its VM and its position in the stream.
 
 use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::{Aes256Gcm, Nonce, Tag};
@@ -7,7 +7,7 @@ use p4shield_abi::page::TAG_SIZE;
 use crate::derive::{Identity, Purpose, PurposeKey, scope};
 use crate::key::TenantKey;
 
-/// A record as it goes into a page's slot.
+/// A sealed record, as a page's slot contains it.
 #[derive(Clone, Copy, Debug)]
 pub struct SealedRecord<'a> {
     /// Epoch of the writer.
@@ -18,19 +18,19 @@ pub struct SealedRecord<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Where a record stands. Ordered: epochs first, then counters.
+/// Position of a record: epoch and counter, in this order.
 pub(crate) type Position = (u64, u64);
 
-/// One direction of one VM's stream of records: derives keys, seals and opens.
-pub(crate) struct Envelope {
+/// Derives the keys of one VM's stream of records, and seals and opens them.
+pub(crate) struct RecordCipher {
     key: PurposeKey,
-    /// Cipher of the epoch in use: what a reader last accepted, or what a writer writes.
+    /// Cipher of the current epoch: the one that a reader accepted last, or that a writer uses.
     current: (u64, Aes256Gcm),
     /// Scope and layout version, then 16 bytes for the position.
     aad: Vec<u8>,
 }
 
-impl Envelope {
+impl RecordCipher {
     pub(crate) fn new(
         key: &TenantKey,
         identity: &Identity<'_>,
@@ -50,22 +50,22 @@ impl Envelope {
         self.current.0
     }
 
-    /// Encrypts `buffer` but for its last [`TAG_SIZE`] bytes in place, and puts the tag there.
+    /// Encrypts `buffer` in place except for its last [`TAG_SIZE`] bytes, and writes the tag there.
     pub(crate) fn seal(&mut self, counter: u64, buffer: &mut [u8]) {
         let (epoch, cipher) = &self.current;
-        place(&mut self.aad, (*epoch, counter));
+        set_position(&mut self.aad, (*epoch, counter));
         let (text, tag) = buffer.split_at_mut(buffer.len() - TAG_SIZE);
-        let made = cipher
+        let computed = cipher
             .encrypt_inout_detached(&nonce(counter), &self.aad, text.into())
             .expect("a record is far below GCM's 64 GiB");
-        tag.copy_from_slice(&made);
+        tag.copy_from_slice(&computed);
     }
 
-    /// Decrypts `buffer` in place if it was sealed for exactly this position; else leaves it as it was.
+    /// Decrypts `buffer` in place if it was sealed for exactly this position; otherwise leaves it unchanged.
     pub(crate) fn open(&mut self, position: Position, buffer: &mut [u8]) -> bool {
         let (epoch, counter) = position;
         let Some(split) = buffer.len().checked_sub(TAG_SIZE) else { return false };
-        place(&mut self.aad, position);
+        set_position(&mut self.aad, position);
         let (text, tag) = buffer.split_at_mut(split);
         let Ok(tag) = <&[u8; TAG_SIZE]>::try_from(&*tag) else { return false };
         let (tag, nonce) = (Tag::from(*tag), nonce(counter));
@@ -74,7 +74,8 @@ impl Envelope {
         }
         let other = cipher(&self.key, epoch);
         let genuine = other.decrypt_inout_detached(&nonce, &self.aad, text.into(), &tag).is_ok();
-        // Only what authenticates may change what is kept: a forger must not cost a derivation per honest record.
+        // Only an authentic record changes the kept cipher. Otherwise a forger could force a
+        // derivation for each record.
         if genuine && epoch > self.current.0 {
             self.current = (epoch, other);
         }
@@ -93,7 +94,7 @@ fn nonce(counter: u64) -> Nonce<aes_gcm::aead::consts::U12> {
     n.into()
 }
 
-fn place(aad: &mut [u8], (epoch, counter): Position) {
+fn set_position(aad: &mut [u8], (epoch, counter): Position) {
     let at = aad.len() - 16;
     aad[at..at + 8].copy_from_slice(&epoch.to_le_bytes());
     aad[at + 8..].copy_from_slice(&counter.to_le_bytes());

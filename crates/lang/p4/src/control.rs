@@ -86,7 +86,7 @@ pub struct ArrayFacts {
 
 /// The data structure of a table's entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum LookupKind {
     /// Code: the entries never change.
     Code,
     /// A hash map.
@@ -107,7 +107,7 @@ pub struct TableFacts {
     /// The one-entry array that holds the default action; `None` if it is constant.
     pub default_map: Option<String>,
     /// The data structure of the entries.
-    pub shape: Shape,
+    pub lookup: LookupKind,
     /// Whether entries may be added and removed.
     pub mutable: bool,
     /// The keys, in the order of the program.
@@ -182,8 +182,9 @@ pub struct ValueSetFacts {
     pub name: String,
     /// Its map, whose keys are the members.
     pub map: String,
-    /// [`Shape::Exact`], or [`Shape::Rules`] if the declared type has fields with other match kinds.
-    pub shape: Shape,
+    /// [`LookupKind::Exact`], or [`LookupKind::Rules`] if the declared type has fields with other
+    /// match kinds.
+    pub lookup: LookupKind,
     /// The keys of a member, in order.
     pub keys: Vec<KeyFacts>,
     /// Size of a packet's key in bytes.
@@ -198,7 +199,7 @@ impl ValueSetFacts {
     /// # Errors
     /// If the matches do not match the keys of the set.
     pub fn member(&self, matches: &[Match]) -> Result<(Vec<u8>, [u8; 8]), EntryError> {
-        Ok((map_key(self.shape, &self.keys, self.key_size, matches, 0)?, [1; 8]))
+        Ok((map_key(self.lookup, &self.keys, self.key_size, matches, 0)?, [1; 8]))
     }
 }
 
@@ -374,7 +375,7 @@ impl TableFacts {
     /// # Errors
     /// If the matches do not match the keys of the table.
     pub fn entry_key(&self, matches: &[Match], priority: u32) -> Result<Vec<u8>, EntryError> {
-        map_key(self.shape, &self.keys, self.key_size, matches, priority)
+        map_key(self.lookup, &self.keys, self.key_size, matches, priority)
     }
 
     /// Encodes the map value of an entry that refers to a group.
@@ -412,7 +413,7 @@ impl TableFacts {
 
 /// Encodes the matches of keys as a map key.
 fn map_key(
-    shape: Shape,
+    lookup: LookupKind,
     keys: &[KeyFacts],
     size: u32,
     matches: &[Match],
@@ -421,19 +422,24 @@ fn map_key(
     if matches.len() != keys.len() {
         return Err(EntryError::Keys { expected: keys.len(), got: matches.len() });
     }
-    match shape {
-        Shape::Rules => rule(keys, size, matches, priority),
-        _ => plain_key(shape, keys, size, matches),
+    match lookup {
+        LookupKind::Rules => rule(keys, size, matches, priority),
+        _ => plain_key(lookup, keys, size, matches),
     }
 }
 
-fn plain_key(shape: Shape, keys: &[KeyFacts], size: u32, matches: &[Match]) -> Result<Vec<u8>, EntryError> {
+fn plain_key(
+    lookup: LookupKind,
+    keys: &[KeyFacts],
+    size: u32,
+    matches: &[Match],
+) -> Result<Vec<u8>, EntryError> {
     let mut key = vec![0; size as usize];
     for (k, m) in keys.iter().zip(matches) {
         let (value, mask) = k.ternary(m)?;
         // A prefix counts from the first bit of its bytes, so a width that is not a multiple of 8
         // is shifted left.
-        let lpm = k.kind == "lpm" && shape == Shape::Lpm;
+        let lpm = k.kind == "lpm" && lookup == LookupKind::Lpm;
         let pad = if lpm { k.bytes * 8 - k.width } else { 0 };
         k.put(&mut key, &(value << pad));
         if lpm {

@@ -16,7 +16,7 @@ use std::fmt::Write;
 type Node = usize;
 
 /// Edges without a target yet: source nodes and edge labels.
-type Ends = Vec<(Node, String)>;
+type OpenEdges = Vec<(Node, String)>;
 
 /// Draws the whole program.
 pub(crate) fn draw(program: &Program) -> String {
@@ -43,18 +43,18 @@ struct Graph {
     /// Tables of the current control, with their labels.
     tables: HashMap<Name, String>,
     /// The enclosing loops, innermost last.
-    loops: Vec<Loop>,
+    loops: Vec<LoopEdges>,
     /// The end node of the current control, also the target of `exit`.
     end: Node,
 }
 
 /// The open edges of a loop.
 #[derive(Default)]
-struct Loop {
+struct LoopEdges {
     /// Edges of `continue`.
-    next: Ends,
+    next: OpenEdges,
     /// Edges of `break`.
-    left: Ends,
+    left: OpenEdges,
 }
 
 /// Escapes text for a quoted label; lines are left-aligned.
@@ -90,14 +90,14 @@ impl Graph {
     }
 
     /// Connects open edges to a node.
-    fn join(&mut self, ends: Ends, to: Node) {
-        ends.into_iter().for_each(|(from, text)| self.edge(from, to, &text));
+    fn join(&mut self, open: OpenEdges, to: Node) {
+        open.into_iter().for_each(|(from, text)| self.edge(from, to, &text));
     }
 
     /// Adds a node and connects open edges to it.
-    fn step(&mut self, ends: Ends, shape: &str, text: &str) -> Node {
+    fn step(&mut self, open: OpenEdges, shape: &str, text: &str) -> Node {
         let node = self.node(shape, text);
-        self.join(ends, node);
+        self.join(open, node);
         node
     }
 
@@ -138,35 +138,35 @@ impl Graph {
         self.tables = control.locals.iter().filter_map(table).collect();
         let start = self.node("ellipse", "apply");
         self.end = self.node("ellipse", "end");
-        let ends = self.block(&control.body, vec![(start, String::new())]);
-        self.join(ends, self.end);
+        let open = self.block(&control.body, vec![(start, String::new())]);
+        self.join(open, self.end);
     }
 
     /// Draws a block. Statements other than tables and decisions share a node with those that follow.
-    fn block(&mut self, block: &Block, mut ends: Ends) -> Ends {
+    fn block(&mut self, block: &Block, mut open: OpenEdges) -> OpenEdges {
         let mut lines = Vec::new();
         for statement in &block.stmts {
             if is_plain(statement) && self.applied(statement).is_none() {
                 lines.push(line_of(statement));
             } else {
-                ends = self.lines(&mut lines, ends);
-                ends = self.statement(statement, ends);
+                open = self.lines(&mut lines, open);
+                open = self.statement(statement, open);
             }
         }
-        self.lines(&mut lines, ends)
+        self.lines(&mut lines, open)
     }
 
     /// Adds a node for these lines, if there are any.
-    fn lines(&mut self, lines: &mut Vec<String>, ends: Ends) -> Ends {
+    fn lines(&mut self, lines: &mut Vec<String>, open: OpenEdges) -> OpenEdges {
         let text = std::mem::take(lines).into_iter().filter(|l| !l.is_empty()).collect::<Vec<_>>().join("\n");
-        if text.is_empty() { ends } else { vec![(self.step(ends, "box", &text), String::new())] }
+        if text.is_empty() { open } else { vec![(self.step(open, "box", &text), String::new())] }
     }
 
-    fn statement(&mut self, statement: &Stmt, ends: Ends) -> Ends {
+    fn statement(&mut self, statement: &Stmt, open: OpenEdges) -> OpenEdges {
         match &statement.kind {
-            StmtKind::Block(block) => self.block(block, ends),
+            StmtKind::Block(block) => self.block(block, open),
             StmtKind::If { condition, then, otherwise } => {
-                let node = self.step(ends, "diamond", &expr(condition));
+                let node = self.step(open, "diamond", &expr(condition));
                 let mut after = self.statement(then, vec![(node, "true".to_owned())]);
                 let other = vec![(node, "false".to_owned())];
                 after.extend(match otherwise {
@@ -175,34 +175,34 @@ impl Graph {
                 });
                 after
             }
-            StmtKind::Switch { subject, cases } => self.switch(subject, cases, ends),
+            StmtKind::Switch { subject, cases } => self.switch(subject, cases, open),
             StmtKind::For { init, condition, update, body } => {
-                let ends = self.lines(&mut init.iter().map(simple).collect(), ends);
-                let node = self.step(ends, "diamond", &expr(condition));
+                let open = self.lines(&mut init.iter().map(simple).collect(), open);
+                let node = self.step(open, "diamond", &expr(condition));
                 self.repeat(node, body, update)
             }
             StmtKind::ForIn { name, from, to, body, .. } => {
                 let to = to.as_ref().map_or_else(String::new, |to| format!(" .. {}", expr(to)));
-                let node = self.step(ends, "diamond", &format!("{} in {}{to}", name.name, expr(from)));
+                let node = self.step(open, "diamond", &format!("{} in {}{to}", name.name, expr(from)));
                 self.repeat(node, body, &[])
             }
             StmtKind::Return(_) | StmtKind::Exit => {
-                let node = self.step(ends, "box", &simple(statement));
+                let node = self.step(open, "box", &simple(statement));
                 self.edge(node, self.end, "");
-                Ends::new()
+                OpenEdges::new()
             }
-            StmtKind::Break => self.leave(ends, |l| &mut l.left),
-            StmtKind::Continue => self.leave(ends, |l| &mut l.next),
+            StmtKind::Break => self.leave(open, |l| &mut l.left),
+            StmtKind::Continue => self.leave(open, |l| &mut l.next),
             _ => match self.applied(statement) {
-                Some(table) => vec![(self.step(ends, "cylinder", &table), String::new())],
-                None => self.lines(&mut vec![line_of(statement)], ends),
+                Some(table) => vec![(self.step(open, "cylinder", &table), String::new())],
+                None => self.lines(&mut vec![line_of(statement)], open),
             },
         }
     }
 
-    fn switch(&mut self, subject: &Expr, cases: &[SwitchCase], ends: Ends) -> Ends {
-        let node = self.step(ends, "diamond", &expr(subject));
-        let (mut after, mut labels) = (Ends::new(), Vec::new());
+    fn switch(&mut self, subject: &Expr, cases: &[SwitchCase], open: OpenEdges) -> OpenEdges {
+        let node = self.step(open, "diamond", &expr(subject));
+        let (mut after, mut labels) = (OpenEdges::new(), Vec::new());
         for case in cases {
             labels.push(expr(&case.label));
             // A label without a block falls through to the next block.
@@ -220,10 +220,10 @@ impl Graph {
     }
 
     /// Draws the rest of a loop whose condition is `node`.
-    fn repeat(&mut self, node: Node, body: &Stmt, update: &[Stmt]) -> Ends {
-        self.loops.push(Loop { next: Ends::new(), left: vec![(node, "false".to_owned())] });
+    fn repeat(&mut self, node: Node, body: &Stmt, update: &[Stmt]) -> OpenEdges {
+        self.loops.push(LoopEdges { next: OpenEdges::new(), left: vec![(node, "false".to_owned())] });
         let mut next = self.statement(body, vec![(node, "true".to_owned())]);
-        let Loop { next: continued, left } = self.loops.pop().unwrap_or_default();
+        let LoopEdges { next: continued, left } = self.loops.pop().unwrap_or_default();
         next.extend(continued);
         let again = self.lines(&mut update.iter().map(simple).collect(), next);
         self.join(again, node);
@@ -231,12 +231,12 @@ impl Graph {
     }
 
     /// Draws `break` or `continue`.
-    fn leave(&mut self, ends: Ends, to: impl FnOnce(&mut Loop) -> &mut Ends) -> Ends {
+    fn leave(&mut self, open: OpenEdges, to: impl FnOnce(&mut LoopEdges) -> &mut OpenEdges) -> OpenEdges {
         // The checker has refused it outside of a loop.
         if let Some(inner) = self.loops.last_mut() {
-            to(inner).extend(ends);
+            to(inner).extend(open);
         }
-        Ends::new()
+        OpenEdges::new()
     }
 
     /// Returns the label of the table that a statement applies.

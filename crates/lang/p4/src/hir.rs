@@ -230,6 +230,14 @@ pub(crate) struct Table {
     pub(crate) properties: Vec<Property>,
 }
 
+impl Table {
+    /// Returns the instance that a property names.
+    pub(crate) fn instance_property(&self, name: &str) -> Option<InstId> {
+        let p = self.properties.iter().find(|p| &*p.name == name)?;
+        if let CtorArg::Object(Object::Instance(id)) = p.value { Some(id) } else { None }
+    }
+}
+
 /// A table property that the architecture defines.
 #[derive(Debug)]
 pub(crate) struct Property {

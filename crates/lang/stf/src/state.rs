@@ -6,7 +6,7 @@ use num_bigint::BigUint;
 use p4shield_abi::meter::MeterCell;
 use p4shield_bpf::maps::MapError;
 use p4shield_p4::control::{
-    Architecture, ArrayFacts, ArrayKind, EntryError, KeyFacts, Match, Shape, TableFacts,
+    Architecture, ArrayFacts, ArrayKind, EntryError, KeyFacts, LookupKind, Match, TableFacts,
 };
 
 use crate::device::Device;
@@ -418,7 +418,7 @@ fn swapped(v: &BigUint, bytes: u32) -> BigUint {
 /// Returns the default priority: in a table with several prefixes, longer ones win.
 fn specificity(t: &TableFacts, matches: &[Match]) -> u32 {
     let bits = |m: &Match| if let Match::Prefix(_, len) = m { *len } else { 0 };
-    if t.shape == Shape::Rules { matches.iter().map(bits).sum() } else { 0 }
+    if t.lookup == LookupKind::Rules { matches.iter().map(bits).sum() } else { 0 }
 }
 
 pub(crate) fn action_value(t: &TableFacts, action: &ActionCall, c: bool) -> Result<Vec<u8>, StateError> {

@@ -3,7 +3,7 @@
 use super::Checker;
 use crate::ast::{Annotation, ExprKind as Ast, Ident};
 use crate::diagnostics::Code;
-use crate::hir::ExprKind;
+use crate::hir::{ExprKind, MatchKind};
 use crate::lexer::{Name, Tok, Token};
 use crate::source::Span;
 use crate::types::Type;
@@ -95,5 +95,45 @@ impl Checker<'_> {
             }
             self.program.annotation_values.insert(value.span, e);
         }
+    }
+}
+
+/// Returns the number of an annotation such as `@priority(3)`.
+pub(super) fn number_annotation(annotations: &[Annotation], name: &str) -> Option<u32> {
+    let a = annotations.iter().find(|a| &*a.name.name == name)?;
+    match &a.body.first()?.tok {
+        Tok::Int(text) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Returns the text of `@name("...")`.
+pub(super) fn name_annotation(annotations: &[Annotation]) -> Option<String> {
+    let a = annotations.iter().find(|a| &*a.name.name == "name")?;
+    match &a.body.first()?.tok {
+        Tok::Str(s) => Some(s.to_string()),
+        _ => None,
+    }
+}
+
+/// Returns the match kind of a name.
+pub(super) fn match_kind_named(name: &str) -> MatchKind {
+    match name {
+        "exact" => MatchKind::Exact,
+        "lpm" => MatchKind::Lpm,
+        "ternary" => MatchKind::Ternary,
+        "range" => MatchKind::Range,
+        "optional" => MatchKind::Optional,
+        "selector" => MatchKind::Selector,
+        _ => MatchKind::Other,
+    }
+}
+
+/// Returns the match kind in `@match(kind)`.
+pub(super) fn match_annotation(annotations: &[Annotation]) -> Option<MatchKind> {
+    let a = annotations.iter().find(|a| &*a.name.name == "match")?;
+    match &a.body.first()?.tok {
+        Tok::Ident(n) => Some(match_kind_named(n)),
+        _ => None,
     }
 }

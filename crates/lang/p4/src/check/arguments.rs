@@ -1,7 +1,7 @@
 //! Binding of arguments to parameters.
 
 use super::Checker;
-use super::calls::Written;
+use super::argument_list::{ArgumentList, count};
 use super::infer::Inference;
 use crate::ast::{self, Direction};
 use crate::diagnostics::{Code, Diagnostic};
@@ -10,7 +10,7 @@ use crate::source::Span;
 use crate::types::Type;
 
 impl Checker<'_> {
-    pub(super) fn wrong_count(&mut self, name: &str, params: &[hir::Param], w: Written<'_>) -> Expr {
+    pub(super) fn wrong_count(&mut self, name: &str, params: &[hir::Param], w: ArgumentList<'_>) -> Expr {
         let names: Vec<&str> = params.iter().map(|p| &*p.name).collect();
         let message = format!("`{name}` takes {}, found {}", count(params.len(), "argument"), w.args.len());
         let hint = if names.is_empty() {
@@ -27,7 +27,7 @@ impl Checker<'_> {
         &mut self,
         name: &str,
         params: &[hir::Param],
-        w: Written<'_>,
+        w: ArgumentList<'_>,
         inference: &mut Inference,
     ) -> Option<Vec<CallArg>> {
         let order = self.order_arguments(name, params, w)?;
@@ -96,7 +96,7 @@ impl Checker<'_> {
         &mut self,
         name: &str,
         params: &[hir::Param],
-        w: Written<'a>,
+        w: ArgumentList<'a>,
     ) -> Option<Vec<Option<&'a ast::Arg>>> {
         let mut order: Vec<Option<&ast::Arg>> = vec![None; params.len()];
         let named = w.args.iter().filter(|a| a.name.is_some()).count();
@@ -242,9 +242,4 @@ pub(super) fn choose<'a, T>(
     };
     let exact = overloads.iter().filter(fits).find(|o| params(o).len() == args.len());
     exact.or_else(|| overloads.iter().find(fits))
-}
-
-/// Formats a number of items in words.
-pub(super) fn count(n: usize, what: &str) -> String {
-    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }

@@ -1,9 +1,10 @@
 //! Calls of functions, actions and extern functions. [`super::methods`] checks methods,
 //! [`super::arguments`] binds arguments to parameters.
 
+use super::argument_list::ArgumentList;
 use super::arguments::choose;
 use super::infer::Inference;
-use super::{Checker, FunctionDecl, Place, Symbol};
+use super::{Checker, FunctionDecl, ScopeKind, Symbol};
 use crate::ast::{self, Direction, ExprKind as Ast};
 use crate::diagnostics::Code;
 use crate::hir::{self, Call, CallArg, Callee, Expr, ExprKind, ExternFnId};
@@ -11,25 +12,9 @@ use crate::source::Span;
 use crate::types::Type;
 use std::rc::Rc;
 
-/// The arguments of a call, as written.
-#[derive(Clone, Copy)]
-pub(super) struct Written<'a> {
-    pub(super) type_args: &'a [ast::TypeExpr],
-    pub(super) args: &'a [ast::Arg],
-    /// The location of the whole call.
-    pub(super) span: Span,
-}
-
-impl<'a> Written<'a> {
-    /// Arguments without type arguments.
-    pub(super) const fn arguments(args: &'a [ast::Arg], span: Span) -> Self {
-        Self { type_args: &[], args, span }
-    }
-}
-
 impl Checker<'_> {
     /// Checks a call whose result is used.
-    pub(super) fn call_expr(&mut self, callee: &ast::Expr, w: Written<'_>) -> Expr {
+    pub(super) fn call_expr(&mut self, callee: &ast::Expr, w: ArgumentList<'_>) -> Expr {
         let e = self.call(callee, w);
         if e.ty == Type::Void {
             let hint = "call it as a separate statement";
@@ -40,7 +25,7 @@ impl Checker<'_> {
     }
 
     /// Checks any call; the type is void if it returns no value.
-    pub(super) fn call(&mut self, callee: &ast::Expr, w: Written<'_>) -> Expr {
+    pub(super) fn call(&mut self, callee: &ast::Expr, w: ArgumentList<'_>) -> Expr {
         match &callee.kind {
             Ast::Path { name, absolute } => match self.resolve(name, *absolute) {
                 Symbol::ExternFns(ids) => self.extern_call(&ids, w),
@@ -72,8 +57,8 @@ impl Checker<'_> {
         Expr::bad(span)
     }
 
-    fn action_call(&mut self, id: hir::ActionId, w: Written<'_>) -> Expr {
-        if matches!(self.place, Place::Parser | Place::Function(_)) {
+    fn action_call(&mut self, id: hir::ActionId, w: ArgumentList<'_>) -> Expr {
+        if matches!(self.scope_kind, ScopeKind::Parser | ScopeKind::Function(_)) {
             let hint = "actions belong to controls; use a function";
             self.error(Code::BadStatement, w.span, "an action cannot be called outside of a control", hint);
         }
@@ -81,7 +66,7 @@ impl Checker<'_> {
         self.plain_call(Callee::Action(id), &a.name, &a.params, w)
     }
 
-    fn extern_call(&mut self, ids: &[ExternFnId], w: Written<'_>) -> Expr {
+    fn extern_call(&mut self, ids: &[ExternFnId], w: ArgumentList<'_>) -> Expr {
         let fns = ids.iter().map(|i| (*i, self.program.extern_fns[i.0 as usize].clone()));
         let fns: Vec<_> = fns.collect();
         let Some((id, f)) = choose(&fns, |(_, f)| &f.params, w.args) else {
@@ -93,7 +78,7 @@ impl Checker<'_> {
         if &*f.name == "static_assert" {
             return self.static_assert(f, w);
         }
-        if &*f.name == "verify" && f.params.len() == 2 && !matches!(self.place, Place::Parser) {
+        if &*f.name == "verify" && f.params.len() == 2 && !matches!(self.scope_kind, ScopeKind::Parser) {
             let hint = "controls have no parser error; use `if`";
             self.error(Code::BadStatement, w.span, "verify cannot be called outside of a parser", hint);
         }
@@ -104,7 +89,7 @@ impl Checker<'_> {
     pub(super) fn ambiguous<'a>(
         &mut self,
         overloads: impl Iterator<Item = &'a Vec<hir::Param>>,
-        w: Written<'_>,
+        w: ArgumentList<'_>,
     ) -> bool {
         let all_named = w.args.iter().all(|a| a.name.is_some()) && !w.args.is_empty();
         let count = overloads.filter(|ps| ps.len() == w.args.len()).count();
@@ -116,7 +101,7 @@ impl Checker<'_> {
     }
 
     /// Evaluates `static_assert` at compile time.
-    fn static_assert(&mut self, f: &hir::ExternFn, w: Written<'_>) -> Expr {
+    fn static_assert(&mut self, f: &hir::ExternFn, w: ArgumentList<'_>) -> Expr {
         let span = w.span;
         let Some(bound) = self.bind(&f.name, &f.params, w, &mut Inference::default()) else {
             return Expr::bad(span);
@@ -140,7 +125,7 @@ impl Checker<'_> {
         Expr::bad(span)
     }
 
-    fn function_call(&mut self, overloads: &[Rc<FunctionDecl>], w: Written<'_>) -> Expr {
+    fn function_call(&mut self, overloads: &[Rc<FunctionDecl>], w: ArgumentList<'_>) -> Expr {
         let Some(f) = choose(overloads, |f| &f.params, w.args).cloned() else {
             let first = overloads[0].clone();
             return self.wrong_count(&first.name, &first.params, w);
@@ -162,7 +147,7 @@ impl Checker<'_> {
     fn directionless_constants(&mut self, params: &[hir::Param], args: &[CallArg]) {
         for (p, a) in params.iter().zip(args) {
             if let (Direction::None, CallArg::In(e)) = (p.direction, a)
-                && !self.is_put_together(e)
+                && !self.is_known_after_instantiation(e)
                 && !e.ty.is_bad()
             {
                 let hint = format!("parameter `{}` has no direction; use a constant", p.name);
@@ -177,7 +162,7 @@ impl Checker<'_> {
         &mut self,
         callee: Callee,
         f: &hir::ExternFn,
-        w: Written<'_>,
+        w: ArgumentList<'_>,
         mut inference: Inference,
     ) -> Expr {
         let span = w.span;
@@ -201,7 +186,7 @@ impl Checker<'_> {
         callee: Callee,
         name: &str,
         params: &[hir::Param],
-        w: Written<'_>,
+        w: ArgumentList<'_>,
     ) -> Expr {
         let span = w.span;
         let Some(args) = self.bind(name, params, w, &mut Inference::default()) else {

@@ -1,8 +1,8 @@
 //! Checks of controls.
 
 use super::depth::Body;
-use super::params::Owner;
-use super::{Checker, Place};
+use super::params::ParamOwner;
+use super::{Checker, ScopeKind};
 use crate::ast;
 use crate::hir::{self, Constructed, ControlId, Stmt};
 use crate::types::ObjectKind;
@@ -26,28 +26,33 @@ impl Checker<'_> {
 
     fn control_here(&mut self, d: &ast::Decl, c: &ast::ControlDecl) -> hir::Control {
         self.scoped(|k| {
-            let params = k.params(&c.params, Owner::Object);
-            let ctor_params = k.params(&c.ctor_params, Owner::Constructor);
+            let params = k.params(&c.params, ParamOwner::Object);
+            let ctor_params = k.params(&c.ctor_params, ParamOwner::Constructor);
             k.no_objects(&ctor_params, ObjectKind::Parser, "a control cannot apply a parser");
-            let saved = std::mem::replace(&mut k.place, Place::Control);
-            // A separate scope: locals may shadow parameters.
-            let (locals, body) = k.scoped(|k| {
-                let locals = c.locals.iter().filter_map(|l| k.local_stmt(l)).collect();
-                (locals, k.apply_body(&c.body))
-            });
-            k.place = saved;
+            let (locals, body) = k.object_scope(ScopeKind::Control, &c.locals, |k| k.apply_body(&c.body));
             hir::Control { name: d.name.name.clone(), params, ctor_params, locals, body }
         })
     }
 
     fn apply_body(&mut self, b: &ast::Block) -> Vec<Stmt> {
         self.scoped(|c| {
-            c.place = Place::Apply;
+            c.scope_kind = ScopeKind::Apply;
             c.statements(&b.stmts)
         })
     }
 
-    pub(super) fn local_stmt(&mut self, d: &ast::Decl) -> Option<Stmt> {
-        Some(Stmt { kind: self.local(d)?, span: d.span })
+    /// Checks the locals and the body of a parser or control in a scope of their own, in which they
+    /// may shadow parameters.
+    pub(super) fn object_scope<T>(
+        &mut self,
+        kind: ScopeKind,
+        locals: &[ast::Decl],
+        body: impl FnOnce(&mut Self) -> T,
+    ) -> (Vec<Stmt>, T) {
+        let saved = std::mem::replace(&mut self.scope_kind, kind);
+        let local = |c: &mut Self, d: &ast::Decl| Some(Stmt { kind: c.local(d)?, span: d.span });
+        let checked = self.scoped(|c| (locals.iter().filter_map(|d| local(c, d)).collect(), body(c)));
+        self.scope_kind = saved;
+        checked
     }
 }

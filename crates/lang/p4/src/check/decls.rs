@@ -1,9 +1,11 @@
 //! Checks of top-level and local declarations.
 
+use super::annotations::{match_annotation, name_annotation};
 use super::depth::Body;
-use super::params::Owner;
+use super::fold::is_constant;
+use super::params::ParamOwner;
 use super::templates::Template;
-use super::{Checker, FunctionDecl, PackageType, Place, Symbol, TypeSymbol};
+use super::{Checker, FunctionDecl, PackageType, ScopeKind, Symbol, TypeSymbol};
 use crate::ast::{self, Composite, Decl, DeclKind, TypedefTarget};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::hir::{self, ActionId, Expr, ExternFnId, ExternId, FunctionId};
@@ -146,7 +148,7 @@ impl Checker<'_> {
     }
 
     fn method(&mut self, id: ExternId, of: &crate::lexer::Name, m: &ast::Method) {
-        let owner = if m.proto.result.is_none() { Owner::ExternConstructor } else { Owner::Extern };
+        let owner = if m.proto.result.is_none() { ParamOwner::ExternConstructor } else { ParamOwner::Extern };
         if m.proto.result.is_some() && m.name.name == *of {
             let hint = "remove the result type";
             self.error(Code::BadType, m.name.span, "a constructor has no result type", hint);
@@ -185,7 +187,7 @@ impl Checker<'_> {
         &mut self,
         name: &ast::Ident,
         proto: &ast::Prototype,
-        owner: Owner,
+        owner: ParamOwner,
     ) -> hir::ExternFn {
         let type_params = self.type_params(&proto.type_params);
         let result = self.function_result(proto);
@@ -210,7 +212,7 @@ impl Checker<'_> {
     }
 
     fn extern_function(&mut self, d: &Decl, proto: &ast::Prototype) {
-        let f = self.scoped(|c| c.prototype(&d.name, proto, Owner::Extern));
+        let f = self.scoped(|c| c.prototype(&d.name, proto, ParamOwner::Extern));
         let id = ExternFnId(self.program.extern_fns.len() as u32);
         if let Some(Symbol::ExternFns(ids)) = self.lookup(&d.name.name, true) {
             let ids = ids.clone();
@@ -283,10 +285,10 @@ impl Checker<'_> {
         let ((params, result, body), depth) = self.measured_body(|c| {
             c.scoped(|c| {
                 let result = c.function_result(proto);
-                let params = c.params(&proto.params, Owner::Function);
-                let saved = std::mem::replace(&mut c.place, Place::Function(result.clone()));
+                let params = c.params(&proto.params, ParamOwner::Function);
+                let saved = std::mem::replace(&mut c.scope_kind, ScopeKind::Function(result.clone()));
                 let body = c.block(body);
-                c.place = saved;
+                c.scope_kind = saved;
                 (params, result, body)
             })
         });
@@ -317,10 +319,10 @@ impl Checker<'_> {
     pub(super) fn action(&mut self, d: &Decl, params: &[ast::Param], body: &ast::Block) {
         let ((params, body), depth) = self.measured_body(|c| {
             c.scoped(|c| {
-                let params = c.params(params, Owner::Action);
-                let saved = std::mem::replace(&mut c.place, Place::Action);
+                let params = c.params(params, ParamOwner::Action);
+                let saved = std::mem::replace(&mut c.scope_kind, ScopeKind::Action);
                 let body = c.block(body);
-                c.place = saved;
+                c.scope_kind = saved;
                 (params, body)
             })
         });
@@ -328,7 +330,7 @@ impl Checker<'_> {
         let id = ActionId(self.program.actions.len() as u32);
         self.end_of_body(Body::Action(id.0), depth, d.name.span);
         // A name that begins with a dot is absolute.
-        let given = super::tables::name_annotation(&d.annotations);
+        let given = name_annotation(&d.annotations);
         let whole = given.as_ref().and_then(|n| n.strip_prefix('.'));
         let routine = hir::Routine {
             name: d.name.name.clone(),
@@ -345,7 +347,7 @@ impl Checker<'_> {
 
     /// Reports actions that have the same name in the control plane.
     fn control_plane_name(&mut self, d: &Decl) {
-        let given = super::tables::name_annotation(&d.annotations);
+        let given = name_annotation(&d.annotations);
         let full = match (&given, self.scopes.len()) {
             (Some(n), _) if n.starts_with('.') => n[1..].to_owned(),
             (Some(n), 1) => n.clone(),
@@ -368,14 +370,14 @@ impl Checker<'_> {
 
     fn object_type(&mut self, d: &Decl, kind: ObjectKind, type_params: &[ast::Ident], params: &[ast::Param]) {
         let (type_params, params) =
-            self.scoped(|c| (c.type_params(type_params), c.params(params, Owner::Object)));
+            self.scoped(|c| (c.type_params(type_params), c.params(params, ParamOwner::Object)));
         let ty = Rc::new(super::types::object_type(kind, &d.name.name, &params));
         self.declare(&d.name, Symbol::Type(TypeSymbol::Signature(ty, type_params)));
     }
 
     fn package(&mut self, d: &Decl, type_params: &[ast::Ident], params: &[ast::Param]) {
         let (type_params, params) =
-            self.scoped(|c| (c.type_params(type_params), c.params(params, Owner::Package)));
+            self.scoped(|c| (c.type_params(type_params), c.params(params, ParamOwner::Package)));
         let package = Rc::new(PackageType { name: d.name.name.clone(), type_params, params });
         if let Some(Symbol::Type(TypeSymbol::Package(old))) = self.lookup(&d.name.name, true).cloned() {
             if old.iter().any(|o| same_arguments(&o.params, &package.params)) {
@@ -398,7 +400,7 @@ impl Checker<'_> {
             let mut out: Vec<(crate::lexer::Name, Type)> = Vec::new();
             for f in fields {
                 c.annotations(&f.annotations);
-                if let Some(kind) = super::tables::match_annotation(&f.annotations) {
+                if let Some(kind) = match_annotation(&f.annotations) {
                     c.matched_by.insert((id, out.len()), kind);
                 }
                 let mut ty = c.ty(&f.ty);
@@ -467,21 +469,6 @@ impl Checker<'_> {
             ty
         };
         self.declare(&d.name, Symbol::Type(TypeSymbol::Plain(ty)));
-    }
-}
-
-/// Whether the value is known at compile time.
-pub(super) fn is_constant(e: &Expr) -> bool {
-    match &e.kind {
-        hir::ExprKind::Const(_)
-        | hir::ExprKind::Text(_)
-        | hir::ExprKind::Bad
-        | hir::ExprKind::InvalidHeader
-        | hir::ExprKind::Object(_) => true,
-        hir::ExprKind::Field(b, _) | hir::ExprKind::Cast(b) => is_constant(b),
-        hir::ExprKind::Binary(_, a, b) => is_constant(a) && is_constant(b),
-        hir::ExprKind::Aggregate(es) => es.iter().all(is_constant),
-        _ => false,
     }
 }
 

@@ -1,6 +1,6 @@
 //! Checks of expressions.
 
-use super::calls::Written;
+use super::argument_list::ArgumentList;
 use super::{Checker, Symbol, TypeSymbol};
 use crate::ast::{self, ExprKind as Ast};
 use crate::constant::small;
@@ -54,7 +54,7 @@ impl Checker<'_> {
                 self.cast(inner, &ty, span)
             }
             Ast::Call { callee, type_args, args } => {
-                self.call_expr(callee, Written { type_args, args, span })
+                self.call_expr(callee, ArgumentList { type_args, args, span })
             }
             Ast::Type(_) => self.misplaced(span, "a type", "expected a value"),
             Ast::Dots => self.default_value(want, span),

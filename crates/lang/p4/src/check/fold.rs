@@ -1,8 +1,9 @@
-//! Constant folding of operators.
+//! Constant expressions, and constant folding of operators.
 
 use crate::ast::{BinaryOp, UnaryOp};
 use crate::constant::{bounded, saturate, small, wrap};
 use crate::diagnostics::Code;
+use crate::hir::{Expr, ExprKind};
 use crate::types::Type;
 use num_bigint::BigInt;
 use num_integer::Integer;
@@ -82,4 +83,19 @@ fn divide(op: BinaryOp, a: &BigInt, b: &BigInt) -> Folded {
         return Err((Code::BadConstant, message, "both operands must be positive"));
     }
     Ok(if op == BinaryOp::Div { a.div_floor(b) } else { a.mod_floor(b) })
+}
+
+/// Whether the value is known at compile time.
+pub(super) fn is_constant(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Const(_)
+        | ExprKind::Text(_)
+        | ExprKind::Bad
+        | ExprKind::InvalidHeader
+        | ExprKind::Object(_) => true,
+        ExprKind::Field(b, _) | ExprKind::Cast(b) => is_constant(b),
+        ExprKind::Binary(_, a, b) => is_constant(a) && is_constant(b),
+        ExprKind::Aggregate(es) => es.iter().all(is_constant),
+        _ => false,
+    }
 }

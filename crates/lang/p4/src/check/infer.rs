@@ -1,8 +1,7 @@
 //! Type inference: type arguments as written, and inferred from the types of arguments.
 
 use super::Checker;
-use super::arguments::count;
-use super::calls::Written;
+use super::argument_list::{ArgumentList, count};
 use crate::ast;
 use crate::diagnostics::Code;
 use crate::hir::{self, CallArg};
@@ -109,7 +108,7 @@ impl Checker<'_> {
         name: &str,
         type_params: &[u32],
         params: &[hir::Param],
-        w: Written<'_>,
+        w: ArgumentList<'_>,
         inference: &mut Inference,
     ) -> Option<(Vec<CallArg>, Vec<Type>)> {
         self.written_types(name, type_params, w, inference)?;
@@ -127,7 +126,7 @@ impl Checker<'_> {
         &mut self,
         name: &str,
         params: &[u32],
-        w: Written<'_>,
+        w: ArgumentList<'_>,
         inference: &mut Inference,
     ) -> Option<()> {
         let given = w.type_args.len();

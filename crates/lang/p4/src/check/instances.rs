@@ -1,10 +1,10 @@
 //! Instantiation: `T(args) name;` and `T(args)` as an argument, with implementations of abstract
 //! methods.
 
-use super::arguments::{choose, count};
-use super::calls::Written;
+use super::argument_list::{ArgumentList, count};
+use super::arguments::choose;
 use super::infer::Inference;
-use super::{Checker, ObjectDecl, PackageType, Place, Symbol, TypeSymbol};
+use super::{Checker, ObjectDecl, PackageType, ScopeKind, Symbol, TypeSymbol};
 use crate::ast::{self, DeclKind, ExprKind as Ast, TypeKind};
 use crate::diagnostics::Code;
 use crate::hir::{self, Constructed, CtorArg, Expr, ExternId, FunctionId, InstId, Instance};
@@ -14,7 +14,7 @@ use crate::types::{ExternRef, ObjectKind, ObjectParam, ObjectType, Type};
 use std::rc::Rc;
 
 /// A request to construct an instance.
-struct Request<'a> {
+struct Construction<'a> {
     type_name: &'a ast::Ident,
     args: &'a [ast::Arg],
     name: &'a Name,
@@ -37,7 +37,7 @@ impl Checker<'_> {
         args: &[ast::Arg],
         init: Option<&[ast::Decl]>,
     ) -> Option<InstId> {
-        let allowed = matches!(self.place, Place::Top | Place::Control | Place::Parser);
+        let allowed = matches!(self.scope_kind, ScopeKind::Top | ScopeKind::Control | ScopeKind::Parser);
         if !allowed {
             let hint = "declare it among the declarations of the enclosing control or parser";
             self.error(Code::BadInstance, d.span, "an instance cannot be declared here", hint);
@@ -55,15 +55,15 @@ impl Checker<'_> {
 
     fn check_place(&mut self, id: InstId, d: &ast::Decl) {
         let what = self.program.instances[id.0 as usize].what;
-        let hint = match (what, &self.place) {
-            (Constructed::Parser(_) | Constructed::Control(_), Place::Top) => {
+        let hint = match (what, &self.scope_kind) {
+            (Constructed::Parser(_) | Constructed::Control(_), ScopeKind::Top) => {
                 "pass it to the package, as in `P(C()) main;`"
             }
-            (Constructed::Parser(_), Place::Control) => "a control cannot apply a parser",
-            (Constructed::Control(_), Place::Parser) => "a parser cannot apply a control",
-            (Constructed::Package, Place::Control | Place::Parser) => "move it to the top level",
-            (Constructed::Package, Place::Top) => return,
-            (_, Place::Top) if &*d.name.name == "main" => "`main` is an instance of a package",
+            (Constructed::Parser(_), ScopeKind::Control) => "a control cannot apply a parser",
+            (Constructed::Control(_), ScopeKind::Parser) => "a parser cannot apply a control",
+            (Constructed::Package, ScopeKind::Control | ScopeKind::Parser) => "move it to the top level",
+            (Constructed::Package, ScopeKind::Top) => return,
+            (_, ScopeKind::Top) if &*d.name.name == "main" => "`main` is an instance of a package",
             _ => return,
         };
         self.error(Code::BadInstance, d.span, format!("`{}` cannot be instantiated here", d.name.name), hint);
@@ -91,7 +91,7 @@ impl Checker<'_> {
         let symbol = self.resolve(type_name, absolute);
         let written = written.map(|ts| self.type_args_or_any(ts));
         let inference = Inference::default();
-        let mut r = Request { type_name, args, name, span, inference, written, init, want };
+        let mut r = Construction { type_name, args, name, span, inference, written, init, want };
         if init.is_some() && !matches!(symbol, Symbol::Type(TypeSymbol::Extern(_) | TypeSymbol::Plain(_))) {
             let hint = "only externs with abstract methods have an initializer";
             self.error(Code::BadInstance, span, "this object cannot have an initializer", hint);
@@ -138,7 +138,7 @@ impl Checker<'_> {
     }
 
     /// Enters the written type arguments; reports a wrong number of them.
-    fn enter_types(&mut self, r: &mut Request<'_>, params: &[u32]) -> Option<()> {
+    fn enter_types(&mut self, r: &mut Construction<'_>, params: &[u32]) -> Option<()> {
         let Some(written) = &r.written else { return Some(()) };
         if written.len() != params.len() {
             let want = count(params.len(), "type argument");
@@ -155,7 +155,7 @@ impl Checker<'_> {
     }
 
     /// Returns all type arguments; reports those that cannot be inferred.
-    fn inferred(&mut self, r: &Request<'_>, params: &[u32]) -> Option<Vec<Type>> {
+    fn inferred(&mut self, r: &Construction<'_>, params: &[u32]) -> Option<Vec<Type>> {
         // A `_` without constraints is a type that does not matter.
         let any = |i: usize| {
             r.written.as_ref().and_then(|w| w.get(i)).is_some_and(|t| matches!(t, Type::Var(0, _)))
@@ -170,10 +170,10 @@ impl Checker<'_> {
         types
     }
 
-    fn construct_object(&mut self, o: &Rc<ObjectDecl>, mut r: Request<'_>) -> Option<InstId> {
+    fn construct_object(&mut self, o: &Rc<ObjectDecl>, mut r: Construction<'_>) -> Option<InstId> {
         self.enter_types(&mut r, &o.type_params)?;
         let args =
-            self.ctor_args(&o.name, &o.ctor_params, Written::arguments(r.args, r.span), &mut r.inference)?;
+            self.ctor_args(&o.name, &o.ctor_params, ArgumentList::new(r.args, r.span), &mut r.inference)?;
         if let Some(Type::Object(w)) = r.want {
             for (p, w) in o.params.iter().zip(&w.params).filter(|(_, w)| !w.ty.is_open()) {
                 r.inference.learn(&p.ty, &w.ty);
@@ -181,17 +181,16 @@ impl Checker<'_> {
         }
         let types = self.inferred(&r, &o.type_params)?;
         let what = self.object_for(o, &types, r.span);
-        let params = self.made_params(what)?.0.to_vec();
+        let params = self.declared_params(what)?.0.to_vec();
         let ty = super::types::object_type(o.kind, &o.name, &params);
         Some(self.add_instance(&r, Type::Object(Rc::new(ty)), what, args, Vec::new()))
     }
 
-    fn construct_package(&mut self, p: &Rc<PackageType>, mut r: Request<'_>) -> Option<InstId> {
+    fn construct_package(&mut self, p: &Rc<PackageType>, mut r: Construction<'_>) -> Option<InstId> {
         self.enter_types(&mut r, &p.type_params)?;
-        let args =
-            self.ctor_args(&p.name, &p.params, Written::arguments(r.args, r.span), &mut r.inference)?;
+        let args = self.ctor_args(&p.name, &p.params, ArgumentList::new(r.args, r.span), &mut r.inference)?;
         // The type of a default argument may be as open as the parameter itself.
-        if self.place == Place::Top
+        if self.scope_kind == ScopeKind::Top
             && p.type_params.iter().any(|id| r.inference.get(*id).is_some_and(Type::is_open))
         {
             let hint = format!("write {}<...>(...)", r.type_name.name);
@@ -209,7 +208,7 @@ impl Checker<'_> {
         Some(self.add_instance(&r, Type::Object(Rc::new(ty)), Constructed::Package, args, Vec::new()))
     }
 
-    fn construct_extern(&mut self, id: ExternId, mut r: Request<'_>) -> Option<InstId> {
+    fn construct_extern(&mut self, id: ExternId, mut r: Construction<'_>) -> Option<InstId> {
         let decl = &self.program.externs[id.0 as usize];
         let (params, constructors) = (decl.type_params.clone(), decl.constructors.clone());
         self.enter_types(&mut r, &params)?;
@@ -220,7 +219,7 @@ impl Checker<'_> {
             return None;
         };
         let args =
-            self.ctor_args(&r.type_name.name, ctor, Written::arguments(r.args, r.span), &mut r.inference)?;
+            self.ctor_args(&r.type_name.name, ctor, ArgumentList::new(r.args, r.span), &mut r.inference)?;
         let types = self.inferred(&r, &params)?;
         if types.iter().any(|t| t.contains(&|t| matches!(t, Type::Extern(x) if x.id == id.0))) {
             let message = format!("`{}` would contain itself", r.type_name.name);
@@ -234,7 +233,7 @@ impl Checker<'_> {
     }
 
     /// Checks the methods that an instance implements against the abstract methods of its extern.
-    fn implementations(&mut self, id: ExternId, ty: &Type, r: &Request<'_>) -> Vec<(usize, FunctionId)> {
+    fn implementations(&mut self, id: ExternId, ty: &Type, r: &Construction<'_>) -> Vec<(usize, FunctionId)> {
         let abstracts = self.program.externs[id.0 as usize].abstracts.clone();
         let mut made = Vec::new();
         if r.init.is_some() && abstracts.is_empty() {
@@ -336,7 +335,7 @@ impl Checker<'_> {
 
     fn add_instance(
         &mut self,
-        r: &Request<'_>,
+        r: &Construction<'_>,
         ty: Type,
         what: Constructed,
         args: Vec<CtorArg>,
@@ -352,7 +351,7 @@ impl Checker<'_> {
         &mut self,
         name: &Name,
         params: &[hir::Param],
-        w: Written<'_>,
+        w: ArgumentList<'_>,
         inference: &mut Inference,
     ) -> Option<Vec<CtorArg>> {
         let order = self.order_arguments(name, params, w)?;
@@ -385,7 +384,7 @@ impl Checker<'_> {
         }
         let (e, want) = self.argument(p, value, inference)?;
         let e = if want.is_open() { e } else { self.coerce(e, &want) };
-        if !self.is_put_together(&e) {
+        if !self.is_known_after_instantiation(&e) {
             let hint = "constructor arguments are literals, constants or constructor parameters";
             self.error(Code::NotConstant, e.span, "this value is not known at compile time", hint);
         }
@@ -393,24 +392,28 @@ impl Checker<'_> {
     }
 
     /// Whether a value is known after instantiation: constants and constructor parameters.
-    pub(super) fn is_put_together(&self, e: &Expr) -> bool {
+    pub(super) fn is_known_after_instantiation(&self, e: &Expr) -> bool {
         use hir::ExprKind as K;
         match &e.kind {
             K::Var(v) => self.ctor_vars.contains(v),
-            K::Field(a, _) | K::Unary(_, a) | K::Cast(a) | K::Slice(a, ..) => self.is_put_together(a),
-            K::Binary(_, a, b) => self.is_put_together(a) && self.is_put_together(b),
-            K::Ternary(a, b, c) => [a, b, c].into_iter().all(|e| self.is_put_together(e)),
+            K::Field(a, _) | K::Unary(_, a) | K::Cast(a) | K::Slice(a, ..) => {
+                self.is_known_after_instantiation(a)
+            }
+            K::Binary(_, a, b) => {
+                self.is_known_after_instantiation(a) && self.is_known_after_instantiation(b)
+            }
+            K::Ternary(a, b, c) => [a, b, c].into_iter().all(|e| self.is_known_after_instantiation(e)),
             // An extern may construct another one.
             K::Call(c) => {
                 matches!(e.ty, Type::Extern(_))
                     && c.args.iter().all(|a| match a {
-                        hir::CallArg::In(e) => self.is_put_together(e),
+                        hir::CallArg::In(e) => self.is_known_after_instantiation(e),
                         hir::CallArg::Object(_) | hir::CallArg::Skip => true,
                         _ => false,
                     })
             }
-            K::Aggregate(items) => items.iter().all(|e| self.is_put_together(e)),
-            _ => super::decls::is_constant(e),
+            K::Aggregate(items) => items.iter().all(|e| self.is_known_after_instantiation(e)),
+            _ => super::fold::is_constant(e),
         }
     }
 }

@@ -150,7 +150,7 @@ impl Checker<'_> {
                 return Expr::bad(span);
             }
         };
-        if self.place != super::Place::Parser && &*name.name != "size" {
+        if self.scope_kind != super::ScopeKind::Parser && &*name.name != "size" {
             let message = format!("`{}` outside of a parser", name.name);
             self.error(Code::BadStatement, name.span, message, "use an index");
         }

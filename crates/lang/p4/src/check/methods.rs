@@ -1,9 +1,9 @@
 //! Methods: those of externs, of tables and objects, and the built-in ones.
 
+use super::argument_list::ArgumentList;
 use super::arguments::choose;
-use super::calls::Written;
 use super::infer::Inference;
-use super::{Checker, Place, Symbol};
+use super::{Checker, ScopeKind, Symbol};
 use crate::ast::{self, ExprKind as Ast};
 use crate::diagnostics::Code;
 use crate::hir::{self, Call, CallArg, Callee, Expr, ExprKind, ExternId, Object};
@@ -11,7 +11,7 @@ use crate::source::Span;
 use crate::types::{ExternRef, ObjectKind, Type};
 
 impl Checker<'_> {
-    pub(super) fn method_call(&mut self, base: &ast::Expr, name: &ast::Ident, w: Written<'_>) -> Expr {
+    pub(super) fn method_call(&mut self, base: &ast::Expr, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
         if let Ast::Path { name: n, absolute } = &base.kind
             && let Some(Symbol::Table(id)) = self.lookup(&n.name, *absolute)
         {
@@ -47,13 +47,13 @@ impl Checker<'_> {
         self.builtin(base, name, w)
     }
 
-    fn table_call(&mut self, table: hir::TableId, name: &ast::Ident, w: Written<'_>) -> Expr {
+    fn table_call(&mut self, table: hir::TableId, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
         if &*name.name != "apply" {
             let message = format!("a table has no method `{}`", name.name);
             self.error(Code::UnknownMember, name.span, message, "its only method is apply()");
             return Expr::bad(w.span);
         }
-        if self.place != Place::Apply {
+        if self.scope_kind != ScopeKind::Apply {
             let hint = "apply tables in the apply block of a control";
             self.error(Code::BadStatement, w.span, "a table cannot be applied here", hint);
         }
@@ -66,7 +66,7 @@ impl Checker<'_> {
         &mut self,
         e: &ExternRef,
         name: &ast::Ident,
-        w: Written<'_>,
+        w: ArgumentList<'_>,
     ) -> Option<(usize, hir::ExternFn, Inference)> {
         let decl = &self.program.externs[e.id as usize];
         let named = decl.methods.iter().cloned().enumerate().filter(|(_, m)| m.name == name.name);
@@ -95,7 +95,7 @@ impl Checker<'_> {
     }
 
     /// Checks a call of a method of the instance whose abstract methods are implemented here.
-    fn this_call(&mut self, name: &ast::Ident, w: Written<'_>) -> Expr {
+    fn this_call(&mut self, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
         let Some((_, Type::Extern(e))) = self.this.clone() else {
             let hint = "`this` is allowed only in the methods of an instance's initializer";
             self.error(Code::WrongKind, w.span, "`this` outside of an initializer", hint);
@@ -105,7 +105,13 @@ impl Checker<'_> {
     }
 
     /// Checks a call of a method that cannot be compiled yet; `what` describes it.
-    fn uncompiled_method(&mut self, e: &ExternRef, name: &ast::Ident, w: Written<'_>, what: &str) -> Expr {
+    fn uncompiled_method(
+        &mut self,
+        e: &ExternRef,
+        name: &ast::Ident,
+        w: ArgumentList<'_>,
+        what: &str,
+    ) -> Expr {
         let Some((_, f, mut inference)) = self.extern_method(e, name, w) else { return Expr::bad(w.span) };
         if self.bind(&f.name, &f.params, w, &mut inference).is_none() {
             return Expr::bad(w.span);
@@ -153,7 +159,7 @@ impl Checker<'_> {
         false
     }
 
-    fn object_call(&mut self, object: Object, name: &ast::Ident, w: Written<'_>) -> Expr {
+    fn object_call(&mut self, object: Object, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
         match self.object_type_of(object) {
             Type::Extern(e) => {
                 let Some((method, f, inference)) = self.extern_method(&e, name, w) else {
@@ -164,8 +170,8 @@ impl Checker<'_> {
             }
             Type::Object(o) if &*name.name == "apply" && o.kind != ObjectKind::Package => {
                 let fits = match o.kind {
-                    ObjectKind::Parser => self.place == Place::Parser,
-                    _ => self.place == Place::Apply,
+                    ObjectKind::Parser => self.scope_kind == ScopeKind::Parser,
+                    _ => self.scope_kind == ScopeKind::Apply,
                 };
                 if !fits {
                     let hint = "parsers are applied in parsers, controls in the apply block of controls";
@@ -184,8 +190,8 @@ impl Checker<'_> {
     }
 
     /// Checks `isValid`, `setValid`, `setInvalid`, `push_front`, `pop_front`, and sizes.
-    fn builtin(&mut self, base: Expr, name: &ast::Ident, w: Written<'_>) -> Expr {
-        let Written { args, span, .. } = w;
+    fn builtin(&mut self, base: Expr, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
+        let ArgumentList { args, span, .. } = w;
         if base.ty.is_bad() {
             return base;
         }
@@ -219,7 +225,7 @@ impl Checker<'_> {
 
     /// Evaluates `minSizeInBits` and its variants for a type or a value of it; reports any
     /// other method.
-    fn size_of_type(&mut self, ty: &Type, name: &ast::Ident, w: Written<'_>) -> Expr {
+    fn size_of_type(&mut self, ty: &Type, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
         let sizes = ty.sizes().filter(|_| w.args.is_empty());
         let bits = match (&*name.name, sizes) {
             ("minSizeInBits", Some((min, _))) => min,

@@ -6,6 +6,7 @@
 //! `lower`.
 
 mod annotations;
+mod argument_list;
 mod arguments;
 mod assign;
 mod calls;
@@ -19,6 +20,7 @@ mod expr;
 mod fold;
 mod infer;
 mod instances;
+mod key_names;
 mod members;
 mod methods;
 mod objects;
@@ -115,7 +117,7 @@ struct Entry {
 
 /// The context of the statements that are being checked.
 #[derive(Clone, Debug, PartialEq)]
-enum Place {
+enum ScopeKind {
     Top,
     /// The declarations of a control and its `apply`.
     Control,
@@ -134,7 +136,7 @@ struct Checker<'a> {
     /// Match kinds of value set members, from `@match` on struct fields, by struct and field index.
     matched_by: HashMap<(u32, usize), hir::MatchKind>,
     next_id: u32,
-    place: Place,
+    scope_kind: ScopeKind,
     /// Number of loops around the current statement.
     loops: usize,
     /// The instance whose abstract methods are being checked.
@@ -166,7 +168,7 @@ pub(crate) fn check(program: &ast::Program, sink: &mut Sink) -> hir::Program {
         match_kinds: Vec::new(),
         matched_by: HashMap::new(),
         next_id: 0,
-        place: Place::Top,
+        scope_kind: ScopeKind::Top,
         loops: 0,
         this: None,
         read_only: std::collections::HashSet::new(),
@@ -271,12 +273,12 @@ impl Checker<'_> {
     /// Runs `f` in the top-level scope.
     fn at_top_level<T>(&mut self, f: impl FnOnce(&mut Self) -> T) -> T {
         let inner = self.scopes.split_off(1);
-        let place = std::mem::replace(&mut self.place, Place::Top);
+        let scope_kind = std::mem::replace(&mut self.scope_kind, ScopeKind::Top);
         let (loops, this) = (std::mem::take(&mut self.loops), self.this.take());
         let r = f(self);
         self.scopes.truncate(1);
         self.scopes.extend(inner);
-        (self.place, self.loops, self.this) = (place, loops, this);
+        (self.scope_kind, self.loops, self.this) = (scope_kind, loops, this);
         r
     }
 

@@ -85,7 +85,7 @@ impl Checker<'_> {
     }
 
     /// Returns parameters and constructor parameters of a parser or control.
-    pub(super) fn made_params(&self, what: Constructed) -> Option<(&[hir::Param], &[hir::Param])> {
+    pub(super) fn declared_params(&self, what: Constructed) -> Option<(&[hir::Param], &[hir::Param])> {
         match what {
             Constructed::Parser(id) => {
                 let p = &self.program.parsers[id.0 as usize];
@@ -107,7 +107,7 @@ impl Checker<'_> {
         (names, type_params): (&[ast::Ident], Vec<u32>),
         what: Constructed,
     ) {
-        let Some((params, ctor_params)) = self.made_params(what) else { return };
+        let Some((params, ctor_params)) = self.declared_params(what) else { return };
         let decl = Rc::new(ObjectDecl {
             kind,
             name: d.name.name.clone(),
@@ -133,7 +133,7 @@ impl Checker<'_> {
     /// Returns the parameters of an object's `apply`.
     pub(super) fn apply_params(&mut self, object: Object) -> Vec<hir::Param> {
         if let Object::Instance(id) = object
-            && let Some((params, _)) = self.made_params(self.program.instances[id.0 as usize].what)
+            && let Some((params, _)) = self.declared_params(self.program.instances[id.0 as usize].what)
         {
             return params.to_vec();
         }

@@ -8,7 +8,7 @@ use crate::types::{ObjectKind, Type};
 
 /// The kind of declaration that parameters belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum ParamOwner {
     /// The `apply` of a parser or control.
     Object,
     Function,
@@ -23,12 +23,12 @@ pub(super) enum Owner {
 
 impl Checker<'_> {
     /// Declares parameters in the current scope.
-    pub(super) fn params(&mut self, params: &[ast::Param], owner: Owner) -> Vec<hir::Param> {
+    pub(super) fn params(&mut self, params: &[ast::Param], owner: ParamOwner) -> Vec<hir::Param> {
         let mut directionless = false;
         let mut out = Vec::with_capacity(params.len());
         for p in params {
             let p_out = self.param(p, owner);
-            if owner == Owner::Action {
+            if owner == ParamOwner::Action {
                 if directionless && p.direction != Direction::None {
                     let hint = "move parameters without a direction to the front";
                     self.error(
@@ -54,14 +54,14 @@ impl Checker<'_> {
         }
     }
 
-    fn param(&mut self, p: &ast::Param, owner: Owner) -> hir::Param {
+    fn param(&mut self, p: &ast::Param, owner: ParamOwner) -> hir::Param {
         let mut ty = self.param_type(p, owner);
         let optional = p.annotations.iter().any(|a| &*a.name.name == "optional");
         if let Some(message) = forbidden(&ty, p.direction, owner) {
             self.error(Code::BadType, p.name.span, format!("`{}`: {message}", p.name.name), "remove it");
             ty = Type::Bad;
         }
-        if optional && matches!(owner, Owner::Function | Owner::Action | Owner::Constructor) {
+        if optional && matches!(owner, ParamOwner::Function | ParamOwner::Action | ParamOwner::Constructor) {
             let hint = "only externs and packages have optional parameters";
             self.error(Code::BadArguments, p.name.span, "optional parameter in this declaration", hint);
         }
@@ -79,11 +79,12 @@ impl Checker<'_> {
         if matches!(p.direction, Direction::In | Direction::None) {
             self.read_only.insert(var);
         }
-        let put_together = p.direction == Direction::None && matches!(owner, Owner::Function | Owner::Object);
-        if owner == Owner::Object {
+        let known_after_instantiation =
+            p.direction == Direction::None && matches!(owner, ParamOwner::Function | ParamOwner::Object);
+        if owner == ParamOwner::Object {
             self.object_params.insert(var);
         }
-        if owner == Owner::Constructor || put_together {
+        if owner == ParamOwner::Constructor || known_after_instantiation {
             self.ctor_vars.insert(var);
         }
         hir::Param {
@@ -98,12 +99,12 @@ impl Checker<'_> {
     }
 
     /// Returns the type of a parameter. `_` in a package is the type of the argument.
-    fn param_type(&mut self, p: &ast::Param, owner: Owner) -> Type {
-        if owner == Owner::Package && matches!(p.ty.kind, TypeKind::DontCare) {
+    fn param_type(&mut self, p: &ast::Param, owner: ParamOwner) -> Type {
+        if owner == ParamOwner::Package && matches!(p.ty.kind, TypeKind::DontCare) {
             let id = self.fresh();
             return Type::Var(id, "_".into());
         }
-        if owner == Owner::Constructor
+        if owner == ParamOwner::Constructor
             && let TypeKind::Named { name, absolute } | TypeKind::Specialized { name, absolute, .. } =
                 &p.ty.kind
             && let Some(Symbol::Type(super::TypeSymbol::Object(_))) = self.lookup(&name.name, *absolute)
@@ -129,7 +130,7 @@ impl Checker<'_> {
             };
         }
         let value = self.expr_as(e, ty);
-        if !super::decls::is_constant(&value) {
+        if !super::fold::is_constant(&value) {
             let hint = "use literals and constants";
             self.error(Code::NotConstant, e.span, "a default value must be known at compile time", hint);
         }
@@ -138,15 +139,15 @@ impl Checker<'_> {
 }
 
 /// Returns the reason why a parameter must not have this type and direction.
-fn forbidden(ty: &Type, direction: Direction, owner: Owner) -> Option<String> {
+fn forbidden(ty: &Type, direction: Direction, owner: ParamOwner) -> Option<String> {
     let directed = direction != Direction::None;
     if *ty == Type::Void {
         return Some("a parameter cannot be void".to_owned());
     }
-    if owner == Owner::ExternConstructor && matches!(ty, Type::Object(_)) {
+    if owner == ParamOwner::ExternConstructor && matches!(ty, Type::Object(_)) {
         return Some(format!("an extern cannot take {ty}"));
     }
-    if matches!(owner, Owner::Constructor | Owner::ExternConstructor | Owner::Package) {
+    if matches!(owner, ParamOwner::Constructor | ParamOwner::ExternConstructor | ParamOwner::Package) {
         return directed.then(|| "constructor parameters have no direction".to_owned());
     }
     let compile_time = matches!(
@@ -161,8 +162,8 @@ fn forbidden(ty: &Type, direction: Direction, owner: Owner) -> Option<String> {
             Some(format!("only constructor parameters can be {ty}"))
         }
         (Type::Object(_), _) => Some("a parameter cannot be a package".to_owned()),
-        (Type::Extern(_), Owner::Action) => Some("an action cannot have extern parameters".to_owned()),
-        (Type::Text | Type::InfInt | Type::MatchKind | Type::List(_), Owner::Action) => {
+        (Type::Extern(_), ParamOwner::Action) => Some("an action cannot have extern parameters".to_owned()),
+        (Type::Text | Type::InfInt | Type::MatchKind | Type::List(_), ParamOwner::Action) => {
             Some(format!("action parameters cannot be {ty}"))
         }
         _ => None,

@@ -1,8 +1,8 @@
 //! Checks of parsers: states, transitions, `select`.
 
 use super::depth::Body;
-use super::params::Owner;
-use super::{Checker, Place, Symbol};
+use super::params::ParamOwner;
+use super::{Checker, ScopeKind, Symbol};
 use crate::ast::{self, ExprKind as Ast, Transition};
 use crate::constant::fits;
 use crate::diagnostics::{Code, Diagnostic};
@@ -34,15 +34,10 @@ impl Checker<'_> {
 
     fn parser_here(&mut self, d: &ast::Decl, p: &ast::ParserDecl) -> hir::Parser {
         self.scoped(|c| {
-            let params = c.params(&p.params, Owner::Object);
-            let ctor_params = c.params(&p.ctor_params, Owner::Constructor);
+            let params = c.params(&p.params, ParamOwner::Object);
+            let ctor_params = c.params(&p.ctor_params, ParamOwner::Constructor);
             c.no_objects(&ctor_params, ObjectKind::Control, "a parser cannot apply a control");
-            let saved = std::mem::replace(&mut c.place, Place::Parser);
-            let (locals, states) = c.scoped(|c| {
-                let locals = p.locals.iter().filter_map(|l| c.local_stmt(l)).collect();
-                (locals, c.states(d, &p.states))
-            });
-            c.place = saved;
+            let (locals, states) = c.object_scope(ScopeKind::Parser, &p.locals, |c| c.states(d, &p.states));
             hir::Parser { name: d.name.name.clone(), span: d.name.span, params, ctor_params, locals, states }
         })
     }
@@ -58,7 +53,7 @@ impl Checker<'_> {
             return self.declare(&d.name, Symbol::Bad);
         }
         let n = self.expr(size, None);
-        if !self.is_put_together(&n) {
+        if !self.is_known_after_instantiation(&n) {
             let hint = "use a constant";
             self.error(Code::NotConstant, size.span, "the size is not known at compile time", hint);
         }
@@ -298,11 +293,11 @@ impl Checker<'_> {
 
     fn keyset(&mut self, e: &ast::Expr, ty: &Type) -> Option<Keyset> {
         // A parser may compare with values of the packet; a table entry is constant.
-        let in_parser = self.place == Place::Parser;
+        let in_parser = self.scope_kind == ScopeKind::Parser;
         let constant = |c: &mut Self, e: &ast::Expr, alone: bool| {
             let v = c.key_value(e, ty);
             let free = in_parser && alone && !matches!(v.kind, hir::ExprKind::Call(_));
-            if v.as_const().is_none() && !v.ty.is_bad() && !free && !c.is_put_together(&v) {
+            if v.as_const().is_none() && !v.ty.is_bad() && !free && !c.is_known_after_instantiation(&v) {
                 let hint = "use literals and constants";
                 c.error(Code::NotConstant, e.span, "this value must be known at compile time", hint);
             }

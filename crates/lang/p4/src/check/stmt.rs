@@ -1,7 +1,7 @@
 //! Checks of statements.
 
-use super::calls::Written;
-use super::{Checker, Place, Symbol};
+use super::argument_list::ArgumentList;
+use super::{Checker, ScopeKind, Symbol};
 use crate::ast::{self, DeclKind, ExprKind as Ast, StmtKind as AstStmt};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::hir::{ExprKind, Stmt, StmtKind, TableId};
@@ -47,7 +47,7 @@ impl Checker<'_> {
             }
             AstStmt::Return(value) => self.return_statement(value.as_ref(), s.span),
             AstStmt::Exit => {
-                if matches!(self.place, Place::Parser | Place::Function(_)) {
+                if matches!(self.scope_kind, ScopeKind::Parser | ScopeKind::Function(_)) {
                     let hint = "only controls and actions can exit";
                     self.error(Code::BadStatement, s.span, "exit is not allowed here", hint);
                 }
@@ -166,7 +166,7 @@ impl Checker<'_> {
                     self.error(Code::BadType, d.span, format!("a variable cannot be of type {ty}"), hint);
                 }
                 let init = init.as_ref().map(|e| self.expr_as(e, &ty));
-                if self.place == Place::Apply
+                if self.scope_kind == ScopeKind::Apply
                     && let Some(Symbol::Var(v)) = self.lookup(&d.name.name, false)
                     && self.object_params.contains(v)
                 {
@@ -195,15 +195,15 @@ impl Checker<'_> {
                 self.const_decl(d, ty, value);
                 None
             }
-            DeclKind::Action { params, body } if self.place == Place::Control => {
+            DeclKind::Action { params, body } if self.scope_kind == ScopeKind::Control => {
                 self.action(d, params, body);
                 None
             }
-            DeclKind::Table(properties) if self.place == Place::Control => {
+            DeclKind::Table(properties) if self.scope_kind == ScopeKind::Control => {
                 self.table(d, properties);
                 None
             }
-            DeclKind::ValueSet { ty, size } if self.place == Place::Parser => {
+            DeclKind::ValueSet { ty, size } if self.scope_kind == ScopeKind::Parser => {
                 self.value_set(d, ty, size);
                 None
             }
@@ -221,7 +221,7 @@ impl Checker<'_> {
 
     fn call_statement(&mut self, call: &ast::Expr) -> Option<StmtKind> {
         let Ast::Call { callee, type_args, args } = &call.kind else { return None };
-        let e = self.call(callee, Written { type_args, args, span: call.span });
+        let e = self.call(callee, ArgumentList { type_args, args, span: call.span });
         match e.kind {
             ExprKind::Call(call) => Some(StmtKind::Call(*call)),
             ExprKind::Bad => None,
@@ -235,14 +235,15 @@ impl Checker<'_> {
     }
 
     fn return_statement(&mut self, value: Option<&ast::Expr>, span: Span) -> Option<StmtKind> {
-        match (self.place.clone(), value) {
-            (Place::Function(Type::Void) | Place::Control | Place::Apply | Place::Action, None) => {
-                Some(StmtKind::Return(None))
-            }
-            (Place::Function(ty), Some(v)) if ty != Type::Void => {
+        match (self.scope_kind.clone(), value) {
+            (
+                ScopeKind::Function(Type::Void) | ScopeKind::Control | ScopeKind::Apply | ScopeKind::Action,
+                None,
+            ) => Some(StmtKind::Return(None)),
+            (ScopeKind::Function(ty), Some(v)) if ty != Type::Void => {
                 Some(StmtKind::Return(Some(self.expr_as(v, &ty))))
             }
-            (Place::Function(ty), None) => {
+            (ScopeKind::Function(ty), None) => {
                 self.error(
                     Code::BadReturn,
                     span,
@@ -251,7 +252,7 @@ impl Checker<'_> {
                 );
                 None
             }
-            (Place::Parser, _) => {
+            (ScopeKind::Parser, _) => {
                 let hint = "end the state with a transition";
                 self.error(Code::BadStatement, span, "return is not allowed in a parser", hint);
                 None
@@ -261,7 +262,7 @@ impl Checker<'_> {
                 self.error(Code::BadReturn, v.span, "unexpected return value", hint);
                 None
             }
-            (Place::Top, None) => None,
+            (ScopeKind::Top, None) => None,
         }
     }
 

@@ -1,8 +1,10 @@
 //! Checks of tables.
 
-use super::calls::Written;
+use super::annotations::{match_kind_named, name_annotation, number_annotation};
+use super::argument_list::ArgumentList;
 use super::depth::Body;
 use super::infer::Inference;
+use super::key_names::{is_simple_key, path_text};
 use super::{Checker, Symbol};
 use crate::ast::{self, Direction, ExprKind as Ast, PropertyKind};
 use crate::constant::small;
@@ -228,7 +230,7 @@ impl Checker<'_> {
         let directed: Vec<_> =
             routine.params.iter().filter(|p| p.direction != Direction::None).cloned().collect();
         let written = args.to_vec();
-        let w = Written::arguments(args, a.value.span);
+        let w = ArgumentList::new(args, a.value.span);
         let args = self.bind(&routine.name, &directed, w, &mut Inference::default())?;
         let has = |name: &str| a.annotations.iter().any(|x| &*x.name.name == name);
         let (default_only, table_only) = (has("defaultonly"), has("tableonly"));
@@ -258,12 +260,12 @@ impl Checker<'_> {
         } else {
             args.to_vec()
         };
-        let w = Written::arguments(&args, e.span);
+        let w = ArgumentList::new(&args, e.span);
         let args = self.bind(&routine.name, &data, w, &mut Inference::default())?;
         let values: Vec<Expr> =
             args.into_iter().filter_map(|a| if let CallArg::In(e) = a { Some(e) } else { None }).collect();
         for v in &values {
-            if !self.is_put_together(v) {
+            if !self.is_known_after_instantiation(v) {
                 let hint = "use literals and constants";
                 self.error(Code::NotConstant, v.span, "action data must be known at compile time", hint);
                 return None;
@@ -366,7 +368,7 @@ impl Checker<'_> {
             }
             "size" => {
                 let e = self.expr(value, None);
-                if e.as_const().is_none() && self.is_put_together(&e) && e.ty != Type::Bool {
+                if e.as_const().is_none() && self.is_known_after_instantiation(&e) && e.ty != Type::Bool {
                     return;
                 }
                 let n = Some(&e).filter(|e| e.ty != Type::Bool).and_then(Expr::as_const).cloned();
@@ -420,84 +422,4 @@ fn in_order(e: &ast::Expr) -> ast::Expr {
         fields.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
     }
     e
-}
-
-/// Whether the text of a key serves as its control-plane name: a path, a slice or mask of one, or a
-/// validity.
-fn is_simple_key(e: &ast::Expr) -> bool {
-    match &e.kind {
-        Ast::Path { .. } => true,
-        Ast::Member(b, _) => is_simple_key(b),
-        Ast::Index(b, _) => is_simple_key(b),
-        Ast::Slice(b, ..) | Ast::PlusSlice(b, ..) => is_simple_key(b),
-        Ast::Binary(ast::BinaryOp::BitAnd, a, b) => is_simple_key(a) || is_simple_key(b),
-        Ast::Call { callee, .. } => match &callee.kind {
-            Ast::Member(b, n) => matches!(&*n.name, "isValid" | "lookahead") && is_simple_key(b),
-            _ => false,
-        },
-        Ast::Int { .. } | Ast::Bool(_) => true,
-        _ => false,
-    }
-}
-
-/// Returns the number of an annotation such as `@priority(3)`.
-fn number_annotation(annotations: &[ast::Annotation], name: &str) -> Option<u32> {
-    let a = annotations.iter().find(|a| &*a.name.name == name)?;
-    match &a.body.first()?.tok {
-        crate::lexer::Tok::Int(text) => text.parse().ok(),
-        _ => None,
-    }
-}
-
-/// Returns the text of `@name("...")`.
-pub(super) fn name_annotation(annotations: &[ast::Annotation]) -> Option<String> {
-    let a = annotations.iter().find(|a| &*a.name.name == "name")?;
-    match &a.body.first()?.tok {
-        crate::lexer::Tok::Str(s) => Some(s.to_string()),
-        _ => None,
-    }
-}
-
-/// Returns the match kind of a name.
-fn match_kind_named(name: &str) -> MatchKind {
-    match name {
-        "exact" => MatchKind::Exact,
-        "lpm" => MatchKind::Lpm,
-        "ternary" => MatchKind::Ternary,
-        "range" => MatchKind::Range,
-        "optional" => MatchKind::Optional,
-        "selector" => MatchKind::Selector,
-        _ => MatchKind::Other,
-    }
-}
-
-/// Returns the match kind in `@match(kind)`.
-pub(super) fn match_annotation(annotations: &[ast::Annotation]) -> Option<MatchKind> {
-    let a = annotations.iter().find(|a| &*a.name.name == "match")?;
-    match &a.body.first()?.tok {
-        crate::lexer::Tok::Ident(n) => Some(match_kind_named(n)),
-        _ => None,
-    }
-}
-
-/// Prints one side of a masked key: masks are in hexadecimal.
-fn mask_text(e: &ast::Expr) -> String {
-    if let Ast::Int { value, .. } = &e.kind { format!("{value:#x}") } else { path_text(e) }
-}
-
-/// Prints a key such as `hdr.ipv4.dst`, as its control-plane name.
-fn path_text(e: &ast::Expr) -> String {
-    match &e.kind {
-        Ast::Path { name, .. } => name.name.to_string(),
-        Ast::Member(b, n) => format!("{}.{}", path_text(b), n.name),
-        Ast::Int { value, .. } => value.to_string(),
-        Ast::Index(b, i) => format!("{}[{}]", path_text(b), path_text(i)),
-        Ast::Slice(b, high, low) => format!("{}[{}:{}]", path_text(b), path_text(high), path_text(low)),
-        Ast::Binary(ast::BinaryOp::BitAnd, a, b) => format!("{} & {}", mask_text(a), mask_text(b)),
-        Ast::Call { callee, .. } => match &callee.kind {
-            Ast::Member(b, n) if &*n.name == "isValid" => format!("{}.$valid$", path_text(b)),
-            _ => format!("{}()", path_text(callee)),
-        },
-        _ => "key".to_owned(),
-    }
 }

@@ -176,7 +176,7 @@ impl Checker<'_> {
     ) -> Type {
         let takes = self.type_params_of(&symbol, args.len());
         if args.len() != takes {
-            let takes = super::arguments::count(takes, "type argument");
+            let takes = super::argument_list::count(takes, "type argument");
             let message = format!("`{}` takes {takes}, found {}", name.name, args.len());
             self.error(Code::BadArguments, name.span, message, "write them as <T, ...>");
             return Type::Bad;

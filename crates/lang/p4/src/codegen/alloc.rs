@@ -7,72 +7,76 @@
 
 use super::insn::MOV;
 use super::liveness::{Lifetime, lifetimes};
-use super::machine::{Arg, CopySrc, M, Machine, Reg, Src};
+use super::machine::{Arg, CopySrc, MInst, Machine, Reg, Src};
 use super::spill;
 use std::collections::HashMap;
 
 /// Where a value is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Allocation {
     Reg(u8),
     /// An offset from the frame pointer.
     Stack(i32),
     /// An offset into the memory beyond the stack.
-    Far(i32),
+    Memory(i32),
 }
 
 /// The result of allocation.
 #[derive(Debug)]
 pub(super) struct Frame {
-    pub(super) places: HashMap<Reg, Place>,
+    pub(super) allocations: HashMap<Reg, Allocation>,
     /// Size of the stack frame in bytes.
     pub(super) size: u32,
     /// The stack offset for the value that is saved while a cycle of moves is resolved.
     pub(super) temporary: i32,
     /// Number of values beyond the stack.
-    pub(super) far: u32,
+    pub(super) memory_values: u32,
 }
 
 /// Scratch registers for work on spilled values.
 pub(super) const SCRATCH: [u8; 2] = [0, 5];
 /// Callee-saved registers.
-const KEPT: [u8; 4] = [6, 7, 8, 9];
+const CALLEE_SAVED: [u8; 4] = [6, 7, 8, 9];
 const ALL: [u8; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 /// Assigns a storage to every virtual register.
 pub(super) fn allocate(m: &Machine) -> Frame {
     let mut lifetimes = lifetimes(m);
     let hints = hints(m);
-    let mut scan = Scan::new(&hints, m.context, ALL.to_vec());
-    let pointer = m.area.map(|a| a.pointer);
+    let mut scan = LinearScan::new(&hints, m.context, ALL.to_vec());
+    let pointer = m.spill_memory.map(|a| a.pointer);
     if pointer.is_none() {
         scan.run(&lifetimes);
     }
     if pointer.is_some() || !scan.spilled.is_empty() {
         lifetimes.retain(|l| Some(l.reg) != pointer);
         let set_aside = |r: &u8| SCRATCH.contains(r) || pointer.is_some() && *r == spill::POINTER;
-        scan = Scan::new(&hints, m.context, ALL.iter().copied().filter(|r| !set_aside(r)).collect());
+        scan = LinearScan::new(&hints, m.context, ALL.iter().copied().filter(|r| !set_aside(r)).collect());
         scan.run(&lifetimes);
     }
-    let mut places: HashMap<Reg, Place> = scan.assigned.iter().map(|(r, p)| (*r, Place::Reg(*p))).collect();
-    places.extend(pointer.map(|r| (r, Place::Reg(spill::POINTER))));
+    let mut allocations: HashMap<Reg, Allocation> =
+        scan.assigned.iter().map(|(r, p)| (*r, Allocation::Reg(*p))).collect();
+    allocations.extend(pointer.map(|r| (r, Allocation::Reg(spill::POINTER))));
     let movable = |l: &Lifetime| pointer.is_some() && m.plain.contains(&l.reg);
     let (beyond, within): (Vec<_>, Vec<_>) = std::mem::take(&mut scan.spilled).into_iter().partition(movable);
-    let (mut deepest, mut far) = (m.key_bytes, 0);
+    let (mut deepest, mut memory_values) = (m.key_bytes, 0);
     for (reg, slot) in shared_slots(within, &hints) {
         let at = m.key_bytes + 8 * (slot + 1);
         deepest = deepest.max(at);
-        places.insert(reg, Place::Stack(-at.cast_signed()));
+        allocations.insert(reg, Allocation::Stack(-at.cast_signed()));
     }
     for (reg, slot) in shared_slots(beyond, &hints) {
-        far = far.max(slot + 1);
-        places.insert(reg, Place::Far(8 * slot.cast_signed()));
+        memory_values = memory_values.max(slot + 1);
+        allocations.insert(reg, Allocation::Memory(8 * slot.cast_signed()));
     }
     let temporary = -(deepest + 8).cast_signed();
-    let uses_temporary =
-        m.blocks.iter().flat_map(|b| &b.insts).any(|(i, _)| matches!(i, M::Copies(_) | M::Call { .. }));
+    let uses_temporary = m
+        .blocks
+        .iter()
+        .flat_map(|b| &b.insts)
+        .any(|(i, _)| matches!(i, MInst::Copies(_) | MInst::Call { .. }));
     let size = if uses_temporary { deepest + 8 } else { deepest };
-    Frame { places, size, temporary, far }
+    Frame { allocations, size, temporary, memory_values }
 }
 
 /// Assigns spill slots. Values share a slot if they are not live at the same time, preferably
@@ -119,7 +123,7 @@ enum Hint {
 fn hints(m: &Machine) -> HashMap<Reg, Vec<Hint>> {
     let mut hints: HashMap<Reg, Vec<Hint>> = HashMap::new();
     for (inst, _) in m.blocks.iter().flat_map(|b| &b.insts) {
-        if let M::Call { args, dst, .. } = inst {
+        if let MInst::Call { args, dst, .. } = inst {
             if let Some(d) = dst {
                 hints.entry(*d).or_default().push(Hint::Fixed(0));
             }
@@ -136,8 +140,8 @@ fn hints(m: &Machine) -> HashMap<Reg, Vec<Hint>> {
     };
     for (inst, _) in m.blocks.iter().flat_map(|b| &b.insts) {
         match inst {
-            M::Alu { op: MOV, dst, src: Src::Reg(s), .. } => pair(*dst, *s),
-            M::Copies(cs) => {
+            MInst::Alu { op: MOV, dst, src: Src::Reg(s), .. } => pair(*dst, *s),
+            MInst::Copies(cs) => {
                 for (d, s) in cs {
                     if let CopySrc::Reg(s) = s {
                         pair(*d, *s);
@@ -150,7 +154,7 @@ fn hints(m: &Machine) -> HashMap<Reg, Vec<Hint>> {
     hints
 }
 
-struct Scan<'a> {
+struct LinearScan<'a> {
     hints: &'a HashMap<Reg, Vec<Hint>>,
     context: Reg,
     pool: Vec<u8>,
@@ -160,7 +164,7 @@ struct Scan<'a> {
     spilled: Vec<Lifetime>,
 }
 
-impl<'a> Scan<'a> {
+impl<'a> LinearScan<'a> {
     fn new(hints: &'a HashMap<Reg, Vec<Hint>>, context: Reg, pool: Vec<u8>) -> Self {
         let taken = std::array::from_fn(|_| Vec::new());
         Self { hints, context, pool, taken, assigned: HashMap::new(), spilled: Vec::new() }
@@ -184,7 +188,7 @@ impl<'a> Scan<'a> {
     }
 
     fn fits(&self, l: &Lifetime, r: u8) -> bool {
-        self.pool.contains(&r) && (!l.over_call || KEPT.contains(&r))
+        self.pool.contains(&r) && (!l.over_call || CALLEE_SAVED.contains(&r))
     }
 
     fn choose(&self, l: &Lifetime) -> Option<u8> {

@@ -25,7 +25,8 @@ pub(crate) fn write(
     let maps = add_maps(&mut o, f);
     add_code(&mut o, p, &maps)?;
     let abi = PROGRAM_ABI_VERSION.to_le_bytes().to_vec();
-    let needs = replicates.map(|place| (names::NEEDS_SECTION, need(names::NEED_REPLICATION, place, sources)));
+    let needs =
+        replicates.map(|location| (names::NEEDS_SECTION, need(names::NEED_REPLICATION, location, sources)));
     let sections = [
         (names::ABI_SECTION, abi),
         (names::ENTRIES_SECTION, entries(f)),
@@ -134,9 +135,9 @@ fn entries(f: &Function) -> Vec<u8> {
 }
 
 /// Encodes a requirement of the program and the location it arises from.
-fn need(need: u32, place: Span, sources: &SourceMap) -> Vec<u8> {
-    let (_, at) = sources.locate(place);
-    [need, place.file, at.line, at.column].iter().flat_map(|n| n.to_le_bytes()).collect()
+fn need(need: u32, location: Span, sources: &SourceMap) -> Vec<u8> {
+    let (_, at) = sources.locate(location);
+    [need, location.file, at.line, at.column].iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
 fn lines(p: &Program, sources: &SourceMap) -> Vec<u8> {
@@ -144,9 +145,9 @@ fn lines(p: &Program, sources: &SourceMap) -> Vec<u8> {
     let mut slot = 0;
     for (insn, span) in p.insns.iter().zip(&p.spans) {
         let (_, pos) = sources.locate(*span);
-        let place = [span.file, pos.line, pos.column];
-        if records.last().is_none_or(|r| r[1..] != place) {
-            records.push([slot, place[0], place[1], place[2]]);
+        let location = [span.file, pos.line, pos.column];
+        if records.last().is_none_or(|r| r[1..] != location) {
+            records.push([slot, location[0], location[1], location[2]]);
         }
         slot += insn.slots() as u32;
     }

@@ -1,9 +1,9 @@
 //! Emission: virtual registers to machine registers, blocks to one list of instructions.
 
 use super::Program;
-use super::alloc::{Frame, Place, SCRATCH};
+use super::alloc::{Allocation, Frame, SCRATCH};
 use super::insn::{self, FP, Insn, MOV};
-use super::machine::{Arg, Base, CopySrc, M, Machine, Reg, Src, Target};
+use super::machine::{Arg, Base, CallTarget, CopySrc, MInst, Machine, Reg, Src};
 use super::moves::{Step, sequence};
 use super::spill::POINTER;
 use crate::ir::Block;
@@ -31,9 +31,9 @@ pub(super) fn emit(m: &Machine, frame: &Frame) -> Program {
     if let Some(first) = m.blocks.first().and_then(|b| b.insts.first()) {
         e.span = first.1;
     }
-    match frame.places.get(&m.context) {
-        Some(Place::Reg(r)) if *r != 1 => e.push(Insn::alu_reg(MOV, true, *r, 1)),
-        Some(Place::Stack(at)) => e.push(Insn::store_reg(8, FP, *at, 1)),
+    match frame.allocations.get(&m.context) {
+        Some(Allocation::Reg(r)) if *r != 1 => e.push(Insn::alu_reg(MOV, true, *r, 1)),
+        Some(Allocation::Stack(at)) => e.push(Insn::store_reg(8, FP, *at, 1)),
         _ => {}
     }
     for b in &m.blocks {
@@ -56,19 +56,19 @@ impl Emitter<'_> {
     }
 
     /// Returns the storage of a register; a register that is never read may have any.
-    fn place(&self, r: Reg) -> Place {
-        self.frame.places.get(&r).copied().unwrap_or(Place::Reg(SCRATCH[0]))
+    fn allocation(&self, r: Reg) -> Allocation {
+        self.frame.allocations.get(&r).copied().unwrap_or(Allocation::Reg(SCRATCH[0]))
     }
 
     /// Returns a machine register with the value: its own, or scratch register `n`.
     fn read(&mut self, r: Reg, n: usize) -> u8 {
-        match self.place(r) {
-            Place::Reg(p) => p,
-            Place::Stack(at) => {
+        match self.allocation(r) {
+            Allocation::Reg(p) => p,
+            Allocation::Stack(at) => {
                 self.push(Insn::load(8, SCRATCH[n], FP, at));
                 SCRATCH[n]
             }
-            Place::Far(at) => {
+            Allocation::Memory(at) => {
                 self.push(Insn::load(8, SCRATCH[n], POINTER, at));
                 SCRATCH[n]
             }
@@ -77,45 +77,45 @@ impl Emitter<'_> {
 
     /// Stores a result that was computed in `from`.
     fn write(&mut self, r: Reg, from: u8) {
-        match self.place(r) {
-            Place::Reg(p) => {
+        match self.allocation(r) {
+            Allocation::Reg(p) => {
                 if p != from {
                     self.push(Insn::alu_reg(MOV, true, p, from));
                 }
             }
-            Place::Stack(at) => self.push(Insn::store_reg(8, FP, at, from)),
-            Place::Far(at) => self.push(Insn::store_reg(8, POINTER, at, from)),
+            Allocation::Stack(at) => self.push(Insn::store_reg(8, FP, at, from)),
+            Allocation::Memory(at) => self.push(Insn::store_reg(8, POINTER, at, from)),
         }
     }
 
     /// Returns the machine register to compute a result in.
     fn target(&self, r: Reg) -> u8 {
-        match self.place(r) {
-            Place::Reg(p) => p,
-            Place::Stack(_) | Place::Far(_) => SCRATCH[0],
+        match self.allocation(r) {
+            Allocation::Reg(p) => p,
+            Allocation::Stack(_) | Allocation::Memory(_) => SCRATCH[0],
         }
     }
 
-    fn inst(&mut self, m: &M) {
+    fn inst(&mut self, m: &MInst) {
         match m {
-            M::Alu { op, wide, dst, src } => self.alu(*op, *wide, *dst, *src),
-            M::Const { dst, value } => {
+            MInst::Alu { op, wide, dst, src } => self.alu(*op, *wide, *dst, *src),
+            MInst::Const { dst, value } => {
                 let r = self.target(*dst);
                 self.push(Insn::constant64(r, *value));
                 self.write(*dst, r);
             }
-            M::Swap { bytes, dst } => {
+            MInst::Swap { bytes, dst } => {
                 let r = self.read(*dst, 0);
                 self.push(Insn::swap(*bytes, r));
                 self.write(*dst, r);
             }
-            M::Load { bytes, dst, base, offset } => {
+            MInst::Load { bytes, dst, base, offset } => {
                 let b = self.base(*base, 1);
                 let r = self.target(*dst);
                 self.push(Insn::load(*bytes, r, b, *offset));
                 self.write(*dst, r);
             }
-            M::Store { bytes, base, offset, src } => {
+            MInst::Store { bytes, base, offset, src } => {
                 let b = self.base(*base, 1);
                 match src {
                     Src::Imm(i) => self.push(Insn::store_imm(*bytes, b, *offset, *i)),
@@ -125,18 +125,18 @@ impl Emitter<'_> {
                     }
                 }
             }
-            M::Set { op, wide, dst, a, b } => self.set(*op, *wide, *dst, *a, *b),
-            M::Call { target, args, dst } => self.call(target, args, *dst),
-            M::Copies(cs) => self.copies(cs),
-            M::Branch { op, wide, a, b, to } => {
+            MInst::Set { op, wide, dst, a, b } => self.set(*op, *wide, *dst, *a, *b),
+            MInst::Call { target, args, dst } => self.call(target, args, *dst),
+            MInst::Copies(cs) => self.copies(cs),
+            MInst::Branch { op, wide, a, b, to } => {
                 self.compare(*op, *wide, *a, *b);
                 self.jumps.push((self.out.insns.len() - 1, *to));
             }
-            M::Jump(to) => {
+            MInst::Jump(to) => {
                 self.push(Insn::jump(0));
                 self.jumps.push((self.out.insns.len() - 1, *to));
             }
-            M::Return(src) => {
+            MInst::Return(src) => {
                 match src {
                     Src::Imm(i) => self.push(Insn::alu_imm(MOV, false, 0, *i)),
                     Src::Reg(r) => {
@@ -197,18 +197,18 @@ impl Emitter<'_> {
 
     /// Writes a constant without a scratch register.
     fn set_to(&mut self, dst: Reg, value: i32) {
-        match self.place(dst) {
-            Place::Reg(d) => self.push(Insn::alu_imm(MOV, false, d, value)),
-            Place::Stack(at) => self.push(Insn::store_imm(8, FP, at, value)),
-            Place::Far(at) => self.push(Insn::store_imm(8, POINTER, at, value)),
+        match self.allocation(dst) {
+            Allocation::Reg(d) => self.push(Insn::alu_imm(MOV, false, d, value)),
+            Allocation::Stack(at) => self.push(Insn::store_imm(8, FP, at, value)),
+            Allocation::Memory(at) => self.push(Insn::store_imm(8, POINTER, at, value)),
         }
     }
 
-    fn call(&mut self, target: &Target, args: &[Arg], dst: Option<Reg>) {
-        let mut moves: Vec<(Place, Place)> = Vec::new();
+    fn call(&mut self, target: &CallTarget, args: &[Arg], dst: Option<Reg>) {
+        let mut moves: Vec<(Allocation, Allocation)> = Vec::new();
         for (i, a) in args.iter().enumerate() {
             if let Arg::Reg(r) = a {
-                moves.push((Place::Reg(i as u8 + 1), self.place(*r)));
+                moves.push((Allocation::Reg(i as u8 + 1), self.allocation(*r)));
             }
         }
         self.parallel(&moves);
@@ -225,10 +225,10 @@ impl Emitter<'_> {
             }
         }
         match target {
-            Target::Helper(id) => self.push(Insn::helper(*id)),
-            Target::Extern(name) => self.push(Insn::call(name.clone())),
+            CallTarget::Helper(id) => self.push(Insn::helper(*id)),
+            CallTarget::Extern(name) => self.push(Insn::call(name.clone())),
         }
-        if let Some(d) = dst.filter(|d| self.frame.places.contains_key(d)) {
+        if let Some(d) = dst.filter(|d| self.frame.allocations.contains_key(d)) {
             self.write(d, 0);
         }
     }
@@ -245,14 +245,14 @@ impl Emitter<'_> {
         let mut constants = Vec::new();
         for (d, s) in cs {
             match s {
-                CopySrc::Reg(s) => moves.push((self.place(*d), self.place(*s))),
+                CopySrc::Reg(s) => moves.push((self.allocation(*d), self.allocation(*s))),
                 CopySrc::Const(c) => constants.push((*d, *c)),
             }
         }
         self.parallel(&moves);
         for (d, c) in constants {
             match i32::try_from(c.cast_signed()) {
-                Ok(small) if !matches!(self.place(d), Place::Reg(_)) => self.set_to(d, small),
+                Ok(small) if !matches!(self.allocation(d), Allocation::Reg(_)) => self.set_to(d, small),
                 _ => {
                     let r = self.target(d);
                     self.constant(r, c);
@@ -262,8 +262,8 @@ impl Emitter<'_> {
         }
     }
 
-    fn parallel(&mut self, moves: &[(Place, Place)]) {
-        let temporary = Place::Stack(self.frame.temporary);
+    fn parallel(&mut self, moves: &[(Allocation, Allocation)]) {
+        let temporary = Allocation::Stack(self.frame.temporary);
         for step in sequence(moves) {
             match step {
                 Step::Move(d, s) => self.transfer(d, s),
@@ -273,16 +273,16 @@ impl Emitter<'_> {
         }
     }
 
-    fn transfer(&mut self, d: Place, s: Place) {
+    fn transfer(&mut self, d: Allocation, s: Allocation) {
         match (d, s) {
-            (Place::Reg(d), Place::Reg(s)) => self.push(Insn::alu_reg(MOV, true, d, s)),
-            (Place::Reg(d), Place::Stack(at)) => self.push(Insn::load(8, d, FP, at)),
-            (Place::Stack(at), Place::Reg(s)) => self.push(Insn::store_reg(8, FP, at, s)),
-            (Place::Reg(d), Place::Far(at)) => self.push(Insn::load(8, d, POINTER, at)),
-            (Place::Far(at), Place::Reg(s)) => self.push(Insn::store_reg(8, POINTER, at, s)),
+            (Allocation::Reg(d), Allocation::Reg(s)) => self.push(Insn::alu_reg(MOV, true, d, s)),
+            (Allocation::Reg(d), Allocation::Stack(at)) => self.push(Insn::load(8, d, FP, at)),
+            (Allocation::Stack(at), Allocation::Reg(s)) => self.push(Insn::store_reg(8, FP, at, s)),
+            (Allocation::Reg(d), Allocation::Memory(at)) => self.push(Insn::load(8, d, POINTER, at)),
+            (Allocation::Memory(at), Allocation::Reg(s)) => self.push(Insn::store_reg(8, POINTER, at, s)),
             (to, from) => {
-                self.transfer(Place::Reg(SCRATCH[0]), from);
-                self.transfer(to, Place::Reg(SCRATCH[0]));
+                self.transfer(Allocation::Reg(SCRATCH[0]), from);
+                self.transfer(to, Allocation::Reg(SCRATCH[0]));
             }
         }
     }

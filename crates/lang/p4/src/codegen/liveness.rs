@@ -1,6 +1,6 @@
 //! Liveness analysis of virtual registers.
 
-use super::machine::{M, Machine, Reg};
+use super::machine::{MInst, Machine, Reg};
 use crate::ir::Block;
 use std::collections::HashMap;
 
@@ -90,7 +90,7 @@ pub(super) fn lifetimes(m: &Machine) -> Vec<Lifetime> {
             let at = start + n as u32;
             // The result of a branch over a move must not share a register with the operands of the
             // comparison.
-            let written = if matches!(inst, M::Set { .. }) { 2 * at } else { 2 * at + 1 };
+            let written = if matches!(inst, MInst::Set { .. }) { 2 * at } else { 2 * at + 1 };
             inst.defs(&mut |r| {
                 t.close(r, written);
                 t.uses[r.0 as usize] += 1;
@@ -133,11 +133,11 @@ pub(super) fn lifetimes(m: &Machine) -> Vec<Lifetime> {
 fn successors(m: &Machine, i: usize) -> Vec<Block> {
     let mut out = Vec::new();
     for (inst, _) in &m.blocks[i].insts {
-        if let M::Branch { to, .. } | M::Jump(to) = inst {
+        if let MInst::Branch { to, .. } | MInst::Jump(to) = inst {
             out.push(*to);
         }
     }
-    let ends = matches!(m.blocks[i].insts.last(), Some((M::Jump(_) | M::Return(_), _)));
+    let ends = matches!(m.blocks[i].insts.last(), Some((MInst::Jump(_) | MInst::Return(_), _)));
     if let (false, Some(next)) = (ends, m.blocks.get(i + 1)) {
         out.push(next.block);
     }

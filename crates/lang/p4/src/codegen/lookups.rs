@@ -1,11 +1,11 @@
 //! Selection of calls: keys on the stack, arguments, results.
 
-use super::machine::{Arg, Base, M, Reg, Src, Target};
-use super::select::Selector;
+use super::machine::{Arg, Base, CallTarget, MInst, Reg, Src};
+use super::select::InstSelector;
 use crate::ir::{KeyPart, Op, Opnd};
 use p4shield_abi::helper;
 
-impl Selector<'_> {
+impl InstSelector<'_> {
     /// Selects a call; the result goes to `dst`.
     pub(super) fn call(&mut self, op: &Op, dst: Option<Reg>) {
         match op {
@@ -13,22 +13,22 @@ impl Selector<'_> {
                 let size = self.f.maps[map.0 as usize].definition.key_size;
                 let start = self.on_stack(size, key);
                 let args = vec![Arg::Map(*map), Arg::Frame(start)];
-                self.push(M::Call { target: Target::Helper(helper::MAP_LOOKUP_ELEM), args, dst });
+                self.push(MInst::Call { target: CallTarget::Helper(helper::MAP_LOOKUP_ELEM), args, dst });
             }
             Op::Helper { id, context, args } => {
                 let first = context.then_some(Arg::Reg(self.context));
                 let args = first.into_iter().chain(args.iter().map(|o| self.arg(*o))).collect();
-                self.push(M::Call { target: Target::Helper(*id), args, dst });
+                self.push(MInst::Call { target: CallTarget::Helper(*id), args, dst });
             }
             Op::Buffer { id, size, data, args } => {
                 let start = self.on_stack(*size, data);
                 let first = [Arg::Frame(start), Arg::Imm(u64::from(*size))];
                 let args = first.into_iter().chain(args.iter().map(|o| self.arg(*o))).collect();
-                self.push(M::Call { target: Target::Helper(*id), args, dst });
+                self.push(MInst::Call { target: CallTarget::Helper(*id), args, dst });
             }
             Op::Extern { name, args } => {
                 let args = args.iter().map(|o| self.arg(*o)).collect();
-                self.push(M::Call { target: Target::Extern(name.clone()), args, dst });
+                self.push(MInst::Call { target: CallTarget::Extern(name.clone()), args, dst });
             }
             _ => {}
         }
@@ -43,7 +43,7 @@ impl Selector<'_> {
         for (at, bytes, value) in parts {
             let src = self.key_source(*value, *bytes);
             let offset = start + at.cast_signed();
-            self.push(M::Store { bytes: *bytes, base: Base::Frame, offset, src });
+            self.push(MInst::Store { bytes: *bytes, base: Base::Frame, offset, src });
         }
         start
     }

@@ -33,13 +33,13 @@ pub(crate) enum Arg {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Target {
+pub(crate) enum CallTarget {
     Helper(u32),
     Extern(Name),
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum M {
+pub(crate) enum MInst {
     /// `dst = dst op src`; for a move, `dst = src`.
     Alu {
         op: u8,
@@ -76,7 +76,7 @@ pub(crate) enum M {
         b: Src,
     },
     Call {
-        target: Target,
+        target: CallTarget,
         args: Vec<Arg>,
         dst: Option<Reg>,
     },
@@ -103,7 +103,7 @@ pub(crate) enum CopySrc {
 #[derive(Debug)]
 pub(crate) struct MBlock {
     pub(crate) block: Block,
-    pub(crate) insts: Vec<(M, Span)>,
+    pub(crate) insts: Vec<(MInst, Span)>,
 }
 
 #[derive(Debug)]
@@ -118,10 +118,18 @@ pub(crate) struct Machine {
     /// Numbers that no packet access depends on: they may be spilled beyond the stack.
     pub(crate) plain: HashSet<Reg>,
     /// Spill memory beyond the stack.
-    pub(crate) area: Option<super::spill::Area>,
+    pub(crate) spill_memory: Option<SpillMemory>,
 }
 
-impl M {
+/// The spill memory of a program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SpillMemory {
+    pub(super) map: MapId,
+    /// The virtual register that holds its address.
+    pub(super) pointer: Reg,
+}
+
+impl MInst {
     /// Calls `f` with every register that the instruction reads.
     pub(crate) fn uses(&self, f: &mut dyn FnMut(Reg)) {
         fn src(s: &Src, f: &mut dyn FnMut(Reg)) {

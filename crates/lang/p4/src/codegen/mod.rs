@@ -6,8 +6,10 @@
 
 mod alloc;
 pub(crate) mod asm;
+mod branches;
 pub(crate) mod elf;
 mod emit;
+mod fusion;
 mod insn;
 mod liveness;
 mod lookups;
@@ -43,13 +45,13 @@ pub(crate) fn generate(f: &mut Function, at: Span, sink: &mut Sink) -> Program {
         spill::provide(f, &mut machine);
         frame = alloc::allocate(&machine);
     }
-    if let Some(area) = machine.area {
-        spill::size(f, area, frame.far);
+    if let Some(spill_memory) = machine.spill_memory {
+        spill::size(f, spill_memory, frame.memory_values);
     }
     let mut program = emit::emit(&machine, &frame);
     peephole::run(&mut program);
-    if frame.size > STACK || frame.far > spill::MAX_VALUES {
-        let bytes = frame.size + 8 * frame.far;
+    if frame.size > STACK || frame.memory_values > spill::MAX_VALUES {
+        let bytes = frame.size + 8 * frame.memory_values;
         let message = format!("the program needs {bytes} bytes for values that are live at once");
         sink.add(
             Diagnostic::new(Code::TooLarge, at, message)

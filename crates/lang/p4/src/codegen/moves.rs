@@ -21,7 +21,7 @@ pub(super) fn split_edges(f: &mut Function) {
         }
         for (_, from) in groups {
             if from.len() > 1 || matches!(f.block(from[0]).term, Term::Branch(..)) {
-                lead_by_edge(f, &from, *b);
+                insert_edge_block(f, &from, *b);
             }
         }
     }
@@ -36,7 +36,7 @@ fn moves_from(f: &Function, p: Block, b: Block) -> Vec<Opnd> {
     f.block(b).phis.iter().filter_map(on).collect()
 }
 
-fn lead_by_edge(f: &mut Function, from: &[Block], to: Block) {
+fn insert_edge_block(f: &mut Function, from: &[Block], to: Block) {
     let edge = f.add_block("edge", f.block(to).span);
     f.block_mut(edge).term = Term::Jump(to);
     for p in from {
@@ -101,16 +101,16 @@ mod tests {
 
     /// Runs the steps on storages 0 to 9, which contain their own numbers.
     fn run(moves: &[(usize, usize)]) -> Vec<usize> {
-        let mut places: Vec<usize> = (0..10).collect();
+        let mut storages: Vec<usize> = (0..10).collect();
         let mut safe = 99;
         for s in sequence(moves) {
             match s {
-                Step::Move(d, s) => places[d] = places[s],
-                Step::Save(s) => safe = places[s],
-                Step::Restore(d) => places[d] = safe,
+                Step::Move(d, s) => storages[d] = storages[s],
+                Step::Save(s) => safe = storages[s],
+                Step::Restore(d) => storages[d] = safe,
             }
         }
-        places
+        storages
     }
 
     #[test]

@@ -1,21 +1,22 @@
 //! Instruction selection: IR to instructions over virtual registers.
 
+use super::fusion::fused_conditions;
 use super::insn::{self, MOV};
-use super::machine::{Base, CopySrc, M, MBlock, Machine, Reg, Src};
+use super::machine::{Base, MBlock, MInst, Machine, Reg, Src};
 use crate::ir::graph::Graph;
-use crate::ir::{BinOp, Block, Cc, Function, Op, Opnd, Term, Ty, Val, mask};
+use crate::ir::{BinOp, Block, Function, Op, Opnd, Ty, Val, mask};
 use crate::opt::known_max;
 use crate::source::Span;
 use std::collections::{HashMap, HashSet};
 
-pub(super) struct Selector<'a> {
+pub(super) struct InstSelector<'a> {
     pub(super) f: &'a Function,
     regs: HashMap<Val, Reg>,
     pub(super) next: u32,
     pub(super) context: Reg,
     /// Conditions that only branches use: they are compared at the branch.
-    fused: HashSet<Val>,
-    pub(super) out: Vec<(M, Span)>,
+    pub(super) fused: HashSet<Val>,
+    pub(super) out: Vec<(MInst, Span)>,
     pub(super) span: Span,
     pub(super) key_bytes: u32,
 }
@@ -23,7 +24,7 @@ pub(super) struct Selector<'a> {
 /// Selects instructions for all blocks, in topological order.
 pub(super) fn select(f: &Function) -> Machine {
     let g = Graph::new(f);
-    let mut s = Selector {
+    let mut s = InstSelector {
         f,
         regs: HashMap::new(),
         next: 1,
@@ -38,10 +39,10 @@ pub(super) fn select(f: &Function) -> Machine {
         s.block(*b, g.order.get(i + 1).copied());
         blocks.push(MBlock { block: *b, insts: std::mem::take(&mut s.out) });
     }
-    let far = |v: &Val| matches!(f.inst(*v).ty, Ty::Int(_));
+    let is_int = |v: &Val| matches!(f.inst(*v).ty, Ty::Int(_));
     let bound = packet_distances(f, &g);
-    let plain = s.regs.iter().filter(|(v, _)| far(v) && !bound.contains(v)).map(|(_, r)| *r).collect();
-    Machine { blocks, regs: s.next, context: s.context, key_bytes: s.key_bytes, plain, area: None }
+    let plain = s.regs.iter().filter(|(v, _)| is_int(v) && !bound.contains(v)).map(|(_, r)| *r).collect();
+    Machine { blocks, regs: s.next, context: s.context, key_bytes: s.key_bytes, plain, spill_memory: None }
 }
 
 /// Returns the numbers that are added to packet pointers, and all values they depend on.
@@ -67,71 +68,22 @@ fn packet_distances(f: &Function, g: &Graph) -> HashSet<Val> {
     found
 }
 
-/// Returns the comparisons used only by branches, and the masks used only by such comparisons with
-/// zero.
-fn fused_conditions(f: &Function, g: &Graph) -> HashSet<Val> {
-    let mut values: HashSet<Val> = HashSet::new();
-    let mut branches: HashSet<Val> = HashSet::new();
-    for b in &g.order {
-        let data = f.block(*b);
-        for v in data.phis.iter().chain(&data.insts) {
-            f.inst(*v).op.visit(&mut |o| {
-                if let Opnd::V(u) = o {
-                    values.insert(u);
-                }
-            });
-        }
-        match data.term {
-            Term::Branch(Opnd::V(c), ..) => {
-                branches.insert(c);
-            }
-            Term::Return(Opnd::V(v)) => {
-                values.insert(v);
-            }
-            _ => {}
-        }
-    }
-    let comparison = |v: &Val| matches!(f.inst(*v).op, Op::Cmp(..) | Op::InBounds { .. });
-    let mut fused: HashSet<Val> =
-        branches.into_iter().filter(|v| comparison(v) && !values.contains(v)).collect();
-    let mut tests: HashMap<Val, bool> = HashMap::new();
-    for b in &g.order {
-        for v in f.block(*b).phis.iter().chain(&f.block(*b).insts) {
-            let by_test =
-                fused.contains(v) && matches!(f.inst(*v).op, Op::Cmp(Cc::Eq | Cc::Ne, _, Opnd::C(0), _));
-            f.inst(*v).op.visit(&mut |o| {
-                if let Opnd::V(u) = o {
-                    *tests.entry(u).or_insert(true) &= by_test;
-                }
-            });
-        }
-        if let Some(Opnd::V(v)) = f.block(*b).term.operand()
-            && !fused.contains(&v)
-        {
-            tests.insert(v, false);
-        }
-    }
-    let masks = tests.into_iter().filter(|(v, all)| *all && matches!(f.inst(*v).op, Op::Bin(BinOp::And, ..)));
-    fused.extend(masks.map(|(v, _)| v));
-    fused
-}
-
 /// Returns a constant as an immediate operand of a 64-bit instruction, which sign-extends it.
-fn imm64(c: u64) -> Option<i32> {
+pub(super) fn imm64(c: u64) -> Option<i32> {
     i32::try_from(c.cast_signed()).ok()
 }
 
-impl Selector<'_> {
+impl InstSelector<'_> {
     pub(super) const fn fresh(&mut self) -> Reg {
         self.next += 1;
         Reg(self.next - 1)
     }
 
-    pub(super) fn push(&mut self, m: M) {
+    pub(super) fn push(&mut self, m: MInst) {
         self.out.push((m, self.span));
     }
 
-    fn reg_of(&mut self, v: Val) -> Reg {
+    pub(super) fn reg_of(&mut self, v: Val) -> Reg {
         if let Some(r) = self.regs.get(&v) {
             return *r;
         }
@@ -152,18 +104,18 @@ impl Selector<'_> {
         }
     }
 
-    fn constant(&mut self, dst: Reg, c: u64) {
+    pub(super) fn constant(&mut self, dst: Reg, c: u64) {
         match u32::try_from(c) {
-            Ok(n) => self.push(M::Alu { op: MOV, wide: false, dst, src: Src::Imm(n.cast_signed()) }),
+            Ok(n) => self.push(MInst::Alu { op: MOV, wide: false, dst, src: Src::Imm(n.cast_signed()) }),
             Err(_) => match imm64(c) {
-                Some(n) => self.push(M::Alu { op: MOV, wide: true, dst, src: Src::Imm(n) }),
-                None => self.push(M::Const { dst, value: c }),
+                Some(n) => self.push(MInst::Alu { op: MOV, wide: true, dst, src: Src::Imm(n) }),
+                None => self.push(MInst::Const { dst, value: c }),
             },
         }
     }
 
     /// Returns an operand of a 64-bit or 32-bit instruction.
-    fn src(&mut self, o: Opnd, wide: bool) -> Src {
+    pub(super) fn src(&mut self, o: Opnd, wide: bool) -> Src {
         match o {
             Opnd::C(c) if wide => imm64(c).map_or_else(|| Src::Reg(self.reg(o)), Src::Imm),
             Opnd::C(c) => Src::Imm((c as u32).cast_signed()),
@@ -171,11 +123,11 @@ impl Selector<'_> {
         }
     }
 
-    fn alu(&mut self, op: u8, wide: bool, dst: Reg, src: Src) {
-        self.push(M::Alu { op, wide, dst, src });
+    pub(super) fn alu(&mut self, op: u8, wide: bool, dst: Reg, src: Src) {
+        self.push(MInst::Alu { op, wide, dst, src });
     }
 
-    fn copy(&mut self, dst: Reg, o: Opnd) {
+    pub(super) fn copy(&mut self, dst: Reg, o: Opnd) {
         match o {
             Opnd::C(c) => self.constant(dst, c),
             Opnd::V(v) => {
@@ -208,27 +160,27 @@ impl Selector<'_> {
             Op::Cmp(cc, a, b, w) => {
                 let dst = self.reg_of(v);
                 let (op, wide, a, b) = self.comparison(*cc, *a, *b, *w);
-                self.push(M::Set { op, wide, dst, a, b });
+                self.push(MInst::Set { op, wide, dst, a, b });
             }
             Op::InBounds { base, len, end } => {
                 let dst = self.reg_of(v);
                 let (a, b) = self.bounds(*base, *len, *end);
-                self.push(M::Set { op: insn::JLE, wide: true, dst, a, b: Src::Reg(b) });
+                self.push(MInst::Set { op: insn::JLE, wide: true, dst, a, b: Src::Reg(b) });
             }
             Op::Swap(bytes, a) => {
                 let dst = self.reg_of(v);
                 self.copy(dst, *a);
-                self.push(M::Swap { bytes: *bytes, dst });
+                self.push(MInst::Swap { bytes: *bytes, dst });
             }
             Op::Context(offset, bytes) => {
                 let dst = self.reg_of(v);
                 let base = Base::Reg(self.context);
-                self.push(M::Load { bytes: *bytes, dst, base, offset: i32::from(*offset) });
+                self.push(MInst::Load { bytes: *bytes, dst, base, offset: i32::from(*offset) });
             }
             Op::SetContext(offset, bytes, value) => {
                 let src = self.src(*value, true);
                 let base = Base::Reg(self.context);
-                self.push(M::Store { bytes: *bytes, base, offset: i32::from(*offset), src });
+                self.push(MInst::Store { bytes: *bytes, base, offset: i32::from(*offset), src });
             }
             Op::Offset(p, by) => {
                 let dst = self.reg_of(v);
@@ -239,12 +191,12 @@ impl Selector<'_> {
             Op::Load { base, offset, bytes } | Op::LoadMap { base, offset, bytes } => {
                 let base = Base::Reg(self.reg(*base));
                 let dst = self.reg_of(v);
-                self.push(M::Load { bytes: *bytes, dst, base, offset: *offset });
+                self.push(MInst::Load { bytes: *bytes, dst, base, offset: *offset });
             }
             Op::Store { base, offset, bytes, value } | Op::StoreMap { base, offset, bytes, value } => {
                 let base = Base::Reg(self.reg(*base));
                 let src = self.src(*value, *bytes == 8);
-                self.push(M::Store { bytes: *bytes, base, offset: *offset, src });
+                self.push(MInst::Store { bytes: *bytes, base, offset: *offset, src });
             }
             Op::Lookup { .. } | Op::Helper { .. } | Op::Buffer { .. } | Op::Extern { .. } => {
                 // A call without a result leaves r0 unreadable.
@@ -362,7 +314,7 @@ impl Selector<'_> {
     }
 
     /// Returns a register with `base + len`, and the end.
-    fn bounds(&mut self, base: Opnd, len: u32, end: Opnd) -> (Reg, Reg) {
+    pub(super) fn bounds(&mut self, base: Opnd, len: u32, end: Opnd) -> (Reg, Reg) {
         let end = self.reg(end);
         let base_reg = self.reg(base);
         if len == 0 {
@@ -372,145 +324,5 @@ impl Selector<'_> {
         self.alu(MOV, true, t, Src::Reg(base_reg));
         self.alu(insn::ADD, true, t, Src::Imm(len.cast_signed()));
         (t, end)
-    }
-
-    /// Returns the jump that is taken if a comparison holds.
-    fn comparison(&mut self, cc: Cc, a: Opnd, b: Opnd, w: u8) -> (u8, bool, Reg, Src) {
-        let op = jump_op(cc);
-        if cc.is_signed() && w != 32 && w != 64 {
-            let (a, b) = (self.sign_up(a, w), self.sign_up(b, w));
-            return (op, true, a, Src::Reg(b));
-        }
-        let ra = self.reg(a);
-        if cc.is_signed() {
-            let b = self.src(b, w == 64);
-            return (op, w == 64, ra, b);
-        }
-        match b {
-            // Values are zero-extended, so 64-bit comparisons work. Constants that do not fit them
-            // may fit 32 bits.
-            Opnd::C(c) => match imm64(c) {
-                Some(imm) if imm >= 0 || w == 64 => (op, true, ra, Src::Imm(imm)),
-                _ if w <= 32 => (op, false, ra, Src::Imm((c as u32).cast_signed())),
-                _ => (op, true, ra, Src::Reg(self.reg(b))),
-            },
-            Opnd::V(_) => (op, true, ra, Src::Reg(self.reg(b))),
-        }
-    }
-
-    /// Shifts a narrow signed value to the top of a register, where eBPF compares signs.
-    fn sign_up(&mut self, o: Opnd, w: u8) -> Reg {
-        let t = self.fresh();
-        let up = 64 - u32::from(w);
-        match o {
-            Opnd::C(c) => self.constant(t, c << up),
-            Opnd::V(_) => {
-                self.copy(t, o);
-                self.alu(insn::LSH, true, t, Src::Imm(up.cast_signed()));
-            }
-        }
-        t
-    }
-
-    fn terminator(&mut self, b: Block, next: Option<Block>) {
-        match self.f.block(b).term {
-            Term::Jump(to) => {
-                self.phi_copies(b, to);
-                if next != Some(to) {
-                    self.push(M::Jump(to));
-                }
-            }
-            Term::Branch(c, t, e) => self.branch(c, t, e, next),
-            Term::Return(o) => {
-                let src = self.src(o, true);
-                self.push(M::Return(src));
-            }
-            Term::None => self.push(M::Return(Src::Imm(0))),
-        }
-    }
-
-    fn phi_copies(&mut self, from: Block, to: Block) {
-        let mut copies = Vec::new();
-        for phi in &self.f.block(to).phis {
-            let Op::Phi(ins) = &self.f.inst(*phi).op else { continue };
-            let Some((_, o)) = ins.iter().find(|(p, _)| *p == from) else { continue };
-            let src = match o {
-                Opnd::C(c) => CopySrc::Const(*c),
-                Opnd::V(v) => CopySrc::Reg(self.reg_of(*v)),
-            };
-            copies.push((self.reg_of(*phi), src));
-        }
-        if !copies.is_empty() {
-            self.push(M::Copies(copies));
-        }
-    }
-
-    fn branch(&mut self, c: Opnd, t: Block, e: Block, next: Option<Block>) {
-        let (cc, a, b, wide, taken, other) = match self.f.op_of(c) {
-            Some(Op::Cmp(cc, x, y, w)) if self.is_fused(c) => {
-                if let Some((m, value)) = self.bit_test(*cc, *x, *y) {
-                    return self.test_bits(m, value, *cc == Cc::Ne, t, e, next);
-                }
-                let (cc, t, e) = if next == Some(t) { (cc.negate(), e, t) } else { (*cc, t, e) };
-                let (op, wide, a, b) = self.comparison(cc, *x, *y, *w);
-                (op, a, b, wide, t, e)
-            }
-            Some(Op::InBounds { base, len, end }) if self.is_fused(c) => {
-                let (a, b) = self.bounds(*base, *len, *end);
-                let (op, t, e) = if next == Some(e) { (insn::JLE, t, e) } else { (insn::JGT, e, t) };
-                (op, a, Src::Reg(b), true, t, e)
-            }
-            _ => {
-                let r = self.reg(c);
-                let (op, t, e) = if next == Some(t) { (insn::JEQ, e, t) } else { (insn::JNE, t, e) };
-                (op, r, Src::Imm(0), true, t, e)
-            }
-        };
-        self.push(M::Branch { op: cc, wide, a, b, to: taken });
-        if next != Some(other) {
-            self.push(M::Jump(other));
-        }
-    }
-
-    fn is_fused(&self, c: Opnd) -> bool {
-        matches!(c, Opnd::V(v) if self.fused.contains(&v))
-    }
-
-    /// Returns the operands of `(x & y) != 0`, if the comparison has this form.
-    fn bit_test(&self, cc: Cc, x: Opnd, y: Opnd) -> Option<(Opnd, Opnd)> {
-        let Op::Bin(BinOp::And, a, b) = self.f.op_of(x)? else { return None };
-        (matches!(cc, Cc::Eq | Cc::Ne) && y == Opnd::C(0) && self.is_fused(x)).then_some((*a, *b))
-    }
-
-    fn test_bits(&mut self, a: Opnd, b: Opnd, set: bool, t: Block, e: Block, next: Option<Block>) {
-        let (taken, other) = if set { (t, e) } else { (e, t) };
-        let a = self.reg(a);
-        let (wide, b) = match b {
-            Opnd::C(c) => match (imm64(c), u32::try_from(c)) {
-                (Some(imm), _) if imm >= 0 => (true, Src::Imm(imm)),
-                (_, Ok(n)) => (false, Src::Imm(n.cast_signed())),
-                _ => (true, Src::Reg(self.reg(b))),
-            },
-            Opnd::V(_) => (true, Src::Reg(self.reg(b))),
-        };
-        self.push(M::Branch { op: insn::JSET, wide, a, b, to: taken });
-        if next != Some(other) {
-            self.push(M::Jump(other));
-        }
-    }
-}
-
-const fn jump_op(cc: Cc) -> u8 {
-    match cc {
-        Cc::Eq => insn::JEQ,
-        Cc::Ne => insn::JNE,
-        Cc::Ult => insn::JLT,
-        Cc::Ule => insn::JLE,
-        Cc::Ugt => insn::JGT,
-        Cc::Uge => insn::JGE,
-        Cc::Slt => insn::JSLT,
-        Cc::Sle => insn::JSLE,
-        Cc::Sgt => insn::JSGT,
-        Cc::Sge => insn::JSGE,
     }
 }

@@ -8,7 +8,7 @@
 //! there.
 
 use super::insn;
-use super::machine::{Arg, Base, M, MBlock, Machine, Reg, Src, Target};
+use super::machine::{Arg, Base, CallTarget, MBlock, MInst, Machine, Reg, SpillMemory, Src};
 use crate::ir::{Block, Function, Map, MapId};
 use crate::source::Span;
 use p4shield_abi::helper;
@@ -20,14 +20,6 @@ pub(super) const POINTER: u8 = 9;
 pub(super) const WORTHWHILE: u32 = 192;
 /// Maximum number of 8-byte values that an instruction can address in the memory.
 pub(super) const MAX_VALUES: u32 = 4095;
-
-/// The spill memory of a program.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Area {
-    map: MapId,
-    /// Its address, in [`POINTER`].
-    pub(super) pointer: Reg,
-}
 
 /// The exit for the impossible case that the map look-up fails.
 const MISSING: Block = Block(u32::MAX);
@@ -44,24 +36,24 @@ pub(super) fn provide(f: &mut Function, m: &mut Machine) {
     let map = MapId(f.maps.len() as u32 - 1);
     let pointer = Reg(m.regs);
     m.regs += 1;
-    m.area = Some(Area { map, pointer });
+    m.spill_memory = Some(SpillMemory { map, pointer });
     m.key_bytes = m.key_bytes.max(8);
     let key = -8;
-    let target = Target::Helper(helper::MAP_LOOKUP_ELEM);
+    let target = CallTarget::Helper(helper::MAP_LOOKUP_ELEM);
     let args = vec![Arg::Map(map), Arg::Frame(key)];
     let prologue = [
-        M::Store { bytes: 4, base: Base::Frame, offset: key, src: Src::Imm(0) },
-        M::Call { target, args, dst: Some(pointer) },
-        M::Branch { op: insn::JEQ, wide: true, a: pointer, b: Src::Imm(0), to: MISSING },
+        MInst::Store { bytes: 4, base: Base::Frame, offset: key, src: Src::Imm(0) },
+        MInst::Call { target, args, dst: Some(pointer) },
+        MInst::Branch { op: insn::JEQ, wide: true, a: pointer, b: Src::Imm(0), to: MISSING },
     ];
     if let Some(first) = m.blocks.first_mut() {
         let span = first.insts.first().map(|(_, s)| *s).unwrap_or_default();
         first.insts.splice(0..0, prologue.into_iter().map(|i| (i, span)));
     }
-    m.blocks.push(MBlock { block: MISSING, insts: vec![(M::Return(Src::Imm(0)), Span::default())] });
+    m.blocks.push(MBlock { block: MISSING, insts: vec![(MInst::Return(Src::Imm(0)), Span::default())] });
 }
 
 /// Sets the size of the memory.
-pub(super) fn size(f: &mut Function, area: Area, values: u32) {
-    f.maps[area.map.0 as usize].definition.value_size = 8 * values.max(1);
+pub(super) fn size(f: &mut Function, spill_memory: SpillMemory, values: u32) {
+    f.maps[spill_memory.map.0 as usize].definition.value_size = 8 * values.max(1);
 }

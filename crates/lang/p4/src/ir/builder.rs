@@ -7,7 +7,7 @@
 //! and a read need not walk through the blocks between it and the last write. That matters for
 //! programs with many variables and blocks, of which few pairs are related.
 
-use super::tree::Tree;
+use super::tree::DominatorTree;
 use super::{BinOp, Block, Cc, Function, MapId, Op, Opnd, Term, Ty, mask};
 use crate::source::Span;
 
@@ -21,7 +21,7 @@ pub(crate) struct Builder {
     pub(crate) at: Block,
     pub(crate) span: Span,
     preds: Vec<Vec<Block>>,
-    tree: Tree,
+    tree: DominatorTree,
     /// By slot: the known values at the ends of blocks, by the blocks' numbers in the tree.
     defs: Vec<Vec<(u32, Opnd)>>,
     types: Vec<Ty>,
@@ -40,7 +40,7 @@ impl Builder {
     pub(crate) fn new() -> Self {
         let mut f = Function::default();
         let at = f.add_block("entry", Span::default());
-        let mut tree = Tree::default();
+        let mut tree = DominatorTree::default();
         tree.enter(at, &[]);
         Self {
             f,

@@ -5,7 +5,7 @@ use super::Block;
 
 /// The dominator tree; blocks have numbers in the order in which they were entered.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
+pub(super) struct DominatorTree {
     /// By block: its node; `NONE` if it was not entered.
     numbers: Vec<u32>,
     nodes: Vec<Node>,
@@ -25,7 +25,7 @@ struct Node {
 
 const NONE: u32 = u32::MAX;
 
-impl Tree {
+impl DominatorTree {
     /// Enters a block, given all its predecessors, which were entered before.
     pub(super) fn enter(&mut self, b: Block, preds: &[Block]) {
         let i = b.0 as usize;
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn ancestors_are_found_by_number() {
-        let mut t = Tree::default();
+        let mut t = DominatorTree::default();
         t.enter(Block(0), &[]);
         // A chain of diamonds: block 3 i is the fork, 3 i + 1 and 3 i + 2 the arms, 3 i + 3
         // the join.

@@ -1,13 +1,13 @@
 //! Warnings about reads of unwritten variables and accesses to fields of invalid headers.
 //!
 //! The analysis follows each parser, control and function from its start, with two bits for each
-//! scalar and header ([`super::cells`]). It follows calls of actions, because they share the
+//! scalar and header ([`super::state`]). It follows calls of actions, because they share the
 //! variables of their control, but not those of parsers and controls, which exchange values only
 //! through parameters.
 
-use super::Found;
-use super::cells::{Cells, UNWRITTEN, WRITTEN, is_scalar};
-use super::places::{Layout, text};
+use super::Warnings;
+use super::layout::{CellLayout, text};
+use super::state::{FlowState, UNWRITTEN, WRITTEN, is_scalar};
 use crate::ast::Direction;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::hir::{self, CallArg, Expr, Param, Program, Stmt, VarId};
@@ -22,8 +22,8 @@ pub(super) const MAX_CALLS: usize = 32;
 pub(super) fn warnings(program: &Program) -> Vec<Diagnostic> {
     let mut f = Flow {
         program,
-        found: Found::default(),
-        layout: Layout::default(),
+        found: Warnings::default(),
+        layout: CellLayout::default(),
         left: BUDGET,
         quiet: 0,
         calls: 0,
@@ -43,21 +43,21 @@ pub(super) fn warnings(program: &Program) -> Vec<Diagnostic> {
 /// The states at the targets of jumps out of a block.
 #[derive(Debug)]
 pub(super) struct Exits {
-    pub(super) returns: Cells,
-    pub(super) breaks: Cells,
-    pub(super) continues: Cells,
+    pub(super) returns: FlowState,
+    pub(super) breaks: FlowState,
+    pub(super) continues: FlowState,
 }
 
 impl Default for Exits {
     fn default() -> Self {
-        Self { returns: Cells::dead(), breaks: Cells::dead(), continues: Cells::dead() }
+        Self { returns: FlowState::dead(), breaks: FlowState::dead(), continues: FlowState::dead() }
     }
 }
 
 pub(super) struct Flow<'a> {
     pub(super) program: &'a Program,
-    found: Found,
-    pub(super) layout: Layout,
+    found: Warnings,
+    pub(super) layout: CellLayout,
     /// The rest of the budget.
     left: usize,
     /// Number of enclosing loops in their first iteration, when the effect of later iterations is
@@ -91,7 +91,7 @@ impl Flow<'_> {
         let mut s = self.start(&p.params);
         self.declare_params(&p.ctor_params, &mut s);
         self.block(&p.locals, &mut s, &mut Exits::default());
-        let mut before: Vec<Cells> = vec![Cells::dead(); p.states.len()];
+        let mut before: Vec<FlowState> = vec![FlowState::dead(); p.states.len()];
         let mut open = vec![0];
         if let Some(first) = before.first_mut() {
             first.join(&s);
@@ -110,7 +110,7 @@ impl Flow<'_> {
             }
         }
         self.quiet -= 1;
-        let mut end = Cells::dead();
+        let mut end = FlowState::dead();
         for (state, before) in p.states.iter().zip(&before) {
             let (after, targets) = self.state(state, before);
             if targets.contains(&hir::Target::Accept) {
@@ -120,7 +120,7 @@ impl Flow<'_> {
         self.end(&p.params, &end);
     }
 
-    fn state(&mut self, state: &hir::State, before: &Cells) -> (Cells, Vec<hir::Target>) {
+    fn state(&mut self, state: &hir::State, before: &FlowState) -> (FlowState, Vec<hir::Target>) {
         let mut s = before.clone();
         self.block(&state.body, &mut s, &mut Exits::default());
         let targets = match &state.next {
@@ -134,13 +134,13 @@ impl Flow<'_> {
     }
 
     /// Returns the state at the start of a body with these parameters.
-    fn start(&mut self, params: &[Param]) -> Cells {
-        let mut s = Cells::default();
+    fn start(&mut self, params: &[Param]) -> FlowState {
+        let mut s = FlowState::default();
         self.declare_params(params, &mut s);
         s
     }
 
-    pub(super) fn declare_params(&mut self, params: &[Param], s: &mut Cells) {
+    pub(super) fn declare_params(&mut self, params: &[Param], s: &mut FlowState) {
         for p in params {
             let state = if p.direction == Direction::Out { UNWRITTEN } else { WRITTEN };
             self.declare(p.var, state, s);
@@ -148,7 +148,7 @@ impl Flow<'_> {
     }
 
     /// Resets the cells of a variable.
-    pub(super) fn declare(&mut self, v: VarId, state: u8, s: &mut Cells) {
+    pub(super) fn declare(&mut self, v: VarId, state: u8, s: &mut FlowState) {
         let ty = &self.program.vars[v.0 as usize].ty;
         if let Some(at) = self.layout.add(v, ty) {
             s.fill(ty, at, state);
@@ -156,7 +156,7 @@ impl Flow<'_> {
     }
 
     /// Warns about `out` parameters that are not written on some path.
-    pub(super) fn end(&mut self, params: &[Param], s: &Cells) {
+    pub(super) fn end(&mut self, params: &[Param], s: &FlowState) {
         if s.dead {
             return;
         }
@@ -171,7 +171,7 @@ impl Flow<'_> {
         }
     }
 
-    pub(super) fn block(&mut self, stmts: &[Stmt], s: &mut Cells, exits: &mut Exits) {
+    pub(super) fn block(&mut self, stmts: &[Stmt], s: &mut FlowState, exits: &mut Exits) {
         for stmt in stmts {
             if s.dead || !self.spend(1) {
                 return;
@@ -187,8 +187,8 @@ impl Flow<'_> {
     }
 
     /// Copies the state for a path that branches off here.
-    pub(super) fn fork(&mut self, s: &Cells) -> Cells {
-        if self.spend(1 + s.len() / 16) { s.clone() } else { Cells::dead() }
+    pub(super) fn fork(&mut self, s: &FlowState) -> FlowState {
+        if self.spend(1 + s.len() / 16) { s.clone() } else { FlowState::dead() }
     }
 
     pub(super) fn warn(&mut self, code: Code, span: Span, message: String, hint: &str) {
@@ -198,8 +198,8 @@ impl Flow<'_> {
     }
 
     /// Checks a read of a scalar or of a whole value.
-    pub(super) fn read_place(&mut self, e: &Expr, s: &Cells) {
-        let Some(p) = self.layout.place(e) else { return };
+    pub(super) fn check_read(&mut self, e: &Expr, s: &FlowState) {
+        let Some(p) = self.layout.cell_ref(e) else { return };
         if p.header.is_some_and(|h| s.get(h) == UNWRITTEN) {
             return self.invalid(e, "read", "check it with isValid(), or extract it first");
         }
@@ -218,8 +218,8 @@ impl Flow<'_> {
     }
 
     /// Checks an assignment and records it.
-    pub(super) fn write_place(&mut self, e: &Expr, s: &mut Cells) {
-        let Some(p) = self.layout.place(e) else { return };
+    pub(super) fn check_write(&mut self, e: &Expr, s: &mut FlowState) {
+        let Some(p) = self.layout.cell_ref(e) else { return };
         if p.header.is_some_and(|h| s.get(h) == UNWRITTEN) {
             self.invalid(e, "written", "call setValid() before");
         }
@@ -238,8 +238,8 @@ impl Flow<'_> {
     }
 
     /// Records that a header is valid or invalid from here.
-    pub(super) fn set_valid(&mut self, header: &Expr, valid: bool, s: &mut Cells) {
-        let Some(p) = self.layout.place(header) else { return };
+    pub(super) fn set_valid(&mut self, header: &Expr, valid: bool, s: &mut FlowState) {
+        let Some(p) = self.layout.cell_ref(header) else { return };
         if valid && s.get(p.at) == UNWRITTEN {
             s.fill(&header.ty, p.at, UNWRITTEN);
         }
@@ -247,7 +247,7 @@ impl Flow<'_> {
     }
 
     /// Checks and records the arguments at the start of a call.
-    pub(super) fn arguments_in(&mut self, args: &[CallArg], s: &mut Cells) {
+    pub(super) fn arguments_in(&mut self, args: &[CallArg], s: &mut FlowState) {
         for a in args {
             match a {
                 CallArg::In(e) | CallArg::InOut(e) => self.read(e, s),
@@ -258,21 +258,21 @@ impl Flow<'_> {
     }
 
     /// Records the arguments at the end of a call.
-    pub(super) fn arguments_out(&mut self, args: &[CallArg], s: &mut Cells) {
+    pub(super) fn arguments_out(&mut self, args: &[CallArg], s: &mut FlowState) {
         for a in args {
             if let CallArg::Out(e) | CallArg::InOut(e) = a {
-                self.write_place(e, s);
+                self.check_write(e, s);
             }
         }
     }
 
     /// Copies the cells of an l-value to another one of the same type; returns whether it did.
-    pub(super) fn copy(&mut self, from: &Expr, to: &Expr, s: &mut Cells) -> bool {
-        let (Some(a), Some(b)) = (self.layout.place(from), self.layout.place(to)) else { return false };
+    pub(super) fn copy(&mut self, from: &Expr, to: &Expr, s: &mut FlowState) -> bool {
+        let (Some(a), Some(b)) = (self.layout.cell_ref(from), self.layout.cell_ref(to)) else { return false };
         if from.ty != to.ty || is_scalar(&from.ty) || matches!(from.ty, Type::Bad) {
             return false;
         }
-        let count = super::cells::count(&from.ty).unwrap_or(0);
+        let count = super::state::count(&from.ty).unwrap_or(0);
         for i in 0..count {
             let state = s.get(a.at + i);
             s.set(b.at + i, state);

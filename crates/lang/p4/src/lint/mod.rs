@@ -5,10 +5,10 @@
 //! plane count as written and valid. A program that exceeds the analysis budget gets fewer
 //! warnings, never wrong ones.
 
-mod cells;
 mod flow;
+mod layout;
 mod paths;
-mod places;
+mod state;
 mod usage;
 
 use crate::diagnostics::{Diagnostic, Sink};
@@ -26,12 +26,12 @@ pub(crate) fn lint(program: &Program, sink: &mut Sink) {
 
 /// Warnings, each location once: a body is visited once per path that leads to it.
 #[derive(Debug, Default)]
-struct Found {
+struct Warnings {
     all: Vec<Diagnostic>,
     seen: std::collections::HashSet<(crate::source::Span, crate::diagnostics::Code)>,
 }
 
-impl Found {
+impl Warnings {
     fn add(&mut self, d: Diagnostic) {
         if self.seen.insert((d.span, d.code)) {
             self.all.push(d);

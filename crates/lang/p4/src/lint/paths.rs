@@ -1,12 +1,12 @@
 //! The effect of statements, expressions and calls on the analysis state.
 
-use super::cells::{Cells, UNWRITTEN, WRITTEN};
 use super::flow::{Exits, Flow, MAX_CALLS};
+use super::state::{FlowState, UNWRITTEN, WRITTEN};
 use crate::ast::{BinaryOp, Direction, UnaryOp};
 use crate::hir::{Call, CallArg, Callee, Expr, ExprKind, Param, Routine, Stmt, StmtKind, TableId, VarId};
 
 impl Flow<'_> {
-    pub(super) fn stmt(&mut self, stmt: &Stmt, s: &mut Cells, exits: &mut Exits) {
+    pub(super) fn stmt(&mut self, stmt: &Stmt, s: &mut FlowState, exits: &mut Exits) {
         match &stmt.kind {
             StmtKind::Declare(v, init) => self.declaration(*v, init.as_ref(), s),
             StmtKind::Instance => {}
@@ -15,7 +15,7 @@ impl Flow<'_> {
                 self.read(target, s);
                 self.declare(*old, WRITTEN, s);
                 self.read(value, s);
-                self.write_place(target, s);
+                self.check_write(target, s);
             }
             StmtKind::Call(c) => self.call(c, s),
             StmtKind::If(c, then, otherwise) => {
@@ -32,7 +32,7 @@ impl Flow<'_> {
                 }
                 leave(s, &mut exits.returns);
             }
-            StmtKind::Exit => *s = Cells::dead(),
+            StmtKind::Exit => *s = FlowState::dead(),
             StmtKind::Break => leave(s, &mut exits.breaks),
             StmtKind::Continue => leave(s, &mut exits.continues),
             StmtKind::For { init, condition, update, body } => {
@@ -40,7 +40,7 @@ impl Flow<'_> {
                 self.rounds(s, exits, |f, s, exits| {
                     let (mut inside, outside) = f.condition(condition, s);
                     f.block(body, &mut inside, exits);
-                    inside.join(&std::mem::replace(&mut exits.continues, Cells::dead()));
+                    inside.join(&std::mem::replace(&mut exits.continues, FlowState::dead()));
                     f.block(update, &mut inside, exits);
                     exits.breaks.join(&outside);
                     *s = inside;
@@ -59,19 +59,19 @@ impl Flow<'_> {
             StmtKind::SwitchValue { subject, cases } => {
                 self.read(subject, s);
                 let bodies = cases.iter().map(|(_, b)| b);
-                let ways = bodies.map(|b| (self.fork(s), b)).collect::<Vec<_>>();
+                let branches = bodies.map(|b| (self.fork(s), b)).collect::<Vec<_>>();
                 let all = cases.iter().any(|(labels, _)| labels.iter().any(Option::is_none));
-                let mut end = if all { Cells::dead() } else { std::mem::replace(s, Cells::dead()) };
-                for (mut way, body) in ways {
-                    self.block(body, &mut way, exits);
-                    end.join(&way);
+                let mut end = if all { FlowState::dead() } else { std::mem::replace(s, FlowState::dead()) };
+                for (mut branch, body) in branches {
+                    self.block(body, &mut branch, exits);
+                    end.join(&branch);
                 }
                 *s = end;
             }
         }
     }
 
-    fn declaration(&mut self, v: VarId, init: Option<&Expr>, s: &mut Cells) {
+    fn declaration(&mut self, v: VarId, init: Option<&Expr>, s: &mut FlowState) {
         let Some(init) = init else { return self.declare(v, UNWRITTEN, s) };
         self.read(init, s);
         self.declare(v, WRITTEN, s);
@@ -80,16 +80,16 @@ impl Flow<'_> {
         self.taken(init, &target, s);
     }
 
-    fn assign(&mut self, target: &Expr, value: &Expr, s: &mut Cells) {
+    fn assign(&mut self, target: &Expr, value: &Expr, s: &mut FlowState) {
         // A part of a struct may still be unwritten when the whole is copied.
         self.read(value, s);
         self.indexes(target, s);
-        self.write_place(target, s);
+        self.check_write(target, s);
         self.taken(value, target, s);
     }
 
     /// Copies the state of a value to its target: a header may be invalid, fields may be unwritten.
-    fn taken(&mut self, value: &Expr, target: &Expr, s: &mut Cells) {
+    fn taken(&mut self, value: &Expr, target: &Expr, s: &mut FlowState) {
         match &value.kind {
             ExprKind::InvalidHeader if target.ty.is_header() => self.set_valid(target, false, s),
             _ => {
@@ -101,9 +101,9 @@ impl Flow<'_> {
     /// Visits a loop's body twice: the second iteration sees the writes of the first.
     fn rounds(
         &mut self,
-        s: &mut Cells,
+        s: &mut FlowState,
         exits: &mut Exits,
-        mut round: impl FnMut(&mut Self, &mut Cells, &mut Exits),
+        mut round: impl FnMut(&mut Self, &mut FlowState, &mut Exits),
     ) {
         let mut inner = Exits::default();
         self.quiet += 1;
@@ -117,18 +117,18 @@ impl Flow<'_> {
         exits.returns.join(&inner.returns);
     }
 
-    fn for_each(&mut self, v: VarId, body: &[Stmt], s: &mut Cells, exits: &mut Exits) {
+    fn for_each(&mut self, v: VarId, body: &[Stmt], s: &mut FlowState, exits: &mut Exits) {
         self.rounds(s, exits, |f, s, exits| {
             let none = f.fork(s);
             f.declare(v, WRITTEN, s);
             f.block(body, s, exits);
-            s.join(&std::mem::replace(&mut exits.continues, Cells::dead()));
+            s.join(&std::mem::replace(&mut exits.continues, FlowState::dead()));
             s.join(&none);
         });
     }
 
     /// Returns the states on which a condition holds, and on which it does not.
-    fn condition(&mut self, c: &Expr, s: &mut Cells) -> (Cells, Cells) {
+    fn condition(&mut self, c: &Expr, s: &mut FlowState) -> (FlowState, FlowState) {
         match &c.kind {
             ExprKind::Unary(UnaryOp::Not, inner) => {
                 let (yes, no) = self.condition(inner, s);
@@ -149,26 +149,26 @@ impl Flow<'_> {
             ExprKind::IsValid(h) => {
                 self.indexes(h, s);
                 let (mut yes, mut no) = (self.fork(s), self.fork(s));
-                if let Some(p) = self.layout.place(h).filter(|_| h.ty.is_header()) {
+                if let Some(p) = self.layout.cell_ref(h).filter(|_| h.ty.is_header()) {
                     yes.set(p.at, WRITTEN);
                     no.set(p.at, UNWRITTEN);
                 }
                 (yes, no)
             }
             ExprKind::TableHit { table, miss } => {
-                let ways = self.table(*table, s);
+                let branches = self.table(*table, s);
                 let t = &self.program.tables[table.0 as usize];
                 let on_miss = |i: usize| match &t.default {
                     Some(d) if t.default_is_const => d.index == i,
                     _ => !t.actions[i].table_only,
                 };
-                let (mut hit, mut missed) = (Cells::dead(), Cells::dead());
-                for (i, way) in ways.iter().enumerate() {
+                let (mut hit, mut missed) = (FlowState::dead(), FlowState::dead());
+                for (i, branch) in branches.iter().enumerate() {
                     if !t.actions[i].default_only {
-                        hit.join(way);
+                        hit.join(branch);
                     }
                     if on_miss(i) {
-                        missed.join(way);
+                        missed.join(branch);
                     }
                 }
                 if *miss { (missed, hit) } else { (hit, missed) }
@@ -181,16 +181,16 @@ impl Flow<'_> {
     }
 
     /// Visits an expression whose value is used.
-    pub(super) fn read(&mut self, e: &Expr, s: &mut Cells) {
+    pub(super) fn read(&mut self, e: &Expr, s: &mut FlowState) {
         if s.dead || !self.spend(1) {
             return;
         }
         match &e.kind {
             ExprKind::Const(_) | ExprKind::Text(_) | ExprKind::Object(_) | ExprKind::InvalidHeader => {}
             ExprKind::Bad => {}
-            ExprKind::Var(_) => self.read_place(e, s),
-            ExprKind::Field(base, _) => match self.layout.place(e) {
-                Some(_) => self.read_place(e, s),
+            ExprKind::Var(_) => self.check_read(e, s),
+            ExprKind::Field(base, _) => match self.layout.cell_ref(e) {
+                Some(_) => self.check_read(e, s),
                 None => self.read(base, s),
             },
             ExprKind::Slice(base, ..) => self.read(base, s),
@@ -230,7 +230,7 @@ impl Flow<'_> {
     }
 
     /// Visits the reads in the target of an assignment: indexes.
-    pub(super) fn indexes(&mut self, e: &Expr, s: &mut Cells) {
+    pub(super) fn indexes(&mut self, e: &Expr, s: &mut FlowState) {
         match &e.kind {
             ExprKind::Element(base, index) => {
                 self.indexes(base, s);
@@ -246,14 +246,14 @@ impl Flow<'_> {
         }
     }
 
-    fn call(&mut self, c: &Call, s: &mut Cells) {
+    fn call(&mut self, c: &Call, s: &mut FlowState) {
         match &c.callee {
             Callee::SetValid(h) => self.set_valid(h, true, s),
             Callee::SetInvalid(h) => self.set_valid(h, false, s),
             Callee::Push { .. } => {}
             Callee::Table(t) => {
-                let ways = self.table(*t, s);
-                *s = joined(&ways);
+                let branches = self.table(*t, s);
+                *s = joined(&branches);
             }
             Callee::Action(id) => {
                 let a = self.program.actions[id.0 as usize].clone();
@@ -269,7 +269,7 @@ impl Flow<'_> {
     }
 
     /// Visits an action's body at its call.
-    fn inline(&mut self, a: &Routine, params: &[Param], args: &[CallArg], s: &mut Cells) {
+    fn inline(&mut self, a: &Routine, params: &[Param], args: &[CallArg], s: &mut FlowState) {
         if self.calls >= MAX_CALLS {
             // Too deep to follow: nothing is known, so no warnings.
             self.spend(usize::MAX);
@@ -289,50 +289,51 @@ impl Flow<'_> {
     }
 
     /// Visits a table's keys, then each of its actions; returns the state behind each.
-    fn table(&mut self, id: TableId, s: &mut Cells) -> Vec<Cells> {
+    fn table(&mut self, id: TableId, s: &mut FlowState) -> Vec<FlowState> {
         let t = self.program.tables[id.0 as usize].clone();
         t.keys.iter().for_each(|k| self.read(&k.value, s));
-        let mut ways = Vec::with_capacity(t.actions.len());
+        let mut branches = Vec::with_capacity(t.actions.len());
         for u in &t.actions {
-            let mut way = self.fork(s);
+            let mut branch = self.fork(s);
             let a = self.program.actions[u.action.0 as usize].clone();
             let directed: Vec<Param> =
                 a.params.iter().filter(|p| p.direction != Direction::None).cloned().collect();
             let data: Vec<Param> =
                 a.params.iter().filter(|p| p.direction == Direction::None).cloned().collect();
-            self.arguments_in(&u.args, &mut way);
-            self.declare_params(&data, &mut way);
-            self.inline(&a, &directed, &u.args, &mut way);
-            self.arguments_out(&u.args, &mut way);
-            ways.push(way);
+            self.arguments_in(&u.args, &mut branch);
+            self.declare_params(&data, &mut branch);
+            self.inline(&a, &directed, &u.args, &mut branch);
+            self.arguments_out(&u.args, &mut branch);
+            branches.push(branch);
         }
-        if ways.is_empty() {
-            ways.push(self.fork(s));
+        if branches.is_empty() {
+            branches.push(self.fork(s));
         }
-        ways
+        branches
     }
 
     fn switch_action(
         &mut self,
         table: TableId,
         cases: &[(Vec<Option<usize>>, Vec<Stmt>)],
-        s: &mut Cells,
+        s: &mut FlowState,
         exits: &mut Exits,
     ) {
-        let ways = self.table(table, s);
+        let branches = self.table(table, s);
         let named = |i: &usize| cases.iter().any(|(labels, _)| labels.contains(&Some(*i)));
-        let others: Vec<Cells> = (0..ways.len()).filter(|i| !named(i)).map(|i| ways[i].clone()).collect();
+        let others: Vec<FlowState> =
+            (0..branches.len()).filter(|i| !named(i)).map(|i| branches[i].clone()).collect();
         let others = joined(&others);
-        let mut end = Cells::dead();
+        let mut end = FlowState::dead();
         let mut default = false;
         for (labels, body) in cases {
-            let mut way = Cells::dead();
+            let mut branch = FlowState::dead();
             for label in labels {
                 default |= label.is_none();
-                way.join(label.map_or(&others, |i| ways.get(i).unwrap_or(&others)));
+                branch.join(label.map_or(&others, |i| branches.get(i).unwrap_or(&others)));
             }
-            self.block(body, &mut way, exits);
-            end.join(&way);
+            self.block(body, &mut branch, exits);
+            end.join(&branch);
         }
         if !default {
             end.join(&others);
@@ -342,14 +343,14 @@ impl Flow<'_> {
 }
 
 /// Moves the state to a jump target.
-fn leave(s: &mut Cells, to: &mut Cells) {
+fn leave(s: &mut FlowState, to: &mut FlowState) {
     to.join(s);
-    *s = Cells::dead();
+    *s = FlowState::dead();
 }
 
-fn joined(ways: &[Cells]) -> Cells {
-    let mut all = Cells::dead();
-    for w in ways {
+fn joined(branches: &[FlowState]) -> FlowState {
+    let mut all = FlowState::dead();
+    for w in branches {
         all.join(w);
     }
     all

@@ -1,6 +1,6 @@
 //! Warnings about unused declarations and results.
 
-use super::Found;
+use super::Warnings;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::hir::{
     ActionId, Call, CallArg, Callee, Constructed, CtorArg, Expr, ExprKind, InstId, Keyset, Next, Object,
@@ -20,7 +20,7 @@ pub(super) fn warnings(program: &Program) -> Vec<Diagnostic> {
 /// The declarations that the program uses.
 struct Usage<'a> {
     program: &'a Program,
-    found: Found,
+    found: Warnings,
     /// Local variables, without parameters.
     declared: Vec<VarId>,
     read: HashSet<VarId>,
@@ -34,7 +34,7 @@ impl<'a> Usage<'a> {
     fn new(program: &'a Program) -> Self {
         Self {
             program,
-            found: Found::default(),
+            found: Warnings::default(),
             declared: Vec::new(),
             read: HashSet::new(),
             written: HashSet::new(),
@@ -175,7 +175,7 @@ impl<'a> Usage<'a> {
             StmtKind::Assign(target, value) => {
                 self.target(target);
                 self.expr(value);
-                if same_place(target, value) {
+                if same_lvalue(target, value) {
                     self.unused(s.span, "assignment of a value to itself".to_owned(), "remove it");
                 }
             }
@@ -335,11 +335,11 @@ fn acts(stmts: &[Stmt]) -> bool {
 }
 
 /// Whether two expressions refer to the same variable or field.
-fn same_place(a: &Expr, b: &Expr) -> bool {
+fn same_lvalue(a: &Expr, b: &Expr) -> bool {
     match (&a.kind, &b.kind) {
         (ExprKind::Var(x), ExprKind::Var(y)) => x == y,
-        (ExprKind::Field(a, i), ExprKind::Field(b, k)) => i == k && same_place(a, b),
-        (ExprKind::Slice(a, h, l), ExprKind::Slice(b, i, m)) => (h, l) == (i, m) && same_place(a, b),
+        (ExprKind::Field(a, i), ExprKind::Field(b, k)) => i == k && same_lvalue(a, b),
+        (ExprKind::Slice(a, h, l), ExprKind::Slice(b, i, m)) => (h, l) == (i, m) && same_lvalue(a, b),
         _ => false,
     }
 }

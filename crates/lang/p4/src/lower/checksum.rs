@@ -1,12 +1,12 @@
 //! Checksums: incremental updates, and those that `v1model` verifies and updates.
 
-use super::Lower;
+use super::Lowering;
 use super::storage::Value;
 use crate::hir::{CallArg, Expr};
 use crate::ir::{BinOp, Cc, Opnd, Ty};
 use p4shield_abi::helper::{self, algorithm};
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Updates a checksum (RFC 1624): the complement of the sum of `!sum`, `!old` and `new`.
     pub(super) fn checksum(&mut self, sum: Opnd, old: Opnd, new: Opnd) -> Opnd {
         let invert = |l: &mut Self, v| l.b.bin(BinOp::Xor, v, Opnd::C(0xffff), 16);
@@ -60,8 +60,8 @@ impl Lower<'_> {
         let Some(value) = value else { return };
         let value = self.b.truncate(value, width as u8);
         if update {
-            if let Some(place) = self.place(sum) {
-                self.assign(&place, &Value::Scalar(vec![value], width));
+            if let Some(lvalue) = self.lvalue(sum) {
+                self.assign(&lvalue, &Value::Scalar(vec![value], width));
             }
             return;
         }
@@ -112,8 +112,8 @@ impl Lower<'_> {
         let offset = self.select(some, rest, bits, 64);
         let value = self.b.bin(BinOp::Add, low, offset, 64);
         let value = self.b.truncate(value, width as u8);
-        if let Some(place) = self.place(result) {
-            self.assign(&place, &Value::Scalar(vec![value], width));
+        if let Some(lvalue) = self.lvalue(result) {
+            self.assign(&lvalue, &Value::Scalar(vec![value], width));
         }
     }
 

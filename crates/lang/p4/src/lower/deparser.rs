@@ -7,14 +7,14 @@
 //! comparisons, because they know the paths through the parser.
 
 use super::storage::{HeaderStore, Storage, headers};
-use super::{Emitted, Lower};
+use super::{EmittedHeader, Lowering};
 use crate::hir::Expr;
 use crate::ir::{BinOp, Cc, Op, Opnd, Ty, WriteBack};
 use p4shield_abi::context::offset;
 use p4shield_abi::helper;
 use std::rc::Rc;
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Lowers `packet.emit(e)`.
     pub(super) fn emit_header(&mut self, e: &Expr) {
         let Some(storage) = self.storage_of(e) else {
@@ -29,7 +29,7 @@ impl Lower<'_> {
             let flag = self.b.slot(Ty::Int(1));
             let valid = self.b.read(header.valid);
             self.b.write(flag, valid);
-            self.emitted.push(Emitted { header, flag, span: e.span });
+            self.emitted.push(EmittedHeader { header, flag, span: e.span });
         }
     }
 
@@ -86,10 +86,10 @@ impl Lower<'_> {
             }
         }
         let parsed = self.b.read(self.packet.parsed);
-        let places = self.new_places(&emitted);
-        let total = places.last().copied().unwrap_or(Opnd::C(0));
+        let positions = self.new_positions(&emitted);
+        let total = positions.last().copied().unwrap_or(Opnd::C(0));
         let shrink = self.b.bin(BinOp::Sub, parsed, total, 32);
-        self.keep_varbits(&emitted, &places, shrink);
+        self.keep_varbits(&emitted, &positions, shrink);
         let (resize, go_on) = (self.b.new_block("resize"), self.b.new_block("rebuild"));
         let same = self.b.cmp(Cc::Eq, shrink, Opnd::C(0), 32);
         self.b.branch(same, go_on, resize);
@@ -106,7 +106,7 @@ impl Lower<'_> {
         self.b.jump(go_on);
         self.b.switch_to(go_on);
         let (data, end) = (self.b.read(self.packet.data), self.b.read(self.packet.end));
-        self.place_headers(&emitted, &places, shrink, data, end);
+        self.write_headers(&emitted, &positions, shrink, data, end);
         self.b.bin(BinOp::Sub, Opnd::C(0), shrink, 32)
     }
 
@@ -118,11 +118,11 @@ impl Lower<'_> {
     }
 
     /// Returns the new position of each header, and the end of the last one.
-    fn new_places(&mut self, emitted: &[Emitted]) -> Vec<Opnd> {
+    fn new_positions(&mut self, emitted: &[EmittedHeader]) -> Vec<Opnd> {
         let mut at = Opnd::C(0);
-        let mut places = Vec::new();
+        let mut positions = Vec::new();
         for e in emitted {
-            places.push(at);
+            positions.push(at);
             let size = Opnd::C(u64::from(e.header.layout.bytes));
             let flag = self.b.read(e.flag);
             let mut behind = self.add_bytes(at, size);
@@ -132,24 +132,31 @@ impl Lower<'_> {
             }
             at = self.select(flag, behind, at, 32);
         }
-        places.push(at);
-        places
+        positions.push(at);
+        positions
     }
 
     /// Writes each header to its new position; for headers in place, only what changed.
-    fn place_headers(&mut self, emitted: &[Emitted], places: &[Opnd], shrink: Opnd, data: Opnd, end: Opnd) {
-        for (e, place) in emitted.iter().zip(places) {
+    fn write_headers(
+        &mut self,
+        emitted: &[EmittedHeader],
+        positions: &[Opnd],
+        shrink: Opnd,
+        data: Opnd,
+        end: Opnd,
+    ) {
+        for (e, position) in emitted.iter().zip(positions) {
             self.b.span = e.span;
             let flag = self.b.read(e.flag);
-            let base = self.b.offset(data, *place);
+            let base = self.b.offset(data, *position);
             let at = self.b.read(e.header.at);
             let now_at = self.b.bin(BinOp::Sub, at, shrink, 32);
-            let there = self.b.cmp(Cc::Eq, now_at, *place, 32);
-            let extracted = self.b.cmp(Cc::Ne, at, Self::nowhere(), 32);
+            let there = self.b.cmp(Cc::Eq, now_at, *position, 32);
+            let extracted = self.b.cmp(Cc::Ne, at, Self::not_extracted(), 32);
             let there = self.both(there, extracted);
             let (emit, keep, anew, written, done) = (
                 self.b.new_block("emit"),
-                self.b.new_block("in place"),
+                self.b.new_block("in position"),
                 self.b.new_block("moved"),
                 self.b.new_block("written"),
                 self.b.new_block("emitted"),
@@ -159,23 +166,23 @@ impl Lower<'_> {
             self.b.branch(there, keep, anew);
             for (block, known) in [(keep, true), (anew, false)] {
                 self.b.switch_to(block);
-                let wanted = if known { self.is_kept(*place, &e.header) } else { Opnd::C(1) };
+                let wanted = if known { self.is_kept(*position, &e.header) } else { Opnd::C(1) };
                 self.write_if(wanted, &e.header, base, end, known);
                 self.b.jump(written);
             }
             self.b.switch_to(written);
-            self.put_varbit(&e.header, *place, shrink);
+            self.put_varbit(&e.header, *position, shrink);
             self.b.jump(done);
             self.b.switch_to(done);
         }
     }
 
     /// Whether a header stays in place as a whole: a header that `truncate` cuts is not written.
-    fn is_kept(&mut self, place: Opnd, h: &HeaderStore) -> Opnd {
+    fn is_kept(&mut self, position: Opnd, h: &HeaderStore) -> Opnd {
         if !self.truncates {
             return Opnd::C(1);
         }
-        let mut behind = self.add_bytes(place, Opnd::C(h.layout.bytes.into()));
+        let mut behind = self.add_bytes(position, Opnd::C(h.layout.bytes.into()));
         if let Some(v) = h.varbit {
             let bytes = self.b.read(v.bytes);
             behind = self.add_bytes(behind, bytes);

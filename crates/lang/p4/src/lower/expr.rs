@@ -1,7 +1,7 @@
 //! Lowering of expressions.
 
-use super::storage::{HeaderValue, NOWHERE, Storage, Value, limb_count, limb_width};
-use super::{Binding, Lower};
+use super::storage::{HeaderValue, NOT_EXTRACTED, Storage, Value, limb_count, limb_width};
+use super::{Binding, Lowering};
 use crate::ast::{BinaryOp, UnaryOp};
 use crate::constant::{limbs, small};
 use crate::hir::{Expr, ExprKind, VarId};
@@ -10,7 +10,7 @@ use crate::source::Span;
 use crate::types::Type;
 use std::rc::Rc;
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn value(&mut self, e: &Expr) -> Value {
         let saved = std::mem::replace(&mut self.b.span, e.span);
         let v = self.value_here(e);
@@ -355,7 +355,7 @@ impl Lower<'_> {
         self.b.emit(crate::ir::Op::Context(offset, bytes), Ty::Int(bytes * 8))
     }
 
-    pub(super) const fn nowhere() -> Opnd {
-        Opnd::C(NOWHERE)
+    pub(super) const fn not_extracted() -> Opnd {
+        Opnd::C(NOT_EXTRACTED)
     }
 }

@@ -3,7 +3,7 @@
 
 use super::information::information;
 use super::storage::Value;
-use super::{BoundObject, Lower};
+use super::{BoundObject, Lowering};
 use crate::control::Architecture;
 use crate::hir::{Call, CallArg, ExternFn, Object};
 use crate::ir::{Op, Opnd, Ty};
@@ -11,11 +11,11 @@ use crate::types::Type;
 use p4shield_abi::context::offset;
 use p4shield_abi::helper;
 
-pub(super) fn packet_length(l: &mut Lower<'_>) -> Value {
+pub(super) fn packet_length(l: &mut Lowering<'_>) -> Value {
     Value::Scalar(vec![l.context(offset::PACKET_LENGTH, 4)], 32)
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn extern_call(&mut self, f: &ExternFn, c: &Call) -> Option<Value> {
         let width = f.result.scalar_width().unwrap_or(0);
         if let Some(i) = information(&f.name) {
@@ -47,8 +47,8 @@ impl Lower<'_> {
                 return Some(Value::Scalar(vec![self.checksum(sum, old, new)], 16));
             }
             ("hash", [CallArg::Out(result), algo, CallArg::In(data)]) => {
-                if let (Some(algorithm), Some(place)) = (self.algorithm(algo), self.place(result)) {
-                    self.hash(&place, algorithm, data);
+                if let (Some(algorithm), Some(lvalue)) = (self.algorithm(algo), self.lvalue(result)) {
+                    self.hash(&lvalue, algorithm, data);
                 }
             }
             _ if self.architecture == Architecture::V1model => return self.v1model_extern(f, c),

@@ -1,8 +1,8 @@
 //! Hashes of P4 values: the code stores the fields on the stack in network byte order, padded with
 //! zero bits to whole bytes, and calls the engine's helper.
 
-use super::Lower;
-use super::place::Place;
+use super::Lowering;
+use super::lvalue::LValue;
 use super::storage::Value;
 use crate::hir::{CallArg, Expr};
 use crate::ir::{BinOp, Cc, KeyPart, Op, Opnd, Ty};
@@ -14,15 +14,15 @@ const MAX_BITS: u32 = 2048;
 
 /// The input of a hash: bits of values, and a slice of the packet among them.
 #[derive(Default)]
-struct Bits {
+struct HashInput {
     limbs: Vec<Opnd>,
     bits: u32,
-    slice: Option<Slice>,
+    slice: Option<PacketSlice>,
 }
 
 /// The contents of a varbit field in the packet.
 #[derive(Clone, Copy)]
-struct Slice {
+struct PacketSlice {
     /// Number of the other bits that precede it.
     at: u32,
     from: Opnd,
@@ -43,7 +43,7 @@ pub(super) fn algorithm_number(name: &str) -> Option<u32> {
     })
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Returns the algorithm that an argument names.
     pub(super) fn algorithm(&mut self, arg: &CallArg) -> Option<u32> {
         let CallArg::In(e) = arg else { return None };
@@ -62,7 +62,7 @@ impl Lower<'_> {
 
     /// Computes a 64-bit hash of `data`.
     pub(super) fn hash_of(&mut self, data: &Expr, algorithm: u32) -> Option<Opnd> {
-        let Bits { limbs, bits, slice } = self.bits_of(data)?;
+        let HashInput { limbs, bits, slice } = self.bits_of(data)?;
         // Random numbers do not depend on their input.
         if let Some(slice) = slice.filter(|_| algorithm != algorithm::RANDOM) {
             return self.hash_with(data, &limbs, bits, slice, algorithm);
@@ -99,7 +99,7 @@ impl Lower<'_> {
         data: &Expr,
         limbs: &[Opnd],
         bits: u32,
-        slice: Slice,
+        slice: PacketSlice,
         algorithm: u32,
     ) -> Option<Opnd> {
         let most = data.ty.sizes().map_or(u32::MAX, |(_, max)| max);
@@ -117,15 +117,15 @@ impl Lower<'_> {
         let (parts, size) =
             if bits == 0 { (vec![(0, 2, Opnd::C(0))], 2) } else { self.bytes_of(limbs, bits) };
         let len = self.b.bin(BinOp::Shl, slice.bytes, Opnd::C(32), 64);
-        let place = self.b.bin(BinOp::Or, len, slice.from, 64);
-        let args = vec![Opnd::C(algorithm.into()), Opnd::C(u64::from(slice.at / 8)), place];
+        let packed = self.b.bin(BinOp::Or, len, slice.from, 64);
+        let args = vec![Opnd::C(algorithm.into()), Opnd::C(u64::from(slice.at / 8)), packed];
         Some(self.b.emit(Op::Buffer { id: helper::HASH_WITH, size, data: parts, args }, Ty::Int(64)))
     }
 
     /// Returns all bits of a value, its fields in sequence.
-    fn bits_of(&mut self, data: &Expr) -> Option<Bits> {
+    fn bits_of(&mut self, data: &Expr) -> Option<HashInput> {
         let value = self.value(data);
-        let mut all = Bits::default();
+        let mut all = HashInput::default();
         if !self.append(&value, &mut all) {
             self.unsupported(data.span, "a second varbit field, or a value without bits, in a hash");
             return None;
@@ -134,7 +134,7 @@ impl Lower<'_> {
     }
 
     /// Appends the bits of a value; `false` if that is not supported.
-    fn append(&mut self, v: &Value, to: &mut Bits) -> bool {
+    fn append(&mut self, v: &Value, to: &mut HashInput) -> bool {
         match v {
             Value::Scalar(limbs, w) => {
                 to.limbs = self.concat(&to.limbs.clone(), to.bits, limbs, *w);
@@ -142,7 +142,7 @@ impl Lower<'_> {
                 true
             }
             Value::Varbit(from, bytes) => {
-                let slice = Slice { at: to.bits, from: *from, bytes: *bytes };
+                let slice = PacketSlice { at: to.bits, from: *from, bytes: *bytes };
                 to.slice.replace(slice).is_none()
             }
             Value::Group(items) | Value::Stack(items, _) => items.iter().all(|i| self.append(i, to)),
@@ -152,7 +152,7 @@ impl Lower<'_> {
     }
 
     /// Lowers `hash(result, algorithm, data)`: the hash itself.
-    pub(super) fn hash(&mut self, result: &Place, algorithm: u32, data: &Expr) {
+    pub(super) fn hash(&mut self, result: &LValue, algorithm: u32, data: &Expr) {
         if let Some(h) = self.hash_of(data, algorithm) {
             let h = self.b.truncate(h, 32);
             self.assign(result, &Value::Scalar(vec![h], 32));
@@ -177,8 +177,8 @@ impl Lower<'_> {
         let divisor = self.select(some, max, Opnd::C(1), 64);
         let rest = self.b.bin(BinOp::Mod, h, divisor, 64);
         let value = self.b.bin(BinOp::Add, base, rest, 64);
-        let Some(place) = self.place(result) else { return };
+        let Some(lvalue) = self.lvalue(result) else { return };
         let value = self.b.truncate(value, wide as u8);
-        self.assign(&place, &Value::Scalar(vec![value], wide));
+        self.assign(&lvalue, &Value::Scalar(vec![value], wide));
     }
 }

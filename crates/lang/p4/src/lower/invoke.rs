@@ -2,7 +2,7 @@
 //! specifies.
 
 use super::storage::Value;
-use super::{Binding, BoundObject, Lower, Scope};
+use super::{Binding, BoundObject, InlinedCallee, Lowering};
 use crate::ast::Direction;
 use crate::hir::{self, Call, CallArg, Callee, Constructed, CtorArg, InstId, Object, Param};
 use crate::ir::Opnd;
@@ -11,7 +11,7 @@ use crate::source::Span;
 use crate::types::Type;
 use std::rc::Rc;
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Lowers a call; `ty` is its type if the result is used.
     pub(super) fn call(&mut self, c: &Call, ty: Option<&Type>) -> Option<Value> {
         match &c.callee {
@@ -92,11 +92,11 @@ impl Lower<'_> {
         &mut self,
         name: &Name,
         result: Option<Rc<super::storage::Storage>>,
-        copy_out: Vec<(Rc<super::storage::Storage>, super::place::Place)>,
+        copy_out: Vec<(Rc<super::storage::Storage>, super::lvalue::LValue)>,
         body: impl FnOnce(&mut Self),
     ) {
         let end = self.b.new_block(&format!("end of {name}"));
-        self.scopes.push(Scope { end, result, copy_out: copy_out.clone() });
+        self.scopes.push(InlinedCallee { end, result, copy_out: copy_out.clone() });
         body(self);
         self.b.jump(end);
         self.scopes.pop();
@@ -109,7 +109,7 @@ impl Lower<'_> {
         &mut self,
         p: &Param,
         arg: &CallArg,
-        copies: &mut Vec<(Rc<super::storage::Storage>, super::place::Place)>,
+        copies: &mut Vec<(Rc<super::storage::Storage>, super::lvalue::LValue)>,
     ) {
         let binding = match arg {
             CallArg::Object(o) => match self.object(*o) {
@@ -130,8 +130,8 @@ impl Lower<'_> {
                     let v = self.value(e);
                     self.store(&s, &v);
                 }
-                if let Some(place) = self.place(e) {
-                    copies.push((s.clone(), place));
+                if let Some(lvalue) = self.lvalue(e) {
+                    copies.push((s.clone(), lvalue));
                 }
                 Binding::Storage(s)
             }
@@ -152,7 +152,7 @@ impl Lower<'_> {
         &mut self,
         params: &[Param],
         args: &[CallArg],
-        copies: &mut Vec<(Rc<super::storage::Storage>, super::place::Place)>,
+        copies: &mut Vec<(Rc<super::storage::Storage>, super::lvalue::LValue)>,
     ) {
         let roots: Vec<Option<hir::VarId>> = args.iter().map(root).collect();
         for (i, (p, a)) in params.iter().zip(args).enumerate() {
@@ -226,7 +226,7 @@ impl Lower<'_> {
         &mut self,
         control: &hir::Control,
         inst: &hir::Instance,
-        copies: Vec<(Rc<super::storage::Storage>, super::place::Place)>,
+        copies: Vec<(Rc<super::storage::Storage>, super::lvalue::LValue)>,
     ) {
         self.bind_ctor(&control.ctor_params, &inst.args);
         self.path.push(inst.name.clone());

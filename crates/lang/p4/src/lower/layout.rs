@@ -24,7 +24,7 @@ pub(super) fn is_fixed(
     deparser_headers: VarId,
 ) -> bool {
     let Some(order) = emission_order(deparser, deparser_headers) else { return false };
-    let mut scan = Scan { fixed: true };
+    let mut scan = LayoutScan { fixed: true };
     for c in &p.controls {
         scan.stmts(&c.locals);
         scan.stmts(&c.body);
@@ -157,11 +157,11 @@ fn mentions_method(s: &Stmt) -> bool {
 }
 
 /// Searches for statements that may change the validity or the position of a header.
-struct Scan {
+struct LayoutScan {
     fixed: bool,
 }
 
-impl Scan {
+impl LayoutScan {
     fn stmts(&mut self, stmts: &[Stmt]) {
         stmts.iter().for_each(|s| self.stmt(s));
     }

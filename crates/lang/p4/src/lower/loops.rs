@@ -4,7 +4,7 @@
 //! unrolled [`MAX_ROUNDS`] times, or [`MAX_INNER`] times within another loop; a packet that needs
 //! more iterations is dropped.
 
-use super::Lower;
+use super::Lowering;
 use super::storage::Value;
 use super::{Binding, LoopTargets};
 use crate::constant::limbs;
@@ -20,7 +20,7 @@ const MAX_INNER: usize = 16;
 /// Maximum number of iterations of a loop with constant bounds.
 const MAX_KNOWN: usize = 1024;
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn for_loop(&mut self, init: &[Stmt], condition: &Expr, update: &[Stmt], body: &[Stmt]) {
         self.stmts(init);
         let end = self.b.new_block("loop end");

@@ -11,10 +11,10 @@ mod information;
 mod invoke;
 mod layout;
 mod loops;
+mod lvalue;
 mod objects;
 mod parser;
 mod pipeline;
-mod place;
 mod selector;
 mod states;
 mod stmt;
@@ -54,19 +54,19 @@ enum BoundObject {
 }
 
 /// The fields of standard metadata, by name.
-struct Standard {
+struct StandardMetadata {
     names: Vec<Name>,
     fields: Vec<Rc<Storage>>,
 }
 
 /// A callee that is being inlined.
-struct Scope {
+struct InlinedCallee {
     /// Target of `return`.
     end: Block,
     /// Storage of the result.
     result: Option<Rc<Storage>>,
     /// Copies of out and inout parameters to arguments, which its end performs.
-    copy_out: Vec<(Rc<Storage>, place::Place)>,
+    copy_out: Vec<(Rc<Storage>, lvalue::LValue)>,
 }
 
 /// Targets of `break` and `continue`.
@@ -76,21 +76,21 @@ struct LoopTargets {
 }
 
 /// An emitted header.
-struct Emitted {
+struct EmittedHeader {
     header: Rc<HeaderStore>,
     /// Whether the deparser emits it.
     flag: Slot,
     span: Span,
 }
 
-struct Lower<'a> {
+struct Lowering<'a> {
     hir: &'a Program,
     sink: &'a mut Sink,
     b: Builder,
     env: HashMap<VarId, Binding>,
     /// Names of the instances that are being inlined.
     path: Vec<Name>,
-    scopes: Vec<Scope>,
+    scopes: Vec<InlinedCallee>,
     loops: Vec<LoopTargets>,
     /// Maps of extern instances, by instance path.
     maps_by_path: HashMap<(InstId, Rc<[Name]>), MapId>,
@@ -108,17 +108,17 @@ struct Lower<'a> {
     reject: Block,
     /// Target for packets that are dropped.
     refuse: Block,
-    emitted: Vec<Emitted>,
+    emitted: Vec<EmittedHeader>,
     /// Whether the program calls `truncate`.
     truncates: bool,
     /// First read of in-VM information; the program's check of its status is recorded separately.
     info_read: Option<Span>,
-    asks_status: bool,
+    checks_status: bool,
     inlined: usize,
     /// Whether [`MAX_INLINED`] was exceeded.
     too_large: bool,
     architecture: crate::control::Architecture,
-    standard: Option<Standard>,
+    standard: Option<StandardMetadata>,
     /// The location where the program sends packets to multicast groups.
     multicast: Option<Span>,
     /// The last colour that each direct meter returned.
@@ -155,7 +155,7 @@ pub(crate) struct Lowered {
 /// Maximum number of inlined statements: a bound on exponential growth through nested calls.
 const MAX_INLINED: usize = 200_000;
 
-impl Lower<'_> {
+impl Lowering<'_> {
     fn error(&mut self, code: Code, span: Span, message: impl Into<String>, hint: impl Into<String>) {
         self.sink.add(Diagnostic::new(code, span, message).hint(hint));
     }

@@ -1,6 +1,6 @@
 //! Extern objects that keep state between packets: registers, counters and meters, each an array.
 
-use super::Lower;
+use super::Lowering;
 use super::storage::{Value, limb_count, limb_width};
 use crate::constant::small;
 use crate::control::{ArrayFacts, ArrayKind, Unit};
@@ -52,7 +52,7 @@ const fn limb_at(width: u32, i: usize) -> (i32, u8) {
     (8 * i as i32, bytes as u8)
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn object_method(
         &mut self,
         id: InstId,
@@ -67,7 +67,7 @@ impl Lower<'_> {
             ("direct_meter", "read", [CallArg::Out(result)]) => {
                 let slot = self.colour_slot(id);
                 let colour = self.b.read(slot);
-                self.give(result, &[colour], 2);
+                self.assign_number(result, &[colour], 2);
                 None
             }
             ("Checksum16", _, [CallArg::In(data)]) => {
@@ -90,7 +90,7 @@ impl Lower<'_> {
             ("read", [CallArg::Out(result), CallArg::In(index)]) => {
                 let index = self.word(index);
                 let value = self.read_element(a, index);
-                self.give(result, &value, a.width);
+                self.assign_number(result, &value, a.width);
                 None
             }
             ("write", [CallArg::In(index), CallArg::In(value)]) => {
@@ -118,7 +118,7 @@ impl Lower<'_> {
                     l.b.write(slot, colour);
                 });
                 let colour = self.b.read(slot);
-                self.give(result, &[colour], 2);
+                self.assign_number(result, &[colour], 2);
                 None
             }
             _ => None,
@@ -126,11 +126,11 @@ impl Lower<'_> {
     }
 
     /// Assigns a number of `width` bits to an l-value of any width.
-    fn give(&mut self, to: &Expr, value: &[Opnd], width: u32) {
+    fn assign_number(&mut self, to: &Expr, value: &[Opnd], width: u32) {
         let Some(wanted) = to.ty.scalar_width() else { return };
         let value = self.resize(value, width, wanted, false);
-        if let Some(place) = self.place(to) {
-            self.assign(&place, &Value::Scalar(value, wanted));
+        if let Some(lvalue) = self.lvalue(to) {
+            self.assign(&lvalue, &Value::Scalar(value, wanted));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Parsers: states become blocks; an extraction becomes one bounds check and a load per field.
 
 use super::storage::{HeaderStore, Storage, Value, limb_count, limb_width};
-use super::{Lower, externs};
+use super::{Lowering, externs};
 use crate::constant::limbs;
 use crate::hir::{Call, CallArg, Expr, Keyset, Target};
 use crate::ir::{BinOp, Block, Cc, Op, Opnd, Ty};
@@ -14,7 +14,7 @@ const MAX_ADVANCE: u64 = 0xffff;
 /// Maximum length of a header: instructions have signed 16-bit offsets.
 const MAX_HEADER: u32 = 0x4000;
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Jumps to the target of the first case that matches.
     pub(super) fn select_state(
         &mut self,
@@ -132,7 +132,7 @@ impl Lower<'_> {
     }
 
     /// Continues if the packet contains `len` bytes from `base`, otherwise rejects.
-    fn need(&mut self, base: Opnd, len: u32) {
+    fn require_bytes(&mut self, base: Opnd, len: u32) {
         let end = self.b.read(self.packet.end);
         let ok = self.b.emit(Op::InBounds { base, len, end }, Ty::Int(1));
         let error = self.error_number("PacketTooShort");
@@ -183,7 +183,7 @@ impl Lower<'_> {
         let (base, parsed) = (self.b.read(self.packet.cursor), self.b.read(self.packet.parsed));
         let size = h.layout.bytes;
         if size > 0 || varbits.is_none() {
-            self.need(base, size);
+            self.require_bytes(base, size);
         }
         self.b.write(h.base, base);
         self.b.write(h.at, parsed);
@@ -193,7 +193,7 @@ impl Lower<'_> {
         if let (Some(bits), Some(varbit)) = (varbits, h.varbit) {
             let bytes = self.variable_part(bits, max_varbit(ty));
             cursor = self.b.offset(cursor, bytes);
-            self.need(cursor, 0);
+            self.require_bytes(cursor, 0);
             let from = self.add_bytes(parsed, taken);
             self.write_varbit(varbit, from, bytes);
             taken = self.add_bytes(taken, bytes);
@@ -275,7 +275,7 @@ impl Lower<'_> {
         };
         let base = self.b.read(self.packet.cursor);
         let size = bits.div_ceil(8);
-        self.need(base, size);
+        self.require_bytes(base, size);
         let mut at = 0;
         Some(self.peek(base, size, ty, &mut at))
     }
@@ -308,7 +308,7 @@ impl Lower<'_> {
         };
         let base = self.b.read(self.packet.cursor);
         let cursor = self.b.offset(base, bytes);
-        self.need(cursor, 0);
+        self.require_bytes(cursor, 0);
         self.b.write(self.packet.cursor, cursor);
         let parsed = self.b.read(self.packet.parsed);
         let parsed = self.add_bytes(parsed, bytes);

@@ -1,8 +1,7 @@
 //! Action selectors: an entry may refer to a group instead of an action. A hash over the table's
 //! `selector` keys chooses the group's member that acts on a packet.
 
-use super::Lower;
-use super::table::property;
+use super::Lowering;
 use crate::control::{GROUP, GroupFacts, TableFacts};
 use crate::hir::{CtorArg, MatchKind, Table};
 use crate::ir::{BinOp, Block, Cc, Map, MapId, Op, Opnd, Ty};
@@ -15,7 +14,7 @@ const DEFAULT_MEMBERS: u32 = 1024;
 
 /// How a table's entries choose among the members of groups.
 #[derive(Clone, Copy)]
-pub(super) struct Selector {
+pub(super) struct ActionSelector {
     groups: MapId,
     members: MapId,
     /// The engine's number of the hash algorithm.
@@ -24,17 +23,17 @@ pub(super) struct Selector {
     width: u8,
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Creates the maps of groups and their members, if the table has a selector and keys for it.
     pub(super) fn plan_selector(
         &mut self,
         t: &Table,
         facts: &mut TableFacts,
         path: &[Name],
-    ) -> Option<Selector> {
+    ) -> Option<ActionSelector> {
         let size = facts.profile.as_ref().filter(|p| p.selector)?.size;
         t.keys.iter().find(|k| k.kind == MatchKind::Selector)?;
-        let inst = self.hir.instances[property(t, "implementation")?.0 as usize].clone();
+        let inst = self.hir.instances[t.instance_property("implementation")?.0 as usize].clone();
         let algorithm = inst.args.first().and_then(algorithm_of)?;
         let width =
             inst.args.get(2).and_then(|a| self.ctor_number(a)).as_ref().and_then(crate::constant::small);
@@ -49,7 +48,7 @@ impl Lower<'_> {
         let (groups_name, groups) = map(self, "groups", 4, 8);
         let (members_name, members) = map(self, "members", 8, facts.value_size);
         facts.groups = Some(GroupFacts { groups: groups_name, members: members_name });
-        Some(Selector { groups, members, algorithm, width: width.unwrap_or(64).clamp(1, 64) as u8 })
+        Some(ActionSelector { groups, members, algorithm, width: width.unwrap_or(64).clamp(1, 64) as u8 })
     }
 
     /// Returns all bits of a table's selector keys.
@@ -67,7 +66,7 @@ impl Lower<'_> {
     /// entry's group. Jumps to `end` if the group has no member.
     pub(super) fn chosen_member(
         &mut self,
-        s: Selector,
+        s: ActionSelector,
         base: Opnd,
         bits: &(Vec<Opnd>, u32),
         end: Block,

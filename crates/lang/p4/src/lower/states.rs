@@ -6,7 +6,7 @@
 //! loop ends where the stack is full. Other loops end after [`MAX_ROUNDS`], with the language's
 //! error for a parser timeout.
 
-use super::Lower;
+use super::Lowering;
 use crate::hir::{self, Next, Target};
 use crate::ir::Block;
 use std::collections::HashMap;
@@ -85,14 +85,14 @@ impl Order {
 }
 
 /// The blocks of the states, by state and iteration.
-struct Layout<'a> {
+struct StateBlocks<'a> {
     parser: &'a hir::Parser,
     order: Order,
     blocks: HashMap<(usize, u32), Block>,
     accept: Block,
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Inlines the states of a parser whose parameters are bound; continues where it accepts.
     pub(super) fn parse_states(&mut self, p: &hir::Parser) {
         self.stmts(&p.locals);
@@ -100,7 +100,7 @@ impl Lower<'_> {
             return;
         }
         let accept = self.b.new_block("accept");
-        let mut layout = Layout { parser: p, order: Order::of(p), blocks: HashMap::new(), accept };
+        let mut layout = StateBlocks { parser: p, order: Order::of(p), blocks: HashMap::new(), accept };
         let start = self.state_block(&mut layout, 0, 0);
         self.b.jump(start);
         let mut at = 0;
@@ -115,7 +115,7 @@ impl Lower<'_> {
     }
 
     /// Unrolls a loop of states until no path leads to another iteration.
-    fn rounds(&mut self, layout: &mut Layout<'_>, members: &[usize]) {
+    fn rounds(&mut self, layout: &mut StateBlocks<'_>, members: &[usize]) {
         for round in 0..=MAX_ROUNDS {
             let mut live = false;
             for s in members {
@@ -137,7 +137,7 @@ impl Lower<'_> {
         }
     }
 
-    fn state(&mut self, layout: &mut Layout<'_>, i: usize, round: u32) {
+    fn state(&mut self, layout: &mut StateBlocks<'_>, i: usize, round: u32) {
         let s = &layout.parser.states[i];
         self.b.span = s.span;
         self.stmts(&s.body);
@@ -155,7 +155,7 @@ impl Lower<'_> {
         }
     }
 
-    fn target(&mut self, layout: &mut Layout<'_>, t: Target, from: usize, round: u32) -> Block {
+    fn target(&mut self, layout: &mut StateBlocks<'_>, t: Target, from: usize, round: u32) -> Block {
         match t {
             Target::Accept => layout.accept,
             Target::Reject => self.reject,
@@ -176,7 +176,7 @@ impl Lower<'_> {
         }
     }
 
-    fn state_block(&mut self, layout: &mut Layout<'_>, i: usize, round: u32) -> Block {
+    fn state_block(&mut self, layout: &mut StateBlocks<'_>, i: usize, round: u32) -> Block {
         let name = &layout.parser.states[i].name;
         *layout.blocks.entry((i, round)).or_insert_with(|| self.b.new_block(&format!("state {name}")))
     }

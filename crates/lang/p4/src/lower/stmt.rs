@@ -1,15 +1,15 @@
 //! Lowering of statements.
 
-use super::place::Place;
+use super::lvalue::LValue;
 use super::storage::{Storage, Value};
-use super::{Binding, Lower};
+use super::{Binding, Lowering};
 use crate::constant::limbs;
 use crate::hir::{Expr, Stmt, StmtKind, TableId};
 use crate::ir::{Cc, Opnd};
 use crate::source::Span;
 use std::rc::Rc;
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn stmts(&mut self, stmts: &[Stmt]) {
         for s in stmts {
             // Code behind a return or an exit is unreachable.
@@ -40,10 +40,10 @@ impl Lower<'_> {
             StmtKind::Assign(target, value) => {
                 // The l-value comes first: an index in it is evaluated before the
                 // value.
-                let place = self.place(target);
+                let lvalue = self.lvalue(target);
                 let value = self.value(value);
-                if let Some(place) = place {
-                    self.assign(&place, &value);
+                if let Some(lvalue) = lvalue {
+                    self.assign(&lvalue, &value);
                     match &value {
                         Value::Header(h) => self.only_member(target, h.valid),
                         Value::Group(_) if target.ty.is_header() => self.only_member(target, Opnd::C(1)),
@@ -52,13 +52,13 @@ impl Lower<'_> {
                 }
             }
             StmtKind::Update { target, old, value } => {
-                let Some(place) = self.place(target) else { return };
-                let held = self.load_place(&place, &target.ty);
+                let Some(lvalue) = self.lvalue(target) else { return };
+                let held = self.load_lvalue(&lvalue, &target.ty);
                 let storage = self.storage(&target.ty);
                 self.store(&storage, &held);
                 self.env.insert(*old, Binding::Storage(storage));
                 let value = self.value(value);
-                self.assign(&place, &value);
+                self.assign(&lvalue, &value);
             }
             StmtKind::Call(c) => {
                 self.call(c, None);
@@ -164,7 +164,7 @@ impl Lower<'_> {
         self.b.stop();
     }
 
-    pub(super) fn copy_out(&mut self, copies: &[(Rc<Storage>, Place)]) {
+    pub(super) fn copy_out(&mut self, copies: &[(Rc<Storage>, LValue)]) {
         for (from, to) in copies {
             let v = self.load(from);
             self.assign(to, &v);

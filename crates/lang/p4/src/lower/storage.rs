@@ -1,8 +1,7 @@
 //! Storage of variables: scalars in SSA slots, headers with their validity and their position in
 //! the packet.
 
-use super::Lower;
-use super::varbit::Varbit;
+use super::Lowering;
 use crate::ast::Composite;
 use crate::ir::builder::Slot;
 use crate::ir::{FieldSlot, HeaderLayout, Opnd, Ty};
@@ -19,19 +18,27 @@ pub(super) enum Storage {
     Header(Rc<HeaderStore>),
     /// Elements, and the index of the next one.
     Stack(Vec<Rc<Self>>, Slot),
-    Varbit(Varbit),
+    Varbit(VarbitSlots),
     /// A value without a representation at run time, such as a string.
     Opaque,
+}
+
+/// The slots of a varbit field or variable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct VarbitSlots {
+    /// Offset in bytes from the start of the original packet.
+    pub(super) from: Slot,
+    pub(super) bytes: Slot,
 }
 
 #[derive(Debug)]
 pub(super) struct HeaderStore {
     pub(super) valid: Slot,
-    /// Position of the extraction: pointer, and bytes from the start of the packet ([`NOWHERE`]
+    /// Position of the extraction: pointer, and bytes from the start of the packet ([`NOT_EXTRACTED`]
     /// if not extracted).
     pub(super) base: Slot,
     pub(super) at: Slot,
-    pub(super) varbit: Option<Varbit>,
+    pub(super) varbit: Option<VarbitSlots>,
     pub(super) fields: Vec<Rc<Storage>>,
     /// Scalars of `fields`, in the order of the layout.
     pub(super) leaves: Vec<Vec<Slot>>,
@@ -41,7 +48,7 @@ pub(super) struct HeaderStore {
 }
 
 /// The position of a header that was not extracted.
-pub(super) const NOWHERE: u64 = 0xffff_ffff;
+pub(super) const NOT_EXTRACTED: u64 = 0xffff_ffff;
 
 /// A value of any type, structured like [`Storage`].
 #[derive(Clone, Debug)]
@@ -59,7 +66,7 @@ pub(super) enum Value {
 pub(super) struct HeaderValue {
     pub(super) valid: Opnd,
     /// Base and position, if it is a copy of a whole header.
-    pub(super) place: Option<(Opnd, Opnd)>,
+    pub(super) position: Option<(Opnd, Opnd)>,
     pub(super) fields: Vec<Value>,
     pub(super) original: Vec<Vec<Opnd>>,
 }
@@ -99,7 +106,7 @@ pub(super) fn layout_of(c: &crate::types::CompositeType) -> HeaderLayout {
     HeaderLayout { name: c.name.clone(), bytes: at.div_ceil(8), fields }
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn scalar_storage(&mut self, width: u32) -> Rc<Storage> {
         let slots = (0..limb_count(width)).map(|i| self.b.slot(Ty::Int(limb_width(width, i)))).collect();
         Rc::new(Storage::Scalar(slots, width))
@@ -131,7 +138,7 @@ impl Lower<'_> {
         let fields: Vec<Rc<Storage>> = c.fields.iter().map(|(_, t)| self.storage(t)).collect();
         let mut leaves = Vec::new();
         fields.iter().for_each(|f| scalars(f, &mut leaves));
-        let copy = |l: &mut Lower<'_>, s: &Vec<Slot>, w: u32| {
+        let copy = |l: &mut Lowering<'_>, s: &Vec<Slot>, w: u32| {
             (0..s.len()).map(|i| l.b.slot(Ty::Int(limb_width(w, i)))).collect::<Vec<_>>()
         };
         let layout = Rc::new(layout_of(c));
@@ -163,7 +170,7 @@ impl Lower<'_> {
                 // header is invalid.
                 let data = self.b.read(self.packet.data);
                 self.b.write(h.base, data);
-                self.b.write(h.at, Opnd::C(NOWHERE));
+                self.b.write(h.at, Opnd::C(NOT_EXTRACTED));
                 if let Some(v) = h.varbit {
                     self.write_varbit(v, Opnd::C(0), Opnd::C(0));
                 }
@@ -186,10 +193,10 @@ impl Lower<'_> {
                 Value::Stack(items.iter().map(|f| self.load(f)).collect(), self.b.read(*next))
             }
             Storage::Header(h) => {
-                let place = (self.b.read(h.base), self.b.read(h.at));
+                let position = (self.b.read(h.base), self.b.read(h.at));
                 Value::Header(Box::new(HeaderValue {
                     valid: self.b.read(h.valid),
-                    place: Some(place),
+                    position: Some(position),
                     fields: h.fields.iter().map(|f| self.load(f)).collect(),
                     original: h.original.iter().map(|s| self.read_slots(s)).collect(),
                 }))
@@ -218,7 +225,7 @@ impl Lower<'_> {
             }
             (Storage::Header(h), Value::Header(v)) => {
                 self.b.write(h.valid, v.valid);
-                if let Some((base, at)) = v.place {
+                if let Some((base, at)) = v.position {
                     self.b.write(h.base, base);
                     self.b.write(h.at, at);
                 }

@@ -1,13 +1,14 @@
 //! The plan of a table: code or a map, and its initial entries. [`super::table_code`] applies the plan.
 
-use super::Lower;
+use super::Lowering;
 use crate::ast::Direction;
 use crate::constant::{limbs, small};
 use crate::control::{
-    ActionFacts, DirectFacts, EntryError, KeyFacts, Match, ParamFacts, ProfileFacts, Shape, TableFacts, Unit,
+    ActionFacts, DirectFacts, EntryError, KeyFacts, LookupKind, Match, ParamFacts, ProfileFacts, TableFacts,
+    Unit,
 };
 use crate::diagnostics::Code;
-use crate::hir::{BoundAction, CtorArg, Entry, Expr, InstId, Keyset, MatchKind, Object, Table};
+use crate::hir::{BoundAction, CtorArg, Entry, Expr, InstId, Keyset, MatchKind, Table};
 use crate::ir::{Map, MapId};
 use crate::lexer::Name;
 use crate::types::Type;
@@ -42,10 +43,10 @@ pub(super) struct TablePlan {
     /// The entries in the order in which code compares them; the first match wins.
     pub(super) order: Vec<usize>,
     /// The selector, if entries may refer to groups of actions.
-    pub(super) selector: Option<super::selector::Selector>,
+    pub(super) selector: Option<super::selector::ActionSelector>,
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Plans a table and creates its maps. A table that is applied more than once is planned once.
     pub(super) fn plan_table(&mut self, t: &Table, path: &Rc<[Name]>) -> Option<TablePlan> {
         if let Some(k) = t.keys.iter().find(|k| k.kind == MatchKind::Other) {
@@ -54,25 +55,25 @@ impl Lower<'_> {
         }
         // A table without keys always misses; a table with constant entries may become code.
         let mutable = !t.entries_are_const && t.keys.iter().any(|k| k.kind != MatchKind::Selector);
-        let shape = if !mutable && t.entries.len() <= MAX_INLINE { Shape::Code } else { map_shape(t) };
-        let mut facts = self.table_facts(t, path, shape);
+        let lookup = if !mutable && t.entries.len() <= MAX_INLINE { LookupKind::Code } else { map_lookup(t) };
+        let mut facts = self.table_facts(t, path, lookup);
         facts.mutable = mutable;
         if facts.value_size > MAX_VALUE || facts.key_size > MAX_VALUE {
             let what = format!("a table with keys or action data of more than {MAX_VALUE} bytes");
             self.unsupported(t.span, &what);
             return None;
         }
-        let map = if shape == Shape::Code { None } else { Some(self.table_map(t, &mut facts, path)?) };
+        let map = if lookup == LookupKind::Code { None } else { Some(self.table_map(t, &mut facts, path)?) };
         let default_map = self.default_map(t, &mut facts, path)?;
         let selector = map.and_then(|_| self.plan_selector(t, &mut facts, path));
         self.tables.push(facts.clone());
         Some(TablePlan { facts, map, default_map, order: order_of(t), selector })
     }
 
-    fn table_facts(&self, t: &Table, path: &Rc<[Name]>, shape: Shape) -> TableFacts {
+    fn table_facts(&self, t: &Table, path: &Rc<[Name]>, lookup: LookupKind) -> TableFacts {
         let name = path.iter().map(|p| &**p).collect::<Vec<_>>().join(".");
         let outer = path.split_last().map(|(_, outer)| outer).unwrap_or_default();
-        let (keys, key_size) = key_facts(t, shape);
+        let (keys, key_size) = key_facts(t, lookup);
         let mut actions: Vec<ActionFacts> =
             t.actions.iter().map(|a| self.action_facts(a.action, outer)).collect();
         // The location of an action that the checker added is that of the table.
@@ -99,7 +100,7 @@ impl Lower<'_> {
             name,
             map: None,
             default_map: None,
-            shape,
+            lookup,
             mutable: false,
             keys,
             actions,
@@ -117,13 +118,13 @@ impl Lower<'_> {
     }
 
     fn direct_facts(&self, t: &Table, of: &str, path: &[Name]) -> Option<DirectFacts> {
-        let id = property(t, of)?;
+        let id = t.instance_property(of)?;
         let unit = self.hir.instances[id.0 as usize].args.first().map_or(Unit::Both, super::objects::unit);
         Some(DirectFacts { name: self.instance_name(id, path), unit })
     }
 
     fn profile_facts(&self, t: &Table, path: &[Name]) -> Option<ProfileFacts> {
-        let id = property(t, "implementation")?;
+        let id = t.instance_property("implementation")?;
         let inst = &self.hir.instances[id.0 as usize];
         let Type::Extern(e) = &inst.ty else { return None };
         let (selector, size) = match &*e.name {
@@ -137,7 +138,7 @@ impl Lower<'_> {
 
     /// Returns the size in an `implementation` of `ebpf_model`.
     fn implementation_size(&self, t: &Table) -> Option<u32> {
-        let inst = self.hir.instances[property(t, "implementation")?.0 as usize].clone();
+        let inst = self.hir.instances[t.instance_property("implementation")?.0 as usize].clone();
         let Type::Extern(e) = &inst.ty else { return None };
         let counts = matches!(&*e.name, "hash_table" | "array_table");
         inst.args.first().filter(|_| counts).and_then(constant)
@@ -163,13 +164,13 @@ impl Lower<'_> {
     fn table_map(&mut self, t: &Table, facts: &mut TableFacts, path: &Rc<[Name]>) -> Option<MapId> {
         let (last, outer) = path.split_last()?;
         let name = self.map_name(outer, last);
-        let (map_type, flags) = match facts.shape {
-            Shape::Rules => (
+        let (map_type, flags) = match facts.lookup {
+            LookupKind::Rules => (
                 TYPE_CLASSIFIER,
                 range_flags(&facts.keys).map_err(|what| self.unsupported(t.span, &what)).ok()?,
             ),
-            Shape::Lpm => (TYPE_LPM_TRIE, 0),
-            Shape::Code | Shape::Exact => (TYPE_HASH, 0),
+            LookupKind::Lpm => (TYPE_LPM_TRIE, 0),
+            LookupKind::Code | LookupKind::Exact => (TYPE_HASH, 0),
         };
         let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
         for (e, priority) in t.entries.iter().zip(priorities(t)) {
@@ -225,7 +226,7 @@ impl Lower<'_> {
         // The default action remains NoAction if the program does not name one and cannot
         // add entries.
         let unnamed = default.data.is_empty() && facts.actions[default.index].name == "NoAction";
-        if t.default_is_const || facts.shape == Shape::Code && unnamed {
+        if t.default_is_const || facts.lookup == LookupKind::Code && unnamed {
             return Some(None);
         }
         let (last, outer) = path.split_last()?;
@@ -254,12 +255,6 @@ pub(super) fn range_flags(keys: &[KeyFacts]) -> Result<u32, String> {
     Ok(ranges.iter().enumerate().fold(0, |flags, (i, k)| flags | k.bytes << (4 * i)))
 }
 
-/// Returns the instance that a property names.
-pub(super) fn property(t: &Table, name: &str) -> Option<InstId> {
-    let p = t.properties.iter().find(|p| &*p.name == name)?;
-    if let CtorArg::Object(Object::Instance(id)) = p.value { Some(id) } else { None }
-}
-
 /// Returns the offsets of a value's direct counter and meter, and the size of the value with both.
 fn direct_offsets(t: &Table, value_size: u32) -> (Option<u32>, Option<u32>, u32) {
     let mut end = value_size;
@@ -269,21 +264,21 @@ fn direct_offsets(t: &Table, value_size: u32) -> (Option<u32>, Option<u32>, u32)
             end - bytes
         })
     };
-    let counter = take(property(t, "counters").is_some(), COUNTER_SIZE);
-    let meter = take(property(t, "meters").is_some(), METER_CELL_SIZE as u32);
+    let counter = take(t.instance_property("counters").is_some(), COUNTER_SIZE);
+    let meter = take(t.instance_property("meters").is_some(), METER_CELL_SIZE as u32);
     (counter, meter, end)
 }
 
 /// Returns the map type for the keys of a table.
-fn map_shape(t: &Table) -> Shape {
+fn map_lookup(t: &Table) -> LookupKind {
     let count = |kind| t.keys.iter().filter(|k| k.kind == kind).count();
     let overlapping = [MatchKind::Ternary, MatchKind::Range, MatchKind::Optional].map(count);
     let bytes: u32 = t.keys.iter().map(|k| k.value.ty.scalar_width().unwrap_or(0).div_ceil(8)).sum();
     match count(MatchKind::Lpm) {
-        _ if overlapping.iter().any(|n| *n > 0) => Shape::Rules,
-        0 => Shape::Exact,
-        1 if bytes <= MAX_TRIE_KEY => Shape::Lpm,
-        _ => Shape::Rules,
+        _ if overlapping.iter().any(|n| *n > 0) => LookupKind::Rules,
+        0 => LookupKind::Exact,
+        1 if bytes <= MAX_TRIE_KEY => LookupKind::Lpm,
+        _ => LookupKind::Rules,
     }
 }
 
@@ -293,16 +288,16 @@ fn only_prefixes(t: &Table) -> bool {
 }
 
 /// Returns the facts of the keys that entries match, and their total size in bytes.
-fn key_facts(t: &Table, shape: Shape) -> (Vec<KeyFacts>, u32) {
+fn key_facts(t: &Table, lookup: LookupKind) -> (Vec<KeyFacts>, u32) {
     let keys: Vec<_> = t.keys.iter().filter(|k| k.kind != MatchKind::Selector).collect();
     // Keys with a special role in a trie or a classifier come last.
-    let is_last = |i: &usize| match shape {
-        Shape::Rules => keys[*i].kind == MatchKind::Range,
+    let is_last = |i: &usize| match lookup {
+        LookupKind::Rules => keys[*i].kind == MatchKind::Range,
         _ => keys[*i].kind == MatchKind::Lpm,
     };
     let mut order: Vec<usize> = (0..keys.len()).collect();
     order.sort_by_key(is_last);
-    let mut size = if shape == Shape::Lpm { 4 } else { 0 };
+    let mut size = if lookup == LookupKind::Lpm { 4 } else { 0 };
     let mut at = vec![0; keys.len()];
     for i in order {
         at[i] = size;

@@ -1,11 +1,11 @@
 //! Application of a table: comparisons or a look-up, then the action.
 
-use super::Lower;
+use super::Lowering;
 use super::objects::unit;
 use super::storage::{Storage, Value, limb_count, limb_width};
-use super::table::{COUNTER_SIZE, TablePlan, property};
+use super::table::{COUNTER_SIZE, TablePlan};
 use crate::constant::limbs;
-use crate::control::{ArrayKind, Shape, Unit};
+use crate::control::{ArrayKind, LookupKind, Unit};
 use crate::hir::{BoundAction, Expr, MatchKind, Table, TableId};
 use crate::ir::builder::Slot;
 use crate::ir::{BinOp, Block, Cc, KeyPart, Op, Opnd, Ty};
@@ -28,7 +28,7 @@ struct Application<'t> {
     hit: Slot,
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Applies a table; returns whether it hit and the index of the action that ran.
     pub(super) fn apply_table(&mut self, id: TableId, span: Span) -> (Opnd, Opnd) {
         let t = self.hir.tables[id.0 as usize].clone();
@@ -108,7 +108,7 @@ impl Lower<'_> {
     fn look_up(&mut self, a: &Application<'_>, map: crate::ir::MapId, values: &[Vec<Opnd>]) {
         let mut key: Vec<KeyPart> = Vec::new();
         for (f, v) in a.plan.facts.keys.iter().zip(values) {
-            let lpm = f.kind == "lpm" && a.plan.facts.shape == Shape::Lpm;
+            let lpm = f.kind == "lpm" && a.plan.facts.lookup == LookupKind::Lpm;
             if lpm {
                 // The key of a packet is a full-length prefix.
                 key.push((0, 4, Opnd::C(u64::from((f.offset - 4) * 8 + f.width))));
@@ -164,11 +164,11 @@ impl Lower<'_> {
 
     /// Updates the direct counters and meters in the entry at `base`.
     fn direct_objects(&mut self, a: &Application<'_>, base: Opnd) {
-        if let (Some(at), Some(id)) = (a.plan.facts.counter_offset, property(a.table, "counters")) {
+        if let (Some(at), Some(id)) = (a.plan.facts.counter_offset, a.table.instance_property("counters")) {
             let unit = self.hir.instances[id.0 as usize].args.first().map_or(Unit::Both, unit);
             self.count_at(ArrayKind::Counter { unit }, base, at, COUNTER_SIZE);
         }
-        if let (Some(at), Some(id)) = (a.plan.facts.meter_offset, property(a.table, "meters")) {
+        if let (Some(at), Some(id)) = (a.plan.facts.meter_offset, a.table.instance_property("meters")) {
             let unit = self.hir.instances[id.0 as usize].args.first().map_or(Unit::Packets, unit);
             let cell = self.b.emit(Op::Offset(base, Opnd::C(at.into())), Ty::MapValue);
             let colour = self.meter_at(ArrayKind::Meter { unit }, cell);

@@ -14,8 +14,8 @@
 //! The memory is the value of a map: a program's stack is too small for a struct of headers, and
 //! the verifier knows the bounds of a map's value in any function.
 
-use super::Lower;
-use super::place::Place;
+use super::Lowering;
+use super::lvalue::LValue;
 use super::storage::{HeaderValue, Value};
 use crate::ast::Direction;
 use crate::ctypes::{CStruct, CType};
@@ -36,7 +36,7 @@ struct InMemory {
     /// Offset in the map's value.
     at: u32,
     /// The l-value that receives the new value.
-    back: Option<Place>,
+    back: Option<LValue>,
     value: Option<Value>,
 }
 
@@ -46,7 +46,7 @@ enum Argument {
     Memory(InMemory),
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn tenant_extern(&mut self, f: &ExternFn, c: &Call) -> Option<Value> {
         let Some((params, result)) = signature(f) else {
             let what = format!("the signature of extern `{}` is not supported yet", f.name);
@@ -78,9 +78,9 @@ impl Lower<'_> {
         let ty = if result.is_some() { Ty::Int(64) } else { Ty::None };
         let v = self.b.emit(Op::Extern { name: f.name.clone(), args: words }, ty);
         for a in &arguments {
-            if let (Argument::Memory(InMemory { ty, at, back: Some(place), .. }), Some(base)) = (a, memory) {
+            if let (Argument::Memory(InMemory { ty, at, back: Some(lvalue), .. }), Some(base)) = (a, memory) {
                 let value = self.get_c(ty, base, *at);
-                self.assign(place, &value);
+                self.assign(lvalue, &value);
             }
         }
         let width = f.result.scalar_width()?;
@@ -101,7 +101,7 @@ impl Lower<'_> {
             return Some(Argument::Number(self.resize(&[word], width, 64, signed)[0]));
         }
         let value = (!matches!(arg, CallArg::Out(_))).then(|| self.value(e));
-        let back = if matches!(arg, CallArg::In(_)) { None } else { Some(self.place(e)?) };
+        let back = if matches!(arg, CallArg::In(_)) { None } else { Some(self.lvalue(e)?) };
         let at = end.next_multiple_of(8);
         *end = at + ty.size();
         if *end > MAX_MEMORY {
@@ -203,7 +203,7 @@ impl Lower<'_> {
                 let fields = s.fields.iter().map(|(_, offset, t)| self.get_c(t, base, at + offset)).collect();
                 let Some(valid) = s.valid else { return Value::Group(fields) };
                 let valid = self.get_word(base, at + valid, 1, 1);
-                Value::Header(Box::new(HeaderValue { valid, place: None, fields, original: Vec::new() }))
+                Value::Header(Box::new(HeaderValue { valid, position: None, fields, original: Vec::new() }))
             }
         }
     }

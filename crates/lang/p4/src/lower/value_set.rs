@@ -4,9 +4,9 @@
 //! Members match exactly, in a hash map, unless the fields of the declared type have other match
 //! kinds (`@match(ternary)`); then the members are rules of a classifier.
 
-use super::Lower;
+use super::Lowering;
 use super::table::{kind_name, range_flags};
-use crate::control::{KeyFacts, Shape, ValueSetFacts};
+use crate::control::{KeyFacts, LookupKind, ValueSetFacts};
 use crate::hir::{MatchKind, ValueSet, ValueSetId};
 use crate::ir::{Cc, Map, MapId, Opnd};
 use p4shield_abi::map::{MapDefinition, TYPE_CLASSIFIER, TYPE_HASH};
@@ -16,7 +16,7 @@ const VALUE_SIZE: u32 = 8;
 /// Maximum number of members of a set.
 const MAX_MEMBERS: u32 = 1 << 20;
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Returns the number of scalars of a set's members.
     pub(super) fn value_set_keys(&self, id: ValueSetId) -> usize {
         self.hir.value_sets[id.0 as usize].keys.len()
@@ -54,8 +54,8 @@ impl Lower<'_> {
             self.unsupported(set.span, "a value set with this match kind of a field");
         }
         let exact = set.kinds.iter().all(|k| *k == MatchKind::Exact);
-        let (shape, map_type) =
-            if exact { (Shape::Exact, TYPE_HASH) } else { (Shape::Rules, TYPE_CLASSIFIER) };
+        let (lookup, map_type) =
+            if exact { (LookupKind::Exact, TYPE_HASH) } else { (LookupKind::Rules, TYPE_CLASSIFIER) };
         let flags = range_flags(&keys).unwrap_or_else(|what| {
             self.unsupported(set.span, &what);
             0
@@ -64,7 +64,7 @@ impl Lower<'_> {
         let definition =
             MapDefinition { map_type, key_size, value_size: VALUE_SIZE, max_entries: size, flags };
         let map = self.add_map(Map { name: map_name.clone(), definition, entries: Vec::new() });
-        self.value_sets.push(ValueSetFacts { name, map: map_name, shape, keys, key_size, size });
+        self.value_sets.push(ValueSetFacts { name, map: map_name, lookup, keys, key_size, size });
         (map, self.value_sets.len() - 1)
     }
 }

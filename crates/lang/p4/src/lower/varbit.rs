@@ -1,30 +1,21 @@
-//! Varbit fields: slices of the original packet.
+//! VarbitSlots fields: slices of the original packet.
 //!
 //! A program can extract, copy, compare, hash and emit such a field, but not compute with its
 //! contents. So its value is the position of its contents in the packet and their size in bytes.
 //! The packet does not change before the deparser runs, and the deparser saves contents that move
 //! before it writes anything.
 
-use super::storage::HeaderStore;
-use super::{Emitted, Lower};
-use crate::ir::builder::Slot;
+use super::storage::{HeaderStore, VarbitSlots};
+use super::{EmittedHeader, Lowering};
 use crate::ir::{BinOp, Cc, Opnd, Ty};
 use p4shield_abi::helper;
 
-/// The slots of a varbit field or variable.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Varbit {
-    /// Offset in bytes from the start of the original packet.
-    pub(super) from: Slot,
-    pub(super) bytes: Slot,
-}
-
-impl Lower<'_> {
-    pub(super) fn varbit_storage(&mut self) -> Varbit {
-        Varbit { from: self.b.slot(Ty::Int(32)), bytes: self.b.slot(Ty::Int(32)) }
+impl Lowering<'_> {
+    pub(super) fn varbit_storage(&mut self) -> VarbitSlots {
+        VarbitSlots { from: self.b.slot(Ty::Int(32)), bytes: self.b.slot(Ty::Int(32)) }
     }
 
-    pub(super) fn write_varbit(&mut self, v: Varbit, from: Opnd, bytes: Opnd) {
+    pub(super) fn write_varbit(&mut self, v: VarbitSlots, from: Opnd, bytes: Opnd) {
         self.b.write(v.from, from);
         self.b.write(v.bytes, bytes);
     }
@@ -38,10 +29,10 @@ impl Lower<'_> {
     }
 
     /// Saves the original packet if the contents of a varbit field move.
-    pub(super) fn keep_varbits(&mut self, emitted: &[Emitted], places: &[Opnd], shrink: Opnd) {
+    pub(super) fn keep_varbits(&mut self, emitted: &[EmittedHeader], positions: &[Opnd], shrink: Opnd) {
         let mut any = Opnd::C(0);
-        for (e, place) in emitted.iter().zip(places) {
-            let Some(elsewhere) = self.is_elsewhere(&e.header, *place, shrink) else { continue };
+        for (e, position) in emitted.iter().zip(positions) {
+            let Some(elsewhere) = self.varbit_moves(&e.header, *position, shrink) else { continue };
             let flag = self.b.read(e.flag);
             let moved = self.both(flag, elsewhere);
             any = self.b.bin(BinOp::Or, any, moved, 1);
@@ -58,13 +49,13 @@ impl Lower<'_> {
     }
 
     /// Writes the contents of a header's varbit field behind its other fields; the header is at
-    /// `place`.
-    pub(super) fn put_varbit(&mut self, h: &HeaderStore, place: Opnd, shrink: Opnd) {
-        let (Some(elsewhere), Some(v)) = (self.is_elsewhere(h, place, shrink), h.varbit) else { return };
+    /// `position`.
+    pub(super) fn put_varbit(&mut self, h: &HeaderStore, position: Opnd, shrink: Opnd) {
+        let (Some(elsewhere), Some(v)) = (self.varbit_moves(h, position, shrink), h.varbit) else { return };
         let (put, done) = (self.b.new_block("put varbit"), self.b.new_block("varbit"));
         self.b.branch(elsewhere, put, done);
         self.b.switch_to(put);
-        let to = self.add_bytes(place, Opnd::C(h.layout.bytes.into()));
+        let to = self.add_bytes(position, Opnd::C(h.layout.bytes.into()));
         let (from, bytes) = (self.b.read(v.from), self.b.read(v.bytes));
         let failed = self.helper(helper::PACKET_PUT, true, vec![to, from, bytes], 64);
         let ok = self.b.cmp(Cc::Eq, failed, Opnd::C(0), 64);
@@ -75,11 +66,11 @@ impl Lower<'_> {
 
     /// Whether the contents of a header's varbit field move when the packet's head is resized;
     /// `None` without such a field.
-    fn is_elsewhere(&mut self, h: &HeaderStore, place: Opnd, shrink: Opnd) -> Option<Opnd> {
+    fn varbit_moves(&mut self, h: &HeaderStore, position: Opnd, shrink: Opnd) -> Option<Opnd> {
         let v = h.varbit?;
         let (from, bytes) = (self.b.read(v.from), self.b.read(v.bytes));
         let now_at = self.b.bin(BinOp::Sub, from, shrink, 32);
-        let to = self.add_bytes(place, Opnd::C(h.layout.bytes.into()));
+        let to = self.add_bytes(position, Opnd::C(h.layout.bytes.into()));
         let moved = self.b.cmp(Cc::Ne, now_at, to, 32);
         let some = self.b.cmp(Cc::Ne, bytes, Opnd::C(0), 32);
         Some(self.both(moved, some))

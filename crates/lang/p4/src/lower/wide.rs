@@ -1,12 +1,12 @@
 //! Arithmetic on values of any width, in limbs of 64 bits.
 
-use super::Lower;
+use super::Lowering;
 use super::storage::{limb_count, limb_width};
 use crate::ast::BinaryOp;
 use crate::hir::Expr;
 use crate::ir::{BinOp, Cc, Opnd};
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Returns bits `lo` to `lo + width - 1` of a value.
     pub(super) fn extract_bits(&mut self, limbs: &[Opnd], lo: u32, width: u32) -> Vec<Opnd> {
         (0..limb_count(width))

@@ -34,7 +34,7 @@ pub(super) fn merge(f: &mut Function) {
     }
 }
 
-struct Check {
+struct BoundsCheck {
     value: Val,
     base: Opnd,
     end: Opnd,
@@ -43,12 +43,12 @@ struct Check {
     fail: Block,
 }
 
-fn check(f: &Function, uses: &[u32], b: Block) -> Option<Check> {
+fn check(f: &Function, uses: &[u32], b: Block) -> Option<BoundsCheck> {
     let Term::Branch(Opnd::V(value), ok, fail) = f.block(b).term else { return None };
     // The check must belong to this branch alone: another user must not get the larger check.
     if !f.block(b).insts.contains(&value) || uses[value.0 as usize] != 1 {
         return None;
     }
     let Op::InBounds { base, len, end } = f.inst(value).op else { return None };
-    Some(Check { value, base, end, len, ok, fail })
+    Some(BoundsCheck { value, base, end, len, ok, fail })
 }

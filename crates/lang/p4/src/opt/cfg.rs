@@ -150,7 +150,7 @@ fn drop_pointless(f: &mut Function) -> bool {
     let mut changed = false;
     for b in Graph::new(f).order {
         let Term::Branch(_, t, e) = f.block(b).term else { continue };
-        let ((to, by_t), (other, by_e)) = (way(f, b, t), way(f, b, e));
+        let ((to, by_t), (other, by_e)) = (target_through(f, b, t), target_through(f, b, e));
         if to != other || by_t == by_e {
             continue;
         }
@@ -171,7 +171,7 @@ fn drop_pointless(f: &mut Function) -> bool {
 
 /// Follows an edge from `b` through `to` if that block is empty; returns the target and its last
 /// predecessor.
-fn way(f: &Function, b: Block, to: Block) -> (Block, Block) {
+fn target_through(f: &Function, b: Block, to: Block) -> (Block, Block) {
     let data = f.block(to);
     match data.term {
         Term::Jump(end) if data.phis.is_empty() && data.insts.is_empty() => (end, to),

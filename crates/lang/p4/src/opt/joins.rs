@@ -18,7 +18,7 @@ pub(super) fn flatten(f: &mut Function) -> bool {
     // Inner blocks first: outer blocks then join their predecessors.
     for b in Graph::new(f).order {
         if let Some(to) = joins_for(f, &uses, b) {
-            changed |= lead_past(f, b, to);
+            changed |= redirect_past(f, b, to);
         }
     }
     changed
@@ -37,11 +37,11 @@ fn joins_for(f: &Function, uses: &[u32], b: Block) -> Option<Block> {
         return None;
     }
     let repeated = operands.iter().filter(|o| !data.phis.iter().any(|v| **o == Opnd::V(*v))).count();
-    (repeated * ways(f, b).len().saturating_sub(1) <= MAX_REPEATED).then_some(to)
+    (repeated * predecessors(f, b).len().saturating_sub(1) <= MAX_REPEATED).then_some(to)
 }
 
 /// Returns the predecessors of a block with phis.
-fn ways(f: &Function, b: Block) -> Vec<Block> {
+fn predecessors(f: &Function, b: Block) -> Vec<Block> {
     match f.block(b).phis.first().map(|v| &f.inst(*v).op) {
         Some(Op::Phi(ins)) => ins.iter().map(|(p, _)| *p).collect(),
         _ => Vec::new(),
@@ -54,9 +54,9 @@ fn from(f: &Function, phi: Val, p: Block) -> Option<Opnd> {
     ins.iter().find(|(q, _)| *q == p).map(|(_, o)| *o)
 }
 
-fn lead_past(f: &mut Function, b: Block, to: Block) -> bool {
+fn redirect_past(f: &mut Function, b: Block, to: Block) -> bool {
     let mut changed = false;
-    for p in ways(f, b) {
+    for p in predecessors(f, b) {
         // A block has at most one edge to a block with phis.
         if f.block(p).term.successors().contains(&to) {
             continue;

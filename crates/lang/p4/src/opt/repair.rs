@@ -26,11 +26,11 @@ pub(super) fn split(f: &mut Function, original: Block, copy: Block, map: &HashMa
     }
     let mut all: Vec<_> = uses.into_iter().collect();
     all.sort_by_key(|(v, _)| *v);
-    for (v, places) in all {
+    for (v, uses_of) in all {
         let defs = [(original, Opnd::V(v)), (copy, map[&v])];
         let mut s = Split { f, g: &g, defs, at_start: HashMap::new(), like: v };
-        for place in places {
-            s.rewrite(&place);
+        for use_site in uses_of {
+            s.rewrite(&use_site);
         }
     }
 }
@@ -71,9 +71,9 @@ fn collect(f: &Function, b: Block, map: &HashMap<Val, Opnd>, uses: &mut HashMap<
 }
 
 impl Split<'_> {
-    fn rewrite(&mut self, place: &Use) {
+    fn rewrite(&mut self, use_site: &Use) {
         let old = Opnd::V(self.like);
-        match place {
+        match use_site {
             Use::Inst(b, i) => {
                 let new = self.start(*b);
                 self.f.inst_mut(*i).op.for_each_operand(&mut |o| {

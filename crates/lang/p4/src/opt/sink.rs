@@ -26,9 +26,9 @@ pub(super) fn sink(f: &mut Function) {
         if !movable(&f.inst(v).op) {
             continue;
         }
-        let Some(places) = uses.get(&v) else { continue };
-        let places: Vec<Block> = places.iter().map(|u| u.block(&home)).collect();
-        let Some(mut target) = places.iter().copied().reduce(|a, p| g.meet(a, p)) else { continue };
+        let Some(uses_of) = uses.get(&v) else { continue };
+        let uses_of: Vec<Block> = uses_of.iter().map(|u| u.block(&home)).collect();
+        let Some(mut target) = uses_of.iter().copied().reduce(|a, p| g.meet(a, p)) else { continue };
         while packet && target != b && dirty.contains(&target) {
             target = g.idom(target);
         }

@@ -19,8 +19,8 @@ const MAX_INSTS: usize = 200_000;
 /// Threads jumps; returns whether anything changed.
 pub(super) fn thread_jumps(f: &mut Function) -> bool {
     let mut changed = false;
-    let ways = MAX_THREADED.min(MAX_VISITED / f.blocks.len().max(1));
-    for _ in 0..ways {
+    let limit = MAX_THREADED.min(MAX_VISITED / f.blocks.len().max(1));
+    for _ in 0..limit {
         if f.insts.len() > MAX_INSTS {
             break;
         }
@@ -53,8 +53,8 @@ fn find(f: &Function, g: &Graph, facts: &Facts) -> Option<(Block, Block, Block)>
             if twice {
                 continue;
             }
-            let way = Way { f, g, facts, from: *p, over: *b };
-            if let Some(n) = way.value(c, 8) {
+            let edge = IncomingEdge { f, g, facts, from: *p, over: *b };
+            if let Some(n) = edge.value(c, 8) {
                 return Some((*p, *b, if n != 0 { t } else { e }));
             }
         }
@@ -63,7 +63,7 @@ fn find(f: &Function, g: &Graph, facts: &Facts) -> Option<(Block, Block, Block)>
 }
 
 /// The facts on entry to a block from one predecessor.
-struct Way<'a> {
+struct IncomingEdge<'a> {
     f: &'a Function,
     g: &'a Graph,
     facts: &'a Facts,
@@ -71,7 +71,7 @@ struct Way<'a> {
     over: Block,
 }
 
-impl Way<'_> {
+impl IncomingEdge<'_> {
     /// Returns the value of an operand on this path, if known.
     fn value(&self, o: Opnd, depth: u8) -> Option<u64> {
         let v = match o {

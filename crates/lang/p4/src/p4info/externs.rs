@@ -1,9 +1,9 @@
 //! Counters, meters, registers, action profiles: instances of externs that a controller can access.
 
-use super::Info;
+use super::P4InfoBuilder;
 use super::ids::Prefix;
 use super::message::{Message, Value};
-use super::walk::{Bound, ExternAt, TableAt};
+use super::walk::{BoundArg, ExternInstance, TableInstance};
 use crate::hir::CtorArg;
 use crate::types::Type;
 
@@ -25,14 +25,14 @@ pub(super) fn prefix(ty: &Type) -> Option<Prefix> {
 /// Annotations that have their own fields in `ActionProfile`.
 const PROFILE: [&str; 3] = ["max_group_size", "selector_size_semantics", "max_member_weight"];
 
-impl Info<'_> {
-    fn of(&self, wanted: Prefix) -> impl Iterator<Item = &ExternAt> {
+impl P4InfoBuilder<'_> {
+    fn of(&self, wanted: Prefix) -> impl Iterator<Item = &ExternInstance> {
         self.found.externs.iter().filter(move |e| prefix(&e.instance.ty) == Some(wanted))
     }
 
     /// Adds all fields between actions and controller headers.
     pub(super) fn externs(&self, m: Message) -> Message {
-        let array = |e: &ExternAt, prefix| {
+        let array = |e: &ExternInstance, prefix| {
             let m = self.start(e, prefix, &[]).message(2, "spec", unit(e.args.get(1)));
             self.index_type(m.number(3, "size", size(e.args.first())), e, 0)
         };
@@ -43,17 +43,17 @@ impl Info<'_> {
             .repeated(8, "direct_meters", self.direct(Prefix::DirectMeter, "meters"))
     }
 
-    fn start(&self, e: &ExternAt, prefix: Prefix, excluded: &[&str]) -> Message {
-        let noted = self.notes.at(e.noted.0, &e.noted.1);
-        Message::default().message(1, "preamble", self.preamble(prefix, &e.name, &noted, excluded))
+    fn start(&self, e: &ExternInstance, prefix: Prefix, excluded: &[&str]) -> Message {
+        let annotations = self.annotation_index.at(e.annotated.0, &e.annotated.1);
+        Message::default().message(1, "preamble", self.preamble(prefix, &e.name, &annotations, excluded))
     }
 
     /// Adds the name of the index type, if the author declared it.
-    fn index_type(&self, m: Message, e: &ExternAt, argument: usize) -> Message {
+    fn index_type(&self, m: Message, e: &ExternInstance, argument: usize) -> Message {
         match &e.instance.ty {
             Type::Extern(x) => match x.args.get(argument) {
                 Some(Type::New(n)) => {
-                    let name = self.notes.of_type(&n.name).full_name("", &n.name);
+                    let name = self.annotation_index.of_type(&n.name).full_name("", &n.name);
                     m.message(4, "index_type_name", Message::default().text(1, "name", &name))
                 }
                 _ => m,
@@ -64,13 +64,13 @@ impl Info<'_> {
 
     /// Returns the direct resources that tables refer to by a property.
     fn direct(&self, wanted: Prefix, property: &'static str) -> Vec<Message> {
-        let named = |t: &TableAt, e: &ExternAt| {
+        let named = |t: &TableInstance, e: &ExternInstance| {
             let is = |(i, name, _): &(usize, String, _)| {
                 &*t.table.properties[*i].name == property && *name == e.name
             };
             t.instances.iter().any(is)
         };
-        let one = |e: &ExternAt| {
+        let one = |e: &ExternInstance| {
             let t = self.found.tables.iter().find(|t| named(t, e))?;
             let m = self.start(e, wanted, &[]).message(2, "spec", unit(e.args.first()));
             Some(m.number(3, "direct_table_id", self.ids.of(Prefix::Table, &t.name)))
@@ -79,10 +79,10 @@ impl Info<'_> {
     }
 
     /// Builds `ActionProfile`.
-    fn profile(&self, e: &ExternAt) -> Message {
+    fn profile(&self, e: &ExternInstance) -> Message {
         let selects = matches!(&e.instance.ty, Type::Extern(x) if &*x.name == "action_selector");
-        let noted = self.notes.at(e.noted.0, &e.noted.1);
-        let uses = |t: &&TableAt| {
+        let annotations = self.annotation_index.at(e.annotated.0, &e.annotated.1);
+        let uses = |t: &&TableInstance| {
             let is = |(i, name, _): &(usize, String, _)| {
                 &*t.table.properties[*i].name == "implementation" && *name == e.name
             };
@@ -97,11 +97,11 @@ impl Info<'_> {
         if !selects {
             return m;
         }
-        let m = m.number(5, "max_group_size", noted.number("max_group_size").unwrap_or(0));
-        match noted.text("selector_size_semantics") {
+        let m = m.number(5, "max_group_size", annotations.number("max_group_size").unwrap_or(0));
+        match annotations.text("selector_size_semantics") {
             Some("sum_of_weights") => m.message(6, "sum_of_weights", Message::default()),
             Some("sum_of_members") => {
-                let most = noted.number("max_member_weight").map(|n| Value::Signed(n.into()));
+                let most = annotations.number("max_member_weight").map(|n| Value::Signed(n.into()));
                 let weight = |m: Message, n| m.present(1, "max_member_weight", n);
                 m.message(7, "sum_of_members", most.into_iter().fold(Message::default(), weight))
             }
@@ -124,18 +124,18 @@ impl Info<'_> {
     }
 }
 
-fn size(a: Option<&Option<Bound>>) -> u32 {
+fn size(a: Option<&Option<BoundArg>>) -> u32 {
     match a {
-        Some(Some(Bound::Value(e))) => e.as_const().and_then(crate::constant::small).unwrap_or(0),
+        Some(Some(BoundArg::Value(e))) => e.as_const().and_then(crate::constant::small).unwrap_or(0),
         _ => 0,
     }
 }
 
 /// Builds `CounterSpec` or `MeterSpec`.
-fn unit(a: Option<&Option<Bound>>) -> Message {
+fn unit(a: Option<&Option<BoundArg>>) -> Message {
     use crate::control::Unit;
     let unit = match a {
-        Some(Some(Bound::Value(e))) => crate::lower::unit(&CtorArg::Value(e.clone())),
+        Some(Some(BoundArg::Value(e))) => crate::lower::unit(&CtorArg::Value(e.clone())),
         _ => Unit::Both,
     };
     let value = match unit {

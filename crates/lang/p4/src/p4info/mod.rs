@@ -4,10 +4,10 @@
 //! 1.4). The description is built from the resolved program before any lowering, so that a program
 //! that this compiler cannot translate has one too.
 
+mod annotations;
 mod externs;
 mod ids;
 mod message;
-mod notes;
 mod objects;
 mod types;
 mod walk;
@@ -18,11 +18,11 @@ use crate::lexer::Tok;
 use crate::source::SourceMap;
 use crate::types::Type;
 use crate::{FrontEnd, Options, Resolver};
+use annotations::{AnnotationIndex, Annotations};
 use ids::{Ids, Prefix, Symbols};
 use message::{Message, Value};
-use notes::{Noted, Notes};
 use types::Types;
-use walk::Found;
+use walk::Objects;
 
 /// A program's P4Info.
 #[derive(Clone, Debug)]
@@ -66,10 +66,10 @@ pub fn p4info(
 }
 
 /// The inputs of a P4Info's parts.
-struct Info<'a> {
+struct P4InfoBuilder<'a> {
     hir: &'a Program,
-    notes: &'a Notes<'a>,
-    found: &'a Found,
+    annotation_index: &'a AnnotationIndex<'a>,
+    found: &'a Objects,
     ids: &'a Ids,
     types: Types<'a>,
     sink: &'a mut Sink,
@@ -77,8 +77,8 @@ struct Info<'a> {
 
 fn describe(front: &FrontEnd, sink: &mut Sink) -> P4Info {
     let Some(main) = front.hir.main else { return P4Info(Message::default()) };
-    let notes = Notes::new(&front.ast, &front.hir.annotation_values);
-    let found = walk::walk(&front.hir, &front.ast, &notes);
+    let annotation_index = AnnotationIndex::new(&front.ast, &front.hir.annotation_values);
+    let found = walk::walk(&front.hir, &front.ast, &annotation_index);
     if found.too_many {
         let message = "the program has too many objects for the control plane";
         let d = Diagnostic::new(Code::TooLarge, front.end, message);
@@ -92,11 +92,18 @@ fn describe(front: &FrontEnd, sink: &mut Sink) -> P4Info {
         sink.add(d.hint("nest fewer structs"));
         return P4Info(Message::default());
     }
-    let ids = symbols(&front.hir, &notes, &found, sink).finish();
-    let types = Types::new(&notes, &front.hir.errors);
+    let ids = symbols(&front.hir, &annotation_index, &found, sink).finish();
+    let types = Types::new(&annotation_index, &front.hir.errors);
     let main = &front.hir.instances[main.0 as usize];
-    let package = package(&notes.at(main.span, &main.name), architecture(&main.ty));
-    let info = Info { hir: &front.hir, notes: &notes, found: &found, ids: &ids, types, sink };
+    let package = package(&annotation_index.at(main.span, &main.name), architecture(&main.ty));
+    let info = P4InfoBuilder {
+        hir: &front.hir,
+        annotation_index: &annotation_index,
+        found: &found,
+        ids: &ids,
+        types,
+        sink,
+    };
     P4Info(info.message(package))
 }
 
@@ -113,30 +120,47 @@ fn architecture(package: &Type) -> &str {
 }
 
 /// Collects every object of the program that needs an id.
-fn symbols(hir: &Program, notes: &Notes<'_>, found: &Found, sink: &mut Sink) -> Symbols {
+fn symbols(
+    hir: &Program,
+    annotation_index: &AnnotationIndex<'_>,
+    found: &Objects,
+    sink: &mut Sink,
+) -> Symbols {
     let mut symbols = Symbols::default();
     for t in &found.tables {
-        let noted = notes.at(t.table.span, &t.table.declared);
-        symbols.add(Prefix::Table, &t.name, noted.number("id"), t.table.span, sink);
+        let annotations = annotation_index.at(t.table.span, &t.table.declared);
+        symbols.add(Prefix::Table, &t.name, annotations.number("id"), t.table.span, sink);
     }
     for found in &found.actions {
         let a = &hir.actions[found.id.0 as usize];
-        symbols.add(Prefix::Action, &found.name, notes.at(a.span, &a.name).number("id"), a.span, sink);
+        symbols.add(
+            Prefix::Action,
+            &found.name,
+            annotation_index.at(a.span, &a.name).number("id"),
+            a.span,
+            sink,
+        );
     }
     for e in &found.externs {
         if let Some(prefix) = externs::prefix(&e.instance.ty) {
-            let id = notes.at(e.noted.0, &e.noted.1).number("id");
-            symbols.add(prefix, &e.name, id, e.noted.0, sink);
+            let id = annotation_index.at(e.annotated.0, &e.annotated.1).number("id");
+            symbols.add(prefix, &e.name, id, e.annotated.0, sink);
         }
     }
     for (set, name) in &found.value_sets {
         let set = &hir.value_sets[set.0 as usize];
-        symbols.add(Prefix::ValueSet, name, notes.at(set.span, &set.name).number("id"), set.span, sink);
+        symbols.add(
+            Prefix::ValueSet,
+            name,
+            annotation_index.at(set.span, &set.name).number("id"),
+            set.span,
+            sink,
+        );
     }
-    for d in objects::controller_headers(notes) {
-        let noted = notes.of_type(&d.name.name);
-        let name = noted.full_name("", &d.name.name);
-        symbols.add(Prefix::ControllerHeader, &name, noted.number("id"), d.span, sink);
+    for d in objects::controller_headers(annotation_index) {
+        let annotations = annotation_index.of_type(&d.name.name);
+        let name = annotations.full_name("", &d.name.name);
+        symbols.add(Prefix::ControllerHeader, &name, annotations.number("id"), d.span, sink);
     }
     for name in objects::digest_names(&found.digests) {
         symbols.add(Prefix::Digest, &name, None, crate::source::Span::default(), sink);
@@ -145,28 +169,28 @@ fn symbols(hir: &Program, notes: &Notes<'_>, found: &Found, sink: &mut Sink) -> 
 }
 
 /// Builds `PkgInfo`.
-fn package(noted: &Noted<'_>, architecture: &str) -> Message {
+fn package(annotations: &Annotations<'_>, architecture: &str) -> Message {
     let field = |key: &str| {
         let text = |(k, t): (&str, &Tok)| match t {
             Tok::Str(s) if k == key => Some(s.to_string()),
             _ => None,
         };
-        noted.pairs("pkginfo").find_map(text).unwrap_or_default()
+        annotations.pairs("pkginfo").find_map(text).unwrap_or_default()
     };
     let number = |key: &str| {
-        let value = |(k, t): (&str, &Tok)| if k == key { notes::number(t) } else { None };
-        noted.pairs("platform_property").find_map(value).unwrap_or(0)
+        let value = |(k, t): (&str, &Tok)| if k == key { annotations::number(t) } else { None };
+        annotations.pairs("platform_property").find_map(value).unwrap_or(0)
     };
     let excluded = ["pkginfo", "platform_property"];
     let m = Message::default().text(1, "name", &field("name")).text(2, "version", &field("version"));
-    let m = noted
-        .annotations(noted.doc(m, 3), 4, &excluded)
+    let m = annotations
+        .add_unstructured(annotations.add_doc(m, 3), 4, &excluded)
         .text(5, "arch", architecture)
         .text(6, "organization", &field("organization"))
         .text(7, "contact", &field("contact"))
         .text(8, "url", &field("url"));
-    let mut m = noted.structured(m, 9, &excluded);
-    if noted.has("platform_property") {
+    let mut m = annotations.add_structured(m, 9, &excluded);
+    if annotations.has("platform_property") {
         let platform = Message::default()
             .number(1, "multicast_group_table_size", number("multicast_group_table_size"))
             .number(2, "multicast_group_table_total_replicas", number("multicast_group_table_total_replicas"))
@@ -180,7 +204,7 @@ fn package(noted: &Noted<'_>, architecture: &str) -> Message {
     m
 }
 
-impl Info<'_> {
+impl P4InfoBuilder<'_> {
     fn message(mut self, package: Message) -> Message {
         let found = self.found;
         let tables: Vec<Message> = found.tables.iter().map(|t| self.table(t)).collect();
@@ -200,17 +224,27 @@ impl Info<'_> {
     }
 
     /// Builds `Preamble`.
-    fn preamble(&self, prefix: Prefix, name: &str, noted: &Noted<'_>, excluded: &[&str]) -> Message {
+    fn preamble(
+        &self,
+        prefix: Prefix,
+        name: &str,
+        annotations: &Annotations<'_>,
+        excluded: &[&str],
+    ) -> Message {
         let m = Message::default().number(1, "id", self.ids.of(prefix, name)).text(2, "name", name).text(
             3,
             "alias",
             self.ids.alias(name),
         );
-        noted.structured(noted.doc(noted.annotations(m, 4, excluded), 5), 6, excluded)
+        annotations.add_structured(
+            annotations.add_doc(annotations.add_unstructured(m, 4, excluded), 5),
+            6,
+            excluded,
+        )
     }
 
     /// Numbers the parts of an object by their `@id`s or their order.
-    fn part_ids(&mut self, parts: &[Noted<'_>], at: crate::source::Span) -> Vec<u32> {
+    fn part_ids(&mut self, parts: &[Annotations<'_>], at: crate::source::Span) -> Vec<u32> {
         let wanted: Vec<Option<u32>> = parts.iter().map(|n| n.number("id")).collect();
         let (ids, wrong) = ids::number_parts(&wanted);
         if let Some(id) = wrong {

@@ -1,11 +1,11 @@
 //! Tables, actions, value sets, digests, and the headers of packets from and to the controller.
 
+use super::annotations::{AnnotationIndex, Annotations};
 use super::ids::Prefix;
 use super::message::{Message, Value};
-use super::notes::{Noted, Notes};
 use super::types::{FlatField, bytes_of, number};
-use super::walk::{ActionAt, TableAt};
-use super::{Info, with_width};
+use super::walk::{ActionInstance, TableInstance};
+use super::{P4InfoBuilder, with_width};
 use crate::ast::{self, Composite, DeclKind, Direction};
 use crate::hir::{self, BoundAction, Expr, ExprKind, Key, MatchKind, Table, ValueSetId};
 use crate::source::Span;
@@ -15,10 +15,10 @@ use crate::types::{CompositeType, Type};
 const DEFAULT_SIZE: u32 = 1024;
 
 /// Returns the headers of packets to and from the controller, in the order of their locations.
-pub(super) fn controller_headers<'a>(notes: &Notes<'a>) -> Vec<&'a ast::Decl> {
+pub(super) fn controller_headers<'a>(annotation_index: &AnnotationIndex<'a>) -> Vec<&'a ast::Decl> {
     let is_header = |d: &&ast::Decl| matches!(d.kind, DeclKind::Composite { kind: Composite::Header, .. });
-    let mut found: Vec<_> = notes.types().filter(is_header).collect();
-    found.retain(|d| notes.of_type(&d.name.name).has("controller_header"));
+    let mut found: Vec<_> = annotation_index.types().filter(is_header).collect();
+    found.retain(|d| annotation_index.of_type(&d.name.name).has("controller_header"));
     found.sort_by_key(|d| d.span);
     found
 }
@@ -36,16 +36,16 @@ pub(super) fn digest_names(digests: &[Type]) -> Vec<String> {
     digests.iter().map(name).collect()
 }
 
-impl Info<'_> {
+impl P4InfoBuilder<'_> {
     /// Builds `Table`.
-    pub(super) fn table(&mut self, t: &TableAt) -> Message {
-        let (table, noted) = (&t.table, self.notes.at(t.table.span, &t.table.declared));
+    pub(super) fn table(&mut self, t: &TableInstance) -> Message {
+        let (table, annotations) = (&t.table, self.annotation_index.at(t.table.span, &t.table.declared));
         let keys = self.match_fields(table);
         let action_id = |i: usize| self.ids.of(Prefix::Action, &t.actions[i]);
         let refs: Vec<Message> =
             (0..table.actions.len()).map(|i| self.action_ref(table, i, action_id(i))).collect();
         let mut m = Message::default()
-            .message(1, "preamble", self.preamble(Prefix::Table, &t.name, &noted, &[]))
+            .message(1, "preamble", self.preamble(Prefix::Table, &t.name, &annotations, &[]))
             .repeated(2, "match_fields", keys)
             .repeated(3, "action_refs", refs);
         if let Some(d) = &table.default {
@@ -65,7 +65,7 @@ impl Info<'_> {
     }
 
     /// Returns the id of the object that a property names; 0 if a controller cannot access it.
-    fn property_id(&self, t: &TableAt, property: &str) -> u32 {
+    fn property_id(&self, t: &TableInstance, property: &str) -> u32 {
         let named = |(i, _, _): &&(usize, String, _)| &*t.table.properties[*i].name == property;
         t.instances.iter().find(named).map_or(0, |(_, name, id)| {
             let ty = &self.hir.instances[id.0 as usize].ty;
@@ -74,27 +74,28 @@ impl Info<'_> {
     }
 
     fn match_fields(&mut self, t: &Table) -> Vec<Message> {
-        let noted: Vec<_> = t.keys.iter().map(|k| self.notes.at(k.kind_span, &k.kind_name)).collect();
-        let ids = self.part_ids(&noted, t.key_span);
+        let annotations: Vec<_> =
+            t.keys.iter().map(|k| self.annotation_index.at(k.kind_span, &k.kind_name)).collect();
+        let ids = self.part_ids(&annotations, t.key_span);
         let mut out = Vec::new();
-        for ((k, noted), id) in t.keys.iter().zip(&noted).zip(ids) {
+        for ((k, annotations), id) in t.keys.iter().zip(&annotations).zip(ids) {
             if k.kind == MatchKind::Selector {
                 continue;
             }
-            let m = Message::default().number(1, "id", id).text(2, "name", &self.key_name(k, noted));
-            let m = with_width(noted.annotations(m, 3, &[]), self.types.width(&k.value.ty));
-            let m = noted.doc(m.with(5, "match_type", match_type(&k.kind_name)), 6);
+            let m = Message::default().number(1, "id", id).text(2, "name", &self.key_name(k, annotations));
+            let m = with_width(annotations.add_unstructured(m, 3, &[]), self.types.width(&k.value.ty));
+            let m = annotations.add_doc(m.with(5, "match_type", match_type(&k.kind_name)), 6);
             let other = if k.kind == MatchKind::Other { &*k.kind_name } else { "" };
             let m = self.types.named(m.text(7, "other_match_type", other), 8, "type_name", &k.value.ty);
-            out.push(noted.structured(m, 9, &[]));
+            out.push(annotations.add_structured(m, 9, &[]));
         }
         out
     }
 
     /// Returns the name of a key: the value of `@name`, or its path, whose fields may have a
     /// `@name` too.
-    fn key_name(&self, k: &Key, noted: &Noted<'_>) -> String {
-        let path = if noted.has("name") { None } else { self.field_path(&k.value) };
+    fn key_name(&self, k: &Key, annotations: &Annotations<'_>) -> String {
+        let path = if annotations.has("name") { None } else { self.field_path(&k.value) };
         path.unwrap_or_else(|| k.name.clone())
     }
 
@@ -109,7 +110,7 @@ impl Info<'_> {
                 let Type::Composite(c) = of.ty.base() else { return None };
                 let field = &c.fields.get(*index)?.0;
                 let path = path(of)?;
-                Some(self.notes.of_field(&c.name, field).full_name(&path, field))
+                Some(self.annotation_index.of_field(&c.name, field).full_name(&path, field))
             }
             _ => None,
         }
@@ -118,8 +119,8 @@ impl Info<'_> {
     /// Builds `ActionRef`.
     fn action_ref(&self, t: &Table, index: usize, id: u32) -> Message {
         let u = &t.actions[index];
-        let noted = self.notes.at(u.span, "");
-        let m = noted.annotations(Message::default().number(1, "id", id), 2, &[]);
+        let annotations = self.annotation_index.at(u.span, "");
+        let m = annotations.add_unstructured(Message::default().number(1, "id", id), 2, &[]);
         // The location of a NoAction that the checker added is that of the table.
         let added = u.span == t.span;
         let m = if added { m.text(2, "annotations", "@defaultonly") } else { m };
@@ -128,7 +129,7 @@ impl Info<'_> {
             (_, true) => m.with(3, "scope", Value::Enum("TABLE_ONLY", 1)),
             _ => m,
         };
-        noted.structured(m, 4, &[])
+        annotations.add_structured(m, 4, &[])
     }
 
     /// Builds `TableActionCall`.
@@ -146,20 +147,22 @@ impl Info<'_> {
     }
 
     /// Builds `Action`.
-    pub(super) fn action(&mut self, at: &ActionAt) -> Message {
+    pub(super) fn action(&mut self, at: &ActionInstance) -> Message {
         let a = self.hir.actions[at.id.0 as usize].clone();
-        let preamble = self.preamble(Prefix::Action, &at.name, &self.notes.at(a.span, &a.name), &[]);
+        let preamble =
+            self.preamble(Prefix::Action, &at.name, &self.annotation_index.at(a.span, &a.name), &[]);
         // The program supplies the arguments of an action that no table lists.
         let params: Vec<_> =
             a.params.iter().filter(|p| at.in_table && p.direction == Direction::None).collect();
-        let noted: Vec<_> = params.iter().map(|p| self.notes.at(p.span, &p.name)).collect();
-        let ids = self.part_ids(&noted, a.span);
+        let annotations: Vec<_> = params.iter().map(|p| self.annotation_index.at(p.span, &p.name)).collect();
+        let ids = self.part_ids(&annotations, a.span);
         let mut out = Vec::new();
-        for ((p, noted), id) in params.into_iter().zip(noted).zip(ids) {
-            let m = Message::default().number(1, "id", id).text(2, "name", &noted.full_name("", &p.name));
-            let m = with_width(noted.annotations(m, 3, &[]), self.types.width(&p.ty));
-            let m = self.types.named(noted.doc(m, 5), 6, "type_name", &p.ty);
-            out.push(noted.structured(m, 7, &[]));
+        for ((p, annotations), id) in params.into_iter().zip(annotations).zip(ids) {
+            let m =
+                Message::default().number(1, "id", id).text(2, "name", &annotations.full_name("", &p.name));
+            let m = with_width(annotations.add_unstructured(m, 3, &[]), self.types.width(&p.ty));
+            let m = self.types.named(annotations.add_doc(m, 5), 6, "type_name", &p.ty);
+            out.push(annotations.add_structured(m, 7, &[]));
         }
         Message::default().message(1, "preamble", preamble).repeated(2, "params", out)
     }
@@ -167,8 +170,8 @@ impl Info<'_> {
     /// Builds `ValueSet`.
     pub(super) fn value_set(&mut self, id: ValueSetId, name: &str) -> Message {
         let set = &self.hir.value_sets[id.0 as usize];
-        let noted = self.notes.at(set.span, &set.name);
-        let preamble = self.preamble(Prefix::ValueSet, name, &noted, &[]);
+        let annotations = self.annotation_index.at(set.span, &set.name);
+        let preamble = self.preamble(Prefix::ValueSet, name, &annotations, &[]);
         let matches = match &set.ty {
             Type::Composite(c) => self.member_fields(c, set.span),
             t => vec![with_width(Message::default().number(1, "id", 1u32), self.types.width(t)).with(
@@ -185,15 +188,16 @@ impl Info<'_> {
 
     /// Builds the fields of a value set's members.
     fn member_fields(&mut self, c: &CompositeType, at: Span) -> Vec<Message> {
-        let noted: Vec<_> = c.fields.iter().map(|(f, _)| self.notes.of_field(&c.name, f)).collect();
-        let ids = self.part_ids(&noted, at);
+        let annotations: Vec<_> =
+            c.fields.iter().map(|(f, _)| self.annotation_index.of_field(&c.name, f)).collect();
+        let ids = self.part_ids(&annotations, at);
         let mut out = Vec::new();
-        for (((name, t), noted), id) in c.fields.iter().zip(noted).zip(ids) {
-            let kind = match_type(noted.word("match").unwrap_or("exact"));
-            let m = Message::default().number(1, "id", id).text(2, "name", &noted.full_name("", name));
-            let m = with_width(noted.annotations(m, 3, &["match"]), self.types.width(t));
-            let m = noted.doc(m.with(5, "match_type", kind), 6);
-            out.push(noted.structured(m, 9, &["match"]));
+        for (((name, t), annotations), id) in c.fields.iter().zip(annotations).zip(ids) {
+            let kind = match_type(annotations.word("match").unwrap_or("exact"));
+            let m = Message::default().number(1, "id", id).text(2, "name", &annotations.full_name("", name));
+            let m = with_width(annotations.add_unstructured(m, 3, &["match"]), self.types.width(t));
+            let m = annotations.add_doc(m.with(5, "match_type", kind), 6);
+            out.push(annotations.add_structured(m, 9, &["match"]));
         }
         out
     }
@@ -214,16 +218,20 @@ impl Info<'_> {
     /// Builds `ControllerPacketMetadata`, named after the value of `@controller_header`.
     pub(super) fn controller_headers(&mut self) -> Vec<Message> {
         let mut out = Vec::new();
-        for d in controller_headers(self.notes) {
-            let noted = self.notes.of_type(&d.name.name);
+        for d in controller_headers(self.annotation_index) {
+            let annotations = self.annotation_index.of_type(&d.name.name);
             let Some(header) = self.hir.headers.iter().find(|h| h.name == d.name.name) else { continue };
-            let full = noted.full_name("", &d.name.name);
-            let name = noted.text("controller_header").unwrap_or(&full);
+            let full = annotations.full_name("", &d.name.name);
+            let name = annotations.text("controller_header").unwrap_or(&full);
             let preamble = Message::default()
                 .number(1, "id", self.ids.of(Prefix::ControllerHeader, &full))
                 .text(2, "name", name)
                 .text(3, "alias", name);
-            let preamble = noted.structured(noted.doc(noted.annotations(preamble, 4, &[]), 5), 6, &[]);
+            let preamble = annotations.add_structured(
+                annotations.add_doc(annotations.add_unstructured(preamble, 4, &[]), 5),
+                6,
+                &[],
+            );
             let flat = self.types.flat(header);
             let metadata = self.metadata(&flat, d.span);
             out.push(Message::default().message(1, "preamble", preamble).repeated(2, "metadata", metadata));
@@ -233,16 +241,17 @@ impl Info<'_> {
 
     /// Builds the fields of a controller header.
     fn metadata(&mut self, fields: &[FlatField], at: Span) -> Vec<Message> {
-        let noted: Vec<_> = fields.iter().map(|f| self.notes.of_field(&f.owner.0, &f.owner.1)).collect();
-        let ids = self.part_ids(&noted, at);
+        let annotations: Vec<_> =
+            fields.iter().map(|f| self.annotation_index.of_field(&f.owner.0, &f.owner.1)).collect();
+        let ids = self.part_ids(&annotations, at);
         let mut out = Vec::new();
-        for ((f, noted), id) in fields.iter().zip(noted).zip(ids) {
-            if noted.has("hidden") {
+        for ((f, annotations), id) in fields.iter().zip(annotations).zip(ids) {
+            if annotations.has("hidden") {
                 continue;
             }
             let m = Message::default().number(1, "id", id).text(2, "name", &f.name);
-            let m = with_width(noted.annotations(m, 3, &[]), self.types.width(&f.ty));
-            out.push(noted.structured(self.types.named(m, 5, "type_name", &f.ty), 6, &[]));
+            let m = with_width(annotations.add_unstructured(m, 3, &[]), self.types.width(&f.ty));
+            out.push(annotations.add_structured(self.types.named(m, 5, "type_name", &f.ty), 6, &[]));
         }
         out
     }

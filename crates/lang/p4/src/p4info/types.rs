@@ -1,7 +1,7 @@
 //! Types in P4Info: `P4DataTypeSpec` for a use of a type, `P4TypeInfo` for the named types.
 
+use super::annotations::AnnotationIndex;
 use super::message::{Message, Value};
-use super::notes::Notes;
 use crate::ast::Composite;
 use crate::types::{CompositeType, EnumType, NewType, Type};
 use num_bigint::BigInt;
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 /// The fields of `P4TypeInfo`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum NamedKind {
     Struct = 1,
     Header = 2,
     HeaderUnion = 3,
@@ -18,7 +18,7 @@ enum Kind {
     New = 7,
 }
 
-impl Kind {
+impl NamedKind {
     const fn field(self) -> &'static str {
         match self {
             Self::Struct => "structs",
@@ -33,15 +33,18 @@ impl Kind {
 
 /// The named types that a P4Info refers to so far.
 pub(super) struct Types<'a> {
-    notes: &'a Notes<'a>,
+    annotation_index: &'a AnnotationIndex<'a>,
     errors: &'a [crate::lexer::Name],
-    named: BTreeMap<(Kind, String), Message>,
+    named: BTreeMap<(NamedKind, String), Message>,
     uses_errors: bool,
 }
 
 impl<'a> Types<'a> {
-    pub(super) const fn new(notes: &'a Notes<'a>, errors: &'a [crate::lexer::Name]) -> Self {
-        Self { notes, errors, named: BTreeMap::new(), uses_errors: false }
+    pub(super) const fn new(
+        annotation_index: &'a AnnotationIndex<'a>,
+        errors: &'a [crate::lexer::Name],
+    ) -> Self {
+        Self { annotation_index, errors, named: BTreeMap::new(), uses_errors: false }
     }
 
     /// Builds `P4TypeInfo`, if there is a named type.
@@ -69,7 +72,7 @@ impl<'a> Types<'a> {
     /// counts, not that of its underlying type.
     pub(super) fn width(&self, t: &Type) -> u32 {
         if let Type::New(n) = t
-            && let Some((_, bits)) = self.notes.of_type(&n.name).translation()
+            && let Some((_, bits)) = self.annotation_index.of_type(&n.name).translation()
         {
             return bits;
         }
@@ -95,7 +98,7 @@ impl<'a> Types<'a> {
     }
 
     fn name_of(&self, name: &str) -> String {
-        self.notes.of_type(name).full_name("", name)
+        self.annotation_index.of_type(name).full_name("", name)
     }
 
     /// Builds `P4DataTypeSpec`.
@@ -149,9 +152,9 @@ impl<'a> Types<'a> {
     /// Records a struct, header or union, and returns its name.
     fn composite(&mut self, c: &CompositeType) -> String {
         let kind = match c.kind {
-            Composite::Struct => Kind::Struct,
-            Composite::Header => Kind::Header,
-            Composite::Union => Kind::HeaderUnion,
+            Composite::Struct => NamedKind::Struct,
+            Composite::Header => NamedKind::Header,
+            Composite::Union => NamedKind::HeaderUnion,
         };
         let name = c.args.iter().fold(self.name_of(&c.name), |n, a| {
             let plain = |ch: char| ch.is_alphanumeric() || ch == '_';
@@ -162,17 +165,17 @@ impl<'a> Types<'a> {
             return name;
         }
         let mut members = Vec::new();
-        if kind == Kind::Header {
+        if kind == NamedKind::Header {
             for f in self.flat(c) {
                 let spec = bitstring(f.ty.base());
                 members.push(Message::default().text(1, "name", &f.name).message(2, "type_spec", spec));
             }
         } else {
             for (field, t) in &c.fields {
-                let field = self.notes.of_field(&c.name, field).full_name("", field);
+                let field = self.annotation_index.of_field(&c.name, field).full_name("", field);
                 let m = Message::default().text(1, "name", &field);
                 members.push(match (kind, t) {
-                    (Kind::HeaderUnion, Type::Composite(h)) => {
+                    (NamedKind::HeaderUnion, Type::Composite(h)) => {
                         m.message(2, "header", Message::default().text(1, "name", &self.composite(h)))
                     }
                     _ => m.message(2, "type_spec", self.spec(t)),
@@ -187,7 +190,7 @@ impl<'a> Types<'a> {
     pub(super) fn flat(&self, c: &CompositeType) -> Vec<FlatField> {
         let mut out = Vec::new();
         for (field, ty) in &c.fields {
-            let name = self.notes.of_field(&c.name, field).full_name("", field);
+            let name = self.annotation_index.of_field(&c.name, field).full_name("", field);
             let owner = (c.name.clone(), field.clone());
             match ty {
                 Type::Composite(inner) => {
@@ -211,11 +214,11 @@ impl<'a> Types<'a> {
                 };
                 let underlying = Message::default().number(1, "bitwidth", width);
                 let m = Message::default().message(1, "underlying_type", underlying);
-                (Kind::SerializableEnum, m.repeated(2, "members", e.members.iter().map(member)))
+                (NamedKind::SerializableEnum, m.repeated(2, "members", e.members.iter().map(member)))
             }
             None => {
                 let members = e.members.iter().map(|(n, _)| Message::default().text(1, "name", n));
-                (Kind::Enum, Message::default().repeated(1, "members", members))
+                (NamedKind::Enum, Message::default().repeated(1, "members", members))
             }
         };
         self.named.insert((kind, name.clone()), spec);
@@ -224,8 +227,8 @@ impl<'a> Types<'a> {
 
     fn new_type(&mut self, n: &NewType) -> String {
         let name = self.name_of(&n.name);
-        let noted = self.notes.of_type(&n.name);
-        let m = match noted.translation() {
+        let annotations = self.annotation_index.of_type(&n.name);
+        let m = match annotations.translation() {
             Some((uri, bits)) => {
                 let m = Message::default().text(1, "uri", uri);
                 Message::default().message(
@@ -243,8 +246,8 @@ impl<'a> Types<'a> {
             }
         };
         let excluded = ["p4runtime_translation"];
-        let m = noted.structured(noted.annotations(m, 3, &excluded), 4, &excluded);
-        self.named.insert((Kind::New, name.clone()), m);
+        let m = annotations.add_structured(annotations.add_unstructured(m, 3, &excluded), 4, &excluded);
+        self.named.insert((NamedKind::New, name.clone()), m);
         name
     }
 }

@@ -3,7 +3,7 @@
 //! The walk follows calls like the lowering, and omits code that can never run. Stateful objects
 //! (counters, registers, profiles) count even if they are unused.
 
-use super::notes::Notes;
+use super::annotations::AnnotationIndex;
 use crate::ast::{self, DeclKind};
 use crate::hir::{
     self, ActionId, Call, CallArg, Callee, Constructed, CtorArg, Expr, ExprKind, InstId, Keyset, Next,
@@ -19,14 +19,14 @@ const MAX_OBJECTS: usize = 1 << 16;
 
 /// The value of a constructor parameter in one instance.
 #[derive(Clone, Debug)]
-pub(super) enum Bound {
+pub(super) enum BoundArg {
     Value(Expr),
     /// An instance, and the path of the control that it belongs to.
     Object(InstId, Rc<str>),
 }
 
 /// A table and its path.
-pub(super) struct TableAt {
+pub(super) struct TableInstance {
     pub(super) table: Rc<hir::Table>,
     pub(super) name: String,
     /// The full names of its actions, in order.
@@ -36,7 +36,7 @@ pub(super) struct TableAt {
 }
 
 /// An action and its path.
-pub(super) struct ActionAt {
+pub(super) struct ActionInstance {
     pub(super) id: ActionId,
     pub(super) name: String,
     /// Whether a table lists it, so that a controller supplies its data.
@@ -44,20 +44,20 @@ pub(super) struct ActionAt {
 }
 
 /// An instance of an extern and its path.
-pub(super) struct ExternAt {
+pub(super) struct ExternInstance {
     pub(super) instance: Rc<hir::Instance>,
     pub(super) name: String,
     /// The declaration that its annotations belong to.
-    pub(super) noted: (Span, crate::lexer::Name),
-    pub(super) args: Vec<Option<Bound>>,
+    pub(super) annotated: (Span, crate::lexer::Name),
+    pub(super) args: Vec<Option<BoundArg>>,
 }
 
 /// All objects, each once, in the order of the walk.
 #[derive(Default)]
-pub(super) struct Found {
-    pub(super) tables: Vec<TableAt>,
-    pub(super) actions: Vec<ActionAt>,
-    pub(super) externs: Vec<ExternAt>,
+pub(super) struct Objects {
+    pub(super) tables: Vec<TableInstance>,
+    pub(super) actions: Vec<ActionInstance>,
+    pub(super) externs: Vec<ExternInstance>,
     pub(super) value_sets: Vec<(ValueSetId, String)>,
     /// The types of digests.
     pub(super) digests: Vec<Type>,
@@ -66,18 +66,18 @@ pub(super) struct Found {
 }
 
 /// Walks the program from `main`.
-pub(super) fn walk(hir: &Program, ast: &ast::Program, notes: &Notes<'_>) -> Found {
-    let by_place = hir.instances.iter().zip(0..).map(|(i, n)| (i.span, InstId(n))).collect();
-    let mut w = Walk {
+pub(super) fn walk(hir: &Program, ast: &ast::Program, annotation_index: &AnnotationIndex<'_>) -> Objects {
+    let by_location = hir.instances.iter().zip(0..).map(|(i, n)| (i.span, InstId(n))).collect();
+    let mut w = Walker {
         hir,
-        notes,
-        by_place,
+        annotation_index,
+        by_location,
         declared: HashSet::new(),
         env: HashMap::new(),
         path: "".into(),
         within_action: false,
         seen: HashSet::new(),
-        found: Found::default(),
+        found: Objects::default(),
     };
     w.declared = declared(&ast.decls);
     for d in ast.decls.iter().filter(|d| matches!(d.kind, DeclKind::Instance { .. })) {
@@ -105,7 +105,7 @@ fn declared(decls: &[ast::Decl]) -> HashSet<Span> {
 
 /// A visited declaration with its path.
 #[derive(PartialEq, Eq, Hash)]
-enum Seen {
+enum Visited {
     Instance(InstId),
     Table(TableId),
     Action(ActionId),
@@ -113,48 +113,48 @@ enum Seen {
     ValueSet(ValueSetId),
 }
 
-struct Walk<'a> {
+struct Walker<'a> {
     hir: &'a Program,
-    notes: &'a Notes<'a>,
-    by_place: HashMap<Span, InstId>,
+    annotation_index: &'a AnnotationIndex<'a>,
+    by_location: HashMap<Span, InstId>,
     declared: HashSet<Span>,
-    env: HashMap<VarId, Bound>,
+    env: HashMap<VarId, BoundArg>,
     path: Rc<str>,
     /// Whether the statements belong to an action.
     within_action: bool,
-    seen: HashSet<(Seen, Rc<str>)>,
-    found: Found,
+    seen: HashSet<(Visited, Rc<str>)>,
+    found: Objects,
 }
 
-impl Walk<'_> {
+impl Walker<'_> {
     /// Whether a declaration has not been visited at this path; false once there are too many.
-    fn is_new(&mut self, what: Seen) -> bool {
+    fn is_new(&mut self, what: Visited) -> bool {
         self.found.too_many |= self.seen.len() >= MAX_OBJECTS;
         !self.found.too_many && self.seen.insert((what, self.path.clone()))
     }
 
     /// Records the instance declared at this location at the current path, if it is an extern's.
-    fn instance(&mut self, place: Span) {
-        let Some(id) = self.by_place.get(&place).copied() else { return };
+    fn instance(&mut self, location: Span) {
+        let Some(id) = self.by_location.get(&location).copied() else { return };
         let instance = self.hir.instances[id.0 as usize].clone();
-        if !matches!(instance.what, Constructed::Extern) || !self.is_new(Seen::Instance(id)) {
+        if !matches!(instance.what, Constructed::Extern) || !self.is_new(Visited::Instance(id)) {
             return;
         }
         let name = self.instance_name(&instance);
-        let noted = (instance.span, instance.name.clone());
+        let annotated = (instance.span, instance.name.clone());
         let args = instance.args.iter().map(|a| self.bound(a)).collect();
-        self.found.externs.push(ExternAt { instance, name, noted, args });
+        self.found.externs.push(ExternInstance { instance, name, annotated, args });
     }
 
     fn instance_name(&self, i: &hir::Instance) -> String {
-        self.notes.at(i.span, &i.name).full_name(&self.path, &i.name)
+        self.annotation_index.at(i.span, &i.name).full_name(&self.path, &i.name)
     }
 
-    fn bound(&self, a: &CtorArg) -> Option<Bound> {
+    fn bound(&self, a: &CtorArg) -> Option<BoundArg> {
         match a {
             CtorArg::Value(Expr { kind: ExprKind::Var(v), .. }) => self.env.get(v).cloned(),
-            CtorArg::Value(e) => Some(Bound::Value(e.clone())),
-            CtorArg::Object(o) => self.object(*o).map(|(id, path)| Bound::Object(id, path)),
+            CtorArg::Value(e) => Some(BoundArg::Value(e.clone())),
+            CtorArg::Object(o) => self.object(*o).map(|(id, path)| BoundArg::Object(id, path)),
             CtorArg::Missing => None,
         }
     }
@@ -163,11 +163,11 @@ impl Walk<'_> {
     fn object(&self, o: Object) -> Option<(InstId, Rc<str>)> {
         match o {
             Object::Instance(id) => {
-                let at_top = self.seen.contains(&(Seen::Instance(id), "".into()));
+                let at_top = self.seen.contains(&(Visited::Instance(id), "".into()));
                 Some((id, if at_top { "".into() } else { self.path.clone() }))
             }
             Object::Param(v) => match self.env.get(&v) {
-                Some(Bound::Object(id, path)) => Some((*id, path.clone())),
+                Some(BoundArg::Object(id, path)) => Some((*id, path.clone())),
                 _ => None,
             },
         }
@@ -179,7 +179,7 @@ impl Walk<'_> {
         let instance = self.hir.instances[id.0 as usize].clone();
         let outer = std::mem::replace(&mut self.path, path);
         self.path = self.instance_name(&instance).into();
-        if self.is_new(Seen::Instance(id)) {
+        if self.is_new(Visited::Instance(id)) {
             match instance.what {
                 Constructed::Control(c) => {
                     let c = self.hir.controls[c.0 as usize].clone();
@@ -215,10 +215,10 @@ impl Walk<'_> {
         let Next::Select { cases, .. } = &s.next else { return };
         for k in cases.iter().flat_map(|(keys, _)| keys) {
             if let Keyset::Set(id) = k
-                && self.is_new(Seen::ValueSet(*id))
+                && self.is_new(Visited::ValueSet(*id))
             {
                 let set = &self.hir.value_sets[id.0 as usize];
-                let name = self.notes.at(set.span, &set.name).full_name(&self.path, &set.name);
+                let name = self.annotation_index.at(set.span, &set.name).full_name(&self.path, &set.name);
                 self.found.value_sets.push((*id, name));
             }
         }
@@ -289,7 +289,7 @@ impl Walk<'_> {
             Callee::Table(t) => self.table(*t),
             Callee::Action(a) => self.action(*a, false),
             Callee::Function(f) => {
-                if self.is_new(Seen::Function(*f)) {
+                if self.is_new(Visited::Function(*f)) {
                     self.stmts(&self.hir.functions[f.0 as usize].clone().body);
                 }
             }
@@ -307,7 +307,7 @@ impl Walk<'_> {
     }
 
     fn table(&mut self, id: TableId) {
-        if !self.is_new(Seen::Table(id)) {
+        if !self.is_new(Visited::Table(id)) {
             return;
         }
         let table = self.hir.tables[id.0 as usize].clone();
@@ -322,8 +322,9 @@ impl Walk<'_> {
                 instances.push((i, self.property_name(p, id, path), id));
             }
         }
-        let name = self.notes.at(table.span, &table.declared).full_name(&self.path, &table.declared);
-        self.found.tables.push(TableAt { table, name, actions, instances });
+        let name =
+            self.annotation_index.at(table.span, &table.declared).full_name(&self.path, &table.declared);
+        self.found.tables.push(TableInstance { table, name, actions, instances });
     }
 
     /// Returns the full name of an instance in a property. An instance that the property creates
@@ -336,11 +337,11 @@ impl Walk<'_> {
             self.path = outer;
             return name;
         }
-        let name = self.notes.at(p.span, &p.name).full_name("", &p.name);
+        let name = self.annotation_index.at(p.span, &p.name).full_name("", &p.name);
         let args = instance.args.iter().map(|a| self.bound(a)).collect();
         if !self.found.externs.iter().any(|e| e.name == name) {
-            let noted = (p.span, p.name.clone());
-            self.found.externs.push(ExternAt { instance, name: name.clone(), noted, args });
+            let annotated = (p.span, p.name.clone());
+            self.found.externs.push(ExternInstance { instance, name: name.clone(), annotated, args });
         }
         name
     }
@@ -361,9 +362,9 @@ impl Walk<'_> {
         match self.found.actions.iter_mut().find(|a| a.name == name) {
             Some(known) => known.in_table |= in_table,
             None if self.within_action && !in_table => {}
-            None => self.found.actions.push(ActionAt { id, name, in_table }),
+            None => self.found.actions.push(ActionInstance { id, name, in_table }),
         }
-        if self.is_new(Seen::Action(id)) {
+        if self.is_new(Visited::Action(id)) {
             let around = std::mem::replace(&mut self.within_action, true);
             self.stmts(&self.hir.actions[id.0 as usize].clone().body);
             self.within_action = around;

@@ -1,9 +1,9 @@
 //! `ebpf_model`: parser and filter. Packets pass unchanged or are dropped.
 
-use super::{ControlStage, Lower, ParserStage};
+use super::{ControlStage, Lowering, ParserStage};
 use crate::ir::{Opnd, Ty};
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn ebpf(&mut self, parser: &ParserStage, filter: &ControlStage) {
         self.open_packet(parser.parser.span);
         let headers: Vec<_> = parser.parser.params.iter().skip(1).map(|p| self.storage(&p.ty)).collect();

@@ -11,7 +11,7 @@ mod v1model;
 pub(crate) use multicast::replicates;
 
 use super::storage::Storage;
-use super::{Binding, BoundObject, Lower, Lowered, PacketState, Standard, layout};
+use super::{Binding, BoundObject, Lowered, Lowering, PacketState, StandardMetadata, layout};
 use crate::Reject;
 use crate::control::Architecture;
 use crate::diagnostics::{Code, Diagnostic, Sink};
@@ -36,7 +36,7 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
         truncate_to: b.slot(Ty::Int(32)),
         error: b.slot(Ty::Int(32)),
     };
-    let mut l = Lower {
+    let mut l = Lowering {
         hir,
         sink,
         b,
@@ -58,7 +58,7 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
         emitted: Vec::new(),
         truncates: false,
         info_read: None,
-        asks_status: false,
+        checks_status: false,
         inlined: 0,
         too_large: false,
         architecture: Architecture::default(),
@@ -68,7 +68,7 @@ pub(crate) fn lower(hir: &Program, end: Span, reject: Reject, sink: &mut Sink) -
     };
     l.program(end, reject);
     l.warn_unknown();
-    let Lower { b, tables, arrays, value_sets, externs, c, architecture, multicast, .. } = l;
+    let Lowering { b, tables, arrays, value_sets, externs, c, architecture, multicast, .. } = l;
     let (function, c_header) = (b.into_function(), c.header());
     Lowered { function, tables, arrays, value_sets, externs, c_header, architecture, multicast }
 }
@@ -85,7 +85,7 @@ struct ControlStage {
     control: Rc<Control>,
 }
 
-impl Lower<'_> {
+impl Lowering<'_> {
     fn program(&mut self, end: Span, reject: Reject) {
         let Some(main) = self.hir.main else {
             let hint = "end the program with `ubpf(parser(), control(), deparser()) main;`";
@@ -197,7 +197,7 @@ impl Lower<'_> {
     fn standard_metadata(&mut self, ty: &Type, storage: &Rc<Storage>) {
         if let (Type::Composite(c), Storage::Group(fields)) = (ty.base(), &**storage) {
             let names = c.fields.iter().map(|(n, _)| n.clone()).collect();
-            self.standard = Some(Standard { names, fields: fields.clone() });
+            self.standard = Some(StandardMetadata { names, fields: fields.clone() });
         }
     }
 
@@ -292,7 +292,7 @@ impl Lower<'_> {
 
     /// Warns about a program that reads information without a check whether it is known.
     fn warn_unknown(&mut self) {
-        if let Some(span) = self.info_read.filter(|_| !self.asks_status) {
+        if let Some(span) = self.info_read.filter(|_| !self.checks_status) {
             let message = "the program reads in-VM information without a check whether it is known";
             let hint =
                 "test vm_info_status() != 0; otherwise, packets are dropped when the information is unknown";

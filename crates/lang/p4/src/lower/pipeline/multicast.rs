@@ -7,7 +7,7 @@
 //! state between packets before egress, and a host that cannot replicate packets refuses to load
 //! the object.
 
-use super::Lower;
+use super::Lowering;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::ir::{BinOp, Cc, Function, Inst, Op, Opnd, Term, Ty};
 use crate::source::Span;
@@ -17,7 +17,7 @@ use p4shield_abi::helper::{self, algorithm};
 /// `instance_type` of copies, as in the reference switch.
 const REPLICATION: u64 = 5;
 
-impl Lower<'_> {
+impl Lowering<'_> {
     /// Starts to record where the program chooses a group.
     pub(super) fn watch_group(&mut self) {
         if let Some((slot, _)) = self.standard_field("mcast_grp") {
@@ -35,7 +35,7 @@ impl Lower<'_> {
         self.sink.add(
             d.hint("`p4shield test` replicates packets; in front of a switch, leave that to the switch"),
         );
-        if let Some(kept) = self.kept_so_far() {
+        if let Some(kept) = self.kept_state() {
             let what = "a multicast group in a program that keeps state between packets before egress";
             self.unsupported(kept, what);
         }
@@ -53,19 +53,19 @@ impl Lower<'_> {
         self.b.emit(Op::SetContext(offset::OUTPUT_PORT, 4, group), Ty::None);
         self.b.ret(Opnd::C(0));
         self.b.switch_to(copy);
-        let place = self.copied_to();
-        self.b.write(port, place);
+        let chosen = self.copy_port();
+        self.b.write(port, chosen);
         self.b.jump(egress);
         self.b.switch_to(alone);
-        let place = self.unicast();
-        self.b.write(port, place);
+        let chosen = self.unicast();
+        self.b.write(port, chosen);
         self.b.jump(egress);
         self.b.switch_to(egress);
         self.b.read(port)
     }
 
     /// Passes the number of the copy to egress; returns its port.
-    fn copied_to(&mut self) -> Opnd {
+    fn copy_port(&mut self) -> Opnd {
         let which = self.context(offset::OUTPUT_PORT, 4);
         let replica = self.b.bin(BinOp::Shr, which, Opnd::C(16), 32);
         self.set_standard("egress_rid", replica);
@@ -74,7 +74,7 @@ impl Lower<'_> {
     }
 
     /// Returns the location of an operation that a second run would repeat or perform differently.
-    fn kept_so_far(&self) -> Option<Span> {
+    fn kept_state(&self) -> Option<Span> {
         let maps = &self.b.f.maps;
         let is_array = |m: usize| self.arrays.iter().any(|a| a.map == maps[m].name);
         let kept = |i: &&Inst| match &i.op {

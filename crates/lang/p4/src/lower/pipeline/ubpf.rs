@@ -1,10 +1,10 @@
 //! `ubpf_model`: parser, pipeline, deparser.
 
-use super::{ControlStage, Lower, ParserStage};
+use super::{ControlStage, Lowering, ParserStage};
 use crate::ir::{Cc, Op, Opnd, Ty};
 use p4shield_abi::context::offset;
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn ubpf(&mut self, parser: &ParserStage, pipe: &ControlStage, deparser: &ControlStage) {
         self.open_packet(parser.parser.span);
         let params = &parser.parser.params;

@@ -4,7 +4,7 @@
 //! parser error to ingress, copies the port that ingress chose to egress, and drops packets to the
 //! drop port.
 
-use super::{ControlStage, Lower, ParserStage};
+use super::{ControlStage, Lowering, ParserStage};
 use crate::ir::{BinOp, Cc, Op, Opnd, Ty};
 use crate::source::Span;
 use p4shield_abi::context::offset;
@@ -12,7 +12,7 @@ use p4shield_abi::context::offset;
 /// The `egress_spec` of packets to drop.
 const DROP_PORT: u64 = 511;
 
-impl Lower<'_> {
+impl Lowering<'_> {
     pub(super) fn v1model(
         &mut self,
         parser: &ParserStage,
@@ -28,7 +28,7 @@ impl Lower<'_> {
         }
         self.fill_standard_metadata();
         self.watch_group();
-        self.parse_and_go_on(parser, &shared);
+        self.parse_and_continue(parser, &shared);
         self.run_control(verify, &shared);
         self.run_control(ingress, &shared);
         let port = self.after_ingress(ingress.instance.span);
@@ -56,7 +56,7 @@ impl Lower<'_> {
     }
 
     /// Runs the parser; the pipeline continues even after a parser error.
-    fn parse_and_go_on(&mut self, parser: &ParserStage, shared: &[std::rc::Rc<super::Storage>]) {
+    fn parse_and_continue(&mut self, parser: &ParserStage, shared: &[std::rc::Rc<super::Storage>]) {
         let failed = self.b.new_block("parsing ended");
         let rejected = std::mem::replace(&mut self.reject, failed);
         self.run_parser(parser, shared);

@@ -12,7 +12,7 @@ use num_traits::ToPrimitive;
 use std::collections::HashMap;
 
 /// The annotations of a program.
-pub(super) struct Notes<'a> {
+pub(super) struct AnnotationIndex<'a> {
     /// By location and name of the annotated declaration. Declarations from one macro share a
     /// location; the name distinguishes them.
     found: HashMap<(Span, Name), &'a [Annotation]>,
@@ -25,12 +25,12 @@ pub(super) struct Notes<'a> {
 /// Annotations that have their own fields in P4Info.
 const EXCLUDED: [&str; 4] = ["name", "id", "brief", "description"];
 
-impl<'a> Notes<'a> {
+impl<'a> AnnotationIndex<'a> {
     pub(super) fn new(program: &'a Program, values: &'a HashMap<Span, hir::Expr>) -> Self {
-        let mut notes = Self { found: HashMap::new(), types: HashMap::new(), values };
-        notes.declarations(&program.decls);
-        notes.types = program.decls.iter().map(|d| (d.name.name.clone(), d)).collect();
-        notes
+        let mut annotation_index = Self { found: HashMap::new(), types: HashMap::new(), values };
+        annotation_index.declarations(&program.decls);
+        annotation_index.types = program.decls.iter().map(|d| (d.name.name.clone(), d)).collect();
+        annotation_index
     }
 
     fn declarations(&mut self, decls: &'a [Decl]) {
@@ -73,26 +73,26 @@ impl<'a> Notes<'a> {
     }
 
     /// Returns the annotations of the declaration of `name` at this location.
-    pub(super) fn at(&self, place: Span, name: &str) -> Noted<'a> {
-        let annotations = self.found.get(&(place, name.into())).copied().unwrap_or_default();
-        Noted { annotations, values: self.values }
+    pub(super) fn at(&self, location: Span, name: &str) -> Annotations<'a> {
+        let annotations = self.found.get(&(location, name.into())).copied().unwrap_or_default();
+        Annotations { annotations, values: self.values }
     }
 
     /// Returns the annotations of a type.
-    pub(super) fn of_type(&self, name: &str) -> Noted<'a> {
+    pub(super) fn of_type(&self, name: &str) -> Annotations<'a> {
         let annotations = self.types.get(name).map(|d| d.annotations.as_slice()).unwrap_or_default();
-        Noted { annotations, values: self.values }
+        Annotations { annotations, values: self.values }
     }
 
     /// Returns the annotations of a field of a struct or header.
-    pub(super) fn of_field(&self, ty: &str, field: &str) -> Noted<'a> {
+    pub(super) fn of_field(&self, ty: &str, field: &str) -> Annotations<'a> {
         let fields = match self.types.get(ty).map(|d| &d.kind) {
             Some(DeclKind::Composite { fields, .. }) => fields.as_slice(),
             _ => &[],
         };
         let found = fields.iter().find(|f| &*f.name.name == field);
         let annotations = found.map(|f| f.annotations.as_slice()).unwrap_or_default();
-        Noted { annotations, values: self.values }
+        Annotations { annotations, values: self.values }
     }
 
     /// Returns the declarations of the top level.
@@ -103,12 +103,12 @@ impl<'a> Notes<'a> {
 
 /// The annotations of one declaration.
 #[derive(Clone, Copy)]
-pub(super) struct Noted<'a> {
+pub(super) struct Annotations<'a> {
     annotations: &'a [Annotation],
     values: &'a HashMap<Span, hir::Expr>,
 }
 
-impl<'a> Noted<'a> {
+impl<'a> Annotations<'a> {
     fn named(&self, name: &str) -> Option<&'a Annotation> {
         self.annotations.iter().find(|a| &*a.name.name == name)
     }
@@ -168,7 +168,8 @@ impl<'a> Noted<'a> {
         }
     }
 
-    /// Returns the annotations without own fields in the message; `excluded` are further names besides [`EXCLUDED`].
+    /// Returns the annotations without own fields in the message; `excluded` are further names besides
+    /// [`EXCLUDED`].
     fn others(&self, excluded: &[&str]) -> impl Iterator<Item = &'a Annotation> {
         let excluded =
             |a: &&Annotation| EXCLUDED.contains(&&*a.name.name) || excluded.contains(&&*a.name.name);
@@ -176,13 +177,13 @@ impl<'a> Noted<'a> {
     }
 
     /// Adds the field `annotations`.
-    pub(super) fn annotations(&self, m: Message, number: u32, excluded: &[&str]) -> Message {
+    pub(super) fn add_unstructured(&self, m: Message, number: u32, excluded: &[&str]) -> Message {
         let plain = self.others(excluded).filter(|a| a.elements.is_none());
         plain.fold(m, |m, a| m.text(number, "annotations", &written(a)))
     }
 
     /// Adds the field `doc`, if there is documentation.
-    pub(super) fn doc(&self, m: Message, number: u32) -> Message {
+    pub(super) fn add_doc(&self, m: Message, number: u32) -> Message {
         if !self.has("brief") && !self.has("description") {
             return m;
         }
@@ -195,7 +196,7 @@ impl<'a> Noted<'a> {
     }
 
     /// Adds the field `structured_annotations`.
-    pub(super) fn structured(&self, m: Message, number: u32, excluded: &[&str]) -> Message {
+    pub(super) fn add_structured(&self, m: Message, number: u32, excluded: &[&str]) -> Message {
         let structured = self.others(excluded).filter(|a| a.elements.is_some());
         m.repeated(number, "structured_annotations", structured.map(|a| self.one_structured(a)))
     }

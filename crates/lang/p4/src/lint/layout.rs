@@ -1,33 +1,33 @@
 //! The cells that an expression refers to.
 
-use super::cells;
+use super::state;
 use crate::hir::{Expr, ExprKind, VarId};
 use crate::types::Type;
 use std::collections::HashMap;
 
 /// The first cell of each variable.
 #[derive(Debug, Default)]
-pub(super) struct Layout {
+pub(super) struct CellLayout {
     first: HashMap<VarId, usize>,
     next: usize,
 }
 
 /// The cells of an expression such as `hdr.ip.ttl`.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct CellRef {
     /// The first cell.
     pub(super) at: usize,
     /// If it is a field of a header: the cell that tracks the header's validity.
     pub(super) header: Option<usize>,
 }
 
-impl Layout {
+impl CellLayout {
     /// Allocates the cells of a variable, the same each time; `None` if it is not tracked.
     pub(super) fn add(&mut self, v: VarId, ty: &Type) -> Option<usize> {
         if let Some(at) = self.first.get(&v) {
             return Some(*at);
         }
-        let count = cells::count(ty)?;
+        let count = state::count(ty)?;
         let at = self.next;
         self.next += count;
         self.first.insert(v, at);
@@ -35,15 +35,15 @@ impl Layout {
     }
 
     /// Returns the cells that an expression refers to; `None` if they are not tracked.
-    pub(super) fn place(&self, e: &Expr) -> Option<Place> {
+    pub(super) fn cell_ref(&self, e: &Expr) -> Option<CellRef> {
         match &e.kind {
-            ExprKind::Var(v) => Some(Place { at: *self.first.get(v)?, header: None }),
+            ExprKind::Var(v) => Some(CellRef { at: *self.first.get(v)?, header: None }),
             ExprKind::Field(base, i) => {
-                let p = self.place(base)?;
+                let p = self.cell_ref(base)?;
                 let header = if base.ty.is_header() { Some(p.at) } else { p.header };
-                Some(Place { at: p.at + cells::offset(&base.ty, *i)?, header })
+                Some(CellRef { at: p.at + state::offset(&base.ty, *i)?, header })
             }
-            ExprKind::Slice(base, ..) | ExprKind::PlusSlice(base, ..) => self.place(base),
+            ExprKind::Slice(base, ..) | ExprKind::PlusSlice(base, ..) => self.cell_ref(base),
             _ => None,
         }
     }

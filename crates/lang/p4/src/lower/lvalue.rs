@@ -4,7 +4,7 @@
 //! of several storages, each with the condition that selects it. A read goes through all of them, a
 //! write changes the selected one.
 
-use super::Lower;
+use super::Lowering;
 use super::storage::{Storage, Value, limb_count};
 use crate::constant::small;
 use crate::hir::{Expr, ExprKind};
@@ -20,7 +20,7 @@ pub(super) type Options = Vec<(Opnd, Rc<Storage>)>;
 
 /// The selected bits of a scalar.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Bits {
+pub(super) enum BitSelection {
     All,
     /// High and low bit, inclusive.
     Slice(u32, u32),
@@ -30,35 +30,35 @@ pub(super) enum Bits {
 
 /// An l-value. At most one of the options is selected; none if an index is out of range.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct LValue {
     pub(super) options: Options,
-    pub(super) bits: Bits,
+    pub(super) bits: BitSelection,
 }
 
-impl Lower<'_> {
-    pub(super) fn place(&mut self, e: &Expr) -> Option<Place> {
+impl Lowering<'_> {
+    pub(super) fn lvalue(&mut self, e: &Expr) -> Option<LValue> {
         let found = match &e.kind {
-            ExprKind::Slice(inner, hi, lo) => self.place(inner).map(|p| {
+            ExprKind::Slice(inner, hi, lo) => self.lvalue(inner).map(|p| {
                 let bits = match p.bits {
-                    Bits::All => Bits::Slice(*hi, *lo),
-                    Bits::Slice(_, base) => Bits::Slice(base + hi, base + lo),
-                    Bits::From(at, _) => {
+                    BitSelection::All => BitSelection::Slice(*hi, *lo),
+                    BitSelection::Slice(_, base) => BitSelection::Slice(base + hi, base + lo),
+                    BitSelection::From(at, _) => {
                         let at = self.b.bin(BinOp::Add, at, Opnd::C(u64::from(*lo)), 32);
-                        Bits::From(at, hi - lo + 1)
+                        BitSelection::From(at, hi - lo + 1)
                     }
                 };
-                Place { options: p.options, bits }
+                LValue { options: p.options, bits }
             }),
-            ExprKind::PlusSlice(inner, lo, width) => self.place(inner).map(|p| {
+            ExprKind::PlusSlice(inner, lo, width) => self.lvalue(inner).map(|p| {
                 let lo = self.clamped(lo);
                 let at = match p.bits {
-                    Bits::All => lo,
-                    Bits::Slice(_, base) => self.b.bin(BinOp::Add, lo, Opnd::C(u64::from(base)), 32),
-                    Bits::From(at, _) => self.b.bin(BinOp::Add, lo, at, 32),
+                    BitSelection::All => lo,
+                    BitSelection::Slice(_, base) => self.b.bin(BinOp::Add, lo, Opnd::C(u64::from(base)), 32),
+                    BitSelection::From(at, _) => self.b.bin(BinOp::Add, lo, at, 32),
                 };
-                Place { options: p.options, bits: Bits::From(at, *width) }
+                LValue { options: p.options, bits: BitSelection::From(at, *width) }
             }),
-            _ => self.options(e).map(|options| Place { options, bits: Bits::All }),
+            _ => self.options(e).map(|options| LValue { options, bits: BitSelection::All }),
         };
         if found.is_none() {
             self.unsupported(e.span, "an assignment to this expression");
@@ -193,44 +193,46 @@ impl Lower<'_> {
     }
 
     /// Reads an l-value of type `ty`.
-    pub(super) fn load_place(&mut self, place: &Place, ty: &Type) -> Value {
+    pub(super) fn load_lvalue(&mut self, lvalue: &LValue, ty: &Type) -> Value {
         let width = ty.scalar_width().unwrap_or(0);
-        let whole = match (&place.bits, place.options.first().map(|(_, s)| s.clone())) {
-            (Bits::Slice(..) | Bits::From(..), Some(s)) => match &*s {
+        let whole = match (&lvalue.bits, lvalue.options.first().map(|(_, s)| s.clone())) {
+            (BitSelection::Slice(..) | BitSelection::From(..), Some(s)) => match &*s {
                 Storage::Scalar(_, w) => Type::Bit(*w),
                 _ => return Value::Opaque,
             },
-            _ => return self.load_options(&place.options, ty),
+            _ => return self.load_options(&lvalue.options, ty),
         };
         let from = whole.scalar_width().unwrap_or(0);
-        let Value::Scalar(limbs, _) = self.load_options(&place.options, &whole) else { return Value::Opaque };
-        let limbs = match place.bits {
-            Bits::Slice(_, lo) => self.extract_bits(&limbs, lo, width),
-            Bits::From(at, _) => {
+        let Value::Scalar(limbs, _) = self.load_options(&lvalue.options, &whole) else {
+            return Value::Opaque;
+        };
+        let limbs = match lvalue.bits {
+            BitSelection::Slice(_, lo) => self.extract_bits(&limbs, lo, width),
+            BitSelection::From(at, _) => {
                 let shifted = self.shift_by(false, &limbs, at, from, false);
                 self.extract_bits(&shifted, 0, width)
             }
-            Bits::All => limbs,
+            BitSelection::All => limbs,
         };
         Value::Scalar(limbs, width)
     }
 
-    pub(super) fn assign(&mut self, place: &Place, value: &Value) {
-        let bits = place.bits;
-        self.for_option(&place.options, |l, s| {
+    pub(super) fn assign(&mut self, lvalue: &LValue, value: &Value) {
+        let bits = lvalue.bits;
+        self.for_option(&lvalue.options, |l, s| {
             let (Storage::Scalar(slots, width), Value::Scalar(new, _)) = (&**s, value) else {
                 return l.store(s, value);
             };
             let whole = match bits {
-                Bits::All => return l.store(s, value),
-                Bits::Slice(hi, lo) => {
+                BitSelection::All => return l.store(s, value),
+                BitSelection::Slice(hi, lo) => {
                     let old = l.read_slots(slots);
                     let low = l.extract_bits(&old, 0, lo);
                     let high = l.extract_bits(&old, hi + 1, width - hi - 1);
                     let tail = l.concat(new, hi - lo + 1, &low, lo);
                     l.concat(&high, width - hi - 1, &tail, hi + 1)
                 }
-                Bits::From(at, n) => {
+                BitSelection::From(at, n) => {
                     let old = l.read_slots(slots);
                     l.insert_bits(&old, *width, new, n, at)
                 }

@@ -43,13 +43,13 @@ pub(super) fn offset(ty: &Type, i: usize) -> Option<usize> {
 
 /// The state of each cell, over all paths to one point.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Cells {
+pub(super) struct FlowState {
     states: Vec<u8>,
     /// Whether no path leads here.
     pub(super) dead: bool,
 }
 
-impl Cells {
+impl FlowState {
     pub(super) const fn dead() -> Self {
         Self { states: Vec::new(), dead: true }
     }

@@ -1,4 +1,4 @@
-//! Compiles the tap for the kernel: `src/bpf/tap.bpf.c` to `$OUT_DIR/tap.bpf.o`, which `src/tap/mod.rs` embeds.
+//! Compiles the tap `src/bpf/tap.bpf.c` to `$OUT_DIR/tap.bpf.o`, which `src/tap/mod.rs` embeds.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -9,7 +9,7 @@ fn main() {
     println!("cargo::rerun-if-env-changed=CLANG");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("tap.bpf.o");
     let clang = std::env::var_os("CLANG").unwrap_or_else(|| "clang".into());
-    // Debian keeps <asm/types.h> in a directory of the architecture, which clang does not search for this target.
+    // Debian stores <asm/types.h> in an architecture directory, which clang does not search for this target.
     let arch = std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets CARGO_CFG_TARGET_ARCH");
     let mut command = Command::new(&clang);
     command
@@ -20,5 +20,5 @@ fn main() {
     let status = command.status().unwrap_or_else(|e| {
         panic!("cannot run {}: {e}; install clang, libbpf-dev and linux-libc-dev", clang.display())
     });
-    assert!(status.success(), "clang could not compile {SOURCE}; it needs libbpf-dev and linux-libc-dev");
+    assert!(status.success(), "clang cannot compile {SOURCE}: install libbpf-dev and linux-libc-dev");
 }

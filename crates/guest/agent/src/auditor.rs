@@ -1,7 +1,7 @@
-//! `p4shield audit`: reads the log page and the interface, and feeds the verdict engine.
+//! `p4shield audit`: reads the log page and the interface, and feeds the audit engine.
 
+mod interface_watch;
 mod log;
-mod witness;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,68 +11,68 @@ use p4shield_seal::{Identity, KeyError, Now, PacketDigest, TenantKey};
 use serde::Serialize;
 
 use crate::audit::finding::{Finding, Notice, exit_code_of};
-use crate::audit::{Audit, Limits, Report, Standing};
+use crate::audit::{Audit, DirectionStatus, Limits, Report};
 use crate::config::{AuditConfig, ConfigError};
-use crate::page::Place;
-use crate::publish::AgentError;
+use crate::error::AgentError;
+use crate::page::PageWatch;
 use crate::tap::TapError;
+use interface_watch::InterfaceWatch;
 use log::LogPage;
-use witness::Witness;
 
-/// How often both sides are looked at.
+/// Interval between reads of the log page and of the interface.
 const POLL: Duration = Duration::from_millis(25);
 
-/// How often the sink is told where the audit stands.
+/// Interval between status events.
 const STATUS_NS: u64 = 1_000_000_000;
 
-/// Why there is no audit.
+/// Reason why an audit cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// There is no key.
+    /// The key cannot be read.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// The log page cannot be mapped.
     #[error(transparent)]
     Page(#[from] AgentError),
-    /// The interface cannot be watched at all.
+    /// The interface cannot be watched.
     #[error(transparent)]
     Tap(#[from] TapError),
-    /// The interface is not among those of `/proc/net/dev`.
-    #[error("there is no interface {0}; `ip link` lists them")]
+    /// `/proc/net/dev` does not list the interface.
+    #[error("interface {0} does not exist: `ip link` lists the interfaces")]
     NoInterface(String),
 }
 
-/// What an audit tells while it runs. Serialises as one JSON object, told apart by `event`.
+/// An event of a running audit. Serialises as a JSON object with the tag `event`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Event {
-    /// It began.
+    /// The audit started.
     Started {
-        /// Where the interface is watched.
+        /// Interface and hook of the audit.
         place: String,
-        /// What this way of watching cannot see; empty if nothing.
+        /// Limitation of this kind of audit; empty if there is none.
         blind: String,
     },
-    /// Something is wrong.
+    /// The audit found a problem.
     Found(Finding),
-    /// Something worth knowing.
+    /// The audit noticed a fact that is not a problem.
     Noticed(Notice),
-    /// Where it stands, once a second.
-    Standing(Standings),
+    /// The status, once per second.
+    Standing(AuditStatus),
 }
 
-/// Where both directions stand.
+/// Status of both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Standings {
-    /// Packets to this VM; none if they are not audited.
-    pub ingress: Option<Standing>,
-    /// Packets from this VM, likewise.
-    pub egress: Option<Standing>,
+pub struct AuditStatus {
+    /// Packets to this VM; `None` if they are not audited.
+    pub ingress: Option<DirectionStatus>,
+    /// Packets from this VM; `None` if they are not audited.
+    pub egress: Option<DirectionStatus>,
 }
 
 impl std::fmt::Display for Event {
@@ -89,9 +89,9 @@ impl std::fmt::Display for Event {
                         continue;
                     };
                     let state = match (s.suspicious, s.aligned) {
-                        (true, _) => "looking into a difference",
-                        (false, true) => "every packet went through",
-                        (false, false) => "not yet certain",
+                        (true, _) => "examining a difference",
+                        (false, true) => "every packet went through the program",
+                        (false, false) => "not certain yet",
                     };
                     write!(f, "{name}: {state} ({} seen, {} compared", s.interface.packets, s.verified)?;
                     write!(f, ", {} others)", s.interface.others)?;
@@ -105,11 +105,11 @@ impl std::fmt::Display for Event {
 /// The result of an audit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// All that was found, in order.
+    /// All findings in order.
     pub findings: Vec<Finding>,
-    /// Where both directions stood at the end.
-    pub standing: Standings,
-    /// The exit code that says the same; see [`crate::audit::finding::exit_code`].
+    /// Status of both directions at the end.
+    pub standing: AuditStatus,
+    /// The exit code, see [`crate::audit::finding::exit_code`].
     pub exit_code: u8,
 }
 
@@ -117,13 +117,13 @@ impl std::fmt::Display for Summary {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.findings.is_empty() {
             return match self.standing {
-                Standings { ingress: None, .. } => {
-                    f.write_str("egress: every packet went through (ingress: not audited)")
+                AuditStatus { ingress: None, .. } => {
+                    f.write_str("egress: every packet went through the program (ingress: not audited)")
                 }
-                Standings { egress: None, .. } => {
-                    f.write_str("ingress: every packet went through (egress: not audited)")
+                AuditStatus { egress: None, .. } => {
+                    f.write_str("ingress: every packet went through the program (egress: not audited)")
                 }
-                Standings { .. } => f.write_str("every packet went through"),
+                AuditStatus { .. } => f.write_str("every packet went through the program"),
             };
         }
         let lines: Vec<String> = self.findings.iter().map(ToString::to_string).collect();
@@ -131,29 +131,29 @@ impl std::fmt::Display for Summary {
     }
 }
 
-/// Audits until `stop` is set, then until nothing is being looked into any more (a few seconds at most). Runs on the
-/// calling thread, in whose network namespace the interface is.
+/// Audits until `stop` is set and pending differences are examined, which takes a few seconds at most.
+/// The calling thread has to be in the network namespace of the interface.
 ///
 /// # Errors
 ///
-/// When it cannot begin: configuration, key, page or interface. Without the rights for the tap it begins with the
-/// interface's counters, and says what these cannot see.
+/// If configuration, key, page or interface are not usable. Without the rights for the tap, the audit
+/// uses the interface's counters and reports their limitations.
 pub fn run_audit(
     config: &AuditConfig,
     mut sink: impl FnMut(&Event),
     stop: &AtomicBool,
 ) -> Result<Summary, AuditError> {
     let mut auditor = Auditor::new(config)?;
-    sink(&auditor.witness.introduce());
+    sink(&auditor.interface.started_event());
     let mut findings = Vec::new();
     let mut ending: Option<u64> = None;
-    let mut told = 0;
+    let mut reported = 0;
     loop {
         std::thread::sleep(POLL);
         let now = Now::read();
         let mut report = auditor.step(now);
         if ending.is_none() && stop.load(Ordering::Relaxed) {
-            // What is in flight now is still compared.
+            // Packets in flight are still compared.
             ending = Some(now.mono_ns);
         }
         let done = ending.is_some_and(|since| auditor.settled(now.mono_ns.saturating_sub(since)));
@@ -167,13 +167,13 @@ pub fn run_audit(
             sink(&Event::Found(finding.clone()));
             findings.push(finding);
         }
-        if done || now.mono_ns.saturating_sub(told) >= STATUS_NS {
-            told = now.mono_ns;
-            sink(&Event::Standing(auditor.standings()));
+        if done || now.mono_ns.saturating_sub(reported) >= STATUS_NS {
+            reported = now.mono_ns;
+            sink(&Event::Standing(auditor.status()));
         }
         if done {
             let exit_code = exit_code_of(&findings);
-            return Ok(Summary { findings, standing: auditor.standings(), exit_code });
+            return Ok(Summary { findings, standing: auditor.status(), exit_code });
         }
     }
 }
@@ -182,8 +182,8 @@ struct Auditor {
     limits: Limits,
     audit: Audit,
     log: LogPage,
-    place: Place,
-    witness: Witness,
+    log_watch: PageWatch,
+    interface: InterfaceWatch,
 }
 
 impl Auditor {
@@ -191,44 +191,50 @@ impl Auditor {
         config.check()?;
         let key = TenantKey::load(&config.vm.key)?;
         let identity = Identity { tenant: &config.vm.tenant, vm: &config.vm.name };
-        let (log, place) = LogPage::open(&config.log_page, &key, &identity)?;
-        let witness = Witness::new(config, PacketDigest::for_vm(&key, &identity))?;
+        let (log, log_watch) = LogPage::open(&config.log_page, &key, &identity)?;
+        let interface = InterfaceWatch::new(config, PacketDigest::for_vm(&key, &identity))?;
         let ns = |ms: u64| ms.saturating_mul(1_000_000);
         let mut limits = Limits::new(ns(config.log_interval_ms), ns(config.hold_ms));
-        if !witness.tells_others_apart() {
+        if !interface.counts_others_separately() {
             limits.unmediated_per_second = config.unmediated_per_second;
         }
-        Ok(Self { limits, audit: Audit::new(limits, &config.directions(), Now::read()), log, place, witness })
+        Ok(Self {
+            limits,
+            audit: Audit::new(limits, &config.directions(), Now::read()),
+            log,
+            log_watch,
+            interface,
+        })
     }
 
-    /// One look at both sides.
+    /// Reads the log page and the interface once.
     fn step(&mut self, now: Now) -> Report {
-        if let Some(memory) = self.place.made_anew(now.mono_ns) {
-            self.log.follow(memory);
+        if let Some(memory) = self.log_watch.recreated(now.mono_ns) {
+            self.log.reopen(memory);
         }
         self.log.read(now, &mut self.audit);
-        // Zero until the P4 VM has a channel: then it judges nothing that could be compared.
+        // Zero until the P4 VM has a channel; until then it judges no packets.
         let cover = self.audit.last_record().map(|r| r.header_bytes).filter(|n| *n != 0);
-        if self.witness.watch(cover) {
+        if self.interface.refresh(cover) {
             self.audit.interface_restarted();
         }
         for direction in Direction::ALL {
-            self.witness.observe(now, direction, &mut self.audit);
+            self.interface.observe(now, direction, &mut self.audit);
         }
-        self.audit.take(now)
+        self.audit.take_report(now)
     }
 
-    /// Whether the audit can end, so long after it was asked to.
+    /// Returns whether the audit can end, `since_stop` after the stop request.
     fn settled(&self, since_stop: u64) -> bool {
-        let suspicious = Direction::ALL.iter().any(|d| self.audit.standing(*d).is_some_and(|s| s.suspicious));
+        let suspicious = Direction::ALL.iter().any(|d| self.audit.status(*d).is_some_and(|s| s.suspicious));
         let enough = if suspicious { self.limits.patience_ns } else { 2 * self.limits.grace_ns };
         since_stop > enough
     }
 
-    fn standings(&self) -> Standings {
-        Standings {
-            ingress: self.audit.standing(Direction::Ingress),
-            egress: self.audit.standing(Direction::Egress),
+    fn status(&self) -> AuditStatus {
+        AuditStatus {
+            ingress: self.audit.status(Direction::Ingress),
+            egress: self.audit.status(Direction::Egress),
         }
     }
 }
@@ -239,7 +245,7 @@ pub(crate) use log::fuzz as fuzz_log_page;
 mod tests {
     use super::*;
 
-    /// What scripts read: a change here is a change of the interface.
+    /// Scripts read these events: a changed test means a changed interface.
     #[test]
     fn events_have_their_json_shape() {
         let json = |e: &Event| serde_json::to_value(e).unwrap();
@@ -254,7 +260,7 @@ mod tests {
             json(&Event::Noticed(Notice::Aligned { direction: Direction::Egress })),
             serde_json::json!({ "event": "noticed", "notice": "aligned", "direction": "egress" })
         );
-        let standing = Standings { ingress: Some(Standing::default()), egress: None };
+        let standing = AuditStatus { ingress: Some(DirectionStatus::default()), egress: None };
         let shape = json(&Event::Standing(standing));
         assert_eq!(shape["event"], "standing");
         assert_eq!(shape["ingress"]["interface"]["packets"], 0);
@@ -266,18 +272,22 @@ mod tests {
     }
 
     #[test]
-    fn words_are_plain() {
+    fn findings_and_summaries_are_readable() {
         let found = |packets, exact| Finding::Bypassed { direction: Direction::Ingress, packets, exact };
-        assert_eq!(found(3, true).to_string(), "ingress: 3 packets went round the program");
-        assert_eq!(found(1, false).to_string(), "ingress: at least 1 packet went round the program");
+        assert_eq!(
+            found(3, true).to_string(),
+            "ingress: 3 packets bypassed the program; ask the provider why the mediator did not submit them"
+        );
+        assert!(found(1, false).to_string().starts_with("ingress: at least 1 packet bypassed the program"));
         let withheld = Finding::Withheld { packets: 2, exact: true };
-        assert_eq!(withheld.to_string(), "ingress: 2 packets judged but never arrived");
+        assert!(withheld.to_string().starts_with("ingress: 2 packets that the program passed never arrived"));
         let words = |ingress, egress| {
-            Summary { findings: vec![], standing: Standings { ingress, egress }, exit_code: 0 }.to_string()
+            Summary { findings: vec![], standing: AuditStatus { ingress, egress }, exit_code: 0 }.to_string()
         };
-        let audited = Some(Standing::default());
-        assert_eq!(words(audited, audited), "every packet went through");
-        assert_eq!(words(audited, None), "ingress: every packet went through (egress: not audited)");
-        assert_eq!(words(None, audited), "egress: every packet went through (ingress: not audited)");
+        let audited = Some(DirectionStatus::default());
+        assert_eq!(words(audited, audited), "every packet went through the program");
+        let one = |a, b| format!("{a}: every packet went through the program ({b}: not audited)");
+        assert_eq!(words(audited, None), one("ingress", "egress"));
+        assert_eq!(words(None, audited), one("egress", "ingress"));
     }
 }

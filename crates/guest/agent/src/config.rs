@@ -1,4 +1,4 @@
-//! Configuration of agent and auditor. The CLI reads it from TOML; defaults are what most VMs want.
+//! Configuration of the agent and the auditor. The CLI fills it in from command-line options.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -9,10 +9,10 @@ use p4shield_abi::Direction;
 use p4shield_abi::info::{APP_VALUES, INTERFACES};
 use serde::{Deserialize, Serialize};
 
-use crate::page::PagePlace;
+use crate::page::PageLocation;
 use crate::tap::Hook;
 
-/// Who this VM is, and the secret it shares with its P4 VM.
+/// Identity of this VM, and the key that it shares with its P4 VM.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VmConfig {
@@ -20,43 +20,43 @@ pub struct VmConfig {
     pub tenant: String,
     /// The user VM's name.
     pub name: String,
-    /// The tenant's key, a file of mode 0600.
+    /// File with the tenant's key, of mode 0600.
     pub key: PathBuf,
 }
 
-/// From which TCP memory on the tenant wants to shed load.
+/// TCP memory from which on the tenant sheds load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Threshold {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// A share, 0 to 1, of the hard limit: the third number of `net.ipv4.tcp_mem`.
+    /// A fraction, 0 to 1, of the hard limit: the third number of `net.ipv4.tcp_mem`.
     Fraction(f64),
 }
 
-/// An interface whose traffic programs may read.
+/// An interface whose traffic rates programs may read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InterfaceConfig {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its speed in megabits per second, where the driver does not know it or says something else.
+    /// Speed in megabits per second, if the driver does not report it correctly.
     #[serde(default)]
     pub speed_mbps: Option<u64>,
 }
 
-/// `p4shield agent`.
+/// Configuration of `p4shield agent`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentConfig {
-    /// Who this VM is.
+    /// Identity of this VM.
     pub vm: VmConfig,
-    /// The info page. A file is made if there is none.
-    pub info_page: PagePlace,
-    /// The file that keeps epochs from coming twice. It must survive restarts.
+    /// Location of the info page. A missing file is created.
+    pub info_page: PageLocation,
+    /// File with the last epoch, which makes epochs unique. It must survive restarts.
     #[serde(default = "default_epoch_file")]
     pub epoch_file: PathBuf,
-    /// The socket for `p4shield agent set` and `status`.
+    /// Path of the control socket.
     #[serde(default = "default_socket")]
     pub socket: PathBuf,
     /// Milliseconds between publications.
@@ -68,50 +68,50 @@ pub struct AgentConfig {
     /// Interfaces to report, in the order in which programs number them.
     #[serde(default)]
     pub interfaces: Vec<InterfaceConfig>,
-    /// Milliseconds that traffic rates are averaged over.
+    /// Milliseconds of the window over which traffic rates are averaged.
     #[serde(default = "default_window_ms")]
     pub window_ms: u64,
-    /// Names for the slots of application values.
+    /// Names of application value slots.
     #[serde(default)]
     pub names: BTreeMap<String, u32>,
 }
 
-/// `p4shield audit`.
+/// Configuration of `p4shield audit`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AuditConfig {
-    /// Who this VM is.
+    /// Identity of this VM.
     pub vm: VmConfig,
-    /// The log page.
-    pub log_page: PagePlace,
-    /// The interface that the P4 VM guards.
+    /// Location of the log page.
+    pub log_page: PageLocation,
+    /// The audited interface.
     pub interface: String,
-    /// The VM's addresses, where the cloud's mediator finds its packets by them (a port that VMs share). Empty on a
-    /// wire, where the mediator submits every IP packet but neighbour discovery.
+    /// The VM's addresses, if it shares a port with other VMs and the mediator identifies its packets by
+    /// address. Empty on a wire, where the mediator submits every IP packet except neighbour discovery.
     #[serde(default)]
     pub addresses: Vec<IpAddr>,
-    /// Milliseconds between the P4 VM's log records.
+    /// Milliseconds between log records of the P4 VM.
     #[serde(default = "default_log_interval_ms")]
     pub log_interval_ms: u64,
-    /// Longest time, in milliseconds, that a mediator holds a packet (the tenant's deadline) or a queue on the way
+    /// Maximum time in milliseconds that a mediator holds a packet (the tenant's deadline) or that a queue
     /// delays it.
     #[serde(default = "default_hold_ms")]
     pub hold_ms: u64,
-    /// Whether packets to this VM are audited.
+    /// Audits packets to this VM.
     #[serde(default = "default_audited")]
     pub ingress: bool,
-    /// Whether packets from this VM are audited. Those of a direction that the tenant has nobody asked about
-    /// (`no_program = "skip"`) are in no log and cannot be.
+    /// Audits packets from this VM. A direction that bypasses the P4 VM by the tenant's configuration
+    /// (`no_program = "skip"`) is in no log and cannot be audited.
     #[serde(default = "default_audited")]
     pub egress: bool,
-    /// Where the tap is attached on ingress.
+    /// Hook of the tap on ingress.
     #[serde(default)]
     pub hook: Hook,
-    /// Do without the tap, and compare with the interface's counters only.
+    /// Compares with the interface's counters only, without a tap.
     #[serde(default)]
     pub counters_only: bool,
-    /// With counters only: frames a second that no mediator submits (ARP, neighbour discovery) and that are not to be
-    /// taken for a bypass.
+    /// With `counters_only`: frames per second that no mediator submits (ARP, neighbour discovery) and that
+    /// do not count as a bypass.
     #[serde(default = "default_unmediated")]
     pub unmediated_per_second: u64,
 }
@@ -152,41 +152,41 @@ const fn default_unmediated() -> u64 {
     5
 }
 
-/// What is wrong with a configuration.
+/// Reason why a configuration is invalid.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// No time between publications, or more than a program could ever call fresh.
+    /// The interval between publications is zero, or too long for programs to see fresh information.
     #[error("interval_ms is {0}; it must be 1 to 10000")]
     Interval(u64),
-    /// A share that is none.
+    /// The fraction is out of range.
     #[error(
         "threshold fraction is {0}; it must be between 0 and 1 (of the third number of net.ipv4.tcp_mem)"
     )]
     Fraction(f64),
-    /// A slot that does not exist.
-    #[error("name {name} stands for slot {slot}; slots are 0 to {}", APP_VALUES - 1)]
+    /// The slot does not exist.
+    #[error("name {name} refers to slot {slot}; slots are 0 to {}", APP_VALUES - 1)]
     Slot {
         /// The name.
         name: String,
         /// The slot.
         slot: u32,
     },
-    /// A name that reads as a slot number.
-    #[error("name {0} is a number; numbers always mean the slot itself")]
+    /// A name is a number, which would be read as a slot.
+    #[error("name {0} is a number; numbers always denote the slot itself")]
     NumericName(String),
-    /// Neither direction is to be audited.
-    #[error("nothing is to be audited: name a direction")]
+    /// Neither direction is audited.
+    #[error("no direction is audited; enable ingress or egress")]
     NoDirection,
-    /// More interfaces than a snapshot holds.
+    /// The configuration has more interfaces than a snapshot.
     #[error("{0} interfaces are configured; a snapshot has room for {INTERFACES}")]
     Interfaces(usize),
 }
 
 impl AgentConfig {
-    /// The smallest configuration: everything else has its default.
+    /// Returns a configuration with default values for the other options.
     #[must_use]
-    pub fn new(vm: VmConfig, info_page: impl Into<PagePlace>) -> Self {
+    pub fn new(vm: VmConfig, info_page: impl Into<PageLocation>) -> Self {
         Self {
             vm,
             info_page: info_page.into(),
@@ -200,17 +200,17 @@ impl AgentConfig {
         }
     }
 
-    /// Time between publications.
+    /// Returns the time between publications.
     #[must_use]
     pub const fn interval(&self) -> Duration {
         Duration::from_millis(self.interval_ms)
     }
 
-    /// Checks what the types do not.
+    /// Checks ranges that the types do not enforce.
     ///
     /// # Errors
     ///
-    /// On the first number that is out of its range.
+    /// Returns the first value that is out of range.
     pub fn check(&self) -> Result<(), ConfigError> {
         if !(1..=10_000).contains(&self.interval_ms) {
             return Err(ConfigError::Interval(self.interval_ms));
@@ -236,11 +236,11 @@ impl AgentConfig {
 }
 
 impl AuditConfig {
-    /// The smallest configuration: everything else has its default.
+    /// Returns a configuration with default values for the other options.
     #[must_use]
     pub fn new(
         vm: VmConfig,
-        log_page: impl Into<PagePlace>,
+        log_page: impl Into<PageLocation>,
         interface: String,
         addresses: Vec<IpAddr>,
     ) -> Self {
@@ -259,18 +259,18 @@ impl AuditConfig {
         }
     }
 
-    /// The directions that are audited.
+    /// Returns the audited directions.
     #[must_use]
     pub fn directions(&self) -> Vec<Direction> {
         let audited = [(Direction::Ingress, self.ingress), (Direction::Egress, self.egress)];
         audited.into_iter().filter_map(|(direction, audited)| audited.then_some(direction)).collect()
     }
 
-    /// Checks what the types do not.
+    /// Checks ranges that the types do not enforce.
     ///
     /// # Errors
     ///
-    /// On the first number that is out of its range, or if neither direction is audited.
+    /// Returns the first value that is out of range, or an error if no direction is audited.
     pub const fn check(&self) -> Result<(), ConfigError> {
         if !self.ingress && !self.egress {
             return Err(ConfigError::NoDirection);

@@ -1,4 +1,4 @@
-//! The agent's control socket: one JSON object a line, one line back.
+//! The agent's control socket. Requests and replies are JSON objects, one per line.
 //!
 //! | request | answer |
 //! |---|---|
@@ -15,46 +15,46 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-pub use crate::publish::Listed;
+pub use crate::publish::ListedValue;
 
-/// Longest line, in bytes, that either side reads.
+/// Maximum length of a line in bytes, in both directions.
 pub const LINE_LIMIT: usize = 64 * 1024;
 
-/// Longest that a client waits for the agent.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that a client waits for the agent.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a client asks.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Request {
-    /// Set a value.
+    /// Sets a value.
     Set {
         /// Slot number or configured name.
         key: String,
         /// The value.
         value: u64,
-        /// Milliseconds after which it becomes unknown again.
+        /// Milliseconds after which the value becomes unknown.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         for_ms: Option<u64>,
     },
-    /// Make a value unknown.
+    /// Makes a value unknown.
     Unset {
         /// Slot number or configured name.
         key: String,
     },
-    /// List the values that are set.
+    /// Lists the set values.
     List,
-    /// Tell how the agent is.
+    /// Reports the agent's status.
     Status,
 }
 
-/// What the agent answers.
+/// The agent's reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reply {
-    /// It was done.
+    /// The request succeeded.
     Ok(Answer),
-    /// It was not, and why.
+    /// The request failed, with the reason.
     Error(String),
 }
 
@@ -62,91 +62,91 @@ pub enum Reply {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Answer {
-    /// Nothing to tell.
+    /// Success without a result.
     Done,
-    /// To `list`.
-    Values(Vec<Listed>),
-    /// To `status`.
+    /// Result of `list`.
+    Values(Vec<ListedValue>),
+    /// Result of `status`.
     Status(Status),
 }
 
-/// How the agent is.
+/// The agent's status.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
-    /// The tenant.
+    /// Name of the tenant.
     pub tenant: String,
-    /// The user VM.
+    /// Name of the user VM.
     pub vm: String,
     /// Epoch of this start.
     pub epoch: u64,
-    /// Snapshots published since.
+    /// Snapshots published since this start.
     pub published: u64,
-    /// Publications that the page did not take.
+    /// Publications that failed because the page was damaged.
     pub failed: u64,
-    /// Moments at which a snapshot was due and none was made, since the machine was busy.
+    /// Publications that were skipped because the machine was busy.
     pub missed: u64,
     /// Milliseconds between publications.
     pub interval_ms: u64,
     /// Seconds since this start.
     pub uptime_s: f64,
-    /// Share of one core that the agent itself used since then, percent.
+    /// CPU time of the agent since this start, in percent of one core.
     pub cpu_percent: f64,
-    /// Fields of the newest snapshot that are known, by number.
+    /// Known fields of the newest snapshot: number and value.
     pub known: Vec<(u32, u64)>,
 }
 
-/// Reads one request line.
+/// Parses a request line.
 ///
 /// # Errors
 ///
-/// A sentence for the client.
+/// Returns an error message for the client.
 pub fn parse(line: &[u8]) -> Result<Request, String> {
     serde_json::from_slice(line).map_err(|e| format!("not a request: {e}"))
 }
 
-/// Feeds any bytes to the parsers of requests and of answers; for fuzzing.
+/// For fuzzers: parses any bytes as a request and as a reply.
 pub fn fuzz(bytes: &[u8]) {
     let _reply = serde_json::from_slice::<Reply>(bytes);
     if let Ok(request) = parse(bytes) {
         let text = serde_json::to_vec(&request).expect("a request is plain data");
-        assert_eq!(parse(&text).as_ref(), Ok(&request), "what was read is written and read the same");
+        assert_eq!(parse(&text).as_ref(), Ok(&request), "a parsed request survives encoding");
     }
 }
 
-/// Why the agent could not be asked.
+/// Reason why a request to the agent failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
-    /// Nobody listens.
-    #[error("cannot reach the agent at {}; is `p4shield agent` running?", path.display())]
+    /// No agent listens on the socket.
+    #[error("cannot reach the agent at {}: check that `p4shield agent` is running", path.display())]
     Connect {
-        /// The socket.
+        /// Path of the socket.
         path: PathBuf,
-        /// The system's reason.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// The connection broke.
-    #[error("the agent did not answer")]
+    /// The connection failed.
+    #[error("the connection to the agent failed")]
     Io(#[source] std::io::Error),
-    /// The answer is no answer.
-    #[error("the agent's answer makes no sense; is it of another version?")]
+    /// The reply is invalid.
+    #[error("the agent sent an invalid reply: check that agent and client have the same version")]
     Answer(#[source] serde_json::Error),
-    /// It refused.
-    #[error("the agent refused: {0}")]
+    /// The agent refused the request.
+    #[error("the agent refused the request: {0}")]
     Refused(String),
 }
 
-/// Sends one request to the agent at `socket`, and waits for its answer.
+/// Sends a request to the agent at `socket` and waits for its reply.
 ///
 /// # Errors
 ///
-/// When nobody listens, the connection breaks, or the agent refuses.
-pub fn ask(socket: &Path, request: &Request) -> Result<Answer, ClientError> {
+/// If no agent listens, the connection fails, or the agent refuses the request.
+pub fn send_request(socket: &Path, request: &Request) -> Result<Answer, ClientError> {
     let connect = |source| ClientError::Connect { path: socket.to_owned(), source };
     let mut stream = UnixStream::connect(socket).map_err(connect)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(ClientError::Io)?;
-    stream.set_write_timeout(Some(PATIENCE)).map_err(ClientError::Io)?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(ClientError::Io)?;
+    stream.set_write_timeout(Some(TIMEOUT)).map_err(ClientError::Io)?;
     let mut line = serde_json::to_vec(request).expect("a request is plain data");
     line.push(b'\n');
     stream.write_all(&line).map_err(ClientError::Io)?;
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_read_as_documented() {
+    fn requests_are_parsed_as_documented() {
         let set = Request::Set { key: "load".into(), value: 5, for_ms: Some(1000) };
         assert_eq!(parse(br#"{"do":"set","key":"load","value":5,"for_ms":1000}"#), Ok(set));
         assert_eq!(parse(br#"{"do":"unset","key":"1"}"#), Ok(Request::Unset { key: "1".into() }));
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused_in_words() {
+    fn invalid_requests_are_refused_with_a_message() {
         for bad in [
             &b"{"[..],
             b"",
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_read_as_documented() {
+    fn replies_are_encoded_as_documented() {
         let text = |r: &Reply| serde_json::to_string(r).unwrap();
         assert_eq!(text(&Reply::Ok(Answer::Done)), r#"{"ok":"done"}"#);
         assert_eq!(text(&Reply::Ok(Answer::Values(vec![]))), r#"{"ok":{"values":[]}}"#);

@@ -2,11 +2,11 @@
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
-/// The interface's number. A new interface of an old name has a new number.
+/// Returns the interface's index. A re-created interface has a new index.
 ///
 /// # Errors
 ///
-/// When there is none of this name.
+/// If no interface has this name.
 pub(crate) fn index(name: &str) -> std::io::Result<u32> {
     let socket =
         rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;

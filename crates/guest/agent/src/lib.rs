@@ -1,4 +1,7 @@
-//! The user VM's side: collectors, the info publisher, the auditor.
+//! The user VM's side: collectors, the publisher of in-VM information, and the auditor.
+//!
+//! Modules with `unsafe`: `page::memory` and `tap::ring`, which map memory that the host or the kernel
+//! shares, and `tap::link`, which attaches the tap.
 
 #![deny(unsafe_code)]
 
@@ -7,13 +10,15 @@ mod auditor;
 pub mod collect;
 pub mod config;
 pub mod control;
+mod error;
 pub mod fuzz;
 mod interface;
 pub mod page;
 mod publish;
 pub mod tap;
 
-pub use auditor::{AuditError, Event, Standings, Summary, run_audit};
+pub use auditor::{AuditError, AuditStatus, Event, Summary, run_audit};
 pub use config::{AgentConfig, AuditConfig};
-pub use page::PagePlace;
-pub use publish::{AgentError, run_agent};
+pub use error::AgentError;
+pub use page::PageLocation;
+pub use publish::run_agent;

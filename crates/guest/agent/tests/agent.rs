@@ -1,4 +1,4 @@
-//! The publisher as a P4 VM sees it, and its control socket as friend and foe see it.
+//! The publisher from a P4 VM's point of view, and its control socket with honest and hostile clients.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use p4shield_abi::info::{InfoStatus, Snapshot, field};
 use p4shield_abi::page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_agent::config::{InterfaceConfig, Threshold, VmConfig};
-use p4shield_agent::control::{Answer, ClientError, Request, Status, ask};
-use p4shield_agent::{AgentConfig, AgentError, PagePlace, run_agent};
+use p4shield_agent::control::{Answer, ClientError, Request, Status, send_request};
+use p4shield_agent::{AgentConfig, AgentError, PageLocation, run_agent};
 use p4shield_channel::{PageReader, SharedMemory};
 use p4shield_seal::{AgeLimit, EpochError, Identity, InfoOpener, Now, TenantKey};
 use p4shield_testbed::wait_until;
@@ -36,10 +36,10 @@ fn config() -> (AgentConfig, tempfile::TempDir) {
     (config, dir)
 }
 
-/// Where the info page is: a file in these tests.
+/// Returns the path of the info page, which is a file in these tests.
 fn page(config: &AgentConfig) -> &std::path::Path {
     match &config.info_page {
-        PagePlace::File(path) => path,
+        PageLocation::File(path) => path,
         other => panic!("{other}"),
     }
 }
@@ -60,7 +60,7 @@ impl Running {
     }
 
     fn ask(&self, request: &Request) -> Result<Answer, ClientError> {
-        ask(&self.config.socket, request)
+        send_request(&self.config.socket, request)
     }
 
     fn status(&self) -> Status {
@@ -105,7 +105,7 @@ struct P4Vm {
 }
 
 impl P4Vm {
-    fn look(&mut self) -> (Snapshot, InfoStatus) {
+    fn read(&mut self) -> (Snapshot, InfoStatus) {
         let now = Now::read();
         if let Ok(Some(p)) = self.page.newest(&mut self.buffer) {
             let _ = self.opener.open(p.epoch, p.counter, &self.buffer[..p.len], now);
@@ -116,54 +116,54 @@ impl P4Vm {
 }
 
 #[test]
-fn a_p4_vm_reads_what_the_agent_publishes() {
+fn a_p4_vm_reads_published_snapshots() {
     let mut agent = Running::new();
     let mut p4_vm = agent.p4_vm();
     wait_until("traffic rates are known", 10, || {
-        p4_vm.look().0.is_known(field::INTERFACE_BASE + field::INTERFACE_RX_BPS)
+        p4_vm.read().0.is_known(field::INTERFACE_BASE + field::INTERFACE_RX_BPS)
     })
     .unwrap();
-    let (s, status) = p4_vm.look();
+    let (s, status) = p4_vm.read();
     assert_eq!(status, InfoStatus::Known);
     assert_eq!(s.get(field::TCP_MEM_THRESHOLD), Some(1 << 20));
     assert!(s.is_known(field::TCP_MEM_USED) && s.is_known(field::TCP_MEM) && s.is_known(field::MEM_TOTAL));
     assert_eq!(s.get(field::INTERFACE_BASE + field::INTERFACE_SPEED_BPS), Some(1_000_000_000));
     let before = p4_vm.opener.totals().accepted;
-    wait_until("more snapshots come", 10, || {
-        p4_vm.look();
+    wait_until("more snapshots arrive", 10, || {
+        p4_vm.read();
         p4_vm.opener.totals().accepted > before + 5
     })
     .unwrap();
-    let tally = p4_vm.opener.totals();
-    assert_eq!((tally.forged, tally.replayed), (0, 0));
+    let totals = p4_vm.opener.totals();
+    assert_eq!((totals.forged, totals.replayed), (0, 0));
     agent.end();
-    wait_until("the information ages", 10, || p4_vm.look().1 == InfoStatus::Stale).unwrap();
-    assert!(!p4_vm.look().0.is_known(field::TCP_MEM_USED), "never old data");
+    wait_until("the information ages", 10, || p4_vm.read().1 == InfoStatus::Stale).unwrap();
+    assert!(!p4_vm.read().0.is_known(field::TCP_MEM_USED), "old data is never known");
 }
 
 #[test]
-fn tcp_memory_in_use_is_seen_in_bytes() {
+fn tcp_memory_is_reported_in_bytes() {
     use std::net::{TcpListener, TcpStream};
 
     let agent = Running::new();
     let mut p4_vm = agent.p4_vm();
     let mut used = || {
-        wait_until("a snapshot", 10, || p4_vm.look().0.is_known(field::TCP_MEM_USED)).unwrap();
-        p4_vm.look().0.get(field::TCP_MEM_USED).unwrap()
+        wait_until("a snapshot", 10, || p4_vm.read().0.is_known(field::TCP_MEM_USED)).unwrap();
+        p4_vm.read().0.get(field::TCP_MEM_USED).unwrap()
     };
     let before = used();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (_receiver, _) = listener.accept().unwrap();
     sender.set_nonblocking(true).unwrap();
-    // Nobody reads: both sockets' buffers fill.
+    // The receiver does not read, so the buffers of both sockets fill.
     let mut sent = 0;
     while let Ok(n) = (&sender).write(&[0; 65_536]) {
         sent += n as u64;
     }
     assert!(sent > 100_000);
-    // Bytes in buffers, and not pages: at least half of what was sent must show.
-    wait_until("the memory is seen", 10, || used() >= before + sent / 2).unwrap();
+    // The value is in bytes, not pages: it includes at least half of the sent bytes.
+    wait_until("the memory is reported", 10, || used() >= before + sent / 2).unwrap();
 }
 
 #[test]
@@ -174,34 +174,36 @@ fn applications_set_values_by_slot_and_by_name() {
     agent.set("63", u64::MAX, None).unwrap();
     agent.set("0", 1, Some(200)).unwrap();
     let app = |n| field::APP_BASE + n;
-    wait_until("they are published", 10, || {
-        let (s, _) = p4_vm.look();
+    wait_until("the values are published", 10, || {
+        let (s, _) = p4_vm.read();
         s.get(app(5)) == Some(77) && s.get(app(63)) == Some(u64::MAX)
     })
     .unwrap();
     let Answer::Values(values) = agent.ask(&Request::List).unwrap() else { panic!() };
     assert!(values.iter().any(|v| v.slot == 5 && v.name.as_deref() == Some("load") && v.value == 77));
-    wait_until("it expires", 10, || p4_vm.look().1 == InfoStatus::Known && !p4_vm.look().0.is_known(app(0)))
-        .unwrap();
+    wait_until("the value expires", 10, || {
+        p4_vm.read().1 == InfoStatus::Known && !p4_vm.read().0.is_known(app(0))
+    })
+    .unwrap();
     agent.ask(&Request::Unset { key: "load".into() }).unwrap();
-    wait_until("it is unknown again", 10, || !p4_vm.look().0.is_known(app(5))).unwrap();
+    wait_until("the value is unknown again", 10, || !p4_vm.read().0.is_known(app(5))).unwrap();
     assert!(matches!(agent.set("64", 1, None), Err(ClientError::Refused(why)) if why.contains("64")));
     assert!(agent.set("unnamed", 1, None).is_err());
 }
 
 #[test]
-fn restarts_raise_the_epoch_and_readers_follow() {
+fn restarts_increase_the_epoch() {
     let (config, dir) = config();
     let mut first = Running::start(config.clone(), Some(dir));
     let mut p4_vm = first.p4_vm();
-    wait_until("a snapshot", 10, || p4_vm.look().1 == InfoStatus::Known).unwrap();
+    wait_until("a snapshot", 10, || p4_vm.read().1 == InfoStatus::Known).unwrap();
     let epoch = first.status().epoch;
     first.end();
     let second = Running::start(config, None);
     assert!(second.status().epoch > epoch);
     let accepted = p4_vm.opener.totals().accepted;
     wait_until("snapshots of the new epoch", 10, || {
-        p4_vm.look();
+        p4_vm.read();
         p4_vm.opener.totals().accepted > accepted + 3
     })
     .unwrap();
@@ -218,11 +220,11 @@ fn a_second_agent_is_refused() {
     elsewhere.epoch_file.set_extension("other");
     let third = run_agent(&elsewhere, &stop);
     assert!(matches!(third, Err(AgentError::AlreadyRunning(_))), "{third:?}");
-    assert!(agent.status().published > 0, "the first one is unharmed");
+    assert!(agent.status().published > 0, "the first agent still publishes");
 }
 
 #[test]
-fn a_socket_left_by_a_killed_agent_is_taken_over() {
+fn the_socket_of_a_killed_agent_is_replaced() {
     let (config, dir) = config();
     drop(std::os::unix::net::UnixListener::bind(&config.socket).unwrap());
     assert!(config.socket.exists());
@@ -230,9 +232,9 @@ fn a_socket_left_by_a_killed_agent_is_taken_over() {
     assert!(agent.status().epoch > 0);
 }
 
-/// Neither garbage, nor endless lines, nor silent or deaf clients keep the agent from publishing.
+/// The agent publishes in spite of garbage, endless lines, silent clients and clients that do not read.
 #[test]
-fn hostile_clients_disturb_nobody() {
+fn hostile_clients_do_not_stop_publication() {
     let agent = Running::new();
     let connect = || UnixStream::connect(&agent.config.socket).unwrap();
     let _silent: Vec<_> = (0..8).map(|_| connect()).collect();
@@ -246,8 +248,8 @@ fn hostile_clients_disturb_nobody() {
     let _ = endless.write_all(&vec![b'x'; 1 << 20]);
     let mut last = String::new();
     let _ = endless.read_to_string(&mut last);
-    assert!(last.is_empty() || last.starts_with("{\"error\":"), "hung up on: {last}");
-    // Asks without end and reads no answer.
+    assert!(last.is_empty() || last.starts_with("{\"error\":"), "the agent closes the connection: {last}");
+    // A client that sends requests without end and reads no reply.
     let mut deaf = connect();
     deaf.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
     for _ in 0..10_000 {
@@ -256,12 +258,12 @@ fn hostile_clients_disturb_nobody() {
         }
     }
     let before = agent.status().published;
-    wait_until("it still publishes", 10, || agent.status().published > before + 5).unwrap();
+    wait_until("the agent still publishes", 10, || agent.status().published > before + 5).unwrap();
 }
 
-/// The page is the cloud's: wrecking it costs the agent nothing, and comes back as soon as the page does.
+/// The cloud owns the page. Damage to it is counted, and publication resumes with an intact page.
 #[test]
-fn a_wrecked_page_is_counted() {
+fn a_damaged_page_is_counted() {
     use p4shield_channel::Memory;
 
     let agent = Running::new();
@@ -271,20 +273,20 @@ fn a_wrecked_page_is_counted() {
     assert!(agent.status().published > 0);
 }
 
-/// As a host daemon that is restarted does: it takes its pages along, and makes new ones.
+/// A restarted host daemon removes its pages and creates new ones.
 #[test]
-fn a_page_that_is_made_anew_is_followed() {
+fn a_recreated_info_page_is_reopened() {
     let agent = Running::new();
     let mut p4_vm = agent.p4_vm();
-    wait_until("a snapshot", 10, || p4_vm.look().1 == InfoStatus::Known).unwrap();
+    wait_until("a snapshot", 10, || p4_vm.read().1 == InfoStatus::Known).unwrap();
     std::fs::remove_file(page(&agent.config)).unwrap();
     drop(SharedMemory::create_file(page(&agent.config), INFO_PAGE_SIZE, 0o600).unwrap());
     let mut p4_vm = agent.p4_vm();
-    wait_until("a snapshot on the new page", 10, || p4_vm.look().1 == InfoStatus::Known).unwrap();
+    wait_until("a snapshot on the new page", 10, || p4_vm.read().1 == InfoStatus::Known).unwrap();
 }
 
 #[test]
-fn wrong_configurations_are_named() {
+fn invalid_configurations_are_named() {
     let (good, _dir) = config();
     let run = |change: fn(&mut AgentConfig)| {
         let mut c = good.clone();
@@ -296,5 +298,7 @@ fn wrong_configurations_are_named() {
     assert!(run(|c| c.names = [("x".to_owned(), 64)].into()).contains("64"));
     assert!(run(|c| c.names = [("7".to_owned(), 1)].into()).contains('7'));
     assert!(run(|c| c.vm.key = "/no/such/key".into()).contains("key file"));
-    assert!(run(|c| c.info_page = PagePlace::File("/no/such/dir/page".into())).contains("/no/such/dir/page"));
+    assert!(
+        run(|c| c.info_page = PageLocation::File("/no/such/dir/page".into())).contains("/no/such/dir/page")
+    );
 }

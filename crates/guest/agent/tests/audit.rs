@@ -1,4 +1,4 @@
-//! The auditor on real interfaces, with a cloud that is honest first and then is not.
+//! The auditor on real interfaces, with an honest and then a dishonest cloud.
 
 mod common;
 
@@ -12,7 +12,7 @@ use p4shield_agent::audit::finding::{Finding, exit_code, exit_code_of};
 use p4shield_agent::tap::Hook;
 use p4shield_agent::{Event, Summary};
 
-/// What was found apart from a log that comes late, which on a loaded machine it does, and the exit code of that.
+/// Returns the findings and their exit code without late records, which a loaded machine causes.
 fn apart_from_lateness(summary: Summary) -> (Vec<Finding>, u8) {
     let mut findings = summary.findings;
     findings.retain(|f| f.exit_code() != exit_code::LOG_STOPPED);
@@ -20,7 +20,7 @@ fn apart_from_lateness(summary: Summary) -> (Vec<Finding>, u8) {
     (findings, code)
 }
 
-/// Honest traffic, `attack`, honest traffic: what the audit found.
+/// Returns the findings of an audit of honest traffic, `attack`, and honest traffic.
 fn found(attack: impl FnOnce(&World)) -> (Vec<Finding>, u8) {
     let world = World::new(|_| {});
     let (summary, _) = world.audit(|| {
@@ -43,8 +43,8 @@ fn honest_traffic_is_proven_at_xdp_and_at_tc() {
         assert_eq!(apart_from_lateness(summary), (vec![], exit_code::OK), "{hook:?}");
         for s in [standing.ingress, standing.egress].map(|s| s.expect("audited")) {
             assert_eq!((s.interface.packets, s.interface.not_whole), (500, 0));
-            assert_eq!(s.verified, 500, "each was compared by count and digest");
-            assert!(s.interface.others > 0, "ARP is told apart: {s:?}");
+            assert_eq!(s.verified, 500, "each packet was compared by count and digest");
+            assert!(s.interface.others > 0, "ARP is counted separately: {s:?}");
         }
         let Event::Started { place: at, blind } = &events[0] else { panic!("{:?}", events[0]) };
         assert!(at.contains(place) && blind.is_empty(), "{at} {blind}");
@@ -52,7 +52,7 @@ fn honest_traffic_is_proven_at_xdp_and_at_tc() {
 }
 
 #[test]
-fn packets_that_go_round_the_program_are_counted() {
+fn packets_that_bypass_the_program_are_counted() {
     if !usable() {
         return;
     }
@@ -63,9 +63,9 @@ fn packets_that_go_round_the_program_are_counted() {
     }
 }
 
-/// What nobody was to be asked about is in no log, and no finding.
+/// Packets of a direction that bypasses the P4 VM by configuration are in no log and cause no finding.
 #[test]
-fn a_direction_that_is_not_audited_is_found_nothing_about() {
+fn a_direction_that_is_not_audited_has_no_findings() {
     if !usable() {
         return;
     }
@@ -82,7 +82,7 @@ fn a_direction_that_is_not_audited_is_found_nothing_about() {
 }
 
 #[test]
-fn skipping_one_packet_and_judging_another_twice_is_a_swap() {
+fn skipped_and_repeated_packets_are_a_swap() {
     if !usable() {
         return;
     }
@@ -96,7 +96,7 @@ fn skipping_one_packet_and_judging_another_twice_is_a_swap() {
 }
 
 #[test]
-fn packets_that_were_judged_and_never_arrive_are_counted() {
+fn judged_packets_that_never_arrive_are_counted() {
     if !usable() {
         return;
     }
@@ -106,7 +106,7 @@ fn packets_that_were_judged_and_never_arrive_are_counted() {
 }
 
 #[test]
-fn packets_judged_that_the_vm_never_sent_are_counted() {
+fn judged_packets_that_the_vm_never_sent_are_counted() {
     if !usable() {
         return;
     }
@@ -116,7 +116,7 @@ fn packets_judged_that_the_vm_never_sent_are_counted() {
 }
 
 #[test]
-fn a_log_that_is_stopped_replayed_or_forged_is_found() {
+fn a_stopped_replayed_or_forged_log_is_found() {
     if !usable() {
         return;
     }
@@ -128,7 +128,7 @@ fn a_log_that_is_stopped_replayed_or_forged_is_found() {
             std::thread::sleep(Duration::from_millis(2_500));
         });
         let stopped = |f: &Finding| matches!(f, Finding::LogStopped { .. });
-        assert!(summary.findings.iter().any(stopped), "{mode:?}: no genuine record came: {summary:?}");
+        assert!(summary.findings.iter().any(stopped), "{mode:?}: no genuine record arrived: {summary:?}");
         let cause = |f: &Finding| match mode {
             LogMode::Forged => matches!(f, Finding::LogForged { records: 10.. }),
             LogMode::Replayed => matches!(f, Finding::LogReplayed { records: 10.. }),
@@ -141,7 +141,7 @@ fn a_log_that_is_stopped_replayed_or_forged_is_found() {
 }
 
 #[test]
-fn a_restarted_p4_vm_is_found_and_the_audit_goes_on() {
+fn the_audit_continues_after_a_restarted_p4_vm() {
     if !usable() {
         return;
     }
@@ -150,7 +150,7 @@ fn a_restarted_p4_vm_is_found_and_the_audit_goes_on() {
         w.middle.orders.lock().unwrap().restart = true;
         std::thread::sleep(Duration::from_millis(300));
         w.traffic(50);
-        // By now the counts are aligned anew, and this is seen too.
+        // The counts are aligned again, so the audit detects this bypass.
         std::thread::sleep(Duration::from_millis(1_500));
         w.middle.order(Direction::Ingress, Order::Bypass, 2);
     });
@@ -161,12 +161,12 @@ fn a_restarted_p4_vm_is_found_and_the_audit_goes_on() {
             Finding::Bypassed { direction: Direction::Ingress, packets: 2, exact: true }
         ]
     ));
-    assert_eq!(code, exit_code::BYPASSED, "the worst counts");
+    assert_eq!(code, exit_code::BYPASSED, "the worst finding applies");
 }
 
-/// A host daemon that is restarted makes its pages anew, and has new P4 VMs.
+/// A restarted host daemon re-creates its pages and has new P4 VMs.
 #[test]
-fn a_log_page_that_is_made_anew_is_followed() {
+fn a_recreated_log_page_is_reopened() {
     if !usable() {
         return;
     }
@@ -182,7 +182,7 @@ fn a_log_page_that_is_made_anew_is_followed() {
 }
 
 #[test]
-fn shorter_headers_are_digested_as_short() {
+fn shorter_headers_have_shorter_digests() {
     if !usable() {
         return;
     }
@@ -197,7 +197,7 @@ fn shorter_headers_are_digested_as_short() {
 }
 
 #[test]
-fn counters_alone_find_a_bypass_and_say_what_they_miss() {
+fn counters_alone_find_a_bypass_and_state_their_limits() {
     if !usable() {
         return;
     }
@@ -209,7 +209,7 @@ fn counters_alone_find_a_bypass_and_say_what_they_miss() {
         std::thread::sleep(Duration::from_millis(1_500));
     });
     let Event::Started { blind, .. } = &events[0] else { panic!("{:?}", events[0]) };
-    assert!(blind.contains("swapped packets cannot be seen"), "{blind}");
+    assert!(blind.contains("swapped packets are not detected"), "{blind}");
     let (findings, _) = apart_from_lateness(summary);
     assert!(
         matches!(findings[..], [Finding::Bypassed { direction: Direction::Ingress, packets: 140..=200, .. }]),
@@ -218,14 +218,14 @@ fn counters_alone_find_a_bypass_and_say_what_they_miss() {
 }
 
 #[test]
-fn an_interface_that_is_made_anew_is_watched_again() {
+fn a_recreated_interface_is_audited_again() {
     if !usable() {
         return;
     }
     let world = World::new(|_| {});
     let (summary, _) = world.audit(|| {
         world.traffic(50);
-        // A new interface of the old name; it carries nothing, but the tap must sit on it.
+        // A new interface with the old name. It carries no packets, but the tap must be attached to it.
         world.vm.ip("link set eth0 down").unwrap();
         world.vm.ip("link set eth0 name old0").unwrap();
         world.vm.ip("link add eth0 type veth peer name eth1").unwrap();
@@ -233,5 +233,6 @@ fn an_interface_that_is_made_anew_is_watched_again() {
         let shown = world.vm.ip("link show dev eth0").unwrap();
         assert!(shown.contains("prog/xdp"), "{shown}");
     });
-    assert!(summary.standing.ingress.expect("audited").interface.packets == 0, "counted from 0: {summary:?}");
+    let ingress = summary.standing.ingress.expect("audited");
+    assert_eq!(ingress.interface.packets, 0, "counts start from 0: {summary:?}");
 }

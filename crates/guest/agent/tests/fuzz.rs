@@ -1,9 +1,9 @@
-//! A short campaign through every fuzz entry.
+//! A short campaign through every fuzz entry point.
 
 use p4shield_agent::fuzz;
 use p4shield_testbed::campaign;
 
-/// Where a page is scribbled over, how many publications it claims, and what with.
+/// Returns inputs that overwrite a page: offset, claimed publications, and bytes.
 fn scribbles() -> [Vec<u8>; 3] {
     let scribble =
         |at: u16, claimed: u64, bytes: &[u8]| [&at.to_le_bytes()[..], &claimed.to_le_bytes(), bytes].concat();

@@ -1,4 +1,4 @@
-//! The tap in the kernel against the digest in Rust, frame by frame.
+//! Comparison of the kernel's tap with the digest in Rust, frame by frame.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn config(addresses: &[IpAddr], cover: u32, hook: Hook) -> TapConfig<'_> {
     TapConfig { interface: "eth0", addresses, key: &KEY, cover, hook }
 }
 
-/// A frame to the VM: VLAN tags, IP version, protocol, bytes after the IP header.
+/// Returns a frame to the VM: VLAN tags, IP version, protocol, bytes after the IP header.
 fn frame(tags: usize, v6: bool, protocol: u8, options: usize, fragment: u16, payload: usize) -> Vec<u8> {
     let mut f = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2];
     for i in 0..tags {
@@ -47,7 +47,7 @@ fn frame(tags: usize, v6: bool, protocol: u8, options: usize, fragment: u16, pay
     f
 }
 
-/// Frames of every kind that the digest tells apart, `tags` VLAN tags before them.
+/// Returns frames of every kind that the digest distinguishes, with `tags` VLAN tags.
 fn frames(tags: usize) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     for v6 in [false, true] {
@@ -76,13 +76,13 @@ fn observe(tap: &Tap, direction: Direction) -> (Counts, History) {
 }
 
 #[test]
-fn the_kernel_digests_as_rust_does() {
+fn kernel_and_rust_compute_the_same_digests() {
     if !usable() {
         return;
     }
     let addresses = [IpAddr::from(V4), IpAddr::from(V6)];
     let digest = PacketDigest::new(&KEY);
-    // Tags are taken off the data before tc sees it; XDP sees them where they are on the wire.
+    // The kernel removes tags from the data before tc; XDP processes them as they are on the wire.
     for (hook, most_tags) in [(Hook::Auto, 2), (Hook::Tc, 0)] {
         for cover in [128u32, 127, 64, 14, 1] {
             let (vm, peer) = ends();
@@ -93,7 +93,7 @@ fn the_kernel_digests_as_rust_does() {
                 port.send(f).unwrap();
             }
             let all = sent.len() as u64;
-            wait_until("all frames came", 10, || tap.counts(Direction::Ingress).unwrap().packets >= all)
+            wait_until("all frames arrived", 10, || tap.counts(Direction::Ingress).unwrap().packets >= all)
                 .unwrap();
             let (counts, history) = observe(&tap, Direction::Ingress);
             assert_eq!((counts.packets, counts.not_whole), (all, 0), "{hook:?}");
@@ -108,17 +108,17 @@ fn the_kernel_digests_as_rust_does() {
 }
 
 #[test]
-fn egress_is_digested_too_and_other_frames_are_not_counted() {
+fn egress_is_digested_and_other_frames_are_not() {
     if !usable() {
         return;
     }
     let (vm, _peer) = ends();
-    // Sent by the VM: its address is the source, which these frames have as 10.9.9.9.
+    // The VM sends these frames, so its address is the source, 10.9.9.9.
     let addresses = [IpAddr::from([10, 9, 9, 9])];
     let tap = vm.inside(|| Tap::attach(&config(&addresses, 128, Hook::Auto)).unwrap());
     let port = vm.inside(|| PacketSocket::open("eth0").unwrap());
     let before = tap.counts(Direction::Egress).unwrap();
-    assert_eq!(before.packets, 0, "neighbour discovery and the like are others");
+    assert_eq!(before.packets, 0, "neighbour discovery counts as others");
     let f = frame(0, false, 17, 0, 0, 30);
     port.send(&f).unwrap();
     port.send(&frame(0, true, 17, 0, 0, 30)).unwrap();
@@ -129,8 +129,8 @@ fn egress_is_digested_too_and_other_frames_are_not_counted() {
     assert_eq!(history.after(1), Some(PacketDigest::new(&KEY).digest(&f, f.len() as u32)));
 }
 
-/// Frames around every edge of what a mediator takes for IP: tags, cut-off headers, neighbour discovery and what only
-/// looks like it.
+/// Returns edge cases of a mediator's classification of IP: tags, truncated headers, neighbour discovery and
+/// similar packets.
 fn edges() -> Vec<Vec<u8>> {
     let mut all = vec![vec![0xff; 60]];
     for tag in [0x8100_u16, 0x88a8, 0x9100, 0x9200] {
@@ -154,7 +154,7 @@ fn edges() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn without_addresses_the_tap_counts_what_a_mediator_submits() {
+fn without_addresses_the_tap_counts_mediated_packets() {
     use p4shield_mediator::{Kind, classify};
     if !usable() {
         return;
@@ -166,16 +166,18 @@ fn without_addresses_the_tap_counts_what_a_mediator_submits() {
     for f in edges() {
         let before = tap.counts(Direction::Ingress).unwrap();
         port.send(&f).unwrap();
-        // The kernels of both ends send frames of their own (neighbour discovery); these are others.
-        wait_until("the frame came", 10, || total(tap.counts(Direction::Ingress).unwrap()) > total(before))
-            .unwrap();
+        // The kernels of both ends send neighbour discovery, which counts as others.
+        wait_until("the frame arrived", 10, || {
+            total(tap.counts(Direction::Ingress).unwrap()) > total(before)
+        })
+        .unwrap();
         let counted = tap.counts(Direction::Ingress).unwrap().packets - before.packets;
         assert_eq!(counted == 1, classify(&f) != Kind::Other, "{f:02x?}");
     }
 }
 
 #[test]
-fn vlan_tags_beside_the_data_are_not_whole() {
+fn frames_with_offloaded_vlan_tags_are_not_digested() {
     if !usable() {
         return;
     }
@@ -184,14 +186,14 @@ fn vlan_tags_beside_the_data_are_not_whole() {
     let tap = vm.inside(|| Tap::attach(&config(&addresses, 128, Hook::Tc)).unwrap());
     let port = peer.inside(|| PacketSocket::open("eth0").unwrap());
     port.send(&frame(1, false, 6, 0, 0, 40)).unwrap();
-    wait_until("it came", 10, || tap.counts(Direction::Ingress).unwrap().packets == 1).unwrap();
+    wait_until("the frame arrived", 10, || tap.counts(Direction::Ingress).unwrap().packets == 1).unwrap();
     let (counts, history) = observe(&tap, Direction::Ingress);
-    assert_eq!(counts.not_whole, 1, "counted, and said not to be digested");
+    assert_eq!(counts.not_whole, 1, "counted, and reported as not digested");
     assert_eq!(history.first(), 1);
 }
 
 #[test]
-fn super_packets_are_counted_by_segments_and_not_digested() {
+fn super_packets_are_counted_by_segments() {
     if !usable() {
         return;
     }
@@ -208,13 +210,13 @@ fn super_packets_are_counted_by_segments_and_not_digested() {
         stream.write_all(&vec![7; 4 << 20]).unwrap();
     });
     let counts = tap.counts(Direction::Egress).unwrap();
-    assert!(counts.not_whole > 0, "the kernel left segmentation to the device: {counts:?}");
+    assert!(counts.not_whole > 0, "the kernel leaves segmentation to the device: {counts:?}");
     // 4 MiB in segments of at most 1448 bytes.
     assert!(counts.packets >= (4 << 20) / 1448, "{counts:?}");
 }
 
 #[test]
-fn a_tap_leaves_nothing_behind_and_tells_what_is_missing() {
+fn a_dropped_tap_is_detached() {
     if !usable() {
         return;
     }
@@ -224,7 +226,7 @@ fn a_tap_leaves_nothing_behind_and_tells_what_is_missing() {
     let tap = vm.inside(|| Tap::attach(&config(&addresses, 128, Hook::Auto)).unwrap());
     assert!(show().contains("prog/xdp"), "{}", show());
     drop(tap);
-    wait_until("the kernel let go", 10, || !show().contains("prog/xdp")).unwrap();
+    wait_until("the kernel detached the tap", 10, || !show().contains("prog/xdp")).unwrap();
     let none = TapConfig { interface: "nosuch0", ..config(&addresses, 128, Hook::Auto) };
     assert!(matches!(vm.inside(|| Tap::attach(&none)), Err(TapError::NoInterface { .. })));
 }

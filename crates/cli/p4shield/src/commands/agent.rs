@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Subcommand;
-use p4shield_agent::PagePlace;
+use p4shield_agent::PageLocation;
 use p4shield_agent::config::{AgentConfig, InterfaceConfig, Threshold};
-use p4shield_agent::control::{Answer, Request, ask};
+use p4shield_agent::control::{Answer, Request, send_request};
 
 use super::identity::Identity;
 use p4shield_console::Exit;
@@ -65,7 +65,7 @@ enum Command {
     Measure {
         /// The page: a file, pci:ADDRESS or pci:auto
         #[arg(long, value_name = "LOCATION")]
-        info_page: PagePlace,
+        info_page: PageLocation,
         /// Publications to take the average of
         #[arg(long, default_value_t = 20_000)]
         times: u32,
@@ -97,7 +97,7 @@ struct Run {
     /// The info page that this VM shares with its P4 VM: a file, or the memory of an ivshmem device:
     /// pci:0000:00:05.0, or pci:auto for the only device of the right size
     #[arg(long, value_name = "LOCATION")]
-    info_page: PagePlace,
+    info_page: PageLocation,
     /// An interface whose packet rates are published; may be repeated; programs number the interfaces
     /// from 0. A link speed in Mbit/s may follow a colon: eth0:10000
     #[arg(long = "interface", value_name = "NAME[:MBPS]", value_parser = interface)]
@@ -123,14 +123,16 @@ impl Args {
         match self.command {
             Command::Run(run) => return run.run(),
             Command::Set { key, value, for_ms, socket } => {
-                ask(&socket.socket, &Request::Set { key, value, for_ms })?;
+                send_request(&socket.socket, &Request::Set { key, value, for_ms })?;
             }
             Command::Unset { key, socket } => {
-                ask(&socket.socket, &Request::Unset { key })?;
+                send_request(&socket.socket, &Request::Unset { key })?;
             }
-            Command::List { json, socket } => print(&ask(&socket.socket, &Request::List)?, json)?,
+            Command::List { json, socket } => print(&send_request(&socket.socket, &Request::List)?, json)?,
             Command::Measure { info_page, times, json } => measure(&info_page, times, json)?,
-            Command::Status { json, socket } => print(&ask(&socket.socket, &Request::Status)?, json)?,
+            Command::Status { json, socket } => {
+                print(&send_request(&socket.socket, &Request::Status)?, json)?
+            }
         }
         Ok(Exit::Done)
     }
@@ -150,7 +152,7 @@ impl Run {
     }
 }
 
-fn measure(page: &PagePlace, times: u32, json: bool) -> anyhow::Result<()> {
+fn measure(page: &PageLocation, times: u32, json: bool) -> anyhow::Result<()> {
     let measured = p4shield_agent::page::measure(page, times)?;
     if json {
         return output::json(&measured);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use p4shield_agent::config::AuditConfig;
-use p4shield_agent::{Event, PagePlace, run_audit};
+use p4shield_agent::{Event, PageLocation, run_audit};
 use serde::Serialize;
 
 use super::identity::Identity;
@@ -35,7 +35,7 @@ pub(crate) struct Args {
     /// The log page that this VM shares with its P4 VM: a file, or the memory of an ivshmem device:
     /// pci:0000:00:06.0, or pci:auto for the only device of the right size
     #[arg(long, value_name = "LOCATION")]
-    log_page: PagePlace,
+    log_page: PageLocation,
     /// The interface that the program guards
     #[arg(long)]
     interface: String,

@@ -1,103 +1,101 @@
-//! What an audit can find, in words, in JSON and as an exit code.
+//! Findings of an audit, as text, JSON and exit codes.
 
 use p4shield_abi::Direction;
 use serde::{Serialize, Serializer};
 
-/// Something that an honest cloud does not do, or that keeps the audit from vouching for the packets.
+/// A difference that an honest cloud does not cause, or an event that prevents the proof.
 ///
 /// Serialises as `{"finding": "bypassed", "direction": "ingress", "packets": 3, ...}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "finding", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Finding {
-    /// Packets at the interface that the program never judged.
+    /// The interface counted packets that the program never judged.
     Bypassed {
-        /// Of the packets.
+        /// Direction of the packets.
         #[serde(serialize_with = "direction_name")]
         direction: Direction,
-        /// How many.
+        /// Number of packets.
         packets: u64,
-        /// Whether it is the exact number; otherwise there may be more.
+        /// Whether the number is exact; otherwise there may be more.
         exact: bool,
     },
-    /// As many packets as judged, and not the same ones.
+    /// The numbers of packets match, but the packets differ.
     Swapped {
-        /// Of the packets.
+        /// Direction of the packets.
         #[serde(serialize_with = "direction_name")]
         direction: Direction,
     },
-    /// Packets that the program passed and that never came to the VM's interface.
+    /// Packets that the program passed never reached the VM's interface.
     Withheld {
-        /// How many.
+        /// Number of packets.
         packets: u64,
-        /// Whether it is the exact number; otherwise there may be more.
+        /// Whether the number is exact; otherwise there may be more.
         exact: bool,
     },
-    /// Packets that the program judged as the VM's, and that the VM never sent.
+    /// The program judged packets as the VM's that the VM never sent.
     Invented {
-        /// How many.
+        /// Number of packets.
         packets: u64,
-        /// Whether it is the exact number; otherwise there may be more.
+        /// Whether the number is exact; otherwise there may be more.
         exact: bool,
     },
-    /// Publications on the log page that do not authenticate.
+    /// Publications on the log page are not authentic.
     LogForged {
-        /// How many.
+        /// Number of publications.
         records: u64,
     },
-    /// Genuine records that were shown again after newer ones.
+    /// Genuine records were replayed after newer ones.
     LogReplayed {
-        /// How many.
+        /// Number of records.
         records: u64,
     },
-    /// Genuine records that do not follow from each other.
+    /// Genuine records do not continue the previous record.
     LogChainBroken {
-        /// How many.
+        /// Number of records.
         records: u64,
     },
-    /// Genuine records that came too long after they were made, or before.
+    /// Genuine records arrived too long after, or before, their time.
     LogDelayed {
-        /// How far the worst was off, milliseconds.
+        /// Largest difference in milliseconds.
         by_ms: u64,
     },
-    /// No new record for too long.
+    /// No new record arrived for too long.
     LogStopped {
-        /// For how long, milliseconds.
+        /// Silence in milliseconds.
         silent_ms: u64,
     },
-    /// The P4 VM started anew.
+    /// The P4 VM restarted.
     Restarted {
         /// Its new epoch.
         epoch: u64,
     },
-    /// Packets around a restart of the P4 VM that no record speaks of.
+    /// No record covers some packets around a restart of the P4 VM.
     Unaccounted {
-        /// Of the packets.
+        /// Direction of the packets.
         #[serde(serialize_with = "direction_name")]
         direction: Direction,
-        /// How many.
+        /// Number of packets.
         packets: u64,
     },
-    /// Packets after the last record of a log that had stopped when the audit ended: whether they went through the
-    /// program, nobody has said.
+    /// The log had stopped when the audit ended, and no record covers the packets after its last record.
     Unrecorded {
-        /// Of the packets.
+        /// Direction of the packets.
         #[serde(serialize_with = "direction_name")]
         direction: Direction,
-        /// How many.
+        /// Number of packets.
         packets: u64,
     },
-    /// Publications on the info page that the P4 VM refused: the cloud tampered with what this VM reveals to its
-    /// programs.
+    /// The P4 VM refused publications on the info page: the cloud tampered with the in-VM information.
     InfoRefused {
-        /// Did not authenticate.
+        /// Number of publications that are not authentic.
         forged: u64,
-        /// Were older than what had been seen.
+        /// Number of publications that are older than accepted ones.
         replayed: u64,
     },
-    /// The audit ended before it had anything to compare with.
+    /// The audit ended before it could compare any packets.
     Unproven {
-        /// Of the packets.
+        /// Direction of the packets.
         #[serde(serialize_with = "direction_name")]
         direction: Direction,
     },
@@ -107,33 +105,33 @@ fn direction_name<S: Serializer>(d: &Direction, s: S) -> Result<S::Ok, S::Error>
     s.serialize_str(d.name())
 }
 
-/// Exit codes of `p4shield audit`. With several findings the first in this order counts. 1 and 2 are for errors of
-/// operation and of usage, as everywhere.
+/// Exit codes of `p4shield audit`. With several findings, the first code in this order applies. As usual, 1
+/// and 2 stand for errors of operation and of usage.
 pub mod exit_code {
-    /// Every packet went through.
+    /// Every packet went through the program.
     pub const OK: u8 = 0;
-    /// Packets went round the program.
+    /// Packets bypassed the program.
     pub const BYPASSED: u8 = 10;
     /// Packets were swapped.
     pub const SWAPPED: u8 = 11;
-    /// Packets were judged that the VM never sent.
+    /// The program judged packets that the VM never sent.
     pub const INVENTED: u8 = 12;
-    /// Packets were judged but never arrived.
+    /// Packets that the program passed never arrived.
     pub const WITHHELD: u8 = 13;
-    /// The log was forged, replayed, or does not continue.
+    /// The log was forged or replayed, or does not continue.
     pub const LOG_FORGED: u8 = 14;
-    /// The log stopped, or comes too late.
+    /// The log stopped, or is late.
     pub const LOG_STOPPED: u8 = 15;
     /// The P4 VM restarted.
     pub const RESTARTED: u8 = 16;
-    /// Nothing was found, and nothing was proven either. Counts after all others.
+    /// There are no findings, but no proof either. Ranks after all other codes.
     pub const UNPROVEN: u8 = 17;
-    /// The P4 VM was shown forged or replayed information.
+    /// The P4 VM received forged or replayed in-VM information.
     pub const INFO_REFUSED: u8 = 18;
 }
 
 impl Finding {
-    /// The exit code that it stands for.
+    /// Returns the exit code of the finding.
     #[must_use]
     pub const fn exit_code(&self) -> u8 {
         match self {
@@ -154,14 +152,14 @@ impl Finding {
     }
 }
 
-/// The exit code of an audit that found these: that of the worst.
+/// Returns the exit code of the worst finding.
 #[must_use]
 pub fn exit_code_of<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> u8 {
     let worst = findings.into_iter().map(Finding::exit_code).min_by_key(|c| (*c == exit_code::UNPROVEN, *c));
     worst.unwrap_or(exit_code::OK)
 }
 
-/// `3 packets` or `1 packet`, with `at least` before it if that is all that is known.
+/// Formats `3 packets` or `1 packet`, with `at least` if the number is not exact.
 fn packets(n: u64, exact: bool) -> String {
     let least = if exact { "" } else { "at least " };
     if n == 1 { format!("{least}1 packet") } else { format!("{least}{n} packets") }
@@ -171,84 +169,116 @@ impl std::fmt::Display for Finding {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Bypassed { direction: Direction::Ingress, packets: n, exact } => {
-                write!(f, "ingress: {} went round the program", packets(*n, *exact))
+                write!(
+                    f,
+                    "ingress: {} bypassed the program; ask the provider why the mediator did not submit them",
+                    packets(*n, *exact)
+                )
             }
             Self::Bypassed { direction: Direction::Egress, packets: n, exact } => write!(
                 f,
-                "egress: {} went round the program, or were lost on the way to it (sent by this VM and never judged)",
+                "egress: {} from this VM bypassed the program, or were lost before it; ask the provider why",
                 packets(*n, *exact)
             ),
             Self::Swapped { direction } => write!(
                 f,
-                "{}: packets were swapped or changed: as many as judged, and not the same ones",
+                "{}: the cloud swapped or changed packets (as many as the program judged, but others); ask \
+                 the provider why",
                 direction.name()
             ),
             Self::Withheld { packets: n, exact } => {
-                write!(f, "ingress: {} judged but never arrived", packets(*n, *exact))
+                write!(
+                    f,
+                    "ingress: {} that the program passed never arrived; ask the provider why",
+                    packets(*n, *exact)
+                )
             }
             Self::Invented { packets: n, exact } => {
-                write!(f, "egress: {} judged that this VM never sent", packets(*n, *exact))
+                write!(
+                    f,
+                    "egress: the program judged {} that this VM never sent; ask the provider why",
+                    packets(*n, *exact)
+                )
             }
             Self::LogForged { records } => {
-                write!(f, "the log was forged: {records} publications do not authenticate")
+                write!(
+                    f,
+                    "the cloud forged the log: {records} publications are not authentic; check that \
+                     auditor and P4 VM have the same tenant key"
+                )
             }
             Self::LogReplayed { records } => {
-                write!(f, "the log was replayed: {records} old records came back")
+                write!(f, "the cloud replayed the log: {records} old records returned; ask the provider why")
             }
             Self::LogChainBroken { records } => write!(
                 f,
-                "the log was forged: {records} records do not continue the one before (two P4 VMs with one key, or one rolled back)"
+                "the log was forged: {records} records do not continue the previous one; check that only \
+                 one P4 VM has this VM's key and that it was not rolled back"
             ),
             Self::LogDelayed { by_ms } => write!(
                 f,
-                "the log is delayed: a record was made {by_ms} ms away from when it came (or a clock is wrong)"
+                "the cloud delayed the log: a record arrived {by_ms} ms away from its time; check both clocks"
             ),
-            Self::LogStopped { silent_ms } => write!(f, "the log stopped: no record for {silent_ms} ms"),
-            Self::Restarted { .. } => f.write_str("the P4 VM restarted: its counters began anew"),
+            Self::LogStopped { silent_ms } => {
+                write!(f, "the log stopped: no record for {silent_ms} ms; check that the P4 VM is running")
+            }
+            Self::Restarted { .. } => f.write_str(
+                "the P4 VM restarted, and its counters with it; ask the provider why if this is unexpected",
+            ),
             Self::Unaccounted { direction, packets: n } => write!(
                 f,
-                "{}: {} around the restart that no record speaks of",
+                "{}: no record covers {} around the restart of the P4 VM",
                 direction.name(),
                 packets(*n, true)
             ),
             Self::Unrecorded { direction, packets: n } => {
-                write!(f, "{}: {} after the log stopped", direction.name(), packets(*n, true))
+                write!(
+                    f,
+                    "{}: no record covers {} after the log stopped",
+                    direction.name(),
+                    packets(*n, true)
+                )
             }
             Self::InfoRefused { forged, replayed } => write!(
                 f,
-                "the P4 VM refused information of this VM: {forged} publications forged, {replayed} replayed"
+                "the P4 VM refused in-VM information: the cloud forged {forged} publications and replayed \
+                 {replayed}"
             ),
             Self::Unproven { direction } => {
-                write!(f, "{}: not enough was seen to say that every packet went through", direction.name())
+                write!(
+                    f,
+                    "{}: too little was counted to prove that every packet went through; audit for longer",
+                    direction.name()
+                )
             }
         }
     }
 }
 
-/// Something worth knowing that is nobody's fault.
+/// An event worth knowing that is not a problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "notice", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Notice {
-    /// From here on every packet is accounted for.
+    /// From here on the audit accounts for every packet.
     Aligned {
-        /// Of the packets.
+        /// Direction of the packets.
         #[serde(serialize_with = "direction_name")]
         direction: Direction,
     },
-    /// Packets came that cannot be digested, so that a swap of packets cannot be seen for a while.
+    /// Some packets could not be digested, so swaps are not detected for a while.
     SwapDetectionOff {
-        /// Of the packets.
+        /// Direction of the packets.
         #[serde(serialize_with = "direction_name")]
         direction: Direction,
-        /// How many such packets there were.
+        /// Number of such packets.
         not_whole: u64,
     },
-    /// The log goes on.
+    /// The log resumed.
     LogResumed,
-    /// The P4 VM found this VM's information too old: the agent stopped, or the cloud holds its page back.
+    /// The P4 VM found the in-VM information too old: the agent stopped, or the cloud delays its page.
     InfoStale {
-        /// How often.
+        /// Number of times.
         times: u64,
     },
 }
@@ -257,17 +287,20 @@ impl std::fmt::Display for Notice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Aligned { direction } => {
-                write!(f, "{}: from here on every packet is accounted for", direction.name())
+                write!(f, "{}: from here on the audit accounts for every packet", direction.name())
             }
             Self::SwapDetectionOff { direction, not_whole } => write!(
                 f,
-                "{}: {not_whole} packets were no single whole frames here (segmentation offload, or a VLAN tag kept beside the data): they were counted, but swapped ones among them cannot be seen; `ethtool -K IF tso off gso off gro off txvlan off rxvlan off` mends that",
+                "{}: {not_whole} packets could not be digested (segmentation offload, or a VLAN tag beside \
+                 the data): the audit counts them, but does not detect swaps among them; to digest them, \
+                 run `ethtool -K IF tso off gso off gro off txvlan off rxvlan off`",
                 direction.name()
             ),
-            Self::LogResumed => f.write_str("the log goes on"),
+            Self::LogResumed => f.write_str("the log resumed"),
             Self::InfoStale { times } => write!(
                 f,
-                "the P4 VM found this VM's information too old, {times} times since the last word about it: the agent stopped, or the cloud holds its page back"
+                "the P4 VM found the in-VM information too old {times} times since the last notice: the \
+                 agent stopped, or the cloud delays its page",
             ),
         }
     }

@@ -1,11 +1,10 @@
-//! A private copy of the tap's history: the running digest after each of the latest packets.
+//! A private copy of the tap's history: the running digest after each recent packet.
 
-/// Packets that a history reaches back; the ring of `tap.bpf.c`.
+/// Number of packets in a history; size of the ring in `tap.bpf.c`.
 pub const HISTORY: usize = 1 << 16;
 
-/// The running digest of one direction after each of its latest packets.
-///
-/// The engine asks it about "the first n packets", which is how a P4 VM's record speaks.
+/// The running digest of one direction after each recent packet. The engine requests it for "the first n
+/// packets", as a P4 VM's record states them.
 #[derive(Clone)]
 pub struct History {
     after: Box<[u64]>,
@@ -14,32 +13,32 @@ pub struct History {
 }
 
 impl Default for History {
-    /// Nothing seen: the digest after no packet is 0.
+    /// An empty history: the digest after no packet is 0.
     fn default() -> Self {
         Self { after: vec![0; HISTORY].into_boxed_slice(), first: 0, count: 0 }
     }
 }
 
 impl History {
-    /// The running digest after the first `n` packets; `None` for packets yet to come and for those long gone.
+    /// Returns the running digest after the first `n` packets; `None` if they are too old or yet to come.
     #[must_use]
     pub fn after(&self, n: u64) -> Option<u64> {
         (self.first..=self.count).contains(&n).then(|| self.after[n as usize % HISTORY])
     }
 
-    /// Packets so far.
+    /// Number of packets so far.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The lowest number of packets that [`Self::after`] knows.
+    /// Smallest number of packets for which [`Self::after`] returns a digest.
     #[must_use]
     pub const fn first(&self) -> u64 {
         self.first
     }
 
-    /// Adds a packet of this digest.
+    /// Adds a packet with this digest.
     pub fn push(&mut self, digest: u64) {
         let sum = self.after[self.count as usize % HISTORY].wrapping_add(digest);
         self.count += 1;
@@ -47,9 +46,9 @@ impl History {
         self.first = self.first.max((self.count + 1).saturating_sub(HISTORY as u64));
     }
 
-    /// Follows a ring that somebody else fills: `load(i)` is its entry `i`, `before` its count when copying began,
-    /// `after` its count when it has ended. Only what is new is copied, and what may have been overwritten meanwhile
-    /// is not kept.
+    /// Copies new entries of a ring that another thread fills. `load(i)` returns its entry `i`, `before` is
+    /// its count when copying began, `after` returns its count when copying ended. Entries that may have been
+    /// overwritten meanwhile are dropped.
     pub fn follow(&mut self, before: u64, load: impl Fn(usize) -> u64, after: impl FnOnce() -> u64) {
         let oldest = |count: u64| (count + 1).saturating_sub(HISTORY as u64);
         let from = (self.count + 1).max(oldest(before));
@@ -60,14 +59,14 @@ impl History {
             let i = n as usize % HISTORY;
             self.after[i] = load(i);
         }
-        // The packet after `after()` may be half done already: it counts as come.
+        // The packet after `after()` may be half written: it counts as written.
         let certain = oldest(after().saturating_add(1));
         let kept = if certain <= from { oldest(before) } else { certain.min(before) };
         self.first = self.first.max(kept);
         self.count = before;
     }
 
-    /// Forgets what the tap could not digest: prefixes shorter than `n` say nothing.
+    /// Drops prefixes shorter than `n`, which the tap could not digest.
     pub fn forget_before(&mut self, n: u64) {
         self.first = self.first.max(n);
     }
@@ -78,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn knows_the_latest_and_only_those() {
+    fn only_the_latest_packets_are_known() {
         let mut h = History::default();
         assert_eq!(h.after(0), Some(0));
         for d in 1..=70_000u64 {
@@ -93,10 +92,10 @@ mod tests {
     }
 
     #[test]
-    fn follows_a_ring_and_copies_only_what_is_new() {
+    fn only_new_entries_of_a_ring_are_copied() {
         let mut h = History::default();
         let ring = |n: u64| n * 3;
-        // What the ring holds once `count` packets have come.
+        // The contents of the ring after `count` packets.
         let at = |count: u64| move |i: usize| ring(count - (count - i as u64) % HISTORY as u64);
         for count in [5u64, 5, 1_000, 70_000, 70_001, 300_000] {
             h.follow(count, |i| if count < HISTORY as u64 { ring(i as u64) } else { at(count)(i) }, || count);
@@ -109,15 +108,15 @@ mod tests {
     }
 
     #[test]
-    fn what_was_overwritten_while_copying_is_not_believed() {
+    fn entries_overwritten_while_copying_are_dropped() {
         let mut h = History::default();
         h.follow(100_000, |i| i as u64, || 100_500);
         assert_eq!(h.first(), 100_502 - HISTORY as u64);
         h.follow(100_010, |_| 7, || 100_600);
-        assert_eq!(h.first(), 100_502 - HISTORY as u64, "what was copied before is safe");
+        assert_eq!(h.first(), 100_502 - HISTORY as u64, "earlier entries are safe");
         assert_eq!(h.after(100_010), Some(7));
         let mut h = History::default();
         h.follow(10, |_| 0, || 90_000);
-        assert_eq!((h.first(), h.count()), (10, 10), "overtaken altogether");
+        assert_eq!((h.first(), h.count()), (10, 10), "overtaken completely");
     }
 }

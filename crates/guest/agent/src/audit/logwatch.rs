@@ -1,4 +1,4 @@
-//! The health of the log itself: forged, replayed, broken, delayed, stopped, resumed.
+//! The state of the log itself: forged, replayed, broken, delayed, stopped, resumed.
 
 use p4shield_abi::log::InfoTotals;
 use p4shield_seal::{LogRefusal, Now};
@@ -6,16 +6,16 @@ use p4shield_seal::{LogRefusal, Now};
 use super::finding::{Finding, Notice};
 use super::{Limits, Report};
 
-/// Incidents of one kind are gathered for this long before they are reported, with their count.
-const GATHER_NS: u64 = 1_000_000_000;
+/// Time for which incidents of one kind are counted before they are reported.
+const REPORT_AFTER_NS: u64 = 1_000_000_000;
 
 #[derive(Default)]
-struct Gathered {
+struct IncidentCounter {
     count: u64,
     since: u64,
 }
 
-impl Gathered {
+impl IncidentCounter {
     fn add(&mut self, now: u64, n: u64) {
         if self.count == 0 {
             self.since = now;
@@ -23,9 +23,9 @@ impl Gathered {
         self.count += n;
     }
 
-    /// The count, when it is time to tell.
-    fn due(&mut self, now: u64, conclude: bool) -> Option<u64> {
-        let due = self.count > 0 && (conclude || now.saturating_sub(self.since) >= GATHER_NS);
+    /// Returns the count when it is due, and resets it.
+    fn take_if_due(&mut self, now: u64, conclude: bool) -> Option<u64> {
+        let due = self.count > 0 && (conclude || now.saturating_sub(self.since) >= REPORT_AFTER_NS);
         due.then(|| std::mem::take(&mut self.count))
     }
 }
@@ -34,21 +34,21 @@ pub(super) struct LogWatch {
     limits: Limits,
     last_good: u64,
     stopped: bool,
-    forged: Gathered,
-    replayed: Gathered,
-    broken: Gathered,
-    delayed: Gathered,
-    /// Whether the last record was late: a log that stays so is told once.
+    forged: IncidentCounter,
+    replayed: IncidentCounter,
+    broken: IncidentCounter,
+    delayed: IncidentCounter,
+    /// Whether the last record was late; a log that remains late is reported once.
     late: bool,
     worst_delay_ns: u64,
     info: Option<InfoTotals>,
-    info_forged: Gathered,
-    info_replayed: Gathered,
-    info_stale: Gathered,
+    info_forged: IncidentCounter,
+    info_replayed: IncidentCounter,
+    info_stale: IncidentCounter,
 }
 
 impl LogWatch {
-    /// Whether the log has been silent for too long, and still is.
+    /// Returns whether the log is silent for too long.
     pub(super) const fn is_stopped(&self) -> bool {
         self.stopped
     }
@@ -58,16 +58,16 @@ impl LogWatch {
             limits,
             last_good: now,
             stopped: false,
-            forged: Gathered::default(),
-            replayed: Gathered::default(),
-            broken: Gathered::default(),
-            delayed: Gathered::default(),
+            forged: IncidentCounter::default(),
+            replayed: IncidentCounter::default(),
+            broken: IncidentCounter::default(),
+            delayed: IncidentCounter::default(),
             late: false,
             worst_delay_ns: 0,
             info: None,
-            info_forged: Gathered::default(),
-            info_replayed: Gathered::default(),
-            info_stale: Gathered::default(),
+            info_forged: IncidentCounter::default(),
+            info_replayed: IncidentCounter::default(),
+            info_stale: IncidentCounter::default(),
         }
     }
 
@@ -85,16 +85,16 @@ impl LogWatch {
         self.late = late;
     }
 
-    /// What the P4 VM saw on its info page. Its first word about it in an epoch is of the time before.
-    pub(super) fn info(&mut self, now: u64, tally: InfoTotals) {
-        if let Some(last) = self.info.replace(tally) {
-            self.info_forged.add(now, tally.forged.saturating_sub(last.forged));
-            self.info_replayed.add(now, tally.replayed.saturating_sub(last.replayed));
-            self.info_stale.add(now, tally.stale.saturating_sub(last.stale));
+    /// Processes the P4 VM's counters of its info page. The first ones of an epoch are only the baseline.
+    pub(super) fn info(&mut self, now: u64, totals: InfoTotals) {
+        if let Some(last) = self.info.replace(totals) {
+            self.info_forged.add(now, totals.forged.saturating_sub(last.forged));
+            self.info_replayed.add(now, totals.replayed.saturating_sub(last.replayed));
+            self.info_stale.add(now, totals.stale.saturating_sub(last.stale));
         }
     }
 
-    /// The P4 VM counts anew.
+    /// The P4 VM's counters restart.
     pub(super) const fn restarted(&mut self) {
         self.info = None;
     }
@@ -108,26 +108,30 @@ impl LogWatch {
         }
     }
 
-    /// Records whose totals go back within one epoch: genuine, and impossible.
+    /// Totals decreased within one epoch, which genuine records cannot do.
     pub(super) fn inconsistent(&mut self, now: u64) {
         self.broken.add(now, 1);
     }
 
     pub(super) fn tick(&mut self, now: u64, conclude: bool, out: &mut Report) {
         let findings = &mut out.findings;
-        findings.extend(self.forged.due(now, conclude).map(|records| Finding::LogForged { records }));
-        findings.extend(self.replayed.due(now, conclude).map(|records| Finding::LogReplayed { records }));
-        findings.extend(self.broken.due(now, conclude).map(|records| Finding::LogChainBroken { records }));
-        if self.delayed.due(now, conclude).is_some() {
+        findings.extend(self.forged.take_if_due(now, conclude).map(|records| Finding::LogForged { records }));
+        findings
+            .extend(self.replayed.take_if_due(now, conclude).map(|records| Finding::LogReplayed { records }));
+        findings.extend(
+            self.broken.take_if_due(now, conclude).map(|records| Finding::LogChainBroken { records }),
+        );
+        if self.delayed.take_if_due(now, conclude).is_some() {
             let by_ms = std::mem::take(&mut self.worst_delay_ns) / 1_000_000;
             findings.push(Finding::LogDelayed { by_ms });
         }
-        let [forged, replayed] =
-            [&mut self.info_forged, &mut self.info_replayed].map(|g| g.due(now, conclude).unwrap_or(0));
+        let [forged, replayed] = [&mut self.info_forged, &mut self.info_replayed]
+            .map(|g| g.take_if_due(now, conclude).unwrap_or(0));
         if forged > 0 || replayed > 0 {
             findings.push(Finding::InfoRefused { forged, replayed });
         }
-        out.notices.extend(self.info_stale.due(now, conclude).map(|times| Notice::InfoStale { times }));
+        out.notices
+            .extend(self.info_stale.take_if_due(now, conclude).map(|times| Notice::InfoStale { times }));
         let silent = now.saturating_sub(self.last_good);
         if silent > self.limits.stopped_ns && !self.stopped {
             self.stopped = true;

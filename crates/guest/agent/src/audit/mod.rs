@@ -1,59 +1,65 @@
-//! The verdict engine: what the P4 VM says it judged, against what the VM's interface saw.
+//! The audit engine: compares the P4 VM's log with the packets that the VM's interface counted.
 //!
-//! A pure state machine. Records, refusals and counts go in with the time they were seen at; findings come out. It
-//! does no I/O and reads no clock, so that tests can play any cloud against it.
+//! A pure state machine. Its inputs are records, refusals and counts with the time at which they were
+//! read; its outputs are findings. It does no I/O and reads no clock, so tests can simulate any cloud.
 //!
-//! # What is compared
+//! # Comparison
 //!
 //! | direction | the P4 VM's record | the interface |
 //! |---|---|---|
 //! | ingress | `passed`, `passed_digest` | frames that came in |
 //! | egress | `judged`, `judged_digest` | frames that went out |
 //!
-//! Both count from moments of their own. What ties them together is the *offset*: the interface's number of a packet
-//! minus the P4 VM's number of it. With an honest cloud it is a constant; the whole audit is about noticing that it,
-//! or the sum of the digests up to a packet, is not.
+//! Both sides count from different moments. The *offset* relates them: the interface's number of a packet
+//! minus the P4 VM's number of it. With an honest cloud the offset is constant. The audit detects when the
+//! offset, or the sum of the digests up to a packet, changes.
 //!
 //! # Packets in flight
 //!
-//! The two sides are never looked at in the same instant. The bound is one of time, [`Limits::grace_ns`]: twice the
-//! log's interval (a record may have just missed a packet, and a reader may have just missed a record), the longest
-//! time that a mediator holds a packet, and what scheduling adds. From it follow, for each record with `p` packets
-//! that was seen at `t`:
+//! The two sides are never read at the same instant. [`Limits::grace_ns`] bounds the difference: twice the
+//! log's interval (a record may have just missed a packet, and a reader a record), the maximum time that
+//! a mediator holds a packet, and scheduling delays. For each record with `p` packets that was read at
+//! `t` it follows:
 //!
-//! * what the interface had counted by `t - grace` is covered by `p`: the offset is at least `count(t - grace) - p`;
-//! * what `p` covers has reached the interface by `t + grace`: the offset is at most `count(t + grace) - p`.
+//! * `p` includes the packets that the interface had counted by `t - grace`: the offset is at least
+//!   `count(t - grace) - p`;
+//! * the packets in `p` have reached the interface by `t + grace`: the offset is at most
+//!   `count(t + grace) - p`.
 //!
-//! Each record narrows that range. When it becomes empty, packets went round the program (the lower end rose) or never
-//! arrived (the upper end sank). In a quiet moment the range is a single number, so every packet counts.
+//! Each record narrows that range. When the range becomes empty, packets bypassed the program (the lower
+//! end rose) or never arrived (the upper end fell). In a quiet moment the range is a single number, so
+//! every packet counts.
 //!
 //! # Digests
 //!
-//! Under load the range stays as wide as what is in flight, and a cloud could hide in it. Digests close that: the tap
-//! keeps the running digest after every packet, so the record's sum is compared with that of *the same prefix*. One
-//! packet too many, too few, or another one, makes every later comparison fail. The engine then looks for the offset
-//! at which the stretch between two later records fits again: it tells how many went round or were lost, exactly; if
-//! it did not move, packets were swapped. The digest is a sum, so the order inside a prefix does not matter, and one
-//! packet that was overtaken across the boundary of a prefix by up to [`track::REORDER`] others is allowed for.
+//! Under load the range is as wide as the number of packets in flight, and a cloud could hide in it.
+//! Digests prevent that: the tap stores the running digest after every packet, so a record's sum is
+//! compared with the sum of *the same prefix*. One additional, missing or different packet makes every
+//! later comparison fail. The engine then searches the offset at which the stretch between two later
+//! records fits again. That offset yields the exact number of bypassed or lost packets; if it did not
+//! change, packets were swapped. The digest is a sum, so the order inside a prefix does not matter. One
+//! packet that up to [`track::MAX_REORDERING`] others overtook across the boundary of a prefix is tolerated.
 //!
-//! # What is reported when
+//! # Reports
 //!
-//! An incident is reported once, with its count, and the comparison goes on from there. It is held back until the
-//! count is certain, at most [`Limits::patience_ns`]; then the certain part is reported as "at least".
+//! An incident is reported once, with its count, and the comparison continues from there. The report
+//! waits until the count is exact, at most for [`Limits::patience_ns`]; then it states the certain part as
+//! "at least".
 //!
-//! # What it cannot see
+//! # Limitations
 //!
-//! A program that takes bytes off the front of packets needs a channel whose header copies are that much longer than
-//! the 128 bytes of a digest: else the P4 VM does not know what it passed, and passed packets look swapped. Super-packets
-//! of segmentation offloads, and VLAN tags kept beside the data, are counted and not digested; the audit says so.
+//! A program that removes bytes from the front of packets needs a channel whose header copies are that
+//! much longer than the 128 bytes of a digest. Otherwise the P4 VM cannot digest the packets that it
+//! passed, and they seem swapped. Super-packets of segmentation offloads, and packets whose VLAN tags are
+//! stored beside the data, are counted but not digested; a notice reports them.
 //!
-//! A packet whose first 128 bytes and length equal another's has the same digest: swapping the two, or their bytes
-//! beyond, goes unseen. While the log is stopped, which is a finding of its own, packets are compared with nothing: how
-//! many went round is told when records come again, or when the audit ends, as how many no record speaks of. What is
-//! in flight when the audit begins belongs to the time before it. Packets between the
-//! last record of a P4 VM and its restart are reported as unaccounted. On egress the audit ends at the P4 VM: whether
-//! a passed packet left the cloud is the receiver's to see, and a packet that was lost before the P4 VM looks like one
-//! that went round it.
+//! Two packets with the same length and the same first 128 bytes have the same digest, so swapping them or
+//! their further bytes is not detected. While the log is stopped, which is a finding of its own, no packets
+//! are compared: the number of bypassed packets is reported when records resume, or, as unrecorded
+//! packets, when the audit ends. Packets in flight at the start of the audit are not part of it. Packets
+//! between the last record of a P4 VM and its restart are reported as unaccounted. On egress the audit
+//! ends at the P4 VM: the receiver has to check whether a passed packet left the cloud, and a packet
+//! that was lost before the P4 VM appears as a bypass.
 
 pub mod finding;
 pub mod history;
@@ -68,26 +74,26 @@ use serde::Serialize;
 use finding::{Finding, Notice};
 use history::History;
 use logwatch::LogWatch;
-use track::{Totals, Track};
+use track::{DirectionAudit, Totals};
 
-/// The bounds in time that the engine judges by, nanoseconds.
+/// Time bounds of the engine in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Longest that a packet can be counted on one side and not yet on the other.
+    /// Maximum time between the counting of a packet on both sides.
     pub grace_ns: u64,
-    /// Longest that an incident waits for its exact count.
+    /// Maximum time until an incident is reported without an exact count.
     pub patience_ns: u64,
-    /// Longest silence of the log.
+    /// Maximum silence of the log.
     pub stopped_ns: u64,
-    /// Most that a record's time may be off when it is first seen.
+    /// Maximum difference between a record's time and the time at which it is first read.
     pub late_ns: u64,
-    /// Frames a second that the counts may contain although no mediator submits them; 0 with the tap, which tells
-    /// them apart.
+    /// Frames per second in the counts that no mediator submits; 0 with the tap, which counts them
+    /// separately.
     pub unmediated_per_second: u64,
 }
 
 impl Limits {
-    /// From the log's interval and the longest time that a mediator holds a packet.
+    /// Computes the limits from the log's interval and the maximum time that a mediator holds a packet.
     #[must_use]
     pub fn new(interval_ns: u64, hold_ns: u64) -> Self {
         const SCHEDULING_NS: u64 = 100_000_000;
@@ -102,73 +108,73 @@ impl Limits {
     }
 }
 
-/// What the interface has counted in one direction.
+/// Counts of the interface in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Packets that a mediator submits.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Of them, those that could not be digested.
+    /// Packets among them that could not be digested.
     pub not_whole: u64,
     /// Frames that a mediator does not submit (ARP, neighbour discovery, other addresses).
     pub others: u64,
 }
 
-/// What came out of one step.
+/// Output of one step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// Findings, in the order found.
+    /// Findings in order.
     pub findings: Vec<Finding>,
-    /// Notices, likewise.
+    /// Notices in order.
     pub notices: Vec<Notice>,
 }
 
-/// Where one direction stands.
+/// Status of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Standing {
-    /// What the interface counted, since the audit began.
+pub struct DirectionStatus {
+    /// Counts of the interface since the audit began.
     pub interface: Counts,
-    /// Packets that the P4 VM's newest record speaks of, since its epoch began.
+    /// Packets in the P4 VM's newest record, since its epoch began.
     pub recorded: u64,
-    /// Packets that were compared and found the same, by count and digest.
+    /// Packets whose count and digest were compared successfully.
     pub verified: u64,
     /// Whether every packet is accounted for exactly.
     pub aligned: bool,
-    /// Whether something is being looked into.
+    /// Whether a difference is being examined.
     pub suspicious: bool,
 }
 
-/// The engine.
+/// The audit engine.
 pub struct Audit {
-    /// By [`Direction`]; none where nothing is compared.
-    tracks: [Option<Track>; 2],
+    /// By [`Direction`]; `None` for a direction that is not audited.
+    tracks: [Option<DirectionAudit>; 2],
     log: LogWatch,
     last: Option<LogRecord>,
     report: Report,
 }
 
 impl Audit {
-    /// An audit of these directions that begins now.
+    /// Starts an audit of these directions.
     #[must_use]
     pub fn new(limits: Limits, directions: &[Direction], now: Now) -> Self {
         Self {
-            tracks: Direction::ALL.map(|d| directions.contains(&d).then(|| Track::new(d, limits))),
+            tracks: Direction::ALL.map(|d| directions.contains(&d).then(|| DirectionAudit::new(d, limits))),
             log: LogWatch::new(limits, now.mono_ns),
             last: None,
             report: Report::default(),
         }
     }
 
-    /// A record was read and is genuine.
+    /// Processes a genuine record.
     pub fn record(&mut self, now: Now, opened: &OpenedRecord) {
         self.log.accepted(now, opened.record.published_ns, &mut self.report);
         if let Continuity::Restart { .. } = opened.continuity {
             self.report.findings.push(Finding::Restarted { epoch: opened.epoch });
-            self.begin_anew();
-        } else if self.last.is_some_and(|last| goes_back(&last, &opened.record)) {
+            self.restart_comparison();
+        } else if self.last.is_some_and(|last| totals_decreased(&last, &opened.record)) {
             self.log.inconsistent(now.mono_ns);
-            self.begin_anew();
+            self.restart_comparison();
         }
         self.log.info(now.mono_ns, opened.record.info);
         for (d, track) in Direction::ALL.into_iter().zip(&mut self.tracks) {
@@ -179,16 +185,16 @@ impl Audit {
         self.last = Some(opened.record);
     }
 
-    /// A publication on the log page was refused.
+    /// Processes a publication on the log page that the opener refused.
     pub fn refused(&mut self, now: Now, refusal: LogRefusal) {
         self.log.refused(now.mono_ns, refusal);
         if refusal == LogRefusal::ChainBroken {
-            // What follows continues another history than what was compared so far.
-            self.begin_anew();
+            // The following records continue another history than the compared one.
+            self.restart_comparison();
         }
     }
 
-    fn begin_anew(&mut self) {
+    fn restart_comparison(&mut self) {
         self.last = None;
         self.log.restarted();
         for track in self.tracks.iter_mut().flatten() {
@@ -196,27 +202,27 @@ impl Audit {
         }
     }
 
-    /// What the interface has counted by now; `history` where packets are digested.
+    /// Processes the counts of the interface, with `history` if packets are digested.
     pub fn observe(&mut self, now: Now, direction: Direction, counts: Counts, history: Option<&History>) {
         if let Some(track) = &mut self.tracks[direction as usize] {
             track.observe(now.mono_ns, counts, history, &mut self.report);
         }
     }
 
-    /// The interface was made anew, or its tap: counts begin from 0.
+    /// Restarts the comparison after the interface or its tap was re-created with counts of 0.
     pub fn interface_restarted(&mut self) {
         for track in self.tracks.iter_mut().flatten() {
-            track.forget();
+            track.restart_both();
         }
     }
 
-    /// Findings and notices since the last call.
-    pub fn take(&mut self, now: Now) -> Report {
+    /// Returns the findings and notices since the last call.
+    pub fn take_report(&mut self, now: Now) -> Report {
         self.log.tick(now.mono_ns, false, &mut self.report);
         std::mem::take(&mut self.report)
     }
 
-    /// The last findings, when the audit ends: what is still being looked into is decided now.
+    /// Ends the audit: decides pending differences and returns the last findings.
     pub fn conclude(&mut self, now: Now) -> Report {
         for track in self.tracks.iter_mut().flatten() {
             track.conclude(&mut self.report);
@@ -232,15 +238,15 @@ impl Audit {
         std::mem::take(&mut self.report)
     }
 
-    /// Where a direction stands; none if it is not audited.
+    /// Returns the status of a direction; `None` if it is not audited.
     #[must_use]
-    pub fn standing(&self, direction: Direction) -> Option<Standing> {
-        let standing = self.tracks[direction as usize].as_ref()?.standing();
-        // Nothing is vouched for while no records come.
-        Some(Standing { aligned: standing.aligned && !self.log.is_stopped(), ..standing })
+    pub fn status(&self, direction: Direction) -> Option<DirectionStatus> {
+        let status = self.tracks[direction as usize].as_ref()?.status();
+        // Without records, no packet is proven.
+        Some(DirectionStatus { aligned: status.aligned && !self.log.is_stopped(), ..status })
     }
 
-    /// The newest record.
+    /// Returns the newest record.
     #[must_use]
     pub const fn last_record(&self) -> Option<&LogRecord> {
         self.last.as_ref()
@@ -255,7 +261,7 @@ fn totals(direction: Direction, record: &LogRecord, at: u64) -> Totals {
     }
 }
 
-fn goes_back(last: &LogRecord, next: &LogRecord) -> bool {
+fn totals_decreased(last: &LogRecord, next: &LogRecord) -> bool {
     last.totals.iter().zip(&next.totals).any(|(a, b)| b.passed < a.passed || b.judged < a.judged)
 }
 

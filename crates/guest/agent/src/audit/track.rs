@@ -1,4 +1,4 @@
-//! One direction of an audit; see [`super`] for the reasoning.
+//! The audit of one direction; see [`super`] for the method.
 
 use std::collections::VecDeque;
 
@@ -6,21 +6,21 @@ use p4shield_abi::Direction;
 
 use super::finding::{Finding, Notice};
 use super::history::History;
-use super::{Counts, Limits, Report, Standing};
+use super::{Counts, DirectionStatus, Limits, Report};
 
-/// How many packets may overtake one packet across the boundary of a prefix.
-pub const REORDER: u64 = 32;
+/// Maximum number of packets that may overtake one packet across the boundary of a prefix.
+pub const MAX_REORDERING: u64 = 32;
 
-/// Records that are remembered: more than patience needs at the default interval.
+/// Number of stored records: more than `patience_ns` needs at the default interval.
 const RECORDS: usize = 128;
 
-/// An interface that comes up sends and gets some seconds' worth of neighbour discovery at once.
+/// Allowance for neighbour discovery of an interface that comes up, in seconds of its usual rate.
 const BURST_SECONDS: i128 = 4;
 
-/// How many pairs of records are tried for a fit at each step; each costs a walk over the history.
+/// Number of pairs of records that are tried per step; each one requires a pass over the history.
 const PAIRS: usize = 3;
 
-/// Totals of one record, and when it was first seen.
+/// Totals of one record, and the time at which it was first read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Totals {
     pub(super) at: u64,
@@ -28,59 +28,59 @@ pub(super) struct Totals {
     pub(super) digest: u64,
 }
 
-/// How a record's digest compares with the interface's at the same packet.
+/// Comparison of a record's digest with the interface's at the same packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fit {
-    /// The same.
+enum DigestMatch {
+    /// The digests are equal.
     Same(u64),
-    /// Explained by one packet that was overtaken.
-    Overtaken,
-    /// Another.
+    /// One reordered packet explains the difference.
+    Reordered,
+    /// The digests differ.
     Different,
-    /// No record can be compared yet, or any more.
+    /// No record is comparable.
     Unknown,
 }
 
-/// An offset between both counts, with the difference of the digests that goes with it.
+/// An offset between both counts, with the corresponding difference of the digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Base {
+struct Alignment {
     offset: i128,
     delta: Option<u64>,
 }
 
-/// Bounds of the offset that the newest counts give.
+/// Bounds of the offset from the newest counts.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     low: i128,
     high: i128,
 }
 
-const ANYTHING: Bounds = Bounds { low: i128::MIN, high: i128::MAX };
+const UNBOUNDED: Bounds = Bounds { low: i128::MIN, high: i128::MAX };
 
-pub(super) struct Track {
+pub(super) struct DirectionAudit {
     direction: Direction,
     limits: Limits,
     records: VecDeque<Totals>,
-    /// The interface's packets over time, oldest first.
+    /// Number of packets at the interface over time, oldest first.
     samples: VecDeque<(u64, u64)>,
     counts: Counts,
     range: Bounds,
-    /// Difference of the digests, while the offset is known exactly and packets are whole.
+    /// Difference of the digests while the offset is exact and packets are digestible.
     delta: Option<u64>,
-    /// Offset up to which everything was reported.
+    /// Offset of the packets that are already reported.
     accounted: Option<i128>,
-    /// Frames that no mediator submits and that were allowed for at a moment; see [`Self::slack`].
+    /// Allowance for frames that no mediator submits, at a moment; see [`Self::slack`].
     allowance: (u64, i128),
     suspicious_since: Option<u64>,
     /// The interface's number of the last packet that was accounted for before a restart.
     before_restart: Option<i128>,
     verified: u64,
     verified_to: u64,
-    told_not_whole: bool,
-    told_aligned: bool,
+    reported_not_whole: bool,
+    reported_aligned: bool,
 }
 
-impl Track {
+impl DirectionAudit {
     pub(super) fn new(direction: Direction, limits: Limits) -> Self {
         Self {
             direction,
@@ -88,7 +88,7 @@ impl Track {
             records: VecDeque::with_capacity(RECORDS),
             samples: VecDeque::new(),
             counts: Counts::default(),
-            range: ANYTHING,
+            range: UNBOUNDED,
             delta: None,
             accounted: None,
             allowance: (0, 0),
@@ -96,8 +96,8 @@ impl Track {
             before_restart: None,
             verified: 0,
             verified_to: 0,
-            told_not_whole: false,
-            told_aligned: false,
+            reported_not_whole: false,
+            reported_aligned: false,
         }
     }
 
@@ -108,31 +108,31 @@ impl Track {
         self.records.push_back(totals);
     }
 
-    /// The P4 VM's counts begin anew; the interface's go on.
+    /// Restarts the P4 VM's counts; the interface's continue.
     pub(super) fn restart(&mut self) {
         let accounted_to = self.accounted.zip(self.records.back()).map(|(o, r)| o + i128::from(r.packets));
         self.before_restart = self.before_restart.or(accounted_to);
         self.records.clear();
-        self.unknown();
+        self.reset_offset();
     }
 
-    /// Both counts begin anew.
-    pub(super) fn forget(&mut self) {
+    /// Restarts both counts.
+    pub(super) fn restart_both(&mut self) {
         let verified = self.verified;
         *self = Self { verified, ..Self::new(self.direction, self.limits) };
     }
 
-    fn unknown(&mut self) {
-        self.range = ANYTHING;
+    fn reset_offset(&mut self) {
+        self.range = UNBOUNDED;
         self.delta = None;
         self.accounted = None;
         self.suspicious_since = None;
         self.verified_to = 0;
-        self.told_aligned = false;
+        self.reported_aligned = false;
     }
 
     pub(super) fn observe(&mut self, now: u64, counts: Counts, history: Option<&History>, out: &mut Report) {
-        self.whole(&counts, out);
+        self.report_undigested(&counts, out);
         self.counts = counts;
         if self.samples.is_empty() {
             self.allowance = (now, i128::from(self.limits.unmediated_per_second) * BURST_SECONDS);
@@ -144,36 +144,36 @@ impl Track {
         }
         let Some(newest) = self.records.back().copied() else { return };
         let bounds = self.bounds(now, newest);
-        let fit = self.fit(history);
-        if let Fit::Same(packets) = fit {
+        let fit = self.compare_digests(history);
+        if let DigestMatch::Same(packets) = fit {
             self.verified += packets.saturating_sub(self.verified_to);
             self.verified_to = self.verified_to.max(packets);
         }
         let slack = self.slack(now);
         let contradicted = bounds.low > self.range.high.saturating_add(slack) || bounds.high < self.range.low;
-        if contradicted || fit == Fit::Different {
+        if contradicted || fit == DigestMatch::Different {
             let since = *self.suspicious_since.get_or_insert(now);
-            self.resolve(now, since, bounds, fit, history, out);
+            self.examine(now, since, bounds, fit, history, out);
         } else {
             self.suspicious_since = None;
-            self.narrow(now, bounds, history, out);
+            self.narrow_range(now, bounds, history, out);
         }
     }
 
-    /// Says once that packets come which cannot be digested.
-    fn whole(&mut self, counts: &Counts, out: &mut Report) {
+    /// Reports once that some packets could not be digested.
+    fn report_undigested(&mut self, counts: &Counts, out: &mut Report) {
         if counts.not_whole == self.counts.not_whole {
             return;
         }
         self.delta = None;
-        if !self.told_not_whole {
-            self.told_not_whole = true;
+        if !self.reported_not_whole {
+            self.reported_not_whole = true;
             let not_whole = counts.not_whole - self.counts.not_whole.min(counts.not_whole);
             out.notices.push(Notice::SwapDetectionOff { direction: self.direction, not_whole });
         }
     }
 
-    /// What the counts alone say about the offset.
+    /// Returns the bounds of the offset from the counts alone.
     fn bounds(&self, now: u64, newest: Totals) -> Bounds {
         let grace = self.limits.grace_ns;
         let offset = |interface: u64, record: u64| i128::from(interface) - i128::from(record);
@@ -185,13 +185,13 @@ impl Track {
         }
     }
 
-    /// What the interface had counted at `t`.
+    /// Returns the interface's count at `t`.
     fn sample(&self, t: u64) -> Option<u64> {
         self.samples.iter().rev().find(|s| s.0 <= t).map(|s| s.1)
     }
 
-    /// The offset itself, if nothing has moved on either side for long enough and the log goes on.
-    fn quiet(&self, now: u64) -> Option<i128> {
+    /// Returns the offset if neither side has counted packets for long enough while records continued.
+    fn quiet_offset(&self, now: u64) -> Option<i128> {
         let still = 2 * self.limits.grace_ns;
         let newest = self.records.back()?;
         let since = now.checked_sub(still)?;
@@ -201,81 +201,82 @@ impl Track {
             .then(|| i128::from(self.counts.packets) - i128::from(newest.packets))
     }
 
-    /// The exact offset, if it is known.
-    fn exact(&self) -> Option<i128> {
+    /// Returns the exact offset, if it is known.
+    fn exact_offset(&self) -> Option<i128> {
         (self.range.low == self.range.high).then_some(self.range.low)
     }
 
     /// Compares the newest record whose packets have all reached the interface.
-    fn fit(&self, history: Option<&History>) -> Fit {
-        let (Some(offset), Some(delta), Some(history)) = (self.exact(), self.delta, history) else {
-            return Fit::Unknown;
+    fn compare_digests(&self, history: Option<&History>) -> DigestMatch {
+        let (Some(offset), Some(delta), Some(history)) = (self.exact_offset(), self.delta, history) else {
+            return DigestMatch::Unknown;
         };
         let found = self.records.iter().rev().find_map(|r| {
-            let n = at(offset, r.packets).filter(|n| *n <= history.count())?;
+            let n = interface_number(offset, r.packets).filter(|n| *n <= history.count())?;
             Some((r, n, history.after(n)?))
         });
-        let Some((r, n, mine)) = found else { return Fit::Unknown };
+        let Some((r, n, mine)) = found else { return DigestMatch::Unknown };
         let difference = r.digest.wrapping_add(delta).wrapping_sub(mine);
         if difference == 0 {
-            Fit::Same(r.packets)
-        } else if overtaken(history, n, difference) {
-            Fit::Overtaken
+            DigestMatch::Same(r.packets)
+        } else if is_reordering(history, n, difference) {
+            DigestMatch::Reordered
         } else {
-            Fit::Different
+            DigestMatch::Different
         }
     }
 
-    /// Nothing is wrong: the range narrows, and the digests are tied together when it is one number.
-    fn narrow(&mut self, now: u64, bounds: Bounds, history: Option<&History>, out: &mut Report) {
-        // Frames that no mediator submits may lift the lower bound; they must not lift what is accounted for.
+    /// Without a difference: narrows the range, and relates the digests when the offset is exact.
+    fn narrow_range(&mut self, now: u64, bounds: Bounds, history: Option<&History>, out: &mut Report) {
+        // Frames that no mediator submits may raise the lower bound, but not the accounted offset.
         self.range.low = self.range.low.max(bounds.low).min(self.range.high);
         self.range.high = self.range.high.min(bounds.high).max(self.range.low);
-        if self.exact().is_none() || self.delta.is_none() {
-            if let Some(offset) = self.quiet(now) {
-                return self.settle(now, self.with_delta(offset, history), false, out);
+        if self.exact_offset().is_none() || self.delta.is_none() {
+            if let Some(offset) = self.quiet_offset(now) {
+                return self.accept_offset(now, self.with_delta(offset, history), false, out);
             }
             if let Some(base) = history.and_then(|h| self.align(h, 0)) {
-                return self.settle(now, base, false, out);
+                return self.accept_offset(now, base, false, out);
             }
         }
-        if let (Some(offset), None) = (self.accounted.filter(|o| self.exact() == Some(*o)), self.delta) {
+        if let (Some(offset), None) = (self.accounted.filter(|o| self.exact_offset() == Some(*o)), self.delta)
+        {
             self.delta = self.with_delta(offset, history).delta;
         }
     }
 
-    /// Something is wrong: wait for the exact count, and report it, or what is certain when patience ends.
-    fn resolve(
+    /// With a difference: waits for the exact count and reports it, or the certain part after `patience_ns`.
+    fn examine(
         &mut self,
         now: u64,
         since: u64,
         bounds: Bounds,
-        fit: Fit,
+        fit: DigestMatch,
         history: Option<&History>,
         out: &mut Report,
     ) {
-        let different = fit == Fit::Different;
+        let different = fit == DigestMatch::Different;
         if let Some(base) = history.and_then(|h| self.align(h, since)) {
-            self.settle(now, base, different, out);
-        } else if let Some(offset) = self.quiet(now) {
-            self.settle(now, self.with_delta(offset, history), different, out);
+            self.accept_offset(now, base, different, out);
+        } else if let Some(offset) = self.quiet_offset(now) {
+            self.accept_offset(now, self.with_delta(offset, history), different, out);
         } else if now.saturating_sub(since) >= self.limits.patience_ns {
-            self.give_up(now, bounds, different, history, out);
+            self.report_certain_part(now, bounds, different, history, out);
         }
     }
 
-    /// The exact offset is known: reports how far it moved, and goes on from it.
-    fn settle(&mut self, now: u64, base: Base, different: bool, out: &mut Report) {
-        let known = self.accounted.or(self.exact());
-        let moved = known.map_or_else(|| outside(base.offset, self.range), |known| base.offset - known);
+    /// The offset is exact: reports its change, and continues from it.
+    fn accept_offset(&mut self, now: u64, base: Alignment, different: bool, out: &mut Report) {
+        let known = self.accounted.or(self.exact_offset());
+        let moved = known.map_or_else(|| distance_from(base.offset, self.range), |known| base.offset - known);
         let exact = known.is_some();
         if moved == 0 && different {
             out.findings.push(Finding::Swapped { direction: self.direction });
         } else if moved > self.slack(now) || moved < 0 {
             self.report(moved, exact, out);
-            self.allow(now, 0);
+            self.use_allowance(now, 0);
         } else {
-            self.allow(now, moved);
+            self.use_allowance(now, moved);
         }
         if let Some(before) = self.before_restart.take()
             && let Ok(packets @ 1..) = u64::try_from(base.offset - before)
@@ -287,14 +288,14 @@ impl Track {
         self.delta = base.delta;
         self.suspicious_since = None;
         self.verified_to = self.verified_to.max(self.records.back().map_or(0, |r| r.packets));
-        if !self.told_aligned {
-            self.told_aligned = true;
+        if !self.reported_aligned {
+            self.reported_aligned = true;
             out.notices.push(Notice::Aligned { direction: self.direction });
         }
     }
 
-    /// No exact count can be had: reports what is certain.
-    fn give_up(
+    /// The count stays inexact: reports the certain part.
+    fn report_certain_part(
         &mut self,
         now: u64,
         bounds: Bounds,
@@ -316,10 +317,10 @@ impl Track {
             self.delta = None;
         } else if different {
             out.findings.push(Finding::Swapped { direction: self.direction });
-            self.delta = self.exact().and_then(|o| self.with_delta(o, history).delta);
+            self.delta = self.exact_offset().and_then(|o| self.with_delta(o, history).delta);
         }
         self.suspicious_since = None;
-        // Older records belong to before the incident, and would lead back there.
+        // Older records precede the incident and would detect it again.
         self.records.drain(..self.records.len().saturating_sub(1));
     }
 
@@ -333,7 +334,7 @@ impl Track {
         });
     }
 
-    /// Frames that no mediator submits and that the counts may contain: a bucket that fills at the configured rate.
+    /// Returns the allowance for frames that no mediator submits: a bucket filled at the configured rate.
     fn slack(&self, now: u64) -> i128 {
         let (at, level) = self.allowance;
         let elapsed = now.saturating_sub(at).min(i64::MAX.unsigned_abs());
@@ -341,35 +342,36 @@ impl Track {
         level.saturating_add(filled)
     }
 
-    /// Takes `used` frames from the bucket, which holds [`BURST_SECONDS`] of them once the count is exact.
-    fn allow(&mut self, now: u64, used: i128) {
+    /// Takes `used` frames from the bucket. Once the count is exact, the bucket holds up to
+    /// [`BURST_SECONDS`] of frames.
+    fn use_allowance(&mut self, now: u64, used: i128) {
         let most = i128::from(self.limits.unmediated_per_second) * BURST_SECONDS;
         self.allowance = (now, (self.slack(now) - used).min(most));
     }
 
-    /// This offset, with the digests tied together at the newest record that can be compared.
-    fn with_delta(&self, offset: i128, history: Option<&History>) -> Base {
+    /// Returns this offset with the difference of the digests at the newest comparable record.
+    fn with_delta(&self, offset: i128, history: Option<&History>) -> Alignment {
         let delta = history.and_then(|h| {
             self.records.iter().rev().find_map(|r| {
-                let mine = h.after(at(offset, r.packets)?)?;
+                let mine = h.after(interface_number(offset, r.packets)?)?;
                 Some(mine.wrapping_sub(r.digest))
             })
         });
-        Base { offset, delta }
+        Alignment { offset, delta }
     }
 
-    /// The one offset at which the packets between two of the latest records have the digest that they should;
-    /// only records seen from `since` on count, those before tell of the time before an incident.
-    fn align(&self, history: &History, since: u64) -> Option<Base> {
+    /// Returns the only offset at which the packets between two recent records have the expected digest. Uses
+    /// only records read from `since` on; older ones precede the incident.
+    fn align(&self, history: &History, since: u64) -> Option<Alignment> {
         let mut later = *self.records.back()?;
         let mut tried = 0;
         for earlier in self.records.iter().rev().take_while(|r| r.at >= since) {
             if earlier.packets >= later.packets {
                 continue;
             }
-            let found = fitting(history, *earlier, later);
-            // What fits the comparison so far is no news: the newest record's boundary is merely out of order.
-            let news = found.filter(|b| Some(b.offset) != self.exact() || b.delta != self.delta);
+            let found = find_alignment(history, *earlier, later);
+            // An alignment equal to the present one is no news: packets are reordered at the newest boundary.
+            let news = found.filter(|b| Some(b.offset) != self.exact_offset() || b.delta != self.delta);
             if news.is_some() || tried == PAIRS {
                 return news;
             }
@@ -379,46 +381,46 @@ impl Track {
         None
     }
 
-    /// Decides now about what is still being looked into.
+    /// Decides pending differences at the end of the audit.
     pub(super) fn conclude(&mut self, out: &mut Report) {
         let now = self.samples.back().map_or(0, |s| s.0);
         if let (Some(_), Some(newest)) = (self.suspicious_since, self.records.back().copied()) {
             let bounds = self.bounds(now, newest);
-            // A suspicion that rests on digests alone is no longer explained by packets in flight.
+            // Packets in flight no longer explain a difference of the digests.
             let contradicted = bounds.low > self.range.high || bounds.high < self.range.low;
-            self.give_up(now, bounds, !contradicted, None, out);
+            self.report_certain_part(now, bounds, !contradicted, None, out);
         }
         if self.accounted.is_none() {
             out.findings.push(Finding::Unproven { direction: self.direction });
         }
     }
 
-    /// Packets that the interface has counted beyond what the newest record speaks of, if there are any and the offset
-    /// is known.
+    /// Returns the number of packets at the interface after the newest record, if there are any and the
+    /// offset is known.
     pub(super) fn unrecorded(&self) -> Option<u64> {
         let newest = self.records.back()?;
         let beyond = i128::from(self.counts.packets) - i128::from(newest.packets) - self.accounted?;
         u64::try_from(beyond).ok().filter(|n| *n > 0)
     }
 
-    pub(super) fn standing(&self) -> Standing {
-        Standing {
+    pub(super) fn status(&self) -> DirectionStatus {
+        DirectionStatus {
             interface: self.counts,
             recorded: self.records.back().map_or(0, |r| r.packets),
             verified: self.verified,
-            aligned: self.accounted.is_some() && self.exact() == self.accounted,
+            aligned: self.accounted.is_some() && self.exact_offset() == self.accounted,
             suspicious: self.suspicious_since.is_some(),
         }
     }
 }
 
-/// The interface's number of the P4 VM's packet `p`.
-fn at(offset: i128, p: u64) -> Option<u64> {
+/// Returns the interface's number of the P4 VM's packet `p`.
+fn interface_number(offset: i128, p: u64) -> Option<u64> {
     u64::try_from(offset.checked_add(i128::from(p))?).ok()
 }
 
-/// How far `offset` is outside a range.
-const fn outside(offset: i128, range: Bounds) -> i128 {
+/// Returns the distance of `offset` from a range.
+const fn distance_from(offset: i128, range: Bounds) -> i128 {
     if offset > range.high {
         offset - range.high
     } else if offset < range.low {
@@ -428,17 +430,17 @@ const fn outside(offset: i128, range: Bounds) -> i128 {
     }
 }
 
-/// Whether `difference` is what one packet before the boundary `n` and one after it make when they change places.
-fn overtaken(history: &History, n: u64, difference: u64) -> bool {
+/// Returns whether `difference` arises when a packet before the boundary `n` and one after it swap places.
+fn is_reordering(history: &History, n: u64, difference: u64) -> bool {
     let digest = |i: u64| Some(history.after(i)?.wrapping_sub(history.after(i.checked_sub(1)?)?));
-    let before = n.saturating_sub(REORDER) + 1..=n;
-    before
-        .filter_map(digest)
-        .any(|out| (n + 1..=n + REORDER).filter_map(digest).any(|into| into.wrapping_sub(out) == difference))
+    let before = n.saturating_sub(MAX_REORDERING) + 1..=n;
+    before.filter_map(digest).any(|out| {
+        (n + 1..=n + MAX_REORDERING).filter_map(digest).any(|into| into.wrapping_sub(out) == difference)
+    })
 }
 
-/// The only offset at which the interface's packets between the two records have the same sum, if there is just one.
-fn fitting(history: &History, earlier: Totals, later: Totals) -> Option<Base> {
+/// Returns the only offset at which the interface's packets between two records have the same sum.
+fn find_alignment(history: &History, earlier: Totals, later: Totals) -> Option<Alignment> {
     let length = later.packets - earlier.packets;
     let wanted = later.digest.wrapping_sub(earlier.digest);
     let mut found = None;
@@ -449,7 +451,7 @@ fn fitting(history: &History, earlier: Totals, later: Totals) -> Option<Base> {
                 return None;
             }
             let offset = i128::from(start) - i128::from(earlier.packets);
-            found = Some(Base { offset, delta: Some(a.wrapping_sub(earlier.digest)) });
+            found = Some(Alignment { offset, delta: Some(a.wrapping_sub(earlier.digest)) });
         }
     }
     found

@@ -6,36 +6,36 @@ use p4shield_seal::{Identity, LogOpener, LogRefusal, Now, OpenedRecord, TenantKe
 
 use super::AuditError;
 use crate::audit::Audit;
-use crate::page::{PageMemory, PagePlace, Place, Use};
-use crate::publish::AgentError;
+use crate::error::AgentError;
+use crate::page::{PageLocation, PageMemory, PageUse, PageWatch};
 
-/// Reads what is new on a log page.
+/// A reader of new publications on a log page.
 pub(super) struct LogPage<M = PageMemory> {
     reader: PageReader<M>,
     opener: LogOpener,
-    /// Publications that were looked at or passed over.
+    /// Number of the next publication to read.
     next: u64,
     buffer: Vec<u8>,
 }
 
 impl LogPage {
-    /// Maps the page, and begins after what is on it: the past is not this audit's.
+    /// Maps the page and starts after its present contents, which are not part of this audit.
     pub(super) fn open(
-        page: &PagePlace,
+        page: &PageLocation,
         key: &TenantKey,
         identity: &Identity<'_>,
-    ) -> Result<(Self, Place), AuditError> {
-        let (memory, place) = Place::open(page, LOG_PAGE_SIZE, Use::Read)?;
+    ) -> Result<(Self, PageWatch), AuditError> {
+        let (memory, watch) = PageWatch::open(page, LOG_PAGE_SIZE, PageUse::Read)?;
         let mut log = Self::new(memory, key, identity)?;
         log.next = log.reader.published();
-        Ok((log, place))
+        Ok((log, watch))
     }
 
-    /// Goes on with a page that was made anew, from its beginning. What was accepted before is not forgotten: records
-    /// from before are replays there, too.
-    pub(super) fn follow(&mut self, memory: PageMemory) {
+    /// Continues with a re-created page from its beginning. The opener keeps its state: earlier records
+    /// count as replays on the new page, too.
+    pub(super) fn reopen(&mut self, memory: PageMemory) {
         if let Ok(reader) = PageReader::new(memory, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE) {
-            tracing::info!("the log page was made anew");
+            tracing::info!("the log page was re-created");
             self.reader = reader;
             self.next = 0;
         }
@@ -49,8 +49,8 @@ impl<M: Memory> LogPage<M> {
         Ok(Self { reader, opener: LogOpener::new(key, identity), next: 0, buffer })
     }
 
-    /// Tells the engine each new publication, in order. The page's numbers are the cloud's: they decide where to look,
-    /// never how long, and never what to believe.
+    /// Passes each new publication to the audit engine, in order. The cloud controls the page's counters:
+    /// they select the slots to read, but neither the duration nor the acceptance.
     pub(super) fn read(&mut self, now: Now, audit: &mut Audit) {
         self.each(|opened| match opened {
             Ok(record) => audit.record(now, &record),
@@ -61,7 +61,7 @@ impl<M: Memory> LogPage<M> {
     fn each(&mut self, mut take: impl FnMut(Result<OpenedRecord, LogRefusal>)) {
         let published = self.reader.published();
         if published < self.next {
-            // The page was made anew, or somebody turned it back: what it holds newest tells.
+            // The page was re-created or reset: continue with its newest record.
             self.next = published.saturating_sub(1);
         }
         let oldest = published.saturating_sub(u64::from(LOG_SLOTS));
@@ -69,7 +69,7 @@ impl<M: Memory> LogPage<M> {
             self.next = index + 1;
             match self.reader.read(index, &mut self.buffer) {
                 Ok(p) => take(self.opener.open(p.epoch, p.counter, &self.buffer[..p.len])),
-                // Overwritten meanwhile by an honest writer, or never written by another: a gap either way.
+                // An honest writer overwrote the record meanwhile, or a dishonest one never wrote it: a gap.
                 Err(PageFault::Torn(_) | PageFault::NotAPage) => {}
                 Err(_) => take(Err(LogRefusal::Forged)),
             }
@@ -77,7 +77,7 @@ impl<M: Memory> LogPage<M> {
     }
 }
 
-/// Feeds a log page with these bytes to reader and opener; `bytes` follow the page's header.
+/// For fuzzers: reads and opens the publications of a log page.
 pub(crate) fn fuzz(
     memory: SharedMemory,
     key: &TenantKey,

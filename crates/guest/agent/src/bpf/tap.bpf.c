@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The auditor's tap: counts what the VM's interface carries, and sums up its keyed digests.
+// The auditor's tap: counts the packets of the VM's interface, and sums their keyed digests.
 //
-// The auditor compares these sums with those that the P4 VM published. It must therefore count exactly the frames
-// that a mediator submits (p4shield_mediator::classify: IPv4 and IPv6 but for neighbour discovery; on a shared port
-// only those with one of the VM's addresses on the VM's side), and digest them as p4shield_seal::PacketDigest does. A P4 VM's record speaks of "the first n packets", so the running sum after
-// every packet is kept for a while; the auditor looks up the one that belongs to n.
+// The auditor compares these sums with those that the P4 VM published. The tap must count exactly the frames
+// that a mediator submits (p4shield_mediator::classify: IPv4 and IPv6 except neighbour discovery; on a shared
+// port only those with one of the VM's addresses on the VM's side), and digest them like
+// p4shield_seal::PacketDigest. A P4 VM's record covers "the first n packets", so the tap stores the running
+// sum after each recent packet, and the auditor looks up the one for n.
 //
-// The map layouts are repeated in tap/maps.rs.
+// tap/maps.rs repeats the layouts of the maps.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -19,24 +20,24 @@
 #define HISTORY 65536
 #define INGRESS 0
 #define EGRESS 1
-#define QINQ 0x9100 // a tag of before 802.1ad
+#define QINQ 0x9100 // the VLAN tag that predates 802.1ad
 #define IPPROTO_ICMPV6 58
 #define ALWAYS_INLINE static __attribute__((always_inline))
 
 struct config {
 	__u64 k0, k1;    // SipHash key
 	__u32 cover;     // bytes of a packet that a digest covers, at most DIGEST_BYTES
-	__u32 every_ip;  // whether a mediator submits every IP packet, whatever its addresses
+	__u32 every_ip;  // whether a mediator submits every IP packet, independently of addresses
 };
 
 struct tally {
 	struct bpf_spin_lock lock;
 	__u32 reserved;
-	__u64 packets;      // frames that a mediator submits, each segment of a super-packet counted
+	__u64 packets;      // frames that a mediator submits, with each segment of a super-packet counted
 	__u64 bytes;        // their bytes
 	__u64 digest;       // sum of their digests
-	__u64 not_whole;    // of them: packets that could not be digested
-	__u64 whole_since;  // value of `packets` after the last of those
+	__u64 not_whole;    // packets among them that could not be digested
+	__u64 whole_since;  // value of `packets` after the last of them
 	__u64 others;       // frames that a mediator does not submit
 	__u64 other_bytes;
 };
@@ -75,13 +76,13 @@ struct {
 	__type(value, __u8);
 } addresses SEC(".maps");
 
-// What is to be known of a frame before it is counted.
+// Properties of a frame.
 struct frame {
 	__u64 words[DIGEST_BYTES / 8]; // its first bytes, zero-padded
-	__u32 have;                    // how many they are
-	__u32 len;                     // bytes of the whole frame
-	__u32 segments;                // packets on the wire that it stands for
-	__u32 whole;                   // whether it is one packet with all its bytes
+	__u32 have;                    // number of those bytes
+	__u32 len;                     // length of the whole frame
+	__u32 segments;                // number of packets on the wire
+	__u32 whole;                   // whether it is a single packet with all its bytes
 };
 
 ALWAYS_INLINE __u16 be16(const __u8 *b, __u32 at)
@@ -94,8 +95,8 @@ ALWAYS_INLINE int is_tag(__u16 type)
 	return type == ETH_P_8021Q || type == ETH_P_8021AD || type == QINQ;
 }
 
-// Finds the VM-side address of the frame and the place of its layer-4 checksum (0: none).
-// Returns 0 if it is no IP packet that a mediator would look at.
+// Finds the VM-side address of the frame and the offset of its layer-4 checksum (0: none).
+// Returns 0 if the frame is not an IP packet that a mediator submits.
 ALWAYS_INLINE int dissect(const struct frame *f, int direction, __u8 address[16], __u32 *checksum)
 {
 	const __u8 *b = (const __u8 *)f->words;
@@ -130,7 +131,7 @@ ALWAYS_INLINE int dissect(const struct frame *f, int direction, __u8 address[16]
 	if (type == ETH_P_IPV6 && f->have >= ip + 40) {
 		__u32 from = ip + (direction == INGRESS ? 24 : 8);
 
-		// Neighbour discovery is IPv6's ARP: no mediator submits it.
+		// Neighbour discovery is IPv6's counterpart of ARP: no mediator submits it.
 		if (b[ip + 6] == IPPROTO_ICMPV6 && b[ip + 7] == 255 && f->have > ip + 40 && b[ip + 40] >= 133 &&
 		    b[ip + 40] <= 137)
 			return 0;
@@ -154,7 +155,7 @@ ALWAYS_INLINE int dissect(const struct frame *f, int direction, __u8 address[16]
 		v2 += v1; v1 = ROTL(v1, 17); v1 ^= v2; v2 = ROTL(v2, 32); \
 	} while (0)
 
-// SipHash-1-3 over the length, four zero bytes, and the words that `cover` bytes reach into.
+// SipHash-1-3 over the length, four zero bytes, and the words that contain the first `cover` bytes.
 ALWAYS_INLINE __u64 digest(const struct frame *f, __u32 cover, const struct config *c)
 {
 	__u64 v0 = c->k0 ^ 0x736f6d6570736575ULL, v1 = c->k1 ^ 0x646f72616e646f6dULL;
@@ -171,7 +172,7 @@ ALWAYS_INLINE __u64 digest(const struct frame *f, __u32 cover, const struct conf
 			break;
 		m = f->words[i];
 		if (cover < i * 8 + 8)
-			m &= ~0ULL >> (64 - 8 * (cover - i * 8)); // little-endian: the first bytes are low
+			m &= ~0ULL >> (64 - 8 * (cover - i * 8)); // little-endian: the first bytes are the low ones
 		v3 ^= m;
 		SIP_ROUND;
 		v0 ^= m;
@@ -229,8 +230,8 @@ ALWAYS_INLINE void count(struct frame *f, __u32 direction)
 	bpf_spin_unlock(&t->lock);
 }
 
-// Bytes to copy of a frame of `len`, 0 for one without an Ethernet header. The barriers keep clang from merging the
-// two bounds into one comparison of a difference, which the verifier cannot follow.
+// Returns the number of bytes to copy of a frame, 0 without an Ethernet header. The barriers keep clang from
+// merging the two bounds into one comparison of a difference, which the verifier cannot follow.
 ALWAYS_INLINE __u64 head(__u32 len)
 {
 	__u64 n = len;
@@ -265,13 +266,13 @@ ALWAYS_INLINE int tap_skb(struct __sk_buff *skb, __u32 direction)
 
 	f.len = skb->len;
 	f.segments = skb->gso_size && skb->gso_segs > 1 ? skb->gso_segs : 1;
-	// A tag that is kept beside the data is on the wire and not in the bytes.
+	// A tag that is stored beside the data is on the wire, but not in the bytes.
 	f.whole = f.segments == 1 && !skb->vlan_present;
 	have = head(f.len);
 	f.have = have;
 	if (have && bpf_skb_load_bytes(skb, 0, f.words, have) == 0)
 		count(&f, direction);
-	return TC_ACT_UNSPEC; // also "next" for tcx: others decide about the packet
+	return TC_ACT_UNSPEC; // for tcx "next": other programs decide about the packet
 }
 
 SEC("tc")
@@ -286,4 +287,4 @@ int tap_egress(struct __sk_buff *skb)
 	return tap_skb(skb, EGRESS);
 }
 
-char LICENSE[] SEC("license") = "Apache-2.0"; // no helper used here asks for the GPL
+char LICENSE[] SEC("license") = "Apache-2.0"; // the helpers used here do not require the GPL

@@ -1,10 +1,10 @@
-//! Collectors: what the user VM's kernel knows, as fields of a snapshot.
+//! Collectors: values of the user VM's kernel as fields of a snapshot.
 //!
-//! Files are read in the network namespace of the calling thread (`/proc/thread-self/net`), so a collector is made
-//! and used on one thread. What cannot be read is unknown in the snapshot, and said once in the log.
+//! Files are read in the network namespace of the calling thread (`/proc/thread-self/net`), so a collector
+//! is created and used on one thread. Unreadable values are unknown in the snapshot, and logged once.
 //!
-//! `TCP: mem` of sockstat is one number for the whole kernel, whatever the network namespace; in a VM, which has its
-//! kernel to itself, that is the VM's. `TCP: inuse` is counted by namespace.
+//! `TCP: mem` of sockstat is one number for the whole kernel, independent of network namespaces. A VM has
+//! its own kernel, so the number is the VM's. `TCP: inuse` is counted per namespace.
 
 pub mod parse;
 pub mod rates;
@@ -19,10 +19,10 @@ use crate::config::{InterfaceConfig, Threshold};
 use rates::{Meter, utilisation};
 use source::Source;
 
-/// Files that the kernel updates every two seconds, or that hardly ever change, are read at each so many-th time.
+/// Files that rarely change are read only every so many rounds; the kernel updates some every two seconds.
 const SLOW: u64 = 10;
 
-/// Reads everything, at the publisher's pace.
+/// Reads all values at the publisher's rate.
 pub struct Collector {
     page_size: u64,
     threshold: Threshold,
@@ -36,7 +36,7 @@ pub struct Collector {
     meminfo: Source,
     net_dev: Source,
     interfaces: Vec<Interface>,
-    /// Fields of the slow files, from the last time they were read.
+    /// Fields of the rarely read files.
     slow: Vec<(u32, u64)>,
 }
 
@@ -49,8 +49,8 @@ struct Interface {
 }
 
 impl Collector {
-    /// A collector for the calling thread. Interfaces beyond the [`INTERFACES`] that a snapshot describes are left
-    /// out.
+    /// Creates a collector for the calling thread. Interfaces beyond the [`INTERFACES`] of a snapshot are
+    /// ignored.
     #[must_use]
     pub fn new(threshold: Threshold, interfaces: &[InterfaceConfig], window: Duration) -> Self {
         let net = |file: &str, what| Source::new(PathBuf::from("/proc/thread-self/net").join(file), what);
@@ -73,7 +73,7 @@ impl Collector {
         }
     }
 
-    /// Sets every field that is known at `now` (steady clock, nanoseconds).
+    /// Sets every field that is known at `now` (monotonic clock, nanoseconds).
     pub fn collect(&mut self, now: u64, snapshot: &mut Snapshot) {
         if self.rounds.is_multiple_of(SLOW) {
             self.read_slow();
@@ -91,7 +91,7 @@ impl Collector {
         let tcp = parse::sockstat(text);
         let bytes = tcp.mem_pages.and_then(|pages| pages.checked_mul(self.page_size));
         set(snapshot, field::TCP_MEM_USED, bytes);
-        // A kernel without IPv6 has no such file; IPv4's sockets are all there are then.
+        // A kernel without IPv6 lacks this file and has IPv4 sockets only.
         let v6 = self.sockstat6.read(&mut self.buffer).and_then(parse::sockstat6).unwrap_or(0);
         set(snapshot, field::TCP_SOCKETS, tcp.in_use.map(|v4| v4.saturating_add(v6)));
     }
@@ -170,9 +170,9 @@ fn set(snapshot: &mut Snapshot, field: u32, value: Option<u64>) {
     }
 }
 
-/// A share of a number of bytes. Shares are checked when the configuration is read.
+/// Returns a fraction of a number of bytes. The configuration's check bounds the fraction.
 fn fraction(share: f64, of: u64) -> Option<u64> {
-    // Exact enough: parts per million of anything below 2^64 fit into 128 bits.
+    // Exact enough: parts per million of any number below 2^64 fit into 128 bits.
     let millionths = share.mul_add(1e6, 0.5);
     (0.0..=1e6 + 1.0).contains(&millionths).then(|| {
         let share = u128::from(of) * millionths as u128 / 1_000_000;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_missing_leaves_its_fields_unknown() {
+    fn a_missing_file_leaves_its_fields_unknown() {
         let mut c = Collector::new(Threshold::Bytes(1), &[], Duration::ZERO);
         c.memory_pressure = Source::new("/proc/no-such-file".into(), "pressure");
         let mut s = Snapshot::default();

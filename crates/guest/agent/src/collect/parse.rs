@@ -1,8 +1,8 @@
-//! Parsers of the kernel's text files: pure, tolerant of what newer kernels add, and free of panics on anything.
+//! Parsers of the kernel's text files. They are pure, tolerate additions of newer kernels, and never panic.
 //!
-//! What a file does not say is `None`. Numbers that do not fit saturate nowhere: they are not numbers of ours.
+//! A missing value is `None`, and so is a number that does not fit its type.
 
-/// What `/proc/net/sockstat` says about TCP.
+/// TCP values of `/proc/net/sockstat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SockStat {
     /// Sockets in use in this network namespace (`inuse`).
@@ -37,10 +37,10 @@ pub fn tcp_mem_limit(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().nth(2)?.parse().ok()
 }
 
-/// Memory of the machine, bytes.
+/// Memory of the machine in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemInfo {
-    /// All of it.
+    /// Total memory.
     pub total: Option<u64>,
     /// `MemTotal - MemAvailable`.
     pub used: Option<u64>,
@@ -77,7 +77,7 @@ pub fn pressure(text: &str) -> Pressure {
     Pressure { some: average("some"), full: average("full") }
 }
 
-/// `12.34` as 1234.
+/// Parses `12.34` as 1234.
 fn hundredths(text: &str) -> Option<u64> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
@@ -106,25 +106,25 @@ pub struct Counters {
 /// Reads one interface's counters from `/proc/net/dev`.
 #[must_use]
 pub fn net_dev(text: &str, interface: &str) -> Option<Counters> {
-    // A name is followed by a colon, with or without blanks after it, and can itself contain colons (aliases).
+    // A colon follows the name, with or without blanks after it. Names may contain colons (aliases).
     let rest = text.lines().find_map(|l| l.trim_start().strip_prefix(interface)?.strip_prefix(':'))?;
     let mut numbers = rest.split_ascii_whitespace().map(|w| w.parse::<u64>().ok());
     let mut nth = |n| numbers.nth(n).flatten();
-    // Eight columns of each direction: bytes and packets come first.
+    // Each direction has eight columns, beginning with bytes and packets.
     let (rx_bytes, rx_packets) = (nth(0)?, nth(0)?);
     let (tx_bytes, tx_packets) = (nth(6)?, nth(0)?);
     Some(Counters { rx_bytes, rx_packets, tx_bytes, tx_packets })
 }
 
-/// Reads `/sys/class/net/X/speed`, megabits per second; -1 and 0 mean that there is none.
+/// Reads `/sys/class/net/X/speed` in megabits per second; -1 and 0 mean that the speed is unknown.
 #[must_use]
 pub fn speed(text: &str) -> Option<u64> {
     let mbps: u64 = text.trim().parse().ok()?;
-    // 4294967295 is how some drivers write -1.
+    // Some drivers write -1 as 4294967295.
     (mbps != 0 && mbps < u64::from(u32::MAX)).then(|| mbps * 1_000_000)
 }
 
-/// Feeds any bytes to every parser; for fuzzing.
+/// For fuzzers: passes any bytes to every parser.
 pub fn fuzz(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let _ = (sockstat(&text), sockstat6(&text), tcp_mem_limit(&text), meminfo(&text));
@@ -136,14 +136,15 @@ mod tests {
     use super::*;
 
     /// From Linux 6.18.
-    const SOCKSTAT: &str = "sockets: used 16\nTCP: inuse 1 orphan 0 tw 0 alloc 1 mem 324\nUDP: inuse 0 mem 0\n\
-        UDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n";
+    const SOCKSTAT: &str = "sockets: used 16\nTCP: inuse 1 orphan 0 tw 0 alloc 1 mem 324\nUDP: inuse 0 mem \
+                            0\nUDPLITE: inuse 0\nRAW: inuse 0\nFRAG: inuse 0 memory 0\n";
     const MEMINFO: &str =
         "MemTotal:       24609312 kB\nMemFree:        22018896 kB\nMemAvailable:   23781908 kB\n";
     const NET_DEV: &str = "Inter-|   Receive                                                |  Transmit\n \
-        face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed\n    \
-        lo:  1372      14    0    0    0     0          0         0     1372      14    0    0    0     0       0          0\n  \
-        eth0:18446744073709551615 2 0 0 0 0 0 0 30 4 0 0 0 0 0 0\n";
+        face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo \
+        colls carrier compressed\n    lo:  1372      14    0    0    0     0          0         0     1372 \
+             14    0    0    0     0       0          0\n  eth0:18446744073709551615 2 0 0 0 0 0 0 30 4 0 \
+        0 0 0 0 0\n";
 
     #[test]
     fn sockstat_of_linux() {
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn sockstat_in_another_order_and_with_more_words() {
+    fn sockstat_with_more_words_in_another_order() {
         let s = sockstat("TCP: mem 5 new 9 inuse 2\n");
         assert_eq!(s, SockStat { in_use: Some(2), mem_pages: Some(5) });
         assert_eq!(sockstat("TCP: mem -5 inuse 99999999999999999999\n"), SockStat::default());
@@ -179,7 +180,8 @@ mod tests {
     #[test]
     fn pressure_of_linux() {
         let p = pressure(
-            "some avg10=12.34 avg60=0.28 avg300=0.59 total=17350013\nfull avg10=0.05 avg60=0.00 avg300=0.00 total=0\n",
+            "some avg10=12.34 avg60=0.28 avg300=0.59 total=17350013\nfull avg10=0.05 avg60=0.00 \
+             avg300=0.00 total=0\n",
         );
         assert_eq!(p, Pressure { some: Some(1234), full: Some(5) });
         assert_eq!(pressure("some avg10=-1.0\nfull avg10=1.-2\n"), Pressure::default());

@@ -1,4 +1,4 @@
-//! Rates of an interface over a sliding window, whatever happens to its counters.
+//! Traffic rates of an interface over a sliding window.
 
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ pub struct Rates {
     pub tx_pps: u64,
 }
 
-/// The counters of the latest moments.
+/// Recent counters of an interface.
 #[derive(Debug)]
 pub struct Meter {
     window_ns: u64,
@@ -26,14 +26,14 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// A meter over the last `window_ns`.
+    /// Creates a meter over the last `window_ns`.
     #[must_use]
     pub const fn new(window_ns: u64) -> Self {
         Self { window_ns, samples: VecDeque::new(), index: 0 }
     }
 
-    /// Takes the counters at `now`; none while there is no such interface. `index` is the interface's number: a new
-    /// one, or a counter that fell, starts the window anew. The rates are known from the second sample on.
+    /// Adds the counters at `now`; `None` if the interface does not exist. A new interface `index`, or a
+    /// counter that decreased, restarts the window. The rates are known from the second sample on.
     pub fn sample(&mut self, now: u64, index: u32, counters: Option<Counters>) -> Option<Rates> {
         let Some(counters) = counters else {
             self.samples.clear();
@@ -50,7 +50,7 @@ impl Meter {
             self.index = index;
         }
         self.samples.push_back((now, counters));
-        // The window's first sample is the youngest that is at least a window old.
+        // The window starts with the newest sample that is at least one window old.
         while self.samples.get(1).is_some_and(|(at, _)| now.saturating_sub(*at) >= self.window_ns) {
             self.samples.pop_front();
         }
@@ -69,7 +69,7 @@ impl Meter {
     }
 }
 
-/// A rate as hundredths of a percent of a speed.
+/// Returns a rate in hundredths of a percent of a speed.
 #[must_use]
 pub fn utilisation(bps: u64, speed_bps: u64) -> Option<u64> {
     let share = (u128::from(bps) * 10_000).checked_div(u128::from(speed_bps))?;
@@ -94,19 +94,19 @@ mod tests {
         assert_eq!(r, Rates { rx_bps: 16_000, tx_bps: 32_000, rx_pps: 20, tx_pps: 40 });
         m.sample(S, 1, bytes(1_000)).unwrap();
         let r = m.sample(2 * S, 1, bytes(1_000)).unwrap();
-        assert_eq!(r.rx_bps, 0, "what is older than the window is forgotten");
+        assert_eq!(r.rx_bps, 0, "samples older than the window are dropped");
     }
 
     #[test]
-    fn resets_and_new_interfaces_never_look_like_traffic() {
+    fn resets_and_new_interfaces_are_not_traffic() {
         let mut m = Meter::new(S);
         m.sample(0, 1, bytes(1_000_000));
-        assert_eq!(m.sample(S / 10, 1, bytes(10)), None, "counters fell");
+        assert_eq!(m.sample(S / 10, 1, bytes(10)), None, "counters decreased");
         assert_eq!(m.sample(S / 5, 1, bytes(10)).unwrap(), Rates::default());
         assert_eq!(m.sample(S / 2, 2, bytes(5_000_000)), None, "another interface of that name");
         assert_eq!(m.sample(S, 2, None), None, "gone");
         assert_eq!(m.sample(S + 1, 2, bytes(1)), None);
-        assert_eq!(m.sample(S + 1, 2, bytes(1)), None, "time stood still");
+        assert_eq!(m.sample(S + 1, 2, bytes(1)), None, "no time elapsed");
     }
 
     #[test]

@@ -1,36 +1,36 @@
-//! A file of the kernel that is read again and again through one descriptor.
+//! A file of the kernel that is read repeatedly through one descriptor.
 
 use std::path::PathBuf;
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};
 
-/// Longest text that is taken of one file.
-const LIMIT: usize = 64 * 1024;
+/// Maximum length of a file's text.
+const MAX_TEXT: usize = 64 * 1024;
 
-/// One file. Files of `/proc` render their text anew at each read from offset 0.
+/// A file. Files of `/proc` render their text again at each read from offset 0.
 #[derive(Debug)]
 pub(super) struct Source {
     path: PathBuf,
     what: &'static str,
     fd: Option<OwnedFd>,
-    told: bool,
+    logged: bool,
 }
 
 impl Source {
-    /// `what` is not known while the file at `path` cannot be read; that is said once.
+    /// While the file at `path` cannot be read, `what` is unknown; that is logged once.
     pub(super) const fn new(path: PathBuf, what: &'static str) -> Self {
-        Self { path, what, fd: None, told: false }
+        Self { path, what, fd: None, logged: false }
     }
 
-    /// Its text, in `buffer`.
+    /// Reads the text into `buffer`.
     pub(super) fn read<'a>(&mut self, buffer: &'a mut Vec<u8>) -> Option<&'a str> {
         match self.fill(buffer) {
             Ok(len) => std::str::from_utf8(&buffer[..len]).ok(),
             Err(error) => {
-                // Opened again next time: the interface or the feature may come back.
+                // The next read opens the file again: the interface or the feature may return.
                 self.fd = None;
-                if !std::mem::replace(&mut self.told, true) {
+                if !std::mem::replace(&mut self.logged, true) {
                     let error = std::io::Error::from(error);
                     tracing::warn!(file = %self.path.display(), %error, "{} stays unknown", self.what);
                 }
@@ -47,9 +47,9 @@ impl Source {
                 none.insert(rustix::fs::open(&self.path, flags, Mode::empty())?)
             }
         };
-        buffer.resize(LIMIT, 0);
+        buffer.resize(MAX_TEXT, 0);
         let mut len = 0;
-        while len < LIMIT {
+        while len < MAX_TEXT {
             match rustix::io::pread(&*fd, &mut buffer[len..], len as u64)? {
                 0 => break,
                 n => len += n,

@@ -1,20 +1,20 @@
-//! ivshmem devices, found and switched on through sysfs.
+//! ivshmem devices: discovery and activation through sysfs.
 //!
-//! `ivshmem-plain` of QEMU and Cloud Hypervisor is a PCI device 1af4:1110 whose third base address register (BAR 2) is
-//! memory that the host shares (QEMU, `docs/specs/ivshmem-spec.rst`). Linux lets root map a BAR from
-//! `/sys/bus/pci/devices/ADDRESS/resource2` (`Documentation/PCI/sysfs-pci.rst`), so no driver is needed; since
-//! Linux 5.10 the mapping is one that the host can read in a confidential VM, too.
+//! `ivshmem-plain` of QEMU and Cloud Hypervisor is a PCI device 1af4:1110 whose third base address register
+//! (BAR 2) is memory that the host shares (QEMU, `docs/specs/ivshmem-spec.rst`). Linux lets root map a BAR
+//! from `/sys/bus/pci/devices/ADDRESS/resource2` (`Documentation/PCI/sysfs-pci.rst`), so no driver is
+//! needed. Since Linux 5.10 the host can also read the mapping of a confidential VM.
 
 use std::fmt;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where Linux shows PCI devices.
+/// Directory of PCI devices.
 const SYSFS: &str = "/sys/bus/pci/devices";
 const VENDOR: u64 = 0x1af4;
 const DEVICE: u64 = 0x1110;
-/// The line of the file `resource` that is about BAR 2.
+/// Line of BAR 2 in the file `resource`.
 const BAR: usize = 2;
 
 /// The address of a PCI device: `domain:bus:slot.function`, all hexadecimal.
@@ -58,54 +58,56 @@ impl fmt::Display for PciAddress {
     }
 }
 
-/// Why a page is not to be had from a device.
+/// Reason why a device cannot provide a page.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// No PCI address.
+    /// The text is not a PCI address.
     #[error(
-        "{0:?} is no PCI address; write pci:0000:00:05.0 (`lspci -D -d 1af4:1110` lists devices) or pci:auto"
+        "{0:?} is not a PCI address: write pci:0000:00:05.0 (`lspci -D -d 1af4:1110` lists devices) or \
+         pci:auto"
     )]
     Address(String),
-    /// None fits.
+    /// No device has the required size.
     #[error("no ivshmem device (PCI 1af4:1110) has a memory of {size} bytes; there {found}")]
     None {
-        /// The page's size.
+        /// Size of the page.
         size: u64,
-        /// What there is instead.
+        /// The existing devices.
         found: String,
     },
-    /// More than one fits.
-    #[error("{} ivshmem devices have a memory of {size} bytes ({}); say which one is meant", .found.len(), list(.found))]
+    /// Several devices have the required size.
+    #[error("{} ivshmem devices have a memory of {size} bytes ({}): select one", .found.len(), list(.found))]
     Several {
-        /// The page's size.
+        /// Size of the page.
         size: u64,
-        /// Which.
+        /// Their addresses.
         found: Vec<PciAddress>,
     },
-    /// The device is another one.
-    #[error("the PCI device {0} is no ivshmem device (1af4:1110)")]
+    /// The device is not an ivshmem device.
+    #[error("the PCI device {0} is not an ivshmem device (1af4:1110)")]
     Other(PciAddress),
-    /// Its memory is of another page.
+    /// The device's memory has another size than the page.
     #[error(
-        "the memory of the ivshmem device {address} has {actual} bytes, the page {size}; are info page and log page confused?"
+        "the memory of the ivshmem device {address} has {actual} bytes, the page {size}: check that info \
+         page and log page are not swapped"
     )]
     Size {
-        /// The device.
+        /// Address of the device.
         address: PciAddress,
-        /// The page's size.
+        /// Size of the page.
         size: u64,
-        /// The memory's.
+        /// Size of the memory.
         actual: u64,
     },
     /// A system call failed.
-    #[error("cannot {what} {}; it needs root, and a kernel that is not locked down", path.display())]
+    #[error("cannot {what} {}: root rights and a kernel without lockdown are required", path.display())]
     System {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
@@ -124,12 +126,12 @@ pub(super) struct Device {
 }
 
 impl Device {
-    /// The device at `address`, whose memory is to have `size` bytes.
+    /// Opens the device at `address`, whose memory must have `size` bytes.
     pub(super) fn at(address: PciAddress, size: u64) -> Result<Self, DeviceError> {
         Self::within(Path::new(SYSFS), address)?.of_size(size)
     }
 
-    /// The one device whose memory has `size` bytes.
+    /// Finds the only device whose memory has `size` bytes.
     pub(super) fn find(size: u64) -> Result<Self, DeviceError> {
         Self::find_within(Path::new(SYSFS), size)
     }
@@ -141,7 +143,7 @@ impl Device {
         addresses.sort();
         let all: Vec<Self> = addresses.into_iter().filter_map(|a| Self::within(sysfs, a).ok()).collect();
         let found = match all.as_slice() {
-            [] => "is none at all".to_owned(),
+            [] => "is none".to_owned(),
             some => some
                 .iter()
                 .map(|d| format!("is {} with {}", d.address, d.size))
@@ -183,18 +185,18 @@ impl Device {
         self.address
     }
 
-    /// The file that maps the device's memory, uncached or with writes combined.
+    /// Returns the file that maps the device's memory, uncached or with write combining.
     pub(super) fn memory(&self, combined: bool) -> PathBuf {
         self.folder.join(if combined { "resource2_wc" } else { "resource2" })
     }
 
-    /// Switches the device's memory on, if nobody has, and opens it: with `combine` so that writes are gathered into
-    /// whole cache lines, where the kernel offers that. Also tells whether they are.
+    /// Enables the device if necessary, and opens its memory. With `combine`, writes are gathered into whole
+    /// cache lines if the kernel supports that; the result states whether they are.
     pub(super) fn open(&self, combine: bool) -> Result<(File, bool), DeviceError> {
         let enable = self.folder.join("enable");
         let on = fs::read_to_string(&enable).map_err(failed("read", &enable))?;
         if on.trim() == "0" {
-            fs::write(&enable, "1").map_err(failed("switch on the device with", &enable))?;
+            fs::write(&enable, "1").map_err(failed("enable the device with", &enable))?;
         }
         let combine = combine && self.memory(true).exists();
         let path = self.memory(combine);
@@ -208,7 +210,7 @@ fn failed(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Dev
     move |source| DeviceError::System { what, path, source }
 }
 
-/// The size that the file `resource` tells of BAR 2: a line `first last flags` for each BAR.
+/// Returns the size of BAR 2 from the file `resource`, which has a line `first last flags` per BAR.
 fn bar_size(resource: &str) -> Option<u64> {
     let mut words = resource.lines().nth(BAR)?.split_whitespace();
     let (first, last) = (hexadecimal(words.next()?)?, hexadecimal(words.next()?)?);
@@ -223,7 +225,7 @@ fn hexadecimal(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// As a guest's sysfs shows it.
+    /// Creates a device like that of a guest's sysfs.
     fn device(sysfs: &Path, address: &str, ids: [&str; 2], bar: &str) {
         let folder = sysfs.join(address);
         fs::create_dir(&folder).unwrap();
@@ -241,7 +243,7 @@ mod tests {
     const BAR_16K: &str = "0x00000000fe004000 0x00000000fe007fff 0x000000000014220c";
 
     #[test]
-    fn devices_are_told_apart_by_size_and_by_address() {
+    fn devices_are_found_by_size_and_by_address() {
         let sysfs = tempfile::tempdir().unwrap();
         device(sysfs.path(), "0000:00:03.0", ["0x1af4", "0x1000"], BAR_8K);
         device(sysfs.path(), "0000:00:05.0", IVSHMEM, BAR_8K);
@@ -262,18 +264,18 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_switched_on_once() {
+    fn a_device_is_enabled_once() {
         let sysfs = tempfile::tempdir().unwrap();
         device(sysfs.path(), "0000:00:05.0", IVSHMEM, BAR_8K);
         let enable = sysfs.path().join("0000:00:05.0/enable");
         let device = Device::find_within(sysfs.path(), 8192).unwrap();
-        assert!(!device.open(true).unwrap().1, "there is no resource2_wc");
+        assert!(!device.open(true).unwrap().1, "resource2_wc does not exist");
         assert_eq!(fs::read_to_string(&enable).unwrap(), "1");
         fs::write(&enable, "2").unwrap();
         fs::write(sysfs.path().join("0000:00:05.0/resource2_wc"), [1; 16]).unwrap();
         assert!(device.open(true).unwrap().1);
         assert!(!device.open(false).unwrap().1);
-        assert_eq!(fs::read_to_string(&enable).unwrap(), "2", "it counts its users");
+        assert_eq!(fs::read_to_string(&enable).unwrap(), "2", "the file counts its users");
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What a page costs where it is: the cache attribute of a device's memory decides, and that is the hypervisor's and
-//! the processor's to choose.
+//! Measurement of a page's speed. It depends on the cache attribute of a device's memory, which the
+//! hypervisor and the processor select.
 
 use std::time::Instant;
 
@@ -9,30 +9,30 @@ use p4shield_channel::{PageFault, PageReader, PageWriter, SharedMemory};
 use serde::Serialize;
 
 use super::device::Device;
-use super::place::map;
-use super::{PageMemory, PagePlace};
-use crate::publish::AgentError;
+use super::watch::map;
+use super::{PageLocation, PageMemory};
+use crate::error::AgentError;
 
-/// Nanoseconds for one info page's publication and for reading it back, on average.
+/// Average times of one info page.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Measured {
-    /// How it was mapped: `file`, `device, uncached` or `device, write-combining`.
+pub struct Measurement {
+    /// Kind of mapping: `file`, `device, uncached` or `device, write-combining`.
     pub mapping: &'static str,
-    /// Nanoseconds a publication.
+    /// Nanoseconds per publication.
     pub publish_ns: f64,
-    /// Nanoseconds a reading.
+    /// Nanoseconds per read.
     pub read_ns: f64,
 }
 
-/// Publishes and reads `times` times at `place`, in each way that it can be mapped. What was on the page is lost, and
-/// a P4 VM that watches it sees forgeries: measure on a page that nobody uses.
+/// Publishes and reads `times` times at `location`, with each kind of mapping. This overwrites the page,
+/// and a P4 VM that reads it sees forgeries: measure on an unused page.
 ///
 /// # Errors
 ///
-/// When the page cannot be mapped.
-pub fn measure(place: &PagePlace, times: u32) -> Result<Vec<Measured>, AgentError> {
-    let device = match place {
-        PagePlace::File(path) => {
+/// If the page cannot be mapped.
+pub fn measure(location: &PageLocation, times: u32) -> Result<Vec<Measurement>, AgentError> {
+    let device = match location {
+        PageLocation::File(path) => {
             let open = || {
                 SharedMemory::open_file(path, INFO_PAGE_SIZE)
                     .map(PageMemory::from)
@@ -40,18 +40,18 @@ pub fn measure(place: &PagePlace, times: u32) -> Result<Vec<Measured>, AgentErro
             };
             return Ok(vec![run("file", open()?, open()?, times)?]);
         }
-        PagePlace::Device(address) => Device::at(*address, INFO_PAGE_SIZE as u64)?,
-        PagePlace::AnyDevice => Device::find(INFO_PAGE_SIZE as u64)?,
+        PageLocation::Device(address) => Device::at(*address, INFO_PAGE_SIZE as u64)?,
+        PageLocation::AnyDevice => Device::find(INFO_PAGE_SIZE as u64)?,
     };
-    let mut measured = Vec::new();
+    let mut measurements = Vec::new();
     for (combine, mapping) in [(false, "device, uncached"), (true, "device, write-combining")] {
         let [(one, combined), (other, _)] =
             [map(&device, INFO_PAGE_SIZE, combine)?, map(&device, INFO_PAGE_SIZE, combine)?];
         if combined == combine {
-            measured.push(run(mapping, one, other, times)?);
+            measurements.push(run(mapping, one, other, times)?);
         }
     }
-    Ok(measured)
+    Ok(measurements)
 }
 
 /// Publishes through one mapping of a page and reads through the other.
@@ -60,16 +60,16 @@ fn run(
     write: PageMemory,
     read: PageMemory,
     times: u32,
-) -> Result<Measured, AgentError> {
+) -> Result<Measurement, AgentError> {
     let mut writer = PageWriter::new(write, INFO_MAGIC, INFO_SLOTS, INFO_SLOT_STRIDE)?;
     let reader = PageReader::new(read, INFO_MAGIC, INFO_SLOTS, INFO_SLOT_STRIDE)?;
     let mut sealed = vec![0x5a; SNAPSHOT_SIZE + TAG_SIZE];
     let publish_ns = each(times, |counter| writer.publish(0, counter, &sealed).map(drop))?;
     let read_ns = each(times, |_| reader.newest(&mut sealed).map(drop))?;
-    Ok(Measured { mapping, publish_ns, read_ns })
+    Ok(Measurement { mapping, publish_ns, read_ns })
 }
 
-/// Nanoseconds of one call, on average.
+/// Returns the average nanoseconds per call.
 fn each(times: u32, mut call: impl FnMut(u64) -> Result<(), PageFault>) -> Result<f64, AgentError> {
     let start = Instant::now();
     for i in 0..times {
@@ -87,10 +87,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("page");
         drop(SharedMemory::create_file(&path, INFO_PAGE_SIZE, 0o600).unwrap());
-        let measured = measure(&PagePlace::File(path), 100).unwrap();
+        let measurements = measure(&PageLocation::File(path), 100).unwrap();
         assert!(
-            measured.len() == 1 && measured[0].publish_ns > 0.0 && measured[0].read_ns > 0.0,
-            "{measured:?}"
+            measurements.len() == 1 && measurements[0].publish_ns > 0.0 && measurements[0].read_ns > 0.0,
+            "{measurements:?}"
         );
     }
 }

@@ -1,10 +1,10 @@
-//! Memory of a page: a file's, or a device's, which has rules of its own.
+//! The memory of a page: a file's, or a device's, which has special rules.
 //!
-//! Two things are different with a device's memory. The processor must not be asked for odd widths: everything here is
-//! aligned words and, at ragged ends, bytes, as [`SharedMemory`] does it anyway. And if writes are combined
-//! (`resource2_wc`), they and reads may overtake each other, whatever x86 promises of ordinary memory, and stay in the
-//! processor for a while; the fences here put them in order and push them out. They cost an ordinary page nothing to
-//! speak of, so there is one type for all.
+//! A device's memory differs in two ways. The processor must not access it with odd widths; all accesses
+//! here are aligned words and, at ragged ends, bytes, as in [`SharedMemory`]. With write combining
+//! (`resource2_wc`), reads and writes may be reordered, unlike x86's ordinary memory, and may stay in the
+//! processor for a while; the fences here order and flush them. They cost an ordinary page almost nothing,
+//! so one type serves all pages.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use p4shield_channel::{Mapping, Memory, SharedMemory};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A page, wherever it is.
+/// The memory of a page.
 #[derive(Debug)]
 pub(crate) struct PageMemory(SharedMemory);
 
@@ -26,10 +26,10 @@ impl From<SharedMemory> for PageMemory {
 }
 
 impl PageMemory {
-    /// Maps `len` bytes of a device's memory, of which there are as many (see [`super::device`]).
+    /// Maps `len` bytes of a device's memory, which is at least that long (see [`super::device`]).
     pub(super) fn map_device(file: &File, len: usize) -> std::io::Result<Self> {
         let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping at an address of the kernel's choice aliases no Rust object.
+        // SAFETY: a new mapping at an address that the kernel selects aliases no Rust object.
         let base = unsafe { mmap(std::ptr::null_mut(), len, prot, flags, file.as_fd(), 0) }?;
         Ok(Self(SharedMemory::from_mapping(Box::new(Bar { base, len }))))
     }
@@ -48,13 +48,13 @@ unsafe impl Sync for Bar {}
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and whoever had its base owned us. Failure is impossible for one that exists.
+        // SAFETY: this value owns the mapping, and users of its base own this value. Unmapping cannot fail.
         let _ = unsafe { munmap(self.base, self.len) };
     }
 }
 
-// SAFETY: `base` is the start of a page-aligned mapping of at least `len` bytes that lives until drop and of which no
-// references are made. A device that is unplugged reads as all ones; its mapping stays.
+// SAFETY: `base` is the start of a page-aligned mapping of at least `len` bytes that lives until drop, and no
+// references into it exist. An unplugged device reads as all ones; its mapping remains.
 unsafe impl Mapping for Bar {
     fn base(&self) -> *mut u8 {
         self.base.cast()
@@ -65,7 +65,7 @@ unsafe impl Mapping for Bar {
     }
 }
 
-/// Everything written before is out, and everything read before was read, when this returns.
+/// Completes all earlier reads and writes, and flushes combined writes.
 fn fence_device() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: SSE2 is part of x86-64.
@@ -101,7 +101,7 @@ impl Memory for PageMemory {
     fn store_u64(&self, at: usize, value: u64, order: Ordering) {
         fence_for(order);
         self.0.store_u64(at, value, order);
-        // Out at once: what was published is not to wait for the next publication.
+        // Flushes at once, so that a publication does not wait for the next one.
         fence_for(order);
     }
 
@@ -118,7 +118,7 @@ impl Memory for PageMemory {
     }
 }
 
-/// What an access that is more than relaxed needs on its sides.
+/// Issues a fence unless the access is relaxed.
 fn fence_for(order: Ordering) {
     if order != Ordering::Relaxed {
         fence_device();

@@ -1,13 +1,13 @@
-//! The pages that a user VM shares with its P4 VM, and how it reaches them.
+//! The pages that a user VM shares with its P4 VM.
 //!
-//! Where P4 VM and user VM are processes of one host, a page is a file. In a virtual machine it is the memory of an
-//! ivshmem device, which needs no driver: `device` finds it in sysfs, `memory` maps it. `place` follows a page
-//! that is made anew.
+//! Between processes of one host, a page is a file. In a virtual machine it is the memory of an ivshmem
+//! device, which needs no driver: `device` finds it in sysfs, and `memory` maps it. `watch` reopens a page
+//! whose file was re-created.
 
 mod device;
 mod measure;
 mod memory;
-mod place;
+mod watch;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,31 +16,31 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 pub use device::{DeviceError, PciAddress};
-pub use measure::{Measured, measure};
+pub use measure::{Measurement, measure};
 pub(crate) use memory::PageMemory;
-/// Bytes of the pages, which are the sizes of the files or devices that hold them.
+/// Sizes of the pages, and of the files or devices that hold them.
 pub use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
-pub(crate) use place::{Place, Use};
+pub(crate) use watch::{PageUse, PageWatch};
 
-/// Where a page is. Written as a path, as `pci:0000:00:05.0`, or as `pci:auto`.
+/// Location of a page: a path, `pci:0000:00:05.0`, or `pci:auto`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub enum PagePlace {
+pub enum PageLocation {
     /// A file.
     File(PathBuf),
     /// The shared memory of the ivshmem device at this PCI address.
     Device(PciAddress),
-    /// That of the one ivshmem device whose memory has the page's size. Info page and log page have different sizes.
+    /// The shared memory of the only ivshmem device with the page's size. Info and log page differ in size.
     AnyDevice,
 }
 
-impl From<PathBuf> for PagePlace {
+impl From<PathBuf> for PageLocation {
     fn from(path: PathBuf) -> Self {
         Self::File(path)
     }
 }
 
-impl FromStr for PagePlace {
+impl FromStr for PageLocation {
     type Err = DeviceError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -52,7 +52,7 @@ impl FromStr for PagePlace {
     }
 }
 
-impl TryFrom<String> for PagePlace {
+impl TryFrom<String> for PageLocation {
     type Error = DeviceError;
 
     fn try_from(text: String) -> Result<Self, Self::Error> {
@@ -60,13 +60,13 @@ impl TryFrom<String> for PagePlace {
     }
 }
 
-impl From<PagePlace> for String {
-    fn from(place: PagePlace) -> Self {
-        place.to_string()
+impl From<PageLocation> for String {
+    fn from(location: PageLocation) -> Self {
+        location.to_string()
     }
 }
 
-impl fmt::Display for PagePlace {
+impl fmt::Display for PageLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => path.display().fmt(f),
@@ -81,13 +81,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_read_back_as_they_are_written() {
+    fn locations_are_parsed_as_they_are_displayed() {
         for text in ["/run/p4shield/info", "pci:auto", "pci:0000:00:05.0", "pci:0001:ff:1f.7"] {
-            assert_eq!(text.parse::<PagePlace>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<PageLocation>().unwrap().to_string(), text);
         }
-        assert!(matches!("./pci:auto".parse().unwrap(), PagePlace::File(_)));
+        assert!(matches!("./pci:auto".parse().unwrap(), PageLocation::File(_)));
         for text in ["pci:", "pci:00:05.0", "pci:0000:00:05", "pci:0000:00:../..", "pci:0000:00:05.8"] {
-            assert!(text.parse::<PagePlace>().is_err(), "{text}");
+            assert!(text.parse::<PageLocation>().is_err(), "{text}");
         }
     }
 }

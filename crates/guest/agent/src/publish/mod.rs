@@ -1,89 +1,41 @@
 //! The publisher: `p4shield agent`.
 //!
-//! One thread and one loop: at each beat it collects, seals and publishes; between beats it serves the control
-//! socket. Nothing in the loop waits for anybody else.
+//! One thread runs one loop. At each tick of a timer it collects, seals and publishes a snapshot; between
+//! ticks it serves the control socket. The loop never waits for another process.
 
 mod server;
 mod ticker;
 mod values;
 
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use p4shield_abi::info::{FIELDS, Snapshot};
 use p4shield_abi::page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
-use p4shield_channel::{ChannelError, PageFault, PageWriter, ShmError};
-use p4shield_seal::{Epoch, EpochError, Identity, InfoSealer, KeyError, Now, TenantKey};
+use p4shield_channel::{PageFault, PageWriter};
+use p4shield_seal::{Epoch, Identity, InfoSealer, Now, TenantKey};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::collect::Collector;
-use crate::config::{AgentConfig, ConfigError};
+use crate::config::AgentConfig;
 use crate::control::{Answer, Reply, Request, Status, parse};
-use crate::page::{DeviceError, PageMemory, Place, Use};
+use crate::error::AgentError;
+use crate::page::{PageMemory, PageUse, PageWatch};
 use server::Server;
 use ticker::Ticker;
 use values::Values;
 
-pub use values::Listed;
+pub use values::ListedValue;
 
-/// Longest that the loop sleeps before it looks at its stop flag.
-const LOOK_UP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
-
-/// Why the agent does not run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum AgentError {
-    /// The configuration is wrong.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// There is no key.
-    #[error(transparent)]
-    Key(#[from] KeyError),
-    /// There is no epoch.
-    #[error(transparent)]
-    Epoch(#[from] EpochError),
-    /// The page cannot be mapped.
-    #[error("cannot use page {}", path.display())]
-    Page {
-        /// Its file.
-        path: PathBuf,
-        /// Why.
-        #[source]
-        source: ShmError,
-    },
-    /// The page is no device's memory.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// The page went away while it was measured.
-    #[error("the page cannot be measured")]
-    Measure(#[source] PageFault),
-    /// The page's size or layout is wrong.
-    #[error(transparent)]
-    Layout(#[from] ChannelError),
-    /// Another agent answers at the socket.
-    #[error("another agent listens at {} already; stop it first", .0.display())]
-    AlreadyRunning(PathBuf),
-    /// The socket cannot be made.
-    #[error("cannot listen at {}", path.display())]
-    Socket {
-        /// Its path.
-        path: PathBuf,
-        /// The system's reason.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The system refuses a timer or to wait.
-    #[error("cannot keep time")]
-    Time(#[source] std::io::Error),
-}
+/// Maximum time between checks of the stop flag.
+const STOP_POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Runs the agent on the calling thread until `stop` is set.
 ///
 /// # Errors
 ///
-/// When it cannot start: configuration, key, epoch, page or socket. Once it runs, it goes on whatever happens.
+/// If configuration, key, epoch, page or socket are not usable. A running agent continues after errors.
 pub fn run_agent(config: &AgentConfig, stop: &AtomicBool) -> Result<(), AgentError> {
     config.check()?;
     let mut agent = Agent::new(config)?;
@@ -93,13 +45,13 @@ pub fn run_agent(config: &AgentConfig, stop: &AtomicBool) -> Result<(), AgentErr
     while !stop.load(Ordering::Relaxed) {
         let mut fds: Vec<PollFd<'_>> = vec![PollFd::new(&ticker, PollFlags::IN)];
         fds.extend(server.poll_fds());
-        match poll(&mut fds, Some(&LOOK_UP)) {
+        match poll(&mut fds, Some(&STOP_POLL)) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(AgentError::Time(e.into())),
         }
-        let beats = ticker.beats();
-        if beats > 0 {
-            agent.missed += beats - 1;
+        let ticks = ticker.ticks();
+        if ticks > 0 {
+            agent.missed += ticks - 1;
             agent.publish();
         }
         server.serve(|line| agent.answer(line));
@@ -115,18 +67,18 @@ struct Agent {
     epoch: u64,
     sealer: InfoSealer,
     page: PageWriter<PageMemory>,
-    place: Place,
+    watch: PageWatch,
     collector: Collector,
     values: Values,
     newest: Snapshot,
-    started: Started,
+    started: StartTime,
     published: u64,
     failed: u64,
     missed: u64,
 }
 
-/// When the agent started, by the wall and by its own use of a core.
-struct Started {
+/// Time of the start, and CPU time at that moment.
+struct StartTime {
     mono_ns: u64,
     cpu: Duration,
 }
@@ -137,7 +89,7 @@ impl Agent {
         let epoch = Epoch::next_in(&config.epoch_file)?;
         let number = epoch.number();
         let identity = Identity { tenant: &config.vm.tenant, vm: &config.vm.name };
-        let (memory, place) = Place::open(&config.info_page, INFO_PAGE_SIZE, Use::Publish)?;
+        let (memory, watch) = PageWatch::open(&config.info_page, INFO_PAGE_SIZE, PageUse::Publish)?;
         Ok(Self {
             tenant: config.vm.tenant.clone(),
             vm: config.vm.name.clone(),
@@ -145,7 +97,7 @@ impl Agent {
             epoch: number,
             sealer: InfoSealer::new(&key, &identity, epoch),
             page: PageWriter::new(memory, INFO_MAGIC, INFO_SLOTS, INFO_SLOT_STRIDE)?,
-            place,
+            watch,
             collector: Collector::new(
                 config.threshold,
                 &config.interfaces,
@@ -153,7 +105,7 @@ impl Agent {
             ),
             values: Values::new(config.names.clone()),
             newest: Snapshot::default(),
-            started: Started { mono_ns: Now::read().mono_ns, cpu: cpu_time() },
+            started: StartTime { mono_ns: Now::read().mono_ns, cpu: cpu_time() },
             published: 0,
             failed: 0,
             missed: 0,
@@ -162,7 +114,7 @@ impl Agent {
 
     fn publish(&mut self) {
         let now = Now::read();
-        self.follow(now);
+        self.reopen_page(now);
         let mut snapshot = Snapshot::default();
         snapshot.taken_ns = now.real_ns;
         self.collector.collect(now.mono_ns, &mut snapshot);
@@ -170,25 +122,26 @@ impl Agent {
         let sealed = self.sealer.seal(&snapshot);
         match self.page.publish(sealed.epoch, sealed.counter, sealed.bytes) {
             Ok(_) => self.published += 1,
-            Err(error) => self.refused(&error),
+            Err(error) => self.record_failure(&error),
         }
         self.newest = snapshot;
     }
 
-    /// Goes on in the page file that stands where ours stood: a host daemon that was restarted has made it anew.
-    fn follow(&mut self, now: Now) {
-        let Some(memory) = self.place.made_anew(now.mono_ns) else { return };
+    /// Reopens the info page if a restarted host daemon has re-created its file.
+    fn reopen_page(&mut self, now: Now) {
+        let Some(memory) = self.watch.recreated(now.mono_ns) else { return };
         if let Ok(page) = PageWriter::new(memory, INFO_MAGIC, INFO_SLOTS, INFO_SLOT_STRIDE) {
-            tracing::info!("the info page was made anew");
+            tracing::info!("the info page was re-created");
             self.page = page;
             self.failed = 0;
         }
     }
 
-    /// The page belongs to the cloud, which may break it; that is told once for a run of failures.
-    fn refused(&mut self, error: &PageFault) {
+    /// Counts a failed publication. The cloud may damage the page; only the first failure in a row is logged.
+    fn record_failure(&mut self, error: &PageFault) {
         if self.failed == 0 {
-            tracing::error!(%error, "the info page takes no snapshot; the P4 VM will call the information stale");
+            tracing::error!(%error, "cannot publish: the info page is damaged, and programs will see stale \
+                                     information");
         }
         self.failed += 1;
     }
@@ -225,7 +178,7 @@ impl Agent {
     }
 }
 
-/// Time on a core that the calling thread has used.
+/// Returns the CPU time of the calling thread.
 fn cpu_time() -> Duration {
     let t = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(u64::try_from(t.tv_sec).unwrap_or(0), u32::try_from(t.tv_nsec).unwrap_or(0))

@@ -1,4 +1,4 @@
-//! The control socket's listening end, served between publications without ever blocking one.
+//! The server of the control socket. It runs between publications and never blocks.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 use rustix::event::{PollFd, PollFlags};
 
-use super::AgentError;
 use crate::control::Reply;
+use crate::error::AgentError;
 
-/// Clients served at once; further ones are hung up on.
-const CLIENTS: usize = 16;
+/// Maximum number of clients; further connections are closed.
+const MAX_CLIENTS: usize = 16;
 
-/// Longest request, bytes. Far more than a name and a number need.
+/// Maximum length of a request in bytes.
 const REQUEST_LIMIT: usize = 4096;
 
-/// The socket, its clients, and what they said so far.
+/// The socket, its clients and their input.
 pub(super) struct Server {
     path: PathBuf,
     listener: UnixListener,
@@ -29,7 +29,7 @@ struct Client {
 }
 
 impl Server {
-    /// Listens at `path`, in the place of an agent that died without removing its socket.
+    /// Listens at `path`, and replaces the socket of an agent that died.
     pub(super) fn new(path: &Path) -> Result<Self, AgentError> {
         let fail = |source| AgentError::Socket { path: path.to_owned(), source };
         let listener = match UnixListener::bind(path) {
@@ -41,22 +41,25 @@ impl Server {
             }
             other => other.map_err(fail)?,
         };
-        // Between `bind` and here others may have connected; every client's user is checked besides.
+        // Clients may have connected before the permissions are set, so every client's user is checked.
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).map_err(fail)?;
         listener.set_nonblocking(true).map_err(fail)?;
         Ok(Self { path: path.to_owned(), listener, clients: Vec::new() })
     }
 
-    /// What to wait for.
+    /// Returns the descriptors to poll.
     pub(super) fn poll_fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         let clients = self.clients.iter().map(|c| PollFd::new(&c.stream, PollFlags::IN));
         std::iter::once(PollFd::new(&self.listener, PollFlags::IN)).chain(clients)
     }
 
-    /// Takes what has come, and answers each line by `answer`.
+    /// Reads all input, and sends the reply of `answer` to each line.
     pub(super) fn serve(&mut self, mut answer: impl FnMut(&[u8]) -> Reply) {
         while let Ok((stream, _)) = self.listener.accept() {
-            if self.clients.len() < CLIENTS && stream.set_nonblocking(true).is_ok() && ours(&stream) {
+            if self.clients.len() < MAX_CLIENTS
+                && stream.set_nonblocking(true).is_ok()
+                && is_permitted(&stream)
+            {
                 self.clients.push(Client { stream, input: Vec::new() });
             }
         }
@@ -67,19 +70,19 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Err(error) = std::fs::remove_file(&self.path) {
-            tracing::debug!(socket = %self.path.display(), %error, "could not remove the socket");
+            tracing::debug!(socket = %self.path.display(), %error, "cannot remove the socket");
         }
     }
 }
 
-/// Whether the client runs as this agent's user, or as root.
-fn ours(stream: &UnixStream) -> bool {
+/// Returns whether the client runs as the agent's user or as root.
+fn is_permitted(stream: &UnixStream) -> bool {
     rustix::net::sockopt::socket_peercred(stream)
         .is_ok_and(|peer| peer.uid.is_root() || peer.uid == rustix::process::geteuid())
 }
 
 impl Client {
-    /// Reads what there is, up to one request's length a turn. False: the client is done with.
+    /// Reads up to one request's length per call. Returns false to close the connection.
     fn serve(&mut self, answer: &mut impl FnMut(&[u8]) -> Reply) -> bool {
         let mut chunk = [0; REQUEST_LIMIT];
         match self.stream.read(&mut chunk) {
@@ -95,13 +98,13 @@ impl Client {
             }
         }
         if self.input.len() > REQUEST_LIMIT {
-            self.send(&Reply::Error(format!("a request has at most {REQUEST_LIMIT} bytes")));
+            self.send(&Reply::Error(format!("the request exceeds the limit of {REQUEST_LIMIT} bytes")));
             return false;
         }
         true
     }
 
-    /// A client that does not read its answers is hung up on: nobody waits for it.
+    /// Sends a reply. Returns false if the client does not read; the agent then closes the connection.
     fn send(&mut self, reply: &Reply) -> bool {
         let mut text = serde_json::to_vec(reply).expect("a reply is plain data");
         text.push(b'\n');

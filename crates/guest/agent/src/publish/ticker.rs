@@ -1,4 +1,4 @@
-//! A steady beat: absolute times, so that work and scheduling delays do not add up.
+//! A periodic timer with absolute times, so that delays do not accumulate.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -13,22 +13,22 @@ pub(super) struct Ticker {
 }
 
 impl Ticker {
-    /// Fires at once, and then every `interval` (which is not zero).
+    /// Creates a timer that expires immediately, and then after each `interval`, which must not be zero.
     pub(super) fn new(interval: Duration) -> rustix::io::Result<Self> {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         let period = Timespec {
             tv_sec: i64::try_from(interval.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: interval.subsec_nanos().into(),
         };
-        // Zero would disarm it.
+        // Zero would disarm the timer.
         let first = Timespec { tv_sec: 0, tv_nsec: 1 };
         let spec = Itimerspec { it_interval: period, it_value: first };
         timerfd_settime(&fd, TimerfdTimerFlags::empty(), &spec)?;
         Ok(Self { fd })
     }
 
-    /// Beats since the last call: 0 if none is due, more than 1 if some were missed.
-    pub(super) fn beats(&self) -> u64 {
+    /// Returns the expirations since the last call: 0 if none, more than 1 if some were missed.
+    pub(super) fn ticks(&self) -> u64 {
         let mut count = [0; 8];
         match rustix::io::read(&self.fd, &mut count) {
             Ok(8) => u64::from_ne_bytes(count),

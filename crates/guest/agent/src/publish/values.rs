@@ -1,43 +1,43 @@
-//! Values that an application sets for its tenant's programs, with names and expiry.
+//! Application values for the tenant's programs, with names and expiry.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use p4shield_abi::info::{APP_VALUES, Snapshot, field};
 
-/// One value.
+/// A value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Value {
     value: u64,
-    /// Steady clock, nanoseconds; from then on it is unknown again.
+    /// Expiry on the monotonic clock in nanoseconds; afterwards the value is unknown.
     until: Option<u64>,
 }
 
-/// All values and the names of their slots.
+/// All values, and the names of their slots.
 #[derive(Debug)]
 pub(super) struct Values {
     names: BTreeMap<String, u32>,
     slots: [Option<Value>; APP_VALUES],
 }
 
-/// A key that stands for no slot.
+/// The error for a key that names no slot.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{key:?} is neither a slot number from 0 to {} nor a name in the configuration ([names])", APP_VALUES - 1)]
+#[error("{key:?} is neither a slot number from 0 to {} nor a name in [names]", APP_VALUES - 1)]
 pub(super) struct NoSuchSlot {
     key: String,
 }
 
-/// A set value, as it is listed.
+/// A value in the reply to `list`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Listed {
-    /// Its slot, 0 to 63.
+pub struct ListedValue {
+    /// Slot, 0 to 63.
     pub slot: u32,
-    /// Its name, if the configuration gives it one.
+    /// Name from the configuration, if the slot has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The value.
     pub value: u64,
-    /// Milliseconds until it becomes unknown; none if it stays.
+    /// Milliseconds until the value becomes unknown; `None` without expiry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_in_ms: Option<u64>,
 }
@@ -75,7 +75,7 @@ impl Values {
         Ok(())
     }
 
-    /// Forgets what expired, and sets the rest.
+    /// Removes expired values, and copies the others to the snapshot.
     pub(super) fn collect(&mut self, now: u64, snapshot: &mut Snapshot) {
         for (field, slot) in (field::APP_BASE..).zip(&mut self.slots) {
             if slot.is_some_and(|v| v.until.is_some_and(|t| t <= now)) {
@@ -87,13 +87,13 @@ impl Values {
         }
     }
 
-    pub(super) fn list(&self, now: u64) -> Vec<Listed> {
+    pub(super) fn list(&self, now: u64) -> Vec<ListedValue> {
         let name_of = |slot| self.names.iter().find(|(_, s)| **s == slot).map(|(n, _)| n.clone());
         (0..)
             .zip(&self.slots)
             .filter_map(|(slot, v)| Some((slot, (*v)?)))
             .filter(|(_, v)| v.until.is_none_or(|t| t > now))
-            .map(|(slot, v)| Listed {
+            .map(|(slot, v)| ListedValue {
                 slot,
                 name: name_of(slot),
                 value: v.value,
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn values_expire_into_unknown() {
+    fn expired_values_are_unknown() {
         let mut v = values();
         v.set(1_000, "load", 7, Some(Duration::from_nanos(500))).unwrap();
         assert_eq!(v.list(1_499).len(), 1);

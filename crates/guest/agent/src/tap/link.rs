@@ -1,4 +1,4 @@
-//! Attaching the tap's programs to an interface.
+//! Attachment of the tap's programs to an interface.
 #![allow(unsafe_code)]
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -8,22 +8,22 @@ use libbpf_rs::{Error, Object, Program, TC_EGRESS, TC_INGRESS, TcAttachPoint, Tc
 
 use super::{Hook, TapError, kernel};
 
-/// `XDP_FLAGS_DRV_MODE`: native or not at all.
+/// `XDP_FLAGS_DRV_MODE`: native XDP only.
 const NATIVE: u32 = 1 << 2;
 
-/// One attached program.
+/// An attached program.
 pub(super) enum Attached {
-    /// Through a link: gone when the descriptor is closed.
+    /// Attached by a link, which ends when its descriptor is closed.
     Link { _fd: OwnedFd, place: &'static str },
-    /// Through a filter of the `clsact` queueing discipline: taken away on drop.
+    /// Attached by a filter of the `clsact` queueing discipline, which is removed on drop.
     Filter { hook: Filter, place: &'static str },
 }
 
-/// A filter of `clsact`. It is taken away by its numbers, in the network namespace of the thread that drops it.
+/// A filter of `clsact`. Dropping it removes it in the network namespace of the dropping thread.
 pub(super) struct Filter(TcHook);
 
-// SAFETY: a `TcHook` is numbers (interface, direction, handle, priority); its only pointer names a queueing discipline
-// of another kind and is null here. Nothing in it belongs to a thread.
+// SAFETY: a `TcHook` consists of numbers (interface, direction, handle, priority); its only pointer names
+// another kind of queueing discipline and is null here. It has no state of a thread.
 unsafe impl Send for Filter {}
 
 impl std::fmt::Display for Attached {
@@ -39,13 +39,13 @@ impl Drop for Attached {
         if let Self::Filter { hook, place } = self
             && let Err(error) = hook.0.detach()
         {
-            // An interface that is gone took its filters with it.
-            tracing::debug!(place, %error, "the tap's filter could not be taken away");
+            // A removed interface has lost its filters already.
+            tracing::debug!(place, %error, "cannot remove the tap's filter");
         }
     }
 }
 
-/// Attaches both directions.
+/// Attaches the programs of both directions.
 pub(super) fn attach(object: &Object, index: u32, hook: Hook) -> Result<Vec<Attached>, TapError> {
     let program = |name: &'static str| object.progs().find(|p| p.name() == name).ok_or(TapError::Map(name));
     let ingress = ingress(&program("tap_xdp")?, &program("tap_ingress")?, index, hook);
@@ -63,7 +63,7 @@ fn ingress(xdp: &Program<'_>, skb: &Program<'_>, index: u32, hook: Hook) -> Resu
     if hook == Hook::Auto {
         match link(xdp, index, libbpf_sys::BPF_XDP, NATIVE) {
             Ok(fd) => return Ok(Attached::Link { _fd: fd, place: "ingress at xdp" }),
-            Err(error) => tracing::info!(%error, "no native XDP here; the tap takes tc on ingress"),
+            Err(error) => tracing::info!(%error, "no native XDP: the tap uses tc on ingress"),
         }
     }
     tc(skb, index, libbpf_sys::BPF_TCX_INGRESS, TC_INGRESS, ["ingress at tcx", "ingress at tc"])
@@ -78,7 +78,7 @@ fn tc(
 ) -> Result<Attached, Error> {
     match link(program, index, tcx, 0) {
         Ok(fd) => Ok(Attached::Link { _fd: fd, place: modern }),
-        // A kernel before 6.6.
+        // Before Linux 6.6.
         Err(_) => filter(program, index, clsact, classic),
     }
 }
@@ -91,12 +91,12 @@ fn filter(
 ) -> Result<Attached, Error> {
     let mut hook = TcHook::new(program.as_fd());
     hook.ifindex(index.cast_signed()).attach_point(point);
-    // The queueing discipline stays when we go: others may have come to use it.
+    // The queueing discipline is not removed later, because other programs may use it.
     hook.create()?;
     Ok(Attached::Filter { hook: Filter(hook.attach()?), place })
 }
 
-/// A link between a program and an interface.
+/// Creates a link between a program and an interface.
 fn link(
     program: &Program<'_>,
     index: u32,
@@ -105,7 +105,7 @@ fn link(
 ) -> Result<OwnedFd, Error> {
     let options =
         bpf_link_create_opts { sz: size_of::<bpf_link_create_opts>() as u64, flags, ..Default::default() };
-    // SAFETY: the descriptor is open for the call, and `options` is a valid structure of the size that it names.
+    // SAFETY: the descriptor is open during the call, and `options` is valid and contains its own size.
     let fd = unsafe {
         libbpf_sys::bpf_link_create(
             program.as_fd().as_raw_fd(),
@@ -128,9 +128,9 @@ mod tests {
     use super::*;
     use crate::tap::OBJECT;
 
-    /// The way of older kernels, which this one would not take by itself.
+    /// Tests the attachment of older kernels, which newer kernels do not select.
     #[test]
-    fn filters_of_clsact_attach_and_go() {
+    fn clsact_filters_are_attached_and_removed() {
         if let Err(why) = p4shield_testbed::usable() {
             println!("skipped: {why}");
             return;

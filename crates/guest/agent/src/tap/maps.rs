@@ -1,4 +1,4 @@
-//! The maps of `tap.bpf.c`, byte by byte. Integers in them are the machine's own.
+//! The maps of `tap.bpf.c`, byte by byte. Their integers have the machine's byte order.
 
 use std::net::IpAddr;
 
@@ -27,7 +27,7 @@ impl Settings {
     }
 }
 
-/// Eight bytes of a SipHash key, which are little-endian whatever the machine.
+/// Returns eight bytes of a SipHash key, which are little-endian on every machine.
 fn word(key: &[u8; 16], at: usize) -> u64 {
     let mut w = [0; 8];
     w.copy_from_slice(&key[at..at + 8]);
@@ -41,14 +41,14 @@ pub(super) struct Tally {
     pub(super) whole_since: u64,
 }
 
-/// Bytes of `struct tally`: lock and padding, then seven words.
+/// Size of `struct tally`: lock and padding, then seven words.
 const TALLY_SIZE: usize = 8 + 7 * 8;
 
 impl Tally {
     pub(super) fn load(map: &impl MapCore, direction: Direction) -> Result<Self, TapError> {
         let mut value = [0; TALLY_SIZE];
         let key = (direction as u32).to_ne_bytes();
-        let found = map.lookup_into(&key, &mut value, MapFlags::LOCK).map_err(kernel("ask"))?;
+        let found = map.lookup_into(&key, &mut value, MapFlags::LOCK).map_err(kernel("read"))?;
         if !found {
             return Err(TapError::Map("tallies"));
         }
@@ -62,7 +62,7 @@ impl Tally {
     }
 }
 
-/// A key of `addresses`: the IPv6 address, or `::ffff:a.b.c.d`.
+/// Returns a key of `addresses`: the IPv6 address, or `::ffff:a.b.c.d`.
 pub(super) fn address_key(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),

@@ -1,14 +1,15 @@
-//! The auditor's eyes: a small program in the kernel that sees each frame of an interface.
+//! The auditor's tap: a small kernel program that processes each frame of an interface.
 //!
-//! It counts, digests and remembers (`src/bpf/tap.bpf.c`); it never changes or drops a frame. It is attached
+//! It counts frames, digests them and stores the digests (`src/bpf/tap.bpf.c`). It never changes or drops a
+//! frame. It is attached
 //!
-//! * on ingress at native XDP, which sees frames before the kernel merges them; where the driver has none or another
-//!   program is there already, at tc. Not at generic XDP: that runs after merging too, and cannot tell a merged
-//!   packet from a single one, which tc can;
+//! * on ingress at native XDP, which runs before the kernel merges frames; at tc if the driver has no
+//!   native XDP or another program uses it. Not at generic XDP, which also runs after merging and, unlike
+//!   tc, cannot distinguish a merged packet from a single one;
 //! * on egress at tc.
 //!
-//! At tc, `tcx` is preferred: it is a link that vanishes with this process. Before Linux 6.6 a `clsact` filter does,
-//! removed on drop.
+//! At tc, the tap uses `tcx`, a link that ends with this process. Before Linux 6.6 it uses a `clsact` filter,
+//! which is removed on drop.
 
 mod link;
 mod maps;
@@ -25,69 +26,70 @@ use link::Attached;
 use maps::{Settings, Tally};
 use ring::Ring;
 
-/// The compiled program, aligned as ELF wants it.
+/// The compiled program with the alignment that ELF requires.
 #[repr(C, align(8))]
 struct Aligned<T: ?Sized>(T);
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/tap.bpf.o")));
 
-/// Most addresses of a VM.
-pub const ADDRESSES: usize = 1024;
+/// Maximum number of addresses of a VM.
+pub const MAX_ADDRESSES: usize = 1024;
 
-/// Where the ingress part is attached.
+/// Hook of the ingress program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hook {
-    /// Native XDP, else tc.
+    /// Native XDP if possible, else tc.
     #[default]
     Auto,
-    /// tc only: leaves XDP to others.
+    /// tc only, which leaves XDP to other programs.
     Tc,
 }
 
-/// What a tap is to see.
+/// Configuration of a tap.
 #[derive(Clone, Copy, Debug)]
 pub struct TapConfig<'a> {
     /// The interface's name, in the network namespace of the calling thread.
     pub interface: &'a str,
-    /// The VM's addresses. IP frames with none of them on the VM's side are "others"; if it is empty, none are.
+    /// The VM's addresses. IP frames without one of them on the VM's side count as "others". If the list is
+    /// empty, every IP frame counts.
     pub addresses: &'a [IpAddr],
     /// Key of the packet digest.
     pub key: &'a [u8; 16],
     /// Bytes of a packet that a digest covers.
     pub cover: u32,
-    /// Where to attach on ingress.
+    /// Hook on ingress.
     pub hook: Hook,
 }
 
-/// Why there is no tap.
+/// Reason why a tap is not available.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TapError {
-    /// There is no such interface.
-    #[error("there is no interface {interface}; `ip link` lists them")]
+    /// The interface does not exist.
+    #[error("interface {interface} does not exist: `ip link` lists the interfaces")]
     NoInterface {
-        /// Its name.
+        /// Name of the interface.
         interface: String,
-        /// The system's reason.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// More addresses than the map holds.
-    #[error("{0} addresses are more than the {ADDRESSES} that one VM may have")]
+    /// The VM has more addresses than the map can hold.
+    #[error("{0} addresses exceed the limit of {MAX_ADDRESSES} per VM")]
     Addresses(usize),
-    /// The kernel did not take the program, or did not answer about it.
-    #[error("cannot {doing} the tap; it needs CAP_BPF and CAP_NET_ADMIN, and Linux 5.18 or later")]
+    /// The kernel refuses the program or an operation on it.
+    #[error("cannot {doing} the tap: CAP_BPF, CAP_NET_ADMIN and Linux 5.18 or later are required")]
     Kernel {
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// The kernel's reason.
+        /// The kernel's error.
         #[source]
         source: libbpf_rs::Error,
     },
-    /// A map is not as the program's source has it.
-    #[error("the tap's map {0} is not what this version expects")]
+    /// A map differs from the program's source.
+    #[error("the tap's map {0} does not match this version")]
     Map(&'static str),
-    /// Memory of the history could not be mapped.
+    /// The history cannot be mapped.
     #[error("cannot map the tap's history")]
     History(#[source] std::io::Error),
 }
@@ -96,7 +98,7 @@ fn kernel(doing: &'static str) -> impl FnOnce(libbpf_rs::Error) -> TapError {
     move |source| TapError::Kernel { doing, source }
 }
 
-/// An attached tap; detached when dropped.
+/// An attached tap. Dropping it detaches it.
 pub struct Tap {
     settings: MapHandle,
     tallies: MapHandle,
@@ -111,9 +113,9 @@ impl Tap {
     ///
     /// # Errors
     ///
-    /// When there is no such interface, or the kernel refuses; the caller then falls back to counters.
+    /// If the interface does not exist or the kernel refuses the tap. The caller then uses counters.
     pub fn attach(config: &TapConfig<'_>) -> Result<Self, TapError> {
-        if config.addresses.len() > ADDRESSES {
+        if config.addresses.len() > MAX_ADDRESSES {
             return Err(TapError::Addresses(config.addresses.len()));
         }
         let index = crate::interface::index(config.interface)
@@ -132,7 +134,7 @@ impl Tap {
         let addresses = map("addresses")?;
         for address in config.addresses {
             let key = maps::address_key(*address);
-            addresses.update(&key, &[1], MapFlags::ANY).map_err(kernel("tell addresses to"))?;
+            addresses.update(&key, &[1], MapFlags::ANY).map_err(kernel("configure the addresses of"))?;
         }
         let every_ip = config.addresses.is_empty();
         let settings = Settings { key: *config.key, cover: config.cover, every_ip };
@@ -144,49 +146,49 @@ impl Tap {
         Ok(Self { settings: tap_settings, tallies, ring, config: settings, links, index })
     }
 
-    /// Where it is attached, for the user: `"ingress at xdp, egress at tcx"`.
+    /// Returns the hooks of the tap: `"ingress at xdp, egress at tcx"`.
     #[must_use]
     pub fn place(&self) -> String {
         let places: Vec<String> = self.links.iter().map(ToString::to_string).collect();
         places.join(", ")
     }
 
-    /// The interface's number when it was attached; a new one means a new interface.
+    /// Returns the interface's index at the time of attachment. A re-created interface has another one.
     #[must_use]
     pub const fn index(&self) -> u32 {
         self.index
     }
 
-    /// Bytes of a packet that digests cover now.
+    /// Returns how many bytes of a packet a digest covers.
     #[must_use]
     pub const fn cover(&self) -> u32 {
         self.config.cover
     }
 
-    /// Changes how many bytes digests cover. Sums before and after do not go together.
+    /// Changes how many bytes a digest covers. Sums before and after are not comparable.
     ///
     /// # Errors
     ///
-    /// When the kernel refuses.
+    /// If the kernel refuses.
     pub fn set_cover(&mut self, cover: u32) -> Result<(), TapError> {
         self.config.cover = cover;
         self.config.store(&self.settings)
     }
 
-    /// What was counted in one direction.
+    /// Returns the counts of one direction.
     ///
     /// # Errors
     ///
-    /// When the kernel does not answer.
+    /// If the kernel refuses.
     pub fn counts(&self, direction: Direction) -> Result<Counts, TapError> {
         self.tally(direction).map(|t| t.counts)
     }
 
-    /// What was counted, and the history that goes with it: `history` follows this tap and direction, and no other.
+    /// Returns the counts and updates `history`, which must always be used with this tap and direction.
     ///
     /// # Errors
     ///
-    /// When the kernel does not answer.
+    /// If the kernel refuses.
     pub fn observe(&self, direction: Direction, history: &mut History) -> Result<Counts, TapError> {
         let before = self.tally(direction)?;
         let mut failed = None;

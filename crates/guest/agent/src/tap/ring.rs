@@ -1,4 +1,4 @@
-//! The tap's history, mapped read-only: looking back at 65 536 packets costs no system call.
+//! The tap's history, mapped read-only: reading 65 536 entries needs no system call.
 #![allow(unsafe_code)]
 
 use std::ffi::c_void;
@@ -13,15 +13,15 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use super::TapError;
 use crate::audit::history::HISTORY;
 
-/// Bytes of one direction's history.
+/// Size of one direction's history in bytes.
 const SIZE: usize = HISTORY * 8;
 
-/// Both directions' histories, as the kernel writes them.
+/// The histories of both directions, which the kernel writes.
 pub(super) struct Ring {
     base: NonNull<c_void>,
 }
 
-// SAFETY: the mapping belongs to this value alone, is never moved, and is only read, atomically.
+// SAFETY: this value owns the mapping, which never moves and is only read, atomically.
 unsafe impl Send for Ring {}
 
 impl Ring {
@@ -29,7 +29,7 @@ impl Ring {
         if map.value_size() as usize != SIZE || map.max_entries() != 2 {
             return Err(TapError::Map("histories"));
         }
-        // SAFETY: a fresh mapping at an address that the kernel chooses; it aliases no memory of ours.
+        // SAFETY: a new mapping at an address that the kernel selects aliases no other memory.
         let base = unsafe {
             mmap(std::ptr::null_mut(), 2 * SIZE, ProtFlags::READ, MapFlags::SHARED, map.as_fd(), 0)
         };
@@ -37,11 +37,11 @@ impl Ring {
         NonNull::new(base).map(|base| Self { base }).ok_or(TapError::Map("histories"))
     }
 
-    /// Entry `i` of a direction's history; `i` counts modulo [`HISTORY`].
+    /// Returns entry `i` modulo [`HISTORY`] of a direction's history.
     pub(super) fn load(&self, direction: Direction, i: usize) -> u64 {
         let at = direction as usize * HISTORY + i % HISTORY;
-        // SAFETY: `at` is below 2 * HISTORY, so the word is inside the mapping, which is page-aligned, lives as long
-        // as `self`, and is written by the kernel in whole words only.
+        // SAFETY: `at` is below 2 * HISTORY, so the word is inside the mapping, which is page-aligned and
+        // lives as long as `self`. The kernel writes whole words only.
         let word = unsafe { self.base.cast::<AtomicU64>().add(at).as_ref() };
         word.load(Ordering::Relaxed)
     }
@@ -49,7 +49,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping made in `map`, with its length, and nothing refers to it any more.
+        // SAFETY: `map` created this mapping with this length, and no references into it remain.
         let unmapped = unsafe { munmap(self.base.as_ptr(), 2 * SIZE) };
         debug_assert!(unmapped.is_ok());
     }

@@ -1,4 +1,4 @@
-//! The thread between client and VM: a wire, a mediator and a P4 VM in one, honest until told otherwise.
+//! A thread between client and VM that acts as wire, mediator and P4 VM, and attacks on request.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,29 +14,29 @@ use p4shield_seal::{Epoch, Identity, LogSealer, Now, PacketDigest, TenantKey};
 use super::packet::{PacketSocket, wait};
 use super::world::{INTERVAL_MS, TENANT, VM, VM_ADDRESS};
 
-/// What is to happen to the next packet of a direction.
+/// Treatment of the next packet of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// It is not judged.
+    /// The program does not judge it.
     Bypass,
-    /// It is judged and does not go on.
+    /// The program judges it, but it is not forwarded.
     Withhold,
-    /// It goes on unjudged, and the packet before it is judged once more.
+    /// It is forwarded without a verdict, and the program judges the previous packet again.
     JudgePreviousAgain,
-    /// It is judged twice.
+    /// The program judges it twice.
     JudgeTwice,
-    /// It is judged, and one of its bytes changes afterwards (ingress) or before (egress).
+    /// One of its bytes changes after the program judges it (ingress) or before (egress).
     Corrupt,
 }
 
-/// What happens to the log.
+/// Treatment of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LogMode {
     #[default]
     Honest,
-    /// Nothing is published.
+    /// No record is published.
     Stopped,
-    /// The first record is published again and again.
+    /// The first record is published repeatedly.
     Replayed,
     /// A bit of each record is flipped.
     Forged,
@@ -47,7 +47,7 @@ pub(crate) struct Orders {
     pub(crate) packets: [VecDeque<Order>; 2],
     pub(crate) log: LogMode,
     pub(crate) restart: bool,
-    /// The page is made anew.
+    /// The page is re-created.
     pub(crate) page: bool,
     pub(crate) header_bytes: Option<u32>,
 }
@@ -59,7 +59,8 @@ pub(crate) struct Middle {
 }
 
 impl Middle {
-    /// Runs between two ports. To be called inside their namespace: threads start in that of their parent.
+    /// Starts the thread between two ports. The caller must be in their network namespace, which the thread
+    /// inherits.
     pub(crate) fn start(vm_port: &str, client_port: &str, key: [u8; 32], page: &std::path::Path) -> Self {
         let orders = Arc::<Mutex<Orders>>::default();
         let stop = Arc::<AtomicBool>::default();
@@ -135,7 +136,7 @@ impl Cloud {
         while let Some(frame) = self.client.receive(&mut buffer) {
             let frame = frame.to_vec();
             if let Some(on) = self.mediate(Direction::Ingress, frame, orders) {
-                // The interface may be going down just now, as the test wishes.
+                // The test may be taking the interface down.
                 let _ = self.vm.send(&on);
             }
         }
@@ -162,7 +163,7 @@ impl Cloud {
         }
     }
 
-    /// What goes on to the other side.
+    /// Processes a frame and returns the frame to forward.
     fn mediate(&mut self, direction: Direction, mut frame: Vec<u8>, orders: &mut Orders) -> Option<Vec<u8>> {
         if !is_the_vms(direction, &frame) {
             return Some(frame);
@@ -219,7 +220,7 @@ impl Cloud {
     }
 }
 
-/// As a mediator finds a tenant's packets: by the address on the VM's side.
+/// Returns whether a mediator assigns the frame to the VM, by the address on the VM's side.
 fn is_the_vms(direction: Direction, frame: &[u8]) -> bool {
     let at = if direction == Direction::Ingress { 30 } else { 26 };
     frame.get(12..14) == Some(&[8, 0]) && frame.get(at..at + 4) == Some(&VM_ADDRESS.octets())

@@ -1,12 +1,12 @@
-//! What the integration tests share: packet sockets, and a small cloud with a P4 VM played by a thread.
+//! Shared code of the integration tests: packet sockets, and a small cloud with a simulated P4 VM.
 #![allow(dead_code, reason = "each test binary uses its part")]
 
 pub(crate) mod middle;
 pub(crate) mod packet;
 pub(crate) mod world;
 
-/// Whether the tests may make network namespaces; says why not.
+/// Returns whether the tests may create network namespaces, and prints the reason if not.
 pub(crate) fn usable() -> bool {
-    #[expect(clippy::print_stdout, reason = "how a test says that it was skipped")]
+    #[expect(clippy::print_stdout, reason = "a skipped test prints the reason")]
     p4shield_testbed::usable().inspect_err(|why| println!("skipped: {why}")).is_ok()
 }

@@ -1,10 +1,10 @@
-//! A raw packet socket on one interface: a port of a switch that the test plays.
+//! A raw packet socket on one interface, which acts as a port of a switch.
 #![allow(unsafe_code)]
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// The socket. It does not see what it sends itself.
+/// The socket. It does not receive its own frames.
 pub(crate) struct PacketSocket(OwnedFd);
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -12,11 +12,11 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
 }
 
 impl PacketSocket {
-    /// Opens one on `interface`, in the network namespace of the calling thread.
+    /// Opens a socket on `interface`, in the network namespace of the calling thread.
     pub(crate) fn open(interface: &str) -> io::Result<Self> {
         let all = (libc::ETH_P_ALL as u16).to_be();
         let flags = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: no pointers; a descriptor or -1 comes back. Protocol 0: nothing is received before `bind`.
+        // SAFETY: the call has no pointers. Protocol 0: the socket receives nothing before `bind`.
         let fd = check(unsafe { libc::socket(libc::AF_PACKET, flags, 0) })?;
         // SAFETY: a new descriptor that nothing else owns.
         let socket = Self(unsafe { OwnedFd::from_raw_fd(fd) });
@@ -31,7 +31,7 @@ impl PacketSocket {
                 size_of::<libc::c_int>() as libc::socklen_t,
             )
         })?;
-        let name = std::ffi::CString::new(interface).expect("no NUL in an interface's name");
+        let name = std::ffi::CString::new(interface).expect("names of interfaces have no NUL");
         // SAFETY: `name` is a NUL-terminated string.
         let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
         if index == 0 {
@@ -55,7 +55,7 @@ impl PacketSocket {
         if n < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// One frame, if there is one.
+    /// Returns a frame, if one has arrived.
     pub(crate) fn receive<'a>(&self, buffer: &'a mut [u8]) -> Option<&'a [u8]> {
         // SAFETY: pointer and length are those of an exclusive slice.
         let n = unsafe { libc::recv(self.0.as_raw_fd(), buffer.as_mut_ptr().cast(), buffer.len(), 0) };
@@ -63,9 +63,9 @@ impl PacketSocket {
     }
 }
 
-/// Waits until one of them has a frame, at most 1 ms.
+/// Waits at most 1 ms until one of the sockets has a frame.
 pub(crate) fn wait(sockets: [&PacketSocket; 2]) {
     let mut fds = sockets.map(|s| libc::pollfd { fd: s.0.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-    // SAFETY: pointer and count are those of an array. What it returns does not matter: reading tells.
+    // SAFETY: pointer and count are those of an array. The caller reads both sockets in any case.
     unsafe { libc::poll(fds.as_mut_ptr(), 2, 1) };
 }

@@ -38,7 +38,7 @@ impl World {
         vm.ip(&format!("addr add {VM_ADDRESS}/24 dev eth0")).unwrap();
         client.ip(&format!("addr add {CLIENT_ADDRESS}/24 dev eth0")).unwrap();
         for ns in [&vm, &client] {
-            // A packet socket hands on what the kernel left to the hardware: let it leave nothing.
+            // A packet socket forwards frames that the kernel left to the hardware, so offloads are disabled.
             let words = ["-K", "eth0", "tx", "off", "tso", "off", "gso", "off", "gro", "off"];
             p4shield_testbed::process::run(ns.command("ethtool").args(words)).unwrap();
         }
@@ -53,23 +53,20 @@ impl World {
         Self { vm, client, cloud, middle, config, _dir: dir }
     }
 
-    /// Sends this many datagrams each way, no two alike.
+    /// Sends this many different datagrams in each direction.
     pub(crate) fn traffic(&self, packets: u32) {
         let bind = |ns: &NetNs, a: Ipv4Addr| ns.inside(|| UdpSocket::bind((a, 0)).unwrap());
         let (vm, client) = (bind(&self.vm, VM_ADDRESS), bind(&self.client, CLIENT_ADDRESS));
         let (to_vm, to_client) = (vm.local_addr().unwrap(), client.local_addr().unwrap());
         for i in 0..packets {
-            let text = format!(
-                "datagram number {i}, and enough bytes that a digest does not cover them all {:0>80}",
-                i
-            );
+            let text = format!("datagram number {i}, with more bytes than a digest covers {:0>90}", i);
             client.send_to(text.as_bytes(), to_vm).unwrap();
             vm.send_to(text.as_bytes(), to_client).unwrap();
             std::thread::sleep(Duration::from_micros(500));
         }
     }
 
-    /// Runs an audit in the user VM, calls `during` when what is audited is aligned, and ends it afterwards.
+    /// Runs an audit in the user VM, calls `during` when the audit is aligned, and ends it afterwards.
     pub(crate) fn audit(&self, during: impl FnOnce()) -> (Summary, Vec<Event>) {
         let stop = Arc::<AtomicBool>::default();
         let events = Arc::<Mutex<Vec<Event>>>::default();
@@ -78,7 +75,7 @@ impl World {
             let auditor = s.spawn(move || {
                 self.vm.inside(|| run_audit(&self.config, |e| sink.lock().unwrap().push(e.clone()), &end))
             });
-            // Also when a test's own check fails: else nobody ends the audit.
+            // Ends the audit also when a check of the test fails.
             let _end = EndOnDrop(&stop);
             p4shield_testbed::wait_until("the audit is aligned", 20, || {
                 aligned(&events.lock().unwrap()) == self.config.directions().len()

@@ -1,4 +1,4 @@
-//! A simulated cloud with a P4 VM, a VM's interface and the page between them.
+//! A simulated cloud with a P4 VM, a VM's interface and the log page between them.
 
 use std::collections::VecDeque;
 
@@ -14,14 +14,14 @@ pub(super) const MS: u64 = 1_000_000;
 const INTERVAL: u64 = 100;
 const POLL: u64 = 20;
 
-/// What becomes of one packet on the path that is audited.
+/// Treatment of a packet on the audited path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// Judged by the program, and seen by the interface, in the order that the direction has.
+    /// The program judges it and the interface counts it, in the order of the direction.
     Honest,
-    /// Seen by the interface only.
+    /// Only the interface counts it.
     Bypass,
-    /// Counted by the P4 VM only.
+    /// Only the P4 VM counts it.
     Judged,
     /// The program judges another packet in its place.
     Swap,
@@ -32,9 +32,9 @@ pub(super) struct Cloud {
     direction: Direction,
     digests: bool,
     now: u64,
-    /// (when, digest): what reaches the later side, in order of time.
+    /// Time and digest of packets in flight to the later side, sorted by time.
     in_flight: VecDeque<(u64, u64)>,
-    /// Milliseconds between both sides; varies by up to `jitter`, which reorders.
+    /// Milliseconds between both sides. They vary by up to `jitter`, which reorders packets.
     pub(super) delay: u64,
     pub(super) jitter: u64,
     pub(super) log_stopped: bool,
@@ -73,13 +73,13 @@ impl Cloud {
             restarted: false,
             seen: Report::default(),
         };
-        // The P4 VM has a past that the auditor did not see.
+        // The P4 VM has judged packets before the audit.
         cloud.judged(12_345);
         cloud.judged(999);
         cloud
     }
 
-    /// Begins anew with an allowance for frames that no mediator submits.
+    /// Restarts the audit with an allowance for frames that no mediator submits.
     pub(super) fn allow_unmediated(&mut self, per_second: u64) {
         let mut limits = Limits::new(INTERVAL * MS, 20 * MS);
         limits.unmediated_per_second = per_second;
@@ -112,7 +112,7 @@ impl Cloud {
         }
     }
 
-    /// One packet with this digest and fate.
+    /// Sends a packet with this digest and treatment.
     pub(super) fn packet(&mut self, digest: u64, fate: Fate) {
         let other = digest ^ 0xdead_beef;
         let (first, second) = match (fate, self.direction) {
@@ -144,7 +144,7 @@ impl Cloud {
         }
     }
 
-    /// One millisecond with this many packets of one fate, each with a digest of its own.
+    /// Simulates a millisecond with this many packets of one treatment, each with its own digest.
     pub(super) fn step(&mut self, packets: u64, fate: Fate) {
         self.now += 1;
         self.arrive();
@@ -180,12 +180,12 @@ impl Cloud {
         // The other direction is idle.
         let idle = Direction::ALL[1 - self.direction as usize];
         self.audit.observe(now(self.now), idle, Counts::default(), None);
-        let report = self.audit.take(now(self.now));
+        let report = self.audit.take_report(now(self.now));
         self.seen.findings.extend(report.findings);
         self.seen.notices.extend(report.notices);
     }
 
-    /// Milliseconds of honest traffic at this many packets each.
+    /// Simulates milliseconds of honest traffic with this many packets each.
     pub(super) fn run(&mut self, ms: u64, packets: u64) -> &mut Self {
         for _ in 0..ms {
             self.step(packets, Fate::Honest);
@@ -197,7 +197,7 @@ impl Cloud {
         self.audit.refused(now(self.now), refusal);
     }
 
-    /// What the P4 VM's next records say about its info page.
+    /// Increases the P4 VM's counters of its info page.
     pub(super) fn info(&mut self, forged: u64, replayed: u64, stale: u64) {
         let i = &mut self.record.info;
         (i.forged, i.replayed, i.stale) = (i.forged + forged, i.replayed + replayed, i.stale + stale);
@@ -223,7 +223,7 @@ impl Cloud {
         &self.seen.findings
     }
 
-    /// Ends the audit and gives all that it found.
+    /// Ends the audit and returns all findings.
     pub(super) fn conclude(&mut self) -> Vec<Finding> {
         let last = self.audit.conclude(now(self.now));
         self.seen.findings.extend(last.findings);
@@ -231,7 +231,7 @@ impl Cloud {
     }
 
     pub(super) fn verified(&self) -> u64 {
-        self.audit.standing(self.direction).expect("audited").verified
+        self.audit.status(self.direction).expect("audited").verified
     }
 }
 

@@ -1,4 +1,4 @@
-//! Clouds that do nothing wrong must not be accused, whatever the traffic looks like.
+//! Honest clouds cause no finding, whatever the traffic.
 
 use p4shield_abi::Direction;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use super::super::finding::{Finding, Notice};
 use super::cloud::{Cloud, Fate};
 
 #[test]
-fn idle_is_proven() {
+fn an_idle_interface_is_proven() {
     let mut c = Cloud::new(Direction::Ingress, true);
     c.run(3_000, 0);
     assert_eq!(c.conclude(), []);
@@ -24,7 +24,7 @@ fn steady_traffic_is_proven_packet_by_packet() {
 }
 
 #[test]
-fn starting_and_stopping_traffic_is_proven_without_digests_too() {
+fn interrupted_traffic_is_proven_without_digests() {
     for d in Direction::ALL {
         let mut c = Cloud::new(d, false);
         for _ in 0..5 {
@@ -35,7 +35,7 @@ fn starting_and_stopping_traffic_is_proven_without_digests_too() {
 }
 
 #[test]
-fn an_audit_too_short_to_prove_anything_says_so() {
+fn an_audit_that_is_too_short_is_unproven() {
     let mut c = Cloud::new(Direction::Ingress, true);
     c.run(150, 3);
     assert!(c.conclude().contains(&Finding::Unproven { direction: Direction::Ingress }));
@@ -53,7 +53,7 @@ fn reordering_within_the_window_is_no_swap() {
 }
 
 #[test]
-fn identical_packets_confuse_nobody() {
+fn identical_packets_cause_no_finding() {
     let mut c = Cloud::new(Direction::Ingress, true);
     for _ in 0..3_000 {
         c.step(0, Fate::Honest);
@@ -64,7 +64,7 @@ fn identical_packets_confuse_nobody() {
 }
 
 #[test]
-fn super_packets_switch_the_digest_off_and_on_again() {
+fn super_packets_suspend_the_comparison_of_digests() {
     let mut c = Cloud::new(Direction::Egress, true);
     c.run(2_000, 3);
     c.not_whole = true;
@@ -72,15 +72,15 @@ fn super_packets_switch_the_digest_off_and_on_again() {
     c.not_whole = false;
     let before = c.verified();
     c.run(2_000, 3);
-    assert!(c.verified() > before + 3_000, "digests are compared again");
+    assert!(c.verified() > before + 3_000, "the audit compares digests again");
     let off = |n: &Notice| matches!(n, Notice::SwapDetectionOff { direction: Direction::Egress, .. });
-    assert_eq!(c.seen.notices.iter().filter(|n| off(n)).count(), 1, "said once");
+    assert_eq!(c.seen.notices.iter().filter(|n| off(n)).count(), 1, "reported once");
     assert_eq!(c.conclude(), []);
 }
 
-/// Counters that contain ARP and the like: allowed for at the configured rate, and no faster.
+/// Counters that include ARP are tolerated at the configured rate, and no faster.
 #[test]
-fn unmediated_frames_are_allowed_for_at_their_rate_only() {
+fn unmediated_frames_are_tolerated_at_their_rate_only() {
     for (every_ms, accused) in [(1_000, false), (20, true)] {
         let mut c = Cloud::new(Direction::Ingress, false);
         c.allow_unmediated(5);
@@ -89,14 +89,14 @@ fn unmediated_frames_are_allowed_for_at_their_rate_only() {
             c.step(u64::from(arp == Fate::Bypass), arp);
         }
         c.run(2_000, 0);
-        assert_eq!(!c.conclude().is_empty(), accused, "one frame each {every_ms} ms");
+        assert_eq!(!c.conclude().is_empty(), accused, "one frame per {every_ms} ms");
     }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Any pattern of honest traffic, delay and reordering: no finding.
+    /// No pattern of honest traffic, delay and reordering causes a finding.
     #[test]
     fn honest_clouds_are_never_accused(
         egress: bool,

@@ -1,4 +1,4 @@
-//! Each thing that a malicious cloud may do, and the finding that must come of it.
+//! Each attack of a malicious cloud, and its finding.
 
 use p4shield_abi::Direction;
 use p4shield_seal::LogRefusal;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::finding::{Finding, Notice, exit_code, exit_code_of};
 use super::cloud::{Cloud, Fate};
 
-/// A cloud that was honest for a while, does one thing, and is honest again under the same traffic.
+/// Runs an honest cloud, one attack, and honest traffic again; returns the findings.
 fn after(direction: Direction, digests: bool, traffic: u64, attack: impl FnOnce(&mut Cloud)) -> Vec<Finding> {
     let mut c = Cloud::new(direction, digests);
     c.run(1_500, 0).run(1_500, traffic);
@@ -26,13 +26,13 @@ fn many(n: u64, fate: Fate) -> impl FnOnce(&mut Cloud) {
 }
 
 #[test]
-fn a_bypass_is_counted_exactly_idle_or_under_load() {
+fn a_bypass_is_counted_exactly() {
     for direction in Direction::ALL {
         for traffic in [0, 1, 9] {
             for n in [1, 3, 50] {
                 let found = after(direction, true, traffic, many(n, Fate::Bypass));
                 let want = Finding::Bypassed { direction, packets: n, exact: true };
-                assert_eq!(found, [want], "{direction:?}, {traffic} packets a millisecond, {n} bypassed");
+                assert_eq!(found, [want], "{direction:?}, {traffic} packets per millisecond, {n} bypassed");
                 assert_eq!(exit_code_of(&found), exit_code::BYPASSED);
             }
         }
@@ -40,7 +40,7 @@ fn a_bypass_is_counted_exactly_idle_or_under_load() {
 }
 
 #[test]
-fn counters_alone_see_a_bypass_when_it_is_quiet() {
+fn counters_alone_detect_a_bypass_in_quiet_moments() {
     for direction in Direction::ALL {
         let found = after(direction, false, 0, many(4, Fate::Bypass));
         assert_eq!(found, [Finding::Bypassed { direction, packets: 4, exact: true }]);
@@ -57,13 +57,13 @@ fn withheld_packets_are_counted() {
 }
 
 #[test]
-fn packets_judged_that_were_never_sent_are_counted() {
+fn judged_packets_that_the_vm_never_sent_are_counted() {
     let found = after(Direction::Egress, true, 6, many(2, Fate::Judged));
     assert_eq!(found, [Finding::Invented { packets: 2, exact: true }]);
     assert_eq!(exit_code_of(&found), exit_code::INVENTED);
 }
 
-/// Skip packet A, have B judged twice: the counters agree, the digests do not.
+/// Packet A bypasses the program, which judges B twice: the counters match, but not the digests.
 #[test]
 fn skipping_a_and_judging_b_twice_is_a_swap() {
     for direction in Direction::ALL {
@@ -73,24 +73,24 @@ fn skipping_a_and_judging_b_twice_is_a_swap() {
                 c.packet(0xa, Fate::Bypass);
                 c.packet(0xb, Fate::Judged);
             });
-            assert_eq!(found, [Finding::Swapped { direction }], "{traffic} packets a millisecond");
+            assert_eq!(found, [Finding::Swapped { direction }], "{traffic} packets per millisecond");
             assert_eq!(exit_code_of(&found), exit_code::SWAPPED);
         }
     }
 }
 
 #[test]
-fn changed_packets_are_a_swap_and_counters_alone_miss_it() {
+fn only_digests_detect_changed_packets() {
     let swap = || many(1, Fate::Swap);
     assert_eq!(
         after(Direction::Ingress, true, 3, swap()),
         [Finding::Swapped { direction: Direction::Ingress }]
     );
-    assert_eq!(after(Direction::Ingress, false, 0, swap()), [], "that is why there are digests");
+    assert_eq!(after(Direction::Ingress, false, 0, swap()), [], "counters alone miss the change");
 }
 
 #[test]
-fn a_cloud_that_swaps_without_end_is_found_without_a_quiet_moment() {
+fn endless_swaps_are_found_without_a_quiet_moment() {
     let mut c = Cloud::new(Direction::Ingress, true);
     c.run(2_000, 2);
     for _ in 0..6_000 {
@@ -98,11 +98,11 @@ fn a_cloud_that_swaps_without_end_is_found_without_a_quiet_moment() {
         c.packet(1, Fate::Swap);
     }
     assert!(c.findings().contains(&Finding::Swapped { direction: Direction::Ingress }));
-    assert!(c.findings().len() < 5, "one report for a long incident, not one a record: {:?}", c.findings());
+    assert!(c.findings().len() < 5, "a long incident is reported once, not per record: {:?}", c.findings());
 }
 
 #[test]
-fn a_cloud_that_bypasses_everything_is_found_without_a_quiet_moment() {
+fn a_full_bypass_is_found_without_a_quiet_moment() {
     for digests in [true, false] {
         let mut c = Cloud::new(Direction::Ingress, digests);
         c.run(1_500, 0).run(1_500, 5);
@@ -115,7 +115,7 @@ fn a_cloud_that_bypasses_everything_is_found_without_a_quiet_moment() {
             let Finding::Bypassed { direction: Direction::Ingress, packets, .. } = f else { panic!("{f:?}") };
             sum += packets;
         }
-        assert_eq!(sum, 30_000, "digests: {digests}; in parts, each packet is reported once");
+        assert_eq!(sum, 30_000, "digests: {digests}; each packet is reported once");
     }
 }
 
@@ -128,7 +128,7 @@ fn an_incident_is_reported_once() {
     assert_eq!(c.findings().len(), 1);
     c.step(1, Fate::Bypass);
     c.run(3_000, 3);
-    assert_eq!(c.findings().len(), 2, "and the next one too");
+    assert_eq!(c.findings().len(), 2, "the next incident is reported, too");
 }
 
 #[test]
@@ -139,17 +139,17 @@ fn a_stopped_log_is_found_and_its_return_noticed() {
     c.run(3_000, 1);
     assert!(matches!(c.findings(), [Finding::LogStopped { silent_ms: 1000.. }]), "{:?}", c.findings());
     assert!(
-        !c.audit.standing(Direction::Ingress).expect("audited").aligned,
-        "nothing is vouched for without records"
+        !c.audit.status(Direction::Ingress).expect("audited").aligned,
+        "without records no packet is proven"
     );
     c.log_stopped = false;
     c.run(2_000, 1);
-    assert_eq!(c.conclude().len(), 1, "what was judged meanwhile is in the totals");
+    assert_eq!(c.conclude().len(), 1, "the totals include packets judged meanwhile");
 }
 
-/// A cloud that stops the log before it goes round the program, and never starts it again.
+/// The cloud stops the log for good before it bypasses the program.
 #[test]
-fn what_came_after_the_log_stopped_is_told_at_the_end() {
+fn packets_after_the_log_stopped_are_reported() {
     for direction in Direction::ALL {
         let mut c = Cloud::new(direction, true);
         c.run(2_000, 1);
@@ -166,7 +166,7 @@ fn what_came_after_the_log_stopped_is_told_at_the_end() {
 }
 
 #[test]
-fn a_log_that_never_comes_is_a_stopped_log() {
+fn a_log_without_records_is_a_stopped_log() {
     let mut c = Cloud::new(Direction::Ingress, true);
     c.log_stopped = true;
     c.run(3_000, 1);
@@ -174,7 +174,7 @@ fn a_log_that_never_comes_is_a_stopped_log() {
 }
 
 #[test]
-fn forged_and_replayed_records_are_counted_and_told_once() {
+fn forged_and_replayed_records_are_reported_once() {
     let mut c = Cloud::new(Direction::Ingress, true);
     c.run(2_000, 1);
     for _ in 0..5 {
@@ -189,7 +189,7 @@ fn forged_and_replayed_records_are_counted_and_told_once() {
 }
 
 #[test]
-fn a_broken_chain_is_told_and_the_comparison_begins_anew() {
+fn a_broken_chain_restarts_the_comparison() {
     let mut c = Cloud::new(Direction::Ingress, true);
     c.run(2_000, 1);
     c.refuse(LogRefusal::ChainBroken);
@@ -211,13 +211,13 @@ fn a_delayed_log_is_found() {
     assert_eq!(exit_code_of(&found), exit_code::LOG_STOPPED);
 }
 
-/// The cloud's attacks on the info page reach the user through the log.
+/// The log reports the cloud's attacks on the info page.
 #[test]
-fn refused_information_is_told_by_the_log() {
+fn the_log_reports_refused_information() {
     let mut c = Cloud::new(Direction::Ingress, true);
     c.info(100, 100, 100);
     c.run(2_000, 1);
-    assert_eq!(c.findings(), [], "that was before the audit");
+    assert_eq!(c.findings(), [], "refused before the audit");
     c.info(2, 3, 1);
     c.run(3_000, 1);
     assert_eq!(c.seen.notices.iter().filter(|n| **n == Notice::InfoStale { times: 1 }).count(), 1);
@@ -227,7 +227,7 @@ fn refused_information_is_told_by_the_log() {
 }
 
 #[test]
-fn a_log_that_stays_late_is_told_once() {
+fn a_log_that_stays_late_is_reported_once() {
     let mut c = Cloud::new(Direction::Ingress, true);
     c.run(5_000, 1);
     c.log_stopped = true;
@@ -240,7 +240,7 @@ fn a_log_that_stays_late_is_told_once() {
     assert_eq!(c.findings().iter().filter(late).count(), 1, "{:?}", c.findings());
 }
 
-/// The worst finding decides, and an unproven direction hides nothing.
+/// The worst finding determines the exit code; an unproven direction ranks last.
 #[test]
 fn exit_codes_rank_findings() {
     let d = Direction::Ingress;
@@ -253,7 +253,7 @@ fn exit_codes_rank_findings() {
     assert_eq!(exit_code_of([&info, &unproven, &bypass]), exit_code::BYPASSED);
 }
 
-/// Restarting the P4 VM must not launder what went by meanwhile.
+/// A restart of the P4 VM does not hide packets that bypassed it.
 #[test]
 fn packets_around_a_restart_are_unaccounted() {
     let mut c = Cloud::new(Direction::Ingress, true);
@@ -279,10 +279,10 @@ fn packets_around_a_restart_are_unaccounted() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// However an attack is mixed with traffic, an audit with digests that saw honest traffic before and a quiet
-    /// moment after says that something is wrong.
+    /// An audit with digests that counted honest traffic before and a quiet moment after detects any mix of
+    /// attacks and traffic.
     #[test]
-    fn no_attack_ends_in_all_went_through(
+    fn no_attack_ends_without_a_finding(
         egress: bool,
         traffic in 0u64..6,
         attack in prop::collection::vec((0u64..120, prop_oneof![

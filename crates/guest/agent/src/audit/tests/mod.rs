@@ -1,4 +1,4 @@
-//! The engine against honest and malicious clouds, simulated millisecond by millisecond.
+//! The audit engine with honest and malicious clouds, simulated in milliseconds.
 
 mod cloud;
 mod honest;

@@ -1,4 +1,4 @@
-//! What the interface saw: through the tap, or, without the rights for it, from the kernel's counters.
+//! The packets that the interface counted: by the tap, or, without the rights for it, by the kernel.
 
 use p4shield_abi::Direction;
 use p4shield_abi::log::DIGEST_BYTES;
@@ -12,14 +12,14 @@ use crate::config::AuditConfig;
 use crate::interface;
 use crate::tap::{Tap, TapConfig, TapError};
 
-/// A watched interface.
-pub(super) struct Witness {
+/// An audited interface.
+pub(super) struct InterfaceWatch {
     config: AuditConfig,
     digest: PacketDigest,
-    eyes: Eyes,
+    source: CountSource,
 }
 
-enum Eyes {
+enum CountSource {
     Tap {
         tap: Tap,
         histories: [History; 2],
@@ -30,108 +30,111 @@ enum Eyes {
         index: u32,
         why: String,
     },
-    /// The interface is gone, and may come back.
-    Closed,
+    /// The interface does not exist at present.
+    Missing,
 }
 
-impl Witness {
+impl InterfaceWatch {
     pub(super) fn new(config: &AuditConfig, digest: PacketDigest) -> Result<Self, AuditError> {
-        let eyes = open(config, &digest, DIGEST_BYTES as u32)?;
-        Ok(Self { config: config.clone(), digest, eyes })
+        let source = open(config, &digest, DIGEST_BYTES as u32)?;
+        Ok(Self { config: config.clone(), digest, source })
     }
 
-    /// Whether frames that no mediator submits are counted apart.
-    pub(super) const fn tells_others_apart(&self) -> bool {
-        matches!(self.eyes, Eyes::Tap { .. })
+    /// Returns whether frames that no mediator submits are counted separately.
+    pub(super) const fn counts_others_separately(&self) -> bool {
+        matches!(self.source, CountSource::Tap { .. })
     }
 
-    /// Where it watches, and what it cannot see there.
-    pub(super) fn introduce(&self) -> Event {
+    /// Returns the event that starts the audit: the interface, and the limitations.
+    pub(super) fn started_event(&self) -> Event {
         let interface = &self.config.interface;
-        match &self.eyes {
-            Eyes::Tap { tap, .. } => {
+        match &self.source {
+            CountSource::Tap { tap, .. } => {
                 Event::Started { place: format!("{interface}, {}", tap.place()), blind: String::new() }
             }
-            Eyes::Counters { why, .. } => Event::Started {
+            CountSource::Counters { why, .. } => Event::Started {
                 place: format!("{interface}, its counters only ({why})"),
                 blind: format!(
-                    "swapped packets cannot be seen, and up to {} frames a second pass as ARP and the like",
+                    "swapped packets are not detected, and up to {} frames per second may bypass the \
+                     program as ARP",
                     self.config.unmediated_per_second
                 ),
             },
-            Eyes::Closed => Event::Started { place: format!("{interface} is gone"), blind: String::new() },
+            CountSource::Missing => {
+                Event::Started { place: format!("{interface} is gone"), blind: String::new() }
+            }
         }
     }
 
-    /// Keeps watching the right interface with digests of the right length (`cover`, from the P4 VM's record). True:
-    /// the counts begin anew.
-    pub(super) fn watch(&mut self, cover: Option<u32>) -> bool {
+    /// Reopens a re-created interface, and sets the length of digests to `cover` from the P4 VM's record.
+    /// Returns true if the counts start from zero.
+    pub(super) fn refresh(&mut self, cover: Option<u32>) -> bool {
         let index = interface::index(&self.config.interface).unwrap_or(0);
         let cover = cover.map(|c| c.min(DIGEST_BYTES as u32));
-        let watched = match &mut self.eyes {
-            Eyes::Tap { tap, since, .. } => {
+        let watched = match &mut self.source {
+            CountSource::Tap { tap, since, .. } => {
                 if let Some(cover) = cover.filter(|c| *c != tap.cover()) {
                     change_cover(tap, since, cover);
                 }
                 tap.index()
             }
-            Eyes::Counters { index, .. } => *index,
-            Eyes::Closed => 0,
+            CountSource::Counters { index, .. } => *index,
+            CountSource::Missing => 0,
         };
         if watched == index {
             return false;
         }
         let opened = open(&self.config, &self.digest, cover.unwrap_or(DIGEST_BYTES as u32));
-        self.eyes = match opened {
-            Ok(eyes) => {
-                tracing::info!(interface = self.config.interface, "watching the interface anew");
-                eyes
+        self.source = match opened {
+            Ok(source) => {
+                tracing::info!(interface = self.config.interface, "auditing the re-created interface");
+                source
             }
             Err(error) => {
-                tracing::warn!(%error, "the interface cannot be watched now");
-                Eyes::Closed
+                tracing::warn!(%error, "the interface is not available at present");
+                CountSource::Missing
             }
         };
         true
     }
 
-    /// Tells the engine what was counted in one direction.
+    /// Passes the counts of one direction to the audit engine.
     pub(super) fn observe(&mut self, now: Now, direction: Direction, audit: &mut Audit) {
-        match &mut self.eyes {
-            Eyes::Tap { tap, histories, since } => {
+        match &mut self.source {
+            CountSource::Tap { tap, histories, since } => {
                 let history = &mut histories[direction as usize];
                 match tap.observe(direction, history) {
                     Ok(counts) => {
                         history.forget_before(since[direction as usize]);
                         audit.observe(now, direction, counts, Some(history));
                     }
-                    Err(error) => tracing::warn!(%error, "the tap does not answer"),
+                    Err(error) => tracing::warn!(%error, "cannot read the tap"),
                 }
             }
-            Eyes::Counters { base, .. } => {
+            CountSource::Counters { base, .. } => {
                 if let Some(c) = counters(&self.config.interface) {
                     audit.observe(now, direction, since_base(direction, &c, base), None);
                 }
             }
-            Eyes::Closed => {}
+            CountSource::Missing => {}
         }
     }
 }
 
-/// Digests of another length begin: what was summed before does not go together with what comes.
+/// Changes the length of digests. Earlier sums are not comparable with later ones.
 fn change_cover(tap: &mut Tap, since: &mut [u64; 2], cover: u32) {
     if let Err(error) = tap.set_cover(cover) {
-        tracing::warn!(%error, "digests keep their length and will not fit");
+        tracing::warn!(%error, "cannot change the length of digests: packets will seem swapped");
     }
     for (direction, since) in Direction::ALL.into_iter().zip(since) {
         if let Ok(counts) = tap.counts(direction) {
-            // A frame may be half way through the tap with the old length.
+            // The tap may be processing a frame with the old length.
             *since = counts.packets + 1;
         }
     }
 }
 
-fn open(config: &AuditConfig, digest: &PacketDigest, cover: u32) -> Result<Eyes, AuditError> {
+fn open(config: &AuditConfig, digest: &PacketDigest, cover: u32) -> Result<CountSource, AuditError> {
     if config.counters_only {
         return open_counters(config, "as configured".to_owned());
     }
@@ -143,7 +146,7 @@ fn open(config: &AuditConfig, digest: &PacketDigest, cover: u32) -> Result<Eyes,
         hook: config.hook,
     });
     match tap {
-        Ok(tap) => Ok(Eyes::Tap { tap, histories: Default::default(), since: [0; 2] }),
+        Ok(tap) => Ok(CountSource::Tap { tap, histories: Default::default(), since: [0; 2] }),
         Err(TapError::Kernel { doing, source }) => {
             open_counters(config, format!("the kernel refused to {doing} the tap: {source}"))
         }
@@ -151,11 +154,11 @@ fn open(config: &AuditConfig, digest: &PacketDigest, cover: u32) -> Result<Eyes,
     }
 }
 
-fn open_counters(config: &AuditConfig, why: String) -> Result<Eyes, AuditError> {
+fn open_counters(config: &AuditConfig, why: String) -> Result<CountSource, AuditError> {
     let gone = || AuditError::NoInterface(config.interface.clone());
     let base = counters(&config.interface).ok_or_else(gone)?;
     let index = interface::index(&config.interface).map_err(|_| gone())?;
-    Ok(Eyes::Counters { base, index, why })
+    Ok(CountSource::Counters { base, index, why })
 }
 
 fn counters(name: &str) -> Option<Counters> {

@@ -13,7 +13,8 @@ setup: ## Install packages and the Rust toolchain (as root, Debian or Ubuntu)
 	@scripts/setup.sh
 
 build: setup ## Build the release binary, and the libraries that switches load
-	cargo build --release --locked -p p4shield -p p4shield-attach-dpdk -p p4shield-attach-xsk
+	cargo build --release --locked -p p4shield -p p4shield-attach-dpdk -p p4shield-attach-xsk \
+	  -p p4shield-attach-inline
 
 build-dev: build
 	cargo build --release --locked -p p4shield-dev

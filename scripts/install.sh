@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 binary=$1 prefix="${2:-}/usr/local"
 
 install -Dm755 "$binary" "$prefix/bin/p4shield"
-install -Dm644 -t "$prefix/lib/p4shield" "$(dirname "$binary")"/libp4shield_{dpdk,xsk}.so
+install -Dm644 -t "$prefix/lib/p4shield" "$(dirname "$binary")"/libp4shield_{dpdk,xsk,inline}.so
 "$binary" man "$prefix/share/man/man1"
 mkdir -p "$prefix/share/bash-completion/completions" "$prefix/share/zsh/site-functions" \
   "$prefix/share/fish/vendor_completions.d"

@@ -29,7 +29,7 @@
 
 #![deny(unsafe_code)]
 
-mod inline;
+pub mod inline;
 mod lane;
 mod link;
 mod listener;
@@ -45,7 +45,6 @@ mod setup;
 mod sides;
 pub mod tunnel;
 
-pub use inline::engine;
 pub use lane::Lane;
 pub use listener::listener;
 pub use message::{Count, Facing, Kind, LaneId, PortId, PortInfo, Remark, UnownedCounts};
@@ -53,4 +52,4 @@ pub use process::spawn_without_signals;
 pub use registry::Packets;
 pub use server::{Allowed, Headers, Heard, Host, Peer, Server, ServerError};
 pub use session::{Options, Session, SessionError};
-pub use setup::{Setup, SetupError};
+pub use setup::{Setup, SetupError, mediator_config};

@@ -1,7 +1,7 @@
 //! The library's thread: connects, tells, hears, and begins again when the daemon goes.
 
-use crate::inline::Tenants;
-use crate::message::{Kind, MessageError, Order, Report, VERSION, cut, decode_order, encode};
+use crate::inline::{InlineLibrary, InlineTenants};
+use crate::message::{Kind, MessageError, Order, Remark, Report, VERSION, cut, decode_order, encode};
 use crate::session::Shared;
 use crate::setup::{Setup, SetupError};
 use p4shield_abi::channel::Geometry;
@@ -63,7 +63,7 @@ pub(crate) struct Link {
     rung: Doorbell,
     hello: Report,
     /// Programs in this process. They go on while the daemon is away.
-    inline: Tenants,
+    inline: InlineTenants,
 }
 
 impl Link {
@@ -77,7 +77,7 @@ impl Link {
         getrandom(&mut random, GetRandomFlags::empty())?;
         let session = u64::from_ne_bytes(random);
         let hello = Report::Hello { version: VERSION, session, kind, application: cut(application) };
-        Ok(Self { shared, rung, hello, inline: Tenants::default() })
+        Ok(Self { shared, rung, hello, inline: InlineTenants::default() })
     }
 
     /// Until the session ends.
@@ -109,7 +109,7 @@ impl Link {
     /// Pauses. True if the session ends.
     fn rest(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
-        self.inline.look();
+        self.inline.maintain();
         while !self.shared.ending.load(Ordering::Acquire) {
             let left = end.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -137,7 +137,7 @@ impl Link {
             let now = Instant::now();
             if now >= next_look {
                 next_look = now + if self.inline.is_empty() { LOOK } else { INLINE_LOOK };
-                self.inline.look();
+                self.inline.maintain();
                 self.shared.registry().look();
             }
             if set_up && now >= next_count {
@@ -216,13 +216,23 @@ impl Link {
         Ok(())
     }
 
+    /// Loads the library of placement `inline` if the daemon's configuration needs it, and reports if it is missing.
+    fn check_library(&self, setup: &Setup) {
+        if let (true, Err(e)) = (setup.inline, InlineLibrary::load()) {
+            tracing::error!("{e}");
+            self.shared.registry().remark(None, Remark::Note(e.to_string()));
+        }
+    }
+
     fn obey(&mut self, message: Received, set_up: &mut bool) -> Result<(), Ended> {
         let order = decode_order(&message.bytes, message.descriptors.len())?;
         match order {
             Order::Setup { version, .. } if version != VERSION => return Err(Ended::Version(version)),
             Order::Setup { len, .. } => {
                 for memory in &message.descriptors {
-                    if self.shared.registry().adopt(Setup::from_memory(memory, len)?)? {
+                    let setup = Setup::from_memory(memory, len)?;
+                    self.check_library(&setup);
+                    if self.shared.registry().adopt(setup)? {
                         self.inline.clear();
                     }
                 }
@@ -250,8 +260,8 @@ impl Link {
                 self.shared.registry().answer(id, reply);
             }
             Order::Judge { tenant } => {
-                let judge = self.inline.judge(tenant);
-                if !judge.is_some_and(|judge| self.shared.registry().judge(tenant, judge)) {
+                let engine = self.inline.activate(tenant);
+                if !engine.is_some_and(|engine| self.shared.registry().judge(tenant, engine)) {
                     return Err(Ended::Unknown("a tenant's programs"));
                 }
             }

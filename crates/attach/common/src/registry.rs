@@ -4,7 +4,7 @@
 //! says; both hold its lock for as long as a few moves of memory take. Only a daemon with other tenants makes the link
 //! thread hold it for longer, while it makes the lanes' new mediators.
 
-use crate::inline::engine;
+use crate::inline::LoadedEngine;
 use crate::lane::Remote;
 use crate::message::{
     Count, Facing, LaneId, MAX_COUNTS, PacketMemory, PortId, PortInfo, Remark, Report, UnownedCounts, cut,
@@ -14,7 +14,6 @@ use crate::sides::Rule;
 use p4shield_config::{Config, Role};
 use p4shield_control::Reply;
 use p4shield_mediator::{self as mediator, P4VmChannel, PortSpec, VmRef};
-use p4shield_runtime::inline::Judge;
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -87,7 +86,7 @@ pub(crate) struct Registry {
     elsewhere: Vec<VmRef>,
     next: u32,
     /// How lanes judge in this process, by tenant, if the placement is `inline`.
-    here: BTreeMap<u16, Judge>,
+    here: BTreeMap<u16, LoadedEngine>,
     /// What is to be told; only while a daemon listens.
     news: Option<VecDeque<Report>>,
 }
@@ -206,8 +205,10 @@ impl Registry {
         if facing == Facing::Receive {
             remote.elsewhere(&self.elsewhere);
         }
-        for (tenant, judge) in &self.here {
-            remote.here(usize::from(*tenant), engine(judge));
+        for (tenant, engine) in &self.here {
+            if let Some(engine) = engine.another() {
+                remote.here(usize::from(*tenant), Box::new(engine));
+            }
         }
         let channels = vec![Channel::default(); self.mediator.tenants.len()];
         let seat = Seat { port, queue, facing, packets, remote, channels, refused: None };
@@ -362,12 +363,15 @@ impl Registry {
     }
 
     /// Has lanes judge a tenant's packets in this process. False if there is no such tenant.
-    pub(crate) fn judge(&mut self, tenant: u16, judge: Judge) -> bool {
+    pub(crate) fn judge(&mut self, tenant: u16, engine: LoadedEngine) -> bool {
         if usize::from(tenant) >= self.mediator.tenants.len() {
             return false;
         }
-        self.lanes.values().for_each(|s| s.remote.here(tenant.into(), engine(&judge)));
-        self.here.insert(tenant, judge);
+        for seat in self.lanes.values() {
+            let Some(another) = engine.another() else { return false };
+            seat.remote.here(tenant.into(), Box::new(another));
+        }
+        self.here.insert(tenant, engine);
         true
     }
 

@@ -6,7 +6,7 @@ use crate::message::{Facing, Kind, LaneId, PortId, PortInfo, Remark};
 use crate::process;
 use crate::registry::{Packets, Registry};
 use crate::setup::{Setup, SetupError};
-use crate::sides::Rule;
+use crate::sides::{Rule, receive_spec};
 use crate::tunnel::{Current, Tunnels};
 use p4shield_channel::Doorbell;
 use p4shield_config::{Config, ConfigError, Role, Tunnel};
@@ -59,7 +59,7 @@ pub enum SessionError {
 }
 
 /// What a lane of a forked child is told of its port.
-const NO_PORT: PortSpec = Role::Shared.spec(0);
+const NO_PORT: PortSpec = receive_spec(Role::Shared, 0);
 
 /// What the switch's threads and the link thread share.
 pub(crate) struct Shared {

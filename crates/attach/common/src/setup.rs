@@ -2,7 +2,8 @@
 //!
 //! It is too long for a message with many tenants, so it travels in memory of its own, which is read once.
 
-use p4shield_config::{Config, Placement};
+use p4shield_abi::Direction;
+use p4shield_config::{self as config, Config, Placement};
 use p4shield_mediator::{
     self as mediator, FailPolicy, Mediator, Packet, RewriteRefused, TenantConfig, VmConfig,
 };
@@ -73,8 +74,30 @@ impl From<&Config> for Setup {
         };
         Self {
             inline: config.placement == Placement::Inline,
-            tenants: config.mediator().tenants.into_iter().map(tenant).collect(),
+            tenants: mediator_config(config).tenants.into_iter().map(tenant).collect(),
         }
+    }
+}
+
+/// Converts a host's configuration for its mediators.
+#[must_use]
+pub fn mediator_config(config: &Config) -> mediator::Config {
+    let tenant = |t: &config::Tenant| TenantConfig {
+        name: t.name.clone(),
+        fail: t.fail,
+        deadline: t.deadline,
+        stall: Some(t.stall),
+        max_held: t.max_held,
+        vms: t.vms.iter().enumerate().map(|(n, v)| vm_config(t, n, v)).collect(),
+    };
+    mediator::Config { tenants: config.tenants.iter().map(tenant).collect() }
+}
+
+fn vm_config(tenant: &config::Tenant, number: usize, vm: &config::Vm) -> VmConfig {
+    VmConfig {
+        network: vm.vni,
+        skipped: Direction::ALL.map(|d| tenant.skips(number, d)),
+        ..VmConfig::new(vm.name.clone(), vm.addresses.clone())
     }
 }
 

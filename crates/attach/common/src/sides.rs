@@ -11,7 +11,7 @@
 
 use crate::message::Facing;
 use p4shield_config::{Config, Role, Sides};
-use p4shield_mediator::{self as mediator, Network, PortSpec, VmRef};
+use p4shield_mediator::{self as mediator, AllowedSources, Network, PortSpec, Stages, UnownedPolicy, VmRef};
 use std::collections::BTreeSet;
 
 /// What the configuration says of it.
@@ -51,9 +51,52 @@ impl Rule {
         match facing {
             Facing::Receive => {
                 let network = if let Role::Vm(vm) = role { tenants.network(vm) } else { Network::Unknown };
-                PortSpec { network, ..role.spec(number) }
+                PortSpec { network, ..receive_spec(role, number) }
             }
-            Facing::Transmit => Role::transmit_spec(self.handed_over(tenants, role), number),
+            Facing::Transmit => transmit_spec(self.handed_over(tenants, role), number),
+        }
+    }
+}
+
+/// Returns what a mediator of the receive side of a port with this role and number knows of the port; the caller adds
+/// the network that a VM is in.
+pub(crate) const fn receive_spec(role: Role, number: u32) -> PortSpec {
+    let source = match role {
+        Role::Vm(vm) => AllowedSources::Only(vm),
+        Role::Uplink => AllowedSources::Foreign,
+        Role::Shared => AllowedSources::Any,
+    };
+    PortSpec { number, stages: Stages::Both, unowned: UnownedPolicy::Pass, source, network: Network::Unknown }
+}
+
+/// Returns what a mediator of a transmit side knows of the port: this VM's program judges all packets, or none does.
+const fn transmit_spec(vm: Option<VmRef>, number: u32) -> PortSpec {
+    let stages = match vm {
+        Some(vm) => Stages::IngressOnly(vm),
+        None => Stages::None,
+    };
+    let source = AllowedSources::Any;
+    PortSpec { number, stages, unowned: UnownedPolicy::Pass, source, network: Network::Unknown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ports_role_limits_its_source_addresses() {
+        let vm = VmRef { tenant: 1, vm: 2 };
+        let expected = [
+            (Role::Vm(vm), AllowedSources::Only(vm)),
+            (Role::Uplink, AllowedSources::Foreign),
+            (Role::default(), AllowedSources::Any),
+        ];
+        for (role, source) in expected {
+            let spec = receive_spec(role, 7);
+            assert_eq!(
+                (spec.number, spec.stages, spec.unowned, spec.source),
+                (7, Stages::Both, UnownedPolicy::Pass, source)
+            );
         }
     }
 }

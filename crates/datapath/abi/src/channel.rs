@@ -151,6 +151,7 @@ const _: () = assert!(size_of::<RewrittenHeader>() == 8);
 
 /// Geometry that both sides were told, and all that follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
 pub struct Geometry {
     /// Slots, a power of two.
     pub slots: u32,

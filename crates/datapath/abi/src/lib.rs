@@ -19,11 +19,15 @@ pub mod channel;
 pub mod context;
 pub mod helper;
 pub mod info;
+pub mod inline;
 pub mod log;
 pub mod map;
 pub mod meter;
 pub mod object;
 pub mod page;
+mod tenancy;
+
+pub use tenancy::{FailPolicy, UnownedPolicy, VmRef};
 
 /// Direction of a packet, as seen from the user VM it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,5 +1,7 @@
 //! Configuration of a mediator: tenants, their VMs, and the ports that packets come from.
 
+pub use p4shield_abi::{FailPolicy, UnownedPolicy, VmRef};
+
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -105,25 +107,6 @@ pub enum Network {
     Foreign,
 }
 
-/// Policy for a tenant's packets that its P4 VM does not judge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FailPolicy {
-    /// They are dropped: no packet bypasses the program.
-    #[default]
-    Drop,
-    /// They are let through: the network works without the program.
-    Pass,
-}
-
-/// A VM of a tenant, by index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct VmRef {
-    /// Index of the tenant in [`Config::tenants`].
-    pub tenant: u16,
-    /// Index of the VM in [`TenantConfig::vms`].
-    pub vm: u16,
-}
-
 /// A port of the switch. The attachment passes it with each packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortSpec {
@@ -153,17 +136,6 @@ pub enum Stages {
     IngressOnly(VmRef),
     /// No program. For the transmit side of a port whose packets are judged where they come in.
     None,
-}
-
-/// Policy for unowned packets: packets that are not IP (above all ARP), IPv6 neighbour discovery, and
-/// on a port with [`Stages::Both`] packets that neither come from a VM nor go to one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum UnownedPolicy {
-    /// They pass without a verdict.
-    #[default]
-    Pass,
-    /// They are dropped.
-    Drop,
 }
 
 /// Source addresses that a port's packets may have; module `source_check` checks them.

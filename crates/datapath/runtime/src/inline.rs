@@ -4,7 +4,7 @@
 //! It is the baseline against which a P4 VM is measured, and for those who trust each other. Everything from a packet's
 //! header to its verdict is the P4 VM's: the same programs, information, digests and log.
 //!
-//! Programs are proven elsewhere, by a P4 VM of the tenant's that gets no packets; what is loaded here has to have the
+//! InlinePrograms are proven elsewhere, by a P4 VM of the tenant's that gets no packets; what is loaded here has to have the
 //! digest of what was proven there.
 
 use crate::desk::{Desk, Run};
@@ -26,7 +26,7 @@ struct Core {
 }
 
 /// One tenant's programs in this process, as whoever manages them sees it.
-pub struct Programs {
+pub struct InlinePrograms {
     desk: Desk<Approved, Shared>,
     geometry: Geometry,
     /// Whether anybody judges with them.
@@ -68,7 +68,7 @@ impl Run for Shared {
     }
 }
 
-impl Programs {
+impl InlinePrograms {
     /// Begins with what the host says first. Descriptor: the key file, if one comes.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl Programs {
 
     /// Looks at information and logs where nothing is judged for a while. To be called now and then; does nothing while
     /// somebody judges.
-    pub fn look(&self) {
+    pub fn maintain(&self) {
         if let Ok(mut core) = self.desk.worker.0.try_lock() {
             core.look();
         }
@@ -115,13 +115,13 @@ impl Programs {
 
     /// For a thread that judges.
     #[must_use]
-    pub fn judge(&mut self) -> Judge {
+    pub fn engine(&mut self) -> InlineHandle {
         self.begun = true;
-        Judge::new(self.desk.worker.clone(), self.geometry)
+        InlineHandle::new(self.desk.worker.clone(), self.geometry)
     }
 }
 
-impl Drop for Programs {
+impl Drop for InlinePrograms {
     fn drop(&mut self) {
         // Those that were never used have nothing to say, and would say it in a later epoch than those that are.
         if !self.begun {
@@ -143,13 +143,13 @@ impl Core {
 }
 
 /// A thread's access to a tenant's programs.
-pub struct Judge {
+pub struct InlineHandle {
     shared: Shared,
     geometry: Geometry,
     packet: Packet,
 }
 
-impl Judge {
+impl InlineHandle {
     fn new(shared: Shared, geometry: Geometry) -> Self {
         let packet = Packet::new(geometry.headroom as usize, geometry.header_bytes as usize);
         Self { shared, geometry, packet }
@@ -163,23 +163,23 @@ impl Judge {
 
     /// Has `work` judge packets. False, and nothing happened, if another thread is at it: nobody waits.
     #[inline]
-    pub fn run(&mut self, work: impl FnOnce(&mut Judging<'_>)) -> bool {
+    pub fn run(&mut self, work: impl FnOnce(&mut InlineGuard<'_>)) -> bool {
         let Ok(mut core) = self.shared.0.try_lock() else { return false };
         core.look();
         let longest = (self.geometry.headroom + self.geometry.header_bytes) as usize;
-        work(&mut Judging { core: &mut core, packet: &mut self.packet, longest });
+        work(&mut InlineGuard { core: &mut core, packet: &mut self.packet, longest });
         true
     }
 }
 
 /// The time in which one thread judges.
-pub struct Judging<'a> {
+pub struct InlineGuard<'a> {
     core: &'a mut Core,
     packet: &'a mut Packet,
     longest: usize,
 }
 
-impl Judging<'_> {
+impl InlineGuard<'_> {
     /// Header bytes of a packet that are looked at at most.
     #[must_use]
     #[inline]
@@ -240,14 +240,15 @@ mod tests {
         }
     }
 
-    fn programs() -> Programs {
-        let mut programs = Programs::new(&hello(Verdict::Pass), Geometry::default(), Vec::new()).unwrap();
+    fn programs() -> InlinePrograms {
+        let mut programs =
+            InlinePrograms::new(&hello(Verdict::Pass), Geometry::default(), Vec::new()).unwrap();
         let vm = Request::SetVm { vm: 0, name: "web".into(), info: false, log: false };
         assert_eq!(programs.handle(vm, None, Vec::new()), Reply::Done);
         programs
     }
 
-    fn verdict(judge: &mut Judge, vm: u16) -> bool {
+    fn verdict(judge: &mut InlineHandle, vm: u16) -> bool {
         let header = [0; 60];
         let asked = channel::Request { vm, packet_len: 60, copy_len: 60, ..channel::Request::default() };
         let mut passes = false;
@@ -258,7 +259,7 @@ mod tests {
     #[test]
     fn packets_are_judged_and_counted_as_in_a_p4_vm() {
         let mut programs = programs();
-        let (mut one, mut other) = (programs.judge(), programs.judge());
+        let (mut one, mut other) = (programs.engine(), programs.engine());
         assert!(verdict(&mut one, 0) && verdict(&mut other, 0));
         assert!(!verdict(&mut one, 1), "a VM that nobody knows has no program that could pass its packets");
         let Reply::Status(status) = programs.handle(Request::Status, None, Vec::new()) else { panic!() };
@@ -268,7 +269,7 @@ mod tests {
     #[test]
     fn one_thread_judges_at_a_time_and_the_other_does_not_wait() {
         let mut programs = programs();
-        let (mut one, mut other) = (programs.judge(), programs.judge());
+        let (mut one, mut other) = (programs.engine(), programs.engine());
         assert!(one.run(|_| assert!(!other.run(|_| panic!("two at a time")))));
         assert!(other.run(|_| {}));
     }
@@ -301,6 +302,6 @@ mod tests {
             Reply::Failed(_)
         ));
         let odd = Geometry { slots: 3, ..Geometry::default() };
-        assert!(Programs::new(&hello(Verdict::Drop), odd, Vec::new()).is_err());
+        assert!(InlinePrograms::new(&hello(Verdict::Drop), odd, Vec::new()).is_err());
     }
 }

@@ -7,7 +7,7 @@ use super::{
     Vm, Wire, units,
 };
 use p4shield_abi::channel::{Geometry, MAX_HEADER_BYTES, MAX_HEADROOM, MAX_SLOTS};
-use p4shield_mediator::{FailPolicy, UnownedPolicy, VmRef};
+use p4shield_abi::{FailPolicy, UnownedPolicy, VmRef};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -22,8 +22,7 @@ pub use port::{Port, Role, Sides, ZeroCopy};
 pub use tunnel::{MAX_TUNNELS, Tunnel, TunnelKind};
 
 use p4shield_abi::channel::Geometry;
-use p4shield_abi::{Direction, Verdict};
-use p4shield_mediator::{FailPolicy, UnownedPolicy, VmRef};
+use p4shield_abi::{Direction, FailPolicy, UnownedPolicy, Verdict, VmRef};
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -305,25 +304,6 @@ impl Config {
             .flat_map(|(t, n)| t.vms.iter().zip(0..).map(move |(v, m)| (n, m, v)));
         let mut named = vms.filter(|(.., vm)| vm.iface_id.as_deref() == Some(iface_id));
         named.next().map(|(tenant, vm, _)| Role::Vm(VmRef { tenant, vm }))
-    }
-
-    /// What mediators are told.
-    #[must_use]
-    pub fn mediator(&self) -> p4shield_mediator::Config {
-        let vm = |(t, n, v): (&Tenant, usize, &Vm)| p4shield_mediator::VmConfig {
-            network: v.vni,
-            skipped: Direction::ALL.map(|d| t.skips(n, d)),
-            ..p4shield_mediator::VmConfig::new(v.name.clone(), v.addresses.clone())
-        };
-        let tenant = |t: &Tenant| p4shield_mediator::TenantConfig {
-            name: t.name.clone(),
-            fail: t.fail,
-            deadline: t.deadline,
-            stall: Some(t.stall),
-            max_held: t.max_held,
-            vms: t.vms.iter().enumerate().map(|(n, v)| vm((t, n, v))).collect(),
-        };
-        p4shield_mediator::Config { tenants: self.tenants.iter().map(tenant).collect() }
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Attachment;
 use super::check::Checker;
 use super::file::{self, Text};
-use p4shield_mediator::{AllowedSources, Network, PortSpec, Stages, UnownedPolicy, VmRef};
+use p4shield_abi::VmRef;
 
 /// Longest name of a port: a path of a socket is one, and `sun_path` has 108 bytes with the terminating zero.
 const MAX_PORT_NAME: usize = 107;
@@ -53,36 +53,6 @@ pub enum Role {
     /// Anybody may be behind it. What nobody said anything about is this, too.
     #[default]
     Shared,
-}
-
-impl Role {
-    /// What the mediator is told of a port with this role and number; which network a VM is in has to be added.
-    #[must_use]
-    pub const fn spec(self, number: u32) -> PortSpec {
-        let source = match self {
-            Self::Vm(vm) => AllowedSources::Only(vm),
-            Self::Uplink => AllowedSources::Foreign,
-            Self::Shared => AllowedSources::Any,
-        };
-        PortSpec {
-            number,
-            stages: Stages::Both,
-            unowned: UnownedPolicy::Pass,
-            source,
-            network: Network::Unknown,
-        }
-    }
-
-    /// What the mediator of a port's transmit side is told: it asks about whatever is sent to this VM, or about nothing.
-    #[must_use]
-    pub const fn transmit_spec(vm: Option<VmRef>, number: u32) -> PortSpec {
-        let stages = match vm {
-            Some(vm) => Stages::IngressOnly(vm),
-            None => Stages::None,
-        };
-        let source = AllowedSources::Any;
-        PortSpec { number, stages, unowned: UnownedPolicy::Pass, source, network: Network::Unknown }
-    }
 }
 
 impl Checker<'_> {

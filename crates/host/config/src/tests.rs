@@ -1,5 +1,4 @@
 use super::*;
-use p4shield_mediator::{AllowedSources, Stages};
 
 const EXAMPLE: &str = include_str!("../../../../examples/p4shield.toml");
 
@@ -59,7 +58,7 @@ fn defaults_fill_what_is_not_said() {
     );
     assert_eq!(tenant.geometry, Geometry::default());
     assert_eq!(config.daemon.socket, Path::new("/run/p4shield/p4shield.sock"));
-    assert_eq!(config.mediator().tenants[0].vms[0].addresses, ["10.0.0.2".parse::<IpAddr>().unwrap()]);
+    assert_eq!(config.tenants[0].vms[0].addresses, ["10.0.0.2".parse::<IpAddr>().unwrap()]);
 }
 
 #[test]
@@ -179,23 +178,6 @@ fn ports_of_a_switch_are_known_by_name_and_by_iface_id() {
     assert_eq!(config.role_of_iface_id("8d6b"), Some(web));
     assert_eq!(config.role_of_iface_id("web"), None);
     assert_eq!(parse(MINIMAL).unwrap().daemon.ovsdb, None, "nobody needs it");
-}
-
-#[test]
-fn a_port_is_trusted_as_far_as_its_role_goes() {
-    let vm = VmRef { tenant: 1, vm: 2 };
-    let expected = [
-        (Role::Vm(vm), AllowedSources::Only(vm)),
-        (Role::Uplink, AllowedSources::Foreign),
-        (Role::default(), AllowedSources::Any),
-    ];
-    for (role, source) in expected {
-        let spec = role.spec(7);
-        assert_eq!(
-            (spec.number, spec.stages, spec.unowned, spec.source),
-            (7, Stages::Both, UnownedPolicy::Pass, source)
-        );
-    }
 }
 
 #[test]
@@ -375,7 +357,7 @@ fn networks_tell_vms_with_one_address_apart() {
         format!("attachment = \"dpdk\"\n{MINIMAL}{first}\n{other}{second}\n")
     };
     let config = parse(&vms("vni = 5", "vni = 16777215")).unwrap();
-    let networks = config.mediator().tenants.iter().map(|t| t.vms[0].network).collect::<Vec<_>>();
+    let networks = config.tenants.iter().map(|t| t.vms[0].vni).collect::<Vec<_>>();
     assert_eq!(networks, [Some(5), Some(16_777_215)]);
     for (first, second) in [("", ""), ("vni = 5", ""), ("", "vni = 5"), ("vni = 5", "vni = 5")] {
         let error = complaint(&vms(first, second));

@@ -19,7 +19,8 @@ impl WireAttachment {
     /// # Errors
     /// The machine lacks what the loop needs.
     pub(crate) fn start(config: &Config) -> Result<Self, Error> {
-        let mut options = LoopConfig::new("p4shield", config.mediator()).for_wires(config.wires.len());
+        let mut options = LoopConfig::new("p4shield", p4shield_attach::mediator_config(config))
+            .for_wires(config.wires.len());
         options.guard = if config.daemon.guard { Guard::Required } else { Guard::Off };
         let wires = WireLoop::spawn(options)?;
         for w in &config.wires {

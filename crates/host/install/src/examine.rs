@@ -99,6 +99,7 @@ pub fn examine(request: &Request) -> Report {
         service: service.as_ref(),
         variables: &variables,
         program: program.as_deref(),
+        library: &library,
         config: &request.config,
         database: request.database.as_deref(),
     };

@@ -3,6 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use p4shield_abi::inline;
+
 use crate::closure::Closure;
 use crate::elf::Elf;
 use crate::finding::Finding;
@@ -69,6 +71,33 @@ pub(crate) fn check(
         }));
     }
     findings
+}
+
+/// Checks the library of placement `inline`, which the attachment's library loads from its own folder.
+pub(crate) fn check_inline(root: &Root, attachment: &Path, target: &Target) -> Finding {
+    let path = attachment.with_file_name(inline::LIBRARY);
+    let shown = path.display();
+    let elf = match root.locate(&path).map_err(Into::into).and_then(|at| Elf::read(&at)) {
+        Ok(elf) => elf,
+        Err(error) => {
+            let what = format!("placement = \"inline\" needs {shown}, and it {error}");
+            let remedy = "install it with `make install`, or write placement = \"p4vm\"";
+            return Finding::problem(CHECK, what, remedy);
+        }
+    };
+    let open = matches!(target, Target::Unit(_)).then(|| writable(root, &path)).flatten();
+    match open {
+        _ if !elf.movable || !elf.exports(&inline::ENTRY.to_string_lossy()) => {
+            let what = format!("{shown} is not P4 Shield's library for placement = \"inline\"");
+            Finding::problem(CHECK, what, "install it with `make install`")
+        }
+        Some(place) => {
+            let what =
+                format!("users other than root can write {}, and the switch would load it", place.display());
+            Finding::problem(CHECK, what, "install it with `make install`, as root")
+        }
+        None => Finding::good(CHECK, format!("{shown}, for placement = \"inline\"")),
+    }
 }
 
 /// The first of the file and the folders above it that another user than root may change.

@@ -72,7 +72,7 @@ impl SwitchAttachment {
         let (doorbell, wakeup) = Doorbell::pair().map_err(|e| failed(e.into()))?;
         let shared = Arc::new(Shared {
             config: config.clone(),
-            registry: Mutex::new(SwitchRegistry::new(&config.mediator())),
+            registry: Mutex::new(SwitchRegistry::new(&p4shield_attach::mediator_config(config))),
             pending: PendingRequests::default(),
             monitor,
             database: Mutex::new(None),

@@ -35,7 +35,7 @@ impl Cloud {
     fn new(name: &str, bobs_fail: &str) -> Self {
         let fixture = Fixture::new(name);
         let config = fixture.config(&fixture.text(bobs_fail));
-        let attachment = TestAttachment::new(&config.mediator());
+        let attachment = TestAttachment::new(&p4shield_attach::mediator_config(&config));
         let daemon = Daemon::start(config, attachment.clone(), Path::new("/proc/self/exe")).unwrap();
         wait_for("two P4 VMs", || daemon.status().tenants.iter().all(|t| t.state == State::Running));
         let traffic = attachment.traffic();

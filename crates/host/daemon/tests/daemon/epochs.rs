@@ -64,7 +64,7 @@ impl Reader {
 }
 
 fn start(config: &Config) -> Daemon {
-    Daemon::start(config.clone(), TestAttachment::new(&config.mediator()), Path::new("/proc/self/exe"))
+    Daemon::start(config.clone(), TestAttachment::new(&p4shield_attach::mediator_config(&config)), Path::new("/proc/self/exe"))
         .unwrap()
 }
 

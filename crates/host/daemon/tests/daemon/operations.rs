@@ -30,7 +30,7 @@ const SELF: &str = "/proc/self/exe";
 
 fn start(fixture: &Fixture, text: &str) -> (Daemon, Arc<TestAttachment>) {
     let config = fixture.config(text);
-    let attachment = TestAttachment::new(&config.mediator());
+    let attachment = TestAttachment::new(&p4shield_attach::mediator_config(&config));
     let daemon = Daemon::start(config, attachment.clone(), Path::new(SELF)).unwrap();
     wait_for("two P4 VMs", || daemon.status().tenants.iter().all(|t| t.state == State::Running));
     (daemon, attachment)
@@ -110,7 +110,7 @@ fn no_program_skip() {
     let text =
         fixture.text("drop").replacen("name = \"alice\"\n", "name = \"alice\"\nno_program = \"skip\"\n", 1);
     let text = text.replacen("egress = [\"pass.o\"]\n", "", 1);
-    let skipped = |tenant: usize| fixture.config(&text).mediator().tenants[tenant].vms[0].skipped;
+    let skipped = |tenant: usize| p4shield_attach::mediator_config(&fixture.config(&text)).tenants[tenant].vms[0].skipped;
     assert_eq!([skipped(0), skipped(1)], [[false, true], [false; 2]]);
     let (_daemon, _board) = start(&fixture, &text);
     let web = || api::status(&fixture.at("daemon.sock")).unwrap().tenants[0].vms[0].clone();
@@ -151,7 +151,7 @@ fn a_missing_page() {
     // A folder is in the way.
     std::fs::create_dir_all(info.join("occupied")).unwrap();
     let config = fixture.config(&fixture.text("drop"));
-    let attachment = TestAttachment::new(&config.mediator());
+    let attachment = TestAttachment::new(&p4shield_attach::mediator_config(&config));
     let daemon = Daemon::start(config, attachment.clone(), Path::new(SELF)).unwrap();
     let _traffic = attachment.traffic();
     let tenants = || <[TenantStatus; 2]>::try_from(daemon.status().tenants).unwrap();
@@ -196,7 +196,7 @@ fn a_second_daemon_is_refused() {
     let fixture = Fixture::new("second");
     let (_daemon, _board) = start(&fixture, &fixture.text("drop"));
     let config = fixture.config(&fixture.text("drop"));
-    let attachment = TestAttachment::new(&config.mediator());
+    let attachment = TestAttachment::new(&p4shield_attach::mediator_config(&config));
     let second = Daemon::start(config, attachment, Path::new(SELF));
     assert!(matches!(second, Err(DaemonError::Running(_))));
     assert!(fixture.at("db.info").exists(), "the first one's pages are left alone");
@@ -205,7 +205,7 @@ fn a_second_daemon_is_refused() {
 fn a_p4_vm_that_does_not_start() {
     let fixture = Fixture::new("false");
     let config = fixture.config(&fixture.text("drop"));
-    let attachment = TestAttachment::new(&config.mediator());
+    let attachment = TestAttachment::new(&p4shield_attach::mediator_config(&config));
     let daemon = Daemon::start(config, attachment, Path::new("/bin/false")).unwrap();
     wait_for("the error", || daemon.status().tenants.iter().all(|t| t.error.is_some()));
     let status = daemon.status();
@@ -221,7 +221,7 @@ fn a_p4_vm_that_fails_in_its_sandbox() {
         .unwrap();
     std::fs::set_permissions(&starved, PermissionsExt::from_mode(0o755)).unwrap();
     let config = fixture.config(&fixture.text("drop"));
-    let attachment = TestAttachment::new(&config.mediator());
+    let attachment = TestAttachment::new(&p4shield_attach::mediator_config(&config));
     let daemon = Daemon::start(config, attachment, &starved).unwrap();
     wait_for("the error", || daemon.status().tenants.iter().all(|t| t.error.is_some()));
     // Children of this process that ended and were not reaped.

@@ -3,13 +3,13 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use p4shield_config::{Config, FILE_VARIABLE};
+use p4shield_config::{Config, FILE_VARIABLE, Placement};
 
 use super::{PRELOAD, database};
 use crate::finding::Finding;
 use crate::systemd::{self, Service, Variable};
 use crate::users::{self, Account};
-use crate::{Kind, Root, Target, process, target};
+use crate::{Kind, Root, Target, library, process, target};
 
 /// The daemon's unit.
 const DAEMON: &str = "p4shield.service";
@@ -22,6 +22,7 @@ pub(crate) struct Host<'a> {
     pub(crate) service: Option<&'a Service>,
     pub(crate) variables: &'a [Variable],
     pub(crate) program: Option<&'a Path>,
+    pub(crate) library: &'a Path,
     pub(crate) config: &'a Path,
     pub(crate) database: Option<&'a Path>,
 }
@@ -31,6 +32,9 @@ impl Host<'_> {
     pub(crate) fn look(&self, findings: &mut Vec<Finding>) {
         findings.extend(self.environment());
         let config = self.configuration(findings);
+        if config.as_ref().is_some_and(|c| c.placement == Placement::Inline) {
+            findings.push(library::check_inline(self.root, self.library, self.target));
+        }
         if self.service.is_some() {
             self.user(config.as_ref(), findings);
             findings.push(self.daemon());

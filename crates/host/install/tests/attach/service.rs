@@ -220,6 +220,24 @@ fn a_library_that_a_service_of_root_must_not_load_is_refused() {
 }
 
 #[test]
+fn placement_inline_needs_a_library_of_its_own() {
+    let host = host!();
+    let file = "/etc/p4shield/p4shield.toml";
+    let text = std::fs::read_to_string(host.at(file)).unwrap();
+    host.write(file, format!("placement = \"inline\"\n{text}").as_bytes());
+    let missing = problem(&host.examine());
+    assert!(missing.what.contains("/usr/local/lib/p4shield/libp4shield_inline.so"), "{}", missing.what);
+    assert!(missing.remedy.unwrap().contains("make install"));
+    let library = "/usr/local/lib/p4shield/libp4shield_inline.so";
+    host.compile("int nothing;", library, &["-shared", "-fPIC"]);
+    assert!(problem(&host.examine()).what.contains("not P4 Shield's library"));
+    host.compile("int p4shield_inline_table(void) { return 0; }", library, &["-shared", "-fPIC"]);
+    assert_eq!(host.examine().problems().count(), 0);
+    host.mode(library, 0o664);
+    assert!(problem(&host.examine()).what.contains("can write"));
+}
+
+#[test]
 fn a_missing_daemon_is_told_and_no_hindrance() {
     let host = host!();
     std::fs::remove_file(host.at("/usr/local/lib/systemd/system/p4shield.service")).unwrap();

@@ -11,13 +11,13 @@ use std::time::Duration;
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::page::LOG_PAGE_SIZE;
 use p4shield_abi::{Direction, Verdict};
+use p4shield_attach::inline::{InlineLibrary, LoadedPrograms};
 use p4shield_bpf::verify::{Limits, verify};
 use p4shield_bpf::{EngineOptions, Object, Program, Verified, link};
 use p4shield_channel::{Doorbell, Responder, SharedMemory};
 use p4shield_control::{Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
 use p4shield_mediator::InlineEngine;
 use p4shield_p4::NoIncludes;
-use p4shield_runtime::inline::Programs;
 use p4shield_runtime::worker::{Answer, Control, Loaded, Order, Served, Vm, Worker, mailbox};
 use p4shield_seal::{AgeLimit, Identity, TenantKey};
 use tempfile::TempDir;
@@ -109,7 +109,7 @@ impl Drop for Working {
 
 /// The program in the mediator's thread, and what has to live as long.
 pub(super) struct Inline {
-    _programs: Programs,
+    _programs: LoadedPrograms,
     _pages: Pages,
 }
 
@@ -129,10 +129,12 @@ impl Inline {
             min_epoch: 0,
         };
         let at = |name: &str| pages.folder.path().join(name);
-        let mut programs = Programs::new(&hello, geometry, vec![open(&at("key"))?]).map_err(refused)?;
+        let library = InlineLibrary::load().map_err(refused)?;
+        let (programs, reply) = library.create(geometry, Request::Hello(hello), vec![open(&at("key"))?]);
+        let mut programs = programs.ok_or_else(|| refused(format!("{reply:?}")))?;
         drop(pages.log()?);
         let vm = Request::SetVm { vm: 0, name: "vm0".to_owned(), info: false, log: true };
-        done(programs.handle(vm, None, vec![open_to_write(&at("log"))?]))?;
+        done(programs.execute(vm, None, vec![open_to_write(&at("log"))?]))?;
         File::create(at("object")).and_then(|mut f| f.write_all(&object)).map_err(Error::Folder)?;
         let load = Request::LoadProgram {
             slot: ProgramSlot::new(0, Direction::Ingress),
@@ -140,9 +142,9 @@ impl Inline {
             objects: vec![object.len() as u32],
         };
         let digest = verified.linked().digest();
-        done(programs.handle(load, Some(digest), vec![open(&at("object"))?]))?;
-        let engine = p4shield_attach::engine(&programs.judge());
-        Ok((Self { _programs: programs, _pages: pages }, engine))
+        done(programs.execute(load, Some(digest), vec![open(&at("object"))?]))?;
+        let engine = programs.engine().ok_or_else(|| refused("the library made no engine"))?;
+        Ok((Self { _programs: programs, _pages: pages }, Box::new(engine)))
     }
 }
 

@@ -1,10 +1,10 @@
 //! A lane: the mediator of one queue, and the mailbox through which it learns of changes.
 
-use crate::mailbox::{Mailbox, Poster, mailbox};
 use crate::message::LaneId;
 use crate::process;
 use crate::session::Shared;
 use p4shield_channel::Sleeper;
+use p4shield_mailbox::{Mailbox, Poster, mailbox};
 use p4shield_mediator::{
     AllowedSources, Config, Counters, InlineEngine, Mediator, Network, P4VmChannel, P4VmFault, Packet,
     PortSpec, ReleasedPacket, VmRef,
@@ -124,7 +124,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
     #[inline]
     pub fn look(&mut self, now: u64) {
         self.now = now;
-        if self.mailbox.has_news() || process::is_forked() {
+        if self.mailbox.has_messages() || process::is_forked() {
             self.obey();
         }
     }

@@ -34,7 +34,6 @@ mod lane;
 mod link;
 mod listener;
 pub mod log;
-mod mailbox;
 pub mod message;
 #[allow(unsafe_code)]
 mod process;

@@ -14,15 +14,15 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use crate::config::{LoopConfig, WireConfig};
 use crate::counters::{Snapshot, WireStatus};
 use crate::engine::{Engine, WirePacket};
-use crate::mailbox::{Closing, Mailbox};
+use crate::mailbox::{Caller, Jobs, jobs};
 use crate::supervisor::{Supervisor, SupervisorJob};
 use crate::{EngineJob, Error, Result, WireId};
 
 /// A loop: one thread that moves frames and one that keeps the wires attached. Ends when dropped.
 #[derive(Debug)]
 pub struct WireLoop {
-    engine: Arc<Mailbox<EngineJob>>,
-    supervisor: Arc<Mailbox<SupervisorJob>>,
+    engine: Arc<Caller<EngineJob>>,
+    supervisor: Caller<SupervisorJob>,
     counters: Arc<Counters>,
     control: Option<JoinHandle<()>>,
     hot: Option<JoinHandle<()>>,
@@ -35,17 +35,16 @@ impl WireLoop {
     /// If packet memory, threads or descriptors cannot be had, or the tenants make no sense.
     pub fn spawn(config: LoopConfig) -> Result<Self> {
         let umem = Umem::new(config.memory)?;
-        let mailbox = || Error::system("make an eventfd");
-        let engine = Arc::new(Mailbox::new().map_err(mailbox())?);
+        let (engine, engine_jobs) = jobs()?;
         let (ready, started) = mpsc::channel();
-        let (c, u, m) = (config.clone(), Arc::clone(&umem), Arc::clone(&engine));
-        let hot = start(&format!("wire-{}", config.name), move || hot_thread(&c, u, &m, &ready))?;
+        let (c, u) = (config.clone(), Arc::clone(&umem));
+        let hot = start(&format!("wire-{}", config.name), move || hot_thread(&c, u, engine_jobs, &ready))?;
         let counters = started.recv().map_err(|_| Error::Gone)??;
-        let supervisor = Arc::new(Mailbox::new().map_err(mailbox())?);
-        let mut this = Self { engine, supervisor, counters, control: None, hot: Some(hot) };
+        let (supervisor, supervisor_jobs) = jobs()?;
+        let mut this = Self { engine: Arc::new(engine), supervisor, counters, control: None, hot: Some(hot) };
         let (ready, started) = mpsc::channel();
-        let (e, m) = (Arc::clone(&this.engine), Arc::clone(&this.supervisor));
-        let control = move || control_thread(config, umem, e, &m, &ready);
+        let engine = Arc::clone(&this.engine);
+        let control = move || control_thread(config, umem, engine, supervisor_jobs, &ready);
         this.control = Some(start("wire-control", control)?);
         started.recv().map_err(|_| Error::Gone)??;
         Ok(this)
@@ -149,12 +148,11 @@ fn enter(netns: Option<&Path>) -> Result<()> {
 fn hot_thread(
     config: &LoopConfig,
     umem: Arc<Umem>,
-    mailbox: &Mailbox<EngineJob>,
+    mut jobs: Jobs<EngineJob>,
     ready: &mpsc::Sender<Result<Arc<Counters>>>,
 ) {
-    let _closing = Closing(mailbox);
     let pool = FramePool::new(umem);
-    let mut engine = match Engine::new(config, &pool, mailbox.as_fd()) {
+    let mut engine = match Engine::new(config, &pool, jobs.as_fd()) {
         Ok(mut engine) => {
             let _ = ready.send(Ok(engine.mediator().counters()));
             engine
@@ -163,8 +161,8 @@ fn hot_thread(
     };
     let mut waiter = Waiter::new(config.wait);
     while !engine.stopped() {
-        if mailbox.pending() {
-            for job in mailbox.take() {
+        if jobs.pending() {
+            for job in jobs.take() {
                 job(&mut engine);
             }
             // A job may have been to stop, and nobody would wake us after it.
@@ -183,18 +181,18 @@ fn hot_thread(
 fn control_thread(
     config: LoopConfig,
     umem: Arc<Umem>,
-    engine: Arc<Mailbox<EngineJob>>,
-    mailbox: &Mailbox<SupervisorJob>,
+    engine: Arc<Caller<EngineJob>>,
+    jobs: Jobs<SupervisorJob>,
     ready: &mpsc::Sender<Result<()>>,
 ) {
     let supervisor = enter(config.netns.as_deref()).and_then(|()| Supervisor::new(config, umem, engine));
     match supervisor {
         Ok(mut supervisor) => {
             let _ = ready.send(Ok(()));
-            supervisor.run(mailbox);
+            supervisor.run(jobs);
         }
         Err(e) => {
-            mailbox.close();
+            drop(jobs);
             let _ = ready.send(Err(e));
         }
     }

@@ -1,87 +1,90 @@
-//! Work that other threads give to a thread of ours.
+//! Jobs that other threads give to a thread of the loop.
 //!
-//! A job is a closure over the thread's own state. The thread looks whether there is any with one relaxed load,
-//! which costs its hot path nothing, and is woken by an eventfd if it sleeps.
+//! A job is a closure over the thread's own state. The thread checks for jobs with one load, which costs its hot path
+//! nothing; an eventfd wakes it if it sleeps.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
+use p4shield_mailbox::{Mailbox, Poster, mailbox};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::engine::Engine;
 use crate::supervisor::{Supervisor, SupervisorJob};
 use crate::{EngineJob, Error, Result};
 
-/// Jobs of type `J` for one thread.
-pub(crate) struct Mailbox<J> {
-    pending: AtomicBool,
-    /// None when the thread has ended.
-    jobs: Mutex<Option<Vec<J>>>,
-    bell: OwnedFd,
+/// Gives jobs of type `J` to a thread.
+pub(crate) struct Caller<J> {
+    jobs: Mutex<Poster<J>>,
+    bell: Arc<OwnedFd>,
 }
 
-impl<J> Mailbox<J> {
-    pub(crate) fn new() -> io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self { pending: AtomicBool::new(false), jobs: Mutex::new(Some(Vec::new())), bell })
-    }
+/// The jobs of a thread. When the thread ends and drops this, waiting callers get [`Error::Gone`].
+pub(crate) struct Jobs<J> {
+    mailbox: Mailbox<J>,
+    bell: Arc<OwnedFd>,
+}
 
-    /// Leaves a job made from the sender of its result, and waits for the result.
+/// Creates both ends.
+pub(crate) fn jobs<J>() -> Result<(Caller<J>, Jobs<J>)> {
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let bell = eventfd(0, flags).map_err(|e| Error::system("make an eventfd")(io::Error::from(e)))?;
+    let (bell, (poster, mailbox)) = (Arc::new(bell), mailbox());
+    Ok((Caller { jobs: Mutex::new(poster), bell: Arc::clone(&bell) }, Jobs { mailbox, bell }))
+}
+
+impl<J> Caller<J> {
+    /// Posts a job made from the sender of its result, and waits for the result.
     fn call<R>(&self, job: impl FnOnce(mpsc::Sender<R>) -> J) -> Result<R> {
         let (reply, result) = mpsc::channel();
-        {
-            let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-            jobs.as_mut().ok_or(Error::Gone)?.push(job(reply));
-            // Inside the lock, so that `take` cannot clear it after taking less than all.
-            self.pending.store(true, Ordering::Release);
+        if !self.jobs.lock().unwrap_or_else(PoisonError::into_inner).post(job(reply)) {
+            return Err(Error::Gone);
         }
         // A full eventfd rings already.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         result.recv().map_err(|_| Error::Gone)
     }
+}
 
-    /// Whether there may be jobs.
+impl<J> Jobs<J> {
+    /// Returns whether there are jobs.
     #[inline]
     pub(crate) fn pending(&self) -> bool {
-        self.pending.load(Ordering::Relaxed)
+        self.mailbox.has_messages()
     }
 
-    /// All jobs; the bell is silent afterwards.
-    pub(crate) fn take(&self) -> Vec<J> {
+    /// Silences the bell and takes all jobs.
+    pub(crate) fn take(&mut self) -> Vec<J> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.bell, &mut count);
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
-        self.pending.store(false, Ordering::Relaxed);
-        jobs.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Refuses jobs from now on; those that wait get [`Error::Gone`]. Called by the thread when it ends, however
-    /// it does.
-    pub(crate) fn close(&self) {
-        drop(self.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
+        std::iter::from_fn(|| self.mailbox.take()).collect()
     }
 }
 
-impl Mailbox<EngineJob> {
-    /// Does something on the hot thread, between two rounds.
+impl<J> AsFd for Jobs<J> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+impl Caller<EngineJob> {
+    /// Runs `f` on the hot thread, between two rounds.
     pub(crate) fn run<R: Send + 'static>(
         &self,
         f: impl for<'a, 'p> FnOnce(&'a mut Engine<'p>) -> R + Send + 'static,
     ) -> Result<R> {
         self.call(|reply| -> EngineJob {
             Box::new(move |engine: &mut Engine<'_>| {
-                // Nobody waits for the result any more: the caller's business.
+                // An error means that the caller no longer waits.
                 let _ = reply.send(f(engine));
             })
         })
     }
 }
 
-impl Mailbox<SupervisorJob> {
-    /// Does something on the control thread.
+impl Caller<SupervisorJob> {
+    /// Runs `f` on the control thread.
     pub(crate) fn run<R: Send + 'static>(
         &self,
         f: impl FnOnce(&mut Supervisor) -> R + Send + 'static,
@@ -94,23 +97,8 @@ impl Mailbox<SupervisorJob> {
     }
 }
 
-impl<J> std::fmt::Debug for Mailbox<J> {
+impl<J> std::fmt::Debug for Caller<J> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mailbox").field("pending", &self.pending).finish_non_exhaustive()
-    }
-}
-
-impl<J> AsFd for Mailbox<J> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.as_fd()
-    }
-}
-
-/// Closes a mailbox when its thread ends or panics.
-pub(crate) struct Closing<'m, J>(pub(crate) &'m Mailbox<J>);
-
-impl<J> Drop for Closing<'_, J> {
-    fn drop(&mut self) {
-        self.0.close();
+        f.debug_struct("Caller").field("bell", &self.bell).finish_non_exhaustive()
     }
 }

@@ -15,7 +15,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 
 use crate::config::{Guard, LoopConfig, Side, WireConfig};
 use crate::counters::{AttachedStatus, KernelCounters, SideStatus, WireStatus};
-use crate::mailbox::{Closing, Mailbox};
+use crate::mailbox::{Caller, Jobs};
 use crate::system::ethtool;
 use crate::system::link::{Event, Link, Monitor};
 use crate::system::xdp::{MAX_QUEUES, Program};
@@ -33,7 +33,7 @@ pub(crate) type SupervisorJob = Box<dyn FnOnce(&mut Supervisor) + Send>;
 pub(crate) struct Supervisor {
     config: LoopConfig,
     umem: Arc<Umem>,
-    engine: Arc<Mailbox<EngineJob>>,
+    engine: Arc<Caller<EngineJob>>,
     monitor: Monitor,
     links: BTreeMap<u32, Link>,
     /// While a list that was asked for is coming: what was heard of since. What was not, at its end, is gone.
@@ -80,7 +80,7 @@ impl Attached {
 
 impl Supervisor {
     /// Opens the link monitor in the namespace of the calling thread.
-    pub(crate) fn new(config: LoopConfig, umem: Arc<Umem>, engine: Arc<Mailbox<EngineJob>>) -> Result<Self> {
+    pub(crate) fn new(config: LoopConfig, umem: Arc<Umem>, engine: Arc<Caller<EngineJob>>) -> Result<Self> {
         let listen = || {
             let mut monitor = Monitor::open()?;
             monitor.ask_for_all()?;
@@ -92,15 +92,14 @@ impl Supervisor {
     }
 
     /// Works until it is told to stop.
-    pub(crate) fn run(&mut self, mailbox: &Mailbox<SupervisorJob>) {
-        let _closing = Closing(mailbox);
+    pub(crate) fn run(&mut self, mut jobs: Jobs<SupervisorJob>) {
         while !self.stop {
             let timeout = self.retry().map(|d| Timespec { tv_sec: 0, tv_nsec: i64::from(d.subsec_nanos()) });
-            let mut fds = [PollFd::new(mailbox, PollFlags::IN), PollFd::new(&self.monitor, PollFlags::IN)];
+            let mut fds = [PollFd::new(&jobs, PollFlags::IN), PollFd::new(&self.monitor, PollFlags::IN)];
             let _ = rustix::event::poll(&mut fds, timeout.as_ref());
             self.hear();
             self.reconcile();
-            for job in mailbox.take() {
+            for job in jobs.take() {
                 job(self);
             }
         }

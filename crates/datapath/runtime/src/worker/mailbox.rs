@@ -8,10 +8,11 @@ use crate::program::Loaded;
 use p4shield_channel::Doorbell;
 use p4shield_channel::futex::{self, FutexScope, FutexWait};
 use p4shield_control::{Entries, ProgramSlot, Status};
+use p4shield_mailbox::Poster;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
 /// Something to do with a program between two batches.
 pub(super) type Work = Box<dyn FnOnce(&mut Loaded) -> Result<Entries, String> + Send>;
@@ -52,20 +53,18 @@ pub enum Answer {
 
 /// The control thread's end.
 pub struct Control {
-    orders: Sender<Order>,
+    orders: Poster<Order>,
     answers: Receiver<Answer>,
     bell: Doorbell,
-    pending: Arc<AtomicU32>,
     /// Counted up to wake a worker that sleeps there.
     word: Arc<AtomicU32>,
 }
 
 /// The worker's end.
 pub struct Mailbox {
-    orders: Receiver<Order>,
+    orders: p4shield_mailbox::Mailbox<Order>,
     answers: Sender<Answer>,
     bell: Doorbell,
-    pending: Arc<AtomicU32>,
     word: Arc<AtomicU32>,
     orphaned: bool,
 }
@@ -76,26 +75,19 @@ pub struct Mailbox {
 /// No descriptor is left for the doorbell.
 pub fn mailbox() -> Result<(Control, Mailbox), rustix::io::Errno> {
     let (ours, theirs) = Doorbell::pair()?;
-    let (order, orders) = channel();
+    let (poster, orders) = p4shield_mailbox::mailbox();
     let (answer, answers) = channel();
-    let (pending, word) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let word = Arc::new(AtomicU32::new(0));
     Ok((
-        Control {
-            orders: order,
-            answers,
-            bell: ours,
-            pending: Arc::clone(&pending),
-            word: Arc::clone(&word),
-        },
-        Mailbox { orders, answers: answer, bell: theirs, pending, word, orphaned: false },
+        Control { orders: poster, answers, bell: ours, word: Arc::clone(&word) },
+        Mailbox { orders, answers: answer, bell: theirs, word, orphaned: false },
     ))
 }
 
 impl Control {
     /// Gives an order and waits for its answer. `None` if the worker is gone.
     pub fn order(&self, order: Order) -> Option<Answer> {
-        self.orders.send(order).ok()?;
-        self.pending.fetch_add(1, Ordering::Release);
+        self.orders.post(order).then_some(())?;
         self.wake_at_word();
         // Wherever it sleeps: one that is about to finds its word changed, or polls the bell's descriptor.
         self.bell.ring().then_some(())?;
@@ -113,7 +105,7 @@ impl Control {
 /// A worker that sleeps at its words is not told by the bell's end that nobody gives orders any more.
 impl Drop for Control {
     fn drop(&mut self) {
-        self.pending.fetch_add(1, Ordering::Release);
+        self.orders.close();
         self.wake_at_word();
     }
 }
@@ -132,22 +124,14 @@ impl Mailbox {
     /// Whether there may be orders.
     #[inline]
     pub(super) fn pending(&self) -> bool {
-        self.pending.load(Ordering::Relaxed) != 0 || self.orphaned
+        self.orders.has_messages() || self.orphaned
     }
 
     /// The next order.
     pub(super) fn take(&mut self) -> Option<Order> {
-        match self.orders.try_recv() {
-            Ok(order) => {
-                self.pending.fetch_sub(1, Ordering::Acquire);
-                Some(order)
-            }
-            Err(TryRecvError::Empty) => None,
-            Err(TryRecvError::Disconnected) => {
-                self.orphaned = true;
-                None
-            }
-        }
+        let order = self.orders.take();
+        self.orphaned |= self.orders.is_closed();
+        order
     }
 
     pub(super) fn answer(&mut self, answer: Answer) {

@@ -64,8 +64,12 @@ impl Reader {
 }
 
 fn start(config: &Config) -> Daemon {
-    Daemon::start(config.clone(), TestAttachment::new(&p4shield_attach::mediator_config(&config)), Path::new("/proc/self/exe"))
-        .unwrap()
+    Daemon::start(
+        config.clone(),
+        TestAttachment::new(&p4shield_attach::mediator_config(config)),
+        Path::new("/proc/self/exe"),
+    )
+    .unwrap()
 }
 
 fn epochs_never_go_back() {

@@ -110,7 +110,9 @@ fn no_program_skip() {
     let text =
         fixture.text("drop").replacen("name = \"alice\"\n", "name = \"alice\"\nno_program = \"skip\"\n", 1);
     let text = text.replacen("egress = [\"pass.o\"]\n", "", 1);
-    let skipped = |tenant: usize| p4shield_attach::mediator_config(&fixture.config(&text)).tenants[tenant].vms[0].skipped;
+    let skipped = |tenant: usize| {
+        p4shield_attach::mediator_config(&fixture.config(&text)).tenants[tenant].vms[0].skipped
+    };
     assert_eq!([skipped(0), skipped(1)], [[false, true], [false; 2]]);
     let (_daemon, _board) = start(&fixture, &text);
     let web = || api::status(&fixture.at("daemon.sock")).unwrap().tenants[0].vms[0].clone();

@@ -1,7 +1,9 @@
-//! `p4shield-dev bench channel`: round trip and throughput between a mediator's and a P4 VM's end, each on its own core.
+//! `p4shield-dev bench channel`: round trip and throughput between a mediator's and a P4 VM's end, each on
+//! its own core.
 //!
-//! The P4 VM's end does what a real one does besides running a program: it copies each request and header into
-//! private memory and answers `pass`. Both ends spin, so this is the channel alone, without sleeping and waking.
+//! The P4 VM's end does everything except running a program: it copies each request and header into private
+//! memory and answers `pass`. Both ends spin, so the figures are those of the channel alone, without sleeping
+//! and waking.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,16 +16,16 @@ use serde::Serialize;
 use crate::stats::Percentiles;
 use crate::{Error, cores};
 
-/// What to measure.
+/// Options of a measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Requests published together.
     pub batches: Vec<usize>,
-    /// Header bytes handed over.
+    /// Header bytes copied per packet.
     pub headers: Vec<u32>,
-    /// How long each throughput is measured.
+    /// Duration of each throughput measurement.
     pub time: Duration,
-    /// How many round trips are timed.
+    /// Number of timed round trips.
     pub round_trips: usize,
 }
 
@@ -43,18 +45,18 @@ impl Default for Options {
 pub struct Row {
     /// Requests published together.
     pub batch: usize,
-    /// Header bytes handed over.
+    /// Header bytes copied per packet.
     pub header_bytes: u32,
-    /// From publishing a batch to having taken its last answer, nanoseconds; nothing else under way.
+    /// Time from publishing a batch to taking its last answer, nanoseconds; no other batch in flight.
     pub round_trip_ns: Percentiles,
-    /// Packets judged a second, millions; the rings kept full.
+    /// Judged packets per second, millions; with full rings.
     pub mpps: f64,
 }
 
-/// Measures each batch size with each header size; `progress` is told before each.
+/// Measures each batch size with each header size; calls `progress` before each.
 ///
 /// # Errors
-/// If shared memory cannot be had.
+/// Shared memory cannot be allocated.
 pub fn run(options: &Options, mut progress: impl FnMut(usize, u32)) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for &header_bytes in &options.headers {
@@ -131,7 +133,7 @@ fn round_trips(near: &mut Requester, header: &[u8], batch: usize, count: usize) 
                 Err(_) => return Percentiles::of(&mut samples),
             }
         }
-        // The first tenth warms up.
+        // The first tenth is warm-up.
         if round >= rounds / 10 {
             samples.push(start.elapsed().as_nanos() as f64);
         }
@@ -143,7 +145,7 @@ fn throughput(near: &mut Requester, header: &[u8], batch: usize, time: Duration)
     let start = Instant::now();
     let (mut sent, mut taken) = (0_u64, 0_u64);
     while start.elapsed() < time {
-        // Looking at the clock once in a while keeps it out of the figure.
+        // Reading the clock rarely keeps its cost out of the figure.
         for _ in 0..256 {
             if near.room() >= batch {
                 for _ in 0..batch {
@@ -172,7 +174,7 @@ mod tests {
             time: Duration::from_millis(5),
             round_trips: 1000,
         };
-        // On a busy machine the other end may not run at all in so short a time.
+        // On a busy machine the other end may not run at all in this short time.
         let measured = (0..50).any(|_| {
             let rows = run(&options, |_, _| ()).unwrap();
             assert_eq!(rows.len(), 4);

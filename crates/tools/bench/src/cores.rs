@@ -1,11 +1,11 @@
-//! Which core a thread runs on.
+//! Binding threads to cores.
 
 use std::sync::OnceLock;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The first two cores that this process might use when it was first asked; the same twice if there is only one. (A thread
-/// has only the core of the thread that made it, if that was bound to one.)
+/// Returns the first two cores that this process may use, as of the first call; the same core twice if there
+/// is only one. (A new thread inherits the binding of the thread that created it.)
 #[must_use]
 pub fn two() -> [usize; 2] {
     static TWO: OnceLock<[usize; 2]> = OnceLock::new();
@@ -19,7 +19,7 @@ fn look() -> [usize; 2] {
     [first, cores.next().unwrap_or(first)]
 }
 
-/// Binds this thread to `core`. A kernel that refuses leaves the thread where it was; figures are noisier then.
+/// Binds this thread to `core`. If the kernel refuses, the thread keeps its cores and figures are noisier.
 pub fn pin(core: usize) {
     let mut set = CpuSet::new();
     set.set(core);
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_of_a_bound_thread_is_not_bound_by_it() {
+    fn the_two_cores_do_not_depend_on_the_callers_binding() {
         let cores = two();
         std::thread::spawn(move || {
             pin(cores[0]);

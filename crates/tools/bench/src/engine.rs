@@ -1,8 +1,9 @@
-//! `p4shield-dev bench engine`: nanoseconds a packet, whole programs and the phases that one consists of.
+//! `p4shield-dev bench engine`: nanoseconds per packet, of whole programs and of one program's phases.
 //!
-//! Phases are measured as the paper's figure 10 has them (parse, tables, information, decryption, deparse), by
-//! running a program with one phase more each time. Each figure is the least of many rounds, so that what else the
-//! machine does is left out. The packet is copied into the private buffer before each run, as the P4 VM does.
+//! The phases are those of figure 10 of the P4 Shield paper (parse, tables, information, decryption,
+//! deparse); each measurement runs a program with one more phase. Each figure is the minimum of many rounds,
+//! which excludes the machine's other load. As in the P4 VM, each run begins with copying the packet into the
+//! private buffer.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -17,12 +18,12 @@ use serde::Serialize;
 
 use crate::{Error, cores};
 
-/// How much to measure.
+/// Options of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Rounds, of which the quickest counts.
+    /// Rounds; the fastest one counts.
     pub rounds: usize,
-    /// Packets in each round.
+    /// Packets per round.
     pub packets: u32,
 }
 
@@ -32,7 +33,7 @@ impl Default for Options {
     }
 }
 
-/// A program, run over one kind of packet.
+/// A program on one kind of packet.
 #[derive(Clone, Debug, Serialize)]
 pub struct Whole {
     /// Program and packet.
@@ -41,9 +42,9 @@ pub struct Whole {
     pub instructions: usize,
     /// Instructions on its longest path.
     pub longest_path: usize,
-    /// Nanoseconds a packet as machine code.
+    /// Nanoseconds per packet, machine code.
     pub jit_ns: f64,
-    /// Nanoseconds a packet by the interpreter.
+    /// Nanoseconds per packet, interpreter.
     pub interpreter_ns: f64,
     /// Milliseconds to compile the P4 source.
     pub compile_ms: f64,
@@ -51,25 +52,25 @@ pub struct Whole {
     pub verify_ms: f64,
 }
 
-/// A phase of a packet's way through the P4 VM.
+/// A phase of a packet's processing in the P4 VM.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
     /// Its name.
     pub name: &'static str,
-    /// What it adds to a packet's time, nanoseconds. A phase that the processor does beside another adds nothing.
+    /// Time that the phase adds, nanoseconds. A phase that the processor overlaps with another adds nothing.
     pub ns: f64,
-    /// A packet's time with this phase and all before it, nanoseconds.
+    /// Time with this phase and all previous ones, nanoseconds.
     pub so_far_ns: f64,
 }
 
-/// Everything that was measured.
+/// All figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     /// Whole programs.
     pub programs: Vec<Whole>,
     /// Phases of one program, machine code.
     pub phases: Vec<Phase>,
-    /// Opening one sealed snapshot, nanoseconds: done once a publication, that is every 10 ms.
+    /// Opening one sealed snapshot, nanoseconds: once per publication, every 10 ms.
     pub decrypt_ns: f64,
 }
 
@@ -95,10 +96,10 @@ fn information() -> VmInfo {
     VmInfo::new(&snapshot, InfoStatus::Known)
 }
 
-/// Measures everything; `progress` is told before each step, of which there are [`STEPS`].
+/// Measures everything; calls `progress` before each of [`STEPS`] steps.
 ///
 /// # Errors
-/// If a program does not compile or load, which is a bug, or no key can be made.
+/// A program does not compile or load, which is a bug, or no key can be generated.
 pub fn run(options: &Options, mut progress: impl FnMut(&'static str)) -> Result<Report, Error> {
     cores::pin(cores::two()[0]);
     let mut programs = Vec::new();
@@ -114,7 +115,7 @@ pub fn run(options: &Options, mut progress: impl FnMut(&'static str)) -> Result<
     Ok(Report { programs, phases, decrypt_ns: decryption(options)? })
 }
 
-/// Steps that [`run`] tells of.
+/// Steps that [`run`] reports.
 pub const STEPS: usize = 4;
 
 fn least(options: &Options, mut f: impl FnMut()) -> f64 {
@@ -128,8 +129,8 @@ fn least(options: &Options, mut f: impl FnMut()) -> f64 {
     best.as_nanos() as f64 / f64::from(options.packets)
 }
 
-/// A program with what it took to make it.
-struct Made {
+/// A compiled program with the time that each step took.
+struct CompiledProgram {
     compiled: p4shield_p4::Compiled,
     compile: Duration,
     verify: Duration,
@@ -137,7 +138,7 @@ struct Made {
     interpreter: Program,
 }
 
-fn make(name: &str, source: &str, macros: &[&str]) -> Result<Made, Error> {
+fn make(name: &str, source: &str, macros: &[&str]) -> Result<CompiledProgram, Error> {
     let defines = macros.iter().map(|m| ((*m).to_owned(), "1".to_owned())).collect();
     let start = Instant::now();
     let compiled = p4shield_p4::compile(
@@ -157,10 +158,16 @@ fn make(name: &str, source: &str, macros: &[&str]) -> Result<Made, Error> {
     let load = |mode| {
         Program::load(&verified, &EngineOptions { mode, ..EngineOptions::default() }).map_err(|e| refused(&e))
     };
-    Ok(Made { compile, verify, jit: load(Mode::Jit)?, interpreter: load(Mode::Interpreter)?, compiled })
+    Ok(CompiledProgram {
+        compile,
+        verify,
+        jit: load(Mode::Jit)?,
+        interpreter: load(Mode::Interpreter)?,
+        compiled,
+    })
 }
 
-/// Runs `program` on `header` again and again, the copy of the header included.
+/// Runs `program` on `header` repeatedly, including the copy of the header.
 fn per_packet(options: &Options, program: &mut Program, header: &[u8; 128]) -> Result<f64, Error> {
     let (info, meta) = (information(), Meta::default());
     let mut packet = Packet::new(128, 128);
@@ -170,7 +177,7 @@ fn per_packet(options: &Options, program: &mut Program, header: &[u8; 128]) -> R
         let outcome = program.run(&mut packet, &meta, &info);
         passed += u64::from(black_box(outcome).verdict == Verdict::Pass);
     });
-    // A program that drops takes a shorter way than the one that is to be measured.
+    // A program that drops takes a shorter path than the measured one.
     if passed == 0 { Err(Error::Program("the measured program drops its packets".into())) } else { Ok(ns) }
 }
 

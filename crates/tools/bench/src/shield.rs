@@ -1,4 +1,4 @@
-//! P4 Shield around a switch that is measured, started as an operator would start it: daemon, P4 VM, agent.
+//! P4 Shield around the measured switch, started as an operator starts it: daemon, P4 VM, agent.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -12,19 +12,19 @@ use tempfile::TempDir;
 
 use crate::Error;
 
-/// The program that the paper P4 Shield measures with.
+/// The program of the P4 Shield paper's measurements.
 pub(crate) const GUARD: &str = include_str!("../../../../examples/programs/tcp_guard.p4");
 /// The tenant's name.
 pub(crate) const TENANT: &str = "bench";
-/// The user VM's.
+/// The user VM's name.
 pub(crate) const VM: &str = "server";
 const CONFIG: &str = include_str!("cloud.toml");
-/// Used TCP memory that programs allow; more than any of the measurements uses.
+/// TCP memory that programs allow; more than any measurement uses.
 const THRESHOLD: &str = "1GiB";
-/// Seconds that a part may take to start on a loaded machine.
+/// Seconds in which a part must start on a loaded machine.
 const PATIENCE: u64 = 60;
 
-/// What a cloud with one tenant and one user VM is made of.
+/// Parts of a cloud with one tenant and one user VM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup<'s> {
     /// The binary `p4shield`.
@@ -37,21 +37,21 @@ pub(crate) struct Setup<'s> {
     pub(crate) config: &'s str,
 }
 
-/// The configuration up to the ports.
+/// The configuration except the ports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Config<'s> {
     pub(crate) attachment: &'s str,
     pub(crate) placement: &'s str,
-    /// The user VM's.
+    /// The user VM's name.
     pub(crate) address: Ipv4Addr,
-    /// Further keys of the tenant, with their values.
+    /// Further keys of the tenant with their values.
     pub(crate) keys: &'s str,
-    /// Whether the program judges what the VM sends, too.
+    /// Whether the program is the egress program, too.
     pub(crate) both: bool,
 }
 
 impl Config<'_> {
-    /// As a file has it.
+    /// Returns the text of the file.
     pub(crate) fn text(&self) -> String {
         CONFIG
             .replace("@ATTACHMENT@", self.attachment)
@@ -62,7 +62,7 @@ impl Config<'_> {
     }
 }
 
-/// The ports: where packets come from outside, and the user VM's.
+/// Returns the ports' part: the uplink and the user VM's port.
 pub(crate) fn ports([uplink, vm]: &[String; 2]) -> String {
     format!(
         "\n[[port]]\nname = {uplink:?}\nrole = \"uplink\"\n\
@@ -109,12 +109,12 @@ impl Shield {
         Ok(shield)
     }
 
-    /// A file of this run.
+    /// Returns the path of a file of this run.
     fn at(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// What the daemon says of itself; null while it does not answer.
+    /// Returns the daemon's status; null while it does not answer.
     pub(crate) fn status(&self) -> Value {
         let mut status = Command::new(&self.binary);
         status.args(["status", "--json", "--socket"]).arg(self.at("p4shield.sock"));
@@ -122,7 +122,7 @@ impl Shield {
         said.and_then(|o| serde_json::from_slice(&o.stdout).ok()).unwrap_or(Value::Null)
     }
 
-    /// The P4 VM's process, while one runs with its programs loaded.
+    /// Returns the P4 VM's process id while it runs with its programs loaded.
     pub(crate) fn p4vm(&self) -> Option<i32> {
         let status = self.status();
         let tenant = &status["tenants"][0];
@@ -130,7 +130,7 @@ impl Shield {
         i32::try_from(pid).ok()
     }
 
-    /// Starts the agent of the user VM in `ns`; `interface` is as its option has it, `NAME` or `NAME:MBPS`.
+    /// Starts the user VM's agent in `ns`; `interface` is the option's value, `NAME` or `NAME:MBPS`.
     pub(crate) fn start_agent(&mut self, ns: &NetNs, interface: &str) -> Result<(), Error> {
         let mut command = ns.command(&self.binary);
         command.args(["agent", "run", "--tenant", TENANT, "--vm", VM, "--interface", interface]);
@@ -142,12 +142,12 @@ impl Shield {
         self.await_part("first publication of the agent", "agent.log", ready)
     }
 
-    /// Where the agent answers questions.
+    /// Returns the agent's control socket.
     pub(crate) fn agent_socket(&self) -> PathBuf {
         self.at("agent.sock")
     }
 
-    /// What the switch has to be started with.
+    /// Returns the switch's environment.
     pub(crate) fn environment(&self) -> Vec<(&'static str, OsString)> {
         vec![
             ("LD_PRELOAD", self.library.clone().into_os_string()),
@@ -155,7 +155,8 @@ impl Shield {
         ]
     }
 
-    /// Waits until the library in the switch has reported to the daemon: otherwise a plain switch would be measured.
+    /// Waits until the library in the switch has connected to the daemon; otherwise the benchmark would
+    /// measure a plain switch.
     pub(crate) fn await_switch(&self) -> Result<(), Error> {
         let reported = || self.status()["switches"].as_array().is_some_and(|switches| !switches.is_empty());
         self.await_part("report of the library in the switch", "daemon.log", reported)
@@ -170,12 +171,12 @@ impl Shield {
     }
 }
 
-/// Refuses a library that is not there, which the linker would leave out with a warning.
+/// Refuses a missing library: the dynamic linker would only warn.
 pub(crate) fn present(library: &Path) -> Result<(), Error> {
     if library.is_file() {
         return Ok(());
     }
-    Err(Error::Switch(format!("{} is not there; name the library with --library", library.display())))
+    Err(Error::Switch(format!("{} does not exist; name the library with --library", library.display())))
 }
 
 fn spawn(folder: &Path, command: &mut Command, log: &str) -> Result<Guarded, Error> {
@@ -190,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_library_that_is_not_there_is_refused() {
+    fn a_missing_library_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("libp4shield_xsk.so");
         let refused = present(&library).unwrap_err().to_string();

@@ -1,20 +1,20 @@
-//! Figures from samples.
+//! Statistics of samples.
 
 use serde::Serialize;
 
 /// Order statistics of a set of samples, in the samples' unit.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Percentiles {
-    /// Half of the samples are at or below it.
+    /// Median.
     pub p50: f64,
-    /// 90 of 100.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99 of 100.
+    /// 99th percentile.
     pub p99: f64,
 }
 
 impl Percentiles {
-    /// Of `samples`, which are sorted on the way; zeros if there are none.
+    /// Computes the percentiles of `samples` and sorts them; zeros if there are none.
     pub fn of(samples: &mut [f64]) -> Self {
         samples.sort_unstable_by(f64::total_cmp);
         let at = |percent: usize| {
@@ -25,19 +25,19 @@ impl Percentiles {
     }
 }
 
-/// One figure in several rounds.
+/// A figure over several rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spread {
-    /// The middle one, the upper of two.
+    /// Median; the upper one of an even number.
     pub median: f64,
-    /// Standard deviation over mean, percent: how steady it is.
+    /// Standard deviation over mean, percent.
     pub variation_percent: f64,
-    /// Every round's, in order of size.
+    /// Every round's figure, sorted.
     pub rounds: Vec<f64>,
 }
 
 impl Spread {
-    /// Of these rounds; zeros if there are none.
+    /// Computes the spread of these rounds; zeros if there are none.
     #[must_use]
     pub fn of(mut rounds: Vec<f64>) -> Self {
         rounds.sort_unstable_by(f64::total_cmp);
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_tells_how_steady_a_figure_is() {
+    fn a_spread_has_median_and_variation() {
         let s = Spread::of(vec![12.0, 8.0, 10.0]);
         assert_eq!((s.median, s.rounds.as_slice()), (10.0, &[8.0, 10.0, 12.0][..]));
         assert!((s.variation_percent - 20.0).abs() < 1e-9);

@@ -7,33 +7,33 @@ use std::time::{Duration, Instant};
 
 use p4shield_testbed::NetNs;
 
-use crate::switch::Protocol;
+use crate::protocol::Protocol;
 use crate::{Error, cores};
 
-/// A response that takes longer is lost, and asked for again.
+/// A response that takes longer counts as lost; the client repeats the request.
 pub(crate) const LOST: Duration = Duration::from_millis(200);
-/// So many round trips may be lost, and a tenth of all.
+/// Number of round trips that may be lost, besides a tenth of all.
 const TOLERATED: usize = 20;
-/// How much longer a flood is given if nothing of it arrives.
+/// Extra time for a flood of which nothing arrives.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest that a connection, or a response over one, may take to come about.
+/// Time in which a connection, or a response on it, must arrive.
 const CONNECT: Duration = Duration::from_secs(60);
 /// The longest payload of a datagram over IPv4.
 pub(crate) const LONGEST_DATAGRAM: u32 = 65_507;
-/// What a flood's receiver reads at most at once.
+/// Most bytes that a flood's receiver reads at once.
 const READ: usize = 256 << 10;
 
-/// Who talks with whom.
+/// Client and server.
 #[derive(Clone, Copy)]
-pub(crate) struct Ends<'w> {
+pub(crate) struct Endpoints<'w> {
     pub(crate) client: (&'w NetNs, Ipv4Addr),
     pub(crate) server: (&'w NetNs, Ipv4Addr),
-    /// The core that all their threads have; any if there is none.
+    /// The core of all their threads; default: any.
     pub(crate) core: Option<usize>,
 }
 
-impl Ends<'_> {
-    /// Microseconds of `count` round trips of a message of so many bytes, there and back.
+impl Endpoints<'_> {
+    /// Measures `count` round trips of a message of this many bytes, in microseconds.
     pub(crate) fn trips(&self, protocol: Protocol, count: usize, message: usize) -> Result<Vec<f64>, Error> {
         match protocol {
             Protocol::Udp => self.udp_trips(count, message),
@@ -42,7 +42,7 @@ impl Ends<'_> {
         .map_err(|e| Error::Switch(format!("requests and responses over {}: {e}", protocol.name())))
     }
 
-    /// Million bits a second of messages that arrive, while the client sends as many of so many bytes as it can.
+    /// Measures the million bits per second that arrive while the client sends messages at full speed.
     pub(crate) fn flood(&self, protocol: Protocol, message: usize, time: Duration) -> Result<f64, Error> {
         match protocol {
             Protocol::Udp => self.udp_flood(message, time),
@@ -57,7 +57,7 @@ impl Ends<'_> {
         }
     }
 
-    /// A connected datagram socket of the client, and the server's.
+    /// Opens the client's connected datagram socket and the server's.
     fn datagrams(&self) -> io::Result<(UdpSocket, UdpSocket)> {
         let ((client, from), (server, to)) = (self.client, self.server);
         let server = server.inside(|| UdpSocket::bind((to, 0)))?;
@@ -68,7 +68,7 @@ impl Ends<'_> {
         Ok((client, server))
     }
 
-    /// Both ends of a connection.
+    /// Opens both ends of a connection.
     fn connection(&self) -> io::Result<(TcpStream, TcpStream)> {
         let ((client, _), (server, to)) = (self.client, self.server);
         let listener = server.inside(|| TcpListener::bind((to, 0)))?;
@@ -94,7 +94,7 @@ impl Ends<'_> {
             let times = self.on_its_core(|| {
                 let mut buffer = vec![0; message];
                 trips(count, TOLERATED + count / 10, |n| {
-                    // By its number, a response that came too late is told from that to the next request.
+                    // The number distinguishes a late response from the response to the next request.
                     let number = n as u8;
                     buffer.iter_mut().take(1).for_each(|b| *b = number);
                     client.send(&buffer)?;
@@ -146,7 +146,7 @@ impl Ends<'_> {
                 self.settle();
                 let buffer = vec![0; message];
                 while !stop.load(Relaxed) {
-                    // Refused while a queue is full: then it is not sent, which is as good.
+                    // Fails while a queue is full; the datagram is then simply not sent.
                     let _ = client.send(&buffer);
                 }
             });
@@ -172,7 +172,7 @@ impl Ends<'_> {
                 self.settle();
                 let buffer = vec![0; message];
                 while !stop.load(Relaxed) {
-                    // What does not fit in time is not sent; the stream's bytes are all the same.
+                    // Bytes that do not fit in time are not sent; all bytes of the stream are equal.
                     let _ = (&client).write(&buffer);
                 }
                 let _ = client.shutdown(std::net::Shutdown::Both);
@@ -183,7 +183,7 @@ impl Ends<'_> {
         })
     }
 
-    /// Runs it on a thread that has the core.
+    /// Runs `f` on a thread that is bound to the core.
     fn on_its_core<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
         std::thread::scope(|s| {
             let thread = s.spawn(|| {
@@ -195,8 +195,8 @@ impl Ends<'_> {
     }
 }
 
-/// Million bits a second that are counted in bytes meanwhile, after a quarter of the time to get going. Where nothing comes
-/// in time it takes longer, so that it is known how little it was.
+/// Measures million bits per second from a counter of bytes, after a quarter of `time` as warm-up. If nothing
+/// arrives in time, waits longer, so that the figure is not zero.
 fn watch(arrived: &AtomicU64, time: Duration) -> f64 {
     std::thread::sleep(time / 4);
     let (start, before) = (Instant::now(), arrived.load(Relaxed));
@@ -208,7 +208,8 @@ fn watch(arrived: &AtomicU64, time: Duration) -> f64 {
     bytes as f64 * 8.0 / start.elapsed().as_secs_f64() / 1e6
 }
 
-/// Times `count` round trips, after a tenth as many that warm up. One that is lost is not a sample; many are an error.
+/// Times `count` round trips, after a tenth as many for warm-up. Lost ones are not samples; too many are an
+/// error.
 fn trips(
     count: usize,
     tolerated: usize,
@@ -234,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lost_round_trips_are_no_samples_and_many_are_an_error() {
+    fn few_lost_round_trips_are_skipped_and_many_fail() {
         let mut n = 0;
         let some = trips(100, TOLERATED, |_| {
             n += 1;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use p4shield_bench::mediator::{MAX_BURST, Options, Place, Row, run, steps};
+use p4shield_bench::mediator::{Backend, MAX_BURST, Options, Row, run, steps};
 
 use p4shield_console::Exit;
 use p4shield_console::output::{self, Progress};
@@ -43,11 +43,15 @@ impl Args {
             options.headers = headers;
         }
         if self.same_core {
-            options.places = vec![Place::SameCore];
+            options.backends = vec![Backend::SameCore];
         }
         let progress = Progress::new(steps(&options));
-        let rows = run(&options, |case, place, burst, header| {
-            progress.step(format!("{}, {}, burst {burst}, {header} header bytes", case.name(), place.name()));
+        let rows = run(&options, |case, backend, burst, header| {
+            progress.step(format!(
+                "{}, {}, burst {burst}, {header} header bytes",
+                case.name(),
+                backend.name()
+            ));
         })?;
         drop(progress);
         if self.json {
@@ -67,7 +71,7 @@ fn table(rows: &[Row]) {
     for r in rows {
         output::line(format_args!(
             "{:<12} {:<20} {:>6} {:>7} {:>10.1} {:>8.1} {:>8.1} {:>8.1} {:>11.2}",
-            r.place.name(),
+            r.backend.name(),
             r.case.name(),
             r.burst,
             r.header_bytes,

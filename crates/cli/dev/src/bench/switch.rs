@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::ValueEnum;
 use p4shield_bench::switch::{
-    Kind, Latency, Load, Mode, Options, Parts, Protocol, Report, Stream, Throughput, run, steps,
+    Latency, Load, Mode, Options, Parts, Protocol, Report, Stream, SwitchKind, Throughput, run, steps,
 };
 use p4shield_install::{Kind as Attached, Root, find_library};
 use p4shield_plot::{Lines, Series};
@@ -72,8 +72,8 @@ enum Part {
 impl Args {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
         let kind = match self.switch {
-            Switch::Ovs => Kind::Ovs,
-            Switch::Testpmd => Kind::Testpmd,
+            Switch::Ovs => SwitchKind::Ovs,
+            Switch::Testpmd => SwitchKind::Testpmd,
         };
         if let Err(why) = kind.usable() {
             bail!("this machine cannot run the switch: {why}");

@@ -120,12 +120,12 @@ impl Args {
             round_trips: self.round_trips as usize,
             congestion: self.congestion.clone(),
             delays: self.delay_us.iter().map(|us| Duration::from_micros((*us).into())).collect(),
-            hysteresis: hysteresis::Play {
+            hysteresis: hysteresis::Scenario {
                 time: seconds,
                 link_mbps: self.link_mbps,
-                ..hysteresis::Play::default()
+                ..hysteresis::Scenario::default()
             },
-            long: long::Play {
+            long: long::Scenario {
                 time: seconds,
                 connections: self.connections,
                 restart_every: Duration::from_secs(self.restart_every.into()),

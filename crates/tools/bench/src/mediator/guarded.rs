@@ -1,5 +1,5 @@
-//! Who judges with `tcp_guard.p4` as in production, digests and log records included: a P4 VM's worker on another core,
-//! or the mediator's own thread (placement `inline`).
+//! Back ends that run `tcp_guard.p4` as in production, with digests and log records: a P4 VM's worker on
+//! another core, or the mediator's own thread (placement `inline`).
 
 use std::fs::File;
 use std::io::Write;
@@ -25,14 +25,14 @@ use tempfile::TempDir;
 use crate::{Error, cores};
 
 const GUARD: &str = include_str!("../../../../../examples/programs/tcp_guard.p4");
-/// Between two log records, as in the configuration's default.
+/// Time between two log records: the configuration's default.
 const LOG_INTERVAL: Duration = Duration::from_millis(100);
 
 fn refused(e: impl std::fmt::Display) -> Error {
     Error::Program(e.to_string())
 }
 
-/// The program, proven.
+/// Returns the verified program.
 fn guard() -> Result<(Vec<u8>, Verified), Error> {
     let options = p4shield_p4::Options::default();
     let compiled = p4shield_p4::compile("tcp_guard.p4", GUARD, &NoIncludes, &options)
@@ -42,7 +42,7 @@ fn guard() -> Result<(Vec<u8>, Verified), Error> {
     Ok((compiled.object, verified))
 }
 
-/// Key and log page, in a folder that goes with the value.
+/// Key and log page, in a temporary folder.
 struct Pages {
     folder: TempDir,
     key: TenantKey,
@@ -61,14 +61,14 @@ impl Pages {
     }
 }
 
-/// A P4 VM's worker without the process around it.
-pub(super) struct Working {
+/// A P4 VM's worker in a thread instead of a process.
+pub(super) struct WorkerThread {
     control: Control,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Working {
-    /// Has a worker on the second core judge what comes over one channel; VM 0 has the program.
+impl WorkerThread {
+    /// Starts a worker on the second core that serves one channel; VM 0 has the program.
     pub(super) fn start(judge: Responder, geometry: &Geometry, bell: Doorbell) -> Result<Self, Error> {
         let (_, verified) = guard()?;
         let pages = Pages::new()?;
@@ -99,22 +99,22 @@ impl Working {
     }
 }
 
-impl Drop for Working {
+impl Drop for WorkerThread {
     fn drop(&mut self) {
-        // A worker that panicked has said so.
+        // A worker that panicked has printed its message.
         let _ = self.control.order(Order::Stop);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// The program in the mediator's thread, and what has to live as long.
+/// The program in the mediator's thread, with the objects that it needs.
 pub(super) struct Inline {
     _programs: LoadedPrograms,
     _pages: Pages,
 }
 
 impl Inline {
-    /// Loads the program for VM 0, and gives what a mediator judges with.
+    /// Loads the program for VM 0. Returns the mediator's engine.
     pub(super) fn start(geometry: Geometry) -> Result<(Self, Box<dyn InlineEngine>), Error> {
         let (object, verified) = guard()?;
         let pages = Pages::new()?;

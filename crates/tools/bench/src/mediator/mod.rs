@@ -1,11 +1,11 @@
-//! `p4shield-dev bench mediator`: what a packet costs the switch's thread, submitting it and polling it out again.
+//! `p4shield-dev bench mediator`: the cost of a packet in the switch's thread, for submitting and polling.
 //!
-//! The P4 VM's end answers `pass` and nothing else, in one of two [`Place`]s: on another core, as in production, so that
-//! the cache lines that travel between the cores are paid for; or on the same core off the clock, which leaves the
-//! instructions alone and does not depend on how busy the other core is. In two more a real program judges the packets to
-//! one VM, with all that belongs to it: in a P4 VM's worker on another core, whose speed is the last column then, and in
-//! the mediator's own thread. Each figure is a percentile over bursts, the clock's own time taken off, so that a burst
-//! during which the machine did something else counts for nothing.
+//! In two [`Backend`]s the P4 VM's end only answers `pass`: on another core, as in production, where the
+//! figures include the transfer of cache lines between the cores; or on the same core off the clock, where
+//! they are the instructions alone, whatever the other core does. In two more a real program judges the
+//! packets to one VM: in a P4 VM's worker on another core, whose speed the last column then shows, and in the
+//! mediator's own thread. Each figure is a percentile over bursts without the clock's own time, so that
+//! bursts in which the machine did other work do not count.
 
 mod guarded;
 mod pool;
@@ -19,20 +19,20 @@ use crate::{Error, cores};
 use pool::Pool;
 use stage::Stage;
 
-/// What to measure.
+/// Options of a measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Packets submitted together.
     pub bursts: Vec<usize>,
-    /// Header bytes handed over at most.
+    /// Most header bytes copied per packet.
     pub headers: Vec<u32>,
     /// Bytes of a packet.
     pub packet_bytes: usize,
-    /// Which traffic.
+    /// Kinds of traffic.
     pub cases: Vec<Case>,
-    /// Where the P4 VM's end runs.
-    pub places: Vec<Place>,
-    /// How long each figure is measured.
+    /// Back ends.
+    pub backends: Vec<Backend>,
+    /// Duration of each measurement.
     pub time: Duration,
 }
 
@@ -43,37 +43,37 @@ impl Default for Options {
             headers: vec![64, 128],
             packet_bytes: 64,
             cases: Case::ALL.to_vec(),
-            places: Place::ALL.to_vec(),
+            backends: Backend::ALL.to_vec(),
             time: Duration::from_millis(300),
         }
     }
 }
 
-/// Where the P4 VM's end runs.
+/// What judges the packets, and where it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Place {
-    /// In between, on the mediator's core and off the clock.
+pub enum Backend {
+    /// `pass`, on the mediator's core, off the clock.
     SameCore,
-    /// On a core of its own.
+    /// `pass`, on a core of its own.
     OtherCore,
-    /// On a core of its own, and it is a P4 VM's worker with `tcp_guard.p4`.
+    /// A P4 VM's worker with `tcp_guard.p4`, on a core of its own.
     P4vm,
-    /// Nowhere: the same program in the mediator's thread.
+    /// The same program in the mediator's thread.
     Inline,
 }
 
-impl Place {
-    /// All of them.
+impl Backend {
+    /// All, in the order of the table.
     pub const ALL: [Self; 4] = [Self::SameCore, Self::OtherCore, Self::P4vm, Self::Inline];
 
-    /// The cases that make sense there.
+    /// Returns those of `cases` that apply to this back end.
     fn cases(self, of: &[Case]) -> impl Iterator<Item = Case> {
         let all = matches!(self, Self::SameCore | Self::OtherCore);
         of.iter().copied().filter(move |case| all || *case == Case::ToVm)
     }
 
-    /// What it is, for a table.
+    /// Returns its name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -89,24 +89,24 @@ impl Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Case {
-    /// No VM's packet, on a port that passes those.
+    /// Unowned packets, on a port that passes them.
     Nobody,
-    /// From the port of a VM to somewhere else: the sender's egress.
+    /// From a VM's port to no VM: the sender's egress program.
     FromVm,
-    /// From an uplink to one VM: the receiver's ingress.
+    /// From an uplink to one VM: the receiver's ingress program.
     ToVm,
-    /// From an uplink to 256 VMs of one tenant by turns.
+    /// From an uplink to 256 VMs of one tenant in turn.
     ToManyVms,
-    /// From the port of a VM to a VM of another tenant: both are asked.
+    /// From a VM's port to another tenant's VM: both programs.
     BetweenTenants,
 }
 
 impl Case {
-    /// All of them.
+    /// All, in the order of the table.
     pub const ALL: [Self; 5] =
         [Self::Nobody, Self::FromVm, Self::ToVm, Self::ToManyVms, Self::BetweenTenants];
 
-    /// What it is, for a table.
+    /// Returns its name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -119,39 +119,43 @@ impl Case {
     }
 }
 
-/// One figure: nanoseconds a packet in the mediator's thread.
+/// One figure: nanoseconds per packet in the mediator's thread.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     /// Traffic.
     pub case: Case,
-    /// Where the P4 VM's end ran.
-    pub place: Place,
+    /// The back end.
+    #[serde(rename = "place")]
+    pub backend: Backend,
     /// Packets submitted together.
     pub burst: usize,
-    /// Header bytes handed over at most.
+    /// Most header bytes copied per packet.
     pub header_bytes: u32,
     /// Submitting, median.
     pub submit_ns: f64,
-    /// Polling out, median over polls that brought something.
+    /// Polling, median over polls that returned packets.
     pub poll_ns: f64,
-    /// Both, 10th percentiles: what remains when nothing else uses the machine.
+    /// Both, 10th percentiles: the cost on an otherwise idle machine.
     pub quiet_ns: f64,
-    /// Packets through the mediator a second, millions, all waiting included.
+    /// Packets per second through the mediator, millions, including all waiting.
     pub mpps: f64,
 }
 
-/// Measures each combination; `progress` is told before each.
+/// Measures each combination; calls `progress` before each.
 ///
 /// # Errors
-/// If shared memory cannot be had.
-pub fn run(options: &Options, mut progress: impl FnMut(Case, Place, usize, u32)) -> Result<Vec<Row>, Error> {
+/// Shared memory cannot be allocated.
+pub fn run(
+    options: &Options,
+    mut progress: impl FnMut(Case, Backend, usize, u32),
+) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
-    for &place in &options.places {
-        for case in place.cases(&options.cases) {
+    for &backend in &options.backends {
+        for case in backend.cases(&options.cases) {
             for &header_bytes in &options.headers {
                 for &burst in &options.bursts {
-                    progress(case, place, burst, header_bytes);
-                    rows.push(measure(options, case, place, burst.clamp(1, MAX_BURST), header_bytes)?);
+                    progress(case, backend, burst, header_bytes);
+                    rows.push(measure(options, case, backend, burst.clamp(1, MAX_BURST), header_bytes)?);
                 }
             }
         }
@@ -165,35 +169,35 @@ pub const MAX_BURST: usize = 256;
 /// Combinations that [`run`] measures.
 #[must_use]
 pub fn steps(options: &Options) -> usize {
-    let cases: usize = options.places.iter().map(|place| place.cases(&options.cases).count()).sum();
+    let cases: usize = options.backends.iter().map(|backend| backend.cases(&options.cases).count()).sum();
     cases * options.headers.len() * options.bursts.len()
 }
 
 fn measure(
     options: &Options,
     case: Case,
-    place: Place,
+    backend: Backend,
     burst: usize,
     header_bytes: u32,
 ) -> Result<Row, Error> {
-    // Enough that the other core always has something to judge, few enough that the caches hold them.
-    let bursts = match place {
-        Place::SameCore | Place::Inline => 1,
-        Place::OtherCore | Place::P4vm => 8_usize.div_ceil(burst).max(4),
+    // Enough to keep the other core busy, few enough for the caches.
+    let bursts = match backend {
+        Backend::SameCore | Backend::Inline => 1,
+        Backend::OtherCore | Backend::P4vm => 8_usize.div_ceil(burst).max(4),
     };
     let mut pool = Pool::new(bursts * burst, options.packet_bytes, case);
     let measured = std::thread::scope(|s| {
         let work = || {
             cores::pin(cores::two()[0]);
-            let mut stage = Stage::new(case, place, header_bytes)?;
+            let mut stage = Stage::new(case, backend, header_bytes)?;
             Ok(stage.run(&mut pool, burst, options.time))
         };
         s.spawn(work).join().unwrap_or_else(|e| std::panic::resume_unwind(e))
     });
-    measured.map(|samples| samples.row(case, place, burst, header_bytes))
+    measured.map(|samples| samples.row(case, backend, burst, header_bytes))
 }
 
-/// Nanoseconds a packet of each burst.
+/// Nanoseconds per packet of each burst.
 #[derive(Default)]
 struct Samples {
     submit: Vec<f64>,
@@ -203,7 +207,7 @@ struct Samples {
 }
 
 impl Samples {
-    fn row(mut self, case: Case, place: Place, burst: usize, header_bytes: u32) -> Row {
+    fn row(mut self, case: Case, backend: Backend, burst: usize, header_bytes: u32) -> Row {
         let clock = clock_ns();
         let figure = |per_packet: &mut Vec<f64>, tenth: usize| {
             per_packet.sort_unstable_by(f64::total_cmp);
@@ -213,11 +217,11 @@ impl Samples {
         let (submit_ns, poll_ns) = (figure(&mut self.submit, 5), figure(&mut self.poll, 5));
         let quiet_ns = figure(&mut self.submit, 1) + figure(&mut self.poll, 1);
         let mpps = self.packets as f64 / self.elapsed.as_secs_f64().max(f64::MIN_POSITIVE) / 1e6;
-        Row { case, place, burst, header_bytes, submit_ns, poll_ns, quiet_ns, mpps }
+        Row { case, backend, burst, header_bytes, submit_ns, poll_ns, quiet_ns, mpps }
     }
 }
 
-/// What reading the clock twice takes.
+/// Returns the time that reading the clock twice takes.
 fn clock_ns() -> f64 {
     let reading = || {
         let start = Instant::now();
@@ -231,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_case_is_measured_in_each_place() {
+    fn every_case_is_measured_with_each_back_end() {
         let options = Options {
             bursts: vec![1, 32],
             headers: vec![128],

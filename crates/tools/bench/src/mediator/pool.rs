@@ -1,10 +1,10 @@
-//! Packets in memory that lives as long as the measurement, as mbufs do: a handle is a pointer.
+//! Packets in memory that outlives them, like mbufs: a handle is a pointer.
 
 use p4shield_mediator::{Packet, RewriteRefused};
 
 use super::Case;
 
-/// Bytes of a buffer: head room and room for a packet, as DPDK's usual pool has them.
+/// Bytes of a buffer, headroom and data: the usual size in DPDK.
 const BUFFER: usize = 2048 + 128;
 
 /// A packet's memory.
@@ -57,13 +57,13 @@ impl Pool {
         self.0.len()
     }
 
-    /// Handles of them all.
+    /// Returns handles of all packets.
     pub(super) fn frames(&mut self) -> impl Iterator<Item = Frame<'_>> {
         self.0.iter_mut().map(Frame)
     }
 }
 
-/// A TCP segment from and to the machines of the case: VMs are in 10.0.0.0/16, everybody else is not.
+/// Writes a TCP segment from and to the machines of the case; VMs are in 10.0.0.0/16, other machines are not.
 fn buffer(number: usize, packet_bytes: usize, case: Case) -> Buffer {
     const OUTSIDE: [u8; 4] = [192, 0, 2, 9];
     let vm = |n: usize| [10, 0, 0, n as u8];

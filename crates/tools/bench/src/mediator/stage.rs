@@ -1,4 +1,4 @@
-//! A mediator of two tenants with their channels, and the loop that a switch's thread runs.
+//! A mediator of two tenants with their channels, and the polling loop of a switch's thread.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use p4shield_mediator::{
     VmConfig, VmRef,
 };
 
-use super::guarded::{Inline, Working};
+use super::guarded::{Inline, WorkerThread};
 use super::pool::{Frame, Pool};
-use super::{Case, Place, Samples};
+use super::{Backend, Case, Samples};
 use crate::{Error, cores};
 
 /// A P4 VM's end: copies requests and headers into private memory and passes every packet.
@@ -26,7 +26,7 @@ struct Passing {
 }
 
 impl Passing {
-    /// Answers up to a batch and returns how many.
+    /// Answers up to a batch. Returns the number of answers.
     fn judge(&mut self) -> usize {
         let count = self.judge.fetch(&mut self.batch).unwrap_or(0);
         for _ in 0..count {
@@ -37,17 +37,17 @@ impl Passing {
     }
 }
 
-/// The judges, where they work.
-enum Judges {
+/// The responders, by back end.
+enum Responders {
     Here(Vec<Passing>),
     There { stop: Arc<AtomicBool>, thread: Option<JoinHandle<()>> },
-    P4vm { _working: Working },
+    P4vm { _working: WorkerThread },
     Inline { _inline: Inline },
 }
 
-impl Judges {
-    fn start(mut judges: Vec<Passing>, place: Place) -> Result<Self, Error> {
-        if place == Place::SameCore {
+impl Responders {
+    fn start(mut judges: Vec<Passing>, backend: Backend) -> Result<Self, Error> {
+        if backend == Backend::SameCore {
             return Ok(Self::Here(judges));
         }
         let stop = Arc::new(AtomicBool::new(false));
@@ -64,7 +64,7 @@ impl Judges {
         Ok(Self::There { stop, thread: Some(thread) })
     }
 
-    /// Lets the judges work that only do so when they are asked. True if they did.
+    /// Runs the responders on this core. Returns whether there are any.
     fn turn(&mut self) -> bool {
         let Self::Here(judges) = self else { return false };
         let mut any = false;
@@ -77,44 +77,44 @@ impl Judges {
     }
 }
 
-impl Drop for Judges {
+impl Drop for Responders {
     fn drop(&mut self) {
         if let Self::There { stop, thread } = self {
             stop.store(true, Ordering::Relaxed);
-            // A judge that panicked has said so, and its packets were never answered.
+            // A responder that panicked has printed its message; its packets were not answered.
             let _ = thread.take().map(JoinHandle::join);
         }
     }
 }
 
-/// A mediator with its P4 VMs and the port that packets come from.
+/// A mediator with its P4 VMs and a receiving port.
 pub(super) struct Stage<'p> {
     mediator: Mediator<Frame<'p>>,
     port: PortSpec,
-    judges: Judges,
+    judges: Responders,
 }
 
 impl<'p> Stage<'p> {
-    pub(super) fn new(case: Case, place: Place, header_bytes: u32) -> Result<Self, Error> {
+    pub(super) fn new(case: Case, backend: Backend, header_bytes: u32) -> Result<Self, Error> {
         let geometry = Geometry { header_bytes, slots: 512, ..Geometry::default() };
         let config = config();
         let mut mediator = Mediator::new(&config)?;
-        let judges = match place {
-            Place::SameCore | Place::OtherCore => {
+        let judges = match backend {
+            Backend::SameCore | Backend::OtherCore => {
                 let passing = (0..config.tenants.len()).map(|tenant| {
                     let (judge, bell) = connect(&mut mediator, tenant, geometry)?;
                     Ok(Passing { judge, batch: RequestBatch::new(&geometry), _bell: bell })
                 });
-                Judges::start(passing.collect::<Result<_, Error>>()?, place)?
+                Responders::start(passing.collect::<Result<_, Error>>()?, backend)?
             }
-            Place::P4vm => {
+            Backend::P4vm => {
                 let (judge, bell) = connect(&mut mediator, 0, geometry)?;
-                Judges::P4vm { _working: Working::start(judge, &geometry, bell)? }
+                Responders::P4vm { _working: WorkerThread::start(judge, &geometry, bell)? }
             }
-            Place::Inline => {
+            Backend::Inline => {
                 let (inline, engine) = Inline::start(geometry)?;
                 mediator.attach_inline(0, engine)?;
-                Judges::Inline { _inline: inline }
+                Responders::Inline { _inline: inline }
             }
         };
         let source = match case {
@@ -131,7 +131,8 @@ impl<'p> Stage<'p> {
         Ok(Self { mediator, port, judges })
     }
 
-    /// What a thread of a switch does: take a burst, submit it, poll, send; until `time` is over and all is back.
+    /// Runs a switch's loop (receive a burst, submit it, poll, send) for `time`, then until all packets are
+    /// back.
     pub(super) fn run(&mut self, pool: &'p mut Pool, burst: usize, time: Duration) -> Samples {
         let mut samples = Samples::default();
         let total = pool.len();
@@ -159,7 +160,7 @@ impl<'p> Stage<'p> {
             let waited_for = self.judges.turn();
             let begin = Instant::now();
             let passed = self.mediator.poll(now_ns, burst, |released| free.push(released.packet));
-            // A packet that two tenants judge takes two polls; those that only look for a P4 VM's answers are not counted.
+            // A packet that two tenants judge takes two polls; polls that return no packet do not count.
             polling += if passed != 0 || waited_for { begin.elapsed().as_nanos() as f64 } else { 0.0 };
             if passed != 0 {
                 samples.poll.push(polling / passed as f64);
@@ -172,7 +173,7 @@ impl<'p> Stage<'p> {
     }
 }
 
-/// Gives a tenant a channel, and its other end.
+/// Attaches a channel to a tenant. Returns the P4 VM's end.
 fn connect(
     mediator: &mut Mediator<Frame<'_>>,
     tenant: usize,
@@ -186,7 +187,8 @@ fn connect(
     Ok((Responder::new(far, geometry)?, bell))
 }
 
-/// Two tenants: 256 VMs in 10.0.0.0/24, one VM in 10.0.1.0. Patient, so that a busy machine drops nothing.
+/// Two tenants: 256 VMs in 10.0.0.0/24, one VM in 10.0.1.0. Long deadlines, so that a busy machine drops
+/// nothing.
 fn config() -> Config {
     let tenant = |number: u8, vms: u16| {
         let vm = |n: u16| VmConfig::new(format!("vm{n}"), vec![Ipv4Addr::new(10, 0, number, n as u8).into()]);

@@ -1,4 +1,4 @@
-//! A switch over DPDK with two ports, whichever switch it is.
+//! A DPDK switch with two ports.
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
@@ -11,24 +11,25 @@ use crate::Error;
 
 /// The client's address, behind the first port.
 pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 2, 1);
-/// The server's, behind the second: the tenant's user VM.
+/// The server's address, behind the second port: the tenant's user VM.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 2, 2);
 
-/// Which switch.
+/// The measured switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// The distribution's Open vSwitch over DPDK, with one rule from the first port to the second and one back.
+pub enum SwitchKind {
+    /// The distribution's Open vSwitch over DPDK, with one rule from the first port to the second and one
+    /// back.
     Ovs,
-    /// The distribution's dpdk-testpmd, which forwards between its two ports without looking.
+    /// The distribution's dpdk-testpmd, which forwards between its two ports without reading packets.
     Testpmd,
 }
 
-impl Kind {
-    /// Whether this machine can run it; otherwise why not.
+impl SwitchKind {
+    /// Checks whether this machine can run the switch.
     ///
     /// # Errors
-    /// A sentence that says what is missing.
+    /// The reason why not.
     pub fn usable(self) -> Result<(), String> {
         match self {
             Self::Ovs => OvsDpdk::usable(),
@@ -36,7 +37,7 @@ impl Kind {
         }
     }
 
-    /// How it names itself.
+    /// Returns the switch's own name and version.
     pub(super) fn version(self) -> Result<String, Error> {
         let (program, argument) = match self {
             Self::Ovs => ("ovs-vswitchd", "--version"),
@@ -46,7 +47,7 @@ impl Kind {
         Ok(text.lines().next().unwrap_or(program).to_owned())
     }
 
-    /// Names of the two ports, as `[[port]]` in the configuration calls them.
+    /// Returns the names of the two ports for `[[port]]` in the configuration.
     pub(super) fn port_names(self, devices: &[String; 2]) -> [String; 2] {
         match self {
             Self::Ovs => PORTS.map(String::from),
@@ -56,7 +57,7 @@ impl Kind {
 }
 
 const PORTS: [&str; 2] = ["first", "second"];
-/// Open vSwitch asks for 262,144 mbufs a pool before it tries fewer.
+/// Open vSwitch requests 262,144 mbufs per pool before it tries fewer.
 const OVS_MEGABYTES: u32 = 2048;
 const TESTPMD_MEGABYTES: u32 = 512;
 
@@ -69,13 +70,13 @@ pub(super) enum Lab {
 impl Lab {
     /// Starts the switch in `host` with this environment and these DPDK devices.
     pub(super) fn start(
-        kind: Kind,
+        kind: SwitchKind,
         host: &NetNs,
         environment: &[(&str, OsString)],
         devices: &[String; 2],
     ) -> Result<Self, Error> {
         match kind {
-            Kind::Ovs => {
+            SwitchKind::Ovs => {
                 let mut setup = OvsDpdk::setup().megabytes(OVS_MEGABYTES);
                 for (name, value) in environment {
                     setup = setup.env(name, value);
@@ -89,7 +90,7 @@ impl Lab {
                 ovs.ofctl("add-flow", &["in_port=second,actions=output:first"])?;
                 Ok(Self::Ovs(Box::new(ovs)))
             }
-            Kind::Testpmd => {
+            SwitchKind::Testpmd => {
                 let mut setup = Testpmd::setup().megabytes(TESTPMD_MEGABYTES);
                 for (name, value) in environment {
                     setup = setup.env(name, value);
@@ -105,7 +106,7 @@ impl Lab {
         }
     }
 
-    /// Packets that left by the second port so far.
+    /// Returns the number of packets sent on the second port so far.
     pub(super) fn sent(&mut self) -> Result<u64, Error> {
         match self {
             Self::Ovs(ovs) => {
@@ -116,7 +117,7 @@ impl Lab {
         }
     }
 
-    /// Begins to count cycles.
+    /// Starts to count cycles.
     pub(super) fn clear_cycles(&mut self) -> Result<(), Error> {
         match self {
             Self::Ovs(ovs) => ovs.appctl(&["dpif-netdev/pmd-stats-clear"]).map(drop)?,
@@ -125,7 +126,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Cycles of the polling thread a packet since then.
+    /// Returns the polling thread's cycles per packet since then.
     pub(super) fn cycles(&mut self) -> Result<f64, Error> {
         let (text, mark) = match self {
             Self::Ovs(ovs) => (ovs.appctl(&["dpif-netdev/pmd-stats-show"])?, "avg cycles per packet: "),
@@ -135,7 +136,7 @@ impl Lab {
     }
 }
 
-/// The number that follows `mark` in a switch's own words.
+/// Returns the number after `mark` in a switch's output.
 fn number_after<T: std::str::FromStr>(text: &str, mark: &str) -> Result<T, Error> {
     let rest = text.split_once(mark).map_or("", |(_, rest)| rest);
     let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
@@ -147,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_found_in_a_switchs_words() {
+    fn numbers_are_found_in_a_switchs_output() {
         let ovs = "  avg cycles per packet: 330.10 (3301/10)\n";
         assert_eq!(number_after::<f64>(ovs, "avg cycles per packet: ").unwrap(), 330.1);
         assert_eq!(number_after::<u64>("tx pkts=12, bytes=3", "tx pkts=").unwrap(), 12);
@@ -155,9 +156,9 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_named_as_the_switch_names_them() {
+    fn ports_have_the_switchs_names() {
         let devices = ["net_pcap0,rx_pcap=a".to_owned(), "net_null1".to_owned()];
-        assert_eq!(Kind::Testpmd.port_names(&devices), ["net_pcap0", "net_null1"]);
-        assert_eq!(Kind::Ovs.port_names(&devices), ["first", "second"]);
+        assert_eq!(SwitchKind::Testpmd.port_names(&devices), ["net_pcap0", "net_null1"]);
+        assert_eq!(SwitchKind::Ovs.port_names(&devices), ["first", "second"]);
     }
 }

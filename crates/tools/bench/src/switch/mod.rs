@@ -1,13 +1,14 @@
-//! `p4shield-dev bench switch`: what consulting a P4 VM costs an unmodified switch over DPDK.
+//! `p4shield-dev bench switch`: the cost of a P4 VM for an unmodified DPDK switch.
 //!
-//! The same switch is started in four [`Mode`]s one after the other, round after round, so that whatever else the
-//! machine does hits all of them; each figure is the median of the rounds and stands beside its ratio to `plain`. The
-//! switch's polling thread has the last core, the P4 VM the first one, which it shares with everything else.
+//! Each round starts the switch in all four [`Mode`]s, so that other load on the machine affects all of them.
+//! Each figure is the median of the rounds, with its ratio to `plain`. The switch's polling thread has the
+//! last core; the P4 VM and all other processes share the first one.
 //!
-//! * **Throughput**: DPDK's `net_pcap` replays packets from memory as fast as the polling thread takes them, and its
-//!   `net_null` swallows what is forwarded: no system call and no other process is on the way.
-//! * **Latency and streams**: a client and a server in network namespaces, each behind a kernel interface of the switch
-//!   (`net_af_packet` on veth), with the agent beside the server, so that `tcp_guard.p4` decides with real information.
+//! * **Throughput**: DPDK's `net_pcap` replays packets from memory at the polling thread's speed, and
+//!   `net_null` discards the forwarded ones: no system call and no other process is involved.
+//! * **Latency and streams**: a client and a server in network namespaces, each behind a kernel interface of
+//!   the switch (`net_af_packet` on veth), with the agent beside the server, so that `tcp_guard.p4` decides
+//!   with real information.
 
 mod lab;
 mod round_trip;
@@ -15,26 +16,27 @@ mod shield;
 mod stream;
 mod throughput;
 mod traffic;
+mod world;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
 
-pub use lab::Kind;
+pub use crate::protocol::Protocol;
+pub use lab::SwitchKind;
 pub use round_trip::Load;
-pub use stream::Protocol;
 
 use crate::Error;
 use crate::stats::Percentiles;
 
-/// What is on a packet's way.
+/// Configuration of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The switch as the distribution made it.
+    /// The distribution's switch alone.
     Plain,
-    /// P4 Shield's library in it; the packets are no tenant's.
+    /// With P4 Shield's library; the packets are unowned.
     Attached,
     /// The program runs inside the switch process, as in P4rt-OVS.
     Inline,
@@ -58,7 +60,7 @@ impl Mode {
     }
 }
 
-/// What to measure, and with what.
+/// Options of a measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The binary `p4shield`, to be started as daemon and agent.
@@ -66,48 +68,48 @@ pub struct Options {
     /// The library `libp4shield_dpdk.so`.
     pub library: PathBuf,
     /// The switch.
-    pub switch: Kind,
+    pub switch: SwitchKind,
     /// Modes to compare; ratios need [`Mode::Plain`].
     pub modes: Vec<Mode>,
     /// Frame sizes of the throughput measurement, with the frame check sequence.
     pub sizes: Vec<u32>,
     /// Message sizes of the latency and stream measurements.
     pub messages: Vec<u32>,
-    /// How often everything is measured.
+    /// Number of rounds.
     pub rounds: usize,
-    /// How long each throughput is measured.
+    /// Duration of each throughput measurement.
     pub time: Duration,
-    /// Round trips of each latency.
+    /// Round trips per latency measurement.
     pub round_trips: usize,
-    /// How TCP controls congestion in client and server; none: as on the machine.
+    /// TCP congestion control of client and server; none: the machine's.
     pub congestion: Option<String>,
 }
 
-/// Packets a second through the switch.
+/// Packets per second through the switch.
 #[derive(Clone, Debug, Serialize)]
 pub struct Throughput {
-    /// What is on the way.
+    /// The switch's configuration.
     pub mode: Mode,
     /// Bytes of a frame, with its check sequence.
     pub bytes: u32,
-    /// Million packets a second that left the switch.
+    /// Million packets per second that left the switch.
     pub mpps: f64,
     /// `mpps` over that of plain.
     pub ratio: f64,
-    /// Cycles of the polling thread a packet.
+    /// Cycles of the polling thread per packet.
     pub cycles: f64,
 }
 
 /// Request/response latency between two kernel interfaces of the switch.
 #[derive(Clone, Debug, Serialize)]
 pub struct Latency {
-    /// What is on the way.
+    /// The switch's configuration.
     pub mode: Mode,
     /// TCP or UDP.
     pub protocol: Protocol,
-    /// What else the switch forwards.
+    /// Other traffic of the switch.
     pub load: Load,
-    /// Bytes of a message, there and back.
+    /// Bytes of request and of response.
     pub message: u32,
     /// Microseconds from request to response.
     pub micros: Percentiles,
@@ -115,25 +117,25 @@ pub struct Latency {
     pub ratio: f64,
 }
 
-/// What one connection or flow carries.
+/// Throughput of one connection or flow.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stream {
-    /// What is on the way.
+    /// The switch's configuration.
     pub mode: Mode,
     /// TCP or UDP.
     pub protocol: Protocol,
     /// Bytes of a message.
     pub message: u32,
-    /// Million bits a second that arrived.
+    /// Received million bits per second.
     pub mbps: f64,
     /// `mbps` over that of plain.
     pub ratio: f64,
 }
 
-/// Everything that was measured.
+/// All figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The switch, as it calls itself.
+    /// The switch's own name and version.
     pub switch: String,
     /// The core of the switch's polling thread, and the P4 VM's.
     pub cores: [usize; 2],
@@ -145,7 +147,7 @@ pub struct Report {
     pub streams: Vec<Stream>,
 }
 
-/// Which parts to measure.
+/// Parts to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// Packets from memory.
@@ -156,7 +158,7 @@ pub struct Parts {
     pub streams: bool,
 }
 
-/// Steps that [`run`] tells of.
+/// Steps that [`run`] reports.
 #[must_use]
 pub fn steps(options: &Options, parts: Parts) -> usize {
     let each = options.rounds * options.modes.len();
@@ -164,10 +166,10 @@ pub fn steps(options: &Options, parts: Parts) -> usize {
     each * (usize::from(parts.throughput) * options.sizes.len() + worlds)
 }
 
-/// Measures; `progress` is told before each step.
+/// Measures; calls `progress` before each step.
 ///
 /// # Errors
-/// If the switch, the daemon or the agent does not start, with what it said.
+/// The switch, the daemon or the agent does not start; with its output.
 pub fn run(options: &Options, parts: Parts, mut progress: impl FnMut(String)) -> Result<Report, Error> {
     let [p4vm, polling] = crate::cores::two();
     let mut samples = Samples::default();
@@ -182,7 +184,7 @@ pub fn run(options: &Options, parts: Parts, mut progress: impl FnMut(String)) ->
             }
             if parts.latency || parts.streams {
                 tell("client and server");
-                let world = round_trip::World::start(options, mode)?;
+                let world = world::World::start(options, mode)?;
                 if parts.latency {
                     samples.latency.extend(world.latencies(options)?);
                 }
@@ -195,7 +197,7 @@ pub fn run(options: &Options, parts: Parts, mut progress: impl FnMut(String)) ->
     Ok(samples.report(options.switch.version()?, [polling, p4vm]))
 }
 
-/// What the rounds brought; ratios are not known yet.
+/// Samples of all rounds, still without ratios.
 #[derive(Default)]
 struct Samples {
     throughput: Vec<Throughput>,
@@ -215,11 +217,11 @@ impl Samples {
     }
 }
 
-/// A figure that is measured once a round.
+/// A figure that each round measures once.
 trait Figure: Clone {
-    /// Whether `other` measures the same thing in the same mode.
+    /// Returns whether `other` measures the same in the same mode.
     fn same(&self, other: &Self) -> bool;
-    /// Whether `other` is its plain counterpart.
+    /// Returns whether `other` is the counterpart in mode `plain`.
     fn is_plain_of(&self, other: &Self) -> bool;
     fn value(&self) -> f64;
     fn set_ratio(&mut self, ratio: f64);
@@ -249,7 +251,8 @@ figure!(Throughput, |t| t.mpps, [bytes]);
 figure!(Latency, |l| l.micros.p50, [protocol, load, message]);
 figure!(Stream, |s| s.mbps, [protocol, message]);
 
-/// The round with the median value of each figure, in the order of their first appearance, with its ratio to plain's.
+/// Returns for each figure the round with the median value, with its ratio to `plain`, in order of first
+/// appearance.
 fn medians<F: Figure>(mut samples: Vec<F>) -> Vec<F> {
     let mut all: Vec<F> = Vec::new();
     while let Some(first) = samples.first().cloned() {
@@ -275,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn the_median_round_is_held_against_plains() {
+    fn the_median_round_is_compared_with_plain() {
         let samples = vec![
             throughput(Mode::Plain, 64, 10.0),
             throughput(Mode::P4vm, 64, 1.0),

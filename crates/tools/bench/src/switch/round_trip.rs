@@ -4,23 +4,23 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use p4shield_testbed::{NetNs, process, wait_until};
 use serde::Serialize;
 
-use super::lab::{CLIENT, Lab, SERVER};
-use super::shield::Shield;
-use super::{Latency, Mode, Options, Protocol};
+use super::lab::{CLIENT, SERVER};
+use super::world::World;
+use super::{Latency, Options};
 use crate::Error;
+use crate::protocol::Protocol;
 use crate::stats::Percentiles;
-use crate::trips::{Ends, LOST};
+use crate::trips::{Endpoints, LOST};
 
-/// What the switch forwards besides the requests.
+/// Other traffic of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Load {
     /// Nothing.
     Idle,
-    /// Datagrams at half the rate of which it can carry all.
+    /// Datagrams at half of the switch's capacity.
     Half,
 }
 
@@ -35,48 +35,14 @@ impl Load {
     }
 }
 
-/// Seconds that the first ping may take.
-const PATIENCE: u64 = 60;
 /// Payload of the datagrams that load the switch.
 const LOAD_BYTES: usize = 64;
 /// The most messages that [`Load::Half`] sends without a pause.
 const LOAD_BURST: u64 = 16;
 
-/// Client, switch and server.
-pub(super) struct World {
-    pub(super) mode: Mode,
-    pub(super) client: NetNs,
-    pub(super) server: NetNs,
-    _lab: Lab,
-    _shield: Shield,
-    _host: NetNs,
-}
-
 impl World {
-    /// Builds it and waits until the first ping is through.
-    pub(super) fn start(options: &Options, mode: Mode) -> Result<Self, Error> {
-        let [host, client, server] =
-            [NetNs::create("bench")?, NetNs::create("client")?, NetNs::create("server")?];
-        for (ns, port, address) in [(&client, "s0", CLIENT), (&server, "s1", SERVER)] {
-            host.veth(port, ns, "eth0")?;
-            ns.ip(&format!("addr add {address}/24 dev eth0"))?;
-            ns.send_whole_packets("eth0")?;
-            options.congestion.as_deref().map_or(Ok(()), |name| ns.congestion_control(name))?;
-        }
-        let devices = ["s0", "s1"].map(|s| format!("net_af_packet_{s},iface={s},qpairs=1"));
-        let ports = options.switch.port_names(&devices);
-        let mut shield = Shield::start(options, mode, &ports)?;
-        shield.start_agent(&server)?;
-        let lab = Lab::start(options.switch, &host, &shield.environment(), &devices)?;
-        shield.await_switch()?;
-        let to = SERVER.to_string();
-        wait_until("a ping through the switch", PATIENCE, || {
-            process::run(client.command("ping").args(["-c1", "-W1", &to])).is_ok()
-        })?;
-        Ok(Self { mode, client, server, _lab: lab, _shield: shield, _host: host })
-    }
-
-    /// Every message size with both protocols on an idle switch, and the first size on a half-loaded one.
+    /// Measures every message size with both protocols on an idle switch, and the first size on a half-loaded
+    /// one.
     pub(super) fn latencies(&self, options: &Options) -> Result<Vec<Latency>, Error> {
         let mut all = Vec::new();
         for &message in &options.messages {
@@ -107,7 +73,7 @@ impl World {
         load: Load,
         message: u32,
     ) -> Result<Latency, Error> {
-        let ends = Ends { client: (&self.client, CLIENT), server: (&self.server, SERVER), core: None };
+        let ends = Endpoints { client: (&self.client, CLIENT), server: (&self.server, SERVER), core: None };
         let mut micros = ends.trips(protocol, options.round_trips, message as usize)?;
         let micros = Percentiles::of(&mut micros);
         Ok(Latency { mode: self.mode, protocol, load, message, micros, ratio: f64::NAN })
@@ -116,12 +82,13 @@ impl World {
     fn flood_socket(&self) -> Result<UdpSocket, Error> {
         let failed = |e: std::io::Error| Error::Switch(format!("cannot load the switch: {e}"));
         let socket = self.client.inside(|| UdpSocket::bind((CLIENT, 0))).map_err(failed)?;
-        // Nobody listens at the discard port; the answers that say so are limited by the kernel.
+        // No socket listens at the discard port; the kernel limits its ICMP errors.
         socket.connect((SERVER, 9)).map_err(failed)?;
         Ok(socket)
     }
 
-    /// The time between two bursts at half of the rate that arrives when the client sends all it can.
+    /// Returns the time between two bursts at half of the rate that arrives when the client sends at full
+    /// speed.
     fn half_load(&self) -> Result<Duration, Error> {
         let failed = |e: std::io::Error| Error::Switch(format!("cannot load the switch: {e}"));
         let sink = self.server.inside(|| UdpSocket::bind((SERVER, 0))).map_err(failed)?;
@@ -146,12 +113,12 @@ impl World {
     }
 }
 
-/// Sends bursts of datagrams `gap` apart until told to stop.
+/// Sends bursts of datagrams `gap` apart until `stop` is set.
 fn send_paced(socket: &UdpSocket, gap: Duration, stop: &AtomicBool) {
     let mut next = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         for _ in 0..LOAD_BURST {
-            // Refused while nobody listens, or while the queue is full: then it is not sent, which is as good.
+            // Fails after an ICMP error or while the queue is full; the datagram is then simply not sent.
             let _ = socket.send(&[0; LOAD_BYTES]);
         }
         next += gap;

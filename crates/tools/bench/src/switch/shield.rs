@@ -12,17 +12,17 @@ use super::{Mode, Options};
 use crate::Error;
 use crate::shield::{self, Config, GUARD, Setup, Shield as Cloud};
 
-/// Client, server, daemon, P4 VM and agent share a core, so each gets time to be scheduled.
+/// Long enough for client, server, daemon, P4 VM and agent, which share a core, to be scheduled.
 const KEYS: &str = "deadline = \"50ms\"";
 
-/// Daemon and P4 VM, none of it in [`Mode::Plain`], and a folder for this run's files.
+/// Daemon and P4 VM (neither in [`Mode::Plain`]) and a folder for this run's files.
 pub(super) struct Shield {
     folder: TempDir,
     cloud: Option<Cloud>,
 }
 
 impl Shield {
-    /// Starts what `mode` needs; `ports` are the uplink's and the user VM's.
+    /// Starts the processes of `mode`; `ports` are the uplink's and the user VM's.
     pub(super) fn start(options: &Options, mode: Mode, ports: &[String; 2]) -> Result<Self, Error> {
         let (binary, library, config) = (&options.binary, &options.library, config(mode, ports));
         let setup = Setup { binary, library, program: GUARD, config: &config };
@@ -30,28 +30,28 @@ impl Shield {
         Ok(Self { folder: leftover::folder("bench")?, cloud })
     }
 
-    /// Starts the agent of the user VM in `ns`, whose interface `eth0` is.
+    /// Starts the user VM's agent in `ns`, with its interface `eth0`.
     pub(super) fn start_agent(&mut self, ns: &NetNs) -> Result<(), Error> {
         self.cloud.as_mut().map_or(Ok(()), |cloud| cloud.start_agent(ns, "eth0"))
     }
 
-    /// Waits until the switch, which was started meanwhile, has reported to the daemon.
+    /// Waits until the library in the switch has connected to the daemon.
     pub(super) fn await_switch(&self) -> Result<(), Error> {
         self.cloud.as_ref().map_or(Ok(()), Cloud::await_switch)
     }
 
-    /// What the switch has to be started with.
+    /// Returns the switch's environment.
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         self.cloud.as_ref().map_or_else(Vec::new, Cloud::environment)
     }
 
-    /// A folder for this run's files.
+    /// Returns a folder for this run's files.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
     }
 }
 
-/// The configuration. Packets that are no tenant's come from ports that are nobody's.
+/// Returns the configuration. In the mode without a tenant's packets, no port belongs to a VM.
 fn config(mode: Mode, ports: &[String; 2]) -> String {
     let (placement, address) = match mode {
         Mode::Inline => ("inline", SERVER),
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_modes_configuration_is_one() {
+    fn each_modes_configuration_is_valid() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p4shield.toml");
         for mode in [Mode::Attached, Mode::Inline, Mode::P4vm] {

@@ -1,35 +1,14 @@
-//! What one TCP connection or UDP flow carries, by `iperf3`.
+//! Throughput of one TCP connection or UDP flow, measured by `iperf3`.
 
 use std::process::Stdio;
 
 use p4shield_testbed::{Guarded, process, wait_until};
-use serde::Serialize;
 
 use super::lab::SERVER;
-use super::round_trip::World;
+use super::world::World;
 use super::{Options, Stream};
 use crate::Error;
-
-/// Transport protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Protocol {
-    /// UDP.
-    Udp,
-    /// TCP.
-    Tcp,
-}
-
-impl Protocol {
-    /// Its name in tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Udp => "UDP",
-            Self::Tcp => "TCP",
-        }
-    }
-}
+use crate::protocol::Protocol;
 
 const PORT: &str = "5201";
 
@@ -61,18 +40,19 @@ fn run(world: &World, options: &Options, protocol: Protocol, message: u32) -> Re
         client.args(["-u", "-b", "0"]);
     }
     let text = process::run(&mut client)?;
-    received(&text, protocol)
-        .ok_or_else(|| Error::Switch(format!("iperf3 over {} says nothing of what arrived", protocol.name())))
+    received(&text, protocol).ok_or_else(|| {
+        Error::Switch(format!("iperf3 over {} does not report the received traffic", protocol.name()))
+    })
 }
 
-/// Million bits a second that arrived, from iperf3's report.
+/// Returns the received million bits per second from iperf3's report.
 fn received(report: &str, protocol: Protocol) -> Option<f64> {
     let report: serde_json::Value = serde_json::from_str(report).ok()?;
     let end = &report["end"];
     let bits = match protocol {
         Protocol::Tcp => end["sum_received"]["bits_per_second"].as_f64()?,
         Protocol::Udp => {
-            // What was sent, less what was lost: iperf3 3.12 reports one sum for both ends.
+            // Sent less lost: iperf3 3.12 reports one sum for both ends.
             let sum = &end["sum"];
             sum["bits_per_second"].as_f64()? * (1.0 - sum["lost_percent"].as_f64()? / 100.0)
         }
@@ -85,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_arrived_is_read_from_the_report() {
+    fn received_traffic_is_read_from_iperf3s_report() {
         let tcp = r#"{"end":{"sum_sent":{"bits_per_second":3e9},"sum_received":{"bits_per_second":2e9}}}"#;
         assert_eq!(received(tcp, Protocol::Tcp), Some(2000.0));
         let udp = r#"{"end":{"sum":{"bits_per_second":1e9,"lost_percent":25.0}}}"#;

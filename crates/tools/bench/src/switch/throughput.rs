@@ -1,4 +1,4 @@
-//! Packets from memory, through the switch, into nothing.
+//! Throughput of packets from memory: `net_pcap` to `net_null`.
 
 use std::time::Instant;
 
@@ -6,18 +6,18 @@ use p4shield_testbed::{NetNs, wait_until};
 
 use super::lab::Lab;
 use super::shield::Shield;
-use super::{Kind, Mode, Options, Throughput, traffic};
+use super::{Mode, Options, SwitchKind, Throughput, traffic};
 use crate::Error;
 
-/// Seconds that the first packets may take.
+/// Seconds in which the first packets must arrive.
 const PATIENCE: u64 = 30;
 
-/// Starts the switch, lets it run warm, and counts what leaves it.
+/// Starts the switch, warms it up, and counts the packets that leave it.
 pub(super) fn measure(options: &Options, mode: Mode, bytes: u32) -> Result<Throughput, Error> {
     let host = NetNs::create("bench")?;
     let devices = |file: &str| {
-        // Open vSwitch wants a transmit queue for each of its threads, and net_pcap has as many as it receives from.
-        let queues = if options.switch == Kind::Ovs { 2 } else { 1 };
+        // Open vSwitch needs a transmit queue per thread, and net_pcap has as many as receive queues.
+        let queues = if options.switch == SwitchKind::Ovs { 2 } else { 1 };
         let source = format!(",rx_pcap={file}").repeat(queues);
         [format!("net_pcap0{source},infinite_rx=1"), "net_null1,no-rx=1".to_owned()]
     };

@@ -1,12 +1,12 @@
-//! What the run time of a program costs: figures 12 and 13 of the paper. The P4 VM takes longer for each packet, as it
-//! would with a slow program (the tenant's key `delay`).
+//! The cost of a program's run time: figures 12 and 13 of the TransP4 paper. The tenant's key `delay` adds
+//! time to each packet, as a slow program would.
 
 use std::time::Duration;
 
 use serde::Serialize;
 
 use super::messages::length;
-use super::world::{Tenant, World};
+use super::world::{TenantSetup, World};
 use super::{Mode, Options};
 use crate::Error;
 use crate::stats::{Percentiles, Spread};
@@ -14,13 +14,13 @@ use crate::switch::Protocol;
 
 /// Bytes of a request and of its response.
 const REQUEST: usize = 64;
-/// How long a packet may be held: as many as may be held, each delayed by the most.
+/// Deadline of a held packet: the most held packets, each with the longest delay.
 const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Latency with a delay.
 #[derive(Clone, Debug, Serialize)]
 pub struct Latency {
-    /// Microseconds that the P4 VM takes longer; `None`: there is no P4 VM.
+    /// Microseconds that the P4 VM adds; `None`: no P4 VM.
     pub delay_us: Option<f64>,
     /// TCP or UDP.
     pub protocol: Protocol,
@@ -31,13 +31,13 @@ pub struct Latency {
 /// Throughput with a delay.
 #[derive(Clone, Debug, Serialize)]
 pub struct Throughput {
-    /// Microseconds that the P4 VM takes longer; `None`: there is no P4 VM.
+    /// Microseconds that the P4 VM adds; `None`: no P4 VM.
     pub delay_us: Option<f64>,
     /// TCP or UDP.
     pub protocol: Protocol,
     /// Bytes of a message.
     pub message: u32,
-    /// Million bits a second that arrived, by rounds.
+    /// Received million bits per second, by rounds.
     pub mbps: Spread,
 }
 
@@ -55,15 +55,16 @@ pub(super) fn steps(options: &Options) -> usize {
     options.delays.len() + 1
 }
 
-/// Measures plain, then every delay.
+/// Measures without a P4 VM, then every delay.
 pub(super) fn measure(options: &Options, progress: &mut dyn FnMut(String)) -> Result<Report, Error> {
     let mut report = Report::default();
     for delay in std::iter::once(None).chain(options.delays.iter().copied().map(Some)) {
         progress(delay.map_or_else(|| "no P4 VM".into(), |d| format!("a P4 VM that takes {d:?} longer")));
         let mode = if delay.is_some() { Mode::P4vm } else { Mode::Plain };
-        let tenant = Tenant { delay: delay.unwrap_or_default(), deadline: DEADLINE, ..Tenant::default() };
+        let tenant =
+            TenantSetup { delay: delay.unwrap_or_default(), deadline: DEADLINE, ..TenantSetup::default() };
         let world = World::start(options, mode, &tenant)?;
-        let (ends, delay_us) = (world.ends(), delay.map(|d| d.as_secs_f64() * 1e6));
+        let (ends, delay_us) = (world.endpoints(), delay.map(|d| d.as_secs_f64() * 1e6));
         for protocol in [Protocol::Udp, Protocol::Tcp] {
             let micros = Percentiles::of(&mut ends.trips(protocol, options.round_trips, REQUEST)?);
             report.latency.push(Latency { delay_us, protocol, micros });

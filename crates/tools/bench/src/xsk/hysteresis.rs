@@ -1,8 +1,9 @@
-//! Figure 7 of the paper: `load_guard.p4` drops UDP port 9000 when more than 30 % of the user VM's link is in use, and lets
-//! it through again below 10 %, by what the agent in the VM publishes; port 8000 keeps its rate.
+//! Figure 7 of the TransP4 paper: `load_guard.p4` drops UDP port 9000 when more than 30 % of the user VM's
+//! link is in use, and passes it again below 10 %, by the information that the VM's agent publishes; port
+//! 8000 keeps its rate.
 //!
-//! A client sends to both ports at fixed rates all the time. What arrives is counted in the VM, and what the VM knows
-//! of its link is asked of the agent: the very number that the program reads.
+//! A client sends to both ports at fixed rates. Receivers in the VM count what arrives, and the agent reports
+//! the link's utilisation: the number that the program reads.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::UdpSocket;
@@ -16,40 +17,40 @@ use p4shield_testbed::NetNs;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::world::{CLIENT, SERVER, Tenant, World};
+use super::world::{CLIENT, SERVER, TenantSetup, World};
 use super::{Mode, Options};
 use crate::Error;
 
 const PROGRAM: &str = include_str!("../../../../../examples/programs/load_guard.p4");
-/// The port that the program never touches, and the one that it sheds.
+/// The port that the program always passes, and the port that it sheds.
 const PORTS: [u16; 2] = [8000, 9000];
-/// Bytes of a datagram, and those of it and its headers on the link.
+/// Bytes of a datagram, and of the datagram with its headers on the link.
 const PAYLOAD: usize = 1200;
 const FRAME: u64 = PAYLOAD as u64 + 42;
 /// Time between two samples.
 const SAMPLE: Duration = Duration::from_millis(100);
-/// Time between two bursts of a sender, and what one may catch up with at once.
+/// Time between two bursts of a sender, and the most datagrams of one burst.
 const TICK: Duration = Duration::from_millis(1);
 const BURST: u64 = 64;
-/// How long a packet may be held.
+/// Deadline of a held packet.
 const DEADLINE: Duration = Duration::from_millis(500);
-/// Seconds beyond its time that a run is given to see its cycles.
+/// Extra seconds for a run to reach its cycles.
 const PATIENCE: u64 = 60;
 
-/// What is played.
+/// The scenario.
 #[derive(Clone, Copy, Debug)]
-pub struct Play {
-    /// How long.
+pub struct Scenario {
+    /// Duration.
     pub time: Duration,
-    /// Longer, if by then the load was not shed and let through again so often.
+    /// Number of cycles of shedding and passing to wait for, beyond the duration.
     pub cycles: u32,
-    /// What the agent takes for the speed of the VM's link, million bits a second.
+    /// Link speed in the agent's configuration, million bits per second.
     pub link_mbps: u64,
-    /// Share of it that is sent to ports 8000 and 9000, percent: together over 30, the first below 10.
+    /// Share of it sent to ports 8000 and 9000, percent: together over 30, the first below 10.
     pub percent: [u64; 2],
 }
 
-impl Default for Play {
+impl Default for Scenario {
     fn default() -> Self {
         Self { time: Duration::from_secs(20), cycles: 3, link_mbps: 200, percent: [5, 50] }
     }
@@ -60,26 +61,26 @@ impl Default for Play {
 pub struct Sample {
     /// Seconds since the start.
     pub at: f64,
-    /// How much of its link the VM has in use, percent, as the program reads it; `None`: not known.
+    /// Utilisation of the VM's link in percent, as the program reads it; `None`: unknown.
     pub utilisation: Option<f64>,
-    /// What arrived at ports 8000 and 9000, million bits a second on the link.
+    /// Traffic received on ports 8000 and 9000, million bits per second on the link.
     pub mbps: [f64; 2],
-    /// Whether the load is being shed, by what arrives of it.
+    /// Whether the program sheds the load, judged by its arrival.
     pub shed: bool,
 }
 
-/// What happened.
+/// The course of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Timeline {
     /// The link's speed.
     pub link_mbps: u64,
-    /// Where shedding begins and ends, percent.
+    /// Utilisation at which shedding begins and ends, percent.
     pub thresholds: [f64; 2],
     /// Datagrams sent to ports 8000 and 9000.
     pub sent: [u64; 2],
     /// Datagrams that arrived there.
     pub arrived: [u64; 2],
-    /// How often the load was shed and let through again.
+    /// Cycles of shedding and passing.
     pub cycles: u32,
     /// Every sample.
     pub samples: Vec<Sample>,
@@ -99,11 +100,12 @@ impl Counters {
     }
 }
 
-/// Plays it.
+/// Runs the scenario.
 pub(super) fn play(options: &Options) -> Result<Timeline, Error> {
     let play = options.hysteresis;
     let interface = format!("eth0:{}", play.link_mbps);
-    let tenant = Tenant { program: PROGRAM, interface: &interface, deadline: DEADLINE, ..Tenant::default() };
+    let tenant =
+        TenantSetup { program: PROGRAM, interface: &interface, deadline: DEADLINE, ..TenantSetup::default() };
     let world = World::start(options, Mode::P4vm, &tenant)?;
     let agent = world.shield.as_ref().map(crate::shield::Shield::agent_socket).unwrap_or_default();
     let failed = |e: io::Error| Error::Switch(format!("cannot play the hysteresis: {e}"));
@@ -142,7 +144,7 @@ fn sockets(client: &NetNs, server: &NetNs) -> io::Result<[(UdpSocket, UdpSocket)
     Ok([pair(PORTS[0])?, pair(PORTS[1])?])
 }
 
-/// Sends at this many datagrams a second.
+/// Sends this many datagrams per second.
 fn send(socket: &UdpSocket, rate: u64, sent: &AtomicU64, stop: &AtomicBool) {
     let start = Instant::now();
     let mut due_before = 0;
@@ -151,7 +153,7 @@ fn send(socket: &UdpSocket, rate: u64, sent: &AtomicU64, stop: &AtomicBool) {
         for _ in 0..(due - due_before).min(BURST) {
             sent.fetch_add(u64::from(socket.send(&[0; PAYLOAD]).is_ok()), Relaxed);
         }
-        // What a sender that was not scheduled is late with beyond a burst is not sent.
+        // A sender that was not scheduled in time skips what exceeds a burst.
         due_before = due;
         std::thread::sleep(TICK);
     }
@@ -165,7 +167,7 @@ fn count(socket: &UdpSocket, arrived: &AtomicU64, stop: &AtomicBool) {
 }
 
 /// Takes samples until time and cycles are over.
-fn watch(play: &Play, counters: &Counters, agent: &Path) -> (Vec<Sample>, u32) {
+fn watch(play: &Scenario, counters: &Counters, agent: &Path) -> (Vec<Sample>, u32) {
     let (start, mut samples, mut load) = (Instant::now(), Vec::new(), Load::default());
     let last = play.time + Duration::from_secs(PATIENCE);
     let (mut sent, mut arrived, mut before) = ([0; 2], [0; 2], start);
@@ -183,7 +185,7 @@ fn watch(play: &Play, counters: &Counters, agent: &Path) -> (Vec<Sample>, u32) {
     (samples, load.cycles)
 }
 
-/// Whether the load is shed, and how often that began and ended.
+/// Detects whether the load is shed, and counts cycles.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Load {
     shed: bool,
@@ -191,7 +193,7 @@ struct Load {
 }
 
 impl Load {
-    /// So many datagrams were sent, and so many arrived. What is between few and most changes nothing.
+    /// Records datagrams sent and received. Shares between the two thresholds change nothing.
     fn see(&mut self, sent: u64, arrived: u64) {
         if self.shed && arrived * 2 > sent && sent > 0 {
             self.shed = false;
@@ -202,7 +204,7 @@ impl Load {
     }
 }
 
-/// What the agent last published of its first interface.
+/// Returns the agent's latest figures of its first interface.
 fn utilisation(socket: &Path) -> Option<f64> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;

@@ -1,8 +1,8 @@
-//! What TransP4 does not survive: many TCP connections with messages from 1 byte to 64 KiB, while a program drops packets
-//! at random in both directions and the P4 VM is killed now and then.
+//! Endurance: many TCP connections with messages from 1 byte to 64 KiB, while a program drops packets at
+//! random in both directions and the benchmark kills the P4 VM at intervals. TransP4 does not survive this.
 //!
-//! Every byte has to come back as it was sent, with no pause beyond what TCP's own retransmission takes, and in the end
-//! the switch has every frame exactly once.
+//! Every byte must return unchanged, with no pause beyond TCP's own retransmission, and at the end the switch
+//! must have every frame exactly once.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +14,7 @@ use p4shield_testbed::{Closed, NetNs, process, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
-use super::world::{PORTS, SERVER, Tenant, World};
+use super::world::{PORTS, SERVER, TenantSetup, World};
 use super::{Mode, Options};
 use crate::Error;
 use crate::shield::Shield;
@@ -22,18 +22,18 @@ use crate::shield::Shield;
 const PROGRAM: &str = include_str!("random_drop.p4");
 /// The longest message.
 const LONGEST: u32 = 64 << 10;
-/// Messages of a connection before it is closed and another is opened.
+/// Messages per connection before the client opens another.
 const MESSAGES: u32 = 200;
-/// A connection on which nothing moves for so long has stalled: TCP's retransmissions come at least every few seconds
+/// Time after which a connection without progress has stalled: TCP retransmits at least every few seconds
 /// after an outage as short as a P4 VM's restart.
 const STALL: Duration = Duration::from_secs(60);
-/// Seconds that a P4 VM may take to be replaced, or sockets to be closed, on a loaded machine.
+/// Seconds in which the daemon must replace a P4 VM, or sockets must close, on a loaded machine.
 const PATIENCE: u64 = 60;
 
-/// What is played.
+/// The scenario.
 #[derive(Clone, Copy, Debug)]
-pub struct Play {
-    /// How long.
+pub struct Scenario {
+    /// Duration.
     pub time: Duration,
     /// Connections at a time.
     pub connections: u32,
@@ -41,56 +41,56 @@ pub struct Play {
     pub restart_every: Duration,
 }
 
-impl Default for Play {
+impl Default for Scenario {
     fn default() -> Self {
         Self { time: Duration::from_secs(60), connections: 16, restart_every: Duration::from_secs(20) }
     }
 }
 
-/// What became of it.
+/// Result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// How long messages were sent.
+    /// Time in which messages were sent.
     pub seconds: f64,
-    /// Connections that were opened.
+    /// Opened connections.
     pub connections: u64,
-    /// Messages that came back as they were sent.
+    /// Messages that returned unchanged.
     pub messages: u64,
     /// Their bytes, one way.
     pub bytes: u64,
-    /// Messages that came back otherwise.
+    /// Messages that returned changed.
     pub corrupted: u64,
-    /// Why connections failed; that nothing moved for a minute is a failure.
+    /// Reasons of failed connections; no progress for a minute is a failure.
     pub failures: Vec<String>,
-    /// The longest time in which a connection that had something to wait for got nothing.
+    /// Longest time that a waiting connection received nothing.
     pub longest_pause_s: f64,
-    /// Segments that TCP sent again, at both ends.
+    /// Retransmitted TCP segments, both ends.
     pub retransmitted: u64,
-    /// Times that its retransmission timer ran out, at both ends.
+    /// Expirations of TCP's retransmission timer, both ends.
     pub timeouts: u64,
-    /// How often the P4 VM was killed and came back.
+    /// Kills of the P4 VM after which it returned.
     pub restarts: u32,
-    /// The longest that it took to come back: until then every packet is dropped, and TCP, which doubles its patience
-    /// each time, may take as long again to notice.
+    /// Longest outage of the P4 VM: meanwhile every packet is dropped, and TCP, which doubles its timer, may
+    /// need as long again to notice the return.
     pub longest_outage_s: f64,
-    /// The frames of each of the switch's sockets, by owner, when it was closed.
+    /// Frames of each of the switch's sockets by owner, at its close.
     pub sockets: Vec<Account>,
-    /// Whether the switch ended, or said that it would have to.
+    /// Whether the switch aborted or reported that it must.
     pub aborted: bool,
 }
 
-/// Who had the frames of a socket.
+/// Owners of a socket's frames.
 #[derive(Clone, Debug, Serialize)]
 pub struct Account {
-    /// By owner.
+    /// Frames by owner.
     pub frames: std::collections::BTreeMap<String, u64>,
-    /// All of them.
+    /// All frames.
     pub total: u64,
-    /// Steps of frames that were refused.
+    /// Refused transitions of frames.
     pub refused: Option<u64>,
 }
 
-/// What the clients count.
+/// Counters of the clients.
 #[derive(Default)]
 struct Tally {
     connections: AtomicU64,
@@ -102,9 +102,9 @@ struct Tally {
     stop: AtomicBool,
 }
 
-/// Plays it.
+/// Runs the scenario.
 pub(super) fn play(options: &Options) -> Result<Report, Error> {
-    let tenant = Tenant { program: PROGRAM, both: true, ..Tenant::default() };
+    let tenant = TenantSetup { program: PROGRAM, both: true, ..TenantSetup::default() };
     let mut world = World::start(options, Mode::P4vm, &tenant)?;
     let failed = |e: io::Error| Error::Switch(format!("cannot connect client and server: {e}"));
     let listener = world.server.inside(|| TcpListener::bind((SERVER, 0))).map_err(failed)?;
@@ -148,7 +148,7 @@ pub(super) fn play(options: &Options) -> Result<Report, Error> {
     })
 }
 
-/// Takes the ports away and returns what the library says of their frames.
+/// Removes the ports and returns the library's account of their frames.
 fn close(world: &World) -> Result<Vec<Account>, Error> {
     for port in PORTS {
         world.switch.remove(port)?;
@@ -159,8 +159,8 @@ fn close(world: &World) -> Result<Vec<Account>, Error> {
     Ok(closed().into_iter().map(account).collect())
 }
 
-/// Kills the P4 VM again and again until time is over. Returns how often it came back, and the longest that took.
-fn restart(shield: Option<&Shield>, play: &Play) -> Result<(u32, Duration), Error> {
+/// Kills the P4 VM repeatedly until time is over. Returns the number of returns and the longest outage.
+fn restart(shield: Option<&Shield>, play: &Scenario) -> Result<(u32, Duration), Error> {
     let start = Instant::now();
     let (mut restarts, mut longest) = (0, Duration::ZERO);
     while let Some(left) = play.time.checked_sub(start.elapsed()) {
@@ -168,7 +168,7 @@ fn restart(shield: Option<&Shield>, play: &Play) -> Result<(u32, Duration), Erro
         let Some(shield) = shield.filter(|_| start.elapsed() < play.time) else { continue };
         let (old, killed) = (shield.p4vm(), Instant::now());
         if let Some(pid) = old.and_then(Pid::from_raw) {
-            // One that has just ended by itself is replaced as well.
+            // The daemon also replaces a P4 VM that ended by itself.
             let _ = kill_process(pid, Signal::KILL);
         }
         wait_until("a new P4 VM", PATIENCE, || shield.p4vm().is_some_and(|new| Some(new) != old))?;
@@ -178,7 +178,7 @@ fn restart(shield: Option<&Shield>, play: &Play) -> Result<(u32, Duration), Erro
     Ok((restarts, longest))
 }
 
-/// Sends everything back, on a thread for each connection, until told to stop.
+/// Echoes every connection on a thread of its own until `stop` is set.
 fn serve(listener: &TcpListener, stop: &AtomicBool) {
     std::thread::scope(|s| {
         while !stop.load(Relaxed) {
@@ -232,7 +232,7 @@ fn connection(ns: &NetNs, to: SocketAddr, random: &mut Random, tally: &Tally) ->
     stream.shutdown(Shutdown::Write)
 }
 
-/// Sends a message and returns what comes back.
+/// Sends a message and returns the response.
 fn exchange(stream: &mut TcpStream, message: &[u8], tally: &Tally) -> io::Result<Vec<u8>> {
     let mut last = Instant::now();
     stream.write_all(message)?;
@@ -258,14 +258,14 @@ impl Tally {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A connection had waited since then.
+    /// Records that a connection waited since `start`.
     fn paused(&self, since: Instant) {
         let pause = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.longest_pause_ms.fetch_max(pause, Relaxed);
     }
 }
 
-/// A generator of numbers that are the same in each run (SplitMix64).
+/// A reproducible random number generator (SplitMix64).
 struct Random(u64);
 
 impl Random {
@@ -276,7 +276,7 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// From 1 byte to the longest, as often between 1 and 2 as between half of the longest and the longest.
+    /// Returns a length from 1 to the longest, uniform in its logarithm.
     fn message(&mut self) -> Vec<u8> {
         let most = 1 << (self.next() % u64::from(LONGEST.ilog2() + 1));
         let len = 1 + self.next() % most;
@@ -285,7 +285,7 @@ impl Random {
     }
 }
 
-/// Segments sent again and timers that ran out, in these namespaces.
+/// Returns retransmitted segments and expired timers in these namespaces.
 fn retransmissions(all: [&NetNs; 2]) -> Result<(u64, u64), Error> {
     let mut sum = (0, 0);
     for ns in all {
@@ -296,7 +296,7 @@ fn retransmissions(all: [&NetNs; 2]) -> Result<(u64, u64), Error> {
     Ok(sum)
 }
 
-/// A counter of the kernel's: names in one line, numbers in the next that begins the same.
+/// Returns a kernel counter: one line has the names, the next line with the same prefix the numbers.
 fn counter(text: &str, group: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().filter(|l| l.split(' ').next() == Some(group));
     let (names, values) = (lines.next()?, lines.next()?);

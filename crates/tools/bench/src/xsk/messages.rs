@@ -1,8 +1,8 @@
-//! Latency of requests and responses, and throughput, by message size: figures 8 to 10 of the paper.
+//! Latency of requests and responses, and throughput, by message size: figures 8 to 10 of the TransP4 paper.
 
 use serde::Serialize;
 
-use super::world::{Tenant, World};
+use super::world::{TenantSetup, World};
 use super::{Mode, Options};
 use crate::Error;
 use crate::stats::{Percentiles, Spread};
@@ -12,28 +12,28 @@ use crate::trips::LONGEST_DATAGRAM;
 /// Request/response latency.
 #[derive(Clone, Debug, Serialize)]
 pub struct Latency {
-    /// What is on the way.
+    /// The switch's configuration.
     pub mode: Mode,
     /// TCP or UDP.
     pub protocol: Protocol,
-    /// Bytes of a message, there and back.
+    /// Bytes of request and of response.
     pub message: u32,
-    /// Microseconds from request to response, of the round with the median p50.
+    /// Microseconds from request to response, in the round with the median p50.
     pub micros: Percentiles,
     /// The median over that of plain.
     pub ratio: f64,
 }
 
-/// What one connection or flow carries.
+/// Throughput of one connection or flow.
 #[derive(Clone, Debug, Serialize)]
 pub struct Throughput {
-    /// What is on the way.
+    /// The switch's configuration.
     pub mode: Mode,
     /// TCP or UDP.
     pub protocol: Protocol,
     /// Bytes of a message.
     pub message: u32,
-    /// Million bits a second that arrived, by rounds.
+    /// Received million bits per second, by rounds.
     pub mbps: Spread,
     /// The median over that of plain.
     pub ratio: f64,
@@ -53,7 +53,7 @@ pub(super) fn steps(options: &Options) -> usize {
     options.rounds * Mode::ALL.len()
 }
 
-/// What was measured in one round.
+/// A sample of one round.
 struct Sample<T> {
     mode: Mode,
     protocol: Protocol,
@@ -73,11 +73,11 @@ pub(super) fn measure(options: &Options, progress: &mut dyn FnMut(String)) -> Re
     for round in 1..=options.rounds {
         for mode in Mode::ALL {
             progress(format!("round {round}, {}", mode.name()));
-            let world = World::start(options, mode, &Tenant::default())?;
+            let world = World::start(options, mode, &TenantSetup::default())?;
             for &size in &options.messages {
                 for protocol in [Protocol::Udp, Protocol::Tcp] {
                     let message = length(protocol, size);
-                    let ends = world.ends();
+                    let ends = world.endpoints();
                     let mut micros = ends.trips(protocol, options.round_trips, message as usize)?;
                     trips.push(Sample { mode, protocol, message, value: Percentiles::of(&mut micros) });
                     let mbps = ends.flood(protocol, message as usize, options.time)?;
@@ -89,7 +89,7 @@ pub(super) fn measure(options: &Options, progress: &mut dyn FnMut(String)) -> Re
     Ok(Report { latency: latencies(trips), throughput: throughputs(floods) })
 }
 
-/// Bytes of a message of this size.
+/// Returns the bytes of a message of this size over `protocol`.
 pub(super) const fn length(protocol: Protocol, size: u32) -> u32 {
     match protocol {
         Protocol::Udp if size > LONGEST_DATAGRAM => LONGEST_DATAGRAM,
@@ -97,7 +97,7 @@ pub(super) const fn length(protocol: Protocol, size: u32) -> u32 {
     }
 }
 
-/// The samples of all rounds by what they are of, in the order of their first appearance.
+/// Groups the samples of all rounds by mode, protocol and size, in order of first appearance.
 fn grouped<T>(samples: Vec<Sample<T>>) -> Vec<((Mode, Protocol, u32), Vec<T>)> {
     let mut all: Vec<((Mode, Protocol, u32), Vec<T>)> = Vec::new();
     for sample in samples {

@@ -1,17 +1,17 @@
-//! `p4shield-dev bench xsk`: the experiments of TransP4 (Tashiro, Iwai and Kourai, 2026) with an unmodified Open vSwitch over
-//! AF_XDP, and a long one that TransP4 does not survive.
+//! `p4shield-dev bench xsk`: the experiments of TransP4 (Tashiro, Iwai and Kourai, 2026) with an unmodified
+//! Open vSwitch over AF_XDP, and an endurance run.
 //!
-//! A client and a server, each in a network namespace behind a veth port of the switch; the server's side is the user VM,
-//! with the agent in it. The switch's polling thread has the last core; client, server, agent, daemon and P4 VM share the
-//! first.
+//! A client and a server, each in a network namespace behind a veth port of the switch; the server's side is
+//! the user VM, with the agent in it. The switch's polling thread has the last core; all other processes
+//! share the first.
 //!
-//! * [`messages`]: latency of requests and responses, and throughput, by message size, in each [`Mode`] one after the
-//!   other, round after round, so that whatever else the machine does hits all of them. Each figure is the median of the
-//!   rounds and stands beside its ratio to `plain`.
-//! * [`delay`]: the same against the time that the P4 VM takes for a packet.
-//! * [`hysteresis`]: a program with a register sheds the load that fills the VM's network and lets it through again.
-//! * [`long`]: many connections while a program drops at random and the P4 VM is killed; what became of them and of the
-//!   switch's frames.
+//! * [`messages`]: latency of requests and responses, and throughput, by message size. Each round measures
+//!   all [`Mode`]s, so that other load on the machine affects all of them. Each figure is the median of the
+//!   rounds, with its ratio to `plain`.
+//! * [`delay`]: the same by the P4 VM's time per packet.
+//! * [`hysteresis`]: a program with a register sheds the load that fills the VM's link, and readmits it.
+//! * [`long`]: many connections with random loss and kills of the P4 VM; the state of all connections and
+//!   frames.
 
 pub mod delay;
 pub mod hysteresis;
@@ -27,15 +27,15 @@ use serde::Serialize;
 
 use crate::{Error, cores};
 
-/// What is on a packet's way.
+/// Configuration of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// The switch as the distribution made it.
+    /// The distribution's switch alone.
     Plain,
-    /// P4 Shield's library in it, which replaces its rings and has nothing judged.
+    /// With P4 Shield's library, which replaces the rings; no packet is judged.
     Relay,
-    /// The library, and a P4 VM that judges.
+    /// With the library and a P4 VM.
     P4vm,
 }
 
@@ -54,32 +54,32 @@ impl Mode {
     }
 }
 
-/// With what to measure.
+/// Options of a measurement.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The binary `p4shield`, to be started as daemon and agent.
     pub binary: PathBuf,
     /// The library `libp4shield_xsk.so`.
     pub library: PathBuf,
-    /// Message sizes; over UDP those that are longer than a datagram can be are that long.
+    /// Message sizes; over UDP at most the longest datagram.
     pub messages: Vec<u32>,
-    /// How often everything is measured.
+    /// Number of rounds.
     pub rounds: usize,
-    /// How long each throughput is measured.
+    /// Duration of each throughput measurement.
     pub time: Duration,
-    /// Round trips of each latency.
+    /// Round trips per latency measurement.
     pub round_trips: usize,
-    /// How TCP controls congestion in client and server; none: as on the machine.
+    /// TCP congestion control of client and server; none: the machine's.
     pub congestion: Option<String>,
-    /// What the P4 VM takes longer for each packet, in [`delay`].
+    /// Time that the P4 VM adds to each packet, in [`delay`].
     pub delays: Vec<Duration>,
-    /// What [`hysteresis`] plays.
-    pub hysteresis: hysteresis::Play,
-    /// What [`long`] plays.
-    pub long: long::Play,
+    /// Scenario of [`hysteresis`].
+    pub hysteresis: hysteresis::Scenario,
+    /// Scenario of [`long`].
+    pub long: long::Scenario,
 }
 
-/// Which experiments to make.
+/// Experiments to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// [`hysteresis`].
@@ -92,32 +92,32 @@ pub struct Parts {
     pub long: bool,
 }
 
-/// Everything that was measured.
+/// All figures.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// The switch, as it calls itself.
+    /// The switch's own name and version.
     pub switch: String,
-    /// The core of everything else, and that of the switch's polling thread.
+    /// The core of all other processes, and the core of the switch's polling thread.
     pub cores: [usize; 2],
     /// By message size.
     pub messages: Option<messages::Report>,
-    /// By the P4 VM's time.
+    /// By the P4 VM's time per packet.
     pub delay: Option<delay::Report>,
     /// Figure 7 of the paper.
     pub hysteresis: Option<hysteresis::Timeline>,
-    /// The long experiment.
+    /// The endurance run.
     pub long: Option<long::Report>,
 }
 
-/// Whether this machine can run the switch; otherwise why not.
+/// Checks whether this machine can run the switch.
 ///
 /// # Errors
-/// A sentence that says what is missing.
+/// The reason why not.
 pub fn usable() -> Result<(), String> {
     OvsAfxdp::usable()
 }
 
-/// Steps that [`run`] tells of.
+/// Steps that [`run`] reports.
 #[must_use]
 pub fn steps(options: &Options, parts: Parts) -> usize {
     usize::from(parts.hysteresis)
@@ -126,10 +126,10 @@ pub fn steps(options: &Options, parts: Parts) -> usize {
         + usize::from(parts.long)
 }
 
-/// Measures; `progress` is told before each step.
+/// Measures; calls `progress` before each step.
 ///
 /// # Errors
-/// If the switch, the daemon or the agent does not start or end as it should, with what it said.
+/// The switch, the daemon or the agent does not start or stop; with its output.
 pub fn run(options: &Options, parts: Parts, mut progress: impl FnMut(String)) -> Result<Report, Error> {
     let version = process::run(std::process::Command::new("ovs-vswitchd").arg("--version"))?;
     let mut report = Report {

@@ -8,34 +8,34 @@ use p4shield_testbed::{NetNs, OvsAfxdp, process, wait_until};
 
 use super::{Mode, Options};
 use crate::shield::{self, Config, GUARD, Setup, Shield};
-use crate::trips::Ends;
+use crate::trips::Endpoints;
 use crate::{Error, cores};
 
 /// The client's address, behind the first port.
 pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 4, 1);
-/// The server's, behind the second: the tenant's user VM.
+/// The server's address, behind the second port: the tenant's user VM.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 4, 2);
 /// The ports.
 pub(super) const PORTS: [&str; 2] = ["s0", "s1"];
-/// Seconds that the first ping may take on a loaded machine.
+/// Seconds in which the first ping must succeed on a loaded machine.
 const PATIENCE: u64 = 60;
 
-/// What the tenant runs.
+/// The tenant's program and settings.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Tenant<'s> {
+pub(super) struct TenantSetup<'s> {
     /// Text of the program.
     pub(super) program: &'s str,
-    /// Whether it judges what the VM sends, too.
+    /// Whether it is the egress program, too.
     pub(super) both: bool,
-    /// The VM's interface, as the agent's option has it.
+    /// The VM's interface: the value of the agent's option.
     pub(super) interface: &'s str,
-    /// How long a packet may be held: client, server and P4 VM share a core, so each needs time to be scheduled.
+    /// Deadline of a held packet: client, server and P4 VM share a core, so each needs time to be scheduled.
     pub(super) deadline: Duration,
-    /// What the P4 VM takes longer for each packet.
+    /// Time that the P4 VM adds to each packet.
     pub(super) delay: Duration,
 }
 
-impl Default for Tenant<'_> {
+impl Default for TenantSetup<'_> {
     fn default() -> Self {
         Self {
             program: GUARD,
@@ -47,7 +47,7 @@ impl Default for Tenant<'_> {
     }
 }
 
-impl Tenant<'_> {
+impl TenantSetup<'_> {
     fn config(&self) -> String {
         let mut keys = format!("deadline = \"{}ms\"\nstall = \"60s\"\n", self.deadline.as_millis());
         keys += &format!("cpu = {}\n", cores::two()[0]);
@@ -60,10 +60,10 @@ impl Tenant<'_> {
     }
 }
 
-/// A running cloud. What is dropped first stands first: the switch before what it is connected to.
+/// A running cloud. Fields are dropped in order: the switch before the namespaces that it is connected to.
 pub(super) struct World {
     pub(super) switch: OvsAfxdp,
-    /// None unless a P4 VM judges.
+    /// None without a P4 VM.
     pub(super) shield: Option<Shield>,
     pub(super) client: NetNs,
     pub(super) server: NetNs,
@@ -71,8 +71,8 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Builds it and waits until the first ping is through.
-    pub(super) fn start(options: &Options, mode: Mode, tenant: &Tenant<'_>) -> Result<Self, Error> {
+    /// Builds the cloud and waits for the first ping.
+    pub(super) fn start(options: &Options, mode: Mode, tenant: &TenantSetup<'_>) -> Result<Self, Error> {
         let [host, client, server] =
             [NetNs::create("bench")?, NetNs::create("client")?, NetNs::create("server")?];
         for (ns, port, address) in [(&client, PORTS[0], CLIENT), (&server, PORTS[1], SERVER)] {
@@ -112,9 +112,13 @@ impl World {
         Ok(Self { switch, shield, client, server, _host: host })
     }
 
-    /// Client and server, on the core that is not the switch's.
-    pub(super) fn ends(&self) -> Ends<'_> {
-        Ends { client: (&self.client, CLIENT), server: (&self.server, SERVER), core: Some(cores::two()[0]) }
+    /// Returns client and server, bound to the core that the switch does not use.
+    pub(super) fn endpoints(&self) -> Endpoints<'_> {
+        Endpoints {
+            client: (&self.client, CLIENT),
+            server: (&self.server, SERVER),
+            core: Some(cores::two()[0]),
+        }
     }
 }
 
@@ -126,8 +130,8 @@ mod tests {
     fn a_tenants_configuration_is_one() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p4shield.toml");
-        let slow = Tenant { both: true, delay: Duration::from_micros(5), ..Tenant::default() };
-        for tenant in [Tenant::default(), slow] {
+        let slow = TenantSetup { both: true, delay: Duration::from_micros(5), ..TenantSetup::default() };
+        for tenant in [TenantSetup::default(), slow] {
             std::fs::write(&path, tenant.config()).unwrap();
             let config = p4shield_config::Config::load(&path).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(config.tenants[0].delay, tenant.delay);

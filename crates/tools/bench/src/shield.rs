@@ -195,7 +195,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let library = folder.path().join("libp4shield_xsk.so");
         let refused = present(&library).unwrap_err().to_string();
-        assert!(refused.contains("libp4shield_xsk.so is not there"), "{refused}");
+        assert!(refused.contains("libp4shield_xsk.so does not exist"), "{refused}");
         File::create(&library).unwrap();
         present(&library).unwrap();
     }

@@ -1,4 +1,4 @@
-//! The distribution's Open vSwitch with AF_XDP ports, unmodified, on a database of its own.
+//! The distribution's Open vSwitch with AF_XDP ports, unmodified, on a private database.
 
 use std::ffi::OsStr;
 use std::process::ExitStatus;
@@ -7,27 +7,27 @@ use crate::ovsdb::Database;
 use crate::vswitchd::Vswitchd;
 use crate::{NetNs, Result};
 
-/// A running Open vSwitch without ports. It ends, and its files go, on drop.
+/// A running Open vSwitch without ports. Dropping it stops it and removes its files.
 #[derive(Debug)]
 pub struct OvsAfxdp(Vswitchd);
 
 impl OvsAfxdp {
-    /// The name of its bridge.
+    /// Name of its bridge.
     pub const BRIDGE: &str = Vswitchd::BRIDGE;
 
-    /// Whether this machine can run it; otherwise why not, for a `skipped:` line.
+    /// Checks whether this machine can run it.
     ///
     /// # Errors
-    /// A sentence that says what is missing.
+    /// The reason why not, for a `skipped:` line.
     pub fn usable() -> std::result::Result<(), String> {
         Vswitchd::usable()
     }
 
-    /// Starts it inside `ns` with these variables in its environment, for example `LD_PRELOAD`, and with threads
-    /// that poll on the CPUs of the hexadecimal `mask`. DPDK is not started.
+    /// Starts it inside `ns` with these variables in its environment, for example `LD_PRELOAD`, and with
+    /// threads that poll on the CPUs of the hexadecimal `mask`. DPDK is not started.
     ///
     /// # Errors
-    /// If a part of it does not start; with the end of the switch's log.
+    /// A part of it does not start; with the end of the switch's log.
     pub fn start(ns: &NetNs, environment: &[(&str, &OsStr)], mask: &str) -> Result<Self> {
         let database = Database::start(ns)?;
         let polling = format!("other_config:pmd-cpu-mask={mask}");
@@ -41,7 +41,7 @@ impl OvsAfxdp {
     /// Adds an interface of the switch's namespace as an AF_XDP port with one queue.
     ///
     /// # Errors
-    /// What the switch says.
+    /// The switch reports an error.
     pub fn add(&self, interface: &str) -> Result<()> {
         self.0.add(interface, &["type=afxdp", "options:n_rxq=1"])
     }
@@ -49,18 +49,18 @@ impl OvsAfxdp {
     /// Removes a port.
     ///
     /// # Errors
-    /// What the switch says.
+    /// The switch reports an error.
     pub fn remove(&self, interface: &str) -> Result<()> {
         self.0.remove(interface)
     }
 
-    /// What the switch, and what is preloaded into it, has written to its standard error so far.
+    /// Returns the switch's standard error so far, to which a preloaded library writes.
     #[must_use]
     pub fn said(&self) -> String {
         self.0.database().said()
     }
 
-    /// What the switch has logged so far.
+    /// Returns the switch's log so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.0.database().log()
@@ -69,12 +69,12 @@ impl OvsAfxdp {
     /// Runs `ovs-appctl`; see [`Database::appctl`].
     ///
     /// # Errors
-    /// What it says.
+    /// The command fails.
     pub fn appctl(&self, words: &[&str]) -> Result<String> {
         self.0.database().appctl(words)
     }
 
-    /// How `ovs-vswitchd` ended, if it has.
+    /// Returns the exit status if `ovs-vswitchd` has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.0.ended()
     }

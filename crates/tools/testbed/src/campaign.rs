@@ -1,20 +1,20 @@
-//! A seeded campaign of damaged inputs: what a fuzzer would begin with, the same at every run, within `cargo test`.
+//! A reproducible campaign of damaged inputs within `cargo test`.
 //!
-//! `P4SHIELD_FUZZ_BYTES` says how many bytes a campaign feeds, a million by default. What a coverage-guided fuzzer finds
-//! beyond it has its targets in `fuzz/`.
+//! `P4SHIELD_FUZZ_BYTES` is the number of bytes that a campaign feeds, a million by default. The targets of
+//! coverage-guided fuzzing are in `fuzz/`.
 
 /// A small generator of pseudo-random numbers (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The generator that this seed always gives.
+    /// Returns the generator of this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub const fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -23,18 +23,18 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, or 0.
+    /// Returns a number below `n`, or 0.
     pub const fn below(&mut self, n: usize) -> usize {
         let n = if n == 0 { 1 } else { n as u64 };
         (self.number() % n) as usize
     }
 
-    /// Fewer than `most` bytes, each as likely as any other.
+    /// Returns fewer than `most` uniform bytes.
     pub fn bytes(&mut self, most: usize) -> Vec<u8> {
         (0..self.below(most)).map(|_| self.number() as u8).collect()
     }
 
-    /// The input with a few places changed, cut out, repeated or replaced by a piece of another input.
+    /// Returns the input with a few parts changed, removed, repeated or replaced by a part of another input.
     #[must_use]
     pub fn damaged(&mut self, input: &[u8], other: &[u8]) -> Vec<u8> {
         let mut bytes = input.to_vec();
@@ -44,7 +44,7 @@ impl Random {
             match self.below(7) {
                 0 if !bytes.is_empty() => bytes[at] ^= 1 << self.below(8),
                 1 if !bytes.is_empty() => bytes[at] = self.number() as u8,
-                // Numbers at the edges of their ranges.
+                // Numbers at the limits of their ranges.
                 2 if !bytes.is_empty() => bytes[at] = [0, 1, 0x7f, 0x80, 0xff][self.below(5)],
                 3 => drop(bytes.drain(at.min(end)..end)),
                 4 => bytes.truncate(at),
@@ -64,10 +64,11 @@ impl Random {
     }
 }
 
-/// Feeds `target` every seed as it is, and then seeds damaged and random bytes by turns until the campaign's bytes are spent.
+/// Feeds `target` every seed, then damaged seeds and random bytes in turn, until the campaign's bytes are
+/// used up.
 ///
 /// # Panics
-/// If there is no seed: random bytes alone reach little of a parser.
+/// There is no seed: random bytes alone reach little of a parser.
 pub fn campaign(seeds: &[Vec<u8>], mut target: impl FnMut(&[u8])) {
     assert!(!seeds.is_empty(), "a campaign begins with inputs that are right");
     seeds.iter().for_each(|seed| target(seed));
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_campaign_is_the_same_at_every_run_and_reaches_what_is_nearly_right() {
+    fn a_campaign_is_reproducible_and_near_its_seeds() {
         let run = || {
             let (mut right, mut all) = (0, 0);
             campaign(&[b"{\"do\":\"list\"}".to_vec(), b"7".to_vec()], |bytes| {

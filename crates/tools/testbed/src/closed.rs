@@ -1,41 +1,41 @@
-//! What `libp4shield_xsk.so` says of an AF_XDP socket that is closed: who had how many of its frames.
+//! The report of `libp4shield_xsk.so` on a closed AF_XDP socket: the owners of its frames.
 
 use std::collections::BTreeMap;
 
-/// Words of the line.
+/// Text that identifies the line.
 const MARK: &str = "an AF_XDP socket is being closed";
 
-/// The account of one socket.
+/// Frame account of one socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Closed {
-    /// How many frames each owner had, by its name.
+    /// Frames by the owner's name.
     pub frames: BTreeMap<String, u64>,
-    /// How many steps that were none were refused to whom.
+    /// Refused transitions by the owner's name.
     pub faults: BTreeMap<String, u64>,
 }
 
 impl Closed {
-    /// Every account in a log.
+    /// Returns every account in a log.
     #[must_use]
     pub fn all(log: &str) -> Vec<Self> {
         let line = |l: &str| Self { frames: fields(l, "Census {"), faults: fields(l, "Faults {") };
         log.lines().filter(|l| l.contains(MARK)).map(line).collect()
     }
 
-    /// All frames, whoever had them.
+    /// Returns the number of all frames.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.frames.values().sum()
     }
 
-    /// How many steps were refused in all; none where a line did not say.
+    /// Returns the number of refused transitions; `None` if the line lacks it.
     #[must_use]
     pub fn refused(&self) -> Option<u64> {
         (!self.faults.is_empty()).then(|| self.faults.values().sum())
     }
 }
 
-/// The `name: number` pairs between `mark` and the next closing brace.
+/// Returns the `name: number` pairs between `mark` and the next closing brace.
 fn fields(line: &str, mark: &str) -> BTreeMap<String, u64> {
     let inside = line.split_once(mark).and_then(|(_, rest)| rest.split_once('}')).map_or("", |(i, _)| i);
     let pair = |part: &str| {

@@ -1,7 +1,7 @@
-//! A talk with an interactive program: everything it prints is kept, and a test waits for words in it.
+//! Dialogue with an interactive program: a test waits for text in everything that the program prints.
 //!
-//! A library of ours that is preloaded into a program logs to the same terminal, from threads of its own, and so into
-//! the middle of a prompt. [`Console::of_a_host`] puts its lines aside.
+//! A preloaded P4 Shield library logs to the same terminal from other threads, even into the middle of a
+//! prompt. [`Console::of_a_host`] separates its lines.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -23,16 +23,16 @@ struct Seen {
     more: Condvar,
 }
 
-/// What the lines of a preloaded library begin with.
+/// Prefix of a preloaded library's lines.
 const LOG: &[u8] = b"p4shield: ";
 
 #[derive(Debug, Default)]
 struct State {
-    /// What the program printed.
+    /// Output of the program.
     bytes: Vec<u8>,
-    /// What a preloaded library logged.
+    /// Log of a preloaded library.
     log: Vec<u8>,
-    /// What may be either, since its line has not ended.
+    /// Incomplete line, of either.
     pending: Vec<u8>,
     ended: bool,
 }
@@ -48,7 +48,7 @@ impl State {
             let Some(end) = self.pending.iter().position(|b| *b == b'\n') else { return };
             self.log.extend(self.pending.drain(..=end));
         }
-        // The beginning of a log line may have been read without its end.
+        // The start of a log line may have arrived without its end.
         let open = (1..LOG.len()).rev().find(|n| self.pending.ends_with(&LOG[..*n])).unwrap_or(0);
         let sure = self.pending.len() - open;
         self.bytes.extend(self.pending.drain(..sure));
@@ -66,13 +66,13 @@ impl State {
 }
 
 impl Console {
-    /// Starts to listen on `reader`, on a thread that ends when the program closes its end.
+    /// Starts to read from `reader`, on a thread that ends when the program closes its end.
     #[must_use]
     pub fn new(reader: File, writer: File) -> Self {
         Self::start(reader, writer, false)
     }
 
-    /// The same for a program that a library of ours may be preloaded into.
+    /// As [`Self::new`], for a program with a preloaded P4 Shield library.
     #[must_use]
     pub fn of_a_host(reader: File, writer: File) -> Self {
         Self::start(reader, writer, true)
@@ -85,22 +85,22 @@ impl Console {
         Self { writer, seen }
     }
 
-    /// How much has been printed so far: where a later [`Console::wait_for`] begins to look.
+    /// Returns the number of bytes printed so far: a start for a later [`Console::wait_for`].
     #[must_use]
     pub fn position(&self) -> usize {
         self.seen.lock().bytes.len()
     }
 
-    /// Everything printed so far, then everything that a preloaded library logged.
+    /// Returns everything printed so far, then the log of a preloaded library.
     #[must_use]
     pub fn transcript(&self) -> String {
         self.seen.lock().text(0)
     }
 
-    /// Types `text` and a newline.
+    /// Sends `text` and a newline.
     ///
     /// # Errors
-    /// If the program no longer reads.
+    /// The program no longer reads.
     pub fn line(&mut self, text: &str) -> Result<()> {
         self.writer
             .write_all(format!("{text}\n").as_bytes())
@@ -108,11 +108,11 @@ impl Console {
             .map_err(|source| Error::System { what: format!("type `{text}`"), source })
     }
 
-    /// Waits until `mark` is printed at or after `from`. Returns what is between `from` and the mark, and the
-    /// position after the mark.
+    /// Waits until `mark` is printed at or after `from`. Returns the text between, and the position after the
+    /// mark.
     ///
     /// # Errors
-    /// [`Error::Failed`] with what was printed instead, after `seconds` or when the program has ended.
+    /// [`Error::Failed`] with the text printed instead, after `seconds` or when the program has ended.
     pub fn wait_for(&self, from: usize, mark: &str, seconds: u64) -> Result<(String, usize)> {
         let end = Instant::now() + Duration::from_secs(seconds);
         let mut state = self.seen.lock();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_found_across_pieces_and_after_a_position() {
+    fn text_is_found_across_reads_and_after_a_position() {
         let (mut console, mut program) = console();
         program.write_all(b"prompt> ").unwrap();
         let (_, at) = console.wait_for(0, "prompt> ", 10).unwrap();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_told_with_the_last_words() {
+    fn an_early_end_is_reported_with_the_last_output() {
         let (console, mut program) = console();
         program.write_all(b"out of memory").unwrap();
         drop(program);

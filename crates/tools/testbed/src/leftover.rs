@@ -1,4 +1,5 @@
-//! What a killed process could not remove: found by the maker's process id in its name, removed by the next.
+//! Objects that a killed process left behind. Their names contain its process id; the next process removes
+//! them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,32 +9,32 @@ use tempfile::TempDir;
 use crate::process::run;
 use crate::{Error, Result};
 
-/// What the names of this process's namespaces and folders begin with.
+/// Returns the prefix of the names of this process's namespaces and folders.
 pub(crate) fn prefix() -> String {
     format!("p4s-{}-", std::process::id())
 }
 
-/// A temporary folder, removed on drop, or swept after its maker was killed.
+/// Creates a temporary folder that is removed on drop, or by [`sweep`] after its creator was killed.
 ///
 /// # Errors
-/// If there is no room for one.
+/// The folder cannot be created.
 pub fn folder(purpose: &str) -> Result<TempDir> {
     TempDir::with_prefix(format!("{}{purpose}-", prefix()))
         .map_err(|source| Error::System { what: "make a temporary folder".into(), source })
 }
 
-/// Removes namespaces and folders of makers that no longer run.
+/// Removes namespaces and folders of processes that no longer run.
 pub fn sweep() {
     remove(|maker| !Path::new(&format!("/proc/{maker}")).exists());
 }
 
-/// Removes this process's own, for one that ends without dropping them: its children end with it. What those still write to
-/// may stay, for the next [`sweep`].
+/// Removes this process's own namespaces and folders, for a process that ends without dropping them; its
+/// children end with it. Folders that a child still writes to may remain until the next [`sweep`].
 pub fn abandon() {
     remove(|maker| maker == std::process::id());
 }
 
-/// Removes the namespaces and folders of these makers.
+/// Removes the namespaces and folders of the processes that `of` selects.
 fn remove(made_by: impl Fn(u32) -> bool) {
     for (name, _) in left(Path::new("/run/netns"), &made_by) {
         tracing::info!(name, "removing a network namespace that a process left");
@@ -45,7 +46,7 @@ fn remove(made_by: impl Fn(u32) -> bool) {
     }
 }
 
-/// What lies in `folder` and was made by these.
+/// Returns the entries of `folder` that these processes created.
 fn left(folder: &Path, made_by: impl Fn(u32) -> bool) -> Vec<(String, PathBuf)> {
     let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
     entries
@@ -55,7 +56,7 @@ fn left(folder: &Path, made_by: impl Fn(u32) -> bool) -> Vec<(String, PathBuf)> 
         .collect()
 }
 
-/// The process id in a name that [`prefix`] begins.
+/// Returns the process id in a name with the prefix of [`prefix`].
 fn maker(name: &str) -> Option<u32> {
     name.strip_prefix("p4s-")?.split('-').next()?.parse().ok()
 }
@@ -65,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_dead_process_left_is_removed() {
+    fn only_a_dead_processs_leftovers_are_removed() {
         let mut child = Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         let dead = std::env::temp_dir().join(format!("p4s-{}-test", child.id()));
@@ -76,10 +77,10 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_process_removes_what_it_made_and_nothing_else() {
+    fn an_interrupted_process_removes_its_own_objects_only() {
         let other = std::env::temp_dir().join("p4s-1-test");
         std::fs::create_dir_all(&other).unwrap();
-        // By the process of this name alone: other tests of this one may have folders, too.
+        // Only this process name: other tests may have folders, too.
         let mine = std::env::temp_dir().join(format!("p4s-{}-test", u32::MAX));
         std::fs::create_dir_all(&mine).unwrap();
         remove(|maker| maker == u32::MAX);

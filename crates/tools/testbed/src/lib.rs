@@ -1,8 +1,8 @@
-//! Network namespaces, links, switches and child processes that clean up after themselves.
+//! Network namespaces, links, switches and child processes for tests; all are removed on drop.
 //!
-//! The demo and the end-to-end tests build small clouds out of network namespaces. Everything made here is removed
-//! on drop; what a killed process could not remove is swept by the next one ([`leftover::sweep`]), because every
-//! name carries its maker's process id. Nothing touches the machine's own interfaces.
+//! The demo and the end-to-end tests build small clouds out of network namespaces. Everything is removed on
+//! drop. Every name contains its creator's process id, so that a later process removes what a killed one left
+//! ([`leftover::sweep`]). Nothing touches the machine's own interfaces.
 
 pub mod afxdp;
 pub mod allocations;
@@ -30,7 +30,7 @@ pub use netns::NetNs;
 pub use process::Guarded;
 pub use switch::Switch;
 
-/// What went wrong while building or taking down a testbed.
+/// Reason why building or removing a test bed failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A command could not be started.
@@ -38,7 +38,7 @@ pub enum Error {
     Start {
         /// The command line.
         command: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -47,24 +47,24 @@ pub enum Error {
     Failed {
         /// The command line.
         command: String,
-        /// What it said.
+        /// Its error output.
         stderr: String,
     },
     /// A system call failed.
     #[error("cannot {what}")]
     System {
-        /// What was attempted.
+        /// The operation.
         what: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// Something that was waited for did not happen.
+    /// A condition did not come true in time.
     #[error("{what} did not happen within {seconds} s")]
     Timeout {
-        /// What was waited for.
+        /// The condition.
         what: String,
-        /// How long.
+        /// The time limit.
         seconds: u64,
     },
 }
@@ -72,10 +72,10 @@ pub enum Error {
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Whether this process may make network namespaces; otherwise why not, for a `skipped:` line.
+/// Checks whether this process may create network namespaces.
 ///
 /// # Errors
-/// A sentence that says what is missing.
+/// The reason why not, for a `skipped:` line.
 pub fn usable() -> std::result::Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("network namespaces need root".into());
@@ -83,7 +83,7 @@ pub fn usable() -> std::result::Result<(), String> {
     process::find("ip").map(drop).ok_or_else(|| "the command `ip` (package iproute2) is missing".into())
 }
 
-/// Waits until `done` holds, looking every 10 ms.
+/// Waits until `done` returns true, polling every 10 ms.
 ///
 /// # Errors
 /// [`Error::Timeout`] after `seconds`.

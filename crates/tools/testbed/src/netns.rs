@@ -22,10 +22,10 @@ pub struct NetNs {
 }
 
 impl NetNs {
-    /// Makes one with its loopback up. Its name tells the process, a number and `purpose`.
+    /// Creates a namespace with its loopback up. Its name contains process id, a number and `purpose`.
     ///
     /// # Errors
-    /// If `ip` is missing or refuses.
+    /// `ip` is missing or fails.
     pub fn create(purpose: &str) -> Result<Self> {
         let name = format!("{}{}-{purpose}", leftover::prefix(), COUNT.fetch_add(1, Ordering::Relaxed));
         run(Command::new("ip").args(["netns", "add", &name]))?;
@@ -36,13 +36,13 @@ impl NetNs {
         Ok(ns)
     }
 
-    /// Its name, as `ip netns` knows it.
+    /// Returns its name in `ip netns`.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A command that will run inside.
+    /// Returns a command that runs inside.
     #[must_use]
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut c = Command::new(program);
@@ -57,18 +57,18 @@ impl NetNs {
         c
     }
 
-    /// Runs `ip` inside with these words.
+    /// Runs `ip` inside with these arguments.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// `ip` fails.
     pub fn ip(&self, words: &str) -> Result<String> {
         run(self.command("ip").args(words.split_whitespace()))
     }
 
-    /// Runs `f` on a thread of its own inside; sockets it opens stay inside for ever.
+    /// Runs `f` on a thread inside; its sockets stay in the namespace.
     ///
     /// # Panics
-    /// If `f` panics, or the kernel refuses entry to a namespace that is open.
+    /// `f` panics, or the kernel refuses entry to the open namespace.
     pub fn inside<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
         std::thread::scope(|s| {
             s.spawn(|| {
@@ -80,10 +80,10 @@ impl NetNs {
         })
     }
 
-    /// Makes a veth pair with one end here and the other there, both up.
+    /// Creates a veth pair between this namespace and another; both ends are up.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// `ip` fails.
     pub fn veth(&self, here: &str, there: &Self, name_there: &str) -> Result<()> {
         self.ip(&format!(
             "link add {here} type veth peer name {name_there} {}",
@@ -93,24 +93,24 @@ impl NetNs {
         there.ip(&format!("link set {name_there} up")).map(drop)
     }
 
-    /// Makes an interface's packets whole before they leave it: checksums filled in, no segments joined. Whatever
-    /// reads a veth through a packet socket (`net_af_packet`) sees them half-made otherwise.
+    /// Disables checksum and segmentation offloads of an interface. A reader of a veth through a packet
+    /// socket (`net_af_packet`) would otherwise see incomplete packets.
     ///
     /// # Errors
-    /// What `ethtool` says.
+    /// `ethtool` fails.
     pub fn send_whole_packets(&self, interface: &str) -> Result<()> {
         let words = ["-K", interface, "tx", "off", "tso", "off", "gso", "off", "gro", "off"];
         run(self.command("ethtool").args(words)).map(drop)
     }
 
-    /// Has TCP control congestion by this algorithm inside, and leaves the machine's own choice alone.
+    /// Sets TCP's congestion control algorithm inside; the machine's own setting stays.
     ///
     /// # Errors
-    /// The kernel does not have it.
+    /// The kernel lacks the algorithm.
     pub fn congestion_control(&self, algorithm: &str) -> Result<()> {
         let set = || std::fs::write("/proc/sys/net/ipv4/tcp_congestion_control", algorithm);
         let what = format!(
-            "have TCP use {algorithm} (/proc/sys/net/ipv4/tcp_available_congestion_control names what there is)"
+            "set the congestion control {algorithm} (see /proc/sys/net/ipv4/tcp_available_congestion_control)"
         );
         self.inside(set).map_err(|source| Error::System { what, source })
     }
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn namespaces_are_apart_and_linked() {
+    fn linked_namespaces_reach_each_other_only() {
         if let Err(why) = crate::usable() {
             println!("skipped: {why}");
             return;

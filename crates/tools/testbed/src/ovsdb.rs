@@ -1,7 +1,7 @@
-//! An Open vSwitch database of a test's own, and the tools that talk to it.
+//! A private Open vSwitch database, and the tools that use it.
 //!
-//! Database, sockets and logs are in one temporary folder, so any number of Open vSwitches run side by side and none
-//! of them touches the machine's own.
+//! Database, sockets and logs are in one temporary folder, so any number of Open vSwitches run side by side
+//! and none of them touches the machine's own.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,8 @@ use crate::leftover::folder;
 use crate::process::{Guarded, find, run};
 use crate::{Error, NetNs, Result, wait_until};
 
-/// Seconds that `ovs-vsctl` and `ovs-appctl` may take: a loaded machine is slow, a hung switch must not hang a test.
+/// Time limit of `ovs-vsctl` and `ovs-appctl` in seconds: long enough for a loaded machine, and a hung switch
+/// does not hang a test.
 const PATIENCE: &str = "--timeout=30";
 
 /// The file of `ovs-vswitchd`'s standard error.
@@ -27,10 +28,10 @@ pub struct Database {
 }
 
 impl Database {
-    /// Starts one inside `ns`.
+    /// Starts a database inside `ns`.
     ///
     /// # Errors
-    /// If the package openvswitch-switch is missing, or a part of it refuses.
+    /// The package openvswitch-switch is missing, or a part of it fails.
     pub fn start(ns: &NetNs) -> Result<Self> {
         let dir = folder("ovs")?;
         let at = |name: &str| dir.path().join(name).display().to_string();
@@ -46,19 +47,19 @@ impl Database {
         Ok(database)
     }
 
-    /// The folder of everything that belongs to this switch.
+    /// Returns the folder of the switch's files.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.dir.path()
     }
 
-    /// The socket where OVSDB clients connect.
+    /// Returns the socket for OVSDB clients.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("db.sock")
     }
 
-    /// The same as OVS writes it: `unix:PATH`.
+    /// Returns the socket in OVS's notation: `unix:PATH`.
     #[must_use]
     pub fn remote(&self) -> String {
         format!("unix:{}", self.socket().display())
@@ -67,19 +68,19 @@ impl Database {
     /// Runs `ovs-vsctl` on this database and returns what it printed.
     ///
     /// # Errors
-    /// What it says.
+    /// The command fails.
     pub fn vsctl(&self, words: &[&str]) -> Result<String> {
         run(Command::new("ovs-vsctl").arg(format!("--db={}", self.remote())).arg(PATIENCE).args(words))
     }
 
-    /// Prepares `ovs-vswitchd` at `program` to run inside `ns` on this database: it logs to [`Database::log`] and
-    /// is controlled through [`Database::appctl`].
+    /// Prepares `ovs-vswitchd` at `program` to run inside `ns` on this database: it logs to [`Database::log`]
+    /// and is controlled through [`Database::appctl`].
     #[must_use]
     pub fn vswitchd(&self, ns: &NetNs, program: &Path) -> Command {
         let at = |name: &str| self.dir.path().join(name).display().to_string();
         let mut c = ns.command(program);
         quiet(&mut c, self.dir.path());
-        // Its own log goes to its file alone; what a preloaded library or a dying process says goes beside it.
+        // Its own log goes to a file; output of a preloaded library or of a dying process goes to another.
         c.args([&self.remote(), "--disable-system", "--no-chdir", "-vconsole:off"]);
         if let Ok(file) = File::create(at(LAST_WORDS)) {
             c.stderr(file);
@@ -91,28 +92,30 @@ impl Database {
     /// Runs `ovs-appctl` on the `ovs-vswitchd` of this database and returns what it printed.
     ///
     /// # Errors
-    /// What it says.
+    /// The command fails.
     pub fn appctl(&self, words: &[&str]) -> Result<String> {
         let target = self.dir.path().join("vswitchd.ctl");
         run(Command::new("ovs-appctl").arg("-t").arg(target).arg(PATIENCE).args(words))
     }
 
-    /// Runs `ovs-ofctl` on a bridge of this switch: `words` are the command and what follows the bridge.
+    /// Runs `ovs-ofctl` on a bridge of this switch; `words` are the command and the arguments after the
+    /// bridge.
     ///
     /// # Errors
-    /// What it says.
+    /// The command fails.
     pub fn ofctl(&self, command: &str, bridge: &str, words: &[&str]) -> Result<String> {
         let management = format!("unix:{}", self.dir.path().join(format!("{bridge}.mgmt")).display());
         run(Command::new("ovs-ofctl").arg(PATIENCE).args([command, &management]).args(words))
     }
 
-    /// What `ovs-vswitchd` has logged so far, then what it and a preloaded library wrote to its standard error.
+    /// Returns the log of `ovs-vswitchd` so far, then its standard error, to which a preloaded library
+    /// writes.
     #[must_use]
     pub fn log(&self) -> String {
         self.read("vswitchd.log") + &self.said()
     }
 
-    /// What `ovs-vswitchd` and a preloaded library wrote to its standard error so far.
+    /// Returns the standard error of `ovs-vswitchd` so far, to which a preloaded library writes.
     #[must_use]
     pub fn said(&self) -> String {
         self.read(LAST_WORDS)
@@ -122,7 +125,7 @@ impl Database {
         std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default()
     }
 
-    /// The error, with the end of the switch's log, without which it usually says little.
+    /// Adds the end of the switch's log to an error.
     #[must_use]
     pub fn explain(&self, error: Error) -> Error {
         let log = self.log();
@@ -132,7 +135,7 @@ impl Database {
     }
 }
 
-/// Sends an Open vSwitch program's files into `dir` and its output nowhere (it logs to a file).
+/// Directs an Open vSwitch program's files to `dir`, and discards its output (it logs to a file).
 fn quiet(command: &mut Command, dir: &Path) {
     command.env("OVS_RUNDIR", dir).env("OVS_LOGDIR", dir).env("OVS_DBDIR", dir);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

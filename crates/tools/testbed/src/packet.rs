@@ -1,7 +1,7 @@
 //! Packets for tests that need no network.
 
-/// A UDP packet over IPv4, of 60 bytes from the Ethernet header on. Its payload is zeros, and so are its checksums: who
-/// judges by addresses does not look at them.
+/// Returns a UDP packet over IPv4 of 60 bytes, including the Ethernet header. Payload and checksums are zero;
+/// a reader of addresses ignores them.
 #[must_use]
 pub fn udp(source: [u8; 4], destination: [u8; 4]) -> Vec<u8> {
     let mut bytes = vec![0; 60];

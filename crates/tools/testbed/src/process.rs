@@ -1,4 +1,4 @@
-//! Child processes that end with their owner.
+//! Child processes that end with their parent.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal};
 
 use crate::{Error, Result};
 
-/// The path of a command in `PATH` or the system's administrative folders.
+/// Returns the path of a command in `PATH` or in the system's administrative folders.
 #[must_use]
 pub fn find(command: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -20,10 +20,10 @@ pub fn find(command: &str) -> Option<PathBuf> {
         .find(|p| p.is_file())
 }
 
-/// The `p4shield` binary of this build: beside the running program, or one folder up from a test's.
+/// Returns the `p4shield` binary of this build: beside the running program, or one folder up from a test's.
 ///
 /// # Errors
-/// [`Error::System`]: it was not built.
+/// [`Error::System`]: the binary was not built.
 pub fn product() -> Result<PathBuf> {
     let missing = |source| Error::System { what: "find the `p4shield` of this build".into(), source };
     let own = std::env::current_exe().map_err(missing)?;
@@ -31,7 +31,7 @@ pub fn product() -> Result<PathBuf> {
     found.ok_or_else(|| missing(io::Error::other("run `cargo build -p p4shield` first, in the same profile")))
 }
 
-/// How a command looks in a message.
+/// Returns a command's text for a message.
 #[must_use]
 pub fn describe(command: &Command) -> String {
     std::iter::once(command.get_program())
@@ -44,7 +44,7 @@ pub fn describe(command: &Command) -> String {
 /// Runs a command to its end and returns what it printed.
 ///
 /// # Errors
-/// [`Error::Start`] or, with what it said, [`Error::Failed`].
+/// [`Error::Start`], or [`Error::Failed`] with its error output.
 pub fn run(command: &mut Command) -> Result<String> {
     let name = describe(command);
     let out = command
@@ -58,8 +58,8 @@ pub fn run(command: &mut Command) -> Result<String> {
     }
 }
 
-/// A child process that is asked to end (SIGTERM), and after two seconds made to, when this is dropped. It also
-/// gets a SIGKILL from the kernel when the thread that started it dies.
+/// A child process. Dropping it sends SIGTERM, and SIGKILL after two seconds. The kernel kills it when the
+/// thread that started it dies.
 #[derive(Debug)]
 pub struct Guarded {
     child: Child,
@@ -83,23 +83,23 @@ impl Guarded {
         Ok(Self { child, name })
     }
 
-    /// Its process id.
+    /// Returns its process id.
     #[must_use]
     pub fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// Its exit status, if it has ended.
+    /// Returns its exit status if it has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().ok().flatten()
     }
 
-    /// The process itself, for its pipes.
+    /// Returns the process, for its pipes.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// Asks it to end and waits for that, two seconds at most, then kills it.
+    /// Sends SIGTERM, waits two seconds at most, then kills it.
     pub fn stop(&mut self) -> Option<ExitStatus> {
         if self.ended().is_none() {
             let _ = rustix::process::kill_process(self.pid(), Signal::TERM);
@@ -108,7 +108,7 @@ impl Guarded {
                 std::thread::sleep(Duration::from_millis(5));
             }
             if self.ended().is_none() {
-                tracing::warn!(command = self.name, "did not end when asked to, killing it");
+                tracing::warn!(command = self.name, "did not end after SIGTERM, killing it");
                 let _ = self.child.kill();
             }
         }

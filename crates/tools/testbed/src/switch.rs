@@ -1,4 +1,5 @@
-//! The cloud's virtual switch: Open vSwitch's userspace datapath where its package is installed, else a Linux bridge.
+//! The cloud's virtual switch: Open vSwitch's userspace datapath if its package is installed, else a Linux
+//! bridge.
 
 use std::path::Path;
 use std::process::ExitStatus;
@@ -22,10 +23,10 @@ enum Kind {
 const BRIDGE: &str = "br0";
 
 impl Switch {
-    /// Starts the best switch there is inside `ns`.
+    /// Starts the best available switch inside `ns`.
     ///
     /// # Errors
-    /// If a part of it does not start.
+    /// A part of it does not start.
     pub fn start(ns: &NetNs) -> Result<Self> {
         match (find("ovsdb-server"), find("ovs-vswitchd")) {
             (Some(_), Some(switch)) => Self::ovs(ns, &switch),
@@ -36,15 +37,15 @@ impl Switch {
     /// Starts a Linux bridge inside `ns`.
     ///
     /// # Errors
-    /// What `ip` says.
+    /// `ip` fails.
     pub fn bridge(ns: &NetNs) -> Result<Self> {
         ns.ip(&format!("link add {BRIDGE} type bridge stp_state 0"))?;
         ns.ip(&format!("link set {BRIDGE} up"))?;
         Ok(Self { kind: Kind::Bridge })
     }
 
-    /// Starts an Open vSwitch of its own (database, sockets and logs in a temporary folder) inside `ns`, with
-    /// one bridge on the userspace datapath.
+    /// Starts a private Open vSwitch (database, sockets and logs in a temporary folder) inside `ns`, with one
+    /// bridge on the userspace datapath.
     fn ovs(ns: &NetNs, vswitchd: &Path) -> Result<Self> {
         let database = Database::start(ns)?;
         let vswitchd = Guarded::spawn(&mut database.vswitchd(ns, vswitchd))?;
@@ -52,7 +53,7 @@ impl Switch {
         Ok(Self { kind: Kind::Ovs { vswitchd, database } })
     }
 
-    /// What it is, for people.
+    /// Returns its name.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self.kind {
@@ -61,7 +62,7 @@ impl Switch {
         }
     }
 
-    /// How its process ended, if it has one that has.
+    /// Returns the exit status if its process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         match &mut self.kind {
             Kind::Ovs { vswitchd, .. } => vswitchd.ended(),
@@ -69,7 +70,7 @@ impl Switch {
         }
     }
 
-    /// What it has logged so far; a bridge logs nothing.
+    /// Returns its log so far; a bridge has none.
     #[must_use]
     pub fn log(&self) -> String {
         match &self.kind {
@@ -78,10 +79,10 @@ impl Switch {
         }
     }
 
-    /// Plugs an interface of `ns` in.
+    /// Adds an interface of `ns` as a port.
     ///
     /// # Errors
-    /// What the switch says.
+    /// The switch reports an error.
     pub fn plug(&self, ns: &NetNs, interface: &str) -> Result<()> {
         match &self.kind {
             Kind::Ovs { database, .. } => database.vsctl(&["add-port", BRIDGE, interface]).map(drop),
@@ -89,10 +90,10 @@ impl Switch {
         }
     }
 
-    /// Pulls an interface of `ns` out.
+    /// Removes a port.
     ///
     /// # Errors
-    /// What the switch says.
+    /// The switch reports an error.
     pub fn unplug(&self, ns: &NetNs, interface: &str) -> Result<()> {
         match &self.kind {
             Kind::Ovs { database, .. } => database.vsctl(&["del-port", BRIDGE, interface]).map(drop),
@@ -122,7 +123,7 @@ mod tests {
         let ping = || run(a.command("ping").args(["-c1", "-W1", "10.9.1.2"])).is_ok();
         wait_until("a ping through the switch", 10, ping).unwrap();
         switch.unplug(&host, "b0").unwrap();
-        assert!(!ping(), "{} forwards to a port that was pulled out", switch.name());
+        assert!(!ping(), "{} forwards to a removed port", switch.name());
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! `ovs-vswitchd` as the distribution packages it, unmodified, on a database of its own: what Open vSwitch over DPDK and
-//! with AF_XDP ports have in common.
+//! The distribution's unmodified `ovs-vswitchd` on a private database: the common part of Open vSwitch over
+//! DPDK and with AF_XDP ports.
 
 use std::path::Path;
 use std::process::{Command, ExitStatus};
@@ -10,10 +10,11 @@ use crate::ovsdb::Database;
 use crate::process::{Guarded, find};
 use crate::{Error, NetNs, Result, wait_until};
 
-/// Debian's build with DPDK is the one that has AF_XDP, too.
+/// Debian's build with DPDK has AF_XDP, too.
 const PROGRAM: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 
-/// A running `ovs-vswitchd` with one bridge on the userspace datapath. It ends, and its files go, on drop.
+/// A running `ovs-vswitchd` with one bridge on the userspace datapath. Dropping it stops it and removes its
+/// files.
 #[derive(Debug)]
 pub(crate) struct Vswitchd {
     process: Guarded,
@@ -21,10 +22,10 @@ pub(crate) struct Vswitchd {
 }
 
 impl Vswitchd {
-    /// The name of its bridge.
+    /// Name of its bridge.
     pub(crate) const BRIDGE: &str = "br0";
 
-    /// Whether this machine can run it; otherwise why not, for a `skipped:` line.
+    /// Checks whether this machine can run it; the error is the reason for a `skipped:` line.
     pub(crate) fn usable() -> std::result::Result<(), String> {
         crate::usable()?;
         if !Path::new(PROGRAM).is_file() || find("ovsdb-server").is_none() {
@@ -35,8 +36,8 @@ impl Vswitchd {
         Ok(())
     }
 
-    /// Starts it inside `ns` on a database that is set up already; `prepare` gets the command and the database's
-    /// folder. An error comes with the end of the switch's log.
+    /// Starts it inside `ns` on an initialised database; `prepare` receives the command and the database\'s
+    /// folder. An error contains the end of the switch\'s log.
     pub(crate) fn start(
         ns: &NetNs,
         database: Database,
@@ -62,7 +63,7 @@ impl Vswitchd {
         self.database.vsctl(&words).map(drop)
     }
 
-    /// Adds a port with these settings of its interface. What the switch says of it later is an error, too.
+    /// Adds a port with these settings of its interface. An error that the switch reports later counts, too.
     pub(crate) fn add(&self, name: &str, settings: &[&str]) -> Result<()> {
         let mut words = vec!["add-port", Self::BRIDGE, name, "--", "set", "Interface", name];
         words.extend(settings);
@@ -81,22 +82,22 @@ impl Vswitchd {
         self.database.vsctl(&["del-port", Self::BRIDGE, name]).map(drop)
     }
 
-    /// Its database.
+    /// Returns its database.
     pub(crate) const fn database(&self) -> &Database {
         &self.database
     }
 
-    /// Its process id.
+    /// Returns its process id.
     pub(crate) fn pid(&self) -> Pid {
         self.process.pid()
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.process.ended()
     }
 
-    /// Asks it to end, as its service manager would, and waits for that.
+    /// Stops it with SIGTERM, as a service manager does, and waits for its end.
     pub(crate) fn stop(&mut self) -> Option<ExitStatus> {
         let _ = self.database.appctl(&["exit"]);
         let _ = wait_until("end of ovs-vswitchd", 30, || self.process.ended().is_some());

@@ -1,7 +1,7 @@
-//! Unmodified programs over DPDK, as the distribution packages them: Open vSwitch and testpmd.
+//! The distribution's unmodified DPDK programs: Open vSwitch and testpmd.
 //!
-//! They never see a device of the machine (`--no-pci`), need no hugepages, and keep every file in a temporary folder,
-//! so that any number of them run side by side.
+//! They use no device of the machine (`--no-pci`) and no hugepages, and keep every file in a temporary
+//! folder, so that any number of them run side by side.
 
 mod ovs;
 mod testpmd;
@@ -12,7 +12,7 @@ use std::path::Path;
 pub use ovs::{OvsDpdk, OvsSetup};
 pub use testpmd::{PortStats, Testpmd, TestpmdSetup};
 
-/// How to start a program over DPDK: what DPDK is told, and what only this program is.
+/// Settings of a DPDK program: DPDK's and the program's own.
 #[derive(Debug, Clone)]
 pub struct Setup<O> {
     eal: Eal,
@@ -39,7 +39,7 @@ impl<O> Setup<O> {
     }
 }
 
-/// What DPDK itself is told: memory, files and the environment of the process.
+/// Settings of DPDK's environment abstraction layer: memory, files and the process's environment.
 #[derive(Debug, Clone)]
 struct Eal {
     megabytes: u32,
@@ -47,9 +47,9 @@ struct Eal {
 }
 
 impl Eal {
-    /// The arguments. DPDK 22.11 refuses `--in-memory` together with `--no-huge`, and Open vSwitch adds it unless it
-    /// sees `--legacy-mem`, which `--no-huge` implies. `--no-shconf` leaves no file behind either, only an empty
-    /// folder, and [`Eal::apply`] says where.
+    /// Returns the arguments. DPDK 22.11 refuses `--in-memory` together with `--no-huge`, and Open vSwitch
+    /// adds it unless it sees `--legacy-mem`, which `--no-huge` implies. `--no-shconf` leaves no file behind
+    /// either, only an empty folder, and [`Eal::apply`] says where.
     fn arguments(&self) -> Vec<String> {
         let memory = self.megabytes.to_string();
         ["--no-pci", "--no-huge", "--legacy-mem", "--no-shconf", "--no-telemetry", "-m", &memory]
@@ -63,13 +63,13 @@ impl Eal {
     }
 }
 
-/// The number of the machine's last CPU that this process may use: where polling threads do the least harm.
+/// Returns the last CPU that this process may use: where polling threads disturb the least.
 fn last_cpu() -> usize {
     let mine = rustix::thread::sched_getaffinity(None).ok();
     mine.and_then(|set| (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|&c| set.is_set(c))).unwrap_or(0)
 }
 
-/// The number of the first such CPU.
+/// Returns the first CPU that this process may use.
 fn first_cpu() -> usize {
     let mine = rustix::thread::sched_getaffinity(None).ok();
     mine.and_then(|set| (0..rustix::thread::CpuSet::MAX_CPU).find(|&c| set.is_set(c))).unwrap_or(0)
@@ -79,7 +79,7 @@ fn first_cpu() -> usize {
 mod tests {
     use crate::{NetNs, Result};
 
-    /// A namespace for the switch, and two with an address each that are linked to it by `s0` and `s1`.
+    /// Returns a namespace for the switch, and two with an address each, linked to it by `s0` and `s1`.
     pub(super) fn world() -> Result<[NetNs; 3]> {
         let [host, a, b] = [NetNs::create("host")?, NetNs::create("a")?, NetNs::create("b")?];
         for (ns, port, address) in [(&a, "s0", "10.9.2.1/24"), (&b, "s1", "10.9.2.2/24")] {

@@ -1,4 +1,4 @@
-//! The distribution's Open vSwitch over DPDK, unmodified, on a database of its own.
+//! The distribution's Open vSwitch over DPDK, unmodified, on a private database.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -10,10 +10,10 @@ use crate::ovsdb::Database;
 use crate::vswitchd::Vswitchd;
 use crate::{Error, NetNs, Result};
 
-/// How to start an [`OvsDpdk`].
+/// Settings of an [`OvsDpdk`].
 pub type OvsSetup = Setup<Options>;
 
-/// What only Open vSwitch has to be told.
+/// Settings of Open vSwitch alone.
 #[derive(Debug, Clone)]
 pub struct Options {
     pmd_cpu_mask: String,
@@ -38,7 +38,7 @@ impl Setup<Options> {
     /// Starts it inside `ns`, with one bridge ([`OvsDpdk::BRIDGE`]) on the userspace datapath and no ports.
     ///
     /// # Errors
-    /// If a part of it does not start; with the end of the switch's log.
+    /// A part of it does not start; with the end of the switch's log.
     pub fn start(self, ns: &NetNs) -> Result<OvsDpdk> {
         let database = Database::start(ns)?;
         let extra = format!("other_config:dpdk-extra={:?}", self.eal.arguments().join(" "));
@@ -60,25 +60,25 @@ impl Setup<Options> {
     }
 }
 
-/// A running Open vSwitch over DPDK. It ends, and its files go, on drop.
+/// A running Open vSwitch over DPDK. Dropping it stops it and removes its files.
 #[derive(Debug)]
 pub struct OvsDpdk(Vswitchd);
 
 impl OvsDpdk {
-    /// The name of its bridge.
+    /// Name of its bridge.
     pub const BRIDGE: &str = Vswitchd::BRIDGE;
 
-    /// The defaults: nothing preloaded, 256 MiB, one polling thread.
+    /// Returns the defaults: nothing preloaded, 256 MiB, one polling thread.
     #[must_use]
     pub fn setup() -> OvsSetup {
         let pmd_cpu_mask = format!("0x{:x}", 1_u128 << last_cpu());
         Setup::new(Options { pmd_cpu_mask, other_config: Vec::new() })
     }
 
-    /// Whether this machine can run it; otherwise why not, for a `skipped:` line.
+    /// Checks whether this machine can run it.
     ///
     /// # Errors
-    /// A sentence that says what is missing.
+    /// The reason why not, for a `skipped:` line.
     pub fn usable() -> std::result::Result<(), String> {
         Vswitchd::usable()
     }
@@ -86,25 +86,25 @@ impl OvsDpdk {
     /// Adds a port of DPDK device arguments, for example `net_pcap0,rx_pcap=in.pcap,tx_pcap=out.pcap`.
     ///
     /// # Errors
-    /// What the switch says, also asynchronously about the device.
+    /// The switch reports an error, also asynchronously about the device.
     pub fn add_dpdk(&self, name: &str, devargs: &str) -> Result<()> {
         let devargs = format!("options:dpdk-devargs={devargs:?}");
         self.0.add(name, &["type=dpdk", &devargs])
     }
 
-    /// Adds a kernel interface of the switch's namespace through DPDK's `net_af_packet`, with one queue pair: the
-    /// driver spreads packets over as many receive queues as it has pairs, also over those that nobody polls.
+    /// Adds a kernel interface of the switch's namespace through DPDK's `net_af_packet`, with one queue pair:
+    /// the driver spreads packets over all its receive queues, even those that no thread polls.
     ///
     /// # Errors
-    /// What the switch says.
+    /// The switch reports an error.
     pub fn add_interface(&self, name: &str, interface: &str) -> Result<()> {
         self.add_dpdk(name, &format!("net_af_packet_{name},iface={interface},qpairs=1"))
     }
 
-    /// Adds a `dpdkvhostuserclient` port whose server (QEMU) makes the socket, before or after.
+    /// Adds a `dpdkvhostuserclient` port whose server (QEMU) creates the socket, before or after.
     ///
     /// # Errors
-    /// What the switch says.
+    /// The switch reports an error.
     pub fn add_vhost_client(&self, name: &str, socket: &Path) -> Result<()> {
         let path = format!("options:vhost-server-path={:?}", socket.display().to_string());
         self.0.add(name, &["type=dpdkvhostuserclient", &path])
@@ -113,7 +113,7 @@ impl OvsDpdk {
     /// Removes a port.
     ///
     /// # Errors
-    /// What the switch says.
+    /// The switch reports an error.
     pub fn remove(&self, name: &str) -> Result<()> {
         self.0.remove(name)
     }
@@ -121,7 +121,7 @@ impl OvsDpdk {
     /// Runs `ovs-vsctl`; see [`Database::vsctl`].
     ///
     /// # Errors
-    /// What it says.
+    /// The command fails.
     pub fn vsctl(&self, words: &[&str]) -> Result<String> {
         self.0.database().vsctl(words)
     }
@@ -129,7 +129,7 @@ impl OvsDpdk {
     /// Runs `ovs-appctl`; see [`Database::appctl`].
     ///
     /// # Errors
-    /// What it says.
+    /// The command fails.
     pub fn appctl(&self, words: &[&str]) -> Result<String> {
         self.0.database().appctl(words)
     }
@@ -137,35 +137,35 @@ impl OvsDpdk {
     /// Runs `ovs-ofctl COMMAND BRIDGE WORDS`.
     ///
     /// # Errors
-    /// What it says.
+    /// The command fails.
     pub fn ofctl(&self, command: &str, words: &[&str]) -> Result<String> {
         self.0.database().ofctl(command, Self::BRIDGE, words)
     }
 
-    /// What the switch has logged so far.
+    /// Returns the switch's log so far.
     #[must_use]
     pub fn log(&self) -> String {
         self.0.database().log()
     }
 
-    /// The socket where OVSDB clients connect.
+    /// Returns the socket for OVSDB clients.
     #[must_use]
     pub fn ovsdb_socket(&self) -> PathBuf {
         self.0.database().socket()
     }
 
-    /// The process id of `ovs-vswitchd`.
+    /// Returns the process id of `ovs-vswitchd`.
     #[must_use]
     pub fn pid(&self) -> Pid {
         self.0.pid()
     }
 
-    /// How `ovs-vswitchd` ended, if it has.
+    /// Returns the exit status if `ovs-vswitchd` has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.0.ended()
     }
 
-    /// Asks the switch to end, as its service manager would, and waits for that.
+    /// Stops the switch with SIGTERM, as a service manager does, and waits for its end.
     pub fn stop(&mut self) -> Option<ExitStatus> {
         self.0.stop()
     }
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_cannot_be_is_an_error_with_the_log() {
+    fn an_invalid_device_is_an_error_with_the_log() {
         if let Err(why) = OvsDpdk::usable() {
             println!("skipped: {why}");
             return;

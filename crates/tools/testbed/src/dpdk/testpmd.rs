@@ -1,4 +1,4 @@
-//! DPDK's own `dpdk-testpmd`, unmodified, talked to through a terminal.
+//! DPDK's unmodified `dpdk-testpmd`, controlled through a terminal.
 
 use std::fs::File;
 use std::process::{ExitStatus, Stdio};
@@ -14,13 +14,13 @@ use crate::process::{Guarded, find};
 use crate::{Error, NetNs, Result, wait_until};
 
 const PROMPT: &str = "testpmd> ";
-/// Seconds a command may take on a loaded machine.
+/// Time limit of a command on a loaded machine, seconds.
 const PATIENCE: u64 = 60;
 
-/// How to start a [`Testpmd`].
+/// Settings of a [`Testpmd`].
 pub type TestpmdSetup = Setup<Options>;
 
-/// What only testpmd has to be told.
+/// Settings of testpmd alone.
 #[derive(Debug, Clone)]
 pub struct Options {
     lcores: String,
@@ -54,7 +54,7 @@ impl Setup<Options> {
     /// Starts it inside `ns` and waits for its prompt; it does not forward yet.
     ///
     /// # Errors
-    /// If it does not start, with all it printed.
+    /// It does not start; with its output.
     pub fn start(self, ns: &NetNs) -> Result<Testpmd> {
         let dir = folder("testpmd")?;
         let (master, terminal) = terminal()?;
@@ -68,7 +68,7 @@ impl Setup<Options> {
         command.stdin(Stdio::from(copy(&terminal)?)).stdout(Stdio::from(copy(&terminal)?)).stderr(terminal);
         self.eal.apply(&mut command, dir.path());
         let child = Guarded::spawn(&mut command)?;
-        // The command holds the terminal's other end, which would keep its end from being seen.
+        // The command holds the terminal's other end, which would hide the program's end.
         drop(command);
         let console = Console::of_a_host(copy(&master)?, master);
         console.wait_for(0, PROMPT, PATIENCE)?;
@@ -86,7 +86,7 @@ pub struct Testpmd {
     _dir: TempDir,
 }
 
-/// What `show port stats` tells of one port, since its start or the last `clear port stats`.
+/// Counters of `show port stats` of one port, since its start or the last `clear port stats`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PortStats {
     /// Packets received.
@@ -108,23 +108,23 @@ pub struct PortStats {
 }
 
 impl Testpmd {
-    /// The defaults: no devices, 256 MiB, one forwarding core.
+    /// Returns the defaults: no devices, 256 MiB, one forwarding core.
     #[must_use]
     pub fn setup() -> TestpmdSetup {
         let lcores = format!("0@{},1@{}", first_cpu(), last_cpu());
         Setup::new(Options { lcores, devices: Vec::new(), arguments: Vec::new() })
     }
 
-    /// Whether this machine can run it; otherwise why not, for a `skipped:` line.
+    /// Checks whether this machine can run it.
     ///
     /// # Errors
-    /// A sentence that says what is missing.
+    /// The reason why not, for a `skipped:` line.
     pub fn usable() -> std::result::Result<(), String> {
         crate::usable()?;
         find("dpdk-testpmd").map(drop).ok_or_else(|| "dpdk-testpmd (package dpdk-dev) is missing".into())
     }
 
-    /// testpmd starts without a device that cannot be made; a test would wait for its packets in vain.
+    /// Checks that all devices exist: testpmd starts without an invalid one.
     fn check_ports(&mut self, wanted: usize) -> Result<()> {
         let summary = self.command("show port summary all")?;
         if summary.contains(&format!("Number of available ports: {wanted}")) {
@@ -133,17 +133,17 @@ impl Testpmd {
         Err(Error::Failed { command: format!("testpmd with {wanted} devices"), stderr: self.transcript() })
     }
 
-    /// Types a command and returns what it printed.
+    /// Sends a command and returns its output.
     ///
     /// # Errors
-    /// If testpmd has ended or does not come back to its prompt; with what it printed.
+    /// testpmd has ended or does not return to its prompt; with its output.
     pub fn command(&mut self, command: &str) -> Result<String> {
         let from = self.console.position();
         self.console.line(command)?;
         Ok(self.console.wait_for(from, PROMPT, PATIENCE)?.0)
     }
 
-    /// The counters of one port.
+    /// Returns the counters of one port.
     ///
     /// # Errors
     /// As [`Testpmd::command`].
@@ -151,24 +151,24 @@ impl Testpmd {
         Ok(parse(&self.command(&format!("show port stats {port}"))?))
     }
 
-    /// Everything it printed so far.
+    /// Returns its output so far.
     #[must_use]
     pub fn transcript(&self) -> String {
         self.console.transcript()
     }
 
-    /// Its process id.
+    /// Returns its process id.
     #[must_use]
     pub fn pid(&self) -> Pid {
         self.child.pid()
     }
 
-    /// How it ended, if it has.
+    /// Returns the exit status if the process has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.child.ended()
     }
 
-    /// Ends it by its own command `quit`, which stops and closes every port, and tells how that went.
+    /// Ends it by its command `quit`, which stops and closes every port, and returns the exit status.
     ///
     /// # Errors
     /// [`Error::Timeout`] if it does not end.
@@ -183,7 +183,7 @@ impl Testpmd {
     }
 }
 
-/// A new terminal: our end and the program's. Without one testpmd's output would lie in a buffer.
+/// Opens a terminal: our end and the program's. Without a terminal testpmd buffers its output.
 fn terminal() -> Result<(File, File)> {
     let attempt = || {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_cannot_be_is_an_error_with_the_reason() {
+    fn an_invalid_device_is_an_error_with_the_reason() {
         if let Err(why) = Testpmd::usable() {
             println!("skipped: {why}");
             return;

@@ -1,7 +1,7 @@
-//! Which accelerator of QEMU runs guests here.
+//! Choice of QEMU's accelerator.
 //!
-//! `/dev/kvm` alone says little: where it is a nested or partial one, ordinary guests hang or die. So KVM is taken only
-//! if the processor has the extensions for it and a guest of one sector has run on it, in limited time.
+//! `/dev/kvm` alone proves little: with nested or partial virtualisation, ordinary guests hang or die. KVM is
+//! chosen only if the processor has the extensions and a guest of one sector runs on it within a time limit.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -11,28 +11,28 @@ use crate::leftover::folder;
 use crate::process::Guarded;
 use crate::wait_until;
 
-/// Seconds that one sector may take: it needs milliseconds.
+/// Time limit of the sector in seconds; it needs milliseconds.
 const PATIENCE: u64 = 20;
 
 /// A boot sector that ends QEMU with [`RAN`], through the device `isa-debug-exit` at port 0xf4:
 /// `mov al, 0x2a; out 0xf4, al; hlt`.
 const SECTOR: [u8; 5] = [0xb0, 0x2a, 0xe6, 0xf4, 0xf4];
-/// The device makes `(value << 1) | 1` of what is written.
+/// QEMU exits with `(value << 1) | 1`.
 const RAN: i32 = 0x2a << 1 | 1;
 
-/// The accelerator to use, found out once in a process.
+/// Returns the accelerator to use; probed once per process.
 pub(super) fn accelerator() -> &'static str {
     static FOUND: OnceLock<&str> = OnceLock::new();
     FOUND.get_or_init(|| if has_extensions() && runs("kvm") { "kvm" } else { "tcg" })
 }
 
-/// Whether this machine's processor shows the virtualisation extensions of Intel or AMD, and KVM is there.
+/// Returns whether the processor has the virtualisation extensions of Intel or AMD, and KVM exists.
 fn has_extensions() -> bool {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     Path::new("/dev/kvm").exists() && cpu.split_whitespace().any(|flag| matches!(flag, "vmx" | "svm"))
 }
 
-/// Whether a guest of one sector runs to its end.
+/// Returns whether a guest of one sector runs to its end.
 fn runs(accelerator: &str) -> bool {
     let Ok(dir) = folder("accelerator") else { return false };
     let disk = dir.path().join("disk");
@@ -62,7 +62,7 @@ mod tests {
     use crate::process::find;
 
     #[test]
-    fn the_probe_tells_what_runs_from_what_does_not() {
+    fn the_probe_distinguishes_working_accelerators() {
         if find(super::super::PROGRAM).is_none() {
             println!("skipped: QEMU (package qemu-system-x86) is missing");
             return;

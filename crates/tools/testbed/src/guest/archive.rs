@@ -1,7 +1,7 @@
-//! The archive that a kernel unpacks into its first root: cpio in the `newc` format
+//! The archive of a kernel's initial root file system: cpio in the `newc` format
 //! (`Documentation/driver-api/early-userspace/buffer-format.rst` of Linux).
 //!
-//! The same entries make the same bytes: no times, no owners, numbers in order.
+//! The same entries give the same bytes: no times, no owners, numbers in order.
 
 const DIRECTORY: u32 = 0o040_755;
 const FILE: u32 = 0o100_755;
@@ -16,7 +16,7 @@ pub(super) struct Archive {
 }
 
 impl Archive {
-    /// Adds a folder and those above it, once. `path` has no leading slash.
+    /// Adds a folder and its parents, once. `path` has no leading slash.
     pub(super) fn folder(&mut self, path: &str) {
         for end in path.match_indices('/').map(|(i, _)| i).chain([path.len()]) {
             if end > 0 && self.folders.insert(path[..end].to_owned()) {
@@ -25,19 +25,19 @@ impl Archive {
         }
     }
 
-    /// Adds a file that may be executed, and the folders above it.
+    /// Adds an executable file and its parent folders.
     pub(super) fn file(&mut self, path: &str, data: &[u8]) {
         self.above(path);
         self.entry(path, FILE, data);
     }
 
-    /// Adds a symbolic link, and the folders above it.
+    /// Adds a symbolic link and its parent folders.
     pub(super) fn link(&mut self, path: &str, target: &str) {
         self.above(path);
         self.entry(path, LINK, target.as_bytes());
     }
 
-    /// The archive with its end.
+    /// Returns the finished archive.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, &[]);
         self.bytes
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_reader_finds_what_was_put_in() {
+    fn another_reader_finds_every_entry() {
         let mut archive = Archive::default();
         archive.file("etc/deep/name", b"some words");
         archive.file("etc/deep/other", b"");

@@ -1,5 +1,5 @@
-//! What a guest boots: the distribution's kernel, unpacked and not installed, and a root file system made for the
-//! one test: a shell, the kernel modules that the guest's devices need, and the programs that the test brings.
+//! The image of a guest: the distribution's kernel, unpacked and not installed, and a root file system for
+//! one test with a shell, the kernel modules of the guest's devices, and the test's programs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,8 +23,8 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Gets the distribution's kernel, from the network if it was not got before, into the folder `guest` below
-    /// cargo's target folder; `scripts/guest-kernel.sh` does the work, and scripts/setup.sh can do it beforehand.
+    /// Fetches the distribution\'s kernel into the folder `guest` below cargo\'s target folder, from the
+    /// network if it is not there yet; `scripts/guest-kernel.sh` does the work.
     pub(super) fn get() -> Result<Self> {
         let folder = cache()?;
         let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../scripts/guest-kernel.sh");
@@ -32,12 +32,12 @@ impl Kernel {
         Ok(Self { folder })
     }
 
-    /// The file to boot.
+    /// Returns the file to boot.
     pub(super) fn image(&self) -> PathBuf {
         self.folder.join("vmlinuz")
     }
 
-    /// The modules `names` and those that they need, each after those that it needs.
+    /// Returns the modules `names` and their dependencies, dependencies first.
     fn modules(&self, names: &[&str]) -> Result<Vec<(String, Vec<u8>)>> {
         let mut files = BTreeMap::new();
         collect(&self.folder.join("modules"), &mut files)?;
@@ -49,7 +49,7 @@ impl Kernel {
     }
 }
 
-/// `target/guest`, told by where cargo has put the running test: `target/PROFILE/deps/TEST`.
+/// Returns `target/guest`, relative to the running test `target/PROFILE/deps/TEST`.
 fn cache() -> Result<PathBuf> {
     let exe = std::env::current_exe().map_err(read("find the running program"))?;
     let profile =
@@ -74,7 +74,7 @@ fn collect(folder: &Path, files: &mut BTreeMap<String, PathBuf>) -> Result<()> {
 }
 
 fn add(name: &str, files: &BTreeMap<String, PathBuf>, ordered: &mut Vec<(String, Vec<u8>)>) -> Result<()> {
-    // A module that is no file is built in.
+    // A module without a file is built in.
     let Some(path) = files.get(name).filter(|_| !ordered.iter().any(|(n, _)| n == name)) else {
         return Ok(());
     };
@@ -91,7 +91,7 @@ fn add(name: &str, files: &BTreeMap<String, PathBuf>, ordered: &mut Vec<(String,
     Ok(())
 }
 
-/// The modules that a module names in its `.modinfo` section: `depends=a,b`, between zero octets.
+/// Returns the dependencies in a module's `.modinfo` section: `depends=a,b`, between zero octets.
 fn needs(module: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
     let Some(at) = module.windows(KEY.len()).position(|w| w == KEY) else { return Vec::new() };
@@ -101,7 +101,7 @@ fn needs(module: &[u8]) -> Vec<String> {
     names.split(',').filter(|n| !n.is_empty()).map(|n| n.replace('-', "_")).collect()
 }
 
-/// The root file system: `programs` go to `/bin` with the libraries they need, `files` where they say.
+/// Builds the root file system: `programs` go to `/bin` with their libraries, `files` to their paths.
 pub(super) fn root(
     kernel: &Kernel,
     programs: &[PathBuf],
@@ -144,14 +144,14 @@ pub(super) fn root(
     Ok(archive.finish())
 }
 
-/// A program without its debug information, most of its bytes, that no guest needs.
+/// Returns a program without its debug information.
 fn stripped(program: &Path, work: &Path) -> Result<Vec<u8>> {
     let to = work.join("stripped");
     run(Command::new("strip").arg("-o").arg(&to).arg(program))?;
     fs::read(&to).map_err(read(to.display()))
 }
 
-/// The shared libraries and the interpreter of a program, where it expects them. None for a static one.
+/// Returns the paths of a program's shared libraries and interpreter; none for a static program.
 fn needed_libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let Ok(listed) = run(Command::new("ldd").arg(program)) else { return Ok(Vec::new()) };
     let paths = listed.split_whitespace().filter(|w| w.starts_with('/'));
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_module_needs_is_read_from_it() {
+    fn a_modules_dependencies_are_read_from_it() {
         assert_eq!(
             needs(b"\x7fELF\0license=GPL\0depends=virtio,net-failover\0name=x\0"),
             ["virtio", "net_failover"]

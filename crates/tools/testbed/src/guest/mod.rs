@@ -1,7 +1,8 @@
-//! Real guests: QEMU with an ordinary Linux, built on the spot, that the test talks to through a shell.
+//! Real guests: QEMU with an ordinary Linux, controlled through a shell.
 //!
-//! A guest has one network interface that is a vhost-user port of a switch, pages shared with the host as ivshmem
-//! devices, and nothing else of the machine. Software emulation is enough ([`Guest::usable`] says what is missing).
+//! A guest has one network interface that is a vhost-user port of a switch, pages shared with the host as
+//! ivshmem devices, and nothing else of the machine. Software emulation is enough ([`Guest::usable`] says
+//! what is missing).
 
 mod accelerator;
 mod archive;
@@ -24,20 +25,20 @@ use image::Kernel;
 
 const PROGRAM: &str = "qemu-system-x86_64";
 
-/// What the kernel is told. `no_timer_check`: an emulated timer on a loaded machine may miss the ticks that the kernel
-/// waits for, and it would give up.
+/// The kernel's command line. `no_timer_check`: an emulated timer on a loaded machine may miss the ticks that
+/// the kernel waits for.
 const COMMAND_LINE: &str =
     "console=ttyS0 quiet panic=-1 nokaslr mitigations=off random.trust_cpu=on no_timer_check";
 
-/// Seconds that a guest may take to boot: software emulation on a loaded machine is slow.
+/// Time limit of a guest's boot in seconds: software emulation on a loaded machine is slow.
 const BOOT: u64 = 240;
 
-/// Seconds that the guest's clock may be away from ours.
+/// Largest difference between the guest's clock and ours, seconds.
 const CLOCKS_APART: f64 = 0.3;
-/// Tries to get there, each about a second.
+/// Attempts to set the clock, each about a second.
 const CLOCK_TRIES: u64 = 60;
 
-/// How to start a [`Guest`].
+/// Settings of a [`Guest`].
 #[derive(Debug, Clone, Default)]
 pub struct GuestSetup {
     programs: Vec<PathBuf>,
@@ -49,21 +50,21 @@ pub struct GuestSetup {
 }
 
 impl GuestSetup {
-    /// Puts a program of the host into the guest's `/bin`, with the libraries that it needs.
+    /// Copies a program of the host with its libraries into the guest's `/bin`.
     #[must_use]
     pub fn program(mut self, path: &Path) -> Self {
         self.programs.push(path.to_owned());
         self
     }
 
-    /// Puts a file of these bytes into the guest.
+    /// Copies a file of these bytes into the guest.
     #[must_use]
     pub fn file(mut self, path: &str, bytes: &[u8]) -> Self {
         self.files.push((path.to_owned(), bytes.to_vec()));
         self
     }
 
-    /// Gives it a virtio network interface that is a vhost-user port: QEMU listens at `socket`, and starts the guest
+    /// Adds a virtio network interface on a vhost-user port: QEMU listens at `socket`, and starts the guest
     /// when the switch has connected.
     #[must_use]
     pub fn network(mut self, socket: &Path, mac: &str) -> Self {
@@ -71,25 +72,25 @@ impl GuestSetup {
         self
     }
 
-    /// Gives that interface so many pairs of queues, and the guest as many processors.
+    /// Gives that interface this many pairs of queues, and the guest as many processors.
     #[must_use]
     pub const fn queues(mut self, queues: u16) -> Self {
         self.more_queues = queues.saturating_sub(1);
         self
     }
 
-    /// Shares a page file of the host with the guest: an `ivshmem-plain` device at PCI address `0000:00:SLOT.0`.
-    /// The file's size has to be a power of two.
+    /// Shares a page file of the host with the guest: an `ivshmem-plain` device at PCI address
+    /// `0000:00:SLOT.0`. The file's size must be a power of two.
     #[must_use]
     pub fn page(mut self, slot: u8, file: &Path) -> Self {
         self.pages.push((slot, file.to_owned()));
         self
     }
 
-    /// Starts QEMU. The guest boots meanwhile: [`Guest::wait_booted`].
+    /// Starts QEMU and returns while the guest boots; see [`Guest::wait_booted`].
     ///
     /// # Errors
-    /// If there is no kernel to boot, or QEMU does not start.
+    /// There is no kernel, or QEMU does not start.
     pub fn start(self) -> Result<Guest> {
         let dir = folder("guest")?;
         let at = |name: &str| dir.path().join(name);
@@ -123,8 +124,8 @@ impl GuestSetup {
             let queues = self.more_queues + 1;
             c.args(["-smp", &queues.to_string()]);
             c.args(["-netdev", &format!("vhost-user,id=net,chardev=net,queues={queues}")]);
-            // Without KVM, QEMU 7.2 follows a null pointer when a guest masks an MSI-X vector of a vhost-user device;
-            // so there are none.
+            // Without KVM, QEMU 7.2 follows a null pointer when a guest masks an MSI-X vector of a vhost-user
+            // device; so there are none.
             let vectors = if accelerator == "tcg" { ",vectors=0" } else { "" };
             let several = if queues > 1 { ",mq=on" } else { "" };
             let device = format!("virtio-net-pci,netdev=net,mac={mac},romfile={vectors}{several}");
@@ -151,26 +152,26 @@ pub struct Guest {
     commands: u64,
 }
 
-/// What a command in the guest came to.
+/// Result of a command in the guest.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CommandResult {
     /// Its exit code.
     pub code: i32,
-    /// What it printed, on either stream.
+    /// Its output and error output.
     pub output: String,
 }
 
 impl Guest {
-    /// The defaults: 512 MiB, one processor, no network.
+    /// Returns the defaults: 512 MiB, one processor, no network.
     #[must_use]
     pub fn setup() -> GuestSetup {
         GuestSetup::default()
     }
 
-    /// Whether this machine can run guests; otherwise why not, for a `skipped:` line. May download the kernel.
+    /// Checks whether this machine can run guests.
     ///
     /// # Errors
-    /// A sentence that says what is missing.
+    /// The reason why not, for a `skipped:` line.
     pub fn usable() -> std::result::Result<(), String> {
         if !cfg!(target_arch = "x86_64") {
             return Err("guests are built for x86-64 only".into());
@@ -204,7 +205,7 @@ impl Guest {
     /// Waits until the guest's shell answers, and sets its clock.
     ///
     /// # Errors
-    /// If the guest does not get there; with what it printed.
+    /// The guest does not boot; with its output.
     pub fn wait_booted(&mut self) -> Result<()> {
         let shell = self.shell.as_ref().ok_or_else(|| self.no_shell())?;
         shell.wait_for(0, "guest-shell", BOOT).map_err(|e| self.explain(&e))?;
@@ -212,8 +213,8 @@ impl Guest {
         self.set_clock()
     }
 
-    /// A machine's battery clock counts whole seconds, and what the guest seals carries its time. So it is told the
-    /// time just as a second begins, and asked for it afterwards, until the clocks are surely together.
+    /// The emulated real-time clock counts whole seconds, and sealed messages carry the guest\'s time. Sets
+    /// the guest\'s clock at the start of a second and reads it afterwards, until both clocks agree.
     fn set_clock(&mut self) -> Result<()> {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         for _ in 0..CLOCK_TRIES {
@@ -224,7 +225,7 @@ impl Guest {
             let answer = self.must("adjtimex")?;
             let after = now().as_secs_f64();
             let guest = told_time(&answer);
-            // It was asked some time in between.
+            // The guest read its clock between the two instants.
             if guest > after - CLOCKS_APART && guest < before + CLOCKS_APART {
                 return Ok(());
             }
@@ -232,12 +233,13 @@ impl Guest {
         Err(Error::Timeout { what: "setting the guest's clock".into(), seconds: CLOCK_TRIES })
     }
 
-    /// Runs a line in the guest's shell and waits for its end, `seconds` at most. A line that ends in `&` leaves its
-    /// program running.
+    /// Runs a line in the guest\'s shell and waits at most `seconds` for its end. A line that ends in `&`
+    /// leaves its program running.
     ///
     /// # Errors
-    /// If the guest does not answer; with what it printed. A line that fails is no error: see [`Outcome::code`].
-    pub fn run(&mut self, line: &str, seconds: u64) -> Result<Outcome> {
+    /// The guest does not answer; with its output. A line that fails is not an error: see
+    /// [`CommandResult::code`].
+    pub fn run(&mut self, line: &str, seconds: u64) -> Result<CommandResult> {
         self.commands += 1;
         let mark = format!("guest-end {} ", self.commands);
         let missing = self.no_shell();
@@ -246,12 +248,12 @@ impl Guest {
         shell.line(&format!("( {line}\n) </dev/null; echo guest-end {} $?.", self.commands))?;
         let attempt = shell.wait_for(from, &mark, seconds).and_then(|(output, at)| {
             let (code, _) = shell.wait_for(at, ".\n", 30)?;
-            Ok(Outcome { code: code.trim().parse().unwrap_or(-1), output: output.replace('\r', "") })
+            Ok(CommandResult { code: code.trim().parse().unwrap_or(-1), output: output.replace('\r', "") })
         });
         attempt.map_err(|e| self.explain(&e))
     }
 
-    /// Runs a line that has to succeed, within a minute, and returns what it printed.
+    /// Runs a line that must succeed within a minute, and returns its output.
     ///
     /// # Errors
     /// As [`Guest::run`]; [`Error::Failed`] if its exit code is not 0.
@@ -266,7 +268,7 @@ impl Guest {
         }
     }
 
-    /// What the guest's kernel and first program printed so far.
+    /// Returns the output of the guest's kernel and first program so far.
     #[must_use]
     pub fn log(&self) -> String {
         let read = |name| std::fs::read(self.dir.path().join(name)).unwrap_or_default();
@@ -274,7 +276,7 @@ impl Guest {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// How QEMU ended, if it has.
+    /// Returns the exit status if QEMU has ended.
     pub fn ended(&mut self) -> Option<ExitStatus> {
         self.qemu.ended()
     }
@@ -295,7 +297,7 @@ impl Guest {
     }
 }
 
-/// The time that busybox's `adjtimex` prints, seconds: its `date` knows no smaller unit.
+/// Returns the time in seconds from the output of busybox's `adjtimex`; its `date` has no smaller unit.
 fn told_time(text: &str) -> f64 {
     let words: Vec<&str> = text.split_whitespace().collect();
     let value = |name| {
@@ -350,7 +352,7 @@ mod tests {
         assert!(told_time("no such thing").abs() < 1.0);
     }
 
-    /// A guest is an ordinary port of an ordinary switch.
+    /// The guest is an ordinary port of an ordinary switch.
     #[test]
     fn a_guest_is_reached_through_open_vswitch() {
         if let Err(why) = OvsDpdk::usable().and_then(|()| Guest::usable()) {

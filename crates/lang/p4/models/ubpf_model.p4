@@ -33,9 +33,9 @@ struct standard_metadata {
 }
 #endif
 
-/// The packet goes no further (unless mark_to_pass() is called later).
+/// Drops the packet, unless mark_to_pass() is called later.
 extern void mark_to_drop();
-/// The packet goes on (unless mark_to_drop() is called later).
+/// Lets the packet pass, unless mark_to_drop() is called later.
 extern void mark_to_pass();
 
 /// An array of `size` values of type T, indexed by S.

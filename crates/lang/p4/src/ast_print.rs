@@ -8,14 +8,14 @@ use crate::ast::{
 use std::fmt::Write;
 
 #[derive(Default)]
-struct Printer {
+struct AstPrinter {
     out: String,
     indent: usize,
 }
 
 /// Prints the whole program.
 pub(crate) fn print(p: &Program) -> String {
-    let mut printer = Printer::default();
+    let mut printer = AstPrinter::default();
     for d in &p.decls {
         printer.decl(d);
     }
@@ -134,7 +134,7 @@ fn prototype(name: &Ident, p: &Prototype) -> String {
     format!("{result}{}{}{}", name.name, generics(&p.type_params), params(&p.params))
 }
 
-impl Printer {
+impl AstPrinter {
     fn line(&mut self, text: &str) {
         let _ = writeln!(self.out, "{}{text}", "    ".repeat(self.indent));
     }
@@ -399,6 +399,6 @@ mod tests {
     fn printed_text_parses_to_the_same_tree() {
         let once = roundtrip(include_str!("../tests/grammar.p4"));
         assert_eq!(once, roundtrip(&once));
-        assert!(once.contains("((~v) << 2)"), "operators stand in parentheses");
+        assert!(once.contains("((~v) << 2)"), "operations are in parentheses");
     }
 }

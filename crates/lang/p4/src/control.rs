@@ -1,5 +1,4 @@
-//! The control plane's view of a program: its tables, and the encoding of entries as map keys and
-//! values.
+//! The control plane's view of a program: its tables, and the encoding of entries as map keys and values.
 //!
 //! The same code encodes the program's own entries (`entries`, `default_action`) and those that the
 //! control plane adds later, so both have the same meaning.

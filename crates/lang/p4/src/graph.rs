@@ -13,14 +13,14 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 /// The number of a node.
-type Node = usize;
+type NodeId = usize;
 
 /// Edges without a target yet: source nodes and edge labels.
-type OpenEdges = Vec<(Node, String)>;
+type OpenEdges = Vec<(NodeId, String)>;
 
 /// Draws the whole program.
 pub(crate) fn draw(program: &Program) -> String {
-    let mut graph = Graph::default();
+    let mut graph = DotGraph::default();
     graph.line("digraph program {");
     graph.line("    node [shape=box, fontname=monospace];");
     graph.line("    edge [fontname=monospace];");
@@ -36,16 +36,16 @@ pub(crate) fn draw(program: &Program) -> String {
 }
 
 #[derive(Default)]
-struct Graph {
+struct DotGraph {
     out: String,
-    nodes: Node,
+    nodes: NodeId,
     clusters: usize,
     /// Tables of the current control, with their labels.
     tables: HashMap<Name, String>,
     /// The enclosing loops, innermost last.
     loops: Vec<LoopEdges>,
     /// The end node of the current control, also the target of `exit`.
-    end: Node,
+    end: NodeId,
 }
 
 /// The open edges of a loop.
@@ -63,7 +63,7 @@ fn quoted(text: &str) -> String {
     if escaped.contains('\n') { escaped.replace('\n', "\\l") + "\\l" } else { escaped }
 }
 
-impl Graph {
+impl DotGraph {
     fn line(&mut self, text: &str) {
         self.out.push_str(text);
         self.out.push('\n');
@@ -77,32 +77,32 @@ impl Graph {
         self.line("    }");
     }
 
-    fn node(&mut self, shape: &str, text: &str) -> Node {
+    fn node(&mut self, shape: &str, text: &str) -> NodeId {
         let node = self.nodes;
         self.nodes += 1;
         let _ = writeln!(self.out, "        n{node} [shape={shape}, label=\"{}\"];", quoted(text));
         node
     }
 
-    fn edge(&mut self, from: Node, to: Node, text: &str) {
+    fn edge(&mut self, from: NodeId, to: NodeId, text: &str) {
         let label = if text.is_empty() { String::new() } else { format!(" [label=\"{}\"]", quoted(text)) };
         let _ = writeln!(self.out, "        n{from} -> n{to}{label};");
     }
 
     /// Connects open edges to a node.
-    fn join(&mut self, open: OpenEdges, to: Node) {
+    fn join(&mut self, open: OpenEdges, to: NodeId) {
         open.into_iter().for_each(|(from, text)| self.edge(from, to, &text));
     }
 
     /// Adds a node and connects open edges to it.
-    fn step(&mut self, open: OpenEdges, shape: &str, text: &str) -> Node {
+    fn step(&mut self, open: OpenEdges, shape: &str, text: &str) -> NodeId {
         let node = self.node(shape, text);
         self.join(open, node);
         node
     }
 
     fn parser(&mut self, parser: &ParserDecl) {
-        let states: Vec<(Name, Node)> = parser
+        let states: Vec<(Name, NodeId)> = parser
             .states
             .iter()
             .map(|s| {
@@ -220,7 +220,7 @@ impl Graph {
     }
 
     /// Draws the rest of a loop whose condition is `node`.
-    fn repeat(&mut self, node: Node, body: &Stmt, update: &[Stmt]) -> OpenEdges {
+    fn repeat(&mut self, node: NodeId, body: &Stmt, update: &[Stmt]) -> OpenEdges {
         self.loops.push(LoopEdges { next: OpenEdges::new(), left: vec![(node, "false".to_owned())] });
         let mut next = self.statement(body, vec![(node, "true".to_owned())]);
         let LoopEdges { next: continued, left } = self.loops.pop().unwrap_or_default();

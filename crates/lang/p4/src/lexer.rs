@@ -189,8 +189,7 @@ impl<'a> Lexer<'a> {
         if c == '"' {
             return self.string();
         }
-        // The comparison of first characters avoids most calls: this is the innermost loop
-        // of the lexer.
+        // The comparison of first characters avoids most calls: this is the innermost loop of the lexer.
         let first = rest.as_bytes()[0];
         if let Some(s) = SYMBOLS.iter().find(|s| s.as_bytes()[0] == first && rest.starts_with(**s)) {
             self.at += s.len();

@@ -2,11 +2,10 @@
 //!
 //! # Stages
 //!
-//! preprocessor (includes, macros) → lexer → parser (the whole P4_16 grammar) → checker (names,
-//! types, constants) → lints (warnings about likely mistakes) → lowering (inlines everything, emits
-//! SSA form) → optimiser → eBPF code generation → ELF object. A construct that the language allows
-//! but a stage cannot translate yet is reported with its location as
-//! [`diagnostics::Code::Unsupported`].
+//! preprocessor (includes, macros) → lexer → parser (the whole P4_16 grammar) → checker (names, types,
+//! constants) → lints (warnings about likely mistakes) → lowering (inlines everything, emits SSA form) →
+//! optimiser → eBPF code generation → ELF object. A construct that the language allows but a stage cannot
+//! translate yet is reported with its location as [`diagnostics::Code::Unsupported`].
 //!
 //! A reader follows a program through [`preprocess`], `parser`, `check`, `lint`, `lower`, `opt` and
 //! `codegen`, in this order; `ast`, `hir` and `ir` define the data that passes between them.
@@ -21,9 +20,8 @@
 //!
 //! # Semantics beyond the language specification
 //!
-//! - A packet is dropped if the parser rejects it, or if it is shorter than the headers that the
-//!   parser extracts. The parser reads the header copy only, so bytes beyond the copy count as
-//!   missing.
+//! - A packet is dropped if the parser rejects it, or if it is shorter than the headers that the parser
+//!   extracts. The parser reads the header copy only, so bytes beyond the copy count as missing.
 //! - Unwritten variables and the fields of headers that were never extracted read as 0.
 //! - A shift by the width or more gives 0 (or all sign bits), division by zero at run time gives 0.
 //! - A read at a register or counter index out of range gives 0; a write there has no effect.
@@ -55,7 +53,6 @@ mod types;
 use diagnostics::{Code, Diagnostic, Diagnostics, Sink};
 use source::{SourceMap, Span};
 
-pub use control::{ActionFacts, KeyFacts, ParamFacts, TableFacts};
 pub use preprocess::{Included, NoIncludes, Resolver};
 
 /// Compiler options.
@@ -67,8 +64,7 @@ pub struct Options {
     pub reject: Reject,
 }
 
-/// The fate of packets that a parser rejects, for architectures that do not specify it (`v1model`
-/// does).
+/// The fate of packets that a parser rejects, for architectures that do not specify it (`v1model` does).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reject {
     /// The packets are dropped.
@@ -93,7 +89,7 @@ pub struct Facts {
     /// Maps, in the order of the `maps` section.
     pub maps: Vec<MapFacts>,
     /// Tables, in the order of their first application.
-    pub tables: Vec<TableFacts>,
+    pub tables: Vec<control::TableFacts>,
     /// The tenant's own extern functions, which must be linked.
     pub externs: Vec<String>,
     /// Number of instructions.

@@ -3,8 +3,7 @@
 use p4shield_p4::p4info::p4info;
 use p4shield_p4::{NoIncludes, Options};
 
-/// A v1model program: types, the parser's declarations and states, ingress's declarations and
-/// statements.
+/// A v1model program: types, the parser's declarations and states, ingress's declarations and statements.
 fn program(types: &str, parser: &str, locals: &str, apply: &str) -> String {
     format!(
         "#include <v1model.p4>\n{types}\n\

@@ -72,7 +72,7 @@ impl Checker<'_> {
         }
         match &e.ty {
             Type::Composite(c) if c.is_anonymous() => {
-                let hint = "prefix it with the struct's type, as in (S) {...}";
+                let hint = "prefix it with its type, as in (S) {...}";
                 self.error(Code::CannotInfer, e.span, "cannot infer the type of this struct", hint);
                 false
             }

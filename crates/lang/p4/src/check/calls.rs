@@ -142,8 +142,7 @@ impl Checker<'_> {
         Expr { kind: ExprKind::Call(Box::new(call)), ty: inference.apply(&f.result), span: w.span }
     }
 
-    /// Reports arguments without direction that are not known at compile time; those of actions
-    /// may be.
+    /// Reports arguments without direction that are not known at compile time; those of actions may be.
     fn directionless_constants(&mut self, params: &[hir::Param], args: &[CallArg]) {
         for (p, a) in params.iter().zip(args) {
             if let (Direction::None, CallArg::In(e)) = (p.direction, a)

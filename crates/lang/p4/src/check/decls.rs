@@ -76,21 +76,11 @@ impl Checker<'_> {
             }
             DeclKind::Variable { .. } => {
                 let hint = "declare it inside a parser, control or action, or make it `const`";
-                self.error(
-                    Code::BadStatement,
-                    d.span,
-                    "variable outside of a parser, control or action",
-                    hint,
-                );
+                self.error(Code::BadStatement, d.span, "variable outside of a parser or control", hint);
             }
             DeclKind::ValueSet { .. } => self.unsupported(d.span, "a value_set"),
             DeclKind::Table(_) => {
-                self.error(
-                    Code::BadStatement,
-                    d.span,
-                    "table outside of a control",
-                    "move it into a control",
-                );
+                self.error(Code::BadStatement, d.span, "table outside of a control", "move it to a control");
             }
         }
     }
@@ -102,12 +92,7 @@ impl Checker<'_> {
     pub(super) fn const_decl(&mut self, d: &Decl, ty: &ast::TypeExpr, value: &ast::Expr) {
         let ty = self.ty(ty);
         if matches!(ty, Type::Void | Type::Extern(_) | Type::Object(_)) {
-            self.error(
-                Code::BadType,
-                d.span,
-                format!("invalid constant of type {ty}"),
-                "use a type that has values",
-            );
+            self.error(Code::BadType, d.span, format!("invalid constant of type {ty}"), "use a value type");
             return self.declare(&d.name, Symbol::Bad);
         }
         let e = self.expr_as(value, &ty);
@@ -200,12 +185,7 @@ impl Checker<'_> {
         let Some(t) = &proto.result else { return Type::Void };
         let ty = self.ty(t);
         if matches!(ty, Type::Object(_) | Type::InfInt | Type::Text | Type::MatchKind | Type::List(_)) {
-            self.error(
-                Code::BadType,
-                t.span,
-                format!("a function cannot return {ty}"),
-                "use a type that has values",
-            );
+            self.error(Code::BadType, t.span, format!("a function cannot return {ty}"), "use a value type");
             return Type::Bad;
         }
         ty
@@ -222,8 +202,7 @@ impl Checker<'_> {
             let old = ids.iter().map(|o| &self.program.extern_fns[o.0 as usize]);
             let same = old.into_iter().find(|o| o.params.len() == f.params.len());
             match same {
-                // Programs may repeat the declaration of a model's extern, as
-                // published examples do.
+                // Programs may repeat the declaration of a model's extern, as published examples do.
                 Some(o) if same_types(o, &f) => {}
                 Some(o) if same_arguments(&o.params, &f.params) => {
                     let first = o.span;
@@ -294,12 +273,7 @@ impl Checker<'_> {
         });
         if result != Type::Void && !result.is_bad() && !super::stmt::always_returns(&body) {
             let message = format!("function `{}` does not return a value on every path", d.name.name);
-            self.error(
-                Code::BadReturn,
-                d.name.span,
-                message,
-                format!("end it with a return of a {result} value"),
-            );
+            self.error(Code::BadReturn, d.name.span, message, format!("end it by returning a {result}"));
         }
         let id = FunctionId(self.program.functions.len() as u32);
         self.end_of_body(Body::Function(id.0), depth, d.name.span);
@@ -443,7 +417,7 @@ impl Checker<'_> {
                 ("a header", "header fields are bit<W>, int<W>, varbit<W>, bool, serializable enums")
             }
             Composite::Union => ("a header union", "the fields of a union are headers"),
-            Composite::Struct => ("a struct", "use a type that has values"),
+            Composite::Struct => ("a struct", "use a value type"),
         };
         self.error(Code::BadType, f.name.span, format!("{ty} cannot be a field of {what}"), hint);
     }

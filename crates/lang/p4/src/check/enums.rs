@@ -21,12 +21,7 @@ impl Checker<'_> {
             && t.integer().is_none()
             && !t.is_bad()
         {
-            self.error(
-                Code::BadType,
-                *span,
-                format!("{t} cannot be the underlying type of an enum"),
-                "use bit<W> or int<W>",
-            );
+            self.error(Code::BadType, *span, format!("invalid underlying type {t}"), "use bit<W> or int<W>");
         }
         let out = self.scoped(|c| c.enum_members(repr.as_ref().map(|(t, _)| t), members));
         let ty =
@@ -46,22 +41,12 @@ impl Checker<'_> {
                 (Some(t), Some(e)) => self.constant(e, Some(t)).unwrap_or_default(),
                 (None, None) => BigInt::from(i),
                 (Some(_), None) => {
-                    self.error(
-                        Code::BadType,
-                        name.span,
-                        "expected a value for this member",
-                        "write `name = value`",
-                    );
+                    self.error(Code::BadType, name.span, "expected a member value", "write `name = value`");
                     BigInt::default()
                 }
                 (None, Some(e)) => {
                     let hint = "declare an underlying type: `enum bit<8> ...`";
-                    self.error(
-                        Code::BadType,
-                        e.span,
-                        "an enum without an underlying type has no values",
-                        hint,
-                    );
+                    self.error(Code::BadType, e.span, "an enum without underlying type has no values", hint);
                     BigInt::default()
                 }
             };

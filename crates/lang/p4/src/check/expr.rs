@@ -135,11 +135,7 @@ impl Checker<'_> {
             Symbol::Bad => Expr::bad(span),
             other => {
                 let what = other.describe();
-                self.misplaced(
-                    span,
-                    &format!("`{}`, {what},", name.name),
-                    "expected a variable or a constant",
-                )
+                self.misplaced(span, &format!("`{}`, {what},", name.name), "expected a variable or constant")
             }
         }
     }
@@ -186,12 +182,7 @@ impl Checker<'_> {
             Type::Bad => Expr::bad(span),
             other => {
                 let message = format!("{other} has no elements");
-                self.error(
-                    Code::BadOperand,
-                    span,
-                    message,
-                    "only header stacks, arrays and tuples have elements",
-                );
+                self.error(Code::BadOperand, span, message, "only stacks, arrays and tuples have elements");
                 Expr::bad(span)
             }
         }
@@ -222,12 +213,7 @@ impl Checker<'_> {
         }
         if !matches!(lo.ty.base(), Type::Bit(_)) {
             let hint = "use an unsigned integer";
-            self.error(
-                Code::TypeMismatch,
-                lo.span,
-                format!("expected an unsigned slice offset, found {}", lo.ty),
-                hint,
-            );
+            self.error(Code::TypeMismatch, lo.span, format!("invalid slice offset of type {}", lo.ty), hint);
             return Expr::bad(span);
         }
         let (Some((have, _)), Some(width)) = (base.ty.base().integer(), small(&width)) else {
@@ -364,12 +350,7 @@ impl Checker<'_> {
                 ok &= value.is_some();
             } else {
                 let message = format!("missing value for field `{name}`");
-                self.error(
-                    Code::BadArguments,
-                    span,
-                    message,
-                    "specify a value for every field, or write `...`",
-                );
+                self.error(Code::BadArguments, span, message, "set every field, or write `...`");
                 ok = false;
             }
         }
@@ -392,12 +373,7 @@ impl Checker<'_> {
         if want.is_some_and(|t| !t.is_bad() && !t.is_open()) || rest {
             let what = want.map_or_else(|| "a value".to_owned(), ToString::to_string);
             let message = format!("{what} is not a struct or header");
-            self.error(
-                Code::TypeMismatch,
-                span,
-                message,
-                "prefix it with the struct's type, as in (S) {...}",
-            );
+            self.error(Code::TypeMismatch, span, message, "prefix it with its type, as in (S) {...}");
             return Expr::bad(span);
         }
         let values: Vec<Expr> = fields.iter().map(|(_, e)| self.expr(e, None)).collect();

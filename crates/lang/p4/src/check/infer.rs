@@ -55,8 +55,7 @@ impl Inference {
                 self.found.entry(*id).or_insert(Type::InfInt);
             }
             (Type::Var(id, _), t) => match self.found.get(id) {
-                // A type that contains numbers without a width is refined by one
-                // with widths.
+                // A type that contains numbers without a width is refined by one with widths.
                 Some(old) if !has_unsized(old) || self.written.contains(id) => {}
                 _ => {
                     self.found.insert(*id, t.clone());

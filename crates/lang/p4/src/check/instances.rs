@@ -1,5 +1,4 @@
-//! Instantiation: `T(args) name;` and `T(args)` as an argument, with implementations of abstract
-//! methods.
+//! Instantiation: `T(args) name;` and `T(args)` as an argument, with implementations of abstract methods.
 
 use super::argument_list::{ArgumentList, count};
 use super::arguments::choose;
@@ -324,12 +323,7 @@ impl Checker<'_> {
                 .all(|(a, b)| a.direction == b.direction && same(&special(&a.ty), &b.ty));
         if !ok {
             let message = format!("`{}` differs from the abstract method", d.name.name);
-            self.error(
-                Code::TypeMismatch,
-                d.span,
-                message,
-                "use the types and directions of the abstract method",
-            );
+            self.error(Code::TypeMismatch, d.span, message, "use the abstract method's types and directions");
         }
     }
 

@@ -29,12 +29,7 @@ impl Checker<'_> {
                 }
                 _ => {
                     let message = format!("the result of apply() has no field `{}`", name.name);
-                    self.error(
-                        Code::UnknownMember,
-                        name.span,
-                        message,
-                        "its fields are hit, miss and action_run",
-                    );
+                    self.error(Code::UnknownMember, name.span, message, "use hit, miss or action_run");
                     Expr::bad(span)
                 }
             };
@@ -141,12 +136,7 @@ impl Checker<'_> {
             "size" => (ExprKind::Const(BigInt::from(size)), Type::Bit(32)),
             _ => {
                 let message = format!("a header stack has no member `{}`", name.name);
-                self.error(
-                    Code::UnknownMember,
-                    name.span,
-                    message,
-                    "its members are next, last, lastIndex and size",
-                );
+                self.error(Code::UnknownMember, name.span, message, "use next, last, lastIndex or size");
                 return Expr::bad(span);
             }
         };

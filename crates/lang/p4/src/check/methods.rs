@@ -223,8 +223,7 @@ impl Checker<'_> {
         Expr { kind: ExprKind::Call(Box::new(call)), ty: Type::Void, span }
     }
 
-    /// Evaluates `minSizeInBits` and its variants for a type or a value of it; reports any
-    /// other method.
+    /// Evaluates `minSizeInBits` and its variants for a type or a value of it; reports any other method.
     fn size_of_type(&mut self, ty: &Type, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
         let sizes = ty.sizes().filter(|_| w.args.is_empty());
         let bits = match (&*name.name, sizes) {

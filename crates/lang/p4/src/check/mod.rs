@@ -1,9 +1,8 @@
 //! The checker: name resolution and type checking, syntax tree to [`crate::hir`].
 //!
-//! It works in one pass in the order of declarations, since P4 requires names to be declared before
-//! their use (except parser states). An erroneous expression gets the type [`Type::Bad`], which is
-//! compatible with every type, so that one error causes one report. The result goes to `lint` and
-//! `lower`.
+//! It works in one pass in the order of declarations, since P4 requires names to be declared before their
+//! use (except parser states). An erroneous expression gets the type [`Type::Bad`], which is compatible
+//! with every type, so that one error causes one report. The result goes to `lint` and `lower`.
 
 mod annotations;
 mod argument_list;
@@ -110,7 +109,7 @@ struct PackageType {
 /// Maximum number of names that are compared to suggest similar ones.
 const MAX_HINTS: usize = 200_000;
 
-struct Entry {
+struct ScopeEntry {
     symbol: Symbol,
     span: Span,
 }
@@ -131,7 +130,7 @@ enum ScopeKind {
 struct Checker<'a> {
     sink: &'a mut Sink,
     program: hir::Program,
-    scopes: Vec<HashMap<Name, Entry>>,
+    scopes: Vec<HashMap<Name, ScopeEntry>>,
     match_kinds: Vec<Name>,
     /// Match kinds of value set members, from `@match` on struct fields, by struct and field index.
     matched_by: HashMap<(u32, usize), hir::MatchKind>,
@@ -247,7 +246,7 @@ impl Checker<'_> {
             let old = old.span;
             return self.declared_twice(name, old);
         }
-        self.scopes[scope].insert(name.name.clone(), Entry { symbol, span: name.span });
+        self.scopes[scope].insert(name.name.clone(), ScopeEntry { symbol, span: name.span });
     }
 
     fn declared_twice(&mut self, name: &ast::Ident, first: Span) {

@@ -200,8 +200,7 @@ fn same_param(w: &ObjectParam, h: &ObjectParam) -> bool {
     w.direction == h.direction && (w.ty == h.ty || w.ty.is_open() || w.ty.is_bad() || h.ty.is_bad())
 }
 
-/// Whether the parameters of an object match the expected ones; optional ones may be missing at the
-/// end.
+/// Whether the parameters of an object match the expected ones; optional ones may be missing at the end.
 fn same_params(want: &[ObjectParam], have: &[ObjectParam]) -> bool {
     have.len() <= want.len()
         && want.iter().zip(have).all(|(w, h)| same_param(w, h))

@@ -164,7 +164,7 @@ impl Checker<'_> {
                     self.error(
                         Code::BadConstant,
                         r.span,
-                        "shift by a negative distance",
+                        "negative shift distance",
                         "shift in the other direction",
                     );
                     return None;

@@ -30,13 +30,9 @@ impl Checker<'_> {
             let p_out = self.param(p, owner);
             if owner == ParamOwner::Action {
                 if directionless && p.direction != Direction::None {
-                    let hint = "move parameters without a direction to the front";
-                    self.error(
-                        Code::BadArguments,
-                        p.name.span,
-                        "a parameter without direction must precede this one",
-                        hint,
-                    );
+                    let hint = "move parameters without a direction to the end";
+                    let message = "this parameter has a direction, but follows one without";
+                    self.error(Code::BadArguments, p.name.span, message, hint);
                 }
                 directionless |= p.direction == Direction::None;
             }

@@ -86,12 +86,7 @@ impl Checker<'_> {
         ordered.sort_by_key(|s| &*s.name.name != "start");
         if ordered.first().is_none_or(|s| &*s.name.name != "start") {
             let message = format!("parser `{}` has no state `start`", d.name.name);
-            self.error(
-                Code::BadParser,
-                d.name.span,
-                message,
-                "parsing begins there: add `state start { ... }`",
-            );
+            self.error(Code::BadParser, d.name.span, message, "add `state start { ... }`");
         }
         let mut names = States::new();
         for (i, s) in (0..).zip(&ordered) {
@@ -176,11 +171,7 @@ impl Checker<'_> {
         }
         let catches_all = |(keys, _): &(Vec<Keyset>, Target)| keys.iter().all(|k| matches!(k, Keyset::Any));
         if !out.iter().any(catches_all) && !cases.is_empty() {
-            let d = Diagnostic::new(
-                Code::MissingDefault,
-                span,
-                "the parser rejects, and drops, packets that match no case",
-            );
+            let d = Diagnostic::new(Code::MissingDefault, span, "packets that match no case are rejected");
             self.sink.add(d.hint("add `default: accept;` or, if this is intended, `default: reject;`"));
         }
         Next::Select { subjects: flat, cases: out, span }
@@ -329,12 +320,7 @@ impl Checker<'_> {
         if ty.base().integer().is_some() || repr {
             return Some(());
         }
-        self.error(
-            Code::BadOperand,
-            e.span,
-            format!("{what} of {ty}"),
-            "only integers have ranges and masks",
-        );
+        self.error(Code::BadOperand, e.span, format!("{what} of {ty}"), "use an integer");
         None
     }
 

@@ -1,8 +1,7 @@
 //! The limit on the size of types.
 //!
-//! A few lines can declare a type of any size: a chain of structs, each with two fields of the
-//! previous one, doubles it per struct. Code that walks the fields of a type relies on this
-//! module's limit.
+//! A few lines can declare a type of any size: a chain of structs, each with two fields of the previous
+//! one, doubles it per struct. Code that walks the fields of a type relies on this module's limit.
 
 use super::Checker;
 use crate::diagnostics::Code;

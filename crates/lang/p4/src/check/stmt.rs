@@ -162,7 +162,7 @@ impl Checker<'_> {
                 let ty = self.ty(ty);
                 let ok = ty.is_runtime();
                 if !ok {
-                    let hint = "use a type that has values at run time";
+                    let hint = "use a type with run-time values";
                     self.error(Code::BadType, d.span, format!("a variable cannot be of type {ty}"), hint);
                 }
                 let init = init.as_ref().map(|e| self.expr_as(e, &ty));
@@ -174,8 +174,7 @@ impl Checker<'_> {
                     self.error(Code::DuplicateName, d.name.span, message, "choose another name");
                 }
                 self.warn_shadowing(&d.name);
-                // A list variable may be indexed wrongly, which deserves a report
-                // as well.
+                // A list variable may be indexed wrongly, which deserves a report as well.
                 let keep = ok || matches!(ty, Type::List(_));
                 let var = self.new_var(&d.name, if keep { ty } else { Type::Bad });
                 self.declare(&d.name, Symbol::Var(var));
@@ -208,12 +207,7 @@ impl Checker<'_> {
                 None
             }
             _ => {
-                self.error(
-                    Code::BadStatement,
-                    d.span,
-                    "this declaration is not allowed here",
-                    "move it to the top level",
-                );
+                self.error(Code::BadStatement, d.span, "misplaced declaration", "move it to the top level");
                 None
             }
         }
@@ -244,12 +238,7 @@ impl Checker<'_> {
                 Some(StmtKind::Return(Some(self.expr_as(v, &ty))))
             }
             (ScopeKind::Function(ty), None) => {
-                self.error(
-                    Code::BadReturn,
-                    span,
-                    format!("expected a return value of type {ty}"),
-                    "return a value",
-                );
+                self.error(Code::BadReturn, span, format!("expected a {ty} return value"), "return a value");
                 None
             }
             (ScopeKind::Parser, _) => {
@@ -286,12 +275,7 @@ impl Checker<'_> {
         }
         if subject.ty.scalar_width().is_none() {
             let message = format!("switch on a value of type {}", subject.ty);
-            self.error(
-                Code::BadOperand,
-                span,
-                message,
-                "switch on an integer, an enum, or t.apply().action_run",
-            );
+            self.error(Code::BadOperand, span, message, "use an integer, an enum, or t.apply().action_run");
             return None;
         }
         let ty = subject.ty.clone();
@@ -305,12 +289,7 @@ impl Checker<'_> {
                 seen.push(v.clone());
             }
             if e.as_const().is_none() && !e.ty.is_bad() {
-                c.error(
-                    Code::NotConstant,
-                    e.span,
-                    "expected a constant case label",
-                    "use literals and constants",
-                );
+                c.error(Code::NotConstant, e.span, "expected a constant label", "use literals and constants");
             }
             e
         });

@@ -68,8 +68,7 @@ impl Checker<'_> {
         self.declare(&d.name, Symbol::Table(id));
     }
 
-    /// Checks that each property occurs once, that `actions` exists, and that a key precedes
-    /// `entries`.
+    /// Checks that each property occurs once, that `actions` exists, and that a key precedes `entries`.
     fn property_order(&mut self, d: &ast::Decl, properties: &[ast::Property]) {
         let mut seen: Vec<&str> = Vec::new();
         for p in properties {
@@ -80,12 +79,7 @@ impl Checker<'_> {
                             && name.name == d.name.name
                         {
                             let hint = "give the table another name";
-                            self.error(
-                                Code::Recursive,
-                                name.span,
-                                "a table cannot use itself in its key",
-                                hint,
-                            );
+                            self.error(Code::Recursive, name.span, "a table cannot be its own key", hint);
                         }
                     }
                     "key"
@@ -314,12 +308,7 @@ impl Checker<'_> {
         let action = self.bound_action(t, &e.action.value)?;
         if t.actions[action.index].default_only {
             let hint = "the list of actions marks it @defaultonly";
-            self.error(
-                Code::BadTable,
-                e.action.value.span,
-                "this action is allowed as default action only",
-                hint,
-            );
+            self.error(Code::BadTable, e.action.value.span, "allowed only as default action", hint);
         }
         let rank = number_annotation(&e.action.annotations, "priority");
         Some(Entry { keys, action, priority, rank, is_const: all_const || e.is_const, span: e.span })
@@ -362,7 +351,7 @@ impl Checker<'_> {
                 t.default = self.bound_action(t, value);
                 if t.default.as_ref().is_some_and(|d| t.actions[d.index].table_only) {
                     let hint = "the list of actions marks it @tableonly";
-                    self.error(Code::BadTable, value.span, "this action is allowed in entries only", hint);
+                    self.error(Code::BadTable, value.span, "allowed only in entries", hint);
                 }
                 t.default_is_const = p.is_const;
             }

@@ -66,8 +66,7 @@ impl Checker<'_> {
             self.error(Code::TooLarge, span, message, "use fewer types");
             return open;
         }
-        // Errors and warnings that do not depend on the arguments were reported at the
-        // declaration.
+        // Errors and warnings that do not depend on the arguments were reported at the declaration.
         let outside = std::mem::take(self.sink);
         let id = self.at_top_level(|c| c.scoped(|c| c.specialise(&t.decl, args)));
         let inside = std::mem::replace(self.sink, outside);

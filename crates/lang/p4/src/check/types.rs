@@ -61,7 +61,7 @@ impl Checker<'_> {
                         Code::BadType,
                         element.span,
                         format!("{ty} cannot be the element type of a list"),
-                        "use a type that has values",
+                        "use a value type",
                     );
                     return Type::Bad;
                 }
@@ -79,12 +79,7 @@ impl Checker<'_> {
     fn tuple_field(&mut self, t: &ast::TypeExpr) -> Type {
         let ty = self.ty(t);
         if matches!(ty, Type::Void | Type::Object(_) | Type::Extern(_)) {
-            self.error(
-                Code::BadType,
-                t.span,
-                format!("{ty} cannot be in a tuple"),
-                "use a type that has values",
-            );
+            self.error(Code::BadType, t.span, format!("{ty} cannot be in a tuple"), "use a value type");
             return Type::Bad;
         }
         ty
@@ -112,7 +107,7 @@ impl Checker<'_> {
                 Code::BadType,
                 element.span,
                 format!("{ty} cannot be the element type of an array"),
-                "use a type that has values",
+                "use a value type",
             );
             return Type::Bad;
         }
@@ -136,7 +131,7 @@ impl Checker<'_> {
             }
             let ty = self.ty(a);
             if matches!(&ty, Type::Object(o) if o.kind != ObjectKind::Package) {
-                let hint = "use a type that has values, or an extern";
+                let hint = "use a value type, or an extern";
                 self.error(Code::BadType, a.span, format!("{ty} cannot be a type argument"), hint);
                 return Type::Bad;
             }
@@ -223,8 +218,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Applies a generic struct or header to type arguments; reports fields that are not
-    /// allowed then.
+    /// Applies a generic struct or header to type arguments; reports fields that are not allowed then.
     fn specialised(&mut self, c: &Rc<CompositeType>, params: &[u32], args: &[Type], span: Span) -> Type {
         let ty = Type::Composite(c.clone()).substitute(&replacement(params, args));
         if args.iter().any(Type::is_bad) {

@@ -1,16 +1,16 @@
 //! The assembly listing: code as text, with the source lines it comes from.
 
-use super::Program;
+use super::MachineCode;
 use super::insn::{self, Insn, Reloc};
 use crate::ir::Function;
 use crate::source::SourceMap;
 use std::fmt::Write;
 
 /// Prints the listing of a program.
-pub(crate) fn listing(p: &Program, f: &Function, sources: &SourceMap) -> String {
+pub(crate) fn listing(p: &MachineCode, f: &Function, sources: &SourceMap) -> String {
     let mut targets: Vec<usize> = Vec::new();
     for (i, insn) in p.insns.iter().enumerate() {
-        if matches!(insn.flow(), insn::Flow::Jump | insn::Flow::Branch) {
+        if matches!(insn.flow(), insn::ControlFlow::Jump | insn::ControlFlow::Branch) {
             targets.push((i as i64 + 1 + i64::from(insn.offset)) as usize);
         }
     }

@@ -1,7 +1,7 @@
 //! The object: an ordinary eBPF ELF file with the sections that [`p4shield_abi::object`] describes.
 
-use super::Program;
-use super::insn::{Flow, Reloc};
+use super::MachineCode;
+use super::insn::{ControlFlow, Reloc};
 use crate::ir::Function;
 use crate::source::{SourceMap, Span};
 use object::write::{Object, Relocation, StandardSegment, Symbol, SymbolId, SymbolSection};
@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 /// Writes the object. `replicates` is the location where the program sends packets to groups.
 pub(crate) fn write(
-    p: &Program,
+    p: &MachineCode,
     f: &Function,
     sources: &SourceMap,
     replicates: Option<Span>,
@@ -67,7 +67,7 @@ fn add_maps(o: &mut Object<'_>, f: &Function) -> Vec<SymbolId> {
     symbols
 }
 
-fn add_code(o: &mut Object<'_>, p: &Program, maps: &[SymbolId]) -> Result<(), object::write::Error> {
+fn add_code(o: &mut Object<'_>, p: &MachineCode, maps: &[SymbolId]) -> Result<(), object::write::Error> {
     let segment = o.segment_name(StandardSegment::Text).to_vec();
     let id = o.add_section(segment, names::PROGRAM_SECTION.as_bytes().to_vec(), SectionKind::Text);
     let (code, slots) = encode(p);
@@ -97,7 +97,7 @@ fn add_code(o: &mut Object<'_>, p: &Program, maps: &[SymbolId]) -> Result<(), ob
 }
 
 /// Returns the bytes of the code, and the slot of each instruction.
-fn encode(p: &Program) -> (Vec<u8>, Vec<usize>) {
+fn encode(p: &MachineCode) -> (Vec<u8>, Vec<usize>) {
     let mut slots = Vec::with_capacity(p.insns.len() + 1);
     let mut at = 0;
     for i in &p.insns {
@@ -107,7 +107,7 @@ fn encode(p: &Program) -> (Vec<u8>, Vec<usize>) {
     slots.push(at);
     let mut code = Vec::with_capacity(at * 8);
     for (i, insn) in p.insns.iter().enumerate() {
-        let offset = if matches!(insn.flow(), Flow::Jump | Flow::Branch) {
+        let offset = if matches!(insn.flow(), ControlFlow::Jump | ControlFlow::Branch) {
             let to = (i as i64 + 1 + i64::from(insn.offset)) as usize;
             slots[to] as i64 - slots[i] as i64 - 1
         } else {
@@ -140,7 +140,7 @@ fn need(need: u32, location: Span, sources: &SourceMap) -> Vec<u8> {
     [need, location.file, at.line, at.column].iter().flat_map(|n| n.to_le_bytes()).collect()
 }
 
-fn lines(p: &Program, sources: &SourceMap) -> Vec<u8> {
+fn lines(p: &MachineCode, sources: &SourceMap) -> Vec<u8> {
     let mut records: Vec<[u32; 4]> = Vec::new();
     let mut slot = 0;
     for (insn, span) in p.insns.iter().zip(&p.spans) {

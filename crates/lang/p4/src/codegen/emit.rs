@@ -1,6 +1,6 @@
 //! Emission: virtual registers to machine registers, blocks to one list of instructions.
 
-use super::Program;
+use super::MachineCode;
 use super::alloc::{Allocation, Frame, SCRATCH};
 use super::insn::{self, FP, Insn, MOV};
 use super::machine::{Arg, Base, CallTarget, CopySrc, MInst, Machine, Reg, Src};
@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 struct Emitter<'a> {
     frame: &'a Frame,
-    out: Program,
+    out: MachineCode,
     span: Span,
     labels: HashMap<Block, usize>,
     /// Jumps and their targets.
@@ -20,10 +20,10 @@ struct Emitter<'a> {
 }
 
 /// Emits all blocks in order.
-pub(super) fn emit(m: &Machine, frame: &Frame) -> Program {
+pub(super) fn emit(m: &Machine, frame: &Frame) -> MachineCode {
     let mut e = Emitter {
         frame,
-        out: Program::default(),
+        out: MachineCode::default(),
         span: Span::default(),
         labels: HashMap::new(),
         jumps: Vec::new(),

@@ -1,12 +1,11 @@
 //! Fusion of conditions with the branches that use them.
 
-use crate::ir::graph::Graph;
+use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{BinOp, Cc, Function, Op, Opnd, Term, Val};
 use std::collections::{HashMap, HashSet};
 
-/// Returns the comparisons used only by branches, and the masks used only by such comparisons with
-/// zero.
-pub(super) fn fused_conditions(f: &Function, g: &Graph) -> HashSet<Val> {
+/// Returns the comparisons used only by branches, and the masks used only by such comparisons with zero.
+pub(super) fn fused_conditions(f: &Function, g: &ControlFlowGraph) -> HashSet<Val> {
     let mut values: HashSet<Val> = HashSet::new();
     let mut branches: HashSet<Val> = HashSet::new();
     for b in &g.order {

@@ -72,7 +72,7 @@ pub(crate) const FP: u8 = 10;
 
 /// The control flow behind an instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Flow {
+pub(crate) enum ControlFlow {
     Next,
     Jump,
     Branch,
@@ -172,13 +172,13 @@ impl Insn {
         if self.is_constant64() { 2 } else { 1 }
     }
 
-    pub(crate) const fn flow(&self) -> Flow {
+    pub(crate) const fn flow(&self) -> ControlFlow {
         match (self.class(), self.op()) {
-            (CLASS_JMP, JA) => Flow::Jump,
-            (CLASS_JMP, CALL) => Flow::Next,
-            (CLASS_JMP, EXIT) => Flow::Exit,
-            (CLASS_JMP | CLASS_JMP32, _) => Flow::Branch,
-            _ => Flow::Next,
+            (CLASS_JMP, JA) => ControlFlow::Jump,
+            (CLASS_JMP, CALL) => ControlFlow::Next,
+            (CLASS_JMP, EXIT) => ControlFlow::Exit,
+            (CLASS_JMP | CLASS_JMP32, _) => ControlFlow::Branch,
+            _ => ControlFlow::Next,
         }
     }
 

@@ -31,13 +31,13 @@ const MAX_INSNS: usize = 32_000;
 
 /// Code with the source location of each instruction.
 #[derive(Debug, Default)]
-pub(crate) struct Program {
+pub(crate) struct MachineCode {
     pub(crate) insns: Vec<Insn>,
     pub(crate) spans: Vec<Span>,
 }
 
 /// Generates code; reports a program that exceeds the limits of eBPF.
-pub(crate) fn generate(f: &mut Function, at: Span, sink: &mut Sink) -> Program {
+pub(crate) fn generate(f: &mut Function, at: Span, sink: &mut Sink) -> MachineCode {
     moves::split_edges(f);
     let mut machine = select::select(f);
     let mut frame = alloc::allocate(&machine);
@@ -74,10 +74,10 @@ pub(crate) fn longest_path(insns: &[Insn]) -> usize {
         let target =
             usize::try_from(i as i64 + 1 + i64::from(insn.offset)).unwrap_or(insns.len()).min(insns.len());
         let rest = match insn.flow() {
-            insn::Flow::Next => longest[i + 1],
-            insn::Flow::Jump => longest[target],
-            insn::Flow::Branch => longest[i + 1].max(longest[target]),
-            insn::Flow::Exit => 0,
+            insn::ControlFlow::Next => longest[i + 1],
+            insn::ControlFlow::Jump => longest[target],
+            insn::ControlFlow::Branch => longest[i + 1].max(longest[target]),
+            insn::ControlFlow::Exit => 0,
         };
         longest[i] = 1 + rest;
     }

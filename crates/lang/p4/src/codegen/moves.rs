@@ -1,12 +1,12 @@
 //! Parallel moves: at the ends of blocks for phis, before calls for arguments.
 
-use crate::ir::graph::Graph;
+use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Val};
 
 /// Splits the edges to blocks with phis by new blocks for their moves: one for every edge from a
 /// branch, and one for all edges with the same moves.
 pub(super) fn split_edges(f: &mut Function) {
-    let g = Graph::new(f);
+    let g = ControlFlowGraph::new(f);
     for b in &g.order {
         if f.block(*b).phis.is_empty() {
             continue;

@@ -3,7 +3,7 @@
 use super::fusion::fused_conditions;
 use super::insn::{self, MOV};
 use super::machine::{Base, MBlock, MInst, Machine, Reg, Src};
-use crate::ir::graph::Graph;
+use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{BinOp, Block, Function, Op, Opnd, Ty, Val, mask};
 use crate::opt::known_max;
 use crate::source::Span;
@@ -23,7 +23,7 @@ pub(super) struct InstSelector<'a> {
 
 /// Selects instructions for all blocks, in topological order.
 pub(super) fn select(f: &Function) -> Machine {
-    let g = Graph::new(f);
+    let g = ControlFlowGraph::new(f);
     let mut s = InstSelector {
         f,
         regs: HashMap::new(),
@@ -46,7 +46,7 @@ pub(super) fn select(f: &Function) -> Machine {
 }
 
 /// Returns the numbers that are added to packet pointers, and all values they depend on.
-fn packet_distances(f: &Function, g: &Graph) -> HashSet<Val> {
+fn packet_distances(f: &Function, g: &ControlFlowGraph) -> HashSet<Val> {
     let mut open = Vec::new();
     for b in &g.order {
         for v in &f.block(*b).insts {

@@ -1,11 +1,10 @@
 //! Spill memory beyond a program's stack.
 //!
-//! eBPF has 512 bytes of stack, and each spilled value that the verifier tracks prolongs its
-//! analysis. A program with many values spills them to the single value of an array map. The
-//! program looks up its address first and keeps it in a register. Each run writes a spilled value
-//! before it reads it, so no data of an earlier packet is visible. The verifier assumes any number
-//! for a value loaded from a map; so only numbers that no packet access depends on are spilled
-//! there.
+//! eBPF has 512 bytes of stack, and each spilled value that the verifier tracks prolongs its analysis. A
+//! program with many values spills them to the single value of an array map. The program looks up its
+//! address first and keeps it in a register. Each run writes a spilled value before it reads it, so no
+//! data of an earlier packet is visible. The verifier assumes any number for a value loaded from a map;
+//! so only numbers that no packet access depends on are spilled there.
 
 use super::insn;
 use super::machine::{Arg, Base, CallTarget, MBlock, MInst, Machine, Reg, SpillMemory, Src};

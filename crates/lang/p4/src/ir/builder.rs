@@ -1,6 +1,5 @@
-//! Construction of SSA form: variables are numbers, and a read inserts the phis that it needs
-//! (after Braun et al., "Simple and Efficient Construction of Static Single Assignment Form", CC
-//! 2013).
+//! Construction of SSA form: variables are numbers, and a read inserts the phis that it needs (after
+//! Braun et al., "Simple and Efficient Construction of Static Single Assignment Form", CC 2013).
 //!
 //! The control flow graph has no cycles, and the lowering enters a block once all its predecessors
 //! are finished. So blocks have numbers in topological order and a dominator tree from the start,
@@ -146,17 +145,15 @@ impl Builder {
         }
     }
 
-    /// Returns the value of a variable at the end of a block, or the block whose start may need
-    /// a phi.
+    /// Returns the value of a variable at the end of a block, or the block whose start may need a phi.
     fn find(&self, s: Slot, b: Block) -> Result<Opnd, Block> {
         let mut b = b;
         loop {
             let defs = &self.defs[s.0 as usize];
             let before = defs.partition_point(|(n, _)| *n <= self.tree.number(b));
             let Some((last, v)) = before.checked_sub(1).map(|i| defs[i]) else { return Ok(Opnd::C(0)) };
-            // No path from the last write to this block writes the variable: its value
-            // is that at the start of the first block behind the write that dominates
-            // this one.
+            // No path from the last write to this block writes the variable: its value is that at the
+            // start of the first block behind the write that dominates this one.
             let top = self.tree.highest(b, last);
             if self.tree.number(top) == last {
                 return Ok(v);

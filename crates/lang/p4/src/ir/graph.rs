@@ -4,7 +4,7 @@ use super::{Block, Function};
 
 /// The control flow graph of a function; outdated as soon as an edge changes.
 #[derive(Debug)]
-pub(crate) struct Graph {
+pub(crate) struct ControlFlowGraph {
     /// Reachable blocks, each behind all its predecessors.
     pub(crate) order: Vec<Block>,
     pub(crate) preds: Vec<Vec<Block>>,
@@ -15,7 +15,7 @@ pub(crate) struct Graph {
     range: Vec<(u32, u32)>,
 }
 
-impl Graph {
+impl ControlFlowGraph {
     pub(crate) fn new(f: &Function) -> Self {
         let n = f.blocks.len();
         let order = topological(f);

@@ -1,11 +1,11 @@
 //! The IR as text, for `--emit ir` and for tests.
 
-use super::graph::Graph;
+use super::graph::ControlFlowGraph;
 use super::{Block, Function, Op, Opnd, Term, Ty, Val};
 use std::collections::HashMap;
 use std::fmt::Write;
 
-struct Printer<'a> {
+struct IrPrinter<'a> {
     f: &'a Function,
     names: HashMap<Val, usize>,
     blocks: HashMap<Block, usize>,
@@ -14,8 +14,8 @@ struct Printer<'a> {
 
 /// Prints reachable blocks in topological order; values are numbered in the order of their first use.
 pub(crate) fn print(f: &Function) -> String {
-    let g = Graph::new(f);
-    let mut p = Printer { f, names: HashMap::new(), blocks: HashMap::new(), out: String::new() };
+    let g = ControlFlowGraph::new(f);
+    let mut p = IrPrinter { f, names: HashMap::new(), blocks: HashMap::new(), out: String::new() };
     for m in &f.maps {
         let d = &m.definition;
         let kind = map_kind(d.map_type);
@@ -51,7 +51,7 @@ pub(crate) const fn map_kind(t: u32) -> &'static str {
     }
 }
 
-impl Printer<'_> {
+impl IrPrinter<'_> {
     fn o(&self, o: Opnd) -> String {
         match o {
             Opnd::C(c) if c < 10 => c.to_string(),
@@ -68,7 +68,7 @@ impl Printer<'_> {
         self.blocks.get(&b).map_or_else(|| format!("?b{}", b.0), |n| format!("b{n}"))
     }
 
-    fn block(&mut self, b: Block, g: &Graph) {
+    fn block(&mut self, b: Block, g: &ControlFlowGraph) {
         let data = self.f.block(b);
         let preds: Vec<String> = g.preds(b).iter().map(|p| self.b(*p)).collect();
         let from = if preds.is_empty() { String::new() } else { format!(" from {}", preds.join(", ")) };

@@ -100,8 +100,7 @@ mod tests {
     fn ancestors_are_found_by_number() {
         let mut t = DominatorTree::default();
         t.enter(Block(0), &[]);
-        // A chain of diamonds: block 3 i is the fork, 3 i + 1 and 3 i + 2 the arms, 3 i + 3
-        // the join.
+        // A chain of diamonds: block 3 i is the fork, 3 i + 1 and 3 i + 2 the arms, 3 i + 3 the join.
         for i in 0..200u32 {
             let fork = Block(3 * i);
             t.enter(Block(3 * i + 1), &[fork]);

@@ -1,9 +1,8 @@
 //! Warnings about reads of unwritten variables and accesses to fields of invalid headers.
 //!
-//! The analysis follows each parser, control and function from its start, with two bits for each
-//! scalar and header ([`super::state`]). It follows calls of actions, because they share the
-//! variables of their control, but not those of parsers and controls, which exchange values only
-//! through parameters.
+//! The analysis follows each parser, control and function from its start, with two bits for each scalar
+//! and header ([`super::state`]). It follows calls of actions, because they share the variables of their
+//! control, but not those of parsers and controls, which exchange values only through parameters.
 
 use super::Warnings;
 use super::layout::{CellLayout, text};
@@ -20,7 +19,7 @@ const BUDGET: usize = 4_000_000;
 pub(super) const MAX_CALLS: usize = 32;
 
 pub(super) fn warnings(program: &Program) -> Vec<Diagnostic> {
-    let mut f = Flow {
+    let mut f = FlowAnalysis {
         program,
         found: Warnings::default(),
         layout: CellLayout::default(),
@@ -54,7 +53,7 @@ impl Default for Exits {
     }
 }
 
-pub(super) struct Flow<'a> {
+pub(super) struct FlowAnalysis<'a> {
     pub(super) program: &'a Program,
     found: Warnings,
     pub(super) layout: CellLayout,
@@ -67,7 +66,7 @@ pub(super) struct Flow<'a> {
     pub(super) calls: usize,
 }
 
-impl Flow<'_> {
+impl FlowAnalysis<'_> {
     fn control(&mut self, c: &hir::Control) {
         let mut s = self.start(&c.params);
         self.declare_params(&c.ctor_params, &mut s);

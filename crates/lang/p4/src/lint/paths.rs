@@ -1,11 +1,11 @@
 //! The effect of statements, expressions and calls on the analysis state.
 
-use super::flow::{Exits, Flow, MAX_CALLS};
+use super::flow::{Exits, FlowAnalysis, MAX_CALLS};
 use super::state::{FlowState, UNWRITTEN, WRITTEN};
 use crate::ast::{BinaryOp, Direction, UnaryOp};
 use crate::hir::{Call, CallArg, Callee, Expr, ExprKind, Param, Routine, Stmt, StmtKind, TableId, VarId};
 
-impl Flow<'_> {
+impl FlowAnalysis<'_> {
     pub(super) fn stmt(&mut self, stmt: &Stmt, s: &mut FlowState, exits: &mut Exits) {
         match &stmt.kind {
             StmtKind::Declare(v, init) => self.declaration(*v, init.as_ref(), s),

@@ -33,8 +33,7 @@ impl Lowering<'_> {
         invert(self, total)
     }
 
-    /// Lowers `verify_checksum` (`update` is false) or `update_checksum`, with or without the
-    /// payload.
+    /// Lowers `verify_checksum` (`update` is false) or `update_checksum`, with or without the payload.
     pub(super) fn checksum_call(&mut self, args: &[CallArg], update: bool, payload: bool) {
         let [CallArg::In(condition), CallArg::In(data), sum, algo] = args else { return };
         let Some(algorithm) = self.algorithm(algo) else { return };

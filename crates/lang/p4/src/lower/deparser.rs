@@ -44,8 +44,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Writes a header at `base` if `wanted`. With `known`, only fields that differ from the
-    /// packet's.
+    /// Writes a header at `base` if `wanted`. With `known`, only fields that differ from the packet's.
     fn write_if(&mut self, wanted: Opnd, h: &HeaderStore, base: Opnd, end: Opnd, known: bool) {
         if h.layout.fields.is_empty() {
             return;
@@ -80,7 +79,7 @@ impl Lowering<'_> {
             if !bits.is_multiple_of(8) {
                 self.unsupported(
                     e.span,
-                    &format!("emitting a header of {bits} bits, which is no whole number of bytes,"),
+                    &format!("emitting a header of {bits} bits, which is not a whole number of bytes,"),
                 );
                 return Opnd::C(0);
             }

@@ -109,8 +109,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// Reads a part of a value: of a variable without reading the rest, otherwise of the whole
-    /// value.
+    /// Reads a part of a value: of a variable without reading the rest, otherwise of the whole value.
     fn part(&mut self, e: &Expr) -> Value {
         if let Some(options) = self.options(e) {
             return self.load_options(&options, &e.ty);
@@ -288,8 +287,7 @@ impl Lowering<'_> {
             let over = if add { self.b.cmp(Cc::Ult, raw, x, w) } else { self.b.cmp(Cc::Ult, x, y, w) };
             return self.select(over, Opnd::C(if add { mask(w) } else { 0 }), raw, w);
         }
-        // Overflow: the result has a different sign although the operands of the addition
-        // have the same one.
+        // Overflow: an addition of equal signs, or a subtraction of different signs, changed the sign.
         let (to_x, to_y) =
             (self.b.bin(BinOp::Xor, raw, x, w), self.b.bin(BinOp::Xor, if add { raw } else { x }, y, w));
         let both = self.b.bin(BinOp::And, to_x, to_y, w);

@@ -87,7 +87,7 @@ impl Lowering<'_> {
                 | "recirculate_preserving_field_list",
                 _,
             ) => {
-                let what = format!("`{}`: a program runs once for a packet, and this", f.name);
+                let what = format!("`{}` in a program that runs once per packet", f.name);
                 self.unsupported(c.span, &what);
             }
             _ => return self.tenant_extern(f, c),

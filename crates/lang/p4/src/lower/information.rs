@@ -78,8 +78,7 @@ impl Lowering<'_> {
         Some(self.helper(helper::READ_VM_INFO, true, vec![field], 64))
     }
 
-    /// Returns `first + at` if `index < limit`, otherwise an invalid field number, which is
-    /// never known.
+    /// Returns `first + at` if `index < limit`, otherwise an invalid field number, which is never known.
     fn in_range(&mut self, index: Opnd, limit: u64, at: Opnd, first: Opnd) -> Opnd {
         let field = self.b.bin(BinOp::Add, at, first, 32);
         let ok = self.b.cmp(Cc::Ult, index, Opnd::C(limit), 32);

@@ -144,10 +144,9 @@ impl Lowering<'_> {
         self.env.insert(p.var, binding);
     }
 
-    /// Binds the parameters of a parser or control. Its body sees nothing else of the caller,
-    /// so an inout parameter can be the argument itself, unless another argument is a part of
-    /// the same variable. Copies of all headers in and out of each control would make large
-    /// programs larger.
+    /// Binds the parameters of a parser or control. Its body sees nothing else of the caller, so an inout
+    /// parameter can be the argument itself, unless another argument is a part of the same variable.
+    /// Copies of all headers in and out of each control would make large programs larger.
     fn bind_all(
         &mut self,
         params: &[Param],

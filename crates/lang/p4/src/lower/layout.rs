@@ -1,8 +1,7 @@
 //! The check whether a program can change the layout of a packet.
 //!
-//! The layout is fixed if only extraction makes headers valid, the deparser emits every extracted
-//! header in the parser's order, and the parser skips nothing. The deparser then only writes
-//! changed fields.
+//! The layout is fixed if only extraction makes headers valid, the deparser emits every extracted header
+//! in the parser's order, and the parser skips nothing. The deparser then only writes changed fields.
 
 use crate::ast::Direction;
 use crate::hir::{
@@ -76,8 +75,7 @@ fn path_from(e: &Expr, root: VarId) -> Option<Path> {
     }
 }
 
-/// Whether every path through the parser extracts headers in the order in which the deparser emits
-/// them.
+/// Whether every path through the parser extracts headers in the order in which the deparser emits them.
 fn extractions_follow(p: &Program, parser: &Parser, headers: VarId, order: &[Path]) -> bool {
     let mut seen = HashSet::new();
     let mut open = vec![(0usize, 0usize)];

@@ -16,7 +16,7 @@ use std::rc::Rc;
 const MAX_OPTIONS: usize = 256;
 
 /// Storages and the conditions that select them: the constant 1 for an unconditional one.
-pub(super) type Options = Vec<(Opnd, Rc<Storage>)>;
+pub(super) type StorageOptions = Vec<(Opnd, Rc<Storage>)>;
 
 /// The selected bits of a scalar.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +31,7 @@ pub(super) enum BitSelection {
 /// An l-value. At most one of the options is selected; none if an index is out of range.
 #[derive(Clone, Debug)]
 pub(super) struct LValue {
-    pub(super) options: Options,
+    pub(super) options: StorageOptions,
     pub(super) bits: BitSelection,
 }
 
@@ -81,7 +81,7 @@ impl Lowering<'_> {
 
     /// Returns the storages that an expression may refer to; `None` if it does not name a
     /// variable or a part of one.
-    pub(super) fn options(&mut self, e: &Expr) -> Option<Options> {
+    pub(super) fn options(&mut self, e: &Expr) -> Option<StorageOptions> {
         match &e.kind {
             ExprKind::Var(v) => match self.env.get(v) {
                 Some(super::Binding::Storage(s)) => Some(vec![(Opnd::C(1), s.clone())]),
@@ -125,7 +125,7 @@ impl Lowering<'_> {
     }
 
     /// Returns a stack's storages, the index of its next element, and its size.
-    fn stack(&mut self, e: &Expr) -> Option<(Options, Opnd, usize)> {
+    fn stack(&mut self, e: &Expr) -> Option<(StorageOptions, Opnd, usize)> {
         let options = self.options(e)?;
         let [(_, s)] = options.as_slice() else { return None };
         let Storage::Stack(items, next) = &**s else { return None };
@@ -141,7 +141,7 @@ impl Lowering<'_> {
         }
     }
 
-    fn elements(&mut self, options: Options, index: Opnd, e: &Expr) -> Option<Options> {
+    fn elements(&mut self, options: StorageOptions, index: Opnd, e: &Expr) -> Option<StorageOptions> {
         if let Opnd::C(i) = index {
             return Some(options.into_iter().filter_map(|o| element(o, i as usize)).collect());
         }
@@ -161,7 +161,11 @@ impl Lowering<'_> {
     }
 
     /// Runs `f` for the selected option.
-    pub(super) fn for_option(&mut self, options: &Options, mut f: impl FnMut(&mut Self, &Rc<Storage>)) {
+    pub(super) fn for_option(
+        &mut self,
+        options: &StorageOptions,
+        mut f: impl FnMut(&mut Self, &Rc<Storage>),
+    ) {
         if let [(Opnd::C(1), s)] = options.as_slice() {
             return f(self, s);
         }
@@ -179,7 +183,7 @@ impl Lowering<'_> {
     }
 
     /// Reads the selected option; zeros and invalid headers if none is selected.
-    pub(super) fn load_options(&mut self, options: &Options, ty: &Type) -> Value {
+    pub(super) fn load_options(&mut self, options: &StorageOptions, ty: &Type) -> Value {
         if let [(Opnd::C(1), s)] = options.as_slice() {
             return self.load(s);
         }

@@ -45,8 +45,7 @@ struct Array {
     bytes: u32,
 }
 
-/// Returns `base` plus the offset of limb `i` of an element in memory, and the size of the limb in
-/// bytes.
+/// Returns `base` plus the offset of limb `i` of an element in memory, and the size of the limb in bytes.
 const fn limb_at(width: u32, i: usize) -> (i32, u8) {
     let bytes = if width > 64 { 8 } else { width.div_ceil(8).next_power_of_two() };
     (8 * i as i32, bytes as u8)

@@ -206,8 +206,7 @@ impl Lowering<'_> {
         true
     }
 
-    /// Returns the size of a varbit field in bytes; rejects sizes beyond `max` and fractions of
-    /// a byte.
+    /// Returns the size of a varbit field in bytes; rejects sizes beyond `max` and fractions of a byte.
     fn variable_part(&mut self, bits: Opnd, max: u32) -> Opnd {
         let ok = self.b.cmp(Cc::Ule, bits, Opnd::C(u64::from(max)), 32);
         let error = self.error_number("HeaderTooShort");

@@ -38,8 +38,7 @@ impl Lowering<'_> {
             }
             StmtKind::Instance => {}
             StmtKind::Assign(target, value) => {
-                // The l-value comes first: an index in it is evaluated before the
-                // value.
+                // The l-value comes first: an index in it is evaluated before the value.
                 let lvalue = self.lvalue(target);
                 let value = self.value(value);
                 if let Some(lvalue) = lvalue {

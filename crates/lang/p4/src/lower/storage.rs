@@ -166,8 +166,7 @@ impl Lowering<'_> {
             }
             Storage::Header(h) => {
                 self.b.write(h.valid, Opnd::C(0));
-                // Any packet pointer serves: it is not dereferenced while the
-                // header is invalid.
+                // Any packet pointer serves: it is not dereferenced while the header is invalid.
                 let data = self.b.read(self.packet.data);
                 self.b.write(h.base, data);
                 self.b.write(h.at, Opnd::C(NOT_EXTRACTED));

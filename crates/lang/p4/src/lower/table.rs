@@ -223,8 +223,7 @@ impl Lowering<'_> {
     #[expect(clippy::option_option, reason = "outer: planned; inner: there is a map")]
     fn default_map(&mut self, t: &Table, facts: &mut TableFacts, path: &Rc<[Name]>) -> Option<Option<MapId>> {
         let default = t.default.as_ref()?;
-        // The default action remains NoAction if the program does not name one and cannot
-        // add entries.
+        // A default action that the program does not name remains NoAction if the table is code.
         let unnamed = default.data.is_empty() && facts.actions[default.index].name == "NoAction";
         if t.default_is_const || facts.lookup == LookupKind::Code && unnamed {
             return Some(None);

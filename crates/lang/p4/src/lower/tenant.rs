@@ -225,10 +225,10 @@ impl Lowering<'_> {
 }
 
 /// The C signature: parameters, each with whether it is a pointer, and the result.
-type Signature = (Vec<(CType, bool)>, Option<CType>);
+type CSignature = (Vec<(CType, bool)>, Option<CType>);
 
 /// Returns the C signature of a function; `None` if it has none.
-fn signature(f: &ExternFn) -> Option<Signature> {
+fn signature(f: &ExternFn) -> Option<CSignature> {
     let param = |p: &crate::hir::Param| {
         let ty = CType::of(&p.ty)?;
         let number =

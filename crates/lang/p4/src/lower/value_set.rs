@@ -35,8 +35,7 @@ impl Lowering<'_> {
         self.b.cmp(Cc::Ne, member, Opnd::C(0), 64)
     }
 
-    /// Returns the map of a set, and the index of its facts. Each instance of a parser has its
-    /// own set.
+    /// Returns the map of a set, and the index of its facts. Each instance of a parser has its own set.
     fn value_set(&mut self, id: ValueSetId) -> (MapId, usize) {
         let set = self.hir.value_sets[id.0 as usize].clone();
         let name = self.path.iter().chain([&set.name]).map(|p| &**p).collect::<Vec<_>>().join(".");

@@ -189,8 +189,7 @@ impl Lowering<'_> {
         let limit = Opnd::C(u64::from(width) - 1);
         let safe = self.select(far, limit, distance, 64);
         let shifted = if width <= 64 {
-            // eBPF takes the distance modulo the register's width; P4 shifts everything
-            // out.
+            // eBPF takes the distance modulo the register's width; P4 shifts everything out.
             let op = match (left, signed) {
                 (true, _) => BinOp::Shl,
                 (false, false) => BinOp::Shr,
@@ -279,8 +278,7 @@ impl Lowering<'_> {
             let limit = match (signed, add) {
                 (false, true) => Opnd::C(ones),
                 (false, false) => Opnd::C(0),
-                // Results out of range become the least number if negative,
-                // otherwise the largest.
+                // Results out of range become the least number if negative, otherwise the largest.
                 (true, _) => {
                     let (least, most) = if i == last { (1 << (w - 1), ones >> 1) } else { (0, ones) };
                     self.select(top, Opnd::C(least), Opnd::C(most), w)

@@ -1,19 +1,19 @@
 //! Merging of the bounds checks of extractions that follow each other without a branch between them.
 
 use super::uses;
-use crate::ir::graph::Graph;
+use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Val};
 
 /// If a larger check of the same pointer with the same failure target follows a check, enlarges the
 /// first.
 pub(super) fn merge(f: &mut Function) {
-    let g = Graph::new(f);
+    let g = ControlFlowGraph::new(f);
     let uses = uses::count(f);
     // From the end, so that a chain of checks collapses into its first.
     for b in g.order.iter().rev() {
         let [p] = g.preds(*b) else { continue };
         let (Some(first), Some(second)) = (check(f, &uses, *p), check(f, &uses, *b)) else { continue };
-        // A failing check drops the packet, so stores to the packet before the check do not matter.
+        // If a failing check drops the packet, stores to the packet before the check do not matter.
         let drops =
             f.block(first.fail).insts.is_empty() && f.block(first.fail).term == Term::Return(Opnd::C(0));
         let harmless = |op: &Op| !op.has_effect() && !op.is_call() || drops && matches!(op, Op::Store { .. });

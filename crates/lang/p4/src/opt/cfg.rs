@@ -1,6 +1,6 @@
 //! Simplification of the control flow graph: known branches, empty blocks, chains, equal exits.
 
-use crate::ir::graph::Graph;
+use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{Block, Function, Op, Opnd, Term};
 use std::collections::HashMap;
 
@@ -42,7 +42,7 @@ fn fold_branches(f: &mut Function) -> bool {
 
 /// Removes the phi operands of removed edges.
 pub(super) fn prune_phis(f: &mut Function) {
-    let g = Graph::new(f);
+    let g = ControlFlowGraph::new(f);
     for b in &g.order {
         let preds = g.preds(*b);
         for v in f.block(*b).phis.clone() {
@@ -55,7 +55,7 @@ pub(super) fn prune_phis(f: &mut Function) {
 
 /// Lets a predecessor return directly if a block only returns the value of its phi.
 fn return_early(f: &mut Function) -> bool {
-    let g = Graph::new(f);
+    let g = ControlFlowGraph::new(f);
     let mut changed = false;
     for b in &g.order {
         let data = f.block(*b);
@@ -76,7 +76,7 @@ fn return_early(f: &mut Function) -> bool {
 
 /// Merges all empty blocks that return the same constant.
 fn share_returns(f: &mut Function) -> bool {
-    let g = Graph::new(f);
+    let g = ControlFlowGraph::new(f);
     let mut shared: HashMap<u64, Block> = HashMap::new();
     let mut to: HashMap<Block, Block> = HashMap::new();
     for b in &g.order {
@@ -104,7 +104,7 @@ fn share_returns(f: &mut Function) -> bool {
 /// Redirects edges past blocks that only jump.
 fn skip_empty(f: &mut Function) -> bool {
     let mut changed = false;
-    let g = Graph::new(f);
+    let g = ControlFlowGraph::new(f);
     // Kept up to date: a new graph for each block would take quadratic time.
     let mut preds: HashMap<Block, Vec<Block>> = g.order.iter().map(|b| (*b, g.preds(*b).to_vec())).collect();
     for b in g.order {
@@ -148,7 +148,7 @@ fn skip_empty(f: &mut Function) -> bool {
 /// Removes branches whose two edges lead to the same block with the same values.
 fn drop_pointless(f: &mut Function) -> bool {
     let mut changed = false;
-    for b in Graph::new(f).order {
+    for b in ControlFlowGraph::new(f).order {
         let Term::Branch(_, t, e) = f.block(b).term else { continue };
         let ((to, by_t), (other, by_e)) = (target_through(f, b, t), target_through(f, b, e));
         if to != other || by_t == by_e {
@@ -181,7 +181,7 @@ fn target_through(f: &Function, b: Block, to: Block) -> (Block, Block) {
 
 /// Appends a block to its only predecessor if that has no other successor.
 fn join_lines(f: &mut Function) -> bool {
-    let g = Graph::new(f);
+    let g = ControlFlowGraph::new(f);
     let mut changed = false;
     // From the end, so that one pass joins whole chains.
     for b in g.order.iter().rev() {

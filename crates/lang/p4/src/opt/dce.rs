@@ -1,11 +1,11 @@
 //! Dead code elimination.
 
-use crate::ir::graph::Graph;
+use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{Function, Opnd, Val};
 
 /// Removes values that no effect and no branch depends on.
 pub(super) fn remove_dead(f: &mut Function) {
-    let g = Graph::new(f);
+    let g = ControlFlowGraph::new(f);
     let mut live = vec![false; f.insts.len()];
     let mut open: Vec<Val> = Vec::new();
     for b in &g.order {

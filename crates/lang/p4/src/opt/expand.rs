@@ -1,5 +1,4 @@
-//! Expansion of write-backs to stores: only bytes with a changed field, in stores of 8, 4, 2 and 1
-//! bytes.
+//! Expansion of write-backs to stores: only bytes with a changed field, in stores of 8, 4, 2 and 1 bytes.
 
 use super::fold;
 use crate::ir::{BinOp, Function, HeaderLayout, Op, Opnd, Ty, Val, WriteBack, mask};

@@ -1,19 +1,19 @@
-//! Facts that branches imply about values in the blocks they dominate.
+//! BranchFacts that branches imply about values in the blocks they dominate.
 
-use crate::ir::graph::Graph;
+use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{Block, Cc, Function, Op, Opnd, Term, Val};
 use std::collections::HashMap;
 
-/// Facts by value, each with the block from which it holds.
+/// BranchFacts by value, each with the block from which it holds.
 #[derive(Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct BranchFacts {
     values: HashMap<Val, Vec<(Block, u64)>>,
     bounds: HashMap<(Opnd, Opnd), Vec<(Block, u32)>>,
 }
 
-impl Facts {
+impl BranchFacts {
     /// Records the facts that the only edge to `b` implies.
-    pub(super) fn enter(&mut self, f: &Function, g: &Graph, b: Block) {
+    pub(super) fn enter(&mut self, f: &Function, g: &ControlFlowGraph, b: Block) {
         let [p] = g.preds(b) else { return };
         if let Term::Branch(Opnd::V(c), t, e) = f.block(*p).term
             && t != e
@@ -38,12 +38,12 @@ impl Facts {
     }
 
     /// Returns the value that `v` certainly has in `b`.
-    pub(super) fn value(&self, g: &Graph, v: Val, b: Block) -> Option<u64> {
+    pub(super) fn value(&self, g: &ControlFlowGraph, v: Val, b: Block) -> Option<u64> {
         self.values.get(&v)?.iter().find(|(from, _)| g.dominates(*from, b)).map(|(_, n)| *n)
     }
 
     /// Returns how many bytes from `base` are certainly in bounds in `b`.
-    pub(super) fn in_bounds(&self, g: &Graph, base: Opnd, end: Opnd, b: Block) -> Option<u32> {
+    pub(super) fn in_bounds(&self, g: &ControlFlowGraph, base: Opnd, end: Opnd, b: Block) -> Option<u32> {
         let known = self.bounds.get(&(base, end))?;
         known.iter().filter(|(from, _)| g.dominates(*from, b)).map(|(_, n)| *n).max()
     }

@@ -4,7 +4,7 @@
 //! join with many predecessors needs the phis only once.
 
 use super::uses;
-use crate::ir::graph::Graph;
+use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Val};
 
 /// Maximum number of additional phi operands that flattening may cause, over all edges.
@@ -16,7 +16,7 @@ pub(super) fn flatten(f: &mut Function) -> bool {
     let uses = uses::count(f);
     let mut changed = false;
     // Inner blocks first: outer blocks then join their predecessors.
-    for b in Graph::new(f).order {
+    for b in ControlFlowGraph::new(f).order {
         if let Some(to) = joins_for(f, &uses, b) {
             changed |= redirect_past(f, b, to);
         }

@@ -1,13 +1,13 @@
 //! Restoration of SSA form after a block was copied for some of its predecessors.
 
-use crate::ir::graph::Graph;
+use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Val};
 use std::collections::HashMap;
 
 /// One value that now has two definitions.
 struct Split<'a> {
     f: &'a mut Function,
-    g: &'a Graph,
+    g: &'a ControlFlowGraph,
     /// Values at the end of the two defining blocks.
     defs: [(Block, Opnd); 2],
     at_start: HashMap<Block, Opnd>,
@@ -17,7 +17,7 @@ struct Split<'a> {
 /// Rewrites the uses of a copied block's values in all other blocks. `original` was copied to
 /// `copy`; `map` maps each value of the original to that of the copy.
 pub(super) fn split(f: &mut Function, original: Block, copy: Block, map: &HashMap<Val, Opnd>) {
-    let g = Graph::new(f);
+    let g = ControlFlowGraph::new(f);
     let mut uses: HashMap<Val, Vec<Use>> = HashMap::new();
     for b in &g.order {
         if *b != original && *b != copy {

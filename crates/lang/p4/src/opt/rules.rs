@@ -212,8 +212,7 @@ fn compare(f: &Function, cc: Cc, x: Opnd, y: Opnd, w: u8) -> Option<Rewrite> {
     equality(f, cc, x, c, w)
 }
 
-/// Rewrites `x == c` or `x != c`: undoes operations between the comparison and a load, mainly byte
-/// swaps.
+/// Rewrites `x == c` or `x != c`: undoes operations between the comparison and a load, mainly byte swaps.
 fn equality(f: &Function, cc: Cc, x: Opnd, c: u64, w: u8) -> Option<Rewrite> {
     let with = |z: Opnd, c: u64, w: u8| Some(Rewrite::Op(Op::Cmp(cc, z, Opnd::C(c), w)));
     let masked = |z: Opnd, m: u64, c: u64, w: u8| {

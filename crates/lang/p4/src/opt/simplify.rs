@@ -1,8 +1,8 @@
 //! Constant folding and propagation, copy propagation, and common subexpression elimination.
 
-use super::facts::Facts;
+use super::facts::BranchFacts;
 use super::rules::{Rewrite, rewrite};
-use crate::ir::graph::Graph;
+use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Ty, Val};
 use p4shield_abi::context::offset;
 use p4shield_abi::map::TYPE_ARRAY;
@@ -13,8 +13,8 @@ type Key = (Op, Ty, Option<Block>);
 
 struct Simplifier<'a> {
     f: &'a mut Function,
-    g: Graph,
-    facts: Facts,
+    g: ControlFlowGraph,
+    facts: BranchFacts,
     /// The replacements of values.
     replaced: HashMap<Val, Opnd>,
     /// Computations by key, with the block of each; phis only with those of their own block.
@@ -24,12 +24,12 @@ struct Simplifier<'a> {
 
 /// Runs one pass over the function; returns whether anything changed.
 pub(super) fn simplify(f: &mut Function) -> bool {
-    let g = Graph::new(f);
+    let g = ControlFlowGraph::new(f);
     let order = g.order.clone();
     let mut s = Simplifier {
         f,
         g,
-        facts: Facts::default(),
+        facts: BranchFacts::default(),
         replaced: HashMap::new(),
         seen: HashMap::new(),
         changed: false,

@@ -1,13 +1,13 @@
 //! Sinking: moves computations to their uses, so that a field is loaded only on paths that use it.
 
-use crate::ir::graph::Graph;
+use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{Block, Function, Op, Opnd, Val};
 use p4shield_abi::context::offset;
 use std::collections::{HashMap, HashSet};
 
 /// Sinks computations that have no effect and depend on nothing that changes.
 pub(super) fn sink(f: &mut Function) {
-    let g = Graph::new(f);
+    let g = ControlFlowGraph::new(f);
     let dirty = dirty_blocks(f, &g);
     let mut home: HashMap<Val, Block> = HashMap::new();
     for b in &g.order {
@@ -57,7 +57,7 @@ impl Use {
     }
 }
 
-fn use_blocks(f: &Function, g: &Graph) -> HashMap<Val, Vec<Use>> {
+fn use_blocks(f: &Function, g: &ControlFlowGraph) -> HashMap<Val, Vec<Use>> {
     let mut uses: HashMap<Val, Vec<Use>> = HashMap::new();
     for b in &g.order {
         for phi in &f.block(*b).phis {
@@ -104,7 +104,7 @@ const fn reads_packet(op: &Op) -> bool {
 }
 
 /// Returns the blocks at whose start the packet may already have changed.
-fn dirty_blocks(f: &Function, g: &Graph) -> HashSet<Block> {
+fn dirty_blocks(f: &Function, g: &ControlFlowGraph) -> HashSet<Block> {
     let mut dirty = HashSet::new();
     for b in &g.order {
         let changes =

@@ -1,9 +1,8 @@
-//! Jump threading: if a path to a branch determines the branch's direction, the path bypasses the
-//! branch.
+//! Jump threading: if a path to a branch determines the branch's direction, the path bypasses the branch.
 
-use super::facts::Facts;
+use super::facts::BranchFacts;
 use super::{fold, repair};
-use crate::ir::graph::Graph;
+use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{Block, Function, Op, Opnd, Term, Ty, Val};
 use std::collections::HashMap;
 
@@ -24,8 +23,8 @@ pub(super) fn thread_jumps(f: &mut Function) -> bool {
         if f.insts.len() > MAX_INSTS {
             break;
         }
-        let g = Graph::new(f);
-        let mut facts = Facts::default();
+        let g = ControlFlowGraph::new(f);
+        let mut facts = BranchFacts::default();
         for b in &g.order {
             facts.enter(f, &g, *b);
         }
@@ -36,9 +35,8 @@ pub(super) fn thread_jumps(f: &mut Function) -> bool {
     changed
 }
 
-/// Finds a path through a block whose branch the path determines: the predecessor, the block, the
-/// target.
-fn find(f: &Function, g: &Graph, facts: &Facts) -> Option<(Block, Block, Block)> {
+/// Finds a path through a block whose branch the path determines: the predecessor, the block, the target.
+fn find(f: &Function, g: &ControlFlowGraph, facts: &BranchFacts) -> Option<(Block, Block, Block)> {
     for b in &g.order {
         let data = f.block(*b);
         let Term::Branch(c, t, e) = data.term else { continue };
@@ -65,8 +63,8 @@ fn find(f: &Function, g: &Graph, facts: &Facts) -> Option<(Block, Block, Block)>
 /// The facts on entry to a block from one predecessor.
 struct IncomingEdge<'a> {
     f: &'a Function,
-    g: &'a Graph,
-    facts: &'a Facts,
+    g: &'a ControlFlowGraph,
+    facts: &'a BranchFacts,
     from: Block,
     over: Block,
 }

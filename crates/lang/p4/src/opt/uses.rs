@@ -1,6 +1,6 @@
 //! Use counts of values.
 
-use crate::ir::graph::Graph;
+use crate::ir::graph::ControlFlowGraph;
 use crate::ir::{Function, Opnd};
 
 /// Returns, by value, the number of uses in reachable blocks.
@@ -11,7 +11,7 @@ pub(super) fn count(f: &Function) -> Vec<u32> {
             n[v.0 as usize] += 1;
         }
     };
-    for b in Graph::new(f).order {
+    for b in ControlFlowGraph::new(f).order {
         let data = f.block(b);
         data.phis.iter().chain(&data.insts).for_each(|i| f.inst(*i).op.visit(&mut count));
         data.term.operand().into_iter().for_each(&mut count);

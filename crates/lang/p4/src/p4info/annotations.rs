@@ -3,7 +3,7 @@
 //! The resolved program contains no annotations, because they do not change its behaviour. This
 //! module finds them in the syntax tree by the name that they precede and its location.
 
-use super::message::{Message, Value};
+use super::message::{FieldValue, Message};
 use crate::ast::{Annotation, Decl, DeclKind, Param, Program, Property, PropertyKind};
 use crate::hir::{self, ExprKind};
 use crate::lexer::{Name, Tok};
@@ -235,11 +235,11 @@ pub(super) fn number(t: &Tok) -> Option<u32> {
 /// Builds `Expression`: the value of an annotation's element.
 fn expression(e: &hir::Expr) -> Message {
     let (number, name, value) = match (&e.kind, e.ty.base()) {
-        (ExprKind::Text(t), _) => (1, "string_value", Value::Text(t.to_string())),
+        (ExprKind::Text(t), _) => (1, "string_value", FieldValue::Text(t.to_string())),
         (ExprKind::Const(n), crate::types::Type::Bool) => {
-            (3, "bool_value", Value::Bool(n.to_u8() == Some(1)))
+            (3, "bool_value", FieldValue::Bool(n.to_u8() == Some(1)))
         }
-        (ExprKind::Const(n), _) => (2, "int64_value", Value::Signed(n.to_i64().unwrap_or(i64::MAX))),
+        (ExprKind::Const(n), _) => (2, "int64_value", FieldValue::Signed(n.to_i64().unwrap_or(i64::MAX))),
         _ => return Message::default(),
     };
     Message::default().present(number, name, value)

@@ -2,13 +2,12 @@
 
 use super::P4InfoBuilder;
 use super::ids::Prefix;
-use super::message::{Message, Value};
+use super::message::{FieldValue, Message};
 use super::walk::{BoundArg, ExternInstance, TableInstance};
 use crate::hir::CtorArg;
 use crate::types::Type;
 
-/// Returns the kind of an extern's instances for a controller; `None` if a controller cannot access
-/// them.
+/// Returns the kind of an extern's instances for a controller; `None` if a controller cannot access them.
 pub(super) fn prefix(ty: &Type) -> Option<Prefix> {
     let Type::Extern(e) = ty else { return None };
     match &*e.name {
@@ -92,7 +91,7 @@ impl P4InfoBuilder<'_> {
         let m = self
             .start(e, Prefix::ActionProfile, &PROFILE)
             .numbers(2, "table_ids", users)
-            .with(3, "with_selector", Value::Bool(selects))
+            .with(3, "with_selector", FieldValue::Bool(selects))
             .number(4, "size", size(e.args.get(usize::from(selects))));
         if !selects {
             return m;
@@ -101,7 +100,7 @@ impl P4InfoBuilder<'_> {
         match annotations.text("selector_size_semantics") {
             Some("sum_of_weights") => m.message(6, "sum_of_weights", Message::default()),
             Some("sum_of_members") => {
-                let most = annotations.number("max_member_weight").map(|n| Value::Signed(n.into()));
+                let most = annotations.number("max_member_weight").map(|n| FieldValue::Signed(n.into()));
                 let weight = |m: Message, n| m.present(1, "max_member_weight", n);
                 m.message(7, "sum_of_members", most.into_iter().fold(Message::default(), weight))
             }
@@ -139,9 +138,9 @@ fn unit(a: Option<&Option<BoundArg>>) -> Message {
         _ => Unit::Both,
     };
     let value = match unit {
-        Unit::Bytes => Value::Enum("BYTES", 1),
-        Unit::Packets => Value::Enum("PACKETS", 2),
-        Unit::Both => Value::Enum("BOTH", 3),
+        Unit::Bytes => FieldValue::Enum("BYTES", 1),
+        Unit::Packets => FieldValue::Enum("PACKETS", 2),
+        Unit::Both => FieldValue::Enum("BOTH", 3),
     };
     Message::default().with(1, "unit", value)
 }

@@ -6,7 +6,7 @@
 
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum FieldValue {
     Number(u64),
     Signed(i64),
     Bool(bool),
@@ -19,21 +19,21 @@ pub(super) enum Value {
 
 /// A message: fields with their numbers and names, in the order in which they are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Message(Vec<(u32, &'static str, Value)>);
+pub(super) struct Message(Vec<(u32, &'static str, FieldValue)>);
 
 const VARINT: u64 = 0;
 const LENGTH_DELIMITED: u64 = 2;
 
 impl Message {
     /// Adds a field unless its value is the default. An empty message is written.
-    pub(super) fn with(mut self, number: u32, name: &'static str, value: Value) -> Self {
+    pub(super) fn with(mut self, number: u32, name: &'static str, value: FieldValue) -> Self {
         let default = match &value {
-            Value::Number(n) | Value::Enum(_, n) => *n == 0,
-            Value::Signed(n) => *n == 0,
-            Value::Bool(b) => !b,
-            Value::Text(t) => t.is_empty(),
-            Value::Bytes(b) => b.is_empty(),
-            Value::Message(_) => false,
+            FieldValue::Number(n) | FieldValue::Enum(_, n) => *n == 0,
+            FieldValue::Signed(n) => *n == 0,
+            FieldValue::Bool(b) => !b,
+            FieldValue::Text(t) => t.is_empty(),
+            FieldValue::Bytes(b) => b.is_empty(),
+            FieldValue::Message(_) => false,
         };
         if !default {
             self.0.push((number, name, value));
@@ -42,21 +42,21 @@ impl Message {
     }
 
     /// Adds a field even if its value is the default: a field of a `oneof`, or an `optional` field.
-    pub(super) fn present(mut self, number: u32, name: &'static str, value: Value) -> Self {
+    pub(super) fn present(mut self, number: u32, name: &'static str, value: FieldValue) -> Self {
         self.0.push((number, name, value));
         self
     }
 
     pub(super) fn number(self, number: u32, name: &'static str, value: impl Into<u64>) -> Self {
-        self.with(number, name, Value::Number(value.into()))
+        self.with(number, name, FieldValue::Number(value.into()))
     }
 
     pub(super) fn text(self, number: u32, name: &'static str, value: &str) -> Self {
-        self.with(number, name, Value::Text(value.to_owned()))
+        self.with(number, name, FieldValue::Text(value.to_owned()))
     }
 
     pub(super) fn message(self, number: u32, name: &'static str, value: Self) -> Self {
-        self.with(number, name, Value::Message(value))
+        self.with(number, name, FieldValue::Message(value))
     }
 
     /// Adds one field per message.
@@ -84,21 +84,21 @@ impl Message {
         let mut out = Vec::new();
         for (number, _, value) in &self.0 {
             match value {
-                Value::Number(n) | Value::Enum(_, n) => {
+                FieldValue::Number(n) | FieldValue::Enum(_, n) => {
                     varint(u64::from(*number) << 3 | VARINT, &mut out);
                     varint(*n, &mut out);
                 }
-                Value::Signed(n) => {
+                FieldValue::Signed(n) => {
                     varint(u64::from(*number) << 3 | VARINT, &mut out);
                     varint(n.cast_unsigned(), &mut out);
                 }
-                Value::Bool(b) => {
+                FieldValue::Bool(b) => {
                     varint(u64::from(*number) << 3 | VARINT, &mut out);
                     varint(u64::from(*b), &mut out);
                 }
-                Value::Text(t) => delimited(*number, t.as_bytes(), &mut out),
-                Value::Bytes(b) => delimited(*number, b, &mut out),
-                Value::Message(m) => delimited(*number, &m.encode(), &mut out),
+                FieldValue::Text(t) => delimited(*number, t.as_bytes(), &mut out),
+                FieldValue::Bytes(b) => delimited(*number, b, &mut out),
+                FieldValue::Message(m) => delimited(*number, &m.encode(), &mut out),
             }
         }
         out
@@ -109,18 +109,18 @@ impl Message {
         let margin = " ".repeat(indent);
         for (_, name, value) in &self.0 {
             let value = match value {
-                Value::Message(m) => {
+                FieldValue::Message(m) => {
                     out.push_str(&format!("{margin}{name} {{\n"));
                     m.print(indent + 2, out);
                     out.push_str(&format!("{margin}}}\n"));
                     continue;
                 }
-                Value::Number(n) => n.to_string(),
-                Value::Signed(n) => n.to_string(),
-                Value::Bool(b) => b.to_string(),
-                Value::Enum(name, _) => (*name).to_owned(),
-                Value::Text(t) => quoted(t.as_bytes()),
-                Value::Bytes(b) => quoted(b),
+                FieldValue::Number(n) => n.to_string(),
+                FieldValue::Signed(n) => n.to_string(),
+                FieldValue::Bool(b) => b.to_string(),
+                FieldValue::Enum(name, _) => (*name).to_owned(),
+                FieldValue::Text(t) => quoted(t.as_bytes()),
+                FieldValue::Bytes(b) => quoted(b),
             };
             out.push_str(&format!("{margin}{name}: {value}\n"));
         }
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn text_is_quoted() {
         let mut out = String::new();
-        Message::default().with(1, "v", Value::Bytes(vec![0, b'"', 0x41, 255])).print(0, &mut out);
+        Message::default().with(1, "v", FieldValue::Bytes(vec![0, b'"', 0x41, 255])).print(0, &mut out);
         assert_eq!(out, "v: \"\\000\\\"A\\377\"\n");
     }
 }

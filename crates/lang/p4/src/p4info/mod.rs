@@ -20,7 +20,7 @@ use crate::types::Type;
 use crate::{FrontEnd, Options, Resolver};
 use annotations::{AnnotationIndex, Annotations};
 use ids::{Ids, Prefix, Symbols};
-use message::{Message, Value};
+use message::{FieldValue, Message};
 use types::Types;
 use walk::Objects;
 
@@ -258,5 +258,5 @@ impl P4InfoBuilder<'_> {
 
 /// Adds the width of a value, unless it has a type name.
 fn with_width(m: Message, width: u32) -> Message {
-    m.with(4, "bitwidth", Value::Number(width.into()))
+    m.with(4, "bitwidth", FieldValue::Number(width.into()))
 }

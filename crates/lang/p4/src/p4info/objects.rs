@@ -2,7 +2,7 @@
 
 use super::annotations::{AnnotationIndex, Annotations};
 use super::ids::Prefix;
-use super::message::{Message, Value};
+use super::message::{FieldValue, Message};
 use super::types::{FlatField, bytes_of, number};
 use super::walk::{ActionInstance, TableInstance};
 use super::{P4InfoBuilder, with_width};
@@ -59,9 +59,9 @@ impl P4InfoBuilder<'_> {
         m.number(6, "implementation_id", self.property_id(t, "implementation"))
             .numbers(7, "direct_resource_ids", resources.into_iter().filter(|id| *id > 0))
             .number(8, "size", table.size.unwrap_or(DEFAULT_SIZE))
-            .with(9, "idle_timeout_behavior", Value::Enum("NOTIFY_CONTROL", u64::from(times_out(table))))
-            .with(10, "is_const_table", Value::Bool(table.entries_are_const))
-            .with(11, "has_initial_entries", Value::Bool(!table.entries.is_empty()))
+            .with(9, "idle_timeout_behavior", FieldValue::Enum("NOTIFY_CONTROL", u64::from(times_out(table))))
+            .with(10, "is_const_table", FieldValue::Bool(table.entries_are_const))
+            .with(11, "has_initial_entries", FieldValue::Bool(!table.entries.is_empty()))
     }
 
     /// Returns the id of the object that a property names; 0 if a controller cannot access it.
@@ -92,8 +92,7 @@ impl P4InfoBuilder<'_> {
         out
     }
 
-    /// Returns the name of a key: the value of `@name`, or its path, whose fields may have a
-    /// `@name` too.
+    /// Returns the name of a key: the value of `@name`, or its path, whose fields may have a `@name` too.
     fn key_name(&self, k: &Key, annotations: &Annotations<'_>) -> String {
         let path = if annotations.has("name") { None } else { self.field_path(&k.value) };
         path.unwrap_or_else(|| k.name.clone())
@@ -125,8 +124,8 @@ impl P4InfoBuilder<'_> {
         let added = u.span == t.span;
         let m = if added { m.text(2, "annotations", "@defaultonly") } else { m };
         let m = match (u.default_only, u.table_only) {
-            (true, _) => m.with(3, "scope", Value::Enum("DEFAULT_ONLY", 2)),
-            (_, true) => m.with(3, "scope", Value::Enum("TABLE_ONLY", 1)),
+            (true, _) => m.with(3, "scope", FieldValue::Enum("DEFAULT_ONLY", 2)),
+            (_, true) => m.with(3, "scope", FieldValue::Enum("TABLE_ONLY", 1)),
             _ => m,
         };
         annotations.add_structured(m, 4, &[])
@@ -139,7 +138,7 @@ impl P4InfoBuilder<'_> {
         let argument = |(i, (p, e)): (u32, (&hir::Param, &Expr))| {
             let ExprKind::Const(n) = &e.kind else { return None };
             let width = p.ty.scalar_width()?;
-            let value = Value::Bytes(bytes_of(&number(n, width), width));
+            let value = FieldValue::Bytes(bytes_of(&number(n, width), width));
             Some(Message::default().number(2, "param_id", i).with(3, "value", value))
         };
         let arguments = (1u32..).zip(data.zip(&d.data)).filter_map(argument);
@@ -258,14 +257,14 @@ impl P4InfoBuilder<'_> {
 }
 
 /// Returns `MatchType`; unspecified for a kind that P4Runtime does not define.
-fn match_type(kind: &str) -> Value {
+fn match_type(kind: &str) -> FieldValue {
     match kind {
-        "exact" => Value::Enum("EXACT", 2),
-        "lpm" => Value::Enum("LPM", 3),
-        "ternary" => Value::Enum("TERNARY", 4),
-        "range" => Value::Enum("RANGE", 5),
-        "optional" => Value::Enum("OPTIONAL", 6),
-        _ => Value::Enum("UNSPECIFIED", 0),
+        "exact" => FieldValue::Enum("EXACT", 2),
+        "lpm" => FieldValue::Enum("LPM", 3),
+        "ternary" => FieldValue::Enum("TERNARY", 4),
+        "range" => FieldValue::Enum("RANGE", 5),
+        "optional" => FieldValue::Enum("OPTIONAL", 6),
+        _ => FieldValue::Enum("UNSPECIFIED", 0),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Types in P4Info: `P4DataTypeSpec` for a use of a type, `P4TypeInfo` for the named types.
 
 use super::annotations::AnnotationIndex;
-use super::message::{Message, Value};
+use super::message::{FieldValue, Message};
 use crate::ast::Composite;
 use crate::types::{CompositeType, EnumType, NewType, Type};
 use num_bigint::BigInt;
@@ -209,7 +209,7 @@ impl<'a> Types<'a> {
             Some(repr) => {
                 let width = repr.scalar_width().unwrap_or(0);
                 let member = |(name, value): &(crate::lexer::Name, BigInt)| {
-                    let value = Value::Bytes(bytes_of(&number(value, width), width));
+                    let value = FieldValue::Bytes(bytes_of(&number(value, width), width));
                     Message::default().text(1, "name", name).with(2, "value", value)
                 };
                 let underlying = Message::default().number(1, "bitwidth", width);

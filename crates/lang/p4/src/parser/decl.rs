@@ -9,7 +9,7 @@ use crate::lexer::Tok;
 use crate::source::Span;
 
 /// Type parameters and parameters.
-type Signature = (Vec<Ident>, Vec<Param>);
+type ParamLists = (Vec<Ident>, Vec<Param>);
 
 impl Parser<'_> {
     /// Parses any declaration; the checker decides which kinds are allowed where.
@@ -220,7 +220,7 @@ impl Parser<'_> {
     }
 
     /// Parses `keyword name<types>(params)` and declares the name as a type.
-    fn signature(&mut self, keyword: &'static str) -> Parsed<(Ident, Signature)> {
+    fn signature(&mut self, keyword: &'static str) -> Parsed<(Ident, ParamLists)> {
         self.expect(keyword)?;
         let name = self.name()?;
         self.declare_type(&name);

@@ -111,8 +111,7 @@ impl Parser<'_> {
             }
             p.type_expr()?;
             p.expect(")")?;
-            // An operator or the end follows a value in parentheses; an operand follows
-            // a cast.
+            // An operator or the end follows a value in parentheses; an operand follows a cast.
             match p.tok() {
                 Tok::Sym("(" | "{" | "!" | "~" | "-" | "+" | "." | "{#}" | "...") => Ok(()),
                 Tok::Ident(_) | Tok::Int(_) | Tok::Str(_) => Ok(()),

@@ -83,8 +83,7 @@ impl Macros {
         e.out
     }
 
-    /// Replaces `defined(X)` and `defined X` by 0 or 1, before the macros of the condition are
-    /// expanded.
+    /// Replaces `defined(X)` and `defined X` by 0 or 1, before the macros of the condition are expanded.
     pub(super) fn resolve_defined(&self, tokens: &[Token]) -> Vec<Token> {
         let mut out = Vec::with_capacity(tokens.len());
         let mut i = 0;

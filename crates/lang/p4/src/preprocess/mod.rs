@@ -126,8 +126,7 @@ impl Preprocessor<'_> {
     fn file(&mut self, name: &str, text: String) -> Token {
         let too_large = text.len() > MAX_FILE;
         let file = self.sources.add(name, if too_large { String::new() } else { text });
-        // Copied once per file: tokens borrow nothing, and included files may be added
-        // meanwhile.
+        // Copied once per file: tokens borrow nothing, and included files may be added meanwhile.
         let text = self.sources.file(file).text.clone();
         let tokens = lex(&text, file, self.sink);
         if too_large {
@@ -194,8 +193,7 @@ impl Preprocessor<'_> {
         self.out.extend(expanded);
     }
 
-    /// Handles `#if`, `#else`, `#endif` and their variants; returns whether the directive is
-    /// one of them.
+    /// Handles `#if`, `#else`, `#endif` and their variants; returns whether the directive is one of them.
     fn conditional(&mut self, at: Span, line: &[Token], open: &mut Vec<Conditional>, active: bool) -> bool {
         let word = line.first().map(directive_name).unwrap_or_default();
         let rest = line.get(1..).unwrap_or(&[]);

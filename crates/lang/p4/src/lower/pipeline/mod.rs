@@ -158,8 +158,7 @@ impl Lowering<'_> {
         self.b.write(self.packet.error, Opnd::C(0));
     }
 
-    /// Runs the parser of the pipeline on variables that all stages share; continues where it
-    /// accepts.
+    /// Runs the parser of the pipeline on variables that all stages share; continues where it accepts.
     fn run_parser(&mut self, stage: &ParserStage, shared: &[Rc<Storage>]) {
         let parser = &stage.parser;
         if let Some(p) = parser.params.first() {

@@ -1,11 +1,10 @@
 //! Packets that `v1model` sends to a multicast group.
 //!
-//! One run produces one packet. A run whose ingress chooses a group therefore reports the group and
-//! drops the packet. For each copy, the program runs again on the original packet: ingress makes
-//! the same decisions, and egress learns the number of its copy. This matches the architecture only
-//! if the second run of ingress has no visible effect. So this module refuses a program that keeps
-//! state between packets before egress, and a host that cannot replicate packets refuses to load
-//! the object.
+//! One run produces one packet. A run whose ingress chooses a group therefore reports the group and drops
+//! the packet. For each copy, the program runs again on the original packet: ingress makes the same
+//! decisions, and egress learns the number of its copy. This matches the architecture only if the second
+//! run of ingress has no visible effect. So this module refuses a program that keeps state between
+//! packets before egress, and a host that cannot replicate packets refuses to load the object.
 
 use super::Lowering;
 use crate::diagnostics::{Code, Diagnostic};

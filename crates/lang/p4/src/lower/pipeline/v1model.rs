@@ -1,8 +1,7 @@
 //! `v1model`: parser, checksum verification, ingress, egress, checksum update, deparser.
 //!
-//! This module also contains the behaviour of the reference switch between the stages: it passes a
-//! parser error to ingress, copies the port that ingress chose to egress, and drops packets to the
-//! drop port.
+//! This module also contains the behaviour of the reference switch between the stages: it passes a parser
+//! error to ingress, copies the port that ingress chose to egress, and drops packets to the drop port.
 
 use super::{ControlStage, Lowering, ParserStage};
 use crate::ir::{BinOp, Cc, Op, Opnd, Ty};

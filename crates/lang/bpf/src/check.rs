@@ -3,7 +3,7 @@
 //! [`crate::verify`] checks memory accesses; this module checks what both engines rely on: no jump
 //! leaves its function or lands inside a wide instruction, no function runs past its end, every call
 //! reaches the start of a function, and every map reference names a map. The engines execute what
-//! [`check_and_decode`] returns.
+//! `check_and_decode` returns.
 
 use crate::insn::{DecodeError, Insn, Op, decode};
 use crate::linked::{Linked, MAX_SLOTS};

@@ -1,8 +1,8 @@
 /* The header "test.h" for C files that were written for p4c's eBPF and uBPF back ends: type names, macros and
- * byte-order functions, in addition to our own header. p4c compiles such files into its own output, so their
- * functions are `static` or `inline`. Here the file becomes an object of its own, whose functions the linker has
- * to see. They take headers by value; for the eBPF target a header of more than 16 bytes is passed as a pointer,
- * which is our calling convention. */
+ * byte-order functions, in addition to our own header. p4c compiles such files into its own output, so
+ * their functions are `static` or `inline`. Here the file becomes a separate object, whose functions must
+ * be visible to the linker. They take headers by value; clang's eBPF target passes a header of more than
+ * 16 bytes as a pointer, which is our calling convention. */
 #ifndef P4SHIELD_P4C_H
 #define P4SHIELD_P4C_H
 

@@ -227,14 +227,14 @@ impl std::fmt::Display for Finding {
             ),
             Self::Unaccounted { direction, packets: n } => write!(
                 f,
-                "{}: no record covers {} around the restart of the P4 VM",
+                "{}: no record covers {} around the restart of the P4 VM, so they are not audited",
                 direction.name(),
                 packets(*n, true)
             ),
             Self::Unrecorded { direction, packets: n } => {
                 write!(
                     f,
-                    "{}: no record covers {} after the log stopped",
+                    "{}: no record covers {} after the log stopped; check that the P4 VM is running",
                     direction.name(),
                     packets(*n, true)
                 )
@@ -242,7 +242,7 @@ impl std::fmt::Display for Finding {
             Self::InfoRefused { forged, replayed } => write!(
                 f,
                 "the P4 VM refused in-VM information: the cloud forged {forged} publications and replayed \
-                 {replayed}"
+                 {replayed}; ask the provider why, and check that agent and P4 VM have the same key"
             ),
             Self::Unproven { direction } => {
                 write!(

@@ -3,10 +3,10 @@
 // The auditor's tap: counts the packets of the VM's interface, and sums their keyed digests.
 //
 // The auditor compares these sums with those that the P4 VM published. The tap must count exactly the frames
-// that a mediator submits (p4shield_mediator::classify: IPv4 and IPv6 except neighbour discovery; on a shared
-// port only those with one of the VM's addresses on the VM's side), and digest them like
-// p4shield_seal::PacketDigest. A P4 VM's record covers "the first n packets", so the tap stores the running
-// sum after each recent packet, and the auditor looks up the one for n.
+// that a mediator submits (IPv4 and IPv6 except neighbour discovery; on a shared port only those with one of
+// the VM's addresses on the VM's side), and digest them like p4shield_seal::PacketDigest. A P4 VM's record
+// covers "the first n packets", so the tap stores the running sum after each recent packet, and the auditor
+// looks up that of n.
 //
 // tap/maps.rs repeats the layouts of the maps.
 

@@ -1,4 +1,4 @@
-// Checksums verified and updated, with and without what follows the headers.
+// Checksums verified and updated, with and without the payload.
 #include <v1model.p4>
 
 header ipv4_t {
@@ -15,8 +15,9 @@ parser P(packet_in p, out headers_t hdr, inout meta_t meta, inout standard_metad
 }
 control V(inout headers_t hdr, inout meta_t meta) {
     apply {
-        verify_checksum(hdr.ip.ihl == 5, { hdr.ip.version, hdr.ip.ihl, hdr.ip.tos, hdr.ip.len, hdr.ip.id, hdr.ip.flags,
-            hdr.ip.offset, hdr.ip.ttl, hdr.ip.protocol, hdr.ip.src, hdr.ip.dst }, hdr.ip.checksum, HashAlgorithm.csum16);
+        verify_checksum(hdr.ip.ihl == 5, { hdr.ip.version, hdr.ip.ihl, hdr.ip.tos, hdr.ip.len, hdr.ip.id,
+            hdr.ip.flags, hdr.ip.offset, hdr.ip.ttl, hdr.ip.protocol, hdr.ip.src, hdr.ip.dst },
+            hdr.ip.checksum, HashAlgorithm.csum16);
     }
 }
 control I(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t std) {
@@ -30,9 +31,10 @@ control E(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t std)
 control U(inout headers_t hdr, inout meta_t meta) {
     apply {
         update_checksum(true, { hdr.ip.version, hdr.ip.ihl, hdr.ip.tos, hdr.ip.len, hdr.ip.id, hdr.ip.flags,
-            hdr.ip.offset, hdr.ip.ttl, hdr.ip.protocol, hdr.ip.src, hdr.ip.dst }, hdr.ip.checksum, HashAlgorithm.csum16);
-        update_checksum_with_payload(true, { hdr.ip.src, hdr.ip.dst, 8w0, hdr.ip.protocol, hdr.udp.len, hdr.udp.src,
-            hdr.udp.dst, hdr.udp.len }, hdr.udp.checksum, HashAlgorithm.csum16);
+            hdr.ip.offset, hdr.ip.ttl, hdr.ip.protocol, hdr.ip.src, hdr.ip.dst },
+            hdr.ip.checksum, HashAlgorithm.csum16);
+        update_checksum_with_payload(true, { hdr.ip.src, hdr.ip.dst, 8w0, hdr.ip.protocol, hdr.udp.len,
+            hdr.udp.src, hdr.udp.dst, hdr.udp.len }, hdr.udp.checksum, HashAlgorithm.csum16);
     }
 }
 control D(packet_out p, in headers_t hdr) { apply { p.emit(hdr); } }

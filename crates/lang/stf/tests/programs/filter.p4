@@ -1,4 +1,4 @@
-// ebpf_model: a filter by names as C has them, an LPM table and counters.
+// ebpf_model: a filter with the C names of the model, an LPM table and counters.
 #include <ebpf_model.p4>
 #include <p4shield.p4>
 

@@ -1,7 +1,8 @@
-// The tenant's own functions in C: numbers, headers and structs of headers in and out, wide fields, a map of C's own.
+// The tenant's C functions: numbers, headers, structs of headers, wide fields, a map that C defines.
 #include <v1model.p4>
 
-header h_t { bit<4> a; bit<12> b; int<8> s; bit<128> w; bit<48> who; bit<80> wide; bit<32> n; bit<8> ordered; }
+header h_t { bit<4> a; bit<12> b; int<8> s; bit<128> w; bit<48> who; bit<80> wide; bit<32> n;
+    bit<8> ordered; }
 header extra_t { bit<8> x; }
 struct headers_t { h_t h; extra_t extra; }
 struct meta_t { }

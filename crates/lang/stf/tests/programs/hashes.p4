@@ -1,7 +1,8 @@
-// Every hash algorithm, over fields that are no whole bytes too.
+// Every hash algorithm, also over fields of partial bytes.
 #include <v1model.p4>
 
-header h_t { bit<72> text; bit<32> crc32; bit<16> crc16; bit<16> csum; bit<16> xor; bit<32> id; bit<16> bounded; bit<16> base; bit<16> random; }
+header h_t { bit<72> text; bit<32> crc32; bit<16> crc16; bit<16> csum; bit<16> xor; bit<32> id;
+    bit<16> bounded; bit<16> base; bit<16> random; }
 struct headers_t { h_t h; }
 struct meta_t { }
 

@@ -1,4 +1,4 @@
-// Packets sent to a multicast group: egress runs for each copy with its number; other packets go to ingress's port.
+// Multicast: egress runs once for each copy, with its number; other packets leave at ingress's port.
 #include <v1model.p4>
 
 header h_t { bit<8> kind; bit<8> port; bit<16> replica; bit<16> group; bit<8> instance; }

@@ -1,4 +1,4 @@
-// What happens between the blocks: parser errors, ports, drops, exit, truncate, assert, information.
+// Between the blocks: parser errors, ports, drops, exit, truncate, assert, information.
 #include <v1model.p4>
 #include <p4shield.p4>
 

@@ -1,4 +1,4 @@
-// Action selectors with groups, action profiles, parser value sets, identity and the other hashes of selectors.
+// Action selectors with groups, action profiles, parser value sets, hash algorithms of selectors.
 #include <v1model.p4>
 
 header h_t { bit<8> kind; bit<8> key; bit<16> flow; bit<8> sent; bit<8> set; }

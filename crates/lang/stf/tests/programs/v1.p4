@@ -1,4 +1,4 @@
-// What the v1model programs of this folder share: stages that do nothing, and a main.
+// Shared by the v1model programs of this folder: empty stages, and main.
 control NoVerify(inout headers_t hdr, inout meta_t meta) { apply { } }
 control NoUpdate(inout headers_t hdr, inout meta_t meta) { apply { } }
 control NoEgress(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t std) { apply { } }

@@ -1,4 +1,4 @@
-// Parser value sets whose members match as the fields of the declared type say.
+// Parser value sets whose members match as the fields of the declared type specify.
 #include <v1model.p4>
 
 header h_t { bit<8> kind; bit<16> port; bit<12> tag; bit<4> rest; bit<8> set; }

@@ -16,7 +16,7 @@ const POLL: u64 = 20;
 
 /// Treatment of a packet on the audited path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Treatment {
     /// The program judges it and the interface counts it, in the order of the direction.
     Honest,
     /// Only the interface counts it.
@@ -113,13 +113,17 @@ impl Cloud {
     }
 
     /// Sends a packet with this digest and treatment.
-    pub(super) fn packet(&mut self, digest: u64, fate: Fate) {
+    pub(super) fn packet(&mut self, digest: u64, treatment: Treatment) {
         let other = digest ^ 0xdead_beef;
-        let (first, second) = match (fate, self.direction) {
-            (Fate::Honest, _) => (Some(digest), Some(digest)),
-            (Fate::Bypass, Direction::Ingress) | (Fate::Judged, Direction::Egress) => (None, Some(digest)),
-            (Fate::Judged, Direction::Ingress) | (Fate::Bypass, Direction::Egress) => (Some(digest), None),
-            (Fate::Swap, _) => (Some(digest), Some(other)),
+        let (first, second) = match (treatment, self.direction) {
+            (Treatment::Honest, _) => (Some(digest), Some(digest)),
+            (Treatment::Bypass, Direction::Ingress) | (Treatment::Judged, Direction::Egress) => {
+                (None, Some(digest))
+            }
+            (Treatment::Judged, Direction::Ingress) | (Treatment::Bypass, Direction::Egress) => {
+                (Some(digest), None)
+            }
+            (Treatment::Swap, _) => (Some(digest), Some(other)),
         };
         if let Some(d) = first {
             match self.direction {
@@ -145,12 +149,12 @@ impl Cloud {
     }
 
     /// Simulates a millisecond with this many packets of one treatment, each with its own digest.
-    pub(super) fn step(&mut self, packets: u64, fate: Fate) {
+    pub(super) fn step(&mut self, packets: u64, treatment: Treatment) {
         self.now += 1;
         self.arrive();
         for _ in 0..packets {
             let digest = self.random();
-            self.packet(digest, fate);
+            self.packet(digest, treatment);
         }
         if self.now.is_multiple_of(INTERVAL) && !self.log_stopped {
             self.publish();
@@ -188,7 +192,7 @@ impl Cloud {
     /// Simulates milliseconds of honest traffic with this many packets each.
     pub(super) fn run(&mut self, ms: u64, packets: u64) -> &mut Self {
         for _ in 0..ms {
-            self.step(packets, Fate::Honest);
+            self.step(packets, Treatment::Honest);
         }
         self
     }

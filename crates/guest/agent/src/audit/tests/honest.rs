@@ -4,7 +4,7 @@ use p4shield_abi::Direction;
 use proptest::prelude::*;
 
 use super::super::finding::{Finding, Notice};
-use super::cloud::{Cloud, Fate};
+use super::cloud::{Cloud, Treatment};
 
 #[test]
 fn an_idle_interface_is_proven() {
@@ -56,8 +56,8 @@ fn reordering_within_the_window_is_no_swap() {
 fn identical_packets_cause_no_finding() {
     let mut c = Cloud::new(Direction::Ingress, true);
     for _ in 0..3_000 {
-        c.step(0, Fate::Honest);
-        c.packet(77, Fate::Honest);
+        c.step(0, Treatment::Honest);
+        c.packet(77, Treatment::Honest);
     }
     c.run(2_000, 0);
     assert_eq!(c.conclude(), []);
@@ -85,8 +85,8 @@ fn unmediated_frames_are_tolerated_at_their_rate_only() {
         let mut c = Cloud::new(Direction::Ingress, false);
         c.allow_unmediated(5);
         for i in 0..20_000 {
-            let arp = if i % every_ms == 0 { Fate::Bypass } else { Fate::Honest };
-            c.step(u64::from(arp == Fate::Bypass), arp);
+            let arp = if i % every_ms == 0 { Treatment::Bypass } else { Treatment::Honest };
+            c.step(u64::from(arp == Treatment::Bypass), arp);
         }
         c.run(2_000, 0);
         assert_eq!(!c.conclude().is_empty(), accused, "one frame per {every_ms} ms");

@@ -5,7 +5,7 @@ use p4shield_seal::LogRefusal;
 use proptest::prelude::*;
 
 use super::super::finding::{Finding, Notice, exit_code, exit_code_of};
-use super::cloud::{Cloud, Fate};
+use super::cloud::{Cloud, Treatment};
 
 /// Runs an honest cloud, one attack, and honest traffic again; returns the findings.
 fn after(direction: Direction, digests: bool, traffic: u64, attack: impl FnOnce(&mut Cloud)) -> Vec<Finding> {
@@ -17,10 +17,10 @@ fn after(direction: Direction, digests: bool, traffic: u64, attack: impl FnOnce(
     c.conclude()
 }
 
-fn many(n: u64, fate: Fate) -> impl FnOnce(&mut Cloud) {
+fn many(n: u64, treatment: Treatment) -> impl FnOnce(&mut Cloud) {
     move |c| {
         for _ in 0..n {
-            c.step(1, fate);
+            c.step(1, treatment);
         }
     }
 }
@@ -30,7 +30,7 @@ fn a_bypass_is_counted_exactly() {
     for direction in Direction::ALL {
         for traffic in [0, 1, 9] {
             for n in [1, 3, 50] {
-                let found = after(direction, true, traffic, many(n, Fate::Bypass));
+                let found = after(direction, true, traffic, many(n, Treatment::Bypass));
                 let want = Finding::Bypassed { direction, packets: n, exact: true };
                 assert_eq!(found, [want], "{direction:?}, {traffic} packets per millisecond, {n} bypassed");
                 assert_eq!(exit_code_of(&found), exit_code::BYPASSED);
@@ -42,7 +42,7 @@ fn a_bypass_is_counted_exactly() {
 #[test]
 fn counters_alone_detect_a_bypass_in_quiet_moments() {
     for direction in Direction::ALL {
-        let found = after(direction, false, 0, many(4, Fate::Bypass));
+        let found = after(direction, false, 0, many(4, Treatment::Bypass));
         assert_eq!(found, [Finding::Bypassed { direction, packets: 4, exact: true }]);
     }
 }
@@ -50,7 +50,7 @@ fn counters_alone_detect_a_bypass_in_quiet_moments() {
 #[test]
 fn withheld_packets_are_counted() {
     for traffic in [0, 6] {
-        let found = after(Direction::Ingress, true, traffic, many(5, Fate::Judged));
+        let found = after(Direction::Ingress, true, traffic, many(5, Treatment::Judged));
         assert_eq!(found, [Finding::Withheld { packets: 5, exact: true }]);
         assert_eq!(exit_code_of(&found), exit_code::WITHHELD);
     }
@@ -58,7 +58,7 @@ fn withheld_packets_are_counted() {
 
 #[test]
 fn judged_packets_that_the_vm_never_sent_are_counted() {
-    let found = after(Direction::Egress, true, 6, many(2, Fate::Judged));
+    let found = after(Direction::Egress, true, 6, many(2, Treatment::Judged));
     assert_eq!(found, [Finding::Invented { packets: 2, exact: true }]);
     assert_eq!(exit_code_of(&found), exit_code::INVENTED);
 }
@@ -69,9 +69,9 @@ fn skipping_a_and_judging_b_twice_is_a_swap() {
     for direction in Direction::ALL {
         for traffic in [0, 4] {
             let found = after(direction, true, traffic, |c| {
-                c.packet(0xb, Fate::Honest);
-                c.packet(0xa, Fate::Bypass);
-                c.packet(0xb, Fate::Judged);
+                c.packet(0xb, Treatment::Honest);
+                c.packet(0xa, Treatment::Bypass);
+                c.packet(0xb, Treatment::Judged);
             });
             assert_eq!(found, [Finding::Swapped { direction }], "{traffic} packets per millisecond");
             assert_eq!(exit_code_of(&found), exit_code::SWAPPED);
@@ -81,7 +81,7 @@ fn skipping_a_and_judging_b_twice_is_a_swap() {
 
 #[test]
 fn only_digests_detect_changed_packets() {
-    let swap = || many(1, Fate::Swap);
+    let swap = || many(1, Treatment::Swap);
     assert_eq!(
         after(Direction::Ingress, true, 3, swap()),
         [Finding::Swapped { direction: Direction::Ingress }]
@@ -94,8 +94,8 @@ fn endless_swaps_are_found_without_a_quiet_moment() {
     let mut c = Cloud::new(Direction::Ingress, true);
     c.run(2_000, 2);
     for _ in 0..6_000 {
-        c.step(2, Fate::Honest);
-        c.packet(1, Fate::Swap);
+        c.step(2, Treatment::Honest);
+        c.packet(1, Treatment::Swap);
     }
     assert!(c.findings().contains(&Finding::Swapped { direction: Direction::Ingress }));
     assert!(c.findings().len() < 5, "a long incident is reported once, not per record: {:?}", c.findings());
@@ -107,7 +107,7 @@ fn a_full_bypass_is_found_without_a_quiet_moment() {
         let mut c = Cloud::new(Direction::Ingress, digests);
         c.run(1_500, 0).run(1_500, 5);
         for _ in 0..6_000 {
-            c.step(5, Fate::Bypass);
+            c.step(5, Treatment::Bypass);
         }
         c.run(1_500, 0);
         let mut sum = 0;
@@ -123,10 +123,10 @@ fn a_full_bypass_is_found_without_a_quiet_moment() {
 fn an_incident_is_reported_once() {
     let mut c = Cloud::new(Direction::Egress, true);
     c.run(3_000, 3);
-    c.step(1, Fate::Bypass);
+    c.step(1, Treatment::Bypass);
     c.run(10_000, 3);
     assert_eq!(c.findings().len(), 1);
-    c.step(1, Fate::Bypass);
+    c.step(1, Treatment::Bypass);
     c.run(3_000, 3);
     assert_eq!(c.findings().len(), 2, "the next incident is reported, too");
 }
@@ -261,7 +261,7 @@ fn packets_around_a_restart_are_unaccounted() {
     c.log_stopped = true;
     c.run(100, 0);
     for _ in 0..40 {
-        c.step(1, Fate::Bypass);
+        c.step(1, Treatment::Bypass);
     }
     c.run(100, 0);
     c.restart();
@@ -286,14 +286,14 @@ proptest! {
         egress: bool,
         traffic in 0u64..6,
         attack in prop::collection::vec((0u64..120, prop_oneof![
-            Just(Fate::Bypass), Just(Fate::Judged), Just(Fate::Swap)
+            Just(Treatment::Bypass), Just(Treatment::Judged), Just(Treatment::Swap)
         ]), 1..6),
     ) {
         let direction = if egress { Direction::Egress } else { Direction::Ingress };
         let found = after(direction, true, traffic, |c| {
-            for (gap, fate) in &attack {
+            for (gap, treatment) in &attack {
                 c.run(*gap, traffic);
-                c.step(1, *fate);
+                c.step(1, *treatment);
             }
         });
         prop_assert!(!found.is_empty());

@@ -59,7 +59,7 @@ impl Port {
         if added > 0 {
             self.socket.fill.publish();
             self.filled += added;
-            if self.socket.zero_copy() && self.socket.fill.needs_wakeup() {
+            if self.socket.zero_copy() && self.socket.fill.need_wakeup() {
                 // Fails only where the interface is down; it looks at the ring when it comes up.
                 let _ = sys::kick_receive(self.socket.as_fd());
             }
@@ -113,7 +113,7 @@ impl Port {
         } else if self.sending == 0 || self.socket.transmit.pending() == 0 {
             return Ok(false);
         }
-        if self.socket.zero_copy() && !self.socket.transmit.needs_wakeup() {
+        if self.socket.zero_copy() && !self.socket.transmit.need_wakeup() {
             return Ok(false);
         }
         match sys::kick_transmit(self.socket.as_fd()) {

@@ -207,7 +207,7 @@ impl<T: Entry> Producer<T> {
 
     /// Whether the other end asks for a system call.
     #[must_use]
-    pub fn needs_wakeup(&self) -> bool {
+    pub fn need_wakeup(&self) -> bool {
         self.ring.map.u32(self.ring.flags).load(Relaxed) & NEED_WAKEUP != 0
     }
 
@@ -310,7 +310,7 @@ impl<T: Entry> Consumer<T> {
     }
 
     /// Sets or clears the flag by which this end asks the other for a system call.
-    pub fn set_needs_wakeup(&self, ask: bool) {
+    pub fn set_need_wakeup(&self, ask: bool) {
         let flags = self.ring.map.u32(self.ring.flags);
         if ask {
             flags.fetch_or(NEED_WAKEUP, Relaxed);
@@ -327,7 +327,7 @@ impl<T: Entry> Consumer<T> {
 
     /// Whether the other end asks for a system call.
     #[must_use]
-    pub fn needs_wakeup(&self) -> bool {
+    pub fn need_wakeup(&self) -> bool {
         self.ring.map.u32(self.ring.flags).load(Relaxed) & NEED_WAKEUP != 0
     }
 

@@ -1,16 +1,17 @@
-//! Work that several threads want done and one at a time does.
+//! Mutual exclusion for a ring that several threads want to move, without waiting.
 //!
-//! A ring is moved by whichever thread of the application makes a system call for it, or by the drain thread. Two must
-//! not do it at once, and none may wait for another (the other may have been preempted). So a thread that finds the
-//! work in hands leaves a note and goes on; who has it finds the note before letting go, and does another round,
-//! which sees everything that was written before the note was left.
+//! A ring is moved by any thread of the application that makes a system call for it, or by the drain
+//! thread. Two threads must not move it at once, and none may wait for another, which may have been
+//! preempted. So a thread that finds the ring in use leaves a request and goes on. The thread inside
+//! finds the request before it leaves and does another round, which sees everything that was written
+//! before the request.
 //!
 //! ```text
-//!   enter:  idle ──► busy                 note:  busy ──► busy + again
-//!   leave:  busy ──► idle                        busy + again ──► busy, one more round
+//!   enter:  idle ──► busy                request:  busy ──► busy + again
+//!   leave:  busy ──► idle                          busy + again ──► busy, one more round
 //! ```
 //!
-//! Model-checked with loom (`tests/loom.rs`): no two threads are inside at once, and no note is lost.
+//! Model-checked with loom (`tests/loom.rs`): no two threads are inside at once, and no request is lost.
 
 use std::fmt;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -21,51 +22,52 @@ const IDLE: u32 = 0;
 const BUSY: u32 = 1;
 const AGAIN: u32 = 2;
 
-/// A value that one thread at a time works with, and nobody waits for.
-pub struct HandOver<T> {
+/// A value that one thread at a time works with; a second thread leaves a request instead of waiting.
+pub struct Handover<T> {
     state: AtomicU32,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached by the one thread that moved `state` from idle to busy, and passes to the next through
-// Release and Acquire of `state`; so sharing the cell only ever moves `T` between threads.
-unsafe impl<T: Send> Sync for HandOver<T> {}
-// SAFETY: it owns its value, nothing else.
-unsafe impl<T: Send> Send for HandOver<T> {}
+// SAFETY: only the thread that moved `state` from idle to busy reaches the value, and Release and
+// Acquire of `state` order one thread's accesses before the next thread's. So sharing a `Handover` only
+// moves `T` between threads.
+unsafe impl<T: Send> Sync for Handover<T> {}
+// SAFETY: it owns its value and nothing else.
+unsafe impl<T: Send> Send for Handover<T> {}
 
-impl<T> HandOver<T> {
+impl<T> Handover<T> {
     const_fn! {
-        /// A value that nobody works with yet.
+        /// Creates an idle hand-over.
         pub fn new(value: T) -> Self {
             Self { state: AtomicU32::new(IDLE), value: UnsafeCell::new(value) }
         }
     }
 
-    /// Does `round` until nobody left a note, or leaves one. `false` if another thread is at it: it will do a round
-    /// that sees all that this thread wrote before.
+    /// Repeats `round` until there is no further request. If another thread is inside, leaves a request
+    /// and returns false: that thread will do a round that sees everything this thread wrote before.
     pub fn run(&self, mut round: impl FnMut(&mut T)) -> bool {
-        if !self.enter_or_note() {
+        if !self.enter_or_request() {
             return false;
         }
-        let inside = Inside { owner: self };
+        let guard = HandoverGuard { owner: self };
         loop {
-            inside.work(&mut round);
+            guard.work(&mut round);
             match self.state.compare_exchange(BUSY, IDLE, Release, Relaxed) {
                 Ok(_) => {
-                    std::mem::forget(inside);
+                    std::mem::forget(guard);
                     return true;
                 }
-                // Acquire: what the note's writer wrote before is to be seen in the next round.
+                // Acquire: the next round must see what the requesting thread wrote before its request.
                 Err(_) => self.state.swap(BUSY, AcqRel),
             };
         }
     }
 
-    /// Works with the value alone, and waits for whoever is at it. For making and closing, not for packets.
+    /// Waits until no thread is inside, then runs `work`. For setup and teardown, not for packets.
     pub fn wait<R>(&self, work: impl FnOnce(&mut T) -> R) -> R {
         loop {
             let state = self.state.load(Relaxed);
-            // A note may stand without anyone inside; the next `run` takes it for its own.
+            // A request may be set while no thread is inside; the next `run` clears it.
             if state & BUSY == 0 && self.state.compare_exchange(state, BUSY, Acquire, Relaxed).is_ok() {
                 break;
             }
@@ -73,13 +75,13 @@ impl<T> HandOver<T> {
         }
         let mut work = Some(work);
         let mut result = None;
-        let inside = Inside { owner: self };
-        inside.work(&mut |value: &mut T| result = work.take().map(|w| w(value)));
-        drop(inside);
+        let guard = HandoverGuard { owner: self };
+        guard.work(&mut |value: &mut T| result = work.take().map(|w| w(value)));
+        drop(guard);
         result.expect("the work was done once")
     }
 
-    fn enter_or_note(&self) -> bool {
+    fn enter_or_request(&self) -> bool {
         let mut state = self.state.load(Relaxed);
         loop {
             let busy = state & BUSY != 0;
@@ -92,28 +94,29 @@ impl<T> HandOver<T> {
     }
 }
 
-/// Says that this thread is inside, and lets go also if the work panics.
-struct Inside<'h, T> {
-    owner: &'h HandOver<T>,
+/// Marks that this thread is inside; leaves also when the work panics.
+struct HandoverGuard<'h, T> {
+    owner: &'h Handover<T>,
 }
 
-impl<T> Inside<'_, T> {
+impl<T> HandoverGuard<'_, T> {
     fn work(&self, work: &mut impl FnMut(&mut T)) {
-        // SAFETY: an `Inside` exists only in the thread that moved `state` from idle to busy, once at a time, and the
-        // reference ends with this call.
+        // SAFETY: only the thread that moved `state` from idle to busy has a guard, one at a time, and
+        // the reference ends with this call.
         self.owner.value.with_mut(|value| work(unsafe { &mut *value }));
     }
 }
 
-impl<T> Drop for Inside<'_, T> {
+impl<T> Drop for HandoverGuard<'_, T> {
     fn drop(&mut self) {
-        // A note that came in between is kept without its round: `run` is called again soon enough by whoever polls.
+        // A request that came meanwhile stays set without its round: the next thread that polls calls
+        // `run` again.
         self.owner.state.fetch_and(!BUSY, Release);
     }
 }
 
-impl<T> fmt::Debug for HandOver<T> {
+impl<T> fmt::Debug for Handover<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HandOver").field("state", &self.state).finish_non_exhaustive()
+        f.debug_struct("Handover").field("state", &self.state).finish_non_exhaustive()
     }
 }

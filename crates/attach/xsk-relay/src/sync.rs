@@ -1,4 +1,4 @@
-//! The atomics of what is model-checked: the standard library's, or loom's under `--cfg loom`.
+//! The standard library's atomics, or loom's under `--cfg loom`.
 
 #[cfg(loom)]
 pub(crate) use loom::{
@@ -12,7 +12,7 @@ pub(crate) use std::{
     thread::yield_now,
 };
 
-/// A function that is `const` with the standard library's atomics, which loom's cannot be made by.
+/// Defines a constructor that is `const`, except under loom, whose atomics have no `const` constructors.
 macro_rules! const_fn {
     ($(#[$about:meta])* pub fn $name:ident($($argument:ident: $of:ty),*) -> Self $body:block) => {
         $(#[$about])*
@@ -28,7 +28,7 @@ macro_rules! const_fn {
 }
 pub(crate) use const_fn;
 
-/// Loom's cell has closures in place of `get`; this gives the standard one the same shape.
+/// Gives the standard cell the interface of loom's, which has closures in place of `get`.
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);

@@ -1,4 +1,4 @@
-//! Between an application and a kernel, either of which may do what it likes, every frame has one owner.
+//! Every frame keeps one owner, whatever the application or the kernel does.
 
 mod common;
 
@@ -6,25 +6,26 @@ use std::collections::BTreeSet;
 
 use common::{CHUNK, ENTRIES, FRAMES, World};
 use p4shield_afxdp::Descriptor;
-use p4shield_xsk_relay::frames::Shape;
+use p4shield_xsk_relay::frames::UmemGeometry;
 use proptest::prelude::*;
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// The application fills the n-th of its frames, or any address.
+    /// The application fills its n-th frame, or any address.
     Fill(usize, Option<u64>),
-    /// It sends one, or any address and length.
+    /// The application sends its n-th frame, or any address and length.
     Send(usize, Option<(u64, u32)>),
-    /// It takes what was received, or completed.
+    /// The application takes received and completed frames.
     TakeReceived,
     TakeCompleted,
-    /// The kernel takes frames from the fill ring, announces the n-th it has, or any address and length.
+    /// The kernel takes frames from the fill ring, and receives into its n-th one, or any address and
+    /// length.
     KernelFill,
-    Announce(usize, Option<(u64, u32)>),
-    /// It takes packets to send, completes the n-th it has, or any address.
+    KernelReceive(usize, Option<(u64, u32)>),
+    /// The kernel takes packets to send, and completes its n-th one, or any address.
     KernelSend,
     Complete(usize, Option<u64>),
-    /// The judge of a direction decides.
+    /// The verdict source of a direction decides about its n-th packet.
     Decide(bool, usize, bool),
     Receive,
     Transmit,
@@ -41,8 +42,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => Just(Step::TakeReceived),
         3 => Just(Step::TakeCompleted),
         3 => Just(Step::KernelFill),
-        5 => n().prop_map(|n| Step::Announce(n, None)),
-        1 => (n(), wild(), 0..4096_u32).prop_map(|(n, a, l)| Step::Announce(n, Some((a, l)))),
+        5 => n().prop_map(|n| Step::KernelReceive(n, None)),
+        1 => (n(), wild(), 0..4096_u32).prop_map(|(n, a, l)| Step::KernelReceive(n, Some((a, l)))),
         3 => Just(Step::KernelSend),
         5 => n().prop_map(|n| Step::Complete(n, None)),
         1 => (n(), wild()).prop_map(|(n, a)| Step::Complete(n, Some(a))),
@@ -53,13 +54,13 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..400)
 }
 
-const fn cell(address: u64) -> u64 {
+const fn frame(address: u64) -> u64 {
     address / CHUNK as u64
 }
 
-/// What the honest party believes.
+/// The frames that the honest party expects to own.
 #[derive(Debug, Default)]
-struct Beliefs {
+struct Expected {
     app: BTreeSet<u64>,
     app_filled: BTreeSet<u64>,
     app_sent: BTreeSet<u64>,
@@ -67,19 +68,19 @@ struct Beliefs {
     kernel_sending: Vec<u64>,
 }
 
-struct Run {
+struct Exchange {
     world: World,
-    b: Beliefs,
-    /// Who keeps to the rules; wild steps of an honest party are left out.
+    b: Expected,
+    /// Whether each party keeps to the rules; an honest party ignores wild values.
     honest_app: bool,
     honest_kernel: bool,
 }
 
-impl Run {
+impl Exchange {
     fn new(honest_app: bool, honest_kernel: bool) -> Self {
-        let shape = Shape::new(u64::from(FRAMES * CHUNK), CHUNK, false).unwrap();
-        let b = Beliefs { app: (0..u64::from(FRAMES)).collect(), ..Beliefs::default() };
-        Self { world: World::new(shape), b, honest_app, honest_kernel }
+        let geometry = UmemGeometry::new(u64::from(FRAMES * CHUNK), CHUNK, false).unwrap();
+        let b = Expected { app: (0..u64::from(FRAMES)).collect(), ..Expected::default() };
+        Self { world: World::new(geometry), b, honest_app, honest_kernel }
     }
 
     fn step(&mut self, step: Step) {
@@ -89,18 +90,18 @@ impl Run {
             Step::TakeReceived => self.take_received(),
             Step::TakeCompleted => self.take_completed(),
             Step::KernelFill => self.kernel_fill(),
-            Step::Announce(n, wild) => self.announce(n, wild),
+            Step::KernelReceive(n, wild) => self.kernel_receive(n, wild),
             Step::KernelSend => self.kernel_send(),
             Step::Complete(n, wild) => self.complete(n, wild),
             Step::Decide(receive, n, pass) => {
                 let w = &self.world;
-                let judge = if receive { &w.receive_judge } else { &w.transmit_judge };
-                judge.0.lock().unwrap().decide.push((n, pass));
+                let verdicts = if receive { &w.receive_verdicts } else { &w.transmit_verdicts };
+                verdicts.0.lock().unwrap().decide.push((n, pass));
             }
-            Step::Receive => drop(self.world.receive.round(|| 1)),
-            Step::Transmit => drop(self.world.transmit.round(|| 1)),
+            Step::Receive => drop(self.world.receive.process(|| 1)),
+            Step::Transmit => drop(self.world.transmit.process(|| 1)),
         }
-        assert_eq!(self.world.census().total(), FRAMES);
+        assert_eq!(self.world.owner_counts().total(), FRAMES);
     }
 
     fn nth(&self, n: usize) -> Option<u64> {
@@ -149,7 +150,7 @@ impl Run {
 
     fn take_received(&mut self) {
         while let Some(d) = self.world.app_receive.pop() {
-            let c = cell(d.address);
+            let c = frame(d.address);
             if self.honest_app {
                 assert!(self.b.app_filled.remove(&c), "received frame {c}, which was not filled");
             }
@@ -160,7 +161,7 @@ impl Run {
 
     fn take_completed(&mut self) {
         while let Some(address) = self.world.app_completion.pop() {
-            let c = cell(address);
+            let c = frame(address);
             if self.honest_app {
                 assert!(self.b.app_sent.remove(&c), "completed frame {c}, which was not sent");
                 self.b.app.insert(c);
@@ -169,7 +170,7 @@ impl Run {
         self.world.app_completion.release();
     }
 
-    /// What the kernel takes, it and the judges must not have already.
+    /// The kernel must not be given a frame that it already has.
     fn kernel_takes(&self, c: u64) {
         if self.honest_kernel {
             let has = self.b.kernel_filled.contains(&c) || self.b.kernel_sending.contains(&c);
@@ -179,21 +180,21 @@ impl Run {
 
     fn kernel_fill(&mut self) {
         while let Some(address) = self.world.kernel_fill.pop() {
-            self.kernel_takes(cell(address));
-            self.b.kernel_filled.push(cell(address));
+            self.kernel_takes(frame(address));
+            self.b.kernel_filled.push(frame(address));
         }
         self.world.kernel_fill.release();
     }
 
     fn kernel_send(&mut self) {
         while let Some(d) = self.world.kernel_transmit.pop() {
-            self.kernel_takes(cell(d.address));
-            self.b.kernel_sending.push(cell(d.address));
+            self.kernel_takes(frame(d.address));
+            self.b.kernel_sending.push(frame(d.address));
         }
         self.world.kernel_transmit.release();
     }
 
-    fn announce(&mut self, n: usize, wild: Option<(u64, u32)>) {
+    fn kernel_receive(&mut self, n: usize, wild: Option<(u64, u32)>) {
         let ring = &mut self.world.kernel_receive;
         if ring.room(1) == 0 {
             return;
@@ -201,7 +202,7 @@ impl Run {
         let filled = &mut self.b.kernel_filled;
         match wild {
             Some((address, len)) if !self.honest_kernel => {
-                filled.retain(|&c| c != cell(address) || len > 2048);
+                filled.retain(|&c| c != frame(address) || len > 2048);
                 assert!(ring.push(Descriptor { address, len, options: 0 }));
             }
             _ if !filled.is_empty() => {
@@ -231,10 +232,10 @@ impl Run {
         ring.publish();
     }
 
-    /// Everybody honest does all that is due until nothing moves.
+    /// Runs all pending steps until nothing moves.
     fn settle(&mut self) {
-        for judge in [&self.world.receive_judge, &self.world.transmit_judge] {
-            judge.0.lock().unwrap().at_once = Some(true);
+        for verdicts in [&self.world.receive_verdicts, &self.world.transmit_verdicts] {
+            verdicts.0.lock().unwrap().at_once = Some(true);
         }
         for _ in 0..64 {
             for (receive, n) in [(true, 0), (false, 0)] {
@@ -251,129 +252,129 @@ impl Run {
 proptest! {
     #[test]
     fn an_honest_application_gets_each_frame_back_once(steps in steps()) {
-        let mut run = Run::new(true, true);
+        let mut run = Exchange::new(true, true);
         steps.into_iter().for_each(|s| run.step(s));
         prop_assert_eq!(run.world.frames.faults.total(), 0);
         run.settle();
-        let census = run.world.census();
-        let waiting = census.fill + census.kernel_receive;
-        prop_assert_eq!(census.application + waiting, FRAMES, "{:?}", census);
-        prop_assert_eq!(run.b.app_sent.len(), 0, "all that was sent was completed");
-        // Filled frames are in the two fill rings or with the kernel, those still in the application's own included.
+        let counts = run.world.owner_counts();
+        let waiting = counts.fill + counts.kernel_receive;
+        prop_assert_eq!(counts.application + waiting, FRAMES, "{:?}", counts);
+        prop_assert_eq!(run.b.app_sent.len(), 0, "every sent frame was completed");
+        // Filled frames are in one of the two fill rings or with the kernel.
         let unread = run.b.app_filled.len() as u32 - waiting;
         prop_assert!(unread <= ENTRIES);
     }
 
     #[test]
-    fn a_kernel_that_lies_gives_an_honest_application_no_frame_twice(steps in steps()) {
-        let mut run = Run::new(true, false);
+    fn a_lying_kernel_gives_no_frame_twice(steps in steps()) {
+        let mut run = Exchange::new(true, false);
         steps.into_iter().for_each(|s| run.step(s));
     }
 
     #[test]
-    fn an_application_that_lies_gives_the_kernel_no_frame_twice(steps in steps()) {
-        let mut run = Run::new(false, true);
+    fn a_lying_application_gives_no_frame_twice(steps in steps()) {
+        let mut run = Exchange::new(false, true);
         steps.into_iter().for_each(|s| run.step(s));
         run.settle();
-        let census = run.world.census();
-        prop_assert_eq!((census.p4vm, census.kernel_transmit), (0, 0), "{:?}", census);
+        let counts = run.world.owner_counts();
+        prop_assert_eq!((counts.p4vm, counts.kernel_transmit), (0, 0), "{:?}", counts);
     }
 
     #[test]
-    fn two_liars_break_nothing(steps in steps()) {
-        let mut run = Run::new(false, false);
+    fn a_lying_kernel_and_application_break_nothing(steps in steps()) {
+        let mut run = Exchange::new(false, false);
         steps.into_iter().for_each(|s| run.step(s));
     }
 }
 
 #[test]
-fn a_fill_slot_is_given_back_when_the_kernel_has_used_the_frame() {
-    let mut run = Run::new(true, true);
+fn fill_slots_return_when_the_kernel_used_the_frame() {
+    let mut run = Exchange::new(true, true);
     for n in 0..ENTRIES as usize {
         run.step(Step::Fill(n, None));
     }
     run.step(Step::Receive);
-    assert_eq!(run.world.app_fill.room(ENTRIES), 0, "the kernel has used none");
-    assert_eq!(run.world.census().fill, ENTRIES);
+    assert_eq!(run.world.app_fill.room(ENTRIES), 0, "the kernel has used no frame");
+    assert_eq!(run.world.owner_counts().fill, ENTRIES);
     run.step(Step::KernelFill);
     run.step(Step::Receive);
     assert_eq!(run.world.app_fill.room(ENTRIES), ENTRIES);
-    assert_eq!(run.world.census().kernel_receive, ENTRIES);
+    assert_eq!(run.world.owner_counts().kernel_receive, ENTRIES);
 }
 
 #[test]
-fn a_frame_that_is_sent_twice_is_sent_once_and_completed_for_each() {
-    let mut run = Run::new(false, true);
-    run.world.transmit_judge.0.lock().unwrap().at_once = Some(true);
+fn a_frame_sent_twice_is_sent_once_and_completed_twice() {
+    let mut run = Exchange::new(false, true);
+    run.world.transmit_verdicts.0.lock().unwrap().at_once = Some(true);
     for _ in 0..2 {
         run.step(Step::Send(0, Some((300, 60))));
     }
     run.step(Step::Transmit);
     run.step(Step::KernelSend);
     assert_eq!(run.b.kernel_sending, [0]);
-    assert_eq!(run.world.app_completion.pop(), Some(300), "the refused one, at once");
+    assert_eq!(run.world.app_completion.pop(), Some(300), "the refused frame, at once");
     run.step(Step::Complete(0, None));
     run.step(Step::Transmit);
-    assert_eq!(run.world.app_completion.pop(), Some(300), "by the address that was sent");
+    assert_eq!(run.world.app_completion.pop(), Some(300), "with the address that was sent");
     assert_eq!(run.world.frames.faults.total(), 1);
 }
 
 #[test]
-fn packets_of_several_buffers_are_judged_once_and_stay_together() {
-    let mut run = Run::new(true, true);
+fn multi_buffer_packets_are_judged_once() {
+    let mut run = Exchange::new(true, true);
     let w = &mut run.world;
     for (n, options) in [(0, 1), (1, 1), (2, 0), (3, 0)] {
         assert!(w.app_transmit.push(Descriptor { address: n * 2048, len: 1000, options }));
     }
     w.app_transmit.publish();
-    assert_eq!(w.transmit.round(|| 1).held, 4);
+    assert_eq!(w.transmit.process(|| 1).held, 4);
     {
-        let mut script = w.transmit_judge.0.lock().unwrap();
+        let mut script = w.transmit_verdicts.0.lock().unwrap();
         script.decide = vec![(1, false), (0, true)];
     }
-    w.transmit.round(|| 2);
+    w.transmit.process(|| 2);
     let sent: Vec<_> =
         std::iter::from_fn(|| w.kernel_transmit.pop()).map(|d| (d.address, d.options)).collect();
     assert_eq!(sent, [(0, 1), (2048, 1), (4096, 0)]);
-    assert_eq!(w.app_completion.pop(), Some(3 * 2048), "the dropped one is the application's again");
+    assert_eq!(w.app_completion.pop(), Some(3 * 2048), "the dropped packet's frame");
 }
 
 #[test]
-fn a_packet_of_more_buffers_than_the_ring_has_entries_is_dropped_whole_and_the_next_is_sent() {
-    let mut run = Run::new(true, true);
+fn packets_of_too_many_buffers_are_dropped_whole() {
+    let mut run = Exchange::new(true, true);
     let w = &mut run.world;
-    w.transmit_judge.0.lock().unwrap().at_once = Some(true);
+    w.transmit_verdicts.0.lock().unwrap().at_once = Some(true);
     let long = u64::from(ENTRIES) + 2;
     let mut completed = Vec::new();
     for n in 0..=long {
-        // The packet ends with its last frame; the one behind it is a packet of its own.
+        // The last frame of the packet ends it; the next frame is a packet of its own.
         let options = u32::from(n + 1 < long);
         assert!(w.app_transmit.push(Descriptor { address: n * 2048, len: 1000, options }));
         w.app_transmit.publish();
-        w.transmit.round(|| 1);
+        w.transmit.process(|| 1);
         completed.extend(std::iter::from_fn(|| w.app_completion.pop()));
         w.app_completion.release();
     }
     completed.sort_unstable();
     assert_eq!(completed, (0..long).map(|n| n * 2048).collect::<Vec<_>>(), "each frame came back, unsent");
     let sent: Vec<_> = std::iter::from_fn(|| w.kernel_transmit.pop()).map(|d| d.address).collect();
-    assert_eq!(sent, [long * 2048], "the next one is sent");
+    assert_eq!(sent, [long * 2048], "the next packet is sent");
     let refused = w.frames.faults.application.load(std::sync::atomic::Ordering::Relaxed);
-    assert!(refused > 0, "and it is told");
+    assert!(refused > 0, "the fault is counted");
 }
 
 #[test]
-fn what_a_closed_socket_had_is_the_applications() {
-    let mut run = Run::new(true, true);
+fn frames_of_a_closed_socket_return_to_the_application() {
+    let mut run = Exchange::new(true, true);
     for step in [Step::Fill(0, None), Step::Fill(0, None), Step::Receive, Step::KernelFill] {
         run.step(step);
     }
-    for step in [Step::Announce(0, None), Step::Send(0, None), Step::Receive, Step::Transmit] {
+    for step in [Step::KernelReceive(0, None), Step::Send(0, None), Step::Receive, Step::Transmit] {
         run.step(step);
     }
-    assert_eq!(run.world.census().p4vm, 2);
+    assert_eq!(run.world.owner_counts().p4vm, 2);
     let World { mut receive, mut transmit, frames, .. } = run.world;
     assert!(receive.remove(1) && transmit.remove(1));
     drop((receive, transmit));
-    assert_eq!(frames.ledger.census(&frames.seats.view()).application, FRAMES);
+    assert_eq!(frames.ledger.owner_counts(&frames.registry.view()).application, FRAMES);
 }

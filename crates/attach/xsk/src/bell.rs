@@ -9,7 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
-use p4shield_xsk_relay::sleep::Signal;
+use p4shield_xsk_relay::sleep::LevelSignal;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::socket::{self, Socket};
@@ -22,14 +22,14 @@ static ANY: AtomicBool = AtomicBool::new(false);
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     fd: OnceLock<Option<OwnedFd>>,
-    rung: Signal,
+    rung: LevelSignal,
     /// Whether it stands in an epoll, where it has to be rung whether or not a thread waits.
     in_epoll: AtomicBool,
 }
 
 impl Bell {
     pub(crate) const fn new() -> Self {
-        Self { fd: OnceLock::new(), rung: Signal::new(), in_epoll: AtomicBool::new(false) }
+        Self { fd: OnceLock::new(), rung: LevelSignal::new(), in_epoll: AtomicBool::new(false) }
     }
 
     /// Its descriptor; none where there are no descriptors left.
@@ -57,7 +57,7 @@ impl Bell {
                 rustix::io::read(fd, &mut [0_u8; 8]).map(drop)
             };
         };
-        self.rung.show(|| ready.load(Relaxed) > 0, set);
+        self.rung.update(|| ready.load(Relaxed) > 0, set);
     }
 
     /// Silences it if it is rung and there are no packets. One load if it is silent.
@@ -98,7 +98,7 @@ fn look(sleeps: bool) {
         if let Some(queue) = socket.queue() {
             wait::service(socket, queue);
             socket.bell.tell_epoll(&socket.ready);
-            if sleeps && queue.left_alone() {
+            if sleeps && queue.is_unattended() {
                 crate::drain::hand_over(queue);
             }
         }

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 use p4shield_attach::spawn_without_signals;
-use p4shield_xsk_relay::sleep::{Sleep, Standby};
+use p4shield_xsk_relay::sleep::{SleepLimit, StandbyThread};
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use crate::queue::{Queue, SOON};
@@ -28,7 +28,7 @@ const PATIENCE: u32 = 16;
 /// Wakes the thread.
 static BELL: OnceLock<OwnedFd> = OnceLock::new();
 /// Whether it sleeps (for long: longer than [`LATER`]), and what was left to it meanwhile.
-static STANDBY: Standby = Standby::new();
+static STANDBY: StandbyThread = StandbyThread::new();
 
 /// Starts it.
 pub(crate) fn start() -> io::Result<()> {
@@ -41,8 +41,8 @@ pub(crate) fn start() -> io::Result<()> {
 
 /// Has it look, if it sleeps for long: there is a new socket, or something is left that nobody may come for.
 #[inline]
-pub(crate) fn nudge() {
-    if STANDBY.nudge() {
+pub(crate) fn notify() {
+    if STANDBY.notify() {
         ring();
     }
 }
@@ -50,7 +50,7 @@ pub(crate) fn nudge() {
 /// Has it look at once: the thread that came for this queue until now is about to sleep elsewhere.
 pub(crate) fn hand_over(queue: &Queue) {
     queue.handed_over.store(true, Relaxed);
-    if STANDBY.urge() {
+    if STANDBY.notify_urgently() {
         ring();
     }
 }
@@ -128,23 +128,23 @@ impl Drain {
         let seen = seen(&mut self.seen, socket, queue);
         let calls = queue.calls.load(Relaxed);
         let comes = std::mem::replace(&mut seen.calls, calls) != calls;
-        let waits = queue.sleepers.someone_waits();
+        let waits = queue.sleepers.has_waiters();
         let handed_over = queue.handed_over.swap(false, Relaxed);
-        if !handed_over && (comes || (waits && !queue.left_alone())) {
+        if !handed_over && (comes || (waits && !queue.is_unattended())) {
             watch(&self.sockets, socket, queue, seen, false);
             return Visit { time: Some(if comes { LATER } else { MUCH_LATER }), moved: false };
         }
-        let mut starves = false;
+        let mut is_stalled = false;
         let moved = queue.pump_receive(|pump| {
-            starves = pump.starves();
+            is_stalled = pump.is_stalled();
             socket.see(pump);
         });
         socket.bell.tell_epoll(&socket.ready);
         queue.pump_transmit(socket.itself(), false, |_| {});
-        if queue.sleepers.held() {
+        if queue.sleepers.holds_any() {
             self.mine.push((socket, queue));
         }
-        let time = if queue.untold() || queue.never_calls.load(Relaxed) {
+        let time = if queue.unsent() || queue.never_calls.load(Relaxed) {
             Some(SOON)
         } else if queue.kernel_sends() {
             // Nothing tells of what the kernel has sent: it is looked for ever less often.
@@ -152,9 +152,9 @@ impl Drain {
             Some((SOON << seen.unsent).min(MUCH_LATER))
         } else {
             seen.unsent = 0;
-            starves.then_some(LATER)
+            is_stalled.then_some(LATER)
         };
-        watch(&self.sockets, socket, queue, seen, !starves);
+        watch(&self.sockets, socket, queue, seen, !is_stalled);
         Visit { time, moved: moved.unwrap_or_default() }
     }
 
@@ -174,14 +174,14 @@ impl Drain {
         if !may {
             rest.time = Some(0);
         }
-        match STANDBY.asleep(rest.time.is_none_or(|t| t > LATER)) {
-            Sleep::AsPlanned => {}
-            Sleep::Short => rest.at_most(LATER),
-            Sleep::Not => rest.time = Some(0),
+        match STANDBY.mark_asleep(rest.time.is_none_or(|t| t > LATER)) {
+            SleepLimit::AsPlanned => {}
+            SleepLimit::Short => rest.at_most(LATER),
+            SleepLimit::NoSleep => rest.time = Some(0),
         }
         // SAFETY: no mask. An error is an early end of sleep.
         let _ = unsafe { real::wait_for(&mut rest, std::ptr::null()) };
-        STANDBY.awake();
+        STANDBY.mark_awake();
         let rang = rest.entries()[own..].iter().any(|p| p.revents != 0);
         self.mine.iter().for_each(|(_, queue)| queue.slept(rang));
         if rest.entries()[0].revents != 0 {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use p4shield_attach::Lane;
 use p4shield_channel::Sleeper;
-use p4shield_mediator::{Disposition, ReleasedPacket};
-use p4shield_xsk_relay::relay::{Judge, Judged, Parcel, PassAll};
+use p4shield_mediator::{Outcome, Released};
+use p4shield_xsk_relay::relay::{JudgedPacket, PassAll, RelayedPacket, VerdictSource};
 
 use crate::packet::{Memory, UmemPacket};
 use crate::rest::Rest;
@@ -78,26 +78,26 @@ impl Verdicts {
     }
 }
 
-fn judged(released: ReleasedPacket<UmemPacket>) -> Judged {
-    Judged { parcel: released.packet.into_parcel(), pass: released.disposition == Disposition::Pass }
+fn judged(released: Released<UmemPacket>) -> JudgedPacket {
+    JudgedPacket { packet: released.packet.into_relayed(), pass: released.outcome == Outcome::Pass }
 }
 
-impl Judge for Verdicts {
+impl VerdictSource for Verdicts {
     #[inline]
-    fn submit(&mut self, now: u64, parcel: Parcel) -> Option<Judged> {
+    fn submit(&mut self, now: u64, packet: RelayedPacket) -> Option<JudgedPacket> {
         match self {
-            Self::Nobody => PassAll.submit(now, parcel),
+            Self::Nobody => PassAll.submit(now, packet),
             Self::Lane(asked) => {
-                // SAFETY: the parcel is of the socket's memory, which is kept beside the lane; the pump that owns both
+                // SAFETY: the packet is of the socket's memory, which is kept beside the lane; the pump that owns both
                 // drains the lane before it is dropped.
-                let packet = unsafe { UmemPacket::new(parcel, &asked.memory) };
+                let packet = unsafe { UmemPacket::new(packet, &asked.memory) };
                 asked.lane.submit(now, packet).map(judged)
             }
         }
     }
 
     #[inline]
-    fn poll(&mut self, now: u64, mut sink: impl FnMut(Judged)) {
+    fn poll(&mut self, now: u64, mut sink: impl FnMut(JudgedPacket)) {
         if let Self::Lane(asked) = self {
             asked.lane.poll(now, usize::MAX, |released| sink(judged(released)));
         }
@@ -110,7 +110,7 @@ impl Judge for Verdicts {
         }
     }
 
-    fn drain(&mut self, mut sink: impl FnMut(Judged)) {
+    fn drain(&mut self, mut sink: impl FnMut(JudgedPacket)) {
         if let Self::Lane(asked) = self {
             asked.lane.drain(|released| sink(judged(released)));
         }

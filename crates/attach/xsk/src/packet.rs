@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use p4shield_mediator::{Packet, RewriteRefused};
-use p4shield_xsk_relay::frames::Shape;
-use p4shield_xsk_relay::relay::{Frames, Parcel};
+use p4shield_xsk_relay::frames::UmemGeometry;
+use p4shield_xsk_relay::relay::{FrameTable, RelayedPacket};
 
 use crate::umem::Umem;
 
@@ -14,7 +14,7 @@ use crate::umem::Umem;
 pub(crate) struct Memory {
     base: *mut u8,
     /// The owners.
-    pub(crate) frames: Arc<Frames>,
+    pub(crate) frames: Arc<FrameTable>,
     /// Who else may read it. With the last socket the application has its buffer back as it was.
     pub(crate) umem: Arc<Umem>,
     /// Whether a lane has what is refused counted.
@@ -31,23 +31,23 @@ impl Memory {
     /// Memory that the kernel has accepted as `XDP_UMEM_REG`.
     ///
     /// # Safety
-    /// `base` is the start of `shape.len()` bytes that can be read and written until no [`UmemPacket`] is left; the
+    /// `base` is the start of `geometry.len()` bytes that can be read and written until no [`UmemPacket`] is left; the
     /// application that unmaps them while its socket is open would crash without us, too.
-    pub(crate) unsafe fn new(base: *mut u8, shape: Shape, umem: Arc<Umem>) -> Self {
-        Self { base, frames: Arc::new(Frames::new(shape)), umem, counted: Arc::default() }
+    pub(crate) unsafe fn new(base: *mut u8, geometry: UmemGeometry, umem: Arc<Umem>) -> Self {
+        Self { base, frames: Arc::new(FrameTable::new(geometry)), umem, counted: Arc::default() }
     }
 
     /// What counts the steps of frames that are refused from now on, for one lane at a time: sockets may share their memory.
     pub(crate) fn refused(&self) -> Option<impl Fn() -> u64 + Send + use<>> {
-        let (frames, seat) = (Arc::clone(&self.frames), Counting::begin(&self.counted)?);
+        let (frames, ring_id) = (Arc::clone(&self.frames), Counting::begin(&self.counted)?);
         Some(move || {
-            let _ = &seat;
+            let _ = &ring_id;
             frames.faults.total()
         })
     }
 
-    fn shape(&self) -> &Shape {
-        self.frames.ledger.shape()
+    fn geometry(&self) -> &UmemGeometry {
+        self.frames.ledger.geometry()
     }
 }
 
@@ -66,10 +66,10 @@ impl Drop for Counting {
     }
 }
 
-/// A packet in the application's memory: a parcel, and how to reach its bytes.
+/// A packet in the application's memory: a packet, and how to reach its bytes.
 #[derive(Debug)]
 pub(crate) struct UmemPacket {
-    parcel: Parcel,
+    packet: RelayedPacket,
     /// Outlives the packet: whoever has a lane has the memory's `Arc` beside it, and drains the lane first.
     memory: *const Memory,
 }
@@ -81,14 +81,14 @@ impl UmemPacket {
     /// A packet of this memory.
     ///
     /// # Safety
-    /// `memory` outlives the packet, and `parcel` is of this memory.
-    pub(crate) unsafe fn new(parcel: Parcel, memory: &Arc<Memory>) -> Self {
-        Self { parcel, memory: Arc::as_ptr(memory) }
+    /// `memory` outlives the packet, and `packet` is of this memory.
+    pub(crate) unsafe fn new(packet: RelayedPacket, memory: &Arc<Memory>) -> Self {
+        Self { packet, memory: Arc::as_ptr(memory) }
     }
 
-    /// The parcel again.
-    pub(crate) fn into_parcel(self) -> Parcel {
-        self.parcel
+    /// The packet again.
+    pub(crate) fn into_relayed(self) -> RelayedPacket {
+        self.packet
     }
 
     fn memory(&self) -> &Memory {
@@ -98,19 +98,19 @@ impl UmemPacket {
 
     /// Replaces the first `old` bytes by `new`, keeps as much of the rest as makes `total`, all in one buffer.
     fn replace(&mut self, old: usize, new: &[u8], total: usize) -> Result<(), RewriteRefused> {
-        let bytes = self.parcel.bytes();
-        let (first, room) = ((bytes.end - bytes.start) as usize, self.parcel.room().clone());
+        let bytes = self.packet.bytes();
+        let (first, room) = ((bytes.end - bytes.start) as usize, self.packet.frame_range().clone());
         // What the interface is told about a packet counts from its first byte.
-        if self.parcel.is_pinned() && new.len() != old {
+        if self.packet.has_tx_metadata() && new.len() != old {
             return Err(RewriteRefused);
         }
         // What stands in further buffers is neither moved nor cut.
         let kept_whole =
-            (self.parcel.len() as usize).checked_sub(old).map(|rest| rest + new.len()) == Some(total);
-        if old > first || (self.parcel.is_chained() && !kept_whole) {
+            (self.packet.len() as usize).checked_sub(old).map(|rest| rest + new.len()) == Some(total);
+        if old > first || (self.packet.is_multi_buffer() && !kept_whole) {
             return Err(RewriteRefused);
         }
-        let behind = self.parcel.len() as usize - first;
+        let behind = self.packet.len() as usize - first;
         let rest =
             total.checked_sub(behind + new.len()).filter(|&n| n <= first - old).ok_or(RewriteRefused)?;
         let rest_at = bytes.start + old as u64;
@@ -118,11 +118,11 @@ impl UmemPacket {
         let start = rest_at.saturating_sub(new.len() as u64).max(room.start);
         let end = start + (new.len() + rest) as u64;
         let memory = self.memory();
-        let (base, shape) = (memory.base, *memory.shape());
-        if !self.parcel.set_bytes(&shape, start..end) {
+        let (base, geometry) = (memory.base, *memory.geometry());
+        if !self.packet.set_bytes(&geometry, start..end) {
             return Err(RewriteRefused);
         }
-        // SAFETY: both ranges lie within the parcel's room (`set_bytes` and the ledger say so), whose one owner it is.
+        // SAFETY: both ranges lie within the packet's room (`set_bytes` and the ledger say so), whose one owner it is.
         unsafe {
             let to = base.add(start as usize);
             std::ptr::copy(base.add(rest_at as usize), to.add(new.len()), rest);
@@ -135,8 +135,8 @@ impl UmemPacket {
 impl Packet for UmemPacket {
     #[inline]
     fn bytes(&self) -> &[u8] {
-        let bytes = self.parcel.bytes();
-        // SAFETY: within the memory, says the ledger. While the parcel is with us neither the kernel nor the application
+        let bytes = self.packet.bytes();
+        // SAFETY: within the memory, says the ledger. While the packet is with us neither the kernel nor the application
         // has its frame; an application that writes to it all the same gets other verdicts for its own packet.
         unsafe {
             std::slice::from_raw_parts(
@@ -148,7 +148,7 @@ impl Packet for UmemPacket {
 
     #[inline]
     fn len(&self) -> usize {
-        self.parcel.len() as usize
+        self.packet.len() as usize
     }
 
     fn replace_head(

@@ -4,9 +4,9 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use libc::c_int;
-use p4shield_xsk_relay::handover::HandOver;
+use p4shield_xsk_relay::handover::Handover;
 use p4shield_xsk_relay::relay::{ReceivePump, TransmitPump};
-use p4shield_xsk_relay::sleep::{Side, Sleepers, Woken};
+use p4shield_xsk_relay::sleep::{PumpSide, QueueSleepers, WakeState};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::judge::Verdicts;
@@ -28,14 +28,14 @@ pub(crate) fn now() -> u64 {
 /// The two directions of a queue, and hints about them that are read without entering.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    pub(crate) receive: HandOver<Option<ReceivePump<Verdicts>>>,
-    pub(crate) transmit: HandOver<Option<TransmitPump<Verdicts>>>,
+    pub(crate) receive: Handover<Option<ReceivePump<Verdicts>>>,
+    pub(crate) transmit: Handover<Option<TransmitPump<Verdicts>>>,
     /// Who sleeps for it.
-    pub(crate) sleepers: Sleepers,
+    pub(crate) sleepers: QueueSleepers,
     /// Whether the kernel has frames for sending.
     sending: AtomicBool,
     /// Whether the kernel did not take all that it was told to send.
-    untold: AtomicBool,
+    unsent: AtomicBool,
     /// Whether the kernel asks for a call to look at its fill ring.
     pub(crate) kernel_wants: AtomicBool,
     /// Whether the application makes no calls at all, by its right: it was bound without a flag that would ask for them.
@@ -49,11 +49,11 @@ pub(crate) struct Queue {
 impl Queue {
     pub(crate) const fn new() -> Self {
         Self {
-            receive: HandOver::new(None),
-            transmit: HandOver::new(None),
-            sleepers: Sleepers::new(),
+            receive: Handover::new(None),
+            transmit: Handover::new(None),
+            sleepers: QueueSleepers::new(),
             sending: AtomicBool::new(false),
-            untold: AtomicBool::new(false),
+            unsent: AtomicBool::new(false),
             kernel_wants: AtomicBool::new(false),
             never_calls: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
@@ -63,7 +63,7 @@ impl Queue {
 
     /// Whether frames are on their way out: with a judge, or with the kernel.
     pub(crate) fn sends(&self) -> bool {
-        self.sleepers.holds(Side::Transmit) || self.kernel_sends()
+        self.sleepers.holds(PumpSide::Transmit) || self.kernel_sends()
     }
 
     /// Whether the kernel has frames for sending.
@@ -72,13 +72,13 @@ impl Queue {
     }
 
     /// Whether the kernel is to be told again soon.
-    pub(crate) fn untold(&self) -> bool {
-        self.untold.load(Relaxed)
+    pub(crate) fn unsent(&self) -> bool {
+        self.unsent.load(Relaxed)
     }
 
     /// Whether packets are with judges or were not taken by the kernel, and no thread sleeps that would come for them.
-    pub(crate) fn left_alone(&self) -> bool {
-        self.untold() || self.sleepers.left_alone()
+    pub(crate) fn is_unattended(&self) -> bool {
+        self.unsent() || self.sleepers.is_unattended()
     }
 
     /// A thread of the application made a call.
@@ -93,9 +93,9 @@ impl Queue {
         let mut moved = false;
         let done = self.receive.run(|pump| {
             let Some(pump) = pump else { return };
-            self.awake(Side::Receive, pump.judges());
-            let round = pump.round(now);
-            self.sleepers.keep(Side::Receive, round.held > 0, round.moved > 0);
+            self.awake(PumpSide::Receive, pump.verdict_sources());
+            let round = pump.process(now);
+            self.sleepers.update_held(PumpSide::Receive, round.held > 0, round.moved > 0);
             moved |= round.moved > 0;
             if round.moved > 0 {
                 self.wake_pollers(pump);
@@ -118,23 +118,23 @@ impl Queue {
         let mut told = !asked;
         let done = self.transmit.run(|pump| {
             let Some(pump) = pump else { return };
-            self.awake(Side::Transmit, pump.judges());
-            let round = pump.round(now);
-            let untold = pump.untold(number);
-            if round.untold > 0 && pump.is_told_by_calls(number) {
+            self.awake(PumpSide::Transmit, pump.verdict_sources());
+            let round = pump.process(now);
+            let unsent = pump.unsent(number);
+            if round.unsent > 0 && pump.needs_send_call(number) {
                 if told {
                     tell_all(pump, number, socket);
                 } else {
                     (answer, told) = (tell(socket), true);
                 }
-                if pump.untold(number) < untold {
-                    pump.judges().for_each(Verdicts::sent);
+                if pump.unsent(number) < unsent {
+                    pump.verdict_sources().for_each(Verdicts::sent);
                 }
                 pump.reap();
             }
-            self.sleepers.keep(Side::Transmit, round.held > 0, round.moved > 0);
-            self.untold.store(pump.is_told_by_calls(number) && pump.untold(number) > 0, Relaxed);
-            self.sending.store(pump.under_way() > round.held, Relaxed);
+            self.sleepers.update_held(PumpSide::Transmit, round.held > 0, round.moved > 0);
+            self.unsent.store(pump.needs_send_call(number) && pump.unsent(number) > 0, Relaxed);
+            self.sending.store(pump.outstanding() > round.held, Relaxed);
             see(pump);
         });
         done.then_some(answer)
@@ -148,42 +148,42 @@ impl Queue {
         rest: &mut Rest,
         see: impl Fn(&mut ReceivePump<Verdicts>) -> bool,
     ) -> bool {
-        self.sleepers.announced();
+        self.sleepers.enter_sleep();
         let now = now();
         let mut may = true;
         let received = self.pump_receive(|pump| {
-            let told = see(pump) && pump.judges().all(|j| j.announce(now, rest));
-            self.sleepers.tell(Side::Receive, told);
+            let told = see(pump) && pump.verdict_sources().all(|j| j.announce(now, rest));
+            self.sleepers.set_watched(PumpSide::Receive, told);
             may &= told;
         });
         let sent = self.pump_transmit(socket, false, |pump| {
-            let told = pump.judges().all(|j| j.announce(now, rest));
-            self.sleepers.tell(Side::Transmit, told);
+            let told = pump.verdict_sources().all(|j| j.announce(now, rest));
+            self.sleepers.set_watched(PumpSide::Transmit, told);
             may &= told;
         });
-        if !may || received.is_none() || sent.is_none() || self.untold() {
+        if !may || received.is_none() || sent.is_none() || self.unsent() {
             rest.at_most(SOON);
         }
         may
     }
 
     /// After [`Queue::announce`]: the thread is awake. `rang` if a judge may have woken it. Whoever was told less may sleep
-    /// on, so it has to ask whether the queue is [left alone](Self::left_alone).
+    /// on, so it has to ask whether the queue is [left alone](Self::is_unattended).
     pub(crate) fn slept(&self, rang: bool) {
-        self.sleepers.slept(rang);
+        self.sleepers.leave_sleep(rang);
     }
 
     /// The first thing of a round: takes back what was announced for threads that are awake again.
-    fn awake<'j>(&self, side: Side, judges: impl Iterator<Item = &'j mut Verdicts>) {
-        let Woken { rang, nobody } = self.sleepers.woken(side);
-        if rang || nobody {
-            judges.for_each(|j| j.awake(rang, nobody));
+    fn awake<'j>(&self, side: PumpSide, judges: impl Iterator<Item = &'j mut Verdicts>) {
+        let WakeState { rang, no_sleeper } = self.sleepers.take_wake_state(side);
+        if rang || no_sleeper {
+            judges.for_each(|j| j.awake(rang, no_sleeper));
         }
     }
 
     /// Packets have come for sockets that other threads may be waiting for, whose kernel's rings are silent about them.
     fn wake_pollers(&self, pump: &mut ReceivePump<Verdicts>) {
-        if self.sleepers.someone_waits() {
+        if self.sleepers.has_waiters() {
             for (number, ready) in pump.all_ready() {
                 if ready > 0 {
                     crate::socket::ring(number, ready);
@@ -203,12 +203,12 @@ fn tell(socket: RawFd) -> isize {
 fn tell_all(pump: &mut TransmitPump<Verdicts>, number: u32, socket: RawFd) {
     const AGAIN: [c_int; 3] = [libc::EAGAIN, libc::EBUSY, libc::ENOBUFS];
     for _ in 0..MOST_CALLS {
-        let before = pump.untold(number);
+        let before = pump.unsent(number);
         if before == 0 || (tell(socket) < 0 && !AGAIN.contains(&real::errno())) {
             return;
         }
         pump.reap();
-        if pump.untold(number) >= before {
+        if pump.unsent(number) >= before {
             return;
         }
     }

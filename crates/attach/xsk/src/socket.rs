@@ -12,7 +12,7 @@ use libc::{c_int, off_t, size_t};
 use p4shield_afxdp::ring::Entry;
 use p4shield_afxdp::{Consumer, Descriptor, Error, Producer, offsets, zero_copy};
 use p4shield_attach::Facing;
-use p4shield_xsk_relay::frames::Shape;
+use p4shield_xsk_relay::frames::UmemGeometry;
 use p4shield_xsk_relay::relay::{
     CompletionRings, FillRings, ReceivePump, ReceiveRings, TransmitPump, TransmitRings,
 };
@@ -164,10 +164,15 @@ impl Socket {
     /// The application registered packet memory.
     ///
     /// # Safety
-    /// The kernel has accepted `base` as memory of this shape.
-    pub(crate) unsafe fn memory_registered(&self, base: *mut c_void, shape: Shape, umem: Arc<Umem>) {
+    /// The kernel has accepted `base` as memory of this geometry.
+    pub(crate) unsafe fn memory_registered(
+        &self,
+        base: *mut c_void,
+        geometry: UmemGeometry,
+        umem: Arc<Umem>,
+    ) {
         // SAFETY: the caller's promise; the application keeps what it has registered.
-        let memory = unsafe { Memory::new(base.cast(), shape, umem) };
+        let memory = unsafe { Memory::new(base.cast(), geometry, umem) };
         lock(&self.setup).memory = Some(Arc::new(memory));
     }
 
@@ -263,13 +268,13 @@ impl Socket {
             self.ask(queue);
         } else {
             // The kernel asks for calls that send in any case: who looks at the flag has to find it here, too.
-            queue.transmit.wait(|t| t.as_ref().inspect(|t| t.ask_for_wakeup(true)).is_some());
+            queue.transmit.wait(|t| t.as_ref().inspect(|t| t.set_need_wakeup(true)).is_some());
             // SAFETY: the application is in a call with this descriptor.
             let fd = unsafe { BorrowedFd::borrow_raw(self.fd.load(Relaxed)) };
             queue.never_calls.store(zero_copy(fd).unwrap_or(true), Relaxed);
         }
         self.bound.store(std::ptr::from_ref(queue).cast_mut(), Release);
-        drain::nudge();
+        drain::notify();
         Ok(())
     }
 
@@ -322,14 +327,14 @@ impl Socket {
 
     /// Asks the application to make calls, by the flag that it was told to look at.
     fn ask(&self, queue: &Queue) {
-        queue.receive.wait(|r| r.as_ref().inspect(|r| r.ask_for_wakeup(true)).is_some());
-        queue.transmit.wait(|t| t.as_ref().inspect(|t| t.ask_for_wakeup(true)).is_some());
+        queue.receive.wait(|r| r.as_ref().inspect(|r| r.set_need_wakeup(true)).is_some());
+        queue.transmit.wait(|t| t.as_ref().inspect(|t| t.set_need_wakeup(true)).is_some());
     }
 
     /// It sleeps in `poll`, and would sleep there each time if our flag had it come.
     pub(crate) fn found_asleep(&self, queue: &Queue) {
         self.sleeps.store(true, Relaxed);
-        queue.receive.wait(|r| r.as_ref().inspect(|r| r.ask_for_wakeup(false)).is_some());
+        queue.receive.wait(|r| r.as_ref().inspect(|r| r.set_need_wakeup(false)).is_some());
     }
 
     /// One descriptor of it is about to be closed. After the last the kernel can have it back: nothing moves any more,
@@ -374,9 +379,9 @@ impl Socket {
     fn report(&self, setup: &Setup) {
         let Some(memory) = &setup.memory else { return };
         let frames = &memory.frames;
-        let census = frames.ledger.census(&frames.seats.view());
+        let owner_counts = frames.ledger.owner_counts(&frames.registry.view());
         let (interface, queue) = setup.place.unwrap_or_default();
-        tracing::info!(interface, queue, ?census, faults = ?frames.faults, "an AF_XDP socket is being closed");
+        tracing::info!(interface, queue, ?owner_counts, faults = ?frames.faults, "an AF_XDP socket is being closed");
     }
 }
 

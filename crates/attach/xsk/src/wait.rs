@@ -21,7 +21,7 @@ pub(crate) fn service(socket: &Socket, queue: &Queue) {
     queue.called();
     queue.pump_receive(|pump| {
         socket.see(pump);
-        queue.kernel_wants.store(pump.kernel_needs_wakeup(), Relaxed);
+        queue.kernel_wants.store(pump.kernel_need_wakeup(), Relaxed);
     });
     if queue.sends() {
         queue.pump_transmit(socket.itself(), false, |_| {});
@@ -49,8 +49,8 @@ pub(crate) unsafe fn wait(fds: &mut [pollfd], timeout: Option<u64>, mask: *const
         if !at_once && woken {
             look(fds);
         }
-        if fds.iter().filter_map(|p| bound(p.fd)).any(|(_, q)| q.left_alone()) {
-            drain::nudge();
+        if fds.iter().filter_map(|p| bound(p.fd)).any(|(_, q)| q.is_unattended()) {
+            drain::notify();
         }
         let answers = fds.iter().filter(|p| p.revents != 0).count();
         if at_once || answers > 0 {
@@ -141,7 +141,7 @@ unsafe fn sleep(fds: &mut [pollfd], timeout: Option<u64>, mask: *const sigset_t)
         if let Some(bell) = socket.bell.descriptor() {
             rest.watch(bell, libc::POLLIN);
         }
-        queue.sleepers.wait();
+        queue.sleepers.begin_wait();
         may &= queue.announce(socket.itself(), &mut rest, |pump| pump.ready(socket.number) == 0);
         queues.push(queue);
     }
@@ -153,7 +153,7 @@ unsafe fn sleep(fds: &mut [pollfd], timeout: Option<u64>, mask: *const sigset_t)
     let rang = rest.entries()[fds.len()..].iter().any(|p| p.revents != 0);
     for queue in queues {
         queue.slept(rang);
-        queue.sleepers.waited();
+        queue.sleepers.end_wait();
     }
     result
 }

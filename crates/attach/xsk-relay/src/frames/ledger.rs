@@ -1,68 +1,68 @@
-//! The owners of all frames, and the ways between them.
+//! The owner of every frame, and the transitions between owners.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use super::shape::{Place, Shape};
-use super::state::{Kind, Owner, State};
-use super::track::{Seat, Track, View};
+use super::geometry::{FrameAddress, UmemGeometry};
+use super::record::{FrameOwner, FrameRecord, FrameState};
+use super::rings::{RingHistory, RingId, RingView};
 use crate::sync::AtomicU64;
 
-/// A step that was refused; the frame stays where it is.
+/// A transition that the ledger refused. The frame keeps its owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// The application named bytes that are no frame of its memory.
-    #[error("the application named address {0:#x}, which is in no frame")]
+pub enum FrameFault {
+    /// The application wrote an address outside every frame to a ring.
+    #[error("the application used address {0:#x}, which is outside every frame")]
     ApplicationAddress(u64),
-    /// The application gave a frame that it does not have.
-    #[error("the application gave frame {cell}, which is with {owner:?}")]
-    NotApplications {
-        /// Which frame.
-        cell: u32,
-        /// Who has it.
-        owner: Owner,
+    /// The application filled or sent a frame that it does not own.
+    #[error("the application used frame {frame}, which {owner:?} owns")]
+    NotOwnedByApplication {
+        /// Number of the frame.
+        frame: u32,
+        /// Its owner.
+        owner: FrameOwner,
     },
-    /// The kernel named bytes that are no frame of the memory.
-    #[error("the kernel named address {0:#x}, which is in no frame")]
+    /// The kernel wrote an address outside every frame to a ring.
+    #[error("the kernel used address {0:#x}, which is outside every frame")]
     KernelAddress(u64),
-    /// The kernel announced or completed a frame that it does not have, or of another queue.
-    #[error("the kernel gave frame {cell}, which is with {owner:?}")]
-    NotKernels {
-        /// Which frame.
-        cell: u32,
-        /// Who has it.
-        owner: Owner,
+    /// The kernel received into or completed a frame that it does not own, or one of another queue.
+    #[error("the kernel used frame {frame}, which {owner:?} owns")]
+    NotOwnedByKernel {
+        /// Number of the frame.
+        frame: u32,
+        /// Its owner.
+        owner: FrameOwner,
     },
-    /// A packet came back from its judge whose frame the judge did not have.
-    #[error("a verdict came for frame {cell}, which is with {owner:?}")]
-    NotJudged {
-        /// Which frame.
-        cell: u32,
-        /// Who has it.
-        owner: Owner,
+    /// A verdict was applied to a frame that is not held for one.
+    #[error("a verdict was applied to frame {frame}, which {owner:?} owns")]
+    NotHeld {
+        /// Number of the frame.
+        frame: u32,
+        /// Its owner.
+        owner: FrameOwner,
     },
 }
 
-/// How many frames each owner has; the sum is all of them.
+/// The number of frames of each owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
-    /// [`Owner::Application`].
+pub struct OwnerCounts {
+    /// [`FrameOwner::Application`].
     pub application: u32,
-    /// [`Owner::Fill`].
+    /// [`FrameOwner::Fill`].
     pub fill: u32,
-    /// [`Owner::KernelReceive`].
+    /// [`FrameOwner::KernelReceive`].
     pub kernel_receive: u32,
-    /// [`Owner::P4Vm`].
+    /// [`FrameOwner::P4Vm`].
     pub p4vm: u32,
-    /// [`Owner::ReceiveRing`].
+    /// [`FrameOwner::ReceiveRing`].
     pub receive_ring: u32,
-    /// [`Owner::KernelTransmit`].
+    /// [`FrameOwner::KernelTransmit`].
     pub kernel_transmit: u32,
-    /// [`Owner::Completion`].
+    /// [`FrameOwner::Completion`].
     pub completion: u32,
 }
 
-impl Census {
-    /// All of them.
+impl OwnerCounts {
+    /// Returns the number of all frames.
     #[must_use]
     pub const fn total(&self) -> u32 {
         self.application
@@ -75,237 +75,259 @@ impl Census {
     }
 }
 
-/// The owners of the frames of one packet memory; see [the module](super).
+/// The owners of the frames of one UMEM; see [the module](super).
 ///
-/// Threads: what a method takes from the application may be raced for by several (each ring is moved by a thread of its
-/// own), of which one gets it. What is taken from the kernel or from a judge is with one ring, hence with one thread.
+/// Several threads, one for each ring, may race to take the same frame from the application; one of them
+/// wins. A frame that the kernel owns, or that waits for a verdict, belongs to one ring and is changed
+/// by that ring's thread alone.
 #[derive(Debug)]
 pub struct Ledger {
-    shape: Shape,
-    words: Box<[AtomicU64]>,
+    geometry: UmemGeometry,
+    records: Box<[AtomicU64]>,
 }
 
 impl Ledger {
-    /// All frames with the application.
+    /// Creates a ledger in which the application owns every frame.
     #[must_use]
-    pub fn new(shape: Shape) -> Self {
-        let words = (0..shape.cells()).map(|_| AtomicU64::new(State::APPLICATION.pack())).collect();
-        Self { shape, words }
+    pub fn new(geometry: UmemGeometry) -> Self {
+        let records =
+            (0..geometry.frame_count()).map(|_| AtomicU64::new(FrameRecord::APPLICATION.pack())).collect();
+        Self { geometry, records }
     }
 
-    /// The memory's shape.
+    /// Returns the geometry of the UMEM.
     #[must_use]
-    pub const fn shape(&self) -> &Shape {
-        &self.shape
+    pub const fn geometry(&self) -> &UmemGeometry {
+        &self.geometry
     }
 
-    /// Application → fill ring `seat`. Returns the frame's number.
+    /// Application → fill ring `ring_id`. Returns the frame number.
     ///
     /// # Errors
-    /// [`Fault::ApplicationAddress`], [`Fault::NotApplications`].
-    pub fn fill(&self, address: u64, seat: Seat, track: &Track, view: &View) -> Result<u32, Fault> {
-        let place = self.shape.locate(address).ok_or(Fault::ApplicationAddress(address))?;
-        let word = self.claimable(place.cell, view)?;
-        // The position is known only once the frame is ours to put: claim it first as what it is about to be.
-        let state = State { kind: Kind::Fill, seat, start: place.start, value: 0 };
-        self.claim(place.cell, word, state, view)?;
-        let value = track.put(place.cell);
-        self.set(place.cell, State { value, ..state });
-        Ok(place.cell)
+    /// [`FrameFault::ApplicationAddress`], [`FrameFault::NotOwnedByApplication`].
+    pub fn fill(
+        &self,
+        address: u64,
+        ring_id: RingId,
+        history: &RingHistory,
+        view: &RingView,
+    ) -> Result<u32, FrameFault> {
+        let at = self.geometry.locate(address).ok_or(FrameFault::ApplicationAddress(address))?;
+        let record = self.claimable(at.frame, view)?;
+        // The position in the ring is known only after the claim succeeds, so the claim stores position 0.
+        let state = FrameRecord { kind: FrameState::Fill, ring_id, start: at.start, value: 0 };
+        self.claim(at.frame, record, state, view)?;
+        let value = history.record(at.frame);
+        self.set(at.frame, FrameRecord { value, ..state });
+        Ok(at.frame)
     }
 
-    /// Kernel receive → P4 VM: the kernel announced a packet in a frame that it took from fill ring `seat`.
+    /// Kernel receive → P4 VM: the kernel received a packet into a frame from fill ring `ring_id`.
     ///
     /// # Errors
-    /// [`Fault::KernelAddress`], [`Fault::NotKernels`].
-    pub fn received(&self, address: u64, len: u32, seat: Seat) -> Result<u32, Fault> {
-        let place = self.shape.locate(address).ok_or(Fault::KernelAddress(address))?;
-        let state = self.get(place.cell);
-        if state.kind != Kind::Fill || state.seat != seat {
-            return Err(Fault::NotKernels { cell: place.cell, owner: self.plain_owner(state) });
+    /// [`FrameFault::KernelAddress`], [`FrameFault::NotOwnedByKernel`].
+    pub fn received(&self, address: u64, len: u32, ring_id: RingId) -> Result<u32, FrameFault> {
+        let at = self.geometry.locate(address).ok_or(FrameFault::KernelAddress(address))?;
+        let state = self.get(at.frame);
+        if state.kind != FrameState::Fill || state.ring_id != ring_id {
+            return Err(FrameFault::NotOwnedByKernel { frame: at.frame, owner: self.recorded_owner(state) });
         }
-        if self.shape.bytes(address, len).is_none() {
-            return Err(Fault::KernelAddress(address));
+        if self.geometry.packet_start(address, len).is_none() {
+            return Err(FrameFault::KernelAddress(address));
         }
-        self.set(place.cell, State { kind: Kind::P4Receive, ..state });
-        Ok(place.cell)
+        self.set(at.frame, FrameRecord { kind: FrameState::HeldReceive, ..state });
+        Ok(at.frame)
     }
 
-    /// P4 VM → the application's receive ring `seat`: the packet passed.
+    /// P4 VM → the application's receive ring `ring_id`: the packet passed.
     ///
     /// # Errors
-    /// [`Fault::NotJudged`].
-    pub fn announce(&self, cell: u32, seat: Seat, track: &Track) -> Result<(), Fault> {
-        let state = self.judged(cell, Kind::P4Receive)?;
-        let value = track.put(cell);
-        self.set(cell, State { kind: Kind::ReceiveRing, seat, value, ..state });
+    /// [`FrameFault::NotHeld`].
+    pub fn deliver(&self, frame: u32, ring_id: RingId, history: &RingHistory) -> Result<(), FrameFault> {
+        let state = self.held(frame, FrameState::HeldReceive)?;
+        let value = history.record(frame);
+        self.set(frame, FrameRecord { kind: FrameState::ReceiveRing, ring_id, value, ..state });
         Ok(())
     }
 
-    /// P4 VM → fill ring: the received packet was dropped. Returns the address for the fill ring.
+    /// P4 VM → fill ring: the received packet was dropped. Returns the address to push to the fill ring.
     ///
     /// # Errors
-    /// [`Fault::NotJudged`].
-    pub fn refill(&self, cell: u32, track: &Track) -> Result<u64, Fault> {
-        let state = self.judged(cell, Kind::P4Receive)?;
-        let value = track.put(cell);
-        self.set(cell, State { kind: Kind::Fill, value, ..state });
-        Ok(self.shape.base(Place { cell, start: state.start, offset: 0 }))
+    /// [`FrameFault::NotHeld`].
+    pub fn recycle(&self, frame: u32, history: &RingHistory) -> Result<u64, FrameFault> {
+        let state = self.held(frame, FrameState::HeldReceive)?;
+        let value = history.record(frame);
+        self.set(frame, FrameRecord { kind: FrameState::Fill, value, ..state });
+        Ok(self.geometry.frame_start(FrameAddress { frame, start: state.start, offset: 0 }))
     }
 
-    /// Application → P4 VM: the application sends a packet by the queue whose completion ring is `seat`.
+    /// Application → P4 VM: the application sends a packet on the queue whose completion ring is `ring_id`.
     ///
     /// # Errors
-    /// [`Fault::ApplicationAddress`], [`Fault::NotApplications`].
-    pub fn sent(&self, address: u64, len: u32, seat: Seat, view: &View) -> Result<u32, Fault> {
-        let place = self.shape.locate(address).ok_or(Fault::ApplicationAddress(address))?;
-        if self.shape.bytes(address, len).is_none() {
-            return Err(Fault::ApplicationAddress(address));
+    /// [`FrameFault::ApplicationAddress`], [`FrameFault::NotOwnedByApplication`].
+    pub fn send(&self, address: u64, len: u32, ring_id: RingId, view: &RingView) -> Result<u32, FrameFault> {
+        let at = self.geometry.locate(address).ok_or(FrameFault::ApplicationAddress(address))?;
+        if self.geometry.packet_start(address, len).is_none() {
+            return Err(FrameFault::ApplicationAddress(address));
         }
-        let word = self.claimable(place.cell, view)?;
-        let state =
-            State { kind: Kind::P4Transmit, seat, start: place.start, value: u32::from(place.offset) };
-        self.claim(place.cell, word, state, view)?;
-        Ok(place.cell)
+        let record = self.claimable(at.frame, view)?;
+        let state = FrameRecord {
+            kind: FrameState::HeldTransmit,
+            ring_id,
+            start: at.start,
+            value: u32::from(at.offset),
+        };
+        self.claim(at.frame, record, state, view)?;
+        Ok(at.frame)
     }
 
     /// P4 VM → kernel transmit: the packet passed.
     ///
     /// # Errors
-    /// [`Fault::NotJudged`].
-    pub fn transmit(&self, cell: u32) -> Result<(), Fault> {
-        let state = self.judged(cell, Kind::P4Transmit)?;
-        self.set(cell, State { kind: Kind::KernelTransmit, ..state });
+    /// [`FrameFault::NotHeld`].
+    pub fn transmit(&self, frame: u32) -> Result<(), FrameFault> {
+        let state = self.held(frame, FrameState::HeldTransmit)?;
+        self.set(frame, FrameRecord { kind: FrameState::KernelTransmit, ..state });
         Ok(())
     }
 
-    /// Kernel transmit → completion ring `seat`. Returns the address that the application sent.
+    /// Kernel transmit → completion ring `ring_id`. Returns the address that the application sent.
     ///
     /// # Errors
-    /// [`Fault::KernelAddress`], [`Fault::NotKernels`].
-    pub fn completed(&self, address: u64, seat: Seat, track: &Track) -> Result<u64, Fault> {
-        let place = self.shape.locate(address).ok_or(Fault::KernelAddress(address))?;
-        let state = self.get(place.cell);
-        if state.kind != Kind::KernelTransmit || state.seat != seat {
-            return Err(Fault::NotKernels { cell: place.cell, owner: self.plain_owner(state) });
+    /// [`FrameFault::KernelAddress`], [`FrameFault::NotOwnedByKernel`].
+    pub fn completed(&self, address: u64, ring_id: RingId, history: &RingHistory) -> Result<u64, FrameFault> {
+        let at = self.geometry.locate(address).ok_or(FrameFault::KernelAddress(address))?;
+        let state = self.get(at.frame);
+        if state.kind != FrameState::KernelTransmit || state.ring_id != ring_id {
+            return Err(FrameFault::NotOwnedByKernel { frame: at.frame, owner: self.recorded_owner(state) });
         }
-        Ok(self.complete(place.cell, state, track))
+        Ok(self.complete(at.frame, state, history))
     }
 
-    /// P4 VM → completion ring: the packet to be sent was dropped. Returns the address that the application sent.
+    /// P4 VM → completion ring: the packet was dropped. Returns the address that the application sent.
     ///
     /// # Errors
-    /// [`Fault::NotJudged`].
-    pub fn finish(&self, cell: u32, track: &Track) -> Result<u64, Fault> {
-        let state = self.judged(cell, Kind::P4Transmit)?;
-        Ok(self.complete(cell, state, track))
+    /// [`FrameFault::NotHeld`].
+    pub fn complete_dropped(&self, frame: u32, history: &RingHistory) -> Result<u64, FrameFault> {
+        let state = self.held(frame, FrameState::HeldTransmit)?;
+        Ok(self.complete(frame, state, history))
     }
 
-    /// Tells a completion ring's track of an entry for a packet that was refused: its frame stays where it is.
-    pub fn complete_refused(track: &Track) {
-        track.skip();
+    /// Records a completion entry for a refused packet, whose frame keeps its owner.
+    pub fn record_refused(history: &RingHistory) {
+        history.record_foreign();
     }
 
-    /// Takes everything back for the application that is at a ring whose socket is closed: the kernel writes to none
-    /// of it any more. Returns how many frames that were.
-    pub fn abandon(&self, seat: Seat) -> u32 {
+    /// Returns to the application every frame of a ring whose socket is closed, since the kernel no
+    /// longer writes to these frames. Returns their number.
+    pub fn reclaim(&self, ring_id: RingId) -> u32 {
         let mut taken = 0;
-        for word in &self.words {
-            let now = word.load(Acquire);
-            let state = State::unpack(now);
-            if state.kind != Kind::Application && state.seat == seat {
-                let _ = word.compare_exchange(now, State::APPLICATION.pack(), AcqRel, Relaxed);
+        for record in &self.records {
+            let now = record.load(Acquire);
+            let state = FrameRecord::unpack(now);
+            if state.kind != FrameState::Application && state.ring_id == ring_id {
+                let _ = record.compare_exchange(now, FrameRecord::APPLICATION.pack(), AcqRel, Relaxed);
                 taken += 1;
             }
         }
         taken
     }
 
-    /// Who has a frame.
+    /// Returns the owner of a frame.
     ///
     /// # Panics
-    /// If there is no such frame.
+    /// If `frame` is not below the number of frames.
     #[must_use]
-    pub fn owner(&self, cell: u32, view: &View) -> Owner {
-        let state = self.get(cell);
-        let stands = || view.holds(state.seat, state.value, cell);
+    pub fn owner(&self, frame: u32, view: &RingView) -> FrameOwner {
+        let state = self.get(frame);
+        let in_ring = || view.contains(state.ring_id, state.value, frame);
         match state.kind {
-            Kind::Fill if !stands() => Owner::KernelReceive,
-            Kind::ReceiveRing | Kind::Completion if !stands() => Owner::Application,
-            _ => self.plain_owner(state),
+            FrameState::Fill if !in_ring() => FrameOwner::KernelReceive,
+            FrameState::ReceiveRing | FrameState::Completion if !in_ring() => FrameOwner::Application,
+            _ => self.recorded_owner(state),
         }
     }
 
-    /// How many frames each owner has, counted afresh over all of them.
+    /// Counts the frames of each owner over the whole ledger.
     #[must_use]
-    pub fn census(&self, view: &View) -> Census {
-        let mut census = Census::default();
-        for cell in 0..self.shape.cells() {
-            *match self.owner(cell, view) {
-                Owner::Application => &mut census.application,
-                Owner::Fill => &mut census.fill,
-                Owner::KernelReceive => &mut census.kernel_receive,
-                Owner::P4Vm => &mut census.p4vm,
-                Owner::ReceiveRing => &mut census.receive_ring,
-                Owner::KernelTransmit => &mut census.kernel_transmit,
-                Owner::Completion => &mut census.completion,
+    pub fn owner_counts(&self, view: &RingView) -> OwnerCounts {
+        let mut owner_counts = OwnerCounts::default();
+        for frame in 0..self.geometry.frame_count() {
+            *match self.owner(frame, view) {
+                FrameOwner::Application => &mut owner_counts.application,
+                FrameOwner::Fill => &mut owner_counts.fill,
+                FrameOwner::KernelReceive => &mut owner_counts.kernel_receive,
+                FrameOwner::P4Vm => &mut owner_counts.p4vm,
+                FrameOwner::ReceiveRing => &mut owner_counts.receive_ring,
+                FrameOwner::KernelTransmit => &mut owner_counts.kernel_transmit,
+                FrameOwner::Completion => &mut owner_counts.completion,
             } += 1;
         }
-        census
+        owner_counts
     }
 
-    fn complete(&self, cell: u32, state: State, track: &Track) -> u64 {
-        let address = self.shape.address(state.place(cell));
-        let value = track.put(cell);
-        self.set(cell, State { kind: Kind::Completion, value, ..state });
+    fn complete(&self, frame: u32, state: FrameRecord, history: &RingHistory) -> u64 {
+        let address = self.geometry.address(state.address(frame));
+        let value = history.record(frame);
+        self.set(frame, FrameRecord { kind: FrameState::Completion, value, ..state });
         address
     }
 
-    /// The word of a frame that the application has, or that stands in a ring for it: it may use what it sees there before
-    /// it moves its index, as the kernel lets it, and many do so batch by batch.
-    fn claimable(&self, cell: u32, view: &View) -> Result<u64, Fault> {
-        let word = self.words[cell as usize].load(Acquire);
-        let state = State::unpack(word);
-        let theirs = match state.kind {
-            Kind::Application | Kind::ReceiveRing | Kind::Completion => true,
-            Kind::Fill | Kind::P4Receive | Kind::P4Transmit | Kind::KernelTransmit => false,
+    /// Returns the record of a frame that the application may use: one that it owns, or one in its
+    /// receive or completion ring. As with the kernel, the application may use an entry before it
+    /// advances the consumer index.
+    fn claimable(&self, frame: u32, view: &RingView) -> Result<u64, FrameFault> {
+        let record = self.records[frame as usize].load(Acquire);
+        let state = FrameRecord::unpack(record);
+        let usable = match state.kind {
+            FrameState::Application | FrameState::ReceiveRing | FrameState::Completion => true,
+            FrameState::Fill
+            | FrameState::HeldReceive
+            | FrameState::HeldTransmit
+            | FrameState::KernelTransmit => false,
         };
-        if theirs { Ok(word) } else { Err(Fault::NotApplications { cell, owner: self.owner(cell, view) }) }
-    }
-
-    /// Moves a frame that was the application's, unless another thread was first.
-    fn claim(&self, cell: u32, word: u64, to: State, view: &View) -> Result<(), Fault> {
-        let claimed = self.words[cell as usize].compare_exchange(word, to.pack(), AcqRel, Relaxed);
-        claimed.map(drop).map_err(|_| Fault::NotApplications { cell, owner: self.owner(cell, view) })
-    }
-
-    /// The state of a frame that a judge has.
-    fn judged(&self, cell: u32, kind: Kind) -> Result<State, Fault> {
-        let state = self.get(cell);
-        if state.kind == kind {
-            Ok(state)
+        if usable {
+            Ok(record)
         } else {
-            Err(Fault::NotJudged { cell, owner: self.plain_owner(state) })
+            Err(FrameFault::NotOwnedByApplication { frame, owner: self.owner(frame, view) })
         }
     }
 
-    fn get(&self, cell: u32) -> State {
-        State::unpack(self.words[cell as usize].load(Acquire))
+    /// Takes a frame from the application, unless another thread took it first.
+    fn claim(&self, frame: u32, record: u64, to: FrameRecord, view: &RingView) -> Result<(), FrameFault> {
+        let claimed = self.records[frame as usize].compare_exchange(record, to.pack(), AcqRel, Relaxed);
+        claimed
+            .map(drop)
+            .map_err(|_| FrameFault::NotOwnedByApplication { frame, owner: self.owner(frame, view) })
     }
 
-    fn set(&self, cell: u32, state: State) {
-        self.words[cell as usize].store(state.pack(), Release);
+    /// Returns the record of a frame that waits for a verdict.
+    fn held(&self, frame: u32, kind: FrameState) -> Result<FrameRecord, FrameFault> {
+        let state = self.get(frame);
+        if state.kind == kind {
+            Ok(state)
+        } else {
+            Err(FrameFault::NotHeld { frame, owner: self.recorded_owner(state) })
+        }
     }
 
-    /// The owner as far as the word tells, without a look at the ring.
-    const fn plain_owner(&self, state: State) -> Owner {
+    fn get(&self, frame: u32) -> FrameRecord {
+        FrameRecord::unpack(self.records[frame as usize].load(Acquire))
+    }
+
+    fn set(&self, frame: u32, state: FrameRecord) {
+        self.records[frame as usize].store(state.pack(), Release);
+    }
+
+    /// Returns the owner that the record names, without checking the ring's consumer index.
+    const fn recorded_owner(&self, state: FrameRecord) -> FrameOwner {
         match state.kind {
-            Kind::Application => Owner::Application,
-            Kind::Fill => Owner::Fill,
-            Kind::P4Receive | Kind::P4Transmit => Owner::P4Vm,
-            Kind::ReceiveRing => Owner::ReceiveRing,
-            Kind::KernelTransmit => Owner::KernelTransmit,
-            Kind::Completion => Owner::Completion,
+            FrameState::Application => FrameOwner::Application,
+            FrameState::Fill => FrameOwner::Fill,
+            FrameState::HeldReceive | FrameState::HeldTransmit => FrameOwner::P4Vm,
+            FrameState::ReceiveRing => FrameOwner::ReceiveRing,
+            FrameState::KernelTransmit => FrameOwner::KernelTransmit,
+            FrameState::Completion => FrameOwner::Completion,
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Who owns which frame of an application's packet memory, while we stand between the application and the kernel.
+//! The owner of each UMEM frame while this library stands between the application and the kernel.
 //!
-//! Every frame has exactly one [`Owner`] at any time:
+//! Every frame has exactly one [`FrameOwner`] at any time:
 //!
 //! ```text
-//!                 fill ring          kernel took it        kernel announced a packet
+//!                 fill ring          kernel took it        kernel received a packet
 //!   application ────────────► fill ────────────► kernel receive ─────────────► P4 VM
 //!     ▲  ▲  │                   ▲                                             │    │
 //!     │  │  │                   └────────────────── drop ─────────────────────┘    │ pass
@@ -15,26 +15,28 @@
 //!     └────────────────────────────── application took it ────────────────────────┘
 //! ```
 //!
-//! The [`Ledger`] has one word for each frame, and each arrow is one of its methods, which changes the word or refuses:
-//! an application that gives a frame which it does not have, a kernel that announces or completes one that it does not
-//! have, and a frame that would come out of the P4 VM twice, are refused and counted, and the frame stays where it is.
-//! That is what keeps a frame from being completed twice, on which a switch aborts.
+//! The [`Ledger`] has one `u64` for each frame, and each arrow is one of its methods, which changes the
+//! record or refuses. It refuses an application that uses a frame it does not own, a kernel that
+//! receives into or completes a frame it does not own, and a second verdict for one packet. A refused
+//! transition is counted and leaves the frame with its owner. So no frame is completed twice, on which
+//! Open vSwitch aborts.
 //!
-//! Two arrows are moved by the reader of a ring and not by us: the kernel takes a frame from the fill ring, and the
-//! application takes one from the receive or completion ring. For these the word keeps the ring and the position, and
-//! a [`Track`] of the ring tells whether the reader has got past it. So no frame is looked at when it is taken. An
-//! application may give a frame away again that it has read in a ring and not got past yet: it reads a batch, sends each packet
-//! on, and then moves its index once.
+//! The reader of a ring makes two of these transitions by itself: the kernel takes a frame from the fill
+//! ring, and the application takes one from the receive or completion ring. For these the record keeps
+//! the ring and the position, and the [`RingHistory`] of the ring compares the position with the
+//! reader's index. An application may reuse a frame from an entry that it has read before it advances
+//! the consumer index: it reads a batch, sends each packet on, and then moves its index once.
 //!
-//! Nothing here makes a system call, touches packet memory or trusts an address that it was given.
+//! This module makes no system call, touches no UMEM and trusts no address. The next step of a packet is
+//! [`crate::relay`].
 #![forbid(unsafe_code)]
 
+mod geometry;
 mod ledger;
-mod shape;
-mod state;
-mod track;
+mod record;
+mod rings;
 
-pub use ledger::{Census, Fault, Ledger};
-pub use shape::{Place, Shape, ShapeError};
-pub use state::Owner;
-pub use track::{Seat, Seats, Track, View};
+pub use geometry::{FrameAddress, UmemGeometry, UmemGeometryError};
+pub use ledger::{FrameFault, Ledger, OwnerCounts};
+pub use record::FrameOwner;
+pub use rings::{RingHistory, RingId, RingRegistry, RingView};

@@ -1,176 +1,186 @@
-//! Receiving: from the application's fill ring to its receive rings, by the kernel and a judge.
+//! Receiving: from the application's fill ring to its receive rings, through the kernel and a verdict
+//! source.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::chain::{Chains, Ways};
-use super::{Frames, Judge, Judged, Parcel, Round};
-use crate::frames::{Seat, Track, View};
 use p4shield_afxdp::ring::{Consumer, Descriptor, Producer};
 use p4shield_afxdp::{Error, Result};
+
+use super::fragments::{FragmentLists, PacketDestinations};
+use super::packet::RelayedPacket;
+use super::table::FrameTable;
+use super::verdicts::{JudgedPacket, PumpProgress, VerdictSource};
+use crate::frames::{RingHistory, RingId, RingView};
 
 /// The two fill rings of a queue.
 #[derive(Debug)]
 pub struct FillRings {
-    /// The application's, which we read.
+    /// The application's ring, which this library reads.
     pub application: Consumer<u64>,
-    /// The kernel's, which we write.
+    /// The kernel's ring, which this library writes.
     pub kernel: Producer<u64>,
 }
 
 /// The two receive rings of a socket.
 #[derive(Debug)]
 pub struct ReceiveRings {
-    /// The application's, which we write.
+    /// The application's ring, which this library writes.
     pub application: Producer<Descriptor>,
-    /// The kernel's, which we read.
+    /// The kernel's ring, which this library reads.
     pub kernel: Consumer<Descriptor>,
 }
 
-/// Moves what is received on one queue, for all sockets of that queue.
+/// Moves the received packets of one queue, for all sockets of that queue.
 #[derive(Debug)]
 pub struct ReceivePump<J> {
-    frames: Arc<Frames>,
-    view: View,
+    frames: Arc<FrameTable>,
+    view: RingView,
     fill: FillRings,
-    seat: Seat,
-    track: Arc<Track>,
-    sockets: Vec<ReceiveSide<J>>,
-    /// Frames with judges or in unfinished packets.
+    ring_id: RingId,
+    history: Arc<RingHistory>,
+    sockets: Vec<ReceiveSocket<J>>,
+    /// Frames that wait for a verdict or for the last buffer of their packet.
     held: u32,
 }
 
 #[derive(Debug)]
-struct ReceiveSide<J> {
+struct ReceiveSocket<J> {
     number: u32,
     rings: ReceiveRings,
-    seat: Seat,
-    track: Arc<Track>,
-    chains: Chains,
-    judge: J,
-    /// Frames of this socket that judges have.
+    ring_id: RingId,
+    history: Arc<RingHistory>,
+    fragments: FragmentLists,
+    verdicts: J,
+    /// Frames of this socket that wait for a verdict.
     held: u32,
 }
 
-/// Where what is judged goes.
-struct Way<'p> {
-    frames: &'p Frames,
+/// The rings that judged packets go to.
+struct Destinations<'p> {
+    frames: &'p FrameTable,
     fill: &'p mut Producer<u64>,
-    fill_track: &'p Track,
+    fill_history: &'p RingHistory,
     receive: &'p mut Producer<Descriptor>,
-    seat: Seat,
-    track: &'p Track,
+    ring_id: RingId,
+    history: &'p RingHistory,
     moved: u32,
 }
 
-impl<J: Judge> ReceivePump<J> {
-    /// Of a queue that no socket receives from yet.
+impl<J: VerdictSource> ReceivePump<J> {
+    /// Creates the pump of a queue without sockets.
     ///
     /// # Errors
     /// [`Error::Config`] if the memory has too many rings.
-    pub fn new(frames: Arc<Frames>, fill: FillRings) -> Result<Self> {
-        let track =
-            Arc::new(Track::new(fill.kernel.capacity(), fill.kernel.position(), fill.kernel.reader()));
-        let seat = frames.seats.take(Arc::clone(&track)).ok_or_else(too_many)?;
-        let view = frames.seats.view();
-        Ok(Self { frames, view, fill, seat, track, sockets: Vec::new(), held: 0 })
+    pub fn new(frames: Arc<FrameTable>, fill: FillRings) -> Result<Self> {
+        let history =
+            Arc::new(RingHistory::new(fill.kernel.capacity(), fill.kernel.position(), fill.kernel.reader()));
+        let ring_id = frames.registry.register(Arc::clone(&history)).ok_or_else(too_many)?;
+        let view = frames.registry.view();
+        Ok(Self { frames, view, fill, ring_id, history, sockets: Vec::new(), held: 0 })
     }
 
-    /// Adds a socket, by a number of its own.
+    /// Adds a socket under a number that no other socket of the queue has.
     ///
     /// # Errors
     /// [`Error::Config`] if the memory has too many rings.
-    pub fn add(&mut self, number: u32, rings: ReceiveRings, judge: J) -> Result<()> {
+    pub fn add(&mut self, number: u32, rings: ReceiveRings, verdicts: J) -> Result<()> {
         let ring = &rings.application;
-        let track = Arc::new(Track::new(ring.capacity(), ring.position(), ring.reader()));
-        let seat = self.frames.seats.take(Arc::clone(&track)).ok_or_else(too_many)?;
-        let chains = Chains::new(ring.capacity());
-        self.sockets.push(ReceiveSide { number, rings, seat, track, chains, judge, held: 0 });
+        let history = Arc::new(RingHistory::new(ring.capacity(), ring.position(), ring.reader()));
+        let ring_id = self.frames.registry.register(Arc::clone(&history)).ok_or_else(too_many)?;
+        let fragments = FragmentLists::new(ring.capacity());
+        self.sockets.push(ReceiveSocket { number, rings, ring_id, history, fragments, verdicts, held: 0 });
         Ok(())
     }
 
-    /// Removes a socket: what its judge holds goes to the fill ring, what stands in its receive ring is the
-    /// application's. Returns whether no socket is left.
+    /// Removes a socket. Its held packets return to the fill ring; packets in its receive ring belong to
+    /// the application. Returns whether no socket is left.
     pub fn remove(&mut self, number: u32) -> bool {
         while let Some(at) = self.sockets.iter().position(|s| s.number == number) {
-            let mut side = self.sockets.swap_remove(at);
-            let (mut way, chains, judge) = side.split(&self.frames, &mut self.fill.kernel, &self.track);
-            judge.drain(|j| chains.go(Judged { pass: false, ..j }, &mut way));
-            if let Some(parcel) = chains.unfinished() {
-                chains.go(Judged { pass: false, parcel }, &mut way);
+            let mut socket = self.sockets.swap_remove(at);
+            let (mut destinations, fragments, verdicts) =
+                socket.split(&self.frames, &mut self.fill.kernel, &self.history);
+            verdicts.drain(|j| fragments.dispatch(JudgedPacket { pass: false, ..j }, &mut destinations));
+            if let Some(packet) = fragments.take_partial() {
+                fragments.dispatch(JudgedPacket { pass: false, packet }, &mut destinations);
             }
-            self.held -= side.held;
+            self.held -= socket.held;
             self.fill.kernel.publish();
-            self.frames.ledger.abandon(side.seat);
-            self.frames.seats.leave(side.seat);
+            self.frames.ledger.reclaim(socket.ring_id);
+            self.frames.registry.unregister(socket.ring_id);
         }
         self.sockets.is_empty()
     }
 
-    /// One round: moves what there is.
-    pub fn round(&mut self, clock: impl Fn() -> u64) -> Round {
-        self.view.refresh(&self.frames.seats);
+    /// Moves all available descriptors once.
+    pub fn process(&mut self, clock: impl Fn() -> u64) -> PumpProgress {
+        self.view.refresh(&self.frames.registry);
         let mut moved = 0;
-        for side in &mut self.sockets {
-            let before = side.held;
-            moved +=
-                side.round(&self.frames, (&mut self.fill.kernel, self.seat, &self.track), &clock, self.held);
-            self.held = self.held + side.held - before;
+        for socket in &mut self.sockets {
+            let before = socket.held;
+            moved += socket.process(
+                &self.frames,
+                (&mut self.fill.kernel, self.ring_id, &self.history),
+                &clock,
+                self.held,
+            );
+            self.held = self.held + socket.held - before;
         }
         moved += self.refill();
-        Round { moved, held: self.held, ..Round::default() }
+        PumpProgress { moved, held: self.held, ..PumpProgress::default() }
     }
 
-    /// Packets that stand in a socket's receive ring, for the application to take.
+    /// Returns the number of packets in a socket's receive ring.
     pub fn ready(&mut self, number: u32) -> u32 {
-        let side = self.sockets.iter_mut().find(|s| s.number == number);
-        side.map_or(0, |s| s.rings.application.pending())
+        let socket = self.sockets.iter_mut().find(|s| s.number == number);
+        socket.map_or(0, |s| s.rings.application.pending())
     }
 
-    /// The same of all sockets, by their numbers.
+    /// Returns the number of packets in each socket's receive ring, with the sockets' numbers.
     pub fn all_ready(&mut self) -> impl Iterator<Item = (u32, u32)> {
         self.sockets.iter_mut().map(|s| (s.number, s.rings.application.pending()))
     }
 
-    /// The judges of all sockets.
-    pub fn judges(&mut self) -> impl Iterator<Item = &mut J> {
-        self.sockets.iter_mut().map(|s| &mut s.judge)
+    /// Returns the verdict sources of all sockets.
+    pub fn verdict_sources(&mut self) -> impl Iterator<Item = &mut J> {
+        self.sockets.iter_mut().map(|s| &mut s.verdicts)
     }
 
-    /// Whether the application left room in a socket's receive ring for one more than is held.
+    /// Returns whether a socket's receive ring has room for one packet more than is held.
     pub fn has_room(&mut self, number: u32) -> bool {
-        let side = self.sockets.iter_mut().find(|s| s.number == number);
-        side.is_some_and(|s| s.rings.application.room(s.held + 1) > s.held)
+        let socket = self.sockets.iter_mut().find(|s| s.number == number);
+        socket.is_some_and(|s| s.rings.application.room(s.held + 1) > s.held)
     }
 
-    /// Whether nothing can be received before the application does something: it is to be looked at again, since
-    /// nothing will tell.
-    pub fn starves(&mut self) -> bool {
-        let full = |s: &mut ReceiveSide<J>| s.rings.application.room(s.held + 1) <= s.held;
+    /// Returns whether the queue can receive nothing until the application acts. The caller must check
+    /// again later, since no event announces the change.
+    pub fn is_stalled(&mut self) -> bool {
+        let full = |s: &mut ReceiveSocket<J>| s.rings.application.room(s.held + 1) <= s.held;
         self.fill.kernel.pending() == 0 || self.sockets.iter_mut().any(full)
     }
 
-    /// Whether the kernel asks for a system call to look at its fill ring.
+    /// Returns whether the kernel waits for a system call before it reads the fill ring.
     #[must_use]
-    pub fn kernel_needs_wakeup(&self) -> bool {
-        self.fill.kernel.needs_wakeup()
+    pub fn kernel_need_wakeup(&self) -> bool {
+        self.fill.kernel.need_wakeup()
     }
 
-    /// Sets the flag by which the application is asked to make a system call when it has nothing to do.
-    pub fn ask_for_wakeup(&self, ask: bool) {
-        self.fill.application.set_needs_wakeup(ask);
+    /// Sets or clears the need_wakeup flag of the application's fill ring.
+    pub fn set_need_wakeup(&self, ask: bool) {
+        self.fill.application.set_need_wakeup(ask);
     }
 
-    /// Whether a ring's other end wrote an impossible index; such a ring moves nothing any more.
+    /// Returns whether a peer wrote an impossible index to a ring, which then moves nothing.
     #[must_use]
     pub fn broken(&self) -> bool {
-        let rings = |s: &ReceiveSide<J>| s.rings.application.broken() || s.rings.kernel.broken();
+        let rings = |s: &ReceiveSocket<J>| s.rings.application.broken() || s.rings.kernel.broken();
         self.fill.application.broken() || self.fill.kernel.broken() || self.sockets.iter().any(rings)
     }
 
-    /// Hands the application's frames on to the kernel, as long as there is room for all that may come back.
+    /// Moves the application's frames to the kernel's fill ring, while that keeps room for all frames
+    /// that may return.
     fn refill(&mut self) -> u32 {
-        let Self { frames, view, fill, seat, track, sockets, held } = self;
+        let Self { frames, view, fill, ring_id, history, sockets, held } = self;
         let coming: u32 = sockets.iter_mut().map(|s| s.rings.kernel.pending()).sum();
         let reserved = coming.saturating_add(*held);
         let waiting = fill.application.available();
@@ -180,7 +190,7 @@ impl<J: Judge> ReceivePump<J> {
         while room > 0 {
             let Some(address) = fill.application.pop() else { break };
             moved += 1;
-            match frames.ledger.fill(address, *seat, track, view) {
+            match frames.ledger.fill(address, *ring_id, history, view) {
                 Ok(_) => {
                     let pushed = fill.kernel.push(address);
                     debug_assert!(pushed, "there was room");
@@ -192,7 +202,8 @@ impl<J: Judge> ReceivePump<J> {
         if moved > 0 {
             fill.kernel.publish();
         }
-        // Slots go back as the kernel uses frames, so that the application never has more of them in rings.
+        // The application gets slots back as the kernel uses frames, so that it never has more frames in
+        // rings.
         if fill.application.unreleased() > 0 {
             let pending = fill.kernel.pending();
             fill.application.release_but(pending);
@@ -201,29 +212,29 @@ impl<J: Judge> ReceivePump<J> {
     }
 }
 
-impl<J: Judge> ReceiveSide<J> {
+impl<J: VerdictSource> ReceiveSocket<J> {
     fn split<'p>(
         &'p mut self,
-        frames: &'p Frames,
+        frames: &'p FrameTable,
         fill: &'p mut Producer<u64>,
-        fill_track: &'p Track,
-    ) -> (Way<'p>, &'p mut Chains, &'p mut J) {
-        let way = Way {
+        fill_history: &'p RingHistory,
+    ) -> (Destinations<'p>, &'p mut FragmentLists, &'p mut J) {
+        let destinations = Destinations {
             frames,
             fill,
-            fill_track,
+            fill_history,
             receive: &mut self.rings.application,
-            seat: self.seat,
-            track: &self.track,
+            ring_id: self.ring_id,
+            history: &self.history,
             moved: 0,
         };
-        (way, &mut self.chains, &mut self.judge)
+        (destinations, &mut self.fragments, &mut self.verdicts)
     }
 
-    fn round(
+    fn process(
         &mut self,
-        frames: &Frames,
-        (fill, fill_seat, fill_track): (&mut Producer<u64>, Seat, &Track),
+        frames: &FrameTable,
+        (fill, fill_ring_id, fill_history): (&mut Producer<u64>, RingId, &RingHistory),
         clock: &impl Fn() -> u64,
         held_by_all: u32,
     ) -> u32 {
@@ -232,23 +243,38 @@ impl<J: Judge> ReceiveSide<J> {
             return 0;
         }
         let now = clock();
-        // Room for one packet more than is held, in each of the two rings it may go to.
+        // Room for one packet more than is held, in each of the two rings that it may go to.
         let held = self.held;
         let spare = |ring: u32, held: u32| ring.saturating_sub(held);
         let in_fill = spare(fill.room(held_by_all + waiting), held_by_all);
         let in_receive = spare(self.rings.application.room(held + waiting), held);
         let take = waiting.min(in_fill).min(in_receive);
-        let Self { rings: ReceiveRings { application, kernel }, seat, track, chains, judge, .. } = self;
-        let mut way = Way { frames, fill, fill_track, receive: application, seat: *seat, track, moved: 0 };
-        // First, because it is what tells a judge of changes.
-        judge.poll(now, |judged| chains.go(judged, &mut way));
+        let Self {
+            rings: ReceiveRings { application, kernel }, ring_id, history, fragments, verdicts, ..
+        } = self;
+        let mut destinations = Destinations {
+            frames,
+            fill,
+            fill_history,
+            receive: application,
+            ring_id: *ring_id,
+            history,
+            moved: 0,
+        };
+        // First, since polling processes the lane's events.
+        verdicts.poll(now, |judged| fragments.dispatch(judged, &mut destinations));
         let mut taken = 0;
         for _ in 0..take {
             let Some(d) = kernel.pop() else { break };
-            match frames.ledger.received(d.address, d.len, fill_seat) {
-                Ok(cell) => {
+            match frames.ledger.received(d.address, d.len, fill_ring_id) {
+                Ok(frame) => {
                     taken += 1;
-                    chains.take((d, cell), frames.ledger.shape(), (&mut *judge, now), &mut way);
+                    fragments.accept(
+                        (d, frame),
+                        frames.ledger.geometry(),
+                        (&mut *verdicts, now),
+                        &mut destinations,
+                    );
                 }
                 Err(fault) => frames.faults.count(fault),
             }
@@ -257,22 +283,22 @@ impl<J: Judge> ReceiveSide<J> {
             kernel.release();
         }
         if taken > 0 {
-            judge.poll(now, |judged| chains.go(judged, &mut way));
+            verdicts.poll(now, |judged| fragments.dispatch(judged, &mut destinations));
         }
-        let gone = way.moved;
+        let gone = destinations.moved;
         if gone > 0 {
-            way.receive.publish();
-            way.fill.publish();
+            destinations.receive.publish();
+            destinations.fill.publish();
         }
         self.held = self.held + taken - gone;
         taken + gone
     }
 }
 
-impl Ways for Way<'_> {
-    fn on(&mut self, descriptor: Descriptor, cell: u32) {
+impl PacketDestinations for Destinations<'_> {
+    fn forward(&mut self, descriptor: Descriptor, frame: u32) {
         self.moved += 1;
-        match self.frames.ledger.announce(cell, self.seat, self.track) {
+        match self.frames.ledger.deliver(frame, self.ring_id, self.history) {
             Ok(()) => {
                 let pushed = self.receive.push(descriptor);
                 debug_assert!(pushed, "room was reserved");
@@ -281,9 +307,9 @@ impl Ways for Way<'_> {
         }
     }
 
-    fn back(&mut self, cell: u32) {
+    fn give_back(&mut self, frame: u32) {
         self.moved += 1;
-        match self.frames.ledger.refill(cell, self.fill_track) {
+        match self.frames.ledger.recycle(frame, self.fill_history) {
             Ok(address) => {
                 let pushed = self.fill.push(address);
                 debug_assert!(pushed, "room was reserved");
@@ -292,25 +318,25 @@ impl Ways for Way<'_> {
         }
     }
 
-    fn too_long(&self) {
+    fn count_too_long(&self) {
         self.frames.faults.kernel.fetch_add(1, Relaxed);
     }
 }
 
 impl<J> Drop for ReceivePump<J> {
     fn drop(&mut self) {
-        for side in &self.sockets {
-            self.frames.ledger.abandon(side.seat);
-            self.frames.seats.leave(side.seat);
+        for socket in &self.sockets {
+            self.frames.ledger.reclaim(socket.ring_id);
+            self.frames.registry.unregister(socket.ring_id);
         }
-        self.frames.ledger.abandon(self.seat);
-        self.frames.seats.leave(self.seat);
+        self.frames.ledger.reclaim(self.ring_id);
+        self.frames.registry.unregister(self.ring_id);
     }
 }
 
 pub(super) fn too_many() -> Error {
-    Error::Config { what: "number of rings on one packet memory", value: 4096, rule: "it is 4095 at most" }
+    Error::Config { what: "number of rings on one UMEM", value: 4096, rule: "it must be 4095 at most" }
 }
 
-/// A parcel is moved about for each packet; it should stay in few cache lines.
-const _: () = assert!(size_of::<Parcel>() <= 64);
+/// A packet is moved several times, so it should fit one cache line.
+const _: () = assert!(size_of::<RelayedPacket>() <= 64);

@@ -1,131 +1,134 @@
-//! Sending: from the application's transmit rings to its completion ring, by a judge and the kernel.
+//! Sending: from the application's transmit rings to its completion ring, through a verdict source and
+//! the kernel.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::chain::{Chains, Ways};
-use super::receive::too_many;
-use super::{Frames, Judge, Judged, Round};
-use crate::frames::{Fault, Ledger, Seat, Track, View};
 use p4shield_afxdp::Result;
 use p4shield_afxdp::ring::{Consumer, Descriptor, Producer};
+
+use super::fragments::{FragmentLists, PacketDestinations};
+use super::receive::too_many;
+use super::table::FrameTable;
+use super::verdicts::{JudgedPacket, PumpProgress, VerdictSource};
+use crate::frames::{FrameFault, Ledger, RingHistory, RingId, RingView};
 
 /// The two completion rings of a queue.
 #[derive(Debug)]
 pub struct CompletionRings {
-    /// The application's, which we write.
+    /// The application's ring, which this library writes.
     pub application: Producer<u64>,
-    /// The kernel's, which we read.
+    /// The kernel's ring, which this library reads.
     pub kernel: Consumer<u64>,
 }
 
 /// The two transmit rings of a socket.
 #[derive(Debug)]
 pub struct TransmitRings {
-    /// The application's, which we read.
+    /// The application's ring, which this library reads.
     pub application: Consumer<Descriptor>,
-    /// The kernel's, which we write.
+    /// The kernel's ring, which this library writes.
     pub kernel: Producer<Descriptor>,
 }
 
-/// Moves what is sent by one queue, for all sockets of that queue.
+/// Moves the sent packets of one queue, for all sockets of that queue.
 #[derive(Debug)]
 pub struct TransmitPump<J> {
-    frames: Arc<Frames>,
-    view: View,
+    frames: Arc<FrameTable>,
+    view: RingView,
     completion: CompletionRings,
-    seat: Seat,
-    track: Arc<Track>,
-    sockets: Vec<TransmitSide<J>>,
-    /// Frames taken from the application and not completed: with judges or with the kernel.
-    under_way: u32,
+    ring_id: RingId,
+    history: Arc<RingHistory>,
+    sockets: Vec<TransmitSocket<J>>,
+    /// Frames taken from the application and not yet completed.
+    outstanding: u32,
 }
 
 #[derive(Debug)]
-struct TransmitSide<J> {
+struct TransmitSocket<J> {
     number: u32,
     rings: TransmitRings,
-    chains: Chains,
-    judge: J,
-    /// Frames that the judge has.
+    fragments: FragmentLists,
+    verdicts: J,
+    /// Frames that wait for a verdict.
     held: u32,
-    /// Whether the kernel says by its flag when it wants to be told; else it always does.
-    by_flag: bool,
+    /// Whether the kernel uses the need_wakeup flag; without it, every send needs a system call.
+    sets_need_wakeup: bool,
 }
 
-/// Where what is judged goes.
-struct Way<'p> {
-    frames: &'p Frames,
+/// The rings that judged packets go to.
+struct Destinations<'p> {
+    frames: &'p FrameTable,
     transmit: &'p mut Producer<Descriptor>,
     completion: &'p mut Producer<u64>,
-    track: &'p Track,
+    history: &'p RingHistory,
     passed: u32,
     dropped: u32,
 }
 
-impl<J: Judge> TransmitPump<J> {
-    /// Of a queue that no socket sends by yet.
+impl<J: VerdictSource> TransmitPump<J> {
+    /// Creates the pump of a queue without sockets.
     ///
     /// # Errors
     /// [`p4shield_afxdp::Error::Config`] if the memory has too many rings.
-    pub fn new(frames: Arc<Frames>, completion: CompletionRings) -> Result<Self> {
+    pub fn new(frames: Arc<FrameTable>, completion: CompletionRings) -> Result<Self> {
         let ring = &completion.application;
-        let track = Arc::new(Track::new(ring.capacity(), ring.position(), ring.reader()));
-        let seat = frames.seats.take(Arc::clone(&track)).ok_or_else(too_many)?;
-        let view = frames.seats.view();
-        Ok(Self { frames, view, completion, seat, track, sockets: Vec::new(), under_way: 0 })
+        let history = Arc::new(RingHistory::new(ring.capacity(), ring.position(), ring.reader()));
+        let ring_id = frames.registry.register(Arc::clone(&history)).ok_or_else(too_many)?;
+        let view = frames.registry.view();
+        Ok(Self { frames, view, completion, ring_id, history, sockets: Vec::new(), outstanding: 0 })
     }
 
-    /// Adds a socket, by a number of its own.
-    pub fn add(&mut self, number: u32, rings: TransmitRings, judge: J) {
-        let chains = Chains::new(rings.application.capacity());
-        // The kernel sets it at bind if it is to be used at all.
-        let by_flag = rings.kernel.needs_wakeup();
-        self.sockets.push(TransmitSide { number, rings, chains, judge, held: 0, by_flag });
+    /// Adds a socket under a number that no other socket of the queue has.
+    pub fn add(&mut self, number: u32, rings: TransmitRings, verdicts: J) {
+        let fragments = FragmentLists::new(rings.application.capacity());
+        // The kernel sets the flag at bind if the socket uses it.
+        let sets_need_wakeup = rings.kernel.need_wakeup();
+        self.sockets.push(TransmitSocket { number, rings, fragments, verdicts, held: 0, sets_need_wakeup });
     }
 
-    /// Removes a socket: what its judge holds is completed unsent. Returns whether no socket is left.
+    /// Removes a socket and completes its held packets unsent. Returns whether no socket is left.
     pub fn remove(&mut self, number: u32) -> bool {
         while let Some(at) = self.sockets.iter().position(|s| s.number == number) {
-            let mut side = self.sockets.swap_remove(at);
-            let TransmitSide { rings, chains, judge, .. } = &mut side;
-            let mut way = Way {
+            let mut socket = self.sockets.swap_remove(at);
+            let TransmitSocket { rings, fragments, verdicts, .. } = &mut socket;
+            let mut destinations = Destinations {
                 frames: &self.frames,
                 transmit: &mut rings.kernel,
                 completion: &mut self.completion.application,
-                track: &self.track,
+                history: &self.history,
                 passed: 0,
                 dropped: 0,
             };
-            judge.drain(|j| chains.go(Judged { pass: false, ..j }, &mut way));
-            if let Some(parcel) = chains.unfinished() {
-                chains.go(Judged { pass: false, parcel }, &mut way);
+            verdicts.drain(|j| fragments.dispatch(JudgedPacket { pass: false, ..j }, &mut destinations));
+            if let Some(packet) = fragments.take_partial() {
+                fragments.dispatch(JudgedPacket { pass: false, packet }, &mut destinations);
             }
-            self.under_way -= way.dropped;
+            self.outstanding -= destinations.dropped;
             self.completion.application.publish();
         }
         self.sockets.is_empty()
     }
 
-    /// One round: moves what there is. The kernel has to be told by a system call of what it finds in its transmit
-    /// ring ([`Round::untold`]).
-    pub fn round(&mut self, clock: impl Fn() -> u64) -> Round {
-        self.view.refresh(&self.frames.seats);
-        let mut round = Round { moved: self.complete(), ..Round::default() };
+    /// Moves all available descriptors once. The caller must then make a system call if packets are left
+    /// in the kernel's transmit ring ([`PumpProgress::unsent`]).
+    pub fn process(&mut self, clock: impl Fn() -> u64) -> PumpProgress {
+        self.view.refresh(&self.frames.registry);
+        let mut round = PumpProgress { moved: self.complete(), ..PumpProgress::default() };
         for at in 0..self.sockets.len() {
             round.moved += self.send(at, &clock);
-            let side = &mut self.sockets[at];
-            round.held += side.held;
-            round.untold += if self.under_way > 0 { side.rings.kernel.pending() } else { 0 };
+            let socket = &mut self.sockets[at];
+            round.held += socket.held;
+            round.unsent += if self.outstanding > 0 { socket.rings.kernel.pending() } else { 0 };
         }
         if round.moved > 0 {
             self.completion.application.publish();
         }
-        round.sending = self.under_way - round.held;
+        round.sending = self.outstanding - round.held;
         round
     }
 
-    /// Moves what the kernel has sent, and nothing else. Returns how many.
+    /// Moves completions only. Returns their number.
     pub fn reap(&mut self) -> u32 {
         let moved = self.complete();
         if moved > 0 {
@@ -134,47 +137,48 @@ impl<J: Judge> TransmitPump<J> {
         moved
     }
 
-    /// The judges of all sockets.
-    pub fn judges(&mut self) -> impl Iterator<Item = &mut J> {
-        self.sockets.iter_mut().map(|s| &mut s.judge)
+    /// Returns the verdict sources of all sockets.
+    pub fn verdict_sources(&mut self) -> impl Iterator<Item = &mut J> {
+        self.sockets.iter_mut().map(|s| &mut s.verdicts)
     }
 
-    /// Packets of a socket that stand in the kernel's transmit ring.
-    pub fn untold(&mut self, number: u32) -> u32 {
-        let side = self.sockets.iter_mut().find(|s| s.number == number);
-        side.map_or(0, |s| s.rings.kernel.pending())
+    /// Returns the number of packets in a socket's kernel transmit ring.
+    pub fn unsent(&mut self, number: u32) -> u32 {
+        let socket = self.sockets.iter_mut().find(|s| s.number == number);
+        socket.map_or(0, |s| s.rings.kernel.pending())
     }
 
-    /// Whether the kernel looks at a socket's transmit ring only in a system call.
+    /// Returns whether the kernel reads a socket's transmit ring only in a system call.
     #[must_use]
-    pub fn is_told_by_calls(&self, number: u32) -> bool {
-        let asks = |s: &TransmitSide<J>| !s.by_flag || s.rings.kernel.needs_wakeup();
-        self.sockets.iter().any(|s| s.number == number && asks(s))
+    pub fn needs_send_call(&self, number: u32) -> bool {
+        let needs_call = |s: &TransmitSocket<J>| !s.sets_need_wakeup || s.rings.kernel.need_wakeup();
+        self.sockets.iter().any(|s| s.number == number && needs_call(s))
     }
 
-    /// Frames that were taken from the application and not completed.
+    /// Returns the number of frames taken from the application and not yet completed.
     #[must_use]
-    pub const fn under_way(&self) -> u32 {
-        self.under_way
+    pub const fn outstanding(&self) -> u32 {
+        self.outstanding
     }
 
-    /// Whether half of a socket's transmit ring is free, which is when the kernel would call it writable.
+    /// Returns whether half of a socket's transmit ring is free, which is when the kernel reports
+    /// `POLLOUT`.
     pub fn writable(&mut self, number: u32) -> bool {
-        let side = self.sockets.iter_mut().find(|s| s.number == number);
-        side.is_some_and(|s| s.rings.application.pending() <= s.rings.application.capacity() / 2)
+        let socket = self.sockets.iter_mut().find(|s| s.number == number);
+        socket.is_some_and(|s| s.rings.application.pending() <= s.rings.application.capacity() / 2)
     }
 
-    /// Sets the flag by which the application is asked to make a system call when it has put packets into the ring.
-    pub fn ask_for_wakeup(&self, ask: bool) {
-        for side in &self.sockets {
-            side.rings.application.set_needs_wakeup(ask);
+    /// Sets or clears the need_wakeup flag of the application's transmit rings.
+    pub fn set_need_wakeup(&self, ask: bool) {
+        for socket in &self.sockets {
+            socket.rings.application.set_need_wakeup(ask);
         }
     }
 
-    /// Whether a ring's other end wrote an impossible index; such a ring moves nothing any more.
+    /// Returns whether a peer wrote an impossible index to a ring, which then moves nothing.
     #[must_use]
     pub fn broken(&self) -> bool {
-        let rings = |s: &TransmitSide<J>| s.rings.application.broken() || s.rings.kernel.broken();
+        let rings = |s: &TransmitSocket<J>| s.rings.application.broken() || s.rings.kernel.broken();
         self.completion.application.broken()
             || self.completion.kernel.broken()
             || self.sockets.iter().any(rings)
@@ -184,9 +188,9 @@ impl<J: Judge> TransmitPump<J> {
         let mut moved = 0;
         while let Some(address) = self.completion.kernel.pop() {
             moved += 1;
-            match self.frames.ledger.completed(address, self.seat, &self.track) {
+            match self.frames.ledger.completed(address, self.ring_id, &self.history) {
                 Ok(address) => {
-                    self.under_way -= 1;
+                    self.outstanding -= 1;
                     let pushed = self.completion.application.push(address);
                     debug_assert!(pushed, "room was reserved");
                 }
@@ -200,51 +204,57 @@ impl<J: Judge> TransmitPump<J> {
     }
 
     fn send(&mut self, at: usize, clock: &impl Fn() -> u64) -> u32 {
-        let Self { frames, view, completion, seat, track, sockets, under_way } = self;
-        let TransmitSide { rings, chains, judge, held, .. } = &mut sockets[at];
+        let Self { frames, view, completion, ring_id, history, sockets, outstanding } = self;
+        let TransmitSocket { rings, fragments, verdicts, held, .. } = &mut sockets[at];
         let waiting = rings.application.available();
         if waiting == 0 && *held == 0 {
             return 0;
         }
         let now = clock();
         let completion = &mut completion.application;
-        let in_completion = completion.room(*under_way + waiting).saturating_sub(*under_way);
+        let in_completion = completion.room(*outstanding + waiting).saturating_sub(*outstanding);
         let in_transmit = rings.kernel.room(*held + waiting).saturating_sub(*held);
         let take = waiting.min(in_completion).min(in_transmit);
-        let mut way = Way { frames, transmit: &mut rings.kernel, completion, track, passed: 0, dropped: 0 };
-        // First, because it is what tells a judge of changes.
-        judge.poll(now, |judged| chains.go(judged, &mut way));
+        let mut destinations =
+            Destinations { frames, transmit: &mut rings.kernel, completion, history, passed: 0, dropped: 0 };
+        // First, since polling processes the lane's events.
+        verdicts.poll(now, |judged| fragments.dispatch(judged, &mut destinations));
         let mut taken = 0;
         for _ in 0..take {
             let Some(d) = rings.application.pop() else { break };
-            match frames.ledger.sent(d.address, d.len, *seat, view) {
-                Ok(cell) => {
+            match frames.ledger.send(d.address, d.len, *ring_id, view) {
+                Ok(frame) => {
                     taken += 1;
-                    chains.take((d, cell), frames.ledger.shape(), (&mut *judge, now), &mut way);
+                    fragments.accept(
+                        (d, frame),
+                        frames.ledger.geometry(),
+                        (&mut *verdicts, now),
+                        &mut destinations,
+                    );
                 }
-                Err(fault) => way.refuse(fault, d.address),
+                Err(fault) => destinations.refuse(fault, d.address),
             }
         }
         if take > 0 {
             rings.application.release();
         }
         if taken > 0 {
-            judge.poll(now, |judged| chains.go(judged, &mut way));
+            verdicts.poll(now, |judged| fragments.dispatch(judged, &mut destinations));
         }
-        let (passed, dropped) = (way.passed, way.dropped);
+        let (passed, dropped) = (destinations.passed, destinations.dropped);
         if passed > 0 {
             rings.kernel.publish();
         }
         *held = *held + taken - passed - dropped;
-        *under_way = *under_way + taken - dropped;
+        *outstanding = *outstanding + taken - dropped;
         take + passed + dropped
     }
 }
 
-impl Ways for Way<'_> {
-    fn on(&mut self, descriptor: Descriptor, cell: u32) {
+impl PacketDestinations for Destinations<'_> {
+    fn forward(&mut self, descriptor: Descriptor, frame: u32) {
         self.passed += 1;
-        match self.frames.ledger.transmit(cell) {
+        match self.frames.ledger.transmit(frame) {
             Ok(()) => {
                 let pushed = self.transmit.push(descriptor);
                 debug_assert!(pushed, "room was reserved");
@@ -253,9 +263,9 @@ impl Ways for Way<'_> {
         }
     }
 
-    fn back(&mut self, cell: u32) {
+    fn give_back(&mut self, frame: u32) {
         self.dropped += 1;
-        match self.frames.ledger.finish(cell, self.track) {
+        match self.frames.ledger.complete_dropped(frame, self.history) {
             Ok(address) => {
                 let pushed = self.completion.push(address);
                 debug_assert!(pushed, "room was reserved");
@@ -264,18 +274,19 @@ impl Ways for Way<'_> {
         }
     }
 
-    fn too_long(&self) {
+    fn count_too_long(&self) {
         self.frames.faults.application.fetch_add(1, Relaxed);
     }
 }
 
-impl Way<'_> {
-    /// The application sent what it may not. An address that is in no frame is skipped, as the kernel does. One that
-    /// is in a frame is completed, unsent: the application counts completions, and another owner's frame stays his.
-    fn refuse(&mut self, fault: Fault, address: u64) {
+impl Destinations<'_> {
+    /// Handles a descriptor that the application must not send. An address outside every frame is
+    /// skipped, as the kernel does. One in a frame is completed unsent, because the application counts
+    /// completions; the frame keeps its owner.
+    fn refuse(&mut self, fault: FrameFault, address: u64) {
         self.frames.faults.count(fault);
-        if let Fault::NotApplications { .. } = fault {
-            Ledger::complete_refused(self.track);
+        if let FrameFault::NotOwnedByApplication { .. } = fault {
+            Ledger::record_refused(self.history);
             let pushed = self.completion.push(address);
             debug_assert!(pushed, "room was reserved");
         }
@@ -284,7 +295,7 @@ impl Way<'_> {
 
 impl<J> Drop for TransmitPump<J> {
     fn drop(&mut self) {
-        self.frames.ledger.abandon(self.seat);
-        self.frames.seats.leave(self.seat);
+        self.frames.ledger.reclaim(self.ring_id);
+        self.frames.registry.unregister(self.ring_id);
     }
 }

@@ -1,18 +1,18 @@
-//! Sleeping until rings are to be moved, and losing no wake-up over it.
+//! The protocol by which threads sleep until rings are to be moved, without losing a wake-up.
 //!
-//! Threads of an application and one of ours come for the same rings, and each of them sleeps when it has nothing to do. What
-//! they tell each other of it is here, without the system calls by which they sleep and wake, so that loom runs the very code
-//! (`tests/loom.rs`):
+//! Threads of the application and the drain thread move the same rings, and each sleeps when it has
+//! nothing to do. The protocol contains none of the system calls by which they sleep and wake, so that
+//! loom checks the very code that runs (`tests/loom.rs`):
 //!
-//! * [`Sleepers`]: who sleeps for a queue, and whether they were told of what judges hold.
-//! * [`Standby`]: a thread that comes when nobody else does.
-//! * [`Signal`]: a descriptor that is readable while there is something.
+//! * [`QueueSleepers`]: the threads that sleep for a queue, and whether they watch for all held packets.
+//! * [`StandbyThread`]: a thread that moves rings when no other thread does.
+//! * [`LevelSignal`]: a descriptor that is readable while a condition holds.
 #![forbid(unsafe_code)]
 
 mod signal;
 mod sleepers;
 mod standby;
 
-pub use signal::Signal;
-pub use sleepers::{Side, Sleepers, Woken};
-pub use standby::{Sleep, Standby};
+pub use signal::LevelSignal;
+pub use sleepers::{PumpSide, QueueSleepers, WakeState};
+pub use standby::{SleepLimit, StandbyThread};

@@ -1,40 +1,42 @@
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use crate::handover::HandOver;
+use crate::handover::Handover;
 use crate::sync::{AtomicBool, const_fn, fence};
 
-/// Keeps something outside (a descriptor) at a level that several threads change, without any waiting for another.
+/// Keeps an external object, such as an eventfd, at a level that several threads change. No thread waits
+/// for another.
 ///
 /// ```text
-///   who changes the level                  who was setting
+///   a thread that changes the level        a thread that sets the object
 ///   C1  level = new                        S1  set(old), shown = old
 ///   C2  fence(SeqCst)                      S2  fence(SeqCst)
 ///   C3  shown == new? then done            S3  level == shown? then done, else once more
 /// ```
 ///
-/// At least one of C3 and S3 sees what the other stored, so what is shown last is the last level.
+/// At least one of C3 and S3 sees what the other thread stored, so the object ends up at the last level.
 #[derive(Debug)]
-pub struct Signal {
-    /// What is shown, for those who only look.
+pub struct LevelSignal {
+    /// The level that the object has, for threads that only read it.
     shown: AtomicBool,
-    turn: HandOver<bool>,
+    turn: Handover<bool>,
 }
 
-impl Signal {
+impl LevelSignal {
     const_fn! {
-        /// One that shows `false`.
+        /// Creates a signal at level `false`.
         pub fn new() -> Self {
-            Self { shown: AtomicBool::new(false), turn: HandOver::new(false) }
+            Self { shown: AtomicBool::new(false), turn: Handover::new(false) }
         }
     }
 
-    /// What is shown.
+    /// Returns the level that the object has.
     pub fn shown(&self) -> bool {
         self.shown.load(Relaxed)
     }
 
-    /// The level may have changed: shows it, by `set`, unless that is done or another thread is about to.
-    pub fn show(&self, level: impl Fn() -> bool, mut set: impl FnMut(bool)) {
+    /// Calls `set` with the current level, unless the object has it or another thread is about to set
+    /// it. To be called after each change of the level.
+    pub fn update(&self, level: impl Fn() -> bool, mut set: impl FnMut(bool)) {
         fence(SeqCst);
         if self.shown() == level() {
             return;
@@ -50,7 +52,7 @@ impl Signal {
     }
 }
 
-impl Default for Signal {
+impl Default for LevelSignal {
     fn default() -> Self {
         Self::new()
     }

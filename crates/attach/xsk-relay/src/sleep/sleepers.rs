@@ -2,16 +2,16 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::sync::{AtomicBool, AtomicU32, const_fn};
 
-/// A direction of a queue, each with rings that are moved under a [hand-over](crate::handover) of its own.
+/// One of a queue's two pumps, each of which runs under its own [hand-over](crate::handover).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Side {
-    /// What is received.
+pub enum PumpSide {
+    /// The receive pump.
     Receive,
-    /// What is sent.
+    /// The transmit pump.
     Transmit,
 }
 
-impl Side {
+impl PumpSide {
     const ALL: u32 = 3;
 
     const fn bit(self) -> u32 {
@@ -19,128 +19,134 @@ impl Side {
     }
 }
 
-/// The threads that sleep for a queue. No step but the first and the last needs more than the hand-over of its side, within
-/// which it is made: a thread says that it will sleep before it goes in, and what it is to know of is told there.
+/// The threads that sleep for a queue.
+///
+/// "Inside" means within the hand-over of a pump. Only the first and last step of each thread are
+/// outside: a thread announces its sleep before it goes in, and starts to watch the P4 VMs' doorbells
+/// inside.
 ///
 /// ```text
-///   who will sleep                         who moves rings
-///   announced                              (in)  someone_waits? then ring
-///   (in)  nothing is ready; told           (in)  judges have what is new: not told
-///   sleep                                  (out) left_alone? then have somebody come
-///   slept; left_alone? then have somebody come
+///   a thread that will sleep               a thread that moves rings
+///   enter_sleep                            (in)  has_waiters? then signal the sockets
+///   (in)  nothing is ready; watched        (in)  new packets are held: not watched
+///   sleep                                  (out) is_unattended? then wake the drain thread
+///   leave_sleep; is_unattended? then wake the drain thread
 /// ```
 ///
-/// Who finds another inside sleeps for a moment only: the other may have looked before it was announced.
+/// A thread that finds another one inside sleeps only briefly, since the other may have checked before
+/// the announcement.
 #[derive(Debug)]
-pub struct Sleepers {
+pub struct QueueSleepers {
     /// Threads of the application that wait for packets.
     waiting: AtomicU32,
-    /// Threads that sleep until a judge rings.
+    /// Threads that sleep until a P4 VM rings their doorbell.
     sleeping: AtomicU32,
-    /// Sides of which a judge may have rung, by their bits.
+    /// The pumps for which a doorbell may have rung, by their bits.
     rung: AtomicU32,
-    /// By side: whether judges hold packets;
+    /// By pump: whether packets are held.
     held: [AtomicBool; 2],
-    /// whether one who sleeps was told of all of them.
-    told: [AtomicBool; 2],
+    /// By pump: whether a sleeping thread watches the doorbells for all held packets.
+    watched: [AtomicBool; 2],
 }
 
-/// What has changed for judges since rings were moved last.
+/// What has changed for the lanes of a pump since it last ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Woken {
-    /// One of them may have rung.
+pub struct WakeState {
+    /// Whether a doorbell may have rung.
     pub rang: bool,
-    /// Nobody sleeps whom they are to ring for.
-    pub nobody: bool,
+    /// Whether no thread sleeps that a doorbell must wake.
+    pub no_sleeper: bool,
 }
 
-impl Sleepers {
+impl QueueSleepers {
     const_fn! {
-        /// Nobody.
+        /// Creates an empty set.
         pub fn new() -> Self {
             Self {
                 waiting: AtomicU32::new(0),
                 sleeping: AtomicU32::new(0),
                 rung: AtomicU32::new(0),
                 held: [AtomicBool::new(false), AtomicBool::new(false)],
-                told: [AtomicBool::new(false), AtomicBool::new(false)],
+                watched: [AtomicBool::new(false), AtomicBool::new(false)],
             }
         }
     }
 
-    /// A thread of the application is about to wait for packets. Before it looks at what is ready.
-    pub fn wait(&self) {
+    /// Registers a thread of the application that is about to wait for packets, before it checks for
+    /// ready packets.
+    pub fn begin_wait(&self) {
         self.waiting.fetch_add(1, Relaxed);
     }
 
-    /// It waits no longer.
-    pub fn waited(&self) {
+    /// Removes a thread that no longer waits for packets.
+    pub fn end_wait(&self) {
         self.waiting.fetch_sub(1, Relaxed);
     }
 
-    /// Whether a thread of the application waits for packets: to be told if there are some. Inside, of the
-    /// receive side; elsewhere it is a hint.
-    pub fn someone_waits(&self) -> bool {
+    /// Returns whether a thread of the application waits for packets. Exact inside the receive pump;
+    /// elsewhere a hint.
+    pub fn has_waiters(&self) -> bool {
         self.waiting.load(Relaxed) > 0
     }
 
-    /// A thread is about to sleep: judges are to ring for it. Before it is told of what they hold.
-    pub fn announced(&self) {
+    /// Registers a thread that is about to sleep, before it goes inside to watch doorbells.
+    pub fn enter_sleep(&self) {
         self.sleeping.fetch_add(1, AcqRel);
     }
 
-    /// It is awake again. `rang` if a judge may have woken it. Afterwards it has to ask whether something is
-    /// [left alone](Self::left_alone): others who sleep may have been told of less.
-    pub fn slept(&self, rang: bool) {
+    /// Removes a thread that is awake again; `rang` if a doorbell may have woken it. Then the thread
+    /// must check [`Self::is_unattended`]: other sleeping threads may watch fewer doorbells.
+    pub fn leave_sleep(&self, rang: bool) {
         if rang {
-            self.rung.store(Side::ALL, Relaxed);
+            self.rung.store(PumpSide::ALL, Relaxed);
         }
         self.sleeping.fetch_sub(1, AcqRel);
-        self.told.iter().for_each(|told| told.store(false, Release));
+        self.watched.iter().for_each(|watched| watched.store(false, Release));
     }
 
-    /// Whether one who is about to sleep, and is announced, was told of all that judges hold. Inside, of this side.
-    pub fn tell(&self, side: Side, told: bool) {
-        self.told[side as usize].store(told, Release);
+    /// Records whether a registered thread watches the doorbells for all held packets. Inside, of this pump.
+    pub fn set_watched(&self, side: PumpSide, watched: bool) {
+        self.watched[side as usize].store(watched, Release);
     }
 
-    /// What judges are to know before they are asked. Inside, of this side.
-    pub fn woken(&self, side: Side) -> Woken {
-        // First, so that whoever is not counted any more has left word of what rang.
-        let nobody = self.sleeping.load(Acquire) == 0;
+    /// Takes the wake state of a pump, before its lanes are polled. Inside, of this pump.
+    pub fn take_wake_state(&self, side: PumpSide) -> WakeState {
+        // First: a thread that is no longer counted has already stored what rang.
+        let no_sleeper = self.sleeping.load(Acquire) == 0;
         let rang = self.rung.load(Relaxed) & side.bit() != 0;
         if rang {
             self.rung.fetch_and(!side.bit(), Relaxed);
         }
-        Woken { rang, nobody }
+        WakeState { rang, no_sleeper }
     }
 
-    /// Whether judges hold packets, and may have been given new ones, of which nobody was told. Inside, of this side.
-    pub fn keep(&self, side: Side, held: bool, new: bool) {
+    /// Records whether packets are held, and whether some of them may be `new`, which no thread watches.
+    /// Inside, of this pump.
+    pub fn update_held(&self, side: PumpSide, held: bool, new: bool) {
         self.held[side as usize].store(held, Relaxed);
         if held && new {
-            self.tell(side, false);
+            self.set_watched(side, false);
         }
     }
 
-    /// Whether judges hold packets of a side.
-    pub fn holds(&self, side: Side) -> bool {
+    /// Returns whether packets of a pump are held.
+    pub fn holds(&self, side: PumpSide) -> bool {
         self.held[side as usize].load(Relaxed)
     }
 
-    /// Whether judges hold packets of either side: they will ring.
-    pub fn held(&self) -> bool {
-        self.holds(Side::Receive) || self.holds(Side::Transmit)
+    /// Returns whether packets of either pump are held.
+    pub fn holds_any(&self) -> bool {
+        self.holds(PumpSide::Receive) || self.holds(PumpSide::Transmit)
     }
 
-    /// Whether judges hold packets that nobody who sleeps was told of.
-    pub fn left_alone(&self) -> bool {
-        let alone = |side: Side| self.holds(side) && !self.told[side as usize].load(Acquire);
-        alone(Side::Receive) || alone(Side::Transmit)
+    /// Returns whether packets are held for which no sleeping thread watches the doorbells.
+    pub fn is_unattended(&self) -> bool {
+        let unattended = |side: PumpSide| self.holds(side) && !self.watched[side as usize].load(Acquire);
+        unattended(PumpSide::Receive) || unattended(PumpSide::Transmit)
     }
 }
 
-impl Default for Sleepers {
+impl Default for QueueSleepers {
     fn default() -> Self {
         Self::new()
     }

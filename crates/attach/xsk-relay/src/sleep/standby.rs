@@ -2,89 +2,91 @@ use std::sync::atomic::Ordering::{AcqRel, Relaxed, SeqCst};
 
 use crate::sync::{AtomicU32, const_fn, fence};
 
-/// It sleeps.
+/// The thread sleeps.
 const ASLEEP: u32 = 1;
-/// It sleeps for long: until somebody wakes it, or nearly so.
+/// The thread sleeps for long or without a timeout.
 const LONG: u32 = 2;
-/// Something may be left to it.
-const NUDGED: u32 = 4;
-/// Something is left to it at once.
-const URGED: u32 = 8;
+/// There may be work for the thread.
+const NOTIFIED: u32 = 4;
+/// There is urgent work for the thread.
+const URGENT: u32 = 8;
 
-/// A thread that looks after what others leave to it, and sleeps else.
+/// The state of a thread that does the work that other threads leave to it, and otherwise sleeps.
 ///
 /// ```text
-///   who leaves something                   the thread
-///   L1  leave it                           T1  take all notes back
-///   L2  note += nudged                     T2  look at everything
-///   L3  it slept? then ring its bell       T3  note += asleep
-///                                          T4  nudged meanwhile? then it is no long sleep
+///   a thread that leaves work              the standby thread
+///   L1  leave it                           T1  clear all flags
+///   L2  flags += notified                  T2  check everything
+///   L3  was it asleep? then wake it        T3  flags += asleep
+///                                          T4  notified meanwhile? then no long sleep
 /// ```
 ///
-/// L2 and L3 are one step, and so are T3 and T4: whichever comes first is seen by the other. A note that stands is not
-/// written again, so that those who leave something all the time share a line that nobody writes.
+/// L2 and L3 are one atomic step, and so are T3 and T4, so the later of the two sees the earlier. A flag
+/// that is set is not written again, so that threads that leave work all the time only read a shared
+/// cache line.
 #[derive(Debug)]
-pub struct Standby {
+pub struct StandbyThread {
     state: AtomicU32,
 }
 
-/// How a thread that stands by may sleep.
+/// How long the standby thread may sleep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sleep {
-    /// As it wanted.
+pub enum SleepLimit {
+    /// As long as planned.
     AsPlanned,
-    /// Not for long: something may have been left to it since it looked.
+    /// Briefly, since there may be work that came after its last check.
     Short,
-    /// Not at all.
-    Not,
+    /// Not at all, since there is urgent work.
+    NoSleep,
 }
 
-impl Standby {
+impl StandbyThread {
     const_fn! {
-        /// One that is awake.
+        /// Creates the state of a thread that is awake.
         pub fn new() -> Self {
             Self { state: AtomicU32::new(0) }
         }
     }
 
-    /// Something may have been left to the thread, which it is to look at soon. True if its bell has to be rung: it sleeps for
-    /// long.
+    /// Notifies the thread that there may be work. Returns true if the caller must wake it: it sleeps
+    /// for long.
     #[must_use]
     #[inline]
-    pub fn nudge(&self) -> bool {
-        // Whoever finds a note has what was left seen by the look that the note stands for.
+    pub fn notify(&self) -> bool {
+        // If the flag is set already, the check that the flag requests sees the work too.
         fence(SeqCst);
-        if self.state.load(Relaxed) & NUDGED != 0 {
+        if self.state.load(Relaxed) & NOTIFIED != 0 {
             return false;
         }
-        self.state.fetch_or(NUDGED, AcqRel) & (NUDGED | LONG) == LONG
+        self.state.fetch_or(NOTIFIED, AcqRel) & (NOTIFIED | LONG) == LONG
     }
 
-    /// Something has been left to the thread, which it is to look at now. True if its bell has to be rung.
+    /// Notifies the thread that there is urgent work. Returns true if the caller must wake it.
     #[must_use]
-    pub fn urge(&self) -> bool {
-        self.state.fetch_or(URGED, AcqRel) & (URGED | ASLEEP) == ASLEEP
+    pub fn notify_urgently(&self) -> bool {
+        self.state.fetch_or(URGENT, AcqRel) & (URGENT | ASLEEP) == ASLEEP
     }
 
-    /// The thread is awake, and about to look at everything.
-    pub fn awake(&self) {
-        self.state.fetch_and(!(ASLEEP | LONG | NUDGED | URGED), AcqRel);
+    /// Clears all flags: the thread is awake and about to check everything.
+    pub fn mark_awake(&self) {
+        self.state.fetch_and(!(ASLEEP | LONG | NOTIFIED | URGENT), AcqRel);
         fence(SeqCst);
     }
 
-    /// The thread has looked, and is about to sleep, perhaps for `long`.
+    /// Marks that the thread has checked and is about to sleep, for long if `long`. Returns how long it
+    /// may sleep.
     #[must_use]
-    pub fn asleep(&self, long: bool) -> Sleep {
-        let notes = self.state.fetch_or(if long { ASLEEP | LONG } else { ASLEEP }, AcqRel);
-        match (notes & URGED != 0, notes & NUDGED != 0) {
-            (true, _) => Sleep::Not,
-            (_, true) => Sleep::Short,
-            _ => Sleep::AsPlanned,
+    pub fn mark_asleep(&self, long: bool) -> SleepLimit {
+        let flags = self.state.fetch_or(if long { ASLEEP | LONG } else { ASLEEP }, AcqRel);
+        match (flags & URGENT != 0, flags & NOTIFIED != 0) {
+            (true, _) => SleepLimit::NoSleep,
+            (_, true) => SleepLimit::Short,
+            _ => SleepLimit::AsPlanned,
         }
     }
 }
 
-impl Default for Standby {
+impl Default for StandbyThread {
     fn default() -> Self {
         Self::new()
     }

@@ -21,8 +21,8 @@ fn transmit(fd: c_int, (socket, queue): (&Socket, &Queue)) -> ssize_t {
     queue.called();
     let answer = queue.pump_transmit((socket.number, fd), true, |_| {});
     // One that sleeps in `poll` comes for what the kernel has sent when it sends again.
-    if queue.left_alone() || (queue.kernel_sends() && !socket.sleeps.load(Relaxed)) {
-        drain::nudge();
+    if queue.is_unattended() || (queue.kernel_sends() && !socket.sleeps.load(Relaxed)) {
+        drain::notify();
     }
     answer.unwrap_or_default()
 }
@@ -31,8 +31,8 @@ fn transmit(fd: c_int, (socket, queue): (&Socket, &Queue)) -> ssize_t {
 /// to be called as well.
 fn receive((socket, queue): (&Socket, &Queue)) -> bool {
     wait::service(socket, queue);
-    if queue.left_alone() {
-        drain::nudge();
+    if queue.is_unattended() {
+        drain::notify();
     }
     let wanted = queue.kernel_wants.load(Relaxed) || socket.busy_polls.load(Relaxed);
     wanted && socket.ready.load(Relaxed) == 0

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use libc::{c_int, off_t, size_t, sockaddr, socklen_t};
-use p4shield_xsk_relay::frames::Shape;
+use p4shield_xsk_relay::frames::UmemGeometry;
 
 use crate::library::{Library, is_forked, lets_pass, library};
 use crate::rings::Which;
@@ -82,10 +82,10 @@ pub(crate) unsafe extern "C" fn setsockopt(
     }
     match (level, option) {
         (libc::SOL_XDP, libc::XDP_UMEM_REG) => {
-            let shape = Shape::new(words[1], words[2] as u32, is_unaligned(&words, len)).ok();
-            if let Some((shape, umem)) = shape.zip(umem) {
+            let geometry = UmemGeometry::new(words[1], words[2] as u32, is_unaligned(&words, len)).ok();
+            if let Some((geometry, umem)) = geometry.zip(umem) {
                 // SAFETY: the kernel has just accepted it.
-                unsafe { socket.memory_registered(words[0] as usize as *mut c_void, shape, umem) };
+                unsafe { socket.memory_registered(words[0] as usize as *mut c_void, geometry, umem) };
             }
         }
         (libc::SOL_XDP, _) => {

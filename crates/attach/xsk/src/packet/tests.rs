@@ -2,7 +2,7 @@ use std::sync::Mutex;
 
 use p4shield_afxdp::ring::Entry;
 use p4shield_afxdp::{Consumer, Descriptor, Mapping, Producer, RingOffsets};
-use p4shield_xsk_relay::relay::{CompletionRings, Judge, Judged, TransmitPump, TransmitRings};
+use p4shield_xsk_relay::relay::{CompletionRings, JudgedPacket, TransmitPump, TransmitRings, VerdictSource};
 
 use super::*;
 use crate::umem::tests::Buffer;
@@ -30,22 +30,22 @@ struct Rewrites {
     done: Arc<Mutex<Vec<bool>>>,
 }
 
-impl Judge for Rewrites {
-    fn submit(&mut self, _: u64, parcel: Parcel) -> Option<Judged> {
-        // SAFETY: the memory is beside it, and the parcel comes from its pump.
-        let mut packet = unsafe { UmemPacket::new(parcel, &self.memory) };
+impl VerdictSource for Rewrites {
+    fn submit(&mut self, _: u64, packet: RelayedPacket) -> Option<JudgedPacket> {
+        // SAFETY: the memory is beside it, and the packet comes from its pump.
+        let mut packet = unsafe { UmemPacket::new(packet, &self.memory) };
         let result = packet.replace_head(self.old, &self.new, self.total);
         self.done.lock().unwrap().push(result.is_ok());
-        Some(Judged { parcel: packet.into_parcel(), pass: true })
+        Some(JudgedPacket { packet: packet.into_relayed(), pass: true })
     }
 
-    fn poll(&mut self, _: u64, _: impl FnMut(Judged)) {}
+    fn poll(&mut self, _: u64, _: impl FnMut(JudgedPacket)) {}
 
     fn held(&self) -> usize {
         0
     }
 
-    fn drain(&mut self, _: impl FnMut(Judged)) {}
+    fn drain(&mut self, _: impl FnMut(JudgedPacket)) {}
 }
 
 /// What became of a packet of frames with 100 bytes each, all of them 7, of which the program replaces the front.
@@ -67,9 +67,9 @@ fn send(options: &[u32], (old, new, total): (usize, Vec<u8>, usize)) -> Sent {
     let base = std::ptr::with_exposed_provenance_mut(addresses.start);
     // SAFETY: nobody is told of it: it stays as it is.
     let umem = unsafe { Umem::registering(addresses, false, false) }.unwrap();
-    let shape = Shape::new(8 * CHUNK as u64, CHUNK as u32, false).unwrap();
+    let geometry = UmemGeometry::new(8 * CHUNK as u64, CHUNK as u32, false).unwrap();
     // SAFETY: the buffer outlives the pump.
-    let memory = Arc::new(unsafe { Memory::new(base, shape, umem) });
+    let memory = Arc::new(unsafe { Memory::new(base, geometry, umem) });
     let ((mut app, from), (to, mut kernel)) = (ring(), ring());
     let ((_completed, completion_from), (completion_to, _completion)) = (ring(), ring());
     let completion = CompletionRings { application: completion_to, kernel: completion_from };
@@ -81,7 +81,7 @@ fn send(options: &[u32], (old, new, total): (usize, Vec<u8>, usize)) -> Sent {
         assert!(app.push(Descriptor { address: (n * CHUNK + START) as u64, len: 100, options }));
     }
     app.publish();
-    pump.round(|| 1);
+    pump.process(|| 1);
     drop(pump);
     let done = done.lock().unwrap();
     assert_eq!(done.len(), 1, "one packet");

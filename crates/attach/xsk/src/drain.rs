@@ -1,229 +1,209 @@
-//! The thread that moves rings for an application that makes no calls.
+//! The drain thread, which moves rings for an application that makes no calls.
 //!
-//! It leaves a queue alone whose application comes by itself (calls were made since it last looked, or a thread waits in
-//! `poll`), and looks again after a while. Queues that are left to it wake it when the kernel receives something or a judge
-//! has decided. With nothing to do it sleeps for good.
+//! It skips a queue whose application comes by itself (it made calls since the last check, or a thread
+//! waits in `poll`) and checks it again later. The other queues wake it when the kernel receives a
+//! packet or a P4 VM has a verdict. With nothing to do it sleeps without a timeout.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
 use p4shield_attach::spawn_without_signals;
-use p4shield_xsk_relay::sleep::{SleepLimit, StandbyThread};
-use rustix::event::{EventfdFlags, epoll, eventfd};
+use p4shield_xsk_relay::sleep::SleepLimit;
+use rustix::event::epoll;
 
-use crate::queue::{Queue, SOON};
-use crate::real;
-use crate::rest::Rest;
-use crate::socket::{self, Socket};
+use crate::drain_signal;
+use crate::poll_set::PollSet;
+use crate::queue::{RECHECK_SOON, XskQueue};
+use crate::socket::{self, XskSocket};
 
-/// Nanoseconds until it looks again: an application does its work itself, or has nothing that could wake us,
-const LATER: u64 = 2_000_000;
-/// an application waits.
-const MUCH_LATER: u64 = 50_000_000;
-/// Rounds without a packet, after one, in which it does not sleep for good: more may come.
-const PATIENCE: u32 = 16;
+/// Nanoseconds until the next check of a queue whose application made calls, or that no event would announce.
+const RECHECK: u64 = 2_000_000;
+/// Nanoseconds until the next check of a queue for which a thread waits in `poll`.
+const RECHECK_LATE: u64 = 50_000_000;
+/// Rounds without a packet before the thread sleeps without a timeout, since more packets may follow.
+const IDLE_ROUNDS: u32 = 16;
 
-/// Wakes the thread.
-static BELL: OnceLock<OwnedFd> = OnceLock::new();
-/// Whether it sleeps (for long: longer than [`LATER`]), and what was left to it meanwhile.
-static STANDBY: StandbyThread = StandbyThread::new();
-
-/// Starts it.
+/// Starts the thread.
 pub(crate) fn start() -> io::Result<()> {
-    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let wake_event = drain_signal::create()?;
     let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    let bell = BELL.get_or_init(|| bell);
-    let drain = Drain { bell, sockets, seen: Vec::new(), mine: Vec::new(), quiet: 0 };
+    let drain =
+        DrainThread { wake_event, sockets, last_checks: Vec::new(), held: Vec::new(), idle_rounds: 0 };
     spawn_without_signals("p4shield-drain", move || drain.run()).map(drop)
 }
 
-/// Has it look, if it sleeps for long: there is a new socket, or something is left that nobody may come for.
-#[inline]
-pub(crate) fn notify() {
-    if STANDBY.notify() {
-        ring();
-    }
-}
-
-/// Has it look at once: the thread that came for this queue until now is about to sleep elsewhere.
-pub(crate) fn hand_over(queue: &Queue) {
-    queue.handed_over.store(true, Relaxed);
-    if STANDBY.notify_urgently() {
-        ring();
-    }
-}
-
-#[cold]
-fn ring() {
-    if let Some(bell) = BELL.get() {
-        // A full counter wakes it as well.
-        let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
-    }
-}
-
-/// What it knew of a socket when it last looked.
-struct Seen {
+/// What the thread saw of a socket at its last check.
+struct SocketCheck {
     number: u32,
-    life: u32,
+    generation: u32,
     calls: u32,
-    /// Whether the kernel's receiving wakes us.
+    /// Whether a packet that the kernel receives wakes the thread.
     watched: bool,
-    /// Looks in a row after which the kernel had sent nothing.
-    unsent: u32,
+    /// Consecutive checks that found the kernel still sending.
+    unsent_checks: u32,
 }
 
-struct Drain {
-    bell: &'static OwnedFd,
-    /// An epoll and not descriptors in `poll`, because a call that waits for a socket keeps the kernel from freeing its
-    /// queue when the application closes it.
+struct DrainThread {
+    wake_event: &'static OwnedFd,
+    /// An epoll instead of descriptors in `poll`: a `poll` on a socket would keep the kernel from
+    /// freeing the socket's queue when the application closes it.
     sockets: OwnedFd,
-    seen: Vec<Seen>,
-    /// Queues that are left to us, with packets at judges.
-    mine: Vec<(&'static Socket, &'static Queue)>,
-    quiet: u32,
+    last_checks: Vec<SocketCheck>,
+    /// The queues that the thread serves and that hold packets.
+    held: Vec<(&'static XskSocket, &'static XskQueue)>,
+    idle_rounds: u32,
 }
 
-/// What came of a look at a socket.
+/// The result of checking one socket.
 #[derive(Default)]
-struct Visit {
-    /// When to look again; none is when something wakes us.
-    time: Option<u64>,
+struct CheckResult {
+    /// Nanoseconds until the next check; `None` if an event announces the next work.
+    recheck: Option<u64>,
     moved: bool,
 }
 
-impl Drain {
+impl DrainThread {
     fn run(mut self) {
         loop {
-            let rest = self.look();
-            self.sleep(rest);
+            let timeout = self.check_all();
+            self.sleep(timeout);
         }
     }
 
-    /// Does what is left to it. Returns for how long it may sleep; none is for good.
-    fn look(&mut self) -> Option<u64> {
-        let mut rest = None;
+    /// Moves the rings of all queues that are left to the thread. Returns how long it may sleep; `None`
+    /// without a limit.
+    fn check_all(&mut self) -> Option<u64> {
+        let mut timeout = None;
         let mut moved = false;
-        self.mine.clear();
+        self.held.clear();
         for socket in socket::all() {
             let Some(queue) = socket.queue() else { continue };
-            let visit = self.visit(socket, queue);
-            moved |= visit.moved;
-            rest = match (rest, visit.time) {
+            let result = self.check(socket, queue);
+            moved |= result.moved;
+            timeout = match (timeout, result.recheck) {
                 (Some(a), Some(b)) => Some(u64::min(a, b)),
                 (a, b) => a.or(b),
             };
         }
-        self.quiet = if moved { 0 } else { self.quiet.saturating_add(1) };
+        self.idle_rounds = if moved { 0 } else { self.idle_rounds.saturating_add(1) };
         if moved {
             std::thread::yield_now();
             return Some(0);
         }
-        if self.quiet < PATIENCE { Some(rest.map_or(SOON, |r| r.min(SOON))) } else { rest }
-    }
-
-    /// Moves a socket's rings if nobody else does.
-    fn visit(&mut self, socket: &'static Socket, queue: &'static Queue) -> Visit {
-        let seen = seen(&mut self.seen, socket, queue);
-        let calls = queue.calls.load(Relaxed);
-        let comes = std::mem::replace(&mut seen.calls, calls) != calls;
-        let waits = queue.sleepers.has_waiters();
-        let handed_over = queue.handed_over.swap(false, Relaxed);
-        if !handed_over && (comes || (waits && !queue.is_unattended())) {
-            watch(&self.sockets, socket, queue, seen, false);
-            return Visit { time: Some(if comes { LATER } else { MUCH_LATER }), moved: false };
-        }
-        let mut is_stalled = false;
-        let moved = queue.pump_receive(|pump| {
-            is_stalled = pump.is_stalled();
-            socket.see(pump);
-        });
-        socket.bell.tell_epoll(&socket.ready);
-        queue.pump_transmit(socket.itself(), false, |_| {});
-        if queue.sleepers.holds_any() {
-            self.mine.push((socket, queue));
-        }
-        let time = if queue.unsent() || queue.never_calls.load(Relaxed) {
-            Some(SOON)
-        } else if queue.kernel_sends() {
-            // Nothing tells of what the kernel has sent: it is looked for ever less often.
-            seen.unsent = (seen.unsent + 1).min(10);
-            Some((SOON << seen.unsent).min(MUCH_LATER))
+        if self.idle_rounds < IDLE_ROUNDS {
+            Some(timeout.map_or(RECHECK_SOON, |t| t.min(RECHECK_SOON)))
         } else {
-            seen.unsent = 0;
-            is_stalled.then_some(LATER)
-        };
-        watch(&self.sockets, socket, queue, seen, !is_stalled);
-        Visit { time, moved: moved.unwrap_or_default() }
+            timeout
+        }
     }
 
-    fn sleep(&self, time: Option<u64>) {
-        let mut rest = Rest::new(time);
-        rest.watch(self.bell.as_raw_fd(), libc::POLLIN);
-        rest.watch(self.sockets.as_raw_fd(), libc::POLLIN);
-        let own = rest.entries().len();
+    /// Moves a socket's rings if no other thread does.
+    fn check(&mut self, socket: &'static XskSocket, queue: &'static XskQueue) -> CheckResult {
+        let last = last_check(&mut self.last_checks, socket, queue);
+        let calls = queue.calls.load(Relaxed);
+        let called = std::mem::replace(&mut last.calls, calls) != calls;
+        let waited_for = queue.sleepers.has_waiters();
+        let handed_over = queue.handed_over.swap(false, Relaxed);
+        if !handed_over && (called || (waited_for && !queue.is_unattended())) {
+            watch(&self.sockets, socket, queue, last, false);
+            return CheckResult { recheck: Some(if called { RECHECK } else { RECHECK_LATE }), moved: false };
+        }
+        let mut stalled = false;
+        let moved = queue.pump_receive(|pump| {
+            stalled = pump.is_stalled();
+            socket.update_readiness(pump);
+        });
+        socket.event.update_epoll();
+        queue.pump_transmit(socket.number_and_fd(), false, |_| {});
+        if queue.sleepers.holds_any() {
+            self.held.push((socket, queue));
+        }
+        let recheck = if queue.has_unsent() || queue.never_calls.load(Relaxed) {
+            Some(RECHECK_SOON)
+        } else if queue.kernel_is_sending() {
+            // No event announces completions, so the interval doubles from check to check.
+            last.unsent_checks = (last.unsent_checks + 1).min(10);
+            Some((RECHECK_SOON << last.unsent_checks).min(RECHECK_LATE))
+        } else {
+            last.unsent_checks = 0;
+            stalled.then_some(RECHECK)
+        };
+        watch(&self.sockets, socket, queue, last, !stalled);
+        CheckResult { recheck, moved: moved.unwrap_or_default() }
+    }
+
+    fn sleep(&self, timeout: Option<u64>) {
+        let mut set = PollSet::new(timeout);
+        set.watch(self.wake_event.as_raw_fd(), libc::POLLIN);
+        set.watch(self.sockets.as_raw_fd(), libc::POLLIN);
+        let own = set.entries().len();
         let mut may = true;
-        for (socket, queue) in &self.mine {
-            may &= queue.announce(socket.itself(), &mut rest, |pump| {
-                socket.see(pump);
+        for (socket, queue) in &self.held {
+            may &= queue.enter_sleep(socket.number_and_fd(), &mut set, |pump| {
+                socket.update_readiness(pump);
                 true
             });
-            socket.bell.tell_epoll(&socket.ready);
+            socket.event.update_epoll();
         }
         if !may {
-            rest.time = Some(0);
+            set.timeout = Some(0);
         }
-        match STANDBY.mark_asleep(rest.time.is_none_or(|t| t > LATER)) {
+        match drain_signal::enter_sleep(set.timeout.is_none_or(|t| t > RECHECK)) {
             SleepLimit::AsPlanned => {}
-            SleepLimit::Short => rest.at_most(LATER),
-            SleepLimit::NoSleep => rest.time = Some(0),
+            SleepLimit::Short => set.limit(RECHECK),
+            SleepLimit::NoSleep => set.timeout = Some(0),
         }
-        // SAFETY: no mask. An error is an early end of sleep.
-        let _ = unsafe { real::wait_for(&mut rest, std::ptr::null()) };
-        STANDBY.mark_awake();
-        let rang = rest.entries()[own..].iter().any(|p| p.revents != 0);
-        self.mine.iter().for_each(|(_, queue)| queue.slept(rang));
-        if rest.entries()[0].revents != 0 {
-            let _ = rustix::io::read(self.bell, &mut [0_u8; 8]);
+        // SAFETY: no mask. An error ends the sleep early.
+        let _ = unsafe { set.poll(std::ptr::null()) };
+        drain_signal::leave_sleep();
+        let rang = set.entries()[own..].iter().any(|p| p.revents != 0);
+        self.held.iter().for_each(|(_, queue)| queue.leave_sleep(rang));
+        if set.entries()[0].revents != 0 {
+            let _ = rustix::io::read(self.wake_event, &mut [0_u8; 8]);
         }
     }
 }
 
-/// What is known of a socket; nothing of one whose place is used again.
-fn seen<'s>(all: &'s mut Vec<Seen>, socket: &Socket, queue: &Queue) -> &'s mut Seen {
-    let (number, life) = (socket.number, socket.life.load(Relaxed));
+/// Returns the last check of a socket; a fresh one if the socket object was reused since.
+fn last_check<'c>(
+    all: &'c mut Vec<SocketCheck>,
+    socket: &XskSocket,
+    queue: &XskQueue,
+) -> &'c mut SocketCheck {
+    let (number, generation) = (socket.number, socket.generation.load(Relaxed));
     let at = all.iter().position(|s| s.number == number).unwrap_or_else(|| {
         let calls = queue.calls.load(Relaxed);
-        all.push(Seen { number, life, calls, watched: false, unsent: 0 });
+        all.push(SocketCheck { number, generation, calls, watched: false, unsent_checks: 0 });
         all.len() - 1
     });
-    let seen = &mut all[at];
-    if seen.life != life {
-        (seen.life, seen.watched) = (life, false);
+    let last = &mut all[at];
+    if last.generation != generation {
+        (last.generation, last.watched) = (generation, false);
     }
-    seen
+    last
 }
 
-/// Has the kernel's receiving wake us, or not. Inside the pump, so that the descriptor is not closed meanwhile.
-fn watch(sockets: &OwnedFd, socket: &Socket, queue: &Queue, seen: &mut Seen, watched: bool) {
-    if seen.watched == watched {
+/// Adds the kernel's socket to the thread's epoll, or removes it. Inside the pump, so that the
+/// descriptor is not closed meanwhile.
+fn watch(sockets: &OwnedFd, socket: &XskSocket, queue: &XskQueue, last: &mut SocketCheck, watched: bool) {
+    if last.watched == watched {
         return;
     }
     queue.pump_receive(|pump| {
-        socket.see(pump);
-        if seen.watched == watched {
+        socket.update_readiness(pump);
+        if last.watched == watched {
             return;
         }
-        // SAFETY: a socket with a pump is open: closing it takes the pump away first, and we are inside.
+        // SAFETY: a socket with a pump is open: closing it removes the pump first, and this thread is inside.
         let fd = unsafe { BorrowedFd::borrow_raw(socket.fd.load(Relaxed)) };
         let data = epoll::EventData::new_u64(socket.number.into());
-        // What fails leaves it as it is, and costs a nap or a wake-up too many.
+        // A failure costs one sleep or one wake-up too many.
         let _ = if watched {
             epoll::add(sockets.as_fd(), fd, data, epoll::EventFlags::IN)
         } else {
             epoll::delete(sockets.as_fd(), fd)
         };
-        seen.watched = watched;
+        last.watched = watched;
     });
 }

@@ -1,48 +1,69 @@
-//! The `xsk` attachment: a library that is preloaded into an unmodified AF_XDP application, most of all a switch.
+//! The `xsk` attachment: a library that is preloaded into an unmodified AF_XDP application, usually a switch.
 //!
 //! ```text
-//!   application            this library (same process)                       kernel
-//!  ┌─────────────┐  ours  ┌────────────────────────────────────────┐ theirs ┌────────┐
-//!  │ fill        ├───────►│ receive pump ──────────────────────────┼───────►│ fill   │
-//!  │ receive     │◄───────┤        lane ◄── pass ─ P4 VM ◄─ submit ┼────────┤ receive│
-//!  │ transmit    ├───────►│ transmit pump ─────────────────────────┼───────►│ transm.│
-//!  │ completion  │◄───────┤ ◄──────────────────────────────────────┼────────┤ compl. │
-//!  └──────┬──────┘        └───────▲────────────────────────▲───────┘        └────────┘
-//!         └ socket, bind, mmap,   │ in the caller's thread │ drain thread, where
-//!           sendto, poll, ... ────┘                        └ no thread calls
+//!   application            this library (same process)                        kernel
+//!  ┌─────────────┐ rings  ┌─────────────────────────────────────────┐ rings  ┌────────┐
+//!  │ fill        ├───────►│ receive pump ───────────────────────────┼───────►│ fill   │
+//!  │ receive     │◄───────┤        lane ◄── pass ─ P4 VM ◄─ submit ─┼────────┤ receive│
+//!  │ transmit    ├───────►│ transmit pump ──────────────────────────┼───────►│ transm.│
+//!  │ completion  │◄───────┤ ◄───────────────────────────────────────┼────────┤ compl. │
+//!  └──────┬──────┘        └───────▲────────────────────────▲────────┘        └────────┘
+//!         └ socket, bind, mmap,   │ in the caller's thread │ in the drain thread, for
+//!           sendto, poll, ... ────┘                        └ applications without calls
 //! ```
 //!
-//! When the application maps a ring it gets one of ours; the kernel's stays with us. Who moves descriptors between the
-//! two is whoever makes a system call for that socket: `sendto`, `recvfrom` and `poll` come by here anyway, and our rings
-//! ask for them with the kernel's own flag (`XDP_RING_NEED_WAKEUP`). For an application that makes none a drain thread
-//! does it, which sleeps otherwise.
+//! When the application maps a ring it gets one of this library's, which maps the kernel's ring itself.
+//! The thread that makes a system call for a socket moves descriptors between the two rings: `sendto`,
+//! `recvfrom` and `poll` are replaced, and the replaced rings request such calls with the kernel's own
+//! flag (`XDP_RING_NEED_WAKEUP`). For an application that makes no calls the drain thread moves them;
+//! otherwise it sleeps.
 //!
-//! - `hooks`: the functions of libc that are replaced. - `real`: the functions themselves.
-//! - `table`: which descriptor is an AF_XDP socket. - `socket`: what is known of one.
-//! - `rings`: the two of each ring. - `queue`: pumping. - `judge`, `packet`: the seam to lanes.
-//! - `wait`: `poll`. - `rest`: what is slept for. - `bell`: what our rings tell sleepers. - `drain`: the thread. - `library`: configuration and session.
+//! # A packet's way
+//!
+//! `hooks` (the replaced functions) → `socket` and `queue` (which pump) → `p4shield_xsk_relay` (rings,
+//! frame owners) → `verdicts` and `packet` → [`p4shield_attach::Lane`] → the mediator, and back.
+//!
+//! - `fd_table`: the AF_XDP sockets by descriptor. `rings`: the application's rings and the kernel's.
+//! - `umem`: the memory that a P4 VM may map. `mediation`: configuration and session. `process`: start,
+//!   forks, exit.
+//! - `poll`, `epoll`: threads that wait. `poll_set`: what a thread sleeps for. `ready_event`: wakes
+//!   threads that wait.
+//! - `drain`, `drain_signal`: the drain thread. `next_libc`: the functions that are replaced.
 //!
 //! # Promises
 //!
-//! * A call on anything that is no AF_XDP socket passes after one or two loads.
-//! * Where packets cannot be mediated the application gets an error, and an operator a line that says why: no packet
-//!   passes a socket unseen.
+//! * A call on a descriptor that is not an AF_XDP socket costs one or two loads.
+//! * If packets cannot be mediated, the application's call fails and the log gives the reason: no packet
+//!   bypasses the mediator.
 //! * No call waits for a P4 VM or for the daemon.
-//! * A forked child's calls pass untouched; it can open no AF_XDP socket of its own.
+//! * A forked child's calls go straight to libc; it can open no AF_XDP socket.
+//!
+//! # Unsafe code
+//!
+//! `unsafe` is in the C interface (`hooks`, `next_libc`, `process`, and the waiting in `poll`,
+//! `poll_set` and `drain`), in the access to the application's memory (`packet`, `umem`, `rings`,
+//! `verdicts`), and where raw pointers and descriptors become references (`fd_table`, `socket`,
+//! `queue`).
 
-#![cfg_attr(test, allow(dead_code, reason = "in its unit tests nothing is replaced, so nothing is called"))]
+#![cfg_attr(
+    test,
+    allow(dead_code, reason = "unit tests replace no function of libc, so the hooks are unused")
+)]
 
-mod bell;
 mod drain;
+mod drain_signal;
+mod epoll;
+mod fd_table;
 mod hooks;
-mod judge;
-mod library;
+mod mediation;
+mod next_libc;
 mod packet;
+mod poll;
+mod poll_set;
+mod process;
 mod queue;
-mod real;
-mod rest;
+mod ready_event;
 mod rings;
 mod socket;
-mod table;
 mod umem;
-mod wait;
+mod verdicts;

@@ -1,4 +1,4 @@
-//! A packet in the application's memory, as lanes see it.
+//! A packet in the application's UMEM, as lanes see it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -7,41 +7,43 @@ use p4shield_mediator::{Packet, RewriteRefused};
 use p4shield_xsk_relay::frames::UmemGeometry;
 use p4shield_xsk_relay::relay::{FrameTable, RelayedPacket};
 
-use crate::umem::Umem;
+use crate::umem::RegisteredUmem;
 
-/// The application's packet memory, and who owns which frame of it.
+/// The application's UMEM, and the owners of its frames.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct ApplicationMemory {
     base: *mut u8,
-    /// The owners.
+    /// The owners of the frames.
     pub(crate) frames: Arc<FrameTable>,
-    /// Who else may read it. With the last socket the application has its buffer back as it was.
-    pub(crate) umem: Arc<Umem>,
-    /// Whether a lane has what is refused counted.
+    /// The P4 VM that may read the memory. Dropping it makes the application's buffer private again.
+    pub(crate) umem: Arc<RegisteredUmem>,
+    /// Whether a lane reports the count of refused transitions.
     counted: Arc<AtomicBool>,
 }
 
-// SAFETY: the pointer is the application's memory, which belongs to no thread; bytes are reached through parcels, each of
-// which is the one owner of its frame.
-unsafe impl Send for Memory {}
+// SAFETY: the pointer is to the application's memory, which belongs to no thread. Its bytes are reached
+// through relayed packets, each of which is the only owner of its frame.
+unsafe impl Send for ApplicationMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Memory {}
+unsafe impl Sync for ApplicationMemory {}
 
-impl Memory {
-    /// Memory that the kernel has accepted as `XDP_UMEM_REG`.
+impl ApplicationMemory {
+    /// Describes a UMEM that the kernel has accepted (`XDP_UMEM_REG`).
     ///
     /// # Safety
-    /// `base` is the start of `geometry.len()` bytes that can be read and written until no [`UmemPacket`] is left; the
-    /// application that unmaps them while its socket is open would crash without us, too.
-    pub(crate) unsafe fn new(base: *mut u8, geometry: UmemGeometry, umem: Arc<Umem>) -> Self {
+    /// `base` is the start of `geometry.len()` readable and writable bytes, until the last
+    /// [`UmemPacket`] is dropped. An application that unmaps them while its socket is open would crash
+    /// without this library, too.
+    pub(crate) unsafe fn new(base: *mut u8, geometry: UmemGeometry, umem: Arc<RegisteredUmem>) -> Self {
         Self { base, frames: Arc::new(FrameTable::new(geometry)), umem, counted: Arc::default() }
     }
 
-    /// What counts the steps of frames that are refused from now on, for one lane at a time: sockets may share their memory.
-    pub(crate) fn refused(&self) -> Option<impl Fn() -> u64 + Send + use<>> {
-        let (frames, ring_id) = (Arc::clone(&self.frames), Counting::begin(&self.counted)?);
+    /// Returns a reader of the count of refused transitions, for one lane at a time: sockets may share a
+    /// UMEM.
+    pub(crate) fn claim_refused_count(&self) -> Option<impl Fn() -> u64 + Send + use<>> {
+        let (frames, claim) = (Arc::clone(&self.frames), RefusedCountClaim::new(&self.counted)?);
         Some(move || {
-            let _ = &ring_id;
+            let _ = &claim;
             frames.faults.total()
         })
     }
@@ -51,60 +53,62 @@ impl Memory {
     }
 }
 
-/// The one lane that counts; when it is gone another one may.
-struct Counting(Arc<AtomicBool>);
+/// The right to report the count, which another lane may claim after a drop.
+struct RefusedCountClaim(Arc<AtomicBool>);
 
-impl Counting {
-    fn begin(counted: &Arc<AtomicBool>) -> Option<Self> {
+impl RefusedCountClaim {
+    fn new(counted: &Arc<AtomicBool>) -> Option<Self> {
         (!counted.swap(true, Relaxed)).then(|| Self(Arc::clone(counted)))
     }
 }
 
-impl Drop for Counting {
+impl Drop for RefusedCountClaim {
     fn drop(&mut self) {
         self.0.store(false, Relaxed);
     }
 }
 
-/// A packet in the application's memory: a packet, and how to reach its bytes.
+/// A relayed packet, and the memory that its bytes are in.
 #[derive(Debug)]
 pub(crate) struct UmemPacket {
     packet: RelayedPacket,
-    /// Outlives the packet: whoever has a lane has the memory's `Arc` beside it, and drains the lane first.
-    memory: *const Memory,
+    /// Outlives the packet: the owner of a lane keeps the memory's `Arc` beside it and drains the lane
+    /// first.
+    memory: *const ApplicationMemory,
 }
 
-// SAFETY: `Memory` may be used from any thread, and lives as long as the packet.
+// SAFETY: `ApplicationMemory` may be used from any thread and outlives the packet.
 unsafe impl Send for UmemPacket {}
 
 impl UmemPacket {
-    /// A packet of this memory.
+    /// Describes a packet in `memory`.
     ///
     /// # Safety
-    /// `memory` outlives the packet, and `packet` is of this memory.
-    pub(crate) unsafe fn new(packet: RelayedPacket, memory: &Arc<Memory>) -> Self {
+    /// `memory` outlives the packet, and `packet` is in it.
+    pub(crate) unsafe fn new(packet: RelayedPacket, memory: &Arc<ApplicationMemory>) -> Self {
         Self { packet, memory: Arc::as_ptr(memory) }
     }
 
-    /// The packet again.
+    /// Returns the relayed packet.
     pub(crate) fn into_relayed(self) -> RelayedPacket {
         self.packet
     }
 
-    fn memory(&self) -> &Memory {
-        // SAFETY: it outlives the packet, says `new`.
+    fn memory(&self) -> &ApplicationMemory {
+        // SAFETY: the caller of `new` promised that it outlives the packet.
         unsafe { &*self.memory }
     }
 
-    /// Replaces the first `old` bytes by `new`, keeps as much of the rest as makes `total`, all in one buffer.
+    /// Replaces the first `old` bytes by `new` and keeps as many of the remaining bytes as make `total`.
+    /// The replaced bytes must lie in the first buffer.
     fn replace(&mut self, old: usize, new: &[u8], total: usize) -> Result<(), RewriteRefused> {
         let bytes = self.packet.bytes();
         let (first, room) = ((bytes.end - bytes.start) as usize, self.packet.frame_range().clone());
-        // What the interface is told about a packet counts from its first byte.
+        // Transmit metadata refers to offsets from the packet's first byte.
         if self.packet.has_tx_metadata() && new.len() != old {
             return Err(RewriteRefused);
         }
-        // What stands in further buffers is neither moved nor cut.
+        // The bytes of further buffers can be neither moved nor truncated.
         let kept_whole =
             (self.packet.len() as usize).checked_sub(old).map(|rest| rest + new.len()) == Some(total);
         if old > first || (self.packet.is_multi_buffer() && !kept_whole) {
@@ -114,7 +118,8 @@ impl UmemPacket {
         let rest =
             total.checked_sub(behind + new.len()).filter(|&n| n <= first - old).ok_or(RewriteRefused)?;
         let rest_at = bytes.start + old as u64;
-        // In front of the rest if there is room, which moves no payload; else the rest moves back.
+        // If there is headroom, `new` grows into it and no payload moves; otherwise the payload moves
+        // back.
         let start = rest_at.saturating_sub(new.len() as u64).max(room.start);
         let end = start + (new.len() + rest) as u64;
         let memory = self.memory();
@@ -122,7 +127,8 @@ impl UmemPacket {
         if !self.packet.set_bytes(&geometry, start..end) {
             return Err(RewriteRefused);
         }
-        // SAFETY: both ranges lie within the packet's room (`set_bytes` and the ledger say so), whose one owner it is.
+        // SAFETY: both ranges lie within the packet's frame (`set_bytes` and the ledger checked them),
+        // of which it is the only owner.
         unsafe {
             let to = base.add(start as usize);
             std::ptr::copy(base.add(rest_at as usize), to.add(new.len()), rest);
@@ -136,8 +142,9 @@ impl Packet for UmemPacket {
     #[inline]
     fn bytes(&self) -> &[u8] {
         let bytes = self.packet.bytes();
-        // SAFETY: within the memory, says the ledger. While the packet is with us neither the kernel nor the application
-        // has its frame; an application that writes to it all the same gets other verdicts for its own packet.
+        // SAFETY: the ledger checked that the range is within the memory. While the packet is held,
+        // neither the kernel nor an honest application writes to its frame. An application that does
+        // write changes only the verdicts of its own packets.
         unsafe {
             std::slice::from_raw_parts(
                 self.memory().base.add(bytes.start as usize),

@@ -1,4 +1,4 @@
-//! Pumping: the rings of one queue of one interface, moved by whoever comes by; and sleeping until they are to be moved.
+//! The two pumps of one queue of one interface, and how threads sleep until these are to run.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -9,44 +9,47 @@ use p4shield_xsk_relay::relay::{ReceivePump, TransmitPump};
 use p4shield_xsk_relay::sleep::{PumpSide, QueueSleepers, WakeState};
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::judge::Verdicts;
-use crate::real;
-use crate::rest::Rest;
+use crate::next_libc;
+use crate::poll_set::PollSet;
+use crate::ready_event;
+use crate::verdicts::Verdicts;
 
-/// Calls for sending that one round makes for verdicts that came while nobody sent: 32 packets each in copy mode.
-const MOST_CALLS: u32 = 64;
-/// Nanoseconds until a thread that would sleep looks again where nothing will wake it and something is to be done.
-pub(crate) const SOON: u64 = 50_000;
+/// The most send calls in one round for packets whose verdicts came between the application's calls. In
+/// copy mode the kernel sends 32 packets in each.
+const MAX_SEND_CALLS: u32 = 64;
+/// Nanoseconds until a thread checks again for work that no event will announce.
+pub(crate) const RECHECK_SOON: u64 = 50_000;
 
-/// Nanoseconds of the monotonic clock.
+/// Returns nanoseconds of the monotonic clock.
 pub(crate) fn now() -> u64 {
     let t = clock_gettime(ClockId::Monotonic);
-    // Neither is negative: the clock starts with the machine.
+    // Neither is negative: the clock starts at boot.
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
-/// The two directions of a queue, and hints about them that are read without entering.
+/// The two pumps of a queue, and hints about them that are read without entering a hand-over.
 #[derive(Debug)]
-pub(crate) struct Queue {
+pub(crate) struct XskQueue {
     pub(crate) receive: Handover<Option<ReceivePump<Verdicts>>>,
     pub(crate) transmit: Handover<Option<TransmitPump<Verdicts>>>,
-    /// Who sleeps for it.
+    /// The threads that sleep for the queue.
     pub(crate) sleepers: QueueSleepers,
-    /// Whether the kernel has frames for sending.
+    /// Whether the kernel is sending frames.
     sending: AtomicBool,
-    /// Whether the kernel did not take all that it was told to send.
+    /// Whether the kernel left packets in its transmit ring.
     unsent: AtomicBool,
-    /// Whether the kernel asks for a call to look at its fill ring.
-    pub(crate) kernel_wants: AtomicBool,
-    /// Whether the application makes no calls at all, by its right: it was bound without a flag that would ask for them.
+    /// Whether the kernel waits for a system call before it reads the fill ring.
+    pub(crate) kernel_needs_wakeup: AtomicBool,
+    /// Whether the application need not make any call, since its bind requested no need_wakeup flag.
     pub(crate) never_calls: AtomicBool,
-    /// Whether the drain thread is to come for it at once, although calls were made.
+    /// Whether the drain thread must come at once, although the application made calls.
     pub(crate) handed_over: AtomicBool,
-    /// Counts the application's calls; the drain thread leaves alone what moves by itself.
+    /// Counts the application's calls, so that the drain thread leaves a queue alone whose application
+    /// makes some.
     pub(crate) calls: AtomicU32,
 }
 
-impl Queue {
+impl XskQueue {
     pub(crate) const fn new() -> Self {
         Self {
             receive: Handover::new(None),
@@ -54,157 +57,161 @@ impl Queue {
             sleepers: QueueSleepers::new(),
             sending: AtomicBool::new(false),
             unsent: AtomicBool::new(false),
-            kernel_wants: AtomicBool::new(false),
+            kernel_needs_wakeup: AtomicBool::new(false),
             never_calls: AtomicBool::new(false),
             handed_over: AtomicBool::new(false),
             calls: AtomicU32::new(0),
         }
     }
 
-    /// Whether frames are on their way out: with a judge, or with the kernel.
-    pub(crate) fn sends(&self) -> bool {
-        self.sleepers.holds(PumpSide::Transmit) || self.kernel_sends()
+    /// Returns whether packets to send wait for a verdict or are with the kernel.
+    pub(crate) fn is_sending(&self) -> bool {
+        self.sleepers.holds(PumpSide::Transmit) || self.kernel_is_sending()
     }
 
-    /// Whether the kernel has frames for sending.
-    pub(crate) fn kernel_sends(&self) -> bool {
+    /// Returns whether the kernel is sending frames.
+    pub(crate) fn kernel_is_sending(&self) -> bool {
         self.sending.load(Relaxed)
     }
 
-    /// Whether the kernel is to be told again soon.
-    pub(crate) fn unsent(&self) -> bool {
+    /// Returns whether the kernel left packets in its transmit ring, so that a send call must follow soon.
+    pub(crate) fn has_unsent(&self) -> bool {
         self.unsent.load(Relaxed)
     }
 
-    /// Whether packets are with judges or were not taken by the kernel, and no thread sleeps that would come for them.
+    /// Returns whether packets are held or unsent for which no sleeping thread would come.
     pub(crate) fn is_unattended(&self) -> bool {
-        self.unsent() || self.sleepers.is_unattended()
+        self.has_unsent() || self.sleepers.is_unattended()
     }
 
-    /// A thread of the application made a call.
-    pub(crate) fn called(&self) {
-        // Two at once may count one: any change will do.
+    /// Counts a call of the application.
+    pub(crate) fn count_call(&self) {
+        // Two concurrent calls may count as one: any change is enough.
         self.calls.store(self.calls.load(Relaxed).wrapping_add(1), Relaxed);
     }
 
-    /// Moves what is received. `see` looks at the pump afterwards. Returns whether something moved, or `None` if another
-    /// thread is at it.
-    pub(crate) fn pump_receive(&self, mut see: impl FnMut(&mut ReceivePump<Verdicts>)) -> Option<bool> {
+    /// Runs the receive pump and passes it to `inspect`. Returns whether descriptors moved, or `None` if
+    /// another thread is inside, which then does another round.
+    pub(crate) fn pump_receive(&self, mut inspect: impl FnMut(&mut ReceivePump<Verdicts>)) -> Option<bool> {
         let mut moved = false;
         let done = self.receive.run(|pump| {
             let Some(pump) = pump else { return };
-            self.awake(PumpSide::Receive, pump.verdict_sources());
-            let round = pump.process(now);
-            self.sleepers.update_held(PumpSide::Receive, round.held > 0, round.moved > 0);
-            moved |= round.moved > 0;
-            if round.moved > 0 {
-                self.wake_pollers(pump);
+            self.apply_wake_state(PumpSide::Receive, pump.verdict_sources());
+            let progress = pump.process(now);
+            self.sleepers.update_held(PumpSide::Receive, progress.held > 0, progress.moved > 0);
+            moved |= progress.moved > 0;
+            if progress.moved > 0 {
+                self.signal_waiters(pump);
             }
-            see(pump);
+            inspect(pump);
         });
         done.then_some(moved)
     }
 
-    /// Moves what is sent, and tells the kernel by `socket` if there is something to tell: once and with its answer if
-    /// the application `asked`, else until it has taken all. `see` looks at the pump afterwards. Returns what the
-    /// application's call is to return, or `None` if another thread is at it.
+    /// Runs the transmit pump, makes send calls on `fd` if the kernel has packets to send, and passes
+    /// the pump to `inspect`. For a send call of the application (`by_application`) makes one call and
+    /// returns its result; otherwise repeats the call until the kernel has taken all packets. Returns
+    /// `None` if another thread is inside.
     pub(crate) fn pump_transmit(
         &self,
-        (number, socket): (u32, RawFd),
-        asked: bool,
-        mut see: impl FnMut(&mut TransmitPump<Verdicts>),
+        (number, fd): (u32, RawFd),
+        by_application: bool,
+        mut inspect: impl FnMut(&mut TransmitPump<Verdicts>),
     ) -> Option<isize> {
-        let mut answer = 0;
-        let mut told = !asked;
+        let mut result = 0;
+        let mut called = !by_application;
         let done = self.transmit.run(|pump| {
             let Some(pump) = pump else { return };
-            self.awake(PumpSide::Transmit, pump.verdict_sources());
-            let round = pump.process(now);
+            self.apply_wake_state(PumpSide::Transmit, pump.verdict_sources());
+            let progress = pump.process(now);
             let unsent = pump.unsent(number);
-            if round.unsent > 0 && pump.needs_send_call(number) {
-                if told {
-                    tell_all(pump, number, socket);
+            if progress.unsent > 0 && pump.needs_send_call(number) {
+                if called {
+                    send_all(pump, number, fd);
                 } else {
-                    (answer, told) = (tell(socket), true);
+                    (result, called) = (send_call(fd), true);
                 }
                 if pump.unsent(number) < unsent {
                     pump.verdict_sources().for_each(Verdicts::sent);
                 }
                 pump.reap();
             }
-            self.sleepers.update_held(PumpSide::Transmit, round.held > 0, round.moved > 0);
+            self.sleepers.update_held(PumpSide::Transmit, progress.held > 0, progress.moved > 0);
             self.unsent.store(pump.needs_send_call(number) && pump.unsent(number) > 0, Relaxed);
-            self.sending.store(pump.outstanding() > round.held, Relaxed);
-            see(pump);
+            self.sending.store(pump.outstanding() > progress.held, Relaxed);
+            inspect(pump);
         });
-        done.then_some(answer)
+        done.then_some(result)
     }
 
-    /// Before a thread sleeps for a socket: has judges ring for it, and says until when it may sleep. `see` says of what
-    /// is received whether it may sleep at all. [`Queue::slept`] has to follow. False if it is to look once more instead.
-    pub(crate) fn announce(
+    /// Prepares a thread's sleep for a socket: adds the P4 VMs' doorbells and deadlines to `set`.
+    /// `may_sleep` decides from the receive pump whether the thread may sleep at all.
+    /// [`Self::leave_sleep`] must follow. Returns false if the thread must check again instead.
+    pub(crate) fn enter_sleep(
         &self,
         socket: (u32, RawFd),
-        rest: &mut Rest,
-        see: impl Fn(&mut ReceivePump<Verdicts>) -> bool,
+        set: &mut PollSet,
+        may_sleep: impl Fn(&mut ReceivePump<Verdicts>) -> bool,
     ) -> bool {
         self.sleepers.enter_sleep();
         let now = now();
         let mut may = true;
         let received = self.pump_receive(|pump| {
-            let told = see(pump) && pump.verdict_sources().all(|j| j.announce(now, rest));
-            self.sleepers.set_watched(PumpSide::Receive, told);
-            may &= told;
+            let watched = may_sleep(pump) && pump.verdict_sources().all(|v| v.watch(now, set));
+            self.sleepers.set_watched(PumpSide::Receive, watched);
+            may &= watched;
         });
         let sent = self.pump_transmit(socket, false, |pump| {
-            let told = pump.verdict_sources().all(|j| j.announce(now, rest));
-            self.sleepers.set_watched(PumpSide::Transmit, told);
-            may &= told;
+            let watched = pump.verdict_sources().all(|v| v.watch(now, set));
+            self.sleepers.set_watched(PumpSide::Transmit, watched);
+            may &= watched;
         });
-        if !may || received.is_none() || sent.is_none() || self.unsent() {
-            rest.at_most(SOON);
+        if !may || received.is_none() || sent.is_none() || self.has_unsent() {
+            set.limit(RECHECK_SOON);
         }
         may
     }
 
-    /// After [`Queue::announce`]: the thread is awake. `rang` if a judge may have woken it. Whoever was told less may sleep
-    /// on, so it has to ask whether the queue is [left alone](Self::is_unattended).
-    pub(crate) fn slept(&self, rang: bool) {
+    /// Ends a sleep; `rang` if a doorbell may have woken the thread. Other sleeping threads may watch
+    /// fewer doorbells, so the caller must check [`Self::is_unattended`].
+    pub(crate) fn leave_sleep(&self, rang: bool) {
         self.sleepers.leave_sleep(rang);
     }
 
-    /// The first thing of a round: takes back what was announced for threads that are awake again.
-    fn awake<'j>(&self, side: PumpSide, judges: impl Iterator<Item = &'j mut Verdicts>) {
+    /// Stops the doorbells of threads that are awake again. The first step of every round.
+    fn apply_wake_state<'v>(&self, side: PumpSide, sources: impl Iterator<Item = &'v mut Verdicts>) {
         let WakeState { rang, no_sleeper } = self.sleepers.take_wake_state(side);
         if rang || no_sleeper {
-            judges.for_each(|j| j.awake(rang, no_sleeper));
+            sources.for_each(|v| v.end_watch(rang, no_sleeper));
         }
     }
 
-    /// Packets have come for sockets that other threads may be waiting for, whose kernel's rings are silent about them.
-    fn wake_pollers(&self, pump: &mut ReceivePump<Verdicts>) {
+    /// Signals threads that wait for packets: the kernel's socket is not readable for packets that this
+    /// library holds.
+    fn signal_waiters(&self, pump: &mut ReceivePump<Verdicts>) {
         if self.sleepers.has_waiters() {
             for (number, ready) in pump.all_ready() {
                 if ready > 0 {
-                    crate::socket::ring(number, ready);
+                    ready_event::signal(number, ready);
                 }
             }
         }
     }
 }
 
-/// The empty send by which the kernel looks at a transmit ring.
-fn tell(socket: RawFd) -> isize {
-    // SAFETY: sends nothing, so no buffer is read; no address is given.
-    unsafe { real::sendto()(socket, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) }
+/// Makes the empty send call on which the kernel reads a transmit ring.
+fn send_call(fd: RawFd) -> isize {
+    // SAFETY: sends nothing, so no buffer is read; there is no address.
+    unsafe { next_libc::sendto()(fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) }
 }
 
-/// As long as it takes some: an interface that is down or full is told again later.
-fn tell_all(pump: &mut TransmitPump<Verdicts>, number: u32, socket: RawFd) {
-    const AGAIN: [c_int; 3] = [libc::EAGAIN, libc::EBUSY, libc::ENOBUFS];
-    for _ in 0..MOST_CALLS {
+/// Repeats the send call while the kernel takes packets. If an interface is down or full, a later round
+/// tries again.
+fn send_all(pump: &mut TransmitPump<Verdicts>, number: u32, fd: RawFd) {
+    const RETRIED: [c_int; 3] = [libc::EAGAIN, libc::EBUSY, libc::ENOBUFS];
+    for _ in 0..MAX_SEND_CALLS {
         let before = pump.unsent(number);
-        if before == 0 || (tell(socket) < 0 && !AGAIN.contains(&real::errno())) {
+        if before == 0 || (send_call(fd) < 0 && !RETRIED.contains(&next_libc::errno())) {
             return;
         }
         pump.reap();

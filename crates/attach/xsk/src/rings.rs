@@ -1,4 +1,4 @@
-//! The two of each ring: the one that the application maps, and the kernel's.
+//! The two rings of each kind: the application's and the kernel's.
 
 use std::ffi::c_void;
 use std::io;
@@ -7,22 +7,22 @@ use std::sync::Arc;
 
 use libc::{c_int, off_t, size_t};
 use p4shield_afxdp::ring::Entry;
-use p4shield_afxdp::{Mapping, RingOffsets};
+use p4shield_afxdp::{Consumer, Error, Mapping, Producer, RingOffsets};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
-use crate::real;
+use crate::next_libc;
 
-/// Which ring of a socket.
+/// The kind of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum RingKind {
     Fill,
     Completion,
     Receive,
     Transmit,
 }
 
-impl Which {
-    /// The ring that an offset of `mmap` stands for.
+impl RingKind {
+    /// Returns the ring that an offset of `mmap` selects.
     pub(crate) fn of_offset(offset: off_t) -> Option<Self> {
         match u64::try_from(offset).ok()? {
             libc::XDP_UMEM_PGOFF_FILL_RING => Some(Self::Fill),
@@ -42,7 +42,7 @@ impl Which {
         }
     }
 
-    /// The ring that an option of `setsockopt` makes.
+    /// Returns the ring that an option of `setsockopt` creates.
     pub(crate) const fn of_option(option: c_int) -> Option<Self> {
         match option {
             libc::XDP_UMEM_FILL_RING => Some(Self::Fill),
@@ -54,36 +54,36 @@ impl Which {
     }
 }
 
-/// Both rings, of one layout.
+/// The application's ring and the kernel's, which have the same layout.
 #[derive(Debug)]
-pub(crate) struct Pair {
-    /// The application's, as we map it.
-    pub(crate) application: Arc<Mapping>,
-    /// The kernel's.
-    pub(crate) kernel: Arc<Mapping>,
-    pub(crate) offsets: RingOffsets,
-    pub(crate) entries: u32,
+pub(crate) struct RingPair {
+    /// The application's ring, as this library maps it.
+    application: Arc<Mapping>,
+    /// The kernel's ring.
+    kernel: Arc<Mapping>,
+    offsets: RingOffsets,
+    entries: u32,
     memory: OwnedFd,
     bytes: usize,
 }
 
-impl Pair {
-    /// Maps the kernel's ring and makes one like it for the application.
+impl RingPair {
+    /// Maps the kernel's ring and creates one like it for the application.
     pub(crate) fn new<T: Entry>(
         socket: BorrowedFd<'_>,
-        which: Which,
+        kind: RingKind,
         offsets: RingOffsets,
         entries: u32,
     ) -> io::Result<Self> {
         let bytes = offsets.bytes::<T>(entries);
         let memory = memfd_create("p4shield-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         ftruncate(&memory, bytes as u64)?;
-        // Nobody can take the memory away from under us.
+        // Sealed, so that the memory cannot shrink under the mappings.
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let map = |fd, at, what| Mapping::shared(fd, at, bytes, what).map_err(io::Error::other);
         Ok(Self {
             application: Arc::new(map(memory.as_fd(), 0, "a ring for the application")?),
-            kernel: Arc::new(map(socket, which.offset(), "a ring of the kernel's")?),
+            kernel: Arc::new(map(socket, kind.offset(), "a ring of the kernel")?),
             offsets,
             entries,
             memory,
@@ -91,16 +91,32 @@ impl Pair {
         })
     }
 
-    /// Maps the application's ring for the application, as it asked for the kernel's.
+    /// Maps the application's ring where the application wanted to map the kernel's.
     ///
     /// # Safety
-    /// As for `mmap` of a new mapping, or of the place that the application chose.
+    /// As for `mmap` of a new mapping, or at the address that the application chose.
     pub(crate) unsafe fn map(&self, at: *mut c_void, len: size_t, prot: c_int, flags: c_int) -> *mut c_void {
         if len > self.bytes.next_multiple_of(4096) {
-            real::fail(libc::EINVAL);
+            next_libc::fail(libc::EINVAL);
             return libc::MAP_FAILED;
         }
         // SAFETY: the caller's promise.
-        unsafe { real::mmap()(at, len, prot, flags, self.memory.as_raw_fd(), 0) }
+        unsafe { next_libc::mmap()(at, len, prot, flags, self.memory.as_raw_fd(), 0) }
+    }
+
+    pub(crate) fn application_consumer<T: Entry>(&self) -> Result<Consumer<T>, Error> {
+        Consumer::new(Arc::clone(&self.application), self.offsets, self.entries)
+    }
+
+    pub(crate) fn application_producer<T: Entry>(&self) -> Result<Producer<T>, Error> {
+        Producer::new(Arc::clone(&self.application), self.offsets, self.entries)
+    }
+
+    pub(crate) fn kernel_consumer<T: Entry>(&self) -> Result<Consumer<T>, Error> {
+        Consumer::new(Arc::clone(&self.kernel), self.offsets, self.entries)
+    }
+
+    pub(crate) fn kernel_producer<T: Entry>(&self) -> Result<Producer<T>, Error> {
+        Producer::new(Arc::clone(&self.kernel), self.offsets, self.entries)
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of an AF_XDP socket: what the application has asked for so far, and which queue it is bound to.
+//! An AF_XDP socket of the application: its setup so far, and the queue that it is bound to.
 
 use std::ffi::c_void;
 use std::io;
@@ -9,174 +9,174 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::{c_int, off_t, size_t};
-use p4shield_afxdp::ring::Entry;
-use p4shield_afxdp::{Consumer, Descriptor, Error, Producer, offsets, zero_copy};
+use p4shield_afxdp::{Descriptor, Error, offsets, zero_copy};
 use p4shield_attach::Facing;
 use p4shield_xsk_relay::frames::UmemGeometry;
 use p4shield_xsk_relay::relay::{
     CompletionRings, FillRings, ReceivePump, ReceiveRings, TransmitPump, TransmitRings,
 };
 
-use crate::bell::Bell;
-use crate::judge::Verdicts;
-use crate::library::library;
-use crate::packet::Memory;
-use crate::queue::Queue;
-use crate::rings::{Pair, Which};
-use crate::umem::{Taken, Umem};
-use crate::{drain, real, table};
+use crate::fd_table::FdTable;
+use crate::packet::ApplicationMemory;
+use crate::queue::XskQueue;
+use crate::ready_event::ReadyEvent;
+use crate::rings::{RingKind, RingPair};
+use crate::umem::{AccessConflict, RegisteredUmem};
+use crate::verdicts::Verdicts;
+use crate::{drain_signal, mediation, next_libc};
 
-/// An AF_XDP socket of the application. Never freed: the place of a closed one is used again.
+/// The AF_XDP sockets of the process by their descriptors.
+pub(crate) static SOCKETS: FdTable<XskSocket> = FdTable::new();
+
+/// An AF_XDP socket of the application. The object is never freed, but reused after the socket is closed.
 #[derive(Debug)]
-pub(crate) struct Socket {
-    /// Tells it from all others of the process.
+pub(crate) struct XskSocket {
+    /// The number of the object among all of the process.
     pub(crate) number: u32,
-    /// A descriptor of it, for calls of our own.
+    /// A descriptor of the socket, for this library's own calls.
     pub(crate) fd: AtomicI32,
-    /// Which socket this place is for, of all that it was for.
-    pub(crate) life: AtomicU32,
-    /// How many descriptors it has.
+    /// Counts the sockets that the object has stood for.
+    pub(crate) generation: AtomicU32,
+    /// The number of descriptors of the socket.
     descriptors: AtomicU32,
-    setup: Mutex<Setup>,
-    /// The queue it owns if it has fill and completion rings.
-    own: Queue,
-    /// The queue that moves its rings once it is bound.
-    bound: AtomicPtr<Queue>,
-    /// Packets in the application's receive ring when somebody last looked.
-    pub(crate) ready: AtomicU32,
-    /// Whether there was room in that ring for more.
-    pub(crate) room: AtomicBool,
-    /// For an application that waits in an epoll.
-    pub(crate) bell: Bell,
-    /// Whether the application has slept in `poll` for it: then it needs not be asked for calls.
-    pub(crate) sleeps: AtomicBool,
-    /// Whether the application wants the kernel to poll the interface in calls for receiving (`SO_BUSY_POLL`).
+    setup: Mutex<SocketSetup>,
+    /// The socket's own queue, used if it has a fill and a completion ring.
+    own_queue: XskQueue,
+    /// The queue that moves the rings of the bound socket.
+    bound: AtomicPtr<XskQueue>,
+    /// The ready packets in the application's receive ring.
+    pub(crate) event: &'static ReadyEvent,
+    /// Whether the receive ring had room when a thread last checked.
+    pub(crate) has_room: AtomicBool,
+    /// Whether the application has slept in `poll` for the socket, so that the need_wakeup flag is not
+    /// needed.
+    pub(crate) sleeps_in_poll: AtomicBool,
+    /// Whether receive calls must make the kernel poll the interface (`SO_BUSY_POLL`).
     pub(crate) busy_polls: AtomicBool,
 }
 
-/// What the application asked for.
+/// What the application has set up.
 #[derive(Debug, Default)]
-struct Setup {
-    memory: Option<Arc<Memory>>,
-    /// Entries of the rings that were made, by [`Which`].
+struct SocketSetup {
+    memory: Option<Arc<ApplicationMemory>>,
+    /// The number of entries of each created ring, by [`RingKind`].
     entries: [u32; 4],
-    pairs: [Option<Pair>; 4],
-    /// Whether a ring was mapped of which nothing is known: another process made it.
-    foreign: bool,
+    rings: [Option<RingPair>; 4],
+    /// Whether the application mapped a ring that another process created.
+    foreign_ring: bool,
     /// Interface and queue.
     place: Option<(u32, u32)>,
-    /// Flags of `bind`.
-    flags: u16,
-    /// Whether the library counts it as a user of its interface.
+    /// Whether [`mediation`] counts the socket as a user of its interface.
     counted: bool,
 }
 
-static ALL: Mutex<Vec<&'static Socket>> = Mutex::new(Vec::new());
+static ALL: Mutex<Vec<&'static XskSocket>> = Mutex::new(Vec::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// All sockets there are now.
-pub(crate) fn all() -> Vec<&'static Socket> {
+/// Returns all open sockets.
+pub(crate) fn all() -> Vec<&'static XskSocket> {
     lock(&ALL).iter().copied().filter(|s| s.descriptors.load(Acquire) > 0).collect()
 }
 
-/// Says of every socket that is open what would be said if it were closed. Waits for nobody: what another thread is at is
-/// left out.
+/// Logs the frame owners of every open socket. Skips a socket that another thread has locked.
 pub(crate) fn report_all() {
     let Ok(sockets) = ALL.try_lock().map(|all| all.clone()) else { return };
     for socket in sockets.into_iter().filter(|s| s.queue().is_some()) {
         if let Ok(setup) = socket.setup.try_lock() {
-            socket.report(&setup);
+            setup.report();
         }
     }
 }
 
-/// So many packets stand in the ring of the socket of this number, that a thread may be waiting for.
-pub(crate) fn ring(number: u32, ready: u32) {
-    if let Some(socket) = lock(&ALL).get(number as usize) {
-        socket.ready.store(ready, Relaxed);
-        socket.bell.tell(&socket.ready);
-    }
-}
-
-impl Socket {
-    /// A new one with one descriptor.
+impl XskSocket {
+    /// Returns the object for a new socket with one descriptor.
     pub(crate) fn make(fd: RawFd) -> &'static Self {
         let mut all = lock(&ALL);
         let free = all.iter().copied().find(|s| s.descriptors.load(Acquire) == 0);
         let socket = free.unwrap_or_else(|| {
             let socket: &'static Self = Box::leak(Box::new(Self {
                 number: all.len() as u32,
-                fd: AtomicI32::new(fd),
-                life: AtomicU32::new(0),
+                fd: AtomicI32::new(-1),
+                generation: AtomicU32::new(0),
                 descriptors: AtomicU32::new(0),
                 setup: Mutex::default(),
-                own: Queue::new(),
-                bound: AtomicPtr::default(),
-                ready: AtomicU32::new(0),
-                room: AtomicBool::new(false),
-                bell: Bell::new(),
-                sleeps: AtomicBool::new(false),
+                own_queue: XskQueue::new(),
+                bound: AtomicPtr::new(std::ptr::null_mut()),
+                event: ReadyEvent::register(),
+                has_room: AtomicBool::new(false),
+                sleeps_in_poll: AtomicBool::new(false),
                 busy_polls: AtomicBool::new(false),
             }));
             all.push(socket);
             socket
         });
         socket.fd.store(fd, Relaxed);
-        socket.sleeps.store(false, Relaxed);
+        socket.sleeps_in_poll.store(false, Relaxed);
         socket.busy_polls.store(false, Relaxed);
-        socket.ready.store(0, Relaxed);
-        socket.bell.forget(&socket.ready);
-        socket.life.fetch_add(1, Relaxed);
+        socket.event.reset();
+        socket.generation.fetch_add(1, Relaxed);
         socket.descriptors.store(1, Release);
         socket
     }
 
-    /// By what a queue knows it.
-    pub(crate) fn itself(&self) -> (u32, RawFd) {
+    /// Returns the number and the descriptor by which a pump and its send calls know the socket.
+    pub(crate) fn number_and_fd(&self) -> (u32, RawFd) {
         (self.number, self.fd.load(Relaxed))
     }
 
-    /// Looks what there is for the application to take.
-    pub(crate) fn see(&self, pump: &mut ReceivePump<Verdicts>) {
-        self.ready.store(pump.ready(self.number), Relaxed);
-        self.room.store(pump.has_room(self.number), Relaxed);
+    /// Records how many packets are ready and whether the receive ring has room.
+    pub(crate) fn update_readiness(&self, pump: &mut ReceivePump<Verdicts>) {
+        self.event.set_ready(pump.ready(self.number));
+        self.has_room.store(pump.has_room(self.number), Relaxed);
     }
 
-    /// The queue that moves its rings, if it is bound.
-    pub(crate) fn queue(&self) -> Option<&'static Queue> {
-        // SAFETY: null, or a queue of a `Socket`, which is never freed.
+    /// Runs the pumps for a call of the application.
+    pub(crate) fn service(&self, queue: &XskQueue) {
+        queue.count_call();
+        queue.pump_receive(|pump| {
+            self.update_readiness(pump);
+            queue.kernel_needs_wakeup.store(pump.kernel_need_wakeup(), Relaxed);
+        });
+        if queue.is_sending() {
+            queue.pump_transmit(self.number_and_fd(), false, |_| {});
+        }
+    }
+
+    /// Returns the queue that moves the rings of a bound socket.
+    pub(crate) fn queue(&self) -> Option<&'static XskQueue> {
+        // SAFETY: null, or a queue of an `XskSocket`, which is never freed.
         unsafe { self.bound.load(Acquire).as_ref() }
     }
 
-    /// It has one descriptor more.
-    pub(crate) fn duplicated(&self) {
+    /// Counts one more descriptor of the socket.
+    pub(crate) fn add_descriptor(&self) {
         self.descriptors.fetch_add(1, Release);
     }
 
-    /// The application made a ring.
-    pub(crate) fn ring_made(&self, which: Which, entries: u32) {
-        lock(&self.setup).entries[which as usize] = entries;
+    /// Records that the application created a ring.
+    pub(crate) fn ring_created(&self, kind: RingKind, entries: u32) {
+        lock(&self.setup).entries[kind as usize] = entries;
     }
 
-    /// The application registered packet memory.
+    /// Records that the application registered a UMEM.
     ///
     /// # Safety
-    /// The kernel has accepted `base` as memory of this geometry.
-    pub(crate) unsafe fn memory_registered(
+    /// The kernel has accepted a UMEM of this geometry at `base`.
+    pub(crate) unsafe fn umem_registered(
         &self,
         base: *mut c_void,
         geometry: UmemGeometry,
-        umem: Arc<Umem>,
+        umem: Arc<RegisteredUmem>,
     ) {
-        // SAFETY: the caller's promise; the application keeps what it has registered.
-        let memory = unsafe { Memory::new(base.cast(), geometry, umem) };
+        // SAFETY: the caller's promise; the application keeps memory that it has registered.
+        let memory = unsafe { ApplicationMemory::new(base.cast(), geometry, umem) };
         lock(&self.setup).memory = Some(Arc::new(memory));
     }
 
-    /// The application maps a ring. `None`: the call is none of ours, the kernel will say what it thinks of it.
+    /// Maps a ring for the application. Returns `None` if the call must go to the kernel.
     ///
     /// # Safety
     /// As for `mmap`.
@@ -184,51 +184,53 @@ impl Socket {
         &self,
         (at, len, prot, flags, offset): (*mut c_void, size_t, c_int, c_int, off_t),
     ) -> Option<*mut c_void> {
-        let which = Which::of_offset(offset)?;
+        let kind = RingKind::of_offset(offset)?;
         let mut setup = lock(&self.setup);
-        let entries = setup.entries[which as usize];
+        let entries = setup.entries[kind as usize];
         if entries == 0 || setup.place.is_some() {
-            setup.foreign |= setup.place.is_none();
+            setup.foreign_ring |= setup.place.is_none();
             return None;
         }
-        if setup.pairs[which as usize].is_none() {
-            match self.pair(which, entries) {
-                Ok(pair) => setup.pairs[which as usize] = Some(pair),
+        if setup.rings[kind as usize].is_none() {
+            match self.create_pair(kind, entries) {
+                Ok(pair) => setup.rings[kind as usize] = Some(pair),
                 Err(error) => {
-                    tracing::error!(%error, ?which, "cannot stand between an AF_XDP socket and its ring, so it gets none");
-                    real::fail(error.raw_os_error().unwrap_or(libc::ENOMEM));
+                    tracing::error!(%error, ?kind, "cannot replace an AF_XDP ring, so its mmap fails");
+                    next_libc::fail(error.raw_os_error().unwrap_or(libc::ENOMEM));
                     return Some(libc::MAP_FAILED);
                 }
             }
         }
-        let pair = setup.pairs[which as usize].as_ref()?;
+        let pair = setup.rings[kind as usize].as_ref()?;
         // SAFETY: the caller's promise.
         Some(unsafe { pair.map(at, len, prot, flags) })
     }
 
-    fn pair(&self, which: Which, entries: u32) -> io::Result<Pair> {
+    fn create_pair(&self, kind: RingKind, entries: u32) -> io::Result<RingPair> {
         // SAFETY: the application is in a call with this descriptor, or has it open.
         let fd = unsafe { BorrowedFd::borrow_raw(self.fd.load(Relaxed)) };
         let all = offsets(fd)?;
-        match which {
-            Which::Fill => Pair::new::<u64>(fd, which, all.fill, entries),
-            Which::Completion => Pair::new::<u64>(fd, which, all.completion, entries),
-            Which::Receive => Pair::new::<Descriptor>(fd, which, all.receive, entries),
-            Which::Transmit => Pair::new::<Descriptor>(fd, which, all.transmit, entries),
+        match kind {
+            RingKind::Fill => RingPair::new::<u64>(fd, kind, all.fill, entries),
+            RingKind::Completion => RingPair::new::<u64>(fd, kind, all.completion, entries),
+            RingKind::Receive => RingPair::new::<Descriptor>(fd, kind, all.receive, entries),
+            RingKind::Transmit => RingPair::new::<Descriptor>(fd, kind, all.transmit, entries),
         }
     }
 
-    /// Whether it has a ring that was not mapped through us: the application would talk with the kernel past us.
+    /// Returns whether the socket has a ring that this library did not map, through which packets would
+    /// bypass it.
     pub(crate) fn has_foreign_ring(&self) -> bool {
         let setup = lock(&self.setup);
-        let unmapped = |(&entries, pair): (&u32, &Option<Pair>)| entries > 0 && pair.is_none();
-        setup.foreign || setup.entries.iter().zip(&setup.pairs).any(unmapped)
+        let unmapped = |(&entries, pair): (&u32, &Option<RingPair>)| entries > 0 && pair.is_none();
+        setup.foreign_ring || setup.entries.iter().zip(&setup.rings).any(unmapped)
     }
 
-    /// The kernel has bound it: its rings are moved from now on. `peer` is the socket whose memory it shares.
+    /// Starts to move the rings of a socket that the kernel has bound. `peer` is the socket whose UMEM
+    /// it shares.
     ///
     /// # Errors
-    /// Why they cannot be; then nothing moves, and the application is to be told that the call failed.
+    /// Why the rings cannot be moved. Then none moves, and the application's `bind` must fail.
     pub(crate) fn bound(
         &'static self,
         address: &libc::sockaddr_xdp,
@@ -240,112 +242,113 @@ impl Socket {
             setup.memory.clone_from(memory);
         }
         let place = (address.sxdp_ifindex, address.sxdp_queue_id);
-        (setup.place, setup.flags) = (Some(place), address.sxdp_flags);
+        setup.place = Some(place);
         let memory = setup.memory.clone().ok_or(Error::Config {
-            what: "the socket whose packet memory is shared",
+            what: "the socket whose UMEM is shared",
             value: address.sxdp_shared_umem_fd.into(),
             rule: "its descriptor must be one of this process's AF_XDP sockets",
         })?;
-        memory.umem.claim(library().map_or_else(|e| Err(e.to_string()), |l| l.owner(place.0))).map_err(|Taken| {
-            Error::Config {
-                what: "the interface of a socket whose packet memory a tenant's P4 VM reads",
-                value: place.0.into(),
-                rule: "it must be a [[port]] of the same tenant with zero_copy = \"auto\"; else write \"off\" for all \
-                       ports of this program, or give their sockets memory of their own",
-            }
+        let not_started = || Err("the library has not started".to_owned());
+        let reader = mediation::current().map_or_else(not_started, |m| m.umem_reader(place.0));
+        memory.umem.decide_access(reader).map_err(|AccessConflict| Error::Config {
+            what: "the interface of a socket whose UMEM a tenant's P4 VM reads",
+            value: place.0.into(),
+            rule: "it must be a [[port]] of the same tenant with zero_copy = \"auto\"; otherwise set \"off\" \
+                   for all ports of this program, or give their sockets a UMEM of their own",
         })?;
-        let asks = address.sxdp_flags & libc::XDP_USE_NEED_WAKEUP != 0 || shared.is_some();
-        self.own.never_calls.store(false, Relaxed);
-        let queue = match (setup.pair(Which::Fill), setup.pair(Which::Completion), shared) {
+        let uses_need_wakeup = address.sxdp_flags & libc::XDP_USE_NEED_WAKEUP != 0 || shared.is_some();
+        self.own_queue.never_calls.store(false, Relaxed);
+        let queue = match (setup.pair(RingKind::Fill), setup.pair(RingKind::Completion), shared) {
             (None, None, Some((_, Some(queue)))) => queue,
             (fill, completion, _) => {
-                self.own_queue(fill, completion, &memory)?;
-                &self.own
+                self.create_pumps(fill, completion, &memory)?;
+                &self.own_queue
             }
         };
         self.join(queue, &mut setup, &memory)?;
-        if asks {
-            self.ask(queue);
+        // Copy mode needs a call for each send, so an application that checks the flag must find it set.
+        queue.transmit.wait(|t| t.as_ref().inspect(|t| t.set_need_wakeup(true)).is_some());
+        if uses_need_wakeup {
+            queue.receive.wait(|r| r.as_ref().inspect(|r| r.set_need_wakeup(true)).is_some());
         } else {
-            // The kernel asks for calls that send in any case: who looks at the flag has to find it here, too.
-            queue.transmit.wait(|t| t.as_ref().inspect(|t| t.set_need_wakeup(true)).is_some());
+            // Without the flag an application in zero-copy mode need not make any call.
             // SAFETY: the application is in a call with this descriptor.
             let fd = unsafe { BorrowedFd::borrow_raw(self.fd.load(Relaxed)) };
             queue.never_calls.store(zero_copy(fd).unwrap_or(true), Relaxed);
         }
         self.bound.store(std::ptr::from_ref(queue).cast_mut(), Release);
-        drain::notify();
+        drain_signal::notify();
         Ok(())
     }
 
-    fn own_queue(
+    fn create_pumps(
         &self,
-        fill: Option<&Pair>,
-        completion: Option<&Pair>,
-        memory: &Memory,
+        fill: Option<&RingPair>,
+        completion: Option<&RingPair>,
+        memory: &ApplicationMemory,
     ) -> Result<(), Error> {
         if let Some(p) = fill {
             let rings = FillRings { application: p.application_consumer()?, kernel: p.kernel_producer()? };
             let pump = ReceivePump::new(Arc::clone(&memory.frames), rings)?;
-            self.own.receive.wait(|r| *r = Some(pump));
+            self.own_queue.receive.wait(|r| *r = Some(pump));
         }
         if let Some(p) = completion {
             let rings =
                 CompletionRings { application: p.application_producer()?, kernel: p.kernel_consumer()? };
             let pump = TransmitPump::new(Arc::clone(&memory.frames), rings)?;
-            self.own.transmit.wait(|t| *t = Some(pump));
+            self.own_queue.transmit.wait(|t| *t = Some(pump));
         }
         Ok(())
     }
 
-    fn join(&self, queue: &Queue, setup: &mut Setup, memory: &Arc<Memory>) -> Result<(), Error> {
+    /// Adds the socket to the pumps of a queue.
+    fn join(
+        &self,
+        queue: &XskQueue,
+        setup: &mut SocketSetup,
+        memory: &Arc<ApplicationMemory>,
+    ) -> Result<(), Error> {
         let place = setup.place.unwrap_or_default();
-        let judge = |facing| library().map_or(Verdicts::Nobody, |l| l.judge(facing, place, memory));
-        if !setup.counted
-            && let Ok(library) = library()
-        {
-            library.opened(place.0);
+        let mediation = mediation::current();
+        let verdicts = |facing| mediation.map_or(Verdicts::PassAll, |m| m.verdicts(facing, place, memory));
+        if let Some(mediation) = mediation.filter(|_| !setup.counted) {
+            mediation.socket_opened(place.0);
             setup.counted = true;
         }
-        if let Some(p) = setup.pair(Which::Receive) {
+        if let Some(p) = setup.pair(RingKind::Receive) {
             let rings = ReceiveRings { application: p.application_producer()?, kernel: p.kernel_consumer()? };
-            let judge = judge(Facing::Receive);
-            queue.receive.wait(|r| r.as_mut().map_or(Ok(()), |r| r.add(self.number, rings, judge)))?;
+            let verdicts = verdicts(Facing::Receive);
+            queue.receive.wait(|r| r.as_mut().map_or(Ok(()), |r| r.add(self.number, rings, verdicts)))?;
         }
-        if let Some(p) = setup.pair(Which::Transmit) {
+        if let Some(p) = setup.pair(RingKind::Transmit) {
             let rings =
                 TransmitRings { application: p.application_consumer()?, kernel: p.kernel_producer()? };
-            let judge = judge(Facing::Transmit);
+            let verdicts = verdicts(Facing::Transmit);
             queue.transmit.wait(|t| {
                 if let Some(t) = t {
-                    t.add(self.number, rings, judge);
+                    t.add(self.number, rings, verdicts);
                 }
             });
         }
         Ok(())
     }
 
-    /// Asks the application to make calls, by the flag that it was told to look at.
-    fn ask(&self, queue: &Queue) {
-        queue.receive.wait(|r| r.as_ref().inspect(|r| r.set_need_wakeup(true)).is_some());
-        queue.transmit.wait(|t| t.as_ref().inspect(|t| t.set_need_wakeup(true)).is_some());
-    }
-
-    /// It sleeps in `poll`, and would sleep there each time if our flag had it come.
-    pub(crate) fn found_asleep(&self, queue: &Queue) {
-        self.sleeps.store(true, Relaxed);
+    /// Records that a thread sleeps in `poll` for the socket, and clears the need_wakeup flag of the
+    /// fill ring, which would end every such sleep.
+    pub(crate) fn note_poll_sleep(&self, queue: &XskQueue) {
+        self.sleeps_in_poll.store(true, Relaxed);
         queue.receive.wait(|r| r.as_ref().inspect(|r| r.set_need_wakeup(false)).is_some());
     }
 
-    /// One descriptor of it is about to be closed. After the last the kernel can have it back: nothing moves any more,
-    /// nothing is mapped.
-    pub(crate) fn closing(&self, fd: RawFd) {
+    /// Handles the close of one descriptor. The last one releases the rings before the kernel closes the
+    /// socket.
+    pub(crate) fn descriptor_closing(&self, fd: RawFd) {
         if self.descriptors.load(Acquire) == 1 {
             self.release();
         }
         let left = self.descriptors.fetch_sub(1, Release) > 1;
-        // Calls of our own are made on one that is left.
-        if let Some(other) = (left && self.fd.load(Relaxed) == fd).then(|| table::find(self)).flatten() {
+        // This library's own calls need a descriptor that stays open.
+        if let Some(other) = (left && self.fd.load(Relaxed) == fd).then(|| SOCKETS.find(self)).flatten() {
             self.fd.store(other, Relaxed);
         }
     }
@@ -353,9 +356,9 @@ impl Socket {
     fn release(&self) {
         let mut setup = lock(&self.setup);
         if let Some(queue) = self.queue() {
-            self.report(&setup);
+            setup.report();
             self.bound.store(std::ptr::null_mut(), Release);
-            // Dropped outside, since dropping a lane takes the session's lock.
+            // Dropped outside the hand-over, since dropping a lane takes the session's lock.
             let pump = queue.receive.wait(|r| {
                 let last = r.as_mut().is_some_and(|r| r.remove(self.number));
                 if last { r.take() } else { None }
@@ -368,43 +371,26 @@ impl Socket {
             drop(pump);
         }
         let counted = setup.place.filter(|_| setup.counted);
-        *setup = Setup::default();
+        *setup = SocketSetup::default();
         drop(setup);
-        if let (Some((interface, _)), Ok(library)) = (counted, library()) {
-            library.closed(interface);
+        if let (Some((interface, _)), Some(mediation)) = (counted, mediation::current()) {
+            mediation.socket_closed(interface);
         }
     }
+}
 
-    /// What an operator may want to know of a socket that is about to be closed: who had which frames at the end.
-    fn report(&self, setup: &Setup) {
-        let Some(memory) = &setup.memory else { return };
+impl SocketSetup {
+    const fn pair(&self, kind: RingKind) -> Option<&RingPair> {
+        self.rings[kind as usize].as_ref()
+    }
+
+    /// Logs the frame owners of a socket that is about to be closed.
+    fn report(&self) {
+        let Some(memory) = &self.memory else { return };
         let frames = &memory.frames;
-        let owner_counts = frames.ledger.owner_counts(&frames.registry.view());
-        let (interface, queue) = setup.place.unwrap_or_default();
-        tracing::info!(interface, queue, ?owner_counts, faults = ?frames.faults, "an AF_XDP socket is being closed");
-    }
-}
-
-impl Setup {
-    const fn pair(&self, which: Which) -> Option<&Pair> {
-        self.pairs[which as usize].as_ref()
-    }
-}
-
-impl Pair {
-    fn application_consumer<T: Entry>(&self) -> Result<Consumer<T>, Error> {
-        Consumer::new(Arc::clone(&self.application), self.offsets, self.entries)
-    }
-
-    fn application_producer<T: Entry>(&self) -> Result<Producer<T>, Error> {
-        Producer::new(Arc::clone(&self.application), self.offsets, self.entries)
-    }
-
-    fn kernel_consumer<T: Entry>(&self) -> Result<Consumer<T>, Error> {
-        Consumer::new(Arc::clone(&self.kernel), self.offsets, self.entries)
-    }
-
-    fn kernel_producer<T: Entry>(&self) -> Result<Producer<T>, Error> {
-        Producer::new(Arc::clone(&self.kernel), self.offsets, self.entries)
+        let owners = frames.ledger.owner_counts(&frames.registry.view());
+        let (interface, queue) = self.place.unwrap_or_default();
+        let faults = &frames.faults;
+        tracing::info!(interface, queue, ?owners, ?faults, "an AF_XDP socket is being closed");
     }
 }

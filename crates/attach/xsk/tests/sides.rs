@@ -1,5 +1,5 @@
-//! Which side of a port is asked: Open vSwitch between two VMs and the host itself, whose packets come in at a port that is
-//! no AF_XDP socket.
+//! Which side of a port judges packets: Open vSwitch between two VMs and the host itself, whose packets
+//! enter at a port that is not an AF_XDP socket.
 
 #![allow(clippy::print_stdout, reason = "skipped tests say so")]
 
@@ -16,7 +16,7 @@ use common::scene::{ONE, Scene, TWO};
 use p4shield_testbed::process::run;
 use p4shield_testbed::{OvsAfxdp, wait_until};
 
-/// Ports of the two VMs' own.
+/// The two VMs' own ports.
 const BOTH: &str = "[[port]]\nname = \"s0\"\ntenant = \"alice\"\nvm = \"one\"\n\
                     [[port]]\nname = \"s1\"\ntenant = \"alice\"\nvm = \"two\"\n";
 const HOST: &str = "10.9.3.9";
@@ -45,7 +45,7 @@ fn host_pings(scene: &Scene, vm: &str) -> bool {
     run(scene.host.command("ping").args(["-c1", "-W2", vm])).is_ok()
 }
 
-/// An IPv4 packet of this protocol.
+/// Returns whether this is an IPv4 packet of a protocol.
 fn is(front: &[u8], protocol: u8) -> bool {
     front.get(12..14) == Some(&[8, 0]) && front.get(23) == Some(&protocol)
 }
@@ -55,23 +55,23 @@ fn is_to(front: &[u8], last: u8) -> bool {
 }
 
 #[test]
-fn what_the_host_sends_to_a_vm_is_asked_about_where_it_is_sent() {
+fn host_packets_are_judged_at_the_vms_transmit_side() {
     if !usable() {
         return;
     }
     let scene = Scene::new();
     let cloud = Cloud::new("drop", "10s").with(BOTH);
     let _switch = switch(&scene, &cloud);
-    // What is for the first VM is dropped, and nothing of what it sends.
+    // Packets to the first VM are dropped, and none that it sends.
     let daemon = cloud.daemon(|front, _| !is_to(front, 1));
     daemon.wait_lanes(4);
     host_joins(&scene);
     wait_until("a ping to the other VM", 60, || host_pings(&scene, TWO)).unwrap();
-    assert!(!host_pings(&scene, ONE), "nobody was asked about it");
+    assert!(!host_pings(&scene, ONE), "the packet was not judged");
 }
 
 #[test]
-fn a_port_that_is_asked_at_its_receive_side_has_one_lane() {
+fn receive_side_ports_have_one_lane() {
     if !usable() {
         return;
     }
@@ -83,10 +83,10 @@ fn a_port_that_is_asked_at_its_receive_side_has_one_lane() {
     daemon.wait_lanes(3);
     host_joins(&scene);
     wait_until("a ping from the host", 60, || host_pings(&scene, ONE)).unwrap();
-    assert!(!scene.ping(), "what comes in at the other VM's port is asked about there");
+    assert!(!scene.ping(), "the other VM's packets are judged where they enter");
 }
 
-/// How often a program was asked about each ping, by kind, number and sequence.
+/// The number of verdicts for each ping, by kind, number and sequence.
 static PINGS: Mutex<BTreeMap<[u8; 5], u32>> = Mutex::new(BTreeMap::new());
 
 fn count_ping(front: &[u8], _: u64) -> bool {
@@ -110,15 +110,15 @@ fn no_packet_is_judged_twice_by_one_program() {
     daemon.wait_lanes(4);
     scene.wait_ping();
     run(scene.one.command("ping").args(["-c5", "-W20", "-i0.2", TWO])).unwrap();
-    // The egress of one VM and the ingress of the other, of requests and replies.
-    let twice = || PINGS.lock().unwrap().values().filter(|asked| **asked == 2).count();
-    wait_until("pings that were asked about at both ends", 30, || twice() >= 10).unwrap();
+    // One VM's egress and the other's ingress program judge each request and reply.
+    let twice = || PINGS.lock().unwrap().values().filter(|verdicts| **verdicts == 2).count();
+    wait_until("pings that both ends judged", 30, || twice() >= 10).unwrap();
     let pings = PINGS.lock().unwrap().clone();
-    assert!(pings.values().all(|asked| *asked <= 2), "{pings:?}");
+    assert!(pings.values().all(|verdicts| *verdicts <= 2), "{pings:?}");
 }
 
 #[test]
-fn a_switch_whose_sent_packets_are_dropped_never_runs_dry() {
+fn dropped_packets_never_cost_the_switch_frames() {
     static DROPPED: AtomicU64 = AtomicU64::new(0);
     if !usable() {
         return;
@@ -126,7 +126,7 @@ fn a_switch_whose_sent_packets_are_dropped_never_runs_dry() {
     let scene = Scene::new();
     let cloud = Cloud::new("drop", "10s").with(BOTH);
     let mut switch = switch(&scene, &cloud);
-    // The host's datagrams are asked about where they are sent to the VM, and nowhere else.
+    // The host's datagrams are judged at the VM's transmit side only.
     let daemon = cloud.daemon(|front, _| {
         let dropped = is(front, 17) && is_to(front, 2);
         DROPPED.fetch_add(dropped.into(), Relaxed);
@@ -139,7 +139,7 @@ fn a_switch_whose_sent_packets_are_dropped_never_runs_dry() {
     // More than Open vSwitch has frames for a port.
     wait_until("enough datagrams", 120, || {
         for _ in 0..256 {
-            // A full device is no error of the test's.
+            // A full device does not fail the test.
             let _ = socket.send_to(&[0; 64], (TWO, 9));
         }
         DROPPED.load(Relaxed) > 20_000
@@ -153,7 +153,7 @@ fn a_switch_whose_sent_packets_are_dropped_never_runs_dry() {
     wait_until("both sockets to be closed", 30, || closed() >= 2).unwrap();
     let said = switch.said();
     for line in said.lines().filter(|l| l.contains("is being closed")) {
-        assert!(line.contains("application: 0, kernel: 0, judge: 0"), "{line}");
+        assert!(line.contains("application: 0, kernel: 0, verdict: 0"), "{line}");
     }
     assert!(switch.ended().is_none(), "{said}\n{}", switch.log());
 }

@@ -1,4 +1,4 @@
-//! Debian's Open vSwitch with AF_XDP ports, unmodified, with the library in it.
+//! Debian's Open vSwitch with AF_XDP ports, unmodified, with the library preloaded.
 
 #![allow(clippy::print_stdout, reason = "skipped tests say so")]
 
@@ -11,14 +11,14 @@ use common::library;
 use common::scene::Scene;
 use p4shield_testbed::{Closed, OvsAfxdp, wait_until};
 
-/// Connections of one message each: from a byte to more than all rings hold.
+/// Bytes of each connection's message, from one to more than all rings hold.
 const SIZES: [usize; 5] = [1, 100, 1_448, 65_536, 500_000];
 
 fn usable() -> bool {
     OvsAfxdp::usable().map_err(|why| println!("skipped: {why}")).is_ok()
 }
 
-/// Starts a switch between the two machines.
+/// Starts a switch between the two VMs.
 fn switch(scene: &Scene, environment: &[(&str, &OsStr)]) -> OvsAfxdp {
     let library = library();
     let environment = [&[("LD_PRELOAD", library.as_os_str())], environment].concat();
@@ -29,7 +29,8 @@ fn switch(scene: &Scene, environment: &[(&str, &OsStr)]) -> OvsAfxdp {
     switch
 }
 
-/// Takes the ports away and looks at what the library says of their frames: each has one owner, none was refused.
+/// Removes the ports and checks the library's account of their frames: each has one owner, and no
+/// transition was refused.
 fn close(mut switch: OvsAfxdp) {
     for port in ["s0", "s1"] {
         switch.remove(port).unwrap();
@@ -39,7 +40,7 @@ fn close(mut switch: OvsAfxdp) {
     let said = switch.said();
     for socket in Closed::all(&said) {
         let account = (socket.total(), socket.refused());
-        assert_eq!(account, (16_384, Some(0)), "all frames of Open vSwitch, none given twice: {said}");
+        assert_eq!(account, (16_384, Some(0)), "all frames of Open vSwitch, each with one owner: {said}");
     }
     assert!(switch.ended().is_none(), "Open vSwitch ended\n{said}\n{}", switch.log());
     assert!(!switch.log().contains("EMER"), "{}", switch.log());
@@ -54,7 +55,7 @@ fn open_vswitch_forwards_through_replaced_rings() {
     let switch = switch(&scene, &[("P4SHIELD_XSK", OsStr::new("relay"))]);
     scene.wait_ping();
     scene.echo(&SIZES);
-    // A port that goes and comes back finds its queue free.
+    // A port that is removed and added again finds its queue free.
     switch.remove("s1").unwrap();
     switch.add("s1").unwrap();
     scene.wait_ping();
@@ -62,7 +63,7 @@ fn open_vswitch_forwards_through_replaced_rings() {
 }
 
 #[test]
-fn connections_survive_a_program_that_drops_at_random_and_a_p4vm_that_goes() {
+fn connections_survive_random_drops_and_a_p4_vm_restart() {
     if !usable() {
         return;
     }
@@ -71,16 +72,16 @@ fn connections_survive_a_program_that_drops_at_random_and_a_p4vm_that_goes() {
     let config = cloud.config();
     let switch = switch(&scene, &[("P4SHIELD_CONFIG", config.as_os_str())]);
     assert!(!scene.ping(), "without a P4 VM the tenant's packets are dropped");
-    // One packet in 256, at places that no flow is in step with; each is judged twice on its way.
+    // Drops one packet in 256, in no pattern; each packet is judged twice on its way.
     let mut daemon = Some(cloud.daemon(|_, n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56 != 0));
     daemon.as_ref().unwrap().wait_lanes(2);
     scene.wait_ping();
     scene.echo(&SIZES);
-    // Half a megabyte there and back, at most 1448 bytes in a packet, each asked about twice.
-    assert!(daemon.as_ref().unwrap().judged() > 1_400, "not every packet was asked about");
+    // Half a megabyte there and back, at most 1448 bytes in a packet, each judged twice.
+    assert!(daemon.as_ref().unwrap().judged() > 1_400, "not every packet was judged");
     std::thread::scope(|s| {
         s.spawn(|| scene.echo(&SIZES));
-        // The P4 VM and the daemon go while connections are under way, and others come.
+        // The P4 VM and the daemon end during connections, and others start.
         drop(daemon.take());
         daemon.insert(cloud.daemon(|_, _| true)).wait_lanes(2);
     });
@@ -90,7 +91,7 @@ fn connections_survive_a_program_that_drops_at_random_and_a_p4vm_that_goes() {
 }
 
 #[test]
-fn a_program_that_drops_a_flow_drops_that_one() {
+fn only_the_dropped_flow_is_affected() {
     if !usable() {
         return;
     }
@@ -98,7 +99,7 @@ fn a_program_that_drops_a_flow_drops_that_one() {
     let cloud = Cloud::new("drop", "50ms");
     let config = cloud.config();
     let switch = switch(&scene, &[("P4SHIELD_CONFIG", config.as_os_str())]);
-    // No ICMP: the protocol's number is the tenth byte of an IPv4 header.
+    // Drops ICMP: the protocol is byte 9 of an IPv4 header.
     let daemon = cloud.daemon(|front, _| front.get(23) != Some(&1));
     daemon.wait_lanes(2);
     scene.echo(&[100_000]);
@@ -107,7 +108,7 @@ fn a_program_that_drops_a_flow_drops_that_one() {
 }
 
 #[test]
-fn without_a_configuration_no_socket_is_made() {
+fn without_a_configuration_no_socket_is_created() {
     if !usable() {
         return;
     }

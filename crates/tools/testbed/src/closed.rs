@@ -18,7 +18,8 @@ impl Closed {
     /// Returns every account in a log.
     #[must_use]
     pub fn all(log: &str) -> Vec<Self> {
-        let line = |l: &str| Self { frames: fields(l, "Census {"), faults: fields(l, "Faults {") };
+        let line =
+            |l: &str| Self { frames: fields(l, "OwnerCounts {"), faults: fields(l, "FaultCounters {") };
         log.lines().filter(|l| l.contains(MARK)).map(line).collect()
     }
 
@@ -53,7 +54,7 @@ mod tests {
     fn accounts_are_found_in_a_log() {
         let log = "p4shield: INFO mediating\n\
                    p4shield: INFO an AF_XDP socket is being closed interface=2 queue=0 \
-                   census=Census { application: 10, fill: 6 } faults=Faults { kernel: 1, judge: 2 }\n\
+                   owners=OwnerCounts { application: 10, fill: 6 } faults=FaultCounters { kernel: 1, verdict: 2 }\n\
                    p4shield: INFO an AF_XDP socket is being closed\n";
         let all = Closed::all(log);
         assert_eq!(all.len(), 2);

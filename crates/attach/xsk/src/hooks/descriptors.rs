@@ -1,8 +1,10 @@
-//! Closing and duplicating descriptors.
+//! The functions that close and duplicate descriptors.
 
 use libc::{c_int, c_uint, c_ulong};
 
-use crate::{real, table};
+use crate::next_libc;
+use crate::process::owns_sockets;
+use crate::socket::SOCKETS;
 
 /// `close`.
 ///
@@ -12,23 +14,21 @@ use crate::{real, table};
 pub(crate) unsafe extern "C" fn close(fd: c_int) -> c_int {
     forget(fd);
     // SAFETY: takes no pointers.
-    unsafe { real::close()(fd) }
+    unsafe { next_libc::close()(fd) }
 }
 
-/// Lets go of a socket that is about to lose a descriptor.
+/// Releases the entry of a descriptor that is about to be closed.
 #[inline]
 fn forget(fd: c_int) {
-    if table::get(fd).is_some() {
+    if SOCKETS.get(fd).is_some() {
         forget_socket(fd);
     }
 }
 
 #[cold]
 fn forget_socket(fd: c_int) {
-    // A child of `vfork` closes its own descriptors in the parent's memory.
-    let ours = std::process::id() == *crate::library::PROCESS.get_or_init(std::process::id);
-    if let Some(socket) = ours.then(|| table::take(fd)).flatten() {
-        socket.closing(fd);
+    if let Some(socket) = owns_sockets().then(|| SOCKETS.take(fd)).flatten() {
+        socket.descriptor_closing(fd);
     }
 }
 
@@ -38,20 +38,20 @@ fn forget_socket(fd: c_int) {
 /// As for `close_range`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    // Other flags than "close on exec" close at once.
+    // Without CLOSE_RANGE_CLOEXEC the call closes the descriptors at once.
     if flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
-        table::within(first, last).for_each(forget);
+        SOCKETS.within(first, last).for_each(forget);
     }
     // SAFETY: takes no pointers.
-    unsafe { real::close_range()(first, last, flags) }
+    unsafe { next_libc::close_range()(first, last, flags) }
 }
 
-/// A descriptor was duplicated.
+/// Records a duplicated descriptor; returns `to`.
 fn duplicated(from: c_int, to: c_int) -> c_int {
-    if let Some(socket) = table::get(from).filter(|_| to >= 0 && to != from) {
-        socket.duplicated();
-        if !table::put(to, socket) {
-            socket.closing(to);
+    if let Some(socket) = SOCKETS.get(from).filter(|_| to >= 0 && to != from) {
+        socket.add_descriptor();
+        if !SOCKETS.put(to, socket) {
+            socket.descriptor_closing(to);
         }
     }
     to
@@ -64,7 +64,7 @@ fn duplicated(from: c_int, to: c_int) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn dup(fd: c_int) -> c_int {
     // SAFETY: takes no pointers.
-    duplicated(fd, unsafe { real::dup()(fd) })
+    duplicated(fd, unsafe { next_libc::dup()(fd) })
 }
 
 /// `dup2`, which may close an AF_XDP socket.
@@ -77,7 +77,7 @@ pub(crate) unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
         forget(to);
     }
     // SAFETY: takes no pointers.
-    duplicated(from, unsafe { real::dup2()(from, to) })
+    duplicated(from, unsafe { next_libc::dup2()(from, to) })
 }
 
 /// `dup3`, which may close an AF_XDP socket.
@@ -90,18 +90,18 @@ pub(crate) unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_
         forget(to);
     }
     // SAFETY: takes no pointers.
-    duplicated(from, unsafe { real::dup3()(from, to, flags) })
+    duplicated(from, unsafe { next_libc::dup3()(from, to, flags) })
 }
 
-/// `fcntl`, of which two commands duplicate. Its third argument, where there is one, is one word: so are those of a
-/// function with a variable number of them, in the calling conventions of x86-64 and arm64 Linux.
+/// `fcntl`, two commands of which duplicate. Its optional third argument is one word, and is passed like
+/// a fixed one in the calling conventions of x86-64 and arm64 Linux.
 ///
 /// # Safety
 /// As for `fcntl`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
     // SAFETY: the caller's call.
-    let result = unsafe { real::fcntl()(fd, command, argument) };
+    let result = unsafe { next_libc::fcntl()(fd, command, argument) };
     if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) { duplicated(fd, result) } else { result }
 }
 

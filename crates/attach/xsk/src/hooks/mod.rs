@@ -1,7 +1,9 @@
-//! The functions of libc that are replaced. Each asks [`crate::table`] whether it is about an AF_XDP socket, and calls
-//! libc's own function if not.
+//! The replaced functions of libc. Each checks [`crate::socket::SOCKETS`] for its descriptor, and calls
+//! libc's function unless the descriptor is an AF_XDP socket's.
+//!
+//! A packet's way begins here: an application's call runs the pumps of [`crate::queue`].
 
 mod descriptors;
-mod io;
+mod polling;
 mod setup;
-mod waiting;
+mod transfer;

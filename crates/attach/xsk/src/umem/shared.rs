@@ -1,7 +1,7 @@
-//! The application's buffer, made shared memory under its feet, and made private again.
+//! Turns the application's buffer into shared memory in place, and back into private memory.
 //!
-//! The mapping is replaced in place, so that the application notices nothing: its addresses stay, and what it reads there.
-//! It is sealed before its descriptor can get anywhere: nobody who gets it can write it, or make it shorter.
+//! The application notices nothing: addresses and contents stay. The memory is sealed before its
+//! descriptor leaves the process, so that no receiver can write or shrink it.
 
 use std::fs::read_to_string;
 use std::ops::Range;
@@ -14,45 +14,46 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, fstat, ftruncate, major,
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, MremapFlags, ProtFlags, mmap, mmap_anonymous, mremap_fixed, munmap};
 
-use super::Unfit;
-use super::maps::{page_size, parts_of};
+use super::access::NotShareable;
+use super::smaps::{page_size, parts_of};
 
-/// Bytes of an ordinary page; larger ones are huge.
+/// Bytes of a base page; larger pages are huge pages.
 const PAGE: usize = 4096;
-/// Where flags have the binary logarithm of a huge page's size (`MFD_HUGE_SHIFT`, `MAP_HUGE_SHIFT`).
+/// Bit offset of the binary logarithm of the huge page size in flags (`MFD_HUGE_SHIFT`,
+/// `MAP_HUGE_SHIFT`).
 const HUGE_SHIFT: u32 = 26;
 
-/// A buffer that is shared memory as long as this lives.
+/// A buffer that is shared memory until this is dropped.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedBuffer {
     memory: Arc<OwnedFd>,
     addresses: Range<usize>,
     page: usize,
-    place: &'static Place,
+    record: &'static ForkRecord,
 }
 
-impl Shared {
-    /// Puts shared memory in the place of the application's.
+impl SharedBuffer {
+    /// Replaces the application's buffer by shared memory.
     ///
     /// # Safety
-    /// The addresses are a buffer of the application's that nobody writes meanwhile, and whose pages the kernel has not
-    /// been told of: it would go on with those that were there before.
+    /// The addresses are a buffer of the application that no thread writes meanwhile and whose pages the
+    /// kernel does not use yet, since it would keep the pages that were there before.
     ///
     /// # Errors
-    /// Why it cannot be; then nothing has changed.
-    pub(super) unsafe fn take(addresses: Range<usize>) -> Result<Self, Unfit> {
+    /// Why the buffer cannot be shared. Then it is unchanged.
+    pub(super) unsafe fn take(addresses: Range<usize>) -> Result<Self, NotShareable> {
         let smaps = read_to_string("/proc/self/smaps")
-            .map_err(|source| Unfit::System { what: "read /proc/self/smaps", source })?;
+            .map_err(|source| NotShareable::System { what: "read /proc/self/smaps", source })?;
         let page = page_size(&smaps, &addresses)?;
-        // SAFETY: it is mapped and readable, says the kernel; nobody writes it, says the caller.
+        // SAFETY: smaps lists it as mapped and readable; the caller promises that no thread writes it.
         if !unsafe { is_zero(&addresses) } {
-            return Err(Unfit::Used);
+            return Err(NotShareable::Used);
         }
-        // SAFETY: the caller's promise, and it is zeros, whole pages of this size.
+        // SAFETY: the caller's promise; the buffer is zeros in whole pages of this size.
         unsafe { Self::replace(addresses, page, memory) }
     }
 
-    /// Puts shared memory, as `make` makes it, in the place of zeros.
+    /// Replaces a buffer of zeros by the shared memory that `make` creates.
     ///
     /// # Safety
     /// As for [`Self::take`]; and the addresses are whole pages of this size that hold zeros.
@@ -60,24 +61,26 @@ impl Shared {
         addresses: Range<usize>,
         page: usize,
         make: impl FnOnce(u64, usize) -> Result<OwnedFd, Errno>,
-    ) -> Result<Self, Unfit> {
-        let system = |what: &'static str| move |e: Errno| Unfit::System { what, source: e.into() };
-        let place = Place::claim().ok_or(Unfit::TooMany)?;
+    ) -> Result<Self, NotShareable> {
+        let system = |what: &'static str| move |e: Errno| NotShareable::System { what, source: e.into() };
+        let record = ForkRecord::claim().ok_or(NotShareable::TooMany)?;
         let replace = || {
             let memory = make(addresses.len() as u64, page).map_err(system("make shared memory"))?;
             let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
             let at = std::ptr::with_exposed_provenance_mut(addresses.start);
-            // SAFETY: the buffer is zeros and so is what takes its place; nobody writes it meanwhile.
+            // SAFETY: the buffer and its replacement are zeros; no thread writes it meanwhile.
             unsafe { mmap(at, addresses.len(), prot, flags | MapFlags::FIXED, &memory, 0) }
                 .map_err(system("map shared memory over the application's buffer"))?;
             Ok(memory)
         };
-        let memory = replace().inspect_err(|_| place.free())?;
-        // From here on dropping puts private memory back.
-        let shared = Self { memory: Arc::new(memory), addresses, page, place };
-        place.fill(&shared.addresses, page, shared.file().map_err(system("look at shared memory"))?);
-        PacketMemory::seal(&*shared.memory)
-            .map_err(|e| Unfit::System { what: "seal shared memory", source: std::io::Error::other(e) })?;
+        let memory = replace().inspect_err(|_| record.free())?;
+        // From here on, dropping restores private memory.
+        let shared = Self { memory: Arc::new(memory), addresses, page, record };
+        record.fill(&shared.addresses, page, shared.file().map_err(system("inspect shared memory"))?);
+        PacketMemory::seal(&*shared.memory).map_err(|e| NotShareable::System {
+            what: "seal shared memory",
+            source: std::io::Error::other(e),
+        })?;
         Ok(shared)
     }
 
@@ -85,39 +88,43 @@ impl Shared {
         &self.memory
     }
 
-    /// Device and inode.
+    /// Returns device and inode of the shared memory.
     fn file(&self) -> Result<(u64, u64), Errno> {
         let file = fstat(&*self.memory)?;
         Ok((file.st_dev, file.st_ino))
     }
 }
 
-/// Puts private memory with the same contents where this process still has shared memory of this file.
-fn give_back(addresses: &Range<usize>, page: usize, (device, inode): (u64, u64)) -> std::io::Result<()> {
+/// Makes the parts of these addresses that still map this file private memory with the same contents.
+fn restore_private(
+    addresses: &Range<usize>,
+    page: usize,
+    (device, inode): (u64, u64),
+) -> std::io::Result<()> {
     let file = ((major(device), minor(device)), inode);
-    // What the application has unmapped or mapped anew meanwhile is not ours any more.
+    // The application owns the parts that it has unmapped or mapped anew meanwhile.
     for part in parts_of(&read_to_string("/proc/self/maps")?, addresses, file) {
-        // SAFETY: the kernel has just said that our memory is there.
+        // SAFETY: the kernel has just listed this library's memory there.
         unsafe { make_private(part, page) }?;
     }
     Ok(())
 }
 
-impl Drop for Shared {
+impl Drop for SharedBuffer {
     fn drop(&mut self) {
         let file = self.file().map_err(std::io::Error::from);
-        let result = file.and_then(|file| give_back(&self.addresses, self.page, file));
-        self.place.free();
+        let result = file.and_then(|file| restore_private(&self.addresses, self.page, file));
+        self.record.free();
         if let Err(error) = result {
             tracing::warn!(
                 %error,
-                "packet memory stays shared memory: what the application writes there a P4 VM may still read"
+                "the buffer of a closed AF_XDP socket stays shared memory, which a P4 VM may still read"
             );
         }
     }
 }
 
-/// New memory of this size, all of it there.
+/// Creates memory of this size and allocates all of its pages.
 fn memory(len: u64, page: usize) -> Result<OwnedFd, Errno> {
     let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     if page > PAGE {
@@ -129,10 +136,10 @@ fn memory(len: u64, page: usize) -> Result<OwnedFd, Errno> {
     Ok(memory)
 }
 
-/// Whether all bytes are zero.
+/// Returns whether all bytes are zero.
 ///
 /// # Safety
-/// The addresses are whole pages that can be read, and that nobody writes.
+/// The addresses are whole readable pages that no thread writes.
 unsafe fn is_zero(addresses: &Range<usize>) -> bool {
     let first = std::ptr::with_exposed_provenance::<u64>(addresses.start);
     // SAFETY: the caller's promise; pages are aligned.
@@ -143,7 +150,7 @@ unsafe fn is_zero(addresses: &Range<usize>) -> bool {
 /// Replaces a mapping by private memory with the same contents.
 ///
 /// # Safety
-/// The addresses are mapped, whole pages of this size, and used as plain bytes.
+/// The addresses are whole mapped pages of this size, used as plain bytes.
 unsafe fn make_private(addresses: Range<usize>, page: usize) -> Result<(), Errno> {
     let len = addresses.len();
     let mut flags = MapFlags::PRIVATE;
@@ -151,8 +158,8 @@ unsafe fn make_private(addresses: Range<usize>, page: usize) -> Result<(), Errno
         flags |= MapFlags::HUGETLB | MapFlags::from_bits_retain(page.trailing_zeros() << HUGE_SHIFT);
     }
     let at = std::ptr::with_exposed_provenance_mut::<u8>(addresses.start);
-    // SAFETY: a new mapping where the kernel likes; then all of it is written, from what is mapped by contract; then it
-    // moves to where the same bytes are, in one step.
+    // SAFETY: a new mapping at an address that the kernel chooses, filled from the old mapping, then
+    // moved over the old one in one step.
     unsafe {
         let new = mmap_anonymous(std::ptr::null_mut(), len, ProtFlags::READ | ProtFlags::WRITE, flags)?;
         std::ptr::copy_nonoverlapping(at, new.cast::<u8>(), len);
@@ -164,22 +171,23 @@ unsafe fn make_private(addresses: Range<usize>, page: usize) -> Result<(), Errno
     Ok(())
 }
 
-/// A shared buffer, as a forked child finds it: without a lock, which another thread might hold for ever.
+/// A shared buffer as a forked child finds it: without a lock, which another thread of the parent may
+/// hold forever.
 #[derive(Debug)]
-struct Place {
+struct ForkRecord {
     start: AtomicUsize,
     page: AtomicUsize,
     device: AtomicU64,
     inode: AtomicU64,
-    /// 0: free; 1: being changed.
+    /// Bytes of the buffer, or [`FREE`] or [`CHANGING`].
     len: AtomicUsize,
 }
 
 const FREE: usize = 0;
 const CHANGING: usize = 1;
 
-static PLACES: [Place; 256] = [const {
-    Place {
+static FORK_RECORDS: [ForkRecord; 256] = [const {
+    ForkRecord {
         start: AtomicUsize::new(0),
         page: AtomicUsize::new(0),
         device: AtomicU64::new(0),
@@ -188,9 +196,9 @@ static PLACES: [Place; 256] = [const {
     }
 }; 256];
 
-impl Place {
+impl ForkRecord {
     fn claim() -> Option<&'static Self> {
-        PLACES.iter().find(|p| p.len.compare_exchange(FREE, CHANGING, Acquire, Relaxed).is_ok())
+        FORK_RECORDS.iter().find(|p| p.len.compare_exchange(FREE, CHANGING, Acquire, Relaxed).is_ok())
     }
 
     fn fill(&self, addresses: &Range<usize>, page: usize, (device, inode): (u64, u64)) {
@@ -206,16 +214,16 @@ impl Place {
     }
 }
 
-/// In a forked child: gives it memory of its own, as it would have had without us. Takes no lock but the allocator's, which
-/// libc sees to.
-pub(crate) fn separate() {
-    for place in &PLACES {
-        let len = place.len.swap(FREE, Acquire);
+/// Makes all shared buffers private in a forked child, as they would be without this library. Takes no
+/// lock but the allocator's, which libc handles across forks.
+pub(crate) fn make_all_private() {
+    for record in &FORK_RECORDS {
+        let len = record.len.swap(FREE, Acquire);
         if len > CHANGING {
-            let start = place.start.load(Relaxed);
-            let file = (place.device.load(Relaxed), place.inode.load(Relaxed));
-            // Without memory it stays shared.
-            let _ = give_back(&(start..start + len), place.page.load(Relaxed), file);
+            let start = record.start.load(Relaxed);
+            let file = (record.device.load(Relaxed), record.inode.load(Relaxed));
+            // If memory is short, the buffer stays shared.
+            let _ = restore_private(&(start..start + len), record.page.load(Relaxed), file);
         }
     }
 }

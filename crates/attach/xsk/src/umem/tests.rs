@@ -2,7 +2,7 @@ use super::*;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
-/// Private memory as an application maps it, unmapped when dropped.
+/// Memory as an application maps it, unmapped when dropped.
 pub(crate) struct Buffer(Range<usize>);
 
 impl Buffer {
@@ -24,7 +24,7 @@ impl Buffer {
 
     pub(crate) fn bytes(&mut self) -> &mut [u8] {
         let at = std::ptr::with_exposed_provenance_mut(self.0.start);
-        // SAFETY: mapped as long as this lives; nobody else writes it here.
+        // SAFETY: mapped as long as this lives; no other thread writes it.
         unsafe { std::slice::from_raw_parts_mut(at, self.0.len()) }
     }
 }
@@ -32,54 +32,54 @@ impl Buffer {
 impl Drop for Buffer {
     fn drop(&mut self) {
         let at = std::ptr::with_exposed_provenance_mut(self.0.start);
-        // SAFETY: nobody uses it any more.
+        // SAFETY: the mapping is not used any more.
         let _ = unsafe { munmap(at, self.0.len()) };
     }
 }
 
-fn register(addresses: Range<usize>) -> Result<Arc<Umem>, Taken> {
-    // SAFETY: a buffer of this test's, of which the kernel knows nothing.
-    unsafe { Umem::registering(addresses, false, true) }
+fn register(addresses: Range<usize>) -> Result<Arc<RegisteredUmem>, AccessConflict> {
+    // SAFETY: a buffer of this test, which the kernel does not use.
+    unsafe { RegisteredUmem::registering(addresses, false, true) }
 }
 
-fn why(umem: &Umem) -> String {
+fn why(umem: &RegisteredUmem) -> String {
     umem.packets().map(drop).unwrap_err()
 }
 
 #[test]
-fn memory_is_the_tenants_whose_port_is_bound_first() {
+fn the_first_bind_decides_which_p4_vm_reads_a_umem() {
     let buffer = Buffer::private(1 << 16);
     let umem = register(buffer.addresses()).unwrap();
-    assert!(why(&umem).contains("no socket is bound"), "until then it is nobody's");
-    umem.claim(Ok("alice")).unwrap();
-    umem.claim(Ok("alice")).unwrap();
+    assert!(why(&umem).contains("no socket is bound"), "no P4 VM reads it before a bind");
+    umem.decide_access(Ok("alice")).unwrap();
+    umem.decide_access(Ok("alice")).unwrap();
     assert_eq!(umem.packets().unwrap().tenant, "alice");
     assert_eq!(umem.packets().unwrap().addresses, buffer.addresses());
-    assert_eq!(umem.claim(Ok("bob")), Err(Taken), "alice's P4 VM reads it");
-    assert_eq!(umem.claim(Err("an uplink".into())), Err(Taken));
+    assert_eq!(umem.decide_access(Ok("bob")), Err(AccessConflict), "alice's P4 VM reads it");
+    assert_eq!(umem.decide_access(Err("an uplink".into())), Err(AccessConflict));
     assert_eq!(umem.packets().unwrap().tenant, "alice");
 }
 
 #[test]
-fn memory_that_was_anybodys_is_never_a_tenants() {
+fn a_umem_of_another_port_never_becomes_readable() {
     let buffer = Buffer::private(1 << 16);
     let umem = register(buffer.addresses()).unwrap();
-    umem.claim(Err("an uplink".into())).unwrap();
-    umem.claim(Ok("alice")).unwrap();
+    umem.decide_access(Err("an uplink".into())).unwrap();
+    umem.decide_access(Ok("alice")).unwrap();
     assert_eq!(why(&umem), "an uplink", "the first socket's reason stays");
 }
 
 #[test]
-fn memory_that_is_registered_twice_is_nobodys() {
+fn a_umem_registered_twice_is_not_shared() {
     let buffer = Buffer::private(1 << 16);
     let (all, upper) = (buffer.addresses(), buffer.addresses().start + 4096..buffer.addresses().end);
     let first = register(all.clone()).unwrap();
     let second = register(upper).unwrap();
     for umem in [&first, &second] {
-        umem.claim(Ok("alice")).unwrap();
+        umem.decide_access(Ok("alice")).unwrap();
         assert!(why(umem).contains("more than once"));
     }
-    // The kernel has the first one's pages on the second's behalf, too: they must stay.
+    // The kernel uses the first one's pages for the second one, too: they must stay.
     let shared = Arc::downgrade(&first);
     drop(first);
     assert!(shared.upgrade().is_some());
@@ -87,29 +87,33 @@ fn memory_that_is_registered_twice_is_nobodys() {
     assert!(shared.upgrade().is_none());
 
     let first = register(all.clone()).unwrap();
-    first.claim(Ok("alice")).unwrap();
-    assert_eq!(register(all.clone()).unwrap_err(), Taken, "whose packets would come in is not known");
+    first.decide_access(Ok("alice")).unwrap();
+    assert_eq!(register(all.clone()).unwrap_err(), AccessConflict, "its packets may be another tenant's");
     assert_eq!(first.packets().unwrap().tenant, "alice");
     drop(first);
-    register(all).unwrap().claim(Ok("bob")).unwrap();
+    register(all).unwrap().decide_access(Ok("bob")).unwrap();
 }
 
 #[test]
-fn memory_that_nobody_wants_or_whose_chunks_begin_anywhere_is_left_alone() {
+fn unwanted_and_unaligned_umems_stay_private() {
     let buffer = Buffer::private(1 << 16);
-    for (unaligned, wanted, reason) in [(false, false, "no port"), (true, true, "begin anywhere")] {
+    for (unaligned, wanted, reason) in [(false, false, "no port"), (true, true, "start at any address")] {
         // SAFETY: as in `register`.
-        let umem = unsafe { Umem::registering(buffer.addresses(), unaligned, wanted) }.unwrap();
+        let umem = unsafe { RegisteredUmem::registering(buffer.addresses(), unaligned, wanted) }.unwrap();
         assert!(why(&umem).contains(reason), "{}", why(&umem));
         assert!(umem.shared.is_none());
     }
 }
 
 #[test]
-fn memory_that_the_system_does_not_give_is_copied_and_the_reason_is_told() {
+fn without_shared_memory_the_reason_is_reported() {
     let source = std::io::Error::from_raw_os_error(libc::ENOSPC);
-    let umem = Umem::of(0..4096, Err(Unfit::System { what: "make shared memory", source }), Vec::new());
-    umem.claim(Ok("alice")).unwrap();
-    umem.claim(Ok("bob")).unwrap();
+    let umem = RegisteredUmem::of(
+        0..4096,
+        Err(NotShareable::System { what: "make shared memory", source }),
+        Vec::new(),
+    );
+    umem.decide_access(Ok("alice")).unwrap();
+    umem.decide_access(Ok("bob")).unwrap();
     assert!(why(&umem).starts_with("cannot make shared memory: No space left"), "{}", why(&umem));
 }

@@ -1,17 +1,19 @@
-// A minimal AF_XDP application, as unaware of P4 Shield as any: forwards between queue 0 of two interfaces with libxdp's
-// inline rings until it gets SIGTERM, keeps its own account of every frame, and ends badly if one comes back twice.
+// A minimal AF_XDP application, unaware of P4 Shield. It forwards between queue 0 of two interfaces with
+// libxdp's inline rings until it gets SIGTERM, tracks every frame, and aborts if a frame comes back twice.
 //
-//   forward [--wait=busy|poll|ppoll|epoll] [--no-wakeup] [--shared] [--unaligned] [--dup] [--fork] [--jumbo]
-//           [--rude] IF0 IF1
+//   forward [OPTION]... IF0 IF1
 //
-// --no-wakeup  binds without XDP_USE_NEED_WAKEUP     --shared     one packet memory for both sockets, forwarded in place
-// --unaligned  chunks of 3000 bytes, anywhere        --dup        calls are made on duplicates of the descriptors
-// --fork       forks while it runs; the child tries to make an AF_XDP socket, and ends
-// --jumbo      takes packets that are longer than a frame, in several (XDP_USE_SG)
-// --rude       fills 64 frames that it does not have, once, at the first interface
+// --wait=HOW        waits with busy (the default), poll, ppoll or epoll
+// --no-wakeup       binds without XDP_USE_NEED_WAKEUP
+// --shared          one UMEM for both sockets, forwarding in place
+// --unaligned       chunks of 3000 bytes at any address
+// --dup             makes its calls on duplicates of the descriptors
+// --fork            forks while it runs; the child tries to create an AF_XDP socket, and ends
+// --jumbo           takes packets of several frames (XDP_USE_SG)
+// --refill-foreign  once, fills 64 frames that the kernel still has, at the first interface
 //
-// In the end it prints one line: frames in all, free, in fill rings, in transmit rings; whether the child got a socket;
-// packets in several frames that it sent on.
+// At its end it prints one line: all frames, free ones, frames in fill rings and in transmit rings; whether
+// the child got a socket; the number of multi-buffer packets that it sent.
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -36,7 +38,7 @@
 #define AF_XDP 44
 #endif
 
-// Of Linux 6.6: later than the headers that it may be compiled with.
+// Since Linux 6.6, which may be newer than the installed headers.
 #ifndef XDP_USE_SG
 #define XDP_USE_SG (1 << 4)
 #endif
@@ -46,7 +48,7 @@
 
 enum { RING = 1024, FRAMES = 4 * RING, BATCH = 64 };
 
-// Who has a frame, as far as this program knows.
+// The owner of a frame, as this program tracks it.
 enum owner { FREE, FILL, TRANSMIT };
 
 struct memory {
@@ -119,7 +121,8 @@ static void bind_port(struct port *p, const char *interface, bool wakeup, bool j
         .rx_size = RING,
         .tx_size = RING,
         .bind_flags = XDP_COPY | (wakeup ? XDP_USE_NEED_WAKEUP : 0) | (jumbo ? XDP_USE_SG : 0),
-        // libxdp's program takes whole packets only, which an interface with a long MTU has in this mode.
+        // libxdp's XDP program accepts single-buffer packets only in driver mode, so an interface with a
+        // long MTU needs this mode.
         .xdp_flags = jumbo ? XDP_FLAGS_SKB_MODE : 0,
     };
     int error = xsk_socket__create_shared(&p->socket, interface, 0, p->memory->umem, &p->receive,
@@ -129,7 +132,7 @@ static void bind_port(struct port *p, const char *interface, bool wakeup, bool j
     p->fd = xsk_socket__fd(p->socket);
 }
 
-// Offers half of the frames at most, so that there are frames to send.
+// Fills at most half of the frames, so that frames are left to send.
 static void refill(struct port *p) {
     struct memory *m = p->memory;
     uint32_t want = RING - p->filled, at;
@@ -146,7 +149,8 @@ static void refill(struct port *p) {
     p->filled += want;
 }
 
-// Fills frames once more that the kernel still has, the last of those that were filled first. False if there is no room yet.
+// Fills frames once more that the kernel still has, the last of those that were filled first. Returns
+// false if there is no room yet.
 static bool fill_again(struct port *p) {
     uint32_t at;
     if (xsk_ring_prod__reserve(&p->fill, BATCH, &at) != BATCH)
@@ -175,7 +179,7 @@ static void kick(struct port *p) {
         sendto(p->fd, NULL, 0, MSG_DONTWAIT, NULL, 0);
 }
 
-// The frame at `from` as one to send: itself if both sockets share their memory, else a copy. There is room.
+// Sends the frame at `from`: itself if both sockets share their UMEM, else a copy. The ring has room.
 static void send_on(const struct port *in, struct port *out, const struct xdp_desc *from) {
     uint32_t at, frame = frame_of(in->memory, from->addr);
     struct memory *m = out->memory;
@@ -195,7 +199,7 @@ static void send_on(const struct port *in, struct port *out, const struct xdp_de
     out->sending++;
 }
 
-// The packet of `count` frames that begins at `at`: sent on whole, or dropped whole.
+// Sends the packet of `count` frames that begins at `at`, or drops it whole.
 static void forward_packet(struct port *in, struct port *out, uint32_t at, uint32_t count) {
     bool copies = in->memory != out->memory;
     bool fits = out->sending + count <= RING && (!copies || out->memory->free_count >= count) &&
@@ -224,7 +228,7 @@ static bool forward(struct port *in, struct port *out) {
         forward_packet(in, out, at + done, i + 1 - done);
         done = i + 1;
     }
-    // A packet whose last frames were not looked at yet is left for the next time.
+    // A packet whose last frames have not come yet stays in the ring.
     xsk_ring_cons__cancel(&in->receive, count - done);
     if (done) {
         xsk_ring_cons__release(&in->receive, done);
@@ -250,7 +254,7 @@ static void wait_for(struct port ports[2], const char *how, int epoll) {
                 recvfrom(ports[i].fd, NULL, 0, MSG_DONTWAIT, NULL, NULL);
 }
 
-// What a child that was forked while sockets are open can do.
+// Returns whether a child that was forked while sockets are open can create one.
 static const char *fork_child(void) {
     pid_t child = fork();
     if (child < 0)
@@ -265,13 +269,14 @@ static const char *fork_child(void) {
 }
 
 int main(int argc, char **argv) {
-    bool wakeup = true, shared = false, unaligned = false, duplicate = false, forks = false, jumbo = false, rude = false;
+    bool wakeup = true, shared = false, unaligned = false, duplicate = false, forks = false;
+    bool jumbo = false, refill_foreign = false;
     const char *how = "busy", *child = "none";
     static const struct option options[] = {
         {"wait", required_argument, NULL, 'w'}, {"no-wakeup", no_argument, NULL, 'n'},
         {"shared", no_argument, NULL, 's'},     {"unaligned", no_argument, NULL, 'u'},
         {"dup", no_argument, NULL, 'd'},        {"fork", no_argument, NULL, 'f'},
-        {"jumbo", no_argument, NULL, 'j'},      {"rude", no_argument, NULL, 'r'},
+        {"jumbo", no_argument, NULL, 'j'},      {"refill-foreign", no_argument, NULL, 'r'},
         {0},
     };
     for (int o; (o = getopt_long(argc, argv, "", options, NULL)) != -1;) {
@@ -283,7 +288,7 @@ int main(int argc, char **argv) {
         case 'd': duplicate = true; break;
         case 'f': forks = true; break;
         case 'j': jumbo = true; break;
-        case 'r': rude = true; break;
+        case 'r': refill_foreign = true; break;
         default: return 2;
         }
     }
@@ -321,14 +326,14 @@ int main(int argc, char **argv) {
         for (int i = 0; i < 2; i++) {
             kick(&ports[i]);
             reap(&ports[i]);
-            if (rude)
-                rude = !fill_again(&ports[0]);
+            if (refill_foreign)
+                refill_foreign = !fill_again(&ports[0]);
             refill(&ports[i]);
         }
         if (!moved)
             wait_for(ports, how, epoll);
     }
-    // What is under way comes back; nothing new is sent.
+    // Frames in flight come back; nothing new is sent.
     for (int tries = 0; (ports[0].sending || ports[1].sending) && tries < 5000; tries++) {
         for (int i = 0; i < 2; i++) {
             kick(&ports[i]);

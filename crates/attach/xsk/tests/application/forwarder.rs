@@ -1,4 +1,4 @@
-//! The minimal application, compiled on the spot and started with the library in it.
+//! The minimal application, compiled by the test and started with the library preloaded.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::common::library;
 
-/// Where its name has the file.
+/// Path of its source.
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/application/forward.c");
 
 /// A running forwarder between `s0` and `s1`.
@@ -22,28 +22,28 @@ pub(crate) struct Forwarder {
 }
 
 impl Forwarder {
-    /// Whether this machine can compile and run it; otherwise why not.
+    /// Returns whether this machine can compile and run it.
     pub(crate) fn usable() -> Result<(), String> {
         p4shield_testbed::usable()?;
         if Path::new("/usr/include/xdp/xsk.h").is_file() {
             return Ok(());
         }
-        Err("libxdp's headers (package libxdp-dev, which libdpdk-dev brings) are not installed".into())
+        Err("libxdp's headers (package libxdp-dev, a dependency of libdpdk-dev) are not installed".into())
     }
 
     /// Compiles it, starts it in `ns` and waits until its sockets are bound.
     pub(crate) fn start(ns: &NetNs, arguments: &[&str], config: &Path) -> Self {
         let mut forwarder = Self::spawn(ns, arguments, config);
         let first = forwarder.line();
-        assert_eq!(first, "ready", "{}", forwarder.said());
+        assert_eq!(first, "ready", "{}", forwarder.log());
         forwarder
     }
 
-    /// Has it try, and returns how it ended and what was said.
+    /// Starts it, expects its failure, and returns its exit status and messages.
     pub(crate) fn fails(ns: &NetNs, arguments: &[&str], config: &Path) -> (ExitStatus, String) {
         let mut forwarder = Self::spawn(ns, arguments, config);
-        assert_eq!(forwarder.line(), "", "it does not get ready: {}", forwarder.said());
-        (forwarder.process.child().wait().unwrap(), forwarder.said())
+        assert_eq!(forwarder.line(), "", "it must not get ready: {}", forwarder.log());
+        (forwarder.process.child().wait().unwrap(), forwarder.log())
     }
 
     fn spawn(ns: &NetNs, arguments: &[&str], config: &Path) -> Self {
@@ -56,7 +56,7 @@ impl Forwarder {
             .args(["s0", "s1"])
             .env("LD_PRELOAD", library())
             .env("P4SHIELD_CONFIG", config);
-        let log = std::fs::File::create(folder.path().join("said")).unwrap();
+        let log = std::fs::File::create(folder.path().join("log")).unwrap();
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
         let mut process = Guarded::spawn(&mut command).unwrap();
         let output = BufReader::new(process.child().stdout.take().unwrap());
@@ -69,12 +69,12 @@ impl Forwarder {
         line.trim().to_owned()
     }
 
-    /// What it and the library wrote to standard error.
-    pub(crate) fn said(&self) -> String {
-        std::fs::read_to_string(self.folder.path().join("said")).unwrap()
+    /// Returns what it and the library wrote to standard error.
+    pub(crate) fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap()
     }
 
-    /// Has it end, if it has not, and returns its own account of its frames.
+    /// Ends it, if it still runs, and returns its own account of its frames.
     pub(crate) fn end(&mut self) -> BTreeMap<String, String> {
         if self.account.is_empty() {
             rustix::process::kill_process(self.process.pid(), rustix::process::Signal::TERM).unwrap();
@@ -82,7 +82,7 @@ impl Forwarder {
             let pairs = line.split(' ').filter_map(|p| p.split_once('='));
             self.account = pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
             let status = self.process.child().wait().unwrap();
-            assert!(status.success() && !self.account.is_empty(), "{status}: {line}\n{}", self.said());
+            assert!(status.success() && !self.account.is_empty(), "{status}: {line}\n{}", self.log());
         }
         self.account.clone()
     }

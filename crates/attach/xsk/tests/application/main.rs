@@ -1,9 +1,9 @@
-//! Applications with the library in them that are no Open vSwitch: dpdk-testpmd over `net_af_xdp`, a minimal forwarder
-//! with libxdp's inline rings (`forward.c`) in every way that an application may set up and wait for its sockets, and
+//! Applications other than Open vSwitch: dpdk-testpmd over `net_af_xdp`; a minimal forwarder with
+//! libxdp's inline rings (`forward.c`), which sets up its sockets and waits for them in every way; and
 //! QEMU's AF_XDP netdev where the package has it.
 //!
-//! Each carries connections between two machines while a program drops one packet in 256. Afterwards every frame is
-//! accounted for, by the library and by the application.
+//! Each carries connections between two VMs while a program drops one packet in 256. Afterwards the
+//! library and the application account for every frame.
 
 #![allow(clippy::print_stdout, reason = "skipped tests say so")]
 
@@ -20,27 +20,27 @@ use common::scene::Scene;
 use forwarder::Forwarder;
 use p4shield_testbed::{Closed, Testpmd, wait_until};
 
-/// Connections of one message each.
+/// Bytes of each connection's message.
 const SIZES: [usize; 4] = [1, 1_448, 65_536, 300_000];
 
-/// One application at a time: some of them, and testpmd, fill a core.
+/// Runs one application at a time: testpmd and some others occupy a core.
 static ONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Passes all but one packet in 256, at places that no flow is in step with.
+/// Drops one packet in 256, in no pattern.
 fn most(_: &[u8], n: u64) -> bool {
     n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56 != 0
 }
 
-/// Has a forwarder carry connections, and looks at its account and at the library's.
+/// Runs a forwarder with connections through it, and checks its own account and the library's.
 fn carries(arguments: &[&str]) -> Option<Forwarder> {
     carries_with(arguments, "", 0)
 }
 
-/// The tables of the two ports, with this `zero_copy` each.
+/// Returns the tables of the two ports with these values of `zero_copy`.
 fn ports(zero_copy: [&str; 2]) -> String {
     let port = |(n, word)| {
         let (port, vm) = [("s0", "one"), ("s1", "two")][n];
@@ -49,7 +49,8 @@ fn ports(zero_copy: [&str; 2]) -> String {
     zero_copy.into_iter().enumerate().map(port).collect()
 }
 
-/// The same with these tables in its configuration: so many lanes' packets are read where they are.
+/// The same with these tables in the configuration; the P4 VM reads the packets of `zero_copy` lanes in
+/// place.
 fn carries_with(arguments: &[&str], tables: &str, zero_copy: u32) -> Option<Forwarder> {
     if let Err(why) = Forwarder::usable() {
         println!("skipped: {why}");
@@ -63,66 +64,66 @@ fn carries_with(arguments: &[&str], tables: &str, zero_copy: u32) -> Option<Forw
     }
     let daemon = cloud.daemon(most);
     let mut forwarder = Forwarder::start(&scene.host, arguments, &cloud.config());
-    // A port that is known to be a VM's has lanes of both sides.
+    // A port of a VM has a lane for each side.
     daemon.wait_lanes(if tables.is_empty() { 2 } else { 4 });
-    assert_eq!(daemon.zero_copy(), zero_copy, "{}", forwarder.said());
+    assert_eq!(daemon.zero_copy(), zero_copy, "{}", forwarder.log());
     scene.wait_ping();
     scene.echo(&SIZES);
     if jumbo {
-        // In long packets it takes more bytes to be many.
+        // Jumbo frames need more bytes for as many packets.
         scene.echo(&[300_000; 8]);
     }
     assert!(daemon.judged() > 500, "{} packets were judged", daemon.judged());
     let shared = arguments.contains(&"--shared");
     let account = forwarder.end();
     let number = |name: &str| account[name].parse::<u64>().unwrap();
-    assert_eq!(number("sending"), 0, "{account:?}\n{}", forwarder.said());
-    assert_eq!(number("free") + number("filled"), number("frames"), "{account:?}\n{}", forwarder.said());
-    let closed = Closed::all(&forwarder.said());
-    assert_eq!(closed.len(), 2, "{}", forwarder.said());
+    assert_eq!(number("sending"), 0, "{account:?}\n{}", forwarder.log());
+    assert_eq!(number("free") + number("filled"), number("frames"), "{account:?}\n{}", forwarder.log());
+    let closed = Closed::all(&forwarder.log());
+    assert_eq!(closed.len(), 2, "{}", forwarder.log());
     for socket in &closed {
         let all = number("frames") / if shared { 1 } else { 2 };
         assert_eq!((socket.total(), socket.refused()), (all, Some(0)), "{closed:?}");
-        assert_eq!(socket.frames["p4vm"], 0, "nothing is left with a judge: {closed:?}");
+        assert_eq!(socket.frames["p4vm"], 0, "a packet still waits for a verdict: {closed:?}");
     }
     assert_eq!(daemon.faults(), Vec::<String>::new());
     Some(forwarder)
 }
 
 #[test]
-fn a_program_that_calls_all_the_time() {
+fn a_busy_polling_application_is_mediated() {
     carries(&["--wait=busy"]);
 }
 
 #[test]
-fn a_program_that_sleeps_in_poll_with_memory_for_two_sockets() {
+fn a_shared_umem_in_poll_is_mediated() {
     carries(&["--wait=poll", "--shared"]);
 }
 
 #[test]
-fn a_program_that_sleeps_in_ppoll_with_unaligned_chunks() {
+fn unaligned_chunks_in_ppoll_are_mediated() {
     carries(&["--wait=ppoll", "--unaligned"]);
 }
 
 #[test]
-fn a_program_that_sleeps_in_epoll_on_duplicates_of_its_sockets() {
+fn duplicated_sockets_in_epoll_are_mediated() {
     carries(&["--wait=epoll", "--dup"]);
 }
 
 #[test]
-fn a_program_that_forwards_unaligned_chunks_in_place_in_epoll() {
+fn unaligned_in_place_forwarding_is_mediated() {
     carries(&["--wait=epoll", "--shared", "--unaligned"]);
 }
 
 #[test]
-fn a_program_that_did_not_ask_for_wakeups_and_forks() {
+fn an_application_without_need_wakeup_is_mediated() {
     if let Some(mut forwarder) = carries(&["--no-wakeup", "--fork"]) {
-        assert_eq!(forwarder.end()["child"], "refused", "a child's sockets could not be mediated");
+        assert_eq!(forwarder.end()["child"], "refused", "a forked child gets no socket");
     }
 }
 
 #[test]
-fn a_program_that_fills_frames_that_it_does_not_have_harms_nobody_and_is_found_out() {
+fn filling_foreign_frames_is_refused_and_reported() {
     if let Err(why) = Forwarder::usable() {
         println!("skipped: {why}");
         return;
@@ -130,20 +131,20 @@ fn a_program_that_fills_frames_that_it_does_not_have_harms_nobody_and_is_found_o
     let _alone = alone();
     let (scene, cloud) = (Scene::new(), Cloud::new("drop", "50ms"));
     let daemon = cloud.daemon(most);
-    let mut forwarder = Forwarder::start(&scene.host, &["--rude"], &cloud.config());
+    let mut forwarder = Forwarder::start(&scene.host, &["--refill-foreign"], &cloud.config());
     scene.wait_ping();
     scene.echo(&SIZES);
-    wait_until("the daemon to hear of it", 30, || daemon.refused() == 64)
-        .unwrap_or_else(|e| panic!("{e}: {}\n{}", daemon.refused(), forwarder.said()));
+    wait_until("the daemon's count", 30, || daemon.refused() == 64)
+        .unwrap_or_else(|e| panic!("{e}: {}\n{}", daemon.refused(), forwarder.log()));
     let account = forwarder.end();
     let number = |name: &str| account[name].parse::<u64>().unwrap();
     assert_eq!((number("sending"), number("free") + number("filled")), (0, number("frames")), "{account:?}");
-    let closed: Vec<_> = Closed::all(&forwarder.said()).iter().map(|c| (c.total(), c.refused())).collect();
+    let closed: Vec<_> = Closed::all(&forwarder.log()).iter().map(|c| (c.total(), c.refused())).collect();
     let all = number("frames") / 2;
-    assert_eq!(closed, [(all, Some(64)), (all, Some(0))], "{}", forwarder.said());
+    assert_eq!(closed, [(all, Some(64)), (all, Some(0))], "{}", forwarder.log());
 }
 
-/// Whether the kernel has packets in several frames.
+/// Returns whether the kernel has multi-buffer packets.
 fn has_multi_buffer() -> bool {
     let uname = rustix::system::uname();
     let release = uname.release().to_string_lossy();
@@ -152,26 +153,26 @@ fn has_multi_buffer() -> bool {
 }
 
 #[test]
-fn a_program_that_takes_packets_in_several_frames() {
+fn multi_buffer_packets_are_mediated() {
     if !has_multi_buffer() {
-        println!("skipped: AF_XDP takes packets in several frames since Linux 6.6");
+        println!("skipped: AF_XDP has multi-buffer packets since Linux 6.6");
         return;
     }
     if let Some(mut forwarder) = carries(&["--wait=poll", "--jumbo"]) {
         let chained: u32 = forwarder.end()["chained"].parse().unwrap();
-        assert!(chained > 50, "{chained} packets were longer than a frame\n{}", forwarder.said());
+        assert!(chained > 50, "{chained} packets were longer than a frame\n{}", forwarder.log());
     }
 }
 
 #[test]
-fn a_program_whose_packets_are_read_where_they_are() {
+fn p4_vms_read_packets_in_place() {
     if let Some(forwarder) = carries_with(&["--wait=poll"], &ports(["auto", "auto"]), 4) {
-        assert!(!forwarder.said().contains("header copies"), "{}", forwarder.said());
+        assert!(!forwarder.log().contains("header copies"), "{}", forwarder.log());
     }
 }
 
 #[test]
-fn a_program_that_forwards_in_place_in_memory_that_is_one_tenants_and_forks() {
+fn a_fork_keeps_a_tenants_shared_umem_private() {
     if let Some(mut forwarder) =
         carries_with(&["--wait=epoll", "--shared", "--fork"], &ports(["auto", "auto"]), 4)
     {
@@ -180,17 +181,17 @@ fn a_program_that_forwards_in_place_in_memory_that_is_one_tenants_and_forks() {
 }
 
 #[test]
-fn memory_whose_first_port_is_anybodys_or_whose_chunks_begin_anywhere_is_copied() {
+fn unsuitable_umems_get_header_copies() {
     if let Some(forwarder) = carries_with(&["--wait=poll", "--shared"], &ports(["off", "auto"]), 0) {
-        assert!(forwarder.said().contains("a socket of it is bound to s0"), "{}", forwarder.said());
+        assert!(forwarder.log().contains("one of its sockets is bound to s0"), "{}", forwarder.log());
     }
     if let Some(forwarder) = carries_with(&["--wait=poll", "--unaligned"], &ports(["auto", "auto"]), 0) {
-        assert!(forwarder.said().contains("chunks begin anywhere"), "{}", forwarder.said());
+        assert!(forwarder.log().contains("chunks may start at any address"), "{}", forwarder.log());
     }
 }
 
 #[test]
-fn a_port_that_is_anybodys_cannot_come_into_memory_that_a_tenant_reads() {
+fn other_ports_cannot_join_a_umem_that_a_p4_vm_reads() {
     if let Err(why) = Forwarder::usable() {
         println!("skipped: {why}");
         return;
@@ -199,13 +200,13 @@ fn a_port_that_is_anybodys_cannot_come_into_memory_that_a_tenant_reads() {
     let scene = Scene::new();
     let cloud = Cloud::new("drop", "50ms").with(&ports(["auto", "off"]));
     let _daemon = cloud.daemon(most);
-    let (status, said) = Forwarder::fails(&scene.host, &["--shared"], &cloud.config());
-    assert!(!status.success() && said.contains("s1: Permission denied"), "{said}");
-    assert!(said.contains("must be a [[port]] of the same tenant"), "{said}");
+    let (status, log) = Forwarder::fails(&scene.host, &["--shared"], &cloud.config());
+    assert!(!status.success() && log.contains("s1: Permission denied"), "{log}");
+    assert!(log.contains("must be a [[port]] of the same tenant"), "{log}");
 }
 
 #[test]
-fn testpmd_over_net_af_xdp() {
+fn testpmd_over_net_af_xdp_is_mediated() {
     if let Err(why) = Testpmd::usable() {
         println!("skipped: {why}");
         return;
@@ -226,25 +227,25 @@ fn testpmd_over_net_af_xdp() {
     assert!(daemon.judged() > 500, "{} packets were judged", daemon.judged());
     let status = testpmd.quit().unwrap();
     assert!(status.success(), "{status}\n{}", testpmd.transcript());
-    let said = || testpmd.transcript();
-    wait_until("the end of both sockets", 30, || Closed::all(&said()).len() >= 2)
-        .unwrap_or_else(|e| panic!("{e}\n{}", said()));
-    for socket in Closed::all(&said()) {
-        assert_eq!(socket.refused(), Some(0), "{}", said());
+    let log = || testpmd.transcript();
+    wait_until("the end of both sockets", 30, || Closed::all(&log()).len() >= 2)
+        .unwrap_or_else(|e| panic!("{e}\n{}", log()));
+    for socket in Closed::all(&log()) {
+        assert_eq!(socket.refused(), Some(0), "{}", log());
         assert!(socket.total() > 0 && socket.frames["p4vm"] == 0, "{socket:?}");
     }
     assert_eq!(daemon.faults(), Vec::<String>::new());
 }
 
 #[test]
-fn qemus_af_xdp_netdev() {
+fn qemus_af_xdp_netdev_is_mediated() {
     let help = Command::new("qemu-system-x86_64").args(["-netdev", "help"]).output();
     let Ok(help) = help else {
         println!("skipped: QEMU is not installed");
         return;
     };
     if !String::from_utf8_lossy(&help.stdout).lines().any(|l| l.trim() == "af-xdp") {
-        println!("skipped: this QEMU has no netdev af-xdp (it came with 8.2, and Debian 12 has 7.2)");
+        println!("skipped: this QEMU has no netdev af-xdp (QEMU 8.2 has; Debian 12 has 7.2)");
         return;
     }
     let (scene, cloud) = (Scene::new(), Cloud::new("drop", "50ms"));

@@ -1,4 +1,5 @@
-//! A daemon with one P4 VM that runs a function of the test's: the real seam, the real channels.
+//! A daemon with one P4 VM that runs a function of the test, over the real attach protocol and real
+//! channels.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -16,7 +17,7 @@ use p4shield_config::Config;
 
 const GEOMETRY: Geometry = Geometry { slots: 1024, header_bytes: 128, headroom: 32 };
 
-/// Whether a packet passes, by its front and by how many came before.
+/// Decides about a packet from its header and the number of packets before it.
 pub(crate) type Program = fn(&[u8], u64) -> bool;
 
 /// A folder with a configuration: one tenant whose VMs are 10.9.3.1 and 10.9.3.2.
@@ -25,7 +26,7 @@ pub(crate) struct Cloud {
 }
 
 impl Cloud {
-    /// `fail` and `deadline` as the configuration has them.
+    /// `fail` and `deadline` as in the configuration.
     pub(crate) fn new(fail: &str, deadline: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("p4shield-xsk").tempdir().expect("a folder");
         let text = format!(
@@ -38,7 +39,7 @@ impl Cloud {
         Self { folder }
     }
 
-    /// The same with these tables at the end of its configuration.
+    /// Appends these tables to the configuration.
     pub(crate) fn with(self, tables: &str) -> Self {
         let text = std::fs::read_to_string(self.config()).expect("a configuration");
         std::fs::write(self.config(), text + tables).expect("the folder is ours");
@@ -62,7 +63,7 @@ impl Cloud {
     }
 }
 
-/// A daemon; it and its P4 VM end when it is dropped.
+/// A daemon; dropping it ends it and its P4 VM.
 pub(crate) struct Daemon {
     server: Option<Server>,
     host: Arc<P4Vm>,
@@ -70,32 +71,32 @@ pub(crate) struct Daemon {
 }
 
 impl Daemon {
-    /// Packets that were judged.
+    /// Returns the number of judged packets.
     pub(crate) fn judged(&self) -> u64 {
         self.host.judged.load(Ordering::Acquire)
     }
 
-    /// Lanes whose packets were read where the switch has them.
+    /// Returns the number of lanes whose packets the P4 VM reads in place.
     pub(crate) fn zero_copy(&self) -> u32 {
         self.host.zero_copy.load(Ordering::Acquire)
     }
 
-    /// Why lanes let go of the P4 VM.
+    /// Returns why lanes detached the P4 VM.
     pub(crate) fn faults(&self) -> Vec<String> {
         self.host.faults.lock().expect("no panic").clone()
     }
 
-    /// Steps of frames that were refused, as the library told.
+    /// Returns the number of refused frame transitions that the library reported.
     pub(crate) fn refused(&self) -> u64 {
         self.host.refused.lock().expect("no panic").values().sum()
     }
 
-    /// What was said that an operator is to know.
+    /// Returns the notices for the operator.
     pub(crate) fn remarks(&self) -> Vec<Remark> {
         self.host.remarks.lock().expect("no panic").clone()
     }
 
-    /// Waits until there are so many lanes.
+    /// Waits until there are `count` lanes.
     pub(crate) fn wait_lanes(&self, count: usize) {
         let lanes = || self.host.lines.lock().expect("no panic").len();
         p4shield_testbed::wait_until("the lanes", 30, || lanes() == count).unwrap();
@@ -120,9 +121,9 @@ struct P4Vm {
     remarks: Mutex<Vec<Remark>>,
     refused: Mutex<BTreeMap<LaneId, u64>>,
     ends: AtomicBool,
-    /// The memory of the lane that is told of next.
+    /// The UMEM of the lane that the next message announces.
     handed: Mutex<Option<OwnedFd>>,
-    /// Lanes whose packets were read where they are.
+    /// Lanes whose packets the P4 VM reads in place.
     zero_copy: AtomicU32,
 }
 

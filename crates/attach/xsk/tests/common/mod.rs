@@ -6,7 +6,7 @@ pub(crate) mod scene;
 
 use std::path::PathBuf;
 
-/// The library under test, which cargo puts beside the tests.
+/// Returns the library under test, which cargo puts beside the tests.
 pub(crate) fn library() -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     let library = test.parent().map(|folder| folder.join("libp4shield_xsk.so")).expect("a folder");

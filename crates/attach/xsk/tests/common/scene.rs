@@ -1,4 +1,4 @@
-//! Two machines and what lies between them.
+//! Two VMs and the host between them, as network namespaces.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -14,7 +14,7 @@ pub(crate) struct Scene {
     pub(crate) two: NetNs,
 }
 
-/// Addresses of the two machines.
+/// Addresses of the two VMs.
 pub(crate) const ONE: &str = "10.9.3.1";
 pub(crate) const TWO: &str = "10.9.3.2";
 
@@ -29,7 +29,7 @@ impl Scene {
         Self { host, one, two }
     }
 
-    /// Gives every interface this MTU.
+    /// Sets the MTU of every interface.
     pub(crate) fn lengthen(&self, mtu: u32) {
         for (ns, interface) in
             [(&self.host, "s0"), (&self.host, "s1"), (&self.one, "eth0"), (&self.two, "eth0")]
@@ -46,7 +46,7 @@ impl Scene {
         wait_until("a ping", 60, || self.ping()).unwrap();
     }
 
-    /// Sends so many bytes over a connection each, all at once, and has them come back the same.
+    /// Sends `sizes` bytes over one connection each, all at once, and checks that they return unchanged.
     pub(crate) fn echo(&self, sizes: &[usize]) {
         let listener = self.two.inside(|| TcpListener::bind((TWO, 0)).unwrap());
         let to = listener.local_addr().unwrap();
@@ -73,7 +73,7 @@ impl Scene {
     }
 }
 
-/// The next connection. A test whose other side gave up must end, too.
+/// Accepts a connection, with a time limit.
 fn accept(listener: &TcpListener) -> TcpStream {
     listener.set_nonblocking(true).unwrap();
     let mut accepted = None;

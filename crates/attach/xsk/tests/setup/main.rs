@@ -1,5 +1,5 @@
-//! How applications set their sockets up, well or badly: on the kernel's own interface, without a library in between. The
-//! application is this test itself, started again with ours preloaded.
+//! How applications set up their sockets, correctly or not, with the kernel's own interface and no
+//! library. The application is this test itself, started again with the library under test preloaded.
 
 #![allow(clippy::print_stdout, reason = "the application answers by its output")]
 
@@ -18,18 +18,19 @@ use libc::{c_int, c_long};
 use p4shield_attach::Remark;
 use p4shield_testbed::{NetNs, wait_until};
 
-/// Environment variable: what the application is to do.
+/// Environment variable: the application's task.
 const TASK: &str = "P4SHIELD_TEST_TASK";
 const FRAMES: u64 = 64;
 const CHUNK: u64 = 2048;
 const RING: u32 = 16;
 
-/// Runs the application in a namespace with the interface `s0`. What it said, and what the library did.
+/// Runs the application in a namespace with the interface `s0`. Returns its output and the library's
+/// log.
 fn application(task: &str, fail: &str) -> Option<(String, String)> {
     run_application(task, fail, true, |_| {})
 }
 
-/// The same, with the library or without; it stays until `meanwhile` is over.
+/// The same, with the library or without; the application stays until `meanwhile` returns.
 fn run_application(
     task: &str,
     fail: &str,
@@ -59,95 +60,95 @@ fn run_application(
     meanwhile(&daemon);
     drop(stays);
     let out = application.wait_with_output().unwrap();
-    let [said, log] = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(out.status.success(), "{task}: {said}\n{log}");
-    Some((said, log))
+    let [output, log] = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    assert!(out.status.success(), "{task}: {output}\n{log}");
+    Some((output, log))
 }
 
 #[track_caller]
 fn expect(task: &str, fail: &str, says: &str, logs: &str) {
-    let Some((said, log)) = application(task, fail) else { return };
-    assert!(said.contains(says), "{task}: {said}\n{log}");
-    assert!(log.contains(logs), "{task}: {said}\n{log}");
+    let Some((output, log)) = application(task, fail) else { return };
+    assert!(output.contains(says), "{task}: {output}\n{log}");
+    assert!(log.contains(logs), "{task}: {output}\n{log}");
 }
 
-/// Every frame has come back when such a socket is closed.
+/// The library's log line for a closed socket.
 const CLOSED: &str = "an AF_XDP socket is being closed";
 
 #[test]
-fn packet_memory_of_the_oldest_struct_is_mediated() {
+fn umems_of_the_oldest_struct_are_mediated() {
     expect("v1", "drop", "sent", CLOSED);
 }
 
 #[test]
-fn a_bind_that_fails_is_tried_again_in_copy_mode() {
+fn a_failed_bind_may_be_repeated_in_copy_mode() {
     expect("again", "drop", "sent", CLOSED);
 }
 
 #[test]
-fn a_socket_that_another_process_made_is_mediated_if_it_is_set_up_here() {
+fn sockets_of_another_process_are_mediated_if_set_up_here() {
     expect("made-elsewhere", "drop", "sent", CLOSED);
 }
 
 #[test]
-fn a_socket_that_was_set_up_elsewhere_is_refused_or_let_through() {
+fn sockets_set_up_elsewhere_are_refused_or_unmediated() {
     expect("set-up-elsewhere", "drop", "bind: 13", "is refused, since it could not be mediated");
-    expect("set-up-elsewhere", "pass", "sent", "is let through without being mediated");
+    expect("set-up-elsewhere", "pass", "sent", "is used without mediation");
 }
 
 #[test]
-fn rings_that_are_mapped_past_libc_are_refused_or_let_through() {
+fn rings_mapped_past_libc_are_refused_or_unmediated() {
     expect("mapped-past-libc", "drop", "bind: 13", "is refused, since it could not be mediated");
-    expect("mapped-past-libc", "pass", "sent", "is let through without being mediated");
+    expect("mapped-past-libc", "pass", "sent", "is used without mediation");
 }
 
 #[test]
-fn the_daemon_is_told_what_is_let_through() {
+fn unmediated_sockets_are_reported_to_the_daemon() {
     for task in ["set-up-elsewhere", "mapped-past-libc"] {
-        let told = |daemon: &Daemon| {
+        let reported = |daemon: &Daemon| {
             let unmediated =
                 |r: &Remark| matches!(r, Remark::Unmediated(why) if why.contains("is not mediated"));
-            wait_until("the remark", 60, || daemon.remarks().iter().any(unmediated)).unwrap();
+            wait_until("the notice", 60, || daemon.remarks().iter().any(unmediated)).unwrap();
         };
-        if run_application(task, "pass", true, told).is_none() {
+        if run_application(task, "pass", true, reported).is_none() {
             return;
         }
     }
 }
 
 #[test]
-fn a_forked_child_makes_no_socket_of_its_own() {
+fn a_forked_child_cannot_create_sockets() {
     expect("fork", "drop", "child: 13", CLOSED);
 }
 
 #[test]
-fn an_application_that_sleeps_uses_no_core() {
+fn a_sleeping_application_uses_no_cpu() {
     expect("idle", "drop", "idle", CLOSED);
 }
 
 #[test]
-fn closing_by_whatever_call_frees_the_queue() {
+fn every_closing_call_frees_the_queue() {
     for how in ["close_range", "dup2"] {
         expect(how, "drop", "bound again", CLOSED);
     }
 }
 
 #[test]
-fn what_the_interface_is_told_of_a_packet_gets_through() {
+fn tx_metadata_reaches_the_interface() {
     let Some((plain, _)) = run_application("metadata", "drop", false, |_| {}) else { return };
     let answer = |said: &str| said.lines().find(|l| l.starts_with("metadata")).map(str::to_owned);
     if answer(&plain).is_none_or(|a| a.contains("refused")) {
-        println!("skipped: this kernel takes no metadata of packets in copy mode: {plain}");
+        println!("skipped: this kernel takes no transmit metadata in copy mode: {plain}");
         return;
     }
-    let Some((said, log)) = application("metadata", "drop") else { return };
+    let Some((output, log)) = application("metadata", "drop") else { return };
     assert_eq!(answer(&plain).as_deref(), Some("metadata: time of sending true, right checksum true"));
-    assert_eq!(answer(&said), answer(&plain), "{said}\n{log}");
+    assert_eq!(answer(&output), answer(&plain), "{output}\n{log}");
     let closed = log.lines().find(|l| l.contains(CLOSED)).unwrap();
-    assert!(closed.contains("application: 0, kernel: 0, judge: 0"), "{closed}");
+    assert!(closed.contains("application: 0, kernel: 0, verdict: 0"), "{closed}");
 }
 
-/// The application; a test that does nothing where nobody asks it to.
+/// The application. As a test it does nothing unless [`TASK`] is set.
 #[test]
 fn application_under_test() {
     let Ok(task) = std::env::var(TASK) else { return };
@@ -172,7 +173,7 @@ fn application_under_test() {
     match task.as_str() {
         "fork" => println!("child: {}", in_child()),
         "idle" => {
-            assert!((0..5).any(|_| app.sleeps()), "it was awake all the time");
+            assert!((0..5).any(|_| app.sleeps()), "it never slept");
             println!("idle");
         }
         "close_range" => {
@@ -186,7 +187,7 @@ fn application_under_test() {
             bind_again();
         }
         _ => {
-            // Until whoever started this has seen enough.
+            // Until the test that started the application closes its input.
             let _ = io::stdin().read_to_end(&mut Vec::new());
             assert_eq!(close(app.fd), 0);
         }
@@ -198,7 +199,8 @@ fn close(fd: c_int) -> c_int {
     unsafe { libc::close(fd) }
 }
 
-/// How long this thread ran or wanted to, which a busy machine does not change; none where the kernel does not count it.
+/// Returns how long this thread ran or waited to run, which a busy machine does not change; `None` where
+/// the kernel does not count it.
 fn awake() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     let [ran, waited, _] =
@@ -211,13 +213,13 @@ fn awake() -> Option<Duration> {
 
 fn bind_again() {
     let app = App::new(socket, setsockopt, map, 32);
-    // The kernel lets go of a queue a moment after its socket was closed.
+    // The kernel frees a queue a moment after its socket was closed.
     let bound = || app.bind(libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP).is_ok();
     wait_until("the queue to be free", 30, bound).unwrap();
     println!("bound again");
 }
 
-/// What making a socket fails with in a forked child; 0 if it does not.
+/// Returns the error of creating a socket in a forked child; 0 if it succeeds.
 fn in_child() -> i32 {
     // SAFETY: the child makes system calls and ends.
     let child = unsafe { libc::fork() };
@@ -237,7 +239,7 @@ fn socket() -> c_int {
     unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW, 0) }
 }
 
-/// Past libc, as if another process had made it.
+/// Past libc, as if another process had created it.
 fn raw_socket() -> c_int {
     let (family, kind): (c_long, c_long) = (libc::AF_XDP.into(), libc::SOCK_RAW.into());
     // SAFETY: takes no pointers.
@@ -287,12 +289,13 @@ struct App {
 }
 
 impl App {
-    /// Everything but the bind; `bytes` of `struct xdp_umem_reg` are told to the kernel.
+    /// Sets up everything but the bind; the kernel gets the first `bytes` bytes of `struct
+    /// xdp_umem_reg`.
     fn new(socket: fn() -> c_int, set: SetOption, map: Map, bytes: usize) -> Self {
         Self::with(socket, set, map, (bytes, 0)).unwrap_or_else(|e| panic!("{e}"))
     }
 
-    /// The same with these flags of packet memory, which it fails by where the kernel does not know them.
+    /// The same with these UMEM flags; fails if the kernel does not know them.
     fn with(
         socket: fn() -> c_int,
         set: SetOption,
@@ -347,7 +350,7 @@ impl App {
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
-    /// Sleeps for a while, during which the daemon gives the lane its channel. Whether it slept indeed.
+    /// Sleeps while the daemon provides the lane's channel. Returns whether the thread slept indeed.
     fn sleeps(&self) -> bool {
         let mut fds = [libc::pollfd { fd: self.fd, events: libc::POLLIN, revents: 0 }];
         let (start, before) = (Instant::now(), awake());
@@ -359,17 +362,17 @@ impl App {
         awake.is_none_or(|awake| awake < start.elapsed() / 2)
     }
 
-    /// The bytes of packet memory from an address on.
+    /// Returns bytes of the UMEM from an address on.
     fn bytes(&mut self, address: u64, len: usize) -> &mut [u8] {
         assert!(address as usize + len <= (FRAMES * CHUNK) as usize);
-        // SAFETY: within the memory, which nobody else writes while no frame of it is sent.
+        // SAFETY: within the memory, which is not used otherwise while no frame of it is sent.
         unsafe { std::slice::from_raw_parts_mut(self.memory.add(address as usize), len) }
     }
 
     /// Sends a frame and waits until it is completed.
     fn send(&mut self, address: u64, len: u32, options: u32) {
         let (slot, sent) = ((self.sent % RING) as usize, self.sent + 1);
-        // SAFETY: within the ring, whose kernel's end reads it after the index has moved.
+        // SAFETY: within the ring; the kernel reads the entry after the index has moved.
         unsafe {
             let entry = self.transmit.add(self.at.tx.desc as usize + 16 * slot);
             entry.cast::<u64>().write_volatile(address);

@@ -1,54 +1,54 @@
-//! An application that tells the interface something of its packets (`XDP_TX_METADATA`).
+//! An application that uses transmit metadata (`XDP_TX_METADATA`).
 
 use super::{App, CHUNK, map, setsockopt, socket, wait_until};
 
-/// Flags of packet memory: what the interface is told stands in front of packets, and the kernel may do it by itself.
+/// UMEM flags: transmit metadata precedes packets, and the kernel may complete checksums in software.
 const FLAGS: u64 = 1 << 2 | 1 << 1;
 /// Bytes of `struct xsk_tx_metadata`.
 const LEN: usize = 24;
-/// Requests in it: tell when it was sent, complete its checksum.
+/// Requests in it: report the time of sending, complete the checksum.
 const REQUESTS: u64 = 1 | 2;
-/// Flag of a descriptor: there is metadata.
+/// Descriptor option: there is metadata.
 const PRESENT: u32 = 2;
-/// Where the packet begins.
+/// Address of the packet.
 const AT: u64 = 3 * CHUNK + 256;
 
-/// Sends datagrams whose checksums are left to the interface until one comes out at the other end.
+/// Sends datagrams with partial checksums until one arrives at the other end.
 pub(crate) fn task() {
     let mut app = match App::with(socket, setsockopt, map, (32, FLAGS | (LEN as u64) << 32)) {
         Ok(app) => app,
         Err(error) => return println!("metadata refused: {error}"),
     };
-    let ear = listen();
+    let receiver = listen();
     app.bind(libc::XDP_COPY | libc::XDP_USE_NEED_WAKEUP).unwrap();
-    let (packet, told) = (datagram(), request());
-    let mut heard = None;
+    let (packet, requests) = (datagram(), request_bytes());
+    let mut received = None;
     wait_until("a datagram", 60, || {
-        app.bytes(AT - LEN as u64, LEN).copy_from_slice(&told);
+        app.bytes(AT - LEN as u64, LEN).copy_from_slice(&requests);
         app.bytes(AT, packet.len()).copy_from_slice(&packet);
         app.send(AT, packet.len() as u32, PRESENT);
-        heard = hear(ear, &packet);
-        heard.is_some()
+        received = receive_copy(receiver, &packet);
+        received.is_some()
     })
     .unwrap();
-    // The requests stay, and where checksums were asked for there is the time now.
+    // The requests stay, and the time of sending replaces the checksum offsets.
     let after = app.bytes(AT - LEN as u64, LEN).to_vec();
-    let timed = after[..8] == told[..8] && after[8..16] != told[8..16];
-    let right = heard.is_some_and(|p| sum(&p[26..], 17 + (p.len() as u32 - 34)) == 0xffff);
+    let timed = after[..8] == requests[..8] && after[8..16] != requests[8..16];
+    let right = received.is_some_and(|p| sum(&p[26..], 17 + (p.len() as u32 - 34)) == 0xffff);
     println!("metadata: time of sending {timed}, right checksum {right}");
     assert_eq!(super::close(app.fd), 0);
 }
 
-fn request() -> [u8; LEN] {
-    let mut told = [0; LEN];
-    told[..8].copy_from_slice(&REQUESTS.to_ne_bytes());
-    // From the UDP header on, to where it has its checksum.
-    told[8..10].copy_from_slice(&34_u16.to_ne_bytes());
-    told[10..12].copy_from_slice(&6_u16.to_ne_bytes());
-    told
+fn request_bytes() -> [u8; LEN] {
+    let mut request = [0; LEN];
+    request[..8].copy_from_slice(&REQUESTS.to_ne_bytes());
+    // From the UDP header on, to the checksum field of that header.
+    request[8..10].copy_from_slice(&34_u16.to_ne_bytes());
+    request[10..12].copy_from_slice(&6_u16.to_ne_bytes());
+    request
 }
 
-/// The sum that checksums are made of.
+/// Returns the one's complement sum of the bytes, plus `start`.
 fn sum(bytes: &[u8], start: u32) -> u16 {
     let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
     let sum = words.fold(start, |a, b| a + b);
@@ -56,7 +56,7 @@ fn sum(bytes: &[u8], start: u32) -> u16 {
     (folded + (folded >> 16)) as u16
 }
 
-/// From 10.9.3.2 to 10.9.3.1; where its checksum is to be, the sum of what is not in front of it.
+/// Creates a datagram from 10.9.3.2 to 10.9.3.1 whose checksum field holds the sum of the pseudo header.
 fn datagram() -> Vec<u8> {
     const PAYLOAD: &[u8] = b"P4 Shield's checksums";
     let mut p = vec![0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 2, 8, 0];
@@ -73,7 +73,7 @@ fn datagram() -> Vec<u8> {
     p
 }
 
-/// A socket that sees what comes out of `s1`.
+/// Opens a socket that receives what leaves `s1`.
 fn listen() -> i32 {
     let protocol = (libc::ETH_P_IP as u16).to_be();
     // SAFETY: takes no pointers.
@@ -92,12 +92,12 @@ fn listen() -> i32 {
     fd
 }
 
-/// The datagram as it came out, if it has.
-fn hear(ear: i32, sent: &[u8]) -> Option<Vec<u8>> {
+/// Returns the datagram as it arrived, if it has.
+fn receive_copy(receiver: i32, sent: &[u8]) -> Option<Vec<u8>> {
     loop {
         let mut bytes = [0_u8; 2048];
         // SAFETY: a buffer of that length.
-        let n = unsafe { libc::recv(ear, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
+        let n = unsafe { libc::recv(receiver, bytes.as_mut_ptr().cast(), bytes.len(), libc::MSG_DONTWAIT) };
         let packet = bytes.get(..usize::try_from(n).ok()?)?;
         // All but the checksum.
         if packet.len() == sent.len() && packet[..40] == sent[..40] && packet[42..] == sent[42..] {

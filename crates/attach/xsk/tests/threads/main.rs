@@ -1,4 +1,4 @@
-//! Two threads for one socket: one sleeps in `poll`, the other moves what it sleeps for.
+//! Two threads for one socket: one sleeps in `poll` while the other moves the packets it waits for.
 
 #![allow(clippy::print_stdout, reason = "skipped tests say so")]
 
@@ -18,14 +18,14 @@ use p4shield_testbed::{Guarded, process, wait_until};
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/threads/pollers.c");
 
 #[test]
-fn a_thread_that_sleeps_is_woken_for_what_another_finds() {
+fn a_sleeping_thread_wakes_for_another_threads_packets() {
     if let Err(why) = p4shield_testbed::usable() {
         println!("skipped: {why}");
         return;
     }
     if !Path::new("/usr/include/xdp/xsk.h").is_file() {
         println!(
-            "skipped: libxdp's headers (package libxdp-dev, which libdpdk-dev brings) are not installed"
+            "skipped: libxdp's headers (package libxdp-dev, a dependency of libdpdk-dev) are not installed"
         );
         return;
     }
@@ -40,7 +40,7 @@ fn a_thread_that_sleeps_is_woken_for_what_another_finds() {
     command.stdin(Stdio::null()).stdout(File::create(&output).unwrap());
     let _application = Guarded::spawn(&mut command).unwrap();
     daemon.wait_lanes(1);
-    // Of the second machine there is no more than its address.
+    // The second VM is only an address.
     scene.one.ip(&format!("neigh replace {TWO} lladdr 02:00:00:00:00:02 dev eth0")).unwrap();
     let socket = scene.one.inside(|| UdpSocket::bind((ONE, 0)).unwrap());
     let got = || {
@@ -48,7 +48,7 @@ fn a_thread_that_sleeps_is_woken_for_what_another_finds() {
         let last = text.lines().filter_map(|l| l.strip_prefix("got ")?.parse::<u64>().ok()).next_back();
         last.unwrap_or(0)
     };
-    // What comes before the P4 VM is there is dropped.
+    // Packets that come before the P4 VM are dropped.
     wait_until("a first packet", 60, || socket.send_to(&[0], (TWO, 9)).is_ok() && got() > 0).unwrap();
     for _ in 0..200 {
         let before = got();

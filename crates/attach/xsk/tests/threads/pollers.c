@@ -1,5 +1,6 @@
-// An AF_XDP application with two threads for one socket: one waits in poll for as long as it takes, the other calls recvfrom
-// all the time, and so finds most packets first. Says "got N" after each packet that the first one took.
+// An AF_XDP application with two threads for one socket. One waits in poll without a timeout; the other calls
+// recvfrom all the time, and so moves most packets first. Prints "got N" after each packet that the first
+// thread took.
 //
 //   pollers IF
 

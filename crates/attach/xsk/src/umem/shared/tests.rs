@@ -5,13 +5,14 @@ use rustix::mm::{MprotectFlags, mprotect};
 
 const LEN: usize = 64 << 10;
 
-fn take(buffer: &Buffer) -> Result<Shared, Unfit> {
-    // SAFETY: a buffer of this test's, of which the kernel knows nothing.
-    unsafe { Shared::take(buffer.addresses()) }
+fn take(buffer: &Buffer) -> Result<SharedBuffer, NotShareable> {
+    // SAFETY: a buffer of this test, which the kernel does not use.
+    unsafe { SharedBuffer::take(buffer.addresses()) }
 }
 
-/// What is said of the mapping at an address.
-fn said_of(address: usize, key: &str) -> String {
+/// Returns the line with `key` of the smaps entry of an address; the entry's first line for an empty
+/// key.
+fn smaps_line(address: usize, key: &str) -> String {
     let smaps = read_to_string("/proc/self/smaps").unwrap();
     let begins = |l: &&str| {
         let range = l.split_whitespace().next().and_then(|w| w.split_once('-'));
@@ -23,10 +24,10 @@ fn said_of(address: usize, key: &str) -> String {
     if key.is_empty() { first } else { lines.find(|l| l.starts_with(key)).unwrap().to_owned() }
 }
 
-/// The other side's view of shared memory.
-fn other_view(shared: &Shared) -> &'static [u8] {
+/// Maps the shared memory as a P4 VM does.
+fn other_view(shared: &SharedBuffer) -> &'static [u8] {
     let (len, fd) = (shared.addresses.len(), shared.memory());
-    // SAFETY: a new mapping, never unmapped, which is only read.
+    // SAFETY: a new mapping that is only read and never unmapped.
     unsafe {
         let at = mmap(std::ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, fd, 0).unwrap();
         std::slice::from_raw_parts(at.cast::<u8>(), len)
@@ -34,55 +35,55 @@ fn other_view(shared: &Shared) -> &'static [u8] {
 }
 
 #[test]
-fn a_buffer_is_shared_where_it_is_and_private_again_with_its_contents() {
+fn a_buffer_is_shared_in_place_and_made_private_again() {
     let mut buffer = Buffer::private(LEN);
     let at = buffer.addresses().start;
     let shared = take(&buffer).unwrap();
-    assert!(said_of(at, "").contains("p4shield-packets"), "{}", said_of(at, ""));
+    assert!(smaps_line(at, "").contains("p4shield-packets"), "{}", smaps_line(at, ""));
     buffer.bytes()[5000..5003].copy_from_slice(b"abc");
-    let theirs = other_view(&shared);
-    assert_eq!(&theirs[5000..5003], b"abc");
+    let other = other_view(&shared);
+    assert_eq!(&other[5000..5003], b"abc");
     PacketMemory::check(&**shared.memory(), LEN).unwrap();
     drop(shared);
-    let line = said_of(at, "");
+    let line = smaps_line(at, "");
     assert!(line.contains("rw-p") && !line.contains("p4shield"), "{line}");
     assert_eq!(&buffer.bytes()[5000..5003], b"abc", "contents stay");
     buffer.bytes()[5000] = b'x';
-    assert_eq!(theirs[5000], b'a', "what is written now is the application's own");
+    assert_eq!(other[5000], b'a', "writes are private again");
 }
 
 #[test]
-fn what_was_written_before_is_shown_to_nobody() {
+fn a_buffer_written_before_registration_is_not_shared() {
     let mut buffer = Buffer::private(LEN);
     buffer.bytes()[LEN - 1] = 1;
-    assert!(matches!(take(&buffer), Err(Unfit::Used)));
+    assert!(matches!(take(&buffer), Err(NotShareable::Used)));
     assert_eq!(buffer.bytes()[LEN - 1], 1);
-    assert!(said_of(buffer.addresses().start, "").contains("rw-p"));
+    assert!(smaps_line(buffer.addresses().start, "").contains("rw-p"));
 }
 
 #[test]
-fn memory_that_is_shared_already_or_cut_off_within_a_page_is_left_alone() {
+fn shared_memory_and_partial_pages_are_not_replaced() {
     let shared = Buffer::new(LEN, MapFlags::SHARED).unwrap();
-    assert!(matches!(take(&shared), Err(Unfit::NotPrivate)));
+    assert!(matches!(take(&shared), Err(NotShareable::NotPrivate)));
     let buffer = Buffer::private(LEN);
     let part = buffer.addresses().start..buffer.addresses().end - 100;
     // SAFETY: as in `take`.
-    assert!(matches!(unsafe { Shared::take(part) }, Err(Unfit::Pages)));
+    assert!(matches!(unsafe { SharedBuffer::take(part) }, Err(NotShareable::Pages)));
     // SAFETY: this test's own mapping.
     unsafe {
         mprotect(std::ptr::with_exposed_provenance_mut(buffer.addresses().start), LEN, MprotectFlags::READ)
             .unwrap();
     }
-    assert!(matches!(take(&buffer), Err(Unfit::NotPrivate)));
+    assert!(matches!(take(&buffer), Err(NotShareable::NotPrivate)));
 }
 
 #[test]
-fn what_the_application_mapped_anew_meanwhile_stays_as_it_is() {
+fn mappings_that_the_application_made_meanwhile_stay() {
     let mut buffer = Buffer::private(LEN);
     let (start, half) = (buffer.addresses().start, LEN / 2);
     let shared = take(&buffer).unwrap();
     buffer.bytes()[half] = 7;
-    // SAFETY: this test's own mapping; nobody uses what was there before.
+    // SAFETY: this test's own mapping; what was there before is not used any more.
     unsafe {
         let at = std::ptr::with_exposed_provenance_mut(start);
         let flags = MapFlags::SHARED | MapFlags::FIXED;
@@ -91,33 +92,37 @@ fn what_the_application_mapped_anew_meanwhile_stays_as_it_is() {
     }
     drop(shared);
     assert_eq!((buffer.bytes()[0], buffer.bytes()[half]), (9, 7));
-    assert!(said_of(start, "").contains("rw-s"), "the application's own: {}", said_of(start, ""));
-    assert!(said_of(start + half, "").contains("rw-p"), "given back: {}", said_of(start + half, ""));
+    assert!(
+        smaps_line(start, "").contains("rw-s"),
+        "the application's own mapping: {}",
+        smaps_line(start, "")
+    );
+    assert!(smaps_line(start + half, "").contains("rw-p"), "private again: {}", smaps_line(start + half, ""));
 }
 
-/// Replaces a buffer by memory that is made like this.
+/// Replaces a buffer by memory that `make` creates.
 fn replace(
     buffer: &Buffer,
     make: impl FnOnce(u64, usize) -> Result<OwnedFd, Errno>,
-) -> Result<Shared, Unfit> {
-    // SAFETY: a new buffer of this test's, of ordinary pages, of which the kernel knows nothing.
-    unsafe { Shared::replace(buffer.addresses(), PAGE, make) }
+) -> Result<SharedBuffer, NotShareable> {
+    // SAFETY: a new buffer of this test in base pages, which the kernel does not use.
+    unsafe { SharedBuffer::replace(buffer.addresses(), PAGE, make) }
 }
 
-/// The buffer is as the application made it, and can be written and shared.
+/// Asserts that the buffer is private, holds zeros, and can still be shared.
 #[track_caller]
 fn assert_left_alone(buffer: &mut Buffer) {
-    let line = said_of(buffer.addresses().start, "");
+    let line = smaps_line(buffer.addresses().start, "");
     assert!(line.contains("rw-p") && !line.contains("p4shield"), "{line}");
     assert!(buffer.bytes().iter().all(|b| *b == 0), "contents stay");
     let start = buffer.addresses().start;
-    let remembered = |p: &Place| p.len.load(Acquire) > CHANGING && p.start.load(Relaxed) == start;
-    assert!(!PLACES.iter().any(remembered), "a forked child has nothing to give back");
-    take(buffer).expect("it was not the buffer's fault");
+    let remembered = |p: &ForkRecord| p.len.load(Acquire) > CHANGING && p.start.load(Relaxed) == start;
+    assert!(!FORK_RECORDS.iter().any(remembered), "a forked child has nothing to restore");
+    take(buffer).expect("the buffer itself is shareable");
 }
 
 #[test]
-fn without_memory_for_a_second_buffer_the_first_stays() {
+fn without_memory_for_a_copy_the_buffer_stays() {
     for errno in [Errno::NOMEM, Errno::NOSPC, Errno::MFILE] {
         let mut buffer = Buffer::private(LEN);
         let why = replace(&buffer, |_, _| Err(errno)).unwrap_err();
@@ -127,7 +132,7 @@ fn without_memory_for_a_second_buffer_the_first_stays() {
 }
 
 #[test]
-fn memory_that_cannot_be_sealed_is_taken_away_again() {
+fn unsealable_memory_is_not_shared() {
     let mut buffer = Buffer::private(LEN);
     let why = replace(&buffer, |len, _| {
         // Without ALLOW_SEALING the kernel refuses every seal.
@@ -151,27 +156,27 @@ fn huge_pages_stay_huge_pages() {
     let at = buffer.addresses().start;
     let shared = match take(&buffer) {
         Ok(shared) => shared,
-        Err(why @ Unfit::System { .. }) => {
+        Err(why @ NotShareable::System { .. }) => {
             println!("skipped: {why}: not enough huge pages for both");
             return;
         }
         Err(why) => panic!("{why}"),
     };
-    assert!(said_of(at, "KernelPageSize").contains("2048 kB"), "{}", said_of(at, "KernelPageSize"));
+    assert!(smaps_line(at, "KernelPageSize").contains("2048 kB"), "{}", smaps_line(at, "KernelPageSize"));
     buffer.bytes()[3 << 20] = 5;
     drop(shared);
-    assert!(said_of(at, "KernelPageSize").contains("2048 kB"), "{}", said_of(at, "KernelPageSize"));
+    assert!(smaps_line(at, "KernelPageSize").contains("2048 kB"), "{}", smaps_line(at, "KernelPageSize"));
     assert_eq!(buffer.bytes()[3 << 20], 5);
 }
 
 #[test]
-fn buffers_of_the_heap_are_shared_too_and_can_be_freed_afterwards() {
+fn heap_buffers_are_shared_and_can_be_freed() {
     let layout = std::alloc::Layout::from_size_align(LEN, PAGE).unwrap();
     // SAFETY: a layout with bytes; all uses are within it and end before it is freed.
     unsafe {
         let at = std::alloc::alloc_zeroed(layout);
         let start = at.expose_provenance();
-        let shared = Shared::take(start..start + LEN).unwrap();
+        let shared = SharedBuffer::take(start..start + LEN).unwrap();
         at.add(100).write(3);
         drop(shared);
         assert_eq!(at.add(100).read(), 3);

@@ -1,10 +1,11 @@
-//! Waiting for several descriptors.
+//! The functions that wait for several descriptors.
 
 use libc::{c_int, epoll_event, nfds_t, pollfd, sigset_t, size_t, timespec};
 
-use crate::{bell, real, table, wait};
+use crate::socket::SOCKETS;
+use crate::{epoll, next_libc, poll};
 
-/// The entries of a call, if there are any to be looked at.
+/// Returns the entries of a call; an empty slice for a null pointer.
 ///
 /// # Safety
 /// As for `poll`.
@@ -12,7 +13,7 @@ unsafe fn entries<'c>(fds: *mut pollfd, count: nfds_t) -> &'c mut [pollfd] {
     if fds.is_null() || count == 0 {
         return &mut [];
     }
-    // SAFETY: the caller of `poll` promises as many entries that nobody else uses meanwhile.
+    // SAFETY: the caller of `poll` promises `count` entries that no other thread uses meanwhile.
     unsafe { std::slice::from_raw_parts_mut(fds, count as usize) }
 }
 
@@ -24,14 +25,14 @@ unsafe fn entries<'c>(fds: *mut pollfd, count: nfds_t) -> &'c mut [pollfd] {
 pub(crate) unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: the caller's promise.
     let set = unsafe { entries(fds, count) };
-    if !wait::concerns(set) {
+    if !poll::concerns_sockets(set) {
         // SAFETY: the caller's call.
-        return unsafe { real::poll()(fds, count, timeout) };
+        return unsafe { next_libc::poll()(fds, count, timeout) };
     }
-    // Below zero is for ever.
+    // A negative timeout waits without a limit.
     let timeout = u64::try_from(timeout).ok().map(|ms| ms * 1_000_000);
     // SAFETY: no mask.
-    unsafe { wait::wait(set, timeout, std::ptr::null()) }
+    unsafe { poll::wait(set, timeout, std::ptr::null()) }
 }
 
 /// `ppoll`.
@@ -47,19 +48,19 @@ pub(crate) unsafe extern "C" fn ppoll(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let set = unsafe { entries(fds, count) };
-    if !wait::concerns(set) {
+    if !poll::concerns_sockets(set) {
         // SAFETY: the caller's call.
-        return unsafe { real::ppoll()(fds, count, timeout, mask) };
+        return unsafe { next_libc::ppoll()(fds, count, timeout, mask) };
     }
     // SAFETY: null, or the caller's time.
     let timeout = unsafe { timeout.as_ref() }.map(|t| {
         (t.tv_sec.max(0) as u64).saturating_mul(1_000_000_000).saturating_add(t.tv_nsec.max(0) as u64)
     });
     // SAFETY: the caller's mask.
-    unsafe { wait::wait(set, timeout, mask) }
+    unsafe { poll::wait(set, timeout, mask) }
 }
 
-/// `poll` of a program that was built to have its arrays checked.
+/// `poll` in a program that was compiled with `_FORTIFY_SOURCE`.
 ///
 /// # Safety
 /// As for `poll`.
@@ -77,25 +78,26 @@ pub(crate) unsafe extern "C" fn __poll_chk(
     unsafe { poll(fds, count, timeout) }
 }
 
-/// `epoll_ctl`: beside a socket its bell is put into the epoll, under the same name.
+/// `epoll_ctl`: for an AF_XDP socket, also registers its [`crate::ready_event`], with the same event
+/// data.
 ///
 /// # Safety
 /// As for `epoll_ctl`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn epoll_ctl(
-    epoll: c_int,
+    epoll_fd: c_int,
     operation: c_int,
     fd: c_int,
     event: *mut epoll_event,
 ) -> c_int {
     // SAFETY: the caller's call.
-    let result = unsafe { real::epoll_ctl()(epoll, operation, fd, event) };
+    let result = unsafe { next_libc::epoll_ctl()(epoll_fd, operation, fd, event) };
     if result == 0
-        && let Some(bell) = table::get(fd).and_then(|s| s.bell.for_epoll())
+        && let Some(ready_event) = SOCKETS.get(fd).and_then(|s| s.event.descriptor_for_epoll())
     {
-        // SAFETY: the caller's event, which the kernel has just read. Where this fails a packet that was held is told of
-        // when the next one comes.
-        let _ = unsafe { real::epoll_ctl()(epoll, operation, bell, event) };
+        // SAFETY: the caller's event, which the kernel has just read. If this fails, the epoll reports a
+        // held packet with the next one.
+        let _ = unsafe { next_libc::epoll_ctl()(epoll_fd, operation, ready_event, event) };
     }
     result
 }
@@ -106,15 +108,15 @@ pub(crate) unsafe extern "C" fn epoll_ctl(
 /// As for `epoll_wait`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn epoll_wait(
-    epoll: c_int,
+    epoll_fd: c_int,
     events: *mut epoll_event,
     most: c_int,
     timeout: c_int,
 ) -> c_int {
-    bell::look_around(timeout != 0);
+    epoll::service_sockets(timeout != 0);
     // SAFETY: the caller's call.
-    let result = unsafe { real::epoll_wait()(epoll, events, most, timeout) };
-    bell::look_around(false);
+    let result = unsafe { next_libc::epoll_wait()(epoll_fd, events, most, timeout) };
+    epoll::service_sockets(false);
     result
 }
 
@@ -124,15 +126,15 @@ pub(crate) unsafe extern "C" fn epoll_wait(
 /// As for `epoll_pwait`.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub(crate) unsafe extern "C" fn epoll_pwait(
-    epoll: c_int,
+    epoll_fd: c_int,
     events: *mut epoll_event,
     most: c_int,
     timeout: c_int,
     mask: *const sigset_t,
 ) -> c_int {
-    bell::look_around(timeout != 0);
+    epoll::service_sockets(timeout != 0);
     // SAFETY: the caller's call.
-    let result = unsafe { real::epoll_pwait()(epoll, events, most, timeout, mask) };
-    bell::look_around(false);
+    let result = unsafe { next_libc::epoll_pwait()(epoll_fd, events, most, timeout, mask) };
+    epoll::service_sockets(false);
     result
 }

@@ -1,41 +1,42 @@
-//! Sending and receiving: on an AF_XDP socket, calls by which the kernel is told to look at its rings.
+//! The functions that send and receive, by which an AF_XDP application makes the kernel read its rings.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
 
 use libc::{c_int, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 
-use crate::queue::Queue;
-use crate::socket::Socket;
-use crate::{drain, real, table, wait};
+use crate::queue::XskQueue;
+use crate::socket::{SOCKETS, XskSocket};
+use crate::{drain_signal, next_libc};
 
-/// A bound AF_XDP socket, for a call that the kernel accepts: one that would wait it refuses, and says so itself.
+/// Returns a bound AF_XDP socket for a call that the kernel accepts. The kernel itself refuses a call
+/// without `MSG_DONTWAIT`.
 #[inline]
-fn bound(fd: c_int, flags: c_int) -> Option<(&'static Socket, &'static Queue)> {
-    let socket = table::get(fd)?;
+fn bound(fd: c_int, flags: c_int) -> Option<(&'static XskSocket, &'static XskQueue)> {
+    let socket = SOCKETS.get(fd)?;
     Some((socket, socket.queue().filter(|_| flags & libc::MSG_DONTWAIT != 0)?))
 }
 
-/// The application has put packets into its transmit ring, or wants to know what became of them.
-fn transmit(fd: c_int, (socket, queue): (&Socket, &Queue)) -> ssize_t {
-    queue.called();
-    let answer = queue.pump_transmit((socket.number, fd), true, |_| {});
-    // One that sleeps in `poll` comes for what the kernel has sent when it sends again.
-    if queue.is_unattended() || (queue.kernel_sends() && !socket.sleeps.load(Relaxed)) {
-        drain::notify();
+/// Handles a send call: the application has pushed packets, or waits for completions.
+fn transmit(fd: c_int, (socket, queue): (&XskSocket, &XskQueue)) -> ssize_t {
+    queue.count_call();
+    let result = queue.pump_transmit((socket.number, fd), true, |_| {});
+    // An application that sleeps in `poll` fetches completions when it sends again.
+    if queue.is_unattended() || (queue.kernel_is_sending() && !socket.sleeps_in_poll.load(Relaxed)) {
+        drain_signal::notify();
     }
-    answer.unwrap_or_default()
+    result.unwrap_or_default()
 }
 
-/// The application has frames in its fill ring, or waits for packets: moves what there is. Returns whether the kernel is
-/// to be called as well.
-fn receive((socket, queue): (&Socket, &Queue)) -> bool {
-    wait::service(socket, queue);
+/// Handles a receive call: the application has filled frames, or waits for packets. Returns whether the
+/// call must go to the kernel as well.
+fn receive((socket, queue): (&XskSocket, &XskQueue)) -> bool {
+    socket.service(queue);
     if queue.is_unattended() {
-        drain::notify();
+        drain_signal::notify();
     }
-    let wanted = queue.kernel_wants.load(Relaxed) || socket.busy_polls.load(Relaxed);
-    wanted && socket.ready.load(Relaxed) == 0
+    let needs_call = queue.kernel_needs_wakeup.load(Relaxed) || socket.busy_polls.load(Relaxed);
+    needs_call && socket.event.ready() == 0
 }
 
 /// `sendto`.
@@ -54,7 +55,7 @@ pub(crate) unsafe extern "C" fn sendto(
     match bound(fd, flags) {
         Some(ours) => transmit(fd, ours),
         // SAFETY: the caller's call.
-        None => unsafe { real::sendto()(fd, data, len, flags, to, to_len) },
+        None => unsafe { next_libc::sendto()(fd, data, len, flags, to, to_len) },
     }
 }
 
@@ -67,7 +68,7 @@ pub(crate) unsafe extern "C" fn send(fd: c_int, data: *const c_void, len: size_t
     match bound(fd, flags) {
         Some(ours) => transmit(fd, ours),
         // SAFETY: the caller's call.
-        None => unsafe { real::send()(fd, data, len, flags) },
+        None => unsafe { next_libc::send()(fd, data, len, flags) },
     }
 }
 
@@ -80,7 +81,7 @@ pub(crate) unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags
     match bound(fd, flags) {
         Some(ours) => transmit(fd, ours),
         // SAFETY: the caller's call.
-        None => unsafe { real::sendmsg()(fd, message, flags) },
+        None => unsafe { next_libc::sendmsg()(fd, message, flags) },
     }
 }
 
@@ -103,7 +104,7 @@ pub(crate) unsafe extern "C" fn recvfrom(
         return 0;
     }
     // SAFETY: the caller's call.
-    unsafe { real::recvfrom()(fd, data, len, flags, from, from_len) }
+    unsafe { next_libc::recvfrom()(fd, data, len, flags, from, from_len) }
 }
 
 /// `recv`.
@@ -118,7 +119,7 @@ pub(crate) unsafe extern "C" fn recv(fd: c_int, data: *mut c_void, len: size_t, 
         return 0;
     }
     // SAFETY: the caller's call.
-    unsafe { real::recv()(fd, data, len, flags) }
+    unsafe { next_libc::recv()(fd, data, len, flags) }
 }
 
 /// `recvmsg`.
@@ -133,5 +134,5 @@ pub(crate) unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: 
         return 0;
     }
     // SAFETY: the caller's call.
-    unsafe { real::recvmsg()(fd, message, flags) }
+    unsafe { next_libc::recvmsg()(fd, message, flags) }
 }

@@ -1,4 +1,4 @@
-//! The functions that are replaced, as the next library in line has them.
+//! The replaced functions as the next library in the search order defines them, usually libc.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
@@ -6,9 +6,8 @@ use std::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 use libc::{c_char, c_int, c_uint, c_ulong, epoll_event, msghdr, nfds_t, off_t, pollfd, sigset_t};
 use libc::{size_t, sockaddr, socklen_t, ssize_t, timespec};
 
-use crate::rest::Rest;
-
-/// A function's address, looked up when it is first called: other libraries call before our constructors would run.
+/// The address of a function, looked up at its first call, since other libraries call it before this
+/// library's constructors would run.
 struct Symbol {
     name: &'static CStr,
     at: AtomicPtr<c_void>,
@@ -27,7 +26,7 @@ impl Symbol {
 
     #[cold]
     fn find(&self) -> *mut c_void {
-        // SAFETY: the name ends in a zero.
+        // SAFETY: the name ends with a zero byte.
         let at = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if at.is_null() {
             // A libc without one of these would not have started the program that calls it.
@@ -45,7 +44,9 @@ macro_rules! functions {
         pub(crate) fn $name() -> unsafe extern "C" fn($($arg),*) -> $result {
             static SYMBOL: Symbol = Symbol::new($symbol);
             // SAFETY: the type is that of the function with this name in libc.
-            unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> $result>(SYMBOL.get()) }
+            unsafe {
+                std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> $result>(SYMBOL.get())
+            }
         }
     )*};
 }
@@ -74,22 +75,7 @@ functions! {
     epoll_pwait = c"epoll_pwait": (c_int, *mut epoll_event, c_int, c_int, *const sigset_t) -> c_int;
 }
 
-/// `ppoll` on what a thread sleeps for.
-///
-/// # Safety
-/// The mask is null or one.
-pub(crate) unsafe fn wait_for(rest: &mut Rest, mask: *const sigset_t) -> c_int {
-    let time = rest.time.map(|t| timespec {
-        tv_sec: (t / 1_000_000_000) as libc::time_t,
-        tv_nsec: (t % 1_000_000_000) as libc::c_long,
-    });
-    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    let set = rest.entries();
-    // SAFETY: a slice of entries, a time that lives, and the caller's mask.
-    unsafe { ppoll()(set.as_mut_ptr(), set.len() as nfds_t, time, mask) }
-}
-
-/// The family of a socket; none if this is no socket.
+/// Returns the address family of a socket; `None` if `fd` is not a socket.
 pub(crate) fn domain(fd: c_int) -> Option<c_int> {
     let mut domain: c_int = 0;
     let mut len = size_of::<c_int>() as socklen_t;
@@ -100,7 +86,7 @@ pub(crate) fn domain(fd: c_int) -> Option<c_int> {
     (result == 0).then_some(domain)
 }
 
-/// The name of an interface of the calling thread's network namespace.
+/// Returns the name of an interface in the calling thread's network namespace.
 pub(crate) fn interface_name(index: u32) -> Option<String> {
     let mut name = [0 as c_char; libc::IF_NAMESIZE];
     // SAFETY: the buffer has the size that the function is documented to need.
@@ -108,18 +94,18 @@ pub(crate) fn interface_name(index: u32) -> Option<String> {
     if found.is_null() {
         return None;
     }
-    // SAFETY: the function ended the name with a zero.
+    // SAFETY: the function has ended the name with a zero byte.
     unsafe { CStr::from_ptr(found) }.to_str().ok().map(str::to_owned)
 }
 
-/// Has a call fail with this error.
+/// Sets `errno` and returns -1, the result of a failed call.
 pub(crate) fn fail(errno: c_int) -> c_int {
     // SAFETY: the calling thread's own variable.
     unsafe { *libc::__errno_location() = errno };
     -1
 }
 
-/// What the last failed call of this thread failed with.
+/// Returns the calling thread's `errno`.
 pub(crate) fn errno() -> c_int {
     // SAFETY: the calling thread's own variable.
     unsafe { *libc::__errno_location() }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use p4shield_attach::Lane;
 use p4shield_channel::Sleeper;
-use p4shield_mediator::{Outcome, Released};
+use p4shield_mediator::{Disposition, ReleasedPacket};
 use p4shield_xsk_relay::relay::{JudgedPacket, PassAll, RelayedPacket, VerdictSource};
 
 use crate::packet::{ApplicationMemory, UmemPacket};
@@ -83,8 +83,8 @@ impl Verdicts {
     }
 }
 
-fn judged(released: Released<UmemPacket>) -> JudgedPacket {
-    JudgedPacket { packet: released.packet.into_relayed(), pass: released.outcome == Outcome::Pass }
+fn judged(released: ReleasedPacket<UmemPacket>) -> JudgedPacket {
+    JudgedPacket { packet: released.packet.into_relayed(), pass: released.disposition == Disposition::Pass }
 }
 
 impl VerdictSource for Verdicts {

@@ -15,14 +15,15 @@ fn compile(source: &Path, object: &Path, arch: &str) {
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".into());
     let mut command = Command::new(&clang);
     command.args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3"]);
-    // Debian and Ubuntu keep <asm/types.h>, which <linux/bpf.h> needs, in a folder of the architecture's own.
+    // Debian and Ubuntu keep <asm/types.h>, which <linux/bpf.h> includes, in a folder for the
+    // architecture.
     command.arg(format!("-I/usr/include/{arch}-linux-gnu"));
     let status = command.arg("-c").arg(source).arg("-o").arg(object).status().unwrap_or_else(|e| {
         panic!("cannot run `{clang}`, which compiles the XDP program (scripts/setup.sh installs it): {e}")
     });
     assert!(
         status.success(),
-        "`{clang}` could not compile {} (are libbpf-dev and linux-libc-dev there?)",
+        "`{clang}` could not compile {} (are libbpf-dev and linux-libc-dev installed?)",
         source.display()
     );
 }

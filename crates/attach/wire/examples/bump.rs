@@ -1,7 +1,8 @@
-//! Measures the bump itself: the same traffic over a plain veth pair, and through a wire without and with a P4 VM.
+//! Measures the wire itself: the same traffic over a plain veth pair, and through a wire without and
+//! with a P4 VM.
 //!
-//! `cargo run --release -p p4shield-attach-wire --example bump` (as root; makes network namespaces of its own).
-//! Options: `--seconds N` for each figure, `--tcp-streams N`.
+//! `cargo run --release -p p4shield-attach-wire --example bump` (as root; makes network namespaces of
+//! its own). Options: `--seconds N` for each figure, `--tcp-streams N`.
 
 #![allow(clippy::print_stdout, reason = "a program that prints figures")]
 
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use p4shield_abi::channel::Geometry;
-use p4shield_attach_wire::{LoopConfig, Side, WireConfig, WireLoop};
+use p4shield_attach_wire::{LoopConfig, WireConfig, WireLoop, WireSide};
 use p4shield_channel::{Doorbell, RequestBatch, Requester, Responder, Response, Waiter, create_channel};
 use p4shield_mediator::{Config, FailPolicy, P4VmChannel, TenantConfig, VmConfig, VmRef};
 use p4shield_testbed::process::{Guarded, run};
@@ -21,8 +22,8 @@ use rustix::event::{PollFd, PollFlags};
 
 const VM: &str = "10.7.0.2";
 
-/// Two ends and what is between them.
-struct Scene {
+/// Two endpoints and the path between them.
+struct BumpScene {
     vm: NetNs,
     client: NetNs,
     _server: Guarded,
@@ -31,25 +32,25 @@ struct Scene {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Between {
+enum Path {
     /// The host's kernel forwards from one veth to the other over a bridge.
     Bridge,
-    /// The same, where the ends neither send nor receive merged packets: what a wire makes them do, and what any
-    /// switch that moves packets one by one sees.
+    /// The same with endpoints that neither send nor receive merged packets, which a wire enforces and
+    /// which any switch that moves single packets sees.
     Unmerged,
-    /// The wire, whose tenant's policy lets everything pass unjudged.
+    /// The wire, whose tenant's fail policy passes every packet unjudged.
     Wire,
-    /// The wire and a P4 VM that passes everything.
+    /// The wire and a P4 VM that passes every packet.
     Judged,
 }
 
-fn scene(between: Between) -> Result<Scene> {
+fn scene(between: Path) -> Result<BumpScene> {
     let (host, vm, client) = (NetNs::create("bump")?, NetNs::create("bumpvm")?, NetNs::create("bumpcl")?);
     host.veth("vm0", &vm, "eth0")?;
     host.veth("sw0", &client, "eth0")?;
     vm.ip(&format!("addr add {VM}/24 dev eth0"))?;
     client.ip("addr add 10.7.0.1/24 dev eth0")?;
-    let wire = if matches!(between, Between::Bridge | Between::Unmerged) {
+    let wire = if matches!(between, Path::Bridge | Path::Unmerged) {
         host.ip("link add br0 type bridge stp_state 0")?;
         for name in ["vm0", "sw0"] {
             host.ip(&format!("link set {name} master br0"))?;
@@ -57,9 +58,9 @@ fn scene(between: Between) -> Result<Scene> {
         host.ip("link set br0 up")?;
         None
     } else {
-        Some(wire(&host, between == Between::Judged)?)
+        Some(wire(&host, between == Path::Judged)?)
     };
-    if between == Between::Unmerged {
+    if between == Path::Unmerged {
         for ns in [&vm, &client] {
             run(ns.command("ethtool").args(["-K", "eth0", "tso", "off", "gso", "off", "gro", "off"]))?;
         }
@@ -69,7 +70,7 @@ fn scene(between: Between) -> Result<Scene> {
     let server = Guarded::spawn(&mut server)?;
     let ping = || run(client.command("ping").args(["-c1", "-W1", VM])).is_ok();
     wait_until("forwarding", 20, ping)?;
-    Ok(Scene { vm, client, _server: server, wire, _host: host })
+    Ok(BumpScene { vm, client, _server: server, wire, _host: host })
 }
 
 fn wire(host: &NetNs, judged: bool) -> Result<WireLoop> {
@@ -86,31 +87,32 @@ fn wire(host: &NetNs, judged: bool) -> Result<WireLoop> {
     if judged {
         let geometry = Geometry::default();
         let memory = create_channel("bump", geometry)?;
-        let judge = Responder::new(memory.map_again()?, geometry)?;
+        let responder = Responder::new(memory.map_again()?, geometry)?;
         let requester = Requester::new(memory, geometry)?;
         let (ours, theirs) = Doorbell::pair()?;
         wire.replace_channel(0, Some(P4VmChannel { requester, doorbell: ours }))?;
-        std::thread::spawn(move || pass_everything(judge, &theirs));
+        std::thread::spawn(move || pass_everything(responder, &theirs));
     }
     Ok(wire)
 }
 
-/// A P4 VM whose program is empty: what remains is the cost of asking. Ends when the loop closes its doorbell.
-fn pass_everything(mut judge: Responder, bell: &Doorbell) {
+/// Runs a P4 VM with an empty program, to measure the cost of requests alone. Ends when the loop closes
+/// its doorbell.
+fn pass_everything(mut responder: Responder, bell: &Doorbell) {
     let (mut waiter, mut batch) = (Waiter::default(), RequestBatch::new(&Geometry::default()));
     loop {
-        match judge.fetch(&mut batch) {
+        match responder.fetch(&mut batch) {
             Ok(0) => {
                 let fds = &mut [PollFd::new(bell, PollFlags::IN)];
-                let slept = waiter.idle(&mut judge, fds, None);
+                let slept = waiter.idle(&mut responder, fds, None);
                 if slept.is_err() || (slept != Ok(p4shield_channel::IdleResult::Awake) && !bell.drain()) {
                     return;
                 }
             }
             Ok(n) => {
                 waiter.found_work();
-                (0..n).for_each(|_| judge.respond(Response::Pass).unwrap_or_default());
-                if judge.publish() {
+                (0..n).for_each(|_| responder.respond(Response::Pass).unwrap_or_default());
+                if responder.publish() {
                     bell.ring();
                 }
             }
@@ -119,7 +121,7 @@ fn pass_everything(mut judge: Responder, bell: &Doorbell) {
     }
 }
 
-fn iperf(s: &Scene, seconds: u64, options: &[&str]) -> Result<serde_json::Value> {
+fn iperf(s: &BumpScene, seconds: u64, options: &[&str]) -> Result<serde_json::Value> {
     let mut c = s.client.command("iperf3");
     let text = run(c.args(["-c", VM, "-J", "-t", &seconds.to_string()]).args(options))?;
     Ok(serde_json::from_str(&text)?)
@@ -127,19 +129,19 @@ fn iperf(s: &Scene, seconds: u64, options: &[&str]) -> Result<serde_json::Value>
 
 fn gigabits(json: &serde_json::Value, which: &str) -> Result<f64> {
     let v = json.pointer(&format!("/end/{which}/bits_per_second")).and_then(serde_json::Value::as_f64);
-    v.map(|b| b / 1e9).context("iperf3 said nothing of throughput")
+    v.map(|b| b / 1e9).context("iperf3 reported no throughput")
 }
 
-/// Packets a second that arrive of as many small ones as a sender can make, and the share lost.
-fn small_packets(s: &Scene, seconds: u64) -> Result<(f64, f64)> {
+/// Returns the rate of minimal packets that arrive, and the share lost.
+fn small_packets(s: &BumpScene, seconds: u64) -> Result<(f64, f64)> {
     let json = iperf(s, seconds, &["-u", "-b", "0", "-l", "18"])?;
     let of = |k: &str| json.pointer(&format!("/end/sum/{k}")).and_then(serde_json::Value::as_f64);
     let (packets, lost) = (of("packets").context("no packets")?, of("lost_packets").context("no loss")?);
     Ok(((packets - lost) / seconds as f64, lost / packets))
 }
 
-/// Round trips of one byte over UDP, sorted, in microseconds.
-fn round_trips(s: &Scene, seconds: u64) -> Result<Vec<f64>> {
+/// Returns the round-trip times of one byte over UDP, sorted, in microseconds.
+fn round_trips(s: &BumpScene, seconds: u64) -> Result<Vec<f64>> {
     let echo = s.vm.inside(|| std::net::UdpSocket::bind((VM, 7777)))?;
     echo.set_read_timeout(Some(Duration::from_millis(50)))?;
     let stop = Arc::new(AtomicBool::new(false));
@@ -167,12 +169,12 @@ fn round_trips(s: &Scene, seconds: u64) -> Result<Vec<f64>> {
     let _ = answering.join();
     times.sort_by(f64::total_cmp);
     if times.is_empty() {
-        bail!("no round trip came back");
+        bail!("no reply arrived");
     }
     Ok(times)
 }
 
-/// Share of a core that this process used over a quiet while.
+/// Returns the share of a core that this process uses while there is no traffic.
 fn idle_share(seconds: u64) -> f64 {
     let used = || {
         let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
@@ -199,10 +201,10 @@ fn main() -> Result<()> {
         "", "TCP Gb/s", "UDP1450 Gb", "small kpps", "lost", "p50 us", "p99 us", "idle"
     );
     for (name, between) in [
-        ("bridge", Between::Bridge),
-        ("bridge, no GSO", Between::Unmerged),
-        ("wire, no P4 VM", Between::Wire),
-        ("wire and P4 VM", Between::Judged),
+        ("bridge", Path::Bridge),
+        ("bridge, no GSO", Path::Unmerged),
+        ("wire, no P4 VM", Path::Wire),
+        ("wire and P4 VM", Path::Judged),
     ] {
         let s = scene(between)?;
         let idle = idle_share(2);
@@ -231,7 +233,7 @@ fn main() -> Result<()> {
 fn report(wire: &WireLoop) -> Result<()> {
     let snapshot = wire.snapshot()?;
     for w in &snapshot.wires {
-        for side in Side::ALL {
+        for side in WireSide::ALL {
             println!("    {} side: {:?}", side.name(), w.sides[side as usize]);
         }
     }

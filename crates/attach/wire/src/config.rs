@@ -1,4 +1,4 @@
-//! What a loop and its wires are told.
+//! The configuration of a loop and its wires.
 
 use std::path::PathBuf;
 
@@ -8,21 +8,21 @@ use p4shield_mediator::{UnownedPolicy, VmRef};
 
 use crate::system::xdp::XdpMode;
 
-/// Which end of a wire.
+/// An end of a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Side {
-    /// The VM's interface: what comes from there is egress of that VM.
+pub enum WireSide {
+    /// The VM's interface; its packets are the VM's egress.
     Vm = 0,
-    /// The interface that leads to the switch: what comes from there is ingress.
+    /// The interface to the switch; its packets are the VM's ingress.
     Switch = 1,
 }
 
-impl Side {
-    /// Both, in the order of their numbers.
+impl WireSide {
+    /// Both sides, in the order of their numbers.
     pub const ALL: [Self; 2] = [Self::Vm, Self::Switch];
 
-    /// The one across.
+    /// Returns the opposite side.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {
@@ -31,7 +31,7 @@ impl Side {
         }
     }
 
-    /// The word for it in metrics and messages.
+    /// Returns the side's name in metrics and messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,30 +41,32 @@ impl Side {
     }
 }
 
-/// One wire: two interfaces between which frames go only through us.
+/// One wire: two interfaces between which only the loop moves frames.
 #[derive(Clone, Debug)]
 pub struct WireConfig {
-    /// Its name, for metrics and messages.
+    /// Name in metrics and messages.
     pub name: String,
-    /// The VM's interface on the host: the host's end of a veth pair, or a tap. It may come and go.
+    /// The VM's interface on the host: the host's end of a veth pair, or a tap. It may be removed and
+    /// added again.
     pub vm_if: String,
-    /// The interface that leads to the switch: one end of a veth pair whose other end is plugged in. It may come
-    /// and go.
+    /// The interface to the switch: one end of a veth pair whose other end is a port of the switch. It
+    /// may be removed and added again.
     pub switch_if: String,
-    /// Whose wire it is.
+    /// The VM that the wire belongs to.
     pub vm: VmRef,
-    /// What becomes of frames that are of no VM: ARP above all.
+    /// What happens to frames that belong to no VM, ARP above all.
     pub others: UnownedPolicy,
-    /// Whether only packets with one of the VM's own source addresses may leave the VM.
+    /// Whether the VM may send only packets with one of its own source addresses.
     pub own_addresses_only: bool,
     /// How the XDP programs may be attached.
     pub xdp: XdpMode,
-    /// Zero-copy or copy.
+    /// Zero-copy or copy mode.
     pub mode: Mode,
 }
 
 impl WireConfig {
-    /// A wire with the defaults: ARP passes, any source address, the best the drivers can do.
+    /// Creates a configuration with defaults: ARP passes, any source address is allowed, and the sockets
+    /// use the best mode of the drivers.
     #[must_use]
     pub fn new(vm_if: impl Into<String>, switch_if: impl Into<String>, vm: VmRef) -> Self {
         let (vm_if, switch_if) = (vm_if.into(), switch_if.into());
@@ -80,50 +82,51 @@ impl WireConfig {
         }
     }
 
-    /// The interface of a side.
+    /// Returns the name of a side's interface.
     #[must_use]
-    pub fn interface(&self, side: Side) -> &str {
+    pub fn interface(&self, side: WireSide) -> &str {
         match side {
-            Side::Vm => &self.vm_if,
-            Side::Switch => &self.switch_if,
+            WireSide::Vm => &self.vm_if,
+            WireSide::Switch => &self.switch_if,
         }
     }
 }
 
-/// Whether interfaces are closed to the host's own network stack; see [`crate::system::guard`].
+/// Whether the interfaces are closed to the host's own network stack; see [`crate::system::guard`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Guard {
-    /// They must be: where the kernel cannot, the wire is not made.
+    /// The guard must be in place. If the kernel refuses it, the wire is not attached.
     #[default]
     Required,
-    /// They are not: what the host's stack sends goes past every program, and when our process dies its stack
-    /// receives what the VM sends.
+    /// No guard: what the host's stack sends bypasses every program, and after the end of this process
+    /// the stack receives what the VM sends.
     Off,
 }
 
-/// One thread with its packet memory, mediator and wires.
+/// One thread with its UMEM, mediator and wires.
 #[derive(Clone, Debug)]
 pub struct LoopConfig {
-    /// Its name, for the thread and messages.
+    /// Name of the thread and in messages.
     pub name: String,
-    /// The packet memory that all wires share.
+    /// The UMEM that all wires share.
     pub memory: UmemConfig,
     /// Entries of each ring of each socket, a power of two.
     pub ring: u32,
-    /// Frames that wait for a full transmit ring, for each queue; beyond it they are dropped and counted.
+    /// Frames that may wait for a full transmit ring, for each queue. Further frames are dropped and
+    /// counted.
     pub backlog: u32,
     /// Tenants and their VMs.
     pub mediator: p4shield_mediator::Config,
-    /// Whether the host's own stack is kept off.
+    /// Whether the host's own network stack is kept off the interfaces.
     pub guard: Guard,
-    /// The network namespace that the interfaces are in (a file such as `/run/netns/x`); the caller's if none.
+    /// The network namespace of the interfaces (a file such as `/run/netns/x`); the caller's if `None`.
     pub netns: Option<PathBuf>,
-    /// How long the thread looks for traffic before it sleeps.
+    /// How long the thread polls for packets before it sleeps.
     pub wait: WaitPolicy,
 }
 
 impl LoopConfig {
-    /// A loop with the defaults, for these tenants.
+    /// Creates a configuration with defaults for these tenants.
     #[must_use]
     pub fn new(name: impl Into<String>, mediator: p4shield_mediator::Config) -> Self {
         Self {
@@ -138,7 +141,7 @@ impl LoopConfig {
         }
     }
 
-    /// The same with packet memory for this many wires of one queue each at least (more if it was more).
+    /// Enlarges the UMEM, if necessary, for this many wires of one queue each.
     #[must_use]
     pub fn for_wires(mut self, wires: usize) -> Self {
         let sockets = u32::try_from(2 * wires).unwrap_or(u32::MAX);
@@ -147,9 +150,9 @@ impl LoopConfig {
         self
     }
 
-    /// Frames that must be there for `sockets` (two for each wire and queue), so that nobody, whatever he does, can
-    /// take a frame that another needs: full fill and transmit rings and backlogs everywhere, and all that every
-    /// tenant's P4 VM may hold.
+    /// Returns the number of frames that `sockets` sockets need (two for each wire and queue), so that
+    /// no tenant can take frames that another one needs: full fill and transmit rings and backlogs, and
+    /// the most packets that every tenant's P4 VM may hold.
     #[must_use]
     pub fn frames_needed(&self, sockets: u32) -> u64 {
         let held: u64 = self.mediator.tenants.iter().map(|t| 2 * t.max_held as u64).sum();
@@ -157,5 +160,5 @@ impl LoopConfig {
     }
 }
 
-/// Frames that are taken from one queue before it is the next one's turn.
+/// Frames taken from one queue before the next queue's turn.
 pub const BURST: u32 = 64;

@@ -1,49 +1,49 @@
-//! What is counted and told. The packets' own fate is in the mediator's counters; here is what happens around it.
+//! Counters and status of loops and wires. The mediator counts the packets' verdicts.
 
 use p4shield_afxdp::{Census, Statistics};
 
 use crate::system::xdp::XdpCounters;
 
-/// What happened on one side of a wire since it was added, over all its queues.
+/// Counters of one side of a wire, over all its queues, since the wire was added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SideCounters {
     /// Frames received.
     pub rx_packets: u64,
-    /// Their bytes.
+    /// Bytes received.
     pub rx_bytes: u64,
-    /// Frames handed to the kernel to be sent.
+    /// Frames handed to the kernel for sending.
     pub tx_packets: u64,
-    /// Their bytes.
+    /// Bytes handed to the kernel.
     pub tx_bytes: u64,
     /// Received frames whose checksum was completed.
     pub checksums_completed: u64,
-    /// Frames for this side that were dropped because its transmit ring and backlog were full.
+    /// Frames for this side dropped because its transmit ring and backlog were full.
     pub dropped_full: u64,
-    /// Frames for this side that were dropped because it has no interface.
+    /// Frames for this side dropped because it has no interface.
     pub dropped_no_interface: u64,
 }
 
-/// What the kernel counted on one side since its interface was attached.
+/// Kernel counters of one side since its interface was attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCounters {
-    /// By the XDP program.
+    /// Counters of the XDP program.
     pub xdp: XdpCounters,
-    /// By the sockets.
+    /// Counters of the sockets.
     pub sockets: Statistics,
 }
 
-/// Everything about a loop at one time.
+/// Counters of a loop at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// Every wire.
+    /// The wires.
     pub wires: Vec<WireCounters>,
-    /// Who has the frames.
+    /// The number of frames of each owner.
     pub frames: Census,
-    /// Frames that the kernel gave back although it did not have them.
+    /// Frames that the kernel returned although it did not own them.
     pub refused: u64,
-    /// Times that the loop looked for work.
-    pub looks: u64,
-    /// Times that it slept.
+    /// Rounds of the loop.
+    pub rounds: u64,
+    /// Sleeps of the loop.
     pub sleeps: u64,
 }
 
@@ -54,51 +54,51 @@ pub struct WireCounters {
     pub id: crate::WireId,
     /// Its name.
     pub name: String,
-    /// By [`crate::Side`].
+    /// By [`crate::WireSide`].
     pub sides: [SideCounters; 2],
 }
 
-/// How a wire is.
+/// The status of a wire.
 #[derive(Clone, Debug)]
 pub struct WireStatus {
     /// Its number.
     pub id: crate::WireId,
     /// Its name.
     pub name: String,
-    /// By [`crate::Side`].
+    /// By [`crate::WireSide`].
     pub sides: [SideStatus; 2],
 }
 
 impl WireStatus {
-    /// Whether both interfaces are attached.
+    /// Returns whether both interfaces are attached.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.sides.iter().all(|s| s.attached.is_some())
     }
 }
 
-/// How one side of a wire is.
+/// The status of one side of a wire.
 #[derive(Clone, Debug)]
 pub struct SideStatus {
-    /// Name of its interface.
+    /// Name of the interface.
     pub interface: String,
-    /// How it is attached.
+    /// How the interface is attached; `None` if it is not.
     pub attached: Option<AttachedStatus>,
-    /// What is wrong or to be known, in a sentence.
-    pub remark: Option<String>,
+    /// A problem or a notice for the operator.
+    pub notice: Option<String>,
 }
 
 /// How an interface is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttachedStatus {
-    /// Its index.
+    /// Index of the interface.
     pub index: u32,
-    /// Queues.
+    /// Number of queues.
     pub queues: u32,
     /// Whether the XDP program runs in the driver.
     pub native: bool,
-    /// Whether VLAN tags beside the frame are put back into it.
-    pub sees_tags: bool,
-    /// What the kernel counted.
+    /// Whether the XDP program restores VLAN tags from packet metadata.
+    pub restores_tags: bool,
+    /// Kernel counters.
     pub kernel: KernelCounters,
 }

@@ -1,75 +1,75 @@
-//! What can go wrong.
+//! The errors of the wire attachment.
 
 use crate::system::xdp::XdpError;
 
 /// An error of the wire attachment.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The packet memory or a socket could not be had.
+    /// The UMEM or a socket could not be created.
     #[error(transparent)]
     Xsk(#[from] p4shield_afxdp::Error),
-    /// The tenants make no sense.
-    #[error("the tenants of the wire loop make no sense")]
+    /// The tenants are invalid.
+    #[error("the tenants of the wire loop are invalid")]
     Tenants(#[from] p4shield_mediator::ConfigError),
     /// The XDP program could not be attached.
     #[error(transparent)]
     Xdp(#[from] XdpError),
     /// The interface could not be closed to the host's own stack.
     #[error(
-        "cannot keep the host's own network stack off {interface} (needs CONFIG_NET_SCH_INGRESS and CONFIG_NET_CLS_BPF; \
-         guard = off does without)"
+        "cannot close {interface} to the host's own network stack (this needs CONFIG_NET_SCH_INGRESS and \
+         CONFIG_NET_CLS_BPF; guard = off works without them)"
     )]
     Guard {
-        /// Which interface.
+        /// The interface.
         interface: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: libbpf_rs::Error,
     },
-    /// A wire that cannot be.
+    /// A wire is invalid.
     #[error("wire {wire}: {why}")]
     Wire {
-        /// Which one.
+        /// The wire.
         wire: String,
         /// Why.
         why: String,
     },
-    /// An interface whose frames do not fit.
+    /// An interface's MTU is too large for a frame.
     #[error(
-        "{interface}: MTU {mtu} is too long, frames of packet memory hold {longest}; set it to {longest} or less, or \
-         make frames longer (frame_size = 4096 holds an MTU of 3498)"
+        "{interface}: MTU {mtu} is too large, UMEM frames hold {longest}; set the MTU to {longest} or less, \
+         or use larger frames (frame_size = 4096 allows an MTU of 3498)"
     )]
     Mtu {
         /// Which interface.
         interface: String,
-        /// What it is.
+        /// The interface's MTU.
         mtu: u32,
-        /// What it may be.
+        /// The largest MTU that fits.
         longest: u32,
     },
-    /// There is not enough packet memory for one more.
+    /// The UMEM has too few frames for another interface.
     #[error(
-        "{interface}: packet memory has {have} frames, {need} are needed so that nobody can take another's; give \
-         it more frames, or shorter rings"
+        "{interface}: the UMEM has {have} frames, but {need} are needed so that no tenant can take \
+         another's; configure more frames or shorter rings"
     )]
     Memory {
         /// Which interface.
         interface: String,
-        /// Frames there are.
+        /// Frames of the UMEM.
         have: u64,
         /// Frames needed.
         need: u64,
     },
-    /// A call to the system failed.
+    /// A system call failed.
     #[error("cannot {what}")]
     System {
-        /// What was attempted.
+        /// The step that failed.
         what: String,
         /// Why.
         #[source]
         source: std::io::Error,
     },
-    /// The thread has ended.
+    /// The loop's thread has ended.
     #[error("the wire loop has ended")]
     Gone,
 }

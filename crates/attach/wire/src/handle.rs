@@ -1,4 +1,4 @@
-//! A running loop, as its owner sees it.
+//! The handle of a running loop.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -18,7 +18,7 @@ use crate::mailbox::{Caller, Jobs, jobs};
 use crate::supervisor::{Supervisor, SupervisorJob};
 use crate::{EngineJob, Error, Result, WireId};
 
-/// A loop: one thread that moves frames and one that keeps the wires attached. Ends when dropped.
+/// A loop: one thread that moves frames, and one that keeps the wires attached. Dropping it ends both.
 #[derive(Debug)]
 pub struct WireLoop {
     engine: Arc<Caller<EngineJob>>,
@@ -32,7 +32,7 @@ impl WireLoop {
     /// Starts a loop without wires.
     ///
     /// # Errors
-    /// If packet memory, threads or descriptors cannot be had, or the tenants make no sense.
+    /// If UMEM, threads or descriptors cannot be created, or the tenants are invalid.
     pub fn spawn(config: LoopConfig) -> Result<Self> {
         let umem = Umem::new(config.memory)?;
         let (engine, engine_jobs) = jobs()?;
@@ -50,16 +50,16 @@ impl WireLoop {
         Ok(this)
     }
 
-    /// Adds a wire. Its interfaces are attached now if they are there, else as soon as they are; how it is tells
-    /// [`WireLoop::status`].
+    /// Adds a wire. Its interfaces are attached as soon as they exist; [`WireLoop::status`] reports the
+    /// result.
     ///
     /// # Errors
-    /// [`Error::Wire`] if it cannot ever be.
+    /// [`Error::Wire`] if the wire is invalid.
     pub fn add_wire(&self, config: WireConfig) -> Result<WireId> {
         self.supervisor.run(|s| s.add(config))?
     }
 
-    /// Takes a wire out. Frames of it that are held are dropped. Its interfaces stay closed to the host's own stack
+    /// Removes a wire and drops its held frames. Its interfaces stay closed to the host's own stack
     /// unless `open`.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl WireLoop {
         self.supervisor.run(move |s| s.remove(id, open))?
     }
 
-    /// How all wires are.
+    /// Returns the status of all wires.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -76,7 +76,7 @@ impl WireLoop {
         self.supervisor.run(Supervisor::status)?
     }
 
-    /// The wires' counters and who has the frames.
+    /// Returns the wires' counters and the number of frames of each owner.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -84,13 +84,13 @@ impl WireLoop {
         self.engine.run(|e| e.snapshot())
     }
 
-    /// The mediator's counters, which can be read at any time.
+    /// Returns the mediator's counters, which can be read at any time.
     #[must_use]
     pub const fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
 
-    /// Gives a tenant a channel to its P4 VM, another one, or none.
+    /// Sets, replaces or removes the channel to a tenant's P4 VM.
     ///
     /// # Errors
     /// If there is no such tenant, or [`Error::Gone`].
@@ -98,7 +98,7 @@ impl WireLoop {
         self.engine.run(move |e| e.replace_channel(tenant, link))?
     }
 
-    /// Does something with the mediator, on the thread that it belongs to, between two rounds.
+    /// Runs `f` on the mediator, on the loop's thread, between two rounds.
     ///
     /// # Errors
     /// [`Error::Gone`].
@@ -109,13 +109,13 @@ impl WireLoop {
         self.engine.run(move |e| f(e.mediator()))
     }
 
-    /// Ends it: detaches all wires, whose interfaces stay closed, and waits for the threads.
+    /// Ends the loop: detaches all wires, whose interfaces stay closed, and waits for the threads.
     pub fn stop(mut self) {
         self.end();
     }
 
     fn end(&mut self) {
-        // First the one that uses the other.
+        // The control thread first, since it uses the other one.
         if let Some(thread) = self.control.take() {
             let _ = self.supervisor.run(Supervisor::stop);
             let _ = thread.join();
@@ -165,7 +165,7 @@ fn hot_thread(
             for job in jobs.take() {
                 job(&mut engine);
             }
-            // A job may have been to stop, and nobody would wake us after it.
+            // The job may have stopped the engine, and no event follows.
             continue;
         }
         let now = crate::now();

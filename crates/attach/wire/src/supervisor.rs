@@ -1,8 +1,8 @@
 //! Keeps wires attached while their interfaces come, go and change.
 //!
-//! All that may block (loading programs, binding and closing sockets) happens on this thread, so that the hot one
-//! only moves frames. Each side of each wire is brought from how it is to how it should be whenever a link changed,
-//! and again a little later while something is in the way.
+//! Everything that may block (loading programs, binding and closing sockets) happens on this thread, so
+//! that the hot thread only moves frames. Each side of each wire is attached or detached as necessary
+//! whenever an interface changed, and retried after a while if that failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,17 +13,17 @@ use p4shield_afxdp::{Mode, Socket, SocketConfig, Umem};
 use p4shield_mediator::{AllowedSources, Network, PortSpec, Stages};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
-use crate::config::{Guard, LoopConfig, Side, WireConfig};
+use crate::config::{Guard, LoopConfig, WireConfig, WireSide};
 use crate::counters::{AttachedStatus, KernelCounters, SideStatus, WireStatus};
 use crate::mailbox::{Caller, Jobs};
 use crate::system::ethtool;
-use crate::system::link::{Event, Link, Monitor};
-use crate::system::xdp::{MAX_QUEUES, Program};
+use crate::system::interfaces::{Interface, InterfaceEvent, InterfaceMonitor};
+use crate::system::xdp::{MAX_QUEUES, XdpProgram};
 use crate::{EngineJob, Error, Result, WireId};
 
-/// Bytes of an Ethernet header with two VLAN tags, which an MTU does not count.
+/// Bytes of an Ethernet header with two VLAN tags, which an MTU does not include.
 const FRAME_OVERHEAD: u32 = 14 + 8;
-/// How soon a side is tried again that could not be attached.
+/// Time until a side that could not be attached is retried.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Work for the supervisor's thread.
@@ -34,42 +34,42 @@ pub(crate) struct Supervisor {
     config: LoopConfig,
     umem: Arc<Umem>,
     engine: Arc<Caller<EngineJob>>,
-    monitor: Monitor,
-    links: BTreeMap<u32, Link>,
-    /// While a list that was asked for is coming: what was heard of since. What was not, at its end, is gone.
+    monitor: InterfaceMonitor,
+    interfaces: BTreeMap<u32, Interface>,
+    /// While a requested list is coming: the interfaces listed so far. The others are gone at its end.
     listed: Option<BTreeSet<u32>>,
-    /// Whether a list has to be asked for: something was missed.
+    /// Whether a list must be requested because messages were lost.
     missed: bool,
-    wires: Vec<Wire>,
+    wires: Vec<SupervisedWire>,
     ports: u32,
     stop: bool,
 }
 
-struct Wire {
+struct SupervisedWire {
     id: WireId,
     config: WireConfig,
-    sides: [WireSide; 2],
+    sides: [SideState; 2],
 }
 
 #[derive(Default)]
-struct WireSide {
+struct SideState {
     attached: Option<Attached>,
-    /// Why not, or what is odd.
-    remark: Option<String>,
+    /// Why the interface is not attached, or another notice.
+    notice: Option<String>,
 }
 
-/// An interface that is attached; the sockets are with the engine.
+/// An attached interface, whose sockets the engine has.
 struct Attached {
     index: u32,
     queues: u32,
-    /// Whether the driver tells how many queues there are; else they were found by trying.
+    /// Whether the driver reports the number of queues; otherwise it was found by trying.
     queues_known: bool,
-    program: Program,
+    program: XdpProgram,
 }
 
 impl Attached {
-    /// Whether the interface has the queues that are served. One whose driver does not tell (a tap) may have got
-    /// more since: then frames came for which there was no socket.
+    /// Returns whether every queue of the interface has a socket. For a driver that does not report the
+    /// number (a tap), a frame without a socket shows that there are more queues.
     fn serves_all(&self, name: &str) -> bool {
         if self.queues_known {
             return ethtool::receive_queues(name).is_none_or(|n| n.min(MAX_QUEUES) == self.queues);
@@ -79,25 +79,36 @@ impl Attached {
 }
 
 impl Supervisor {
-    /// Opens the link monitor in the namespace of the calling thread.
+    /// Opens the interface monitor in the namespace of the calling thread.
     pub(crate) fn new(config: LoopConfig, umem: Arc<Umem>, engine: Arc<Caller<EngineJob>>) -> Result<Self> {
         let listen = || {
-            let mut monitor = Monitor::open()?;
-            monitor.ask_for_all()?;
+            let mut monitor = InterfaceMonitor::open()?;
+            monitor.request_all()?;
             Ok(monitor)
         };
         let monitor = listen().map_err(Error::system("listen to rtnetlink"))?;
-        let (links, wires, listed) = (BTreeMap::new(), Vec::new(), Some(BTreeSet::new()));
-        Ok(Self { config, umem, engine, monitor, links, listed, missed: false, wires, ports: 0, stop: false })
+        let (interfaces, wires, listed) = (BTreeMap::new(), Vec::new(), Some(BTreeSet::new()));
+        Ok(Self {
+            config,
+            umem,
+            engine,
+            monitor,
+            interfaces,
+            listed,
+            missed: false,
+            wires,
+            ports: 0,
+            stop: false,
+        })
     }
 
-    /// Works until it is told to stop.
+    /// Runs until [`Self::stop`].
     pub(crate) fn run(&mut self, mut jobs: Jobs<SupervisorJob>) {
         while !self.stop {
             let timeout = self.retry().map(|d| Timespec { tv_sec: 0, tv_nsec: i64::from(d.subsec_nanos()) });
             let mut fds = [PollFd::new(&jobs, PollFlags::IN), PollFd::new(&self.monitor, PollFlags::IN)];
             let _ = rustix::event::poll(&mut fds, timeout.as_ref());
-            self.hear();
+            self.receive_events();
             self.reconcile();
             for job in jobs.take() {
                 job(self);
@@ -112,75 +123,79 @@ impl Supervisor {
         self.stop = true;
     }
 
-    /// Whether to look again soon though nothing is heard: something is in the way of an interface that is there,
-    /// or one may get more queues, which no message tells.
+    /// Returns the time until the next check without an event: if an interface that exists could not be
+    /// attached, or may get more queues, which no message reports.
     fn retry(&self) -> Option<Duration> {
-        let waits = |w: &Wire, s: Side| match &w.sides[s as usize].attached {
+        let waits = |w: &SupervisedWire, s: WireSide| match &w.sides[s as usize].attached {
             Some(a) => !a.queues_known,
-            None => self.link(w.config.interface(s)).is_some(),
+            None => self.interface(w.config.interface(s)).is_some(),
         };
-        let any = self.wires.iter().any(|w| Side::ALL.iter().any(|&s| waits(w, s)));
+        let any = self.wires.iter().any(|w| WireSide::ALL.iter().any(|&s| waits(w, s)));
         (any || self.missed).then_some(RETRY)
     }
 
-    fn link(&self, name: &str) -> Option<&Link> {
-        self.links.values().find(|l| l.name == name)
+    fn interface(&self, name: &str) -> Option<&Interface> {
+        self.interfaces.values().find(|l| l.name == name)
     }
 
-    /// Brings the table of links up to date. When something was missed, what was known stays until a new list tells
-    /// otherwise: no wire is cut for a message that was lost.
-    fn hear(&mut self) {
-        let (links, listed) = (&mut self.links, &mut self.listed);
+    /// Updates the table of interfaces. After lost messages the table stays as it is until a new list
+    /// has come, so that no wire is cut because of a lost message.
+    fn receive_events(&mut self) {
+        let (interfaces, listed) = (&mut self.interfaces, &mut self.listed);
         let complete = self.monitor.receive(|event| match event {
-            Event::Is(link) => {
+            InterfaceEvent::Present(interface) => {
                 if let Some(listed) = listed {
-                    listed.insert(link.index);
+                    listed.insert(interface.index);
                 }
-                links.insert(link.index, link);
+                interfaces.insert(interface.index, interface);
             }
-            Event::Gone(index) => drop(links.remove(&index)),
-            Event::ListEnds => {
+            InterfaceEvent::Gone(index) => drop(interfaces.remove(&index)),
+            InterfaceEvent::ListEnd => {
                 if let Some(listed) = listed.take() {
-                    links.retain(|index, _| listed.contains(index));
+                    interfaces.retain(|index, _| listed.contains(index));
                 }
             }
         });
         self.missed |= !matches!(complete, Ok(true));
         if self.missed {
-            tracing::warn!("missed changes of interfaces, asking for all of them again");
-            // Refused while an earlier list is still coming; `retry` sees to it.
-            self.missed = self.monitor.ask_for_all().is_err();
+            tracing::warn!("messages about interfaces were lost, requesting the whole list");
+            // The kernel refuses it while an earlier list is coming; `retry` repeats it.
+            self.missed = self.monitor.request_all().is_err();
             self.listed = Some(BTreeSet::new());
         }
     }
 
     fn reconcile(&mut self) {
         for n in 0..self.wires.len() {
-            for side in Side::ALL {
+            for side in WireSide::ALL {
                 self.reconcile_side(n, side);
             }
         }
     }
 
-    fn reconcile_side(&mut self, n: usize, side: Side) {
+    fn reconcile_side(&mut self, n: usize, side: WireSide) {
         let name = self.wires[n].config.interface(side).to_owned();
-        let link = self.link(&name).cloned();
+        let interface = self.interface(&name).cloned();
         let attached = self.wires[n].sides[side as usize].attached.as_ref();
         if let Some(a) = attached {
-            let is_there = link.as_ref().is_some_and(|l| l.index == a.index);
+            let is_there = interface.as_ref().is_some_and(|l| l.index == a.index);
             if is_there && a.serves_all(&name) {
-                let remark = link.and_then(|l| self.check_mtu(&l).err());
-                self.remark(n, side, remark.map(|e| format!("{e}; longer frames are dropped and counted")));
+                let notice = interface.and_then(|l| self.check_mtu(&l).err());
+                self.set_notice(
+                    n,
+                    side,
+                    notice.map(|e| format!("{e}; larger frames are dropped and counted")),
+                );
                 return;
             }
             if let Err(error) = self.detach(n, side, is_there) {
                 tracing::error!(interface = name, error = describe(&error), "cannot detach");
             }
         }
-        let Some(link) = link else {
-            return self.remark(n, side, Some(format!("there is no interface {name}")));
+        let Some(interface) = interface else {
+            return self.set_notice(n, side, Some(format!("there is no interface {name}")));
         };
-        let result = self.attach(n, side, &link);
+        let result = self.attach(n, side, &interface);
         let failed = result.err().map(|e| describe(&e));
         if failed.is_none() {
             let native =
@@ -193,114 +208,117 @@ impl Supervisor {
                 "attached"
             );
         }
-        self.remark(n, side, failed);
+        self.set_notice(n, side, failed);
     }
 
-    /// Keeps what there is to say about a side, and says it once.
-    fn remark(&mut self, n: usize, side: Side, remark: Option<String>) {
+    /// Stores the notice of a side, and logs it once.
+    fn set_notice(&mut self, n: usize, side: WireSide, notice: Option<String>) {
         let wire = &mut self.wires[n];
-        let kept = &mut wire.sides[side as usize].remark;
-        if let Some(text) = &remark
+        let kept = &mut wire.sides[side as usize].notice;
+        if let Some(text) = &notice
             && kept.as_ref() != Some(text)
         {
             tracing::warn!(wire = wire.config.name, side = side.name(), "{text}");
         }
-        *kept = remark;
+        *kept = notice;
     }
 
-    fn check_mtu(&self, link: &Link) -> Result<()> {
+    fn check_mtu(&self, interface: &Interface) -> Result<()> {
         let longest = self.config.memory.max_packet() - FRAME_OVERHEAD;
-        if link.mtu <= longest {
+        if interface.mtu <= longest {
             return Ok(());
         }
-        Err(Error::Mtu { interface: link.name.clone(), mtu: link.mtu, longest })
+        Err(Error::Mtu { interface: interface.name.clone(), mtu: interface.mtu, longest })
     }
 
-    fn check_memory(&self, link: &Link, queues: u32) -> Result<()> {
+    fn check_memory(&self, interface: &Interface, queues: u32) -> Result<()> {
         let (have, need) = (self.config.memory.frames.into(), self.config.frames_needed(self.ports + queues));
         if need <= have {
             return Ok(());
         }
-        Err(Error::Memory { interface: link.name.clone(), have, need })
+        Err(Error::Memory { interface: interface.name.clone(), have, need })
     }
 
-    fn attach(&mut self, n: usize, side: Side, link: &Link) -> Result<()> {
-        self.check_mtu(link)?;
-        let told = ethtool::receive_queues(&link.name).map(|n| n.min(MAX_QUEUES));
-        self.check_memory(link, told.unwrap_or(1))?;
+    fn attach(&mut self, n: usize, side: WireSide, interface: &Interface) -> Result<()> {
+        self.check_mtu(interface)?;
+        let reported_queues = ethtool::receive_queues(&interface.name).map(|n| n.min(MAX_QUEUES));
+        self.check_memory(interface, reported_queues.unwrap_or(1))?;
         let config = &self.wires[n].config;
-        let program = Program::attach(link, config.xdp, self.config.memory.max_packet())?;
-        self.prepare(link, &program)?;
-        let sockets = self.bind(link, config.mode, told)?;
+        let program = XdpProgram::attach(interface, config.xdp, self.config.memory.max_packet())?;
+        self.prepare(interface, &program)?;
+        let sockets = self.bind(interface, config.mode, reported_queues)?;
         let queues = sockets.len() as u32;
-        self.check_memory(link, queues)?;
+        self.check_memory(interface, queues)?;
         let duplicate = |s: &Socket| s.as_fd().try_clone_to_owned();
         let fds = sockets.iter().map(duplicate).collect::<std::io::Result<Vec<OwnedFd>>>();
         let fds = fds.map_err(Error::system("duplicate a descriptor"))?;
         let id = self.wires[n].id;
         self.engine.run(move |e| e.install(id, side, sockets))??;
         self.ports += queues;
-        // Frames are in the fill rings; now they may come.
+        // The fill rings have frames, so packets may come.
         let serve = |(fd, queue): (&OwnedFd, u32)| program.serve(queue, fd.as_fd());
         let served = fds.iter().zip(0..).try_for_each(serve);
-        let attached = Attached { index: link.index, queues, queues_known: told.is_some(), program };
+        let attached =
+            Attached { index: interface.index, queues, queues_known: reported_queues.is_some(), program };
         self.wires[n].sides[side as usize].attached = Some(attached);
         if let Err(source) = served {
             drop(fds);
             self.detach(n, side, true)?;
-            let (step, interface) = ("send frames to the socket", link.name.clone());
+            let (step, interface) = ("redirect frames to the socket", interface.name.clone());
             return Err(crate::XdpError::Bpf { step, interface, source }.into());
         }
         Ok(())
     }
 
-    /// Switches off what a program cannot cope with, and keeps the host's own stack out.
-    fn prepare(&self, link: &Link, program: &Program) -> Result<()> {
-        if !program.sees_tags() {
-            self.keep_tags_in_frames(link);
+    /// Switches off the offloads that a program cannot handle, and closes the interface to the host's
+    /// own stack.
+    fn prepare(&self, interface: &Interface, program: &XdpProgram) -> Result<()> {
+        if !program.restores_tags() {
+            self.keep_tags_in_frames(interface);
         }
         if !program.native() {
-            // Merged packets are longer than frames. Where the driver cannot unmerge they are counted.
-            let _ = ethtool::receive_unmerged(&link.name);
+            // Merged packets are longer than frames. Where the driver cannot switch merging off, they
+            // are counted.
+            let _ = ethtool::receive_unmerged(&interface.name);
         }
         if self.config.guard == Guard::Required {
-            let failed = |source| Error::Guard { interface: link.name.clone(), source };
+            let failed = |source| Error::Guard { interface: interface.name.clone(), source };
             program.close_guard().map_err(failed)?;
         }
         Ok(())
     }
 
-    /// Binds a socket to each queue; to as many as there are, where the driver does not tell.
-    fn bind(&self, link: &Link, mode: Mode, told: Option<u32>) -> Result<Vec<Socket>> {
+    /// Binds a socket to each queue; if the driver does not report the number, to as many as there are.
+    fn bind(&self, interface: &Interface, mode: Mode, reported_queues: Option<u32>) -> Result<Vec<Socket>> {
         let mut sockets = Vec::new();
-        for queue in 0..told.unwrap_or(MAX_QUEUES) {
-            let config = SocketConfig { interface: link.index, queue, ring: self.config.ring, mode };
+        for queue in 0..reported_queues.unwrap_or(MAX_QUEUES) {
+            let config = SocketConfig { interface: interface.index, queue, ring: self.config.ring, mode };
             match Socket::bind(&self.umem, &config) {
                 Ok(socket) => sockets.push(socket),
-                Err(e) if told.is_none() && queue > 0 && e.errno() == Some(libc::EINVAL) => break,
+                Err(e) if reported_queues.is_none() && queue > 0 && e.errno() == Some(libc::EINVAL) => break,
                 Err(e) => return Err(e.into()),
             }
         }
         Ok(sockets)
     }
 
-    /// Where the XDP program cannot see a tag beside the frame, it is to be left in the frame: by the interface that
-    /// receives, and by the one that sends to it, if that is ours to tell.
-    fn keep_tags_in_frames(&self, link: &Link) {
-        let _ = ethtool::keep_received_tags(&link.name);
-        if let Some(peer) = link.peer.and_then(|i| self.links.get(&i)) {
+    /// Keeps VLAN tags in the frames if the XDP program cannot restore them: on the interface that
+    /// receives, and on its veth peer if that is in this namespace.
+    fn keep_tags_in_frames(&self, interface: &Interface) {
+        let _ = ethtool::keep_received_tags(&interface.name);
+        if let Some(peer) = interface.peer.and_then(|i| self.interfaces.get(&i)) {
             let _ = ethtool::keep_sent_tags(&peer.name);
         }
     }
 
-    /// Takes an interface out: frames stop, sockets close, then their frames come back.
-    fn detach(&mut self, n: usize, side: Side, is_there: bool) -> Result<()> {
+    /// Detaches an interface: frames stop, the sockets close, then their frames return.
+    fn detach(&mut self, n: usize, side: WireSide, is_there: bool) -> Result<()> {
         let id = self.wires[n].id;
         let Some(attached) = self.wires[n].sides[side as usize].attached.take() else { return Ok(()) };
         self.ports -= attached.queues;
         tracing::info!(interface = self.wires[n].config.interface(side), is_there, "detached");
         let sockets = self.engine.run(move |e| e.uninstall(id, side))?;
-        // Closing may take the kernel a while; only then it is done with the frames.
+        // The kernel uses the frames until the sockets are closed, which may take a while.
         let ports: Vec<_> = sockets.into_iter().map(|(port, _closed)| port).collect();
         drop(attached);
         self.engine.run(move |e| e.reclaim(&ports))
@@ -308,21 +326,21 @@ impl Supervisor {
 
     fn detach_both(&mut self, id: WireId) -> Result<()> {
         let Some(n) = self.wires.iter().position(|w| w.id == id) else { return Ok(()) };
-        for side in Side::ALL {
+        for side in WireSide::ALL {
             self.detach(n, side, true)?;
         }
         Ok(())
     }
 
-    /// Adds a wire and attaches what is there of it.
+    /// Adds a wire and attaches the interfaces that exist.
     pub(crate) fn add(&mut self, config: WireConfig) -> Result<WireId> {
         self.check(&config)?;
         let (name, specs) = (config.name.clone(), specs(&config, self.wires.len() as u32));
         let id = self.engine.run(move |e| e.add_wire(name, specs))?;
-        self.wires.push(Wire { id, config, sides: Default::default() });
-        self.hear();
+        self.wires.push(SupervisedWire { id, config, sides: Default::default() });
+        self.receive_events();
         let n = self.wires.len() - 1;
-        for side in Side::ALL {
+        for side in WireSide::ALL {
             self.reconcile_side(n, side);
         }
         Ok(id)
@@ -336,19 +354,19 @@ impl Supervisor {
             return refuse(format!("there is no VM {} of tenant {}", config.vm.vm, config.vm.tenant));
         }
         if config.vm_if == config.switch_if {
-            return refuse(format!("{} cannot be both its ends", config.vm_if));
+            return refuse(format!("{} cannot be both of its interfaces", config.vm_if));
         }
-        for name in Side::ALL.map(|s| config.interface(s)) {
+        for name in WireSide::ALL.map(|s| config.interface(s)) {
             if let Some(w) =
-                self.wires.iter().find(|w| Side::ALL.iter().any(|&s| w.config.interface(s) == name))
+                self.wires.iter().find(|w| WireSide::ALL.iter().any(|&s| w.config.interface(s) == name))
             {
-                return refuse(format!("{name} belongs to wire {} already", w.config.name));
+                return refuse(format!("{name} already belongs to wire {}", w.config.name));
             }
         }
         Ok(())
     }
 
-    /// Takes a wire out. Its interfaces stay closed unless `open`: then the host's own stack may use them again.
+    /// Removes a wire. Its interfaces stay closed to the host's own stack unless `open`.
     pub(crate) fn remove(&mut self, id: WireId, open: bool) -> Result<()> {
         let Some(n) = self.wires.iter().position(|w| w.id == id) else { return Ok(()) };
         for attached in self.wires[n].sides.iter().filter_map(|s| s.attached.as_ref()).filter(|_| open) {
@@ -359,9 +377,9 @@ impl Supervisor {
         self.engine.run(move |e| e.remove_wire(id))
     }
 
-    /// How all wires are.
+    /// Returns the status of all wires.
     pub(crate) fn status(&mut self) -> Result<Vec<WireStatus>> {
-        let side_status = |wire: &Wire, side: Side| -> Result<SideStatus> {
+        let side_status = |wire: &SupervisedWire, side: WireSide| -> Result<SideStatus> {
             let (id, state) = (wire.id, &wire.sides[side as usize]);
             let attached = state.attached.as_ref().map(|a| -> Result<AttachedStatus> {
                 let sockets = self.engine.run(move |e| e.statistics(id, side))?;
@@ -370,22 +388,22 @@ impl Supervisor {
                     index: a.index,
                     queues: a.queues,
                     native: a.program.native(),
-                    sees_tags: a.program.sees_tags(),
+                    restores_tags: a.program.restores_tags(),
                     kernel: KernelCounters { xdp, sockets },
                 })
             });
             let interface = wire.config.interface(side).to_owned();
-            Ok(SideStatus { interface, attached: attached.transpose()?, remark: state.remark.clone() })
+            Ok(SideStatus { interface, attached: attached.transpose()?, notice: state.notice.clone() })
         };
-        let status = |wire: &Wire| {
-            let sides = [side_status(wire, Side::Vm)?, side_status(wire, Side::Switch)?];
+        let status = |wire: &SupervisedWire| {
+            let sides = [side_status(wire, WireSide::Vm)?, side_status(wire, WireSide::Switch)?];
             Ok(WireStatus { id: wire.id, name: wire.config.name.clone(), sides })
         };
         self.wires.iter().map(status).collect()
     }
 }
 
-/// What the mediator is told about each side of a wire.
+/// Returns the mediator's description of each side of a wire.
 fn specs(config: &WireConfig, number: u32) -> [PortSpec; 2] {
     let (unowned, network) = (config.others, Network::Unknown);
     let source =
@@ -402,7 +420,7 @@ fn specs(config: &WireConfig, number: u32) -> [PortSpec; 2] {
     ]
 }
 
-/// An error with its causes, in one line.
+/// Formats an error with its causes in one line.
 fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

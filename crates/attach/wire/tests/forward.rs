@@ -1,4 +1,4 @@
-//! Real sockets through the wire, in both directions, with the senders' offloads on.
+//! Sockets through the wire, in both directions, with the senders' offloads on.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use common::{CLIENT4, CLIENT6, Cloud, VM, VM4, VM6, usable};
-use p4shield_attach_wire::{Side, WireConfig};
+use p4shield_attach_wire::{WireConfig, WireSide};
 use p4shield_mediator::FailPolicy;
 use p4shield_testbed::{NetNs, Switch};
 
@@ -16,7 +16,7 @@ fn tcp_echo(from: &NetNs, to: &NetNs, address: &str, bytes: usize) {
     let listener = to.inside(|| TcpListener::bind(SocketAddr::new(address.parse().unwrap(), 0)).unwrap());
     let target = listener.local_addr().unwrap();
     let data: Vec<u8> = (0..bytes).map(|i| (i * 31 % 251) as u8).collect();
-    // Connected before anyone waits for it: what fails here ends the test instead of hanging it.
+    // Connected before it is accepted, so that a failure ends the test instead of blocking it.
     let limit = Duration::from_secs(30);
     let mut stream = from.inside(|| TcpStream::connect_timeout(&target, limit).unwrap());
     let (mut peer, _) = listener.accept().unwrap();
@@ -47,7 +47,8 @@ fn tcp_echo(from: &NetNs, to: &NetNs, address: &str, bytes: usize) {
     });
 }
 
-/// Datagrams of many sizes there and back; UDP drops those with a wrong checksum, so all must come.
+/// Sends datagrams of many sizes there and back. UDP drops those with a wrong checksum, so all must
+/// arrive.
 fn udp_echo(from: &NetNs, to: &NetNs, here: &str, there: &str) {
     let bind = |ns: &NetNs, a: &str| {
         let socket = ns.inside(|| UdpSocket::bind(SocketAddr::new(a.parse().unwrap(), 0)).unwrap());
@@ -74,7 +75,7 @@ fn tcp_and_udp_pass_both_ways() {
     }
     let cloud = Cloud::new(FailPolicy::Pass);
     cloud.wait_forwarding();
-    // The sides are attached one after the other: what the VM says of itself in between has no way out.
+    // The sides are attached one after the other: packets that the VM sends in between are dropped.
     let before = cloud.counters();
     for (client, vm) in [(CLIENT4, VM4), (CLIENT6, VM6)] {
         udp_echo(&cloud.client, &cloud.vm, client, vm);
@@ -83,7 +84,7 @@ fn tcp_and_udp_pass_both_ways() {
         tcp_echo(&cloud.vm, &cloud.client, client, 3_000_000);
     }
     let sides = cloud.counters();
-    for side in Side::ALL {
+    for side in WireSide::ALL {
         let c = sides[side as usize];
         assert!(c.checksums_completed > 1000, "{side:?}: the senders' offloads are on: {c:?}");
         assert_eq!(c.dropped_no_interface, before[side as usize].dropped_no_interface, "{side:?}");
@@ -91,22 +92,23 @@ fn tcp_and_udp_pass_both_ways() {
     let status = cloud.status();
     for side in &status.sides {
         let a = side.attached.unwrap();
-        assert!(a.native && a.sees_tags, "{side:?}");
-        assert_eq!(a.kernel.xdp.oversize, 0, "merged packets came");
+        assert!(a.native && a.restores_tags, "{side:?}");
+        assert_eq!(a.kernel.xdp.oversize, 0, "merged packets arrived");
     }
     cloud.check_frames();
 }
 
-/// Open vSwitch's userspace datapath reads packet sockets, which drop what is beside a packet, as we do.
+/// Open vSwitch's userspace datapath reads packet sockets, which, like the wire, lose packet metadata.
 #[test]
-fn any_switch_will_do() {
+fn any_switch_works() {
     if !usable() {
         return;
     }
     let wire = WireConfig::new("vm0", "sw0", VM);
     let cloud = Cloud::with(common::loop_config(FailPolicy::Pass), wire, Switch::start);
     println!("through {}", cloud.switch.name());
-    // Open vSwitch's userspace datapath drops what is longer than a frame; the VM's own offloads are the wire's to mend.
+    // Open vSwitch's userspace datapath drops packets longer than a frame; the wire handles the VM's own
+    // offloads.
     cloud.client.send_whole_packets("eth0").unwrap();
     cloud.wait_forwarding();
     udp_echo(&cloud.client, &cloud.vm, CLIENT4, VM4);
@@ -122,13 +124,13 @@ fn an_idle_loop_sleeps() {
     }
     let cloud = Cloud::new(FailPolicy::Pass);
     cloud.wait_forwarding();
-    let looks = || cloud.wire.snapshot().unwrap().looks;
-    // Awake, it looks some hundred thousand times meanwhile; a snapshot itself makes it look a few hundred times.
-    let rests = || {
-        let before = looks();
+    let rounds = || cloud.wire.snapshot().unwrap().rounds;
+    // Awake, it does some hundred thousand rounds meanwhile; a snapshot itself causes a few hundred.
+    let sleeps = || {
+        let before = rounds();
         std::thread::sleep(Duration::from_millis(200));
-        looks() - before < 2000
+        rounds() - before < 2000
     };
-    p4shield_testbed::wait_until("the loop to sleep", 10, rests).unwrap();
-    assert!(cloud.pings(VM4), "and it wakes");
+    p4shield_testbed::wait_until("the loop to sleep", 10, sleeps).unwrap();
+    assert!(cloud.pings(VM4), "it wakes");
 }

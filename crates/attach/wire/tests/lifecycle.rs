@@ -1,9 +1,9 @@
-//! Interfaces that change, go down, go away and come back, while everything else goes on.
+//! Interfaces that change, go down, go away and return, while the other wires go on.
 
 mod common;
 
 use common::{Cloud, VM, VM4, usable};
-use p4shield_attach_wire::{Error, Side, WireConfig};
+use p4shield_attach_wire::{Error, WireConfig, WireSide};
 use p4shield_mediator::{FailPolicy, VmRef};
 use p4shield_testbed::process::run;
 use p4shield_testbed::{Switch, wait_until};
@@ -26,13 +26,13 @@ impl Cloud {
         run(self.client.command("ping").args(["-c2", "-i0.05", "-W1", "-Mdo", "-s", &size, VM4])).is_ok()
     }
 
-    fn remark(&self, side: Side) -> String {
-        self.status().sides[side as usize].remark.clone().unwrap_or_default()
+    fn notice(&self, side: WireSide) -> String {
+        self.status().sides[side as usize].notice.clone().unwrap_or_default()
     }
 }
 
 #[test]
-fn the_mtu_may_change_and_too_long_ones_are_explained() {
+fn too_large_mtus_are_reported() {
     if !usable() {
         return;
     }
@@ -41,13 +41,13 @@ fn the_mtu_may_change_and_too_long_ones_are_explained() {
     cloud.set_mtu(1700);
     wait_until("a ping of 1600 bytes", 5, || cloud.pings_with(1600)).unwrap();
     cloud.set_mtu(3000);
-    wait_until("a remark about the MTU", 5, || cloud.remark(Side::Vm).contains("MTU 3000")).unwrap();
+    wait_until("a notice about the MTU", 5, || cloud.notice(WireSide::Vm).contains("MTU 3000")).unwrap();
     assert!(cloud.pings(VM4), "short frames still pass");
     assert!(!cloud.pings_with(2500));
-    let counted = cloud.status().sides[Side::Switch as usize].attached.unwrap().kernel.xdp.oversize;
-    assert!(counted >= 1, "what is too long is counted");
+    let counted = cloud.status().sides[WireSide::Switch as usize].attached.unwrap().kernel.xdp.oversize;
+    assert!(counted >= 1, "too large frames are counted");
     cloud.set_mtu(1500);
-    wait_until("the remark to go", 5, || cloud.remark(Side::Vm).is_empty()).unwrap();
+    wait_until("the notice to go", 5, || cloud.notice(WireSide::Vm).is_empty()).unwrap();
     assert!(cloud.pings_with(1400));
     cloud.check_frames();
 }
@@ -84,22 +84,22 @@ fn interfaces_may_go_and_come_back() {
             cloud.host.veth("sw0", &cloud.host, "sw0p").unwrap();
             cloud.switch.plug(&cloud.host, "sw0p").unwrap();
         }
-        wait_until("the loss", 5, || cloud.remark(Side::Vm).contains("no interface vm0")).unwrap();
+        wait_until("the loss", 5, || cloud.notice(WireSide::Vm).contains("no interface vm0")).unwrap();
         assert!(!cloud.pings(VM4));
         cloud.host.veth("vm0", &cloud.vm, "eth0").unwrap();
         cloud.vm.ip(&format!("addr add {VM4}/24 dev eth0")).unwrap();
-        // The VM has another Ethernet address now.
+        // The VM has another MAC address now.
         cloud.client.ip("neigh flush dev eth0").unwrap();
         cloud.wait_whole();
         wait_until("a ping after the return", 10, || cloud.pings(VM4)).unwrap();
         cloud.check_frames();
     }
     let status = cloud.status().sides.map(|s| s.attached.unwrap());
-    assert!(status.iter().all(|a| a.native && a.sees_tags));
+    assert!(status.iter().all(|a| a.native && a.restores_tags));
 }
 
 #[test]
-fn wires_may_wait_for_interfaces_and_be_removed() {
+fn wires_wait_for_interfaces_and_are_removed() {
     if !usable() {
         return;
     }
@@ -107,7 +107,7 @@ fn wires_may_wait_for_interfaces_and_be_removed() {
     cloud.wait_forwarding();
     let id = cloud.wire.add_wire(WireConfig::new("vm9", "sw9", VM)).unwrap();
     let of = |id| cloud.wire.status().unwrap().into_iter().find(|w| w.id == id).unwrap();
-    assert!(of(id).sides.iter().all(|s| s.remark.as_deref().is_some_and(|r| r.contains("no interface"))));
+    assert!(of(id).sides.iter().all(|s| s.notice.as_deref().is_some_and(|r| r.contains("no interface"))));
     for (a, b) in [("vm9", "vm9p"), ("sw9", "sw9p")] {
         cloud.host.veth(a, &cloud.host, b).unwrap();
     }
@@ -115,14 +115,14 @@ fn wires_may_wait_for_interfaces_and_be_removed() {
     cloud.wire.remove_wire(id, true).unwrap();
     assert_eq!(cloud.wire.status().unwrap().len(), 1);
     assert!(cloud.pings(VM4), "the other wire goes on");
-    // The queues are free for another one at once, give or take the kernel's clearing up.
+    // The queues are free for another wire at once, apart from the kernel's cleanup.
     let id = cloud.wire.add_wire(WireConfig::new("sw9", "vm9", VM)).unwrap();
     wait_until("the same interfaces again", 5, || of(id).is_whole()).unwrap();
     cloud.check_frames();
 }
 
 #[test]
-fn wires_that_cannot_be_are_refused() {
+fn invalid_wires_are_refused() {
     if !usable() {
         return;
     }
@@ -140,7 +140,7 @@ fn wires_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn packet_memory_is_never_promised_twice() {
+fn umem_frames_are_never_promised_twice() {
     if !usable() {
         return;
     }
@@ -152,9 +152,9 @@ fn packet_memory_is_never_promised_twice() {
     }
     let id = cloud.wire.add_wire(WireConfig::new("vm9", "sw9", VM)).unwrap();
     let status = cloud.wire.status().unwrap().into_iter().find(|w| w.id == id).unwrap();
-    assert!(status.sides[0].attached.is_some(), "three sockets were asked for");
-    let remark = status.sides[1].remark.clone().unwrap();
-    assert!(remark.contains("packet memory has"), "{remark}");
+    assert!(status.sides[0].attached.is_some(), "the UMEM is large enough for three sockets");
+    let notice = status.sides[1].notice.clone().unwrap();
+    assert!(notice.contains("the UMEM has"), "{notice}");
     let config = common::loop_config(FailPolicy::Pass).for_wires(100);
     assert_eq!(u64::from(config.memory.frames), config.frames_needed(200));
 }

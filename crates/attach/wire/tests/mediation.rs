@@ -1,4 +1,4 @@
-//! The tenant's program decides, and what happens when it does not.
+//! The tenant's program judges packets; without it, the fail policy applies.
 
 mod common;
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::p4vm::{Answer, P4Vm};
-use common::raw::{Raw, has_mark, undone_udp};
+use common::raw::{Raw, has_mark, partial_udp};
 use common::{Cloud, VM, VM4, tenant, usable};
 use p4shield_abi::Direction;
 use p4shield_abi::channel::Request;
@@ -24,13 +24,13 @@ fn is_icmp(header: &[u8]) -> bool {
 }
 
 #[test]
-fn the_program_decides_in_both_directions() {
+fn the_program_judges_both_directions() {
     if !usable() {
         return;
     }
     let cloud = Cloud::new(FailPolicy::Pass);
     cloud.wait_forwarding();
-    // Which direction's pings it drops.
+    // The direction whose pings it drops.
     let target = Arc::new(AtomicU64::new(9));
     let t = Arc::clone(&target);
     let p4vm = P4Vm::attach(&cloud.wire, 0, move |request: &Request, header| {
@@ -50,7 +50,7 @@ fn the_program_decides_in_both_directions() {
     drop(p4vm);
 }
 
-/// Tags what leaves the VM, untags what comes to it.
+/// Tags packets from the VM, untags packets to it.
 fn retag(request: &Request, header: &[u8]) -> Answer {
     let tag = [0x81, 0, 0, 42];
     if request.direction == Direction::Egress as u8 {
@@ -63,7 +63,7 @@ fn retag(request: &Request, header: &[u8]) -> Answer {
 }
 
 #[test]
-fn packets_grow_and_shrink_and_keep_their_payload() {
+fn rewrites_grow_and_shrink_packets() {
     if !usable() {
         return;
     }
@@ -71,22 +71,22 @@ fn packets_grow_and_shrink_and_keep_their_payload() {
     let _p4vm = P4Vm::attach(&cloud.wire, 0, retag);
     let (vm, client) = (Raw::open(&cloud.vm, "eth0"), Raw::open(&cloud.client, "eth0"));
     let whole = |tags: &[(u16, u16)], mark| {
-        let mut f = undone_udp(tags, mark);
+        let mut f = partial_udp(tags, mark);
         assert!(frame::complete(&mut f));
         f
     };
     let tag = [(0x8100, 42)];
     let forwards = || {
-        vm.send(&undone_udp(&[], 1));
+        vm.send(&partial_udp(&[], 1));
         client.find(|f| has_mark(f, 1)).is_some()
     };
     wait_until("the switch to forward", 10, forwards).unwrap();
     for mark in 100..120 {
-        vm.send(&undone_udp(&[], mark));
-        let grown = client.find(|f| has_mark(f, mark)).expect("grown, it must arrive");
+        vm.send(&partial_udp(&[], mark));
+        let grown = client.find(|f| has_mark(f, mark)).expect("the grown packet must arrive");
         assert_eq!(grown, whole(&tag, mark));
-        client.send(&undone_udp(&tag, mark + 1000));
-        let shrunk = vm.find(|f| has_mark(f, mark + 1000)).expect("shrunk, it must arrive");
+        client.send(&partial_udp(&tag, mark + 1000));
+        let shrunk = vm.find(|f| has_mark(f, mark + 1000)).expect("the shrunk packet must arrive");
         assert_eq!(shrunk, whole(&[], mark + 1000));
     }
     assert!(tally(&cloud, 0, Direction::Egress).rewritten >= 20);
@@ -95,21 +95,21 @@ fn packets_grow_and_shrink_and_keep_their_payload() {
 }
 
 #[test]
-fn without_a_p4_vm_the_policy_holds() {
+fn without_a_p4_vm_the_fail_policy_applies() {
     if !usable() {
         return;
     }
     let cloud = Cloud::new(FailPolicy::Drop);
     assert!(!cloud.pings(VM4), "nothing passes unjudged");
-    wait_until("a packet that nobody judged", 10, || {
+    wait_until("an unjudged packet", 10, || {
         cloud.pings(VM4);
         tally(&cloud, 0, Direction::Ingress).dropped_for(Reason::NoChannel) > 0
     })
     .unwrap();
-    assert!(cloud.wire.counters().unowned.passed.get() > 0, "ARP is of nobody and passes");
+    assert!(cloud.wire.counters().unowned.passed.get() > 0, "ARP belongs to no VM and passes");
     let p4vm = P4Vm::attach(&cloud.wire, 0, |_, _| Answer::Pass);
     wait_until("a ping that is judged", 10, || cloud.pings(VM4)).unwrap();
-    // It goes away: its end of the doorbell closes, and the policy is back without any traffic's help.
+    // The P4 VM ends: its end of the doorbell closes, and the policy applies without further packets.
     drop(p4vm);
     wait_until("the loss of the P4 VM", 10, || {
         cloud.wire.mediate(|m| !m.is_attached(0)).unwrap() || cloud.pings("10.7.0.250")
@@ -117,7 +117,7 @@ fn without_a_p4_vm_the_policy_holds() {
     .unwrap();
     assert!(!cloud.pings(VM4));
     let _p4vm = P4Vm::attach(&cloud.wire, 0, |_, _| Answer::Pass);
-    wait_until("a ping after another P4 VM came", 10, || cloud.pings(VM4)).unwrap();
+    wait_until("a ping with another P4 VM", 10, || cloud.pings(VM4)).unwrap();
     cloud.check_frames();
 }
 
@@ -137,21 +137,21 @@ fn a_stopped_p4_vm_costs_other_tenants_nothing() {
     let _green_p4vm = P4Vm::attach(&cloud.wire, 1, |_, _| Answer::Pass);
     wait_until("both tenants' pings", 10, || cloud.pings(VM4) && cloud.pings("10.7.0.101")).unwrap();
     blue_p4vm.frozen.store(true, Ordering::Release);
-    // More than the tenant may hold, from his VM into his stopped P4 VM.
+    // More packets than the tenant may hold, from its VM to its stopped P4 VM.
     let raw = Raw::open(&cloud.vm, "eth0");
     let full = || tally(&cloud, 0, Direction::Egress).dropped_for(Reason::Full);
     wait_until("more than the tenant may hold", 20, || {
-        (0..200).for_each(|n| raw.send(&undone_udp(&[], n)));
+        (0..200).for_each(|n| raw.send(&partial_udp(&[], n)));
         full() > 500
     })
     .unwrap();
     let held = cloud.wire.snapshot().unwrap().frames.held;
-    // A tenant may hold 1024 packets a direction; what comes to him now waits as well.
+    // A tenant may hold 1024 packets in each direction; packets to its VM now wait as well.
     assert!((1..=2 * 1024).contains(&held), "{held} frames are held");
     let pings = run(cloud.client.command("ping").args(["-c100", "-i0.01", "-W2", "10.7.0.101"])).unwrap();
     assert!(pings.contains(" 100 received"), "the other tenant lost packets: {pings}");
     blue_p4vm.frozen.store(false, Ordering::Release);
-    wait_until("the stopped one to go on", 10, || cloud.pings(VM4)).unwrap();
+    wait_until("the stopped P4 VM to continue", 10, || cloud.pings(VM4)).unwrap();
     wait_until("all frames to come back", 10, || cloud.wire.snapshot().unwrap().frames.held == 0).unwrap();
 }
 
@@ -176,7 +176,7 @@ fn many_wires_share_one_loop() {
         let target = format!("10.7.0.{}", 100 + n);
         wait_until("a ping through each wire", 10, || cloud.pings(&target)).unwrap();
     }
-    // Between two VMs: out of one wire, through the switch, into the other.
+    // Between two VMs: from one wire through the switch into the other.
     let there = || run(vms[0].0.command("ping").args(["-c1", "-W1", "10.7.0.105"])).is_ok();
     wait_until("a ping between VMs", 10, there).unwrap();
     for n in 0..usize::from(WIRES) {

@@ -1,18 +1,18 @@
-//! What senders leave to hardware arrives done: checksums and VLAN tags.
+//! The work that senders leave to hardware is complete on arrival: checksums and VLAN tags.
 
 mod common;
 
-use common::raw::{Raw, has_mark, undone_udp};
+use common::raw::{Raw, has_mark, partial_udp};
 use common::{CLIENT4, CLIENT6, Cloud, VM, VM4, VM6, usable};
 use p4shield_attach_wire::frame::checksum::is_right;
-use p4shield_attach_wire::{Side, WireConfig, XdpMode};
+use p4shield_attach_wire::{WireConfig, WireSide, XdpMode};
 use p4shield_mediator::FailPolicy;
 use p4shield_testbed::process::run;
 use p4shield_testbed::{NetNs, Switch};
 
-/// Frames as they came, against the checksum a hardware would have made.
+/// Compares received checksums with those that hardware would compute.
 #[test]
-fn every_checksum_is_right_where_it_arrives() {
+fn partial_checksums_arrive_completed() {
     if !usable() {
         return;
     }
@@ -31,10 +31,10 @@ fn every_checksum_is_right_where_it_arrives() {
             assert_eq!(is_right(&frame), Some(true), "{len} bytes to {target}");
         }
     }
-    assert!(cloud.counters().iter().all(|c| c.checksums_completed >= 6), "nothing was left undone");
+    assert!(cloud.counters().iter().all(|c| c.checksums_completed >= 6), "no checksum was partial");
 }
 
-fn tag_beside_every_frame(ns: &NetNs, interface: &str) {
+fn tag_in_metadata(ns: &NetNs, interface: &str) {
     let dir = tempfile::tempdir().unwrap();
     let object = dir.path().join("tags.o");
     let arch = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
@@ -46,19 +46,20 @@ fn tag_beside_every_frame(ns: &NetNs, interface: &str) {
     run(ns.command("tc").args(filter).arg(&object).args(["sec", "tc"])).unwrap();
 }
 
-/// Sends from one namespace what must come out at the other, complete and with these tags.
+/// Sends a frame from one namespace, which must arrive at the other, complete and with the expected
+/// tags.
 fn arrives(from: &NetNs, to: &NetNs, sent: &[(u16, u16)], expected: &[(u16, u16)], mark: u64) {
     let (out, into) = (Raw::open(from, "eth0"), Raw::open(to, "eth0"));
-    out.send(&undone_udp(sent, mark));
+    out.send(&partial_udp(sent, mark));
     let frame = into.find(|f| has_mark(f, mark)).unwrap_or_else(|| panic!("{sent:04x?} did not arrive"));
     assert_eq!(is_right(&frame), Some(true), "{sent:04x?}");
-    let mut done = undone_udp(expected, mark);
+    let mut done = partial_udp(expected, mark);
     p4shield_attach_wire::frame::complete(&mut done);
     assert_eq!(frame, done, "tags {sent:04x?} came out otherwise than {expected:04x?}");
 }
 
 #[test]
-fn tags_in_and_beside_the_frame_survive() {
+fn vlan_tags_in_frames_and_metadata_survive() {
     if !usable() {
         return;
     }
@@ -72,18 +73,18 @@ fn tags_in_and_beside_the_frame_survive() {
             arrives(from, to, tags, tags, mark);
         }
     }
-    // From here on the sender's tag is not in the frame but beside it, in the socket buffer.
-    tag_beside_every_frame(&cloud.vm, "eth0");
+    // From here on the sender's tag is in the packet metadata and not in the frame.
+    tag_in_metadata(&cloud.vm, "eth0");
     arrives(&cloud.vm, &cloud.client, &[], &[(c, 0x6064)], mark + 1);
     arrives(&cloud.vm, &cloud.client, &[(c, 5)], &[(c, 0x6064), (c, 5)], mark + 2);
-    tag_beside_every_frame(&cloud.client, "eth0");
+    tag_in_metadata(&cloud.client, "eth0");
     arrives(&cloud.client, &cloud.vm, &[], &[(c, 0x6064)], mark + 3);
     let xdp = cloud.status().sides.map(|s| s.attached.unwrap().kernel.xdp);
     assert!(xdp.iter().all(|x| x.tag_unknown == 0 && x.tag_failed == 0), "{xdp:?}");
 }
 
 #[test]
-fn the_network_stacks_xdp_does_where_no_driver_has_it() {
+fn generic_xdp_replaces_missing_driver_xdp() {
     if !usable() {
         return;
     }
@@ -92,13 +93,13 @@ fn the_network_stacks_xdp_does_where_no_driver_has_it() {
     let cloud = Cloud::with(common::loop_config(FailPolicy::Pass), wire, Switch::bridge);
     cloud.wait_forwarding();
     let attached = cloud.status().sides.map(|s| s.attached.unwrap());
-    assert!(attached.iter().all(|a| !a.native && !a.sees_tags), "{attached:?}");
-    // The sender on the switch's side is ours to tell, so its tags stay in the frame; only accelerated ones of a
-    // VM's own interface, in another namespace, are out of reach.
+    assert!(attached.iter().all(|a| !a.native && !a.restores_tags), "{attached:?}");
+    // The wire configures the sender on the switch's side, so its tags stay in the frame; only
+    // accelerated tags of a VM's own interface, in another namespace, are lost.
     let tags = [(0x8100, 100)];
     arrives(&cloud.client, &cloud.vm, &tags, &tags, 0x99);
     arrives(&cloud.vm, &cloud.client, &tags, &tags, 0x9a);
-    tag_beside_every_frame(&cloud.client, "eth0");
+    tag_in_metadata(&cloud.client, "eth0");
     arrives(&cloud.client, &cloud.vm, &[], &[(0x8100, 0x6064)], 0x9b);
-    assert!(cloud.counters()[Side::Switch as usize].rx_packets > 0);
+    assert!(cloud.counters()[WireSide::Switch as usize].rx_packets > 0);
 }

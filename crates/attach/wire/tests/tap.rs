@@ -2,21 +2,21 @@
 
 mod common;
 
-use common::raw::{Raw, has_mark, undone_udp};
+use common::raw::{Raw, has_mark, partial_udp};
 use common::tap::Tap;
 use common::{VM, loop_config, usable};
 use p4shield_attach_wire::frame::checksum::is_right;
-use p4shield_attach_wire::{Side, WireConfig, WireLoop};
+use p4shield_attach_wire::{WireConfig, WireLoop, WireSide};
 use p4shield_mediator::FailPolicy;
 use p4shield_testbed::{NetNs, wait_until};
 
 #[test]
-fn a_guest_on_a_tap_talks_through_the_wire() {
+fn a_guest_on_a_tap_uses_the_wire() {
     if !usable() {
         return;
     }
-    let (host, far) = (NetNs::create("tap").unwrap(), NetNs::create("tapfar").unwrap());
-    host.veth("sw0", &far, "eth0").unwrap();
+    let (host, peer) = (NetNs::create("tap").unwrap(), NetNs::create("tapfar").unwrap());
+    host.veth("sw0", &peer, "eth0").unwrap();
     let mut tap = Tap::create(&host, "tap0", false);
     let mut config = loop_config(FailPolicy::Pass);
     config.netns = Some(format!("/run/netns/{}", host.name()).into());
@@ -25,57 +25,58 @@ fn a_guest_on_a_tap_talks_through_the_wire() {
     let status = || wire.status().unwrap().into_iter().find(|w| w.id == id).unwrap();
     wait_until("attaching the tap", 10, || status().is_whole())
         .unwrap_or_else(|e| panic!("{e}: {:#?}", status()));
-    let raw = Raw::open(&far, "eth0");
+    let raw = Raw::open(&peer, "eth0");
     for (mark, tags) in [(0xa1a1_0001u64, &[][..]), (0xa1a1_0002, &[(0x8100, 9)])] {
-        // From the guest, checksum undone; and back to it.
+        // From the guest, with a partial checksum, and to it.
         let at = 14 + 4 * tags.len() as u16 + 20;
-        tap.send(&undone_udp(tags, mark), at, at + 6);
+        tap.send(&partial_udp(tags, mark), at, at + 6);
         let frame =
             raw.find(|f| has_mark(f, mark)).unwrap_or_else(|| panic!("{tags:x?} did not leave the guest"));
         assert_eq!(is_right(&frame), Some(true));
-        raw.send(&undone_udp(tags, mark + 16));
+        raw.send(&partial_udp(tags, mark + 16));
         let frame =
             tap.find(|f| has_mark(f, mark + 16)).unwrap_or_else(|| panic!("{tags:x?} did not reach it"));
         assert_eq!(is_right(&frame), Some(true));
-        assert_eq!(frame.len(), undone_udp(tags, mark).len());
+        assert_eq!(frame.len(), partial_udp(tags, mark).len());
     }
-    // A guest that leaves segmentation to us is not understood, and that is counted.
-    let mut long = undone_udp(&[], 7);
+    // A packet from a guest with segmentation offload is dropped and counted.
+    let mut long = partial_udp(&[], 7);
     long.resize(9000, 0);
     tap.send(&long, 34, 40);
-    let oversize = || status().sides[Side::Vm as usize].attached.unwrap().kernel.xdp.oversize;
-    wait_until("the count of what is too long", 5, || oversize() == 1).unwrap();
-    // The monitor ends and starts again.
+    let oversize = || status().sides[WireSide::Vm as usize].attached.unwrap().kernel.xdp.oversize;
+    wait_until("the count of too large frames", 5, || oversize() == 1).unwrap();
+    // The virtual machine monitor ends and starts again.
     drop(tap);
-    wait_until("the loss of the tap", 5, || status().sides[Side::Vm as usize].attached.is_none()).unwrap();
+    wait_until("the loss of the tap", 5, || status().sides[WireSide::Vm as usize].attached.is_none())
+        .unwrap();
     let mut tap = Tap::create(&host, "tap0", false);
     wait_until("its return", 5, || status().is_whole()).unwrap();
-    tap.send(&undone_udp(&[], 0xb2b2), 34, 40);
-    assert!(raw.find(|f| has_mark(f, 0xb2b2)).is_some(), "nothing after the return");
+    tap.send(&partial_udp(&[], 0xb2b2), 34, 40);
+    assert!(raw.find(|f| has_mark(f, 0xb2b2)).is_some(), "no packet arrived after the return");
 }
 
 #[test]
-fn queues_that_come_later_are_served() {
+fn later_queues_get_sockets() {
     if !usable() {
         return;
     }
-    let (host, far) = (NetNs::create("tapq").unwrap(), NetNs::create("tapqfar").unwrap());
-    host.veth("sw0", &far, "eth0").unwrap();
+    let (host, peer) = (NetNs::create("tapq").unwrap(), NetNs::create("tapqfar").unwrap());
+    host.veth("sw0", &peer, "eth0").unwrap();
     let mut first = Tap::create(&host, "tap0", true);
     let mut config = loop_config(FailPolicy::Pass);
     config.netns = Some(format!("/run/netns/{}", host.name()).into());
     let wire = WireLoop::spawn(config).unwrap();
     wire.add_wire(WireConfig::new("tap0", "sw0", VM)).unwrap();
-    let queues = || wire.status().unwrap()[0].sides[Side::Vm as usize].attached.map(|a| a.queues);
+    let queues = || wire.status().unwrap()[0].sides[WireSide::Vm as usize].attached.map(|a| a.queues);
     wait_until("attaching the tap", 10, || queues() == Some(1)).unwrap();
-    // As a virtual machine monitor does: the device is there before its other queues are.
+    // A virtual machine monitor also creates the device before its other queues.
     let mut second = Tap::create(&host, "tap0", true);
-    let raw = Raw::open(&far, "eth0");
+    let raw = Raw::open(&peer, "eth0");
     let mut mark = 0xc3c3_0000;
     for tap in [&mut first, &mut second] {
         let arrives = || {
             mark += 1;
-            tap.send(&undone_udp(&[], mark), 34, 40);
+            tap.send(&partial_udp(&[], mark), 34, 40);
             (0..5).any(|_| raw.receive().is_some_and(|f| has_mark(&f, mark)))
         };
         wait_until("frames from each queue", 10, arrives).unwrap();

@@ -5,7 +5,7 @@ use crate::config::Config;
 use crate::status::{SideStatus, WireStatus};
 use crate::text::chain;
 use crate::totals::Totals;
-use p4shield_attach_wire::{Error, Guard, LoopConfig, Side, WireConfig, WireLoop};
+use p4shield_attach_wire::{Error, Guard, LoopConfig, WireConfig, WireLoop, WireSide};
 
 /// The only lane.
 const LOOP: LaneKey = LaneKey(0);
@@ -63,18 +63,18 @@ impl Attachment for WireAttachment {
         let (Ok(status), Ok(counters)) = (self.0.status(), self.0.snapshot()) else { return Vec::new() };
         let wire = |s: &p4shield_attach_wire::WireStatus| {
             let counted = counters.wires.iter().find(|c| c.id == s.id).map(|c| c.sides).unwrap_or_default();
-            let side = |side: Side| {
+            let side = |side: WireSide| {
                 let (status, counted) = (&s.sides[side as usize], counted[side as usize]);
                 SideStatus {
                     interface: status.interface.clone(),
                     up: status.attached.is_some(),
-                    remark: status.remark.clone(),
+                    remark: status.notice.clone(),
                     rx_packets: counted.rx_packets,
                     tx_packets: counted.tx_packets,
                     tx_dropped: counted.dropped_full + counted.dropped_no_interface,
                 }
             };
-            WireStatus { name: s.name.clone(), vm: side(Side::Vm), switch: side(Side::Switch) }
+            WireStatus { name: s.name.clone(), vm: side(WireSide::Vm), switch: side(WireSide::Switch) }
         };
         status.iter().map(wire).collect()
     }

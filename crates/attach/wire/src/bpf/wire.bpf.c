@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
 //
-// Takes every frame that an interface receives to the AF_XDP socket of its queue. What cannot go there is dropped
-// and counted: nothing ever passes on to the host's own network stack.
+// Redirects every frame that an interface receives to the AF_XDP socket of its queue. A frame that has no
+// socket is dropped and counted: none ever reaches the host's own network stack.
 //
-// Two programs, of which one is loaded for each interface:
-//   wire_tagged  puts an accelerated VLAN tag (one that the sender left beside the frame, in the socket buffer)
-//                back into the frame. It asks the driver for the tag, so it is loaded for one device only.
-//   wire_plain   for kernels (before 6.8) and drivers that cannot tell.
+// One of two programs is loaded for each interface:
+//   wire_tagged  inserts an accelerated VLAN tag (one in the packet metadata, where the sender left it) into
+//                the frame. It calls the driver's metadata functions, so it is loaded for one device only.
+//   wire_plain   for kernels (before 6.8) and drivers without these functions.
 //
-// And one for traffic control, on both ways of the interface: wire_guard drops what does not come by AF_XDP, so
-// that the host's own stack neither sends into the wire nor receives from it, also after the XDP program has gone
-// because its process died.
+// For traffic control, in both directions of the interface: wire_guard drops every packet that does not pass
+// through AF_XDP, so that the host's own stack neither sends into the wire nor receives from it, also after
+// the XDP program has gone because its process ended.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -24,7 +24,7 @@
 /* Indexes into `counters`, as in xdp.rs. */
 enum counter { OVERSIZE, NO_SOCKET, TAG_UNKNOWN, TAG_FAILED, COUNTERS };
 
-/* Bytes that a frame of packet memory can hold; written before the program is loaded. */
+/* Capacity of a UMEM frame in bytes; written before the program is loaded. */
 const volatile __u32 max_packet = 1792;
 
 struct {
@@ -69,7 +69,7 @@ static __always_inline int forward(struct xdp_md *ctx)
 	return action == XDP_REDIRECT ? action : drop(NO_SOCKET);
 }
 
-/* Makes room behind the addresses and writes the tag there. */
+/* Inserts the tag after the MAC addresses. */
 static __always_inline int insert_tag(struct xdp_md *ctx, __be16 protocol, __u16 tci)
 {
 	struct tagged *to;
@@ -93,7 +93,7 @@ int wire_tagged(struct xdp_md *ctx)
 	__be16 protocol = 0;
 	__u16 tci = 0;
 
-	/* Any error but "not supported" says that there is no tag. */
+	/* Any error but "not supported" means that there is no tag. */
 	switch (bpf_xdp_metadata_rx_vlan_tag(ctx, &protocol, &tci)) {
 	case 0:
 		if (insert_tag(ctx, protocol, tci))
@@ -118,5 +118,5 @@ int wire_guard(struct __sk_buff *skb)
 	return TC_ACT_SHOT;
 }
 
-/* The kernel lets only programs call its functions that say they may be used under the GPL, which this file may. */
+/* The kernel requires a GPL-compatible licence for its functions; this file may be used under the GPL. */
 char LICENSE[] SEC("license") = "GPL";

@@ -1,18 +1,18 @@
-//! The hot path: frames from one side of a wire, through the mediator, to the other side.
+//! The hot path: moves frames from one side of a wire through the mediator to the other side.
 //!
 //! ```text
 //!            receive ring                                    transmit ring
-//!   kernel ───────────────► Frame ──► complete ──► mediator ──► lane ───────────────► kernel
+//!   kernel ───────────────► Frame ──► complete ──► mediator ──► queue ──────────────► kernel
 //!      ▲                              checksum     submit/poll  (backlog)                │
 //!      │ fill ring                                                       completion ring │
 //!      └───────────────────────────────── free frames ◄──────────────────────────────────┘
 //! ```
 //!
-//! One thread, one packet memory: a frame is moved and never copied. Nothing is waited for: what the transmit ring
-//! does not take waits in the lane's backlog, and beyond that is dropped and counted.
+//! One thread and one UMEM: a frame is moved and never copied. The thread waits for nothing: frames that
+//! the transmit ring does not take wait in the queue's backlog; further ones are dropped and counted.
 
-mod lane;
 mod packet;
+mod queue;
 mod wire;
 
 use std::collections::VecDeque;
@@ -25,39 +25,40 @@ use p4shield_mediator::{Disposition, Mediator, P4VmChannel, PortSpec, ReleasedPa
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags};
 
-use self::lane::Lane;
-use self::packet::Route;
+use self::packet::Destination;
 pub use self::packet::WirePacket;
-use self::wire::Wire;
-use crate::config::{BURST, LoopConfig, Side};
+use self::queue::InterfaceQueue;
+use self::wire::EngineWire;
+use crate::config::{BURST, LoopConfig, WireSide};
 use crate::counters::{Snapshot, WireCounters};
 use crate::frame;
 use crate::{Error, Result, WireId};
 
-/// Packets that the mediator gives out before receiving goes on.
+/// The most packets that the mediator releases before the loop receives again.
 const POLL: usize = 4 * BURST as usize;
-/// How soon a transmit ring that the kernel left unfinished is looked at again while nothing else happens.
+/// Time until the next attempt on a transmit ring that the kernel left unfinished, if nothing else
+/// happens.
 const RETRY: Duration = Duration::from_millis(1);
-/// Mark of an epoll entry that is no P4 VM's doorbell.
+/// Data of an epoll entry that is not a P4 VM's doorbell.
 const NO_TENANT: u64 = u64::MAX;
 
 /// The state of a loop's thread.
 pub(crate) struct Engine<'p> {
     pool: &'p FramePool,
     mediator: Mediator<WirePacket<'p>>,
-    wires: Vec<Option<Wire<'p>>>,
+    wires: Vec<Option<EngineWire<'p>>>,
     generation: u32,
     burst: Vec<Frame<'p>>,
     epoll: OwnedFd,
     ring: u32,
     backlog: usize,
-    looks: u64,
+    rounds: u64,
     sleeps: u64,
     stop: bool,
 }
 
 impl<'p> Engine<'p> {
-    /// An engine without wires, woken by `bell`.
+    /// Creates an engine without wires, woken by `bell`.
     pub(crate) fn new(config: &LoopConfig, pool: &'p FramePool, bell: BorrowedFd<'_>) -> Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC);
         let epoll = epoll.map_err(|e| Error::system("make an epoll instance")(e.into()))?;
@@ -70,7 +71,7 @@ impl<'p> Engine<'p> {
             epoll,
             ring: config.ring,
             backlog: config.backlog as usize,
-            looks: 0,
+            rounds: 0,
             sleeps: 0,
             stop: false,
         };
@@ -83,12 +84,12 @@ impl<'p> Engine<'p> {
             .map_err(|e| Error::system("watch a descriptor")(e.into()))
     }
 
-    /// One round over everything. Returns whether there was anything to do.
+    /// Runs one round over all queues. Returns whether there was work.
     pub(crate) fn step(&mut self, now: u64) -> bool {
-        self.looks += 1;
+        self.rounds += 1;
         let mut worked = false;
         for slot in 0..self.wires.len() {
-            for side in Side::ALL {
+            for side in WireSide::ALL {
                 let mut queue = 0;
                 while let Some(more) = self.receive(now, slot, side, queue) {
                     worked |= more;
@@ -102,21 +103,21 @@ impl<'p> Engine<'p> {
             deliver(wires, pool, released);
         });
         for wire in self.wires.iter_mut().flatten() {
-            for lane in wire.sides.iter_mut().flat_map(|s| &mut s.lanes) {
-                worked |= lane.flush(self.pool, now, self.ring);
+            for queue_state in wire.sides.iter_mut().flat_map(|s| &mut s.queues) {
+                worked |= queue_state.flush(self.pool, now, self.ring);
             }
         }
         worked
     }
 
-    /// Takes a burst from a queue through the mediator. `None` if there is no such queue.
-    fn receive(&mut self, now: u64, slot: usize, side: Side, queue: usize) -> Option<bool> {
+    /// Receives a burst from a queue and submits it to the mediator. `None` if there is no such queue.
+    fn receive(&mut self, now: u64, slot: usize, side: WireSide, queue: usize) -> Option<bool> {
         let wire = self.wires[slot].as_mut()?;
         let (spec, to) = (wire.spec(side), wire.route(slot, side.other(), queue));
         let from = &mut wire.sides[side as usize];
-        let lane = from.lanes.get_mut(queue)?;
+        let queue_state = from.queues.get_mut(queue)?;
         let burst = &mut self.burst;
-        lane.port.receive(self.pool, BURST, |frame| burst.push(frame));
+        queue_state.port.receive(self.pool, BURST, |frame| burst.push(frame));
         if burst.is_empty() {
             return Some(false);
         }
@@ -134,10 +135,10 @@ impl<'p> Engine<'p> {
         Some(true)
     }
 
-    /// Spins, yields or sleeps, after a round that found nothing.
+    /// Spins, yields or sleeps after a round without work.
     pub(crate) fn idle(&mut self, waiter: &mut Waiter, now: u64) -> Result<()> {
         let due = self.mediator.next_deadline(now).map(|at| Duration::from_nanos(at.saturating_sub(now)));
-        let unfinished = self.wires.iter().flatten().any(Wire::is_unfinished).then_some(RETRY);
+        let unfinished = self.wires.iter().flatten().any(EngineWire::is_unfinished).then_some(RETRY);
         let timeout = due.into_iter().chain(unfinished).min();
         let mut fds = [PollFd::new(&self.epoll, PollFlags::IN)];
         let idled = waiter.idle(&mut self.mediator, &mut fds, timeout);
@@ -169,44 +170,44 @@ impl<'p> Engine<'p> {
         self.stop
     }
 
-    /// The mediator.
+    /// Returns the mediator.
     pub(crate) fn mediator(&mut self) -> &mut Mediator<WirePacket<'p>> {
         &mut self.mediator
     }
 
-    /// Gives a tenant another channel, or none.
+    /// Replaces the channel of a tenant, or removes it.
     pub(crate) fn replace_channel(&mut self, tenant: usize, link: Option<P4VmChannel>) -> Result<()> {
         if let Some(link) = &link {
-            // It is watched until it is closed, which the mediator does when it detaches the P4 VM.
+            // The epoll watches it until the mediator closes it on detaching the P4 VM.
             self.watch(link.doorbell.fd(), tenant as u64)?;
         }
         Ok(self.mediator.replace_channel(crate::now(), tenant, link)?)
     }
 
-    /// Makes a wire, whose interfaces are to be installed.
+    /// Adds a wire without interfaces.
     pub(crate) fn add_wire(&mut self, name: String, specs: [PortSpec; 2]) -> WireId {
         self.generation = self.generation.wrapping_add(1);
         let slot = self.wires.iter().position(Option::is_none).unwrap_or_else(|| {
             self.wires.push(None);
             self.wires.len() - 1
         });
-        self.wires[slot] = Some(Wire::new(name, self.generation, specs));
+        self.wires[slot] = Some(EngineWire::new(name, self.generation, specs));
         WireId { slot: slot as u32, generation: self.generation }
     }
 
-    /// Forgets a wire, whose interfaces were uninstalled.
+    /// Removes a wire whose interfaces were uninstalled.
     pub(crate) fn remove_wire(&mut self, id: WireId) {
         if self.wire(id).is_some() {
             self.wires[id.slot as usize] = None;
         }
     }
 
-    fn wire(&mut self, id: WireId) -> Option<&mut Wire<'p>> {
+    fn wire(&mut self, id: WireId) -> Option<&mut EngineWire<'p>> {
         self.wires.get_mut(id.slot as usize)?.as_mut().filter(|w| w.generation == id.generation)
     }
 
-    /// Puts the sockets of an interface, in the order of its queues, to work.
-    pub(crate) fn install(&mut self, id: WireId, side: Side, sockets: Vec<Socket>) -> Result<()> {
+    /// Starts to use the sockets of an interface, in the order of its queues.
+    pub(crate) fn install(&mut self, id: WireId, side: WireSide, sockets: Vec<Socket>) -> Result<()> {
         let (pool, backlog, ring) = (self.pool, self.backlog, self.ring);
         self.wire(id).ok_or(Error::Gone)?;
         for socket in &sockets {
@@ -214,43 +215,43 @@ impl<'p> Engine<'p> {
         }
         let ports =
             sockets.into_iter().map(|s| Port::new(s, pool)).collect::<std::result::Result<Vec<_>, _>>()?;
-        // From here on nothing fails, so no frame is given to a socket that does not stay.
-        let lanes = ports.into_iter().map(|mut port| {
+        // Nothing fails from here on, so no frame is given to a socket that is then dropped.
+        let queues = ports.into_iter().map(|mut port| {
             port.refill(pool, ring);
-            Lane::new(port, VecDeque::with_capacity(backlog), backlog)
+            InterfaceQueue::new(port, VecDeque::with_capacity(backlog), backlog)
         });
-        let lanes = lanes.collect();
+        let queues = queues.collect();
         if let Some(wire) = self.wire(id) {
-            wire.sides[side as usize].lanes = lanes;
+            wire.sides[side as usize].queues = queues;
         }
         Ok(())
     }
 
-    /// Takes the sockets of a side out, to be closed by the caller, who then calls [`Self::reclaim`].
-    pub(crate) fn uninstall(&mut self, id: WireId, side: Side) -> Vec<(PortId, Socket)> {
+    /// Removes the sockets of a side. The caller closes them and then calls [`Self::reclaim`].
+    pub(crate) fn uninstall(&mut self, id: WireId, side: WireSide) -> Vec<(PortId, Socket)> {
         let Some(wire) = self.wire(id) else { return Vec::new() };
-        let lanes = std::mem::take(&mut wire.sides[side as usize].lanes);
-        let sockets: Vec<_> = lanes.into_iter().map(|l| (l.port.id(), l.port.into_socket())).collect();
+        let queues = std::mem::take(&mut wire.sides[side as usize].queues);
+        let sockets: Vec<_> = queues.into_iter().map(|l| (l.port.id(), l.port.into_socket())).collect();
         for (_, socket) in &sockets {
-            // Else a socket that outlives this for a moment would wake us again and again.
+            // Otherwise a socket that is closed a moment later would wake the thread again and again.
             let _ = epoll::delete(&self.epoll, socket);
         }
         sockets
     }
 
-    /// Takes the frames of closed sockets back.
+    /// Takes back the frames of closed sockets.
     pub(crate) fn reclaim(&mut self, ports: &[PortId]) {
         for &port in ports {
             self.pool.close_port(port);
         }
     }
 
-    /// Kernel counters of a side's sockets, summed.
-    pub(crate) fn statistics(&mut self, id: WireId, side: Side) -> p4shield_afxdp::Statistics {
+    /// Returns the sums of the kernel counters of a side's sockets.
+    pub(crate) fn statistics(&mut self, id: WireId, side: WireSide) -> p4shield_afxdp::Statistics {
         self.wire(id).map(|w| w.sides[side as usize].statistics()).unwrap_or_default()
     }
 
-    /// All counters.
+    /// Returns all counters.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let wires = self.wires.iter().zip(0u32..).filter_map(|(wire, slot)| {
             let wire = wire.as_ref()?;
@@ -264,23 +265,23 @@ impl<'p> Engine<'p> {
             wires: wires.collect(),
             frames: self.pool.census(),
             refused: self.pool.refused(),
-            looks: self.looks,
+            rounds: self.rounds,
             sleeps: self.sleeps,
         }
     }
 }
 
-/// Sends on, or frees, what the mediator is done with.
+/// Sends or frees a packet that the mediator released.
 fn deliver<'p>(
-    wires: &mut [Option<Wire<'p>>],
+    wires: &mut [Option<EngineWire<'p>>],
     pool: &'p FramePool,
     released: ReleasedPacket<WirePacket<'p>>,
 ) {
-    let (frame, Route { slot, generation, side, queue }) = released.packet.into_parts();
+    let (frame, Destination { slot, generation, side, queue }) = released.packet.into_parts();
     if released.disposition != Disposition::Pass {
         return;
     }
-    // A wire that was removed while its packet was held takes the packet with it.
+    // A packet whose wire was removed while it was held is freed.
     let wire = wires.get_mut(slot as usize).and_then(Option::as_mut).filter(|w| w.generation == generation);
     if let Some(wire) = wire {
         wire.sides[side as usize].send(pool, frame, usize::from(queue));

@@ -3,31 +3,31 @@
 use p4shield_afxdp::Frame;
 use p4shield_mediator::{Packet, RewriteRefused};
 
-use crate::config::Side;
+use crate::config::WireSide;
 
-/// Where a frame goes if it passes.
+/// The queue that a frame goes to if it passes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Route {
+pub(super) struct Destination {
     pub(super) slot: u32,
-    /// Tells the wire from one that had the same slot before.
+    /// Distinguishes the wire from an earlier one in the same slot.
     pub(super) generation: u32,
-    pub(super) side: Side,
+    pub(super) side: WireSide,
     pub(super) queue: u16,
 }
 
-/// What the mediator holds: a frame, and where it goes.
+/// A frame and its destination, as the mediator holds it.
 #[derive(Debug)]
 pub struct WirePacket<'p> {
     frame: Frame<'p>,
-    to: Route,
+    to: Destination,
 }
 
 impl<'p> WirePacket<'p> {
-    pub(super) const fn new(frame: Frame<'p>, to: Route) -> Self {
+    pub(super) const fn new(frame: Frame<'p>, to: Destination) -> Self {
         Self { frame, to }
     }
 
-    pub(super) fn into_parts(self) -> (Frame<'p>, Route) {
+    pub(super) fn into_parts(self) -> (Frame<'p>, Destination) {
         (self.frame, self.to)
     }
 }
@@ -51,7 +51,8 @@ impl Packet for WirePacket<'_> {
     }
 }
 
-/// Puts `new` in place of the first `old_len` bytes, and keeps as much of the rest as makes `total` bytes.
+/// Replaces the first `old_len` bytes by `new` and keeps as many of the remaining bytes as make `total`
+/// bytes.
 fn replace_head(
     frame: &mut Frame<'_>,
     old_len: usize,
@@ -63,7 +64,7 @@ fn replace_head(
         return Err(RewriteRefused);
     }
     let rest_at = frame.headroom() + old_len;
-    // In front of the rest if there is room, which moves no payload; else the rest moves back.
+    // If there is headroom, `new` grows into it and no payload moves; otherwise the payload moves back.
     let start = rest_at.saturating_sub(new.len());
     if !frame.set_packet(start, total) {
         return Err(RewriteRefused);
@@ -83,7 +84,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn heads_are_replaced_as_on_a_vector(
+        fn head_replacement_equals_a_vectors(
             start in 0..600usize,
             packet in prop::collection::vec(any::<u8>(), 1..1400),
             new in prop::collection::vec(any::<u8>(), 0..900),

@@ -1,4 +1,4 @@
-//! Switching offloads off by ethtool's ioctl (`man 8 ethtool`, `linux/ethtool.h`).
+//! Switches offloads off through ethtool's ioctl (`man 8 ethtool`, `linux/ethtool.h`).
 
 use std::ffi::c_void;
 use std::io;
@@ -45,8 +45,8 @@ fn call<T>(interface: &str, argument: &mut T) -> io::Result<()> {
         *to = from as libc::c_char;
     }
     request.ifr_ifru.ifru_data = std::ptr::from_mut(argument).cast::<c_void>().cast();
-    // SAFETY: the kernel reads and writes a live `ifreq`, and behind its pointer the structure that the command in
-    // `argument`'s first word stands for, which `argument` is.
+    // SAFETY: the kernel reads and writes a live `ifreq` and, through its pointer, the structure of the
+    // command in the first word of `argument`, which is `argument`.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
@@ -60,32 +60,32 @@ fn clear_flags(interface: &str, flags: u32) -> io::Result<()> {
     call(interface, &mut Value { command: SET_FLAGS, data: now.data & !flags })
 }
 
-/// Has the interface leave VLAN tags in the frames that it receives.
+/// Makes the interface leave VLAN tags in the frames that it receives.
 ///
 /// # Errors
-/// What the driver says.
+/// The driver's error.
 pub fn keep_received_tags(interface: &str) -> io::Result<()> {
     clear_flags(interface, FLAG_RX_VLAN)
 }
 
-/// Has the interface put VLAN tags into the frames that are sent through it before it takes them.
+/// Makes the kernel insert VLAN tags into the frames that are sent through the interface.
 ///
 /// # Errors
-/// What the driver says.
+/// The driver's error.
 pub fn keep_sent_tags(interface: &str) -> io::Result<()> {
     clear_flags(interface, FLAG_TX_VLAN)
 }
 
-/// Has the interface receive packets one by one instead of merged.
+/// Switches the merging of received packets off.
 ///
 /// # Errors
-/// What the driver says.
+/// The driver's error.
 pub fn receive_unmerged(interface: &str) -> io::Result<()> {
     let gro = call(interface, &mut Value { command: SET_GRO, data: 0 });
     clear_flags(interface, FLAG_LRO).and(gro)
 }
 
-/// Queues that packets are received on now, where the driver tells.
+/// Returns the number of receive queues, if the driver reports it.
 #[must_use]
 pub fn receive_queues(interface: &str) -> Option<u32> {
     let mut channels = Channels { command: GET_CHANNELS, ..Channels::default() };

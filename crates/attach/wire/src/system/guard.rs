@@ -1,46 +1,47 @@
-//! Keeps the host's own network stack off a wire, also when we are dead.
+//! Keeps the host's own network stack off a wire, also after the end of this process.
 //!
-//! The XDP program is held by our process: when that dies, however it dies, the program goes, and frames that a VM
-//! sends would reach the host's stack instead. And while we live the stack itself may talk into the wire (router
-//! solicitations, multicast reports), past every program. A traffic-control filter that drops everything closes
-//! both ways: frames by AF_XDP never pass it (receiving, XDP comes first; sending, the kernel's direct transmit has
-//! no traffic control), and it belongs to the interface and not to a process.
+//! This process holds the XDP program: when it ends, in whatever way, the program goes, and frames from
+//! a VM would reach the host's stack. While it runs, the stack itself may send into the wire (router
+//! solicitations, multicast reports) and bypass every program. A traffic-control filter that drops
+//! everything closes both ways. AF_XDP frames never pass it: on receive, XDP comes first; on transmit,
+//! the kernel's direct transmit skips traffic control. The filter belongs to the interface and not to a
+//! process.
 
 use std::os::fd::BorrowedFd;
 
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook, TcHookBuilder};
 
-/// Priority and handle of our filter, by which it is found again by whoever comes after us.
+/// Priority and handle of the filter, by which a later process finds it again.
 const PRIORITY: u32 = 1;
 const HANDLE: u32 = 0x5034; // "P4"
 
-fn hook(program: BorrowedFd<'_>, interface: u32, way: TcAttachPoint) -> TcHook {
+fn hook(program: BorrowedFd<'_>, interface: u32, point: TcAttachPoint) -> TcHook {
     TcHookBuilder::new(program)
         .ifindex(interface.cast_signed())
         .replace(true)
         .handle(HANDLE)
         .priority(PRIORITY)
-        .hook(way)
+        .hook(point)
 }
 
 /// Closes the interface to everything but AF_XDP.
 ///
 /// # Errors
-/// What the kernel says; its `clsact` and BPF classifier are needed.
+/// The kernel's error; `clsact` and the BPF classifier are needed.
 pub fn close(program: BorrowedFd<'_>, interface: u32) -> libbpf_rs::Result<()> {
-    for way in [TC_INGRESS, TC_EGRESS] {
-        hook(program, interface, way).create()?.attach()?;
+    for point in [TC_INGRESS, TC_EGRESS] {
+        hook(program, interface, point).create()?.attach()?;
     }
     Ok(())
 }
 
-/// Opens it again: on the operator's word only, when a wire is removed.
+/// Opens the interface again, only on the operator's request, when a wire is removed.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn open(program: BorrowedFd<'_>, interface: u32) -> libbpf_rs::Result<()> {
-    for way in [TC_INGRESS, TC_EGRESS] {
-        hook(program, interface, way).detach()?;
+    for point in [TC_INGRESS, TC_EGRESS] {
+        hook(program, interface, point).detach()?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! What we ask of the kernel outside the hot path: links, offload switches, BPF programs.
+//! The kernel interfaces outside the hot path: network interfaces, offload switches, BPF programs.
 
 pub mod ethtool;
 pub mod guard;
-pub mod link;
+pub mod interfaces;
 pub mod xdp;

@@ -1,4 +1,5 @@
-//! The XDP program of one interface: load, attach, fill its map of sockets, read its counters.
+//! Loads and attaches the XDP program of one interface, fills its map of sockets, and reads its
+//! counters.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -6,11 +7,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use libbpf_rs::libbpf_sys;
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder};
 
-use super::link::Link;
+use super::interfaces::Interface;
 
-/// Queues of an interface that can be served, as in `wire.bpf.c`.
+/// The most queues of an interface, as in `wire.bpf.c`.
 pub const MAX_QUEUES: u32 = 64;
-/// `BPF_F_XDP_DEV_BOUND_ONLY`: the program runs on one device, and may ask its driver.
+/// `BPF_F_XDP_DEV_BOUND_ONLY`: the program runs on one device and may call its driver's metadata
+/// functions.
 const DEVICE_BOUND: u32 = 1 << 6;
 /// `XDP_FLAGS_SKB_MODE` and `XDP_FLAGS_DRV_MODE`.
 const GENERIC: u32 = 1 << 1;
@@ -21,25 +23,27 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/wire.bpf.o"));
 /// How the program may be attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// In the driver where it can, else in the network stack.
+    /// In the driver if it supports XDP, otherwise in the network stack.
     #[default]
     Auto,
-    /// In the driver, or not at all.
+    /// In the driver only.
     Native,
-    /// In the network stack, which any interface can: slower, VLAN tags in the socket buffer are out of reach.
+    /// In the network stack, which works for any interface. It is slower and cannot restore VLAN tags
+    /// from packet metadata.
     Generic,
 }
 
-/// What the program counted; frames that never got to us.
+/// The program's counters of frames, most of which did not reach a socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XdpCounters {
-    /// Dropped: longer than a frame of packet memory. Jumbo frames, or a sender that leaves segmentation to us.
+    /// Dropped: longer than a UMEM frame. A jumbo frame, or from a sender with segmentation offload.
     pub oversize: u64,
-    /// Dropped: came on a queue that has no socket (yet).
+    /// Dropped: received on a queue without a socket.
     pub no_socket: u64,
-    /// Passed on although the driver could not say whether there was a VLAN tag beside the frame.
+    /// Redirected although the driver could not report whether there was a VLAN tag in the packet
+    /// metadata.
     pub tag_unknown: u64,
-    /// Dropped: the VLAN tag could not be put back into the frame.
+    /// Dropped: the VLAN tag could not be inserted into the frame.
     pub tag_failed: u64,
 }
 
@@ -49,77 +53,85 @@ pub enum XdpError {
     /// libbpf or the kernel's verifier refused.
     #[error("cannot {step} on {interface}")]
     Bpf {
-        /// What was attempted.
+        /// The step that failed.
         step: &'static str,
-        /// On which interface.
+        /// The interface.
         interface: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: libbpf_rs::Error,
     },
     /// The kernel refused to attach the program.
     #[error("cannot attach the XDP program to {interface}{hint}")]
     Attach {
-        /// To which interface.
+        /// The interface.
         interface: String,
-        /// What to do about it, where that is known.
+        /// The remedy, if it is known.
         hint: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
 }
 
-/// A loaded and attached program. Detached when dropped, or when the process dies.
+/// A loaded and attached program. It is detached when dropped, or when the process ends.
 #[derive(Debug)]
-pub struct Program {
+pub struct XdpProgram {
     object: Object,
     native: bool,
     tagged: bool,
     interface: u32,
-    /// Keeps it attached.
+    /// Keeps the program attached.
     _link: OwnedFd,
 }
 
-impl Program {
-    /// Loads and attaches to `link` the best program there is; `max_packet` is what a frame can hold.
+impl XdpProgram {
+    /// Loads the best program that works and attaches it; `max_packet` is the capacity of a frame.
     ///
     /// # Errors
     /// [`XdpError`].
-    pub fn attach(link: &Link, mode: XdpMode, max_packet: u32) -> Result<Self, XdpError> {
+    pub fn attach(interface: &Interface, mode: XdpMode, max_packet: u32) -> Result<Self, XdpError> {
         static QUIET: std::sync::Once = std::sync::Once::new();
         QUIET.call_once(|| {
             let log = |_level, text: String| tracing::debug!("{}", text.trim_end());
             libbpf_rs::set_print(Some((libbpf_rs::PrintLevel::Info, log)));
         });
         let native =
-            if mode == XdpMode::Generic { None } else { Some(Self::attach_native(link, max_packet)) };
+            if mode == XdpMode::Generic { None } else { Some(Self::attach_native(interface, max_packet)) };
         match native {
             Some(Err(e)) if mode == XdpMode::Auto && e.is_unsupported() => {
-                tracing::warn!(interface = link.name, "the driver has no XDP, using the network stack's");
+                tracing::warn!(
+                    interface = interface.name,
+                    "the driver has no XDP support, using the network stack's"
+                );
             }
             Some(result) => return result,
             None => {}
         }
-        let program = Self::try_attach(link, GENERIC, false, max_packet)?;
+        let program = Self::try_attach(interface, GENERIC, false, max_packet)?;
         tracing::warn!(
-            interface = link.name,
-            "XDP in the network stack: VLAN tags that a sender leaves beside the frame are out of reach and lost"
+            interface = interface.name,
+            "XDP runs in the network stack: VLAN tags in packet metadata are lost"
         );
         Ok(program)
     }
 
-    fn attach_native(link: &Link, max_packet: u32) -> Result<Self, XdpError> {
-        match Self::try_attach(link, NATIVE, true, max_packet) {
-            // Before Linux 6.8, or a driver without XDP metadata (tap has none, and needs none: tags from its
-            // file are always in the frame).
-            Err(XdpError::Bpf { .. }) => Self::try_attach(link, NATIVE, false, max_packet),
+    fn attach_native(interface: &Interface, max_packet: u32) -> Result<Self, XdpError> {
+        match Self::try_attach(interface, NATIVE, true, max_packet) {
+            // Before Linux 6.8, or with a driver without XDP metadata. A tap has none and needs none:
+            // tags from its file are always in the frame.
+            Err(XdpError::Bpf { .. }) => Self::try_attach(interface, NATIVE, false, max_packet),
             result => result,
         }
     }
 
-    fn try_attach(link: &Link, flags: u32, tagged: bool, max_packet: u32) -> Result<Self, XdpError> {
-        let failed = |step| move |source| XdpError::Bpf { step, interface: link.name.clone(), source };
+    fn try_attach(
+        interface: &Interface,
+        flags: u32,
+        tagged: bool,
+        max_packet: u32,
+    ) -> Result<Self, XdpError> {
+        let failed = |step| move |source| XdpError::Bpf { step, interface: interface.name.clone(), source };
         let name = if tagged { "wire_tagged" } else { "wire_plain" };
         let mut open =
             ObjectBuilder::default().open_memory(OBJECT).map_err(failed("open the XDP program's object"))?;
@@ -132,32 +144,32 @@ impl Program {
             program.set_autoload(program.name() == name || program.name() == "wire_guard");
             if tagged && program.name() == name {
                 program.set_flags(DEVICE_BOUND);
-                program.set_ifindex(link.index);
+                program.set_ifindex(interface.index);
             }
         }
         let object = open.load().map_err(failed("load the XDP program"))?;
         let program = object.progs().find(|p| p.name() == name).expect("the object has this program");
-        let fd = create_link(program.as_fd(), link.index, flags).map_err(|source| XdpError::Attach {
-            interface: link.name.clone(),
+        let fd = create_link(program.as_fd(), interface.index, flags).map_err(|source| XdpError::Attach {
+            interface: interface.name.clone(),
             hint: hint(&source),
             source,
         })?;
-        Ok(Self { native: flags == NATIVE, tagged, interface: link.index, _link: fd, object })
+        Ok(Self { native: flags == NATIVE, tagged, interface: interface.index, _link: fd, object })
     }
 
-    /// Whether it runs in the driver.
+    /// Returns whether the program runs in the driver.
     #[must_use]
     pub const fn native(&self) -> bool {
         self.native
     }
 
-    /// Whether it can see VLAN tags beside the frame.
+    /// Returns whether the program restores VLAN tags from packet metadata.
     #[must_use]
-    pub const fn sees_tags(&self) -> bool {
+    pub const fn restores_tags(&self) -> bool {
         self.tagged
     }
 
-    /// Sends the frames of `queue` to this bound socket from now on.
+    /// Redirects the frames of `queue` to this bound socket from now on.
     ///
     /// # Errors
     /// What the kernel says.
@@ -174,7 +186,7 @@ impl Program {
         super::guard::close(self.guard(), self.interface)
     }
 
-    /// Opens it again.
+    /// Opens the interface again.
     ///
     /// # Errors
     /// What the kernel says.
@@ -185,12 +197,12 @@ impl Program {
     fn guard(&self) -> BorrowedFd<'_> {
         let mut programs = self.object.progs();
         let guard = programs.find(|p| p.name() == "wire_guard").expect("the object has this program");
-        // SAFETY: the descriptor is the object's, which outlives the borrow; libbpf's own type borrows it from a
-        // temporary instead.
+        // SAFETY: the object owns the descriptor and outlives the borrow; libbpf's own type borrows it
+        // from a temporary.
         unsafe { BorrowedFd::borrow_raw(guard.as_fd().as_raw_fd()) }
     }
 
-    /// What it counted so far.
+    /// Reads the counters.
     ///
     /// # Errors
     /// What the kernel says.
@@ -216,12 +228,12 @@ impl XdpError {
 
 fn hint(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::ERANGE) => ": its MTU, or its peer's, is too long for XDP; set both to 3498 or less",
+        Some(libc::ERANGE) => ": its MTU or its peer's is too large for XDP; set both to 3498 or less",
         Some(libc::ENOSPC) => {
-            ": its peer sends on more queues than it receives on; give it as many (ethtool -L)"
+            ": its peer has more transmit queues than it has receive queues; configure as many (ethtool -L)"
         }
         Some(libc::EBUSY | libc::EEXIST) => {
-            ": another XDP program is there; remove that first (ip link set dev X xdp off)"
+            ": another XDP program is attached; remove it first (ip link set dev X xdp off)"
         }
         Some(libc::EPERM) => ": CAP_NET_ADMIN and CAP_BPF are needed",
         _ => "",
@@ -233,7 +245,7 @@ fn create_link(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Resul
     let mut options: libbpf_sys::bpf_link_create_opts = unsafe { std::mem::zeroed() };
     options.sz = size_of_val(&options) as libbpf_sys::size_t;
     options.flags = flags;
-    // SAFETY: libbpf reads live options of the size that they tell.
+    // SAFETY: libbpf reads live options of the size that they contain.
     let fd = unsafe {
         libbpf_sys::bpf_link_create(
             program.as_raw_fd(),
@@ -245,6 +257,6 @@ fn create_link(program: BorrowedFd<'_>, interface: u32, flags: u32) -> io::Resul
     if fd < 0 {
         return Err(io::Error::from_raw_os_error(-fd));
     }
-    // SAFETY: a new descriptor that nobody else knows.
+    // SAFETY: a new descriptor that only this function has.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

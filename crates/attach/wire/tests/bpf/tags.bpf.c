@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only
-// Puts a VLAN tag beside each frame that leaves, as a sender with tag offload does.
+// Adds a VLAN tag to the metadata of each sent frame, as a sender with tag offload does.
 #include <linux/bpf.h>
 #include <linux/pkt_cls.h>
 

@@ -1,4 +1,4 @@
-//! A cloud of three network namespaces: a VM, the host with a wire and a switch, a remote client.
+//! Three network namespaces: a VM, the host with a wire and a switch, and a remote client.
 //!
 //! ```text
 //!   vm: eth0 ──veth── vm0 │ wire │ sw0 ──veth── sw0p ─ br0 ─ cl0 ──veth── eth0 :client
@@ -25,7 +25,7 @@ pub const CLIENT6: &str = "fd07::1";
 /// The first VM of the first tenant.
 pub const VM: VmRef = VmRef { tenant: 0, vm: 0 };
 
-/// Whether tests with network namespaces can run; says so if not.
+/// Returns whether tests with network namespaces can run, and prints the reason if not.
 pub fn usable() -> bool {
     let _ = tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
@@ -49,7 +49,7 @@ pub struct Cloud {
     pub host: NetNs,
 }
 
-/// One tenant with one VM, without a P4 VM: what is not judged gets `fail`.
+/// Configures one tenant with one VM and no P4 VM, so that `fail` applies to its packets.
 pub fn tenants(fail: FailPolicy) -> Config {
     Config { tenants: vec![tenant("blue", &[VM4, VM6], fail)] }
 }
@@ -58,7 +58,7 @@ pub fn tenant(name: &str, addresses: &[&str], fail: FailPolicy) -> TenantConfig 
     let addresses = addresses.iter().map(|a| a.parse::<IpAddr>().unwrap()).collect();
     let mut tenant = TenantConfig::new(name, vec![VmConfig::new("web", addresses)]);
     tenant.fail = fail;
-    // Long enough for a busy machine: what is late is late on purpose.
+    // Long enough for a busy machine.
     tenant.deadline = Duration::from_millis(500);
     tenant
 }
@@ -96,7 +96,7 @@ impl Cloud {
         cloud
     }
 
-    /// One more VM and wire, of tenant `n`, on the same switch: `10.7.0.(100 + n)`.
+    /// Adds a VM with a wire, of tenant `n`, on the same switch: `10.7.0.(100 + n)`.
     pub fn add_vm(&self, n: u16) -> (NetNs, WireId) {
         let vm = NetNs::create(&format!("wvm{n}")).unwrap();
         self.host.veth(&format!("vm{n}"), &vm, "eth0").unwrap();
@@ -125,18 +125,18 @@ impl Cloud {
         self.wire.snapshot().unwrap().wires.into_iter().find(|w| w.id == self.id).unwrap().sides
     }
 
-    /// Whether one of three pings from the client is answered.
+    /// Returns whether one of three pings from the client is answered.
     pub fn pings(&self, to: &str) -> bool {
         run(self.client.command("ping").args(["-c3", "-i0.05", "-W1", to])).is_ok()
     }
 
-    /// Waits until the wire forwards: a bridge takes a moment, and so does IPv6.
+    /// Waits until the wire forwards; bridges and IPv6 need a moment.
     pub fn wait_forwarding(&self) {
         wait_until("a ping through the wire", 10, || self.pings(VM4)).unwrap();
         wait_until("an IPv6 ping through the wire", 10, || self.pings(VM6)).unwrap();
     }
 
-    /// Every frame has one owner, and the kernel gave none back twice.
+    /// Asserts that every frame has one owner, and that the kernel returned none twice.
     pub fn check_frames(&self) {
         let s = self.wire.snapshot().unwrap();
         let queued: u32 = self
@@ -149,7 +149,7 @@ impl Cloud {
             .map(|a| a.queues)
             .sum();
         assert_eq!(s.frames.total(), 16384, "{:?}", s.frames);
-        assert!(s.frames.receive <= queued * 512, "{:?} are with {queued} queues", s.frames);
+        assert!(s.frames.receive <= queued * 512, "{:?} in {queued} queues", s.frames);
         assert_eq!(s.refused, 0);
     }
 }

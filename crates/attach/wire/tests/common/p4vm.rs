@@ -12,23 +12,23 @@ use p4shield_channel::{
 use p4shield_mediator::P4VmChannel;
 use rustix::event::{PollFd, PollFlags};
 
-/// What the program says of a packet.
+/// The program's verdict.
 pub enum Answer {
     Drop,
     Pass,
-    /// This header in place of the one handed over.
+    /// Pass with this header in place of the submitted one.
     Rewrite(Vec<u8>),
 }
 
 pub struct P4Vm {
     stop: Arc<AtomicBool>,
-    /// While set it judges nothing, like a stopped process.
+    /// While set, it judges no packet, like a stopped process.
     pub frozen: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl P4Vm {
-    /// Attaches one to a tenant of a loop.
+    /// Attaches a P4 VM to a tenant of a loop.
     pub fn attach(
         wire: &WireLoop,
         tenant: usize,
@@ -36,12 +36,12 @@ impl P4Vm {
     ) -> Self {
         let geometry = Geometry::default();
         let memory = create_channel("test", geometry).unwrap();
-        let judge = Responder::new(memory.map_again().unwrap(), geometry).unwrap();
+        let responder = Responder::new(memory.map_again().unwrap(), geometry).unwrap();
         let requester = Requester::new(memory, geometry).unwrap();
         let (ours, theirs) = Doorbell::pair().unwrap();
         let (stop, frozen) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let (s, f) = (Arc::clone(&stop), Arc::clone(&frozen));
-        let thread = std::thread::spawn(move || run(judge, &theirs, program, &s, &f));
+        let thread = std::thread::spawn(move || run(responder, &theirs, program, &s, &f));
         wire.replace_channel(tenant, Some(P4VmChannel { requester, doorbell: ours })).unwrap();
         Self { stop, frozen, thread: Some(thread) }
     }
@@ -56,7 +56,7 @@ impl Drop for P4Vm {
 }
 
 fn run(
-    mut judge: Responder,
+    mut responder: Responder,
     bell: &Doorbell,
     mut program: impl FnMut(&Request, &[u8]) -> Answer,
     stop: &AtomicBool,
@@ -70,9 +70,9 @@ fn run(
             std::thread::sleep(tick);
             continue;
         }
-        if judge.fetch(&mut batch).unwrap() == 0 {
+        if responder.fetch(&mut batch).unwrap() == 0 {
             let fds = &mut [PollFd::new(bell, PollFlags::IN)];
-            waiter.idle(&mut judge, fds, Some(tick)).unwrap();
+            waiter.idle(&mut responder, fds, Some(tick)).unwrap();
             bell.drain();
             continue;
         }
@@ -81,15 +81,14 @@ fn run(
             let header = &entry.frame[entry.start..entry.start + entry.len];
             let rest = entry.request.packet_len - header.len() as u32;
             let reply = match program(entry.request, header) {
-                Answer::Drop => judge.respond(Response::Drop),
-                Answer::Pass => judge.respond(Response::Pass),
-                Answer::Rewrite(new) => {
-                    judge.respond(Response::Rewritten { header: &new, packet_len: new.len() as u32 + rest })
-                }
+                Answer::Drop => responder.respond(Response::Drop),
+                Answer::Pass => responder.respond(Response::Pass),
+                Answer::Rewrite(new) => responder
+                    .respond(Response::Rewritten { header: &new, packet_len: new.len() as u32 + rest }),
             };
             reply.unwrap();
         }
-        if judge.publish() {
+        if responder.publish() {
             bell.ring();
         }
     }

@@ -1,4 +1,5 @@
-//! Whole frames in and out of an interface: a packet socket that puts VLAN tags back where the wire had them.
+//! Sends and receives whole frames on an interface: a packet socket that puts VLAN tags back into the
+//! frame.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -48,7 +49,7 @@ impl Raw {
         })
     }
 
-    /// Sends a frame as it is.
+    /// Sends a frame unchanged.
     pub fn send(&self, frame: &[u8]) {
         // SAFETY: plain system call on live values of the sizes given.
         let sent = unsafe {
@@ -62,12 +63,12 @@ impl Raw {
         assert_eq!(check(sent).unwrap(), frame.len());
     }
 
-    /// The next frame that came in (not one that went out), with its tags, or `None` after a short while.
+    /// Returns the next received frame, with its tags, or `None` after a short while. Skips sent frames.
     pub fn receive(&self) -> Option<Vec<u8>> {
         let mut frame = vec![0u8; 65536];
         let mut control = [0u64; 16];
-        // SAFETY: plain system call on live buffers of the sizes given; control messages are walked by libc's macros
-        // within what the kernel wrote.
+        // SAFETY: plain system call on live buffers of the sizes given; control messages are walked by
+        // libc's macros within what the kernel wrote.
         unsafe {
             let mut part = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
             let mut from: libc::sockaddr_ll = std::mem::zeroed();
@@ -95,7 +96,7 @@ impl Raw {
         Some(frame)
     }
 
-    /// The first frame that `wanted` likes, or `None` after three seconds.
+    /// Returns the first frame that `wanted` accepts, or `None` after three seconds.
     pub fn find(&self, mut wanted: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
         let end = Instant::now() + Duration::from_secs(3);
         while Instant::now() < end {
@@ -107,9 +108,9 @@ impl Raw {
     }
 }
 
-/// A broadcast UDP frame with a tag for each of `tags` (protocol, tag control), its checksum left undone: only the
-/// sum of the pseudo-header is in the field. `mark` is what is to be told apart.
-pub fn undone_udp(tags: &[(u16, u16)], mark: u64) -> Vec<u8> {
+/// Creates a broadcast UDP frame with a tag for each of `tags` (protocol, tag control) and a partial
+/// checksum, the sum of the pseudo header. `mark` identifies the frame.
+pub fn partial_udp(tags: &[(u16, u16)], mark: u64) -> Vec<u8> {
     let mut f = vec![0xff; 6];
     f.extend([2, 0, 0, 0, 0, 9]);
     for (protocol, control) in tags {
@@ -121,7 +122,7 @@ pub fn undone_udp(tags: &[(u16, u16)], mark: u64) -> Vec<u8> {
     f.extend([8, 0, 0x45, 0]);
     f.extend((20 + length).to_be_bytes());
     let addresses = 0x0a07u32 + 77 + 0x0a07 + 255;
-    // A bridge drops what has a wrong header checksum.
+    // A bridge drops packets with a wrong header checksum.
     let header = 0x4500 + u32::from(20 + length) + 1 + 0x4000 + 0x4011 + addresses;
     f.extend([0, 1, 0x40, 0, 64, 17]);
     f.extend((!((header & 0xffff) + (header >> 16)) as u16).to_be_bytes());
@@ -134,7 +135,7 @@ pub fn undone_udp(tags: &[(u16, u16)], mark: u64) -> Vec<u8> {
     f
 }
 
-/// Whether a frame has this mark.
+/// Returns whether a frame has this mark.
 pub fn has_mark(frame: &[u8], mark: u64) -> bool {
     frame.windows(8).any(|w| w == mark.to_be_bytes())
 }

@@ -1,4 +1,4 @@
-//! A tap device, as a virtual machine monitor holds one.
+//! A tap device, as a virtual machine monitor uses it.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,8 +17,8 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Makes `name` in `ns`, which goes when the last of its queues is dropped, or opens one more queue of it if both
-    /// are for several.
+    /// Creates `name` in `ns`, which exists until the last of its queues is dropped, or opens another
+    /// queue of it if both are multi-queue.
     pub fn create(ns: &NetNs, name: &str, several: bool) -> Self {
         let several = if several { libc::IFF_MULTI_QUEUE } else { 0 };
         let file = ns.inside(|| {
@@ -41,7 +41,8 @@ impl Tap {
         Self { file }
     }
 
-    /// Sends a frame as a guest does that leaves the checksum at `checksum` (in bytes from its start) undone.
+    /// Sends a frame as a guest with checksum offload does; `checksum` is the offset of the partial
+    /// checksum.
     pub fn send(&mut self, frame: &[u8], segment: u16, checksum: u16) {
         let mut header = [0; VNET_HEADER];
         header[0] = NEEDS_CHECKSUM;
@@ -50,7 +51,7 @@ impl Tap {
         self.file.write_all(&[&header[..], frame].concat()).unwrap();
     }
 
-    /// The first frame that `wanted` likes, or `None` after three seconds.
+    /// Returns the first frame that `wanted` accepts, or `None` after three seconds.
     pub fn find(&mut self, mut wanted: impl FnMut(&[u8]) -> bool) -> Option<Vec<u8>> {
         let end = Instant::now() + Duration::from_secs(3);
         let mut buffer = vec![0; 65536];

@@ -1,40 +1,42 @@
-//! One queue of one interface: its socket, and frames that wait for room in its transmit ring.
+//! One queue of one interface: its socket, and the frames that wait for a full transmit ring.
 
 use std::collections::VecDeque;
 
 use p4shield_afxdp::{Frame, FramePool, Port};
 
-/// Nanoseconds until the kernel is told again of packets that it refused: its interface is down, or going.
-const REFUSED: u64 = 10_000_000;
+/// Nanoseconds until the next send call after the kernel refused one, because its interface is down or
+/// being removed.
+const RETRY_AFTER: u64 = 10_000_000;
 
+/// The state of a queue.
 #[derive(Debug)]
-pub(super) struct Lane<'p> {
+pub(super) struct InterfaceQueue<'p> {
     pub(super) port: Port,
     backlog: VecDeque<Frame<'p>>,
-    most: usize,
-    /// Whether the kernel has to be told again.
+    max_backlog: usize,
+    /// Whether another send call is needed.
     unfinished: bool,
-    /// When, at the earliest.
+    /// The earliest time of the next send call.
     retry_at: u64,
 }
 
-impl<'p> Lane<'p> {
-    pub(super) fn new(port: Port, backlog: VecDeque<Frame<'p>>, most: usize) -> Self {
-        Self { port, backlog, most, unfinished: false, retry_at: 0 }
+impl<'p> InterfaceQueue<'p> {
+    pub(super) fn new(port: Port, backlog: VecDeque<Frame<'p>>, max_backlog: usize) -> Self {
+        Self { port, backlog, max_backlog, unfinished: false, retry_at: 0 }
     }
 
-    /// Queues a frame; `false`, and it is freed, if ring and backlog are full.
+    /// Sends a frame. Returns false, and frees the frame, if ring and backlog are full.
     pub(super) fn send(&mut self, pool: &'p FramePool, frame: Frame<'p>) -> bool {
         let refused = if self.backlog.is_empty() { self.port.send(pool, frame).err() } else { Some(frame) };
         match refused {
-            Some(frame) if self.backlog.len() < self.most => self.backlog.push_back(frame),
+            Some(frame) if self.backlog.len() < self.max_backlog => self.backlog.push_back(frame),
             Some(_) => return false,
             None => {}
         }
         true
     }
 
-    /// Sends what waits, takes back what was sent, offers free frames. Returns whether anything moved.
+    /// Sends the backlog, takes back sent frames and fills free ones. Returns whether frames came back.
     pub(super) fn flush(&mut self, pool: &'p FramePool, now: u64, ring: u32) -> bool {
         let reaped = self.port.reap(pool);
         while let Some(frame) = self.backlog.pop_front() {
@@ -48,7 +50,7 @@ impl<'p> Lane<'p> {
                 Ok(more) => self.unfinished = more || !self.backlog.is_empty(),
                 Err(_) => {
                     self.unfinished = true;
-                    self.retry_at = now.saturating_add(REFUSED);
+                    self.retry_at = now.saturating_add(RETRY_AFTER);
                 }
             }
         }

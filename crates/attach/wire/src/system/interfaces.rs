@@ -1,8 +1,8 @@
-//! The interfaces of a network namespace, and what happens to them: rtnetlink (`man 7 rtnetlink`).
+//! The interfaces of a network namespace and their changes, from rtnetlink (`man 7 rtnetlink`).
 //!
-//! A wire names its interfaces; they may come later, go, come back under another index, go down and up, change
-//! their MTU. The monitor tells all of that; who misses messages (the kernel's buffer overran) is told so and asks
-//! for the whole list again.
+//! The interfaces of a wire may come, go, return with another index, go down and up, and change their
+//! MTU. The monitor reports each change. If messages were lost because the kernel's buffer was full, it
+//! says so, and its user requests the whole list.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,58 +19,59 @@ const LINK_HEADER: usize = 16;
 /// Bytes of `struct rtattr`.
 const ATTRIBUTE_HEADER: usize = 4;
 
-/// An interface as it is now.
+/// An interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Link {
-    /// Its index; never used again for another one while the machine runs.
+pub struct Interface {
+    /// Index, which no other interface gets until the host reboots.
     pub index: u32,
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Longest payload of a frame.
+    /// MTU in bytes.
     pub mtu: u32,
-    /// Whether it is administratively up.
+    /// Whether the interface is administratively up.
     pub up: bool,
-    /// Index of the other end of a veth pair that is in the same network namespace.
+    /// Index of the veth peer, if that is in the same network namespace.
     pub peer: Option<u32>,
 }
 
-/// What happened.
+/// A message of the monitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// It is there, and like this.
-    Is(Link),
-    /// It is gone.
+pub enum InterfaceEvent {
+    /// The interface exists and has these properties.
+    Present(Interface),
+    /// The interface with this index was removed.
     Gone(u32),
-    /// The end of a list that was asked for.
-    ListEnds,
+    /// The end of a requested list.
+    ListEnd,
 }
 
-/// A socket that hears of every change.
+/// A socket that receives every change.
 #[derive(Debug)]
-pub struct Monitor {
+pub struct InterfaceMonitor {
     fd: OwnedFd,
     buffer: Vec<u8>,
     sequence: u32,
 }
 
-impl Monitor {
-    /// Opens it in the network namespace of the calling thread.
+impl InterfaceMonitor {
+    /// Opens the monitor in the network namespace of the calling thread.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn open() -> io::Result<Self> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        // Protocol 0, which is what no protocol means, is NETLINK_ROUTE.
+        // No protocol means protocol 0, NETLINK_ROUTE.
         let fd = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
         rustix::net::bind(&fd, &SocketAddrNetlink::new(0, GROUP_LINK))?;
         Ok(Self { fd, buffer: vec![0; 64 << 10], sequence: 0 })
     }
 
-    /// Asks for all interfaces: their [`Event::Is`] come with the others, then [`Event::ListEnds`].
+    /// Requests all interfaces: an [`InterfaceEvent::Present`] for each, then
+    /// [`InterfaceEvent::ListEnd`].
     ///
     /// # Errors
-    /// What the kernel says.
-    pub fn ask_for_all(&mut self) -> io::Result<()> {
+    /// The kernel's error.
+    pub fn request_all(&mut self) -> io::Result<()> {
         self.sequence += 1;
         let mut m = [0; MESSAGE_HEADER + LINK_HEADER];
         let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
@@ -83,11 +84,12 @@ impl Monitor {
         Ok(())
     }
 
-    /// Hands over what happened since the last call; does not wait. `Ok(false)` if something was missed.
+    /// Passes the messages since the last call to `each`, without waiting. Returns false if messages
+    /// were lost.
     ///
     /// # Errors
-    /// What the kernel says.
-    pub fn receive(&mut self, mut each: impl FnMut(Event)) -> io::Result<bool> {
+    /// The kernel's error.
+    pub fn receive(&mut self, mut each: impl FnMut(InterfaceEvent)) -> io::Result<bool> {
         loop {
             match rustix::net::recv(&self.fd, &mut self.buffer[..], RecvFlags::empty()) {
                 Ok((got, full)) => {
@@ -107,51 +109,51 @@ impl Monitor {
     }
 }
 
-impl AsFd for Monitor {
+impl AsFd for InterfaceMonitor {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 }
 
-/// The events in a datagram; what cannot be read is passed over.
-pub fn events(datagram: &[u8]) -> impl Iterator<Item = Event> {
+/// Parses the messages of a datagram and skips invalid ones.
+pub fn events(datagram: &[u8]) -> impl Iterator<Item = InterfaceEvent> {
     records(datagram, MESSAGE_HEADER, |h| u32::from_ne_bytes([h[0], h[1], h[2], h[3]]) as usize).filter_map(
         |(header, body)| match u16::from_ne_bytes([header[4], header[5]]) {
-            libc::RTM_NEWLINK => link(body).map(Event::Is),
-            libc::RTM_DELLINK => Some(Event::Gone(word(body, 4)?)),
-            n if n == libc::NLMSG_DONE as u16 => Some(Event::ListEnds),
+            libc::RTM_NEWLINK => interface(body).map(InterfaceEvent::Present),
+            libc::RTM_DELLINK => Some(InterfaceEvent::Gone(word(body, 4)?)),
+            n if n == libc::NLMSG_DONE as u16 => Some(InterfaceEvent::ListEnd),
             _ => None,
         },
     )
 }
 
-fn link(body: &[u8]) -> Option<Link> {
+fn interface(body: &[u8]) -> Option<Interface> {
     let (index, flags) = (word(body, 4)?, word(body, 8)?);
     let up = flags & libc::IFF_UP as u32 != 0;
-    let mut link = Link { index, name: String::new(), mtu: 0, up, peer: None };
+    let mut interface = Interface { index, name: String::new(), mtu: 0, up, peer: None };
     let (mut lower, mut elsewhere) = (None, false);
     let length = |h: &[u8]| usize::from(u16::from_ne_bytes([h[0], h[1]]));
     for (header, value) in records(body.get(LINK_HEADER..)?, ATTRIBUTE_HEADER, length) {
         match u16::from_ne_bytes([header[2], header[3]]) {
             libc::IFLA_IFNAME => {
-                link.name = String::from_utf8_lossy(value.split(|&b| b == 0).next()?).into_owned();
+                interface.name = String::from_utf8_lossy(value.split(|&b| b == 0).next()?).into_owned();
             }
-            libc::IFLA_MTU => link.mtu = word(value, 0)?,
+            libc::IFLA_MTU => interface.mtu = word(value, 0)?,
             libc::IFLA_LINK => lower = word(value, 0),
             libc::IFLA_LINK_NETNSID => elsewhere = true,
             _ => {}
         }
     }
-    link.peer = lower.filter(|&i| !elsewhere && i != 0);
-    (!link.name.is_empty()).then_some(link)
+    interface.peer = lower.filter(|&i| !elsewhere && i != 0);
+    (!interface.name.is_empty()).then_some(interface)
 }
 
 fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Splits `bytes` into records of a header of fixed size, which tells the length of header and body, and a body;
-/// each starts at a multiple of four.
+/// Splits `bytes` into records of a fixed-size header, which contains the length of header and body, and
+/// a body. Each record starts at a multiple of four bytes.
 fn records(
     mut bytes: &[u8],
     header: usize,
@@ -172,15 +174,15 @@ mod tests {
 
     #[test]
     fn loopback_is_found() {
-        let mut m = Monitor::open().unwrap();
-        m.ask_for_all().unwrap();
+        let mut m = InterfaceMonitor::open().unwrap();
+        m.request_all().unwrap();
         let (mut seen, mut done) = (Vec::new(), false);
         while !done {
             assert!(
                 m.receive(|e| match e {
-                    Event::Is(l) => seen.push(l),
-                    Event::ListEnds => done = true,
-                    Event::Gone(_) => {}
+                    InterfaceEvent::Present(l) => seen.push(l),
+                    InterfaceEvent::ListEnd => done = true,
+                    InterfaceEvent::Gone(_) => {}
                 })
                 .unwrap()
             );
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_and_lying_lengths_end_the_list() {
+    fn invalid_lengths_end_the_list() {
         let mut m = [0u8; 64];
         for len in [0u32, 15, 16, 17, 63, 64, 65, u32::MAX] {
             m[0..4].copy_from_slice(&len.to_ne_bytes());

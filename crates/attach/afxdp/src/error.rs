@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! The errors of this crate.
 
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -6,43 +6,41 @@ pub enum Error {
     /// Memory could not be mapped.
     #[error("cannot map {bytes} bytes of {what}")]
     Map {
-        /// What for.
+        /// The purpose of the memory.
         what: &'static str,
-        /// How many bytes.
+        /// Bytes to map.
         bytes: usize,
-        /// Why.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// A step of setting up a socket was refused.
+    /// The kernel refused a step of a socket's setup.
     #[error("AF_XDP socket on interface {interface}, queue {queue}: {step} failed")]
     Socket {
         /// Index of the interface.
         interface: u32,
         /// Receive queue.
         queue: u32,
-        /// What was attempted.
+        /// The step that failed.
         step: &'static str,
-        /// Why.
+        /// The system's error.
         #[source]
         source: std::io::Error,
     },
-    /// A configuration that cannot work.
+    /// A configuration is invalid.
     #[error("{what} is {value}: {rule}")]
     Config {
-        /// Which setting.
+        /// The setting.
         what: &'static str,
         /// Its value.
         value: u64,
-        /// What it has to be.
+        /// The rule that the value breaks.
         rule: &'static str,
     },
-    /// Ring offsets that do not lie in the memory they are said to lie in.
-    #[error(
-        "a ring of {entries} entries with {what} at {offset} does not fit the {bytes} bytes it is mapped in"
-    )]
+    /// A ring's offsets are outside its mapping.
+    #[error("a ring of {entries} entries with {what} at {offset} exceeds its mapping of {bytes} bytes")]
     RingBounds {
-        /// Which part.
+        /// The part of the ring.
         what: &'static str,
         /// Its offset.
         offset: u64,
@@ -54,7 +52,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The system's error number, if the system refused something.
+    /// Returns the system's error number, if the system refused something.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {

@@ -1,17 +1,24 @@
-//! AF_XDP sockets on the kernel's own interface: packet memory, rings, sockets.
+//! AF_XDP sockets on the kernel's own interface: UMEM, rings, sockets, and a pool with the owner of each
+//! frame.
 //!
-//! Why our own code and not libxdp or a wrapper of it: every frame must have exactly one owner that the type
-//! system and a ledger can name (a frame that is completed twice is what breaks TransP4's TCP and aborts OVS),
-//! sockets of interfaces that come and go must share one packet memory for as long as a process lives, and the
-//! `xsk` attachment (`p4shield-xsk-relay`) needs the same rings from the other side, over memory that is not the kernel's.
+//! The code is our own and not libxdp or a wrapper of it, for three reasons. Every frame must have
+//! exactly one owner, which the type system and a ledger know: a frame that is completed twice breaks
+//! TransP4's TCP and aborts Open vSwitch. Sockets of interfaces that come and go must share one UMEM
+//! while a process lives. And the `xsk` attachment (`p4shield-xsk-relay`) needs the same rings from the
+//! other side, over memory that is not the kernel's.
 //!
-//! - [`memory`]: mapped memory. - [`ring`]: the four rings, over any memory and any offsets.
-//! - [`umem`]: packet memory, shared by sockets of several interfaces and queues.
-//! - [`pool`]: who owns which frame; [`Frame`] is the affine handle of a frame that we own.
-//! - [`socket`]: create and bind (zero-copy, else copy). - [`port`]: moving frames through a bound socket.
+//! - [`memory`]: mapped memory. [`ring`]: the four rings, over any memory and any offsets.
+//! - [`umem`]: the UMEM, which sockets of several interfaces and queues share.
+//! - [`pool`]: the owner of each frame; a [`Frame`] is the affine handle of a frame that this process
+//!   owns.
+//! - [`socket`]: creates and binds (zero-copy, otherwise copy). [`port`]: moves frames through a bound
+//!   socket.
 //!
-//! Threads: a [`Socket`] may be made on one thread and used on another; a [`FramePool`] with its frames stays on
-//! the thread that moves packets, so that moving one takes no atomic operation but the rings' own.
+//! Threads: a [`Socket`] may be created on one thread and used on another. A [`FramePool`] and its
+//! frames stay on the thread that moves packets, so that moving a frame takes no atomic operation but
+//! those of the rings.
+//!
+//! `unsafe` is in `memory` (mappings), `pool` (the bytes of a frame), and `sys` (system calls).
 
 mod error;
 pub mod memory;
@@ -23,8 +30,8 @@ mod sys;
 pub mod umem;
 
 pub use error::{Error, Result};
-pub use memory::Mapping;
-pub use pool::{Census, Frame, FramePool, PortId};
+pub use memory::MmapRegion;
+pub use pool::{Frame, FrameCounts, FramePool, SocketId};
 pub use port::Port;
 pub use ring::{Consumer, Descriptor, Producer, RingOffsets};
 pub use socket::{Mode, Offsets, Socket, SocketConfig, Statistics, offsets, zero_copy};

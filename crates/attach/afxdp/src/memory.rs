@@ -1,6 +1,6 @@
-//! Mapped memory that is shared with someone who writes to it at any time.
+//! Mapped memory that a peer may write at any time.
 //!
-//! Nothing here hands out a reference to shared bytes: words are reached as atomics, frames through
+//! This module returns no reference to shared bytes: words are accessed as atomics, frames through
 //! [`crate::Frame`], whose owner is known.
 
 use std::os::fd::BorrowedFd;
@@ -16,20 +16,20 @@ const HUGE: usize = 2 << 20;
 
 /// A mapping that is unmapped on drop.
 #[derive(Debug)]
-pub struct Mapping {
+pub struct MmapRegion {
     base: NonNull<u8>,
     len: usize,
 }
 
-// SAFETY: the mapping belongs to no thread; what is reached through it is reached as atomics, or as the bytes of
-// a frame whose one owner is known.
-unsafe impl Send for Mapping {}
+// SAFETY: the mapping belongs to no thread. Its memory is accessed as atomics, or as the bytes of a
+// frame whose only owner is known.
+unsafe impl Send for MmapRegion {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for MmapRegion {}
 
-impl Mapping {
-    /// Private zeroed memory of at least `len` bytes, in huge pages if asked for and there are enough, populated
-    /// at once so that no packet waits for a page fault.
+impl MmapRegion {
+    /// Maps private zeroed memory of at least `len` bytes, in huge pages if requested and available, and
+    /// populates it, so that no packet waits for a page fault.
     ///
     /// # Errors
     /// [`Error::Map`].
@@ -44,14 +44,14 @@ impl Mapping {
         };
         let huge = huge.then(|| map(len.next_multiple_of(HUGE), flags | MapFlags::HUGETLB).ok()).flatten();
         let (base, len) = huge.map_or_else(|| map(len, flags), Ok).map_err(|e| Error::Map {
-            what: "packet memory",
+            what: "a UMEM",
             bytes: len,
             source: e.into(),
         })?;
         Ok(Self::own(base.cast(), len))
     }
 
-    /// `len` bytes of `fd` from `offset` on, shared.
+    /// Maps `len` bytes of `fd` from `offset` on, shared.
     ///
     /// # Errors
     /// [`Error::Map`].
@@ -67,39 +67,39 @@ impl Mapping {
         Self { base: NonNull::new(base).expect("mmap never returns address 0 without MAP_FIXED"), len }
     }
 
-    /// Bytes of it.
+    /// Returns the bytes of the mapping.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has no bytes; it always has.
+    /// Returns false: a mapping has at least one byte.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Its first byte. To dereference it is the caller's business, within [`Mapping::len`].
+    /// Returns the address of the first byte. The caller must keep within [`MmapRegion::len`].
     #[must_use]
     pub const fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// The word at `offset`.
+    /// Returns the `u32` at `offset`.
     ///
     /// # Panics
-    /// If it is out of bounds or not aligned: offsets are checked once, by whoever gets them from outside.
+    /// If it is out of bounds or not aligned. Offsets from outside are checked once, where they enter.
     #[must_use]
     pub fn u32(&self, offset: usize) -> &AtomicU32 {
         assert!(self.holds(offset, 4, 4));
-        // SAFETY: in bounds and aligned (mappings start at a page), valid for any bits, atomic towards everyone.
+        // SAFETY: in bounds and aligned (mappings start at a page), valid for any bits, and atomic.
         unsafe { self.base.add(offset).cast().as_ref() }
     }
 
-    /// The double word at `offset`.
+    /// Returns the `u64` at `offset`.
     ///
     /// # Panics
-    /// As [`Mapping::u32`].
+    /// As [`MmapRegion::u32`].
     #[must_use]
     pub fn u64(&self, offset: usize) -> &AtomicU64 {
         assert!(self.holds(offset, 8, 8));
@@ -107,17 +107,17 @@ impl Mapping {
         unsafe { self.base.add(offset).cast().as_ref() }
     }
 
-    /// Whether `len` bytes at `offset` are within and aligned.
+    /// Returns whether `len` bytes at `offset` are within the mapping and aligned.
     #[must_use]
     pub fn holds(&self, offset: usize, len: usize, align: usize) -> bool {
         offset.is_multiple_of(align) && offset.checked_add(len).is_some_and(|end| end <= self.len)
     }
 }
 
-impl Drop for Mapping {
+impl Drop for MmapRegion {
     fn drop(&mut self) {
-        // SAFETY: this is the mapping that was made, and nothing borrows from it any more. Failure would leave it
-        // mapped, which harms nobody.
+        // SAFETY: this mapping was created by this object, and nothing borrows from it any more. If it
+        // fails, the memory stays mapped, which is harmless.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
     }
 }
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn memory_is_zeroed_and_bounded() {
-        let m = Mapping::anonymous(4096, false).unwrap();
+        let m = MmapRegion::anonymous(4096, false).unwrap();
         assert_eq!(m.u64(4088).load(Relaxed), 0);
         assert!(!m.holds(4092, 8, 4));
         assert!(!m.holds(2, 4, 4));
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "holds")]
     fn words_out_of_bounds_are_refused() {
-        let m = Mapping::anonymous(4096, false).unwrap();
+        let m = MmapRegion::anonymous(4096, false).unwrap();
         let _ = m.u32(4096);
     }
 }

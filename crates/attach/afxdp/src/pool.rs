@@ -1,4 +1,4 @@
-//! Who owns which frame.
+//! The owner of each frame.
 //!
 //! Every frame of a [`Umem`] has exactly one owner at any time:
 //!
@@ -12,11 +12,11 @@
 //!             reap (completion)
 //! ```
 //!
-//! What we own is a [`Frame`]: it can be moved and not copied, and a dropped one is free again, so none can be lost
-//! by an early return. What the kernel owns is in the ledger, one `u16` a frame, which is checked at every
-//! transition in release builds too: a completion or a receive descriptor that names a frame which is not where the
-//! kernel says is refused and counted, and the frame stays with its owner. That costs about a nanosecond, and it is
-//! what keeps one completion that comes twice from giving one frame two owners.
+//! A frame that this process owns is a [`Frame`]. It can be moved and not copied, and dropping it frees
+//! it, so that no early return loses one. The ledger has one `u16` for each frame and checks every
+//! transition, in release builds too: a completion or receive descriptor with a frame that the kernel
+//! does not own is refused and counted, and the frame keeps its owner. The check costs about a
+//! nanosecond, and prevents a repeated completion from giving a frame two owners.
 
 use std::cell::Cell;
 use std::fmt;
@@ -28,14 +28,14 @@ use crate::{Error, Result};
 const FREE: u16 = 0;
 const HELD: u16 = 1;
 const FIRST_PORT: u16 = 2;
-/// Ports that a pool can tell apart: two ledger values each.
+/// The number of sockets of a pool, which have two ledger values each.
 const PORTS: usize = ((u16::MAX - FIRST_PORT) / 2) as usize;
 
-/// A bound socket, as the ledger knows it.
+/// The number of a bound socket in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct PortId(u16);
+pub struct SocketId(u16);
 
-impl PortId {
+impl SocketId {
     const fn fill(self) -> u16 {
         FIRST_PORT + 2 * self.0
     }
@@ -45,21 +45,21 @@ impl PortId {
     }
 }
 
-/// How many frames each owner has; the sum is all of them.
+/// The number of frames of each owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct FrameCounts {
     /// On the free list.
     pub free: u32,
-    /// Live [`Frame`]s: in our hands.
+    /// Live [`Frame`]s.
     pub held: u32,
-    /// In a fill ring, with the kernel, or in a receive ring.
+    /// In a fill ring, with the kernel for receiving, or in a receive ring.
     pub receive: u32,
-    /// In a transmit ring, with the kernel, or in a completion ring.
+    /// In a transmit ring, with the kernel for sending, or in a completion ring.
     pub transmit: u32,
 }
 
-impl Census {
-    /// All of them.
+impl FrameCounts {
+    /// Returns the number of all frames.
     #[must_use]
     pub const fn total(&self) -> u32 {
         self.free + self.held + self.receive + self.transmit
@@ -70,7 +70,7 @@ impl Census {
 pub struct FramePool {
     umem: Arc<Umem>,
     ledger: Box<[Cell<u16>]>,
-    /// A stack: the frame that was used last is the one most likely in the cache.
+    /// A stack, since the frame that was used last is most likely in the cache.
     free: Box<[Cell<u32>]>,
     free_len: Cell<usize>,
     ports: Cell<Vec<bool>>,
@@ -79,12 +79,12 @@ pub struct FramePool {
 
 impl fmt::Debug for FramePool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FramePool").field("census", &self.census()).field("refused", &self.refused()).finish()
+        f.debug_struct("FramePool").field("counts", &self.counts()).field("refused", &self.refused()).finish()
     }
 }
 
 impl FramePool {
-    /// All frames, free. Only one pool may exist for the same memory.
+    /// Creates a pool in which all frames are free. Only one pool may exist for a UMEM.
     #[must_use]
     pub fn new(umem: Arc<Umem>) -> Self {
         let frames = umem.config().frames;
@@ -98,31 +98,31 @@ impl FramePool {
         }
     }
 
-    /// The packet memory.
+    /// Returns the UMEM.
     #[must_use]
     pub const fn umem(&self) -> &Arc<Umem> {
         &self.umem
     }
 
-    /// Free frames.
+    /// Returns the number of free frames.
     #[must_use]
     pub const fn available(&self) -> usize {
         self.free_len.get()
     }
 
-    /// A free frame with no bytes in it, or `None`.
+    /// Takes a free frame with an empty packet, or `None` if there is none.
     #[must_use]
     pub fn take(&self) -> Option<Frame<'_>> {
         let len = self.free_len.get().checked_sub(1)?;
         self.free_len.set(len);
         let index = self.free[len].get();
-        self.pass(index, FREE, HELD).then(|| Frame::new(self, index, 0, 0))
+        self.transfer(index, FREE, HELD).then(|| Frame::new(self, index, 0, 0))
     }
 
-    /// How many frames each owner has, counted afresh over the whole ledger.
+    /// Counts the frames of each owner over the whole ledger.
     #[must_use]
-    pub fn census(&self) -> Census {
-        let mut c = Census::default();
+    pub fn counts(&self) -> FrameCounts {
+        let mut c = FrameCounts::default();
         for owner in &self.ledger {
             match owner.get() {
                 FREE => c.free += 1,
@@ -134,18 +134,18 @@ impl FramePool {
         c
     }
 
-    /// Transitions that were refused because the frame was not with the owner that gave it away: the other side
-    /// broke the protocol that often.
+    /// Returns the number of transitions that were refused because the frame was not with the owner that
+    /// released it: the kernel's protocol violations.
     #[must_use]
     pub const fn refused(&self) -> u64 {
         self.refused.get()
     }
 
-    /// A number for one more socket.
+    /// Assigns a number to a socket.
     ///
     /// # Errors
     /// [`Error::Config`] if there are too many.
-    pub fn open_port(&self) -> Result<PortId> {
+    pub fn open_port(&self) -> Result<SocketId> {
         let mut used = self.ports.take();
         let id = used.iter().position(|u| !u).unwrap_or(used.len());
         if id < PORTS {
@@ -156,14 +156,14 @@ impl FramePool {
         let too_many = Error::Config {
             what: "number of sockets",
             value: id as u64,
-            rule: "one pool serves 32766 at most",
+            rule: "one pool serves at most 32766",
         };
-        u16::try_from(id).ok().filter(|_| id < PORTS).map(PortId).ok_or(too_many)
+        u16::try_from(id).ok().filter(|_| id < PORTS).map(SocketId).ok_or(too_many)
     }
 
-    /// Takes back all frames that are with a socket, which must be closed already: until then the kernel may still
-    /// write to them. Returns how many. The number is free for another socket.
-    pub fn close_port(&self, port: PortId) -> u32 {
+    /// Takes back all frames of a socket and frees its number. The socket must be closed already, since
+    /// the kernel may write to the frames until then. Returns the number of frames.
+    pub fn close_port(&self, port: SocketId) -> u32 {
         let mut taken = 0;
         for (index, owner) in (0u32..).zip(&self.ledger) {
             if owner.get() == port.fill() || owner.get() == port.transmit() {
@@ -180,8 +180,8 @@ impl FramePool {
         taken
     }
 
-    /// Moves a frame from one owner to another, or counts that it was not there.
-    fn pass(&self, index: u32, from: u16, to: u16) -> bool {
+    /// Moves a frame from one owner to another, or counts a violation if it has another owner.
+    fn transfer(&self, index: u32, from: u16, to: u16) -> bool {
         let Some(owner) = self.ledger.get(index as usize).filter(|o| o.get() == from) else {
             self.refused.set(self.refused.get() + 1);
             return false;
@@ -191,7 +191,7 @@ impl FramePool {
     }
 
     fn put_back(&self, index: u32) {
-        if self.pass(index, HELD, FREE) {
+        if self.transfer(index, HELD, FREE) {
             let len = self.free_len.get();
             self.free[len].set(index);
             self.free_len.set(len + 1);
@@ -204,16 +204,16 @@ impl FramePool {
         (index, (address % u64::from(size)) as u32)
     }
 
-    /// A free frame's address, for a fill ring. It is with `port` from now on.
-    pub fn offer(&self, port: PortId) -> Option<u64> {
-        self.take().map(|f| f.hand_over(port.fill()))
+    /// Releases a free frame to a fill ring. Returns its address.
+    pub fn offer(&self, port: SocketId) -> Option<u64> {
+        self.take().map(|f| f.release_to(port.fill()))
     }
 
-    /// The frame that a receive ring announces, or `None` (counted) if `port` did not have it or the packet does
-    /// not lie within it.
-    pub fn receive(&self, port: PortId, address: u64, len: u32) -> Option<Frame<'_>> {
+    /// Takes the frame of a receive descriptor. `None`, counted as a violation, if `port` did not have
+    /// it or the packet exceeds the frame.
+    pub fn receive(&self, port: SocketId, address: u64, len: u32) -> Option<Frame<'_>> {
         let (index, start) = self.locate(address);
-        if !self.pass(index, port.fill(), HELD) {
+        if !self.transfer(index, port.fill(), HELD) {
             return None;
         }
         let frame = Frame::new(self, index, start, 0);
@@ -224,16 +224,16 @@ impl FramePool {
         Some(frame.resized(len))
     }
 
-    /// Gives a frame to `port` to be sent and says where it is.
-    pub fn send(&self, port: PortId, frame: Frame<'_>) -> (u64, u32) {
+    /// Releases a frame to a transmit ring. Returns the address and length of the packet.
+    pub fn send(&self, port: SocketId, frame: Frame<'_>) -> (u64, u32) {
         let len = frame.len;
-        (frame.hand_over(port.transmit()), len)
+        (frame.release_to(port.transmit()), len)
     }
 
-    /// Takes a sent frame back: it is free. `false` (counted) if `port` did not have it.
-    pub fn reap(&self, port: PortId, address: u64) -> bool {
+    /// Frees a completed frame. Returns false, counted as a violation, if `port` did not have it.
+    pub fn reap(&self, port: SocketId, address: u64) -> bool {
         let (index, _) = self.locate(address);
-        let ours = self.pass(index, port.transmit(), HELD);
+        let ours = self.transfer(index, port.transmit(), HELD);
         if ours {
             self.put_back(index);
         }
@@ -241,7 +241,7 @@ impl FramePool {
     }
 }
 
-/// A frame that we own, and the packet in it. Dropping it frees it.
+/// A frame that this process owns, and the packet in it. Dropping it frees it.
 pub struct Frame<'p> {
     pool: &'p FramePool,
     index: u32,
@@ -259,39 +259,40 @@ impl<'p> Frame<'p> {
         self
     }
 
-    /// Leaves our hands for `owner`; returns the packet's address.
-    fn hand_over(self, owner: u16) -> u64 {
+    /// Releases the frame to `owner`; returns the packet's address.
+    fn release_to(self, owner: u16) -> u64 {
         let this = std::mem::ManuallyDrop::new(self);
-        let given = this.pool.pass(this.index, HELD, owner);
+        let given = this.pool.transfer(this.index, HELD, owner);
         debug_assert!(given, "a live Frame is held");
         u64::from(this.index) * u64::from(this.capacity()) + u64::from(this.start)
     }
 
-    /// Bytes of a frame: packet, head room and tail room.
+    /// Returns the bytes of a frame: packet, headroom and tailroom.
     #[must_use]
     pub fn capacity(&self) -> u32 {
         self.pool.umem.config().frame_size
     }
 
-    /// Bytes of the packet.
+    /// Returns the bytes of the packet.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether there is no packet in it.
+    /// Returns whether the packet has no bytes.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes in front of the packet.
+    /// Returns the bytes in front of the packet.
     #[must_use]
     pub const fn headroom(&self) -> usize {
         self.start as usize
     }
 
-    /// Makes the packet these bytes of the frame. `false`, and nothing changes, if they are not within it.
+    /// Sets the packet's range in the frame. Returns false, and changes nothing, if it exceeds the
+    /// frame.
     #[must_use]
     pub fn set_packet(&mut self, start: usize, len: usize) -> bool {
         let fits = start.checked_add(len).is_some_and(|end| end <= self.capacity() as usize);
@@ -301,28 +302,28 @@ impl<'p> Frame<'p> {
         fits
     }
 
-    /// The packet.
+    /// Returns the packet.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         let at = self.base() + self.start as usize;
-        // SAFETY: within the memory (`set_packet` and `receive` check the frame's bounds, `index` is in the
-        // ledger). While this `Frame` lives it is the one owner: its frame is in no ring, so neither the kernel
-        // nor another `Frame` reaches these bytes.
+        // SAFETY: within the memory (`set_packet` and `receive` check the frame's bounds, `index` is in
+        // the ledger). While this `Frame` lives it is the only owner: its frame is in no ring, so
+        // neither the kernel nor another `Frame` accesses these bytes.
         unsafe {
             std::slice::from_raw_parts(self.pool.umem.memory().base().as_ptr().add(at), self.len as usize)
         }
     }
 
-    /// The packet, to be changed.
+    /// Returns the packet for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let (start, len) = (self.start as usize, self.len as usize);
         &mut self.buffer_mut()[start..start + len]
     }
 
-    /// The whole frame, packet and rooms.
+    /// Returns the whole frame: headroom, packet and tailroom.
     pub fn buffer_mut(&mut self) -> &mut [u8] {
         let (at, size) = (self.base(), self.capacity() as usize);
-        // SAFETY: as in `bytes`, and `&mut self` keeps out other borrows of the same frame.
+        // SAFETY: as in `bytes`, and `&mut self` excludes other borrows of the frame.
         unsafe { std::slice::from_raw_parts_mut(self.pool.umem.memory().base().as_ptr().add(at), size) }
     }
 

@@ -1,51 +1,51 @@
-//! Moving frames through a bound socket.
+//! Moves frames through a bound socket.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use crate::pool::{Frame, FramePool, PortId};
+use crate::pool::{Frame, FramePool, SocketId};
 use crate::socket::{Socket, Statistics};
 use crate::{Result, sys};
 
-/// A socket and its frames. All calls take the pool that the frames are from.
+/// A socket and its frames. All calls take the pool of the frames.
 #[derive(Debug)]
 pub struct Port {
     socket: Socket,
-    id: PortId,
-    /// Frames in the fill ring or with the kernel.
+    id: SocketId,
+    /// Frames in the fill ring or with the kernel for receiving.
     filled: u32,
     /// Frames to send that the kernel has not completed.
     sending: u32,
-    /// Whether something was pushed since the kernel was last told.
-    untold: bool,
+    /// Whether packets were pushed since the last [`Port::kick`].
+    unsent: bool,
 }
 
 impl Port {
-    /// Gives the socket a place in the pool's ledger.
+    /// Registers the socket in the pool's ledger.
     ///
     /// # Errors
     /// [`crate::Error::Config`] if there are too many ports.
     pub fn new(socket: Socket, pool: &FramePool) -> Result<Self> {
-        Ok(Self { id: pool.open_port()?, socket, filled: 0, sending: 0, untold: false })
+        Ok(Self { id: pool.open_port()?, socket, filled: 0, sending: 0, unsent: false })
     }
 
-    /// Its number in the ledger.
+    /// Returns the socket's number in the ledger.
     #[must_use]
-    pub const fn id(&self) -> PortId {
+    pub const fn id(&self) -> SocketId {
         self.id
     }
 
-    /// The socket alone, to be closed (which may block) wherever that does no harm. Afterwards
-    /// [`FramePool::close_port`] takes its frames back.
+    /// Returns the socket, whose close may block. After it, [`FramePool::close_port`] takes its frames
+    /// back.
     #[must_use]
     pub fn into_socket(self) -> Socket {
         self.socket
     }
 
-    /// Offers free frames for packets to come, up to `target` in all. Returns how many frames are offered now.
+    /// Fills free frames until the kernel has `target`. Returns the number that it has.
     pub fn refill(&mut self, pool: &FramePool, target: u32) -> u32 {
         let want = target.min(self.socket.fill.capacity()).saturating_sub(self.filled);
-        // Publishing in lots keeps the ring's cache line from moving for every single packet.
+        // Publishing in batches keeps the ring's cache line from moving for every packet.
         if want < 16.min(target) {
             return self.filled;
         }
@@ -60,14 +60,14 @@ impl Port {
             self.socket.fill.publish();
             self.filled += added;
             if self.socket.zero_copy() && self.socket.fill.need_wakeup() {
-                // Fails only where the interface is down; it looks at the ring when it comes up.
+                // Fails only if the interface is down; it reads the ring when it comes up.
                 let _ = sys::kick_receive(self.socket.as_fd());
             }
         }
         self.filled
     }
 
-    /// Hands at most `max` received packets to `each`. Returns how many there were.
+    /// Passes at most `max` received packets to `each`. Returns their number.
     pub fn receive<'p>(&mut self, pool: &'p FramePool, max: u32, mut each: impl FnMut(Frame<'p>)) -> u32 {
         let mut n = 0;
         while n < max {
@@ -87,9 +87,9 @@ impl Port {
     /// Queues a packet to be sent by [`Port::kick`].
     ///
     /// # Errors
-    /// Gives the frame back if the transmit ring is full.
+    /// Returns the frame if the transmit ring is full.
     pub fn send<'p>(&mut self, pool: &'p FramePool, frame: Frame<'p>) -> std::result::Result<(), Frame<'p>> {
-        // Never more under way than the completion ring can take back, or the kernel would stop at a full one.
+        // At most as many as the completion ring holds, or the kernel would stop at a full ring.
         if self.sending >= self.socket.transmit.capacity() || self.socket.transmit.room(1) == 0 {
             return Err(frame);
         }
@@ -97,19 +97,19 @@ impl Port {
         let pushed = self.socket.transmit.push(crate::Descriptor { address, len, options: 0 });
         debug_assert!(pushed, "there was room");
         self.sending += 1;
-        self.untold = true;
+        self.unsent = true;
         Ok(())
     }
 
-    /// Publishes what was queued and tells the kernel if it has to be told. `Ok(true)` if the kernel has not taken
-    /// all of it yet and wants to be told again.
+    /// Publishes queued packets and makes a send call if necessary. Returns `Ok(true)` if the kernel has
+    /// not taken all of them, so that another call is needed.
     ///
     /// # Errors
-    /// What the kernel says: `ENETDOWN` while the interface is down, `ENXIO` when it is gone.
+    /// The kernel's error: `ENETDOWN` while the interface is down, `ENXIO` when it was removed.
     pub fn kick(&mut self) -> io::Result<bool> {
-        if self.untold {
+        if self.unsent {
             self.socket.transmit.publish();
-            self.untold = false;
+            self.unsent = false;
         } else if self.sending == 0 || self.socket.transmit.pending() == 0 {
             return Ok(false);
         }
@@ -119,14 +119,15 @@ impl Port {
         match sys::kick_transmit(self.socket.as_fd()) {
             Ok(()) => Ok(self.socket.transmit.pending() > 0),
             Err(e) => match e.raw_os_error() {
-                // The kernel's budget is used up, its queue full, or another call is under way: again, later.
+                // The kernel's budget is exhausted, its queue full, or another call is in progress:
+                // retry later.
                 Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS) => Ok(true),
                 _ => Err(e),
             },
         }
     }
 
-    /// Frees the frames that were sent. Returns how many.
+    /// Frees completed frames. Returns the number of completions.
     pub fn reap(&mut self, pool: &FramePool) -> u32 {
         if self.sending == 0 {
             return 0;
@@ -144,13 +145,13 @@ impl Port {
         n
     }
 
-    /// Packets that were queued and not completed.
+    /// Returns the number of packets that were queued and not completed.
     #[must_use]
     pub const fn sending(&self) -> u32 {
         self.sending
     }
 
-    /// Whether the kernel's index in any ring became impossible; such a port moves nothing any more.
+    /// Returns whether the kernel wrote an impossible index to a ring, which stops the port.
     #[must_use]
     pub const fn broken(&self) -> bool {
         self.socket.fill.broken()
@@ -159,10 +160,10 @@ impl Port {
             || self.socket.transmit.broken()
     }
 
-    /// The kernel's counters.
+    /// Reads the kernel's counters.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn statistics(&self) -> io::Result<Statistics> {
         self.socket.statistics()
     }

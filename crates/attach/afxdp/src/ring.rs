@@ -1,33 +1,34 @@
-//! One end of a single-producer, single-consumer ring as AF_XDP lays it out.
+//! One end of a single-producer, single-consumer ring in AF_XDP's layout.
 //!
-//! A ring is two free-running `u32` indexes, a word of flags and a power of two of entries, at offsets that its
-//! maker tells ([`RingOffsets`], from `XDP_MMAP_OFFSETS` where the maker is the kernel). The entry `i` is in slot
-//! `i % entries`.
+//! A ring has two free-running `u32` indexes, a word of flags and a power of two of entries, at offsets
+//! that its creator defines ([`RingOffsets`], from `XDP_MMAP_OFFSETS` if the creator is the kernel).
+//! Entry `i` is in slot `i % entries`.
 //!
 //! ```text
 //!   producer end                                 consumer end
-//!   load consumer  (Acquire)  how much is free   load producer (Acquire)   how much is there
+//!   load consumer  (Acquire)  free entries   load producer (Acquire)   filled entries
 //!   write entries  (Relaxed)                     read entries  (Relaxed)
 //!   store producer (Release)  publish            store consumer (Release)  give slots back
 //! ```
 //!
-//! The producer's Release and the consumer's Acquire order the entry's bytes (and the frame they name) before the
-//! index that announces it; the consumer's Release and the producer's Acquire order the reading of an entry before
-//! its slot is written again. Each end keeps copies of both indexes and reads the other's only when its copy says
-//! full or empty, so that the cache line moves once a batch and not once an entry.
+//! The producer's Release and the consumer's Acquire order the entry's bytes (and those of its frame)
+//! before the index that publishes it. The consumer's Release and the producer's Acquire order the
+//! reading of an entry before its slot is overwritten. Each end caches both indexes and reads the
+//! other's only when the cached one shows a full or empty ring, so that the cache line moves once for a
+//! batch.
 //!
-//! Entries are reached as atomic words: a peer that writes at the wrong time makes wrong values, never undefined
-//! behaviour. A peer whose index is impossible (more in the ring than entries) is [`Producer::broken`] or
-//! [`Consumer::broken`], and the ring reads as full or empty from then on.
+//! Entries are accessed as atomic words, so a peer that writes at the wrong time causes wrong values,
+//! not undefined behaviour. If the peer's index is impossible (more entries than the ring has), the end
+//! is [`Producer::broken`] or [`Consumer::broken`], and the ring reads as full or empty from then on.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::memory::Mapping;
+use crate::memory::MmapRegion;
 use crate::{Error, Result};
 
-/// Where the parts of a ring are, in bytes from the start of its mapping.
+/// The offsets of a ring's parts, in bytes from the start of its mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingOffsets {
     /// `u32` index of the producer.
@@ -41,35 +42,35 @@ pub struct RingOffsets {
 }
 
 impl RingOffsets {
-    /// Bytes of the mapping of a ring of `count` entries.
+    /// Returns the bytes to map for a ring of `count` entries.
     #[must_use]
     pub const fn bytes<T: Entry>(&self, count: u32) -> usize {
         (self.entries as usize).saturating_add((count as usize).saturating_mul(T::SIZE))
     }
 }
 
-/// Flag: the kernel waits for a system call before it goes on with this ring.
+/// Flag: the kernel waits for a system call before it continues with this ring.
 pub const NEED_WAKEUP: u32 = libc::XDP_RING_NEED_WAKEUP;
 
 /// An entry of a receive or transmit ring: `struct xdp_desc`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Descriptor {
-    /// First byte of the packet, in bytes from the start of the packet memory.
+    /// Offset of the packet's first byte in the UMEM.
     pub address: u64,
     /// Bytes of the packet.
     pub len: u32,
-    /// `XDP_PKT_CONTD` and others.
+    /// Options such as `XDP_PKT_CONTD`.
     pub options: u32,
 }
 
-/// What can be an entry: a few whole double words.
+/// The type of an entry: whole `u64`s.
 pub trait Entry: Copy + sealed::Sealed {
     /// Bytes of an entry.
     const SIZE: usize;
     #[doc(hidden)]
-    fn read(map: &Mapping, at: usize) -> Self;
+    fn read(map: &MmapRegion, at: usize) -> Self;
     #[doc(hidden)]
-    fn write(self, map: &Mapping, at: usize);
+    fn write(self, map: &MmapRegion, at: usize);
 }
 
 mod sealed {
@@ -81,11 +82,11 @@ mod sealed {
 impl Entry for u64 {
     const SIZE: usize = 8;
 
-    fn read(map: &Mapping, at: usize) -> Self {
+    fn read(map: &MmapRegion, at: usize) -> Self {
         map.u64(at).load(Relaxed)
     }
 
-    fn write(self, map: &Mapping, at: usize) {
+    fn write(self, map: &MmapRegion, at: usize) {
         map.u64(at).store(self, Relaxed);
     }
 }
@@ -93,7 +94,7 @@ impl Entry for u64 {
 impl Entry for Descriptor {
     const SIZE: usize = 16;
 
-    fn read(map: &Mapping, at: usize) -> Self {
+    fn read(map: &MmapRegion, at: usize) -> Self {
         Self {
             address: map.u64(at).load(Relaxed),
             len: map.u32(at + 8).load(Relaxed),
@@ -101,17 +102,17 @@ impl Entry for Descriptor {
         }
     }
 
-    fn write(self, map: &Mapping, at: usize) {
+    fn write(self, map: &MmapRegion, at: usize) {
         map.u64(at).store(self.address, Relaxed);
         map.u32(at + 8).store(self.len, Relaxed);
         map.u32(at + 12).store(self.options, Relaxed);
     }
 }
 
-/// What both ends share.
+/// The state that both ends have.
 #[derive(Debug)]
 struct Ring<T> {
-    map: Arc<Mapping>,
+    map: Arc<MmapRegion>,
     producer: usize,
     consumer: usize,
     flags: usize,
@@ -122,19 +123,19 @@ struct Ring<T> {
 }
 
 impl<T: Entry> Ring<T> {
-    fn new(map: Arc<Mapping>, at: RingOffsets, count: u32) -> Result<Self> {
+    fn new(map: Arc<MmapRegion>, at: RingOffsets, count: u32) -> Result<Self> {
         if !count.is_power_of_two() || count > 1 << 30 {
             let (what, value) = ("number of ring entries", u64::from(count));
             return Err(Error::Config { what, value, rule: "it must be a power of two up to 2^30" });
         }
-        let place = |what, offset: u64, len: usize, align| {
+        let locate = |what, offset: u64, len: usize, align| {
             let found = usize::try_from(offset).ok().filter(|&o| map.holds(o, len, align));
             found.ok_or(Error::RingBounds { what, offset, entries: count, bytes: map.len() })
         };
-        let producer = place("producer index", at.producer, 4, 4)?;
-        let consumer = place("consumer index", at.consumer, 4, 4)?;
-        let flags = place("flags", at.flags, 4, 4)?;
-        let entries = place("entries", at.entries, T::SIZE.saturating_mul(count as usize), 8)?;
+        let producer = locate("producer index", at.producer, 4, 4)?;
+        let consumer = locate("consumer index", at.consumer, 4, 4)?;
+        let flags = locate("flags", at.flags, 4, 4)?;
+        let entries = locate("entries", at.entries, T::SIZE.saturating_mul(count as usize), 8)?;
         Ok(Self { map, producer, consumer, flags, entries, count, broken: false, entry: PhantomData })
     }
 
@@ -142,7 +143,8 @@ impl<T: Entry> Ring<T> {
         self.entries + (index & (self.count - 1)) as usize * T::SIZE
     }
 
-    /// The distance from `consumer` to `producer`, or `None` (for ever) if it is more than the ring holds.
+    /// Returns the distance from `consumer` to `producer`, or `None`, from then on, if it exceeds the
+    /// ring.
     fn filled(&mut self, producer: u32, consumer: u32) -> Option<u32> {
         let n = producer.wrapping_sub(consumer);
         self.broken |= n > self.count;
@@ -150,29 +152,29 @@ impl<T: Entry> Ring<T> {
     }
 }
 
-/// The writing end.
+/// The producer end of a ring.
 #[derive(Debug)]
 pub struct Producer<T> {
     ring: Ring<T>,
-    /// Entries written, published or not.
+    /// Index after the last entry written, published or not.
     head: u32,
-    /// The other end's index, as last seen.
+    /// The producer's index, as last read.
     tail: u32,
 }
 
 impl<T: Entry> Producer<T> {
-    /// The writing end of the ring of `count` entries in `map`, from where its indexes stand.
+    /// Creates the producer end of the ring of `count` entries in `map`, at its current indexes.
     ///
     /// # Errors
-    /// [`Error::RingBounds`] or [`Error::Config`] if the offsets or the count cannot be.
-    pub fn new(map: Arc<Mapping>, at: RingOffsets, count: u32) -> Result<Self> {
+    /// [`Error::RingBounds`] or [`Error::Config`] if the offsets or the count are invalid.
+    pub fn new(map: Arc<MmapRegion>, at: RingOffsets, count: u32) -> Result<Self> {
         let ring = Ring::new(map, at, count)?;
         let (head, tail) =
             (ring.map.u32(ring.producer).load(Relaxed), ring.map.u32(ring.consumer).load(Acquire));
         Ok(Self { ring, head, tail })
     }
 
-    /// Entries that can be pushed now; at least `want` if there are that many, else all there are.
+    /// Returns the number of free entries, exact if there are fewer than `want`.
     pub fn room(&mut self, want: u32) -> u32 {
         let room = |ring: &mut Ring<T>, head, tail| ring.filled(head, tail).map_or(0, |n| ring.count - n);
         let cached = room(&mut self.ring, self.head, self.tail);
@@ -183,7 +185,8 @@ impl<T: Entry> Producer<T> {
         room(&mut self.ring, self.head, self.tail)
     }
 
-    /// Writes one entry, which the other end sees after [`Producer::publish`]. `false` if the ring is full.
+    /// Writes an entry, which the consumer sees after [`Producer::publish`]. Returns false if the ring
+    /// is full.
     #[must_use]
     pub fn push(&mut self, entry: T) -> bool {
         if self.room(1) == 0 {
@@ -194,73 +197,73 @@ impl<T: Entry> Producer<T> {
         true
     }
 
-    /// Shows the other end what was pushed.
+    /// Publishes the pushed entries.
     pub fn publish(&mut self) {
         self.ring.map.u32(self.ring.producer).store(self.head, Release);
     }
 
-    /// Entries that the other end has not taken yet.
+    /// Returns the number of entries that the consumer has not released.
     pub fn pending(&mut self) -> u32 {
         self.tail = self.ring.map.u32(self.ring.consumer).load(Acquire);
         self.ring.filled(self.head, self.tail).unwrap_or(self.ring.count)
     }
 
-    /// Whether the other end asks for a system call.
+    /// Returns whether the consumer requests a system call.
     #[must_use]
     pub fn need_wakeup(&self) -> bool {
         self.ring.map.u32(self.ring.flags).load(Relaxed) & NEED_WAKEUP != 0
     }
 
-    /// Whether the other end's index became impossible.
+    /// Returns whether the consumer wrote an impossible index.
     #[must_use]
     pub const fn broken(&self) -> bool {
         self.ring.broken
     }
 
-    /// Entries of the ring.
+    /// Returns the entries of the ring.
     #[must_use]
     pub const fn capacity(&self) -> u32 {
         self.ring.count
     }
 
-    /// Index of the entry that is pushed next.
+    /// Returns the index of the next entry to push.
     #[must_use]
     pub const fn position(&self) -> u32 {
         self.head
     }
 
-    /// Reads the other end's index, from any thread.
+    /// Returns a function that reads the consumer's index, for any thread.
     pub fn reader(&self) -> impl Fn() -> u32 + Send + Sync + use<T> {
         let (map, at) = (Arc::clone(&self.ring.map), self.ring.consumer);
         move || map.u32(at).load(Acquire)
     }
 }
 
-/// The reading end.
+/// The consumer end of a ring.
 #[derive(Debug)]
 pub struct Consumer<T> {
     ring: Ring<T>,
-    /// The other end's index, as last seen.
+    /// The producer's index, as last read.
     head: u32,
-    /// Entries read, given back or not.
+    /// Index after the last entry read, released or not.
     tail: u32,
-    /// Entries given back.
+    /// Index after the last entry released.
     released: u32,
 }
 
 impl<T: Entry> Consumer<T> {
-    /// The reading end of the ring of `count` entries in `map`, from where its indexes stand.
+    /// Creates the consumer end of the ring of `count` entries in `map`, at its current indexes.
     ///
     /// # Errors
-    /// [`Error::RingBounds`] or [`Error::Config`] if the offsets or the count cannot be.
-    pub fn new(map: Arc<Mapping>, at: RingOffsets, count: u32) -> Result<Self> {
+    /// [`Error::RingBounds`] or [`Error::Config`] if the offsets or the count are invalid.
+    pub fn new(map: Arc<MmapRegion>, at: RingOffsets, count: u32) -> Result<Self> {
         let ring = Ring::new(map, at, count)?;
         let (head, tail) =
             (ring.map.u32(ring.producer).load(Acquire), ring.map.u32(ring.consumer).load(Relaxed));
         Ok(Self { ring, head, tail, released: tail })
     }
 
-    /// Entries that can be popped now; looks at the other end's index when its copy shows none.
+    /// Returns the number of filled entries; reads the producer's index if the cached one shows none.
     pub fn available(&mut self) -> u32 {
         match self.ring.filled(self.head, self.tail) {
             Some(0) => {
@@ -271,7 +274,7 @@ impl<T: Entry> Consumer<T> {
         }
     }
 
-    /// Reads one entry; its slot is given back by [`Consumer::release`].
+    /// Reads an entry, whose slot is released by [`Consumer::release`].
     #[must_use]
     pub fn pop(&mut self) -> Option<T> {
         if self.available() == 0 {
@@ -282,13 +285,13 @@ impl<T: Entry> Consumer<T> {
         Some(entry)
     }
 
-    /// Gives the slots of what was popped back to the other end.
+    /// Releases the slots of all popped entries.
     pub fn release(&mut self) {
         self.released = self.tail;
         self.ring.map.u32(self.ring.consumer).store(self.tail, Release);
     }
 
-    /// Gives back the slots of what was popped but the last `kept`, and never takes one back that was given.
+    /// Releases the slots of popped entries but the last `kept`.
     pub fn release_but(&mut self, kept: u32) {
         let give = self.unreleased().saturating_sub(kept);
         if give > 0 {
@@ -297,7 +300,7 @@ impl<T: Entry> Consumer<T> {
         }
     }
 
-    /// Entries that were popped and not given back.
+    /// Returns the number of entries popped and not released.
     #[must_use]
     pub const fn unreleased(&self) -> u32 {
         self.tail.wrapping_sub(self.released)
@@ -309,29 +312,29 @@ impl<T: Entry> Consumer<T> {
         self.ring.count
     }
 
-    /// Sets or clears the flag by which this end asks the other for a system call.
-    pub fn set_need_wakeup(&self, ask: bool) {
+    /// Sets or clears the flag by which this end requests a system call.
+    pub fn set_need_wakeup(&self, needed: bool) {
         let flags = self.ring.map.u32(self.ring.flags);
-        if ask {
+        if needed {
             flags.fetch_or(NEED_WAKEUP, Relaxed);
         } else {
             flags.fetch_and(!NEED_WAKEUP, Relaxed);
         }
     }
 
-    /// Entries that stand in the ring now, looked up afresh.
+    /// Reads the producer's index and returns the number of filled entries.
     pub fn pending(&mut self) -> u32 {
         self.head = self.ring.map.u32(self.ring.producer).load(Acquire);
         self.ring.filled(self.head, self.tail).unwrap_or(0)
     }
 
-    /// Whether the other end asks for a system call.
+    /// Returns whether the producer requests a system call.
     #[must_use]
     pub fn need_wakeup(&self) -> bool {
         self.ring.map.u32(self.ring.flags).load(Relaxed) & NEED_WAKEUP != 0
     }
 
-    /// Whether the other end's index became impossible.
+    /// Returns whether the producer wrote an impossible index.
     #[must_use]
     pub const fn broken(&self) -> bool {
         self.ring.broken

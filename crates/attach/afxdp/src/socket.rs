@@ -1,60 +1,61 @@
-//! Making and binding sockets.
+//! Creates and binds sockets.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use crate::memory::Mapping;
+use crate::memory::MmapRegion;
 use crate::ring::{Consumer, Descriptor, Entry, Producer, RingOffsets};
 use crate::sys;
 use crate::umem::Umem;
 use crate::{Error, Result};
 
-/// `XDP_MAX_TX_SKB_BUDGET` (Linux 6.17): packets that one call sends in copy mode; libc does not name it yet.
+/// `XDP_MAX_TX_SKB_BUDGET` (Linux 6.17): packets that one call sends in copy mode; libc does not define
+/// it yet.
 const MAX_TX_BUDGET: libc::c_int = 9;
 
-/// What the kernel counts a packet of a whole frame for, at most.
+/// The most bytes that the kernel charges for a packet of a whole frame.
 const PACKET_COST: usize = 8192;
 
-/// How packets get between the interface and packet memory.
+/// How packets move between the interface and the UMEM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// Zero-copy where the driver can, else copy.
+    /// Zero-copy if the driver supports it, otherwise copy.
     #[default]
     Auto,
     /// The kernel copies.
     Copy,
-    /// The driver reads and writes packet memory itself.
+    /// The driver reads and writes the UMEM itself.
     ZeroCopy,
 }
 
-/// What a socket is bound to and how.
+/// The interface and the mode of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct SocketConfig {
     /// Index of the interface in the network namespace of the calling thread.
     pub interface: u32,
-    /// Its queue.
+    /// Queue of the interface.
     pub queue: u32,
     /// Entries of each of the four rings, a power of two.
     pub ring: u32,
-    /// Zero-copy or copy.
+    /// Zero-copy or copy mode.
     pub mode: Mode,
 }
 
 /// The kernel's own counters of a socket: `struct xdp_statistics`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Received packets that were dropped for no reason counted below (too long for a frame, for one).
+    /// Received packets dropped for reasons not counted below, such as a packet longer than a frame.
     pub rx_dropped: u64,
-    /// Entries of the fill ring that named no frame.
+    /// Invalid addresses in the fill ring.
     pub rx_invalid: u64,
-    /// Descriptors to send that named no packet.
+    /// Invalid descriptors in the transmit ring.
     pub tx_invalid: u64,
-    /// Received packets that were dropped because the receive ring was full.
+    /// Received packets dropped because the receive ring was full.
     pub rx_ring_full: u64,
-    /// Times that a packet came and the fill ring was empty.
+    /// Packets that found the fill ring empty.
     pub fill_empty: u64,
-    /// Times that the kernel looked for something to send and the transmit ring was empty.
+    /// Times that the kernel found the transmit ring empty.
     pub tx_empty: u64,
 }
 
@@ -67,17 +68,17 @@ pub struct Socket {
     pub(crate) transmit: Producer<Descriptor>,
     fd: Arc<OwnedFd>,
     zero_copy: bool,
-    /// The memory its rings name; keeps it mapped while the kernel may write to it.
+    /// The UMEM, which must stay mapped while the kernel may write to it.
     _umem: Arc<Umem>,
 }
 
 impl Socket {
-    /// Makes a socket and binds it: joins the registration of a socket that is bound to the same memory if the
-    /// kernel lets it, else registers the memory itself.
+    /// Creates and binds a socket. It joins the registration of a socket that is bound with the same
+    /// UMEM if the kernel allows it, otherwise registers the UMEM itself.
     ///
     /// # Errors
-    /// [`Error::Socket`] with the step that failed. [`Error::errno`] is `EINVAL` where the interface has no such
-    /// queue, `EBUSY` while another socket has it (also for a moment after that one was closed).
+    /// [`Error::Socket`] with the step that failed. [`Error::errno`] is `EINVAL` if the interface has no
+    /// such queue, and `EBUSY` while another socket has it, and for a moment after that one was closed.
     pub fn bind(umem: &Arc<Umem>, config: &SocketConfig) -> Result<Self> {
         for peer in umem.bound() {
             match Self::attempt(umem, config, Some(&peer), libc::XDP_SHARED_UMEM) {
@@ -102,23 +103,23 @@ impl Socket {
         };
         let fd = sys::socket().map_err(failed("socket(AF_XDP)"))?;
         if peer.is_none() {
-            register(umem, fd.as_fd()).map_err(failed("registering packet memory (XDP_UMEM_REG)"))?;
+            register(umem, fd.as_fd()).map_err(failed("registering the UMEM (XDP_UMEM_REG)"))?;
         }
         for (option, step) in [
-            (libc::XDP_UMEM_FILL_RING, "making the fill ring"),
-            (libc::XDP_UMEM_COMPLETION_RING, "making the completion ring"),
-            (libc::XDP_RX_RING, "making the receive ring"),
-            (libc::XDP_TX_RING, "making the transmit ring"),
+            (libc::XDP_UMEM_FILL_RING, "creating the fill ring"),
+            (libc::XDP_UMEM_COMPLETION_RING, "creating the completion ring"),
+            (libc::XDP_RX_RING, "creating the receive ring"),
+            (libc::XDP_TX_RING, "creating the transmit ring"),
         ] {
             sys::set(fd.as_fd(), option, &config.ring).map_err(failed(step))?;
         }
-        // Absent before Linux 6.17; then one call sends 32 packets, and more calls are made.
+        // Before Linux 6.17 one call sends 32 packets, and more calls are made.
         let _ = sys::set(fd.as_fd(), MAX_TX_BUDGET, &config.ring);
-        // In copy mode each packet under way counts against the send buffer; the ring is to be the limit, not that.
-        // Refused without CAP_NET_ADMIN, then the default remains.
+        // In copy mode each packet in flight counts against the send buffer; the ring is to be the
+        // limit.
         let _ =
             rustix::net::sockopt::set_socket_send_buffer_size_force(&fd, config.ring as usize * PACKET_COST);
-        let offsets = offsets(fd.as_fd()).map_err(failed("asking for ring offsets (XDP_MMAP_OFFSETS)"))?;
+        let offsets = offsets(fd.as_fd()).map_err(failed("reading ring offsets (XDP_MMAP_OFFSETS)"))?;
         let rings = Rings { fd: fd.as_fd(), entries: config.ring };
         let (fill, completion, receive, transmit) = (
             rings.map::<u64, _>(offsets.fill, libc::XDP_UMEM_PGOFF_FILL_RING, "fill ring", Producer::new)?,
@@ -149,22 +150,22 @@ impl Socket {
             sxdp_shared_umem_fd: peer.map_or(0, |p| p.as_raw_fd() as u32),
         };
         sys::bind(fd.as_fd(), &address).map_err(failed("bind"))?;
-        let zero_copy = zero_copy(fd.as_fd()).map_err(failed("asking for the mode (XDP_OPTIONS)"))?;
+        let zero_copy = zero_copy(fd.as_fd()).map_err(failed("reading the mode (XDP_OPTIONS)"))?;
         let fd = Arc::new(fd);
-        umem.remember(&fd);
+        umem.add_bound(&fd);
         Ok(Self { fill, completion, receive, transmit, fd, zero_copy, _umem: Arc::clone(umem) })
     }
 
-    /// Whether the driver reads and writes packet memory itself.
+    /// Returns whether the driver reads and writes the UMEM itself.
     #[must_use]
     pub const fn zero_copy(&self) -> bool {
         self.zero_copy
     }
 
-    /// The kernel's counters.
+    /// Reads the kernel's counters.
     ///
     /// # Errors
-    /// What the kernel says.
+    /// The kernel's error.
     pub fn statistics(&self) -> io::Result<Statistics> {
         let s: libc::xdp_statistics = sys::get(self.fd.as_fd(), libc::XDP_STATISTICS)?;
         Ok(Statistics {
@@ -184,7 +185,7 @@ impl AsFd for Socket {
     }
 }
 
-/// Where the parts of a socket's four rings are.
+/// The offsets of the parts of a socket's four rings.
 #[derive(Clone, Copy, Debug)]
 pub struct Offsets {
     /// Fill ring.
@@ -197,19 +198,19 @@ pub struct Offsets {
     pub transmit: RingOffsets,
 }
 
-/// Whether the driver of the interface that a socket is bound to reads and writes packet memory itself.
+/// Returns whether the driver of a bound socket's interface reads and writes the UMEM itself.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn zero_copy(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let options: libc::xdp_options = sys::get(socket, libc::XDP_OPTIONS)?;
     Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
 }
 
-/// Asks the kernel for the layout of a socket's rings (`XDP_MMAP_OFFSETS`).
+/// Reads the layout of a socket's rings (`XDP_MMAP_OFFSETS`).
 ///
 /// # Errors
-/// What the kernel says; `Unsupported` before Linux 5.4, whose rings have no flags.
+/// The kernel's error; `Unsupported` before Linux 5.4, whose rings have no flags.
 pub fn offsets(fd: BorrowedFd<'_>) -> io::Result<Offsets> {
     let all: libc::xdp_mmap_offsets = sys::get(fd, libc::XDP_MMAP_OFFSETS)?;
     let of = |o: libc::xdp_ring_offset| RingOffsets {
@@ -249,9 +250,9 @@ impl Rings<'_> {
         offsets: RingOffsets,
         page: u64,
         what: &'static str,
-        end: impl FnOnce(Arc<Mapping>, RingOffsets, u32) -> Result<R>,
+        end: impl FnOnce(Arc<MmapRegion>, RingOffsets, u32) -> Result<R>,
     ) -> Result<R> {
         let len = offsets.bytes::<T>(self.entries);
-        end(Arc::new(Mapping::shared(self.fd, page, len, what)?), offsets, self.entries)
+        end(Arc::new(MmapRegion::shared(self.fd, page, len, what)?), offsets, self.entries)
     }
 }

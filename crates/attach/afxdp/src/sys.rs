@@ -1,9 +1,9 @@
-//! The system calls of AF_XDP that rustix has no names for.
+//! The system calls of AF_XDP that rustix does not provide.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What may be handed to the kernel as the value of a socket option: plain C data without padding to leak.
+/// A type that may be the value of a socket option: plain C data without padding.
 ///
 /// # Safety
 /// Every bit pattern must be a value of the type.
@@ -23,12 +23,12 @@ fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// A new AF_XDP socket.
+/// Creates an AF_XDP socket.
 pub(crate) fn socket() -> io::Result<OwnedFd> {
     // SAFETY: takes no pointers.
     let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     check(fd)?;
-    // SAFETY: a new descriptor that nobody else knows.
+    // SAFETY: a new descriptor that only this function has.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -46,7 +46,8 @@ pub(crate) fn set<T: Plain>(fd: BorrowedFd<'_>, option: libc::c_int, value: &T) 
     })
 }
 
-/// Reads an option of level `SOL_XDP`. A kernel whose struct is shorter is an error: its layout is another one.
+/// Reads an option of level `SOL_XDP`. A kernel whose structure is shorter is an error, since its layout
+/// differs.
 pub(crate) fn get<T: Plain>(fd: BorrowedFd<'_>, option: libc::c_int) -> io::Result<T> {
     // SAFETY: `Plain` promises that all-zero bits are a value.
     let mut value: T = unsafe { std::mem::zeroed() };
@@ -70,14 +71,14 @@ pub(crate) fn get<T: Plain>(fd: BorrowedFd<'_>, option: libc::c_int) -> io::Resu
     Ok(value)
 }
 
-/// Binds to a queue of an interface.
+/// Binds a socket to a queue of an interface.
 pub(crate) fn bind(fd: BorrowedFd<'_>, address: &libc::sockaddr_xdp) -> io::Result<()> {
     let len = size_of::<libc::sockaddr_xdp>() as libc::socklen_t;
     // SAFETY: the kernel reads `len` bytes of a live address.
     check(unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(address).cast(), len) })
 }
 
-/// The empty send that makes the kernel look at the transmit ring.
+/// Makes the empty send call on which the kernel reads the transmit ring.
 pub(crate) fn kick_transmit(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: sends nothing, so no buffer is read; no address is given.
     let sent =
@@ -85,9 +86,9 @@ pub(crate) fn kick_transmit(fd: BorrowedFd<'_>) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The empty receive that makes a zero-copy driver look at the fill ring.
+/// Makes the empty receive call on which a zero-copy driver reads the fill ring.
 pub(crate) fn kick_receive(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: receives nothing, so no buffer is written; no address is asked for.
+    // SAFETY: receives nothing, so no buffer is written; no address is requested.
     let got = unsafe {
         libc::recvfrom(
             fd.as_raw_fd(),

@@ -1,27 +1,28 @@
-//! Packet memory that sockets of several interfaces and queues share.
+//! The UMEM, which sockets of several interfaces and queues share.
 //!
-//! The kernel counts a UMEM by the sockets that are bound to it. Interfaces come and go while packets are held, so
-//! memory and registration are apart here: the memory lives as long as the [`Umem`], each new socket joins the
-//! registration of any that is still bound, and registers the same memory again when there is none left (or when
-//! the kernel will not have the two share, as with a zero-copy and a copy-only interface).
+//! The kernel keeps a UMEM registered while a socket is bound with it. Interfaces come and go while
+//! packets are held, so memory and registration are separate here: the memory lives as long as the
+//! [`Umem`]. A new socket joins the registration of any bound socket, and registers the same memory
+//! again if there is none, or if the kernel does not let the two share, such as a zero-copy and a
+//! copy-only interface.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use crate::memory::Mapping;
+use crate::memory::MmapRegion;
 use crate::{Error, Result};
 
-/// Bytes that the kernel keeps free in front of each received packet (`XDP_PACKET_HEADROOM`).
+/// Bytes of headroom that the kernel keeps in front of each received packet (`XDP_PACKET_HEADROOM`).
 pub const KERNEL_HEADROOM: u32 = 256;
 
-/// Size and shape of packet memory.
+/// The size of a UMEM and of its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UmemConfig {
-    /// Frames.
+    /// Number of frames.
     pub frames: u32,
-    /// Bytes of a frame: 2048 or 4096 (a power of two up to the page size, as the kernel demands).
+    /// Bytes of a frame: 2048 or 4096 (the kernel requires a power of two up to the page size).
     pub frame_size: u32,
-    /// Whether to use huge pages where there are enough.
+    /// Whether to use huge pages if enough are available.
     pub huge_pages: bool,
 }
 
@@ -32,17 +33,17 @@ impl Default for UmemConfig {
 }
 
 impl UmemConfig {
-    /// The longest packet that can be received into a frame.
+    /// Returns the longest packet that can be received into a frame.
     #[must_use]
     pub const fn max_packet(&self) -> u32 {
         self.frame_size - KERNEL_HEADROOM
     }
 }
 
-/// Packet memory, and the sockets whose registration of it can be joined.
+/// A UMEM, and the bound sockets whose registration another socket can join.
 #[derive(Debug)]
 pub struct Umem {
-    memory: Mapping,
+    memory: MmapRegion,
     config: UmemConfig,
     bound: Mutex<Vec<Weak<OwnedFd>>>,
 }
@@ -51,7 +52,7 @@ impl Umem {
     /// Maps the memory.
     ///
     /// # Errors
-    /// [`Error::Config`] for numbers the kernel would refuse, [`Error::Map`].
+    /// [`Error::Config`] for values that the kernel would refuse, [`Error::Map`].
     pub fn new(config: UmemConfig) -> Result<Arc<Self>> {
         let size = config.frame_size;
         if !(size.is_power_of_two() && (2048..=4096).contains(&size)) {
@@ -68,30 +69,30 @@ impl Umem {
                 rule: "it must be from 64 to 4194304",
             });
         }
-        let memory = Mapping::anonymous(config.frames as usize * size as usize, config.huge_pages)?;
+        let memory = MmapRegion::anonymous(config.frames as usize * size as usize, config.huge_pages)?;
         Ok(Arc::new(Self { memory, config, bound: Mutex::default() }))
     }
 
-    /// Its shape.
+    /// Returns the configuration.
     #[must_use]
     pub const fn config(&self) -> &UmemConfig {
         &self.config
     }
 
-    /// The memory itself.
+    /// Returns the memory.
     #[must_use]
-    pub const fn memory(&self) -> &Mapping {
+    pub const fn memory(&self) -> &MmapRegion {
         &self.memory
     }
 
-    /// Remembers a bound socket as one whose registration can be joined for as long as it is open.
-    pub(crate) fn remember(&self, socket: &Arc<OwnedFd>) {
+    /// Adds a bound socket, whose registration can be joined while it is open.
+    pub(crate) fn add_bound(&self, socket: &Arc<OwnedFd>) {
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
         bound.retain(|w| w.strong_count() > 0);
         bound.push(Arc::downgrade(socket));
     }
 
-    /// Sockets whose registration can perhaps be joined.
+    /// Returns the open sockets whose registration may be joined.
     pub(crate) fn bound(&self) -> Vec<Arc<OwnedFd>> {
         let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
         bound.iter().filter_map(Weak::upgrade).collect()

@@ -1,6 +1,6 @@
-//! Every frame has one owner, whatever a kernel would say.
+//! Every frame has one owner, whatever the kernel does.
 
-use p4shield_afxdp::{Frame, FramePool, PortId, Umem, UmemConfig};
+use p4shield_afxdp::{Frame, FramePool, SocketId, Umem, UmemConfig};
 use proptest::prelude::*;
 
 const FRAMES: u32 = 64;
@@ -15,7 +15,7 @@ enum Step {
     Take,
     Drop(usize),
     Offer(usize),
-    /// The kernel announces a packet at an address, of a length, on a port.
+    /// The kernel receives a packet of a length at an address, on a port.
     Receive(usize, u64, u32),
     Send(usize, usize),
     /// The kernel completes an address on a port.
@@ -37,9 +37,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..300)
 }
 
-/// What a frame is, in the model.
+/// The owner of a frame in the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Owner {
+enum ModelOwner {
     Free,
     Held,
     Fill(usize),
@@ -50,37 +50,37 @@ proptest! {
     #[test]
     fn the_ledger_agrees_with_a_model(steps in steps()) {
         let pool = pool();
-        let mut ports: Vec<PortId> = (0..3).map(|_| pool.open_port().unwrap()).collect();
+        let mut ports: Vec<SocketId> = (0..3).map(|_| pool.open_port().unwrap()).collect();
         let mut held: Vec<(usize, Frame<'_>)> = Vec::new();
-        let mut model = [Owner::Free; FRAMES as usize];
+        let mut model = [ModelOwner::Free; FRAMES as usize];
         let frame_of = |address: u64| (address / u64::from(SIZE)) as usize;
         for step in steps {
             match step {
                 Step::Take => if let Some(mut f) = pool.take() {
-                    // Where it is, is known from its bytes: nobody else may have them.
+                    // The address of its bytes identifies the frame.
                     let at = f.buffer_mut().as_ptr() as usize - pool.umem().memory().base().as_ptr() as usize;
                     let index = at / SIZE as usize;
-                    prop_assert_eq!(model[index], Owner::Free);
-                    model[index] = Owner::Held;
+                    prop_assert_eq!(model[index], ModelOwner::Free);
+                    model[index] = ModelOwner::Held;
                     held.push((index, f));
                 },
                 Step::Drop(n) => if n < held.len() {
                     let (index, f) = held.swap_remove(n);
                     drop(f);
-                    model[index] = Owner::Free;
+                    model[index] = ModelOwner::Free;
                 },
                 Step::Offer(p) => if let Some(address) = pool.offer(ports[p]) {
-                    prop_assert_eq!(model[frame_of(address)], Owner::Free);
-                    model[frame_of(address)] = Owner::Fill(p);
+                    prop_assert_eq!(model[frame_of(address)], ModelOwner::Free);
+                    model[frame_of(address)] = ModelOwner::Fill(p);
                 },
                 Step::Receive(p, address, len) => {
                     let index = frame_of(address);
                     let fits = (address % u64::from(SIZE)) as u32 + len <= SIZE;
-                    let ours = model.get(index) == Some(&Owner::Fill(p));
+                    let ours = model.get(index) == Some(&ModelOwner::Fill(p));
                     let got = pool.receive(ports[p], address, len);
                     prop_assert_eq!(got.is_some(), ours && fits);
                     if ours {
-                        model[index] = if fits { Owner::Held } else { Owner::Free };
+                        model[index] = if fits { ModelOwner::Held } else { ModelOwner::Free };
                     }
                     held.extend(got.map(|f| (index, f)));
                 }
@@ -88,13 +88,13 @@ proptest! {
                     let (index, f) = held.swap_remove(n);
                     let (address, _) = pool.send(ports[p], f);
                     prop_assert_eq!(frame_of(address), index);
-                    model[index] = Owner::Transmit(p);
+                    model[index] = ModelOwner::Transmit(p);
                 },
                 Step::Complete(p, address) => {
-                    let ours = model.get(frame_of(address)) == Some(&Owner::Transmit(p));
+                    let ours = model.get(frame_of(address)) == Some(&ModelOwner::Transmit(p));
                     prop_assert_eq!(pool.reap(ports[p], address), ours);
                     if ours {
-                        model[frame_of(address)] = Owner::Free;
+                        model[frame_of(address)] = ModelOwner::Free;
                         prop_assert!(!pool.reap(ports[p], address), "completed twice");
                     }
                 }
@@ -102,20 +102,20 @@ proptest! {
                     pool.close_port(ports[p]);
                     ports[p] = pool.open_port().unwrap();
                     for o in &mut model {
-                        if matches!(*o, Owner::Fill(q) | Owner::Transmit(q) if q == p) {
-                            *o = Owner::Free;
+                        if matches!(*o, ModelOwner::Fill(q) | ModelOwner::Transmit(q) if q == p) {
+                            *o = ModelOwner::Free;
                         }
                     }
                 }
             }
-            let census = pool.census();
-            let count = |want: fn(&Owner) -> bool| model.iter().filter(|o| want(o)).count() as u32;
-            prop_assert_eq!(census.total(), FRAMES);
-            prop_assert_eq!(census.free, count(|o| *o == Owner::Free));
-            prop_assert_eq!(census.held, count(|o| *o == Owner::Held));
-            prop_assert_eq!(census.receive, count(|o| matches!(o, Owner::Fill(_))));
-            prop_assert_eq!(census.transmit, count(|o| matches!(o, Owner::Transmit(_))));
-            prop_assert_eq!(pool.available() as u32, census.free);
+            let counts = pool.counts();
+            let count = |want: fn(&ModelOwner) -> bool| model.iter().filter(|o| want(o)).count() as u32;
+            prop_assert_eq!(counts.total(), FRAMES);
+            prop_assert_eq!(counts.free, count(|o| *o == ModelOwner::Free));
+            prop_assert_eq!(counts.held, count(|o| *o == ModelOwner::Held));
+            prop_assert_eq!(counts.receive, count(|o| matches!(o, ModelOwner::Fill(_))));
+            prop_assert_eq!(counts.transmit, count(|o| matches!(o, ModelOwner::Transmit(_))));
+            prop_assert_eq!(pool.available() as u32, counts.free);
         }
     }
 }

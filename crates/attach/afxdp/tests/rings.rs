@@ -1,16 +1,16 @@
-//! Both ends of a ring against a queue, and against a peer that writes what it likes.
+//! Both ends of a ring, against a model queue and a hostile peer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use p4shield_afxdp::{Consumer, Descriptor, Error, Mapping, Producer, RingOffsets};
+use p4shield_afxdp::{Consumer, Descriptor, Error, MmapRegion, Producer, RingOffsets};
 use proptest::prelude::*;
 
 const AT: RingOffsets = RingOffsets { producer: 0, consumer: 128, flags: 196, entries: 320 };
 
-fn memory() -> Arc<Mapping> {
-    Arc::new(Mapping::anonymous(4096, false).unwrap())
+fn memory() -> Arc<MmapRegion> {
+    Arc::new(MmapRegion::anonymous(4096, false).unwrap())
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +35,7 @@ proptest! {
     #[test]
     fn a_ring_is_a_bounded_queue(bits in 0..5u32, start: u32, steps in steps()) {
         let (map, size) = (memory(), 1 << bits);
-        // Indexes run freely and wrap: anywhere is as good a place to begin.
+        // Indexes are free-running and wrap, so a ring may start anywhere.
         map.u32(0).store(start, Relaxed);
         map.u32(128).store(start, Relaxed);
         let mut producer = Producer::<u64>::new(Arc::clone(&map), AT, size).unwrap();
@@ -91,7 +91,7 @@ proptest! {
         prop_assert_eq!(free, if possible { 16 - 0u32.wrapping_sub(index) } else { 0 });
         prop_assert_eq!(producer.broken(), !possible);
         map.u32(0).store(1, Relaxed);
-        prop_assert_eq!(consumer.pop().is_some(), index == 0, "a broken ring does not heal by itself");
+        prop_assert_eq!(consumer.pop().is_some(), index == 0, "a broken ring stays broken");
     }
 }
 

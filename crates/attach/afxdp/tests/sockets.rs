@@ -1,4 +1,4 @@
-//! Real sockets: one packet memory over several interfaces and queues, which come and go.
+//! Sockets of the kernel: one UMEM for several interfaces and queues, which come and go.
 
 #![allow(clippy::print_stdout, reason = "skipped tests say so")]
 
@@ -38,10 +38,10 @@ fn frames_go_out_and_come_back_on_shared_memory() {
     let pool = FramePool::new(umem.clone());
     let (a, b) = (index(&ns, "a0"), index(&ns, "b0"));
     let first = bind(&ns, &umem, a, Mode::Auto).unwrap();
-    assert!(!first.zero_copy(), "veth copies");
+    assert!(!first.zero_copy(), "veth has copy mode only");
     let mut ports: Vec<Port> = vec![Port::new(first, &pool).unwrap()];
     ports.push(Port::new(bind(&ns, &umem, b, Mode::Auto).unwrap(), &pool).unwrap());
-    // The first goes and comes back: the second's registration is joined by then.
+    // The first socket is closed and bound again, and joins the second one's registration.
     let gone = ports.remove(0);
     let id = gone.id();
     drop(gone.into_socket());
@@ -68,7 +68,7 @@ fn frames_go_out_and_come_back_on_shared_memory() {
             frame.bytes_mut().fill(0xff);
             port.send(&pool, frame).unwrap();
         }
-        assert_eq!(pool.census().transmit, 40);
+        assert_eq!(pool.counts().transmit, 40);
         p4shield_testbed::wait_until("completion", 5, || {
             port.kick().unwrap();
             port.reap(&pool);
@@ -79,8 +79,8 @@ fn frames_go_out_and_come_back_on_shared_memory() {
         assert_eq!((sent.tx_invalid, sent.rx_invalid), (0, 0));
     }
     assert_ne!(ns.ip("-s link show a1").unwrap(), before, "nothing arrived at the other end");
-    let census = pool.census();
-    assert_eq!((census.free, census.receive, census.total()), (256 - 128, 128, 256));
+    let counts = pool.counts();
+    assert_eq!((counts.free, counts.receive, counts.total()), (256 - 128, 128, 256));
     assert_eq!(pool.refused(), 0);
 }
 

@@ -1,6 +1,6 @@
 //! Counters and status of loops and wires. The mediator counts the packets' verdicts.
 
-use p4shield_afxdp::{Census, Statistics};
+use p4shield_afxdp::{FrameCounts, Statistics};
 
 use crate::system::xdp::XdpCounters;
 
@@ -38,7 +38,7 @@ pub struct Snapshot {
     /// The wires.
     pub wires: Vec<WireCounters>,
     /// The number of frames of each owner.
-    pub frames: Census,
+    pub frames: FrameCounts,
     /// Frames that the kernel returned although it did not own them.
     pub refused: u64,
     /// Rounds of the loop.

@@ -5,7 +5,7 @@
 //! packet or a P4 VM has a verdict. With nothing to do it sleeps without a timeout.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
 use p4shield_attach::spawn_without_signals;
@@ -154,8 +154,8 @@ impl DrainThread {
             SleepLimit::Short => set.limit(RECHECK),
             SleepLimit::NoSleep => set.timeout = Some(0),
         }
-        // SAFETY: no mask. An error ends the sleep early.
-        let _ = unsafe { set.poll(std::ptr::null()) };
+        // An error ends the sleep early.
+        let _ = set.poll(None);
         drain_signal::leave_sleep();
         let rang = set.entries()[own..].iter().any(|p| p.revents != 0);
         self.held.iter().for_each(|(_, queue)| queue.leave_sleep(rang));
@@ -195,8 +195,7 @@ fn watch(sockets: &OwnedFd, socket: &XskSocket, queue: &XskQueue, last: &mut Soc
         if last.watched == watched {
             return;
         }
-        // SAFETY: a socket with a pump is open: closing it removes the pump first, and this thread is inside.
-        let fd = unsafe { BorrowedFd::borrow_raw(socket.fd.load(Relaxed)) };
+        let fd = socket.borrow_fd();
         let data = epoll::EventData::new_u64(socket.number.into());
         // A failure costs one sleep or one wake-up too many.
         let _ = if watched {

@@ -40,10 +40,9 @@
 //!
 //! # Unsafe code
 //!
-//! `unsafe` is in the C interface (`hooks`, `next_libc`, `process`, and the waiting in `poll`,
-//! `poll_set` and `drain`), in the access to the application's memory (`packet`, `umem`, `rings`,
-//! `verdicts`), and where raw pointers and descriptors become references (`fd_table`, `socket`,
-//! `queue`).
+//! `unsafe` is in the C interface (`hooks`, `next_libc`, `poll_set`, `process`), in the access to the
+//! application's memory (`packet`, `rings`, `umem`, `verdicts`), and where pointers and descriptors become
+//! references (`fd_table`, `socket`).
 
 #![cfg_attr(
     test,

@@ -110,3 +110,9 @@ pub(crate) fn errno() -> c_int {
     // SAFETY: the calling thread's own variable.
     unsafe { *libc::__errno_location() }
 }
+
+/// Makes the empty send call on which the kernel reads a socket's transmit ring.
+pub(crate) fn send_empty(fd: c_int) -> ssize_t {
+    // SAFETY: sends nothing, so no buffer is read; there is no address.
+    unsafe { sendto()(fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) }
+}

@@ -18,10 +18,7 @@ pub(crate) fn concerns_sockets(fds: &[pollfd]) -> bool {
 
 /// Implements `poll` and `ppoll` for a call that [concerns](concerns_sockets) an AF_XDP socket.
 /// `timeout` in nanoseconds; `None` waits without a limit.
-///
-/// # Safety
-/// As for `ppoll`.
-pub(crate) unsafe fn wait(fds: &mut [pollfd], timeout: Option<u64>, mask: *const sigset_t) -> c_int {
+pub(crate) fn wait(fds: &mut [pollfd], timeout: Option<u64>, mask: Option<&sigset_t>) -> c_int {
     let end = timeout.filter(|t| *t > 0).map(|t| now().saturating_add(t));
     let mut first = timeout != Some(0);
     loop {
@@ -31,8 +28,7 @@ pub(crate) unsafe fn wait(fds: &mut [pollfd], timeout: Option<u64>, mask: *const
         // once, and the flag is not set again for a socket for which a thread sleeps in `poll`.
         let at_once = ready || left == Some(0) || (first && note_poll_sleep(fds));
         first = false;
-        // SAFETY: the caller's promise about the mask.
-        let result = unsafe { if at_once { query(fds, mask) } else { sleep(fds, left, mask) } };
+        let result = if at_once { query(fds, mask) } else { sleep(fds, left, mask) };
         let Ok(woken) = result else { return -1 };
         if !at_once && woken {
             check_sockets(fds);
@@ -94,10 +90,7 @@ fn note_poll_sleep(fds: &[pollfd]) -> bool {
 
 /// Queries the kernel for the other descriptors, and for AF_XDP sockets whose fill ring needs a call,
 /// without sleeping.
-///
-/// # Safety
-/// The mask is null or points to a signal mask.
-unsafe fn query(fds: &mut [pollfd], mask: *const sigset_t) -> Result<bool, ()> {
+fn query(fds: &mut [pollfd], mask: Option<&sigset_t>) -> Result<bool, ()> {
     let mut set = PollSet::new(Some(0));
     let needs_query = |p: &pollfd| match bound(p.fd) {
         Some((_, queue)) => queue.kernel_needs_wakeup.load(Relaxed),
@@ -107,16 +100,12 @@ unsafe fn query(fds: &mut [pollfd], mask: *const sigset_t) -> Result<bool, ()> {
         return Ok(false);
     }
     add_kernel_events(fds, &mut set);
-    // SAFETY: the caller's mask.
-    unsafe { poll_kernel(fds, &mut set, mask) }
+    poll_kernel(fds, &mut set, mask)
 }
 
 /// Sleeps in the kernel's `ppoll`: on other descriptors as the application requested; on AF_XDP sockets
 /// until a packet comes that the receive ring has room for, or a P4 VM has a verdict.
-///
-/// # Safety
-/// The mask is null or points to a signal mask.
-unsafe fn sleep(fds: &mut [pollfd], timeout: Option<u64>, mask: *const sigset_t) -> Result<bool, ()> {
+fn sleep(fds: &mut [pollfd], timeout: Option<u64>, mask: Option<&sigset_t>) -> Result<bool, ()> {
     let mut set = PollSet::new(timeout);
     add_kernel_events(fds, &mut set);
     // Kept, since a socket may be closed meanwhile: its queue's sleep must end all the same.
@@ -138,8 +127,7 @@ unsafe fn sleep(fds: &mut [pollfd], timeout: Option<u64>, mask: *const sigset_t)
     if !may {
         set.timeout = Some(0);
     }
-    // SAFETY: the caller's mask.
-    let result = unsafe { poll_kernel(fds, &mut set, mask) };
+    let result = poll_kernel(fds, &mut set, mask);
     let rang = set.entries()[fds.len()..].iter().any(|p| p.revents != 0);
     for queue in queues {
         queue.leave_sleep(rang);
@@ -162,12 +150,8 @@ fn add_kernel_events(fds: &[pollfd], set: &mut PollSet) {
 
 /// Polls the kernel and copies `revents`. For AF_XDP sockets copies only errors: a packet that makes the
 /// kernel's socket readable is, or will be, in the replaced ring.
-///
-/// # Safety
-/// The mask is null or points to a signal mask.
-unsafe fn poll_kernel(fds: &mut [pollfd], set: &mut PollSet, mask: *const sigset_t) -> Result<bool, ()> {
-    // SAFETY: the caller's mask.
-    let n = unsafe { set.poll(mask) };
+fn poll_kernel(fds: &mut [pollfd], set: &mut PollSet, mask: Option<&sigset_t>) -> Result<bool, ()> {
+    let n = set.poll(mask);
     for (answer, p) in set.entries().iter().zip(fds) {
         match bound(p.fd) {
             None => p.revents = answer.revents,

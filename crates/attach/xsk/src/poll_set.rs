@@ -52,17 +52,15 @@ impl PollSet {
     }
 
     /// Calls `ppoll` and returns its result.
-    ///
-    /// # Safety
-    /// `mask` is null or points to a signal mask.
-    pub(crate) unsafe fn poll(&mut self, mask: *const sigset_t) -> c_int {
+    pub(crate) fn poll(&mut self, mask: Option<&sigset_t>) -> c_int {
         let timeout = self.timeout.map(|t| timespec {
             tv_sec: (t / 1_000_000_000) as libc::time_t,
             tv_nsec: (t % 1_000_000_000) as libc::c_long,
         });
         let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+        let mask = mask.map_or(std::ptr::null(), std::ptr::from_ref);
         let set = self.entries();
-        // SAFETY: a slice of entries, a live timeout, and the caller's mask.
+        // SAFETY: a slice of entries, and a timeout and a mask that are null or live.
         unsafe { next_libc::ppoll()(set.as_mut_ptr(), set.len() as nfds_t, timeout, mask) }
     }
 }

@@ -129,7 +129,7 @@ impl XskQueue {
                 if called {
                     send_all(pump, number, fd);
                 } else {
-                    (result, called) = (send_call(fd), true);
+                    (result, called) = (next_libc::send_empty(fd), true);
                 }
                 if pump.unsent(number) < unsent {
                     pump.verdict_sources().for_each(Verdicts::sent);
@@ -199,19 +199,13 @@ impl XskQueue {
     }
 }
 
-/// Makes the empty send call on which the kernel reads a transmit ring.
-fn send_call(fd: RawFd) -> isize {
-    // SAFETY: sends nothing, so no buffer is read; there is no address.
-    unsafe { next_libc::sendto()(fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) }
-}
-
 /// Repeats the send call while the kernel takes packets. If an interface is down or full, a later round
 /// tries again.
 fn send_all(pump: &mut TransmitPump<Verdicts>, number: u32, fd: RawFd) {
     const RETRIED: [c_int; 3] = [libc::EAGAIN, libc::EBUSY, libc::ENOBUFS];
     for _ in 0..MAX_SEND_CALLS {
         let before = pump.unsent(number);
-        if before == 0 || (send_call(fd) < 0 && !RETRIED.contains(&next_libc::errno())) {
+        if before == 0 || (next_libc::send_empty(fd) < 0 && !RETRIED.contains(&next_libc::errno())) {
             return;
         }
         pump.reap();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use libc::{c_int, off_t, size_t};
 use p4shield_afxdp::ring::Entry;
-use p4shield_afxdp::{Consumer, Error, Mapping, Producer, RingOffsets};
+use p4shield_afxdp::{Consumer, Error, MmapRegion, Producer, RingOffsets};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use crate::next_libc;
@@ -58,9 +58,9 @@ impl RingKind {
 #[derive(Debug)]
 pub(crate) struct RingPair {
     /// The application's ring, as this library maps it.
-    application: Arc<Mapping>,
+    application: Arc<MmapRegion>,
     /// The kernel's ring.
-    kernel: Arc<Mapping>,
+    kernel: Arc<MmapRegion>,
     offsets: RingOffsets,
     entries: u32,
     memory: OwnedFd,
@@ -80,7 +80,7 @@ impl RingPair {
         ftruncate(&memory, bytes as u64)?;
         // Sealed, so that the memory cannot shrink under the mappings.
         fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let map = |fd, at, what| Mapping::shared(fd, at, bytes, what).map_err(io::Error::other);
+        let map = |fd, at, what| MmapRegion::shared(fd, at, bytes, what).map_err(io::Error::other);
         Ok(Self {
             application: Arc::new(map(memory.as_fd(), 0, "a ring for the application")?),
             kernel: Arc::new(map(socket, kind.offset(), "a ring of the kernel")?),

@@ -127,6 +127,14 @@ impl XskSocket {
         (self.number, self.fd.load(Relaxed))
     }
 
+    /// Borrows a descriptor of the socket. For use in a call of the application on this socket, or
+    /// inside one of its pumps.
+    pub(crate) fn borrow_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open: an application in a call has it open, and closing the last
+        // descriptor removes the socket from its pumps first, which waits for the thread inside.
+        unsafe { BorrowedFd::borrow_raw(self.fd.load(Relaxed)) }
+    }
+
     /// Records how many packets are ready and whether the receive ring has room.
     pub(crate) fn update_readiness(&self, pump: &mut ReceivePump<Verdicts>) {
         self.event.set_ready(pump.ready(self.number));
@@ -138,7 +146,7 @@ impl XskSocket {
         queue.count_call();
         queue.pump_receive(|pump| {
             self.update_readiness(pump);
-            queue.kernel_needs_wakeup.store(pump.kernel_need_wakeup(), Relaxed);
+            queue.kernel_needs_wakeup.store(pump.kernel_needs_wakeup(), Relaxed);
         });
         if queue.is_sending() {
             queue.pump_transmit(self.number_and_fd(), false, |_| {});
@@ -207,8 +215,7 @@ impl XskSocket {
     }
 
     fn create_pair(&self, kind: RingKind, entries: u32) -> io::Result<RingPair> {
-        // SAFETY: the application is in a call with this descriptor, or has it open.
-        let fd = unsafe { BorrowedFd::borrow_raw(self.fd.load(Relaxed)) };
+        let fd = self.borrow_fd();
         let all = offsets(fd)?;
         match kind {
             RingKind::Fill => RingPair::new::<u64>(fd, kind, all.fill, entries),
@@ -272,9 +279,7 @@ impl XskSocket {
             queue.receive.wait(|r| r.as_ref().inspect(|r| r.set_need_wakeup(true)).is_some());
         } else {
             // Without the flag an application in zero-copy mode need not make any call.
-            // SAFETY: the application is in a call with this descriptor.
-            let fd = unsafe { BorrowedFd::borrow_raw(self.fd.load(Relaxed)) };
-            queue.never_calls.store(zero_copy(fd).unwrap_or(true), Relaxed);
+            queue.never_calls.store(zero_copy(self.borrow_fd()).unwrap_or(true), Relaxed);
         }
         self.bound.store(std::ptr::from_ref(queue).cast_mut(), Release);
         drain_signal::notify();

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use p4shield_afxdp::{Frame, FramePool, Port, PortId, Socket};
+use p4shield_afxdp::{Frame, FramePool, Port, Socket, SocketId};
 use p4shield_channel::{IdleResult, Waiter};
 use p4shield_mediator::{Disposition, Mediator, P4VmChannel, PortSpec, ReleasedPacket};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -228,7 +228,7 @@ impl<'p> Engine<'p> {
     }
 
     /// Removes the sockets of a side. The caller closes them and then calls [`Self::reclaim`].
-    pub(crate) fn uninstall(&mut self, id: WireId, side: WireSide) -> Vec<(PortId, Socket)> {
+    pub(crate) fn uninstall(&mut self, id: WireId, side: WireSide) -> Vec<(SocketId, Socket)> {
         let Some(wire) = self.wire(id) else { return Vec::new() };
         let queues = std::mem::take(&mut wire.sides[side as usize].queues);
         let sockets: Vec<_> = queues.into_iter().map(|l| (l.port.id(), l.port.into_socket())).collect();
@@ -240,7 +240,7 @@ impl<'p> Engine<'p> {
     }
 
     /// Takes back the frames of closed sockets.
-    pub(crate) fn reclaim(&mut self, ports: &[PortId]) {
+    pub(crate) fn reclaim(&mut self, ports: &[SocketId]) {
         for &port in ports {
             self.pool.close_port(port);
         }
@@ -263,7 +263,7 @@ impl<'p> Engine<'p> {
         });
         Snapshot {
             wires: wires.collect(),
-            frames: self.pool.census(),
+            frames: self.pool.counts(),
             refused: self.pool.refused(),
             rounds: self.rounds,
             sleeps: self.sleeps,

@@ -57,7 +57,7 @@ struct ReceiveSocket<J> {
 }
 
 /// The rings that judged packets go to.
-struct Destinations<'p> {
+struct ReceiveDestinations<'p> {
     frames: &'p FrameTable,
     fill: &'p mut Producer<u64>,
     fill_history: &'p RingHistory,
@@ -161,13 +161,13 @@ impl<J: VerdictSource> ReceivePump<J> {
 
     /// Returns whether the kernel waits for a system call before it reads the fill ring.
     #[must_use]
-    pub fn kernel_need_wakeup(&self) -> bool {
+    pub fn kernel_needs_wakeup(&self) -> bool {
         self.fill.kernel.need_wakeup()
     }
 
     /// Sets or clears the need_wakeup flag of the application's fill ring.
-    pub fn set_need_wakeup(&self, ask: bool) {
-        self.fill.application.set_need_wakeup(ask);
+    pub fn set_need_wakeup(&self, needed: bool) {
+        self.fill.application.set_need_wakeup(needed);
     }
 
     /// Returns whether a peer wrote an impossible index to a ring, which then moves nothing.
@@ -218,8 +218,8 @@ impl<J: VerdictSource> ReceiveSocket<J> {
         frames: &'p FrameTable,
         fill: &'p mut Producer<u64>,
         fill_history: &'p RingHistory,
-    ) -> (Destinations<'p>, &'p mut FragmentLists, &'p mut J) {
-        let destinations = Destinations {
+    ) -> (ReceiveDestinations<'p>, &'p mut FragmentLists, &'p mut J) {
+        let destinations = ReceiveDestinations {
             frames,
             fill,
             fill_history,
@@ -252,7 +252,7 @@ impl<J: VerdictSource> ReceiveSocket<J> {
         let Self {
             rings: ReceiveRings { application, kernel }, ring_id, history, fragments, verdicts, ..
         } = self;
-        let mut destinations = Destinations {
+        let mut destinations = ReceiveDestinations {
             frames,
             fill,
             fill_history,
@@ -295,7 +295,7 @@ impl<J: VerdictSource> ReceiveSocket<J> {
     }
 }
 
-impl PacketDestinations for Destinations<'_> {
+impl PacketDestinations for ReceiveDestinations<'_> {
     fn forward(&mut self, descriptor: Descriptor, frame: u32) {
         self.moved += 1;
         match self.frames.ledger.deliver(frame, self.ring_id, self.history) {

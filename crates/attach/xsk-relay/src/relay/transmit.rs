@@ -57,7 +57,7 @@ struct TransmitSocket<J> {
 }
 
 /// The rings that judged packets go to.
-struct Destinations<'p> {
+struct TransmitDestinations<'p> {
     frames: &'p FrameTable,
     transmit: &'p mut Producer<Descriptor>,
     completion: &'p mut Producer<u64>,
@@ -92,7 +92,7 @@ impl<J: VerdictSource> TransmitPump<J> {
         while let Some(at) = self.sockets.iter().position(|s| s.number == number) {
             let mut socket = self.sockets.swap_remove(at);
             let TransmitSocket { rings, fragments, verdicts, .. } = &mut socket;
-            let mut destinations = Destinations {
+            let mut destinations = TransmitDestinations {
                 frames: &self.frames,
                 transmit: &mut rings.kernel,
                 completion: &mut self.completion.application,
@@ -169,9 +169,9 @@ impl<J: VerdictSource> TransmitPump<J> {
     }
 
     /// Sets or clears the need_wakeup flag of the application's transmit rings.
-    pub fn set_need_wakeup(&self, ask: bool) {
+    pub fn set_need_wakeup(&self, needed: bool) {
         for socket in &self.sockets {
-            socket.rings.application.set_need_wakeup(ask);
+            socket.rings.application.set_need_wakeup(needed);
         }
     }
 
@@ -215,8 +215,14 @@ impl<J: VerdictSource> TransmitPump<J> {
         let in_completion = completion.room(*outstanding + waiting).saturating_sub(*outstanding);
         let in_transmit = rings.kernel.room(*held + waiting).saturating_sub(*held);
         let take = waiting.min(in_completion).min(in_transmit);
-        let mut destinations =
-            Destinations { frames, transmit: &mut rings.kernel, completion, history, passed: 0, dropped: 0 };
+        let mut destinations = TransmitDestinations {
+            frames,
+            transmit: &mut rings.kernel,
+            completion,
+            history,
+            passed: 0,
+            dropped: 0,
+        };
         // First, since polling processes the lane's events.
         verdicts.poll(now, |judged| fragments.dispatch(judged, &mut destinations));
         let mut taken = 0;
@@ -251,7 +257,7 @@ impl<J: VerdictSource> TransmitPump<J> {
     }
 }
 
-impl PacketDestinations for Destinations<'_> {
+impl PacketDestinations for TransmitDestinations<'_> {
     fn forward(&mut self, descriptor: Descriptor, frame: u32) {
         self.passed += 1;
         match self.frames.ledger.transmit(frame) {
@@ -279,7 +285,7 @@ impl PacketDestinations for Destinations<'_> {
     }
 }
 
-impl Destinations<'_> {
+impl TransmitDestinations<'_> {
     /// Handles a descriptor that the application must not send. An address outside every frame is
     /// skipped, as the kernel does. One in a frame is completed unsent, because the application counts
     /// completions; the frame keeps its owner.

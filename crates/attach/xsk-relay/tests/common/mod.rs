@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use p4shield_afxdp::ring::Entry;
-use p4shield_afxdp::{Consumer, Descriptor, Mapping, Producer, RingOffsets};
+use p4shield_afxdp::{Consumer, Descriptor, MmapRegion, Producer, RingOffsets};
 use p4shield_xsk_relay::frames::UmemGeometry;
 use p4shield_xsk_relay::relay::{
     CompletionRings, FillRings, FrameTable, JudgedPacket, ReceivePump, ReceiveRings, RelayedPacket,
@@ -20,7 +20,7 @@ pub(crate) const CHUNK: u32 = 2048;
 
 /// Creates a ring and returns its two ends.
 pub(crate) fn ring<T: Entry>() -> (Producer<T>, Consumer<T>) {
-    let map = Arc::new(Mapping::anonymous(4096, false).unwrap());
+    let map = Arc::new(MmapRegion::anonymous(4096, false).unwrap());
     let at = RingOffsets { producer: 0, consumer: 64, flags: 128, entries: 192 };
     (Producer::new(map.clone(), at, ENTRIES).unwrap(), Consumer::new(map, at, ENTRIES).unwrap())
 }

@@ -31,8 +31,7 @@ pub(crate) unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c
     }
     // A negative timeout waits without a limit.
     let timeout = u64::try_from(timeout).ok().map(|ms| ms * 1_000_000);
-    // SAFETY: no mask.
-    unsafe { poll::wait(set, timeout, std::ptr::null()) }
+    poll::wait(set, timeout, None)
 }
 
 /// `ppoll`.
@@ -56,8 +55,8 @@ pub(crate) unsafe extern "C" fn ppoll(
     let timeout = unsafe { timeout.as_ref() }.map(|t| {
         (t.tv_sec.max(0) as u64).saturating_mul(1_000_000_000).saturating_add(t.tv_nsec.max(0) as u64)
     });
-    // SAFETY: the caller's mask.
-    unsafe { poll::wait(set, timeout, mask) }
+    // SAFETY: null, or the caller's mask.
+    poll::wait(set, timeout, unsafe { mask.as_ref() })
 }
 
 /// `poll` in a program that was compiled with `_FORTIFY_SOURCE`.

@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
 use p4shield_afxdp::ring::Entry;
-use p4shield_afxdp::{Consumer, Descriptor, Mapping, Producer, RingOffsets};
+use p4shield_afxdp::{Consumer, Descriptor, MmapRegion, Producer, RingOffsets};
 use p4shield_xsk_relay::relay::{CompletionRings, JudgedPacket, TransmitPump, TransmitRings, VerdictSource};
 
 use super::*;
@@ -16,7 +16,7 @@ const CONTINUES: u32 = 1;
 const METADATA: u32 = 2;
 
 fn ring<T: Entry>() -> (Producer<T>, Consumer<T>) {
-    let map = Arc::new(Mapping::anonymous(4096, false).unwrap());
+    let map = Arc::new(MmapRegion::anonymous(4096, false).unwrap());
     let at = RingOffsets { producer: 0, consumer: 64, flags: 128, entries: 192 };
     (Producer::new(map.clone(), at, 8).unwrap(), Consumer::new(map, at, 8).unwrap())
 }

@@ -1,7 +1,7 @@
 //! Jobs that other threads give to a thread of the loop.
 //!
-//! A job is a closure over the thread's own state. The thread checks for jobs with one load, which costs its hot path
-//! nothing; an eventfd wakes it if it sleeps.
+//! A job is a closure over the thread's own state. The thread checks for jobs with one load, which costs
+//! its hot path nothing; an eventfd wakes it if it sleeps.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,6 @@ use p4shield_mailbox::{Mailbox, Poster, mailbox};
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::engine::Engine;
-use crate::supervisor::{Supervisor, SupervisorJob};
 use crate::{EngineJob, Error, Result};
 
 /// Gives jobs of type `J` to a thread.
@@ -36,7 +35,7 @@ pub(crate) fn jobs<J>() -> Result<(Caller<J>, Jobs<J>)> {
 
 impl<J> Caller<J> {
     /// Posts a job made from the sender of its result, and waits for the result.
-    fn call<R>(&self, job: impl FnOnce(mpsc::Sender<R>) -> J) -> Result<R> {
+    pub(crate) fn call<R>(&self, job: impl FnOnce(mpsc::Sender<R>) -> J) -> Result<R> {
         let (reply, result) = mpsc::channel();
         if !self.jobs.lock().unwrap_or_else(PoisonError::into_inner).post(job(reply)) {
             return Err(Error::Gone);
@@ -78,20 +77,6 @@ impl Caller<EngineJob> {
             Box::new(move |engine: &mut Engine<'_>| {
                 // An error means that the caller no longer waits.
                 let _ = reply.send(f(engine));
-            })
-        })
-    }
-}
-
-impl Caller<SupervisorJob> {
-    /// Runs `f` on the control thread.
-    pub(crate) fn run<R: Send + 'static>(
-        &self,
-        f: impl FnOnce(&mut Supervisor) -> R + Send + 'static,
-    ) -> Result<R> {
-        self.call(|reply| -> SupervisorJob {
-            Box::new(move |supervisor| {
-                let _ = reply.send(f(supervisor));
             })
         })
     }

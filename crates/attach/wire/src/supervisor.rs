@@ -29,6 +29,20 @@ const RETRY: Duration = Duration::from_millis(100);
 /// Work for the supervisor's thread.
 pub(crate) type SupervisorJob = Box<dyn FnOnce(&mut Supervisor) + Send>;
 
+impl Caller<SupervisorJob> {
+    /// Runs `f` on the control thread.
+    pub(crate) fn run<R: Send + 'static>(
+        &self,
+        f: impl FnOnce(&mut Supervisor) -> R + Send + 'static,
+    ) -> Result<R> {
+        self.call(|reply| -> SupervisorJob {
+            Box::new(move |supervisor| {
+                let _ = reply.send(f(supervisor));
+            })
+        })
+    }
+}
+
 /// The state of the control thread.
 pub(crate) struct Supervisor {
     config: LoopConfig,

@@ -6,22 +6,28 @@ use common::raw::{Raw, has_mark, partial_udp};
 use common::tap::Tap;
 use common::{VM, loop_config, usable};
 use p4shield_attach_wire::frame::checksum::is_right;
-use p4shield_attach_wire::{WireConfig, WireLoop, WireSide};
+use p4shield_attach_wire::{WireConfig, WireId, WireLoop, WireSide};
 use p4shield_mediator::FailPolicy;
 use p4shield_testbed::{NetNs, wait_until};
+
+/// A wire between the tap `tap0` of a host and a peer.
+fn wire(name: &str, several: bool) -> (NetNs, NetNs, Tap, WireLoop, WireId) {
+    let [host, peer] = [name.to_owned(), format!("{name}far")].map(|n| NetNs::create(&n).unwrap());
+    host.veth("sw0", &peer, "eth0").unwrap();
+    let tap = Tap::create(&host, "tap0", several);
+    let mut config = loop_config(FailPolicy::Pass);
+    config.netns = Some(format!("/run/netns/{}", host.name()).into());
+    let wire = WireLoop::spawn(config).unwrap();
+    let id = wire.add_wire(WireConfig::new("tap0", "sw0", VM)).unwrap();
+    (host, peer, tap, wire, id)
+}
 
 #[test]
 fn a_guest_on_a_tap_uses_the_wire() {
     if !usable() {
         return;
     }
-    let (host, peer) = (NetNs::create("tap").unwrap(), NetNs::create("tapfar").unwrap());
-    host.veth("sw0", &peer, "eth0").unwrap();
-    let mut tap = Tap::create(&host, "tap0", false);
-    let mut config = loop_config(FailPolicy::Pass);
-    config.netns = Some(format!("/run/netns/{}", host.name()).into());
-    let wire = WireLoop::spawn(config).unwrap();
-    let id = wire.add_wire(WireConfig::new("tap0", "sw0", VM)).unwrap();
+    let (host, peer, mut tap, wire, id) = wire("tap", false);
     let status = || wire.status().unwrap().into_iter().find(|w| w.id == id).unwrap();
     wait_until("attaching the tap", 10, || status().is_whole())
         .unwrap_or_else(|e| panic!("{e}: {:#?}", status()));
@@ -60,13 +66,7 @@ fn later_queues_get_sockets() {
     if !usable() {
         return;
     }
-    let (host, peer) = (NetNs::create("tapq").unwrap(), NetNs::create("tapqfar").unwrap());
-    host.veth("sw0", &peer, "eth0").unwrap();
-    let mut first = Tap::create(&host, "tap0", true);
-    let mut config = loop_config(FailPolicy::Pass);
-    config.netns = Some(format!("/run/netns/{}", host.name()).into());
-    let wire = WireLoop::spawn(config).unwrap();
-    wire.add_wire(WireConfig::new("tap0", "sw0", VM)).unwrap();
+    let (host, peer, mut first, wire, _) = wire("tapq", true);
     let queues = || wire.status().unwrap()[0].sides[WireSide::Vm as usize].attached.map(|a| a.queues);
     wait_until("attaching the tap", 10, || queues() == Some(1)).unwrap();
     // A virtual machine monitor also creates the device before its other queues.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use libc::{c_int, off_t, size_t};
 use p4shield_afxdp::ring::Entry;
 use p4shield_afxdp::{Consumer, Error, MmapRegion, Producer, RingOffsets};
+use p4shield_xsk_relay::relay::{ApplicationBound, KernelBound};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use crate::next_libc;
@@ -104,19 +105,19 @@ impl RingPair {
         unsafe { next_libc::mmap()(at, len, prot, flags, self.memory.as_raw_fd(), 0) }
     }
 
-    pub(crate) fn application_consumer<T: Entry>(&self) -> Result<Consumer<T>, Error> {
-        Consumer::new(Arc::clone(&self.application), self.offsets, self.entries)
+    /// Returns the rings of a kind whose entries move from the application to the kernel.
+    pub(crate) fn kernel_bound<T: Entry>(&self) -> Result<KernelBound<T>, Error> {
+        Ok(KernelBound {
+            application: Consumer::new(Arc::clone(&self.application), self.offsets, self.entries)?,
+            kernel: Producer::new(Arc::clone(&self.kernel), self.offsets, self.entries)?,
+        })
     }
 
-    pub(crate) fn application_producer<T: Entry>(&self) -> Result<Producer<T>, Error> {
-        Producer::new(Arc::clone(&self.application), self.offsets, self.entries)
-    }
-
-    pub(crate) fn kernel_consumer<T: Entry>(&self) -> Result<Consumer<T>, Error> {
-        Consumer::new(Arc::clone(&self.kernel), self.offsets, self.entries)
-    }
-
-    pub(crate) fn kernel_producer<T: Entry>(&self) -> Result<Producer<T>, Error> {
-        Producer::new(Arc::clone(&self.kernel), self.offsets, self.entries)
+    /// Returns the rings of a kind whose entries move from the kernel to the application.
+    pub(crate) fn application_bound<T: Entry>(&self) -> Result<ApplicationBound<T>, Error> {
+        Ok(ApplicationBound {
+            application: Producer::new(Arc::clone(&self.application), self.offsets, self.entries)?,
+            kernel: Consumer::new(Arc::clone(&self.kernel), self.offsets, self.entries)?,
+        })
     }
 }

@@ -12,9 +12,7 @@ use libc::{c_int, off_t, size_t};
 use p4shield_afxdp::{Descriptor, Error, offsets, zero_copy};
 use p4shield_attach::Facing;
 use p4shield_xsk_relay::frames::UmemGeometry;
-use p4shield_xsk_relay::relay::{
-    CompletionRings, FillRings, ReceivePump, ReceiveRings, TransmitPump, TransmitRings,
-};
+use p4shield_xsk_relay::relay::{ReceivePump, TransmitPump};
 
 use crate::fd_table::FdTable;
 use crate::packet::ApplicationMemory;
@@ -293,14 +291,11 @@ impl XskSocket {
         memory: &ApplicationMemory,
     ) -> Result<(), Error> {
         if let Some(p) = fill {
-            let rings = FillRings { application: p.application_consumer()?, kernel: p.kernel_producer()? };
-            let pump = ReceivePump::new(Arc::clone(&memory.frames), rings)?;
+            let pump = ReceivePump::new(Arc::clone(&memory.frames), p.kernel_bound()?)?;
             self.own_queue.receive.wait(|r| *r = Some(pump));
         }
         if let Some(p) = completion {
-            let rings =
-                CompletionRings { application: p.application_producer()?, kernel: p.kernel_consumer()? };
-            let pump = TransmitPump::new(Arc::clone(&memory.frames), rings)?;
+            let pump = TransmitPump::new(Arc::clone(&memory.frames), p.application_bound()?)?;
             self.own_queue.transmit.wait(|t| *t = Some(pump));
         }
         Ok(())
@@ -321,13 +316,12 @@ impl XskSocket {
             setup.counted = true;
         }
         if let Some(p) = setup.pair(RingKind::Receive) {
-            let rings = ReceiveRings { application: p.application_producer()?, kernel: p.kernel_consumer()? };
+            let rings = p.application_bound()?;
             let verdicts = verdicts(Facing::Receive);
             queue.receive.wait(|r| r.as_mut().map_or(Ok(()), |r| r.add(self.number, rings, verdicts)))?;
         }
         if let Some(p) = setup.pair(RingKind::Transmit) {
-            let rings =
-                TransmitRings { application: p.application_consumer()?, kernel: p.kernel_producer()? };
+            let rings = p.kernel_bound()?;
             let verdicts = verdicts(Facing::Transmit);
             queue.transmit.wait(|t| {
                 if let Some(t) = t {

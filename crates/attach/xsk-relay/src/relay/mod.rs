@@ -37,12 +37,14 @@
 mod fragments;
 mod packet;
 mod receive;
+mod rings;
 mod table;
 mod transmit;
 mod verdicts;
 
 pub use packet::RelayedPacket;
-pub use receive::{FillRings, ReceivePump, ReceiveRings};
+pub use receive::ReceivePump;
+pub use rings::{ApplicationBound, CompletionRings, FillRings, KernelBound, ReceiveRings, TransmitRings};
 pub use table::{FaultCounters, FrameTable};
-pub use transmit::{CompletionRings, TransmitPump, TransmitRings};
+pub use transmit::TransmitPump;
 pub use verdicts::{JudgedPacket, PassAll, PumpProgress, VerdictSource};

@@ -4,32 +4,15 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use p4shield_afxdp::ring::{Consumer, Descriptor, Producer};
+use p4shield_afxdp::ring::{Descriptor, Producer};
 use p4shield_afxdp::{Error, Result};
 
 use super::fragments::{FragmentLists, PacketDestinations};
 use super::packet::RelayedPacket;
+use super::rings::{FillRings, ReceiveRings};
 use super::table::FrameTable;
 use super::verdicts::{JudgedPacket, PumpProgress, VerdictSource};
 use crate::frames::{RingHistory, RingId, RingView};
-
-/// The two fill rings of a queue.
-#[derive(Debug)]
-pub struct FillRings {
-    /// The application's ring, which this library reads.
-    pub application: Consumer<u64>,
-    /// The kernel's ring, which this library writes.
-    pub kernel: Producer<u64>,
-}
-
-/// The two receive rings of a socket.
-#[derive(Debug)]
-pub struct ReceiveRings {
-    /// The application's ring, which this library writes.
-    pub application: Producer<Descriptor>,
-    /// The kernel's ring, which this library reads.
-    pub kernel: Consumer<Descriptor>,
-}
 
 /// Moves the received packets of one queue, for all sockets of that queue.
 #[derive(Debug)]
@@ -173,8 +156,7 @@ impl<J: VerdictSource> ReceivePump<J> {
     /// Returns whether a peer wrote an impossible index to a ring, which then moves nothing.
     #[must_use]
     pub fn broken(&self) -> bool {
-        let rings = |s: &ReceiveSocket<J>| s.rings.application.broken() || s.rings.kernel.broken();
-        self.fill.application.broken() || self.fill.kernel.broken() || self.sockets.iter().any(rings)
+        self.fill.broken() || self.sockets.iter().any(|s| s.rings.broken())
     }
 
     /// Moves the application's frames to the kernel's fill ring, while that keeps room for all frames

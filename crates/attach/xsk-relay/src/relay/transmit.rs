@@ -5,31 +5,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use p4shield_afxdp::Result;
-use p4shield_afxdp::ring::{Consumer, Descriptor, Producer};
+use p4shield_afxdp::ring::{Descriptor, Producer};
 
 use super::fragments::{FragmentLists, PacketDestinations};
 use super::receive::too_many;
+use super::rings::{CompletionRings, TransmitRings};
 use super::table::FrameTable;
 use super::verdicts::{JudgedPacket, PumpProgress, VerdictSource};
 use crate::frames::{FrameFault, Ledger, RingHistory, RingId, RingView};
-
-/// The two completion rings of a queue.
-#[derive(Debug)]
-pub struct CompletionRings {
-    /// The application's ring, which this library writes.
-    pub application: Producer<u64>,
-    /// The kernel's ring, which this library reads.
-    pub kernel: Consumer<u64>,
-}
-
-/// The two transmit rings of a socket.
-#[derive(Debug)]
-pub struct TransmitRings {
-    /// The application's ring, which this library reads.
-    pub application: Consumer<Descriptor>,
-    /// The kernel's ring, which this library writes.
-    pub kernel: Producer<Descriptor>,
-}
 
 /// Moves the sent packets of one queue, for all sockets of that queue.
 #[derive(Debug)]
@@ -178,10 +161,7 @@ impl<J: VerdictSource> TransmitPump<J> {
     /// Returns whether a peer wrote an impossible index to a ring, which then moves nothing.
     #[must_use]
     pub fn broken(&self) -> bool {
-        let rings = |s: &TransmitSocket<J>| s.rings.application.broken() || s.rings.kernel.broken();
-        self.completion.application.broken()
-            || self.completion.kernel.broken()
-            || self.sockets.iter().any(rings)
+        self.completion.broken() || self.sockets.iter().any(|s| s.rings.broken())
     }
 
     fn complete(&mut self) -> u32 {

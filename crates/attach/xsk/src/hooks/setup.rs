@@ -66,6 +66,7 @@ pub(crate) unsafe extern "C" fn setsockopt(
     };
     // Read once, before the kernel reads it. If the application changes the value meanwhile, it deceives
     // only itself.
+    // SAFETY: the caller promises `len` readable bytes, which the kernel would read as well.
     let words = unsafe { read(value, len) };
     let registers_umem =
         (level, option) == (libc::SOL_XDP, libc::XDP_UMEM_REG) && len as usize >= UMEM_REG_V1;

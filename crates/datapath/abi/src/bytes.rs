@@ -1,9 +1,9 @@
-//! Reading and writing little-endian integers at a fixed place in a byte slice.
+//! Encoding and decoding of little-endian integers in a byte slice.
 //!
-//! Records that are sealed are small, so they are encoded field by field instead of being cast: no padding, no
-//! alignment, no `unsafe`.
+//! Sealed records are small, so they are encoded field by field instead of being cast: without
+//! padding, alignment or `unsafe`.
 
-/// Reads fields one after the other. A read past the end yields zero and is remembered in [`Reader::ok`].
+/// Reads consecutive fields. A read past the end returns zero, and [`Reader::ok`] reports it.
 #[derive(Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -11,13 +11,13 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Starts at the first byte of `bytes`.
+    /// A reader that starts at the first byte of `bytes`.
     #[must_use]
     pub const fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, ok: true }
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     pub fn array<const N: usize>(&mut self) -> [u8; N] {
         if let Some((head, tail)) = self.rest.split_first_chunk::<N>() {
             self.rest = tail;
@@ -29,12 +29,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next eight bytes.
+    /// Reads the next eight bytes.
     pub fn u64(&mut self) -> u64 {
         u64::from_le_bytes(self.array())
     }
 
-    /// The next four bytes.
+    /// Reads the next four bytes.
     pub fn u32(&mut self) -> u32 {
         u32::from_le_bytes(self.array())
     }
@@ -52,7 +52,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes fields one after the other into a slice that is long enough.
+/// Writes consecutive fields into a slice.
 #[derive(Debug)]
 pub struct Writer<'a> {
     out: &'a mut [u8],
@@ -60,7 +60,7 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Starts at the first byte of `out`.
+    /// A writer that starts at the first byte of `out`.
     #[must_use]
     pub const fn new(out: &'a mut [u8]) -> Self {
         Self { out, at: 0 }
@@ -85,13 +85,13 @@ impl<'a> Writer<'a> {
         self.bytes(&v.to_le_bytes());
     }
 
-    /// How many bytes were written.
+    /// Returns how many bytes were written.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.at
     }
 
-    /// Whether nothing was written yet.
+    /// Whether no byte was written.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.at == 0

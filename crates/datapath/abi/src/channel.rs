@@ -1,48 +1,52 @@
 //! The channel: one shared-memory region between a mediator and one P4 VM.
 //!
 //! ```text
-//!  0          ChannelHeader (4096 bytes): geometry, then one cache line for each index
-//!  4096       requests   slots x Request           (the mediator writes)
-//!             verdicts   slots x Answer            (the P4 VM writes)
-//!             rewrites   slots x RewrittenHeader   (the P4 VM writes, for answers that say so)
-//!             frames     slots x frame_stride: head room, then the header copy; or, where the P4 VM reads headers from
-//!                        the switch's packet memory, their offset in it (a `u64` at the frame's start)
+//! offset                bytes            contents                               writer
+//! 0                     4096             ChannelHeader, then the indexes below  mediator, P4 VM
+//! 4096                  slots x 32       requests: Request                      mediator
+//! Geometry::answers()   slots x 8        answers: Answer                        P4 VM
+//! Geometry::rewrites()  slots x 8        rewrites: RewrittenHeader              P4 VM, with REWRITTEN
+//! Geometry::frames()    slots x stride   frames: head room, then the header     mediator, P4 VM
 //! ```
 //!
-//! What crosses from core to core is counted in cache lines, so what most packets need is small: eight answers are a
-//! line, and what a rewrite needs besides stands elsewhere.
+//! If the P4 VM reads headers from the switch's packet memory, a frame contains the header's offset
+//! there instead, a `u64` at the start of the frame. All integers are little-endian; the layout has
+//! version [`CHANNEL_VERSION`].
 //!
-//! Both rings have the same slots and verdicts come in the order of the requests: request `i` (counted from 0, for
-//! ever) stands in slot `i % slots`, so does its answer, so does its frame. Each index is a free-running `u32`
-//! written by one side only. The mediator may use slot `i % slots` again when it has taken answer `i`.
+//! The cost of a packet is the number of cache lines that move between cores, so the common records
+//! are small: eight answers fill a line, and the record of a rewrite is separate.
+//!
+//! Both rings have the same slots, and answers come in the order of the requests: request `i` (from
+//! 0), its answer and its frame are in slot `i % slots`. Each index is a free-running `u32` with one
+//! writer. The mediator may reuse slot `i % slots` when it has taken answer `i`.
 //!
 //! ```text
 //!  verdict_tail  <=  verdict_head  <=  request_head  <=  verdict_tail + slots
 //!   mediator          P4 VM             mediator
 //! ```
 //!
-//! Nothing here is believed by its reader: geometry is fixed by whoever creates the region and passed beside it,
-//! indexes are masked, distances over `slots` are an error of the other side, lengths are clamped, each record is
-//! copied out once before it is looked at.
+//! No reader trusts these bytes: the host daemon fixes the geometry and sends it to both sides
+//! separately, indexes are masked, distances over `slots` are a fault of the peer, lengths are
+//! clamped, and each record is copied out once before it is checked.
 
 /// First eight bytes of a channel.
 pub const CHANNEL_MAGIC: u64 = u64::from_le_bytes(*b"P4SHCHAN");
 /// Version of the layout.
 pub const CHANNEL_VERSION: u32 = 4;
 
-/// Header bytes that are handed over by default.
+/// Default number of header bytes per packet.
 pub const DEFAULT_HEADER_BYTES: u32 = 128;
-/// The most header bytes: a whole jumbo frame.
+/// Largest number of header bytes: a whole jumbo frame.
 pub const MAX_HEADER_BYTES: u32 = 9728;
-/// Head room that is handed over by default: how much a program may grow the packet at its front.
+/// Default head room: how much a program may grow the packet at its front.
 pub const DEFAULT_HEADROOM: u32 = 128;
-/// The most head room.
+/// Largest head room.
 pub const MAX_HEADROOM: u32 = 1024;
-/// Slots by default.
+/// Default number of slots.
 pub const DEFAULT_SLOTS: u32 = 1024;
-/// The most slots; a power of two, like every number of slots.
+/// Largest number of slots; a power of two, like every number of slots.
 pub const MAX_SLOTS: u32 = 65536;
-/// Requests that are published and judged together at most.
+/// Most requests that are published and judged together.
 pub const BATCH: usize = 32;
 
 /// Offset of the atomic `u32` `request_head`: requests published; the mediator writes.
@@ -51,67 +55,71 @@ pub const REQUEST_HEAD: usize = 128;
 pub const VERDICT_HEAD: usize = 256;
 /// Offset of the atomic `u32` `verdict_tail`: answers taken; the mediator writes.
 pub const VERDICT_TAIL: usize = 384;
-/// Offset of the atomic `u32` that the P4 VM sets to [`ASLEEP_AT_DOORBELL`] or [`ASLEEP_AT_FUTEX`] before it sleeps and to 0 when it wakes: the
-/// mediator wakes it there when it publishes and finds no 0.
+/// Offset of the atomic `u32` by which the P4 VM announces its sleep: [`ASLEEP_AT_DOORBELL`] or
+/// [`ASLEEP_AT_FUTEX`] before it sleeps, 0 when it wakes. A mediator that publishes and finds another
+/// value than 0 wakes the P4 VM.
 pub const P4VM_SLEEPS: usize = 512;
-/// Offset of the atomic `u32` that the mediator sets to 1 before it sleeps: the P4 VM rings the mediator's doorbell.
+/// Offset of the atomic `u32` by which the mediator announces its sleep: 1 before it sleeps, 0 when
+/// it wakes. The P4 VM then rings the mediator's doorbell.
 pub const MEDIATOR_SLEEPS: usize = 640;
 
-/// Offset of the atomic `u32` that the mediator counts up before it wakes a P4 VM that sleeps there (futex(2)).
+/// Offset of the atomic `u32` at which the P4 VM sleeps (futex(2)). The mediator increments it before
+/// it wakes the P4 VM.
 pub const P4VM_FUTEX: usize = 768;
-/// Offset of the atomic `u32` that the mediator counts up when packets that were passed have been sent: whoever that has woken
-/// may wait for the P4 VM's core.
+/// Offset of the atomic `u32` that the mediator increments when passed packets have been sent: their
+/// receiver may now wait for the P4 VM's core.
 pub const SENT: usize = 772;
 
-/// An end sleeps until its doorbell is rung.
+/// Flag: the end sleeps until its doorbell is rung.
 pub const ASLEEP_AT_DOORBELL: u32 = 1;
-/// The P4 VM sleeps until [`P4VM_FUTEX`] is counted up. Where both share a kernel this takes less time.
+/// Flag: the P4 VM sleeps until [`P4VM_FUTEX`] changes. Under a common kernel this wake-up is faster.
 pub const ASLEEP_AT_FUTEX: u32 = 2;
 
 /// Bytes before the requests.
 pub const HEADER_SIZE: usize = 4096;
 
-/// Geometry of a channel, at offset 0. `repr(C)`, 40 bytes.
+/// Header of a channel, at offset 0. `repr(C)`, 40 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct ChannelHeader {
-    /// [`CHANNEL_MAGIC`].
+    /// Offset 0: [`CHANNEL_MAGIC`].
     pub magic: u64,
-    /// [`CHANNEL_VERSION`].
+    /// Offset 8: [`CHANNEL_VERSION`].
     pub version: u32,
-    /// Slots, a power of two up to [`MAX_SLOTS`].
+    /// Offset 12: slots, a power of two up to [`MAX_SLOTS`].
     pub slots: u32,
-    /// Header bytes a packet at most.
+    /// Offset 16: most header bytes of a packet.
     pub header_bytes: u32,
-    /// Head room in front of them.
+    /// Offset 20: head room in front of them.
     pub headroom: u32,
-    /// Bytes from one frame to the next: head room plus header bytes, a multiple of 64.
+    /// Offset 24: bytes from one frame to the next: head room plus header bytes, rounded up to a
+    /// multiple of 64.
     pub frame_stride: u32,
-    /// Zero.
+    /// Offset 28: zero.
     pub reserved: u32,
-    /// Bytes of the region.
+    /// Offset 32: bytes of the region.
     pub size: u64,
 }
 
-/// One packet to be judged. `repr(C)`, 32 bytes.
+/// Request for the verdict of one packet. `repr(C)`, 32 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Request {
-    /// Chosen by the mediator; the answer repeats its low half.
+    /// Offset 0: chosen by the mediator; the answer repeats its low half.
     pub id: u64,
-    /// When the mediator received the packet: nanoseconds of its monotonic clock.
+    /// Offset 8: when the mediator received the packet, in nanoseconds of its monotonic clock.
     pub timestamp_ns: u64,
-    /// Bytes of the whole packet.
+    /// Offset 16: length of the whole packet.
     pub packet_len: u32,
-    /// Port on which the switch received it, numbered by the attachment.
+    /// Offset 20: port on which the switch received it, numbered by the attachment.
     pub input_port: u32,
-    /// Bytes in the frame, from `headroom` on.
+    /// Offset 24: bytes in the frame, from `headroom` on.
     pub copy_len: u16,
-    /// Index of the user VM within its tenant.
+    /// Offset 26: index of the user VM within its tenant.
     pub vm: u16,
-    /// [`crate::Direction`] as a number.
+    /// Offset 28: [`crate::Direction`] as a number.
     pub direction: u8,
-    /// Zero.
+    /// Offset 29: zero.
     pub reserved: [u8; 3],
 }
 
@@ -119,29 +127,29 @@ pub struct Request {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Answer {
-    /// Low half of the request's `id`.
+    /// Offset 0: low half of the request's `id`.
     pub id: u32,
-    /// [`crate::Verdict`] as a number.
+    /// Offset 4: [`crate::Verdict`] as a number.
     pub verdict: u8,
-    /// Bit 0: [`REWRITTEN`].
+    /// Offset 5: flags; bit 0 is [`REWRITTEN`].
     pub flags: u8,
-    /// Zero.
+    /// Offset 6: zero.
     pub reserved: [u8; 2],
 }
 
-/// What an answer with [`REWRITTEN`] says besides, in the same slot of an array of its own. `repr(C)`, 8 bytes.
+/// Record of the new header of an answer with [`REWRITTEN`], in the same slot. `repr(C)`, 8 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct RewrittenHeader {
-    /// Bytes of the whole packet as it is to leave.
+    /// Offset 0: length of the whole packet after the rewrite.
     pub packet_len: u32,
-    /// First byte of the rewritten header in the frame, counted from the frame's start.
+    /// Offset 4: offset of the new header in the frame.
     pub start: u16,
-    /// Bytes of the rewritten header, which replace the `copy_len` bytes that were handed over.
+    /// Offset 6: length of the new header, which replaces the request's `copy_len` bytes.
     pub copy_len: u16,
 }
 
-/// Bit of [`Answer::flags`]: the slot's [`RewrittenHeader`] counts, the frame holds new bytes.
+/// Bit of [`Answer::flags`]: the slot's [`RewrittenHeader`] is valid, and the frame contains the new header.
 pub const REWRITTEN: u8 = 1;
 
 const _: () = assert!(size_of::<ChannelHeader>() == 40);
@@ -149,13 +157,13 @@ const _: () = assert!(size_of::<Request>() == 32);
 const _: () = assert!(size_of::<Answer>() == 8);
 const _: () = assert!(size_of::<RewrittenHeader>() == 8);
 
-/// Geometry that both sides were told, and all that follows from it.
+/// Geometry of a channel, which both sides are configured with, and the offsets that follow from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct Geometry {
     /// Slots, a power of two.
     pub slots: u32,
-    /// Header bytes a packet at most.
+    /// Most header bytes of a packet.
     pub header_bytes: u32,
     /// Head room in front of them.
     pub headroom: u32,
@@ -178,43 +186,43 @@ impl Geometry {
             && self.headroom <= MAX_HEADROOM
     }
 
-    /// Bytes from one frame to the next.
+    /// Returns the bytes from one frame to the next.
     #[must_use]
     pub const fn frame_stride(&self) -> usize {
         (self.headroom as usize + self.header_bytes as usize).next_multiple_of(64)
     }
 
-    /// Offset of the requests.
+    /// Returns the offset of the requests.
     #[must_use]
     pub const fn requests(&self) -> usize {
         HEADER_SIZE
     }
 
-    /// Offset of the answers.
+    /// Returns the offset of the answers.
     #[must_use]
     pub const fn answers(&self) -> usize {
         self.requests() + self.slots as usize * size_of::<Request>()
     }
 
-    /// Offset of what rewrites say besides.
+    /// Returns the offset of the records of rewrites.
     #[must_use]
     pub const fn rewrites(&self) -> usize {
         self.answers() + self.slots as usize * size_of::<Answer>()
     }
 
-    /// Offset of the frames.
+    /// Returns the offset of the frames.
     #[must_use]
     pub const fn frames(&self) -> usize {
         (self.rewrites() + self.slots as usize * size_of::<RewrittenHeader>()).next_multiple_of(64)
     }
 
-    /// Bytes of the region, a power of two (an ivshmem BAR has to be one).
+    /// Returns the size of the region, a power of two as an ivshmem BAR requires.
     #[must_use]
     pub const fn size(&self) -> usize {
         (self.frames() + self.slots as usize * self.frame_stride()).next_power_of_two()
     }
 
-    /// The header that says so.
+    /// Returns the header with this geometry.
     #[must_use]
     pub const fn header(&self) -> ChannelHeader {
         ChannelHeader {

@@ -1,31 +1,31 @@
 //! The program context: the one argument (`R1`) of every program.
 //!
-//! A program finds its packet only through `data` and `data_end`: no helper returns a packet pointer, because
-//! PREVAIL cannot follow one. Packet pointers become stale when a helper resizes the packet and have to be loaded
-//! again. `data` and `data_end` are read-only; `output_action` and `output_port` may be written; writes to the
-//! other fields are allowed and have no effect.
+//! A program finds its packet only through `data` and `data_end`: no helper returns a packet pointer,
+//! because PREVAIL cannot follow one. Packet pointers become stale when a helper resizes the packet,
+//! and have to be loaded again. `data` and `data_end` are read-only; `output_action` and
+//! `output_port` may be written; writes to the other fields have no effect.
 //!
 //! A program returns its verdict in `R0`: 1 is `pass`, everything else is `drop` (see [`crate::Verdict`]).
 
-/// Version of the context and of the helper table. A program carries the version that it was compiled for in
-/// section [`crate::object::ABI_SECTION`]; the engine refuses any other. What a version means is written down in
-/// `versions/`, one file each, which never changes again: whoever changes the interface makes a new version, and a test
-/// fails until then.
+/// Version of the context and of the helper table. Section [`crate::object::ABI_SECTION`] of a
+/// program contains the version that it was compiled for; the engine refuses any other. Each version
+/// is described by a file in `versions/`, which never changes: a changed interface needs a new
+/// version, and a test fails until it has one.
 pub const PROGRAM_ABI_VERSION: u32 = 2;
 
-/// What a program sees. `repr(C)`, 48 bytes, pointers are 64 bits wide.
+/// The program context. `repr(C)`, 48 bytes, pointers are 64 bits wide; [`offset`] has the offsets.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Context {
-    /// First byte of the packet (of the private header copy, which starts at the Ethernet header).
+    /// Address of the packet's first byte: of the private header copy, which starts at the Ethernet header.
     pub data: u64,
-    /// First byte behind the header copy.
+    /// Address behind the header copy.
     pub data_end: u64,
     /// Port on which the switch received the packet, numbered by the attachment.
     pub input_port: u32,
-    /// Length of the whole packet in bytes, of which the header copy may be a prefix.
+    /// Length of the whole packet in bytes; the header copy may be shorter.
     pub packet_length: u32,
-    /// Written by programs that choose a port; read only for the verdict `redirect`, which no attachment offers yet.
+    /// Written by programs that choose a port, see [`action`].
     pub output_action: u32,
     /// See `output_action`.
     pub output_port: u32,
@@ -33,7 +33,7 @@ pub struct Context {
     pub direction: u32,
     /// Index of the user VM within its tenant.
     pub vm: u32,
-    /// When the mediator received the packet: nanoseconds of the mediator's monotonic clock.
+    /// When the mediator received the packet, in nanoseconds of the mediator's monotonic clock.
     pub timestamp_ns: u64,
 }
 
@@ -59,13 +59,14 @@ pub mod offset {
     pub const TIMESTAMP_NS: i16 = 40;
 }
 
-/// Values of `output_action` in programs that need replication ([`crate::object::NEED_REPLICATION`]); whoever cannot
-/// replicate packets does not load them. One run makes one packet, so a program is run again for each copy.
+/// Values of `output_action` in programs that need replication ([`crate::object::NEED_REPLICATION`]).
+/// An engine that cannot replicate packets does not load them. One run makes one packet, so the
+/// program runs again for each copy.
 pub mod action {
-    /// Behind a run, with the verdict `drop`: the packet goes to the group whose number is in `output_port`.
+    /// After a run, with the verdict `drop`: the packet goes to the group with the number in `output_port`.
     pub const REPLICATE: u32 = 0x100;
-    /// Before a run: it makes one copy. `output_port` holds the copy's port in its lower 16 bits, and above them which copy it
-    /// is, as the group has it.
+    /// Before a run: the run makes one copy. `output_port` contains the copy's port in its lower 16
+    /// bits, and above them the number of the copy in its group.
     pub const COPY: u32 = 0x101;
 }
 

@@ -1,30 +1,40 @@
-//! In-VM information: what a snapshot holds, and what a program reads from it.
+//! In-VM information: the fields of a snapshot, and how programs read them.
 //!
-//! A snapshot is an array of [`FIELDS`] 64-bit values with a bitmap of those that are known. It travels sealed in
-//! the info page ([`crate::page`]); the P4 VM opens each publication once and programs read the plaintext.
+//! A snapshot is an array of [`FIELDS`] 64-bit values with a bitmap of the known ones. The user VM
+//! publishes it sealed on the info page ([`crate::info_page`]); the P4 VM opens each publication
+//! once, and programs read the plaintext.
+//!
+//! Layout of an encoded snapshot, little-endian, version [`LAYOUT_VERSION`]:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | `taken_ns` |
+//! | 8 | 32 | bitmap of known fields: field `i` is bit `i % 64` of word `i / 64` |
+//! | 40 | 256 x 8 | values, by field number |
 
 use crate::bytes::{Reader, Writer};
 
-/// Version of the snapshot layout; part of what a seal authenticates.
+/// Version of the snapshot's layout; part of the associated data of the seal.
 pub const LAYOUT_VERSION: u32 = 1;
 
-/// Values in a snapshot.
+/// Number of values in a snapshot.
 pub const FIELDS: usize = 256;
 
-/// Network interfaces that a snapshot describes.
+/// Number of network interfaces in a snapshot.
 pub const INTERFACES: usize = 8;
 
-/// Values that an application of the tenant may set.
+/// Number of values that an application of the tenant may set.
 pub const APP_VALUES: usize = 64;
 
-/// Field numbers: the argument of `read_vm_info`. Units are part of a field's meaning.
+/// Field numbers: the argument of `read_vm_info`. A field's unit is part of its meaning.
 pub mod field {
-    /// Saturating 32-bit halves, threshold high and used low, of the two fields below in bytes: the paper's
-    /// `get_tcp_mem()`. Computed by whoever opens the snapshot.
+    /// Saturating 32-bit halves of the two fields below: threshold in the upper half, use in the
+    /// lower half, in bytes. The `get_tcp_mem()` of the P4 Shield paper; [`super::Snapshot::set`]
+    /// computes it.
     pub const TCP_MEM: u32 = 0;
     /// TCP memory in use, bytes.
     pub const TCP_MEM_USED: u32 = 1;
-    /// The tenant's threshold for it, bytes.
+    /// The tenant's threshold of TCP memory, bytes.
     pub const TCP_MEM_THRESHOLD: u32 = 2;
     /// Memory pressure, `some`, ten-second average, hundredths of a percent (PSI).
     pub const MEM_PRESSURE_SOME: u32 = 3;
@@ -34,13 +44,13 @@ pub mod field {
     pub const CPU_PRESSURE_SOME: u32 = 5;
     /// Memory in use (`MemTotal - MemAvailable`), bytes.
     pub const MEM_USED: u32 = 6;
-    /// Memory in all, bytes.
+    /// Total memory, bytes.
     pub const MEM_TOTAL: u32 = 7;
     /// TCP sockets in use (`TCP: inuse` of sockstat), a count.
     pub const TCP_SOCKETS: u32 = 8;
 
-    /// First field of interface 0; each interface has [`INTERFACE_STRIDE`] fields, in the order of the agent's
-    /// configuration.
+    /// First field of interface 0; each interface has [`INTERFACE_STRIDE`] fields, in the order of
+    /// the agent's configuration.
     pub const INTERFACE_BASE: u32 = 64;
     /// Fields of one interface.
     pub const INTERFACE_STRIDE: u32 = 8;
@@ -63,8 +73,8 @@ pub mod field {
     pub const APP_BASE: u32 = 128;
 }
 
-/// What reading `field` yields while it is not known. For most fields 0; for [`field::TCP_MEM`] a threshold of 0
-/// and all ones in use, so that the paper's program (`threshold < used`: deny) denies.
+/// Returns the value that an unknown field reads as. For most fields 0; for [`field::TCP_MEM`] a
+/// threshold of 0 and the largest use, so that the paper's program (`threshold < used`: deny) denies.
 #[must_use]
 pub const fn unknown_value(field: u32) -> u64 {
     match field {
@@ -74,7 +84,7 @@ pub const fn unknown_value(field: u32) -> u64 {
     }
 }
 
-/// Whether a program's information can be believed.
+/// Status of a VM's information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum InfoStatus {
@@ -82,16 +92,16 @@ pub enum InfoStatus {
     Known = 0,
     /// Nothing was published yet.
     Missing = 1,
-    /// The newest genuine snapshot is older than the age limit.
+    /// The newest genuine snapshot exceeds the age limit.
     Stale = 2,
-    /// What is on the page does not authenticate, and no genuine snapshot is fresh.
+    /// The publication on the page does not authenticate, and no genuine snapshot is fresh.
     Forged = 3,
-    /// What is on the page is an older genuine snapshot, and no genuine snapshot is fresh.
+    /// The publication on the page is an old genuine snapshot, and no genuine snapshot is fresh.
     Replayed = 4,
 }
 
 impl InfoStatus {
-    /// The word for it in metrics and messages.
+    /// Returns its name in metrics and messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -104,10 +114,10 @@ impl InfoStatus {
     }
 }
 
-/// Values with a bitmap of those that are known.
+/// Values with a bitmap of the known ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// When it was taken: nanoseconds of the user VM's real-time clock.
+    /// When it was taken, in nanoseconds of the user VM's real-time clock.
     pub taken_ns: u64,
     known: [u64; FIELDS / 64],
     values: [u64; FIELDS],
@@ -129,7 +139,7 @@ impl Default for Snapshot {
 }
 
 impl Snapshot {
-    /// Sets a field; numbers of no field are ignored. [`field::TCP_MEM`] follows from the two fields it joins.
+    /// Sets a field; other numbers are ignored. Setting either TCP memory field also sets [`field::TCP_MEM`].
     pub fn set(&mut self, field: u32, value: u64) {
         self.put(field, value);
         if matches!(field, field::TCP_MEM_USED | field::TCP_MEM_THRESHOLD)
@@ -149,7 +159,7 @@ impl Snapshot {
         }
     }
 
-    /// The value of a field, if it is known.
+    /// Returns the value of a field, if it is known.
     #[must_use]
     pub fn get(&self, field: u32) -> Option<u64> {
         self.is_known(field).then(|| self.values[field as usize])
@@ -162,19 +172,19 @@ impl Snapshot {
         i < FIELDS && self.known[i / 64] >> (i % 64) & 1 == 1
     }
 
-    /// All values, those not known as [`unknown_value`] says.
+    /// Returns all values; an unknown field has its [`unknown_value`].
     #[must_use]
     pub const fn values(&self) -> &[u64; FIELDS] {
         &self.values
     }
 
-    /// The bitmap of known fields, field `i` at bit `i % 64` of word `i / 64`.
+    /// Returns the bitmap of known fields: field `i` is bit `i % 64` of word `i / 64`.
     #[must_use]
     pub const fn known(&self) -> &[u64; FIELDS / 64] {
         &self.known
     }
 
-    /// Encodes it.
+    /// Encodes the snapshot.
     #[must_use]
     pub fn encode(&self) -> [u8; SNAPSHOT_SIZE] {
         let mut out = [0; SNAPSHOT_SIZE];
@@ -186,7 +196,8 @@ impl Snapshot {
         out
     }
 
-    /// Decodes it; values that are not marked as known read as [`unknown_value`] whatever the bytes say.
+    /// Decodes a snapshot; fields that are not marked as known have their [`unknown_value`], whatever
+    /// the bytes contain.
     #[must_use]
     pub fn decode(bytes: &[u8; SNAPSHOT_SIZE]) -> Self {
         let mut r = Reader::new(bytes);

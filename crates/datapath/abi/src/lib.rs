@@ -1,12 +1,20 @@
 //! Layouts that cross a trust boundary, and their versions.
 //!
-//! Every byte that two parties of P4 Shield exchange without a copy of each other's code is laid out here and
-//! nowhere else: what a program sees ([`context`], [`helper`], [`map`], [`object`]), what a mediator and a P4 VM
-//! share ([`channel`]), what a user VM and a P4 VM share ([`info`], [`log`], [`page`]).
+//! This crate defines every layout that two parties of P4 Shield exchange without sharing code:
 //!
-//! The crate has no dependency, does no I/O and holds no `unsafe`: it says where bytes are. Whoever reads them
-//! decides what to believe. All integers are little-endian unless a field says otherwise; packets are, as always,
-//! in network byte order. A layout changes only together with its version constant.
+//! | module | layout | between |
+//! |---|---|---|
+//! | [`context`], [`helper`], [`map`], [`meter`] | context, helper numbers, maps, meters | program and engine |
+//! | [`object`] | sections of a program's ELF object | compiler and engine |
+//! | [`channel`] | requests, answers and packet headers | mediator and P4 VM |
+//! | [`info_page`], [`info`] | sealed snapshots of in-VM information | user VM and P4 VM |
+//! | [`log_page`] | sealed records of the execution log | P4 VM and user VM |
+//! | [`page`] | header and slots of both pages | user VM and P4 VM |
+//! | [`inline`] | C interface of the library for placement `inline` | switch library and inline library |
+//!
+//! The crate has no dependencies, no I/O and no `unsafe`: it defines where bytes are, and their
+//! reader decides what to trust. All integers are little-endian unless a field says otherwise;
+//! packets are in network byte order. A layout changes only together with its version constant.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -19,8 +27,9 @@ pub mod channel;
 pub mod context;
 pub mod helper;
 pub mod info;
+pub mod info_page;
 pub mod inline;
-pub mod log;
+pub mod log_page;
 pub mod map;
 pub mod meter;
 pub mod object;
@@ -29,11 +38,11 @@ mod tenancy;
 
 pub use tenancy::{FailPolicy, UnownedPolicy, VmRef};
 
-/// Direction of a packet, as seen from the user VM it belongs to.
+/// Direction of a packet, as seen from its user VM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Direction {
-    /// Towards the user VM.
+    /// To the user VM.
     Ingress = 0,
     /// From the user VM.
     Egress = 1,
@@ -43,7 +52,7 @@ impl Direction {
     /// Both directions, in the order of their numbers.
     pub const ALL: [Self; 2] = [Self::Ingress, Self::Egress];
 
-    /// The direction of this number, or `None`.
+    /// Returns the direction with a number, or `None`.
     #[must_use]
     pub const fn from_u8(n: u8) -> Option<Self> {
         match n {
@@ -53,7 +62,7 @@ impl Direction {
         }
     }
 
-    /// The word for it in configuration, metrics and messages.
+    /// Returns its name in configuration, metrics and messages.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -63,18 +72,18 @@ impl Direction {
     }
 }
 
-/// What is to happen to a packet. Every number but [`Verdict::Pass`]'s reads as [`Verdict::Drop`].
+/// Verdict about a packet. Every number but [`Verdict::Pass`]'s reads as [`Verdict::Drop`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Verdict {
-    /// The packet goes no further.
+    /// The packet is dropped.
     Drop = 0,
-    /// The packet goes on.
+    /// The packet passes.
     Pass = 1,
 }
 
 impl Verdict {
-    /// The verdict of this number; what is unknown is dropped.
+    /// Returns the verdict with a number; unknown numbers drop.
     #[must_use]
     pub const fn from_u64(n: u64) -> Self {
         if n == Self::Pass as u64 { Self::Pass } else { Self::Drop }

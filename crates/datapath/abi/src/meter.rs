@@ -1,25 +1,27 @@
-//! Meter cells: what [`crate::helper::METER`] works on.
+//! Meter cells, on which [`crate::helper::METER`] operates.
 //!
-//! A two-rate three-colour marker (RFC 2698, colour-blind). A cell is the value of a map; the control plane writes
-//! rates and bursts, the data plane the rest. Little-endian.
+//! A two-rate three-colour marker (RFC 2698, colour-blind mode). A cell is the value of a map: seven
+//! little-endian `u64` in the order of the fields. The control plane writes rates and bursts, the
+//! data plane the other fields.
 
 /// Rates and state of one meter. `repr(C)`, 56 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct MeterCell {
-    /// Committed rate: units in 1000 seconds; a unit is a packet or a byte.
+    /// Committed rate, units per 1000 seconds; a unit is a packet or a byte.
     pub committed_rate: u64,
-    /// Committed burst, units. Zero rates and bursts, as at load, let everything pass as green.
+    /// Committed burst, units. With zero rates and bursts, as at load, every packet is green.
     pub committed_burst: u64,
-    /// Peak rate, units in 1000 seconds.
+    /// Peak rate, units per 1000 seconds.
     pub peak_rate: u64,
     /// Peak burst, units.
     pub peak_burst: u64,
-    /// Tokens left, thousandths of a millionth of a unit: what a rate of one yields in a nanosecond.
+    /// Tokens left in the committed bucket, [`TOKENS_PER_UNIT`] per unit: a rate of one adds one
+    /// token per nanosecond.
     pub committed_tokens: u64,
-    /// As `committed_tokens`, of the peak bucket.
+    /// Tokens left in the peak bucket.
     pub peak_tokens: u64,
-    /// When tokens were added last: nanoseconds of the mediator's clock, 0 for never.
+    /// When tokens were added last, in nanoseconds of the mediator's clock; 0 for never.
     pub updated_ns: u64,
 }
 
@@ -30,7 +32,7 @@ const _: () = assert!(size_of::<MeterCell>() == METER_CELL_SIZE);
 /// Tokens of one unit.
 pub const TOKENS_PER_UNIT: u64 = 1_000_000_000_000;
 
-/// Colours, by number.
+/// Numbers of the colours.
 pub mod colour {
     /// Within the committed rate.
     pub const GREEN: u64 = 0;
@@ -41,7 +43,7 @@ pub mod colour {
 }
 
 impl MeterCell {
-    /// The cell in these bytes.
+    /// Decodes a cell.
     #[must_use]
     pub fn decode(b: &[u8; METER_CELL_SIZE]) -> Self {
         let mut r = crate::bytes::Reader::new(b);
@@ -56,7 +58,7 @@ impl MeterCell {
         }
     }
 
-    /// The bytes of this cell.
+    /// Encodes the cell.
     #[must_use]
     pub fn encode(&self) -> [u8; METER_CELL_SIZE] {
         let mut out = [0; METER_CELL_SIZE];
@@ -75,12 +77,12 @@ impl MeterCell {
         out
     }
 
-    /// Takes `amount` units at `now_ns` and tells the colour.
+    /// Takes `amount` units at `now_ns` and returns the colour.
     pub fn take(&mut self, amount: u64, now_ns: u64) -> u64 {
         if self.peak_burst == 0 && self.committed_burst == 0 {
             return colour::GREEN;
         }
-        // A cell that was never used starts with full buckets.
+        // An unused cell starts with full buckets.
         let elapsed = if self.updated_ns == 0 { u64::MAX } else { now_ns.saturating_sub(self.updated_ns) };
         self.updated_ns = now_ns.max(self.updated_ns).max(1);
         let filled = |tokens: u64, rate: u64, burst: u64| {

@@ -1,60 +1,62 @@
-//! Info page and log page: sealed records in memory that a user VM and a P4 VM share.
+//! Common layout of info page and log page: sealed records in memory that a user VM and a P4 VM share.
 //!
-//! Both pages are a [`PageHeader`] and a ring of slots of one size. The writer alone writes; publication `n`
-//! (counted from 0) goes into slot `n % slots`. A slot is a [`SlotHeader`], then the sealed bytes. The writer
-//! makes `sequence` odd (`2n + 1`) before it touches a slot and even (`2n + 2`) when it has finished; a reader
-//! copies the slot to private memory between two reads of `sequence` and retries when they differ or are odd.
-//! That keeps an honest writer's half-written slots from looking like forgeries; it is no protection against a
-//! hostile one, which the seal is.
+//! A page is a [`PageHeader`] and a ring of slots of one size; integers are little-endian.
+//! [`crate::info_page`] and [`crate::log_page`] define the two kinds.
 //!
-//! A VM reaches its pages through an ivshmem BAR, a process through a file: page sizes are powers of two.
+//! ```text
+//!  0                    PageHeader (64 bytes)
+//!  64                   slot 0: SlotHeader (32 bytes), then up to slot_stride - 32 sealed bytes
+//!  64 + slot_stride     slot 1
+//!  ...
+//! ```
+//!
+//! Only the writer writes. Publication `n` (from 0) goes into slot `n % slots`. The writer makes
+//! `sequence` odd (`2n + 1`) before it writes a slot, and even (`2n + 2`) afterwards. A reader copies
+//! the slot to private memory between two reads of `sequence`, and retries if they differ or are odd.
+//! This keeps half-written slots of an honest writer from being taken for forgeries; the seal
+//! protects against a hostile one.
+//!
+//! A virtual machine reaches its pages through an ivshmem BAR, a process through a file: page sizes
+//! are powers of two.
 
-/// First eight bytes of an info page.
-pub const INFO_MAGIC: u64 = u64::from_le_bytes(*b"P4SHINFO");
-/// First eight bytes of a log page.
-pub const LOG_MAGIC: u64 = u64::from_le_bytes(*b"P4SHLOGS");
 /// Version of the layout of both pages.
 pub const PAGE_VERSION: u32 = 1;
 
-/// Slots of an info page: one is read while the other is written.
-pub const INFO_SLOTS: u32 = 2;
-/// Slots of a log page: 25 seconds of records at the default interval.
-pub const LOG_SLOTS: u32 = 256;
-
-/// Authentication tag of AES-256-GCM.
+/// Bytes of the authentication tag of AES-256-GCM.
 pub const TAG_SIZE: usize = 16;
 
-/// Start of a page. `repr(C)`, one cache line, followed by the slots.
+/// Header of a page, at offset 0. `repr(C)`, 64 bytes: one cache line.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub struct PageHeader {
-    /// [`INFO_MAGIC`] or [`LOG_MAGIC`]; written last.
+    /// Offset 0: [`crate::info_page::INFO_MAGIC`] or [`crate::log_page::LOG_MAGIC`]; written last.
     pub magic: u64,
-    /// [`PAGE_VERSION`].
+    /// Offset 8: [`PAGE_VERSION`].
     pub version: u32,
-    /// Number of slots.
+    /// Offset 12: number of slots.
     pub slots: u32,
-    /// Bytes from one slot to the next.
+    /// Offset 16: bytes from one slot to the next.
     pub slot_stride: u32,
-    /// Zero.
+    /// Offset 20: zero.
     pub reserved: u32,
-    /// Publications so far: the newest is in slot `(published - 1) % slots`. Atomic, released after the slot.
+    /// Offset 24: publications so far; the newest is in slot `(published - 1) % slots`. Atomic,
+    /// released after the slot.
     pub published: u64,
 }
 
-/// Start of a slot. `repr(C)`, 32 bytes, then `len` sealed bytes (ciphertext, then tag).
+/// Header of a slot. `repr(C)`, 32 bytes; `len` sealed bytes (ciphertext, then tag) follow.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct SlotHeader {
-    /// `2n + 1` while publication `n` is being written, then `2n + 2`. Atomic.
+    /// Offset 0: `2n + 1` while publication `n` is being written, then `2n + 2`. Atomic.
     pub sequence: u64,
-    /// Start of the writer that sealed it; never goes back.
+    /// Offset 8: epoch of the writer that sealed the record; never decreases.
     pub epoch: u64,
-    /// Counter within the epoch, from 0; with the epoch's key it is the nonce.
+    /// Offset 16: counter within the epoch, from 0; with the epoch's key it is the nonce.
     pub counter: u64,
-    /// Sealed bytes that follow.
+    /// Offset 24: number of sealed bytes.
     pub len: u32,
-    /// Zero.
+    /// Offset 28: zero.
     pub reserved: u32,
 }
 
@@ -63,19 +65,15 @@ pub const PAGE_HEADER_SIZE: usize = 64;
 /// Bytes of [`SlotHeader`].
 pub const SLOT_HEADER_SIZE: usize = 32;
 
-/// Bytes from one slot of an info page to the next.
-pub const INFO_SLOT_STRIDE: usize =
-    (SLOT_HEADER_SIZE + crate::info::SNAPSHOT_SIZE + TAG_SIZE).next_multiple_of(64);
-/// Bytes from one slot of a log page to the next.
-pub const LOG_SLOT_STRIDE: usize =
-    (SLOT_HEADER_SIZE + crate::log::RECORD_SIZE + TAG_SIZE).next_multiple_of(64);
+/// Returns the distance of slots for records of `record_size` bytes.
+pub(crate) const fn slot_stride(record_size: usize) -> usize {
+    (SLOT_HEADER_SIZE + record_size + TAG_SIZE).next_multiple_of(64)
+}
 
-/// Bytes of an info page, a power of two.
-pub const INFO_PAGE_SIZE: usize =
-    (PAGE_HEADER_SIZE + INFO_SLOTS as usize * INFO_SLOT_STRIDE).next_power_of_two();
-/// Bytes of a log page, a power of two.
-pub const LOG_PAGE_SIZE: usize =
-    (PAGE_HEADER_SIZE + LOG_SLOTS as usize * LOG_SLOT_STRIDE).next_power_of_two();
+/// Returns the size of a page, a power of two.
+pub(crate) const fn page_size(slots: u32, slot_stride: usize) -> usize {
+    (PAGE_HEADER_SIZE + slots as usize * slot_stride).next_power_of_two()
+}
 
 const _: () = assert!(size_of::<PageHeader>() == PAGE_HEADER_SIZE);
 const _: () = assert!(size_of::<SlotHeader>() == SLOT_HEADER_SIZE);

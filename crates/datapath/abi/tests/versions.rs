@@ -1,5 +1,6 @@
-//! What programs rely on is what its version says: `versions/N.txt` describes version N. A helper, a map type or a layout
-//! that changes makes this fail until `PROGRAM_ABI_VERSION` counts up and the new version has a file of its own.
+//! The interface of programs matches its version: `versions/N.txt` describes version N. If a helper,
+//! a map type or a layout changes, this test fails until `PROGRAM_ABI_VERSION` is incremented and the
+//! new version has a file of its own.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -10,7 +11,7 @@ use p4shield_abi::map::{self, MAP_DEFINITION_SIZE};
 use p4shield_abi::meter::METER_CELL_SIZE;
 use p4shield_abi::{Direction, Verdict, info, object};
 
-/// The interface as it is now.
+/// Describes the current interface.
 fn described() -> String {
     let mut out = format!("version {PROGRAM_ABI_VERSION}\ncontext, {CONTEXT_SIZE} bytes\n");
     let mut line = |text: std::fmt::Arguments<'_>| writeln!(out, "{text}").expect("memory");
@@ -77,8 +78,8 @@ fn the_interface_matches_its_version() {
     let written = std::fs::read_to_string(&file).unwrap_or_default();
     assert!(
         written == now,
-        "the interface of programs is not what {} says. That file stays as it is once programs may rely on it: count \
-         PROGRAM_ABI_VERSION up and write this to the new version's file:\n{now}",
+        "the interface of programs differs from {}. Released versions never change: increment \
+         PROGRAM_ABI_VERSION and write this to the new version's file:\n{now}",
         file.display()
     );
 }

@@ -1,6 +1,6 @@
 //! Memory, doorbells and pages against hostile senders, truncation and congestion.
 
-use p4shield_abi::page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
+use p4shield_abi::info_page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_channel::{
     Doorbell, IdleResult, Memory, PageFault, PageReader, PageWriter, SharedMemory, ShmError, Sleeper,
     WaitPolicy, Waiter,

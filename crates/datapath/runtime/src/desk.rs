@@ -6,7 +6,8 @@
 use crate::program::{self, Prove};
 use crate::worker::{Answer, Control, Order, Served, Vm};
 use p4shield_abi::channel::Geometry;
-use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
+use p4shield_abi::info_page::INFO_PAGE_SIZE;
+use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_channel::{Doorbell, PacketMemory, Responder, SharedMemory};
 use p4shield_control::{
     Hello, MAX_NAME, MAX_OBJECTS, MAX_VMS, PROTOCOL_VERSION, ProgramSlot, Reply, Request, WireGeometry,

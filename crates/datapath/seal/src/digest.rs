@@ -11,7 +11,7 @@
 //! offloads fill it in anywhere between the two ends. [`crate::DigestBatch`] computes several digests
 //! at once.
 
-use p4shield_abi::log::DIGEST_BYTES;
+use p4shield_abi::log_page::DIGEST_BYTES;
 use siphasher::sip::SipHasher13;
 use zeroize::Zeroizing;
 

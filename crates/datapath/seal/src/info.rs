@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use p4shield_abi::info::{InfoStatus, LAYOUT_VERSION, SNAPSHOT_SIZE, Snapshot};
-use p4shield_abi::log::InfoTotals;
+use p4shield_abi::log_page::InfoTotals;
 use p4shield_abi::page::TAG_SIZE;
 
 use crate::clock::Now;

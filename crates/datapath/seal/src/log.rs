@@ -4,7 +4,7 @@
 //! addition to the counters, the chain reveals two P4 VMs with one key and one epoch (a cloned or
 //! rolled back machine): the second one's records do not continue the first one's.
 
-use p4shield_abi::log::{LOG_VERSION, LogRecord, RECORD_SIZE};
+use p4shield_abi::log_page::{LOG_VERSION, LogRecord, RECORD_SIZE};
 use p4shield_abi::page::TAG_SIZE;
 
 use crate::derive::{Identity, Purpose};

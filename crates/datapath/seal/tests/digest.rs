@@ -1,6 +1,6 @@
 //! The packet digest: what it covers, what it omits, and its key.
 
-use p4shield_abi::log::DIGEST_BYTES;
+use p4shield_abi::log_page::DIGEST_BYTES;
 use p4shield_seal::{DigestBatch, Identity, LANES, PacketDigest, TenantKey};
 use proptest::prelude::*;
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use p4shield_abi::info::Snapshot;
-use p4shield_abi::log::{LogRecord, RECORD_SIZE};
+use p4shield_abi::log_page::{LogRecord, RECORD_SIZE};
 use p4shield_seal::{
     Continuity, Epoch, Identity, InfoSealer, LogOpener, LogRefusal, LogSealer, SEALED_LOG_SIZE, TenantKey,
 };

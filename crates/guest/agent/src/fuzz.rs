@@ -4,11 +4,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use p4shield_abi::info::Snapshot;
-use p4shield_abi::log::LogRecord;
-use p4shield_abi::page::{
-    INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS, LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE,
-    LOG_SLOTS, PAGE_HEADER_SIZE, PAGE_VERSION,
-};
+use p4shield_abi::info_page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
+use p4shield_abi::log_page::LogRecord;
+use p4shield_abi::log_page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
+use p4shield_abi::page::{PAGE_HEADER_SIZE, PAGE_VERSION};
 use p4shield_channel::{Memory, PageReader, PageWriter, SharedMemory};
 use p4shield_seal::{
     AgeLimit, Epoch, Identity, InfoOpener, InfoRefusal, InfoSealer, LogSealer, Now, TenantKey,

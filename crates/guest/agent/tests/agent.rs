@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use p4shield_abi::info::{InfoStatus, Snapshot, field};
-use p4shield_abi::page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
+use p4shield_abi::info_page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_agent::config::{InterfaceConfig, Threshold, VmConfig};
 use p4shield_agent::control::{Answer, ClientError, Request, Status, send_request};
 use p4shield_agent::{AgentConfig, AgentError, PageLocation, run_agent};

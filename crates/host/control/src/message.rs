@@ -238,7 +238,7 @@ pub struct VmStatus {
     pub directions: [DirectionStatus; 2],
 }
 
-/// One direction of a user VM. Counters as in [`p4shield_abi::log::DirectionTotals`].
+/// One direction of a user VM. Counters as in [`p4shield_abi::log_page::DirectionTotals`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectionStatus {
     /// Packets judged.

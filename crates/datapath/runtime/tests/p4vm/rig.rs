@@ -1,7 +1,8 @@
 //! The host and the mediator of one P4 VM.
 
 use p4shield_abi::channel::{Geometry, Request as Packet};
-use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
+use p4shield_abi::info_page::INFO_PAGE_SIZE;
+use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::{Doorbell, Requester, SharedMemory, create_channel};
 use p4shield_control::{

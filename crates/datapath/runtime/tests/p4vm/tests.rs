@@ -3,10 +3,8 @@
 use crate::programs;
 use crate::rig::{EGRESS, INGRESS, KEY, Mediator, Pages, Rig, hello, memory, spawn, wait_for};
 use p4shield_abi::info::{InfoStatus, Snapshot, field};
-use p4shield_abi::page::{
-    INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS, LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE,
-    LOG_SLOTS,
-};
+use p4shield_abi::info_page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
+use p4shield_abi::log_page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
 use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::{Memory, PageReader, PageWriter};
 use p4shield_control::{Client, ClientError, Envelope, Hello, Request, decode, encode};

@@ -1,6 +1,6 @@
 //! The state of the log itself: forged, replayed, broken, delayed, stopped, resumed.
 
-use p4shield_abi::log::InfoTotals;
+use p4shield_abi::log_page::InfoTotals;
 use p4shield_seal::{LogRefusal, Now};
 
 use super::finding::{Finding, Notice};

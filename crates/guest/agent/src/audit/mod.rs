@@ -67,7 +67,7 @@ mod logwatch;
 pub mod track;
 
 use p4shield_abi::Direction;
-use p4shield_abi::log::LogRecord;
+use p4shield_abi::log_page::LogRecord;
 use p4shield_seal::{Continuity, LogRefusal, Now, OpenedRecord};
 use serde::Serialize;
 

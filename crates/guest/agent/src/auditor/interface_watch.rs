@@ -1,7 +1,7 @@
 //! The packets that the interface counted: by the tap, or, without the rights for it, by the kernel.
 
 use p4shield_abi::Direction;
-use p4shield_abi::log::DIGEST_BYTES;
+use p4shield_abi::log_page::DIGEST_BYTES;
 use p4shield_seal::{Now, PacketDigest};
 
 use super::{AuditError, Event};

@@ -1,6 +1,6 @@
 //! The log page as a stream of records and refusals.
 
-use p4shield_abi::page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
+use p4shield_abi::log_page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
 use p4shield_channel::{Memory, PageFault, PageReader, SharedMemory};
 use p4shield_seal::{Identity, LogOpener, LogRefusal, Now, OpenedRecord, TenantKey};
 

@@ -4,7 +4,8 @@
 use std::time::Instant;
 
 use p4shield_abi::info::SNAPSHOT_SIZE;
-use p4shield_abi::page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS, TAG_SIZE};
+use p4shield_abi::info_page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
+use p4shield_abi::page::TAG_SIZE;
 use p4shield_channel::{PageFault, PageReader, PageWriter, SharedMemory};
 use serde::Serialize;
 

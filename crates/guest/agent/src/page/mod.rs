@@ -18,8 +18,8 @@ use serde::{Deserialize, Serialize};
 pub use device::{DeviceError, PciAddress};
 pub use measure::{Measurement, measure};
 pub(crate) use memory::PageMemory;
-/// Sizes of the pages, and of the files or devices that hold them.
-pub use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
+pub use p4shield_abi::info_page::INFO_PAGE_SIZE;
+pub use p4shield_abi::log_page::LOG_PAGE_SIZE;
 pub(crate) use watch::{PageUse, PageWatch};
 
 /// Location of a page: a path, `pci:0000:00:05.0`, or `pci:auto`.

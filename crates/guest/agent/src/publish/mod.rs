@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use p4shield_abi::info::{FIELDS, Snapshot};
-use p4shield_abi::page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
+use p4shield_abi::info_page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_channel::{PageFault, PageWriter};
 use p4shield_seal::{Epoch, Identity, InfoSealer, Now, TenantKey};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

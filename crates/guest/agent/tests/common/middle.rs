@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use p4shield_abi::Direction;
-use p4shield_abi::log::{DirectionTotals, LogRecord};
-use p4shield_abi::page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
+use p4shield_abi::log_page::{DirectionTotals, LogRecord};
+use p4shield_abi::log_page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
 use p4shield_channel::{PageWriter, SharedMemory};
 use p4shield_seal::{Epoch, Identity, LogSealer, Now, PacketDigest, TenantKey};
 

@@ -1,6 +1,7 @@
 //! The files of a user VM's info page and log page.
 
-use p4shield_abi::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
+use p4shield_abi::info_page::INFO_PAGE_SIZE;
+use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_channel::{SharedMemory, ShmError};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};

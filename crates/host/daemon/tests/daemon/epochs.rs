@@ -4,7 +4,7 @@
 use crate::Test;
 use crate::attachment::TestAttachment;
 use crate::fixture::{Fixture, wait_for};
-use p4shield_abi::page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
+use p4shield_abi::log_page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
 use p4shield_channel::{PageReader, SharedMemory};
 use p4shield_daemon::Daemon;
 use p4shield_daemon::config::Config;

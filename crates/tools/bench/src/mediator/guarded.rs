@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use p4shield_abi::channel::Geometry;
-use p4shield_abi::page::LOG_PAGE_SIZE;
+use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_abi::{Direction, Verdict};
 use p4shield_attach::inline::{InlineLibrary, LoadedPrograms};
 use p4shield_bpf::verify::{Limits, verify};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use p4shield_abi::Direction;
-use p4shield_abi::log::LogRecord;
+use p4shield_abi::log_page::LogRecord;
 use p4shield_seal::{Continuity, LogRefusal, Now, OpenedRecord};
 
 use super::super::finding::Finding;

@@ -1,15 +1,41 @@
-//! The execution log: what a P4 VM says it did, for the auditor in the user VM.
+//! The log page: the execution log, from the P4 VM to the auditor in the user VM.
 //!
-//! One [`LogRecord`] an interval, with running totals since the P4 VM's epoch began, so that a reader who missed
-//! records loses resolution and nothing else. Records travel sealed in the log page ([`crate::page`]); each names
-//! the authentication tag of the one before it.
+//! A page ([`crate::page`]) of [`LOG_SLOTS`] slots, each with a sealed [`LogRecord`] of
+//! [`RECORD_SIZE`] bytes. Layout of a record, little-endian, version [`LOG_VERSION`]:
+//!
+//! | offset | bytes | field |
+//! |---|---|---|
+//! | 0 | 8 | `published_ns` |
+//! | 8 | 16 | `previous_tag` |
+//! | 24 | 4 | `header_bytes` |
+//! | 28 | 4 | `replacements` |
+//! | 32 | 2 x 80 | `totals`: [`DirectionTotals`] of ingress and egress, ten `u64` each in the order of the fields |
+//! | 192 | 32 | `info`: [`InfoTotals`], four `u64` in the order of the fields |
+//! | 224 | 2 x 32 | `programs`: SHA-256 digests of the ingress and the egress program |
+//!
+//! One record per interval contains totals since the start of the P4 VM's epoch, so a reader that
+//! misses records loses only resolution. Each record contains the authentication tag of the previous
+//! one.
 
 use crate::bytes::{Reader, Writer};
+use crate::page::{page_size, slot_stride};
 
-/// Version of the record's layout; part of what a seal authenticates.
+/// First eight bytes of a log page.
+pub const LOG_MAGIC: u64 = u64::from_le_bytes(*b"P4SHLOGS");
+
+/// Version of the record's layout; part of the associated data of the seal.
 pub const LOG_VERSION: u32 = 1;
 
-/// Bytes of a packet that a digest covers at most; see [`DirectionTotals::passed_digest`].
+/// Slots: 25 seconds of records at the default interval.
+pub const LOG_SLOTS: u32 = 256;
+
+/// Bytes from one slot to the next.
+pub const LOG_SLOT_STRIDE: usize = slot_stride(RECORD_SIZE);
+
+/// Bytes of a log page, a power of two.
+pub const LOG_PAGE_SIZE: usize = page_size(LOG_SLOTS, LOG_SLOT_STRIDE);
+
+/// Most bytes of a packet that its digest covers; see [`DirectionTotals::passed_digest`].
 pub const DIGEST_BYTES: usize = 128;
 
 /// Running totals of one direction of one VM.
@@ -17,29 +43,29 @@ pub const DIGEST_BYTES: usize = 128;
 pub struct DirectionTotals {
     /// Packets that the program judged.
     pub judged: u64,
-    /// Their bytes, as they came.
+    /// Their bytes, before rewrites.
     pub judged_bytes: u64,
     /// Packets that it passed.
     pub passed: u64,
-    /// Their bytes, as they left.
+    /// Their bytes, after rewrites.
     pub passed_bytes: u64,
     /// Packets that it dropped: `judged - passed`.
     pub dropped: u64,
-    /// Their bytes, as they came.
+    /// Their bytes, before rewrites.
     pub dropped_bytes: u64,
-    /// Sum modulo 2^64 of the packet digests of what was judged, as it came.
+    /// Sum modulo 2^64 of the digests of judged packets, before rewrites.
     pub judged_digest: u64,
-    /// Sum modulo 2^64 of the packet digests of what was passed, as it left. The digest of one packet is keyed and
-    /// covers its length and up to [`DIGEST_BYTES`] bytes from the Ethernet header on, layer-4 checksum zeroed
-    /// (offloads fill that in anywhere between the two who compare).
+    /// Sum modulo 2^64 of the digests of passed packets, after rewrites. A packet's digest is keyed
+    /// and covers its length and up to [`DIGEST_BYTES`] bytes from the Ethernet header on, with the
+    /// layer-4 checksum zeroed (offloads fill it in anywhere between the P4 VM and the auditor).
     pub passed_digest: u64,
-    /// Of those dropped: the program read unknown information and did not ask whether it was known.
+    /// Dropped packets of a program that read unknown information without checking whether it is known.
     pub undecided: u64,
-    /// Of those dropped: the engine stopped the program (budget) or there was no program.
+    /// Dropped packets without a program, or whose program the engine stopped (budget).
     pub failed: u64,
 }
 
-/// What a P4 VM saw on its info page.
+/// Totals of a P4 VM's info page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InfoTotals {
     /// Snapshots accepted.
@@ -48,26 +74,26 @@ pub struct InfoTotals {
     pub forged: u64,
     /// Genuine publications older than one already accepted.
     pub replayed: u64,
-    /// Times that the newest snapshot passed the age limit.
+    /// Times that the newest snapshot exceeded the age limit.
     pub stale: u64,
 }
 
-/// One record.
+/// One record of the execution log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Nanoseconds of the P4 VM's real-time clock when the record was made.
+    /// Nanoseconds of the P4 VM's real-time clock when the record was created.
     pub published_ns: u64,
-    /// Authentication tag of the record before this one; zeros in the first of an epoch.
+    /// Authentication tag of the previous record; zeros in the first one of an epoch.
     pub previous_tag: [u8; 16],
-    /// Header bytes a packet that the channel hands over: digests cover `min(header_bytes, DIGEST_BYTES)`.
+    /// Header bytes of a packet in the channel: digests cover `min(header_bytes, DIGEST_BYTES)`.
     pub header_bytes: u32,
-    /// How often the programs of this VM were replaced.
+    /// Number of replacements of this VM's programs.
     pub replacements: u32,
-    /// By [`crate::Direction`].
+    /// Totals by [`crate::Direction`].
     pub totals: [DirectionTotals; 2],
-    /// In-VM information.
+    /// Totals of in-VM information.
     pub info: InfoTotals,
-    /// SHA-256 digest of the program of each direction; zeros where there is none.
+    /// SHA-256 digest of the program of each direction; zeros without a program.
     pub programs: [[u8; 32]; 2],
 }
 
@@ -107,7 +133,7 @@ impl DirectionTotals {
 }
 
 impl LogRecord {
-    /// Encodes it.
+    /// Encodes the record.
     #[must_use]
     pub fn encode(&self) -> [u8; RECORD_SIZE] {
         let mut out = [0; RECORD_SIZE];
@@ -129,7 +155,7 @@ impl LogRecord {
         out
     }
 
-    /// Decodes it.
+    /// Decodes a record.
     #[must_use]
     pub fn decode(bytes: &[u8; RECORD_SIZE]) -> Self {
         let mut r = Reader::new(bytes);

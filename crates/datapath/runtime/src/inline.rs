@@ -4,12 +4,12 @@
 //! It is the baseline against which a P4 VM is measured, and for those who trust each other. Everything from a packet's
 //! header to its verdict is the P4 VM's: the same programs, information, digests and log.
 //!
-//! InlinePrograms are proven elsewhere, by a P4 VM of the tenant's that gets no packets; what is loaded here has to have the
+//! Programs are proven elsewhere, by a P4 VM of the tenant's that gets no packets; what is loaded here has to have the
 //! digest of what was proven there.
 
-use crate::desk::{Desk, Run};
-use crate::program::Prove;
-use crate::worker::{Answer, NO_ORDER, Order, Tenant, steady_ns};
+use crate::program::Prover;
+use crate::request_handler::{ProgramRunner, RequestHandler};
+use crate::worker::{TenantPrograms, UNSUPPORTED, WorkerAnswer, WorkerCommand, steady_ns};
 use p4shield_abi::channel::{self, Geometry};
 use p4shield_bpf::{Linked, Packet, Verified};
 use p4shield_channel::ResponseRefused;
@@ -21,13 +21,13 @@ use std::time::Duration;
 
 /// What judges: one tenant's programs, which have one set of maps whoever uses them.
 struct Core {
-    tenant: Tenant,
+    tenant: TenantPrograms,
     header_bytes: u32,
 }
 
 /// One tenant's programs in this process, as whoever manages them sees it.
 pub struct InlinePrograms {
-    desk: Desk<Approved, Shared>,
+    desk: RequestHandler<Approved, Shared>,
     geometry: Geometry,
     /// Whether anybody judges with them.
     begun: bool,
@@ -40,7 +40,7 @@ struct Shared(Arc<Mutex<Core>>);
 #[derive(Default)]
 struct Approved(Option<[u8; 32]>);
 
-impl Prove for Approved {
+impl Prover for Approved {
     #[allow(unsafe_code)]
     fn prove(&mut self, linked: Linked) -> Result<Verified, String> {
         if self.0.take() != Some(linked.digest()) {
@@ -55,15 +55,15 @@ impl Prove for Approved {
     }
 }
 
-impl Run for Shared {
-    fn order(&self, order: Order) -> Option<Answer> {
+impl ProgramRunner for Shared {
+    fn send(&self, order: WorkerCommand) -> Option<WorkerAnswer> {
         // A panic while judging leaves a tally that lacks a packet, and nothing worse.
         let mut core = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Some(match order {
-            Order::Status => {
-                Answer::Status(Box::new(Status { channels: Vec::new(), vms: core.tenant.statuses() }))
+            WorkerCommand::Status => {
+                WorkerAnswer::Status(Box::new(Status { channels: Vec::new(), vms: core.tenant.statuses() }))
             }
-            order => core.tenant.obey(order).unwrap_or_else(|_| Answer::Failed(NO_ORDER.to_owned())),
+            order => order.apply_to(&mut core.tenant),
         })
     }
 }
@@ -78,10 +78,10 @@ impl InlinePrograms {
             return Err(format!("programs cannot have the geometry {geometry:?}"));
         }
         let interval = Duration::from_millis(hello.log_interval_ms.into());
-        let tenant = Tenant::new(p4shield_control::verdict(hello.no_program), interval);
+        let tenant = TenantPrograms::new(p4shield_control::verdict(hello.no_program), interval);
         let core = Core { tenant, header_bytes: geometry.header_bytes };
-        let mut desk = Desk::new(Approved::default(), Shared(Arc::new(Mutex::new(core))));
-        desk.introduce(hello, descriptors)?;
+        let mut desk = RequestHandler::new(Approved::default(), Shared(Arc::new(Mutex::new(core))));
+        desk.handle_hello(hello, descriptors)?;
         Ok(Self { desk, geometry, begun: false })
     }
 
@@ -99,7 +99,7 @@ impl InlinePrograms {
         descriptors: Vec<OwnedFd>,
     ) -> Reply {
         if matches!(request, Request::AttachChannel { .. } | Request::DetachChannel { .. }) {
-            return Reply::Failed(NO_ORDER.to_owned());
+            return Reply::Failed(UNSUPPORTED.to_owned());
         }
         self.desk.verifier = Approved(approved);
         self.desk.handle(request, descriptors).unwrap_or_else(Reply::Failed)
@@ -136,8 +136,8 @@ impl Drop for InlinePrograms {
 
 impl Core {
     fn look(&mut self) {
-        if self.tenant.is_due(steady_ns()) {
-            self.tenant.look(Now::read(), self.header_bytes);
+        if self.tenant.is_poll_due(steady_ns()) {
+            self.tenant.poll_pages(Now::read(), self.header_bytes);
         }
     }
 }
@@ -195,7 +195,7 @@ impl InlineGuard<'_> {
         let copied = u32::try_from(header.len()).unwrap_or(u32::MAX);
         let longest = self.longest;
         self.packet.reset(header, request.packet_len);
-        self.core.tenant.judge(self.packet, request, self.core.header_bytes, |reply| {
+        self.core.tenant.judge_packet(self.packet, request, self.core.header_bytes, |reply| {
             match reply {
                 Verdict::Drop => {}
                 Verdict::Pass => passes = true,

@@ -1,25 +1,28 @@
-//! The P4 VM: a process that judges a tenant's packets with the tenant's programs, and can do nothing else.
+//! The P4 VM: a process that judges a tenant's packets with the tenant's programs, and has no other ability.
 //!
 //! ```text
-//!   host daemon ──control (messages, descriptors)──► control thread ──orders──► worker thread ◄──channel──► mediator
+//!   host daemon ──control (messages, descriptors)──► control thread ─commands─► worker thread ◄──channel──► mediator
 //!                                                     │  link, compile           │  programs        info page ──►
 //!                                                     ▼                          ▼                  ──► log page
 //!                                                    zygote: verify            digests, tallies
 //! ```
 //!
-//! Three parts of one process group, each with the system calls that it needs and no other ([`sandbox::seccomp`]):
-//! the control thread obeys the host ([`p4shield_control`]), the worker thread judges ([`worker`]), and a zygote forks a child
-//! for each verification. [`p4vm::run`] puts them together, after [`sandbox::enter`] took everything else away.
+//! The process has three parts, each restricted to the system calls that it needs ([`sandbox::seccomp`]): the control
+//! thread executes the host's requests ([`p4shield_control`]), the worker thread judges packets ([`worker`]), and a zygote
+//! forks a child for each verification. [`p4vm::run`] starts them after [`sandbox::enter`] has given up everything else.
 //!
-//! What is promised: packets of one tenant are judged here and nobody else's are ever seen; a program that
-//! misbehaves harms its tenant alone; programs are replaced between two batches, without losing a packet; programs of
-//! one P4 VM do not share memory; the hot path makes no system call, takes no lock and allocates nothing.
+//! Guarantees: a P4 VM receives the packets of its own tenant only; a program that misbehaves affects its own tenant
+//! only; programs are replaced between two batches, without loss of a packet; programs of one P4 VM share no memory; the
+//! hot path makes no system call, takes no lock and allocates nothing.
+//!
+//! A packet's way continues in [`worker`].
 
-mod desk;
+mod control_session;
+mod error_text;
 pub mod inline;
 pub mod p4vm;
 mod program;
+mod request_handler;
 pub mod sandbox;
 mod schedule;
-mod session;
 pub mod worker;

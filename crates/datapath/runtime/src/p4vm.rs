@@ -1,15 +1,15 @@
-//! The P4 VM's life: lock down, then do what the host asks, until it hangs up.
+//! The life of a P4 VM: it enters its sandbox, then serves the host until the host closes the connection.
 //!
-//! The process that `p4shield p4vm` starts has one thread, one socket and standard error. It waits for the host's
-//! first message without reading it (by then the host has put it into its cgroup), locks itself down, forks the
-//! verifier's zygote while it still has one thread, starts the worker, applies the system call lists, and only
-//! then reads. So all that a tenant wrote meets a process that has nothing to lose.
+//! `p4shield p4vm` starts with one thread, one socket and standard error. The process waits for the host's first message
+//! without reading it (by then the host has moved it into its cgroup), enters the sandbox, forks the verifier's zygote
+//! while it has one thread, starts the worker and applies the system call filters. Only then does it read. No byte of a
+//! tenant therefore reaches a process with privileges.
 
+use crate::control_session::ControlSession;
 use crate::program::Verifier;
-use crate::sandbox::seccomp::{self, Kind};
+use crate::sandbox::seccomp::{self, Filter};
 use crate::sandbox::{self, Limits, SandboxError};
 use crate::schedule;
-use crate::session::Session;
 use crate::worker::{self, Worker};
 use p4shield_bpf::verify::IsolatedError;
 use p4shield_channel::WaitPolicy;
@@ -21,22 +21,22 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How `p4shield p4vm` was called.
+/// The options of `p4shield p4vm`.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Number of the control socket, inherited.
     pub control_fd: RawFd,
-    /// User to become if started as root.
+    /// User to change to if started as root.
     pub uid: u32,
-    /// Measures whose lack is accepted.
+    /// Sandbox measures that may be missing.
     pub allow_missing: Vec<Measure>,
     /// Resource limits.
     pub limits: Limits,
-    /// Whether the worker has a core of its own: it never sleeps then, whether there are packets or not.
+    /// Whether the worker has a core of its own, where it polls without sleeping.
     pub busy: bool,
-    /// The core that the worker runs on; any if there is none.
+    /// The core that the worker runs on; `None`: any.
     pub cpu: Option<usize>,
-    /// What it takes longer for each packet, to measure what slow programs cost; zero otherwise.
+    /// Artificial delay for each packet, to measure the cost of slow programs; otherwise zero.
     pub delay: Duration,
 }
 
@@ -44,32 +44,32 @@ pub struct Options {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum P4VmError {
-    /// The control descriptor is not what it has to be.
+    /// The descriptor is not a control socket.
     #[error(
-        "descriptor {fd} is no control socket: `p4shield p4vm` is started by `p4shield run`, not by hand"
+        "descriptor {fd} is not a control socket; do not start `p4shield p4vm` by hand, use `p4shield run`"
     )]
     NoSocket {
-        /// Its number.
+        /// The number.
         fd: RawFd,
-        /// What the kernel says.
+        /// The kernel's error.
         #[source]
         source: std::io::Error,
     },
-    /// The sandbox is not complete.
+    /// The sandbox cannot be entered.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
-    /// The verifier's process does not start.
-    #[error("the verifier does not start")]
+    /// The verifier's zygote cannot be started.
+    #[error("cannot start the verifier's process")]
     Verifier(#[source] IsolatedError),
-    /// The worker does not start.
-    #[error("the worker does not start")]
+    /// The worker's thread cannot be started.
+    #[error("cannot start the worker's thread")]
     Worker(#[source] std::io::Error),
-    /// The worker cannot run where it is to run.
-    #[error("the worker cannot run on core {cpu}; `taskset -cp $$` tells which ones there are")]
+    /// The worker cannot be bound to its core.
+    #[error("cannot bind the worker to core {cpu}; `taskset -cp $$` lists the allowed cores")]
     Cpu {
-        /// Its number.
+        /// The number.
         cpu: usize,
-        /// What the kernel says.
+        /// The kernel's error.
         #[source]
         source: std::io::Error,
     },
@@ -78,15 +78,15 @@ pub enum P4VmError {
     Socket(#[from] SocketError),
 }
 
-/// Runs a P4 VM. Has to be called while the process has one thread; returns in another process than it was called in
-/// (see [`sandbox::enter`]) when the host hung up or said stop.
+/// Runs a P4 VM until the host closes the connection or sends `Stop`. Must be called while the process has one thread;
+/// returns in another process than the calling one (see [`sandbox::enter`]).
 ///
 /// # Errors
-/// What kept it from starting, or from hearing its host.
+/// The P4 VM cannot start, or the control socket fails.
 pub fn run(options: &Options) -> Result<(), P4VmError> {
     let socket = control_socket(options.control_fd)?;
     socket.wait(None)?;
-    // The first look at a clock finds the vDSO, with a system call that no list allows.
+    // The first read of a clock looks up the vDSO, with a system call that no filter allows.
     let _ = p4shield_seal::Now::read();
     let report = sandbox::enter(&sandbox::Options {
         uid: options.uid,
@@ -98,35 +98,35 @@ pub fn run(options: &Options) -> Result<(), P4VmError> {
     let verifier = Verifier::start(seccomp_optional).map_err(P4VmError::Verifier)?;
     let (control, mailbox) = worker::mailbox().map_err(|e| P4VmError::Worker(e.into()))?;
     let (thread, worker, filtered) = spawn_worker(options.cpu)?;
-    let ours = seccomp::apply(Kind::Control);
+    let ours = seccomp::apply(Filter::Control);
     let theirs = filtered.recv().unwrap_or(Ok(()));
-    let report = waived(report, ours.and(theirs), seccomp_optional)?;
+    let report = waive_seccomp(report, ours.and(theirs), seccomp_optional)?;
 
     let policy = if options.busy { WaitPolicy::BUSY } else { WaitPolicy::default() };
-    let mut session = Session::new(socket, report, verifier, control);
-    let begun = session.greet(|hello| {
+    let mut session = ControlSession::new(socket, report, verifier, control);
+    let started = session.handle_hello(|hello| {
         let interval = Duration::from_millis(hello.log_interval_ms.into());
-        let begun = Worker::new(mailbox, p4shield_control::verdict(hello.no_program), interval);
-        worker.send(begun.waiting(policy).delayed(options.delay)).is_ok()
+        let started = Worker::new(mailbox, p4shield_control::verdict(hello.no_program), interval);
+        worker.send(started.waiting(policy).delayed(options.delay)).is_ok()
     })?;
-    if begun {
+    if started {
         session.serve()?;
     }
     drop((session, worker));
-    // A worker that panicked said so; there is nothing left to do for it.
+    // The panic of a worker has been printed already.
     let _ = thread.join();
     Ok(())
 }
 
 fn control_socket(fd: RawFd) -> Result<Socket, P4VmError> {
     let no_socket = |source| P4VmError::NoSocket { fd, source };
-    // SAFETY: the number was given to this process to own; nothing else in it uses it. Whether it is open is checked.
+    // SAFETY: the caller gave the descriptor to this process; nothing else in it uses the number. The type is checked.
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
     match socket_type(owned.as_fd()) {
         Ok(SocketType::SEQPACKET) => Ok(Socket::new(owned)),
         other => {
             let e = other.err().map_or_else(|| std::io::ErrorKind::InvalidInput.into(), Into::into);
-            // Not ours to close, as it turned out.
+            // Not a control socket, so not this function's to close.
             let _ = owned.into_raw_fd();
             Err(no_socket(e))
         }
@@ -135,19 +135,19 @@ fn control_socket(fd: RawFd) -> Result<Socket, P4VmError> {
 
 type Spawned = (JoinHandle<()>, Sender<Worker>, Receiver<Result<(), SandboxError>>);
 
-/// Starts the worker's thread, which goes to its core, filters its system calls and then waits for its worker.
+/// Starts the worker's thread, which binds itself to its core, applies its filter and waits for its [`Worker`].
 fn spawn_worker(cpu: Option<usize>) -> Result<Spawned, P4VmError> {
     let (filtered, is_filtered) = mpsc::channel();
     let (pinned, is_pinned) = mpsc::channel();
     let (worker, start) = mpsc::channel::<Worker>();
-    let placed = move || {
-        // It works as well without, only not as well beside others.
-        let _ = schedule::wait_for_turn();
+    let placement = move || {
+        // Optional: without it the worker preempts other threads of its core.
+        let _ = schedule::set_batch_policy();
         cpu.map_or(Ok(()), |cpu| schedule::bind(cpu).map_err(|source| P4VmError::Cpu { cpu, source }))
     };
     let main = move || {
-        if pinned.send(placed()).is_ok()
-            && filtered.send(seccomp::apply(Kind::Worker)).is_ok()
+        if pinned.send(placement()).is_ok()
+            && filtered.send(seccomp::apply(Filter::Worker)).is_ok()
             && let Ok(worker) = start.recv()
         {
             worker.run();
@@ -158,7 +158,7 @@ fn spawn_worker(cpu: Option<usize>) -> Result<Spawned, P4VmError> {
     Ok((thread, worker, is_filtered))
 }
 
-fn waived(
+fn waive_seccomp(
     mut report: SandboxReport,
     applied: Result<(), SandboxError>,
     optional: bool,

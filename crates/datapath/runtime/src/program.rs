@@ -1,8 +1,7 @@
-//! From a tenant's bytes to a program that runs: parse, link, verify, compile. The one place where the P4 VM meets the
-//! engine's loading interface.
+//! Loading of a tenant's program: parse, link, verify, compile. Only this module uses the engine's loading interface.
 
-use crate::desk::chain;
-use crate::sandbox::seccomp::{self, Kind};
+use crate::error_text::chain;
+use crate::sandbox::seccomp::{self, Filter};
 use p4shield_bpf::maps::UpdateFlag;
 use p4shield_bpf::verify::{Budget, Cache, Isolated, IsolatedError, Limits, Refusal};
 use p4shield_bpf::{EngineOptions, Linked, Meta, Object, Packet, Program, RunResult, Verified, VmInfo, link};
@@ -11,20 +10,20 @@ use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 /// A program that judges packets.
-pub struct Loaded {
+pub struct LoadedProgram {
     program: Program,
     instructions: u32,
 }
 
-impl Loaded {
-    /// A program that was linked and verified elsewhere, for a [`crate::worker::Worker`] without a
-    /// [`crate::p4vm`] around it.
+impl LoadedProgram {
+    /// Wraps a program that was linked and verified elsewhere, for a [`crate::worker::Worker`] without a
+    /// [`crate::p4vm`].
     #[must_use]
     pub const fn of(program: Program) -> Self {
         Self { program, instructions: 0 }
     }
 
-    /// SHA-256 of the linked program.
+    /// Returns the SHA-256 digest of the linked program.
     pub(crate) const fn digest(&self) -> [u8; 32] {
         *self.program.digest()
     }
@@ -39,7 +38,7 @@ impl Loaded {
         self.program.run(packet, meta, info)
     }
 
-    /// The entry of `key`, or all from `skip` on, as far as `limit` bytes go.
+    /// Returns the entry of `key`, or all entries from number `skip` on, up to `limit` bytes.
     pub(crate) fn read_map(
         &self,
         name: &str,
@@ -53,7 +52,7 @@ impl Loaded {
         }
         let mut left = limit;
         let fits = |(key, value): &(Vec<u8>, Vec<u8>)| {
-            // Each comes with its length, at most five bytes.
+            // Each length takes at most five bytes.
             let size = key.len() + value.len() + 10;
             left.checked_sub(size).is_some_and(|n| {
                 left = n;
@@ -63,7 +62,7 @@ impl Loaded {
         Ok(map.iter().skip(skip as usize).take_while(fits).collect())
     }
 
-    /// Writes an entry, or deletes it if there is no value.
+    /// Writes an entry, or deletes it if `value` is `None`.
     pub(crate) fn write_map(&mut self, name: &str, key: &[u8], value: Option<&[u8]>) -> Result<(), String> {
         let map = self.program.maps_mut().and_then(|m| m.get_mut(name)).ok_or_else(|| no_map(name))?;
         let done = match value {
@@ -78,24 +77,24 @@ fn no_map(name: &str) -> String {
     format!("the program has no table {name:?}")
 }
 
-/// What one verification may use. The host waits a little longer than this on the clock.
+/// The limits of one verification. The host waits a little longer.
 const BUDGET: Budget =
     Budget { cpu: Duration::from_secs(15), memory_bytes: 1 << 30, wall: Duration::from_secs(20) };
 
-/// Proves programs safe, in processes of their own.
+/// Verifies programs in processes of their own.
 pub(crate) struct Verifier {
-    /// Not dropped: that would kill the zygote, and the control thread may not kill. The zygote goes with the PID
-    /// namespace, when the control thread ends.
+    /// Not dropped: the drop would kill the zygote, which seccomp forbids to the control thread. The zygote ends with the
+    /// PID namespace, when the control thread ends.
     isolated: ManuallyDrop<Isolated>,
     cache: Cache,
     gone: bool,
 }
 
 impl Verifier {
-    /// Forks the zygote, which filters its system calls before it looks at a program. Has to be called while the
-    /// process has one thread.
+    /// Forks the zygote, which filters its system calls before it reads a program. Must be called while the process has
+    /// one thread.
     pub(crate) fn start(seccomp_optional: bool) -> Result<Self, IsolatedError> {
-        let lockdown = || match seccomp::apply(Kind::Verifier) {
+        let lockdown = || match seccomp::apply(Filter::Verifier) {
             Err(e) if !seccomp_optional => Err(std::io::Error::other(chain(&e))),
             _ => Ok(()),
         };
@@ -103,33 +102,37 @@ impl Verifier {
         Ok(Self { isolated, cache: Cache::in_memory(), gone: false })
     }
 
-    /// Whether the zygote is lost. Another cannot be forked any more: only a new P4 VM can verify programs.
+    /// Returns whether the zygote has ended. No other can be forked: only a new P4 VM can verify programs.
     pub(crate) const fn is_gone(&self) -> bool {
         self.gone
     }
 }
 
-/// Whoever says that a program is safe.
-pub(crate) trait Prove {
-    /// Gives a program the right to run.
+/// What proves that a program is safe.
+pub(crate) trait Prover {
+    /// Returns the program as verified.
     ///
     /// # Errors
-    /// The text is for the tenant.
+    /// The program is refused; the text is for the tenant.
     fn prove(&mut self, linked: Linked) -> Result<Verified, String>;
 }
 
-impl Prove for Verifier {
+impl Prover for Verifier {
     fn prove(&mut self, linked: Linked) -> Result<Verified, String> {
         let limits = Limits::default();
-        let judge = |linked: &Linked| self.isolated.check(linked, &limits, &BUDGET);
-        let result = self.cache.verify(linked, &limits, judge).map(|(verified, _)| verified);
+        let check = |linked: &Linked| self.isolated.check(linked, &limits, &BUDGET);
+        let result = self.cache.verify(linked, &limits, check).map(|(verified, _)| verified);
         self.gone |= matches!(result, Err(Refusal::Unavailable { .. }));
         result.map_err(|e| chain(&e))
     }
 }
 
-/// Makes a program from objects. The text of a refusal is for the tenant.
-pub(crate) fn build(objects: &[&[u8]], verifier: &mut impl Prove, budget: u64) -> Result<Loaded, String> {
+/// Loads a program from its objects. The text of a refusal is for the tenant.
+pub(crate) fn build(
+    objects: &[&[u8]],
+    verifier: &mut impl Prover,
+    budget: u64,
+) -> Result<LoadedProgram, String> {
     let parse = |bytes: &&[u8]| Object::parse(bytes).map_err(|e| chain(&e));
     let objects = objects.iter().map(parse).collect::<Result<Vec<_>, _>>()?;
     objects.iter().try_for_each(Object::runs_once).map_err(|e| chain(&e))?;
@@ -138,5 +141,5 @@ pub(crate) fn build(objects: &[&[u8]], verifier: &mut impl Prove, budget: u64) -
     let verified = verifier.prove(linked)?;
     let options = EngineOptions { budget, ..EngineOptions::default() };
     let program = Program::load(&verified, &options).map_err(|e| chain(&e))?;
-    Ok(Loaded { program, instructions })
+    Ok(LoadedProgram { program, instructions })
 }

@@ -1,18 +1,18 @@
-//! Where and how the worker's thread is scheduled.
+//! Scheduling policy and core of the worker's thread.
 //!
-//! A worker may share its core with those whose packets it judges: the sender, the receiver, the kernel's work for both.
-//! If each packet woke it and pushed them aside at once, every packet cost two switches of the core, and a sender could never
-//! fill a batch. So it is scheduled as what it is, a batch job (`SCHED_BATCH`, sched(7)): it has the same share of the core
-//! as any thread and runs at once where the core is free, but where it is not, it lets whoever runs go on to the end of a turn.
+//! A worker may share its core with the sender and the receiver of the packets that it judges, and with the kernel's work
+//! for both. If it preempted them for each packet, every packet would cost two context switches, and a sender could never
+//! fill a batch. The worker is therefore scheduled as a batch job (`SCHED_BATCH`, sched(7)): it gets the same share of the
+//! core as any thread and runs at once on a free core, but does not preempt the running thread when it wakes.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io::{Error, ErrorKind, Result};
 
-/// Has this thread wait for its turn, unless its operator gave it another policy than the ordinary one.
+/// Sets the policy `SCHED_BATCH` for this thread, unless the operator gave it a policy other than `SCHED_OTHER`.
 ///
 /// # Errors
-/// What the kernel says; ordinary scheduling works as well.
-pub(crate) fn wait_for_turn() -> Result<()> {
+/// The kernel refuses; the worker also runs with ordinary scheduling.
+pub(crate) fn set_batch_policy() -> Result<()> {
     // SAFETY: takes an integer and touches no memory; 0 is the calling thread.
     let policy = unsafe { libc::sched_getscheduler(0) };
     if policy != libc::SCHED_OTHER {
@@ -27,7 +27,7 @@ pub(crate) fn wait_for_turn() -> Result<()> {
 /// Binds this thread to a core.
 ///
 /// # Errors
-/// There is no such core, or it is none of ours.
+/// The core does not exist, or the process may not use it.
 pub(crate) fn bind(cpu: usize) -> Result<()> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(ErrorKind::InvalidInput.into());
@@ -41,15 +41,15 @@ pub(crate) fn bind(cpu: usize) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// The calling thread's policy, once it may have changed.
+    /// Returns the calling thread's policy after the call.
     fn policy() -> i32 {
-        wait_for_turn().unwrap();
+        set_batch_policy().unwrap();
         // SAFETY: as above.
         unsafe { libc::sched_getscheduler(0) }
     }
 
     #[test]
-    fn a_worker_waits_for_its_turn_unless_its_operator_wants_it_otherwise() {
+    fn a_worker_is_a_batch_job_unless_its_policy_is_set() {
         assert_eq!(std::thread::spawn(policy).join().unwrap(), libc::SCHED_BATCH);
         let idle = std::thread::spawn(|| {
             let no_priority = libc::sched_param { sched_priority: 0 };
@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_core_that_is_not_there_is_refused() {
+    fn a_missing_core_is_refused() {
         assert!(bind(CpuSet::MAX_CPU).is_err() && bind(CpuSet::MAX_CPU - 1).is_err());
     }
 }

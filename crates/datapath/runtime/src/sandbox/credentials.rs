@@ -1,12 +1,12 @@
-//! Who the P4 VM is: nobody, and not able to become anybody.
+//! The user and capabilities of a P4 VM: unprivileged, without a way to gain privileges.
 
 use super::{During, SandboxError, Step};
 use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use rustix::{process, thread};
 
-/// Turns root into `uid` without supplementary groups, keeping capabilities for the namespaces that follow
-/// (hardened distributions let only the capable create user namespaces). Does nothing for other users.
+/// Changes root to `uid` without supplementary groups. Keeps capabilities for the creation of namespaces, which hardened
+/// distributions allow only with capabilities. Does nothing for other users.
 pub(super) fn shed_root(uid: u32) -> Result<(), SandboxError> {
     if !process::geteuid().is_root() {
         return Ok(());
@@ -23,11 +23,11 @@ pub(super) fn shed_root(uid: u32) -> Result<(), SandboxError> {
     let sets = thread::capabilities(None).during(step)?;
     let raised = CapabilitySets { effective: sets.permitted, ..sets };
     thread::set_capabilities(None, raised).during(step)?;
-    // Changing user made /proc/self root's; the user namespace's maps have to be written there.
+    // The change of user made root the owner of /proc/self, where the user namespace's maps are written.
     process::set_dumpable_behavior(DumpableBehavior::Dumpable).during(step)
 }
 
-/// Empties all capability sets for good, and makes the process unreadable to others of its user.
+/// Empties all capability sets irrevocably, and makes the process unreadable to other processes of its user.
 pub(super) fn drop_capabilities() -> Result<(), SandboxError> {
     let step = Step("give up its capabilities", "start it as root or with user namespaces enabled");
     thread::set_no_new_privs(true).during(step)?;
@@ -36,7 +36,7 @@ pub(super) fn drop_capabilities() -> Result<(), SandboxError> {
         let done = unsafe { libc::prctl(libc::PR_CAPBSET_DROP, libc::c_ulong::from(number), 0, 0, 0) };
         if done < 0 {
             let e = std::io::Error::last_os_error();
-            // The kernel's highest capability is behind us.
+            // `number` is beyond the kernel's highest capability.
             if e.raw_os_error() == Some(libc::EINVAL) && number > 0 {
                 break;
             }

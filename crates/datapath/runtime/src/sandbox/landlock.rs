@@ -1,4 +1,4 @@
-//! Landlock with no rule: what it handles is denied.
+//! A Landlock domain without rules: everything that Landlock handles is denied.
 
 use super::{SandboxError, Step};
 use landlock::{
@@ -6,10 +6,10 @@ use landlock::{
 };
 use std::io::{Error, ErrorKind};
 
-/// Newest version that this knows how to ask for; older kernels enforce what they have.
+/// Newest version that is requested; older kernels enforce what they support.
 const NEWEST: ABI = ABI::V7;
 
-/// Denies all that the kernel's Landlock handles and returns its version.
+/// Denies all that the kernel's Landlock handles. Returns its version.
 pub(super) fn restrict() -> Result<i32, SandboxError> {
     let step = Step(
         "enter a Landlock domain",
@@ -26,10 +26,10 @@ pub(super) fn restrict() -> Result<i32, SandboxError> {
     match status.landlock {
         LandlockStatus::Available { effective_abi, .. } => Ok(effective_abi as i32),
         LandlockStatus::NotEnabled => {
-            Err(step.failed(Error::new(ErrorKind::Unsupported, "it is not enabled")))
+            Err(step.failed(Error::new(ErrorKind::Unsupported, "Landlock is not enabled")))
         }
         LandlockStatus::NotImplemented => {
-            Err(step.failed(Error::new(ErrorKind::Unsupported, "the kernel has none")))
+            Err(step.failed(Error::new(ErrorKind::Unsupported, "the kernel lacks Landlock")))
         }
     }
 }

@@ -1,12 +1,11 @@
-//! Resource limits, and descriptors nobody gave.
+//! Resource limits, and closing of inherited descriptors.
 
 use super::{During, SandboxError, Step};
 use p4shield_control::MAX_CHANNELS;
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::os::fd::RawFd;
 
-/// Resource limits of one P4 VM. The cgroup, where there is one, bounds memory and processor more tightly; these
-/// hold everywhere.
+/// The resource limits of one P4 VM. A cgroup, if there is one, limits memory and CPU time more tightly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Address space in bytes.
@@ -18,13 +17,13 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Each channel has its memory's descriptor and its doorbell's.
+    /// Each channel needs two descriptors: its memory and its doorbell.
     fn default() -> Self {
         Self { address_space: 2 << 30, descriptors: 128 + 2 * MAX_CHANNELS as u64, processes: 8 }
     }
 }
 
-/// Sets them, hard and soft; no core dumps, no locked memory, no file may grow.
+/// Sets the limits, hard and soft. Forbids core dumps, locked memory and growing files.
 pub(super) fn apply(limits: &Limits) -> Result<(), SandboxError> {
     let fixed = [
         (Resource::As, limits.address_space),
@@ -43,10 +42,10 @@ pub(super) fn apply(limits: &Limits) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// Closes every descriptor but `keep` and standard error. Standard input and output become standard error unless
-/// they are kept, so that no later descriptor can be mistaken for them.
+/// Closes every descriptor but `keep` and standard error. Standard input and output become standard error unless they are
+/// kept, so that no later descriptor gets their numbers.
 pub(super) fn close_all_but(keep: &[RawFd]) -> Result<(), SandboxError> {
-    let step = Step("close descriptors it was not given", "Linux 5.9 or newer is needed");
+    let step = Step("close inherited descriptors", "use Linux 5.9 or newer");
     let error = rustix::stdio::stderr();
     if !keep.contains(&0) {
         rustix::stdio::dup2_stdin(error).during(step)?;
@@ -69,8 +68,8 @@ pub(super) fn close_all_but(keep: &[RawFd]) -> Result<(), SandboxError> {
 }
 
 fn close_range(first: u32, last: u32) -> std::io::Result<()> {
-    // SAFETY: takes integers only. Nobody owns the descriptors of this range: the process was just started, and its
-    // caller lists those that somebody owns.
+    // SAFETY: takes integers only. No value owns a descriptor of this range: the process was just started, and its caller
+    // lists the owned ones.
     let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if done < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,12 +1,12 @@
-//! The compartment `process`: what a P4 VM gives up before it touches a byte of a tenant.
+//! The compartment `process`: a P4 VM enters this sandbox before it reads a byte of a tenant.
 //!
-//! [`enter`] takes everything away that a process has besides memory, a few descriptors and the processor: user,
-//! mount, network, IPC, PID, UTS and cgroup namespaces of its own, a read-only root with nothing in it, no
-//! capability in any set, no way to gain one, Landlock with no rule, resource limits, no core dumps. The last
-//! layer, system calls, differs by thread and is therefore applied by each thread itself ([`seccomp::apply`]).
+//! [`enter`] leaves the process memory, a few descriptors and CPU time only: user, mount, network, IPC, PID, UTS and
+//! cgroup namespaces of its own, an empty read-only root, no capability in any set and no way to gain one, Landlock
+//! without rules, resource limits, no core dumps. The last layer, the system call filter, differs by thread; each
+//! thread applies its own ([`seccomp::apply`]).
 //!
-//! Every layer holds alone: the tests attack each one with the others left out. What the kernel lacks is an error,
-//! unless the operator waived that [`Measure`] by name; what was waived and missing is part of [`SandboxReport`].
+//! Every layer holds alone: the tests attack each one without the others. A layer that the kernel lacks is an error,
+//! unless the operator waives that [`Measure`] by name; [`SandboxReport`] lists the missing ones.
 
 mod credentials;
 mod landlock;
@@ -20,13 +20,13 @@ pub use limits::Limits;
 use p4shield_control::{Measure, SandboxReport};
 use std::os::fd::RawFd;
 
-/// How to lock down.
+/// How to enter the sandbox.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// User and group to become if started as root; nobody else should use it, so that per-user limits and signals
-    /// are the P4 VM's own. Ignored when not root.
+    /// User and group to change to if started as root. No other process should use them, so that per-user limits and
+    /// signals concern the P4 VM only. Ignored if not started as root.
     pub uid: u32,
-    /// Measures whose lack is accepted.
+    /// Measures that may be missing.
     pub allow_missing: Vec<Measure>,
     /// Descriptors to keep, besides standard error; all others are closed.
     pub keep: Vec<RawFd>,
@@ -34,20 +34,20 @@ pub struct Options {
     pub limits: Limits,
 }
 
-/// Why a P4 VM could not lock itself down.
+/// Why a P4 VM cannot enter its sandbox.
 #[derive(Debug, thiserror::Error)]
 #[error("the sandbox cannot {step}: {advice}")]
 pub struct SandboxError {
-    /// What was tried.
+    /// The step that failed.
     pub step: &'static str,
-    /// What to do about it.
+    /// The remedy.
     pub advice: &'static str,
-    /// What the kernel said.
+    /// The kernel's error.
     #[source]
     pub source: std::io::Error,
 }
 
-/// A step of the lock-down, and what to do when it fails.
+/// A step, and the remedy if it fails.
 #[derive(Clone, Copy)]
 struct Step(&'static str, &'static str);
 
@@ -57,7 +57,7 @@ impl Step {
     }
 }
 
-/// Names the step that a result belongs to.
+/// Adds the step to an error.
 trait During<T> {
     fn during(self, step: Step) -> Result<T, SandboxError>;
 }
@@ -68,7 +68,7 @@ impl<T, E: Into<std::io::Error>> During<T> for Result<T, E> {
     }
 }
 
-/// Accepts a failed step if the operator waived `measure`, and reports it as missing.
+/// Accepts a failed step if the operator waived `measure`, and reports the measure as missing.
 fn waive(
     report: &mut SandboxReport,
     options: &Options,
@@ -85,14 +85,14 @@ fn waive(
     }
 }
 
-/// Locks the calling process down, except for system calls. Has to be called while it has one thread.
+/// Enters the sandbox, except for the system call filter. Must be called while the process has one thread.
 ///
-/// A process cannot change its own PID namespace, so this continues in a *new* process, first of its PID namespace,
-/// whose parent is the caller's parent; the calling process exits with status 0. The new process is killed when
-/// the thread that started the caller ends.
+/// A process cannot change its own PID namespace. The function therefore returns in a *new* process, the first of its PID
+/// namespace, whose parent is the caller's parent; the calling process exits with status 0. The kernel kills the new
+/// process when the thread that started the caller ends.
 ///
 /// # Errors
-/// The first layer that could not be put in place, with what to do. The process must not go on then.
+/// The first layer that failed, with a remedy. The process must not continue then.
 pub fn enter(options: &Options) -> Result<SandboxReport, SandboxError> {
     let mut report = SandboxReport::default();
     limits::close_all_but(&options.keep)?;

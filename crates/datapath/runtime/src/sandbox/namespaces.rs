@@ -1,4 +1,4 @@
-//! Namespaces of its own: nothing of the host has a name here.
+//! Namespaces of a P4 VM, in which nothing of the host has a name.
 
 use super::{During, SandboxError, Step};
 use rustix::process::{Signal, getegid, geteuid};
@@ -13,7 +13,7 @@ fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
     unsafe { rustix::thread::unshare_unsafe(flags) }
 }
 
-/// A user namespace in which only this process's user and group exist, under their own numbers.
+/// Creates a user namespace in which only this process's user and group exist, with the same IDs.
 pub(super) fn own_user_namespace() -> Result<(), SandboxError> {
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
     unshare(UnshareFlags::NEWUSER).during(Step("create a user namespace", NEEDS_USERNS))?;
@@ -21,13 +21,13 @@ pub(super) fn own_user_namespace() -> Result<(), SandboxError> {
     fs::write("/proc/self/setgroups", "deny").during(step)?;
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1")).during(step)?;
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1")).during(step)?;
-    // No user namespace within this one: in it, the process would have every capability again. Where a container
-    // mounts /proc/sys read-only this is left to seccomp, which kills whoever tries.
+    // No nested user namespace, in which the process would have every capability again. Where a container mounts /proc/sys
+    // read-only, the seccomp filter alone prevents it.
     let _ = fs::write("/proc/sys/user/max_user_namespaces", "0");
     Ok(())
 }
 
-/// Mount, network, IPC and UTS namespaces for this process, a PID namespace for its children.
+/// Creates mount, network, IPC and UTS namespaces for this process and a PID namespace for its children.
 pub(super) fn own_namespaces() -> Result<(), SandboxError> {
     unshare(
         UnshareFlags::NEWNS
@@ -40,13 +40,13 @@ pub(super) fn own_namespaces() -> Result<(), SandboxError> {
     rustix::system::sethostname(b"p4vm").during(Step("hide the host's name", NEEDS_USERNS))
 }
 
-/// A cgroup namespace, rooted where the process is now.
+/// Creates a cgroup namespace with the process's present cgroup as root.
 pub(super) fn own_cgroup_namespace() -> Result<(), SandboxError> {
     unshare(UnshareFlags::NEWCGROUP)
         .during(Step("create a cgroup namespace", "waive it with --allow-missing cgroup-namespace"))
 }
 
-/// Goes on as process 1 of the PID namespace, as a child of this process's parent; this process ends.
+/// Continues as process 1 of the PID namespace, a child of this process's parent; this process ends.
 pub(super) fn continue_in_new_process() -> Result<(), SandboxError> {
     let flags = libc::CLONE_PARENT | libc::SIGCHLD;
     // SAFETY: without CLONE_VM this is fork(): the child gets its own copy of memory and returns here. The process
@@ -66,8 +66,8 @@ pub(super) fn continue_in_new_process() -> Result<(), SandboxError> {
             );
         }
     }
-    // A session of its own: the host's terminal cannot signal it, it cannot reach the terminal.
+    // A session of its own, without access to the host's terminal and its signals.
     rustix::process::setsid().during(Step("leave the host's session", "report this as a bug"))?;
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
-        .during(Step("tie its life to the host daemon's", "report this as a bug"))
+        .during(Step("arrange to end with the host daemon", "report this as a bug"))
 }

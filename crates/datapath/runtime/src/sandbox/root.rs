@@ -1,4 +1,4 @@
-//! A root directory with nothing in it.
+//! An empty root directory.
 
 use super::{During, SandboxError, Step};
 use rustix::mount::{
@@ -6,8 +6,7 @@ use rustix::mount::{
 };
 use rustix::process::{chdir, chroot, pivot_root};
 
-/// Where the new root is mounted until it becomes the root: a directory that exists wherever this can run, because
-/// the user namespace's maps were just written in it.
+/// Where the new root is mounted at first. The directory exists, as the user namespace's maps were just written there.
 const SCAFFOLD: &str = "/proc";
 
 /// Replaces the root by an empty, read-only tmpfs and detaches the old one.
@@ -17,11 +16,11 @@ pub(super) fn empty() -> Result<(), SandboxError> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).during(step)?;
     mount("p4vm", SCAFFOLD, "tmpfs", flags, c"size=4k,nr_inodes=2,mode=0555").during(step)?;
     chdir(SCAFFOLD).during(step)?;
-    // With both names the same directory, the old root ends up mounted over the new one and can be taken off.
+    // With both names equal, the old root is mounted over the new one, from where it can be unmounted.
     match pivot_root(".", ".") {
         Ok(()) => rustix::mount::unmount(".", UnmountFlags::DETACH).during(step)?,
-        // The initial RAM file system cannot be pivoted away; without capabilities and descriptors of the old root,
-        // a moved mount and chroot hold as well.
+        // pivot_root does not work on the initial RAM file system. Without capabilities and without descriptors of the old
+        // root, a moved mount with chroot isolates as well.
         Err(rustix::io::Errno::INVAL) => {
             mount_move(".", "/").during(step)?;
             chroot(".").during(step)?;

@@ -1,8 +1,8 @@
-//! System calls: an allow-list for each kind of thread; anything else kills the process.
+//! The system call filters of a P4 VM: one allow-list for each kind of thread. Any other call kills the process.
 //!
-//! No list lets memory become writable and executable at once, opens a file, makes a socket, starts a program or
-//! names another process. Only the control thread may make memory executable at all: it compiles programs. The
-//! worker, on which a tenant's programs run, cannot; nor can the verifier, which chews on a tenant's bytes.
+//! No list allows memory that is writable and executable at once, opening a file, creating a socket, starting a program
+//! or naming another process. Only the control thread, which compiles programs, may make memory executable. The worker,
+//! which runs a tenant's programs, and the verifier, which reads a tenant's bytes, may not.
 
 use super::{SandboxError, Step};
 use p4shield_bpf::verify::isolated;
@@ -12,19 +12,19 @@ use seccompiler::{
 use std::collections::BTreeMap;
 use std::io::Error;
 
-/// Which list.
+/// The thread that a list is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Speaks with the host daemon, links and compiles programs.
+pub enum Filter {
+    /// The control thread: communicates with the host daemon, links and compiles programs.
     Control,
-    /// Judges packets.
+    /// The worker: judges packets.
     Worker,
     /// The verifier's zygote and the processes that it forks, one for each verification.
     Verifier,
 }
 
-/// What every thread needs: memory that is not executable, waiting, the clock, reading and writing what it has,
-/// ending. Doorbells are sockets.
+/// What control thread and worker need: memory that is not executable, waiting, the clock, reading and writing open
+/// descriptors, ending. Doorbells are sockets.
 const COMMON: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -55,7 +55,7 @@ const COMMON: &[i64] = &[
     libc::SYS_poll,
 ];
 
-/// Receiving messages with descriptors, measuring and copying what they name.
+/// Receiving messages with descriptors, and reading the files behind them.
 const CONTROL: &[i64] = &[
     libc::SYS_fstat,
     libc::SYS_pread64,
@@ -77,11 +77,11 @@ const NEW_NAMESPACES: i32 = libc::CLONE_NEWNS
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Applies the list of `kind` to the calling thread, and to threads and processes that it starts later.
+/// Applies the list for `thread` to the calling thread, and to threads and processes that it starts later.
 ///
 /// # Errors
-/// The kernel has no seccomp filters.
-pub fn apply(kind: Kind) -> Result<(), SandboxError> {
+/// The kernel lacks seccomp filters.
+pub fn apply(thread: Filter) -> Result<(), SandboxError> {
     let failed = |e: seccompiler::Error| {
         Step(
             "filter its system calls",
@@ -89,13 +89,13 @@ pub fn apply(kind: Kind) -> Result<(), SandboxError> {
         )
         .failed(Error::other(e))
     };
-    if kind == Kind::Verifier {
-        // Its arguments are behind a pointer, so clone3 cannot be judged: libc falls back to clone when it is absent.
+    if thread == Filter::Verifier {
+        // A filter cannot read the arguments of clone3, which are behind a pointer; libc falls back to clone.
         let absent = BTreeMap::from([(libc::SYS_clone3, vec![])]);
         let filter = build(absent, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32));
         seccompiler::apply_filter(&filter.map_err(failed)?).map_err(failed)?;
     }
-    let filter = rules(kind).and_then(|r| build(r, SeccompAction::KillProcess, SeccompAction::Allow));
+    let filter = rules(thread).and_then(|r| build(r, SeccompAction::KillProcess, SeccompAction::Allow));
     seccompiler::apply_filter(&filter.map_err(failed)?).map_err(failed)
 }
 
@@ -108,34 +108,34 @@ fn build(
     Ok(SeccompFilter::new(rules, otherwise, on_match, arch)?.try_into()?)
 }
 
-fn rules(kind: Kind) -> Result<Rules, seccompiler::Error> {
-    let (list, more): (_, &[_]) = match kind {
-        Kind::Control => (COMMON, CONTROL),
-        Kind::Worker => (COMMON, &[]),
-        // Forking children that are limited, watched, and ended when they take too long.
-        Kind::Verifier => (isolated::SYSCALLS, &[]),
+fn rules(thread: Filter) -> Result<Rules, seccompiler::Error> {
+    let (list, more): (_, &[_]) = match thread {
+        Filter::Control => (COMMON, CONTROL),
+        Filter::Worker => (COMMON, &[]),
+        // Includes forking, limiting, watching and ending children.
+        Filter::Verifier => (isolated::SYSCALLS, &[]),
     };
-    // A system call with an empty list of rules matches whatever its arguments.
+    // A system call with an empty list of rules matches with any arguments.
     let mut rules: Rules = list.iter().chain(more).map(|n| (*n, vec![])).collect();
 
     let (exec, write) = (libc::PROT_EXEC as u64, libc::PROT_WRITE as u64);
     let not_executable = lacks(2, exec)?;
     rules.insert(libc::SYS_mmap, vec![not_executable.clone()]);
-    let mprotect = match kind {
-        Kind::Control => vec![not_executable, lacks(2, write)?],
-        Kind::Worker | Kind::Verifier => vec![not_executable],
+    let mprotect = match thread {
+        Filter::Control => vec![not_executable, lacks(2, write)?],
+        Filter::Worker | Filter::Verifier => vec![not_executable],
     };
     rules.insert(libc::SYS_mprotect, mprotect);
-    if kind != Kind::Verifier {
-        // Doorbells ring where they are connected, and nowhere else.
+    if thread != Filter::Verifier {
+        // Doorbells are connected sockets: no address is allowed.
         let unaddressed = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
         rules.insert(libc::SYS_sendto, vec![SeccompRule::new(vec![unaddressed])?]);
     }
     let mut commands = vec![libc::F_GETFD, libc::F_GETFL];
-    match kind {
-        Kind::Worker => {}
-        Kind::Control => commands.extend([libc::F_DUPFD_CLOEXEC, libc::F_GET_SEALS]),
-        Kind::Verifier => {
+    match thread {
+        Filter::Worker => {}
+        Filter::Control => commands.extend([libc::F_DUPFD_CLOEXEC, libc::F_GET_SEALS]),
+        Filter::Verifier => {
             commands.extend([libc::F_DUPFD_CLOEXEC, libc::F_SETFD, libc::F_SETFL]);
             rules.insert(libc::SYS_clone, vec![lacks(0, u64::from(NEW_NAMESPACES.unsigned_abs()))?]);
             rules.insert(libc::SYS_prctl, one_of(0, &[libc::PR_SET_PDEATHSIG])?);
@@ -145,13 +145,13 @@ fn rules(kind: Kind) -> Result<Rules, seccompiler::Error> {
     Ok(rules)
 }
 
-/// Argument `index` has none of `bits`.
+/// Returns the rule that argument `index` has none of `bits`.
 fn lacks(index: u8, bits: u64) -> Result<SeccompRule, seccompiler::Error> {
     let op = SeccompCmpOp::MaskedEq(bits);
     Ok(SeccompRule::new(vec![SeccompCondition::new(index, SeccompCmpArgLen::Qword, op, 0)?])?)
 }
 
-/// Argument `index` is one of `values`.
+/// Returns the rules that argument `index` is one of `values`.
 fn one_of(index: u8, values: &[i32]) -> Result<Vec<SeccompRule>, seccompiler::Error> {
     let rule = |v: &i32| {
         let v = u64::from(v.unsigned_abs());
@@ -167,18 +167,18 @@ mod tests {
 
     #[test]
     fn every_list_compiles_within_the_kernels_limit() {
-        for kind in [Kind::Control, Kind::Worker, Kind::Verifier] {
+        for thread in [Filter::Control, Filter::Worker, Filter::Verifier] {
             let filter =
-                build(rules(kind).unwrap(), SeccompAction::KillProcess, SeccompAction::Allow).unwrap();
-            assert!(filter.len() < 4096, "{kind:?}: {} instructions", filter.len());
+                build(rules(thread).unwrap(), SeccompAction::KillProcess, SeccompAction::Allow).unwrap();
+            assert!(filter.len() < 4096, "{thread:?}: {} instructions", filter.len());
         }
     }
 
     #[test]
-    fn only_the_verifier_may_start_processes_and_nobody_programs_or_sockets() {
-        let worker = rules(Kind::Worker).unwrap();
-        let control = rules(Kind::Control).unwrap();
-        let verifier = rules(Kind::Verifier).unwrap();
+    fn no_list_allows_exec_or_sockets_only_the_verifiers_fork() {
+        let worker = rules(Filter::Worker).unwrap();
+        let control = rules(Filter::Control).unwrap();
+        let verifier = rules(Filter::Verifier).unwrap();
         for n in [libc::SYS_clone, libc::SYS_clone3, libc::SYS_kill] {
             assert!(!worker.contains_key(&n) && !control.contains_key(&n));
         }

@@ -1,27 +1,41 @@
 //! The worker: the one thread on which a tenant's programs judge packets.
 //!
-//! It looks at every channel in turn, judges a batch, publishes the answers, and between two batches does what the
-//! control thread ordered: that is when programs are replaced, so a packet meets the old program or the new one
-//! and never waits for either. On the way of a packet there is no allocation, no lock and no system call; what has
-//! to be freed goes back to the control thread. With nothing to do it spins, yields and at last sleeps at the words of its
-//! channels, or at their doorbells where there are too many or the kernel is older than 5.16, waking for each log record.
+//! A packet's way continues here from the channel (`p4shield_channel`):
+//!
+//! | step | module | what it does |
+//! |---|---|---|
+//! | 0 | this module, [`Worker::run`] | polls the channels in turn; polls commands, information and logs between batches |
+//! | 1 | `serve` | fetches a batch of one channel into private memory, publishes its verdicts |
+//! | 2 | `tenant_programs` | finds the VM, the direction and their program |
+//! | 3 | `verdict` | runs the program, counts and audits the packet, passes the verdict to the channel |
+//!
+//! Commands of the control thread (`command`, `mailbox`) are executed between two batches. That is when programs are
+//! replaced, so that the old or the new program judges a packet, which waits for neither. On a packet's way there is no
+//! allocation, no lock and no system call; what has to be freed returns to the control thread. Without packets the worker
+//! spins, yields and at last sleeps: at the futexes of its channels, or at their doorbells if there are too many channels
+//! or the kernel is older than 5.16. It wakes for each log record.
 
 mod audit;
-mod ends;
-mod judge;
+mod channels;
+mod command;
 mod mailbox;
-mod tenant;
+mod serve;
+mod tenant_programs;
 #[cfg(test)]
 mod tests;
+mod verdict;
 mod vm;
 
-pub use crate::program::Loaded;
-pub use judge::{NoProgram, Served};
-pub use mailbox::{Answer, Control, Order, mailbox};
-pub(crate) use tenant::Tenant;
+pub use crate::program::LoadedProgram;
+pub(crate) use command::UNSUPPORTED;
+pub use command::{WorkerAnswer, WorkerCommand};
+pub use mailbox::{WorkerHandle, mailbox};
+pub use serve::ServedChannel;
+pub(crate) use tenant_programs::TenantPrograms;
+pub use verdict::NoProgram;
 pub use vm::Vm;
 
-use ends::Ends;
+use channels::ServedChannels;
 use mailbox::Mailbox;
 use p4shield_channel::futex::{self, MAX_FUTEXES};
 use p4shield_channel::{Doorbell, IdleResult, WaitPolicy, Waiter};
@@ -31,68 +45,62 @@ use rustix::event::{PollFd, PollFlags};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// Shortest time between two looks at the info pages.
-const LOOK_NS: u64 = 1_000_000;
-
-/// The user VMs of the tenant, by index.
-pub(crate) type Vms = Vec<Option<Box<Vm>>>;
-
 /// The thread's state.
 pub struct Worker {
     mailbox: Mailbox,
-    ends: Ends,
-    /// The doorbell of each of `ends`, at the same index.
-    bells: Vec<Bell>,
-    tenant: Tenant,
+    channels: ServedChannels,
+    /// The doorbell of each of `channels`, at the same index.
+    doorbells: Vec<ChannelDoorbell>,
+    programs: TenantPrograms,
     waiter: Waiter,
-    /// The kernel can wait at several words.
+    /// Whether the kernel can wait at several futexes (`futex_waitv`, Linux 5.16).
     can_wait: bool,
-    /// The mailbox's bell woke the worker and was not silenced yet.
-    ordered: bool,
-    /// Nanoseconds that are waited for each packet before its verdict is published.
+    /// The mailbox's doorbell woke the worker and has not been drained yet.
+    command_doorbell_rang: bool,
+    /// Artificial delay in nanoseconds for each packet, before its verdict is published.
     delay_ns: u64,
 }
 
 /// A channel's doorbell.
-struct Bell {
+struct ChannelDoorbell {
     doorbell: Doorbell,
-    /// It woke the worker and was not silenced yet.
-    rang: Cell<bool>,
-    /// Nobody can ring it any more; it would never let the worker sleep.
-    hung_up: bool,
+    /// It woke the worker and has not been drained yet.
+    ringing: Cell<bool>,
+    /// Its other end is closed; polling it would never let the worker sleep.
+    closed: bool,
 }
 
 impl Worker {
-    /// A worker without VMs and channels.
+    /// Returns a worker without VMs and channels.
     #[must_use]
     pub fn new(mailbox: Mailbox, no_program: NoProgram, log_interval: Duration) -> Self {
         Self {
             mailbox,
-            ends: Ends::with_capacity(MAX_CHANNELS),
-            bells: Vec::with_capacity(MAX_CHANNELS),
-            tenant: Tenant::new(no_program, log_interval),
+            channels: ServedChannels::with_capacity(MAX_CHANNELS),
+            doorbells: Vec::with_capacity(MAX_CHANNELS),
+            programs: TenantPrograms::new(no_program, log_interval),
             waiter: Waiter::default(),
             can_wait: futex::is_supported(),
-            ordered: false,
+            command_doorbell_rang: false,
             delay_ns: 0,
         }
     }
 
-    /// The same worker, taking so much longer for each packet: as if its programs were slow.
+    /// Adds an artificial delay for each packet, as if programs were slow.
     #[must_use]
     pub fn delayed(mut self, delay: Duration) -> Self {
         self.delay_ns = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         self
     }
 
-    /// The same worker, waiting for packets in this way.
+    /// Sets how the worker waits for packets.
     #[must_use]
     pub fn waiting(mut self, policy: WaitPolicy) -> Self {
         self.waiter = Waiter::new(policy);
         self
     }
 
-    /// Judges until it is told to stop or its control thread is gone. Publishes a last log record of each VM.
+    /// Judges packets until [`WorkerCommand::Stop`] or until the control thread ends. Publishes a last log record of each VM.
     pub fn run(mut self) {
         while self.round() {}
         self.publish_logs(Now::read());
@@ -100,31 +108,31 @@ impl Worker {
 
     fn publish_logs(&mut self, now: Now) {
         let header_bytes = self.header_bytes();
-        self.tenant.publish_logs(now, header_bytes);
+        self.programs.publish_logs(now, header_bytes);
     }
 
-    /// Header bytes that an auditor sees: those of all channels.
+    /// Returns the number of header bytes that the auditor sees, which is the same for all channels.
     fn header_bytes(&self) -> u32 {
-        self.ends.channels.first().map_or(0, |c| c.header_bytes())
+        self.channels.all.first().map_or(0, |c| c.header_bytes())
     }
 
-    /// Orders, a batch of each channel, information and log where due, verdicts; sleep if there was nothing. False at the
-    /// end.
+    /// Runs one round: commands, a fetch from each channel, information and log if due, verdicts; sleeps if there was
+    /// nothing to do. Returns false at the end.
     ///
-    /// Packets are fetched before the clock is read: a host that stops this thread at any place and has it go on when
-    /// its information has long become old gets verdicts about packets of that time and not about new ones.
+    /// Packets are fetched before the clock is read. A host that stops this thread anywhere and continues it when the
+    /// information is stale thus gets verdicts on packets of that time, and none on new packets.
     #[inline]
     fn round(&mut self) -> bool {
-        if self.mailbox.pending() && !self.obey() {
+        if self.mailbox.pending() && !self.run_commands() {
             return false;
         }
-        let fetched = self.ends.fetch();
+        let fetched = self.channels.fetch();
         let now = steady_ns();
-        if self.tenant.is_due(now) {
-            self.tenant.look(Now::read(), self.header_bytes());
+        if self.programs.is_poll_due(now) {
+            self.programs.poll_pages(Now::read(), self.header_bytes());
         }
         if fetched {
-            self.judge();
+            self.judge_fetched();
             self.waiter.found_work();
         } else {
             self.idle(now);
@@ -132,141 +140,144 @@ impl Worker {
         true
     }
 
-    /// Judges what was fetched.
-    fn judge(&mut self) {
-        self.ends.each(|i, channel| {
-            // Once a batch: its verdicts are published together, so it does not matter when they are waited for.
+    /// Judges the fetched packets.
+    fn judge_fetched(&mut self) {
+        self.channels.for_each_fetched(|i, channel| {
+            // One delay for the batch, whose verdicts are published together.
             if self.delay_ns > 0 {
                 spin(self.delay_ns.saturating_mul(channel.fetched()));
             }
-            if channel.judge(&mut self.tenant) {
-                // A mediator that is gone misses nothing.
-                let _ = self.bells[i].doorbell.ring();
+            if channel.judge_batch(&mut self.programs) {
+                // An error means that the mediator has ended.
+                let _ = self.doorbells[i].doorbell.ring();
             }
         });
     }
 
     /// Spins, yields or sleeps, at most until the next log record is due.
     fn idle(&mut self, now_ns: u64) {
-        if self.ends.are_sent() {
+        if self.channels.take_sent() {
             self.waiter.skip_yield();
         }
         if self.waiter.stays_awake() {
             return;
         }
-        let due = Duration::from_nanos(self.tenant.next_log().saturating_sub(now_ns));
+        let due = Duration::from_nanos(self.programs.next_log().saturating_sub(now_ns));
         let due = due.max(Duration::from_millis(1));
-        // One word is the mailbox's.
-        let at_words = self.can_wait && self.ends.channels.len() < MAX_FUTEXES;
-        self.ends.sleep_at_words(at_words);
-        if at_words {
-            self.sleep_at_words(due);
+        // One futex is the mailbox's.
+        let at_futexes = self.can_wait && self.channels.all.len() < MAX_FUTEXES;
+        self.channels.sleep_at_futexes(at_futexes);
+        if at_futexes {
+            self.sleep_at_futexes(due);
         } else {
             self.sleep_at_doorbells(due);
         }
     }
 
-    fn sleep_at_words(&mut self, due: Duration) {
+    fn sleep_at_futexes(&mut self, due: Duration) {
         let seen = self.mailbox.seen();
-        // What was ordered before that is there by now.
+        // What was command_doorbell_rang before that is there by now.
         if self.mailbox.pending() {
             return;
         }
-        let orders = self.mailbox.word(seen);
-        let sleep = |ends: &Ends| {
-            let words = std::iter::once(orders).chain(ends.words());
-            futex::wait(words, due).map(usize::from)
+        let mailbox = self.mailbox.futex(seen);
+        let sleep = |channels: &ServedChannels| {
+            let futexes = std::iter::once(mailbox).chain(channels.futexes());
+            futex::wait(futexes, due).map(usize::from)
         };
-        // The kernel has said that it can; if it takes that back, packets are looked for without sleep.
-        let _ = self.waiter.sleep_in(&mut self.ends, sleep);
+        // If the kernel fails after all, the worker polls without sleeping.
+        let _ = self.waiter.sleep_in(&mut self.channels, sleep);
     }
 
     fn sleep_at_doorbells(&mut self, due: Duration) {
-        self.silence();
-        let wake = self.mailbox.bell();
+        self.drain_doorbells();
+        let wake = self.mailbox.doorbell();
         let mut fds: [PollFd<'_>; MAX_CHANNELS + 1] =
             std::array::from_fn(|_| PollFd::from_borrowed_fd(wake, PollFlags::IN));
         let mut used = 1;
-        for bell in self.bells.iter().filter(|b| !b.hung_up) {
-            fds[used] = PollFd::new(&bell.doorbell, PollFlags::IN);
+        for doorbell in self.doorbells.iter().filter(|b| !b.closed) {
+            fds[used] = PollFd::new(&doorbell.doorbell, PollFlags::IN);
             used += 1;
         }
-        if let Ok(IdleResult::Slept(1..)) = self.waiter.sleep(&mut self.ends, &mut fds[..used], Some(due)) {
-            let [ordered, rang @ ..] = &fds[..used] else { return };
-            self.ordered = !ordered.revents().is_empty();
-            let bells = self.bells.iter().filter(|b| !b.hung_up);
-            bells.zip(rang).for_each(|(bell, fd)| bell.rang.set(!fd.revents().is_empty()));
+        if let Ok(IdleResult::Slept(1..)) = self.waiter.sleep(&mut self.channels, &mut fds[..used], Some(due))
+        {
+            let [command_doorbell_rang, ringing @ ..] = &fds[..used] else { return };
+            self.command_doorbell_rang = !command_doorbell_rang.revents().is_empty();
+            let doorbells = self.doorbells.iter().filter(|b| !b.closed);
+            doorbells.zip(ringing).for_each(|(doorbell, fd)| doorbell.ringing.set(!fd.revents().is_empty()));
         }
     }
 
-    /// Silences what rang, before the next sleep is announced and not as soon as it has woken the worker: no packet waits
-    /// for these system calls.
-    fn silence(&mut self) {
-        if std::mem::take(&mut self.ordered) {
-            self.mailbox.silence();
+    /// Drains the doorbells that rang. This happens before the next sleep and not after waking, so that no packet waits for
+    /// these system calls.
+    fn drain_doorbells(&mut self) {
+        if std::mem::take(&mut self.command_doorbell_rang) {
+            self.mailbox.drain();
         }
-        for bell in self.bells.iter_mut().filter(|b| b.rang.take()) {
-            bell.hung_up = !bell.doorbell.drain();
+        for doorbell in self.doorbells.iter_mut().filter(|b| b.ringing.take()) {
+            doorbell.closed = !doorbell.doorbell.drain();
         }
     }
 
-    /// Carries out orders. False if that is the end.
-    fn obey(&mut self) -> bool {
-        while let Some(order) = self.mailbox.take() {
-            let answer = match order {
-                Order::Stop => {
-                    self.mailbox.answer(Answer::Done);
+    /// Executes commands. Returns false at the end.
+    fn run_commands(&mut self) -> bool {
+        while let Some(command) = self.mailbox.take() {
+            let answer = match command {
+                WorkerCommand::Stop => {
+                    self.mailbox.answer(WorkerAnswer::Done);
                     return false;
                 }
-                Order::Attach(served, doorbell) => self.attach(served, doorbell),
-                Order::Detach(channel) => self.detach(channel),
-                Order::Status => Answer::Status(Box::new(self.status())),
-                of_tenant => {
-                    self.tenant.obey(of_tenant).unwrap_or_else(|_| Answer::Failed(NO_ORDER.to_owned()))
-                }
+                WorkerCommand::Attach(served, doorbell) => self.attach(served, doorbell),
+                WorkerCommand::Detach(channel) => self.detach(channel),
+                WorkerCommand::Status => WorkerAnswer::Status(Box::new(self.status())),
+                other => other.apply_to(&mut self.programs),
             };
             self.mailbox.answer(answer);
         }
-        !self.mailbox.orphaned()
+        !self.mailbox.disconnected()
     }
 
-    fn attach(&mut self, served: Box<Served>, doorbell: Doorbell) -> Answer {
-        let channels = &self.ends.channels;
+    fn attach(&mut self, served: Box<ServedChannel>, doorbell: Doorbell) -> WorkerAnswer {
+        let channels = &self.channels.all;
         if channels.len() == MAX_CHANNELS {
-            return Answer::Failed(format!("there are {MAX_CHANNELS} channels already, which is the most"));
+            return WorkerAnswer::Failed(format!(
+                "the P4 VM has {MAX_CHANNELS} channels already, which is the limit"
+            ));
         }
         if channels.iter().any(|c| c.channel == served.channel) {
-            return Answer::Failed(format!("channel {} is attached already", served.channel));
+            return WorkerAnswer::Failed(format!("channel {} is attached already", served.channel));
         }
         if channels.first().is_some_and(|c| c.header_bytes() != served.header_bytes()) {
-            return Answer::Failed("all channels of a P4 VM must have the same header bytes".to_owned());
+            return WorkerAnswer::Failed(
+                "all channels of a P4 VM must have the same number of header bytes".to_owned(),
+            );
         }
-        self.ends.add(*served);
-        self.bells.push(Bell { doorbell, rang: Cell::new(false), hung_up: false });
-        Answer::Done
+        self.channels.add(*served);
+        self.doorbells.push(ChannelDoorbell { doorbell, ringing: Cell::new(false), closed: false });
+        WorkerAnswer::Done
     }
 
-    fn detach(&mut self, channel: u32) -> Answer {
-        match self.ends.channels.iter().position(|c| c.channel == channel) {
+    fn detach(&mut self, channel: u32) -> WorkerAnswer {
+        match self.channels.all.iter().position(|c| c.channel == channel) {
             Some(i) => {
-                let bell = self.bells.swap_remove(i);
-                Answer::Detached(Box::new(self.ends.remove(i)), bell.doorbell)
+                let doorbell = self.doorbells.swap_remove(i);
+                WorkerAnswer::Detached(Box::new(self.channels.remove(i)), doorbell.doorbell)
             }
-            None => Answer::Failed(format!("channel {channel} is not attached")),
+            None => WorkerAnswer::Failed(format!("channel {channel} is not attached")),
         }
     }
 
     fn status(&self) -> Status {
-        let channel = |c: &Served| ChannelStatus {
+        let channel = |c: &ServedChannel| ChannelStatus {
             channel: c.channel,
             answered: c.answered,
-            fault: c.judge.fault().map(|f| f.to_string()),
+            fault: c.responder.fault().map(|f| f.to_string()),
         };
-        Status { channels: self.ends.channels.iter().map(channel).collect(), vms: self.tenant.statuses() }
+        Status { channels: self.channels.all.iter().map(channel).collect(), vms: self.programs.statuses() }
     }
 }
 
-/// Burns this much time, as a slow program would.
+/// Spins for this time, as a slow program would.
 #[cold]
 fn spin(ns: u64) {
     let start = steady_ns();
@@ -275,12 +286,9 @@ fn spin(ns: u64) {
     }
 }
 
-/// What is answered to an order that nobody carries out.
-pub(crate) const NO_ORDER: &str = "this cannot be done here";
-
-/// The steady clock of [`Now`], alone.
+/// Reads the steady clock of [`Now`] only, in nanoseconds.
 pub(crate) fn steady_ns() -> u64 {
     let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    // Since boot, so neither part is negative.
+    // The time since boot: neither part is negative.
     t.tv_sec.unsigned_abs().wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec.unsigned_abs())
 }

@@ -1,8 +1,7 @@
-//! The way of a packet allocates nothing and makes no system call: counted by the allocator, and enforced by a kernel
-//! that kills at the first one.
+//! A packet's way allocates nothing and makes no system call: a counting allocator and a seccomp filter check it.
 
 use super::*;
-use crate::program::Loaded;
+use crate::program::LoadedProgram;
 use p4shield_abi::Direction;
 use p4shield_abi::Verdict;
 use p4shield_abi::channel::{BATCH, Geometry, Request};
@@ -31,20 +30,20 @@ const PROGRAM: &str = "
 const KEY: [u8; 32] = [3; 32];
 const IDENTITY: Identity<'_> = Identity { tenant: "a", vm: "b" };
 
-struct World {
+struct Setup {
     worker: Worker,
     requester: Requester,
     log: SharedMemory,
     _bell: Doorbell,
-    _control: Control,
+    _control: WorkerHandle,
 }
 
-fn world() -> World {
-    world_of(PROGRAM, Geometry { slots: 64, ..Geometry::default() })
+fn setup() -> Setup {
+    setup_with(PROGRAM, Geometry { slots: 64, ..Geometry::default() })
 }
 
-/// A VM with this program, both pages and one channel.
-fn world_of(program: &str, geometry: Geometry) -> World {
+/// Sets up a worker with a VM with this program, both pages and one channel.
+fn setup_with(program: &str, geometry: Geometry) -> Setup {
     let (control, mailbox) = mailbox().unwrap();
     let mut worker = Worker::new(mailbox, Verdict::Drop, Duration::from_millis(1));
     let page = |len| {
@@ -59,32 +58,32 @@ fn world_of(program: &str, geometry: Geometry) -> World {
     // SAFETY: the packets below are longer than what the programs touch.
     let verified = unsafe { Verified::assume(asm::assemble(program).unwrap()) };
     let program = Program::load(&verified, &EngineOptions::default()).unwrap();
-    assert!(vm.set_program(Direction::Ingress, Some(Box::new(Loaded::of(program)))).is_none());
-    assert!(matches!(worker.tenant.set_vm(Box::new(vm)), Answer::Done));
+    assert!(vm.set_program(Direction::Ingress, Some(Box::new(LoadedProgram::of(program)))).is_none());
+    assert!(matches!(worker.programs.set_vm(Box::new(vm)), Ok(())));
     let memory = create_channel("test", geometry).unwrap();
     let fd = memory.fd().unwrap().try_clone_to_owned().unwrap();
     let theirs = SharedMemory::from_fd(fd, geometry.size()).unwrap();
     let (bell, other) = Doorbell::pair().unwrap();
-    let served = Served::new(1, Responder::new(theirs, geometry).unwrap(), &geometry);
-    assert!(matches!(worker.attach(Box::new(served), other), Answer::Done));
+    let served = ServedChannel::new(1, Responder::new(theirs, geometry).unwrap(), &geometry);
+    assert!(matches!(worker.attach(Box::new(served), other), WorkerAnswer::Done));
     let requester = Requester::new(memory, geometry).unwrap();
-    World { worker, requester, log, _bell: bell, _control: control }
+    Setup { worker, requester, log, _bell: bell, _control: control }
 }
 
-/// Some thousand packets: how many were passed with the program's change in them.
-fn judge(world: &mut World) -> u64 {
+/// Judges some thousand packets. Returns how many were passed with the program's rewrite.
+fn judge(setup: &mut Setup) -> u64 {
     let mut changed = 0;
     for _ in 0..200 {
         for id in 0..BATCH as u64 {
             let request = Request { id, packet_len: 60, ..Request::default() };
-            world.requester.push(&request, &[0; 60]).unwrap();
+            setup.requester.push(&request, &[0; 60]).unwrap();
         }
-        assert!(!world.requester.publish(), "the worker is awake");
-        assert!(world.worker.round());
+        assert!(!setup.requester.publish(), "the worker is awake");
+        assert!(setup.worker.round());
         let take = |a: p4shield_channel::CheckedAnswer<'_>| {
             changed += u64::from(a.rewrite.is_some_and(|r| r.header[5] == 9));
         };
-        assert_eq!(world.requester.take(BATCH, take), Ok(BATCH));
+        assert_eq!(setup.requester.take(BATCH, take), Ok(BATCH));
     }
     changed
 }
@@ -93,24 +92,24 @@ const ALL: u64 = 200 * BATCH as u64;
 
 #[test]
 fn nothing_is_allocated() {
-    let mut world = world();
+    let mut setup = setup();
     let before = allocations();
-    assert!(before > 0, "setting up allocates, so the counter counts");
-    assert_eq!(judge(&mut world), ALL);
+    assert!(before > 0, "the setup allocates, so the counter works");
+    assert_eq!(judge(&mut setup), ALL);
     assert_eq!(allocations(), before);
     assert!(
-        world.worker.tenant.vms[0].as_ref().unwrap().status().log_records > 0,
-        "log records are part of it"
+        setup.worker.programs.vms[0].as_ref().unwrap().status().log_records > 0,
+        "log records were published meanwhile"
     );
 }
 
 #[test]
-fn a_delayed_worker_judges_the_same_and_takes_its_time() {
+fn a_delayed_worker_judges_the_same_but_slower() {
     const DELAY: Duration = Duration::from_micros(20);
-    let mut world = world();
-    world.worker = world.worker.delayed(DELAY);
+    let mut setup = setup();
+    setup.worker = setup.worker.delayed(DELAY);
     let start = std::time::Instant::now();
-    assert_eq!(judge(&mut world), ALL);
+    assert_eq!(judge(&mut setup), ALL);
     assert!(start.elapsed() >= DELAY * ALL as u32);
 }
 
@@ -121,18 +120,18 @@ const GROW: &str = "
     mov r0, 1
     exit";
 
-/// Who compares digests sees as many bytes of a packet as were agreed on, and not those that a program pushed back.
+/// The auditor sees the agreed number of header bytes of a packet, not the bytes that a program pushed behind them.
 #[test]
-fn a_packet_that_grew_is_digested_as_far_as_headers_go() {
-    let mut world = world_of(GROW, Geometry { slots: 64, header_bytes: 64, headroom: 32 });
-    world.requester.push(&Request { packet_len: 100, ..Request::default() }, &[7; 100]).unwrap();
-    let _ = world.requester.publish();
-    assert!(world.worker.round());
+fn a_grown_packet_is_digested_up_to_header_bytes() {
+    let mut setup = setup_with(GROW, Geometry { slots: 64, header_bytes: 64, headroom: 32 });
+    setup.requester.push(&Request { packet_len: 100, ..Request::default() }, &[7; 100]).unwrap();
+    let _ = setup.requester.publish();
+    assert!(setup.worker.round());
     let mut left = Vec::new();
-    world.requester.take(1, |a| left.extend_from_slice(a.rewrite.unwrap().header)).unwrap();
+    setup.requester.take(1, |a| left.extend_from_slice(a.rewrite.unwrap().header)).unwrap();
     assert_eq!(left.len(), 80);
-    world.worker.publish_logs(Now::read());
-    let reader = PageReader::new(world.log, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE).unwrap();
+    setup.worker.publish_logs(Now::read());
+    let reader = PageReader::new(setup.log, LOG_MAGIC, LOG_SLOTS, LOG_SLOT_STRIDE).unwrap();
     let mut sealed = vec![0; reader.room()];
     let at = reader.newest(&mut sealed).unwrap().unwrap();
     let key = TenantKey::from_bytes(KEY);
@@ -148,12 +147,12 @@ fn add_channel(worker: &mut Worker, number: u32) -> (Requester, Doorbell) {
     let memory = create_channel("test", geometry).unwrap();
     let judge = Responder::new(memory.map_again().unwrap(), geometry).unwrap();
     let (ours, theirs) = Doorbell::pair().unwrap();
-    let served = Served::new(number, judge, &geometry);
-    assert!(matches!(worker.attach(Box::new(served), theirs), Answer::Done));
+    let served = ServedChannel::new(number, judge, &geometry);
+    assert!(matches!(worker.attach(Box::new(served), theirs), WorkerAnswer::Done));
     (Requester::new(memory, geometry).unwrap(), ours)
 }
 
-/// Rounds until the request that is pushed here is answered, `busy` having a packet in each round.
+/// Returns the rounds until a request over `quiet` is answered while `busy` has a packet in each round.
 fn rounds_until_answered(worker: &mut Worker, busy: &mut Requester, quiet: &mut Requester) -> usize {
     quiet.push(&Request { packet_len: 60, ..Request::default() }, &[0; 60]).unwrap();
     let _ = quiet.publish();
@@ -175,22 +174,22 @@ fn quiet_channels_are_served_while_others_are_busy() {
     let mut worker = Worker::new(mailbox, Verdict::Drop, Duration::from_secs(1)).waiting(WaitPolicy::BUSY);
     let mut channels: Vec<_> = (0..100).map(|n| add_channel(&mut worker, n)).collect();
     for _ in 0..100 {
-        assert!(worker.round(), "nothing to do, and no sleep");
+        assert!(worker.round(), "without packets it does not sleep");
     }
     let (busy, quiet) = channels.split_first_mut().unwrap();
     for (requester, _) in quiet.iter_mut() {
         let rounds = rounds_until_answered(&mut worker, &mut busy.0, requester);
         assert!(rounds <= 32, "{rounds} rounds");
     }
-    // One that goes takes nobody else's place.
-    assert!(matches!(worker.detach(50), Answer::Detached(..)));
+    // The removal of a channel does not affect others.
+    assert!(matches!(worker.detach(50), WorkerAnswer::Detached(..)));
     for (requester, _) in quiet.iter_mut().enumerate().filter(|(i, _)| *i != 49).map(|(_, c)| c) {
         rounds_until_answered(&mut worker, &mut busy.0, requester);
     }
 }
 
 #[test]
-fn a_worker_finds_out_once_that_what_it_judged_was_sent() {
+fn a_worker_notices_once_that_judged_packets_were_sent() {
     let (_control, mailbox) = mailbox().unwrap();
     let mut worker = Worker::new(mailbox, Verdict::Drop, Duration::from_secs(1)).waiting(WaitPolicy::BUSY);
     let [(mut other, _bell), (mut requester, _)] = [0, 1].map(|n| add_channel(&mut worker, n));
@@ -200,9 +199,9 @@ fn a_worker_finds_out_once_that_what_it_judged_was_sent() {
         assert!(worker.round());
         assert_eq!(requester.take(1, |_| ()), Ok(1));
         other.notify_sent();
-        assert!(!worker.ends.are_sent(), "none of these");
+        assert!(!worker.channels.take_sent(), "packets of another channel");
         requester.notify_sent();
-        assert!(worker.ends.are_sent() && !worker.ends.are_sent());
+        assert!(worker.channels.take_sent() && !worker.channels.take_sent());
     }
 }
 
@@ -219,27 +218,30 @@ fn sleeps_and_is_woken(channels: u32, can_wait: bool) {
             requester.push(&Request { packet_len: 60, ..Request::default() }, &[0; 60]).unwrap();
             let mut due = requester.publish();
             while requester.take(1, |_| ()) != Ok(1) {
-                assert!(!due || requester.wake(bell), "the worker is there");
+                assert!(!due || requester.wake(bell), "the worker runs");
                 due = requester.must_wake();
                 std::thread::yield_now();
             }
         }
     }
-    assert!(matches!(control.order(Order::Status), Some(Answer::Status(_))), "orders wake it, too");
+    assert!(
+        matches!(control.send(WorkerCommand::Status), Some(WorkerAnswer::Status(_))),
+        "commands wake it, too"
+    );
     drop(control);
     ended.join().unwrap();
     let (requester, bell) = &mut channels[0];
-    assert!(!requester.wake(bell), "a worker that is gone is missed, wherever it slept");
+    assert!(!requester.wake(bell), "the end of the worker is noticed");
 }
 
 #[test]
-fn a_worker_sleeps_at_words_or_at_doorbells_and_is_woken() {
+fn a_worker_sleeps_at_futexes_or_doorbells_and_is_woken() {
     sleeps_and_is_woken(3, true);
     sleeps_and_is_woken(3, false);
     sleeps_and_is_woken(MAX_FUTEXES as u32, true);
 }
 
-/// A filter that allows `exit` alone. Not seccomp's strict mode, which takes the time stamp counter away, too.
+/// Returns a filter that allows `exit` only. Seccomp's strict mode would also forbid reading the time stamp counter.
 fn exit_only() -> seccompiler::BpfProgram {
     use seccompiler::{SeccompAction, SeccompFilter};
     let arch = std::env::consts::ARCH.try_into().unwrap();
@@ -250,21 +252,21 @@ fn exit_only() -> seccompiler::BpfProgram {
 
 #[test]
 fn no_system_call_is_made() {
-    let mut world = world();
+    let mut setup = setup();
     let filter = exit_only();
-    // The first look at a clock finds the vDSO.
+    // The first read of a clock looks up the vDSO.
     let _ = Now::read();
     // SAFETY: the child touches only memory that was allocated before, and ends by the bare `exit` call.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork failed");
     if child == 0 {
         let filtered = seccompiler::apply_filter(&filter).is_ok();
-        let judged = filtered && judge(&mut world) == ALL;
+        let judged = filtered && judge(&mut setup) == ALL;
         // SAFETY: takes an integer and does not return.
         unsafe { libc::syscall(libc::SYS_exit, i32::from(!judged)) };
     }
     let mut status = 0;
-    // SAFETY: `status` is valid and the child is ours.
+    // SAFETY: `status` is valid and the process is a child of this one.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
     assert!(!libc::WIFSIGNALED(status), "killed by signal {}: a system call", libc::WTERMSIG(status));
     assert_eq!(libc::WEXITSTATUS(status), 0, "every packet was judged");

@@ -1,7 +1,7 @@
 //! One user VM in the worker: its programs, its information, its log.
 
 use super::audit::Audit;
-use crate::program::Loaded;
+use crate::program::LoadedProgram;
 use p4shield_abi::Direction;
 use p4shield_abi::info::InfoStatus;
 use p4shield_abi::info_page::{INFO_MAGIC, INFO_SLOT_STRIDE, INFO_SLOTS};
@@ -18,56 +18,56 @@ use p4shield_seal::{
 /// A user VM.
 pub struct Vm {
     index: u16,
-    directions: [State; 2],
-    info: Option<Info>,
-    /// What programs read; unknown as long as there is nothing genuine and fresh.
+    directions: [DirectionState; 2],
+    info: Option<InfoPage>,
+    /// What programs read; unknown unless there is an authentic, fresh snapshot.
     known: Box<VmInfo>,
     status: InfoStatus,
-    log: Option<Log>,
+    log: Option<LogPage>,
     replacements: u32,
 }
 
 /// The reading end of the info page.
-struct Info {
+struct InfoPage {
     page: PageReader,
     opener: InfoOpener,
-    /// Publications that were there at the last look.
+    /// Number of publications at the last poll.
     seen: u64,
     sealed: Box<[u8; SEALED_INFO_SIZE]>,
 }
 
 /// The writing end of the log page.
-struct Log {
+struct LogPage {
     page: PageWriter,
     sealer: LogSealer,
     audit: Audit,
     records: u64,
 }
 
-/// One direction.
+/// The program and the counters of one direction.
 #[derive(Default)]
-pub(super) struct State {
-    program: Option<Box<Loaded>>,
-    /// Without the digests, which [`Audit`] sums.
+pub(super) struct DirectionState {
+    program: Option<Box<LoadedProgram>>,
+    /// Without digests, which [`Audit`] sums.
     tally: DirectionTotals,
 }
 
-/// What judging a packet takes and changes.
-pub(super) struct Judging<'a> {
-    pub(super) state: &'a mut State,
+/// What the verdict on a packet reads and changes.
+pub(super) struct PacketContext<'a> {
+    pub(super) state: &'a mut DirectionState,
     pub(super) info: &'a VmInfo,
-    /// None if nobody audits this VM.
+    /// `None` if this VM has no log.
     pub(super) audit: Option<&'a mut Audit>,
 }
 
-impl State {
+impl DirectionState {
     #[inline]
-    pub(super) fn program(&mut self) -> Option<&mut Loaded> {
+    pub(super) fn program(&mut self) -> Option<&mut LoadedProgram> {
         self.program.as_deref_mut()
     }
 
     #[inline]
-    pub(super) fn came(&mut self, bytes: u32) {
+    pub(super) fn received(&mut self, bytes: u32) {
         self.tally.judged += 1;
         self.tally.judged_bytes += u64::from(bytes);
     }
@@ -99,25 +99,25 @@ impl State {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VmError {
-    /// A page is not what it has to be.
-    #[error("the {which} page cannot be used")]
+    /// A page has the wrong size or contents.
+    #[error("invalid {which} page")]
     Page {
         /// `info` or `log`.
         which: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: ChannelError,
     },
-    /// Pages are sealed, and there is no key.
+    /// Pages are sealed, but there is no key.
     #[error("a VM with an info page or a log page needs its tenant's key")]
     NoKey,
-    /// There is no epoch for the log.
-    #[error("the log cannot begin")]
+    /// No epoch for the log can be chosen.
+    #[error("cannot start the log")]
     Epoch(#[from] EpochError),
 }
 
 impl Vm {
-    /// A VM without programs. The epoch of its log is not below `min_epoch`.
+    /// Returns a VM without programs. The epoch of its log is at least `min_epoch`.
     ///
     /// # Errors
     /// A page has the wrong size, or pages come without a key.
@@ -131,8 +131,8 @@ impl Vm {
         min_epoch: u64,
     ) -> Result<Self, VmError> {
         let key = || key.ok_or(VmError::NoKey);
-        let info = info.map(|memory| Info::new(memory, key()?, identity, limit)).transpose()?;
-        let log = log.map(|memory| Log::new(memory, key()?, identity, min_epoch)).transpose()?;
+        let info = info.map(|memory| InfoPage::new(memory, key()?, identity, limit)).transpose()?;
+        let log = log.map(|memory| LogPage::new(memory, key()?, identity, min_epoch)).transpose()?;
         Ok(Self {
             index,
             directions: Default::default(),
@@ -148,34 +148,34 @@ impl Vm {
         self.index
     }
 
-    pub(super) fn program_mut(&mut self, direction: Direction) -> Option<&mut Loaded> {
+    pub(super) fn program_mut(&mut self, direction: Direction) -> Option<&mut LoadedProgram> {
         self.directions[direction as usize].program()
     }
 
-    /// Puts a program in place and returns the one that it replaces.
+    /// Replaces a program and returns the previous one.
     pub(super) fn set_program(
         &mut self,
         direction: Direction,
-        program: Option<Box<Loaded>>,
-    ) -> Option<Box<Loaded>> {
+        program: Option<Box<LoadedProgram>>,
+    ) -> Option<Box<LoadedProgram>> {
         let old = std::mem::replace(&mut self.directions[direction as usize].program, program);
         self.replacements = self.replacements.wrapping_add(u32::from(old.is_some()));
         old
     }
 
     #[inline]
-    pub(super) fn judging(&mut self, direction: Direction) -> Judging<'_> {
-        Judging {
+    pub(super) fn packet_context(&mut self, direction: Direction) -> PacketContext<'_> {
+        PacketContext {
             state: &mut self.directions[direction as usize],
             info: &self.known,
             audit: self.log.as_mut().map(|log| &mut log.audit),
         }
     }
 
-    /// Opens the newest snapshot if there is a new publication, and notices when the last one gets too old.
+    /// Opens the newest snapshot if there is a new publication, and marks the last one as stale when it is too old.
     pub(super) fn refresh_info(&mut self, now: Now) {
         let Some(info) = &mut self.info else { return };
-        let changed = info.look(now);
+        let changed = info.poll(now);
         let (snapshot, status) = info.opener.current(now);
         if changed || status != self.status {
             *self.known = VmInfo::new(snapshot, status);
@@ -201,7 +201,7 @@ impl Vm {
             programs,
         };
         let sealed = log.sealer.seal(&record);
-        // A page that is gone concerns the auditor, who notices the silence; packets are judged all the same.
+        // If the page cannot be written, the auditor notices the silence; packets are judged nevertheless.
         log.records += u64::from(log.page.publish(sealed.epoch, sealed.counter, sealed.bytes).is_ok());
     }
 
@@ -212,12 +212,12 @@ impl Vm {
             info: self.status as u8,
             info_tally: [t.accepted, t.forged, t.replayed, t.stale],
             log_records: self.log.as_ref().map_or(0, |l| l.records),
-            directions: self.directions.each_ref().map(State::status),
+            directions: self.directions.each_ref().map(DirectionState::status),
         }
     }
 }
 
-impl State {
+impl DirectionState {
     fn status(&self) -> DirectionStatus {
         let t = &self.tally;
         DirectionStatus {
@@ -231,7 +231,7 @@ impl State {
     }
 }
 
-impl Info {
+impl InfoPage {
     fn new(
         memory: SharedMemory,
         key: &TenantKey,
@@ -244,8 +244,8 @@ impl Info {
         Ok(Self { page, opener, seen: 0, sealed: Box::new([0; SEALED_INFO_SIZE]) })
     }
 
-    /// Opens the newest publication if their number moved. True if there are new values.
-    fn look(&mut self, now: Now) -> bool {
+    /// Opens the newest publication if there is a new one. Returns whether there are new values.
+    fn poll(&mut self, now: Now) -> bool {
         let published = self.page.published();
         if published == self.seen {
             return false;
@@ -253,16 +253,16 @@ impl Info {
         match self.page.newest(&mut self.sealed[..]) {
             Ok(Some(p)) => {
                 self.seen = published;
-                // Refusals are counted by the opener, and what it held before stays in force until it is too old.
+                // The opener counts refusals; the previous snapshot remains valid until it is too old.
                 self.opener.open(p.epoch, p.counter, &self.sealed[..p.len], now).is_ok()
             }
-            // A slot that is being written: the next look finds it finished. A page that is not set up: likewise.
+            // The slot is being written, or the page is not set up yet: the next poll tries again.
             Ok(None) | Err(_) => false,
         }
     }
 }
 
-impl Log {
+impl LogPage {
     fn new(
         memory: SharedMemory,
         key: &TenantKey,

@@ -1,6 +1,6 @@
-//! A P4 VM as its host and its mediator see it: started as a process, in its sandbox, with traffic.
+//! End-to-end tests of a P4 VM: a process in its sandbox, with a host, a mediator and traffic.
 //!
-//! This binary starts itself again as the P4 VM (`p4vm` as first argument), which needs a process with one thread;
+//! This binary starts itself as the P4 VM (`p4vm` as first argument), which needs a process with one thread;
 //! a test under libtest's harness is not one.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is its own harness")]

@@ -1,4 +1,4 @@
-//! Programs of tenants, in C.
+//! Tenants' programs in C.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -40,13 +40,13 @@ pub(crate) fn stamp(version: u8) -> String {
     )
 }
 
-/// Passes while the application's first value is 7 and known; else drops.
+/// Passes while the application's first value is known and 7; otherwise drops.
 pub(crate) const ASKS: &str = "PROGRAM { return status(c) == 0 && info(c, 128) == 7; }";
 
-/// Passes, but reads a value without asking whether it is known.
+/// Passes, but reads a value without checking whether it is known.
 pub(crate) const CARELESS: &str = "PROGRAM { return info(c, 128) != 123456; }";
 
-/// Reads the packet without looking how long it is.
+/// Reads the packet without checking its length.
 pub(crate) const UNSAFE: &str = "PROGRAM { return *(unsigned char *)(c->data + 20); }";
 
 /// Compiles a program.

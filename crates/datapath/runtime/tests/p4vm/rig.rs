@@ -15,14 +15,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Far longer than anything takes, so that a test that hangs ends.
+/// Far longer than any step takes, so that a test that hangs ends.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) const KEY: [u8; 32] = [0x5a; 32];
 pub(crate) const INGRESS: ProgramSlot = ProgramSlot::new(0, Direction::Ingress);
 pub(crate) const EGRESS: ProgramSlot = ProgramSlot::new(0, Direction::Egress);
 
-/// A P4 VM that runs.
+/// A running P4 VM.
 pub(crate) struct Rig {
     pub(crate) client: Client,
     pub(crate) pid: Pid,
@@ -35,14 +35,14 @@ pub(crate) struct Mediator {
     next: u64,
 }
 
-/// Starts a P4 VM without greeting it.
+/// Starts a P4 VM without sending `Hello`.
 pub(crate) fn spawn() -> Socket {
     let (ours, theirs) = Socket::pair().unwrap();
     ours.ask_for_senders().unwrap();
     let mut command = Command::new("/proc/self/exe");
     let mut child = command.arg("p4vm").stdin(Stdio::from(theirs.into_fd())).spawn().unwrap();
     drop(command);
-    // The process that was started ends when it has made the one that counts; it waits for a first message first.
+    // The started process waits for a first message, then forks the P4 VM and ends.
     std::thread::spawn(move || child.wait());
     ours
 }
@@ -61,7 +61,7 @@ pub(crate) fn hello() -> Hello {
 }
 
 impl Rig {
-    /// A P4 VM that knows its tenant.
+    /// Starts a P4 VM and sends `Hello`.
     pub(crate) fn start(hello: Hello) -> Self {
         let mut client = Client::new(spawn());
         let key = memory("key", &KEY);
@@ -72,7 +72,7 @@ impl Rig {
         Self { client, pid }
     }
 
-    /// One that also knows a VM without pages.
+    /// Starts a P4 VM with one VM without pages.
     pub(crate) fn with_vm() -> Self {
         let mut rig = Self::start(hello());
         rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: false }, &[]).unwrap();
@@ -132,13 +132,13 @@ impl Rig {
 
 impl Drop for Rig {
     fn drop(&mut self) {
-        // Usually gone already or about to go, with the socket.
+        // The P4 VM usually ends with the socket.
         let _ = kill_process(self.pid, Signal::KILL);
     }
 }
 
 impl Mediator {
-    /// Asks about as many packets as there is room for, up to `max`; `byte` says what each starts with.
+    /// Submits as many packets as there is room for, up to `max`, whose first bytes are `byte(n)`.
     pub(crate) fn push(&mut self, direction: Direction, max: usize, byte: impl Fn(u64) -> u8) -> usize {
         let mut packet = [0_u8; 64];
         let n = self.requester.room().min(max);
@@ -155,14 +155,14 @@ impl Mediator {
         n
     }
 
-    /// Wakes a P4 VM that fell asleep while it owes answers, as a mediator does at each poll.
+    /// Wakes a P4 VM that sleeps while answers are pending, as a mediator does at each poll.
     pub(crate) fn wake(&mut self) {
         if self.requester.must_wake() {
             self.requester.wake(&self.bell);
         }
     }
 
-    /// Asks about one packet and waits for its answer: the verdict, and the new header if it was rewritten.
+    /// Submits one packet and waits for the verdict, with the new header if it was rewritten.
     pub(crate) fn judge(&mut self, direction: Direction, byte: u8) -> (Verdict, Option<Vec<u8>>) {
         assert_eq!(self.push(direction, 1, |_| byte), 1);
         let mut answer = None;
@@ -177,7 +177,7 @@ impl Mediator {
     }
 }
 
-/// Waits for something that is bound to happen.
+/// Waits until `happened` returns true.
 pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !happened() {
@@ -186,14 +186,14 @@ pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
-/// Memory with these bytes in it.
+/// Returns a memory file with these bytes.
 pub(crate) fn memory(name: &str, bytes: &[u8]) -> OwnedFd {
     let fd = memfd_create(name, MemfdFlags::CLOEXEC).unwrap();
     assert_eq!(rustix::io::write(&fd, bytes).unwrap(), bytes.len());
     fd
 }
 
-/// Info page and log page of a VM, in files that are gone with the value.
+/// The files of a VM's info page and log page, removed when dropped.
 pub(crate) struct Pages {
     pub(crate) info: PathBuf,
     pub(crate) log: PathBuf,

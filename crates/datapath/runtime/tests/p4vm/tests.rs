@@ -1,4 +1,4 @@
-//! What a P4 VM promises.
+//! The guarantees of a P4 VM.
 
 use crate::programs;
 use crate::rig::{EGRESS, INGRESS, KEY, Mediator, Pages, Rig, hello, memory, spawn, wait_for};
@@ -17,21 +17,21 @@ type Test = (&'static str, fn());
 pub(crate) const TESTS: &[Test] = &[
     ("programs_judge_packets", programs_judge_packets),
     ("a_direction_without_a_program_drops_and_counts", a_direction_without_a_program_drops_and_counts),
-    ("a_direction_without_a_program_passes_if_the_tenant_says_so", no_program_passes_if_told),
+    ("a_direction_without_a_program_passes_if_configured", no_program_passes_if_configured),
     ("an_unsafe_program_is_refused_and_the_old_one_stays", an_unsafe_program_is_refused),
     ("programs_cannot_reach_each_others_maps", programs_cannot_reach_each_others_maps),
     ("replacing_programs_under_traffic_loses_nothing", replacing_programs_under_traffic_loses_nothing),
     ("programs_read_sealed_information_only", programs_read_sealed_information_only),
-    ("the_log_says_what_was_judged", the_log_says_what_was_judged),
+    ("the_log_records_verdicts", the_log_records_verdicts),
     ("a_floor_raises_the_logs_epoch_and_lowers_none", a_floor_raises_the_logs_epoch),
-    ("pages_that_are_cut_short_harm_nobody", pages_cut_short),
+    ("truncated_pages_cost_their_vm_only", pages_cut_short),
     ("a_mediator_that_breaks_the_protocol_loses_its_channel_only", a_broken_channel_is_left_alone),
     ("channels_come_and_go", channels_come_and_go),
     ("an_idle_worker_sleeps", an_idle_worker_sleeps),
     ("a_worker_that_sleeps_for_long_is_woken_for_each_packet", a_worker_is_woken_for_each_packet),
-    ("a_worker_waits_for_its_turn", a_worker_waits_for_its_turn),
+    ("a_worker_is_scheduled_as_a_batch_job", a_worker_is_scheduled_as_a_batch_job),
     ("hostile_messages_are_answered_and_survived", hostile_messages_are_survived),
-    ("it_ends_when_its_host_hangs_up", it_ends_when_its_host_hangs_up),
+    ("it_ends_when_its_host_closes_the_connection", it_ends_when_its_host_closes_the_connection),
     ("it_ends_when_its_verifier_is_lost", it_ends_when_its_verifier_is_lost),
     ("it_ends_with_the_thread_that_started_it", it_ends_with_its_starter),
 ];
@@ -57,14 +57,14 @@ fn a_direction_without_a_program_drops_and_counts() {
     assert_eq!((egress.judged, egress.dropped, egress.failed), (1, 1, 1));
 }
 
-fn no_program_passes_if_told() {
+fn no_program_passes_if_configured() {
     let mut rig = Rig::start(Hello { no_program: Verdict::Pass as u8, ..hello() });
     rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: false }, &[]).unwrap();
     let mut m = rig.attach(1);
     assert_eq!(m.judge(Direction::Egress, 1).0, Verdict::Pass);
 }
 
-/// Nothing else wakes it for an hour: no log record is due.
+/// No log record wakes the worker within an hour.
 fn a_worker_is_woken_for_each_packet() {
     let mut rig =
         Rig::start(Hello { no_program: Verdict::Pass as u8, log_interval_ms: 3_600_000, ..hello() });
@@ -110,7 +110,7 @@ fn programs_cannot_reach_each_others_maps() {
     rig.ask(write(INGRESS), &[]).unwrap();
     assert_eq!(rig.entry(INGRESS, "counts", 1), Some(99));
     assert_eq!(rig.entry(EGRESS, "counts", 1), Some(1));
-    // A program that another replaces takes its tables with it.
+    // A new program starts with empty tables.
     rig.load(INGRESS, programs::ODD).unwrap();
     assert_eq!(rig.entry(INGRESS, "counts", 1), Some(0));
 }
@@ -128,7 +128,7 @@ fn replacing_programs_under_traffic_loses_nothing() {
                 asked += m.push(Direction::Ingress, (PACKETS - asked).min(32) as usize, |_| 0) as u64;
             }
             let take = |a: p4shield_channel::CheckedAnswer<'_>| {
-                // Every packet once, in order, passed, and stamped by one of the two.
+                // Every packet is passed once, in order, stamped by one of the two programs.
                 assert_eq!((a.id, a.verdict), (answered, Verdict::Pass));
                 stamps[usize::from(a.rewrite.unwrap().header[1])] += 1;
                 answered += 1;
@@ -153,7 +153,7 @@ fn replacing_programs_under_traffic_loses_nothing() {
     println!("  {PACKETS} packets, {replaced} replacements, by version {stamps:?}");
 }
 
-/// A VM with pages, and the user VM's ends of them.
+/// Starts a P4 VM with pages, and opens the user VM's ends.
 fn with_pages(name: &str, hello: Hello) -> (Rig, Pages, PageWriter, PageReader) {
     let mut rig = Rig::start(hello);
     let pages = Pages::new(name);
@@ -202,7 +202,7 @@ fn programs_read_sealed_information_only() {
     assert_eq!((status.info, status.info_tally), (InfoStatus::Known as u8, [2, 1, 1, 0]));
 }
 
-fn the_log_says_what_was_judged() {
+fn the_log_records_verdicts() {
     let (mut rig, _pages, _, log) = with_pages("log", hello());
     let digest = rig.load(INGRESS, programs::ODD).unwrap();
     rig.load(EGRESS, programs::CARELESS).unwrap();
@@ -233,7 +233,7 @@ fn the_log_says_what_was_judged() {
     assert_eq!((ingress.judged_digest, ingress.passed_digest), (sum(&[1, 2, 3]), sum(&[1, 3])));
     assert_eq!((record.totals[1].undecided, record.totals[1].dropped), (1, 1));
     assert_eq!((record.programs[0], record.header_bytes), (digest, 128));
-    // A last record is published at the end.
+    // The last record is published at the end.
     for _ in 0..10 {
         m.judge(Direction::Ingress, 1);
     }
@@ -250,7 +250,7 @@ fn pages_cut_short() {
     for path in [&pages.info, &pages.log] {
         std::fs::OpenOptions::new().write(true).open(path).unwrap().set_len(0).unwrap();
     }
-    // Long enough for many looks at both pages.
+    // Long enough for many polls of both pages.
     let records = rig.status().vms[0].log_records;
     for _ in 0..50 {
         assert_eq!(m.judge(Direction::Ingress, 1).0, Verdict::Pass);
@@ -264,7 +264,7 @@ fn pages_cut_short() {
 fn a_floor_raises_the_logs_epoch() {
     let before = p4shield_seal::Now::read().real_ns;
     let year = 86_400_000_000_000 * 365;
-    // The clock of this machine is a year behind that of its last start; or the host tells a floor of long ago.
+    // The floor is a year ahead of the clock, as after the clock was set back; or long past.
     for (name, min_epoch, least) in [("ahead", before + year, before + year), ("old", before - year, before)]
     {
         let (_rig, _pages, _, log) = with_pages(name, Hello { min_epoch, ..hello() });
@@ -276,7 +276,7 @@ fn a_floor_raises_the_logs_epoch() {
         });
         assert!(epoch.unwrap() >= least, "{name}: {epoch:?} is below {least}");
     }
-    // One that leaves no room for random bits would have two P4 VMs seal with one key and nonce.
+    // Without room for random bits, two P4 VMs could seal with the same key and nonce.
     let mut rig = Rig::start(Hello { min_epoch: u64::MAX, ..hello() });
     let page = memory("page", &[0; LOG_PAGE_SIZE]);
     let refused = rig.ask(Request::SetVm { vm: 0, name: "web".into(), info: false, log: true }, &[&page]);
@@ -320,16 +320,16 @@ fn an_idle_worker_sleeps() {
     drop(dropped);
     for _ in 0..3 {
         assert_eq!(m.judge(Direction::Ingress, 1).0, Verdict::Pass);
-        // Sleeping, and asleep whenever one looks: a spinning thread would be found running.
+        // The thread sleeps at every check; a spinning thread would be running.
         wait_for("sleep", || (0..100).all(|_| of_threads(&rig, 3) == ["S", "S"]));
     }
 }
 
-/// A field of proc_pid_stat(5), by the number that it has there, of each thread.
+/// Returns a field of proc_pid_stat(5), by its number, for each thread.
 fn of_threads(rig: &Rig, field: usize) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", rig.pid.as_raw_pid())).unwrap();
     let stats = tasks.map(|t| std::fs::read_to_string(t.unwrap().path().join("stat")).unwrap());
-    // The second field is a name, which may hold anything, in parentheses.
+    // The second field is the name in parentheses, with any characters.
     let field = |stat: String| {
         let (_, behind_the_name) = stat.rsplit_once(") ").unwrap();
         behind_the_name.split(' ').nth(field - 3).unwrap().to_owned()
@@ -337,7 +337,7 @@ fn of_threads(rig: &Rig, field: usize) -> Vec<String> {
     stats.map(field).collect()
 }
 
-fn a_worker_waits_for_its_turn() {
+fn a_worker_is_scheduled_as_a_batch_job() {
     let rig = Rig::with_vm();
     let mut policies = of_threads(&rig, 41);
     policies.sort();
@@ -359,7 +359,7 @@ fn hostile_messages_are_survived() {
     let file = memory("x", b"x");
     for _ in 0..5000 {
         let mut bytes: Vec<u8> = (0..1 + next() % 40).map(|_| (next() % 16) as u8).collect();
-        // Any request but Stop, which is obeyed.
+        // Any request but Stop, which ends the P4 VM.
         if decode::<Request>(&bytes).is_ok_and(|f| f.body == Request::Stop) {
             continue;
         }
@@ -375,7 +375,7 @@ fn hostile_messages_are_survived() {
     assert!(matches!(status, Ok(p4shield_control::Reply::Status(_))), "{status:?}");
 }
 
-fn it_ends_when_its_host_hangs_up() {
+fn it_ends_when_its_host_closes_the_connection() {
     let mut rig = Rig::with_vm();
     let proc = format!("/proc/{}", rig.pid.as_raw_pid());
     let status = std::fs::read_to_string(format!("{proc}/status")).unwrap();
@@ -402,11 +402,11 @@ fn it_ends_with_its_starter() {
     wait_for("the end", || ended(rig.pid).is_some());
 }
 
-/// How a child of this process ended, if it did; reaps it.
+/// Reaps a child of this process and returns how it ended, if it has ended.
 fn it_ends_when_its_verifier_is_lost() {
     let mut rig = Rig::with_vm();
     let pid = rig.pid.as_raw_pid();
-    // The zygote is its only child; a kernel that runs out of memory would pick it.
+    // The zygote is its only child, which the OOM killer could choose.
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     let zygote = children.trim().parse().ok().and_then(rustix::process::Pid::from_raw).unwrap();
     rustix::process::kill_process(zygote, rustix::process::Signal::KILL).unwrap();

@@ -1,4 +1,4 @@
-//! What a P4 VM that was taken over would try.
+//! Attacks that a compromised P4 VM would try.
 
 use std::ffi::c_void;
 use std::fs::{self, File};
@@ -7,16 +7,16 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::null_mut;
 
-/// One attack: does it, and says how it failed.
+/// Runs an attack; returns how it failed.
 pub(crate) type Attempt = fn(&Prepared) -> io::Result<()>;
 
-/// An attack, and which layers each have to withstand it.
+/// An attack, and the layers each of which must prevent it.
 pub(crate) struct Attack {
     pub(crate) name: &'static str,
     pub(crate) attempt: Attempt,
-    /// It fails even without system call lists.
+    /// Whether it fails without a system call filter.
     pub(crate) namespaces: bool,
-    /// Lists under which it fails.
+    /// The filters under which it fails.
     pub(crate) seccomp: &'static [&'static str],
 }
 
@@ -37,7 +37,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
     attack("reading_a_file", true, EVERY, |_| File::open("/etc/passwd").map(drop)),
     attack("reading_its_binary", true, EVERY, |_| File::open("/proc/self/exe").map(drop)),
     attack("reading_proc", true, EVERY, |_| fs::read_to_string("/proc/self/environ").map(drop)),
-    attack("climbing_out_of_the_root", true, EVERY, |_| File::open("../../../../../../etc/passwd").map(drop)),
+    attack("climbing_out_of_the_root", true, EVERY, |_| {
+        File::open("../".repeat(32) + "etc/passwd").map(drop)
+    }),
     attack("listing_the_root", true, EVERY, |_| fs::read_dir("/").map(drop)),
     attack("writing_a_file", true, EVERY, write_a_file),
     attack("using_a_leaked_descriptor", true, &[], use_a_leaked_descriptor),
@@ -69,12 +71,12 @@ pub(crate) const ATTACKS: &[Attack] = &[
 
 const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// Does nothing: shows that the sandbox can be entered and left.
+/// Does nothing: checks that the sandbox can be entered and left.
 pub(crate) fn nothing(_: &Prepared) -> io::Result<()> {
     Ok(())
 }
 
-/// What the outside offers to be attacked.
+/// The targets outside the sandbox.
 pub(crate) struct Victims {
     listener: TcpListener,
 }
@@ -84,7 +86,7 @@ impl Victims {
         Self { listener: TcpListener::bind("127.0.0.1:0").unwrap() }
     }
 
-    /// Tells the attacker where they are; `leaked` is made to survive exec.
+    /// Returns environment variables that describe the targets; `leaked` is inherited across exec.
     pub(crate) fn env(&self, leaked: &OwnedFd) -> [(&'static str, String); 4] {
         rustix::io::fcntl_setfd(leaked, rustix::io::FdFlags::empty()).unwrap();
         let port = self.listener.local_addr().unwrap().port();
@@ -98,7 +100,7 @@ impl Victims {
     }
 }
 
-/// What the attacker knows before it is locked in.
+/// What the attacker prepares before it enters the sandbox.
 pub(crate) struct Prepared {
     leaked: RawFd,
     port: u16,
@@ -134,7 +136,7 @@ fn write_a_file(_: &Prepared) -> io::Result<()> {
 }
 
 fn use_a_leaked_descriptor(p: &Prepared) -> io::Result<()> {
-    // SAFETY: nobody else in this process owns the number; the process ends after this.
+    // SAFETY: no value in this process owns the number; the process ends after this.
     let mut file = unsafe { File::from_raw_fd(p.leaked) };
     let result = file.read(&mut [0; 8]).map(drop);
     std::mem::forget(file);
@@ -165,7 +167,7 @@ fn signal_outside(p: &Prepared) -> io::Result<()> {
 }
 
 fn mount(_: &Prepared) -> io::Result<()> {
-    // The twin must not leave the mount behind.
+    // The attack outside the sandbox must not leave the mount behind.
     // SAFETY: NEWNS takes no descriptors away.
     let _ = unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNS) };
     rustix::mount::mount("x", "/", "tmpfs", rustix::mount::MountFlags::empty(), c"size=4k")
@@ -229,10 +231,10 @@ fn make_code_writable(_: &Prepared) -> io::Result<()> {
     check(unsafe { libc::mprotect(page, 4096, RW | libc::PROT_EXEC) }.into())
 }
 
-/// Writes code into a page, then makes the page executable: what the JIT does, and others must not.
+/// Writes code into a page, then makes the page executable, which only the thread with the JIT may do.
 fn turn_data_into_code(_: &Prepared) -> io::Result<()> {
     let page = map(4096, RW)?;
-    // SAFETY: the page is writable and ours.
+    // SAFETY: the page was mapped writable by this function.
     unsafe { page.cast::<u8>().write(0xc3) };
     // SAFETY: as above.
     check(unsafe { libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_EXEC) }.into())

@@ -1,10 +1,10 @@
-//! The attacker's side: lock down, then try.
+//! The attacker's side: enter the sandbox, then attack.
 
 use crate::attacks::{self, ATTACKS};
 use p4shield_runtime::sandbox::{self, Limits, Options, seccomp};
 use std::io::Write;
 
-/// Locks down as `layers` says, tries the attack, says what came of it on standard error, and ends.
+/// Enters the sandbox with these layers, runs the attack, prints the result on standard error, and ends.
 pub(crate) fn run(name: &str, layers: &str) -> ! {
     let prepared = attacks::Prepared::from_env();
     if layers != "none" {
@@ -19,9 +19,9 @@ pub(crate) fn run(name: &str, layers: &str) -> ! {
         }
     }
     let kind = match layers {
-        "control" => Some(seccomp::Kind::Control),
-        "worker" => Some(seccomp::Kind::Worker),
-        "verifier" => Some(seccomp::Kind::Verifier),
+        "control" => Some(seccomp::Filter::Control),
+        "worker" => Some(seccomp::Filter::Worker),
+        "verifier" => Some(seccomp::Filter::Verifier),
         _ => None,
     };
     if let Some(kind) = kind {
@@ -35,7 +35,7 @@ pub(crate) fn run(name: &str, layers: &str) -> ! {
     }
 }
 
-/// Makes this process one that cannot create user namespaces: it enters one in which none may be created.
+/// Enters a user namespace in which no further user namespaces may be created.
 fn exhaust_user_namespaces() {
     // SAFETY: NEWUSER takes no descriptors away from other threads, of which there are none.
     unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWUSER) }.unwrap();

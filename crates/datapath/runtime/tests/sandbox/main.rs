@@ -1,9 +1,8 @@
 //! Attacks the sandbox from inside.
 //!
-//! This binary is its own victim: the test starts it again with `--attack NAME LAYERS`, it locks itself down as a P4
-//! VM does, and then tries what a P4 VM that was taken over would try. Each attack has to fail in the sandbox, and
-//! has to succeed outside of it: an attack that never works shows nothing. It needs a process with one thread, which
-//! a test under libtest's harness is not.
+//! The test starts this binary with `--attack NAME LAYERS`; the process enters the sandbox as a P4 VM does, and then
+//! attacks as a compromised P4 VM would. Each attack must fail in the sandbox and succeed outside of it: an attack that
+//! never succeeds shows nothing. The sandbox needs a process with one thread, which a test under libtest's harness is not.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is its own harness")]
 
@@ -16,9 +15,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
 
-/// What became of an attack.
+/// The result of an attack.
 #[derive(Debug, PartialEq, Eq)]
-enum Outcome {
+enum AttackResult {
     Succeeded,
     Refused(String),
     Killed(i32),
@@ -53,33 +52,33 @@ fn main() {
 }
 
 fn succeeds_outside(attack: &Attack) {
-    assert_eq!(attempt(attack.name, "none", None), Outcome::Succeeded);
+    assert_eq!(attempt(attack.name, "none", None), AttackResult::Succeeded);
 }
 
 fn fails_without_seccomp(attack: &Attack) {
-    let outcome = attempt(attack.name, "namespaces", None);
-    assert!(matches!(outcome, Outcome::Refused(_) | Outcome::Killed(_)), "{outcome:?}");
+    let result = attempt(attack.name, "namespaces", None);
+    assert!(matches!(result, AttackResult::Refused(_) | AttackResult::Killed(_)), "{result:?}");
 }
 
 fn fails_in_full(attack: &Attack, kind: &str) {
-    let outcome = attempt(attack.name, kind, None);
-    assert!(matches!(outcome, Outcome::Refused(_) | Outcome::Killed(libc::SIGSYS)), "{outcome:?}");
+    let result = attempt(attack.name, kind, None);
+    assert!(matches!(result, AttackResult::Refused(_) | AttackResult::Killed(libc::SIGSYS)), "{result:?}");
 }
 
 fn an_ordinary_user_can_enter() {
-    let outcome = attempt("nothing", "worker", Some(65534));
-    assert_eq!(outcome, Outcome::Succeeded);
+    let result = attempt("nothing", "worker", Some(65534));
+    assert_eq!(result, AttackResult::Succeeded);
 }
 
 fn a_missing_measure_is_an_error() {
-    // User namespaces used up: the kernel says ENOSPC, as it does where they are switched off.
-    let outcome = attempt("nothing", "no-user-namespaces", None);
-    assert!(matches!(&outcome, Outcome::Refused(e) if e.contains("user namespace")), "{outcome:?}");
+    // Without free user namespaces the kernel returns ENOSPC, as where they are disabled.
+    let result = attempt("nothing", "no-user-namespaces", None);
+    assert!(matches!(&result, AttackResult::Refused(e) if e.contains("user namespace")), "{result:?}");
 }
 
-/// Starts this binary again to try an attack from within `layers`, and tells what became of it.
+/// Starts this binary to run an attack within `layers`. Returns the result.
 #[expect(clippy::zombie_processes, reason = "`reap` waits for it and for the process that takes its place")]
-fn attempt(name: &str, layers: &str, user: Option<u32>) -> Outcome {
+fn attempt(name: &str, layers: &str, user: Option<u32>) -> AttackResult {
     let leaked =
         rustix::fs::open("/etc/passwd", rustix::fs::OFlags::RDONLY, rustix::fs::Mode::empty()).unwrap();
     let victims = attacks::Victims::new();
@@ -103,19 +102,19 @@ fn attempt(name: &str, layers: &str, user: Option<u32>) -> Outcome {
     let last = reap(child.id());
     drop((leaked, exe));
     match (last.signal(), text.trim().lines().last()) {
-        (Some(signal), _) => Outcome::Killed(signal),
-        (None, Some("SUCCEEDED")) => Outcome::Succeeded,
-        (None, _) => Outcome::Refused(text.trim().to_owned()),
+        (Some(signal), _) => AttackResult::Killed(signal),
+        (None, Some("SUCCEEDED")) => AttackResult::Succeeded,
+        (None, _) => AttackResult::Refused(text.trim().to_owned()),
     }
 }
 
-/// Waits for the process that was started and for the one that continues in its place, and returns the latter's
-/// status (the former's, if there is no other).
+/// Waits for the started process and for the one that continues in its place. Returns the latter's
+/// status, or the former's if there is no other.
 fn reap(first: u32) -> ExitStatus {
     let mut result = None;
     loop {
         let mut status = 0;
-        // SAFETY: `status` is a live integer; all children of this process are of this test, which runs alone.
+        // SAFETY: `status` is a live integer; all children of this process belong to this test, which runs alone.
         let pid = unsafe { libc::waitpid(-1, &raw mut status, 0) };
         if pid < 0 {
             return result.expect("there was a child");

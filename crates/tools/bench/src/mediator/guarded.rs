@@ -18,7 +18,9 @@ use p4shield_channel::{Doorbell, Responder, SharedMemory};
 use p4shield_control::{Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
 use p4shield_mediator::InlineEngine;
 use p4shield_p4::NoIncludes;
-use p4shield_runtime::worker::{Answer, Control, Loaded, Order, Served, Vm, Worker, mailbox};
+use p4shield_runtime::worker::{
+    LoadedProgram, ServedChannel, Vm, Worker, WorkerAnswer, WorkerCommand, WorkerHandle, mailbox,
+};
 use p4shield_seal::{AgeLimit, Identity, TenantKey};
 use tempfile::TempDir;
 
@@ -63,7 +65,7 @@ impl Pages {
 
 /// A P4 VM's worker in a thread instead of a process.
 pub(super) struct WorkerThread {
-    control: Control,
+    control: WorkerHandle,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -83,17 +85,17 @@ impl WorkerThread {
         let identity = Identity { tenant: "bench", vm: "vm0" };
         let vm = Vm::new(0, &identity, Some(&pages.key), AgeLimit::default(), None, Some(pages.log()?), 0);
         let program = Program::load(&verified, &EngineOptions::default()).map_err(refused)?;
-        let loaded = Box::new(Loaded::of(program));
-        working.order(Order::SetVm(Box::new(vm.map_err(refused)?)))?;
-        working.order(Order::SetProgram(ProgramSlot::new(0, Direction::Ingress), Some(loaded)))?;
-        working.order(Order::Attach(Box::new(Served::new(0, judge, geometry)), bell))?;
+        let loaded = Box::new(LoadedProgram::of(program));
+        working.send(WorkerCommand::SetVm(Box::new(vm.map_err(refused)?)))?;
+        working.send(WorkerCommand::SetProgram(ProgramSlot::new(0, Direction::Ingress), Some(loaded)))?;
+        working.send(WorkerCommand::Attach(Box::new(ServedChannel::new(0, judge, geometry)), bell))?;
         Ok(working)
     }
 
-    fn order(&self, order: Order) -> Result<(), Error> {
-        match self.control.order(order) {
-            Some(Answer::Done | Answer::Retired(_)) => Ok(()),
-            Some(Answer::Failed(why)) => Err(Error::Program(why)),
+    fn send(&self, command: WorkerCommand) -> Result<(), Error> {
+        match self.control.send(command) {
+            Some(WorkerAnswer::Done | WorkerAnswer::Retired(_)) => Ok(()),
+            Some(WorkerAnswer::Failed(why)) => Err(Error::Program(why)),
             _ => Err(Error::Program("the worker has ended".to_owned())),
         }
     }
@@ -102,7 +104,7 @@ impl WorkerThread {
 impl Drop for WorkerThread {
     fn drop(&mut self) {
         // A worker that panicked has printed its message.
-        let _ = self.control.order(Order::Stop);
+        let _ = self.control.send(WorkerCommand::Stop);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -1,49 +1,57 @@
-//! The control thread: one request of the host after the other.
+//! The control thread: receives the host's requests one by one; `request_handler` executes them.
 
-use crate::desk::Desk;
 use crate::program::Verifier;
-use crate::worker::{Control, Order};
+use crate::request_handler::RequestHandler;
+use crate::worker::{WorkerCommand, WorkerHandle};
 use p4shield_control::SandboxReport;
 use p4shield_control::{
     Envelope, Hello, PROTOCOL_VERSION, Reply, Request, Socket, SocketError, decode, encode,
 };
 use std::os::fd::OwnedFd;
 
-/// What the control thread holds.
-pub(crate) struct Session {
+/// The state of the control thread.
+pub(crate) struct ControlSession {
     socket: Socket,
     report: SandboxReport,
-    desk: Desk<Verifier, Control>,
+    handler: RequestHandler<Verifier, WorkerHandle>,
 }
 
-impl Session {
-    pub(crate) fn new(socket: Socket, report: SandboxReport, verifier: Verifier, worker: Control) -> Self {
-        Self { socket, report, desk: Desk::new(verifier, worker) }
+impl ControlSession {
+    pub(crate) fn new(
+        socket: Socket,
+        report: SandboxReport,
+        verifier: Verifier,
+        worker: WorkerHandle,
+    ) -> Self {
+        Self { socket, report, handler: RequestHandler::new(verifier, worker) }
     }
 
-    /// Answers the host's first message. False if it is none that a P4 VM can begin with.
-    pub(crate) fn greet(&mut self, begin: impl FnOnce(&Hello) -> bool) -> Result<bool, SocketError> {
+    /// Answers the host's first message, which must be `Hello`, and starts the worker. Returns whether that succeeded.
+    pub(crate) fn handle_hello(
+        &mut self,
+        start_worker: impl FnOnce(&Hello) -> bool,
+    ) -> Result<bool, SocketError> {
         let (id, hello, descriptors) = match self.receive()? {
             (Envelope { id, body: Request::Hello(hello) }, descriptors) => (id, hello, descriptors),
             (Envelope { id, .. }, _) => {
-                self.reply(id, Reply::Failed("the first message has to be Hello".to_owned()))?;
+                self.reply(id, Reply::Failed("the first message must be Hello".to_owned()))?;
                 return Ok(false);
             }
         };
-        let reply = match self.desk.introduce(&hello, descriptors) {
-            Ok(()) if begin(&hello) => {
+        let reply = match self.handler.handle_hello(&hello, descriptors) {
+            Ok(()) if start_worker(&hello) => {
                 Reply::Hello { version: PROTOCOL_VERSION, sandbox: self.report.clone() }
             }
-            Ok(()) => Reply::Failed("the worker ended before it began".to_owned()),
+            Ok(()) => Reply::Failed("the worker ended before its start".to_owned()),
             Err(e) => Reply::Failed(e),
         };
-        let begun = matches!(reply, Reply::Hello { .. });
+        let started = matches!(reply, Reply::Hello { .. });
         self.reply(id, reply)?;
-        Ok(begun)
+        Ok(started)
     }
 
-    /// Serves until the host hangs up or says stop, or no program can be verified any more: the host then starts a P4
-    /// VM that can.
+    /// Serves until the host closes the connection or sends `Stop`, or until the verifier is lost: the host then starts
+    /// another P4 VM.
     pub(crate) fn serve(&mut self) -> Result<(), SocketError> {
         loop {
             let (envelope, descriptors) = match self.receive() {
@@ -51,19 +59,19 @@ impl Session {
                 other => other?,
             };
             let stop = envelope.body == Request::Stop;
-            let reply = self.desk.handle(envelope.body, descriptors).unwrap_or_else(Reply::Failed);
+            let reply = self.handler.handle(envelope.body, descriptors).unwrap_or_else(Reply::Failed);
             self.reply(envelope.id, reply)?;
-            if stop || self.desk.verifier.is_gone() {
+            if stop || self.handler.verifier.is_gone() {
                 break;
             }
         }
         // The worker publishes its last log records.
-        let _ = self.desk.worker.order(Order::Stop);
+        let _ = self.handler.worker.send(WorkerCommand::Stop);
         Ok(())
     }
 
-    /// The next request that is one; others are answered as such. Descriptors that a request does not call for are
-    /// closed.
+    /// Returns the next valid request; answers invalid ones with an error. Closes descriptors that do not belong to the
+    /// request.
     fn receive(&mut self) -> Result<(Envelope<Request>, Vec<OwnedFd>), SocketError> {
         loop {
             let message = match self.socket.receive() {
@@ -78,8 +86,11 @@ impl Session {
                     return Ok((envelope, message.descriptors));
                 }
                 Ok(envelope) => {
-                    let (due, got) = (envelope.body.descriptors(), message.descriptors.len());
-                    self.reply(envelope.id, Reply::Failed(format!("{due} descriptors are due, {got} came")))?;
+                    let (expected, got) = (envelope.body.descriptors(), message.descriptors.len());
+                    self.reply(
+                        envelope.id,
+                        Reply::Failed(format!("the request needs {expected} descriptors, but {got} arrived")),
+                    )?;
                 }
                 Err(e) => self.reply(0, Reply::Failed(e.to_string()))?,
             }
@@ -90,7 +101,7 @@ impl Session {
         let bytes = match encode(&Envelope { id, body }) {
             Err(SocketError::TooLong { len }) => encode(&Envelope {
                 id,
-                body: Reply::Failed(format!("the answer has {len} bytes, which is too long")),
+                body: Reply::Failed(format!("the answer is too long ({len} bytes); request fewer entries")),
             }),
             other => other,
         };

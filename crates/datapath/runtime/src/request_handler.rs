@@ -1,10 +1,12 @@
-//! What the host asks for, carried out: programs linked, proven and compiled, VMs made from their pages.
+//! Execution of the host's requests: links, verifies and compiles programs, adds VMs with their pages, attaches channels.
 //!
-//! Who proves programs and who runs them differs: in a P4 VM a process of its own and the worker's thread, in the placement
-//! `inline` the host's word and the switch's threads ([`crate::inline`]).
+//! [`Prover`] and [`ProgramRunner`] differ by placement. In a P4 VM a process of its own verifies programs and the worker
+//! thread runs them. With the placement `inline` the host's approval replaces the verification, and the switch's threads
+//! run programs ([`crate::inline`]).
 
-use crate::program::{self, Prove};
-use crate::worker::{Answer, Control, Order, Served, Vm};
+use crate::error_text::chain;
+use crate::program::{self, Prover};
+use crate::worker::{ServedChannel, Vm, WorkerAnswer, WorkerCommand, WorkerHandle};
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::info_page::INFO_PAGE_SIZE;
 use p4shield_abi::log_page::LOG_PAGE_SIZE;
@@ -17,31 +19,31 @@ use std::os::fd::OwnedFd;
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// The most bytes of entries in one answer.
+/// Most bytes of map entries in one answer.
 const ENTRIES_BYTES: usize = 96 << 10;
 
-/// Whoever runs programs.
-pub(crate) trait Run {
-    /// Has something done, and waits for it. `None` if nobody is there any more.
-    fn order(&self, order: Order) -> Option<Answer>;
+/// What runs programs.
+pub(crate) trait ProgramRunner {
+    /// Sends a command and waits for the answer. Returns `None` if the worker has ended.
+    fn send(&self, command: WorkerCommand) -> Option<WorkerAnswer>;
 }
 
-impl Run for Control {
-    fn order(&self, order: Order) -> Option<Answer> {
-        Self::order(self, order)
+impl ProgramRunner for WorkerHandle {
+    fn send(&self, command: WorkerCommand) -> Option<WorkerAnswer> {
+        Self::send(self, command)
     }
 }
 
-/// Carries out requests.
-pub(crate) struct Desk<V, W> {
+/// Executes requests.
+pub(crate) struct RequestHandler<V, W> {
     pub(crate) verifier: V,
     pub(crate) worker: W,
-    tenant: Tenant,
+    settings: TenantSettings,
 }
 
-/// What the host said in its first message.
+/// What the host's first message says of the tenant.
 #[derive(Default)]
-struct Tenant {
+struct TenantSettings {
     name: String,
     key: Option<TenantKey>,
     limit: AgeLimit,
@@ -52,22 +54,23 @@ struct Tenant {
 /// Why a request is answered with [`Reply::Failed`].
 pub(crate) type Failure = String;
 
-impl<V: Prove, W: Run> Desk<V, W> {
+impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     pub(crate) fn new(verifier: V, worker: W) -> Self {
-        Self { verifier, worker, tenant: Tenant::default() }
+        Self { verifier, worker, settings: TenantSettings::default() }
     }
 
-    /// Notes what the host says of the tenant.
-    pub(crate) fn introduce(&mut self, hello: &Hello, descriptors: Vec<OwnedFd>) -> Result<(), Failure> {
+    /// Stores what the host says of the tenant.
+    pub(crate) fn handle_hello(&mut self, hello: &Hello, descriptors: Vec<OwnedFd>) -> Result<(), Failure> {
         if hello.version != PROTOCOL_VERSION {
             return Err(format!(
-                "this P4 VM speaks version {PROTOCOL_VERSION} of the control protocol and the host {}; restart the host daemon",
+                "this P4 VM uses version {PROTOCOL_VERSION} of the control protocol, the host version {}; restart the \
+                 host daemon",
                 hello.version
             ));
         }
         check_name("tenant", &hello.tenant)?;
         let max_age = Duration::from_millis(hello.age_limit_ms.into());
-        self.tenant = Tenant {
+        self.settings = TenantSettings {
             name: hello.tenant.clone(),
             key: descriptors.first().map(read_key).transpose()?,
             limit: AgeLimit { max_age, ..AgeLimit::default() },
@@ -77,39 +80,43 @@ impl<V: Prove, W: Run> Desk<V, W> {
         Ok(())
     }
 
-    /// Carries out a request with the descriptors that belong to it.
+    /// Executes a request with the descriptors that belong to it.
     pub(crate) fn handle(&mut self, request: Request, descriptors: Vec<OwnedFd>) -> Result<Reply, Failure> {
         match request {
-            Request::Hello(_) => Err("Hello was said already".to_owned()),
+            Request::Hello(_) => Err("Hello was received already".to_owned()),
             Request::SetVm { vm, name, info, log } => self.set_vm(vm, &name, (info, log), descriptors),
             Request::LoadProgram { slot, name, objects } => self.load(slot, &name, &objects, descriptors),
-            Request::UnloadProgram { slot } => self.order(Order::SetProgram(slot, None)),
+            Request::UnloadProgram { slot } => self.send(WorkerCommand::SetProgram(slot, None)),
             Request::AttachChannel { channel, geometry, packets } => {
                 self.attach(channel, geometry, packets, descriptors)
             }
-            Request::DetachChannel { channel } => self.order(Order::Detach(channel)),
+            Request::DetachChannel { channel } => self.send(WorkerCommand::Detach(channel)),
             Request::MapRead { slot, map, key, skip } => {
-                let work =
-                    move |p: &mut program::Loaded| p.read_map(&map, key.as_deref(), skip, ENTRIES_BYTES);
-                self.order(Order::WithProgram(slot, Box::new(work)))
+                let work = move |p: &mut program::LoadedProgram| {
+                    p.read_map(&map, key.as_deref(), skip, ENTRIES_BYTES)
+                };
+                self.send(WorkerCommand::WithProgram(slot, Box::new(work)))
             }
             Request::MapWrite { slot, map, key, value } => {
-                let work =
-                    move |p: &mut program::Loaded| p.write_map(&map, &key, value.as_deref()).map(|()| vec![]);
-                self.order(Order::WithProgram(slot, Box::new(work)))
+                let work = move |p: &mut program::LoadedProgram| {
+                    p.write_map(&map, &key, value.as_deref()).map(|()| vec![])
+                };
+                self.send(WorkerCommand::WithProgram(slot, Box::new(work)))
             }
-            Request::Status => self.order(Order::Status),
+            Request::Status => self.send(WorkerCommand::Status),
             Request::Stop => Ok(Reply::Done),
         }
     }
 
-    /// Has the worker do something. What it hands back is freed here, not there.
-    fn order(&self, order: Order) -> Result<Reply, Failure> {
-        match self.worker.order(order) {
-            Some(Answer::Done | Answer::Retired(_) | Answer::Detached(..)) => Ok(Reply::Done),
-            Some(Answer::Worked(entries)) => entries.map(Reply::Entries),
-            Some(Answer::Status(status)) => Ok(Reply::Status(status)),
-            Some(Answer::Failed(why)) => Err(why),
+    /// Sends the worker a command. What the worker returns is freed here and not in the worker.
+    fn send(&self, command: WorkerCommand) -> Result<Reply, Failure> {
+        match self.worker.send(command) {
+            Some(WorkerAnswer::Done | WorkerAnswer::Retired(_) | WorkerAnswer::Detached(..)) => {
+                Ok(Reply::Done)
+            }
+            Some(WorkerAnswer::Entries(entries)) => entries.map(Reply::Entries),
+            Some(WorkerAnswer::Status(status)) => Ok(Reply::Status(status)),
+            Some(WorkerAnswer::Failed(why)) => Err(why),
             None => Err("the worker has ended".to_owned()),
         }
     }
@@ -123,7 +130,7 @@ impl<V: Prove, W: Run> Desk<V, W> {
     ) -> Result<Reply, Failure> {
         check_name("VM", name)?;
         if vm >= MAX_VMS {
-            return Err(format!("VM {vm} cannot be: a tenant has at most {MAX_VMS}"));
+            return Err(format!("invalid VM {vm}: a tenant has at most {MAX_VMS} VMs"));
         }
         let mut descriptors = descriptors.into_iter();
         let mut page = |wanted: bool, len| {
@@ -131,18 +138,18 @@ impl<V: Prove, W: Run> Desk<V, W> {
             fd.map(|fd| SharedMemory::from_page_fd(fd, len)).transpose().map_err(|e| chain(&e))
         };
         let (info, log) = (page(info, INFO_PAGE_SIZE)?, page(log, LOG_PAGE_SIZE)?);
-        let identity = Identity { tenant: &self.tenant.name, vm: name };
+        let identity = Identity { tenant: &self.settings.name, vm: name };
         let vm = Vm::new(
             vm,
             &identity,
-            self.tenant.key.as_ref(),
-            self.tenant.limit,
+            self.settings.key.as_ref(),
+            self.settings.limit,
             info,
             log,
-            self.tenant.min_epoch,
+            self.settings.min_epoch,
         )
         .map_err(|e| chain(&e))?;
-        self.order(Order::SetVm(Box::new(vm)))
+        self.send(WorkerCommand::SetVm(Box::new(vm)))
     }
 
     fn load(
@@ -161,12 +168,12 @@ impl<V: Prove, W: Run> Desk<V, W> {
             objects.push(object);
             rest = tail;
         }
-        let loaded = match program::build(&objects, &mut self.verifier, self.tenant.budget) {
+        let loaded = match program::build(&objects, &mut self.verifier, self.settings.budget) {
             Ok(loaded) => loaded,
             Err(e) => return Ok(Reply::Refused(e)),
         };
         let (digest, instructions) = (loaded.digest(), loaded.instructions());
-        self.order(Order::SetProgram(slot, Some(Box::new(loaded))))?;
+        self.send(WorkerCommand::SetProgram(slot, Some(Box::new(loaded))))?;
         Ok(Reply::Loaded { digest, instructions })
     }
 
@@ -178,28 +185,29 @@ impl<V: Prove, W: Run> Desk<V, W> {
         mut descriptors: Vec<OwnedFd>,
     ) -> Result<Reply, Failure> {
         let geometry = Geometry::from(geometry);
-        // Before its size is computed: numbers out of range would overflow.
+        // Checked before the size is computed, which could overflow.
         if !geometry.is_valid() {
-            return Err(format!("a channel cannot have the geometry {geometry:?}"));
+            return Err(format!("invalid geometry of a channel: {geometry:?}"));
         }
         let packets = packets.map(|len| packet_memory(descriptors.pop(), len)).transpose()?;
-        let [memory, bell] =
-            <[OwnedFd; 2]>::try_from(descriptors).map_err(|_| "descriptors are missing".to_owned())?;
+        let [memory, doorbell] = <[OwnedFd; 2]>::try_from(descriptors)
+            .map_err(|_| "the channel's descriptors are missing".to_owned())?;
         let memory = SharedMemory::from_fd(memory, geometry.size()).map_err(|e| chain(&e))?;
-        let mut judge = Responder::new(memory, geometry).map_err(|e| chain(&e))?;
+        let mut responder = Responder::new(memory, geometry).map_err(|e| chain(&e))?;
         if let Some(packets) = packets {
-            judge = judge.with_packet_memory(packets);
+            responder = responder.with_packet_memory(packets);
         }
-        let served = Box::new(Served::new(channel, judge, &geometry));
-        self.order(Order::Attach(served, Doorbell::from_fd(bell)))
+        let served = Box::new(ServedChannel::new(channel, responder, &geometry));
+        self.send(WorkerCommand::Attach(served, Doorbell::from_fd(doorbell)))
     }
 }
 
 /// Maps the switch's packet memory.
 fn packet_memory(fd: Option<OwnedFd>, len: u64) -> Result<PacketMemory, Failure> {
-    let fd = fd.ok_or("the packet memory is missing")?;
+    let fd = fd.ok_or("the descriptor of the packet memory is missing")?;
     let len = usize::try_from(len).map_err(|e| e.to_string())?;
-    PacketMemory::from_fd(&fd, len).map_err(|e| format!("the switch's packet memory: {}", chain(&e)))
+    PacketMemory::from_fd(&fd, len)
+        .map_err(|e| format!("cannot map the switch's packet memory: {}", chain(&e)))
 }
 
 /// Reads the key from the file that the host opened.
@@ -210,12 +218,14 @@ fn read_key(fd: &OwnedFd) -> Result<TenantKey, Failure> {
             let key = bytes.first_chunk().expect("the buffer is longer than a key");
             Ok(TenantKey::from_bytes(*key))
         }
-        Ok(n) => Err(format!("the key file has {n} bytes instead of {KEY_SIZE}")),
-        Err(e) => Err(format!("the key file cannot be read: {e}")),
+        Ok(n) => {
+            Err(format!("the key file has {n} bytes instead of {KEY_SIZE}; make one with `p4shield keygen`"))
+        }
+        Err(e) => Err(format!("cannot read the key file: {e}")),
     }
 }
 
-/// Copies the objects into private memory, once: whoever else holds the memory may change it at any time.
+/// Copies the objects into private memory, once: another process that maps them may change them at any time.
 fn read_objects(descriptors: &[OwnedFd], lengths: &[u32]) -> Result<Vec<u8>, Failure> {
     let total = lengths.iter().try_fold(0_usize, |sum, n| sum.checked_add(*n as usize));
     let total = total.filter(|n| *n <= MAX_OBJECTS && !lengths.is_empty());
@@ -229,7 +239,7 @@ fn read_objects(descriptors: &[OwnedFd], lengths: &[u32]) -> Result<Vec<u8>, Fai
             Ok(0) => return Err(format!("the objects end after {at} of {total} bytes")),
             Ok(n) => at += n,
             Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(format!("the objects cannot be read: {e}")),
+            Err(e) => return Err(format!("cannot read the objects: {e}")),
         }
     }
     Ok(bytes)
@@ -241,19 +251,9 @@ fn check_name(what: &str, name: &str) -> Result<(), Failure> {
     if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(plain) {
         return Ok(());
     }
-    Err(format!("a {what}'s name has 1 to {MAX_NAME} letters, digits, dots, dashes and underscores"))
-}
-
-/// An error with its causes, on one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(e) = cause {
-        text.push_str(": ");
-        text.push_str(&e.to_string());
-        cause = e.source();
-    }
-    text
+    Err(format!(
+        "invalid name of a {what}: use 1 to {MAX_NAME} letters, digits, dots, dashes and underscores"
+    ))
 }
 
 #[cfg(test)]
@@ -268,17 +268,17 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_read_within_what_was_announced() {
+    fn objects_are_read_up_to_their_announced_lengths() {
         let fds = [memory(b"abcdef")];
         assert_eq!(read_objects(&fds, &[2, 3]).unwrap(), b"abcde");
         assert!(read_objects(&fds, &[7]).unwrap_err().contains("after 6 of 7"));
         assert!(read_objects(&fds, &[]).is_err());
-        assert!(read_objects(&fds, &[u32::MAX; 4]).is_err(), "nothing of that size is allocated");
+        assert!(read_objects(&fds, &[u32::MAX; 4]).is_err(), "the length is checked before the allocation");
         assert!(read_objects(&[], &[1]).is_err());
     }
 
     #[test]
-    fn a_key_has_its_size() {
+    fn a_key_of_the_wrong_size_is_refused() {
         assert!(read_key(&memory(&[7; KEY_SIZE])).is_ok());
         assert!(read_key(&memory(&[7; KEY_SIZE + 1])).is_err());
         assert!(read_key(&memory(&[])).is_err());

@@ -1,0 +1,64 @@
+//! Commands of the control thread to the worker, and the worker's answers.
+//!
+//! The control thread allocates a command and all that belongs to it. What has to be freed returns to the control thread
+//! in the answer.
+
+use super::serve::ServedChannel;
+use super::tenant_programs::TenantPrograms;
+use super::vm::Vm;
+use crate::program::LoadedProgram;
+use p4shield_channel::Doorbell;
+use p4shield_control::{Entries, ProgramSlot, Status};
+
+/// The answer to a command that does not apply.
+pub(crate) const UNSUPPORTED: &str = "programs in a switch (placement inline) do not support this request";
+
+/// An operation on a program between two batches.
+pub(crate) type ProgramTask = Box<dyn FnOnce(&mut LoadedProgram) -> Result<Entries, String> + Send>;
+
+/// A command.
+pub enum WorkerCommand {
+    /// Adds a VM.
+    SetVm(Box<Vm>),
+    /// Replaces a program; `None` removes it.
+    SetProgram(ProgramSlot, Option<Box<LoadedProgram>>),
+    /// Adds a channel, with its doorbell.
+    Attach(Box<ServedChannel>, Doorbell),
+    /// Removes a channel.
+    Detach(u32),
+    /// Reads or writes a program's maps.
+    WithProgram(ProgramSlot, ProgramTask),
+    /// Returns the status.
+    Status,
+    /// Ends the worker.
+    Stop,
+}
+
+/// The answer to a command.
+pub enum WorkerAnswer {
+    /// Success.
+    Done,
+    /// Success; the previous program is returned.
+    Retired(Option<Box<LoadedProgram>>),
+    /// Success; the removed channel is returned.
+    Detached(Box<ServedChannel>, Doorbell),
+    /// The result of [`WorkerCommand::WithProgram`].
+    Entries(Result<Entries, String>),
+    /// The status.
+    Status(Box<Status>),
+    /// Failure, with the reason.
+    Failed(String),
+}
+
+impl WorkerCommand {
+    /// Executes a command that concerns VMs and programs only; refuses others.
+    pub(crate) fn apply_to(self, programs: &mut TenantPrograms) -> WorkerAnswer {
+        let result = match self {
+            Self::SetVm(vm) => programs.set_vm(vm).map(|()| WorkerAnswer::Done),
+            Self::SetProgram(slot, program) => programs.set_program(slot, program).map(WorkerAnswer::Retired),
+            Self::WithProgram(slot, task) => programs.program(slot).map(|p| WorkerAnswer::Entries(task(p))),
+            _ => Err(UNSUPPORTED.to_owned()),
+        };
+        result.unwrap_or_else(WorkerAnswer::Failed)
+    }
+}

@@ -1,25 +1,25 @@
-//! What the fuzzer and the seeded campaign call.
+//! The entry point for the fuzzer and the seeded campaign.
 
 use crate::message::{self, Message};
 use crate::stream::Splitter;
 use crate::tables::Tables;
 
-/// Any bytes as what the database's server sends, read in pieces of a size that the first byte chooses.
-pub fn server_says(bytes: &[u8]) {
+/// Processes any bytes as the output of the database's server, in pieces whose size the first byte determines.
+pub fn server_output(bytes: &[u8]) {
     let Some((&first, bytes)) = bytes.split_first() else { return };
     let (mut splitter, mut tables) = (Splitter::default(), Tables::default());
     for piece in bytes.chunks(usize::from(first).max(1)) {
         splitter.feed(piece);
         loop {
             match splitter.next().map(|m| m.map(message::parse)) {
-                Ok(Some(Ok(Message::Everything(updates) | Message::Update(updates)))) => {
+                Ok(Some(Ok(Message::Contents(updates) | Message::Update(updates)))) => {
                     if tables.apply(*updates).is_err() {
                         return;
                     }
                     let switch = tables.switch();
                     assert!(switch.interfaces.iter().all(|i| switch.interface(&i.name).is_some()));
                 }
-                Ok(Some(Ok(Message::Echo { params, id }))) => drop(message::echoed(params, id)),
+                Ok(Some(Ok(Message::Echo { params, id }))) => drop(message::echo_answer(params, id)),
                 Ok(Some(Ok(Message::Refused(_) | Message::Other))) => {}
                 Ok(None) => break,
                 Ok(Some(Err(_))) | Err(_) => return,
@@ -32,7 +32,7 @@ pub fn server_says(bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    /// What a server says in the course of a day.
+    /// A server's typical output.
     const TRANSCRIPT: &str = r#"{"id":1,"error":null,"result":{"Open_vSwitch":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f11":{"new":{"other_config":["map",[["dpdk-init","true"],["hw-offload","true"]]]}}},
 "Bridge":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f12":{"new":{"name":"br0","datapath_type":"netdev","ports":["uuid","4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f13"]}}},
 "Port":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f13":{"new":{"name":"p","interfaces":["set",[["uuid","4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f14"]]]}}},
@@ -41,7 +41,7 @@ mod tests {
 {"id":"echo","method":"echo","params":[]}
 "#;
 
-    /// A generator of repeatable numbers (xorshift64*).
+    /// A deterministic random number generator (xorshift64*).
     struct Numbers(u64);
 
     impl Numbers {
@@ -53,7 +53,7 @@ mod tests {
         }
     }
 
-    fn spoil(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
+    fn mutate(bytes: &mut Vec<u8>, numbers: &mut Numbers) {
         let at = numbers.below(bytes.len());
         match numbers.below(5) {
             0 => bytes[at] = numbers.below(256) as u8,
@@ -72,25 +72,25 @@ mod tests {
     }
 
     #[test]
-    fn no_server_makes_us_panic() {
-        server_says(&[&[200], TRANSCRIPT.as_bytes()].concat());
+    fn no_output_of_a_server_causes_a_panic() {
+        server_output(&[&[200], TRANSCRIPT.as_bytes()].concat());
         for seed in 1..=20_000 {
             let mut numbers = Numbers(seed);
             let mut bytes = [&[numbers.below(256) as u8], TRANSCRIPT.as_bytes()].concat();
             for _ in 0..=numbers.below(4) {
-                spoil(&mut bytes, &mut numbers);
+                mutate(&mut bytes, &mut numbers);
             }
-            server_says(&bytes);
+            server_output(&bytes);
         }
     }
 
     #[test]
-    fn brackets_without_end_do_not_exhaust_the_stack() {
+    fn endless_brackets_do_not_exhaust_the_stack() {
         for opening in ["[", "{\"a\":"] {
             let text = format!("\u{1}{{\"method\":\"update\",\"params\":{}", opening.repeat(100_000));
-            server_says(text.as_bytes());
+            server_output(text.as_bytes());
             let closed = format!("{text}{}}}", "]".repeat(100_000));
-            server_says(closed.as_bytes());
+            server_output(closed.as_bytes());
         }
     }
 }

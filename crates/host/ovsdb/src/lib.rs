@@ -1,17 +1,17 @@
-//! What Open vSwitch's database says about the switch and its ports, kept up to date.
+//! A reader of Open vSwitch's database: the switch and its ports, kept up to date.
 //!
-//! Which tenant a port belongs to is written in the database by whoever plugged it in: OVN, OpenStack and libvirt
-//! all set `external_ids:iface-id` of the interface. So the host daemon reads it there ([`Monitor`]), together with
-//! what ties an interface to a port that an attachment sees (DPDK device, vhost-user socket, interface index) and
-//! with settings that would let packets go round the attachment (`hw-offload`).
+//! OVN, OpenStack and libvirt set `external_ids:iface-id` of an interface when they plug in a VM's port. The host daemon
+//! reads it ([`Monitor`]) to find the tenant of a port. It also reads what identifies the port to an attachment (DPDK
+//! device, vhost-user socket, interface index) and settings that let packets bypass the attachment (`hw-offload`).
 //!
-//! Spoken is OVSDB's JSON-RPC over a UNIX socket (RFC 7047: `monitor`, `update`, `echo`), only to read. What it
-//! promises:
+//! The protocol is OVSDB's JSON-RPC over a UNIX socket (RFC 7047: `monitor`, `update`, `echo`), for reading only.
+//! `session` holds one connection: `stream` splits it into messages, `message` parses them, `tables` keeps their `rows`.
+//! Guarantees:
 //!
-//! - Nothing that the other side sends is believed to be well formed: messages, rows and fields are bounded, and a
-//!   connection that breaks the protocol is closed and opened again after a pause that grows.
-//! - What was known stays known while the database is away: the switch forwards without it, too.
-//! - It never blocks its owner; a thread of its own does the talking.
+//! - The server is not trusted: messages, rows and fields are bounded. A connection that violates the protocol is closed
+//!   and opened again after a pause that grows.
+//! - The last contents remain available while the database is down: the switch forwards without it, too.
+//! - The reader never blocks its owner; a thread of its own communicates.
 
 #![forbid(unsafe_code)]
 
@@ -19,6 +19,7 @@
 pub mod fuzz;
 mod message;
 mod monitor;
+mod rows;
 mod session;
 mod stream;
 mod switch;
@@ -29,5 +30,5 @@ pub use monitor::{Monitor, State, read_once};
 pub use session::Error;
 pub use switch::{Interface, Kind, Mac, Switch};
 
-/// Where distributions put the database's socket.
+/// Path of the database's socket in common distributions.
 pub const DEFAULT_SOCKET: &str = "/run/openvswitch/db.sock";

@@ -1,86 +1,32 @@
-//! The messages of RFC 7047, as far as a reader of one database needs them.
-
-use std::fmt;
-use std::marker::PhantomData;
+//! The messages of RFC 7047 that a reader of one database needs.
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::tables::{Bridge, Interface, Port, Root};
-use crate::value::Uuid;
+use crate::rows::{Bridge, Interface, Port, Root, Updates};
 
-/// The `id` of our one request, `monitor`.
+/// The `id` of the request `monitor`.
 pub(crate) const MONITOR: u64 = 1;
-/// The `id` of our `echo`, sent when nothing was heard for long.
+/// The `id` of the request `echo`, sent after a long silence.
 pub(crate) const PROBE: u64 = 2;
 
-/// A message that came.
+/// A received message.
 #[derive(Debug)]
 pub(crate) enum Message<'a> {
-    /// The answer to [`MONITOR`]: everything there is.
-    Everything(Box<Updates>),
-    /// The answer to [`MONITOR`]: no.
+    /// The answer to [`MONITOR`]: the complete contents.
+    Contents(Box<Updates>),
+    /// The answer to [`MONITOR`]: an error.
     Refused(String),
-    /// What has changed.
+    /// Changes.
     Update(Box<Updates>),
-    /// The server wants to know whether we live; to be answered with the same parameters and id.
+    /// The server checks whether the client lives; the answer has the same parameters and id.
     Echo { params: &'a RawValue, id: &'a RawValue },
-    /// Nothing that we act upon.
+    /// A message that needs no action.
     Other,
 }
 
-/// Changes of tables, by row.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Updates {
-    #[serde(rename = "Open_vSwitch")]
-    pub(crate) root: Rows<Root>,
-    #[serde(rename = "Bridge")]
-    pub(crate) bridges: Rows<Bridge>,
-    #[serde(rename = "Port")]
-    pub(crate) ports: Rows<Port>,
-    #[serde(rename = "Interface")]
-    pub(crate) interfaces: Rows<Interface>,
-}
-
-/// Rows by name as they are now; none for one that is gone.
-#[derive(Debug)]
-pub(crate) struct Rows<T>(pub(crate) Vec<(Uuid, Option<T>)>);
-
-impl<T> Default for Rows<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-/// A row before and after. Before is not read: after has every column (RFC 7047, section 4.1.6).
-#[derive(Deserialize)]
-struct Change<T> {
-    new: Option<T>,
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Rows<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct V<T>(PhantomData<T>);
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for V<T> {
-            type Value = Rows<T>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("rows by uuid")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Rows<T>, A::Error> {
-                let mut rows = Vec::new();
-                while let Some((uuid, Change { new })) = map.next_entry()? {
-                    rows.push((uuid, new));
-                }
-                Ok(Rows(rows))
-            }
-        }
-        from.deserialize_map(V(PhantomData))
-    }
-}
-
-/// Any message of JSON-RPC 1.0; `null` reads as none.
+/// Any message of JSON-RPC 1.0; `null` is read as `None`.
 #[derive(Deserialize)]
 struct Any<'a> {
     method: Option<String>,
@@ -94,7 +40,7 @@ struct Any<'a> {
     error: Option<&'a RawValue>,
 }
 
-/// Reads a message.
+/// Parses a message.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Message<'_>, serde_json::Error> {
     let any: Any<'_> = serde_json::from_slice(bytes)?;
     match (any.method.as_deref(), any.params, any.id) {
@@ -104,19 +50,19 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Message<'_>, serde_json::Error> {
         }
         (Some("echo"), Some(params), Some(id)) => Ok(Message::Echo { params, id }),
         (None, _, Some(id)) if id.get() == "1" => match (any.result, any.error) {
-            (Some(result), None) => Ok(Message::Everything(serde_json::from_str(result.get())?)),
+            (Some(result), None) => Ok(Message::Contents(serde_json::from_str(result.get())?)),
             (_, error) => Ok(Message::Refused(reason(error.map_or("without a reason", RawValue::get)))),
         },
         _ => Ok(Message::Other),
     }
 }
 
-/// The start of what the server says, fit for a log.
+/// Returns the start of the server's text, without control characters, for a log.
 fn reason(text: &str) -> String {
     text.chars().take(300).map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// Asks for all that we want to know, and to be told when it changes.
+/// Returns the request for the contents of all needed columns and for their changes.
 pub(crate) fn monitor() -> Vec<u8> {
     let columns = |names: &[&str]| serde_json::json!({ "columns": names });
     let tables = serde_json::json!({
@@ -131,13 +77,13 @@ pub(crate) fn monitor() -> Vec<u8> {
     request.to_string().into_bytes()
 }
 
-/// Asks whether the server lives.
+/// Returns the request that checks whether the server lives.
 pub(crate) fn probe() -> Vec<u8> {
     format!(r#"{{"method":"echo","params":[],"id":{PROBE}}}"#).into_bytes()
 }
 
-/// Answers an `echo`.
-pub(crate) fn echoed(params: &RawValue, id: &RawValue) -> Vec<u8> {
+/// Returns the answer to an `echo`.
+pub(crate) fn echo_answer(params: &RawValue, id: &RawValue) -> Vec<u8> {
     format!(r#"{{"result":{},"error":null,"id":{}}}"#, params.get(), id.get()).into_bytes()
 }
 
@@ -146,15 +92,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_echo_is_answered_with_the_same() {
-        let ask = br#"{"id":["a", 7],"method":"echo","params":[ "x",{"y":[1.50]} ]}"#;
-        let Ok(Message::Echo { params, id }) = parse(ask) else { panic!("no echo") };
-        let answer = String::from_utf8(echoed(params, id)).unwrap();
+    fn an_echo_is_answered_with_its_parameters() {
+        let echo = br#"{"id":["a", 7],"method":"echo","params":[ "x",{"y":[1.50]} ]}"#;
+        let Ok(Message::Echo { params, id }) = parse(echo) else { panic!("no echo") };
+        let answer = String::from_utf8(echo_answer(params, id)).unwrap();
         assert_eq!(answer, r#"{"result":[ "x",{"y":[1.50]} ],"error":null,"id":["a", 7]}"#);
     }
 
     #[test]
-    fn a_refusal_comes_with_what_the_server_says() {
+    fn a_refusal_has_the_servers_reason() {
         let text = br#"{"id":1,"result":null,"error":{"error":"unknown database","details":"line\none"}}"#;
         let Ok(Message::Refused(why)) = parse(text) else { panic!("no refusal") };
         assert!(why.contains("unknown database"), "{why}");
@@ -162,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_we_do_not_act_upon_is_let_be() {
+    fn other_messages_are_ignored() {
         for text in [
             r#"{"method":"stolen","params":["l"],"id":null}"#,
             r#"{"id":2,"result":[],"error":null}"#,
@@ -175,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_what_it_says_is_an_error() {
+    fn messages_of_the_wrong_form_are_errors() {
         for text in [
             r#"{"method":"update","params":["p4shield"]}"#,
             r#"{"method":"update","params":["p4shield",{"Port":{"7":{}}}]}"#,

@@ -1,4 +1,4 @@
-//! The thread that keeps what is known up to date.
+//! The thread that keeps the copy of the database up to date.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,26 +12,26 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use crate::session::{Error, Session};
 use crate::switch::Switch;
 
-/// Pause before the second attempt to connect; each one after it is twice as long.
+/// Pause before the second attempt to connect; each further failure doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// Longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How long a server may take to tell everything: a large database on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longest time for the complete contents: the database may be large and the machine busy.
+const CONTENTS_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How it stands with the database.
+/// The state of the connection to the database.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum State {
-    /// It has not answered yet.
+    /// The database has not answered yet.
     #[default]
     Connecting,
-    /// What is known is what it says.
+    /// The copy is up to date.
     Connected,
-    /// It is gone, and connected to again as soon as possible. What it said last is still known.
+    /// The connection is lost, for this reason. The last contents remain available while the monitor reconnects.
     Lost(String),
 }
 
-/// Watches a switch's database until it is dropped.
+/// Monitors a switch's database until dropped.
 ///
 /// ```no_run
 /// let monitor = p4shield_ovsdb::Monitor::start(p4shield_ovsdb::DEFAULT_SOCKET)?;
@@ -52,59 +52,59 @@ pub struct Monitor {
 #[derive(Debug)]
 struct Shared {
     socket: PathBuf,
-    known: Mutex<Known>,
-    /// Readable while something is new. An eventfd.
+    contents: Mutex<Contents>,
+    /// An eventfd, readable while there is a change that was not read.
     changed: OwnedFd,
-    /// Readable once the thread is to end. An eventfd.
+    /// An eventfd, readable once the thread is to end.
     stop: OwnedFd,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct Contents {
     switch: Arc<Switch>,
     state: State,
 }
 
 impl Monitor {
-    /// Starts to watch the database behind the UNIX socket at `socket`. It need not be there yet.
+    /// Starts to monitor the database behind the UNIX socket at `socket`, which need not exist yet.
     ///
     /// # Errors
-    /// No descriptor or thread is left.
+    /// A descriptor or thread cannot be created.
     pub fn start(socket: impl Into<PathBuf>) -> io::Result<Self> {
         let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let (changed, stop) = (event()?, event()?);
-        let shared = Arc::new(Shared { socket: socket.into(), known: Mutex::default(), changed, stop });
+        let shared = Arc::new(Shared { socket: socket.into(), contents: Mutex::default(), changed, stop });
         let watching = Arc::clone(&shared);
         let thread =
             std::thread::Builder::new().name("p4shield-ovsdb".into()).spawn(move || watch(&watching))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// What is known; an empty switch until the database has answered for the first time.
+    /// Returns the present switch; an empty one until the database has answered for the first time.
     #[must_use]
     pub fn snapshot(&self) -> Arc<Switch> {
-        // Before looking, so that what comes in between makes it readable again.
+        // Cleared before the copy is read, so that a later change makes it readable again.
         let _ = rustix::io::read(&self.shared.changed, &mut [0; 8]);
-        Arc::clone(&self.shared.known().switch)
+        Arc::clone(&self.shared.contents().switch)
     }
 
-    /// How it stands with the database.
+    /// The state of the connection to the database.
     #[must_use]
     pub fn state(&self) -> State {
-        self.shared.known().state.clone()
+        self.shared.contents().state.clone()
     }
 
-    /// A descriptor that is readable while [`Self::snapshot`] or [`Self::state`] has something new; `snapshot` makes
-    /// it unreadable. Only to be polled.
+    /// Returns a descriptor, for polling only, that is readable after a change of [`Self::snapshot`] or [`Self::state`]
+    /// until the next call of `snapshot`.
     #[must_use]
     pub fn changed(&self) -> BorrowedFd<'_> {
         self.shared.changed.as_fd()
     }
 
-    /// Waits until something is new, for ever without a `patience`; whether it is.
+    /// Waits for a change, without a limit if `timeout` is `None`. Returns whether there was one.
     #[must_use]
-    pub fn wait(&self, patience: Option<Duration>) -> bool {
-        readable(&self.shared.changed, patience)
+    pub fn wait(&self, timeout: Option<Duration>) -> bool {
+        readable(&self.shared.changed, timeout)
     }
 }
 
@@ -118,27 +118,27 @@ impl Drop for Monitor {
 }
 
 impl Shared {
-    /// Nothing in here can be left half done by a panic.
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ignores poisoning: no panic can leave the contents inconsistent.
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells what is now known, if it is another than before.
-    fn tell(&self, switch: Option<Switch>, state: State) {
-        let mut known = self.known();
-        let news = known.state != state || switch.as_ref().is_some_and(|s| *s != *known.switch);
-        known.state = state;
+    /// Stores the switch and the state, and signals a change if they differ from the previous ones.
+    fn store(&self, switch: Option<Switch>, state: State) {
+        let mut contents = self.contents();
+        let changed = contents.state != state || switch.as_ref().is_some_and(|s| *s != *contents.switch);
+        contents.state = state;
         if let Some(switch) = switch {
-            known.switch = Arc::new(switch);
+            contents.switch = Arc::new(switch);
         }
-        drop(known);
-        if news {
+        drop(contents);
+        if changed {
             let _ = rustix::io::write(&self.changed, &1_u64.to_ne_bytes());
         }
     }
 }
 
-/// The thread.
+/// Runs the thread: connects again and again until the monitor is dropped.
 fn watch(shared: &Shared) {
     let mut pause = FIRST_PAUSE;
     loop {
@@ -151,10 +151,10 @@ fn watch(shared: &Shared) {
             return;
         }
         let why = chain(&error);
-        if shared.known().state != State::Lost(why.clone()) {
-            tracing::warn!(socket = %shared.socket.display(), error = why, "Open vSwitch's database is not read");
+        if shared.contents().state != State::Lost(why.clone()) {
+            tracing::warn!(socket = %shared.socket.display(), error = why, "cannot read Open vSwitch's database");
         }
-        shared.tell(None, State::Lost(why));
+        shared.store(None, State::Lost(why));
         if readable(&shared.stop, Some(pause)) {
             return;
         }
@@ -162,41 +162,41 @@ fn watch(shared: &Shared) {
     }
 }
 
-/// Follows the database until something goes wrong.
+/// Reads the database until an error, and returns the error.
 fn follow(shared: &Shared) -> Error {
-    let talk = || {
+    let read = || {
         let mut session = Session::connect(&shared.socket, Some(shared.stop.as_fd()))?;
-        session.subscribe(PATIENCE)?;
-        tracing::info!(socket = %shared.socket.display(), "Open vSwitch's database is read");
-        shared.tell(Some(session.switch()), State::Connected);
+        session.subscribe(CONTENTS_TIMEOUT)?;
+        tracing::info!(socket = %shared.socket.display(), "connected to Open vSwitch's database");
+        shared.store(Some(session.switch()), State::Connected);
         loop {
             session.wait()?;
-            shared.tell(Some(session.switch()), State::Connected);
+            shared.store(Some(session.switch()), State::Connected);
         }
     };
-    match talk() {
+    match read() {
         Ok(never) => never,
         Err(error) => error,
     }
 }
 
-/// Reads the database once: what it says now. Waits `patience` at most.
+/// Reads the contents of the database once, within `timeout`.
 ///
 /// # Errors
 /// See [`Error`].
-pub fn read_once(socket: &Path, patience: Duration) -> Result<Switch, Error> {
+pub fn read_once(socket: &Path, timeout: Duration) -> Result<Switch, Error> {
     let mut session = Session::connect(socket, None)?;
-    session.subscribe(patience)?;
+    session.subscribe(timeout)?;
     Ok(session.switch())
 }
 
-fn readable(event: &OwnedFd, patience: Option<Duration>) -> bool {
-    let timeout = patience.and_then(|p| Timespec::try_from(p).ok());
+fn readable(event: &OwnedFd, timeout: Option<Duration>) -> bool {
+    let timeout = timeout.and_then(|p| Timespec::try_from(p).ok());
     let mut fds = [PollFd::new(event, PollFlags::IN)];
     poll(&mut fds, timeout.as_ref()).is_ok_and(|n| n > 0)
 }
 
-/// An error with its causes.
+/// Returns an error and its causes, on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

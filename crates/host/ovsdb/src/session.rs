@@ -14,69 +14,69 @@ use crate::stream::Splitter;
 use crate::switch::Switch;
 use crate::tables::Tables;
 
-/// Silence after which we ask whether the server lives, and as much again until it counts as gone.
+/// Silence after which the client sends an `echo`; after the same time without an answer the server counts as down.
 const SILENCE: Duration = Duration::from_secs(30);
-/// How long the server may take to read what we send.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Longest `echo` that is answered, in bytes; Open vSwitch's have a few dozen.
+/// Longest time for the server to read a request.
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest `echo` that is answered, in bytes; those of Open vSwitch have a few dozen.
 const MAX_ECHO: usize = 64 << 10;
 
-/// Why the database is not read.
+/// Why the database cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody is there.
-    #[error("cannot connect to Open vSwitch's database at {}; does ovsdb-server run?", socket.display())]
+    /// The connection cannot be opened.
+    #[error("cannot connect to Open vSwitch's database at {}; check that ovsdb-server runs", socket.display())]
     Connect {
-        /// The socket.
+        /// Path of the socket.
         socket: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The kernel says no.
-    #[error("cannot {what} Open vSwitch's database")]
-    Talk {
-        /// What was tried.
-        what: &'static str,
-        /// Why.
+    /// The connection failed.
+    #[error("cannot {operation} Open vSwitch's database")]
+    Connection {
+        /// The operation.
+        operation: &'static str,
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The server hung up.
+    /// The server closed the connection.
     #[error("Open vSwitch's database closed the connection")]
     Closed,
-    /// The server says nothing.
+    /// The server does not answer.
     #[error("Open vSwitch's database does not answer")]
     Silent,
-    /// The server does not want to tell.
-    #[error("Open vSwitch's database does not let itself be read: {0}")]
+    /// The server refused the request.
+    #[error("Open vSwitch's database refused to be monitored: {0}")]
     Refused(String),
-    /// What the server sends is not what OVSDB's protocol says.
-    #[error("Open vSwitch's database does not keep to the protocol: {0}")]
+    /// The server violated the protocol.
+    #[error("Open vSwitch's database violated the OVSDB protocol: {0}")]
     Protocol(String),
-    /// We are to end.
-    #[error("the connection was given up")]
+    /// The owner ended the connection.
+    #[error("the connection to Open vSwitch's database was ended")]
     Stopped,
 }
 
-/// A connection, and what was learnt through it.
+/// A connection and the tables received through it.
 #[derive(Debug)]
 pub(crate) struct Session<'a> {
     stream: OwnedFd,
-    /// Readable when we are to end.
+    /// Readable when the session is to end.
     stop: Option<BorrowedFd<'a>>,
     splitter: Splitter,
     tables: Tables,
-    /// Whether everything came.
+    /// Whether the complete contents were received.
     complete: bool,
     chunk: Vec<u8>,
 }
 
 impl<'a> Session<'a> {
-    /// Connects, without waiting.
+    /// Connects without waiting.
     pub(crate) fn connect(socket: &Path, stop: Option<BorrowedFd<'a>>) -> Result<Self, Error> {
-        let stream = dial(socket)
+        let stream = open_socket(socket)
             .map_err(|e| Error::Connect { socket: socket.to_owned(), source: io::Error::from(e) })?;
         let chunk = vec![0; 64 << 10];
         Ok(Self {
@@ -89,10 +89,10 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Asks for everything and waits until it is there, `patience` at most.
-    pub(crate) fn subscribe(&mut self, patience: Duration) -> Result<(), Error> {
+    /// Requests the contents and waits for them, at most for `timeout`.
+    pub(crate) fn subscribe(&mut self, timeout: Duration) -> Result<(), Error> {
         self.send(&message::monitor())?;
-        let end = Instant::now() + patience;
+        let end = Instant::now() + timeout;
         while !self.complete {
             let left = end.saturating_duration_since(Instant::now());
             if !self.ready(PollFlags::IN, left)? {
@@ -103,67 +103,67 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Waits until the server has told something new.
+    /// Waits until the server has sent a change.
     pub(crate) fn wait(&mut self) -> Result<(), Error> {
-        let mut asked = false;
+        let mut probed = false;
         loop {
             if self.ready(PollFlags::IN, SILENCE)? {
-                asked = false;
+                probed = false;
                 if self.receive()? {
                     return Ok(());
                 }
-            } else if asked {
+            } else if probed {
                 return Err(Error::Silent);
             } else {
                 self.send(&message::probe())?;
-                asked = true;
+                probed = true;
             }
         }
     }
 
-    /// What is known.
+    /// Returns the present switch.
     pub(crate) fn switch(&self) -> Switch {
         self.tables.switch()
     }
 
-    /// Reads what is there and acts upon it; whether something new was in it.
+    /// Reads and processes the available messages. Returns whether there were changes.
     fn receive(&mut self) -> Result<bool, Error> {
         let read = match rustix::io::read(&self.stream, &mut self.chunk) {
             Ok(0) => return Err(Error::Closed),
             Ok(n) => n,
             Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
-            Err(e) => return Err(Error::Talk { what: "read from", source: e.into() }),
+            Err(e) => return Err(Error::Connection { operation: "read from", source: e.into() }),
         };
         self.splitter.feed(&self.chunk[..read]);
-        let (mut news, mut answers) = (false, Vec::new());
-        while let Some(bytes) = self.splitter.next().map_err(broken)? {
-            match message::parse(bytes).map_err(broken)? {
-                Message::Everything(updates) => {
+        let (mut changed, mut answers) = (false, Vec::new());
+        while let Some(bytes) = self.splitter.next().map_err(protocol_error)? {
+            match message::parse(bytes).map_err(protocol_error)? {
+                Message::Contents(updates) => {
                     self.tables = Tables::default();
-                    self.tables.apply(*updates).map_err(broken)?;
-                    (self.complete, news) = (true, true);
+                    self.tables.apply(*updates).map_err(protocol_error)?;
+                    (self.complete, changed) = (true, true);
                 }
                 Message::Update(updates) => {
-                    self.tables.apply(*updates).map_err(broken)?;
-                    news = true;
+                    self.tables.apply(*updates).map_err(protocol_error)?;
+                    changed = true;
                 }
                 Message::Refused(why) => return Err(Error::Refused(why)),
                 Message::Echo { params, id } => {
-                    answers.extend(message::echoed(params, id));
+                    answers.extend(message::echo_answer(params, id));
                     if answers.len() > MAX_ECHO {
-                        return Err(broken("an echo is too long"));
+                        return Err(protocol_error("the parameters of an echo are too long"));
                     }
                 }
                 Message::Other => {}
             }
         }
         self.send(&answers)?;
-        Ok(news && self.complete)
+        Ok(changed && self.complete)
     }
 
-    /// Sends all of it.
+    /// Sends all bytes.
     fn send(&self, mut bytes: &[u8]) -> Result<(), Error> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + SEND_TIMEOUT;
         while !bytes.is_empty() {
             match rustix::net::send(&self.stream, bytes, SendFlags::NOSIGNAL) {
                 Ok(n) => bytes = &bytes[n..],
@@ -174,32 +174,32 @@ impl<'a> Session<'a> {
                     }
                 }
                 Err(Errno::PIPE | Errno::CONNRESET) => return Err(Error::Closed),
-                Err(e) => return Err(Error::Talk { what: "write to", source: e.into() }),
+                Err(e) => return Err(Error::Connection { operation: "write to", source: e.into() }),
             }
         }
         Ok(())
     }
 
-    /// Waits until the stream is ready for `what`; false if it is not after `patience`.
-    fn ready(&self, what: PollFlags, patience: Duration) -> Result<bool, Error> {
-        let mut fds = vec![PollFd::new(&self.stream, what)];
+    /// Waits until the stream is ready for `events`. Returns false after `timeout`.
+    fn ready(&self, events: PollFlags, timeout: Duration) -> Result<bool, Error> {
+        let mut fds = vec![PollFd::new(&self.stream, events)];
         fds.extend(self.stop.as_ref().map(|stop| PollFd::new(stop, PollFlags::IN)));
-        let timeout = Timespec::try_from(patience).unwrap_or_default();
+        let timeout = Timespec::try_from(timeout).unwrap_or_default();
         match poll(&mut fds, Some(&timeout)) {
-            // Woken for nothing: the caller reads nothing and comes again.
+            // A spurious wake-up: the caller reads nothing and waits again.
             Err(Errno::INTR) => Ok(true),
-            Err(e) => Err(Error::Talk { what: "wait for", source: e.into() }),
+            Err(e) => Err(Error::Connection { operation: "wait for", source: e.into() }),
             Ok(_) if fds.get(1).is_some_and(|stop| !stop.revents().is_empty()) => Err(Error::Stopped),
             Ok(n) => Ok(n > 0),
         }
     }
 }
 
-fn broken(why: impl ToString) -> Error {
+fn protocol_error(why: impl ToString) -> Error {
     Error::Protocol(why.to_string())
 }
 
-fn dial(path: &Path) -> Result<OwnedFd, Errno> {
+fn open_socket(path: &Path) -> Result<OwnedFd, Errno> {
     let address = SocketAddrUnix::new(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let stream = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

@@ -1,29 +1,29 @@
-//! Cuts a stream of bytes into JSON objects.
+//! Splits a stream of bytes into JSON objects.
 //!
-//! JSON-RPC over a stream has no frames: one object follows the other. Where an object ends is found by counting
-//! brackets outside strings; whether it is JSON at all is for the parser to say.
+//! JSON-RPC over a stream has no frames: one object follows another. The splitter finds the end of an object by counting
+//! brackets outside strings; the parser then checks whether it is JSON.
 
-/// Longest message, in bytes. A monitored interface takes about a kilobyte, so this is room for some 30,000 of them.
+/// Longest message in bytes. A monitored interface takes about a kilobyte, so a message has room for about 30,000.
 pub(crate) const MAX_MESSAGE: usize = 32 << 20;
 
-/// Why a stream cannot be cut.
+/// Why a stream cannot be split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Broken {
-    /// What comes next is no object.
-    #[error("a message begins with byte {0:#04x} and not with an object")]
+pub(crate) enum SplitError {
+    /// The next bytes are no object.
+    #[error("a message starts with byte {0:#04x} instead of an object")]
     NoObject(u8),
-    /// An object does not end.
-    #[error("a message has more than {MAX_MESSAGE} bytes")]
+    /// An object exceeds the limit.
+    #[error("a message is longer than {MAX_MESSAGE} bytes")]
     TooLong,
 }
 
-/// Bytes that came, and how far they have been looked at.
+/// Received bytes, and how far they have been scanned.
 #[derive(Debug, Default)]
 pub(crate) struct Splitter {
     bytes: Vec<u8>,
-    /// Where the message that is being looked at begins.
+    /// Start of the current message.
     start: usize,
-    /// The first byte not looked at.
+    /// The first byte that has not been scanned.
     at: usize,
     depth: usize,
     in_string: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// Adds what came. Take all that [`Self::next`] has before adding more, else what waits is not bounded.
+    /// Adds received bytes. The caller must take all messages of [`Self::next`] first, so that the buffer stays bounded.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.start);
         self.at -= self.start;
@@ -39,8 +39,8 @@ impl Splitter {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next message that is complete.
-    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, Broken> {
+    /// Returns the next complete message.
+    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, SplitError> {
         while let Some(&byte) = self.bytes.get(self.at) {
             self.at += 1;
             if self.depth == 0 {
@@ -50,7 +50,7 @@ impl Splitter {
                         self.depth = 1;
                     }
                     b' ' | b'\t' | b'\r' | b'\n' => self.start = self.at,
-                    _ => return Err(Broken::NoObject(byte)),
+                    _ => return Err(SplitError::NoObject(byte)),
                 }
                 continue;
             }
@@ -61,13 +61,13 @@ impl Splitter {
                 return Ok(self.bytes.get(message));
             }
             if self.at - self.start >= MAX_MESSAGE {
-                return Err(Broken::TooLong);
+                return Err(SplitError::TooLong);
             }
         }
         Ok(None)
     }
 
-    /// Looks at one byte inside an object.
+    /// Scans one byte inside an object.
     fn step(&mut self, byte: u8) {
         match (self.in_string, byte) {
             (true, _) if self.escaped => self.escaped = false,
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_come_out_whole_however_they_are_cut() {
+    fn messages_are_complete_however_they_arrive() {
         let text = r#" {"a":"}\"{\\"}{"b":[{},[1,{"c":"]"}]]}
 {}"#;
         let expected = [r#"{"a":"}\"{\\"}"#, r#"{"b":[{},[1,{"c":"]"}]]}"#, "{}"];
@@ -110,18 +110,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_breaks_the_stream() {
+    fn a_message_that_is_no_object_is_an_error() {
         for text in ["[1]", "7", "}", "{} x"] {
             let mut splitter = Splitter::default();
             splitter.feed(text.as_bytes());
-            let broken =
+            let error =
                 std::iter::repeat_with(|| splitter.next().map(|m| m.is_some())).find(|r| *r != Ok(true));
-            assert!(matches!(broken, Some(Err(Broken::NoObject(_)))), "{text}: {broken:?}");
+            assert!(matches!(error, Some(Err(SplitError::NoObject(_)))), "{text}: {error:?}");
         }
     }
 
     #[test]
-    fn a_message_without_end_is_cut_off() {
+    fn an_endless_message_is_an_error() {
         let mut splitter = Splitter::default();
         splitter.feed(b"{\"a\":\"");
         let chunk = vec![b'x'; 1 << 20];
@@ -129,7 +129,7 @@ mod tests {
             splitter.feed(&chunk);
             splitter.next().err()
         });
-        assert_eq!(ended, Some(Broken::TooLong));
+        assert_eq!(ended, Some(SplitError::TooLong));
         assert!(splitter.bytes.len() <= MAX_MESSAGE + chunk.len());
     }
 }

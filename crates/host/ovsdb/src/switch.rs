@@ -1,4 +1,4 @@
-//! The switch as its database describes it, in terms that attachments understand.
+//! The switch as its database describes it, in the terms of attachments.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 /// The switch at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Switch {
-    /// `other_config:hw-offload`: flows may be put into the network card, and their packets then pass nobody.
+    /// `other_config:hw-offload`: flows may be offloaded to the network card, where no attachment sees their packets.
     pub hw_offload: bool,
-    /// `other_config:dpdk-init`: the switch is asked to use DPDK.
+    /// `other_config:dpdk-init`: the switch is configured to use DPDK.
     pub dpdk: bool,
-    /// `other_config:dpdk-extra`: what DPDK gets on its command line besides.
+    /// `other_config:dpdk-extra`: additional command line options of DPDK.
     pub dpdk_extra: Option<String>,
-    /// `external_ids:ovn-encap-ip`: where OVN has other hosts send wrapped packets.
+    /// `external_ids:ovn-encap-ip`: the addresses of this host in OVN's tunnels.
     pub encap_ips: Vec<IpAddr>,
     /// The interfaces of all bridges, by name.
     pub interfaces: Vec<Interface>,
@@ -24,37 +24,37 @@ pub struct Switch {
 pub struct Interface {
     /// Its name: unique in the switch.
     pub name: String,
-    /// How packets get there.
+    /// Its type.
     pub kind: Kind,
-    /// Its port's name: another than the interface's for a bond.
+    /// Its port's name, which differs from the interface's for a bond.
     pub port: Option<Arc<str>>,
     /// Its bridge's name.
     pub bridge: Option<Arc<str>>,
-    /// Its bridge's `datapath_type`: `netdev` is the datapath in user space; none means the kernel's.
+    /// Its bridge's `datapath_type`: `netdev` is the user-space datapath, none the kernel's.
     pub datapath: Option<Arc<str>>,
-    /// `external_ids:iface-id`: what the cloud calls the VM's port.
+    /// `external_ids:iface-id`: the cloud's name for the VM's port.
     pub iface_id: Option<String>,
-    /// `options:dpdk-devargs`: which DPDK device it is, as in `0000:01:00.0` or `net_af_packet0,iface=eth1`.
+    /// `options:dpdk-devargs`: the DPDK device, such as `0000:01:00.0` or `net_af_packet0,iface=eth1`.
     pub dpdk_devargs: Option<String>,
     /// `status:port_no`: DPDK's number of the port, once it is open.
     pub dpdk_port: Option<u16>,
-    /// The socket of a vhost-user interface: `options:vhost-server-path`, else `status:socket`.
+    /// The socket of a vhost-user interface: `options:vhost-server-path` or else `status:socket`.
     pub vhost_path: Option<String>,
-    /// `options:local_ip`: the end of a tunnel on this host, if it is one address.
+    /// `options:local_ip`: the local address of a tunnel, if it is fixed.
     pub local_ip: Option<IpAddr>,
-    /// `options:dst_port`: the UDP port of a tunnel, if it is not the usual one.
+    /// `options:dst_port`: the UDP port of a tunnel, if it is not the default.
     pub dst_port: Option<u16>,
     /// OpenFlow's number of the port; negative if the switch could not add it.
     pub ofport: Option<i64>,
     /// The kernel's number of a network interface, in the switch's network namespace.
     pub ifindex: Option<u32>,
-    /// The address it uses.
+    /// Its Ethernet address.
     pub mac: Option<Mac>,
-    /// Whether it is switched on.
+    /// Whether it is administratively up.
     pub admin_up: Option<bool>,
     /// Whether it has a carrier.
     pub link_up: Option<bool>,
-    /// Why the switch could not set it up.
+    /// Why the switch cannot set it up.
     pub error: Option<String>,
 }
 
@@ -64,7 +64,7 @@ pub enum Kind {
     /// A network interface of the host, by a packet socket or the kernel's datapath.
     #[default]
     System,
-    /// A port of the bridge for the host itself, made by the switch.
+    /// A port of the bridge for the host itself, created by the switch.
     Internal,
     /// A DPDK device.
     Dpdk,
@@ -74,7 +74,7 @@ pub enum Kind {
     VhostUserClient,
     /// A network interface by AF_XDP, copying or not.
     Afxdp,
-    /// Half of a cable between two bridges.
+    /// One end of a patch between two bridges.
     Patch,
     /// A tunnel: Ethernet in VXLAN.
     Vxlan,
@@ -89,7 +89,7 @@ pub enum Kind {
 pub struct Mac(pub [u8; 6]);
 
 impl Switch {
-    /// The interface of this name.
+    /// Returns the interface with this name.
     #[must_use]
     pub fn interface(&self, name: &str) -> Option<&Interface> {
         // Sorted by name, see `Tables::switch`.
@@ -98,7 +98,7 @@ impl Switch {
 }
 
 impl Interface {
-    /// The name by which DPDK knows the device: `dpdk_devargs` up to its first comma.
+    /// Returns DPDK's name of the device: `dpdk_devargs` up to the first comma.
     #[must_use]
     pub fn dpdk_device(&self) -> Option<&str> {
         self.dpdk_devargs.as_deref().and_then(|args| args.split(',').next()).filter(|name| !name.is_empty())
@@ -106,7 +106,7 @@ impl Interface {
 }
 
 impl Kind {
-    /// The kind that the database calls so.
+    /// Returns the kind with this name in the database.
     pub(crate) fn of(word: &str) -> Self {
         match word {
             "" | "system" => Self::System,
@@ -123,7 +123,7 @@ impl Kind {
     }
 }
 
-/// What the database calls it.
+/// Writes the name in the database.
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -142,7 +142,7 @@ impl fmt::Display for Kind {
 }
 
 impl Mac {
-    /// Reads `02:00:00:00:00:01`.
+    /// Parses an address such as `02:00:00:00:00:01`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut bytes = [0; 6];
         let mut parts = text.split(':');
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_strictly() {
+    fn addresses_are_parsed_strictly() {
         assert_eq!(Mac::parse("02:00:aB:00:00:01"), Some(Mac([2, 0, 0xab, 0, 0, 1])));
         for wrong in ["", "02:00:00:00:00", "02:00:00:00:00:01:02", "2:0:0:0:0:1", "+2:00:00:00:00:01"] {
             assert_eq!(Mac::parse(wrong), None, "{wrong}");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_named_before_its_arguments() {
+    fn a_devices_name_ends_before_its_arguments() {
         let of = |args: &str| Interface { dpdk_devargs: Some(args.into()), ..Interface::default() };
         assert_eq!(of("net_af_packet0,iface=v0,qpairs=2").dpdk_device(), Some("net_af_packet0"));
         assert_eq!(of("0000:01:00.0").dpdk_device(), Some("0000:01:00.0"));

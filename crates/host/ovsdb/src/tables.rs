@@ -1,149 +1,22 @@
-//! Our copy of the rows, and the switch that they describe.
+//! A copy of the rows, and the switch that they describe.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use serde::Deserialize;
-
-use crate::message::{Rows, Updates};
+use crate::rows::{Bridge, Interface, Port, Root, Rows, Updates, Weight};
 use crate::switch::{self, Kind, Mac, Switch};
-use crate::value::{Keys, Opt, Refs, Texts, Uuid};
+use crate::value::{Opt, Uuid};
 
-/// Most that all rows together may weigh, in bytes: some 100,000 interfaces.
+/// Most memory for all rows in bytes: about 100,000 interfaces.
 const MAX_WEIGHT: usize = 64 << 20;
-/// What a row weighs besides its texts and references.
+/// Memory of a row in bytes besides its texts and references.
 const ROW_WEIGHT: usize = 512;
 
-/// The database holds more than we are ready to keep.
+/// The database exceeds the memory limit.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the database describes more than a switch can have")]
+#[error("the database is larger than the limit of {MAX_WEIGHT} bytes")]
 pub(crate) struct TooMuch;
-
-macro_rules! keys {
-    ($name:ident, $($key:literal),+) => {
-        /// The entries that we want of a column.
-        #[derive(Clone, Debug, PartialEq, Eq)]
-        pub(crate) struct $name;
-        impl Keys for $name {
-            const KEYS: &'static [&'static str] = &[$($key),+];
-        }
-    };
-}
-
-keys!(RootConfig, "hw-offload", "dpdk-init", "dpdk-extra");
-keys!(RootIds, "ovn-encap-ip");
-keys!(ExternalIds, "iface-id");
-keys!(Options, "dpdk-devargs", "vhost-server-path", "local_ip", "dst_port");
-keys!(Status, "port_no", "socket");
-
-/// The row of the table Open_vSwitch.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Root {
-    other_config: Texts<RootConfig>,
-    external_ids: Texts<RootIds>,
-}
-
-/// A row of Bridge.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Bridge {
-    name: Opt<String>,
-    datapath_type: Opt<String>,
-    ports: Refs,
-}
-
-/// A row of Port.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Port {
-    name: Opt<String>,
-    interfaces: Refs,
-}
-
-/// A row of Interface.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Interface {
-    name: Opt<String>,
-    #[serde(rename = "type")]
-    kind: Opt<String>,
-    options: Texts<Options>,
-    external_ids: Texts<ExternalIds>,
-    status: Texts<Status>,
-    ofport: Opt<i64>,
-    ifindex: Opt<i64>,
-    mac_in_use: Opt<String>,
-    admin_state: Opt<String>,
-    link_state: Opt<String>,
-    error: Opt<String>,
-}
-
-impl Root {
-    /// What is asked for.
-    pub(crate) const COLUMNS: [&str; 2] = ["other_config", "external_ids"];
-}
-
-impl Bridge {
-    /// What is asked for.
-    pub(crate) const COLUMNS: [&str; 3] = ["name", "datapath_type", "ports"];
-}
-
-impl Port {
-    /// What is asked for.
-    pub(crate) const COLUMNS: [&str; 2] = ["name", "interfaces"];
-}
-
-impl Interface {
-    /// What is asked for.
-    pub(crate) const COLUMNS: [&str; 11] = [
-        "name",
-        "type",
-        "options",
-        "external_ids",
-        "status",
-        "ofport",
-        "ifindex",
-        "mac_in_use",
-        "admin_state",
-        "link_state",
-        "error",
-    ];
-}
-
-/// What a row costs to keep.
-trait Weight {
-    /// In bytes, besides [`ROW_WEIGHT`].
-    fn weight(&self) -> usize;
-}
-
-impl Weight for Root {
-    fn weight(&self) -> usize {
-        self.other_config.weight() + self.external_ids.weight()
-    }
-}
-
-impl Weight for Bridge {
-    fn weight(&self) -> usize {
-        self.name.weight() + self.datapath_type.weight() + self.ports.weight()
-    }
-}
-
-impl Weight for Port {
-    fn weight(&self) -> usize {
-        self.name.weight() + self.interfaces.weight()
-    }
-}
-
-impl Weight for Interface {
-    fn weight(&self) -> usize {
-        let texts =
-            [&self.name, &self.kind, &self.mac_in_use, &self.admin_state, &self.link_state, &self.error];
-        let texts: usize = texts.iter().map(|t| t.weight()).sum();
-        texts + self.options.weight() + self.external_ids.weight() + self.status.weight()
-    }
-}
 
 /// The rows.
 #[derive(Debug, Default)]
@@ -156,7 +29,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// Takes changes over.
+    /// Applies changes.
     pub(crate) fn apply(&mut self, updates: Updates) -> Result<(), TooMuch> {
         merge(&mut self.root, updates.root, &mut self.weight)?;
         merge(&mut self.bridges, updates.bridges, &mut self.weight)?;
@@ -164,17 +37,17 @@ impl Tables {
         merge(&mut self.interfaces, updates.interfaces, &mut self.weight)
     }
 
-    /// What they describe.
+    /// Returns the switch that the rows describe.
     pub(crate) fn switch(&self) -> Switch {
         let config = |key| self.root.values().find_map(|root| root.other_config.get(key));
-        let places = self.places();
+        let attachments = self.bridge_ports();
         let mut interfaces: Vec<_> = (self.interfaces.iter())
-            .map(|(uuid, row)| row.interface(places.get(uuid).cloned().unwrap_or_default()))
+            .map(|(uuid, row)| interface(row, attachments.get(uuid).cloned().unwrap_or_default()))
             .collect();
         interfaces.sort_by(|a, b| a.name.cmp(&b.name));
         Switch {
             hw_offload: config("hw-offload") == Some("true"),
-            // `try`: the switch goes on without DPDK if it cannot be had.
+            // `try`: the switch continues without DPDK if DPDK fails.
             dpdk: matches!(config("dpdk-init"), Some("true" | "try")),
             dpdk_extra: config("dpdk-extra").map(Into::into),
             encap_ips: self.encap_ips(),
@@ -182,62 +55,64 @@ impl Tables {
         }
     }
 
-    /// What OVN calls the host's addresses.
+    /// Returns the host's addresses for OVN's tunnels.
     fn encap_ips(&self) -> Vec<IpAddr> {
         let texts = self.root.values().filter_map(|root| root.external_ids.get("ovn-encap-ip"));
         texts.flat_map(|t| t.split(',')).filter_map(|a| a.trim().parse().ok()).collect()
     }
 
-    /// Where each interface is.
-    fn places(&self) -> HashMap<Uuid, Place> {
+    /// Returns the port and bridge of each interface.
+    fn bridge_ports(&self) -> HashMap<Uuid, BridgePort> {
         let mut bridges = HashMap::new();
         for bridge in self.bridges.values() {
-            let place =
-                Place { port: None, bridge: shared(&bridge.name), datapath: shared(&bridge.datapath_type) };
-            bridges.extend(bridge.ports.0.iter().map(|port| (*port, place.clone())));
+            let attachment = BridgePort {
+                port: None,
+                bridge: shared(&bridge.name),
+                datapath: shared(&bridge.datapath_type),
+            };
+            bridges.extend(bridge.ports.0.iter().map(|port| (*port, attachment.clone())));
         }
-        let mut places = HashMap::new();
+        let mut attachments = HashMap::new();
         for (uuid, port) in &self.ports {
-            let mut place = bridges.get(uuid).cloned().unwrap_or_default();
-            place.port = shared(&port.name);
-            places.extend(port.interfaces.0.iter().map(|interface| (*interface, place.clone())));
+            let mut attachment = bridges.get(uuid).cloned().unwrap_or_default();
+            attachment.port = shared(&port.name);
+            attachments.extend(port.interfaces.0.iter().map(|interface| (*interface, attachment.clone())));
         }
-        places
+        attachments
     }
 }
 
-/// Where an interface is.
+/// The port and bridge of an interface.
 #[derive(Clone, Default)]
-struct Place {
+struct BridgePort {
     port: Option<Arc<str>>,
     bridge: Option<Arc<str>>,
     datapath: Option<Arc<str>>,
 }
 
-impl Interface {
-    fn interface(&self, place: Place) -> switch::Interface {
-        let up = |state: &Opt<String>| state.0.as_deref().map(|s| s == "up");
-        let text = |t: Option<&str>| t.filter(|t| !t.is_empty()).map(str::to_owned);
-        switch::Interface {
-            name: self.name.0.clone().unwrap_or_default(),
-            kind: Kind::of(self.kind.0.as_deref().unwrap_or_default()),
-            port: place.port,
-            bridge: place.bridge,
-            datapath: place.datapath,
-            iface_id: text(self.external_ids.get("iface-id")),
-            dpdk_devargs: text(self.options.get("dpdk-devargs")),
-            dpdk_port: self.status.get("port_no").and_then(|n| n.parse().ok()),
-            vhost_path: text(self.options.get("vhost-server-path").or_else(|| self.status.get("socket"))),
-            // `flow`: each packet says.
-            local_ip: self.options.get("local_ip").and_then(|a| a.parse().ok()),
-            dst_port: self.options.get("dst_port").and_then(|n| n.parse().ok()),
-            ofport: self.ofport.0,
-            ifindex: self.ifindex.0.and_then(|n| u32::try_from(n).ok()).filter(|n| *n != 0),
-            mac: self.mac_in_use.0.as_deref().and_then(Mac::parse),
-            admin_up: up(&self.admin_state),
-            link_up: up(&self.link_state),
-            error: text(self.error.0.as_deref()),
-        }
+/// Converts a row of the table Interface.
+fn interface(row: &Interface, attachment: BridgePort) -> switch::Interface {
+    let up = |state: &Opt<String>| state.0.as_deref().map(|s| s == "up");
+    let text = |t: Option<&str>| t.filter(|t| !t.is_empty()).map(str::to_owned);
+    switch::Interface {
+        name: row.name.0.clone().unwrap_or_default(),
+        kind: Kind::of(row.kind.0.as_deref().unwrap_or_default()),
+        port: attachment.port,
+        bridge: attachment.bridge,
+        datapath: attachment.datapath,
+        iface_id: text(row.external_ids.get("iface-id")),
+        dpdk_devargs: text(row.options.get("dpdk-devargs")),
+        dpdk_port: row.status.get("port_no").and_then(|n| n.parse().ok()),
+        vhost_path: text(row.options.get("vhost-server-path").or_else(|| row.status.get("socket"))),
+        // `flow` (set per packet) is read as no address.
+        local_ip: row.options.get("local_ip").and_then(|a| a.parse().ok()),
+        dst_port: row.options.get("dst_port").and_then(|n| n.parse().ok()),
+        ofport: row.ofport.0,
+        ifindex: row.ifindex.0.and_then(|n| u32::try_from(n).ok()).filter(|n| *n != 0),
+        mac: row.mac_in_use.0.as_deref().and_then(Mac::parse),
+        admin_up: up(&row.admin_state),
+        link_up: up(&row.link_state),
+        error: text(row.error.0.as_deref()),
     }
 }
 
@@ -319,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_row_is_replaced_and_a_deleted_one_is_gone() {
+    fn changed_rows_are_replaced_and_deleted_rows_removed() {
         let (root, interface) = (uuid(1), uuid(2));
         let mut tables = Tables::default();
         let set = |value: &str| {
@@ -346,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_database_without_end_is_refused() {
+    fn a_database_beyond_the_limit_is_refused() {
         let mut tables = Tables::default();
         let text = "x".repeat(4000);
         let refused = (0..100_000).find_map(|n| {

@@ -1,7 +1,7 @@
-//! OVSDB's notation of column values (RFC 7047, section 5.1), read straight from text into what is kept.
+//! OVSDB's notation of column values (RFC 7047, section 5.1), deserialised directly from text.
 //!
-//! A column of a database value is an atom, `["set", [atoms]]` or `["map", [[key, value], ...]]`; a set of one may be
-//! written as the atom. What nobody wants (other keys of a map, strings longer than [`MAX_TEXT`]) is never copied.
+//! A column's value is an atom, `["set", [atoms]]` or `["map", [[key, value], ...]]`; a set with one member may be written
+//! as the atom. Unneeded values (other keys of a map, strings longer than [`MAX_TEXT`]) are not copied.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,12 +9,12 @@ use std::marker::PhantomData;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, IgnoredAny, SeqAccess, Visitor};
 
-/// Longest text that is kept, in bytes: a longer one cannot name anything of ours and reads as none.
+/// Longest text that is kept, in bytes; a longer text is read as none.
 pub(crate) const MAX_TEXT: usize = 4096;
 /// Most members of a set that are kept.
 const MAX_SET: usize = 1 << 16;
 
-/// What a column of at most one value holds.
+/// A column of at most one value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Opt<T>(pub(crate) Option<T>);
 
@@ -25,7 +25,7 @@ impl<T> Default for Opt<T> {
 }
 
 impl Opt<String> {
-    /// Bytes of the text.
+    /// Returns the bytes of the text.
     pub(crate) fn weight(&self) -> usize {
         self.0.as_ref().map_or(0, String::len)
     }
@@ -36,19 +36,19 @@ impl Opt<String> {
 pub(crate) struct Refs(pub(crate) Vec<Uuid>);
 
 impl Refs {
-    /// Bytes that they take.
+    /// Returns the bytes of the references.
     pub(crate) fn weight(&self) -> usize {
         size_of_val(self.0.as_slice())
     }
 }
 
-/// A column of texts by name: those whose names are in `KEYS`, in that order.
+/// A column that is a map of texts: the entries whose keys are in `KEYS`, in that order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Texts<K: Keys>(Vec<Option<String>>, PhantomData<K>);
 
-/// Names of the entries of a map that somebody wants.
+/// The keys of a map that are kept.
 pub(crate) trait Keys {
-    /// They.
+    /// The keys.
     const KEYS: &'static [&'static str];
 }
 
@@ -59,19 +59,19 @@ impl<K: Keys> Default for Texts<K> {
 }
 
 impl<K: Keys> Texts<K> {
-    /// The entry of a name that is one of [`Keys::KEYS`].
+    /// Returns the entry with this key, which must be one of [`Keys::KEYS`].
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let at = K::KEYS.iter().position(|k| *k == name)?;
         self.0.get(at)?.as_deref()
     }
 
-    /// Bytes of the texts.
+    /// Returns the bytes of the texts.
     pub(crate) fn weight(&self) -> usize {
         self.0.iter().flatten().map(String::len).sum()
     }
 }
 
-/// The name of a row.
+/// The identifier of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Uuid(u128);
 
@@ -90,7 +90,7 @@ impl Uuid {
     }
 }
 
-/// The plain text of a uuid: the key of a row.
+/// Deserialises a plain UUID, as in the key of a row.
 impl<'de> Deserialize<'de> for Uuid {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct V;
@@ -100,14 +100,14 @@ impl<'de> Deserialize<'de> for Uuid {
                 f.write_str("a uuid")
             }
             fn visit_str<E: Error>(self, text: &str) -> Result<Uuid, E> {
-                Uuid::parse(text).ok_or_else(|| E::custom("this is no uuid"))
+                Uuid::parse(text).ok_or_else(|| E::custom("invalid uuid"))
             }
         }
         from.deserialize_str(V)
     }
 }
 
-/// What an atom of a type is made from; none if it is of another type.
+/// Conversion from an atom; `None` if the atom has another type.
 trait Atom: Sized {
     fn text(_: &str) -> Option<Self> {
         None
@@ -138,7 +138,7 @@ impl Atom for bool {
     }
 }
 
-/// A value of a type other than the column's (another version's schema) reads as none.
+/// A value of another type than the column's (another version of the schema) is read as none.
 impl<'de, T: Atom> Deserialize<'de> for Opt<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct V<T>(PhantomData<T>);
@@ -173,7 +173,7 @@ impl<'de, T: Atom> Deserialize<'de> for Opt<T> {
     }
 }
 
-/// The first of the atoms of a set.
+/// The first atom of a set.
 struct First<T>(Opt<T>);
 
 impl<'de, T: Atom> Deserialize<'de> for First<T> {
@@ -203,14 +203,14 @@ impl<'de> Deserialize<'de> for Refs {
                 f.write_str(r#"["uuid", TEXT] or ["set", [...]]"#)
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Refs, A::Error> {
-                let tag: Tag = seq.next_element()?.ok_or_else(|| A::Error::custom("an empty value"))?;
+                let tag: Tag = seq.next_element()?.ok_or_else(|| A::Error::custom("an array is empty"))?;
                 let refs = match tag {
                     Tag::Uuid => seq.next_element()?.map(|u: Uuid| vec![u]),
                     Tag::Set => seq.next_element()?.map(|Members(m)| m),
                     Tag::Map => None,
                 };
                 end(seq)?;
-                refs.map(Refs).ok_or_else(|| A::Error::custom("neither a reference nor a set of them"))
+                refs.map(Refs).ok_or_else(|| A::Error::custom("expected a reference or a set of references"))
             }
         }
         from.deserialize_seq(V)
@@ -233,7 +233,7 @@ impl<'de> Deserialize<'de> for Members {
                 while let Some((tag, uuid)) = seq.next_element::<(Tag, Uuid)>()? {
                     if tag != Tag::Uuid || members.len() == MAX_SET {
                         return Err(A::Error::custom(
-                            "a set has too many members, or such as are no references",
+                            "a set has too many members, or members that are no references",
                         ));
                     }
                     members.push(uuid);
@@ -256,7 +256,7 @@ impl<'de, K: Keys> Deserialize<'de> for Texts<K> {
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Texts<K>, A::Error> {
                 tagged(&mut seq, "map")?;
                 let Entries(texts) =
-                    seq.next_element()?.ok_or_else(|| A::Error::custom("a map without entries"))?;
+                    seq.next_element()?.ok_or_else(|| A::Error::custom("a map lacks its entries"))?;
                 end(seq)?;
                 Ok(texts)
             }
@@ -298,17 +298,17 @@ enum Tag {
     Map,
 }
 
-/// Reads the tag that a value begins with.
+/// Reads the tag at the start of a value.
 fn tagged<'de, A: SeqAccess<'de>>(seq: &mut A, tag: &'static str) -> Result<(), A::Error> {
     let expected = if tag == "set" { Tag::Set } else { Tag::Map };
     if seq.next_element::<Tag>()?.is_some_and(|t| t == expected) {
         Ok(())
     } else {
-        Err(A::Error::custom(format_args!("a value is no {tag}")))
+        Err(A::Error::custom(format_args!("expected a {tag}")))
     }
 }
 
-/// Reads what is left and forgets it.
+/// Reads and ignores the remaining elements.
 fn end<'de, A: SeqAccess<'de>>(mut seq: A) -> Result<(), A::Error> {
     while seq.next_element::<IgnoredAny>()?.is_some() {}
     Ok(())

@@ -1,4 +1,4 @@
-//! The monitor against a real `ovsdb-server`, and against servers that misbehave.
+//! Tests of the monitor with a real `ovsdb-server`, and with servers that misbehave.
 
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,15 +12,15 @@ use p4shield_testbed::process::{find, run};
 use p4shield_testbed::{Guarded, leftover, wait_until};
 use tempfile::TempDir;
 
-/// A database of its own with nobody behind it, as the package's schema describes it.
+/// A database without a switch, with the schema of the installed package.
 struct Database {
     folder: TempDir,
     server: Option<Guarded>,
 }
 
 impl Database {
-    /// None, and a line that says so, without the package.
-    #[expect(clippy::print_stdout, reason = "tests say what they skip")]
+    /// Starts the server. Without the package, prints that the test is skipped and returns `None`.
+    #[expect(clippy::print_stdout, reason = "tests print what they skip")]
     fn start() -> Option<Self> {
         let schema = Path::new("/usr/share/openvswitch/vswitch.ovsschema");
         if find("ovsdb-server").is_none() || !schema.exists() {
@@ -59,14 +59,14 @@ impl Database {
     }
 }
 
-/// Waits until the monitor knows something that holds.
+/// Waits until `holds` is true of the monitor's switch, and returns the switch.
 fn until(monitor: &Monitor, what: &str, holds: impl Fn(&Switch) -> bool) -> Arc<Switch> {
     wait_until(what, 30, || holds(&monitor.snapshot())).unwrap();
     monitor.snapshot()
 }
 
 #[test]
-fn a_real_database_is_followed_through_its_changes() {
+fn changes_of_a_real_database_are_followed() {
     let Some(database) = Database::start() else { return };
     let monitor = Monitor::start(database.socket()).unwrap();
     wait_until("the first answer", 30, || monitor.state() == State::Connected).unwrap();
@@ -94,11 +94,12 @@ fn a_real_database_is_followed_through_its_changes() {
     assert_eq!(switch.interface("up0").unwrap().dpdk_device(), Some("net_af_packet0"));
     assert_eq!(switch.interface("br0").unwrap().kind, Kind::Internal);
 
-    // What the switch writes about a port once it has it.
+    // The switch writes these columns once it has opened the port.
     let (status, mac) = ("status={port_no=2}", "mac_in_use=\"02:00:00:00:00:07\"");
     database.vsctl(&["set", "interface", "up0", "ofport=4", "ifindex=9", status, mac, "link_state=up"]);
-    let switch =
-        until(&monitor, "what the switch found", |s| s.interface("up0").is_some_and(|i| i.ofport.is_some()));
+    let switch = until(&monitor, "the columns of an open port", |s| {
+        s.interface("up0").is_some_and(|i| i.ofport.is_some())
+    });
     let port = switch.interface("up0").unwrap();
     assert_eq!(
         (port.ofport, port.ifindex, port.dpdk_port, port.link_up),
@@ -115,7 +116,7 @@ fn a_real_database_is_followed_through_its_changes() {
 }
 
 #[test]
-fn what_was_known_stays_known_while_the_database_is_away() {
+fn the_last_contents_remain_while_the_database_is_down() {
     let Some(mut database) = Database::start() else { return };
     database.vsctl(&["add-br", "br0"]);
     let monitor = Monitor::start(database.socket()).unwrap();
@@ -125,19 +126,19 @@ fn what_was_known_stays_known_while_the_database_is_away() {
     assert!(monitor.snapshot().interface("br0").is_some());
     database.up();
     database.vsctl(&["add-br", "br1"]);
-    until(&monitor, "what changed meanwhile", |s| s.interface("br1").is_some());
+    until(&monitor, "the change made meanwhile", |s| s.interface("br1").is_some());
     assert_eq!(monitor.state(), State::Connected);
 }
 
-/// A server that a test plays.
-struct Pretender {
+/// A server whose output a test determines.
+struct FakeServer {
     folder: TempDir,
     listener: UnixListener,
 }
 
-impl Pretender {
+impl FakeServer {
     fn new() -> Self {
-        let folder = leftover::folder("pretender").unwrap();
+        let folder = leftover::folder("fake-server").unwrap();
         let listener = UnixListener::bind(folder.path().join("db.sock")).unwrap();
         Self { folder, listener }
     }
@@ -146,26 +147,26 @@ impl Pretender {
         self.folder.path().join("db.sock")
     }
 
-    /// Accepts one client, reads its request and says `words`.
-    fn serve(&self, words: &[u8]) -> UnixStream {
+    /// Accepts one client, reads its request and sends `output`.
+    fn serve(&self, output: &[u8]) -> UnixStream {
         let (mut client, _) = self.listener.accept().unwrap();
         client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let request = said(&mut client, b"\"id\":1,");
+        let request = read_until(&mut client, b"\"id\":1,");
         assert!(request.contains("\"method\":\"monitor\"") && request.contains("external_ids"), "{request}");
-        // A client that has hung up already does not hear it.
-        let _ = client.write_all(words);
+        // The client may have closed the connection already.
+        let _ = client.write_all(output);
         client
     }
 }
 
-/// What the client says until `end` is in it.
-fn said(client: &mut UnixStream, end: &[u8]) -> String {
+/// Reads the client's output until it contains `end`.
+fn read_until(client: &mut UnixStream, end: &[u8]) -> String {
     let (mut text, mut byte) = (Vec::new(), [0]);
     while !text.windows(end.len()).any(|w| w == end) {
         client.read_exact(&mut byte).unwrap();
         text.push(byte[0]);
     }
-    // The rest of the message; it was sent in one go.
+    // The rest of the message, which was sent at once.
     client.set_nonblocking(true).unwrap();
     let _ = client.read_to_end(&mut text);
     client.set_nonblocking(false).unwrap();
@@ -176,8 +177,8 @@ const GOOD: &[u8] = br#"{"id":1,"error":null,"result":{"Interface":{"4b1c3a62-93
     {"new":{"name":"good","type":"dpdk"}}}}}"#;
 
 #[test]
-fn a_server_that_talks_nonsense_is_left_and_tried_again() {
-    let server = Pretender::new();
+fn an_invalid_server_is_disconnected_and_tried_again() {
+    let server = FakeServer::new();
     let monitor = Monitor::start(server.socket()).unwrap();
     for nonsense in [
         &b"HTTP/1.1 200 OK\r\n\r\n"[..],
@@ -187,7 +188,7 @@ fn a_server_that_talks_nonsense_is_left_and_tried_again() {
         b"\xff\xfe\x00",
     ] {
         drop(server.serve(nonsense));
-        wait_until("the complaint", 30, || matches!(monitor.state(), State::Lost(_))).unwrap();
+        wait_until("the error", 30, || matches!(monitor.state(), State::Lost(_))).unwrap();
         assert_eq!(monitor.snapshot().interfaces, []);
     }
     let client = server.serve(GOOD);
@@ -197,34 +198,34 @@ fn a_server_that_talks_nonsense_is_left_and_tried_again() {
 }
 
 #[test]
-fn an_echo_is_answered_and_news_are_announced() {
-    let server = Pretender::new();
+fn echoes_are_answered_and_changes_are_signalled() {
+    let server = FakeServer::new();
     let monitor = Monitor::start(server.socket()).unwrap();
     let mut client = server.serve(GOOD);
     until(&monitor, "the first answer", |s| s.interface("good").is_some());
     client.write_all(br#"{"method":"echo","params":["ping"],"id":"e7"}"#).unwrap();
-    let answer = said(&mut client, b"e7");
+    let answer = read_until(&mut client, b"e7");
     assert!(answer.contains(r#""result":["ping"]"#), "{answer}");
-    assert!(!monitor.wait(Some(Duration::ZERO)), "an echo is no news");
+    assert!(!monitor.wait(Some(Duration::ZERO)), "an echo is no change");
     let update = br#"{"method":"update","params":["p4shield",{"Interface":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f11":{}}}],"id":null}"#;
     client.write_all(update).unwrap();
     assert!(monitor.wait(Some(Duration::from_secs(30))));
     assert_eq!(monitor.snapshot().interfaces, []);
-    assert!(!monitor.wait(Some(Duration::ZERO)), "what was looked at is no news");
+    assert!(!monitor.wait(Some(Duration::ZERO)), "the change was read");
 }
 
 #[test]
-fn a_server_that_says_nothing_holds_nobody_up() {
-    let server = Pretender::new();
+fn a_silent_server_blocks_no_caller() {
+    let server = FakeServer::new();
     let asked = read_once(&server.socket(), Duration::from_millis(50));
     assert!(matches!(asked, Err(Error::Silent)), "{asked:?}");
-    // Ends while it waits for an answer.
+    // The monitor ends while it waits for an answer.
     drop(Monitor::start(server.socket()).unwrap());
     let gone = server.socket();
     drop(server);
     let asked = read_once(&gone, Duration::from_secs(1)).unwrap_err();
     assert!(asked.to_string().contains("ovsdb-server"), "{asked}");
-    // Ends while it pauses between attempts.
+    // The monitor ends while it pauses between attempts.
     let monitor = Monitor::start(gone).unwrap();
-    wait_until("the complaint", 30, || matches!(monitor.state(), State::Lost(_))).unwrap();
+    wait_until("the error", 30, || matches!(monitor.state(), State::Lost(_))).unwrap();
 }

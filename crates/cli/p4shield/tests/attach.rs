@@ -110,7 +110,7 @@ fn problems_are_refused_with_a_remedy() {
         let out = p4shield(&[&["attach", "dpdk", "--root", root][..], arguments].concat());
         assert_eq!(code(&out), 3, "{arguments:?}");
         let text = stdout(&out);
-        assert!(text.contains("PROBLEM  configuration") && text.contains("-> write it"), "{text}");
+        assert!(text.contains("PROBLEM  configuration") && text.contains("-> correct it"), "{text}");
     }
     assert!(!host.path().join(DROP_IN).exists());
     // A switch below another root folder cannot be restarted.

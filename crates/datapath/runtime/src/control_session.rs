@@ -26,7 +26,8 @@ impl ControlSession {
         Self { socket, report, handler: RequestHandler::new(verifier, worker) }
     }
 
-    /// Answers the host's first message, which must be `Hello`, and starts the worker. Returns whether that succeeded.
+    /// Answers the host's first message, which must be `Hello`, and starts the worker. Returns whether that
+    /// succeeded.
     pub(crate) fn handle_hello(
         &mut self,
         start_worker: impl FnOnce(&Hello) -> bool,
@@ -50,8 +51,8 @@ impl ControlSession {
         Ok(started)
     }
 
-    /// Serves until the host closes the connection or sends `Stop`, or until the verifier is lost: the host then starts
-    /// another P4 VM.
+    /// Serves until the host closes the connection or sends `Stop`, or until the verifier is lost: the host
+    /// then starts another P4 VM.
     pub(crate) fn serve(&mut self) -> Result<(), SocketError> {
         loop {
             let (envelope, descriptors) = match self.receive() {
@@ -70,8 +71,8 @@ impl ControlSession {
         Ok(())
     }
 
-    /// Returns the next valid request; answers invalid ones with an error. Closes descriptors that do not belong to the
-    /// request.
+    /// Returns the next valid request; answers invalid ones with an error. Closes descriptors that do not
+    /// belong to the request.
     fn receive(&mut self) -> Result<(Envelope<Request>, Vec<OwnedFd>), SocketError> {
         loop {
             let message = match self.socket.receive() {

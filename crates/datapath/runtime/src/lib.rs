@@ -7,13 +7,14 @@
 //!                                                    zygote: verify            digests, tallies
 //! ```
 //!
-//! The process has three parts, each restricted to the system calls that it needs ([`sandbox::seccomp`]): the control
-//! thread executes the host's requests ([`p4shield_control`]), the worker thread judges packets ([`worker`]), and a zygote
-//! forks a child for each verification. [`p4vm::run`] starts them after [`sandbox::enter`] has given up everything else.
+//! The process has three parts, each restricted to the system calls that it needs ([`sandbox::seccomp`]): the
+//! control thread executes the host's requests ([`p4shield_control`]), the worker thread judges packets
+//! ([`worker`]), and a zygote forks a child for each verification. [`p4vm::run`] starts them after
+//! [`sandbox::enter`] has given up everything else.
 //!
-//! Guarantees: a P4 VM receives the packets of its own tenant only; a program that misbehaves affects its own tenant
-//! only; programs are replaced between two batches, without loss of a packet; programs of one P4 VM share no memory; the
-//! hot path makes no system call, takes no lock and allocates nothing.
+//! Guarantees: a P4 VM receives the packets of its own tenant only; a program that misbehaves affects its own
+//! tenant only; programs are replaced between two batches, without loss of a packet; programs of one P4 VM
+//! share no memory; the hot path makes no system call, takes no lock and allocates nothing.
 //!
 //! A packet's way continues in [`worker`].
 

@@ -1,9 +1,9 @@
 //! The life of a P4 VM: it enters its sandbox, then serves the host until the host closes the connection.
 //!
-//! `p4shield p4vm` starts with one thread, one socket and standard error. The process waits for the host's first message
-//! without reading it (by then the host has moved it into its cgroup), enters the sandbox, forks the verifier's zygote
-//! while it has one thread, starts the worker and applies the system call filters. Only then does it read. No byte of a
-//! tenant therefore reaches a process with privileges.
+//! `p4shield p4vm` starts with one thread, one socket and standard error. The process waits for the host's
+//! first message without reading it (by then the host has moved it into its cgroup), enters the sandbox,
+//! forks the verifier's zygote while it has one thread, starts the worker and applies the system call
+//! filters. Only then does it read. No byte of a tenant therefore reaches a process with privileges.
 
 use crate::control_session::ControlSession;
 use crate::program::Verifier;
@@ -78,8 +78,8 @@ pub enum P4VmError {
     Socket(#[from] SocketError),
 }
 
-/// Runs a P4 VM until the host closes the connection or sends `Stop`. Must be called while the process has one thread;
-/// returns in another process than the calling one (see [`sandbox::enter`]).
+/// Runs a P4 VM until the host closes the connection or sends `Stop`. Must be called while the process has
+/// one thread; returns in another process than the calling one (see [`sandbox::enter`]).
 ///
 /// # Errors
 /// The P4 VM cannot start, or the control socket fails.
@@ -120,7 +120,8 @@ pub fn run(options: &Options) -> Result<(), P4VmError> {
 
 fn control_socket(fd: RawFd) -> Result<Socket, P4VmError> {
     let no_socket = |source| P4VmError::NoSocket { fd, source };
-    // SAFETY: the caller gave the descriptor to this process; nothing else in it uses the number. The type is checked.
+    // SAFETY: the caller gave the descriptor to this process; nothing else in it uses the number. The type is
+    // checked.
     let owned = unsafe { OwnedFd::from_raw_fd(fd) };
     match socket_type(owned.as_fd()) {
         Ok(SocketType::SEQPACKET) => Ok(Socket::new(owned)),
@@ -135,7 +136,8 @@ fn control_socket(fd: RawFd) -> Result<Socket, P4VmError> {
 
 type Spawned = (JoinHandle<()>, Sender<Worker>, Receiver<Result<(), SandboxError>>);
 
-/// Starts the worker's thread, which binds itself to its core, applies its filter and waits for its [`Worker`].
+/// Starts the worker's thread, which binds itself to its core, applies its filter and waits for its
+/// [`Worker`].
 fn spawn_worker(cpu: Option<usize>) -> Result<Spawned, P4VmError> {
     let (filtered, is_filtered) = mpsc::channel();
     let (pinned, is_pinned) = mpsc::channel();

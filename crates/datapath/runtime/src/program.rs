@@ -1,4 +1,5 @@
-//! Loading of a tenant's program: parse, link, verify, compile. Only this module uses the engine's loading interface.
+//! Loading of a tenant's program: parse, link, verify, compile. Only this module uses the engine's loading
+//! interface.
 
 use crate::error_text::chain;
 use crate::sandbox::seccomp::{self, Filter};
@@ -83,16 +84,16 @@ const BUDGET: Budget =
 
 /// Verifies programs in processes of their own.
 pub(crate) struct Verifier {
-    /// Not dropped: the drop would kill the zygote, which seccomp forbids to the control thread. The zygote ends with the
-    /// PID namespace, when the control thread ends.
+    /// Not dropped: the drop would kill the zygote, which seccomp forbids to the control thread. The zygote
+    /// ends with the PID namespace, when the control thread ends.
     isolated: ManuallyDrop<Isolated>,
     cache: Cache,
     gone: bool,
 }
 
 impl Verifier {
-    /// Forks the zygote, which filters its system calls before it reads a program. Must be called while the process has
-    /// one thread.
+    /// Forks the zygote, which filters its system calls before it reads a program. Must be called while the
+    /// process has one thread.
     pub(crate) fn start(seccomp_optional: bool) -> Result<Self, IsolatedError> {
         let lockdown = || match seccomp::apply(Filter::Verifier) {
             Err(e) if !seccomp_optional => Err(std::io::Error::other(chain(&e))),

@@ -1,8 +1,9 @@
-//! Execution of the host's requests: links, verifies and compiles programs, adds VMs with their pages, attaches channels.
+//! Execution of the host's requests: links, verifies and compiles programs, adds VMs with their pages,
+//! attaches channels.
 //!
-//! [`Prover`] and [`ProgramRunner`] differ by placement. In a P4 VM a process of its own verifies programs and the worker
-//! thread runs them. With the placement `inline` the host's approval replaces the verification, and the switch's threads
-//! run programs ([`crate::inline`]).
+//! [`Prover`] and [`ProgramRunner`] differ by placement. In a P4 VM a process of its own verifies programs
+//! and the worker thread runs them. With the placement `inline` the host's approval replaces the
+//! verification, and the switch's threads run programs ([`crate::inline`]).
 
 use crate::error_text::chain;
 use crate::program::{self, Prover};
@@ -63,7 +64,8 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
     pub(crate) fn handle_hello(&mut self, hello: &Hello, descriptors: Vec<OwnedFd>) -> Result<(), Failure> {
         if hello.version != PROTOCOL_VERSION {
             return Err(format!(
-                "this P4 VM uses version {PROTOCOL_VERSION} of the control protocol, the host version {}; restart the \
+                "this P4 VM uses version {PROTOCOL_VERSION} of the control protocol, the host version {}; \
+                 restart the \
                  host daemon",
                 hello.version
             ));

@@ -1,14 +1,16 @@
 //! Scheduling policy and core of the worker's thread.
 //!
-//! A worker may share its core with the sender and the receiver of the packets that it judges, and with the kernel's work
-//! for both. If it preempted them for each packet, every packet would cost two context switches, and a sender could never
-//! fill a batch. The worker is therefore scheduled as a batch job (`SCHED_BATCH`, sched(7)): it gets the same share of the
-//! core as any thread and runs at once on a free core, but does not preempt the running thread when it wakes.
+//! A worker may share its core with the sender and the receiver of the packets that it judges, and with the
+//! kernel's work for both. If it preempted them for each packet, every packet would cost two context
+//! switches, and a sender could never fill a batch. The worker is therefore scheduled as a batch job
+//! (`SCHED_BATCH`, sched(7)): it gets the same share of the core as any thread and runs at once on a free
+//! core, but does not preempt the running thread when it wakes.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io::{Error, ErrorKind, Result};
 
-/// Sets the policy `SCHED_BATCH` for this thread, unless the operator gave it a policy other than `SCHED_OTHER`.
+/// Sets the policy `SCHED_BATCH` for this thread, unless the operator gave it a policy other than
+/// `SCHED_OTHER`.
 ///
 /// # Errors
 /// The kernel refuses; the worker also runs with ordinary scheduling.

@@ -1,4 +1,4 @@
-//! What makes sense.
+//! Semantic validation of a parsed configuration.
 
 use super::error::Problem;
 use super::file::{self, Text};
@@ -14,20 +14,22 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
 
-/// Where the daemon listens unless told otherwise.
+/// Default path of the daemon's socket.
 const SOCKET: &str = "/run/p4shield/p4shield.sock";
-/// Where libraries in switches find the daemon unless told otherwise.
+/// Default path of the daemon's socket for the libraries in switches.
 const ATTACH_SOCKET: &str = "/run/p4shield/attach.sock";
-/// Where Open vSwitch's database listens unless told otherwise.
+/// Default path of the socket of Open vSwitch's database.
 const OVSDB: &str = "/run/openvswitch/db.sock";
-/// Highest number of a core: what a set of them holds in Linux's own library.
-const MAX_CPU: u32 = 1023;
-/// A network's number has 24 bits in VXLAN and Geneve.
-const MAX_VNI: u32 = (1 << 24) - 1;
-/// Longest name of an interface (`IFNAMSIZ` with its terminating zero is 16).
+/// Highest number of a core that glibc's `cpu_set_t` holds.
+pub(super) const MAX_CPU: u32 = 1023;
+/// Highest number of a network: VNIs of VXLAN and Geneve have 24 bits.
+pub(super) const MAX_VNI: u32 = (1 << 24) - 1;
+/// Highest first user ID, so that the IDs of all tenants fit.
+pub(super) const MAX_FIRST_UID: u32 = u32::MAX - 0x1_0000;
+/// Longest name of an interface: `IFNAMSIZ` without the terminating zero.
 const MAX_INTERFACE: usize = 15;
 
-/// Collects what is wrong.
+/// Validates a configuration and collects what is invalid.
 pub(super) struct Checker<'a> {
     text: &'a str,
     folder: &'a Path,
@@ -39,8 +41,8 @@ pub(super) fn check(path: &Path, text: &str, file: &file::File) -> Result<Config
     let mut c = Checker { text, folder, problems: Vec::new() };
     let attachment = c.attachment(file);
     let placement = c.placement(file, attachment);
-    c.existing("compartment", file.compartment.as_ref(), "process", &["vm"]);
-    c.existing("level", file.level.as_ref(), "baseline", &["1", "2", "3"]);
+    c.implemented("compartment", file.compartment.as_ref(), "process", &["vm"]);
+    c.implemented("level", file.level.as_ref(), "baseline", &["1", "2", "3"]);
     let mut daemon = c.daemon(file.daemon.as_ref().unwrap_or(&file::Daemon::default()));
     let tenants: Vec<_> = file.tenant.iter().map(|t| c.tenant(t)).collect();
     c.unique_names(file);
@@ -70,15 +72,15 @@ impl Checker<'_> {
         self.problems.push(Problem::at(self.text, span, message));
     }
 
-    /// A key with one value that exists yet.
-    fn existing(&mut self, key: &str, value: Option<&Text>, works: &str, later: &[&str]) {
+    /// Checks a key of which only one value is implemented.
+    fn implemented(&mut self, key: &str, value: Option<&Text>, works: &str, later: &[&str]) {
         let Some(value) = value.filter(|v| v.as_ref() != works) else { return };
-        let what = if later.contains(&value.as_ref().as_str()) {
-            "is planned and does not exist in this version"
+        let problem = if later.contains(&value.as_ref().as_str()) {
+            "is not implemented in this version"
         } else {
-            "is not known"
+            "is unknown"
         };
-        let message = format!("{key}: {:?} {what}; write {key} = {works:?}", value.as_ref());
+        let message = format!("{key}: {:?} {problem}; write {key} = {works:?}", value.as_ref());
         self.problem(value.span(), message);
     }
 
@@ -87,7 +89,7 @@ impl Checker<'_> {
         let attachment = self.word("attachment", file.attachment.as_ref(), &words);
         if let Some(wire) = file.wire.first().filter(|_| attachment != Attachment::Wire) {
             let message =
-                "[[wire]] belongs to attachment = \"wire\"; write [[port]] tables, or no attachment";
+                "[[wire]] needs attachment = \"wire\"; write [[port]] tables, or remove the key attachment";
             self.problem(wire.vm_interface.span(), message.to_owned());
         }
         attachment
@@ -96,21 +98,23 @@ impl Checker<'_> {
     fn placement(&mut self, file: &file::File, attachment: Attachment) -> Placement {
         let Some(value) = &file.placement else { return Placement::default() };
         if value.as_ref() == "extern" {
-            let message = "placement: \"extern\" is planned and does not exist in this version; write placement = \"p4vm\"";
+            let message =
+                "placement: \"extern\" is not implemented in this version; write placement = \"p4vm\"";
             self.problem(value.span(), message.to_owned());
             return Placement::default();
         }
         let words = [Placement::P4vm, Placement::Inline].map(|p| (p.name(), p));
         let placement = self.word("placement", Some(value), &words);
         if placement == Placement::Inline && attachment == Attachment::Wire {
-            let message = "placement: with attachment = \"wire\" there is no switch process to run programs in; write \
+            let message = "placement: \"inline\" needs a switch process, which attachment = \"wire\" does \
+                           not have; write \
                            placement = \"p4vm\", or attachment = \"dpdk\" or \"xsk\"";
             self.problem(value.span(), message.to_owned());
         }
         placement
     }
 
-    /// One of several words; the first is the default.
+    /// Returns the value of one of several words; the first is the default.
     pub(super) fn word<T: Copy>(&mut self, key: &str, value: Option<&Text>, words: &[(&str, T)]) -> T {
         let default = words[0].1;
         let Some(value) = value else { return default };
@@ -118,7 +122,7 @@ impl Checker<'_> {
             return *t;
         }
         let choices: Vec<_> = words.iter().map(|(w, _)| format!("{w:?}")).collect();
-        let message = format!("{key}: {:?} is not known; write {}", value.as_ref(), choices.join(" or "));
+        let message = format!("{key}: {:?} is unknown; write {}", value.as_ref(), choices.join(" or "));
         self.problem(value.span(), message);
         default
     }
@@ -129,7 +133,8 @@ impl Checker<'_> {
             Some(d) => d,
             None => {
                 let message = format!(
-                    "{key}: {:?} is not a duration above zero and up to {most:?}; write for example {key} = {:?}",
+                    "{key}: {:?} is not a duration above 0 and up to {most:?}; write for example {key} = \
+                     {:?}",
                     value.as_ref(),
                     format!("{default:?}")
                 );
@@ -162,20 +167,21 @@ impl Checker<'_> {
         default
     }
 
-    /// A name that becomes part of keys, logs and metrics.
+    /// Checks a name, which becomes part of keys, logs and metrics.
     fn name(&mut self, what: &str, name: &Text) -> String {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let text = name.as_ref();
         if !(1..=MAX_NAME).contains(&text.len()) || !text.chars().all(plain) {
             let message = format!(
-                "name: {text:?} cannot name a {what}; write 1 to {MAX_NAME} letters, digits, '.', '_' or '-'"
+                "name: {text:?} is not a valid name of a {what}; write 1 to {MAX_NAME} letters, digits, \
+                 '.', '_' or '-'"
             );
             self.problem(name.span(), message);
         }
         text.clone()
     }
 
-    /// Relative paths are relative to the file's folder.
+    /// Resolves a path, which is relative to the file's folder.
     fn path(&self, path: &Path) -> PathBuf {
         self.folder.join(path)
     }
@@ -185,7 +191,8 @@ impl Checker<'_> {
             Ok(a) if a.ip().is_loopback() => Some(a),
             _ => {
                 let message = format!(
-                    "metrics: {:?} is not a loopback address with a port; write for example metrics = \"127.0.0.1:9464\"",
+                    "metrics: {:?} is not a loopback address with a port; write for example metrics = \
+                     \"127.0.0.1:9464\"",
                     m.as_ref()
                 );
                 self.problem(m.span(), message);
@@ -198,7 +205,7 @@ impl Checker<'_> {
                 allow_missing.push(m.as_ref().clone());
             } else {
                 let message = format!(
-                    "allow_missing: no measure is named {:?}; those that may be missing are {}",
+                    "allow_missing: there is no sandbox measure {:?}; write one of {}",
                     m.as_ref(),
                     MEASURES.join(", ")
                 );
@@ -206,8 +213,8 @@ impl Checker<'_> {
             }
         }
         let guard = [("required", true), ("off", false)];
-        let highest = u32::MAX - 0x1_0000;
-        let first_uid = d.first_uid.as_ref().map(|u| self.number("first_uid", Some(u), 1, 1, highest));
+
+        let first_uid = d.first_uid.as_ref().map(|u| self.number("first_uid", Some(u), 1, 1, MAX_FIRST_UID));
         Daemon {
             socket: self.path(d.socket.as_deref().unwrap_or(Path::new(SOCKET))),
             metrics,
@@ -300,7 +307,9 @@ impl Checker<'_> {
         let addresses = v.addresses.iter().filter_map(|a| self.address(a)).collect();
         if let Some(page) = v.info_page.as_ref().or(v.log_page.as_ref()).filter(|_| t.key_file.is_none()) {
             let message = format!(
-                "VM {:?} has a page and tenant {:?} no key: make one with `p4shield keygen FILE` and write key_file = FILE",
+                "VM {:?} has a page, but tenant {:?} has no key: make one with `p4shield keygen FILE` and \
+                 write key_file \
+                 = FILE",
                 v.name.as_ref(),
                 t.name.as_ref()
             );
@@ -325,8 +334,10 @@ impl Checker<'_> {
     fn address(&mut self, text: &Text) -> Option<IpAddr> {
         let parsed: Option<IpAddr> = text.as_ref().parse().ok();
         if parsed.is_none() {
-            let message =
-                format!("addresses: {:?} is no IP address; write one without a prefix length", text.as_ref());
+            let message = format!(
+                "addresses: {:?} is not an IP address; write one without a prefix length",
+                text.as_ref()
+            );
             self.problem(text.span(), message);
         }
         parsed
@@ -337,7 +348,8 @@ impl Checker<'_> {
         let fits = (1..=MAX_INTERFACE).contains(&text.len());
         if !fits || text.chars().any(|c| c == '/' || c.is_whitespace() || c.is_control()) {
             let message = format!(
-                "{key}: {text:?} cannot name an interface; write 1 to {MAX_INTERFACE} visible characters"
+                "{key}: {text:?} is not a valid name of an interface; write 1 to {MAX_INTERFACE} visible \
+                 characters"
             );
             self.problem(name.span(), message);
         }
@@ -357,29 +369,33 @@ impl Checker<'_> {
         Some(Wire { vm_interface, switch_interface, vm, others, own_addresses_only })
     }
 
-    /// The VM of this name, of the tenant of that.
+    /// Returns the VM with these names.
     pub(super) fn vm_ref(&mut self, tenant: &Text, vm: &Text, tenants: &[file::Tenant]) -> Option<VmRef> {
         let Some(t) = tenants.iter().position(|t| t.name.as_ref() == tenant.as_ref()) else {
             let message =
-                format!("tenant: no [[tenant]] is named {:?}; write the name of one", tenant.as_ref());
+                format!("tenant: there is no [[tenant]] named {:?}; write an existing name", tenant.as_ref());
             self.problem(tenant.span(), message);
             return None;
         };
         let Some(v) = tenants[t].vm.iter().position(|v| v.name.as_ref() == vm.as_ref()) else {
-            let message = format!("vm: tenant {:?} has no VM named {:?}", tenant.as_ref(), vm.as_ref());
+            let message = format!(
+                "vm: tenant {:?} has no VM named {:?}; write an existing name",
+                tenant.as_ref(),
+                vm.as_ref()
+            );
             self.problem(vm.span(), message);
             return None;
         };
         Some(VmRef { tenant: u16::try_from(t).ok()?, vm: u16::try_from(v).ok()? })
     }
 
-    /// Complains about each of `values` that came before.
+    /// Reports each of `values` that equals a previous one.
     pub(super) fn unique<'f>(&mut self, what: &str, values: impl Iterator<Item = &'f Text>) {
         let mut seen = HashMap::new();
         for value in values {
             if let Some(line) = seen.get(value.as_ref()) {
                 let message =
-                    format!("{what} {:?} is there already, in line {line}; write another", value.as_ref());
+                    format!("{what} {:?} exists already, in line {line}; write another", value.as_ref());
                 self.problem(value.span(), message);
             } else {
                 let line = Problem::at(self.text, value.span(), String::new()).line;
@@ -395,7 +411,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Addresses are compared as addresses, however they are written; in different networks there may be the same.
+    /// Compares parsed addresses. VMs in different networks may have the same address.
     fn unique_addresses(&mut self, file: &file::File, attachment: Attachment) {
         let mut seen: HashMap<IpAddr, Vec<(Option<u32>, &Text)>> = HashMap::new();
         let vms = file.tenant.iter().flat_map(|t| &t.vm);
@@ -403,15 +419,17 @@ impl Checker<'_> {
             let Ok(address) = text.as_ref().parse() else { continue };
             let vni = vm.vni.as_ref().map(|vni| *vni.as_ref());
             let others = seen.entry(address).or_default();
-            let rival = |other: Option<u32>| vni.is_none() || other.is_none() || other == vni;
-            if let Some((_, first)) = others.iter().find(|(other, _)| rival(*other)) {
+            let overlaps = |other: Option<u32>| vni.is_none() || other.is_none() || other == vni;
+            if let Some((_, first)) = others.iter().find(|(other, _)| overlaps(*other)) {
                 let line = Problem::at(self.text, first.span(), String::new()).line;
                 let mut message = format!(
-                    "address {address} belongs to a VM already, in line {line}; an address finds one VM"
+                    "address {address} belongs to another VM already, in line {line}; an address must \
+                     identify one VM"
                 );
                 if attachment == Attachment::Dpdk {
                     message.push_str(
-                        " of a network: if these are two networks of tunnels, write vni = NUMBER for each VM",
+                        " of a network: if the VMs are in two networks of tunnels, write vni = NUMBER for \
+                         each VM",
                     );
                 }
                 self.problem(text.span(), message);

@@ -1,10 +1,10 @@
-//! What is wrong with a configuration.
+//! Errors in a configuration.
 
 use std::fmt;
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Why there is no configuration.
+/// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -13,16 +13,16 @@ pub enum ConfigError {
     Read {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// It makes no sense.
+    /// The file is invalid.
     #[error("{}", render(file, problems))]
     Refused {
         /// The file.
         file: PathBuf,
-        /// All that is wrong, in the order of the file.
+        /// All problems, in the order of the file.
         problems: Vec<Problem>,
     },
 }
@@ -32,7 +32,7 @@ fn render(file: &std::path::Path, problems: &[Problem]) -> String {
     lines.join("\n")
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Line, from 1.
@@ -57,7 +57,7 @@ impl Problem {
         Self { line, column, message }
     }
 
-    /// What the TOML parser says: syntax, unknown keys, wrong types, missing keys.
+    /// Converts an error of the TOML parser: syntax, unknown keys, wrong types, missing keys.
     pub(super) fn syntax(text: &str, error: &toml::de::Error) -> Self {
         Self::at(text, error.span().unwrap_or(0..0), error.message().trim().replace('\n', "; "))
     }

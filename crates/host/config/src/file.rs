@@ -1,10 +1,11 @@
-//! What may be written in the file. Values that are checked further keep their place in it.
+//! The structure of the file. Values that `check` validates keep their position. `reference` describes each
+//! key.
 
 use serde::Deserialize;
 use std::path::PathBuf;
 use toml::Spanned;
 
-/// Text with its place.
+/// Text with its position.
 pub(super) type Text = Spanned<String>;
 
 #[derive(Debug, Deserialize)]

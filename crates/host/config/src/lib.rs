@@ -1,12 +1,12 @@
 //! The configuration: one TOML file, checked as a whole before anything is started.
 //!
-//! `file` says what may be written, `check` and `port` what makes sense; what comes out is [`Config`], in which nothing
-//! is left to doubt. Every error says where in the file, which key, what is wrong and what to write instead, and all
-//! errors of a file are told at once.
+//! `file` defines the structure, `check`, `port` and `tunnel` validate the values, and the result is
+//! [`Config`]. `reference` describes each key for the documentation. Every error names line, column and key,
+//! what is invalid and what to write instead. All errors of a file are reported at once.
 //!
-//! It is a crate of its own because the daemon is not the only reader: a library that is preloaded into a switch reads
-//! the same file ([`FILE_VARIABLE`]), so that it knows the tenants' policies while no daemon runs. Nothing here
-//! depends on sandbox, engine or attachments.
+//! It is a crate of its own because the daemon is not the only reader: a library that is preloaded into a
+//! switch reads the same file ([`FILE_VARIABLE`]) and so knows the tenants' policies while no daemon runs.
+//! Nothing here depends on sandbox, engine or attachments.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ mod check;
 mod error;
 mod file;
 mod port;
+pub mod reference;
 mod tunnel;
 mod units;
 
@@ -27,19 +28,19 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Environment variable that names the configuration to a library that is loaded into a switch.
+/// Environment variable with the path of the configuration, for a library that is loaded into a switch.
 pub const FILE_VARIABLE: &str = "P4SHIELD_CONFIG";
-/// The most bytes of a name of a tenant or VM. The P4 VM has the same limit.
+/// Most bytes in the name of a tenant or VM. The P4 VM has the same limit.
 pub const MAX_NAME: usize = 64;
-/// The most VMs of a tenant. The P4 VM has the same limit.
+/// Most VMs of a tenant. The P4 VM has the same limit.
 pub const MAX_VMS: usize = 256;
-/// Measures of the sandbox that a kernel may lack, by their names. The P4 VM knows the same.
+/// Names of the sandbox measures that a kernel may lack. The P4 VM has the same list.
 pub const MEASURES: [&str; 4] = ["user-namespace", "cgroup-namespace", "landlock", "seccomp"];
 
-/// Bytes of memory of a P4 VM unless told otherwise. The P4 VM has the same default.
+/// Default memory of a P4 VM in bytes. The P4 VM has the same default.
 pub const DEFAULT_MEMORY: u64 = 2 << 30;
 
-/// How packets of a switch reach us.
+/// How packets of a switch reach P4 Shield.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Attachment {
     /// An AF_XDP bump between a VM's interface and any switch.
@@ -52,7 +53,7 @@ pub enum Attachment {
 }
 
 impl Attachment {
-    /// Its word in the configuration and in status.
+    /// Returns its name in the configuration and in status.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -74,7 +75,7 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// Its word in the configuration and in status.
+    /// Returns its name in the configuration and in status.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -84,74 +85,75 @@ impl Placement {
     }
 }
 
-/// What becomes of packets of a direction without a program.
+/// What happens to packets of a direction without a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum NoProgram {
     /// The P4 VM drops them.
     #[default]
     Drop,
-    /// The P4 VM passes them, and its log speaks of them.
+    /// The P4 VM passes them and records them in its log.
     Pass,
-    /// They pass and the P4 VM is not asked, nor does its log tell of them, where there was no program when the daemon started.
-    /// Where one was refused or taken away since, they are dropped.
+    /// They bypass the P4 VM and its log if there is no program when the daemon starts. If a program was
+    /// refused or unloaded later, they are dropped.
     Skip,
 }
 
 impl NoProgram {
-    /// What a P4 VM that is asked about one answers.
+    /// Returns the P4 VM's verdict on such a packet.
     #[must_use]
     pub const fn verdict(self) -> Verdict {
         match self {
-            // What is skipped is not asked about: what comes to a P4 VM all the same misses a program that should be there.
+            // Skipped packets never reach the P4 VM. One that does belongs to a direction whose program is
+            // missing.
             Self::Drop | Self::Skip => Verdict::Drop,
             Self::Pass => Verdict::Pass,
         }
     }
 }
 
-/// What was configured.
+/// A valid configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The file that it was read from.
+    /// The path of its file.
     pub file: PathBuf,
-    /// How packets reach us.
+    /// How packets reach P4 Shield.
     pub attachment: Attachment,
     /// Where programs run.
     pub placement: Placement,
-    /// The daemon itself.
+    /// The daemon.
     pub daemon: Daemon,
-    /// The tenants; a [`VmRef`]'s numbers are indexes into them and their VMs.
+    /// The tenants. The numbers of a [`VmRef`] are indexes into this list and into the tenant's VMs.
     pub tenants: Vec<Tenant>,
     /// The wires, if the attachment is [`Attachment::Wire`].
     pub wires: Vec<Wire>,
-    /// The ports of the switch that are known by name, if it is another.
+    /// The ports of the switch that are configured by name, with other attachments.
     pub ports: Vec<Port>,
-    /// Where the switch itself ends tunnels, besides those that Open vSwitch's database tells.
+    /// The endpoints of tunnels that the switch decapsulates, besides those in Open vSwitch's database.
     pub tunnels: Vec<Tunnel>,
 }
 
-/// The daemon itself.
+/// The daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Daemon {
     /// Its UNIX socket.
     pub socket: PathBuf,
-    /// Where metrics are served over HTTP, if anywhere: a loopback address.
+    /// The loopback address where metrics are served over HTTP, if they are.
     pub metrics: Option<SocketAddr>,
     /// Measures of the sandbox that the kernel may lack, out of [`MEASURES`].
     pub allow_missing: Vec<String>,
-    /// Whether the host's own network stack is kept off the wires.
+    /// Whether the host's own network stack is blocked on the wires.
     pub guard: bool,
-    /// User that the first tenant's P4 VM runs as; each further one takes the next. `None`: chosen.
+    /// User ID of the first tenant's P4 VM; the others follow. `None`: chosen by the daemon.
     pub first_uid: Option<u32>,
-    /// The UNIX socket where libraries in switches connect.
+    /// The UNIX socket where the libraries in switches connect.
     pub attach_socket: PathBuf,
     /// Users, besides root and the daemon's own, whose switches may connect there.
     pub switch_uids: Vec<u32>,
     /// Groups whose switches may connect there.
     pub switch_gids: Vec<u32>,
-    /// The socket of Open vSwitch's database, which tells whose a port is; `None`: it is not asked.
+    /// The socket of Open vSwitch's database, which has the iface-id of each port; `None`: not read.
     pub ovsdb: Option<PathBuf>,
-    /// The folder for what has to outlive the daemon; `None`: the one that its service manager gives it, if it does.
+    /// The folder for state that outlives the daemon; `None`: the service manager's, if there is one.
     pub state: Option<PathBuf>,
 }
 
@@ -162,40 +164,40 @@ pub struct Tenant {
     pub name: String,
     /// The file that holds its key.
     pub key_file: Option<PathBuf>,
-    /// What becomes of packets that its P4 VM does not judge in time.
+    /// The policy for packets without a verdict at the deadline.
     pub fail: FailPolicy,
-    /// What becomes of packets of a direction without a program.
+    /// What happens to packets of a direction without a program.
     pub no_program: NoProgram,
-    /// How long a packet is held at most.
+    /// Longest time for which a packet is held.
     pub deadline: Duration,
-    /// How long its P4 VM may owe answers before it is restarted.
+    /// Time without an answer after which its P4 VM is restarted.
     pub stall: Duration,
-    /// Packets held at most, a direction.
+    /// Most held packets in each direction of a VM.
     pub max_held: usize,
-    /// Of its channels.
+    /// The geometry of its channels.
     pub geometry: Geometry,
-    /// Age from which a snapshot is stale.
+    /// Age at which a snapshot becomes stale.
     pub age_limit: Duration,
     /// Time between log records.
     pub log_interval: Duration,
-    /// Instructions that a program may execute for one packet.
+    /// Most instructions of a program for one packet.
     pub budget: u64,
-    /// Bytes of memory that its P4 VM may use, address space and cgroup.
+    /// Limit of its P4 VM's address space and cgroup in bytes.
     pub memory: u64,
-    /// Hundredths of a core that its P4 VM may use; `None`: no limit.
+    /// CPU limit of its P4 VM in percent of a core; `None`: no limit.
     pub cpu_percent: Option<u32>,
-    /// The core that its P4 VM judges on; `None`: any.
+    /// The core of its P4 VM's worker; `None`: any.
     pub cpu: Option<u32>,
-    /// Whether its P4 VM never sleeps: for a core that nobody else needs.
+    /// Whether its P4 VM polls without sleeping, for a core of its own.
     pub busy: bool,
-    /// What its P4 VM takes longer for each packet, to measure what slow programs cost; zero otherwise.
+    /// Artificial delay for each packet, to measure the cost of slow programs; otherwise zero.
     pub delay: Duration,
     /// Its VMs.
     pub vms: Vec<Vm>,
 }
 
 impl Tenant {
-    /// Whether packets of a VM pass in a direction without anybody being asked. The VM's number is its index.
+    /// Returns whether a direction of the VM with this index bypasses the P4 VM.
     #[must_use]
     pub fn skips(&self, vm: usize, direction: Direction) -> bool {
         let program = self.vms.get(vm).map(|vm| &vm.programs[direction as usize]);
@@ -210,17 +212,18 @@ pub struct Vm {
     pub name: String,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// Objects of the program of each direction, by [`p4shield_abi::Direction`]; empty: no program.
+    /// By [`p4shield_abi::Direction`]: the objects of the program; empty: no program.
     pub programs: [Vec<PathBuf>; 2],
     /// Its info page.
     pub info_page: Option<PathBuf>,
     /// Its log page.
     pub log_page: Option<PathBuf>,
-    /// User that the pages belong to; `None`: the daemon's.
+    /// Owner of the pages; `None`: the daemon's user.
     pub page_owner: Option<u32>,
-    /// What Open vSwitch's database calls it: `external_ids:iface-id` of its interface.
+    /// `external_ids:iface-id` of its interface in Open vSwitch's database.
     pub iface_id: Option<String>,
-    /// The number of the network that its addresses are of (VNI), which tells it from VMs with the same in others.
+    /// The network of its addresses (VNI), which distinguishes it from VMs with the same addresses in other
+    /// networks.
     pub vni: Option<u32>,
 }
 
@@ -229,13 +232,13 @@ pub struct Vm {
 pub struct Wire {
     /// The VM's interface.
     pub vm_interface: String,
-    /// The interface that leads to the switch.
+    /// The interface to the switch.
     pub switch_interface: String,
-    /// Whose it is.
+    /// The VM that it belongs to.
     pub vm: VmRef,
-    /// What becomes of packets that are of no VM, such as ARP.
+    /// What happens to packets that belong to no VM, such as ARP.
     pub others: UnownedPolicy,
-    /// Whether only packets with the VM's own source addresses may leave it.
+    /// Whether the VM may send packets with its own source addresses only.
     pub own_addresses_only: bool,
 }
 
@@ -243,37 +246,38 @@ impl Config {
     /// Reads and checks a file.
     ///
     /// # Errors
-    /// It cannot be read, or makes no sense; see [`ConfigError`].
+    /// The file cannot be read or is invalid; see [`ConfigError`].
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Read { file: path.to_owned(), source })?;
         Self::parse(path, &text)
     }
 
-    /// Checks the text of a file at `path`, against whose folder relative paths in it are resolved. Entry point of
+    /// Checks the text of a file at `path`, to whose folder relative paths in it refer. Entry point for
     /// fuzzing.
     ///
     /// # Errors
-    /// It makes no sense.
+    /// The text is invalid.
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
         let refused = |problems| ConfigError::Refused { file: path.to_owned(), problems };
         let file: file::File = toml::from_str(text).map_err(|e| refused(vec![Problem::syntax(text, &e)]))?;
         check::check(path, text, &file).map_err(refused)
     }
 
-    /// The tenant of this name, with its index.
+    /// Returns the tenant with this name, and its index.
     #[must_use]
     pub fn tenant(&self, name: &str) -> Option<(usize, &Tenant)> {
         self.tenants.iter().enumerate().find(|(_, t)| t.name == name)
     }
 
-    /// What is known of the port of this name.
+    /// Returns the role of the port with this name.
     #[must_use]
     pub fn role_of_name(&self, name: &str) -> Option<Role> {
         self.ports.iter().find(|p| p.name == name).map(|p| p.role)
     }
 
-    /// Whose P4 VM alone may read the packet memory of a port of these names; none: it is handed copies.
+    /// Returns the tenant whose P4 VM may read the packet memory of a port with these names; `None`: copies
+    /// only.
     #[must_use]
     pub fn packet_memory_of<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> Option<&Tenant> {
         let port = names.find_map(|n| self.ports.iter().find(|p| p.name == n))?;
@@ -282,8 +286,8 @@ impl Config {
         self.tenants.get(usize::from(vm.tenant)).filter(|_| may)
     }
 
-    /// Whether a port of these names may be a VM's whose ingress is to be asked at its transmit side. A port that is not
-    /// known by name may turn out to be, by its `external_ids:iface-id`.
+    /// Returns whether ingress packets of a port with these names may have to be judged at its transmit side.
+    /// A port that is not configured by name may belong to a VM by its `external_ids:iface-id`.
     #[must_use]
     pub fn may_be_asked_at_transmit<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> bool {
         let named = names.find_map(|n| self.ports.iter().find(|p| p.name == n));
@@ -294,7 +298,7 @@ impl Config {
         may && self.attachment == Attachment::Xsk
     }
 
-    /// What is known of the port with this `external_ids:iface-id`.
+    /// Returns the role of the port with this `external_ids:iface-id`.
     #[must_use]
     pub fn role_of_iface_id(&self, iface_id: &str) -> Option<Role> {
         let vms = self

@@ -1,56 +1,57 @@
-//! Ports of a switch that a library is preloaded into: what the configuration knows of them by name.
+//! Ports of a switch that are configured by name.
 
 use super::Attachment;
 use super::check::Checker;
 use super::file::{self, Text};
 use p4shield_abi::VmRef;
 
-/// Longest name of a port: a path of a socket is one, and `sun_path` has 108 bytes with the terminating zero.
+/// Longest name of a port, which may be the path of a socket: `sun_path` has 108 bytes with the terminating
+/// zero.
 const MAX_PORT_NAME: usize = 107;
 
-/// A port that is known by its name.
+/// A port that is configured by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
-    /// What the switch calls it: the interface in Open vSwitch's database, the DPDK device (`net_af_packet0`), the path
+    /// Its name: the interface in Open vSwitch's database, the DPDK device (`net_af_packet0`), the path
     /// of a vhost-user socket, or the network interface.
     pub name: String,
-    /// What it is.
+    /// Its role.
     pub role: Role,
-    /// Which of its sides are asked at.
+    /// The sides at which packets are judged.
     pub sides: Sides,
-    /// Whether its tenant's P4 VM may read packets where the switch has them.
+    /// Whether the tenant's P4 VM may read the switch's packet memory.
     pub zero_copy: ZeroCopy,
 }
 
-/// Whether a P4 VM is handed copies of headers, or the switch's packet memory to read.
+/// Whether a P4 VM receives copies of headers or reads the switch's packet memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ZeroCopy {
     /// Copies.
     #[default]
     Off,
-    /// The memory, where nobody but this port's tenant has packets in it; else copies.
+    /// The memory, if it holds packets of this port's tenant only; otherwise copies.
     Auto,
 }
 
-/// At which sides of its port a VM's programs are asked.
+/// The sides of a VM's port at which its programs judge packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sides {
-    /// Its egress where the switch receives from it, its ingress where the switch sends to it, for whatever packet. What an
-    /// attachment that sees no transmit side takes for [`Self::Receive`].
+    /// Egress where the switch receives at the port, ingress where it sends there, for all packets. For an
+    /// attachment that sees no transmit side the same as [`Self::Receive`].
     #[default]
     Both,
-    /// Its egress where the switch receives from it; its ingress where packets for it come in at other ports.
+    /// Egress where the switch receives at the port; ingress where packets for the VM enter at other ports.
     Receive,
 }
 
-/// What a port of a switch is.
+/// The role of a switch's port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// One VM is behind it, and nobody else.
+    /// Only one VM is behind it.
     Vm(VmRef),
-    /// The world is behind it, and no VM.
+    /// The external network is behind it, and no VM.
     Uplink,
-    /// Anybody may be behind it. What nobody said anything about is this, too.
+    /// Any VM or network may be behind it. The default for ports that are not configured.
     #[default]
     Shared,
 }
@@ -58,7 +59,8 @@ pub enum Role {
 impl Checker<'_> {
     pub(super) fn ports(&mut self, file: &file::File, attachment: Attachment) -> Vec<Port> {
         if let Some(port) = file.port.first().filter(|_| attachment == Attachment::Wire) {
-            let message = "[[port]] belongs to attachment = \"dpdk\" or \"xsk\"; write one of these, or [[wire]] tables";
+            let message =
+                "[[port]] needs attachment = \"dpdk\" or \"xsk\"; write one of these, or [[wire]] tables";
             self.problem(port.name.span(), message.to_owned());
         }
         self.unique("port", file.port.iter().map(|p| &p.name));
@@ -69,15 +71,17 @@ impl Checker<'_> {
         ports
     }
 
-    /// A VM's ingress is asked at one side.
+    /// Checks that all ports of a VM have the same sides, so that ingress packets are judged once.
     fn sides_agree(&mut self, file: &file::File, ports: &[Port]) {
         for (at, port) in ports.iter().enumerate() {
             let same =
                 |p: &&Port| matches!(p.role, Role::Vm(_)) && p.role == port.role && p.sides != port.sides;
-            let written = file.port.iter().find(|p| *p.name.as_ref() == port.name);
-            if let (Some(other), Some(p)) = (ports[..at].iter().find(same), written) {
+            let source = file.port.iter().find(|p| *p.name.as_ref() == port.name);
+            if let (Some(other), Some(p)) = (ports[..at].iter().find(same), source) {
                 let message = format!(
-                    "port {:?}: it has other sides than {:?}, which is the same VM's; write sides for both, and the same",
+                    "port {:?}: its sides differ from those of {:?}, which belongs to the same VM; write \
+                     the same sides \
+                     for both",
                     port.name, other.name
                 );
                 self.problem(p.name.span(), message);
@@ -89,7 +93,7 @@ impl Checker<'_> {
         if let Some(sides) = &p.sides
             && !(attachment == Attachment::Xsk && matches!(role, Role::Vm(_)))
         {
-            let message = "sides: only a VM's port of attachment = \"xsk\" has two; leave it out";
+            let message = "sides: only a VM's port with attachment = \"xsk\" has two sides; remove the key";
             self.problem(sides.span(), message.to_owned());
         }
         self.word("sides", p.sides.as_ref(), &[("both", Sides::Both), ("receive", Sides::Receive)])
@@ -99,8 +103,10 @@ impl Checker<'_> {
         if let Some(zero_copy) = &p.zero_copy
             && !(attachment == Attachment::Xsk && matches!(role, Role::Vm(_)))
         {
-            let message = "zero_copy: only a VM's port of attachment = \"xsk\" has packet memory that is one tenant's; \
-                           leave it out";
+            let message = "zero_copy: only a VM's port with attachment = \"xsk\" has packet memory of one \
+                           tenant; remove the \
+                           key";
+
             self.problem(zero_copy.span(), message.to_owned());
         }
         self.word("zero_copy", p.zero_copy.as_ref(), &[("off", ZeroCopy::Off), ("auto", ZeroCopy::Auto)])
@@ -115,7 +121,8 @@ impl Checker<'_> {
             }
             _ => {
                 let message = format!(
-                    "port {name:?}: whose is it? write either tenant and vm, or role = \"uplink\" or \"shared\""
+                    "port {name:?} has no role: write either tenant and vm, or role = \"uplink\" or \
+                     \"shared\""
                 );
                 self.problem(p.name.span(), message);
                 return None;
@@ -126,14 +133,14 @@ impl Checker<'_> {
         Some(Port { name, role, sides, zero_copy })
     }
 
-    /// What a switch or its database calls something.
+    /// Checks a name that a switch or its database uses.
     pub(super) fn port_name(&mut self, key: &str, name: &Text) -> String {
         let text = name.as_ref();
         if !(1..=MAX_PORT_NAME).contains(&text.len())
             || text.chars().any(|c| c.is_whitespace() || c.is_control())
         {
             let message =
-                format!("{key}: {text:?} cannot be a port's; write 1 to {MAX_PORT_NAME} visible characters");
+                format!("{key}: {text:?} is not a valid name; write 1 to {MAX_PORT_NAME} visible characters");
             self.problem(name.span(), message);
         }
         text.clone()

@@ -14,8 +14,8 @@ fn parse(text: &str) -> Result<Config, String> {
     Config::parse(Path::new("/etc/p4shield/p4shield.toml"), text).map_err(|e| e.to_string())
 }
 
-/// What the configuration says of `text`, without the file's name.
-fn complaint(text: &str) -> String {
+/// Returns the errors in `text`, without the file's name.
+fn errors(text: &str) -> String {
     parse(text).unwrap_err().replace("/etc/p4shield/p4shield.toml:", "")
 }
 
@@ -38,7 +38,7 @@ fn the_example_names_every_key() {
         "[[tenant]]\nname=\"a\"\n",
         "[[tenant]]\nname=\"a\"\n[[tenant.vm]]\nname=\"b\"\n",
     ] {
-        let error = complaint(&format!("{table}zzz = 1"));
+        let error = errors(&format!("{table}zzz = 1"));
         let keys = error.split('`').skip(3).step_by(2);
         for key in keys {
             assert!(EXAMPLE.contains(key), "examples/p4shield.toml does not mention {key}");
@@ -47,7 +47,7 @@ fn the_example_names_every_key() {
 }
 
 #[test]
-fn defaults_fill_what_is_not_said() {
+fn missing_keys_have_defaults() {
     let config = parse(MINIMAL).unwrap();
     let tenant = &config.tenants[0];
     assert_eq!(tenant.fail, FailPolicy::Drop);
@@ -69,29 +69,29 @@ fn relative_paths_are_relative_to_the_file() {
 }
 
 #[test]
-fn choices_that_do_not_exist_yet_are_told_from_mistakes() {
+fn unimplemented_values_differ_from_unknown_ones() {
     let text = format!("placement = \"extern\"\nlevel = \"9\"\n{MINIMAL}");
     assert_eq!(
-        complaint(&text),
-        "1:13: placement: \"extern\" is planned and does not exist in this version; write placement = \"p4vm\"\n\
-         2:9: level: \"9\" is not known; write level = \"baseline\""
+        errors(&text),
+        "1:13: placement: \"extern\" is not implemented in this version; write placement = \"p4vm\"\n\
+         2:9: level: \"9\" is unknown; write level = \"baseline\""
     );
 }
 
 #[test]
-fn unknown_keys_are_refused_with_their_place() {
-    let error = complaint(&MINIMAL.replace("addresses", "adresses"));
+fn unknown_keys_are_refused_with_their_position() {
+    let error = errors(&MINIMAL.replace("addresses", "adresses"));
     assert!(error.starts_with("6:1: unknown field `adresses`, expected one of"), "{error}");
 }
 
 #[test]
 fn missing_keys_are_named() {
-    let error = complaint("[[tenant]]\nfail = \"drop\"\n");
+    let error = errors("[[tenant]]\nfail = \"drop\"\n");
     assert!(error.starts_with("1:1: missing field `name`"), "{error}");
 }
 
 #[test]
-fn all_that_is_wrong_is_told_at_once() {
+fn all_errors_are_reported_at_once() {
     let text = r#"
 [daemon]
 metrics = "0.0.0.0:9464"
@@ -113,29 +113,37 @@ tenant = "bob"
 vm = "web"
 "#;
     let expected = [
-        "3:11: metrics: \"0.0.0.0:9464\" is not a loopback address with a port; write for example metrics = \"127.0.0.1:9464\"",
-        "4:18: allow_missing: no measure is named \"apparmor\"; those that may be missing are user-namespace, cgroup-namespace, landlock, seccomp",
-        "6:8: name: \"a b\" cannot name a tenant; write 1 to 64 letters, digits, '.', '_' or '-'",
-        "7:8: fail: \"open\" is not known; write \"drop\" or \"pass\"",
-        "8:12: deadline: \"soon\" is not a duration above zero and up to 10s; write for example deadline = \"2ms\"",
+        "3:11: metrics: \"0.0.0.0:9464\" is not a loopback address with a port; write for example metrics = \
+         \"127.0.0.1:9464\"",
+        "4:18: allow_missing: there is no sandbox measure \"apparmor\"; write one of user-namespace, \
+         cgroup-namespace, \
+         landlock, seccomp",
+        "6:8: name: \"a b\" is not a valid name of a tenant; write 1 to 64 letters, digits, '.', '_' or '-'",
+        "7:8: fail: \"open\" is unknown; write \"drop\" or \"pass\"",
+        "8:12: deadline: \"soon\" is not a duration above 0 and up to 10s; write for example deadline = \
+         \"2ms\"",
         "9:9: slots: 1000 is not a power of two; write slots = 1024",
         "10:12: max_held: 0 is out of range; write a number from 1 to 65536",
-        "13:14: addresses: \"10.0.0.2/24\" is no IP address; write one without a prefix length",
-        "14:13: VM \"web\" has a page and tenant \"a b\" no key: make one with `p4shield keygen FILE` and write key_file = FILE",
-        "16:16: vm_interface: \"a-name-that-is-too-long\" cannot name an interface; write 1 to 15 visible characters",
-        "18:10: tenant: no [[tenant]] is named \"bob\"; write the name of one",
+        "13:14: addresses: \"10.0.0.2/24\" is not an IP address; write one without a prefix length",
+        "14:13: VM \"web\" has a page, but tenant \"a b\" has no key: make one with `p4shield keygen \
+         FILE` and write \
+         key_file = FILE",
+        "16:16: vm_interface: \"a-name-that-is-too-long\" is not a valid name of an interface; write 1 to \
+         15 visible \
+         characters",
+        "18:10: tenant: there is no [[tenant]] named \"bob\"; write an existing name",
     ];
-    assert_eq!(complaint(text).lines().collect::<Vec<_>>(), expected);
+    assert_eq!(errors(text).lines().collect::<Vec<_>>(), expected);
 }
 
 #[test]
-fn what_has_to_be_unique_is() {
+fn duplicate_names_and_addresses_are_refused() {
     let twice = format!("{MINIMAL}{}", MINIMAL.replace("10.0.0.2", "::ffff:1").replace("\"web\"", "\"db\""));
-    assert_eq!(complaint(&twice), "9:8: tenant \"alice\" is there already, in line 3; write another");
+    assert_eq!(errors(&twice), "9:8: tenant \"alice\" exists already, in line 3; write another");
     let same = MINIMAL.replace("alice", "bob");
     assert_eq!(
-        complaint(&format!("{MINIMAL}{same}")),
-        "12:14: address 10.0.0.2 belongs to a VM already, in line 6; an address finds one VM"
+        errors(&format!("{MINIMAL}{same}")),
+        "12:14: address 10.0.0.2 belongs to another VM already, in line 6; an address must identify one VM"
     );
 }
 
@@ -162,7 +170,7 @@ role = "uplink"
 "#;
 
 #[test]
-fn ports_of_a_switch_are_known_by_name_and_by_iface_id() {
+fn ports_are_found_by_name_and_by_iface_id() {
     let config = parse(DPDK).unwrap();
     assert_eq!((config.attachment, config.placement), (Attachment::Dpdk, Placement::Inline));
     assert_eq!(config.daemon.attach_socket, Path::new("/etc/p4shield/attach.sock"));
@@ -177,11 +185,11 @@ fn ports_of_a_switch_are_known_by_name_and_by_iface_id() {
     assert_eq!(config.role_of_name("dpdk1"), None);
     assert_eq!(config.role_of_iface_id("8d6b"), Some(web));
     assert_eq!(config.role_of_iface_id("web"), None);
-    assert_eq!(parse(MINIMAL).unwrap().daemon.ovsdb, None, "nobody needs it");
+    assert_eq!(parse(MINIMAL).unwrap().daemon.ovsdb, None, "no VM has an iface_id");
 }
 
 #[test]
-fn a_vms_port_has_two_sides_where_both_are_seen() {
+fn sides_apply_to_a_vms_port_with_xsk() {
     let xsk = DPDK.replace("\"dpdk\"", "\"xsk\"");
     let sides = |text: &str| {
         let config = parse(text).unwrap();
@@ -190,84 +198,85 @@ fn a_vms_port_has_two_sides_where_both_are_seen() {
     };
     assert_eq!(sides(&xsk), (Sides::Both, [true, false, true]), "tap7 may have the VM's iface-id");
     assert_eq!(sides(&xsk.replace("iface_id = \"8d6b\"\n", "")), (Sides::Both, [true, false, false]));
-    assert_eq!(sides(DPDK), (Sides::Both, [false; 3]), "transmit sides are not seen");
+    assert_eq!(sides(DPDK), (Sides::Both, [false; 3]), "dpdk sees no transmit side");
     let one = xsk.replace("vm = \"web\"\n", "vm = \"web\"\nsides = \"receive\"\n");
     assert_eq!(sides(&one), (Sides::Receive, [false, false, true]));
 
-    let expected = "only a VM's port of attachment = \"xsk\" has two; leave it out";
-    assert!(complaint(&one.replace("\"xsk\"", "\"dpdk\"")).ends_with(expected));
-    assert!(complaint(&format!("{xsk}sides = \"both\"\n")).ends_with(expected), "an uplink has no VM");
+    let expected = "only a VM's port with attachment = \"xsk\" has two sides; remove the key";
+    assert!(errors(&one.replace("\"xsk\"", "\"dpdk\"")).ends_with(expected));
+    assert!(errors(&format!("{xsk}sides = \"both\"\n")).ends_with(expected), "an uplink has no VM");
     let two = format!("{one}[[port]]\nname = \"tap8\"\ntenant = \"alice\"\nvm = \"web\"\n");
     assert_eq!(
-        complaint(&two),
-        "23:8: port \"tap8\": it has other sides than \"/run/vm0.sock\", which is the same VM's; write sides for both, \
-         and the same"
+        errors(&two),
+        "23:8: port \"tap8\": its sides differ from those of \"/run/vm0.sock\", which belongs to the same \
+         VM; write \
+         the same sides for both"
     );
 }
 
 #[test]
-fn packet_memory_is_handed_to_the_tenant_of_a_port_that_says_so_and_to_nobody_else() {
+fn packet_memory_is_shared_only_where_configured() {
     let xsk = DPDK.replace("\"dpdk\"", "\"xsk\"").replace("\"inline\"", "\"p4vm\"");
-    let whose = |text: &str, port: &str| {
+    let owner = |text: &str, port: &str| {
         let config = parse(text).unwrap();
         config.packet_memory_of([port].into_iter()).map(|t| t.name.clone())
     };
     let vm = "vm = \"web\"\n";
     let auto = xsk.replacen(vm, &format!("{vm}zero_copy = \"auto\"\n"), 1);
-    assert_eq!(whose(&auto, "/run/vm0.sock").as_deref(), Some("alice"));
+    assert_eq!(owner(&auto, "/run/vm0.sock").as_deref(), Some("alice"));
     for port in ["dpdk0", "tap7"] {
-        assert_eq!(whose(&auto, port), None, "{port} is not known to be a VM's");
+        assert_eq!(owner(&auto, port), None, "{port} is not known to be a VM's");
     }
-    assert_eq!(whose(&xsk, "/run/vm0.sock"), None, "it has to be said");
-    assert_eq!(whose(&auto.replace("\"auto\"", "\"off\""), "/run/vm0.sock"), None);
+    assert_eq!(owner(&xsk, "/run/vm0.sock"), None, "the default is off");
+    assert_eq!(owner(&auto.replace("\"auto\"", "\"off\""), "/run/vm0.sock"), None);
     let inline = auto.replace("\"p4vm\"", "\"inline\"");
-    assert_eq!(whose(&inline, "/run/vm0.sock"), None, "there is no P4 VM");
+    assert_eq!(owner(&inline, "/run/vm0.sock"), None, "there is no P4 VM");
 
-    let expected = "has packet memory that is one tenant's; leave it out";
-    assert!(complaint(&auto.replace("\"xsk\"", "\"dpdk\"")).ends_with(expected));
-    assert!(complaint(&format!("{xsk}zero_copy = \"auto\"\n")).ends_with(expected), "an uplink has no VM");
+    let expected = "has packet memory of one tenant; remove the key";
+    assert!(errors(&auto.replace("\"xsk\"", "\"dpdk\"")).ends_with(expected));
+    assert!(errors(&format!("{xsk}zero_copy = \"auto\"\n")).ends_with(expected), "an uplink has no VM");
 }
 
 #[test]
 fn ports_and_wires_do_not_mix() {
-    let error = complaint(&DPDK.replace("\"inline\"", "\"p4vm\"").replace("\"dpdk\"", "\"wire\""));
+    let error = errors(&DPDK.replace("\"inline\"", "\"p4vm\"").replace("\"dpdk\"", "\"wire\""));
     assert_eq!(
         error,
-        "15:8: [[port]] belongs to attachment = \"dpdk\" or \"xsk\"; write one of these, or [[wire]] tables"
+        "15:8: [[port]] needs attachment = \"dpdk\" or \"xsk\"; write one of these, or [[wire]] tables"
     );
     let wire = "[[wire]]\nvm_interface = \"a\"\nswitch_interface = \"b\"\ntenant = \"alice\"\nvm = \"web\"\n";
     assert_eq!(
-        complaint(&format!("{DPDK}{wire}")),
-        "22:16: [[wire]] belongs to attachment = \"wire\"; write [[port]] tables, or no attachment"
+        errors(&format!("{DPDK}{wire}")),
+        "22:16: [[wire]] needs attachment = \"wire\"; write [[port]] tables, or remove the key attachment"
     );
-    let inline = complaint(&format!("placement = \"inline\"\n{MINIMAL}"));
-    assert!(
-        inline.starts_with("1:13: placement: with attachment = \"wire\" there is no switch process"),
-        "{inline}"
-    );
+    let inline = errors(&format!("placement = \"inline\"\n{MINIMAL}"));
+    assert!(inline.starts_with("1:13: placement: \"inline\" needs a switch process"), "{inline}");
 }
 
 #[test]
-fn ports_that_make_no_sense_are_refused() {
-    let said = |old: &str, new: &str| complaint(&DPDK.replacen(old, new, 1));
+fn invalid_ports_are_refused() {
+    let refused = |old: &str, new: &str| errors(&DPDK.replacen(old, new, 1));
     assert_eq!(
-        said("role = \"uplink\"", "role = \"trunk\""),
-        "20:8: role: \"trunk\" is not known; write \"uplink\" or \"shared\""
+        refused("role = \"uplink\"", "role = \"trunk\""),
+        "20:8: role: \"trunk\" is unknown; write \"uplink\" or \"shared\""
     );
-    let whose = "whose is it? write either tenant and vm, or role = \"uplink\" or \"shared\"";
-    assert_eq!(said("role = \"uplink\"", ""), format!("19:8: port \"dpdk0\": {whose}"));
-    assert_eq!(said("role = \"uplink\"", "tenant = \"alice\""), format!("19:8: port \"dpdk0\": {whose}"));
+    let roleless = "has no role: write either tenant and vm, or role = \"uplink\" or \"shared\"";
+    assert_eq!(refused("role = \"uplink\"", ""), format!("19:8: port \"dpdk0\" {roleless}"));
     assert_eq!(
-        said("role = \"uplink\"", "tenant = \"bob\"\nvm = \"web\""),
-        "20:10: tenant: no [[tenant]] is named \"bob\"; write the name of one"
-    );
-    assert_eq!(
-        said("\"dpdk0\"", "\"/run/vm0.sock\""),
-        "19:8: port \"/run/vm0.sock\" is there already, in line 15; write another"
+        refused("role = \"uplink\"", "tenant = \"alice\""),
+        format!("19:8: port \"dpdk0\" {roleless}")
     );
     assert_eq!(
-        said("\"8d6b\"", "\"8d 6b\""),
-        "13:12: iface_id: \"8d 6b\" cannot be a port's; write 1 to 107 visible characters"
+        refused("role = \"uplink\"", "tenant = \"bob\"\nvm = \"web\""),
+        "20:10: tenant: there is no [[tenant]] named \"bob\"; write an existing name"
+    );
+    assert_eq!(
+        refused("\"dpdk0\"", "\"/run/vm0.sock\""),
+        "19:8: port \"/run/vm0.sock\" exists already, in line 15; write another"
+    );
+    assert_eq!(
+        refused("\"8d6b\"", "\"8d 6b\""),
+        "13:12: iface_id: \"8d 6b\" is not a valid name; write 1 to 107 visible characters"
     );
 }
 
@@ -278,21 +287,18 @@ fn a_p4_vm_may_have_a_core_of_its_own() {
     assert_eq!((tenant.cpu, tenant.busy), (Some(3), true));
     let tenant = &parse(MINIMAL).unwrap().tenants[0];
     assert_eq!((tenant.cpu, tenant.busy), (None, false));
-    assert_eq!(
-        complaint(&text("cpu = 1024")),
-        "4:7: cpu: 1024 is out of range; write a number from 0 to 1023"
-    );
+    assert_eq!(errors(&text("cpu = 1024")), "4:7: cpu: 1024 is out of range; write a number from 0 to 1023");
 }
 
 #[test]
 fn columns_count_characters() {
-    let error = complaint("attachment = \"ä\" # ok\nplacement = 1\n");
+    let error = errors("attachment = \"ä\" # ok\nplacement = 1\n");
     assert!(error.starts_with("2:13:"), "{error}");
 }
 
 #[test]
-fn nothing_is_not_a_configuration() {
-    assert_eq!(complaint(""), "1:1: there is no tenant: write at least one [[tenant]]");
+fn an_empty_file_is_refused() {
+    assert_eq!(errors(""), "1:1: there is no tenant: write at least one [[tenant]]");
 }
 
 #[test]
@@ -340,18 +346,18 @@ fn tunnels_have_defaults_and_belong_to_dpdk() {
         ]
     );
     for (attachment, tunnel, part) in [
-        ("wire", "type = \"geneve\"", "belongs to attachment = \"dpdk\""),
+        ("wire", "type = \"geneve\"", "needs attachment = \"dpdk\""),
         ("dpdk", "type = \"gre\"", "\"gre\""),
-        ("dpdk", "type = \"vxlan\"\naddress = \"here\"", "\"here\" is no IP address"),
+        ("dpdk", "type = \"vxlan\"\naddress = \"here\"", "\"here\" is not an IP address"),
         ("dpdk", "type = \"vxlan\"\nport = 0", "write a number from 1 to 65535"),
     ] {
-        let error = complaint(&with(attachment, tunnel));
+        let error = errors(&with(attachment, tunnel));
         assert!(error.contains(part), "{error}");
     }
 }
 
 #[test]
-fn networks_tell_vms_with_one_address_apart() {
+fn networks_distinguish_vms_with_the_same_address() {
     let vms = |first: &str, second: &str| {
         let other = MINIMAL.replace("alice", "bob");
         format!("attachment = \"dpdk\"\n{MINIMAL}{first}\n{other}{second}\n")
@@ -360,11 +366,11 @@ fn networks_tell_vms_with_one_address_apart() {
     let networks = config.tenants.iter().map(|t| t.vms[0].vni).collect::<Vec<_>>();
     assert_eq!(networks, [Some(5), Some(16_777_215)]);
     for (first, second) in [("", ""), ("vni = 5", ""), ("", "vni = 5"), ("vni = 5", "vni = 5")] {
-        let error = complaint(&vms(first, second));
-        assert!(error.contains("address 10.0.0.2 belongs to a VM already"), "{error}");
+        let error = errors(&vms(first, second));
+        assert!(error.contains("address 10.0.0.2 belongs to another VM already"), "{error}");
         assert!(error.contains("write vni = NUMBER for each VM"), "{error}");
     }
-    assert!(complaint(&vms("vni = 5", "vni = 16777216")).contains("write a number from 0 to 16777215"));
-    let wire = complaint(&format!("{MINIMAL}vni = 5\n"));
-    assert!(wire.contains("vni belongs to attachment = \"dpdk\""), "{wire}");
+    assert!(errors(&vms("vni = 5", "vni = 16777216")).contains("write a number from 0 to 16777215"));
+    let wire = errors(&format!("{MINIMAL}vni = 5\n"));
+    assert!(wire.contains("vni needs attachment = \"dpdk\""), "{wire}");
 }

@@ -1,4 +1,4 @@
-//! Where the switch itself ends tunnels: packets that are addressed there are about the packet inside.
+//! Endpoints of tunnels that the switch itself decapsulates: the inner packet is judged.
 
 use super::Attachment;
 use super::check::Checker;
@@ -6,7 +6,7 @@ use super::file;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// The most end points of a host.
+/// Most endpoints of a host.
 pub const MAX_TUNNELS: usize = 64;
 
 /// A protocol that carries Ethernet frames in UDP.
@@ -19,7 +19,7 @@ pub enum TunnelKind {
 }
 
 impl TunnelKind {
-    /// The port that IANA assigned to it.
+    /// Returns the UDP port that IANA assigned to the protocol.
     #[must_use]
     pub const fn default_port(self) -> u16 {
         match self {
@@ -29,12 +29,12 @@ impl TunnelKind {
     }
 }
 
-/// An end point of tunnels.
+/// An endpoint of tunnels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Tunnel {
-    /// What it speaks.
+    /// Its protocol.
     pub kind: TunnelKind,
-    /// Its address; none: any that is no VM's.
+    /// Its address; `None`: any address that is no VM's.
     pub address: Option<IpAddr>,
     /// Its UDP port.
     pub port: u16,
@@ -43,21 +43,25 @@ pub struct Tunnel {
 impl Checker<'_> {
     pub(super) fn tunnels(&mut self, file: &file::File, attachment: Attachment) -> Vec<Tunnel> {
         if let Some(tunnel) = file.tunnel.first().filter(|_| attachment != Attachment::Dpdk) {
-            let message = "[[tunnel]] belongs to attachment = \"dpdk\", the only one that looks into tunnels";
+            let message = "[[tunnel]] needs attachment = \"dpdk\", the only one that decapsulates \
+                           tunnels; remove the table";
             self.problem(tunnel.kind.span(), message.to_owned());
         }
         if let Some(tunnel) = file.tunnel.get(MAX_TUNNELS) {
-            let message = format!("there are more than {MAX_TUNNELS} [[tunnel]] tables; leave address out");
+            let message = format!(
+                "there are more than {MAX_TUNNELS} [[tunnel]] tables; write fewer, without the key address"
+            );
             self.problem(tunnel.kind.span(), message);
         }
         file.tunnel.iter().map(|t| self.tunnel(t)).collect()
     }
 
-    /// Networks of VMs, which packets tell that come through tunnels.
+    /// Checks the networks of VMs, which are known for packets from tunnels only.
     pub(super) fn networks(&mut self, file: &file::File, attachment: Attachment) {
         let mut vms = file.tenant.iter().flat_map(|t| &t.vm);
         if let Some(vni) = vms.find_map(|v| v.vni.as_ref()).filter(|_| attachment != Attachment::Dpdk) {
-            let message = "vni belongs to attachment = \"dpdk\", the only one that looks into tunnels";
+            let message =
+                "vni needs attachment = \"dpdk\", the only one that decapsulates tunnels; remove the key";
             self.problem(vni.span(), message.to_owned());
         }
     }
@@ -69,7 +73,7 @@ impl Checker<'_> {
             let address = text.as_ref().parse().ok();
             if address.is_none() {
                 let message = format!(
-                    "address: {:?} is no IP address; write the host's own, or leave it out",
+                    "address: {:?} is not an IP address; write the host's own, or remove the key",
                     text.as_ref()
                 );
                 self.problem(text.span(), message);

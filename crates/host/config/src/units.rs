@@ -1,8 +1,8 @@
-//! Durations and sizes as people write them.
+//! Durations and sizes with units.
 
 use std::time::Duration;
 
-/// `2ms`, `500us`, `1s`.
+/// Parses a duration such as `2ms`, `500us` or `1s`.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     let (number, unit) = split(text)?;
     let nanos = match unit {
@@ -15,7 +15,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     number.checked_mul(nanos).map(Duration::from_nanos)
 }
 
-/// `512MiB`, `1GiB`, `4096`.
+/// Parses a size such as `512MiB`, `1GiB` or `4096`.
 pub(super) fn size(text: &str) -> Option<u64> {
     let (number, unit) = split(text)?;
     let shift = match unit {
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_read_or_refused() {
+    fn units_are_parsed_or_refused() {
         assert_eq!(duration("2ms"), Some(Duration::from_millis(2)));
         assert_eq!(duration("500 us"), Some(Duration::from_micros(500)));
         for bad in

@@ -1,7 +1,8 @@
 //! The daemon's UNIX socket: each request and each answer is one line of JSON.
 //!
-//! Only the daemon's own user and root may connect: the socket's mode is 0600, and the daemon checks the peer's
-//! credentials. Lines are bounded nevertheless, and the daemon closes the connection of a client that stays silent.
+//! Only the daemon's own user and root may connect: the socket's mode is 0600, and the daemon checks the
+//! peer's credentials. Lines are bounded nevertheless, and the daemon closes the connection of a client that
+//! stays silent.
 
 use crate::error::DaemonError;
 use crate::lock::SocketLock;
@@ -92,7 +93,8 @@ pub fn fuzz(line: &[u8]) {
 #[non_exhaustive]
 pub enum ApiError {
     /// No daemon listens there.
-    #[error("no daemon listens on {}; start one with `p4shield run`, or name the daemon's socket", socket.display())]
+    #[error("no daemon listens on {}; start one with `p4shield run`, or name the daemon's \
+             socket", socket.display())]
     Connect {
         /// Path of the socket.
         socket: PathBuf,

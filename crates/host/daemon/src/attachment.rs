@@ -1,7 +1,7 @@
 //! The interface between the daemon and an attachment.
 //!
-//! `wire` implements it for wires, `switches` for switches that a library is preloaded into. The supervisor of each P4
-//! VM (`supervisor`) uses it to connect channels.
+//! `wire` implements it for wires, `switches` for switches that a library is preloaded into. The supervisor
+//! of each P4 VM (`supervisor`) uses it to connect channels.
 
 use crate::status::{SwitchStatus, WireStatus};
 use crate::totals::Totals;
@@ -13,8 +13,9 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Identifies a lane: a mediator with a channel of its own to each tenant's P4 VM. The loop of all wires is one lane; in
-/// a switch with a preloaded library, each direction of each queue of a port is one. Never used twice.
+/// Identifies a lane: a mediator with a channel of its own to each tenant's P4 VM. The loop of all wires is
+/// one lane; in a switch with a preloaded library, each direction of each queue of a port is one. Never used
+/// twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LaneKey(pub u64);
 
@@ -82,7 +83,8 @@ pub struct SwitchesStatus {
     pub advice: Vec<String>,
 }
 
-/// The switch side: mediators and what feeds them. All methods may be called from any thread; none is called per packet.
+/// The switch side: mediators and what feeds them. All methods may be called from any thread; none is called
+/// per packet.
 pub trait Attachment: Send + Sync {
     /// Returns the present lanes. Each gets a channel to every tenant's P4 VM.
     fn lanes(&self) -> Vec<LaneKey>;
@@ -90,8 +92,8 @@ pub trait Attachment: Send + Sync {
     /// Registers a function to call whenever lanes or faults may have changed.
     fn on_change(&self, wake: Box<dyn Fn() + Send + Sync>);
 
-    /// Returns the memory that a lane's packets are in, if it holds packets of this tenant only, so that the tenant's
-    /// P4 VM may read it.
+    /// Returns the memory that a lane's packets are in, if it holds packets of this tenant only, so that the
+    /// tenant's P4 VM may read it.
     fn packet_memory(&self, _lane: LaneKey, _tenant: usize) -> Option<PacketMemoryFile> {
         None
     }
@@ -105,7 +107,8 @@ pub trait Attachment: Send + Sync {
     /// Removes all channels to a tenant's P4 VM and clears their faults.
     fn detach_channels(&self, tenant: usize);
 
-    /// Returns why a mediator gave up a lane's channel to this tenant's P4 VM, until that channel is replaced.
+    /// Returns why a mediator gave up a lane's channel to this tenant's P4 VM, until that channel is
+    /// replaced.
     fn fault(&self, tenant: usize) -> Option<String>;
 
     /// Returns the counters of all lanes since the attachment started.

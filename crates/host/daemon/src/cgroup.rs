@@ -1,8 +1,8 @@
 //! Memory and CPU limits for P4 VMs, if a cgroup is delegated to the daemon (systemd's `Delegate=`).
 //!
-//! In cgroup v2 only leaves hold processes. The daemon therefore moves itself into a leaf below the cgroup that it
-//! was started in, and creates a leaf beside it for each P4 VM. Where that is not possible, only the resource limits of
-//! the sandbox apply, and `status` reports why.
+//! In cgroup v2 only leaves hold processes. The daemon therefore moves itself into a leaf below the cgroup
+//! that it was started in, and creates a leaf beside it for each P4 VM. Where that is not possible, only the
+//! resource limits of the sandbox apply, and `status` reports why.
 
 use std::fs;
 use std::io;
@@ -70,7 +70,8 @@ impl Cgroup {
         fs::create_dir_all(&path)?;
         let group = Group { path };
         fs::write(group.path.join("memory.max"), memory.to_string())?;
-        // The memory holds the tenant's key, which must not be swapped out. A kernel without swap lacks the file.
+        // The memory holds the tenant's key, which must not be swapped out. A kernel without swap lacks the
+        // file.
         let swap = group.path.join("memory.swap.max");
         if swap.exists() {
             fs::write(swap, "0")?;

@@ -1,7 +1,7 @@
 //! Fills [`Status`] from the attachment's counters and the supervisors' reports.
 //!
-//! The status of switches and their ports (such as why a port is not mediated) comes from `switches::registry`, which
-//! records what the libraries in switches report.
+//! The status of switches and their ports (such as why a port is not mediated) comes from
+//! `switches::registry`, which records what the libraries in switches report.
 
 use crate::config;
 use crate::state::DaemonState;

@@ -1,4 +1,5 @@
-//! The daemon: starts the attachment and the supervisors that the configuration asks for, and stops them again.
+//! The daemon: starts the attachment and the supervisors that the configuration asks for, and stops them
+//! again.
 
 use crate::api;
 use crate::attachment::Attachment;

@@ -27,7 +27,8 @@ pub enum DaemonError {
     },
     /// A socket cannot be opened.
     #[error(
-        "cannot listen on {address}; set another daemon.socket, daemon.attach_socket or daemon.metrics, or free it"
+        "cannot listen on {address}; set another daemon.socket, daemon.attach_socket or daemon.metrics, \
+         or free it"
     )]
     Listen {
         /// The path or network address.

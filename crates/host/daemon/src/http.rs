@@ -64,7 +64,8 @@ fn serve(mut stream: TcpStream, body: impl FnOnce() -> String) -> io::Result<()>
     let mut request = Vec::new();
     let mut buffer = [0; 1024];
     while !request.windows(4).any(|w| w == b"\r\n\r\n") {
-        // The timeout is for the whole request: a client that sends it byte by byte must not delay other clients.
+        // The timeout is for the whole request: a client that sends it byte by byte must not delay other
+        // clients.
         let remaining = end.saturating_duration_since(Instant::now());
         if remaining.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());

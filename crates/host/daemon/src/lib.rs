@@ -1,4 +1,5 @@
-//! The host daemon: reads one configuration, supervises a P4 VM for each tenant, and reports the status of everything.
+//! The host daemon: reads one configuration, supervises a P4 VM for each tenant, and reports the status of
+//! everything.
 //!
 //! ```text
 //!   p4shield.toml ─► config ─► daemon ─┬─ attachment: wires, or switches; mediators ◄──channels─┐
@@ -15,9 +16,10 @@
 //! | switches that a library is preloaded into: ports, lanes, reasons why a port is not mediated | `switches` |
 //! | what `p4shield status` shows | `status` (types), `collect_status` (values) |
 //!
-//! The cloud trusts the daemon, tenants do not; the daemon trusts no P4 VM. A P4 VM that dies, stops, loops, floods its
-//! standard error or corrupts its channel costs its own tenant verdicts until it is replaced. It costs other tenants
-//! nothing: tenants share the mediator's loop, which never waits, and no thread of the daemon.
+//! The cloud trusts the daemon, tenants do not; the daemon trusts no P4 VM. A P4 VM that dies, stops, loops,
+//! floods its standard error or corrupts its channel costs its own tenant verdicts until it is replaced. It
+//! costs other tenants nothing: tenants share the mediator's loop, which never waits, and no thread of the
+//! daemon.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! A lock file beside a socket, so that one daemon at a time listens there.
 //!
-//! The file stays when the daemon ends. If it were unlinked while another daemon is about to lock it, two daemons could
-//! each hold a lock of that name.
+//! The file stays when the daemon ends. If it were unlinked while another daemon is about to lock it, two
+//! daemons could each hold a lock of that name.
 
 use crate::error::DaemonError;
 use rustix::fd::OwnedFd;

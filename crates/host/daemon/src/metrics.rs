@@ -1,4 +1,5 @@
-//! Prometheus metrics from the status. docs/reference/metrics.md documents the names and labels, which are stable.
+//! Prometheus metrics from the status. docs/reference/metrics.md documents the names and labels, which are
+//! stable.
 
 use crate::status::{DirectionStatus, State, Status};
 use prometheus_client::encoding::text::encode;

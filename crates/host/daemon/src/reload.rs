@@ -1,8 +1,8 @@
 //! Reloading: reads the configuration again and loads the programs that changed.
 //!
-//! Each tenant's supervisor loads its programs and waits if its P4 VM hangs. Several tenants are therefore reloaded at a
-//! time, so that a P4 VM that hangs delays the programs of its own tenant only. The number is bounded because each
-//! verification takes a core, and the verifications of honest tenants must end in time.
+//! Each tenant's supervisor loads its programs and waits if its P4 VM hangs. Several tenants are therefore
+//! reloaded at a time, so that a P4 VM that hangs delays the programs of its own tenant only. The number is
+//! bounded because each verification takes a core, and the verifications of honest tenants must end in time.
 
 use crate::config::{Config, Tenant};
 use crate::state::DaemonState;

@@ -1,6 +1,7 @@
 //! What the daemon's threads share, and how a program is replaced while the daemon runs.
 //!
-//! [`crate::reload`] builds on this to load all programs of a changed configuration; [`crate::collect_status`] reads it.
+//! [`crate::reload`] builds on this to load all programs of a changed configuration;
+//! [`crate::collect_status`] reads it.
 
 use crate::attachment::Attachment;
 use crate::config::Config;
@@ -11,7 +12,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Why no program can be loaded where `no_program = "skip"` applies.
-const SKIPPED: &str = "the P4 VM does not judge these packets: with no_program = \"skip\" and no program at start, they \
+const SKIPPED: &str = "the P4 VM does not judge these packets: with no_program = \"skip\" and no program \
+                       at start, they \
     bypass it; name the program in the configuration and restart the daemon";
 
 /// What the daemon's threads share.

@@ -38,7 +38,8 @@ pub struct Unowned {
     pub dropped: u64,
     /// Dropped because the source address belongs to a VM that is not behind the port.
     pub spoofed: u64,
-    /// Dropped by a library in a switch before it knew the owner; with `xsk`, refused transitions of a frame's owner.
+    /// Dropped by a library in a switch before it knew the owner; with `xsk`, refused transitions of a
+    /// frame's owner.
     #[serde(default)]
     pub refused: u64,
 }
@@ -248,7 +249,8 @@ impl TenantStatus {
         if !self.missing.is_empty() {
             let missing = self.missing.join(", ");
             advice.push(format!(
-                "tenant {name}: the sandbox lacks {missing}; use a kernel that has it, and remove it from allow_missing"
+                "tenant {name}: the sandbox lacks {missing}; use a kernel that has it, and remove it from \
+                 allow_missing"
             ));
         }
         for vm in &self.vms {
@@ -256,7 +258,8 @@ impl TenantStatus {
             for (word, direction) in [("ingress", &vm.ingress), ("egress", &vm.egress)] {
                 if let Some(error) = &direction.error {
                     advice.push(format!(
-                        "{subject}: the {word} program does not run ({error}); check it with `p4shield verify`, then run \
+                        "{subject}: the {word} program does not run ({error}); check it with `p4shield \
+                         verify`, then run \
                          `p4shield program load {name} {} {word} FILE`",
                         vm.name
                     ));
@@ -266,7 +269,8 @@ impl TenantStatus {
                 "missing" => "start `p4shield agent` in the VM",
                 "stale" => "check that `p4shield agent` still runs in the VM, and compare the clocks",
                 "forged" => {
-                    "check that the agent and key_file have the same key, tenant and VM name; if they have, an attacker forges"
+                    "check that the agent and key_file have the same key, tenant and VM name; if they \
+                     have, an attacker forges"
                 }
                 "replayed" => "an attacker writes old information to the info page",
                 _ => continue,

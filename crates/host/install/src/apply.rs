@@ -1,4 +1,4 @@
-//! What changes a host.
+//! Changes to a host: installs and removes the drop-in, reloads systemd, restarts the switch.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -8,98 +8,105 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::dropin::{DropIn, Installed};
-use crate::{Kind, Report, Root, systemd};
+use crate::{PreloadedAttachment, Report, Root, systemd};
 
-/// What was done.
+/// The changes that were made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Change {
-    /// The drop-in is another than before.
+pub struct HostChanges {
+    /// The drop-in was written or removed.
     pub changed: bool,
-    /// systemd has read it.
+    /// systemd reloaded its units.
     pub reloaded: bool,
     /// The switch was restarted.
     pub restarted: bool,
 }
 
-/// Why nothing, or not everything, was done.
+/// Why not everything was done.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InstallError {
-    /// Something stands in the way; see [`Report::problems`].
+    /// A check found a problem; see [`Report::problems`].
     #[error("nothing was installed: {0}")]
     Refused(String),
-    /// A program that is no service has nothing to be installed.
+    /// The target is a program rather than a service, for which nothing is installed.
     #[error(
-        "only a service can be changed; start the program with the command line that `p4shield attach` prints"
+        "nothing is installed for a program; start it with the command line that `p4shield attach` prints"
     )]
     NoService,
-    /// A restart was asked for where there is nobody to do it.
+    /// A restart was requested on a host without systemd.
     #[error(
-        "systemd does not run this host, so the switch cannot be restarted by --restart; nothing was changed"
+        "--restart needs systemd, which does not run here; nothing was changed; restart the switch by \
+         other means"
     )]
     NoSystemd,
-    /// What is there is another attachment's, or somebody else's.
-    #[error("{} was not written by `p4shield attach {wanted}`; it stays", path.display())]
+    /// The drop-in belongs to another attachment, or was not written by P4 Shield.
+    #[error("{} was not written by `p4shield attach {wanted}`; it was left unchanged", path.display())]
     NotOurs {
         /// The drop-in.
         path: PathBuf,
-        /// The attachment that was to be taken away.
+        /// The attachment to remove.
         wanted: &'static str,
     },
-    /// A file.
-    #[error("cannot {what} {}", path.display())]
+    /// A file operation failed.
+    #[error("cannot {operation} {}", path.display())]
     File {
-        /// What was tried.
-        what: &'static str,
-        /// With which file.
+        /// The operation.
+        operation: &'static str,
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// systemd.
-    #[error("`systemctl {words}` failed: {said}; the drop-in is in place all the same")]
+    /// systemctl failed.
+    #[error("`systemctl {words}` failed: {output}; the drop-in was changed nevertheless")]
     Systemd {
         /// The command.
         words: String,
-        /// What it said.
-        said: String,
+        /// Its output.
+        output: String,
     },
 }
 
-/// Installs what was examined, and restarts the switch if asked to.
+/// Installs the drop-in of a report, and restarts the switch if `restart` is set.
 ///
 /// # Errors
-/// See [`InstallError`]; a problem that [`crate::examine`] has found is one.
-pub fn apply(report: &Report, restart: bool) -> Result<Change, InstallError> {
+/// See [`InstallError`]; among them, a problem that [`crate::examine`] found.
+pub fn apply(report: &Report, restart: bool) -> Result<HostChanges, InstallError> {
     let Some(wanted) = &report.drop_in else { return Err(InstallError::NoService) };
     if let Some(problem) = report.problems().next() {
         return Err(InstallError::Refused(problem.what.clone()));
     }
     can_restart(&report.root, restart)?;
-    let mut change = Change::default();
+    let mut change = HostChanges::default();
     if !report.installed {
         write(&report.root, &wanted.path, &wanted.text)?;
         change.changed = true;
     }
-    tell_systemd(&report.root, report.target.name(), restart, change)
+    reload_systemd(&report.root, report.target.name(), restart, change)
 }
 
-/// Takes an attachment away from a unit, and restarts the switch if asked to. Nothing there is no error.
+/// Removes an attachment from a unit, and restarts the switch if `restart` is set. A missing drop-in is no
+/// error.
 ///
 /// # Errors
 /// See [`InstallError`].
-pub fn remove(root: &Root, kind: Kind, unit: &str, restart: bool) -> Result<Change, InstallError> {
+pub fn remove(
+    root: &Root,
+    kind: PreloadedAttachment,
+    unit: &str,
+    restart: bool,
+) -> Result<HostChanges, InstallError> {
     let path = DropIn::path(unit);
     can_restart(root, restart)?;
-    let mut change = Change::default();
+    let mut change = HostChanges::default();
     match DropIn::installed(root, unit) {
         Installed::Nothing => {}
         Installed::Ours { kind: found, .. } if found == kind => {
             let at = locate(root, &path)?;
             std::fs::remove_file(&at).map_err(|e| file("remove", &at, e))?;
             if let Some(folder) = at.parent() {
-                // Not empty if the operator has drop-ins of his own.
+                // Fails if the operator has other drop-ins in the folder.
                 let _ = std::fs::remove_dir(folder);
             }
             change.changed = true;
@@ -108,12 +115,12 @@ pub fn remove(root: &Root, kind: Kind, unit: &str, restart: bool) -> Result<Chan
             return Err(InstallError::NotOurs { path, wanted: kind.word() });
         }
     }
-    tell_systemd(root, unit, restart, change)
+    reload_systemd(root, unit, restart, change)
 }
 
-/// Where the drop-in is that has a unit load an attachment; none if it does not.
+/// Returns the path of the drop-in with which a unit loads an attachment, if it is installed.
 #[must_use]
-pub fn installed(root: &Root, kind: Kind, unit: &str) -> Option<PathBuf> {
+pub fn installed(root: &Root, kind: PreloadedAttachment, unit: &str) -> Option<PathBuf> {
     let ours = matches!(DropIn::installed(root, unit), Installed::Ours { kind: found, .. } if found == kind);
     ours.then(|| DropIn::path(unit))
 }
@@ -122,9 +129,14 @@ fn can_restart(root: &Root, restart: bool) -> Result<(), InstallError> {
     if restart && !systemd::runs(root) { Err(InstallError::NoSystemd) } else { Ok(()) }
 }
 
-fn tell_systemd(root: &Root, unit: &str, restart: bool, mut change: Change) -> Result<Change, InstallError> {
+fn reload_systemd(
+    root: &Root,
+    unit: &str,
+    restart: bool,
+    mut change: HostChanges,
+) -> Result<HostChanges, InstallError> {
     let run = |words: &[&str]| {
-        systemd::systemctl(words).map_err(|said| InstallError::Systemd { words: words.join(" "), said })
+        systemd::systemctl(words).map_err(|output| InstallError::Systemd { words: words.join(" "), output })
     };
     if change.changed && systemd::runs(root) {
         run(&["daemon-reload"])?;
@@ -137,13 +149,13 @@ fn tell_systemd(root: &Root, unit: &str, restart: bool, mut change: Change) -> R
     Ok(change)
 }
 
-/// Writes a file so that it is there whole or not at all, after a crash, too.
+/// Writes a file atomically, also in case of a crash.
 fn write(root: &Root, path: &Path, text: &str) -> Result<(), InstallError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    make_folders(root, folder)?;
+    create_folders(root, folder)?;
     let (at, folder) = (locate(root, path)?, locate(root, folder)?);
     let new = at.with_extension("conf.new");
-    // Of one that was interrupted.
+    // Left behind by an interrupted run.
     let _ = std::fs::remove_file(&new);
     let written = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&new).and_then(|mut f| {
         f.write_all(text.as_bytes())?;
@@ -157,14 +169,14 @@ fn write(root: &Root, path: &Path, text: &str) -> Result<(), InstallError> {
     })
 }
 
-/// Makes a folder and those above it, without following links out of the root.
-fn make_folders(root: &Root, folder: &Path) -> Result<(), InstallError> {
+/// Creates a folder and those above it, without following links out of the root.
+fn create_folders(root: &Root, folder: &Path) -> Result<(), InstallError> {
     let mut above: Vec<_> = folder.ancestors().collect();
     above.reverse();
     for folder in above {
         let at = locate(root, folder)?;
         if !at.is_dir() {
-            std::fs::create_dir(&at).map_err(|e| file("make", &at, e))?;
+            std::fs::create_dir(&at).map_err(|e| file("create", &at, e))?;
         }
     }
     Ok(())
@@ -174,6 +186,6 @@ fn locate(root: &Root, path: &Path) -> Result<PathBuf, InstallError> {
     root.locate(path).map_err(|e| file("find", path, e))
 }
 
-fn file(what: &'static str, path: &Path, source: io::Error) -> InstallError {
-    InstallError::File { what, path: path.to_owned(), source }
+fn file(operation: &'static str, path: &Path, source: io::Error) -> InstallError {
+    InstallError::File { operation, path: path.to_owned(), source }
 }

@@ -1,4 +1,4 @@
-//! A program with all libraries that it is linked with.
+//! A program with all libraries that it is linked with, as the dynamic linker finds them.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use crate::Root;
 use crate::elf::{Elf, ElfError};
 
-/// Most libraries that are followed.
+/// Most libraries that are read.
 const MAX_LIBRARIES: usize = 512;
-/// Where the dynamic linker looks besides its configuration.
+/// The dynamic linker's folders besides those of its configuration.
 const DEFAULT_FOLDERS: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 
 /// A program and its libraries.
@@ -16,12 +16,12 @@ const DEFAULT_FOLDERS: [&str; 4] = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 pub(crate) struct Closure {
     /// The program itself.
     pub(crate) program: Elf,
-    /// Its libraries by name, as far as they were found.
+    /// Its libraries by name; `None` for those not found.
     pub(crate) libraries: BTreeMap<String, Option<Elf>>,
 }
 
 impl Closure {
-    /// Reads the program at `path` (as the host sees it) and follows what it needs.
+    /// Reads the program at `path` (as the host sees it) and all libraries that it needs.
     pub(crate) fn read(root: &Root, path: &Path) -> Result<Self, ElfError> {
         let path = root.resolve(path)?;
         let program = Elf::read(&root.locate(&path)?)?;
@@ -45,20 +45,20 @@ impl Closure {
         Ok(Self { program, libraries })
     }
 
-    /// Whether a library whose name begins so is among them.
+    /// Returns whether there is a library whose name starts with `prefix`.
     pub(crate) fn has_library(&self, prefix: &str) -> bool {
         self.libraries.keys().any(|name| name.starts_with(prefix))
     }
 
-    /// Whether the program, or a library of its own, asks for this function. DPDK's libraries do not count: what
-    /// they do themselves says nothing about the code of the switch.
+    /// Returns whether the program or one of its libraries imports this function. Imports of DPDK's own
+    /// libraries do not count, as they do not show what the switch's code calls.
     pub(crate) fn calls(&self, function: &str) -> bool {
         let own = self.libraries.iter().filter(|(name, _)| !name.starts_with("librte_"));
         self.program.imports(function) || own.filter_map(|(_, elf)| elf.as_ref()).any(|e| e.imports(function))
     }
 }
 
-/// The libraries that a file needs, each with the folders where it wants it looked for.
+/// Returns the libraries that a file needs, each with the file's own search folders.
 fn wants(elf: &Elf, at: &Path) -> Vec<(String, Vec<PathBuf>)> {
     let origin = at.parent().unwrap_or(Path::new("/")).display().to_string();
     let first = |path: &String| {
@@ -69,7 +69,7 @@ fn wants(elf: &Elf, at: &Path) -> Vec<(String, Vec<PathBuf>)> {
     elf.needed.iter().map(|name| (name.clone(), first.clone())).collect()
 }
 
-/// The dynamic linker's folders: what its configuration names, then its own.
+/// Returns the dynamic linker's folders: those of its configuration, then the default ones.
 fn folders(root: &Root) -> Vec<PathBuf> {
     let drop_ins = root.names(Path::new("/etc/ld.so.conf.d"));
     let files = drop_ins.iter().filter(|n| n.ends_with(".conf"));

@@ -1,41 +1,47 @@
-//! The one file that is installed: a drop-in for the switch's unit.
+//! The only file that is installed: a drop-in for the switch's unit.
 
 use std::path::{Path, PathBuf};
 
 use crate::unit::quote;
-use crate::{Kind, Root};
+use crate::{PreloadedAttachment, Root};
 
-/// A file that adds to a unit.
+/// A file that extends a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DropIn {
-    /// Where it goes, as the host sees it.
+    /// Its path, as the host sees it.
     pub path: PathBuf,
-    /// What is in it.
+    /// Its contents.
     pub text: String,
 }
 
 impl DropIn {
-    /// Its name; drop-ins are read in the order of their names, and those of distributions begin with small numbers.
+    /// Its file name. systemd reads drop-ins in the order of their names; those of distributions start with
+    /// small numbers.
     pub(crate) const NAME: &'static str = "90-p4shield.conf";
 
-    /// Where it is for a unit.
+    /// Returns the path for a unit.
     pub(crate) fn path(unit: &str) -> PathBuf {
         Path::new("/etc/systemd/system").join(format!("{unit}.d")).join(Self::NAME)
     }
 
-    /// Whether it is read before another drop-in, which then has the last word.
+    /// Returns whether systemd reads it before another drop-in, which then overrides it.
     pub(crate) fn comes_before(other: &Path) -> bool {
         let in_drop_ins = other.parent().is_some_and(|p| p.extension().is_some_and(|e| e == "d"));
         in_drop_ins && other.file_name().is_some_and(|name| *name > *Self::NAME)
     }
 
-    /// The file for a unit.
-    pub(crate) fn new(kind: Kind, unit: &str, environment: &[(String, String)], needed: &[&Path]) -> Self {
+    /// Returns the drop-in for a unit.
+    pub(crate) fn new(
+        kind: PreloadedAttachment,
+        unit: &str,
+        environment: &[(String, String)],
+        needed: &[&Path],
+    ) -> Self {
         let mut text = format!(
             "{}\n\
-             # Has the switch load P4 Shield's library. To take it away: p4shield detach {} --apply\n\
+             # Loads P4 Shield's library into the switch. To remove it: p4shield detach {} --apply\n\
              [Unit]\nWants=p4shield.service\nAfter=p4shield.service\n\
-             # The linker goes on without a library that is missing, and packets would go unjudged.\n",
+             # The linker ignores a missing library, and no program would judge packets.\n",
             mark(kind),
             kind.word()
         );
@@ -49,33 +55,33 @@ impl DropIn {
         Self { path: Self::path(unit), text }
     }
 
-    /// What is installed for a unit.
+    /// Returns what is installed for a unit.
     pub(crate) fn installed(root: &Root, unit: &str) -> Installed {
         let path = Self::path(unit);
         if !root.is_file(&path) {
             return Installed::Nothing;
         }
         let text = root.read(&path).unwrap_or_default();
-        match Kind::ALL.into_iter().find(|kind| text.starts_with(&mark(*kind))) {
+        match PreloadedAttachment::ALL.into_iter().find(|kind| text.starts_with(&mark(*kind))) {
             Some(kind) => Installed::Ours { kind, text },
             None => Installed::Foreign,
         }
     }
 }
 
-/// What stands where the drop-in goes.
+/// What exists at the drop-in's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Installed {
     Nothing,
     Ours {
-        kind: Kind,
+        kind: PreloadedAttachment,
         text: String,
     },
-    /// A file of somebody else under our name.
+    /// A file with this name that P4 Shield did not write.
     Foreign,
 }
 
-/// The first line, by which the file is known to be ours.
-fn mark(kind: Kind) -> String {
+/// Returns the first line, which identifies a file of P4 Shield.
+fn mark(kind: PreloadedAttachment) -> String {
     format!("# Written by `p4shield attach {}`.", kind.word())
 }

@@ -1,4 +1,4 @@
-//! What an ELF file says about how it is linked.
+//! How an ELF file is linked.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -7,20 +7,20 @@ use object::Endianness;
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, ET_DYN, FileHeader64, PT_INTERP, SHT_DYNSYM};
 use object::read::elf::{Dyn, ElfFile, FileHeader, ProgramHeader, Sym};
 
-/// Longest file that is looked at, in bytes. Switches with everything in them have some 100 MB.
+/// Longest file that is read, in bytes. Statically linked switches have about 100 MB.
 const MAX_FILE: u64 = 1 << 30;
 
-/// Why a file tells nothing.
+/// Why a file cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ElfError {
     /// It cannot be read.
     #[error("cannot be read: {0}")]
     Read(#[from] io::Error),
-    /// It begins otherwise: a script, for example.
-    #[error("is no ELF file")]
+    /// It is not an ELF file, but a script, for example.
+    #[error("is not an ELF file")]
     NotElf,
-    /// For a machine with other addresses.
-    #[error("is no 64-bit ELF file")]
+    /// It is for a machine with addresses of another size.
+    #[error("is not a 64-bit ELF file")]
     Not64,
     /// It is damaged.
     #[error("is a damaged ELF file: {0}")]
@@ -30,19 +30,19 @@ pub(crate) enum ElfError {
 /// How a program or library is linked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Elf {
-    /// The machine that it is for (`e_machine`).
+    /// Its machine (`e_machine`).
     pub(crate) machine: u16,
-    /// Whether it can be loaded anywhere: a library, or a position-independent program.
+    /// Whether it is position-independent: a library or such a program.
     pub(crate) movable: bool,
-    /// Whether the dynamic linker starts it (`PT_INTERP`); without that, `LD_PRELOAD` means nothing to a program.
+    /// Whether the dynamic linker starts it (`PT_INTERP`); otherwise `LD_PRELOAD` has no effect on a program.
     pub(crate) interpreted: bool,
     /// Libraries that it needs (`DT_NEEDED`).
     pub(crate) needed: Vec<String>,
-    /// Where it wants them looked for first (`DT_RUNPATH`, `DT_RPATH`), with `$ORIGIN` as it stands.
+    /// Its search path for them (`DT_RUNPATH`, `DT_RPATH`), with `$ORIGIN` unexpanded.
     pub(crate) run_path: Vec<String>,
-    /// Functions and data that others are to bring, without their versions.
+    /// Imported functions and data, without versions.
     pub(crate) imports: Vec<String>,
-    /// Those that it brings.
+    /// Exported functions and data.
     pub(crate) exports: Vec<String>,
 }
 
@@ -58,7 +58,7 @@ impl Elf {
         Self::parse(&bytes)
     }
 
-    /// Reads a file's bytes.
+    /// Parses a file's bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ElfError> {
         if !bytes.starts_with(b"\x7fELF") {
             return Err(ElfError::NotElf);
@@ -107,18 +107,18 @@ impl Elf {
         Ok(())
     }
 
-    /// Whether it asks others for this function.
+    /// Returns whether it imports this function.
     pub(crate) fn imports(&self, name: &str) -> bool {
         self.imports.iter().any(|n| n == name)
     }
 
-    /// Whether it brings this function.
+    /// Returns whether it exports this function.
     pub(crate) fn exports(&self, name: &str) -> bool {
         self.exports.iter().any(|n| n == name)
     }
 }
 
-/// Whether DPDK's start-up code is in the file itself: it prints this, whatever the version.
+/// Returns whether the file contains DPDK's start-up code, which prints this text in all versions.
 pub(crate) fn has_dpdk_inside(path: &Path) -> bool {
     let said = b"EAL: Detected";
     let bytes = std::fs::File::open(path).and_then(|file| {

@@ -1,64 +1,64 @@
-//! Looks at everything before anything is done.
+//! The examination of a host before anything is changed.
 
 use std::path::{Path, PathBuf};
 
 use crate::checks::{self, Host};
 use crate::dropin::{DropIn, Installed};
-use crate::finding::{Finding, Outcome};
+use crate::finding::{Finding, Severity};
 use crate::systemd::{Service, Variable};
-use crate::{Kind, Root, Target, library, target};
+use crate::{PreloadedAttachment, Root, Target, library, target};
 
-/// What is to be attached to what.
+/// What to attach to which switch.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The host.
     pub root: Root,
-    /// Which attachment.
-    pub kind: Kind,
+    /// The attachment.
+    pub kind: PreloadedAttachment,
     /// The switch.
     pub target: Target,
-    /// The switch's program, if it is not to be found out.
+    /// The switch's program; `None`: found by [`examine`].
     pub program: Option<PathBuf>,
-    /// The library, if it is not to be found.
+    /// The library; `None`: found by [`examine`].
     pub library: Option<PathBuf>,
     /// The daemon's configuration, which the library reads, too.
     pub config: PathBuf,
-    /// The socket of Open vSwitch's database; none: it is not asked.
+    /// The socket of Open vSwitch's database; `None`: not read.
     pub database: Option<PathBuf>,
 }
 
-/// What was found, and what has to be there.
+/// The result of an examination.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The host.
     pub root: Root,
-    /// Which attachment.
-    pub kind: Kind,
+    /// The attachment.
+    pub kind: PreloadedAttachment,
     /// The switch.
     pub target: Target,
-    /// The switch's program, if it was found: the file itself, no link.
+    /// The switch's program, if found, with symbolic links resolved.
     pub program: Option<PathBuf>,
     /// The library.
     pub library: PathBuf,
     /// The configuration.
     pub config: PathBuf,
-    /// What the switch's process has to find in its environment.
+    /// The environment that the switch's process needs.
     pub environment: Vec<(String, String)>,
-    /// What has to be installed; none if the switch is no service.
+    /// The drop-in to install; `None` if the switch is no service.
     pub drop_in: Option<DropIn>,
-    /// Whether exactly that is installed.
+    /// Whether exactly this drop-in is installed.
     pub installed: bool,
-    /// What was looked at.
+    /// The results of all checks.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// What stands in the way.
+    /// Returns the findings that prevent the installation.
     pub fn problems(&self) -> impl Iterator<Item = &Finding> {
-        self.findings.iter().filter(|f| f.outcome == Outcome::Problem)
+        self.findings.iter().filter(|f| f.outcome == Severity::Problem)
     }
 
-    /// The command that starts a program with the library, for a shell; none for a service.
+    /// Returns the shell command that starts a program with the library; `None` for a service.
     #[must_use]
     pub fn command(&self) -> Option<String> {
         let Target::Command(words) = &self.target else { return None };
@@ -68,7 +68,7 @@ impl Report {
     }
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell.
 fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -78,7 +78,8 @@ fn shell_word(word: &str) -> String {
     }
 }
 
-/// Looks whether the attachment can work there, and what has to be installed for it. Changes nothing.
+/// Checks whether the attachment can work on the host, and determines what has to be installed. Changes
+/// nothing.
 #[must_use]
 pub fn examine(request: &Request) -> Report {
     let Request { root, kind, target, .. } = request;
@@ -103,7 +104,7 @@ pub fn examine(request: &Request) -> Report {
         config: &request.config,
         database: request.database.as_deref(),
     };
-    host.look(&mut findings);
+    host.check(&mut findings);
 
     let environment = environment(&library, &request.config, &variables);
     let drop_in = match target {
@@ -137,7 +138,7 @@ fn is_installed(root: &Root, target: &Target, wanted: &DropIn) -> bool {
     matches!(DropIn::installed(root, target.name()), Installed::Ours { text, .. } if text == wanted.text)
 }
 
-/// Ours, and what the service loads already.
+/// Returns the variables for the library, together with what the service preloads already.
 fn environment(library: &Path, config: &Path, others: &[Variable]) -> Vec<(String, String)> {
     let mut preload = library.display().to_string();
     let theirs = others.iter().rfind(|v| v.name == checks::PRELOAD && !v.wins && !v.value.is_empty());
@@ -153,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_for_a_shell_are_quoted_where_they_must_be() {
+    fn shell_words_are_quoted_if_necessary() {
         for (word, shown) in [("--vdev=net_null0,x=1", "--vdev=net_null0,x=1"), ("a b", "'a b'"), ("", "''")]
         {
             assert_eq!(shell_word(word), shown);

@@ -1,43 +1,43 @@
-//! What was found about a host.
+//! The results of checks on a host.
 
 use serde::Serialize;
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked at: one word, for scripts.
+    /// The check, as one word for scripts.
     pub check: &'static str,
-    /// How it is.
-    pub outcome: Outcome,
-    /// The same for people.
+    /// The severity.
+    pub outcome: Severity,
+    /// The result as text.
     pub what: String,
-    /// What to do about it.
+    /// The remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
 }
 
-/// How something is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
-    /// As it has to be.
+pub enum Severity {
+    /// The check passed.
     Good,
-    /// To be known; it stops nothing.
+    /// A hint that does not prevent the installation.
     Note,
-    /// It would not work, or packets would go round: nothing is installed.
+    /// The attachment would not work, or packets would bypass it: nothing is installed.
     Problem,
 }
 
 impl Finding {
     pub(crate) fn good(check: &'static str, what: impl Into<String>) -> Self {
-        Self { check, outcome: Outcome::Good, what: what.into(), remedy: None }
+        Self { check, outcome: Severity::Good, what: what.into(), remedy: None }
     }
 
     pub(crate) fn note(check: &'static str, what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { check, outcome: Outcome::Note, what: what.into(), remedy: Some(remedy.into()) }
+        Self { check, outcome: Severity::Note, what: what.into(), remedy: Some(remedy.into()) }
     }
 
     pub(crate) fn problem(check: &'static str, what: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { check, outcome: Outcome::Problem, what: what.into(), remedy: Some(remedy.into()) }
+        Self { check, outcome: Severity::Problem, what: what.into(), remedy: Some(remedy.into()) }
     }
 }

@@ -1,17 +1,18 @@
-//! Has a switch's service load an attachment, after looking whether that can work; and takes it away.
+//! `p4shield attach` and `detach`: configures a switch's service to load an attachment's library, and removes
+//! it again.
 //!
-//! The attachments `dpdk` and `xsk` are shared libraries that the dynamic linker loads into an unmodified switch
-//! (`LD_PRELOAD`). On a host with systemd that takes one file, a drop-in for the switch's unit, and nothing else is
-//! touched: no package's file, no setting of the switch. What it promises:
+//! The attachments `dpdk` and `xsk` are shared libraries that the dynamic linker loads into an unmodified
+//! switch (`LD_PRELOAD`). On a host with systemd this takes one file, a drop-in for the switch's unit. No
+//! package's file and no setting of the switch is changed. Guarantees:
 //!
-//! - **Nothing is installed that cannot work.** [`examine`] looks at everything that would make the library useless
-//!   or let packets go round it (a switch that is linked statically, `hw-offload`, a linker that ignores
-//!   `LD_PRELOAD`, ...), says what it found, and what to do about it. [`apply`] refuses while there is a problem.
+//! - **Nothing is installed that cannot work.** [`examine`] checks for everything that would disable the library or let
+//!   packets bypass it (a statically linked switch, `hw-offload`, a linker that ignores `LD_PRELOAD`, ...) and reports
+//!   each result with a remedy. [`apply`] refuses while there is a problem.
 //! - **The switch fails closed.** With the drop-in, a switch whose library or configuration is missing does not start.
-//! - **A switch is restarted only if that was asked for.**
-//! - **[`remove`] leaves no trace**, and both can be repeated.
+//! - **A switch is restarted only on request.**
+//! - **[`remove`] restores the previous state**, and both operations can be repeated.
 //!
-//! Everything works on a folder in place of `/` as well ([`Root`]), for images and packages.
+//! All operations also work on a folder in place of `/` ([`Root`]), for images and packages.
 
 #![forbid(unsafe_code)]
 
@@ -30,10 +31,10 @@ mod target;
 mod unit;
 mod users;
 
-pub use apply::{Change, InstallError, apply, installed, remove};
+pub use apply::{HostChanges, InstallError, apply, installed, remove};
 pub use dropin::DropIn;
 pub use examine::{Report, Request, examine};
-pub use finding::{Finding, Outcome};
+pub use finding::{Finding, Severity};
 pub use library::find as find_library;
 pub use root::Root;
 pub use target::Target;
@@ -42,31 +43,31 @@ use p4shield_config::Attachment;
 
 /// The unit of Open vSwitch's forwarding process in Debian, Ubuntu, Fedora and RHEL.
 pub const OVS_UNIT: &str = "ovs-vswitchd.service";
-/// The configuration that the daemon reads unless told otherwise.
+/// The default path of the daemon's configuration.
 pub const DEFAULT_CONFIG: &str = "/etc/p4shield/p4shield.toml";
-/// The folder of the libraries, below the prefix of the installation.
+/// The folder of the libraries, below the installation's prefix.
 pub const LIBRARY_FOLDER: &str = "lib/p4shield";
 
-/// An attachment that is a library loaded into the switch.
+/// An attachment whose library is preloaded into the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Into a DPDK switch.
+pub enum PreloadedAttachment {
+    /// For a DPDK switch.
     Dpdk,
-    /// Into an AF_XDP switch.
+    /// For an AF_XDP switch.
     Xsk,
 }
 
-impl Kind {
+impl PreloadedAttachment {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Dpdk, Self::Xsk];
 
-    /// Its word.
+    /// Returns its name.
     #[must_use]
     pub const fn word(self) -> &'static str {
         self.attachment().name()
     }
 
-    /// The same in the configuration.
+    /// Returns the attachment in the configuration.
     #[must_use]
     pub const fn attachment(self) -> Attachment {
         match self {
@@ -75,7 +76,7 @@ impl Kind {
         }
     }
 
-    /// The library's file name.
+    /// Returns the library's file name.
     #[must_use]
     pub const fn library(self) -> &'static str {
         match self {
@@ -84,7 +85,7 @@ impl Kind {
         }
     }
 
-    /// A function that the library defines in place of another's: by it a library is known to be ours.
+    /// Returns a function that the library interposes, which identifies the library.
     pub(crate) const fn hook(self) -> &'static str {
         match self {
             Self::Dpdk => "rte_eth_dev_start",

@@ -1,4 +1,4 @@
-//! The library that the switch loads: where it is, and whether it is one that a service of root may load.
+//! The library that the switch loads: its path, and whether a service that runs as root may load it.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,15 @@ use p4shield_abi::inline;
 use crate::closure::Closure;
 use crate::elf::Elf;
 use crate::finding::Finding;
-use crate::{Kind, LIBRARY_FOLDER, Root, Target};
+use crate::{LIBRARY_FOLDER, PreloadedAttachment, Root, Target};
 
 const CHECK: &str = "library";
-/// Prefixes of installations, for a host that is not this one and for an executable that was built and not installed.
+/// Prefixes of installations, for another host's files and for an executable that is not installed.
 const PREFIXES: [&str; 2] = ["/usr/local", "/usr"];
 
-/// Where the library is: beside the executable's own installation, beside the executable itself (as `cargo build`
-/// leaves them), else where an installation puts it.
-pub fn find(root: &Root, kind: Kind) -> PathBuf {
+/// Returns the path of the library: in the executable's own installation, beside the executable itself (as
+/// after `cargo build`), or else in a default installation.
+pub fn find(root: &Root, kind: PreloadedAttachment) -> PathBuf {
     let own = std::env::current_exe().and_then(std::fs::canonicalize).ok().filter(|_| root.is_host());
     let folder = own.as_deref().and_then(Path::parent);
     let beside = folder.map(|f| [f.parent().unwrap_or(f).join(LIBRARY_FOLDER), f.to_owned()]);
@@ -26,10 +26,10 @@ pub fn find(root: &Root, kind: Kind) -> PathBuf {
     candidates.into_iter().find(|p| root.is_file(p)).unwrap_or_else(|| default.join(kind.library()))
 }
 
-/// Looks at the library at `path`.
+/// Checks the library at `path`.
 pub(crate) fn check(
     root: &Root,
-    kind: Kind,
+    kind: PreloadedAttachment,
     path: &Path,
     target: &Target,
     program: Option<&Closure>,
@@ -37,8 +37,12 @@ pub(crate) fn check(
     let shown = path.display();
     let text = path.to_string_lossy();
     if !path.is_absolute() || text.contains([' ', ':', '\t', '\n', '$']) {
-        let what = format!("{shown} cannot stand in LD_PRELOAD");
-        return vec![Finding::problem(CHECK, what, "put it at an absolute path without blanks, `:` and `$`")];
+        let what = format!("{shown} is invalid in LD_PRELOAD");
+        return vec![Finding::problem(
+            CHECK,
+            what,
+            "move it to an absolute path without blanks, `:` and `$`",
+        )];
     }
     let elf = match root.locate(path).map_err(Into::into).and_then(|at| Elf::read(&at)) {
         Ok(elf) => elf,
@@ -52,19 +56,19 @@ pub(crate) fn check(
         return vec![Finding::problem(CHECK, what, "name the right one with --library")];
     }
     if let Some(librte) = elf.needed.iter().find(|n| n.starts_with("librte_")) {
-        // Scripts that start the switch load the library, too, and a shell has no business with DPDK.
-        let what = format!("{shown} wants {librte} itself; it has to use the switch's");
-        return vec![Finding::problem(CHECK, what, "build it as the Makefile does")];
+        // Scripts that start the switch preload the library, too; a shell must not load DPDK.
+        let what = format!("{shown} is linked with {librte}; it must use the switch's DPDK");
+        return vec![Finding::problem(CHECK, what, "build it with `make`")];
     }
     if program.is_some_and(|p| p.program.machine != elf.machine) {
-        let what = format!("{shown} is for another machine than the switch's program");
-        return vec![Finding::problem(CHECK, what, "install P4 Shield for this machine")];
+        let what = format!("{shown} is for another machine type than the switch's program");
+        return vec![Finding::problem(CHECK, what, "install P4 Shield for this machine type")];
     }
     let mut findings = vec![Finding::good(CHECK, format!("{shown}"))];
     if matches!(target, Target::Unit(_)) {
         findings.extend(writable(root, path).map(|place| {
             let what = format!(
-                "{} can be written by others than root, and the switch would load it",
+                "{} can be written by users other than root, and the switch would load it",
                 place.display()
             );
             Finding::problem(CHECK, what, "install it with `make install`, as root")
@@ -100,12 +104,12 @@ pub(crate) fn check_inline(root: &Root, attachment: &Path, target: &Target) -> F
     }
 }
 
-/// The first of the file and the folders above it that another user than root may change.
+/// Returns the first of the file and the folders above it that a user other than root may change.
 fn writable(root: &Root, path: &Path) -> Option<PathBuf> {
     let real = root.resolve(path).ok()?;
     let open = |at: &&Path| {
         let Ok(meta) = root.locate(at).and_then(std::fs::metadata) else { return true };
-        // In a sticky folder others may add, and not replace.
+        // In a sticky folder other users can add files but not replace them.
         let shared = meta.mode() & 0o022 != 0 && !(meta.is_dir() && meta.mode() & 0o1000 != 0);
         meta.uid() != 0 || shared
     };

@@ -1,26 +1,26 @@
-//! The switch that runs now.
+//! The running switch.
 
 use std::path::Path;
 
 use crate::systemd;
-use crate::{Kind, OVS_UNIT};
+use crate::{OVS_UNIT, PreloadedAttachment};
 
-/// `AT_SECURE` of the auxiliary vector (linux/auxvec.h): the kernel told the linker not to trust the environment.
+/// `AT_SECURE` of the auxiliary vector (linux/auxvec.h): the linker must ignore the environment.
 const AT_SECURE: u64 = 23;
 
 /// A running switch.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Running {
-    /// Its process.
+    /// Its process ID.
     pub(crate) pid: u32,
     /// Whether it has loaded the library.
     pub(crate) loaded: bool,
-    /// Whether the linker ignored `LD_PRELOAD`; none if the kernel does not tell us.
+    /// Whether the linker ignored `LD_PRELOAD`; `None` if unknown.
     pub(crate) secure: Option<bool>,
 }
 
-/// Looks for the process of a unit on this host.
-pub(crate) fn of_unit(unit: &str, kind: Kind) -> Option<Running> {
+/// Finds the process of a unit on this host.
+pub(crate) fn of_unit(unit: &str, kind: PreloadedAttachment) -> Option<Running> {
     let by_file = || {
         let name = unit.strip_suffix(".service")?;
         let text = std::fs::read_to_string(format!("/run/openvswitch/{name}.pid")).ok()?;
@@ -34,14 +34,14 @@ pub(crate) fn of_unit(unit: &str, kind: Kind) -> Option<Running> {
     look(pid, kind)
 }
 
-fn look(pid: u32, kind: Kind) -> Option<Running> {
+fn look(pid: u32, kind: PreloadedAttachment) -> Option<Running> {
     let folder = Path::new("/proc").join(pid.to_string());
     let maps = std::fs::read_to_string(folder.join("maps")).ok()?;
     let secure = std::fs::read(folder.join("auxv")).ok().and_then(|bytes| secure(&bytes));
     Some(Running { pid, loaded: maps.lines().any(|line| line.ends_with(kind.library())), secure })
 }
 
-/// Reads `AT_SECURE` out of an auxiliary vector of a 64-bit process.
+/// Reads `AT_SECURE` in the auxiliary vector of a 64-bit process.
 fn secure(auxv: &[u8]) -> Option<bool> {
     let word = |bytes: &[u8]| bytes.try_into().map(u64::from_ne_bytes).ok();
     auxv.chunks_exact(16)
@@ -56,9 +56,9 @@ mod tests {
 
     #[test]
     fn this_process_is_not_secure_and_has_loaded_nothing() {
-        let me = look(std::process::id(), Kind::Dpdk).unwrap();
+        let me = look(std::process::id(), PreloadedAttachment::Dpdk).unwrap();
         assert_eq!(me, Running { pid: std::process::id(), loaded: false, secure: Some(false) });
-        assert_eq!(look(u32::MAX, Kind::Dpdk), None);
+        assert_eq!(look(u32::MAX, PreloadedAttachment::Dpdk), None);
     }
 
     #[test]

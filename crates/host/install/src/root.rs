@@ -6,38 +6,38 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 
-/// Longest chain of symbolic links, as the kernel has it.
+/// Longest chain of symbolic links, as in the kernel.
 const MAX_LINKS: usize = 40;
 /// Longest text file that is read, in bytes.
 const MAX_TEXT: u64 = 1 << 20;
 
-/// Where the host's files are: `/`, or the folder of an image. Paths given to its functions are absolute and as the
-/// host itself sees them; symbolic links on them, absolute ones too, do not lead out of the folder.
+/// The folder of the host's files: `/`, or the folder of an image. Its functions take absolute paths as the
+/// host itself sees them; symbolic links, absolute ones too, do not lead out of the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root(PathBuf);
 
 impl Root {
-    /// The host whose files are below `folder`.
+    /// Returns the host whose files are below `folder`.
     #[must_use]
     pub fn new(folder: impl Into<PathBuf>) -> Self {
         Self(folder.into())
     }
 
-    /// Whether this is the running host.
+    /// Returns whether this is the running host.
     #[must_use]
     pub fn is_host(&self) -> bool {
         std::fs::canonicalize(&self.0).is_ok_and(|path| path == Path::new("/"))
     }
 
-    /// Where a file of the host really is: no part of the result below the root is a symbolic link.
+    /// Returns the real path of a host's file: no part of it below the root is a symbolic link.
     ///
     /// # Errors
-    /// Something on the way is not there (what is last may be missing), or links lead in a circle.
+    /// A part of the path other than the last is missing, or links form a circle.
     pub fn locate(&self, path: &Path) -> io::Result<PathBuf> {
         Ok(self.outside(&self.resolve(path)?))
     }
 
-    /// The same, as the host sees it.
+    /// Returns the same path, as the host sees it.
     pub(crate) fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         let mut left: VecDeque<OsString> = parts(path);
         let (mut at, mut links) = (PathBuf::from("/"), 0);
@@ -70,19 +70,19 @@ impl Root {
         Ok(at)
     }
 
-    /// Whether there is an ordinary file.
+    /// Returns whether the path is a regular file.
     pub(crate) fn is_file(&self, path: &Path) -> bool {
         self.locate(path).is_ok_and(|p| p.is_file())
     }
 
-    /// Reads a text file of ordinary length.
+    /// Reads a text file up to the limit.
     pub(crate) fn read(&self, path: &Path) -> io::Result<String> {
         let mut text = String::new();
         File::open(self.locate(path)?)?.take(MAX_TEXT).read_to_string(&mut text)?;
         Ok(text)
     }
 
-    /// The names in a folder, sorted; none if there is none.
+    /// Returns the sorted names in a folder; none if the folder is missing.
     pub(crate) fn names(&self, folder: &Path) -> Vec<String> {
         let Ok(entries) = self.locate(folder).and_then(std::fs::read_dir) else { return Vec::new() };
         let mut names: Vec<_> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
@@ -95,7 +95,7 @@ impl Root {
     }
 }
 
-/// The parts of a path that lead somewhere; `..` is among them.
+/// Returns the parts of a path, including `..`.
 fn parts(path: &Path) -> VecDeque<OsString> {
     let leads = |c: &Component<'_>| matches!(c, Component::Normal(_) | Component::ParentDir);
     path.components().filter(leads).map(|c| c.as_os_str().to_owned()).collect()

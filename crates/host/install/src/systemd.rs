@@ -1,4 +1,4 @@
-//! Services of systemd: what their files say, and asking the running systemd.
+//! Services of systemd: their unit files, and calls of the running systemd.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use crate::Root;
 use crate::dropin::DropIn;
 use crate::unit::{Setting, environment_file, parse, words};
 
-/// Where unit files are; the first wins (systemd.unit(5)).
+/// The folders of unit files; the first takes precedence (systemd.unit(5)).
 const FOLDERS: [&str; 5] = [
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -16,16 +16,16 @@ const FOLDERS: [&str; 5] = [
     "/lib/systemd/system",
 ];
 
-/// Why a service is none.
+/// Why a service cannot be found.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoService {
     /// There is no such unit.
     Missing,
-    /// The operator has forbidden it.
+    /// The unit is masked.
     Masked,
 }
 
-/// A service as its files describe it; our own drop-in left out.
+/// A service as its files describe it, without P4 Shield's drop-in.
 #[derive(Debug)]
 pub(crate) struct Service {
     /// The unit's file.
@@ -42,7 +42,7 @@ pub(crate) struct Variable {
     pub(crate) value: String,
     /// The file that sets it.
     pub(crate) file: PathBuf,
-    /// Whether it comes after ours and so wins.
+    /// Whether it is set after P4 Shield's drop-in and so overrides it.
     pub(crate) wins: bool,
 }
 
@@ -65,20 +65,20 @@ impl Service {
         Ok(Self { file, settings })
     }
 
-    /// The command that starts it.
+    /// Returns the command that starts it.
     pub(crate) fn exec_start(&self) -> Option<Vec<String>> {
-        // An empty one takes back those before; of several, one-shot services only have more, the first is as good.
+        // An empty value clears the previous ones. Only one-shot services have several; the first is used.
         let all = self.values("ExecStart");
         let last = all.iter().rposition(|s| s.value.is_empty()).map_or(0, |at| at + 1);
         all.get(last).map(|s| words(&s.value))
     }
 
-    /// The user that it is started as.
+    /// Returns the user that it runs as.
     pub(crate) fn user(&self) -> Option<&str> {
         self.values("User").last().map(|s| s.value.as_str()).filter(|u| !u.is_empty())
     }
 
-    /// Its environment, in the order in which it is set: a later variable of a name wins.
+    /// Returns its environment, in order: a later variable overrides an earlier one of the same name.
     pub(crate) fn environment(&self, root: &Root) -> Vec<Variable> {
         let (mut plain, mut from_files) = (Vec::new(), Vec::new());
         for setting in self.values("Environment") {
@@ -106,7 +106,7 @@ impl Service {
     }
 }
 
-/// Whether a unit's file is a link to nothing (systemctl(1), `mask`).
+/// Returns whether a unit's file is a link to /dev/null (systemctl(1), `mask`).
 fn is_masked(root: &Root, file: &Path) -> bool {
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else { return false };
     let link = root.locate(folder).and_then(|at| std::fs::read_link(at.join(name)));
@@ -118,12 +118,12 @@ fn variable(word: &str, file: &Path, wins: bool) -> Option<Variable> {
     Some(Variable { name: name.into(), value: value.replace("%%", "%"), file: file.into(), wins })
 }
 
-/// A unit's drop-ins without ours, in the order in which they are read: by name, whatever the folder.
+/// Returns a unit's drop-ins without P4 Shield's, in the order of reading: by name across folders.
 fn drop_ins(root: &Root, unit: &str) -> Vec<PathBuf> {
     let mut found: Vec<(String, PathBuf)> = Vec::new();
     for folder in FOLDERS.map(|f| Path::new(f).join(format!("{unit}.d"))) {
         for name in root.names(&folder).into_iter().filter(|n| n.ends_with(".conf") && n != DropIn::NAME) {
-            // One of the same name in a folder before stands in its place.
+            // A drop-in of the same name in an earlier folder replaces it.
             if found.iter().all(|(n, _)| *n != name) {
                 found.push((name.clone(), folder.join(name)));
             }
@@ -133,12 +133,12 @@ fn drop_ins(root: &Root, unit: &str) -> Vec<PathBuf> {
     found.into_iter().map(|(_, path)| path).collect()
 }
 
-/// Whether systemd runs this host: then it can be asked.
+/// Returns whether systemd runs on this host.
 pub(crate) fn runs(root: &Root) -> bool {
     root.is_host() && Path::new("/run/systemd/system").is_dir()
 }
 
-/// Runs `systemctl` to its end; what it says if it fails.
+/// Runs `systemctl`. Returns its output; as an error if it fails.
 pub(crate) fn systemctl(words: &[&str]) -> Result<String, String> {
     let mut command = Command::new("systemctl");
     let output = command.args(words).stdin(Stdio::null()).output().map_err(|e| e.to_string())?;

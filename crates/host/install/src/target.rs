@@ -1,27 +1,27 @@
-//! What the library is loaded into.
+//! The program into which the library is loaded.
 
 use std::path::{Path, PathBuf};
 
 use crate::Root;
 use crate::systemd::Service;
 
-/// Where Open vSwitch's packages put the program, or a link to the one of several that is in force.
+/// Paths of the program in Open vSwitch's packages, or of a link to the selected build.
 const OVS_PROGRAMS: [&str; 3] =
     ["/usr/sbin/ovs-vswitchd", "/usr/local/sbin/ovs-vswitchd", "/usr/bin/ovs-vswitchd"];
-/// Where programs are, for a host that is not this one.
+/// The search path for programs of another host's files.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What the library is loaded into.
+/// The target of an attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A service of systemd, by the name of its unit.
     Unit(String),
-    /// A program that somebody starts otherwise: its name or path, and its arguments.
+    /// A program that is no service: its name or path, and its arguments.
     Command(Vec<String>),
 }
 
 impl Target {
-    /// Its name, for people.
+    /// Returns its name.
     #[must_use]
     pub fn name(&self) -> &str {
         match self {
@@ -31,7 +31,7 @@ impl Target {
     }
 }
 
-/// The program of a service: what `ExecStart` names, or what the script that it names is known to start.
+/// Returns the program of a service: that of `ExecStart`, or the program that Open vSwitch's script starts.
 pub(crate) fn program_of(root: &Root, service: &Service) -> Option<PathBuf> {
     let started =
         PathBuf::from(service.exec_start()?.first()?.trim_start_matches(['@', '-', ':', '+', '!', '|']));
@@ -41,7 +41,7 @@ pub(crate) fn program_of(root: &Root, service: &Service) -> Option<PathBuf> {
     Some(started)
 }
 
-/// The program that a shell would start.
+/// Returns the program that a shell would start.
 pub(crate) fn program_in_path(root: &Root, word: &str) -> Option<PathBuf> {
     if word.contains('/') {
         return std::path::absolute(word).ok();
@@ -50,7 +50,7 @@ pub(crate) fn program_in_path(root: &Root, word: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(word)).find(|p| root.is_file(p))
 }
 
-/// Whether this is Open vSwitch, whose database can be asked.
+/// Returns whether this is Open vSwitch.
 pub(crate) fn is_ovs(program: &Path) -> bool {
     program.file_name().is_some_and(|name| name.to_string_lossy().starts_with("ovs-vswitchd"))
 }

@@ -1,4 +1,4 @@
-//! The language of systemd's unit files, as far as an environment needs it (systemd.syntax(7), systemd.exec(5)).
+//! The syntax of systemd's unit files, as far as environments need it (systemd.syntax(7), systemd.exec(5)).
 
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,11 @@ pub(crate) struct Setting {
     pub(crate) name: String,
     /// Its value, with continued lines joined.
     pub(crate) value: String,
-    /// The file where it stands.
+    /// The file that contains it.
     pub(crate) file: PathBuf,
 }
 
-/// Reads a unit's file or drop-in. What is no setting is skipped, as systemd does.
+/// Parses a unit file or drop-in. Skips lines that are no settings, as systemd does.
 pub(crate) fn parse(file: &Path, text: &str) -> Vec<Setting> {
     let (mut settings, mut section) = (Vec::new(), String::new());
     let mut lines = text.lines().filter(|l| !l.trim_start().starts_with(['#', ';']));
@@ -38,7 +38,7 @@ pub(crate) fn parse(file: &Path, text: &str) -> Vec<Setting> {
     settings
 }
 
-/// Takes the words of a value apart: blanks separate, quotes hold together, a backslash takes the next sign as it is.
+/// Splits a value into words: blanks separate, quotes group, a backslash escapes the next character.
 pub(crate) fn words(value: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
     let mut signs = value.chars();
@@ -58,13 +58,13 @@ pub(crate) fn words(value: &str) -> Vec<String> {
     words
 }
 
-/// A word as it has to be written in `Environment=`: quoted, and with `%`, which begins a specifier, doubled.
+/// Quotes a word for `Environment=`, and doubles `%`, which starts a specifier.
 pub(crate) fn quote(word: &str) -> String {
     let escaped = word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
     format!("\"{escaped}\"")
 }
 
-/// Reads an `EnvironmentFile`: a variable a line, quotes around values allowed.
+/// Parses an `EnvironmentFile`: one variable per line, with optional quotes around values.
 pub(crate) fn environment_file(text: &str) -> Vec<(String, String)> {
     let lines = text.lines().map(str::trim).filter(|l| !l.starts_with(['#', ';']));
     let pair = |line: &str| {
@@ -82,7 +82,8 @@ mod tests {
 
     #[test]
     fn settings_are_read_as_systemd_reads_them() {
-        let text = "# comment\n[Unit]\nAfter = a.service\n[Service]\nExecStart=/bin/x \\\n  # no comment inside? skipped\n   --y \\\n z\n\
+        let text = "# comment\n[Unit]\nAfter = a.service\n[Service]\nExecStart=/bin/x \\\n  # no comment \
+                    inside? skipped\n   --y \\\n z\n\
                     ; another\nnonsense\nEnvironment=A=1 \"B=2 3\"\n";
         let settings = parse(Path::new("f"), text);
         let all: Vec<_> = settings.iter().map(|s| (&*s.section, &*s.name, &*s.value)).collect();
@@ -112,13 +113,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_quoted_reads_back(word in "[ -~]{0,40}") {
+        fn quoted_words_are_parsed_back(word in "[ -~]{0,40}") {
             let quoted = quote(&word).replace("%%", "%");
             prop_assert_eq!(words(&quoted), [word]);
         }
 
         #[test]
-        fn any_text_is_read_without_panic(text in "\\PC{0,200}|[\\[\\]=\\\\\"'\n #;a]{0,200}") {
+        fn no_text_causes_a_panic(text in "\\PC{0,200}|[\\[\\]=\\\\\"'\n #;a]{0,200}") {
             for setting in parse(Path::new("f"), &text) {
                 words(&setting.value);
             }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::Root;
 
-/// A user and the group that it runs with.
+/// A user with its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) uid: u32,
@@ -25,7 +25,7 @@ pub(crate) fn find(root: &Root, text: &str) -> Option<Account> {
     Some(Account { uid, gid })
 }
 
-/// The fields of the line that begins with a name.
+/// Returns the fields of the line that starts with a name.
 fn line(root: &Root, file: &str, name: &str) -> Option<Vec<String>> {
     let text = root.read(Path::new(file)).ok()?;
     let mut lines = text.lines().map(|l| l.split(':').map(str::to_owned).collect::<Vec<_>>());

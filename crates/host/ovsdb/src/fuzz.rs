@@ -4,7 +4,8 @@ use crate::message::{self, Message};
 use crate::stream::Splitter;
 use crate::tables::Tables;
 
-/// Processes any bytes as the output of the database's server, in pieces whose size the first byte determines.
+/// Processes any bytes as the output of the database's server, in pieces whose size the first byte
+/// determines.
 pub fn server_output(bytes: &[u8]) {
     let Some((&first, bytes)) = bytes.split_first() else { return };
     let (mut splitter, mut tables) = (Splitter::default(), Tables::default());

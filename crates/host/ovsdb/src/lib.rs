@@ -1,12 +1,13 @@
 //! A reader of Open vSwitch's database: the switch and its ports, kept up to date.
 //!
-//! OVN, OpenStack and libvirt set `external_ids:iface-id` of an interface when they plug in a VM's port. The host daemon
-//! reads it ([`Monitor`]) to find the tenant of a port. It also reads what identifies the port to an attachment (DPDK
-//! device, vhost-user socket, interface index) and settings that let packets bypass the attachment (`hw-offload`).
+//! OVN, OpenStack and libvirt set `external_ids:iface-id` of an interface when they plug in a VM's port. The
+//! host daemon reads it ([`Monitor`]) to find the tenant of a port. It also reads what identifies the port to
+//! an attachment (DPDK device, vhost-user socket, interface index) and settings that let packets bypass the
+//! attachment (`hw-offload`).
 //!
-//! The protocol is OVSDB's JSON-RPC over a UNIX socket (RFC 7047: `monitor`, `update`, `echo`), for reading only.
-//! `session` holds one connection: `stream` splits it into messages, `message` parses them, `tables` keeps their `rows`.
-//! Guarantees:
+//! The protocol is OVSDB's JSON-RPC over a UNIX socket (RFC 7047: `monitor`, `update`, `echo`), for reading
+//! only. `session` holds one connection: `stream` splits it into messages, `message` parses them, `tables`
+//! keeps their `rows`. Guarantees:
 //!
 //! - The server is not trusted: messages, rows and fields are bounded. A connection that violates the protocol is closed
 //!   and opened again after a pause that grows.

@@ -27,7 +27,8 @@ pub enum State {
     Connecting,
     /// The copy is up to date.
     Connected,
-    /// The connection is lost, for this reason. The last contents remain available while the monitor reconnects.
+    /// The connection is lost, for this reason. The last contents remain available while the monitor
+    /// reconnects.
     Lost(String),
 }
 
@@ -94,8 +95,8 @@ impl Monitor {
         self.shared.contents().state.clone()
     }
 
-    /// Returns a descriptor, for polling only, that is readable after a change of [`Self::snapshot`] or [`Self::state`]
-    /// until the next call of `snapshot`.
+    /// Returns a descriptor, for polling only, that is readable after a change of [`Self::snapshot`] or
+    /// [`Self::state`] until the next call of `snapshot`.
     #[must_use]
     pub fn changed(&self) -> BorrowedFd<'_> {
         self.shared.changed.as_fd()
@@ -152,7 +153,8 @@ fn watch(shared: &Shared) {
         }
         let why = chain(&error);
         if shared.contents().state != State::Lost(why.clone()) {
-            tracing::warn!(socket = %shared.socket.display(), error = why, "cannot read Open vSwitch's database");
+            tracing::warn!(socket = %shared.socket.display(), error = why, "cannot read Open vSwitch's \
+                database");
         }
         shared.store(None, State::Lost(why));
         if readable(&shared.stop, Some(pause)) {

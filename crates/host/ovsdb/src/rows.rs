@@ -1,4 +1,5 @@
-//! The rows of the monitored tables, as parsed from messages: [`crate::message`] fills them, [`crate::tables`] keeps them.
+//! The rows of the monitored tables, as parsed from messages: [`crate::message`] fills them,
+//! [`crate::tables`] keeps them.
 
 use std::fmt;
 use std::marker::PhantomData;

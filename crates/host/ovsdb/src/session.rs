@@ -14,7 +14,8 @@ use crate::stream::Splitter;
 use crate::switch::Switch;
 use crate::tables::Tables;
 
-/// Silence after which the client sends an `echo`; after the same time without an answer the server counts as down.
+/// Silence after which the client sends an `echo`; after the same time without an answer the server counts as
+/// down.
 const SILENCE: Duration = Duration::from_secs(30);
 /// Longest time for the server to read a request.
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
@@ -26,7 +27,8 @@ const MAX_ECHO: usize = 64 << 10;
 #[non_exhaustive]
 pub enum Error {
     /// The connection cannot be opened.
-    #[error("cannot connect to Open vSwitch's database at {}; check that ovsdb-server runs", socket.display())]
+    #[error("cannot connect to Open vSwitch's database at {}; check that ovsdb-server \
+             runs", socket.display())]
     Connect {
         /// Path of the socket.
         socket: PathBuf,

@@ -1,9 +1,10 @@
 //! Splits a stream of bytes into JSON objects.
 //!
-//! JSON-RPC over a stream has no frames: one object follows another. The splitter finds the end of an object by counting
-//! brackets outside strings; the parser then checks whether it is JSON.
+//! JSON-RPC over a stream has no frames: one object follows another. The splitter finds the end of an object
+//! by counting brackets outside strings; the parser then checks whether it is JSON.
 
-/// Longest message in bytes. A monitored interface takes about a kilobyte, so a message has room for about 30,000.
+/// Longest message in bytes. A monitored interface takes about a kilobyte, so a message has room for about
+/// 30,000.
 pub(crate) const MAX_MESSAGE: usize = 32 << 20;
 
 /// Why a stream cannot be split.
@@ -31,7 +32,8 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// Adds received bytes. The caller must take all messages of [`Self::next`] first, so that the buffer stays bounded.
+    /// Adds received bytes. The caller must take all messages of [`Self::next`] first, so that the buffer
+    /// stays bounded.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.start);
         self.at -= self.start;

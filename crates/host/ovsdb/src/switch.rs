@@ -7,7 +7,8 @@ use std::sync::Arc;
 /// The switch at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Switch {
-    /// `other_config:hw-offload`: flows may be offloaded to the network card, where no attachment sees their packets.
+    /// `other_config:hw-offload`: flows may be offloaded to the network card, where no attachment sees their
+    /// packets.
     pub hw_offload: bool,
     /// `other_config:dpdk-init`: the switch is configured to use DPDK.
     pub dpdk: bool,

@@ -1,7 +1,8 @@
 //! OVSDB's notation of column values (RFC 7047, section 5.1), deserialised directly from text.
 //!
-//! A column's value is an atom, `["set", [atoms]]` or `["map", [[key, value], ...]]`; a set with one member may be written
-//! as the atom. Unneeded values (other keys of a map, strings longer than [`MAX_TEXT`]) are not copied.
+//! A column's value is an atom, `["set", [atoms]]` or `["map", [[key, value], ...]]`; a set with one member
+//! may be written as the atom. Unneeded values (other keys of a map, strings longer than [`MAX_TEXT`]) are
+//! not copied.
 
 use std::fmt;
 use std::marker::PhantomData;

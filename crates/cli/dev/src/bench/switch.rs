@@ -8,7 +8,7 @@ use clap::ValueEnum;
 use p4shield_bench::switch::{
     Latency, Load, Mode, Options, Parts, Protocol, Report, Stream, SwitchKind, Throughput, run, steps,
 };
-use p4shield_install::{Kind as Attached, Root, find_library};
+use p4shield_install::{PreloadedAttachment as Attached, Root, find_library};
 use p4shield_plot::{Lines, Series};
 
 use super::{Form, write_chart};

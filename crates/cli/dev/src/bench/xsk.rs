@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::bail;
 use clap::ValueEnum;
 use p4shield_bench::xsk::{Options, Parts, delay, hysteresis, long, messages, run, steps, usable};
-use p4shield_install::{Kind as Attached, Root, find_library};
+use p4shield_install::{PreloadedAttachment as Attached, Root, find_library};
 
 use super::Form;
 use p4shield_console::Exit;

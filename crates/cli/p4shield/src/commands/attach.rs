@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::ValueEnum;
 use p4shield_install::{
-    Change, DEFAULT_CONFIG, Finding, InstallError, Kind, OVS_UNIT, Outcome, Report, Request, Root, Target,
+    DEFAULT_CONFIG, Finding, HostChanges, InstallError, OVS_UNIT, PreloadedAttachment, Report, Request, Root,
+    Severity, Target,
 };
 use serde::Serialize;
 
@@ -108,7 +109,7 @@ enum Attachment {
     Xsk,
 }
 
-impl From<Attachment> for Kind {
+impl From<Attachment> for PreloadedAttachment {
     fn from(attachment: Attachment) -> Self {
         match attachment {
             Attachment::Dpdk => Self::Dpdk,
@@ -151,7 +152,7 @@ struct Attached<'a> {
     installed: bool,
     findings: &'a [Finding],
     #[serde(flatten)]
-    change: Change,
+    change: HostChanges,
 }
 
 #[derive(Serialize)]
@@ -167,7 +168,7 @@ struct Detached<'a> {
     switch: &'a str,
     drop_in: Option<PathBuf>,
     #[serde(flatten)]
-    change: Change,
+    change: HostChanges,
 }
 
 impl Attach {
@@ -177,7 +178,7 @@ impl Attach {
         let change = if self.apply && problems == 0 {
             p4shield_install::apply(&report, self.restart).map_err(refused)?
         } else {
-            Change::default()
+            HostChanges::default()
         };
         if self.json {
             output::json(&json(&report, change))?;
@@ -207,7 +208,7 @@ impl Attach {
         })
     }
 
-    fn show(&self, report: &Report, change: Change) {
+    fn show(&self, report: &Report, change: HostChanges) {
         report.findings.iter().for_each(show_finding);
         if report.problems().next().is_some() {
             let result =
@@ -228,13 +229,13 @@ impl Attach {
 
 impl Detach {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
-        let (root, kind) = (Root::new(&self.service.root), Kind::from(self.attachment));
+        let (root, kind) = (Root::new(&self.service.root), PreloadedAttachment::from(self.attachment));
         let unit = self.service.unit;
         let drop_in = p4shield_install::installed(&root, kind, &unit);
         let change = if self.apply {
             p4shield_install::remove(&root, kind, &unit, self.restart).map_err(refused)?
         } else {
-            Change::default()
+            HostChanges::default()
         };
         if self.json {
             output::json(&Detached { attachment: kind.word(), switch: &unit, drop_in, change })?;
@@ -260,7 +261,7 @@ fn refused(error: InstallError) -> anyhow::Error {
     }
 }
 
-fn json(report: &Report, change: Change) -> Attached<'_> {
+fn json(report: &Report, change: HostChanges) -> Attached<'_> {
     Attached {
         attachment: report.kind.word(),
         switch: report.target.name(),
@@ -278,9 +279,9 @@ fn json(report: &Report, change: Change) -> Attached<'_> {
 
 fn show_finding(f: &Finding) {
     let outcome = match f.outcome {
-        Outcome::Good => "ok",
-        Outcome::Note => "note",
-        Outcome::Problem => "PROBLEM",
+        Severity::Good => "ok",
+        Severity::Note => "note",
+        Severity::Problem => "PROBLEM",
     };
     output::line(format_args!("{outcome:<8} {}: {}", f.check, f.what));
     if let Some(remedy) = &f.remedy {
@@ -303,7 +304,7 @@ fn show_need(report: &Report) {
     output::line("--apply installs it; the switch's next start loads the library.");
 }
 
-fn show_change(what: &str, target: &Target, path: Option<&Path>, change: Change) {
+fn show_change(what: &str, target: &Target, path: Option<&Path>, change: HostChanges) {
     let unit = target.name();
     match path {
         Some(path) if change.changed => output::line(format_args!("\n{what}: {}", path.display())),

@@ -5,8 +5,8 @@ use rustix::process::DumpableBehavior;
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 use rustix::{process, thread};
 
-/// Changes root to `uid` without supplementary groups. Keeps capabilities for the creation of namespaces, which hardened
-/// distributions allow only with capabilities. Does nothing for other users.
+/// Changes root to `uid` without supplementary groups. Keeps capabilities for the creation of namespaces,
+/// which hardened distributions allow only with capabilities. Does nothing for other users.
 pub(super) fn shed_root(uid: u32) -> Result<(), SandboxError> {
     if !process::geteuid().is_root() {
         return Ok(());

@@ -42,8 +42,8 @@ pub(super) fn apply(limits: &Limits) -> Result<(), SandboxError> {
     Ok(())
 }
 
-/// Closes every descriptor but `keep` and standard error. Standard input and output become standard error unless they are
-/// kept, so that no later descriptor gets their numbers.
+/// Closes every descriptor but `keep` and standard error. Standard input and output become standard error
+/// unless they are kept, so that no later descriptor gets their numbers.
 pub(super) fn close_all_but(keep: &[RawFd]) -> Result<(), SandboxError> {
     let step = Step("close inherited descriptors", "use Linux 5.9 or newer");
     let error = rustix::stdio::stderr();
@@ -68,8 +68,8 @@ pub(super) fn close_all_but(keep: &[RawFd]) -> Result<(), SandboxError> {
 }
 
 fn close_range(first: u32, last: u32) -> std::io::Result<()> {
-    // SAFETY: takes integers only. No value owns a descriptor of this range: the process was just started, and its caller
-    // lists the owned ones.
+    // SAFETY: takes integers only. No value owns a descriptor of this range: the process was just started,
+    // and its caller lists the owned ones.
     let done = unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };
     if done < 0 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }

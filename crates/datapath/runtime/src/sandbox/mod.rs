@@ -1,12 +1,12 @@
 //! The compartment `process`: a P4 VM enters this sandbox before it reads a byte of a tenant.
 //!
-//! [`enter`] leaves the process memory, a few descriptors and CPU time only: user, mount, network, IPC, PID, UTS and
-//! cgroup namespaces of its own, an empty read-only root, no capability in any set and no way to gain one, Landlock
-//! without rules, resource limits, no core dumps. The last layer, the system call filter, differs by thread; each
-//! thread applies its own ([`seccomp::apply`]).
+//! [`enter`] leaves the process memory, a few descriptors and CPU time only: user, mount, network, IPC, PID,
+//! UTS and cgroup namespaces of its own, an empty read-only root, no capability in any set and no way to gain
+//! one, Landlock without rules, resource limits, no core dumps. The last layer, the system call filter,
+//! differs by thread; each thread applies its own ([`seccomp::apply`]).
 //!
-//! Every layer holds alone: the tests attack each one without the others. A layer that the kernel lacks is an error,
-//! unless the operator waives that [`Measure`] by name; [`SandboxReport`] lists the missing ones.
+//! Every layer holds alone: the tests attack each one without the others. A layer that the kernel lacks is an
+//! error, unless the operator waives that [`Measure`] by name; [`SandboxReport`] lists the missing ones.
 
 mod credentials;
 mod landlock;
@@ -23,8 +23,8 @@ use std::os::fd::RawFd;
 /// How to enter the sandbox.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// User and group to change to if started as root. No other process should use them, so that per-user limits and
-    /// signals concern the P4 VM only. Ignored if not started as root.
+    /// User and group to change to if started as root. No other process should use them, so that per-user
+    /// limits and signals concern the P4 VM only. Ignored if not started as root.
     pub uid: u32,
     /// Measures that may be missing.
     pub allow_missing: Vec<Measure>,
@@ -87,9 +87,9 @@ fn waive(
 
 /// Enters the sandbox, except for the system call filter. Must be called while the process has one thread.
 ///
-/// A process cannot change its own PID namespace. The function therefore returns in a *new* process, the first of its PID
-/// namespace, whose parent is the caller's parent; the calling process exits with status 0. The kernel kills the new
-/// process when the thread that started the caller ends.
+/// A process cannot change its own PID namespace. The function therefore returns in a *new* process, the
+/// first of its PID namespace, whose parent is the caller's parent; the calling process exits with status 0.
+/// The kernel kills the new process when the thread that started the caller ends.
 ///
 /// # Errors
 /// The first layer that failed, with a remedy. The process must not continue then.

@@ -5,7 +5,8 @@ use rustix::process::{Signal, getegid, geteuid};
 use rustix::thread::UnshareFlags;
 use std::fs;
 
-const NEEDS_USERNS: &str = "enable user namespaces (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, \
+const NEEDS_USERNS: &str = "enable user namespaces (sysctl user.max_user_namespaces, \
+                            kernel.unprivileged_userns_clone, \
      kernel.apparmor_restrict_unprivileged_userns) or start as root";
 
 fn unshare(flags: UnshareFlags) -> rustix::io::Result<()> {
@@ -21,8 +22,8 @@ pub(super) fn own_user_namespace() -> Result<(), SandboxError> {
     fs::write("/proc/self/setgroups", "deny").during(step)?;
     fs::write("/proc/self/uid_map", format!("{uid} {uid} 1")).during(step)?;
     fs::write("/proc/self/gid_map", format!("{gid} {gid} 1")).during(step)?;
-    // No nested user namespace, in which the process would have every capability again. Where a container mounts /proc/sys
-    // read-only, the seccomp filter alone prevents it.
+    // No nested user namespace, in which the process would have every capability again. Where a container
+    // mounts /proc/sys read-only, the seccomp filter alone prevents it.
     let _ = fs::write("/proc/sys/user/max_user_namespaces", "0");
     Ok(())
 }
@@ -49,8 +50,8 @@ pub(super) fn own_cgroup_namespace() -> Result<(), SandboxError> {
 /// Continues as process 1 of the PID namespace, a child of this process's parent; this process ends.
 pub(super) fn continue_in_new_process() -> Result<(), SandboxError> {
     let flags = libc::CLONE_PARENT | libc::SIGCHLD;
-    // SAFETY: without CLONE_VM this is fork(): the child gets its own copy of memory and returns here. The process
-    // has one thread, so no lock can be held by a thread that the child lacks.
+    // SAFETY: without CLONE_VM this is fork(): the child gets its own copy of memory and returns here. The
+    // process has one thread, so no lock can be held by a thread that the child lacks.
     let child =
         unsafe { libc::syscall(libc::SYS_clone, flags as libc::c_long, 0_usize, 0_usize, 0_usize, 0_usize) };
     match child {

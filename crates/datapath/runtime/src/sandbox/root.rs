@@ -6,7 +6,8 @@ use rustix::mount::{
 };
 use rustix::process::{chdir, chroot, pivot_root};
 
-/// Where the new root is mounted at first. The directory exists, as the user namespace's maps were just written there.
+/// Where the new root is mounted at first. The directory exists, as the user namespace's maps were just
+/// written there.
 const SCAFFOLD: &str = "/proc";
 
 /// Replaces the root by an empty, read-only tmpfs and detaches the old one.
@@ -19,8 +20,8 @@ pub(super) fn empty() -> Result<(), SandboxError> {
     // With both names equal, the old root is mounted over the new one, from where it can be unmounted.
     match pivot_root(".", ".") {
         Ok(()) => rustix::mount::unmount(".", UnmountFlags::DETACH).during(step)?,
-        // pivot_root does not work on the initial RAM file system. Without capabilities and without descriptors of the old
-        // root, a moved mount with chroot isolates as well.
+        // pivot_root does not work on the initial RAM file system. Without capabilities and without
+        // descriptors of the old root, a moved mount with chroot isolates as well.
         Err(rustix::io::Errno::INVAL) => {
             mount_move(".", "/").during(step)?;
             chroot(".").during(step)?;

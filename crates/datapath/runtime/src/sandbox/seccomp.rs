@@ -1,8 +1,10 @@
-//! The system call filters of a P4 VM: one allow-list for each kind of thread. Any other call kills the process.
+//! The system call filters of a P4 VM: one allow-list for each kind of thread. Any other call kills the
+//! process.
 //!
-//! No list allows memory that is writable and executable at once, opening a file, creating a socket, starting a program
-//! or naming another process. Only the control thread, which compiles programs, may make memory executable. The worker,
-//! which runs a tenant's programs, and the verifier, which reads a tenant's bytes, may not.
+//! No list allows memory that is writable and executable at once, opening a file, creating a socket, starting
+//! a program or naming another process. Only the control thread, which compiles programs, may make memory
+//! executable. The worker, which runs a tenant's programs, and the verifier, which reads a tenant's bytes,
+//! may not.
 
 use super::{SandboxError, Step};
 use p4shield_bpf::verify::isolated;
@@ -23,8 +25,8 @@ pub enum Filter {
     Verifier,
 }
 
-/// What control thread and worker need: memory that is not executable, waiting, the clock, reading and writing open
-/// descriptors, ending. Doorbells are sockets.
+/// What control thread and worker need: memory that is not executable, waiting, the clock, reading and
+/// writing open descriptors, ending. Doorbells are sockets.
 const COMMON: &[i64] = &[
     libc::SYS_brk,
     libc::SYS_clock_gettime,

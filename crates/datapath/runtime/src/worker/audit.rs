@@ -1,7 +1,7 @@
 //! The running digests of one user VM's packets, for its log records.
 //!
-//! DigestBatch are sums, so a packet's digest may be added after its verdict, but before the next record: [`Audit::sums`]
-//! adds all. Packets wait so that several are digested at once.
+//! DigestBatch are sums, so a packet's digest may be added after its verdict, but before the next record:
+//! [`Audit::sums`] adds all. Packets wait so that several are digested at once.
 
 use p4shield_abi::Direction;
 use p4shield_seal::{DigestBatch, LANES, PacketDigest};

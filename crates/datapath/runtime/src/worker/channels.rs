@@ -1,9 +1,9 @@
 //! The channels of a P4 VM, of which the quiet ones are polled less often.
 //!
-//! Each lane of a switch has a channel of its own to each tenant, and most channels are idle most of the time. Polling an
-//! idle channel takes a cache line and a page that nothing else needs. A channel that has been quiet for some rounds is
-//! therefore polled by turns: a few each round while other channels have packets, all of them otherwise. Idle channels
-//! thus hardly delay the busy ones.
+//! Each lane of a switch has a channel of its own to each tenant, and most channels are idle most of the
+//! time. Polling an idle channel takes a cache line and a page that nothing else needs. A channel that has
+//! been quiet for some rounds is therefore polled by turns: a few each round while other channels have
+//! packets, all of them otherwise. Idle channels thus hardly delay the busy ones.
 
 use super::serve::ServedChannel;
 use p4shield_channel::Sleeper;
@@ -13,7 +13,8 @@ use p4shield_channel::futex::FutexWait;
 const QUIET: u8 = 32;
 /// Fewest quiet channels polled in a round in which other channels have packets.
 const MIN_PROBES: usize = 8;
-/// Most rounds that the first packet of a quiet channel waits: each round polls at least this fraction of them.
+/// Most rounds that the first packet of a quiet channel waits: each round polls at least this fraction of
+/// them.
 const MAX_PROBE_ROUNDS: usize = 16;
 
 /// The channels.

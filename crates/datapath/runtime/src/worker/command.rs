@@ -1,7 +1,7 @@
 //! Commands of the control thread to the worker, and the worker's answers.
 //!
-//! The control thread allocates a command and all that belongs to it. What has to be freed returns to the control thread
-//! in the answer.
+//! The control thread allocates a command and all that belongs to it. What has to be freed returns to the
+//! control thread in the answer.
 
 use super::serve::ServedChannel;
 use super::tenant_programs::TenantPrograms;

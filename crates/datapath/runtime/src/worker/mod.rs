@@ -9,11 +9,12 @@
 //! | 2 | `tenant_programs` | finds the VM, the direction and their program |
 //! | 3 | `verdict` | runs the program, counts and audits the packet, passes the verdict to the channel |
 //!
-//! Commands of the control thread (`command`, `mailbox`) are executed between two batches. That is when programs are
-//! replaced, so that the old or the new program judges a packet, which waits for neither. On a packet's way there is no
-//! allocation, no lock and no system call; what has to be freed returns to the control thread. Without packets the worker
-//! spins, yields and at last sleeps: at the futexes of its channels, or at their doorbells if there are too many channels
-//! or the kernel is older than 5.16. It wakes for each log record.
+//! Commands of the control thread (`command`, `mailbox`) are executed between two batches. That is when
+//! programs are replaced, so that the old or the new program judges a packet, which waits for neither. On a
+//! packet's way there is no allocation, no lock and no system call; what has to be freed returns to the
+//! control thread. Without packets the worker spins, yields and at last sleeps: at the futexes of its
+//! channels, or at their doorbells if there are too many channels or the kernel is older than 5.16. It wakes
+//! for each log record.
 
 mod audit;
 mod channels;
@@ -100,7 +101,8 @@ impl Worker {
         self
     }
 
-    /// Judges packets until [`WorkerCommand::Stop`] or until the control thread ends. Publishes a last log record of each VM.
+    /// Judges packets until [`WorkerCommand::Stop`] or until the control thread ends. Publishes a last log
+    /// record of each VM.
     pub fn run(mut self) {
         while self.round() {}
         self.publish_logs(Now::read());
@@ -116,11 +118,11 @@ impl Worker {
         self.channels.all.first().map_or(0, |c| c.header_bytes())
     }
 
-    /// Runs one round: commands, a fetch from each channel, information and log if due, verdicts; sleeps if there was
-    /// nothing to do. Returns false at the end.
+    /// Runs one round: commands, a fetch from each channel, information and log if due, verdicts; sleeps if
+    /// there was nothing to do. Returns false at the end.
     ///
-    /// Packets are fetched before the clock is read. A host that stops this thread anywhere and continues it when the
-    /// information is stale thus gets verdicts on packets of that time, and none on new packets.
+    /// Packets are fetched before the clock is read. A host that stops this thread anywhere and continues it
+    /// when the information is stale thus gets verdicts on packets of that time, and none on new packets.
     #[inline]
     fn round(&mut self) -> bool {
         if self.mailbox.pending() && !self.run_commands() {
@@ -208,8 +210,8 @@ impl Worker {
         }
     }
 
-    /// Drains the doorbells that rang. This happens before the next sleep and not after waking, so that no packet waits for
-    /// these system calls.
+    /// Drains the doorbells that rang. This happens before the next sleep and not after waking, so that no
+    /// packet waits for these system calls.
     fn drain_doorbells(&mut self) {
         if std::mem::take(&mut self.command_doorbell_rang) {
             self.mailbox.drain();

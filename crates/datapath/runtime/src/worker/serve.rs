@@ -47,9 +47,9 @@ impl ServedChannel {
         self.header_bytes
     }
 
-    /// Copies up to one batch of packets into private memory, for [`Self::judge_batch`]. Returns false if there is none,
-    /// also if the mediator broke the protocol: the fault stays in the channel, where `status` shows it, and the channel
-    /// is never touched again.
+    /// Copies up to one batch of packets into private memory, for [`Self::judge_batch`]. Returns false if
+    /// there is none, also if the mediator broke the protocol: the fault stays in the channel, where `status`
+    /// shows it, and the channel is never touched again.
     #[inline]
     pub(super) fn fetch(&mut self) -> bool {
         let (requests, packets, fetched) = (&mut self.requests, &mut self.packets, &mut self.fetched);
@@ -73,7 +73,8 @@ impl ServedChannel {
         self.fetched == 0
     }
 
-    /// Judges the fetched packets and publishes the verdicts. Returns whether the mediator sleeps and must be woken.
+    /// Judges the fetched packets and publishes the verdicts. Returns whether the mediator sleeps and must be
+    /// woken.
     #[inline]
     pub(super) fn judge_batch(&mut self, programs: &mut TenantPrograms) -> bool {
         let fetched = self.requests.iter().zip(&mut self.packets).take(self.fetched);

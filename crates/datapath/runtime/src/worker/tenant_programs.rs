@@ -1,8 +1,8 @@
 //! Step 2 of a packet's way through the P4 VM: the tenant's VMs with their programs, information and logs.
 //!
-//! [`TenantPrograms::judge_packet`] finds the VM and direction of a packet; `verdict`, step 3, runs the program. The
-//! worker has one value for its channels and the placement `inline` has one for the switch's threads, so that a program
-//! runs in the same way in both.
+//! [`TenantPrograms::judge_packet`] finds the VM and direction of a packet; `verdict`, step 3, runs the
+//! program. The worker has one value for its channels and the placement `inline` has one for the switch's
+//! threads, so that a program runs in the same way in both.
 
 use super::verdict::{self, NoProgram};
 use super::vm::Vm;
@@ -40,8 +40,8 @@ impl TenantPrograms {
         }
     }
 
-    /// Judges one packet, whose header and length are in `packet`, where the program works on it. Passes the verdict to
-    /// `respond`, which may refuse a rewrite; the packet is dropped then.
+    /// Judges one packet, whose header and length are in `packet`, where the program works on it. Passes the
+    /// verdict to `respond`, which may refuse a rewrite; the packet is dropped then.
     #[inline]
     pub(crate) fn judge_packet(
         &mut self,

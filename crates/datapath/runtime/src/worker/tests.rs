@@ -1,4 +1,5 @@
-//! A packet's way allocates nothing and makes no system call: a counting allocator and a seccomp filter check it.
+//! A packet's way allocates nothing and makes no system call: a counting allocator and a seccomp filter check
+//! it.
 
 use super::*;
 use crate::program::LoadedProgram;
@@ -120,7 +121,8 @@ const GROW: &str = "
     mov r0, 1
     exit";
 
-/// The auditor sees the agreed number of header bytes of a packet, not the bytes that a program pushed behind them.
+/// The auditor sees the agreed number of header bytes of a packet, not the bytes that a program pushed behind
+/// them.
 #[test]
 fn a_grown_packet_is_digested_up_to_header_bytes() {
     let mut setup = setup_with(GROW, Geometry { slots: 64, header_bytes: 64, headroom: 32 });
@@ -205,7 +207,7 @@ fn a_worker_notices_once_that_judged_packets_were_sent() {
     }
 }
 
-/// Has a worker that sleeps at once judge some packets over each of its channels; then nobody gives it orders any more.
+/// Lets a worker that sleeps at once judge packets over each of its channels; then closes its mailbox.
 fn sleeps_and_is_woken(channels: u32, can_wait: bool) {
     let (control, mailbox) = mailbox().unwrap();
     let sleepy = WaitPolicy { min_spins: 0, max_spins: 0, yields: 0 };
@@ -241,7 +243,8 @@ fn a_worker_sleeps_at_futexes_or_doorbells_and_is_woken() {
     sleeps_and_is_woken(MAX_FUTEXES as u32, true);
 }
 
-/// Returns a filter that allows `exit` only. Seccomp's strict mode would also forbid reading the time stamp counter.
+/// Returns a filter that allows `exit` only. Seccomp's strict mode would also forbid reading the time stamp
+/// counter.
 fn exit_only() -> seccompiler::BpfProgram {
     use seccompiler::{SeccompAction, SeccompFilter};
     let arch = std::env::consts::ARCH.try_into().unwrap();

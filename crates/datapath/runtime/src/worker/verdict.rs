@@ -1,7 +1,7 @@
 //! Step 3 of a packet's way through the P4 VM: one program judges one packet.
 //!
-//! [`judge`] runs the program (`p4shield_bpf`), counts and audits the packet, and passes the verdict to the channel. The
-//! way goes on in the mediator, which reads the verdict.
+//! [`judge`] runs the program (`p4shield_bpf`), counts and audits the packet, and passes the verdict to the
+//! channel. The way goes on in the mediator, which reads the verdict.
 
 use super::vm::PacketContext;
 use p4shield_abi::channel::Request;

@@ -172,7 +172,8 @@ impl Vm {
         }
     }
 
-    /// Opens the newest snapshot if there is a new publication, and marks the last one as stale when it is too old.
+    /// Opens the newest snapshot if there is a new publication, and marks the last one as stale when it is
+    /// too old.
     pub(super) fn refresh_info(&mut self, now: Now) {
         let Some(info) = &mut self.info else { return };
         let changed = info.poll(now);

@@ -28,7 +28,8 @@ pub(crate) const ODD: &str = "
         return p[0] & 1;
     }";
 
-/// Writes the number of its version into the second byte of every packet. Two versions have different digests.
+/// Writes the number of its version into the second byte of every packet. Two versions have different
+/// digests.
 pub(crate) fn stamp(version: u8) -> String {
     format!(
         "PROGRAM {{

@@ -258,7 +258,7 @@ fn pages_cut_short() {
     }
     let status = rig.status().vms[0].clone();
     assert_eq!(status.info, InfoStatus::Missing as u8);
-    assert!(status.log_records <= records + 1, "nobody could see more");
+    assert!(status.log_records <= records + 1, "records on a truncated page do not count");
 }
 
 fn a_floor_raises_the_logs_epoch() {

@@ -155,7 +155,8 @@ fn read_memory_outside(p: &Prepared) -> io::Result<()> {
     let mut word = 0_u64;
     let local = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: 8 };
     let remote = libc::iovec { iov_base: p.address as *mut c_void, iov_len: 8 };
-    // SAFETY: both descriptions are alive and name eight bytes; the kernel checks the other process's address.
+    // SAFETY: both descriptions are alive and name eight bytes; the kernel checks the other process's
+    // address.
     let n = unsafe { libc::process_vm_readv(p.pid, &raw const local, 1, &raw const remote, 1, 0) };
     check(n as libc::c_long)?;
     assert_eq!(word, 0x5ec2_e7aa);

@@ -1,8 +1,9 @@
 //! Attacks the sandbox from inside.
 //!
-//! The test starts this binary with `--attack NAME LAYERS`; the process enters the sandbox as a P4 VM does, and then
-//! attacks as a compromised P4 VM would. Each attack must fail in the sandbox and succeed outside of it: an attack that
-//! never succeeds shows nothing. The sandbox needs a process with one thread, which a test under libtest's harness is not.
+//! The test starts this binary with `--attack NAME LAYERS`; the process enters the sandbox as a P4 VM does,
+//! and then attacks as a compromised P4 VM would. Each attack must fail in the sandbox and succeed outside of
+//! it: an attack that never succeeds shows nothing. The sandbox needs a process with one thread, which a test
+//! under libtest's harness is not.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is its own harness")]
 
@@ -114,7 +115,8 @@ fn reap(first: u32) -> ExitStatus {
     let mut result = None;
     loop {
         let mut status = 0;
-        // SAFETY: `status` is a live integer; all children of this process belong to this test, which runs alone.
+        // SAFETY: `status` is a live integer; all children of this process belong to this test, which runs
+        // alone.
         let pid = unsafe { libc::waitpid(-1, &raw mut status, 0) };
         if pid < 0 {
             return result.expect("there was a child");

@@ -14,7 +14,8 @@ use std::os::fd::AsFd;
 pub(super) struct Channels {
     /// By lane: the channel's number; none if the P4 VM refused the channel.
     lanes: BTreeMap<LaneKey, Option<u32>>,
-    /// Number of the newest channel. Numbers are never used twice, so that a late fault is attributed to its channel.
+    /// Number of the newest channel. Numbers are never used twice, so that a late fault is attributed to its
+    /// channel.
     newest: u32,
     /// Why the P4 VM last refused a channel.
     refusal: String,
@@ -26,8 +27,8 @@ impl Channels {
         self.lanes.clear();
     }
 
-    /// Connects new lanes and removes the channels of lanes that are gone. Returns why the P4 VM refused channels, if it
-    /// did; the tenant's policy applies to the packets of those lanes.
+    /// Connects new lanes and removes the channels of lanes that are gone. Returns why the P4 VM refused
+    /// channels, if it did; the tenant's policy applies to the packets of those lanes.
     ///
     /// # Errors
     /// The control socket is unusable and the P4 VM must be replaced, or a channel cannot be created.
@@ -67,8 +68,8 @@ impl Channels {
         Ok((refused > 0).then(|| format!("{refused} lanes have no channel to the P4 VM: {}", self.refusal)))
     }
 
-    /// Creates a channel between the P4 VM and the lane's mediator, and returns its number. If the P4 VM cannot map the
-    /// lane's packet memory, the mediator copies headers.
+    /// Creates a channel between the P4 VM and the lane's mediator, and returns its number. If the P4 VM
+    /// cannot map the lane's packet memory, the mediator copies headers.
     fn connect(
         &mut self,
         config: &SupervisorConfig,
@@ -81,7 +82,8 @@ impl Channels {
         match self.connect_with(config, process, lane, Some(&packets)) {
             Err(e) if is_recoverable(&e) => {
                 let tenant = &config.tenant.name;
-                tracing::warn!(tenant, error = %e, "the P4 VM cannot map the packet memory; it receives header copies");
+                tracing::warn!(tenant, error = %e, "the P4 VM cannot map the packet memory; it receives \
+                                                    header copies");
                 self.connect_with(config, process, lane, None)
             }
             result => result,

@@ -1,5 +1,5 @@
-//! The lower bound for the epochs of a tenant's logs. It keeps epochs increasing when the clock is set back (see
-//! [`p4shield_seal::EpochFloor`]).
+//! The lower bound for the epochs of a tenant's logs. It keeps epochs increasing when the clock is set back
+//! (see [`p4shield_seal::EpochFloor`]).
 
 use crate::text::chain;
 use p4shield_seal::{EpochError, EpochFloor};
@@ -20,10 +20,12 @@ impl Epochs {
     pub(super) fn new(tenant: &str, state: Option<&Path>) -> Self {
         let path = state.map(|state| state.join(FOLDER)).and_then(|folder| {
             let created = std::fs::create_dir_all(&folder);
-            created.inspect_err(|error| {
-                tracing::warn!(tenant, %error, "cannot create {}; epochs are kept in memory only", folder.display());
-            })
-            .ok()?;
+            created
+                .inspect_err(|error| {
+                    tracing::warn!(tenant, %error, "cannot create {}; epochs are kept in memory \
+                                                only", folder.display());
+                })
+                .ok()?;
             Some(folder.join(format!("{tenant}.epoch")))
         });
         Self { tenant: tenant.to_owned(), floor: EpochFloor::new(path) }
@@ -42,7 +44,8 @@ impl Epochs {
         self.warn(kept);
     }
 
-    /// Warns only: a lost bound causes false alarms if the clock is also set back; a P4 VM that does not start costs packets.
+    /// Warns only: a lost bound causes false alarms if the clock is also set back; a P4 VM that does not
+    /// start costs packets.
     fn warn(&self, kept: Result<(), EpochError>) {
         if let Err(error) = kept {
             let tenant = &self.tenant;

@@ -1,8 +1,8 @@
 //! Switches that run a tenant's programs themselves (placement `inline`), each with maps of its own.
 //!
-//! The tenant's P4 VM then receives no packets. It links and verifies programs in its sandbox; the supervisor sends the
-//! verified programs with their digests to the switches. A switch keeps its programs while the daemon or the P4 VM is
-//! down.
+//! The tenant's P4 VM then receives no packets. It links and verifies programs in its sandbox; the supervisor
+//! sends the verified programs with their digests to the switches. A switch keeps its programs while the
+//! daemon or the P4 VM is down.
 
 use super::SupervisorConfig;
 use super::epochs::Epochs;

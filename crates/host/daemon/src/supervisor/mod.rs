@@ -1,13 +1,15 @@
 //! The supervisor of one tenant's P4 VM: a thread that starts it, checks it, and restarts it.
 //!
-//! Each tenant has a thread, so that a P4 VM that is slow to answer delays its own supervisor only. The supervisor
-//! replaces a P4 VM that has ended, whose channel a mediator gave up (the P4 VM broke the protocol or stopped
-//! answering), or whose control socket is unusable. Each lane of the attachment has a channel of its own to the P4 VM. A
-//! new P4 VM gets new channels; the switch is not involved. The supervisor keeps programs as bytes and loads them into
-//! the new P4 VM. While a tenant's pages cannot be created, it has no P4 VM; the supervisor keeps trying.
+//! Each tenant has a thread, so that a P4 VM that is slow to answer delays its own supervisor only. The
+//! supervisor replaces a P4 VM that has ended, whose channel a mediator gave up (the P4 VM broke the protocol
+//! or stopped answering), or whose control socket is unusable. Each lane of the attachment has a channel of
+//! its own to the P4 VM. A new P4 VM gets new channels; the switch is not involved. The supervisor keeps
+//! programs as bytes and loads them into the new P4 VM. While a tenant's pages cannot be created, it has no
+//! P4 VM; the supervisor keeps trying.
 //!
-//! The thread is in `thread`. It starts the process (`process`), provisions it with key, VMs and programs (`provision`)
-//! and connects it to the lanes (`channels`). With placement `inline` it provisions switches, too (`inline`).
+//! The thread is in `thread`. It starts the process (`process`), provisions it with key, VMs and programs
+//! (`provision`) and connects it to the lanes (`channels`). With placement `inline` it provisions switches,
+//! too (`inline`).
 
 mod channels;
 mod epochs;

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 /// Permissions of a page: read and write for its owner only.
 const MODE: u32 = 0o600;
 
-/// A page file. A file that the daemon created is removed when dropped. A file that existed before, such as one that a
-/// hypervisor shares with a guest, stays, so that the guest finds the next daemon's pages in it.
+/// A page file. A file that the daemon created is removed when dropped. A file that existed before, such as
+/// one that a hypervisor shares with a guest, stays, so that the guest finds the next daemon's pages in it.
 pub(crate) struct Page {
     memory: SharedMemory,
     path: PathBuf,
@@ -45,8 +45,8 @@ impl Page {
         Self::new(path, LOG_PAGE_SIZE, owner)
     }
 
-    /// Creates the file, or opens the existing one: a hypervisor's, or one that a previous daemon left behind and that
-    /// agent and auditor may still have open.
+    /// Creates the file, or opens the existing one: a hypervisor's, or one that a previous daemon left behind
+    /// and that agent and auditor may still have open.
     fn new(path: &Path, len: usize, owner: Option<u32>) -> Result<Self, PageError> {
         let failed = |operation, path: &Path| {
             let path = path.to_owned();
@@ -75,7 +75,8 @@ impl Page {
     }
 }
 
-/// Returns whether the file has another name: it may be an attacker's hard link to a file whose owner must not change.
+/// Returns whether the file has another name: it may be an attacker's hard link to a file whose owner must
+/// not change.
 fn has_other_names(memory: &SharedMemory) -> bool {
     memory.fd().and_then(|fd| rustix::fs::fstat(fd).ok()).is_none_or(|file| file.st_nlink > 1)
 }

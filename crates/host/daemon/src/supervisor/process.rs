@@ -58,7 +58,8 @@ pub(crate) enum StartError {
     #[error(transparent)]
     Client(#[from] ClientError),
     #[error(
-        "the answer did not come from a process that the daemon started; another process has the P4 VM's socket"
+        "the answer did not come from a process that the daemon started; another process has the P4 VM's \
+         socket"
     )]
     UnknownSender,
 }
@@ -72,7 +73,8 @@ pub(crate) struct Process {
     stderr_tail: StderrTail,
 }
 
-/// The last lines of a P4 VM's standard error. Control characters are removed, as they could reach a terminal.
+/// The last lines of a P4 VM's standard error. Control characters are removed, as they could reach a
+/// terminal.
 struct StderrTail {
     pipe: PipeReader,
     lines: Vec<String>,
@@ -158,8 +160,9 @@ impl Process {
         self.client.call(request, descriptors, timeout)
     }
 
-    /// Waits until the process ends, `wake` is readable, or the timeout. Returns whether the process ended. Its output
-    /// does not end the wait: it is read afterwards, and a P4 VM that writes faster than that blocks.
+    /// Waits until the process ends, `wake` is readable, or the timeout. Returns whether the process ended.
+    /// Its output does not end the wait: it is read afterwards, and a P4 VM that writes faster than that
+    /// blocks.
     pub(crate) fn wait(&mut self, wake: BorrowedFd<'_>, timeout: Duration) -> bool {
         let timeout = Timespec::try_from(timeout).ok();
         let mut fds =
@@ -186,8 +189,8 @@ impl Process {
     }
 }
 
-/// Reaps processes below this thread that ended without having been adopted, such as a P4 VM that failed to enter its
-/// sandbox. Only for a thread that supervises no process at the time.
+/// Reaps processes below this thread that ended without having been adopted, such as a P4 VM that failed to
+/// enter its sandbox. Only for a thread that supervises no process at the time.
 pub(super) fn reap_failed_starts() {
     // Children of other threads belong to other supervisors.
     let mine = WaitIdOptions::from_bits_retain(libc::__WNOTHREAD.unsigned_abs());

@@ -1,4 +1,5 @@
-//! Provisioning of what runs a tenant's programs (a P4 VM, or a switch with placement `inline`): key, VMs and programs.
+//! Provisioning of what runs a tenant's programs (a P4 VM, or a switch with placement `inline`): key, VMs and
+//! programs.
 
 use super::SupervisorConfig;
 use super::pages::Page;
@@ -62,7 +63,8 @@ impl ProgramHost for InlineSwitch<'_> {
     }
 }
 
-/// Returns the first message and a memory file with the tenant's key. Logs start with an epoch of at least `min_epoch`.
+/// Returns the first message and a memory file with the tenant's key. Logs start with an epoch of at least
+/// `min_epoch`.
 ///
 /// # Errors
 /// The key file cannot be read.

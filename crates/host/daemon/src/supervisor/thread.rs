@@ -73,8 +73,8 @@ impl SupervisorThread {
         };
         thread.create_group();
         thread.read_programs();
-        // Agents and auditors may open the pages as soon as the daemon is ready. The start of the P4 VM tries again and
-        // reports the error.
+        // Agents and auditors may open the pages as soon as the daemon is ready. The start of the P4 VM tries
+        // again and reports the error.
         let _ = thread.create_pages();
         thread
     }
@@ -212,8 +212,8 @@ impl SupervisorThread {
         }
     }
 
-    /// Starts a P4 VM and provisions it; its channels come last. Without its pages no P4 VM starts: its programs would
-    /// judge without the VM's information, and no log would record their verdicts.
+    /// Starts a P4 VM and provisions it; its channels come last. Without its pages no P4 VM starts: its
+    /// programs would judge without the VM's information, and no log would record their verdicts.
     fn start_process(&mut self) -> Result<Process, String> {
         self.create_pages().map_err(|e| pages_advice(&e))?;
         let (hello, key) = provision::hello(&self.config, self.epochs.reserve())?;
@@ -342,7 +342,8 @@ impl SupervisorThread {
 /// Describes why pages cannot be created, with a remedy.
 fn pages_advice(error: &PageError) -> String {
     format!(
-        "cannot create its pages: {}; free the path, or set another info_page or log_page and restart the daemon; the \
+        "cannot create its pages: {}; free the path, or set another info_page or log_page and restart the \
+         daemon; the \
          daemon tries again until then",
         chain(error)
     )

@@ -6,10 +6,11 @@
 //!                    └──────── roles thread ◄─────────┴──── Open vSwitch's database
 //! ```
 //!
-//! The server's thread records what libraries report (`registry`) and never blocks. Each tenant's supervisor sends the
-//! tenant's channels, and a thread of its own sends the roles of ports (`roles`). A switch that does not read its socket
-//! therefore delays others for a bounded time only. A reason why a port is not mediated arrives as a notice from the
-//! library, or is found by `roles` in Open vSwitch's database; `status` shows it.
+//! The server's thread records what libraries report (`registry`) and never blocks. Each tenant's supervisor
+//! sends the tenant's channels, and a thread of its own sends the roles of ports (`roles`). A switch that
+//! does not read its socket therefore delays others for a bounded time only. A reason why a port is not
+//! mediated arrives as a notice from the library, or is found by `roles` in Open vSwitch's database; `status`
+//! shows it.
 
 mod pending;
 mod registry;
@@ -42,7 +43,8 @@ struct Shared {
     registry: Mutex<SwitchRegistry>,
     pending: PendingRequests,
     monitor: Option<Monitor>,
-    /// The newest contents of the database. Only the roles thread reads the monitor, as reading clears the change mark.
+    /// The newest contents of the database. Only the roles thread reads the monitor, as reading clears the
+    /// change mark.
     database: Mutex<Option<Arc<p4shield_ovsdb::Switch>>>,
     wakes: Mutex<Vec<Wake>>,
     /// Wakes the roles thread.
@@ -233,7 +235,8 @@ impl Attachment for SwitchAttachment {
         if connected.is_empty() {
             let kind = self.shared.config.attachment.name();
             advice.push(format!(
-                "no switch is connected; set one up with `p4shield attach {kind}`, or read the reason in its log"
+                "no switch is connected; set one up with `p4shield attach {kind}`, or read the reason in \
+                 its log"
             ));
         }
         attachment::SwitchesStatus { connected, advice }

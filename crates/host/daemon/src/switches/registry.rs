@@ -80,7 +80,8 @@ pub(super) struct SwitchRegistry {
     vms: Vec<usize>,
     /// The counters of lanes that have ended.
     retired: Totals,
-    /// The counters of lanes whose switch has disconnected, by session: it may reconnect and report the same counters.
+    /// The counters of lanes whose switch has disconnected, by session: it may reconnect and report the same
+    /// counters.
     parked: HashMap<(u64, LaneId), LaneCounts>,
     next_lane: u64,
     next_switch: u64,
@@ -223,8 +224,8 @@ impl SwitchRegistry {
         self.announced_memory = Some((peer.session, lane, memory));
     }
 
-    /// Returns a lane's packet memory, if this tenant's P4 VM may read it: switch and configuration agree that all packets
-    /// in it belong to this tenant, and its receiver can neither write nor truncate it.
+    /// Returns a lane's packet memory, if this tenant's P4 VM may read it: switch and configuration agree
+    /// that all packets in it belong to this tenant, and its receiver can neither write nor truncate it.
     pub(super) fn shared_memory(
         &self,
         key: LaneKey,
@@ -294,7 +295,8 @@ impl SwitchRegistry {
         changed
     }
 
-    /// Returns the switches whose endpoints of tunnels have changed since they were last sent, and marks them as sent.
+    /// Returns the switches whose endpoints of tunnels have changed since they were last sent, and marks them
+    /// as sent.
     pub(super) fn take_changed_tunnels(&mut self, roles: &PortRoles<'_>) -> Vec<(Arc<Peer>, Vec<Tunnel>)> {
         let changed = self.switches.iter_mut().filter_map(|switch| {
             let tunnels = Some(roles.tunnels(&switch.peer.application));

@@ -63,8 +63,10 @@ impl<'c> PortRoles<'c> {
     pub(super) fn bypass(&self, application: &str) -> Option<String> {
         let offloads = self.switch.as_ref().is_some_and(|s| s.hw_offload) && application.starts_with(OVS);
         offloads.then(|| {
-            "Open vSwitch may offload flows to the network card (other_config:hw-offload=true), where no library sees \
-             the packets; run `ovs-vsctl set Open_vSwitch . other_config:hw-offload=false`, then restart Open vSwitch"
+            "Open vSwitch may offload flows to the network card (other_config:hw-offload=true), where no \
+             library sees \
+             the packets; run `ovs-vsctl set Open_vSwitch . other_config:hw-offload=false`, then restart \
+             Open vSwitch"
                 .to_owned()
         })
     }
@@ -94,7 +96,8 @@ impl<'c> PortRoles<'c> {
         };
         if let Some(why) = lost {
             advice.push(format!(
-                "the connection to Open vSwitch's database is lost ({why}), so the roles of ports may be out of date; \
+                "the connection to Open vSwitch's database is lost ({why}), so the roles of ports may be \
+                 out of date; \
                  check that daemon.ovsdb names its socket"
             ));
         }
@@ -125,8 +128,8 @@ impl<'c> PortRoles<'c> {
         }
         let seen: Vec<_> = ovs.flat_map(|s| &s.ports).filter_map(|p| p.interface.as_deref()).collect();
         let in_user_space = self.interfaces().iter().filter(|i| i.datapath.as_deref() == Some("netdev"));
-        // A patch port leads to another bridge of the same datapath and an internal one to the host. Packets of these
-        // tunnels are judged where they enter the switch.
+        // A patch port leads to another bridge of the same datapath and an internal one to the host. Packets
+        // of these tunnels are judged where they enter the switch.
         let decapsulated = |k: &Kind| matches!(k, Kind::Vxlan | Kind::Geneve) && self.decapsulates_tunnels();
         let attached = in_user_space
             .filter(|i| !matches!(i.kind, Kind::Patch | Kind::Internal) && !decapsulated(&i.kind));
@@ -134,7 +137,8 @@ impl<'c> PortRoles<'c> {
             attached.filter(|i| !seen.contains(&i.name.as_str()) && i.error.is_none() && !awaits_guest(i));
         let text = |i: &Interface| {
             format!(
-                "Open vSwitch's interface {} (type {}): its packets are not mediated because the library does not see \
+                "Open vSwitch's interface {} (type {}): its packets are not mediated because the library \
+                 does not see \
                  it; use a port of type dpdk, dpdkvhostuser or dpdkvhostuserclient",
                 i.name, i.kind
             )
@@ -143,7 +147,8 @@ impl<'c> PortRoles<'c> {
     }
 }
 
-/// Returns the local endpoints of a tunnel interface. Without an address of its own they have OVN's addresses.
+/// Returns the local endpoints of a tunnel interface. Without an address of its own they have OVN's
+/// addresses.
 fn endpoints(interface: &Interface, encap_ips: &[IpAddr]) -> Vec<Tunnel> {
     let kind = match interface.kind {
         Kind::Vxlan => TunnelKind::Vxlan,

@@ -1,5 +1,5 @@
-//! One tenant's P4 VM is attacked under traffic: all packets of the other tenant pass, the policy applies to its own,
-//! and a new P4 VM judges again without intervention.
+//! One tenant's P4 VM is attacked under traffic: all packets of the other tenant pass, the policy applies to
+//! its own, and a new P4 VM judges again without intervention.
 
 use crate::Test;
 use crate::attachment::{TestAttachment, Traffic};

@@ -1,5 +1,5 @@
-//! The epochs of logs, as the auditor in the user VM sees them, across restarts of P4 VMs and daemons and with the clock
-//! set back by an hour.
+//! The epochs of logs, as the auditor in the user VM sees them, across restarts of P4 VMs and daemons and
+//! with the clock set back by an hour.
 
 use crate::Test;
 use crate::attachment::TestAttachment;

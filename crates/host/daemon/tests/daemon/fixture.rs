@@ -42,8 +42,8 @@ impl Fixture {
         assert!(clang.arg("-o").arg(self.at(&format!("{name}.o"))).status().unwrap().success());
     }
 
-    /// The configuration of both tenants, with bob's policy. A P4 VM that a busy machine does not let run for a while is not
-    /// taken for dead: one that is stopped does not answer its keeper, either.
+    /// The configuration of both tenants, with bob's policy. A P4 VM that a busy machine does not let run for
+    /// a while is not taken for dead: one that is stopped does not answer its keeper, either.
     pub(crate) fn text(&self, bobs_fail: &str) -> String {
         format!(
             r#"

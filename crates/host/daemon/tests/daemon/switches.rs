@@ -1,5 +1,5 @@
-//! Switches with a preloaded library: threads, in this process and in others, use `attach` as the DPDK library does,
-//! with a daemon in a process of its own and real P4 VMs.
+//! Switches with a preloaded library: threads, in this process and in others, use `attach` as the DPDK
+//! library does, with a daemon in a process of its own and real P4 VMs.
 
 use crate::Test;
 use crate::fixture::{Fixture, wait_for};
@@ -116,8 +116,8 @@ impl Switch {
         wait_for("traffic", || self.counts.passed(tenant) >= before + packets);
     }
 
-    /// Waits until both lanes pass alice's packets, which are dropped without a P4 VM: from then on none is dropped
-    /// unjudged.
+    /// Waits until both lanes pass alice's packets, which are dropped without a P4 VM: from then on none is
+    /// dropped unjudged.
     pub(crate) fn is_served(&self) {
         let now = || self.counts.passed_by.each_ref().map(|n| n.load(Ordering::Relaxed));
         let before = now();

@@ -1,5 +1,5 @@
-//! Switches with placement `inline` run only programs that a P4 VM has verified, whatever happens to the object file and
-//! whatever a daemon claims.
+//! Switches with placement `inline` run only programs that a P4 VM has verified, whatever happens to the
+//! object file and whatever a daemon claims.
 
 use crate::Test;
 use crate::fixture::{Fixture, wait_for};
@@ -105,7 +105,8 @@ impl HostileDaemon {
         reply.unwrap()
     }
 
-    /// Requests that the switch loads the object of a file, and claims that the program with this digest is verified.
+    /// Requests that the switch loads the object of a file, and claims that the program with this digest is
+    /// verified.
     fn load(&self, file: &Path, approved: Option<[u8; 32]>) -> Reply {
         let bytes = std::fs::read(file).unwrap();
         let memory = memfd_create("object", MemfdFlags::CLOEXEC).unwrap();

@@ -46,7 +46,8 @@ impl Cloud {
             switch.plug(&host, &format!("br{n}p")).unwrap();
             ns.ip(&format!("addr add 10.0.0.{}/24 dev eth0", n + 1)).unwrap();
             text += &format!(
-                "[[wire]]\nvm_interface = \"vm{n}\"\nswitch_interface = \"sw{n}\"\ntenant = \"{tenant}\"\nvm = \"{vm}\"\n"
+                "[[wire]]\nvm_interface = \"vm{n}\"\nswitch_interface = \"sw{n}\"\ntenant = \
+                 \"{tenant}\"\nvm = \"{vm}\"\n"
             );
         }
         fixture.config(&text);

@@ -1,72 +1,84 @@
-//! Settings of Open vSwitch that let packets go round the library.
+//! Checks of Open vSwitch's settings that let packets bypass the library.
 
 use std::path::Path;
 use std::time::Duration;
 
-use p4shield_ovsdb::{Interface, Kind as Port, Switch, read_once};
+use p4shield_ovsdb::{Interface, Kind as PortKind, Switch, read_once};
 
-use crate::Kind;
+use crate::PreloadedAttachment;
 use crate::finding::Finding;
 
 const CHECK: &str = "database";
-/// A database that is there answers in milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Most ports that are named.
-const NAMED: usize = 8;
+/// Longest time for an answer; a running database needs milliseconds.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Most ports listed by name.
+const MAX_LISTED: usize = 8;
 
-/// Asks the database behind `socket`.
-pub(crate) fn check(kind: Kind, socket: &Path) -> Vec<Finding> {
-    match read_once(socket, PATIENCE) {
-        Ok(switch) => look(kind, &switch),
+/// Checks the switch in the database behind `socket`.
+pub(crate) fn check(kind: PreloadedAttachment, socket: &Path) -> Vec<Finding> {
+    match read_once(socket, TIMEOUT) {
+        Ok(switch) => check_switch(kind, &switch),
         Err(error) => {
-            let what = format!("hw-offload and ports were not looked at: {error}");
-            vec![Finding::note(CHECK, what, "start it and ask again, or name its socket with --ovsdb")]
+            let what = format!("hw-offload and ports were not checked: {error}");
+            vec![Finding::note(
+                CHECK,
+                what,
+                "start ovsdb-server and try again, or name its socket with --ovsdb",
+            )]
         }
     }
 }
 
-fn look(kind: Kind, switch: &Switch) -> Vec<Finding> {
+fn check_switch(kind: PreloadedAttachment, switch: &Switch) -> Vec<Finding> {
     let mut findings = Vec::new();
     if switch.hw_offload {
         findings.push(Finding::problem(
             CHECK,
-            "hw-offload is on: the network card forwards packets that nobody has judged",
-            "`ovs-vsctl set Open_vSwitch . other_config:hw-offload=false`, and restart the switch",
+            "hw-offload is on: the network card forwards packets that no program has judged",
+            "run `ovs-vsctl set Open_vSwitch . other_config:hw-offload=false`, then restart the switch",
         ));
     }
-    if kind == Kind::Dpdk && !switch.dpdk {
+    if kind == PreloadedAttachment::Dpdk && !switch.dpdk {
         findings.push(Finding::note(
             CHECK,
-            "Open vSwitch is not asked to use DPDK",
-            "`ovs-vsctl set Open_vSwitch . other_config:dpdk-init=true`, and restart the switch",
+            "Open vSwitch is not configured to use DPDK",
+            "run `ovs-vsctl set Open_vSwitch . other_config:dpdk-init=true`, then restart the switch",
         ));
     }
-    let round: Vec<_> = switch.interfaces.iter().filter(|i| goes_round(kind, i)).collect();
-    if !round.is_empty() {
+    let unmediated: Vec<_> = switch.interfaces.iter().filter(|i| bypasses_library(kind, i)).collect();
+    if !unmediated.is_empty() {
         let mut names: Vec<_> =
-            round.iter().take(NAMED).map(|i| format!("{} ({})", i.name, i.kind)).collect();
-        if round.len() > NAMED {
-            names.push(format!("{} more", round.len() - NAMED));
+            unmediated.iter().take(MAX_LISTED).map(|i| format!("{} ({})", i.name, i.kind)).collect();
+        if unmediated.len() > MAX_LISTED {
+            names.push(format!("{} more", unmediated.len() - MAX_LISTED));
         }
         findings.push(Finding::note(
             CHECK,
-            format!("not every port is one of {}'s: {}", kind.word(), names.join(", ")),
-            "what comes in there is not judged; bring these ports in as docs/how-to/attach-dpdk.md has it, or take them out",
+            format!("the attachment {} does not mediate all ports: {}", kind.word(), names.join(", ")),
+            "packets that arrive there are not judged; replace these ports as docs/how-to/attach-dpdk.md \
+             describes, or \
+             remove them",
         ));
     }
     if findings.is_empty() {
-        findings.push(Finding::good(CHECK, format!("nothing goes round {} ports", switch.interfaces.len())));
+        findings.push(Finding::good(
+            CHECK,
+            format!("the library sees the packets of all {} ports", switch.interfaces.len()),
+        ));
     }
     findings
 }
 
-/// Whether packets come into the switch there without passing the library. Patch ports bring what came in by another
-/// port; an internal port is the host's own. Packets of tunnels came in by another port, too, where `dpdk` looks into
-/// VXLAN and Geneve; with others they were seen in their wrapping only.
-fn goes_round(kind: Kind, interface: &Interface) -> bool {
+/// Returns whether packets enter the switch at this interface without passing the library. Packets of a patch
+/// port have entered at another port, and an internal port is the host's own. Packets of tunnels have entered
+/// at another port, too: `dpdk` decapsulates VXLAN and Geneve there; otherwise only the outer packet was
+/// judged.
+fn bypasses_library(kind: PreloadedAttachment, interface: &Interface) -> bool {
     let mediated = match (kind, &interface.kind) {
-        (_, Port::Internal | Port::Patch) | (Kind::Dpdk, Port::Vxlan | Port::Geneve) => return false,
-        (Kind::Dpdk, Port::Dpdk | Port::VhostUser | Port::VhostUserClient) | (Kind::Xsk, Port::Afxdp) => true,
+        (_, PortKind::Internal | PortKind::Patch)
+        | (PreloadedAttachment::Dpdk, PortKind::Vxlan | PortKind::Geneve) => return false,
+        (PreloadedAttachment::Dpdk, PortKind::Dpdk | PortKind::VhostUser | PortKind::VhostUserClient)
+        | (PreloadedAttachment::Xsk, PortKind::Afxdp) => true,
         _ => false,
     };
     !mediated || interface.datapath.as_deref() != Some("netdev")
@@ -75,33 +87,40 @@ fn goes_round(kind: Kind, interface: &Interface) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::finding::Outcome;
+    use crate::finding::Severity;
 
-    fn port(name: &str, kind: Port) -> Interface {
+    fn port(name: &str, kind: PortKind) -> Interface {
         Interface { name: name.into(), kind, datapath: Some("netdev".into()), ..Interface::default() }
     }
 
     #[test]
-    fn hw_offload_is_a_problem_and_a_strange_port_is_told() {
-        let interfaces =
-            vec![port("dpdk0", Port::Dpdk), port("br0", Port::Internal), port("eth7", Port::System)];
+    fn hw_offload_is_a_problem_an_unmediated_port_a_note() {
+        let interfaces = vec![
+            port("dpdk0", PortKind::Dpdk),
+            port("br0", PortKind::Internal),
+            port("eth7", PortKind::System),
+        ];
         let switch = Switch { dpdk: true, hw_offload: true, interfaces, ..Switch::default() };
-        let found = look(Kind::Dpdk, &switch);
-        assert_eq!(found.iter().map(|f| f.outcome).collect::<Vec<_>>(), [Outcome::Problem, Outcome::Note]);
+        let found = check_switch(PreloadedAttachment::Dpdk, &switch);
+        assert_eq!(found.iter().map(|f| f.outcome).collect::<Vec<_>>(), [Severity::Problem, Severity::Note]);
         assert!(found[1].what.contains("eth7 (system)") && !found[1].what.contains("dpdk0"), "{found:?}");
-        let fine = Switch { dpdk: true, interfaces: vec![port("dpdk0", Port::Dpdk)], ..Switch::default() };
-        assert_eq!(look(Kind::Dpdk, &fine)[0].outcome, Outcome::Good);
-        // Another kind's ports go round this one.
-        assert_eq!(look(Kind::Xsk, &fine)[0].outcome, Outcome::Note);
+        let fine =
+            Switch { dpdk: true, interfaces: vec![port("dpdk0", PortKind::Dpdk)], ..Switch::default() };
+        assert_eq!(check_switch(PreloadedAttachment::Dpdk, &fine)[0].outcome, Severity::Good);
+        // The library of another attachment does not see these ports.
+        assert_eq!(check_switch(PreloadedAttachment::Xsk, &fine)[0].outcome, Severity::Note);
     }
 
     #[test]
-    fn a_tunnel_and_a_port_of_the_kernels_datapath_go_round() {
-        assert!(goes_round(Kind::Dpdk, &port("gre0", Port::Other("gre".into()))));
-        assert!(goes_round(Kind::Xsk, &port("gnv0", Port::Geneve)));
-        assert!(!goes_round(Kind::Dpdk, &port("gnv0", Port::Geneve)), "it is looked into");
-        let mut kernel = port("eth0", Port::Dpdk);
+    fn tunnels_and_kernel_datapath_ports_bypass_the_library() {
+        assert!(bypasses_library(PreloadedAttachment::Dpdk, &port("gre0", PortKind::Other("gre".into()))));
+        assert!(bypasses_library(PreloadedAttachment::Xsk, &port("gnv0", PortKind::Geneve)));
+        assert!(
+            !bypasses_library(PreloadedAttachment::Dpdk, &port("gnv0", PortKind::Geneve)),
+            "dpdk decapsulates Geneve"
+        );
+        let mut kernel = port("eth0", PortKind::Dpdk);
         kernel.datapath = None;
-        assert!(goes_round(Kind::Dpdk, &kernel));
+        assert!(bypasses_library(PreloadedAttachment::Dpdk, &kernel));
     }
 }

@@ -1,4 +1,4 @@
-//! The host around the switch: environment, configuration, users, confinement, the daemon, the running process.
+//! Checks of the switch's host: environment, configuration, users, confinement, daemon, running process.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,15 +9,15 @@ use super::{PRELOAD, database};
 use crate::finding::Finding;
 use crate::systemd::{self, Service, Variable};
 use crate::users::{self, Account};
-use crate::{Kind, Root, Target, library, process, target};
+use crate::{PreloadedAttachment, Root, Target, library, process, target};
 
 /// The daemon's unit.
 const DAEMON: &str = "p4shield.service";
 
-/// What is known so far.
+/// What the checks need to know.
 pub(crate) struct Host<'a> {
     pub(crate) root: &'a Root,
-    pub(crate) kind: Kind,
+    pub(crate) kind: PreloadedAttachment,
     pub(crate) target: &'a Target,
     pub(crate) service: Option<&'a Service>,
     pub(crate) variables: &'a [Variable],
@@ -28,8 +28,8 @@ pub(crate) struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// Looks at all of it.
-    pub(crate) fn look(&self, findings: &mut Vec<Finding>) {
+    /// Runs all checks.
+    pub(crate) fn check(&self, findings: &mut Vec<Finding>) {
         findings.extend(self.environment());
         let config = self.configuration(findings);
         if config.as_ref().is_some_and(|c| c.placement == Placement::Inline) {
@@ -48,16 +48,17 @@ impl Host<'_> {
         }
     }
 
-    /// Others that set our variables after us.
+    /// Checks for files that override the drop-in's variables.
     fn environment(&self) -> Vec<Finding> {
         let ours =
             self.variables.iter().filter(|v| v.wins && [PRELOAD, FILE_VARIABLE].contains(&v.name.as_str()));
-        let told = ours.map(|v| {
-            let what = format!("{} sets {} after us, and the last one wins", v.file.display(), v.name);
-            let remedy = format!("take it out there: `p4shield attach` keeps an {PRELOAD} of the unit's own");
+        let overriding = ours.map(|v| {
+            let what = format!("{} sets {} after the drop-in and so overrides it", v.file.display(), v.name);
+            let remedy =
+                format!("remove it there; `p4shield attach` preserves an {PRELOAD} of the unit itself");
             Finding::problem("environment", what, remedy)
         });
-        told.collect()
+        overriding.collect()
     }
 
     fn configuration(&self, findings: &mut Vec<Finding>) -> Option<Config> {
@@ -68,22 +69,22 @@ impl Host<'_> {
             Ok(config) => config,
             Err(error) => {
                 let source = std::error::Error::source(&error).map(|s| format!(": {s}")).unwrap_or_default();
-                let remedy = format!("write it, and try it with `p4shield run --check --config {shown}`");
+                let remedy = format!("correct it, and check it with `p4shield run --check --config {shown}`");
                 findings.push(Finding::problem(CHECK, format!("{error}{source}"), remedy));
                 return None;
             }
         };
         let (kind, wanted) = (config.attachment.name(), self.kind.word());
         findings.push(if config.attachment == self.kind.attachment() {
-            Finding::good(CHECK, format!("{shown} is right, with {} tenants", config.tenants.len()))
+            Finding::good(CHECK, format!("{shown} is valid and has {} tenants", config.tenants.len()))
         } else {
-            let what = format!("{shown} says attachment = \"{kind}\"");
+            let what = format!("{shown} has attachment = \"{kind}\"");
             Finding::problem(CHECK, what, format!("write attachment = \"{wanted}\" there"))
         });
         Some(config)
     }
 
-    /// The user that the switch runs as: it has to read the configuration and to reach the daemon.
+    /// Checks that the switch's user can read the configuration and connect to the daemon.
     fn user(&self, config: Option<&Config>, findings: &mut Vec<Finding>) {
         const CHECK: &str = "user";
         let Some(name) = self.user_name() else {
@@ -91,8 +92,8 @@ impl Host<'_> {
             return;
         };
         let Some(account) = users::find(self.root, &name) else {
-            let what = format!("the switch is to run as {name}, and there is no such user");
-            findings.push(Finding::problem(CHECK, what, "make the user, or change the switch's service"));
+            let what = format!("the switch's user {name} does not exist (no such user)");
+            findings.push(Finding::problem(CHECK, what, "create the user, or change the switch's service"));
             return;
         };
         if account.uid == 0 {
@@ -101,23 +102,24 @@ impl Host<'_> {
         }
         if !self.readable(account) {
             let what = format!("{name} cannot read {}", self.config.display());
-            let remedy = format!("`chmod a+r {}`; keys are in files of their own", self.config.display());
+            let remedy = format!("run `chmod a+r {}`; keys are in other files", self.config.display());
             findings.push(Finding::problem(CHECK, what, remedy));
         }
         findings.extend(self.file_capabilities(&name));
         let Some(daemon) = config.map(|c| &c.daemon) else { return };
         let admitted = daemon.switch_uids.contains(&account.uid) || daemon.switch_gids.contains(&account.gid);
         findings.push(if admitted {
-            Finding::good(CHECK, format!("the switch runs as {name}, whom the daemon admits"))
+            Finding::good(CHECK, format!("the switch runs as {name}, which the daemon admits"))
         } else {
-            let what = format!("the switch runs as {name}, whom the daemon does not admit");
+            let what = format!("the switch runs as {name}, which the daemon does not admit");
             let remedy =
                 format!("write switch_uids = [{}] under [daemon] of {}", account.uid, self.config.display());
             Finding::problem(CHECK, what, remedy)
         });
     }
 
-    /// `USER` or `USER:GROUP`, as the unit or Open vSwitch's scripts have it; none for root.
+    /// Returns `USER` or `USER:GROUP` from the unit or the options of Open vSwitch's scripts; `None` for
+    /// root.
     fn user_name(&self) -> Option<String> {
         let variable = |name: &str| {
             let last = self.variables.iter().rfind(|v| v.name == name)?;
@@ -134,7 +136,7 @@ impl Host<'_> {
 
     fn readable(&self, account: Account) -> bool {
         let meta = self.root.locate(self.config).and_then(std::fs::metadata);
-        // What is missing was told before.
+        // A missing file has been reported already.
         let Ok(meta) = meta else { return true };
         let shift = match (meta.uid() == account.uid, meta.gid() == account.gid) {
             (true, _) => 6,
@@ -144,16 +146,16 @@ impl Host<'_> {
         meta.mode() >> shift & 4 != 0
     }
 
-    /// A program that gains capabilities by its file is not trusted with `LD_PRELOAD` unless root starts it.
+    /// Checks file capabilities, with which the linker ignores `LD_PRELOAD` unless root starts the program.
     fn file_capabilities(&self, user: &str) -> Option<Finding> {
         let at = self.root.locate(self.program?).ok()?;
         let length = rustix::fs::getxattr(&at, c"security.capability", &mut [0_u8; 64]).ok()?;
         (length > 0).then(|| {
             let shown = at.display();
-            let what = format!(
-                "{shown} has capabilities of its own and {user} starts it: the linker ignores {PRELOAD}"
-            );
-            let remedy = format!("`setcap -r {shown}`, and give them by AmbientCapabilities= of the unit");
+            let what =
+                format!("{shown} has file capabilities and {user} starts it: the linker ignores {PRELOAD}");
+            let remedy =
+                format!("run `setcap -r {shown}`, and grant them with AmbientCapabilities= in the unit");
             Finding::problem("secure-exec", what, remedy)
         })
     }
@@ -164,13 +166,13 @@ impl Host<'_> {
             Ok(service) => Finding::good(CHECK, format!("{DAEMON} is {}", service.file.display())),
             Err(_) => Finding::note(
                 CHECK,
-                format!("there is no {DAEMON}: nobody starts the daemon before the switch"),
-                "`make install` brings it; then `systemctl enable --now p4shield`",
+                format!("there is no {DAEMON}, so the daemon does not start before the switch"),
+                "run `make install`, then `systemctl enable --now p4shield`",
             ),
         }
     }
 
-    /// What mandatory access control may forbid. Whether it does, only a running switch shows.
+    /// Checks for mandatory access control. Only a running switch shows whether it prevents the preload.
     fn confinement(&self) -> Vec<Finding> {
         const CHECK: &str = "confinement";
         let mut findings = Vec::new();
@@ -178,9 +180,12 @@ impl Host<'_> {
         if enforce.trim() == "1" && self.service.is_some() {
             findings.push(Finding::note(
                 CHECK,
-                "SELinux enforces: services that change their domain at start ignore LD_PRELOAD unless the policy lets \
-                 them keep it",
-                "see \"SELinux and AppArmor\" in docs/how-to/attach-dpdk.md; after the restart, --check tells whether it was loaded",
+                "SELinux is enforcing: a service that changes its domain at start ignores LD_PRELOAD \
+                 unless the policy \
+                 allows it",
+                "see \"SELinux and AppArmor\" in docs/how-to/attach-dpdk.md; after the restart, --check \
+                 reports whether \
+                 the library is loaded",
             ));
         }
         let profiles =
@@ -193,14 +198,15 @@ impl Host<'_> {
             findings.push(Finding::note(
                 CHECK,
                 format!("AppArmor confines the switch: {profile}"),
-                "let it read library and configuration and connect to the daemon's socket; \"SELinux and AppArmor\" in \
-                 docs/how-to/attach-dpdk.md has the lines",
+                "allow it to read library and configuration and to connect to the daemon's socket; see \
+                 \"SELinux and \
+                 AppArmor\" in docs/how-to/attach-dpdk.md",
             ));
         }
         findings
     }
 
-    /// The switch that runs now.
+    /// Checks the running switch.
     fn running(&self, unit: &str) -> Option<Finding> {
         const CHECK: &str = "running";
         let running = process::of_unit(unit, self.kind)?;
@@ -208,15 +214,22 @@ impl Host<'_> {
         Some(if running.loaded {
             Finding::good(CHECK, format!("the switch (process {pid}) has loaded the library"))
         } else if running.secure == Some(true) {
-            let what = format!("the kernel had the linker of the switch (process {pid}) ignore {PRELOAD}");
-            let remedy = "it is SELinux, AppArmor, or capabilities of the file; see \"SELinux and AppArmor\" in docs/how-to/attach-dpdk.md";
+            let what = format!(
+                "the linker of the switch (process {pid}) ignored {PRELOAD} because of the kernel's AT_SECURE"
+            );
+            let remedy = "the cause is SELinux, AppArmor or file capabilities; see \"SELinux and \
+                          AppArmor\" in \
+                          docs/how-to/attach-dpdk.md";
             Finding::problem("secure-exec", what, remedy)
         } else {
             let what = format!("the switch (process {pid}) has not loaded the library");
             let remedy = if systemd::runs(self.root) {
-                format!("once it is installed, restart it when that suits: `systemctl restart {unit}`")
+                format!(
+                    "after the installation, restart the switch at a suitable time: `systemctl restart \
+                     {unit}`"
+                )
             } else {
-                "once it is installed, restart it when that suits".into()
+                "after the installation, restart the switch at a suitable time".into()
             };
             Finding::note(CHECK, what, remedy)
         })

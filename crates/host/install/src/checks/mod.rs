@@ -1,4 +1,4 @@
-//! What is looked at, each with what to do about it.
+//! The checks, each of which returns findings with remedies.
 
 mod database;
 mod host;
@@ -10,13 +10,18 @@ pub(crate) use program::program;
 use crate::dropin::{DropIn, Installed};
 use crate::finding::Finding;
 use crate::systemd::{NoService, Service};
-use crate::{Kind, Root};
+use crate::{PreloadedAttachment, Root};
 
 /// The dynamic linker's variable.
 pub(crate) const PRELOAD: &str = "LD_PRELOAD";
 
-/// The unit: whether there is one, and nothing else of ours at it.
-pub(crate) fn unit(root: &Root, kind: Kind, name: &str, findings: &mut Vec<Finding>) -> Option<Service> {
+/// Checks that the unit exists, and that no other attachment or foreign drop-in is installed for it.
+pub(crate) fn unit(
+    root: &Root,
+    kind: PreloadedAttachment,
+    name: &str,
+    findings: &mut Vec<Finding>,
+) -> Option<Service> {
     const CHECK: &str = "unit";
     let service = match Service::find(root, name) {
         Ok(service) => {
@@ -25,15 +30,16 @@ pub(crate) fn unit(root: &Root, kind: Kind, name: &str, findings: &mut Vec<Findi
         }
         Err(NoService::Missing) => {
             let remedy = format!(
-                "install the switch's package (Debian: openvswitch-switch-dpdk), name another unit with --unit, or ask \
-                 for the command line: `p4shield attach {} -- PROGRAM ARGUMENTS`",
+                "install the switch's package (Debian: openvswitch-switch-dpdk), name another unit with \
+                 --unit, or print \
+                 the command line: `p4shield attach {} -- PROGRAM ARGUMENTS`",
                 kind.word()
             );
             findings.push(Finding::problem(CHECK, format!("there is no unit {name}"), remedy));
             None
         }
         Err(NoService::Masked) => {
-            let remedy = format!("`systemctl unmask {name}`");
+            let remedy = format!("run `systemctl unmask {name}`");
             findings.push(Finding::problem(CHECK, format!("{name} is masked"), remedy));
             None
         }
@@ -41,13 +47,13 @@ pub(crate) fn unit(root: &Root, kind: Kind, name: &str, findings: &mut Vec<Findi
     let path = DropIn::path(name);
     match DropIn::installed(root, name) {
         Installed::Ours { kind: other, .. } if other != kind => {
-            let what = format!("{name} loads the attachment {}", other.word());
-            let remedy = format!("take it away first: `p4shield detach {} --apply`", other.word());
+            let what = format!("{name} already loads the attachment {}", other.word());
+            let remedy = format!("remove it first: `p4shield detach {} --apply`", other.word());
             findings.push(Finding::problem(CHECK, what, remedy));
         }
         Installed::Foreign => {
-            let what = format!("{} is there and not ours", path.display());
-            findings.push(Finding::problem(CHECK, what, "move it away or give it another name"));
+            let what = format!("{} exists but was not written by P4 Shield", path.display());
+            findings.push(Finding::problem(CHECK, what, "move or rename it"));
         }
         Installed::Nothing | Installed::Ours { .. } => {}
     }

@@ -1,28 +1,30 @@
-//! A host in a folder.
+//! A host's files in a folder.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use p4shield_install::{Finding, Kind, OVS_UNIT, Outcome, Report, Request, Root, Target, examine};
+use p4shield_install::{
+    Finding, OVS_UNIT, PreloadedAttachment, Report, Request, Root, Severity, Target, examine,
+};
 use p4shield_testbed::process::run;
 use tempfile::TempDir;
 
 /// Debian's Open vSwitch with DPDK.
 pub(crate) const OVS_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
-/// Its own unit.
+/// The package's unit.
 const OVS_UNIT_FILE: &str = "/lib/systemd/system/ovs-vswitchd.service";
 
-/// A host: Open vSwitch with DPDK as Debian installs it, P4 Shield as `make install` does.
+/// A host with Open vSwitch with DPDK as installed by Debian, and P4 Shield as installed by `make install`.
 pub(crate) struct Host {
     folder: TempDir,
 }
 
-/// What this machine lacks for the test.
+/// Returns what this machine lacks for the test.
 pub(crate) fn missing() -> Option<&'static str> {
     if !rustix::process::geteuid().is_root() {
-        Some("what a service loads has to belong to root, and this is not root")
+        Some("the test must run as root, which owns the files that a service loads")
     } else if !Path::new(OVS_DPDK).exists() || !Path::new(OVS_UNIT_FILE).exists() {
         Some("the package openvswitch-switch-dpdk is not installed")
     } else {
@@ -30,7 +32,7 @@ pub(crate) fn missing() -> Option<&'static str> {
     }
 }
 
-/// Ends a test that this machine cannot run.
+/// Skips a test that this machine cannot run.
 macro_rules! host {
     () => {
         match crate::host::missing() {
@@ -60,8 +62,8 @@ impl Host {
         host.configure("dpdk", "");
         host.link("/usr/sbin/ovs-vswitchd", "/etc/alternatives/ovs-vswitchd");
         host.link("/etc/alternatives/ovs-vswitchd", OVS_DPDK);
-        for kind in Kind::ALL {
-            let hook = if kind == Kind::Dpdk { "rte_eth_dev_start" } else { "setsockopt" };
+        for kind in PreloadedAttachment::ALL {
+            let hook = if kind == PreloadedAttachment::Dpdk { "rte_eth_dev_start" } else { "setsockopt" };
             let text = format!("int {hook}(void) {{ return 0; }}");
             host.compile(
                 &text,
@@ -76,7 +78,7 @@ impl Host {
         Root::new(self.folder.path())
     }
 
-    /// Where a file of the host is outside.
+    /// Returns the real path of a host's file.
     pub(crate) fn at(&self, path: &str) -> PathBuf {
         self.folder.path().join(path.trim_start_matches('/'))
     }
@@ -98,16 +100,17 @@ impl Host {
         std::fs::set_permissions(self.at(path), std::fs::Permissions::from_mode(mode)).unwrap();
     }
 
-    /// Writes a configuration with an attachment, and more under `[daemon]`.
+    /// Writes a configuration with an attachment and lines for `[daemon]`.
     pub(crate) fn configure(&self, attachment: &str, daemon: &str) {
         let text = format!(
-            "attachment = \"{attachment}\"\n[daemon]\n{daemon}\n[[tenant]]\nname = \"alice\"\n[[tenant.vm]]\nname = \"web\"\n\
+            "attachment = \"{attachment}\"\n[daemon]\n{daemon}\n[[tenant]]\nname = \
+             \"alice\"\n[[tenant.vm]]\nname = \"web\"\n\
              addresses = [\"10.0.0.2\"]\n"
         );
         self.write("/etc/p4shield/p4shield.toml", text.as_bytes());
     }
 
-    /// Compiles C to a program or library of the host.
+    /// Compiles C code to a program or library of the host.
     pub(crate) fn compile(&self, text: &str, path: &str, flags: &[&str]) {
         let at = self.at(path);
         std::fs::create_dir_all(at.parent().unwrap()).unwrap();
@@ -117,7 +120,7 @@ impl Host {
         std::fs::remove_file(source).unwrap();
     }
 
-    pub(crate) fn request(&self, kind: Kind) -> Request {
+    pub(crate) fn request(&self, kind: PreloadedAttachment) -> Request {
         Request {
             root: self.root(),
             kind,
@@ -129,17 +132,17 @@ impl Host {
         }
     }
 
-    /// What is found of a DPDK switch.
+    /// Examines the DPDK switch.
     pub(crate) fn examine(&self) -> Report {
-        examine(&self.request(Kind::Dpdk))
+        examine(&self.request(PreloadedAttachment::Dpdk))
     }
 
-    /// What is found with another program.
-    pub(crate) fn examine_program(&self, kind: Kind, program: &str) -> Report {
+    /// Examines another program.
+    pub(crate) fn examine_program(&self, kind: PreloadedAttachment, program: &str) -> Report {
         examine(&Request { program: Some(program.into()), ..self.request(kind) })
     }
 
-    /// Every file with its mode and content, every link, every folder.
+    /// Returns all files with mode and contents, all links and all folders.
     pub(crate) fn everything(&self) -> BTreeMap<PathBuf, String> {
         let mut all = BTreeMap::new();
         walk(self.folder.path(), &mut all);
@@ -162,7 +165,7 @@ fn walk(folder: &Path, all: &mut BTreeMap<PathBuf, String>) {
     }
 }
 
-/// The one problem of a report.
+/// Returns the only problem of a report.
 #[track_caller]
 pub(crate) fn problem(report: &Report) -> Finding {
     let problems: Vec<_> = report.problems().cloned().collect();
@@ -170,7 +173,7 @@ pub(crate) fn problem(report: &Report) -> Finding {
     problems[0].clone()
 }
 
-/// Whether something was found to be so.
-pub(crate) fn found(report: &Report, outcome: Outcome, part: &str) -> bool {
+/// Returns whether there is such a finding.
+pub(crate) fn found(report: &Report, outcome: Severity, part: &str) -> bool {
     report.findings.iter().any(|f| f.outcome == outcome && f.what.contains(part))
 }

@@ -1,15 +1,15 @@
-//! Programs of all kinds: the distribution's own, and counter-examples that a compiler makes.
+//! Tests with the distribution's programs and with compiled counter-examples.
 
 use std::path::Path;
 use std::process::Command;
 
-use p4shield_install::{Kind, Outcome, Report, Request, Root, Target, examine};
+use p4shield_install::{PreloadedAttachment, Report, Request, Root, Severity, Target, examine};
 use p4shield_testbed::process::{find, run};
 
 use crate::host::{found, host, problem};
 
-/// What is found of a program of this machine.
-fn real(kind: Kind, words: &[&str]) -> Report {
+/// Examines a program of this machine.
+fn real(kind: PreloadedAttachment, words: &[&str]) -> Report {
     examine(&Request {
         root: Root::new("/"),
         kind,
@@ -27,20 +27,20 @@ fn testpmd_calls_receive_callbacks() {
         println!("skipped: the package dpdk-dev is not installed");
         return;
     }
-    let report = real(Kind::Dpdk, &["dpdk-testpmd", "--vdev=net_null0", "--", "-i"]);
-    assert!(found(&report, Outcome::Good, "calls receive callbacks"), "{:#?}", report.findings);
+    let report = real(PreloadedAttachment::Dpdk, &["dpdk-testpmd", "--vdev=net_null0", "--", "-i"]);
+    assert!(found(&report, Severity::Good, "calls receive callbacks"), "{:#?}", report.findings);
     assert!(report.drop_in.is_none());
     let command = report.command().unwrap();
     assert!(
         command.starts_with("env LD_PRELOAD=/") && command.ends_with("dpdk-testpmd --vdev=net_null0 -- -i")
     );
     assert!(command.contains(" P4SHIELD_CONFIG=/etc/p4shield/p4shield.toml "), "{command}");
-    // A DPDK program opens AF_XDP sockets by its driver.
-    assert!(found(&real(Kind::Xsk, &["dpdk-testpmd"]), Outcome::Good, "net_af_xdp"));
+    // A DPDK program opens AF_XDP sockets with its driver.
+    assert!(found(&real(PreloadedAttachment::Xsk, &["dpdk-testpmd"]), Severity::Good, "net_af_xdp"));
 }
 
 #[test]
-fn open_vswitch_without_dpdk_is_told_how_to_get_it() {
+fn open_vswitch_without_dpdk_is_refused_with_a_remedy() {
     let program = Path::new("/usr/lib/openvswitch-switch/ovs-vswitchd");
     if !program.exists() {
         println!("skipped: the package openvswitch-switch is not installed");
@@ -52,16 +52,16 @@ fn open_vswitch_without_dpdk_is_told_how_to_get_it() {
     let refused = problem(&host.examine());
     assert!(refused.what.contains("does not use DPDK"), "{refused:?}");
     assert!(refused.remedy.unwrap().contains("update-alternatives --set"));
-    // It does open AF_XDP sockets.
+    // It opens AF_XDP sockets.
     host.configure("xsk", "");
-    assert!(found(&examine(&host.request(Kind::Xsk)), Outcome::Good, "libxdp"));
+    assert!(found(&examine(&host.request(PreloadedAttachment::Xsk)), Severity::Good, "libxdp"));
 }
 
 #[test]
 fn a_static_program_is_refused() {
     let host = host!();
     host.compile("int main(void) { return 0; }", "/opt/static", &["-static"]);
-    for kind in Kind::ALL {
+    for kind in PreloadedAttachment::ALL {
         host.configure(kind.word(), "");
         let refused = problem(&host.examine_program(kind, "/opt/static"));
         assert!(refused.what.contains("linked statically") && refused.remedy.unwrap().contains("wire"));
@@ -74,14 +74,14 @@ fn dpdk_inside_the_program_is_refused() {
     let text = r#"#include <stdio.h>
         int main(void) { puts("EAL: Detected CPU lcores: 2"); return 0; }"#;
     host.compile(text, "/opt/inside", &[]);
-    let refused = problem(&host.examine_program(Kind::Dpdk, "/opt/inside"));
+    let refused = problem(&host.examine_program(PreloadedAttachment::Dpdk, "/opt/inside"));
     assert!(refused.what.contains("DPDK is linked statically into"), "{refused:?}");
     host.compile("int main(void) { return 0; }", "/opt/without", &[]);
-    let refused = problem(&host.examine_program(Kind::Dpdk, "/opt/without"));
+    let refused = problem(&host.examine_program(PreloadedAttachment::Dpdk, "/opt/without"));
     assert!(refused.what.contains("does not use DPDK"), "{refused:?}");
 }
 
-/// The distribution's own DPDK, linked into a program as builds of Open vSwitch do that bundle it.
+/// Links the distribution's DPDK statically, as some builds of Open vSwitch do.
 #[test]
 fn the_real_dpdk_inside_a_program_is_refused() {
     let folder = run(Command::new("pkg-config").args(["--variable=libdir", "libdpdk"])).unwrap_or_default();
@@ -94,13 +94,13 @@ fn the_real_dpdk_inside_a_program_is_refused() {
     let libraries = ["-l:librte_telemetry.a", "-l:librte_kvargs.a", "-lm", "-lnuma", "-lbsd"];
     let whole = ["-Wl,--whole-archive", "-l:librte_eal.a", "-Wl,--no-whole-archive"];
     host.compile(text, "/opt/bundled", &[&whole[..], &libraries].concat());
-    let refused = problem(&host.examine_program(Kind::Dpdk, "/opt/bundled"));
+    let refused = problem(&host.examine_program(PreloadedAttachment::Dpdk, "/opt/bundled"));
     assert!(refused.what.contains("DPDK is linked statically into"), "{refused:?}");
     assert!(refused.remedy.unwrap().contains("wire"));
 }
 
 #[test]
-fn a_program_without_receive_callbacks_is_refused_unless_a_library_of_its_own_has_them() {
+fn receive_callbacks_must_be_called_by_program_or_library() {
     let host = host!();
     let folder = host.at("/opt").display().to_string();
     let (search, run_path) = (format!("-L{folder}"), "-Wl,-rpath,/opt,--allow-shlib-undefined");
@@ -109,7 +109,7 @@ fn a_program_without_receive_callbacks_is_refused_unless_a_library_of_its_own_ha
     host.compile(ethdev, "/opt/librte_ethdev.so", &["-shared", "-fPIC", "-Wl,-soname,librte_ethdev.so"]);
     let without = "int rte_eth_dev_start(void); int main(void) { return rte_eth_dev_start(); }";
     host.compile(without, "/opt/without", &[&search, "-lrte_ethdev", run_path]);
-    let refused = problem(&host.examine_program(Kind::Dpdk, "/opt/without"));
+    let refused = problem(&host.examine_program(PreloadedAttachment::Dpdk, "/opt/without"));
     assert!(refused.what.contains("built without receive callbacks"), "{refused:?}");
 
     let inner =
@@ -118,7 +118,7 @@ fn a_program_without_receive_callbacks_is_refused_unless_a_library_of_its_own_ha
     host.compile(inner, "/opt/libswitch.so", &flags);
     let outer = "int forward(void); int main(void) { return forward(); }";
     host.compile(outer, "/opt/outer", &[&search, "-lswitch", run_path]);
-    let report = host.examine_program(Kind::Dpdk, "/opt/outer");
+    let report = host.examine_program(PreloadedAttachment::Dpdk, "/opt/outer");
     assert_eq!(report.problems().count(), 0, "{:#?}", report.findings);
 }
 
@@ -132,6 +132,7 @@ fn a_program_whose_linker_ignores_the_environment_is_refused() {
 #[test]
 fn a_script_is_no_program() {
     let host = host!();
-    let refused = problem(&host.examine_program(Kind::Dpdk, "/usr/share/openvswitch/scripts/ovs-ctl"));
+    let refused =
+        problem(&host.examine_program(PreloadedAttachment::Dpdk, "/usr/share/openvswitch/scripts/ovs-ctl"));
     assert!(refused.remedy.unwrap().contains("--program"));
 }

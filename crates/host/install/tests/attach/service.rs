@@ -1,9 +1,11 @@
-//! The switch's service: what is installed, what stands in the way, what is left.
+//! Tests of the switch's service: what is installed, what prevents it, and what remains after removal.
 
 use std::path::Path;
 use std::process::Command;
 
-use p4shield_install::{InstallError, Kind, OVS_UNIT, Outcome, Request, apply, examine, installed, remove};
+use p4shield_install::{
+    InstallError, OVS_UNIT, PreloadedAttachment, Request, Severity, apply, examine, installed, remove,
+};
 use p4shield_testbed::process::{find, run};
 use p4shield_testbed::{NetNs, ovsdb};
 
@@ -12,15 +14,15 @@ use crate::host::{Host, OVS_DPDK, found, host, problem};
 const DROP_IN: &str = "/etc/systemd/system/ovs-vswitchd.service.d/90-p4shield.conf";
 
 #[test]
-fn the_distributions_switch_is_attached_and_detached_without_a_trace() {
+fn attach_and_detach_restore_the_distributions_switch() {
     let host = host!();
     host.write("/etc/systemd/system/other.service", b"");
     let before = host.everything();
     let report = host.examine();
     assert_eq!(report.problems().count(), 0, "{:#?}", report.findings);
     assert_eq!(report.program.as_deref(), Some(Path::new(OVS_DPDK)));
-    assert!(found(&report, Outcome::Good, "librte_ethdev.so"), "{:#?}", report.findings);
-    assert_eq!(host.everything(), before, "looking changes nothing");
+    assert!(found(&report, Severity::Good, "librte_ethdev.so"), "{:#?}", report.findings);
+    assert_eq!(host.everything(), before, "the examination changes nothing");
 
     assert!(apply(&report, false).unwrap().changed);
     let text = std::fs::read_to_string(host.at(DROP_IN)).unwrap();
@@ -36,55 +38,62 @@ fn the_distributions_switch_is_attached_and_detached_without_a_trace() {
     }
     let again = host.examine();
     assert!(again.installed);
-    assert!(!apply(&again, false).unwrap().changed, "it was there");
-    assert_eq!(installed(&host.root(), Kind::Dpdk, OVS_UNIT).as_deref(), Some(Path::new(DROP_IN)));
+    assert!(!apply(&again, false).unwrap().changed, "it was installed already");
+    assert_eq!(
+        installed(&host.root(), PreloadedAttachment::Dpdk, OVS_UNIT).as_deref(),
+        Some(Path::new(DROP_IN))
+    );
 
-    assert!(remove(&host.root(), Kind::Dpdk, OVS_UNIT, false).unwrap().changed);
+    assert!(remove(&host.root(), PreloadedAttachment::Dpdk, OVS_UNIT, false).unwrap().changed);
     assert_eq!(host.everything(), before);
-    assert!(!remove(&host.root(), Kind::Dpdk, OVS_UNIT, false).unwrap().changed, "it was gone");
+    assert!(
+        !remove(&host.root(), PreloadedAttachment::Dpdk, OVS_UNIT, false).unwrap().changed,
+        "it was removed already"
+    );
 }
 
 #[test]
 fn an_afxdp_switch_is_attached_with_its_own_library() {
     let host = host!();
     host.configure("xsk", "");
-    let report = examine(&host.request(Kind::Xsk));
+    let report = examine(&host.request(PreloadedAttachment::Xsk));
     assert_eq!(report.problems().count(), 0, "{:#?}", report.findings);
     apply(&report, false).unwrap();
     let text = std::fs::read_to_string(host.at(DROP_IN)).unwrap();
     assert!(text.contains("LD_PRELOAD=/usr/local/lib/p4shield/libp4shield_xsk.so\""), "{text}");
-    // One attachment a switch.
+    // A switch has one attachment.
     host.configure("dpdk", "");
     let other = problem(&host.examine());
     assert!(other.remedy.as_ref().unwrap().contains("detach xsk"), "{other:?}");
-    let error = remove(&host.root(), Kind::Dpdk, OVS_UNIT, false).unwrap_err();
+    let error = remove(&host.root(), PreloadedAttachment::Dpdk, OVS_UNIT, false).unwrap_err();
     assert!(matches!(error, InstallError::NotOurs { .. }), "{error}");
-    remove(&host.root(), Kind::Xsk, OVS_UNIT, false).unwrap();
+    remove(&host.root(), PreloadedAttachment::Xsk, OVS_UNIT, false).unwrap();
     assert_eq!(host.examine().problems().count(), 0);
 }
 
 #[test]
-fn systemd_itself_takes_the_unit_with_our_drop_in() {
+fn systemd_accepts_the_unit_with_the_drop_in() {
     let host = host!();
     if find("systemd-analyze").is_none() {
         println!("skipped: there is no systemd-analyze");
         return;
     }
     apply(&host.examine(), false).unwrap();
-    // Complaints about units that this small host lacks are none about the drop-in.
+    // Errors about units that this small host lacks do not concern the drop-in.
     let root = format!("--root={}", host.at("/").display());
     let said = Command::new("systemd-analyze").args([&root, "verify", OVS_UNIT]).output().unwrap();
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(!said.contains("90-p4shield.conf") && !said.contains("cycle"), "{said}");
-    // It does read it: a broken one it would name.
+    // systemd-analyze reads the drop-in: it reports a broken one.
     host.write(DROP_IN, b"[Service]\nEnvironment=\"\nAssertPathExists=x\n");
     let said = Command::new("systemd-analyze").args([&root, "verify", OVS_UNIT]).output().unwrap();
     assert!(String::from_utf8_lossy(&said.stderr).contains("90-p4shield.conf"));
 }
 
-/// cloud-init's first service is part of early boot and waits for the network, and Open vSwitch's unit comes before that.
+/// cloud-init's first service waits for the network in early boot, and Open vSwitch's unit comes before the
+/// network.
 #[test]
-fn a_host_whose_boot_waits_for_its_network_does_not_wait_in_a_circle() {
+fn the_drop_in_causes_no_ordering_cycle_at_boot() {
     let host = host!();
     if find("systemd-analyze").is_none() {
         println!("skipped: there is no systemd-analyze");
@@ -110,21 +119,21 @@ fn a_host_whose_boot_waits_for_its_network_does_not_wait_in_a_circle() {
     host.write(place, ours);
     apply(&host.examine(), false).unwrap();
     assert!(!circle().contains("ordering cycle"), "{}", circle());
-    // Such a host would show it.
+    // The check detects a cycle.
     let late = String::from_utf8_lossy(ours).replace("DefaultDependencies=no", "");
     host.write(place, late.as_bytes());
     assert!(circle().contains("ordering cycle"), "{}", circle());
 }
 
 #[test]
-fn a_missing_or_masked_unit_is_told() {
+fn a_missing_or_masked_unit_is_reported() {
     let host = host!();
     host.link(&format!("/etc/systemd/system/{OVS_UNIT}"), "/dev/null");
-    assert!(found(&host.examine(), Outcome::Problem, "masked"));
+    assert!(found(&host.examine(), Severity::Problem, "masked"));
     let request = Request {
         target: p4shield_install::Target::Unit("nowhere.service".into()),
         program: Some(OVS_DPDK.into()),
-        ..host.request(Kind::Dpdk)
+        ..host.request(PreloadedAttachment::Dpdk)
     };
     let missing = problem(&examine(&request));
     assert!(
@@ -134,7 +143,7 @@ fn a_missing_or_masked_unit_is_told() {
 }
 
 #[test]
-fn what_others_preload_is_kept_and_who_has_the_last_word_is_told() {
+fn other_preloads_are_kept_and_overrides_are_reported() {
     let host = host!();
     let folder = format!("/etc/systemd/system/{OVS_UNIT}.d");
     host.write(
@@ -147,8 +156,8 @@ fn what_others_preload_is_kept_and_who_has_the_last_word_is_told() {
         "/usr/local/lib/p4shield/libp4shield_dpdk.so:/usr/lib/libjemalloc.so.2"
     );
     apply(&report, false).unwrap();
-    assert!(host.examine().installed, "ours is not counted as another's");
-    remove(&host.root(), Kind::Dpdk, OVS_UNIT, false).unwrap();
+    assert!(host.examine().installed, "the own drop-in is no other preload");
+    remove(&host.root(), PreloadedAttachment::Dpdk, OVS_UNIT, false).unwrap();
     assert!(host.at(&format!("{folder}/10-malloc.conf")).exists());
 
     host.write(&format!("{folder}/99-last.conf"), b"[Service]\nEnvironment=LD_PRELOAD=/x.so\n");
@@ -162,16 +171,16 @@ fn what_others_preload_is_kept_and_who_has_the_last_word_is_told() {
 }
 
 #[test]
-fn a_file_of_somebody_else_under_our_name_stays() {
+fn a_foreign_file_with_the_drop_ins_name_stays() {
     let host = host!();
     host.write(DROP_IN, b"[Service]\nNice=1\n");
-    assert!(problem(&host.examine()).what.contains("not ours"));
-    remove(&host.root(), Kind::Dpdk, OVS_UNIT, false).unwrap_err();
+    assert!(problem(&host.examine()).what.contains("not written by P4 Shield"));
+    remove(&host.root(), PreloadedAttachment::Dpdk, OVS_UNIT, false).unwrap_err();
     assert!(host.at(DROP_IN).exists());
 }
 
 #[test]
-fn a_switch_that_is_not_roots_has_to_reach_the_daemon() {
+fn an_unprivileged_switch_must_reach_the_daemon() {
     let host = host!();
     let options = b"OVS_CTL_OPTS=\"--ovs-user=openvswitch:openvswitch\"\n";
     host.write("/etc/passwd", b"root:x:0:0::/:/bin/sh\nopenvswitch:x:112:118::/:/bin/false\n");
@@ -179,7 +188,7 @@ fn a_switch_that_is_not_roots_has_to_reach_the_daemon() {
     host.write("/etc/default/openvswitch-switch", options);
     assert!(problem(&host.examine()).remedy.unwrap().contains("switch_uids = [112]"));
     host.configure("dpdk", "switch_uids = [112]");
-    assert!(found(&host.examine(), Outcome::Good, "whom the daemon admits"));
+    assert!(found(&host.examine(), Severity::Good, "which the daemon admits"));
     host.configure("dpdk", "switch_gids = [118]");
     assert_eq!(host.examine().problems().count(), 0);
     host.mode("/etc/p4shield/p4shield.toml", 0o600);
@@ -189,7 +198,7 @@ fn a_switch_that_is_not_roots_has_to_reach_the_daemon() {
 }
 
 #[test]
-fn a_configuration_that_is_missing_wrong_or_of_another_attachment_is_told() {
+fn a_missing_invalid_or_mismatched_configuration_is_reported() {
     let host = host!();
     host.configure("wire", "");
     assert!(problem(&host.examine()).remedy.unwrap().contains("attachment = \"dpdk\""));
@@ -200,7 +209,7 @@ fn a_configuration_that_is_missing_wrong_or_of_another_attachment_is_told() {
 }
 
 #[test]
-fn a_library_that_a_service_of_root_must_not_load_is_refused() {
+fn a_library_unsafe_for_a_service_of_root_is_refused() {
     let host = host!();
     let library = "/usr/local/lib/p4shield/libp4shield_dpdk.so";
     host.mode("/usr/local/lib/p4shield", 0o777);
@@ -210,7 +219,9 @@ fn a_library_that_a_service_of_root_must_not_load_is_refused() {
     assert!(problem(&host.examine()).what.contains("can be written"));
     host.mode(library, 0o644);
     assert_eq!(host.examine().problems().count(), 0);
-    let named = |path: &str| examine(&Request { library: Some(path.into()), ..host.request(Kind::Dpdk) });
+    let named = |path: &str| {
+        examine(&Request { library: Some(path.into()), ..host.request(PreloadedAttachment::Dpdk) })
+    };
     host.compile("int rte_eth_dev_start(void) { return 0; }", "/opt/my lib/x.so", &["-shared", "-fPIC"]);
     assert!(problem(&named("/opt/my lib/x.so")).what.contains("LD_PRELOAD"));
     host.compile("int nothing;", "/opt/x.so", &["-shared", "-fPIC"]);
@@ -238,11 +249,11 @@ fn placement_inline_needs_a_library_of_its_own() {
 }
 
 #[test]
-fn a_missing_daemon_is_told_and_no_hindrance() {
+fn a_missing_daemon_is_reported_as_a_note() {
     let host = host!();
     std::fs::remove_file(host.at("/usr/local/lib/systemd/system/p4shield.service")).unwrap();
     let report = host.examine();
-    assert!(found(&report, Outcome::Note, "p4shield.service"));
+    assert!(found(&report, Severity::Note, "p4shield.service"));
     assert_eq!(report.problems().count(), 0);
 }
 
@@ -255,22 +266,24 @@ fn hw_offload_in_the_database_is_refused() {
     }
     let ns = NetNs::create("ovsdb").unwrap();
     let database = ovsdb::Database::start(&ns).unwrap();
-    let ask =
-        |host: &Host| examine(&Request { database: Some(database.socket()), ..host.request(Kind::Dpdk) });
-    assert!(found(&ask(&host), Outcome::Note, "not asked to use DPDK"));
+    let ask = |host: &Host| {
+        examine(&Request { database: Some(database.socket()), ..host.request(PreloadedAttachment::Dpdk) })
+    };
+    assert!(found(&ask(&host), Severity::Note, "not configured to use DPDK"));
     let set = |what: &str| database.vsctl(&["--no-wait", "set", "Open_vSwitch", ".", what]).unwrap();
     set("other_config:dpdk-init=true");
-    assert!(found(&ask(&host), Outcome::Good, "nothing goes round"));
+    assert!(found(&ask(&host), Severity::Good, "the library sees the packets of all"));
     set("other_config:hw-offload=true");
     let offload = problem(&ask(&host));
     assert!(offload.remedy.unwrap().contains("hw-offload=false"));
     drop(database);
-    let gone = Request { database: Some("/nonexistent/db.sock".into()), ..host.request(Kind::Dpdk) };
-    assert!(found(&examine(&gone), Outcome::Note, "were not looked at"));
+    let gone =
+        Request { database: Some("/nonexistent/db.sock".into()), ..host.request(PreloadedAttachment::Dpdk) };
+    assert!(found(&examine(&gone), Severity::Note, "were not checked"));
 }
 
 #[test]
-fn the_packages_files_are_as_they_were() {
+fn the_packages_files_are_unchanged() {
     let host = host!();
     apply(&host.examine(), false).unwrap();
     if find("dpkg").is_none() {

@@ -42,7 +42,6 @@ mod server;
 mod session;
 mod setup;
 mod sides;
-pub mod tunnel;
 
 pub use lane::Lane;
 pub use listener::listener;

@@ -7,10 +7,9 @@ use crate::process;
 use crate::registry::{Packets, Registry};
 use crate::setup::{Setup, SetupError};
 use crate::sides::{Rule, receive_spec};
-use crate::tunnel::{Current, Tunnels};
 use p4shield_channel::Doorbell;
 use p4shield_config::{Config, ConfigError, Role, Tunnel};
-use p4shield_mediator::{Packet, PortSpec};
+use p4shield_mediator::{self as mediator, Packet, PortSpec};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -61,13 +60,31 @@ pub enum SessionError {
 /// What a lane of a forked child is told of its port.
 const NO_PORT: PortSpec = receive_spec(Role::Shared, 0);
 
+/// Where the switch ends tunnels, and what the library does when that changes.
+#[derive(Default)]
+struct Tunnels {
+    end_points: Vec<Tunnel>,
+    watch: Option<Box<TunnelWatch>>,
+}
+
+/// Receives the tunnels' end points and the tenants of the host.
+type TunnelWatch = dyn Fn(&[Tunnel], &mediator::Config) + Send;
+
+impl Tunnels {
+    fn report(&self, tenants: &mediator::Config) {
+        if let Some(watch) = &self.watch {
+            watch(&self.end_points, tenants);
+        }
+    }
+}
+
 /// What the switch's threads and the link thread share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) ending: AtomicBool,
     /// Where the switch ends tunnels: at first those of the configuration.
-    tunnels: Arc<Current>,
+    tunnels: Mutex<Tunnels>,
     /// Wakes the link thread.
     bell: Doorbell,
 }
@@ -88,10 +105,16 @@ impl Shared {
         Some(result)
     }
 
+    fn tunnels(&self) -> MutexGuard<'_, Tunnels> {
+        self.tunnels.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The switch ends tunnels here, and nowhere else.
     pub(crate) fn set_tunnels(&self, end_points: &[Tunnel]) {
         let tenants = self.registry().tenants();
-        self.tunnels.set(Tunnels::new(end_points, &tenants));
+        let mut tunnels = self.tunnels();
+        tunnels.end_points = end_points.into();
+        tunnels.report(&tenants);
     }
 
     pub(crate) fn lane_down(&self, lane: LaneId) {
@@ -125,7 +148,7 @@ impl Session {
             config,
             registry: Mutex::new(registry),
             ending: AtomicBool::new(false),
-            tunnels: Arc::default(),
+            tunnels: Mutex::default(),
             bell,
         });
         shared.set_tunnels(&shared.config.tunnels);
@@ -197,10 +220,13 @@ impl Session {
         lane
     }
 
-    /// Where the switch ends tunnels, as it changes.
-    #[must_use]
-    pub fn tunnels(&self) -> Arc<Current> {
-        Arc::clone(&self.shared.tunnels)
+    /// Calls `watch` with the end points of the switch's tunnels and the host's tenants: now, and in the session's thread
+    /// whenever the daemon sends end points. It must not call the session.
+    pub fn watch_tunnels(&self, watch: impl Fn(&[Tunnel], &mediator::Config) + Send + 'static) {
+        let tenants = self.shared.registry().tenants();
+        let mut tunnels = self.shared.tunnels();
+        tunnels.watch = Some(Box::new(watch));
+        tunnels.report(&tenants);
     }
 
     /// Has the daemon told of packets that a lane's queue had and the lane never got: as many more as `refused` says from now

@@ -11,8 +11,8 @@ use crate::contain::contained;
 use crate::dpdk::Dpdk;
 use crate::gate::Gate;
 use crate::mbuf::{Mbuf, RawMbuf};
+use crate::tunnel::{Inside, MAX_OUTER, Origin, Seen, SharedTunnels, Tunnels};
 use p4shield_attach::Lane;
-use p4shield_attach::tunnel::{Current, Inside, MAX_OUTER, Origin, Seen, Tunnels};
 use p4shield_mediator::{Disposition, Packet, ReleasedPacket};
 use std::cell::Cell as Slot;
 use std::mem::MaybeUninit;
@@ -45,7 +45,7 @@ struct Work {
 pub(crate) struct Cell {
     work: Gate<Work>,
     /// The switch's tunnels.
-    tunnels: Arc<Current>,
+    tunnels: Arc<SharedTunnels>,
     /// Whether the outer headers of any packet were ever hidden.
     hides: AtomicBool,
     clock: Clock,
@@ -79,7 +79,7 @@ impl Tally {
 
 impl Cell {
     /// A place without a lane, in a switch with these tunnels.
-    pub(crate) fn new(clock: Clock, dpdk: &'static Dpdk, tunnels: Arc<Current>) -> &'static Self {
+    pub(crate) fn new(clock: Clock, dpdk: &'static Dpdk, tunnels: Arc<SharedTunnels>) -> &'static Self {
         Box::leak(Box::new(Self {
             work: Gate::new(Work::default()),
             tunnels,
@@ -172,10 +172,10 @@ impl Cell {
             let tunnels = tunnels.of(&self.tunnels);
             let mut together = true;
             if !tunnels.is_empty() {
-                let from = if lane.is_vms() { Origin::Vm } else { Origin::World };
+                let from = if lane.is_vms() { Origin::Vm } else { Origin::Shared };
                 // SAFETY: `sift` left packets in so many slots; so does this.
                 whole = unsafe { self.sift(out, whole, |packet| self.look_inside(packet, tunnels, from)) };
-                together = !tunnels.tell_networks();
+                together = !tunnels.distinguish_networks();
             }
             *untaken = slots[..whole].iter();
             if together {
@@ -220,10 +220,10 @@ impl Cell {
         if !packet.is_whole_behind(MAX_OUTER) && packet.make_whole().is_err() {
             return false;
         }
-        match tunnels.look(packet.bytes(), from) {
+        match tunnels.inspect(packet.bytes(), from) {
             Inside::Nothing => true,
             Inside::Unknown => false,
-            Inside::At(outer) => {
+            Inside::Frame(outer) => {
                 self.hides.store(true, Ordering::Relaxed);
                 packet.hide(outer).is_ok()
             }

@@ -44,4 +44,5 @@ mod library;
 mod pool;
 mod secondary;
 mod shim;
+mod tunnel;
 mod vhost;

@@ -8,6 +8,7 @@ use crate::cell::Cell;
 use crate::clock::Clock;
 use crate::dpdk::{self, Dpdk, Unusable};
 use crate::mbuf::{self, Mbuf};
+use crate::tunnel::{SharedTunnels, Tunnels};
 use p4shield_attach::{Kind, Lane, Options, PortId, Remark, Session, SessionError, log};
 use p4shield_config::FILE_VARIABLE;
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ pub(crate) enum Refusal {
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(crate) session: Session,
+    tunnels: Arc<SharedTunnels>,
     pub(crate) clock: Clock,
     pub(crate) dpdk: &'static Dpdk,
 }
@@ -78,12 +80,15 @@ impl Library {
                 "this DPDK has no field of packets left for us: those that come through a tunnel are dropped";
             session.remark(None, Remark::Note(text.to_owned()));
         }
-        Ok(Self { session, clock: Clock::new(dpdk), dpdk })
+        let tunnels = Arc::new(SharedTunnels::default());
+        let current = Arc::clone(&tunnels);
+        session.watch_tunnels(move |end_points, tenants| current.set(Tunnels::new(end_points, tenants)));
+        Ok(Self { session, tunnels, clock: Clock::new(dpdk), dpdk })
     }
 
     /// A place for a queue.
     pub(crate) fn cell(&self) -> &'static Cell {
-        Cell::new(self.clock, self.dpdk, self.session.tunnels())
+        Cell::new(self.clock, self.dpdk, Arc::clone(&self.tunnels))
     }
 
     /// The lane of a queue of a port; `refused` counts the packets that it never got.

@@ -19,7 +19,7 @@
 //! # Offloads
 //!
 //! AF_XDP delivers bytes without the kernel's metadata. Partial checksums are found in the bytes and
-//! completed ([`frame::checksum`]). The XDP program restores VLAN tags from packet metadata where kernel
+//! completed ([`checksum`]). The XDP program restores VLAN tags from packet metadata where kernel
 //! and driver support it (Linux 6.8; veth does). Merged packets do not occur: attaching XDP to a veth
 //! switches its peer's segmentation offload off. A VM on a tap must be started without guest
 //! segmentation offload (QEMU: `host_tso4=off,host_tso6=off,host_ufo=off`); longer packets are dropped
@@ -33,11 +33,11 @@
 //! up another's frames. The ledger of [`p4shield_afxdp::pool`] can be counted at any time
 //! ([`Snapshot::frames`]).
 
+pub mod checksum;
 mod config;
 mod counters;
 mod engine;
 mod error;
-pub mod frame;
 mod handle;
 mod mailbox;
 mod supervisor;
@@ -77,10 +77,10 @@ fn now() -> u64 {
 pub fn fuzz_frame(bytes: &[u8]) {
     assert!(system::interfaces::events(bytes).count() <= bytes.len());
     let mut frame = bytes.to_vec();
-    if frame::complete(&mut frame) {
-        assert_eq!(frame::checksum::is_right(&frame), Some(true));
-        let at = frame::Transport::find(&frame).map_or(0, |t| t.checksum);
-        frame[at..at + 2].copy_from_slice(&bytes[at..at + 2]);
+    if checksum::complete(&mut frame) {
+        assert_eq!(checksum::is_right(&frame), Some(true));
+        let field = checksum::find(&frame).map_or(0..0, |found| found.checksum());
+        frame[field.clone()].copy_from_slice(&bytes[field]);
     }
     assert_eq!(frame, bytes);
 }

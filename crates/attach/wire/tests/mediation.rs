@@ -10,7 +10,7 @@ use common::raw::{Raw, has_mark, partial_udp};
 use common::{Cloud, VM, VM4, tenant, usable};
 use p4shield_abi::Direction;
 use p4shield_abi::channel::Request;
-use p4shield_attach_wire::{WireConfig, frame};
+use p4shield_attach_wire::{WireConfig, checksum};
 use p4shield_mediator::{DirectionCounts, FailPolicy, Reason};
 use p4shield_testbed::process::run;
 use p4shield_testbed::{Switch, wait_until};
@@ -72,7 +72,7 @@ fn rewrites_grow_and_shrink_packets() {
     let (vm, client) = (Raw::open(&cloud.vm, "eth0"), Raw::open(&cloud.client, "eth0"));
     let whole = |tags: &[(u16, u16)], mark| {
         let mut f = partial_udp(tags, mark);
-        assert!(frame::complete(&mut f));
+        assert!(checksum::complete(&mut f));
         f
     };
     let tag = [(0x8100, 42)];

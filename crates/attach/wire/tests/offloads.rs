@@ -4,7 +4,7 @@ mod common;
 
 use common::raw::{Raw, has_mark, partial_udp};
 use common::{CLIENT4, CLIENT6, Cloud, VM, VM4, VM6, usable};
-use p4shield_attach_wire::frame::checksum::is_right;
+use p4shield_attach_wire::checksum::is_right;
 use p4shield_attach_wire::{WireConfig, WireSide, XdpMode};
 use p4shield_mediator::FailPolicy;
 use p4shield_testbed::process::run;
@@ -54,7 +54,7 @@ fn arrives(from: &NetNs, to: &NetNs, sent: &[(u16, u16)], expected: &[(u16, u16)
     let frame = into.find(|f| has_mark(f, mark)).unwrap_or_else(|| panic!("{sent:04x?} did not arrive"));
     assert_eq!(is_right(&frame), Some(true), "{sent:04x?}");
     let mut done = partial_udp(expected, mark);
-    p4shield_attach_wire::frame::complete(&mut done);
+    p4shield_attach_wire::checksum::complete(&mut done);
     assert_eq!(frame, done, "tags {sent:04x?} came out otherwise than {expected:04x?}");
 }
 
@@ -68,7 +68,7 @@ fn vlan_tags_in_frames_and_metadata_survive() {
     let (c, s) = (0x8100, 0x88a8);
     let mut mark = 0x1122_3344_0000_0000;
     for (from, to) in [(&cloud.vm, &cloud.client), (&cloud.client, &cloud.vm)] {
-        for tags in [&[][..], &[(c, 100)], &[(c, 0xe00a)], &[(s, 7), (c, 100)]] {
+        for tags in [&[][..], &[(c, 100)], &[(c, 0xe00a)], &[(s, 7), (c, 100)], &[(0x9100, 7)]] {
             mark += 1;
             arrives(from, to, tags, tags, mark);
         }

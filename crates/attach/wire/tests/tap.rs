@@ -5,7 +5,7 @@ mod common;
 use common::raw::{Raw, has_mark, partial_udp};
 use common::tap::Tap;
 use common::{VM, loop_config, usable};
-use p4shield_attach_wire::frame::checksum::is_right;
+use p4shield_attach_wire::checksum::is_right;
 use p4shield_attach_wire::{WireConfig, WireId, WireLoop, WireSide};
 use p4shield_mediator::FailPolicy;
 use p4shield_testbed::{NetNs, wait_until};

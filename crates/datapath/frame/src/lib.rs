@@ -16,6 +16,7 @@
 //! | [`vxlan`], [`geneve`] | tunnels | RFC 7348, 8926 |
 //! | [`checksum`] | the Internet checksum, whole and incremental | RFC 1071, 1624 |
 //! | [`transport`] | TCP, UDP or SCTP of a whole frame, and its pseudo header | |
+//! | [`tunnel`] | the frame in VXLAN or Geneve, and the headers around it after a change | |
 //! | [`layers`] | every header of a frame, one after the other | |
 //!
 //! A packet's way goes on in `p4shield_mediator::classify`, which decides by these headers whose
@@ -54,6 +55,7 @@ pub mod llc;
 pub mod mpls;
 pub mod tcp;
 pub mod transport;
+pub mod tunnel;
 pub mod udp;
 pub mod vxlan;
 

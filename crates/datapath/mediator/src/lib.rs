@@ -85,7 +85,6 @@ mod config;
 mod counters;
 mod deadline;
 mod enqueue;
-pub mod extensions;
 mod flight;
 mod inline;
 mod lookup;

@@ -7,11 +7,12 @@
 //! while a P4 VM restarts, and needs no key exchange.
 //!
 //! Message: the packet's length as little-endian `u32`, four zero bytes, then its first bytes up to
-//! [`DIGEST_BYTES`], padded with zeros to whole words. The layer-4 checksum is zeroed, because
-//! offloads fill it in anywhere between the two ends. [`crate::DigestBatch`] computes several digests
-//! at once.
+//! [`DIGEST_BYTES`], padded with zeros to whole words. The checksum of TCP or UDP is zeroed
+//! ([`digest_checksum`]), because offloads fill it in anywhere between the two ends.
+//! [`crate::DigestBatch`] computes several digests at once.
 
 use p4shield_abi::log_page::DIGEST_BYTES;
+use p4shield_frame::transport::digest_checksum;
 use siphasher::sip::SipHasher13;
 use zeroize::Zeroizing;
 
@@ -86,7 +87,7 @@ pub(crate) fn message_words(header: &[u8], packet_len: u32, mut put: impl FnMut(
         put(1 + words.len(), last_word(header, rest));
     }
     // The field has an even offset, so it lies within one word.
-    if let Some(field) = l4_checksum(header).filter(|at| at + 2 <= header.len()) {
+    if let Some(field) = digest_checksum(header).filter(|at| at + 2 <= header.len()) {
         let word =
             words.get(field / WORD).map_or_else(|| last_word(header, rest), |w| u64::from_le_bytes(*w));
         put(1 + field / WORD, word & !(0xffff << (8 * (field % WORD))));
@@ -102,59 +103,4 @@ fn last_word(header: &[u8], rest: &[u8]) -> u64 {
         return u64::from_le_bytes(*last) >> (8 * (WORD - rest.len()));
     }
     rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
-}
-
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-
-/// Where the checksum of a protocol is, counted from its header on.
-#[inline]
-const fn checksum_of(protocol: u8) -> Option<usize> {
-    match protocol {
-        TCP => Some(16),
-        UDP => Some(6),
-        _ => None,
-    }
-}
-
-/// Where the checksum of TCP or UDP is, if the bytes have one: Ethernet, up to two VLAN tags, IPv4
-/// (any IHL, not a later fragment) or IPv6 (no extension headers).
-#[inline]
-fn l4_checksum(b: &[u8]) -> Option<usize> {
-    const IP: usize = 14;
-    const L4: usize = IP + 20;
-    // Most packets: no tag, no options.
-    if let Some(head) = b.first_chunk::<L4>()
-        && head[12..=IP] == [0x08, 0x00, 0x45]
-    {
-        let later_fragment = u16::from_be_bytes([head[IP + 6], head[IP + 7]]) & 0x1fff != 0;
-        return if later_fragment { None } else { Some(L4 + checksum_of(head[IP + 9])?) };
-    }
-    l4_checksum_anywhere(b)
-}
-
-#[cold]
-fn l4_checksum_anywhere(b: &[u8]) -> Option<usize> {
-    const VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-    let u16_at = |at: usize| Some(u16::from_be_bytes([*b.get(at)?, *b.get(at + 1)?]));
-    let mut at = 12;
-    for _ in 0..2 {
-        if VLAN.contains(&u16_at(at)?) {
-            at += 4;
-        }
-    }
-    let ip = at + 2;
-    let (protocol, l4) = match u16_at(at)? {
-        0x0800 => {
-            let ihl = usize::from(b.get(ip)? & 0xf) * 4;
-            let later_fragment = u16_at(ip + 6)? & 0x1fff != 0;
-            if ihl < 20 || later_fragment {
-                return None;
-            }
-            (*b.get(ip + 9)?, ip + ihl)
-        }
-        0x86dd => (*b.get(ip + 6)?, ip + 40),
-        _ => return None,
-    };
-    Some(l4 + checksum_of(protocol)?)
 }

@@ -1,6 +1,7 @@
 //! The hash functions of [`p4shield_abi::helper::HASH`].
 
 use p4shield_abi::helper::{MAX_HASHED, algorithm};
+use p4shield_frame::Sum;
 
 /// Computes a CRC table at compile time.
 const fn reflected_table(polynomial: u32) -> [u32; 256] {
@@ -33,11 +34,7 @@ fn words(data: &[u8]) -> impl Iterator<Item = u16> + '_ {
 
 /// Returns the ones' complement sum, folded and not inverted.
 pub(crate) fn sum16(data: &[u8]) -> u64 {
-    let mut sum: u64 = words(data).map(u64::from).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    sum
+    Sum::of(data).folded().into()
 }
 
 /// Returns Bob Jenkins' lookup3 with initial value 0, as on little-endian machines.

@@ -1,5 +1,6 @@
-//! Which fields of well-known headers the bytes of a packet are, to tell differences by name.
+//! Names the fields of a packet's well-known headers, so that differences are reported by name.
 
+use p4shield_frame::layers::{LayerKind, Layers};
 use std::ops::Range;
 
 /// A field of a packet.
@@ -14,13 +15,13 @@ pub struct Field {
 }
 
 impl Field {
-    /// The bytes in which it lies.
+    /// Returns the bytes that hold it.
     #[must_use]
     pub const fn bytes(&self) -> Range<usize> {
         self.bit / 8..(self.bit + self.width).div_ceil(8)
     }
 
-    /// Its bits in one byte.
+    /// Returns its bits in one byte.
     #[must_use]
     pub fn mask(&self, byte: usize) -> u8 {
         let bit = |b: usize| {
@@ -35,6 +36,7 @@ type Layout = &'static [(&'static str, usize)];
 
 const ETHERNET: Layout = &[("dst", 48), ("src", 48), ("type", 16)];
 const VLAN: Layout = &[("pcp", 3), ("dei", 1), ("vid", 12), ("type", 16)];
+const LLC_SNAP: Layout = &[("dsap", 8), ("ssap", 8), ("control", 8), ("organisation", 24), ("type", 16)];
 const ARP: Layout = &[
     ("hardware", 16),
     ("protocol", 16),
@@ -86,129 +88,59 @@ const TCP: Layout = &[
 const UDP: Layout = &[("src_port", 16), ("dst_port", 16), ("len", 16), ("checksum", 16)];
 const ICMP: Layout = &[("type", 8), ("code", 8), ("checksum", 16)];
 const MPLS: Layout = &[("label", 20), ("tc", 3), ("bottom", 1), ("ttl", 8)];
+const IPV6_EXTENSION: Layout = &[("next_header", 8), ("len", 8)];
+const VXLAN: Layout = &[("flags", 8), ("reserved", 24), ("vni", 24), ("reserved2", 8)];
+const GENEVE: Layout =
+    &[("version", 2), ("options_len", 6), ("flags", 8), ("protocol", 16), ("vni", 24), ("reserved", 8)];
 
-struct Dissection<'p> {
-    packet: &'p [u8],
-    at: usize,
-    fields: Vec<Field>,
-}
-
-impl Dissection<'_> {
-    /// Adds a header if all of it is there.
-    fn header(&mut self, name: &str, layout: Layout) -> bool {
-        let bytes: usize = layout.iter().map(|(_, w)| w).sum::<usize>() / 8;
-        if self.packet.len() < self.at + bytes {
-            return false;
-        }
-        let mut bit = self.at * 8;
-        for (field, width) in layout {
-            self.fields.push(Field { name: format!("{name}.{field}"), bit, width: *width });
-            bit += width;
-        }
-        self.at += bytes;
-        true
-    }
-
-    /// Adds bytes that have no fields of their own.
-    fn bytes(&mut self, name: &str, bytes: usize) {
-        let bytes = bytes.min(self.packet.len().saturating_sub(self.at));
-        if bytes > 0 {
-            self.fields.push(Field { name: name.to_owned(), bit: self.at * 8, width: bytes * 8 });
-            self.at += bytes;
-        }
-    }
-
-    fn byte(&self, at: usize) -> usize {
-        self.packet.get(at).copied().unwrap_or(0).into()
-    }
-
-    fn word(&self, at: usize) -> usize {
-        self.byte(at) << 8 | self.byte(at + 1)
-    }
-
-    fn ethernet(&mut self) {
-        if !self.header("ethernet", ETHERNET) {
-            return;
-        }
-        let mut kind = self.word(self.at - 2);
-        let mut tags = 0;
-        while matches!(kind, 0x8100 | 0x88a8) && tags < 4 && self.header("vlan", VLAN) {
-            kind = self.word(self.at - 2);
-            tags += 1;
-        }
-        match kind {
-            0x0800 => self.ipv4(),
-            0x86dd => self.ipv6(),
-            0x0806 => {
-                self.header("arp", ARP);
-            }
-            0x8847 | 0x8848 => self.mpls(),
-            _ => {}
-        }
-    }
-
-    fn mpls(&mut self) {
-        for _ in 0..8 {
-            if !self.header("mpls", MPLS) {
-                return;
-            }
-            if self.byte(self.at - 2) & 1 == 1 {
-                break;
-            }
-        }
-        match self.byte(self.at) >> 4 {
-            4 => self.ipv4(),
-            6 => self.ipv6(),
-            _ => {}
-        }
-    }
-
-    fn ipv4(&mut self) {
-        let start = self.at;
-        if !self.header("ipv4", IPV4) {
-            return;
-        }
-        self.bytes("ipv4.options", ((self.byte(start) & 15) * 4).saturating_sub(20));
-        if self.word(start + 6) & 0x1fff == 0 {
-            self.transport(self.byte(start + 9));
-        }
-    }
-
-    fn ipv6(&mut self) {
-        let start = self.at;
-        if self.header("ipv6", IPV6) {
-            self.transport(self.byte(start + 6));
-        }
-    }
-
-    fn transport(&mut self, protocol: usize) {
-        match protocol {
-            6 => {
-                self.header("tcp", TCP);
-            }
-            17 => {
-                self.header("udp", UDP);
-            }
-            1 | 58 => {
-                self.header("icmp", ICMP);
-            }
-            _ => {}
-        }
+/// Returns a header's name and the fields of its fixed part.
+const fn layout(kind: LayerKind) -> (&'static str, Layout) {
+    match kind {
+        LayerKind::Ethernet => ("ethernet", ETHERNET),
+        LayerKind::Vlan => ("vlan", VLAN),
+        LayerKind::LlcSnap => ("llc", LLC_SNAP),
+        LayerKind::Arp => ("arp", ARP),
+        LayerKind::Mpls => ("mpls", MPLS),
+        LayerKind::Ipv4 => ("ipv4", IPV4),
+        LayerKind::Ipv6 => ("ipv6", IPV6),
+        LayerKind::Ipv6Extension => ("ipv6_extension", IPV6_EXTENSION),
+        LayerKind::Tcp => ("tcp", TCP),
+        LayerKind::Udp => ("udp", UDP),
+        LayerKind::Icmp => ("icmp", ICMP),
+        LayerKind::Vxlan => ("vxlan", VXLAN),
+        LayerKind::Geneve => ("geneve", GENEVE),
     }
 }
 
-/// The fields of a packet that starts with an Ethernet header, as far as they are known; what follows them is
-/// `payload`.
+/// Returns the fields of a packet that starts with an Ethernet header, as far as its headers are
+/// known. The fields `options` and `payload` are bytes without names of their own.
 #[must_use]
 pub fn dissect(packet: &[u8]) -> Vec<Field> {
-    let mut d = Dissection { packet, at: 0, fields: Vec::new() };
-    d.ethernet();
-    // Frames of tests often are no Ethernet at all; then plain bytes tell more than wrong names.
-    if d.fields.len() <= ETHERNET.len() {
+    let mut fields = Vec::new();
+    let mut end = 0;
+    let mut known = false;
+    for layer in Layers::new(packet) {
+        let (name, layout) = layout(layer.kind);
+        known |= layer.kind != LayerKind::Ethernet;
+        end = layer.range.end;
+        let mut bit = layer.range.start * 8;
+        for (field, width) in layout {
+            fields.push(Field { name: format!("{name}.{field}"), bit, width: *width });
+            bit += width;
+        }
+        fields.extend(bytes(format!("{name}.options"), bit / 8..end));
+    }
+    // Tests often send frames that are no Ethernet at all; no names are better than wrong ones.
+    if !known {
         return Vec::new();
     }
-    d.bytes("payload", usize::MAX);
-    d.fields
+    fields.extend(bytes("payload".to_owned(), end..packet.len()));
+    fields
+}
+
+/// Returns a field of whole bytes, if there are any.
+fn bytes(name: String, range: Range<usize>) -> Option<Field> {
+    (!range.is_empty()).then(|| Field { name, bit: range.start * 8, width: range.len() * 8 })
 }
 
 #[cfg(test)]
@@ -218,7 +150,7 @@ mod tests {
     #[test]
     fn fields_are_found_behind_tags_and_options() {
         let mut p = vec![0; 12];
-        p.extend([0x81, 0x00, 0x60, 0x07, 0x08, 0x00, 0x46]);
+        p.extend([0x91, 0x00, 0x60, 0x07, 0x08, 0x00, 0x46]);
         p.resize(18 + 9, 0);
         p.push(17);
         p.resize(18 + 24 + 8 + 3, 0);

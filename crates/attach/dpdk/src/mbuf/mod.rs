@@ -1,11 +1,11 @@
-//! Packets of DPDK, as the mediator wants them.
+//! DPDK's packets as the mediator handles them.
 //!
-//! An mbuf may be anything: a chain of segments, a clone that others hold, a buffer of somebody else's, and its flags
-//! may carry promises ("this checksum is good") and requests ("compute this checksum"). A rewrite touches only memory
-//! that nobody else holds, copies the packet if it has to, and leaves no promise or request behind that is not true
-//! of the new headers. What cannot be done is refused, and the packet dropped.
+//! An mbuf may be a chain of segments, a clone that others hold or an external buffer, and its
+//! flags may carry promises ("this checksum is good") and requests ("compute this checksum"). A
+//! rewrite changes only memory that no other mbuf shares, copies the packet if it must, and leaves
+//! no promise or request behind that does not hold for the new headers. What cannot be done is
+//! refused, and the packet dropped.
 
-mod headers;
 mod layout;
 mod offload;
 mod outer;

@@ -1,14 +1,16 @@
 //! What a rewrite does to a packet's flags.
 //!
-//! *Promises* of the receiving side about the old headers (checksums known, hash, packet type, flow mark) are taken
-//! back. *Requests* stay: a packet whose layer-4 checksum is left to others (a guest's `TX` request that vhost passes
-//! on, or "not computed but good") gets the pseudo header's sum of the new headers into the field and the new header
-//! lengths, so that whoever completes it gets it right, whatever the program did to the field. Programs see such a
-//! packet with the checksum undone. If the new headers have no such field any more (another protocol, a tunnel round
-//! it), nobody could complete it, and the rewrite is refused.
+//! *Promises* of the receiving side about the old headers (checksums known, hash, packet type, flow
+//! mark) are cleared. *Requests* stay: a packet whose layer-4 checksum is left to others (a guest's
+//! `TX` request that vhost passes on, or "not computed but good") gets the pseudo header's sum of
+//! the new headers in the field and the new header lengths, so that the device or switch that
+//! completes it computes the right one, whatever the program did to the field. Programs see such a
+//! packet with the checksum undone. If the new headers have no such field (another protocol, a
+//! tunnel around them), it could not be completed, and the rewrite is refused.
 
-use super::headers::{Headers, L4};
 use super::layout::flags;
+use p4shield_frame::ipv6;
+use p4shield_frame::transport::{Protocol, Transport};
 use p4shield_mediator::RewriteRefused;
 
 /// Promises about bytes that may have changed.
@@ -33,33 +35,33 @@ const UNTOUCHABLE: u64 = flags::TX_TUNNEL_MASK
 const SEGMENT: u64 = flags::TX_TCP_SEG | flags::TX_UDP_SEG;
 const REQUESTS: u64 = SEGMENT | flags::TX_L4_MASK | flags::TX_IP_CKSUM | flags::TX_IPV4 | flags::TX_IPV6;
 
-/// What a packet asks of whoever sends it on.
+/// What a packet requests of the device that sends it on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Requests {
     flags: u64,
     /// The protocol whose checksum is left to others.
-    undone: Option<L4>,
+    undone: Option<Protocol>,
 }
 
 impl Requests {
-    /// Of a packet before it is rewritten.
+    /// Reads those of a packet before it is rewritten.
     ///
     /// # Errors
-    /// If a rewrite could not do justice to them.
+    /// A rewrite could not satisfy them.
     pub(crate) fn of(flags: u64, front: &[u8]) -> Result<Self, RewriteRefused> {
         if flags & UNTOUCHABLE != 0 {
             return Err(RewriteRefused);
         }
         let requested = flags & (SEGMENT | flags::TX_L4_MASK) != 0
             || flags & flags::RX_L4_CKSUM_MASK == flags::RX_L4_CKSUM_MASK;
-        let undone = if requested { Some(Headers::of(front).ok_or(RewriteRefused)?.l4) } else { None };
+        let undone = if requested { Some(transport(front).ok_or(RewriteRefused)?.protocol) } else { None };
         Ok(Self { flags, undone })
     }
 
-    /// Makes flags and `tx_offload` true of the new headers, which begin `front`.
+    /// Updates flags and `tx_offload` for the new headers, which begin `front`.
     ///
     /// # Errors
-    /// If the new headers have no place for what was requested.
+    /// The new headers have no field for what was requested.
     pub(crate) fn settle(
         self,
         front: &mut [u8],
@@ -73,39 +75,44 @@ impl Requests {
             new &= !(flags::RX_VLAN | flags::RX_QINQ);
         }
         if let Some(undone) = self.undone {
-            let headers = Headers::of(front).filter(|h| h.l4 == undone).ok_or(RewriteRefused)?;
-            leave_undone(&headers, front);
+            let found = transport(front).filter(|t| t.protocol == undone).ok_or(RewriteRefused)?;
+            leave_undone(&found, front);
             if self.flags & flags::RX_L4_CKSUM_MASK == flags::RX_L4_CKSUM_MASK {
                 new |= flags::RX_L4_CKSUM_MASK;
             }
         }
         if self.flags & REQUESTS != 0 {
-            let headers = Headers::of(front).ok_or(RewriteRefused)?;
+            let found = transport(front).ok_or(RewriteRefused)?;
             let old_v6 = self.flags & flags::TX_IPV6 != 0;
-            if self.flags & (flags::TX_IPV4 | flags::TX_IPV6) != 0 && old_v6 != headers.v6 {
+            if self.flags & (flags::TX_IPV4 | flags::TX_IPV6) != 0 && old_v6 != found.is_v6 {
                 return Err(RewriteRefused);
             }
-            *tx_offload = with_lengths(*tx_offload, &headers, front)?;
+            *tx_offload = with_lengths(*tx_offload, &found, front)?;
         }
         *ol_flags = new;
         Ok(())
     }
 }
 
-/// Puts into the checksum's field what it holds while it is left to others.
-fn leave_undone(headers: &Headers, front: &mut [u8]) {
-    let sum = headers.pseudo_sum(front);
-    let Some(field) = front.get_mut(headers.checksum()) else { return };
-    match headers.l4 {
-        L4::Tcp | L4::Udp => field.copy_from_slice(&sum.to_be_bytes()),
+/// Finds the transport header, right behind IPv4 or the fixed IPv6 header: DPDK's drivers find no other.
+fn transport(front: &[u8]) -> Option<Transport> {
+    Transport::find(front).filter(|found| !found.is_v6 || found.ip_len == ipv6::HEADER_LEN)
+}
+
+/// Writes what the checksum's field holds while the checksum is left to others.
+fn leave_undone(found: &Transport, front: &mut [u8]) {
+    let sum = found.pseudo_header(front);
+    let Some(field) = front.get_mut(found.checksum()) else { return };
+    match found.protocol {
+        Protocol::Tcp | Protocol::Udp => field.copy_from_slice(&sum.folded().to_be_bytes()),
         // A CRC over the packet, with no pseudo header.
-        L4::Sctp => field.fill(0),
+        Protocol::Sctp => field.fill(0),
     }
 }
 
-/// Header lengths as `tx_offload` packs them; see `RawMbuf::tx_offload`.
-fn with_lengths(tx_offload: u64, headers: &Headers, front: &[u8]) -> Result<u64, RewriteRefused> {
-    let (l2, l3, l4) = (headers.l2_len as u64, headers.l3_len as u64, headers.l4_len(front) as u64);
+/// Returns `tx_offload` with the header lengths; see `RawMbuf::tx_offload` for its layout.
+fn with_lengths(tx_offload: u64, found: &Transport, front: &[u8]) -> Result<u64, RewriteRefused> {
+    let (l2, l3, l4) = (found.link_len as u64, found.ip_len as u64, found.header_len(front) as u64);
     if l2 >= 1 << 7 || l3 >= 1 << 9 || l4 >= 1 << 8 {
         return Err(RewriteRefused);
     }

@@ -1,20 +1,22 @@
-//! Packets that came through a tunnel: the one inside is judged, and the whole goes on.
+//! Packets that came through a tunnel: a program judges the one inside, and the whole goes on.
 //!
-//! While such a packet is ours, its outer headers are *hidden*: the data begins behind them, and they stay where they are
-//! in the buffer. How many bytes that is is written into the mbuf itself, into a field and a flag that DPDK gives out to
-//! whoever asks (`rte_mbuf_dyn.h`), since a packet's handle has no room for it. A rewrite of what is inside brings the
-//! headers back, mends them and hides them again.
+//! While a lane holds such a packet, its outer headers are *hidden*: the data begins behind them,
+//! and they stay where they are in the buffer. The number of hidden bytes is in the mbuf itself, in
+//! a dynamic field and flag that DPDK registers (`rte_mbuf_dyn.h`), since a packet's handle has no
+//! room for it. A rewrite of what is inside restores the headers, updates them and hides them
+//! again.
 
 use super::layout::{RawMbuf, flags};
 use super::packet::Mbuf;
 use crate::dpdk::{self, Dpdk};
-use p4shield_attach::tunnel::{Change, Outer, Sum};
+use p4shield_frame::Sum;
+use p4shield_frame::tunnel::{InnerChange, Outer};
 use p4shield_mediator::{Packet, RewriteRefused};
 use std::ffi::{CStr, c_char, c_uint};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-/// What field and flag are called in DPDK's lists.
+/// The name of field and flag in DPDK's lists.
 const NAME: &CStr = c"p4shield_outer";
 /// `RTE_MBUF_DYN_NAMESIZE`.
 const NAME_BYTES: usize = 64;
@@ -35,20 +37,20 @@ pub(crate) struct DynFlag {
     flags: c_uint,
 }
 
-/// Where DPDK lets us write into mbufs.
+/// The dynamic field and flag of mbufs that DPDK registered.
 #[derive(Clone, Copy, Debug)]
 struct Marks {
     /// Outer headers are hidden, and `field` is valid.
     flag: u64,
-    /// Where in an mbuf the number of hidden bytes is, a `u16`.
+    /// Offset in an mbuf of the number of hidden bytes, a `u16`.
     field: usize,
 }
 
 static MARKS: OnceLock<Option<Marks>> = OnceLock::new();
 
 impl Marks {
-    /// Asks DPDK for them, once it runs. None if all are taken.
-    fn ask(dpdk: &Dpdk) -> Option<Self> {
+    /// Registers them, once DPDK runs. None if no bytes or flags are left.
+    fn register(dpdk: &Dpdk) -> Option<Self> {
         let mut name = [0; NAME_BYTES];
         for (to, from) in name.iter_mut().zip(NAME.to_bytes()) {
             *to = from.cast_signed();
@@ -69,30 +71,30 @@ impl Marks {
     }
 }
 
-/// Makes hiding possible. False if DPDK has no room for it.
+/// Registers the field and flag that hiding needs. False if DPDK has none left.
 pub(crate) fn prepare(dpdk: &Dpdk) -> bool {
-    MARKS.get_or_init(|| Marks::ask(dpdk)).is_some()
+    MARKS.get_or_init(|| Marks::register(dpdk)).is_some()
 }
 
 impl Mbuf {
-    /// Bytes of outer headers that are hidden; 0 if none are.
+    /// Returns the bytes of outer headers that are hidden; 0 if none are.
     #[must_use]
     pub fn hidden(&self) -> usize {
         let Some(marks) = MARKS.get().copied().flatten() else { return 0 };
         if self.raw().ol_flags & marks.flag == 0 {
             return 0;
         }
-        // SAFETY: DPDK gave out an aligned u16 at this place of every mbuf.
+        // SAFETY: DPDK registered an aligned u16 at this offset of every mbuf.
         unsafe { usize::from(field(self.as_ptr(), marks).read()) }
     }
 
     /// Hides the first `outer` bytes, which are in the first segment.
     ///
     /// # Errors
-    /// They are not, others hold the mbuf and there is no memory for a copy, or DPDK has no room for our mark.
+    /// They are not, the mbuf is shared and there is no memory for a copy, or DPDK registered no field.
     pub fn hide(&mut self, outer: usize) -> Result<(), RewriteRefused> {
         let dpdk = dpdk::dpdk().map_err(|_| RewriteRefused)?;
-        let marks = MARKS.get_or_init(|| Marks::ask(dpdk)).ok_or(RewriteRefused)?;
+        let marks = MARKS.get_or_init(|| Marks::register(dpdk)).ok_or(RewriteRefused)?;
         if self.raw().refcnt.load(Ordering::Acquire) != 1 {
             self.replace_by_copy()?;
         }
@@ -107,26 +109,27 @@ impl Mbuf {
         Ok(())
     }
 
-    /// Brings hidden headers back.
+    /// Restores hidden headers.
     pub fn show(&mut self) {
         let hidden = self.hidden() as u16;
         let Some(marks) = MARKS.get().copied().flatten().filter(|_| hidden != 0) else { return };
         let raw = self.raw_mut();
-        // What `hide` took away.
+        // What `hide` subtracted.
         raw.data_off -= hidden;
         raw.data_len += hidden;
         raw.pkt_len += u32::from(hidden);
         raw.ol_flags &= !marks.flag;
     }
 
-    /// Replaces the head of the packet inside, and mends the headers around it.
+    /// Replaces the head of the packet inside, and updates the headers around it.
     pub(super) fn replace_inside(
         &mut self,
         old_len: usize,
         new: &[u8],
         new_total_len: usize,
     ) -> Result<(), RewriteRefused> {
-        // Whoever completes a checksum would do it for the outer headers, and has to find the inner ones as they were.
+        // A device that completes a checksum would do it for the outer headers, and needs the inner
+        // ones unchanged.
         let undone = self.raw().ol_flags & flags::RX_L4_CKSUM_MASK == flags::RX_L4_CKSUM_MASK;
         if undone || self.raw().ol_flags & flags::TX_ANY != 0 {
             return Err(RewriteRefused);
@@ -134,29 +137,29 @@ impl Mbuf {
         let (inner_len, hidden) = (self.len(), self.hidden());
         let kept = new_total_len.checked_sub(new.len()).ok_or(RewriteRefused)?;
         let old_head = self.bytes().get(..old_len).ok_or(RewriteRefused)?;
-        let change = Change {
+        let change = InnerChange {
             old_head,
             new_head: new,
             old_len: inner_len,
             new_len: new_total_len,
             cut: self.sum_behind(old_len + kept),
         };
-        let mut outer = Outer::of(self.hidden_bytes(), hidden).map_err(|_| RewriteRefused)?;
-        outer.mend(&change).map_err(|_| RewriteRefused)?;
+        let mut outer = Outer::new(self.hidden_bytes(), hidden).map_err(|_| RewriteRefused)?;
+        outer.update(&change).map_err(|_| RewriteRefused)?;
         self.show();
         self.replace_front(hidden + old_len, new, new_total_len)?;
         self.replace_front(0, outer.bytes(), hidden + new_total_len)?;
         self.hide(hidden)
     }
 
-    /// The headers that are hidden.
+    /// Returns the headers that are hidden.
     pub(crate) fn hidden_bytes(&self) -> &[u8] {
         let (raw, hidden) = (self.raw(), self.hidden());
         // SAFETY: `hide` left them there, before the data.
         unsafe { std::slice::from_raw_parts(raw.buf_addr.add(usize::from(raw.data_off) - hidden), hidden) }
     }
 
-    /// The sum of the bytes from here on, the first of them at an even place.
+    /// Sums the bytes from here on, the first of them at an even offset.
     fn sum_behind(&self, from: usize) -> Sum {
         let (mut sum, mut at, mut segment) = (Sum::default(), 0, Some(self.raw()));
         while let Some(raw) = segment {
@@ -175,7 +178,7 @@ impl Mbuf {
     }
 }
 
-/// Our field of an mbuf.
+/// Returns the dynamic field of an mbuf.
 fn field(mbuf: *mut RawMbuf, marks: Marks) -> *mut u16 {
     mbuf.cast::<u8>().wrapping_add(marks.field).cast()
 }

@@ -29,9 +29,9 @@ use self::packet::Destination;
 pub use self::packet::WirePacket;
 use self::queue::InterfaceQueue;
 use self::wire::EngineWire;
+use crate::checksum;
 use crate::config::{BURST, LoopConfig, WireSide};
 use crate::counters::{Snapshot, WireCounters};
-use crate::frame;
 use crate::{Error, Result, WireId};
 
 /// The most packets that the mediator releases before the loop receives again.
@@ -125,7 +125,7 @@ impl<'p> Engine<'p> {
         counters.rx_packets += burst.len() as u64;
         for frame in burst.iter_mut() {
             counters.rx_bytes += frame.len() as u64;
-            counters.checksums_completed += u64::from(frame::complete(frame.bytes_mut()));
+            counters.checksums_completed += u64::from(checksum::complete(frame.bytes_mut()));
         }
         for frame in self.burst.drain(..) {
             if let Some(released) = self.mediator.submit(now, &spec, WirePacket::new(frame, to)) {

@@ -1,26 +1,26 @@
-//! The end points at present: what the daemon says, read by threads that poll.
+//! The end points at present: the control thread stores them, polling threads read them.
 
 use super::Tunnels;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
-/// What is known of a switch's tunnels. Changed by one thread, looked at by many.
+/// A switch's tunnels. One thread changes them, many read them.
 #[derive(Debug, Default)]
-pub struct Current {
-    /// How often it was changed; after each change.
+pub(crate) struct SharedTunnels {
+    /// How often they were changed; counted after each change.
     changes: AtomicU64,
     tunnels: Mutex<Arc<Tunnels>>,
 }
 
-/// What one thread has seen of it.
+/// The tunnels that one thread has seen.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     changes: u64,
     tunnels: Arc<Tunnels>,
 }
 
-impl Current {
-    /// Others take the place of those there were.
+impl SharedTunnels {
+    /// Replaces the tunnels.
     pub(crate) fn set(&self, tunnels: Tunnels) {
         let mut current = self.tunnels.lock().unwrap_or_else(PoisonError::into_inner);
         if **current != tunnels {
@@ -31,9 +31,9 @@ impl Current {
 }
 
 impl Seen {
-    /// The end points: one load if nothing changed. While they are being changed it is those of before.
+    /// Returns the tunnels: one load if nothing changed. While another thread changes them, the previous ones.
     #[inline]
-    pub fn of(&mut self, current: &Current) -> &Tunnels {
+    pub(crate) fn of(&mut self, current: &SharedTunnels) -> &Tunnels {
         if current.changes.load(Ordering::Acquire) != self.changes {
             self.refresh(current);
         }
@@ -41,13 +41,13 @@ impl Seen {
     }
 
     #[cold]
-    fn refresh(&mut self, current: &Current) {
+    fn refresh(&mut self, current: &SharedTunnels) {
         let tunnels = match current.tunnels.try_lock() {
             Ok(tunnels) => tunnels,
             Err(TryLockError::Poisoned(tunnels)) => tunnels.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        // Under the lock, so that it belongs to what is there.
+        // Under the lock, so that it belongs to these tunnels.
         self.changes = current.changes.load(Ordering::Acquire);
         self.tunnels = Arc::clone(&tunnels);
     }
@@ -59,8 +59,8 @@ mod tests {
     use p4shield_config::{Tunnel, TunnelKind};
 
     #[test]
-    fn a_change_is_seen_at_the_next_look() {
-        let (current, mut seen) = (Current::default(), Seen::default());
+    fn a_change_is_seen_at_the_next_read() {
+        let (current, mut seen) = (SharedTunnels::default(), Seen::default());
         assert!(seen.of(&current).is_empty());
         let tunnels = Tunnels::new(
             &[Tunnel { kind: TunnelKind::Vxlan, address: None, port: 4789 }],
@@ -73,7 +73,7 @@ mod tests {
         }
         let locked = current.tunnels.lock().unwrap();
         current.changes.fetch_add(1, Ordering::Release);
-        assert_eq!(*seen.of(&current), tunnels, "nobody waits for who changes it");
+        assert_eq!(*seen.of(&current), tunnels, "a reader never waits for a writer");
         drop(locked);
     }
 }

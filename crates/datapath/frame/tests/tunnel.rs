@@ -1,6 +1,13 @@
-use super::*;
-use p4shield_mediator::extensions::MAX_HEADERS;
+//! Frames in VXLAN and Geneve: where they are found, and what a change inside does to the headers around them.
+
+use p4shield_frame::ipv6::MAX_EXTENSIONS;
+use p4shield_frame::tunnel::{Datagram, Encapsulation, InnerChange, MAX_OUTER, Outer, OuterRefused};
+use p4shield_frame::{Sum, ethernet, ipv4, protocol, transport, udp};
+use p4shield_testbed::Frames;
 use proptest::prelude::*;
+
+const ETHERNET: usize = ethernet::HEADER_LEN;
+const UDP: usize = udp::HEADER_LEN;
 
 const LOCAL4: [u8; 4] = [192, 0, 2, 7];
 const LOCAL6: [u8; 16] = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
@@ -12,24 +19,31 @@ struct Wrapping {
     v6: bool,
     /// Words of IPv4 options.
     ip_options: usize,
-    kind: TunnelKind,
+    kind: Encapsulation,
     /// Words of Geneve options.
     options: usize,
     checksum: bool,
 }
 
 const PLAIN: Wrapping =
-    Wrapping { tags: 0, v6: false, ip_options: 0, kind: TunnelKind::Vxlan, options: 0, checksum: false };
+    Wrapping { tags: 0, v6: false, ip_options: 0, kind: Encapsulation::Vxlan, options: 0, checksum: false };
 
 fn geneve_in_v6() -> Wrapping {
-    Wrapping { v6: true, kind: TunnelKind::Geneve, options: 3, checksum: true, ..PLAIN }
+    Wrapping { v6: true, kind: Encapsulation::Geneve, options: 3, checksum: true, ..PLAIN }
 }
 
 impl Wrapping {
+    fn port(&self) -> u16 {
+        match self.kind {
+            Encapsulation::Vxlan => 4789,
+            Encapsulation::Geneve => 6081,
+        }
+    }
+
     fn tunnel_header(&self) -> Vec<u8> {
         match self.kind {
-            TunnelKind::Vxlan => vec![8, 0, 0, 0, 0, 0, 7, 0],
-            TunnelKind::Geneve => {
+            Encapsulation::Vxlan => vec![8, 0, 0, 0, 0, 0, 7, 0],
+            Encapsulation::Geneve => {
                 let mut header = vec![self.options as u8, 0, 0x65, 0x58, 0, 0, 7, 0];
                 header.extend((0..self.options * 4).map(|i| i as u8));
                 header
@@ -44,16 +58,16 @@ impl Wrapping {
         (0..self.tags).for_each(|_| frame.extend([0x81, 0, 0, 5]));
         if self.v6 {
             frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
-            frame.extend(udp_len.to_be_bytes().into_iter().chain([UDP_PROTOCOL, 64]));
+            frame.extend(udp_len.to_be_bytes().into_iter().chain([protocol::UDP, 64]));
             frame.extend([3; 16].into_iter().chain(LOCAL6));
         } else {
             let header = 20 + self.ip_options * 4;
             frame.extend([8, 0, 0x40 | (header / 4) as u8, 0]);
             frame.extend((header as u16 + udp_len).to_be_bytes());
-            frame.extend([0, 1, 0x40, 0, 64, UDP_PROTOCOL, 0, 0, 192, 0, 2, 1].into_iter().chain(LOCAL4));
+            frame.extend([0, 1, 0x40, 0, 64, protocol::UDP, 0, 0, 192, 0, 2, 1].into_iter().chain(LOCAL4));
             frame.extend((0..self.ip_options * 4).map(|_| 1));
         }
-        frame.extend([0x80, 1].into_iter().chain(self.kind.default_port().to_be_bytes()));
+        frame.extend([0x80, 1].into_iter().chain(self.port().to_be_bytes()));
         frame.extend(udp_len.to_be_bytes().into_iter().chain([0, 0]));
         frame.extend(tunnel.iter().chain(inner));
         self.sum_up(&mut frame);
@@ -76,13 +90,11 @@ impl Wrapping {
     fn sum_up(&self, frame: &mut [u8]) {
         let (ip, udp) = (self.ip(), self.udp());
         if !self.v6 {
-            frame[ip + 10..ip + 12].fill(0);
-            let sum = Sum::of(&frame[ip..udp]).field();
-            frame[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());
+            ipv4::set_checksum(&mut frame[ip..]);
         }
         frame[udp + 6..udp + 8].fill(0);
         if self.checksum {
-            let sum = self.udp_sum(frame).field();
+            let sum = self.udp_sum(frame).udp_checksum();
             frame[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
         }
     }
@@ -91,35 +103,30 @@ impl Wrapping {
     fn udp_sum(&self, frame: &[u8]) -> Sum {
         let (ip, udp) = (self.ip(), self.udp());
         let addresses = if self.v6 { ip + 8..ip + 40 } else { ip + 12..ip + 20 };
-        let len = (frame.len() - udp) as u16;
-        Sum::of(&frame[addresses]) + Sum::word(17) + Sum::word(len) + Sum::of(&frame[udp..])
+        let pseudo = transport::pseudo_header(&frame[addresses], protocol::UDP, frame.len() - udp);
+        pseudo + Sum::of(&frame[udp..])
     }
 }
 
-fn host(tunnels: &[Tunnel]) -> Tunnels {
-    Tunnels::new(tunnels, &mediator::Config::default())
-}
-
-fn any(kind: TunnelKind) -> Tunnel {
-    Tunnel { kind, address: None, port: kind.default_port() }
-}
-
-fn both() -> Tunnels {
-    host(&[any(TunnelKind::Geneve), any(TunnelKind::Vxlan)])
+/// Where the inner frame is, if it is certain.
+fn inner(frame: &[u8], kind: Encapsulation) -> Option<usize> {
+    let datagram = Datagram::find(frame).filter(|datagram| !datagram.is_ambiguous)?;
+    datagram.inner(frame, kind)
 }
 
 #[test]
 fn inner_frames_are_found_in_every_wrapping() {
     for tags in 0..=2 {
         for (v6, ip_options) in [(false, 0), (false, 10), (true, 0)] {
-            for (kind, options) in [(TunnelKind::Vxlan, 0), (TunnelKind::Geneve, 0), (TunnelKind::Geneve, 63)]
+            for (kind, options) in
+                [(Encapsulation::Vxlan, 0), (Encapsulation::Geneve, 0), (Encapsulation::Geneve, 63)]
             {
                 let wrapping = Wrapping { tags, v6, ip_options, kind, options, checksum: true };
                 let frame = wrapping.wrap(&[7; ETHERNET]);
-                assert_eq!(both().look(&frame, Origin::World), Inside::At(wrapping.inner()), "{wrapping:?}");
+                assert_eq!(inner(&frame, kind), Some(wrapping.inner()), "{wrapping:?}");
                 assert!(wrapping.inner() <= MAX_OUTER);
                 for len in 0..frame.len() {
-                    assert!(!matches!(both().look(&frame[..len], Origin::World), Inside::At(_)), "{len}");
+                    assert_eq!(inner(&frame[..len], kind), None, "{len}");
                 }
             }
         }
@@ -127,129 +134,117 @@ fn inner_frames_are_found_in_every_wrapping() {
 }
 
 #[test]
-fn only_packets_for_an_end_point_are_looked_into() {
-    let frame = PLAIN.wrap(&[7; 60]);
-    assert_eq!(Tunnels::default().look(&frame, Origin::World), Inside::Nothing);
-    assert_eq!(host(&[any(TunnelKind::Geneve)]).look(&frame, Origin::World), Inside::Nothing, "another port");
-    let at = |address: [u8; 4]| Tunnel { address: Some(address.into()), ..any(TunnelKind::Vxlan) };
-    assert_eq!(host(&[at([192, 0, 2, 8])]).look(&frame, Origin::World), Inside::Nothing, "another address");
-    let here = host(&[at(LOCAL4)]);
-    assert_eq!(here.look(&frame, Origin::World), Inside::At(50));
-    assert_eq!(here.look(&frame, Origin::Vm), Inside::Unknown, "no VM speaks with the switch's end point");
-    assert_eq!(both().look(&frame, Origin::Vm), Inside::Nothing, "a VM's own tunnel to elsewhere");
-    let vms = |tunnel| Tunnels::new(&[tunnel], &tenants(&[(IpAddr::from(LOCAL4), None)]));
-    assert_eq!(vms(any(TunnelKind::Vxlan)).look(&frame, Origin::World), Inside::Nothing, "a tunnel to a VM");
-    assert_eq!(vms(at(LOCAL4)).look(&frame, Origin::World), Inside::At(50), "the switch's own address");
-    let mut tcp = frame;
-    tcp[23] = 6;
-    assert_eq!(both().look(&tcp, Origin::World), Inside::Nothing);
-}
-
-#[test]
-fn what_others_could_read_in_another_way_is_unknown() {
-    let unknown = |frame: &[u8]| assert_eq!(both().look(frame, Origin::World), Inside::Unknown, "{frame:x?}");
+fn headers_that_readers_differ_about_hide_the_frame() {
     let wrapping = geneve_in_v6();
     let frame = wrapping.wrap(&[7; 60]);
     let tunnel = wrapping.udp() + UDP;
     for (at, value) in [(tunnel, 0x40), (tunnel + 2, 8), (tunnel, 63)] {
         let mut frame = frame.clone();
         frame[at] = value;
-        unknown(&frame);
+        assert_eq!(inner(&frame, Encapsulation::Geneve), None, "{at} {value}");
     }
     let mut gpe = PLAIN.wrap(&[7; 60]);
-    gpe[42] = 0x0c;
-    gpe[45] = 1;
-    unknown(&gpe);
+    (gpe[42], gpe[45]) = (0x0c, 1);
+    assert_eq!(inner(&gpe, Encapsulation::Vxlan), None);
     gpe[45] = 3;
-    assert_eq!(both().look(&gpe, Origin::World), Inside::At(50), "Ethernet by the extension's name");
+    assert_eq!(inner(&gpe, Encapsulation::Vxlan), Some(50), "Ethernet by the extension's name");
+    gpe[42] = 0x04;
+    assert_eq!(inner(&gpe, Encapsulation::Vxlan), None, "the number is not valid");
+    let ambiguous = |frame: &[u8]| {
+        let found = Datagram::find(frame).expect("a datagram");
+        assert!(found.is_ambiguous, "{frame:x?}");
+        found.port
+    };
     // Destination options, an authentication header, and a fragment that is none, before UDP.
     for (next, header) in
         [(60, [17, 0, 1, 4, 0, 0, 0, 0]), (51, [17, 0, 0, 0, 0, 0, 0, 1]), (44, [17, 0, 0, 0, 0, 0, 0, 1])]
     {
         let mut frame = [&frame[..54], &header, &frame[54..]].concat();
         frame[20] = next;
-        unknown(&frame);
+        assert_eq!(ambiguous(&frame), Some(6081));
     }
     // More headers than are followed, and one that is longer than what is seen.
-    let many = [60, 0, 1, 4, 0, 0, 0, 0].repeat(MAX_HEADERS);
+    let many = [60, 0, 1, 4, 0, 0, 0, 0].repeat(MAX_EXTENSIONS);
     for header in [&many[..], &[17, 255, 1, 4, 0, 0, 0, 0]] {
         let mut frame = [&frame[..54], header, &[17, 0, 1, 4, 0, 0, 0, 0], &frame[54..]].concat();
         frame[20] = 60;
-        unknown(&frame);
+        assert_eq!(ambiguous(&frame), None);
     }
 }
 
-/// Without its first piece nobody puts a packet together; the other pieces do not say whose they are.
+/// Without its first fragment a packet cannot be put together; the others do not say what they belong to.
 #[test]
-fn the_first_piece_of_what_comes_in_pieces_is_unknown() {
-    let look = |frame: &[u8]| both().look(frame, Origin::World);
+fn only_first_fragments_are_datagrams() {
     let v4 = PLAIN.wrap(&[7; 60]);
-    let piece = |word: [u8; 2], len: usize| {
+    let fragment = |word: [u8; 2], len: usize| {
         let mut frame = v4[..len].to_vec();
         frame[20..22].copy_from_slice(&word);
-        frame
+        Datagram::find(&frame)
     };
-    for len in [v4.len(), 42, 41, 34] {
-        assert_eq!(look(&piece([0x20, 0], len)), Inside::Unknown, "the first piece, of {len} bytes");
+    for (len, port) in [(v4.len(), Some(4789)), (42, Some(4789)), (41, None), (34, None)] {
+        let found = fragment([0x20, 0], len).expect("a datagram");
+        assert!(found.is_ambiguous && found.port == port, "the first fragment, of {len} bytes");
     }
     for word in [[0x20, 1], [0, 1], [0x1f, 0xff]] {
-        assert_eq!(look(&piece(word, v4.len())), Inside::Nothing, "a later piece");
+        assert_eq!(fragment(word, v4.len()), None, "a later fragment");
     }
-    let mut elsewhere = piece([0x20, 0], v4.len());
-    elsewhere[36..38].copy_from_slice(&53_u16.to_be_bytes());
-    assert_eq!(look(&elsewhere), Inside::Nothing, "the first piece of something else");
-
     let v6 = geneve_in_v6().wrap(&[7; 60]);
-    let piece = |word: [u8; 2]| {
+    let fragment = |word: [u8; 2], len: usize| {
         let mut frame = [&v6[..54], &[17, 0, word[0], word[1], 0, 0, 0, 1], &v6[54..]].concat();
         frame[20] = 44;
-        frame
+        Datagram::find(&frame[..len])
     };
-    assert_eq!(look(&piece([0, 1])), Inside::Unknown);
-    assert_eq!(look(&piece([0, 1])[..58]), Inside::Unknown, "cut off before UDP");
-    assert_eq!(look(&piece([0, 9])), Inside::Nothing, "a later piece");
-}
-
-/// A tenant with VMs of these addresses and networks.
-fn tenants(vms: &[(IpAddr, Option<u32>)]) -> mediator::Config {
-    let vm = |(address, network): &(IpAddr, Option<u32>)| mediator::VmConfig {
-        network: *network,
-        ..mediator::VmConfig::new("vm", vec![*address])
-    };
-    mediator::Config { tenants: vec![mediator::TenantConfig::new("a", vms.iter().map(vm).collect())] }
+    assert!(fragment([0, 1], 100).is_some_and(|found| found.is_ambiguous));
+    assert!(fragment([0, 1], 58).is_some_and(|found| found.port.is_none()), "cut off before UDP");
+    assert_eq!(fragment([0, 9], 100), None, "a later fragment");
 }
 
 #[test]
 fn the_network_of_what_is_inside_is_read() {
-    let vm = IpAddr::from([10, 0, 0, 1]);
-    let end_points = [any(TunnelKind::Vxlan), any(TunnelKind::Geneve)];
-    assert!(!Tunnels::new(&end_points, &tenants(&[(vm, None)])).tell_networks());
-    // `Wrapping` has number 7 in its headers.
-    let (seven, eight) = (tenants(&[(vm, Some(7))]), tenants(&[(vm, Some(8))]));
     for wrapping in [PLAIN, geneve_in_v6(), Wrapping { ip_options: 10, tags: 2, ..PLAIN }] {
         let outer = &wrapping.wrap(&[7; 60])[..wrapping.inner()];
-        let network = |tenants| {
-            let tunnels = Tunnels::new(&end_points, tenants);
-            assert!(tunnels.tell_networks());
-            tunnels.network(outer)
-        };
-        assert_eq!(network(&seven), Network::Number(7), "{wrapping:?}");
-        assert_eq!(network(&eight), Network::Foreign, "no VM is in it");
+        let vni = Datagram::find(outer).and_then(|datagram| datagram.vni(outer));
+        assert_eq!(vni, Some(7), "{wrapping:?}");
     }
-    let mut unnumbered = PLAIN.wrap(&[7; 60]);
-    unnumbered[42] = 0;
-    assert_eq!(both().look(&unnumbered, Origin::World), Inside::Unknown, "the number is not valid");
+}
+
+/// Finds an inner frame in any bytes, and changes it.
+fn inspect(frame: &[u8]) {
+    for kind in [Encapsulation::Vxlan, Encapsulation::Geneve] {
+        let Some(at) = Datagram::find(frame).and_then(|datagram| datagram.inner(frame, kind)) else {
+            continue;
+        };
+        assert!(at + ETHERNET <= frame.len());
+        let inner = &frame[at..];
+        let (old_head, new_head) = (&inner[..ETHERNET], &frame[..ETHERNET + 1]);
+        let (old_len, new_len) = (inner.len(), inner.len() + 1);
+        let change = InnerChange { old_head, new_head, old_len, new_len, cut: Sum::default() };
+        let _ = Outer::new(frame, at).and_then(|mut outer| outer.update(&change));
+    }
+}
+
+#[test]
+fn generated_frames_are_inspected_wherever_they_are_cut() {
+    let (mut frames, mut frame, mut found) = (Frames::new(0x7475_6e6e), Vec::new(), 0);
+    for _ in 0..20_000 {
+        frames.fill(&mut frame);
+        inspect(&frame);
+        let cut = frames.below(frame.len());
+        inspect(&frame[..cut]);
+        found += usize::from(inner(&frame, Encapsulation::Vxlan).is_some());
+    }
+    assert!(found > 200, "{found}");
 }
 
 fn wrappings() -> impl Strategy<Value = Wrapping> {
-    let kind = prop_oneof![Just(TunnelKind::Vxlan), Just(TunnelKind::Geneve)];
+    let kind = prop_oneof![Just(Encapsulation::Vxlan), Just(Encapsulation::Geneve)];
     (0_usize..3, any_bool(), 0_usize..4, kind, 0_usize..8, any_bool()).prop_map(
         |(tags, v6, ip_options, kind, options, checksum)| Wrapping {
             tags,
             v6,
             ip_options,
             kind,
-            options: if kind == TunnelKind::Geneve { options } else { 0 },
+            options: if kind == Encapsulation::Geneve { options } else { 0 },
             checksum,
         },
     )
@@ -265,7 +260,7 @@ proptest! {
     /// Whatever changes inside, the headers are what they would be had the packet been wrapped so from the start; and if
     /// the checksum was wrong, it is wrong afterwards.
     #[test]
-    fn mended_headers_are_those_of_a_packet_that_was_wrapped_so(
+    fn updated_headers_are_those_of_a_fresh_packet(
         wrapping in wrappings(),
         inner in prop::collection::vec(prop::num::u8::ANY, ETHERNET..300),
         old_len in 0_usize..300,
@@ -284,9 +279,9 @@ proptest! {
         let inner = &frame[wrapping.inner()..];
         let end = inner.len() - cut;
         let new_inner = [&new_head[..], &inner[old_len..end]].concat();
-        let mut outer = Outer::of(&frame, wrapping.inner()).expect("headers");
+        let mut outer = Outer::new(&frame, wrapping.inner()).expect("headers");
         prop_assert_eq!(outer.bytes(), &frame[..wrapping.inner()]);
-        outer.mend(&Change {
+        outer.update(&InnerChange {
             old_head: &inner[..old_len],
             new_head: &new_head,
             old_len: inner.len(),
@@ -305,39 +300,43 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_looked_into_and_mended_or_refused(
+    fn any_bytes_are_inspected_and_updated_or_refused(
         bytes in prop::collection::vec(prop::num::u8::ANY, 0..200),
         flips in prop::collection::vec((0_usize..120, prop::num::u8::ANY), 0..4),
         wrapping in wrappings(),
     ) {
-        fuzz_bytes(&bytes);
+        inspect(&bytes);
         let mut frame = wrapping.wrap(&bytes);
         for (at, value) in flips {
             let at = at.min(frame.len() - 1);
             frame[at] = value;
         }
-        fuzz_bytes(&frame);
+        inspect(&frame);
     }
 }
 
 #[test]
-fn what_fits_no_longer_is_refused() {
+fn packets_that_fit_no_longer_are_refused() {
     let inner = vec![7; 1000];
     let frame = PLAIN.wrap(&inner);
-    let change = |new_len| Change {
+    let change = |new_len| InnerChange {
         old_head: &inner[..14],
         new_head: &inner[..14],
         old_len: inner.len(),
         new_len,
         cut: Sum::default(),
     };
-    let mend = |frame: &[u8], new_len| Outer::of(frame, 50).and_then(|mut o| o.mend(&change(new_len)));
-    assert_eq!(mend(&frame, 1000), Ok(()));
-    assert_eq!(mend(&frame, 65_500), Err(Unfit), "longer than IP can be");
+    let update = |frame: &[u8], new_len| Outer::new(frame, 50).and_then(|mut o| o.update(&change(new_len)));
+    assert_eq!(update(&frame, 1000), Ok(()));
+    assert_eq!(update(&frame, 65_500), Err(OuterRefused), "longer than IP can be");
     for place in [38, 16] {
         let mut wrong = frame.clone();
         wrong[place + 1] ^= 1;
-        assert_eq!(mend(&wrong, 1000), Err(Unfit), "the length at {place} is not the packet's");
+        assert_eq!(
+            update(&wrong, 1000),
+            Err(OuterRefused),
+            "the length at {place} is not that of the packet"
+        );
     }
-    assert!(Outer::of(&frame, 30).is_err() && Outer::of(&frame[..20], 50).is_err());
+    assert!(Outer::new(&frame, 30).is_err() && Outer::new(&frame[..20], 50).is_err());
 }

@@ -1,0 +1,81 @@
+use super::*;
+
+const LOCAL: [u8; 4] = [192, 0, 2, 7];
+
+/// A frame in VXLAN to [`LOCAL`], in network 7. No checksum is set: none is read.
+fn wrapped() -> Vec<u8> {
+    let mut frame = vec![2; 12];
+    frame.extend([8, 0, 0x45, 0, 0, 110, 0, 1, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1]);
+    frame.extend(LOCAL);
+    frame.extend([0x80, 1, 18, 181, 0, 90, 0, 0, 8, 0, 0, 0, 0, 0, 7, 0]);
+    frame.resize(50 + 60, 7);
+    frame
+}
+
+fn any(kind: TunnelKind) -> Tunnel {
+    Tunnel { kind, address: None, port: kind.default_port() }
+}
+
+fn at(address: [u8; 4]) -> Tunnel {
+    Tunnel { address: Some(address.into()), ..any(TunnelKind::Vxlan) }
+}
+
+fn host(tunnels: &[Tunnel]) -> Tunnels {
+    Tunnels::new(tunnels, &mediator::Config::default())
+}
+
+/// A tenant with VMs of these addresses and networks.
+fn tenants(vms: &[(IpAddr, Option<u32>)]) -> mediator::Config {
+    let vm = |(address, network): &(IpAddr, Option<u32>)| mediator::VmConfig {
+        network: *network,
+        ..mediator::VmConfig::new("vm", vec![*address])
+    };
+    mediator::Config { tenants: vec![mediator::TenantConfig::new("a", vms.iter().map(vm).collect())] }
+}
+
+#[test]
+fn only_packets_for_an_end_point_are_inspected() {
+    let frame = wrapped();
+    let both = host(&[any(TunnelKind::Geneve), any(TunnelKind::Vxlan)]);
+    assert_eq!(Tunnels::default().inspect(&frame, Origin::Shared), Inside::Nothing);
+    assert_eq!(host(&[any(TunnelKind::Geneve)]).inspect(&frame, Origin::Shared), Inside::Nothing, "the port");
+    assert_eq!(host(&[at([192, 0, 2, 8])]).inspect(&frame, Origin::Shared), Inside::Nothing, "the address");
+    let here = host(&[at(LOCAL)]);
+    assert_eq!(here.inspect(&frame, Origin::Shared), Inside::Frame(50));
+    assert_eq!(here.inspect(&frame, Origin::Vm), Inside::Unknown, "no VM speaks with the switch's end point");
+    assert_eq!(both.inspect(&frame, Origin::Vm), Inside::Nothing, "a VM's own tunnel to elsewhere");
+    let vms = |tunnel| Tunnels::new(&[tunnel], &tenants(&[(IpAddr::from(LOCAL), None)]));
+    assert_eq!(vms(any(TunnelKind::Vxlan)).inspect(&frame, Origin::Shared), Inside::Nothing, "to a VM");
+    assert_eq!(vms(at(LOCAL)).inspect(&frame, Origin::Shared), Inside::Frame(50), "the switch's own address");
+    let mut tcp = frame;
+    tcp[23] = 6;
+    assert_eq!(both.inspect(&tcp, Origin::Shared), Inside::Nothing);
+}
+
+#[test]
+fn uncertain_insides_are_unknown() {
+    let both = host(&[any(TunnelKind::Geneve), any(TunnelKind::Vxlan)]);
+    let changed = |at: usize, value: u8, len: usize| {
+        let mut frame = wrapped();
+        frame[at] = value;
+        both.inspect(&frame[..len], Origin::Shared)
+    };
+    assert_eq!(changed(42, 0, 110), Inside::Unknown, "no network's number");
+    assert_eq!(changed(20, 0x20, 110), Inside::Unknown, "a first fragment");
+    assert_eq!(changed(20, 0x20, 36), Inside::Unknown, "a first fragment without a port");
+    assert_eq!(changed(21, 1, 110), Inside::Nothing, "a later fragment");
+    assert_eq!(changed(0, 2, 60), Inside::Unknown, "no whole Ethernet header inside");
+}
+
+#[test]
+fn the_network_of_what_is_inside_distinguishes_vms() {
+    let (vm, end_points) = (IpAddr::from([10, 0, 0, 1]), [any(TunnelKind::Vxlan)]);
+    assert!(!Tunnels::new(&end_points, &tenants(&[(vm, None)])).distinguish_networks());
+    let network = |vni| {
+        let tunnels = Tunnels::new(&end_points, &tenants(&[(vm, Some(vni))]));
+        assert!(tunnels.distinguish_networks());
+        tunnels.network(&wrapped()[..50])
+    };
+    assert_eq!(network(7), Network::Number(7));
+    assert_eq!(network(8), Network::Foreign, "no VM is in it");
+}

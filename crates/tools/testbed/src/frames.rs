@@ -5,13 +5,16 @@
 //! extension headers and neighbour discovery, TCP, UDP, SCTP, ICMP, VXLAN, Geneve, lengths that
 //! contradict, and flipped bits. A seed always gives the same frames.
 
-/// IPv4 addresses that half of the frames have, in network byte order.
+/// IPv4 addresses that half of the IPv4 packets have, in network byte order.
 pub const V4: [[u8; 4]; 2] = [[10, 7, 7, 7], [10, 7, 7, 8]];
-/// IPv6 addresses that half of the frames have, in network byte order.
+/// IPv6 addresses that many of the IPv6 packets have, in network byte order.
 pub const V6: [[u8; 16]; 2] = [
     [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7],
     [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8],
 ];
+
+/// The first of [`V4`] as an IPv6 address, which is another address.
+const MAPPED: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 7, 7, 7];
 
 /// A generator of frames.
 #[derive(Clone, Debug)]
@@ -114,7 +117,7 @@ impl Frames {
         let start = frame.len();
         frame.extend([version << 4, 0, 0, 0, 0, 0, protocol, self.pick(&[255, 255, 64])]);
         for _ in 0..2 {
-            let address: [u8; 16] = self.pick(&[V6[0], V6[1], [0xfe; 16], [0; 16]]);
+            let address: [u8; 16] = self.pick(&[V6[0], V6[1], MAPPED, [0xfe; 16], [0; 16]]);
             frame.extend(address);
         }
         let mut next_at = start + 6;

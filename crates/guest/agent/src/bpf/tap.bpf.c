@@ -8,7 +8,7 @@
 // covers "the first n packets", so the tap stores the running sum after each recent packet, and the auditor
 // looks up that of n.
 //
-// tap/maps.rs repeats the layouts of the maps.
+// tap/maps.rs repeats the layouts of the maps; tap/tests.rs compares the rules with those in Rust.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
@@ -68,11 +68,16 @@ struct {
 	__type(value, struct history);
 } histories SEC(".maps");
 
-// The VM's addresses; IPv4 as ::ffff:a.b.c.d.
+struct address {
+	__u8 bytes[16]; // of an IPv4 address the first four
+	__u32 version;  // 4 or 6
+};
+
+// The VM's addresses.
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1024);
-	__type(key, __u8[16]);
+	__type(key, struct address);
 	__type(value, __u8);
 } addresses SEC(".maps");
 
@@ -97,7 +102,7 @@ ALWAYS_INLINE int is_tag(__u16 type)
 
 // Finds the VM-side address of the frame and the offset of its layer-4 checksum (0: none).
 // Returns 0 if the frame is not an IP packet that a mediator submits.
-ALWAYS_INLINE int dissect(const struct frame *f, int direction, __u8 address[16], __u32 *checksum)
+ALWAYS_INLINE int dissect(const struct frame *f, int direction, struct address *address, __u32 *checksum)
 {
 	const __u8 *b = (const __u8 *)f->words;
 	__u32 ip = 14;
@@ -116,10 +121,9 @@ ALWAYS_INLINE int dissect(const struct frame *f, int direction, __u8 address[16]
 		__u32 header = (b[ip] & 0xf) * 4;
 		__u32 from = ip + (direction == INGRESS ? 16 : 12);
 
-		__builtin_memset(address, 0, 10);
-		address[10] = address[11] = 0xff;
+		address->version = 4;
 		for (int i = 0; i < 4; i++)
-			address[12 + i] = b[from + i];
+			address->bytes[i] = b[from + i];
 		if (header >= 20 && (be16(b, ip + 6) & 0x1fff) == 0) {
 			if (b[ip + 9] == 6)
 				*checksum = ip + header + 16;
@@ -135,8 +139,9 @@ ALWAYS_INLINE int dissect(const struct frame *f, int direction, __u8 address[16]
 		if (b[ip + 6] == IPPROTO_ICMPV6 && b[ip + 7] == 255 && f->have > ip + 40 && b[ip + 40] >= 133 &&
 		    b[ip + 40] <= 137)
 			return 0;
+		address->version = 6;
 		for (int i = 0; i < 16; i++)
-			address[i] = b[from + i];
+			address->bytes[i] = b[from + i];
 		if (b[ip + 6] == 6)
 			*checksum = ip + 40 + 16;
 		else if (b[ip + 6] == 17)
@@ -192,7 +197,7 @@ ALWAYS_INLINE __u64 digest(const struct frame *f, __u32 cover, const struct conf
 ALWAYS_INLINE void count(struct frame *f, __u32 direction)
 {
 	__u32 zero = 0, checksum = 0, cover;
-	__u8 address[16];
+	struct address address = {};
 	__u64 sum = 0;
 	struct config *c = bpf_map_lookup_elem(&settings, &zero);
 	struct tally *t = bpf_map_lookup_elem(&tallies, &direction);
@@ -200,8 +205,8 @@ ALWAYS_INLINE void count(struct frame *f, __u32 direction)
 
 	if (!c || !t || !h)
 		return;
-	if (!dissect(f, direction, address, &checksum) ||
-	    !(c->every_ip || bpf_map_lookup_elem(&addresses, address))) {
+	if (!dissect(f, direction, &address, &checksum) ||
+	    !(c->every_ip || bpf_map_lookup_elem(&addresses, &address))) {
 		bpf_spin_lock(&t->lock);
 		t->others += f->segments;
 		t->other_bytes += f->len;

@@ -62,10 +62,20 @@ impl Tally {
     }
 }
 
-/// Returns a key of `addresses`: the IPv6 address, or `::ffff:a.b.c.d`.
-pub(super) fn address_key(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-        IpAddr::V6(v6) => v6.octets(),
-    }
+/// Returns a key of `addresses`, `struct address`: the address, zeros behind an IPv4 one, and the IP
+/// version. Without the version, an IPv6 packet from ::ffff:a.b.c.d would count as one from a.b.c.d.
+pub(super) fn address_key(address: IpAddr) -> [u8; 20] {
+    let mut key = [0; 20];
+    let version = match address {
+        IpAddr::V4(v4) => {
+            key[..4].copy_from_slice(&v4.octets());
+            4
+        }
+        IpAddr::V6(v6) => {
+            key[..16].copy_from_slice(&v6.octets());
+            6_u32
+        }
+    };
+    key[16..].copy_from_slice(&version.to_ne_bytes());
+    key
 }

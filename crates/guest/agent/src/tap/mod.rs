@@ -210,3 +210,6 @@ impl Tap {
         Tally::load(&self.tallies, direction)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,123 @@
+//! The kernel's programs against the mediator's rule and the digest in Rust, on generated frames.
+
+use super::maps::{Settings, Tally, address_key};
+use super::ring::Ring;
+use super::{Direction, OBJECT};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, ProgramInput};
+use p4shield_mediator::{Kind, classify};
+use p4shield_seal::PacketDigest;
+use p4shield_testbed::{Frames, frames};
+use std::net::IpAddr;
+
+const KEY: [u8; 16] = *b"0123456789abcdef";
+/// Bytes that digests cover: not a multiple of a word's, nor all that fit.
+const COVER: u32 = 99;
+/// Frames of each of four runs; each is run whole and cut off.
+const FRAMES: usize = 250_000;
+/// Frames after which the counts are compared; the kernel remembers the sums of more.
+const BATCH: usize = 20_000;
+
+/// The tap's programs, loaded and attached nowhere.
+struct Loaded {
+    object: Object,
+    tallies: MapHandle,
+    ring: Ring,
+}
+
+impl Loaded {
+    fn new(addresses: &[IpAddr]) -> Self {
+        let object = ObjectBuilder::default().open_memory(&OBJECT.0).unwrap().load().unwrap();
+        let settings = Settings { key: KEY, cover: COVER, every_ip: addresses.is_empty() };
+        settings.store(&map(&object, "settings")).unwrap();
+        for address in addresses {
+            map(&object, "addresses").update(&address_key(*address), &[1], MapFlags::ANY).unwrap();
+        }
+        let ring = Ring::map(&map(&object, "histories")).unwrap();
+        Self { tallies: map(&object, "tallies"), object, ring }
+    }
+}
+
+fn map(object: &Object, name: &str) -> MapHandle {
+    MapHandle::try_from(&object.maps().find(|m| m.name() == name).unwrap()).unwrap()
+}
+
+/// Reports whether a mediator judges a frame of a VM with these addresses; without any, every IP
+/// packet is the VM's.
+fn is_judged(frame: &[u8], direction: Direction, addresses: &[IpAddr]) -> bool {
+    let address: IpAddr = match (classify(frame), direction) {
+        (Kind::V4 { source, .. }, Direction::Egress) => IpAddr::V4(source.into()),
+        (Kind::V4 { destination, .. }, Direction::Ingress) => IpAddr::V4(destination.into()),
+        (Kind::V6 { source, .. }, Direction::Egress) => IpAddr::V6(source.into()),
+        (Kind::V6 { destination, .. }, Direction::Ingress) => IpAddr::V6(destination.into()),
+        (Kind::Other, _) => return false,
+    };
+    addresses.is_empty() || addresses.contains(&address)
+}
+
+/// Runs frames through a program of the kernel, and compares what it counts and sums up with what Rust does.
+fn compare(direction: Direction, addresses: &[IpAddr], seed: u64) {
+    let Loaded { object, tallies, ring } = Loaded::new(addresses);
+    let name = if direction == Direction::Ingress { "tap_xdp" } else { "tap_egress" };
+    let program = object.progs_mut().find(|p| p.name() == name).unwrap();
+    let digest = PacketDigest::new(&KEY);
+    let (mut generator, mut frame) = (Frames::new(seed), Vec::new());
+    let (mut judged, mut others, mut sum) = (0, 0, 0_u64);
+    // What each packet of a batch is expected to leave in the history.
+    let mut expected = Vec::with_capacity(2 * BATCH);
+    for n in 1..=FRAMES {
+        generator.fill(&mut frame);
+        // At tc the kernel runs no frame that ends before the payload or within an untagged IP
+        // header; at XDP it does.
+        let cut = 15 + generator.below(frame.len() - 14);
+        for bytes in [&frame[..], &frame[..cut.min(frame.len())]] {
+            let run = program.test_run(ProgramInput { data_in: Some(bytes), ..ProgramInput::default() });
+            if let Err(error) = run {
+                let cut_off = direction == Direction::Egress && classify(bytes) == Kind::Other;
+                assert!(cut_off, "{error}: {bytes:02x?}");
+                continue;
+            }
+            if is_judged(bytes, direction, addresses) {
+                let covered = bytes.len().min(COVER as usize);
+                sum = sum.wrapping_add(digest.digest(&bytes[..covered], bytes.len() as u32));
+                expected.push((sum, bytes.to_vec()));
+            } else {
+                others += 1;
+            }
+        }
+        if n % BATCH == 0 || n == FRAMES {
+            for (sum, bytes) in expected.drain(..) {
+                judged += 1;
+                let kernels = ring.load(direction, judged);
+                assert_eq!(kernels, sum, "packet {judged} that Rust judges, {direction:?}: {bytes:02x?}");
+            }
+            let counts = Tally::load(&tallies, direction).unwrap().counts;
+            let counted = (counts.packets, counts.others, counts.not_whole);
+            assert_eq!(counted, (judged as u64, others, 0), "after {n} frames");
+        }
+    }
+    assert!(judged > FRAMES / 8 && others > FRAMES as u64 / 8, "{judged} {others}");
+}
+
+/// A million frames, whole and cut off: VLAN tags of every type, IPv4 with options and fragments,
+/// IPv6 with extension headers and neighbour discovery, ARP, LLC, MPLS, tunnels, flipped bits; at
+/// XDP towards the VM and at tc from it; on a wire, where every IP packet is the VM's, and on a
+/// port that VMs share. Compared are the rule of what is judged (`p4shield_mediator::classify`) and
+/// the digest with the checksum that it leaves out (`p4shield_frame::transport::digest_checksum`).
+#[test]
+fn the_kernel_judges_and_digests_a_million_frames_as_rust_does() {
+    if let Err(why) = p4shield_testbed::usable() {
+        println!("skipped: {why}");
+        return;
+    }
+    let vm = [IpAddr::from(frames::V4[0]), IpAddr::from(frames::V6[0])];
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            compare(Direction::Ingress, &[], 1);
+            compare(Direction::Egress, &vm, 2);
+        });
+        s.spawn(|| {
+            compare(Direction::Egress, &[], 3);
+            compare(Direction::Ingress, &vm, 4);
+        });
+    });
+}

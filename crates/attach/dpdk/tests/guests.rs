@@ -9,6 +9,7 @@ mod common;
 
 use common::daemon::{Cloud, Daemon, Does, text, usable};
 use common::switch::{PATIENCE, buffers, last_tally};
+use p4shield_frame::ipv4;
 use p4shield_testbed::dpdk::OvsDpdk;
 use p4shield_testbed::process::find;
 use p4shield_testbed::{Guest, NetNs, wait_until};
@@ -69,19 +70,8 @@ fn program(front: &[u8]) -> Does {
         _ => return Does::Pass,
     }
     new[15] = 0x28;
-    sum_up(&mut new[14..]);
+    ipv4::set_checksum(&mut new[14..]);
     Does::Rewrite(new)
-}
-
-/// Computes an IPv4 header's checksum.
-fn sum_up(ip: &mut [u8]) {
-    let header = usize::from(ip[0] & 15) * 4;
-    ip[10..12].fill(0);
-    let words = ip[..header].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
-    let sum = words.sum::<u32>();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    ip[10..12].copy_from_slice(&sum.to_be_bytes());
 }
 
 /// What both ends send: no two parts are alike.

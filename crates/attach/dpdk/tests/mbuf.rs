@@ -4,6 +4,7 @@
 mod pool;
 
 use p4shield_dpdk::mbuf::Mbuf;
+use p4shield_frame::{Sum, ipv4, protocol, transport};
 use p4shield_mediator::Packet;
 use pool::{Pool, Whole};
 use proptest::prelude::*;
@@ -209,30 +210,18 @@ fn an_undone_checksum_that_nobody_could_complete_is_refused() {
     assert_eq!(pool.free_count(), 8);
 }
 
-/// The Internet checksum of RFC 1071.
-fn checksum(parts: &[&[u8]]) -> [u8; 2] {
-    let all = parts.concat();
-    let words = all.chunks(2).map(|w| u64::from(w[0]) << 8 | w.get(1).map_or(0, |b| u64::from(*b)));
-    let mut sum: u64 = words.sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    (!sum as u16).to_be_bytes()
-}
-
 /// A frame in VXLAN over IPv4, with all checksums.
 fn wrapped(inner: &[u8]) -> Vec<u8> {
     let mut b = udp(0);
     let len = u16::try_from(16 + inner.len()).expect("short").to_be_bytes();
     let total = u16::try_from(36 + inner.len()).expect("short").to_be_bytes();
     b[16..18].copy_from_slice(&total);
-    let sum = checksum(&[&b[14..34]]);
-    b[24..26].copy_from_slice(&sum);
+    ipv4::set_checksum(&mut b[14..34]);
     b[36..42].copy_from_slice(&[18, 181, len[0], len[1], 0, 0]);
     b.extend([8, 0, 0, 0, 0, 0, 7, 0]);
     b.extend(inner);
-    let sum = checksum(&[&b[26..34], &[0, 17], &len, &b[34..]]);
-    b[40..42].copy_from_slice(&sum);
+    let sum = transport::pseudo_header(&b[26..34], protocol::UDP, b.len() - 34) + Sum::of(&b[34..]);
+    b[40..42].copy_from_slice(&sum.udp_checksum().to_be_bytes());
     b
 }
 

@@ -5,6 +5,7 @@ mod common;
 use common::daemon::{Cloud, Does, usable};
 use common::switch::PATIENCE;
 use p4shield_config::{Tunnel, TunnelKind};
+use p4shield_frame::ipv4;
 use p4shield_testbed::dpdk::OvsDpdk;
 use p4shield_testbed::process::run;
 use p4shield_testbed::{NetNs, wait_until};
@@ -34,12 +35,7 @@ fn with_options(front: &[u8]) -> Vec<u8> {
     new[14] = 0x46;
     let total = u16::from_be_bytes([new[16], new[17]]) + 4;
     new[16..18].copy_from_slice(&total.to_be_bytes());
-    new[24..26].fill(0);
-    let words = new[14..38].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]])));
-    let sum = words.sum::<u32>();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
-    new[24..26].copy_from_slice(&sum.to_be_bytes());
+    ipv4::set_checksum(&mut new[14..]);
     new
 }
 

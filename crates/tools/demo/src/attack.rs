@@ -7,6 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use p4shield_frame::ipv4;
 use p4shield_testbed::NetNs;
 
 use crate::scene::{CLIENT, VM, VM_INTERFACE};
@@ -64,9 +65,7 @@ fn datagram(from: [u8; 6], to: [u8; 6], source_port: u16) -> Vec<u8> {
     ip[9] = 17;
     ip[12..16].copy_from_slice(&client.octets());
     ip[16..20].copy_from_slice(&vm.octets());
-    let sum: u32 = ip.chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
-    let sum = (sum & 0xffff) + (sum >> 16);
-    ip[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    ipv4::set_checksum(&mut ip);
     let udp = [source_port, 9, udp_len, 0].map(u16::to_be_bytes);
     [&to[..], &from, &[8, 0], &ip, udp.as_flattened(), payload].concat()
 }
@@ -131,8 +130,7 @@ mod tests {
     #[test]
     fn the_datagrams_header_checksum_is_correct() {
         let frame = datagram([2; 6], [4; 6], 40_000);
-        let sum: u32 = frame[14..34].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
-        assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff);
+        assert!(ipv4::has_right_checksum(&frame[14..]));
         assert_eq!(frame.len(), 14 + 20 + 8 + 17);
     }
 

@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use p4shield_frame::{ipv4, protocol, transport};
 use p4shield_testbed::NetNs;
 
 pub struct Raw {
@@ -120,17 +121,15 @@ pub fn partial_udp(tags: &[(u16, u16)], mark: u64) -> Vec<u8> {
     let payload = [&mark.to_be_bytes()[..], &b"a payload of odd length ".repeat(37)[..]].concat();
     let length = (8 + payload.len()) as u16;
     f.extend([8, 0, 0x45, 0]);
+    let ip = f.len() - 2;
     f.extend((20 + length).to_be_bytes());
-    let addresses = 0x0a07u32 + 77 + 0x0a07 + 255;
-    // A bridge drops packets with a wrong header checksum.
-    let header = 0x4500 + u32::from(20 + length) + 1 + 0x4000 + 0x4011 + addresses;
-    f.extend([0, 1, 0x40, 0, 64, 17]);
-    f.extend((!((header & 0xffff) + (header >> 16)) as u16).to_be_bytes());
-    f.extend([10, 7, 0, 77, 10, 7, 0, 255]);
-    let pseudo = addresses + 17 + u32::from(length);
+    f.extend([0, 1, 0x40, 0, 64, 17, 0, 0, 10, 7, 0, 77, 10, 7, 0, 255]);
+    // A bridge drops what has a wrong header checksum.
+    ipv4::set_checksum(&mut f[ip..]);
+    let pseudo = transport::pseudo_header(&f[ip..][ipv4::ADDRESSES], protocol::UDP, length.into());
     f.extend([0x11, 0x11, 0x22, 0x22]);
     f.extend(length.to_be_bytes());
-    f.extend((((pseudo & 0xffff) + (pseudo >> 16)) as u16).to_be_bytes());
+    f.extend(pseudo.folded().to_be_bytes());
     f.extend(payload);
     f
 }

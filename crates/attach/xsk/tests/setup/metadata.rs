@@ -1,6 +1,7 @@
 //! An application that uses transmit metadata (`XDP_TX_METADATA`).
 
 use super::{App, CHUNK, map, setsockopt, socket, wait_until};
+use p4shield_frame::{Sum, ipv4, protocol, transport};
 
 /// UMEM flags: transmit metadata precedes packets, and the kernel may complete checksums in software.
 const FLAGS: u64 = 1 << 2 | 1 << 1;
@@ -34,7 +35,7 @@ pub(crate) fn task() {
     // The requests stay, and the time of sending replaces the checksum offsets.
     let after = app.bytes(AT - LEN as u64, LEN).to_vec();
     let timed = after[..8] == requests[..8] && after[8..16] != requests[8..16];
-    let right = received.is_some_and(|p| sum(&p[26..], 17 + (p.len() as u32 - 34)) == 0xffff);
+    let right = received.is_some_and(|p| (pseudo(&p) + Sum::of(&p[34..])).checksum() == 0);
     println!("metadata: time of sending {timed}, right checksum {right}");
     assert_eq!(super::close(app.fd), 0);
 }
@@ -48,12 +49,9 @@ fn request_bytes() -> [u8; LEN] {
     request
 }
 
-/// Returns the one's complement sum of the bytes, plus `start`.
-fn sum(bytes: &[u8], start: u32) -> u16 {
-    let words = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0)));
-    let sum = words.fold(start, |a, b| a + b);
-    let folded = (sum & 0xffff) + (sum >> 16);
-    (folded + (folded >> 16)) as u16
+/// Returns the sum of a datagram's pseudo header.
+fn pseudo(p: &[u8]) -> Sum {
+    transport::pseudo_header(&p[26..34], protocol::UDP, p.len() - 34)
 }
 
 /// Creates a datagram from 10.9.3.2 to 10.9.3.1 whose checksum field holds the sum of the pseudo header.
@@ -64,12 +62,13 @@ fn datagram() -> Vec<u8> {
     p.extend([0x45, 0]);
     p.extend((20 + udp).to_be_bytes());
     p.extend([0, 0, 0, 0, 64, 17, 0, 0, 10, 9, 3, 2, 10, 9, 3, 1]);
-    let header = !sum(&p[14..34], 0);
-    p[24..26].copy_from_slice(&header.to_be_bytes());
+    ipv4::set_checksum(&mut p[14..]);
     p.extend([0, 9, 0, 9]);
     p.extend(udp.to_be_bytes());
-    p.extend(sum(&p[26..34], 17 + u32::from(udp)).to_be_bytes());
+    p.extend([0, 0]);
     p.extend(PAYLOAD);
+    let sum = pseudo(&p).folded();
+    p[40..42].copy_from_slice(&sum.to_be_bytes());
     p
 }
 

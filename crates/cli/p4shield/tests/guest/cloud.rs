@@ -228,9 +228,7 @@ impl Cloud {
 fn smuggled(number: u8) -> Vec<u8> {
     let mut packet = vec![0x52, 0x54, 0, 0, 4, 2, 2, 0, 0, 0, 0, 1, 8, 0];
     let mut header = [0x45, 0, 0, 46, 0, number, 0, 0, 64, 253, 0, 0, 10, 9, 4, 1, 10, 9, 4, 2];
-    let sum: u32 = header.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    header[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+    p4shield_frame::ipv4::set_checksum(&mut header);
     packet.extend(header);
     packet.extend([number; 26]);
     packet

@@ -158,12 +158,7 @@ pub(crate) fn ipv4(words: u8, protocol: u8, fragment: u16, payload: &[u8]) -> Ve
 }
 
 pub(crate) fn checksum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 =
-        bytes.chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(*c.get(1).unwrap_or(&0))).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
+    p4shield_frame::Sum::of(bytes).checksum()
 }
 
 /// A TCP header to port 80.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
+use p4shield_frame::ipv4;
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 
 use super::lab::SERVER;
@@ -41,21 +42,11 @@ fn segment(flow: u16, bytes: u32) -> Vec<u8> {
     p[16..18].copy_from_slice(&total.to_be_bytes());
     p[26..30].copy_from_slice(&[10, 9, 2, 1]);
     p[30..34].copy_from_slice(&SERVER.octets());
-    let sum = checksum(&p[14..34]);
-    p[24..26].copy_from_slice(&sum.to_be_bytes());
+    ipv4::set_checksum(&mut p[14..]);
     p[34..36].copy_from_slice(&(10_000 + flow).to_be_bytes());
     p[36..38].copy_from_slice(&80_u16.to_be_bytes());
     (p[46], p[47]) = (0x50, 0x10);
     p
-}
-
-/// The Internet checksum (RFC 1071).
-fn checksum(header: &[u8]) -> u16 {
-    let mut sum: u32 = header.chunks(2).map(|c| u32::from(u16::from_be_bytes([c[0], c[1]]))).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
 }
 
 #[cfg(test)]
@@ -67,7 +58,7 @@ mod tests {
         for bytes in [64, 128, 1500] {
             let p = segment(7, bytes);
             assert_eq!(p.len() as u32, bytes - CHECK_SEQUENCE);
-            assert_eq!(checksum(&p[14..34]), 0);
+            assert!(ipv4::has_right_checksum(&p[14..]));
             assert_eq!(usize::from(u16::from_be_bytes([p[16], p[17]])), p.len() - 14);
         }
         assert_eq!(segment(0, 10).len(), HEADERS, "no shorter than its headers");

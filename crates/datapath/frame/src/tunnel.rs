@@ -1,8 +1,10 @@
-//! Ethernet frames inside VXLAN and Geneve: where they begin, and the headers around them after a change inside.
+//! Ethernet frames inside VXLAN and Geneve: where they begin, and the headers around them after a
+//! change inside.
 //!
-//! * Outer headers that two readers could understand in two ways are reported as such ([`Datagram::is_ambiguous`]).
-//! * Checksums of outer headers are changed by the difference (RFC 1624) and never computed anew, so that a packet
-//!   that was damaged on its way does not become a good one.
+//! * Outer headers that two readers could understand in two ways are reported as such
+//!   ([`Datagram::is_ambiguous`]).
+//! * Checksums of outer headers are changed by the difference (RFC 1624) and never computed anew,
+//!   so that a packet that was damaged on its way does not become a good one.
 
 use crate::bytes::be16;
 use crate::checksum::Sum;
@@ -10,8 +12,8 @@ use crate::ipv6::{Extensions, Upper};
 use crate::{ethernet, geneve, ipv4, ipv6, protocol, transport, udp, vxlan};
 use core::net::IpAddr;
 
-/// Bytes of the longest headers around an inner frame: Ethernet with two tags, IPv4 with all options, UDP, Geneve with
-/// all options. IPv6 without extension headers is shorter.
+/// Bytes of the longest headers around an inner frame: Ethernet with two tags, IPv4 with all
+/// options, UDP, Geneve with all options. IPv6 without extension headers is shorter.
 pub const MAX_OUTER: usize =
     ethernet::MAX_HEADER_LEN + ipv4::MAX_HEADER_LEN + udp::HEADER_LEN + geneve::MAX_HEADER_LEN;
 
@@ -25,8 +27,8 @@ pub enum Encapsulation {
 }
 
 impl Encapsulation {
-    /// Returns the bytes of its header, with options, before an Ethernet frame. `None` if the header is not whole, is of
-    /// another version, carries another protocol or names no network.
+    /// Returns the bytes of its header, with options, before an Ethernet frame. `None` if the
+    /// header is not whole, is of another version, carries another protocol or names no network.
     #[must_use]
     pub fn header_len(self, bytes: &[u8]) -> Option<usize> {
         match self {
@@ -56,8 +58,8 @@ pub struct Datagram {
 }
 
 impl Datagram {
-    /// Finds the datagram that a frame carries. `None` for all but UDP over IP, and for later fragments, which do not
-    /// say what they belong to.
+    /// Finds the datagram that a frame carries. `None` for all but UDP over IP, and for later
+    /// fragments, which do not say what they belong to.
     #[must_use]
     pub fn find(frame: &[u8]) -> Option<Self> {
         let payload = ethernet::payload(frame)?;
@@ -145,7 +147,8 @@ impl InnerChange<'_> {
         let kept_len = self.new_len.checked_sub(self.new_head.len())?;
         let cut = self.cut.at(self.old_head.len() + kept_len);
         let kept = before - Sum::of(self.old_head) - cut;
-        // What is kept moves by as much as the head grows: by an odd number, each byte becomes the other half of its word.
+        // What is kept moves by as much as the head grows: by an odd number, each byte becomes the
+        // other half of its word.
         Some(Sum::of(self.new_head) + kept.at(self.old_head.len().abs_diff(self.new_head.len())))
     }
 }

@@ -1,4 +1,5 @@
-//! Frames in VXLAN and Geneve: where they are found, and what a change inside does to the headers around them.
+//! Frames in VXLAN and Geneve: where they are found, and what a change inside does to the headers
+//! around them.
 
 use p4shield_frame::ipv6::MAX_EXTENSIONS;
 use p4shield_frame::tunnel::{Datagram, Encapsulation, InnerChange, MAX_OUTER, Outer, OuterRefused};
@@ -257,8 +258,8 @@ fn any_bool() -> impl Strategy<Value = bool> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever changes inside, the headers are what they would be had the packet been wrapped so from the start; and if
-    /// the checksum was wrong, it is wrong afterwards.
+    /// Whatever changes inside, the headers are what they would be had the packet been wrapped so
+    /// from the start; and if the checksum was wrong, it is wrong afterwards.
     #[test]
     fn updated_headers_are_those_of_a_fresh_packet(
         wrapping in wrappings(),

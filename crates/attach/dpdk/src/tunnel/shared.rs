@@ -31,7 +31,8 @@ impl SharedTunnels {
 }
 
 impl Seen {
-    /// Returns the tunnels: one load if nothing changed. While another thread changes them, the previous ones.
+    /// Returns the tunnels: one load if nothing changed. While another thread changes them, the
+    /// previous ones.
     #[inline]
     pub(crate) fn of(&mut self, current: &SharedTunnels) -> &Tunnels {
         if current.changes.load(Ordering::Acquire) != self.changes {

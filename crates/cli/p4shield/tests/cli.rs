@@ -223,7 +223,7 @@ fn every_code_is_listed_and_an_unknown_one_says_where() {
     assert!(one.contains("Mistake:") && one.contains("Correction:"), "{one}");
     let unknown = p4shield(&["explain", "E0000"]);
     assert_eq!(code(&unknown), 3);
-    assert!(stderr(&unknown).contains("`p4shield explain` lists all of them"), "{}", stderr(&unknown));
+    assert!(stderr(&unknown).contains("`p4shield explain` lists all codes"), "{}", stderr(&unknown));
 }
 
 /// Returns the commands that the help lists.

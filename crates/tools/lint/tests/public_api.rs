@@ -4,19 +4,21 @@
 
 use p4shield_lint::tree;
 use std::fmt::Write;
+use std::path::Path;
 use std::process::Command;
 
 /// The interface of a crate, one item a line.
 ///
-/// Rustdoc's JSON output is unstable, so the stable compiler that rust-toolchain.toml pins has to be allowed to write
-/// it; the pinned version of `public-api` reads exactly that compiler's format.
+/// Rustdoc's JSON output is unstable, so a wrapper allows the stable rustdoc that rust-toolchain.toml pins to write it;
+/// the pinned version of `public-api` reads exactly that compiler's format. The variable reaches rustdoc alone: the
+/// compiler would rebuild every dependency under it.
 fn interface(package: &str) -> String {
     let root = tree::root();
     let target = root.join("target");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(target, |folder| root.join(folder));
     let built = Command::new(env!("CARGO"))
         .current_dir(&root)
-        .env("RUSTC_BOOTSTRAP", "1")
+        .env("RUSTDOC", Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/unstable-rustdoc.sh"))
         .args(["rustdoc", "--locked", "--quiet", "--lib", "-p", package, "--target-dir"])
         .arg(&target)
         .args(["--", "-Zunstable-options", "--output-format", "json", "--cap-lints", "allow"])

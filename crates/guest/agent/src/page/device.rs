@@ -1,7 +1,7 @@
 //! ivshmem devices: discovery and activation through sysfs.
 //!
 //! `ivshmem-plain` of QEMU and Cloud Hypervisor is a PCI device 1af4:1110 whose third base address register
-//! (BAR 2) is memory that the host shares (QEMU, `docs/specs/ivshmem-spec.rst`). Linux lets root map a BAR
+//! (BAR 2) is memory that the host shares (ivshmem-spec.rst of QEMU). Linux lets root map a BAR
 //! from `/sys/bus/pci/devices/ADDRESS/resource2` (`Documentation/PCI/sysfs-pci.rst`), so no driver is
 //! needed. Since Linux 5.10 the host can also read the mapping of a confidential VM.
 

@@ -7,7 +7,7 @@
 //! optimiser → eBPF code generation → ELF object. A construct that the language allows but a stage cannot
 //! translate yet is reported with its location as [`diagnostics::Code::Unsupported`].
 //!
-//! A reader follows a program through [`preprocess`], `parser`, `check`, `lint`, `lower`, `opt` and
+//! A reader follows a program through `preprocess`, `parser`, `check`, `lint`, `lower`, `opt` and
 //! `codegen`, in this order; `ast`, `hir` and `ir` define the data that passes between them.
 //!
 //! # Promises

@@ -1,6 +1,6 @@
 //! The optimiser. Every pass preserves the function's meaning and its SSA form.
 //!
-//! [`simplify`] folds constants, propagates copies and merges equal values; [`cfg`] simplifies the
+//! [`simplify`] folds constants, propagates copies and merges equal values; [`mod@cfg`] simplifies the
 //! control flow graph; [`joins`] flattens nested joins; [`thread`] lets paths bypass branches whose
 //! direction they determine, which resolves most tests of header validity; [`bounds`] merges bounds
 //! checks; [`expand`] turns write-backs into stores of changed bytes; [`sink`] moves loads to their

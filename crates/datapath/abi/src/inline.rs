@@ -1,8 +1,8 @@
 //! C interface of `libp4shield_inline.so`, which runs programs of placement `inline` inside a switch.
 //!
-//! The preloaded library opens `libp4shield_inline.so` only when the configuration has `placement = "inline"`, and
-//! calls it through one [`Table`]. No Rust type crosses the interface: both libraries carry a standard library of
-//! their own. Control messages cross as bytes in the encoding of `p4shield_control`.
+//! The preloaded library opens `libp4shield_inline.so` only when the configuration has `placement =
+//! "inline"`, and calls it through one [`Table`]. No Rust type crosses the interface: both libraries carry a
+//! standard library of their own. Control messages cross as bytes in the encoding of `p4shield_control`.
 //!
 //! No function of the table unwinds. The callbacks that the switch library passes must not unwind either.
 
@@ -96,8 +96,8 @@ impl Response {
 
 /// The library's functions.
 ///
-/// Every pointer argument is valid for the call and not null, unless the function says otherwise. The functions on
-/// [`Programs`] are called by one thread at a time; those on an [`Engine`] likewise.
+/// Every pointer argument is valid for the call and not null, unless the function says otherwise. The
+/// functions on [`Programs`] are called by one thread at a time; those on an [`Engine`] likewise.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Table {
@@ -107,7 +107,8 @@ pub struct Table {
     pub size: u32,
     /// Creates a tenant's programs from a `Hello` message. Returns null on failure; the reply has the reason.
     pub create: unsafe extern "C" fn(Geometry, *const Message, *const ReplySink) -> *mut Programs,
-    /// Executes a request. The second argument is the SHA-256 digest that a loaded program must have, or null.
+    /// Executes a request. The second argument is the SHA-256 digest that a loaded program must have, or
+    /// null.
     pub execute: unsafe extern "C" fn(*mut Programs, *const [u8; 32], *const Message, *const ReplySink),
     /// Reads new in-VM information and publishes logs, unless a batch is in progress.
     pub maintain: unsafe extern "C" fn(*mut Programs),
@@ -119,8 +120,8 @@ pub struct Table {
     pub clone_engine: unsafe extern "C" fn(*const Engine) -> *mut Engine,
     /// Destroys an engine.
     pub destroy_engine: unsafe extern "C" fn(*mut Engine),
-    /// Acquires the programs, calls `work` with the context, and returns true. Returns false, without a call, if
-    /// another thread uses the programs.
+    /// Acquires the programs, calls `work` with the context, and returns true. Returns false, without a call,
+    /// if another thread uses the programs.
     pub run: unsafe extern "C" fn(*mut Engine, context: *mut c_void, work: Work) -> bool,
     /// Judges a packet that begins with the header of the given length.
     pub judge: unsafe extern "C" fn(*mut Batch, *const Request, *const u8, usize, *mut Response),

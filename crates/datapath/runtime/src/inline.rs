@@ -1,11 +1,13 @@
-//! The placement `inline`: a tenant's programs in the process of whoever has the packets, with no P4 VM between.
+//! The placement `inline`: a tenant's programs in the process of whoever has the packets, with no P4 VM
+//! between.
 //!
-//! It isolates nobody: a program is confined by its proof and by the engine alone, and the process holds the tenant's key.
-//! It is the baseline against which a P4 VM is measured, and for those who trust each other. Everything from a packet's
-//! header to its verdict is the P4 VM's: the same programs, information, digests and log.
+//! It isolates nobody: a program is confined by its proof and by the engine alone, and the process holds the
+//! tenant's key. It is the baseline against which a P4 VM is measured, and for those who trust each other.
+//! Everything from a packet's header to its verdict is the P4 VM's: the same programs, information, digests
+//! and log.
 //!
-//! Programs are proven elsewhere, by a P4 VM of the tenant's that gets no packets; what is loaded here has to have the
-//! digest of what was proven there.
+//! Programs are proven elsewhere, by a P4 VM of the tenant's that gets no packets; what is loaded here has to
+//! have the digest of what was proven there.
 
 use crate::program::Prover;
 use crate::request_handler::{ProgramRunner, RequestHandler};
@@ -105,8 +107,8 @@ impl InlinePrograms {
         self.desk.handle(request, descriptors).unwrap_or_else(Reply::Failed)
     }
 
-    /// Looks at information and logs where nothing is judged for a while. To be called now and then; does nothing while
-    /// somebody judges.
+    /// Looks at information and logs where nothing is judged for a while. To be called now and then; does
+    /// nothing while somebody judges.
     pub fn maintain(&self) {
         if let Ok(mut core) = self.desk.worker.0.try_lock() {
             core.look();
@@ -123,7 +125,8 @@ impl InlinePrograms {
 
 impl Drop for InlinePrograms {
     fn drop(&mut self) {
-        // Those that were never used have nothing to say, and would say it in a later epoch than those that are.
+        // Those that were never used have nothing to say, and would say it in a later epoch than those that
+        // are.
         if !self.begun {
             return;
         }

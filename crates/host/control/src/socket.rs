@@ -30,7 +30,8 @@ pub struct Received {
     pub bytes: Vec<u8>,
     /// Its descriptors, close-on-exec.
     pub descriptors: Vec<OwnedFd>,
-    /// Process that sent it, as the kernel says, in the receiver's PID namespace. Only if [`Socket::ask_for_senders`].
+    /// Process that sent it, as the kernel says, in the receiver's PID namespace. Only if
+    /// [`Socket::ask_for_senders`].
     pub sender: Option<rustix::process::Pid>,
 }
 

@@ -5,10 +5,11 @@
 //! switch (`LD_PRELOAD`). On a host with systemd this takes one file, a drop-in for the switch's unit. No
 //! package's file and no setting of the switch is changed. Guarantees:
 //!
-//! - **Nothing is installed that cannot work.** [`examine`] checks for everything that would disable the library or let
-//!   packets bypass it (a statically linked switch, `hw-offload`, a linker that ignores `LD_PRELOAD`, ...) and reports
-//!   each result with a remedy. [`apply`] refuses while there is a problem.
-//! - **The switch fails closed.** With the drop-in, a switch whose library or configuration is missing does not start.
+//! - **Nothing is installed that cannot work.** [`examine`] checks for everything that would disable the
+//!   library or let packets bypass it (a statically linked switch, `hw-offload`, a linker that ignores
+//!   `LD_PRELOAD`, ...) and reports each result with a remedy. [`apply`] refuses while there is a problem.
+//! - **The switch fails closed.** With the drop-in, a switch whose library or configuration is missing does
+//!   not start.
 //! - **A switch is restarted only on request.**
 //! - **[`remove`] restores the previous state**, and both operations can be repeated.
 //!

@@ -9,8 +9,8 @@
 //! only. `session` holds one connection: `stream` splits it into messages, `message` parses them, `tables`
 //! keeps their `rows`. Guarantees:
 //!
-//! - The server is not trusted: messages, rows and fields are bounded. A connection that violates the protocol is closed
-//!   and opened again after a pause that grows.
+//! - The server is not trusted: messages, rows and fields are bounded. A connection that violates the
+//!   protocol is closed and opened again after a pause that grows.
 //! - The last contents remain available while the database is down: the switch forwards without it, too.
 //! - The reader never blocks its owner; a thread of its own communicates.
 

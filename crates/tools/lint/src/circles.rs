@@ -1,9 +1,9 @@
 //! Circles of files that import each other.
 //!
-//! A module that both imports another and is imported by it, directly or through others, cannot be read by itself. The
-//! graph has one node per source file of a crate and one edge per path that leads from one file to an item of another.
-//! Re-exports are followed to the file that defines the item, so a crate root that re-exports its modules makes no
-//! circle. Test modules are left out.
+//! A module that both imports another and is imported by it, directly or through others, cannot be read by
+//! itself. The graph has one node per source file of a crate and one edge per path that leads from one file
+//! to an item of another. Re-exports are followed to the file that defines the item, so a crate root that
+//! re-exports its modules makes no circle. Test modules are left out.
 
 use crate::tree;
 use std::collections::{BTreeMap, BTreeSet};
@@ -201,7 +201,8 @@ impl<'ast> Visit<'ast> for Reader {
         Self::flatten(&item.tree, &mut Vec::new(), &mut flat);
         let public = !matches!(item.vis, syn::Visibility::Inherited);
         for (path, name) in flat {
-            // `use child::Item` names a child module only in re-exports of this code base; others say `crate`.
+            // `use child::Item` names a child module only in re-exports of this code base; others say
+            // `crate`.
             let absolute = self
                 .absolute(&path)
                 .or_else(|| public.then(|| self.at.iter().cloned().chain(path.iter().cloned()).collect()));

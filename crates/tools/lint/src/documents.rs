@@ -103,8 +103,8 @@ fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// Whether `text` defines a function, module, file or named case of this name; one that starts with it, if the name
-/// ends with `*`. A mention in a comment does not count.
+/// Whether `text` defines a function, module, file or named case of this name; one that starts with it, if
+/// the name ends with `*`. A mention in a comment does not count.
 fn has_test(text: &str, name: &str) -> bool {
     let stem = name.trim_end_matches('*').rsplit("::").next().unwrap_or(name);
     let exact = !name.ends_with('*');

@@ -1,7 +1,7 @@
 //! Checks of the source tree that neither rustc nor clippy makes.
 //!
-//! `cargo test -p p4shield-lint` runs them, and `make lint` calls that. Each check returns findings, one line each; an
-//! empty list passes.
+//! `cargo test -p p4shield-lint` runs them, and `make lint` calls that. Each check returns findings, one line
+//! each; an empty list passes.
 //!
 //! | module | rule |
 //! |---|---|

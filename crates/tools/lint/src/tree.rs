@@ -9,7 +9,8 @@ pub fn root() -> PathBuf {
     root.canonicalize().expect("the repository is there")
 }
 
-/// Every file below `folder` whose name ends in `suffix`, sorted. Build output and hidden folders are skipped.
+/// Every file below `folder` whose name ends in `suffix`, sorted. Build output and hidden folders are
+/// skipped.
 ///
 /// # Panics
 /// A folder cannot be read.

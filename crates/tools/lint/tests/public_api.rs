@@ -1,6 +1,7 @@
 //! The public interface of the crates that outsiders use, against a snapshot.
 //!
-//! A change of an interface shows up in review as a change of `public-api.txt`. `P4SHIELD_BLESS=1` writes the snapshots.
+//! A change of an interface shows up in review as a change of `public-api.txt`. `P4SHIELD_BLESS=1` writes the
+//! snapshots.
 
 use p4shield_lint::tree;
 use std::fmt::Write;
@@ -9,9 +10,9 @@ use std::process::Command;
 
 /// The interface of a crate, one item a line.
 ///
-/// Rustdoc's JSON output is unstable, so a wrapper allows the stable rustdoc that rust-toolchain.toml pins to write it;
-/// the pinned version of `public-api` reads exactly that compiler's format. The variable reaches rustdoc alone: the
-/// compiler would rebuild every dependency under it.
+/// Rustdoc's JSON output is unstable, so a wrapper allows the stable rustdoc that rust-toolchain.toml pins to
+/// write it; the pinned version of `public-api` reads exactly that compiler's format. The variable reaches
+/// rustdoc alone: the compiler would rebuild every dependency under it.
 fn interface(package: &str) -> String {
     let root = tree::root();
     let target = root.join("target");

@@ -9,7 +9,8 @@ const ETHERNET: usize = ethernet::HEADER_LEN;
 libfuzzer_sys::fuzz_target!(|frame: &[u8]| {
     let Some(datagram) = Datagram::find(frame) else { return };
     for encapsulation in [Encapsulation::Vxlan, Encapsulation::Geneve] {
-        let Some(at) = datagram.inner(frame, encapsulation).filter(|_| !datagram.is_ambiguous) else { continue };
+        let inner = datagram.inner(frame, encapsulation).filter(|_| !datagram.is_ambiguous);
+        let Some(at) = inner else { continue };
         assert!(at <= MAX_OUTER && at + ETHERNET <= frame.len());
         let inner = &frame[at..];
         let (old_head, new_head) = (&inner[..ETHERNET], &frame[..ETHERNET + 1]);

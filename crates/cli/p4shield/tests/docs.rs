@@ -44,8 +44,8 @@ fn describe(words: &[&str], page: &mut String) {
 fn the_command_reference_is_the_help() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/reference/cli.md");
     let mut page = String::from(
-        "# Command reference\n\nGenerated from the help of `p4shield`; the tutorials show the commands at work. Exit \
-         codes: [exit-codes.md](exit-codes.md).\n",
+        "# Command reference\n\nGenerated from the help of `p4shield`; the tutorials show the commands at \
+         work. Exit codes: [exit-codes.md](exit-codes.md).\n",
     );
     describe(&[], &mut page);
     let page = page.replacen("# `p4shield`\n", "## `p4shield`\n", 1);

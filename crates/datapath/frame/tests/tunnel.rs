@@ -256,7 +256,11 @@ fn any_bool() -> impl Strategy<Value = bool> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 2000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     /// Whatever changes inside, the headers are what they would be had the packet been wrapped so
     /// from the start; and if the checksum was wrong, it is wrong afterwards.

@@ -225,7 +225,10 @@ mod tests {
         let text = render(&status());
         for line in [
             r#"p4shield_packets_total{tenant="al\"ice",vm="web",direction="ingress"} 5"#,
-            r#"p4shield_packets_dropped_total{tenant="al\"ice",vm="web",direction="ingress",reason="deadline"} 2"#,
+            concat!(
+                r#"p4shield_packets_dropped_total{tenant="al\"ice",vm="web","#,
+                r#"direction="ingress",reason="deadline"} 2"#
+            ),
             r#"p4shield_p4vm_up{tenant="al\"ice"} 0"#,
             r#"p4shield_program_info{tenant="al\"ice",vm="web",direction="ingress",digest="ab"} 1"#,
             r#"p4shield_port_mediated{switch="ovs",pid="7",port="p0",role="uplink",tenant="",vm=""} 1"#,

@@ -34,11 +34,18 @@ mod tests {
     use super::*;
 
     /// A server's typical output.
-    const TRANSCRIPT: &str = r#"{"id":1,"error":null,"result":{"Open_vSwitch":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f11":{"new":{"other_config":["map",[["dpdk-init","true"],["hw-offload","true"]]]}}},
-"Bridge":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f12":{"new":{"name":"br0","datapath_type":"netdev","ports":["uuid","4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f13"]}}},
-"Port":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f13":{"new":{"name":"p","interfaces":["set",[["uuid","4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f14"]]]}}},
-"Interface":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f14":{"new":{"name":"p","type":"dpdk","ofport":1,"ifindex":["set",[]],"mac_in_use":"02:00:00:00:00:01","options":["map",[["dpdk-devargs","net_null0"]]],"external_ids":["map",[["iface-id","\u0041\\\"x"]]]}}}}}
-{"id":null,"method":"update","params":["p4shield",{"Interface":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f14":{"old":{"ofport":1}}}}]}
+    const TRANSCRIPT: &str = r#"{"id":1,"error":null,
+"result":{"Open_vSwitch":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f11":{"new":{"other_config":["map",
+[["dpdk-init","true"],["hw-offload","true"]]]}}},
+"Bridge":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f12":{"new":{"name":"br0","datapath_type":"netdev",
+"ports":["uuid","4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f13"]}}},
+"Port":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f13":{"new":{"name":"p","interfaces":["set",[["uuid",
+"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f14"]]]}}},
+"Interface":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f14":{"new":{"name":"p","type":"dpdk","ofport":1,
+"ifindex":["set",[]],"mac_in_use":"02:00:00:00:00:01","options":["map",[["dpdk-devargs","net_null0"]]],
+"external_ids":["map",[["iface-id","\u0041\\\"x"]]]}}}}}
+{"id":null,"method":"update",
+"params":["p4shield",{"Interface":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f14":{"old":{"ofport":1}}}}]}
 {"id":"echo","method":"echo","params":[]}
 "#;
 

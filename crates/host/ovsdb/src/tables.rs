@@ -155,19 +155,27 @@ mod tests {
         let [root, bridge, port, vhost, dpdk, tunnel] = [1, 2, 3, 4, 5, 6].map(uuid);
         let mut tables = Tables::default();
         let text = format!(
-            r#"{{"Open_vSwitch":{{"{root}":{{"new":{{"other_config":["map",[["dpdk-init","true"],["x","y"]]],
+            r#"{{"Open_vSwitch":{{"{root}":{{"new":{{"other_config":["map",[["dpdk-init","true"],["x",
+"y"]]],
               "external_ids":["map",[["ovn-encap-ip","192.0.2.7,fd00::7"]]]}}}}}},
-            "Bridge":{{"{bridge}":{{"new":{{"name":"br0","datapath_type":"netdev","ports":["uuid","{port}"]}}}}}},
-            "Port":{{"{port}":{{"new":{{"name":"bond","interfaces":["set",[["uuid","{vhost}"],["uuid","{dpdk}"]]]}}}}}},
+            "Bridge":{{"{bridge}":{{"new":{{"name":"br0","datapath_type":"netdev","ports":["uuid",
+"{port}"]}}}}}},
+            "Port":{{"{port}":{{"new":{{"name":"bond","interfaces":["set",[["uuid","{vhost}"],["uuid",
+"{dpdk}"]]]}}}}}},
             "Interface":{{
-              "{vhost}":{{"new":{{"name":"vh0","type":"dpdkvhostuserclient","ofport":["set",[]],"mac_in_use":["set",[]],
-                 "options":["map",[["vhost-server-path","/run/vh0"]]],"external_ids":["map",[["iface-id","id-1"],["attached-mac","m"]]],
-                 "status":["map",[]],"ifindex":0,"admin_state":"up","link_state":"down","error":["set",[]]}}}},
-              "{dpdk}":{{"new":{{"name":"dpdk0","type":"dpdk","ofport":1,"mac_in_use":"02:00:00:00:00:01","ifindex":["set",[7]],
+              "{vhost}":{{"new":{{"name":"vh0","type":"dpdkvhostuserclient","ofport":["set",[]],
+"mac_in_use":["set",[]],
+                 "options":["map",[["vhost-server-path","/run/vh0"]]],"external_ids":["map",[["iface-id",
+"id-1"],["attached-mac","m"]]],
+                 "status":["map",[]],"ifindex":0,"admin_state":"up","link_state":"down",
+"error":["set",[]]}}}},
+              "{dpdk}":{{"new":{{"name":"dpdk0","type":"dpdk","ofport":1,
+"mac_in_use":"02:00:00:00:00:01","ifindex":["set",[7]],
                  "options":["map",[["dpdk-devargs","net_null0,x=1"]]],"external_ids":["map",[]],
                  "status":["map",[["port_no","3"]]],"error":"cannot open"}}}},
               "{tunnel}":{{"new":{{"name":"gnv0","type":"geneve",
-                 "options":["map",[["local_ip","192.0.2.7"],["dst_port","6082"],["remote_ip","flow"]]]}}}}}}}}"#
+                 "options":["map",[["local_ip","192.0.2.7"],["dst_port","6082"],["remote_ip",
+"flow"]]]}}}}}}}}"#
         );
         update(&mut tables, &text).unwrap();
         let switch = tables.switch();
@@ -199,7 +207,8 @@ mod tests {
         let mut tables = Tables::default();
         let set = |value: &str| {
             format!(
-                r#"{{"Open_vSwitch":{{"{root}":{{"old":{{}},"new":{{"other_config":["map",[["hw-offload","{value}"]]]}}}}}}}}"#
+                r#"{{"Open_vSwitch":{{"{root}":{{"old":{{}},"new":{{"other_config":["map",[["hw-offload",
+"{value}"]]]}}}}}}}}"#
             )
         };
         update(&mut tables, &set("true")).unwrap();

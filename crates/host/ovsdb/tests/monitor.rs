@@ -207,7 +207,8 @@ fn echoes_are_answered_and_changes_are_signalled() {
     let answer = read_until(&mut client, b"e7");
     assert!(answer.contains(r#""result":["ping"]"#), "{answer}");
     assert!(!monitor.wait(Some(Duration::ZERO)), "an echo is no change");
-    let update = br#"{"method":"update","params":["p4shield",{"Interface":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f11":{}}}],"id":null}"#;
+    let update = br#"{"method":"update",
+"params":["p4shield",{"Interface":{"4b1c3a62-93c1-4a4e-a5ac-7a5d8f0a4f11":{}}}],"id":null}"#;
     client.write_all(update).unwrap();
     assert!(monitor.wait(Some(Duration::from_secs(30))));
     assert_eq!(monitor.snapshot().interfaces, []);

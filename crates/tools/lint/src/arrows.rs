@@ -17,7 +17,7 @@ pub const LAYERS: [&[&str]; 8] = [
     &["p4shield", "dev"],
 ];
 
-/// Crates that are loaded into somebody else's switch.
+/// Crates that are preloaded into a cloud's switch.
 pub const SWITCH_LIBRARIES: [&str; 2] = ["attach-dpdk", "attach-xsk"];
 
 /// Crates with a compiler, a verifier, a JIT or a sandbox in them, which no switch library contains.

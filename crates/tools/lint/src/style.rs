@@ -20,12 +20,14 @@ fn sources() -> Vec<PathBuf> {
     [of("crates", ".rs"), of("fuzz", ".rs"), of("crates", ".c"), of("crates", ".h")].concat()
 }
 
-/// Lines that are too long.
+/// Lines that are too long; rows of tables in comments cannot be broken.
 #[must_use]
 pub fn long_lines() -> Vec<String> {
     let long = |path: &PathBuf| {
         let text = tree::read(path);
-        let lines = text.lines().enumerate().filter(|(_, line)| line.chars().count() > MAX_COLUMNS);
+        let is_row = |line: &str| line.trim_start().starts_with("//") && line.trim_end().ends_with('|');
+        let long = |line: &str| line.chars().count() > MAX_COLUMNS && !is_row(line);
+        let lines = text.lines().enumerate().filter(|(_, line)| long(line));
         lines.map(|(n, _)| format!("{}:{}", tree::shown(path), n + 1)).collect::<Vec<_>>()
     };
     sources().iter().flat_map(long).collect()

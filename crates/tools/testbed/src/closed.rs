@@ -54,7 +54,8 @@ mod tests {
     fn accounts_are_found_in_a_log() {
         let log = "p4shield: INFO mediating\n\
                    p4shield: INFO an AF_XDP socket is being closed interface=2 queue=0 \
-                   owners=OwnerCounts { application: 10, fill: 6 } faults=FaultCounters { kernel: 1, verdict: 2 }\n\
+                   owners=OwnerCounts { application: 10, fill: 6 } \
+                   faults=FaultCounters { kernel: 1, verdict: 2 }\n\
                    p4shield: INFO an AF_XDP socket is being closed\n";
         let all = Closed::all(log);
         assert_eq!(all.len(), 2);

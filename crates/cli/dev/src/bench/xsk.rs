@@ -229,8 +229,8 @@ fn long_lines(l: &long::Report) {
         output::line(format_args!("  {failure}"));
     }
     output::line(format_args!(
-        "the P4 VM was killed {} times and restarted within {:.2} s; TCP retransmitted {} segments, {} times by \
-         timeout; longest pause {:.2} s",
+        "the P4 VM was killed {} times and restarted within {:.2} s; TCP retransmitted {} segments, \
+         {} times by timeout; longest pause {:.2} s",
         l.restarts, l.longest_outage_s, l.retransmitted, l.timeouts, l.longest_pause_s
     ));
     for s in &l.sockets {

@@ -90,7 +90,7 @@ impl Backend {
 #[serde(rename_all = "snake_case")]
 pub enum Case {
     /// Unowned packets, on a port that passes them.
-    Nobody,
+    Unowned,
     /// From a VM's port to no VM: the sender's egress program.
     FromVm,
     /// From an uplink to one VM: the receiver's ingress program.
@@ -104,13 +104,13 @@ pub enum Case {
 impl Case {
     /// All, in the order of the table.
     pub const ALL: [Self; 5] =
-        [Self::Nobody, Self::FromVm, Self::ToVm, Self::ToManyVms, Self::BetweenTenants];
+        [Self::Unowned, Self::FromVm, Self::ToVm, Self::ToManyVms, Self::BetweenTenants];
 
     /// Returns its name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Nobody => "of nobody",
+            Self::Unowned => "unowned",
             Self::FromVm => "from a VM's port",
             Self::ToVm => "uplink to one VM",
             Self::ToManyVms => "uplink to 256 VMs",

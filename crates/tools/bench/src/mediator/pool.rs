@@ -69,7 +69,7 @@ fn buffer(number: usize, packet_bytes: usize, case: Case) -> Buffer {
     let vm = |n: usize| [10, 0, 0, n as u8];
     let other_tenants = [10, 0, 1, 0];
     let (source, destination) = match case {
-        Case::Nobody => (OUTSIDE, [192, 0, 2, 8]),
+        Case::Unowned => (OUTSIDE, [192, 0, 2, 8]),
         Case::FromVm => (vm(0), OUTSIDE),
         Case::ToVm => (OUTSIDE, vm(0)),
         Case::ToManyVms => (OUTSIDE, vm(number.wrapping_mul(97))),

@@ -119,7 +119,7 @@ impl<'p> Stage<'p> {
         };
         let source = match case {
             Case::FromVm | Case::BetweenTenants => AllowedSources::Only(VmRef { tenant: 0, vm: 0 }),
-            Case::Nobody | Case::ToVm | Case::ToManyVms => AllowedSources::Foreign,
+            Case::Unowned | Case::ToVm | Case::ToManyVms => AllowedSources::Foreign,
         };
         let port = PortSpec {
             number: 1,

@@ -86,16 +86,16 @@ impl<P: Packet + Send + 'static> Lane<P> {
         matches!(self.spec.source, AllowedSources::Only(_))
     }
 
-    /// Takes a packet that came in at the queue; see [`Mediator::submit`]. What comes out at once is to be passed on or
-    /// freed, everything else comes out of [`Self::poll`].
+    /// Takes a packet that came in at the queue; see [`Mediator::submit`]. What comes out at once
+    /// is to be passed on or freed, everything else comes out of [`Self::poll`].
     #[inline]
     pub fn submit(&mut self, now: u64, packet: P) -> Option<ReleasedPacket<P>> {
         self.mediator.submit(now, &self.spec, packet)
     }
 
-    /// Takes packets that came in at the queue, in their order; see [`Mediator::submit_burst`]. Looks for changes first:
-    /// a queue's first poll may bring packets. What comes out at once goes to `sink`, everything else comes out of
-    /// [`Self::poll`].
+    /// Takes packets that came in at the queue, in their order; see [`Mediator::submit_burst`].
+    /// Looks for changes first: a queue's first poll may bring packets. What comes out at once goes
+    /// to `sink`, everything else comes out of [`Self::poll`].
     #[inline]
     pub fn submit_burst(
         &mut self,
@@ -129,8 +129,8 @@ impl<P: Packet + Send + 'static> Lane<P> {
         }
     }
 
-    /// Gives out packets that are decided, at most `max` of those that pass; see [`Mediator::poll`]. To be called all the
-    /// time. Looks for changes first.
+    /// Gives out packets that are decided, at most `max` of those that pass; see
+    /// [`Mediator::poll`]. To be called all the time. Looks for changes first.
     #[inline]
     pub fn poll(&mut self, now: u64, max: usize, mut sink: impl FnMut(ReleasedPacket<P>)) -> usize {
         self.look(now);
@@ -160,15 +160,16 @@ impl<P: Packet + Send + 'static> Lane<P> {
         self.mediator.held() + self.leaving.iter().map(Mediator::held).sum::<usize>()
     }
 
-    /// When [`Self::poll`] has to be called next though nothing comes; see [`Mediator::next_deadline`]. Changes do not
-    /// count: whoever sleeps longer learns of them later.
+    /// When [`Self::poll`] has to be called next though nothing comes; see
+    /// [`Mediator::next_deadline`]. Changes do not count: whoever sleeps longer learns of them
+    /// later.
     #[must_use]
     pub fn next_deadline(&self, now: u64) -> Option<u64> {
         self.leaving.first().map(|_| now).or_else(|| self.mediator.next_deadline(now))
     }
 
-    /// Doorbells of P4 VMs that owe answers: to be polled by who sleeps, after an announcement. Who does not sleep needs
-    /// none of this.
+    /// Doorbells of P4 VMs that owe answers: to be polled by who sleeps, after an announcement. Who
+    /// does not sleep needs none of this.
     pub fn doorbells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.mediator.awaited_doorbells().map(|(_, bell)| bell)
     }
@@ -243,7 +244,8 @@ impl<P: Packet + Send + 'static> Lane<P> {
     }
 }
 
-/// To be announced after [`Lane::look`]. Changes that come later are seen by whoever wakes for another reason.
+/// To be announced after [`Lane::look`]. Changes that come later are seen by whoever wakes for
+/// another reason.
 impl<P: Packet + Send + 'static> Sleeper for Lane<P> {
     fn announce(&mut self) -> bool {
         self.leaving.iter().all(|m| m.held() == 0) && self.mediator.announce()

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Time between two looks for faults.
 const LOOK: Duration = Duration::from_millis(200);
-/// Time between two looks while programs run in this process: their logs are published in time though nothing comes.
+/// Time between two looks while programs run in this process: their logs are published in time
+/// though nothing comes.
 const INLINE_LOOK: Duration = Duration::from_millis(50);
 /// Time between two tellings of counts.
 const COUNT: Duration = Duration::from_secs(1);
@@ -191,7 +192,8 @@ impl Link {
         }
     }
 
-    /// Waits for the daemon, for room to send, for news or for the next look. True if the daemon says something, or left.
+    /// Waits for the daemon, for room to send, for news or for the next look. True if the daemon
+    /// says something, or left.
     fn wait(&self, socket: &OwnedFd, room: bool, until: Instant) -> bool {
         let events = if room { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
@@ -216,7 +218,8 @@ impl Link {
         Ok(())
     }
 
-    /// Loads the library of placement `inline` if the daemon's configuration needs it, and reports if it is missing.
+    /// Loads the library of placement `inline` if the daemon's configuration needs it, and reports
+    /// if it is missing.
     fn check_library(&self, setup: &Setup) {
         if let (true, Err(e)) = (setup.inline, InlineLibrary::load()) {
             tracing::error!("{e}");

@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 16;
 
-/// Listens on `path`, in place of a socket that is there: whether one may is decided elsewhere. The folder is made if it is
-/// not there. Only users whom `mode` allows to write can connect, from the first moment on.
+/// Listens on `path`, in place of a socket that is there: whether one may is decided elsewhere. The
+/// folder is made if it is not there. Only users whom `mode` allows to write can connect, from the
+/// first moment on.
 ///
 /// # Errors
 /// What is there is no socket (it stays), or the system refuses.

@@ -1,10 +1,10 @@
 //! Lines for an operator from inside somebody else's process, in a way that cannot make it wait.
 //!
-//! They go to standard error; a daemon that went to the background has /dev/null there, as Open vSwitch does, and then
-//! they go to the system's log.
+//! They go to standard error; a daemon that went to the background has /dev/null there, as Open
+//! vSwitch does, and then they go to the system's log.
 //!
-//! A line is left for a thread of its own; a pipe that nobody reads stops that thread and nobody else. What it cannot
-//! keep up with is left out.
+//! A line is left for a thread of its own; a pipe that nobody reads stops that thread and nobody
+//! else. What it cannot keep up with is left out.
 
 use crate::process;
 use std::ffi::CString;
@@ -14,9 +14,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
 
-/// Environment variable that says what is logged, in the syntax of `tracing`'s filters. Default: `info`.
+/// Environment variable of the log's filter: a level, or `target=level` pairs, by commas. Default: `info`.
 const FILTER: &str = "P4SHIELD_LOG";
 /// Lines that may wait.
 const WAITING: usize = 512;
@@ -27,8 +28,8 @@ static PENDING: AtomicUsize = AtomicUsize::new(0);
 
 /// Has this process's `tracing` events written as lines, filtered by the environment's `P4SHIELD_LOG`.
 ///
-/// To be called when the process has become what it stays: after it went to the background. Later calls do nothing, and
-/// a process that already has a subscriber keeps it.
+/// To be called when the process has become what it stays: after it went to the background. Later
+/// calls do nothing, and a process that already has a subscriber keeps it.
 pub fn start() {
     let (sender, receiver) = sync_channel(WAITING);
     if QUEUE.set(sender).is_err() {
@@ -38,14 +39,21 @@ pub fn start() {
         return; // Lines are left out; a process without threads to spare has other worries.
     }
     process::at_exit(finish);
-    let filter = EnvFilter::try_from_env(FILTER).unwrap_or_else(|_| EnvFilter::new("info"));
     let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(LevelFilter::TRACE)
         .with_ansi(false)
         .with_target(false)
-        .with_writer(|| Line);
+        .with_writer(|| Line)
+        .finish()
+        .with(filter(std::env::var(FILTER).ok().as_deref()));
     // An error means that there is one.
-    let _ = tracing::subscriber::set_global_default(subscriber.finish());
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// Parses a filter; one that is missing or invalid means `info`. Unlike `EnvFilter` this needs no
+/// regular expressions, which are a third of a megabyte.
+fn filter(text: Option<&str>) -> Targets {
+    text.and_then(|t| t.parse().ok()).unwrap_or_else(|| Targets::new().with_default(LevelFilter::INFO))
 }
 
 fn write(lines: &Receiver<Vec<u8>>) {
@@ -101,6 +109,20 @@ impl Write for Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tracing::Level;
+
+    #[test]
+    fn a_filter_is_a_level_or_levels_of_targets() {
+        assert!(
+            filter(None).would_enable("any", &Level::INFO)
+                && !filter(None).would_enable("any", &Level::DEBUG)
+        );
+        assert!(filter(Some("debug")).would_enable("any", &Level::DEBUG));
+        let pairs = filter(Some("warn,p4shield_attach=trace"));
+        assert!(pairs.would_enable("p4shield_attach::session", &Level::TRACE));
+        assert!(!pairs.would_enable("p4shield_dpdk", &Level::INFO));
+        assert!(filter(Some("a=b=c")).would_enable("any", &Level::INFO), "invalid: the default");
+    }
 
     #[test]
     fn a_daemons_standard_error_is_known() {

@@ -1,9 +1,10 @@
 //! What library and daemon say to each other.
 //!
-//! One message is one packet of a `SOCK_SEQPACKET` socket, with the descriptors that its variant calls for, in the
-//! encoding of the P4 VM's control protocol ([`p4shield_control`]). The library speaks first ([`Report::Hello`]),
-//! the daemon answers with [`Order::Setup`]; after that each says what happens when it happens. Nothing is answered, so
-//! nobody waits. Numbers of ports and lanes are the library's and are never used twice in one session.
+//! One message is one packet of a `SOCK_SEQPACKET` socket, with the descriptors that its variant
+//! calls for, in the encoding of the P4 VM's control protocol ([`p4shield_control`]). The library
+//! speaks first ([`Report::Hello`]), the daemon answers with [`Order::Setup`]; after that each says
+//! what happens when it happens. Nothing is answered, so nobody waits. Numbers of ports and lanes
+//! are the library's and are never used twice in one session.
 
 mod count;
 
@@ -15,7 +16,8 @@ use p4shield_mediator::VmRef;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Version of the messages. Library and daemon are installed together; a mismatch means that one of them still runs.
+/// Version of the messages. Library and daemon are installed together; a mismatch means that one of
+/// them still runs.
 pub const VERSION: u32 = 6;
 /// The most bytes of a name or a sentence in a message.
 pub const MAX_TEXT: usize = 1024;
@@ -161,8 +163,8 @@ pub enum Report {
     Hello {
         /// [`VERSION`] of the library.
         version: u32,
-        /// A random number that stays for the life of the switch's process: what was counted before a connection broke
-        /// is not counted again.
+        /// A random number that stays for the life of the switch's process: what was counted before
+        /// a connection broke is not counted again.
         session: u64,
         /// What the library is in.
         kind: Kind,
@@ -181,8 +183,8 @@ pub enum Report {
         /// Its number.
         port: PortId,
     },
-    /// A queue is mediated, and wants a channel to each tenant's P4 VM. Descriptor: the packet memory, if there is one to
-    /// be handed over.
+    /// A queue is mediated, and wants a channel to each tenant's P4 VM. Descriptor: the packet
+    /// memory, if there is one to be handed over.
     LaneUp {
         /// Its number.
         lane: LaneId,
@@ -281,7 +283,8 @@ pub enum Order {
         channel: u32,
         /// Its geometry.
         geometry: WireGeometry,
-        /// Whether the P4 VM reads headers from the packet memory that came with [`Report::LaneUp`]; else they are copied.
+        /// Whether the P4 VM reads headers from the packet memory that came with
+        /// [`Report::LaneUp`]; else they are copied.
         zero_copy: bool,
     },
     /// A lane has no channel to this tenant's P4 VM any more.
@@ -291,8 +294,9 @@ pub enum Order {
         /// Index of the tenant.
         tenant: u16,
     },
-    /// For the placement `inline`: what a tenant's P4 VM would be asked. A [`Request::Hello`] begins anew, beside what
-    /// judges until [`Order::Judge`]. Descriptors: those of the request. The one order that is answered.
+    /// For the placement `inline`: what a tenant's P4 VM would be asked. A [`Request::Hello`]
+    /// begins anew, beside what judges until [`Order::Judge`]. Descriptors: those of the request.
+    /// The one order that is answered.
     Programs {
         /// Index of the tenant.
         tenant: u16,

@@ -1,5 +1,5 @@
-//! What is about somebody else's process as a whole: its forks, threads of ours that no signal reaches, its end, and the
-//! system's log.
+//! What is about somebody else's process as a whole: its forks, threads of ours that no signal
+//! reaches, its end, and the system's log.
 
 use std::ffi::CStr;
 use std::io;
@@ -25,8 +25,8 @@ extern "C" fn in_child() {
 pub(crate) fn watch_forks() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
-        // SAFETY: the handler stores to an atomic, which is safe in a child at any time. It is never unloaded: the code is
-        // in the program or in a preloaded library.
+        // SAFETY: the handler stores to an atomic, which is safe in a child at any time. It is
+        // never unloaded: the code is in the program or in a preloaded library.
         let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
         if failed != 0 {
             tracing::warn!("out of memory for a fork handler; a forked child must not poll");
@@ -41,8 +41,8 @@ pub(crate) fn watch_forks() {
 pub fn spawn_without_signals(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both sets are ours to write; `sigfillset` fills the one that is read. A thread inherits the mask of who
-    // starts it.
+    // SAFETY: both sets are ours to write; `sigfillset` fills the one that is read. A thread
+    // inherits the mask of who starts it.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
@@ -55,10 +55,11 @@ pub fn spawn_without_signals(name: &str, work: impl FnOnce() + Send + 'static) -
     thread
 }
 
-/// Has `last` called when the process ends by itself. It must not unwind, and cannot: its ABI turns that into an abort.
+/// Has `last` called when the process ends by itself. It must not unwind, and cannot: its ABI turns
+/// that into an abort.
 pub(crate) fn at_exit(last: extern "C" fn()) {
-    // SAFETY: registers a function without arguments, which is never unloaded: the code is in the program or in a
-    // preloaded library. A failure leaves it out.
+    // SAFETY: registers a function without arguments, which is never unloaded: the code is in the
+    // program or in a preloaded library. A failure leaves it out.
     unsafe { libc::atexit(last) };
 }
 

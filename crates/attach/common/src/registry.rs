@@ -1,8 +1,9 @@
 //! What a session knows: tenants, ports, lanes, remarks; and what of it the daemon has still to be told.
 //!
-//! Nothing here waits or speaks. The switch's threads change it, the link thread reads it and carries out what the daemon
-//! says; both hold its lock for as long as a few moves of memory take. Only a daemon with other tenants makes the link
-//! thread hold it for longer, while it makes the lanes' new mediators.
+//! Nothing here waits or speaks. The switch's threads change it, the link thread reads it and
+//! carries out what the daemon says; both hold its lock for as long as a few moves of memory take.
+//! Only a daemon with other tenants makes the link thread hold it for longer, while it makes the
+//! lanes' new mediators.
 
 use crate::inline::LoadedEngine;
 use crate::lane::Remote;

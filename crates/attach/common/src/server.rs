@@ -1,8 +1,8 @@
 //! The daemon's side: who may connect, and what they say.
 //!
-//! One thread hears all switches, each in its turn and no more than a bound at a time, so that one that floods costs the
-//! others a little patience. A peer that breaks the protocol, or does not read what it is told, is hung up on; it comes
-//! again and is told everything again.
+//! One thread hears all switches, each in its turn and no more than a bound at a time, so that one
+//! that floods costs the others a little patience. A peer that breaks the protocol, or does not
+//! read what it is told, is hung up on; it comes again and is told everything again.
 
 use crate::listener::listener;
 use crate::message::{Kind, LaneId, MAX_EACH, Order, PortId, Report, VERSION, cut, decode_report, encode};
@@ -25,7 +25,8 @@ use std::time::{Duration, Instant};
 
 /// Switches at a time.
 const MAX_PEERS: usize = 32;
-/// Switches of one user at a time, unless it is root's or the daemon's: it cannot keep the other users' switches out.
+/// Switches of one user at a time, unless it is root's or the daemon's: it cannot keep the other
+/// users' switches out.
 const MAX_OF_A_USER: usize = MAX_PEERS / 4;
 /// Reports of one peer that are heard before the others'.
 const TURN: usize = 64;
@@ -70,8 +71,8 @@ fn is_ours(uid: u32) -> bool {
 pub enum Heard {
     /// It said hello, and was told the tenants.
     Came,
-    /// It said something: no [`Report::Hello`], and only of ports and lanes that there are. A port that goes takes no
-    /// lane along: lanes are said to go, before or after.
+    /// It said something: no [`Report::Hello`], and only of ports and lanes that there are. A port
+    /// that goes takes no lane along: lanes are said to go, before or after.
     Said(Report),
     /// It is gone, with its ports and lanes.
     Left,
@@ -82,8 +83,8 @@ pub trait Host: Send + Sync {
     /// A peer did something.
     fn heard(&self, peer: &Arc<Peer>, heard: Heard);
 
-    /// A peer's lane, which is told of next, has its packets in this memory, as its [`Report::LaneUp`] says. Who keeps no
-    /// hold of it has headers copied.
+    /// A peer's lane, which is told of next, has its packets in this memory, as its
+    /// [`Report::LaneUp`] says. Who keeps no hold of it has headers copied.
     fn packets(&self, _peer: &Arc<Peer>, _lane: LaneId, _memory: OwnedFd) {}
 }
 

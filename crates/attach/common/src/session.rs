@@ -94,8 +94,8 @@ impl Shared {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the registry and has the link thread tell of it. Not in a forked child, whose lock may be held by a thread
-    /// that the child does not have.
+    /// Changes the registry and has the link thread tell of it. Not in a forked child, whose lock
+    /// may be held by a thread that the child does not have.
     fn change<R>(&self, f: impl FnOnce(&mut Registry) -> R) -> Option<R> {
         if process::is_forked() {
             return None;
@@ -122,8 +122,9 @@ impl Shared {
     }
 }
 
-/// The library's side of the talk with the daemon. All methods may be called from any thread and none waits; none is to
-/// be called for a packet. Ends when dropped, and lanes that outlive it go on without channels.
+/// The library's side of the talk with the daemon. All methods may be called from any thread and
+/// none waits; none is to be called for a packet. Ends when dropped, and lanes that outlive it go
+/// on without channels.
 pub struct Session {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -181,8 +182,8 @@ impl Session {
         self.lane_facing(Facing::Receive, port, queue, None)
     }
 
-    /// The lane of one direction of a port's queue, as [`Self::lane`] and [`Self::transmit_lane`], whose packets are in
-    /// memory that a P4 VM may read.
+    /// The lane of one direction of a port's queue, as [`Self::lane`] and [`Self::transmit_lane`],
+    /// whose packets are in memory that a P4 VM may read.
     #[must_use]
     pub fn lane_in<P: Packet + Send + 'static>(
         &self,
@@ -198,8 +199,8 @@ impl Session {
         wanted.then(|| self.lane_facing(facing, port, queue, packets))
     }
 
-    /// The lane of what is sent by a port's queue, as [`Self::lane`]. `None` if the configuration has nobody asked about
-    /// that; what such a lane would ask, the lanes of what is received do.
+    /// The lane of what is sent by a port's queue, as [`Self::lane`]. `None` if the configuration
+    /// has nobody asked about that; what such a lane would ask, the lanes of what is received do.
     #[must_use]
     pub fn transmit_lane<P: Packet + Send + 'static>(&self, port: PortId, queue: u32) -> Option<Lane<P>> {
         self.lane_in(None, Facing::Transmit, port, queue)
@@ -229,8 +230,9 @@ impl Session {
         tunnels.report(&tenants);
     }
 
-    /// Has the daemon told of packets that a lane's queue had and the lane never got: as many more as `refused` says from now
-    /// on. It is asked by whoever has the session's lock, and so must not call it.
+    /// Has the daemon told of packets that a lane's queue had and the lane never got: as many more
+    /// as `refused` says from now on. It is asked by whoever has the session's lock, and so must
+    /// not call it.
     pub fn count_refused(&self, lane: LaneId, refused: impl Fn() -> u64 + Send + 'static) {
         self.shared.change(|r| r.count_refused(lane, Box::new(refused)));
     }

@@ -136,7 +136,8 @@ impl Setup {
             return Err(SetupError::TooMuch);
         }
         let config = mediator::Config { tenants: self.tenants.iter().map(tenant).collect() };
-        // What a mediator refuses depends on nothing but the configuration, so that lanes are not refused theirs.
+        // What a mediator refuses depends on nothing but the configuration, so that lanes are not
+        // refused theirs.
         Mediator::<Nothing>::new(&config)?;
         Ok(config)
     }

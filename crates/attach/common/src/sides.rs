@@ -1,13 +1,15 @@
 //! Where a VM's ingress is asked: where its packets come in, or where they are handed to it.
 //!
-//! The receive side of the port that a packet comes in at is one place, and the only one where a switch's library has
-//! lanes for receiving alone. The transmit side of the VM's own port is the other. It misses nothing: packets that the host
-//! itself sends, that come in at a port without a lane, or that have no one receiver are asked about, too. Hence the rule:
-//! **as long as a port of the VM's own has lanes that face what is sent there, its ingress is asked by them and by no
+//! The receive side of the port that a packet comes in at is one place, and the only one where a
+//! switch's library has lanes for receiving alone. The transmit side of the VM's own port is the
+//! other. It misses nothing: packets that the host itself sends, that come in at a port without a
+//! lane, or that have no one receiver are asked about, too. Hence the rule: **as long as a port of
+//! the VM's own has lanes that face what is sent there, its ingress is asked by them and by no
 //! other lane**; else by the lanes that packets come in at. So no packet is asked about twice.
 //!
-//! When that changes, the new lane judges before the others are told to leave the VM alone, and the others judge before
-//! the old lane ends, as far as a mailbox makes an order: a packet in between may be asked about twice.
+//! When that changes, the new lane judges before the others are told to leave the VM alone, and the
+//! others judge before the old lane ends, as far as a mailbox makes an order: a packet in between
+//! may be asked about twice.
 
 use crate::message::Facing;
 use p4shield_config::{Config, Role, Sides};
@@ -17,7 +19,8 @@ use std::collections::BTreeSet;
 /// What the configuration says of it.
 #[derive(Debug, Default)]
 pub(crate) struct Rule {
-    /// Names of tenant and VM, since numbers are the daemon's, of VMs whose ingress is asked where packets come in.
+    /// Names of tenant and VM, since numbers are the daemon's, of VMs whose ingress is asked where
+    /// packets come in.
     receive_only: BTreeSet<(String, String)>,
 }
 
@@ -58,8 +61,8 @@ impl Rule {
     }
 }
 
-/// Returns what a mediator of the receive side of a port with this role and number knows of the port; the caller adds
-/// the network that a VM is in.
+/// Returns what a mediator of the receive side of a port with this role and number knows of the
+/// port; the caller adds the network that a VM is in.
 pub(crate) const fn receive_spec(role: Role, number: u32) -> PortSpec {
     let source = match role {
         Role::Vm(vm) => AllowedSources::Only(vm),
@@ -69,7 +72,8 @@ pub(crate) const fn receive_spec(role: Role, number: u32) -> PortSpec {
     PortSpec { number, stages: Stages::Both, unowned: UnownedPolicy::Pass, source, network: Network::Unknown }
 }
 
-/// Returns what a mediator of a transmit side knows of the port: this VM's program judges all packets, or none does.
+/// Returns what a mediator of a transmit side knows of the port: this VM's program judges all
+/// packets, or none does.
 const fn transmit_spec(vm: Option<VmRef>, number: u32) -> PortSpec {
     let stages = match vm {
         Some(vm) => Stages::IngressOnly(vm),

@@ -17,7 +17,8 @@ fn main() {
     let mut switch = Switch::new(&cloud, 1);
     switch.until_judged(0, 0);
     let judged = daemon.judged(0);
-    // SAFETY: the child does what a forked switch might, takes no lock of another thread's and ends without unwinding.
+    // SAFETY: the child does what a forked switch might, takes no lock of another thread's and ends
+    // without unwinding.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let ok = switch.send(0, 0) == dropped(Reason::NoChannel) && switch.send(0, 1) == passed();

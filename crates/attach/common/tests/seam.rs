@@ -1,5 +1,6 @@
-//! A test switch (lanes with vectors as packets) and a test daemon (the server, and a thread for each channel that judges
-//! as a P4 VM does): daemons, P4 VMs and switches come and go, and some are hostile.
+//! A test switch (lanes with vectors as packets) and a test daemon (the server, and a thread for
+//! each channel that judges as a P4 VM does): daemons, P4 VMs and switches come and go, and some
+//! are hostile.
 
 mod cloud;
 

@@ -1,13 +1,13 @@
-//! What would lead packets round us, and that it is refused.
+//! Refusal of configurations whose packets would bypass the programs.
 //!
-//! A rule in a card that sends packets to another port or into a VM, a guest's queues in the hands of hardware: no
-//! software sees those packets, so no program does. Such a call fails for the application as it would on hardware that
-//! cannot do it (Open vSwitch then forwards in software), and the operator is told. What only spreads packets over
-//! receive queues is let through.
+//! A card's flow rule may send packets to another port or into a VM, and hardware may serve a
+//! guest's queues. The switch does not see such packets, so no program judges them. The call fails
+//! as on hardware without the feature (Open vSwitch then forwards in software), and the library
+//! reports it. Rules that only distribute packets to receive queues are allowed.
 
-use crate::contain::contained;
 use crate::dpdk::{self, Unusable};
 use crate::library::library;
+use crate::panics::catch_panic;
 use crate::shim::Steering;
 use p4shield_attach::Remark;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -15,15 +15,15 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 /// `RTE_FLOW_ERROR_TYPE_ACTION`.
 const ERROR_OF_ACTION: c_int = 16;
 
-/// Whether a rule is refused. `look` is asked where the rule's packets go, and for the action that leads there. One that
-/// could not be looked at is.
-pub(crate) fn refuses_rule(port: u16, look: impl FnOnce(*mut *const c_char) -> Steering) -> bool {
-    contained("looking at a flow rule", || goes_round(port, look)).unwrap_or(true)
+/// Returns whether a rule is refused. `inspect` returns where the rule's packets go, and sets the
+/// action's name. A rule that cannot be inspected is refused.
+pub(crate) fn refuses_rule(port: u16, inspect: impl FnOnce(*mut *const c_char) -> Steering) -> bool {
+    catch_panic("inspecting a flow rule", || bypasses(port, inspect)).unwrap_or(true)
 }
 
-fn goes_round(port: u16, look: impl FnOnce(*mut *const c_char) -> Steering) -> bool {
+fn bypasses(port: u16, inspect: impl FnOnce(*mut *const c_char) -> Steering) -> bool {
     let mut which: *const c_char = std::ptr::null();
-    if look(&raw mut which) != Steering::GOES_ROUND {
+    if inspect(&raw mut which) != Steering::BYPASSES {
         return false;
     }
     let which = if which.is_null() {
@@ -32,16 +32,16 @@ fn goes_round(port: u16, look: impl FnOnce(*mut *const c_char) -> Steering) -> b
         // SAFETY: the shim sets it to one of its string constants.
         unsafe { CStr::from_ptr(which) }.to_string_lossy()
     };
-    refuse(&format!(
-        "a flow rule of port {port} ({which}) would lead packets past the programs and was refused; turn hardware \
+    report_bypass(&format!(
+        "a flow rule of port {port} ({which}) would bypass the programs and was refused; turn hardware \
          offload off (other_config:hw-offload=false)"
     ));
     true
 }
 
 /// Fills an application's `struct rte_flow_error`, which may be null, and sets `rte_errno`.
-pub(crate) fn explain(error: *mut c_void) {
-    const WHY: &CStr = c"P4 Shield: the rule would lead packets past the tenants' programs";
+pub(crate) fn set_flow_error(error: *mut c_void) {
+    const WHY: &CStr = c"P4 Shield: the rule's packets would bypass the tenants' programs";
     match dpdk::dpdk() {
         // SAFETY: the caller's pointer is null or a flow error, and the text is never freed.
         Ok(dpdk) => unsafe {
@@ -51,9 +51,9 @@ pub(crate) fn explain(error: *mut c_void) {
     }
 }
 
-/// Tells the operator about something that was refused.
-pub(crate) fn refuse(what: &str) {
-    contained("telling of what was refused", || {
+/// Reports a refused configuration to the operator.
+pub(crate) fn report_bypass(what: &str) {
+    catch_panic("reporting a bypass", || {
         if let Ok(library) = library() {
             library.remark(None, Remark::Bypass(what.to_owned()));
         }

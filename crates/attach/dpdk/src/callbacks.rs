@@ -1,10 +1,11 @@
-//! Whether the application calls receive callbacks at all.
+//! Check that the application calls receive callbacks.
 //!
-//! `rte_eth_rx_burst` is compiled into the application, and with it the decision (`RTE_ETHDEV_RXTX_CALLBACKS`). If it was
-//! built with them, the program or one of its libraries imports `rte_eth_call_rx_callbacks`. DPDK's own libraries do
-//! not count: they say how DPDK was built, which for the application's part decides nothing.
+//! `rte_eth_rx_burst` is an inline function, so the application's own build decides whether it
+//! calls callbacks (`RTE_ETHDEV_RXTX_CALLBACKS`). If it does, the program or one of its libraries
+//! imports `rte_eth_call_rx_callbacks`. DPDK's own libraries do not count: they show how DPDK was
+//! built, not the application.
 //!
-//! What cannot be looked at is refused: it might be the part that receives.
+//! A file that cannot be inspected is refused: it may be the one that receives packets.
 
 use object::{Object, ObjectSymbol};
 use std::collections::BTreeMap;
@@ -13,59 +14,60 @@ use std::path::{Path, PathBuf};
 const CALL: &[u8] = b"rte_eth_call_rx_callbacks";
 const BURST_TABLE: &[u8] = b"rte_eth_fp_ops";
 const ELF: &[u8] = b"\x7fELF";
-/// What the kernel appends to the path of a file that was removed or replaced.
+/// Suffix that the kernel appends to the path of a file that was removed or replaced.
 const DELETED: &str = " (deleted)";
-/// What the kernel knows of this process.
+/// The kernel's view of this process.
 const PROC: &str = "/proc/self";
 
-/// Nothing tells that the application calls receive callbacks.
+/// Reason why the application may not call receive callbacks.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Doubt {
-    /// It polls ports and calls none.
+pub(crate) enum CallbackError {
+    /// A file polls ports and calls no callbacks.
     #[error(
-        "{} receives packets without calling receive callbacks, so it was built with RTE_ETHDEV_RXTX_CALLBACKS turned \
-         off; build it with a DPDK that has them (the default)", .0.display()
+        "{} receives packets without calling receive callbacks: it was built with RTE_ETHDEV_RXTX_CALLBACKS turned off; \
+         build it with a DPDK that has them (the default)", .0.display()
     )]
     Missing(PathBuf),
-    /// A part of it cannot be looked at.
+    /// A file of the application cannot be inspected.
     #[error(
-        "cannot look into {}, which is part of this switch, to see whether it calls receive callbacks; if it was \
-         updated meanwhile, restart the switch", file.display()
+        "cannot inspect {}, which is part of this switch, for calls of receive callbacks; if it was updated since the \
+         switch started, restart the switch", file.display()
     )]
     Unreadable {
-        /// The part.
+        /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// Checks the files that this process's program consists of.
+/// Checks the files of this process's application.
 ///
 /// # Errors
-/// If one of them receives packets and calls no callbacks, or cannot be looked at.
-pub(crate) fn check() -> Result<(), Doubt> {
+/// A file receives packets and calls no callbacks, or cannot be inspected.
+pub(crate) fn check() -> Result<(), CallbackError> {
     check_at(Path::new(PROC))
 }
 
-fn check_at(proc: &Path) -> Result<(), Doubt> {
+fn check_at(proc: &Path) -> Result<(), CallbackError> {
     let unreadable = |file: &Path| {
         let file = file.to_owned();
-        move |source| Doubt::Unreadable { file, source }
+        move |source| CallbackError::Unreadable { file, source }
     };
     let maps = proc.join("maps");
     let text = std::fs::read_to_string(&maps).map_err(unreadable(&maps))?;
     for (file, range) in application_files(&text) {
         let bytes = contents(&file, &proc.join("map_files").join(range)).map_err(unreadable(&file))?;
         if receives_silently(&bytes).map_err(unreadable(&file))? {
-            return Err(Doubt::Missing(file));
+            return Err(CallbackError::Missing(file));
         }
     }
     Ok(())
 }
 
-/// The files with code of this process but DPDK's own, each with a range of addresses where it is mapped.
+/// Returns the files with code of this process except DPDK's own, each with a range of addresses
+/// where it is mapped.
 fn application_files(maps: &str) -> BTreeMap<PathBuf, &str> {
     let code = maps.lines().filter(|l| l.split(' ').nth(1).is_some_and(|p| p.contains('x')));
     let files = code.filter_map(|l| Some((PathBuf::from(&l[l.find('/')?..]), l.split(' ').next()?)));
@@ -76,24 +78,24 @@ fn application_files(maps: &str) -> BTreeMap<PathBuf, &str> {
     files.filter(ours).collect()
 }
 
-/// What is in a file that is mapped: by way of its mapping, which leads to the right one even if it has been replaced, and
-/// which takes a capability that a switch may lack; else by its path.
+/// Reads a mapped file through its mapping, which finds the right file even after a replacement but
+/// needs a capability that a switch may lack; else by its path.
 fn contents(file: &Path, mapping: &Path) -> std::io::Result<Vec<u8>> {
     std::fs::read(mapping).or_else(|error| {
         if file.to_string_lossy().ends_with(DELETED) { Err(error) } else { std::fs::read(file) }
     })
 }
 
-/// Whether a file receives packets, for which it needs DPDK's table of functions, and calls no callbacks. What is no ELF
-/// file is code that was made while the process runs, or a device's.
+/// Returns whether a file receives packets, for which it needs DPDK's table of functions, and calls
+/// no callbacks. A file that is not ELF holds generated code, or belongs to a device.
 fn receives_silently(bytes: &[u8]) -> std::io::Result<bool> {
     if !bytes.starts_with(ELF) {
         return Ok(false);
     }
     let elf = object::File::parse(bytes).map_err(std::io::Error::other)?;
     // The table may be an import or, in a program that is not position-independent, a copy of its own.
-    let mentions = |name: &[u8]| elf.dynamic_symbols().any(|s| s.name_bytes().is_ok_and(|n| n == name));
-    Ok(mentions(BURST_TABLE) && !mentions(CALL))
+    let has_symbol = |name: &[u8]| elf.dynamic_symbols().any(|s| s.name_bytes().is_ok_and(|n| n == name));
+    Ok(has_symbol(BURST_TABLE) && !has_symbol(CALL))
 }
 
 #[cfg(test)]
@@ -110,9 +112,9 @@ mod tests {
         assert_eq!(files, [("/usr/bin/switch".into(), "1-2"), ("/usr/lib/with space.so".into(), "3-4")]);
     }
 
-    /// Both are switches that call them; a shell receives nothing.
+    /// Two switches that call callbacks; a shell receives no packets.
     #[test]
-    fn distributions_switches_call_back() {
+    fn distributions_switches_call_callbacks() {
         for file in ["/usr/bin/dpdk-testpmd", "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "/bin/sh"]
         {
             let Ok(bytes) = std::fs::read(file) else {
@@ -123,7 +125,8 @@ mod tests {
         }
     }
 
-    /// A process with one file, mapped at 10-20: what `map_files` leads to, if it does.
+    /// Creates a `/proc` folder of a process with one file, mapped at 10-20; `mapped` is the
+    /// content of its `map_files` entry.
     fn process(path: &str, mapped: Option<&[u8]>) -> tempfile::TempDir {
         let proc = tempfile::tempdir().unwrap();
         std::fs::write(proc.path().join("maps"), format!("10-20 r-xp 0 0:0 1 {path}\n")).unwrap();
@@ -135,17 +138,17 @@ mod tests {
     }
 
     #[test]
-    fn this_process_can_be_looked_at() {
+    fn this_process_can_be_inspected() {
         check().unwrap();
     }
 
     #[test]
-    fn what_cannot_be_looked_at_is_refused() {
+    fn files_that_cannot_be_inspected_are_refused() {
         let empty = tempfile::tempdir().unwrap();
-        let refused = |proc: &Path| matches!(check_at(proc), Err(Doubt::Unreadable { .. }));
-        assert!(refused(empty.path()), "a process that does not say what it consists of");
-        assert!(refused(process("/no/such/switch", None).path()), "a file that is not there");
-        // Updated while it runs, by a user who must not look at mappings: another file is at its path.
+        let refused = |proc: &Path| matches!(check_at(proc), Err(CallbackError::Unreadable { .. }));
+        assert!(refused(empty.path()), "a process without a list of its files");
+        assert!(refused(process("/no/such/switch", None).path()), "a missing file");
+        // Updated while it runs, and the user may not read mappings: another file is at its path.
         let replaced = process("/bin/sh (deleted)", None);
         assert!(refused(replaced.path()));
         let message = check_at(replaced.path()).unwrap_err().to_string();
@@ -156,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_replaced_is_looked_at_as_it_runs() {
+    fn a_replaced_file_is_inspected_as_it_runs() {
         let folder = tempfile::tempdir().unwrap();
         let (source, library) = (folder.path().join("silent.c"), folder.path().join("silent.so"));
         let text = "extern char rte_eth_fp_ops[] __attribute__((weak)); char *poll_ports(void) { return rte_eth_fp_ops; }";
@@ -167,7 +170,10 @@ mod tests {
         let silent = std::fs::read(&library).unwrap();
         for path in ["/bin/sh (deleted)", "/bin/sh"] {
             let found = check_at(process(path, Some(&silent)).path());
-            assert!(matches!(&found, Err(Doubt::Missing(file)) if *file == Path::new(path)), "{found:?}");
+            assert!(
+                matches!(&found, Err(CallbackError::Missing(file)) if *file == Path::new(path)),
+                "{found:?}"
+            );
         }
     }
 }

@@ -1,37 +1,38 @@
-//! Time without a system call: the processor's counter, which DPDK has calibrated.
+//! Time without system calls, from the processor's cycle counter, which DPDK has calibrated.
 
 use crate::dpdk::Dpdk;
 use crate::shim;
 
-/// Nanoseconds from a start near that of the system's monotonic clock, at the rate that DPDK measured.
+/// Clock in nanoseconds: starts at the system's monotonic time and advances at the rate that DPDK measured.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     start_ns: u64,
     start_cycles: u64,
-    /// Nanoseconds of a cycle, times 2^32.
+    /// Nanoseconds per cycle, times 2^32.
     scale: u64,
 }
 
 impl Clock {
     pub(crate) fn new(dpdk: &Dpdk) -> Self {
-        // SAFETY: the function has no requirements; before DPDK is up it returns 0.
+        // SAFETY: the function has no requirements; before DPDK is initialised it returns 0.
         let hz = unsafe { (dpdk.rte_get_tsc_hz)() };
         Self::at(monotonic(), shim::p4s_cycles(), hz)
     }
 
-    /// `hz` cycles a second; a counter of unknown rate is taken for one of nanoseconds.
+    /// Creates a clock of `hz` cycles a second; 0 means an unknown rate, and each cycle counts as a
+    /// nanosecond.
     fn at(start_ns: u64, start_cycles: u64, hz: u64) -> Self {
         let scale = (1_000_000_000_u128 << 32) / u128::from(if hz == 0 { 1_000_000_000 } else { hz });
         Self { start_ns, start_cycles, scale: u64::try_from(scale).unwrap_or(u64::MAX) }
     }
 
-    /// The time.
+    /// Returns the time.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         self.after(shim::p4s_cycles())
     }
 
-    /// The time when the counter stood at `cycles`. Counters of two processors may differ by a little.
+    /// Returns the time at which the counter is `cycles`. Counters of two processors may differ slightly.
     #[inline]
     fn after(&self, cycles: u64) -> u64 {
         let passed = u128::from(cycles.saturating_sub(self.start_cycles)) * u128::from(self.scale);
@@ -39,10 +40,11 @@ impl Clock {
     }
 }
 
-/// Nanoseconds of the system's monotonic clock.
+/// Returns the system's monotonic time in nanoseconds.
 fn monotonic() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is ours to write. By libc and not by rustix, whose own way to the vDSO does not work in valgrind.
+    // SAFETY: `now` is ours to write. libc rather than rustix, whose vDSO
+    // call does not work in valgrind.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
     now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
 }
@@ -62,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn it_runs() {
+    fn the_clock_advances() {
         let clock = Clock::at(0, shim::p4s_cycles(), 1_000_000_000);
         let before = clock.now();
         while clock.now() == before {}

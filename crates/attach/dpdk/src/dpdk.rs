@@ -1,41 +1,43 @@
-//! The functions of DPDK that the process brings, found at run time.
+//! DPDK's functions, looked up in the process.
 //!
-//! Everything is looked up by name once, so that the library needs no `librte_*` and loads into any process.
+//! The first use looks up all functions by name, so the library links no `librte_*` and loads into
+//! any process.
 
-use crate::mbuf::{DynField, DynFlag, RawMbuf};
+use crate::mbuf::layout::{DynField, DynFlag, RawMbuf};
 use crate::shim;
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
-/// Why this process's DPDK cannot be mediated.
+/// Reason why this process's DPDK cannot be mediated.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Unusable {
-    /// A function that every shared DPDK has.
+    /// A function that every shared DPDK has is missing.
     #[error(
         "this process has no {0}; is DPDK linked statically into it? Only a dynamically linked DPDK can be mediated"
     )]
     Missing(&'static str),
-    /// Another ABI: structures may look different.
+    /// DPDK has another ABI: its structures may differ.
     #[error(
-        "libp4shield_dpdk.so was built for DPDK {built} and this process has {running:?}, which is another ABI; \
+        "libp4shield_dpdk.so was built for DPDK {built} and this process has {running:?}, which has another ABI; \
          build it against the headers of that version"
     )]
     Abi {
-        /// As year and month.
+        /// Year and month of the headers' release.
         built: String,
-        /// What `rte_version()` says.
+        /// Result of `rte_version()`.
         running: String,
     },
 }
 
-/// A receive callback (`rte_rx_callback_fn`): port, queue, packets, how many, how many fit, our data.
+/// A receive callback (`rte_rx_callback_fn`): port, queue, packets, their number, room in the
+/// array, user data.
 pub(crate) type RxCallback = unsafe extern "C" fn(u16, u16, *mut *mut RawMbuf, u16, u16, *mut c_void) -> u16;
-/// `rte_eth_dev_cb_fn`: port, event, our data, the event's data.
+/// `rte_eth_dev_cb_fn`: port, event, user data, the event's data.
 pub(crate) type EventCallback = unsafe extern "C" fn(u16, c_int, *mut c_void, *mut c_void) -> c_int;
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident: fn($($arg:ty),* $(,)?) $(-> $ret:ty)?;)*) => {
-        /// Functions of DPDK under their own names, as documented there.
+        /// DPDK's functions under their own names; DPDK documents them.
         #[derive(Debug)]
         pub(crate) struct Dpdk {
             $($(#[$doc])* pub(crate) $name: unsafe extern "C" fn($($arg),*) $(-> $ret)?,)*
@@ -44,9 +46,9 @@ macro_rules! functions {
         impl Dpdk {
             fn find() -> Result<Self, Unusable> {
                 Ok(Self { $($name: {
-                    let at = next(concat!(stringify!($name), "\0")).ok_or(Unusable::Missing(stringify!($name)))?;
-                    // SAFETY: the function of that name has had this signature in every DPDK since 20.11, and
-                    // `check_abi` makes sure of the ABI before one that takes a structure is called.
+                    let at = next_symbol(concat!(stringify!($name), "\0")).ok_or(Unusable::Missing(stringify!($name)))?;
+                    // SAFETY: the function has this signature in every DPDK since 20.11, and
+                    // `check_abi` checks the ABI before the first call that takes a structure.
                     unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $ret)?>(at) }
                 },)* })
             }
@@ -70,10 +72,10 @@ functions! {
     rte_flow_error_set: fn(*mut c_void, c_int, c_int, *const c_void, *const c_char) -> c_int;
 }
 
-/// The process's DPDK.
+/// Returns the process's DPDK.
 ///
 /// # Errors
-/// Why it cannot be used; found out once.
+/// The reason why it is unusable; the first call determines it.
 pub(crate) fn dpdk() -> Result<&'static Dpdk, &'static Unusable> {
     static DPDK: OnceLock<Result<Dpdk, Unusable>> = OnceLock::new();
     DPDK.get_or_init(|| {
@@ -87,19 +89,21 @@ pub(crate) fn dpdk() -> Result<&'static Dpdk, &'static Unusable> {
 /// DPDK's libraries whose functions we call.
 const LIBRARIES: [&str; 4] = ["ethdev", "vhost", "eal", "mbuf"];
 
-/// The definition of a function behind ours: the next one in the order in which the dynamic linker searches. Where that
-/// order does not lead, since only a driver or a plugin brought DPDK's library, that library's. The name ends in NUL.
-pub(crate) fn next(name: &'static str) -> Option<*mut c_void> {
+/// Returns the next definition of a function in the dynamic linker's search order. If that order
+/// has none, because a driver or plugin loaded DPDK's library, returns that library's function. The
+/// name ends in NUL.
+pub(crate) fn next_symbol(name: &'static str) -> Option<*mut c_void> {
     let name = CStr::from_bytes_with_nul(name.as_bytes()).ok()?;
     // SAFETY: the name is a C string; dlsym has no other requirement.
     let at = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if at.is_null() { LIBRARIES.iter().find_map(|library| within(library, name)) } else { Some(at) }
 }
 
-/// A function of one of DPDK's libraries, if the process has loaded that.
+/// Returns a function of one of DPDK's libraries, if the process has loaded that library.
 fn within(library: &str, name: &CStr) -> Option<*mut c_void> {
     let file = CString::new(format!("librte_{library}.so.{}", abi(shim::p4s_built_for()))).ok()?;
-    // SAFETY: both are C strings. The library is not loaded by this, and never unloaded: the handle is kept.
+    // SAFETY: both are C strings. `RTLD_NOLOAD` loads nothing, and keeping the handle
+    // prevents unloading.
     unsafe {
         let library = libc::dlopen(file.as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY);
         let at = if library.is_null() { library } else { libc::dlsym(library, name.as_ptr()) };
@@ -117,14 +121,14 @@ fn check_abi(dpdk: &Dpdk) -> Result<(), Unusable> {
     Err(Unusable::Abi { built: format!("{}.{:02}", built / 100, built % 100), running })
 }
 
-/// Year * 100 + month out of `DPDK 22.11.11`.
+/// Parses `DPDK 22.11.11` into year * 100 + month.
 fn parse_version(text: &str) -> Option<u32> {
     let mut numbers = text.trim_start_matches("DPDK ").split(['.', '-']);
     let (year, month) = (numbers.next()?.parse::<u32>().ok()?, numbers.next()?.parse::<u32>().ok()?);
     (year < 100 && (1..=12).contains(&month)).then_some(year * 100 + month)
 }
 
-/// The ABI that a release belongs to: it changes with each November's, and is called after the year that follows.
+/// Returns the ABI version of a release: each November release starts one, named after the following year.
 const fn abi(version: u32) -> u32 {
     version / 100 + (version % 100 >= 11) as u32
 }
@@ -134,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn releases_of_one_abi_belong_together() {
+    fn releases_map_to_their_abi() {
         let of = |text| parse_version(text).map(abi);
         assert_eq!(of("DPDK 22.11.11"), Some(23));
         assert_eq!(of("DPDK 23.07.0"), Some(23));

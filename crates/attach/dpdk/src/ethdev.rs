@@ -1,18 +1,21 @@
-//! Ports of ethdev: lanes behind receive callbacks.
+//! Ports of ethdev: a receive callback for each receive queue.
 //!
-//! Callbacks are added before the driver starts, so that no packet comes without them, and taken away when the device
-//! goes. DPDK can take one away only while the queue is configured, and a driver may forget its queues before we hear of
-//! its end; such a callback is *stale* until a device with the same number comes, and is taken away then.
+//! Callbacks are added before the driver starts, so that no packet arrives without them, and
+//! removed when the device is closed. DPDK removes a callback only while its queue is configured,
+//! and a driver may release its queues before the library learns of the device's end. Such a
+//! callback is *stale*; it is removed when a device with the same number appears.
+//!
+//! The callback, [`on_receive`], passes each burst to [`MediatedQueue::process`].
 
-use crate::cell::{Cell, Tally};
-use crate::contain::contained;
 use crate::dpdk::EventCallback;
 use crate::library::{Library, library};
 use crate::mbuf::RawMbuf;
+use crate::mediated_queue::{MediatedQueue, QueueCounts};
+use crate::panics::catch_panic;
 use crate::pool;
-use crate::shim::{self, PortShape};
+use crate::shim::{self, DeviceInfo};
 use p4shield_attach::{PortId, PortInfo, Remark};
-use std::cell::Cell as Slot;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -25,28 +28,28 @@ const EVENT_DESTROY: c_int = 8;
 /// `RTE_ETH_NAME_MAX_LEN`.
 const NAME_BYTES: usize = 64;
 
-/// A callback as DPDK knows it. Only ever given back.
+/// DPDK's handle of a callback. Only DPDK dereferences it.
 #[derive(Clone, Copy, Debug)]
 struct Callback(*const c_void);
 
-// SAFETY: never followed by us.
+// SAFETY: the library never dereferences it.
 unsafe impl Send for Callback {}
 
-/// A queue, and what DPDK holds of it.
+/// A receive queue and its callback.
 #[derive(Debug)]
-struct Queue {
-    cell: &'static Cell,
+struct CallbackQueue {
+    mediated: &'static MediatedQueue,
     callback: Option<Callback>,
-    /// The callback belongs to a device that is gone.
+    /// The callback belongs to a device that was removed.
     stale: bool,
 }
 
 #[derive(Debug, Default)]
 struct Port {
-    /// While there is a device.
+    /// The port's number in the session and its name, while there is a device.
     session: Option<(PortId, String)>,
     started: bool,
-    queues: Vec<Queue>,
+    queues: Vec<CallbackQueue>,
 }
 
 static PORTS: Mutex<BTreeMap<u16, Port>> = Mutex::new(BTreeMap::new());
@@ -55,59 +58,59 @@ fn ports() -> MutexGuard<'static, BTreeMap<u16, Port>> {
     PORTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a port's packets come to us, before it is started.
+/// Adds callbacks and lanes to a port before it is started.
 ///
 /// # Errors
-/// A number of `errno.h` if they would not; the port must not be started then.
+/// A number of `errno.h` if the port cannot be mediated; the caller must not start it then.
 pub(crate) fn before_start(port: u16) -> Result<(), c_int> {
     let library = library().map_err(|refusal| {
         tracing::error!(port, %refusal, "port not started");
         libc::ENOTSUP
     })?;
-    listen_for_ends(library);
-    let mut shape = PortShape::default();
-    // SAFETY: the function is DPDK's, and `shape` is ours to write.
-    if unsafe { shim::p4s_port(library.dpdk.rte_eth_dev_info_get, port, &raw mut shape) } != 0 {
-        return Ok(()); // No such port: let DPDK say so.
+    register_destroy_callback(library);
+    let mut device = DeviceInfo::default();
+    // SAFETY: the function is DPDK's, and `device` is ours to write.
+    if unsafe { shim::p4s_port(library.dpdk.rte_eth_dev_info_get, port, &raw mut device) } != 0 {
+        return Ok(()); // No such port: DPDK reports it.
     }
     let mut ports = ports();
     let known = ports.entry(port).or_default();
-    if shape.bonded != 0 {
-        forget(library, port, known);
-        library.remark(None, Remark::Note(format!("port {port} is mediated where its bonding device is")));
+    if device.bonded != 0 {
+        remove_port(library, port, known);
+        library.remark(None, Remark::Note(format!("port {port} is mediated at its bonding device")));
         return Ok(());
     }
-    install(library, port, known, shape)?;
+    install(library, port, known, device)?;
     pool::check(library, port, ports.values().map(|p| p.queues.len()).sum());
     Ok(())
 }
 
-/// Callbacks and lanes for so many queues.
-fn install(library: &'static Library, number: u16, port: &mut Port, shape: PortShape) -> Result<(), c_int> {
+/// Adds a callback and a lane to each receive queue of a device.
+fn install(library: &'static Library, number: u16, port: &mut Port, device: DeviceInfo) -> Result<(), c_int> {
     let (id, name) = port.session.get_or_insert_with(|| {
-        let info = describe(library, number, shape.interface);
+        let info = describe(library, number, device.interface);
         let name = info.name.clone();
         (library.session.port_up(info), name)
     });
-    for queue in 0..shape.rx_queues {
+    for queue in 0..device.rx_queues {
         if port.queues.len() <= usize::from(queue) {
-            let cell = library.cell();
-            port.queues.push(Queue { cell, callback: None, stale: false });
+            let mediated = library.mediated_queue();
+            port.queues.push(CallbackQueue { mediated, callback: None, stale: false });
         }
-        let place = &mut port.queues[usize::from(queue)];
-        if place.stale {
-            remove(library, number, queue, place);
-            place.callback = None; // Not removed: it was not there any more.
-            place.stale = false;
+        let entry = &mut port.queues[usize::from(queue)];
+        if entry.stale {
+            remove(library, number, queue, entry);
+            entry.callback = None; // DPDK had removed it with the old device.
+            entry.stale = false;
         }
         let id = *id;
-        place.cell.open(move |refused| library.lane(id, queue.into(), refused));
-        if place.callback.is_none() {
-            place.callback = Some(add(library, number, queue, place.cell).map_err(|()| {
+        entry.mediated.open(move |refused| library.lane(id, queue.into(), refused));
+        if entry.callback.is_none() {
+            entry.callback = Some(add(library, number, queue, entry.mediated).map_err(|()| {
                 tracing::error!(
                     port = name,
                     "not started: this DPDK was built without receive callbacks (RTE_ETHDEV_RXTX_CALLBACKS), so \
-                     nobody would be asked about its packets"
+                     no program would judge its packets"
                 );
                 libc::ENOTSUP
             })?);
@@ -116,114 +119,115 @@ fn install(library: &'static Library, number: u16, port: &mut Port, shape: PortS
     Ok(())
 }
 
-fn add(library: &Library, port: u16, queue: u16, cell: &'static Cell) -> Result<Callback, ()> {
-    let data = std::ptr::from_ref(cell).cast_mut().cast();
-    // SAFETY: `received` is a receive callback, and the cell is never freed.
-    let callback = unsafe { (library.dpdk.rte_eth_add_first_rx_callback)(port, queue, received, data) };
+fn add(library: &Library, port: u16, queue: u16, mediated: &'static MediatedQueue) -> Result<Callback, ()> {
+    let data = std::ptr::from_ref(mediated).cast_mut().cast();
+    // SAFETY: `on_receive` is a receive callback, and its data is never freed.
+    let callback = unsafe { (library.dpdk.rte_eth_add_first_rx_callback)(port, queue, on_receive, data) };
     if callback.is_null() { Err(()) } else { Ok(Callback(callback)) }
 }
 
-/// Takes a queue's callback away. Its memory is freed: it is called for a device that is stopped or gone.
-fn remove(library: &Library, port: u16, queue: u16, place: &mut Queue) {
-    let Some(callback) = place.callback else { return };
-    // SAFETY: the callback is one that DPDK gave us, and nobody polls the queue.
+/// Removes a queue's callback and frees its memory. The device is stopped or was removed.
+fn remove(library: &Library, port: u16, queue: u16, entry: &mut CallbackQueue) {
+    let Some(callback) = entry.callback else { return };
+    // SAFETY: DPDK returned the callback, and no thread polls the queue.
     unsafe {
         if (library.dpdk.rte_eth_remove_rx_callback)(port, queue, callback.0) == 0 {
             (library.dpdk.rte_free)(callback.0.cast_mut());
-            place.callback = None;
+            entry.callback = None;
         }
     }
 }
 
-/// The callback, at each poll of a queue.
-unsafe extern "C" fn received(
+/// Receive callback: DPDK calls it at each poll of a queue, with or without packets.
+unsafe extern "C" fn on_receive(
     _port: u16,
     _queue: u16,
     packets: *mut *mut RawMbuf,
     received: u16,
     room: u16,
-    cell: *mut c_void,
+    data: *mut c_void,
 ) -> u16 {
-    // SAFETY: `add` passed a cell that is never freed.
-    let cell = unsafe { &*cell.cast::<Cell>() };
-    // SAFETY: DPDK passes an array with room for so many packets, the first of which were received and are the
-    // caller's.
+    // SAFETY: `add` passed a value that is never freed.
+    let mediated = unsafe { &*data.cast::<MediatedQueue>() };
+    // SAFETY: DPDK passes an array with room for `room` packets; the first `received` are packets
+    // of the caller.
     unsafe {
         let slots =
-            std::slice::from_raw_parts(packets.cast::<Slot<MaybeUninit<_>>>(), room.max(received).into());
-        cell.burst(slots, received.into()) as u16
+            std::slice::from_raw_parts(packets.cast::<Cell<MaybeUninit<_>>>(), room.max(received).into());
+        mediated.process(slots, received.into()) as u16
     }
 }
 
-/// A port runs.
-pub(crate) fn started(port: u16) {
+/// Records that a port was started.
+pub(crate) fn after_start(port: u16) {
     if let Some(port) = ports().get_mut(&port) {
         port.started = true;
     }
 }
 
-/// A port stands still: what is held is freed, since its pool may go next. Its lanes begin anew when it is started.
-pub(crate) fn stopped(port: u16) {
+/// Frees the packets that a stopped port's lanes hold: the application may free their pool next.
+/// The next start makes new lanes.
+pub(crate) fn after_stop(port: u16) {
     if let Some(port) = ports().get_mut(&port) {
         port.started = false;
         for queue in &port.queues {
-            queue.cell.close();
+            queue.mediated.close();
         }
-        tell(port);
+        log_counts(port);
     }
 }
 
-/// A port is about to be closed. One that runs is not: DPDK will refuse.
+/// Removes callbacks and lanes of a port that is about to be closed. DPDK refuses to close a started port.
 pub(crate) fn before_close(number: u16) {
     if let (Ok(library), Some(port)) = (library(), ports().get_mut(&number).filter(|p| !p.started)) {
-        forget(library, number, port);
+        remove_port(library, number, port);
     }
 }
 
-/// A device is gone, by close or by being unplugged.
-unsafe extern "C" fn destroyed(number: u16, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
-    contained("a device's end", || {
+/// Event callback: a device was closed or unplugged.
+unsafe extern "C" fn on_destroy(number: u16, _: c_int, _: *mut c_void, _: *mut c_void) -> c_int {
+    catch_panic("removing a device", || {
         if let (Ok(library), Some(port)) = (library(), ports().get_mut(&number)) {
-            forget(library, number, port);
+            remove_port(library, number, port);
         }
     });
     0
 }
 
-/// Takes callbacks and lanes away. What stays is what DPDK may still call.
-fn forget(library: &Library, number: u16, port: &mut Port) {
+/// Removes callbacks and lanes. Callbacks that DPDK may still call become stale.
+fn remove_port(library: &Library, number: u16, port: &mut Port) {
     port.started = false;
-    for (queue, place) in (0..).zip(&mut port.queues) {
-        remove(library, number, queue, place);
-        place.stale = place.callback.is_some();
-        place.cell.close();
+    for (queue, entry) in (0..).zip(&mut port.queues) {
+        remove(library, number, queue, entry);
+        entry.stale = entry.callback.is_some();
+        entry.mediated.close();
     }
     if let Some((id, _)) = &port.session {
-        tell(port);
+        log_counts(port);
         library.session.port_down(*id);
         port.session = None;
     }
 }
 
-/// What became of a port's packets so far.
-fn tell(port: &Port) {
+/// Logs the packet counts of a port's queues.
+fn log_counts(port: &Port) {
     let Some((_, name)) = &port.session else { return };
-    for (queue, place) in port.queues.iter().enumerate() {
-        tell_tally(name, queue, place.cell.tally());
+    for (queue, entry) in port.queues.iter().enumerate() {
+        log_queue_counts(name, queue, entry.mediated.counts());
     }
 }
 
-/// What became of a queue's packets, for the operator.
-pub(crate) fn tell_tally(port: &str, queue: usize, tally: Tally) {
-    let Tally { received, returned, freed, refused } = tally;
-    tracing::info!(port, queue, received, returned, freed, refused, held = tally.held(), "stopped");
+/// Logs the packet counts of a queue.
+pub(crate) fn log_queue_counts(port: &str, queue: usize, counts: QueueCounts) {
+    let QueueCounts { received, returned, freed, refused } = counts;
+    tracing::info!(port, queue, received, returned, freed, refused, held = counts.held(), "stopped");
 }
 
-fn listen_for_ends(library: &Library) {
+fn register_destroy_callback(library: &Library) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let callback: EventCallback = destroyed;
-        // SAFETY: `destroyed` is an event callback and needs no data.
+        let callback: EventCallback = on_destroy;
+        // SAFETY: `on_destroy` is an event callback and needs no data.
         let done = unsafe {
             (library.dpdk.rte_eth_dev_callback_register)(
                 ALL_PORTS,
@@ -233,15 +237,15 @@ fn listen_for_ends(library: &Library) {
             )
         };
         if done != 0 {
-            tracing::warn!(error = done, "cannot hear of ports that are unplugged while they run");
+            tracing::warn!(error = done, "cannot detect ports that are unplugged while they run");
         }
     });
 }
 
-/// What a port is called: the DPDK device; also the kernel's interface, if it has one.
+/// Returns a port's names: the DPDK device and, if it has one, the kernel's interface.
 fn describe(library: &Library, number: u16, interface: u32) -> PortInfo {
     let mut name: [c_char; NAME_BYTES] = [0; NAME_BYTES];
-    // SAFETY: the array has the length that DPDK wants; DPDK terminates what it writes.
+    // SAFETY: the array has the length that DPDK requires; DPDK terminates what it writes.
     let name = unsafe {
         match (library.dpdk.rte_eth_dev_get_name_by_port)(number, name.as_mut_ptr()) {
             0 => CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned(),
@@ -251,10 +255,10 @@ fn describe(library: &Library, number: u16, interface: u32) -> PortInfo {
     PortInfo { name, aliases: interface_name(interface).into_iter().collect(), number: number.into() }
 }
 
-/// The kernel's name of an interface, if there is one.
+/// Returns the kernel's name of an interface, if there is one.
 fn interface_name(number: u32) -> Option<String> {
     let mut name: [c_char; libc::IF_NAMESIZE] = [0; libc::IF_NAMESIZE];
-    // SAFETY: the array is as long as the function wants, which terminates what it writes, or returns null.
+    // SAFETY: the array has the required length; the function terminates what it writes, or returns null.
     unsafe {
         let found = !libc::if_indextoname(number, name.as_mut_ptr()).is_null();
         found.then(|| CStr::from_ptr(name.as_ptr()).to_string_lossy().into_owned())

@@ -1,85 +1,89 @@
-//! The functions of DPDK that are ours in a process that has preloaded us.
+//! The functions of DPDK that the library replaces in a process that preloads it.
 //!
-//! Each does its part and calls the one behind it, which the dynamic linker would have found without us. Where that is
-//! missing the process has no such DPDK, and the call fails. No panic of ours gets out (`contain`).
+//! Each function does its part and calls the next function of its name in the dynamic linker's
+//! order, which is DPDK's. If there is none, the process has no such DPDK, and the call fails.
+//! Panics do not leave these functions (`panics`).
+//!
+//! Ports of ethdev continue in `ethdev`, guests' queues in `vhost`.
 
-use crate::bypass::{explain, refuse, refuses_rule};
-use crate::contain::contained;
-use crate::dpdk::next;
+use crate::bypass::{refuses_rule, report_bypass, set_flow_error};
+use crate::dpdk::next_symbol;
+use crate::ethdev;
 use crate::mbuf::{Mbuf, RawMbuf};
+use crate::panics::catch_panic;
 use crate::pool;
 use crate::secondary;
 use crate::shim;
-use crate::vhost::{self, Place};
-use crate::{ethdev, vhost::registered};
+use crate::vhost::{self, QueueRole, replace_ops};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-/// The function of this name and signature behind ours.
-macro_rules! real {
+/// Returns the next function of this name, which has this signature.
+macro_rules! next_function {
     ($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?) => {{
-        static REAL: OnceLock<Option<unsafe extern "C" fn($($arg),*) $(-> $ret)?>> = OnceLock::new();
-        *REAL.get_or_init(|| {
-            let at = contained("looking a function up", || next(concat!(stringify!($name), "\0")))??;
-            // SAFETY: DPDK's function of that name has this signature, which is ours, too.
+        static NEXT: OnceLock<Option<unsafe extern "C" fn($($arg),*) $(-> $ret)?>> = OnceLock::new();
+        *NEXT.get_or_init(|| {
+            let at = catch_panic("looking up a function", || next_symbol(concat!(stringify!($name), "\0")))??;
+            // SAFETY: DPDK's function of that name has this signature.
             Some(unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $ret)?>(at) })
         })
     }};
 }
 
-/// Starts DPDK, unless as a secondary process.
+/// Starts DPDK; refuses a secondary process.
 ///
 /// # Safety
-/// As DPDK's; so it is for all functions here.
+/// As DPDK's function of this name. This holds for all functions of this module.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_eal_init(count: c_int, words: *mut *mut c_char) -> c_int {
-    let Some(real) = real!(rte_eal_init: fn(c_int, *mut *mut c_char) -> c_int) else { return -1 };
-    // SAFETY: the caller's arguments; so it is below.
-    let asked = contained("reading DPDK's arguments", || unsafe { secondary::is_asked_for(count, words) });
-    if asked == Some(true) {
+    let Some(real) = next_function!(rte_eal_init: fn(c_int, *mut *mut c_char) -> c_int) else { return -1 };
+    // SAFETY: the caller's arguments; likewise below.
+    let requested =
+        catch_panic("reading DPDK's arguments", || unsafe { secondary::is_requested(count, words) });
+    if requested == Some(true) {
         return secondary::refuse();
     }
     // SAFETY: as above.
     let result = unsafe { real(count, words) };
-    // Whether `auto` made it one is known by now.
-    if result >= 0 && contained("looking what process it is", secondary::is_one) == Some(true) {
+    // DPDK has resolved `--proc-type=auto`.
+    if result >= 0 && catch_panic("reading the process type", secondary::is_secondary) == Some(true) {
         return secondary::refuse();
     }
     result
 }
 
-/// Starts a port, mediated.
+/// Adds callbacks to a port and starts it.
 ///
 /// # Safety
 /// As DPDK's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_eth_dev_start(port: u16) -> c_int {
-    let Some(real) = real!(rte_eth_dev_start: fn(u16) -> c_int) else { return -libc::ENOSYS };
-    let ready = contained("preparing a port", || ethdev::before_start(port));
+    let Some(real) = next_function!(rte_eth_dev_start: fn(u16) -> c_int) else { return -libc::ENOSYS };
+    let ready = catch_panic("preparing a port", || ethdev::before_start(port));
     if let Err(errno) = ready.unwrap_or(Err(libc::ENOTSUP)) {
         return -errno;
     }
     // SAFETY: the caller's arguments.
     let result = unsafe { real(port) };
     if result == 0 {
-        contained("noting a port's start", || ethdev::started(port));
+        catch_panic("recording a port's start", || ethdev::after_start(port));
     }
     result
 }
 
-/// Stops a port, and frees what is held.
+/// Stops a port and frees its held packets.
 ///
 /// # Safety
 /// As DPDK's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_eth_dev_stop(port: u16) -> c_int {
-    let Some(real) = real!(rte_eth_dev_stop: fn(u16) -> c_int) else { return -libc::ENOSYS };
+    let Some(real) = next_function!(rte_eth_dev_stop: fn(u16) -> c_int) else { return -libc::ENOSYS };
     // SAFETY: the caller's arguments.
     let result = unsafe { real(port) };
     if result == 0 {
-        contained("stopping a port", || ethdev::stopped(port));
+        catch_panic("stopping a port", || ethdev::after_stop(port));
     }
     result
 }
@@ -90,13 +94,13 @@ pub unsafe extern "C" fn rte_eth_dev_stop(port: u16) -> c_int {
 /// As DPDK's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_eth_dev_close(port: u16) -> c_int {
-    let Some(real) = real!(rte_eth_dev_close: fn(u16) -> c_int) else { return -libc::ENOSYS };
-    contained("closing a port", || ethdev::before_close(port));
+    let Some(real) = next_function!(rte_eth_dev_close: fn(u16) -> c_int) else { return -libc::ENOSYS };
+    catch_panic("closing a port", || ethdev::before_close(port));
     // SAFETY: the caller's arguments.
     unsafe { real(port) }
 }
 
-/// Sets a receive queue up, and learns from which pool it takes its buffers.
+/// Sets up a receive queue and records the size of its pool.
 ///
 /// # Safety
 /// As DPDK's.
@@ -109,8 +113,7 @@ pub unsafe extern "C" fn rte_eth_rx_queue_setup(
     conf: *const c_void,
     pool: *mut c_void,
 ) -> c_int {
-    let Some(real) =
-        real!(rte_eth_rx_queue_setup: fn(u16, u16, u16, c_uint, *const c_void, *mut c_void) -> c_int)
+    let Some(real) = next_function!(rte_eth_rx_queue_setup: fn(u16, u16, u16, c_uint, *const c_void, *mut c_void) -> c_int)
     else {
         return -libc::ENOSYS;
     };
@@ -118,13 +121,13 @@ pub unsafe extern "C" fn rte_eth_rx_queue_setup(
     unsafe {
         let result = real(port, queue, descriptors, socket, conf, pool);
         if result == 0 {
-            contained("noting a pool", || pool::given(port, pool));
+            catch_panic("recording a pool", || pool::record(port, pool));
         }
         result
     }
 }
 
-/// Hears of vhost-user devices.
+/// Registers the library's device functions for a vhost-user socket in place of the application's.
 ///
 /// # Safety
 /// As DPDK's.
@@ -133,39 +136,42 @@ pub unsafe extern "C" fn rte_vhost_driver_callback_register(
     path: *const c_char,
     ops: *const c_void,
 ) -> c_int {
-    let Some(real) = real!(rte_vhost_driver_callback_register: fn(*const c_char, *const c_void) -> c_int)
+    let Some(real) =
+        next_function!(rte_vhost_driver_callback_register: fn(*const c_char, *const c_void) -> c_int)
     else {
         return -1;
     };
-    // SAFETY: the caller's arguments; ours in the place of `ops` stay where they are for ever.
+    // SAFETY: the caller's arguments; the replacement of `ops` is never freed.
     unsafe {
-        let registered =
-            || if path.is_null() { ops } else { registered(CStr::from_ptr(path), ops.cast()).cast() };
-        match contained("registering a vhost-user socket", registered) {
+        let replaced =
+            || if path.is_null() { ops } else { replace_ops(CStr::from_ptr(path), ops.cast()).cast() };
+        match catch_panic("registering a vhost-user socket", replaced) {
             Some(ops) => real(path, ops),
             None => -1,
         }
     }
 }
 
-/// Forgets a socket's vhost-user devices.
+/// Unregisters a vhost-user socket.
 ///
 /// # Safety
 /// As DPDK's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_vhost_driver_unregister(path: *const c_char) -> c_int {
-    let Some(real) = real!(rte_vhost_driver_unregister: fn(*const c_char) -> c_int) else { return -1 };
+    let Some(real) = next_function!(rte_vhost_driver_unregister: fn(*const c_char) -> c_int) else {
+        return -1;
+    };
     // SAFETY: the caller's arguments.
     unsafe {
         let result = real(path);
         if result == 0 && !path.is_null() {
-            contained("forgetting a vhost-user socket", || vhost::unregistered(CStr::from_ptr(path)));
+            catch_panic("unregistering a vhost-user socket", || vhost::unregistered(CStr::from_ptr(path)));
         }
         result
     }
 }
 
-/// Takes packets from a guest, judged.
+/// Receives packets from a guest and returns those that programs let pass.
 ///
 /// # Safety
 /// As DPDK's.
@@ -178,7 +184,7 @@ pub unsafe extern "C" fn rte_vhost_dequeue_burst(
     count: u16,
 ) -> u16 {
     let Some(real) =
-        real!(rte_vhost_dequeue_burst: fn(c_int, u16, *mut c_void, *mut *mut RawMbuf, u16) -> u16)
+        next_function!(rte_vhost_dequeue_burst: fn(c_int, u16, *mut c_void, *mut *mut RawMbuf, u16) -> u16)
     else {
         return 0;
     };
@@ -186,11 +192,11 @@ pub unsafe extern "C" fn rte_vhost_dequeue_burst(
     let received = unsafe { real(vid, queue, pool, packets, count) };
     // SAFETY: the caller's array has room for `count` packets; the first `received` are there and are ours.
     let slots = unsafe { std::slice::from_raw_parts(packets.cast::<Cell<MaybeUninit<_>>>(), count.into()) };
-    match vhost::place(vid, queue) {
+    match vhost::queue_role(vid, queue) {
         // SAFETY: as above.
-        Place::Cell(cell) => unsafe { cell.burst(slots, received.into()) as u16 },
-        Place::Ethdev => received,
-        Place::Nowhere => {
+        QueueRole::Mediated(queue) => unsafe { queue.process(slots, received.into()) as u16 },
+        QueueRole::Ethdev => received,
+        QueueRole::Unknown => {
             for slot in &slots[..usize::from(received).min(slots.len())] {
                 // SAFETY: as above.
                 if let Some(packet) = unsafe { Mbuf::from_raw(slot.get().assume_init()) } {
@@ -202,17 +208,17 @@ pub unsafe extern "C" fn rte_vhost_dequeue_burst(
     }
 }
 
-/// Refused: a guest's queue whose packets are copied by a DMA engine is taken from by functions that we do not see.
+/// Refuses DMA for a guest's queue: functions that the library does not replace would receive its packets.
 ///
 /// # Safety
 /// As DPDK's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_vhost_async_channel_register(_vid: c_int, _queue: u16) -> c_int {
-    refuse("asynchronous vhost (DMA) would lead packets past the programs and was refused; turn it off");
+    report_bypass("asynchronous vhost (DMA) would bypass the programs and was refused; turn it off");
     -1
 }
 
-/// Refused: as [`rte_vhost_async_channel_register`].
+/// Refuses DMA, as [`rte_vhost_async_channel_register`].
 ///
 /// # Safety
 /// As DPDK's.
@@ -222,7 +228,7 @@ pub unsafe extern "C" fn rte_vhost_async_channel_register_thread_unsafe(vid: c_i
     unsafe { rte_vhost_async_channel_register(vid, queue) }
 }
 
-/// Refused: a card would serve the guest's queues.
+/// Refuses vDPA: a card would serve the guest's queues.
 ///
 /// # Safety
 /// As DPDK's.
@@ -231,11 +237,11 @@ pub unsafe extern "C" fn rte_vhost_driver_attach_vdpa_device(
     _path: *const c_char,
     _device: *mut c_void,
 ) -> c_int {
-    refuse("a vDPA device would lead a guest's packets past the programs and was refused; use vhost-user");
+    report_bypass("a vDPA device would bypass the programs and was refused; use vhost-user");
     -1
 }
 
-/// Refused: the card would send what it receives without showing it.
+/// Refuses hairpin queues: the card would forward packets without the switch.
 ///
 /// # Safety
 /// As DPDK's.
@@ -246,11 +252,11 @@ pub unsafe extern "C" fn rte_eth_rx_hairpin_queue_setup(
     _descriptors: u16,
     _conf: *const c_void,
 ) -> c_int {
-    refuse("a hairpin queue would lead packets past the programs and was refused");
+    report_bypass("a hairpin queue would bypass the programs and was refused");
     -libc::ENOTSUP
 }
 
-/// Makes a flow rule, unless it leads packets round us.
+/// Creates a flow rule, unless its packets would bypass the programs.
 ///
 /// # Safety
 /// As DPDK's.
@@ -262,22 +268,22 @@ pub unsafe extern "C" fn rte_flow_create(
     actions: *const c_void,
     error: *mut c_void,
 ) -> *mut c_void {
-    let Some(real) = real!(
+    let Some(real) = next_function!(
         rte_flow_create: fn(u16, *const c_void, *const c_void, *const c_void, *mut c_void) -> *mut c_void
     ) else {
         return std::ptr::null_mut();
     };
-    let whole = !attr.is_null() && !actions.is_null();
+    let complete = !attr.is_null() && !actions.is_null();
     // SAFETY: the caller's arguments.
-    if whole && refuses_rule(port, |which| unsafe { shim::p4s_rule(attr, actions, which) }) {
-        explain(error);
+    if complete && refuses_rule(port, |which| unsafe { shim::p4s_rule(attr, actions, which) }) {
+        set_flow_error(error);
         return std::ptr::null_mut();
     }
     // SAFETY: the caller's arguments.
     unsafe { real(port, attr, pattern, actions, error) }
 }
 
-/// Makes a template for flow rules' actions, unless it leads packets round us.
+/// Creates a template of flow rules' actions, unless packets would bypass the programs.
 ///
 /// # Safety
 /// As DPDK's.
@@ -289,23 +295,23 @@ pub unsafe extern "C" fn rte_flow_actions_template_create(
     masks: *const c_void,
     error: *mut c_void,
 ) -> *mut c_void {
-    let Some(real) = real!(
+    let Some(real) = next_function!(
         rte_flow_actions_template_create:
             fn(u16, *const c_void, *const c_void, *const c_void, *mut c_void) -> *mut c_void
     ) else {
         return std::ptr::null_mut();
     };
-    let whole = !attr.is_null() && !actions.is_null();
+    let complete = !attr.is_null() && !actions.is_null();
     // SAFETY: the caller's arguments.
-    if whole && refuses_rule(port, |which| unsafe { shim::p4s_template(attr, actions, which) }) {
-        explain(error);
+    if complete && refuses_rule(port, |which| unsafe { shim::p4s_template(attr, actions, which) }) {
+        set_flow_error(error);
         return std::ptr::null_mut();
     }
     // SAFETY: the caller's arguments.
     unsafe { real(port, attr, actions, masks, error) }
 }
 
-/// Makes an action that rules refer to, unless it leads packets round us.
+/// Creates an action that rules refer to, unless packets would bypass the programs.
 ///
 /// # Safety
 /// As DPDK's.
@@ -316,21 +322,21 @@ pub unsafe extern "C" fn rte_flow_action_handle_create(
     action: *const c_void,
     error: *mut c_void,
 ) -> *mut c_void {
-    let Some(real) = real!(
+    let Some(real) = next_function!(
         rte_flow_action_handle_create: fn(u16, *const c_void, *const c_void, *mut c_void) -> *mut c_void
     ) else {
         return std::ptr::null_mut();
     };
     // SAFETY: the caller's arguments.
     if !action.is_null() && refuses_rule(port, |which| unsafe { shim::p4s_action(action, which) }) {
-        explain(error);
+        set_flow_error(error);
         return std::ptr::null_mut();
     }
     // SAFETY: the caller's arguments.
     unsafe { real(port, conf, action, error) }
 }
 
-/// As [`rte_flow_action_handle_create`], by a queue of operations.
+/// Creates an action as [`rte_flow_action_handle_create`] does, through a queue of operations.
 ///
 /// # Safety
 /// As DPDK's.
@@ -344,7 +350,7 @@ pub unsafe extern "C" fn rte_flow_async_action_handle_create(
     data: *mut c_void,
     error: *mut c_void,
 ) -> *mut c_void {
-    let Some(real) = real!(
+    let Some(real) = next_function!(
         rte_flow_async_action_handle_create:
             fn(u16, u32, *const c_void, *const c_void, *const c_void, *mut c_void, *mut c_void) -> *mut c_void
     ) else {
@@ -352,7 +358,7 @@ pub unsafe extern "C" fn rte_flow_async_action_handle_create(
     };
     // SAFETY: the caller's arguments.
     if !action.is_null() && refuses_rule(port, |which| unsafe { shim::p4s_action(action, which) }) {
-        explain(error);
+        set_flow_error(error);
         return std::ptr::null_mut();
     }
     // SAFETY: the caller's arguments.

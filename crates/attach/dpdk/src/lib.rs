@@ -1,46 +1,55 @@
-//! The attachment `dpdk`: `libp4shield_dpdk.so`, loaded by `LD_PRELOAD` into an unmodified switch that uses DPDK.
+//! The attachment `dpdk`: `libp4shield_dpdk.so`, loaded by `LD_PRELOAD` into an unmodified switch
+//! that uses DPDK.
 //!
 //! # How it hooks
 //!
-//! The dynamic linker finds our `rte_eth_dev_start` before DPDK's. It adds a receive callback to each queue, makes a
-//! lane (`p4shield-attach`) for it, and calls DPDK's; so no packet comes from a queue that nobody listens at. The
-//! callback is called at each poll, also one that brings nothing: it takes the packets that came over, asks the tenants'
-//! P4 VMs, and gives back packets that were judged meanwhile. vhost-user ports that a switch polls without ethdev are
-//! mediated by our `rte_vhost_dequeue_burst` in the same way.
+//! The dynamic linker finds the library's `rte_eth_dev_start` before DPDK's. It adds a receive
+//! callback to each queue, makes a lane (`p4shield-attach`) for it, and calls DPDK's function; so
+//! no queue delivers packets without a callback. DPDK calls the callback at each poll, with or
+//! without packets: it takes the received packets, submits them to the tenants' P4 VMs, and returns
+//! packets that were judged since. The library's `rte_vhost_dequeue_burst` does the same for
+//! vhost-user ports that a switch polls without ethdev.
 //!
 //! ```text
-//!  switch ── rte_eth_rx_burst ── driver ─► callback ─┐
-//!  switch ── rte_vhost_dequeue_burst (ours) ─► DPDK's ┴─► cell ─► lane ─► mediator ─► channel ─► P4 VM
-//!         ◄───────────── packets that were judged ◄───────┘
+//!  switch ── rte_eth_rx_burst ── driver ─► receive callback ──┐
+//!  switch ── rte_vhost_dequeue_burst (replaced) ─► DPDK's ────┴─► mediated queue ─► lane ─► mediator ─► channel ─► P4 VM
+//!         ◄──────────────────── judged packets ◄─────────────────────────┘
 //! ```
+//!
+//! A packet's way through the crate: [`hooks`] (setup), `ethdev` or `vhost` (the burst arrives),
+//! `mediated_queue` (the burst is processed), then `p4shield_attach::Lane` and
+//! `p4shield_mediator::Mediator`.
 //!
 //! # Promises
 //!
-//! * **Nothing waits.** A poll takes what is there; the switch's threads are never blocked, by the daemon neither.
-//! * **Nothing goes round.** A port whose packets we would not see is not started: `rte_eth_dev_start` fails with
-//!   `ENOTSUP` and says why. A call that would lead packets past software is refused and reported (module `bypass`).
-//! * **Packets in = packets returned + packets freed + packets held**, for each queue. What is held is bounded by the
-//!   tenants' `max_held`, and freed when a port stops, so that a pool may go after its ports.
-//! * **A rewrite leaves a sound mbuf** (`mbuf`).
-//! * **No panic gets out** (`contain`). A queue whose lane failed gets another, and its tenants' policies until that has
-//!   channels.
-//! * **Harmless elsewhere.** In a process without DPDK, or one that starts no port, nothing is done: no thread, no file,
-//!   no output. The library needs no `librte_*` itself.
+//! * **No waiting.** Neither a P4 VM nor the daemon ever blocks the switch's threads.
+//! * **No bypass.** A port whose packets the library would not see is not started:
+//!   `rte_eth_dev_start` fails with `ENOTSUP`, and the log has the reason. A call that would let
+//!   packets bypass the programs is refused and reported (`bypass`).
+//! * **Packets received = packets returned + packets freed + packets held**, for each queue. The
+//!   tenants' `max_held` bounds the held packets, and a port that stops frees them, so that the
+//!   application may free their pool.
+//! * **A rewrite leaves a valid mbuf** ([`mbuf`]).
+//! * **Panics do not reach the switch** (`panics`). A queue whose lane panicked gets a new lane;
+//!   the tenants' policies apply until it has channels.
+//! * **No effect in other processes.** In a process without DPDK, or one that starts no port, the
+//!   library starts no thread, opens no file and prints nothing. It links no `librte_*`.
 //!
-//! `unsafe` is unavoidable in most modules: all of them meet C. The module `gate` is why a cell is sound whatever the switch does.
+//! Most modules call C or are called from C, and need `unsafe`. The module `exclusive` keeps a
+//! queue sound whatever threads the switch polls it with.
 
 pub mod hooks;
 pub mod mbuf;
 
 mod bypass;
 mod callbacks;
-mod cell;
 mod clock;
-mod contain;
 mod dpdk;
 mod ethdev;
-mod gate;
+mod exclusive;
 mod library;
+mod mediated_queue;
+mod panics;
 mod pool;
 mod secondary;
 mod shim;

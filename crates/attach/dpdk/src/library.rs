@@ -1,13 +1,13 @@
-//! What the library is once it is needed: configuration, session, clock.
+//! The state that all ports share: configuration, session, clock.
 //!
-//! Nothing is started before the first port is: a process that never starts one (a shell, `ovs-vsctl`, a switch that
-//! still has to go to the background) is left alone.
+//! The first port that starts creates it. A process that starts no port (a shell, `ovs-vsctl`, a
+//! switch before it goes to the background) stays unchanged.
 
 use crate::callbacks;
-use crate::cell::Cell;
 use crate::clock::Clock;
 use crate::dpdk::{self, Dpdk, Unusable};
 use crate::mbuf::{self, Mbuf};
+use crate::mediated_queue::MediatedQueue;
 use crate::tunnel::{SharedTunnels, Tunnels};
 use p4shield_attach::{Kind, Lane, Options, PortId, Remark, Session, SessionError, log};
 use p4shield_config::FILE_VARIABLE;
@@ -15,27 +15,27 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
 use std::sync::{Arc, OnceLock};
 
-/// Why no port of this process is started. The alternative would be a switch that nobody asks.
+/// Reason why no port of this process is started. A started port would be unmediated.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// The process's DPDK.
+    /// The process's DPDK is unusable.
     #[error(transparent)]
     Dpdk(#[from] &'static Unusable),
-    /// Nobody said which tenants there are.
+    /// The configuration file is not named.
     #[error(
         "{FILE_VARIABLE} is not set; set it to the daemon's configuration file, or take libp4shield_dpdk.so out of \
          LD_PRELOAD"
     )]
     NoConfiguration,
-    /// The configuration, or the system.
+    /// The configuration or the system prevents a session.
     #[error("cannot start")]
     Session(#[from] SessionError),
-    /// The application was built without receive callbacks.
+    /// The application may not call receive callbacks.
     #[error(transparent)]
-    Callbacks(#[from] callbacks::Doubt),
+    Callbacks(#[from] callbacks::CallbackError),
 }
 
-/// All that ports share.
+/// The state that all ports share.
 #[derive(Debug)]
 pub(crate) struct Library {
     pub(crate) session: Session,
@@ -44,10 +44,10 @@ pub(crate) struct Library {
     pub(crate) dpdk: &'static Dpdk,
 }
 
-/// The library, started if it was not.
+/// Returns the shared state; the first call creates it.
 ///
 /// # Errors
-/// Why it cannot be; found out and logged once.
+/// The reason why the first call failed, which it logged.
 pub(crate) fn library() -> Result<&'static Library, &'static Refusal> {
     static LIBRARY: OnceLock<Result<Library, Refusal>> = OnceLock::new();
     LIBRARY
@@ -86,19 +86,19 @@ impl Library {
         Ok(Self { session, tunnels, clock: Clock::new(dpdk), dpdk })
     }
 
-    /// A place for a queue.
-    pub(crate) fn cell(&self) -> &'static Cell {
-        Cell::new(self.clock, self.dpdk, Arc::clone(&self.tunnels))
+    /// Creates the mediated queue of a receive queue.
+    pub(crate) fn mediated_queue(&self) -> &'static MediatedQueue {
+        MediatedQueue::new(self.clock, self.dpdk, Arc::clone(&self.tunnels))
     }
 
-    /// The lane of a queue of a port; `refused` counts the packets that it never got.
+    /// Creates the lane of a port's queue; `refused` counts the packets that the lane does not get.
     pub(crate) fn lane(&self, port: PortId, queue: u32, refused: Arc<AtomicU64>) -> Lane<Mbuf> {
         let lane = self.session.lane(port, queue);
         self.session.count_refused(lane.id(), move || refused.load(Acquire));
         lane
     }
 
-    /// Tells the operator, here and through the daemon.
+    /// Notifies the operator, in the log and through the daemon.
     pub(crate) fn remark(&self, port: Option<PortId>, remark: Remark) {
         match &remark {
             Remark::Bypass(text) => tracing::warn!("bypass: {text}"),
@@ -109,7 +109,7 @@ impl Library {
     }
 }
 
-/// What the process is called, for status.
+/// Returns the process's name, for status.
 fn application() -> String {
     let program = std::env::current_exe().ok();
     let name = program.as_deref().and_then(|p| p.file_name()).map(|n| n.to_string_lossy().into_owned());

@@ -1,8 +1,9 @@
-//! Whether a switch's packet pools are large enough for what may be held.
+//! Check that a switch's packet pools are large enough for held packets.
 //!
-//! What a lane holds is bounded by the tenants' `max_held`, and comes out of the pool that the switch receives into. If one
-//! tenant's P4 VM could bind most of a pool by not answering, its neighbours would find no buffer: that is the operator's
-//! to know before it happens.
+//! The tenants' `max_held` bounds the packets that a lane holds. They occupy buffers of the pool
+//! that the switch receives into. If one tenant's P4 VM stopped answering, held packets could use
+//! up the pool, and its neighbours would lose packets. The library warns the operator of such a
+//! configuration.
 
 use crate::library::Library;
 use crate::shim;
@@ -14,11 +15,11 @@ use std::sync::{Mutex, PoisonError};
 /// Buffers of the pool that a port receives into.
 static SIZES: Mutex<BTreeMap<u16, u32>> = Mutex::new(BTreeMap::new());
 
-/// A queue of a port was given a pool.
+/// Records the size of the pool that a port's queue uses.
 ///
 /// # Safety
 /// `pool` is null or a packet pool.
-pub(crate) unsafe fn given(port: u16, pool: *const c_void) {
+pub(crate) unsafe fn record(port: u16, pool: *const c_void) {
     if !pool.is_null() {
         // SAFETY: as the caller promises.
         let size = unsafe { shim::p4s_pool_size(pool) };
@@ -26,12 +27,12 @@ pub(crate) unsafe fn given(port: u16, pool: *const c_void) {
     }
 }
 
-/// Tells the operator if one tenant may hold more than half of a port's pool, with so many lanes in the process.
+/// Warns if one tenant may hold more than half of a port's pool, given the number of lanes in the process.
 pub(crate) fn check(library: &Library, port: u16, lanes: usize) {
     let size = SIZES.lock().unwrap_or_else(PoisonError::into_inner).get(&port).copied();
     let largest = library.session.config().tenants.iter().max_by_key(|t| t.max_held);
     let (Some(size), Some(tenant)) = (size, largest) else { return };
-    let most = may_hold(tenant.max_held, lanes);
+    let most = max_held_packets(tenant.max_held, lanes);
     if most > u64::from(size) / 2 {
         library.remark(
             None,
@@ -44,7 +45,7 @@ pub(crate) fn check(library: &Library, port: u16, lanes: usize) {
     }
 }
 
-/// Packets that a tenant may hold in so many lanes, both directions together.
-const fn may_hold(max_held: usize, lanes: usize) -> u64 {
+/// Returns the most packets that a tenant may hold in a number of lanes, both directions together.
+const fn max_held_packets(max_held: usize, lanes: usize) -> u64 {
     (max_held as u64).saturating_mul(2).saturating_mul(lanes as u64)
 }

@@ -1,24 +1,25 @@
-//! Secondary processes of DPDK: refused.
+//! Refusal of DPDK's secondary processes.
 //!
-//! Receive callbacks belong to the process that added them. A secondary process polls the ports that the primary one has
-//! started and configured, so there is no moment at which we could add ours before packets flow, and the queues that it
-//! polls are, to the primary's callbacks, not polled at all. Such a process is told so and does not start.
+//! Receive callbacks belong to the process that added them. A secondary process polls ports that
+//! the primary process started, so the library cannot add its callbacks before packets flow, and
+//! the primary process's callbacks do not see those packets. A secondary process logs an error and
+//! does not start.
 
-use crate::bypass::explain;
-use crate::dpdk::{self, next};
+use crate::bypass::set_flow_error;
+use crate::dpdk::{self, next_symbol};
 use p4shield_attach::log;
 use std::ffi::{CStr, c_char, c_int};
 
 /// `RTE_PROC_SECONDARY`.
 const SECONDARY: c_int = 1;
-/// Where DPDK's own arguments end.
+/// End of DPDK's own arguments.
 const END: &CStr = c"--";
 
-/// Whether DPDK's arguments ask for a secondary process by name.
+/// Returns whether DPDK's arguments request a secondary process.
 ///
 /// # Safety
 /// `words` points to `count` C strings, as `main` gets them.
-pub(crate) unsafe fn is_asked_for(count: c_int, words: *const *mut c_char) -> bool {
+pub(crate) unsafe fn is_requested(count: c_int, words: *const *mut c_char) -> bool {
     let Ok(count) = usize::try_from(count) else { return false };
     if words.is_null() {
         return false;
@@ -26,14 +27,14 @@ pub(crate) unsafe fn is_asked_for(count: c_int, words: *const *mut c_char) -> bo
     // SAFETY: as the caller promises.
     let words = unsafe { std::slice::from_raw_parts(words, count) };
     let words = words.iter().map_while(|word| {
-        // SAFETY: as the caller promises, unless a word is missing.
+        // SAFETY: as the caller promises, unless the pointer is null.
         (!word.is_null()).then(|| unsafe { CStr::from_ptr(*word) })
     });
-    asks(words.take_while(|word| *word != END))
+    request_secondary(words.take_while(|word| *word != END))
 }
 
-/// `--proc-type=secondary`, in one word or two.
-fn asks<'a>(words: impl Iterator<Item = &'a CStr>) -> bool {
+/// Returns whether the arguments contain `--proc-type=secondary`, in one word or two.
+fn request_secondary<'a>(words: impl Iterator<Item = &'a CStr>) -> bool {
     let mut value_follows = false;
     for word in words.map(CStr::to_bytes) {
         if value_follows && word == b"secondary" || word == b"--proc-type=secondary" {
@@ -44,27 +45,27 @@ fn asks<'a>(words: impl Iterator<Item = &'a CStr>) -> bool {
     false
 }
 
-/// Whether this process is a secondary one, once DPDK runs.
-pub(crate) fn is_one() -> bool {
-    let Some(at) = next("rte_eal_process_type\0") else { return false };
-    // SAFETY: DPDK's function of that name takes nothing and returns an enumeration.
+/// Returns whether this process is a secondary one. DPDK must run.
+pub(crate) fn is_secondary() -> bool {
+    let Some(at) = next_symbol("rte_eal_process_type\0") else { return false };
+    // SAFETY: DPDK's function of that name has no arguments and returns an enumeration.
     let process_type =
         unsafe { std::mem::transmute::<*mut std::ffi::c_void, unsafe extern "C" fn() -> c_int>(at) };
     // SAFETY: it has no requirements.
     unsafe { process_type() == SECONDARY }
 }
 
-/// Says why, and what `rte_eal_init` is to return.
+/// Logs the refusal and returns the result of `rte_eal_init`.
 pub(crate) fn refuse() -> c_int {
-    crate::contain::contained("refusing a secondary process", || {
+    crate::panics::catch_panic("refusing a secondary process", || {
         log::start();
         tracing::error!(
-            "a secondary DPDK process (--proc-type) was refused: the packets that it receives would pass unjudged; let the \
-             primary process receive, or take libp4shield_dpdk.so out of this one's LD_PRELOAD"
+            "a secondary DPDK process (--proc-type) was refused: no program would judge the packets that it receives; let \
+             the primary process receive, or take libp4shield_dpdk.so out of this one's LD_PRELOAD"
         );
-        // What DPDK leaves in `rte_errno`, if it has got that far.
+        // Sets `rte_errno`, if DPDK is loaded.
         if dpdk::dpdk().is_ok() {
-            explain(std::ptr::null_mut());
+            set_flow_error(std::ptr::null_mut());
         }
     });
     -1
@@ -76,19 +77,19 @@ mod tests {
 
     #[test]
     fn only_dpdks_own_arguments_count() {
-        let asked = |words: &[&CStr]| {
+        let requested = |words: &[&CStr]| {
             let mut words: Vec<_> = words.iter().map(|w| w.as_ptr().cast_mut()).collect();
             let count = words.len() as c_int;
             words.push(std::ptr::null_mut());
-            // SAFETY: as many C strings as told.
-            unsafe { is_asked_for(count, words.as_ptr()) }
+            // SAFETY: `words` holds `count` C strings.
+            unsafe { is_requested(count, words.as_ptr()) }
         };
-        assert!(asked(&[c"x", c"--proc-type=secondary"]));
-        assert!(asked(&[c"x", c"-n", c"--proc-type", c"secondary", c"--", c"-i"]));
-        assert!(!asked(&[c"x", c"--proc-type=primary"]));
-        assert!(!asked(&[c"x", c"--", c"--proc-type=secondary"]));
-        assert!(!asked(&[c"secondary"]) && !asked(&[]));
+        assert!(requested(&[c"x", c"--proc-type=secondary"]));
+        assert!(requested(&[c"x", c"-n", c"--proc-type", c"secondary", c"--", c"-i"]));
+        assert!(!requested(&[c"x", c"--proc-type=primary"]));
+        assert!(!requested(&[c"x", c"--", c"--proc-type=secondary"]));
+        assert!(!requested(&[c"secondary"]) && !requested(&[]));
         // SAFETY: nothing is read.
-        assert!(unsafe { !is_asked_for(3, std::ptr::null()) && !is_asked_for(-1, std::ptr::null()) });
+        assert!(unsafe { !is_requested(3, std::ptr::null()) && !is_requested(-1, std::ptr::null()) });
     }
 }

@@ -1,9 +1,9 @@
-//! A real guest, an ordinary Linux in QEMU, on a vhost-user port of the distribution's Open vSwitch with two pairs of
-//! queues, and TCP with the world in both directions: with packets of up to 64 KiB that the guest leaves to be cut and
-//! summed up by others ("TSO"), and without.
+//! A real guest, an ordinary Linux in QEMU, on a vhost-user port of the distribution's Open vSwitch
+//! with two pairs of queues, and TCP with the world in both directions: with packets of up to 64
+//! KiB that the guest leaves to be cut and summed up by others ("TSO"), and without.
 //!
-//! The world is behind DPDK's `net_tap`, the one device without hardware that cuts such packets. So both directions come
-//! from queues that are mediated.
+//! The world is behind DPDK's `net_tap`, the one device without hardware that cuts such packets. So
+//! both directions come from queues that are mediated.
 
 mod common;
 
@@ -44,7 +44,8 @@ static FULL_ONES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 /// Of these, larger than any on the wire.
 static LARGE_ONES: AtomicU64 = AtomicU64::new(0);
 
-/// One guest at a time: each test has a polling switch and an emulated machine, which together fill two cores.
+/// One guest at a time: each test has a polling switch and an emulated machine, which together fill
+/// two cores.
 static ONE: Mutex<()> = Mutex::new(());
 
 /// Sees Ethernet, IPv4 without options, TCP.
@@ -96,7 +97,8 @@ impl Scene {
         let environment = cloud.environment().into_iter();
         let setup = environment.fold(OvsDpdk::setup(), |setup, (name, value)| setup.env(name, value));
         let switch = setup.other_config("userspace-tso-enable", &tso.to_string()).start(&host).unwrap();
-        // It wants as many queues to receive as to transmit, and Open vSwitch transmits from its main thread, too.
+        // It wants as many queues to receive as to transmit, and Open vSwitch transmits from its
+        // main thread, too.
         let line = format!("add-port {} world -- set Interface world type=dpdk", OvsDpdk::BRIDGE);
         let options =
             [format!("options:dpdk-devargs=net_tap_world,iface={TAP}"), format!("options:n_rxq={QUEUES}")];
@@ -134,7 +136,8 @@ impl Scene {
         panic!("{what}\n{state:?}\n{ports:?}\n{}", self.switch.log())
     }
 
-    /// The guest connects from this processor, and with it from this queue; each end sends the other the message.
+    /// The guest connects from this processor, and with it from this queue; each end sends the
+    /// other the message.
     fn exchange(&mut self, listener: &TcpListener, processor: u16, mood: u8) {
         MOOD.store(mood, Ordering::Relaxed);
         let port = listener.local_addr().unwrap().port();

@@ -42,8 +42,8 @@ impl Switch {
         wait_sent(&mut self.testpmd, 1, sent + packets);
     }
 
-    /// Packets of bob's, half of all, for each second that the polling thread works, over so long. Its own time and not the
-    /// clock's: what else runs on the machine is not the P4 VM's doing.
+    /// Packets of bob's, half of all, for each second that the polling thread works, over so long.
+    /// Its own time and not the clock's: what else runs on the machine is not the P4 VM's doing.
     fn rate(&mut self, time: Duration) -> f64 {
         let (worked, before) = (self.polled(), self.testpmd.stats(0).unwrap().rx_packets);
         std::thread::sleep(time);

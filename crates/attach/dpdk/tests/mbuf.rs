@@ -277,8 +277,8 @@ fn a_rewrite_inside_a_tunnel_mends_what_is_around_or_is_refused() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever a rewrite is asked to do, with whatever segments: it does that or refuses, DPDK finds the packet sound,
-    /// and every buffer comes back.
+    /// Whatever a rewrite is asked to do, with whatever segments: it does that or refuses, DPDK
+    /// finds the packet sound, and every buffer comes back.
     #[test]
     fn any_rewrite_does_what_it_says_and_loses_no_buffer(
         segments in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..400), 1..5),

@@ -93,7 +93,8 @@ fn guest(ns: &NetNs, socket: &Path, extra: &str) -> Testpmd {
     setup.start(ns).unwrap()
 }
 
-/// DPDK's ethdev of a vhost-user port takes packets by the function that we replace, and gives them to callbacks.
+/// DPDK's ethdev of a vhost-user port takes packets by the function that we replace, and gives them
+/// to callbacks.
 #[test]
 fn a_vhost_user_port_that_is_an_ethdev_is_judged_once() {
     if !usable(Testpmd::usable()) {

@@ -17,8 +17,8 @@ use tracing::{Event, Metadata, Subscriber};
 /// Events of which each panics.
 static TO_FAIL: AtomicU32 = AtomicU32::new(0);
 
-/// Whoever writes our log fails when the mediator says that a channel was detached: there is no other way to have code
-/// of ours panic that does not.
+/// Whoever writes our log fails when the mediator says that a channel was detached: there is no
+/// other way to have code of ours panic that does not.
 struct Failing;
 
 impl Subscriber for Failing {

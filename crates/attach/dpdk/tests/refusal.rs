@@ -109,7 +109,8 @@ fn members_of_a_bonding_device_are_mediated_once() {
     assert!(testpmd.quit().unwrap().success(), "{}", testpmd.transcript());
 }
 
-/// Callbacks are a process's own: one that joins another's ports would receive packets that nobody has judged.
+/// Callbacks are a process's own: one that joins another's ports would receive packets that nobody
+/// has judged.
 #[test]
 fn a_secondary_process_is_refused() {
     if !usable(Testpmd::usable()) {

@@ -103,7 +103,8 @@ fn every_packet_is_judged_once_and_keeps_its_place_in_its_flow() {
     }
 }
 
-/// Has testpmd send packets to itself until many are held, of `free` buffers, and take the last ones out of the ring.
+/// Has testpmd send packets to itself until many are held, of `free` buffers, and take the last
+/// ones out of the ring.
 fn fill(testpmd: &mut Testpmd, free: u64) {
     testpmd.command("set fwd flowgen").unwrap();
     testpmd.command("start").unwrap();
@@ -117,7 +118,8 @@ fn fill(testpmd: &mut Testpmd, free: u64) {
     testpmd.command("stop").unwrap();
 }
 
-/// Stopping, changing queues, unplugging: whatever a port goes through while packets are held, the pool gets all back.
+/// Stopping, changing queues, unplugging: whatever a port goes through while packets are held, the
+/// pool gets all back.
 #[test]
 fn a_port_that_goes_leaves_no_packet_behind() {
     if !usable(Testpmd::usable()) {

@@ -1,4 +1,5 @@
-//! The exported function table: each function turns its C arguments into a call of [`p4shield_runtime::inline`].
+//! The exported function table: each function turns its C arguments into a call of
+//! [`p4shield_runtime::inline`].
 //!
 //! A panic ends at this boundary: the packet is dropped, or the request fails.
 
@@ -49,7 +50,8 @@ fn contain<R>(work: impl FnOnce() -> R) -> Option<R> {
 /// # Safety
 /// The message is valid, and its descriptors are the caller's to give away.
 unsafe fn take(message: *const Message) -> (Result<Request, String>, Vec<OwnedFd>) {
-    // SAFETY: the caller's contract; a count of 0 may come with a dangling pointer, which is aligned and not null.
+    // SAFETY: the caller's contract; a count of 0 may come with a dangling pointer, which is
+    // aligned and not null.
     let (bytes, numbers) = unsafe {
         let message = &*message;
         (
@@ -105,7 +107,8 @@ unsafe extern "C" fn execute(
     sink: *const ReplySink,
 ) {
     contain(|| {
-        // SAFETY: `create` made the programs, and one thread at a time uses them; the digest is null or valid.
+        // SAFETY: `create` made the programs, and one thread at a time uses them; the digest is
+        // null or valid.
         let (programs, approved) = unsafe { (&mut *programs.cast::<InlinePrograms>(), approved.as_ref()) };
         // SAFETY: the interface's contract.
         let (request, descriptors) = unsafe { take(message) };
@@ -167,7 +170,8 @@ unsafe extern "C" fn judge(
 ) {
     use p4shield_channel::Response as Verdict;
     let verdict = contain(|| {
-        // SAFETY: `run` passed the batch, which is borrowed until `work` returns; the rest is the interface's contract.
+        // SAFETY: `run` passed the batch, which is borrowed until `work` returns; the rest is the
+        // interface's contract.
         let (guard, request, header) = unsafe {
             (&mut *batch.cast::<InlineGuard<'_>>(), &*request, slice::from_raw_parts(header, header_len))
         };

@@ -1,8 +1,9 @@
 //! A mailbox: a queue of messages to a polling thread, which must not wait.
 //!
-//! The owner of the [`Mailbox`] checks for messages with one load. It takes no more messages than were
-//! counted, so it never meets a message that is still being written: there is one [`Poster`], which counts a
-//! message after the queue has it. A sleeping owner needs a bell besides; which one is the caller's choice.
+//! The owner of the [`Mailbox`] checks for messages with one load. It takes no more messages than
+//! were counted, so it never meets a message that is still being written: there is one [`Poster`],
+//! which counts a message after the queue has it. A sleeping owner needs a bell besides; which one
+//! is the caller's choice.
 #![forbid(unsafe_code)]
 
 use std::sync::Arc;

@@ -58,12 +58,12 @@ impl Client {
         self.peer
     }
 
-    /// Asks, and waits for the answer until `timeout`. [`Reply::Failed`] and [`Reply::Refused`] become
-    /// errors.
+    /// Asks, and waits for the answer until `timeout`. [`Reply::Failed`] and [`Reply::Refused`]
+    /// become errors.
     ///
     /// # Errors
-    /// See [`ClientError`]. After one that is neither `Failed` nor `Refused`, the P4 VM is out of step and
-    /// has to be replaced.
+    /// See [`ClientError`]. After one that is neither `Failed` nor `Refused`, the P4 VM is out of
+    /// step and has to be replaced.
     pub fn call(
         &mut self,
         request: Request,

@@ -43,8 +43,8 @@ pub fn encode<T: Serialize>(envelope: &Envelope<T>) -> Result<Vec<u8>, SocketErr
     Ok(bytes)
 }
 
-/// Decodes a message. Memory use is bounded by a small multiple of the message's size. Entry point of
-/// fuzzing, with [`Request`](crate::Request) and [`Reply`](crate::Reply).
+/// Decodes a message. Memory use is bounded by a small multiple of the message's size. Entry point
+/// of fuzzing, with [`Request`](crate::Request) and [`Reply`](crate::Reply).
 ///
 /// # Errors
 /// The bytes are not exactly one message of this type.

@@ -1,13 +1,13 @@
 //! The control protocol between the host daemon and a P4 VM.
 //!
-//! One message is one packet of a `SOCK_SEQPACKET` socket: an [`Envelope`] in postcard's encoding, at most
-//! [`MAX_MESSAGE`] bytes, with the descriptors that [`Request::descriptors`] counts. The daemon sends
-//! requests. The P4 VM answers each request once, in order, and sends nothing else. Neither side trusts the
-//! other: the message's size bounds its decoding, both sides check counts and names, and [`printable`] cleans
-//! text before anyone reads it.
+//! One message is one packet of a `SOCK_SEQPACKET` socket: an [`Envelope`] in postcard's encoding,
+//! at most [`MAX_MESSAGE`] bytes, with the descriptors that [`Request::descriptors`] counts. The
+//! daemon sends requests. The P4 VM answers each request once, in order, and sends nothing else.
+//! Neither side trusts the other: the message's size bounds its decoding, both sides check counts
+//! and names, and [`printable`] cleans text before anyone reads it.
 //!
-//! The daemon's side is a [`Client`]; the P4 VM's side is `p4shield_runtime::p4vm`. Switch libraries carry
-//! the same requests over the same [`Socket`] to programs of placement `inline`.
+//! The daemon's side is a [`Client`]; the P4 VM's side is `p4shield_runtime::p4vm`. Switch
+//! libraries carry the same requests over the same [`Socket`] to programs of placement `inline`.
 #![forbid(unsafe_code)]
 
 mod client;

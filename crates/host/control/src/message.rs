@@ -5,8 +5,8 @@ use p4shield_abi::channel::Geometry;
 use p4shield_abi::{Direction, Verdict};
 use serde::{Deserialize, Serialize};
 
-/// Version of the messages. Host and P4 VM are one binary; a mismatch means that the binary was replaced
-/// while the daemon ran.
+/// Version of the messages. Host and P4 VM are one binary; a mismatch means that the binary was
+/// replaced while the daemon ran.
 pub const PROTOCOL_VERSION: u32 = 3;
 /// The most bytes of all objects of one program.
 pub const MAX_OBJECTS: usize = 4 << 20;
@@ -95,8 +95,9 @@ pub enum Request {
         /// Whether a log page comes with this.
         log: bool,
     },
-    /// Links, verifies and compiles a program, and replaces the one at `place` between two batches. One that
-    /// is refused leaves the old one running. Descriptor: memory that holds the objects one after the other.
+    /// Links, verifies and compiles a program, and replaces the one at `place` between two batches.
+    /// One that is refused leaves the old one running. Descriptor: memory that holds the objects
+    /// one after the other.
     LoadProgram {
         /// Where it is to run.
         slot: ProgramSlot,
@@ -110,8 +111,8 @@ pub enum Request {
         /// Where it runs.
         slot: ProgramSlot,
     },
-    /// Serves one more channel. Descriptors: its memory, the P4 VM's end of its doorbell, the switch's packet
-    /// memory if headers are to be read there.
+    /// Serves one more channel. Descriptors: its memory, the P4 VM's end of its doorbell, the
+    /// switch's packet memory if headers are to be read there.
     AttachChannel {
         /// The host's number for it.
         channel: u32,

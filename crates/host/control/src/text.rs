@@ -3,16 +3,16 @@
 /// The most characters of another party's text that are shown.
 const MAX_SHOWN: usize = 4096;
 
-/// Text of another party on one line: what could confuse a terminal, reverse a line or forge another one is
-/// replaced, and what is beyond 4096 characters left out.
+/// Text of another party on one line: what could confuse a terminal, reverse a line or forge
+/// another one is replaced, and what is beyond 4096 characters left out.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let plain = |c: char| if c == '\n' || c == '\t' { ' ' } else { visible(c) };
     text.chars().take(MAX_SHOWN).map(plain).collect()
 }
 
-/// As [`printable`], with its lines: each but the first is set in and marked, so that none can be taken for a
-/// line of ours, in a log or on a terminal.
+/// As [`printable`], with its lines: each but the first is set in and marked, so that none can be
+/// taken for a line of ours, in a log or on a terminal.
 #[must_use]
 pub fn printable_lines(text: &str) -> String {
     let mut lines = String::new();

@@ -51,8 +51,8 @@ pub enum LoadError {
     },
 }
 
-/// The loaded library. It stays loaded for the life of the process, because a polling thread may run its code at any
-/// time.
+/// The loaded library. It stays loaded for the life of the process, because a polling thread may
+/// run its code at any time.
 #[derive(Clone, Copy, Debug)]
 pub struct InlineLibrary(&'static Table);
 
@@ -181,7 +181,8 @@ impl LoadedPrograms {
     ) -> Reply {
         let approved = approved.as_ref().map_or(ptr::null(), ptr::from_ref);
         call(request, descriptors, |message, sink| {
-            // SAFETY: the programs live as long as this value, which is borrowed alone; the rest is valid for the call.
+            // SAFETY: the programs live as long as this value, which is borrowed alone; the rest is
+            // valid for the call.
             unsafe { (self.table.execute)(self.raw.as_ptr(), approved, message, sink) }
         })
     }
@@ -274,14 +275,16 @@ impl InlineBatch for LoadedBatch {
 
     fn judge(&mut self, request: &PacketRequest, header: &[u8]) -> Response<'_> {
         let mut response = abi::Response::DROP;
-        // SAFETY: the batch lives until `work` returns, after this value is gone; the rest is valid for the call.
+        // SAFETY: the batch lives until `work` returns, after this value is gone; the rest is valid
+        // for the call.
         unsafe {
             (self.table.judge)(self.raw, request, header.as_ptr(), header.len(), &raw mut response);
         }
         match response.verdict {
             abi::PASS => Response::Pass,
             abi::REWRITTEN => Response::Rewritten {
-                // SAFETY: the header is valid until the batch's next call, which the borrow of this value prevents.
+                // SAFETY: the header is valid until the batch's next call, which the borrow of this
+                // value prevents.
                 header: unsafe { slice::from_raw_parts(response.header, response.header_len) },
                 packet_len: response.packet_len,
             },

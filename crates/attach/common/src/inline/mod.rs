@@ -1,7 +1,8 @@
 //! Placement `inline`: the tenants whose programs run in this process.
 //!
-//! The programs live in `libp4shield_inline.so` ([`library`]). The control thread loads that library when the daemon's
-//! configuration asks for it, passes the daemon's requests on, and gives each lane a [`LoadedEngine`].
+//! The programs live in `libp4shield_inline.so` ([`library`]). The control thread loads that
+//! library when the daemon's configuration asks for it, passes the daemon's requests on, and gives
+//! each lane a [`LoadedEngine`].
 
 #[allow(unsafe_code)]
 mod library;
@@ -13,8 +14,8 @@ use p4shield_control::{Reply, Request};
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 
-/// The programs of each tenant that has some in this process. Only the control thread uses them: loading a program
-/// takes time.
+/// The programs of each tenant that has some in this process. Only the control thread uses them:
+/// loading a program takes time.
 #[derive(Default)]
 pub(crate) struct InlineTenants {
     /// Programs that lanes use.
@@ -47,8 +48,8 @@ impl InlineTenants {
         reply.unwrap_or_else(|| Reply::Failed("the first message has to be Hello".to_owned()))
     }
 
-    /// Activates a tenant's pending programs. Returns what lanes judge with from now on; `None` if no programs were
-    /// pending.
+    /// Activates a tenant's pending programs. Returns what lanes judge with from now on; `None` if
+    /// no programs were pending.
     pub(crate) fn activate(&mut self, tenant: u16) -> Option<LoadedEngine> {
         // The previous programs publish their last log records before the new ones publish their first.
         drop(self.active.remove(&tenant));

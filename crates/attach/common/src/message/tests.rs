@@ -157,7 +157,8 @@ fn as_many_counts_as_a_message_may_hold_fit_into_one() {
     let _ = count.tally();
 }
 
-/// Both sides decode what the other might send: real messages with bytes changed, cut, repeated and put together.
+/// Both sides decode what the other might send: real messages with bytes changed, cut, repeated and
+/// put together.
 #[test]
 fn a_campaign_of_damaged_messages_ends_in_messages_or_errors() {
     let mut corpus: Vec<_> = reports().iter().map(|r| encode(r).unwrap()).collect();

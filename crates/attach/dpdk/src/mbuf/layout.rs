@@ -1,9 +1,9 @@
 //! `struct rte_mbuf` as Rust sees it.
 //!
-//! The layout is public and part of DPDK's ABI; `shim.c` asserts at build time that it is the one of the installed
-//! headers, field by field. Only what every application may touch is here.
+//! The layout is public and part of DPDK's ABI; `shim.c` asserts at build time that it is the one
+//! of the installed headers, field by field. Only what every application may touch is here.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_uint, c_void};
 use std::sync::atomic::AtomicU16;
 
 /// DPDK's packet buffer. Never made by us, only pointed to.
@@ -54,6 +54,25 @@ pub(crate) struct SharedInfo {
 }
 
 const _: () = assert!(size_of::<RawMbuf>() == 128);
+
+/// `RTE_MBUF_DYN_NAMESIZE`.
+pub(crate) const DYN_NAME_BYTES: usize = 64;
+
+/// `struct rte_mbuf_dynfield`; `shim.c` asserts the layout.
+#[repr(C)]
+pub(crate) struct DynField {
+    pub(crate) name: [c_char; DYN_NAME_BYTES],
+    pub(crate) size: usize,
+    pub(crate) align: usize,
+    pub(crate) flags: c_uint,
+}
+
+/// `struct rte_mbuf_dynflag`.
+#[repr(C)]
+pub(crate) struct DynFlag {
+    pub(crate) name: [c_char; DYN_NAME_BYTES],
+    pub(crate) flags: c_uint,
+}
 
 /// Bits of `ol_flags` (`RTE_MBUF_F_*`); asserted in `shim.c`.
 pub(crate) mod flags {

@@ -1,16 +1,16 @@
-//! DPDK's packets as the mediator handles them.
+//! DPDK's packets as the mediator's packets.
 //!
-//! An mbuf may be a chain of segments, a clone that others hold or an external buffer, and its
-//! flags may carry promises ("this checksum is good") and requests ("compute this checksum"). A
-//! rewrite changes only memory that no other mbuf shares, copies the packet if it must, and leaves
-//! no promise or request behind that does not hold for the new headers. What cannot be done is
-//! refused, and the packet dropped.
+//! An mbuf may be a chain of segments, share its buffer with other mbufs, or use an external
+//! buffer. Its flags carry statements ("this checksum is valid") and requests ("compute this
+//! checksum"). A rewrite changes only memory without other owners, copies the packet if necessary,
+//! and removes statements and requests that do not hold for the new headers. A rewrite that is
+//! impossible is refused, and the mediator drops the packet.
 
-mod layout;
+pub(crate) mod layout;
 mod offload;
 mod outer;
 mod packet;
 
 pub use layout::RawMbuf;
-pub(crate) use outer::{DynField, DynFlag, prepare};
+pub(crate) use outer::prepare;
 pub use packet::Mbuf;

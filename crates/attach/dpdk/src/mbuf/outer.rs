@@ -6,37 +6,18 @@
 //! room for it. A rewrite of what is inside restores the headers, updates them and hides them
 //! again.
 
-use super::layout::{RawMbuf, flags};
+use super::layout::{DYN_NAME_BYTES, DynField, DynFlag, RawMbuf, flags};
 use super::packet::Mbuf;
 use crate::dpdk::{self, Dpdk};
 use p4shield_frame::Sum;
 use p4shield_frame::tunnel::{InnerChange, Outer};
 use p4shield_mediator::{Packet, RewriteRefused};
-use std::ffi::{CStr, c_char, c_uint};
+use std::ffi::CStr;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 /// The name of field and flag in DPDK's lists.
 const NAME: &CStr = c"p4shield_outer";
-/// `RTE_MBUF_DYN_NAMESIZE`.
-const NAME_BYTES: usize = 64;
-
-/// `struct rte_mbuf_dynfield`; `shim.c` asserts the layout.
-#[repr(C)]
-pub(crate) struct DynField {
-    name: [c_char; NAME_BYTES],
-    size: usize,
-    align: usize,
-    flags: c_uint,
-}
-
-/// `struct rte_mbuf_dynflag`.
-#[repr(C)]
-pub(crate) struct DynFlag {
-    name: [c_char; NAME_BYTES],
-    flags: c_uint,
-}
-
 /// The dynamic field and flag of mbufs that DPDK registered.
 #[derive(Clone, Copy, Debug)]
 struct Marks {
@@ -51,7 +32,7 @@ static MARKS: OnceLock<Option<Marks>> = OnceLock::new();
 impl Marks {
     /// Registers them, once DPDK runs. None if no bytes or flags are left.
     fn register(dpdk: &Dpdk) -> Option<Self> {
-        let mut name = [0; NAME_BYTES];
+        let mut name = [0; DYN_NAME_BYTES];
         for (to, from) in name.iter_mut().zip(NAME.to_bytes()) {
             *to = from.cast_signed();
         }

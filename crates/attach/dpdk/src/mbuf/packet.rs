@@ -8,8 +8,8 @@ use p4shield_mediator::{Packet, RewriteRefused};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-/// Head room that a rewrite leaves if it can: what a switch needs to put a tunnel's headers in front. Open vSwitch
-/// does not survive a packet without it.
+/// Head room that a rewrite leaves if it can: what a switch needs to put a tunnel's headers in
+/// front. Open vSwitch does not survive a packet without it.
 const KEEP_HEADROOM: usize = 96;
 /// Bytes at the front that have to be in one piece to be classified and judged, if the packet has as many.
 const FRONT: usize = 192;
@@ -18,7 +18,8 @@ const COPY_HEADROOM: usize = 128;
 /// "All of it", for `rte_pktmbuf_copy`.
 const ALL: u32 = u32::MAX;
 
-/// A packet that a receive burst brought, and that is ours until it goes back to the application or to its pool.
+/// A packet that a receive burst brought, and that is ours until it goes back to the application or
+/// to its pool.
 ///
 /// A handle: dropping it does not free the packet.
 #[derive(Debug)]
@@ -66,8 +67,8 @@ impl Mbuf {
         usize::from(self.raw().data_len) >= (outer + FRONT).min(self.raw().pkt_len as usize)
     }
 
-    /// Makes the front of a packet one piece, by copying it. What is scattered cannot be judged, so whoever could
-    /// scatter a packet's headers would get past the program.
+    /// Makes the front of a packet one piece, by copying it. What is scattered cannot be judged, so
+    /// whoever could scatter a packet's headers would get past the program.
     ///
     /// # Errors
     /// If there is no memory for the copy.
@@ -84,8 +85,8 @@ impl Mbuf {
 
     #[inline]
     pub(super) fn raw(&self) -> &RawMbuf {
-        // SAFETY: `from_raw`'s caller gave us a valid mbuf, and nobody else changes it but through shared segments'
-        // reference counts, which are atomic.
+        // SAFETY: `from_raw`'s caller gave us a valid mbuf, and nobody else changes it but through
+        // shared segments' reference counts, which are atomic.
         unsafe { self.0.as_ref() }
     }
 
@@ -102,8 +103,8 @@ impl Mbuf {
         unsafe { std::slice::from_raw_parts_mut(raw.buf_addr.add(raw.data_off.into()), raw.data_len.into()) }
     }
 
-    /// Makes sure that nobody else holds what a rewrite changes: the first segment's bytes, and if the packet is to
-    /// be cut, the other segments' lengths.
+    /// Makes sure that nobody else holds what a rewrite changes: the first segment's bytes, and if
+    /// the packet is to be cut, the other segments' lengths.
     fn own(&mut self, cut: bool) -> Result<(), RewriteRefused> {
         let mut exclusive = has_own_buffer(self.raw());
         let mut segment = self.raw();
@@ -125,14 +126,15 @@ impl Mbuf {
         if usize::from(unsafe { shim::p4s_pool_data_room(pool) }) < COPY_HEADROOM + FRONT {
             return Err(RewriteRefused);
         }
-        // SAFETY: packet and pool are valid. The copy is ours; it has the flags and the metadata of the original.
+        // SAFETY: packet and pool are valid. The copy is ours; it has the flags and the metadata of
+        // the original.
         let copy = NonNull::new(unsafe { (dpdk.rte_pktmbuf_copy)(self.0.as_ptr(), pool, 0, ALL) });
         free(dpdk, std::mem::replace(&mut self.0, copy.ok_or(RewriteRefused)?).as_ptr());
         Ok(())
     }
 
-    /// Makes the place for the first `old_len` bytes `new_len` bytes long. The rest of the first segment moves if there
-    /// is more room behind it than before it.
+    /// Makes the place for the first `old_len` bytes `new_len` bytes long. The rest of the first
+    /// segment moves if there is more room behind it than before it.
     fn resize_head(&mut self, old_len: usize, new_len: usize) -> Result<(), RewriteRefused> {
         let raw = self.raw_mut();
         let (start, len, room) =
@@ -149,8 +151,8 @@ impl Mbuf {
             _ => wanted,
         };
         if Some(new_start) != in_place {
-            // SAFETY: both ranges lie within the buffer, which is ours alone: source by the mbuf's own lengths,
-            // destination since new_start + new_data_len <= room.
+            // SAFETY: both ranges lie within the buffer, which is ours alone: source by the mbuf's
+            // own lengths, destination since new_start + new_data_len <= room.
             unsafe {
                 raw.buf_addr
                     .add(start + old_len)

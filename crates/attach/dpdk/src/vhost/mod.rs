@@ -1,18 +1,21 @@
-//! Ports of vhost-user that a switch polls by `rte_vhost_dequeue_burst`, which no callback of ethdev sees.
+//! vhost-user ports that a switch polls with `rte_vhost_dequeue_burst`, which bypasses the
+//! callbacks of ethdev.
 //!
-//! Lanes are made when DPDK tells the application that a device is ready or a queue was enabled, before the application
-//! polls it. How we hear of it is [`ops`]'s matter. A vhost-user port that is an ethdev (`net_vhost`) has receive
-//! callbacks and is left to them.
+//! Lanes are made when DPDK notifies the application that a device is ready or a queue was enabled,
+//! before the application polls it; [`ops`] receives these notifications. A vhost-user port that is
+//! an ethdev (`net_vhost`) has receive callbacks (`ethdev`).
+//!
+//! A burst continues in [`MediatedQueue::process`].
 
 mod ops;
 
-pub(crate) use ops::{registered, unregistered};
+pub(crate) use ops::{replace_ops, unregistered};
 
-use crate::cell::Cell;
-use crate::contain::contained;
-use crate::dpdk::next;
-use crate::ethdev::tell_tally;
+use crate::dpdk::next_symbol;
+use crate::ethdev::log_queue_counts;
 use crate::library::{Library, library};
+use crate::mediated_queue::MediatedQueue;
+use crate::panics::catch_panic;
 use p4shield_attach::{PortId, PortInfo};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -20,42 +23,43 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// The most devices and queue pairs of a device that DPDK has (`RTE_MAX_VHOST_DEVICE`, `VHOST_MAX_QUEUE_PAIRS`).
+/// DPDK's limits of devices, and of queue pairs per device (`RTE_MAX_VHOST_DEVICE`, `VHOST_MAX_QUEUE_PAIRS`).
 const MAX_DEVICES: usize = 1024;
 const MAX_PAIRS: usize = 128;
-/// Programs see a vhost-user port as this and its device number, apart from ethdev's ports.
+/// Programs see a vhost-user port as this number plus its device number, which keeps it apart from
+/// ethdev's ports.
 const FIRST_NUMBER: u32 = 0x1_0000;
 
-/// What a device's queue is for.
+/// Treatment of a device's queue.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Place {
-    /// It has a cell.
-    Cell(&'static Cell),
-    /// An ethdev's: its callbacks see to it.
+pub(crate) enum QueueRole {
+    /// The queue is mediated here.
+    Mediated(&'static MediatedQueue),
+    /// The queue belongs to an ethdev, whose callbacks mediate it.
     Ethdev,
-    /// There can be none: what comes is to be freed.
-    Nowhere,
+    /// The queue cannot be mediated: its packets are freed.
+    Unknown,
 }
 
-/// Cells by device number and queue pair; null where there is none.
-static CELLS: [[AtomicPtr<Cell>; MAX_PAIRS]; MAX_DEVICES] =
+/// Mediated queues by device number and queue pair; null where there is none.
+static QUEUES: [[AtomicPtr<MediatedQueue>; MAX_PAIRS]; MAX_DEVICES] =
     [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_PAIRS] }; MAX_DEVICES];
 
-/// Devices, by number, that were found to be ethdevs'.
+/// Devices, by number, that belong to an ethdev.
 static ETHDEVS: [AtomicBool; MAX_DEVICES] = [const { AtomicBool::new(false) }; MAX_DEVICES];
 
 fn ethdev(vid: c_int) -> Option<&'static AtomicBool> {
     ETHDEVS.get(usize::try_from(vid).ok()?)
 }
 
-/// A device is no ethdev's, whatever had its number before.
-fn connected(vid: c_int) {
+/// Forgets whether the device that had this number before belonged to an ethdev.
+fn reset_number(vid: c_int) {
     if let Some(ethdev) = ethdev(vid) {
         ethdev.store(false, Ordering::Release);
     }
 }
 
-/// A device that is connected.
+/// A connected device.
 #[derive(Debug)]
 struct Device {
     path: CString,
@@ -65,8 +69,8 @@ struct Device {
 #[derive(Debug, Default)]
 struct Devices {
     connected: BTreeMap<usize, Device>,
-    /// Cells of devices that are gone.
-    spare: Vec<&'static Cell>,
+    /// Mediated queues of disconnected devices, for reuse.
+    spare: Vec<&'static MediatedQueue>,
 }
 
 static DEVICES: Mutex<Devices> = Mutex::new(Devices { connected: BTreeMap::new(), spare: Vec::new() });
@@ -75,52 +79,55 @@ fn devices() -> MutexGuard<'static, Devices> {
     DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The cell of a queue, if it has one.
+/// Returns the mediated queue of a device's queue, if it has one.
 #[inline]
-fn cell(vid: c_int, queue: u16) -> Option<&'static Cell> {
-    let cells = CELLS.get(usize::try_from(vid).ok()?)?;
-    // SAFETY: what is stored was made by `Cell::new`, and is never freed.
-    unsafe { cells.get(usize::from(queue) / 2)?.load(Ordering::Acquire).as_ref() }
+fn mediated(vid: c_int, queue: u16) -> Option<&'static MediatedQueue> {
+    let queues = QUEUES.get(usize::try_from(vid).ok()?)?;
+    // SAFETY: `MediatedQueue::new` made the stored values, which are never freed.
+    unsafe { queues.get(usize::from(queue) / 2)?.load(Ordering::Acquire).as_ref() }
 }
 
-/// The place of a queue that is polled.
+/// Returns the role of a queue that the switch polls.
 #[inline]
-pub(crate) fn place(vid: c_int, queue: u16) -> Place {
-    match cell(vid, queue) {
-        Some(cell) => Place::Cell(cell),
-        None if ethdev(vid).is_some_and(|e| e.load(Ordering::Acquire)) => Place::Ethdev,
-        None => contained("preparing a guest's queue", || unprepared(vid, queue)).unwrap_or(Place::Nowhere),
+pub(crate) fn queue_role(vid: c_int, queue: u16) -> QueueRole {
+    match mediated(vid, queue) {
+        Some(queue) => QueueRole::Mediated(queue),
+        None if ethdev(vid).is_some_and(|e| e.load(Ordering::Acquire)) => QueueRole::Ethdev,
+        None => {
+            catch_panic("preparing a guest's queue", || late_role(vid, queue)).unwrap_or(QueueRole::Unknown)
+        }
     }
 }
 
-/// A queue that was disabled rests: what it holds is freed.
-fn rest(vid: c_int, queue: u16) {
-    if let Some(cell) = cell(vid, queue) {
-        cell.close();
+/// Closes a queue that was disabled, which frees its held packets.
+fn close(vid: c_int, queue: u16) {
+    if let Some(queue) = mediated(vid, queue) {
+        queue.close();
     }
 }
 
-/// A queue is polled that we did not hear of: an ethdev's, or one whose application registered nothing with DPDK.
+/// Determines the role of a queue without notification: it belongs to an ethdev, or its application
+/// registered no functions with DPDK.
 #[cold]
-fn unprepared(vid: c_int, queue: u16) -> Place {
+fn late_role(vid: c_int, queue: u16) -> QueueRole {
     match name_of(vid) {
-        Some(path) if ops::is_ethdevs(&path) => {
+        Some(path) if ops::belongs_to_ethdev(&path) => {
             if let Some(ethdev) = ethdev(vid) {
                 ethdev.store(true, Ordering::Release);
             }
-            Place::Ethdev
+            QueueRole::Ethdev
         }
-        Some(_) => prepare(vid, queue).map_or(Place::Nowhere, Place::Cell),
-        None => Place::Nowhere,
+        Some(_) => prepare(vid, queue).map_or(QueueRole::Unknown, QueueRole::Mediated),
+        None => QueueRole::Unknown,
     }
 }
 
-/// Makes the lane of a queue that will be polled.
-fn prepare(vid: c_int, queue: u16) -> Option<&'static Cell> {
+/// Makes the lane of a queue before the switch polls it.
+fn prepare(vid: c_int, queue: u16) -> Option<&'static MediatedQueue> {
     let library = library().ok()?;
     let number = usize::try_from(vid).ok()?;
     let pair = usize::from(queue) / 2;
-    let slot = CELLS.get(number)?.get(pair)?;
+    let slot = QUEUES.get(number)?.get(pair)?;
     let path = name_of(vid)?;
     let mut devices = devices();
     if devices.connected.get(&number).is_some_and(|d| d.path != path) {
@@ -131,37 +138,37 @@ fn prepare(vid: c_int, queue: u16) -> Option<&'static Cell> {
         Device { path, port }
     });
     let port = device.port;
-    // SAFETY: as in `cell`.
-    let cell = unsafe { slot.load(Ordering::Acquire).as_ref() }
+    // SAFETY: as in `mediated`.
+    let mediated = unsafe { slot.load(Ordering::Acquire).as_ref() }
         .or_else(|| devices.spare.pop())
-        .unwrap_or_else(|| library.cell());
-    cell.open(move |refused| library.lane(port, pair as u32, refused));
-    slot.store(std::ptr::from_ref(cell).cast_mut(), Ordering::Release);
-    Some(cell)
+        .unwrap_or_else(|| library.mediated_queue());
+    mediated.open(move |refused| library.lane(port, pair as u32, refused));
+    slot.store(std::ptr::from_ref(mediated).cast_mut(), Ordering::Release);
+    Some(mediated)
 }
 
-/// Makes the lanes of all queues that a device has by now.
+/// Makes the lanes of all queues of a device.
 fn prepare_all(vid: c_int) {
-    // The guest's transmit queues are those with odd numbers.
+    // The guest's transmit queues have odd numbers.
     for queue in (1..queues_of(vid)).step_by(2) {
         prepare(vid, queue);
     }
 }
 
-/// All queues of a device rest: its pool may go next.
-fn rest_all(vid: c_int) {
-    (0..MAX_PAIRS as u16).for_each(|pair| rest(vid, 2 * pair));
+/// Closes all queues of a device: the application may free their pool next.
+fn close_all(vid: c_int) {
+    (0..MAX_PAIRS as u16).for_each(|pair| close(vid, 2 * pair));
 }
 
-/// A device is gone.
-fn gone(vid: c_int) {
+/// Disconnects a device.
+fn disconnect_device(vid: c_int) {
     if let (Ok(library), Ok(number)) = (library(), usize::try_from(vid)) {
         disconnect(library, &mut devices(), number);
     }
 }
 
-/// All devices of a socket are gone.
-fn gone_with(path: &CStr) {
+/// Disconnects all devices of a socket.
+fn disconnect_socket(path: &CStr) {
     let Ok(library) = library() else { return };
     let mut devices = devices();
     let of_path = devices.connected.iter().filter(|(_, d)| d.path.as_c_str() == path);
@@ -173,19 +180,20 @@ fn gone_with(path: &CStr) {
 fn disconnect(library: &Library, devices: &mut Devices, number: usize) {
     let Some(device) = devices.connected.remove(&number) else { return };
     let name = device.path.to_string_lossy();
-    for (pair, slot) in CELLS.get(number).into_iter().flatten().enumerate() {
-        // SAFETY: as in `cell`.
-        let Some(cell) = (unsafe { slot.swap(std::ptr::null_mut(), Ordering::AcqRel).as_ref() }) else {
+    for (pair, slot) in QUEUES.get(number).into_iter().flatten().enumerate() {
+        // SAFETY: as in `mediated`.
+        let Some(mediated) = (unsafe { slot.swap(std::ptr::null_mut(), Ordering::AcqRel).as_ref() }) else {
             continue;
         };
-        cell.close();
-        tell_tally(&name, pair, cell.tally());
-        devices.spare.push(cell);
+        mediated.close();
+        log_queue_counts(&name, pair, mediated.counts());
+        devices.spare.push(mediated);
     }
     library.session.port_down(device.port);
 }
 
-/// A port is called as its socket; also as the socket's file, which for a server port is the interface's name.
+/// Returns a port's names: the socket's path and the socket's file name, which for a server port is
+/// the interface's name.
 fn describe(path: &CStr, number: usize) -> PortInfo {
     let name = path.to_string_lossy().into_owned();
     let file = Path::new(&name).file_name().map(|f| f.to_string_lossy().into_owned());
@@ -193,10 +201,10 @@ fn describe(path: &CStr, number: usize) -> PortInfo {
     PortInfo { aliases: file.into_iter().collect(), name, number: FIRST_NUMBER + number as u32 }
 }
 
-/// The path of a device's socket.
+/// Returns the path of a device's socket.
 fn name_of(vid: c_int) -> Option<CString> {
     let mut name: [c_char; libc::PATH_MAX as usize] = [0; libc::PATH_MAX as usize];
-    // SAFETY: the array is as long as told, and DPDK terminates what it writes.
+    // SAFETY: the length is the array's, and DPDK terminates what it writes.
     unsafe {
         let got = (vhost()?.rte_vhost_get_ifname)(vid, name.as_mut_ptr(), name.len());
         (got == 0).then(|| CStr::from_ptr(name.as_ptr()).to_owned())
@@ -219,8 +227,9 @@ fn vhost() -> Option<&'static Vhost> {
     static VHOST: OnceLock<Option<Vhost>> = OnceLock::new();
     VHOST
         .get_or_init(|| {
-            let (name, count) = (next("rte_vhost_get_ifname\0")?, next("rte_vhost_get_vring_num\0")?);
-            // SAFETY: these have had these signatures since they are part of DPDK's stable ABI.
+            let (name, count) =
+                (next_symbol("rte_vhost_get_ifname\0")?, next_symbol("rte_vhost_get_vring_num\0")?);
+            // SAFETY: these signatures are part of DPDK's stable ABI.
             Some(unsafe {
                 Vhost {
                     rte_vhost_get_ifname: std::mem::transmute::<

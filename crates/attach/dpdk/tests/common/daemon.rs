@@ -1,4 +1,5 @@
-//! A daemon with P4 VMs that do what a test tells them: the real seam and real channels, the program a function.
+//! A daemon with P4 VMs that do what a test tells them: the real seam and real channels, the
+//! program a function.
 
 use p4shield_abi::channel::{Geometry, VERDICT_HEAD};
 use p4shield_attach::message::Report;
@@ -45,8 +46,8 @@ pub(crate) enum Mood {
     NeverAsked,
 }
 
-/// A folder with a configuration. Tenant 0, alice, has 10.0.1.1 (and what testpmd's `flowgen` sends to) and drops what is not judged; tenant 1, bob, has
-/// 10.0.2.1 and lets it through.
+/// A folder with a configuration. Tenant 0, alice, has 10.0.1.1 (and what testpmd's `flowgen` sends
+/// to) and drops what is not judged; tenant 1, bob, has 10.0.2.1 and lets it through.
 pub(crate) struct Cloud {
     folder: tempfile::TempDir,
 }

@@ -2,7 +2,6 @@
 
 use crate::message::LaneId;
 use crate::process;
-use crate::session::Shared;
 use p4shield_channel::Sleeper;
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
 use p4shield_mediator::{
@@ -13,23 +12,23 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak, mpsc};
 
 /// What a lane is told.
-enum Change<P> {
+enum LaneCommand<P> {
     /// A tenant's channel, or none.
     Channel(usize, Option<P4VmChannel>),
     /// A tenant's programs in this process.
-    Here(usize, Box<dyn InlineEngine>),
+    Inline(usize, Box<dyn InlineEngine>),
     /// What the port is.
     Port(PortSpec),
     /// VMs whose ingress is asked elsewhere.
-    Elsewhere(Vec<VmRef>),
+    DeferIngress(Vec<VmRef>),
     /// Other tenants: a mediator that knows them.
     Tenants(Mediator<P>),
     /// To say why a tenant's channel was taken away.
     Explain(usize),
 }
 
-/// What a lane says.
-enum Said<P> {
+/// What a lane events.
+enum LaneEvent<P> {
     /// A tenant's channel was taken away.
     Fault(usize, P4VmFault),
     /// A mediator that holds nothing any more, to be freed by somebody who has the time.
@@ -43,14 +42,14 @@ pub struct Lane<P> {
     id: LaneId,
     mediator: Mediator<P>,
     spec: PortSpec,
-    mailbox: Mailbox<Change<P>>,
-    says: mpsc::Sender<Said<P>>,
+    mailbox: Mailbox<LaneCommand<P>>,
+    events: mpsc::Sender<LaneEvent<P>>,
     /// Mediators of tenants that are no more, as long as they hold packets. Oldest first.
     leaving: Vec<Mediator<P>>,
     /// Tenants that the mediator knows.
     tenants: usize,
     now: u64,
-    session: Weak<Shared>,
+    owner: Weak<dyn LaneOwner>,
 }
 
 impl<P: Packet + Send + 'static> Lane<P> {
@@ -62,14 +61,14 @@ impl<P: Packet + Send + 'static> Lane<P> {
         id: LaneId,
         config: &Config,
         spec: PortSpec,
-        session: Weak<Shared>,
-    ) -> (Self, Box<dyn Remote>) {
+        owner: Weak<dyn LaneOwner>,
+    ) -> (Self, Box<dyn LaneControl>) {
         let mediator = mediator(config);
         let (poster, mailbox) = mailbox();
-        let (says, heard) = mpsc::channel();
-        let remote = Far { poster, heard, counters: mediator.counters() };
+        let (events, received) = mpsc::channel();
+        let remote = LaneHandle { poster, events: received, counters: mediator.counters() };
         let tenants = config.tenants.len();
-        let lane = Self { id, mediator, spec, mailbox, says, leaving: Vec::new(), tenants, now: 0, session };
+        let lane = Self { id, mediator, spec, mailbox, events, leaving: Vec::new(), tenants, now: 0, owner };
         (lane, Box::new(remote))
     }
 
@@ -103,7 +102,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
         packets: impl IntoIterator<Item = P>,
         sink: impl FnMut(ReleasedPacket<P>),
     ) {
-        self.look(now);
+        self.check(now);
         self.mediator.submit_burst(now, &self.spec, packets, sink);
     }
 
@@ -115,17 +114,17 @@ impl<P: Packet + Send + 'static> Lane<P> {
         packets: impl IntoIterator<Item = P>,
         sink: impl FnMut(ReleasedPacket<P>),
     ) {
-        self.look(now);
+        self.check(now);
         let spec = PortSpec { network, ..self.spec };
         self.mediator.submit_burst(now, &spec, packets, sink);
     }
 
     /// Looks for changes: one load if there are none. [`Self::poll`] and [`Self::submit_burst`] do it, too.
     #[inline]
-    pub fn look(&mut self, now: u64) {
+    pub fn check(&mut self, now: u64) {
         self.now = now;
         if self.mailbox.has_messages() || process::is_forked() {
-            self.obey();
+            self.apply();
         }
     }
 
@@ -133,7 +132,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
     /// [`Mediator::poll`]. To be called all the time. Looks for changes first.
     #[inline]
     pub fn poll(&mut self, now: u64, max: usize, mut sink: impl FnMut(ReleasedPacket<P>)) -> usize {
-        self.look(now);
+        self.check(now);
         let mut room = max;
         if !self.leaving.is_empty() {
             room -= self.poll_leaving(room, &mut sink);
@@ -181,7 +180,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
 
     /// Lets go of all channels and gives out everything that is held, as its tenants' policies say: at close.
     pub fn drain(&mut self, mut sink: impl FnMut(ReleasedPacket<P>)) {
-        self.let_go();
+        self.detach_all();
         self.poll_leaving(usize::MAX, &mut sink);
         // Once more for packets that left their sender's queue for their receiver's.
         while self.mediator.held() > 0 {
@@ -191,37 +190,39 @@ impl<P: Packet + Send + 'static> Lane<P> {
 
     /// Carries out what was left in the mailbox.
     #[cold]
-    fn obey(&mut self) {
+    fn apply(&mut self) {
         while let Some(change) = self.mailbox.take() {
             match change {
                 // The link thread knows the tenants.
-                Change::Channel(tenant, link) => drop(self.mediator.replace_channel(self.now, tenant, link)),
-                Change::Here(tenant, engine) => drop(self.mediator.attach_inline(tenant, engine)),
-                Change::Port(spec) => self.spec = spec,
-                Change::Elsewhere(vms) => self.mediator.defer_ingress(&vms),
-                Change::Tenants(mediator) => self.change_tenants(mediator),
-                Change::Explain(tenant) => {
+                LaneCommand::Channel(tenant, link) => {
+                    drop(self.mediator.replace_channel(self.now, tenant, link))
+                }
+                LaneCommand::Inline(tenant, engine) => drop(self.mediator.attach_inline(tenant, engine)),
+                LaneCommand::Port(spec) => self.spec = spec,
+                LaneCommand::DeferIngress(vms) => self.mediator.defer_ingress(&vms),
+                LaneCommand::Tenants(mediator) => self.change_tenants(mediator),
+                LaneCommand::Explain(tenant) => {
                     if let Some(fault) = self.mediator.fault(tenant) {
                         // An error means that the session ended.
-                        let _ = self.says.send(Said::Fault(tenant, fault));
+                        let _ = self.events.send(LaneEvent::Fault(tenant, fault));
                     }
                 }
             }
         }
         if process::is_forked() {
-            self.let_go();
+            self.detach_all();
         }
     }
 
     fn change_tenants(&mut self, mediator: Mediator<P>) {
-        self.let_go();
+        self.detach_all();
         self.tenants = mediator.counters().tenants.len();
         let old = std::mem::replace(&mut self.mediator, mediator);
         self.leaving.push(old);
     }
 
     /// Leaves all tenants without a channel.
-    fn let_go(&mut self) {
+    fn detach_all(&mut self) {
         for tenant in (0..self.tenants).filter(|t| self.mediator.is_attached(*t)).collect::<Vec<_>>() {
             let _ = self.mediator.replace_channel(self.now, tenant, None);
         }
@@ -238,13 +239,13 @@ impl<P: Packet + Send + 'static> Lane<P> {
                 }
                 continue;
             }
-            let _ = self.says.send(Said::Retired(Box::new(self.leaving.remove(0))));
+            let _ = self.events.send(LaneEvent::Retired(Box::new(self.leaving.remove(0))));
         }
         max - room
     }
 }
 
-/// To be announced after [`Lane::look`]. Changes that come later are seen by whoever wakes for
+/// To be announced after [`Lane::check`]. Changes that come later are seen by whoever wakes for
 /// another reason.
 impl<P: Packet + Send + 'static> Sleeper for Lane<P> {
     fn announce(&mut self) -> bool {
@@ -269,22 +270,28 @@ impl<P> std::fmt::Debug for Lane<P> {
 
 impl<P> Drop for Lane<P> {
     fn drop(&mut self) {
-        if let Some(session) = self.session.upgrade() {
-            session.lane_down(self.id);
+        if let Some(owner) = self.owner.upgrade() {
+            owner.lane_down(self.id);
         }
     }
 }
 
+/// The session, as a lane knows it.
+pub(crate) trait LaneOwner: Send + Sync {
+    /// A lane ended.
+    fn lane_down(&self, lane: LaneId);
+}
+
 /// A lane, as the link thread sees it, whatever its packets are.
-pub(crate) trait Remote: Send {
+pub(crate) trait LaneControl: Send {
     /// Gives a tenant a channel, or none.
     fn channel(&self, tenant: usize, link: Option<P4VmChannel>);
     /// Gives a tenant programs in this process, in place of a channel.
-    fn here(&self, tenant: usize, engine: Box<dyn InlineEngine>);
+    fn attach_inline(&self, tenant: usize, engine: Box<dyn InlineEngine>);
     /// Tells what the port is.
     fn port(&self, spec: PortSpec);
     /// Tells whose ingress is asked elsewhere.
-    fn elsewhere(&self, vms: &[VmRef]);
+    fn defer_ingress(&self, vms: &[VmRef]);
     /// Replaces the tenants; all are without channels then.
     fn tenants(&mut self, config: &Config);
     /// Asks why a tenant's channel was taken away. Answered by [`Self::faults`], later.
@@ -295,48 +302,48 @@ pub(crate) trait Remote: Send {
     fn counters(&self) -> &Counters;
 }
 
-struct Far<P> {
-    poster: Poster<Change<P>>,
-    heard: mpsc::Receiver<Said<P>>,
+struct LaneHandle<P> {
+    poster: Poster<LaneCommand<P>>,
+    events: mpsc::Receiver<LaneEvent<P>>,
     counters: Arc<Counters>,
 }
 
-impl<P: Packet + Send> Remote for Far<P> {
+impl<P: Packet + Send> LaneControl for LaneHandle<P> {
     fn channel(&self, tenant: usize, link: Option<P4VmChannel>) {
-        self.poster.post(Change::Channel(tenant, link));
+        self.poster.post(LaneCommand::Channel(tenant, link));
     }
 
-    fn here(&self, tenant: usize, engine: Box<dyn InlineEngine>) {
-        self.poster.post(Change::Here(tenant, engine));
+    fn attach_inline(&self, tenant: usize, engine: Box<dyn InlineEngine>) {
+        self.poster.post(LaneCommand::Inline(tenant, engine));
     }
 
     fn port(&self, spec: PortSpec) {
-        self.poster.post(Change::Port(spec));
+        self.poster.post(LaneCommand::Port(spec));
     }
 
-    fn elsewhere(&self, vms: &[VmRef]) {
-        self.poster.post(Change::Elsewhere(vms.to_vec()));
+    fn defer_ingress(&self, vms: &[VmRef]) {
+        self.poster.post(LaneCommand::DeferIngress(vms.to_vec()));
     }
 
     fn tenants(&mut self, config: &Config) {
         let mediator = mediator(config);
         self.counters = mediator.counters();
-        self.poster.post(Change::Tenants(mediator));
+        self.poster.post(LaneCommand::Tenants(mediator));
     }
 
     fn explain(&self, tenant: usize) {
-        self.poster.post(Change::Explain(tenant));
+        self.poster.post(LaneCommand::Explain(tenant));
     }
 
     fn faults(&mut self) -> Vec<(usize, P4VmFault)> {
         let fault = |said| match said {
-            Said::Fault(tenant, fault) => Some((tenant, fault)),
-            Said::Retired(mediator) => {
+            LaneEvent::Fault(tenant, fault) => Some((tenant, fault)),
+            LaneEvent::Retired(mediator) => {
                 drop(mediator);
                 None
             }
         };
-        self.heard.try_iter().filter_map(fault).collect()
+        self.events.try_iter().filter_map(fault).collect()
     }
 
     fn counters(&self) -> &Counters {

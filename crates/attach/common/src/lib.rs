@@ -34,9 +34,9 @@
 
 #![deny(unsafe_code)]
 
+mod control_thread;
 pub mod inline;
 mod lane;
-mod link;
 mod listener;
 pub mod log;
 pub mod message;
@@ -46,13 +46,14 @@ mod registry;
 mod server;
 mod session;
 mod setup;
+mod shared;
 mod sides;
 
 pub use lane::Lane;
 pub use listener::listener;
-pub use message::{Count, Facing, Kind, LaneId, PortId, PortInfo, Remark, UnownedCounts};
+pub use message::{Count, Kind, LaneId, Notice, PortId, PortInfo, QueueSide, UnownedCounts};
 pub use process::spawn_without_signals;
 pub use registry::Packets;
-pub use server::{Allowed, Headers, Heard, Host, Peer, Server, ServerError};
+pub use server::{Allowed, Headers, Peer, Server, ServerError, SwitchEvent, SwitchEvents};
 pub use session::{Options, Session, SessionError};
 pub use setup::{Setup, SetupError, mediator_config};

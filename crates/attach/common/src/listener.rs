@@ -1,4 +1,4 @@
-//! A UNIX socket in the file system that nobody can reach before it is closed to whom it should be closed to.
+//! A listening UNIX socket whose permissions hold from the first moment.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{FileType, Mode};
@@ -9,12 +9,11 @@ use std::path::{Path, PathBuf};
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 16;
 
-/// Listens on `path`, in place of a socket that is there: whether one may is decided elsewhere. The
-/// folder is made if it is not there. Only users whom `mode` allows to write can connect, from the
-/// first moment on.
+/// Listens on `path`, and replaces a socket that exists there: the caller checks that it may. Creates the folder.
+/// From the first moment, only users with write permission in `mode` can connect.
 ///
 /// # Errors
-/// What is there is no socket (it stays), or the system refuses.
+/// Another kind of file exists there (it stays), or the system refuses.
 pub fn listener(path: &Path, kind: SocketType, flags: SocketFlags, mode: Mode) -> io::Result<OwnedFd> {
     if let Some(folder) = path.parent() {
         std::fs::create_dir_all(folder)?;
@@ -26,7 +25,7 @@ pub fn listener(path: &Path, kind: SocketType, flags: SocketFlags, mode: Mode) -
     refuse_other_files(&hidden)?;
     let _ = std::fs::remove_file(&hidden);
     let fd = socket_with(AddressFamily::UNIX, kind, flags | SocketFlags::CLOEXEC, None)?;
-    // Linux makes the file with the mode of the socket, less the umask: never with more than is meant.
+    // Linux creates the file with the mode of the socket, less the umask: never with more permissions.
     rustix::fs::fchmod(&fd, mode)?;
     bind(&fd, &SocketAddrUnix::new(&hidden)?)?;
     rustix::fs::chmod(&hidden, mode)?;
@@ -35,11 +34,12 @@ pub fn listener(path: &Path, kind: SocketType, flags: SocketFlags, mode: Mode) -
     Ok(fd)
 }
 
-/// A configuration that names somebody's file by mistake must not cost the file.
+/// Refuses a path with another kind of file: a mistaken configuration must not delete it.
 fn refuse_other_files(path: &Path) -> io::Result<()> {
     match rustix::fs::lstat(path) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) != FileType::Socket => {
-            let why = format!("{} is there and is no socket; it is left alone", path.display());
+            let why =
+                format!("{} exists and is not a socket; remove it or configure another path", path.display());
             Err(io::Error::new(io::ErrorKind::AlreadyExists, why))
         }
         _ => Ok(()),

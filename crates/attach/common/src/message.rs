@@ -1,10 +1,10 @@
-//! What library and daemon say to each other.
+//! Messages between a switch's library and the daemon.
 //!
 //! One message is one packet of a `SOCK_SEQPACKET` socket, with the descriptors that its variant
 //! calls for, in the encoding of the P4 VM's control protocol ([`p4shield_control`]). The library
-//! speaks first ([`Report::Hello`]), the daemon answers with [`Order::Setup`]; after that each says
-//! what happens when it happens. Nothing is answered, so nobody waits. Numbers of ports and lanes
-//! are the library's and are never used twice in one session.
+//! sends [`LibraryMessage::Hello`], the daemon answers with [`DaemonMessage::Setup`]; after that each side
+//! reports events as they happen. Only [`DaemonMessage::Programs`] has a reply, so neither side waits. The library
+//! chooses the numbers of ports and lanes, and uses none twice in one session.
 
 mod count;
 
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Library and daemon are installed together; a mismatch means that one of
-/// them still runs.
+/// them was not restarted.
 pub const VERSION: u32 = 6;
 /// The most bytes of a name or a sentence in a message.
 pub const MAX_TEXT: usize = 1024;
@@ -36,34 +36,34 @@ pub struct PortId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LaneId(pub u32);
 
-/// Which packets of a queue a lane has.
+/// The packets of a queue that a lane mediates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Facing {
-    /// Those that the switch receives.
+pub enum QueueSide {
+    /// Packets that the switch receives.
     #[default]
     Receive,
-    /// Those that the switch sends.
+    /// Packets that the switch sends.
     Transmit,
 }
 
-impl Facing {
-    /// Both, in the order of their numbers.
+impl QueueSide {
+    /// Both sides, in the order of their numbers.
     pub const ALL: [Self; 2] = [Self::Receive, Self::Transmit];
 }
 
-/// What kind of switch a library is in.
+/// Kind of a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// One that uses DPDK.
+    /// A DPDK switch.
     Dpdk,
-    /// One that uses AF_XDP.
+    /// An AF_XDP switch.
     Xsk,
 }
 
 impl Kind {
-    /// Its word in status.
+    /// Returns the kind's word in status.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -73,37 +73,37 @@ impl Kind {
     }
 }
 
-/// A port, as its library sees it.
+/// Description of a port.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortInfo {
-    /// What the switch calls it: a DPDK device, the path of a vhost-user socket, a network interface.
+    /// The switch's name for it: a DPDK device, the path of a vhost-user socket, a network interface.
     pub name: String,
-    /// What else it may be known by.
+    /// Other names.
     pub aliases: Vec<String>,
-    /// What programs see as `input_port`.
+    /// The number that programs read as `input_port`.
     pub number: u32,
 }
 
 impl PortInfo {
-    /// Its names, the first one first.
+    /// Returns all names; the first is [`Self::name`].
     pub fn names(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.name).chain(&self.aliases).map(String::as_str)
     }
 }
 
-/// Something that an operator has to know of a port or a switch.
+/// A notice for the operator about a port or a switch.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Remark {
-    /// Packets can go round the programs: what lets them, and what to do.
+pub enum Notice {
+    /// Packets may bypass the programs: the cause and the remedy.
     Bypass(String),
-    /// No packet of this port is mediated: why, and what to do.
+    /// No packet of this port is mediated: the reason and the remedy.
     Unmediated(String),
-    /// Something else.
+    /// Anything else.
     Note(String),
 }
 
-impl Remark {
-    /// The sentence.
+impl Notice {
+    /// Returns the text.
     #[must_use]
     pub fn text(&self) -> &str {
         let (Self::Bypass(text) | Self::Unmediated(text) | Self::Note(text)) = self;
@@ -111,19 +111,19 @@ impl Remark {
     }
 }
 
-/// What a port is, as a message carries it.
+/// Role of a port, as a message carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PortRole {
-    /// A VM's.
+    /// The port of one VM.
     Vm {
         /// Index of the tenant.
         tenant: u16,
         /// Index of the VM.
         vm: u16,
     },
-    /// The world's.
+    /// The port that leads to the outside.
     Uplink,
-    /// Anybody's.
+    /// A port that several VMs may share.
     Shared,
 }
 
@@ -150,41 +150,41 @@ impl From<PortRole> for Role {
 /// Packet memory that a switch lets one tenant's P4 VM read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PacketMemory {
-    /// The tenant's name: all packets in it come from its VMs, or go to them.
+    /// The tenant's name: all packets in the memory come from its VMs or go to them.
     pub tenant: String,
-    /// Its bytes.
+    /// Bytes of the memory.
     pub len: u64,
 }
 
-/// What a library says.
+/// A message from a library.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Report {
+pub enum LibraryMessage {
     /// The first message.
     Hello {
         /// [`VERSION`] of the library.
         version: u32,
-        /// A random number that stays for the life of the switch's process: what was counted before
-        /// a connection broke is not counted again.
+        /// A random number that stays for the life of the switch's process, so that the daemon counts no packet
+        /// twice after a reconnection.
         session: u64,
-        /// What the library is in.
+        /// The kind of the switch.
         kind: Kind,
-        /// What the switch calls itself.
+        /// The switch's program name.
         application: String,
     },
-    /// There is a port, or it is another now.
+    /// A port appeared, or its description changed.
     PortUp {
         /// Its number.
         port: PortId,
-        /// What it is.
+        /// Its description.
         info: PortInfo,
     },
-    /// A port is gone, with its lanes and remarks.
+    /// A port disappeared, with its notices.
     PortDown {
         /// Its number.
         port: PortId,
     },
-    /// A queue is mediated, and wants a channel to each tenant's P4 VM. Descriptor: the packet
-    /// memory, if there is one to be handed over.
+    /// A queue is mediated and needs a channel to each tenant's P4 VM. Descriptor: the packet memory, if
+    /// `packets` is set.
     LaneUp {
         /// Its number.
         lane: LaneId,
@@ -192,60 +192,60 @@ pub enum Report {
         port: PortId,
         /// The queue's number at the port.
         queue: u32,
-        /// Which of its packets.
-        facing: Facing,
-        /// The memory that they are in, if a P4 VM may read it.
+        /// The side of the queue.
+        facing: QueueSide,
+        /// The packets' memory, if a P4 VM may read it.
         packets: Option<PacketMemory>,
     },
-    /// A queue is mediated no longer.
+    /// A queue is no longer mediated.
     LaneDown {
         /// Its number.
         lane: LaneId,
     },
-    /// The mediator took a channel away.
+    /// The mediator detached a channel.
     Fault {
         /// The lane.
         lane: LaneId,
         /// Index of the tenant.
         tenant: u16,
-        /// The channel's number, as [`Order::Channel`] gave it.
+        /// The channel's number, as [`DaemonMessage::Channel`] gave it.
         channel: u32,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// What happened to packets; counts that are not there are as they were.
+    /// Packet counts; counts that are missing did not change.
     Counts {
         /// The lane.
         lane: LaneId,
         /// At most [`MAX_COUNTS`].
         counts: Vec<Count>,
-        /// Packets of nobody.
+        /// Counts of unowned packets.
         unowned: UnownedCounts,
     },
-    /// The answer to [`Order::Programs`].
+    /// The reply to [`DaemonMessage::Programs`].
     Programs {
-        /// Its number.
+        /// The request's number.
         id: u32,
-        /// As a P4 VM would answer.
+        /// The reply, as a P4 VM would send it.
         reply: Box<Reply>,
     },
-    /// Something to know.
-    Remark {
-        /// Of which port; none: of the whole switch.
+    /// A notice for the operator.
+    Notice {
+        /// The port; `None` for the whole switch.
         port: Option<PortId>,
-        /// What.
-        remark: Remark,
+        /// The notice.
+        notice: Notice,
     },
 }
 
-impl Report {
-    /// Descriptors that come with it.
+impl LibraryMessage {
+    /// Returns the number of descriptors that the message carries.
     #[must_use]
     pub const fn descriptors(&self) -> usize {
         matches!(self, Self::LaneUp { packets: Some(_), .. }) as usize
     }
 
-    /// The same of a lane whose packet memory nobody is handed.
+    /// Returns the message without packet memory.
     pub(crate) fn without_packets(self) -> Self {
         match self {
             Self::LaneUp { lane, port, queue, facing, .. } => {
@@ -256,21 +256,21 @@ impl Report {
     }
 }
 
-/// What the daemon says.
+/// A message from the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Order {
+pub enum DaemonMessage {
     /// The first message. Descriptor: memory that holds a [`crate::Setup`].
     Setup {
         /// [`VERSION`] of the daemon.
         version: u32,
-        /// Bytes of it.
+        /// Bytes of the setup.
         len: u32,
     },
-    /// What a port is.
+    /// The role of a port.
     Role {
         /// Its number.
         port: PortId,
-        /// What it is.
+        /// Its role.
         role: PortRole,
     },
     /// A lane's channel to a tenant's P4 VM. Descriptors: its memory, the mediator's end of its doorbell.
@@ -283,51 +283,51 @@ pub enum Order {
         channel: u32,
         /// Its geometry.
         geometry: WireGeometry,
-        /// Whether the P4 VM reads headers from the packet memory that came with
-        /// [`Report::LaneUp`]; else they are copied.
+        /// Whether the P4 VM reads headers from the packet memory of [`LibraryMessage::LaneUp`]; else the mediator
+        /// copies them.
         zero_copy: bool,
     },
-    /// A lane has no channel to this tenant's P4 VM any more.
+    /// Detaches a lane's channel to a tenant's P4 VM.
     NoChannel {
         /// The lane.
         lane: LaneId,
         /// Index of the tenant.
         tenant: u16,
     },
-    /// For the placement `inline`: what a tenant's P4 VM would be asked. A [`Request::Hello`]
-    /// begins anew, beside what judges until [`Order::Judge`]. Descriptors: those of the request.
-    /// The one order that is answered.
+    /// Placement `inline`: a request to a tenant's programs in the switch. A [`Request::Hello`] creates new programs
+    /// beside the active ones, which stay active until [`DaemonMessage::Judge`]. Descriptors: those of the request.
+    /// The library replies to this message only.
     Programs {
         /// Index of the tenant.
         tenant: u16,
-        /// Repeated by the answer.
+        /// Number that the reply repeats.
         id: u32,
-        /// The digest of the program that is to be loaded: a verifier has accepted it.
+        /// Digest of the program to load, which a verifier accepted.
         approved: Option<[u8; 32]>,
-        /// Geometry of what programs see of a packet, as over a channel.
+        /// Bytes of a packet that programs see, as over a channel.
         geometry: WireGeometry,
-        /// What is asked.
+        /// The request.
         request: Request,
     },
-    /// For the placement `inline`: what was begun anew has all its programs, and judges from now on.
+    /// Placement `inline`: activates the new programs of a tenant.
     Judge {
         /// Index of the tenant.
         tenant: u16,
     },
-    /// The daemon hangs up.
+    /// The daemon closes the connection.
     Refused {
-        /// Why, and what to do.
+        /// The reason and the remedy.
         why: String,
     },
-    /// Where the switch ends tunnels itself: all end points, in the place of those that were known.
+    /// All end points of tunnels that the switch terminates; they replace the previous ones.
     Tunnels {
         /// At most [`MAX_TUNNELS`].
         end_points: Vec<Tunnel>,
     },
 }
 
-impl Order {
-    /// Descriptors that come with it.
+impl DaemonMessage {
+    /// Returns the number of descriptors that the message carries.
     #[must_use]
     pub fn descriptors(&self) -> usize {
         match self {
@@ -343,30 +343,30 @@ impl Order {
     }
 }
 
-/// Why a message is not one.
+/// Reason why a message is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
-    /// It is not in the encoding.
+    /// The bytes are not in the encoding.
     #[error(transparent)]
     Decode(#[from] DecodeError),
-    /// Something in it is longer than it may be.
-    #[error("a message holds more {0} than it may")]
+    /// A part is too long.
+    #[error("a message exceeds the limit of {0}")]
     TooMuch(&'static str),
-    /// It came with other descriptors than it calls for.
-    #[error("{due} descriptors are due with a message, {got} came")]
+    /// The number of descriptors is wrong.
+    #[error("a message needs {due} descriptors and carries {got}")]
     Descriptors {
-        /// How many it calls for.
+        /// The right number.
         due: usize,
-        /// How many came.
+        /// The actual number.
         got: usize,
     },
 }
 
-/// Encodes a [`Report`] or an [`Order`].
+/// Encodes a [`LibraryMessage`] or a [`DaemonMessage`].
 ///
 /// # Errors
-/// It is too long.
+/// The message is too long.
 pub fn encode<T: Serialize>(message: &T) -> Result<Vec<u8>, SocketError> {
     p4shield_control::encode(&Envelope { id: 0, body: message })
 }
@@ -385,42 +385,43 @@ fn text(text: &str) -> Result<(), MessageError> {
     if text.len() <= MAX_TEXT { Ok(()) } else { Err(MessageError::TooMuch("text")) }
 }
 
-/// Decodes what a library says. Entry point of fuzzing.
+/// Decodes a library's message. Entry point of fuzzing.
 ///
 /// # Errors
-/// It is no report within the bounds.
-pub fn decode_report(bytes: &[u8], descriptors: usize) -> Result<Report, MessageError> {
-    let report = decode(bytes, descriptors, Report::descriptors)?;
+/// The message is invalid or exceeds a limit.
+pub fn decode_report(bytes: &[u8], descriptors: usize) -> Result<LibraryMessage, MessageError> {
+    let report = decode(bytes, descriptors, LibraryMessage::descriptors)?;
     match &report {
-        Report::Hello { application, .. } => text(application)?,
-        Report::PortUp { info, .. } => {
+        LibraryMessage::Hello { application, .. } => text(application)?,
+        LibraryMessage::PortUp { info, .. } => {
             if info.aliases.len() > MAX_ALIASES {
                 return Err(MessageError::TooMuch("names"));
             }
             info.names().try_for_each(text)?;
         }
-        Report::Fault { why, .. } => text(why)?,
-        Report::Remark { remark, .. } => text(remark.text())?,
-        Report::Counts { counts, .. } if counts.len() > MAX_COUNTS => {
+        LibraryMessage::Fault { why, .. } => text(why)?,
+        LibraryMessage::Notice { notice, .. } => text(notice.text())?,
+        LibraryMessage::Counts { counts, .. } if counts.len() > MAX_COUNTS => {
             return Err(MessageError::TooMuch("counts"));
         }
-        // Bounded by the message's own length, as a P4 VM's answers are.
-        Report::Programs { .. } => {}
-        Report::LaneUp { packets, .. } => packets.iter().try_for_each(|p| text(&p.tenant))?,
-        Report::Counts { .. } | Report::PortDown { .. } | Report::LaneDown { .. } => {}
+        // The message's length bounds it, as with a P4 VM's replies.
+        LibraryMessage::Programs { .. } => {}
+        LibraryMessage::LaneUp { packets, .. } => packets.iter().try_for_each(|p| text(&p.tenant))?,
+        LibraryMessage::Counts { .. } | LibraryMessage::PortDown { .. } | LibraryMessage::LaneDown { .. } => {
+        }
     }
     Ok(report)
 }
 
-/// Decodes what a daemon says. Entry point of fuzzing.
+/// Decodes a daemon's message. Entry point of fuzzing.
 ///
 /// # Errors
-/// It is no order within the bounds.
-pub fn decode_order(bytes: &[u8], descriptors: usize) -> Result<Order, MessageError> {
-    let order = decode(bytes, descriptors, Order::descriptors)?;
+/// The message is invalid or exceeds a limit.
+pub fn decode_order(bytes: &[u8], descriptors: usize) -> Result<DaemonMessage, MessageError> {
+    let order = decode(bytes, descriptors, DaemonMessage::descriptors)?;
     match &order {
-        Order::Refused { why } => text(why)?,
-        Order::Tunnels { end_points } if end_points.len() > MAX_TUNNELS => {
+        DaemonMessage::Refused { why } => text(why)?,
+        DaemonMessage::Tunnels { end_points } if end_points.len() > MAX_TUNNELS => {
             return Err(MessageError::TooMuch("tunnels"));
         }
         _ => {}
@@ -428,7 +429,7 @@ pub fn decode_order(bytes: &[u8], descriptors: usize) -> Result<Order, MessageEr
     Ok(order)
 }
 
-/// Cuts a text to what a message may hold.
+/// Truncates a text to [`MAX_TEXT`] bytes.
 pub(crate) fn cut(text: &str) -> String {
     text.char_indices().take_while(|(at, c)| at + c.len_utf8() <= MAX_TEXT).map(|(_, c)| c).collect()
 }

@@ -1,4 +1,4 @@
-//! What a session knows: tenants, ports, lanes, remarks; and what of it the daemon has still to be told.
+//! What a session knows: tenants, ports, lanes, notices; and what of it the daemon has still to be told.
 //!
 //! Nothing here waits or speaks. The switch's threads change it, the link thread reads it and
 //! carries out what the daemon says; both hold its lock for as long as a few moves of memory take.
@@ -6,9 +6,10 @@
 //! lanes' new mediators.
 
 use crate::inline::LoadedEngine;
-use crate::lane::Remote;
+use crate::lane::LaneControl;
 use crate::message::{
-    Count, Facing, LaneId, MAX_COUNTS, PacketMemory, PortId, PortInfo, Remark, Report, UnownedCounts, cut,
+    Count, LaneId, LibraryMessage, MAX_COUNTS, Notice, PacketMemory, PortId, PortInfo, QueueSide,
+    UnownedCounts, cut,
 };
 use crate::setup::{Setup, SetupError};
 use crate::sides::Rule;
@@ -20,32 +21,32 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The most remarks of a port, and of a switch: a switch may say the same thing in ever new words.
-const MAX_REMARKS: usize = 32;
+/// The most notices of a port, and of a switch: a switch may say the same thing in ever new words.
+const MAX_NOTICES: usize = 32;
 
 /// What somebody else counts.
 pub(crate) type Counted = Box<dyn Fn() -> u64 + Send>;
 
 /// A lane as the registry knows it.
-struct Seat {
+struct LaneEntry {
     port: PortId,
     queue: u32,
-    facing: Facing,
+    facing: QueueSide,
     /// The memory that its packets are in, if a tenant's P4 VM may read it.
     packets: Option<Packets>,
-    remote: Box<dyn Remote>,
+    control: Box<dyn LaneControl>,
     /// By tenant.
     channels: Vec<Channel>,
     /// How many packets the lane never got, and how many it was before the lane was made.
     refused: Option<(Counted, u64)>,
 }
 
-impl Seat {
+impl LaneEntry {
     /// What tells of it.
-    fn up(&self, lane: LaneId) -> Report {
+    fn up(&self, lane: LaneId) -> LibraryMessage {
         let memory = |p: &Packets| PacketMemory { tenant: cut(&p.tenant), len: p.addresses.len() as u64 };
         let &Self { port, queue, facing, .. } = self;
-        Report::LaneUp { lane, port, queue, facing, packets: self.packets.as_ref().map(memory) }
+        LibraryMessage::LaneUp { lane, port, queue, facing, packets: self.packets.as_ref().map(memory) }
     }
 }
 
@@ -73,7 +74,7 @@ struct Port {
     role: Role,
     /// Whether its transmit side may have to be asked about.
     transmit: bool,
-    remarks: Vec<Remark>,
+    notices: Vec<Notice>,
 }
 
 pub(crate) struct Registry {
@@ -81,15 +82,15 @@ pub(crate) struct Registry {
     rule: Rule,
     mediator: Arc<mediator::Config>,
     ports: BTreeMap<PortId, Port>,
-    lanes: BTreeMap<LaneId, Seat>,
-    remarks: Vec<Remark>,
+    lanes: BTreeMap<LaneId, LaneEntry>,
+    notices: Vec<Notice>,
     /// VMs whose ingress lanes of transmit sides ask, as the other lanes were told.
     elsewhere: Vec<VmRef>,
     next: u32,
     /// How lanes judge in this process, by tenant, if the placement is `inline`.
-    here: BTreeMap<u16, LoadedEngine>,
+    engines: BTreeMap<u16, LoadedEngine>,
     /// What is to be told; only while a daemon listens.
-    news: Option<VecDeque<Report>>,
+    outbox: Option<VecDeque<LibraryMessage>>,
 }
 
 impl Registry {
@@ -101,11 +102,11 @@ impl Registry {
             mediator,
             ports: BTreeMap::new(),
             lanes: BTreeMap::new(),
-            remarks: Vec::new(),
+            notices: Vec::new(),
             elsewhere: Vec::new(),
             next: 0,
-            here: BTreeMap::new(),
-            news: None,
+            engines: BTreeMap::new(),
+            outbox: None,
         })
     }
 
@@ -114,9 +115,9 @@ impl Registry {
         self.next
     }
 
-    fn tell(&mut self, report: Report) {
-        if let Some(news) = &mut self.news {
-            news.push_back(report);
+    fn send(&mut self, report: LibraryMessage) {
+        if let Some(outbox) = &mut self.outbox {
+            outbox.push_back(report);
         }
     }
 
@@ -127,30 +128,30 @@ impl Registry {
         info.aliases.iter_mut().for_each(|a| *a = cut(a));
         let role = info.names().find_map(|n| config.role_of_name(n)).unwrap_or_default();
         let transmit = config.may_be_asked_at_transmit(info.names());
-        self.tell(Report::PortUp { port, info: info.clone() });
-        self.ports.insert(port, Port { info, role, transmit, remarks: Vec::new() });
+        self.send(LibraryMessage::PortUp { port, info: info.clone() });
+        self.ports.insert(port, Port { info, role, transmit, notices: Vec::new() });
         port
     }
 
     pub(crate) fn port_down(&mut self, port: PortId) {
         if self.ports.remove(&port).is_some() {
-            self.tell(Report::PortDown { port });
+            self.send(LibraryMessage::PortDown { port });
         }
     }
 
-    pub(crate) fn remark(&mut self, port: Option<PortId>, remark: Remark) {
-        let remark = match remark {
-            Remark::Bypass(text) => Remark::Bypass(cut(&text)),
-            Remark::Unmediated(text) => Remark::Unmediated(cut(&text)),
-            Remark::Note(text) => Remark::Note(cut(&text)),
+    pub(crate) fn notice(&mut self, port: Option<PortId>, notice: Notice) {
+        let notice = match notice {
+            Notice::Bypass(text) => Notice::Bypass(cut(&text)),
+            Notice::Unmediated(text) => Notice::Unmediated(cut(&text)),
+            Notice::Note(text) => Notice::Note(cut(&text)),
         };
-        let remarks = match port {
-            None => Some(&mut self.remarks),
-            Some(port) => self.ports.get_mut(&port).map(|p| &mut p.remarks),
+        let notices = match port {
+            None => Some(&mut self.notices),
+            Some(port) => self.ports.get_mut(&port).map(|p| &mut p.notices),
         };
-        let Some(remarks) = remarks.filter(|r| r.len() < MAX_REMARKS && !r.contains(&remark)) else { return };
-        remarks.push(remark.clone());
-        self.tell(Report::Remark { port, remark });
+        let Some(notices) = notices.filter(|r| r.len() < MAX_NOTICES && !r.contains(&notice)) else { return };
+        notices.push(notice.clone());
+        self.send(LibraryMessage::Notice { port, notice });
     }
 
     /// Whether a port's transmit side is to have lanes.
@@ -162,29 +163,29 @@ impl Registry {
     pub(crate) fn lane_due(
         &mut self,
         port: PortId,
-        facing: Facing,
+        facing: QueueSide,
     ) -> (LaneId, Arc<mediator::Config>, PortSpec) {
         let spec = self.spec(port, facing);
         (LaneId(self.number()), Arc::clone(&self.mediator), spec)
     }
 
-    fn spec(&self, port: PortId, facing: Facing) -> PortSpec {
+    fn spec(&self, port: PortId, facing: QueueSide) -> PortSpec {
         let (role, number) = self.ports.get(&port).map(|p| (p.role, p.info.number)).unwrap_or_default();
         self.rule.spec(&self.mediator, facing, role, number)
     }
 
     /// VMs whose ingress lanes of transmit sides ask now.
     fn asked_at_transmit(&self) -> Vec<VmRef> {
-        let lanes = self.lanes.values().filter(|s| s.facing == Facing::Transmit);
+        let lanes = self.lanes.values().filter(|s| s.facing == QueueSide::Transmit);
         let vms = lanes.filter_map(|s| self.rule.handed_over(&self.mediator, self.ports.get(&s.port)?.role));
         BTreeSet::from_iter(vms).into_iter().collect()
     }
 
     /// Tells the lanes of what is received whose ingress is asked elsewhere, if that changed.
-    fn tell_elsewhere(&mut self, vms: Vec<VmRef>) {
+    fn defer_ingress_elsewhere(&mut self, vms: Vec<VmRef>) {
         if vms != self.elsewhere {
-            let lanes = self.lanes.values().filter(|s| s.facing == Facing::Receive);
-            lanes.for_each(|s| s.remote.elsewhere(&vms));
+            let lanes = self.lanes.values().filter(|s| s.facing == QueueSide::Receive);
+            lanes.for_each(|s| s.control.defer_ingress(&vms));
             self.elsewhere = vms;
         }
     }
@@ -193,38 +194,38 @@ impl Registry {
     pub(crate) fn lane_up(
         &mut self,
         lane: LaneId,
-        (port, queue, facing): (PortId, u32, Facing),
+        (port, queue, facing): (PortId, u32, QueueSide),
         packets: Option<Packets>,
         made_for: &Arc<mediator::Config>,
-        mut remote: Box<dyn Remote>,
+        mut control: Box<dyn LaneControl>,
     ) {
         // What changed while the lane was made.
         if !Arc::ptr_eq(made_for, &self.mediator) {
-            remote.tenants(&self.mediator);
+            control.tenants(&self.mediator);
         }
-        remote.port(self.spec(port, facing));
-        if facing == Facing::Receive {
-            remote.elsewhere(&self.elsewhere);
+        control.port(self.spec(port, facing));
+        if facing == QueueSide::Receive {
+            control.defer_ingress(&self.elsewhere);
         }
-        for (tenant, engine) in &self.here {
+        for (tenant, engine) in &self.engines {
             if let Some(engine) = engine.another() {
-                remote.here(usize::from(*tenant), Box::new(engine));
+                control.attach_inline(usize::from(*tenant), Box::new(engine));
             }
         }
         let channels = vec![Channel::default(); self.mediator.tenants.len()];
-        let seat = Seat { port, queue, facing, packets, remote, channels, refused: None };
+        let entry = LaneEntry { port, queue, facing, packets, control, channels, refused: None };
         if self.ports.contains_key(&port) {
-            self.tell(seat.up(lane));
+            self.send(entry.up(lane));
         }
-        self.lanes.insert(lane, seat);
-        self.tell_elsewhere(self.asked_at_transmit());
+        self.lanes.insert(lane, entry);
+        self.defer_ingress_elsewhere(self.asked_at_transmit());
     }
 
     /// Has a lane's counts tell what is counted from now on.
     pub(crate) fn count_refused(&mut self, lane: LaneId, refused: Counted) {
-        if let Some(seat) = self.lanes.get_mut(&lane) {
+        if let Some(entry) = self.lanes.get_mut(&lane) {
             let before = refused();
-            seat.refused = Some((refused, before));
+            entry.refused = Some((refused, before));
         }
     }
 
@@ -234,62 +235,64 @@ impl Registry {
     }
 
     pub(crate) fn lane_down(&mut self, lane: LaneId) {
-        let Some(seat) = self.lanes.remove(&lane) else { return };
+        let Some(entry) = self.lanes.remove(&lane) else { return };
         // Last counts, so that the totals are exact.
-        for report in counts(lane, &seat) {
-            self.tell(report);
+        for report in counts(lane, &entry) {
+            self.send(report);
         }
-        if self.ports.contains_key(&seat.port) {
-            self.tell(Report::LaneDown { lane });
+        if self.ports.contains_key(&entry.port) {
+            self.send(LibraryMessage::LaneDown { lane });
         }
-        self.tell_elsewhere(self.asked_at_transmit());
+        self.defer_ingress_elsewhere(self.asked_at_transmit());
     }
 
     /// A daemon listens: everything is to be told, from the beginning.
-    pub(crate) fn connected(&mut self, hello: Report) {
-        let mut news = VecDeque::from([hello]);
-        news.extend(self.remarks.iter().map(|r| Report::Remark { port: None, remark: r.clone() }));
+    pub(crate) fn connected(&mut self, hello: LibraryMessage) {
+        let mut outbox = VecDeque::from([hello]);
+        outbox.extend(self.notices.iter().map(|r| LibraryMessage::Notice { port: None, notice: r.clone() }));
         for (&port, p) in &self.ports {
-            news.push_back(Report::PortUp { port, info: p.info.clone() });
-            news.extend(p.remarks.iter().map(|r| Report::Remark { port: Some(port), remark: r.clone() }));
+            outbox.push_back(LibraryMessage::PortUp { port, info: p.info.clone() });
+            outbox.extend(
+                p.notices.iter().map(|r| LibraryMessage::Notice { port: Some(port), notice: r.clone() }),
+            );
         }
-        let lanes = self.lanes.iter().filter(|(_, seat)| self.ports.contains_key(&seat.port));
-        news.extend(lanes.map(|(&lane, seat)| seat.up(lane)));
-        self.news = Some(news);
+        let lanes = self.lanes.iter().filter(|(_, entry)| self.ports.contains_key(&entry.port));
+        outbox.extend(lanes.map(|(&lane, entry)| entry.up(lane)));
+        self.outbox = Some(outbox);
     }
 
     /// The daemon is gone, and its P4 VMs with it: policies hold.
     pub(crate) fn lost(&mut self) {
-        self.news = None;
-        for seat in self.lanes.values_mut() {
-            for (tenant, channel) in seat.channels.iter_mut().enumerate() {
+        self.outbox = None;
+        for entry in self.lanes.values_mut() {
+            for (tenant, channel) in entry.channels.iter_mut().enumerate() {
                 if channel.number.take().is_some() {
-                    seat.remote.channel(tenant, None);
+                    entry.control.channel(tenant, None);
                 }
             }
         }
     }
 
     /// What is to be told next.
-    pub(crate) fn news(&mut self) -> Option<Report> {
-        self.news.as_mut()?.pop_front()
+    pub(crate) fn outbox(&mut self) -> Option<LibraryMessage> {
+        self.outbox.as_mut()?.pop_front()
     }
 
     /// The descriptor that goes with what is told.
-    pub(crate) fn descriptor(&self, report: &Report) -> Option<Arc<OwnedFd>> {
-        let Report::LaneUp { lane, packets: Some(_), .. } = report else { return None };
+    pub(crate) fn descriptor(&self, report: &LibraryMessage) -> Option<Arc<OwnedFd>> {
+        let LibraryMessage::LaneUp { lane, packets: Some(_), .. } = report else { return None };
         Some(Arc::clone(&self.lanes.get(lane)?.packets.as_ref()?.memory))
     }
 
     /// Puts back what could not be sent.
-    pub(crate) fn not_told(&mut self, report: Report) {
-        if let Some(news) = &mut self.news {
-            news.push_front(report);
+    pub(crate) fn unsent(&mut self, report: LibraryMessage) {
+        if let Some(outbox) = &mut self.outbox {
+            outbox.push_front(report);
         }
     }
 
-    pub(crate) fn has_news(&self) -> bool {
-        self.news.as_ref().is_some_and(|n| !n.is_empty())
+    pub(crate) fn has_messages(&self) -> bool {
+        self.outbox.as_ref().is_some_and(|n| !n.is_empty())
     }
 
     /// The daemon's tenants. Lanes keep their mediators if these are the ones that they know.
@@ -299,15 +302,15 @@ impl Registry {
             return Ok(false);
         }
         let mediator = Arc::new(setup.mediator()?);
-        for seat in self.lanes.values_mut() {
-            seat.remote.tenants(&mediator);
-            seat.channels = vec![Channel::default(); mediator.tenants.len()];
+        for entry in self.lanes.values_mut() {
+            entry.control.tenants(&mediator);
+            entry.channels = vec![Channel::default(); mediator.tenants.len()];
         }
         (self.setup, self.mediator) = (setup, mediator);
-        self.here.clear();
+        self.engines.clear();
         // New mediators know nothing of it.
         self.elsewhere.clear();
-        self.tell_elsewhere(self.asked_at_transmit());
+        self.defer_ingress_elsewhere(self.asked_at_transmit());
         Ok(true)
     }
 
@@ -323,10 +326,12 @@ impl Registry {
         if let Some(p) = self.ports.get_mut(&port) {
             p.role = role;
             let after = self.asked_at_transmit();
-            self.tell_elsewhere(self.elsewhere.iter().copied().filter(|vm| after.contains(vm)).collect());
+            self.defer_ingress_elsewhere(
+                self.elsewhere.iter().copied().filter(|vm| after.contains(vm)).collect(),
+            );
             let lanes = self.lanes.values().filter(|s| s.port == port);
-            lanes.for_each(|s| s.remote.port(self.spec(port, s.facing)));
-            self.tell_elsewhere(after);
+            lanes.for_each(|s| s.control.port(self.spec(port, s.facing)));
+            self.defer_ingress_elsewhere(after);
         }
         port.0 <= self.next
     }
@@ -339,10 +344,10 @@ impl Registry {
         number: Option<u32>,
         (link, zero_copy): (Option<P4VmChannel>, bool),
     ) -> bool {
-        let Some(seat) = self.lanes.get_mut(&lane) else { return lane.0 <= self.next };
-        let Some(channel) = seat.channels.get_mut(usize::from(tenant)) else { return false };
+        let Some(entry) = self.lanes.get_mut(&lane) else { return lane.0 <= self.next };
+        let Some(channel) = entry.channels.get_mut(usize::from(tenant)) else { return false };
         let name = self.mediator.tenants.get(usize::from(tenant)).map(|t| t.name.as_str());
-        let packets = seat.packets.as_ref().filter(|p| Some(p.tenant.as_str()) == name);
+        let packets = entry.packets.as_ref().filter(|p| Some(p.tenant.as_str()) == name);
         if zero_copy && packets.is_none() {
             return false;
         }
@@ -354,13 +359,13 @@ impl Registry {
             }),
             (link, _) => link,
         };
-        seat.remote.channel(tenant.into(), link);
+        entry.control.channel(tenant.into(), link);
         true
     }
 
     /// Answers a request about a tenant's programs in this process.
     pub(crate) fn answer(&mut self, id: u32, reply: Reply) {
-        self.tell(Report::Programs { id, reply: Box::new(reply) });
+        self.send(LibraryMessage::Programs { id, reply: Box::new(reply) });
     }
 
     /// Has lanes judge a tenant's packets in this process. False if there is no such tenant.
@@ -368,57 +373,57 @@ impl Registry {
         if usize::from(tenant) >= self.mediator.tenants.len() {
             return false;
         }
-        for seat in self.lanes.values() {
+        for entry in self.lanes.values() {
             let Some(another) = engine.another() else { return false };
-            seat.remote.here(tenant.into(), Box::new(another));
+            entry.control.attach_inline(tenant.into(), Box::new(another));
         }
-        self.here.insert(tenant, engine);
+        self.engines.insert(tenant, engine);
         true
     }
 
     /// Looks for channels that mediators took away.
-    pub(crate) fn look(&mut self) {
+    pub(crate) fn check_faults(&mut self) {
         let mut reports = Vec::new();
-        for (&lane, seat) in &mut self.lanes {
-            for (tenant, fault) in seat.remote.faults() {
-                let Some(number) = seat.channels.get_mut(tenant).and_then(|c| c.number.take()) else {
+        for (&lane, entry) in &mut self.lanes {
+            for (tenant, fault) in entry.control.faults() {
+                let Some(number) = entry.channels.get_mut(tenant).and_then(|c| c.number.take()) else {
                     continue;
                 };
                 let why = cut(&chain(&fault));
                 // `lane_due` numbers tenants below 65536.
-                reports.push(Report::Fault { lane, tenant: tenant as u16, channel: number, why });
+                reports.push(LibraryMessage::Fault { lane, tenant: tenant as u16, channel: number, why });
             }
-            let counters = seat.remote.counters();
+            let counters = entry.control.counters();
             let mut ask = Vec::new();
-            for (tenant, (channel, counted)) in seat.channels.iter_mut().zip(&counters.tenants).enumerate() {
+            for (tenant, (channel, counted)) in entry.channels.iter_mut().zip(&counters.tenants).enumerate() {
                 let faults = counted.faults.get();
                 if faults != channel.faults {
                     channel.faults = faults;
                     ask.push(tenant);
                 }
             }
-            ask.into_iter().for_each(|tenant| seat.remote.explain(tenant));
+            ask.into_iter().for_each(|tenant| entry.control.explain(tenant));
         }
-        reports.into_iter().for_each(|r| self.tell(r));
+        reports.into_iter().for_each(|r| self.send(r));
     }
 
     /// Tells what was counted, unless what was told before still waits.
     pub(crate) fn count(&mut self) {
-        if self.has_news() {
+        if self.has_messages() {
             return;
         }
-        let reports: Vec<_> = self.lanes.iter().flat_map(|(&lane, seat)| counts(lane, seat)).collect();
-        reports.into_iter().for_each(|r| self.tell(r));
+        let reports: Vec<_> = self.lanes.iter().flat_map(|(&lane, entry)| counts(lane, entry)).collect();
+        reports.into_iter().for_each(|r| self.send(r));
     }
 }
 
 /// What a lane counted, in as many messages as it takes.
-fn counts(lane: LaneId, seat: &Seat) -> Vec<Report> {
-    let counters = seat.remote.counters();
-    let refused = seat.refused.as_ref().map_or(0, |(count, before)| count().wrapping_sub(*before));
+fn counts(lane: LaneId, entry: &LaneEntry) -> Vec<LibraryMessage> {
+    let counters = entry.control.counters();
+    let refused = entry.refused.as_ref().map_or(0, |(count, before)| count().wrapping_sub(*before));
     let unowned = UnownedCounts { refused, ..UnownedCounts::from(&counters.unowned) };
     let all: Vec<_> = Count::of(counters).collect();
-    let report = |counts: &[Count]| Report::Counts { lane, counts: counts.to_vec(), unowned };
+    let report = |counts: &[Count]| LibraryMessage::Counts { lane, counts: counts.to_vec(), unowned };
     if all.is_empty() {
         return vec![report(&[])];
     }

@@ -1,11 +1,13 @@
-//! The daemon's side: who may connect, and what they say.
+//! The daemon's side: admission of switches, and their messages.
 //!
-//! One thread hears all switches, each in its turn and no more than a bound at a time, so that one
-//! that floods costs the others a little patience. A peer that breaks the protocol, or does not
-//! read what it is told, is hung up on; it comes again and is told everything again.
+//! One thread receives the messages of all switches in turn, a bounded number at a time, so that a flood of one delays
+//! the others only briefly. The server closes the connection of a peer that breaks the protocol or does not read; the
+//! peer reconnects and reports everything again.
 
 use crate::listener::listener;
-use crate::message::{Kind, LaneId, MAX_EACH, Order, PortId, Report, VERSION, cut, decode_report, encode};
+use crate::message::{
+    DaemonMessage, Kind, LaneId, LibraryMessage, MAX_EACH, PortId, VERSION, cut, decode_report, encode,
+};
 use crate::setup::{Setup, SetupError};
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::Doorbell;
@@ -23,26 +25,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Switches at a time.
+/// The most connected switches.
 const MAX_PEERS: usize = 32;
-/// Switches of one user at a time, unless it is root's or the daemon's: it cannot keep the other
-/// users' switches out.
+/// The most connected switches of one user other than root and the daemon's, so that one user cannot exclude the
+/// switches of others.
 const MAX_OF_A_USER: usize = MAX_PEERS / 4;
-/// Reports of one peer that are heard before the others'.
+/// Messages of one peer that are received before those of the next peer.
 const TURN: usize = 64;
-/// Time to say hello.
+/// Time within which a switch must send `Hello`.
 const GREETING: Duration = Duration::from_secs(5);
-/// How long a peer may not read before it is hung up on.
+/// Time within which a peer must read a message.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Time to recover when a peer cannot be accepted.
+/// Pause after a connection could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Who may connect, besides root and the user that the daemon runs as.
+/// Users and groups that may connect, besides root and the daemon's user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// Users.
     pub uids: Vec<u32>,
-    /// Groups; the connecting process's effective one counts.
+    /// Groups; the connecting process's effective group counts.
     pub gids: Vec<u32>,
 }
 
@@ -51,7 +53,7 @@ impl Allowed {
         is_ours(uid) || self.uids.contains(&uid) || self.gids.contains(&gid)
     }
 
-    /// Who may open the socket's file: without others, nobody else gets as far as being refused.
+    /// Returns the mode of the socket's file: closed to other users unless some are allowed.
     fn mode(&self) -> Mode {
         if self.uids.is_empty() && self.gids.is_empty() {
             Mode::from_raw_mode(0o600)
@@ -61,59 +63,59 @@ impl Allowed {
     }
 }
 
-/// Whether a user is root or the daemon's own.
+/// Returns whether a user is root or the daemon's.
 fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// What a peer did.
+/// An event of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
-    /// It said hello, and was told the tenants.
-    Came,
-    /// It said something: no [`Report::Hello`], and only of ports and lanes that there are. A port
-    /// that goes takes no lane along: lanes are said to go, before or after.
-    Said(Report),
-    /// It is gone, with its ports and lanes.
-    Left,
+pub enum SwitchEvent {
+    /// The peer sent `Hello`, and the server sent it the tenants.
+    Connected,
+    /// The peer sent a message other than [`LibraryMessage::Hello`], about ports and lanes that exist. The end of a port
+    /// does not end its lanes: each lane's end is a message of its own, before or after.
+    Message(LibraryMessage),
+    /// The peer disconnected, with its ports and lanes.
+    Disconnected,
 }
 
-/// Who hears what switches say. Called by the server's thread, which everybody waits for.
-pub trait Host: Send + Sync {
-    /// A peer did something.
-    fn heard(&self, peer: &Arc<Peer>, heard: Heard);
+/// Receiver of switches' events. The server's thread calls it, and all switches wait for that thread.
+pub trait SwitchEvents: Send + Sync {
+    /// Handles an event of a peer.
+    fn event(&self, peer: &Arc<Peer>, event: SwitchEvent);
 
-    /// A peer's lane, which is told of next, has its packets in this memory, as its
-    /// [`Report::LaneUp`] says. Who keeps no hold of it has headers copied.
+    /// Takes the packet memory of a lane, whose [`LibraryMessage::LaneUp`] is the next event. If the receiver drops it,
+    /// the mediator copies headers.
     fn packets(&self, _peer: &Arc<Peer>, _lane: LaneId, _memory: OwnedFd) {}
 }
 
-/// Why the daemon cannot be reached.
+/// Reason why switches cannot reach the daemon.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// The socket.
+    /// The socket cannot be created.
     #[error("switches cannot reach the daemon on {}", path.display())]
     Listen {
         /// Its path.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         #[source]
         source: std::io::Error,
     },
-    /// What switches are to be told.
-    #[error("switches cannot be told the tenants")]
+    /// The setup for switches is invalid.
+    #[error("the configuration's tenants cannot be sent to switches")]
     Setup(#[from] SetupError),
 }
 
-/// A switch that is connected.
+/// A connected switch.
 #[derive(Debug)]
 pub struct Peer {
-    /// Random number of its session; see [`Report::Hello`].
+    /// Random number of its session; see [`LibraryMessage::Hello`].
     pub session: u64,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// What it calls itself, printable.
+    /// Its program name, printable.
     pub application: String,
     /// Its process.
     pub pid: i32,
@@ -124,22 +126,22 @@ pub struct Peer {
     fd: OwnedFd,
 }
 
-/// Where a P4 VM reads packets' headers.
+/// Source of the headers that a P4 VM reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Headers {
-    /// In the channel, which holds copies.
+    /// Copies in the channel.
     Copied,
-    /// In the lane's packet memory, which it has mapped.
+    /// The lane's packet memory, which the P4 VM maps.
     InPacketMemory,
 }
 
 impl Peer {
-    /// Tells what a port is.
+    /// Sends the role of a port.
     pub fn role(&self, port: PortId, role: Role) {
-        self.send(&Order::Role { port, role: role.into() }, &[]);
+        self.send(&DaemonMessage::Role { port, role: role.into() }, &[]);
     }
 
-    /// Gives a lane a channel to a tenant's P4 VM: its memory and the mediator's end of its doorbell.
+    /// Sends a lane's channel to a tenant's P4 VM: its memory and the mediator's end of its doorbell.
     pub fn channel(
         &self,
         lane: LaneId,
@@ -150,12 +152,12 @@ impl Peer {
         headers: Headers,
     ) {
         let zero_copy = headers == Headers::InPacketMemory;
-        let order = Order::Channel { lane, tenant, channel, geometry: geometry.into(), zero_copy };
+        let order = DaemonMessage::Channel { lane, tenant, channel, geometry: geometry.into(), zero_copy };
         self.send(&order, &[memory, doorbell.fd()]);
     }
 
-    /// Asks for something about a tenant's programs in the switch's process; the answer is heard as
-    /// [`Report::Programs`] with this `id`.
+    /// Sends a request to a tenant's programs in the switch's process; the reply is a [`LibraryMessage::Programs`] with
+    /// this `id`.
     pub fn programs(
         &self,
         (tenant, id): (u16, u32),
@@ -164,71 +166,74 @@ impl Peer {
         request: Request,
         descriptors: &[BorrowedFd<'_>],
     ) {
-        self.send(&Order::Programs { tenant, id, approved, geometry: geometry.into(), request }, descriptors);
+        self.send(
+            &DaemonMessage::Programs { tenant, id, approved, geometry: geometry.into(), request },
+            descriptors,
+        );
     }
 
-    /// Has the programs judge that were begun with the last [`Request::Hello`].
+    /// Activates the programs that the last [`Request::Hello`] created.
     pub fn judge(&self, tenant: u16) {
-        self.send(&Order::Judge { tenant }, &[]);
+        self.send(&DaemonMessage::Judge { tenant }, &[]);
     }
 
-    /// Tells where the switch ends tunnels itself: the first [`MAX_TUNNELS`].
+    /// Sends the end points of tunnels that the switch terminates: the first [`MAX_TUNNELS`].
     pub fn tunnels(&self, end_points: &[Tunnel]) {
         let end_points = end_points.iter().take(MAX_TUNNELS).copied().collect();
-        self.send(&Order::Tunnels { end_points }, &[]);
+        self.send(&DaemonMessage::Tunnels { end_points }, &[]);
     }
 
-    /// Takes a lane's channel to a tenant's P4 VM away.
+    /// Detaches a lane's channel to a tenant's P4 VM.
     pub fn no_channel(&self, lane: LaneId, tenant: u16) {
-        self.send(&Order::NoChannel { lane, tenant }, &[]);
+        self.send(&DaemonMessage::NoChannel { lane, tenant }, &[]);
     }
 
-    /// Hangs up, with a reason.
+    /// Closes the connection, with a reason.
     pub fn refuse(&self, why: &str) {
-        self.send(&Order::Refused { why: cut(why) }, &[]);
-        self.hang_up();
+        self.send(&DaemonMessage::Refused { why: cut(why) }, &[]);
+        self.disconnect();
     }
 
-    /// One that does not read within a bound, or is gone, is hung up on; the server's thread notices.
-    fn send(&self, order: &Order, descriptors: &[BorrowedFd<'_>]) {
+    /// Sends a message. Closes the connection of a peer that does not read in time; the server's thread notices.
+    fn send(&self, order: &DaemonMessage, descriptors: &[BorrowedFd<'_>]) {
         let end = Instant::now() + PATIENCE;
-        // No order is too long.
+        // No message is too long.
         let Ok(bytes) = encode(order) else { return };
         loop {
             match self.socket.send(&bytes, descriptors) {
                 Ok(()) => return,
                 Err(SocketError::Kernel { source: Errno::AGAIN | Errno::NOBUFS, .. }) => {}
-                Err(_) => return self.hang_up(),
+                Err(_) => return self.disconnect(),
             }
             let timeout = Timespec::try_from(end.saturating_duration_since(Instant::now())).ok();
             let ready = poll(&mut [PollFd::new(&self.fd, PollFlags::OUT)], timeout.as_ref());
             if ready == Ok(0) {
-                tracing::warn!(pid = self.pid, "a switch does not read what it is told, and is hung up on");
-                return self.hang_up();
+                tracing::warn!(pid = self.pid, "a switch does not read its messages; closing its connection");
+                return self.disconnect();
             }
         }
     }
 
-    fn hang_up(&self) {
+    fn disconnect(&self) {
         let _ = shutdown(&self.fd, Shutdown::Both);
     }
 }
 
-/// A connection, with what was heard on it.
+/// A connection, with the ports and lanes that its peer reported.
 struct Connection {
     socket: Socket,
     fd: OwnedFd,
     pid: i32,
     uid: u32,
     since: Instant,
-    /// Once it said hello.
+    /// Set once the peer sent `Hello`.
     peer: Option<Arc<Peer>>,
     ports: HashSet<PortId>,
-    /// With the ports that they belong to.
+    /// Lanes and their ports.
     lanes: HashMap<LaneId, PortId>,
 }
 
-/// The thread that listens. Ends when dropped, and hangs up on everybody.
+/// The server's thread. Ends when dropped, and closes all connections.
 #[derive(Debug)]
 pub struct Server {
     ending: Arc<AtomicBool>,
@@ -238,7 +243,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on `path`, in place of whatever socket is there: whether a daemon may is decided elsewhere.
+    /// Listens on `path`, and replaces a socket that exists there: the caller checks that it may.
     ///
     /// # Errors
     /// See [`ServerError`].
@@ -246,7 +251,7 @@ impl Server {
         path: &Path,
         allowed: Allowed,
         setup: &Setup,
-        host: Arc<dyn Host>,
+        host: Arc<dyn SwitchEvents>,
     ) -> Result<Self, ServerError> {
         setup.mediator()?;
         let setup = setup.to_memory()?;
@@ -255,7 +260,7 @@ impl Server {
             listener(path, SocketType::SEQPACKET, SocketFlags::NONBLOCK, allowed.mode()).map_err(failed)?;
         let (bell, rung) = Doorbell::pair().map_err(|e| failed(e.into()))?;
         let ending = Arc::new(AtomicBool::new(false));
-        let work = Work {
+        let work = ServerThread {
             listener,
             rung,
             ending: Arc::clone(&ending),
@@ -281,30 +286,30 @@ impl Drop for Server {
     }
 }
 
-struct Work {
+struct ServerThread {
     listener: OwnedFd,
     rung: Doorbell,
     ending: Arc<AtomicBool>,
     allowed: Allowed,
     setup: (OwnedFd, u32),
-    host: Arc<dyn Host>,
+    host: Arc<dyn SwitchEvents>,
     connections: Vec<Connection>,
 }
 
-impl Work {
+impl ServerThread {
     fn run(mut self) {
         while !self.ending.load(Ordering::Acquire) {
             let ready = self.wait();
-            // From behind, so that removing one leaves those that are still to be heard where they are.
+            // Backwards, so that a removal does not move the remaining connections.
             for at in (0..self.connections.len()).rev() {
-                let spoke = ready.get(at).copied().unwrap_or(false);
+                let readable = ready.get(at).copied().unwrap_or(false);
                 let connection = &mut self.connections[at];
-                let heard = if spoke {
-                    connection.hear(&self.setup, self.host.as_ref())
+                let result = if readable {
+                    connection.receive(&self.setup, self.host.as_ref())
                 } else {
-                    connection.is_due()
+                    connection.check_greeting()
                 };
-                if let Err(why) = heard {
+                if let Err(why) = result {
                     self.connections.remove(at).end(&why, self.host.as_ref());
                 }
             }
@@ -315,7 +320,7 @@ impl Work {
         }
     }
 
-    /// Waits for anything. Which connections there is something to hear on.
+    /// Waits for an event. Returns which connections are readable.
     fn wait(&self) -> Vec<bool> {
         let waiting = self.connections.iter().any(|c| c.peer.is_none());
         let timeout = waiting.then(|| Timespec::try_from(GREETING).ok()).flatten();
@@ -327,15 +332,15 @@ impl Work {
     }
 
     fn accept(&mut self) {
-        // No more at a time than may stay: who connects without end keeps nobody else from being heard.
+        // Bounded, so that a flood of connections does not delay messages.
         for _ in 0..MAX_PEERS {
             match accept_with(&self.listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
                 Ok(fd) => match Connection::new(fd) {
                     Ok(connection) => self.admit(connection),
-                    Err(error) => tracing::warn!(%error, "a switch cannot be spoken with"),
+                    Err(error) => tracing::warn!(%error, "a switch's connection fails"),
                 },
                 Err(Errno::AGAIN) => return,
-                // No descriptors left, most likely; asking again at once would not help.
+                // Most likely no descriptor is left; an immediate retry would fail, too.
                 Err(_) => return std::thread::sleep(PAUSE),
             }
         }
@@ -345,9 +350,7 @@ impl Work {
         let (pid, uid) = (connection.pid, connection.uid);
         let gid = rustix::net::sockopt::socket_peercred(&connection.fd).map_or(u32::MAX, |c| c.gid.as_raw());
         let why = if !self.allowed.admits(uid, gid) {
-            format!(
-                "user {uid} and group {gid} are not in daemon.switch_uids or daemon.switch_gids; write one of them there"
-            )
+            format!("user {uid} and group {gid} are not in daemon.switch_uids or daemon.switch_gids; add one")
         } else if self.connections.len() >= MAX_PEERS {
             format!("{MAX_PEERS} switches are connected already")
         } else if !is_ours(uid) && self.connections.iter().filter(|c| c.uid == uid).count() >= MAX_OF_A_USER {
@@ -356,8 +359,8 @@ impl Work {
             return self.connections.push(connection);
         };
         tracing::warn!(pid, "a switch is refused: {why}");
-        let refused = encode(&Order::Refused { why });
-        // Nobody waits for one that is refused.
+        let refused = encode(&DaemonMessage::Refused { why });
+        // Does not wait for a refused switch.
         let _ = refused.and_then(|bytes| connection.socket.send(&bytes, &[]));
     }
 }
@@ -378,23 +381,23 @@ impl Connection {
         })
     }
 
-    /// Whether it has said hello, or still has time to.
-    fn is_due(&self) -> Result<(), String> {
+    /// Fails if the peer did not send `Hello` in time.
+    fn check_greeting(&self) -> Result<(), String> {
         if self.peer.is_some() || self.since.elapsed() < GREETING {
             Ok(())
         } else {
-            Err("it said nothing".to_owned())
+            Err("it sent no Hello in time".to_owned())
         }
     }
 
-    /// Hears what there is, up to a bound.
-    fn hear(&mut self, setup: &(OwnedFd, u32), host: &dyn Host) -> Result<(), String> {
+    /// Receives the available messages, up to a bound.
+    fn receive(&mut self, setup: &(OwnedFd, u32), host: &dyn SwitchEvents) -> Result<(), String> {
         for _ in 0..TURN {
             if poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], Some(&Timespec::default())) != Ok(1) {
                 break;
             }
             let message = match self.socket.receive() {
-                Err(SocketError::Closed) => return Err("it ended".to_owned()),
+                Err(SocketError::Closed) => return Err("it closed the connection".to_owned()),
                 other => other.map_err(|e| e.to_string())?,
             };
             let report =
@@ -406,25 +409,30 @@ impl Connection {
 
     fn take(
         &mut self,
-        report: Report,
+        report: LibraryMessage,
         descriptors: Vec<OwnedFd>,
         setup: &(OwnedFd, u32),
-        host: &dyn Host,
+        host: &dyn SwitchEvents,
     ) -> Result<(), String> {
         let Some(peer) = self.peer.clone() else { return self.greet(report, setup, host) };
         if !self.follows(&report) {
-            return Err(format!("it said what does not follow: {}", printable(&format!("{report:?}"))));
+            return Err(format!("it sent a message out of order: {}", printable(&format!("{report:?}"))));
         }
-        if let Report::LaneUp { lane, .. } = report {
+        if let LibraryMessage::LaneUp { lane, .. } = report {
             descriptors.into_iter().for_each(|memory| host.packets(&peer, lane, memory));
         }
-        host.heard(&peer, Heard::Said(report));
+        host.event(&peer, SwitchEvent::Message(report));
         Ok(())
     }
 
-    fn greet(&mut self, report: Report, setup: &(OwnedFd, u32), host: &dyn Host) -> Result<(), String> {
-        let Report::Hello { version, session, kind, application } = report else {
-            return Err("it did not say hello".to_owned());
+    fn greet(
+        &mut self,
+        report: LibraryMessage,
+        setup: &(OwnedFd, u32),
+        host: &dyn SwitchEvents,
+    ) -> Result<(), String> {
+        let LibraryMessage::Hello { version, session, kind, application } = report else {
+            return Err("its first message is not Hello".to_owned());
         };
         let duplicate = || rustix::io::fcntl_dupfd_cloexec(&self.fd, 0).map_err(|e| e.to_string());
         let peer = Arc::new(Peer {
@@ -442,35 +450,37 @@ impl Connection {
             ));
             return Err(format!("it speaks version {version}"));
         }
-        peer.send(&Order::Setup { version: VERSION, len: setup.1 }, &[setup.0.as_fd()]);
+        peer.send(&DaemonMessage::Setup { version: VERSION, len: setup.1 }, &[setup.0.as_fd()]);
         self.peer = Some(Arc::clone(&peer));
-        host.heard(&peer, Heard::Came);
+        host.event(&peer, SwitchEvent::Connected);
         Ok(())
     }
 
-    /// Keeps count of ports and lanes. False if what was said is of none.
-    fn follows(&mut self, report: &Report) -> bool {
+    /// Tracks ports and lanes. Returns false if the message is about none that exists.
+    fn follows(&mut self, report: &LibraryMessage) -> bool {
         match report {
-            Report::Hello { .. } => false,
-            Report::PortUp { port, .. } => self.ports.len() < MAX_EACH && self.ports.insert(*port),
-            Report::PortDown { port } => self.ports.remove(port),
-            Report::LaneUp { lane, port, .. } => {
+            LibraryMessage::Hello { .. } => false,
+            LibraryMessage::PortUp { port, .. } => self.ports.len() < MAX_EACH && self.ports.insert(*port),
+            LibraryMessage::PortDown { port } => self.ports.remove(port),
+            LibraryMessage::LaneUp { lane, port, .. } => {
                 let known = self.ports.contains(port) && self.lanes.len() < MAX_EACH;
                 known && self.lanes.insert(*lane, *port).is_none()
             }
-            Report::LaneDown { lane } => self.lanes.remove(lane).is_some(),
-            Report::Fault { lane, .. } | Report::Counts { lane, .. } => self.lanes.contains_key(lane),
-            // Whether it was asked for is known to whoever asked.
-            Report::Programs { .. } => true,
-            Report::Remark { port, .. } => port.is_none_or(|p| self.ports.contains(&p)),
+            LibraryMessage::LaneDown { lane } => self.lanes.remove(lane).is_some(),
+            LibraryMessage::Fault { lane, .. } | LibraryMessage::Counts { lane, .. } => {
+                self.lanes.contains_key(lane)
+            }
+            // The receiver knows whether it sent the request.
+            LibraryMessage::Programs { .. } => true,
+            LibraryMessage::Notice { port, .. } => port.is_none_or(|p| self.ports.contains(&p)),
         }
     }
 
-    fn end(self, why: &str, host: &dyn Host) {
+    fn end(self, why: &str, host: &dyn SwitchEvents) {
         tracing::info!(pid = self.pid, "a switch is no longer connected: {}", printable(why));
         if let Some(peer) = &self.peer {
-            peer.hang_up();
-            host.heard(peer, Heard::Left);
+            peer.disconnect();
+            host.event(peer, SwitchEvent::Disconnected);
         }
     }
 }

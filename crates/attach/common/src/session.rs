@@ -1,18 +1,19 @@
 //! The library's side, as the library uses it.
 
+use crate::control_thread::ControlThread;
 use crate::lane::Lane;
-use crate::link;
-use crate::message::{Facing, Kind, LaneId, PortId, PortInfo, Remark};
+use crate::message::{Kind, LaneId, Notice, PortId, PortInfo, QueueSide};
 use crate::process;
 use crate::registry::{Packets, Registry};
 use crate::setup::{Setup, SetupError};
+use crate::shared::Shared;
 use crate::sides::{Rule, receive_spec};
 use p4shield_channel::Doorbell;
 use p4shield_config::{Config, ConfigError, Role, Tunnel};
 use p4shield_mediator::{self as mediator, Packet, PortSpec};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 /// How to begin.
@@ -60,68 +61,6 @@ pub enum SessionError {
 /// What a lane of a forked child is told of its port.
 const NO_PORT: PortSpec = receive_spec(Role::Shared, 0);
 
-/// Where the switch ends tunnels, and what the library does when that changes.
-#[derive(Default)]
-struct Tunnels {
-    end_points: Vec<Tunnel>,
-    watch: Option<Box<TunnelWatch>>,
-}
-
-/// Receives the tunnels' end points and the tenants of the host.
-type TunnelWatch = dyn Fn(&[Tunnel], &mediator::Config) + Send;
-
-impl Tunnels {
-    fn report(&self, tenants: &mediator::Config) {
-        if let Some(watch) = &self.watch {
-            watch(&self.end_points, tenants);
-        }
-    }
-}
-
-/// What the switch's threads and the link thread share.
-pub(crate) struct Shared {
-    pub(crate) config: Config,
-    pub(crate) registry: Mutex<Registry>,
-    pub(crate) ending: AtomicBool,
-    /// Where the switch ends tunnels: at first those of the configuration.
-    tunnels: Mutex<Tunnels>,
-    /// Wakes the link thread.
-    bell: Doorbell,
-}
-
-impl Shared {
-    pub(crate) fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Changes the registry and has the link thread tell of it. Not in a forked child, whose lock
-    /// may be held by a thread that the child does not have.
-    fn change<R>(&self, f: impl FnOnce(&mut Registry) -> R) -> Option<R> {
-        if process::is_forked() {
-            return None;
-        }
-        let result = f(&mut self.registry());
-        self.bell.ring();
-        Some(result)
-    }
-
-    fn tunnels(&self) -> MutexGuard<'_, Tunnels> {
-        self.tunnels.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The switch ends tunnels here, and nowhere else.
-    pub(crate) fn set_tunnels(&self, end_points: &[Tunnel]) {
-        let tenants = self.registry().tenants();
-        let mut tunnels = self.tunnels();
-        tunnels.end_points = end_points.into();
-        tunnels.report(&tenants);
-    }
-
-    pub(crate) fn lane_down(&self, lane: LaneId) {
-        self.change(|r| r.lane_down(lane));
-    }
-}
-
 /// The library's side of the talk with the daemon. All methods may be called from any thread and
 /// none waits; none is to be called for a packet. Ends when dropped, and lanes that outlive it go
 /// on without channels.
@@ -153,9 +92,9 @@ impl Session {
             bell,
         });
         shared.set_tunnels(&shared.config.tunnels);
-        let link = link::Link::new(Arc::clone(&shared), rung, options.kind, &options.application)
+        let control = ControlThread::new(Arc::clone(&shared), rung, options.kind, &options.application)
             .map_err(system("make a random number"))?;
-        let thread = process::spawn_without_signals("p4shield-link", move || link.run())
+        let thread = process::spawn_without_signals("p4shield-link", move || control.run())
             .map_err(system("start a thread"))?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -179,7 +118,7 @@ impl Session {
     /// The lane of what a port's queue receives. It is mediated from now on, without a channel at first.
     #[must_use]
     pub fn lane<P: Packet + Send + 'static>(&self, port: PortId, queue: u32) -> Lane<P> {
-        self.lane_facing(Facing::Receive, port, queue, None)
+        self.make_lane(QueueSide::Receive, port, queue, None)
     }
 
     /// The lane of one direction of a port's queue, as [`Self::lane`] and [`Self::transmit_lane`],
@@ -188,36 +127,37 @@ impl Session {
     pub fn lane_in<P: Packet + Send + 'static>(
         &self,
         packets: Option<Packets>,
-        facing: Facing,
+        side: QueueSide,
         port: PortId,
         queue: u32,
     ) -> Option<Lane<P>> {
-        let wanted = match facing {
-            Facing::Receive => true,
-            Facing::Transmit => self.shared.change(|r| r.wants_transmit(port)).unwrap_or_default(),
+        let wanted = match side {
+            QueueSide::Receive => true,
+            QueueSide::Transmit => self.shared.change(|r| r.wants_transmit(port)).unwrap_or_default(),
         };
-        wanted.then(|| self.lane_facing(facing, port, queue, packets))
+        wanted.then(|| self.make_lane(side, port, queue, packets))
     }
 
     /// The lane of what is sent by a port's queue, as [`Self::lane`]. `None` if the configuration
     /// has nobody asked about that; what such a lane would ask, the lanes of what is received do.
     #[must_use]
     pub fn transmit_lane<P: Packet + Send + 'static>(&self, port: PortId, queue: u32) -> Option<Lane<P>> {
-        self.lane_in(None, Facing::Transmit, port, queue)
+        self.lane_in(None, QueueSide::Transmit, port, queue)
     }
 
-    fn lane_facing<P: Packet + Send + 'static>(
+    fn make_lane<P: Packet + Send + 'static>(
         &self,
-        facing: Facing,
+        side: QueueSide,
         port: PortId,
         queue: u32,
         packets: Option<Packets>,
     ) -> Lane<P> {
-        let due = self.shared.change(|r| r.lane_due(port, facing));
+        let due = self.shared.change(|r| r.lane_due(port, side));
         let (id, config, spec) = due.unwrap_or_else(|| (LaneId::default(), Arc::default(), NO_PORT));
         // Its memory is made without the lock.
-        let (lane, remote) = Lane::new(id, &config, spec, Arc::downgrade(&self.shared));
-        self.shared.change(|r| r.lane_up(id, (port, queue, facing), packets, &config, remote));
+        let owner = Arc::downgrade(&self.shared);
+        let (lane, control) = Lane::new(id, &config, spec, owner);
+        self.shared.change(|r| r.lane_up(id, (port, queue, side), packets, &config, control));
         lane
     }
 
@@ -238,8 +178,8 @@ impl Session {
     }
 
     /// Tells an operator something about a port, or about the switch.
-    pub fn remark(&self, port: Option<PortId>, remark: Remark) {
-        self.shared.change(|r| r.remark(port, remark));
+    pub fn notify(&self, port: Option<PortId>, notice: Notice) {
+        self.shared.change(|r| r.notice(port, notice));
     }
 }
 

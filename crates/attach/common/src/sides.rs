@@ -11,7 +11,7 @@
 //! others judge before the old lane ends, as far as a mailbox makes an order: a packet in between
 //! may be asked about twice.
 
-use crate::message::Facing;
+use crate::message::QueueSide;
 use p4shield_config::{Config, Role, Sides};
 use p4shield_mediator::{self as mediator, AllowedSources, Network, PortSpec, Stages, UnownedPolicy, VmRef};
 use std::collections::BTreeSet;
@@ -47,16 +47,16 @@ impl Rule {
     pub(crate) fn spec(
         &self,
         tenants: &mediator::Config,
-        facing: Facing,
+        side: QueueSide,
         role: Role,
         number: u32,
     ) -> PortSpec {
-        match facing {
-            Facing::Receive => {
+        match side {
+            QueueSide::Receive => {
                 let network = if let Role::Vm(vm) = role { tenants.network(vm) } else { Network::Unknown };
                 PortSpec { network, ..receive_spec(role, number) }
             }
-            Facing::Transmit => transmit_spec(self.handed_over(tenants, role), number),
+            QueueSide::Transmit => transmit_spec(self.handed_over(tenants, role), number),
         }
     }
 }

@@ -5,8 +5,8 @@
 mod cloud;
 
 use cloud::{Cloud, Switch, TENANTS, dropped, packet_to, passed, wait_for};
-use p4shield_attach::message::{Order, Report, VERSION, encode};
-use p4shield_attach::{Allowed, Facing, Heard, Kind, LaneId, PortId, PortInfo, Remark};
+use p4shield_attach::message::{DaemonMessage, LibraryMessage, VERSION, encode};
+use p4shield_attach::{Allowed, Kind, LaneId, Notice, PortId, PortInfo, QueueSide, SwitchEvent};
 use p4shield_config::Role;
 use p4shield_control::Socket;
 use p4shield_mediator::{Packet, Reason, VmRef};
@@ -104,7 +104,8 @@ fn a_p4_vm_that_dies_is_reported_with_its_channel_and_replaced() {
     daemon.p4vm(0).scribbles();
     wait_for("the fault", || {
         switch.send(0, 0);
-        daemon.heard(|r| matches!(r, Heard::Said(Report::Fault { tenant: 0, channel: 1, .. })))
+        daemon
+            .heard(|r| matches!(r, SwitchEvent::Message(LibraryMessage::Fault { tenant: 0, channel: 1, .. })))
     });
     assert_eq!(switch.send(0, 0), dropped(Reason::Fault));
     assert_eq!(switch.send(0, 1), passed());
@@ -126,7 +127,7 @@ fn a_port_is_what_the_daemon_says_it_is() {
     switch.until(0, 0, passed());
     // A VM that is not there ends the talk, and the next one heals it.
     peer.role(port, Role::Vm(VmRef { tenant: 0, vm: 77 }));
-    wait_for("another talk", || daemon.heard(|h| *h == Heard::Left));
+    wait_for("another talk", || daemon.heard(|h| *h == SwitchEvent::Disconnected));
     switch.until_judged(0, 0);
 }
 
@@ -134,17 +135,17 @@ fn a_port_is_what_the_daemon_says_it_is() {
 fn ports_lanes_remarks_and_counts_are_told() {
     let cloud = Cloud::new();
     let mut switch = Switch::new(&cloud, 1);
-    switch.session.remark(None, Remark::Note("early".into()));
+    switch.session.notify(None, Notice::Note("early".into()));
     let daemon = cloud.daemon();
     switch.until_judged(0, 0);
     let port = switch.session.port_up(PortInfo { name: "spare".into(), ..PortInfo::default() });
     for _ in 0..3 {
-        switch.session.remark(Some(port), Remark::Bypass("rte_flow".into()));
+        switch.session.notify(Some(port), Notice::Bypass("rte_flow".into()));
     }
     let sent = switch.sent[0];
     wait_for("counts", || {
         daemon.heard(|h| {
-            matches!(h, Heard::Said(Report::Counts { counts, .. }) if counts.iter().any(|c|
+            matches!(h, SwitchEvent::Message(LibraryMessage::Counts { counts, .. }) if counts.iter().any(|c|
                 c.tenant == 0 && c.direction == 0 && (c.tally().packets_in, c.tally().held) == (sent, 0)))
         })
     });
@@ -152,10 +153,12 @@ fn ports_lanes_remarks_and_counts_are_told() {
     let gone = switch.lanes.remove(0);
     let lane = gone.id();
     drop(gone);
-    wait_for("the end of a lane", || daemon.heard(|h| *h == Heard::Said(Report::LaneDown { lane })));
-    let remarks = daemon.count(|h| matches!(h, Heard::Said(Report::Remark { .. })));
-    assert_eq!(remarks, 2, "the same remark is told once");
-    assert!(daemon.heard(|h| *h == Heard::Said(Report::PortDown { port })));
+    wait_for("the end of a lane", || {
+        daemon.heard(|h| *h == SwitchEvent::Message(LibraryMessage::LaneDown { lane }))
+    });
+    let remarks = daemon.count(|h| matches!(h, SwitchEvent::Message(LibraryMessage::Notice { .. })));
+    assert_eq!(remarks, 2, "the same notice is told once");
+    assert!(daemon.heard(|h| *h == SwitchEvent::Message(LibraryMessage::PortDown { port })));
 }
 
 #[test]
@@ -187,8 +190,13 @@ fn stranger(path: &Path) -> Socket {
 }
 
 fn hello() -> Vec<u8> {
-    encode(&Report::Hello { version: VERSION, session: 1, kind: Kind::Dpdk, application: "hostile".into() })
-        .unwrap()
+    encode(&LibraryMessage::Hello {
+        version: VERSION,
+        session: 1,
+        kind: Kind::Dpdk,
+        application: "hostile".into(),
+    })
+    .unwrap()
 }
 
 /// Whether the daemon hangs up.
@@ -203,18 +211,23 @@ fn hostile_switches_are_hung_up_on_and_others_are_unharmed() {
     let mut switch = Switch::new(&cloud, 1);
     switch.until_judged(0, 0);
     let up = |n| {
-        encode(&Report::LaneUp {
+        encode(&LibraryMessage::LaneUp {
             lane: LaneId(n),
             port: PortId(n),
             queue: 0,
-            facing: Facing::Receive,
+            facing: QueueSide::Receive,
             packets: None,
         })
         .unwrap()
     };
-    let port = encode(&Report::PortUp { port: PortId(1), info: PortInfo::default() }).unwrap();
-    let old = encode(&Report::Hello { version: 0, session: 1, kind: Kind::Dpdk, application: String::new() })
-        .unwrap();
+    let port = encode(&LibraryMessage::PortUp { port: PortId(1), info: PortInfo::default() }).unwrap();
+    let old = encode(&LibraryMessage::Hello {
+        version: 0,
+        session: 1,
+        kind: Kind::Dpdk,
+        application: String::new(),
+    })
+    .unwrap();
     let talks: [&[Vec<u8>]; 8] = [
         &[vec![0xff; 1000]],
         &[vec![1]],
@@ -222,7 +235,7 @@ fn hostile_switches_are_hung_up_on_and_others_are_unharmed() {
         &[hello(), hello()],
         &[hello(), up(1)],
         &[hello(), port.clone(), port.clone()],
-        &[hello(), encode(&Order::Refused { why: "x".into() }).unwrap(), vec![0xff; 9]],
+        &[hello(), encode(&DaemonMessage::Refused { why: "x".into() }).unwrap(), vec![0xff; 9]],
         &[old],
     ];
     for talk in talks {
@@ -235,7 +248,8 @@ fn hostile_switches_are_hung_up_on_and_others_are_unharmed() {
         assert_eq!(switch.send(0, 0), passed());
     }
     // One that sends without end, one that never reads, and one that says nothing.
-    let flood = encode(&Report::Remark { port: None, remark: Remark::Note("x".repeat(1000)) }).unwrap();
+    let flood =
+        encode(&LibraryMessage::Notice { port: None, notice: Notice::Note("x".repeat(1000)) }).unwrap();
     let (flooding, silent) = (stranger(cloud.socket()), stranger(cloud.socket()));
     flooding.send(&hello(), &[]).unwrap();
     for _ in 0..2000 {
@@ -283,11 +297,11 @@ fn users_that_are_not_allowed_are_refused() {
     cloud.open_to_all();
     let _daemon = cloud.daemon_with(TENANTS, Allowed { uids: vec![4242], gids: vec![] });
     let as_user = |uid| told(&mut connect_as(uid, cloud.socket())?);
-    assert!(matches!(as_user(4242), Some(Order::Setup { .. })));
+    assert!(matches!(as_user(4242), Some(DaemonMessage::Setup { .. })));
     let refused = as_user(4243);
     assert!(
-        matches!(&refused, None | Some(Order::Refused { .. }))
-            && !matches!(refused, Some(Order::Setup { .. })),
+        matches!(&refused, None | Some(DaemonMessage::Refused { .. }))
+            && !matches!(refused, Some(DaemonMessage::Setup { .. })),
         "{refused:?}"
     );
     let mut switch = Switch::new(&cloud, 1);
@@ -304,7 +318,7 @@ fn one_users_switches_do_not_keep_anothers_out() {
     cloud.open_to_all();
     let _daemon = cloud.daemon_with(TENANTS, Allowed { uids: vec![4242, 4243], gids: vec![] });
     let mut many: Vec<_> = (0..64).filter_map(|_| connect_as(4242, cloud.socket())).collect();
-    let welcome = |socket: &mut Socket| matches!(told(socket), Some(Order::Setup { .. }));
+    let welcome = |socket: &mut Socket| matches!(told(socket), Some(DaemonMessage::Setup { .. }));
     let served = many.iter_mut().filter_map(|socket| welcome(socket).then_some(())).count();
     assert!((1..32).contains(&served), "{served} of 64");
     assert!(connect_as(4243, cloud.socket()).is_some_and(|mut socket| welcome(&mut socket)));
@@ -325,7 +339,7 @@ fn connect_as(uid: u32, path: &Path) -> Option<Socket> {
 }
 
 /// The daemon's first word.
-fn told(socket: &mut Socket) -> Option<Order> {
+fn told(socket: &mut Socket) -> Option<DaemonMessage> {
     let message = socket.receive().ok()?;
     p4shield_attach::message::decode_order(&message.bytes, message.descriptors.len()).ok()
 }

@@ -9,7 +9,7 @@ use crate::dpdk::{self, Unusable};
 use crate::library::library;
 use crate::panics::catch_panic;
 use crate::shim::Steering;
-use p4shield_attach::Remark;
+use p4shield_attach::Notice;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// `RTE_FLOW_ERROR_TYPE_ACTION`.
@@ -55,7 +55,7 @@ pub(crate) fn set_flow_error(error: *mut c_void) {
 pub(crate) fn report_bypass(what: &str) {
     catch_panic("reporting a bypass", || {
         if let Ok(library) = library() {
-            library.remark(None, Remark::Bypass(what.to_owned()));
+            library.remark(None, Notice::Bypass(what.to_owned()));
         }
     });
 }

@@ -14,7 +14,7 @@ use crate::mediated_queue::{MediatedQueue, QueueCounts};
 use crate::panics::catch_panic;
 use crate::pool;
 use crate::shim::{self, DeviceInfo};
-use p4shield_attach::{PortId, PortInfo, Remark};
+use p4shield_attach::{Notice, PortId, PortInfo};
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -77,7 +77,7 @@ pub(crate) fn before_start(port: u16) -> Result<(), c_int> {
     let known = ports.entry(port).or_default();
     if device.bonded != 0 {
         remove_port(library, port, known);
-        library.remark(None, Remark::Note(format!("port {port} is mediated at its bonding device")));
+        library.remark(None, Notice::Note(format!("port {port} is mediated at its bonding device")));
         return Ok(());
     }
     install(library, port, known, device)?;

@@ -9,7 +9,7 @@ use crate::dpdk::{self, Dpdk, Unusable};
 use crate::mbuf::{self, Mbuf};
 use crate::mediated_queue::MediatedQueue;
 use crate::tunnel::{SharedTunnels, Tunnels};
-use p4shield_attach::{Kind, Lane, Options, PortId, Remark, Session, SessionError, log};
+use p4shield_attach::{Kind, Lane, Notice, Options, PortId, Session, SessionError, log};
 use p4shield_config::FILE_VARIABLE;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire};
@@ -78,7 +78,7 @@ impl Library {
         if !mbuf::prepare(dpdk) {
             let text =
                 "this DPDK has no field of packets left for us: those that come through a tunnel are dropped";
-            session.remark(None, Remark::Note(text.to_owned()));
+            session.notify(None, Notice::Note(text.to_owned()));
         }
         let tunnels = Arc::new(SharedTunnels::default());
         let current = Arc::clone(&tunnels);
@@ -99,13 +99,13 @@ impl Library {
     }
 
     /// Notifies the operator, in the log and through the daemon.
-    pub(crate) fn remark(&self, port: Option<PortId>, remark: Remark) {
+    pub(crate) fn remark(&self, port: Option<PortId>, remark: Notice) {
         match &remark {
-            Remark::Bypass(text) => tracing::warn!("bypass: {text}"),
-            Remark::Unmediated(text) => tracing::warn!("unmediated: {text}"),
-            Remark::Note(text) => tracing::info!("{text}"),
+            Notice::Bypass(text) => tracing::warn!("bypass: {text}"),
+            Notice::Unmediated(text) => tracing::warn!("unmediated: {text}"),
+            Notice::Note(text) => tracing::info!("{text}"),
         }
-        self.session.remark(port, remark);
+        self.session.notify(port, remark);
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::library::Library;
 use crate::shim;
-use p4shield_attach::Remark;
+use p4shield_attach::Notice;
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
@@ -36,7 +36,7 @@ pub(crate) fn check(library: &Library, port: u16, lanes: usize) {
     if most > u64::from(size) / 2 {
         library.remark(
             None,
-            Remark::Note(format!(
+            Notice::Note(format!(
                 "tenant {} may hold {most} packets ({} a direction in each of {lanes} queues), and port {port}'s pool has \
                  {size} buffers; lower its max_held, or give the switch more memory",
                 tenant.name, tenant.max_held

@@ -4,7 +4,7 @@ mod common;
 
 use common::daemon::{Cloud, Does, library, usable};
 use common::switch::{nowhere, testpmd};
-use p4shield_attach::Remark;
+use p4shield_attach::Notice;
 use p4shield_testbed::dpdk::Testpmd;
 use p4shield_testbed::process::run;
 use p4shield_testbed::wait_until;
@@ -85,7 +85,7 @@ fn a_flow_rule_that_goes_round_is_refused_and_reported() {
         assert!(!said.contains("past the tenants' programs"), "{actions}: {said}");
     }
     let reported =
-        || daemon.remarks().iter().any(|r| matches!(r, Remark::Bypass(t) if t.contains("PORT_ID")));
+        || daemon.remarks().iter().any(|r| matches!(r, Notice::Bypass(t) if t.contains("PORT_ID")));
     wait_until("the remark", 30, reported).unwrap();
     assert!(testpmd.quit().unwrap().success());
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use p4shield_attach::{Facing, Kind, Options, PortId, PortInfo, Remark, Session, SessionError, log};
+use p4shield_attach::{Kind, Notice, Options, PortId, PortInfo, QueueSide, Session, SessionError, log};
 use p4shield_config::FILE_VARIABLE;
 use p4shield_mediator::FailPolicy;
 
@@ -112,7 +112,7 @@ impl Mediation {
             );
             if let Some(session) = &self.session {
                 let text = format!("an AF_XDP socket is not mediated: {why}");
-                session.remark(None, Remark::Unmediated(text));
+                session.notify(None, Notice::Unmediated(text));
             }
         }
         allowed
@@ -160,7 +160,7 @@ impl Mediation {
     /// Creates the source of verdicts for one direction of a queue to which a socket was bound.
     pub(crate) fn verdicts(
         &self,
-        facing: Facing,
+        facing: QueueSide,
         (interface, queue): (u32, u32),
         memory: &Arc<ApplicationMemory>,
     ) -> Verdicts {
@@ -170,7 +170,7 @@ impl Mediation {
         if let (Err(why), Ok(_)) = (&packets, self.umem_reader(interface)) {
             let note = format!("header copies on queue {queue} despite zero_copy = \"auto\": {why}");
             tracing::warn!(interface, "{note}");
-            session.remark(Some(port), Remark::Note(note));
+            session.notify(Some(port), Notice::Note(note));
         }
         let Some(lane) = session.lane_in(packets.ok(), facing, port, queue) else { return Verdicts::PassAll };
         if let Some(refused) = memory.claim_refused_count() {

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::{c_int, off_t, size_t};
 use p4shield_afxdp::{Descriptor, Error, offsets, zero_copy};
-use p4shield_attach::Facing;
+use p4shield_attach::QueueSide;
 use p4shield_xsk_relay::frames::UmemGeometry;
 use p4shield_xsk_relay::relay::{ReceivePump, TransmitPump};
 
@@ -317,12 +317,12 @@ impl XskSocket {
         }
         if let Some(p) = setup.pair(RingKind::Receive) {
             let rings = p.application_bound()?;
-            let verdicts = verdicts(Facing::Receive);
+            let verdicts = verdicts(QueueSide::Receive);
             queue.receive.wait(|r| r.as_mut().map_or(Ok(()), |r| r.add(self.number, rings, verdicts)))?;
         }
         if let Some(p) = setup.pair(RingKind::Transmit) {
             let rings = p.kernel_bound()?;
-            let verdicts = verdicts(Facing::Transmit);
+            let verdicts = verdicts(QueueSide::Transmit);
             queue.transmit.wait(|t| {
                 if let Some(t) = t {
                     t.add(self.number, rings, verdicts);

@@ -51,7 +51,7 @@ impl Verdicts {
         let Self::Lane(mediated) = self else { return true };
         // The lane of a queue without held packets is not polled; unprocessed events would keep the
         // thread awake.
-        mediated.lane.look(now);
+        mediated.lane.check(now);
         if mediated.lane.held() == 0 {
             return true;
         }

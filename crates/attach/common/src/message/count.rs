@@ -1,9 +1,9 @@
-//! What happened to packets, as a library tells it.
+//! Packet counts in messages.
 
 use p4shield_mediator::{Counters, DirectionCounts, UnownedCounters};
 use serde::{Deserialize, Serialize};
 
-/// What happened to packets of one direction of one VM in one lane, since the lane was made.
+/// Packet counts of one direction of one VM in one lane, since the lane was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// Index of the tenant.
@@ -12,21 +12,21 @@ pub struct Count {
     pub vm: u16,
     /// [`p4shield_abi::Direction`] as a number.
     pub direction: u8,
-    /// What happened. [`DirectionCounts::held`] is not sent.
-    told: DirectionCounts,
+    /// The counts. [`DirectionCounts::held`] is not sent.
+    counts: DirectionCounts,
 }
 
 impl Count {
-    /// Of one direction of one VM.
+    /// Creates the count of one direction of one VM.
     #[must_use]
-    pub const fn new((tenant, vm, direction): (u16, u16, u8), told: DirectionCounts) -> Self {
-        Self { tenant, vm, direction, told }
+    pub const fn new((tenant, vm, direction): (u16, u16, u8), counts: DirectionCounts) -> Self {
+        Self { tenant, vm, direction, counts }
     }
 
-    /// What happened. What left is no more than what came, whatever was said.
+    /// Returns the counts, with `held` computed so that no more packets left than arrived.
     #[must_use]
     pub fn tally(&self) -> DirectionCounts {
-        DirectionCounts { held: self.told.packets_in.saturating_sub(self.told.left()), ..self.told }
+        DirectionCounts { held: self.counts.packets_in.saturating_sub(self.counts.left()), ..self.counts }
     }
 
     /// All counts of a mediator that are not zero.

@@ -2,32 +2,35 @@ use super::*;
 use p4shield_config::TunnelKind;
 use p4shield_mediator::DirectionCounts;
 
-fn reports() -> Vec<Report> {
+fn reports() -> Vec<LibraryMessage> {
     let (port, lane) = (PortId(1), LaneId(2));
     let info = PortInfo { name: "net_af_packet0".into(), aliases: vec!["eth0".into()], number: 7 };
     let tally = DirectionCounts { packets_in: u64::MAX, dropped: [3; 9], ..DirectionCounts::default() };
     let count = Count::new((1, 2, 1), tally);
     let packets = Some(PacketMemory { tenant: "alice".into(), len: 1 << 24 });
     vec![
-        Report::Hello {
+        LibraryMessage::Hello {
             version: VERSION,
             session: u64::MAX,
             kind: Kind::Xsk,
             application: "ovs-vswitchd".into(),
         },
-        Report::PortUp { port, info },
-        Report::PortDown { port },
-        Report::LaneUp { lane, port, queue: 3, facing: Facing::Transmit, packets: None },
-        Report::LaneUp { lane, port, queue: 3, facing: Facing::Receive, packets },
-        Report::LaneDown { lane },
-        Report::Fault { lane, tenant: 1, channel: 9, why: "the P4 VM is gone".into() },
-        Report::Counts {
+        LibraryMessage::PortUp { port, info },
+        LibraryMessage::PortDown { port },
+        LibraryMessage::LaneUp { lane, port, queue: 3, facing: QueueSide::Transmit, packets: None },
+        LibraryMessage::LaneUp { lane, port, queue: 3, facing: QueueSide::Receive, packets },
+        LibraryMessage::LaneDown { lane },
+        LibraryMessage::Fault { lane, tenant: 1, channel: 9, why: "the P4 VM is gone".into() },
+        LibraryMessage::Counts {
             lane,
             counts: vec![count; 3],
             unowned: UnownedCounts { passed: 1, dropped: 2, spoofed: 3, refused: 4 },
         },
-        Report::Remark { port: Some(port), remark: Remark::Bypass("rte_flow".into()) },
-        Report::Programs { id: 3, reply: Box::new(Reply::Loaded { digest: [7; 32], instructions: 9 }) },
+        LibraryMessage::Notice { port: Some(port), notice: Notice::Bypass("rte_flow".into()) },
+        LibraryMessage::Programs {
+            id: 3,
+            reply: Box::new(Reply::Loaded { digest: [7; 32], instructions: 9 }),
+        },
     ]
 }
 
@@ -35,18 +38,18 @@ fn tunnel(port: u16) -> Tunnel {
     Tunnel { kind: TunnelKind::Geneve, address: Some([192, 0, 2, 7].into()), port }
 }
 
-fn orders() -> Vec<Order> {
+fn orders() -> Vec<DaemonMessage> {
     let (port, lane) = (PortId(1), LaneId(2));
     let geometry = WireGeometry { slots: 64, header_bytes: 128, headroom: 64 };
     vec![
-        Order::Setup { version: VERSION, len: 100 },
-        Order::Role { port, role: PortRole::Vm { tenant: 1, vm: 2 } },
-        Order::Channel { lane, tenant: 1, channel: 3, geometry, zero_copy: true },
-        Order::NoChannel { lane, tenant: 1 },
-        Order::Refused { why: "no".into() },
-        Order::Judge { tenant: 7 },
-        Order::Tunnels { end_points: vec![tunnel(6081), tunnel(1)] },
-        Order::Programs {
+        DaemonMessage::Setup { version: VERSION, len: 100 },
+        DaemonMessage::Role { port, role: PortRole::Vm { tenant: 1, vm: 2 } },
+        DaemonMessage::Channel { lane, tenant: 1, channel: 3, geometry, zero_copy: true },
+        DaemonMessage::NoChannel { lane, tenant: 1 },
+        DaemonMessage::Refused { why: "no".into() },
+        DaemonMessage::Judge { tenant: 7 },
+        DaemonMessage::Tunnels { end_points: vec![tunnel(6081), tunnel(1)] },
+        DaemonMessage::Programs {
             tenant: 1,
             id: 3,
             approved: Some([7; 32]),
@@ -110,13 +113,13 @@ fn what_is_longer_than_it_may_be_is_refused() {
     let info = |name: &str, aliases| PortInfo { name: name.into(), aliases, number: 0 };
     let port = PortId(1);
     for report in [
-        Report::Hello { version: 1, session: 1, kind: Kind::Dpdk, application: long.clone() },
-        Report::PortUp { port, info: info(&long, Vec::new()) },
-        Report::PortUp { port, info: info("a", vec![long.clone()]) },
-        Report::PortUp { port, info: info("a", vec![String::new(); MAX_ALIASES + 1]) },
-        Report::Fault { lane: LaneId(1), tenant: 0, channel: 0, why: long.clone() },
-        Report::Remark { port: None, remark: Remark::Note(long.clone()) },
-        Report::Counts {
+        LibraryMessage::Hello { version: 1, session: 1, kind: Kind::Dpdk, application: long.clone() },
+        LibraryMessage::PortUp { port, info: info(&long, Vec::new()) },
+        LibraryMessage::PortUp { port, info: info("a", vec![long.clone()]) },
+        LibraryMessage::PortUp { port, info: info("a", vec![String::new(); MAX_ALIASES + 1]) },
+        LibraryMessage::Fault { lane: LaneId(1), tenant: 0, channel: 0, why: long.clone() },
+        LibraryMessage::Notice { port: None, notice: Notice::Note(long.clone()) },
+        LibraryMessage::Counts {
             lane: LaneId(1),
             counts: vec![Count::default(); MAX_COUNTS + 1],
             unowned: UnownedCounts::default(),
@@ -124,9 +127,9 @@ fn what_is_longer_than_it_may_be_is_refused() {
     ] {
         assert!(matches!(decode_report(&encode(&report).unwrap(), 0), Err(MessageError::TooMuch(_))));
     }
-    let refused = Order::Refused { why: long.clone() };
+    let refused = DaemonMessage::Refused { why: long.clone() };
     assert!(matches!(decode_order(&encode(&refused).unwrap(), 0), Err(MessageError::TooMuch(_))));
-    let tunnels = Order::Tunnels { end_points: vec![tunnel(1); MAX_TUNNELS + 1] };
+    let tunnels = DaemonMessage::Tunnels { end_points: vec![tunnel(1); MAX_TUNNELS + 1] };
     assert!(matches!(decode_order(&encode(&tunnels).unwrap(), 0), Err(MessageError::TooMuch(_))));
     assert_eq!(cut(&long).len(), MAX_TEXT);
     assert_eq!(cut(&"ä".repeat(MAX_TEXT)).len(), MAX_TEXT);
@@ -145,7 +148,7 @@ fn as_many_counts_as_a_message_may_hold_fit_into_one() {
         held: 0,
     };
     let count = Count::new((u16::MAX, u16::MAX, 1), tally);
-    let report = Report::Counts {
+    let report = LibraryMessage::Counts {
         lane: LaneId(u32::MAX),
         counts: vec![count; MAX_COUNTS],
         unowned: UnownedCounts { passed: u64::MAX, dropped: u64::MAX, spoofed: u64::MAX, refused: u64::MAX },

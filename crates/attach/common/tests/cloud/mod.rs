@@ -1,10 +1,10 @@
 //! The test daemon and the test switch.
 
 use p4shield_abi::channel::Geometry;
-use p4shield_attach::message::Report;
+use p4shield_attach::message::LibraryMessage;
 use p4shield_attach::{
-    Allowed, Headers, Heard, Host, Kind, Lane, LaneId, Options, Peer, PortId, PortInfo, Server, Session,
-    Setup,
+    Allowed, Headers, Kind, Lane, LaneId, Options, Peer, PortId, PortInfo, Server, Session, Setup,
+    SwitchEvent, SwitchEvents,
 };
 use p4shield_channel::{Doorbell, RequestBatch, Responder, Response, SharedMemory, create_channel};
 use p4shield_config::Config;
@@ -99,14 +99,14 @@ pub(crate) struct Daemon {
 #[derive(Default)]
 struct Keepers {
     p4vms: Vec<Mutex<P4Vm>>,
-    heard: Mutex<Vec<Heard>>,
+    heard: Mutex<Vec<SwitchEvent>>,
     lanes: Mutex<Vec<(Arc<Peer>, LaneId, PortId)>>,
     channels: AtomicU64,
 }
 
-impl Host for Keepers {
-    fn heard(&self, peer: &Arc<Peer>, heard: Heard) {
-        if let Heard::Said(Report::LaneUp { lane, port, .. }) = heard {
+impl SwitchEvents for Keepers {
+    fn event(&self, peer: &Arc<Peer>, heard: SwitchEvent) {
+        if let SwitchEvent::Message(LibraryMessage::LaneUp { lane, port, .. }) = heard {
             self.lanes.lock().unwrap().push((Arc::clone(peer), lane, port));
             self.connect(peer, lane);
         }
@@ -149,11 +149,11 @@ impl Daemon {
         lanes.last().map(|(peer, _, port)| (Arc::clone(peer), *port)).unwrap()
     }
 
-    pub(crate) fn count(&self, what: impl Fn(&Heard) -> bool) -> usize {
+    pub(crate) fn count(&self, what: impl Fn(&SwitchEvent) -> bool) -> usize {
         self.host.heard.lock().unwrap().iter().filter(|h| what(h)).count()
     }
 
-    pub(crate) fn heard(&self, what: impl Fn(&Heard) -> bool) -> bool {
+    pub(crate) fn heard(&self, what: impl Fn(&SwitchEvent) -> bool) -> bool {
         self.count(what) > 0
     }
 }

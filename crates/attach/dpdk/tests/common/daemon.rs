@@ -2,9 +2,9 @@
 //! program a function.
 
 use p4shield_abi::channel::{Geometry, VERDICT_HEAD};
-use p4shield_attach::message::Report;
+use p4shield_attach::message::LibraryMessage;
 use p4shield_attach::{
-    Allowed, Headers, Heard, Host, LaneId, Peer, PortInfo, Remark, Server, Setup, UnownedCounts,
+    Allowed, Headers, LaneId, Notice, Peer, PortInfo, Server, Setup, SwitchEvent, SwitchEvents, UnownedCounts,
 };
 use p4shield_channel::{Doorbell, Memory, RequestBatch, Responder, Response, SharedMemory, create_channel};
 use p4shield_config::{Config, FILE_VARIABLE, Tunnel};
@@ -119,32 +119,34 @@ struct Keepers {
 struct Account {
     peers: Vec<Arc<Peer>>,
     ports: Vec<PortInfo>,
-    remarks: Vec<Remark>,
+    remarks: Vec<Notice>,
     /// By lane, what it counted last.
     nobodys: HashMap<(u64, LaneId), UnownedCounts>,
 }
 
-impl Host for Keepers {
-    fn heard(&self, peer: &Arc<Peer>, heard: Heard) {
+impl SwitchEvents for Keepers {
+    fn event(&self, peer: &Arc<Peer>, heard: SwitchEvent) {
         let report = match heard {
-            Heard::Came => return self.heard().peers.push(Arc::clone(peer)),
-            Heard::Said(report) => report,
+            SwitchEvent::Connected => return self.heard().peers.push(Arc::clone(peer)),
+            SwitchEvent::Message(report) => report,
             // It comes again, and tells everything again.
-            Heard::Left => return self.p4vms.iter().for_each(|p| p.leave(peer.session, |_| true)),
+            SwitchEvent::Disconnected => {
+                return self.p4vms.iter().for_each(|p| p.leave(peer.session, |_| true));
+            }
         };
         match report {
-            Report::PortUp { port, info } => {
+            LibraryMessage::PortUp { port, info } => {
                 if let Some(role) = info.names().find_map(|n| self.config.role_of_name(n)) {
                     peer.role(port, role);
                 }
                 self.heard().ports.push(info);
             }
-            Report::LaneUp { lane, .. } => self.connect(peer, lane),
-            Report::LaneDown { lane } => {
+            LibraryMessage::LaneUp { lane, .. } => self.connect(peer, lane),
+            LibraryMessage::LaneDown { lane } => {
                 self.p4vms.iter().for_each(|p| p.leave(peer.session, |l| l == lane));
             }
-            Report::Remark { remark, .. } => self.heard().remarks.push(remark),
-            Report::Counts { lane, unowned, .. } => {
+            LibraryMessage::Notice { notice, .. } => self.heard().remarks.push(notice),
+            LibraryMessage::Counts { lane, unowned, .. } => {
                 self.heard().nobodys.insert((peer.session, lane), unowned);
             }
             _ => {}
@@ -180,7 +182,7 @@ impl Daemon {
         self.host.heard().ports.iter().map(|p| p.name.clone()).collect()
     }
 
-    pub(crate) fn remarks(&self) -> Vec<Remark> {
+    pub(crate) fn remarks(&self) -> Vec<Notice> {
         self.host.heard().remarks.clone()
     }
 

@@ -10,8 +10,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use p4shield_abi::channel::Geometry;
-use p4shield_attach::message::Report;
-use p4shield_attach::{Allowed, Headers, Heard, Host, LaneId, Peer, Remark, Server, Setup};
+use p4shield_attach::message::LibraryMessage;
+use p4shield_attach::{Allowed, Headers, LaneId, Notice, Peer, Server, Setup, SwitchEvent, SwitchEvents};
 use p4shield_channel::{Doorbell, PacketMemory, RequestBatch, Responder, Response, create_channel};
 use p4shield_config::Config;
 
@@ -92,7 +92,7 @@ impl Daemon {
     }
 
     /// Returns the notices for the operator.
-    pub(crate) fn remarks(&self) -> Vec<Remark> {
+    pub(crate) fn remarks(&self) -> Vec<Notice> {
         self.host.remarks.lock().expect("no panic").clone()
     }
 
@@ -118,7 +118,7 @@ struct P4Vm {
     lines: Mutex<Vec<(u64, LaneId, Responder, Doorbell)>>,
     judged: AtomicU64,
     faults: Mutex<Vec<String>>,
-    remarks: Mutex<Vec<Remark>>,
+    remarks: Mutex<Vec<Notice>>,
     refused: Mutex<BTreeMap<LaneId, u64>>,
     ends: AtomicBool,
     /// The UMEM of the lane that the next message announces.
@@ -127,15 +127,15 @@ struct P4Vm {
     zero_copy: AtomicU32,
 }
 
-impl Host for P4Vm {
+impl SwitchEvents for P4Vm {
     fn packets(&self, _: &Arc<Peer>, _: LaneId, memory: OwnedFd) {
         *self.handed.lock().expect("no panic") = Some(memory);
     }
 
-    fn heard(&self, peer: &Arc<Peer>, heard: Heard) {
+    fn event(&self, peer: &Arc<Peer>, heard: SwitchEvent) {
         static NUMBER: AtomicU32 = AtomicU32::new(1);
         match heard {
-            Heard::Said(Report::LaneUp { lane, packets, .. }) => {
+            SwitchEvent::Message(LibraryMessage::LaneUp { lane, packets, .. }) => {
                 let memory = create_channel("test", GEOMETRY).expect("memory");
                 let (ours, theirs) = Doorbell::pair().expect("a doorbell");
                 let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -153,16 +153,16 @@ impl Host for P4Vm {
                 peer.channel(lane, 0, channel, fd, &theirs, headers);
                 self.lines.lock().expect("no panic").push((peer.session, lane, judge, ours));
             }
-            Heard::Said(Report::LaneDown { lane }) => {
+            SwitchEvent::Message(LibraryMessage::LaneDown { lane }) => {
                 self.lines.lock().expect("no panic").retain(|l| (l.0, l.1) != (peer.session, lane));
             }
-            Heard::Said(Report::Counts { lane, unowned, .. }) => {
+            SwitchEvent::Message(LibraryMessage::Counts { lane, unowned, .. }) => {
                 self.refused.lock().expect("no panic").insert(lane, unowned.refused);
             }
-            Heard::Said(Report::Remark { remark, .. }) => {
-                self.remarks.lock().expect("no panic").push(remark);
+            SwitchEvent::Message(LibraryMessage::Notice { notice, .. }) => {
+                self.remarks.lock().expect("no panic").push(notice);
             }
-            Heard::Said(fault @ Report::Fault { .. }) => {
+            SwitchEvent::Message(fault @ LibraryMessage::Fault { .. }) => {
                 self.faults.lock().expect("no panic").push(format!("{fault:?}"));
             }
             _ => {}

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use common::daemon::{Cloud, Daemon};
 use common::library;
 use libc::{c_int, c_long};
-use p4shield_attach::Remark;
+use p4shield_attach::Notice;
 use p4shield_testbed::{NetNs, wait_until};
 
 /// Environment variable: the application's task.
@@ -107,7 +107,7 @@ fn unmediated_sockets_are_reported_to_the_daemon() {
     for task in ["set-up-elsewhere", "mapped-past-libc"] {
         let reported = |daemon: &Daemon| {
             let unmediated =
-                |r: &Remark| matches!(r, Remark::Unmediated(why) if why.contains("is not mediated"));
+                |r: &Notice| matches!(r, Notice::Unmediated(why) if why.contains("is not mediated"));
             wait_until("the notice", 60, || daemon.remarks().iter().any(unmediated)).unwrap();
         };
         if run_application(task, "pass", true, reported).is_none() {

@@ -21,8 +21,8 @@ use crate::config::{Config, Placement};
 use crate::error::DaemonError;
 use crate::lock::SocketLock;
 use crate::totals::Totals;
-use p4shield_attach::message::Report;
-use p4shield_attach::{Allowed, Headers, Heard, Host, LaneId, Peer, Server, Setup};
+use p4shield_attach::message::LibraryMessage;
+use p4shield_attach::{Allowed, Headers, LaneId, Peer, Server, Setup, SwitchEvent, SwitchEvents};
 use p4shield_channel::Doorbell;
 use p4shield_control::{ClientError, Reply, SocketError};
 use p4shield_ovsdb::Monitor;
@@ -141,16 +141,16 @@ impl Shared {
     }
 }
 
-impl Host for Shared {
+impl SwitchEvents for Shared {
     fn packets(&self, peer: &Arc<Peer>, lane: LaneId, memory: OwnedFd) {
         self.registry().announce_memory(peer, lane, memory);
     }
 
-    fn heard(&self, peer: &Arc<Peer>, heard: Heard) {
-        if let Heard::Said(Report::Programs { id, reply }) = heard {
+    fn event(&self, peer: &Arc<Peer>, heard: SwitchEvent) {
+        if let SwitchEvent::Message(LibraryMessage::Programs { id, reply }) = heard {
             return self.pending.complete(peer, id, *reply);
         }
-        if heard == Heard::Left {
+        if heard == SwitchEvent::Disconnected {
             self.pending.cancel(peer);
         }
         let change = self.registry().apply(peer, heard);

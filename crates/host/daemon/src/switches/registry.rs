@@ -5,8 +5,8 @@ use crate::attachment::{LaneKey, PacketMemoryFile, SwitchKey};
 use crate::config::{Config as FileConfig, Role, Tunnel};
 use crate::status::{PortStatus, SwitchStatus};
 use crate::totals::Totals;
-use p4shield_attach::message::Report;
-use p4shield_attach::{Count, Facing, Heard, LaneId, Peer, PortId, PortInfo, Remark, UnownedCounts};
+use p4shield_attach::message::LibraryMessage;
+use p4shield_attach::{Count, LaneId, Notice, Peer, PortId, PortInfo, QueueSide, SwitchEvent, UnownedCounts};
 use p4shield_channel::PacketMemory;
 use p4shield_control::printable;
 use p4shield_mediator::Config;
@@ -36,7 +36,7 @@ impl LaneCounts {
 struct LaneRecord {
     key: LaneKey,
     port: PortId,
-    facing: Facing,
+    facing: QueueSide,
     /// By tenant: the number of its channel.
     channels: Vec<Option<u32>>,
     /// The memory that its packets are in, and the tenant that owns all of them, as the switch reports.
@@ -50,7 +50,7 @@ struct PortRecord {
     info: PortInfo,
     /// The role that was last sent to the library.
     sent_role: Option<Role>,
-    remarks: Vec<Remark>,
+    remarks: Vec<Notice>,
 }
 
 struct SwitchRecord {
@@ -58,7 +58,7 @@ struct SwitchRecord {
     peer: Arc<Peer>,
     ports: BTreeMap<PortId, PortRecord>,
     lanes: BTreeMap<LaneId, LaneRecord>,
-    remarks: Vec<Remark>,
+    remarks: Vec<Notice>,
     /// The endpoints of tunnels that were last sent to the library.
     sent_tunnels: Option<Vec<Tunnel>>,
 }
@@ -103,9 +103,9 @@ impl SwitchRegistry {
         }
     }
 
-    pub(super) fn apply(&mut self, peer: &Arc<Peer>, heard: Heard) -> RegistryChange {
+    pub(super) fn apply(&mut self, peer: &Arc<Peer>, heard: SwitchEvent) -> RegistryChange {
         match heard {
-            Heard::Came => {
+            SwitchEvent::Connected => {
                 self.next_switch += 1;
                 self.switches.push(SwitchRecord {
                     key: SwitchKey(self.next_switch),
@@ -118,26 +118,26 @@ impl SwitchRegistry {
                 // The switch needs the endpoints of tunnels, and with placement `inline` its programs.
                 RegistryChange { ports: true, lanes: true }
             }
-            Heard::Left => {
+            SwitchEvent::Disconnected => {
                 self.remove_switch(peer);
                 RegistryChange { lanes: true, ..RegistryChange::default() }
             }
-            Heard::Said(report) => self.apply_message(peer, report).unwrap_or_default(),
+            SwitchEvent::Message(report) => self.apply_message(peer, report).unwrap_or_default(),
         }
     }
 
-    fn apply_message(&mut self, peer: &Arc<Peer>, report: Report) -> Option<RegistryChange> {
+    fn apply_message(&mut self, peer: &Arc<Peer>, report: LibraryMessage) -> Option<RegistryChange> {
         let switch = self.switches.iter_mut().find(|s| Arc::ptr_eq(&s.peer, peer))?;
         let mut change = RegistryChange::default();
         match report {
             // Handled elsewhere.
-            Report::Hello { .. } | Report::Programs { .. } => {}
-            Report::PortUp { port, info } => {
+            LibraryMessage::Hello { .. } | LibraryMessage::Programs { .. } => {}
+            LibraryMessage::PortUp { port, info } => {
                 switch.ports.insert(port, PortRecord { info, sent_role: None, remarks: Vec::new() });
                 change.ports = true;
             }
-            Report::PortDown { port } => drop(switch.ports.remove(&port)),
-            Report::LaneUp { lane, port, facing, packets, .. } => {
+            LibraryMessage::PortDown { port } => drop(switch.ports.remove(&port)),
+            LibraryMessage::LaneUp { lane, port, facing, packets, .. } => {
                 let announced = self.announced_memory.take().filter(|n| (n.0, n.1) == (peer.session, lane));
                 let memory = packets.zip(announced).map(|(told, (.., memory))| {
                     (PacketMemoryFile { memory: Arc::new(memory), len: told.len }, told.tenant)
@@ -152,12 +152,12 @@ impl SwitchRegistry {
                 );
                 change.lanes = true;
             }
-            Report::LaneDown { lane } => {
+            LibraryMessage::LaneDown { lane } => {
                 switch.lanes.remove(&lane)?.counted.add_to(&mut self.retired);
                 self.retired.clear_held();
                 change.lanes = true;
             }
-            Report::Fault { lane, tenant, channel, why } => {
+            LibraryMessage::Fault { lane, tenant, channel, why } => {
                 // A fault of a channel that was replaced meanwhile is ignored.
                 let current = switch.lanes.get_mut(&lane)?.channels.get_mut(usize::from(tenant))?;
                 if *current == Some(channel) {
@@ -166,7 +166,7 @@ impl SwitchRegistry {
                     change.lanes = true;
                 }
             }
-            Report::Counts { lane, counts, unowned } => {
+            LibraryMessage::Counts { lane, counts, unowned } => {
                 let counted = &mut switch.lanes.get_mut(&lane)?.counted;
                 counted.unowned = unowned;
                 for c in counts {
@@ -176,13 +176,13 @@ impl SwitchRegistry {
                     }
                 }
             }
-            Report::Remark { port, remark } => {
+            LibraryMessage::Notice { port, notice } => {
                 let remarks = match port {
                     None => &mut switch.remarks,
                     Some(port) => &mut switch.ports.get_mut(&port)?.remarks,
                 };
-                if remarks.len() < MAX_REMARKS && !remarks.contains(&remark) {
-                    remarks.push(remark);
+                if remarks.len() < MAX_REMARKS && !remarks.contains(&notice) {
+                    remarks.push(notice);
                 }
             }
         }
@@ -320,7 +320,7 @@ impl SwitchRecord {
         bypasses.extend(roles.bypass(&self.peer.application));
         notes.extend(unmediated);
         let port = |(id, port): (&PortId, &PortRecord)| {
-            let queues = Facing::ALL
+            let queues = QueueSide::ALL
                 .map(|facing| self.lanes.values().filter(|l| (l.port, l.facing) == (*id, facing)).count());
             let zero_copy_queues =
                 self.lanes.values().filter(|l| l.port == *id && l.zero_copy.is_some()).count();
@@ -368,13 +368,13 @@ impl SwitchRecord {
 }
 
 /// Sorts notices into bypasses, reasons for not being mediated, and notes; makes them printable.
-fn by_kind(remarks: &[Remark]) -> (Vec<String>, Vec<String>, Vec<String>) {
+fn by_kind(remarks: &[Notice]) -> (Vec<String>, Vec<String>, Vec<String>) {
     let (mut bypasses, mut unmediated, mut notes) = (Vec::new(), Vec::new(), Vec::new());
     for remark in remarks {
         let list = match remark {
-            Remark::Bypass(_) => &mut bypasses,
-            Remark::Unmediated(_) => &mut unmediated,
-            Remark::Note(_) => &mut notes,
+            Notice::Bypass(_) => &mut bypasses,
+            Notice::Unmediated(_) => &mut unmediated,
+            Notice::Note(_) => &mut notes,
         };
         list.push(printable(remark.text()));
     }

@@ -3,7 +3,7 @@
 
 use crate::Test;
 use crate::fixture::{Fixture, wait_for};
-use p4shield_attach::{Kind, Lane, Options, PortInfo, Remark, Session};
+use p4shield_attach::{Kind, Lane, Notice, Options, PortInfo, Session};
 use p4shield_daemon::status::{State, Status};
 use p4shield_daemon::{PortStatus, api};
 use p4shield_mediator::{Disposition, ReleasedPacket};
@@ -273,8 +273,8 @@ fn ports_in_status() {
     assert!(none.advice.iter().any(|a| a.contains("no switch is connected")), "{:?}", none.advice);
     let switch = Switch::start(&fixture.at("p4shield.toml"), "port0");
     let spare = switch.session.port_up(PortInfo { name: "spare\u{1b}[2J".into(), ..PortInfo::default() });
-    switch.session.remark(Some(spare), Remark::Unmediated("it has no receive callbacks".into()));
-    switch.session.remark(None, Remark::Bypass("flows are offloaded".into()));
+    switch.session.notify(Some(spare), Notice::Unmediated("it has no receive callbacks".into()));
+    switch.session.notify(None, Notice::Bypass("flows are offloaded".into()));
     switch.is_served();
     wait_for("ports", || {
         status(&fixture).switches.first().is_some_and(|s| s.ports.len() == 2 && s.ports[1].why.is_some())

@@ -6,8 +6,8 @@ use crate::fixture::{Fixture, wait_for};
 use crate::switches::{ALICE, Daemon, Switch, status, text};
 use p4shield_abi::Direction;
 use p4shield_abi::channel::Geometry;
-use p4shield_attach::message::Report;
-use p4shield_attach::{Allowed, Heard, Host, Peer, Server, Setup};
+use p4shield_attach::message::LibraryMessage;
+use p4shield_attach::{Allowed, Peer, Server, Setup, SwitchEvent, SwitchEvents};
 use p4shield_control::{Hello, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
 use p4shield_daemon::api;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -78,11 +78,11 @@ struct HostileDaemon {
     replies: Mutex<HashMap<u32, Reply>>,
 }
 
-impl Host for HostileDaemon {
-    fn heard(&self, peer: &Arc<Peer>, heard: Heard) {
+impl SwitchEvents for HostileDaemon {
+    fn event(&self, peer: &Arc<Peer>, heard: SwitchEvent) {
         match heard {
-            Heard::Came => *self.switch.lock().unwrap() = Some(Arc::clone(peer)),
-            Heard::Said(Report::Programs { id, reply }) => {
+            SwitchEvent::Connected => *self.switch.lock().unwrap() = Some(Arc::clone(peer)),
+            SwitchEvent::Message(LibraryMessage::Programs { id, reply }) => {
                 self.replies.lock().unwrap().insert(id, *reply);
             }
             _ => {}

@@ -1,9 +1,11 @@
 //! The library's thread: connects, tells, hears, and begins again when the daemon goes.
 
 use crate::inline::{InlineLibrary, InlineTenants};
-use crate::message::{Kind, MessageError, Order, Remark, Report, VERSION, cut, decode_order, encode};
-use crate::session::Shared;
+use crate::message::{
+    DaemonMessage, Kind, LibraryMessage, MessageError, Notice, VERSION, cut, decode_order, encode,
+};
 use crate::setup::{Setup, SetupError};
+use crate::shared::Shared;
 use p4shield_abi::channel::Geometry;
 use p4shield_channel::{Doorbell, Requester, SharedMemory};
 use p4shield_control::{Received, Socket, SocketError, printable};
@@ -52,22 +54,22 @@ enum Ended {
     #[error("the daemon gave a channel that is none: {0}")]
     Channel(String),
     #[error("the daemon has not read for {PATIENCE:?}")]
-    Deaf,
+    PeerStalled,
     #[error("the daemon's socket belongs to user {0}, who is neither root nor the switch's own")]
     Impostor(u32),
     #[error("the session ends")]
     Stop,
 }
 
-pub(crate) struct Link {
+pub(crate) struct ControlThread {
     shared: Arc<Shared>,
     rung: Doorbell,
-    hello: Report,
+    hello: LibraryMessage,
     /// Programs in this process. They go on while the daemon is away.
     inline: InlineTenants,
 }
 
-impl Link {
+impl ControlThread {
     pub(crate) fn new(
         shared: Arc<Shared>,
         rung: Doorbell,
@@ -77,7 +79,7 @@ impl Link {
         let mut random = [0; 8];
         getrandom(&mut random, GetRandomFlags::empty())?;
         let session = u64::from_ne_bytes(random);
-        let hello = Report::Hello { version: VERSION, session, kind, application: cut(application) };
+        let hello = LibraryMessage::Hello { version: VERSION, session, kind, application: cut(application) };
         Ok(Self { shared, rung, hello, inline: InlineTenants::default() })
     }
 
@@ -88,7 +90,7 @@ impl Link {
         let mut told = String::new();
         loop {
             let began = Instant::now();
-            let ended = self.talk();
+            let ended = self.converse();
             self.shared.registry().lost();
             let Err(ended) = ended else { return };
             if matches!(ended, Ended::Stop) {
@@ -101,14 +103,14 @@ impl Link {
             }
             pause =
                 if began.elapsed() > LONGEST_PAUSE { FIRST_PAUSE } else { (pause * 2).min(LONGEST_PAUSE) };
-            if self.rest(pause) {
+            if self.pause(pause) {
                 return;
             }
         }
     }
 
     /// Pauses. True if the session ends.
-    fn rest(&self, time: Duration) -> bool {
+    fn pause(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         self.inline.maintain();
         while !self.shared.ending.load(Ordering::Acquire) {
@@ -123,14 +125,14 @@ impl Link {
         true
     }
 
-    fn talk(&mut self) -> Result<(), Ended> {
+    fn converse(&mut self) -> Result<(), Ended> {
         let fd = self.connect()?;
         // Polled through a descriptor of its own, since the socket is borrowed while it receives.
         let watched = rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(Ended::Connect)?;
         let mut socket = Socket::new(fd);
         self.shared.registry().connected(self.hello.clone());
         let (mut next_look, mut next_count, mut deaf_since) = (Instant::now(), Instant::now(), None);
-        let mut set_up = false;
+        let mut configured = false;
         loop {
             if self.shared.ending.load(Ordering::Acquire) {
                 return Err(Ended::Stop);
@@ -139,21 +141,21 @@ impl Link {
             if now >= next_look {
                 next_look = now + if self.inline.is_empty() { LOOK } else { INLINE_LOOK };
                 self.inline.maintain();
-                self.shared.registry().look();
+                self.shared.registry().check_faults();
             }
-            if set_up && now >= next_count {
+            if configured && now >= next_count {
                 next_count = now + COUNT;
                 self.shared.registry().count();
             }
-            let all_told = self.tell(&socket)?;
+            let all_told = self.send_messages(&socket)?;
             let since = *deaf_since.get_or_insert_with(Instant::now);
             if all_told {
                 deaf_since = None;
             } else if since.elapsed() > PATIENCE {
-                return Err(Ended::Deaf);
+                return Err(Ended::PeerStalled);
             }
             if self.wait(&watched, !all_told, next_look) {
-                self.hear(&watched, &mut socket, &mut set_up)?;
+                self.receive_messages(&watched, &mut socket, &mut configured)?;
             }
         }
     }
@@ -174,9 +176,9 @@ impl Link {
     }
 
     /// Sends what is to be told. False if not all could be.
-    fn tell(&self, socket: &Socket) -> Result<bool, Ended> {
+    fn send_messages(&self, socket: &Socket) -> Result<bool, Ended> {
         loop {
-            let Some(report) = self.shared.registry().news() else { return Ok(true) };
+            let Some(report) = self.shared.registry().outbox() else { return Ok(true) };
             let descriptor = self.shared.registry().descriptor(&report);
             // A lane that went meanwhile took its memory along; that it went is told next.
             let report = if descriptor.is_none() { report.without_packets() } else { report };
@@ -184,7 +186,7 @@ impl Link {
             match socket.send(&encode(&report)?, &descriptors) {
                 Ok(()) => {}
                 Err(SocketError::Kernel { source: Errno::AGAIN | Errno::NOBUFS, .. }) => {
-                    self.shared.registry().not_told(report);
+                    self.shared.registry().unsent(report);
                     return Ok(false);
                 }
                 Err(e) => return Err(e.into()),
@@ -207,13 +209,18 @@ impl Link {
     }
 
     /// Carries out orders that are there, up to a bound.
-    fn hear(&mut self, watched: &OwnedFd, socket: &mut Socket, set_up: &mut bool) -> Result<(), Ended> {
+    fn receive_messages(
+        &mut self,
+        watched: &OwnedFd,
+        socket: &mut Socket,
+        configured: &mut bool,
+    ) -> Result<(), Ended> {
         for _ in 0..ORDERS {
             let mut fds = [PollFd::from_borrowed_fd(watched.as_fd(), PollFlags::IN)];
             if poll(&mut fds, Some(&Timespec::default())) != Ok(1) {
                 return Ok(());
             }
-            self.obey(socket.receive()?, set_up)?;
+            self.execute(socket.receive()?, configured)?;
         }
         Ok(())
     }
@@ -223,15 +230,17 @@ impl Link {
     fn check_library(&self, setup: &Setup) {
         if let (true, Err(e)) = (setup.inline, InlineLibrary::load()) {
             tracing::error!("{e}");
-            self.shared.registry().remark(None, Remark::Note(e.to_string()));
+            self.shared.registry().notice(None, Notice::Note(e.to_string()));
         }
     }
 
-    fn obey(&mut self, message: Received, set_up: &mut bool) -> Result<(), Ended> {
+    fn execute(&mut self, message: Received, configured: &mut bool) -> Result<(), Ended> {
         let order = decode_order(&message.bytes, message.descriptors.len())?;
         match order {
-            Order::Setup { version, .. } if version != VERSION => return Err(Ended::Version(version)),
-            Order::Setup { len, .. } => {
+            DaemonMessage::Setup { version, .. } if version != VERSION => {
+                return Err(Ended::Version(version));
+            }
+            DaemonMessage::Setup { len, .. } => {
                 for memory in &message.descriptors {
                     let setup = Setup::from_memory(memory, len)?;
                     self.check_library(&setup);
@@ -239,37 +248,37 @@ impl Link {
                         self.inline.clear();
                     }
                 }
-                *set_up = true;
+                *configured = true;
             }
-            Order::Refused { why } => return Err(Ended::Refused(why)),
+            DaemonMessage::Refused { why } => return Err(Ended::Refused(why)),
             // Numbers of tenants mean nothing before.
-            _ if !*set_up => return Err(Ended::Unknown("tenants")),
-            Order::Role { port, role } => {
+            _ if !*configured => return Err(Ended::Unknown("tenants")),
+            DaemonMessage::Role { port, role } => {
                 if !self.shared.registry().role(port, role.into()) {
                     return Err(Ended::Unknown("a port or VM"));
                 }
             }
-            Order::Channel { lane, tenant, channel, geometry, zero_copy } => {
+            DaemonMessage::Channel { lane, tenant, channel, geometry, zero_copy } => {
                 // Mapped before the lock is taken.
                 let link = link(geometry.into(), message.descriptors)?;
                 if !self.shared.registry().channel(lane, tenant, Some(channel), (Some(link), zero_copy)) {
                     return Err(Ended::Unknown("a lane or tenant"));
                 }
             }
-            Order::Programs { tenant, id, approved, geometry, request } => {
+            DaemonMessage::Programs { tenant, id, approved, geometry, request } => {
                 // Without the lock: linking and compiling take their time.
                 let place = (tenant, geometry.into());
                 let reply = self.inline.handle(place, approved, request, message.descriptors);
                 self.shared.registry().answer(id, reply);
             }
-            Order::Judge { tenant } => {
+            DaemonMessage::Judge { tenant } => {
                 let engine = self.inline.activate(tenant);
                 if !engine.is_some_and(|engine| self.shared.registry().judge(tenant, engine)) {
                     return Err(Ended::Unknown("a tenant's programs"));
                 }
             }
-            Order::Tunnels { end_points } => self.shared.set_tunnels(&end_points),
-            Order::NoChannel { lane, tenant } => {
+            DaemonMessage::Tunnels { end_points } => self.shared.set_tunnels(&end_points),
+            DaemonMessage::NoChannel { lane, tenant } => {
                 if !self.shared.registry().channel(lane, tenant, None, (None, false)) {
                     return Err(Ended::Unknown("a lane or tenant"));
                 }

@@ -1,4 +1,5 @@
-//! The library's thread: connects, tells, hears, and begins again when the daemon goes.
+//! The control thread: connects to the daemon, exchanges messages, and reconnects when the connection
+//! ends.
 
 use crate::inline::{InlineLibrary, InlineTenants};
 use crate::message::{
@@ -19,25 +20,25 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Time between two looks for faults.
+/// Interval of checks for faults.
 const LOOK: Duration = Duration::from_millis(200);
-/// Time between two looks while programs run in this process: their logs are published in time
-/// though nothing comes.
+/// The same interval while programs run in this process, so that their logs are published in time
+/// without packets.
 const INLINE_LOOK: Duration = Duration::from_millis(50);
-/// Time between two tellings of counts.
+/// Interval of counts.
 const COUNT: Duration = Duration::from_secs(1);
-/// Pause before connecting again; each further one in a row doubles it.
+/// Pause before a reconnection; each further one in a row doubles it.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// How long a daemon may not read before it is taken for dead.
+/// Time within which the daemon must read a message.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Orders that are carried out before faults are looked for again.
+/// Messages that are executed before the next check for faults.
 const ORDERS: usize = 256;
 
-/// Why a talk ended.
+/// Reason why a connection ended.
 #[derive(Debug, thiserror::Error)]
 enum Ended {
-    #[error("cannot connect")]
+    #[error("cannot connect to the daemon")]
     Connect(#[source] Errno),
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -47,13 +48,13 @@ enum Ended {
     Setup(#[from] SetupError),
     #[error("the daemon speaks version {0} and this library {VERSION}; restart the switch, or the daemon")]
     Version(u32),
-    #[error("the daemon hung up: {0}")]
+    #[error("the daemon closed the connection: {0}")]
     Refused(String),
-    #[error("the daemon spoke of {0} that there never was")]
+    #[error("the daemon sent a message about {0} that never existed")]
     Unknown(&'static str),
-    #[error("the daemon gave a channel that is none: {0}")]
+    #[error("the daemon sent an invalid channel: {0}")]
     Channel(String),
-    #[error("the daemon has not read for {PATIENCE:?}")]
+    #[error("the daemon has not read its messages for {PATIENCE:?}")]
     PeerStalled,
     #[error("the daemon's socket belongs to user {0}, who is neither root nor the switch's own")]
     Impostor(u32),
@@ -65,7 +66,7 @@ pub(crate) struct ControlThread {
     shared: Arc<Shared>,
     rung: Doorbell,
     hello: LibraryMessage,
-    /// Programs in this process. They go on while the daemon is away.
+    /// Programs in this process. They continue while the daemon is away.
     inline: InlineTenants,
 }
 
@@ -83,10 +84,10 @@ impl ControlThread {
         Ok(Self { shared, rung, hello, inline: InlineTenants::default() })
     }
 
-    /// Until the session ends.
+    /// Runs until the session ends.
     pub(crate) fn run(mut self) {
         let mut pause = FIRST_PAUSE;
-        // Told once, and again when it changes: a daemon may be away for long.
+        // Logs a reason once, and again when it changes: a daemon may be away for long.
         let mut told = String::new();
         loop {
             let began = Instant::now();
@@ -98,7 +99,9 @@ impl ControlThread {
             }
             let text = printable(&ended.to_string());
             if text != told {
-                tracing::warn!("no talk with the daemon, tenants' policies hold until there is: {text}");
+                tracing::warn!(
+                    "no connection to the daemon; tenants' fail policies apply until there is one: {text}"
+                );
                 told = text;
             }
             pause =
@@ -109,7 +112,7 @@ impl ControlThread {
         }
     }
 
-    /// Pauses. True if the session ends.
+    /// Pauses. Returns true if the session ends.
     fn pause(&self, time: Duration) -> bool {
         let end = Instant::now() + time;
         self.inline.maintain();
@@ -127,7 +130,7 @@ impl ControlThread {
 
     fn converse(&mut self) -> Result<(), Ended> {
         let fd = self.connect()?;
-        // Polled through a descriptor of its own, since the socket is borrowed while it receives.
+        // Polls a duplicate descriptor, because the socket is borrowed while it receives.
         let watched = rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(Ended::Connect)?;
         let mut socket = Socket::new(fd);
         self.shared.registry().connected(self.hello.clone());
@@ -167,7 +170,7 @@ impl ControlThread {
         let address =
             SocketAddrUnix::new(&self.shared.config.daemon.attach_socket).map_err(Ended::Connect)?;
         connect(&fd, &address).map_err(Ended::Connect)?;
-        // Whoever else could put a socket there would be told of every port and hand out channels.
+        // Another user's process at this path would learn of every port and could send channels.
         let owner = rustix::net::sockopt::socket_peercred(&fd).map_err(Ended::Connect)?.uid;
         if !owner.is_root() && owner != rustix::process::geteuid() {
             return Err(Ended::Impostor(owner.as_raw()));
@@ -175,12 +178,12 @@ impl ControlThread {
         Ok(fd)
     }
 
-    /// Sends what is to be told. False if not all could be.
+    /// Sends the queued messages. Returns false if some remain.
     fn send_messages(&self, socket: &Socket) -> Result<bool, Ended> {
         loop {
             let Some(report) = self.shared.registry().outbox() else { return Ok(true) };
             let descriptor = self.shared.registry().descriptor(&report);
-            // A lane that went meanwhile took its memory along; that it went is told next.
+            // A lane that ended since took its memory along; a later message reports its end.
             let report = if descriptor.is_none() { report.without_packets() } else { report };
             let descriptors: Vec<_> = descriptor.iter().map(|fd| fd.as_fd()).collect();
             match socket.send(&encode(&report)?, &descriptors) {
@@ -194,8 +197,8 @@ impl ControlThread {
         }
     }
 
-    /// Waits for the daemon, for room to send, for news or for the next look. True if the daemon
-    /// says something, or left.
+    /// Waits for the daemon, for room to send, for a message to send or for the next check. Returns
+    /// true if the daemon sent a message or closed the connection.
     fn wait(&self, socket: &OwnedFd, room: bool, until: Instant) -> bool {
         let events = if room { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         let timeout = Timespec::try_from(until.saturating_duration_since(Instant::now())).ok();
@@ -208,7 +211,7 @@ impl ControlThread {
         said.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR)
     }
 
-    /// Carries out orders that are there, up to a bound.
+    /// Receives and executes the available messages, up to a bound.
     fn receive_messages(
         &mut self,
         watched: &OwnedFd,
@@ -251,7 +254,7 @@ impl ControlThread {
                 *configured = true;
             }
             DaemonMessage::Refused { why } => return Err(Ended::Refused(why)),
-            // Numbers of tenants mean nothing before.
+            // Tenants have no numbers before.
             _ if !*configured => return Err(Ended::Unknown("tenants")),
             DaemonMessage::Role { port, role } => {
                 if !self.shared.registry().role(port, role.into()) {
@@ -259,14 +262,14 @@ impl ControlThread {
                 }
             }
             DaemonMessage::Channel { lane, tenant, channel, geometry, zero_copy } => {
-                // Mapped before the lock is taken.
+                // Maps the memory before taking the lock.
                 let link = link(geometry.into(), message.descriptors)?;
                 if !self.shared.registry().channel(lane, tenant, Some(channel), (Some(link), zero_copy)) {
                     return Err(Ended::Unknown("a lane or tenant"));
                 }
             }
             DaemonMessage::Programs { tenant, id, approved, geometry, request } => {
-                // Without the lock: linking and compiling take their time.
+                // Without the lock: linking and compiling take time.
                 let place = (tenant, geometry.into());
                 let reply = self.inline.handle(place, approved, request, message.descriptors);
                 self.shared.registry().answer(id, reply);
@@ -288,9 +291,9 @@ impl ControlThread {
     }
 }
 
-/// The mediator's end of a channel, out of what was sent.
+/// Creates the mediator's end of a channel from a message.
 fn link(geometry: Geometry, descriptors: Vec<OwnedFd>) -> Result<p4shield_mediator::P4VmChannel, Ended> {
-    // Before its size is computed: numbers out of range would overflow.
+    // Checked before computing its size, which numbers out of range would overflow.
     if !geometry.is_valid() {
         return Err(Ended::Channel(format!("its geometry is {geometry:?}")));
     }

@@ -1,4 +1,7 @@
-//! A lane: the mediator of one queue, and the mailbox through which it learns of changes.
+//! A lane: one direction of one queue of a port, with its own mediator and channels.
+//!
+//! The switch's thread submits packets to the lane and polls it. The control thread changes it
+//! through a mailbox. A packet continues in [`Mediator::submit_burst`].
 
 use crate::message::LaneId;
 use crate::process;
@@ -11,52 +14,52 @@ use p4shield_mediator::{
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak, mpsc};
 
-/// What a lane is told.
+/// A change that the control thread posts to a lane.
 enum LaneCommand<P> {
-    /// A tenant's channel, or none.
+    /// Replaces or detaches a tenant's channel.
     Channel(usize, Option<P4VmChannel>),
-    /// A tenant's programs in this process.
+    /// Attaches a tenant's programs in this process.
     Inline(usize, Box<dyn InlineEngine>),
-    /// What the port is.
+    /// Sets the port's description.
     Port(PortSpec),
-    /// VMs whose ingress is asked elsewhere.
+    /// Sets the VMs whose ingress other lanes judge.
     DeferIngress(Vec<VmRef>),
-    /// Other tenants: a mediator that knows them.
+    /// Replaces the tenants by a mediator that knows the new ones.
     Tenants(Mediator<P>),
-    /// To say why a tenant's channel was taken away.
+    /// Requests the reason why a tenant's channel was detached.
     Explain(usize),
 }
 
-/// What a lane events.
+/// An event that a lane reports to the control thread.
 enum LaneEvent<P> {
-    /// A tenant's channel was taken away.
+    /// The mediator detached a tenant's channel.
     Fault(usize, P4VmFault),
-    /// A mediator that holds nothing any more, to be freed by somebody who has the time.
+    /// A mediator that holds no packets any more, for the control thread to free.
     Retired(Box<Mediator<P>>),
 }
 
-/// A lane; used by the thread that polls the queue, which may change between two polls.
+/// A lane. The thread that polls the queue uses it; it may be another thread at each poll.
 ///
-/// Time is whatever is passed as `now`: nanoseconds of a monotonic clock.
+/// The caller passes the time as `now`: nanoseconds of a monotonic clock.
 pub struct Lane<P> {
     id: LaneId,
     mediator: Mediator<P>,
     spec: PortSpec,
     mailbox: Mailbox<LaneCommand<P>>,
     events: mpsc::Sender<LaneEvent<P>>,
-    /// Mediators of tenants that are no more, as long as they hold packets. Oldest first.
+    /// Mediators of previous tenants, as long as they hold packets. Oldest first.
     leaving: Vec<Mediator<P>>,
-    /// Tenants that the mediator knows.
+    /// Number of tenants that the mediator knows.
     tenants: usize,
     now: u64,
     owner: Weak<dyn LaneOwner>,
 }
 
 impl<P: Packet + Send + 'static> Lane<P> {
-    /// A lane and the link thread's side of it.
+    /// Creates a lane and the control thread's access to it.
     ///
     /// # Panics
-    /// `config` is one that a mediator refuses.
+    /// The mediator refuses `config`.
     pub(crate) fn new(
         id: LaneId,
         config: &Config,
@@ -72,29 +75,29 @@ impl<P: Packet + Send + 'static> Lane<P> {
         (lane, Box::new(remote))
     }
 
-    /// Its number.
+    /// Returns its number.
     #[must_use]
     pub const fn id(&self) -> LaneId {
         self.id
     }
 
-    /// Whether the port is that of one VM.
+    /// Returns whether the port belongs to one VM.
     #[must_use]
     #[inline]
     pub const fn is_vms(&self) -> bool {
         matches!(self.spec.source, AllowedSources::Only(_))
     }
 
-    /// Takes a packet that came in at the queue; see [`Mediator::submit`]. What comes out at once
-    /// is to be passed on or freed, everything else comes out of [`Self::poll`].
+    /// Submits a packet that the queue received; see [`Mediator::submit`]. The caller forwards or
+    /// frees the packet that this returns; all others are released by [`Self::poll`].
     #[inline]
     pub fn submit(&mut self, now: u64, packet: P) -> Option<ReleasedPacket<P>> {
         self.mediator.submit(now, &self.spec, packet)
     }
 
-    /// Takes packets that came in at the queue, in their order; see [`Mediator::submit_burst`].
-    /// Looks for changes first: a queue's first poll may bring packets. What comes out at once goes
-    /// to `sink`, everything else comes out of [`Self::poll`].
+    /// Submits packets that the queue received, in order; see [`Mediator::submit_burst`]. Applies
+    /// changes first, because a queue's first poll may have packets. Packets that are released at
+    /// once go to `sink`, all others are released by [`Self::poll`].
     #[inline]
     pub fn submit_burst(
         &mut self,
@@ -106,7 +109,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
         self.mediator.submit_burst(now, &self.spec, packets, sink);
     }
 
-    /// [`Self::submit_burst`] of packets whose addresses are of this network.
+    /// Submits packets whose addresses belong to this network, as [`Self::submit_burst`] does.
     pub fn submit_burst_in(
         &mut self,
         network: Network,
@@ -119,7 +122,8 @@ impl<P: Packet + Send + 'static> Lane<P> {
         self.mediator.submit_burst(now, &spec, packets, sink);
     }
 
-    /// Looks for changes: one load if there are none. [`Self::poll`] and [`Self::submit_burst`] do it, too.
+    /// Applies changes: one load if there are none. [`Self::poll`] and [`Self::submit_burst`] do so,
+    /// too.
     #[inline]
     pub fn check(&mut self, now: u64) {
         self.now = now;
@@ -128,8 +132,8 @@ impl<P: Packet + Send + 'static> Lane<P> {
         }
     }
 
-    /// Gives out packets that are decided, at most `max` of those that pass; see
-    /// [`Mediator::poll`]. To be called all the time. Looks for changes first.
+    /// Releases decided packets, at most `max` of those that pass; see [`Mediator::poll`]. The caller
+    /// polls continuously. Applies changes first.
     #[inline]
     pub fn poll(&mut self, now: u64, max: usize, mut sink: impl FnMut(ReleasedPacket<P>)) -> usize {
         self.check(now);
@@ -140,60 +144,61 @@ impl<P: Packet + Send + 'static> Lane<P> {
         max - room + self.mediator.poll(now, room, sink)
     }
 
-    /// Packets that came out of [`Self::poll`] have been sent; see [`Mediator::sent`].
+    /// Notes that packets from [`Self::poll`] were sent; see [`Mediator::sent`].
     #[inline]
     pub fn sent(&mut self) {
         self.mediator.notify_sent();
     }
 
-    /// Hands over what was submitted. [`Self::poll`] does it, too.
+    /// Publishes the submitted packets. [`Self::poll`] does so, too.
     #[inline]
     pub fn flush(&mut self, now: u64) {
         self.mediator.flush(now);
     }
 
-    /// Packets held.
+    /// Returns the number of held packets.
     #[must_use]
     #[inline]
     pub fn held(&self) -> usize {
         self.mediator.held() + self.leaving.iter().map(Mediator::held).sum::<usize>()
     }
 
-    /// When [`Self::poll`] has to be called next though nothing comes; see
-    /// [`Mediator::next_deadline`]. Changes do not count: whoever sleeps longer learns of them
+    /// Returns the time of the next necessary [`Self::poll`] if no packet arrives; see
+    /// [`Mediator::next_deadline`]. Changes do not count: a caller that sleeps longer applies them
     /// later.
     #[must_use]
     pub fn next_deadline(&self, now: u64) -> Option<u64> {
         self.leaving.first().map(|_| now).or_else(|| self.mediator.next_deadline(now))
     }
 
-    /// Doorbells of P4 VMs that owe answers: to be polled by who sleeps, after an announcement. Who
-    /// does not sleep needs none of this.
+    /// Returns the doorbells of P4 VMs that owe answers, for a caller that sleeps after an
+    /// announcement. Callers that never sleep do not need them.
     pub fn doorbells(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.mediator.awaited_doorbells().map(|(_, bell)| bell)
     }
 
-    /// Silences the [`Self::doorbells`], of which one rang. A P4 VM that closed its end is let go of.
+    /// Silences the [`Self::doorbells`], of which one rang. Detaches a P4 VM that closed its end.
     pub fn silence(&mut self) {
         self.mediator.drain_doorbells();
     }
 
-    /// Lets go of all channels and gives out everything that is held, as its tenants' policies say: at close.
+    /// Detaches all channels and releases all held packets by their tenants' policies. For the end of
+    /// a lane.
     pub fn drain(&mut self, mut sink: impl FnMut(ReleasedPacket<P>)) {
         self.detach_all();
         self.poll_leaving(usize::MAX, &mut sink);
-        // Once more for packets that left their sender's queue for their receiver's.
+        // Once more, for packets that moved from their sender's queue to their receiver's.
         while self.mediator.held() > 0 {
             self.mediator.poll(self.now, usize::MAX, &mut sink);
         }
     }
 
-    /// Carries out what was left in the mailbox.
+    /// Applies the changes in the mailbox.
     #[cold]
     fn apply(&mut self) {
         while let Some(change) = self.mailbox.take() {
             match change {
-                // The link thread knows the tenants.
+                // The control thread checked the tenant.
                 LaneCommand::Channel(tenant, link) => {
                     drop(self.mediator.replace_channel(self.now, tenant, link))
                 }
@@ -221,7 +226,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
         self.leaving.push(old);
     }
 
-    /// Leaves all tenants without a channel.
+    /// Detaches all tenants' channels.
     fn detach_all(&mut self) {
         for tenant in (0..self.tenants).filter(|t| self.mediator.is_attached(*t)).collect::<Vec<_>>() {
             let _ = self.mediator.replace_channel(self.now, tenant, None);
@@ -245,8 +250,8 @@ impl<P: Packet + Send + 'static> Lane<P> {
     }
 }
 
-/// To be announced after [`Lane::check`]. Changes that come later are seen by whoever wakes for
-/// another reason.
+/// The caller announces after [`Lane::check`]. Later changes do not wake it; it applies them when it
+/// wakes for another reason.
 impl<P: Packet + Send + 'static> Sleeper for Lane<P> {
     fn announce(&mut self) -> bool {
         self.leaving.iter().all(|m| m.held() == 0) && self.mediator.announce()
@@ -257,7 +262,7 @@ impl<P: Packet + Send + 'static> Sleeper for Lane<P> {
     }
 }
 
-/// A mediator of a configuration that was checked.
+/// Creates a mediator for a checked configuration.
 fn mediator<P: Packet>(config: &Config) -> Mediator<P> {
     Mediator::new(config).expect("whether a mediator is refused was asked before lanes were made")
 }
@@ -276,29 +281,29 @@ impl<P> Drop for Lane<P> {
     }
 }
 
-/// The session, as a lane knows it.
+/// The owner of lanes: the session.
 pub(crate) trait LaneOwner: Send + Sync {
-    /// A lane ended.
+    /// Removes a lane that ended.
     fn lane_down(&self, lane: LaneId);
 }
 
-/// A lane, as the link thread sees it, whatever its packets are.
+/// The control thread's access to a lane, for any type of packets.
 pub(crate) trait LaneControl: Send {
-    /// Gives a tenant a channel, or none.
+    /// Replaces or detaches a tenant's channel.
     fn channel(&self, tenant: usize, link: Option<P4VmChannel>);
-    /// Gives a tenant programs in this process, in place of a channel.
+    /// Attaches a tenant's programs in this process, in place of a channel.
     fn attach_inline(&self, tenant: usize, engine: Box<dyn InlineEngine>);
-    /// Tells what the port is.
+    /// Sets the port's description.
     fn port(&self, spec: PortSpec);
-    /// Tells whose ingress is asked elsewhere.
+    /// Sets the VMs whose ingress other lanes judge.
     fn defer_ingress(&self, vms: &[VmRef]);
-    /// Replaces the tenants; all are without channels then.
+    /// Replaces the tenants, which detaches all channels.
     fn tenants(&mut self, config: &Config);
-    /// Asks why a tenant's channel was taken away. Answered by [`Self::faults`], later.
+    /// Requests the reason why a tenant's channel was detached; [`Self::faults`] returns it later.
     fn explain(&self, tenant: usize);
-    /// Faults that were explained.
+    /// Returns the faults reported since the last call.
     fn faults(&mut self) -> Vec<(usize, P4VmFault)>;
-    /// What happened to packets.
+    /// Returns the packet counters.
     fn counters(&self) -> &Counters;
 }
 

@@ -1,36 +1,37 @@
-//! The seam between the host daemon and the libraries that are preloaded into switches.
+//! The libraries that are preloaded into switches, and their connection to the host daemon.
 //!
 //! ```text
 //!   switch's process                                             host daemon
 //!  ┌──────────────────────────────────────────────┐            ┌────────────────────────────┐
-//!  │ polling thread ── Lane ── mediator ──────────┼─ channel ──┼─► P4 VM (made by a keeper) │
+//!  │ polling thread ── Lane ── mediator ──────────┼─ channel ──┼─► P4 VM                    │
 //!  │                     ▲                        │            │                            │
 //!  │                     │ mailbox                │  control   │                            │
 //!  │ p4shield-link ── Session ────────────────────┼─ socket ───┼── Server ── Peer           │
 //!  └──────────────────────────────────────────────┘            └────────────────────────────┘
 //! ```
 //!
-//! A **lane** is one queue of one port, facing what the switch receives there or what it sends. It
-//! has a mediator of its own and a channel of its own to each tenant's P4 VM, so lanes share
-//! nothing on the way of a packet. A [`Lane`] belongs to the thread that polls the queue;
-//! everything that changes (a channel, none, the port's role, the tenants) is left in a mailbox
-//! that [`Lane::poll`] looks at with one load. The [`Session`] is the library's side of the talk
-//! with the daemon, in a thread of its own.
+//! A **lane** is one direction (receive or transmit) of one queue of a port. It has its own mediator
+//! and its own channel to each tenant's P4 VM, so lanes share nothing on the way of a packet. A
+//! [`Lane`] belongs to the thread that polls the queue; the control thread posts every change (a
+//! channel, the port's role, the tenants) to a mailbox that [`Lane::poll`] checks with one load. The
+//! [`Session`] owns the control thread, which exchanges messages with the daemon.
+//!
+//! A packet's way: the attachment calls [`Lane::submit_burst`] and [`Lane::poll`], which call the
+//! mediator's functions of these names (`p4shield_mediator::Mediator`).
 //!
 //! # Promises
 //!
-//! * **The switch never waits** for the daemon. Without a daemon every tenant is without a P4 VM,
-//!   and its `fail` policy holds; the library knows tenants and policies from the configuration
-//!   file.
-//! * **Everything heals.** When the daemon is back it is told all ports, lanes and remarks again,
-//!   and gives each lane its channels again. A daemon with other tenants than the library knew
-//!   replaces them; what lanes hold at that time gets its old tenant's policy, and no order is
-//!   promised between packets before and after.
-//! * **Neither side believes the other.** Messages ([`message`]) are bounded and checked, numbers
-//!   have to be known; whoever breaks the protocol is hung up on. Who may connect is asked of the
-//!   kernel ([`Allowed`]).
-//! * **A forked child has no lanes.** A child that the switch forks lets go of all channels at its
-//!   first poll and says nothing to the daemon: two processes must not be one end of a channel.
+//! * **The switch never waits** for the daemon. Without a daemon no tenant has a P4 VM, and its `fail`
+//!   policy applies; the library knows tenants and policies from the configuration file.
+//! * **Everything recovers.** When the daemon is back, the library reports all ports, lanes and notices
+//!   again, and the daemon sends each lane its channels again. The tenants of a new configuration
+//!   replace the known ones; packets that lanes hold then get their old tenant's policy, and no order
+//!   is promised between packets before and after.
+//! * **Neither side trusts the other.** Messages ([`message`]) are bounded and checked, and their
+//!   numbers must be known; a side that breaks the protocol is disconnected. The kernel's credentials
+//!   decide which switches may connect ([`Allowed`]).
+//! * **A forked child has no lanes.** A child that the switch forks detaches all channels at its first
+//!   poll and sends the daemon nothing: two processes must not share one end of a channel.
 
 #![deny(unsafe_code)]
 

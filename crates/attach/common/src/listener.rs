@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 16;
 
-/// Listens on `path`, and replaces a socket that exists there: the caller checks that it may. Creates the folder.
-/// From the first moment, only users with write permission in `mode` can connect.
+/// Listens on `path`, and replaces a socket that exists there: the caller checks that it may.
+/// Creates the folder. From the first moment, only users with write permission in `mode` can
+/// connect.
 ///
 /// # Errors
 /// Another kind of file exists there (it stays), or the system refuses.

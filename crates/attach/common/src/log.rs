@@ -1,10 +1,10 @@
-//! Lines for an operator from inside somebody else's process, in a way that cannot make it wait.
+//! Logging from inside a switch's process, without making the switch wait.
 //!
-//! They go to standard error; a daemon that went to the background has /dev/null there, as Open
-//! vSwitch does, and then they go to the system's log.
+//! Lines go to standard error. If that is /dev/null, as in a daemon in the background such as Open
+//! vSwitch, they go to the system's log.
 //!
-//! A line is left for a thread of its own; a pipe that nobody reads stops that thread and nobody
-//! else. What it cannot keep up with is left out.
+//! A thread of its own writes the lines. A full pipe blocks only this thread; lines beyond its queue
+//! are dropped.
 
 use crate::process;
 use std::ffi::CString;
@@ -19,24 +19,24 @@ use tracing_subscriber::layer::SubscriberExt;
 
 /// Environment variable of the log's filter: a level, or `target=level` pairs, by commas. Default: `info`.
 const FILTER: &str = "P4SHIELD_LOG";
-/// Lines that may wait.
+/// The most queued lines.
 const WAITING: usize = 512;
 
 static QUEUE: OnceLock<SyncSender<Vec<u8>>> = OnceLock::new();
-/// Lines that were left and not written yet.
+/// Lines that are queued and not written.
 static PENDING: AtomicUsize = AtomicUsize::new(0);
 
-/// Has this process's `tracing` events written as lines, filtered by the environment's `P4SHIELD_LOG`.
+/// Starts logging this process's `tracing` events, filtered by the environment's `P4SHIELD_LOG`.
 ///
-/// To be called when the process has become what it stays: after it went to the background. Later
-/// calls do nothing, and a process that already has a subscriber keeps it.
+/// The library calls this once the process no longer forks into the background. Later calls do
+/// nothing, and a process that has a subscriber keeps it.
 pub fn start() {
     let (sender, receiver) = sync_channel(WAITING);
     if QUEUE.set(sender).is_err() {
         return;
     }
     if process::spawn_without_signals("p4shield-log", move || write(&receiver)).is_err() {
-        return; // Lines are left out; a process without threads to spare has other worries.
+        return; // No thread is left: lines are dropped.
     }
     process::at_exit(finish);
     let subscriber = tracing_subscriber::fmt()
@@ -46,7 +46,7 @@ pub fn start() {
         .with_writer(|| Line)
         .finish()
         .with(filter(std::env::var(FILTER).ok().as_deref()));
-    // An error means that there is one.
+    // An error means that the process has a subscriber.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
@@ -64,20 +64,20 @@ fn write(lines: &Receiver<Vec<u8>>) {
                 process::system_log(&line);
             }
         } else {
-            // Nobody can be told that nobody can be told.
+            // An error here cannot be reported.
             let _ = io::stderr().write_all(&line);
         }
         PENDING.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-/// Whether this is /dev/null.
+/// Returns whether this is /dev/null.
 fn goes_nowhere(descriptor: impl AsFd) -> bool {
     let null = rustix::fs::stat("/dev/null").map(|s| s.st_rdev);
     rustix::fs::fstat(descriptor).is_ok_and(|s| Ok(s.st_rdev) == null)
 }
 
-/// Waits for the last lines, but not for ever.
+/// Waits a bounded time for the last lines.
 extern "C" fn finish() {
     for _ in 0..100 {
         if PENDING.load(Ordering::Acquire) == 0 {
@@ -87,7 +87,7 @@ extern "C" fn finish() {
     }
 }
 
-/// Takes one line.
+/// Writer that queues one line.
 struct Line;
 
 impl Write for Line {

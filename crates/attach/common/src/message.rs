@@ -2,9 +2,10 @@
 //!
 //! One message is one packet of a `SOCK_SEQPACKET` socket, with the descriptors that its variant
 //! calls for, in the encoding of the P4 VM's control protocol ([`p4shield_control`]). The library
-//! sends [`LibraryMessage::Hello`], the daemon answers with [`DaemonMessage::Setup`]; after that each side
-//! reports events as they happen. Only [`DaemonMessage::Programs`] has a reply, so neither side waits. The library
-//! chooses the numbers of ports and lanes, and uses none twice in one session.
+//! sends [`LibraryMessage::Hello`], the daemon answers with [`DaemonMessage::Setup`]; after that
+//! each side reports events as they happen. Only [`DaemonMessage::Programs`] has a reply, so
+//! neither side waits. The library chooses the numbers of ports and lanes, and uses none twice in
+//! one session.
 
 mod count;
 
@@ -163,8 +164,8 @@ pub enum LibraryMessage {
     Hello {
         /// [`VERSION`] of the library.
         version: u32,
-        /// A random number that stays for the life of the switch's process, so that the daemon counts no packet
-        /// twice after a reconnection.
+        /// A random number that stays for the life of the switch's process, so that the daemon
+        /// counts no packet twice after a reconnection.
         session: u64,
         /// The kind of the switch.
         kind: Kind,
@@ -283,8 +284,8 @@ pub enum DaemonMessage {
         channel: u32,
         /// Its geometry.
         geometry: WireGeometry,
-        /// Whether the P4 VM reads headers from the packet memory of [`LibraryMessage::LaneUp`]; else the mediator
-        /// copies them.
+        /// Whether the P4 VM reads headers from the packet memory of [`LibraryMessage::LaneUp`];
+        /// else the mediator copies them.
         zero_copy: bool,
     },
     /// Detaches a lane's channel to a tenant's P4 VM.
@@ -294,9 +295,10 @@ pub enum DaemonMessage {
         /// Index of the tenant.
         tenant: u16,
     },
-    /// Placement `inline`: a request to a tenant's programs in the switch. A [`Request::Hello`] creates new programs
-    /// beside the active ones, which stay active until [`DaemonMessage::Judge`]. Descriptors: those of the request.
-    /// The library replies to this message only.
+    /// Placement `inline`: a request to a tenant's programs in the switch. A [`Request::Hello`]
+    /// creates new programs beside the active ones, which stay active until
+    /// [`DaemonMessage::Judge`]. Descriptors: those of the request. The library replies to this
+    /// message only.
     Programs {
         /// Index of the tenant.
         tenant: u16,

@@ -1,5 +1,5 @@
-//! What is about somebody else's process as a whole: its forks, threads of ours that no signal
-//! reaches, its end, and the system's log.
+//! Functions on the switch's process as a whole: its forks, threads without signals, its end, and the
+//! system's log.
 
 use std::ffi::CStr;
 use std::io;
@@ -8,10 +8,10 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// Set in a child of the process that watched.
+/// Set in a forked child.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Whether this process was forked from one that had watched: its channels are the parent's.
+/// Returns whether this process was forked after [`watch_forks`]: its channels belong to the parent.
 #[inline]
 pub(crate) fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
@@ -21,7 +21,7 @@ extern "C" fn in_child() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
-/// Has children notice that they are.
+/// Marks forked children from now on.
 pub(crate) fn watch_forks() {
     static WATCHED: Once = Once::new();
     WATCHED.call_once(|| {
@@ -34,10 +34,10 @@ pub(crate) fn watch_forks() {
     });
 }
 
-/// Starts a thread to which no signal is delivered: signals are the switch's own business.
+/// Starts a thread without signals: the switch handles its signals itself.
 ///
 /// # Errors
-/// The system has no thread to spare.
+/// The system has no thread left.
 pub fn spawn_without_signals(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
@@ -55,15 +55,14 @@ pub fn spawn_without_signals(name: &str, work: impl FnOnce() + Send + 'static) -
     thread
 }
 
-/// Has `last` called when the process ends by itself. It must not unwind, and cannot: its ABI turns
-/// that into an abort.
+/// Calls `last` when the process exits. `last` cannot unwind: its ABI turns a panic into an abort.
 pub(crate) fn at_exit(last: extern "C" fn()) {
     // SAFETY: registers a function without arguments, which is never unloaded: the code is in the
     // program or in a preloaded library. A failure leaves it out.
     unsafe { libc::atexit(last) };
 }
 
-/// One line to the system's log.
+/// Writes one line to the system's log.
 pub(crate) fn system_log(line: &CStr) {
     // SAFETY: the format takes one string, and `line` is one.
     unsafe { libc::syslog(libc::LOG_DAEMON | libc::LOG_NOTICE, c"%s".as_ptr(), line.as_ptr()) };

@@ -1,9 +1,10 @@
-//! What a session knows: tenants, ports, lanes, notices; and what of it the daemon has still to be told.
+//! The registry: a session's tenants, ports, lanes and notices, and the messages that the daemon has
+//! yet to receive.
 //!
-//! Nothing here waits or speaks. The switch's threads change it, the link thread reads it and
-//! carries out what the daemon says; both hold its lock for as long as a few moves of memory take.
-//! Only a daemon with other tenants makes the link thread hold it for longer, while it makes the
-//! lanes' new mediators.
+//! No function here waits or does I/O. The switch's threads change the registry; the control thread
+//! reads it and applies the daemon's messages. Both hold its lock only for a few moves of memory.
+//! Only new tenants make the control thread hold it longer, while it creates the lanes' new
+//! mediators.
 
 use crate::inline::LoadedEngine;
 use crate::lane::LaneControl;
@@ -21,28 +22,28 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The most notices of a port, and of a switch: a switch may say the same thing in ever new words.
+/// The most notices of a port, and of a switch: a switch may repeat a notice in changing words.
 const MAX_NOTICES: usize = 32;
 
-/// What somebody else counts.
+/// A counter that another part maintains.
 pub(crate) type Counted = Box<dyn Fn() -> u64 + Send>;
 
-/// A lane as the registry knows it.
+/// A lane's entry.
 struct LaneEntry {
     port: PortId,
     queue: u32,
     facing: QueueSide,
-    /// The memory that its packets are in, if a tenant's P4 VM may read it.
+    /// The packets' memory, if a tenant's P4 VM may read it.
     packets: Option<Packets>,
     control: Box<dyn LaneControl>,
-    /// By tenant.
+    /// Channels by tenant.
     channels: Vec<Channel>,
-    /// How many packets the lane never got, and how many it was before the lane was made.
+    /// The counter of packets that the lane never got, and its value before the lane was made.
     refused: Option<(Counted, u64)>,
 }
 
 impl LaneEntry {
-    /// What tells of it.
+    /// Returns the message that reports the lane.
     fn up(&self, lane: LaneId) -> LibraryMessage {
         let memory = |p: &Packets| PacketMemory { tenant: cut(&p.tenant), len: p.addresses.len() as u64 };
         let &Self { port, queue, facing, .. } = self;
@@ -55,24 +56,24 @@ impl LaneEntry {
 pub struct Packets {
     /// The tenant's name.
     pub tenant: String,
-    /// The memory, sealed as [`p4shield_channel::PacketMemory::check`] wants it.
+    /// The memory, sealed as [`p4shield_channel::PacketMemory::check`] requires.
     pub memory: Arc<OwnedFd>,
-    /// Where it is mapped in this process, whole. It stays there as long as the lane.
+    /// The address range of its mapping in this process, which lives as long as the lane.
     pub addresses: Range<usize>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Channel {
-    /// The daemon's number of the one that the lane has.
+    /// The daemon's number of the attached channel.
     number: Option<u32>,
-    /// Faults that the mediator had counted when it was last asked about one.
+    /// The mediator's count of faults at the last request for a reason.
     faults: u64,
 }
 
 struct Port {
     info: PortInfo,
     role: Role,
-    /// Whether its transmit side may have to be asked about.
+    /// Whether a program may judge what its transmit side sends.
     transmit: bool,
     notices: Vec<Notice>,
 }
@@ -84,12 +85,12 @@ pub(crate) struct Registry {
     ports: BTreeMap<PortId, Port>,
     lanes: BTreeMap<LaneId, LaneEntry>,
     notices: Vec<Notice>,
-    /// VMs whose ingress lanes of transmit sides ask, as the other lanes were told.
+    /// VMs whose ingress lanes of transmit sides judge, as the receive lanes know.
     elsewhere: Vec<VmRef>,
     next: u32,
-    /// How lanes judge in this process, by tenant, if the placement is `inline`.
+    /// Engines of tenants by index, for placement `inline`.
     engines: BTreeMap<u16, LoadedEngine>,
-    /// What is to be told; only while a daemon listens.
+    /// Messages to send, while the daemon is connected.
     outbox: Option<VecDeque<LibraryMessage>>,
 }
 
@@ -154,12 +155,12 @@ impl Registry {
         self.send(LibraryMessage::Notice { port, notice });
     }
 
-    /// Whether a port's transmit side is to have lanes.
+    /// Returns whether a port's transmit side gets lanes.
     pub(crate) fn wants_transmit(&self, port: PortId) -> bool {
         self.ports.get(&port).is_some_and(|p| p.transmit)
     }
 
-    /// The number of a new lane of this port, the tenants, and what it is told of the port.
+    /// Returns the number of a new lane, the tenants, and the description of its port.
     pub(crate) fn lane_due(
         &mut self,
         port: PortId,
@@ -174,14 +175,14 @@ impl Registry {
         self.rule.spec(&self.mediator, facing, role, number)
     }
 
-    /// VMs whose ingress lanes of transmit sides ask now.
+    /// Returns the VMs whose ingress lanes of transmit sides judge.
     fn asked_at_transmit(&self) -> Vec<VmRef> {
         let lanes = self.lanes.values().filter(|s| s.facing == QueueSide::Transmit);
         let vms = lanes.filter_map(|s| self.rule.handed_over(&self.mediator, self.ports.get(&s.port)?.role));
         BTreeSet::from_iter(vms).into_iter().collect()
     }
 
-    /// Tells the lanes of what is received whose ingress is asked elsewhere, if that changed.
+    /// Notifies the receive lanes if the VMs change whose ingress transmit lanes judge.
     fn defer_ingress_elsewhere(&mut self, vms: Vec<VmRef>) {
         if vms != self.elsewhere {
             let lanes = self.lanes.values().filter(|s| s.facing == QueueSide::Receive);
@@ -190,7 +191,7 @@ impl Registry {
         }
     }
 
-    /// A lane that was made for the tenants of [`Self::lane_due`].
+    /// Adds a lane that was made for the tenants of [`Self::lane_due`].
     pub(crate) fn lane_up(
         &mut self,
         lane: LaneId,
@@ -199,7 +200,7 @@ impl Registry {
         made_for: &Arc<mediator::Config>,
         mut control: Box<dyn LaneControl>,
     ) {
-        // What changed while the lane was made.
+        // Applies changes since the lane was made.
         if !Arc::ptr_eq(made_for, &self.mediator) {
             control.tenants(&self.mediator);
         }
@@ -221,7 +222,7 @@ impl Registry {
         self.defer_ingress_elsewhere(self.asked_at_transmit());
     }
 
-    /// Has a lane's counts tell what is counted from now on.
+    /// Adds a counter of refused packets to a lane's counts, from its present value on.
     pub(crate) fn count_refused(&mut self, lane: LaneId, refused: Counted) {
         if let Some(entry) = self.lanes.get_mut(&lane) {
             let before = refused();
@@ -229,14 +230,14 @@ impl Registry {
         }
     }
 
-    /// The tenants.
+    /// Returns the tenants.
     pub(crate) fn tenants(&self) -> Arc<mediator::Config> {
         Arc::clone(&self.mediator)
     }
 
     pub(crate) fn lane_down(&mut self, lane: LaneId) {
         let Some(entry) = self.lanes.remove(&lane) else { return };
-        // Last counts, so that the totals are exact.
+        // Sends last counts, so that the totals are exact.
         for report in counts(lane, &entry) {
             self.send(report);
         }
@@ -246,7 +247,7 @@ impl Registry {
         self.defer_ingress_elsewhere(self.asked_at_transmit());
     }
 
-    /// A daemon listens: everything is to be told, from the beginning.
+    /// Queues everything for a daemon that connected.
     pub(crate) fn connected(&mut self, hello: LibraryMessage) {
         let mut outbox = VecDeque::from([hello]);
         outbox.extend(self.notices.iter().map(|r| LibraryMessage::Notice { port: None, notice: r.clone() }));
@@ -261,7 +262,7 @@ impl Registry {
         self.outbox = Some(outbox);
     }
 
-    /// The daemon is gone, and its P4 VMs with it: policies hold.
+    /// Detaches all channels: the daemon disconnected, and its P4 VMs ended.
     pub(crate) fn lost(&mut self) {
         self.outbox = None;
         for entry in self.lanes.values_mut() {
@@ -273,18 +274,18 @@ impl Registry {
         }
     }
 
-    /// What is to be told next.
+    /// Takes the next message to send.
     pub(crate) fn outbox(&mut self) -> Option<LibraryMessage> {
         self.outbox.as_mut()?.pop_front()
     }
 
-    /// The descriptor that goes with what is told.
+    /// Returns the descriptor that a message carries.
     pub(crate) fn descriptor(&self, report: &LibraryMessage) -> Option<Arc<OwnedFd>> {
         let LibraryMessage::LaneUp { lane, packets: Some(_), .. } = report else { return None };
         Some(Arc::clone(&self.lanes.get(lane)?.packets.as_ref()?.memory))
     }
 
-    /// Puts back what could not be sent.
+    /// Puts back a message that could not be sent.
     pub(crate) fn unsent(&mut self, report: LibraryMessage) {
         if let Some(outbox) = &mut self.outbox {
             outbox.push_front(report);
@@ -295,8 +296,8 @@ impl Registry {
         self.outbox.as_ref().is_some_and(|n| !n.is_empty())
     }
 
-    /// The daemon's tenants. Lanes keep their mediators if these are the ones that they know.
-    /// True if they are others.
+    /// Adopts the daemon's tenants. Returns whether they differ from the known ones; if not, lanes
+    /// keep their mediators.
     pub(crate) fn adopt(&mut self, setup: Setup) -> Result<bool, SetupError> {
         if setup == self.setup {
             return Ok(false);
@@ -308,13 +309,13 @@ impl Registry {
         }
         (self.setup, self.mediator) = (setup, mediator);
         self.engines.clear();
-        // New mediators know nothing of it.
+        // The new mediators do not know these VMs.
         self.elsewhere.clear();
         self.defer_ingress_elsewhere(self.asked_at_transmit());
         Ok(true)
     }
 
-    /// False if there is no such port, or no such tenant or VM.
+    /// Sets a port's role. Returns false if the port, tenant or VM never existed.
     pub(crate) fn role(&mut self, port: PortId, role: Role) -> bool {
         if let Role::Vm(vm) = role {
             let tenant = self.mediator.tenants.get(usize::from(vm.tenant));
@@ -322,7 +323,7 @@ impl Registry {
                 return false;
             }
         }
-        // One that went meanwhile is nobody's fault.
+        // The port may have disappeared since.
         if let Some(p) = self.ports.get_mut(&port) {
             p.role = role;
             let after = self.asked_at_transmit();
@@ -336,7 +337,7 @@ impl Registry {
         port.0 <= self.next
     }
 
-    /// False if there never was such a lane, or there is no such tenant.
+    /// Replaces or detaches a lane's channel. Returns false if the lane or tenant never existed.
     pub(crate) fn channel(
         &mut self,
         lane: LaneId,
@@ -363,12 +364,12 @@ impl Registry {
         true
     }
 
-    /// Answers a request about a tenant's programs in this process.
+    /// Queues the reply to a request about a tenant's programs in this process.
     pub(crate) fn answer(&mut self, id: u32, reply: Reply) {
         self.send(LibraryMessage::Programs { id, reply: Box::new(reply) });
     }
 
-    /// Has lanes judge a tenant's packets in this process. False if there is no such tenant.
+    /// Attaches a tenant's programs to all lanes. Returns false if there is no such tenant.
     pub(crate) fn judge(&mut self, tenant: u16, engine: LoadedEngine) -> bool {
         if usize::from(tenant) >= self.mediator.tenants.len() {
             return false;
@@ -381,7 +382,7 @@ impl Registry {
         true
     }
 
-    /// Looks for channels that mediators took away.
+    /// Reports channels that mediators detached.
     pub(crate) fn check_faults(&mut self) {
         let mut reports = Vec::new();
         for (&lane, entry) in &mut self.lanes {
@@ -407,7 +408,7 @@ impl Registry {
         reports.into_iter().for_each(|r| self.send(r));
     }
 
-    /// Tells what was counted, unless what was told before still waits.
+    /// Queues all lanes' counts, unless earlier messages still wait.
     pub(crate) fn count(&mut self) {
         if self.has_messages() {
             return;
@@ -417,7 +418,7 @@ impl Registry {
     }
 }
 
-/// What a lane counted, in as many messages as it takes.
+/// Returns a lane's counts, in as many messages as necessary.
 fn counts(lane: LaneId, entry: &LaneEntry) -> Vec<LibraryMessage> {
     let counters = entry.control.counters();
     let refused = entry.refused.as_ref().map_or(0, |(count, before)| count().wrapping_sub(*before));
@@ -430,7 +431,7 @@ fn counts(lane: LaneId, entry: &LaneEntry) -> Vec<LibraryMessage> {
     all.chunks(MAX_COUNTS).map(report).collect()
 }
 
-/// An error with its causes, on one line.
+/// Returns an error with its causes, on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |e| e.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

@@ -1,8 +1,8 @@
 //! The daemon's side: admission of switches, and their messages.
 //!
-//! One thread receives the messages of all switches in turn, a bounded number at a time, so that a flood of one delays
-//! the others only briefly. The server closes the connection of a peer that breaks the protocol or does not read; the
-//! peer reconnects and reports everything again.
+//! One thread receives the messages of all switches in turn, a bounded number at a time, so that a
+//! flood of one delays the others only briefly. The server closes the connection of a peer that
+//! breaks the protocol or does not read; the peer reconnects and reports everything again.
 
 use crate::listener::listener;
 use crate::message::{
@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 
 /// The most connected switches.
 const MAX_PEERS: usize = 32;
-/// The most connected switches of one user other than root and the daemon's, so that one user cannot exclude the
-/// switches of others.
+/// The most connected switches of one user other than root and the daemon's, so that one user
+/// cannot exclude the switches of others.
 const MAX_OF_A_USER: usize = MAX_PEERS / 4;
 /// Messages of one peer that are received before those of the next peer.
 const TURN: usize = 64;
@@ -73,8 +73,9 @@ fn is_ours(uid: u32) -> bool {
 pub enum SwitchEvent {
     /// The peer sent `Hello`, and the server sent it the tenants.
     Connected,
-    /// The peer sent a message other than [`LibraryMessage::Hello`], about ports and lanes that exist. The end of a port
-    /// does not end its lanes: each lane's end is a message of its own, before or after.
+    /// The peer sent a message other than [`LibraryMessage::Hello`], about ports and lanes that
+    /// exist. The end of a port does not end its lanes: each lane's end is a message of its own,
+    /// before or after.
     Message(LibraryMessage),
     /// The peer disconnected, with its ports and lanes.
     Disconnected,
@@ -85,8 +86,8 @@ pub trait SwitchEvents: Send + Sync {
     /// Handles an event of a peer.
     fn event(&self, peer: &Arc<Peer>, event: SwitchEvent);
 
-    /// Takes the packet memory of a lane, whose [`LibraryMessage::LaneUp`] is the next event. If the receiver drops it,
-    /// the mediator copies headers.
+    /// Takes the packet memory of a lane, whose [`LibraryMessage::LaneUp`] is the next event. If
+    /// the receiver drops it, the mediator copies headers.
     fn packets(&self, _peer: &Arc<Peer>, _lane: LaneId, _memory: OwnedFd) {}
 }
 
@@ -156,8 +157,8 @@ impl Peer {
         self.send(&order, &[memory, doorbell.fd()]);
     }
 
-    /// Sends a request to a tenant's programs in the switch's process; the reply is a [`LibraryMessage::Programs`] with
-    /// this `id`.
+    /// Sends a request to a tenant's programs in the switch's process; the reply is a
+    /// [`LibraryMessage::Programs`] with this `id`.
     pub fn programs(
         &self,
         (tenant, id): (u16, u32),
@@ -194,7 +195,8 @@ impl Peer {
         self.disconnect();
     }
 
-    /// Sends a message. Closes the connection of a peer that does not read in time; the server's thread notices.
+    /// Sends a message. Closes the connection of a peer that does not read in time; the server's
+    /// thread notices.
     fn send(&self, order: &DaemonMessage, descriptors: &[BorrowedFd<'_>]) {
         let end = Instant::now() + PATIENCE;
         // No message is too long.

@@ -1,4 +1,4 @@
-//! The library's side, as the library uses it.
+//! The session: a switch library's connection to the daemon, and the factory of its lanes.
 
 use crate::control_thread::ControlThread;
 use crate::lane::Lane;
@@ -16,61 +16,64 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-/// How to begin.
+/// Options of a session.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The configuration, the same file that the daemon has; see [`p4shield_config::FILE_VARIABLE`].
+    /// The configuration file, which the daemon reads, too; see [`p4shield_config::FILE_VARIABLE`].
     pub config: PathBuf,
-    /// What the library is in.
+    /// The kind of the switch.
     pub kind: Kind,
-    /// What the switch calls itself, for status.
+    /// The switch's program name, for status.
     pub application: String,
 }
 
-/// Why there is no session. The library must not let packets pass unmediated then.
+/// Reason why a session cannot start. The library must not let packets pass then.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SessionError {
-    /// The configuration.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The tenants.
-    #[error("the configuration's tenants cannot be served")]
+    /// The tenants are invalid.
+    #[error("the configuration's tenants are invalid")]
     Tenants(#[from] SetupError),
-    /// The attachment that is configured is another.
-    #[error("{} has attachment = {configured:?}, and this library is {due:?}; write attachment = {due:?}", file.display())]
+    /// The configured attachment is another one.
+    #[error(
+        "{} has attachment = {configured:?}, and this library is {due:?}; write attachment = {due:?}",
+        file.display()
+    )]
     Attachment {
-        /// The configuration.
+        /// The configuration file.
         file: PathBuf,
-        /// What it says.
+        /// The configured attachment.
         configured: &'static str,
-        /// What it would have to say.
+        /// This library's attachment.
         due: &'static str,
     },
-    /// The system.
+    /// The system refuses a resource.
     #[error("cannot {what}")]
     System {
-        /// What was tried.
+        /// What failed.
         what: &'static str,
-        /// Why.
+        /// The reason.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// What a lane of a forked child is told of its port.
+/// The port's description for a lane of a forked child.
 const NO_PORT: PortSpec = receive_spec(Role::Shared, 0);
 
-/// The library's side of the talk with the daemon. All methods may be called from any thread and
-/// none waits; none is to be called for a packet. Ends when dropped, and lanes that outlive it go
-/// on without channels.
+/// A switch library's session. Any thread may call any method; none waits, and none is for the way of
+/// a packet. The session ends when dropped; lanes that outlive it continue without channels.
 pub struct Session {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Session {
-    /// Reads the configuration and starts the thread that talks with the daemon, which may come and go.
+    /// Reads the configuration and starts the control thread, which connects to the daemon and
+    /// reconnects.
     ///
     /// # Errors
     /// See [`SessionError`].
@@ -99,30 +102,31 @@ impl Session {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.shared.config
     }
 
-    /// There is a port. Before its lanes are made.
+    /// Adds a port. Called before its lanes are made.
     pub fn port_up(&self, port: PortInfo) -> PortId {
         self.shared.change(|r| r.port_up(&self.shared.config, port)).unwrap_or(PortId(0))
     }
 
-    /// A port is gone. After its lanes are.
+    /// Removes a port. Called after its lanes ended.
     pub fn port_down(&self, port: PortId) {
         self.shared.change(|r| r.port_down(port));
     }
 
-    /// The lane of what a port's queue receives. It is mediated from now on, without a channel at first.
+    /// Makes the lane of what a port's queue receives. The lane mediates at once, without a channel
+    /// at first.
     #[must_use]
     pub fn lane<P: Packet + Send + 'static>(&self, port: PortId, queue: u32) -> Lane<P> {
         self.make_lane(QueueSide::Receive, port, queue, None)
     }
 
-    /// The lane of one direction of a port's queue, as [`Self::lane`] and [`Self::transmit_lane`],
-    /// whose packets are in memory that a P4 VM may read.
+    /// Makes the lane of one side of a port's queue, as [`Self::lane`] and [`Self::transmit_lane`]
+    /// do, whose packets are in memory that a P4 VM may read.
     #[must_use]
     pub fn lane_in<P: Packet + Send + 'static>(
         &self,
@@ -138,8 +142,8 @@ impl Session {
         wanted.then(|| self.make_lane(side, port, queue, packets))
     }
 
-    /// The lane of what is sent by a port's queue, as [`Self::lane`]. `None` if the configuration
-    /// has nobody asked about that; what such a lane would ask, the lanes of what is received do.
+    /// Makes the lane of what a port's queue sends, as [`Self::lane`] does. Returns `None` if the
+    /// configuration judges these packets at the receive lanes.
     #[must_use]
     pub fn transmit_lane<P: Packet + Send + 'static>(&self, port: PortId, queue: u32) -> Option<Lane<P>> {
         self.lane_in(None, QueueSide::Transmit, port, queue)
@@ -154,15 +158,15 @@ impl Session {
     ) -> Lane<P> {
         let due = self.shared.change(|r| r.lane_due(port, side));
         let (id, config, spec) = due.unwrap_or_else(|| (LaneId::default(), Arc::default(), NO_PORT));
-        // Its memory is made without the lock.
+        // Allocates the lane's memory without the lock.
         let owner = Arc::downgrade(&self.shared);
         let (lane, control) = Lane::new(id, &config, spec, owner);
         self.shared.change(|r| r.lane_up(id, (port, queue, side), packets, &config, control));
         lane
     }
 
-    /// Calls `watch` with the end points of the switch's tunnels and the host's tenants: now, and in the session's thread
-    /// whenever the daemon sends end points. It must not call the session.
+    /// Calls `watch` with the end points of the switch's tunnels and the host's tenants: now, and in
+    /// the control thread whenever the daemon sends end points. It must not call the session.
     pub fn watch_tunnels(&self, watch: impl Fn(&[Tunnel], &mediator::Config) + Send + 'static) {
         let tenants = self.shared.registry().tenants();
         let mut tunnels = self.shared.tunnels();
@@ -170,14 +174,14 @@ impl Session {
         tunnels.report(&tenants);
     }
 
-    /// Has the daemon told of packets that a lane's queue had and the lane never got: as many more
-    /// as `refused` says from now on. It is asked by whoever has the session's lock, and so must
-    /// not call it.
+    /// Adds to a lane's counts the packets that its queue received and the lane never got: the
+    /// increase of `refused` from now on. The session calls `refused` while it holds its lock, so
+    /// `refused` must not call the session.
     pub fn count_refused(&self, lane: LaneId, refused: impl Fn() -> u64 + Send + 'static) {
         self.shared.change(|r| r.count_refused(lane, Box::new(refused)));
     }
 
-    /// Tells an operator something about a port, or about the switch.
+    /// Notifies the operator about a port, or about the switch.
     pub fn notify(&self, port: Option<PortId>, notice: Notice) {
         self.shared.change(|r| r.notice(port, notice));
     }

@@ -1,6 +1,7 @@
-//! What a daemon tells a library about tenants: all that a mediator has to know.
+//! The setup: what a mediator must know of the tenants, as the daemon sends it to a library.
 //!
-//! It is too long for a message with many tenants, so it travels in memory of its own, which is read once.
+//! With many tenants it is too long for a message, so it travels in shared memory, which the library
+//! reads once.
 
 use p4shield_abi::Direction;
 use p4shield_config::{self as config, Config, Placement};
@@ -13,15 +14,15 @@ use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// The most bytes of it.
+/// The most bytes of a setup.
 const MAX_BYTES: usize = 16 << 20;
-/// The most packets that one lane may have to make room for.
+/// The most packets that one lane may have to hold.
 const MAX_HELD: usize = 1 << 22;
 
-/// Tenants, as lanes know them.
+/// The tenants, as lanes know them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setup {
-    /// Programs run inside the switch's process.
+    /// Whether programs run inside the switch's process.
     pub inline: bool,
     tenants: Vec<Tenant>,
 }
@@ -44,17 +45,17 @@ struct Vm {
     skipped: [bool; 2],
 }
 
-/// Why a setup cannot be used.
+/// Reason why a setup is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// The memory cannot be read or made.
-    #[error("cannot read or make the memory of a setup")]
+    /// The memory cannot be read or created.
+    #[error("cannot read or create the memory of a setup")]
     Memory(#[source] std::io::Error),
-    /// It is not one.
+    /// The bytes are not a setup.
     #[error("a setup of {0} bytes is not in the protocol's encoding, or too long")]
     Encoding(usize),
-    /// It makes no sense.
+    /// The tenants are invalid.
     #[error(transparent)]
     Config(#[from] mediator::ConfigError),
     /// Lanes would need too much memory.
@@ -118,10 +119,10 @@ fn nanoseconds(d: Duration) -> u64 {
 }
 
 impl Setup {
-    /// What mediators are told.
+    /// Returns the mediators' configuration.
     ///
     /// # Errors
-    /// It makes no sense, or needs too much memory.
+    /// It is invalid or needs too much memory.
     pub fn mediator(&self) -> Result<mediator::Config, SetupError> {
         let tenant = |t: &Tenant| TenantConfig {
             name: t.name.clone(),
@@ -136,16 +137,16 @@ impl Setup {
             return Err(SetupError::TooMuch);
         }
         let config = mediator::Config { tenants: self.tenants.iter().map(tenant).collect() };
-        // What a mediator refuses depends on nothing but the configuration, so that lanes are not
-        // refused theirs.
+        // A mediator's refusal depends on the configuration alone, so lanes' mediators are not
+        // refused later.
         Mediator::<Nothing>::new(&config)?;
         Ok(config)
     }
 
-    /// Memory with it, to be sent, and its length.
+    /// Returns memory with the setup, and its length.
     ///
     /// # Errors
-    /// It is too long, or there is no memory.
+    /// The setup is too long, or there is no memory.
     pub fn to_memory(&self) -> Result<(OwnedFd, u32), SetupError> {
         use std::io::Write;
         let bytes = postcard::to_stdvec(self).map_err(|_| SetupError::Encoding(0))?;
@@ -158,10 +159,10 @@ impl Setup {
         Ok((file.into(), len))
     }
 
-    /// Reads one that was sent.
+    /// Reads a setup from memory.
     ///
     /// # Errors
-    /// It is none.
+    /// The memory holds no valid setup.
     pub fn from_memory(fd: &OwnedFd, len: u32) -> Result<Self, SetupError> {
         let len = len as usize;
         if len > MAX_BYTES {
@@ -180,10 +181,10 @@ impl Setup {
         Self::decode(&bytes)
     }
 
-    /// Reads one from bytes. Entry point of fuzzing.
+    /// Reads a setup from bytes. Entry point of fuzzing.
     ///
     /// # Errors
-    /// It is none.
+    /// The bytes are no valid setup.
     pub fn decode(bytes: &[u8]) -> Result<Self, SetupError> {
         match postcard::take_from_bytes(bytes) {
             Ok((setup, [])) => Ok(setup),
@@ -192,7 +193,7 @@ impl Setup {
     }
 }
 
-/// A packet that is never there.
+/// A packet type without values.
 enum Nothing {}
 
 impl Packet for Nothing {

@@ -45,8 +45,8 @@ impl Shared {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the registry and wakes the control thread, which reports the change. Does nothing in a forked child: a
-    /// thread that the child does not have may hold the lock.
+    /// Changes the registry and wakes the control thread, which reports the change. Does nothing in
+    /// a forked child: a thread that the child does not have may hold the lock.
     pub(crate) fn change<R>(&self, f: impl FnOnce(&mut Registry) -> R) -> Option<R> {
         if process::is_forked() {
             return None;

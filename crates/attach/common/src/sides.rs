@@ -1,26 +1,26 @@
-//! Where a VM's ingress is asked: where its packets come in, or where they are handed to it.
+//! The rule where a VM's ingress program judges: where packets arrive, or where they leave for the
+//! VM.
 //!
-//! The receive side of the port that a packet comes in at is one place, and the only one where a
-//! switch's library has lanes for receiving alone. The transmit side of the VM's own port is the
-//! other. It misses nothing: packets that the host itself sends, that come in at a port without a
-//! lane, or that have no one receiver are asked about, too. Hence the rule: **as long as a port of
-//! the VM's own has lanes that face what is sent there, its ingress is asked by them and by no
-//! other lane**; else by the lanes that packets come in at. So no packet is asked about twice.
+//! The receive side of the port where a packet arrives is one place, and the only one for a library
+//! that has receive lanes alone. The transmit side of the VM's own port is the other. It sees all
+//! packets, including those that the host itself sends, that arrive at a port without a lane, or that
+//! have several receivers. Hence the rule: **as long as a port of the VM's own has transmit lanes,
+//! they judge its ingress and no other lane does**; else the lanes where packets arrive do. So no
+//! packet is judged twice.
 //!
-//! When that changes, the new lane judges before the others are told to leave the VM alone, and the
-//! others judge before the old lane ends, as far as a mailbox makes an order: a packet in between
-//! may be asked about twice.
+//! During a change, the new lane starts to judge before the others stop, and the others start before
+//! the old lane ends, as far as a mailbox keeps the order: a packet in between may be judged twice.
 
 use crate::message::QueueSide;
 use p4shield_config::{Config, Role, Sides};
 use p4shield_mediator::{self as mediator, AllowedSources, Network, PortSpec, Stages, UnownedPolicy, VmRef};
 use std::collections::BTreeSet;
 
-/// What the configuration says of it.
+/// The configured exceptions.
 #[derive(Debug, Default)]
 pub(crate) struct Rule {
-    /// Names of tenant and VM, since numbers are the daemon's, of VMs whose ingress is asked where
-    /// packets come in.
+    /// Names of tenant and VM (their numbers are the daemon's) of VMs whose ingress is judged where
+    /// packets arrive.
     receive_only: BTreeSet<(String, String)>,
 }
 
@@ -35,7 +35,7 @@ impl Rule {
         Self { receive_only: ports.filter_map(|p| vm(p.role)).collect() }
     }
 
-    /// The VM whose ingress is to be asked at the transmit side of a port with this role.
+    /// Returns the VM whose ingress is judged at the transmit side of a port with this role.
     pub(crate) fn handed_over(&self, tenants: &mediator::Config, role: Role) -> Option<VmRef> {
         let Role::Vm(vm) = role else { return None };
         let tenant = tenants.tenants.get(usize::from(vm.tenant))?;
@@ -43,7 +43,7 @@ impl Rule {
         (!self.receive_only.contains(&name)).then_some(vm)
     }
 
-    /// What a lane of a port with this role and number is told of it.
+    /// Returns a port's description for a lane.
     pub(crate) fn spec(
         &self,
         tenants: &mediator::Config,

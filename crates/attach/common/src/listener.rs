@@ -78,7 +78,7 @@ mod tests {
             let path = folder.path().join(name);
             std::fs::write(&path, "precious").unwrap();
             let error = private(&folder.path().join("file")).unwrap_err();
-            assert!(error.to_string().contains("no socket"), "{error}");
+            assert!(error.to_string().contains("not a socket"), "{error}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), "precious");
             std::fs::remove_file(path).unwrap();
         }

@@ -78,11 +78,11 @@ fn a_flow_rule_that_goes_round_is_refused_and_reported() {
     };
     for actions in ["port_id id 1", "vf id 1", "represented_port ethdev_port_id 0", "count / pf"] {
         let said = create(actions);
-        assert!(said.contains("past the tenants' programs"), "{actions}: {said}");
+        assert!(said.contains("bypass the tenants' programs"), "{actions}: {said}");
     }
     for actions in ["queue index 0", "mark id 1 / rss", "drop"] {
         let said = create(actions);
-        assert!(!said.contains("past the tenants' programs"), "{actions}: {said}");
+        assert!(!said.contains("bypass the tenants' programs"), "{actions}: {said}");
     }
     let reported =
         || daemon.remarks().iter().any(|r| matches!(r, Notice::Bypass(t) if t.contains("PORT_ID")));

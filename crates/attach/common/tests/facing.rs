@@ -59,17 +59,17 @@ impl Switch {
     }
 }
 
-/// What becomes of a packet from 10.0.0.9, nobody's address, to this one.
+/// Returns the disposition of a packet from 10.0.0.9, an unowned address, to this address.
 fn to(lane: &mut Lane<Vec<u8>>, last: u8) -> Disposition {
     let mut out = Vec::new();
     lane.submit_burst(0, [udp([10, 0, 0, 9], [10, 0, 0, last])], |r| out.push(r.disposition));
     lane.poll(0, 32, |r| out.push(r.disposition));
-    assert_eq!(out.len(), 1, "nobody holds it");
+    assert_eq!(out.len(), 1, "no lane holds it");
     out[0]
 }
 
 #[test]
-fn a_vms_ingress_is_asked_at_its_own_port_while_that_has_a_lane_and_nowhere_else() {
+fn ingress_is_judged_at_the_vms_own_port_while_it_has_a_lane() {
     let switch = Switch::new(CONFIG);
     let mut uplink = switch.receive("eth0");
     assert_eq!(to(&mut uplink, 1), ASKED);
@@ -85,7 +85,7 @@ fn a_vms_ingress_is_asked_at_its_own_port_while_that_has_a_lane_and_nowhere_else
 }
 
 #[test]
-fn a_port_that_is_to_be_asked_at_one_side_has_no_other_lane() {
+fn a_one_sided_port_has_no_lane_on_the_other_side() {
     let switch = Switch::new(CONFIG);
     assert!(switch.transmit("tap1").is_none());
     assert!(switch.transmit("eth0").is_none(), "no VM is behind it");
@@ -96,7 +96,7 @@ fn a_port_that_is_to_be_asked_at_one_side_has_no_other_lane() {
 }
 
 #[test]
-fn a_port_that_may_turn_out_to_be_a_vms_asks_about_nothing_before() {
+fn a_port_of_unknown_role_judges_nothing_at_first() {
     let named =
         CONFIG.replace("addresses = [\"10.0.0.2\"]", "addresses = [\"10.0.0.2\"]\niface_id = \"8d6b\"");
     let switch = Switch::new(&named);

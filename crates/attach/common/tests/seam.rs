@@ -16,17 +16,17 @@ use std::path::Path;
 use std::time::Duration;
 
 #[test]
-fn without_a_daemon_policies_hold() {
+fn without_a_daemon_policies_apply() {
     let cloud = Cloud::new();
     let mut switch = Switch::new(&cloud, 1);
-    // alice drops, bob lets through, and packets of nobody pass.
+    // alice drops, bob passes, and unowned packets pass.
     assert_eq!(switch.send(0, 0), dropped(Reason::NoChannel));
     assert_eq!(switch.send(0, 1), passed());
     assert_eq!(switch.send(0, 9), passed());
 }
 
 #[test]
-fn a_lane_gets_a_channel_to_each_tenant_and_packets_are_judged() {
+fn a_lane_has_a_channel_to_each_tenants_p4_vm() {
     let cloud = Cloud::new();
     let daemon = cloud.daemon();
     let mut switch = Switch::new(&cloud, 2);
@@ -41,7 +41,7 @@ fn a_lane_gets_a_channel_to_each_tenant_and_packets_are_judged() {
 }
 
 #[test]
-fn a_daemon_that_goes_leaves_policies_and_one_that_comes_heals_everything() {
+fn policies_apply_while_the_daemon_is_away() {
     let cloud = Cloud::new();
     let mut switch = Switch::new(&cloud, 2);
     for _ in 0..3 {
@@ -65,7 +65,7 @@ fn a_daemon_with_other_tenants_replaces_them() {
     drop(daemon);
     let changed = TENANTS.replace("name = \"alice\"", "name = \"carol\"").replace("10.0.0.1", "10.0.0.7");
     let daemon = cloud.daemon_with(&changed, Allowed::default());
-    // Nobody's, with the new tenants, and carol's.
+    // Unowned among the new tenants, and carol's.
     switch.until(0, 0, passed());
     switch.until_judged(0, 7);
     daemon.p4vm(0).drops();
@@ -74,7 +74,7 @@ fn a_daemon_with_other_tenants_replaces_them() {
 }
 
 #[test]
-fn packets_held_when_tenants_change_come_out_as_the_old_policy_says() {
+fn held_packets_keep_the_old_policy_when_tenants_change() {
     let cloud = Cloud::new();
     let mut switch = Switch::new(&cloud, 1);
     let daemon = cloud.daemon();
@@ -96,7 +96,7 @@ fn packets_held_when_tenants_change_come_out_as_the_old_policy_says() {
 }
 
 #[test]
-fn a_p4_vm_that_dies_is_reported_with_its_channel_and_replaced() {
+fn a_dead_p4_vm_is_reported_and_replaced() {
     let cloud = Cloud::new();
     let daemon = cloud.daemon();
     let mut switch = Switch::new(&cloud, 1);
@@ -114,13 +114,13 @@ fn a_p4_vm_that_dies_is_reported_with_its_channel_and_replaced() {
 }
 
 #[test]
-fn a_port_is_what_the_daemon_says_it_is() {
+fn the_daemon_assigns_the_roles_of_ports() {
     let cloud = Cloud::new();
     let daemon = cloud.daemon();
     let mut switch = Switch::new(&cloud, 1);
     switch.until_judged(0, 0);
     let (peer, port) = daemon.port();
-    // Packets come from 10.0.0.99, which is nobody's.
+    // Packets come from 10.0.0.99, an unowned address.
     peer.role(port, Role::Vm(VmRef { tenant: 0, vm: 0 }));
     switch.until(0, 0, dropped(Reason::Spoofed));
     peer.role(port, Role::Uplink);
@@ -132,7 +132,7 @@ fn a_port_is_what_the_daemon_says_it_is() {
 }
 
 #[test]
-fn ports_lanes_remarks_and_counts_are_told() {
+fn ports_lanes_notices_and_counts_are_reported() {
     let cloud = Cloud::new();
     let mut switch = Switch::new(&cloud, 1);
     switch.session.notify(None, Notice::Note("early".into()));
@@ -162,7 +162,7 @@ fn ports_lanes_remarks_and_counts_are_told() {
 }
 
 #[test]
-fn a_lane_that_closes_gives_everything_out() {
+fn a_closing_lane_releases_every_held_packet() {
     let cloud = Cloud::new();
     let daemon = cloud.daemon();
     let mut switch = Switch::new(&cloud, 1);
@@ -205,7 +205,7 @@ fn is_hung_up(socket: &mut Socket) -> bool {
 }
 
 #[test]
-fn hostile_switches_are_hung_up_on_and_others_are_unharmed() {
+fn hostile_switches_lose_their_connection_only() {
     let cloud = Cloud::new();
     let _daemon = cloud.daemon();
     let mut switch = Switch::new(&cloud, 1);
@@ -262,7 +262,7 @@ fn hostile_switches_are_hung_up_on_and_others_are_unharmed() {
 }
 
 #[test]
-fn random_talk_harms_nobody() {
+fn random_messages_close_only_their_connection() {
     let cloud = Cloud::new();
     let _daemon = cloud.daemon();
     let mut switch = Switch::new(&cloud, 1);
@@ -288,9 +288,9 @@ fn random_talk_harms_nobody() {
 }
 
 #[test]
-fn users_that_are_not_allowed_are_refused() {
+fn switches_of_other_users_are_refused() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can be somebody else");
+        eprintln!("skipped: only root can change its user");
         return;
     }
     let cloud = Cloud::new();
@@ -309,9 +309,9 @@ fn users_that_are_not_allowed_are_refused() {
 }
 
 #[test]
-fn one_users_switches_do_not_keep_anothers_out() {
+fn one_users_switches_leave_room_for_anothers() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can be somebody else");
+        eprintln!("skipped: only root can change its user");
         return;
     }
     let cloud = Cloud::new();

@@ -24,13 +24,15 @@ const PROC: &str = "/proc/self";
 pub(crate) enum CallbackError {
     /// A file polls ports and calls no callbacks.
     #[error(
-        "{} receives packets without calling receive callbacks: it was built with RTE_ETHDEV_RXTX_CALLBACKS turned off; \
+        "{} receives packets without calling receive callbacks: it was built with \
+         RTE_ETHDEV_RXTX_CALLBACKS turned off; \
          build it with a DPDK that has them (the default)", .0.display()
     )]
     Missing(PathBuf),
     /// A file of the application cannot be inspected.
     #[error(
-        "cannot inspect {}, which is part of this switch, for calls of receive callbacks; if it was updated since the \
+        "cannot inspect {}, which is part of this switch, for calls of receive callbacks; \
+         if it was updated since the \
          switch started, restart the switch", file.display()
     )]
     Unreadable {
@@ -162,7 +164,8 @@ mod tests {
     fn a_replaced_file_is_inspected_as_it_runs() {
         let folder = tempfile::tempdir().unwrap();
         let (source, library) = (folder.path().join("silent.c"), folder.path().join("silent.so"));
-        let text = "extern char rte_eth_fp_ops[] __attribute__((weak)); char *poll_ports(void) { return rte_eth_fp_ops; }";
+        let text = "extern char rte_eth_fp_ops[] __attribute__((weak));\
+                    char *poll_ports(void) { return rte_eth_fp_ops; }";
         std::fs::write(&source, text).unwrap();
         let mut compile = Command::new("cc");
         compile.args(["-shared", "-fPIC", "-o"]).args([&library, &source]);

@@ -13,12 +13,14 @@ use std::sync::OnceLock;
 pub(crate) enum Unusable {
     /// A function that every shared DPDK has is missing.
     #[error(
-        "this process has no {0}; is DPDK linked statically into it? Only a dynamically linked DPDK can be mediated"
+        "this process has no {0}; is DPDK linked statically into it? Only a dynamically linked \
+         DPDK can be mediated"
     )]
     Missing(&'static str),
     /// DPDK has another ABI: its structures may differ.
     #[error(
-        "libp4shield_dpdk.so was built for DPDK {built} and this process has {running:?}, which has another ABI; \
+        "libp4shield_dpdk.so was built for DPDK {built} and this process has {running:?}, \
+         which has another ABI; \
          build it against the headers of that version"
     )]
     Abi {
@@ -46,10 +48,13 @@ macro_rules! functions {
         impl Dpdk {
             fn find() -> Result<Self, Unusable> {
                 Ok(Self { $($name: {
-                    let at = next_symbol(concat!(stringify!($name), "\0")).ok_or(Unusable::Missing(stringify!($name)))?;
+                    let name = stringify!($name);
+                    let at = next_symbol(concat!(stringify!($name), "\0")).ok_or(Unusable::Missing(name))?;
                     // SAFETY: the function has this signature in every DPDK since 20.11, and
                     // `check_abi` checks the ABI before the first call that takes a structure.
-                    unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $ret)?>(at) }
+                    unsafe {
+                        std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $ret)?>(at)
+                    }
                 },)* })
             }
         }

@@ -27,7 +27,9 @@ macro_rules! next_function {
         *NEXT.get_or_init(|| {
             let at = catch_panic("looking up a function", || next_symbol(concat!(stringify!($name), "\0")))??;
             // SAFETY: DPDK's function of that name has this signature.
-            Some(unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $ret)?>(at) })
+            Some(unsafe {
+                std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $ret)?>(at)
+            })
         })
     }};
 }
@@ -113,7 +115,8 @@ pub unsafe extern "C" fn rte_eth_rx_queue_setup(
     conf: *const c_void,
     pool: *mut c_void,
 ) -> c_int {
-    let Some(real) = next_function!(rte_eth_rx_queue_setup: fn(u16, u16, u16, c_uint, *const c_void, *mut c_void) -> c_int)
+    let Some(real) = next_function!(rte_eth_rx_queue_setup:
+        fn(u16, u16, u16, c_uint, *const c_void, *mut c_void) -> c_int)
     else {
         return -libc::ENOSYS;
     };

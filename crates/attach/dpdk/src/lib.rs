@@ -12,7 +12,7 @@
 //!
 //! ```text
 //!  switch ── rte_eth_rx_burst ── driver ─► receive callback ──┐
-//!  switch ── rte_vhost_dequeue_burst (replaced) ─► DPDK's ────┴─► mediated queue ─► lane ─► mediator ─► channel ─► P4 VM
+//!  switch ── rte_vhost_dequeue_burst (replaced) ─► DPDK's ────┴─► mediated queue ─► lane ─► mediator
 //!         ◄──────────────────── judged packets ◄─────────────────────────┘
 //! ```
 //!

@@ -206,7 +206,7 @@ fn talk(mut stream: TcpStream) -> (std::io::Result<usize>, Vec<u8>) {
 }
 
 /// Both ends exchange a message over each queue and mood, which takes large packets if these are there.
-fn everything_is_judged_and_comes_out_right(tso: bool, moods: &[u8]) {
+fn assert_all_judged_and_intact(tso: bool, moods: &[u8]) {
     let ethtool = find("ethtool").map(drop).ok_or_else(|| "ethtool is missing".to_owned());
     if !usable(ethtool.and_then(|()| OvsDpdk::usable()).and_then(|()| Guest::usable())) {
         return;
@@ -257,11 +257,11 @@ fn everything_is_judged_and_comes_out_right(tso: bool, moods: &[u8]) {
 }
 
 #[test]
-fn large_packets_from_all_queues_of_a_guest_are_judged_whole_and_come_out_right() {
-    everything_is_judged_and_comes_out_right(true, &[PASS, CHANGE, GROW]);
+fn large_packets_of_all_guest_queues_are_judged_whole() {
+    assert_all_judged_and_intact(true, &[PASS, CHANGE, GROW]);
 }
 
 #[test]
-fn a_guest_with_several_queues_that_cuts_its_packets_itself_is_judged() {
-    everything_is_judged_and_comes_out_right(false, &[PASS, CHANGE]);
+fn a_multi_queue_guest_without_tso_is_judged() {
+    assert_all_judged_and_intact(false, &[PASS, CHANGE]);
 }

@@ -80,7 +80,7 @@ fn lengths_out_of_range_are_refused() {
 }
 
 #[test]
-fn a_chain_is_cut_where_it_is_told() {
+fn a_chain_is_cut_at_the_given_length() {
     let pool = Pool::new(64, 2176);
     let (front, middle, tail) = (udp(400), vec![1; 300], vec![2; 300]);
     let all: Vec<u8> = [&front[..], &middle, &tail].concat();
@@ -92,9 +92,9 @@ fn a_chain_is_cut_where_it_is_told() {
     }
 }
 
-/// A clone's bytes are somebody else's as well: that one must not see the rewrite.
+/// A clone shares its bytes with another owner, who must not see the rewrite.
 #[test]
-fn a_packet_that_others_hold_is_copied() {
+fn a_shared_packet_is_copied_before_a_rewrite() {
     let pool = Pool::new(64, 2176);
     let bytes = udp(400);
     let original = pool.packet(&[&bytes, &[9; 50]]);
@@ -106,7 +106,7 @@ fn a_packet_that_others_hold_is_copied() {
 }
 
 #[test]
-fn a_clone_whose_pool_has_no_room_is_refused() {
+fn a_clone_without_memory_for_a_copy_is_refused() {
     let (pool, clones) = (Pool::new(8, 2176), Pool::new(8, 0));
     let original = pool.packet(&[&udp(100)]);
     let mut clone = clones.clone_of(&original);
@@ -117,7 +117,7 @@ fn a_clone_whose_pool_has_no_room_is_refused() {
 }
 
 #[test]
-fn a_foreign_buffer_is_changed_only_if_it_is_ours_alone() {
+fn an_external_buffer_is_changed_only_if_exclusive() {
     let pool = Pool::new(16, 2176);
     let bytes = udp(3000);
     let mut alone = pool.external(&bytes);
@@ -134,7 +134,7 @@ fn a_foreign_buffer_is_changed_only_if_it_is_ours_alone() {
 
 /// Headers that come in pieces would not be recognised, and the packet would get past the program.
 #[test]
-fn a_scattered_front_is_put_together() {
+fn scattered_headers_are_made_contiguous() {
     let pool = Pool::new(32, 2176);
     let bytes = udp(100);
     let mut packet = pool.packet(&[&bytes[..10], &bytes[10..30], &bytes[30..]]);
@@ -148,7 +148,7 @@ fn a_scattered_front_is_put_together() {
 }
 
 #[test]
-fn promises_about_old_headers_are_taken_back() {
+fn offload_flags_of_old_headers_are_cleared() {
     let pool = Pool::new(8, 2176);
     let promises = flag::RX_RSS_HASH | flag::RX_IP_CKSUM_GOOD | flag::RX_L4_CKSUM_GOOD;
     let rewritten = |flags| {
@@ -170,7 +170,7 @@ fn pseudo(last: u16) -> [u8; 2] {
 }
 
 #[test]
-fn an_undone_checksum_stays_a_true_request() {
+fn a_checksum_offload_request_stays_valid() {
     let pool = Pool::new(8, 2176);
     for flags in [flag::TX_UDP_CKSUM | flag::TX_IPV4, flag::RX_L4_CKSUM_NONE] {
         let bytes = udp(100);
@@ -192,7 +192,7 @@ fn an_undone_checksum_stays_a_true_request() {
 }
 
 #[test]
-fn an_undone_checksum_that_nobody_could_complete_is_refused() {
+fn a_checksum_that_no_part_can_complete_is_refused() {
     let pool = Pool::new(8, 2176);
     let bytes = udp(100);
     let refused = |flags, new: &[u8], why: &str| {
@@ -229,7 +229,7 @@ fn wrapped(inner: &[u8]) -> Vec<u8> {
 const OUTER: usize = 50;
 
 #[test]
-fn what_is_inside_a_tunnel_is_seen_alone_and_comes_back_whole() {
+fn inner_packets_are_judged_alone_and_return_whole() {
     let pool = Pool::new(32, 2176);
     let inner = udp(301);
     let frame = wrapped(&inner);
@@ -246,7 +246,7 @@ fn what_is_inside_a_tunnel_is_seen_alone_and_comes_back_whole() {
 }
 
 #[test]
-fn a_rewrite_inside_a_tunnel_mends_what_is_around_or_is_refused() {
+fn inner_rewrites_update_the_outer_headers_or_are_refused() {
     let pool = Pool::new(32, 2176);
     let inner = udp(301);
     let frame = wrapped(&inner);
@@ -268,7 +268,7 @@ fn a_rewrite_inside_a_tunnel_mends_what_is_around_or_is_refused() {
         let mut packet = pool.packet(&[&frame]);
         pool.set_flags(&packet, flags, [14, 20, 8]);
         packet.hide(OUTER).expect("it is in one piece");
-        packet.replace_head(34, &[7; 34], inner.len()).expect_err("somebody is to complete a checksum");
+        packet.replace_head(34, &[7; 34], inner.len()).expect_err("a checksum offload is pending");
         packet.free();
     }
     assert_eq!(pool.free_count(), 32);
@@ -280,7 +280,7 @@ proptest! {
     /// Whatever a rewrite is asked to do, with whatever segments: it does that or refuses, DPDK
     /// finds the packet sound, and every buffer comes back.
     #[test]
-    fn any_rewrite_does_what_it_says_and_loses_no_buffer(
+    fn any_rewrite_is_exact_and_loses_no_buffer(
         segments in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..400), 1..5),
         old_len in 0_usize..300,
         new in prop::collection::vec(any::<u8>(), 0..500),

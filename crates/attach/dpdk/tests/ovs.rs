@@ -32,7 +32,7 @@ fn echo_guard(front: &[u8]) -> Does {
 }
 
 #[test]
-fn pings_are_judged_on_their_way_through_open_vswitch() {
+fn pings_through_open_vswitch_are_judged() {
     if !usable(OvsDpdk::usable()) {
         return;
     }

@@ -17,7 +17,7 @@ use tracing::{Event, Metadata, Subscriber};
 /// Events of which each panics.
 static TO_FAIL: AtomicU32 = AtomicU32::new(0);
 
-/// Whoever writes our log fails when the mediator says that a channel was detached: there is no
+/// The log writer fails when the mediator logs that a channel was detached: there is no
 /// other way to have code of ours panic that does not.
 struct Failing;
 
@@ -45,7 +45,7 @@ impl Subscriber for Failing {
 }
 
 #[test]
-fn a_panic_of_ours_costs_no_buffer_and_the_queue_is_mediated_again() {
+fn after_a_panic_the_queue_is_mediated_and_no_buffer_lost() {
     let cloud = Cloud::new("1ms", "");
     let input = cloud.file("in.pcap");
     // Half of the packets are alice's, half bob's.
@@ -79,7 +79,7 @@ fn a_panic_of_ours_costs_no_buffer_and_the_queue_is_mediated_again() {
             judged(0) > before[0] + 100 && judged(1) > before[1] + 100
         });
     }
-    // SAFETY: nobody polls the port now.
+    // SAFETY: no thread polls the port now.
     assert_eq!(unsafe { rte_eth_dev_stop(port.0) }, 0);
     assert_eq!(pool.free_count(), free, "every buffer is back");
 }

@@ -11,7 +11,7 @@ use p4shield_testbed::wait_until;
 use std::process::Command;
 
 #[test]
-fn a_process_without_dpdk_does_not_notice() {
+fn a_process_without_dpdk_is_unaffected() {
     let out = Command::new("sh").args(["-c", "echo works"]).env("LD_PRELOAD", library()).output().unwrap();
     assert!(out.status.success());
     assert_eq!((out.stdout.as_slice(), out.stderr.as_slice()), (&b"works\n"[..], &b""[..]));
@@ -52,7 +52,7 @@ fn without_a_configuration_no_port_is_started() {
 }
 
 #[test]
-fn with_a_wrong_configuration_no_port_is_started() {
+fn with_an_invalid_configuration_no_port_is_started() {
     if !usable(Testpmd::usable()) {
         return;
     }
@@ -64,7 +64,7 @@ fn with_a_wrong_configuration_no_port_is_started() {
 
 /// Rules that lead packets to other ports fail; those that choose a queue are the driver's matter.
 #[test]
-fn a_flow_rule_that_goes_round_is_refused_and_reported() {
+fn a_flow_rule_that_bypasses_is_refused_and_reported() {
     if !usable(Testpmd::usable()) {
         return;
     }
@@ -109,7 +109,7 @@ fn members_of_a_bonding_device_are_mediated_once() {
     assert!(testpmd.quit().unwrap().success(), "{}", testpmd.transcript());
 }
 
-/// Callbacks are a process's own: one that joins another's ports would receive packets that nobody
+/// Callbacks are a process's own: one that joins another's ports would receive packets that no program
 /// has judged.
 #[test]
 fn a_secondary_process_is_refused() {
@@ -127,7 +127,7 @@ fn a_secondary_process_is_refused() {
     }
 }
 
-/// `rte_eth_rx_burst` is compiled into whoever calls it: built without callbacks, it would call nobody.
+/// `rte_eth_rx_burst` is inlined into its caller: built without callbacks, it calls none.
 const SILENT: &str = r#"
 #include <stdio.h>
 #undef RTE_ETHDEV_RXTX_CALLBACKS

@@ -33,7 +33,7 @@ fn judged(frame: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Packets of both tenants and of nobody, of 16 flows each.
+/// Packets of both tenants and unowned packets, of 16 flows each.
 fn mixed() -> Vec<Vec<u8>> {
     let one = |n: u32| {
         let to = [1, 2, 9][n as usize % 3];
@@ -63,7 +63,7 @@ fn by_flow(frames: Vec<Vec<u8>>) -> BTreeMap<(u8, u16), Vec<Vec<u8>>> {
 }
 
 #[test]
-fn every_packet_is_judged_once_and_keeps_its_place_in_its_flow() {
+fn every_packet_is_judged_once_and_in_order() {
     if !usable(Testpmd::usable()) {
         return;
     }
@@ -92,8 +92,8 @@ fn every_packet_is_judged_once_and_keeps_its_place_in_its_flow() {
     let [received, returned, freed, refused, held] = last_tally(&testpmd.transcript(), "net_pcap0", 0);
     assert_eq!((received, returned, freed), (PACKETS.into(), count, u64::from(PACKETS) - count));
     assert_eq!((refused, held), (0, 0));
-    let nobodys = sent.iter().filter(|f| f[32] == 9).count() as u64;
-    assert_eq!(daemon.p4vm(0).judged() + daemon.p4vm(1).judged(), u64::from(PACKETS) - nobodys);
+    let unowned = sent.iter().filter(|f| f[32] == 9).count() as u64;
+    assert_eq!(daemon.p4vm(0).judged() + daemon.p4vm(1).judged(), u64::from(PACKETS) - unowned);
     let got = by_flow(frames::read(&output));
     for (flow, want) in &want {
         let got = got.get(flow).map(Vec::as_slice).unwrap_or_default();
@@ -121,7 +121,7 @@ fn fill(testpmd: &mut Testpmd, free: u64) {
 /// Stopping, changing queues, unplugging: whatever a port goes through while packets are held, the
 /// pool gets all back.
 #[test]
-fn a_port_that_goes_leaves_no_packet_behind() {
+fn a_removed_port_leaves_no_packet_behind() {
     if !usable(Testpmd::usable()) {
         return;
     }

@@ -1,4 +1,5 @@
-//! Packets that reach a VM through a tunnel of the distribution's Open vSwitch over DPDK are judged by what is inside.
+//! Packets that reach a VM through a tunnel of the distribution's Open vSwitch over DPDK are judged by what
+//! is inside.
 
 mod common;
 
@@ -39,8 +40,8 @@ fn with_options(front: &[u8]) -> Vec<u8> {
     new
 }
 
-/// A host whose switch ends VXLAN tunnels of some networks, with a VM in each, and the world at the other end. In each network
-/// the VM has the same address, and so has the world.
+/// A host whose switch ends VXLAN tunnels of some networks, with a VM in each, and the world at the other
+/// end. In each network the VM has the same address, and so has the world.
 struct Clouds {
     host: NetNs,
     _vms: Vec<NetNs>,
@@ -64,7 +65,8 @@ impl Clouds {
             ns.ip("link set eth0 mtu 1400").unwrap();
             vms.push(ns);
             let device = format!(
-                "link add tun{network} type vxlan id {network} dstport 4789 local 192.0.2.1 remote 192.0.2.7 dev eth0 {more}"
+                "link add tun{network} type vxlan id {network} dstport 4789 \
+                 local 192.0.2.1 remote 192.0.2.7 dev eth0 {more}"
             );
             world.ip(&device).map_err(|e| format!("no VXLAN devices: {e}"))?;
             world.ip(&format!("addr add 10.0.9.1/16 dev tun{network}")).unwrap();
@@ -74,7 +76,8 @@ impl Clouds {
         Ok(Self { host, _vms: vms, world, networks: networks.to_vec() })
     }
 
-    /// Open vSwitch: a bridge with the uplink and the host's address, and for each network one with the VM and the tunnel.
+    /// Open vSwitch: a bridge with the uplink and the host's address, and for each network one with the VM
+    /// and the tunnel.
     fn switch(&self, cloud: &Cloud, more: &[&str]) -> OvsDpdk {
         let environment = cloud.environment().into_iter();
         let setup = environment.fold(OvsDpdk::setup(), |setup, (name, value)| setup.env(name, value));
@@ -114,10 +117,10 @@ const VM: &str = "10.0.1.1";
 const UPLINK: &str = "[[port]]\nname = \"net_af_packet_up\"\nrole = \"uplink\"\n";
 const TUNNEL: &str = "[[tunnel]]\ntype = \"vxlan\"\naddress = \"192.0.2.7\"\n";
 
-/// One after the other, since they share `MOOD`: without outer checksums and known from the file; with them and known from
-/// the daemon.
+/// One after the other, since they share `MOOD`: without outer checksums and known from the file; with them
+/// and known from the daemon.
 #[test]
-fn what_comes_through_a_tunnel_is_judged_by_what_is_inside() {
+fn tunnelled_packets_are_judged_by_their_inner_headers() {
     if !usable(OvsDpdk::usable()) {
         return;
     }
@@ -155,7 +158,8 @@ fn what_comes_through_a_tunnel_is_judged_by_what_is_inside() {
         MOOD.store(PASS, Ordering::Relaxed);
         works("a ping that is let through again");
 
-        // The kernel answers with the same options: it got a packet whose outer lengths and checksum are right.
+        // The kernel answers with the same options: it got a packet whose outer lengths and checksum are
+        // right.
         MOOD.store(GROW, Ordering::Relaxed);
         works("a ping that grew inside its tunnel");
         MOOD.store(PASS, Ordering::Relaxed);
@@ -193,7 +197,7 @@ vm = "vm"
 }
 
 #[test]
-fn tenants_with_one_address_are_told_apart_by_their_networks() {
+fn networks_distinguish_tenants_with_one_address() {
     if !usable(OvsDpdk::usable()) {
         return;
     }
@@ -219,7 +223,7 @@ fn tenants_with_one_address_are_told_apart_by_their_networks() {
         assert!(clouds.pings(PINGS, network, BOTH), "network {network}");
         let after = [own, other].map(|tenant| daemon.p4vm(tenant).judged());
         assert!(after[0] >= before[0] + PINGS, "network {network}: requests, and replies");
-        assert!(after[1] < before[1] + PINGS, "network {network}: nobody else's program saw the packets");
+        assert!(after[1] < before[1] + PINGS, "network {network}: no other program saw the packets");
     }
     let status = switch.stop().unwrap();
     assert!(status.success(), "{status}\n{}", switch.log());

@@ -19,8 +19,8 @@ fn library(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-/// Returns whether a mangled symbol has a path component for which `f` holds; both of Rust's manglings write the
-/// length before each component.
+/// Returns whether a mangled symbol has a path component for which `f` holds; both of Rust's manglings write
+/// the length before each component.
 fn mentions(symbol: &str, f: impl Fn(&str) -> bool) -> bool {
     let bytes = symbol.as_bytes();
     let mut at = 0;

@@ -1,13 +1,11 @@
-//! The placement `inline`: a tenant's programs in the process of whoever has the packets, with no P4 VM
-//! between.
+//! Placement `inline`: a tenant's programs run in the switch's process instead of a P4 VM.
 //!
-//! It isolates nobody: a program is confined by its proof and by the engine alone, and the process holds the
-//! tenant's key. It is the baseline against which a P4 VM is measured, and for those who trust each other.
-//! Everything from a packet's header to its verdict is the P4 VM's: the same programs, information, digests
-//! and log.
+//! The placement isolates no party: only its verification and the engine confine a program, and the process
+//! holds the tenant's key. It is the baseline for measuring P4 VMs. Programs, information, digests and log
+//! are those of a P4 VM.
 //!
-//! Programs are proven elsewhere, by a P4 VM of the tenant's that gets no packets; what is loaded here has to
-//! have the digest of what was proven there.
+//! A P4 VM of the tenant's, which receives no packets, verifies the programs; this module loads only a
+//! program with the digest that was verified there.
 
 use crate::program::Prover;
 use crate::request_handler::{ProgramRunner, RequestHandler};
@@ -21,17 +19,17 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What judges: one tenant's programs, which have one set of maps whoever uses them.
+/// One tenant's programs, with one set of maps for all threads.
 struct Core {
     tenant: TenantPrograms,
     header_bytes: u32,
 }
 
-/// One tenant's programs in this process, as whoever manages them sees it.
+/// Management of one tenant's programs in this process.
 pub struct InlinePrograms {
-    desk: RequestHandler<Approved, Shared>,
+    handler: RequestHandler<Approved, Shared>,
     geometry: Geometry,
-    /// Whether anybody judges with them.
+    /// Whether a thread has a handle.
     begun: bool,
 }
 
@@ -59,7 +57,7 @@ impl Prover for Approved {
 
 impl ProgramRunner for Shared {
     fn send(&self, order: WorkerCommand) -> Option<WorkerAnswer> {
-        // A panic while judging leaves a tally that lacks a packet, and nothing worse.
+        // A panic in a program's run leaves counters that lack one packet; the state stays usable.
         let mut core = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         Some(match order {
             WorkerCommand::Status => {
@@ -71,10 +69,10 @@ impl ProgramRunner for Shared {
 }
 
 impl InlinePrograms {
-    /// Begins with what the host says first. Descriptor: the key file, if one comes.
+    /// Starts with the daemon's first message. Descriptor: the key file, if it comes with a key.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The message or its key is invalid.
     pub fn new(hello: &Hello, geometry: Geometry, descriptors: Vec<OwnedFd>) -> Result<Self, String> {
         if !geometry.is_valid() {
             return Err(format!("programs cannot have the geometry {geometry:?}"));
@@ -82,18 +80,18 @@ impl InlinePrograms {
         let interval = Duration::from_millis(hello.log_interval_ms.into());
         let tenant = TenantPrograms::new(p4shield_control::verdict(hello.no_program), interval);
         let core = Core { tenant, header_bytes: geometry.header_bytes };
-        let mut desk = RequestHandler::new(Approved::default(), Shared(Arc::new(Mutex::new(core))));
-        desk.handle_hello(hello, descriptors)?;
-        Ok(Self { desk, geometry, begun: false })
+        let mut handler = RequestHandler::new(Approved::default(), Shared(Arc::new(Mutex::new(core))));
+        handler.handle_hello(hello, descriptors)?;
+        Ok(Self { handler, geometry, begun: false })
     }
 
-    /// The answer to [`Request::Hello`], where there is no sandbox to report of.
+    /// Returns the answer to [`Request::Hello`]; there is no sandbox to report.
     #[must_use]
     pub fn greeting() -> Reply {
         Reply::Hello { version: PROTOCOL_VERSION, sandbox: SandboxReport::default() }
     }
 
-    /// Carries out a request; a program that is loaded has to have the digest `approved`.
+    /// Executes a request; a loaded program must have the digest `approved`.
     pub fn handle(
         &mut self,
         request: Request,
@@ -103,42 +101,41 @@ impl InlinePrograms {
         if matches!(request, Request::AttachChannel { .. } | Request::DetachChannel { .. }) {
             return Reply::Failed(UNSUPPORTED.to_owned());
         }
-        self.desk.verifier = Approved(approved);
-        self.desk.handle(request, descriptors).unwrap_or_else(Reply::Failed)
+        self.handler.verifier = Approved(approved);
+        self.handler.handle(request, descriptors).unwrap_or_else(Reply::Failed)
     }
 
-    /// Looks at information and logs where nothing is judged for a while. To be called now and then; does
-    /// nothing while somebody judges.
+    /// Updates information and logs of a tenant without traffic. Called periodically; does nothing while
+    /// another thread runs programs.
     pub fn maintain(&self) {
-        if let Ok(mut core) = self.desk.worker.0.try_lock() {
-            core.look();
+        if let Ok(mut core) = self.handler.worker.0.try_lock() {
+            core.poll_if_due();
         }
     }
 
-    /// For a thread that judges.
+    /// Returns a handle for a switch's thread.
     #[must_use]
     pub fn engine(&mut self) -> InlineHandle {
         self.begun = true;
-        InlineHandle::new(self.desk.worker.clone(), self.geometry)
+        InlineHandle::new(self.handler.worker.clone(), self.geometry)
     }
 }
 
 impl Drop for InlinePrograms {
     fn drop(&mut self) {
-        // Those that were never used have nothing to say, and would say it in a later epoch than those that
-        // are.
+        // Programs without a handle have no log records; an empty record would open a later epoch.
         if !self.begun {
             return;
         }
-        // Last log records, as of a P4 VM that is told to stop.
-        let mut core = self.desk.worker.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Publishes the last log records, as a P4 VM does when it stops.
+        let mut core = self.handler.worker.0.lock().unwrap_or_else(PoisonError::into_inner);
         let header_bytes = core.header_bytes;
         core.tenant.publish_logs(Now::read(), header_bytes);
     }
 }
 
 impl Core {
-    fn look(&mut self) {
+    fn poll_if_due(&mut self) {
         if self.tenant.is_poll_due(steady_ns()) {
             self.tenant.poll_pages(Now::read(), self.header_bytes);
         }
@@ -158,24 +155,24 @@ impl InlineHandle {
         Self { shared, geometry, packet }
     }
 
-    /// For one thread more.
+    /// Returns a handle for another thread.
     #[must_use]
     pub fn another(&self) -> Self {
         Self::new(self.shared.clone(), self.geometry)
     }
 
-    /// Has `work` judge packets. False, and nothing happened, if another thread is at it: nobody waits.
+    /// Runs `work` with exclusive access to the programs. Returns false at once if another thread has access.
     #[inline]
     pub fn run(&mut self, work: impl FnOnce(&mut InlineGuard<'_>)) -> bool {
         let Ok(mut core) = self.shared.0.try_lock() else { return false };
-        core.look();
+        core.poll_if_due();
         let longest = (self.geometry.headroom + self.geometry.header_bytes) as usize;
         work(&mut InlineGuard { core: &mut core, packet: &mut self.packet, longest });
         true
     }
 }
 
-/// The time in which one thread judges.
+/// Exclusive access of one thread to the programs.
 pub struct InlineGuard<'a> {
     core: &'a mut Core,
     packet: &'a mut Packet,
@@ -183,7 +180,7 @@ pub struct InlineGuard<'a> {
 }
 
 impl InlineGuard<'_> {
-    /// Header bytes of a packet that are looked at at most.
+    /// Returns the most header bytes that programs read of a packet.
     #[must_use]
     #[inline]
     pub fn header_bytes(&self) -> usize {
@@ -264,7 +261,7 @@ mod tests {
         let mut programs = programs();
         let (mut one, mut other) = (programs.engine(), programs.engine());
         assert!(verdict(&mut one, 0) && verdict(&mut other, 0));
-        assert!(!verdict(&mut one, 1), "a VM that nobody knows has no program that could pass its packets");
+        assert!(!verdict(&mut one, 1), "an unknown VM has no program that could pass its packets");
         let Reply::Status(status) = programs.handle(Request::Status, None, Vec::new()) else { panic!() };
         assert_eq!((status.vms[0].directions[0].judged, status.vms[0].directions[0].passed), (2, 2));
     }

@@ -1,10 +1,10 @@
 //! The P4 VM: a process that judges a tenant's packets with the tenant's programs, and has no other ability.
 //!
 //! ```text
-//!   host daemon ──control (messages, descriptors)──► control thread ─commands─► worker thread ◄──channel──► mediator
-//!                                                     │  link, compile           │  programs        info page ──►
-//!                                                     ▼                          ▼                  ──► log page
-//!                                                    zygote: verify            digests, tallies
+//!   host daemon ──control (messages)──► control thread ──commands──► worker thread ◄──channel──► mediator
+//!                                        │  link, compile             │  programs     ◄── info page
+//!                                        ▼                            ▼               ──► log page
+//!                                       zygote: verify              digests, totals
 //! ```
 //!
 //! The process has three parts, each restricted to the system calls that it needs ([`sandbox::seccomp`]): the

@@ -1,5 +1,5 @@
-/* Declarations for a tenant's own extern functions in C. `p4shield compile --c-header` writes this text, followed by
- * the declarations of one program.
+/* Declarations for a tenant's own extern functions in C. `p4shield compile --c-header` writes this text
+ * and the declarations of one program.
  *
  *   clang -target bpf -O2 -ffreestanding -c functions.c -o functions.o
  */
@@ -15,7 +15,7 @@ struct p4_map {
 };
 #define P4_HASH 1
 #define P4_ARRAY 2 /* its keys are uint32_t */
-#define P4_MAP(name, type, key, value, entries)                                                                        \
+#define P4_MAP(name, type, key, value, entries) \
     struct p4_map name __attribute__((section("maps"), used)) = {type, sizeof(key), sizeof(value), entries, 0}
 
 /* The engine's helpers, by number. Initialise keys and values completely, padding included. */
@@ -23,7 +23,8 @@ struct p4_map {
 /* Returns a pointer to the value, which may be modified in place, or null. */
 P4_HELPER void *(*const p4_map_lookup)(const void *map, const void *key) = (void *)1;
 /* Returns 0 or a negative errno. `flags`: 0 for any entry, 1 for a new one, 2 for an existing one. */
-P4_HELPER long (*const p4_map_update)(const void *map, const void *key, const void *value, uint64_t flags) = (void *)2;
+P4_HELPER long (*const p4_map_update)(const void *map, const void *key, const void *value,
+                                      uint64_t flags) = (void *)2;
 /* Returns 0 or a negative errno. */
 P4_HELPER long (*const p4_map_delete)(const void *map, const void *key) = (void *)3;
 /* Returns the time of the P4 VM's monotonic clock in nanoseconds. */

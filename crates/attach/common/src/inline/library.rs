@@ -27,7 +27,8 @@ pub enum LoadError {
     Path(PathBuf),
     /// The library is missing, or the system cannot load it.
     #[error(
-        "placement = \"inline\" needs {}, which cannot be loaded ({why}); install it from the same package as this \
+        "placement = \"inline\" needs {}, which cannot be loaded ({why}); install it from \
+         the same package as this \
          library, or write placement = \"p4vm\"",
         path.display()
     )]
@@ -39,7 +40,8 @@ pub enum LoadError {
     },
     /// The library belongs to another version of P4 Shield.
     #[error(
-        "{} has interface version {found}, and this library needs {VERSION}; install both from one package, then \
+        "{} has interface version {found}, and this library needs {VERSION}; install both \
+         from one package, then \
          restart the switch",
         path.display()
     )]

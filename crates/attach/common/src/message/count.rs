@@ -51,8 +51,8 @@ pub struct UnownedCounts {
     pub dropped: u64,
     /// Dropped for a source address that is a VM's.
     pub spoofed: u64,
-    /// Dropped before anybody could look whose they were: what is inside could not be told, no
-    /// memory, an error of ours; or steps of frames that are not possible, whoever tried them.
+    /// Dropped before their owner could be determined (ambiguous contents, no memory, an internal error), or
+    /// invalid transitions of AF_XDP frames.
     pub refused: u64,
 }
 

@@ -232,7 +232,7 @@ fn judge(memory: SharedMemory, bell: &Doorbell, state: &State) {
     }
 }
 
-/// From 10.0.0.99, which is nobody's, to the first VM of a tenant.
+/// From 10.0.0.99, an unowned address, to the first VM of a tenant.
 pub(crate) fn packet_to(tenant: u8) -> Vec<u8> {
     let host = if tenant < 2 { tenant + 1 } else { tenant };
     udp([10, 0, 0, 99], [10, 0, 0, host])

@@ -103,7 +103,7 @@ pub(crate) mod flags {
     pub(crate) const TX_OUTER_IP_CKSUM: u64 = 1 << 58;
     pub(crate) const TX_OUTER_IPV4: u64 = 1 << 59;
     pub(crate) const TX_OUTER_IPV6: u64 = 1 << 60;
-    /// Every request to whoever sends the packet on: bits 41 to 60.
+    /// Every transmit offload request: bits 41 to 60.
     pub(crate) const TX_ANY: u64 = (1 << 61) - (1 << 41);
     /// The buffer is not the pool's.
     pub(crate) const EXTERNAL: u64 = 1 << 61;

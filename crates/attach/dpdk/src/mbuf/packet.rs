@@ -53,25 +53,25 @@ impl Mbuf {
         }
     }
 
-    /// Whether the front is in one piece, as far as anybody looks at it.
+    /// Returns whether the bytes that mediator and programs read are contiguous.
     #[inline]
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.is_whole_behind(0)
     }
 
-    /// Whether it is so behind as many bytes of other headers.
+    /// As [`Self::is_whole`], behind `outer` bytes of other headers.
     #[inline]
     #[must_use]
     pub fn is_whole_behind(&self, outer: usize) -> bool {
         usize::from(self.raw().data_len) >= (outer + FRONT).min(self.raw().pkt_len as usize)
     }
 
-    /// Makes the front of a packet one piece, by copying it. What is scattered cannot be judged, so
-    /// whoever could scatter a packet's headers would get past the program.
+    /// Makes the front of a packet contiguous by copying it: otherwise a sender that scatters headers over
+    /// segments would evade the program.
     ///
     /// # Errors
-    /// If there is no memory for the copy.
+    /// There is no memory for the copy.
     #[cold]
     pub fn make_whole(&mut self) -> Result<(), RewriteRefused> {
         self.replace_by_copy()?;
@@ -85,8 +85,8 @@ impl Mbuf {
 
     #[inline]
     pub(super) fn raw(&self) -> &RawMbuf {
-        // SAFETY: `from_raw`'s caller gave us a valid mbuf, and nobody else changes it but through
-        // shared segments' reference counts, which are atomic.
+        // SAFETY: `from_raw`'s caller gave us a valid mbuf, and other owners change only the
+        // reference counts of shared segments, which are atomic.
         unsafe { self.0.as_ref() }
     }
 
@@ -96,15 +96,15 @@ impl Mbuf {
         unsafe { self.0.as_mut() }
     }
 
-    /// The first segment's bytes, to be changed. Only if nobody else holds them.
+    /// Returns the first segment's bytes for a change. Only for an exclusive segment.
     fn front_mut(&mut self) -> &mut [u8] {
         let raw = self.raw_mut();
         // SAFETY: data_off + data_len lie within the buffer, which is ours alone (`is_exclusive`).
         unsafe { std::slice::from_raw_parts_mut(raw.buf_addr.add(raw.data_off.into()), raw.data_len.into()) }
     }
 
-    /// Makes sure that nobody else holds what a rewrite changes: the first segment's bytes, and if
-    /// the packet is to be cut, the other segments' lengths.
+    /// Makes the parts that a rewrite changes exclusive: the first segment's bytes, and with `cut` the other
+    /// segments' lengths.
     fn own(&mut self, cut: bool) -> Result<(), RewriteRefused> {
         let mut exclusive = has_own_buffer(self.raw());
         let mut segment = self.raw();
@@ -247,7 +247,7 @@ impl Packet for Mbuf {
     }
 }
 
-/// Whether nobody else holds a segment or its buffer.
+/// Returns whether a segment and its buffer have no other owner.
 fn has_own_buffer(raw: &RawMbuf) -> bool {
     if raw.ol_flags & flags::INDIRECT != 0 || raw.refcnt.load(Ordering::Acquire) != 1 {
         return false;
@@ -261,6 +261,6 @@ fn has_own_buffer(raw: &RawMbuf) -> bool {
 
 /// Frees a packet, or the rest of one.
 fn free(dpdk: &Dpdk, mut packet: *mut RawMbuf) {
-    // SAFETY: the packet is ours and nobody uses it any more; one pointer is passed.
+    // SAFETY: the packet is ours and has no further user; one pointer is passed.
     unsafe { (dpdk.rte_pktmbuf_free_bulk)(&raw mut packet, 1) };
 }

@@ -1,8 +1,8 @@
 /*
- * The C part of libp4shield_dpdk.so: what DPDK's headers offer as structures and inline functions only.
+ * The C part of libp4shield_dpdk.so: access to structures and inline functions of DPDK's headers.
  *
- * Nothing here refers to a symbol of DPDK. Functions of DPDK that are needed are passed in as pointers, so that the
- * library loads into processes without DPDK.
+ * The code refers to no symbol of DPDK: callers pass DPDK's functions as pointers, so that the library loads
+ * into processes without DPDK.
  */
 #include <stddef.h>
 #include <string.h>
@@ -138,8 +138,8 @@ int p4s_port(p4s_dev_info_get get, uint16_t port, struct p4s_port *out)
 static enum p4s_steering actions_steering(const struct rte_flow_action *actions, const char **which);
 
 /*
- * Where the packets of a rule with this action go. One that is not known to stay may lead anywhere: new ones come with
- * each release.
+ * Returns where a rule with this action steers packets. An unknown action may steer them anywhere: each
+ * release of DPDK adds actions.
  */
 enum p4s_steering p4s_action(const struct rte_flow_action *action, const char **which)
 {

@@ -58,7 +58,8 @@ impl Cloud {
         let folder = tempfile::Builder::new().prefix("p4shield-dpdk").tempdir().expect("a folder");
         let tenant = |name, fail, address| {
             format!(
-                "[[tenant]]\nname = \"{name}\"\nfail = \"{fail}\"\ndeadline = \"{deadline}\"\nstall = \"60s\"\n\
+                "[[tenant]]\nname = \"{name}\"\nfail = \"{fail}\"\n\
+                 deadline = \"{deadline}\"\nstall = \"60s\"\n\
                  max_held = 16384\nslots = 16384\n[[tenant.vm]]\nname = \"vm\"\naddresses = [\"{address}\"]\n"
             )
         };
@@ -121,7 +122,7 @@ struct Account {
     ports: Vec<PortInfo>,
     remarks: Vec<Notice>,
     /// By lane, what it counted last.
-    nobodys: HashMap<(u64, LaneId), UnownedCounts>,
+    unowned: HashMap<(u64, LaneId), UnownedCounts>,
 }
 
 impl SwitchEvents for Keepers {
@@ -147,7 +148,7 @@ impl SwitchEvents for Keepers {
             }
             LibraryMessage::Notice { notice, .. } => self.heard().remarks.push(notice),
             LibraryMessage::Counts { lane, unowned, .. } => {
-                self.heard().nobodys.insert((peer.session, lane), unowned);
+                self.heard().unowned.insert((peer.session, lane), unowned);
             }
             _ => {}
         }
@@ -186,9 +187,9 @@ impl Daemon {
         self.host.heard().remarks.clone()
     }
 
-    /// Packets that switches dropped before anybody could look whose they were.
+    /// Returns the number of packets that switches dropped before their owner was known.
     pub(crate) fn refused(&self) -> u64 {
-        self.host.heard().nobodys.values().map(|n| n.refused).sum()
+        self.host.heard().unowned.values().map(|n| n.refused).sum()
     }
 
     /// Tells all switches where they end tunnels.

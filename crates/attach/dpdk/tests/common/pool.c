@@ -114,7 +114,7 @@ uint64_t pool_offload(const struct rte_mbuf *packet)
 	return packet->tx_offload;
 }
 
-/* Makes a virtual device and sets it up with one queue each way; its number, or less than 0. It is not started. */
+/* Creates a virtual device with one queue each way, not started. Returns its number, or less than 0. */
 int pool_port(const char *device, const char *arguments, struct rte_mempool *pool)
 {
 	const struct rte_eth_conf conf = {0};

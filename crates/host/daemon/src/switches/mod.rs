@@ -1,7 +1,7 @@
 //! The attachments `dpdk` and `xsk` in the daemon: switches that a library is preloaded into.
 //!
 //! ```text
-//!   library ── control socket ──► server thread ──► registry: switches, ports, lanes, counts ◄── supervisors, status
+//!   library ── control socket ──► server thread ──► registry: switches, ports, lanes ◄── supervisor, status
 //!                    ▲                                │
 //!                    └──────── roles thread ◄─────────┴──── Open vSwitch's database
 //! ```

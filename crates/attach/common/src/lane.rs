@@ -144,7 +144,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
         max - room + self.mediator.poll(now, room, sink)
     }
 
-    /// Notes that packets from [`Self::poll`] were sent; see [`Mediator::sent`].
+    /// Notes that packets from [`Self::poll`] were sent; see [`Mediator::notify_sent`].
     #[inline]
     pub fn sent(&mut self) {
         self.mediator.notify_sent();

@@ -35,7 +35,7 @@ pub struct Hello {
     /// Instructions that a program may execute for one packet.
     pub budget: u64,
     /// The lowest epoch that logs may take: above those of the P4 VMs before. See
-    /// [`p4shield_seal::EpochFloor`].
+    /// `p4shield_seal::EpochFloor`.
     pub min_epoch: u64,
 }
 

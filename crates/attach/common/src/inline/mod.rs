@@ -1,6 +1,6 @@
 //! Placement `inline`: the tenants whose programs run in this process.
 //!
-//! The programs live in `libp4shield_inline.so` ([`library`]). The control thread loads that
+//! The programs live in `libp4shield_inline.so` (`library`). The control thread loads that
 //! library when the daemon's configuration asks for it, passes the daemon's requests on, and gives
 //! each lane a [`LoadedEngine`].
 

@@ -103,16 +103,15 @@ pub const TABLES: &[Table] = &[
     Table {
         header: "[[port]]",
         meaning: "With `attachment = \"dpdk\"` or `\"xsk\"`: a port of the switch, known by name. A port \
-                  is a VM's \
-                  (`tenant` and `vm`) or has a `role`. Ports that are not listed, and not found by \
+                  is a VM's (`tenant` and `vm`) or has a `role`. Ports that are not listed, and not found by \
                   `iface_id`, are shared.",
         keys: PORT,
     },
     Table {
         header: "[[tunnel]]",
-        meaning: "With `attachment = \"dpdk\"`: an endpoint where the switch itself decapsulates packets, \
-                  which are then \
-                  judged by the inner packet. The daemon adds the endpoints in Open vSwitch's database.",
+        meaning: "With `attachment = \"dpdk\"`: an endpoint where the switch decapsulates packets; \
+                  programs judge the inner packet. If the daemon reads Open vSwitch's database, it adds \
+                  the endpoints there.",
         keys: TUNNEL,
     },
 ];
@@ -121,12 +120,10 @@ pub const TABLES: &[Table] = &[
 const TOP: &[Key] = &[
     key("attachment", "string", Value("\"wire\""), Words(&["wire", "dpdk", "xsk"]), ALL,
         "How packets reach P4 Shield: `wire`, an AF_XDP bump between a VM's interface and any switch; \
-         `dpdk` or `xsk`, a \
-         library that is preloaded into a DPDK or AF_XDP switch."),
+         `dpdk` or `xsk`, a library that is preloaded into a DPDK or AF_XDP switch."),
     key("placement", "string", Value("\"p4vm\""), Words(&["p4vm", "inline"]), ALL,
         "Where programs run: in the tenant's P4 VM, or inside the switch's process, which isolates no \
-         tenant and is the \
-         baseline for measurements. `inline` needs `dpdk` or `xsk`."),
+         tenant and is the baseline for measurements. `inline` needs `dpdk` or `xsk`."),
     key("compartment", "string", Value("\"process\""), Words(&["process"]), ALL,
         "What isolates a P4 VM: a sandboxed process."),
     key("level", "string", Value("\"baseline\""), Words(&["baseline"]), ALL,
@@ -158,8 +155,7 @@ const DAEMON: &[Key] = &[
     key("state", "path", Absent("systemd's `StateDirectory=`; without it, state is kept while the daemon \
                                  runs"), PATH, ALL,
         "The folder for state that outlives the daemon: the lower bounds of log epochs, which keep epochs \
-         increasing when \
-         the clock is set back."),
+         increasing when the clock is set back."),
 ];
 
 #[rustfmt::skip]
@@ -172,8 +168,7 @@ const TENANT: &[Key] = &[
         "The policy for packets without a verdict at the deadline, and while the P4 VM does not run."),
     key("no_program", "string", Value("\"drop\""), Words(&["drop", "pass", "skip"]), ALL,
         "What happens to packets of a direction without a program: the P4 VM drops or passes them; with \
-         `skip` they bypass \
-         the P4 VM and its log if there is no program when the daemon starts."),
+         `skip` they bypass the P4 VM and its log if there is no program when the daemon starts."),
     key("deadline", "duration", Value("\"2ms\""), Text("above 0, up to `10s`"), ALL,
         "The longest time for which the mediator holds a packet."),
     key("stall", "duration", Value("\"1s\""), Text("above 0, up to `60s`"), ALL,
@@ -199,7 +194,7 @@ const TENANT: &[Key] = &[
     key("cpu", "integer", Absent("any core"), Range(0, MAX_CPU as u64), ALL,
         "The core of the thread that judges packets."),
     key("busy", "boolean", Value("false"), BOOLEAN, ALL,
-        "Whether the P4 VM polls without sleeping, for a core of its own."),
+        "`true`: the P4 VM polls and never sleeps; only for a P4 VM with a core of its own."),
     key("delay", "duration", Absent("none"), Text("above 0, up to `10ms`"), ALL,
         "For measurements: an artificial delay for each packet, as of a slow program."),
 ];
@@ -223,9 +218,8 @@ const VM: &[Key] = &[
         "`external_ids:iface-id` of the VM's interface in Open vSwitch's database, as OVN and OpenStack \
          set it."),
     key("vni", "integer", Absent("none"), Range(0, MAX_VNI as u64), &[Dpdk],
-        "The network of the VM's addresses, by VXLAN's or Geneve's number, if VMs in other networks have \
-         the same \
-         addresses."),
+        "The VXLAN or Geneve network identifier of the VM's network; needed if a VM in another network has \
+         the same address."),
 ];
 
 #[rustfmt::skip]
@@ -237,7 +231,7 @@ const WIRE: &[Key] = &[
     key("tenant", "string", Required, Text("the name of a tenant"), &[Wire], "The tenant of the VM."),
     key("vm", "string", Required, Text("the name of a VM of the tenant"), &[Wire], "The VM."),
     key("others", "string", Value("\"pass\""), Words(&["pass", "drop"]), &[Wire],
-        "What happens to packets that belong to no VM, such as ARP."),
+        "What happens to packets that belong to no VM or are not IP, such as ARP."),
     key("own_addresses_only", "boolean", Value("false"), BOOLEAN, &[Wire],
         "Whether the VM may send packets with its own source addresses only."),
 ];
@@ -246,22 +240,21 @@ const WIRE: &[Key] = &[
 const PORT: &[Key] = &[
     key("name", "string", Required, VISIBLE, SWITCHES,
         "The interface in Open vSwitch's database, a DPDK device (`net_af_packet0`), the path of a \
-         vhost-user socket, or \
-         with `xsk` a network interface."),
+         vhost-user socket, or with `xsk` a network interface."),
     key("tenant", "string", Absent("the port has a `role`"), Text("the name of a tenant"), SWITCHES,
         "The tenant of the VM behind the port."),
     key("vm", "string", Absent("the port has a `role`"), Text("the name of a VM of the tenant"), SWITCHES,
         "The VM behind the port. Packets from the port with other source addresses are dropped as spoofed."),
     key("role", "string", Absent("the port is a VM's"), Words(&["uplink", "shared"]), SWITCHES,
-        "`uplink`: no packet from a VM may arrive at the port; `shared`: any packet may."),
+        "`uplink`: packets with a configured VM's source address are dropped as spoofed; `shared`: any \
+         source address is allowed."),
     key("sides", "string", Value("\"both\""), Words(&["both", "receive"]), &[Xsk],
         "Only for a VM's port. `both`: egress programs judge what the switch receives at the port, \
-         ingress programs what it \
-         sends there; `receive`: ingress programs judge packets where they enter the switch."),
+         ingress programs what it sends there; `receive`: ingress programs judge packets where they \
+         enter the switch."),
     key("zero_copy", "string", Value("\"off\""), Words(&["off", "auto"]), &[Xsk],
         "Only for a VM's port. `auto`: the P4 VM reads packets in the switch's packet memory if it holds \
-         packets of this \
-         tenant only; otherwise it receives copies of headers."),
+         packets of this tenant only; otherwise it receives copies of headers."),
 ];
 
 #[rustfmt::skip]
@@ -281,11 +274,12 @@ pub fn page() -> String {
         P4SHIELD_BLESS=1 cargo test -p p4shield-config reference -->\n\n\
         One TOML file configures the host daemon and the switch libraries; \
         [examples/p4shield.toml](../../examples/p4shield.toml)\nis a complete example. An unknown key or \
-        an invalid value is \
-        an error, and all errors of a file are reported at once,\neach with line, column and remedy.\n\n\
+        an invalid value is an error, and all errors of a file are reported at once,\neach with \
+        line, column and remedy.\n\n\
         A duration is an integer with the unit `ns`, `us`, `ms` or `s`; a size is an integer with the \
-        unit `KiB`, `MiB`, \
-        `GiB` or\nnone for bytes. The column \"attachments\" lists the attachments that a key applies to.\n"
+        unit `KiB`, `MiB`, `GiB` or\nnone for bytes. The column \"attachments\" lists the \
+        \
+        attachments that a key applies to.\n"
         .to_owned();
     for table in TABLES {
         let title = if table.header.is_empty() {

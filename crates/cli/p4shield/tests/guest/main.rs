@@ -35,7 +35,7 @@ fn an_auditor_in_a_guest_exposes_a_plain_switch() {
         assert!(measured.contains(mapping), "{measured}");
     }
     let confused = cloud.guest.run("p4shield agent measure --info-page pci:0000:00:06.0", 60).unwrap();
-    assert!(confused.code != 0 && confused.output.contains("confused"), "{confused:?}");
+    assert!(confused.code != 0 && confused.output.contains("swapped"), "{confused:?}");
     cloud.start_agent();
     assert!(cloud.vm()["info"]["forged"].as_u64().unwrap() > 0, "{:#}", cloud.status());
     cloud.restart_daemon();

@@ -282,7 +282,7 @@ impl Switch {
 
     /// Sends packets until one has this end.
     pub(crate) fn until(&mut self, lane: usize, tenant: u8, disposition: Disposition) {
-        wait_for("an disposition", || self.send(lane, tenant) == disposition);
+        wait_for("a disposition", || self.send(lane, tenant) == disposition);
     }
 
     /// Sends packets until the tenant's P4 VM passes one.

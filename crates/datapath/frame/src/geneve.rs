@@ -1,6 +1,6 @@
 //! Geneve headers (RFC 8926 section 3.4).
 
-use crate::bytes::{chunk, field16, field32};
+use crate::bytes::{field16, field32};
 use crate::ethernet::ether_type;
 
 /// Bytes of the header without options.
@@ -10,17 +10,12 @@ pub const MAX_HEADER_LEN: usize = HEADER_LEN + 63 * 4;
 /// The UDP port that IANA assigned.
 pub const PORT: u16 = 6081;
 
-/// The fixed part of a Geneve header.
-#[derive(Clone, Copy, Debug)]
-pub struct Header<'a>(&'a [u8; HEADER_LEN]);
+header_view! {
+    /// The fixed part of a Geneve header.
+    Header, HEADER_LEN
+}
 
-impl<'a> Header<'a> {
-    /// Views the header at the beginning of `bytes`.
-    #[must_use]
-    pub fn new(bytes: &'a [u8]) -> Option<Self> {
-        chunk(bytes, 0).map(Self)
-    }
-
+impl Header<'_> {
     /// Returns the version: 0 is the only one.
     #[must_use]
     pub const fn version(self) -> u8 {

@@ -1,6 +1,5 @@
 //! What ICMP (RFC 792) and ICMPv6 (RFC 4443) headers have in common.
 
-use crate::bytes::chunk;
 use core::ops::RangeInclusive;
 
 /// Bytes of type, code and checksum.
@@ -9,17 +8,12 @@ pub const HEADER_LEN: usize = 4;
 /// (RFC 4861 section 4).
 pub const NEIGHBOUR_DISCOVERY: RangeInclusive<u8> = 133..=137;
 
-/// An ICMP header.
-#[derive(Clone, Copy, Debug)]
-pub struct Header<'a>(&'a [u8; HEADER_LEN]);
+header_view! {
+    /// An ICMP header.
+    Header, HEADER_LEN
+}
 
-impl<'a> Header<'a> {
-    /// Views the header at the beginning of `bytes`.
-    #[must_use]
-    pub fn new(bytes: &'a [u8]) -> Option<Self> {
-        chunk(bytes, 0).map(Self)
-    }
-
+impl Header<'_> {
     /// Returns the message's type.
     #[must_use]
     pub const fn kind(self) -> u8 {

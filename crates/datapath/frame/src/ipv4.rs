@@ -1,6 +1,6 @@
 //! IPv4 headers (RFC 791 section 3.1).
 
-use crate::bytes::{chunk, field16, field32};
+use crate::bytes::{field16, field32};
 use crate::checksum::Sum;
 use core::ops::Range;
 
@@ -13,18 +13,12 @@ pub const ADDRESSES: Range<usize> = 12..20;
 /// Where the header's checksum is.
 pub const CHECKSUM: Range<usize> = 10..12;
 
-/// The fixed part of an IPv4 header.
-#[derive(Clone, Copy, Debug)]
-pub struct Header<'a>(&'a [u8; HEADER_LEN]);
+header_view! {
+    /// The fixed part of an IPv4 header.
+    Header, HEADER_LEN
+}
 
-impl<'a> Header<'a> {
-    /// Views the header at the beginning of `bytes`. Neither version nor lengths are checked.
-    #[must_use]
-    #[inline]
-    pub fn new(bytes: &'a [u8]) -> Option<Self> {
-        chunk(bytes, 0).map(Self)
-    }
-
+impl Header<'_> {
     /// Returns the version: 4 in a valid header.
     #[must_use]
     #[inline]

@@ -11,18 +11,12 @@ pub const ADDRESSES: Range<usize> = 8..40;
 /// The most extension headers that [`Extensions::walk`] follows: more than any sender needs.
 pub const MAX_EXTENSIONS: usize = 16;
 
-/// The fixed IPv6 header.
-#[derive(Clone, Copy, Debug)]
-pub struct Header<'a>(&'a [u8; HEADER_LEN]);
+header_view! {
+    /// The fixed IPv6 header.
+    Header, HEADER_LEN
+}
 
-impl<'a> Header<'a> {
-    /// Views the header at the beginning of `bytes`. The version is not checked.
-    #[must_use]
-    #[inline]
-    pub fn new(bytes: &'a [u8]) -> Option<Self> {
-        chunk(bytes, 0).map(Self)
-    }
-
+impl Header<'_> {
     /// Returns the version: 6 in a valid header.
     #[must_use]
     #[inline]

@@ -42,8 +42,10 @@
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
-pub mod arp;
+#[macro_use]
 mod bytes;
+
+pub mod arp;
 pub mod checksum;
 pub mod ethernet;
 pub mod geneve;

@@ -1,21 +1,16 @@
 //! MPLS label stack entries (RFC 3032 section 2.1).
 
-use crate::bytes::{chunk, field32};
+use crate::bytes::field32;
 
 /// Bytes of one entry.
 pub const ENTRY_LEN: usize = 4;
 
-/// One entry of a label stack.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry<'a>(&'a [u8; ENTRY_LEN]);
+header_view! {
+    /// One entry of a label stack.
+    Entry, ENTRY_LEN
+}
 
-impl<'a> Entry<'a> {
-    /// Views the entry at the beginning of `bytes`.
-    #[must_use]
-    pub fn new(bytes: &'a [u8]) -> Option<Self> {
-        chunk(bytes, 0).map(Self)
-    }
-
+impl Entry<'_> {
     /// Returns the label, 20 bits.
     #[must_use]
     pub fn label(self) -> u32 {

@@ -1,35 +1,16 @@
 //! TCP headers (RFC 9293 section 3.1).
 
-use crate::bytes::{chunk, field16};
-
 /// Bytes of the header without options.
 pub const HEADER_LEN: usize = 20;
 /// Where the checksum is in the header.
 pub const CHECKSUM_OFFSET: usize = 16;
 
-/// The fixed part of a TCP header.
-#[derive(Clone, Copy, Debug)]
-pub struct Header<'a>(&'a [u8; HEADER_LEN]);
+header_view! {
+    /// The fixed part of a TCP header.
+    Header, HEADER_LEN, ports
+}
 
-impl<'a> Header<'a> {
-    /// Views the header at the beginning of `bytes`.
-    #[must_use]
-    pub fn new(bytes: &'a [u8]) -> Option<Self> {
-        chunk(bytes, 0).map(Self)
-    }
-
-    /// Returns the source port.
-    #[must_use]
-    pub fn source_port(self) -> u16 {
-        field16(self.0, 0)
-    }
-
-    /// Returns the destination port.
-    #[must_use]
-    pub fn destination_port(self) -> u16 {
-        field16(self.0, 2)
-    }
-
+impl Header<'_> {
     /// Returns the bytes of the header with its options, as its data offset says: from 0 to 60.
     #[must_use]
     pub fn header_len(self) -> usize {

@@ -44,7 +44,7 @@ impl Encapsulation {
     }
 }
 
-/// A UDP datagram, as far as it matters to a tunnel's end point.
+/// A UDP datagram, as far as it matters to a tunnel's endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
     /// Where it goes.

@@ -1,6 +1,6 @@
 //! UDP headers (RFC 768).
 
-use crate::bytes::{chunk, field16};
+use crate::bytes::field16;
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 8;
@@ -9,29 +9,12 @@ pub const LEN_OFFSET: usize = 4;
 /// Where the checksum is in the header.
 pub const CHECKSUM_OFFSET: usize = 6;
 
-/// A UDP header.
-#[derive(Clone, Copy, Debug)]
-pub struct Header<'a>(&'a [u8; HEADER_LEN]);
+header_view! {
+    /// A UDP header.
+    Header, HEADER_LEN, ports
+}
 
-impl<'a> Header<'a> {
-    /// Views the header at the beginning of `bytes`.
-    #[must_use]
-    pub fn new(bytes: &'a [u8]) -> Option<Self> {
-        chunk(bytes, 0).map(Self)
-    }
-
-    /// Returns the source port.
-    #[must_use]
-    pub fn source_port(self) -> u16 {
-        field16(self.0, 0)
-    }
-
-    /// Returns the destination port.
-    #[must_use]
-    pub fn destination_port(self) -> u16 {
-        field16(self.0, 2)
-    }
-
+impl Header<'_> {
     /// Returns the bytes of header and payload, as the header says.
     #[must_use]
     pub fn total_len(self) -> u16 {

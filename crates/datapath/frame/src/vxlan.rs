@@ -1,24 +1,19 @@
 //! VXLAN headers (RFC 7348 section 5), and of the extension GPE what tells them apart
 //! (draft-ietf-nvo3-vxlan-gpe section 3).
 
-use crate::bytes::{chunk, field32};
+use crate::bytes::field32;
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 8;
 /// The UDP port that IANA assigned.
 pub const PORT: u16 = 4789;
 
-/// A VXLAN header.
-#[derive(Clone, Copy, Debug)]
-pub struct Header<'a>(&'a [u8; HEADER_LEN]);
+header_view! {
+    /// A VXLAN header.
+    Header, HEADER_LEN
+}
 
-impl<'a> Header<'a> {
-    /// Views the header at the beginning of `bytes`.
-    #[must_use]
-    pub fn new(bytes: &'a [u8]) -> Option<Self> {
-        chunk(bytes, 0).map(Self)
-    }
-
+impl Header<'_> {
     /// Returns the network's number, 24 bits. `None` if the header has none (flag I).
     #[must_use]
     pub fn vni(self) -> Option<u32> {

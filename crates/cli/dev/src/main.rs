@@ -11,19 +11,15 @@ mod demo;
 use std::process::ExitCode;
 
 use clap::Parser;
-use p4shield_console::{Exit, output};
+use p4shield_console::Options;
 
 /// Demonstrates P4 Shield on live traffic, and measures it.
 #[derive(Debug, Parser)]
 #[command(name = "p4shield-dev", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done, 1 failed or a claim did not hold, 2 wrong usage.")]
 struct Cli {
-    /// Log more: -v debug, -vv trace (or set P4SHIELD_LOG)
-    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
-    verbose: u8,
-    /// Log as JSON lines
-    #[arg(long, global = true)]
-    log_json: bool,
+    #[command(flatten)]
+    options: Options,
     #[command(subcommand)]
     command: Command,
 }
@@ -37,18 +33,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    output::logging(cli.verbose, cli.log_json);
-    let result = match cli.command {
+    p4shield_console::main(cli.options, || match cli.command {
         Command::Demo(args) => args.run(),
         Command::Bench(args) => args.run(),
-    };
-    match result {
-        Ok(exit) => exit.into(),
-        Err(error) => {
-            output::error(&error);
-            Exit::of(&error).into()
-        }
-    }
+    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use commands::Command;
-use p4shield_console::{Exit, output};
+use p4shield_console::Options;
 
 /// Lets cloud tenants' P4 programs decide what happens to their packets, outside the cloud's switch.
 #[derive(Debug, Parser)]
@@ -22,26 +22,15 @@ use p4shield_console::{Exit, output};
                   `audit` adds 10 to 18, see `p4shield audit --help`."
 )]
 struct Cli {
-    /// Log more: -v debug, -vv trace (or set P4SHIELD_LOG, for example to `info,p4shield_daemon=debug`)
-    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
-    verbose: u8,
-    /// Log as JSON lines
-    #[arg(long, global = true)]
-    log_json: bool,
+    #[command(flatten)]
+    options: Options,
     #[command(subcommand)]
     command: Command,
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    output::logging(cli.verbose, cli.log_json);
-    match cli.command.run() {
-        Ok(exit) => exit.into(),
-        Err(error) => {
-            output::error(&error);
-            Exit::of(&error).into()
-        }
-    }
+    p4shield_console::main(cli.options, || cli.command.run())
 }
 
 #[cfg(test)]

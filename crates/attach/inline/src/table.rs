@@ -15,7 +15,6 @@ use std::{ptr, slice};
 
 static TABLE: Table = Table {
     version: VERSION,
-    size: size_of::<Table>() as u32,
     create,
     execute,
     maintain,

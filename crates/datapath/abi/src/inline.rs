@@ -103,8 +103,6 @@ impl Response {
 pub struct Table {
     /// [`VERSION`]. The first field of every version.
     pub version: u32,
-    /// Bytes of this table.
-    pub size: u32,
     /// Creates a tenant's programs from a `Hello` message. Returns null on failure; the reply has the reason.
     pub create: unsafe extern "C" fn(Geometry, *const Message, *const ReplySink) -> *mut Programs,
     /// Executes a request. The second argument is the SHA-256 digest that a loaded program must have, or

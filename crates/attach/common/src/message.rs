@@ -321,7 +321,7 @@ pub enum DaemonMessage {
         /// The reason and the remedy.
         why: String,
     },
-    /// All end points of tunnels that the switch terminates; they replace the previous ones.
+    /// All endpoints of tunnels that the switch terminates; they replace the previous ones.
     Tunnels {
         /// At most [`MAX_TUNNELS`].
         end_points: Vec<Tunnel>,

@@ -178,7 +178,7 @@ impl Peer {
         self.send(&DaemonMessage::Judge { tenant }, &[]);
     }
 
-    /// Sends the end points of tunnels that the switch terminates: the first [`MAX_TUNNELS`].
+    /// Sends the endpoints of tunnels that the switch terminates: the first [`MAX_TUNNELS`].
     pub fn tunnels(&self, end_points: &[Tunnel]) {
         let end_points = end_points.iter().take(MAX_TUNNELS).copied().collect();
         self.send(&DaemonMessage::Tunnels { end_points }, &[]);

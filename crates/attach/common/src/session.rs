@@ -165,8 +165,8 @@ impl Session {
         lane
     }
 
-    /// Calls `watch` with the end points of the switch's tunnels and the host's tenants: now, and in
-    /// the control thread whenever the daemon sends end points. It must not call the session.
+    /// Calls `watch` with the endpoints of the switch's tunnels and the host's tenants: now, and in
+    /// the control thread whenever the daemon sends endpoints. It must not call the session.
     pub fn watch_tunnels(&self, watch: impl Fn(&[Tunnel], &mediator::Config) + Send + 'static) {
         let tenants = self.shared.registry().tenants();
         let mut tunnels = self.shared.tunnels();

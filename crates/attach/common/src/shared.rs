@@ -10,14 +10,14 @@ use p4shield_mediator as mediator;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// End points of tunnels that the switch terminates, and the watch that learns of changes.
+/// Endpoints of tunnels that the switch terminates, and the watch that learns of changes.
 #[derive(Default)]
 pub(crate) struct Tunnels {
     pub(crate) end_points: Vec<Tunnel>,
     pub(crate) watch: Option<Box<TunnelWatch>>,
 }
 
-/// Receives the tunnels' end points and the tenants of the host.
+/// Receives the tunnels' endpoints and the tenants of the host.
 type TunnelWatch = dyn Fn(&[Tunnel], &mediator::Config) + Send;
 
 impl Tunnels {
@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) registry: Mutex<Registry>,
     pub(crate) ending: AtomicBool,
-    /// End points of tunnels that the switch terminates: at first those of the configuration.
+    /// Endpoints of tunnels that the switch terminates: at first those of the configuration.
     pub(crate) tunnels: Mutex<Tunnels>,
     /// Wakes the control thread.
     pub(crate) bell: Doorbell,
@@ -60,7 +60,7 @@ impl Shared {
         self.tunnels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets all end points of tunnels that the switch terminates.
+    /// Sets all endpoints of tunnels that the switch terminates.
     pub(crate) fn set_tunnels(&self, end_points: &[Tunnel]) {
         let tenants = self.registry().tenants();
         let mut tunnels = self.tunnels();

@@ -24,16 +24,14 @@ const PROC: &str = "/proc/self";
 pub(crate) enum CallbackError {
     /// A file polls ports and calls no callbacks.
     #[error(
-        "{} receives packets without calling receive callbacks: it was built with \
-         RTE_ETHDEV_RXTX_CALLBACKS turned off; \
-         build it with a DPDK that has them (the default)", .0.display()
+        "{} receives packets without calling receive callbacks: it was built with RTE_ETHDEV_RXTX_CALLBACKS \
+         turned off; build it with a DPDK that has them (the default)", .0.display()
     )]
     Missing(PathBuf),
     /// A file of the application cannot be inspected.
     #[error(
-        "cannot inspect {}, which is part of this switch, for calls of receive callbacks; \
-         if it was updated since the \
-         switch started, restart the switch", file.display()
+        "cannot inspect {}, which is part of this switch, for calls of receive callbacks; if it was updated \
+         since the switch started, restart the switch", file.display()
     )]
     Unreadable {
         /// The file.

@@ -13,15 +13,14 @@ use std::sync::OnceLock;
 pub(crate) enum Unusable {
     /// A function that every shared DPDK has is missing.
     #[error(
-        "this process has no {0}; is DPDK linked statically into it? Only a dynamically linked \
-         DPDK can be mediated"
+        "this process has no {0}; is DPDK linked statically into it? Only a dynamically linked DPDK can be \
+         mediated"
     )]
     Missing(&'static str),
     /// DPDK has another ABI: its structures may differ.
     #[error(
-        "libp4shield_dpdk.so was built for DPDK {built} and this process has {running:?}, \
-         which has another ABI; \
-         build it against the headers of that version"
+        "libp4shield_dpdk.so was built for DPDK {built} and this process has {running:?}, which has another \
+         ABI; build it against the headers of that version"
     )]
     Abi {
         /// Year and month of the headers' release.

@@ -109,9 +109,8 @@ fn install(library: &'static Library, number: u16, port: &mut Port, device: Devi
             entry.callback = Some(add(library, number, queue, entry.mediated).map_err(|()| {
                 tracing::error!(
                     port = name,
-                    "not started: this DPDK was built without receive callbacks \
-                     (RTE_ETHDEV_RXTX_CALLBACKS), so \
-                     no program would judge its packets"
+                    "not started: this DPDK was built without receive callbacks (RTE_ETHDEV_RXTX_CALLBACKS), \
+                     so no program would judge its packets"
                 );
                 libc::ENOTSUP
             })?);

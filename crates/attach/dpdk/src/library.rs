@@ -23,9 +23,8 @@ pub(crate) enum Refusal {
     Dpdk(#[from] &'static Unusable),
     /// The configuration file is not named.
     #[error(
-        "{FILE_VARIABLE} is not set; set it to the daemon's configuration file, or take \
-         libp4shield_dpdk.so out of \
-         LD_PRELOAD"
+        "{FILE_VARIABLE} is not set; set it to the daemon's configuration file, or take libp4shield_dpdk.so \
+         out of LD_PRELOAD"
     )]
     NoConfiguration,
     /// The configuration or the system prevents a session.

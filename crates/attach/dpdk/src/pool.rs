@@ -37,9 +37,8 @@ pub(crate) fn check(library: &Library, port: u16, lanes: usize) {
         library.remark(
             None,
             Notice::Note(format!(
-                "tenant {} may hold {most} packets ({} a direction in each of {lanes} queues), \
-                 and port {port}'s pool has \
-                 {size} buffers; lower its max_held, or give the switch more memory",
+                "tenant {} may hold {most} packets ({} a direction in each of {lanes} queues), and port \
+                 {port}'s pool has {size} buffers; lower its max_held, or give the switch more memory",
                 tenant.name, tenant.max_held
             )),
         );

@@ -60,9 +60,9 @@ pub(crate) fn refuse() -> c_int {
     crate::panics::catch_panic("refusing a secondary process", || {
         log::start();
         tracing::error!(
-            "a secondary DPDK process (--proc-type) was refused: no program would judge the \
-             packets that it receives; let \
-             the primary process receive, or take libp4shield_dpdk.so out of this one's LD_PRELOAD"
+            "a secondary DPDK process (--proc-type) was refused: no program would judge the packets that it \
+             receives; let the primary process receive, or take libp4shield_dpdk.so out of this one's \
+             LD_PRELOAD"
         );
         // Sets `rte_errno`, if DPDK is loaded.
         if dpdk::dpdk().is_ok() {

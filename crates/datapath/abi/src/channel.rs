@@ -6,7 +6,7 @@
 //! 4096                  slots x 32       requests: Request                      mediator
 //! Geometry::answers()   slots x 8        answers: Answer                        P4 VM
 //! Geometry::rewrites()  slots x 8        rewrites: RewrittenHeader              P4 VM, with REWRITTEN
-//! Geometry::frames()    slots x stride   frames: head room, then the header     mediator, P4 VM
+//! Geometry::frames()    slots x stride   frames: headroom, then the header     mediator, P4 VM
 //! ```
 //!
 //! If the P4 VM reads headers from the switch's packet memory, a frame contains the header's offset
@@ -38,9 +38,9 @@ pub const CHANNEL_VERSION: u32 = 4;
 pub const DEFAULT_HEADER_BYTES: u32 = 128;
 /// Largest number of header bytes: a whole jumbo frame.
 pub const MAX_HEADER_BYTES: u32 = 9728;
-/// Default head room: how much a program may grow the packet at its front.
+/// Default headroom: how much a program may grow the packet at its front.
 pub const DEFAULT_HEADROOM: u32 = 128;
-/// Largest head room.
+/// Largest headroom.
 pub const MAX_HEADROOM: u32 = 1024;
 /// Default number of slots.
 pub const DEFAULT_SLOTS: u32 = 1024;
@@ -90,9 +90,9 @@ pub struct ChannelHeader {
     pub slots: u32,
     /// Offset 16: most header bytes of a packet.
     pub header_bytes: u32,
-    /// Offset 20: head room in front of them.
+    /// Offset 20: headroom in front of them.
     pub headroom: u32,
-    /// Offset 24: bytes from one frame to the next: head room plus header bytes, rounded up to a
+    /// Offset 24: bytes from one frame to the next: headroom plus header bytes, rounded up to a
     /// multiple of 64.
     pub frame_stride: u32,
     /// Offset 28: zero.
@@ -165,7 +165,7 @@ pub struct Geometry {
     pub slots: u32,
     /// Most header bytes of a packet.
     pub header_bytes: u32,
-    /// Head room in front of them.
+    /// Headroom in front of them.
     pub headroom: u32,
 }
 

@@ -17,7 +17,7 @@ pub const KTIME_GET_NS: u32 = 5;
 /// `u32 get_prandom_u32(void)`: returns a pseudo-random number, not for secrets.
 pub const GET_PRANDOM_U32: u32 = 7;
 /// `long adjust_head(ctx, int delta)` (Linux's `xdp_adjust_head`): moves `data` by `delta` bytes; a
-/// negative delta grows the packet into the head room. Returns 0, or a negative errno and changes
+/// negative delta grows the packet into the headroom. Returns 0, or a negative errno and changes
 /// nothing. All packet pointers become stale.
 pub const ADJUST_HEAD: u32 = 44;
 /// `long adjust_tail(ctx, int delta)` (Linux's `xdp_adjust_tail`): a negative delta cuts off the end

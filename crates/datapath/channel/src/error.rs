@@ -64,7 +64,7 @@ pub enum ChannelError {
     /// A number of the geometry is outside its limits.
     #[error(
         "channel geometry out of range: {slots} slots (a power of two up to {MAX_SLOTS}), {header_bytes} \
-         header bytes (1 to {MAX_HEADER_BYTES}), head room {headroom} (up to {MAX_HEADROOM})",
+         header bytes (1 to {MAX_HEADER_BYTES}), headroom {headroom} (up to {MAX_HEADROOM})",
         slots = .0.slots, header_bytes = .0.header_bytes, headroom = .0.headroom
     )]
     Geometry(Geometry),

@@ -21,7 +21,7 @@ pub trait Packet {
     /// Replaces the first `old_len` bytes by `new`, and cuts the packet to `new_total_len` bytes.
     ///
     /// `old_len` is at most `self.bytes().len()`, and `new_total_len` lies between `new.len()` and
-    /// `self.len() - old_len + new.len()`. To grow, an implementation uses head room or moves the
+    /// `self.len() - old_len + new.len()`. To grow, an implementation uses headroom or moves the
     /// rest of the packet.
     ///
     /// # Errors

@@ -46,7 +46,7 @@ impl Prover for Approved {
         if self.0.take() != Some(linked.digest()) {
             return Err(
                 "this is not the program that was verified; restart the switch, or the daemon, so that both \
-                        are of one version"
+                 are of one version"
                     .to_owned(),
             );
         }

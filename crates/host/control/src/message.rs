@@ -63,7 +63,7 @@ pub struct WireGeometry {
     pub slots: u32,
     /// Header bytes a packet at most.
     pub header_bytes: u32,
-    /// Head room in front of them.
+    /// Headroom in front of them.
     pub headroom: u32,
 }
 

@@ -65,7 +65,7 @@ pub(crate) struct Env {
     pub(crate) flags: Flags,
     /// In-VM information. Null for a raw program, which has no helper that reads it.
     pub(crate) info: *const VmInfo,
-    /// The packet's buffer including its head room. A store into it counts as a rewrite.
+    /// The packet's buffer including its headroom. A store into it counts as a rewrite.
     pub(crate) buffer: AddressRange,
     /// The packet. Null for a raw program, which has no helper that uses it.
     pub(crate) packet: *mut Packet,

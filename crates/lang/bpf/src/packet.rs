@@ -6,7 +6,7 @@ use p4shield_abi::channel::{MAX_HEADER_BYTES, MAX_HEADROOM};
 /// [`Packet::with_minimum`] for another bound.
 const MIN_LEN: usize = 14;
 
-/// A reusable buffer: head room, then the header copy.
+/// A reusable buffer: headroom, then the header copy.
 ///
 /// Only the P4 VM accesses the buffer, so its contents never change during a run. Its size and
 /// address stay the same after [`Packet::new`].
@@ -45,7 +45,7 @@ impl Packet {
     /// Stores the header of the next packet, whose length on the wire is `total`. Bytes beyond the buffer
     /// are left out. `total` is raised to the length of the header if it is smaller.
     ///
-    /// The head room keeps bytes of earlier packets of the same tenant. A program that grows the packet
+    /// The headroom keeps bytes of earlier packets of the same tenant. A program that grows the packet
     /// has to write the bytes that it adds.
     #[inline]
     pub fn reset(&mut self, header: &[u8], total: u32) {
@@ -101,7 +101,7 @@ impl Packet {
         }
     }
 
-    /// Offset of the header copy from the start of the head room.
+    /// Offset of the header copy from the start of the headroom.
     #[must_use]
     pub const fn start(&self) -> usize {
         self.start

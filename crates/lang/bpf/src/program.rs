@@ -106,7 +106,7 @@ pub struct RunResult {
     pub undecided: bool,
     /// The program wrote to the packet or resized it.
     pub rewritten: bool,
-    /// Offset of the header copy from the start of the head room.
+    /// Offset of the header copy from the start of the headroom.
     pub start: usize,
     /// Length of the header copy in bytes.
     pub len: usize,

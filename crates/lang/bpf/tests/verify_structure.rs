@@ -170,7 +170,7 @@ fn deep_and_recursive_calls_are_refused() {
     refused(&assemble(mutual).expect("assembles"), Reason::CallDepth);
 }
 
-/// The head room counts: a program may not assume that the packet is shorter than `adjust_head` can make it.
+/// The headroom counts: a program may not assume that the packet is shorter than `adjust_head` can make it.
 #[test]
 fn the_longest_packet_includes_the_head_room() {
     let with_value = |bytes: usize| {
@@ -197,7 +197,7 @@ fn the_longest_packet_includes_the_head_room() {
     with_value(MAX_PACKET_BYTES).expect("is safe");
     let refusal = with_value(MAX_PACKET_BYTES - 1).expect_err("one byte too few");
     assert_eq!(refusal.reason(), Some(Reason::MapValueBounds), "{refusal}");
-    with_value(MAX_HEADER_BYTES as usize).expect_err("without the head room");
+    with_value(MAX_HEADER_BYTES as usize).expect_err("without the headroom");
 }
 
 /// Valid opcodes, which pass the decoder.

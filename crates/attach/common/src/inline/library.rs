@@ -27,9 +27,8 @@ pub enum LoadError {
     Path(PathBuf),
     /// The library is missing, or the system cannot load it.
     #[error(
-        "placement = \"inline\" needs {}, which cannot be loaded ({why}); install it from \
-         the same package as this \
-         library, or write placement = \"p4vm\"",
+        "placement = \"inline\" needs {}, which cannot be loaded ({why}); install it from the same package \
+         as this library, or write placement = \"p4vm\"",
         path.display()
     )]
     Load {
@@ -40,9 +39,8 @@ pub enum LoadError {
     },
     /// The library belongs to another version of P4 Shield.
     #[error(
-        "{} has interface version {found}, and this library needs {VERSION}; install both \
-         from one package, then \
-         restart the switch",
+        "{} has interface version {found}, and this library needs {VERSION}; install both from one package, \
+         then restart the switch",
         path.display()
     )]
     Version {

@@ -8,12 +8,12 @@ use p4shield_mediator::{Packet, RewriteRefused};
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
-/// Head room that a rewrite leaves if it can: what a switch needs to put a tunnel's headers in
+/// Headroom that a rewrite leaves if it can: what a switch needs to put a tunnel's headers in
 /// front. Open vSwitch does not survive a packet without it.
 const KEEP_HEADROOM: usize = 96;
 /// Bytes at the front that have to be in one piece to be classified and judged, if the packet has as many.
 const FRONT: usize = 192;
-/// Head room of a packet that DPDK copies (`RTE_PKTMBUF_HEADROOM`).
+/// Headroom of a packet that DPDK copies (`RTE_PKTMBUF_HEADROOM`).
 const COPY_HEADROOM: usize = 128;
 /// "All of it", for `rte_pktmbuf_copy`.
 const ALL: u32 = u32::MAX;
@@ -144,7 +144,7 @@ impl Mbuf {
             return Err(RewriteRefused);
         }
         let in_place = (start + old_len).checked_sub(new_len);
-        // As much head room as there was or as a switch needs, whichever is less, if the tail has it.
+        // As much headroom as there was or as a switch needs, whichever is less, if the tail has it.
         let wanted = start.min(KEEP_HEADROOM).min(room - new_data_len);
         let new_start = match in_place {
             Some(in_place) if in_place >= wanted => in_place,

@@ -32,7 +32,7 @@ unsafe extern "C" {
     pub(crate) safe fn p4s_cycles() -> u64;
     /// Returns year * 100 + month of the DPDK whose headers the library was built with. Always safe.
     pub(crate) safe fn p4s_built_for() -> u32;
-    /// Returns the bytes of a buffer of a packet pool, head room included.
+    /// Returns the bytes of a buffer of a packet pool, headroom included.
     pub(crate) fn p4s_pool_data_room(pool: *mut c_void) -> u16;
     /// Returns the number of buffers of a packet pool, free or not.
     pub(crate) fn p4s_pool_size(pool: *const c_void) -> u32;

@@ -108,7 +108,7 @@ uint32_t p4s_built_for(void)
 	return RTE_VER_YEAR * 100 + RTE_VER_MONTH;
 }
 
-/* Bytes of a fresh mbuf's buffer, head room included. */
+/* Bytes of a fresh mbuf's buffer, headroom included. */
 uint16_t p4s_pool_data_room(struct rte_mempool *pool)
 {
 	return rte_pktmbuf_data_room_size(pool);

@@ -30,11 +30,11 @@ use std::net::IpAddr;
 /// What is inside a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inside {
-    /// It is not for an end point.
+    /// It is not for an endpoint.
     Nothing,
     /// An Ethernet frame, which begins so many bytes behind the packet's beginning; at most [`MAX_OUTER`].
     Frame(usize),
-    /// It is for an end point, and what the switch will find inside is uncertain.
+    /// It is for an endpoint, and what the switch will find inside is uncertain.
     Unknown,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Origin {
     Shared,
 }
 
-/// The end points of a switch.
+/// The endpoints of a switch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tunnels {
     end_points: Box<[Tunnel]>,
@@ -58,7 +58,7 @@ pub(crate) struct Tunnels {
 }
 
 impl Tunnels {
-    /// Creates the end points of a host with the VMs of these tenants.
+    /// Creates the endpoints of a host with the VMs of these tenants.
     pub(crate) fn new(end_points: &[Tunnel], tenants: &mediator::Config) -> Self {
         let vms = || tenants.tenants.iter().flat_map(|t| &t.vms);
         Self {
@@ -68,7 +68,7 @@ impl Tunnels {
         }
     }
 
-    /// Reports whether there is no end point.
+    /// Reports whether there is no endpoint.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.end_points.is_empty()
@@ -89,8 +89,8 @@ impl Tunnels {
     }
 
     /// Inspects a packet that begins with `frame`. A packet to a VM is the VM's, whatever is
-    /// inside: only a packet to an end point of a known address, or to no VM, is inspected. What a
-    /// VM sends to an end point itself would be decapsulated as if it came from another host, with
+    /// inside: only a packet to an endpoint of a known address, or to no VM, is inspected. What a
+    /// VM sends to an endpoint itself would be decapsulated as if it came from another host, with
     /// addresses inside that no lane has checked: that is [`Inside::Unknown`].
     pub(crate) fn inspect(&self, frame: &[u8], from: Origin) -> Inside {
         let Some(datagram) = Datagram::find(frame) else { return Inside::Nothing };

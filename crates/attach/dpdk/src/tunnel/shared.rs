@@ -1,4 +1,4 @@
-//! The end points at present: the control thread stores them, polling threads read them.
+//! The endpoints at present: the control thread stores them, polling threads read them.
 
 use super::Tunnels;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -42,7 +42,7 @@ fn only_packets_for_an_end_point_are_inspected() {
     assert_eq!(host(&[at([192, 0, 2, 8])]).inspect(&frame, Origin::Shared), Inside::Nothing, "the address");
     let here = host(&[at(LOCAL)]);
     assert_eq!(here.inspect(&frame, Origin::Shared), Inside::Frame(50));
-    assert_eq!(here.inspect(&frame, Origin::Vm), Inside::Unknown, "no VM speaks with the switch's end point");
+    assert_eq!(here.inspect(&frame, Origin::Vm), Inside::Unknown, "no VM speaks with the switch's endpoint");
     assert_eq!(both.inspect(&frame, Origin::Vm), Inside::Nothing, "a VM's own tunnel to elsewhere");
     let vms = |tunnel| Tunnels::new(&[tunnel], &tenants(&[(IpAddr::from(LOCAL), None)]));
     assert_eq!(vms(any(TunnelKind::Vxlan)).inspect(&frame, Origin::Shared), Inside::Nothing, "to a VM");

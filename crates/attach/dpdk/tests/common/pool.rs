@@ -72,7 +72,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    /// With `count` buffers of `room` bytes, 128 of which are head room.
+    /// With `count` buffers of `room` bytes, 128 of which are headroom.
     pub(crate) fn new(count: u32, room: u16) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         start();

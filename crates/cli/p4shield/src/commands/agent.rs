@@ -19,7 +19,7 @@ use p4shield_console::{output, signals, units};
 ///
 /// Examples:
 ///
-///   p4shield agent run --tenant alice --vm web --key web.key --info-page pci:auto --interface eth0
+///   p4shield agent run --tenant alice --vm web --key alice.key --info-page pci:auto --interface eth0
 ///   p4shield agent set 3 1                    programs read it with get_app_value(3)
 ///   p4shield agent set queue 7 --for-ms 500   a named slot, for half a second
 ///   p4shield agent status

@@ -21,7 +21,7 @@ use p4shield_console::{output, signals};
 ///
 /// Example:
 ///
-///   p4shield audit --tenant alice --vm web --key web.key --log-page pci:auto --interface eth0
+///   p4shield audit --tenant alice --vm web --key alice.key --log-page pci:auto --interface eth0
 ///
 /// Exit codes: 0 every packet went through, 10 packets bypassed the program, 11 packets were
 /// swapped, 12 the program judged packets that this VM never sent, 13 judged packets never arrived,

@@ -44,7 +44,7 @@ impl Layout {
         })
     }
 
-    /// Returns the bytes of a frame that are used: head room and header.
+    /// Returns the bytes of a frame that are used: headroom and header.
     pub(super) const fn frame_bytes(&self) -> usize {
         self.headroom + self.header_bytes
     }
@@ -101,7 +101,7 @@ pub(crate) const fn header_words(h: &ChannelHeader) -> [u64; 5] {
 /// hostile peer may change the header at any time; nothing is read from it afterwards.
 fn check_header<M: Memory>(memory: &M, expected: &ChannelHeader) -> Result<(), ChannelError> {
     const NAMES: [&str; 5] =
-        ["magic", "version or slots", "header bytes or head room", "frame stride", "size"];
+        ["magic", "version or slots", "header bytes or headroom", "frame stride", "size"];
     for (i, (word, what)) in header_words(expected).into_iter().zip(NAMES).enumerate() {
         if memory.load_u64(i * size_of::<u64>(), Relaxed) != word {
             return Err(ChannelError::Header { what });

@@ -64,7 +64,7 @@ pub enum Response<'a> {
     Pass,
     /// The packet passes with a new header.
     Rewritten {
-        /// Replaces the bytes that were in the request; up to head room plus header bytes.
+        /// Replaces the bytes that were in the request; up to headroom plus header bytes.
         header: &'a [u8],
         /// Length of the packet afterwards: from `header.len()` to that plus the bytes that were not
         /// in the request.
@@ -393,7 +393,7 @@ pub struct RequestBatch {
 pub struct BatchEntry<'a> {
     /// The request.
     pub request: &'a Request,
-    /// Head room, the header copy, and room up to the channel's header bytes. Head room and the room
+    /// Headroom, the header copy, and room up to the channel's header bytes. Headroom and the room
     /// behind contain bytes of earlier packets of this tenant.
     pub frame: &'a mut [u8],
     /// Offset of the header copy in `frame`.

@@ -28,7 +28,7 @@ pub const STACK_FRAME_BYTES: usize = 512;
 /// function may receive a pointer into its caller's frame.
 pub const MAX_FRAMES: usize = 8;
 
-/// Maximum length of a packet buffer: the largest header, grown into the whole head room. Programs may
+/// Maximum length of a packet buffer: the largest header, grown into the whole headroom. Programs may
 /// rely on this bound for `data_end - data`, so the engine must not run longer packets.
 pub const MAX_PACKET_BYTES: usize = (channel::MAX_HEADER_BYTES + channel::MAX_HEADROOM) as usize;
 

@@ -20,7 +20,7 @@ pub(super) const WORTHWHILE: u32 = 192;
 /// Maximum number of 8-byte values that an instruction can address in the memory.
 pub(super) const MAX_VALUES: u32 = 4095;
 
-/// The exit for the impossible case that the map look-up fails.
+/// The exit for the impossible case that the map lookup fails.
 const MISSING: Block = Block(u32::MAX);
 
 /// Adds spill memory to a program.

@@ -1,5 +1,5 @@
 //! The lowering: resolved program to IR. It inlines parsers, controls, actions and functions, turns
-//! tables into look-ups, and header fields into loads, which later passes remove where the fields
+//! tables into lookups, and header fields into loads, which later passes remove where the fields
 //! are unused. The result goes to `opt`.
 
 mod checksum;

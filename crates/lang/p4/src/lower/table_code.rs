@@ -1,4 +1,4 @@
-//! Application of a table: comparisons or a look-up, then the action.
+//! Application of a table: comparisons or a lookup, then the action.
 
 use super::Lowering;
 use super::objects::unit;

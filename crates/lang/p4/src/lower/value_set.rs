@@ -1,4 +1,4 @@
-//! Parser value sets: a look-up of the values of a `select` among the members that the control
+//! Parser value sets: a lookup of the values of a `select` among the members that the control
 //! plane added.
 //!
 //! Members match exactly, in a hash map, unless the fields of the declared type have other match

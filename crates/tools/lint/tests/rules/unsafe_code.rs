@@ -3,7 +3,7 @@
 use crate::tree;
 
 /// The crates that may; every other crate forbids it. ARCHITECTURE.md has the same list, with the modules.
-pub const ALLOWED: [&str; 14] = [
+pub(crate) const ALLOWED: [&str; 14] = [
     "afxdp",
     "agent",
     "attach",
@@ -21,8 +21,7 @@ pub const ALLOWED: [&str; 14] = [
 ];
 
 /// Crates that neither stand in the list nor forbid `unsafe`, and entries of the list that are out of date.
-#[must_use]
-pub fn findings() -> Vec<String> {
+pub(crate) fn findings() -> Vec<String> {
     let mut found = Vec::new();
     let crates = tree::crates();
     for c in &crates {

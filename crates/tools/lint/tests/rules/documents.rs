@@ -8,8 +8,7 @@ fn documents() -> Vec<PathBuf> {
 }
 
 /// Links between documents, and to code, that lead nowhere.
-#[must_use]
-pub fn broken_links() -> Vec<String> {
+pub(crate) fn broken_links() -> Vec<String> {
     let mut found = Vec::new();
     for path in documents() {
         let text = tree::read(&path);
@@ -41,8 +40,7 @@ fn anchors(text: &str) -> impl Iterator<Item = String> {
 }
 
 /// Paths of this repository that documents and comments mention and that do not exist.
-#[must_use]
-pub fn missing_paths() -> Vec<String> {
+pub(crate) fn missing_paths() -> Vec<String> {
     const FOLDERS: [&str; 6] = ["crates/", "docs/", "examples/", "fuzz/", "packaging/", "scripts/"];
     let root = tree::root();
     let code = tree::files(&root.join("crates"), ".rs");
@@ -66,11 +64,7 @@ pub fn missing_paths() -> Vec<String> {
 }
 
 /// Tests that the threat model names and that do not exist. The second value counts its claims.
-///
-/// # Panics
-/// A row names no crate.
-#[must_use]
-pub fn missing_tests(document: &Path) -> (Vec<String>, usize) {
+pub(crate) fn missing_tests(document: &Path) -> (Vec<String>, usize) {
     let (mut found, mut claims) = (Vec::new(), 0);
     let crates = tree::crates();
     let document = tree::read(document);
@@ -116,8 +110,7 @@ fn has_test(text: &str, name: &str) -> bool {
 }
 
 /// Fuzz targets that are not built, and crates that fuzz/Cargo.lock does not know.
-#[must_use]
-pub fn fuzz_targets() -> Vec<String> {
+pub(crate) fn fuzz_targets() -> Vec<String> {
     let fuzz = tree::root().join("fuzz");
     let manifest = tree::read(&fuzz.join("Cargo.toml"));
     let lock = tree::read(&fuzz.join("Cargo.lock"));

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 /// The layers, lowest first. A crate may depend on crates of lower layers only.
 ///
 /// A new crate takes the lowest layer above all that it needs; ARCHITECTURE.md says what each layer is for.
-pub const LAYERS: [&[&str]; 8] = [
+pub(crate) const LAYERS: [&[&str]; 8] = [
     &["abi", "frame", "mailbox", "plot", "ovsdb", "testbed", "console", "lint"],
     &["channel", "seal", "bpf", "p4", "afxdp", "control", "demo"],
     &["mediator", "runtime", "agent", "stf", "xsk-relay"],
@@ -18,19 +18,18 @@ pub const LAYERS: [&[&str]; 8] = [
 ];
 
 /// Crates that are preloaded into a cloud's switch.
-pub const SWITCH_LIBRARIES: [&str; 2] = ["attach-dpdk", "attach-xsk"];
+pub(crate) const SWITCH_LIBRARIES: [&str; 2] = ["attach-dpdk", "attach-xsk"];
 
 /// Crates with a compiler, a verifier, a JIT or a sandbox in them, which no switch library contains.
-pub const HEAVY: [&str; 5] = ["p4", "bpf", "runtime", "stf", "daemon"];
+pub(crate) const HEAVY: [&str; 5] = ["p4", "bpf", "runtime", "stf", "daemon"];
 
 /// Dependencies that do not point to a lower layer.
-#[must_use]
-pub fn upward() -> Vec<String> {
+pub(crate) fn upward() -> Vec<String> {
     let layer = |name: &str| LAYERS.iter().position(|layer| layer.contains(&name));
     let mut found = Vec::new();
     for c in tree::crates() {
         let Some(own) = layer(&c.name) else {
-            found.push(format!("{} is in no layer of crates/tools/lint/src/arrows.rs", c.name));
+            found.push(format!("{} is in no layer of crates/tools/lint/tests/rules/arrows.rs", c.name));
             continue;
         };
         let upward = c.dependencies.iter().filter(|d| layer(d).is_none_or(|theirs| theirs >= own));
@@ -40,8 +39,7 @@ pub fn upward() -> Vec<String> {
 }
 
 /// Switch libraries that depend on a heavy crate, directly or through others.
-#[must_use]
-pub fn heavy() -> Vec<String> {
+pub(crate) fn heavy() -> Vec<String> {
     let crates = tree::crates();
     let mut found = Vec::new();
     for library in SWITCH_LIBRARIES {

@@ -22,8 +22,7 @@ struct Module {
 }
 
 /// The circles of the crate in `folder`: the modules of each, sorted.
-#[must_use]
-pub fn circles(folder: &Path) -> Vec<Vec<String>> {
+pub(crate) fn circles(folder: &Path) -> Vec<Vec<String>> {
     let modules = modules(&folder.join("src"));
     let edges = edges(&modules);
     let reach = |from: &ModulePath| {
@@ -50,8 +49,7 @@ pub fn circles(folder: &Path) -> Vec<Vec<String>> {
 }
 
 /// Which file mentions which, as `from -> to`, among the members of `circle`.
-#[must_use]
-pub fn links(folder: &Path, circle: &[String]) -> Vec<String> {
+pub(crate) fn links(folder: &Path, circle: &[String]) -> Vec<String> {
     let edges = edges(&modules(&folder.join("src")));
     let mut found = Vec::new();
     for (from, targets) in &edges {

@@ -4,15 +4,15 @@ use crate::tree;
 use std::path::{Path, PathBuf};
 
 /// Columns of a line: rustfmt's limit, also where rustfmt leaves a line as it is.
-pub const MAX_COLUMNS: usize = 110;
+pub(crate) const MAX_COLUMNS: usize = 110;
 /// Lines of a source file.
-pub const MAX_LINES: usize = 520;
+pub(crate) const MAX_LINES: usize = 520;
 /// Characters of a test's name.
-pub const MAX_TEST_NAME: usize = 60;
+pub(crate) const MAX_TEST_NAME: usize = 60;
 /// Pronouns that stand for a part of the system, which has a name.
 const PLACEHOLDERS: [&str; 6] = ["nobody", "nobodys", "somebody", "anybody", "everybody", "whoever"];
 /// Sentences of the whole tree that may have such a word.
-pub const MAX_PLACEHOLDERS: usize = 12;
+pub(crate) const MAX_PLACEHOLDERS: usize = 12;
 
 fn sources() -> Vec<PathBuf> {
     let root = tree::root();
@@ -21,8 +21,7 @@ fn sources() -> Vec<PathBuf> {
 }
 
 /// Lines that are too long; rows of tables in comments cannot be broken.
-#[must_use]
-pub fn long_lines() -> Vec<String> {
+pub(crate) fn long_lines() -> Vec<String> {
     let long = |path: &PathBuf| {
         let text = tree::read(path);
         let is_row = |line: &str| line.trim_start().starts_with("//") && line.trim_end().ends_with('|');
@@ -34,16 +33,14 @@ pub fn long_lines() -> Vec<String> {
 }
 
 /// Files that are too long.
-#[must_use]
-pub fn long_files() -> Vec<String> {
+pub(crate) fn long_files() -> Vec<String> {
     let lines = |path: &PathBuf| (tree::read(path).lines().count(), tree::shown(path));
     let long = sources().iter().map(lines).filter(|(lines, _)| *lines > MAX_LINES).collect::<Vec<_>>();
     long.into_iter().map(|(lines, path)| format!("{path}: {lines} lines")).collect()
 }
 
 /// Names of tests, and of other functions, that are too long for a claim.
-#[must_use]
-pub fn long_names() -> Vec<String> {
+pub(crate) fn long_names() -> Vec<String> {
     let mut found = Vec::new();
     for path in sources() {
         let text = tree::read(&path);
@@ -55,8 +52,7 @@ pub fn long_names() -> Vec<String> {
 }
 
 /// Identifiers with a placeholder in them, wherever they stand.
-#[must_use]
-pub fn placeholder_identifiers() -> Vec<String> {
+pub(crate) fn placeholder_identifiers() -> Vec<String> {
     let mut found = Vec::new();
     for path in sources().into_iter().filter(|p| !is_own(p)) {
         for word in words(&tree::read(&path)).filter(|w| w.contains('_')) {
@@ -69,8 +65,7 @@ pub fn placeholder_identifiers() -> Vec<String> {
 }
 
 /// Lines of code and documents that have a placeholder.
-#[must_use]
-pub fn placeholders() -> Vec<String> {
+pub(crate) fn placeholders() -> Vec<String> {
     let root = tree::root();
     let documents = tree::files(&root, ".md");
     let mut found = Vec::new();
@@ -85,7 +80,7 @@ pub fn placeholders() -> Vec<String> {
 }
 
 fn is_own(path: &Path) -> bool {
-    path.ends_with("lint/src/style.rs") || path.ends_with("CONTRIBUTING.md")
+    path.ends_with("rules/style.rs") || path.ends_with("CONTRIBUTING.md")
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {

@@ -3,19 +3,14 @@
 use std::path::{Path, PathBuf};
 
 /// Root of the repository.
-#[must_use]
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     root.canonicalize().expect("the repository is there")
 }
 
 /// Every file below `folder` whose name ends in `suffix`, sorted. Build output and hidden folders are
 /// skipped.
-///
-/// # Panics
-/// A folder cannot be read.
-#[must_use]
-pub fn files(folder: &Path, suffix: &str) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path, suffix: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -37,21 +32,17 @@ pub fn files(folder: &Path, suffix: &str) -> Vec<PathBuf> {
 
 /// A crate of the workspace.
 #[derive(Debug)]
-pub struct Crate {
+pub(crate) struct Crate {
     /// Its package's name without the prefix `p4shield-`.
-    pub name: String,
+    pub(crate) name: String,
     /// Its folder.
-    pub folder: PathBuf,
+    pub(crate) folder: PathBuf,
     /// Crates of the workspace that it depends on, without the prefix; tests and build scripts left out.
-    pub dependencies: Vec<String>,
+    pub(crate) dependencies: Vec<String>,
 }
 
 /// The crates of the workspace, sorted by folder.
-///
-/// # Panics
-/// A manifest is not TOML or has no package.
-#[must_use]
-pub fn crates() -> Vec<Crate> {
+pub(crate) fn crates() -> Vec<Crate> {
     let short = |name: &str| name.strip_prefix("p4shield-").unwrap_or(name).to_owned();
     let read = |manifest: PathBuf| {
         let table: toml::Table = read(&manifest).parse().expect("a manifest is TOML");
@@ -71,16 +62,11 @@ pub fn crates() -> Vec<Crate> {
 }
 
 /// Text of a file.
-///
-/// # Panics
-/// The file is not UTF-8 or cannot be read.
-#[must_use]
-pub fn read(path: &Path) -> String {
+pub(crate) fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
 /// A path as findings show it: relative to the root.
-#[must_use]
-pub fn shown(path: &Path) -> String {
+pub(crate) fn shown(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }

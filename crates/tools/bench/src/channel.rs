@@ -13,31 +13,27 @@ use p4shield_abi::channel::{BATCH, Geometry, Request};
 use p4shield_channel::{RequestBatch, Requester, Responder, Response, SharedMemory, create_channel};
 use serde::Serialize;
 
+use crate::args::milliseconds;
 use crate::stats::Percentiles;
 use crate::{Error, cores};
 
 /// Options of a measurement.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Requests published together.
-    pub batches: Vec<usize>,
-    /// Header bytes copied per packet.
+    /// Requests published together
+    #[arg(long = "batch", value_delimiter = ',', default_values_t = [1, 4, 8, 16, BATCH as u8])]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=BATCH as i64))]
+    pub batches: Vec<u8>,
+    /// Header bytes copied per packet
+    #[arg(long = "header-bytes", value_delimiter = ',', default_values_t = [64, 128, 256, 512, 1514])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=9728))]
     pub headers: Vec<u32>,
-    /// Duration of each throughput measurement.
+    /// Milliseconds for each throughput
+    #[arg(long = "time-ms", value_name = "MS", value_parser = milliseconds, default_value = "500")]
     pub time: Duration,
     /// Number of timed round trips.
+    #[arg(skip = 200_000_usize)]
     pub round_trips: usize,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            batches: vec![1, 4, 8, 16, BATCH],
-            headers: vec![64, 128, 256, 512, 1514],
-            time: Duration::from_millis(500),
-            round_trips: 200_000,
-        }
-    }
 }
 
 /// One pair of batch size and header size.
@@ -53,16 +49,22 @@ pub struct Row {
     pub mpps: f64,
 }
 
+/// Steps that [`run`] reports.
+#[must_use]
+pub fn steps(options: &Options) -> usize {
+    options.batches.len() * options.headers.len()
+}
+
 /// Measures each batch size with each header size; calls `progress` before each.
 ///
 /// # Errors
 /// Shared memory cannot be allocated.
-pub fn run(options: &Options, mut progress: impl FnMut(usize, u32)) -> Result<Vec<Row>, Error> {
+pub fn run(options: &Options, mut progress: impl FnMut(String)) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for &header_bytes in &options.headers {
         for &batch in &options.batches {
-            progress(batch, header_bytes);
-            rows.push(measure(options, batch.clamp(1, BATCH), header_bytes)?);
+            progress(format!("batch {batch}, {header_bytes} header bytes"));
+            rows.push(measure(options, batch.into(), header_bytes)?);
         }
     }
     Ok(rows)
@@ -176,7 +178,7 @@ mod tests {
         };
         // On a busy machine the other end may not run at all in this short time.
         let measured = (0..50).any(|_| {
-            let rows = run(&options, |_, _| ()).unwrap();
+            let rows = run(&options, |_| ()).unwrap();
             assert_eq!(rows.len(), 4);
             rows.iter().all(|r| r.mpps > 0.0 && r.round_trip_ns.p50 > 0.0)
         });

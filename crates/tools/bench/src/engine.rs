@@ -19,18 +19,14 @@ use serde::Serialize;
 use crate::{Error, cores};
 
 /// Options of a measurement.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Options {
-    /// Rounds; the fastest one counts.
-    pub rounds: usize,
-    /// Packets per round.
+    /// Rounds, of which the fastest counts
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Packets in each round
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..))]
     pub packets: u32,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { rounds: 100, packets: 20_000 }
-    }
 }
 
 /// A program on one kind of packet.
@@ -100,18 +96,18 @@ fn information() -> VmInfo {
 ///
 /// # Errors
 /// A program does not compile or load, which is a bug, or no key can be generated.
-pub fn run(options: &Options, mut progress: impl FnMut(&'static str)) -> Result<Report, Error> {
+pub fn run(options: &Options, mut progress: impl FnMut(String)) -> Result<Report, Error> {
     cores::pin(cores::two()[0]);
     let mut programs = Vec::new();
     for (name, flags) in
         [("tcp_guard, new connection", FLAG_SYN), ("tcp_guard, established connection", FLAG_ACK)]
     {
-        progress(name);
+        progress(name.into());
         programs.push(whole(options, name, flags)?);
     }
-    progress("phases");
+    progress("phases".into());
     let phases = phases(options)?;
-    progress("decryption");
+    progress("decryption".into());
     Ok(Report { programs, phases, decrypt_ns: decryption(options)? })
 }
 

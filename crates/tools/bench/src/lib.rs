@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod args;
 pub mod channel;
 pub mod cores;
 pub mod engine;
@@ -12,6 +13,11 @@ pub mod stats;
 pub mod switch;
 mod trips;
 pub mod xsk;
+
+/// Returns the name of a unit variant, as in JSON.
+pub fn name(variant: impl serde::Serialize) -> String {
+    serde_json::to_value(variant).ok().and_then(|v| v.as_str().map(str::to_owned)).unwrap_or_default()
+}
 
 /// Reason why a measurement failed.
 #[derive(Debug, thiserror::Error)]

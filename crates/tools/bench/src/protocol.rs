@@ -13,12 +13,6 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Returns its name in tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Udp => "UDP",
-            Self::Tcp => "TCP",
-        }
-    }
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Udp, Self::Tcp];
 }

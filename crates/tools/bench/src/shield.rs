@@ -27,8 +27,6 @@ const PATIENCE: u64 = 60;
 /// Parts of a cloud with one tenant and one user VM.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Setup<'s> {
-    /// The binary `p4shield`.
-    pub(crate) binary: &'s Path,
     /// The library that is preloaded into the switch.
     pub(crate) library: &'s Path,
     /// Text of the tenant's P4 program.
@@ -91,20 +89,15 @@ impl Shield {
         };
         write("program.p4", setup.program)?;
         write("p4shield.toml", setup.config)?;
-        process::run(Command::new(setup.binary).arg("keygen").arg(at("bench.key")))?;
-        let mut compile = Command::new(setup.binary);
+        let binary = process::product()?;
+        process::run(Command::new(&binary).arg("keygen").arg(at("bench.key")))?;
+        let mut compile = Command::new(&binary);
         process::run(compile.arg("compile").arg(at("program.p4")).arg("-o").arg(at("program.o")))?;
 
-        let mut command = Command::new(setup.binary);
+        let mut command = Command::new(&binary);
         command.arg("run").arg("--config").arg(at("p4shield.toml"));
         let daemon = spawn(folder.path(), &mut command, "daemon.log")?;
-        let shield = Self {
-            binary: setup.binary.to_owned(),
-            library: setup.library.to_owned(),
-            _daemon: daemon,
-            agent: None,
-            folder,
-        };
+        let shield = Self { binary, library: setup.library.to_owned(), _daemon: daemon, agent: None, folder };
         shield.await_part("start of the daemon", "daemon.log", || shield.p4vm().is_some())?;
         Ok(shield)
     }

@@ -39,7 +39,7 @@ impl Endpoints<'_> {
             Protocol::Udp => self.udp_trips(count, message),
             Protocol::Tcp => self.tcp_trips(count, message),
         }
-        .map_err(|e| Error::Switch(format!("requests and responses over {}: {e}", protocol.name())))
+        .map_err(|e| Error::Switch(format!("requests and responses over {}: {e}", crate::name(protocol))))
     }
 
     /// Measures the million bits per second that arrive while the client sends messages at full speed.
@@ -48,7 +48,7 @@ impl Endpoints<'_> {
             Protocol::Udp => self.udp_flood(message, time),
             Protocol::Tcp => self.tcp_flood(message, time),
         }
-        .map_err(|e| Error::Switch(format!("a flood over {}: {e}", protocol.name())))
+        .map_err(|e| Error::Switch(format!("a flood over {}: {e}", crate::name(protocol))))
     }
 
     fn settle(&self) {

@@ -1,22 +1,17 @@
 //! `p4shield-dev bench engine`.
 
 use p4shield_bench::engine::{Options, Report, STEPS, run};
+use p4shield_console::{Exit, output};
 use p4shield_plot::Bars;
 
-use super::{Form, write_chart};
-use p4shield_console::Exit;
-use p4shield_console::output::{self, Progress};
+use super::{Form, table};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
     #[command(flatten)]
     form: Form,
-    /// Rounds, of which the quickest counts
-    #[arg(long, default_value_t = 100)]
-    rounds: usize,
-    /// Packets in each round
-    #[arg(long, default_value_t = 20_000)]
-    packets: u32,
+    #[command(flatten)]
+    options: Options,
 }
 
 /// Nanoseconds of one program execution with in-VM information in the P4 Shield paper (figure 10).
@@ -24,47 +19,20 @@ const PAPER_NS: f64 = 421.0;
 
 impl Args {
     pub(super) fn run(self) -> anyhow::Result<Exit> {
-        let options = Options { rounds: self.rounds.max(1), packets: self.packets.max(1) };
-        let progress = Progress::new(STEPS);
-        let report = run(&options, |what| progress.step(what.into()))?;
-        drop(progress);
-        if self.form.json {
-            output::json(&report)?;
-        } else {
-            table(&report);
-        }
-        if let Some(folder) = self.form.svg {
-            write_chart(&folder, "engine-phases.svg", &chart(&report).svg()?)?;
-        }
-        Ok(Exit::Done)
+        let measure = |step: &mut dyn FnMut(String)| run(&self.options, step);
+        self.form.show(STEPS, measure, tables, |r| vec![("engine-phases.svg", chart(r).svg())])
     }
 }
 
-fn table(r: &Report) {
-    output::line(format_args!(
-        "{:<36} {:>9} {:>15} {:>11} {:>10} {:>10}",
-        "program, packet", "JIT ns", "interpreter ns", "insns/path", "compile ms", "verify ms"
-    ));
-    for p in &r.programs {
-        output::line(format_args!(
-            "{:<36} {:>9.1} {:>15.1} {:>11} {:>10.2} {:>10.1}",
-            p.name,
-            p.jit_ns,
-            p.interpreter_ns,
-            format!("{}/{}", p.instructions, p.longest_path),
-            p.compile_ms,
-            p.verify_ms
-        ));
-    }
-    output::line(format_args!("\n{:<36} {:>9} {:>15}", "phase (JIT)", "adds ns", "so far ns"));
-    for p in &r.phases {
-        output::line(format_args!("{:<36} {:>9.1} {:>15.1}", p.name, p.ns, p.so_far_ns));
-    }
+fn tables(r: &Report) -> anyhow::Result<()> {
+    table::print("programs and packets", &r.programs)?;
+    table::print("phases (JIT): what each adds", &r.phases)?;
     output::line(format_args!("(the paper's program, all phases: {PAPER_NS} ns)"));
     output::line(format_args!(
-        "\n{:<36} {:>9.1}   once a publication (10 ms), not once a packet",
-        "decryption of a snapshot", r.decrypt_ns
+        "\ndecryption of a snapshot: {:.1} ns once a publication (10 ms), not once a packet",
+        r.decrypt_ns
     ));
+    Ok(())
 }
 
 fn chart(r: &Report) -> Bars {

@@ -4,16 +4,18 @@ mod channel;
 mod engine;
 mod mediator;
 mod switch;
+mod table;
 mod xsk;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::Subcommand;
+use p4shield_console::output::{self, Progress};
+use p4shield_console::{Exit, signals};
+use p4shield_plot::{Lines, Series};
 use p4shield_testbed::leftover;
-
-use p4shield_console::Exit;
-use p4shield_console::{output, signals};
+use serde::Serialize;
 
 /// Measure P4 Shield on this machine
 ///
@@ -69,6 +71,35 @@ impl Args {
     }
 }
 
+/// A file's name and its SVG.
+type Chart = (&'static str, Result<String, p4shield_plot::Error>);
+
+impl Form {
+    /// Measures behind a progress bar, then shows the report in this form.
+    fn show<R: Serialize, E: std::error::Error + Send + Sync + 'static>(
+        &self,
+        steps: usize,
+        measure: impl FnOnce(&mut dyn FnMut(String)) -> Result<R, E>,
+        text: impl FnOnce(&R) -> anyhow::Result<()>,
+        charts: impl FnOnce(&R) -> Vec<Chart>,
+    ) -> anyhow::Result<Exit> {
+        let progress = Progress::new(steps);
+        let report = measure(&mut |what| progress.step(what))?;
+        drop(progress);
+        if self.json {
+            output::json(&report)?;
+        } else {
+            text(&report)?;
+        }
+        if let Some(folder) = &self.svg {
+            for (name, svg) in charts(&report) {
+                write_chart(folder, name, &svg?)?;
+            }
+        }
+        Ok(Exit::Done)
+    }
+}
+
 fn write_chart(folder: &Path, name: &str, svg: &str) -> anyhow::Result<()> {
     let path = folder.join(name);
     std::fs::create_dir_all(folder)
@@ -76,4 +107,27 @@ fn write_chart(folder: &Path, name: &str, svg: &str) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))?;
     output::note(format_args!("wrote {}", path.display()));
     Ok(())
+}
+
+/// Returns a line for each name, in order of first appearance, through the points of the rows with this name.
+fn series<'r, R: 'r>(
+    rows: impl IntoIterator<Item = &'r R>,
+    name: impl Fn(&R) -> String,
+    point: impl Fn(&R) -> Option<(f64, f64)>,
+) -> Vec<Series> {
+    let mut all: Vec<Series> = Vec::new();
+    for row in rows {
+        let (name, point) = (name(row), point(row));
+        match all.iter_mut().find(|s| s.name == name) {
+            Some(line) => line.points.extend(point),
+            None => all.push(Series { name, points: point.into_iter().collect() }),
+        }
+    }
+    all
+}
+
+/// Draws lines over message or frame sizes.
+fn by_size(title: &str, [x, y]: [&str; 2], series: Vec<Series>) -> Result<String, p4shield_plot::Error> {
+    let (title, x, y) = (title.into(), x.into(), y.into());
+    Lines { title, x, y, series, log_x: true, ..Lines::default() }.svg()
 }

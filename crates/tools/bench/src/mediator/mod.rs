@@ -15,42 +15,35 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::{Error, cores};
+use crate::args::milliseconds;
+use crate::{Error, cores, name};
 use pool::Pool;
 use stage::Stage;
 
 /// Options of a measurement.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Packets submitted together.
-    pub bursts: Vec<usize>,
-    /// Most header bytes copied per packet.
+    /// Packets submitted together
+    #[arg(long = "burst", value_delimiter = ',', default_values_t = [1, 8, 32])]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub bursts: Vec<u16>,
+    /// Header bytes handed over at most
+    #[arg(long = "header-bytes", value_delimiter = ',', default_values_t = [64, 128])]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=9728))]
     pub headers: Vec<u32>,
-    /// Bytes of a packet.
-    pub packet_bytes: usize,
-    /// Kinds of traffic.
-    pub cases: Vec<Case>,
-    /// Back ends.
+    /// Bytes of a packet
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=2048))]
+    pub packet_bytes: u16,
+    /// What judges the packets, and where; `same-core` alone for profiling one thread
+    #[arg(long = "backend", value_enum, value_delimiter = ',', default_values_t = Backend::ALL)]
     pub backends: Vec<Backend>,
-    /// Duration of each measurement.
+    /// Milliseconds for each figure
+    #[arg(long = "time-ms", value_name = "MS", value_parser = milliseconds, default_value = "300")]
     pub time: Duration,
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            bursts: vec![1, 8, 32],
-            headers: vec![64, 128],
-            packet_bytes: 64,
-            cases: Case::ALL.to_vec(),
-            backends: Backend::ALL.to_vec(),
-            time: Duration::from_millis(300),
-        }
-    }
-}
-
 /// What judges the packets, and where it runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub enum Backend {
     /// `pass`, on the mediator's core, off the clock.
@@ -67,21 +60,10 @@ impl Backend {
     /// All, in the order of the table.
     pub const ALL: [Self; 4] = [Self::SameCore, Self::OtherCore, Self::P4vm, Self::Inline];
 
-    /// Returns those of `cases` that apply to this back end.
-    fn cases(self, of: &[Case]) -> impl Iterator<Item = Case> {
+    /// Returns the cases that apply to this back end.
+    fn cases(self) -> impl Iterator<Item = Case> {
         let all = matches!(self, Self::SameCore | Self::OtherCore);
-        of.iter().copied().filter(move |case| all || *case == Case::ToVm)
-    }
-
-    /// Returns its name in tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::SameCore => "same core",
-            Self::OtherCore => "other core",
-            Self::P4vm => "P4 VM",
-            Self::Inline => "inline",
-        }
+        Case::ALL.into_iter().filter(move |case| all || *case == Case::ToVm)
     }
 }
 
@@ -105,18 +87,6 @@ impl Case {
     /// All, in the order of the table.
     pub const ALL: [Self; 5] =
         [Self::Unowned, Self::FromVm, Self::ToVm, Self::ToManyVms, Self::BetweenTenants];
-
-    /// Returns its name in tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Unowned => "unowned",
-            Self::FromVm => "from a VM's port",
-            Self::ToVm => "uplink to one VM",
-            Self::ToManyVms => "uplink to 256 VMs",
-            Self::BetweenTenants => "between two tenants",
-        }
-    }
 }
 
 /// One figure: nanoseconds per packet in the mediator's thread.
@@ -145,17 +115,17 @@ pub struct Row {
 ///
 /// # Errors
 /// Shared memory cannot be allocated.
-pub fn run(
-    options: &Options,
-    mut progress: impl FnMut(Case, Backend, usize, u32),
-) -> Result<Vec<Row>, Error> {
+pub fn run(options: &Options, mut progress: impl FnMut(String)) -> Result<Vec<Row>, Error> {
     let mut rows = Vec::new();
     for &backend in &options.backends {
-        for case in backend.cases(&options.cases) {
+        for case in backend.cases() {
             for &header_bytes in &options.headers {
                 for &burst in &options.bursts {
-                    progress(case, backend, burst, header_bytes);
-                    rows.push(measure(options, case, backend, burst.clamp(1, MAX_BURST), header_bytes)?);
+                    let (case_name, backend_name) = (name(case), name(backend));
+                    progress(format!(
+                        "{case_name}, {backend_name}, burst {burst}, {header_bytes} header bytes"
+                    ));
+                    rows.push(measure(options, case, backend, burst.into(), header_bytes)?);
                 }
             }
         }
@@ -163,13 +133,10 @@ pub fn run(
     Ok(rows)
 }
 
-/// The largest burst.
-pub const MAX_BURST: usize = 256;
-
 /// Combinations that [`run`] measures.
 #[must_use]
 pub fn steps(options: &Options) -> usize {
-    let cases: usize = options.backends.iter().map(|backend| backend.cases(&options.cases).count()).sum();
+    let cases: usize = options.backends.iter().map(|backend| backend.cases().count()).sum();
     cases * options.headers.len() * options.bursts.len()
 }
 
@@ -185,7 +152,7 @@ fn measure(
         Backend::SameCore | Backend::Inline => 1,
         Backend::OtherCore | Backend::P4vm => 8_usize.div_ceil(burst).max(4),
     };
-    let mut pool = Pool::new(bursts * burst, options.packet_bytes, case);
+    let mut pool = Pool::new(bursts * burst, options.packet_bytes.into(), case);
     let measured = std::thread::scope(|s| {
         let work = || {
             cores::pin(cores::two()[0]);
@@ -239,10 +206,11 @@ mod tests {
         let options = Options {
             bursts: vec![1, 32],
             headers: vec![128],
+            packet_bytes: 64,
+            backends: Backend::ALL.to_vec(),
             time: Duration::from_millis(5),
-            ..Options::default()
         };
-        let rows = run(&options, |_, _, _, _| ()).unwrap();
+        let rows = run(&options, |_| ()).unwrap();
         assert_eq!(rows.len(), steps(&options));
         assert!(rows.iter().all(|r| r.mpps > 0.0), "{rows:?}");
     }

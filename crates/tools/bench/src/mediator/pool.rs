@@ -50,7 +50,7 @@ pub(super) struct Pool(Vec<Buffer>);
 
 impl Pool {
     pub(super) fn new(packets: usize, packet_bytes: usize, case: Case) -> Self {
-        Self((0..packets).map(|i| buffer(i, packet_bytes.clamp(60, 2048), case)).collect())
+        Self((0..packets).map(|i| buffer(i, packet_bytes, case)).collect())
     }
 
     pub(super) fn len(&self) -> usize {

@@ -5,7 +5,6 @@ use std::net::Ipv4Addr;
 use std::process::Command;
 
 use p4shield_testbed::{NetNs, OvsDpdk, Testpmd, process};
-use serde::Serialize;
 
 use crate::Error;
 
@@ -15,13 +14,11 @@ pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 2, 1);
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 2, 2);
 
 /// The measured switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum SwitchKind {
-    /// The distribution's Open vSwitch over DPDK, with one rule from the first port to the second and one
-    /// back.
+    /// Open vSwitch over DPDK, with one rule from the first port to the second and one back
     Ovs,
-    /// The distribution's dpdk-testpmd, which forwards between its two ports without reading packets.
+    /// dpdk-testpmd, which forwards between its two ports without reading packets
     Testpmd,
 }
 

@@ -21,14 +21,16 @@ mod world;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use p4shield_install::{PreloadedAttachment, Root, find_library};
 use serde::Serialize;
 
 pub use crate::protocol::Protocol;
 pub use lab::SwitchKind;
 pub use round_trip::Load;
 
-use crate::Error;
+use crate::args::seconds;
 use crate::stats::Percentiles;
+use crate::{Error, name};
 
 /// Configuration of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -47,42 +49,53 @@ pub enum Mode {
 impl Mode {
     /// Every mode, plain first.
     pub const ALL: [Self; 4] = [Self::Plain, Self::Attached, Self::Inline, Self::P4vm];
-
-    /// Its name in tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Plain => "plain",
-            Self::Attached => "attached",
-            Self::Inline => "inline",
-            Self::P4vm => "p4vm",
-        }
-    }
 }
 
 /// Options of a measurement.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// The binary `p4shield`, to be started as daemon and agent.
-    pub binary: PathBuf,
-    /// The library `libp4shield_dpdk.so`.
-    pub library: PathBuf,
-    /// The switch.
+    /// The unmodified switch
+    #[arg(long, value_enum, default_value_t = SwitchKind::Ovs)]
     pub switch: SwitchKind,
-    /// Modes to compare; ratios need [`Mode::Plain`].
-    pub modes: Vec<Mode>,
-    /// Frame sizes of the throughput measurement, with the frame check sequence.
+    /// Frame sizes of the throughput measurement, with the frame check sequence
+    #[arg(long = "bytes", value_delimiter = ',', default_values_t = [64, 128, 512, 1500])]
+    #[arg(value_parser = clap::value_parser!(u32).range(64..=1518))]
     pub sizes: Vec<u32>,
-    /// Message sizes of the latency and stream measurements.
+    /// Message sizes of the latency and stream measurements
+    #[arg(long = "message", value_delimiter = ',', default_values_t = [64, 512, 1400])]
+    #[arg(value_parser = clap::value_parser!(u32).range(16..=1400))]
     pub messages: Vec<u32>,
-    /// Number of rounds.
-    pub rounds: usize,
-    /// Duration of each throughput measurement.
+    /// What to measure
+    #[arg(long = "part", value_enum, value_delimiter = ',')]
+    #[arg(default_values_t = [Part::Throughput, Part::Latency, Part::Streams])]
+    pub parts: Vec<Part>,
+    /// Rounds; the report has their median
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..))]
+    pub rounds: u16,
+    /// Seconds for each throughput
+    #[arg(long = "seconds", value_name = "SECONDS", value_parser = seconds, default_value = "2")]
     pub time: Duration,
-    /// Round trips per latency measurement.
-    pub round_trips: usize,
-    /// TCP congestion control of client and server; none: the machine's.
+    /// Round trips for each latency
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..))]
+    pub round_trips: u32,
+    /// TCP congestion control of client and server, such as cubic; default: this machine's
+    #[arg(long, value_name = "ALGORITHM")]
     pub congestion: Option<String>,
+    /// libp4shield_dpdk.so; default: the one beside this binary
+    #[arg(long, value_name = "FILE", hide_default_value = true)]
+    #[arg(default_value_os_t = find_library(&Root::new("/"), PreloadedAttachment::Dpdk))]
+    pub library: PathBuf,
+}
+
+/// A part of the measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Packets generated in memory
+    Throughput,
+    /// Request and response through kernel interfaces
+    Latency,
+    /// TCP and UDP through kernel interfaces
+    Streams,
 }
 
 /// Packets per second through the switch.
@@ -147,48 +160,39 @@ pub struct Report {
     pub streams: Vec<Stream>,
 }
 
-/// Parts to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Parts {
-    /// Packets from memory.
-    pub throughput: bool,
-    /// Request and response.
-    pub latency: bool,
-    /// TCP and UDP by message size.
-    pub streams: bool,
-}
-
 /// Steps that [`run`] reports.
 #[must_use]
-pub fn steps(options: &Options, parts: Parts) -> usize {
-    let each = options.rounds * options.modes.len();
-    let worlds = usize::from(parts.latency || parts.streams);
-    each * (usize::from(parts.throughput) * options.sizes.len() + worlds)
+pub fn steps(options: &Options) -> usize {
+    let has = |part| options.parts.contains(&part);
+    let throughputs = if has(Part::Throughput) { options.sizes.len() } else { 0 };
+    let worlds = usize::from(has(Part::Latency) || has(Part::Streams));
+    usize::from(options.rounds) * Mode::ALL.len() * (throughputs + worlds)
 }
 
 /// Measures; calls `progress` before each step.
 ///
 /// # Errors
 /// The switch, the daemon or the agent does not start; with its output.
-pub fn run(options: &Options, parts: Parts, mut progress: impl FnMut(String)) -> Result<Report, Error> {
+pub fn run(options: &Options, mut progress: impl FnMut(String)) -> Result<Report, Error> {
     let [p4vm, polling] = crate::cores::two();
+    let has = |part| options.parts.contains(&part);
     let mut samples = Samples::default();
     for round in 1..=options.rounds {
-        for &mode in &options.modes {
-            let mut tell = |what: &str| progress(format!("round {round}, {}, {what}", mode.name()));
-            if parts.throughput {
+        for mode in Mode::ALL {
+            let mut tell = |what: &str| progress(format!("round {round}, {}, {what}", name(mode)));
+            if has(Part::Throughput) {
                 for &bytes in &options.sizes {
                     tell(&format!("{bytes} bytes"));
                     samples.throughput.push(throughput::measure(options, mode, bytes)?);
                 }
             }
-            if parts.latency || parts.streams {
+            if has(Part::Latency) || has(Part::Streams) {
                 tell("client and server");
                 let world = world::World::start(options, mode)?;
-                if parts.latency {
+                if has(Part::Latency) {
                     samples.latency.extend(world.latencies(options)?);
                 }
-                if parts.streams {
+                if has(Part::Streams) {
                     samples.streams.extend(stream::measure(&world, options)?);
                 }
             }

@@ -24,17 +24,6 @@ pub enum Load {
     Half,
 }
 
-impl Load {
-    /// Its name in tables.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Idle => "idle",
-            Self::Half => "half",
-        }
-    }
-}
-
 /// Payload of the datagrams that load the switch.
 const LOAD_BYTES: usize = 64;
 /// The most messages that [`Load::Half`] sends without a pause.
@@ -46,7 +35,7 @@ impl World {
     pub(super) fn latencies(&self, options: &Options) -> Result<Vec<Latency>, Error> {
         let mut all = Vec::new();
         for &message in &options.messages {
-            for protocol in [Protocol::Udp, Protocol::Tcp] {
+            for protocol in Protocol::ALL {
                 all.push(self.latency(options, protocol, Load::Idle, message)?);
             }
         }
@@ -56,8 +45,8 @@ impl World {
             let sender = self.flood_socket()?;
             let under_load: Result<Vec<_>, _> = std::thread::scope(|s| {
                 s.spawn(|| send_paced(&sender, gap, &stop));
-                let measured = [Protocol::Udp, Protocol::Tcp]
-                    .map(|protocol| self.latency(options, protocol, Load::Half, message));
+                let measured =
+                    Protocol::ALL.map(|protocol| self.latency(options, protocol, Load::Half, message));
                 stop.store(true, Ordering::Relaxed);
                 measured.into_iter().collect()
             });
@@ -74,7 +63,7 @@ impl World {
         message: u32,
     ) -> Result<Latency, Error> {
         let ends = Endpoints { client: (&self.client, CLIENT), server: (&self.server, SERVER), core: None };
-        let mut micros = ends.trips(protocol, options.round_trips, message as usize)?;
+        let mut micros = ends.trips(protocol, options.round_trips as usize, message as usize)?;
         let micros = Percentiles::of(&mut micros);
         Ok(Latency { mode: self.mode, protocol, load, message, micros, ratio: f64::NAN })
     }

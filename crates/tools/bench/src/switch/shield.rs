@@ -24,8 +24,7 @@ pub(super) struct Shield {
 impl Shield {
     /// Starts the processes of `mode`; `ports` are the uplink's and the user VM's.
     pub(super) fn start(options: &Options, mode: Mode, ports: &[String; 2]) -> Result<Self, Error> {
-        let (binary, library, config) = (&options.binary, &options.library, config(mode, ports));
-        let setup = Setup { binary, library, program: GUARD, config: &config };
+        let setup = Setup { library: &options.library, program: GUARD, config: &config(mode, ports) };
         let cloud = (mode != Mode::Plain).then(|| Cloud::start(&setup)).transpose()?;
         Ok(Self { folder: leftover::folder("bench")?, cloud })
     }

@@ -24,7 +24,7 @@ pub(super) fn measure(world: &World, options: &Options) -> Result<Vec<Stream>, E
     wait_until("start of iperf3", 20, listens)?;
     let mut all = Vec::new();
     for &message in &options.messages {
-        for protocol in [Protocol::Udp, Protocol::Tcp] {
+        for protocol in Protocol::ALL {
             let mbps = run(world, options, protocol, message)?;
             all.push(Stream { mode: world.mode, protocol, message, mbps, ratio: f64::NAN });
         }
@@ -41,7 +41,7 @@ fn run(world: &World, options: &Options, protocol: Protocol, message: u32) -> Re
     }
     let text = process::run(&mut client)?;
     received(&text, protocol).ok_or_else(|| {
-        Error::Switch(format!("iperf3 over {} does not report the received traffic", protocol.name()))
+        Error::Switch(format!("iperf3 over {} does not report the received traffic", crate::name(protocol)))
     })
 }
 

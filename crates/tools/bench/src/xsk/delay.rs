@@ -52,21 +52,22 @@ pub struct Report {
 
 /// Steps of [`measure`].
 pub(super) fn steps(options: &Options) -> usize {
-    options.delays.len() + 1
+    options.delay_us.len() + 1
 }
 
 /// Measures without a P4 VM, then every delay.
 pub(super) fn measure(options: &Options, progress: &mut dyn FnMut(String)) -> Result<Report, Error> {
     let mut report = Report::default();
-    for delay in std::iter::once(None).chain(options.delays.iter().copied().map(Some)) {
+    let delays = options.delay_us.iter().map(|us| Some(Duration::from_micros((*us).into())));
+    for delay in std::iter::once(None).chain(delays) {
         progress(delay.map_or_else(|| "no P4 VM".into(), |d| format!("a P4 VM that takes {d:?} longer")));
         let mode = if delay.is_some() { Mode::P4vm } else { Mode::Plain };
         let tenant =
             TenantSetup { delay: delay.unwrap_or_default(), deadline: DEADLINE, ..TenantSetup::default() };
         let world = World::start(options, mode, &tenant)?;
         let (ends, delay_us) = (world.endpoints(), delay.map(|d| d.as_secs_f64() * 1e6));
-        for protocol in [Protocol::Udp, Protocol::Tcp] {
-            let micros = Percentiles::of(&mut ends.trips(protocol, options.round_trips, REQUEST)?);
+        for protocol in Protocol::ALL {
+            let micros = Percentiles::of(&mut ends.trips(protocol, options.round_trips as usize, REQUEST)?);
             report.latency.push(Latency { delay_us, protocol, micros });
             for &size in &options.messages {
                 let message = length(protocol, size);

@@ -35,26 +35,11 @@ const BURST: u64 = 64;
 /// Deadline of a held packet.
 const DEADLINE: Duration = Duration::from_millis(500);
 /// Extra seconds for a run to reach its cycles.
-const PATIENCE: u64 = 60;
-
-/// The scenario.
-#[derive(Clone, Copy, Debug)]
-pub struct Scenario {
-    /// Duration.
-    pub time: Duration,
-    /// Number of cycles of shedding and passing to wait for, beyond the duration.
-    pub cycles: u32,
-    /// Link speed in the agent's configuration, million bits per second.
-    pub link_mbps: u64,
-    /// Share of it sent to ports 8000 and 9000, percent: together over 30, the first below 10.
-    pub percent: [u64; 2],
-}
-
-impl Default for Scenario {
-    fn default() -> Self {
-        Self { time: Duration::from_secs(20), cycles: 3, link_mbps: 200, percent: [5, 50] }
-    }
-}
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Number of cycles of shedding and passing to wait for.
+const CYCLES: u32 = 3;
+/// Share of the link that is sent to each port, percent: together over 30, the first below 10.
+const PERCENT: [u64; 2] = [5, 50];
 
 /// A tenth of a second.
 #[derive(Clone, Debug, Serialize)]
@@ -102,8 +87,7 @@ impl Counters {
 
 /// Runs the scenario.
 pub(super) fn play(options: &Options) -> Result<Timeline, Error> {
-    let play = options.hysteresis;
-    let interface = format!("eth0:{}", play.link_mbps);
+    let interface = format!("eth0:{}", options.link_mbps);
     let tenant =
         TenantSetup { program: PROGRAM, interface: &interface, deadline: DEADLINE, ..TenantSetup::default() };
     let world = World::start(options, Mode::P4vm, &tenant)?;
@@ -113,17 +97,17 @@ pub(super) fn play(options: &Options) -> Result<Timeline, Error> {
     let pairs = sockets(&world.client, &world.server).map_err(failed)?;
     let (samples, cycles) = std::thread::scope(|s| {
         for (n, (client, server)) in pairs.iter().enumerate() {
-            let rate = play.link_mbps * 1_000_000 * play.percent[n] / 100 / (8 * FRAME);
+            let rate = options.link_mbps * 1_000_000 * PERCENT[n] / 100 / (8 * FRAME);
             let counters = &counters;
             s.spawn(move || send(client, rate, &counters.sent[n], &counters.stop));
             s.spawn(move || count(server, &counters.arrived[n], &counters.stop));
         }
-        let watched = watch(&play, &counters, &agent);
+        let watched = watch(options.seconds, &counters, &agent);
         counters.stop.store(true, Relaxed);
         watched
     });
     Ok(Timeline {
-        link_mbps: play.link_mbps,
+        link_mbps: options.link_mbps,
         thresholds: [30.0, 10.0],
         sent: Counters::read(&counters.sent),
         arrived: Counters::read(&counters.arrived),
@@ -167,11 +151,11 @@ fn count(socket: &UdpSocket, arrived: &AtomicU64, stop: &AtomicBool) {
 }
 
 /// Takes samples until time and cycles are over.
-fn watch(play: &Scenario, counters: &Counters, agent: &Path) -> (Vec<Sample>, u32) {
+fn watch(time: Duration, counters: &Counters, agent: &Path) -> (Vec<Sample>, u32) {
     let (start, mut samples, mut load) = (Instant::now(), Vec::new(), Load::default());
-    let last = play.time + Duration::from_secs(PATIENCE);
+    let last = time + PATIENCE;
     let (mut sent, mut arrived, mut before) = ([0; 2], [0; 2], start);
-    while start.elapsed() < play.time || (load.cycles < play.cycles && start.elapsed() < last) {
+    while start.elapsed() < time || (load.cycles < CYCLES && start.elapsed() < last) {
         std::thread::sleep(SAMPLE);
         let (now, new_sent, new_arrived) =
             (Instant::now(), Counters::read(&counters.sent), Counters::read(&counters.arrived));

@@ -30,23 +30,6 @@ const STALL: Duration = Duration::from_secs(60);
 /// Seconds in which the daemon must replace a P4 VM, or sockets must close, on a loaded machine.
 const PATIENCE: u64 = 60;
 
-/// The scenario.
-#[derive(Clone, Copy, Debug)]
-pub struct Scenario {
-    /// Duration.
-    pub time: Duration,
-    /// Connections at a time.
-    pub connections: u32,
-    /// Time between two kills of the P4 VM.
-    pub restart_every: Duration,
-}
-
-impl Default for Scenario {
-    fn default() -> Self {
-        Self { time: Duration::from_secs(60), connections: 16, restart_every: Duration::from_secs(20) }
-    }
-}
-
 /// Result of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
@@ -113,11 +96,11 @@ pub(super) fn play(options: &Options) -> Result<Report, Error> {
     let (tally, done, start) = (Tally::default(), AtomicBool::new(false), Instant::now());
     let (restarts, outage) = std::thread::scope(|s| {
         s.spawn(|| serve(&listener, &done));
-        let clients: Vec<_> = (0..options.long.connections)
+        let clients: Vec<_> = (0..options.connections)
             .map(|n| (n, &world.client, &tally))
             .map(|(n, ns, tally)| s.spawn(move || talk(ns, to, n, tally)))
             .collect();
-        let restarts = restart(world.shield.as_ref(), &options.long);
+        let restarts = restart(world.shield.as_ref(), options);
         tally.stop.store(true, Relaxed);
         for client in clients {
             client.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
@@ -160,12 +143,12 @@ fn close(world: &World) -> Result<Vec<Account>, Error> {
 }
 
 /// Kills the P4 VM repeatedly until time is over. Returns the number of returns and the longest outage.
-fn restart(shield: Option<&Shield>, play: &Scenario) -> Result<(u32, Duration), Error> {
+fn restart(shield: Option<&Shield>, options: &Options) -> Result<(u32, Duration), Error> {
     let start = Instant::now();
     let (mut restarts, mut longest) = (0, Duration::ZERO);
-    while let Some(left) = play.time.checked_sub(start.elapsed()) {
-        std::thread::sleep(left.min(play.restart_every));
-        let Some(shield) = shield.filter(|_| start.elapsed() < play.time) else { continue };
+    while let Some(left) = options.seconds.checked_sub(start.elapsed()) {
+        std::thread::sleep(left.min(options.restart_every));
+        let Some(shield) = shield.filter(|_| start.elapsed() < options.seconds) else { continue };
         let (old, killed) = (shield.p4vm(), Instant::now());
         if let Some(pid) = old.and_then(Pid::from_raw) {
             // The daemon also replaces a P4 VM that ended by itself.

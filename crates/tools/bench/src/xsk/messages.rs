@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use super::world::{TenantSetup, World};
 use super::{Mode, Options};
-use crate::Error;
 use crate::stats::{Percentiles, Spread};
 use crate::switch::Protocol;
 use crate::trips::LONGEST_DATAGRAM;
+use crate::{Error, name};
 
 /// Request/response latency.
 #[derive(Clone, Debug, Serialize)]
@@ -50,7 +50,7 @@ pub struct Report {
 
 /// Steps of [`measure`].
 pub(super) fn steps(options: &Options) -> usize {
-    options.rounds * Mode::ALL.len()
+    usize::from(options.rounds) * Mode::ALL.len()
 }
 
 /// A sample of one round.
@@ -72,13 +72,13 @@ pub(super) fn measure(options: &Options, progress: &mut dyn FnMut(String)) -> Re
     let (mut trips, mut floods) = (Vec::new(), Vec::new());
     for round in 1..=options.rounds {
         for mode in Mode::ALL {
-            progress(format!("round {round}, {}", mode.name()));
+            progress(format!("round {round}, {}", name(mode)));
             let world = World::start(options, mode, &TenantSetup::default())?;
             for &size in &options.messages {
-                for protocol in [Protocol::Udp, Protocol::Tcp] {
+                for protocol in Protocol::ALL {
                     let message = length(protocol, size);
                     let ends = world.endpoints();
-                    let mut micros = ends.trips(protocol, options.round_trips, message as usize)?;
+                    let mut micros = ends.trips(protocol, options.round_trips as usize, message as usize)?;
                     trips.push(Sample { mode, protocol, message, value: Percentiles::of(&mut micros) });
                     let mbps = ends.flood(protocol, message as usize, options.time)?;
                     floods.push(Sample { mode, protocol, message, value: mbps });

@@ -89,8 +89,8 @@ impl World {
                 (None, vec![("LD_PRELOAD", library), ("P4SHIELD_XSK", OsString::from("relay"))])
             }
             Mode::P4vm => {
-                let (binary, library, config) = (&options.binary, &options.library, tenant.config());
-                let setup = Setup { binary, library, program: tenant.program, config: &config };
+                let config = tenant.config();
+                let setup = Setup { library: &options.library, program: tenant.program, config: &config };
                 let mut shield = Shield::start(&setup)?;
                 shield.start_agent(&server, tenant.interface)?;
                 let environment = shield.environment();

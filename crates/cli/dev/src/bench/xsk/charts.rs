@@ -1,108 +1,75 @@
-//! The paper's figures of what `p4shield-dev bench xsk` measured.
+//! Charts of what `p4shield-dev bench xsk` measured.
 
+use p4shield_bench::name;
 use p4shield_bench::switch::Protocol;
-use p4shield_bench::xsk::{Mode, Report, delay, hysteresis, messages};
+use p4shield_bench::xsk::{Report, delay, hysteresis, messages};
 use p4shield_plot::{Lines, Series};
 
-/// File names and charts of everything there is in the report.
-pub(super) fn all(report: &Report) -> Vec<(&'static str, Lines)> {
+use super::super::{Chart, series};
+
+/// Charts of everything there is in the report.
+pub(super) fn all(report: &Report) -> Vec<Chart> {
     let mut charts = Vec::new();
-    if let Some(t) = &report.hysteresis {
-        charts.extend(timeline(t));
-    }
-    if let Some(m) = &report.messages {
-        charts.extend(by_message(m));
-    }
-    if let Some(d) = &report.delay {
-        charts.extend(by_delay(d));
-    }
+    charts.extend(report.hysteresis.iter().flat_map(timeline));
+    charts.extend(report.messages.iter().flat_map(by_message));
+    charts.extend(report.delay.iter().flat_map(by_delay));
     charts.retain(|(_, c)| c.series.iter().any(|s| !s.points.is_empty()));
-    charts
+    charts.into_iter().map(|(name, chart)| (name, chart.svg())).collect()
 }
 
-fn chart(title: &str, x: &str, y: &str, series: Vec<Series>, log_x: bool) -> Lines {
-    Lines { title: title.into(), x: x.into(), y: y.into(), series, bands: Vec::new(), log_x }
-}
-
-fn series(name: impl Into<String>, points: Vec<(f64, f64)>) -> Series {
-    Series { name: name.into(), points }
+fn chart(title: &str, [x, y]: [&str; 2], series: Vec<Series>, log_x: bool) -> Lines {
+    Lines { title: title.into(), x: x.into(), y: y.into(), series, log_x, ..Lines::default() }
 }
 
 fn timeline(t: &hysteresis::Timeline) -> [(&'static str, Lines); 2] {
-    let used = t.samples.iter().filter_map(|s| Some((s.at, s.utilisation?))).collect();
-    let ends = [t.samples.first().map_or(0.0, |s| s.at), t.samples.last().map_or(0.0, |s| s.at)];
-    let level = |percent: f64| ends.map(|at| (at, percent)).to_vec();
+    let line = |name: &str, value: &dyn Fn(&hysteresis::Sample) -> Option<f64>| {
+        series(&t.samples, |_| name.to_owned(), |s| Some((s.at, value(s)?)))
+    };
     let [high, low] = t.thresholds;
-    let network = vec![
-        series("in use", used),
-        series("shed above", level(high)),
-        series("let through below", level(low)),
+    let network = [
+        line("in use", &|s| s.utilisation),
+        line("shed above", &|_| Some(high)),
+        line("let through below", &|_| Some(low)),
     ];
-    let arrived = |n: usize| t.samples.iter().map(|s| (s.at, s.mbps[n])).collect();
-    let ports = vec![series("port 8000, kept", arrived(0)), series("port 9000, load", arrived(1))];
+    let ports =
+        [line("port 8000, kept", &|s| Some(s.mbps[0])), line("port 9000, load", &|s| Some(s.mbps[1]))];
+    let (used, mbps) = (["seconds", "percent in use"], ["seconds", "million bits/s"]);
     [
-        (
-            "xsk-hysteresis-network.svg",
-            chart("The user VM's link", "seconds", "percent in use", network, false),
-        ),
-        (
-            "xsk-hysteresis-ports.svg",
-            chart("What arrives in the user VM", "seconds", "million bits/s", ports, false),
-        ),
+        ("xsk-hysteresis-network.svg", chart("The user VM's link", used, network.concat(), false)),
+        ("xsk-hysteresis-ports.svg", chart("What arrives in the user VM", mbps, ports.concat(), false)),
     ]
 }
 
 fn by_message(m: &messages::Report) -> [(&'static str, Lines); 4] {
-    let latency = |protocol| {
-        let of = |mode: Mode| {
-            let all = m.latency.iter().filter(move |l| l.mode == mode && l.protocol == protocol);
-            series(mode.name(), all.map(|l| (f64::from(l.message), l.micros.p50)).collect())
-        };
-        Mode::ALL.map(of).into()
+    let latency = |protocol: Protocol| {
+        let some = m.latency.iter().filter(move |l| l.protocol == protocol);
+        series(some, |l| name(l.mode), |l| Some((f64::from(l.message), l.micros.p50)))
     };
-    let throughput = |protocol| {
-        let of = |mode: Mode| {
-            let all = m.throughput.iter().filter(move |t| t.mode == mode && t.protocol == protocol);
-            series(mode.name(), all.map(|t| (f64::from(t.message), t.mbps.median)).collect())
-        };
-        Mode::ALL.map(of).into()
+    let throughput = |protocol: Protocol| {
+        let some = m.throughput.iter().filter(move |t| t.protocol == protocol);
+        series(some, |t| name(t.mode), |t| Some((f64::from(t.message), t.mbps.median)))
     };
-    let (x, us, mbps) = ("bytes of a message", "microseconds", "million bits/s");
+    let (us, mbps) = (["bytes of a message", "microseconds"], ["bytes of a message", "million bits/s"]);
     [
-        (
-            "xsk-latency-udp.svg",
-            chart("UDP request and response, median", x, us, latency(Protocol::Udp), true),
-        ),
-        (
-            "xsk-latency-tcp.svg",
-            chart("TCP request and response, median", x, us, latency(Protocol::Tcp), true),
-        ),
-        ("xsk-throughput-udp.svg", chart("One UDP flow", x, mbps, throughput(Protocol::Udp), true)),
-        ("xsk-throughput-tcp.svg", chart("One TCP connection", x, mbps, throughput(Protocol::Tcp), true)),
+        ("xsk-latency-udp.svg", "UDP request and response, median", us, latency(Protocol::Udp)),
+        ("xsk-latency-tcp.svg", "TCP request and response, median", us, latency(Protocol::Tcp)),
+        ("xsk-throughput-udp.svg", "One UDP flow", mbps, throughput(Protocol::Udp)),
+        ("xsk-throughput-tcp.svg", "One TCP connection", mbps, throughput(Protocol::Tcp)),
     ]
+    .map(|(file, title, axes, series)| (file, chart(title, axes, series, true)))
 }
 
 fn by_delay(d: &delay::Report) -> [(&'static str, Lines); 3] {
-    let latency = |protocol: Protocol| {
-        let all = d.latency.iter().filter(move |l| l.protocol == protocol);
-        series(protocol.name(), all.filter_map(|l| Some((l.delay_us?, l.micros.p50))).collect())
+    let trips = series(&d.latency, |l| name(l.protocol), |l| Some((l.delay_us?, l.micros.p50)));
+    let throughput = |protocol: Protocol| {
+        let some = d.throughput.iter().filter(move |t| t.protocol == protocol);
+        series(some, |t| format!("{} bytes", t.message), |t| Some((t.delay_us?, t.mbps.median)))
     };
-    let throughput = |protocol| {
-        let all: Vec<_> = d.throughput.iter().filter(|t| t.protocol == protocol).collect();
-        let mut sizes: Vec<u32> = all.iter().map(|t| t.message).collect();
-        sizes.sort_unstable();
-        sizes.dedup();
-        let of = |size: u32| {
-            let some = all.iter().filter(|t| t.message == size);
-            series(format!("{size} bytes"), some.filter_map(|t| Some((t.delay_us?, t.mbps.median))).collect())
-        };
-        sizes.into_iter().map(of).collect()
-    };
-    let (x, mbps) = ("microseconds that the P4 VM takes longer for a packet", "million bits/s");
-    let trips = [Protocol::Udp, Protocol::Tcp].map(latency).into();
+    let x = "microseconds that the P4 VM takes longer for a packet";
+    let (us, mbps) = ([x, "microseconds"], [x, "million bits/s"]);
     [
-        ("xsk-delay-latency.svg", chart("Request and response, median", x, "microseconds", trips, false)),
-        ("xsk-delay-udp.svg", chart("One UDP flow", x, mbps, throughput(Protocol::Udp), false)),
-        ("xsk-delay-tcp.svg", chart("One TCP connection", x, mbps, throughput(Protocol::Tcp), false)),
+        ("xsk-delay-latency.svg", chart("Request and response, median", us, trips, false)),
+        ("xsk-delay-udp.svg", chart("One UDP flow", mbps, throughput(Protocol::Udp), false)),
+        ("xsk-delay-tcp.svg", chart("One TCP connection", mbps, throughput(Protocol::Tcp), false)),
     ]
 }

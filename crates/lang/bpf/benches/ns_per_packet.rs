@@ -1,9 +1,9 @@
 //! Nanoseconds per packet of a program like `tcp_guard.p4`, and of parts of a run.
 //!
-//! `cargo run --release -p p4shield-bpf --example ns_per_packet`. Each figure is the minimum of many rounds,
+//! `cargo bench -p p4shield-bpf --bench ns_per_packet`. Each figure is the minimum of many rounds,
 //! which excludes other load on the machine.
 
-#![allow(clippy::print_stdout, reason = "the example prints a report")]
+#![allow(clippy::print_stdout, reason = "it prints a report")]
 
 use std::hint::black_box;
 use std::time::Instant;

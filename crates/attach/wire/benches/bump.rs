@@ -1,7 +1,7 @@
 //! Measures the wire itself: the same traffic over a plain veth pair, and through a wire without and
 //! with a P4 VM.
 //!
-//! `cargo run --release -p p4shield-attach-wire --example bump` (as root; makes network namespaces of
+//! `cargo bench -p p4shield-attach-wire --bench bump` (as root; makes network namespaces of
 //! its own). Options: `--seconds N` for each figure, `--tcp-streams N`.
 
 #![allow(clippy::print_stdout, reason = "a program that prints figures")]

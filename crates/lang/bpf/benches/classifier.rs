@@ -1,6 +1,6 @@
 //! Lookups among 10,000 rules of a classifier, compared with an exact table of the same size: nanoseconds per
 //! lookup with random keys, and with keys that match as many leading bytes of as many rules as possible.
-#![allow(clippy::print_stdout, reason = "the example prints a report")]
+#![allow(clippy::print_stdout, reason = "it prints a report")]
 
 use std::hint::black_box;
 use std::time::Instant;

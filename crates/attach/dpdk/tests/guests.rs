@@ -10,7 +10,7 @@ mod common;
 use common::daemon::{Cloud, Daemon, Does, text, usable};
 use common::switch::{PATIENCE, buffers, last_tally};
 use p4shield_frame::ipv4;
-use p4shield_testbed::dpdk::OvsDpdk;
+use p4shield_testbed::OpenVswitch;
 use p4shield_testbed::process::find;
 use p4shield_testbed::{Guest, NetNs, wait_until};
 use std::io::{Read, Write};
@@ -83,7 +83,7 @@ fn message() -> Vec<u8> {
 /// A switch with a guest on it, both of which have been started.
 struct Scene {
     guest: Guest,
-    switch: OvsDpdk,
+    switch: OpenVswitch,
     host: NetNs,
     socket: PathBuf,
 }
@@ -95,11 +95,11 @@ impl Scene {
         let setup = Guest::setup().program(&find("ethtool").unwrap()).file("/message", &message());
         let guest = setup.network(&socket, "52:54:00:00:01:01").queues(QUEUES).start().unwrap();
         let environment = cloud.environment().into_iter();
-        let setup = environment.fold(OvsDpdk::setup(), |setup, (name, value)| setup.env(name, value));
+        let setup = environment.fold(OpenVswitch::over_dpdk(), |setup, (name, value)| setup.env(name, value));
         let switch = setup.other_config("userspace-tso-enable", &tso.to_string()).start(&host).unwrap();
         // It wants as many queues to receive as to transmit, and Open vSwitch transmits from its
         // main thread, too.
-        let line = format!("add-port {} world -- set Interface world type=dpdk", OvsDpdk::BRIDGE);
+        let line = format!("add-port {} world -- set Interface world type=dpdk", OpenVswitch::BRIDGE);
         let options =
             [format!("options:dpdk-devargs=net_tap_world,iface={TAP}"), format!("options:n_rxq={QUEUES}")];
         let words: Vec<_> = line.split(' ').chain(options.iter().map(String::as_str)).collect();
@@ -208,7 +208,7 @@ fn talk(mut stream: TcpStream) -> (std::io::Result<usize>, Vec<u8>) {
 /// Both ends exchange a message over each queue and mood, which takes large packets if these are there.
 fn assert_all_judged_and_intact(tso: bool, moods: &[u8]) {
     let ethtool = find("ethtool").map(drop).ok_or_else(|| "ethtool is missing".to_owned());
-    if !usable(ethtool.and_then(|()| OvsDpdk::usable()).and_then(|()| Guest::usable())) {
+    if !usable(ethtool.and_then(|()| OpenVswitch::usable()).and_then(|()| Guest::usable())) {
         return;
     }
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);

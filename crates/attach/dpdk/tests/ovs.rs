@@ -5,7 +5,8 @@ mod common;
 use common::daemon::{Cloud, Daemon, Does, text, usable};
 use common::frames::{self, frame, serial_of};
 use common::switch::{PATIENCE, testpmd, wait_sent};
-use p4shield_testbed::dpdk::{OvsDpdk, OvsSetup, Testpmd};
+use p4shield_testbed::OpenVswitch;
+use p4shield_testbed::dpdk::{OvsSetup, Testpmd};
 use p4shield_testbed::process::run;
 use p4shield_testbed::{NetNs, wait_until};
 use std::path::Path;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 fn ovs(cloud: &Cloud) -> OvsSetup {
     let environment = cloud.environment().into_iter();
-    environment.fold(OvsDpdk::setup(), |setup, (name, value)| setup.env(name, value))
+    environment.fold(OpenVswitch::over_dpdk(), |setup, (name, value)| setup.env(name, value))
 }
 
 /// Pings from one namespace to another address once.
@@ -33,7 +34,7 @@ fn echo_guard(front: &[u8]) -> Does {
 
 #[test]
 fn pings_through_open_vswitch_are_judged() {
-    if !usable(OvsDpdk::usable()) {
+    if !usable(OpenVswitch::usable()) {
         return;
     }
     let cloud = Cloud::new("1s", "");
@@ -126,7 +127,7 @@ fn a_vhost_user_port_that_is_an_ethdev_is_judged_once() {
 
 #[test]
 fn packets_from_and_to_vhost_user_ports_are_judged() {
-    if !usable(OvsDpdk::usable().and(Testpmd::usable())) {
+    if !usable(OpenVswitch::usable().and(Testpmd::usable())) {
         return;
     }
     // No more than a guest's queue takes at once.

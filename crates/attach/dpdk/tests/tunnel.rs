@@ -7,7 +7,7 @@ use common::daemon::{Cloud, Does, usable};
 use common::switch::PATIENCE;
 use p4shield_config::{Tunnel, TunnelKind};
 use p4shield_frame::ipv4;
-use p4shield_testbed::dpdk::OvsDpdk;
+use p4shield_testbed::OpenVswitch;
 use p4shield_testbed::process::run;
 use p4shield_testbed::{NetNs, wait_until};
 use std::net::UdpSocket;
@@ -78,12 +78,12 @@ impl Clouds {
 
     /// Open vSwitch: a bridge with the uplink and the host's address, and for each network one with the VM
     /// and the tunnel.
-    fn switch(&self, cloud: &Cloud, more: &[&str]) -> OvsDpdk {
+    fn switch(&self, cloud: &Cloud, more: &[&str]) -> OpenVswitch {
         let environment = cloud.environment().into_iter();
-        let setup = environment.fold(OvsDpdk::setup(), |setup, (name, value)| setup.env(name, value));
+        let setup = environment.fold(OpenVswitch::over_dpdk(), |setup, (name, value)| setup.env(name, value));
         let switch = setup.start(&self.host).unwrap();
         switch.add_interface("up", "u0").unwrap();
-        let bridge = OvsDpdk::BRIDGE;
+        let bridge = OpenVswitch::BRIDGE;
         self.host.ip(&format!("addr add 192.0.2.7/24 dev {bridge}")).unwrap();
         self.host.ip(&format!("link set {bridge} up")).unwrap();
         for n in &self.networks {
@@ -121,7 +121,7 @@ const TUNNEL: &str = "[[tunnel]]\ntype = \"vxlan\"\naddress = \"192.0.2.7\"\n";
 /// and known from the daemon.
 #[test]
 fn tunnelled_packets_are_judged_by_their_inner_headers() {
-    if !usable(OvsDpdk::usable()) {
+    if !usable(OpenVswitch::usable()) {
         return;
     }
     for (device, port, tunnel) in [("", &[][..], TUNNEL), ("udpcsum", &["options:csum=true"], "")] {
@@ -198,7 +198,7 @@ vm = "vm"
 
 #[test]
 fn networks_distinguish_tenants_with_one_address() {
-    if !usable(OvsDpdk::usable()) {
+    if !usable(OpenVswitch::usable()) {
         return;
     }
     const RED: usize = 2;

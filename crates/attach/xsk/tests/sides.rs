@@ -14,7 +14,7 @@ use common::daemon::Cloud;
 use common::library;
 use common::scene::{ONE, Scene, TWO};
 use p4shield_testbed::process::run;
-use p4shield_testbed::{OvsAfxdp, wait_until};
+use p4shield_testbed::{OpenVswitch, wait_until};
 
 /// The two VMs' own ports.
 const BOTH: &str = "[[port]]\nname = \"s0\"\ntenant = \"alice\"\nvm = \"one\"\n\
@@ -22,23 +22,23 @@ const BOTH: &str = "[[port]]\nname = \"s0\"\ntenant = \"alice\"\nvm = \"one\"\n\
 const HOST: &str = "10.9.3.9";
 
 fn usable() -> bool {
-    OvsAfxdp::usable().map_err(|why| println!("skipped: {why}")).is_ok()
+    OpenVswitch::usable().map_err(|why| println!("skipped: {why}")).is_ok()
 }
 
-fn switch(scene: &Scene, cloud: &Cloud) -> OvsAfxdp {
+fn switch(scene: &Scene, cloud: &Cloud) -> OpenVswitch {
     let (library, config) = (library(), cloud.config());
     let environment = [("LD_PRELOAD", library.as_os_str()), ("P4SHIELD_CONFIG", config.as_os_str())];
-    let switch = OvsAfxdp::start(&scene.host, &environment, "0x1").unwrap();
+    let switch = OpenVswitch::for_afxdp(&scene.host, &environment, "0x1").unwrap();
     for port in ["s0", "s1"] {
-        switch.add(port).unwrap();
+        switch.add_afxdp(port).unwrap();
     }
     switch
 }
 
 /// Gives the host an address behind the switch.
 fn host_joins(scene: &Scene) {
-    scene.host.ip(&format!("addr add {HOST}/24 dev {}", OvsAfxdp::BRIDGE)).unwrap();
-    scene.host.ip(&format!("link set {} up", OvsAfxdp::BRIDGE)).unwrap();
+    scene.host.ip(&format!("addr add {HOST}/24 dev {}", OpenVswitch::BRIDGE)).unwrap();
+    scene.host.ip(&format!("link set {} up", OpenVswitch::BRIDGE)).unwrap();
 }
 
 fn host_pings(scene: &Scene, vm: &str) -> bool {

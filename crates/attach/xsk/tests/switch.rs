@@ -9,29 +9,29 @@ use std::ffi::OsStr;
 use common::daemon::{Cloud, Daemon};
 use common::library;
 use common::scene::Scene;
-use p4shield_testbed::{Closed, OvsAfxdp, wait_until};
+use p4shield_testbed::{Closed, OpenVswitch, wait_until};
 
 /// Bytes of each connection's message, from one to more than all rings hold.
 const SIZES: [usize; 5] = [1, 100, 1_448, 65_536, 500_000];
 
 fn usable() -> bool {
-    OvsAfxdp::usable().map_err(|why| println!("skipped: {why}")).is_ok()
+    OpenVswitch::usable().map_err(|why| println!("skipped: {why}")).is_ok()
 }
 
 /// Starts a switch between the two VMs.
-fn switch(scene: &Scene, environment: &[(&str, &OsStr)]) -> OvsAfxdp {
+fn switch(scene: &Scene, environment: &[(&str, &OsStr)]) -> OpenVswitch {
     let library = library();
     let environment = [&[("LD_PRELOAD", library.as_os_str())], environment].concat();
-    let switch = OvsAfxdp::start(&scene.host, &environment, "0x1").unwrap();
+    let switch = OpenVswitch::for_afxdp(&scene.host, &environment, "0x1").unwrap();
     for port in ["s0", "s1"] {
-        switch.add(port).unwrap();
+        switch.add_afxdp(port).unwrap();
     }
     switch
 }
 
 /// Removes the ports and checks the library's account of their frames: each has one owner, and no
 /// transition was refused.
-fn close(mut switch: OvsAfxdp) {
+fn close(mut switch: OpenVswitch) {
     for port in ["s0", "s1"] {
         switch.remove(port).unwrap();
     }
@@ -57,7 +57,7 @@ fn open_vswitch_forwards_through_replaced_rings() {
     scene.echo(&SIZES);
     // A port that is removed and added again finds its queue free.
     switch.remove("s1").unwrap();
-    switch.add("s1").unwrap();
+    switch.add_afxdp("s1").unwrap();
     scene.wait_ping();
     close(switch);
 }
@@ -114,7 +114,7 @@ fn without_a_configuration_no_socket_is_created() {
     }
     let scene = Scene::new();
     let library = library();
-    let switch = OvsAfxdp::start(&scene.host, &[("LD_PRELOAD", library.as_os_str())], "0x1").unwrap();
-    let error = switch.add("s0").unwrap_err().to_string();
+    let switch = OpenVswitch::for_afxdp(&scene.host, &[("LD_PRELOAD", library.as_os_str())], "0x1").unwrap();
+    let error = switch.add_afxdp("s0").unwrap_err().to_string();
     assert!(switch.said().contains("P4SHIELD_CONFIG is not set"), "{error}");
 }

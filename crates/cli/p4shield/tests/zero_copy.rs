@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use common::{code, p4shield, stderr};
-use p4shield_testbed::{Guarded, NetNs, OvsAfxdp, leftover, process, wait_until};
+use p4shield_testbed::{Guarded, NetNs, OpenVswitch, leftover, process, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -72,7 +72,7 @@ struct Tenant {
 
 /// Fields are dropped in order: the switch before the namespaces that it is connected to.
 struct Cloud {
-    switch: OvsAfxdp,
+    switch: OpenVswitch,
     _daemon: Guarded,
     machines: [NetNs; 2],
     folder: TempDir,
@@ -80,7 +80,7 @@ struct Cloud {
 }
 
 fn usable() -> bool {
-    OvsAfxdp::usable().map_err(|why| println!("skipped: {why}")).is_ok()
+    OpenVswitch::usable().map_err(|why| println!("skipped: {why}")).is_ok()
 }
 
 impl Cloud {
@@ -112,9 +112,9 @@ impl Cloud {
         let library = library();
         let environment =
             [("LD_PRELOAD", library.as_os_str()), ("P4SHIELD_CONFIG", OsStr::new(config.as_os_str()))];
-        let switch = OvsAfxdp::start(&host, &environment, "0x1").unwrap();
+        let switch = OpenVswitch::for_afxdp(&host, &environment, "0x1").unwrap();
         for port in ["s0", "s1"] {
-            switch.add(port).unwrap();
+            switch.add_afxdp(port).unwrap();
         }
         let cloud = Self { switch, _daemon: daemon, machines: [one, two], folder, _host: host };
         cloud.wait("a ping", || cloud.ping());
@@ -268,7 +268,7 @@ fn a_p4_vm_resizes_packets_in_the_switchs_memory() {
     cloud.switch.remove("s1").unwrap();
     let left = cloud.wait_memories(0, 1);
     assert!(left.is_subset(&memories));
-    cloud.switch.add("s1").unwrap();
+    cloud.switch.add_afxdp("s1").unwrap();
     let again = cloud.wait_memories(0, 2);
     assert!(left.is_subset(&again) && again != memories, "{memories:?}, then {again:?}");
     cloud.wait("a ping through the new port", || cloud.ping());

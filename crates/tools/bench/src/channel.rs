@@ -8,14 +8,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use p4shield_abi::Direction;
 use p4shield_abi::channel::{BATCH, Geometry, Request};
 use p4shield_channel::{RequestBatch, Requester, Responder, Response, SharedMemory, create_channel};
 use serde::Serialize;
 
 use crate::args::milliseconds;
+use crate::cores;
 use crate::stats::Percentiles;
-use crate::{Error, cores};
 
 /// Options of a measurement.
 #[derive(Clone, Debug, clap::Args)]
@@ -59,7 +60,7 @@ pub fn steps(options: &Options) -> usize {
 ///
 /// # Errors
 /// Shared memory cannot be allocated.
-pub fn run(options: &Options, mut progress: impl FnMut(String)) -> Result<Vec<Row>, Error> {
+pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for &header_bytes in &options.headers {
         for &batch in &options.batches {
@@ -70,11 +71,12 @@ pub fn run(options: &Options, mut progress: impl FnMut(String)) -> Result<Vec<Ro
     Ok(rows)
 }
 
-fn measure(options: &Options, batch: usize, header_bytes: u32) -> Result<Row, Error> {
+fn measure(options: &Options, batch: usize, header_bytes: u32) -> anyhow::Result<Row> {
     let geometry = Geometry { header_bytes, ..Geometry::default() };
     let memory = create_channel("p4shield-bench", geometry)?;
-    let fd = memory.fd().and_then(|fd| fd.try_clone_to_owned().ok()).ok_or(Error::NoDescriptor)?;
-    let far = SharedMemory::from_fd(fd, geometry.size()).map_err(p4shield_channel::ChannelError::from)?;
+    let fd =
+        memory.fd().and_then(|fd| fd.try_clone_to_owned().ok()).context("the channel has no descriptor")?;
+    let far = SharedMemory::from_fd(fd, geometry.size())?;
     let mut near = Requester::new(memory, geometry)?;
     let mut judge = Responder::new(far, geometry)?;
     let stop = AtomicBool::new(false);

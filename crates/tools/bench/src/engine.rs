@@ -8,6 +8,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use anyhow::{anyhow, ensure};
 use p4shield_abi::Verdict;
 use p4shield_abi::info::{InfoStatus, Snapshot, field};
 use p4shield_bpf::verify::{Limits, verify};
@@ -16,7 +17,7 @@ use p4shield_p4::NoIncludes;
 use p4shield_seal::{AgeLimit, Epoch, Identity, InfoOpener, InfoSealer, Now, TenantKey};
 use serde::Serialize;
 
-use crate::{Error, cores};
+use crate::cores;
 
 /// Options of a measurement.
 #[derive(Clone, Copy, Debug, clap::Args)]
@@ -96,7 +97,7 @@ fn information() -> VmInfo {
 ///
 /// # Errors
 /// A program does not compile or load, which is a bug, or no key can be generated.
-pub fn run(options: &Options, mut progress: impl FnMut(String)) -> Result<Report, Error> {
+pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Report> {
     cores::pin(cores::two()[0]);
     let mut programs = Vec::new();
     for (name, flags) in
@@ -134,7 +135,7 @@ struct CompiledProgram {
     interpreter: Program,
 }
 
-fn make(name: &str, source: &str, macros: &[&str]) -> Result<CompiledProgram, Error> {
+fn make(name: &str, source: &str, macros: &[&str]) -> anyhow::Result<CompiledProgram> {
     let defines = macros.iter().map(|m| ((*m).to_owned(), "1".to_owned())).collect();
     let start = Instant::now();
     let compiled = p4shield_p4::compile(
@@ -143,17 +144,14 @@ fn make(name: &str, source: &str, macros: &[&str]) -> Result<CompiledProgram, Er
         &NoIncludes,
         &p4shield_p4::Options { defines, ..Default::default() },
     )
-    .map_err(|e| Error::Program(e.render(false)))?;
+    .map_err(|e| anyhow!(e.render(false)))?;
     let compile = start.elapsed();
-    let refused = |e: &dyn std::fmt::Display| Error::Program(e.to_string());
-    let object = Object::parse(&compiled.object).map_err(|e| refused(&e))?;
-    let linked = link(&[object]).map_err(|e| refused(&e))?;
+    let object = Object::parse(&compiled.object)?;
+    let linked = link(&[object])?;
     let start = Instant::now();
-    let (verified, _) = verify(linked, &Limits::default()).map_err(|e| refused(&e))?;
+    let (verified, _) = verify(linked, &Limits::default())?;
     let verify = start.elapsed();
-    let load = |mode| {
-        Program::load(&verified, &EngineOptions { mode, ..EngineOptions::default() }).map_err(|e| refused(&e))
-    };
+    let load = |mode| Program::load(&verified, &EngineOptions { mode, ..EngineOptions::default() });
     Ok(CompiledProgram {
         compile,
         verify,
@@ -164,7 +162,7 @@ fn make(name: &str, source: &str, macros: &[&str]) -> Result<CompiledProgram, Er
 }
 
 /// Runs `program` on `header` repeatedly, including the copy of the header.
-fn per_packet(options: &Options, program: &mut Program, header: &[u8; 128]) -> Result<f64, Error> {
+fn per_packet(options: &Options, program: &mut Program, header: &[u8; 128]) -> anyhow::Result<f64> {
     let (info, meta) = (information(), Meta::default());
     let mut packet = Packet::new(128, 128);
     let mut passed = 0_u64;
@@ -174,10 +172,11 @@ fn per_packet(options: &Options, program: &mut Program, header: &[u8; 128]) -> R
         passed += u64::from(black_box(outcome).verdict == Verdict::Pass);
     });
     // A program that drops takes a shorter path than the measured one.
-    if passed == 0 { Err(Error::Program("the measured program drops its packets".into())) } else { Ok(ns) }
+    ensure!(passed > 0, "the measured program drops its packets");
+    Ok(ns)
 }
 
-fn whole(options: &Options, name: &'static str, flags: u8) -> Result<Whole, Error> {
+fn whole(options: &Options, name: &'static str, flags: u8) -> anyhow::Result<Whole> {
     let mut made = make("tcp_guard.p4", GUARD, &[])?;
     let header = segment(flags);
     Ok(Whole {
@@ -191,7 +190,7 @@ fn whole(options: &Options, name: &'static str, flags: u8) -> Result<Whole, Erro
     })
 }
 
-fn phases(options: &Options) -> Result<Vec<Phase>, Error> {
+fn phases(options: &Options) -> anyhow::Result<Vec<Phase>> {
     let header = segment(FLAG_SYN);
     let mut packet = Packet::new(128, 128);
     let copy = least(options, || black_box(&mut packet).reset(black_box(&header), 1500));
@@ -200,7 +199,7 @@ fn phases(options: &Options) -> Result<Vec<Phase>, Error> {
         let now = per_packet(options, &mut make("phases.p4", PHASES, macros)?.jit, &header)?;
         let before = phases.last().map_or(0.0, |p: &Phase| p.so_far_ns);
         phases.push(Phase { name, ns: (now - before).max(0.0), so_far_ns: now });
-        Ok::<_, Error>(())
+        anyhow::Ok(())
     };
     add("call and context", &[])?;
     let macros = PHASE_MACROS.map(|(_, name)| name);
@@ -210,12 +209,11 @@ fn phases(options: &Options) -> Result<Vec<Phase>, Error> {
     Ok(phases)
 }
 
-fn decryption(options: &Options) -> Result<f64, Error> {
-    let folder = tempfile::tempdir().map_err(Error::Folder)?;
-    let seal = |e: &dyn std::error::Error| Error::Seal(e.to_string());
-    let key = TenantKey::generate(&folder.path().join("key")).map_err(|e| seal(&e))?;
+fn decryption(options: &Options) -> anyhow::Result<f64> {
+    let folder = tempfile::tempdir()?;
+    let key = TenantKey::generate(&folder.path().join("key"))?;
     let identity = Identity { tenant: "bench", vm: "bench" };
-    let epoch = Epoch::next_in(&folder.path().join("epoch")).map_err(|e| seal(&e))?;
+    let epoch = Epoch::next_in(&folder.path().join("epoch"))?;
     let mut sealer = InfoSealer::new(&key, &identity, epoch);
     let mut opener = InfoOpener::new(&key, &identity, AgeLimit::default());
     let packets = options.packets.min(2000);
@@ -232,7 +230,7 @@ fn decryption(options: &Options) -> Result<f64, Error> {
             .collect();
         let start = Instant::now();
         for (epoch, counter, bytes) in &sealed {
-            opener.open(*epoch, *counter, bytes, now).map_err(|e| seal(&e))?;
+            opener.open(*epoch, *counter, bytes, now)?;
         }
         best = best.min(start.elapsed().as_nanos() as f64 / f64::from(packets));
     }

@@ -1,16 +1,11 @@
 //! P4 Shield around the measured switch, started as an operator starts it: daemon, P4 VM, agent.
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
-use p4shield_testbed::{Guarded, NetNs, leftover, process, wait_until};
-use serde_json::Value;
-use tempfile::TempDir;
-
-use crate::Error;
+use anyhow::ensure;
+use p4shield_testbed::{Guarded, NetNs, Product};
 
 /// The program of the P4 Shield paper's measurements.
 pub(crate) const GUARD: &str = include_str!("../../../../examples/programs/tcp_guard.p4");
@@ -20,9 +15,7 @@ pub(crate) const TENANT: &str = "bench";
 pub(crate) const VM: &str = "server";
 const CONFIG: &str = include_str!("cloud.toml");
 /// TCP memory that programs allow; more than any measurement uses.
-const THRESHOLD: &str = "1GiB";
-/// Seconds in which a part must start on a loaded machine.
-const PATIENCE: u64 = 60;
+const THRESHOLD: u64 = 1 << 30;
 
 /// Parts of a cloud with one tenant and one user VM.
 #[derive(Clone, Copy, Debug)]
@@ -70,113 +63,56 @@ pub(crate) fn ports([uplink, vm]: &[String; 2]) -> String {
 
 /// A running daemon with its P4 VM, and the agent once it is started.
 pub(crate) struct Shield {
-    folder: TempDir,
-    binary: PathBuf,
     library: PathBuf,
-    _daemon: Guarded,
     agent: Option<Guarded>,
+    product: Product,
 }
 
 impl Shield {
     /// Compiles the program, starts the daemon and waits until its P4 VM runs.
-    pub(crate) fn start(setup: &Setup<'_>) -> Result<Self, Error> {
+    pub(crate) fn start(setup: &Setup<'_>) -> anyhow::Result<Self> {
         present(setup.library)?;
-        let folder = leftover::folder("bench")?;
-        let at = |name: &str| folder.path().join(name);
-        let write = |name: &str, text: &str| {
-            std::fs::write(at(name), text)
-                .map_err(|e| Error::Switch(format!("cannot write {}: {e}", at(name).display())))
-        };
-        write("program.p4", setup.program)?;
-        write("p4shield.toml", setup.config)?;
-        let binary = process::product()?;
-        process::run(Command::new(&binary).arg("keygen").arg(at("bench.key")))?;
-        let mut compile = Command::new(&binary);
-        process::run(compile.arg("compile").arg(at("program.p4")).arg("-o").arg(at("program.o")))?;
-
-        let mut command = Command::new(&binary);
-        command.arg("run").arg("--config").arg(at("p4shield.toml"));
-        let daemon = spawn(folder.path(), &mut command, "daemon.log")?;
-        let shield = Self { binary, library: setup.library.to_owned(), _daemon: daemon, agent: None, folder };
-        shield.await_part("start of the daemon", "daemon.log", || shield.p4vm().is_some())?;
-        Ok(shield)
-    }
-
-    /// Returns the path of a file of this run.
-    fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// Returns the daemon's status; null while it does not answer.
-    pub(crate) fn status(&self) -> Value {
-        let mut status = Command::new(&self.binary);
-        status.args(["status", "--json", "--socket"]).arg(self.at("p4shield.sock"));
-        let said = status.output().ok();
-        said.and_then(|o| serde_json::from_slice(&o.stdout).ok()).unwrap_or(Value::Null)
+        let product = Product::start(None, setup.program, setup.config)?;
+        Ok(Self { library: setup.library.to_owned(), agent: None, product })
     }
 
     /// Returns the P4 VM's process id while it runs with its programs loaded.
     pub(crate) fn p4vm(&self) -> Option<i32> {
-        let status = self.status();
-        let tenant = &status["tenants"][0];
-        let pid = (tenant["state"] == "running").then(|| tenant["pid"].as_i64()).flatten()?;
-        i32::try_from(pid).ok()
+        self.product.p4vm()
     }
 
     /// Starts the user VM's agent in `ns`; `interface` is the option's value, `NAME` or `NAME:MBPS`.
-    pub(crate) fn start_agent(&mut self, ns: &NetNs, interface: &str) -> Result<(), Error> {
-        let mut command = ns.command(&self.binary);
-        command.args(["agent", "run", "--tenant", TENANT, "--vm", VM, "--interface", interface]);
-        command.args(["--tcp-threshold", THRESHOLD, "--key"]).arg(self.at("bench.key"));
-        command.arg("--info-page").arg(self.at("server.info"));
-        command.arg("--state").arg(self.at("agent.epoch")).arg("--socket").arg(self.agent_socket());
-        self.agent = Some(spawn(self.folder.path(), &mut command, "agent.log")?);
-        let ready = || self.agent_socket().exists();
-        self.await_part("first publication of the agent", "agent.log", ready)
+    pub(crate) fn start_agent(&mut self, ns: &NetNs, interface: &str) -> anyhow::Result<()> {
+        self.agent = Some(self.product.agent(ns, [TENANT, VM], interface, THRESHOLD)?);
+        Ok(())
     }
 
     /// Returns the agent's control socket.
     pub(crate) fn agent_socket(&self) -> PathBuf {
-        self.at("agent.sock")
+        self.product.at("agent.sock")
     }
 
     /// Returns the switch's environment.
     pub(crate) fn environment(&self) -> Vec<(&'static str, OsString)> {
         vec![
             ("LD_PRELOAD", self.library.clone().into_os_string()),
-            ("P4SHIELD_CONFIG", self.at("p4shield.toml").into_os_string()),
+            ("P4SHIELD_CONFIG", self.product.at("p4shield.toml").into_os_string()),
         ]
     }
 
     /// Waits until the library in the switch has connected to the daemon; otherwise the benchmark would
     /// measure a plain switch.
-    pub(crate) fn await_switch(&self) -> Result<(), Error> {
-        let reported = || self.status()["switches"].as_array().is_some_and(|switches| !switches.is_empty());
-        self.await_part("report of the library in the switch", "daemon.log", reported)
-    }
-
-    fn await_part(&self, what: &str, log: &str, done: impl FnMut() -> bool) -> Result<(), Error> {
-        wait_until(what, PATIENCE, done).map_err(|e| {
-            let log = std::fs::read_to_string(self.at(log)).unwrap_or_default();
-            let lines: Vec<&str> = log.lines().collect();
-            Error::Switch(format!("{e}: {}", lines[lines.len().saturating_sub(5)..].join("\n")))
-        })
+    pub(crate) fn await_switch(&self) -> anyhow::Result<()> {
+        let switches = || self.product.status()["switches"].as_array().map_or(0, Vec::len);
+        let what = "report of the library in the switch";
+        Ok(self.product.await_part(what, "run", || switches() > 0)?)
     }
 }
 
 /// Refuses a missing library: the dynamic linker would only warn.
-pub(crate) fn present(library: &Path) -> Result<(), Error> {
-    if library.is_file() {
-        return Ok(());
-    }
-    Err(Error::Switch(format!("{} does not exist; name the library with --library", library.display())))
-}
-
-fn spawn(folder: &Path, command: &mut Command, log: &str) -> Result<Guarded, Error> {
-    let log =
-        File::create(folder.join(log)).map_err(|e| Error::Switch(format!("cannot write a log: {e}")))?;
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    Ok(Guarded::spawn(command)?)
+pub(crate) fn present(library: &Path) -> anyhow::Result<()> {
+    ensure!(library.is_file(), "{} does not exist; name the library with --library", library.display());
+    Ok(())
 }
 
 #[cfg(test)]
@@ -189,7 +125,7 @@ mod tests {
         let library = folder.path().join("libp4shield_xsk.so");
         let refused = present(&library).unwrap_err().to_string();
         assert!(refused.contains("libp4shield_xsk.so does not exist"), "{refused}");
-        File::create(&library).unwrap();
+        std::fs::File::create(&library).unwrap();
         present(&library).unwrap();
     }
 }

@@ -5,10 +5,11 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use p4shield_testbed::NetNs;
 
+use crate::cores;
 use crate::protocol::Protocol;
-use crate::{Error, cores};
 
 /// A response that takes longer counts as lost; the client repeats the request.
 pub(crate) const LOST: Duration = Duration::from_millis(200);
@@ -34,21 +35,21 @@ pub(crate) struct Endpoints<'w> {
 
 impl Endpoints<'_> {
     /// Measures `count` round trips of a message of this many bytes, in microseconds.
-    pub(crate) fn trips(&self, protocol: Protocol, count: usize, message: usize) -> Result<Vec<f64>, Error> {
+    pub(crate) fn trips(&self, protocol: Protocol, count: usize, message: usize) -> anyhow::Result<Vec<f64>> {
         match protocol {
             Protocol::Udp => self.udp_trips(count, message),
             Protocol::Tcp => self.tcp_trips(count, message),
         }
-        .map_err(|e| Error::Switch(format!("requests and responses over {}: {e}", crate::name(protocol))))
+        .with_context(|| format!("requests and responses over {}", crate::name(protocol)))
     }
 
     /// Measures the million bits per second that arrive while the client sends messages at full speed.
-    pub(crate) fn flood(&self, protocol: Protocol, message: usize, time: Duration) -> Result<f64, Error> {
+    pub(crate) fn flood(&self, protocol: Protocol, message: usize, time: Duration) -> anyhow::Result<f64> {
         match protocol {
             Protocol::Udp => self.udp_flood(message, time),
             Protocol::Tcp => self.tcp_flood(message, time),
         }
-        .map_err(|e| Error::Switch(format!("a flood over {}: {e}", crate::name(protocol))))
+        .with_context(|| format!("a flood over {}", crate::name(protocol)))
     }
 
     fn settle(&self) {

@@ -2,21 +2,19 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use p4shield_frame::ipv4;
 use p4shield_testbed::NetNs;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType};
 
 use crate::scene::{CLIENT, VM, VM_INTERFACE};
 
 /// Sends `count` datagrams directly to the VM's interface; they bypass wire, P4 VM and program.
-///
-/// # Errors
-/// The host's end of the VM's interface cannot be written to.
-pub fn bypass(host: &NetNs, vm: &NetNs, count: u16) -> io::Result<()> {
+pub(crate) fn bypass(host: &NetNs, vm: &NetNs, count: u16) -> io::Result<()> {
     let mac = |ns: &NetNs, name: &str| -> io::Result<[u8; 6]> {
         let text = ns.ip(&format!("-o link show dev {name}")).map_err(io::Error::other)?;
         let mut words = text.split_whitespace();
@@ -34,10 +32,7 @@ pub fn bypass(host: &NetNs, vm: &NetNs, count: u16) -> io::Result<()> {
 }
 
 /// Replays old information: overwrites a page with an earlier copy, repeatedly for `time`.
-///
-/// # Errors
-/// The page cannot be written.
-pub fn replay(page: &Path, earlier: &[u8], time: Duration) -> io::Result<()> {
+pub(crate) fn replay(page: &Path, earlier: &[u8], time: Duration) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(page)?;
     let end = Instant::now() + time;
     while Instant::now() < end {
@@ -71,19 +66,9 @@ fn datagram(from: [u8; 6], to: [u8; 6], source_port: u16) -> Vec<u8> {
 }
 
 fn packet_socket(interface: &str) -> io::Result<OwnedFd> {
-    let name = std::ffi::CString::new(interface)?;
-    // SAFETY: `name` is a NUL-terminated string that outlives the call.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    if index == 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: socket takes no pointers.
-    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
-    if fd < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the descriptor is new and has no other owner.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let socket =
+        rustix::net::socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    let index = rustix::net::netdevice::name_to_index(&socket, interface)?;
     // The wire's tc filter drops packets that bypass it; a malicious cloud skips the filter, too.
     let yes: libc::c_int = 1;
     // SAFETY: the option's value is an int that outlives the call.
@@ -120,7 +105,7 @@ fn packet_socket(interface: &str) -> io::Result<OwnedFd> {
 }
 
 fn send(socket: &OwnedFd, frame: &[u8]) -> io::Result<()> {
-    rustix::net::send(socket, frame, rustix::net::SendFlags::empty()).map(drop).map_err(io::Error::from)
+    rustix::net::send(socket, frame, SendFlags::empty()).map(drop).map_err(io::Error::from)
 }
 
 #[cfg(test)]

@@ -4,35 +4,33 @@ use serde::Serialize;
 
 /// A statement that the demo checks on live traffic.
 #[derive(Clone, Debug, Serialize)]
-pub struct Claim {
+pub(crate) struct Claim {
     /// The statement.
-    pub says: &'static str,
+    pub(crate) says: &'static str,
     /// Whether it held.
-    pub held: bool,
+    pub(crate) held: bool,
     /// The observation that decided it.
-    pub observed: String,
+    pub(crate) observed: String,
 }
 
 /// The claims of a run, in order.
 #[derive(Debug, Default, Serialize)]
-pub struct Claims(Vec<Claim>);
+pub(crate) struct Claims(Vec<Claim>);
 
 impl Claims {
     /// Records a claim.
-    pub fn check(&mut self, says: &'static str, held: bool, observed: impl Into<String>) -> &Claim {
+    pub(crate) fn check(&mut self, says: &'static str, held: bool, observed: impl Into<String>) -> &Claim {
         self.0.push(Claim { says, held, observed: observed.into() });
         &self.0[self.0.len() - 1]
     }
 
     /// All claims.
-    #[must_use]
-    pub fn all(&self) -> &[Claim] {
+    pub(crate) fn all(&self) -> &[Claim] {
         &self.0
     }
 
     /// Returns whether there are claims and all of them held.
-    #[must_use]
-    pub fn held(&self) -> bool {
+    pub(crate) fn held(&self) -> bool {
         !self.0.is_empty() && self.0.iter().all(|c| c.held)
     }
 }

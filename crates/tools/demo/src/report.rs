@@ -3,21 +3,21 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context;
 use p4shield_plot::{Band, Lines, Series};
 
-use crate::Error;
 use crate::claim::Claims;
 use crate::timeline::Timeline;
 
 /// Facts about the run, besides timeline and claims.
 #[derive(Debug)]
-pub struct Facts {
+pub(crate) struct Facts {
     /// The switch between client and VM.
-    pub switch: &'static str,
+    pub(crate) switch: &'static str,
     /// Number of established connections.
-    pub established: usize,
+    pub(crate) established: usize,
     /// Kernel and processor.
-    pub machine: String,
+    pub(crate) machine: String,
 }
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;\
@@ -27,28 +27,27 @@ td,th{border-bottom:1px solid #ddd;padding:.35em .6em;text-align:left;vertical-a
 .held{color:#00704a;font-weight:600}.broke{color:#b00020;font-weight:600}svg{max-width:100%;height:auto}";
 
 /// Creates the report's folder before the demonstration, so that an error is reported early.
-///
-/// # Errors
-/// The folder cannot be created.
-pub fn prepare(folder: &Path) -> Result<(), Error> {
-    std::fs::create_dir_all(folder).map_err(|source| Error::Report { path: folder.to_path_buf(), source })
+pub(crate) fn prepare(folder: &Path) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))
 }
 
 /// Writes `demo.html`, and `demo.json` with the same figures, into the existing `folder`. Returns the page's
 /// path.
-///
-/// # Errors
-/// A chart cannot be drawn or a file cannot be written.
-pub fn write(folder: &Path, facts: &Facts, timeline: &Timeline, claims: &Claims) -> Result<PathBuf, Error> {
-    let io = |source| Error::Report { path: folder.to_path_buf(), source };
+pub(crate) fn write(
+    folder: &Path,
+    facts: &Facts,
+    timeline: &Timeline,
+    claims: &Claims,
+) -> anyhow::Result<PathBuf> {
     let page = folder.join("demo.html");
-    std::fs::write(&page, html(facts, timeline, claims)?).map_err(io)?;
+    let cannot = || format!("cannot write the report into {}", folder.display());
+    std::fs::write(&page, html(facts, timeline, claims)?).with_context(cannot)?;
     let data = serde_json::json!({ "timeline": timeline, "claims": claims, "held": claims.held() });
-    std::fs::write(folder.join("demo.json"), data.to_string()).map_err(io)?;
+    std::fs::write(folder.join("demo.json"), data.to_string()).with_context(cannot)?;
     Ok(page)
 }
 
-fn html(facts: &Facts, timeline: &Timeline, claims: &Claims) -> Result<String, Error> {
+fn html(facts: &Facts, timeline: &Timeline, claims: &Claims) -> anyhow::Result<String> {
     let mut out = String::new();
     let verdict = if claims.held() { "every claim held" } else { "a claim failed" };
     // Writing to a String cannot fail.
@@ -94,7 +93,7 @@ fn charts(t: &Timeline) -> [Lines; 3] {
         y: y.into(),
         series: series.into_iter().map(|(name, points)| Series { name: name.into(), points }).collect(),
         bands: bands.clone(),
-        log_x: false,
+        ..Lines::default()
     };
     let threshold = t.threshold as f64 / mib;
     [

@@ -8,44 +8,39 @@
 //! `sw-web` and `tap-web` are the two ends of the wire; the switch knows only `sw-web-port`.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
 
+use anyhow::Context;
 use p4shield_testbed::{NetNs, Switch};
 
-use crate::Error;
-
 /// The client's address.
-pub const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
+pub(crate) const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
 /// The user VM's address.
-pub const VM: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
+pub(crate) const VM: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
 /// The VM's interface on the host, one end of the wire.
-pub const VM_INTERFACE: &str = "tap-web";
+pub(crate) const VM_INTERFACE: &str = "tap-web";
 /// The other end of the wire.
-pub const SWITCH_INTERFACE: &str = "sw-web";
+pub(crate) const SWITCH_INTERFACE: &str = "sw-web";
 /// The tenant.
-pub const TENANT: &str = "alice";
+pub(crate) const TENANT: &str = "alice";
 /// The user VM's name.
-pub const VM_NAME: &str = "web";
+pub(crate) const VM_NAME: &str = "web";
 
 /// Namespaces, links and switch; removed on drop, the switch first.
 #[derive(Debug)]
-pub struct Scene {
+pub(crate) struct Scene {
     /// The switch between client and VM.
-    pub switch: Switch,
+    pub(crate) switch: Switch,
     /// Namespace of the remote client.
-    pub client: NetNs,
+    pub(crate) client: NetNs,
     /// Namespace of switch, host daemon and P4 VM.
-    pub host: NetNs,
+    pub(crate) host: NetNs,
     /// Namespace of server, agent and auditor.
-    pub vm: NetNs,
+    pub(crate) vm: NetNs,
 }
 
 impl Scene {
     /// Builds namespaces, links and switch.
-    ///
-    /// # Errors
-    /// `ip` or the switch failed.
-    pub fn build() -> Result<Self, Error> {
+    pub(crate) fn build() -> anyhow::Result<Self> {
         p4shield_testbed::leftover::sweep();
         let (client, host, vm) = (NetNs::create("client")?, NetNs::create("host")?, NetNs::create("vm")?);
         host.veth("c0", &client, "eth0")?;
@@ -58,14 +53,8 @@ impl Scene {
         }
         // A queue on the VM's interface: without one, veth drops packets beyond its ring of 256, and on two
         // busy cores the VM may be too late to empty the ring.
-        p4shield_testbed::process::run(host.command("tc").args([
-            "qdisc",
-            "replace",
-            "dev",
-            VM_INTERFACE,
-            "root",
-            "pfifo",
-        ]))?;
+        let queue = ["qdisc", "replace", "dev", VM_INTERFACE, "root", "pfifo"];
+        p4shield_testbed::process::run(host.command("tc").args(queue))?;
         let switch = Switch::start(&host)?;
         for port in ["c0", "sw-web-port"] {
             switch.plug(&host, port)?;
@@ -75,8 +64,7 @@ impl Scene {
 }
 
 /// Returns kernel and processor of this machine, for the report.
-#[must_use]
-pub fn machine() -> String {
+pub(crate) fn machine() -> String {
     let kernel = rustix::system::uname();
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu.lines().find_map(|l| l.strip_prefix("model name")).unwrap_or_default();
@@ -90,19 +78,11 @@ pub fn machine() -> String {
 }
 
 /// Returns the kernel's used TCP memory in bytes: `mem` of /proc/net/sockstat counts pages.
-///
-/// # Errors
-/// The file cannot be read or lacks the figure.
-pub fn used_tcp_memory() -> Result<u64, Error> {
-    let path = Path::new("/proc/net/sockstat");
-    let text = std::fs::read_to_string(path).map_err(|source| Error::Read { path: path.into(), source })?;
+pub(crate) fn used_tcp_memory() -> anyhow::Result<u64> {
+    let text = std::fs::read_to_string("/proc/net/sockstat").context("cannot read /proc/net/sockstat")?;
     let mut words = text.lines().find(|l| l.starts_with("TCP:")).unwrap_or_default().split_whitespace();
     let pages: Option<u64> = words.find(|w| *w == "mem").and_then(|_| words.next()?.parse().ok());
-    let pages = pages.ok_or_else(|| Error::Read {
-        path: path.into(),
-        source: std::io::Error::other("no `TCP: ... mem N`"),
-    })?;
-    Ok(pages * rustix::param::page_size() as u64)
+    Ok(pages.context("/proc/net/sockstat has no `TCP: ... mem N`")? * rustix::param::page_size() as u64)
 }
 
 #[cfg(test)]

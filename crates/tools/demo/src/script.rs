@@ -1,23 +1,23 @@
 //! The script: phases, observations and claims.
 
 use std::path::PathBuf;
-use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use p4shield_testbed::Guarded;
+use anyhow::{Context, bail};
+use p4shield_testbed::product::last_lines;
+use p4shield_testbed::{Guarded, Product};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use tempfile::TempDir;
 
+use crate::auditor::Auditor;
 use crate::claim::{Claim, Claims};
-use crate::parts::{Auditor, Daemon, Files, last_lines};
 use crate::report::Facts;
-use crate::scene::{Scene, VM, used_tcp_memory};
+use crate::scene::{Scene, TENANT, VM, VM_NAME, used_tcp_memory};
 use crate::timeline::{Phase, Sample, Timeline};
 use crate::traffic::{Client, Server, Totals};
-use crate::{Error, attack, parts, report, scene};
+use crate::{attack, report, scene};
 
 /// Options of a run.
 #[derive(Debug)]
@@ -43,6 +43,8 @@ pub struct DemoResult {
     pub page: PathBuf,
 }
 
+/// The configuration.
+const CONFIG: &str = include_str!("demo.toml");
 /// Established connections, kept over the whole run.
 const ESTABLISHED: usize = 8;
 /// Connections that fill memory.
@@ -56,7 +58,7 @@ const ROUND: u16 = 25;
 ///
 /// # Errors
 /// A part does not start, or the user interrupts. A claim that fails is a [`DemoResult`], not an error.
-pub fn run(options: &Options) -> Result<DemoResult, Error> {
+pub fn run(options: &Options) -> anyhow::Result<DemoResult> {
     report::prepare(&options.report)?;
     let mut stage = Stage::set(options)?;
     stage.below()?;
@@ -79,32 +81,26 @@ struct Stage<'a> {
     server: Server,
     auditor: Auditor,
     agent: Guarded,
-    daemon: Daemon,
-    files: Files,
+    product: Product,
     scene: Scene,
-    _folder: TempDir,
     timeline: Timeline,
     claims: Claims,
     start: Instant,
 }
 
 impl<'a> Stage<'a> {
-    fn set(options: &'a Options) -> Result<Self, Error> {
+    fn set(options: &'a Options) -> anyhow::Result<Self> {
         let say = options.say;
-        let folder = p4shield_testbed::leftover::folder("demo")?;
-        let files = Files::new(folder.path());
         let scene = Scene::build()?;
         say(&format!("switch: {}; machine: {}", scene.switch.name(), scene::machine()));
-        parts::prepare(&files, &options.program)?;
+        let product = Product::start(Some(&scene.host), &options.program, CONFIG)?;
         let threshold = used_tcp_memory()? + MARGIN;
-        let daemon = Daemon::start(&scene, &files)?;
-        say(&format!("P4 VM: process {}, program tcp_guard.p4", daemon.p4vm().unwrap_or_default()));
-        let agent = parts::agent(&scene, &files, threshold)?;
-        let traffic = |what| move |source| Error::Traffic { what, source };
-        let server = Server::start(&scene.vm, VM).map_err(traffic("start the server in the user VM"))?;
+        say(&format!("P4 VM: process {}, program tcp_guard.p4", product.p4vm().unwrap_or_default()));
+        let agent = product.agent(&scene.vm, [TENANT, VM_NAME], "eth0", threshold)?;
+        let server = Server::start(&scene.vm, VM).context("cannot start the server in the user VM")?;
         let client = Client::start(&scene.client, VM, ESTABLISHED, HOARDERS)
-            .map_err(traffic("open the first connections"))?;
-        let auditor = Auditor::start(&scene, &files)?;
+            .context("cannot open the first connections")?;
+        let auditor = Auditor::start(&scene.vm, &product)?;
         say(&Sample::heading());
         let timeline = Timeline { threshold, samples: Vec::new(), phases: Vec::new() };
         Ok(Self {
@@ -113,10 +109,8 @@ impl<'a> Stage<'a> {
             server,
             auditor,
             agent,
-            daemon,
-            files,
+            product,
             scene,
-            _folder: folder,
             timeline,
             claims: Claims::default(),
             start: Instant::now(),
@@ -125,7 +119,7 @@ impl<'a> Stage<'a> {
 
     /// Runs a phase for `seconds` (a third of that if quick), takes samples, and returns the client's
     /// observations.
-    fn watch(&mut self, name: &'static str, seconds: u64) -> Result<Totals, Error> {
+    fn watch(&mut self, name: &'static str, seconds: u64) -> anyhow::Result<Totals> {
         let seconds = if self.options.quick { seconds.div_ceil(3) } else { seconds };
         let from = self.start.elapsed().as_secs_f64();
         let begin = self.client.totals();
@@ -134,7 +128,7 @@ impl<'a> Stage<'a> {
             let until = Instant::now() + Duration::from_secs(1);
             while Instant::now() < until {
                 if self.options.interrupted.load(Ordering::Relaxed) {
-                    return Err(Error::Interrupted);
+                    bail!("interrupted");
                 }
                 self.check_parts()?;
                 std::thread::sleep(Duration::from_millis(20));
@@ -151,19 +145,19 @@ impl<'a> Stage<'a> {
     }
 
     /// Checks that every process still runs: otherwise a claim would describe another situation.
-    fn check_parts(&mut self) -> Result<(), Error> {
-        let files = &self.files;
-        type Part<'a> = (&'static str, Option<ExitStatus>, &'a dyn Fn() -> String);
-        let parts: [Part<'_>; 4] = [
-            ("the switch (ovs-vswitchd)", self.scene.switch.ended(), &|| {
-                last_lines(&self.scene.switch.log())
-            }),
-            ("the host daemon (p4shield run)", self.daemon.ended(), &|| files.log_end("run")),
-            ("the agent (p4shield agent)", self.agent.ended(), &|| files.log_end("agent")),
-            ("the auditor (p4shield audit)", self.auditor.ended(), &|| files.log_end("audit")),
+    fn check_parts(&mut self) -> anyhow::Result<()> {
+        let parts = [
+            ("the switch (ovs-vswitchd)", self.scene.switch.ended(), None),
+            ("the host daemon (p4shield run)", self.product.ended(), Some("run")),
+            ("the agent (p4shield agent)", self.agent.ended(), Some("agent")),
+            ("the auditor (p4shield audit)", self.auditor.ended(), Some("audit")),
         ];
-        let died = parts.into_iter().find_map(|(part, ended, words)| Some((part, ended?, words())));
-        died.map_or(Ok(()), |(part, how, words)| Err(Error::Died { part, how, words }))
+        for (part, ended, log) in parts {
+            let Some(how) = ended else { continue };
+            let words = log.map_or_else(|| last_lines(&self.scene.switch.log()), |l| self.product.log_end(l));
+            bail!("{part} ended during the demo ({how}); the end of its log:\n{words}");
+        }
+        Ok(())
     }
 
     fn claim(&mut self, says: &'static str, held: bool, observed: String) {
@@ -178,21 +172,21 @@ impl<'a> Stage<'a> {
     }
 
     /// Fills memory until it is well above the threshold: used memory fluctuates.
-    fn fill(&mut self) -> Result<(), Error> {
+    fn fill(&mut self) -> anyhow::Result<()> {
         self.client.fill();
         let enough = self.timeline.threshold + MARGIN / 4;
         self.until("filling of TCP memory", |used| used > enough)
     }
 
     /// Frees memory until it is well below the threshold.
-    fn empty(&mut self) -> Result<(), Error> {
+    fn empty(&mut self) -> anyhow::Result<()> {
         self.client.empty();
         self.server.release();
         let enough = self.timeline.threshold - MARGIN / 4;
         self.until("freeing of TCP memory", |used| used < enough)
     }
 
-    fn until(&mut self, what: &str, reached: impl Fn(u64) -> bool) -> Result<(), Error> {
+    fn until(&mut self, what: &str, reached: impl Fn(u64) -> bool) -> anyhow::Result<()> {
         let came = p4shield_testbed::wait_until(what, 20, || used_tcp_memory().is_ok_and(&reached));
         self.check_parts()?;
         came?;
@@ -200,7 +194,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn below(&mut self) -> Result<(), Error> {
+    fn below(&mut self) -> anyhow::Result<()> {
         (self.options.say)("-- memory below the threshold");
         let seen = self.watch("below", 6)?;
         self.claim(
@@ -211,7 +205,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn above(&mut self) -> Result<(), Error> {
+    fn above(&mut self) -> anyhow::Result<()> {
         (self.options.say)("-- the client fills the VM's TCP memory");
         self.fill()?;
         let seen = self.watch("above", 9)?;
@@ -228,7 +222,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn below_again(&mut self) -> Result<(), Error> {
+    fn below_again(&mut self) -> anyhow::Result<()> {
         (self.options.say)("-- memory is freed");
         self.empty()?;
         let seen = self.watch("freed", 6)?;
@@ -246,10 +240,10 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn bypass(&mut self) -> Result<(), Error> {
+    fn bypass(&mut self) -> anyhow::Result<()> {
         (self.options.say)("-- attack: the cloud sends packets past the program");
         attack::bypass(&self.scene.host, &self.scene.vm, ROUND)
-            .map_err(|source| Error::Traffic { what: "send packets past the program", source })?;
+            .context("cannot send packets past the program")?;
         self.watch("bypass", 9)?;
         let findings = self.auditor.take_findings();
         let counted: u64 = findings
@@ -265,12 +259,12 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn replay(&mut self) -> Result<(), Error> {
+    fn replay(&mut self) -> anyhow::Result<()> {
         (self.options.say)(
             "-- attack: memory fills while the cloud replays information from when it was low",
         );
-        let page = self.files.info_page();
-        let earlier = std::fs::read(&page).map_err(|source| Error::Read { path: page.clone(), source })?;
+        let page = self.product.at("vm.info");
+        let earlier = std::fs::read(&page).context("cannot read the info page")?;
         let before = self.info("replayed");
         let seconds = if self.options.quick { 4 } else { 10 };
         let attack =
@@ -278,7 +272,7 @@ impl<'a> Stage<'a> {
         self.fill()?;
         let seen = self.watch("replay", 6)?;
         let replay = attack.join().unwrap_or_else(|e| std::panic::resume_unwind(e));
-        replay.map_err(|source| Error::Traffic { what: "write the info page", source })?;
+        replay.context("cannot write the info page")?;
         let replayed = self.info("replayed") - before;
         self.claim(
             "the P4 VM detects replayed information",
@@ -295,10 +289,10 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn kill(&mut self) -> Result<(), Error> {
+    fn kill(&mut self) -> anyhow::Result<()> {
         (self.options.say)("-- attack: the cloud kills the P4 VM");
         let _ = self.auditor.take_findings();
-        let Some(old) = self.daemon.p4vm() else {
+        let Some(old) = self.product.p4vm() else {
             self.claim("the P4 VM can be killed", false, "none is running".into());
             return Ok(());
         };
@@ -306,12 +300,12 @@ impl<'a> Stage<'a> {
             let _ = kill_process(pid, Signal::KILL);
         }
         let healed = p4shield_testbed::wait_until("restart of the P4 VM", 10, || {
-            self.daemon.p4vm().is_some_and(|new| new != old)
+            self.product.p4vm().is_some_and(|new| new != old)
         });
         self.claim(
             "the daemon replaces a killed P4 VM; the switch keeps running",
             healed.is_ok(),
-            format!("process {old}, then {}", self.daemon.p4vm().unwrap_or_default()),
+            format!("process {old}, then {}", self.product.p4vm().unwrap_or_default()),
         );
         self.settle();
         let seen = self.watch("killed", 9)?;
@@ -331,7 +325,7 @@ impl<'a> Stage<'a> {
 
     /// Returns one of the P4 VM's counters of information about the VM.
     fn info(&self, counter: &str) -> u64 {
-        self.daemon.status()["tenants"][0]["vms"][0]["info"][counter].as_u64().unwrap_or(0)
+        self.product.status()["tenants"][0]["vms"][0]["info"][counter].as_u64().unwrap_or(0)
     }
 }
 

@@ -6,51 +6,50 @@ use crate::traffic::Totals;
 
 /// One second of the run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Sample {
+pub(crate) struct Sample {
     /// Seconds since the start.
-    pub at: f64,
+    pub(crate) at: f64,
     /// Used TCP memory, bytes.
     pub used: u64,
     /// New connections accepted in this second.
-    pub accepted: u64,
+    pub(crate) accepted: u64,
     /// New connections denied in this second.
-    pub denied: u64,
+    pub(crate) denied: u64,
     /// Answers on established connections in this second.
-    pub answered: u64,
+    pub(crate) answered: u64,
     /// Established connections that have stalled so far.
-    pub stalled: u64,
+    pub(crate) stalled: u64,
     /// The auditor's latest report.
-    pub audit: String,
+    pub(crate) audit: String,
 }
 
 /// A named part of the run.
 #[derive(Clone, Debug, Serialize)]
-pub struct Phase {
+pub(crate) struct Phase {
     /// Its name.
-    pub name: &'static str,
+    pub(crate) name: &'static str,
     /// Start, seconds since the start of the run.
-    pub from: f64,
+    pub(crate) from: f64,
     /// End, likewise.
-    pub to: f64,
+    pub(crate) to: f64,
 }
 
 /// The run.
 #[derive(Debug, Serialize)]
-pub struct Timeline {
+pub(crate) struct Timeline {
     /// The tenant's threshold, bytes of TCP memory.
-    pub threshold: u64,
+    pub(crate) threshold: u64,
     /// Each second.
-    pub samples: Vec<Sample>,
+    pub(crate) samples: Vec<Sample>,
     /// Each phase.
-    pub phases: Vec<Phase>,
+    pub(crate) phases: Vec<Phase>,
 }
 
 const MIB: f64 = 1024.0 * 1024.0;
 
 impl Sample {
     /// Computes a sample from the totals at this second's start and end.
-    #[must_use]
-    pub fn new(at: f64, used: u64, before: Totals, after: Totals, audit: String) -> Self {
+    pub(crate) fn new(at: f64, used: u64, before: Totals, after: Totals, audit: String) -> Self {
         let second = after - before;
         Self {
             at,
@@ -64,8 +63,7 @@ impl Sample {
     }
 
     /// Returns the heading of the table of [`Sample::row`].
-    #[must_use]
-    pub fn heading() -> String {
+    pub(crate) fn heading() -> String {
         format!(
             "{:>5} {:>14} {:>14} {:>9} {:>7} {:>12}  audit",
             "s", "used TCP MiB", "threshold MiB", "accepted", "denied", "established"
@@ -73,8 +71,7 @@ impl Sample {
     }
 
     /// Returns one row of the table.
-    #[must_use]
-    pub fn row(&self, threshold: u64, kept: usize) -> String {
+    pub(crate) fn row(&self, threshold: u64, kept: usize) -> String {
         format!(
             "{:>5.1} {:>14.1} {:>14.1} {:>9} {:>7} {:>12}  {}",
             self.at,
@@ -90,8 +87,7 @@ impl Sample {
 
 impl Timeline {
     /// Returns the samples' `value`s as a series.
-    #[must_use]
-    pub fn series(&self, value: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
+    pub(crate) fn series(&self, value: impl Fn(&Sample) -> f64) -> Vec<(f64, f64)> {
         self.samples.iter().map(|s| (s.at, value(s))).collect()
     }
 }

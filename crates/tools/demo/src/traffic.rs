@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 use p4shield_testbed::NetNs;
 
 /// Port of the server that echoes.
-pub const ECHO: u16 = 7000;
+pub(crate) const ECHO: u16 = 7000;
 /// Port of the server that never reads.
-pub const HOARD: u16 = 7001;
+pub(crate) const HOARD: u16 = 7001;
 
 /// Time after which a connection attempt counts as denied: shorter than the kernel's first SYN retransmission
 /// (one second), so that one attempt is one SYN.
@@ -28,7 +28,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// The server inside the user VM. Stops on drop.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     stop: Arc<AtomicBool>,
     release: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -36,10 +36,7 @@ pub struct Server {
 
 impl Server {
     /// Listens on both ports of `address` inside `vm`.
-    ///
-    /// # Errors
-    /// A port cannot be bound.
-    pub fn start(vm: &NetNs, address: IpAddr) -> std::io::Result<Self> {
+    pub(crate) fn start(vm: &NetNs, address: IpAddr) -> std::io::Result<Self> {
         let listen = |port| {
             let l = TcpListener::bind(SocketAddr::new(address, port))?;
             l.set_nonblocking(true).map(|()| l)
@@ -52,7 +49,7 @@ impl Server {
     }
 
     /// Closes the connections with unread data, which frees their memory.
-    pub fn release(&self) {
+    pub(crate) fn release(&self) {
         self.release.store(true, Ordering::Relaxed);
     }
 }
@@ -102,7 +99,7 @@ fn answer(s: &mut TcpStream) -> bool {
 
 /// The client's observations so far.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     accepted: AtomicU64,
     denied: AtomicU64,
     answered: AtomicU64,
@@ -111,15 +108,15 @@ pub struct Seen {
 
 /// [`Seen`] at one moment: totals since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub(crate) struct Totals {
     /// New connections that the server accepted.
-    pub accepted: u64,
+    pub(crate) accepted: u64,
     /// New connections that timed out.
-    pub denied: u64,
+    pub(crate) denied: u64,
     /// Answers on established connections.
-    pub answered: u64,
+    pub(crate) answered: u64,
     /// Established connections that broke or did not answer in time.
-    pub stalled: u64,
+    pub(crate) stalled: u64,
 }
 
 impl std::ops::Sub for Totals {
@@ -136,29 +133,26 @@ impl std::ops::Sub for Totals {
 
 /// The remote client: keeps opening new connections and exchanges data on `established` ones. Stops on drop.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     seen: Arc<Seen>,
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
     hoards: Vec<Vec<TcpStream>>,
-    established: usize,
 }
 
 impl Client {
     /// Opens `established` lasting connections and twice `hoarders` that can fill memory, then starts to open
     /// new ones.
-    ///
-    /// # Errors
-    /// The server does not accept one of the first connections.
-    pub fn start(ns: &NetNs, server: IpAddr, established: usize, hoarders: usize) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        ns: &NetNs,
+        server: IpAddr,
+        established: usize,
+        hoarders: usize,
+    ) -> std::io::Result<Self> {
         let (kept, hoards) = ns.inside(|| {
             let open = |port| {
-                TcpStream::connect_timeout(&SocketAddr::new(server, port), Duration::from_secs(5)).and_then(
-                    |s| {
-                        s.set_nodelay(true)?;
-                        Ok(s)
-                    },
-                )
+                let s = TcpStream::connect_timeout(&SocketAddr::new(server, port), Duration::from_secs(5))?;
+                s.set_nodelay(true).map(|()| s)
             };
             let kept = (0..established).map(|_| open(ECHO)).collect::<Result<Vec<_>, _>>()?;
             let hoard = || (0..hoarders).map(|_| open(HOARD)).collect::<Result<Vec<_>, _>>();
@@ -176,12 +170,11 @@ impl Client {
             let (seen, stop) = (Arc::clone(&seen), Arc::clone(&stop));
             ns.inside(|| std::thread::spawn(move || keep_knocking(server, &seen, &stop)))
         };
-        Ok(Self { seen, stop, threads: vec![talk, knock], hoards, established })
+        Ok(Self { seen, stop, threads: vec![talk, knock], hoards })
     }
 
     /// Returns the totals so far.
-    #[must_use]
-    pub fn totals(&self) -> Totals {
+    pub(crate) fn totals(&self) -> Totals {
         let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
         Totals {
             accepted: get(&self.seen.accepted),
@@ -191,14 +184,8 @@ impl Client {
         }
     }
 
-    /// Returns the number of established connections.
-    #[must_use]
-    pub const fn established(&self) -> usize {
-        self.established
-    }
-
     /// Sends on one group of unread connections until the kernel accepts no more. There are two groups.
-    pub fn fill(&mut self) {
+    pub(crate) fn fill(&mut self) {
         let chunk = [0x5a; 64 * 1024];
         for s in self.hoards.last_mut().into_iter().flatten() {
             while matches!(s.write(&chunk), Ok(n) if n > 0) {}
@@ -206,7 +193,7 @@ impl Client {
     }
 
     /// Closes the group that was filled.
-    pub fn empty(&mut self) {
+    pub(crate) fn empty(&mut self) {
         self.hoards.pop();
     }
 }

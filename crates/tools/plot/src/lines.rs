@@ -48,14 +48,13 @@ impl Lines {
     /// If the drawing library refuses.
     pub fn svg(&self) -> Result<String, Error> {
         let mut out = String::new();
-        self.draw(&mut out).map_err(|reason| Error { title: self.title.clone(), reason })?;
+        self.draw(&mut out).map_err(|e| Error { title: self.title.clone(), reason: e.to_string() })?;
         Ok(out)
     }
 
-    fn draw(&self, out: &mut String) -> Result<(), String> {
-        let e = |e: &dyn std::fmt::Display| e.to_string();
+    fn draw(&self, out: &mut String) -> Result<(), Box<dyn std::error::Error + '_>> {
         let root = SVGBackend::with_string(out, (860, 320)).into_drawing_area();
-        root.fill(&WHITE).map_err(|x| e(&x))?;
+        root.fill(&WHITE)?;
         let scale = |x: f64| if self.log_x { x.max(1.0).log2() } else { x };
         let all = || self.series.iter().flat_map(|s| &s.points);
         let left = all().map(|p| scale(p.0)).fold(f64::INFINITY, f64::min);
@@ -67,17 +66,14 @@ impl Lines {
             .margin(10)
             .x_label_area_size(38)
             .y_label_area_size(64)
-            .build_cartesian_2d(left..right, 0.0..top)
-            .map_err(|x| e(&x))?;
+            .build_cartesian_2d(left..right, 0.0..top)?;
         for (i, b) in self.bands.iter().enumerate() {
             let (from, to) = (scale(b.from).max(left), scale(b.to).min(right));
             let shade = if i % 2 == 0 { RGBColor(244, 241, 232) } else { RGBColor(232, 240, 244) };
             let text =
                 Text::new(b.name.clone(), (from, top * 0.985), (FONT, 12).into_font().color(&BLACK.mix(0.6)));
-            chart
-                .draw_series([Rectangle::new([(from, 0.0), (to, top)], shade.filled())])
-                .map_err(|x| e(&x))?;
-            chart.draw_series([text]).map_err(|x| e(&x))?;
+            chart.draw_series([Rectangle::new([(from, 0.0), (to, top)], shade.filled())])?;
+            chart.draw_series([text])?;
         }
         let unscale = |x: &f64| short(if self.log_x { x.exp2() } else { *x });
         chart
@@ -89,13 +85,11 @@ impl Lines {
             .x_label_formatter(&unscale)
             .y_label_formatter(&|y| short(*y))
             .label_style((FONT, 12))
-            .draw()
-            .map_err(|x| e(&x))?;
+            .draw()?;
         for (i, s) in self.series.iter().enumerate() {
             let points = s.points.iter().map(|p| (scale(p.0), p.1));
             chart
-                .draw_series(LineSeries::new(points, colour(i).stroke_width(2)))
-                .map_err(|x| e(&x))?
+                .draw_series(LineSeries::new(points, colour(i).stroke_width(2)))?
                 .label(&s.name)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour(i).stroke_width(2)));
         }
@@ -104,9 +98,9 @@ impl Lines {
             .position(SeriesLabelPosition::MiddleRight)
             .background_style(WHITE.mix(0.85))
             .label_font((FONT, 12))
-            .draw()
-            .map_err(|x| e(&x))?;
-        root.present().map_err(|x| e(&x))
+            .draw()?;
+        root.present()?;
+        Ok(())
     }
 }
 

@@ -4,7 +4,6 @@
 //! drop. Every name contains its creator's process id, so that a later process removes what a killed one left
 //! ([`leftover::sweep`]). Nothing touches the machine's own interfaces.
 
-pub mod afxdp;
 pub mod allocations;
 pub mod campaign;
 pub mod closed;
@@ -17,18 +16,20 @@ pub mod netns;
 pub mod ovsdb;
 pub mod packet;
 pub mod process;
+pub mod product;
 pub mod switch;
-mod vswitchd;
+pub mod vswitchd;
 
-pub use afxdp::OvsAfxdp;
 pub use campaign::campaign;
 pub use closed::Closed;
-pub use dpdk::{OvsDpdk, Testpmd};
+pub use dpdk::Testpmd;
 pub use frames::Frames;
 pub use guest::Guest;
 pub use netns::NetNs;
 pub use process::Guarded;
+pub use product::Product;
 pub use switch::Switch;
+pub use vswitchd::OpenVswitch;
 
 /// Reason why building or removing a test bed failed.
 #[derive(Debug, thiserror::Error)]

@@ -17,6 +17,8 @@ use crate::{Error, NetNs, Result, wait_until};
 /// does not hang a test.
 const PATIENCE: &str = "--timeout=30";
 
+/// Name of a switch's bridge.
+pub(crate) const BRIDGE: &str = "br0";
 /// The file of `ovs-vswitchd`'s standard error.
 const LAST_WORDS: &str = "vswitchd.err";
 
@@ -98,13 +100,12 @@ impl Database {
         run(Command::new("ovs-appctl").arg("-t").arg(target).arg(PATIENCE).args(words))
     }
 
-    /// Runs `ovs-ofctl` on a bridge of this switch; `words` are the command and the arguments after the
-    /// bridge.
+    /// Runs `ovs-ofctl COMMAND BRIDGE WORDS`.
     ///
     /// # Errors
     /// The command fails.
-    pub fn ofctl(&self, command: &str, bridge: &str, words: &[&str]) -> Result<String> {
-        let management = format!("unix:{}", self.dir.path().join(format!("{bridge}.mgmt")).display());
+    pub fn ofctl(&self, command: &str, words: &[&str]) -> Result<String> {
+        let management = format!("unix:{}", self.dir.path().join(format!("{BRIDGE}.mgmt")).display());
         run(Command::new("ovs-ofctl").arg(PATIENCE).args([command, &management]).args(words))
     }
 

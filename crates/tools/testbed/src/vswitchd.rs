@@ -1,6 +1,8 @@
-//! The distribution's unmodified `ovs-vswitchd` on a private database: the common part of Open vSwitch over
-//! DPDK and with AF_XDP ports.
+//! The distribution's unmodified Open vSwitch on a private database, with AF_XDP ports; `dpdk` adds those of
+//! DPDK.
 
+use std::ffi::OsStr;
+use std::ops::Deref;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
@@ -10,25 +12,28 @@ use crate::ovsdb::Database;
 use crate::process::{Guarded, find};
 use crate::{Error, NetNs, Result, wait_until};
 
-/// Debian's build with DPDK has AF_XDP, too.
-const PROGRAM: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
+/// Debian's build with DPDK, which has AF_XDP, too.
+pub(crate) const WITH_DPDK: &str = "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk";
 
 /// A running `ovs-vswitchd` with one bridge on the userspace datapath. Dropping it stops it and removes its
 /// files.
 #[derive(Debug)]
-pub(crate) struct Vswitchd {
+pub struct OpenVswitch {
     process: Guarded,
     database: Database,
 }
 
-impl Vswitchd {
+impl OpenVswitch {
     /// Name of its bridge.
-    pub(crate) const BRIDGE: &str = "br0";
+    pub const BRIDGE: &str = crate::ovsdb::BRIDGE;
 
-    /// Checks whether this machine can run it; the error is the reason for a `skipped:` line.
-    pub(crate) fn usable() -> std::result::Result<(), String> {
+    /// Checks whether this machine can run it with ports of AF_XDP and DPDK.
+    ///
+    /// # Errors
+    /// The reason why not, for a `skipped:` line.
+    pub fn usable() -> std::result::Result<(), String> {
         crate::usable()?;
-        if !Path::new(PROGRAM).is_file() || find("ovsdb-server").is_none() {
+        if !Path::new(WITH_DPDK).is_file() || find("ovsdb-server").is_none() {
             return Err(
                 "the packages openvswitch-switch and openvswitch-switch-dpdk are not installed".into()
             );
@@ -36,14 +41,29 @@ impl Vswitchd {
         Ok(())
     }
 
-    /// Starts it inside `ns` on an initialised database; `prepare` receives the command and the database\'s
-    /// folder. An error contains the end of the switch\'s log.
+    /// Starts it inside `ns` with these variables in its environment, for example `LD_PRELOAD`, for AF_XDP
+    /// ports, and with threads that poll on the CPUs of the hexadecimal `mask`. DPDK is not started.
+    ///
+    /// # Errors
+    /// A part of it does not start; with the end of the switch's log.
+    pub fn for_afxdp(ns: &NetNs, environment: &[(&str, &OsStr)], mask: &str) -> Result<Self> {
+        let database = Database::start(ns)?;
+        let polling = format!("other_config:pmd-cpu-mask={mask}");
+        database.vsctl(&["--no-wait", "set", "Open_vSwitch", ".", &polling])?;
+        Self::start(ns, Path::new(WITH_DPDK), database, |command, _| {
+            command.envs(environment.iter().copied());
+        })
+    }
+
+    /// Starts `program` inside `ns` on an initialised database; `prepare` receives the command and the
+    /// database's folder. An error contains the end of the switch's log.
     pub(crate) fn start(
         ns: &NetNs,
+        program: &Path,
         database: Database,
         prepare: impl FnOnce(&mut Command, &Path),
     ) -> Result<Self> {
-        let mut command = database.vswitchd(ns, Path::new(PROGRAM));
+        let mut command = database.vswitchd(ns, program);
         prepare(&mut command, database.folder());
         let mut switch = Self { process: Guarded::spawn(&mut command)?, database };
         switch.wait_ready().map_err(|e| switch.database.explain(e))?;
@@ -57,7 +77,10 @@ impl Vswitchd {
             died.is_some() || self.database.appctl(&["version"]).is_ok()
         })?;
         if let Some(status) = died {
-            return Err(Error::Failed { command: PROGRAM.into(), stderr: format!("it ended: {status}") });
+            return Err(Error::Failed {
+                command: "ovs-vswitchd".into(),
+                stderr: format!("it ended: {status}"),
+            });
         }
         let words = ["add-br", Self::BRIDGE, "--", "set", "bridge", Self::BRIDGE, "datapath_type=netdev"];
         self.database.vsctl(&words).map(drop)
@@ -77,30 +100,45 @@ impl Vswitchd {
         }
     }
 
+    /// Adds an interface of the switch's namespace as an AF_XDP port with one queue.
+    ///
+    /// # Errors
+    /// The switch reports an error.
+    pub fn add_afxdp(&self, interface: &str) -> Result<()> {
+        self.add(interface, &["type=afxdp", "options:n_rxq=1"])
+    }
+
     /// Removes a port.
-    pub(crate) fn remove(&self, name: &str) -> Result<()> {
+    ///
+    /// # Errors
+    /// The switch reports an error.
+    pub fn remove(&self, name: &str) -> Result<()> {
         self.database.vsctl(&["del-port", Self::BRIDGE, name]).map(drop)
     }
 
-    /// Returns its database.
-    pub(crate) const fn database(&self) -> &Database {
-        &self.database
-    }
-
     /// Returns its process id.
-    pub(crate) fn pid(&self) -> Pid {
+    #[must_use]
+    pub fn pid(&self) -> Pid {
         self.process.pid()
     }
 
     /// Returns the exit status if the process has ended.
-    pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
+    pub fn ended(&mut self) -> Option<ExitStatus> {
         self.process.ended()
     }
 
     /// Stops it with SIGTERM, as a service manager does, and waits for its end.
-    pub(crate) fn stop(&mut self) -> Option<ExitStatus> {
+    pub fn stop(&mut self) -> Option<ExitStatus> {
         let _ = self.database.appctl(&["exit"]);
         let _ = wait_until("end of ovs-vswitchd", 30, || self.process.ended().is_some());
         self.process.stop()
+    }
+}
+
+impl Deref for OpenVswitch {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        &self.database
     }
 }

@@ -76,10 +76,10 @@ type Chart = (&'static str, Result<String, p4shield_plot::Error>);
 
 impl Form {
     /// Measures behind a progress bar, then shows the report in this form.
-    fn show<R: Serialize, E: std::error::Error + Send + Sync + 'static>(
+    fn show<R: Serialize>(
         &self,
         steps: usize,
-        measure: impl FnOnce(&mut dyn FnMut(String)) -> Result<R, E>,
+        measure: impl FnOnce(&mut dyn FnMut(String)) -> anyhow::Result<R>,
         text: impl FnOnce(&R) -> anyhow::Result<()>,
         charts: impl FnOnce(&R) -> Vec<Chart>,
     ) -> anyhow::Result<Exit> {

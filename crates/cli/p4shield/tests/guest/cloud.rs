@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use p4shield_agent::page::{INFO_PAGE_SIZE, LOG_PAGE_SIZE};
 use p4shield_testbed::process::run;
-use p4shield_testbed::{Guarded, Guest, NetNs, OvsDpdk, leftover, wait_until};
+use p4shield_testbed::{Guarded, Guest, NetNs, OpenVswitch, leftover, wait_until};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -35,7 +35,7 @@ pub(crate) enum Attached {
 
 pub(crate) struct Cloud {
     pub(crate) guest: Guest,
-    pub(crate) switch: OvsDpdk,
+    pub(crate) switch: OpenVswitch,
     pub(crate) client: NetNs,
     daemon: Option<Guarded>,
     host: NetNs,
@@ -51,7 +51,7 @@ impl Cloud {
         if attached == Attached::Dpdk && !library().is_file() {
             return Err(format!("{} was not built", library().display()));
         }
-        OvsDpdk::usable()?;
+        OpenVswitch::usable()?;
         Guest::usable()
     }
 
@@ -73,7 +73,7 @@ impl Cloud {
             .page(PAGES[1], &at("log.page"))
             .start()
             .unwrap();
-        let mut setup = OvsDpdk::setup();
+        let mut setup = OpenVswitch::over_dpdk();
         if attached == Attached::Dpdk {
             setup = setup.env("LD_PRELOAD", library()).env("P4SHIELD_CONFIG", at("p4shield.toml"));
         }

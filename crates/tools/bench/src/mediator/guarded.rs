@@ -8,6 +8,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use anyhow::{Context, anyhow};
 use p4shield_abi::channel::Geometry;
 use p4shield_abi::log_page::LOG_PAGE_SIZE;
 use p4shield_abi::{Direction, Verdict};
@@ -24,23 +25,19 @@ use p4shield_runtime::worker::{
 use p4shield_seal::{AgeLimit, Identity, TenantKey};
 use tempfile::TempDir;
 
-use crate::{Error, cores};
+use crate::cores;
 
 const GUARD: &str = include_str!("../../../../../examples/programs/tcp_guard.p4");
 /// Time between two log records: the configuration's default.
 const LOG_INTERVAL: Duration = Duration::from_millis(100);
 
-fn refused(e: impl std::fmt::Display) -> Error {
-    Error::Program(e.to_string())
-}
-
 /// Returns the verified program.
-fn guard() -> Result<(Vec<u8>, Verified), Error> {
+fn guard() -> anyhow::Result<(Vec<u8>, Verified)> {
     let options = p4shield_p4::Options::default();
     let compiled = p4shield_p4::compile("tcp_guard.p4", GUARD, &NoIncludes, &options)
-        .map_err(|e| refused(e.render(false)))?;
-    let linked = link(&[Object::parse(&compiled.object).map_err(refused)?]).map_err(refused)?;
-    let (verified, _) = verify(linked, &Limits::default()).map_err(refused)?;
+        .map_err(|e| anyhow!(e.render(false)))?;
+    let linked = link(&[Object::parse(&compiled.object)?])?;
+    let (verified, _) = verify(linked, &Limits::default())?;
     Ok((compiled.object, verified))
 }
 
@@ -51,15 +48,15 @@ struct Pages {
 }
 
 impl Pages {
-    fn new() -> Result<Self, Error> {
-        let folder = tempfile::tempdir().map_err(Error::Folder)?;
-        let key = TenantKey::generate(&folder.path().join("key")).map_err(|e| Error::Seal(e.to_string()))?;
+    fn new() -> anyhow::Result<Self> {
+        let folder = tempfile::tempdir()?;
+        let key = TenantKey::generate(&folder.path().join("key"))?;
         Ok(Self { folder, key })
     }
 
-    fn log(&self) -> Result<SharedMemory, Error> {
+    fn log(&self) -> anyhow::Result<SharedMemory> {
         let memory = SharedMemory::create_file(&self.folder.path().join("log"), LOG_PAGE_SIZE, 0o600);
-        Ok(memory.map_err(p4shield_channel::ChannelError::from)?)
+        Ok(memory?)
     }
 }
 
@@ -71,32 +68,32 @@ pub(super) struct WorkerThread {
 
 impl WorkerThread {
     /// Starts a worker on the second core that serves one channel; VM 0 has the program.
-    pub(super) fn start(judge: Responder, geometry: &Geometry, bell: Doorbell) -> Result<Self, Error> {
+    pub(super) fn start(judge: Responder, geometry: &Geometry, bell: Doorbell) -> anyhow::Result<Self> {
         let (_, verified) = guard()?;
         let pages = Pages::new()?;
-        let (control, mailbox) = mailbox().map_err(|e| Error::Doorbell(e.into()))?;
+        let (control, mailbox) = mailbox()?;
         let worker = Worker::new(mailbox, Verdict::Pass, LOG_INTERVAL);
         let work = move || {
             cores::pin(cores::two()[1]);
             worker.run();
         };
-        let thread = std::thread::Builder::new().spawn(work).map_err(Error::Thread)?;
+        let thread = std::thread::Builder::new().spawn(work)?;
         let working = Self { control, thread: Some(thread) };
         let identity = Identity { tenant: "bench", vm: "vm0" };
         let vm = Vm::new(0, &identity, Some(&pages.key), AgeLimit::default(), None, Some(pages.log()?), 0);
-        let program = Program::load(&verified, &EngineOptions::default()).map_err(refused)?;
+        let program = Program::load(&verified, &EngineOptions::default())?;
         let loaded = Box::new(LoadedProgram::of(program));
-        working.send(WorkerCommand::SetVm(Box::new(vm.map_err(refused)?)))?;
+        working.send(WorkerCommand::SetVm(Box::new(vm?)))?;
         working.send(WorkerCommand::SetProgram(ProgramSlot::new(0, Direction::Ingress), Some(loaded)))?;
         working.send(WorkerCommand::Attach(Box::new(ServedChannel::new(0, judge, geometry)), bell))?;
         Ok(working)
     }
 
-    fn send(&self, command: WorkerCommand) -> Result<(), Error> {
+    fn send(&self, command: WorkerCommand) -> anyhow::Result<()> {
         match self.control.send(command) {
             Some(WorkerAnswer::Done | WorkerAnswer::Retired(_)) => Ok(()),
-            Some(WorkerAnswer::Failed(why)) => Err(Error::Program(why)),
-            _ => Err(Error::Program("the worker has ended".to_owned())),
+            Some(WorkerAnswer::Failed(why)) => Err(anyhow!(why)),
+            _ => Err(anyhow!("the worker has ended")),
         }
     }
 }
@@ -117,7 +114,7 @@ pub(super) struct Inline {
 
 impl Inline {
     /// Loads the program for VM 0. Returns the mediator's engine.
-    pub(super) fn start(geometry: Geometry) -> Result<(Self, Box<dyn InlineEngine>), Error> {
+    pub(super) fn start(geometry: Geometry) -> anyhow::Result<(Self, Box<dyn InlineEngine>)> {
         let (object, verified) = guard()?;
         let pages = Pages::new()?;
         let hello = Hello {
@@ -131,13 +128,13 @@ impl Inline {
             min_epoch: 0,
         };
         let at = |name: &str| pages.folder.path().join(name);
-        let library = InlineLibrary::load().map_err(refused)?;
+        let library = InlineLibrary::load()?;
         let (programs, reply) = library.create(geometry, Request::Hello(hello), vec![open(&at("key"))?]);
-        let mut programs = programs.ok_or_else(|| refused(format!("{reply:?}")))?;
+        let mut programs = programs.ok_or_else(|| anyhow!("{reply:?}"))?;
         drop(pages.log()?);
         let vm = Request::SetVm { vm: 0, name: "vm0".to_owned(), info: false, log: true };
         done(programs.execute(vm, None, vec![open_to_write(&at("log"))?]))?;
-        File::create(at("object")).and_then(|mut f| f.write_all(&object)).map_err(Error::Folder)?;
+        File::create(at("object")).and_then(|mut f| f.write_all(&object))?;
         let load = Request::LoadProgram {
             slot: ProgramSlot::new(0, Direction::Ingress),
             name: "tcp_guard".to_owned(),
@@ -145,22 +142,22 @@ impl Inline {
         };
         let digest = verified.linked().digest();
         done(programs.execute(load, Some(digest), vec![open(&at("object"))?]))?;
-        let engine = programs.engine().ok_or_else(|| refused("the library made no engine"))?;
+        let engine = programs.engine().context("the library made no engine")?;
         Ok((Self { _programs: programs, _pages: pages }, Box::new(engine)))
     }
 }
 
-fn open(path: &Path) -> Result<OwnedFd, Error> {
-    Ok(File::open(path).map_err(Error::Folder)?.into())
+fn open(path: &Path) -> anyhow::Result<OwnedFd> {
+    Ok(File::open(path)?.into())
 }
 
-fn open_to_write(path: &Path) -> Result<OwnedFd, Error> {
-    Ok(File::options().read(true).write(true).open(path).map_err(Error::Folder)?.into())
+fn open_to_write(path: &Path) -> anyhow::Result<OwnedFd> {
+    Ok(File::options().read(true).write(true).open(path)?.into())
 }
 
-fn done(reply: Reply) -> Result<(), Error> {
+fn done(reply: Reply) -> anyhow::Result<()> {
     match reply {
         Reply::Done | Reply::Loaded { .. } => Ok(()),
-        other => Err(Error::Program(format!("{other:?}"))),
+        other => Err(anyhow!("{other:?}")),
     }
 }

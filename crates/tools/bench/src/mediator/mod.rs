@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::args::milliseconds;
-use crate::{Error, cores, name};
+use crate::{cores, name};
 use pool::Pool;
 use stage::Stage;
 
@@ -115,7 +115,7 @@ pub struct Row {
 ///
 /// # Errors
 /// Shared memory cannot be allocated.
-pub fn run(options: &Options, mut progress: impl FnMut(String)) -> Result<Vec<Row>, Error> {
+pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for &backend in &options.backends {
         for case in backend.cases() {
@@ -146,7 +146,7 @@ fn measure(
     backend: Backend,
     burst: usize,
     header_bytes: u32,
-) -> Result<Row, Error> {
+) -> anyhow::Result<Row> {
     // Enough to keep the other core busy, few enough for the caches.
     let bursts = match backend {
         Backend::SameCore | Backend::Inline => 1,

@@ -16,7 +16,7 @@ use p4shield_mediator::{
 use super::guarded::{Inline, WorkerThread};
 use super::pool::{Frame, Pool};
 use super::{Backend, Case, Samples};
-use crate::{Error, cores};
+use crate::cores;
 
 /// A P4 VM's end: copies requests and headers into private memory and passes every packet.
 struct Passing {
@@ -46,7 +46,7 @@ enum Responders {
 }
 
 impl Responders {
-    fn start(mut judges: Vec<Passing>, backend: Backend) -> Result<Self, Error> {
+    fn start(mut judges: Vec<Passing>, backend: Backend) -> anyhow::Result<Self> {
         if backend == Backend::SameCore {
             return Ok(Self::Here(judges));
         }
@@ -60,7 +60,7 @@ impl Responders {
                 }
             }
         };
-        let thread = std::thread::Builder::new().spawn(work).map_err(Error::Thread)?;
+        let thread = std::thread::Builder::new().spawn(work)?;
         Ok(Self::There { stop, thread: Some(thread) })
     }
 
@@ -95,7 +95,7 @@ pub(super) struct Stage<'p> {
 }
 
 impl<'p> Stage<'p> {
-    pub(super) fn new(case: Case, backend: Backend, header_bytes: u32) -> Result<Self, Error> {
+    pub(super) fn new(case: Case, backend: Backend, header_bytes: u32) -> anyhow::Result<Self> {
         let geometry = Geometry { header_bytes, slots: 512, ..Geometry::default() };
         let config = config();
         let mut mediator = Mediator::new(&config)?;
@@ -105,7 +105,7 @@ impl<'p> Stage<'p> {
                     let (judge, bell) = connect(&mut mediator, tenant, geometry)?;
                     Ok(Passing { judge, batch: RequestBatch::new(&geometry), _bell: bell })
                 });
-                Responders::start(passing.collect::<Result<_, Error>>()?, backend)?
+                Responders::start(passing.collect::<anyhow::Result<_>>()?, backend)?
             }
             Backend::P4vm => {
                 let (judge, bell) = connect(&mut mediator, 0, geometry)?;
@@ -178,10 +178,10 @@ fn connect(
     mediator: &mut Mediator<Frame<'_>>,
     tenant: usize,
     geometry: Geometry,
-) -> Result<(Responder, Doorbell), Error> {
+) -> anyhow::Result<(Responder, Doorbell)> {
     let memory = create_channel("p4shield-bench", geometry)?;
-    let far = memory.map_again().map_err(p4shield_channel::ChannelError::from)?;
-    let (doorbell, bell) = Doorbell::pair().map_err(|e| Error::Doorbell(e.into()))?;
+    let far = memory.map_again()?;
+    let (doorbell, bell) = Doorbell::pair()?;
     let link = P4VmChannel { requester: Requester::new(memory, geometry)?, doorbell };
     mediator.replace_channel(0, tenant, Some(link))?;
     Ok((Responder::new(far, geometry)?, bell))

@@ -4,9 +4,8 @@ use std::ffi::OsString;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
-use p4shield_testbed::{NetNs, OvsDpdk, Testpmd, process};
-
-use crate::Error;
+use anyhow::Context;
+use p4shield_testbed::{NetNs, OpenVswitch, Testpmd, process};
 
 /// The client's address, behind the first port.
 pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 2, 1);
@@ -29,13 +28,13 @@ impl SwitchKind {
     /// The reason why not.
     pub fn usable(self) -> Result<(), String> {
         match self {
-            Self::Ovs => OvsDpdk::usable(),
+            Self::Ovs => OpenVswitch::usable(),
             Self::Testpmd => Testpmd::usable(),
         }
     }
 
     /// Returns the switch's own name and version.
-    pub(super) fn version(self) -> Result<String, Error> {
+    pub(super) fn version(self) -> anyhow::Result<String> {
         let (program, argument) = match self {
             Self::Ovs => ("ovs-vswitchd", "--version"),
             Self::Testpmd => return Ok("dpdk-testpmd".into()),
@@ -60,7 +59,7 @@ const TESTPMD_MEGABYTES: u32 = 512;
 
 /// A running switch that forwards between two devices.
 pub(super) enum Lab {
-    Ovs(Box<OvsDpdk>),
+    Ovs(Box<OpenVswitch>),
     Testpmd(Box<Testpmd>),
 }
 
@@ -71,10 +70,10 @@ impl Lab {
         host: &NetNs,
         environment: &[(&str, OsString)],
         devices: &[String; 2],
-    ) -> Result<Self, Error> {
+    ) -> anyhow::Result<Self> {
         match kind {
             SwitchKind::Ovs => {
-                let mut setup = OvsDpdk::setup().megabytes(OVS_MEGABYTES);
+                let mut setup = OpenVswitch::over_dpdk().megabytes(OVS_MEGABYTES);
                 for (name, value) in environment {
                     setup = setup.env(name, value);
                 }
@@ -104,7 +103,7 @@ impl Lab {
     }
 
     /// Returns the number of packets sent on the second port so far.
-    pub(super) fn sent(&mut self) -> Result<u64, Error> {
+    pub(super) fn sent(&mut self) -> anyhow::Result<u64> {
         match self {
             Self::Ovs(ovs) => {
                 let text = ovs.ofctl("dump-ports", &["second"])?;
@@ -115,7 +114,7 @@ impl Lab {
     }
 
     /// Starts to count cycles.
-    pub(super) fn clear_cycles(&mut self) -> Result<(), Error> {
+    pub(super) fn clear_cycles(&mut self) -> anyhow::Result<()> {
         match self {
             Self::Ovs(ovs) => ovs.appctl(&["dpif-netdev/pmd-stats-clear"]).map(drop)?,
             Self::Testpmd(testpmd) => testpmd.command("clear fwd stats all").map(drop)?,
@@ -124,7 +123,7 @@ impl Lab {
     }
 
     /// Returns the polling thread's cycles per packet since then.
-    pub(super) fn cycles(&mut self) -> Result<f64, Error> {
+    pub(super) fn cycles(&mut self) -> anyhow::Result<f64> {
         let (text, mark) = match self {
             Self::Ovs(ovs) => (ovs.appctl(&["dpif-netdev/pmd-stats-show"])?, "avg cycles per packet: "),
             Self::Testpmd(testpmd) => (testpmd.command("show fwd stats all")?, "CPU cycles/packet="),
@@ -134,10 +133,10 @@ impl Lab {
 }
 
 /// Returns the number after `mark` in a switch's output.
-fn number_after<T: std::str::FromStr>(text: &str, mark: &str) -> Result<T, Error> {
+fn number_after<T: std::str::FromStr>(text: &str, mark: &str) -> anyhow::Result<T> {
     let rest = text.split_once(mark).map_or("", |(_, rest)| rest);
     let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-    rest[..end].parse().map_err(|_| Error::Switch(format!("no number after {mark:?} in: {text}")))
+    rest[..end].parse().ok().with_context(|| format!("no number after {mark:?} in: {text}"))
 }
 
 #[cfg(test)]

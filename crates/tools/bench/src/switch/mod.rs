@@ -29,8 +29,8 @@ pub use lab::SwitchKind;
 pub use round_trip::Load;
 
 use crate::args::seconds;
+use crate::name;
 use crate::stats::Percentiles;
-use crate::{Error, name};
 
 /// Configuration of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -173,7 +173,7 @@ pub fn steps(options: &Options) -> usize {
 ///
 /// # Errors
 /// The switch, the daemon or the agent does not start; with its output.
-pub fn run(options: &Options, mut progress: impl FnMut(String)) -> Result<Report, Error> {
+pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Report> {
     let [p4vm, polling] = crate::cores::two();
     let has = |part| options.parts.contains(&part);
     let mut samples = Samples::default();

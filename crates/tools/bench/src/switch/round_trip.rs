@@ -4,12 +4,12 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use serde::Serialize;
 
 use super::lab::{CLIENT, SERVER};
 use super::world::World;
 use super::{Latency, Options};
-use crate::Error;
 use crate::protocol::Protocol;
 use crate::stats::Percentiles;
 use crate::trips::{Endpoints, LOST};
@@ -32,7 +32,7 @@ const LOAD_BURST: u64 = 16;
 impl World {
     /// Measures every message size with both protocols on an idle switch, and the first size on a half-loaded
     /// one.
-    pub(super) fn latencies(&self, options: &Options) -> Result<Vec<Latency>, Error> {
+    pub(super) fn latencies(&self, options: &Options) -> anyhow::Result<Vec<Latency>> {
         let mut all = Vec::new();
         for &message in &options.messages {
             for protocol in Protocol::ALL {
@@ -40,9 +40,9 @@ impl World {
             }
         }
         if let Some(&message) = options.messages.first() {
-            let gap = self.half_load()?;
+            let gap = self.half_load().context("cannot load the switch")?;
             let stop = AtomicBool::new(false);
-            let sender = self.flood_socket()?;
+            let sender = self.flood_socket().context("cannot load the switch")?;
             let under_load: Result<Vec<_>, _> = std::thread::scope(|s| {
                 s.spawn(|| send_paced(&sender, gap, &stop));
                 let measured =
@@ -61,29 +61,27 @@ impl World {
         protocol: Protocol,
         load: Load,
         message: u32,
-    ) -> Result<Latency, Error> {
+    ) -> anyhow::Result<Latency> {
         let ends = Endpoints { client: (&self.client, CLIENT), server: (&self.server, SERVER), core: None };
         let mut micros = ends.trips(protocol, options.round_trips as usize, message as usize)?;
         let micros = Percentiles::of(&mut micros);
         Ok(Latency { mode: self.mode, protocol, load, message, micros, ratio: f64::NAN })
     }
 
-    fn flood_socket(&self) -> Result<UdpSocket, Error> {
-        let failed = |e: std::io::Error| Error::Switch(format!("cannot load the switch: {e}"));
-        let socket = self.client.inside(|| UdpSocket::bind((CLIENT, 0))).map_err(failed)?;
+    fn flood_socket(&self) -> anyhow::Result<UdpSocket> {
+        let socket = self.client.inside(|| UdpSocket::bind((CLIENT, 0)))?;
         // No socket listens at the discard port; the kernel limits its ICMP errors.
-        socket.connect((SERVER, 9)).map_err(failed)?;
+        socket.connect((SERVER, 9))?;
         Ok(socket)
     }
 
     /// Returns the time between two bursts at half of the rate that arrives when the client sends at full
     /// speed.
-    fn half_load(&self) -> Result<Duration, Error> {
-        let failed = |e: std::io::Error| Error::Switch(format!("cannot load the switch: {e}"));
-        let sink = self.server.inside(|| UdpSocket::bind((SERVER, 0))).map_err(failed)?;
-        sink.set_read_timeout(Some(LOST)).map_err(failed)?;
-        let source = self.client.inside(|| UdpSocket::bind((CLIENT, 0))).map_err(failed)?;
-        source.connect(sink.local_addr().map_err(failed)?).map_err(failed)?;
+    fn half_load(&self) -> anyhow::Result<Duration> {
+        let sink = self.server.inside(|| UdpSocket::bind((SERVER, 0)))?;
+        sink.set_read_timeout(Some(LOST))?;
+        let source = self.client.inside(|| UdpSocket::bind((CLIENT, 0)))?;
+        source.connect(sink.local_addr()?)?;
         let (stop, arrived) = (AtomicBool::new(false), AtomicU64::new(0));
         let time = Duration::from_millis(500);
         std::thread::scope(|s| {

@@ -9,7 +9,6 @@ use tempfile::TempDir;
 
 use super::lab::SERVER;
 use super::{Mode, Options};
-use crate::Error;
 use crate::shield::{self, Config, GUARD, Setup, Shield as Cloud};
 
 /// Long enough for client, server, daemon, P4 VM and agent, which share a core, to be scheduled.
@@ -23,19 +22,19 @@ pub(super) struct Shield {
 
 impl Shield {
     /// Starts the processes of `mode`; `ports` are the uplink's and the user VM's.
-    pub(super) fn start(options: &Options, mode: Mode, ports: &[String; 2]) -> Result<Self, Error> {
+    pub(super) fn start(options: &Options, mode: Mode, ports: &[String; 2]) -> anyhow::Result<Self> {
         let setup = Setup { library: &options.library, program: GUARD, config: &config(mode, ports) };
         let cloud = (mode != Mode::Plain).then(|| Cloud::start(&setup)).transpose()?;
         Ok(Self { folder: leftover::folder("bench")?, cloud })
     }
 
     /// Starts the user VM's agent in `ns`, with its interface `eth0`.
-    pub(super) fn start_agent(&mut self, ns: &NetNs) -> Result<(), Error> {
+    pub(super) fn start_agent(&mut self, ns: &NetNs) -> anyhow::Result<()> {
         self.cloud.as_mut().map_or(Ok(()), |cloud| cloud.start_agent(ns, "eth0"))
     }
 
     /// Waits until the library in the switch has connected to the daemon.
-    pub(super) fn await_switch(&self) -> Result<(), Error> {
+    pub(super) fn await_switch(&self) -> anyhow::Result<()> {
         self.cloud.as_ref().map_or(Ok(()), Cloud::await_switch)
     }
 

@@ -2,18 +2,18 @@
 
 use std::process::Stdio;
 
+use anyhow::Context;
 use p4shield_testbed::{Guarded, process, wait_until};
 
 use super::lab::SERVER;
 use super::world::World;
 use super::{Options, Stream};
-use crate::Error;
 use crate::protocol::Protocol;
 
 const PORT: &str = "5201";
 
 /// Measures both protocols with each message size, client to server.
-pub(super) fn measure(world: &World, options: &Options) -> Result<Vec<Stream>, Error> {
+pub(super) fn measure(world: &World, options: &Options) -> anyhow::Result<Vec<Stream>> {
     let mut server = world.server.command("iperf3");
     server.args(["-s", "-p", PORT]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let _server = Guarded::spawn(&mut server)?;
@@ -32,7 +32,7 @@ pub(super) fn measure(world: &World, options: &Options) -> Result<Vec<Stream>, E
     Ok(all)
 }
 
-fn run(world: &World, options: &Options, protocol: Protocol, message: u32) -> Result<f64, Error> {
+fn run(world: &World, options: &Options, protocol: Protocol, message: u32) -> anyhow::Result<f64> {
     let mut client = world.client.command("iperf3");
     let seconds = options.time.as_secs().max(1).to_string();
     client.args(["-c", &SERVER.to_string(), "-p", PORT, "-J", "-t", &seconds, "-l", &message.to_string()]);
@@ -40,9 +40,8 @@ fn run(world: &World, options: &Options, protocol: Protocol, message: u32) -> Re
         client.args(["-u", "-b", "0"]);
     }
     let text = process::run(&mut client)?;
-    received(&text, protocol).ok_or_else(|| {
-        Error::Switch(format!("iperf3 over {} does not report the received traffic", crate::name(protocol)))
-    })
+    let what = || format!("iperf3 over {} does not report the received traffic", crate::name(protocol));
+    received(&text, protocol).with_context(what)
 }
 
 /// Returns the received million bits per second from iperf3's report.

@@ -2,18 +2,18 @@
 
 use std::time::Instant;
 
+use anyhow::Context;
 use p4shield_testbed::{NetNs, wait_until};
 
 use super::lab::Lab;
 use super::shield::Shield;
 use super::{Mode, Options, SwitchKind, Throughput, traffic};
-use crate::Error;
 
 /// Seconds in which the first packets must arrive.
 const PATIENCE: u64 = 30;
 
 /// Starts the switch, warms it up, and counts the packets that leave it.
-pub(super) fn measure(options: &Options, mode: Mode, bytes: u32) -> Result<Throughput, Error> {
+pub(super) fn measure(options: &Options, mode: Mode, bytes: u32) -> anyhow::Result<Throughput> {
     let host = NetNs::create("bench")?;
     let devices = |file: &str| {
         // Open vSwitch needs a transmit queue per thread, and net_pcap has as many as receive queues.
@@ -24,7 +24,7 @@ pub(super) fn measure(options: &Options, mode: Mode, bytes: u32) -> Result<Throu
     let ports = options.switch.port_names(&devices(""));
     let shield = Shield::start(options, mode, &ports)?;
     let file = shield.folder().join("traffic.pcap");
-    traffic::write(&file, bytes)?;
+    traffic::write(&file, bytes).with_context(|| format!("cannot write {}", file.display()))?;
     let devices = devices(&file.display().to_string());
     let mut lab = Lab::start(options.switch, &host, &shield.environment(), &devices)?;
     shield.await_switch()?;

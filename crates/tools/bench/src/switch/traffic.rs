@@ -8,7 +8,6 @@ use p4shield_frame::ipv4;
 use pcap_file::pcap::{PcapPacket, PcapWriter};
 
 use super::lab::SERVER;
-use crate::Error;
 
 /// Connections that the packets belong to.
 const FLOWS: u16 = 64;
@@ -20,13 +19,12 @@ const HEADERS: usize = 14 + 20 + 20;
 ///
 /// # Errors
 /// If the file cannot be written.
-pub(super) fn write(path: &Path, bytes: u32) -> Result<(), Error> {
-    let failed = |e: &dyn std::fmt::Display| Error::Switch(format!("cannot write {}: {e}", path.display()));
-    let mut file = PcapWriter::new(File::create(path).map_err(|e| failed(&e))?).map_err(|e| failed(&e))?;
+pub(super) fn write(path: &Path, bytes: u32) -> anyhow::Result<()> {
+    let mut file = PcapWriter::new(File::create(path)?)?;
     for flow in 0..FLOWS {
         let frame = segment(flow, bytes);
         let packet = PcapPacket::new(Duration::ZERO, frame.len() as u32, &frame);
-        file.write_packet(&packet).map_err(|e| failed(&e))?;
+        file.write_packet(&packet)?;
     }
     Ok(())
 }

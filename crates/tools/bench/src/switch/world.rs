@@ -5,7 +5,6 @@ use p4shield_testbed::{NetNs, process, wait_until};
 use super::lab::{CLIENT, Lab, SERVER};
 use super::shield::Shield;
 use super::{Mode, Options};
-use crate::Error;
 
 /// Seconds in which the first ping must succeed.
 const PATIENCE: u64 = 60;
@@ -22,7 +21,7 @@ pub(super) struct World {
 
 impl World {
     /// Builds the cloud and waits for the first ping.
-    pub(super) fn start(options: &Options, mode: Mode) -> Result<Self, Error> {
+    pub(super) fn start(options: &Options, mode: Mode) -> anyhow::Result<Self> {
         let [host, client, server] =
             [NetNs::create("bench")?, NetNs::create("client")?, NetNs::create("server")?];
         for (ns, port, address) in [(&client, "s0", CLIENT), (&server, "s1", SERVER)] {

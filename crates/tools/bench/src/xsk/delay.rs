@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::messages::length;
 use super::world::{TenantSetup, World};
 use super::{Mode, Options};
-use crate::Error;
 use crate::stats::{Percentiles, Spread};
 use crate::switch::Protocol;
 
@@ -56,7 +55,7 @@ pub(super) fn steps(options: &Options) -> usize {
 }
 
 /// Measures without a P4 VM, then every delay.
-pub(super) fn measure(options: &Options, progress: &mut dyn FnMut(String)) -> Result<Report, Error> {
+pub(super) fn measure(options: &Options, progress: &mut dyn FnMut(String)) -> anyhow::Result<Report> {
     let mut report = Report::default();
     let delays = options.delay_us.iter().map(|us| Some(Duration::from_micros((*us).into())));
     for delay in std::iter::once(None).chain(delays) {

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use p4shield_abi::info::field;
 use p4shield_testbed::NetNs;
 use serde::Serialize;
@@ -19,7 +20,6 @@ use serde_json::Value;
 
 use super::world::{CLIENT, SERVER, TenantSetup, World};
 use super::{Mode, Options};
-use crate::Error;
 
 const PROGRAM: &str = include_str!("../../../../../examples/programs/load_guard.p4");
 /// The port that the program always passes, and the port that it sheds.
@@ -86,15 +86,14 @@ impl Counters {
 }
 
 /// Runs the scenario.
-pub(super) fn play(options: &Options) -> Result<Timeline, Error> {
+pub(super) fn play(options: &Options) -> anyhow::Result<Timeline> {
     let interface = format!("eth0:{}", options.link_mbps);
     let tenant =
         TenantSetup { program: PROGRAM, interface: &interface, deadline: DEADLINE, ..TenantSetup::default() };
     let world = World::start(options, Mode::P4vm, &tenant)?;
     let agent = world.shield.as_ref().map(crate::shield::Shield::agent_socket).unwrap_or_default();
-    let failed = |e: io::Error| Error::Switch(format!("cannot play the hysteresis: {e}"));
     let counters = Counters::default();
-    let pairs = sockets(&world.client, &world.server).map_err(failed)?;
+    let pairs = sockets(&world.client, &world.server).context("cannot play the hysteresis")?;
     let (samples, cycles) = std::thread::scope(|s| {
         for (n, (client, server)) in pairs.iter().enumerate() {
             let rate = options.link_mbps * 1_000_000 * PERCENT[n] / 100 / (8 * FRAME);

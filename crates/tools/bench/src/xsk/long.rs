@@ -10,13 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use p4shield_testbed::{Closed, NetNs, process, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
 use super::world::{PORTS, SERVER, TenantSetup, World};
 use super::{Mode, Options};
-use crate::Error;
 use crate::shield::Shield;
 
 const PROGRAM: &str = include_str!("random_drop.p4");
@@ -86,13 +86,13 @@ struct Tally {
 }
 
 /// Runs the scenario.
-pub(super) fn play(options: &Options) -> Result<Report, Error> {
+pub(super) fn play(options: &Options) -> anyhow::Result<Report> {
     let tenant = TenantSetup { program: PROGRAM, both: true, ..TenantSetup::default() };
     let mut world = World::start(options, Mode::P4vm, &tenant)?;
-    let failed = |e: io::Error| Error::Switch(format!("cannot connect client and server: {e}"));
-    let listener = world.server.inside(|| TcpListener::bind((SERVER, 0))).map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    let to = listener.local_addr().map_err(failed)?;
+    let listener =
+        world.server.inside(|| TcpListener::bind((SERVER, 0))).context("cannot start the server")?;
+    listener.set_nonblocking(true)?;
+    let to = listener.local_addr()?;
     let (tally, done, start) = (Tally::default(), AtomicBool::new(false), Instant::now());
     let (restarts, outage) = std::thread::scope(|s| {
         s.spawn(|| serve(&listener, &done));
@@ -132,7 +132,7 @@ pub(super) fn play(options: &Options) -> Result<Report, Error> {
 }
 
 /// Removes the ports and returns the library's account of their frames.
-fn close(world: &World) -> Result<Vec<Account>, Error> {
+fn close(world: &World) -> anyhow::Result<Vec<Account>> {
     for port in PORTS {
         world.switch.remove(port)?;
     }
@@ -143,7 +143,7 @@ fn close(world: &World) -> Result<Vec<Account>, Error> {
 }
 
 /// Kills the P4 VM repeatedly until time is over. Returns the number of returns and the longest outage.
-fn restart(shield: Option<&Shield>, options: &Options) -> Result<(u32, Duration), Error> {
+fn restart(shield: Option<&Shield>, options: &Options) -> anyhow::Result<(u32, Duration)> {
     let start = Instant::now();
     let (mut restarts, mut longest) = (0, Duration::ZERO);
     while let Some(left) = options.seconds.checked_sub(start.elapsed()) {
@@ -269,7 +269,7 @@ impl Random {
 }
 
 /// Returns retransmitted segments and expired timers in these namespaces.
-fn retransmissions(all: [&NetNs; 2]) -> Result<(u64, u64), Error> {
+fn retransmissions(all: [&NetNs; 2]) -> anyhow::Result<(u64, u64)> {
     let mut sum = (0, 0);
     for ns in all {
         let text = process::run(ns.command("cat").args(["/proc/net/snmp", "/proc/net/netstat"]))?;

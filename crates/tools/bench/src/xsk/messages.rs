@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use super::world::{TenantSetup, World};
 use super::{Mode, Options};
+use crate::name;
 use crate::stats::{Percentiles, Spread};
 use crate::switch::Protocol;
 use crate::trips::LONGEST_DATAGRAM;
-use crate::{Error, name};
 
 /// Request/response latency.
 #[derive(Clone, Debug, Serialize)]
@@ -68,7 +68,7 @@ impl<T> Sample<T> {
 }
 
 /// Measures every size with both protocols in each mode.
-pub(super) fn measure(options: &Options, progress: &mut dyn FnMut(String)) -> Result<Report, Error> {
+pub(super) fn measure(options: &Options, progress: &mut dyn FnMut(String)) -> anyhow::Result<Report> {
     let (mut trips, mut floods) = (Vec::new(), Vec::new());
     for round in 1..=options.rounds {
         for mode in Mode::ALL {

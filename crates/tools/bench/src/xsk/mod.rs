@@ -23,11 +23,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use p4shield_install::{PreloadedAttachment, Root, find_library};
-use p4shield_testbed::{OvsAfxdp, process};
+use p4shield_testbed::{OpenVswitch, process};
 use serde::Serialize;
 
 use crate::args::{milliseconds, seconds};
-use crate::{Error, cores};
+use crate::cores;
 
 /// Configuration of the switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -126,7 +126,7 @@ pub struct Report {
 /// # Errors
 /// The reason why not.
 pub fn usable() -> Result<(), String> {
-    OvsAfxdp::usable()
+    OpenVswitch::usable()
 }
 
 /// Steps that [`run`] reports.
@@ -144,7 +144,7 @@ pub fn steps(options: &Options) -> usize {
 ///
 /// # Errors
 /// The switch, the daemon or the agent does not start or stop; with its output.
-pub fn run(options: &Options, mut progress: impl FnMut(String)) -> Result<Report, Error> {
+pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Report> {
     let version = process::run(std::process::Command::new("ovs-vswitchd").arg("--version"))?;
     let switch = version.lines().next().unwrap_or("Open vSwitch").to_owned();
     let mut report = Report { switch, cores: cores::two(), ..Report::default() };

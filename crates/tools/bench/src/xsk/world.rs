@@ -4,12 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use p4shield_testbed::{NetNs, OvsAfxdp, process, wait_until};
+use p4shield_testbed::{NetNs, OpenVswitch, process, wait_until};
 
 use super::{Mode, Options};
+use crate::cores;
 use crate::shield::{self, Config, GUARD, Setup, Shield};
 use crate::trips::Endpoints;
-use crate::{Error, cores};
 
 /// The client's address, behind the first port.
 pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 4, 1);
@@ -62,7 +62,7 @@ impl TenantSetup<'_> {
 
 /// A running cloud. Fields are dropped in order: the switch before the namespaces that it is connected to.
 pub(super) struct World {
-    pub(super) switch: OvsAfxdp,
+    pub(super) switch: OpenVswitch,
     /// None without a P4 VM.
     pub(super) shield: Option<Shield>,
     pub(super) client: NetNs,
@@ -72,7 +72,7 @@ pub(super) struct World {
 
 impl World {
     /// Builds the cloud and waits for the first ping.
-    pub(super) fn start(options: &Options, mode: Mode, tenant: &TenantSetup<'_>) -> Result<Self, Error> {
+    pub(super) fn start(options: &Options, mode: Mode, tenant: &TenantSetup<'_>) -> anyhow::Result<Self> {
         let [host, client, server] =
             [NetNs::create("bench")?, NetNs::create("client")?, NetNs::create("server")?];
         for (ns, port, address) in [(&client, PORTS[0], CLIENT), (&server, PORTS[1], SERVER)] {
@@ -98,9 +98,10 @@ impl World {
             }
         };
         let environment: Vec<(&str, &OsStr)> = environment.iter().map(|(k, v)| (*k, v.as_os_str())).collect();
-        let switch = OvsAfxdp::start(&host, &environment, &format!("{:#x}", 1_u128 << cores::two()[1]))?;
+        let switch =
+            OpenVswitch::for_afxdp(&host, &environment, &format!("{:#x}", 1_u128 << cores::two()[1]))?;
         for port in PORTS {
-            switch.add(port)?;
+            switch.add_afxdp(port)?;
         }
         if let Some(shield) = &shield {
             shield.await_switch()?;

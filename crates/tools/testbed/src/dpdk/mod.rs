@@ -9,7 +9,7 @@ mod testpmd;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
-pub use ovs::{OvsDpdk, OvsSetup};
+pub use ovs::OvsSetup;
 pub use testpmd::{PortStats, Testpmd, TestpmdSetup};
 
 /// Settings of a DPDK program: DPDK's and the program's own.

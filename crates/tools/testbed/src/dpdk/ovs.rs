@@ -1,16 +1,14 @@
 //! The distribution's Open vSwitch over DPDK, unmodified, on a private database.
 
-use std::path::{Path, PathBuf};
-use std::process::ExitStatus;
-
-use rustix::process::Pid;
+use std::path::Path;
+use std::process::Command;
 
 use super::{Setup, first_cpu, last_cpu};
 use crate::ovsdb::Database;
-use crate::vswitchd::Vswitchd;
+use crate::vswitchd::{OpenVswitch, WITH_DPDK};
 use crate::{Error, NetNs, Result};
 
-/// Settings of an [`OvsDpdk`].
+/// Settings of an [`OpenVswitch`] over DPDK.
 pub type OvsSetup = Setup<Options>;
 
 /// Settings of Open vSwitch alone.
@@ -35,11 +33,11 @@ impl Setup<Options> {
         self
     }
 
-    /// Starts it inside `ns`, with one bridge ([`OvsDpdk::BRIDGE`]) on the userspace datapath and no ports.
+    /// Starts it inside `ns`, with one bridge ([`OpenVswitch::BRIDGE`]) on the userspace datapath and no ports.
     ///
     /// # Errors
     /// A part of it does not start; with the end of the switch's log.
-    pub fn start(self, ns: &NetNs) -> Result<OvsDpdk> {
+    pub fn start(self, ns: &NetNs) -> Result<OpenVswitch> {
         let database = Database::start(ns)?;
         let extra = format!("other_config:dpdk-extra={:?}", self.eal.arguments().join(" "));
         let lcores = format!("other_config:dpdk-lcore-mask=0x{:x}", 1_u128 << first_cpu());
@@ -48,11 +46,11 @@ impl Setup<Options> {
         words.extend([extra.as_str(), &lcores, &polling]);
         words.extend(self.options.other_config.iter().map(String::as_str));
         database.vsctl(&words)?;
-        let switch = Vswitchd::start(ns, database, |command, folder| self.eal.apply(command, folder))?;
-        let switch = OvsDpdk(switch);
+        let prepare = |command: &mut Command, folder: &Path| self.eal.apply(command, folder);
+        let switch = OpenVswitch::start(ns, Path::new(WITH_DPDK), database, prepare)?;
         match switch.vsctl(&["get", "Open_vSwitch", ".", "dpdk_initialized"])?.trim() {
             "true" => Ok(switch),
-            other => Err(switch.0.database().explain(Error::Failed {
+            other => Err(switch.explain(Error::Failed {
                 command: "start DPDK".into(),
                 stderr: format!("dpdk_initialized is {other}"),
             })),
@@ -60,27 +58,12 @@ impl Setup<Options> {
     }
 }
 
-/// A running Open vSwitch over DPDK. Dropping it stops it and removes its files.
-#[derive(Debug)]
-pub struct OvsDpdk(Vswitchd);
-
-impl OvsDpdk {
-    /// Name of its bridge.
-    pub const BRIDGE: &str = Vswitchd::BRIDGE;
-
-    /// Returns the defaults: nothing preloaded, 256 MiB, one polling thread.
+impl OpenVswitch {
+    /// Returns the defaults of a switch over DPDK: nothing preloaded, 256 MiB, one polling thread.
     #[must_use]
-    pub fn setup() -> OvsSetup {
+    pub fn over_dpdk() -> OvsSetup {
         let pmd_cpu_mask = format!("0x{:x}", 1_u128 << last_cpu());
         Setup::new(Options { pmd_cpu_mask, other_config: Vec::new() })
-    }
-
-    /// Checks whether this machine can run it.
-    ///
-    /// # Errors
-    /// The reason why not, for a `skipped:` line.
-    pub fn usable() -> std::result::Result<(), String> {
-        Vswitchd::usable()
     }
 
     /// Adds a port of DPDK device arguments, for example `net_pcap0,rx_pcap=in.pcap,tx_pcap=out.pcap`.
@@ -89,7 +72,7 @@ impl OvsDpdk {
     /// The switch reports an error, also asynchronously about the device.
     pub fn add_dpdk(&self, name: &str, devargs: &str) -> Result<()> {
         let devargs = format!("options:dpdk-devargs={devargs:?}");
-        self.0.add(name, &["type=dpdk", &devargs])
+        self.add(name, &["type=dpdk", &devargs])
     }
 
     /// Adds a kernel interface of the switch's namespace through DPDK's `net_af_packet`, with one queue pair:
@@ -107,67 +90,7 @@ impl OvsDpdk {
     /// The switch reports an error.
     pub fn add_vhost_client(&self, name: &str, socket: &Path) -> Result<()> {
         let path = format!("options:vhost-server-path={:?}", socket.display().to_string());
-        self.0.add(name, &["type=dpdkvhostuserclient", &path])
-    }
-
-    /// Removes a port.
-    ///
-    /// # Errors
-    /// The switch reports an error.
-    pub fn remove(&self, name: &str) -> Result<()> {
-        self.0.remove(name)
-    }
-
-    /// Runs `ovs-vsctl`; see [`Database::vsctl`].
-    ///
-    /// # Errors
-    /// The command fails.
-    pub fn vsctl(&self, words: &[&str]) -> Result<String> {
-        self.0.database().vsctl(words)
-    }
-
-    /// Runs `ovs-appctl`; see [`Database::appctl`].
-    ///
-    /// # Errors
-    /// The command fails.
-    pub fn appctl(&self, words: &[&str]) -> Result<String> {
-        self.0.database().appctl(words)
-    }
-
-    /// Runs `ovs-ofctl COMMAND BRIDGE WORDS`.
-    ///
-    /// # Errors
-    /// The command fails.
-    pub fn ofctl(&self, command: &str, words: &[&str]) -> Result<String> {
-        self.0.database().ofctl(command, Self::BRIDGE, words)
-    }
-
-    /// Returns the switch's log so far.
-    #[must_use]
-    pub fn log(&self) -> String {
-        self.0.database().log()
-    }
-
-    /// Returns the socket for OVSDB clients.
-    #[must_use]
-    pub fn ovsdb_socket(&self) -> PathBuf {
-        self.0.database().socket()
-    }
-
-    /// Returns the process id of `ovs-vswitchd`.
-    #[must_use]
-    pub fn pid(&self) -> Pid {
-        self.0.pid()
-    }
-
-    /// Returns the exit status if `ovs-vswitchd` has ended.
-    pub fn ended(&mut self) -> Option<ExitStatus> {
-        self.0.ended()
-    }
-
-    /// Stops the switch with SIGTERM, as a service manager does, and waits for its end.
-    pub fn stop(&mut self) -> Option<ExitStatus> {
-        self.0.stop()
+        self.add(name, &["type=dpdkvhostuserclient", &path])
     }
 }
 
@@ -180,12 +103,12 @@ mod tests {
 
     #[test]
     fn open_vswitch_over_dpdk_forwards() {
-        if let Err(why) = OvsDpdk::usable() {
+        if let Err(why) = OpenVswitch::usable() {
             println!("skipped: {why}");
             return;
         }
         let [host, a, _b] = world().unwrap();
-        let mut switch = OvsDpdk::setup().start(&host).unwrap();
+        let mut switch = OpenVswitch::over_dpdk().start(&host).unwrap();
         switch.add_interface("left", "s0").unwrap();
         switch.add_interface("right", "s1").unwrap();
         let ping = || run(a.command("ping").args(["-c1", "-W1", "10.9.2.2"])).is_ok();
@@ -200,12 +123,12 @@ mod tests {
 
     #[test]
     fn an_invalid_device_is_an_error_with_the_log() {
-        if let Err(why) = OvsDpdk::usable() {
+        if let Err(why) = OpenVswitch::usable() {
             println!("skipped: {why}");
             return;
         }
         let host = NetNs::create("host").unwrap();
-        let switch = OvsDpdk::setup().start(&host).unwrap();
+        let switch = OpenVswitch::over_dpdk().start(&host).unwrap();
         let error = switch.add_interface("none", "nosuch").unwrap_err().to_string();
         assert!(error.contains("nosuch") && error.contains("log ends"), "{error}");
     }

@@ -314,7 +314,7 @@ mod tests {
 
     use super::*;
     use crate::process::run;
-    use crate::{NetNs, OvsDpdk};
+    use crate::{NetNs, OpenVswitch};
 
     #[test]
     fn a_guest_boots_runs_programs_and_shares_a_page() {
@@ -355,7 +355,7 @@ mod tests {
     /// The guest is an ordinary port of an ordinary switch.
     #[test]
     fn a_guest_is_reached_through_open_vswitch() {
-        if let Err(why) = OvsDpdk::usable().and_then(|()| Guest::usable()) {
+        if let Err(why) = OpenVswitch::usable().and_then(|()| Guest::usable()) {
             println!("skipped: {why}");
             return;
         }
@@ -363,7 +363,7 @@ mod tests {
         host.veth("s0", &client, "eth0").unwrap();
         client.send_whole_packets("eth0").unwrap();
         client.ip("addr add 10.9.3.1/24 dev eth0").unwrap();
-        let switch = OvsDpdk::setup().start(&host).unwrap();
+        let switch = OpenVswitch::over_dpdk().start(&host).unwrap();
         let dir = folder("vhost").unwrap();
         let socket = dir.path().join("vm0.sock");
         let mut guest = Guest::setup().network(&socket, "52:54:00:00:00:02").start().unwrap();

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use p4shield_demo::{Options, run};
 
-use p4shield_console::Exit;
-use p4shield_console::{output, signals};
+use p4shield_console::{Exit, output, signals};
 
 /// Show a P4 program guarding live traffic, and attack it
 ///

@@ -9,8 +9,7 @@ use p4shield_agent::config::{AgentConfig, InterfaceConfig, Threshold};
 use p4shield_agent::control::{Answer, Request, send_request};
 
 use super::identity::Identity;
-use p4shield_console::Exit;
-use p4shield_console::{output, signals, units};
+use p4shield_console::{Exit, output, signals, units};
 
 /// Publish in-VM information (in the user VM)
 ///

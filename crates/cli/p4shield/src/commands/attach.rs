@@ -10,8 +10,7 @@ use p4shield_install::{
 };
 use serde::Serialize;
 
-use p4shield_console::output;
-use p4shield_console::{Exit, Refused};
+use p4shield_console::{Exit, Refused, output};
 
 /// Load P4 Shield's library into an unmodified DPDK or AF_XDP switch
 ///

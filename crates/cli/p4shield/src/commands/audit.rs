@@ -10,8 +10,7 @@ use p4shield_agent::{Event, PageLocation, run_audit};
 use serde::Serialize;
 
 use super::identity::Identity;
-use p4shield_console::Exit;
-use p4shield_console::{output, signals};
+use p4shield_console::{Exit, output, signals};
 
 /// Verify that every packet went through the program (in the user VM)
 ///

@@ -9,8 +9,7 @@ use p4shield_p4::p4info::{P4Info, p4info};
 use p4shield_p4::{Compiled, Options};
 use p4shield_stf::conformance::Folders;
 
-use p4shield_console::Exit;
-use p4shield_console::{input, output};
+use p4shield_console::{Exit, input, output};
 
 /// Compile a P4 program to an eBPF object
 ///

@@ -9,8 +9,7 @@ use p4shield_stf::census::{self, Entry};
 use p4shield_stf::conformance::{self, CaseResult, Folders};
 
 use super::test::EngineName;
-use p4shield_console::output;
-use p4shield_console::{Exit, Refused};
+use p4shield_console::{Exit, Refused, output};
 
 /// Run every test script of a folder and print a table
 ///

@@ -2,8 +2,7 @@
 
 use p4shield_p4::diagnostics::Code;
 
-use p4shield_console::output;
-use p4shield_console::{Exit, Refused};
+use p4shield_console::{Exit, Refused, output};
 
 /// Explain the code of a compiler error or warning
 ///

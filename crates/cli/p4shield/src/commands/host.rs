@@ -6,8 +6,7 @@ use clap::Subcommand;
 use p4shield_daemon::status::{DirectionStatus, State, Status};
 use p4shield_daemon::{SwitchStatus, api};
 
-use p4shield_console::output;
-use p4shield_console::{Exit, Refused};
+use p4shield_console::{Exit, Refused, output};
 
 /// Run the host daemon
 ///

@@ -4,8 +4,7 @@ use std::path::PathBuf;
 
 use p4shield_seal::TenantKey;
 
-use p4shield_console::Exit;
-use p4shield_console::output;
+use p4shield_console::{Exit, output};
 
 /// Generate a tenant's key
 ///

@@ -8,8 +8,7 @@ use p4shield_stf::device::{Device, Engine};
 use p4shield_stf::{externs, parse, pcap, runner};
 
 use super::compile::{Source, refuse, report};
-use p4shield_console::{Exit, Refused};
-use p4shield_console::{input, output};
+use p4shield_console::{Exit, Refused, input, output};
 
 /// Run test scripts against a P4 program
 ///

@@ -8,8 +8,7 @@ use p4shield_bpf::verify::{Budget, Cache, Isolated, Limits, Refusal, Report, ser
 use p4shield_bpf::{Linked, Object, link};
 use serde::Serialize;
 
-use p4shield_console::{Exit, Refused};
-use p4shield_console::{input, output};
+use p4shield_console::{Exit, Refused, input, output};
 
 /// Verify that a program is safe to run, as a P4 VM does
 ///

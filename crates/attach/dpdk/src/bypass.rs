@@ -39,8 +39,9 @@ fn bypasses(port: u16, inspect: impl FnOnce(*mut *const c_char) -> Steering) -> 
     true
 }
 
-/// Fills an application's `struct rte_flow_error`, which may be null, and sets `rte_errno`.
-pub(crate) fn set_flow_error(error: *mut c_void) {
+/// Fills an application's `struct rte_flow_error`, which may be null, and sets `rte_errno`. Returns null, the
+/// result of a refused call.
+pub(crate) fn refuse_flow(error: *mut c_void) -> *mut c_void {
     const WHY: &CStr = c"P4 Shield: the rule's packets would bypass the tenants' programs";
     match dpdk::dpdk() {
         // SAFETY: the caller's pointer is null or a flow error, and the text is never freed.
@@ -49,6 +50,7 @@ pub(crate) fn set_flow_error(error: *mut c_void) {
         },
         Err(Unusable::Missing(_) | Unusable::Abi { .. }) => {}
     }
+    std::ptr::null_mut()
 }
 
 /// Reports a refused configuration to the operator.

@@ -6,7 +6,7 @@
 //!
 //! Ports of ethdev continue in `ethdev`, guests' queues in `vhost`.
 
-use crate::bypass::{refuses_rule, report_bypass, set_flow_error};
+use crate::bypass::{refuse_flow, refuses_rule, report_bypass};
 use crate::dpdk::next_symbol;
 use crate::ethdev;
 use crate::mbuf::{Mbuf, RawMbuf};
@@ -20,17 +20,18 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-/// Returns the next function of this name, which has this signature.
+/// Evaluates to the next function of this name, which has this signature. If there is none, returns `$failure`
+/// from the function that uses it.
 macro_rules! next_function {
-    ($name:ident: fn($($arg:ty),*) $(-> $ret:ty)?) => {{
-        static NEXT: OnceLock<Option<unsafe extern "C" fn($($arg),*) $(-> $ret)?>> = OnceLock::new();
-        *NEXT.get_or_init(|| {
+    ($name:ident: fn($($arg:ty),*) -> $ret:ty, else $failure:expr) => {{
+        static NEXT: OnceLock<Option<unsafe extern "C" fn($($arg),*) -> $ret>> = OnceLock::new();
+        let next = *NEXT.get_or_init(|| {
             let at = catch_panic("looking up a function", || next_symbol(concat!(stringify!($name), "\0")))??;
             // SAFETY: DPDK's function of that name has this signature.
-            Some(unsafe {
-                std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) $(-> $ret)?>(at)
-            })
-        })
+            Some(unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn($($arg),*) -> $ret>(at) })
+        });
+        let Some(next) = next else { return $failure };
+        next
     }};
 }
 
@@ -40,7 +41,7 @@ macro_rules! next_function {
 /// As DPDK's function of this name. This holds for all functions of this module.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_eal_init(count: c_int, words: *mut *mut c_char) -> c_int {
-    let Some(real) = next_function!(rte_eal_init: fn(c_int, *mut *mut c_char) -> c_int) else { return -1 };
+    let real = next_function!(rte_eal_init: fn(c_int, *mut *mut c_char) -> c_int, else -1);
     // SAFETY: the caller's arguments; likewise below.
     let requested =
         catch_panic("reading DPDK's arguments", || unsafe { secondary::is_requested(count, words) });
@@ -62,7 +63,7 @@ pub unsafe extern "C" fn rte_eal_init(count: c_int, words: *mut *mut c_char) -> 
 /// As DPDK's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_eth_dev_start(port: u16) -> c_int {
-    let Some(real) = next_function!(rte_eth_dev_start: fn(u16) -> c_int) else { return -libc::ENOSYS };
+    let real = next_function!(rte_eth_dev_start: fn(u16) -> c_int, else -libc::ENOSYS);
     let ready = catch_panic("preparing a port", || ethdev::before_start(port));
     if let Err(errno) = ready.unwrap_or(Err(libc::ENOTSUP)) {
         return -errno;
@@ -81,7 +82,7 @@ pub unsafe extern "C" fn rte_eth_dev_start(port: u16) -> c_int {
 /// As DPDK's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_eth_dev_stop(port: u16) -> c_int {
-    let Some(real) = next_function!(rte_eth_dev_stop: fn(u16) -> c_int) else { return -libc::ENOSYS };
+    let real = next_function!(rte_eth_dev_stop: fn(u16) -> c_int, else -libc::ENOSYS);
     // SAFETY: the caller's arguments.
     let result = unsafe { real(port) };
     if result == 0 {
@@ -96,7 +97,7 @@ pub unsafe extern "C" fn rte_eth_dev_stop(port: u16) -> c_int {
 /// As DPDK's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_eth_dev_close(port: u16) -> c_int {
-    let Some(real) = next_function!(rte_eth_dev_close: fn(u16) -> c_int) else { return -libc::ENOSYS };
+    let real = next_function!(rte_eth_dev_close: fn(u16) -> c_int, else -libc::ENOSYS);
     catch_panic("closing a port", || ethdev::before_close(port));
     // SAFETY: the caller's arguments.
     unsafe { real(port) }
@@ -115,11 +116,10 @@ pub unsafe extern "C" fn rte_eth_rx_queue_setup(
     conf: *const c_void,
     pool: *mut c_void,
 ) -> c_int {
-    let Some(real) = next_function!(rte_eth_rx_queue_setup:
-        fn(u16, u16, u16, c_uint, *const c_void, *mut c_void) -> c_int)
-    else {
-        return -libc::ENOSYS;
-    };
+    let real = next_function!(
+        rte_eth_rx_queue_setup: fn(u16, u16, u16, c_uint, *const c_void, *mut c_void) -> c_int,
+        else -libc::ENOSYS
+    );
     // SAFETY: the caller's arguments.
     unsafe {
         let result = real(port, queue, descriptors, socket, conf, pool);
@@ -139,11 +139,10 @@ pub unsafe extern "C" fn rte_vhost_driver_callback_register(
     path: *const c_char,
     ops: *const c_void,
 ) -> c_int {
-    let Some(real) =
-        next_function!(rte_vhost_driver_callback_register: fn(*const c_char, *const c_void) -> c_int)
-    else {
-        return -1;
-    };
+    let real = next_function!(
+        rte_vhost_driver_callback_register: fn(*const c_char, *const c_void) -> c_int,
+        else -1
+    );
     // SAFETY: the caller's arguments; the replacement of `ops` is never freed.
     unsafe {
         let replaced =
@@ -161,9 +160,7 @@ pub unsafe extern "C" fn rte_vhost_driver_callback_register(
 /// As DPDK's.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rte_vhost_driver_unregister(path: *const c_char) -> c_int {
-    let Some(real) = next_function!(rte_vhost_driver_unregister: fn(*const c_char) -> c_int) else {
-        return -1;
-    };
+    let real = next_function!(rte_vhost_driver_unregister: fn(*const c_char) -> c_int, else -1);
     // SAFETY: the caller's arguments.
     unsafe {
         let result = real(path);
@@ -186,11 +183,10 @@ pub unsafe extern "C" fn rte_vhost_dequeue_burst(
     packets: *mut *mut RawMbuf,
     count: u16,
 ) -> u16 {
-    let Some(real) =
-        next_function!(rte_vhost_dequeue_burst: fn(c_int, u16, *mut c_void, *mut *mut RawMbuf, u16) -> u16)
-    else {
-        return 0;
-    };
+    let real = next_function!(
+        rte_vhost_dequeue_burst: fn(c_int, u16, *mut c_void, *mut *mut RawMbuf, u16) -> u16,
+        else 0
+    );
     // SAFETY: the caller's arguments.
     let received = unsafe { real(vid, queue, pool, packets, count) };
     // SAFETY: the caller's array has room for `count` packets; the first `received` are there and are ours.
@@ -271,16 +267,14 @@ pub unsafe extern "C" fn rte_flow_create(
     actions: *const c_void,
     error: *mut c_void,
 ) -> *mut c_void {
-    let Some(real) = next_function!(
-        rte_flow_create: fn(u16, *const c_void, *const c_void, *const c_void, *mut c_void) -> *mut c_void
-    ) else {
-        return std::ptr::null_mut();
-    };
+    let real = next_function!(
+        rte_flow_create: fn(u16, *const c_void, *const c_void, *const c_void, *mut c_void) -> *mut c_void,
+        else std::ptr::null_mut()
+    );
     let complete = !attr.is_null() && !actions.is_null();
     // SAFETY: the caller's arguments.
     if complete && refuses_rule(port, |which| unsafe { shim::p4s_rule(attr, actions, which) }) {
-        set_flow_error(error);
-        return std::ptr::null_mut();
+        return refuse_flow(error);
     }
     // SAFETY: the caller's arguments.
     unsafe { real(port, attr, pattern, actions, error) }
@@ -298,17 +292,15 @@ pub unsafe extern "C" fn rte_flow_actions_template_create(
     masks: *const c_void,
     error: *mut c_void,
 ) -> *mut c_void {
-    let Some(real) = next_function!(
+    let real = next_function!(
         rte_flow_actions_template_create:
-            fn(u16, *const c_void, *const c_void, *const c_void, *mut c_void) -> *mut c_void
-    ) else {
-        return std::ptr::null_mut();
-    };
+            fn(u16, *const c_void, *const c_void, *const c_void, *mut c_void) -> *mut c_void,
+        else std::ptr::null_mut()
+    );
     let complete = !attr.is_null() && !actions.is_null();
     // SAFETY: the caller's arguments.
     if complete && refuses_rule(port, |which| unsafe { shim::p4s_template(attr, actions, which) }) {
-        set_flow_error(error);
-        return std::ptr::null_mut();
+        return refuse_flow(error);
     }
     // SAFETY: the caller's arguments.
     unsafe { real(port, attr, actions, masks, error) }
@@ -325,15 +317,13 @@ pub unsafe extern "C" fn rte_flow_action_handle_create(
     action: *const c_void,
     error: *mut c_void,
 ) -> *mut c_void {
-    let Some(real) = next_function!(
-        rte_flow_action_handle_create: fn(u16, *const c_void, *const c_void, *mut c_void) -> *mut c_void
-    ) else {
-        return std::ptr::null_mut();
-    };
+    let real = next_function!(
+        rte_flow_action_handle_create: fn(u16, *const c_void, *const c_void, *mut c_void) -> *mut c_void,
+        else std::ptr::null_mut()
+    );
     // SAFETY: the caller's arguments.
     if !action.is_null() && refuses_rule(port, |which| unsafe { shim::p4s_action(action, which) }) {
-        set_flow_error(error);
-        return std::ptr::null_mut();
+        return refuse_flow(error);
     }
     // SAFETY: the caller's arguments.
     unsafe { real(port, conf, action, error) }
@@ -353,16 +343,14 @@ pub unsafe extern "C" fn rte_flow_async_action_handle_create(
     data: *mut c_void,
     error: *mut c_void,
 ) -> *mut c_void {
-    let Some(real) = next_function!(
+    let real = next_function!(
         rte_flow_async_action_handle_create:
-            fn(u16, u32, *const c_void, *const c_void, *const c_void, *mut c_void, *mut c_void) -> *mut c_void
-    ) else {
-        return std::ptr::null_mut();
-    };
+            fn(u16, u32, *const c_void, *const c_void, *const c_void, *mut c_void, *mut c_void) -> *mut c_void,
+        else std::ptr::null_mut()
+    );
     // SAFETY: the caller's arguments.
     if !action.is_null() && refuses_rule(port, |which| unsafe { shim::p4s_action(action, which) }) {
-        set_flow_error(error);
-        return std::ptr::null_mut();
+        return refuse_flow(error);
     }
     // SAFETY: the caller's arguments.
     unsafe { real(port, queue, attr, conf, action, data, error) }

@@ -5,7 +5,7 @@
 //! the primary process's callbacks do not see those packets. A secondary process logs an error and
 //! does not start.
 
-use crate::bypass::set_flow_error;
+use crate::bypass::refuse_flow;
 use crate::dpdk::{self, next_symbol};
 use p4shield_attach::log;
 use std::ffi::{CStr, c_char, c_int};
@@ -66,7 +66,7 @@ pub(crate) fn refuse() -> c_int {
         );
         // Sets `rte_errno`, if DPDK is loaded.
         if dpdk::dpdk().is_ok() {
-            set_flow_error(std::ptr::null_mut());
+            refuse_flow(std::ptr::null_mut());
         }
     });
     -1

@@ -164,11 +164,17 @@ impl FragmentLists {
         }
     }
 
-    /// Takes the packet whose last buffer is still to come, since its socket is closed.
-    pub(super) fn take_partial(&mut self) -> Option<RelayedPacket> {
-        match std::mem::replace(&mut self.open, PartialPacket::Nothing) {
-            PartialPacket::Packet { packet, .. } => Some(packet),
-            PartialPacket::Nothing | PartialPacket::TooLong => None,
+    /// Drops all packets that `verdicts` holds, and the one whose last buffer is still to come, since their
+    /// socket is closed.
+    pub(super) fn drop_all(
+        &mut self,
+        verdicts: &mut impl VerdictSource,
+        destinations: &mut impl PacketDestinations,
+    ) {
+        verdicts.drain(|judged| self.dispatch(JudgedPacket { pass: false, ..judged }, destinations));
+        let open = std::mem::replace(&mut self.open, PartialPacket::Nothing);
+        if let PartialPacket::Packet { packet, .. } = open {
+            self.dispatch(JudgedPacket { pass: false, packet }, destinations);
         }
     }
 

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use p4shield_afxdp::ring::{Descriptor, Producer};
+use p4shield_afxdp::ring::{Consumer, Descriptor, Producer};
 use p4shield_afxdp::{Error, Result};
 
 use super::fragments::{FragmentLists, PacketDestinations};
 use super::packet::RelayedPacket;
 use super::rings::{FillRings, ReceiveRings};
 use super::table::FrameTable;
-use super::verdicts::{JudgedPacket, PumpProgress, VerdictSource};
+use super::verdicts::{PumpProgress, VerdictSource};
 use crate::frames::{RingHistory, RingId, RingView};
 
 /// Moves the received packets of one queue, for all sockets of that queue.
@@ -81,12 +81,9 @@ impl<J: VerdictSource> ReceivePump<J> {
     pub fn remove(&mut self, number: u32) -> bool {
         while let Some(at) = self.sockets.iter().position(|s| s.number == number) {
             let mut socket = self.sockets.swap_remove(at);
-            let (mut destinations, fragments, verdicts) =
+            let (mut destinations, fragments, verdicts, _) =
                 socket.split(&self.frames, &mut self.fill.kernel, &self.history);
-            verdicts.drain(|j| fragments.dispatch(JudgedPacket { pass: false, ..j }, &mut destinations));
-            if let Some(packet) = fragments.take_partial() {
-                fragments.dispatch(JudgedPacket { pass: false, packet }, &mut destinations);
-            }
+            fragments.drop_all(verdicts, &mut destinations);
             self.held -= socket.held;
             self.fill.kernel.publish();
             self.frames.ledger.reclaim(socket.ring_id);
@@ -172,14 +169,8 @@ impl<J: VerdictSource> ReceivePump<J> {
         while room > 0 {
             let Some(address) = fill.application.pop() else { break };
             moved += 1;
-            match frames.ledger.fill(address, *ring_id, history, view) {
-                Ok(_) => {
-                    let pushed = fill.kernel.push(address);
-                    debug_assert!(pushed, "there was room");
-                    room -= 1;
-                }
-                Err(fault) => frames.faults.count(fault),
-            }
+            let filled = frames.ledger.fill(address, *ring_id, history, view);
+            room -= u32::from(frames.push(&mut fill.kernel, filled.map(|_| address)));
         }
         if moved > 0 {
             fill.kernel.publish();
@@ -200,7 +191,7 @@ impl<J: VerdictSource> ReceiveSocket<J> {
         frames: &'p FrameTable,
         fill: &'p mut Producer<u64>,
         fill_history: &'p RingHistory,
-    ) -> (ReceiveDestinations<'p>, &'p mut FragmentLists, &'p mut J) {
+    ) -> (ReceiveDestinations<'p>, &'p mut FragmentLists, &'p mut J, &'p mut Consumer<Descriptor>) {
         let destinations = ReceiveDestinations {
             frames,
             fill,
@@ -210,7 +201,7 @@ impl<J: VerdictSource> ReceiveSocket<J> {
             history: &self.history,
             moved: 0,
         };
-        (destinations, &mut self.fragments, &mut self.verdicts)
+        (destinations, &mut self.fragments, &mut self.verdicts, &mut self.rings.kernel)
     }
 
     fn process(
@@ -231,18 +222,7 @@ impl<J: VerdictSource> ReceiveSocket<J> {
         let in_fill = spare(fill.room(held_by_all + waiting), held_by_all);
         let in_receive = spare(self.rings.application.room(held + waiting), held);
         let take = waiting.min(in_fill).min(in_receive);
-        let Self {
-            rings: ReceiveRings { application, kernel }, ring_id, history, fragments, verdicts, ..
-        } = self;
-        let mut destinations = ReceiveDestinations {
-            frames,
-            fill,
-            fill_history,
-            receive: application,
-            ring_id: *ring_id,
-            history,
-            moved: 0,
-        };
+        let (mut destinations, fragments, verdicts, kernel) = self.split(frames, fill, fill_history);
         // First, since polling processes the lane's events.
         verdicts.poll(now, |judged| fragments.dispatch(judged, &mut destinations));
         let mut taken = 0;
@@ -280,24 +260,13 @@ impl<J: VerdictSource> ReceiveSocket<J> {
 impl PacketDestinations for ReceiveDestinations<'_> {
     fn forward(&mut self, descriptor: Descriptor, frame: u32) {
         self.moved += 1;
-        match self.frames.ledger.deliver(frame, self.ring_id, self.history) {
-            Ok(()) => {
-                let pushed = self.receive.push(descriptor);
-                debug_assert!(pushed, "room was reserved");
-            }
-            Err(fault) => self.frames.faults.count(fault),
-        }
+        let delivered = self.frames.ledger.deliver(frame, self.ring_id, self.history);
+        self.frames.push(self.receive, delivered.map(|()| descriptor));
     }
 
     fn give_back(&mut self, frame: u32) {
         self.moved += 1;
-        match self.frames.ledger.recycle(frame, self.fill_history) {
-            Ok(address) => {
-                let pushed = self.fill.push(address);
-                debug_assert!(pushed, "room was reserved");
-            }
-            Err(fault) => self.frames.faults.count(fault),
-        }
+        self.frames.push(self.fill, self.frames.ledger.recycle(frame, self.fill_history));
     }
 
     fn count_too_long(&self) {

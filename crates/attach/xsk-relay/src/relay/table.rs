@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use p4shield_afxdp::ring::{Entry, Producer};
+
 use crate::frames::{FrameFault, Ledger, RingRegistry, UmemGeometry};
 
 /// The frames of one UMEM, shared by all pumps that move them.
@@ -23,6 +25,23 @@ impl FrameTable {
             ledger: Ledger::new(geometry),
             registry: RingRegistry::default(),
             faults: FaultCounters::default(),
+        }
+    }
+
+    /// Pushes the entry that a transition of a frame gives to `ring`, which has room. Counts a refused
+    /// transition. Returns whether it pushed.
+    #[inline]
+    pub(super) fn push<T: Entry>(&self, ring: &mut Producer<T>, entry: Result<T, FrameFault>) -> bool {
+        match entry {
+            Ok(entry) => {
+                let pushed = ring.push(entry);
+                debug_assert!(pushed, "there was room");
+                true
+            }
+            Err(fault) => {
+                self.faults.count(fault);
+                false
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use super::fragments::{FragmentLists, PacketDestinations};
 use super::receive::too_many;
 use super::rings::{CompletionRings, TransmitRings};
 use super::table::FrameTable;
-use super::verdicts::{JudgedPacket, PumpProgress, VerdictSource};
+use super::verdicts::{PumpProgress, VerdictSource};
 use crate::frames::{FrameFault, Ledger, RingHistory, RingId, RingView};
 
 /// Moves the sent packets of one queue, for all sockets of that queue.
@@ -83,10 +83,7 @@ impl<J: VerdictSource> TransmitPump<J> {
                 passed: 0,
                 dropped: 0,
             };
-            verdicts.drain(|j| fragments.dispatch(JudgedPacket { pass: false, ..j }, &mut destinations));
-            if let Some(packet) = fragments.take_partial() {
-                fragments.dispatch(JudgedPacket { pass: false, packet }, &mut destinations);
-            }
+            fragments.drop_all(verdicts, &mut destinations);
             self.outstanding -= destinations.dropped;
             self.completion.application.publish();
         }
@@ -168,14 +165,8 @@ impl<J: VerdictSource> TransmitPump<J> {
         let mut moved = 0;
         while let Some(address) = self.completion.kernel.pop() {
             moved += 1;
-            match self.frames.ledger.completed(address, self.ring_id, &self.history) {
-                Ok(address) => {
-                    self.outstanding -= 1;
-                    let pushed = self.completion.application.push(address);
-                    debug_assert!(pushed, "room was reserved");
-                }
-                Err(fault) => self.frames.faults.count(fault),
-            }
+            let completed = self.frames.ledger.completed(address, self.ring_id, &self.history);
+            self.outstanding -= u32::from(self.frames.push(&mut self.completion.application, completed));
         }
         if moved > 0 {
             self.completion.kernel.release();
@@ -240,24 +231,13 @@ impl<J: VerdictSource> TransmitPump<J> {
 impl PacketDestinations for TransmitDestinations<'_> {
     fn forward(&mut self, descriptor: Descriptor, frame: u32) {
         self.passed += 1;
-        match self.frames.ledger.transmit(frame) {
-            Ok(()) => {
-                let pushed = self.transmit.push(descriptor);
-                debug_assert!(pushed, "room was reserved");
-            }
-            Err(fault) => self.frames.faults.count(fault),
-        }
+        let sent = self.frames.ledger.transmit(frame);
+        self.frames.push(self.transmit, sent.map(|()| descriptor));
     }
 
     fn give_back(&mut self, frame: u32) {
         self.dropped += 1;
-        match self.frames.ledger.complete_dropped(frame, self.history) {
-            Ok(address) => {
-                let pushed = self.completion.push(address);
-                debug_assert!(pushed, "room was reserved");
-            }
-            Err(fault) => self.frames.faults.count(fault),
-        }
+        self.frames.push(self.completion, self.frames.ledger.complete_dropped(frame, self.history));
     }
 
     fn count_too_long(&self) {

@@ -73,72 +73,51 @@ const fn number(name: &'static str, arguments: [EbpfArgumentType; 5]) -> HelperP
 }
 
 const fn resizes_packet(name: &'static str) -> HelperPrototype {
-    let mut p = number(name, [PtrToCtx, Anything, DontCare, DontCare, DontCare]);
+    let mut p = number(name, CTX_1);
     p.reallocate_packet = true;
     p
 }
 
-/// The value consists of `value_size` readable and writable bytes until the program ends, even if the
-/// entry is deleted meanwhile. Key and value of an update may lie in the map itself.
-static LOOKUP: HelperPrototype = prototype(
-    "map_lookup_elem",
-    EbpfReturnType::PtrToMapValueOrNull,
-    [PtrToMap, PtrToMapKey, DontCare, DontCare, DontCare],
-);
-static UPDATE: HelperPrototype =
-    number("map_update_elem", [PtrToMap, PtrToMapKey, PtrToMapValue, Anything, DontCare]);
-static DELETE: HelperPrototype =
-    number("map_delete_elem", [PtrToMap, PtrToMapKey, DontCare, DontCare, DontCare]);
-static KTIME: HelperPrototype = number("ktime_get_ns", [DontCare; 5]);
-static PRANDOM: HelperPrototype = number("get_prandom_u32", [DontCare; 5]);
-/// Guarantees `0 <= data_end - data <= MAX_PACKET_BYTES` afterwards, for any delta.
-static ADJUST_HEAD: HelperPrototype = resizes_packet("adjust_head");
-static ADJUST_TAIL: HelperPrototype = resizes_packet("adjust_tail");
-static READ_VM_INFO: HelperPrototype =
-    number("read_vm_info", [PtrToCtx, Anything, DontCare, DontCare, DontCare]);
-static VM_INFO_STATUS: HelperPrototype =
-    number("vm_info_status", [PtrToCtx, DontCare, DontCare, DontCare, DontCare]);
-static VM_INFO_KNOWN: HelperPrototype =
-    number("vm_info_known", [PtrToCtx, Anything, DontCare, DontCare, DontCare]);
-/// Reads `size` bytes and keeps no reference to them.
-static HASH: HelperPrototype = number("hash", [PtrToReadableMem, ConstSize, Anything, DontCare, DontCare]);
-static PAYLOAD_SUM: HelperPrototype =
-    number("payload_sum", [PtrToCtx, Anything, DontCare, DontCare, DontCare]);
-/// Reads and writes at most `size` bytes. Reading is safe because the stack is always initialised.
-static METER: HelperPrototype = number("meter", [PtrToWritableMem, ConstSize, Anything, DontCare, DontCare]);
-static PACKET_KEEP: HelperPrototype =
-    number("packet_keep", [PtrToCtx, DontCare, DontCare, DontCare, DontCare]);
-/// Writes only packet bytes within the header copy, and does not move the packet.
-static PACKET_PUT: HelperPrototype = number("packet_put", [PtrToCtx, Anything, Anything, Anything, DontCare]);
-static PACKET_EQUAL: HelperPrototype =
-    number("packet_equal", [PtrToCtx, Anything, Anything, Anything, DontCare]);
-/// As `hash`; checks the offsets into the packet itself.
-static HASH_WITH: HelperPrototype =
-    number("hash_with", [PtrToReadableMem, ConstSize, Anything, Anything, Anything]);
+const CTX: [EbpfArgumentType; 5] = [PtrToCtx, DontCare, DontCare, DontCare, DontCare];
+const CTX_1: [EbpfArgumentType; 5] = [PtrToCtx, Anything, DontCare, DontCare, DontCare];
+const CTX_3: [EbpfArgumentType; 5] = [PtrToCtx, Anything, Anything, Anything, DontCare];
+const KEY: [EbpfArgumentType; 5] = [PtrToMap, PtrToMapKey, DontCare, DontCare, DontCare];
+const VALUE: [EbpfArgumentType; 5] = [PtrToMap, PtrToMapKey, PtrToMapValue, Anything, DontCare];
+const READ: [EbpfArgumentType; 5] = [PtrToReadableMem, ConstSize, Anything, DontCare, DontCare];
+const READ_3: [EbpfArgumentType; 5] = [PtrToReadableMem, ConstSize, Anything, Anything, Anything];
+const WRITE: [EbpfArgumentType; 5] = [PtrToWritableMem, ConstSize, Anything, DontCare, DontCare];
+
+static PROTOTYPES: [(u32, HelperPrototype); 17] = [
+    // The value consists of `value_size` readable and writable bytes until the program ends, even if the
+    // entry is deleted meanwhile. Key and value of an update may lie in the map itself.
+    (helper::MAP_LOOKUP_ELEM, prototype("map_lookup_elem", EbpfReturnType::PtrToMapValueOrNull, KEY)),
+    (helper::MAP_UPDATE_ELEM, number("map_update_elem", VALUE)),
+    (helper::MAP_DELETE_ELEM, number("map_delete_elem", KEY)),
+    (helper::KTIME_GET_NS, number("ktime_get_ns", [DontCare; 5])),
+    (helper::GET_PRANDOM_U32, number("get_prandom_u32", [DontCare; 5])),
+    // Both guarantee `0 <= data_end - data <= MAX_PACKET_BYTES` afterwards, for any delta.
+    (helper::ADJUST_HEAD, resizes_packet("adjust_head")),
+    (helper::ADJUST_TAIL, resizes_packet("adjust_tail")),
+    (helper::READ_VM_INFO, number("read_vm_info", CTX_1)),
+    (helper::VM_INFO_STATUS, number("vm_info_status", CTX)),
+    (helper::VM_INFO_KNOWN, number("vm_info_known", CTX_1)),
+    // Reads `size` bytes and keeps no reference to them.
+    (helper::HASH, number("hash", READ)),
+    (helper::PAYLOAD_SUM, number("payload_sum", CTX_1)),
+    // Reads and writes at most `size` bytes. Reading is safe because the stack is always initialised.
+    (helper::METER, number("meter", WRITE)),
+    (helper::PACKET_KEEP, number("packet_keep", CTX)),
+    // Writes only packet bytes within the header copy, and does not move the packet.
+    (helper::PACKET_PUT, number("packet_put", CTX_3)),
+    (helper::PACKET_EQUAL, number("packet_equal", CTX_3)),
+    // As `hash`; checks the offsets into the packet itself.
+    (helper::HASH_WITH, number("hash_with", READ_3)),
+];
 static UNKNOWN: HelperPrototype = HelperPrototype { unsupported: true, ..number("unknown", [DontCare; 5]) };
 
 /// Returns the prototype of a helper, if the helper exists.
 fn helper_prototype(number: u32) -> Option<&'static HelperPrototype> {
-    Some(match number {
-        helper::MAP_LOOKUP_ELEM => &LOOKUP,
-        helper::MAP_UPDATE_ELEM => &UPDATE,
-        helper::MAP_DELETE_ELEM => &DELETE,
-        helper::KTIME_GET_NS => &KTIME,
-        helper::GET_PRANDOM_U32 => &PRANDOM,
-        helper::ADJUST_HEAD => &ADJUST_HEAD,
-        helper::ADJUST_TAIL => &ADJUST_TAIL,
-        helper::READ_VM_INFO => &READ_VM_INFO,
-        helper::VM_INFO_STATUS => &VM_INFO_STATUS,
-        helper::VM_INFO_KNOWN => &VM_INFO_KNOWN,
-        helper::HASH => &HASH,
-        helper::PAYLOAD_SUM => &PAYLOAD_SUM,
-        helper::METER => &METER,
-        helper::PACKET_KEEP => &PACKET_KEEP,
-        helper::PACKET_PUT => &PACKET_PUT,
-        helper::PACKET_EQUAL => &PACKET_EQUAL,
-        helper::HASH_WITH => &HASH_WITH,
-        _ => return None,
-    })
+    PROTOTYPES.iter().find(|(n, _)| *n == number).map(|(_, prototype)| prototype)
 }
 
 /// Returns the name of a helper, if the helper exists.
@@ -153,29 +132,25 @@ pub(super) struct Platform {
 
 impl Platform {
     pub(super) fn new(maps: &[Map]) -> Self {
-        let describe = |(index, m): (usize, &Map)| EbpfMapDescriptor {
+        let describe = |index: usize, name: &str, d: &map::MapDefinition| EbpfMapDescriptor {
             original_fd: index as i32,
-            map_type: m.definition.map_type,
-            key_size: m.definition.key_size,
-            value_size: m.definition.value_size,
-            max_entries: m.definition.max_entries,
+            map_type: d.map_type,
+            key_size: d.key_size,
+            value_size: d.value_size,
+            max_entries: d.max_entries,
             inner_map_fd: -1,
-            name: m.name.clone(),
+            name: name.to_owned(),
             is_inner_map_template: false,
         };
-        let mut maps: Vec<_> = maps.iter().enumerate().map(describe).collect();
-        let unknown = maps.len() as i32;
-        maps.push(EbpfMapDescriptor {
-            original_fd: unknown,
+        let unknown = map::MapDefinition {
             map_type: map::TYPE_ARRAY,
             key_size: 4,
             value_size: 8,
             max_entries: 1,
-            inner_map_fd: -1,
-            name: "unknown".to_owned(),
-            is_inner_map_template: false,
-        });
-        Self { maps }
+            flags: 0,
+        };
+        let named = maps.iter().map(|m| (m.name.as_str(), &m.definition)).chain([("unknown", &unknown)]);
+        Self { maps: named.enumerate().map(|(index, (name, d))| describe(index, name, d)).collect() }
     }
 
     /// Returns the index of an eight-byte map that no program can reference. [`super::rewrite`] reads from

@@ -257,7 +257,7 @@ impl ControlThread {
             // Tenants have no numbers before.
             _ if !*configured => return Err(Ended::Unknown("tenants")),
             DaemonMessage::Role { port, role } => {
-                if !self.shared.registry().role(port, role.into()) {
+                if !self.shared.registry().role(port, role) {
                     return Err(Ended::Unknown("a port or VM"));
                 }
             }

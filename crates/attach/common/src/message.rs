@@ -13,7 +13,6 @@ pub use count::{Count, UnownedCounts};
 
 use p4shield_config::{MAX_TUNNELS, Role, Tunnel};
 use p4shield_control::{DecodeError, Envelope, Reply, Request, SocketError, WireGeometry};
-use p4shield_mediator::VmRef;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -109,42 +108,6 @@ impl Notice {
     pub fn text(&self) -> &str {
         let (Self::Bypass(text) | Self::Unmediated(text) | Self::Note(text)) = self;
         text
-    }
-}
-
-/// Role of a port, as a message carries it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum PortRole {
-    /// The port of one VM.
-    Vm {
-        /// Index of the tenant.
-        tenant: u16,
-        /// Index of the VM.
-        vm: u16,
-    },
-    /// The port that leads to the outside.
-    Uplink,
-    /// A port that several VMs may share.
-    Shared,
-}
-
-impl From<Role> for PortRole {
-    fn from(role: Role) -> Self {
-        match role {
-            Role::Vm(VmRef { tenant, vm }) => Self::Vm { tenant, vm },
-            Role::Uplink => Self::Uplink,
-            Role::Shared => Self::Shared,
-        }
-    }
-}
-
-impl From<PortRole> for Role {
-    fn from(role: PortRole) -> Self {
-        match role {
-            PortRole::Vm { tenant, vm } => Self::Vm(VmRef { tenant, vm }),
-            PortRole::Uplink => Self::Uplink,
-            PortRole::Shared => Self::Shared,
-        }
     }
 }
 
@@ -272,7 +235,7 @@ pub enum DaemonMessage {
         /// Its number.
         port: PortId,
         /// Its role.
-        role: PortRole,
+        role: Role,
     },
     /// A lane's channel to a tenant's P4 VM. Descriptors: its memory, the mediator's end of its doorbell.
     Channel {

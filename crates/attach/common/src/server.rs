@@ -139,7 +139,7 @@ pub enum Headers {
 impl Peer {
     /// Sends the role of a port.
     pub fn role(&self, port: PortId, role: Role) {
-        self.send(&DaemonMessage::Role { port, role: role.into() }, &[]);
+        self.send(&DaemonMessage::Role { port, role }, &[]);
     }
 
     /// Sends a lane's channel to a tenant's P4 VM: its memory and the mediator's end of its doorbell.

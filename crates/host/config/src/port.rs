@@ -4,6 +4,7 @@ use super::Attachment;
 use super::check::Checker;
 use super::file::{self, Text};
 use p4shield_abi::VmRef;
+use serde::{Deserialize, Serialize};
 
 /// Longest name of a port, which may be the path of a socket: `sun_path` has 108 bytes with the terminating
 /// zero.
@@ -45,15 +46,23 @@ pub enum Sides {
 }
 
 /// The role of a switch's port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
     /// Only one VM is behind it.
-    Vm(VmRef),
+    Vm(#[serde(with = "VmFields")] VmRef),
     /// The external network is behind it, and no VM.
     Uplink,
     /// Any VM or network may be behind it. The default for ports that are not configured.
     #[default]
     Shared,
+}
+
+/// The fields of a [`VmRef`], for messages with a role.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "VmRef")]
+struct VmFields {
+    tenant: u16,
+    vm: u16,
 }
 
 impl Checker<'_> {

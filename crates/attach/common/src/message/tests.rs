@@ -1,6 +1,6 @@
 use super::*;
 use p4shield_config::TunnelKind;
-use p4shield_mediator::DirectionCounts;
+use p4shield_mediator::{DirectionCounts, VmRef};
 
 fn reports() -> Vec<LibraryMessage> {
     let (port, lane) = (PortId(1), LaneId(2));
@@ -43,7 +43,7 @@ fn orders() -> Vec<DaemonMessage> {
     let geometry = WireGeometry { slots: 64, header_bytes: 128, headroom: 64 };
     vec![
         DaemonMessage::Setup { version: VERSION, len: 100 },
-        DaemonMessage::Role { port, role: PortRole::Vm { tenant: 1, vm: 2 } },
+        DaemonMessage::Role { port, role: Role::Vm(VmRef { tenant: 1, vm: 2 }) },
         DaemonMessage::Channel { lane, tenant: 1, channel: 3, geometry, zero_copy: true },
         DaemonMessage::NoChannel { lane, tenant: 1 },
         DaemonMessage::Refused { why: "no".into() },

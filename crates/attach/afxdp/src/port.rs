@@ -3,9 +3,12 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::Result;
 use crate::pool::{Frame, FramePool, SocketId};
 use crate::socket::{Socket, Statistics};
-use crate::{Result, sys};
 
 /// A socket and its frames. All calls take the pool of the frames.
 #[derive(Debug)]
@@ -60,8 +63,9 @@ impl Port {
             self.socket.fill.publish();
             self.filled += added;
             if self.socket.zero_copy() && self.socket.fill.need_wakeup() {
-                // Fails only if the interface is down; it reads the ring when it comes up.
-                let _ = sys::kick_receive(self.socket.as_fd());
+                // An empty receive call, on which a zero-copy driver reads the fill ring. Fails only if the
+                // interface is down; it reads the ring when it comes up.
+                let _ = recv(&self.socket, &mut [0_u8; 0], RecvFlags::DONTWAIT);
             }
         }
         self.filled
@@ -116,14 +120,13 @@ impl Port {
         if self.socket.zero_copy() && !self.socket.transmit.need_wakeup() {
             return Ok(false);
         }
-        match sys::kick_transmit(self.socket.as_fd()) {
-            Ok(()) => Ok(self.socket.transmit.pending() > 0),
-            Err(e) => match e.raw_os_error() {
-                // The kernel's budget is exhausted, its queue full, or another call is in progress:
-                // retry later.
-                Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS) => Ok(true),
-                _ => Err(e),
-            },
+        // An empty send call, on which the kernel reads the transmit ring.
+        match send(&self.socket, &[], SendFlags::DONTWAIT) {
+            Ok(_) => Ok(self.socket.transmit.pending() > 0),
+            // The kernel's budget is exhausted, its queue full, or another call is in progress: retry
+            // later.
+            Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS) => Ok(true),
+            Err(e) => Err(e.into()),
         }
     }
 

@@ -1,18 +1,21 @@
 //! Creates and binds sockets.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::result::Result;
 use std::sync::Arc;
 
-use crate::memory::MmapRegion;
-use crate::ring::{Consumer, Descriptor, Entry, Producer, RingOffsets};
-use crate::sys;
-use crate::umem::Umem;
-use crate::{Error, Result};
+use rustix::io::Errno;
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XdpOptionsFlags, XdpRingOffset,
+    XdpUmemReg, XdpUmemRegFlags,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
-/// `XDP_MAX_TX_SKB_BUDGET` (Linux 6.17): packets that one call sends in copy mode; libc does not define
-/// it yet.
-const MAX_TX_BUDGET: libc::c_int = 9;
+use crate::memory::MmapRegion;
+use crate::ring::{Consumer, Descriptor, Producer, RingOffsets};
+use crate::umem::Umem;
+use crate::{Error, sys};
 
 /// The most bytes that the kernel charges for a packet of a whole frame.
 const PACKET_COST: usize = 8192;
@@ -79,81 +82,73 @@ impl Socket {
     /// # Errors
     /// [`Error::Socket`] with the step that failed. [`Error::errno`] is `EINVAL` if the interface has no
     /// such queue, and `EBUSY` while another socket has it, and for a moment after that one was closed.
-    pub fn bind(umem: &Arc<Umem>, config: &SocketConfig) -> Result<Self> {
+    pub fn bind(umem: &Arc<Umem>, config: &SocketConfig) -> Result<Self, Error> {
         for peer in umem.bound() {
-            match Self::attempt(umem, config, Some(&peer), libc::XDP_SHARED_UMEM) {
+            match Self::attempt(umem, config, Some(&peer), SocketAddrXdpFlags::XDP_SHARED_UMEM) {
                 Err(e) if e.errno() == Some(libc::EBUSY) => return Err(e),
                 Ok(s) if config.mode != Mode::ZeroCopy || s.zero_copy => return Ok(s),
                 _ => {}
             }
         }
-        let wakeup = libc::XDP_USE_NEED_WAKEUP;
+        let wakeup = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
         if config.mode != Mode::Copy {
-            match Self::attempt(umem, config, None, libc::XDP_ZEROCOPY | wakeup) {
+            match Self::attempt(umem, config, None, SocketAddrXdpFlags::XDP_ZEROCOPY | wakeup) {
                 Err(_) if config.mode == Mode::Auto => {}
                 result => return result,
             }
         }
-        Self::attempt(umem, config, None, libc::XDP_COPY | wakeup)
+        Self::attempt(umem, config, None, SocketAddrXdpFlags::XDP_COPY | wakeup)
     }
 
-    fn attempt(umem: &Arc<Umem>, config: &SocketConfig, peer: Option<&OwnedFd>, flags: u16) -> Result<Self> {
-        let failed = |step| {
-            move |source| Error::Socket { interface: config.interface, queue: config.queue, step, source }
-        };
-        let fd = sys::socket().map_err(failed("socket(AF_XDP)"))?;
+    fn attempt(
+        umem: &Arc<Umem>,
+        config: &SocketConfig,
+        peer: Option<&OwnedFd>,
+        flags: SocketAddrXdpFlags,
+    ) -> Result<Self, Error> {
+        let &SocketConfig { interface, queue, ring, .. } = config;
+        let failed = |step| move |e: Errno| Error::Socket { interface, queue, step, source: e.into() };
+        let fd = socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)
+            .map_err(failed("socket(AF_XDP)"))?;
         if peer.is_none() {
             register(umem, fd.as_fd()).map_err(failed("registering the UMEM (XDP_UMEM_REG)"))?;
         }
-        for (option, step) in [
-            (libc::XDP_UMEM_FILL_RING, "creating the fill ring"),
-            (libc::XDP_UMEM_COMPLETION_RING, "creating the completion ring"),
-            (libc::XDP_RX_RING, "creating the receive ring"),
-            (libc::XDP_TX_RING, "creating the transmit ring"),
-        ] {
-            sys::set(fd.as_fd(), option, &config.ring).map_err(failed(step))?;
-        }
+        sockopt::set_xdp_umem_fill_ring_size(&fd, ring).map_err(failed("creating the fill ring"))?;
+        sockopt::set_xdp_umem_completion_ring_size(&fd, ring)
+            .map_err(failed("creating the completion ring"))?;
+        sockopt::set_xdp_rx_ring_size(&fd, ring).map_err(failed("creating the receive ring"))?;
+        sockopt::set_xdp_tx_ring_size(&fd, ring).map_err(failed("creating the transmit ring"))?;
         // Before Linux 6.17 one call sends 32 packets, and more calls are made.
-        let _ = sys::set(fd.as_fd(), MAX_TX_BUDGET, &config.ring);
+        let _ = sys::set_transmit_budget(fd.as_fd(), ring);
         // In copy mode each packet in flight counts against the send buffer; the ring is to be the
         // limit.
-        let _ =
-            rustix::net::sockopt::set_socket_send_buffer_size_force(&fd, config.ring as usize * PACKET_COST);
-        let offsets = offsets(fd.as_fd()).map_err(failed("reading ring offsets (XDP_MMAP_OFFSETS)"))?;
-        let rings = Rings { fd: fd.as_fd(), entries: config.ring };
-        let (fill, completion, receive, transmit) = (
-            rings.map::<u64, _>(offsets.fill, libc::XDP_UMEM_PGOFF_FILL_RING, "fill ring", Producer::new)?,
-            rings.map::<u64, _>(
-                offsets.completion,
-                libc::XDP_UMEM_PGOFF_COMPLETION_RING,
-                "completion ring",
-                Consumer::new,
-            )?,
-            rings.map::<Descriptor, _>(
-                offsets.receive,
-                libc::XDP_PGOFF_RX_RING as u64,
-                "receive ring",
-                Consumer::new,
-            )?,
-            rings.map::<Descriptor, _>(
-                offsets.transmit,
-                libc::XDP_PGOFF_TX_RING as u64,
-                "transmit ring",
-                Producer::new,
-            )?,
-        );
-        let address = libc::sockaddr_xdp {
-            sxdp_family: libc::AF_XDP as u16,
-            sxdp_flags: flags,
-            sxdp_ifindex: config.interface,
-            sxdp_queue_id: config.queue,
-            sxdp_shared_umem_fd: peer.map_or(0, |p| p.as_raw_fd() as u32),
-        };
-        sys::bind(fd.as_fd(), &address).map_err(failed("bind"))?;
+        let _ = sockopt::set_socket_send_buffer_size_force(&fd, ring as usize * PACKET_COST);
+        let at = offsets(fd.as_fd()).map_err(failed("reading ring offsets (XDP_MMAP_OFFSETS)"))?;
+        let map = |page, len, what| MmapRegion::shared(fd.as_fd(), page, len, what).map(Arc::new);
+        let (words, pairs) = (RingOffsets::bytes::<u64>, RingOffsets::bytes::<Descriptor>);
+        let fill = map(libc::XDP_UMEM_PGOFF_FILL_RING, words(&at.fill, ring), "fill ring")?;
+        let completion =
+            map(libc::XDP_UMEM_PGOFF_COMPLETION_RING, words(&at.completion, ring), "completion ring")?;
+        let receive = map(libc::XDP_PGOFF_RX_RING as u64, pairs(&at.receive, ring), "receive ring")?;
+        let transmit = map(libc::XDP_PGOFF_TX_RING as u64, pairs(&at.transmit, ring), "transmit ring")?;
+        let addr = SocketAddrXdp::new(flags, interface, queue);
+        match peer {
+            Some(peer) => bind(&fd, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd: peer.as_fd() }),
+            None => bind(&fd, &addr),
+        }
+        .map_err(failed("bind"))?;
         let zero_copy = zero_copy(fd.as_fd()).map_err(failed("reading the mode (XDP_OPTIONS)"))?;
         let fd = Arc::new(fd);
         umem.add_bound(&fd);
-        Ok(Self { fill, completion, receive, transmit, fd, zero_copy, _umem: Arc::clone(umem) })
+        Ok(Self {
+            fill: Producer::new(fill, at.fill, ring)?,
+            completion: Consumer::new(completion, at.completion, ring)?,
+            receive: Consumer::new(receive, at.receive, ring)?,
+            transmit: Producer::new(transmit, at.transmit, ring)?,
+            fd,
+            zero_copy,
+            _umem: Arc::clone(umem),
+        })
     }
 
     /// Returns whether the driver reads and writes the UMEM itself.
@@ -167,14 +162,14 @@ impl Socket {
     /// # Errors
     /// The kernel's error.
     pub fn statistics(&self) -> io::Result<Statistics> {
-        let s: libc::xdp_statistics = sys::get(self.fd.as_fd(), libc::XDP_STATISTICS)?;
+        let s = sockopt::xdp_statistics(&self.fd)?;
         Ok(Statistics {
             rx_dropped: s.rx_dropped,
             rx_invalid: s.rx_invalid_descs,
             tx_invalid: s.tx_invalid_descs,
-            rx_ring_full: s.rx_ring_full,
-            fill_empty: s.rx_fill_ring_empty_descs,
-            tx_empty: s.tx_ring_empty_descs,
+            rx_ring_full: s.rx_ring_full.unwrap_or_default(),
+            fill_empty: s.rx_fill_ring_empty_descs.unwrap_or_default(),
+            tx_empty: s.tx_ring_empty_descs.unwrap_or_default(),
         })
     }
 }
@@ -202,57 +197,32 @@ pub struct Offsets {
 ///
 /// # Errors
 /// The kernel's error.
-pub fn zero_copy(socket: BorrowedFd<'_>) -> io::Result<bool> {
-    let options: libc::xdp_options = sys::get(socket, libc::XDP_OPTIONS)?;
-    Ok(options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0)
+pub fn zero_copy(socket: BorrowedFd<'_>) -> Result<bool, Errno> {
+    Ok(sockopt::xdp_options(socket)?.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
 }
 
 /// Reads the layout of a socket's rings (`XDP_MMAP_OFFSETS`).
 ///
 /// # Errors
-/// The kernel's error; `Unsupported` before Linux 5.4, whose rings have no flags.
-pub fn offsets(fd: BorrowedFd<'_>) -> io::Result<Offsets> {
-    let all: libc::xdp_mmap_offsets = sys::get(fd, libc::XDP_MMAP_OFFSETS)?;
-    let of = |o: libc::xdp_ring_offset| RingOffsets {
-        producer: o.producer,
-        consumer: o.consumer,
-        flags: o.flags,
-        entries: o.desc,
+/// The kernel's error; `EOPNOTSUPP` before Linux 5.4, whose rings have no flags.
+pub fn offsets(fd: BorrowedFd<'_>) -> Result<Offsets, Errno> {
+    let all = sockopt::xdp_mmap_offsets(fd)?;
+    let of = |o: XdpRingOffset| {
+        let flags = o.flags.ok_or(Errno::OPNOTSUPP)?;
+        Ok(RingOffsets { producer: o.producer, consumer: o.consumer, flags, entries: o.desc })
     };
-    Ok(Offsets { fill: of(all.fr), completion: of(all.cr), receive: of(all.rx), transmit: of(all.tx) })
+    Ok(Offsets { fill: of(all.fr)?, completion: of(all.cr)?, receive: of(all.rx)?, transmit: of(all.tx)? })
 }
 
-fn register(umem: &Umem, fd: BorrowedFd<'_>) -> io::Result<()> {
+fn register(umem: &Umem, fd: BorrowedFd<'_>) -> Result<(), Errno> {
     let config = umem.config();
-    sys::set(
-        fd,
-        libc::XDP_UMEM_REG,
-        &libc::xdp_umem_reg {
-            addr: umem.memory().base().as_ptr() as u64,
-            len: u64::from(config.frames) * u64::from(config.frame_size),
-            chunk_size: config.frame_size,
-            headroom: 0,
-            flags: 0,
-            tx_metadata_len: 0,
-        },
-    )
-}
-
-/// Maps the rings of one socket.
-struct Rings<'f> {
-    fd: BorrowedFd<'f>,
-    entries: u32,
-}
-
-impl Rings<'_> {
-    fn map<T: Entry, R>(
-        &self,
-        offsets: RingOffsets,
-        page: u64,
-        what: &'static str,
-        end: impl FnOnce(Arc<MmapRegion>, RingOffsets, u32) -> Result<R>,
-    ) -> Result<R> {
-        let len = offsets.bytes::<T>(self.entries);
-        end(Arc::new(MmapRegion::shared(self.fd, page, len, what)?), offsets, self.entries)
-    }
+    let area = XdpUmemReg {
+        addr: umem.memory().base().as_ptr() as u64,
+        len: u64::from(config.frames) * u64::from(config.frame_size),
+        chunk_size: config.frame_size,
+        headroom: 0,
+        flags: XdpUmemRegFlags::empty(),
+        tx_metadata_len: 0,
+    };
+    sockopt::set_xdp_umem_reg(fd, area)
 }

@@ -436,11 +436,6 @@ fn specs(config: &WireConfig, number: u32) -> [PortSpec; 2] {
 
 /// Formats an error with its causes in one line.
 fn describe(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(e) = cause {
-        text = format!("{text}: {e}");
-        cause = e.source();
-    }
-    text
+    let causes = std::iter::successors(Some(error), |e| e.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

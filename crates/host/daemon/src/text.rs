@@ -1,28 +1,19 @@
 //! Helpers for text and files.
 
 use p4shield_control::MAX_OBJECTS;
-use std::fmt::Write;
 use std::fs::File;
 use std::io::Read;
 use std::path::PathBuf;
 
 /// Returns an error and its causes, on one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(e) = cause {
-        let _ = write!(text, ": {e}");
-        cause = e.source();
-    }
-    text
+    let causes = std::iter::successors(Some(error), |e| e.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Returns bytes in hexadecimal.
 pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, b| {
-        let _ = write!(text, "{b:02x}");
-        text
-    })
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// Reads a program's object files, each up to the size that a P4 VM accepts.

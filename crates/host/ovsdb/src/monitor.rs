@@ -200,11 +200,6 @@ fn readable(event: &OwnedFd, timeout: Option<Duration>) -> bool {
 
 /// Returns an error and its causes, on one line.
 fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(e) = next {
-        text = format!("{text}: {e}");
-        next = e.source();
-    }
-    text
+    let causes = std::iter::successors(Some(error), |e| e.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

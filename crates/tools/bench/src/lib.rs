@@ -6,12 +6,14 @@ mod args;
 pub mod channel;
 pub mod cores;
 pub mod engine;
+mod figures;
 pub mod mediator;
 pub mod protocol;
 mod shield;
 pub mod stats;
 pub mod switch;
 mod trips;
+mod world;
 pub mod xsk;
 
 /// Returns the name of a unit variant, as in JSON.

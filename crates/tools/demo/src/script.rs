@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use p4shield_testbed::product::last_lines;
+use p4shield_testbed::process::last_lines;
 use p4shield_testbed::{Guarded, Product};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -154,7 +154,8 @@ impl<'a> Stage<'a> {
         ];
         for (part, ended, log) in parts {
             let Some(how) = ended else { continue };
-            let words = log.map_or_else(|| last_lines(&self.scene.switch.log()), |l| self.product.log_end(l));
+            let words =
+                log.map_or_else(|| last_lines(&self.scene.switch.log(), 5), |l| self.product.log_end(l));
             bail!("{part} ended during the demo ({how}); the end of its log:\n{words}");
         }
         Ok(())

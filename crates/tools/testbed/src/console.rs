@@ -105,7 +105,7 @@ impl Console {
         self.writer
             .write_all(format!("{text}\n").as_bytes())
             .and_then(|()| self.writer.flush())
-            .map_err(|source| Error::System { what: format!("type `{text}`"), source })
+            .map_err(Error::system(format!("type `{text}`")))
     }
 
     /// Waits until `mark` is printed at or after `from`. Returns the text between, and the position after the
@@ -125,10 +125,8 @@ impl Console {
             if state.ended || left.is_zero() {
                 let what = if state.ended { "it ended before" } else { "in time it did not print" };
                 let said = state.text(from);
-                return Err(Error::Failed {
-                    command: format!("wait for {mark:?}"),
-                    stderr: format!("{what}; it said:\n{said}"),
-                });
+                let why = format!("{what}; it said:\n{said}");
+                return Err(Error::failed(format!("wait for {mark:?}"), why));
             }
             state = self.seen.more.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }

@@ -19,8 +19,7 @@ pub(crate) fn prefix() -> String {
 /// # Errors
 /// The folder cannot be created.
 pub fn folder(purpose: &str) -> Result<TempDir> {
-    TempDir::with_prefix(format!("{}{purpose}-", prefix()))
-        .map_err(|source| Error::System { what: "make a temporary folder".into(), source })
+    TempDir::with_prefix(format!("{}{purpose}-", prefix())).map_err(Error::system("make a temporary folder"))
 }
 
 /// Removes namespaces and folders of processes that no longer run.

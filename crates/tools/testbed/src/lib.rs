@@ -70,6 +70,17 @@ pub enum Error {
     },
 }
 
+impl Error {
+    fn failed(command: impl Into<String>, stderr: impl Into<String>) -> Self {
+        Self::Failed { command: command.into(), stderr: stderr.into() }
+    }
+
+    fn system(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.into();
+        move |source| Self::System { what, source }
+    }
+}
+
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 

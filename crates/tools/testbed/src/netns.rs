@@ -30,7 +30,7 @@ impl NetNs {
         let name = format!("{}{}-{purpose}", leftover::prefix(), COUNT.fetch_add(1, Ordering::Relaxed));
         run(Command::new("ip").args(["netns", "add", &name]))?;
         let file = File::open(format!("/run/netns/{name}"))
-            .map_err(|source| Error::System { what: format!("open network namespace {name}"), source })?;
+            .map_err(Error::system(format!("open network namespace {name}")))?;
         let ns = Self { name, file };
         ns.ip("link set lo up")?;
         Ok(ns)
@@ -112,7 +112,7 @@ impl NetNs {
         let what = format!(
             "set the congestion control {algorithm} (see /proc/sys/net/ipv4/tcp_available_congestion_control)"
         );
-        self.inside(set).map_err(|source| Error::System { what, source })
+        self.inside(set).map_err(Error::system(what))
     }
 }
 

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 use crate::leftover::folder;
-use crate::process::{Guarded, find, run};
+use crate::process::{Guarded, find, last_lines, run};
 use crate::{Error, NetNs, Result, wait_until};
 
 /// Time limit of `ovs-vsctl` and `ovs-appctl` in seconds: long enough for a loaded machine, and a hung switch
@@ -128,11 +128,9 @@ impl Database {
 
     /// Adds the end of the switch's log to an error.
     #[must_use]
-    pub fn explain(&self, error: Error) -> Error {
-        let log = self.log();
-        let lines: Vec<&str> = log.lines().collect();
-        let end = lines[lines.len().saturating_sub(30)..].join("\n");
-        Error::Failed { command: "ovs-vswitchd".into(), stderr: format!("{error}\n--- its log ends:\n{end}") }
+    pub fn explain(&self, error: &Error) -> Error {
+        let end = last_lines(&self.log(), 30);
+        Error::failed("ovs-vswitchd", format!("{error}\n--- its log ends:\n{end}"))
     }
 }
 

@@ -25,8 +25,8 @@ pub fn find(command: &str) -> Option<PathBuf> {
 /// # Errors
 /// [`Error::System`]: the binary was not built.
 pub fn product() -> Result<PathBuf> {
-    let missing = |source| Error::System { what: "find the `p4shield` of this build".into(), source };
-    let own = std::env::current_exe().map_err(missing)?;
+    let missing = Error::system("find the `p4shield` of this build");
+    let own = std::env::current_exe().unwrap_or_default();
     let found = own.ancestors().skip(1).take(2).map(|folder| folder.join("p4shield")).find(|p| p.is_file());
     found.ok_or_else(|| missing(io::Error::other("run `cargo build -p p4shield` first, in the same profile")))
 }
@@ -39,6 +39,13 @@ pub fn describe(command: &Command) -> String {
         .map(|a| a.to_string_lossy())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+/// Returns the last lines of a log.
+#[must_use]
+pub fn last_lines(log: &str, count: usize) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
 /// Runs a command to its end and returns what it printed.
@@ -54,7 +61,7 @@ pub fn run(command: &mut Command) -> Result<String> {
     if out.status.success() {
         Ok(String::from_utf8_lossy(&out.stdout).into_owned())
     } else {
-        Err(Error::Failed { command: name, stderr: String::from_utf8_lossy(&out.stderr).trim().to_owned() })
+        Err(Error::failed(name, String::from_utf8_lossy(&out.stderr).trim()))
     }
 }
 

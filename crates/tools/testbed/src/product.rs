@@ -7,7 +7,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::process::product;
+use crate::process::{last_lines, product};
 use crate::{Error, Guarded, NetNs, Result, leftover, process, wait_until};
 
 /// Seconds in which a part must start on a loaded machine.
@@ -115,24 +115,17 @@ impl Product {
     /// # Errors
     /// [`Error::Failed`] with the end of the part's log.
     pub fn await_part(&self, what: &str, part: &str, done: impl FnMut() -> bool) -> Result<()> {
-        wait_until(what, PATIENCE, done).map_err(|e| Error::Failed {
-            command: format!("p4shield {part}"),
-            stderr: format!("{e}; the end of its log:\n{}", self.log_end(part)),
+        wait_until(what, PATIENCE, done).map_err(|e| {
+            let why = format!("{e}; the end of its log:\n{}", self.log_end(part));
+            Error::failed(format!("p4shield {part}"), why)
         })
     }
 
     /// Returns the end of a part's log.
     #[must_use]
     pub fn log_end(&self, part: &str) -> String {
-        last_lines(&std::fs::read_to_string(self.at(&format!("{part}.log"))).unwrap_or_default())
+        last_lines(&std::fs::read_to_string(self.at(&format!("{part}.log"))).unwrap_or_default(), 5)
     }
-}
-
-/// Returns the last lines of a log.
-#[must_use]
-pub fn last_lines(log: &str) -> String {
-    let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(5)..].join("\n")
 }
 
 fn p4shield(ns: Option<&NetNs>, command: &str) -> Result<Command> {
@@ -148,13 +141,9 @@ fn spawn(folder: &Path, command: &mut Command, part: &str) -> Result<Guarded> {
 
 fn log(folder: &Path, part: &str) -> Result<File> {
     let path = folder.join(format!("{part}.log"));
-    File::create(&path).map_err(cannot_write(&path))
+    File::create(&path).map_err(Error::system(format!("write {}", path.display())))
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).map_err(cannot_write(path))
-}
-
-fn cannot_write(path: &Path) -> impl FnOnce(std::io::Error) -> Error + '_ {
-    |source| Error::System { what: format!("write {}", path.display()), source }
+    std::fs::write(path, text).map_err(Error::system(format!("write {}", path.display())))
 }

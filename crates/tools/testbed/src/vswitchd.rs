@@ -66,7 +66,7 @@ impl OpenVswitch {
         let mut command = database.vswitchd(ns, program);
         prepare(&mut command, database.folder());
         let mut switch = Self { process: Guarded::spawn(&mut command)?, database };
-        switch.wait_ready().map_err(|e| switch.database.explain(e))?;
+        switch.wait_ready().map_err(|e| switch.database.explain(&e))?;
         Ok(switch)
     }
 
@@ -77,10 +77,7 @@ impl OpenVswitch {
             died.is_some() || self.database.appctl(&["version"]).is_ok()
         })?;
         if let Some(status) = died {
-            return Err(Error::Failed {
-                command: "ovs-vswitchd".into(),
-                stderr: format!("it ended: {status}"),
-            });
+            return Err(Error::failed("ovs-vswitchd", format!("it ended: {status}")));
         }
         let words = ["add-br", Self::BRIDGE, "--", "set", "bridge", Self::BRIDGE, "datapath_type=netdev"];
         self.database.vsctl(&words).map(drop)
@@ -90,13 +87,13 @@ impl OpenVswitch {
     pub(crate) fn add(&self, name: &str, settings: &[&str]) -> Result<()> {
         let mut words = vec!["add-port", Self::BRIDGE, name, "--", "set", "Interface", name];
         words.extend(settings);
-        self.database.vsctl(&words).map_err(|e| self.database.explain(e))?;
+        self.database.vsctl(&words).map_err(|e| self.database.explain(&e))?;
         match self.database.vsctl(&["get", "Interface", name, "error"])?.trim() {
             "[]" => Ok(()),
-            error => Err(self.database.explain(Error::Failed {
-                command: format!("ovs-vsctl {}", words.join(" ")),
-                stderr: error.into(),
-            })),
+            error => {
+                let failed = Error::failed(format!("ovs-vsctl {}", words.join(" ")), error);
+                Err(self.database.explain(&failed))
+            }
         }
     }
 

@@ -29,6 +29,7 @@ pub use lab::SwitchKind;
 pub use round_trip::Load;
 
 use crate::args::seconds;
+use crate::figures::{figure, over_rounds};
 use crate::name;
 use crate::stats::Percentiles;
 
@@ -214,64 +215,16 @@ impl Samples {
         Report {
             switch,
             cores,
-            throughput: medians(self.throughput),
-            latency: medians(self.latency),
-            streams: medians(self.streams),
+            throughput: over_rounds(self.throughput),
+            latency: over_rounds(self.latency),
+            streams: over_rounds(self.streams),
         }
     }
 }
 
-/// A figure that each round measures once.
-trait Figure: Clone {
-    /// Returns whether `other` measures the same in the same mode.
-    fn same(&self, other: &Self) -> bool;
-    /// Returns whether `other` is the counterpart in mode `plain`.
-    fn is_plain_of(&self, other: &Self) -> bool;
-    fn value(&self) -> f64;
-    fn set_ratio(&mut self, ratio: f64);
-}
-
-macro_rules! figure {
-    ($type:ty, $value:expr, [$($key:ident),*]) => {
-        impl Figure for $type {
-            fn same(&self, other: &Self) -> bool {
-                self.mode == other.mode $(&& self.$key == other.$key)*
-            }
-            fn is_plain_of(&self, other: &Self) -> bool {
-                self.mode == Mode::Plain $(&& self.$key == other.$key)*
-            }
-            fn value(&self) -> f64 {
-                let value: fn(&Self) -> f64 = $value;
-                value(self)
-            }
-            fn set_ratio(&mut self, ratio: f64) {
-                self.ratio = ratio;
-            }
-        }
-    };
-}
-
-figure!(Throughput, |t| t.mpps, [bytes]);
-figure!(Latency, |l| l.micros.p50, [protocol, load, message]);
-figure!(Stream, |s| s.mbps, [protocol, message]);
-
-/// Returns for each figure the round with the median value, with its ratio to `plain`, in order of first
-/// appearance.
-fn medians<F: Figure>(mut samples: Vec<F>) -> Vec<F> {
-    let mut all: Vec<F> = Vec::new();
-    while let Some(first) = samples.first().cloned() {
-        let (mut rounds, others): (Vec<F>, Vec<F>) = samples.into_iter().partition(|s| s.same(&first));
-        rounds.sort_by(|a, b| a.value().total_cmp(&b.value()));
-        all.push(rounds.swap_remove(rounds.len() / 2));
-        samples = others;
-    }
-    let plain: Vec<F> = all.clone();
-    for figure in &mut all {
-        let base = plain.iter().find(|p| p.is_plain_of(figure)).map_or(f64::NAN, F::value);
-        figure.set_ratio(figure.value() / base);
-    }
-    all
-}
+figure!(Throughput, Mode::Plain, |t| t.mpps, [bytes]);
+figure!(Latency, Mode::Plain, |l| l.micros.p50, [protocol, load, message]);
+figure!(Stream, Mode::Plain, |s| s.mbps, [protocol, message]);
 
 #[cfg(test)]
 mod tests {
@@ -292,7 +245,7 @@ mod tests {
             throughput(Mode::P4vm, 64, 15.0),
             throughput(Mode::P4vm, 128, 5.0),
         ];
-        let got: Vec<_> = medians(samples).iter().map(|t| (t.mode, t.bytes, t.mpps, t.ratio)).collect();
+        let got: Vec<_> = over_rounds(samples).iter().map(|t| (t.mode, t.bytes, t.mpps, t.ratio)).collect();
         assert_eq!(got[..2], [(Mode::Plain, 64, 20.0, 1.0), (Mode::P4vm, 64, 9.0, 0.45)]);
         assert!(got[2].3.is_nan(), "there is no plain to compare with");
     }

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::world::{TenantSetup, World};
 use super::{Mode, Options};
+use crate::figures::{figure, over_rounds};
 use crate::name;
 use crate::stats::{Percentiles, Spread};
 use crate::switch::Protocol;
@@ -53,19 +54,17 @@ pub(super) fn steps(options: &Options) -> usize {
     usize::from(options.rounds) * Mode::ALL.len()
 }
 
-/// A sample of one round.
-struct Sample<T> {
-    mode: Mode,
-    protocol: Protocol,
-    message: u32,
-    value: T,
-}
-
-impl<T> Sample<T> {
-    const fn key(&self) -> (Mode, Protocol, u32) {
-        (self.mode, self.protocol, self.message)
+figure!(Latency, Mode::Plain, |l| l.micros.p50, [protocol, message]);
+figure!(
+    Throughput,
+    Mode::Plain,
+    |t| t.mbps.median,
+    [protocol, message],
+    fn of_rounds(rounds: Vec<Self>) -> Self {
+        let all = rounds.iter().flat_map(|t| &t.mbps.rounds).copied().collect();
+        Self { mbps: Spread::of(all), ..rounds[0] }
     }
-}
+);
 
 /// Measures every size with both protocols in each mode.
 pub(super) fn measure(options: &Options, progress: &mut dyn FnMut(String)) -> anyhow::Result<Report> {
@@ -79,14 +78,15 @@ pub(super) fn measure(options: &Options, progress: &mut dyn FnMut(String)) -> an
                     let message = length(protocol, size);
                     let ends = world.endpoints();
                     let mut micros = ends.trips(protocol, options.round_trips as usize, message as usize)?;
-                    trips.push(Sample { mode, protocol, message, value: Percentiles::of(&mut micros) });
-                    let mbps = ends.flood(protocol, message as usize, options.time)?;
-                    floods.push(Sample { mode, protocol, message, value: mbps });
+                    let micros = Percentiles::of(&mut micros);
+                    trips.push(Latency { mode, protocol, message, micros, ratio: f64::NAN });
+                    let mbps = Spread::of(vec![ends.flood(protocol, message as usize, options.time)?]);
+                    floods.push(Throughput { mode, protocol, message, mbps, ratio: f64::NAN });
                 }
             }
         }
     }
-    Ok(Report { latency: latencies(trips), throughput: throughputs(floods) })
+    Ok(Report { latency: over_rounds(trips), throughput: over_rounds(floods) })
 }
 
 /// Returns the bytes of a message of this size over `protocol`.
@@ -97,54 +97,22 @@ pub(super) const fn length(protocol: Protocol, size: u32) -> u32 {
     }
 }
 
-/// Groups the samples of all rounds by mode, protocol and size, in order of first appearance.
-fn grouped<T>(samples: Vec<Sample<T>>) -> Vec<((Mode, Protocol, u32), Vec<T>)> {
-    let mut all: Vec<((Mode, Protocol, u32), Vec<T>)> = Vec::new();
-    for sample in samples {
-        let key = sample.key();
-        match all.iter_mut().find(|(k, _)| *k == key) {
-            Some((_, values)) => values.push(sample.value),
-            None => all.push((key, vec![sample.value])),
-        }
-    }
-    all
-}
-
-fn latencies(samples: Vec<Sample<Percentiles>>) -> Vec<Latency> {
-    let median = |(key, mut rounds): (_, Vec<Percentiles>)| {
-        rounds.sort_by(|a, b| a.p50.total_cmp(&b.p50));
-        (key, rounds[rounds.len() / 2])
-    };
-    let all: Vec<_> = grouped(samples).into_iter().map(median).collect();
-    let plain = |p, m| all.iter().find(|(k, _)| *k == (Mode::Plain, p, m)).map_or(f64::NAN, |(_, v)| v.p50);
-    let figure = |&((mode, protocol, message), micros): &(_, Percentiles)| {
-        let ratio = micros.p50 / plain(protocol, message);
-        Latency { mode, protocol, message, micros, ratio }
-    };
-    all.iter().map(figure).collect()
-}
-
-fn throughputs(samples: Vec<Sample<f64>>) -> Vec<Throughput> {
-    let all: Vec<_> = grouped(samples).into_iter().map(|(key, v)| (key, Spread::of(v))).collect();
-    let plain =
-        |p, m| all.iter().find(|(k, _)| *k == (Mode::Plain, p, m)).map_or(f64::NAN, |(_, v)| v.median);
-    let figure = |((mode, protocol, message), mbps): &(_, Spread)| {
-        let ratio = mbps.median / plain(*protocol, *message);
-        Throughput { mode: *mode, protocol: *protocol, message: *message, mbps: mbps.clone(), ratio }
-    };
-    all.iter().map(figure).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn rounds_are_held_against_plain() {
-        let sample = |mode, value| Sample { mode, protocol: Protocol::Tcp, message: 64, value };
+        let sample = |mode, mbps| Throughput {
+            mode,
+            protocol: Protocol::Tcp,
+            message: 64,
+            mbps: Spread::of(vec![mbps]),
+            ratio: f64::NAN,
+        };
         let rounds = [(Mode::Plain, 10.0), (Mode::P4vm, 9.0), (Mode::Plain, 30.0), (Mode::P4vm, 9.0)];
         let rounds = rounds.into_iter().chain([(Mode::Plain, 20.0), (Mode::P4vm, 18.0)]);
-        let got = throughputs(rounds.map(|(m, v)| sample(m, v)).collect());
+        let got = over_rounds(rounds.map(|(m, v)| sample(m, v)).collect());
         assert_eq!((got[0].mbps.median, got[0].ratio), (20.0, 1.0));
         assert_eq!((got[1].mbps.median, got[1].ratio), (9.0, 0.45));
         assert_eq!(got[1].mbps.rounds, [9.0, 9.0, 18.0]);

@@ -4,12 +4,12 @@ use std::ffi::{OsStr, OsString};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use p4shield_testbed::{NetNs, OpenVswitch, process, wait_until};
+use p4shield_testbed::{NetNs, OpenVswitch};
 
 use super::{Mode, Options};
-use crate::cores;
 use crate::shield::{self, Config, GUARD, Setup, Shield};
 use crate::trips::Endpoints;
+use crate::{cores, world};
 
 /// The client's address, behind the first port.
 pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 4, 1);
@@ -17,9 +17,6 @@ pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 4, 1);
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 4, 2);
 /// The ports.
 pub(super) const PORTS: [&str; 2] = ["s0", "s1"];
-/// Seconds in which the first ping must succeed on a loaded machine.
-const PATIENCE: u64 = 60;
-
 /// The tenant's program and settings.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TenantSetup<'s> {
@@ -73,14 +70,8 @@ pub(super) struct World {
 impl World {
     /// Builds the cloud and waits for the first ping.
     pub(super) fn start(options: &Options, mode: Mode, tenant: &TenantSetup<'_>) -> anyhow::Result<Self> {
-        let [host, client, server] =
-            [NetNs::create("bench")?, NetNs::create("client")?, NetNs::create("server")?];
-        for (ns, port, address) in [(&client, PORTS[0], CLIENT), (&server, PORTS[1], SERVER)] {
-            host.veth(port, ns, "eth0")?;
-            ns.ip(&format!("addr add {address}/24 dev eth0"))?;
-            ns.send_whole_packets("eth0")?;
-            options.congestion.as_deref().map_or(Ok(()), |name| ns.congestion_control(name))?;
-        }
+        let ends = [(PORTS[0], CLIENT), (PORTS[1], SERVER)];
+        let [host, client, server] = world::namespaces(ends, options.congestion.as_deref())?;
         let (shield, environment) = match mode {
             Mode::Plain => (None, Vec::new()),
             Mode::Relay => {
@@ -106,10 +97,7 @@ impl World {
         if let Some(shield) = &shield {
             shield.await_switch()?;
         }
-        let to = SERVER.to_string();
-        wait_until("a ping through the switch", PATIENCE, || {
-            process::run(client.command("ping").args(["-c1", "-W1", &to])).is_ok()
-        })?;
+        world::await_ping(&client, SERVER)?;
         Ok(Self { switch, shield, client, server, _host: host })
     }
 

@@ -63,16 +63,13 @@ impl Eal {
     }
 }
 
-/// Returns the last CPU that this process may use: where polling threads disturb the least.
-fn last_cpu() -> usize {
+/// Returns the first and the last CPU that this process may use; polling threads disturb the least on the
+/// latter.
+fn cpus() -> [usize; 2] {
     let mine = rustix::thread::sched_getaffinity(None).ok();
-    mine.and_then(|set| (0..rustix::thread::CpuSet::MAX_CPU).rev().find(|&c| set.is_set(c))).unwrap_or(0)
-}
-
-/// Returns the first CPU that this process may use.
-fn first_cpu() -> usize {
-    let mine = rustix::thread::sched_getaffinity(None).ok();
-    mine.and_then(|set| (0..rustix::thread::CpuSet::MAX_CPU).find(|&c| set.is_set(c))).unwrap_or(0)
+    let mut cpus = (0..rustix::thread::CpuSet::MAX_CPU).filter(|c| mine.is_some_and(|set| set.is_set(*c)));
+    let first = cpus.next().unwrap_or(0);
+    [first, cpus.next_back().unwrap_or(first)]
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Setup, first_cpu, last_cpu};
+use super::{Setup, cpus};
 use crate::ovsdb::Database;
 use crate::vswitchd::{OpenVswitch, WITH_DPDK};
 use crate::{Error, NetNs, Result};
@@ -40,7 +40,7 @@ impl Setup<Options> {
     pub fn start(self, ns: &NetNs) -> Result<OpenVswitch> {
         let database = Database::start(ns)?;
         let extra = format!("other_config:dpdk-extra={:?}", self.eal.arguments().join(" "));
-        let lcores = format!("other_config:dpdk-lcore-mask=0x{:x}", 1_u128 << first_cpu());
+        let lcores = format!("other_config:dpdk-lcore-mask=0x{:x}", 1_u128 << cpus()[0]);
         let polling = format!("other_config:pmd-cpu-mask={}", self.options.pmd_cpu_mask);
         let mut words = vec!["--no-wait", "set", "Open_vSwitch", ".", "other_config:dpdk-init=true"];
         words.extend([extra.as_str(), &lcores, &polling]);
@@ -50,10 +50,10 @@ impl Setup<Options> {
         let switch = OpenVswitch::start(ns, Path::new(WITH_DPDK), database, prepare)?;
         match switch.vsctl(&["get", "Open_vSwitch", ".", "dpdk_initialized"])?.trim() {
             "true" => Ok(switch),
-            other => Err(switch.explain(Error::Failed {
-                command: "start DPDK".into(),
-                stderr: format!("dpdk_initialized is {other}"),
-            })),
+            other => {
+                let why = format!("dpdk_initialized is {other}");
+                Err(switch.explain(&Error::failed("start DPDK", why)))
+            }
         }
     }
 }
@@ -62,7 +62,7 @@ impl OpenVswitch {
     /// Returns the defaults of a switch over DPDK: nothing preloaded, 256 MiB, one polling thread.
     #[must_use]
     pub fn over_dpdk() -> OvsSetup {
-        let pmd_cpu_mask = format!("0x{:x}", 1_u128 << last_cpu());
+        let pmd_cpu_mask = format!("0x{:x}", 1_u128 << cpus()[1]);
         Setup::new(Options { pmd_cpu_mask, other_config: Vec::new() })
     }
 

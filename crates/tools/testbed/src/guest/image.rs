@@ -159,8 +159,7 @@ fn needed_libraries(program: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn read(what: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
-    let what = format!("read {what}");
-    move |source| Error::System { what, source }
+    Error::system(format!("read {what}"))
 }
 
 #[cfg(test)]

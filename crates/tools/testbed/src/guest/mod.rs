@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::console::Console;
 use crate::leftover::folder;
-use crate::process::{Guarded, find};
+use crate::process::{Guarded, find, last_lines};
 use crate::{Error, Result, wait_until};
 use image::Kernel;
 
@@ -96,11 +96,9 @@ impl GuestSetup {
         let at = |name: &str| dir.path().join(name);
         let kernel = Kernel::get()?;
         let root = image::root(&kernel, &self.programs, &self.files, dir.path())?;
-        std::fs::write(at("root"), root)
-            .map_err(|source| Error::System { what: "write the guest's root".into(), source })?;
+        std::fs::write(at("root"), root).map_err(Error::system("write the guest's root"))?;
         let mut command = self.command(&kernel, dir.path())?;
-        let errors = File::create(at("qemu.log"))
-            .map_err(|source| Error::System { what: "make QEMU's log".into(), source })?;
+        let errors = File::create(at("qemu.log")).map_err(Error::system("make QEMU's log"))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
         let mut guest = Guest { qemu: Guarded::spawn(&mut command)?, dir, shell: None, commands: 0 };
         guest.connect().map_err(|e| guest.explain(&e))?;
@@ -133,8 +131,7 @@ impl GuestSetup {
         }
         for (slot, file) in &self.pages {
             let size = file.metadata().map(|m| m.len());
-            let size =
-                size.map_err(|source| Error::System { what: format!("read {}", file.display()), source })?;
+            let size = size.map_err(Error::system(format!("read {}", file.display())))?;
             let (id, path) = (format!("page{slot}"), file.display());
             c.args(["-object", &format!("memory-backend-file,id={id},size={size},mem-path={path},share=on")]);
             c.args(["-device", &format!("ivshmem-plain,memdev={id},addr=0x{slot:x}")]);
@@ -193,11 +190,9 @@ impl Guest {
             stream = UnixStream::connect(&socket).ok();
             stream.is_some() || self.qemu.ended().is_some()
         })?;
-        let failed = || Error::Failed { command: PROGRAM.into(), stderr: "it ended".into() };
         let file = |s: UnixStream| File::from(OwnedFd::from(s));
-        let reader = stream.ok_or_else(failed)?;
-        let writer =
-            reader.try_clone().map_err(|source| Error::System { what: "copy a socket".into(), source })?;
+        let reader = stream.ok_or_else(|| Error::failed(PROGRAM, "it ended"))?;
+        let writer = reader.try_clone().map_err(Error::system("copy a socket"))?;
         self.shell = Some(Console::new(file(reader), file(writer)));
         Ok(())
     }
@@ -261,10 +256,10 @@ impl Guest {
         let outcome = self.run(line, 60)?;
         match outcome.code {
             0 => Ok(outcome.output),
-            code => Err(Error::Failed {
-                command: format!("in the guest: {line}"),
-                stderr: format!("exit code {code}: {}", outcome.output),
-            }),
+            code => {
+                let why = format!("exit code {code}: {}", outcome.output);
+                Err(Error::failed(format!("in the guest: {line}"), why))
+            }
         }
     }
 
@@ -282,18 +277,13 @@ impl Guest {
     }
 
     fn no_shell(&self) -> Error {
-        Error::Failed { command: PROGRAM.into(), stderr: format!("it has no shell:\n{}", self.log()) }
+        Error::failed(PROGRAM, format!("it has no shell:\n{}", self.log()))
     }
 
     fn explain(&mut self, error: &Error) -> Error {
         let ended = self.ended().map(|s| format!("; QEMU ended: {s}")).unwrap_or_default();
-        let log = self.log();
-        let lines: Vec<&str> = log.lines().collect();
-        let end = lines[lines.len().saturating_sub(30)..].join("\n");
-        Error::Failed {
-            command: "the guest".into(),
-            stderr: format!("{error}{ended}\n--- its console ends:\n{end}"),
-        }
+        let end = last_lines(&self.log(), 30);
+        Error::failed("the guest", format!("{error}{ended}\n--- its console ends:\n{end}"))
     }
 }
 

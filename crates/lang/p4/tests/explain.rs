@@ -27,16 +27,16 @@ fn wrong_examples_have_their_code_and_fixed_ones_do_not() {
     for code in Code::ALL.iter().filter(|c| **c != Code::Internal) {
         let e = code.explain();
         assert!(!e.why.is_empty(), "{code}");
-        let mut made = codes(&found(e.mistake));
+        let mut made = codes(&found(&e.mistake));
         if *code == Code::BadMain {
             // Only a compilation requires `main`.
-            let refused = compile("example.p4", e.mistake, &NoIncludes, &Options::default());
+            let refused = compile("example.p4", &e.mistake, &NoIncludes, &Options::default());
             made = codes(&refused.expect_err("a program without a main"));
         }
         if !made.contains(&code.as_str()) {
             wrong.push(format!("{code}: the wrong example gives {made:?}"));
         }
-        let fixed = found(e.fixed);
+        let fixed = found(&e.fixed);
         if e.fixed.is_empty() || fixed.has_errors() || codes(&fixed).contains(&code.as_str()) {
             wrong.push(format!("{code}: the fixed example gives {fixed}"));
         }

@@ -31,7 +31,7 @@ impl Args {
         let code = Code::named(&name).ok_or_else(unknown)?;
         let e = code.explain();
         output::line(format_args!("{code}: {}\n\n{}", code.title(), e.why));
-        for (title, text) in [("Mistake:", e.mistake), ("Correction:", e.fixed)] {
+        for (title, text) in [("Mistake:", &e.mistake), ("Correction:", &e.fixed)] {
             if !text.is_empty() {
                 output::line(format_args!("\n{title}\n\n{}", indented(text)));
             }

@@ -18,8 +18,7 @@ impl Checker<'_> {
         } else {
             format!("the parameters are {}", names.join(", "))
         };
-        self.error(Code::BadArguments, w.span, message, hint);
-        Expr::bad(w.span)
+        self.refuse(Code::BadArguments, w.span, message, hint)
     }
 
     /// Binds arguments to parameters: by position, by name, with defaults. Reports mismatches.
@@ -73,13 +72,11 @@ impl Checker<'_> {
         match &e.ty {
             Type::Composite(c) if c.is_anonymous() => {
                 let hint = "prefix it with its type, as in (S) {...}";
-                self.error(Code::CannotInfer, e.span, "cannot infer the type of this struct", hint);
-                false
+                self.refuse(Code::CannotInfer, e.span, "cannot infer the type of this struct", hint)
             }
             Type::InfInt => {
                 let hint = "give the number a width, for example 32w1";
-                self.error(Code::CannotInfer, e.span, "cannot infer the width of this number", hint);
-                false
+                self.refuse(Code::CannotInfer, e.span, "cannot infer the width of this number", hint)
             }
             Type::Text | Type::MatchKind | Type::List(_) | Type::Extern(_) => {
                 let message = format!("a parameter of type {} cannot have a direction", e.ty);
@@ -102,8 +99,7 @@ impl Checker<'_> {
         let named = w.args.iter().filter(|a| a.name.is_some()).count();
         if named > 0 && named < w.args.len() {
             let hint = "give all arguments by name, or none";
-            self.error(Code::BadArguments, w.span, "mixed named and positional arguments", hint);
-            return None;
+            return self.refuse(Code::BadArguments, w.span, "mixed named and positional arguments", hint);
         }
         for (i, arg) in w.args.iter().enumerate() {
             let at = match &arg.name {
@@ -112,8 +108,7 @@ impl Checker<'_> {
                     Some(at) => at,
                     None => {
                         let message = format!("`{name}` has no parameter `{}`", n.name);
-                        self.error(Code::BadArguments, n.span, message, "check its declaration");
-                        return None;
+                        return self.refuse(Code::BadArguments, n.span, message, "check its declaration");
                     }
                 },
             };
@@ -121,8 +116,7 @@ impl Checker<'_> {
                 Some(slot @ None) => *slot = Some(arg),
                 Some(_) => {
                     let hint = "remove one of them";
-                    self.error(Code::BadArguments, arg.span, "duplicate argument", hint);
-                    return None;
+                    return self.refuse(Code::BadArguments, arg.span, "duplicate argument", hint);
                 }
                 None => {
                     self.wrong_count(name, params, w);
@@ -142,16 +136,15 @@ impl Checker<'_> {
     fn bind_one(&mut self, p: &hir::Param, arg: &ast::Arg, inference: &mut Inference) -> Option<CallArg> {
         let Some(value) = &arg.value else {
             if p.direction != Direction::Out {
-                self.error(Code::BadArguments, arg.span, "`_` is only for out parameters", "pass a value");
-                return None;
+                let message = "`_` is only for out parameters";
+                return self.refuse(Code::BadArguments, arg.span, message, "pass a value");
             }
             return Some(CallArg::Skip);
         };
         if let Some(made) = self.constructed_by(value) {
             made?;
             let hint = "declare it and pass its name";
-            self.error(Code::BadInstance, arg.span, "an instance cannot be created here", hint);
-            return None;
+            return self.refuse(Code::BadInstance, arg.span, "an instance cannot be created here", hint);
         }
         if let Some(object) = self.object_named_by(value) {
             return self.object_argument(p, object, arg.span, inference).then_some(CallArg::Object(object));
@@ -163,16 +156,15 @@ impl Checker<'_> {
             && p.direction != Direction::None
         {
             let hint = "replace `_` by the type where the extern is instantiated";
-            self.error(Code::CannotInfer, e.span, "cannot infer the type of this argument", hint);
-            return None;
+            return self.refuse(Code::CannotInfer, e.span, "cannot infer the type of this argument", hint);
         }
         if want.is_open() {
             if matches!(p.direction, Direction::None | Direction::In) {
                 return Some(CallArg::In(e));
             }
             let message = format!("expected {want}, found {}", e.ty);
-            self.error(Code::TypeMismatch, e.span, message, "pass a variable of the parameter's type");
-            return None;
+            let hint = "pass a variable of the parameter's type";
+            return self.refuse(Code::TypeMismatch, e.span, message, hint);
         }
         match p.direction {
             Direction::None | Direction::In => {
@@ -186,8 +178,7 @@ impl Checker<'_> {
                 if e.ty != want {
                     let message = format!("expected {want}, found {}", e.ty);
                     let hint = "out and inout arguments must have exactly the parameter's type";
-                    self.error(Code::TypeMismatch, e.span, message, hint);
-                    return None;
+                    return self.refuse(Code::TypeMismatch, e.span, message, hint);
                 }
                 Some(if p.direction == Direction::Out { CallArg::Out(e) } else { CallArg::InOut(e) })
             }

@@ -8,7 +8,6 @@ use super::{Checker, FunctionDecl, ScopeKind, Symbol};
 use crate::ast::{self, Direction, ExprKind as Ast};
 use crate::diagnostics::Code;
 use crate::hir::{self, Call, CallArg, Callee, Expr, ExprKind, ExternFnId};
-use crate::source::Span;
 use crate::types::Type;
 use std::rc::Rc;
 
@@ -18,8 +17,7 @@ impl Checker<'_> {
         let e = self.call(callee, w);
         if e.ty == Type::Void {
             let hint = "call it as a separate statement";
-            self.error(Code::TypeMismatch, w.span, "this call returns no value", hint);
-            return Expr::bad(w.span);
+            return self.refuse(Code::TypeMismatch, w.span, "this call returns no value", hint);
         }
         e
     }
@@ -32,29 +30,26 @@ impl Checker<'_> {
                 Symbol::Functions(fs) => self.function_call(&fs, w),
                 Symbol::Action(id) if w.type_args.is_empty() => self.action_call(id, w),
                 Symbol::Action(_) => {
-                    self.error(Code::BadArguments, w.span, "an action has no type arguments", "remove them");
-                    Expr::bad(w.span)
+                    self.refuse(Code::BadArguments, w.span, "an action has no type arguments", "remove them")
                 }
                 Symbol::Bad => Expr::bad(w.span),
-                other => self.not_callable(name, &other, w.span),
+                other => self.not_callable(name, &other),
             },
             Ast::Member(base, name) => self.method_call(base, name, w),
             _ => {
                 let hint = "call a function or a method";
-                self.error(Code::WrongKind, callee.span, "this expression cannot be called", hint);
-                Expr::bad(w.span)
+                self.refuse(Code::WrongKind, callee.span, "this expression cannot be called", hint)
             }
         }
     }
 
-    fn not_callable(&mut self, name: &ast::Ident, symbol: &Symbol, span: Span) -> Expr {
+    fn not_callable(&mut self, name: &ast::Ident, symbol: &Symbol) -> Expr {
         let hint = match symbol {
             Symbol::Table(_) | Symbol::Instance(_) => format!("write {}.apply(...)", name.name),
             _ => "call a function, an action or a method".to_owned(),
         };
         let message = format!("`{}` is {} and cannot be called", name.name, symbol.describe());
-        self.error(Code::WrongKind, name.span, message, hint);
-        Expr::bad(span)
+        self.refuse(Code::WrongKind, name.span, message, hint)
     }
 
     fn action_call(&mut self, id: hir::ActionId, w: ArgumentList<'_>) -> Expr {

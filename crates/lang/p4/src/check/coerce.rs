@@ -67,8 +67,7 @@ impl Checker<'_> {
                     _ if *ty == Type::Bool => "compare it, for example with `!= 0` or `== 1`".to_owned(),
                     _ => format!("use a value of type {ty}"),
                 };
-                self.error(Code::TypeMismatch, span, format!("expected {ty}, found {}", e.ty), hint);
-                Expr::bad(span)
+                self.refuse(Code::TypeMismatch, span, format!("expected {ty}, found {}", e.ty), hint)
             }
         }
     }
@@ -94,8 +93,7 @@ impl Checker<'_> {
         };
         if items.len() != types.len() {
             let message = format!("{ty} has {} fields, but {} values were given", types.len(), items.len());
-            self.error(Code::TypeMismatch, span, message, "specify a value for every field");
-            return Expr::bad(span);
+            return self.refuse(Code::TypeMismatch, span, message, "specify a value for every field");
         }
         // The names of the fields decide in a struct expression.
         if let (Type::Composite(have), Type::Composite(want)) = (&e.ty, ty.base()) {
@@ -103,8 +101,7 @@ impl Checker<'_> {
                 want.fields.iter().map(|(n, _)| have.field(n).map(|(i, _)| i)).collect();
             let Some(order) = order else {
                 let message = format!("expected {ty}, found {}", e.ty);
-                self.error(Code::TypeMismatch, span, message, "use the names of its fields");
-                return Expr::bad(span);
+                return self.refuse(Code::TypeMismatch, span, message, "use the names of its fields");
             };
             items = order.into_iter().map(|i| items[i].clone()).collect();
         }
@@ -173,16 +170,14 @@ impl Checker<'_> {
                 }
                 _ => "P4 defines no such cast",
             };
-            self.error(Code::BadCast, span, message, hint);
-            return Expr::bad(span);
+            return self.refuse(Code::BadCast, span, message, hint);
         }
         if let (Type::InfInt, Type::Bool, Some(v)) = (&e.ty, ty, e.as_const())
             && *v != BigInt::from(0)
             && *v != BigInt::from(1)
         {
             let hint = "compare it with `!= 0`";
-            self.error(Code::BadCast, span, "only 0 and 1 can be cast to bool", hint);
-            return Expr::bad(span);
+            return self.refuse(Code::BadCast, span, "only 0 and 1 can be cast to bool", hint);
         }
         if let Some(v) = e.as_const() {
             let v = match ty.base().integer() {

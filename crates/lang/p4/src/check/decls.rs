@@ -185,8 +185,8 @@ impl Checker<'_> {
         let Some(t) = &proto.result else { return Type::Void };
         let ty = self.ty(t);
         if matches!(ty, Type::Object(_) | Type::InfInt | Type::Text | Type::MatchKind | Type::List(_)) {
-            self.error(Code::BadType, t.span, format!("a function cannot return {ty}"), "use a value type");
-            return Type::Bad;
+            let message = format!("a function cannot return {ty}");
+            return self.refuse(Code::BadType, t.span, message, "use a value type");
         }
         ty
     }

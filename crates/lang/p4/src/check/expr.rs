@@ -18,7 +18,8 @@ impl Checker<'_> {
         self.depth.now += 1;
         let checked = self.expr_here(e, want);
         self.depth.now -= 1;
-        checked
+        // An error may lie in a part of the expression, but the whole expression is bad.
+        if checked.ty.is_bad() { Expr { span: e.span, ..checked } } else { checked }
     }
 
     fn expr_here(&mut self, e: &ast::Expr, want: Option<&Type>) -> Expr {
@@ -40,8 +41,7 @@ impl Checker<'_> {
                 }
                 _ => {
                     let hint = "prefix it with the header's type, as in (H) {#}";
-                    self.error(Code::CannotInfer, span, "cannot infer the type of {#}", hint);
-                    Expr::bad(span)
+                    self.refuse(Code::CannotInfer, span, "cannot infer the type of {#}", hint)
                 }
             },
             Ast::Unary(op, inner) => self.unary(*op, inner, want, span),
@@ -69,8 +69,7 @@ impl Checker<'_> {
     }
 
     fn misplaced(&mut self, span: Span, what: &str, hint: &str) -> Expr {
-        self.error(Code::WrongKind, span, format!("{what} is not a value"), hint);
-        Expr::bad(span)
+        self.refuse(Code::WrongKind, span, format!("{what} is not a value"), hint)
     }
 
     fn default_value(&mut self, want: Option<&Type>, span: Span) -> Expr {
@@ -82,8 +81,7 @@ impl Checker<'_> {
         }
         let what = want.map_or_else(|| "the type of `...` here".to_owned(), ToString::to_string);
         let message = format!("{what} has no default value");
-        self.error(Code::CannotInfer, span, message, "write the value");
-        Expr::bad(span)
+        self.refuse(Code::CannotInfer, span, message, "write the value")
     }
 
     /// Checks an expression and converts it to `ty`.
@@ -102,8 +100,7 @@ impl Checker<'_> {
             let e = self.enum_value(e.clone());
             if e.ty.base().integer().is_none() {
                 let message = format!("expected a number, found {}", e.ty);
-                self.error(Code::TypeMismatch, e.span, message, "use an integer");
-                return None;
+                return self.refuse(Code::TypeMismatch, e.span, message, "use an integer");
             }
         }
         if e.as_const().is_none() && !e.ty.is_bad() {
@@ -118,8 +115,7 @@ impl Checker<'_> {
             None => Expr::constant(value.clone(), Type::InfInt, span),
             Some((0, true)) => {
                 let hint = "int<W> needs a width of at least 1";
-                self.error(Code::BadWidth, span, "int<0> has no values", hint);
-                Expr::bad(span)
+                self.refuse(Code::BadWidth, span, "int<0> has no values", hint)
             }
             Some((w, signed)) => {
                 let ty = if signed { Type::Int(w) } else { Type::Bit(w) };
@@ -149,8 +145,8 @@ impl Checker<'_> {
                     && small(i).is_none_or(|i| i >= n)
                 {
                     let hint = format!("it has {n} elements, from index 0");
-                    self.error(Code::BadWidth, index.span, format!("index {i} is out of range"), hint);
-                    return Expr::bad(span);
+                    let message = format!("index {i} is out of range");
+                    return self.refuse(Code::BadWidth, index.span, message, hint);
                 }
                 if index.ty == Type::InfInt {
                     index = self.coerce(index, &Type::Bit(32));
@@ -174,16 +170,14 @@ impl Checker<'_> {
                     Some(i) => self.field_of(base, i as usize, types[i as usize].clone(), span),
                     None => {
                         let hint = format!("the tuple has elements 0 to {}", types.len().saturating_sub(1));
-                        self.error(Code::BadWidth, index.span, "index out of range of the tuple", hint);
-                        Expr::bad(span)
+                        self.refuse(Code::BadWidth, index.span, "index out of range of the tuple", hint)
                     }
                 }
             }
             Type::Bad => Expr::bad(span),
             other => {
                 let message = format!("{other} has no elements");
-                self.error(Code::BadOperand, span, message, "only stacks, arrays and tuples have elements");
-                Expr::bad(span)
+                self.refuse(Code::BadOperand, span, message, "only stacks, arrays and tuples have elements")
             }
         }
     }
@@ -213,18 +207,16 @@ impl Checker<'_> {
         }
         if !matches!(lo.ty.base(), Type::Bit(_)) {
             let hint = "use an unsigned integer";
-            self.error(Code::TypeMismatch, lo.span, format!("invalid slice offset of type {}", lo.ty), hint);
-            return Expr::bad(span);
+            let message = format!("invalid slice offset of type {}", lo.ty);
+            return self.refuse(Code::TypeMismatch, lo.span, message, hint);
         }
         let (Some((have, _)), Some(width)) = (base.ty.base().integer(), small(&width)) else {
             let message = format!("{} has no bits to slice", base.ty);
-            self.error(Code::BadOperand, span, message, "only bit<W> and int<W> have slices");
-            return Expr::bad(span);
+            return self.refuse(Code::BadOperand, span, message, "only bit<W> and int<W> have slices");
         };
         if width == 0 || width > have {
             let hint = format!("it has {have} bits");
-            self.error(Code::BadWidth, span, format!("slice of {width} bits of {}", base.ty), hint);
-            return Expr::bad(span);
+            return self.refuse(Code::BadWidth, span, format!("slice of {width} bits of {}", base.ty), hint);
         }
         let kind = ExprKind::PlusSlice(Box::new(base), Box::new(lo), width);
         Expr { kind, ty: Type::Bit(width), span }
@@ -249,8 +241,8 @@ impl Checker<'_> {
                 Some((w, _)) => w,
                 None => {
                     let message = format!("{} has no bits to slice", base.ty);
-                    self.error(Code::BadOperand, span, message, "only bit<W> and int<W> have slices");
-                    return Expr::bad(span);
+                    let hint = "only bit<W> and int<W> have slices";
+                    return self.refuse(Code::BadOperand, span, message, hint);
                 }
             },
         };
@@ -258,8 +250,8 @@ impl Checker<'_> {
             (Some(h), Some(l)) if h < width && l <= h => (h, l),
             _ => {
                 let hint = format!("write [high:low] with {} >= high >= low >= 0", width.saturating_sub(1));
-                self.error(Code::BadWidth, span, format!("invalid slice [{hi}:{lo}] of {}", base.ty), hint);
-                return Expr::bad(span);
+                let message = format!("invalid slice [{hi}:{lo}] of {}", base.ty);
+                return self.refuse(Code::BadWidth, span, message, hint);
             }
         };
         let ty = Type::Bit(h - l + 1);
@@ -284,8 +276,8 @@ impl Checker<'_> {
         let mut values = Vec::with_capacity(items.len());
         for (i, e) in items.iter().enumerate() {
             if matches!(e.kind, Ast::Dots) {
-                self.error(Code::Syntax, e.span, "`...` before the end of a list", "move it to the end");
-                return Expr::bad(span);
+                let message = "`...` before the end of a list";
+                return self.refuse(Code::Syntax, e.span, message, "move it to the end");
             }
             let ty = wanted.get(i);
             let open = ty.is_some_and(Type::is_open);
@@ -320,8 +312,7 @@ impl Checker<'_> {
         for (i, (name, _)) in fields.iter().enumerate() {
             if fields[..i].iter().any(|(n, _)| n.name == name.name) {
                 let message = format!("duplicate field `{}`", name.name);
-                self.error(Code::DuplicateName, name.span, message, "remove one of them");
-                return Expr::bad(span);
+                return self.refuse(Code::DuplicateName, name.span, message, "remove one of them");
             }
         }
         let Some(Type::Composite(c)) = want.map(Type::base).filter(|t| !t.is_union()) else {
@@ -373,8 +364,8 @@ impl Checker<'_> {
         if want.is_some_and(|t| !t.is_bad() && !t.is_open()) || rest {
             let what = want.map_or_else(|| "a value".to_owned(), ToString::to_string);
             let message = format!("{what} is not a struct or header");
-            self.error(Code::TypeMismatch, span, message, "prefix it with its type, as in (S) {...}");
-            return Expr::bad(span);
+            let hint = "prefix it with its type, as in (S) {...}";
+            return self.refuse(Code::TypeMismatch, span, message, hint);
         }
         let values: Vec<Expr> = fields.iter().map(|(_, e)| self.expr(e, None)).collect();
         if values.iter().any(|v| v.ty.is_bad()) {

@@ -131,8 +131,8 @@ impl Checker<'_> {
         let given = w.type_args.len();
         if given != 0 && given != params.len() {
             let message = format!("`{name}` takes {}, found {given}", count(params.len(), "type argument"));
-            self.error(Code::BadArguments, w.span, message, "omit the type arguments, or write all of them");
-            return None;
+            let hint = "omit the type arguments, or write all of them";
+            return self.refuse(Code::BadArguments, w.span, message, hint);
         }
         for (id, t) in params.iter().zip(w.type_args) {
             if !matches!(t.kind, ast::TypeKind::DontCare) {

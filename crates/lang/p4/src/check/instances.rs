@@ -83,8 +83,7 @@ impl Checker<'_> {
             TypeKind::Specialized { name, absolute, args } => (name, *absolute, Some(args)),
             _ => {
                 let hint = "only externs, parsers, controls and packages have instances";
-                self.error(Code::BadInstance, ty.span, "this type has no instances", hint);
-                return None;
+                return self.refuse(Code::BadInstance, ty.span, "this type has no instances", hint);
             }
         };
         let symbol = self.resolve(type_name, absolute);
@@ -111,8 +110,7 @@ impl Checker<'_> {
             Symbol::Type(TypeSymbol::Plain(Type::Extern(e))) => {
                 if r.written.is_some() {
                     let message = format!("`{}` is not generic", type_name.name);
-                    self.error(Code::BadArguments, span, message, "remove the type arguments");
-                    return None;
+                    return self.refuse(Code::BadArguments, span, message, "remove the type arguments");
                 }
                 r.written = Some(e.args.clone());
                 self.construct_extern(ExternId(e.id), r)
@@ -121,8 +119,7 @@ impl Checker<'_> {
             other => {
                 let message = format!("`{}` is {} and has no instances", type_name.name, other.describe());
                 let hint = "only externs, parsers, controls and packages have instances";
-                self.error(Code::BadInstance, type_name.span, message, hint);
-                None
+                self.refuse(Code::BadInstance, type_name.span, message, hint)
             }
         }
     }
@@ -142,8 +139,7 @@ impl Checker<'_> {
         if written.len() != params.len() {
             let want = count(params.len(), "type argument");
             let message = format!("`{}` takes {want}, found {}", r.type_name.name, written.len());
-            self.error(Code::BadArguments, r.span, message, "write them as <T, ...>");
-            return None;
+            return self.refuse(Code::BadArguments, r.span, message, "write them as <T, ...>");
         }
         for (id, t) in params.iter().zip(written) {
             if !matches!(t, Type::Var(0, _)) {
@@ -193,8 +189,7 @@ impl Checker<'_> {
             && p.type_params.iter().any(|id| r.inference.get(*id).is_some_and(Type::is_open))
         {
             let hint = format!("write {}<...>(...)", r.type_name.name);
-            self.error(Code::CannotInfer, r.span, "cannot infer the type arguments", hint);
-            return None;
+            return self.refuse(Code::CannotInfer, r.span, "cannot infer the type arguments", hint);
         }
         let param = |id: &u32| ObjectParam {
             name: "".into(),
@@ -214,16 +209,14 @@ impl Checker<'_> {
         let Some(ctor) = choose(&constructors, |c| c, r.args) else {
             let given = count(r.args.len(), "argument");
             let message = format!("`{}` has no constructor with {given}", r.type_name.name);
-            self.error(Code::BadInstance, r.span, message, "check the declaration of the extern");
-            return None;
+            return self.refuse(Code::BadInstance, r.span, message, "check the declaration of the extern");
         };
         let args =
             self.ctor_args(&r.type_name.name, ctor, ArgumentList::new(r.args, r.span), &mut r.inference)?;
         let types = self.inferred(&r, &params)?;
         if types.iter().any(|t| t.contains(&|t| matches!(t, Type::Extern(x) if x.id == id.0))) {
             let message = format!("`{}` would contain itself", r.type_name.name);
-            self.error(Code::Recursive, r.span, message, "use another type argument");
-            return None;
+            return self.refuse(Code::Recursive, r.span, message, "use another type argument");
         }
         let e = ExternRef { id: id.0, name: self.program.externs[id.0 as usize].name.clone(), args: types };
         let ty = Type::Extern(Rc::new(e));

@@ -24,13 +24,11 @@ impl Checker<'_> {
                 }
                 "action_run" => {
                     let hint = "write switch (t.apply().action_run) { ... }";
-                    self.error(Code::WrongKind, span, "`action_run` is allowed only in a switch", hint);
-                    Expr::bad(span)
+                    self.refuse(Code::WrongKind, span, "`action_run` is allowed only in a switch", hint)
                 }
                 _ => {
                     let message = format!("the result of apply() has no field `{}`", name.name);
-                    self.error(Code::UnknownMember, name.span, message, "use hit, miss or action_run");
-                    Expr::bad(span)
+                    self.refuse(Code::UnknownMember, name.span, message, "use hit, miss or action_run")
                 }
             };
         }
@@ -87,13 +85,8 @@ impl Checker<'_> {
                     None if known.is_empty() => "only enums and error have members".to_owned(),
                     None => format!("its members are {}", known.join(", ")),
                 };
-                self.error(
-                    Code::UnknownMember,
-                    name.span,
-                    format!("{ty} has no member `{}`", name.name),
-                    hint,
-                );
-                Expr::bad(span)
+                let message = format!("{ty} has no member `{}`", name.name);
+                self.refuse(Code::UnknownMember, name.span, message, hint)
             }
         }
     }
@@ -108,15 +101,13 @@ impl Checker<'_> {
                 }
                 None => {
                     let message = format!("{} has no field `{}`", c.name, name.name);
-                    self.error(Code::UnknownMember, name.span, message, field_hint(&c, &name.name));
-                    Expr::bad(span)
+                    self.refuse(Code::UnknownMember, name.span, message, field_hint(&c, &name.name))
                 }
             },
             Type::Stack(element, size) => self.stack_member(base, &element, size, name, span),
             other => {
                 let message = format!("{other} has no field `{}`", name.name);
-                self.error(Code::UnknownMember, name.span, message, "only headers and structs have fields");
-                Expr::bad(span)
+                self.refuse(Code::UnknownMember, name.span, message, "only headers and structs have fields")
             }
         }
     }
@@ -136,8 +127,8 @@ impl Checker<'_> {
             "size" => (ExprKind::Const(BigInt::from(size)), Type::Bit(32)),
             _ => {
                 let message = format!("a header stack has no member `{}`", name.name);
-                self.error(Code::UnknownMember, name.span, message, "use next, last, lastIndex or size");
-                return Expr::bad(span);
+                let hint = "use next, last, lastIndex or size";
+                return self.refuse(Code::UnknownMember, name.span, message, hint);
             }
         };
         if self.scope_kind != super::ScopeKind::Parser && &*name.name != "size" {

@@ -50,8 +50,7 @@ impl Checker<'_> {
     fn table_call(&mut self, table: hir::TableId, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
         if &*name.name != "apply" {
             let message = format!("a table has no method `{}`", name.name);
-            self.error(Code::UnknownMember, name.span, message, "its only method is apply()");
-            return Expr::bad(w.span);
+            return self.refuse(Code::UnknownMember, name.span, message, "its only method is apply()");
         }
         if self.scope_kind != ScopeKind::Apply {
             let hint = "apply tables in the apply block of a control";
@@ -76,13 +75,8 @@ impl Checker<'_> {
         let Some(first) = overloads.first() else {
             let known: Vec<_> = decl.methods.iter().map(|m| m.name.to_string()).collect();
             let message = format!("{} has no method `{}`", e.name, name.name);
-            self.error(
-                Code::UnknownMember,
-                name.span,
-                message,
-                format!("its methods are {}", known.join(", ")),
-            );
-            return None;
+            let hint = format!("its methods are {}", known.join(", "));
+            return self.refuse(Code::UnknownMember, name.span, message, hint);
         };
         let Some((method, f)) = choose(&overloads, |(_, f)| &f.params, w.args) else {
             self.wrong_count(&name.name, &first.1.params, w);
@@ -98,8 +92,7 @@ impl Checker<'_> {
     fn this_call(&mut self, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
         let Some((_, Type::Extern(e))) = self.this.clone() else {
             let hint = "`this` is allowed only in the methods of an instance's initializer";
-            self.error(Code::WrongKind, w.span, "`this` outside of an initializer", hint);
-            return Expr::bad(w.span);
+            return self.refuse(Code::WrongKind, w.span, "`this` outside of an initializer", hint);
         };
         self.uncompiled_method(&e, name, w, "a call of a method of `this`")
     }
@@ -155,8 +148,7 @@ impl Checker<'_> {
             ("packet_out", "emit", Some((t, at))) if !emittable(&t) => (at, format!("{t} cannot be emitted")),
             _ => return true,
         };
-        self.error(Code::TypeMismatch, at, message, "use a header");
-        false
+        self.refuse(Code::TypeMismatch, at, message, "use a header")
     }
 
     fn object_call(&mut self, object: Object, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
@@ -183,8 +175,7 @@ impl Checker<'_> {
             Type::Bad => Expr::bad(w.span),
             other => {
                 let message = format!("{other} has no method `{}`", name.name);
-                self.error(Code::UnknownMember, name.span, message, "its only method is apply()");
-                Expr::bad(w.span)
+                self.refuse(Code::UnknownMember, name.span, message, "its only method is apply()")
             }
         }
     }
@@ -212,8 +203,7 @@ impl Checker<'_> {
                 let Some(n) = n.filter(|_| self.assignable(&base)) else { return Expr::bad(span) };
                 let Some(n) = crate::constant::small(&n) else {
                     let hint = "use a number that is not negative";
-                    self.error(Code::BadConstant, args[0].span, "negative number of elements", hint);
-                    return Expr::bad(span);
+                    return self.refuse(Code::BadConstant, args[0].span, "negative number of elements", hint);
                 };
                 Callee::Push { stack: base, count: n, front: &*name.name == "push_front" }
             }
@@ -238,8 +228,7 @@ impl Checker<'_> {
                     Type::Stack(..) => "a stack has push_front(n) and pop_front(n)",
                     _ => "only headers, stacks, tables and externs have methods",
                 };
-                self.error(Code::UnknownMember, name.span, message, hint);
-                return Expr::bad(w.span);
+                return self.refuse(Code::UnknownMember, name.span, message, hint);
             }
         };
         Expr::constant(bits.into(), Type::InfInt, w.span)

@@ -158,6 +158,35 @@ struct Checker<'a> {
     type_work: usize,
 }
 
+/// The result of a failed check, which causes no further errors.
+trait Refused {
+    fn refused(span: Span) -> Self;
+}
+
+impl Refused for Expr {
+    fn refused(span: Span) -> Self {
+        Self::bad(span)
+    }
+}
+
+impl Refused for Type {
+    fn refused(_: Span) -> Self {
+        Self::Bad
+    }
+}
+
+impl Refused for bool {
+    fn refused(_: Span) -> Self {
+        false
+    }
+}
+
+impl<T> Refused for Option<T> {
+    fn refused(_: Span) -> Self {
+        None
+    }
+}
+
 /// Checks a program. The result is complete only if no error was reported.
 pub(crate) fn check(program: &ast::Program, sink: &mut Sink) -> hir::Program {
     let mut c = Checker {
@@ -188,6 +217,18 @@ pub(crate) fn check(program: &ast::Program, sink: &mut Sink) -> hir::Program {
 impl Checker<'_> {
     fn error(&mut self, code: Code, span: Span, message: impl Into<String>, hint: impl Into<String>) {
         self.sink.add(Diagnostic::new(code, span, message).hint(hint));
+    }
+
+    /// Reports an error and returns the result of a failed check.
+    fn refuse<R: Refused>(
+        &mut self,
+        code: Code,
+        span: Span,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> R {
+        self.error(code, span, message, hint);
+        R::refused(span)
     }
 
     /// Reports a construct that is valid P4 but that cannot be compiled yet.

@@ -27,8 +27,8 @@ impl Checker<'_> {
             } else {
                 "use an integer with a width"
             };
-            self.error(Code::BadOperand, span, format!("`{}` is not defined for {}", op.text(), e.ty), hint);
-            return Expr::bad(span);
+            let message = format!("`{}` is not defined for {}", op.text(), e.ty);
+            return self.refuse(Code::BadOperand, span, message, hint);
         }
         let ty = e.ty.clone();
         if let Some(v) = e.as_const() {
@@ -57,13 +57,11 @@ impl Checker<'_> {
         };
         if t.ty == Type::InfInt && c.as_const().is_none() {
             let hint = "give one of them a width, for example 8w1";
-            self.error(Code::CannotInfer, span, "cannot infer the width of these values", hint);
-            return Expr::bad(span);
+            return self.refuse(Code::CannotInfer, span, "cannot infer the width of these values", hint);
         }
         if t.ty != f.ty && !t.ty.is_bad() && !f.ty.is_bad() {
             let message = format!("one branch is {}, the other {}", t.ty, f.ty);
-            self.error(Code::TypeMismatch, span, message, "cast one of them");
-            return Expr::bad(span);
+            return self.refuse(Code::TypeMismatch, span, message, "cast one of them");
         }
         match c.as_const() {
             Some(v) if v.is_zero() => f,
@@ -103,8 +101,7 @@ impl Checker<'_> {
         let negative = |e: &Expr| e.as_const().is_some_and(Signed::is_negative);
         if matches!(op, B::Div | B::Mod) && (negative(&l) || negative(&r)) {
             let message = format!("`{}` is not defined for negative numbers", op.text());
-            self.error(Code::BadOperand, span, message, "use positive numbers");
-            return Expr::bad(span);
+            return self.refuse(Code::BadOperand, span, message, "use positive numbers");
         }
         let (l, r) = match op {
             B::Shl | B::Shr | B::Concat | B::And | B::Or => (l, r),
@@ -117,10 +114,7 @@ impl Checker<'_> {
         if let (Some(a), Some(b)) = (l.as_const(), r.as_const()) {
             return match fold::binary(op, a, b, &l.ty, &r.ty, &ty) {
                 Ok(v) => Expr::constant(v, ty, span),
-                Err((code, message, hint)) => {
-                    self.error(code, span, message, hint);
-                    Expr::bad(span)
-                }
+                Err((code, message, hint)) => self.refuse(code, span, message, hint),
             };
         }
         if let (ExprKind::Text(a), ExprKind::Text(b)) = (&l.kind, &r.kind) {
@@ -146,8 +140,7 @@ impl Checker<'_> {
             B::Concat => match (a.integer(), b.integer()) {
                 (Some((x, _)), Some((y, _))) if x + y > crate::constant::MAX_WIDTH => {
                     let hint = format!("values have at most {} bits", crate::constant::MAX_WIDTH);
-                    self.error(Code::BadWidth, span, format!("value of {} bits", x + y), hint);
-                    return None;
+                    return self.refuse(Code::BadWidth, span, format!("value of {} bits", x + y), hint);
                 }
                 (Some((x, signed)), Some((y, _))) => {
                     Some(if signed { Type::Int(x + y) } else { Type::Bit(x + y) })
@@ -161,13 +154,8 @@ impl Checker<'_> {
                 let distance = matches!(r.ty, Type::Bit(_)) && (*a != Type::InfInt || known)
                     || matches!(b, Type::InfInt | Type::Int(_)) && known;
                 if r.as_const().is_some_and(Signed::is_negative) {
-                    self.error(
-                        Code::BadConstant,
-                        r.span,
-                        "negative shift distance",
-                        "shift in the other direction",
-                    );
-                    return None;
+                    let message = "negative shift distance";
+                    return self.refuse(Code::BadConstant, r.span, message, "shift in the other direction");
                 }
                 (number && distance).then(|| l.ty.clone())
             }

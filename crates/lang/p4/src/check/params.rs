@@ -106,8 +106,8 @@ impl Checker<'_> {
             && let Some(Symbol::Type(super::TypeSymbol::Object(_))) = self.lookup(&name.name, *absolute)
         {
             let message = format!("`{}` cannot be `{}`", p.name.name, name.name);
-            self.error(Code::BadType, p.name.span, message, "use a parser or control type without a body");
-            return Type::Bad;
+            let hint = "use a parser or control type without a body";
+            return self.refuse(Code::BadType, p.name.span, message, hint);
         }
         self.ty(&p.ty)
     }

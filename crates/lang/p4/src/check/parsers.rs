@@ -212,8 +212,7 @@ impl Checker<'_> {
                 Ast::List(_) | Ast::Int { .. } | Ast::Bool(_) | Ast::Mask(..) | Ast::Range(..) => {
                     let given = if let Ast::List(items) = &e.kind { items.len() } else { 1 };
                     let message = format!("expected {} keys, found {given}", types.len());
-                    self.error(Code::BadArguments, e.span, message, "write one per key, `_` for any value");
-                    None
+                    self.refuse(Code::BadArguments, e.span, message, "write one per key, `_` for any value")
                 }
                 _ => self.keysets_of(e, &Type::Tuple(types.into())),
             },
@@ -236,8 +235,7 @@ impl Checker<'_> {
             flatten(&of, &mut have);
             if have != scalars {
                 let message = format!("a value set of {of} cannot match {ty}");
-                self.error(Code::TypeMismatch, e.span, message, "use a value set of the same type");
-                return None;
+                return self.refuse(Code::TypeMismatch, e.span, message, "use a value set of the same type");
             }
             let mut keys = vec![Keyset::Any; scalars.len()];
             if let Some(k) = keys.first_mut() {
@@ -320,8 +318,7 @@ impl Checker<'_> {
         if ty.base().integer().is_some() || repr {
             return Some(());
         }
-        self.error(Code::BadOperand, e.span, format!("{what} of {ty}"), "use an integer");
-        None
+        self.refuse(Code::BadOperand, e.span, format!("{what} of {ty}"), "use an integer")
     }
 
     /// Checks a value to match. Unlike elsewhere, a value that does not fit is an error: it
@@ -333,8 +330,7 @@ impl Checker<'_> {
             && !fits(n, w, true)
         {
             let message = format!("{n} does not fit {ty} and would never match");
-            self.error(Code::BadConstant, e.span, message, "use a smaller number");
-            return Expr::bad(e.span);
+            return self.refuse(Code::BadConstant, e.span, message, "use a smaller number");
         }
         let v = if v.ty == *ty { v } else { self.enum_value(v) };
         match ty.base() {

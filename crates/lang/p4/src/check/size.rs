@@ -29,8 +29,7 @@ impl Checker<'_> {
         } else {
             ("the total size of the program's types is too large".to_owned(), "use fewer fields")
         };
-        self.error(Code::TooLarge, span, message, hint);
-        Type::Bad
+        self.refuse(Code::TooLarge, span, message, hint)
     }
 }
 

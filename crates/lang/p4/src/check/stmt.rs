@@ -118,8 +118,7 @@ impl Checker<'_> {
         if let Some((low, high)) = range {
             if ty.base().integer().is_none() && !ty.is_bad() {
                 let hint = "use bit<W> or int<W>";
-                self.error(Code::BadType, name.span, format!("invalid type {ty} of a range"), hint);
-                return None;
+                return self.refuse(Code::BadType, name.span, format!("invalid type {ty} of a range"), hint);
             }
             let (low, high) = (self.expr_as(low, &ty), self.expr_as(high, &ty));
             return self.scoped(|c| {
@@ -138,14 +137,12 @@ impl Checker<'_> {
             Type::Bad => return None,
             other => {
                 let message = format!("cannot iterate over {other}");
-                self.error(Code::BadOperand, span, message, "use a range, an array or a list");
-                return None;
+                return self.refuse(Code::BadOperand, span, message, "use a range, an array or a list");
             }
         };
         if element != ty && element != Type::InfInt && !ty.is_bad() && !element.is_bad() {
             let message = format!("the elements are {element}, not {ty}");
-            self.error(Code::TypeMismatch, span, message, "use the type of the elements");
-            return None;
+            return self.refuse(Code::TypeMismatch, span, message, "use the type of the elements");
         }
         self.scoped(|c| {
             let variable = declare(c);
@@ -206,10 +203,7 @@ impl Checker<'_> {
                 self.value_set(d, ty, size);
                 None
             }
-            _ => {
-                self.error(Code::BadStatement, d.span, "misplaced declaration", "move it to the top level");
-                None
-            }
+            _ => self.refuse(Code::BadStatement, d.span, "misplaced declaration", "move it to the top level"),
         }
     }
 
@@ -238,18 +232,15 @@ impl Checker<'_> {
                 Some(StmtKind::Return(Some(self.expr_as(v, &ty))))
             }
             (ScopeKind::Function(ty), None) => {
-                self.error(Code::BadReturn, span, format!("expected a {ty} return value"), "return a value");
-                None
+                self.refuse(Code::BadReturn, span, format!("expected a {ty} return value"), "return a value")
             }
             (ScopeKind::Parser, _) => {
                 let hint = "end the state with a transition";
-                self.error(Code::BadStatement, span, "return is not allowed in a parser", hint);
-                None
+                self.refuse(Code::BadStatement, span, "return is not allowed in a parser", hint)
             }
             (_, Some(v)) => {
                 let hint = "only functions with a result return values";
-                self.error(Code::BadReturn, v.span, "unexpected return value", hint);
-                None
+                self.refuse(Code::BadReturn, v.span, "unexpected return value", hint)
             }
             (ScopeKind::Top, None) => None,
         }
@@ -275,8 +266,8 @@ impl Checker<'_> {
         }
         if subject.ty.scalar_width().is_none() {
             let message = format!("switch on a value of type {}", subject.ty);
-            self.error(Code::BadOperand, span, message, "use an integer, an enum, or t.apply().action_run");
-            return None;
+            let hint = "use an integer, an enum, or t.apply().action_run";
+            return self.refuse(Code::BadOperand, span, message, hint);
         }
         let ty = subject.ty.clone();
         let mut seen: Vec<num_bigint::BigInt> = Vec::new();

@@ -170,8 +170,8 @@ impl Checker<'_> {
                 return None;
             }
             let hint = "keys are integers, bool, enums and error; give literals a width";
-            self.error(Code::BadTable, value.span, format!("a key cannot have the type {}", value.ty), hint);
-            return None;
+            let message = format!("a key cannot have the type {}", value.ty);
+            return self.refuse(Code::BadTable, value.span, message, hint);
         }
         let named = name_annotation(&k.annotations);
         if named.is_none() && !is_simple_key(&k.value) {
@@ -203,16 +203,14 @@ impl Checker<'_> {
             _ => (e, &[]),
         };
         let Ast::Path { name, absolute } = &path.kind else {
-            self.error(Code::BadTable, e.span, "expected an action", "write the name of an action");
-            return None;
+            return self.refuse(Code::BadTable, e.span, "expected an action", "write the name of an action");
         };
         match self.resolve(name, *absolute) {
             Symbol::Action(id) => Some((id, args)),
             Symbol::Bad => None,
             other => {
                 let message = format!("`{}` is {}, not an action", name.name, other.describe());
-                self.error(Code::WrongKind, name.span, message, "declare it with `action`");
-                None
+                self.refuse(Code::WrongKind, name.span, message, "declare it with `action`")
             }
         }
     }
@@ -237,8 +235,7 @@ impl Checker<'_> {
         let routine = self.program.actions[action.0 as usize].clone();
         let Some(index) = t.actions.iter().position(|a| a.action == action) else {
             let message = format!("`{}` is not among the actions of table `{}`", routine.name, t.name);
-            self.error(Code::BadTable, e.span, message, "add it to actions = { ... }");
-            return None;
+            return self.refuse(Code::BadTable, e.span, message, "add it to actions = { ... }");
         };
         let data: Vec<_> =
             routine.params.iter().filter(|p| p.direction == Direction::None).cloned().collect();
@@ -261,8 +258,8 @@ impl Checker<'_> {
         for v in &values {
             if !self.is_known_after_instantiation(v) {
                 let hint = "use literals and constants";
-                self.error(Code::NotConstant, v.span, "action data must be known at compile time", hint);
-                return None;
+                let message = "action data must be known at compile time";
+                return self.refuse(Code::NotConstant, v.span, message, hint);
             }
         }
         Some(BoundAction { index, data: values })

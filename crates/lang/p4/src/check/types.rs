@@ -31,8 +31,7 @@ impl Checker<'_> {
             TypeKind::Int(Some(w)) => match self.width(w) {
                 Some(0) => {
                     let hint = "int<W> needs a width of at least 1";
-                    self.error(Code::BadWidth, w.span, "int<0> has no values", hint);
-                    Type::Bad
+                    self.refuse(Code::BadWidth, w.span, "int<0> has no values", hint)
                 }
                 w => w.map_or(Type::Bad, Type::Int),
             },
@@ -41,8 +40,7 @@ impl Checker<'_> {
             TypeKind::Error => {
                 if self.program.errors.is_empty() {
                     let hint = "include core.p4, or declare `error { ... }`";
-                    self.error(Code::UnknownName, t.span, "type `error` is not declared", hint);
-                    return Type::Bad;
+                    return self.refuse(Code::UnknownName, t.span, "type `error` is not declared", hint);
                 }
                 Type::Error
             }
@@ -51,19 +49,13 @@ impl Checker<'_> {
             TypeKind::MatchKind => Type::MatchKind,
             TypeKind::DontCare => {
                 let hint = "`_` is allowed only as a type argument that can be inferred";
-                self.error(Code::BadType, t.span, "`_` is not a type here", hint);
-                Type::Bad
+                self.refuse(Code::BadType, t.span, "`_` is not a type here", hint)
             }
             TypeKind::List(element) => {
                 let ty = self.ty(element);
                 if matches!(ty, Type::Void) {
-                    self.error(
-                        Code::BadType,
-                        element.span,
-                        format!("{ty} cannot be the element type of a list"),
-                        "use a value type",
-                    );
-                    return Type::Bad;
+                    let message = format!("{ty} cannot be the element type of a list");
+                    return self.refuse(Code::BadType, element.span, message, "use a value type");
                 }
                 Type::List(Rc::new(ty))
             }
@@ -79,8 +71,8 @@ impl Checker<'_> {
     fn tuple_field(&mut self, t: &ast::TypeExpr) -> Type {
         let ty = self.ty(t);
         if matches!(ty, Type::Void | Type::Object(_) | Type::Extern(_)) {
-            self.error(Code::BadType, t.span, format!("{ty} cannot be in a tuple"), "use a value type");
-            return Type::Bad;
+            let message = format!("{ty} cannot be in a tuple");
+            return self.refuse(Code::BadType, t.span, message, "use a value type");
         }
         ty
     }
@@ -103,21 +95,15 @@ impl Checker<'_> {
             Type::Void | Type::InfInt | Type::Text | Type::MatchKind | Type::List(_) | Type::Object(_)
         );
         if unfit || matches!(ty, Type::Varbit(_)) {
-            self.error(
-                Code::BadType,
-                element.span,
-                format!("{ty} cannot be the element type of an array"),
-                "use a value type",
-            );
-            return Type::Bad;
+            let message = format!("{ty} cannot be the element type of an array");
+            return self.refuse(Code::BadType, element.span, message, "use a value type");
         }
         let Some(n) = n else { return Type::Bad };
         match small(&n).filter(|n| *n <= MAX_STACK) {
             Some(n) => Type::Stack(Rc::new(ty), n),
             None => {
                 let hint = format!("arrays have from 0 to {MAX_STACK} elements");
-                self.error(Code::BadWidth, size.span, format!("{n} is not a valid array size"), hint);
-                Type::Bad
+                self.refuse(Code::BadWidth, size.span, format!("{n} is not a valid array size"), hint)
             }
         }
     }
@@ -132,8 +118,7 @@ impl Checker<'_> {
             let ty = self.ty(a);
             if matches!(&ty, Type::Object(o) if o.kind != ObjectKind::Package) {
                 let hint = "use a value type, or an extern";
-                self.error(Code::BadType, a.span, format!("{ty} cannot be a type argument"), hint);
-                return Type::Bad;
+                return self.refuse(Code::BadType, a.span, format!("{ty} cannot be a type argument"), hint);
             }
             ty
         };
@@ -154,8 +139,7 @@ impl Checker<'_> {
             Symbol::Bad => Type::Bad,
             _ => {
                 let message = format!("`{}` is not a type", name.name);
-                self.error(Code::WrongKind, name.span, message, "use a type here");
-                Type::Bad
+                self.refuse(Code::WrongKind, name.span, message, "use a type here")
             }
         }
     }
@@ -173,23 +157,20 @@ impl Checker<'_> {
         if args.len() != takes {
             let takes = super::argument_list::count(takes, "type argument");
             let message = format!("`{}` takes {takes}, found {}", name.name, args.len());
-            self.error(Code::BadArguments, name.span, message, "write them as <T, ...>");
-            return Type::Bad;
+            return self.refuse(Code::BadArguments, name.span, message, "write them as <T, ...>");
         }
         match symbol {
             TypeSymbol::Plain(t) => t,
             TypeSymbol::Generic(c, params) => {
                 if let Some(a) = written.iter().find(|a| matches!(a.kind, TypeKind::DontCare)) {
-                    self.error(Code::BadType, a.span, "`_` is not a type here", "write the type");
-                    return Type::Bad;
+                    return self.refuse(Code::BadType, a.span, "`_` is not a type here", "write the type");
                 }
                 self.specialised(&c, &params, args, span)
             }
             TypeSymbol::Extern(id) => {
                 if args.iter().any(|a| a.contains(&|t| matches!(t, Type::Extern(x) if x.id == id.0))) {
                     let message = format!("`{}` would contain itself", name.name);
-                    self.error(Code::Recursive, span, message, "use another type argument");
-                    return Type::Bad;
+                    return self.refuse(Code::Recursive, span, message, "use another type argument");
                 }
                 Type::Extern(Rc::new(ExternRef { id: id.0, name: name.name.clone(), args: args.to_vec() }))
             }
@@ -226,15 +207,13 @@ impl Checker<'_> {
         }
         if args.iter().any(|a| a.contains(&|t| matches!(t, Type::Composite(x) if x.id == c.id))) {
             let message = format!("`{}` would contain itself", c.name);
-            self.error(Code::Recursive, span, message, "use another type argument");
-            return Type::Bad;
+            return self.refuse(Code::Recursive, span, message, "use another type argument");
         }
         if let Type::Composite(special) = &ty {
             for (n, t) in &special.fields {
                 if !field_allowed(c.kind, t) {
                     let message = format!("field `{n}` of `{}` would have the type {t}", c.name);
-                    self.error(Code::BadType, span, message, "use another type argument");
-                    return Type::Bad;
+                    return self.refuse(Code::BadType, span, message, "use another type argument");
                 }
             }
         }

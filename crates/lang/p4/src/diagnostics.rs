@@ -201,9 +201,8 @@ impl Diagnostics {
         if errors > MAX_ERRORS {
             let span = items.last().map(|d| d.span).unwrap_or_default();
             let more = format!("{} more errors are not shown", errors - MAX_ERRORS);
-            items.push(
-                Diagnostic::new(Code::TooManyErrors, span, more).hint("fix the first errors and try again"),
-            );
+            let hint = "fix the first errors and try again";
+            items.push(Diagnostic::new(Code::TooManyErrors, span, more).hint(hint));
         }
         Self { sources, items }
     }
@@ -273,12 +272,7 @@ impl Diagnostics {
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
         let renderer = if colour { Renderer::styled() } else { Renderer::plain() };
-        let mut out = String::new();
-        for d in &self.items {
-            out.push_str(&renderer.render(&[self.group(d)]));
-            out.push_str("\n\n");
-        }
-        out
+        self.items.iter().map(|d| renderer.render(&[self.group(d)]) + "\n\n").collect()
     }
 
     fn group<'a>(&'a self, d: &'a Diagnostic) -> annotate_snippets::Group<'a> {
@@ -342,6 +336,17 @@ impl Sink {
         }
     }
 
+    /// Adds a diagnostic without other locations.
+    pub(crate) fn report(&mut self, code: Code, at: Span, text: impl Into<String>, hint: impl Into<String>) {
+        self.add(Diagnostic::new(code, at, text).hint(hint));
+    }
+
+    /// Reports a construct that is valid P4 but that cannot be compiled yet.
+    pub(crate) fn unsupported(&mut self, at: Span, what: &str) {
+        let hint = "the program may be valid, but this compiler cannot translate it";
+        self.report(Code::Unsupported, at, format!("{what} is not supported yet"), hint);
+    }
+
     pub(crate) const fn has_errors(&self) -> bool {
         self.errors > 0
     }
@@ -354,6 +359,11 @@ impl Sink {
 
     pub(crate) fn into_items(self) -> Vec<Diagnostic> {
         self.items
+    }
+
+    /// Returns the diagnostics for the caller of the compiler.
+    pub(crate) fn finish(self, sources: SourceMap) -> Diagnostics {
+        Diagnostics::new(sources, self.items)
     }
 }
 

@@ -3,15 +3,17 @@
 //! The lexer ignores types: it emits `>>` as two `>` of which the second is not `spaced`, so that
 //! `tuple<bit<8>>` parses without special cases. Unknown characters become tokens of their own.
 
-use crate::diagnostics::{Code, Diagnostic, Sink};
+use crate::diagnostics::{Code, Sink};
 use crate::source::{FileId, Span};
+use std::collections::HashSet;
 use std::rc::Rc;
+use std::sync::LazyLock;
 
 /// A name as written.
 pub(crate) type Name = Rc<str>;
 
 /// The kind and text of a token.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tok {
     /// An identifier that is not a keyword.
     Ident(Name),
@@ -26,11 +28,12 @@ pub(crate) enum Tok {
     /// A character that is not in P4's character set, or the preprocessor's `#` and `\`.
     Other(char),
     /// The end of the input.
+    #[default]
     Eof,
 }
 
 /// A token and its location.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Token {
     pub(crate) tok: Tok,
     pub(crate) span: Span,
@@ -40,58 +43,14 @@ pub(crate) struct Token {
     pub(crate) spaced: bool,
 }
 
-/// Sorted, for the binary search.
-const KEYWORDS: &[&str] = &[
-    "_",
-    "abstract",
-    "action",
-    "actions",
-    "apply",
-    "bit",
-    "bool",
-    "break",
-    "const",
-    "continue",
-    "control",
-    "default",
-    "else",
-    "entries",
-    "enum",
-    "error",
-    "exit",
-    "extern",
-    "false",
-    "for",
-    "header",
-    "header_union",
-    "if",
-    "in",
-    "inout",
-    "int",
-    "key",
-    "list",
-    "match_kind",
-    "out",
-    "package",
-    "parser",
-    "priority",
-    "return",
-    "select",
-    "state",
-    "string",
-    "struct",
-    "switch",
-    "table",
-    "this",
-    "transition",
-    "true",
-    "tuple",
-    "type",
-    "typedef",
-    "value_set",
-    "varbit",
-    "void",
-];
+static KEYWORDS: LazyLock<HashSet<&str>> = LazyLock::new(|| {
+    "_ abstract action actions apply bit bool break const continue control default else entries enum \
+     error exit extern false for header header_union if in inout int key list match_kind out package \
+     parser priority return select state string struct switch table this transition true tuple type \
+     typedef value_set varbit void"
+        .split(' ')
+        .collect()
+});
 
 /// Longest first.
 const SYMBOLS: &[&str] = &[
@@ -136,9 +95,8 @@ impl<'a> Lexer<'a> {
         Span { file: self.file, start: start as u32, end: self.at as u32 }
     }
 
-    fn report(&mut self, start: usize, code: Code, message: String, hint: &str) {
-        let span = self.span(start);
-        self.sink.add(Diagnostic::new(code, span, message).hint(hint));
+    fn report(&mut self, start: usize, code: Code, message: &str, hint: &str) {
+        self.sink.report(code, self.span(start), message, hint);
     }
 
     /// Skips white space, comments and continued lines; returns whether a line ended.
@@ -164,12 +122,7 @@ impl<'a> Lexer<'a> {
             let start = self.at + blank;
             if skip == usize::MAX {
                 self.at = self.text.len();
-                self.report(
-                    start,
-                    Code::UnterminatedText,
-                    "this comment has no end".to_owned(),
-                    "close it with `*/`",
-                );
+                self.report(start, Code::UnterminatedText, "this comment has no end", "close it with `*/`");
                 return true;
             }
             line_ended |= rest.starts_with("/*") && rest[..skip].contains('\n');
@@ -210,10 +163,7 @@ impl<'a> Lexer<'a> {
 
     fn word(&mut self) -> Tok {
         let w = self.name();
-        match KEYWORDS.binary_search(&w) {
-            Ok(i) => Tok::Word(KEYWORDS[i]),
-            Err(_) => Tok::Ident(w.into()),
-        }
+        KEYWORDS.get(w).map_or_else(|| Tok::Ident(w.into()), |word| Tok::Word(word))
     }
 
     fn integer(&mut self) -> Tok {
@@ -221,7 +171,7 @@ impl<'a> Lexer<'a> {
         let w = self.name();
         if crate::constant::parse_literal(w).is_none() {
             let hint = "write for example 10, 0xFF, 8w255, 4s0b1010";
-            self.report(start, Code::BadCharacter, format!("`{w}` is not an integer"), hint);
+            self.report(start, Code::BadCharacter, &format!("`{w}` is not an integer"), hint);
             return Tok::Int("0".into());
         }
         Tok::Int(w.into())
@@ -246,7 +196,7 @@ impl<'a> Lexer<'a> {
             }
         }
         self.at = self.text.len();
-        self.report(start, Code::UnterminatedText, "this string has no end".to_owned(), "close it with `\"`");
+        self.report(start, Code::UnterminatedText, "this string has no end", "close it with `\"`");
         Tok::Str(value.into())
     }
 }
@@ -263,7 +213,7 @@ mod tests {
 
     #[test]
     fn every_keyword_is_found() {
-        for k in KEYWORDS {
+        for k in KEYWORDS.iter() {
             assert_eq!(toks(k).0[0], Tok::Word(k));
         }
     }

@@ -50,7 +50,7 @@ mod preprocess;
 pub mod source;
 mod types;
 
-use diagnostics::{Code, Diagnostic, Diagnostics, Sink};
+use diagnostics::{Code, Diagnostics, Sink};
 use source::{SourceMap, Span};
 
 pub use preprocess::{Included, NoIncludes, Resolver};
@@ -141,14 +141,11 @@ pub fn compile(
     resolver: &dyn Resolver,
     options: &Options,
 ) -> Result<Compiled, Diagnostics> {
-    let mut sources = SourceMap::default();
-    let mut sink = Sink::default();
-    let Some(front) = front_end(name, text, resolver, options, &mut sources, &mut sink) else {
-        return Err(Diagnostics::new(sources, sink.into_items()));
-    };
+    let (front, sources, mut sink) = front_end(name, text, resolver, options);
+    let Some(front) = front else { return Err(sink.finish(sources)) };
     let mut lowered = lower::lower(&front.hir, front.end, options.reject, &mut sink);
     if sink.has_errors() {
-        return Err(Diagnostics::new(sources, sink.into_items()));
+        return Err(sink.finish(sources));
     }
     let f = &mut lowered.function;
     opt::optimise(f);
@@ -157,14 +154,11 @@ pub fn compile(
     let program = codegen::generate(f, front.end, &mut sink);
     let object = codegen::elf::write(&program, f, &sources, replicates);
     let object = object.unwrap_or_else(|e| {
-        sink.add(
-            Diagnostic::new(Code::Internal, front.end, format!("internal error: {e}"))
-                .hint("please report this"),
-        );
+        sink.report(Code::Internal, front.end, format!("internal error: {e}"), "please report this");
         Vec::new()
     });
     if sink.has_errors() {
-        return Err(Diagnostics::new(sources, sink.into_items()));
+        return Err(sink.finish(sources));
     }
     let asm = codegen::asm::listing(&program, f, &sources);
     let map = |m: &ir::Map| MapFacts {
@@ -184,22 +178,19 @@ pub fn compile(
         longest_path: codegen::longest_path(&program.insns),
     };
     let (ast, graph) = (ast_print::print(&front.ast), graph::draw(&front.ast));
-    let warnings = Diagnostics::new(sources, sink.into_items());
+    let warnings = sink.finish(sources);
     Ok(Compiled { object, warnings, asm, ir, ast, graph, c_header: lowered.c_header, facts })
 }
 
 /// Reports all errors and warnings of a program, without generating code.
 #[must_use]
 pub fn check(name: &str, text: &str, resolver: &dyn Resolver, options: &Options) -> Diagnostics {
-    let mut sources = SourceMap::default();
-    let mut sink = Sink::default();
-    if let Some(front) = front_end(name, text, resolver, options, &mut sources, &mut sink) {
-        // A file without `main` is valid: other files may include it.
-        if front.hir.main.is_some() {
-            lower::lower(&front.hir, front.end, options.reject, &mut sink);
-        }
+    let (front, sources, mut sink) = front_end(name, text, resolver, options);
+    // A file without `main` is valid: other files may include it.
+    if let Some(front) = front.filter(|f| f.hir.main.is_some()) {
+        lower::lower(&front.hir, front.end, options.reject, &mut sink);
     }
-    Diagnostics::new(sources, sink.into_items())
+    sink.finish(sources)
 }
 
 /// The front end's result for a program without errors.
@@ -210,21 +201,18 @@ struct FrontEnd {
     end: Span,
 }
 
-fn front_end(
-    name: &str,
-    text: &str,
-    resolver: &dyn Resolver,
-    options: &Options,
-    sources: &mut SourceMap,
-    sink: &mut Sink,
-) -> Option<FrontEnd> {
-    let tokens = preprocess::preprocess(name, text, &options.defines, resolver, sources, sink);
+/// A program unless the front end reported an error, its source files, and the diagnostics so far.
+type Checked = (Option<FrontEnd>, SourceMap, Sink);
+
+fn front_end(name: &str, text: &str, resolver: &dyn Resolver, options: &Options) -> Checked {
+    let (mut sources, mut sink) = (SourceMap::default(), Sink::default());
+    let tokens = preprocess::preprocess(name, text, &options.defines, resolver, &mut sources, &mut sink);
     let end = tokens.last().map(|t| t.span).unwrap_or_default();
-    let ast = parser::parse(&tokens, sink);
-    let hir = check::check(&ast, sink);
+    let ast = parser::parse(&tokens, &mut sink);
+    let hir = check::check(&ast, &mut sink);
     if sink.has_errors() {
-        return None;
+        return (None, sources, sink);
     }
-    lint::lint(&hir, sink);
-    Some(FrontEnd { ast, hir, end })
+    lint::lint(&hir, &mut sink);
+    (Some(FrontEnd { ast, hir, end }), sources, sink)
 }

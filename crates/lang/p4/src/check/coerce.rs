@@ -2,7 +2,7 @@
 
 use super::Checker;
 use crate::constant::{fits, wrap};
-use crate::diagnostics::{Code, Diagnostic};
+use crate::diagnostics::Code;
 use crate::hir::{Expr, ExprKind};
 use crate::source::Span;
 use crate::types::Type;
@@ -15,14 +15,10 @@ impl Checker<'_> {
             && !fits(&v, w, signed)
         {
             let wrapped = wrap(&v, w, signed);
-            let d = Diagnostic::new(
-                Code::ConstantOverflow,
-                span,
-                format!("{v} does not fit {ty} and becomes {wrapped}"),
-            );
             // Bit patterns such as `-1` and `0xFF..` are intended.
             if !fits(&v, w, true) {
-                self.sink.add(d.hint("use a wider type or a smaller number"));
+                let message = format!("{v} does not fit {ty} and becomes {wrapped}");
+                self.error(Code::ConstantOverflow, span, message, "use a wider type or a smaller number");
             }
             return Expr::constant(wrapped, ty.clone(), span);
         }

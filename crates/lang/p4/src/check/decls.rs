@@ -78,7 +78,7 @@ impl Checker<'_> {
                 let hint = "declare it inside a parser, control or action, or make it `const`";
                 self.error(Code::BadStatement, d.span, "variable outside of a parser or control", hint);
             }
-            DeclKind::ValueSet { .. } => self.unsupported(d.span, "a value_set"),
+            DeclKind::ValueSet { .. } => self.sink.unsupported(d.span, "a value_set"),
             DeclKind::Table(_) => {
                 self.error(Code::BadStatement, d.span, "table outside of a control", "move it to a control");
             }

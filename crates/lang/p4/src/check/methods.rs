@@ -109,7 +109,7 @@ impl Checker<'_> {
         if self.bind(&f.name, &f.params, w, &mut inference).is_none() {
             return Expr::bad(w.span);
         }
-        self.unsupported(w.span, what);
+        self.sink.unsupported(w.span, what);
         Expr { kind: ExprKind::Bad, ty: inference.apply(&f.result), span: w.span }
     }
 

@@ -215,8 +215,9 @@ pub(crate) fn check(program: &ast::Program, sink: &mut Sink) -> hir::Program {
 }
 
 impl Checker<'_> {
+    /// Reports an error or a warning.
     fn error(&mut self, code: Code, span: Span, message: impl Into<String>, hint: impl Into<String>) {
-        self.sink.add(Diagnostic::new(code, span, message).hint(hint));
+        self.sink.report(code, span, message, hint);
     }
 
     /// Reports an error and returns the result of a failed check.
@@ -229,12 +230,6 @@ impl Checker<'_> {
     ) -> R {
         self.error(code, span, message, hint);
         R::refused(span)
-    }
-
-    /// Reports a construct that is valid P4 but that cannot be compiled yet.
-    fn unsupported(&mut self, span: Span, what: &str) {
-        let d = Diagnostic::new(Code::Unsupported, span, format!("{what} is not supported yet"));
-        self.sink.add(d.hint("the program may be valid, but this compiler cannot translate it"));
     }
 
     const fn fresh(&mut self) -> u32 {

@@ -5,7 +5,7 @@ use super::params::ParamOwner;
 use super::{Checker, ScopeKind, Symbol};
 use crate::ast::{self, ExprKind as Ast, Transition};
 use crate::constant::fits;
-use crate::diagnostics::{Code, Diagnostic};
+use crate::diagnostics::Code;
 use crate::hir::{self, Constructed, Expr, Keyset, MatchKind, Next, ParserId, StateId, Target, ValueSetId};
 use crate::lexer::Name;
 use crate::source::Span;
@@ -171,8 +171,8 @@ impl Checker<'_> {
         }
         let catches_all = |(keys, _): &(Vec<Keyset>, Target)| keys.iter().all(|k| matches!(k, Keyset::Any));
         if !out.iter().any(catches_all) && !cases.is_empty() {
-            let d = Diagnostic::new(Code::MissingDefault, span, "packets that match no case are rejected");
-            self.sink.add(d.hint("add `default: accept;` or, if this is intended, `default: reject;`"));
+            let hint = "add `default: accept;` or, if this is intended, `default: reject;`";
+            self.error(Code::MissingDefault, span, "packets that match no case are rejected", hint);
         }
         Next::Select { subjects: flat, cases: out, span }
     }
@@ -304,8 +304,7 @@ impl Checker<'_> {
                 if let (Some(x), Some(y)) = (a.as_const(), b.as_const())
                     && x > y
                 {
-                    let d = Diagnostic::new(Code::EmptyRange, e.span, "this range matches nothing");
-                    self.sink.add(d.hint("write low .. high"));
+                    self.error(Code::EmptyRange, e.span, "this range matches nothing", "write low .. high");
                 }
                 Keyset::Range(a, b)
             }

@@ -3,7 +3,7 @@
 use super::argument_list::ArgumentList;
 use super::{Checker, ScopeKind, Symbol};
 use crate::ast::{self, DeclKind, ExprKind as Ast, StmtKind as AstStmt};
-use crate::diagnostics::{Code, Diagnostic};
+use crate::diagnostics::Code;
 use crate::hir::{ExprKind, Stmt, StmtKind, TableId};
 use crate::source::Span;
 use crate::types::Type;
@@ -18,8 +18,8 @@ impl Checker<'_> {
         let mut warned = false;
         for s in stmts {
             if !warned && out.last().is_some_and(|l| always_leaves(std::slice::from_ref(l))) {
-                let d = Diagnostic::new(Code::UnreachableCode, s.span, "unreachable statement");
-                self.sink.add(d.hint("remove it, or the statement above that ends this path"));
+                let hint = "remove it, or the statement above that ends this path";
+                self.error(Code::UnreachableCode, s.span, "unreachable statement", hint);
                 warned = true;
             }
             if let Some(kind) = self.statement(s) {
@@ -178,7 +178,7 @@ impl Checker<'_> {
                 Some(StmtKind::Declare(var, init))
             }
             DeclKind::Instance { array: Some(_), .. } => {
-                self.unsupported(d.span, "an array of instances");
+                self.sink.unsupported(d.span, "an array of instances");
                 self.declare(&d.name, Symbol::Bad);
                 None
             }
@@ -214,10 +214,8 @@ impl Checker<'_> {
             ExprKind::Call(call) => Some(StmtKind::Call(*call)),
             ExprKind::Bad => None,
             _ => {
-                let d =
-                    Diagnostic::new(Code::Unused, call.span, "unused result of a call without side effects");
-                self.sink.add(d.hint("assign it, or remove the call"));
-                None
+                let message = "unused result of a call without side effects";
+                self.refuse(Code::Unused, call.span, message, "assign it, or remove the call")
             }
         }
     }

@@ -166,7 +166,7 @@ impl Checker<'_> {
         }
         if value.ty.scalar_width().is_none() {
             if matches!(value.ty.base(), Type::Composite(_) | Type::Tuple(_) | Type::Var(..)) {
-                self.unsupported(value.span, &format!("a key of type {}", value.ty));
+                self.sink.unsupported(value.span, &format!("a key of type {}", value.ty));
                 return None;
             }
             let hint = "keys are integers, bool, enums and error; give literals a width";

@@ -19,7 +19,7 @@ mod peephole;
 mod select;
 mod spill;
 
-use crate::diagnostics::{Code, Diagnostic, Sink};
+use crate::diagnostics::{Code, Sink};
 use crate::ir::Function;
 use crate::source::Span;
 use insn::Insn;
@@ -53,14 +53,12 @@ pub(crate) fn generate(f: &mut Function, at: Span, sink: &mut Sink) -> MachineCo
     if frame.size > STACK || frame.memory_values > spill::MAX_VALUES {
         let bytes = frame.size + 8 * frame.memory_values;
         let message = format!("the program needs {bytes} bytes for values that are live at once");
-        sink.add(
-            Diagnostic::new(Code::TooLarge, at, message)
-                .hint("reduce the number of values in use at once, or use smaller table keys"),
-        );
+        let hint = "reduce the number of values in use at once, or use smaller table keys";
+        sink.report(Code::TooLarge, at, message, hint);
     }
     if program.insns.len() > MAX_INSNS {
         let message = format!("the program has more than {MAX_INSNS} instructions");
-        sink.add(Diagnostic::new(Code::TooLarge, at, message).hint("call large actions from fewer places"));
+        sink.report(Code::TooLarge, at, message, "call large actions from fewer places");
     }
     program
 }

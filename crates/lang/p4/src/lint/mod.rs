@@ -16,12 +16,7 @@ use crate::hir::Program;
 
 /// Warns about a program without errors.
 pub(crate) fn lint(program: &Program, sink: &mut Sink) {
-    for d in flow::warnings(program) {
-        sink.add(d);
-    }
-    for d in usage::warnings(program) {
-        sink.add(d);
-    }
+    flow::warnings(program).into_iter().chain(usage::warnings(program)).for_each(|d| sink.add(d));
 }
 
 /// Warnings, each location once: a body is visited once per path that leads to it.

@@ -26,7 +26,7 @@ mod value_set;
 mod varbit;
 mod wide;
 
-use crate::diagnostics::{Code, Diagnostic, Sink};
+use crate::diagnostics::{Code, Sink};
 use crate::hir::{Expr, InstId, Program, VarId};
 use crate::ir::builder::{Builder, Slot};
 use crate::ir::{Block, Function, Map, MapId, Opnd};
@@ -157,12 +157,11 @@ const MAX_INLINED: usize = 200_000;
 
 impl Lowering<'_> {
     fn error(&mut self, code: Code, span: Span, message: impl Into<String>, hint: impl Into<String>) {
-        self.sink.add(Diagnostic::new(code, span, message).hint(hint));
+        self.sink.report(code, span, message, hint);
     }
 
     fn unsupported(&mut self, span: Span, what: &str) {
-        let d = Diagnostic::new(Code::Unsupported, span, format!("{what} is not supported yet"));
-        self.sink.add(d.hint("the program may be valid, but this compiler cannot translate it"));
+        self.sink.unsupported(span, what);
     }
 
     /// Reports a compiler bug.

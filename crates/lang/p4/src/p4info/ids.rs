@@ -4,7 +4,7 @@
 //! hash of the full name, so that ids remain stable when other parts of a program change. If two
 //! names have the same hash, the one that sorts later gets the next free number.
 
-use crate::diagnostics::{Code, Diagnostic, Sink};
+use crate::diagnostics::{Code, Sink};
 use crate::source::Span;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -47,7 +47,7 @@ impl Symbols {
                 let message =
                     format!("the upper byte of the @id of `{name}` belongs to another kind of object");
                 let hint = format!("the upper byte must be {:#04x} or 0", prefix as u32);
-                sink.add(Diagnostic::new(Code::BadAnnotation, at, message).hint(hint));
+                sink.report(Code::BadAnnotation, at, message, hint);
                 None
             }
         });
@@ -55,7 +55,7 @@ impl Symbols {
             && !self.taken.insert(id)
         {
             let message = format!("the id of `{name}` is already in use");
-            sink.add(Diagnostic::new(Code::BadAnnotation, at, message).hint("give each object its own @id"));
+            sink.report(Code::BadAnnotation, at, message, "give each object its own @id");
         }
         self.wanted.insert(key, id);
     }

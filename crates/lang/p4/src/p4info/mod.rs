@@ -12,10 +12,9 @@ mod objects;
 mod types;
 mod walk;
 
-use crate::diagnostics::{Code, Diagnostic, Diagnostics, Sink};
+use crate::diagnostics::{Code, Diagnostics, Sink};
 use crate::hir::Program;
 use crate::lexer::Tok;
-use crate::source::SourceMap;
 use crate::types::Type;
 use crate::{FrontEnd, Options, Resolver};
 use annotations::{AnnotationIndex, Annotations};
@@ -56,12 +55,11 @@ pub fn p4info(
     resolver: &dyn Resolver,
     options: &Options,
 ) -> Result<P4Info, Diagnostics> {
-    let (mut sources, mut sink) = (SourceMap::default(), Sink::default());
-    let info = crate::front_end(name, text, resolver, options, &mut sources, &mut sink)
-        .map(|front| describe(&front, &mut sink));
+    let (front, sources, mut sink) = crate::front_end(name, text, resolver, options);
+    let info = front.map(|front| describe(&front, &mut sink));
     match info.filter(|_| !sink.has_errors()) {
         Some(info) => Ok(info),
-        None => Err(Diagnostics::new(sources, sink.into_items())),
+        None => Err(sink.finish(sources)),
     }
 }
 
@@ -81,15 +79,13 @@ fn describe(front: &FrontEnd, sink: &mut Sink) -> P4Info {
     let found = walk::walk(&front.hir, &front.ast, &annotation_index);
     if found.too_many {
         let message = "the program has too many objects for the control plane";
-        let d = Diagnostic::new(Code::TooLarge, front.end, message);
-        sink.add(d.hint("instantiate fewer controls within controls"));
+        sink.report(Code::TooLarge, front.end, message, "instantiate fewer controls within controls");
     }
     let headers = front.hir.headers.iter().map(|h| Type::Composite(h.clone()));
     let kept = found.externs.iter().map(|e| e.instance.ty.clone());
     if found.digests.iter().cloned().chain(kept).chain(headers).any(|t| types::is_too_deep(&t)) {
         let message = "a type that the control plane accesses is nested too deeply";
-        let d = Diagnostic::new(Code::TooDeep, front.end, message);
-        sink.add(d.hint("nest fewer structs"));
+        sink.report(Code::TooDeep, front.end, message, "nest fewer structs");
         return P4Info(Message::default());
     }
     let ids = symbols(&front.hir, &annotation_index, &found, sink).finish();
@@ -249,8 +245,7 @@ impl P4InfoBuilder<'_> {
         let (ids, wrong) = ids::number_parts(&wanted);
         if let Some(id) = wrong {
             let message = format!("@id({id}) is 0 or a duplicate");
-            let d = Diagnostic::new(Code::BadAnnotation, at, message);
-            self.sink.add(d.hint("give each part its own number from 1"));
+            self.sink.report(Code::BadAnnotation, at, message, "give each part its own number from 1");
         }
         ids
     }

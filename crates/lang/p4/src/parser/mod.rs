@@ -193,11 +193,7 @@ impl Parser<'_> {
 
     fn unexpected(&mut self, wanted: &str) -> Failed {
         if let Tok::Other(c) = self.tok() {
-            let d = Diagnostic::new(Code::BadCharacter, self.span(), format!("unexpected character {c:?}"));
-            if !self.quiet {
-                self.sink.add(d.hint("remove it"));
-            }
-            return Failed;
+            return self.error(Code::BadCharacter, format!("unexpected character {c:?}"), "remove it");
         }
         let message = format!("expected {wanted}, found {}", self.describe());
         let hint = match self.tok() {
@@ -205,13 +201,17 @@ impl Parser<'_> {
             Tok::Eof => "a brace or a semicolon is probably missing above".to_owned(),
             _ => format!("write {wanted} here"),
         };
-        let span = self.span();
-        self.error_at(span, message, &hint)
+        self.error(Code::Syntax, message, &hint)
     }
 
-    fn error_at(&mut self, span: Span, message: String, hint: &str) -> Failed {
+    /// Reports an error at the current token, except during look-ahead.
+    fn error(&mut self, code: Code, message: String, hint: &str) -> Failed {
+        self.error_at(self.span(), code, message, hint)
+    }
+
+    fn error_at(&mut self, span: Span, code: Code, message: String, hint: &str) -> Failed {
         if !self.quiet {
-            self.sink.add(Diagnostic::new(Code::Syntax, span, message).hint(hint));
+            self.sink.report(code, span, message, hint);
         }
         Failed
     }
@@ -219,13 +219,8 @@ impl Parser<'_> {
     /// Runs a rule one level deeper.
     fn nested<T>(&mut self, rule: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         if self.depth >= MAX_DEPTH {
-            let span = self.span();
-            if !self.quiet {
-                let message = format!("nested more than {MAX_DEPTH} levels deep");
-                self.sink
-                    .add(Diagnostic::new(Code::TooDeep, span, message).hint("split it into several parts"));
-            }
-            return Err(Failed);
+            let message = format!("nested more than {MAX_DEPTH} levels deep");
+            return Err(self.error(Code::TooDeep, message, "split it into several parts"));
         }
         self.depth += 1;
         let result = rule(self);
@@ -294,15 +289,8 @@ impl Parser<'_> {
         if members < MAX_LIST {
             return Ok(());
         }
-        if !self.quiet {
-            let d = Diagnostic::new(
-                Code::TooLarge,
-                self.span(),
-                format!("a list of more than {MAX_LIST} members"),
-            );
-            self.sink.add(d.hint("split it into several lists"));
-        }
-        Err(Failed)
+        let message = format!("a list of more than {MAX_LIST} members");
+        Err(self.error(Code::TooLarge, message, "split it into several lists"))
     }
 
     /// Parses `item, item, ...` up to `close`, which it consumes; a trailing comma is allowed.

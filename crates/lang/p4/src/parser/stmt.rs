@@ -2,6 +2,7 @@
 
 use super::{Failed, Parsed, Parser};
 use crate::ast::{BinaryOp, Block, Expr, ExprKind, Stmt, StmtKind, SwitchCase};
+use crate::diagnostics::Code;
 use crate::lexer::Tok;
 
 impl Parser<'_> {
@@ -142,8 +143,8 @@ impl Parser<'_> {
             return Ok(StmtKind::Call(target));
         }
         if self.is(";") {
-            let span = target.span;
-            return Err(self.error_at(span, "unused value".to_owned(), "assign it or call a function"));
+            let (message, hint) = ("unused value".to_owned(), "assign it or call a function");
+            return Err(self.error_at(target.span, Code::Syntax, message, hint));
         }
         Err(self.unexpected("`=` or `(`"))
     }

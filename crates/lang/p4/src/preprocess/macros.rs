@@ -119,8 +119,8 @@ impl Expansion<'_> {
         }
         *self.left = self.left.saturating_sub(work);
         if *self.left == 0 {
-            let d = Diagnostic::new(Code::TooLarge, at.span, "macro expansion takes too many steps here");
-            self.sink.add(d.hint("a macro that uses its argument twice doubles the argument at each use"));
+            let hint = "a macro that uses its argument twice doubles the argument at each use";
+            self.sink.report(Code::TooLarge, at.span, "macro expansion takes too many steps here", hint);
         }
         *self.left > 0
     }
@@ -139,12 +139,8 @@ impl Expansion<'_> {
             return 1;
         };
         if self.depth >= MAX_DEPTH {
-            let d = Diagnostic::new(
-                Code::TooDeep,
-                t.span,
-                format!("macros are nested more than {MAX_DEPTH} levels deep"),
-            );
-            self.sink.add(d.hint("use a constant or a function instead"));
+            let message = format!("macros are nested more than {MAX_DEPTH} levels deep");
+            self.sink.report(Code::TooDeep, t.span, message, "use a constant or a function instead");
             return 1;
         }
         let (args, used) = match &m.params {
@@ -212,30 +208,16 @@ fn arguments(tokens: &[Token]) -> Result<(Vec<Vec<Token>>, usize), usize> {
     let mut args = vec![Vec::new()];
     for (i, t) in tokens.iter().enumerate() {
         match &t.tok {
-            Tok::Sym("(")
-                if {
-                    depth += 1;
-                    depth == 1
-                } =>
-            {
-                continue;
-            }
-            Tok::Sym(")")
-                if {
-                    depth -= 1;
-                    depth == 0
-                } =>
-            {
-                return Ok((args, i + 1));
-            }
-            Tok::Sym(",") if depth == 1 => {
-                args.push(Vec::new());
-                continue;
-            }
+            Tok::Sym("(") => depth += 1,
+            Tok::Sym(")") => depth -= 1,
             _ => {}
         }
-        if let Some(last) = args.last_mut() {
-            last.push(t.clone());
+        match (&t.tok, depth, args.last_mut()) {
+            (Tok::Sym(")"), 0, _) => return Ok((args, i + 1)),
+            (Tok::Sym(","), 1, _) => args.push(Vec::new()),
+            // The opening parenthesis belongs to no argument.
+            (_, _, Some(last)) if i > 0 => last.push(t.clone()),
+            _ => {}
         }
     }
     Err(tokens.len())

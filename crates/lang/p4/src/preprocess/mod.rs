@@ -101,12 +101,9 @@ pub(crate) fn preprocess(
     }
     let eof = pp.file(name, text.to_owned());
     if pp.out.len() > MAX_TOKENS {
-        let d = Diagnostic::new(
-            Code::TooLarge,
-            eof.span,
-            format!("the program has more than {MAX_TOKENS} tokens"),
-        );
-        pp.sink.add(d.hint("a macro or an include probably expands itself repeatedly"));
+        let message = format!("the program has more than {MAX_TOKENS} tokens");
+        let hint = "a macro or an include probably expands itself repeatedly";
+        pp.sink.report(Code::TooLarge, eof.span, message, hint);
         pp.out.clear();
     }
     let mut out = pp.out;
@@ -130,22 +127,13 @@ impl Preprocessor<'_> {
         let text = self.sources.file(file).text.clone();
         let tokens = lex(&text, file, self.sink);
         if too_large {
-            let d = Diagnostic::new(
-                Code::TooLarge,
-                tokens[0].span,
-                format!("{name} is larger than {MAX_FILE} bytes"),
-            );
-            self.sink.add(d.hint("split the file"));
+            let message = format!("{name} is larger than {MAX_FILE} bytes");
+            self.sink.report(Code::TooLarge, tokens[0].span, message, "split the file");
         }
         self.depth += 1;
         self.lines(&tokens, &text, name);
         self.depth -= 1;
-        tokens.into_iter().next_back().unwrap_or(Token {
-            tok: Tok::Eof,
-            span: Span::default(),
-            first: true,
-            spaced: true,
-        })
+        tokens.into_iter().next_back().unwrap_or_default()
     }
 
     fn lines(&mut self, tokens: &[Token], text: &str, name: &str) {
@@ -175,15 +163,15 @@ impl Preprocessor<'_> {
         }
         self.flush(&mut pending);
         for c in open {
-            let d = Diagnostic::new(Code::UnbalancedConditional, c.opened, "this #if has no #endif");
-            self.sink.add(d.hint("add `#endif`"));
+            let message = "this #if has no #endif";
+            self.sink.report(Code::UnbalancedConditional, c.opened, message, "add `#endif`");
         }
     }
 
     fn check_stray(&mut self, t: &Token) {
         if let Tok::Other(c @ ('#' | '\\')) = t.tok {
-            let d = Diagnostic::new(Code::BadCharacter, t.span, format!("unexpected character {c:?}"));
-            self.sink.add(d.hint("a directive must be the first token on its line"));
+            let hint = "a directive must be the first token on its line";
+            self.sink.report(Code::BadCharacter, t.span, format!("unexpected character {c:?}"), hint);
         }
     }
 
@@ -200,20 +188,16 @@ impl Preprocessor<'_> {
         match word {
             "if" | "ifdef" | "ifndef" if open.len() >= MAX_CONDITIONALS => {
                 let message = format!("#if is nested more than {MAX_CONDITIONALS} levels deep");
-                self.sink.add(Diagnostic::new(Code::TooDeep, at, message).hint("split the file"));
+                self.sink.report(Code::TooDeep, at, message, "split the file");
             }
             "if" | "ifdef" | "ifndef" => {
-                let value = active
+                let kept = active
                     && match word {
                         "if" => self.condition(at, rest),
                         _ => self.is_defined(at, rest) == (word == "ifdef"),
                     };
-                open.push(Conditional {
-                    opened: at,
-                    active: value,
-                    done: value || !active,
-                    seen_else: false,
-                });
+                let done = kept || !active;
+                open.push(Conditional { opened: at, active: kept, done, seen_else: false });
             }
             "elif" | "else" => {
                 let outer = open.len().checked_sub(1).is_some_and(|n| open[..n].iter().all(|c| c.active));
@@ -221,12 +205,7 @@ impl Preprocessor<'_> {
                     Some(c) if !c.seen_else && !c.done && outer => word == "else" || self.condition(at, rest),
                     Some(c) if !c.seen_else => false,
                     _ => {
-                        let d = Diagnostic::new(
-                            Code::UnbalancedConditional,
-                            at,
-                            format!("#{word} without an open #if"),
-                        );
-                        self.sink.add(d.hint("remove it or add `#if` before it"));
+                        self.unbalanced(at, word);
                         return true;
                     }
                 };
@@ -238,8 +217,7 @@ impl Preprocessor<'_> {
             }
             "endif" => {
                 if open.pop().is_none() {
-                    let d = Diagnostic::new(Code::UnbalancedConditional, at, "#endif without an open #if");
-                    self.sink.add(d.hint("remove it or add `#if` before it"));
+                    self.unbalanced(at, word);
                 }
             }
             _ => return false,
@@ -247,11 +225,16 @@ impl Preprocessor<'_> {
         true
     }
 
+    fn unbalanced(&mut self, at: Span, word: &str) {
+        let message = format!("#{word} without an open #if");
+        self.sink.report(Code::UnbalancedConditional, at, message, "remove it or add `#if` before it");
+    }
+
     fn is_defined(&mut self, at: Span, rest: &[Token]) -> bool {
         match rest.first().and_then(word_of) {
             Some(n) => self.macros.by_name.contains_key(&*n),
             None => {
-                self.bad(at, "expected a name".to_owned(), "write for example `#ifdef NAME`");
+                self.bad(at, "expected a name", "write for example `#ifdef NAME`");
                 false
             }
         }
@@ -263,14 +246,14 @@ impl Preprocessor<'_> {
         match condition::evaluate(&expanded) {
             Ok(v) => v != 0,
             Err(message) => {
-                self.bad(at, message, "write for example `#if defined(A) && B >= 2`");
+                self.bad(at, &message, "write for example `#if defined(A) && B >= 2`");
                 false
             }
         }
     }
 
-    fn bad(&mut self, at: Span, message: String, hint: &str) {
-        self.sink.add(Diagnostic::new(Code::BadDirective, at, message).hint(hint));
+    fn bad(&mut self, at: Span, message: &str, hint: &str) {
+        self.sink.report(Code::BadDirective, at, message, hint);
     }
 
     fn directive(&mut self, at: Span, line: &[Token], text: &str, from: &str) {
@@ -284,24 +267,20 @@ impl Preprocessor<'_> {
                 Ok((name, m)) => {
                     self.macros.by_name.insert(name, m);
                 }
-                Err(message) => self.bad(at, message.to_owned(), "write for example `#define MAX(a, b) ...`"),
+                Err(message) => self.bad(at, message, "write for example `#define MAX(a, b) ...`"),
             },
             "undef" => match rest.first().and_then(word_of) {
                 Some(n) => {
                     self.macros.by_name.remove(&*n);
                 }
-                None => self.bad(at, "expected a name".to_owned(), "write `#undef NAME`"),
+                None => self.bad(at, "expected a name", "write `#undef NAME`"),
             },
             "error" => self.sink.add(Diagnostic::new(Code::UserError, at, format!("#error {raw}"))),
             "warning" => self.sink.add(Diagnostic::new(Code::UserWarning, at, format!("#warning {raw}"))),
             "pragma" | "line" => {}
             other => {
-                let message = format!("unknown directive #{other}");
-                self.bad(
-                    at.to(first.span),
-                    message,
-                    "supported directives include #include, #define, #undef, #if, #ifdef, #error",
-                );
+                let hint = "supported directives include #include, #define, #undef, #if, #ifdef, #error";
+                self.bad(at.to(first.span), &format!("unknown directive #{other}"), hint);
             }
         }
     }
@@ -313,29 +292,23 @@ impl Preprocessor<'_> {
         };
         let span = rest.first().map_or(at, |t| t.span.to(rest[rest.len() - 1].span));
         let Some((path, system)) = quoted else {
-            return self.bad(
-                span,
-                "expected a file name".to_owned(),
-                "write `#include <core.p4>` or `#include \"file.p4\"`",
-            );
+            let hint = "write `#include <core.p4>` or `#include \"file.p4\"`";
+            return self.bad(span, "expected a file name", hint);
         };
         if self.depth >= MAX_INCLUDE_DEPTH {
             let message = format!("includes are nested more than {MAX_INCLUDE_DEPTH} levels deep");
-            let d = Diagnostic::new(Code::TooDeep, span, message).hint("does a file include itself?");
-            return self.sink.add(d);
+            return self.sink.report(Code::TooDeep, span, message, "does a file include itself?");
         }
         let Some(file) = self.find(&path, system, from) else {
-            let d = Diagnostic::new(Code::IncludeNotFound, span, format!("cannot find {path}"));
             let models: Vec<_> = MODELS.iter().map(|(n, _)| *n).collect();
-            return self
-                .sink
-                .add(d.hint(format!("the built-in files are {}; add a folder with -I", models.join(", "))));
+            let hint = format!("the built-in files are {}; add a folder with -I", models.join(", "));
+            return self.sink.report(Code::IncludeNotFound, span, format!("cannot find {path}"), hint);
         };
         self.included_bytes += file.text.len();
         if self.included_bytes > 4 * MAX_FILE {
-            let d =
-                Diagnostic::new(Code::TooLarge, span, "the total size of the included files is too large");
-            return self.sink.add(d.hint("does a file include itself? guard it with #ifndef"));
+            let message = "the total size of the included files is too large";
+            let hint = "does a file include itself? guard it with #ifndef";
+            return self.sink.report(Code::TooLarge, span, message, hint);
         }
         self.file(&file.name, file.text);
     }

@@ -14,7 +14,7 @@ use super::storage::Storage;
 use super::{Binding, BoundObject, Lowered, Lowering, PacketState, StandardMetadata, layout};
 use crate::Reject;
 use crate::control::Architecture;
-use crate::diagnostics::{Code, Diagnostic, Sink};
+use crate::diagnostics::{Code, Sink};
 use crate::hir::{Constructed, Control, CtorArg, Instance, Object, Param, Parser, Program};
 use crate::ir::builder::Builder;
 use crate::ir::{Block, Opnd, Ty};
@@ -99,10 +99,9 @@ impl Lowering<'_> {
             "V1Switch" => Architecture::V1model,
             _ => {
                 let what = format!("the architecture of package `{name}` is not supported yet");
-                let d = Diagnostic::new(Code::Unsupported, main.span, what);
                 let hint =
                     "include <ubpf_model.p4>, <ebpf_model.p4> or <v1model.p4> and instantiate its package";
-                return self.sink.add(d.hint(hint));
+                return self.error(Code::Unsupported, main.span, what, hint);
             }
         };
         let parser = main.args.first().and_then(|a| self.parser_stage(a));
@@ -295,7 +294,7 @@ impl Lowering<'_> {
             let message = "the program reads in-VM information without a check whether it is known";
             let hint =
                 "test vm_info_status() != 0; otherwise, packets are dropped when the information is unknown";
-            self.sink.add(Diagnostic::new(Code::UnknownInformation, span, message).hint(hint));
+            self.error(Code::UnknownInformation, span, message, hint);
         }
     }
 }

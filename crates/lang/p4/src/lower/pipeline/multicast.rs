@@ -7,7 +7,7 @@
 //! packets before egress, and a host that cannot replicate packets refuses to load the object.
 
 use super::Lowering;
-use crate::diagnostics::{Code, Diagnostic};
+use crate::diagnostics::Code;
 use crate::ir::{BinOp, Cc, Function, Inst, Op, Opnd, Term, Ty};
 use crate::source::Span;
 use p4shield_abi::context::{action, offset};
@@ -30,10 +30,8 @@ impl Lowering<'_> {
         let chosen = self.b.watched().unwrap_or(ingress);
         self.multicast = Some(chosen);
         let what = "this program sends packets to a multicast group: no P4 VM will load it";
-        let d = Diagnostic::new(Code::Unused, chosen, what);
-        self.sink.add(
-            d.hint("`p4shield test` replicates packets; in front of a switch, leave that to the switch"),
-        );
+        let hint = "`p4shield test` replicates packets; in front of a switch, leave that to the switch";
+        self.sink.report(Code::Unused, chosen, what, hint);
         if let Some(kept) = self.kept_state() {
             let what = "a multicast group in a program that keeps state between packets before egress";
             self.unsupported(kept, what);

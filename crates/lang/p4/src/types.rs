@@ -204,36 +204,54 @@ impl Type {
             Self::Bool => Some(1),
             Self::Varbit(_) => Some(0),
             Self::Enum(e) => e.repr.as_ref()?.packed_width(),
-            Self::Composite(c) if c.kind != Composite::Union => {
-                c.fields.iter().try_fold(0u32, |sum, (_, t)| sum.checked_add(t.packed_width()?))
-            }
-            Self::Tuple(ts) => ts.iter().try_fold(0u32, |sum, t| sum.checked_add(t.packed_width()?)),
             Self::Stack(t, n) if !t.is_header() && !t.is_union() => t.packed_width()?.checked_mul(*n),
+            other => other.fields()?.into_iter().try_fold(0u32, |sum, t| sum.checked_add(t.packed_width()?)),
+        }
+    }
+
+    /// Returns the types of the fields of a struct, header or tuple.
+    pub(crate) fn fields(&self) -> Option<Vec<&Self>> {
+        match self.base() {
+            Self::Composite(c) if c.kind != Composite::Union => {
+                Some(c.fields.iter().map(|(_, t)| t).collect())
+            }
+            Self::Tuple(ts) => Some(ts.iter().collect()),
             _ => None,
         }
+    }
+
+    /// Returns the types of the values in a list of `count` values that has this type.
+    pub(crate) fn element_types(&self, count: usize) -> Vec<Self> {
+        match self.base() {
+            Self::Composite(c) => c.fields.iter().map(|(_, t)| t.clone()).collect(),
+            Self::Tuple(ts) => ts.to_vec(),
+            Self::Stack(t, n) => vec![(**t).clone(); *n as usize],
+            Self::List(t) => vec![(**t).clone(); count],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns the underlying type of a serializable enum.
+    pub(crate) fn underlying(&self) -> Option<&Self> {
+        if let Self::Enum(e) = self.base() { e.repr.as_ref() } else { None }
     }
 
     /// Returns the minimum and maximum size in bits within a packet; `None` if a packet cannot
     /// contain it.
     pub(crate) fn sizes(&self) -> Option<(u32, u32)> {
-        let sum = |mut types: Box<dyn Iterator<Item = &Self> + '_>| {
-            types.try_fold((0u32, 0u32), |(a, b), t| {
+        if let Some(fields) = self.fields() {
+            return fields.into_iter().try_fold((0u32, 0u32), |(a, b), t| {
                 let (min, max) = t.sizes()?;
                 Some((a.checked_add(min)?, b.checked_add(max)?))
-            })
-        };
+            });
+        }
         match self.base() {
             Self::Varbit(w) => Some((0, *w)),
-            Self::Composite(c) if c.kind == Composite::Union => {
-                let mut all = (u32::MAX, 0);
-                for (_, t) in &c.fields {
-                    let (min, max) = t.sizes()?;
-                    all = (all.0.min(min), all.1.max(max));
-                }
-                Some(if c.fields.is_empty() { (0, 0) } else { all })
+            Self::Composite(union) => {
+                let sizes: Vec<_> = union.fields.iter().map(|(_, t)| t.sizes()).collect::<Option<_>>()?;
+                let (least, most) = (sizes.iter().map(|s| s.0).min(), sizes.iter().map(|s| s.1).max());
+                Some((least.unwrap_or(0), most.unwrap_or(0)))
             }
-            Self::Composite(c) => sum(Box::new(c.fields.iter().map(|(_, t)| t))),
-            Self::Tuple(ts) => sum(Box::new(ts.iter())),
             Self::Stack(t, n) => {
                 let (min, max) = t.sizes()?;
                 Some((min.checked_mul(*n)?, max.checked_mul(*n)?))
@@ -275,40 +293,34 @@ impl Type {
         }
     }
 
+    /// Returns the types that this one is built from.
+    fn components(&self) -> Vec<&Self> {
+        match self {
+            Self::Stack(t, _) | Self::List(t) => vec![t],
+            Self::Tuple(ts) => ts.iter().collect(),
+            Self::Composite(c) if c.is_anonymous() => c.fields.iter().map(|(_, t)| t).collect(),
+            Self::Composite(c) => c.args.iter().collect(),
+            Self::Extern(e) => e.args.iter().collect(),
+            Self::Object(o) => o.params.iter().map(|p| &p.ty).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether the type or one of its components satisfies `f`.
     pub(crate) fn contains(&self, f: &dyn Fn(&Self) -> bool) -> bool {
-        f(self)
-            || match self {
-                Self::Stack(t, _) | Self::List(t) => t.contains(f),
-                Self::Tuple(ts) => ts.iter().any(|t| t.contains(f)),
-                Self::Composite(c) => c.args.iter().any(|t| t.contains(f)),
-                Self::Extern(e) => e.args.iter().any(|t| t.contains(f)),
-                Self::Object(o) => o.params.iter().any(|p| p.ty.contains(f)),
-                _ => false,
-            }
+        f(self) || self.components().into_iter().any(|t| t.contains(f))
     }
 
     /// Whether the type contains a type parameter.
     pub(crate) fn is_open(&self) -> bool {
-        match self {
-            Self::Var(..) => true,
-            Self::Stack(t, _) | Self::List(t) => t.is_open(),
-            Self::Tuple(ts) => ts.iter().any(Self::is_open),
-            Self::Composite(c) if c.is_anonymous() => c.fields.iter().any(|(_, t)| t.is_open()),
-            Self::Composite(c) => c.args.iter().any(Self::is_open),
-            Self::Extern(e) => e.args.iter().any(Self::is_open),
-            Self::Object(o) => o.params.iter().any(|p| p.ty.is_open()),
-            _ => false,
-        }
+        self.contains(&|t| matches!(t, Self::Var(..)))
     }
 }
 
-fn arguments(f: &mut fmt::Formatter<'_>, args: &[Type]) -> fmt::Result {
-    if args.is_empty() {
-        return Ok(());
-    }
+/// Prints type arguments in angle brackets; nothing if there are none.
+pub(crate) fn arguments(args: &[Type]) -> String {
     let list: Vec<String> = args.iter().map(ToString::to_string).collect();
-    write!(f, "<{}>", list.join(", "))
+    if list.is_empty() { String::new() } else { format!("<{}>", list.join(", ")) }
 }
 
 impl fmt::Display for Type {
@@ -330,19 +342,11 @@ impl fmt::Display for Type {
                 let fields: Vec<String> = c.fields.iter().map(|(n, t)| format!("{t} {n}")).collect();
                 write!(f, "struct {{ {} }}", fields.join("; "))
             }
-            Self::Composite(c) => {
-                f.write_str(&c.name)?;
-                arguments(f, &c.args)
-            }
+            Self::Composite(c) => write!(f, "{}{}", c.name, arguments(&c.args)),
             Self::Stack(t, n) => write!(f, "{t}[{n}]"),
-            Self::Tuple(ts) => {
-                f.write_str("tuple")?;
-                if ts.is_empty() { f.write_str("<>") } else { arguments(f, ts) }
-            }
-            Self::Extern(e) => {
-                f.write_str(&e.name)?;
-                arguments(f, &e.args)
-            }
+            Self::Tuple(ts) if ts.is_empty() => f.write_str("tuple<>"),
+            Self::Tuple(ts) => write!(f, "tuple{}", arguments(ts)),
+            Self::Extern(e) => write!(f, "{}{}", e.name, arguments(&e.args)),
             Self::Object(o) => f.write_str(&o.name),
             Self::Var(_, n) => f.write_str(n),
             Self::Bad => f.write_str("an unknown type"),

@@ -51,9 +51,7 @@ impl Checker<'_> {
                 Expr { kind: ExprKind::Cast(Box::new(e)), ty: ty.clone(), span }
             }
             _ => {
-                if let Type::Enum(en) = e.ty.base()
-                    && en.repr.as_ref() == Some(ty)
-                {
+                if e.ty.underlying() == Some(ty) {
                     return self.cast(e, ty, span);
                 }
                 let both = e.ty.base().integer().is_some() && ty.base().integer().is_some();
@@ -80,13 +78,7 @@ impl Checker<'_> {
     fn coerce_aggregate(&mut self, e: Expr, ty: &Type) -> Expr {
         let span = e.span;
         let ExprKind::Aggregate(mut items) = e.kind else { return Expr::bad(span) };
-        let types: Vec<Type> = match ty.base() {
-            Type::Composite(c) => c.fields.iter().map(|(_, t)| t.clone()).collect(),
-            Type::Tuple(ts) => ts.to_vec(),
-            Type::Stack(t, n) => vec![(**t).clone(); *n as usize],
-            Type::List(t) => vec![(**t).clone(); items.len()],
-            _ => Vec::new(),
-        };
+        let types = ty.element_types(items.len());
         if items.len() != types.len() {
             let message = format!("{ty} has {} fields, but {} values were given", types.len(), items.len());
             return self.refuse(Code::TypeMismatch, span, message, "specify a value for every field");
@@ -111,16 +103,9 @@ impl Checker<'_> {
     /// Converts the value of a serializable enum to its underlying type; returns any other
     /// value unchanged.
     pub(super) fn enum_value(&mut self, e: Expr) -> Expr {
-        match e.ty.base() {
-            Type::Enum(en) => match en.repr.clone() {
-                Some(t) => {
-                    let span = e.span;
-                    self.cast(e, &t, span)
-                }
-                None => e,
-            },
-            _ => e,
-        }
+        let Some(repr) = e.ty.underlying().cloned() else { return e };
+        let span = e.span;
+        self.cast(e, &repr, span)
     }
 
     /// Unifies the types of two operands, one of which may be a literal without a width, or a list.
@@ -213,14 +198,13 @@ fn castable(from: &Type, to: &Type) -> bool {
         (Type::New(_), _) | (_, Type::New(_)) => return false,
         _ => {}
     }
-    let enum_repr = |t: &Type| if let Type::Enum(e) = t { e.repr.clone() } else { None };
     match (from, to) {
         (Type::Bit(_), Type::Bit(_)) | (Type::Int(_), Type::Int(_)) => true,
         (Type::Bit(a), Type::Int(b)) | (Type::Int(a), Type::Bit(b)) => a == b,
         (Type::InfInt, Type::Bit(_) | Type::Int(_) | Type::Bool) => true,
         (Type::Bit(1), Type::Bool) | (Type::Bool, Type::Bit(1)) => true,
-        (Type::Enum(_), t) => enum_repr(from).is_some_and(|r| castable(&r, t) || r == *t),
-        (t, Type::Enum(_)) => enum_repr(to).is_some_and(|r| r == *t || castable(t, &r)),
+        (Type::Enum(e), t) => e.repr.as_ref().is_some_and(|r| r == t || castable(r, t)),
+        (t, Type::Enum(e)) => e.repr.as_ref().is_some_and(|r| r == t || castable(t, r)),
         _ => false,
     }
 }

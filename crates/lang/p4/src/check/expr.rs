@@ -266,13 +266,7 @@ impl Checker<'_> {
             Some((last, before)) if matches!(last.kind, Ast::Dots) => (before, true),
             _ => (items, false),
         };
-        let wanted: Vec<Type> = match want.map(Type::base) {
-            Some(Type::Composite(c)) => c.fields.iter().map(|(_, t)| t.clone()).collect(),
-            Some(Type::Tuple(ts)) => ts.to_vec(),
-            Some(Type::Stack(t, n)) => vec![(**t).clone(); *n as usize],
-            Some(Type::List(t)) => vec![(**t).clone(); items.len()],
-            _ => Vec::new(),
-        };
+        let wanted = want.map(|t| t.element_types(items.len())).unwrap_or_default();
         let mut values = Vec::with_capacity(items.len());
         for (i, e) in items.iter().enumerate() {
             if matches!(e.kind, Ast::Dots) {

@@ -92,10 +92,11 @@ pub(super) fn is_constant(e: &Expr) -> bool {
         | ExprKind::Text(_)
         | ExprKind::Bad
         | ExprKind::InvalidHeader
-        | ExprKind::Object(_) => true,
-        ExprKind::Field(b, _) | ExprKind::Cast(b) => is_constant(b),
-        ExprKind::Binary(_, a, b) => is_constant(a) && is_constant(b),
-        ExprKind::Aggregate(es) => es.iter().all(is_constant),
+        | ExprKind::Object(_)
+        | ExprKind::Field(..)
+        | ExprKind::Cast(_)
+        | ExprKind::Binary(..)
+        | ExprKind::Aggregate(_) => e.parts().into_iter().all(is_constant),
         _ => false,
     }
 }

@@ -383,13 +383,13 @@ impl Checker<'_> {
         use hir::ExprKind as K;
         match &e.kind {
             K::Var(v) => self.ctor_vars.contains(v),
-            K::Field(a, _) | K::Unary(_, a) | K::Cast(a) | K::Slice(a, ..) => {
-                self.is_known_after_instantiation(a)
-            }
-            K::Binary(_, a, b) => {
-                self.is_known_after_instantiation(a) && self.is_known_after_instantiation(b)
-            }
-            K::Ternary(a, b, c) => [a, b, c].into_iter().all(|e| self.is_known_after_instantiation(e)),
+            K::Field(..)
+            | K::Unary(..)
+            | K::Cast(_)
+            | K::Slice(..)
+            | K::Binary(..)
+            | K::Ternary(..)
+            | K::Aggregate(_) => e.parts().into_iter().all(|e| self.is_known_after_instantiation(e)),
             // An extern may construct another one.
             K::Call(c) => {
                 matches!(e.ty, Type::Extern(_))
@@ -399,7 +399,6 @@ impl Checker<'_> {
                         _ => false,
                     })
             }
-            K::Aggregate(items) => items.iter().all(|e| self.is_known_after_instantiation(e)),
             _ => super::fold::is_constant(e),
         }
     }

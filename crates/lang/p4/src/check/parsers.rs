@@ -179,20 +179,13 @@ impl Checker<'_> {
 
     /// Collects the scalars of a value; false if it contains anything else.
     fn scalars_of(&mut self, e: Expr, out: &mut Vec<Expr>) -> bool {
-        let types: Vec<Type> = match e.ty.base() {
-            t if t.scalar_width().is_some() => {
-                out.push(e);
-                return true;
-            }
-            Type::Composite(c) if c.kind != ast::Composite::Union => {
-                c.fields.iter().map(|(_, t)| t.clone()).collect()
-            }
-            Type::Tuple(ts) => ts.to_vec(),
-            _ => return false,
-        };
-        let span = e.span;
+        if e.ty.scalar_width().is_some() {
+            out.push(e);
+            return true;
+        }
+        let Some(types) = e.ty.fields() else { return false };
         types.into_iter().enumerate().all(|(i, t)| {
-            let field = self.field_of(e.clone(), i, t, span);
+            let field = self.field_of(e.clone(), i, t.clone(), e.span);
             self.scalars_of(field, out)
         })
     }
@@ -202,13 +195,7 @@ impl Checker<'_> {
         match types {
             [one] => self.keysets_of(e, one),
             _ => match &e.kind {
-                Ast::List(items) if items.len() == types.len() => {
-                    let mut out = Vec::new();
-                    for (item, ty) in items.iter().zip(types) {
-                        out.extend(self.keysets_of(item, ty)?);
-                    }
-                    Some(out)
-                }
+                Ast::List(items) if items.len() == types.len() => self.keyset_list(items, types),
                 Ast::List(_) | Ast::Int { .. } | Ast::Bool(_) | Ast::Mask(..) | Ast::Range(..) => {
                     let given = if let Ast::List(items) = &e.kind { items.len() } else { 1 };
                     let message = format!("expected {} keys, found {given}", types.len());
@@ -217,6 +204,15 @@ impl Checker<'_> {
                 _ => self.keysets_of(e, &Type::Tuple(types.into())),
             },
         }
+    }
+
+    fn keyset_list<'t>(
+        &mut self,
+        items: &[ast::Expr],
+        types: impl IntoIterator<Item = &'t Type>,
+    ) -> Option<Vec<Keyset>> {
+        let keys = items.iter().zip(types).map(|(item, ty)| self.keysets_of(item, ty));
+        Some(keys.collect::<Option<Vec<_>>>()?.concat())
     }
 
     fn keysets_of(&mut self, e: &ast::Expr, ty: &Type) -> Option<Vec<Keyset>> {
@@ -243,27 +239,17 @@ impl Checker<'_> {
             }
             return Some(keys);
         }
-        let parts: Vec<Type> = match ty.base() {
-            Type::Composite(c) => c.fields.iter().map(|(_, t)| t.clone()).collect(),
-            Type::Tuple(ts) => ts.to_vec(),
-            _ => {
-                // A single key may be in braces.
-                let inner = if let Ast::List(items) = &e.kind { items.as_slice() } else { &[] };
-                let e = if let [one] = inner { one } else { e };
-                return self.keyset(e, ty).map(|k| vec![k]);
-            }
+        let Some(parts) = ty.fields() else {
+            // A single key may be in braces.
+            let inner = if let Ast::List(items) = &e.kind { items.as_slice() } else { &[] };
+            let e = if let [one] = inner { one } else { e };
+            return self.keyset(e, ty).map(|k| vec![k]);
         };
         match &e.kind {
-            Ast::List(items) if items.len() == parts.len() => {
-                let mut out = Vec::new();
-                for (item, t) in items.iter().zip(&parts) {
-                    out.extend(self.keysets_of(item, t)?);
-                }
-                Some(out)
-            }
+            Ast::List(items) if items.len() == parts.len() => self.keyset_list(items, parts),
             // A tuple of one key may omit the parentheses.
             _ if parts.len() == 1 && !matches!(e.kind, Ast::Struct { .. } | Ast::Cast(..)) => {
-                self.keysets_of(e, &parts[0])
+                self.keysets_of(e, parts[0])
             }
             Ast::Mask(v, m) => {
                 let (v, m) = (self.expr_as(v, ty), self.expr_as(m, ty));
@@ -313,8 +299,7 @@ impl Checker<'_> {
     }
 
     fn bits_only(&mut self, e: &ast::Expr, ty: &Type, what: &str) -> Option<()> {
-        let repr = if let Type::Enum(en) = ty.base() { en.repr.is_some() } else { false };
-        if ty.base().integer().is_some() || repr {
+        if ty.base().integer().is_some() || ty.underlying().is_some() {
             return Some(());
         }
         self.refuse(Code::BadOperand, e.span, format!("{what} of {ty}"), "use an integer")
@@ -334,32 +319,22 @@ impl Checker<'_> {
         let v = if v.ty == *ty { v } else { self.enum_value(v) };
         match ty.base() {
             // Keys of a `type` may be matched with plain numbers.
-            base if base != ty && v.ty == Type::InfInt => {
-                let v = self.coerce(v, base);
-                Expr { ty: ty.clone(), ..v }
-            }
-            Type::Enum(en) if v.ty == Type::InfInt && en.repr.is_some() => {
-                let v = self.coerce(v, &en.repr.clone().unwrap_or(Type::Bad));
-                Expr { ty: ty.clone(), ..v }
-            }
-            _ => self.coerce(v, ty),
+            base if base != ty && v.ty == Type::InfInt => Expr { ty: ty.clone(), ..self.coerce(v, base) },
+            base => match base.underlying() {
+                Some(repr) if v.ty == Type::InfInt => Expr { ty: ty.clone(), ..self.coerce(v, repr) },
+                _ => self.coerce(v, ty),
+            },
         }
     }
 }
 
 /// Collects the scalar types within a type, in order; false if it contains others.
 fn flatten(ty: &Type, out: &mut Vec<Type>) -> bool {
-    match ty.base() {
-        t if t.scalar_width().is_some() => {
-            out.push(ty.clone());
-            true
-        }
-        Type::Composite(c) if c.kind != ast::Composite::Union => {
-            c.fields.iter().all(|(_, t)| flatten(t, out))
-        }
-        Type::Tuple(ts) => ts.iter().all(|t| flatten(t, out)),
-        _ => false,
+    if ty.scalar_width().is_some() {
+        out.push(ty.clone());
+        return true;
     }
+    ty.fields().is_some_and(|fields| fields.into_iter().all(|t| flatten(t, out)))
 }
 
 /// Whether a path leads from the first state to `accept` or `reject`.
@@ -370,18 +345,12 @@ fn can_end(states: &[hir::State]) -> bool {
         if std::mem::replace(&mut seen[i], true) {
             continue;
         }
-        let targets: Vec<Target> = match &states[i].next {
-            Next::To(t) => vec![*t],
-            // A packet that matches no case is rejected.
-            Next::Select { cases, .. } if cases.is_empty() => return true,
-            Next::Select { cases, .. } => cases.iter().map(|(_, t)| *t).collect(),
-        };
-        for t in targets {
-            match t {
-                Target::State(s) => open.push(s.0 as usize),
-                Target::Accept | Target::Reject => return true,
-            }
+        let targets = states[i].next.targets();
+        // A packet that matches no case is rejected.
+        if targets.is_empty() || targets.iter().any(|t| matches!(t, Target::Accept | Target::Reject)) {
+            return true;
         }
+        open.extend(states[i].next.states());
     }
     false
 }

@@ -4,7 +4,7 @@ use super::argument_list::ArgumentList;
 use super::{Checker, ScopeKind, Symbol};
 use crate::ast::{self, DeclKind, ExprKind as Ast, StmtKind as AstStmt};
 use crate::diagnostics::Code;
-use crate::hir::{ExprKind, Stmt, StmtKind, TableId};
+use crate::hir::{Case, ExprKind, Stmt, StmtKind, TableId};
 use crate::source::Span;
 use crate::types::Type;
 
@@ -315,7 +315,7 @@ impl Checker<'_> {
         &mut self,
         cases: &[ast::SwitchCase],
         mut label: impl FnMut(&mut Self, &ast::Expr) -> T,
-    ) -> Vec<(Vec<Option<T>>, Vec<Stmt>)> {
+    ) -> Vec<Case<T>> {
         let mut out = Vec::new();
         let mut labels = Vec::new();
         let mut seen_default = false;
@@ -344,47 +344,28 @@ impl Checker<'_> {
 
 /// Whether control never continues behind these statements.
 pub(super) fn always_leaves(stmts: &[Stmt]) -> bool {
-    stmts.iter().any(|s| match &s.kind {
-        StmtKind::Return(_) | StmtKind::Exit | StmtKind::Break | StmtKind::Continue => true,
-        StmtKind::Block(b) => always_leaves(b),
-        StmtKind::If(_, t, f) => always_leaves(t) && always_leaves(f),
-        StmtKind::SwitchValue { cases, .. } => covers_all(cases.iter().map(|(l, b)| (l.contains_none(), b))),
-        StmtKind::SwitchAction { cases, .. } => covers_all(cases.iter().map(|(l, b)| (l.contains_none(), b))),
-        _ => false,
-    })
+    let leaves = |s: &StmtKind| {
+        matches!(s, StmtKind::Return(_) | StmtKind::Exit | StmtKind::Break | StmtKind::Continue)
+    };
+    always(stmts, leaves)
 }
 
 /// Whether a function's body returns on every path.
 pub(super) fn always_returns(stmts: &[Stmt]) -> bool {
+    always(stmts, |s| matches!(s, StmtKind::Return(_) | StmtKind::Exit))
+}
+
+/// Whether every path through these statements has one that `ends` it.
+fn always(stmts: &[Stmt], ends: fn(&StmtKind) -> bool) -> bool {
     stmts.iter().any(|s| match &s.kind {
-        StmtKind::Return(_) | StmtKind::Exit => true,
-        StmtKind::Block(b) => always_returns(b),
-        StmtKind::If(_, t, f) => always_returns(t) && always_returns(f),
-        StmtKind::SwitchValue { cases, .. } => {
-            cases.iter().any(|(l, _)| l.contains_none()) && cases.iter().all(|(_, b)| always_returns(b))
-        }
-        StmtKind::SwitchAction { cases, .. } => {
-            cases.iter().any(|(l, _)| l.contains_none()) && cases.iter().all(|(_, b)| always_returns(b))
-        }
-        _ => false,
+        StmtKind::Block(_) | StmtKind::If(..) => s.blocks().into_iter().all(|b| always(b, ends)),
+        StmtKind::SwitchValue { cases, .. } => all_cases(cases, ends),
+        StmtKind::SwitchAction { cases, .. } => all_cases(cases, ends),
+        other => ends(other),
     })
 }
 
-fn covers_all<'a>(cases: impl Iterator<Item = (bool, &'a Vec<Stmt>)>) -> bool {
-    let (mut default, mut all) = (false, true);
-    for (is_default, body) in cases {
-        default |= is_default;
-        all &= always_leaves(body);
-    }
-    default && all
-}
-
-trait ContainsNone {
-    fn contains_none(&self) -> bool;
-}
-
-impl<T> ContainsNone for Vec<Option<T>> {
-    fn contains_none(&self) -> bool {
-        self.iter().any(Option::is_none)
-    }
+fn all_cases<T>(cases: &[Case<T>], ends: fn(&StmtKind) -> bool) -> bool {
+    cases.iter().any(|(labels, _)| labels.iter().any(Option::is_none))
+        && cases.iter().all(|(_, body)| always(body, ends))
 }

@@ -9,7 +9,7 @@ use crate::ast::{self, DeclKind};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::hir::{Constructed, FunctionId};
 use crate::source::Span;
-use crate::types::Type;
+use crate::types::{Type, arguments};
 use std::cell::RefCell;
 
 /// Maximum number of type argument lists for one declaration: a bound on hostile input.
@@ -72,12 +72,8 @@ impl Checker<'_> {
         let inside = std::mem::replace(self.sink, outside);
         t.made.borrow_mut().push((args.to_vec(), id));
         if inside.has_errors() {
-            let list: Vec<String> = args.iter().map(ToString::to_string).collect();
-            let message = format!(
-                "`{}` cannot be used with the type arguments <{}>",
-                t.decl.name.name,
-                list.join(", ")
-            );
+            let (name, list) = (&t.decl.name.name, arguments(args));
+            let message = format!("`{name}` cannot be used with the type arguments {list}");
             let mut d = Diagnostic::new(Code::TypeMismatch, span, message).hint("use other types");
             for e in inside.into_items().into_iter().filter(|e| e.code.is_error()).take(3) {
                 d = d.related(e.span, e.message);

@@ -99,37 +99,27 @@ impl FlowAnalysis<'_> {
         }
         self.quiet += 1;
         while let Some(i) = open.pop() {
-            let (after, targets) = self.state(&p.states[i], &before[i]);
-            for t in targets {
-                if let hir::Target::State(to) = t
-                    && before[to.0 as usize].join(&after)
-                {
-                    open.push(to.0 as usize);
-                }
-            }
+            let after = self.state(&p.states[i], &before[i]);
+            open.extend(p.states[i].next.states().filter(|to| before[*to].join(&after)));
         }
         self.quiet -= 1;
         let mut end = FlowState::dead();
         for (state, before) in p.states.iter().zip(&before) {
-            let (after, targets) = self.state(state, before);
-            if targets.contains(&hir::Target::Accept) {
+            let after = self.state(state, before);
+            if state.next.targets().contains(&hir::Target::Accept) {
                 end.join(&after);
             }
         }
         self.end(&p.params, &end);
     }
 
-    fn state(&mut self, state: &hir::State, before: &FlowState) -> (FlowState, Vec<hir::Target>) {
+    fn state(&mut self, state: &hir::State, before: &FlowState) -> FlowState {
         let mut s = before.clone();
         self.block(&state.body, &mut s, &mut Exits::default());
-        let targets = match &state.next {
-            hir::Next::To(t) => vec![*t],
-            hir::Next::Select { subjects, cases, .. } => {
-                subjects.iter().for_each(|e| self.read(e, &mut s));
-                cases.iter().map(|(_, t)| *t).collect()
-            }
-        };
-        (s, targets)
+        if let hir::Next::Select { subjects, .. } = &state.next {
+            subjects.iter().for_each(|e| self.read(e, &mut s));
+        }
+        s
     }
 
     /// Returns the state at the start of a body with these parameters.

@@ -3,7 +3,9 @@
 use super::flow::{Exits, FlowAnalysis, MAX_CALLS};
 use super::state::{FlowState, UNWRITTEN, WRITTEN};
 use crate::ast::{BinaryOp, Direction, UnaryOp};
-use crate::hir::{Call, CallArg, Callee, Expr, ExprKind, Param, Routine, Stmt, StmtKind, TableId, VarId};
+use crate::hir::{
+    Call, CallArg, Callee, Case, Expr, ExprKind, Param, Routine, Stmt, StmtKind, TableId, VarId,
+};
 
 impl FlowAnalysis<'_> {
     pub(super) fn stmt(&mut self, stmt: &Stmt, s: &mut FlowState, exits: &mut Exits) {
@@ -186,36 +188,20 @@ impl FlowAnalysis<'_> {
             return;
         }
         match &e.kind {
-            ExprKind::Const(_) | ExprKind::Text(_) | ExprKind::Object(_) | ExprKind::InvalidHeader => {}
-            ExprKind::Bad => {}
             ExprKind::Var(_) => self.check_read(e, s),
             ExprKind::Field(base, _) => match self.layout.cell_ref(e) {
                 Some(_) => self.check_read(e, s),
                 None => self.read(base, s),
             },
-            ExprKind::Slice(base, ..) => self.read(base, s),
-            ExprKind::PlusSlice(base, low, _) => {
-                self.read(base, s);
-                self.read(low, s);
-            }
-            ExprKind::Element(base, index) => {
-                self.read(base, s);
-                self.read(index, s);
-            }
             ExprKind::StackNext(base) | ExprKind::StackLast(base) | ExprKind::StackLastIndex(base) => {
                 self.indexes(base, s);
             }
-            ExprKind::Unary(_, a) | ExprKind::Cast(a) => self.read(a, s),
             ExprKind::Binary(BinaryOp::And | BinaryOp::Or, ..)
             | ExprKind::IsValid(_)
             | ExprKind::TableHit { .. } => {
                 let (mut yes, no) = self.condition(e, s);
                 yes.join(&no);
                 *s = yes;
-            }
-            ExprKind::Binary(_, a, b) => {
-                self.read(a, s);
-                self.read(b, s);
             }
             ExprKind::Ternary(c, a, b) => {
                 let (mut yes, mut no) = self.condition(c, s);
@@ -224,21 +210,17 @@ impl FlowAnalysis<'_> {
                 yes.join(&no);
                 *s = yes;
             }
-            ExprKind::Aggregate(items) => items.iter().for_each(|i| self.read(i, s)),
             ExprKind::Call(c) => self.call(c, s),
+            _ => e.parts().into_iter().for_each(|part| self.read(part, s)),
         }
     }
 
     /// Visits the reads in the target of an assignment: indexes.
     pub(super) fn indexes(&mut self, e: &Expr, s: &mut FlowState) {
         match &e.kind {
-            ExprKind::Element(base, index) => {
+            ExprKind::Element(base, index) | ExprKind::PlusSlice(base, index, _) => {
                 self.indexes(base, s);
                 self.read(index, s);
-            }
-            ExprKind::PlusSlice(base, low, _) => {
-                self.indexes(base, s);
-                self.read(low, s);
             }
             ExprKind::Field(base, _) | ExprKind::Slice(base, ..) => self.indexes(base, s),
             ExprKind::StackNext(base) | ExprKind::StackLast(base) => self.indexes(base, s),
@@ -312,13 +294,7 @@ impl FlowAnalysis<'_> {
         branches
     }
 
-    fn switch_action(
-        &mut self,
-        table: TableId,
-        cases: &[(Vec<Option<usize>>, Vec<Stmt>)],
-        s: &mut FlowState,
-        exits: &mut Exits,
-    ) {
+    fn switch_action(&mut self, table: TableId, cases: &[Case<usize>], s: &mut FlowState, exits: &mut Exits) {
         let branches = self.table(table, s);
         let named = |i: &usize| cases.iter().any(|(labels, _)| labels.contains(&Some(*i)));
         let others: Vec<FlowState> =
@@ -350,8 +326,6 @@ fn leave(s: &mut FlowState, to: &mut FlowState) {
 
 fn joined(branches: &[FlowState]) -> FlowState {
     let mut all = FlowState::dead();
-    for w in branches {
-        all.join(w);
-    }
+    branches.iter().for_each(|b| _ = all.join(b));
     all
 }

@@ -27,12 +27,8 @@ fn spend(ty: &Type, room: &mut usize) -> bool {
 }
 
 /// Returns the types of the tracked fields.
-pub(super) fn fields(ty: &Type) -> Vec<&Type> {
-    match ty.base() {
-        Type::Composite(c) if c.kind != Composite::Union => c.fields.iter().map(|(_, t)| t).collect(),
-        Type::Tuple(ts) => ts.iter().collect(),
-        _ => Vec::new(),
-    }
+fn fields(ty: &Type) -> Vec<&Type> {
+    ty.fields().unwrap_or_default()
 }
 
 /// Returns the offset of field `i` among the cells of a value.

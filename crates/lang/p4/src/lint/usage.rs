@@ -4,7 +4,7 @@ use super::Warnings;
 use crate::diagnostics::{Code, Diagnostic};
 use crate::hir::{
     ActionId, Call, CallArg, Callee, Constructed, CtorArg, Expr, ExprKind, InstId, Keyset, Next, Object,
-    Param, Program, Stmt, StmtKind, TableId, Target, VarId,
+    Param, Program, Stmt, StmtKind, TableId, VarId,
 };
 use crate::source::Span;
 use crate::types::Type;
@@ -124,15 +124,7 @@ impl<'a> Usage<'a> {
             if i >= seen.len() || std::mem::replace(&mut seen[i], true) {
                 continue;
             }
-            let mut go = |t: &Target| {
-                if let Target::State(s) = t {
-                    open.push(s.0 as usize);
-                }
-            };
-            match &p.states[i].next {
-                Next::To(t) => go(t),
-                Next::Select { cases, .. } => cases.iter().for_each(|(_, t)| go(t)),
-            }
+            open.extend(p.states[i].next.states());
         }
         for (state, _) in p.states.iter().zip(&seen).filter(|(_, seen)| !**seen) {
             let message = format!("state `{}` is unreachable", state.name);
@@ -161,68 +153,35 @@ impl<'a> Usage<'a> {
     }
 
     fn block(&mut self, stmts: &[Stmt]) {
-        for s in stmts {
-            self.stmt(s);
-        }
+        stmts.iter().for_each(|s| self.stmt(s));
     }
 
     fn stmt(&mut self, s: &Stmt) {
         match &s.kind {
-            StmtKind::Declare(v, init) => {
-                self.declared.push(*v);
-                init.iter().for_each(|e| self.expr(e));
-            }
             StmtKind::Assign(target, value) => {
                 self.target(target);
                 self.expr(value);
                 if same_lvalue(target, value) {
                     self.unused(s.span, "assignment of a value to itself".to_owned(), "remove it");
                 }
+                return;
             }
             StmtKind::Update { target, value, .. } => {
                 self.target(target);
-                self.expr(value);
+                return self.expr(value);
             }
             StmtKind::Call(c) => {
                 self.call(c);
                 self.result(c);
             }
-            StmtKind::If(c, t, f) => {
-                self.expr(c);
-                self.block(t);
-                self.block(f);
-            }
-            StmtKind::Block(b) => self.block(b),
-            StmtKind::Return(Some(e)) => self.expr(e),
-            StmtKind::For { init, condition, update, body } => {
-                self.block(init);
-                self.expr(condition);
-                self.block(update);
-                self.block(body);
-            }
-            StmtKind::ForRange { low, high, body, .. } => {
-                self.expr(low);
-                self.expr(high);
-                self.block(body);
-            }
-            StmtKind::ForEach { array, body, .. } => {
-                self.expr(array);
-                self.block(body);
-            }
-            StmtKind::SwitchAction { table, cases } => {
+            StmtKind::Declare(v, _) => self.declared.push(*v),
+            StmtKind::SwitchAction { table, .. } => {
                 self.tables.insert(*table);
-                cases.iter().for_each(|(_, b)| self.block(b));
             }
-            StmtKind::SwitchValue { subject, cases } => {
-                self.expr(subject);
-                cases.iter().for_each(|(_, b)| self.block(b));
-            }
-            StmtKind::Return(None)
-            | StmtKind::Instance
-            | StmtKind::Exit
-            | StmtKind::Break
-            | StmtKind::Continue => {}
+            _ => {}
         }
+        s.exprs().into_iter().for_each(|e| self.expr(e));
+        s.blocks().into_iter().for_each(|b| self.block(b));
     }
 
     /// Warns about a call without side effects whose result is unused.

@@ -6,7 +6,6 @@ use super::lvalue::LValue;
 use super::storage::Value;
 use crate::hir::{CallArg, Expr};
 use crate::ir::{BinOp, Cc, KeyPart, Op, Opnd, Ty};
-use crate::types::Type;
 use p4shield_abi::helper::{self, MAX_HASHED, algorithm};
 
 /// Maximum number of hashed bits: they must fit on a program's stack.
@@ -47,13 +46,7 @@ impl Lowering<'_> {
     /// Returns the algorithm that an argument names.
     pub(super) fn algorithm(&mut self, arg: &CallArg) -> Option<u32> {
         let CallArg::In(e) = arg else { return None };
-        let named = match (e.ty.base(), e.as_const()) {
-            (Type::Enum(en), Some(n)) => {
-                en.members.iter().find(|(_, v)| v == n).map(|(name, _)| name.clone())
-            }
-            _ => None,
-        };
-        let number = named.and_then(|n| algorithm_number(&n));
+        let number = e.member_name().and_then(|n| algorithm_number(n));
         if number.is_none() {
             self.unsupported(e.span, "a hash algorithm that is chosen at run time");
         }

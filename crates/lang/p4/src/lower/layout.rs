@@ -4,9 +4,7 @@
 //! in the parser's order, and the parser skips nothing. The deparser then only writes changed fields.
 
 use crate::ast::Direction;
-use crate::hir::{
-    Call, CallArg, Callee, Control, Expr, ExprKind, Next, Parser, Program, Stmt, StmtKind, Target, VarId,
-};
+use crate::hir::{Call, CallArg, Callee, Control, Expr, ExprKind, Parser, Program, Stmt, StmtKind, VarId};
 use crate::types::Type;
 use std::collections::HashSet;
 
@@ -23,19 +21,11 @@ pub(super) fn is_fixed(
     deparser_headers: VarId,
 ) -> bool {
     let Some(order) = emission_order(deparser, deparser_headers) else { return false };
-    let mut scan = LayoutScan { fixed: true };
-    for c in &p.controls {
-        scan.stmts(&c.locals);
-        scan.stmts(&c.body);
-    }
-    for r in p.actions.iter().chain(&p.functions) {
-        scan.stmts(&r.body);
-    }
-    for s in &parser.states {
-        scan.stmts(&s.body);
-    }
-    scan.stmts(&parser.locals);
-    scan.fixed && extractions_follow(p, parser, parser_headers, &order)
+    let mut bodies = p.controls.iter().flat_map(|c| [&c.locals, &c.body]).chain([&parser.locals]);
+    bodies.all(|b| keeps_layout(b))
+        && p.actions.iter().chain(&p.functions).all(|r| keeps_layout(&r.body))
+        && parser.states.iter().all(|s| keeps_layout(&s.body))
+        && extractions_follow(p, parser, parser_headers, &order)
 }
 
 /// Returns the headers in the order of the deparser; `None` if it does more than emit.
@@ -94,15 +84,7 @@ fn extractions_follow(p: &Program, parser: &Parser, headers: VarId, order: &[Pat
                 },
             }
         }
-        let targets: Vec<Target> = match &s.next {
-            Next::To(t) => vec![*t],
-            Next::Select { cases, .. } => cases.iter().map(|(_, t)| *t).collect(),
-        };
-        for t in targets {
-            if let Target::State(s) = t {
-                open.push((s.0 as usize, from));
-            }
-        }
+        open.extend(s.next.states().map(|to| (to, from)));
     }
     true
 }
@@ -115,7 +97,8 @@ enum Extraction {
 
 fn extraction(p: &Program, s: &Stmt, headers: VarId) -> Extraction {
     let StmtKind::Call(c) = &s.kind else {
-        return if mentions_method(s) { Extraction::Unclear } else { Extraction::None };
+        // A nested call could extract.
+        return if s.blocks().is_empty() { Extraction::None } else { Extraction::Unclear };
     };
     let Callee::Method { of, method, .. } = &c.callee else {
         return if matches!(c.callee, Callee::Extern(_) | Callee::Function(_)) {
@@ -135,75 +118,27 @@ fn extraction(p: &Program, s: &Stmt, headers: VarId) -> Extraction {
     }
 }
 
-/// Whether a statement other than a call could extract.
-fn mentions_method(s: &Stmt) -> bool {
-    match &s.kind {
-        StmtKind::If(..)
-        | StmtKind::Block(_)
-        | StmtKind::SwitchValue { .. }
-        | StmtKind::SwitchAction { .. }
-        | StmtKind::For { .. }
-        | StmtKind::ForRange { .. }
-        | StmtKind::ForEach { .. } => true,
-        StmtKind::Call(_)
-        | StmtKind::Update { .. }
-        | StmtKind::Assign(..)
-        | StmtKind::Declare(..)
-        | StmtKind::Instance => false,
-        StmtKind::Return(_) | StmtKind::Exit | StmtKind::Break | StmtKind::Continue => false,
-    }
+/// Whether no statement may change the validity or the position of a header.
+fn keeps_layout(stmts: &[Stmt]) -> bool {
+    stmts.iter().all(|s| match &s.kind {
+        StmtKind::Assign(target, _) => !moves(&target.ty),
+        StmtKind::Call(c) => call_keeps_layout(c),
+        _ => s.blocks().into_iter().all(keeps_layout),
+    })
 }
 
-/// Searches for statements that may change the validity or the position of a header.
-struct LayoutScan {
-    fixed: bool,
-}
-
-impl LayoutScan {
-    fn stmts(&mut self, stmts: &[Stmt]) {
-        stmts.iter().for_each(|s| self.stmt(s));
-    }
-
-    fn stmt(&mut self, s: &Stmt) {
-        match &s.kind {
-            StmtKind::Assign(target, _) => self.fixed &= !moves(&target.ty),
-            StmtKind::Update { .. } => {}
-            StmtKind::Call(c) => self.call(c),
-            StmtKind::If(_, t, f) => {
-                self.stmts(t);
-                self.stmts(f);
-            }
-            StmtKind::Block(b) => self.stmts(b),
-            StmtKind::SwitchAction { cases, .. } => cases.iter().for_each(|(_, b)| self.stmts(b)),
-            StmtKind::SwitchValue { cases, .. } => cases.iter().for_each(|(_, b)| self.stmts(b)),
-            StmtKind::For { init, update, body, .. } => {
-                [init, update, body].into_iter().for_each(|b| self.stmts(b))
-            }
-            StmtKind::ForRange { body, .. } | StmtKind::ForEach { body, .. } => self.stmts(body),
-            StmtKind::Declare(..)
-            | StmtKind::Instance
-            | StmtKind::Return(_)
-            | StmtKind::Exit
-            | StmtKind::Break
-            | StmtKind::Continue => {}
-        }
-    }
-
-    fn call(&mut self, c: &Call) {
-        match &c.callee {
-            Callee::SetValid(_) | Callee::SetInvalid(_) | Callee::Push { .. } => self.fixed = false,
-            // Only extraction makes a header valid.
-            Callee::Method { .. } => {}
+fn call_keeps_layout(c: &Call) -> bool {
+    let outside = matches!(c.callee, Callee::Extern(_));
+    match &c.callee {
+        Callee::SetValid(_) | Callee::SetInvalid(_) | Callee::Push { .. } => false,
+        // Only extraction makes a header valid.
+        Callee::Method { .. } => true,
+        _ => !c.args.iter().any(|a| match a {
+            CallArg::Out(e) => moves(&e.ty),
             // A tenant's function has no P4 body that shows its effect on a header.
-            Callee::Extern(_) => {
-                let writes = |a: &CallArg| matches!(a, CallArg::Out(e) | CallArg::InOut(e) if moves(&e.ty));
-                self.fixed &= !c.args.iter().any(writes);
-            }
-            _ => {
-                let writes = |a: &CallArg| matches!(a, CallArg::Out(e) if moves(&e.ty));
-                self.fixed &= !c.args.iter().any(writes);
-            }
-        }
+            CallArg::InOut(e) => outside && moves(&e.ty),
+            _ => false,
+        }),
     }
 }
 

@@ -265,16 +265,8 @@ impl Lowering<'_> {
 
 /// Returns the unit that a constructor argument names.
 pub(crate) fn unit(a: &CtorArg) -> Unit {
-    let named = match a {
-        CtorArg::Value(e) => match (e.ty.base(), e.as_const()) {
-            (Type::Enum(en), Some(n)) => {
-                en.members.iter().find(|(_, v)| v == n).map(|(name, _)| name.clone())
-            }
-            _ => None,
-        },
-        CtorArg::Object(_) | CtorArg::Missing => None,
-    };
-    match named.as_deref() {
+    let named = if let CtorArg::Value(e) = a { e.member_name() } else { None };
+    match named.map(|n| &**n) {
         Some("packets") => Unit::Packets,
         Some("bytes") => Unit::Bytes,
         _ => Unit::Both,

@@ -6,7 +6,6 @@ use crate::control::{GROUP, GroupFacts, TableFacts};
 use crate::hir::{CtorArg, MatchKind, Table};
 use crate::ir::{BinOp, Block, Cc, Map, MapId, Op, Opnd, Ty};
 use crate::lexer::Name;
-use crate::types::Type;
 use p4shield_abi::map::{MapDefinition, TYPE_HASH};
 
 /// Default capacity of a selector in members.
@@ -110,7 +109,5 @@ impl Lowering<'_> {
 /// Returns the engine's number of the hash algorithm that a constructor argument names.
 fn algorithm_of(a: &CtorArg) -> Option<u32> {
     let CtorArg::Value(e) = a else { return None };
-    let (Type::Enum(en), Some(n)) = (e.ty.base(), e.as_const()) else { return None };
-    let (name, _) = en.members.iter().find(|(_, v)| v == n)?;
-    super::hash::algorithm_number(name)
+    super::hash::algorithm_number(e.member_name()?)
 }

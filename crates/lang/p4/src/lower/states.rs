@@ -23,15 +23,6 @@ pub(super) struct Order {
     component: Vec<usize>,
 }
 
-fn successors(p: &hir::Parser, i: usize) -> Vec<usize> {
-    let targets: Vec<Target> = match &p.states[i].next {
-        Next::To(t) => vec![*t],
-        Next::Select { cases, .. } => cases.iter().map(|(_, t)| *t).collect(),
-    };
-    let state = |t: &Target| if let Target::State(s) = t { Some(s.0 as usize) } else { None };
-    targets.iter().filter_map(state).collect()
-}
-
 /// Returns the states from `start` in the postorder of a depth-first search.
 fn postorder(n: usize, start: usize, next: &dyn Fn(usize) -> Vec<usize>, seen: &mut [bool]) -> Vec<usize> {
     let mut out = Vec::with_capacity(n);
@@ -56,11 +47,11 @@ impl Order {
     /// states of each in reverse postorder.
     pub(super) fn of(p: &hir::Parser) -> Self {
         let n = p.states.len();
-        let mut reverse = postorder(n, 0, &|i| successors(p, i), &mut vec![false; n]);
+        let mut reverse = postorder(n, 0, &|i| p.states[i].next.states().collect(), &mut vec![false; n]);
         reverse.reverse();
         let mut predecessors = vec![Vec::new(); n];
         for i in &reverse {
-            for s in successors(p, *i) {
+            for s in p.states[*i].next.states() {
                 predecessors[s].push(*i);
             }
         }
@@ -164,13 +155,7 @@ impl Lowering<'_> {
                 let o = &layout.order;
                 let inside = o.component[to] == o.component[from];
                 let back = inside && o.position[to] <= o.position[from];
-                let round = if back {
-                    round + 1
-                } else if inside {
-                    round
-                } else {
-                    0
-                };
+                let round = if inside { round + u32::from(back) } else { 0 };
                 self.state_block(layout, to, round)
             }
         }

@@ -4,7 +4,7 @@ use super::lvalue::LValue;
 use super::storage::{Storage, Value};
 use super::{Binding, Lowering};
 use crate::constant::limbs;
-use crate::hir::{Expr, Stmt, StmtKind, TableId};
+use crate::hir::{Case, Expr, Stmt, StmtKind, TableId};
 use crate::ir::{Cc, Opnd};
 use crate::source::Span;
 use std::rc::Rc;
@@ -90,32 +90,22 @@ impl Lowering<'_> {
         self.b.switch_to(end);
     }
 
-    fn switch_value(&mut self, subject: &Expr, cases: &[(Vec<Option<Expr>>, Vec<Stmt>)]) {
+    fn switch_value(&mut self, subject: &Expr, cases: &[Case<Expr>]) {
         let width = subject.ty.scalar_width().unwrap_or(0);
         let value = self.limbs(subject);
         self.switch(cases, |l, label: &Expr| {
-            let want: Vec<Opnd> = label
-                .as_const()
-                .map(|v| limbs(v, width))
-                .unwrap_or_default()
-                .into_iter()
-                .map(Opnd::C)
-                .collect();
-            l.equal(&value, &want, width)
+            let want = label.as_const().map(|v| limbs(v, width)).unwrap_or_default();
+            l.equal(&value, &want.into_iter().map(Opnd::C).collect::<Vec<_>>(), width)
         });
     }
 
-    fn switch_action(&mut self, table: TableId, cases: &[(Vec<Option<usize>>, Vec<Stmt>)], span: Span) {
+    fn switch_action(&mut self, table: TableId, cases: &[Case<usize>], span: Span) {
         let (_, run) = self.apply_table(table, span);
         self.switch(cases, |l, i: &usize| l.b.cmp(Cc::Eq, run, Opnd::C(*i as u64), 32));
     }
 
     /// Runs the first case with a matching label; `None` labels always match.
-    fn switch<T>(
-        &mut self,
-        cases: &[(Vec<Option<T>>, Vec<Stmt>)],
-        mut matches: impl FnMut(&mut Self, &T) -> Opnd,
-    ) {
+    fn switch<T>(&mut self, cases: &[Case<T>], mut matches: impl FnMut(&mut Self, &T) -> Opnd) {
         let end = self.b.new_block("join");
         let bodies: Vec<_> = cases.iter().map(|_| self.b.new_block("case")).collect();
         let mut default = end;

@@ -231,36 +231,13 @@ impl Walker<'_> {
     fn stmt(&mut self, s: &Stmt) {
         match &s.kind {
             StmtKind::Instance => self.instance(s.span),
-            StmtKind::Declare(_, e) | StmtKind::Return(e) => e.iter().for_each(|e| self.expr(e)),
-            StmtKind::Assign(a, b) | StmtKind::Update { target: a, value: b, .. } => {
-                self.expr(a);
-                self.expr(b);
-            }
             StmtKind::Call(c) => self.call(c),
-            StmtKind::If(condition, then, otherwise) => self.branch(condition, then, otherwise),
-            StmtKind::Block(b) => self.stmts(b),
-            StmtKind::For { init, condition, update, body } => {
-                self.expr(condition);
-                [init, body, update].into_iter().for_each(|b| self.stmts(b));
-            }
-            StmtKind::ForRange { low, high, body, .. } => {
-                [low, high].into_iter().for_each(|e| self.expr(e));
-                self.stmts(body);
-            }
-            StmtKind::ForEach { array, body, .. } => {
-                self.expr(array);
-                self.stmts(body);
-            }
-            StmtKind::SwitchAction { table, cases } => {
-                self.table(*table);
-                cases.iter().for_each(|(_, b)| self.stmts(b));
-            }
-            StmtKind::SwitchValue { subject, cases } => {
-                self.expr(subject);
-                cases.iter().for_each(|(_, b)| self.stmts(b));
-            }
-            StmtKind::Exit | StmtKind::Break | StmtKind::Continue => {}
+            StmtKind::If(condition, then, otherwise) => return self.branch(condition, then, otherwise),
+            StmtKind::SwitchAction { table, .. } => self.table(*table),
+            _ => {}
         }
+        s.exprs().into_iter().for_each(|e| self.expr(e));
+        s.blocks().into_iter().for_each(|b| self.stmts(b));
     }
 
     fn branch(&mut self, condition: &Expr, then: &[Stmt], otherwise: &[Stmt]) {

@@ -2,6 +2,8 @@
 //!
 //! Calls of parsers, controls and actions remain calls; the lowering inlines them.
 
+mod parts;
+
 use crate::ast::{BinaryOp, Direction, UnaryOp};
 use crate::lexer::Name;
 use crate::source::Span;
@@ -396,6 +398,9 @@ pub(crate) struct Stmt {
     pub(crate) span: Span,
 }
 
+/// Labels and body of a case; `None` is `default`.
+pub(crate) type Case<T> = (Vec<Option<T>>, Vec<Stmt>);
+
 #[derive(Clone, Debug)]
 pub(crate) enum StmtKind {
     Declare(VarId, Option<Expr>),
@@ -435,62 +440,13 @@ pub(crate) enum StmtKind {
         array: Expr,
         body: Vec<Stmt>,
     },
-    /// `switch` on the executed action: labels (indices into the table's actions; `None` is
-    /// `default`) and bodies.
+    /// `switch` on the executed action; the labels are indices into the table's actions.
     SwitchAction {
         table: TableId,
-        cases: Vec<(Vec<Option<usize>>, Vec<Stmt>)>,
+        cases: Vec<Case<usize>>,
     },
     SwitchValue {
         subject: Expr,
-        cases: Vec<(Vec<Option<Expr>>, Vec<Stmt>)>,
+        cases: Vec<Case<Expr>>,
     },
-}
-
-impl Expr {
-    pub(crate) const fn constant(value: BigInt, ty: Type, span: Span) -> Self {
-        Self { kind: ExprKind::Const(value), ty, span }
-    }
-
-    pub(crate) const fn bad(span: Span) -> Self {
-        Self { kind: ExprKind::Bad, ty: Type::Bad, span }
-    }
-
-    /// Returns the direct subexpressions.
-    pub(crate) fn parts(&self) -> Vec<&Self> {
-        match &self.kind {
-            ExprKind::Const(_)
-            | ExprKind::Text(_)
-            | ExprKind::Object(_)
-            | ExprKind::Var(_)
-            | ExprKind::InvalidHeader
-            | ExprKind::TableHit { .. }
-            | ExprKind::Bad => Vec::new(),
-            ExprKind::Field(a, _)
-            | ExprKind::StackNext(a)
-            | ExprKind::StackLast(a)
-            | ExprKind::StackLastIndex(a)
-            | ExprKind::Slice(a, ..)
-            | ExprKind::Unary(_, a)
-            | ExprKind::Cast(a)
-            | ExprKind::IsValid(a) => vec![a],
-            ExprKind::Element(a, b) | ExprKind::PlusSlice(a, b, _) | ExprKind::Binary(_, a, b) => vec![a, b],
-            ExprKind::Ternary(a, b, c) => vec![a, b, c],
-            ExprKind::Aggregate(items) => items.iter().collect(),
-            ExprKind::Call(c) => c.args.iter().filter_map(CallArg::expr).collect(),
-        }
-    }
-
-    /// Whether `f` holds for the expression or a subexpression.
-    pub(crate) fn any(&self, f: &dyn Fn(&Self) -> bool) -> bool {
-        f(self) || self.parts().into_iter().any(|p| p.any(f))
-    }
-
-    /// Returns the value of a constant.
-    pub(crate) const fn as_const(&self) -> Option<&BigInt> {
-        match &self.kind {
-            ExprKind::Const(v) => Some(v),
-            _ => None,
-        }
-    }
 }

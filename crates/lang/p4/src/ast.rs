@@ -70,15 +70,8 @@ pub(crate) enum DeclKind {
     Parser(Box<ParserDecl>),
     Control(Box<ControlDecl>),
     /// A signature without a body: `parser P<H>(...);`.
-    ParserType {
-        type_params: Vec<Ident>,
-        params: Vec<Param>,
-    },
-    ControlType {
-        type_params: Vec<Ident>,
-        params: Vec<Param>,
-    },
-    PackageType {
+    ObjectType {
+        kind: ObjectKind,
         type_params: Vec<Ident>,
         params: Vec<Param>,
     },
@@ -119,6 +112,23 @@ pub(crate) enum Composite {
     Union,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ObjectKind {
+    Parser,
+    Control,
+    Package,
+}
+
+impl ObjectKind {
+    pub(crate) const fn keyword(self) -> &'static str {
+        match self {
+            Self::Parser => "parser",
+            Self::Control => "control",
+            Self::Package => "package",
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub(crate) annotations: Vec<Annotation>,
@@ -152,6 +162,16 @@ pub(crate) enum Direction {
 }
 
 impl Direction {
+    /// Returns the keyword and a space; nothing for a parameter without direction.
+    pub(crate) const fn prefix(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::In => "in ",
+            Self::Out => "out ",
+            Self::InOut => "inout ",
+        }
+    }
+
     /// Whether the parameter passes a value back to the caller.
     pub(crate) const fn is_out(self) -> bool {
         matches!(self, Self::Out | Self::InOut)

@@ -2,8 +2,8 @@
 //! parentheses. Annotations are omitted.
 
 use crate::ast::{
-    ActionRef, Arg, Block, Composite, Decl, DeclKind, Direction, Expr, ExprKind, Ident, Param, Program,
-    Property, PropertyKind, Prototype, State, Stmt, StmtKind, Transition, TypeExpr, TypeKind, TypedefTarget,
+    ActionRef, Arg, Block, Composite, Decl, DeclKind, Expr, ExprKind, Ident, Param, Program, Property,
+    PropertyKind, Prototype, State, Stmt, StmtKind, Transition, TypeExpr, TypeKind, TypedefTarget,
 };
 use std::fmt::Write;
 
@@ -115,12 +115,7 @@ pub(crate) fn keyset(e: &Expr) -> String {
 }
 
 fn param(p: &Param) -> String {
-    let direction = match p.direction {
-        Direction::None => "",
-        Direction::In => "in ",
-        Direction::Out => "out ",
-        Direction::InOut => "inout ",
-    };
+    let direction = p.direction.prefix();
     let default = p.default.as_ref().map_or_else(String::new, |d| format!(" = {}", expr(d)));
     format!("{direction}{} {}{default}", ty(&p.ty), p.name.name)
 }
@@ -149,29 +144,19 @@ impl AstPrinter {
 
     fn decl(&mut self, d: &Decl) {
         match &d.kind {
-            DeclKind::Const { .. }
-            | DeclKind::Variable { .. }
-            | DeclKind::Instance { .. }
-            | DeclKind::ValueSet { .. }
-            | DeclKind::Table(_) => self.object(d),
             DeclKind::Extern { .. }
             | DeclKind::ExternFunction(_)
             | DeclKind::Function { .. }
             | DeclKind::Action { .. }
             | DeclKind::Parser(_)
             | DeclKind::Control(_) => self.code(d),
-            DeclKind::ParserType { type_params, params: ps } => self.signature("parser", d, type_params, ps),
-            DeclKind::ControlType { type_params, params: ps } => {
-                self.signature("control", d, type_params, ps)
-            }
-            DeclKind::PackageType { type_params, params: ps } => {
-                self.signature("package", d, type_params, ps)
-            }
-            DeclKind::Composite { .. }
+            DeclKind::ObjectType { .. }
+            | DeclKind::Composite { .. }
             | DeclKind::Enum { .. }
             | DeclKind::Errors(_)
             | DeclKind::MatchKinds(_)
             | DeclKind::Typedef { .. } => self.type_decl(d),
+            _ => self.object(d),
         }
     }
 
@@ -182,12 +167,12 @@ impl AstPrinter {
             DeclKind::Const { ty: t, value } => {
                 self.line(&format!("const {} {name} = {};", ty(t), expr(value)))
             }
-            DeclKind::Instance { ty: t, args, init: None, .. } => {
-                self.line(&format!("{}({}) {name};", ty(t), list(args, arg)));
-            }
-            DeclKind::Instance { ty: t, args, init: Some(init), .. } => {
-                let head = format!("{}({}) {name} =", ty(t), list(args, arg));
-                self.nested(&head, ";", |p| init.iter().for_each(|d| p.decl(d)));
+            DeclKind::Instance { ty: t, args, init, .. } => {
+                let head = format!("{}({}) {name}", ty(t), list(args, arg));
+                match init {
+                    None => self.line(&format!("{head};")),
+                    Some(ds) => self.nested(&format!("{head} ="), ";", |p| ds.iter().for_each(|d| p.decl(d))),
+                }
             }
             DeclKind::ValueSet { ty: t, size } => {
                 self.line(&format!("value_set<{}>({}) {name};", ty(t), expr(size)))
@@ -236,6 +221,9 @@ impl AstPrinter {
     fn type_decl(&mut self, d: &Decl) {
         let name = &d.name.name;
         match &d.kind {
+            DeclKind::ObjectType { kind, type_params, params: ps } => {
+                self.line(&format!("{} {name}{}{};", kind.keyword(), generics(type_params), params(ps)));
+            }
             DeclKind::Composite { kind, type_params, fields } => {
                 let word = match kind {
                     Composite::Struct => "struct",
@@ -265,10 +253,6 @@ impl AstPrinter {
             }
             _ => {}
         }
-    }
-
-    fn signature(&mut self, word: &str, d: &Decl, type_params: &[Ident], ps: &[Param]) {
-        self.line(&format!("{word} {}{}{};", d.name.name, generics(type_params), params(ps)));
     }
 
     fn state(&mut self, s: &State) {

@@ -3,7 +3,7 @@
 //! A [`Type`] is cheap to clone. Declared types are equal if their declaration and type arguments
 //! are equal: P4 treats two structs with the same fields as different types.
 
-use crate::ast::Composite;
+use crate::ast::{Composite, ObjectKind};
 use crate::lexer::Name;
 use num_bigint::BigInt;
 use std::fmt;
@@ -70,13 +70,6 @@ pub(crate) struct ExternRef {
     pub(crate) id: u32,
     pub(crate) name: Name,
     pub(crate) args: Vec<Type>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ObjectKind {
-    Parser,
-    Control,
-    Package,
 }
 
 /// A parser, control or package type with the types of its parameters.

@@ -42,7 +42,7 @@ impl Checker<'_> {
     /// Reports an expression that is not an l-value.
     pub(super) fn assignable(&mut self, e: &Expr) -> bool {
         let ok = match &e.kind {
-            ExprKind::Var(v) => !self.read_only(*v) && e.ty.is_runtime(),
+            ExprKind::Var(v) => !self.read_only.contains(v) && e.ty.is_runtime(),
             ExprKind::Field(b, _)
             | ExprKind::Element(b, _)
             | ExprKind::Slice(b, _, _)

@@ -3,9 +3,8 @@
 use super::depth::Body;
 use super::params::ParamOwner;
 use super::{Checker, ScopeKind};
-use crate::ast;
+use crate::ast::{self, ObjectKind};
 use crate::hir::{self, Constructed, ControlId, Stmt};
-use crate::types::ObjectKind;
 use std::rc::Rc;
 
 impl Checker<'_> {
@@ -49,10 +48,7 @@ impl Checker<'_> {
         locals: &[ast::Decl],
         body: impl FnOnce(&mut Self) -> T,
     ) -> (Vec<Stmt>, T) {
-        let saved = std::mem::replace(&mut self.scope_kind, kind);
         let local = |c: &mut Self, d: &ast::Decl| Some(Stmt { kind: c.local(d)?, span: d.span });
-        let checked = self.scoped(|c| (locals.iter().filter_map(|d| local(c, d)).collect(), body(c)));
-        self.scope_kind = saved;
-        checked
+        self.within(kind, |c| c.scoped(|c| (locals.iter().filter_map(|d| local(c, d)).collect(), body(c))))
     }
 }

@@ -6,10 +6,10 @@ use super::fold::is_constant;
 use super::params::ParamOwner;
 use super::templates::Template;
 use super::{Checker, FunctionDecl, PackageType, ScopeKind, Symbol, TypeSymbol};
-use crate::ast::{self, Composite, Decl, DeclKind, TypedefTarget};
+use crate::ast::{self, Composite, Decl, DeclKind, ObjectKind, TypedefTarget};
 use crate::diagnostics::{Code, Diagnostic};
 use crate::hir::{self, ActionId, Expr, ExternFnId, ExternId, FunctionId};
-use crate::types::{CompositeType, NewType, ObjectKind, Type};
+use crate::types::{CompositeType, NewType, Type};
 use num_bigint::BigInt;
 use std::rc::Rc;
 
@@ -31,13 +31,12 @@ impl Checker<'_> {
             DeclKind::Action { params, body } => self.action(d, params, body),
             DeclKind::Parser(p) => self.parser(d, p),
             DeclKind::Control(c) => self.control(d, c),
-            DeclKind::ParserType { type_params, params } => {
-                self.object_type(d, ObjectKind::Parser, type_params, params);
+            DeclKind::ObjectType { kind: ObjectKind::Package, type_params, params } => {
+                self.package(d, type_params, params);
             }
-            DeclKind::ControlType { type_params, params } => {
-                self.object_type(d, ObjectKind::Control, type_params, params);
+            DeclKind::ObjectType { kind, type_params, params } => {
+                self.object_type(d, *kind, type_params, params);
             }
-            DeclKind::PackageType { type_params, params } => self.package(d, type_params, params),
             DeclKind::Composite { kind, type_params, fields } => {
                 self.composite(d, *kind, type_params, fields)
             }
@@ -210,10 +209,7 @@ impl Checker<'_> {
                 }
                 _ => {
                     self.program.extern_fns.push(f);
-                    let all = ids.into_iter().chain([id]).collect();
-                    if let Some(e) = self.scopes[0].get_mut(&d.name.name) {
-                        e.symbol = Symbol::ExternFns(all);
-                    }
+                    self.redeclare(&d.name, Symbol::ExternFns(ids.into_iter().chain([id]).collect()));
                 }
             }
             return;
@@ -243,13 +239,9 @@ impl Checker<'_> {
                 if same && decl.template.is_none() {
                     return;
                 }
-                let first = self.scopes[0].get(&d.name.name).map(|e| e.span).unwrap_or_default();
-                return self.declared_twice(&d.name, first);
+                return self.overloaded_twice(&d.name);
             }
-            if let Some(e) = self.scopes[0].get_mut(&d.name.name) {
-                e.symbol = Symbol::Functions(old.into_iter().chain([decl]).collect());
-            }
-            return;
+            return self.redeclare(&d.name, Symbol::Functions(old.into_iter().chain([decl]).collect()));
         }
         self.declare(&d.name, Symbol::Functions(vec![decl]));
     }
@@ -265,9 +257,7 @@ impl Checker<'_> {
             c.scoped(|c| {
                 let result = c.function_result(proto);
                 let params = c.params(&proto.params, ParamOwner::Function);
-                let saved = std::mem::replace(&mut c.scope_kind, ScopeKind::Function(result.clone()));
-                let body = c.block(body);
-                c.scope_kind = saved;
+                let body = c.within(ScopeKind::Function(result.clone()), |c| c.block(body));
                 (params, result, body)
             })
         });
@@ -294,10 +284,7 @@ impl Checker<'_> {
         let ((params, body), depth) = self.measured_body(|c| {
             c.scoped(|c| {
                 let params = c.params(params, ParamOwner::Action);
-                let saved = std::mem::replace(&mut c.scope_kind, ScopeKind::Action);
-                let body = c.block(body);
-                c.scope_kind = saved;
-                (params, body)
+                (params, c.within(ScopeKind::Action, |c| c.block(body)))
             })
         });
         self.control_plane_name(d);
@@ -355,14 +342,10 @@ impl Checker<'_> {
         let package = Rc::new(PackageType { name: d.name.name.clone(), type_params, params });
         if let Some(Symbol::Type(TypeSymbol::Package(old))) = self.lookup(&d.name.name, true).cloned() {
             if old.iter().any(|o| same_arguments(&o.params, &package.params)) {
-                let first = self.scopes[0].get(&d.name.name).map(|e| e.span).unwrap_or_default();
-                return self.declared_twice(&d.name, first);
+                return self.overloaded_twice(&d.name);
             }
-            if let Some(e) = self.scopes[0].get_mut(&d.name.name) {
-                let all = old.into_iter().chain([package]).collect();
-                e.symbol = Symbol::Type(TypeSymbol::Package(all));
-            }
-            return;
+            let all = old.into_iter().chain([package]).collect();
+            return self.redeclare(&d.name, Symbol::Type(TypeSymbol::Package(all)));
         }
         self.declare(&d.name, Symbol::Type(TypeSymbol::Package(vec![package])));
     }

@@ -4,12 +4,12 @@ use super::argument_list::{ArgumentList, count};
 use super::arguments::choose;
 use super::infer::Inference;
 use super::{Checker, ObjectDecl, PackageType, ScopeKind, Symbol, TypeSymbol};
-use crate::ast::{self, DeclKind, ExprKind as Ast, TypeKind};
+use crate::ast::{self, DeclKind, ExprKind as Ast, ObjectKind, TypeKind};
 use crate::diagnostics::Code;
 use crate::hir::{self, Constructed, CtorArg, Expr, ExternId, FunctionId, InstId, Instance};
 use crate::lexer::Name;
 use crate::source::Span;
-use crate::types::{ExternRef, ObjectKind, ObjectParam, ObjectType, Type};
+use crate::types::{ExternRef, ObjectParam, ObjectType, Type};
 use std::rc::Rc;
 
 /// A request to construct an instance.

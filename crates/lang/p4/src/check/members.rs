@@ -40,15 +40,12 @@ impl Checker<'_> {
     pub(super) fn applied_table(&mut self, e: &ast::Expr) -> Option<TableId> {
         let Ast::Call { callee, args, .. } = &e.kind else { return None };
         let Ast::Member(t, apply) = &callee.kind else { return None };
-        let Ast::Path { name, absolute } = &t.kind else { return None };
-        match self.lookup(&name.name, *absolute) {
-            Some(Symbol::Table(id)) if &*apply.name == "apply" && args.is_empty() => {
-                let id = *id;
-                self.uses(Body::Table(id.0));
-                Some(id)
-            }
-            _ => None,
+        let Some(Symbol::Table(id)) = self.symbol_of(t).cloned() else { return None };
+        let applies = &*apply.name == "apply" && args.is_empty();
+        if applies {
+            self.uses(Body::Table(id.0));
         }
+        applies.then_some(id)
     }
 
     /// Returns the type that an expression names, if any.
@@ -56,11 +53,10 @@ impl Checker<'_> {
         match &e.kind {
             Ast::Type(t) if matches!(t.kind, TypeKind::Error) => Some(Type::Error),
             Ast::Type(t) => Some(self.ty(t)),
-            Ast::Path { name, absolute } => match self.lookup(&name.name, *absolute) {
+            _ => match self.symbol_of(e) {
                 Some(Symbol::Type(TypeSymbol::Plain(t))) => Some(t.clone()),
                 _ => None,
             },
-            _ => None,
         }
     }
 

@@ -4,18 +4,15 @@ use super::argument_list::ArgumentList;
 use super::arguments::choose;
 use super::infer::Inference;
 use super::{Checker, ScopeKind, Symbol};
-use crate::ast::{self, ExprKind as Ast};
+use crate::ast::{self, ExprKind as Ast, ObjectKind};
 use crate::diagnostics::Code;
 use crate::hir::{self, Call, CallArg, Callee, Expr, ExprKind, ExternId, Object};
 use crate::source::Span;
-use crate::types::{ExternRef, ObjectKind, Type};
+use crate::types::{ExternRef, Type};
 
 impl Checker<'_> {
     pub(super) fn method_call(&mut self, base: &ast::Expr, name: &ast::Ident, w: ArgumentList<'_>) -> Expr {
-        if let Ast::Path { name: n, absolute } = &base.kind
-            && let Some(Symbol::Table(id)) = self.lookup(&n.name, *absolute)
-        {
-            let id = *id;
+        if let Some(Symbol::Table(id)) = self.symbol_of(base).cloned() {
             return self.table_call(id, name, w);
         }
         if let Some(object) = self.object_named_by(base) {

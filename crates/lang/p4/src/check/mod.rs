@@ -32,15 +32,15 @@ mod tables;
 mod templates;
 mod types;
 
-use crate::ast;
+use crate::ast::{self, ObjectKind};
 use crate::diagnostics::{Code, Diagnostic, Sink};
 use crate::hir::{
     self, ActionId, Constructed, Expr, ExternFnId, ExternId, FunctionId, InstId, TableId, ValueSetId, VarId,
 };
 use crate::lexer::Name;
 use crate::source::Span;
-use crate::types::{CompositeType, ObjectKind, ObjectType, Type};
-use std::collections::HashMap;
+use crate::types::{CompositeType, ObjectType, Type};
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 /// The meaning of a name.
@@ -141,13 +141,13 @@ struct Checker<'a> {
     /// The instance whose abstract methods are being checked.
     this: Option<(Name, Type)>,
     /// Parameters that cannot be assigned, because they are not `out` or `inout`.
-    read_only: std::collections::HashSet<VarId>,
+    read_only: HashSet<VarId>,
     /// Constructor parameters, whose values are known after instantiation.
-    ctor_vars: std::collections::HashSet<VarId>,
+    ctor_vars: HashSet<VarId>,
     /// Control-plane names of top-level actions.
     action_names: HashMap<String, Span>,
     /// Parameters of the enclosing parser or control, which its variables must not shadow.
-    object_params: std::collections::HashSet<VarId>,
+    object_params: HashSet<VarId>,
     /// The rest of the budget [`MAX_HINTS`].
     hints: usize,
     /// The depth of the current location within blocks and expressions, and of its calls.
@@ -199,10 +199,10 @@ pub(crate) fn check(program: &ast::Program, sink: &mut Sink) -> hir::Program {
         scope_kind: ScopeKind::Top,
         loops: 0,
         this: None,
-        read_only: std::collections::HashSet::new(),
-        ctor_vars: std::collections::HashSet::new(),
+        read_only: HashSet::new(),
+        ctor_vars: HashSet::new(),
         action_names: HashMap::new(),
-        object_params: std::collections::HashSet::new(),
+        object_params: HashSet::new(),
         hints: MAX_HINTS,
         depth: depth::Depth::default(),
         unnamed: HashMap::new(),
@@ -251,6 +251,12 @@ impl Checker<'_> {
         scopes.iter().rev().find_map(|s| s.get(name)).map(|e| &e.symbol)
     }
 
+    /// Returns the symbol that an expression names, if it is a name.
+    fn symbol_of(&self, e: &ast::Expr) -> Option<&Symbol> {
+        let ast::ExprKind::Path { name, absolute } = &e.kind else { return None };
+        self.lookup(&name.name, *absolute)
+    }
+
     /// Returns the symbol of a name; reports an unknown name.
     fn resolve(&mut self, name: &ast::Ident, absolute: bool) -> Symbol {
         if let Some(s) = self.lookup(&name.name, absolute) {
@@ -285,6 +291,19 @@ impl Checker<'_> {
         self.scopes[scope].insert(name.name.clone(), ScopeEntry { symbol, span: name.span });
     }
 
+    /// Replaces the symbol of a top-level name by one with another overload.
+    fn redeclare(&mut self, name: &ast::Ident, symbol: Symbol) {
+        if let Some(e) = self.scopes[0].get_mut(&name.name) {
+            e.symbol = symbol;
+        }
+    }
+
+    /// Reports a top-level name whose declaration is no new overload.
+    fn overloaded_twice(&mut self, name: &ast::Ident) {
+        let first = self.scopes[0].get(&name.name).map(|e| e.span).unwrap_or_default();
+        self.declared_twice(name, first);
+    }
+
     fn declared_twice(&mut self, name: &ast::Ident, first: Span) {
         let d = Diagnostic::new(Code::DuplicateName, name.span, format!("`{}` is declared twice", name.name));
         self.sink.add(d.related(first, "first declared here").hint("choose another name"));
@@ -303,6 +322,14 @@ impl Checker<'_> {
             let d = Diagnostic::new(Code::Shadowing, name.span, message);
             self.sink.add(d.related(old.span, "the shadowed declaration").hint("choose another name"));
         }
+    }
+
+    /// Runs `f` in a body of this kind.
+    fn within<T>(&mut self, kind: ScopeKind, f: impl FnOnce(&mut Self) -> T) -> T {
+        let saved = std::mem::replace(&mut self.scope_kind, kind);
+        let r = f(self);
+        self.scope_kind = saved;
+        r
     }
 
     /// Runs `f` in the top-level scope.
@@ -331,22 +358,10 @@ impl Checker<'_> {
 fn closest<'a>(name: &str, candidates: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     // Short names are similar to everything.
     let limit = (name.len() / 3).min(2);
+    let lower = str::to_ascii_lowercase;
     let near = candidates.filter(|c| c.len().abs_diff(name.len()) <= limit && name.len() < 64);
-    near.map(|c| (distance(name, c), c)).filter(|(d, _)| *d <= limit).min().map(|(_, c)| c)
-}
-
-/// Returns the Levenshtein distance, case-insensitively.
-fn distance(a: &str, b: &str) -> usize {
-    let (a, b) = (a.to_ascii_lowercase(), b.to_ascii_lowercase());
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().enumerate() {
-        let mut before = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.bytes().enumerate() {
-            let cost = before + usize::from(x != y);
-            before = row[j + 1];
-            row[j + 1] = cost.min(before + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
+    near.map(|c| (strsim::levenshtein(&lower(name), &lower(c)), c))
+        .filter(|(d, _)| *d <= limit)
+        .min()
+        .map(|(_, c)| c)
 }

@@ -3,26 +3,23 @@
 use super::instances::constructor_type;
 use super::templates::Template;
 use super::{Checker, ObjectDecl, Symbol, TypeSymbol};
-use crate::ast::{self, Direction, ExprKind as Ast, TypeKind};
+use crate::ast::{self, ExprKind as Ast, ObjectKind, TypeKind};
 use crate::diagnostics::Code;
 use crate::hir::{self, Constructed, Object, VarId};
 use crate::lexer::Name;
 use crate::source::Span;
-use crate::types::{ObjectKind, ObjectParam, Type};
+use crate::types::{ObjectParam, Type};
 use std::rc::Rc;
 
 impl Checker<'_> {
     /// Returns the object that a path names: an instance, or a parameter of extern, parser or
     /// control type.
     pub(super) fn object_named_by(&mut self, e: &ast::Expr) -> Option<Object> {
-        match &e.kind {
-            Ast::Path { name, absolute } => match self.lookup(&name.name, *absolute)? {
-                Symbol::Instance(id) => Some(Object::Instance(*id)),
-                Symbol::Var(v) if matches!(self.var_type(*v), Type::Extern(_) | Type::Object(_)) => {
-                    Some(Object::Param(*v))
-                }
-                _ => None,
-            },
+        match self.symbol_of(e)? {
+            Symbol::Instance(id) => Some(Object::Instance(*id)),
+            Symbol::Var(v) if matches!(self.var_type(*v), Type::Extern(_) | Type::Object(_)) => {
+                Some(Object::Param(*v))
+            }
             _ => None,
         }
     }
@@ -119,12 +116,9 @@ impl Checker<'_> {
         });
         if let Some(Symbol::Type(TypeSymbol::Object(old))) = self.lookup(&d.name.name, true).cloned() {
             let same = |o: &Rc<ObjectDecl>| super::decls::same_arguments(&o.ctor_params, &decl.ctor_params);
-            if !old.iter().any(same)
-                && let Some(e) = self.scopes[0].get_mut(&d.name.name)
-            {
+            if !old.iter().any(same) {
                 let all = old.into_iter().chain([decl]).collect();
-                e.symbol = Symbol::Type(TypeSymbol::Object(all));
-                return;
+                return self.redeclare(&d.name, Symbol::Type(TypeSymbol::Object(all)));
             }
         }
         self.declare(&d.name, Symbol::Type(TypeSymbol::Object(vec![decl])));
@@ -174,18 +168,8 @@ impl Checker<'_> {
     }
 
     pub(super) fn names_type(&self, callee: &ast::Expr) -> bool {
-        match &callee.kind {
-            Ast::Type(_) => true,
-            Ast::Path { name, absolute } => {
-                matches!(self.lookup(&name.name, *absolute), Some(Symbol::Type(_)))
-            }
-            _ => false,
-        }
-    }
-
-    /// Whether a variable is a parameter that must not be written.
-    pub(super) fn read_only(&self, v: VarId) -> bool {
-        self.read_only.contains(&v)
+        let symbol = self.symbol_of(callee);
+        matches!(callee.kind, Ast::Type(_)) || matches!(symbol, Some(Symbol::Type(_)))
     }
 }
 
@@ -209,16 +193,10 @@ fn same_params(want: &[ObjectParam], have: &[ObjectParam]) -> bool {
 
 /// Describes the first mismatch between the parameters of an object and the expected ones.
 fn mismatch(want: &[ObjectParam], have: &[ObjectParam]) -> String {
-    let word = |d: &Direction| match d {
-        Direction::None => "",
-        Direction::In => "in ",
-        Direction::Out => "out ",
-        Direction::InOut => "inout ",
-    };
     match want.iter().zip(have).position(|(w, h)| !same_param(w, h)) {
         Some(i) => {
             let (w, h) = (&want[i], &have[i]);
-            let (wd, hd) = (word(&w.direction), word(&h.direction));
+            let (wd, hd) = (w.direction.prefix(), h.direction.prefix());
             format!("parameter {} is `{hd}{}`, but must be `{wd}{}`", i + 1, h.ty, w.ty)
         }
         None => format!("it takes {} parameters, but {} are expected", have.len(), want.len()),

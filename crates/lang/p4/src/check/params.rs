@@ -1,10 +1,10 @@
 //! Parameters: the types and directions that are allowed for each kind of declaration.
 
 use super::{Checker, Symbol};
-use crate::ast::{self, Direction, TypeKind};
+use crate::ast::{self, Direction, ObjectKind, TypeKind};
 use crate::diagnostics::Code;
 use crate::hir;
-use crate::types::{ObjectKind, Type};
+use crate::types::Type;
 
 /// The kind of declaration that parameters belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

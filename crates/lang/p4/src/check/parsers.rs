@@ -3,13 +3,13 @@
 use super::depth::Body;
 use super::params::ParamOwner;
 use super::{Checker, ScopeKind, Symbol};
-use crate::ast::{self, ExprKind as Ast, Transition};
+use crate::ast::{self, ExprKind as Ast, ObjectKind, Transition};
 use crate::constant::fits;
 use crate::diagnostics::Code;
 use crate::hir::{self, Constructed, Expr, Keyset, MatchKind, Next, ParserId, StateId, Target, ValueSetId};
 use crate::lexer::Name;
 use crate::source::Span;
-use crate::types::{ObjectKind, Type};
+use crate::types::Type;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -223,10 +223,7 @@ impl Checker<'_> {
         if matches!(e.kind, Ast::Default | Ast::DontCare) {
             return Some(vec![Keyset::Any; scalars.len()]);
         }
-        if let Ast::Path { name, absolute } = &e.kind
-            && let Some(Symbol::ValueSet(id, of)) = self.lookup(&name.name, *absolute)
-        {
-            let (id, of) = (*id, of.clone());
+        if let Some(Symbol::ValueSet(id, of)) = self.symbol_of(e).cloned() {
             let mut have = Vec::new();
             flatten(&of, &mut have);
             if have != scalars {

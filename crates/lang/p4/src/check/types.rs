@@ -1,11 +1,11 @@
 //! Resolution of type expressions.
 
 use super::{Checker, Symbol, TypeSymbol};
-use crate::ast::{self, Composite, TypeKind};
+use crate::ast::{self, Composite, ObjectKind, TypeKind};
 use crate::constant::{MAX_WIDTH, small};
 use crate::diagnostics::Code;
 use crate::source::Span;
-use crate::types::{CompositeType, ExternRef, ObjectKind, ObjectParam, ObjectType, Type};
+use crate::types::{CompositeType, ExternRef, ObjectParam, ObjectType, Type};
 use std::rc::Rc;
 
 /// Maximum number of elements of a header stack.

@@ -2,8 +2,8 @@
 
 use super::{Failed, Parsed, Parser};
 use crate::ast::{
-    Annotation, Composite, ControlDecl, Decl, DeclKind, Direction, Field, Ident, Method, Param, ParserDecl,
-    Prototype, State, Transition, TypeExpr, TypeKind, TypedefTarget,
+    Annotation, Composite, ControlDecl, Decl, DeclKind, Direction, Field, Ident, Method, ObjectKind, Param,
+    ParserDecl, Prototype, State, Transition, TypeExpr, TypeKind, TypedefTarget,
 };
 use crate::lexer::Tok;
 use crate::source::Span;
@@ -27,9 +27,10 @@ impl Parser<'_> {
             Tok::Word("parser") => self.parser_decl(annotations),
             Tok::Word("control") => self.control_decl(annotations),
             Tok::Word("package") => {
-                let (name, (type_params, params)) = self.signature("package")?;
+                let (name, (type_params, params)) = self.signature(ObjectKind::Package)?;
                 self.expect(";")?;
-                Ok(self.decl(start, annotations, name, DeclKind::PackageType { type_params, params }))
+                let kind = DeclKind::ObjectType { kind: ObjectKind::Package, type_params, params };
+                Ok(self.decl(start, annotations, name, kind))
             }
             Tok::Word("struct") => self.composite(annotations, Composite::Struct),
             Tok::Word("header") => self.composite(annotations, Composite::Header),
@@ -65,13 +66,7 @@ impl Parser<'_> {
             let ty = self.type_expr()?;
             let args = self.arguments()?;
             let name = self.name()?;
-            let array = if self.eat("[") {
-                let size = self.expr()?;
-                self.expect("]")?;
-                Some(size)
-            } else {
-                None
-            };
+            let array = if self.is("[") { Some(self.bracketed()?) } else { None };
             let init = if self.eat("=") { Some(self.object_initializer()?) } else { None };
             self.expect(";")?;
             self.declare_value(&name);
@@ -101,11 +96,7 @@ impl Parser<'_> {
 
     fn object_initializer(&mut self) -> Parsed<Vec<Decl>> {
         self.expect("{")?;
-        let mut out = Vec::new();
-        while !self.eat("}") {
-            out.push(self.declaration()?);
-        }
-        Ok(out)
+        self.until_brace(Self::declaration)
     }
 
     /// Parses `T name [= value]`, without the semicolon.
@@ -121,10 +112,8 @@ impl Parser<'_> {
     /// Parses `name`, or `name[size]` as C writes arrays.
     fn declarator(&mut self, ty: TypeExpr) -> Parsed<(Ident, TypeExpr)> {
         let name = self.name()?;
-        let mut ty = ty;
         let start = ty.span;
-        self.stacks_of(&mut ty, start)?;
-        Ok((name, ty))
+        Ok((name, self.stacks_of(ty, start)?))
     }
 
     fn constant(&mut self, annotations: Vec<Annotation>) -> Parsed<Decl> {
@@ -220,45 +209,46 @@ impl Parser<'_> {
     }
 
     /// Parses `keyword name<types>(params)` and declares the name as a type.
-    fn signature(&mut self, keyword: &'static str) -> Parsed<(Ident, ParamLists)> {
-        self.expect(keyword)?;
+    fn signature(&mut self, kind: ObjectKind) -> Parsed<(Ident, ParamLists)> {
+        self.expect(kind.keyword())?;
         let name = self.name()?;
         self.declare_type(&name);
         let rest = self.scoped(|p| Ok((p.type_params()?, p.params()?)))?;
         Ok((name, rest))
     }
 
-    /// Declares type parameters again in the scope of a body.
-    fn reopen(&mut self, type_params: &[Ident], params: &[Param]) {
+    /// Declares type parameters and parameters again in the scope of a body; returns the parameters of
+    /// the constructor.
+    fn reopen(&mut self, type_params: &[Ident], params: &[Param]) -> Parsed<Vec<Param>> {
         type_params.iter().for_each(|t| self.declare_type(t));
         params.iter().for_each(|p| self.declare_value(&p.name));
+        let ctor_params = if self.is("(") { self.params()? } else { Vec::new() };
+        self.expect("{")?;
+        Ok(ctor_params)
     }
 
     fn parser_decl(&mut self, annotations: Vec<Annotation>) -> Parsed<Decl> {
         let start = self.span();
-        let (name, (type_params, params)) = self.signature("parser")?;
-        if self.eat(";") {
-            return Ok(self.decl(start, annotations, name, DeclKind::ParserType { type_params, params }));
-        }
-        let body = self.scoped(|p| {
-            p.reopen(&type_params, &params);
-            let ctor_params = if p.is("(") { p.params()? } else { Vec::new() };
-            p.expect("{")?;
-            let mut locals = Vec::new();
-            let mut states = Vec::new();
-            while !p.is("}") {
-                if p.at_state() {
-                    states.push(p.state()?);
-                } else {
-                    locals.push(p.declaration()?);
-                }
+        let (name, (type_params, params)) = self.signature(ObjectKind::Parser)?;
+        let kind = if self.eat(";") {
+            DeclKind::ObjectType { kind: ObjectKind::Parser, type_params, params }
+        } else {
+            self.scoped(|p| Ok(DeclKind::Parser(Box::new(p.parser_body(type_params, params)?))))?
+        };
+        Ok(self.decl(start, annotations, name, kind))
+    }
+
+    fn parser_body(&mut self, type_params: Vec<Ident>, params: Vec<Param>) -> Parsed<ParserDecl> {
+        let ctor_params = self.reopen(&type_params, &params)?;
+        let (mut locals, mut states) = (Vec::new(), Vec::new());
+        while !self.eat("}") {
+            if self.at_state() {
+                states.push(self.state()?);
+            } else {
+                locals.push(self.declaration()?);
             }
-            p.expect("}")?;
-            Ok((ctor_params, locals, states))
-        })?;
-        let (ctor_params, locals, states) = body;
-        let parser = ParserDecl { type_params, params, ctor_params, locals, states };
-        Ok(self.decl(start, annotations, name, DeclKind::Parser(Box::new(parser))))
+        }
+        Ok(ParserDecl { type_params, params, ctor_params, locals, states })
     }
 
     fn at_state(&mut self) -> bool {
@@ -299,41 +289,40 @@ impl Parser<'_> {
         self.expect("(")?;
         let subjects = self.comma_list(")", Self::expr)?;
         self.expect("{")?;
-        let mut cases = Vec::new();
-        while !self.eat("}") {
-            let keys = self.keyset()?;
-            self.expect(":")?;
-            let to = self.name()?;
-            self.expect(";")?;
-            cases.push((keys, to));
-        }
+        let cases = self.until_brace(|p| {
+            let keys = p.keyset()?;
+            p.expect(":")?;
+            let to = p.name()?;
+            p.expect(";")?;
+            Ok((keys, to))
+        })?;
         Ok(Transition::Select { subjects, cases, span: self.since(start) })
     }
 
     fn control_decl(&mut self, annotations: Vec<Annotation>) -> Parsed<Decl> {
         let start = self.span();
-        let (name, (type_params, params)) = self.signature("control")?;
-        if self.eat(";") {
-            return Ok(self.decl(start, annotations, name, DeclKind::ControlType { type_params, params }));
-        }
-        let (ctor_params, locals, body) = self.scoped(|p| {
-            p.reopen(&type_params, &params);
-            let ctor_params = if p.is("(") { p.params()? } else { Vec::new() };
-            p.expect("{")?;
-            let mut locals = Vec::new();
-            while !(p.is("apply") && matches!(p.peek_at(1), Tok::Sym("{" | "@"))) {
-                if p.is("}") || p.at_end() {
-                    return Err(p.unexpected("`apply`"));
-                }
-                locals.push(p.declaration()?);
+        let (name, (type_params, params)) = self.signature(ObjectKind::Control)?;
+        let kind = if self.eat(";") {
+            DeclKind::ObjectType { kind: ObjectKind::Control, type_params, params }
+        } else {
+            self.scoped(|p| Ok(DeclKind::Control(Box::new(p.control_body(type_params, params)?))))?
+        };
+        Ok(self.decl(start, annotations, name, kind))
+    }
+
+    fn control_body(&mut self, type_params: Vec<Ident>, params: Vec<Param>) -> Parsed<ControlDecl> {
+        let ctor_params = self.reopen(&type_params, &params)?;
+        let mut locals = Vec::new();
+        while !(self.is("apply") && matches!(self.peek_at(1), Tok::Sym("{" | "@"))) {
+            if self.is("}") || self.at_end() {
+                return Err(self.unexpected("`apply`"));
             }
-            p.expect("apply")?;
-            let body = p.block()?;
-            p.expect("}")?;
-            Ok((ctor_params, locals, body))
-        })?;
-        let control = ControlDecl { type_params, params, ctor_params, locals, body };
-        Ok(self.decl(start, annotations, name, DeclKind::Control(Box::new(control))))
+            locals.push(self.declaration()?);
+        }
+        self.expect("apply")?;
+        let body = self.block()?;
+        self.expect("}")?;
+        Ok(ControlDecl { type_params, params, ctor_params, locals, body })
     }
 
     fn composite(&mut self, annotations: Vec<Annotation>, kind: Composite) -> Parsed<Decl> {

@@ -43,11 +43,7 @@ impl Parser<'_> {
         BinaryOp::TABLE.iter().find(|(t, _, _)| t == s).map(|(_, op, b)| (*op, *b, 1))
     }
 
-    pub(super) fn binary_above(&mut self, min: u8) -> Parsed<Expr> {
-        self.binary(min)
-    }
-
-    fn binary(&mut self, min: u8) -> Parsed<Expr> {
+    pub(super) fn binary(&mut self, min: u8) -> Parsed<Expr> {
         let start = self.span();
         let mut left = self.unary()?;
         let mut chain = 0;
@@ -193,13 +189,7 @@ impl Parser<'_> {
         self.expect("(")?;
         self.comma_list(")", |p| {
             let start = p.span();
-            let name = if p.name_here().is_some() && *p.peek_at(1) == Tok::Sym("=") {
-                let n = p.name()?;
-                p.expect("=")?;
-                Some(n)
-            } else {
-                None
-            };
+            let name = if p.at_assigned_name() { Some(p.assigned_name()?) } else { None };
             let value = if p.is("_") && matches!(p.peek_at(1), Tok::Sym("," | ")")) {
                 p.bump();
                 None
@@ -214,46 +204,31 @@ impl Parser<'_> {
         let start = self.span();
         let kind = match self.tok().clone() {
             Tok::Int(text) => {
-                self.bump();
                 // The lexer emits only valid literals.
                 let (value, width) =
                     crate::constant::parse_literal(&text).map(|l| (l.value, l.width)).unwrap_or_default();
                 ExprKind::Int { value, width }
             }
-            Tok::Str(s) => {
-                self.bump();
-                ExprKind::Text(s)
-            }
-            Tok::Word(w @ ("true" | "false")) => {
-                self.bump();
-                ExprKind::Bool(w == "true")
-            }
-            Tok::Word("this") => {
-                self.bump();
-                ExprKind::This
-            }
-            Tok::Sym("...") => {
-                self.bump();
-                ExprKind::Dots
-            }
-            Tok::Sym("{#}") => {
-                self.bump();
-                ExprKind::Invalid
-            }
+            Tok::Str(s) => ExprKind::Text(s),
+            Tok::Word(w @ ("true" | "false")) => ExprKind::Bool(w == "true"),
+            Tok::Word("this") => ExprKind::This,
+            Tok::Word("error") => ExprKind::Type(TypeExpr { kind: TypeKind::Error, span: start }),
+            Tok::Sym("...") => ExprKind::Dots,
+            Tok::Sym("{#}") => ExprKind::Invalid,
             Tok::Sym("(") => {
                 self.bump();
                 let e = self.expr()?;
                 self.expect(")")?;
                 return Ok(Expr { span: self.since(start), ..e });
             }
-            Tok::Sym("{") => self.braces()?,
-            Tok::Word("error") => {
-                self.bump();
-                ExprKind::Type(TypeExpr { kind: TypeKind::Error, span: start })
+            Tok::Sym("{") => {
+                let kind = self.braces()?;
+                return Ok(Expr { kind, span: self.since(start) });
             }
             _ => return self.name_expr(start),
         };
-        Ok(Expr { kind, span: self.since(start) })
+        self.bump();
+        Ok(Expr { kind, span: start })
     }
 
     /// Parses the name of a value or a type.
@@ -286,7 +261,7 @@ impl Parser<'_> {
     /// Parses `{a, b}` or `{x = a, y = b, ...}`.
     fn braces(&mut self) -> Parsed<ExprKind> {
         self.expect("{")?;
-        if self.name_here().is_none() || *self.peek_at(1) != Tok::Sym("=") {
+        if !self.at_assigned_name() {
             return Ok(ExprKind::List(self.comma_list("}", Self::expr)?));
         }
         let mut rest = false;
@@ -295,9 +270,7 @@ impl Parser<'_> {
                 rest = true;
                 return Ok(None);
             }
-            let name = p.name()?;
-            p.expect("=")?;
-            Ok(Some((name, p.expr()?)))
+            Ok(Some((p.assigned_name()?, p.expr()?)))
         })?;
         Ok(ExprKind::Struct { fields: items.into_iter().flatten().collect(), rest })
     }
@@ -305,23 +278,21 @@ impl Parser<'_> {
     /// Parses one element of a keyset: an expression, a mask, a range, `default` or `_`.
     fn keyset_element(&mut self) -> Parsed<Expr> {
         let start = self.span();
-        let kind = match self.tok() {
-            Tok::Word("default") => ExprKind::Default,
-            Tok::Word("_") => ExprKind::DontCare,
-            _ => {
-                let e = self.expr()?;
-                let kind = if self.eat("&&&") {
-                    ExprKind::Mask(Box::new(e), Box::new(self.expr()?))
-                } else if self.eat("..") {
-                    ExprKind::Range(Box::new(e), Box::new(self.expr()?))
-                } else {
-                    return Ok(e);
-                };
-                return Ok(Expr { kind, span: self.since(start) });
+        let kind = if self.eat("default") {
+            ExprKind::Default
+        } else if self.eat("_") {
+            ExprKind::DontCare
+        } else {
+            let e = self.expr()?;
+            if self.eat("&&&") {
+                ExprKind::Mask(Box::new(e), Box::new(self.expr()?))
+            } else if self.eat("..") {
+                ExprKind::Range(Box::new(e), Box::new(self.expr()?))
+            } else {
+                return Ok(e);
             }
         };
-        self.bump();
-        Ok(Expr { kind, span: start })
+        Ok(Expr { kind, span: self.since(start) })
     }
 
     /// Parses `(a, b)` or one element.

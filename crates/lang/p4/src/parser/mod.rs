@@ -97,17 +97,7 @@ impl Parser<'_> {
             let done = self.at >= failed_at;
             match self.tok() {
                 Tok::Sym("{") => braces += 1,
-                Tok::Sym("}") => {
-                    braces -= 1;
-                    if braces <= 0 && done {
-                        self.at += 1;
-                        return;
-                    }
-                }
-                Tok::Sym(";") if braces <= 0 && done => {
-                    self.at += 1;
-                    return;
-                }
+                Tok::Sym("}") => braces -= 1,
                 Tok::Word("parser" | "control" | "header" | "struct" | "extern" | "package" | "typedef")
                     if done && self.at > start && self.tokens[self.at].first =>
                 {
@@ -115,7 +105,11 @@ impl Parser<'_> {
                 }
                 _ => {}
             }
+            let ends = matches!(self.tok(), Tok::Sym("}" | ";"));
             self.at += 1;
+            if ends && braces <= 0 && done {
+                return;
+            }
         }
     }
 
@@ -182,9 +176,8 @@ impl Parser<'_> {
     /// Describes the current token for messages.
     fn describe(&self) -> String {
         match self.tok() {
-            Tok::Ident(n) => format!("`{n}`"),
+            Tok::Ident(n) | Tok::Int(n) => format!("`{n}`"),
             Tok::Word(w) | Tok::Sym(w) => format!("`{w}`"),
-            Tok::Int(n) => format!("`{n}`"),
             Tok::Str(_) => "a string".to_owned(),
             Tok::Other(c) => format!("{c:?}"),
             Tok::Eof => "the end of the file".to_owned(),
@@ -239,14 +232,10 @@ impl Parser<'_> {
 
     /// Parses a name: an identifier or a keyword that the grammar allows as a name.
     fn name(&mut self) -> Parsed<Ident> {
-        match self.name_here() {
-            Some(name) => {
-                let span = self.span();
-                self.bump();
-                Ok(Ident { name, span })
-            }
-            None => Err(self.unexpected("a name")),
-        }
+        let Some(name) = self.name_here() else { return Err(self.unexpected("a name")) };
+        let span = self.span();
+        self.bump();
+        Ok(Ident { name, span })
     }
 
     fn name_here(&self) -> Option<Name> {
@@ -259,16 +248,30 @@ impl Parser<'_> {
         }
     }
 
+    /// Whether `name =` starts here.
+    fn at_assigned_name(&self) -> bool {
+        self.name_here().is_some() && *self.peek_at(1) == Tok::Sym("=")
+    }
+
+    /// Parses `name =`.
+    fn assigned_name(&mut self) -> Parsed<Ident> {
+        let name = self.name()?;
+        self.expect("=")?;
+        Ok(name)
+    }
+
     fn declare_type(&mut self, name: &Ident) {
-        if let Some(scope) = self.types.last_mut() {
-            scope.insert(name.name.clone(), true);
-        }
+        self.declare(name, true);
     }
 
     /// Declares a variable or parameter, which shadows a type of the same name.
     fn declare_value(&mut self, name: &Ident) {
+        self.declare(name, false);
+    }
+
+    fn declare(&mut self, name: &Ident, is_type: bool) {
         if let Some(scope) = self.types.last_mut() {
-            scope.insert(name.name.clone(), false);
+            scope.insert(name.name.clone(), is_type);
         }
     }
 
@@ -291,6 +294,15 @@ impl Parser<'_> {
         }
         let message = format!("a list of more than {MAX_LIST} members");
         Err(self.error(Code::TooLarge, message, "split it into several lists"))
+    }
+
+    /// Parses items up to `}`, which it consumes.
+    fn until_brace<T>(&mut self, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+        let mut out = Vec::new();
+        while !self.eat("}") {
+            out.push(item(self)?);
+        }
+        Ok(out)
     }
 
     /// Parses `item, item, ...` up to `close`, which it consumes; a trailing comma is allowed.
@@ -347,14 +359,11 @@ impl Parser<'_> {
         self.expect("[")?;
         let mut named = None;
         self.comma_list("]", |p| {
-            let is_named = p.name_here().is_some() && *p.peek_at(1) == Tok::Sym("=");
+            let is_named = p.at_assigned_name();
             if *named.get_or_insert(is_named) != is_named {
                 return Err(p.unexpected(if is_named { "a value" } else { "a name with a value" }));
             }
-            let name = if is_named { Some(p.name()?) } else { None };
-            if is_named {
-                p.expect("=")?;
-            }
+            let name = if is_named { Some(p.assigned_name()?) } else { None };
             Ok((name, p.expr()?))
         })
     }

@@ -1,9 +1,12 @@
 //! Parsing of statements.
 
 use super::{Failed, Parsed, Parser};
-use crate::ast::{BinaryOp, Block, Expr, ExprKind, Stmt, StmtKind, SwitchCase};
+use crate::ast::{BinaryOp, Block, ExprKind, Stmt, StmtKind, SwitchCase};
 use crate::diagnostics::Code;
 use crate::lexer::Tok;
+
+/// A precedence above that of every binary operator.
+const TIGHTEST: u8 = 100;
 
 impl Parser<'_> {
     /// Parses `{ ... }`. Reports and skips an invalid statement.
@@ -90,7 +93,7 @@ impl Parser<'_> {
             Tok::Word("continue") => self.simple(StmtKind::Continue)?,
             Tok::Sym("@") => return self.annotated_statement(),
             Tok::Word("const") => StmtKind::Decl(Box::new(self.declaration()?)),
-            _ if self.at_local_declaration() => StmtKind::Decl(Box::new(self.declaration()?)),
+            _ if self.at_typed_name() || self.at_instance() => StmtKind::Decl(Box::new(self.declaration()?)),
             _ => {
                 let kind = self.assignment_or_call()?;
                 self.expect(";")?;
@@ -119,11 +122,7 @@ impl Parser<'_> {
         Ok(Stmt { kind: StmtKind::Decl(Box::new(decl)), span: self.since(start) })
     }
 
-    /// Whether `T name` or `T(args) name` starts here.
-    fn at_local_declaration(&mut self) -> bool {
-        self.at_typed_name() || self.at_instance()
-    }
-
+    /// Whether `T(args) name` starts here.
     pub(super) fn at_instance(&mut self) -> bool {
         self.looks_like(|p| {
             p.type_expr()?;
@@ -133,7 +132,8 @@ impl Parser<'_> {
     }
 
     pub(super) fn assignment_or_call(&mut self) -> Parsed<StmtKind> {
-        let target = self.expr_target()?;
+        // The left-hand side of an assignment has no binary operators.
+        let target = self.nested(|p| p.binary(TIGHTEST))?;
         if let Some((op, len)) = self.assignment_operator() {
             self.at += len;
             let value = self.expr()?;
@@ -147,13 +147,6 @@ impl Parser<'_> {
             return Err(self.error_at(target.span, Code::Syntax, message, hint));
         }
         Err(self.unexpected("`=` or `(`"))
-    }
-
-    /// Parses the left-hand side of an assignment: no binary operators.
-    fn expr_target(&mut self) -> Parsed<Expr> {
-        // Above the precedence of every binary operator.
-        const TIGHTEST: u8 = 100;
-        self.nested(|p| p.binary_above(TIGHTEST))
     }
 
     /// Returns the operator `=`, `+=`, ... here and its number of tokens; `>>=` is `>` and `>=`.
@@ -185,13 +178,12 @@ impl Parser<'_> {
         let subject = self.expr()?;
         self.expect(")")?;
         self.expect("{")?;
-        let mut cases = Vec::new();
-        while !self.eat("}") {
-            let label = if self.is("default") || self.is("_") { self.keyset()? } else { self.expr()? };
-            self.expect(":")?;
-            let body = if self.is("{") || self.is("@") { Some(self.block()?) } else { None };
-            cases.push(SwitchCase { label, body });
-        }
+        let cases = self.until_brace(|p| {
+            let label = if p.is("default") || p.is("_") { p.keyset()? } else { p.expr()? };
+            p.expect(":")?;
+            let body = if p.is("{") || p.is("@") { Some(p.block()?) } else { None };
+            Ok(SwitchCase { label, body })
+        })?;
         Ok(StmtKind::Switch { subject, cases })
     }
 

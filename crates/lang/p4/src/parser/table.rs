@@ -10,11 +10,7 @@ impl Parser<'_> {
         let start = self.expect("table")?;
         let name = self.name()?;
         self.expect("{")?;
-        let mut properties = Vec::new();
-        while !self.is("}") {
-            properties.push(self.property()?);
-        }
-        self.expect("}")?;
+        let properties = self.until_brace(Self::property)?;
         Ok(Decl { span: self.since(start), annotations, name, kind: DeclKind::Table(properties) })
     }
 
@@ -24,14 +20,12 @@ impl Parser<'_> {
         let is_const = self.eat("const");
         let kind = match self.tok() {
             Tok::Word("key") => {
-                self.open_property()?;
-                let keys = self.until_brace(Self::key_element)?;
+                let keys = self.items(Self::key_element)?;
                 self.check_length(keys.len())?;
                 PropertyKind::Key(keys)
             }
             Tok::Word("actions") => {
-                self.open_property()?;
-                let actions = self.until_brace(|p| {
+                let actions = self.items(|p| {
                     let a = p.action_ref()?;
                     p.expect(";")?;
                     Ok(a)
@@ -39,10 +33,7 @@ impl Parser<'_> {
                 self.check_length(actions.len())?;
                 PropertyKind::Actions(actions)
             }
-            Tok::Word("entries") => {
-                self.open_property()?;
-                PropertyKind::Entries(self.until_brace(Self::entry)?)
-            }
+            Tok::Word("entries") => PropertyKind::Entries(self.items(Self::entry)?),
             _ => {
                 let name = self.name()?;
                 self.expect("=")?;
@@ -54,20 +45,15 @@ impl Parser<'_> {
         Ok(Property { span: start, annotations, is_const, kind })
     }
 
-    fn open_property(&mut self) -> Parsed<()> {
+    /// Parses the items of a property.
+    fn items<T>(&mut self, item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         self.bump();
         self.expect("=")?;
-        self.expect("{").map(|_| ())
-    }
-
-    fn until_brace<T>(&mut self, mut item: impl FnMut(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
-        let mut out = Vec::new();
-        while !self.eat("}") {
-            out.push(item(self)?);
-        }
+        self.expect("{")?;
+        let items = self.until_brace(item)?;
         // `};` is frequent and harmless.
         self.eat(";");
-        Ok(out)
+        Ok(items)
     }
 
     fn key_element(&mut self) -> Parsed<KeyElement> {

@@ -1,7 +1,7 @@
 //! Parsing of types and type parameters.
 
 use super::{Parsed, Parser};
-use crate::ast::{Ident, TypeExpr, TypeKind};
+use crate::ast::{Expr, Ident, TypeExpr, TypeKind};
 use crate::lexer::Tok;
 use crate::source::Span;
 
@@ -55,38 +55,38 @@ impl Parser<'_> {
                 }
             }
         };
-        let mut ty = TypeExpr { kind, span: self.since(start) };
-        self.stacks_of(&mut ty, start)?;
-        Ok(ty)
+        let ty = TypeExpr { kind, span: self.since(start) };
+        self.stacks_of(ty, start)
     }
 
     /// Parses any number of `[size]` behind a type, each of which nests the type.
-    pub(super) fn stacks_of(&mut self, ty: &mut TypeExpr, start: Span) -> Parsed<()> {
+    pub(super) fn stacks_of(&mut self, mut ty: TypeExpr, start: Span) -> Parsed<TypeExpr> {
         let mut chain = 0;
         while self.is("[") {
             chain += 1;
             self.check_chain(chain)?;
-            *ty = self.stack_of(ty.clone(), start)?;
+            let kind = TypeKind::Stack(Box::new(ty), Box::new(self.bracketed()?));
+            ty = TypeExpr { kind, span: self.since(start) };
         }
-        Ok(())
+        Ok(ty)
     }
 
-    /// Parses `[size]` behind a type.
-    fn stack_of(&mut self, element: TypeExpr, start: Span) -> Parsed<TypeExpr> {
+    /// Parses `[value]`.
+    pub(super) fn bracketed(&mut self) -> Parsed<Expr> {
         self.expect("[")?;
-        let size = self.expr()?;
+        let value = self.expr()?;
         self.expect("]")?;
-        Ok(TypeExpr { kind: TypeKind::Stack(Box::new(element), Box::new(size)), span: self.since(start) })
+        Ok(value)
     }
 
-    fn base(&mut self, make: impl FnOnce(Option<crate::ast::Expr>) -> TypeKind) -> Parsed<TypeKind> {
+    fn base(&mut self, make: impl FnOnce(Option<Expr>) -> TypeKind) -> Parsed<TypeKind> {
         self.bump();
         let width = if self.is("<") { Some(self.width()?) } else { None };
         Ok(make(width))
     }
 
     /// Parses `<width>`: an expression that ends before a bare `>`.
-    fn width(&mut self) -> Parsed<crate::ast::Expr> {
+    fn width(&mut self) -> Parsed<Expr> {
         self.expect("<")?;
         let w = self.expr_no_gt()?;
         self.expect(">")?;
@@ -105,9 +105,7 @@ impl Parser<'_> {
             return Ok(Vec::new());
         }
         let params = self.comma_list(">", Self::name)?;
-        for p in &params {
-            self.declare_type(p);
-        }
+        params.iter().for_each(|p| self.declare_type(p));
         Ok(params)
     }
 

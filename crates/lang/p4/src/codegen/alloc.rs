@@ -5,7 +5,7 @@
 //! registers are then reserved for work on spilled values; a third one, if the program has spill
 //! memory beyond its stack.
 
-use super::insn::MOV;
+use super::insn::{FP, MOV};
 use super::liveness::{Lifetime, lifetimes};
 use super::machine::{Arg, CopySrc, MInst, Machine, Reg, Src};
 use super::spill;
@@ -15,10 +15,8 @@ use std::collections::HashMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Allocation {
     Reg(u8),
-    /// An offset from the frame pointer.
-    Stack(i32),
-    /// An offset into the memory beyond the stack.
-    Memory(i32),
+    /// An offset from a base register: the frame pointer, or that of the memory beyond the stack.
+    Slot(u8, i32),
 }
 
 /// The result of allocation.
@@ -63,18 +61,15 @@ pub(super) fn allocate(m: &Machine) -> Frame {
     for (reg, slot) in shared_slots(within, &hints) {
         let at = m.key_bytes + 8 * (slot + 1);
         deepest = deepest.max(at);
-        allocations.insert(reg, Allocation::Stack(-at.cast_signed()));
+        allocations.insert(reg, Allocation::Slot(FP, -at.cast_signed()));
     }
     for (reg, slot) in shared_slots(beyond, &hints) {
         memory_values = memory_values.max(slot + 1);
-        allocations.insert(reg, Allocation::Memory(8 * slot.cast_signed()));
+        allocations.insert(reg, Allocation::Slot(spill::POINTER, 8 * slot.cast_signed()));
     }
     let temporary = -(deepest + 8).cast_signed();
-    let uses_temporary = m
-        .blocks
-        .iter()
-        .flat_map(|b| &b.insts)
-        .any(|(i, _)| matches!(i, MInst::Copies(_) | MInst::Call { .. }));
+    let mut insts = m.blocks.iter().flat_map(|b| &b.insts);
+    let uses_temporary = insts.any(|(i, _)| matches!(i, MInst::Copies(_) | MInst::Call { .. }));
     let size = if uses_temporary { deepest + 8 } else { deepest };
     Frame { allocations, size, temporary, memory_values }
 }

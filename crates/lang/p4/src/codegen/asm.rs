@@ -8,12 +8,8 @@ use std::fmt::Write;
 
 /// Prints the listing of a program.
 pub(crate) fn listing(p: &MachineCode, f: &Function, sources: &SourceMap) -> String {
-    let mut targets: Vec<usize> = Vec::new();
-    for (i, insn) in p.insns.iter().enumerate() {
-        if matches!(insn.flow(), insn::ControlFlow::Jump | insn::ControlFlow::Branch) {
-            targets.push((i as i64 + 1 + i64::from(insn.offset)) as usize);
-        }
-    }
+    let jumps = p.insns.iter().enumerate().filter(|(_, insn)| insn.jumps());
+    let mut targets: Vec<usize> = jumps.map(|(i, insn)| insn.target(i)).collect();
     targets.sort_unstable();
     targets.dedup();
     let label = |i: usize| targets.binary_search(&i).ok();
@@ -29,7 +25,7 @@ pub(crate) fn listing(p: &MachineCode, f: &Function, sources: &SourceMap) -> Str
             let _ = writeln!(out, "    ; {file}:{}: {text}", pos.line);
             last = Some((p.spans[i].file, pos.line));
         }
-        let to = label((i as i64 + 1 + i64::from(insn.offset)) as usize);
+        let to = label(insn.target(i));
         let _ = writeln!(out, "    {}", text(insn, to, f));
     }
     out

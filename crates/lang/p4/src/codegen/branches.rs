@@ -48,9 +48,7 @@ impl InstSelector<'_> {
         match self.f.block(b).term {
             Term::Jump(to) => {
                 self.phi_copies(b, to);
-                if next != Some(to) {
-                    self.push(MInst::Jump(to));
-                }
+                self.fall_through(to, next);
             }
             Term::Branch(c, t, e) => self.branch(c, t, e, next),
             Term::Return(o) => {
@@ -64,11 +62,10 @@ impl InstSelector<'_> {
     fn phi_copies(&mut self, from: Block, to: Block) {
         let mut copies = Vec::new();
         for phi in &self.f.block(to).phis {
-            let Op::Phi(ins) = &self.f.inst(*phi).op else { continue };
-            let Some((_, o)) = ins.iter().find(|(p, _)| *p == from) else { continue };
-            let src = match o {
-                Opnd::C(c) => CopySrc::Const(*c),
-                Opnd::V(v) => CopySrc::Reg(self.reg_of(*v)),
+            let src = match self.f.phi_operand(*phi, from) {
+                Some(Opnd::C(c)) => CopySrc::Const(c),
+                Some(Opnd::V(v)) => CopySrc::Reg(self.reg_of(v)),
+                None => continue,
             };
             copies.push((self.reg_of(*phi), src));
         }
@@ -99,8 +96,13 @@ impl InstSelector<'_> {
             }
         };
         self.push(MInst::Branch { op: cc, wide, a, b, to: taken });
-        if next != Some(other) {
-            self.push(MInst::Jump(other));
+        self.fall_through(other, next);
+    }
+
+    /// Jumps unless the target is the next block.
+    fn fall_through(&mut self, to: Block, next: Option<Block>) {
+        if next != Some(to) {
+            self.push(MInst::Jump(to));
         }
     }
 
@@ -126,9 +128,7 @@ impl InstSelector<'_> {
             Opnd::V(_) => (true, Src::Reg(self.reg(b))),
         };
         self.push(MInst::Branch { op: insn::JSET, wide, a, b, to: taken });
-        if next != Some(other) {
-            self.push(MInst::Jump(other));
-        }
+        self.fall_through(other, next);
     }
 }
 

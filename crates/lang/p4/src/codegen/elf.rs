@@ -1,7 +1,7 @@
 //! The object: an ordinary eBPF ELF file with the sections that [`p4shield_abi::object`] describes.
 
 use super::MachineCode;
-use super::insn::{ControlFlow, Reloc};
+use super::insn::Reloc;
 use crate::ir::Function;
 use crate::source::{SourceMap, Span};
 use object::write::{Object, Relocation, StandardSegment, Symbol, SymbolId, SymbolSection};
@@ -88,10 +88,8 @@ fn add_code(o: &mut Object<'_>, p: &MachineCode, maps: &[SymbolId]) -> Result<()
             }
         };
         let offset = slot as u64 * 8;
-        o.add_relocation(
-            id,
-            Relocation { offset, symbol, addend: 0, flags: RelocationFlags::Elf { r_type } },
-        )?;
+        let flags = RelocationFlags::Elf { r_type };
+        o.add_relocation(id, Relocation { offset, symbol, addend: 0, flags })?;
     }
     Ok(())
 }
@@ -107,9 +105,8 @@ fn encode(p: &MachineCode) -> (Vec<u8>, Vec<usize>) {
     slots.push(at);
     let mut code = Vec::with_capacity(at * 8);
     for (i, insn) in p.insns.iter().enumerate() {
-        let offset = if matches!(insn.flow(), ControlFlow::Jump | ControlFlow::Branch) {
-            let to = (i as i64 + 1 + i64::from(insn.offset)) as usize;
-            slots[to] as i64 - slots[i] as i64 - 1
+        let offset = if insn.jumps() {
+            slots[insn.target(i)] as i64 - slots[i] as i64 - 1
         } else {
             i64::from(insn.offset)
         };

@@ -5,7 +5,6 @@ use super::alloc::{Allocation, Frame, SCRATCH};
 use super::insn::{self, FP, Insn, MOV};
 use super::machine::{Arg, Base, CallTarget, CopySrc, MInst, Machine, Reg, Src};
 use super::moves::{Step, sequence};
-use super::spill::POINTER;
 use crate::ir::Block;
 use crate::source::Span;
 use std::collections::HashMap;
@@ -33,7 +32,7 @@ pub(super) fn emit(m: &Machine, frame: &Frame) -> MachineCode {
     }
     match frame.allocations.get(&m.context) {
         Some(Allocation::Reg(r)) if *r != 1 => e.push(Insn::alu_reg(MOV, true, *r, 1)),
-        Some(Allocation::Stack(at)) => e.push(Insn::store_reg(8, FP, *at, 1)),
+        Some(Allocation::Slot(base, at)) => e.push(Insn::store_reg(8, *base, *at, 1)),
         _ => {}
     }
     for b in &m.blocks {
@@ -64,12 +63,8 @@ impl Emitter<'_> {
     fn read(&mut self, r: Reg, n: usize) -> u8 {
         match self.allocation(r) {
             Allocation::Reg(p) => p,
-            Allocation::Stack(at) => {
-                self.push(Insn::load(8, SCRATCH[n], FP, at));
-                SCRATCH[n]
-            }
-            Allocation::Memory(at) => {
-                self.push(Insn::load(8, SCRATCH[n], POINTER, at));
+            Allocation::Slot(base, at) => {
+                self.push(Insn::load(8, SCRATCH[n], base, at));
                 SCRATCH[n]
             }
         }
@@ -78,13 +73,8 @@ impl Emitter<'_> {
     /// Stores a result that was computed in `from`.
     fn write(&mut self, r: Reg, from: u8) {
         match self.allocation(r) {
-            Allocation::Reg(p) => {
-                if p != from {
-                    self.push(Insn::alu_reg(MOV, true, p, from));
-                }
-            }
-            Allocation::Stack(at) => self.push(Insn::store_reg(8, FP, at, from)),
-            Allocation::Memory(at) => self.push(Insn::store_reg(8, POINTER, at, from)),
+            Allocation::Reg(p) if p == from => {}
+            to => self.transfer(to, Allocation::Reg(from)),
         }
     }
 
@@ -92,7 +82,7 @@ impl Emitter<'_> {
     fn target(&self, r: Reg) -> u8 {
         match self.allocation(r) {
             Allocation::Reg(p) => p,
-            Allocation::Stack(_) | Allocation::Memory(_) => SCRATCH[0],
+            Allocation::Slot(..) => SCRATCH[0],
         }
     }
 
@@ -199,8 +189,7 @@ impl Emitter<'_> {
     fn set_to(&mut self, dst: Reg, value: i32) {
         match self.allocation(dst) {
             Allocation::Reg(d) => self.push(Insn::alu_imm(MOV, false, d, value)),
-            Allocation::Stack(at) => self.push(Insn::store_imm(8, FP, at, value)),
-            Allocation::Memory(at) => self.push(Insn::store_imm(8, POINTER, at, value)),
+            Allocation::Slot(base, at) => self.push(Insn::store_imm(8, base, at, value)),
         }
     }
 
@@ -263,7 +252,7 @@ impl Emitter<'_> {
     }
 
     fn parallel(&mut self, moves: &[(Allocation, Allocation)]) {
-        let temporary = Allocation::Stack(self.frame.temporary);
+        let temporary = Allocation::Slot(FP, self.frame.temporary);
         for step in sequence(moves) {
             match step {
                 Step::Move(d, s) => self.transfer(d, s),
@@ -276,10 +265,8 @@ impl Emitter<'_> {
     fn transfer(&mut self, d: Allocation, s: Allocation) {
         match (d, s) {
             (Allocation::Reg(d), Allocation::Reg(s)) => self.push(Insn::alu_reg(MOV, true, d, s)),
-            (Allocation::Reg(d), Allocation::Stack(at)) => self.push(Insn::load(8, d, FP, at)),
-            (Allocation::Stack(at), Allocation::Reg(s)) => self.push(Insn::store_reg(8, FP, at, s)),
-            (Allocation::Reg(d), Allocation::Memory(at)) => self.push(Insn::load(8, d, POINTER, at)),
-            (Allocation::Memory(at), Allocation::Reg(s)) => self.push(Insn::store_reg(8, POINTER, at, s)),
+            (Allocation::Reg(d), Allocation::Slot(base, at)) => self.push(Insn::load(8, d, base, at)),
+            (Allocation::Slot(base, at), Allocation::Reg(s)) => self.push(Insn::store_reg(8, base, at, s)),
             (to, from) => {
                 self.transfer(Allocation::Reg(SCRATCH[0]), from);
                 self.transfer(to, Allocation::Reg(SCRATCH[0]));

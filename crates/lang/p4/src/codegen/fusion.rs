@@ -11,11 +11,7 @@ pub(super) fn fused_conditions(f: &Function, g: &ControlFlowGraph) -> HashSet<Va
     for b in &g.order {
         let data = f.block(*b);
         for v in data.phis.iter().chain(&data.insts) {
-            f.inst(*v).op.visit(&mut |o| {
-                if let Opnd::V(u) = o {
-                    values.insert(u);
-                }
-            });
+            f.inst(*v).op.visit_values(&mut |u| _ = values.insert(u));
         }
         match data.term {
             Term::Branch(Opnd::V(c), ..) => {
@@ -35,11 +31,7 @@ pub(super) fn fused_conditions(f: &Function, g: &ControlFlowGraph) -> HashSet<Va
         for v in f.block(*b).phis.iter().chain(&f.block(*b).insts) {
             let by_test =
                 fused.contains(v) && matches!(f.inst(*v).op, Op::Cmp(Cc::Eq | Cc::Ne, _, Opnd::C(0), _));
-            f.inst(*v).op.visit(&mut |o| {
-                if let Opnd::V(u) = o {
-                    *tests.entry(u).or_insert(true) &= by_test;
-                }
-            });
+            f.inst(*v).op.visit_values(&mut |u| *tests.entry(u).or_insert(true) &= by_test);
         }
         if let Some(Opnd::V(v)) = f.block(*b).term.operand()
             && !fused.contains(&v)

@@ -182,6 +182,16 @@ impl Insn {
         }
     }
 
+    /// Whether it has a target.
+    pub(crate) const fn jumps(&self) -> bool {
+        matches!(self.flow(), ControlFlow::Jump | ControlFlow::Branch)
+    }
+
+    /// Returns the index of the target of a jump at index `at`.
+    pub(crate) fn target(&self, at: usize) -> usize {
+        (at as i64 + 1 + i64::from(self.offset)).max(0) as usize
+    }
+
     /// Encodes the instruction with a jump offset in slots.
     pub(crate) fn encode(&self, offset: i16, out: &mut Vec<u8>) {
         let imm = self.imm as u32;

@@ -8,30 +8,25 @@ use p4shield_abi::helper;
 impl InstSelector<'_> {
     /// Selects a call; the result goes to `dst`.
     pub(super) fn call(&mut self, op: &Op, dst: Option<Reg>) {
-        match op {
+        let (target, args) = match op {
             Op::Lookup { map, key } => {
                 let size = self.f.maps[map.0 as usize].definition.key_size;
                 let start = self.on_stack(size, key);
-                let args = vec![Arg::Map(*map), Arg::Frame(start)];
-                self.push(MInst::Call { target: CallTarget::Helper(helper::MAP_LOOKUP_ELEM), args, dst });
+                (CallTarget::Helper(helper::MAP_LOOKUP_ELEM), vec![Arg::Map(*map), Arg::Frame(start)])
             }
             Op::Helper { id, context, args } => {
                 let first = context.then_some(Arg::Reg(self.context));
-                let args = first.into_iter().chain(args.iter().map(|o| self.arg(*o))).collect();
-                self.push(MInst::Call { target: CallTarget::Helper(*id), args, dst });
+                (CallTarget::Helper(*id), self.args(first, args))
             }
             Op::Buffer { id, size, data, args } => {
                 let start = self.on_stack(*size, data);
                 let first = [Arg::Frame(start), Arg::Imm(u64::from(*size))];
-                let args = first.into_iter().chain(args.iter().map(|o| self.arg(*o))).collect();
-                self.push(MInst::Call { target: CallTarget::Helper(*id), args, dst });
+                (CallTarget::Helper(*id), self.args(first, args))
             }
-            Op::Extern { name, args } => {
-                let args = args.iter().map(|o| self.arg(*o)).collect();
-                self.push(MInst::Call { target: CallTarget::Extern(name.clone()), args, dst });
-            }
-            _ => {}
-        }
+            Op::Extern { name, args } => (CallTarget::Extern(name.clone()), self.args([], args)),
+            _ => return,
+        };
+        self.push(MInst::Call { target, args, dst });
     }
 
     /// Stores bytes in a stack buffer; returns its offset from the end of the frame. All calls
@@ -56,10 +51,11 @@ impl InstSelector<'_> {
         }
     }
 
-    fn arg(&mut self, o: Opnd) -> Arg {
-        match o {
-            Opnd::C(c) => Arg::Imm(c),
-            Opnd::V(_) => Arg::Reg(self.reg(o)),
-        }
+    fn args(&mut self, first: impl IntoIterator<Item = Arg>, others: &[Opnd]) -> Vec<Arg> {
+        let others = others.iter().map(|o| match o {
+            Opnd::C(c) => Arg::Imm(*c),
+            Opnd::V(v) => Arg::Reg(self.reg_of(*v)),
+        });
+        first.into_iter().chain(others).collect()
     }
 }

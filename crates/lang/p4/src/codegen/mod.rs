@@ -69,8 +69,7 @@ pub(crate) fn longest_path(insns: &[Insn]) -> usize {
     let mut longest = vec![0usize; insns.len() + 1];
     for (i, insn) in insns.iter().enumerate().rev() {
         // All jumps go forward.
-        let target =
-            usize::try_from(i as i64 + 1 + i64::from(insn.offset)).unwrap_or(insns.len()).min(insns.len());
+        let target = insn.target(i).min(insns.len());
         let rest = match insn.flow() {
             insn::ControlFlow::Next => longest[i + 1],
             insn::ControlFlow::Jump => longest[target],

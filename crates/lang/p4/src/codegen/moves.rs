@@ -1,7 +1,7 @@
 //! Parallel moves: at the ends of blocks for phis, before calls for arguments.
 
 use crate::ir::graph::ControlFlowGraph;
-use crate::ir::{Block, Function, Op, Opnd, Term, Val};
+use crate::ir::{Block, Function, Opnd, Term};
 
 /// Splits the edges to blocks with phis by new blocks for their moves: one for every edge from a
 /// branch, and one for all edges with the same moves.
@@ -29,31 +29,21 @@ pub(super) fn split_edges(f: &mut Function) {
 
 /// Returns the operands of a block's phis for a predecessor.
 fn moves_from(f: &Function, p: Block, b: Block) -> Vec<Opnd> {
-    let on = |v: &Val| match &f.inst(*v).op {
-        Op::Phi(ins) => ins.iter().find(|(q, _)| *q == p).map(|(_, o)| *o),
-        _ => None,
-    };
-    f.block(b).phis.iter().filter_map(on).collect()
+    f.block(b).phis.iter().filter_map(|v| f.phi_operand(*v, p)).collect()
 }
 
 fn insert_edge_block(f: &mut Function, from: &[Block], to: Block) {
     let edge = f.add_block("edge", f.block(to).span);
     f.block_mut(edge).term = Term::Jump(to);
     for p in from {
-        f.block_mut(*p).term.for_each_successor(|s| {
-            if *s == to {
-                *s = edge;
-            }
-        });
+        f.block_mut(*p).term.redirect(to, edge);
     }
-    for v in f.block(to).phis.clone() {
-        if let Op::Phi(ins) = &mut f.inst_mut(v).op
-            && let Some(first) = ins.iter().position(|(q, _)| *q == from[0])
-        {
-            ins[first].0 = edge;
+    f.for_each_phi(to, |_, ins| {
+        if let Some(first) = ins.iter_mut().find(|(q, _)| *q == from[0]) {
+            first.0 = edge;
             ins.retain(|(q, _)| !from.contains(q));
         }
-    }
+    });
 }
 
 /// A step of a sequence of parallel moves.

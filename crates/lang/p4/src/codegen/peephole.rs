@@ -15,20 +15,12 @@ pub(super) fn run(p: &mut MachineCode) {
     }
 }
 
-fn target(i: usize, insn: &Insn) -> usize {
-    (i as i64 + 1 + i64::from(insn.offset)).max(0) as usize
-}
-
 /// Redirects jumps to jumps to the final target.
 fn retarget(p: &mut MachineCode) {
     for i in (0..p.insns.len()).rev() {
-        if !matches!(p.insns[i].flow(), ControlFlow::Jump | ControlFlow::Branch) {
-            continue;
-        }
-        let t = target(i, &p.insns[i]);
-        if p.insns.get(t).is_some_and(|x| x.flow() == ControlFlow::Jump) {
-            let end = target(t, &p.insns[t]);
-            p.insns[i].offset = end as i32 - i as i32 - 1;
+        let t = p.insns[i].target(i);
+        if p.insns[i].jumps() && p.insns.get(t).is_some_and(|x| x.flow() == ControlFlow::Jump) {
+            p.insns[i].offset = p.insns[t].target(t) as i32 - i as i32 - 1;
         }
     }
 }
@@ -43,17 +35,16 @@ fn superfluous(p: &MachineCode) -> Vec<bool> {
         if !reached[i] {
             continue;
         }
-        let flow = insn.flow();
-        if matches!(flow, ControlFlow::Next | ControlFlow::Branch) {
+        if matches!(insn.flow(), ControlFlow::Next | ControlFlow::Branch) {
             reached[i + 1] = true;
         }
-        if matches!(flow, ControlFlow::Jump | ControlFlow::Branch) {
-            reached[target(i, insn).min(p.insns.len())] = true;
+        if insn.jumps() {
+            reached[insn.target(i).min(p.insns.len())] = true;
         }
     }
     let idle = |(i, insn): (usize, &Insn)| {
         let self_move = insn.code == MOV | X | CLASS_ALU64 && insn.dst == insn.src;
-        let to_next = matches!(insn.flow(), ControlFlow::Jump | ControlFlow::Branch) && insn.offset == 0;
+        let to_next = insn.jumps() && insn.offset == 0;
         !reached[i] || self_move || to_next
     };
     p.insns.iter().enumerate().map(idle).collect()
@@ -66,19 +57,12 @@ fn remove(p: &mut MachineCode, dead: &[bool]) {
         kept[i + 1] = kept[i] + usize::from(!dead[i]);
     }
     for i in 0..p.insns.len() {
-        if matches!(p.insns[i].flow(), ControlFlow::Jump | ControlFlow::Branch) {
-            let t = target(i, &p.insns[i]).min(p.insns.len());
+        if p.insns[i].jumps() {
+            let t = p.insns[i].target(i).min(p.insns.len());
             p.insns[i].offset = kept[t] as i32 - kept[i] as i32 - 1;
         }
     }
-    let mut at = 0;
-    p.insns.retain(|_| {
-        at += 1;
-        !dead[at - 1]
-    });
-    let mut at = 0;
-    p.spans.retain(|_| {
-        at += 1;
-        !dead[at - 1]
-    });
+    let mut lives = dead.iter().chain(dead).map(|dead| !dead);
+    p.insns.retain(|_| lives.next().unwrap_or(true));
+    p.spans.retain(|_| lives.next().unwrap_or(true));
 }

@@ -58,11 +58,7 @@ fn packet_distances(f: &Function, g: &ControlFlowGraph) -> HashSet<Val> {
     let mut found = HashSet::new();
     while let Some(v) = open.pop() {
         if found.insert(v) {
-            f.inst(v).op.visit(&mut |o| {
-                if let Opnd::V(v) = o {
-                    open.push(v);
-                }
-            });
+            f.inst(v).op.visit_values(&mut |v| open.push(v));
         }
     }
     found

@@ -235,6 +235,41 @@ pub(crate) enum Op {
     },
 }
 
+/// Calls `$f` with a reference to every operand of an operation, from iterators and boxes that `$iter`
+/// and `$unboxed` borrow.
+macro_rules! walk_operands {
+    ($op:expr, $f:ident, $iter:ident, $unboxed:ident) => {
+        match $op {
+            Op::Context(..) => {}
+            Op::Swap(_, a) | Op::SetContext(_, _, a) => $f(a),
+            Op::Load { base: a, .. } | Op::LoadMap { base: a, .. } => $f(a),
+            Op::Bin(_, a, b)
+            | Op::Cmp(_, a, b, _)
+            | Op::Offset(a, b)
+            | Op::InBounds { base: a, end: b, .. }
+            | Op::Store { base: a, value: b, .. }
+            | Op::StoreMap { base: a, value: b, .. } => {
+                $f(a);
+                $f(b);
+            }
+            Op::WriteBack(w) => {
+                let WriteBack { base, fields, .. } = w.$unboxed();
+                $f(base);
+                for (now, before) in fields {
+                    now.$iter().chain(before.$iter().flatten()).for_each(|o| $f(o));
+                }
+            }
+            Op::Phi(ins) => ins.$iter().for_each(|(_, o)| $f(o)),
+            Op::Lookup { key, .. } => key.$iter().for_each(|(_, _, o)| $f(o)),
+            Op::Buffer { data, args, .. } => {
+                data.$iter().for_each(|(_, _, o)| $f(o));
+                args.$iter().for_each($f);
+            }
+            Op::Helper { args, .. } | Op::Extern { args, .. } => args.$iter().for_each($f),
+        }
+    };
+}
+
 impl Op {
     /// Whether it is a call that clobbers the caller-saved registers.
     pub(crate) const fn is_call(&self) -> bool {
@@ -273,65 +308,22 @@ impl Op {
 
     /// Calls `f` with every operand, in the order of [`Op::for_each_operand`].
     pub(crate) fn visit(&self, f: &mut dyn FnMut(Opnd)) {
-        match self {
-            Self::Phi(ins) => ins.iter().for_each(|(_, o)| f(*o)),
-            Self::Bin(_, a, b) | Self::Cmp(_, a, b, _) | Self::Offset(a, b) => {
-                [*a, *b].into_iter().for_each(f)
+        let mut f = |o: &Opnd| f(*o);
+        walk_operands!(self, f, iter, as_ref);
+    }
+
+    /// Calls `f` with every operand that is not a constant.
+    pub(crate) fn visit_values(&self, f: &mut dyn FnMut(Val)) {
+        self.visit(&mut |o| {
+            if let Opnd::V(v) = o {
+                f(v);
             }
-            Self::Swap(_, a) | Self::SetContext(_, _, a) => f(*a),
-            Self::Context(..) => {}
-            Self::InBounds { base, end, .. } => [*base, *end].into_iter().for_each(f),
-            Self::Load { base, .. } | Self::LoadMap { base, .. } => f(*base),
-            Self::Store { base, value, .. } | Self::StoreMap { base, value, .. } => {
-                [*base, *value].into_iter().for_each(f);
-            }
-            Self::WriteBack(w) => {
-                f(w.base);
-                for (now, before) in &w.fields {
-                    now.iter().chain(before.iter().flatten()).for_each(|o| f(*o));
-                }
-            }
-            Self::Lookup { key, .. } => key.iter().for_each(|(_, _, o)| f(*o)),
-            Self::Buffer { data, args, .. } => {
-                data.iter().for_each(|(_, _, o)| f(*o));
-                args.iter().for_each(|o| f(*o));
-            }
-            Self::Helper { args, .. } | Self::Extern { args, .. } => args.iter().for_each(|o| f(*o)),
-        }
+        });
     }
 
     /// Calls `f` with every operand.
     pub(crate) fn for_each_operand(&mut self, f: &mut dyn FnMut(&mut Opnd)) {
-        match self {
-            Self::Phi(ins) => ins.iter_mut().for_each(|(_, o)| f(o)),
-            Self::Bin(_, a, b) | Self::Cmp(_, a, b, _) | Self::Offset(a, b) => {
-                f(a);
-                f(b);
-            }
-            Self::Swap(_, a) | Self::SetContext(_, _, a) => f(a),
-            Self::Context(..) => {}
-            Self::InBounds { base, end, .. } => {
-                f(base);
-                f(end);
-            }
-            Self::Load { base, .. } | Self::LoadMap { base, .. } => f(base),
-            Self::Store { base, value, .. } | Self::StoreMap { base, value, .. } => {
-                f(base);
-                f(value);
-            }
-            Self::WriteBack(w) => {
-                f(&mut w.base);
-                for (now, before) in &mut w.fields {
-                    now.iter_mut().chain(before.iter_mut().flatten()).for_each(&mut *f);
-                }
-            }
-            Self::Lookup { key, .. } => key.iter_mut().for_each(|(_, _, o)| f(o)),
-            Self::Buffer { data, args, .. } => {
-                data.iter_mut().for_each(|(_, _, o)| f(o));
-                args.iter_mut().for_each(f);
-            }
-            Self::Helper { args, .. } | Self::Extern { args, .. } => args.iter_mut().for_each(f),
-        }
+        walk_operands!(self, f, iter_mut, as_mut);
     }
 }
 
@@ -364,6 +356,11 @@ impl Term {
             }
             Self::Return(_) | Self::None => {}
         }
+    }
+
+    /// Replaces one successor by another.
+    pub(crate) fn redirect(&mut self, from: Block, to: Block) {
+        self.for_each_successor(|s| *s = if *s == from { to } else { *s });
     }
 
     pub(crate) const fn operand(&self) -> Option<Opnd> {
@@ -443,6 +440,25 @@ impl Function {
             BlockData { phis: Vec::new(), insts: Vec::new(), term: Term::None, span, label: label.into() };
         self.blocks.push(data);
         Block(self.blocks.len() as u32 - 1)
+    }
+
+    /// Returns the operands of a phi by predecessor; none for another operation.
+    pub(crate) fn phi(&self, v: Val) -> &[(Block, Opnd)] {
+        if let Op::Phi(ins) = &self.inst(v).op { ins } else { &[] }
+    }
+
+    /// Returns the operand of a phi for a predecessor.
+    pub(crate) fn phi_operand(&self, v: Val, from: Block) -> Option<Opnd> {
+        self.phi(v).iter().find(|(p, _)| *p == from).map(|(_, o)| *o)
+    }
+
+    /// Calls `f` with the operands of each phi of a block.
+    pub(crate) fn for_each_phi(&mut self, b: Block, mut f: impl FnMut(Val, &mut Vec<(Block, Opnd)>)) {
+        for v in self.block(b).phis.clone() {
+            if let Op::Phi(ins) = &mut self.inst_mut(v).op {
+                f(v, ins);
+            }
+        }
     }
 
     /// Returns the operation that computes an operand, unless it is a constant.

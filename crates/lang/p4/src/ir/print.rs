@@ -1,7 +1,7 @@
 //! The IR as text, for `--emit ir` and for tests.
 
 use super::graph::ControlFlowGraph;
-use super::{Block, Function, Op, Opnd, Term, Ty, Val};
+use super::{Block, Function, KeyPart, Op, Opnd, Term, Ty, Val};
 use std::collections::HashMap;
 use std::fmt::Write;
 
@@ -62,6 +62,11 @@ impl IrPrinter<'_> {
 
     fn list(&self, os: &[Opnd]) -> String {
         os.iter().map(|o| self.o(*o)).collect::<Vec<_>>().join(", ")
+    }
+
+    fn parts(&self, parts: &[KeyPart]) -> String {
+        let part = |(at, n, v): &KeyPart| format!("{at}..{} = {}", at + u32::from(*n), self.o(*v));
+        parts.iter().map(part).collect::<Vec<_>>().join(", ")
     }
 
     fn b(&self, b: Block) -> String {
@@ -126,9 +131,7 @@ impl IrPrinter<'_> {
                 format!("write {} at {} {{ {} }}", w.layout.name, o(&w.base), fields.join("; "))
             }
             Op::Lookup { map, key } => {
-                let parts: Vec<_> =
-                    key.iter().map(|(at, n, v)| format!("{at}..{} = {}", at + u32::from(*n), o(v))).collect();
-                format!("lookup {} [{}]", self.f.maps[map.0 as usize].name, parts.join(", "))
+                format!("lookup {} [{}]", self.f.maps[map.0 as usize].name, self.parts(key))
             }
             Op::LoadMap { base, offset, bytes } => {
                 format!("value{} {} + {offset}", u32::from(*bytes) * 8, o(base))
@@ -137,11 +140,7 @@ impl IrPrinter<'_> {
                 format!("set value{} {} + {offset}, {}", u32::from(*bytes) * 8, o(base), o(value))
             }
             Op::Buffer { id, size, data, args } => {
-                let parts: Vec<_> = data
-                    .iter()
-                    .map(|(at, n, v)| format!("{at}..{} = {}", at + u32::from(*n), o(v)))
-                    .collect();
-                format!("helper {id} [{}] ({size}, {})", parts.join(", "), self.list(args))
+                format!("helper {id} [{}] ({size}, {})", self.parts(data), self.list(args))
             }
             Op::Helper { id, args, .. } => format!("helper {id} ({})", self.list(args)),
             Op::Extern { name, args } => format!("call {name} ({})", self.list(args)),

@@ -1,7 +1,7 @@
 //! Simplification of the control flow graph: known branches, empty blocks, chains, equal exits.
 
 use crate::ir::graph::ControlFlowGraph;
-use crate::ir::{Block, Function, Op, Opnd, Term};
+use crate::ir::{Block, Function, Opnd, Term};
 use std::collections::HashMap;
 
 /// Applies all rules until none matches; returns whether anything changed.
@@ -44,12 +44,7 @@ fn fold_branches(f: &mut Function) -> bool {
 pub(super) fn prune_phis(f: &mut Function) {
     let g = ControlFlowGraph::new(f);
     for b in &g.order {
-        let preds = g.preds(*b);
-        for v in f.block(*b).phis.clone() {
-            if let Op::Phi(ins) = &mut f.inst_mut(v).op {
-                ins.retain(|(p, _)| preds.contains(p));
-            }
-        }
+        f.for_each_phi(*b, |_, ins| ins.retain(|(p, _)| g.preds(*b).contains(p)));
     }
 }
 
@@ -63,8 +58,7 @@ fn return_early(f: &mut Function) -> bool {
         if data.phis != [v] || !data.insts.is_empty() {
             continue;
         }
-        let Op::Phi(ins) = f.inst(v).op.clone() else { continue };
-        for (p, o) in ins {
+        for (p, o) in f.phi(v).to_vec() {
             if f.block(p).term == Term::Jump(*b) {
                 f.block_mut(p).term = Term::Return(o);
                 changed = true;
@@ -121,24 +115,16 @@ fn skip_empty(f: &mut Function) -> bool {
             if has_phis && f.block(p).term.successors().contains(&to) {
                 continue;
             }
-            f.block_mut(p).term.for_each_successor(|s| {
-                if *s == b {
-                    *s = to;
-                }
-            });
+            f.block_mut(p).term.redirect(b, to);
             preds.entry(b).or_default().retain(|q| *q != p);
             let onto = preds.entry(to).or_default();
             if !onto.contains(&p) {
                 onto.push(p);
             }
-            for v in f.block(to).phis.clone() {
-                if let Op::Phi(ins) = &mut f.inst_mut(v).op
-                    && let Some((_, o)) = ins.iter().find(|(q, _)| *q == b).copied()
-                    && !ins.iter().any(|(q, _)| *q == p)
-                {
-                    ins.push((p, o));
-                }
-            }
+            f.for_each_phi(to, |_, ins| {
+                let from = |b: Block| ins.iter().find(|(q, _)| *q == b).map(|(_, o)| *o);
+                ins.extend(from(b).filter(|_| from(p).is_none()).map(|o| (p, o)));
+            });
             changed = true;
         }
     }
@@ -154,12 +140,9 @@ fn drop_pointless(f: &mut Function) -> bool {
         if to != other || by_t == by_e {
             continue;
         }
-        let same = f.block(to).phis.iter().all(|v| match &f.inst(*v).op {
-            Op::Phi(ins) => {
-                let on = |p: Block| ins.iter().find(|(q, _)| *q == p).map(|(_, o)| *o);
-                on(by_t).is_some() && on(by_t) == on(by_e)
-            }
-            _ => false,
+        let same = f.block(to).phis.iter().all(|v| {
+            let value = f.phi_operand(*v, by_t);
+            value.is_some() && value == f.phi_operand(*v, by_e)
         });
         if same {
             f.block_mut(b).term = Term::Jump(t);
@@ -192,11 +175,7 @@ fn join_lines(f: &mut Function) -> bool {
         let data = f.block_mut(*b);
         let (insts, term) = (std::mem::take(&mut data.insts), std::mem::replace(&mut data.term, Term::None));
         for s in term.successors() {
-            for v in f.block(s).phis.clone() {
-                if let Op::Phi(ins) = &mut f.inst_mut(v).op {
-                    ins.iter_mut().filter(|(q, _)| q == b).for_each(|(q, _)| *q = *p);
-                }
-            }
+            f.for_each_phi(s, |_, ins| ins.iter_mut().filter(|(q, _)| q == b).for_each(|(q, _)| *q = *p));
         }
         let into = f.block_mut(*p);
         into.insts.extend(insts);

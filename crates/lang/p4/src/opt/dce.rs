@@ -19,11 +19,7 @@ pub(super) fn remove_dead(f: &mut Function) {
         if std::mem::replace(&mut live[v.0 as usize], true) {
             continue;
         }
-        f.inst(v).op.visit(&mut |o| {
-            if let Opnd::V(v) = o {
-                open.push(v);
-            }
-        });
+        f.inst(v).op.visit_values(&mut |v| open.push(v));
     }
     for b in g.order {
         let data = f.block_mut(b);

@@ -14,26 +14,24 @@ pub(crate) fn constant(op: BinOp, a: u64, b: u64, w: u8) -> u64 {
         BinOp::And => a & b,
         BinOp::Or => a | b,
         BinOp::Xor => a ^ b,
-        BinOp::Shl => {
-            if b < 64 {
-                a << b
-            } else {
-                0
-            }
-        }
-        BinOp::Shr => {
-            if b < 64 {
-                a >> b
-            } else {
-                0
-            }
-        }
+        BinOp::Shl => shl(a, b),
+        BinOp::Shr => shr(a, b),
         BinOp::Sar => {
             let up = 64 - u32::from(w.max(1));
             (((a << up).cast_signed() >> up) >> b.min(63)).cast_unsigned()
         }
     };
     r & mask(w)
+}
+
+/// Shifts left; bits beyond 64 are lost.
+pub(crate) const fn shl(a: u64, by: u64) -> u64 {
+    if by < 64 { a << by } else { 0 }
+}
+
+/// Shifts right without the sign.
+pub(crate) const fn shr(a: u64, by: u64) -> u64 {
+    if by < 64 { a >> by } else { 0 }
 }
 
 /// Returns `c` with its lowest `bytes` bytes swapped.

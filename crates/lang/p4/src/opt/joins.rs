@@ -31,7 +31,7 @@ fn joins_for(f: &Function, uses: &[u32], b: Block) -> Option<Block> {
     if data.phis.is_empty() || !data.insts.is_empty() {
         return None;
     }
-    let operands: Vec<Opnd> = f.block(to).phis.iter().filter_map(|v| from(f, *v, b)).collect();
+    let operands: Vec<Opnd> = f.block(to).phis.iter().filter_map(|v| f.phi_operand(*v, b)).collect();
     let inside = |v: Val| operands.iter().filter(|o| **o == Opnd::V(v)).count();
     if data.phis.iter().any(|v| uses[v.0 as usize] as usize != inside(*v)) {
         return None;
@@ -42,16 +42,7 @@ fn joins_for(f: &Function, uses: &[u32], b: Block) -> Option<Block> {
 
 /// Returns the predecessors of a block with phis.
 fn predecessors(f: &Function, b: Block) -> Vec<Block> {
-    match f.block(b).phis.first().map(|v| &f.inst(*v).op) {
-        Some(Op::Phi(ins)) => ins.iter().map(|(p, _)| *p).collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// Returns the operand of a phi for a predecessor.
-fn from(f: &Function, phi: Val, p: Block) -> Option<Opnd> {
-    let Op::Phi(ins) = &f.inst(phi).op else { return None };
-    ins.iter().find(|(q, _)| *q == p).map(|(_, o)| *o)
+    f.block(b).phis.first().into_iter().flat_map(|v| f.phi(*v)).map(|(p, _)| *p).collect()
 }
 
 fn redirect_past(f: &mut Function, b: Block, to: Block) -> bool {
@@ -62,25 +53,17 @@ fn redirect_past(f: &mut Function, b: Block, to: Block) -> bool {
             continue;
         }
         for phi in f.block(to).phis.clone() {
-            let Some(o) = from(f, phi, b) else { continue };
+            let Some(o) = f.phi_operand(phi, b) else { continue };
             let joined = match o {
-                Opnd::V(v) if f.block(b).phis.contains(&v) => from(f, v, p).unwrap_or(o),
+                Opnd::V(v) if f.block(b).phis.contains(&v) => f.phi_operand(v, p).unwrap_or(o),
                 _ => o,
             };
             if let Op::Phi(ins) = &mut f.inst_mut(phi).op {
                 ins.push((p, joined));
             }
         }
-        for v in f.block(b).phis.clone() {
-            if let Op::Phi(ins) = &mut f.inst_mut(v).op {
-                ins.retain(|(q, _)| *q != p);
-            }
-        }
-        f.block_mut(p).term.for_each_successor(|s| {
-            if *s == b {
-                *s = to;
-            }
-        });
+        f.for_each_phi(b, |_, ins| ins.retain(|(q, _)| *q != p));
+        f.block_mut(p).term.redirect(b, to);
         changed = true;
     }
     changed

@@ -1,5 +1,6 @@
 //! Analysis of the bits of a value that are certainly zero.
 
+use super::fold;
 use crate::ir::{BinOp, Function, Op, Opnd, Ty, mask};
 
 /// Maximum depth of operations that the analysis follows.
@@ -24,20 +25,8 @@ fn bits(f: &Function, o: Opnd, depth: u8) -> u64 {
     all & match &f.inst(v).op {
         Op::Bin(BinOp::And, a, b) => get(*a) & get(*b),
         Op::Bin(BinOp::Or | BinOp::Xor, a, b) => get(*a) | get(*b),
-        Op::Bin(BinOp::Shl, a, Opnd::C(n)) => {
-            if *n < 64 {
-                get(*a) << n
-            } else {
-                0
-            }
-        }
-        Op::Bin(BinOp::Shr, a, Opnd::C(n)) => {
-            if *n < 64 {
-                get(*a) >> n
-            } else {
-                0
-            }
-        }
+        Op::Bin(BinOp::Shl, a, Opnd::C(n)) => fold::shl(get(*a), *n),
+        Op::Bin(BinOp::Shr, a, Opnd::C(n)) => fold::shr(get(*a), *n),
         Op::Bin(BinOp::Shr | BinOp::Div, a, _) => fill(get(*a)),
         Op::Bin(BinOp::Mod, a, b) => fill(get(*a)) & fill(get(*b)),
         Op::Bin(BinOp::Add, a, b) => {
@@ -46,7 +35,7 @@ fn bits(f: &Function, o: Opnd, depth: u8) -> u64 {
             x.checked_add(y).map_or(u64::MAX, |s| fill(s | x | y)) & !low_zeros(x | y)
         }
         Op::Bin(BinOp::Mul, a, b) => fill(get(*a)).checked_mul(fill(get(*b))).map_or(u64::MAX, fill),
-        Op::Swap(n, a) => super::fold::swap(*n, get(*a)),
+        Op::Swap(n, a) => fold::swap(*n, get(*a)),
         Op::Phi(ins) => ins.iter().fold(0, |m, (_, o)| m | get(*o)),
         _ => all,
     }
@@ -63,6 +52,6 @@ const fn low_zeros(x: u64) -> u64 {
 }
 
 /// Returns an upper bound of an operand.
-pub(super) fn max(f: &Function, o: Opnd) -> u64 {
+pub(crate) fn max(f: &Function, o: Opnd) -> u64 {
     possible(f, o)
 }

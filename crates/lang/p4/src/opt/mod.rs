@@ -22,6 +22,7 @@ mod thread;
 mod uses;
 
 use crate::ir::Function;
+pub(crate) use known::max as known_max;
 
 /// Maximum number of simplification rounds: each uses what the last one found. Programs settle
 /// after three or four.
@@ -51,9 +52,4 @@ fn settle(f: &mut Function) {
             break;
         }
     }
-}
-
-/// Returns an upper bound of an operand.
-pub(crate) fn known_max(f: &Function, o: crate::ir::Opnd) -> u64 {
-    known::max(f, o)
 }

@@ -1,7 +1,8 @@
 //! Restoration of SSA form after a block was copied for some of its predecessors.
 
+use super::uses::{self, Use};
 use crate::ir::graph::ControlFlowGraph;
-use crate::ir::{Block, Function, Op, Opnd, Term, Val};
+use crate::ir::{Block, Function, Op, Opnd, Val};
 use std::collections::HashMap;
 
 /// One value that now has two definitions.
@@ -18,13 +19,17 @@ struct Split<'a> {
 /// `copy`; `map` maps each value of the original to that of the copy.
 pub(super) fn split(f: &mut Function, original: Block, copy: Block, map: &HashMap<Val, Opnd>) {
     let g = ControlFlowGraph::new(f);
-    let mut uses: HashMap<Val, Vec<Use>> = HashMap::new();
+    let mut by_value: HashMap<Val, Vec<Use>> = HashMap::new();
     for b in &g.order {
         if *b != original && *b != copy {
-            collect(f, *b, map, &mut uses);
+            uses::in_block(f, *b, &mut |v, found| {
+                if map.contains_key(&v) {
+                    by_value.entry(v).or_default().push(found);
+                }
+            });
         }
     }
-    let mut all: Vec<_> = uses.into_iter().collect();
+    let mut all: Vec<_> = by_value.into_iter().collect();
     all.sort_by_key(|(v, _)| *v);
     for (v, uses_of) in all {
         let defs = [(original, Opnd::V(v)), (copy, map[&v])];
@@ -32,41 +37,6 @@ pub(super) fn split(f: &mut Function, original: Block, copy: Block, map: &HashMa
         for use_site in uses_of {
             s.rewrite(&use_site);
         }
-    }
-}
-
-/// A use of a value.
-enum Use {
-    Inst(Block, Val),
-    Term(Block),
-    /// By a phi, on the edge from this block.
-    Edge(Val, Block),
-}
-
-fn collect(f: &Function, b: Block, map: &HashMap<Val, Opnd>, uses: &mut HashMap<Val, Vec<Use>>) {
-    for phi in &f.block(b).phis {
-        let Op::Phi(ins) = &f.inst(*phi).op else { continue };
-        for (p, o) in ins {
-            if let Opnd::V(v) = o
-                && map.contains_key(v)
-            {
-                uses.entry(*v).or_default().push(Use::Edge(*phi, *p));
-            }
-        }
-    }
-    for i in &f.block(b).insts {
-        f.inst(*i).op.visit(&mut |o| {
-            if let Opnd::V(v) = o
-                && map.contains_key(&v)
-            {
-                uses.entry(v).or_default().push(Use::Inst(b, *i));
-            }
-        });
-    }
-    if let Some(Opnd::V(v)) = f.block(b).term.operand()
-        && map.contains_key(&v)
-    {
-        uses.entry(v).or_default().push(Use::Term(b));
     }
 }
 
@@ -84,11 +54,9 @@ impl Split<'_> {
             }
             Use::Term(b) => {
                 let new = self.start(*b);
-                let mut term = std::mem::replace(&mut self.f.block_mut(*b).term, Term::None);
-                if let Some(o) = term.operand_mut() {
+                if let Some(o) = self.f.block_mut(*b).term.operand_mut() {
                     *o = new;
                 }
-                self.f.block_mut(*b).term = term;
             }
             Use::Edge(phi, p) => {
                 let new = self.end(*p);
@@ -105,10 +73,7 @@ impl Split<'_> {
     }
 
     fn end(&mut self, b: Block) -> Opnd {
-        if let Some(o) = self.known_end(b) {
-            return o;
-        }
-        self.start(b)
+        self.known_end(b).unwrap_or_else(|| self.start(b))
     }
 
     /// Returns the value at the start of a block, from all its predecessors; uses a work list

@@ -1,7 +1,8 @@
 //! Sinking: moves computations to their uses, so that a field is loaded only on paths that use it.
 
+use super::uses::{self, Use};
 use crate::ir::graph::ControlFlowGraph;
-use crate::ir::{Block, Function, Op, Opnd, Val};
+use crate::ir::{Block, Function, Op, Val};
 use p4shield_abi::context::offset;
 use std::collections::{HashMap, HashSet};
 
@@ -14,21 +15,23 @@ pub(super) fn sink(f: &mut Function) {
         home.extend(f.block(*b).insts.iter().map(|v| (*v, *b)));
     }
     // Users before operands, so that each computation sees the new positions of its users.
-    let all: Vec<(Block, Val)> = g
-        .order
-        .iter()
-        .rev()
-        .flat_map(|b| f.block(*b).insts.iter().rev().map(|v| (*b, *v)).collect::<Vec<_>>())
-        .collect();
-    let uses = use_blocks(f, &g);
+    let in_block = |b: &Block| f.block(*b).insts.iter().rev().map(|v| (*b, *v)).collect::<Vec<_>>();
+    let all: Vec<(Block, Val)> = g.order.iter().rev().flat_map(in_block).collect();
+    let mut by_value: HashMap<Val, Vec<Use>> = HashMap::new();
+    for b in &g.order {
+        uses::in_block(f, *b, &mut |v, found| by_value.entry(v).or_default().push(found));
+    }
     for (b, v) in all {
         let packet = reads_packet(&f.inst(v).op);
         if !movable(&f.inst(v).op) {
             continue;
         }
-        let Some(uses_of) = uses.get(&v) else { continue };
-        let uses_of: Vec<Block> = uses_of.iter().map(|u| u.block(&home)).collect();
-        let Some(mut target) = uses_of.iter().copied().reduce(|a, p| g.meet(a, p)) else { continue };
+        let block = |u: &Use| match u {
+            Use::Inst(_, user) => home[user],
+            Use::Term(b) | Use::Edge(_, b) => *b,
+        };
+        let blocks = by_value.get(&v).into_iter().flatten().map(block);
+        let Some(mut target) = blocks.reduce(|a, p| g.meet(a, p)) else { continue };
         while packet && target != b && dirty.contains(&target) {
             target = g.idom(target);
         }
@@ -40,47 +43,6 @@ pub(super) fn sink(f: &mut Function) {
         f.block_mut(target).insts.insert(at, v);
         home.insert(v, target);
     }
-}
-
-/// A use of a value.
-enum Use {
-    By(Val),
-    In(Block),
-}
-
-impl Use {
-    fn block(&self, home: &HashMap<Val, Block>) -> Block {
-        match self {
-            Self::By(v) => home[v],
-            Self::In(b) => *b,
-        }
-    }
-}
-
-fn use_blocks(f: &Function, g: &ControlFlowGraph) -> HashMap<Val, Vec<Use>> {
-    let mut uses: HashMap<Val, Vec<Use>> = HashMap::new();
-    for b in &g.order {
-        for phi in &f.block(*b).phis {
-            if let Op::Phi(ins) = &f.inst(*phi).op {
-                for (p, o) in ins {
-                    if let Opnd::V(v) = o {
-                        uses.entry(*v).or_default().push(Use::In(*p));
-                    }
-                }
-            }
-        }
-        for i in &f.block(*b).insts {
-            f.inst(*i).op.visit(&mut |o| {
-                if let Opnd::V(v) = o {
-                    uses.entry(v).or_default().push(Use::By(*i));
-                }
-            });
-        }
-        if let Some(Opnd::V(v)) = f.block(*b).term.operand() {
-            uses.entry(v).or_default().push(Use::In(*b));
-        }
-    }
-    uses
 }
 
 const fn movable(op: &Op) -> bool {

@@ -81,13 +81,10 @@ impl IncomingEdge<'_> {
         }
         let data = self.f.block(self.over);
         let inst = self.f.inst(v);
-        if let Op::Phi(ins) = &inst.op
-            && data.phis.contains(&v)
-        {
-            let (_, o) = ins.iter().find(|(p, _)| *p == self.from)?;
-            return match o {
-                Opnd::C(c) => Some(*c),
-                Opnd::V(v) => self.known(*v),
+        if data.phis.contains(&v) {
+            return match self.f.phi_operand(v, self.from)? {
+                Opnd::C(c) => Some(c),
+                Opnd::V(v) => self.known(v),
             };
         }
         if !data.insts.contains(&v) {
@@ -116,25 +113,20 @@ impl IncomingEdge<'_> {
 
     /// Returns a pointer as it is at the end of the predecessor.
     fn pointer(&self, o: Opnd) -> Opnd {
-        if let Opnd::V(v) = o
-            && self.f.block(self.over).phis.contains(&v)
-            && let Op::Phi(ins) = &self.f.inst(v).op
-            && let Some((_, p)) = ins.iter().find(|(p, _)| *p == self.from)
-        {
-            return *p;
+        match o {
+            Opnd::V(v) if self.f.block(self.over).phis.contains(&v) => {
+                self.f.phi_operand(v, self.from).unwrap_or(o)
+            }
+            _ => o,
         }
-        o
     }
 
     /// Returns what earlier branches, or the edge to this block, imply about a value.
     fn known(&self, v: Val) -> Option<u64> {
-        if let Some(n) = self.facts.value(self.g, v, self.from) {
-            return Some(n);
-        }
-        match self.f.block(self.from).term {
+        self.facts.value(self.g, v, self.from).or(match self.f.block(self.from).term {
             Term::Branch(Opnd::V(c), t, e) if t != e && c == v => Some(u64::from(t == self.over)),
             _ => None,
-        }
+        })
     }
 }
 
@@ -143,14 +135,11 @@ fn bypass(f: &mut Function, from: Block, over: Block, to: Block) {
     let (label, span) = (f.block(over).label.clone(), f.block(over).span);
     let copy = f.add_block(&label, span);
     let mut map: HashMap<Val, Opnd> = HashMap::new();
-    for v in f.block(over).phis.clone() {
-        if let Op::Phi(ins) = &mut f.inst_mut(v).op
-            && let Some(i) = ins.iter().position(|(p, _)| *p == from)
-        {
-            let (_, o) = ins.remove(i);
-            map.insert(v, o);
+    f.for_each_phi(over, |v, ins| {
+        if let Some(i) = ins.iter().position(|(p, _)| *p == from) {
+            map.insert(v, ins.remove(i).1);
         }
-    }
+    });
     for v in f.block(over).insts.clone() {
         let mut inst = f.inst(v).clone();
         inst.op.for_each_operand(&mut |o| *o = mapped(&map, *o));
@@ -159,18 +148,11 @@ fn bypass(f: &mut Function, from: Block, over: Block, to: Block) {
         map.insert(v, Opnd::V(new));
     }
     f.block_mut(copy).term = Term::Jump(to);
-    for v in f.block(to).phis.clone() {
-        if let Op::Phi(ins) = &mut f.inst_mut(v).op
-            && let Some((_, o)) = ins.iter().find(|(p, _)| *p == over).copied()
-        {
-            ins.push((copy, mapped(&map, o)));
-        }
-    }
-    f.block_mut(from).term.for_each_successor(|s| {
-        if *s == over {
-            *s = copy;
-        }
+    f.for_each_phi(to, |_, ins| {
+        let operand = ins.iter().find(|(p, _)| *p == over).map(|(_, o)| mapped(&map, *o));
+        ins.extend(operand.map(|o| (copy, o)));
     });
+    f.block_mut(from).term.redirect(over, copy);
     repair::split(f, over, copy, &map);
 }
 

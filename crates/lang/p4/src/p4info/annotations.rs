@@ -27,9 +27,9 @@ const EXCLUDED: [&str; 4] = ["name", "id", "brief", "description"];
 
 impl<'a> AnnotationIndex<'a> {
     pub(super) fn new(program: &'a Program, values: &'a HashMap<Span, hir::Expr>) -> Self {
-        let mut annotation_index = Self { found: HashMap::new(), types: HashMap::new(), values };
+        let types = program.decls.iter().map(|d| (d.name.name.clone(), d)).collect();
+        let mut annotation_index = Self { found: HashMap::new(), types, values };
         annotation_index.declarations(&program.decls);
-        annotation_index.types = program.decls.iter().map(|d| (d.name.name.clone(), d)).collect();
         annotation_index
     }
 
@@ -74,14 +74,16 @@ impl<'a> AnnotationIndex<'a> {
 
     /// Returns the annotations of the declaration of `name` at this location.
     pub(super) fn at(&self, location: Span, name: &str) -> Annotations<'a> {
-        let annotations = self.found.get(&(location, name.into())).copied().unwrap_or_default();
-        Annotations { annotations, values: self.values }
+        self.annotations(self.found.get(&(location, name.into())).copied())
+    }
+
+    fn annotations(&self, found: Option<&'a [Annotation]>) -> Annotations<'a> {
+        Annotations { annotations: found.unwrap_or_default(), values: self.values }
     }
 
     /// Returns the annotations of a type.
     pub(super) fn of_type(&self, name: &str) -> Annotations<'a> {
-        let annotations = self.types.get(name).map(|d| d.annotations.as_slice()).unwrap_or_default();
-        Annotations { annotations, values: self.values }
+        self.annotations(self.types.get(name).map(|d| d.annotations.as_slice()))
     }
 
     /// Returns the annotations of a field of a struct or header.
@@ -91,8 +93,7 @@ impl<'a> AnnotationIndex<'a> {
             _ => &[],
         };
         let found = fields.iter().find(|f| &*f.name.name == field);
-        let annotations = found.map(|f| f.annotations.as_slice()).unwrap_or_default();
-        Annotations { annotations, values: self.values }
+        self.annotations(found.map(|f| f.annotations.as_slice()))
     }
 
     /// Returns the declarations of the top level.
@@ -187,12 +188,15 @@ impl<'a> Annotations<'a> {
         if !self.has("brief") && !self.has("description") {
             return m;
         }
-        let doc = Message::default().text(1, "brief", self.text("brief").unwrap_or_default()).text(
-            2,
-            "description",
-            self.text("description").unwrap_or_default(),
-        );
-        m.message(number, "doc", doc)
+        let text = |what| self.text(what).unwrap_or_default();
+        let doc = Message::default().text(1, "brief", text("brief"));
+        m.message(number, "doc", doc.text(2, "description", text("description")))
+    }
+
+    /// Adds the last fields of a preamble.
+    pub(super) fn add_all(&self, preamble: Message, excluded: &[&str]) -> Message {
+        let m = self.add_doc(self.add_unstructured(preamble, 4, excluded), 5);
+        self.add_structured(m, 6, excluded)
     }
 
     /// Adds the field `structured_annotations`.

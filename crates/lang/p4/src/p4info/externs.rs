@@ -1,9 +1,9 @@
 //! Counters, meters, registers, action profiles: instances of externs that a controller can access.
 
-use super::P4InfoBuilder;
 use super::ids::Prefix;
 use super::message::{FieldValue, Message};
 use super::walk::{BoundArg, ExternInstance, TableInstance};
+use super::{P4InfoBuilder, names};
 use crate::hir::CtorArg;
 use crate::types::Type;
 
@@ -44,33 +44,22 @@ impl P4InfoBuilder<'_> {
 
     fn start(&self, e: &ExternInstance, prefix: Prefix, excluded: &[&str]) -> Message {
         let annotations = self.annotation_index.at(e.annotated.0, &e.annotated.1);
-        Message::default().message(1, "preamble", self.preamble(prefix, &e.name, &annotations, excluded))
+        let preamble = annotations.add_all(names(self.ids, prefix, &e.name), excluded);
+        Message::default().message(1, "preamble", preamble)
     }
 
     /// Adds the name of the index type, if the author declared it.
     fn index_type(&self, m: Message, e: &ExternInstance, argument: usize) -> Message {
-        match &e.instance.ty {
-            Type::Extern(x) => match x.args.get(argument) {
-                Some(Type::New(n)) => {
-                    let name = self.annotation_index.of_type(&n.name).full_name("", &n.name);
-                    m.message(4, "index_type_name", Message::default().text(1, "name", &name))
-                }
-                _ => m,
-            },
-            _ => m,
-        }
+        let Type::Extern(x) = &e.instance.ty else { return m };
+        let Some(Type::New(n)) = x.args.get(argument) else { return m };
+        let name = self.annotation_index.of_type(&n.name).full_name("", &n.name);
+        m.message(4, "index_type_name", Message::named(&name))
     }
 
     /// Returns the direct resources that tables refer to by a property.
     fn direct(&self, wanted: Prefix, property: &'static str) -> Vec<Message> {
-        let named = |t: &TableInstance, e: &ExternInstance| {
-            let is = |(i, name, _): &(usize, String, _)| {
-                &*t.table.properties[*i].name == property && *name == e.name
-            };
-            t.instances.iter().any(is)
-        };
         let one = |e: &ExternInstance| {
-            let t = self.found.tables.iter().find(|t| named(t, e))?;
+            let t = self.found.tables.iter().find(|t| t.refers(property, &e.name))?;
             let m = self.start(e, wanted, &[]).message(2, "spec", unit(e.args.first()));
             Some(m.number(3, "direct_table_id", self.ids.of(Prefix::Table, &t.name)))
         };
@@ -81,12 +70,7 @@ impl P4InfoBuilder<'_> {
     fn profile(&self, e: &ExternInstance) -> Message {
         let selects = matches!(&e.instance.ty, Type::Extern(x) if &*x.name == "action_selector");
         let annotations = self.annotation_index.at(e.annotated.0, &e.annotated.1);
-        let uses = |t: &&TableInstance| {
-            let is = |(i, name, _): &(usize, String, _)| {
-                &*t.table.properties[*i].name == "implementation" && *name == e.name
-            };
-            t.instances.iter().any(is)
-        };
+        let uses = |t: &&TableInstance| t.refers("implementation", &e.name);
         let users = self.found.tables.iter().filter(uses).map(|t| self.ids.of(Prefix::Table, &t.name));
         let m = self
             .start(e, Prefix::ActionProfile, &PROFILE)
@@ -111,9 +95,9 @@ impl P4InfoBuilder<'_> {
     /// Builds the `Register`s.
     pub(super) fn registers(&mut self, m: Message) -> Message {
         let found = self.found;
-        let registers = found.externs.iter().filter(|e| prefix(&e.instance.ty) == Some(Prefix::Register));
+        let is_register = |e: &&ExternInstance| prefix(&e.instance.ty) == Some(Prefix::Register);
         let mut out = Vec::new();
-        for e in registers {
+        for e in found.externs.iter().filter(is_register) {
             let Type::Extern(x) = &e.instance.ty else { continue };
             let spec = x.args.first().map(|t| self.types.spec(t)).unwrap_or_default();
             let m = self.start(e, Prefix::Register, &[]).message(2, "type_spec", spec);

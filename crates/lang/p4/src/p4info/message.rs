@@ -17,6 +17,18 @@ pub(super) enum FieldValue {
     Message(Message),
 }
 
+impl FieldValue {
+    /// Returns a number, bool or enum as a varint encodes it; 0 for other values.
+    const fn bits(&self) -> u64 {
+        match self {
+            Self::Number(n) | Self::Enum(_, n) => *n,
+            Self::Signed(n) => n.cast_unsigned(),
+            Self::Bool(b) => *b as u64,
+            Self::Text(_) | Self::Bytes(_) | Self::Message(_) => 0,
+        }
+    }
+}
+
 /// A message: fields with their numbers and names, in the order in which they are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Message(Vec<(u32, &'static str, FieldValue)>);
@@ -26,19 +38,14 @@ const LENGTH_DELIMITED: u64 = 2;
 
 impl Message {
     /// Adds a field unless its value is the default. An empty message is written.
-    pub(super) fn with(mut self, number: u32, name: &'static str, value: FieldValue) -> Self {
+    pub(super) fn with(self, number: u32, name: &'static str, value: FieldValue) -> Self {
         let default = match &value {
-            FieldValue::Number(n) | FieldValue::Enum(_, n) => *n == 0,
-            FieldValue::Signed(n) => *n == 0,
-            FieldValue::Bool(b) => !b,
             FieldValue::Text(t) => t.is_empty(),
             FieldValue::Bytes(b) => b.is_empty(),
             FieldValue::Message(_) => false,
+            scalar => scalar.bits() == 0,
         };
-        if !default {
-            self.0.push((number, name, value));
-        }
-        self
+        if default { self } else { self.present(number, name, value) }
     }
 
     /// Adds a field even if its value is the default: a field of a `oneof`, or an `optional` field.
@@ -60,23 +67,23 @@ impl Message {
     }
 
     /// Adds one field per message.
-    pub(super) fn repeated(
+    pub(super) fn repeated<I: IntoIterator<Item = Self>>(
         self,
         number: u32,
         name: &'static str,
-        values: impl IntoIterator<Item = Self>,
+        of: I,
     ) -> Self {
-        values.into_iter().fold(self, |m, v| m.message(number, name, v))
+        of.into_iter().fold(self, |m, v| m.message(number, name, v))
     }
 
-    /// Adds a list of numbers, packed in the bytes, one line each in the text.
-    pub(super) fn numbers(
-        self,
-        number: u32,
-        name: &'static str,
-        values: impl IntoIterator<Item = u32>,
-    ) -> Self {
-        values.into_iter().fold(self, |m, v| m.number(number, name, v))
+    /// Adds one field per number.
+    pub(super) fn numbers<I: IntoIterator<Item = u32>>(self, number: u32, name: &'static str, of: I) -> Self {
+        of.into_iter().fold(self, |m, v| m.number(number, name, v))
+    }
+
+    /// A message with only a name.
+    pub(super) fn named(name: &str) -> Self {
+        Self::default().text(1, "name", name)
     }
 
     /// Encodes as bytes.
@@ -84,21 +91,13 @@ impl Message {
         let mut out = Vec::new();
         for (number, _, value) in &self.0 {
             match value {
-                FieldValue::Number(n) | FieldValue::Enum(_, n) => {
-                    varint(u64::from(*number) << 3 | VARINT, &mut out);
-                    varint(*n, &mut out);
-                }
-                FieldValue::Signed(n) => {
-                    varint(u64::from(*number) << 3 | VARINT, &mut out);
-                    varint(n.cast_unsigned(), &mut out);
-                }
-                FieldValue::Bool(b) => {
-                    varint(u64::from(*number) << 3 | VARINT, &mut out);
-                    varint(u64::from(*b), &mut out);
-                }
                 FieldValue::Text(t) => delimited(*number, t.as_bytes(), &mut out),
                 FieldValue::Bytes(b) => delimited(*number, b, &mut out),
                 FieldValue::Message(m) => delimited(*number, &m.encode(), &mut out),
+                scalar => {
+                    varint(u64::from(*number) << 3 | VARINT, &mut out);
+                    varint(scalar.bits(), &mut out);
+                }
             }
         }
         out

@@ -123,40 +123,30 @@ fn symbols(
     sink: &mut Sink,
 ) -> Symbols {
     let mut symbols = Symbols::default();
+    let mut add = |prefix, name: &str, annotations: Annotations<'_>, at| {
+        symbols.add(prefix, name, annotations.number("id"), at, sink);
+    };
     for t in &found.tables {
-        let annotations = annotation_index.at(t.table.span, &t.table.declared);
-        symbols.add(Prefix::Table, &t.name, annotations.number("id"), t.table.span, sink);
+        let (table, location) = (&t.table, t.table.span);
+        add(Prefix::Table, &t.name, annotation_index.at(location, &table.declared), location);
     }
     for found in &found.actions {
         let a = &hir.actions[found.id.0 as usize];
-        symbols.add(
-            Prefix::Action,
-            &found.name,
-            annotation_index.at(a.span, &a.name).number("id"),
-            a.span,
-            sink,
-        );
+        add(Prefix::Action, &found.name, annotation_index.at(a.span, &a.name), a.span);
     }
     for e in &found.externs {
         if let Some(prefix) = externs::prefix(&e.instance.ty) {
-            let id = annotation_index.at(e.annotated.0, &e.annotated.1).number("id");
-            symbols.add(prefix, &e.name, id, e.annotated.0, sink);
+            let (location, name) = &e.annotated;
+            add(prefix, &e.name, annotation_index.at(*location, name), *location);
         }
     }
     for (set, name) in &found.value_sets {
         let set = &hir.value_sets[set.0 as usize];
-        symbols.add(
-            Prefix::ValueSet,
-            name,
-            annotation_index.at(set.span, &set.name).number("id"),
-            set.span,
-            sink,
-        );
+        add(Prefix::ValueSet, name, annotation_index.at(set.span, &set.name), set.span);
     }
     for d in objects::controller_headers(annotation_index) {
         let annotations = annotation_index.of_type(&d.name.name);
-        let name = annotations.full_name("", &d.name.name);
-        symbols.add(Prefix::ControllerHeader, &name, annotations.number("id"), d.span, sink);
+        add(Prefix::ControllerHeader, &annotations.full_name("", &d.name.name), annotations, d.span);
     }
     for name in objects::digest_names(&found.digests) {
         symbols.add(Prefix::Digest, &name, None, crate::source::Span::default(), sink);
@@ -187,14 +177,12 @@ fn package(annotations: &Annotations<'_>, architecture: &str) -> Message {
         .text(8, "url", &field("url"));
     let mut m = annotations.add_structured(m, 9, &excluded);
     if annotations.has("platform_property") {
-        let platform = Message::default()
-            .number(1, "multicast_group_table_size", number("multicast_group_table_size"))
-            .number(2, "multicast_group_table_total_replicas", number("multicast_group_table_total_replicas"))
-            .number(
-                3,
-                "multicast_group_table_max_replicas_per_entry",
-                number("multicast_group_table_max_replicas_per_entry"),
-            );
+        let properties = [
+            "multicast_group_table_size",
+            "multicast_group_table_total_replicas",
+            "multicast_group_table_max_replicas_per_entry",
+        ];
+        let platform = (1..).zip(properties).fold(Message::default(), |m, (i, p)| m.number(i, p, number(p)));
         m = m.message(11, "platform_properties", platform);
     }
     m
@@ -220,23 +208,8 @@ impl P4InfoBuilder<'_> {
     }
 
     /// Builds `Preamble`.
-    fn preamble(
-        &self,
-        prefix: Prefix,
-        name: &str,
-        annotations: &Annotations<'_>,
-        excluded: &[&str],
-    ) -> Message {
-        let m = Message::default().number(1, "id", self.ids.of(prefix, name)).text(2, "name", name).text(
-            3,
-            "alias",
-            self.ids.alias(name),
-        );
-        annotations.add_structured(
-            annotations.add_doc(annotations.add_unstructured(m, 4, excluded), 5),
-            6,
-            excluded,
-        )
+    fn preamble(&self, prefix: Prefix, name: &str, annotations: &Annotations<'_>) -> Message {
+        annotations.add_all(names(self.ids, prefix, name), &[])
     }
 
     /// Numbers the parts of an object by their `@id`s or their order.
@@ -249,6 +222,12 @@ impl P4InfoBuilder<'_> {
         }
         ids
     }
+}
+
+/// Builds the first fields of `Preamble`.
+fn names(ids: &Ids, prefix: Prefix, name: &str) -> Message {
+    let m = Message::default().number(1, "id", ids.of(prefix, name));
+    m.text(2, "name", name).text(3, "alias", ids.alias(name))
 }
 
 /// Adds the width of a value, unless it has a type name.

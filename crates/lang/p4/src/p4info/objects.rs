@@ -5,7 +5,7 @@ use super::ids::Prefix;
 use super::message::{FieldValue, Message};
 use super::types::{FlatField, bytes_of, number};
 use super::walk::{ActionInstance, TableInstance};
-use super::{P4InfoBuilder, with_width};
+use super::{P4InfoBuilder, names, with_width};
 use crate::ast::{self, Composite, DeclKind, Direction};
 use crate::hir::{self, BoundAction, Expr, ExprKind, Key, MatchKind, Table, ValueSetId};
 use crate::source::Span;
@@ -45,7 +45,7 @@ impl P4InfoBuilder<'_> {
         let refs: Vec<Message> =
             (0..table.actions.len()).map(|i| self.action_ref(table, i, action_id(i))).collect();
         let mut m = Message::default()
-            .message(1, "preamble", self.preamble(Prefix::Table, &t.name, &annotations, &[]))
+            .message(1, "preamble", self.preamble(Prefix::Table, &t.name, &annotations))
             .repeated(2, "match_fields", keys)
             .repeated(3, "action_refs", refs);
         if let Some(d) = &table.default {
@@ -148,8 +148,7 @@ impl P4InfoBuilder<'_> {
     /// Builds `Action`.
     pub(super) fn action(&mut self, at: &ActionInstance) -> Message {
         let a = self.hir.actions[at.id.0 as usize].clone();
-        let preamble =
-            self.preamble(Prefix::Action, &at.name, &self.annotation_index.at(a.span, &a.name), &[]);
+        let preamble = self.preamble(Prefix::Action, &at.name, &self.annotation_index.at(a.span, &a.name));
         // The program supplies the arguments of an action that no table lists.
         let params: Vec<_> =
             a.params.iter().filter(|p| at.in_table && p.direction == Direction::None).collect();
@@ -170,19 +169,16 @@ impl P4InfoBuilder<'_> {
     pub(super) fn value_set(&mut self, id: ValueSetId, name: &str) -> Message {
         let set = &self.hir.value_sets[id.0 as usize];
         let annotations = self.annotation_index.at(set.span, &set.name);
-        let preamble = self.preamble(Prefix::ValueSet, name, &annotations, &[]);
+        let preamble = self.preamble(Prefix::ValueSet, name, &annotations);
         let matches = match &set.ty {
             Type::Composite(c) => self.member_fields(c, set.span),
-            t => vec![with_width(Message::default().number(1, "id", 1u32), self.types.width(t)).with(
-                5,
-                "match_type",
-                match_type("exact"),
-            )],
+            t => {
+                let m = with_width(Message::default().number(1, "id", 1u32), self.types.width(t));
+                vec![m.with(5, "match_type", match_type("exact"))]
+            }
         };
-        Message::default()
-            .message(1, "preamble", preamble)
-            .repeated(2, "match", matches)
-            .number(3, "size", set.size)
+        let m = Message::default().message(1, "preamble", preamble);
+        m.repeated(2, "match", matches).number(3, "size", set.size)
     }
 
     /// Builds the fields of a value set's members.
@@ -205,10 +201,7 @@ impl P4InfoBuilder<'_> {
     pub(super) fn digests(&mut self) -> Vec<Message> {
         let found = self.found;
         let digest = |(t, name): (&Type, String)| {
-            let preamble = Message::default()
-                .number(1, "id", self.ids.of(Prefix::Digest, &name))
-                .text(2, "name", &name)
-                .text(3, "alias", self.ids.alias(&name));
+            let preamble = names(self.ids, Prefix::Digest, &name);
             Message::default().message(1, "preamble", preamble).message(2, "type_spec", self.types.spec(t))
         };
         found.digests.iter().zip(digest_names(&found.digests)).map(digest).collect()
@@ -226,11 +219,7 @@ impl P4InfoBuilder<'_> {
                 .number(1, "id", self.ids.of(Prefix::ControllerHeader, &full))
                 .text(2, "name", name)
                 .text(3, "alias", name);
-            let preamble = annotations.add_structured(
-                annotations.add_doc(annotations.add_unstructured(preamble, 4, &[]), 5),
-                6,
-                &[],
-            );
+            let preamble = annotations.add_all(preamble, &[]);
             let flat = self.types.flat(header);
             let metadata = self.metadata(&flat, d.span);
             out.push(Message::default().message(1, "preamble", preamble).repeated(2, "metadata", metadata));

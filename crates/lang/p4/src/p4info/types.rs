@@ -86,15 +86,12 @@ impl<'a> Types<'a> {
     /// Adds the field `type_name` if the type has a name, and records the type.
     pub(super) fn named(&mut self, m: Message, number: u32, name: &'static str, t: &Type) -> Message {
         self.spec(t);
-        match t {
-            Type::New(n) => {
-                m.message(number, name, Message::default().text(1, "name", &self.name_of(&n.name)))
-            }
-            Type::Enum(e) if e.repr.is_none() => {
-                m.message(number, name, Message::default().text(1, "name", &self.name_of(&e.name)))
-            }
-            _ => m,
-        }
+        let type_name = match t {
+            Type::New(n) => &n.name,
+            Type::Enum(e) if e.repr.is_none() => &e.name,
+            _ => return m,
+        };
+        m.message(number, name, Message::named(&self.name_of(type_name)))
     }
 
     fn name_of(&self, name: &str) -> String {
@@ -104,43 +101,38 @@ impl<'a> Types<'a> {
     /// Builds `P4DataTypeSpec`.
     pub(super) fn spec(&mut self, t: &Type) -> Message {
         let m = Message::default();
-        let reference = |name: &str| Message::default().text(1, "name", name);
         match t {
             Type::Bit(_) | Type::Int(_) | Type::Varbit(_) => m.message(1, "bitstring", bitstring(t)),
             Type::Bool => m.message(2, "bool", Message::default()),
-            Type::Tuple(ts) => {
-                let members: Vec<Message> = ts.iter().map(|t| self.spec(t)).collect();
-                m.message(3, "tuple", Message::default().repeated(1, "members", members))
-            }
-            Type::Composite(c) if c.is_anonymous() => {
-                let members: Vec<Message> = c.fields.iter().map(|(_, t)| self.spec(t)).collect();
-                m.message(3, "tuple", Message::default().repeated(1, "members", members))
-            }
-            Type::Composite(c) => {
+            Type::Composite(c) if !c.is_anonymous() => {
                 let (number, field) = match c.kind {
                     Composite::Struct => (4, "struct"),
                     Composite::Header => (5, "header"),
                     Composite::Union => (6, "header_union"),
                 };
-                m.message(number, field, reference(&self.composite(c)))
+                m.message(number, field, Message::named(&self.composite(c)))
             }
             Type::Stack(of, size) => self.stack(of, *size),
             Type::Enum(e) if e.repr.is_some() => {
-                m.message(11, "serializable_enum", reference(&self.enumeration(e)))
+                m.message(11, "serializable_enum", Message::named(&self.enumeration(e)))
             }
-            Type::Enum(e) => m.message(9, "enum", reference(&self.enumeration(e))),
+            Type::Enum(e) => m.message(9, "enum", Message::named(&self.enumeration(e))),
+            Type::Tuple(_) | Type::Composite(_) => {
+                let members = t.fields().into_iter().flatten().map(|t| self.spec(t));
+                m.message(3, "tuple", Message::default().repeated(1, "members", members))
+            }
             Type::Error => {
                 self.uses_errors = true;
                 m.message(10, "error", Message::default())
             }
-            Type::New(n) => m.message(12, "new_type", reference(&self.new_type(n))),
+            Type::New(n) => m.message(12, "new_type", Message::named(&self.new_type(n))),
             _ => m,
         }
     }
 
     fn stack(&mut self, of: &Type, size: u32) -> Message {
         let Type::Composite(c) = of else { return Message::default() };
-        let name = Message::default().text(1, "name", &self.composite(c));
+        let name = Message::named(&self.composite(c));
         let (number, field, member) = match c.kind {
             Composite::Union => (8, "header_union_stack", "header_union"),
             _ => (7, "header_stack", "header"),
@@ -168,15 +160,15 @@ impl<'a> Types<'a> {
         if kind == NamedKind::Header {
             for f in self.flat(c) {
                 let spec = bitstring(f.ty.base());
-                members.push(Message::default().text(1, "name", &f.name).message(2, "type_spec", spec));
+                members.push(Message::named(&f.name).message(2, "type_spec", spec));
             }
         } else {
             for (field, t) in &c.fields {
                 let field = self.annotation_index.of_field(&c.name, field).full_name("", field);
-                let m = Message::default().text(1, "name", &field);
+                let m = Message::named(&field);
                 members.push(match (kind, t) {
                     (NamedKind::HeaderUnion, Type::Composite(h)) => {
-                        m.message(2, "header", Message::default().text(1, "name", &self.composite(h)))
+                        m.message(2, "header", Message::named(&self.composite(h)))
                     }
                     _ => m.message(2, "type_spec", self.spec(t)),
                 });
@@ -210,14 +202,14 @@ impl<'a> Types<'a> {
                 let width = repr.scalar_width().unwrap_or(0);
                 let member = |(name, value): &(crate::lexer::Name, BigInt)| {
                     let value = FieldValue::Bytes(bytes_of(&number(value, width), width));
-                    Message::default().text(1, "name", name).with(2, "value", value)
+                    Message::named(name).with(2, "value", value)
                 };
                 let underlying = Message::default().number(1, "bitwidth", width);
                 let m = Message::default().message(1, "underlying_type", underlying);
                 (NamedKind::SerializableEnum, m.repeated(2, "members", e.members.iter().map(member)))
             }
             None => {
-                let members = e.members.iter().map(|(n, _)| Message::default().text(1, "name", n));
+                let members = e.members.iter().map(|(n, _)| Message::named(n));
                 (NamedKind::Enum, Message::default().repeated(1, "members", members))
             }
         };
@@ -231,14 +223,11 @@ impl<'a> Types<'a> {
         let m = match annotations.translation() {
             Some((uri, bits)) => {
                 let m = Message::default().text(1, "uri", uri);
-                Message::default().message(
-                    2,
-                    "translated_type",
-                    match bits {
-                        0 => m.message(3, "sdn_string", Message::default()),
-                        bits => m.number(2, "sdn_bitwidth", bits),
-                    },
-                )
+                let translated = match bits {
+                    0 => m.message(3, "sdn_string", Message::default()),
+                    bits => m.number(2, "sdn_bitwidth", bits),
+                };
+                Message::default().message(2, "translated_type", translated)
             }
             None => {
                 let original = self.spec(n.target.base());

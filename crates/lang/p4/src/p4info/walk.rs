@@ -35,6 +35,14 @@ pub(super) struct TableInstance {
     pub(super) instances: Vec<(usize, String, InstId)>,
 }
 
+impl TableInstance {
+    /// Whether a property names the instance with this full name.
+    pub(super) fn refers(&self, property: &str, instance: &str) -> bool {
+        let mut named = self.instances.iter().filter(|(_, name, _)| name == instance);
+        named.any(|(i, ..)| &*self.table.properties[*i].name == property)
+    }
+}
+
 /// An action and its path.
 pub(super) struct ActionInstance {
     pub(super) id: ActionId,
@@ -72,14 +80,13 @@ pub(super) fn walk(hir: &Program, ast: &ast::Program, annotation_index: &Annotat
         hir,
         annotation_index,
         by_location,
-        declared: HashSet::new(),
+        declared: declared(&ast.decls),
         env: HashMap::new(),
         path: "".into(),
         within_action: false,
         seen: HashSet::new(),
         found: Objects::default(),
     };
-    w.declared = declared(&ast.decls);
     for d in ast.decls.iter().filter(|d| matches!(d.kind, DeclKind::Instance { .. })) {
         w.instance(d.span);
     }
@@ -184,8 +191,7 @@ impl Walker<'_> {
                 Constructed::Control(c) => {
                     let c = self.hir.controls[c.0 as usize].clone();
                     self.bind(&c.ctor_params, &instance.args, &outer);
-                    self.stmts(&c.locals);
-                    self.stmts(&c.body);
+                    [&c.locals, &c.body].into_iter().for_each(|b| self.stmts(b));
                 }
                 Constructed::Parser(p) => {
                     let p = self.hir.parsers[p.0 as usize].clone();

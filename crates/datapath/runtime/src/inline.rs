@@ -275,6 +275,19 @@ mod tests {
     }
 
     #[test]
+    fn a_configured_program_that_does_not_run_is_no_pass() {
+        let mut programs = programs();
+        let mut engine = programs.engine();
+        let slot = ProgramSlot::new(0, Direction::Ingress);
+        let expect = Request::ExpectProgram { slot, fallback: Verdict::Drop as u8 };
+        assert_eq!(programs.handle(expect, None, Vec::new()), Reply::Done);
+        assert!(!verdict(&mut engine, 0), "the tenant's fail policy applies, not no_program");
+        let unload = Request::UnloadProgram { slot };
+        assert_eq!(programs.handle(unload, None, Vec::new()), Reply::Done);
+        assert!(verdict(&mut engine, 0), "no program is configured any more");
+    }
+
+    #[test]
     fn only_what_was_verified_is_loaded() {
         let mut programs = programs();
         let fd = memfd_create("object", MemfdFlags::CLOEXEC).unwrap();

@@ -3,6 +3,7 @@
 
 use crate::error_text::chain;
 use crate::sandbox::seccomp::{self, Filter};
+use p4shield_abi::helper;
 use p4shield_bpf::maps::UpdateFlag;
 use p4shield_bpf::verify::{Budget, Cache, Isolated, IsolatedError, Limits, Refusal};
 use p4shield_bpf::{EngineOptions, Linked, Meta, Object, Packet, Program, RunResult, Verified, VmInfo, link};
@@ -14,6 +15,7 @@ use std::time::Duration;
 pub struct LoadedProgram {
     program: Program,
     instructions: u32,
+    reads_info: bool,
 }
 
 impl LoadedProgram {
@@ -21,7 +23,7 @@ impl LoadedProgram {
     /// [`crate::p4vm`].
     #[must_use]
     pub const fn of(program: Program) -> Self {
-        Self { program, instructions: 0 }
+        Self { program, instructions: 0, reads_info: false }
     }
 
     /// Returns the SHA-256 digest of the linked program.
@@ -31,6 +33,11 @@ impl LoadedProgram {
 
     pub(crate) const fn instructions(&self) -> u32 {
         self.instructions
+    }
+
+    /// Reports whether the program reads in-VM information.
+    pub(crate) const fn reads_info(&self) -> bool {
+        self.reads_info
     }
 
     /// Judges a packet.
@@ -139,8 +146,9 @@ pub(crate) fn build(
     objects.iter().try_for_each(Object::runs_once).map_err(|e| chain(&e))?;
     let linked = link(&objects).map_err(|e| chain(&e))?;
     let instructions = u32::try_from(linked.insns.len()).unwrap_or(u32::MAX);
+    let reads_info = linked.calls(helper::READ_VM_INFO);
     let verified = verifier.prove(linked)?;
     let options = EngineOptions { budget, ..EngineOptions::default() };
     let program = Program::load(&verified, &options).map_err(|e| chain(&e))?;
-    Ok(LoadedProgram { program, instructions })
+    Ok(LoadedProgram { program, instructions, reads_info })
 }

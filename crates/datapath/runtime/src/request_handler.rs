@@ -88,6 +88,9 @@ impl<V: Prover, W: ProgramRunner> RequestHandler<V, W> {
             Request::Hello(_) => Err("Hello was received already".to_owned()),
             Request::SetVm { vm, name, info, log } => self.set_vm(vm, &name, (info, log), descriptors),
             Request::LoadProgram { slot, name, objects } => self.load(slot, &name, &objects, descriptors),
+            Request::ExpectProgram { slot, fallback } => {
+                self.send(WorkerCommand::ExpectProgram(slot, p4shield_control::verdict(fallback)))
+            }
             Request::UnloadProgram { slot } => self.send(WorkerCommand::SetProgram(slot, None)),
             Request::AttachChannel { channel, geometry, packets } => {
                 self.attach(channel, geometry, packets, descriptors)

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Host and P4 VM are one binary; a mismatch means that the binary was
 /// replaced while the daemon ran.
-pub const PROTOCOL_VERSION: u32 = 3;
+pub const PROTOCOL_VERSION: u32 = 4;
 /// The most bytes of all objects of one program.
 pub const MAX_OBJECTS: usize = 4 << 20;
 /// The most user VMs of one tenant.
@@ -106,7 +106,14 @@ pub enum Request {
         /// Bytes of each object.
         objects: Vec<u32>,
     },
-    /// Takes the program away.
+    /// A program is configured: until it runs, packets get this verdict instead of `no_program`'s.
+    ExpectProgram {
+        /// Where it is to run.
+        slot: ProgramSlot,
+        /// The tenant's `fail` policy, as [`Verdict`]'s number.
+        fallback: u8,
+    },
+    /// Takes the program away. `no_program` applies from then on.
     UnloadProgram {
         /// Where it runs.
         slot: ProgramSlot,
@@ -163,7 +170,8 @@ impl Request {
             Self::SetVm { info, log, .. } => *info as usize + *log as usize,
             Self::LoadProgram { .. } => 1,
             Self::AttachChannel { packets, .. } => 2 + packets.is_some() as usize,
-            Self::UnloadProgram { .. }
+            Self::ExpectProgram { .. }
+            | Self::UnloadProgram { .. }
             | Self::DetachChannel { .. }
             | Self::MapRead { .. }
             | Self::MapWrite { .. }
@@ -255,6 +263,8 @@ pub struct DirectionStatus {
     pub failed: u64,
     /// Digest of the program that runs.
     pub program: Option<[u8; 32]>,
+    /// Whether that program reads in-VM information.
+    pub reads_info: bool,
 }
 
 /// The verdict that a policy number stands for.

@@ -135,6 +135,13 @@ impl Linked {
         Some(ended)
     }
 
+    /// Reports whether an instruction calls this helper (`p4shield_abi::helper`).
+    #[must_use]
+    pub fn calls(&self, helper: u32) -> bool {
+        let call = |slot| matches!(decode(&self.insns, slot), Ok(Op::Call { helper: h }) if h == helper);
+        (0..self.insns.len()).any(call)
+    }
+
     /// Returns the text of the instruction at `slot`.
     #[must_use]
     pub fn text(&self, slot: usize) -> String {

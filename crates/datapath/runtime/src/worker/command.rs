@@ -7,6 +7,7 @@ use super::serve::ServedChannel;
 use super::tenant_programs::TenantPrograms;
 use super::vm::Vm;
 use crate::program::LoadedProgram;
+use p4shield_abi::Verdict;
 use p4shield_channel::Doorbell;
 use p4shield_control::{Entries, ProgramSlot, Status};
 
@@ -20,6 +21,8 @@ pub(crate) type ProgramTask = Box<dyn FnOnce(&mut LoadedProgram) -> Result<Entri
 pub enum WorkerCommand {
     /// Adds a VM.
     SetVm(Box<Vm>),
+    /// Sets the verdict for a configured program that does not run.
+    ExpectProgram(ProgramSlot, Verdict),
     /// Replaces a program; `None` removes it.
     SetProgram(ProgramSlot, Option<Box<LoadedProgram>>),
     /// Adds a channel, with its doorbell.
@@ -55,6 +58,9 @@ impl WorkerCommand {
     pub(crate) fn apply_to(self, programs: &mut TenantPrograms) -> WorkerAnswer {
         let result = match self {
             Self::SetVm(vm) => programs.set_vm(vm).map(|()| WorkerAnswer::Done),
+            Self::ExpectProgram(slot, fallback) => {
+                programs.expect_program(slot, fallback).map(|()| WorkerAnswer::Done)
+            }
             Self::SetProgram(slot, program) => programs.set_program(slot, program).map(WorkerAnswer::Retired),
             Self::WithProgram(slot, task) => programs.program(slot).map(|p| WorkerAnswer::Entries(task(p))),
             _ => Err(UNSUPPORTED.to_owned()),

@@ -7,8 +7,8 @@
 use super::verdict::{self, NoProgram};
 use super::vm::Vm;
 use crate::program::LoadedProgram;
-use p4shield_abi::Direction;
 use p4shield_abi::channel::Request;
+use p4shield_abi::{Direction, Verdict};
 use p4shield_bpf::Packet;
 use p4shield_channel::{Response, ResponseRefused};
 use p4shield_control::{MAX_VMS, ProgramSlot, VmStatus};
@@ -109,6 +109,11 @@ impl TenantPrograms {
     fn slot(&mut self, slot: ProgramSlot) -> Result<(&mut Vm, Direction), String> {
         let vm = self.vms.get_mut(usize::from(slot.vm)).and_then(Option::as_deref_mut);
         vm.zip(Direction::from_u8(slot.direction)).ok_or_else(|| format!("there is no VM {}", slot.vm))
+    }
+
+    /// Sets the verdict on packets of a configured program while it does not run.
+    pub(super) fn expect_program(&mut self, slot: ProgramSlot, fallback: Verdict) -> Result<(), String> {
+        self.slot(slot).map(|(vm, direction)| vm.expect_program(direction, fallback))
     }
 
     /// Replaces a program, or removes it with `None`. Returns the previous one.

@@ -9,7 +9,7 @@ use p4shield_abi::{Direction, Verdict};
 use p4shield_bpf::Packet;
 use p4shield_channel::{Response, ResponseRefused};
 
-/// The verdict on packets of a direction that has no program.
+/// The verdict on packets of a direction that has no program and for which none is configured.
 pub type NoProgram = Verdict;
 
 /// Judges one packet of a VM; see [`super::TenantPrograms::judge_packet`].
@@ -28,7 +28,7 @@ pub(super) fn judge(
         audit.received(direction, packet.bytes(), request.packet_len);
     }
     let Some(program) = state.program() else {
-        match no_program {
+        match state.without_program(no_program) {
             Verdict::Pass if respond(Response::Pass).is_ok() => {
                 state.passed(request.packet_len);
                 if let Some(audit) = audit {

@@ -2,11 +2,11 @@
 
 use super::audit::Audit;
 use crate::program::LoadedProgram;
-use p4shield_abi::Direction;
 use p4shield_abi::info::InfoStatus;
 use p4shield_abi::info_page::{INFO_MAGIC, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_abi::log_page::{DirectionTotals, InfoTotals, LogRecord};
 use p4shield_abi::log_page::{LOG_MAGIC, LOG_SLOT_STRIDE, LOG_SLOTS};
+use p4shield_abi::{Direction, Verdict};
 use p4shield_bpf::VmInfo;
 use p4shield_channel::{ChannelError, PageReader, PageWriter, SharedMemory};
 use p4shield_control::{DirectionStatus, VmStatus};
@@ -48,6 +48,8 @@ struct LogPage {
 #[derive(Default)]
 pub(super) struct DirectionState {
     program: Option<Box<LoadedProgram>>,
+    /// The verdict while a configured program does not run; `None`: no program is configured.
+    fallback: Option<Verdict>,
     /// Without digests, which [`Audit`] sums.
     tally: DirectionTotals,
 }
@@ -64,6 +66,12 @@ impl DirectionState {
     #[inline]
     pub(super) fn program(&mut self) -> Option<&mut LoadedProgram> {
         self.program.as_deref_mut()
+    }
+
+    /// Returns the verdict without a program.
+    #[inline]
+    pub(super) fn without_program(&self, no_program: Verdict) -> Verdict {
+        self.fallback.unwrap_or(no_program)
     }
 
     #[inline]
@@ -152,13 +160,22 @@ impl Vm {
         self.directions[direction as usize].program()
     }
 
-    /// Replaces a program and returns the previous one.
+    /// Sets the verdict on packets of a configured program while it does not run.
+    pub(super) fn expect_program(&mut self, direction: Direction, fallback: Verdict) {
+        self.directions[direction as usize].fallback = Some(fallback);
+    }
+
+    /// Replaces a program and returns the previous one. Without one, no program is configured any more.
     pub(super) fn set_program(
         &mut self,
         direction: Direction,
         program: Option<Box<LoadedProgram>>,
     ) -> Option<Box<LoadedProgram>> {
-        let old = std::mem::replace(&mut self.directions[direction as usize].program, program);
+        let state = &mut self.directions[direction as usize];
+        if program.is_none() {
+            state.fallback = None;
+        }
+        let old = std::mem::replace(&mut state.program, program);
         self.replacements = self.replacements.wrapping_add(u32::from(old.is_some()));
         old
     }
@@ -228,6 +245,7 @@ impl DirectionState {
             undecided: t.undecided,
             failed: t.failed,
             program: self.program.as_ref().map(|p| p.digest()),
+            reads_info: self.program.as_ref().is_some_and(|p| p.reads_info()),
         }
     }
 }

@@ -108,6 +108,7 @@ fn provision_switch(
     let request = ProgramRequest { descriptors: &key, ..ProgramRequest::new(Request::Hello(hello)) };
     host.request(request).map_err(|e| e.to_string())?;
     provision::set_vms(&mut host, config, pages).map_err(|e| e.to_string())?;
+    provision::expect_programs(&mut host, config).map_err(|e| e.to_string())?;
     epochs.settle();
     let mut refused = Vec::new();
     for (v, programs) in programs.iter().enumerate() {

@@ -6,6 +6,7 @@ use super::pages::Page;
 use super::process::{ANSWER_TIMEOUT, Process, VERIFY_TIMEOUT};
 use crate::attachment::{InlineRequest, SwitchKey};
 use crate::text::chain;
+use p4shield_abi::{Direction, FailPolicy, Verdict};
 use p4shield_control::{ClientError, Hello, MAX_OBJECTS, PROTOCOL_VERSION, ProgramSlot, Reply, Request};
 use p4shield_seal::TenantKey;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -98,6 +99,28 @@ pub(super) fn set_vms(
         let (info, log) = (info.is_some(), log.is_some());
         let request = Request::SetVm { vm: v as u16, name: vm.name.clone(), info, log };
         host.request(ProgramRequest { descriptors: &descriptors, ..ProgramRequest::new(request) })?;
+    }
+    Ok(())
+}
+
+/// Announces the configured programs: until such a program runs, the tenant's `fail` policy applies to its
+/// packets, not `no_program`.
+pub(super) fn expect_programs(
+    host: &mut impl ProgramHost,
+    config: &SupervisorConfig,
+) -> Result<(), ClientError> {
+    let fallback = match config.tenant.fail {
+        FailPolicy::Drop => Verdict::Drop,
+        FailPolicy::Pass => Verdict::Pass,
+    };
+    for (v, vm) in config.tenant.vms.iter().enumerate() {
+        for direction in Direction::ALL {
+            if !vm.programs[direction as usize].is_empty() {
+                let slot = ProgramSlot::new(v as u16, direction);
+                let request = Request::ExpectProgram { slot, fallback: fallback as u8 };
+                host.request(ProgramRequest::new(request))?;
+            }
+        }
     }
     Ok(())
 }

@@ -230,6 +230,7 @@ impl SupervisorThread {
         // A log has one writer: with placement `inline` that is a switch.
         let pages = (!self.config.inline).then_some(self.pages.as_slice());
         provision::set_vms(process, &self.config, pages)?;
+        provision::expect_programs(process, &self.config)?;
         self.epochs.settle();
         for v in 0..self.programs.len() {
             for direction in Direction::ALL {

@@ -5,6 +5,7 @@ use crate::inline::{InlineLibrary, InlineTenants};
 use crate::message::{
     DaemonMessage, Kind, LibraryMessage, MessageError, Notice, VERSION, cut, decode_order, encode,
 };
+use crate::polling::reserved_cores;
 use crate::setup::{Setup, SetupError};
 use crate::shared::Shared;
 use p4shield_abi::channel::Geometry;
@@ -149,6 +150,10 @@ impl ControlThread {
             if configured && now >= next_count {
                 next_count = now + COUNT;
                 self.shared.registry().count();
+                // System calls, hence without the lock.
+                let threads = self.shared.registry().polling_threads();
+                let cores = reserved_cores(&threads);
+                self.shared.registry().polling(cores);
             }
             let all_told = self.send_messages(&socket)?;
             let since = *deaf_since.get_or_insert_with(Instant::now);

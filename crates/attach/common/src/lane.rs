@@ -4,6 +4,7 @@
 //! through a mailbox. A packet continues in [`Mediator::submit_burst`].
 
 use crate::message::LaneId;
+use crate::polling::{PollingThread, PollingThreadReader};
 use crate::process;
 use p4shield_channel::Sleeper;
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
@@ -52,6 +53,7 @@ pub struct Lane<P> {
     /// Number of tenants that the mediator knows.
     tenants: usize,
     now: u64,
+    thread: PollingThread,
     owner: Weak<dyn LaneOwner>,
 }
 
@@ -69,9 +71,12 @@ impl<P: Packet + Send + 'static> Lane<P> {
         let mediator = mediator(config);
         let (poster, mailbox) = mailbox();
         let (events, received) = mpsc::channel();
-        let remote = LaneHandle { poster, events: received, counters: mediator.counters() };
+        let thread = PollingThread::default();
+        let counters = mediator.counters();
+        let remote = LaneHandle { poster, events: received, counters, thread: thread.reader() };
         let tenants = config.tenants.len();
-        let lane = Self { id, mediator, spec, mailbox, events, leaving: Vec::new(), tenants, now: 0, owner };
+        let leaving = Vec::new();
+        let lane = Self { id, mediator, spec, mailbox, events, leaving, tenants, now: 0, thread, owner };
         (lane, Box::new(remote))
     }
 
@@ -127,6 +132,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
     #[inline]
     pub fn check(&mut self, now: u64) {
         self.now = now;
+        self.thread.note(now);
         if self.mailbox.has_messages() || process::is_forked() {
             self.apply();
         }
@@ -305,12 +311,15 @@ pub(crate) trait LaneControl: Send {
     fn faults(&mut self) -> Vec<(usize, P4VmFault)>;
     /// Returns the packet counters.
     fn counters(&self) -> &Counters;
+    /// Returns the number of the thread that polls the lane, once one has.
+    fn polling_thread(&self) -> Option<i32>;
 }
 
 struct LaneHandle<P> {
     poster: Poster<LaneCommand<P>>,
     events: mpsc::Receiver<LaneEvent<P>>,
     counters: Arc<Counters>,
+    thread: PollingThreadReader,
 }
 
 impl<P: Packet + Send> LaneControl for LaneHandle<P> {
@@ -353,5 +362,9 @@ impl<P: Packet + Send> LaneControl for LaneHandle<P> {
 
     fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    fn polling_thread(&self) -> Option<i32> {
+        self.thread.get()
     }
 }

@@ -41,6 +41,7 @@ mod lane;
 mod listener;
 pub mod log;
 pub mod message;
+mod polling;
 #[allow(unsafe_code)]
 mod process;
 mod registry;

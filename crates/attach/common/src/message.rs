@@ -18,13 +18,15 @@ use serde::{Deserialize, Serialize};
 
 /// Version of the messages. Library and daemon are installed together; a mismatch means that one of
 /// them was not restarted.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// The most bytes of a name or a sentence in a message.
 pub const MAX_TEXT: usize = 1024;
 /// The most other names of a port.
 pub const MAX_ALIASES: usize = 16;
 /// The most [`Count`]s of a message.
 pub const MAX_COUNTS: usize = 128;
+/// The most cores of a message.
+pub const MAX_CORES: usize = 1024;
 /// The most ports, and the most lanes, of one switch.
 pub const MAX_EACH: usize = 4096;
 
@@ -185,6 +187,11 @@ pub enum LibraryMessage {
         counts: Vec<Count>,
         /// Counts of unowned packets.
         unowned: UnownedCounts,
+    },
+    /// All cores to which threads that poll lanes are bound; they replace the previous ones.
+    Polling {
+        /// At most [`MAX_CORES`].
+        cores: Vec<u32>,
     },
     /// The reply to [`DaemonMessage::Programs`].
     Programs {
@@ -369,11 +376,16 @@ pub fn decode_report(bytes: &[u8], descriptors: usize) -> Result<LibraryMessage,
         LibraryMessage::Counts { counts, .. } if counts.len() > MAX_COUNTS => {
             return Err(MessageError::TooMuch("counts"));
         }
+        LibraryMessage::Polling { cores } if cores.len() > MAX_CORES => {
+            return Err(MessageError::TooMuch("cores"));
+        }
         // The message's length bounds it, as with a P4 VM's replies.
         LibraryMessage::Programs { .. } => {}
         LibraryMessage::LaneUp { packets, .. } => packets.iter().try_for_each(|p| text(&p.tenant))?,
-        LibraryMessage::Counts { .. } | LibraryMessage::PortDown { .. } | LibraryMessage::LaneDown { .. } => {
-        }
+        LibraryMessage::Counts { .. }
+        | LibraryMessage::Polling { .. }
+        | LibraryMessage::PortDown { .. }
+        | LibraryMessage::LaneDown { .. } => {}
     }
     Ok(report)
 }

@@ -9,7 +9,7 @@
 use crate::inline::LoadedEngine;
 use crate::lane::LaneControl;
 use crate::message::{
-    Count, LaneId, LibraryMessage, MAX_COUNTS, Notice, PacketMemory, PortId, PortInfo, QueueSide,
+    Count, LaneId, LibraryMessage, MAX_CORES, MAX_COUNTS, Notice, PacketMemory, PortId, PortInfo, QueueSide,
     UnownedCounts, cut,
 };
 use crate::setup::{Setup, SetupError};
@@ -90,6 +90,8 @@ pub(crate) struct Registry {
     next: u32,
     /// Engines of tenants by index, for placement `inline`.
     engines: BTreeMap<u16, LoadedEngine>,
+    /// The cores that the daemon knows threads to poll on.
+    polling: BTreeSet<u32>,
     /// Messages to send, while the daemon is connected.
     outbox: Option<VecDeque<LibraryMessage>>,
 }
@@ -107,6 +109,7 @@ impl Registry {
             elsewhere: Vec::new(),
             next: 0,
             engines: BTreeMap::new(),
+            polling: BTreeSet::new(),
             outbox: None,
         })
     }
@@ -260,6 +263,7 @@ impl Registry {
         let lanes = self.lanes.iter().filter(|(_, entry)| self.ports.contains_key(&entry.port));
         outbox.extend(lanes.map(|(&lane, entry)| entry.up(lane)));
         self.outbox = Some(outbox);
+        self.polling.clear();
     }
 
     /// Detaches all channels: the daemon disconnected, and its P4 VMs ended.
@@ -406,6 +410,19 @@ impl Registry {
             ask.into_iter().for_each(|tenant| entry.control.explain(tenant));
         }
         reports.into_iter().for_each(|r| self.send(r));
+    }
+
+    /// Returns the numbers of the threads that poll lanes.
+    pub(crate) fn polling_threads(&self) -> BTreeSet<i32> {
+        self.lanes.values().filter_map(|entry| entry.control.polling_thread()).collect()
+    }
+
+    /// Queues the cores that threads poll on, if they changed.
+    pub(crate) fn polling(&mut self, cores: BTreeSet<u32>) {
+        if self.polling != cores {
+            self.send(LibraryMessage::Polling { cores: cores.iter().copied().take(MAX_CORES).collect() });
+            self.polling = cores;
+        }
     }
 
     /// Queues all lanes' counts, unless earlier messages still wait.

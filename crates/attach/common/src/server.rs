@@ -473,7 +473,7 @@ impl Connection {
                 self.lanes.contains_key(lane)
             }
             // The receiver knows whether it sent the request.
-            LibraryMessage::Programs { .. } => true,
+            LibraryMessage::Programs { .. } | LibraryMessage::Polling { .. } => true,
             LibraryMessage::Notice { port, .. } => port.is_none_or(|p| self.ports.contains(&p)),
         }
     }

@@ -141,7 +141,7 @@ const fn default_log_interval_ms() -> u64 {
 }
 
 const fn default_hold_ms() -> u64 {
-    50
+    200
 }
 
 const fn default_audited() -> bool {

@@ -276,9 +276,9 @@ impl Checker<'_> {
             no_program: self.word(
                 "no_program",
                 t.no_program.as_ref(),
-                &[("drop", NoProgram::Drop), ("pass", NoProgram::Pass), ("skip", NoProgram::Skip)],
+                &[("pass", NoProgram::Pass), ("drop", NoProgram::Drop), ("skip", NoProgram::Skip)],
             ),
-            deadline: self.duration("deadline", t.deadline.as_ref(), ms(2), ms(10_000)),
+            deadline: self.duration("deadline", t.deadline.as_ref(), ms(200), ms(10_000)),
             stall: self.duration("stall", t.stall.as_ref(), ms(1000), ms(60_000)),
             max_held: self.number("max_held", t.max_held.as_ref(), 1024, 1, 1 << 16),
             geometry: self.geometry(t),

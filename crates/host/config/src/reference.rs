@@ -165,12 +165,14 @@ const TENANT: &[Key] = &[
         "The tenant's key, made by `p4shield keygen`, with mode 0600. The tenant's agent and auditor have \
          the same key."),
     key("fail", "string", Value("\"drop\""), Words(&["drop", "pass"]), ALL,
-        "The policy for packets without a verdict at the deadline, and while the P4 VM does not run."),
-    key("no_program", "string", Value("\"drop\""), Words(&["drop", "pass", "skip"]), ALL,
-        "What happens to packets of a direction without a program: the P4 VM drops or passes them; with \
+        "The policy for packets without a verdict at the deadline, while the P4 VM does not run, and while a \
+         configured program does not run: it is missing or refused."),
+    key("no_program", "string", Value("\"pass\""), Words(&["pass", "drop", "skip"]), ALL,
+        "What happens to packets of a direction without a program: the P4 VM passes or drops them; with \
          `skip` they bypass the P4 VM and its log if there is no program when the daemon starts."),
-    key("deadline", "duration", Value("\"2ms\""), Text("above 0, up to `10s`"), ALL,
-        "The longest time for which the mediator holds a packet."),
+    key("deadline", "duration", Value("\"200ms\""), Text("above 0, up to `10s`"), ALL,
+        "The longest time for which the mediator holds a packet. A P4 VM that waits for its time slice is \
+         healthy: only one that hangs should miss the deadline."),
     key("stall", "duration", Value("\"1s\""), Text("above 0, up to `60s`"), ALL,
         "The time without an answer after which the daemon restarts the P4 VM."),
     key("max_held", "integer", Value("1024"), Range(1, 1 << 16), ALL,
@@ -191,7 +193,7 @@ const TENANT: &[Key] = &[
         "The address space of the P4 VM, and the memory limit of its cgroup."),
     key("cpu_percent", "integer", Absent("no limit"), Range(1, 100_000), ALL,
         "The CPU limit of the P4 VM's cgroup, in percent of a core."),
-    key("cpu", "integer", Absent("any core"), Range(0, MAX_CPU as u64), ALL,
+    key("cpu", "integer", Absent("any core on which no switch polls"), Range(0, MAX_CPU as u64), ALL,
         "The core of the thread that judges packets."),
     key("busy", "boolean", Value("false"), BOOLEAN, ALL,
         "`true`: the P4 VM polls and never sleeps; only for a P4 VM with a core of its own."),

@@ -51,7 +51,7 @@ fn missing_keys_have_defaults() {
     let config = parse(MINIMAL).unwrap();
     let tenant = &config.tenants[0];
     assert_eq!(tenant.fail, FailPolicy::Drop);
-    assert_eq!(tenant.no_program, NoProgram::Drop);
+    assert_eq!(tenant.no_program, NoProgram::Pass);
     assert_eq!(
         [NoProgram::Drop, NoProgram::Pass, NoProgram::Skip].map(NoProgram::verdict),
         [Verdict::Drop, Verdict::Pass, Verdict::Drop]
@@ -121,7 +121,7 @@ vm = "web"
         "6:8: name: \"a b\" is not a valid name of a tenant; write 1 to 64 letters, digits, '.', '_' or '-'",
         "7:8: fail: \"open\" is unknown; write \"drop\" or \"pass\"",
         "8:12: deadline: \"soon\" is not a duration above 0 and up to 10s; write for example deadline = \
-         \"2ms\"",
+         \"200ms\"",
         "9:9: slots: 1000 is not a power of two; write slots = 1024",
         "10:12: max_held: 0 is out of range; write a number from 1 to 65536",
         "13:14: addresses: \"10.0.0.2/24\" is not an IP address; write one without a prefix length",

@@ -9,6 +9,7 @@ use p4shield_abi::channel::Geometry;
 use p4shield_channel::{ChannelError, Doorbell, Requester, SharedMemory};
 use p4shield_control::{ClientError, Reply, Request, SocketError};
 use p4shield_mediator::P4VmChannel;
+use std::collections::BTreeSet;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,6 +111,11 @@ pub trait Attachment: Send + Sync {
     /// Returns why a mediator gave up a lane's channel to this tenant's P4 VM, until that channel is
     /// replaced.
     fn fault(&self, tenant: usize) -> Option<String>;
+
+    /// Returns the cores to which polling threads of switches are bound.
+    fn polling_cores(&self) -> BTreeSet<u32> {
+        BTreeSet::new()
+    }
 
     /// Returns the counters of all lanes since the attachment started.
     fn totals(&self) -> Totals;

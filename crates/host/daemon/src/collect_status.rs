@@ -69,6 +69,7 @@ impl DaemonState {
             restarts: report.restarts,
             error: report.error.clone(),
             channels: report.channels.clone(),
+            cores: report.cores.clone(),
             inline: report.inline.clone(),
             missing: sandbox.map(|s| s.missing.iter().map(ToString::to_string).collect()).unwrap_or_default(),
             landlock_abi: sandbox.map_or(0, |s| s.landlock_abi),
@@ -85,7 +86,10 @@ fn info_status(page: bool, p4vm: Option<&control::VmStatus>) -> InfoStatus {
         };
     };
     let all = [Info::Known, Info::Missing, Info::Stale, Info::Forged, Info::Replayed];
-    let status = all.into_iter().find(|s| *s as u8 == p.info).map_or("unknown", Info::name);
+    let mut status = all.into_iter().find(|s| *s as u8 == p.info).map_or("unknown", Info::name);
+    if p.info == Info::Missing as u8 && !p.directions.iter().any(|d| d.reads_info) {
+        status = "unread";
+    }
     let [accepted, forged, replayed, stale] = p.info_tally;
     InfoStatus { status: status.to_owned(), accepted, forged, replayed, stale }
 }

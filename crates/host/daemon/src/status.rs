@@ -76,6 +76,9 @@ pub struct TenantStatus {
     pub error: Option<String>,
     /// Why some lanes of switches have no channel to its P4 VM.
     pub channels: Option<String>,
+    /// Why its P4 VM shares a core with a switch's polling thread.
+    #[serde(default)]
+    pub cores: Option<String>,
     /// An error or note about programs that run in switches.
     pub inline: Option<String>,
     /// Measures of the sandbox that are missing and that the operator allows to be missing.
@@ -104,7 +107,8 @@ pub struct VmStatus {
 /// In-VM information, as the P4 VM sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InfoStatus {
-    /// `known`, `missing`, `stale`, `forged`, `replayed`, or `none` if the VM has no info page.
+    /// `known`, `missing`, `stale`, `forged`, `replayed`; `unread` if it is missing and no program reads it;
+    /// `none` if the VM has no info page.
     pub status: String,
     /// Snapshots accepted.
     pub accepted: u64,
@@ -227,6 +231,31 @@ pub struct PortStatus {
     pub notes: Vec<String>,
 }
 
+impl DirectionStatus {
+    /// Returns what befell packets that their program should have judged, with a remedy.
+    fn lost(&self) -> impl Iterator<Item = String> {
+        let count = |reason: &str| {
+            let without_verdict = self.dropped.iter().chain(&self.let_through);
+            without_verdict.filter(|(r, _)| r == reason).map(|(_, n)| n).sum::<u64>()
+        };
+        let late = (count("deadline") > 0).then(|| {
+            format!(
+                "packets without a verdict at the deadline: {}; give the P4 VM more time on a core (fewer \
+                 busy processes beside it, cpu, cpu_percent), or raise the tenant's deadline",
+                count("deadline")
+            )
+        });
+        let full = (count("full") > 0).then(|| {
+            format!(
+                "packets that found the queue or the channel full: {}; give the P4 VM more time on a core, \
+                 or raise the tenant's max_held and slots",
+                count("full")
+            )
+        });
+        late.into_iter().chain(full)
+    }
+}
+
 impl TenantStatus {
     /// Returns what is wrong with the tenant, each with a remedy.
     pub(crate) fn advice(&self) -> Vec<String> {
@@ -242,6 +271,9 @@ impl TenantStatus {
             advice.push(format!(
                 "tenant {name}: {channels}; use fewer queues, or distribute the switches over more hosts"
             ));
+        }
+        if let Some(cores) = &self.cores {
+            advice.push(format!("tenant {name}: {cores}"));
         }
         if let Some(inline) = &self.inline {
             advice.push(format!("tenant {name}: {inline}; see the switch's log"));
@@ -264,6 +296,7 @@ impl TenantStatus {
                         vm.name
                     ));
                 }
+                advice.extend(direction.lost().map(|lost| format!("{subject}, {word}: {lost}")));
             }
             let remedy = match vm.info.status.as_str() {
                 "missing" => "start `p4shield agent` in the VM",
@@ -288,12 +321,18 @@ mod tests {
     #[test]
     fn advice_has_a_remedy_for_each_fault() {
         let info = InfoStatus { status: "missing".into(), ..InfoStatus::default() };
-        let egress = DirectionStatus { error: Some("refused".into()), ..DirectionStatus::default() };
+        let egress = DirectionStatus {
+            error: Some("refused".into()),
+            dropped: vec![("deadline".into(), 3), ("full".into(), 1)],
+            let_through: vec![("deadline".into(), 4)],
+            ..DirectionStatus::default()
+        };
         let vm = VmStatus { name: "web".into(), info, egress, ..VmStatus::default() };
         let tenant = TenantStatus {
             name: "alice".into(),
             missing: vec!["landlock".into()],
             channels: Some("2 lanes have no channel".into()),
+            cores: Some("cpu = 3 is a core on which the switch polls".into()),
             vms: vec![vm],
             ..TenantStatus::default()
         };
@@ -304,6 +343,9 @@ mod tests {
             "allow_missing",
             "program load alice web egress",
             "p4shield agent",
+            "cpu = 3",
+            "at the deadline: 7",
+            "channel full: 1",
         ] {
             assert!(advice.iter().any(|a| a.contains(part)), "{part}: {advice:?}");
         }

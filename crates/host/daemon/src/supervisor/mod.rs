@@ -12,6 +12,7 @@
 //! too (`inline`).
 
 mod channels;
+mod cores;
 mod epochs;
 mod inline;
 mod pages;
@@ -47,6 +48,8 @@ pub(crate) struct SupervisorReport {
     pub(crate) inline: Option<String>,
     /// Why some lanes have no channel to the P4 VM.
     pub(crate) channels: Option<String>,
+    /// Why the P4 VM shares a core with a switch's polling thread.
+    pub(crate) cores: Option<String>,
     /// Why the program of a VM and direction does not run.
     pub(crate) refusals: Vec<[Option<String>; 2]>,
 }

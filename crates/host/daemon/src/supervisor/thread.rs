@@ -1,6 +1,7 @@
 //! The supervisor's thread: starts the P4 VM, checks it periodically, replaces it, and loads programs.
 
 use super::channels::Channels;
+use super::cores::CorePlacement;
 use super::epochs::Epochs;
 use super::inline::{InlineSwitches, VerifiedProgram};
 use super::pages::{Page, PageError};
@@ -45,6 +46,7 @@ pub(super) struct SupervisorThread {
     started: Instant,
     pause: Duration,
     channels: Channels,
+    cores: CorePlacement,
     /// Switches that run the programs themselves; empty unless the placement is `inline`.
     switches: InlineSwitches,
 }
@@ -64,6 +66,7 @@ impl SupervisorThread {
             started: Instant::now(),
             pause: FIRST_PAUSE,
             channels: Channels::default(),
+            cores: CorePlacement::default(),
             switches: InlineSwitches::default(),
             config,
             commands,
@@ -262,6 +265,10 @@ impl SupervisorThread {
         {
             return self.replace(&fault, Duration::ZERO);
         }
+        let Some(process) = &mut self.process else { return };
+        let polling = self.config.attachment.polling_cores();
+        let shared = self.cores.update(process.pid, self.config.tenant.cpu, &polling);
+        self.report().cores = shared;
         let Some(process) = &mut self.process else { return };
         match self.channels.update(&self.config, process) {
             Ok(refusal) => self.report().channels = refusal,

@@ -30,6 +30,7 @@ use pending::PendingRequests;
 use registry::SwitchRegistry;
 use roles::PortRoles;
 use rustix::event::{PollFd, PollFlags, poll};
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -199,6 +200,10 @@ impl Attachment for SwitchAttachment {
 
     fn fault(&self, tenant: usize) -> Option<String> {
         self.shared.registry().fault(tenant)
+    }
+
+    fn polling_cores(&self) -> BTreeSet<u32> {
+        self.shared.registry().polling_cores()
     }
 
     fn inline_switches(&self) -> Vec<SwitchKey> {

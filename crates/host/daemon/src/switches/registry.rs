@@ -10,7 +10,7 @@ use p4shield_attach::{Count, LaneId, Notice, Peer, PortId, PortInfo, QueueSide, 
 use p4shield_channel::PacketMemory;
 use p4shield_control::printable;
 use p4shield_mediator::Config;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -59,6 +59,8 @@ struct SwitchRecord {
     ports: BTreeMap<PortId, PortRecord>,
     lanes: BTreeMap<LaneId, LaneRecord>,
     remarks: Vec<Notice>,
+    /// The cores to which its polling threads are bound.
+    polling: BTreeSet<u32>,
     /// The endpoints of tunnels that were last sent to the library.
     sent_tunnels: Option<Vec<Tunnel>>,
 }
@@ -68,7 +70,7 @@ struct SwitchRecord {
 pub(super) struct RegistryChange {
     /// A port or a switch was added.
     pub(super) ports: bool,
-    /// A lane was added or removed, or a fault occurred.
+    /// A lane was added or removed, a fault occurred, or threads poll on other cores.
     pub(super) lanes: bool,
 }
 
@@ -113,6 +115,7 @@ impl SwitchRegistry {
                     ports: BTreeMap::new(),
                     lanes: BTreeMap::new(),
                     remarks: Vec::new(),
+                    polling: BTreeSet::new(),
                     sent_tunnels: None,
                 });
                 // The switch needs the endpoints of tunnels, and with placement `inline` its programs.
@@ -132,6 +135,10 @@ impl SwitchRegistry {
         match report {
             // Handled elsewhere.
             LibraryMessage::Hello { .. } | LibraryMessage::Programs { .. } => {}
+            LibraryMessage::Polling { cores } => {
+                switch.polling = cores.into_iter().collect();
+                change.lanes = true;
+            }
             LibraryMessage::PortUp { port, info } => {
                 switch.ports.insert(port, PortRecord { info, sent_role: None, remarks: Vec::new() });
                 change.ports = true;
@@ -271,6 +278,10 @@ impl SwitchRegistry {
 
     pub(super) fn fault(&self, tenant: usize) -> Option<String> {
         self.faults.get(tenant).cloned().flatten()
+    }
+
+    pub(super) fn polling_cores(&self) -> BTreeSet<u32> {
+        self.switches.iter().flat_map(|s| &s.polling).copied().collect()
     }
 
     pub(super) fn totals(&self) -> Totals {

@@ -52,8 +52,8 @@ fn status_and_metrics() {
     assert_ne!(alice.uid, bob.uid, "each P4 VM is a user of its own");
     assert!(alice.pid.is_some() && alice.missing.is_empty() && alice.landlock_abi > 0, "{alice:?}");
     assert_eq!(alice.vms[0].ingress.program.as_ref().map(String::len), Some(64));
-    assert_eq!((alice.vms[0].info.status.as_str(), bob.vms[0].info.status.as_str()), ("none", "missing"));
-    assert!(status.advice.iter().any(|a| a.contains("p4shield agent")), "{:?}", status.advice);
+    assert_eq!((alice.vms[0].info.status.as_str(), bob.vms[0].info.status.as_str()), ("none", "unread"));
+    assert!(!status.advice.iter().any(|a| a.contains("p4shield agent")), "{:?}", status.advice);
     wait_for("log records", || api::status(&socket).unwrap().tenants[1].vms[0].log_records > 0);
     let metrics = api::metrics(&socket).unwrap();
     assert!(metrics.contains("p4shield_p4vm_up{tenant=\"bob\"} 1"), "{metrics}");
@@ -245,11 +245,14 @@ fn a_p4_vm_that_fails_in_its_sandbox() {
 fn a_refused_program_at_start() {
     let fixture = Fixture::new("refused");
     let text = fixture.text("drop").replacen("ingress = [\"pass.o\"]", "ingress = [\"unsafe.o\"]", 1);
+    // The program is configured, so the tenant's fail policy applies and not no_program.
+    let text = text.replacen("name = \"alice\"\n", "name = \"alice\"\nno_program = \"pass\"\n", 1);
     let (daemon, attachment) = start(&fixture, &text);
     let _traffic = attachment.traffic();
     let alice = daemon.status().tenants[0].vms[0].clone();
     assert!(alice.ingress.program.is_none() && alice.ingress.error.is_some(), "{alice:?}");
     assert!(alice.egress.program.is_some());
     wait_for("drops", || daemon.status().tenants[0].vms[0].ingress.failed > 0);
+    assert_eq!(daemon.status().tenants[0].vms[0].ingress.passed, 0);
     assert!(daemon.status().advice.iter().any(|a| a.contains("p4shield verify")));
 }

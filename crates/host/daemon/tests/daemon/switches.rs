@@ -11,6 +11,7 @@ use p4shield_testbed::NetNs;
 use p4shield_testbed::ovsdb::Database;
 use p4shield_testbed::packet::udp;
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -26,10 +27,13 @@ pub(crate) const TESTS: &[Test] = &[
     ("open_vswitchs_database_determines_a_ports_vm", database),
     ("inline_programs_outlive_p4_vm_and_daemon", inline),
     ("garbage_on_the_attach_socket_has_no_effect", garbage),
+    ("p4_vms_leave_the_core_on_which_a_switch_polls", polling_core),
 ];
 
 pub(crate) const ALICE: usize = 0;
 pub(crate) const BOB: usize = 1;
+/// Name of a switch's polling thread.
+const POLLING: &str = "polling";
 /// Most packets of a lane in flight.
 const IN_FLIGHT: usize = 32;
 
@@ -106,7 +110,8 @@ impl Switch {
         let lanes = (0..2).map(|q| session.lane(port, q)).collect();
         let counts = Arc::new(PacketCounts::default());
         let shared = Arc::clone(&counts);
-        let thread = std::thread::spawn(move || poll(lanes, &shared));
+        let thread = std::thread::Builder::new().name(POLLING.into());
+        let thread = thread.spawn(move || poll(lanes, &shared)).unwrap();
         Self { session, counts, thread: Some(thread) }
     }
 
@@ -418,4 +423,59 @@ fn garbage() {
     switch.flows(ALICE, 1000);
     assert_eq!(switch.counts.dropped(ALICE), lost, "alice lost packets");
     assert_eq!(status(&fixture).switches.len(), 1);
+}
+
+/// The cores that the threads of a process may use, as the kernel lists them.
+fn cores(process: i32) -> Vec<String> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let status = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status")).ok();
+    let cores = |status: String| {
+        let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+        line.map(|list| list.trim().to_owned())
+    };
+    tasks.flatten().filter_map(status).filter_map(cores).collect()
+}
+
+/// Binds this process's polling threads to cores. Returns whether there is one.
+fn bind_polling_threads(cores: &CpuSet) -> bool {
+    let mut found = false;
+    for task in std::fs::read_dir("/proc/self/task").unwrap().flatten() {
+        let name = std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+        if name.trim() == POLLING {
+            let thread = task.file_name().to_str().and_then(|t| t.parse().ok()).and_then(Pid::from_raw);
+            sched_setaffinity(thread, cores).unwrap();
+            found = true;
+        }
+    }
+    found
+}
+
+fn polling_core() {
+    let fixture = Fixture::new("cores");
+    fixture.config(&text(&fixture));
+    let _daemon = Daemon::start(&fixture);
+    let all = sched_getaffinity(None).unwrap();
+    let first = (0..CpuSet::MAX_CPU).find(|core| all.is_set(*core)).unwrap();
+    let mut one = CpuSet::new();
+    one.set(first);
+    let switch = Switch::start(&fixture.at("p4shield.toml"), "port0");
+    let p4vms = || status(&fixture).tenants.into_iter().filter_map(|t| t.pid).collect::<Vec<_>>();
+    let everywhere = cores(std::process::id().cast_signed());
+    wait_for("the polling thread", || bind_polling_threads(&one));
+    if all.count() == 1 {
+        wait_for("the advice", || status(&fixture).advice.iter().any(|a| a.contains("pmd-cpu-mask")));
+    } else {
+        let left =
+            |pid: &i32| cores(*pid).iter().all(|list| list != &first.to_string() && list != &everywhere[0]);
+        wait_for("all P4 VMs to leave the core", || p4vms().iter().all(left));
+        // A new P4 VM does so, too.
+        let (old, bob) = (p4vms()[BOB], status(&fixture).tenants[BOB].pid.unwrap());
+        kill_process(Pid::from_raw(bob).unwrap(), Signal::KILL).unwrap();
+        wait_for("another P4 VM", || p4vms().get(BOB).is_some_and(|pid| *pid != old));
+        wait_for("it to leave the core", || p4vms().iter().all(left));
+    }
+    assert!(bind_polling_threads(&all));
+    let back = |pid: &i32| cores(*pid).iter().all(|list| list == &everywhere[0]);
+    wait_for("the P4 VMs to use all cores again", || p4vms().iter().all(back));
+    switch.flows(ALICE, 100);
 }

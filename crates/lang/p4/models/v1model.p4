@@ -167,6 +167,8 @@ extern void digest<T>(in bit<32> receiver, in T data);
 /// Drops the packet, unless egress_spec is set later.
 @deprecated("write mark_to_drop(standard_metadata)")
 extern void mark_to_drop();
+/// Drops the packet if `standard_metadata` is the pipeline's, or is copied to it, unless its egress_spec
+/// is set later.
 @pure
 extern void mark_to_drop(inout standard_metadata_t standard_metadata);
 

@@ -9,17 +9,18 @@ use p4shield_stf::device::Engine;
 /// Runs the scripts of a folder, which all have to pass. Returns their number, and skipped cases.
 fn all_pass(folder: &Path, includes: &[&Path]) -> (usize, Vec<String>) {
     let folders = Folders(includes.iter().map(|p| p.to_path_buf()).collect());
-    let (mut passed, mut skipped) = (0, Vec::new());
+    let (mut passed, mut skipped, mut failed) = (0, Vec::new(), Vec::new());
     for case in conformance::cases(folder, &[]).expect("a folder") {
         match conformance::run(&case, &folders, Engine::Both, Reject::Drop) {
             CaseResult::Passed => passed += 1,
             CaseResult::NoFunctions(why) if case.functions.is_some() => {
                 skipped.push(format!("{}: {why}", case.name))
             }
-            CaseResult::Failed(why) => panic!("{}: {why}", case.name),
-            other => panic!("{}: {other:?}", case.name),
+            CaseResult::Failed(why) => failed.push(format!("{}: {why}", case.name)),
+            other => failed.push(format!("{}: {other:?}", case.name)),
         }
     }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
     (passed, skipped)
 }
 

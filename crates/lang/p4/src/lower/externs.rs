@@ -23,7 +23,8 @@ impl Lowering<'_> {
             return Some(self.sized(v, 64, width));
         }
         match (&*f.name, c.args.as_slice()) {
-            ("mark_to_drop", [] | [CallArg::InOut(_)]) => self.mark_to_drop(),
+            ("mark_to_drop", []) => self.mark_to_drop(),
+            ("mark_to_drop", [CallArg::InOut(metadata)]) => self.mark_for_dropping(metadata),
             ("mark_to_pass", []) => self.b.write(self.packet.verdict, Opnd::C(1)),
             ("verify", [CallArg::In(check), CallArg::In(error)]) => {
                 let (ok, error) = (self.word(check), self.word(error));

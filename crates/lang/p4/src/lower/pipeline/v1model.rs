@@ -4,8 +4,11 @@
 //! error to ingress, copies the port that ingress chose to egress, and drops packets to the drop port.
 
 use super::{ControlStage, Lowering, ParserStage};
+use crate::hir::{Expr, ExprKind};
 use crate::ir::{BinOp, Cc, Op, Opnd, Ty};
+use crate::lower::storage::Value;
 use crate::source::Span;
+use crate::types::Type;
 use p4shield_abi::context::offset;
 
 /// The `egress_spec` of packets to drop.
@@ -91,7 +94,22 @@ impl Lowering<'_> {
         self.drop_unless(goes);
     }
 
-    /// Lowers `mark_to_drop`.
+    /// Lowers `mark_to_drop(metadata)`. v1model's documentation: it "modifies standard_metadata.egress_spec
+    /// to an implementation-specific special value" and "also assigns 0 to standard_metadata.mcast_grp".
+    /// So it changes its argument, which may be a copy that the pipeline never sees.
+    pub(in crate::lower) fn mark_for_dropping(&mut self, metadata: &Expr) {
+        let Type::Composite(c) = metadata.ty.base() else { return };
+        for (field, value) in [("egress_spec", DROP_PORT), ("mcast_grp", 0)] {
+            let Some((i, ty)) = c.field(field) else { continue };
+            let kind = ExprKind::Field(Box::new(metadata.clone()), i);
+            let target = Expr { kind, ty: ty.clone(), span: metadata.span };
+            if let (Some(lvalue), Some(width)) = (self.lvalue(&target), ty.scalar_width()) {
+                self.assign(&lvalue, &Value::Scalar(vec![Opnd::C(value)], width));
+            }
+        }
+    }
+
+    /// Lowers `mark_to_drop()`.
     pub(in crate::lower) fn mark_to_drop(&mut self) {
         if self.architecture == crate::control::Architecture::V1model {
             self.set_standard("egress_spec", Opnd::C(DROP_PORT));

@@ -74,15 +74,22 @@ impl Lowering<'_> {
         self.b.switch_to(good);
     }
 
-    /// Computes the Internet checksum over `data` and the bytes that the parser did not extract.
+    /// Computes the Internet checksum over `data` and the bytes that the parser did not extract, as one
+    /// string of bytes.
     fn sum_with_payload(&mut self, data: &Expr) -> Option<Opnd> {
-        let head = self.hash_of(data, algorithm::SUM16)?;
+        let input = self.bits_of(data)?;
+        let odd = self.is_odd(&input);
+        let head = self.hash_of_bits(data, &input, algorithm::SUM16)?;
         let parsed = self.b.read(self.packet.parsed);
         let rest = self.helper(helper::PAYLOAD_SUM, true, vec![parsed], 64);
         let known = self.b.cmp(Cc::Ule, rest, Opnd::C(0xffff), 64);
         let (go_on, refuse) = (self.b.new_block("payload"), self.refuse);
         self.b.branch(known, go_on, refuse);
         self.b.switch_to(go_on);
+        // Behind an odd number of bytes, the payload's even bytes are the low ones of their words. Swapping
+        // the bytes of its sum has the same effect (RFC 1071, section 2 (B), "Byte Order Independence").
+        let swapped = self.b.swap(2, rest);
+        let rest = self.select(odd, swapped, rest, 64);
         let mut total = self.b.bin(BinOp::Add, head, rest, 64);
         let high = self.b.bin(BinOp::Shr, total, Opnd::C(16), 64);
         let low = self.b.truncate(total, 16);

@@ -13,7 +13,7 @@ const MAX_BITS: u32 = 2048;
 
 /// The input of a hash: bits of values, and a slice of the packet among them.
 #[derive(Default)]
-struct HashInput {
+pub(super) struct HashInput {
     limbs: Vec<Opnd>,
     bits: u32,
     slice: Option<PacketSlice>,
@@ -55,10 +55,17 @@ impl Lowering<'_> {
 
     /// Computes a 64-bit hash of `data`.
     pub(super) fn hash_of(&mut self, data: &Expr, algorithm: u32) -> Option<Opnd> {
-        let HashInput { limbs, bits, slice } = self.bits_of(data)?;
+        let input = self.bits_of(data)?;
+        self.hash_of_bits(data, &input, algorithm)
+    }
+
+    /// Computes a 64-bit hash of the bits of `data`.
+    pub(super) fn hash_of_bits(&mut self, data: &Expr, input: &HashInput, algorithm: u32) -> Option<Opnd> {
+        let HashInput { limbs, bits, slice } = input;
+        let (bits, slice) = (*bits, *slice);
         // Random numbers do not depend on their input.
         if let Some(slice) = slice.filter(|_| algorithm != algorithm::RANDOM) {
-            return self.hash_with(data, &limbs, bits, slice, algorithm);
+            return self.hash_with(data, limbs, bits, slice, algorithm);
         }
         if bits == 0 && matches!(algorithm, algorithm::CSUM16 | algorithm::SUM16) {
             return Some(Opnd::C(if algorithm == algorithm::CSUM16 { 0xffff } else { 0 }));
@@ -67,7 +74,15 @@ impl Lowering<'_> {
             self.unsupported(data.span, &format!("a hash of {bits} bits"));
             return None;
         }
-        Some(self.hash_bits(&limbs, bits, algorithm))
+        Some(self.hash_bits(limbs, bits, algorithm))
+    }
+
+    /// Returns whether the bits fill an odd number of bytes.
+    pub(super) fn is_odd(&mut self, input: &HashInput) -> Opnd {
+        let fixed = Opnd::C(u64::from(input.bits.div_ceil(8) % 2));
+        let Some(slice) = input.slice else { return fixed };
+        let variable = self.b.truncate(slice.bytes, 1);
+        self.b.bin(BinOp::Xor, variable, fixed, 1)
     }
 
     /// Computes a 64-bit hash of this many bits.
@@ -116,7 +131,7 @@ impl Lowering<'_> {
     }
 
     /// Returns all bits of a value, its fields in sequence.
-    fn bits_of(&mut self, data: &Expr) -> Option<HashInput> {
+    pub(super) fn bits_of(&mut self, data: &Expr) -> Option<HashInput> {
         let value = self.value(data);
         let mut all = HashInput::default();
         if !self.append(&value, &mut all) {
@@ -140,7 +155,7 @@ impl Lowering<'_> {
             }
             Value::Group(items) | Value::Stack(items, _) => items.iter().all(|i| self.append(i, to)),
             Value::Header(h) => h.fields.iter().all(|i| self.append(i, to)),
-            Value::Opaque => false,
+            Value::Number(_) | Value::Opaque => false,
         }
     }
 

@@ -28,7 +28,9 @@ fn bits(f: &Function, o: Opnd, depth: u8) -> u64 {
         Op::Bin(BinOp::Shl, a, Opnd::C(n)) => fold::shl(get(*a), *n),
         Op::Bin(BinOp::Shr, a, Opnd::C(n)) => fold::shr(get(*a), *n),
         Op::Bin(BinOp::Shr | BinOp::Div, a, _) => fill(get(*a)),
-        Op::Bin(BinOp::Mod, a, b) => fill(get(*a)) & fill(get(*b)),
+        // The remainder of a division by zero is the dividend, as in eBPF.
+        Op::Bin(BinOp::Mod, a, Opnd::C(n)) if *n > 0 => fill(get(*a)) & fill(*n),
+        Op::Bin(BinOp::Mod, a, _) => fill(get(*a)),
         Op::Bin(BinOp::Add, a, b) => {
             let (x, y) = (get(*a), get(*b));
             // The sum may be one bit longer; common trailing zeros remain.

@@ -95,7 +95,7 @@ fn binary(f: &Function, op: BinOp, x: Opnd, y: Opnd, w: u8) -> Option<Rewrite> {
         (B::And, _) if possible & !c == 0 && possible & !mask(w) == 0 => Some(Rewrite::Use(x)),
         (B::And, _) if possible & c == 0 => Some(Rewrite::Use(Opnd::C(0))),
         (B::And, Some(Op::Bin(B::And, z, Opnd::C(d)))) => {
-            Some(Rewrite::Op(Op::Bin(B::And, *z, Opnd::C(c & d))))
+            Some(Rewrite::Op(Op::Bin(B::And, *z, Opnd::C(c & d & mask(width_of(f, x))))))
         }
         (B::Mul, _) if c.is_power_of_two() => {
             Some(Rewrite::Op(Op::Bin(B::Shl, x, Opnd::C(u64::from(c.trailing_zeros())))))
@@ -109,11 +109,11 @@ fn binary(f: &Function, op: BinOp, x: Opnd, y: Opnd, w: u8) -> Option<Rewrite> {
             Some(Rewrite::Op(Op::Bin(B::Add, *z, Opnd::C(c.wrapping_add(*d) & mask(w)))))
         }
         (B::Shr, _) if c >= 64 || possible >> c == 0 => Some(Rewrite::Use(Opnd::C(0))),
-        (B::Shr, Some(Op::Bin(B::Shr, z, Opnd::C(d)))) if c + d < 64 => {
+        (B::Shr, Some(Op::Bin(B::Shr, z, Opnd::C(d)))) if c + d < 64 && fits(f, *z, x) => {
             Some(Rewrite::Op(Op::Bin(B::Shr, *z, Opnd::C(c + d))))
         }
         (B::Shr, Some(Op::Bin(B::And, z, Opnd::C(m))))
-            if c < 64 && (m >> c).wrapping_add(1).is_power_of_two() =>
+            if c < 64 && (m >> c).wrapping_add(1).is_power_of_two() && *m <= mask(width_of(f, x)) =>
         {
             let make: fn(Opnd, u64, u8) -> Op = |o, m, _| Op::Bin(B::And, o, Opnd::C(m));
             Some(Rewrite::Chain(Op::Bin(B::Shr, *z, y), Ty::Int(width_of(f, *z).max(w)), make, m >> c, 0))
@@ -123,7 +123,7 @@ fn binary(f: &Function, op: BinOp, x: Opnd, y: Opnd, w: u8) -> Option<Rewrite> {
         (B::Xor, Some(Op::Cmp(cc, a, b, cw))) if w == 1 && c == 1 => {
             Some(Rewrite::Op(Op::Cmp(cc.negate(), *a, *b, *cw)))
         }
-        (B::Xor, Some(Op::Bin(B::Xor, z, Opnd::C(d)))) => {
+        (B::Xor, Some(Op::Bin(B::Xor, z, Opnd::C(d)))) if fits(f, *z, x) => {
             Some(Rewrite::Op(Op::Bin(B::Xor, *z, Opnd::C(c ^ d))))
         }
         _ => None,
@@ -146,6 +146,12 @@ fn swapped_part(f: &Function, n: u8, x: Opnd) -> Option<Rewrite> {
     let from = (u64::from(*m) * 8).checked_sub(k + width)?;
     let make: fn(Opnd, u64, u8) -> Op = |o, m, _| Op::Bin(BinOp::And, o, Opnd::C(m));
     Some(Rewrite::Chain(Op::Bin(BinOp::Shr, *y, Opnd::C(from)), Ty::Int(m * 8), make, mask(n * 8), 0))
+}
+
+/// Whether the result `x` of an operation that keeps the width of `z` contains all its bits: every
+/// operation wraps around at the width of its result, which may be narrower than an operand.
+fn fits(f: &Function, z: Opnd, x: Opnd) -> bool {
+    known::possible(f, z) <= mask(width_of(f, x))
 }
 
 fn width_of(f: &Function, o: Opnd) -> u8 {
@@ -231,24 +237,26 @@ fn equality(f: &Function, cc: Cc, x: Opnd, c: u64, w: u8) -> Option<Rewrite> {
         Op::Swap(n, z) if width_of(f, *z) == n * 8 => with(*z, fold::swap(*n, c), n * 8),
         // The comparison of a comparison with 0 is its complement.
         Op::Cmp(inner, a, b, cw) => Some(Rewrite::Op(Op::Cmp(inner.negate(), *a, *b, *cw))),
-        Op::Bin(BinOp::Add, z, Opnd::C(d)) if width_of(f, *z) == w => {
+        Op::Bin(BinOp::Add, z, Opnd::C(d)) if width_of(f, *z) == w && width_of(f, x) == w => {
             with(*z, c.wrapping_sub(*d) & mask(w), w)
         }
-        Op::Bin(BinOp::Xor, z, Opnd::C(d)) => with(*z, c ^ d, w),
+        Op::Bin(BinOp::Xor, z, Opnd::C(d)) if fits(f, *z, x) => with(*z, c ^ d, w),
         // The comparison of a difference with zero.
         Op::Bin(BinOp::Sub, a, b) if c == 0 && width_of(f, x) == w && f.bits(*a).max(f.bits(*b)) <= w => {
             Some(Rewrite::Op(Op::Cmp(cc, *a, *b, w)))
         }
         Op::Bin(BinOp::Shl, z, Opnd::C(n)) if *n < 64 => {
-            let possible = known::possible(f, *z);
-            let exact = possible << n >> n == possible && possible << n & !mask(w) == 0;
+            // The shift wraps around at its own width, which may be less than that of the comparison.
+            let (possible, own) = (known::possible(f, *z), mask(width_of(f, x)) & mask(w));
+            let exact = possible << n >> n == possible && possible << n & !own == 0;
             exact.then(|| with(*z, c >> n, w)).flatten()
         }
         Op::Bin(BinOp::Shr, z, Opnd::C(n)) if *n < 32 => {
             let zw = width_of(f, *z);
             let m = mask(zw) & !mask(*n as u8);
             // Masks of more than 32 bits do not fit an instruction.
-            (zw <= 32 && c << n <= mask(zw)).then(|| masked(*z, m, c << n, zw)).flatten()
+            let whole = known::possible(f, *z) >> n <= mask(width_of(f, x));
+            (zw <= 32 && whole && c << n <= mask(zw)).then(|| masked(*z, m, c << n, zw)).flatten()
         }
         Op::Bin(BinOp::And, z, Opnd::C(m)) => match f.op_of(*z)? {
             Op::Swap(n, y) if *n <= 4 && width_of(f, *y) == n * 8 => {
@@ -256,7 +264,7 @@ fn equality(f: &Function, cc: Cc, x: Opnd, c: u64, w: u8) -> Option<Rewrite> {
             }
             Op::Bin(BinOp::Shr, y, Opnd::C(n)) if *n < 32 && width_of(f, *y) <= 32 => {
                 let zw = width_of(f, *y);
-                let (m, c) = (m << n, c << n);
+                let (m, c) = ((m & mask(width_of(f, *z))) << n, c << n);
                 (m <= mask(zw) && c <= mask(zw)).then(|| masked(*y, m, c, zw)).flatten()
             }
             _ => None,

@@ -97,11 +97,35 @@ impl Lowering<'_> {
     ) {
         let end = self.b.new_block(&format!("end of {name}"));
         self.scopes.push(InlinedCallee { end, result, copy_out: copy_out.clone() });
-        body(self);
+        self.or_reject(&copy_out, body);
         self.b.jump(end);
         self.scopes.pop();
         self.b.switch_to(end);
         self.copy_out(&copy_out);
+    }
+
+    /// Lowers the body of a callee. Where it rejects the packet, the copies to out and inout arguments
+    /// precede the caller's reject: "The sub-parser's reject state is identified with the reject state of
+    /// the current parser", and the architecture may continue with what the parser extracted so far.
+    fn or_reject(
+        &mut self,
+        copy_out: &[(Rc<super::storage::Storage>, super::lvalue::LValue)],
+        body: impl FnOnce(&mut Self),
+    ) {
+        if copy_out.is_empty() {
+            return body(self);
+        }
+        let rejected = self.b.new_block("callee rejects");
+        let outer = std::mem::replace(&mut self.reject, rejected);
+        body(self);
+        self.reject = outer;
+        let end = self.b.at;
+        self.b.switch_to(rejected);
+        if !self.b.is_dead() {
+            self.copy_out(copy_out);
+            self.b.jump(outer);
+        }
+        self.b.switch_to(end);
     }
 
     /// Binds a parameter to its argument.
@@ -212,7 +236,7 @@ impl Lowering<'_> {
                 let saved = std::mem::replace(&mut self.path, path.to_vec());
                 self.bind_ctor(&parser.ctor_params, &inst.args);
                 self.path.push(inst.name.clone());
-                self.parse_states(&parser);
+                self.or_reject(&copies, |l| l.parse_states(&parser));
                 self.path = saved;
                 self.copy_out(&copies);
             }

@@ -174,6 +174,7 @@ impl Type {
             | Self::Extern(_)
             | Self::Object(_) => false,
             Self::Composite(c) if c.kind == Composite::Struct => c.fields.iter().all(|(_, t)| t.is_runtime()),
+            Self::Tuple(ts) => ts.iter().all(Self::is_runtime),
             _ => true,
         }
     }

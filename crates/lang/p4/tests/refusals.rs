@@ -1,5 +1,7 @@
 //! Programs that the language forbids, and the locations of the errors.
 
+mod common;
+
 use p4shield_p4::{NoIncludes, Options, check};
 
 /// Returns the lines of the errors with this code.
@@ -124,4 +126,23 @@ fn the_field_order_of_action_arguments_does_not_matter() {
     };
     refused(&text("{ y = k, x = e() }"), "E0603", &[]);
     refused(&text("{ y = e(), x = k }"), "E0603", &[7]);
+}
+
+/// A control with a constructor parameter `n` of -3, which the pipeline applies.
+fn with_number(body: &str) -> String {
+    let inner = format!("control C(inout bit<8> v)(int n) {{ apply {{ {body} }} }}\ncontrol pipe");
+    common::program("bit<8> a;", "", "C(-3) c;", "c.apply(hdr.h.a);").replace("control pipe", &inner)
+}
+
+#[test]
+fn numbers_without_a_width_are_known_at_compile_time() {
+    let one = |body: &str, code: &str| assert_eq!(lines(&with_number(body), code).len(), 1, "{body}");
+    for known in ["v = (bit<8>)((int)v + 1 - n);", "v = (bit<8>)(-(int)v);", "v = v << -n;", "v[3:0] = n;"] {
+        let found = check("t.p4", &with_number(known), &NoIncludes, &Options::default()).plain();
+        assert!(found.iter().all(|p| !p.error), "{known}: {found:?}");
+    }
+    one("v = v << n;", "E0503");
+    // The lowest bits of a quotient depend on the highest of the operands.
+    one("v = (bit<8>)((int)v / 2);", "E0501");
+    one("tuple<int, bool> t = { 1, true };", "E0407");
 }

@@ -18,7 +18,7 @@ fn to_type(v: BigInt, ty: &Type) -> BigInt {
     }
 }
 
-pub(super) fn unary(op: UnaryOp, v: &BigInt, ty: &Type) -> BigInt {
+pub(crate) fn unary(op: UnaryOp, v: &BigInt, ty: &Type) -> BigInt {
     match op {
         UnaryOp::Not => BigInt::from(u8::from(v.is_zero())),
         UnaryOp::Complement => to_type(!v, ty),
@@ -28,7 +28,7 @@ pub(super) fn unary(op: UnaryOp, v: &BigInt, ty: &Type) -> BigInt {
 }
 
 /// Evaluates `a op b`, where `ty` is the type of the result.
-pub(super) fn binary(op: BinaryOp, a: &BigInt, b: &BigInt, left: &Type, right: &Type, ty: &Type) -> Folded {
+pub(crate) fn binary(op: BinaryOp, a: &BigInt, b: &BigInt, left: &Type, right: &Type, ty: &Type) -> Folded {
     use BinaryOp as B;
     let truth = |c: bool| BigInt::from(u8::from(c));
     let v = match op {

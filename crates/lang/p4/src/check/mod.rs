@@ -16,7 +16,7 @@ mod defaults;
 mod depth;
 mod enums;
 mod expr;
-mod fold;
+pub(crate) mod fold;
 mod infer;
 mod instances;
 mod key_names;

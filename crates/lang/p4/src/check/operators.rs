@@ -151,8 +151,10 @@ impl Checker<'_> {
                 let known = r.as_const().is_some();
                 // A shift of a number without a width needs a constant distance:
                 // otherwise the width is unknown.
-                let distance = matches!(r.ty, Type::Bit(_)) && (*a != Type::InfInt || known)
-                    || matches!(b, Type::InfInt | Type::Int(_)) && known;
+                let later = known || self.is_known_after_instantiation(r);
+                let distance = matches!(r.ty, Type::Bit(_)) && (*a != Type::InfInt || later)
+                    || *b == Type::InfInt && later
+                    || matches!(b, Type::Int(_)) && known;
                 if r.as_const().is_some_and(Signed::is_negative) {
                     let message = "negative shift distance";
                     return self.refuse(Code::BadConstant, r.span, message, "shift in the other direction");

@@ -4,7 +4,7 @@ use super::argument_list::ArgumentList;
 use super::{Checker, ScopeKind, Symbol};
 use crate::ast::{self, DeclKind, ExprKind as Ast, StmtKind as AstStmt};
 use crate::diagnostics::Code;
-use crate::hir::{Case, ExprKind, Stmt, StmtKind, TableId};
+use crate::hir::{Case, Expr, ExprKind, Stmt, StmtKind, TableId};
 use crate::source::Span;
 use crate::types::Type;
 
@@ -144,6 +144,13 @@ impl Checker<'_> {
             let message = format!("the elements are {element}, not {ty}");
             return self.refuse(Code::TypeMismatch, span, message, "use the type of the elements");
         }
+        let array = match array.kind {
+            ExprKind::Aggregate(items) => {
+                let items = items.into_iter().map(|i| self.coerce(i, &ty)).collect();
+                Expr { kind: ExprKind::Aggregate(items), ..array }
+            }
+            _ => array,
+        };
         self.scoped(|c| {
             let variable = declare(c);
             let body = c.loop_body(body);

@@ -212,7 +212,7 @@ pub(crate) enum MatchKind {
     Other,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Table {
     /// Its name in the control plane: the declared name, or the value of `@name`.
     pub(crate) name: Name,
@@ -241,14 +241,14 @@ impl Table {
 }
 
 /// A table property that the architecture defines.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Property {
     pub(crate) name: Name,
     pub(crate) span: Span,
     pub(crate) value: CtorArg,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Key {
     pub(crate) value: Expr,
     pub(crate) kind: MatchKind,
@@ -260,7 +260,7 @@ pub(crate) struct Key {
 
 /// An action in a table's list: arguments for its parameters with a direction. Entries supply the
 /// other parameters.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ActionUse {
     pub(crate) action: ActionId,
     pub(crate) args: Vec<CallArg>,
@@ -273,14 +273,14 @@ pub(crate) struct ActionUse {
 }
 
 /// An action with all its arguments.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct BoundAction {
     /// Index into the table's actions.
     pub(crate) index: usize,
     pub(crate) data: Vec<Expr>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) keys: Vec<Keyset>,
     pub(crate) action: BoundAction,

@@ -1,14 +1,21 @@
 //! Lowering of expressions.
 
+use super::number::number_limbs;
 use super::storage::{HeaderValue, NOT_EXTRACTED, Storage, Value, limb_count, limb_width};
 use super::{Binding, Lowering};
 use crate::ast::{BinaryOp, UnaryOp};
+use crate::check::fold;
 use crate::constant::{limbs, small};
+use crate::diagnostics::Code;
 use crate::hir::{Expr, ExprKind, VarId};
 use crate::ir::{BinOp, Block, Cc, Opnd, Ty, mask};
 use crate::source::Span;
 use crate::types::Type;
+use num_traits::{Signed, Zero};
 use std::rc::Rc;
+
+/// Width of a number without a width where any machine word will do.
+const MAX_WORD: u32 = 64;
 
 impl Lowering<'_> {
     pub(super) fn value(&mut self, e: &Expr) -> Value {
@@ -22,6 +29,7 @@ impl Lowering<'_> {
     pub(super) fn limbs(&mut self, e: &Expr) -> Vec<Opnd> {
         match self.value(e) {
             Value::Scalar(limbs, _) => limbs,
+            Value::Number(n) => number_limbs(&n, MAX_WORD),
             _ => vec![Opnd::C(0); limb_count(e.ty.scalar_width().unwrap_or(1))],
         }
     }
@@ -36,6 +44,9 @@ impl Lowering<'_> {
     }
 
     fn value_here(&mut self, e: &Expr) -> Value {
+        if e.ty == Type::InfInt {
+            return self.number(e).map_or(Value::Opaque, Value::Number);
+        }
         let width = e.ty.scalar_width().unwrap_or(0);
         let scalar = |limbs| Value::Scalar(limbs, width);
         match &e.kind {
@@ -49,6 +60,10 @@ impl Lowering<'_> {
                 self.part(e)
             }
             ExprKind::StackLastIndex(stack) => scalar(vec![self.last_index(stack)]),
+            ExprKind::Slice(b, hi, lo) if b.ty == Type::InfInt => {
+                let limbs = self.number_bits(b, hi + 1);
+                scalar(self.extract_bits(&limbs, *lo, hi - lo + 1))
+            }
             ExprKind::Slice(b, hi, lo) => {
                 let limbs = self.limbs(b);
                 scalar(self.extract_bits(&limbs, *lo, hi - lo + 1))
@@ -56,6 +71,7 @@ impl Lowering<'_> {
             ExprKind::Unary(op, a) => scalar(self.unary(*op, a, width)),
             ExprKind::Binary(BinaryOp::And | BinaryOp::Or, ..) | ExprKind::Ternary(..) => self.by_branches(e),
             ExprKind::Binary(op, a, b) => self.binary(*op, a, b, e),
+            ExprKind::Cast(a) if a.ty == Type::InfInt => scalar(self.number_bits(a, width)),
             ExprKind::Cast(a) => {
                 let limbs = self.limbs(a);
                 let from = a.ty.scalar_width().unwrap_or(0);
@@ -110,7 +126,7 @@ impl Lowering<'_> {
     }
 
     /// Reads a part of a value: of a variable without reading the rest, otherwise of the whole value.
-    fn part(&mut self, e: &Expr) -> Value {
+    pub(super) fn part(&mut self, e: &Expr) -> Value {
         if let Some(options) = self.options(e) {
             return self.load_options(&options, &e.ty);
         }
@@ -229,6 +245,9 @@ impl Lowering<'_> {
             let same = self.equal_values(&x, &y);
             return Value::Scalar(vec![if op == BinaryOp::Eq { same } else { self.b.not(same) }], 1);
         }
+        if a.ty == Type::InfInt && b.ty == Type::InfInt {
+            return self.compare_numbers(op, a, b, e);
+        }
         let (wa, wb) = (a.ty.scalar_width().unwrap_or(0), b.ty.scalar_width().unwrap_or(0));
         let signed = matches!(a.ty.base(), Type::Int(_));
         let x = self.limbs(a);
@@ -280,6 +299,15 @@ impl Lowering<'_> {
         Value::Scalar(limbs, width)
     }
 
+    /// Lowers a comparison of numbers without a width.
+    fn compare_numbers(&mut self, op: BinaryOp, a: &Expr, b: &Expr, e: &Expr) -> Value {
+        let holds = match (self.number(a), self.number(b)) {
+            (Some(x), Some(y)) => fold::binary(op, &x, &y, &a.ty, &b.ty, &e.ty).ok(),
+            _ => None,
+        };
+        Value::Scalar(vec![Opnd::C(u64::from(holds.is_some_and(|v| !v.is_zero())))], 1)
+    }
+
     fn saturating(&mut self, op: BinaryOp, x: Opnd, y: Opnd, w: u8, signed: bool) -> Opnd {
         let add = op == BinaryOp::AddSat;
         let raw = self.b.bin(if add { BinOp::Add } else { BinOp::Sub }, x, y, w);
@@ -299,8 +327,12 @@ impl Lowering<'_> {
     }
 
     fn shift(&mut self, left: bool, x: &[Opnd], by: &Expr, width: u32, signed: bool) -> Vec<Opnd> {
-        if let Some(n) = by.as_const() {
-            return self.shift_const(left, x, small(n).unwrap_or(u32::MAX), width, signed);
+        if let Some(n) = self.known(by) {
+            if n.is_negative() {
+                let hint = "shift in the other direction";
+                self.error(Code::BadConstant, by.span, "negative shift distance", hint);
+            }
+            return self.shift_const(left, x, small(&n).unwrap_or(u32::MAX), width, signed);
         }
         let distance = self.clamped(by);
         self.shift_by(left, x, distance, width, signed)
@@ -309,6 +341,10 @@ impl Lowering<'_> {
     fn equal_values(&mut self, a: &Value, b: &Value) -> Opnd {
         match (a, b) {
             (Value::Scalar(x, w), Value::Scalar(y, _)) => self.equal(x, y, *w),
+            (Value::Number(x), Value::Number(y)) => Opnd::C(u64::from(x == y)),
+            (Value::Scalar(x, w), Value::Number(n)) | (Value::Number(n), Value::Scalar(x, w)) => {
+                self.equal(x, &number_limbs(n, *w), *w)
+            }
             (Value::Group(xs), Value::Group(ys))
             | (Value::Stack(xs, _), Value::Stack(ys, _) | Value::Group(ys))
             | (Value::Group(xs), Value::Stack(ys, _)) => self.all_equal(xs, ys),

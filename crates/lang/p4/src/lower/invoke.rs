@@ -140,6 +140,9 @@ impl Lowering<'_> {
                 Some(o) => Binding::Object(o),
                 None => return,
             },
+            CallArg::In(e) if p.ty.contains(&|t| *t == Type::InfInt) => {
+                Binding::Constant(self.constant_argument(e))
+            }
             CallArg::In(e) => {
                 let v = self.value(e);
                 let s = self.storage(&p.ty);
@@ -189,6 +192,17 @@ impl Lowering<'_> {
             }
             self.bind(p, a, copies);
         }
+    }
+
+    /// Returns an argument that contains numbers without a width; reports parts that are known only at run
+    /// time, because its value must not change while the body runs.
+    fn constant_argument(&mut self, e: &hir::Expr) -> hir::Expr {
+        let e = self.resolved(e);
+        let open = |e: &hir::Expr| matches!(e.kind, hir::ExprKind::Var(_) | hir::ExprKind::Call(_));
+        if e.any(&open) {
+            self.number(&e);
+        }
+        e
     }
 
     pub(super) fn object(&self, o: Object) -> Option<BoundObject> {
@@ -265,7 +279,8 @@ impl Lowering<'_> {
             let binding = match a {
                 CtorArg::Value(e) => match &e.kind {
                     hir::ExprKind::Var(v) => self.env.get(v).cloned(),
-                    _ => Some(Binding::Constant(e.clone())),
+                    // Now: its parameters may have other values when the body is lowered.
+                    _ => Some(Binding::Constant(self.resolved(e))),
                 },
                 CtorArg::Object(o) => self.object(*o).map(Binding::Object),
                 CtorArg::Missing => None,
@@ -277,16 +292,8 @@ impl Lowering<'_> {
     }
 
     /// Returns the number of a constructor argument.
-    pub(super) fn ctor_number(&self, a: &CtorArg) -> Option<num_bigint::BigInt> {
-        let CtorArg::Value(e) = a else { return None };
-        match &e.kind {
-            hir::ExprKind::Const(v) => Some(v.clone()),
-            hir::ExprKind::Var(v) => match self.env.get(v) {
-                Some(Binding::Constant(e)) => e.as_const().cloned(),
-                _ => None,
-            },
-            _ => None,
-        }
+    pub(super) fn ctor_number(&mut self, a: &CtorArg) -> Option<num_bigint::BigInt> {
+        if let CtorArg::Value(e) = a { self.known(e) } else { None }
     }
 }
 

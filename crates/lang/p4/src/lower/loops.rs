@@ -67,10 +67,10 @@ impl Lowering<'_> {
         let ty = low.ty.clone();
         let width = ty.scalar_width().unwrap_or(0);
         let variable = self.storage(&ty);
-        if let (Some(a), Some(b)) = (low.as_const(), high.as_const()) {
+        if let (Some(a), Some(b)) = (self.known(low), self.known(high)) {
             let end = self.b.new_block("loop end");
-            let mut i = a.clone();
-            while i <= *b && !self.b.is_dead() && self.count(low.span) {
+            let mut i = a;
+            while i <= b && !self.b.is_dead() && self.count(low.span) {
                 let value = Value::Scalar(limbs(&i, width).into_iter().map(Opnd::C).collect(), width);
                 self.env.insert(v, Binding::Storage(variable.clone()));
                 self.store(&variable, &value);

@@ -12,6 +12,7 @@ mod invoke;
 mod layout;
 mod loops;
 mod lvalue;
+mod number;
 mod objects;
 mod parser;
 mod pipeline;

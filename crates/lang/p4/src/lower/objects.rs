@@ -146,7 +146,8 @@ impl Lowering<'_> {
         if let Some(map) = self.maps_by_path.get(&(id, path.clone())) {
             return Some(Array { map: *map, kind, width, bytes });
         }
-        let size = inst.args.first().and_then(|a| self.ctor_number(a)).as_ref().and_then(small);
+        let size = inst.args.first().and_then(|a| self.ctor_number(a));
+        let size = size.as_ref().and_then(small);
         let Some(size) = size.filter(|s| (1..=MAX_ELEMENTS).contains(s)) else {
             let hint = format!("sizes are from 1 to {MAX_ELEMENTS}");
             self.error(Code::BadInstance, inst.span, "invalid size", hint);

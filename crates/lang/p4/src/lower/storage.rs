@@ -54,6 +54,8 @@ pub(super) const NOT_EXTRACTED: u64 = 0xffff_ffff;
 #[derive(Clone, Debug)]
 pub(super) enum Value {
     Scalar(Vec<Opnd>, u32),
+    /// A number without a width, which is known at compile time.
+    Number(num_bigint::BigInt),
     Group(Vec<Self>),
     Header(Box<HeaderValue>),
     Stack(Vec<Self>, Opnd),
@@ -209,6 +211,10 @@ impl Lowering<'_> {
         match (s, v) {
             (Storage::Scalar(slots, _), Value::Scalar(limbs, _)) => {
                 slots.iter().zip(limbs).for_each(|(s, l)| self.b.write(*s, *l));
+            }
+            (Storage::Scalar(slots, width), Value::Number(n)) => {
+                let limbs = super::number::number_limbs(n, *width);
+                slots.iter().zip(limbs).for_each(|(s, l)| self.b.write(*s, l));
             }
             (Storage::Group(ss), Value::Group(vs)) | (Storage::Stack(ss, _), Value::Group(vs)) => {
                 ss.iter().zip(vs).for_each(|(s, v)| self.store(s, v));

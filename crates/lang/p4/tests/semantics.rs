@@ -347,3 +347,11 @@ fn lookahead_and_advance() {
     b.drops(&[15, 0, 0, 0]);
     b.drops(&[0, 0]);
 }
+
+#[test]
+fn calls_of_a_function_in_its_own_arguments_are_separate() {
+    let f = "bit<8> minus(in bit<8> x, in bit<8> y) { return x - y; }\ncontrol pipe";
+    let body = "hdr.h.a = minus(hdr.h.a, minus(hdr.h.b, 1));";
+    let mut b = Bench::new(&program("bit<8> a; bit<8> b;", "", "", body).replace("control pipe", f));
+    assert_eq!(b.passes(&[100, 30]), [71, 30]);
+}

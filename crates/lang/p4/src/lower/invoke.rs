@@ -69,19 +69,22 @@ impl Lowering<'_> {
         let mut data = data.map(<[_]>::iter);
         let mut args = args.iter();
         let mut copies = Vec::new();
+        let mut bindings = Vec::new();
         for p in &r.params {
             if p.direction == Direction::None
                 && let Some(data) = &mut data
             {
                 if let Some(s) = data.next() {
-                    self.env.insert(p.var, Binding::Storage(s.clone()));
+                    bindings.push((p.var, Binding::Storage(s.clone())));
                 }
                 continue;
             }
             if let Some(arg) = args.next() {
-                self.bind(p, arg, &mut copies);
+                bindings.extend(self.bind(p, arg, &mut copies));
             }
         }
+        // Only now: an argument may call the same routine.
+        self.env.extend(bindings);
         let result = (r.result != Type::Void).then(|| self.storage(&r.result));
         self.inline(&r.name, result.clone(), copies, |l| l.stmts(&r.body));
         result.map(|s| self.load(&s))
@@ -128,18 +131,15 @@ impl Lowering<'_> {
         self.b.switch_to(end);
     }
 
-    /// Binds a parameter to its argument.
+    /// Evaluates an argument; returns the parameter and what it refers to.
     fn bind(
         &mut self,
         p: &Param,
         arg: &CallArg,
         copies: &mut Vec<(Rc<super::storage::Storage>, super::lvalue::LValue)>,
-    ) {
+    ) -> Option<(hir::VarId, Binding)> {
         let binding = match arg {
-            CallArg::Object(o) => match self.object(*o) {
-                Some(o) => Binding::Object(o),
-                None => return,
-            },
+            CallArg::Object(o) => Binding::Object(self.object(*o)?),
             CallArg::In(e) if p.ty.contains(&|t| *t == Type::InfInt) => {
                 Binding::Constant(self.constant_argument(e))
             }
@@ -168,7 +168,7 @@ impl Lowering<'_> {
                 Binding::Storage(s)
             }
         };
-        self.env.insert(p.var, binding);
+        Some((p.var, binding))
     }
 
     /// Binds the parameters of a parser or control. Its body sees nothing else of the caller, so an inout
@@ -181,17 +181,19 @@ impl Lowering<'_> {
         copies: &mut Vec<(Rc<super::storage::Storage>, super::lvalue::LValue)>,
     ) {
         let roots: Vec<Option<hir::VarId>> = args.iter().map(root).collect();
+        let mut bindings = Vec::new();
         for (i, (p, a)) in params.iter().zip(args).enumerate() {
             let alone = roots[i].is_some() && roots.iter().filter(|r| **r == roots[i]).count() == 1;
             if let CallArg::InOut(e) = a
                 && alone
                 && let Some(storage) = self.storage_of(e)
             {
-                self.env.insert(p.var, Binding::Storage(storage));
+                bindings.push((p.var, Binding::Storage(storage)));
                 continue;
             }
-            self.bind(p, a, copies);
+            bindings.extend(self.bind(p, a, copies));
         }
+        self.env.extend(bindings);
     }
 
     /// Returns an argument that contains numbers without a width; reports parts that are known only at run
@@ -275,6 +277,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn bind_ctor(&mut self, params: &[Param], args: &[CtorArg]) {
+        let mut bindings = Vec::new();
         for (p, a) in params.iter().zip(args) {
             let binding = match a {
                 CtorArg::Value(e) => match &e.kind {
@@ -285,10 +288,9 @@ impl Lowering<'_> {
                 CtorArg::Object(o) => self.object(*o).map(Binding::Object),
                 CtorArg::Missing => None,
             };
-            if let Some(b) = binding {
-                self.env.insert(p.var, b);
-            }
+            bindings.extend(binding.map(|b| (p.var, b)));
         }
+        self.env.extend(bindings);
     }
 
     /// Returns the number of a constructor argument.

@@ -36,6 +36,9 @@ mod constant;
 pub mod control;
 mod ctypes;
 pub mod diagnostics;
+#[cfg(test)]
+#[path = "../tests/evaluator/mod.rs"]
+mod evaluator;
 pub mod explain;
 mod graph;
 mod hir;

@@ -1,0 +1,244 @@
+//! The evaluator and the compiled program agree: on our example programs, on the regression programs, and
+//! on random programs.
+
+use super::{Machine, Outcome, generate};
+use crate::diagnostics::Sink;
+use crate::source::SourceMap;
+use crate::{Included, Options, Resolver};
+use p4shield_abi::Verdict;
+use p4shield_abi::info::{InfoStatus, Snapshot, field};
+use p4shield_bpf::verify::{Cache, Limits, Report, verify};
+use p4shield_bpf::{EngineOptions, Meta, Mode, Object, Packet, Program, VmInfo, link};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use std::path::{Path, PathBuf};
+
+/// In-VM information that the programs read: functions, fields and values.
+const INFORMATION: &[(&str, u32, u64)] = &[
+    ("get_tcp_mem_used", field::TCP_MEM_USED, 5_000),
+    ("get_tcp_mem_threshold", field::TCP_MEM_THRESHOLD, 4_000),
+    ("get_tcp_mem", field::TCP_MEM, 4_000 << 32 | 5_000),
+    ("get_rx_utilisation", field::INTERFACE_BASE + field::INTERFACE_RX_UTILISATION, 9_100),
+    ("get_app_value", field::APP_BASE, 1),
+];
+
+struct Folder(PathBuf);
+
+impl Resolver for Folder {
+    fn resolve(&self, path: &str, _: bool, _: &str) -> Option<Included> {
+        let text = std::fs::read_to_string(self.0.join(path)).ok()?;
+        Some(Included { name: path.to_owned(), text })
+    }
+}
+
+/// The compiled program on the interpreter.
+struct Engine {
+    program: Program,
+    packet: Packet,
+    info: VmInfo,
+    ports: bool,
+}
+
+/// The header copy of the engine; tests use shorter packets.
+const COPY: usize = 512;
+
+impl Engine {
+    /// Verifies and loads a program. The proof for a random program takes a hundred times longer than its
+    /// packets, so it is omitted for those: the interpreter checks every access.
+    fn new(compiled: &crate::Compiled, proof: bool) -> Result<Self, String> {
+        let object = Object::parse(&compiled.object).map_err(|e| e.to_string())?;
+        let linked = link(&[object]).map_err(|e| e.to_string())?;
+        let report = Report {
+            instructions: compiled.facts.instructions,
+            max_loop_count: 0,
+            verifier: String::new(),
+            elapsed: std::time::Duration::ZERO,
+        };
+        let verified = match proof {
+            true => verify(linked, &Limits::default()),
+            false => Cache::in_memory().verify(linked, &Limits::default(), |_| Ok(report)),
+        };
+        let (verified, _) = verified.map_err(|e| e.to_string())?;
+        let options = EngineOptions { mode: Mode::Interpreter, ..EngineOptions::default() };
+        let program = Program::load(&verified, &options).map_err(|e| e.to_string())?;
+        let mut snapshot = Snapshot::default();
+        INFORMATION.iter().for_each(|(_, f, v)| snapshot.set(*f, *v));
+        let ports = compiled.facts.architecture == crate::control::Architecture::V1model;
+        let info = VmInfo::new(&snapshot, InfoStatus::Known);
+        Ok(Self { program, packet: Packet::with_minimum(256, COPY, 0), info, ports })
+    }
+
+    fn run(&mut self, packet: &[u8]) -> Outcome {
+        self.packet.reset(packet, packet.len() as u32);
+        let r = self.program.run(&mut self.packet, &Meta::default(), &self.info);
+        assert_eq!(r.stopped, None);
+        if r.verdict != Verdict::Pass {
+            return Outcome::Drop;
+        }
+        let mut bytes = self.packet.bytes().to_vec();
+        bytes.truncate(r.total as usize);
+        Outcome::Pass(bytes, self.ports.then_some(r.output_port))
+    }
+}
+
+/// The comparison of one program.
+#[derive(Debug, Default)]
+struct Compared {
+    packets: usize,
+    /// Why the evaluator skipped packets.
+    skipped: Vec<String>,
+}
+
+/// Runs packets through the compiled program and the evaluator; the error describes a difference.
+fn compare(
+    text: &str,
+    resolver: &dyn Resolver,
+    packets: &[Vec<u8>],
+    proof: bool,
+) -> Result<Compared, String> {
+    let (mut sources, mut sink) = (SourceMap::default(), Sink::default());
+    let options = Options::default();
+    let compiled = match crate::compile("test.p4", text, resolver, &options) {
+        Ok(c) => c,
+        Err(e) if e.plain().iter().filter(|d| d.error).all(|d| d.code.starts_with("E08")) => {
+            return Ok(Compared { packets: 0, skipped: vec![format!("not supported: {e}")] });
+        }
+        Err(e) => return Err(format!("refused: {e}")),
+    };
+    let front = crate::front_end("test.p4", text, resolver, &options, &mut sources, &mut sink)
+        .ok_or("the front end refuses what the compiler accepts")?;
+    if !compiled.facts.externs.is_empty() {
+        return Ok(Compared { packets: 0, skipped: vec!["own functions".to_owned()] });
+    }
+    let mut engine = Engine::new(&compiled, proof)?;
+    let information = INFORMATION.iter().map(|(n, _, v)| (*n, *v)).chain([("vm_info_known", 1)]).collect();
+    let mut machine = Machine::new(&front.hir, information);
+    let mut result = Compared::default();
+    for p in packets {
+        let got = engine.run(p);
+        match machine.run(p) {
+            Ok(wanted) if wanted == got => result.packets += 1,
+            Ok(wanted) => {
+                return Err(format!("packet {p:02x?}\n  evaluator {wanted:02x?}\n  compiled  {got:02x?}"));
+            }
+            // State may differ from now on.
+            Err(why) => {
+                result.skipped.push(why);
+                break;
+            }
+        }
+    }
+    Ok(result)
+}
+
+/// Returns packets that reach the states of usual parsers, mutated and cut.
+fn packets() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let ip = "450000280001000040060000c0a800010a0000023039005000000001000000025002010000000000";
+    let seeds: Vec<Vec<u8>> =
+        [format!("02000000000102000000000208 00{ip}"), format!("0200000000010200000000028100006408 00{ip}")]
+            .iter()
+            .map(|s| unhex(s))
+            .collect();
+    let mutated =
+        (prop::sample::select(seeds), prop::collection::vec((0..60usize, any::<u8>()), 0..4), 0..70usize)
+            .prop_map(|(mut p, changes, cut)| {
+                for (at, v) in changes {
+                    if let Some(b) = p.get_mut(at) {
+                        *b = v;
+                    }
+                }
+                p.truncate(cut.max(if cut % 2 == 0 { 70 } else { 0 }));
+                p
+            });
+    prop::collection::vec(mutated, 16)
+}
+
+fn unhex(s: &str) -> Vec<u8> {
+    let digits: Vec<u32> = s.chars().filter_map(|c| c.to_digit(16)).collect();
+    digits.chunks(2).map(|c| (c[0] * 16 + c[1]) as u8).collect()
+}
+
+fn folder(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// Returns the programs of a folder with their names.
+fn programs(path: &str) -> Vec<(String, String)> {
+    let all = std::fs::read_dir(folder(path)).expect("a folder").map(|e| e.expect("an entry").path());
+    let mut all: Vec<PathBuf> = all.filter(|p| p.extension().is_some_and(|e| e == "p4")).collect();
+    all.sort();
+    let named = |p: &PathBuf| (p.display().to_string(), std::fs::read_to_string(p).expect("a program"));
+    all.iter().map(named).collect()
+}
+
+#[test]
+fn examples_behave_as_the_evaluator_expects() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let mut packets =
+        |n| (0..n).flat_map(|_| packets().new_tree(&mut runner).expect("packets").current()).collect();
+    let all = programs("../../../examples/programs");
+    for (name, text) in &all {
+        let packets: Vec<Vec<u8>> = packets(20);
+        let c = compare(text, &crate::NoIncludes, &packets, true).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!((c.packets, &c.skipped), (320, &Vec::new()), "{name}");
+    }
+    assert!(all.len() >= 8, "{all:?}");
+}
+
+/// The packets of a script, whatever its commands do to tables.
+fn packets_of(script: &str) -> Vec<Vec<u8>> {
+    let packet = |l: &str| l.strip_prefix("packet ").and_then(|l| l.split_once(' ')).map(|(_, p)| unhex(p));
+    script.lines().filter_map(packet).collect()
+}
+
+#[test]
+fn regression_programs_behave_as_the_evaluator_expects() {
+    let path = "../stf/tests/programs";
+    let (mut compared, mut skipped) = (0, Vec::new());
+    for (name, text) in programs(path) {
+        let Ok(script) = std::fs::read_to_string(name.replace(".p4", ".stf")) else { continue };
+        let packets = packets_of(&script);
+        let c =
+            compare(&text, &Folder(folder(path)), &packets, true).unwrap_or_else(|e| panic!("{name}: {e}"));
+        compared += c.packets;
+        skipped.extend(c.skipped.iter().map(|why| format!("{name}: {why}")));
+    }
+    println!("{compared} packets; skipped: {skipped:#?}");
+    assert!(compared >= 150, "{compared}: {skipped:#?}");
+}
+
+fn random_packets(tape: &[u8]) -> Vec<Vec<u8>> {
+    // Cut at every length, so that some extraction fails, and with first bytes that the parser selects on.
+    let mut all = Vec::new();
+    for (i, first) in [0u8, 1, 2, 3, 5, 0x40, 0x80, 0x81, 0xff, 9, 10, 7].iter().enumerate() {
+        let mut p: Vec<u8> =
+            tape.iter().cycle().skip(i * 7).take(90).map(|b| b ^ (i as u8).wrapping_mul(29)).collect();
+        p[0] = *first;
+        all.push(p.clone());
+        p.truncate(i * 3 + usize::from(tape[i % tape.len()] % 40));
+        all.push(p);
+    }
+    all
+}
+
+/// Number of random programs; `PROPTEST_CASES` sets another.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(100)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), max_shrink_iters: 400, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_programs_behave_as_the_evaluator_expects(
+        tape in prop::collection::vec(any::<u8>(), 0..400),
+        bytes in prop::collection::vec(any::<u8>(), 40..90),
+    ) {
+        let text = generate::program(&tape);
+        let compared = compare(&text, &crate::NoIncludes, &random_packets(&bytes), false);
+        if let Ok(c) = &compared && std::env::var("P4SHIELD_SHOW").is_ok() {
+            println!("{} {:?}", c.packets, c.skipped.iter().map(|s| s.lines().next()).collect::<Vec<_>>());
+        }
+        prop_assert!(compared.is_ok(), "{}\n{}", text, compared.unwrap_err());
+    }
+}

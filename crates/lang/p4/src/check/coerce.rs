@@ -35,7 +35,8 @@ impl Checker<'_> {
         }
         let span = e.span;
         match (&e.kind, ty.base()) {
-            (ExprKind::Const(v), Type::Bit(_) | Type::Int(_)) if e.ty == Type::InfInt && ty.base() == ty => {
+            // Also of a `type`: a number without a width has no type from which it would need a cast.
+            (ExprKind::Const(v), Type::Bit(_) | Type::Int(_)) if e.ty == Type::InfInt => {
                 self.fit(v.clone(), ty, span)
             }
             (

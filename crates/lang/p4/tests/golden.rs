@@ -154,7 +154,7 @@ fn cases() -> Vec<(&'static str, String)> {
             locals(
                 "action a(bit<8> d) { }\n\
             table t {\n key = { hdr.h.a : exat; hdr.h : exact; }\n actions = { a; b; }\n const \
-            default_action = c();\n const entries = { (1, 2): a(1); 300: a(2); 1: a(); }\n size = 0;\n}\n\
+            default_action = c();\n const entries = { (1, 2): a(1); 300: a(2); 1: a(); }\n size = -1;\n}\n\
             table u { key = { hdr.h.a : exact; } }",
             ),
         ),

@@ -358,10 +358,10 @@ impl Checker<'_> {
                     return;
                 }
                 let n = Some(&e).filter(|e| e.ty != Type::Bool).and_then(Expr::as_const).cloned();
-                match n.as_ref().and_then(small).filter(|n| (1..=MAX_SIZE).contains(n)) {
+                match n.as_ref().and_then(small).filter(|n| *n <= MAX_SIZE) {
                     Some(n) => t.size = Some(n),
                     None => {
-                        let hint = format!("sizes are from 1 to {MAX_SIZE}");
+                        let hint = format!("sizes are from 0 to {MAX_SIZE}");
                         self.error(Code::BadTable, value.span, "invalid table size", hint);
                     }
                 }

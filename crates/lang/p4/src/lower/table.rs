@@ -223,9 +223,10 @@ impl Lowering<'_> {
     #[expect(clippy::option_option, reason = "outer: planned; inner: there is a map")]
     fn default_map(&mut self, t: &Table, facts: &mut TableFacts, path: &Rc<[Name]>) -> Option<Option<MapId>> {
         let default = t.default.as_ref()?;
-        // A default action that the program does not name remains NoAction if the table is code.
-        let unnamed = default.data.is_empty() && facts.actions[default.index].name == "NoAction";
-        if t.default_is_const || facts.lookup == LookupKind::Code && unnamed {
+        // The control plane may replace a default action that is not const, also the NoAction of a table
+        // that names none, if there is another action to choose.
+        let choices = t.actions.iter().filter(|a| !a.table_only).count();
+        if t.default_is_const || choices < 2 && default.data.is_empty() {
             return Some(None);
         }
         let (last, outer) = path.split_last()?;

@@ -2,8 +2,9 @@
 //!
 //! A tenant's program is hostile to the other tenants, so a rewritten packet that continues through a
 //! switch is checked. An egress program must not take another tenant's address as source address. An
-//! ingress program, which runs before the switch forwards, must keep the packet's destination within
-//! its own tenant.
+//! ingress program, which runs before the switch forwards, must keep the packet's receiver, since another
+//! VM's program would not judge the packet. It must also keep the whole link header: a switch forwards by the
+//! destination, and learns from the source at which port a machine is.
 
 use crate::config::{PortSpec, Stages, UnownedPolicy};
 use crate::flight::Flight;
@@ -42,10 +43,9 @@ pub(crate) fn apply<P: Packet>(
     match direction {
         Direction::Egress => check_egress(lookup, port, flight, kind),
         Direction::Ingress if port.stages == Stages::Both => {
-            let receiver = lookup.receiver(kind, port.network);
-            let same_tenant = receiver.is_some_and(|vm| usize::from(vm.tenant) == flight.vm.tenant());
+            let same_vm = lookup.receiver(kind, port.network) == Some(flight.vm.vm());
             let same_link = LinkHeader::of(packet.bytes()) == before;
-            if same_tenant && same_link { Ok(()) } else { Err(Reason::Strayed) }
+            if same_vm && same_link { Ok(()) } else { Err(Reason::Strayed) }
         }
         // On a wire only the VM itself receives the packet.
         Direction::Ingress => Ok(()),
@@ -72,8 +72,7 @@ fn check_egress(lookup: &Lookup, port: &PortSpec, flight: &mut Flight, kind: Kin
     Ok(())
 }
 
-/// The fields by which a switch forwards: destination, VLAN tags and EtherType. The source MAC
-/// address is zeroed.
+/// The link header: addresses, VLAN tags and EtherType.
 #[derive(PartialEq, Eq)]
 struct LinkHeader {
     bytes: [u8; MAX_LINK],
@@ -85,7 +84,6 @@ impl LinkHeader {
         let len = link_header_len(frame).min(MAX_LINK);
         let mut bytes = [0; MAX_LINK];
         bytes[..len].copy_from_slice(&frame[..len]);
-        bytes[6.min(len)..12.min(len)].fill(0);
         Self { bytes, len }
     }
 }

@@ -2,7 +2,7 @@
 
 mod common;
 use common::*;
-use p4shield_mediator::{AllowedSources, Disposition, PortSpec, Reason, Stages};
+use p4shield_mediator::{AllowedSources, Config, Disposition, PortSpec, Reason, Stages};
 
 /// Rewrites one packet of tenant 0; returns its disposition.
 fn rewritten(
@@ -11,7 +11,17 @@ fn rewritten(
     change: impl Fn(&mut Vec<u8>),
     longer: i32,
 ) -> Disposition {
-    let mut m = mediator(&tenants(2));
+    rewritten_in(&tenants(2), port, original, change, longer)
+}
+
+fn rewritten_in(
+    config: &Config,
+    port: &PortSpec,
+    original: TestPacket,
+    change: impl Fn(&mut Vec<u8>),
+    longer: i32,
+) -> Disposition {
+    let mut m = mediator(config);
     let mut a = attach(&mut m, 0, 0, GEOMETRY);
     assert_eq!(released(m.submit(0, port, original)), None);
     poll(&mut m, 0);
@@ -39,7 +49,6 @@ fn an_egress_program_cannot_take_another_tenants_address() {
 #[test]
 fn an_ingress_program_cannot_send_its_packet_to_another_tenant() {
     let to = |last| move |b: &mut Vec<u8>| b[33] = last;
-    assert_eq!(rewritten(&SHARED, packet(1, 99, 1), to(2), 0), PASS, "its own other VM");
     assert_eq!(rewritten(&SHARED, packet(1, 99, 1), to(11), 0), dropped(Reason::Strayed));
     assert_eq!(
         rewritten(&SHARED, packet(1, 99, 1), to(98), 0),
@@ -52,6 +61,28 @@ fn an_ingress_program_cannot_send_its_packet_to_another_tenant() {
     assert_eq!(rewritten(&SHARED, packet(1, 99, 1), |b| b[13] = 6, 0), dropped(Reason::Strayed), "as ARP");
     let wire = port(Stages::IngressOnly(vm_ref(0, 0)));
     assert_eq!(rewritten(&wire, packet(1, 99, 1), to(98), 0), PASS, "on a wire only its VM receives it");
+}
+
+#[test]
+fn an_ingress_rewrite_keeps_its_vm_and_the_whole_link_header() {
+    let to_own_other_vm = |b: &mut Vec<u8>| b[33] = 2;
+    let out = rewritten(&SHARED, packet(1, 99, 1), to_own_other_vm, 0);
+    assert_eq!(out, dropped(Reason::Strayed), "that VM's own program would not judge it");
+    for byte in 0..14 {
+        let out = rewritten(&SHARED, packet(1, 99, 1), |b| b[byte] ^= 1, 0);
+        assert_eq!(out, dropped(Reason::Strayed), "byte {byte} of the link header");
+    }
+    for tag_byte in 12..16 {
+        let mut tagged = packet(1, 99, 1);
+        tagged.bytes.splice(12..12, [0x81, 0, 0, 9]);
+        let out = rewritten(&SHARED, tagged, |b| b[tag_byte] ^= 1, 0);
+        assert_eq!(out, dropped(Reason::Strayed), "byte {tag_byte} of the VLAN tag");
+    }
+    assert_eq!(rewritten(&SHARED, packet(1, 99, 1), |b| b[22] = 9, 0), PASS, "all else may change");
+    let mut config = tenants(1);
+    config.tenants[0].vms[0].addresses.push(ip(7));
+    let to_own_other_address = |b: &mut Vec<u8>| b[33] = 7;
+    assert_eq!(rewritten_in(&config, &SHARED, packet(1, 99, 1), to_own_other_address, 0), PASS);
 }
 
 #[test]

@@ -10,6 +10,7 @@
 use crate::config::{Config, ConfigError, Network, VmRef};
 use crate::parse::Kind;
 use p4shield_abi::Direction;
+use p4shield_frame::neighbour::Discovery;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
@@ -114,7 +115,11 @@ impl Lookup {
         match kind {
             Kind::V4 { source, .. } => find(network, |n| self.v4.get((n, source))),
             Kind::V6 { source, .. } => find(network, |n| self.v6.get((n, source))),
-            Kind::Other => None,
+            // Other machines' link-layer addresses are nothing that a program judges.
+            Kind::Discovery(Discovery { source, is_router: true, .. }) => {
+                find(network, |n| self.v6.get((n, source)))
+            }
+            Kind::Arp(_) | Kind::Discovery(_) | Kind::Other | Kind::Refused => None,
         }
     }
 
@@ -123,7 +128,7 @@ impl Lookup {
         match kind {
             Kind::V4 { destination, .. } => find(network, |n| self.v4.get((n, destination))),
             Kind::V6 { destination, .. } => find(network, |n| self.v6.get((n, destination))),
-            Kind::Other => None,
+            Kind::Arp(_) | Kind::Discovery(_) | Kind::Other | Kind::Refused => None,
         }
     }
 }

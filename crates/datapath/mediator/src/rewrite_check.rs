@@ -18,6 +18,9 @@ use p4shield_channel::HeaderRewrite;
 
 /// The shortest packet that a rewrite may leave: an Ethernet header.
 const MIN_FRAME: usize = 14;
+/// Bytes of a rewritten packet that must be contiguous, if it has as many: all that is read of headers here,
+/// and by an attachment's own check.
+const MIN_FRONT: usize = 128;
 /// The longest link header: MAC addresses, two VLAN tags, EtherType.
 const MAX_LINK: usize = 22;
 
@@ -39,7 +42,11 @@ pub(crate) fn apply<P: Packet>(
     }
     let before = LinkHeader::of(packet.bytes());
     packet.replace_head(rewrite.replaced, rewrite.header, total).map_err(|_| Reason::Rewrite)?;
-    let kind = classify(packet.bytes());
+    if packet.bytes().len() < packet.len().min(MIN_FRONT) {
+        // The headers that are checked below may be in the packet's next segment.
+        return Err(Reason::Rewrite);
+    }
+    let kind = classify(packet.bytes(), packet.len());
     match direction {
         Direction::Egress => check_egress(lookup, port, flight, kind),
         Direction::Ingress if port.stages == Stages::Both => {
@@ -56,10 +63,14 @@ pub(crate) fn apply<P: Packet>(
 fn check_egress(lookup: &Lookup, port: &PortSpec, flight: &mut Flight, kind: Kind) -> Result<(), Reason> {
     let sender = lookup.sender(kind, port.network);
     let other_tenant = sender.is_some_and(|vm| usize::from(vm.tenant) != flight.vm.tenant());
-    if other_tenant || !source_check::is_allowed(lookup, kind, port) {
+    // What nothing else judges or checks announces the VM's own addresses only, whatever its port is.
+    let is_announcement = matches!(kind, Kind::Arp(_) | Kind::Discovery(_));
+    let is_false = is_announcement && !source_check::is_vms(lookup, kind, (flight.vm.vm(), port.network));
+    if other_tenant || is_false || !source_check::is_allowed(lookup, kind, port) {
         return Err(Reason::Spoofed);
     }
-    if kind == Kind::Other && port.unowned == UnownedPolicy::Drop {
+    let drops_exempt = port.unowned == UnownedPolicy::Drop && kind.is_exempt(Direction::Egress);
+    if kind == Kind::Refused || drops_exempt {
         return Err(Reason::Strayed);
     }
     if port.stages == Stages::Both {

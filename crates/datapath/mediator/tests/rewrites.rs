@@ -2,7 +2,7 @@
 
 mod common;
 use common::*;
-use p4shield_mediator::{AllowedSources, Config, Disposition, PortSpec, Reason, Stages};
+use p4shield_mediator::{AllowedSources, Config, Disposition, PortSpec, Reason, Stages, UnownedPolicy};
 
 /// Rewrites one packet of tenant 0; returns its disposition.
 fn rewritten(
@@ -134,4 +134,60 @@ fn invalid_rewrites_are_dropped() {
     let grow = |b: &mut Vec<u8>| b.insert(0, 0);
     assert_eq!(rewritten(&wire, long.clone(), grow, 1), dropped(Reason::Rewrite), "no room");
     assert_eq!(rewritten(&wire, long, grow, 0), PASS, "truncated it fits");
+}
+
+/// Returns what makes a packet the ARP request of this address, at the packet's own link-layer address.
+fn to_arp(last: u8) -> impl Fn(&mut Vec<u8>) {
+    move |b: &mut Vec<u8>| {
+        b[13] = 6;
+        b[14..22].copy_from_slice(&[0, 1, 8, 0, 6, 4, 0, 1]);
+        b.copy_within(6..12, 22);
+        b[28..42].copy_from_slice(&[10, 0, 0, last, 0, 0, 0, 0, 0, 0, 10, 0, 0, 9]);
+    }
+}
+
+#[test]
+fn an_egress_program_announces_its_vms_addresses_only() {
+    let bound = PortSpec { source: AllowedSources::Only(vm_ref(0, 0)), ..SHARED };
+    for port in [SHARED, bound] {
+        assert_eq!(rewritten(&port, packet(1, 1, 99), to_arp(1), 0), PASS, "its own");
+        for (last, whose) in [(2, "its tenant's other VM"), (11, "another tenant's VM"), (99, "the gateway")]
+        {
+            let out = rewritten(&port, packet(1, 1, 99), to_arp(last), 0);
+            assert_eq!(out, dropped(Reason::Spoofed), "{whose}");
+        }
+        let elsewhere = |b: &mut Vec<u8>| (to_arp(1)(b), b[27] ^= 1).0;
+        let out = rewritten(&port, packet(1, 1, 99), elsewhere, 0);
+        assert_eq!(out, dropped(Reason::Spoofed), "at another link-layer address");
+    }
+    let strict = PortSpec { unowned: UnownedPolicy::Drop, ..SHARED };
+    assert_eq!(rewritten(&strict, packet(1, 1, 99), to_arp(1), 0), dropped(Reason::Strayed));
+}
+
+#[test]
+fn a_rewrite_to_what_readers_find_elsewhere_is_dropped() {
+    let version = |b: &mut Vec<u8>| b[14] = 0x65;
+    let snap = |b: &mut Vec<u8>| {
+        b[12..22].copy_from_slice(&[0, 40, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0]);
+    };
+    for port in [SHARED, port(Stages::EgressOnly(vm_ref(0, 0)))] {
+        assert_eq!(rewritten(&port, packet(1, 1, 99), version, 0), dropped(Reason::Strayed));
+        assert_eq!(rewritten(&port, packet(1, 1, 99), snap, 0), dropped(Reason::Strayed));
+    }
+}
+
+#[test]
+fn a_rewrite_hides_no_header_in_another_segment() {
+    let bound = PortSpec { source: AllowedSources::Only(vm_ref(0, 0)), ..SHARED };
+    let mut m = mediator(&tenants(2));
+    let mut a = attach(&mut m, 0, 0, GEOMETRY);
+    let mut segmented = packet(1, 1, 99);
+    segmented.bytes.resize(200, 0);
+    segmented.segment = 64;
+    assert_eq!(released(m.submit(0, &bound, segmented)), None);
+    poll(&mut m, 0);
+    // The source address would be another segment's first bytes.
+    let answered = a.answer(1, &mut |_, header| Action::Rewrite(header[..14].to_vec(), 14 - 64));
+    assert_eq!(answered, 1);
+    assert_eq!(poll(&mut m, 0), [(1, dropped(Reason::Rewrite))]);
 }

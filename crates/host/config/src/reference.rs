@@ -233,7 +233,7 @@ const WIRE: &[Key] = &[
     key("tenant", "string", Required, Text("the name of a tenant"), &[Wire], "The tenant of the VM."),
     key("vm", "string", Required, Text("the name of a VM of the tenant"), &[Wire], "The VM."),
     key("others", "string", Value("\"pass\""), Words(&["pass", "drop"]), &[Wire],
-        "What happens to packets that belong to no VM or are not IP, such as ARP."),
+        "What happens to packets that no program judges: ARP and neighbour discovery."),
     key("own_addresses_only", "boolean", Value("false"), BOOLEAN, &[Wire],
         "Whether the VM may send packets with its own source addresses only."),
 ];

@@ -10,7 +10,7 @@ use p4shield_channel::Sleeper;
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
 use p4shield_mediator::{
     AllowedSources, Config, Counters, InlineEngine, Mediator, Network, P4VmChannel, P4VmFault, Packet,
-    PortSpec, ReleasedPacket, VmRef,
+    PortSpec, ReleasedPacket, RewriteCheck, VmRef,
 };
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak, mpsc};
@@ -91,6 +91,11 @@ impl<P: Packet + Send + 'static> Lane<P> {
     #[inline]
     pub const fn is_vms(&self) -> bool {
         matches!(self.spec.source, AllowedSources::Only(_))
+    }
+
+    /// Sets the attachment's own check of rewritten packets; see [`Mediator::set_rewrite_check`].
+    pub fn check_rewrites(&mut self, check: RewriteCheck) {
+        self.mediator.set_rewrite_check(Some(check));
     }
 
     /// Submits a packet that the queue received; see [`Mediator::submit`]. The caller forwards or
@@ -225,8 +230,10 @@ impl<P: Packet + Send + 'static> Lane<P> {
         }
     }
 
-    fn change_tenants(&mut self, mediator: Mediator<P>) {
+    fn change_tenants(&mut self, mut mediator: Mediator<P>) {
+        // No program rewrites a packet of a mediator without channels.
         self.detach_all();
+        mediator.set_rewrite_check(self.mediator.set_rewrite_check(None));
         self.tenants = mediator.counters().tenants.len();
         let old = std::mem::replace(&mut self.mediator, mediator);
         self.leaving.push(old);

@@ -120,3 +120,4 @@ pub use mediator::Mediator;
 pub use p4vm::{P4VmChannel, P4VmFault};
 pub use packet::{Disposition, Packet, Reason, ReleasedPacket, RewriteRefused};
 pub use parse::{Kind, classify};
+pub use rewrite_check::RewriteCheck;

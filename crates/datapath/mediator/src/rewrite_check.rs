@@ -24,12 +24,25 @@ const MIN_FRONT: usize = 128;
 /// The longest link header: MAC addresses, two VLAN tags, EtherType.
 const MAX_LINK: usize = 22;
 
+/// An attachment's own check of a packet that an egress program has rewritten, which came in at this port and
+/// now begins with these bytes: all of it, or at least 128. False drops the packet.
+pub type RewriteCheck = Box<dyn Fn(&PortSpec, &[u8]) -> bool + Send>;
+
+/// What a rewritten packet is checked against.
+#[derive(Clone, Copy)]
+pub(crate) struct Switch<'a> {
+    pub(crate) lookup: &'a Lookup,
+    pub(crate) ports: &'a Ports,
+    /// The attachment's own check.
+    pub(crate) check: Option<&'a (dyn Fn(&PortSpec, &[u8]) -> bool + Send)>,
+}
+
 /// Applies a rewrite to its packet and checks the result.
 ///
 /// # Errors
 /// If the packet has to be dropped, for this reason.
 pub(crate) fn apply<P: Packet>(
-    (lookup, ports): (&Lookup, &Ports),
+    Switch { lookup, ports, check }: Switch<'_>,
     flight: &mut Flight,
     packet: &mut P,
     direction: Direction,
@@ -48,7 +61,11 @@ pub(crate) fn apply<P: Packet>(
     }
     let kind = classify(packet.bytes(), packet.len());
     match direction {
-        Direction::Egress => check_egress(lookup, port, flight, kind),
+        Direction::Egress => {
+            check_egress(lookup, port, flight, kind)?;
+            let allowed = check.is_none_or(|allows| allows(port, packet.bytes()));
+            if allowed { Ok(()) } else { Err(Reason::Strayed) }
+        }
         Direction::Ingress if port.stages == Stages::Both => {
             let same_vm = lookup.receiver(kind, port.network) == Some(flight.vm.vm());
             let same_link = LinkHeader::of(packet.bytes()) == before;

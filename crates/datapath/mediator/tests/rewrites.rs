@@ -191,3 +191,31 @@ fn a_rewrite_hides_no_header_in_another_segment() {
     assert_eq!(answered, 1);
     assert_eq!(poll(&mut m, 0), [(1, dropped(Reason::Rewrite))]);
 }
+
+#[test]
+fn an_attachment_looks_at_what_egress_programs_make() {
+    for (stages, port_number) in [(Stages::Both, 1), (Stages::EgressOnly(vm_ref(0, 0)), 7)] {
+        for (allowed, out) in [(true, PASS), (false, dropped(Reason::Strayed))] {
+            let mut m = mediator(&tenants(1));
+            let check = move |port: &PortSpec, frame: &[u8]| {
+                assert_eq!((port.number, frame.len(), frame[22]), (port_number, 60, 9), "as it is now");
+                allowed
+            };
+            assert!(m.set_rewrite_check(Some(Box::new(check))).is_none());
+            let mut a = attach(&mut m, 0, 0, GEOMETRY);
+            let port = PortSpec { number: port_number, stages, ..SHARED };
+            for change in [true, false] {
+                assert_eq!(released(m.submit(0, &port, packet(1, 1, 99))), None);
+                poll(&mut m, 0);
+                let answered = a.answer(1, &mut |_, header| {
+                    let mut new = header.to_vec();
+                    new[22] = 9;
+                    if change { Action::Rewrite(new, 0) } else { Action::Pass }
+                });
+                assert_eq!(answered, 1);
+                let expected = if change { out } else { PASS };
+                assert_eq!(poll(&mut m, 0), [(1, expected)], "only a rewritten packet is looked at");
+            }
+        }
+    }
+}

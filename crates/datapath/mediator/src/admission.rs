@@ -99,7 +99,7 @@ fn admit(lookup: &Lookup, counters: &Counters, port: &PortSpec, kind: Kind) -> A
     if kind == Kind::Refused {
         return Admission::without_program(Route::Ambiguous);
     }
-    if port.source != AllowedSources::Any && !source_check::is_allowed(lookup, kind, port) {
+    if !source_check::is_allowed(lookup, kind, port) {
         return Admission::without_program(Route::Spoofed);
     }
     if port.stages == Stages::Both && lookup.is_ambiguous(kind, port.network) {

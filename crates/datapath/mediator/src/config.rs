@@ -142,7 +142,8 @@ pub enum Stages {
 /// Source addresses that a port's packets may have; module `source_check` checks them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllowedSources {
-    /// Any address.
+    /// Any address; with [`Stages::Both`] none of a VM that sends from ports of its own
+    /// ([`Mediator::bind`](crate::Mediator::bind)).
     #[default]
     Any,
     /// Those of this VM; also the unspecified address (`0.0.0.0`, `::`, which a machine uses to

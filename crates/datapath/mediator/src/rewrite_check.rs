@@ -26,7 +26,9 @@ const MAX_LINK: usize = 22;
 
 /// An attachment's own check of a packet that an egress program has rewritten, which came in at this port and
 /// now begins with these bytes: all of it, or at least 128. False drops the packet.
-pub type RewriteCheck = Box<dyn Fn(&PortSpec, &[u8]) -> bool + Send>;
+pub type RewriteCheck = Box<Check>;
+
+type Check = dyn Fn(&PortSpec, &[u8]) -> bool + Send;
 
 /// What a rewritten packet is checked against.
 #[derive(Clone, Copy)]
@@ -34,7 +36,7 @@ pub(crate) struct Switch<'a> {
     pub(crate) lookup: &'a Lookup,
     pub(crate) ports: &'a Ports,
     /// The attachment's own check.
-    pub(crate) check: Option<&'a (dyn Fn(&PortSpec, &[u8]) -> bool + Send)>,
+    pub(crate) check: Option<&'a Check>,
 }
 
 /// Applies a rewrite to its packet and checks the result.

@@ -4,7 +4,7 @@
 //! program has rewritten. ARP and neighbour discovery, which no program judges, may announce only the
 //! port's VM: its IP addresses, at the link-layer address that the frame comes from.
 
-use crate::config::{AllowedSources, Network, PortSpec, VmRef};
+use crate::config::{AllowedSources, Network, PortSpec, Stages, VmRef};
 use crate::lookup::Lookup;
 use crate::parse::Kind;
 use p4shield_frame::neighbour::is_link_local;
@@ -13,7 +13,7 @@ use p4shield_frame::neighbour::is_link_local;
 #[inline]
 pub(crate) fn is_allowed(lookup: &Lookup, kind: Kind, port: &PortSpec) -> bool {
     match port.source {
-        AllowedSources::Any => true,
+        AllowedSources::Any => port.stages != Stages::Both || !lookup.has_bound_source(kind, port.network),
         AllowedSources::Only(vm) => is_vms(lookup, kind, (vm, port.network)),
         AllowedSources::Foreign => lookup.sender(kind, port.network).is_none(),
     }
@@ -55,7 +55,7 @@ const fn is_unspecified_or_link_local(kind: Kind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::{Config, Stages, TenantConfig, UnownedPolicy, VmConfig};
+    use crate::config::{Config, TenantConfig, UnownedPolicy, VmConfig};
     use p4shield_frame::neighbour::{Arp, Discovery};
     use std::net::{IpAddr, Ipv4Addr};
 

@@ -142,6 +142,27 @@ fn neighbours_messages_from_a_vms_port_announce_the_vm() {
 }
 
 #[test]
+fn a_neighbour_cannot_send_as_a_vm_with_a_port_of_its_own() {
+    let mut m = mediator(&tenants(2));
+    m.bind(&[vm_ref(1, 0), vm_ref(0, 0)]);
+    for (source, bound) in [(1, true), (2, false), (11, true), (12, false)] {
+        let out = released(m.submit(0, &SHARED, packet(1, source, 99)));
+        let reason = if bound { Reason::Spoofed } else { Reason::NoChannel };
+        assert_eq!(out, Some((1, dropped(reason))), "10.0.0.{source}");
+        let own = PortSpec { source: AllowedSources::Only(vm_ref(1, 0)), ..SHARED };
+        let own = released(m.submit(0, &own, packet(1, source, 99)));
+        let reason = if source == 11 { Reason::NoChannel } else { Reason::Spoofed };
+        assert_eq!(own, Some((1, dropped(reason))), "10.0.0.{source} at that VM's port");
+        // What the VM receives comes from anyone.
+        let transmit = port(Stages::IngressOnly(vm_ref(0, 1)));
+        let out = released(m.submit(0, &transmit, packet(1, source, 2)));
+        assert_eq!(out, Some((1, dropped(Reason::NoChannel))), "10.0.0.{source} to another VM");
+    }
+    assert_eq!(counts(&m, 1, 0, Direction::Egress).packets_in, 4, "none of the neighbour's");
+    assert_eq!(m.counters().unowned.spoofed.get(), 2);
+}
+
+#[test]
 fn ip_that_readers_find_at_different_places_is_dropped() {
     let mut m = mediator(&tenants(1));
     let mut version = packet(1, 1, 99);

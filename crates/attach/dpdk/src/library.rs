@@ -98,6 +98,19 @@ impl Library {
         lane
     }
 
+    /// Creates the lane of what a port's queue sends, as [`Self::lane`] does. `None` if the configuration
+    /// judges these packets where they enter the switch.
+    pub(crate) fn transmit_lane(
+        &self,
+        port: PortId,
+        queue: u32,
+        refused: Arc<AtomicU64>,
+    ) -> Option<Lane<Mbuf>> {
+        let lane = self.session.transmit_lane(port, queue)?;
+        self.session.count_refused(lane.id(), move || refused.load(Acquire));
+        Some(lane)
+    }
+
     /// Notifies the operator, in the log and through the daemon.
     pub(crate) fn remark(&self, port: Option<PortId>, remark: Notice) {
         match &remark {

@@ -104,7 +104,7 @@ impl Cloud {
     pub(crate) fn start_audit(&mut self) {
         let audit = format!(
             "p4shield audit --json --tenant alice --vm web --key /etc/alice.key --log-page pci:auto \
-             --interface eth0 --address {GUEST} --log-interval-ms 200 --hold-ms 1500 \
+             --interface eth0 --log-interval-ms 200 --hold-ms 1500 \
              >/tmp/audit.json 2>/tmp/audit.log"
         );
         let watched = "{ echo $! >/tmp/audit.pid; wait $!; echo $? >/tmp/audit.code; }";

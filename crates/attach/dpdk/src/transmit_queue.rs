@@ -292,18 +292,16 @@ impl TransmitQueue {
 
     /// Gives DPDK the judged packets; called in a turn.
     fn deliver(&self) {
-        let mut judged = [std::ptr::null_mut(); ROOM];
-        let (count, (vid, queue)) = {
-            let mut state = self.state.wait();
-            let count = state.backlog.len().min(ROOM);
-            for (slot, packet) in judged.iter_mut().zip(state.backlog.drain(..count)) {
-                *slot = packet.into_raw();
-            }
-            (count, state.target)
-        };
+        let mut state = self.state.wait();
+        let (count, (vid, queue)) = (state.backlog.len().min(ROOM), state.target);
         if count == 0 {
             return;
         }
+        let mut judged = [std::ptr::null_mut(); ROOM];
+        for (slot, packet) in judged.iter_mut().zip(state.backlog.drain(..count)) {
+            *slot = packet.into_raw();
+        }
+        drop(state);
         // SAFETY: the first `count` are packets of ours, whose device and queue the application prepared; if the
         // device has gone, DPDK knows no such number and takes none.
         let taken = unsafe { (self.enqueue)(vid, queue, judged.as_mut_ptr(), count as u16) };

@@ -15,11 +15,11 @@
 //!
 //! * **What the switch would decapsulate does not get past as something else.** A packet for an end
 //!   point whose inside is uncertain (another version, another payload than Ethernet, IPv6
-//!   extension headers before UDP, another packet for an end point) is [`Inside::Unknown`], to be dropped. So
+//!   extension headers before UDP, another packet for an endpoint) is [`Inside::Unknown`], to be dropped. So
 //!   is a first fragment: without it the packet cannot be put together. Later fragments, which do not say
 //!   what they belong to, are left alone. The mediator drops IP that is not where it seems to be (in LLC and
 //!   SNAP, or of another version than its EtherType's), which a switch might decapsulate.
-//! * **No program sends a packet to an end point** ([`Tunnels::allows`]).
+//! * **No program sends a packet to an endpoint** ([`Tunnels::allows`]).
 //! * **Any bytes are valid input**: every length is checked, the work is bounded by [`MAX_OUTER`] and
 //!   [`p4shield_frame::ipv6::MAX_EXTENSIONS`].
 
@@ -121,7 +121,7 @@ impl Tunnels {
     }
 
     /// Reports whether the switch may forward a packet that begins with `frame` without another look: it is
-    /// not for an end point. For packets that a program has rewritten, and for those inside others.
+    /// not for an endpoint. For packets that a program has rewritten, and for those inside others.
     pub(crate) fn allows(&self, frame: &[u8], from: Origin) -> bool {
         self.is_empty()
             || Datagram::find(frame).is_none_or(|datagram| self.end_point(&datagram, from).is_none())

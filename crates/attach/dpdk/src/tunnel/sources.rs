@@ -1,4 +1,4 @@
-//! What the end points are made of: the daemon says where tunnels end, the kernel which addresses the
+//! What the endpoints are made of: the daemon says where tunnels end, the kernel which addresses the
 //! host has.
 
 use super::{Origin, Seen, SharedTunnels, Tunnels, local};
@@ -41,7 +41,7 @@ pub(crate) fn follow(session: &Session, current: &Arc<SharedTunnels>) {
 }
 
 impl SharedTunnels {
-    /// Returns a lane's check of what egress programs make of their packets: not for an end point.
+    /// Returns a lane's check of what egress programs make of their packets: not for an endpoint.
     pub(crate) fn rewrite_check(self: Arc<Self>) -> RewriteCheck {
         let seen = RefCell::new(Seen::default());
         Box::new(move |port, frame| {

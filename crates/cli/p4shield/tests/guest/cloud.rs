@@ -164,7 +164,7 @@ impl Cloud {
         wait_until("the guest's TCP memory to be free", 60, free).unwrap_or_else(|e| panic!("{e}: {said}"));
     }
 
-    /// The cloud's attack: the switch sends a packet to the guest that it received from no port.
+    /// Makes the switch send a packet to the guest that it received from no port.
     pub(crate) fn smuggle(&self, number: u8) {
         let port = self.switch.vsctl(&["get", "Interface", "vm0", "ofport"]).unwrap();
         let packet: String = smuggled(number).iter().map(|b| format!("{b:02x}")).collect();

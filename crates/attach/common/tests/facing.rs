@@ -85,7 +85,7 @@ fn ingress_is_judged_at_the_vms_own_port_while_it_has_a_lane() {
 }
 
 #[test]
-fn a_vm_with_a_port_without_transmit_lanes_is_judged_at_receive_lanes() {
+fn without_transmit_lanes_at_all_ports_receive_lanes_judge() {
     let switch =
         Switch::new(&format!("{CONFIG}[[port]]\nname = \"tap2\"\ntenant = \"alice\"\nvm = \"web\"\n"));
     let mut uplink = switch.receive("eth0");

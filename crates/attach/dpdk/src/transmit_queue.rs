@@ -7,14 +7,14 @@
 //!
 //! # Threads
 //!
-//! Several threads may send to one queue. One at a time has its *turn*: it submits, polls the lane, and gives
-//! DPDK what was judged, so packets keep their order, and DPDK's function never runs twice at a time for one
-//! queue. The *state* is locked for a moment only and never while DPDK's function runs, because DPDK may close
-//! a queue while it holds the lock that this function waits for.
+//! Several threads may send to one queue. One at a time has its *turn*: it submits, polls the lane, and
+//! gives DPDK what was judged, so packets keep their order, and DPDK's function never runs twice at a time
+//! for one queue. The *state* is locked for a moment only and never while DPDK's function runs, because
+//! DPDK may close a queue while it holds the lock that this function waits for.
 //!
-//! Verdicts arrive later than the call that sent a packet. The thread that sent it delivers it at its next poll
-//! of any queue ([`poll_pending`]). A thread that does not poll, such as the main thread of Open vSwitch, leaves
-//! its queues to the threads that do.
+//! Verdicts arrive later than the call that sent a packet. The thread that sent it delivers it at its next
+//! poll of any queue ([`poll_pending`]). A thread that does not poll, such as the main thread of Open
+//! vSwitch, leaves its queues to the threads that do.
 
 use crate::clock::Clock;
 use crate::dpdk::Dpdk;
@@ -200,8 +200,8 @@ impl TransmitQueue {
         QueueCounts { received: read(&self.sent), returned, freed, refused }
     }
 
-    /// Sends packets to the guest, each once its program has passed it. Returns how many the caller may take for
-    /// sent. Does not panic.
+    /// Sends packets to the guest, each once its program has passed it. Returns how many the caller may
+    /// take for sent. Does not panic.
     ///
     /// # Safety
     /// `packets` has `count` packets of the caller, which stay the caller's.
@@ -302,8 +302,8 @@ impl TransmitQueue {
             *slot = packet.into_raw();
         }
         drop(state);
-        // SAFETY: the first `count` are packets of ours, whose device and queue the application prepared; if the
-        // device has gone, DPDK knows no such number and takes none.
+        // SAFETY: the first `count` are packets of ours, whose device and queue the application prepared; if
+        // the device has gone, DPDK knows no such number and takes none.
         let taken = unsafe { (self.enqueue)(vid, queue, judged.as_mut_ptr(), count as u16) };
         let (taken, mut done) = (usize::from(taken).min(count), FreeBatch::new(self.dpdk));
         // SAFETY: they came from handles that were given away above.
@@ -356,8 +356,8 @@ impl TransmitQueue {
         !state.backlog.is_empty() || state.lane.as_ref().is_some_and(|lane| lane.held() != 0)
     }
 
-    /// Puts a queue that holds packets on the list of this thread if it polls, else on that of any thread that
-    /// does; called in a turn.
+    /// Puts a queue that holds packets on the list of this thread if it polls, else on that of any thread
+    /// that does; called in a turn.
     fn list_if_busy(&'static self) {
         if self.is_listed.load(Ordering::Relaxed) || !self.is_busy() {
             return;

@@ -224,7 +224,7 @@ fn last_sent(log: &str, socket: &Path) -> [u64; 4] {
 }
 
 #[test]
-fn a_guest_that_receives_late_or_never_costs_no_packet_and_no_buffer() {
+fn a_guest_that_receives_late_or_never_costs_no_buffer() {
     if !usable(OvsDpdk::usable().and(Testpmd::usable())) {
         return;
     }

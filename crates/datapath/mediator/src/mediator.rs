@@ -118,16 +118,16 @@ impl<P: Packet> Mediator<P> {
         self.lookup.defer_ingress(vms);
     }
 
-    /// Sets the VMs that send from ports of their own only, and no others. At a port that VMs share a packet
-    /// with such a VM's source address is another machine's: it is dropped, since the VM's log and its auditor
-    /// would differ if the VM's program judged it.
+    /// Sets the VMs that send from ports of their own only, and no others. At a port that VMs share a
+    /// packet with such a VM's source address is another machine's: it is dropped, since the VM's log and
+    /// its auditor would differ if the VM's program judged it.
     pub fn bind(&mut self, vms: &[VmRef]) {
         self.lookup.bind(vms);
     }
 
-    /// Sets the attachment's own check of rewritten packets, or none; returns the previous one. An attachment
-    /// that looks further into packets than the mediator before it submits them has to look again after an
-    /// egress program has rewritten them.
+    /// Sets the attachment's own check of rewritten packets, or none; returns the previous one. An
+    /// attachment that looks further into packets than the mediator before it submits them has to look
+    /// again after an egress program has rewritten them.
     pub fn set_rewrite_check(&mut self, check: Option<RewriteCheck>) -> Option<RewriteCheck> {
         std::mem::replace(&mut self.rewrite_check, check)
     }

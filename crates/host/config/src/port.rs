@@ -37,8 +37,8 @@ pub enum ZeroCopy {
 /// The sides of a VM's port at which its programs judge packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sides {
-    /// Egress where the switch receives at the port, ingress where it sends there, for all packets. The same as
-    /// [`Self::Receive`] for a port whose transmit side the attachment does not see.
+    /// Egress where the switch receives at the port, ingress where it sends there, for all packets. The same
+    /// as [`Self::Receive`] for a port whose transmit side the attachment does not see.
     #[default]
     Both,
     /// Egress where the switch receives at the port; ingress where packets for the VM enter at other ports.

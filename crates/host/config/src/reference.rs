@@ -253,7 +253,8 @@ const PORT: &[Key] = &[
     key("sides", "string", Value("\"both\""), Words(&["both", "receive"]), SWITCHES,
         "Only for a VM's port. `both`: egress programs judge what the switch receives at the port, \
          ingress programs what it sends there; `receive`: ingress programs judge packets where they \
-         enter the switch. With `dpdk`, only vhost-user ports have both sides; others are as with `receive`."),
+         enter the switch. With `dpdk`, only vhost-user ports have both sides; others are as with \
+         `receive`."),
     key("zero_copy", "string", Value("\"off\""), Words(&["off", "auto"]), &[Xsk],
         "Only for a VM's port. `auto`: the P4 VM reads packets in the switch's packet memory if it holds \
          packets of this tenant only; otherwise it receives copies of headers."),

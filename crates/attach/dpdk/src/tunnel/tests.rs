@@ -60,7 +60,7 @@ fn only_packets_for_an_end_point_are_inspected() {
 }
 
 #[test]
-fn a_tunnel_without_an_address_ends_at_every_address_of_the_host() {
+fn tunnels_without_an_address_end_at_every_host_address() {
     let frame = wrapped();
     let unspecified = at([0; 4]);
     for (tunnel, address, shared, vm) in [

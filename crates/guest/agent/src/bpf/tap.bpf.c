@@ -24,7 +24,9 @@
 #define QINQ 0x9100 // the VLAN tag that predates 802.1ad
 #define IPPROTO_ICMPV6 58
 #define LLC_MAX 0x0600 // below it the EtherType is a length
+#define MAX_LINK 22    // bytes of the longest link header
 #define ALWAYS_INLINE static __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
 
 struct config {
 	__u64 k0, k1;    // SipHash key
@@ -162,16 +164,27 @@ ALWAYS_INLINE int are_options(const __u8 *b, __u32 at, __u32 words, __u8 kind, i
 	return left == 0;
 }
 
-ALWAYS_INLINE int is_discovery(const struct frame *f, __u32 ip, int direction)
+// A global function: the kernel verifies it once, and not again for each path of its callers.
+NOINLINE int is_discovery(const struct frame *f, __u32 ip, int direction)
 {
-	const __u8 *b = (const __u8 *)f->words;
-	__u32 fixed, total = 40 + be16(b, ip + 4);
-	__u8 kind = b[ip + 40];
-	__u64 s1 = be64(b, ip + 8), s0 = be64(b, ip + 16), d1 = be64(b, ip + 24), d0 = be64(b, ip + 32);
-	__u64 t1 = be64(b, ip + 48), t0 = be64(b, ip + 56);
+	const __u8 *b;
+	__u32 fixed, total;
+	__u8 kind;
+	__u64 s1, s0, d1, d0, t1, t0;
 	__u64 group = 0; // the lower half of the multicast address that it may go to
 	int unicast;
 
+	if (!f || ip > MAX_LINK)
+		return 0;
+	b = (const __u8 *)f->words;
+	total = 40 + be16(b, ip + 4);
+	kind = b[ip + 40];
+	s1 = be64(b, ip + 8);
+	s0 = be64(b, ip + 16);
+	d1 = be64(b, ip + 24);
+	d0 = be64(b, ip + 32);
+	t1 = be64(b, ip + 48);
+	t0 = be64(b, ip + 56);
 	if (b[ip + 6] != IPPROTO_ICMPV6 || b[ip + 7] != 255 || b[ip + 41] != 0 || total > MAX_DISCOVERY ||
 	    f->len != ip + total)
 		return 0;
@@ -226,12 +239,16 @@ ALWAYS_INLINE int is_snap_ip(const struct frame *f, __u32 llc)
 
 // Returns whether a mediator submits the frame, as p4shield_mediator::classify decides. For an IP packet it
 // finds the VM-side address, and the offset of its layer-4 checksum (0: none).
-ALWAYS_INLINE int dissect(const struct frame *f, int direction, struct address *address, __u32 *checksum)
+NOINLINE int dissect(const struct frame *f, int direction, struct address *address, __u32 *checksum)
 {
-	const __u8 *b = (const __u8 *)f->words;
+	const __u8 *b;
 	__u32 ip = 14;
-	__u16 type = be16(b, 12);
+	__u16 type;
 
+	if (!f || !address || !checksum)
+		return NOT_JUDGED;
+	b = (const __u8 *)f->words;
+	type = be16(b, 12);
 	*checksum = 0;
 	if (is_tag(type)) {
 		type = be16(b, 16);

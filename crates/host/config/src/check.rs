@@ -279,7 +279,7 @@ impl Checker<'_> {
                 &[("pass", NoProgram::Pass), ("drop", NoProgram::Drop), ("skip", NoProgram::Skip)],
             ),
             deadline: self.duration("deadline", t.deadline.as_ref(), ms(200), ms(10_000)),
-            stall: self.duration("stall", t.stall.as_ref(), ms(1000), ms(60_000)),
+            stall: self.duration("stall", t.stall.as_ref(), ms(5000), ms(60_000)),
             max_held: self.number("max_held", t.max_held.as_ref(), 1024, 1, 1 << 16),
             geometry: self.geometry(t),
             age_limit: self.duration("age_limit", t.age_limit.as_ref(), ms(500), ms(3_600_000)),

@@ -173,7 +173,7 @@ const TENANT: &[Key] = &[
     key("deadline", "duration", Value("\"200ms\""), Text("above 0, up to `10s`"), ALL,
         "The longest time for which the mediator holds a packet. A P4 VM that waits for its time slice is \
          healthy: only one that hangs should miss the deadline."),
-    key("stall", "duration", Value("\"1s\""), Text("above 0, up to `60s`"), ALL,
+    key("stall", "duration", Value("\"5s\""), Text("above 0, up to `60s`"), ALL,
         "The time without an answer after which the daemon restarts the P4 VM."),
     key("max_held", "integer", Value("1024"), Range(1, 1 << 16), ALL,
         "The most packets held in each direction of a VM."),

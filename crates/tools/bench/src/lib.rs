@@ -5,6 +5,7 @@
 mod args;
 pub mod channel;
 pub mod cores;
+pub mod defaults;
 pub mod engine;
 mod figures;
 pub mod mediator;

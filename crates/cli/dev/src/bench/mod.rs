@@ -1,6 +1,7 @@
 //! `p4shield-dev bench`.
 
 mod channel;
+mod defaults;
 mod engine;
 mod mediator;
 mod switch;
@@ -24,6 +25,7 @@ use serde::Serialize;
 ///
 /// Examples:
 ///
+///   p4shield-dev bench defaults --busy 0,2   what a user gets
 ///   p4shield-dev bench engine
 ///   p4shield-dev bench switch --svg charts    Open vSwitch plain, attached, inline, with a P4 VM
 #[derive(Debug, clap::Args)]
@@ -35,6 +37,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Benchmark {
+    /// What a user gets with defaults on a busy machine: iperf3 and ping, plain and with P4 Shield
+    Defaults(defaults::Args),
     /// Nanoseconds per packet, for whole programs and by phase
     Engine(engine::Args),
     /// Round trip and throughput between mediator and P4 VM, by batch and header size
@@ -62,6 +66,7 @@ impl Args {
     pub(crate) fn run(self) -> anyhow::Result<Exit> {
         let end = signals::CleanEnd::with(leftover::abandon)?;
         end.unless_begun(match self.benchmark {
+            Benchmark::Defaults(a) => a.run(),
             Benchmark::Engine(a) => a.run(),
             Benchmark::Channel(a) => a.run(),
             Benchmark::Mediator(a) => a.run(),

@@ -223,10 +223,10 @@ pub unsafe extern "C" fn rte_vhost_enqueue_burst(
     packets: *mut *mut RawMbuf,
     count: u16,
 ) -> u16 {
-    let Some(real) = next_function!(rte_vhost_enqueue_burst: fn(c_int, u16, *mut *mut RawMbuf, u16) -> u16)
-    else {
-        return 0;
-    };
+    let real = next_function!(
+        rte_vhost_enqueue_burst: fn(c_int, u16, *mut *mut RawMbuf, u16) -> u16,
+        else 0
+    );
     match vhost::send_role(vid, queue) {
         // SAFETY: the caller's arguments; likewise below.
         SendRole::Judged(queue) => unsafe { queue.send(packets, count) },

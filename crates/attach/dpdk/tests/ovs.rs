@@ -156,7 +156,7 @@ fn drops_every_fourth(front: &[u8]) -> Does {
 
 #[test]
 fn whatever_reaches_a_vhost_user_port_is_judged_there() {
-    if !usable(OvsDpdk::usable().and(Testpmd::usable())) {
+    if !usable(OpenVswitch::usable().and(Testpmd::usable())) {
         return;
     }
     const PACKETS: u32 = 200;
@@ -225,7 +225,7 @@ fn last_sent(log: &str, socket: &Path) -> [u64; 4] {
 
 #[test]
 fn a_guest_that_receives_late_or_never_costs_no_buffer() {
-    if !usable(OvsDpdk::usable().and(Testpmd::usable())) {
+    if !usable(OpenVswitch::usable().and(Testpmd::usable())) {
         return;
     }
     // More than a guest's queue and the library's backlog together.

@@ -76,6 +76,11 @@ impl Shield {
         Ok(Self { library: setup.library.to_owned(), agent: None, product })
     }
 
+    /// Returns the output of `p4shield status --json`.
+    pub(crate) fn status(&self) -> serde_json::Value {
+        self.product.status()
+    }
+
     /// Returns the P4 VM's process id while it runs with its programs loaded.
     pub(crate) fn p4vm(&self) -> Option<i32> {
         self.product.p4vm()

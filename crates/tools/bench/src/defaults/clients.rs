@@ -3,11 +3,11 @@
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use anyhow::Context;
 use p4shield_testbed::{Guarded, process, wait_until};
 use serde_json::Value;
 
 use super::world::{CLIENT, SERVER, World};
-use crate::Error;
 
 /// The port on which the client receives the neighbour's flood.
 const FLOOD_PORT: &str = "5202";
@@ -30,7 +30,7 @@ pub(super) struct Servers {
 
 impl Servers {
     /// Starts them: one in the user VM, one behind the uplink.
-    pub(super) fn start(world: &World) -> Result<Self, Error> {
+    pub(super) fn start(world: &World) -> anyhow::Result<Self> {
         let server = |ns: &p4shield_testbed::NetNs, port: &str| {
             let mut command = ns.command("iperf3");
             command.args(["-s", "-p", port]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -40,13 +40,13 @@ impl Servers {
                 sockets.is_ok_and(|sockets| !sockets.is_empty())
             };
             wait_until("a server of iperf3", PATIENCE, listens)?;
-            Ok::<_, Error>(server)
+            anyhow::Ok(server)
         };
         Ok(Self { _servers: [server(&world.server, "5201")?, server(&world.client, FLOOD_PORT)?] })
     }
 
     /// Measures one TCP stream to the user VM.
-    pub(super) fn tcp(&self, world: &World, time: Duration) -> Result<Stream, Error> {
+    pub(super) fn tcp(&self, world: &World, time: Duration) -> anyhow::Result<Stream> {
         let end = iperf(world, time, &[])?;
         let number = |part: &str, field: &str| end[part][field].as_f64().unwrap_or_default();
         Ok(Stream {
@@ -56,7 +56,7 @@ impl Servers {
     }
 
     /// Measures one UDP flow to the user VM: million bits per second that arrive.
-    pub(super) fn udp(&self, world: &World, time: Duration) -> Result<f64, Error> {
+    pub(super) fn udp(&self, world: &World, time: Duration) -> anyhow::Result<f64> {
         let end = iperf(world, time, &["-u", "-b", "0", "-l", "1400"])?;
         let number = |field: &str| end["sum"][field].as_f64().unwrap_or_default();
         Ok(number("bits_per_second") / 1e6 * (1.0 - number("lost_percent") / 100.0))
@@ -64,12 +64,12 @@ impl Servers {
 }
 
 /// Runs a client of iperf3 and returns the part `end` of its report.
-fn iperf(world: &World, time: Duration, words: &[&str]) -> Result<Value, Error> {
+fn iperf(world: &World, time: Duration, words: &[&str]) -> anyhow::Result<Value> {
     let mut command = world.client.command("iperf3");
     command.args(["-J", "-t", &time.as_secs().to_string(), "-c", &SERVER.to_string()]).args(words);
     let report = process::run(&mut command)?;
-    let report: Value = serde_json::from_str(&report)
-        .map_err(|e| Error::Switch(format!("iperf3 printed no JSON: {e}: {report}")))?;
+    let report: Value =
+        serde_json::from_str(&report).with_context(|| format!("iperf3 printed no JSON: {report}"))?;
     Ok(report["end"].clone())
 }
 
@@ -77,7 +77,7 @@ fn iperf(world: &World, time: Duration, words: &[&str]) -> Result<Value, Error> 
 pub(super) struct Flood(Guarded);
 
 impl Flood {
-    pub(super) fn start(world: &World) -> Result<Self, Error> {
+    pub(super) fn start(world: &World) -> anyhow::Result<Self> {
         let mut command = world.neighbour.command("iperf3");
         command.args(["-u", "-b", "0", "-t", "600", "-l", FLOOD_BYTES, "-p", FLOOD_PORT]);
         command.args(["-c", &CLIENT.to_string()]);
@@ -103,14 +103,13 @@ pub(super) struct Ping {
 
 impl Ping {
     /// Sends `count` pings, 50 a second.
-    pub(super) fn measure(world: &World, count: u32) -> Result<Self, Error> {
+    pub(super) fn measure(world: &World, count: u32) -> anyhow::Result<Self> {
         let mut ping = world.client.command("ping");
         ping.args(["-q", "-i", "0.02", "-W", "2", "-c", &count.to_string(), &SERVER.to_string()]);
         // The exit status is 1 if no reply came, which is a result.
-        let out = ping.stdin(Stdio::null()).output();
-        let out = out.map_err(|e| Error::Switch(format!("ping does not start: {e}")))?;
+        let out = ping.stdin(Stdio::null()).output().context("ping does not start")?;
         let text = String::from_utf8_lossy(&out.stdout);
-        Self::parse(&text).ok_or_else(|| Error::Switch(format!("ping printed no summary: {text}")))
+        Self::parse(&text).with_context(|| format!("ping printed no summary: {text}"))
     }
 
     fn parse(text: &str) -> Option<Self> {
@@ -129,13 +128,13 @@ pub(super) struct BusyLoops {
 }
 
 impl BusyLoops {
-    pub(super) fn start(count: u16) -> Result<Self, Error> {
+    pub(super) fn start(count: u16) -> anyhow::Result<Self> {
         let start = |_| {
             let mut command = Command::new("sh");
             command.args(["-c", "while :; do :; done"]).stdin(Stdio::null());
             Ok(Guarded::spawn(&mut command)?)
         };
-        Ok(Self { _loops: (0..count).map(start).collect::<Result<_, Error>>()? })
+        Ok(Self { _loops: (0..count).map(start).collect::<anyhow::Result<_>>()? })
     }
 }
 

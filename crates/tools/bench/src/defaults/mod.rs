@@ -11,12 +11,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use p4shield_install::{PreloadedAttachment, Root, find_library};
-use p4shield_testbed::{OvsAfxdp, process};
+use p4shield_testbed::{OpenVswitch, process};
 use serde::Serialize;
 
 use crate::args::seconds;
+use crate::cores;
 use crate::stats::Spread;
-use crate::{Error, cores};
 use clients::{BusyLoops, Flood, Ping, Servers};
 use world::World;
 
@@ -108,7 +108,7 @@ struct Sample {
 /// The reason why not.
 pub fn usable() -> Result<(), String> {
     let missing = ["iperf3", "ping"].into_iter().find(|client| process::find(client).is_none());
-    missing.map_or(Ok(()), |client| Err(format!("{client} is not installed"))).and(OvsAfxdp::usable())
+    missing.map_or(Ok(()), |client| Err(format!("{client} is not installed"))).and(OpenVswitch::usable())
 }
 
 /// Steps that [`run`] reports.
@@ -121,7 +121,7 @@ pub fn steps(options: &Options) -> usize {
 ///
 /// # Errors
 /// A part of the cloud does not start, or a client fails.
-pub fn run(options: &Options, mut step: impl FnMut(String)) -> Result<Report, Error> {
+pub fn run(options: &Options, mut step: impl FnMut(String)) -> anyhow::Result<Report> {
     let mut samples = vec![[Vec::new(), Vec::new()]; options.busy.len()];
     let mut switch = String::new();
     for round in 0..options.rounds {
@@ -143,7 +143,7 @@ pub fn run(options: &Options, mut step: impl FnMut(String)) -> Result<Report, Er
     Ok(Report { switch, polling_core: cores::two()[1], rows: rows.collect() })
 }
 
-fn sample(options: &Options, world: &World, servers: &Servers, busy: u16) -> Result<Sample, Error> {
+fn sample(options: &Options, world: &World, servers: &Servers, busy: u16) -> anyhow::Result<Sample> {
     let _busy = BusyLoops::start(busy)?;
     let before = world.lost();
     let idle = Ping::measure(world, options.pings)?;

@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::net::Ipv4Addr;
 use std::ops::Sub;
 
-use p4shield_testbed::{NetNs, OvsAfxdp, process, wait_until};
+use p4shield_testbed::{NetNs, OpenVswitch};
 
 use super::{Mode, Options};
 use crate::shield::{GUARD, Setup, Shield};
-use crate::{Error, cores};
+use crate::{cores, world};
 
 /// The client's address, behind the uplink.
 pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 5, 1);
@@ -17,12 +17,10 @@ pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 9, 5, 2);
 /// The other tenant's user VM.
 const NEIGHBOUR: Ipv4Addr = Ipv4Addr::new(10, 9, 5, 3);
 const CONFIG: &str = include_str!("cloud.toml");
-/// Seconds in which the first ping must succeed on a loaded machine.
-const PATIENCE: u64 = 60;
 
 /// A running cloud. Fields are dropped in order: the switch before the namespaces that it is connected to.
 pub(super) struct World {
-    pub(super) switch: OvsAfxdp,
+    pub(super) switch: OpenVswitch,
     shield: Option<Shield>,
     pub(super) client: NetNs,
     pub(super) server: NetNs,
@@ -48,14 +46,14 @@ impl Sub for Lost {
 
 impl World {
     /// Builds the cloud and waits for the first ping.
-    pub(super) fn start(options: &Options, mode: Mode) -> Result<Self, Error> {
+    pub(super) fn start(options: &Options, mode: Mode) -> anyhow::Result<Self> {
         let host = NetNs::create("bench")?;
         let connect = |purpose: &str, port: &str, address: Ipv4Addr| {
             let ns = NetNs::create(purpose)?;
             host.veth(port, &ns, "eth0")?;
             ns.ip(&format!("addr add {address}/24 dev eth0"))?;
             ns.send_whole_packets("eth0")?;
-            Ok::<_, Error>(ns)
+            anyhow::Ok(ns)
         };
         let client = connect("client", "s0", CLIENT)?;
         let server = connect("server", "s1", SERVER)?;
@@ -72,18 +70,16 @@ impl World {
         };
         let environment = shield.as_ref().map(Shield::environment).unwrap_or_default();
         let environment: Vec<(&str, &OsStr)> = environment.iter().map(|(k, v)| (*k, v.as_os_str())).collect();
-        let switch = OvsAfxdp::start(&host, &environment, &format!("{:#x}", 1_u128 << cores::two()[1]))?;
+        let switch =
+            OpenVswitch::for_afxdp(&host, &environment, &format!("{:#x}", 1_u128 << cores::two()[1]))?;
         for port in ["s0", "s1", "s2"] {
-            switch.add(port)?;
+            switch.add_afxdp(port)?;
         }
         shield.as_ref().map_or(Ok(()), Shield::await_switch)?;
-        let world = Self { switch, shield, client, server, neighbour, _host: host };
-        for to in [SERVER, NEIGHBOUR].map(|to| to.to_string()) {
-            wait_until("a ping through the switch", PATIENCE, || {
-                process::run(world.client.command("ping").args(["-c1", "-W1", &to])).is_ok()
-            })?;
-        }
-        Ok(world)
+        let cloud = Self { switch, shield, client, server, neighbour, _host: host };
+        world::await_ping(&cloud.client, SERVER)?;
+        world::await_ping(&cloud.client, NEIGHBOUR)?;
+        Ok(cloud)
     }
 
     /// Returns how many packets of all tenants got no verdict since the daemon started.

@@ -1,11 +1,13 @@
 //! A sketch of a stream of packets: the sums by which an auditor finds the packets that differ.
 //!
 //! Each packet is an *item*: the high 40 bits of its digest, 8 bits that depend on these, and the number
-//! 1 in the low 16 bits. It is added, modulo 2^64, to one cell of each of [`SKETCH_TABLES`] tables. The difference of two sketches over the same packets
-//! is zero. If some packets differ, a cell with exactly one of them contains that item; taking it out of
-//! its other cells leaves further cells with one item, until all are known (an invertible Bloom look-up
-//! table). About a hundred differing packets can be listed, however many packets are equal. The low
-//! 16 bits of a cell count its items; the 8 bits show whether it contains copies of one item only.
+//! 1 in the low 16 bits. It is added, modulo 2^64, to one cell of each of [`SKETCH_TABLES`] tables.
+//!
+//! The difference of two sketches over the same packets is zero. If some packets differ, a cell with
+//! exactly one of them contains that item; taking it out of its other cells leaves further cells with one
+//! item, until all are known (an invertible Bloom look-up table). About a hundred differing packets can
+//! be listed, however many packets are equal. The low 16 bits of a cell count its items; the 8 bits show
+//! whether it contains copies of one item only.
 //!
 //! Digests are keyed, so a cloud knows neither the items nor their cells.
 
@@ -39,7 +41,8 @@ impl Sketch {
     pub const fn item(digest: u64) -> u64 {
         let kept = digest >> LOW_BITS << LOW_BITS;
         // The high byte of a product depends on all lower bits of the factors.
-        kept | kept.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(8) % 256 << COUNT_BITS | 1
+        let check = kept.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+        kept | (check << COUNT_BITS) | 1
     }
 
     /// Returns the cells of an item: each table is selected by other bits of it.
@@ -54,7 +57,7 @@ impl Sketch {
         ]
     }
 
-    /// Adds an item.
+    /// Adds an item; see [`Self::item`].
     #[inline]
     pub const fn add(&mut self, item: u64) {
         let [a, b, c] = Self::cells(item);

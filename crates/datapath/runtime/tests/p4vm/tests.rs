@@ -248,9 +248,8 @@ fn the_log_records_verdicts() {
     }
     rig.ask(Request::Stop, &[]).unwrap();
     wait_for("the last record", || {
-        newest(&log, &mut opener).is_some_and(|r| {
-            (r.record.totals[0].judged, r.record.totals[0].without_program) == (13, 10)
-        })
+        newest(&log, &mut opener)
+            .is_some_and(|r| (r.record.totals[0].judged, r.record.totals[0].without_program) == (13, 10))
     });
 }
 

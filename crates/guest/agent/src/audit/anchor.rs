@@ -13,21 +13,6 @@ const STEP: u64 = 32;
 /// Differing packets of an interval, as a fraction of its packets, with which its place is still certain.
 const MOST_DIFFERENT: u64 = 4;
 
-/// Packets that are compared by their number only, since the last comparison with a result.
-pub(super) struct Stretch {
-    /// Packets that the P4 VM had judged when it began.
-    pub(super) packets: u64,
-    /// Number of the interface's packets that belong to them.
-    pub(super) place: i128,
-    /// The newest compared packet of the interface.
-    pub(super) from: u64,
-    /// Packets of the interface that are booked already.
-    pub(super) counted_to: u64,
-    pub(super) since: u64,
-    /// Whether the P4 VM restarted in it: packets of its last moments are in no record.
-    pub(super) is_restart: bool,
-}
-
 /// Looks for the place of the oldest waiting record. Returns whether there is progress.
 pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
     let grace = audit.limits.grace_ns;

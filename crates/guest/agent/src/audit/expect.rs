@@ -136,11 +136,10 @@ impl ProgramWatch {
         };
         let program = record.programs[d as usize];
         let is_loaded = program != [0; 32];
-        if is_loaded && !expected.iter().any(|e| e.0 == program) {
-            if !state.others.contains(&program) && state.others.len() < REPORTED {
-                state.others.push(program);
-                out.findings.push(Finding::OtherProgram { direction: d, digest: Digest(program) });
-            }
+        let is_expected = !is_loaded || expected.iter().any(|e| e.0 == program);
+        if !is_expected && !state.others.contains(&program) && state.others.len() < REPORTED {
+            state.others.push(program);
+            out.findings.push(Finding::OtherProgram { direction: d, digest: Digest(program) });
         }
         if expected.is_empty() {
             return;

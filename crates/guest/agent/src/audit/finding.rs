@@ -242,8 +242,8 @@ impl std::fmt::Display for Finding {
             ),
             Self::Unjudged { share } => write!(
                 f,
-                "egress: {share} from this VM have no verdict: they were lost before the program, or bypassed \
-                 it",
+                "egress: {share} from this VM have no verdict: they were lost before the program, or \
+                 bypassed it",
             ),
             Self::Uncompared { direction, share } => write!(
                 f,
@@ -268,8 +268,8 @@ impl std::fmt::Display for Finding {
             ),
             Self::Replaced { replacements } => write!(
                 f,
-                "programs were replaced {replacements} times without an announcement; ask the provider why, or \
-                 announce your own replacements with --replacements",
+                "programs were replaced {replacements} times without an announcement; ask the provider \
+                 why, or announce your own with --replacements",
             ),
             Self::ShortHeaders { header_bytes, expected } => write!(
                 f,

@@ -5,8 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use p4shield_abi::Direction;
 use p4shield_abi::sketch::Sketch;
 
-use super::anchor::{self, Stretch};
-use super::finding::{Finding, Notice};
+use super::finding::Notice;
 use super::history::History;
 use super::ledger::Ledger;
 use super::peel::differences;
@@ -56,6 +55,21 @@ struct Undigested {
     is_uncertain: bool,
 }
 
+/// Packets that are compared by their number only, since the last comparison with a result.
+pub(super) struct Stretch {
+    /// Packets that the P4 VM had judged when it began.
+    pub(super) packets: u64,
+    /// Number of the interface's packets that belong to them.
+    pub(super) place: i128,
+    /// The newest compared packet of the interface.
+    pub(super) from: u64,
+    /// Packets of the interface that are booked already.
+    pub(super) counted_to: u64,
+    pub(super) since: u64,
+    /// Whether the P4 VM restarted in it: packets of its last moments are in no record.
+    pub(super) is_restart: bool,
+}
+
 /// The newest compared record, and its place among the packets of the interface.
 pub(super) struct Anchor {
     pub(super) record: Record,
@@ -76,8 +90,8 @@ pub(super) struct ItemAudit {
     pub(super) arrivals: VecDeque<u64>,
     pub(super) first: u64,
     /// Number of packets at the interface over time, oldest first.
-    samples: VecDeque<(u64, u64)>,
-    counts: Counts,
+    pub(super) samples: VecDeque<(u64, u64)>,
+    pub(super) counts: Counts,
     /// Packets at the interface that no record contains yet.
     unjudged: Vec<Pending>,
     /// Packets of records that have not reached the interface yet.
@@ -89,11 +103,11 @@ pub(super) struct ItemAudit {
     pub(super) ledger: Ledger,
     recorded: u64,
     reported_not_whole: bool,
-    reported_aligned: bool,
+    pub(super) reported_aligned: bool,
     pub(super) was_anchored: bool,
     /// Packets at the interface while the audit began, and when it did.
     pub(super) early: u64,
-    started: Option<u64>,
+    pub(super) started: Option<u64>,
 }
 
 impl ItemAudit {
@@ -160,31 +174,8 @@ impl ItemAudit {
         self.missing.clear();
     }
 
-    /// Processes the counts of the interface. Without a history their packets have no digest.
-    pub(super) fn observe(&mut self, now: u64, counts: Counts, history: Option<&History>, out: &mut Report) {
-        self.report_undigested(&counts, out);
-        self.counts = counts;
-        self.follow(history, counts.packets);
-        if now.saturating_sub(*self.started.get_or_insert(now)) <= self.limits.patience_ns {
-            self.early = self.count();
-        }
-        self.samples.push_back((now, self.count()));
-        let horizon = now.saturating_sub(self.limits.patience_ns.max(4 * self.limits.grace_ns));
-        while self.samples.len() > 2 && self.samples[1].0 < horizon {
-            self.samples.pop_front();
-        }
-        while if self.anchor.is_some() { self.compare_next(now) } else { anchor::find(self, now, out) } {}
-        self.expire(now);
-        anchor::report_long_stretch(self, now, false);
-        self.ledger.tick(now, self.counts.packets, false, out);
-        if self.anchor.is_some() && !self.reported_aligned {
-            self.reported_aligned = true;
-            out.notices.push(Notice::Aligned { direction: self.direction });
-        }
-    }
-
     /// Takes the items of new packets over. Those that the tap overwrote meanwhile have no digest.
-    fn follow(&mut self, history: Option<&History>, packets: u64) {
+    pub(super) fn follow(&mut self, history: Option<&History>, packets: u64) {
         let count = history.map_or(packets, History::count);
         if count.saturating_sub(self.first) > ARRIVALS as u64 {
             self.lose_anchor();
@@ -215,7 +206,7 @@ impl ItemAudit {
     }
 
     /// Reports once that some packets could not be digested.
-    fn report_undigested(&mut self, counts: &Counts, out: &mut Report) {
+    pub(super) fn report_undigested(&mut self, counts: &Counts, out: &mut Report) {
         if counts.not_whole > self.counts.not_whole && !self.reported_not_whole {
             self.reported_not_whole = true;
             let not_whole = counts.not_whole - self.counts.not_whole;
@@ -236,7 +227,7 @@ impl ItemAudit {
     }
 
     /// Compares the oldest waiting record. Returns whether it was, or can never be.
-    fn compare_next(&mut self, now: u64) -> bool {
+    pub(super) fn compare_next(&mut self, now: u64) -> bool {
         let (Some(anchor), Some(record)) = (&self.anchor, self.records.front()) else { return false };
         let judged = record.packets.saturating_sub(anchor.record.packets);
         let is_due = now >= record.at.saturating_add(self.limits.grace_ns);
@@ -340,7 +331,7 @@ impl ItemAudit {
     }
 
     /// Decides about packets that were waited for long enough.
-    fn expire(&mut self, now: u64) {
+    pub(super) fn expire(&mut self, now: u64) {
         let Some(anchor) = &self.anchor else { return };
         let grace = self.limits.grace_ns;
         let (compared_to, place) = (anchor.record.at, anchor.place);
@@ -408,17 +399,6 @@ impl ItemAudit {
         match (accuses, self.direction) {
             (true, Direction::Ingress) | (false, Direction::Egress) => self.ledger.unjudged(now, 1, true),
             (true, Direction::Egress) | (false, Direction::Ingress) => self.ledger.missing(now, 1),
-        }
-    }
-
-    /// Decides pending differences at the end of the audit.
-    pub(super) fn conclude(&mut self, out: &mut Report) {
-        let now = self.samples.back().map_or(0, |s| s.0);
-        self.expire(now);
-        anchor::report_long_stretch(self, now, true);
-        self.ledger.tick(now, self.counts.packets, true, out);
-        if !self.was_anchored {
-            out.findings.push(Finding::Unproven { direction: self.direction });
         }
     }
 

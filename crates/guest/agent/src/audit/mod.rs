@@ -61,6 +61,7 @@
 //! passed packet left the cloud.
 
 mod anchor;
+mod compare;
 mod counts;
 pub mod exit_code;
 pub mod expect;
@@ -184,15 +185,15 @@ pub struct DirectionStatus {
 
 /// How one direction is compared.
 enum Track {
-    Items(ItemAudit),
-    Counts(CountAudit),
+    Items(Box<ItemAudit>),
+    Counts(Box<CountAudit>),
 }
 
 impl Track {
     fn new(direction: Direction, method: Method, limits: Limits) -> Self {
         match method {
-            Method::Digests => Self::Items(ItemAudit::new(direction, limits)),
-            Method::Counters => Self::Counts(CountAudit::new(direction, limits)),
+            Method::Digests => Self::Items(Box::new(ItemAudit::new(direction, limits))),
+            Method::Counters => Self::Counts(Box::new(CountAudit::new(direction, limits))),
         }
     }
 

@@ -2,8 +2,7 @@
 //! on random programs.
 
 use super::{Machine, Outcome, generate};
-use crate::diagnostics::Sink;
-use crate::source::SourceMap;
+
 use crate::{Included, Options, Resolver};
 use p4shield_abi::Verdict;
 use p4shield_abi::info::{InfoStatus, Snapshot, field};
@@ -96,7 +95,6 @@ fn compare(
     packets: &[Vec<u8>],
     proof: bool,
 ) -> Result<Compared, String> {
-    let (mut sources, mut sink) = (SourceMap::default(), Sink::default());
     let options = Options::default();
     let compiled = match crate::compile("test.p4", text, resolver, &options) {
         Ok(c) => c,
@@ -105,8 +103,8 @@ fn compare(
         }
         Err(e) => return Err(format!("refused: {e}")),
     };
-    let front = crate::front_end("test.p4", text, resolver, &options, &mut sources, &mut sink)
-        .ok_or("the front end refuses what the compiler accepts")?;
+    let (front, ..) = crate::front_end("test.p4", text, resolver, &options);
+    let front = front.ok_or("the front end refuses what the compiler accepts")?;
     if !compiled.facts.externs.is_empty() {
         return Ok(Compared { packets: 0, skipped: vec!["own functions".to_owned()] });
     }

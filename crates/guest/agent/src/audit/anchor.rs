@@ -15,6 +15,9 @@ const MOST_DIFFERENT: u64 = 4;
 
 /// Looks for the place of the oldest waiting record. Returns whether there is progress.
 pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
+    if audit.records.front().is_some_and(|r| r.is_restart) {
+        audit.begin_restart();
+    }
     let grace = audit.limits.grace_ns;
     let is_due = |record: &Record| now >= record.at.saturating_add(grace);
     let Some(first) = audit.records.front().filter(|r| is_due(r)) else { return false };
@@ -38,7 +41,7 @@ pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
 
 /// Returns the only place of `first` in a range at which the packets between both records differ least.
 fn search(audit: &ItemAudit, first: &Record, second: &Record, low: u64, high: u64) -> Option<u64> {
-    let judged = second.packets.checked_sub(first.packets).filter(|n| *n > 0)?;
+    let judged = second.packets.checked_sub(first.packets).filter(|n| *n > 0 && !second.is_restart)?;
     let high = high.min(audit.count().saturating_sub(judged)).max(low);
     let step = if high - low > 4 * STEP { STEP } else { 1 };
     let best = |low, high, step| best_of(audit, [first, second], judged, (low, high), step);
@@ -93,10 +96,13 @@ fn close_stretch(audit: &mut ItemAudit, now: u64, packets: u64, place: u64, out:
         let early = audit.early.min(place);
         return audit.ledger.uncompared(place - early);
     };
-    audit.ledger.uncompared(place.saturating_sub(stretch.counted_to));
+    let uncompared = place.saturating_sub(stretch.counted_to);
     let judged = i128::from(packets) - i128::from(stretch.packets);
     let surplus = i128::from(place) - stretch.place - judged;
     let amount = u64::try_from(surplus.unsigned_abs()).unwrap_or(u64::MAX);
+    // Packets around a restart are a finding of their own.
+    let unaccounted = if stretch.is_restart && surplus > 0 { amount } else { 0 };
+    audit.ledger.uncompared(uncompared.saturating_sub(unaccounted));
     if stretch.is_restart {
         if surplus > 0 {
             out.findings.push(Finding::Unaccounted { direction: audit.direction, packets: amount });
@@ -112,6 +118,9 @@ fn close_stretch(audit: &mut ItemAudit, now: u64, packets: u64, place: u64, out:
 pub(super) fn report_long_stretch(audit: &mut ItemAudit, now: u64, conclude: bool) {
     let (grace, count) = (audit.limits.grace_ns, audit.count());
     let Some(stretch) = &audit.stretch else { return };
+    if audit.records.iter().any(|r| r.is_restart) {
+        return;
+    }
     if !conclude && now.saturating_sub(stretch.since) < audit.limits.patience_ns {
         return;
     }

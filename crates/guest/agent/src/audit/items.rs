@@ -36,6 +36,8 @@ pub(super) struct Record {
     pub(super) at: u64,
     pub(super) packets: u64,
     pub(super) sketch: Sketch,
+    /// Whether it counts from 0 again: the previous record is of another P4 VM.
+    pub(super) is_restart: bool,
 }
 
 /// A packet that only one side has so far.
@@ -102,6 +104,7 @@ pub(super) struct ItemAudit {
     lost: VecDeque<u64>,
     pub(super) ledger: Ledger,
     recorded: u64,
+    restarted: bool,
     reported_not_whole: bool,
     pub(super) reported_aligned: bool,
     pub(super) was_anchored: bool,
@@ -128,6 +131,7 @@ impl ItemAudit {
             lost: VecDeque::new(),
             ledger: Ledger::new(direction, limits),
             recorded: 0,
+            restarted: false,
             reported_not_whole: false,
             reported_aligned: false,
             was_anchored: false,
@@ -136,7 +140,8 @@ impl ItemAudit {
         }
     }
 
-    pub(super) fn record(&mut self, record: Record) {
+    pub(super) fn record(&mut self, mut record: Record) {
+        record.is_restart = std::mem::take(&mut self.restarted);
         self.recorded = record.packets;
         if self.records.len() == RECORDS {
             self.lose_anchor();
@@ -145,17 +150,27 @@ impl ItemAudit {
         self.records.push_back(record);
     }
 
-    /// Restarts the P4 VM's counts at 0; the interface's continue.
-    pub(super) fn restart(&mut self) {
-        self.lose_anchor();
+    /// The next record counts from 0 again; the interface's counts continue. Records that wait are still
+    /// compared.
+    pub(super) const fn restart(&mut self) {
+        self.restarted = true;
+    }
+
+    /// Begins the stretch between two P4 VMs.
+    pub(super) fn begin_restart(&mut self) {
+        let missing = self.missing.len() as i128;
+        if self.anchor.is_some() {
+            self.lose_anchor();
+            if let Some(stretch) = &mut self.stretch {
+                stretch.place += missing;
+            }
+        }
         if let Some(stretch) = &mut self.stretch {
-            // Whatever the last record says was judged is expected at the interface.
-            let newest = self.records.back().map_or(stretch.packets, |r| r.packets.max(stretch.packets));
-            stretch.place += i128::from(newest) - i128::from(stretch.packets);
             (stretch.packets, stretch.is_restart) = (0, true);
         }
-        self.records.clear();
-        self.recorded = 0;
+        if let Some(record) = self.records.front_mut() {
+            record.is_restart = false;
+        }
     }
 
     /// Gives the place of the newest compared record up: what follows is not compared until another is found.
@@ -228,6 +243,10 @@ impl ItemAudit {
 
     /// Compares the oldest waiting record. Returns whether it was, or can never be.
     pub(super) fn compare_next(&mut self, now: u64) -> bool {
+        if self.records.front().is_some_and(|r| r.is_restart) {
+            self.begin_restart();
+            return true;
+        }
         let (Some(anchor), Some(record)) = (&self.anchor, self.records.front()) else { return false };
         let judged = record.packets.saturating_sub(anchor.record.packets);
         let is_due = now >= record.at.saturating_add(self.limits.grace_ns);

@@ -267,7 +267,7 @@ impl Audit {
                         items.lose_anchor();
                     }
                     let sketch = opened.record.sketches[d as usize];
-                    items.record(Record { at: now.mono_ns, packets, sketch });
+                    items.record(Record { at: now.mono_ns, packets, sketch, is_restart: false });
                 }
                 Some(Track::Counts(counts)) => counts.record(Totals { at: now.mono_ns, packets }),
                 None => {}

@@ -222,7 +222,7 @@ fn shorter_headers_have_shorter_digests() {
     let direction = Direction::Egress;
     let swapped = Finding::Swapped { direction, packets: 1 };
     let short = Finding::ShortHeaders { header_bytes: 60, expected: 128 };
-    assert_eq!((findings.first(), findings.last()), (Some(&short), Some(&swapped)), "{findings:?}");
+    assert!(findings.contains(&short) && findings.contains(&swapped), "{findings:?}");
 }
 
 #[test]

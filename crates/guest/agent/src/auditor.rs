@@ -201,7 +201,7 @@ impl Auditor {
     /// Returns whether the audit can end, `since_stop` after the stop request.
     fn settled(&self, since_stop: u64) -> bool {
         let suspicious = Direction::ALL.iter().any(|d| self.audit.status(*d).is_some_and(|s| s.suspicious));
-        let enough = if suspicious { self.limits.patience_ns } else { 2 * self.limits.grace_ns };
+        let enough = if suspicious { self.limits.patience_ns } else { 0 }.max(4 * self.limits.grace_ns);
         since_stop > enough
     }
 

@@ -143,7 +143,7 @@ pub enum Finding {
         /// Number of packets.
         packets: u64,
     },
-    /// The log had stopped when the audit ended, and no record covers the packets after its last record.
+    /// When the audit ended, no record covered packets that should be in one: the log had stopped.
     Unrecorded {
         /// Direction of the packets.
         #[serde(serialize_with = "direction_name")]

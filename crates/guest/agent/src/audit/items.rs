@@ -427,6 +427,13 @@ impl ItemAudit {
         self.count().checked_sub(place).filter(|n| *n > 0)
     }
 
+    /// Returns the number of packets that arrived so long ago that a compared record should contain them.
+    pub(super) fn overdue(&self) -> Option<u64> {
+        let now = self.samples.back()?.0;
+        let arrived = self.sample(now.checked_sub(3 * self.limits.grace_ns));
+        arrived.checked_sub(self.anchor.as_ref()?.place).filter(|n| *n > 0)
+    }
+
     pub(super) fn status(&self) -> DirectionStatus {
         let (verified, uncompared) = self.ledger.shares();
         DirectionStatus {

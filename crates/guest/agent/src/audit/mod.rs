@@ -328,16 +328,16 @@ impl Audit {
         }
         self.programs.conclude(&mut self.report);
         self.log.tick(now.mono_ns, true, &mut self.report);
-        if self.log.is_stopped() {
-            let unrecorded = Direction::ALL.into_iter().zip(&self.tracks).filter_map(|(direction, track)| {
-                let packets = match track.as_ref()? {
-                    Track::Items(items) => items.unrecorded(),
-                    Track::Counts(counts) => counts.unrecorded(),
-                }?;
-                Some(Finding::Unrecorded { direction, packets })
-            });
-            self.report.findings.extend(unrecorded);
-        }
+        let stopped = self.log.is_stopped();
+        let unrecorded = Direction::ALL.into_iter().zip(&self.tracks).filter_map(|(direction, track)| {
+            let packets = match track.as_ref()? {
+                Track::Items(items) if stopped => items.unrecorded(),
+                Track::Items(items) => items.overdue(),
+                Track::Counts(counts) => counts.unrecorded().filter(|_| stopped),
+            }?;
+            Some(Finding::Unrecorded { direction, packets })
+        });
+        self.report.findings.extend(unrecorded);
         std::mem::take(&mut self.report)
     }
 

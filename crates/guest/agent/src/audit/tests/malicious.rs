@@ -217,6 +217,21 @@ fn packets_after_the_log_stopped_are_reported() {
     }
 }
 
+/// The cloud stops the log so shortly before the end that it does not count as stopped yet.
+#[test]
+fn packets_that_the_last_record_should_contain_are_reported() {
+    let mut c = Cloud::new(Direction::Ingress, true);
+    c.run(2_000, 1);
+    c.log_stopped = true;
+    many(5, Treatment::Bypass)(&mut c);
+    c.run(990, 0);
+    let found = c.conclude();
+    assert!(
+        matches!(found[..], [Finding::Unrecorded { direction: Direction::Ingress, packets: 5.. }]),
+        "{found:?}"
+    );
+}
+
 #[test]
 fn a_log_without_records_is_a_stopped_log() {
     let mut c = Cloud::new(Direction::Ingress, true);

@@ -21,8 +21,8 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
 
-/// Evaluates to the next function of this name, which has this signature. If there is none, returns `$failure`
-/// from the function that uses it.
+/// Evaluates to the next function of this name, which has this signature. If there is none, returns
+/// `$failure` from the function that uses it.
 macro_rules! next_function {
     ($name:ident: fn($($arg:ty),*) -> $ret:ty, else $failure:expr) => {{
         static NEXT: OnceLock<Option<unsafe extern "C" fn($($arg),*) -> $ret>> = OnceLock::new();
@@ -375,7 +375,8 @@ pub unsafe extern "C" fn rte_flow_async_action_handle_create(
 ) -> *mut c_void {
     let real = next_function!(
         rte_flow_async_action_handle_create:
-            fn(u16, u32, *const c_void, *const c_void, *const c_void, *mut c_void, *mut c_void) -> *mut c_void,
+            fn(u16, u32, *const c_void, *const c_void, *const c_void, *mut c_void, *mut c_void)
+                -> *mut c_void,
         else std::ptr::null_mut()
     );
     // SAFETY: the caller's arguments.

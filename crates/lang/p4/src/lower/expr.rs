@@ -1,7 +1,6 @@
 //! Lowering of expressions.
 
-use super::number::number_limbs;
-use super::storage::{HeaderValue, NOT_EXTRACTED, Storage, Value, limb_count, limb_width};
+use super::storage::{HeaderValue, NOT_EXTRACTED, Storage, Value, limb_count, limb_width, number_limbs};
 use super::{Binding, Lowering};
 use crate::ast::{BinaryOp, UnaryOp};
 use crate::check::fold;

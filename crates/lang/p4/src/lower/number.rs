@@ -4,11 +4,11 @@
 //! compile-time known values". They are known once constructor arguments and directionless arguments
 //! are, so the lowering evaluates them with the checker's arithmetic.
 
-use super::storage::{Value, limb_count, limb_width};
+use super::storage::{Value, limb_count, number_limbs};
 use super::{Binding, Lowering};
 use crate::ast::{BinaryOp, UnaryOp};
 use crate::check::fold;
-use crate::constant::{limbs, wrap};
+use crate::constant::wrap;
 use crate::diagnostics::Code;
 use crate::hir::{BoundAction, Expr, ExprKind, Keyset, Table};
 use crate::ir::{BinOp, Opnd};
@@ -175,11 +175,4 @@ impl Lowering<'_> {
             }
         }
     }
-}
-
-/// Returns the lowest bits of a number.
-pub(super) fn number_limbs(n: &BigInt, width: u32) -> Vec<Opnd> {
-    let words = limbs(n, width);
-    let word = |(i, w): (usize, u64)| Opnd::C(w & crate::ir::mask(limb_width(width, i)));
-    words.into_iter().take(limb_count(width)).enumerate().map(word).collect()
 }

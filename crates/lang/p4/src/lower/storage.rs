@@ -6,6 +6,7 @@ use crate::ast::Composite;
 use crate::ir::builder::Slot;
 use crate::ir::{FieldSlot, HeaderLayout, Opnd, Ty};
 use crate::types::Type;
+use num_bigint::BigInt;
 use std::rc::Rc;
 
 /// The slots of a variable, structured like its type.
@@ -55,7 +56,7 @@ pub(super) const NOT_EXTRACTED: u64 = 0xffff_ffff;
 pub(super) enum Value {
     Scalar(Vec<Opnd>, u32),
     /// A number without a width, which is known at compile time.
-    Number(num_bigint::BigInt),
+    Number(BigInt),
     Group(Vec<Self>),
     Header(Box<HeaderValue>),
     Stack(Vec<Self>, Opnd),
@@ -213,7 +214,7 @@ impl Lowering<'_> {
                 slots.iter().zip(limbs).for_each(|(s, l)| self.b.write(*s, *l));
             }
             (Storage::Scalar(slots, width), Value::Number(n)) => {
-                let limbs = super::number::number_limbs(n, *width);
+                let limbs = number_limbs(n, *width);
                 slots.iter().zip(limbs).for_each(|(s, l)| self.b.write(*s, l));
             }
             (Storage::Group(ss), Value::Group(vs)) | (Storage::Stack(ss, _), Value::Group(vs)) => {
@@ -262,4 +263,11 @@ pub(super) fn headers(s: &Storage, out: &mut Vec<Rc<HeaderStore>>) {
         Storage::Group(fields) | Storage::Stack(fields, _) => fields.iter().for_each(|f| headers(f, out)),
         Storage::Scalar(..) | Storage::Varbit(_) | Storage::Opaque => {}
     }
+}
+
+/// Returns the lowest bits of a number.
+pub(super) fn number_limbs(n: &BigInt, width: u32) -> Vec<Opnd> {
+    let words = crate::constant::limbs(n, width);
+    let word = |(i, w): (usize, u64)| Opnd::C(w & crate::ir::mask(limb_width(width, i)));
+    words.into_iter().take(limb_count(width)).enumerate().map(word).collect()
 }

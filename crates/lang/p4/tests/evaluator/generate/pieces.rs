@@ -30,7 +30,8 @@ impl Generator<'_> {
         let payload = if self.pick(2) == 0 { "" } else { "_with_payload" };
         let sum = self.one(&["hdr.h.first", "hdr.g.a, hdr.h.first", "hdr.g.a, hdr.s[0].v, hdr.g.b[7:0]"]);
         format!(
-            "#include <v1model.p4>\n{header}header v_t {{ bit<8> v; }}\nheader g_t {{ bit<8> a; bit<16> b; }}\n\
+            "#include <v1model.p4>\n{header}header v_t {{ bit<8> v; }}\n\
+             header g_t {{ bit<8> a; bit<16> b; }}\n\
              struct headers_t {{ h_t h; v_t[4] s; g_t g; }}\n\
              struct meta_t {{ bit<8> m; bit<16> n; int<9> i; h_t saved; standard_metadata_t kept; }}\n\
              bit<16> fun(in bit<16> x, in bit<8> y) {{ {function} return x + (bit<16>)spare; }}\n\
@@ -43,7 +44,8 @@ impl Generator<'_> {
              action act1(inout bit<8> p, bit<8> q) {{ {act1} }}\n\
              action act2(inout bit<8> p, out bit<8> o, in bit<8> q, bit<16> r) {{ {act2} }}\n\
              {tables}apply {{ std.egress_spec = 1;\n{body} }} }}\n\
-             control E(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t std) {{ apply {{ }} }}\n\
+             control E(inout headers_t hdr, inout meta_t meta, inout standard_metadata_t std) {{\n\
+             apply {{ }} }}\n\
              control U(inout headers_t hdr, inout meta_t meta) {{ apply {{\n\
              update_checksum{payload}(hdr.g.isValid(), {{ {sum} }}, hdr.g.b, HashAlgorithm.csum16); }} }}\n\
              control D(packet_out p, in headers_t hdr) {{ apply {{ {deparser} }} }}\n\
@@ -147,7 +149,8 @@ impl Generator<'_> {
         let const_keys = self.one(&["", "const "]);
         let argument = self.target8_plain();
         format!(
-            "table t1 {{ key = {{ {key} : exact @name(\"k\"); }} actions = {{ act1({argument}); NoAction; }}\n\
+            "table t1 {{ key = {{ {key} : exact @name(\"k\"); }}\n\
+             actions = {{ act1({argument}); NoAction; }}\n\
              const entries = {{ {b} : act1({a}); {c} : act1(9); 0xff : NoAction(); }}\n\
              const default_action = act1({c}); }}\n\
              table t2 {{ key = {{ hdr.h.first : lpm; }} actions = {{ act1(meta.m); NoAction; }}\n\
@@ -155,7 +158,8 @@ impl Generator<'_> {
              default_action = NoAction; }}\n\
              table t3 {{ key = {{ hdr.h.first : ternary; meta.n : range; }}\n\
              actions = {{ act2(hdr.h.first, meta.m, meta.m); act1(meta.m); }}\n\
-             const entries = {{ (1 &&& 3, 0 .. 9) : act2({a}); (_, 3 .. 0x7fff) : act1({b}); (2, _) : act2(65535); }}\n\
+             const entries = {{ (1 &&& 3, 0 .. 9) : act2({a}); (_, 3 .. 0x7fff) : act1({b});\n\
+             (2, _) : act2(65535); }}\n\
              {const_keys}default_action = act1(4); }}\n"
         )
     }

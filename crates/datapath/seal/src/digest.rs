@@ -82,7 +82,7 @@ impl PacketDigest {
 pub(crate) fn message_words(header: &[u8], packet_len: u32, put: impl FnMut(usize, u64)) -> usize {
     match type_of(header) {
         Some(tag) if is_tag(tag) => words_without_tags(header, packet_len, put),
-        found => words_of(header, packet_len, found == Some(ether_type::IPV4), put),
+        found => words_of(header, packet_len, found, put),
     }
 }
 
@@ -96,7 +96,7 @@ fn type_of(header: &[u8]) -> Option<u16> {
 #[cold]
 fn words_without_tags(header: &[u8], packet_len: u32, put: impl FnMut(usize, u64)) -> usize {
     let Some(payload) = ethernet::payload(header) else {
-        return words_of(header, packet_len, false, put);
+        return words_of(header, packet_len, None, put);
     };
     let tags = payload.offset - HEADER_LEN;
     let mut front = [0; DIGEST_BYTES];
@@ -104,13 +104,14 @@ fn words_without_tags(header: &[u8], packet_len: u32, put: impl FnMut(usize, u64
     let rest = &header[ADDRESSES_LEN + tags..];
     let len = rest.len().min(DIGEST_BYTES - ADDRESSES_LEN);
     front[ADDRESSES_LEN..][..len].copy_from_slice(&rest[..len]);
-    let is_v4 = payload.ether_type == ether_type::IPV4;
-    words_of(&front[..ADDRESSES_LEN + len], packet_len.saturating_sub(tags as u32), is_v4, put)
+    let front = &front[..ADDRESSES_LEN + len];
+    words_of(front, packet_len.saturating_sub(tags as u32), Some(payload.ether_type), put)
 }
 
-/// Passes the words of a packet without VLAN tags.
+/// Passes the words of a packet without VLAN tags. Its payload has this EtherType, if it is known; behind
+/// the EtherType of a further tag nothing is zeroed.
 #[inline]
-fn words_of(header: &[u8], packet_len: u32, is_v4: bool, mut put: impl FnMut(usize, u64)) -> usize {
+fn words_of(header: &[u8], packet_len: u32, kind: Option<u16>, mut put: impl FnMut(usize, u64)) -> usize {
     /// Words with IPv4's identification and header checksum, and the other bits of these words.
     const ZEROED: [(usize, u64); 2] = [(2, !0xffff_0000), (3, !0xffff)];
     let header = &header[..header.len().min(DIGEST_BYTES)];
@@ -124,13 +125,14 @@ fn words_of(header: &[u8], packet_len: u32, is_v4: bool, mut put: impl FnMut(usi
     }
     let word = |i: usize| words.get(i).map_or_else(|| last_word(header, rest), |w| u64::from_le_bytes(*w));
     let count = header.len().div_ceil(WORD);
-    if is_v4 {
+    if kind == Some(ether_type::IPV4) {
         for (i, kept) in ZEROED.into_iter().filter(|(i, _)| *i < count) {
             put(1 + i, word(i) & kept);
         }
     }
     // The field has an even offset, so it lies within one word.
-    if let Some(field) = digest_checksum(header).filter(|at| at + 2 <= header.len()) {
+    let checksum = if kind.is_some_and(is_tag) { None } else { digest_checksum(header) };
+    if let Some(field) = checksum.filter(|at| at + 2 <= header.len()) {
         put(1 + field / WORD, word(field / WORD) & !(0xffff << (8 * (field % WORD))));
     }
     1 + count

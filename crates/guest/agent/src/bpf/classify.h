@@ -152,14 +152,13 @@ NOINLINE int dissect(struct frame *f, int direction, struct address *address)
 	type = be16(b, 12);
 	f->checksum = 0;
 	f->header = 0;
-	f->version = 0;
+	f->version = type == ETH_P_IP ? 4 : 0; // also if it is cut off, as in p4shield_seal::PacketDigest
 	if (type == ETH_P_IP && f->have >= LINK + 20) {
 		__u32 header = (b[LINK] & 0xf) * 4;
 		__u32 from = LINK + (direction == INGRESS ? 16 : 12);
 
 		if (b[LINK] >> 4 != 4)
 			return NOT_JUDGED; // it is dropped
-		f->version = 4;
 		address->version = 4;
 		for (int i = 0; i < 4; i++)
 			address->bytes[i] = b[from + i];

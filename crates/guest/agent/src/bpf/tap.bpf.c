@@ -246,9 +246,9 @@ ALWAYS_INLINE __u32 tag_bytes(const struct frame *f, __u32 most)
 
 	if (most < 1 || !is_tag(be16(b, 12)) || f->have < 18)
 		return 0;
-	if (most < 2 || !is_tag(be16(b, 16)) || f->have < 22)
+	if (most < 2 || !is_tag(be16(b, 16)))
 		return 4;
-	return 8;
+	return f->have < 22 ? 0 : 8; // a frame that ends before its EtherType keeps its tags
 }
 
 // Loads the front of a frame, and again without its tags. Evaluates to 0 if the frame is too short.

@@ -28,8 +28,7 @@ pub(super) fn judge(
         audit.received(direction, packet.bytes(), request.packet_len);
     }
     let Some(program) = state.program() else {
-        state.judged_without_program();
-        match state.verdict_without_program(no_program) {
+        match state.without_program(no_program) {
             Verdict::Pass if respond(Response::Pass).is_ok() => {
                 state.passed(request.packet_len);
                 if let Some(audit) = audit {

@@ -1,7 +1,5 @@
 //! The audit engine with honest and malicious clouds, simulated in milliseconds.
 
-mod adversary;
 mod cloud;
-mod game;
 mod honest;
 mod malicious;

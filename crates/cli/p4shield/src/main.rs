@@ -2,6 +2,8 @@
 //!
 //! Each command is a module under [`commands`] with its arguments and a `run` that returns an [`Exit`].
 //! Libraries do the work; this crate holds arguments, output and exit codes.
+//!
+//! [`Exit`]: p4shield_console::Exit
 
 #![forbid(unsafe_code)]
 

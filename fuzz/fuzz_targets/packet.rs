@@ -2,5 +2,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let _kind = p4shield_mediator::classify(bytes);
+    let _kind = p4shield_mediator::classify(bytes, bytes.len());
 });

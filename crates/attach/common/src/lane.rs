@@ -10,7 +10,7 @@ use p4shield_channel::Sleeper;
 use p4shield_mailbox::{Mailbox, Poster, mailbox};
 use p4shield_mediator::{
     AllowedSources, Config, Counters, InlineEngine, Mediator, Network, P4VmChannel, P4VmFault, Packet,
-    PortSpec, ReleasedPacket, VmRef,
+    PortSpec, ReleasedPacket, RewriteCheck, Stages, VmRef,
 };
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Weak, mpsc};
@@ -25,6 +25,8 @@ enum LaneCommand<P> {
     Port(PortSpec),
     /// Sets the VMs whose ingress other lanes judge.
     DeferIngress(Vec<VmRef>),
+    /// Sets the VMs that send from ports of their own only.
+    Bind(Vec<VmRef>),
     /// Replaces the tenants by a mediator that knows the new ones.
     Tenants(Mediator<P>),
     /// Requests the reason why a tenant's channel was detached.
@@ -91,6 +93,18 @@ impl<P: Packet + Send + 'static> Lane<P> {
     #[inline]
     pub const fn is_vms(&self) -> bool {
         matches!(self.spec.source, AllowedSources::Only(_))
+    }
+
+    /// Returns whether programs may judge the port's packets.
+    #[must_use]
+    #[inline]
+    pub const fn judges(&self) -> bool {
+        !matches!(self.spec.stages, Stages::None)
+    }
+
+    /// Sets the attachment's own check of rewritten packets; see [`Mediator::set_rewrite_check`].
+    pub fn check_rewrites(&mut self, check: RewriteCheck) {
+        self.mediator.set_rewrite_check(Some(check));
     }
 
     /// Submits a packet that the queue received; see [`Mediator::submit`]. The caller forwards or
@@ -211,6 +225,7 @@ impl<P: Packet + Send + 'static> Lane<P> {
                 LaneCommand::Inline(tenant, engine) => drop(self.mediator.attach_inline(tenant, engine)),
                 LaneCommand::Port(spec) => self.spec = spec,
                 LaneCommand::DeferIngress(vms) => self.mediator.defer_ingress(&vms),
+                LaneCommand::Bind(vms) => self.mediator.bind(&vms),
                 LaneCommand::Tenants(mediator) => self.change_tenants(mediator),
                 LaneCommand::Explain(tenant) => {
                     if let Some(fault) = self.mediator.fault(tenant) {
@@ -225,8 +240,10 @@ impl<P: Packet + Send + 'static> Lane<P> {
         }
     }
 
-    fn change_tenants(&mut self, mediator: Mediator<P>) {
+    fn change_tenants(&mut self, mut mediator: Mediator<P>) {
+        // No program rewrites a packet of a mediator without channels.
         self.detach_all();
+        mediator.set_rewrite_check(self.mediator.set_rewrite_check(None));
         self.tenants = mediator.counters().tenants.len();
         let old = std::mem::replace(&mut self.mediator, mediator);
         self.leaving.push(old);
@@ -303,6 +320,8 @@ pub(crate) trait LaneControl: Send {
     fn port(&self, spec: PortSpec);
     /// Sets the VMs whose ingress other lanes judge.
     fn defer_ingress(&self, vms: &[VmRef]);
+    /// Sets the VMs that send from ports of their own only.
+    fn bind(&self, vms: &[VmRef]);
     /// Replaces the tenants, which detaches all channels.
     fn tenants(&mut self, config: &Config);
     /// Requests the reason why a tenant's channel was detached; [`Self::faults`] returns it later.
@@ -337,6 +356,10 @@ impl<P: Packet + Send> LaneControl for LaneHandle<P> {
 
     fn defer_ingress(&self, vms: &[VmRef]) {
         self.poster.post(LaneCommand::DeferIngress(vms.to_vec()));
+    }
+
+    fn bind(&self, vms: &[VmRef]) {
+        self.poster.post(LaneCommand::Bind(vms.to_vec()));
     }
 
     fn tenants(&mut self, config: &Config) {

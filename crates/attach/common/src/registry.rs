@@ -87,6 +87,8 @@ pub(crate) struct Registry {
     notices: Vec<Notice>,
     /// VMs whose ingress lanes of transmit sides judge, as the receive lanes know.
     elsewhere: Vec<VmRef>,
+    /// VMs that send from ports of their own only, as the receive lanes know.
+    bound: Vec<VmRef>,
     next: u32,
     /// Engines of tenants by index, for placement `inline`.
     engines: BTreeMap<u16, LoadedEngine>,
@@ -107,6 +109,7 @@ impl Registry {
             lanes: BTreeMap::new(),
             notices: Vec::new(),
             elsewhere: Vec::new(),
+            bound: Vec::new(),
             next: 0,
             engines: BTreeMap::new(),
             polling: BTreeSet::new(),
@@ -175,22 +178,63 @@ impl Registry {
 
     fn spec(&self, port: PortId, facing: QueueSide) -> PortSpec {
         let (role, number) = self.ports.get(&port).map(|p| (p.role, p.info.number)).unwrap_or_default();
-        self.rule.spec(&self.mediator, facing, role, number)
+        let elsewhere = |vm: &VmRef| self.elsewhere.contains(vm);
+        self.rule.spec(&self.mediator, facing, (role, number), elsewhere)
     }
 
-    /// Returns the VMs whose ingress lanes of transmit sides judge.
+    /// Returns the VM behind a port, if the configuration lets transmit lanes judge its ingress.
+    fn may_be_asked_at_transmit(&self, port: PortId) -> Option<VmRef> {
+        self.rule.handed_over(&self.mediator, self.ports.get(&port)?.role)
+    }
+
+    /// Returns the VMs whose ingress lanes of transmit sides judge: those with such lanes at all their ports.
     fn asked_at_transmit(&self) -> Vec<VmRef> {
-        let lanes = self.lanes.values().filter(|s| s.facing == QueueSide::Transmit);
-        let vms = lanes.filter_map(|s| self.rule.handed_over(&self.mediator, self.ports.get(&s.port)?.role));
-        BTreeSet::from_iter(vms).into_iter().collect()
+        let mut ports = BTreeMap::new();
+        for lane in self.lanes.values() {
+            *ports.entry(lane.port).or_insert(false) |= lane.facing == QueueSide::Transmit;
+        }
+        let mut vms = BTreeMap::new();
+        for (port, has_transmit) in ports {
+            if let Some(vm) = self.may_be_asked_at_transmit(port) {
+                *vms.entry(vm).or_insert(true) &= has_transmit;
+            }
+        }
+        vms.into_iter().filter_map(|(vm, all)| all.then_some(vm)).collect()
     }
 
-    /// Notifies the receive lanes if the VMs change whose ingress transmit lanes judge.
+    /// Notifies the lanes if the VMs change whose ingress transmit lanes judge. Transmit lanes begin before
+    /// receive lanes stop, and stop after receive lanes have begun.
     fn defer_ingress_elsewhere(&mut self, vms: Vec<VmRef>) {
-        if vms != self.elsewhere {
-            let lanes = self.lanes.values().filter(|s| s.facing == QueueSide::Receive);
-            lanes.for_each(|s| s.control.defer_ingress(&vms));
-            self.elsewhere = vms;
+        if vms == self.elsewhere {
+            return;
+        }
+        let before = std::mem::replace(&mut self.elsewhere, vms);
+        let now = &self.elsewhere;
+        self.describe_transmit(|vm| now.contains(vm) && !before.contains(vm));
+        let receive = self.lanes.values().filter(|s| s.facing == QueueSide::Receive);
+        receive.for_each(|s| s.control.defer_ingress(now));
+        self.describe_transmit(|vm| before.contains(vm) && !now.contains(vm));
+    }
+
+    /// Notifies the receive lanes if the VMs change that have receive lanes at ports of their own.
+    fn bind(&mut self) {
+        let receive = || self.lanes.values().filter(|lane| lane.facing == QueueSide::Receive);
+        let role = |port| self.ports.get(port).map(|port: &Port| port.role);
+        let vm = |role| if let Role::Vm(vm) = role { Some(vm) } else { None };
+        let vms = BTreeSet::from_iter(receive().filter_map(|lane| role(&lane.port).and_then(vm)));
+        let vms: Vec<_> = vms.into_iter().collect();
+        if vms != self.bound {
+            receive().for_each(|lane| lane.control.bind(&vms));
+            self.bound = vms;
+        }
+    }
+
+    /// Sends transmit lanes of these VMs the description of their port.
+    fn describe_transmit(&self, of: impl Fn(&VmRef) -> bool) {
+        for lane in self.lanes.values().filter(|lane| lane.facing == QueueSide::Transmit) {
+            if self.may_be_asked_at_transmit(lane.port).is_some_and(|vm| of(&vm)) {
+                lane.control.port(self.spec(lane.port, lane.facing));
+            }
         }
     }
 
@@ -210,6 +254,7 @@ impl Registry {
         control.port(self.spec(port, facing));
         if facing == QueueSide::Receive {
             control.defer_ingress(&self.elsewhere);
+            control.bind(&self.bound);
         }
         for (tenant, engine) in &self.engines {
             if let Some(engine) = engine.another() {
@@ -223,6 +268,7 @@ impl Registry {
         }
         self.lanes.insert(lane, entry);
         self.defer_ingress_elsewhere(self.asked_at_transmit());
+        self.bind();
     }
 
     /// Adds a counter of refused packets to a lane's counts, from its present value on.
@@ -248,6 +294,7 @@ impl Registry {
             self.send(LibraryMessage::LaneDown { lane });
         }
         self.defer_ingress_elsewhere(self.asked_at_transmit());
+        self.bind();
     }
 
     /// Queues everything for a daemon that connected.
@@ -315,7 +362,10 @@ impl Registry {
         self.engines.clear();
         // The new mediators do not know these VMs.
         self.elsewhere.clear();
+        self.bound.clear();
+        self.bind();
         self.defer_ingress_elsewhere(self.asked_at_transmit());
+        self.describe_transmit(|_| true);
         Ok(true)
     }
 
@@ -337,6 +387,7 @@ impl Registry {
             let lanes = self.lanes.values().filter(|s| s.port == port);
             lanes.for_each(|s| s.control.port(self.spec(port, s.facing)));
             self.defer_ingress_elsewhere(after);
+            self.bind();
         }
         port.0 <= self.next
     }

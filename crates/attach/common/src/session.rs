@@ -137,9 +137,15 @@ impl Session {
     ) -> Option<Lane<P>> {
         let wanted = match side {
             QueueSide::Receive => true,
-            QueueSide::Transmit => self.shared.change(|r| r.wants_transmit(port)).unwrap_or_default(),
+            QueueSide::Transmit => self.wants_transmit(port),
         };
         wanted.then(|| self.make_lane(side, port, queue, packets))
+    }
+
+    /// Reports whether a port's transmit side may have lanes, whose packets are judged there.
+    #[must_use]
+    pub fn wants_transmit(&self, port: PortId) -> bool {
+        self.shared.change(|r| r.wants_transmit(port)).unwrap_or_default()
     }
 
     /// Makes the lane of what a port's queue sends, as [`Self::lane`] does. Returns `None` if the

@@ -4,9 +4,9 @@
 //! The receive side of the port where a packet arrives is one place, and the only one for a library
 //! that has receive lanes alone. The transmit side of the VM's own port is the other. It sees all
 //! packets, including those that the host itself sends, that arrive at a port without a lane, or that
-//! have several receivers. Hence the rule: **as long as a port of the VM's own has transmit lanes,
+//! have several receivers. Hence the rule: **as long as all ports of the VM's own have transmit lanes,
 //! they judge its ingress and no other lane does**; else the lanes where packets arrive do. So no
-//! packet is judged twice.
+//! packet is judged twice, and none reaches the VM at a port that nothing judges.
 //!
 //! During a change, the new lane starts to judge before the others stop, and the others start before
 //! the old lane ends, as far as a mailbox keeps the order: a packet in between may be judged twice.
@@ -35,7 +35,7 @@ impl Rule {
         Self { receive_only: ports.filter_map(|p| vm(p.role)).collect() }
     }
 
-    /// Returns the VM whose ingress is judged at the transmit side of a port with this role.
+    /// Returns the VM whose ingress may be judged at the transmit side of a port with this role.
     pub(crate) fn handed_over(&self, tenants: &mediator::Config, role: Role) -> Option<VmRef> {
         let Role::Vm(vm) = role else { return None };
         let tenant = tenants.tenants.get(usize::from(vm.tenant))?;
@@ -43,20 +43,23 @@ impl Rule {
         (!self.receive_only.contains(&name)).then_some(vm)
     }
 
-    /// Returns a port's description for a lane.
+    /// Returns the description of a port with this role and number for a lane; `at_transmit` are the VMs
+    /// whose ingress transmit lanes judge.
     pub(crate) fn spec(
         &self,
         tenants: &mediator::Config,
         side: QueueSide,
-        role: Role,
-        number: u32,
+        (role, number): (Role, u32),
+        at_transmit: impl Fn(&VmRef) -> bool,
     ) -> PortSpec {
         match side {
             QueueSide::Receive => {
                 let network = if let Role::Vm(vm) = role { tenants.network(vm) } else { Network::Unknown };
                 PortSpec { network, ..receive_spec(role, number) }
             }
-            QueueSide::Transmit => transmit_spec(self.handed_over(tenants, role), number),
+            QueueSide::Transmit => {
+                transmit_spec(self.handed_over(tenants, role).filter(|vm| at_transmit(vm)), number)
+            }
         }
     }
 }

@@ -85,6 +85,38 @@ fn ingress_is_judged_at_the_vms_own_port_while_it_has_a_lane() {
 }
 
 #[test]
+fn without_transmit_lanes_at_all_ports_receive_lanes_judge() {
+    let switch =
+        Switch::new(&format!("{CONFIG}[[port]]\nname = \"tap2\"\ntenant = \"alice\"\nvm = \"web\"\n"));
+    let mut uplink = switch.receive("eth0");
+    let mut first = switch.transmit("tap0").expect("a VM's port");
+    assert_eq!((to(&mut uplink, 1), to(&mut first, 1)), (Disposition::Pass, ASKED));
+    let second = switch.receive("tap2");
+    assert_eq!((to(&mut uplink, 1), to(&mut first, 1)), (ASKED, Disposition::Pass), "tap2's packets, too");
+    drop(second);
+    assert_eq!((to(&mut uplink, 1), to(&mut first, 1)), (Disposition::Pass, ASKED));
+}
+
+#[test]
+fn a_vm_with_a_port_of_its_own_sends_from_there_only() {
+    let switch = Switch::new(CONFIG);
+    let from_web = |lane: &mut Lane<Vec<u8>>| {
+        let mut out = Vec::new();
+        lane.submit_burst(0, [udp([10, 0, 0, 1], [10, 0, 0, 9])], |r| out.push(r.disposition));
+        assert_eq!(out.len(), 1, "no lane holds it");
+        out[0]
+    };
+    let mut shared = switch.receive("lan");
+    assert_eq!(from_web(&mut shared), ASKED, "its port is not known");
+    let mut own = switch.receive("tap0");
+    assert_eq!(from_web(&mut own), ASKED);
+    assert_eq!(from_web(&mut shared), Disposition::Drop(Reason::Spoofed));
+    assert_eq!(from_web(&mut switch.receive("wan")), Disposition::Drop(Reason::Spoofed), "a later lane");
+    drop(own);
+    assert_eq!(from_web(&mut shared), ASKED);
+}
+
+#[test]
 fn a_one_sided_port_has_no_lane_on_the_other_side() {
     let switch = Switch::new(CONFIG);
     assert!(switch.transmit("tap1").is_none());

@@ -14,6 +14,7 @@ use crate::mediated_queue::{MediatedQueue, QueueCounts};
 use crate::panics::catch_panic;
 use crate::pool;
 use crate::shim::{self, DeviceInfo};
+use crate::transmit_queue::poll_pending;
 use p4shield_attach::{Notice, PortId, PortInfo};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -154,7 +155,9 @@ unsafe extern "C" fn on_receive(
     unsafe {
         let slots =
             std::slice::from_raw_parts(packets.cast::<Cell<MaybeUninit<_>>>(), room.max(received).into());
-        mediated.process(slots, received.into()) as u16
+        let passed = mediated.process(slots, received.into()) as u16;
+        poll_pending(mediated.clock());
+        passed
     }
 }
 

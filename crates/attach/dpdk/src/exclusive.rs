@@ -34,6 +34,27 @@ impl<T> Exclusive<T> {
         (!self.locked.swap(true, Ordering::Acquire)).then(|| ExclusiveGuard(self))
     }
 
+    /// Locks the value once no other thread uses it. For polling threads, if the others use it for no longer
+    /// than a burst takes.
+    #[inline]
+    pub(crate) fn wait(&self) -> ExclusiveGuard<'_, T> {
+        /// Spins that are longer than a burst: the other thread has lost its core.
+        const LONG: u32 = 10_000;
+        let mut spins = 0;
+        loop {
+            if let Some(guard) = self.try_lock() {
+                return guard;
+            }
+            while self.locked.load(Ordering::Relaxed) && spins < LONG {
+                std::hint::spin_loop();
+                spins += 1;
+            }
+            if spins >= LONG {
+                std::thread::yield_now();
+            }
+        }
+    }
+
     /// Locks the value once no other thread uses it. Polling threads must not call this.
     pub(crate) fn lock(&self) -> ExclusiveGuard<'_, T> {
         loop {
@@ -84,8 +105,9 @@ mod tests {
         std::thread::scope(|s| {
             for _ in 0..4 {
                 s.spawn(|| (0..10_000).for_each(|_| *value.lock() += 1));
+                s.spawn(|| (0..10_000).for_each(|_| *value.wait() += 1));
             }
         });
-        assert_eq!(*value.lock(), 40_000);
+        assert_eq!(*value.lock(), 80_000);
     }
 }

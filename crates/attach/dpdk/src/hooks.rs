@@ -14,7 +14,8 @@ use crate::panics::catch_panic;
 use crate::pool;
 use crate::secondary;
 use crate::shim;
-use crate::vhost::{self, QueueRole, replace_ops};
+use crate::transmit_queue::poll_pending;
+use crate::vhost::{self, QueueRole, SendRole, replace_ops};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
@@ -192,8 +193,12 @@ pub unsafe extern "C" fn rte_vhost_dequeue_burst(
     // SAFETY: the caller's array has room for `count` packets; the first `received` are there and are ours.
     let slots = unsafe { std::slice::from_raw_parts(packets.cast::<Cell<MaybeUninit<_>>>(), count.into()) };
     match vhost::queue_role(vid, queue) {
-        // SAFETY: as above.
-        QueueRole::Mediated(queue) => unsafe { queue.process(slots, received.into()) as u16 },
+        QueueRole::Mediated(queue) => {
+            // SAFETY: as above.
+            let passed = unsafe { queue.process(slots, received.into()) as u16 };
+            poll_pending(queue.clock());
+            passed
+        }
         QueueRole::Ethdev => received,
         QueueRole::Unknown => {
             for slot in &slots[..usize::from(received).min(slots.len())] {
@@ -204,6 +209,31 @@ pub unsafe extern "C" fn rte_vhost_dequeue_burst(
             }
             0
         }
+    }
+}
+
+/// Sends packets to a guest once programs let them pass.
+///
+/// # Safety
+/// As DPDK's.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rte_vhost_enqueue_burst(
+    vid: c_int,
+    queue: u16,
+    packets: *mut *mut RawMbuf,
+    count: u16,
+) -> u16 {
+    let real = next_function!(
+        rte_vhost_enqueue_burst: fn(c_int, u16, *mut *mut RawMbuf, u16) -> u16,
+        else 0
+    );
+    match vhost::send_role(vid, queue) {
+        // SAFETY: the caller's arguments; likewise below.
+        SendRole::Judged(queue) => unsafe { queue.send(packets, count) },
+        // SAFETY: as above.
+        SendRole::Open => unsafe { real(vid, queue, packets, count) },
+        // The caller frees them as packets that were sent.
+        SendRole::Unknown => count,
     }
 }
 

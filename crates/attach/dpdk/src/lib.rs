@@ -8,12 +8,16 @@
 //! no queue delivers packets without a callback. DPDK calls the callback at each poll, with or
 //! without packets: it takes the received packets, submits them to the tenants' P4 VMs, and returns
 //! packets that were judged since. The library's `rte_vhost_dequeue_burst` does the same for
-//! vhost-user ports that a switch polls without ethdev.
+//! vhost-user ports that a switch polls without ethdev, and its `rte_vhost_enqueue_burst` for what the
+//! switch sends to their guests.
 //!
 //! ```text
 //!  switch ── rte_eth_rx_burst ── driver ─► receive callback ──┐
 //!  switch ── rte_vhost_dequeue_burst (replaced) ─► DPDK's ────┴─► mediated queue ─► lane ─► mediator
 //!         ◄──────────────────── judged packets ◄─────────────────────────┘
+//!
+//!  switch ── rte_vhost_enqueue_burst (replaced) ─► transmit queue ─► lane ─► mediator
+//!  guest  ◄── DPDK's ◄── judged packets, at the next poll ◄───────────┘
 //! ```
 //!
 //! A packet's way through the crate: [`hooks`] (setup), `ethdev` or `vhost` (the burst arrives),
@@ -53,5 +57,6 @@ mod panics;
 mod pool;
 mod secondary;
 mod shim;
+mod transmit_queue;
 mod tunnel;
 mod vhost;

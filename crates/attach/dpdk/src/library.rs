@@ -8,7 +8,7 @@ use crate::clock::Clock;
 use crate::dpdk::{self, Dpdk, Unusable};
 use crate::mbuf::{self, Mbuf};
 use crate::mediated_queue::MediatedQueue;
-use crate::tunnel::{SharedTunnels, Tunnels};
+use crate::tunnel::{self, SharedTunnels};
 use p4shield_attach::{Kind, Lane, Notice, Options, PortId, Session, SessionError, log};
 use p4shield_config::FILE_VARIABLE;
 use std::path::PathBuf;
@@ -81,8 +81,7 @@ impl Library {
             session.notify(None, Notice::Note(text.to_owned()));
         }
         let tunnels = Arc::new(SharedTunnels::default());
-        let current = Arc::clone(&tunnels);
-        session.watch_tunnels(move |end_points, tenants| current.set(Tunnels::new(end_points, tenants)));
+        tunnel::follow(&session, &tunnels);
         Ok(Self { session, tunnels, clock: Clock::new(dpdk), dpdk })
     }
 
@@ -93,9 +92,23 @@ impl Library {
 
     /// Creates the lane of a port's queue; `refused` counts the packets that the lane does not get.
     pub(crate) fn lane(&self, port: PortId, queue: u32, refused: Arc<AtomicU64>) -> Lane<Mbuf> {
-        let lane = self.session.lane(port, queue);
+        let mut lane = self.session.lane(port, queue);
+        lane.check_rewrites(Arc::clone(&self.tunnels).rewrite_check());
         self.session.count_refused(lane.id(), move || refused.load(Acquire));
         lane
+    }
+
+    /// Creates the lane of what a port's queue sends, as [`Self::lane`] does. `None` if the configuration
+    /// judges these packets where they enter the switch.
+    pub(crate) fn transmit_lane(
+        &self,
+        port: PortId,
+        queue: u32,
+        refused: Arc<AtomicU64>,
+    ) -> Option<Lane<Mbuf>> {
+        let lane = self.session.transmit_lane(port, queue)?;
+        self.session.count_refused(lane.id(), move || refused.load(Acquire));
+        Some(lane)
     }
 
     /// Notifies the operator, in the log and through the daemon.

@@ -26,7 +26,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 /// Packets that one call of DPDK frees.
 const FREE_BATCH: usize = 64;
 /// Panics after which a queue gets no further lane, and its packets are freed.
-const MAX_PANICS: u32 = 16;
+pub(crate) const MAX_PANICS: u32 = 16;
 
 /// The array of the switch's burst: received packets, and room for returned packets.
 pub(crate) type Slots = [Cell<MaybeUninit<*mut RawMbuf>>];
@@ -116,6 +116,12 @@ impl MediatedQueue {
             lane.drain(|released| freed.push(released.packet));
             add(&self.freed, freed.finish());
         }
+    }
+
+    /// Returns the clock.
+    #[inline]
+    pub(crate) const fn clock(&self) -> &Clock {
+        &self.clock
     }
 
     /// Returns the packet counts.
@@ -321,7 +327,7 @@ unsafe fn submit_by_network(
 
 /// Joins a packet's first segments and prefetches its headers. Returns false if there is no memory.
 #[inline]
-fn make_judgeable(packet: &mut Mbuf) -> bool {
+pub(crate) fn make_judgeable(packet: &mut Mbuf) -> bool {
     let whole = packet.is_whole() || packet.make_whole().is_ok();
     prefetch(packet.bytes().as_ptr());
     whole
@@ -353,7 +359,7 @@ unsafe fn take(slot: &Cell<MaybeUninit<*mut RawMbuf>>) -> Option<Mbuf> {
 
 /// Adds to a counter with one writer at a time. If two threads poll one queue, an addition may be lost.
 #[inline]
-fn add(counter: &AtomicU64, n: usize) {
+pub(crate) fn add(counter: &AtomicU64, n: usize) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(n as u64), Ordering::Release);
 }
 
@@ -389,7 +395,7 @@ fn prefetch(at: *const u8) {
 }
 
 /// Packets to free, which DPDK frees in batches.
-struct FreeBatch {
+pub(crate) struct FreeBatch {
     dpdk: &'static Dpdk,
     packets: [MaybeUninit<*mut RawMbuf>; FREE_BATCH],
     waiting: usize,
@@ -398,12 +404,12 @@ struct FreeBatch {
 
 impl FreeBatch {
     #[inline]
-    fn new(dpdk: &'static Dpdk) -> Self {
+    pub(crate) fn new(dpdk: &'static Dpdk) -> Self {
         Self { dpdk, packets: [const { MaybeUninit::uninit() }; FREE_BATCH], waiting: 0, done: 0 }
     }
 
     #[inline]
-    fn push(&mut self, packet: Mbuf) {
+    pub(crate) fn push(&mut self, packet: Mbuf) {
         self.packets[self.waiting].write(packet.into_raw());
         self.waiting += 1;
         if self.waiting == FREE_BATCH {
@@ -422,7 +428,7 @@ impl FreeBatch {
 
     /// Frees the remaining packets and returns the number of all freed packets.
     #[inline]
-    fn finish(mut self) -> usize {
+    pub(crate) fn finish(mut self) -> usize {
         if self.waiting != 0 {
             self.flush();
         }

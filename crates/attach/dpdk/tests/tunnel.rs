@@ -94,7 +94,7 @@ impl Clouds {
             vsctl(format!("add-br inner{n} -- set Bridge inner{n} datapath_type=netdev"), &[]);
             let devargs = format!("options:dpdk-devargs=net_af_packet_vm{n},iface=s{n},qpairs=1");
             vsctl(format!("add-port inner{n} vm{n} -- set Interface vm{n} type=dpdk {devargs}"), &[]);
-            let options = format!("options:remote_ip=192.0.2.1 options:local_ip=192.0.2.7 options:key={n}");
+            let options = format!("options:remote_ip=192.0.2.1 options:key={n}");
             vsctl(format!("add-port inner{n} tun{n} -- set Interface tun{n} type=vxlan {options}"), more);
         }
         switch
@@ -116,15 +116,21 @@ impl Clouds {
 const VM: &str = "10.0.1.1";
 const UPLINK: &str = "[[port]]\nname = \"net_af_packet_up\"\nrole = \"uplink\"\n";
 const TUNNEL: &str = "[[tunnel]]\ntype = \"vxlan\"\naddress = \"192.0.2.7\"\n";
+/// The switch's end of the tunnel.
+const HERE: &str = "options:local_ip=192.0.2.7";
 
 /// One after the other, since they share `MOOD`: without outer checksums and known from the file; with them
-/// and known from the daemon.
+/// and known from the daemon; and with an end at each address of the host, whichever these are.
 #[test]
 fn tunnelled_packets_are_judged_by_their_inner_headers() {
     if !usable(OpenVswitch::usable()) {
         return;
     }
-    for (device, port, tunnel) in [("", &[][..], TUNNEL), ("udpcsum", &["options:csum=true"], "")] {
+    for (device, port, tunnel, address) in [
+        ("", &[HERE][..], TUNNEL, [192, 0, 2, 7]),
+        ("udpcsum", &[HERE, "options:csum=true"], "", [192, 0, 2, 7]),
+        ("", &[], "", [0; 4]),
+    ] {
         let clouds = match Clouds::new(&[7], VM, device) {
             Ok(clouds) => clouds,
             Err(why) => {
@@ -142,7 +148,7 @@ fn tunnelled_packets_are_judged_by_their_inner_headers() {
         };
         works("a ping through the tunnel");
         if tunnel.is_empty() {
-            let address = Some([192, 0, 2, 7].into());
+            let address = Some(address.into());
             daemon.tell_tunnels(&[Tunnel { kind: TunnelKind::Vxlan, address, port: 4789 }]);
             MOOD.store(DROP, Ordering::Relaxed);
             wait_until("the end of pings", PATIENCE, || !clouds.ping(7, VM)).unwrap();
@@ -214,7 +220,7 @@ fn networks_distinguish_tenants_with_one_address() {
     };
     let cloud = Cloud::new("1s", &[UPLINK, TUNNEL, &overlapping("red", 8), &overlapping("blue", 9)].concat());
     let daemon = cloud.daemon(|_| Does::Pass);
-    let mut switch = clouds.switch(&cloud, &[]);
+    let mut switch = clouds.switch(&cloud, &[HERE]);
     daemon.wait_lanes(3);
     for (network, own, other) in [(8, RED, BLUE), (9, BLUE, RED)] {
         wait_until("a ping through the tunnel", PATIENCE, || clouds.ping(network, BOTH))

@@ -19,8 +19,8 @@ pub enum FailPolicy {
     Pass,
 }
 
-/// Policy for unowned packets: packets that are not IP (above all ARP), IPv6 neighbour discovery, and
-/// on a port that VMs share packets that neither come from a VM nor go to one.
+/// Policy for unowned packets: ARP and IPv6 neighbour discovery, and on a port that VMs share packets
+/// that neither come from a VM nor go to one, such as those that are not IP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UnownedPolicy {
     /// They pass without a verdict.

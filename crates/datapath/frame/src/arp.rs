@@ -30,6 +30,12 @@ impl<'a> Header<'a> {
         field16(self.0, 6)
     }
 
+    /// Returns the sender's link-layer address.
+    #[must_use]
+    pub fn sender_link(self) -> &'a [u8] {
+        &self.0[8..14]
+    }
+
     /// Returns the sender's IPv4 address, in host byte order.
     #[must_use]
     pub fn sender(self) -> u32 {
@@ -51,10 +57,11 @@ mod tests {
     fn a_request_names_both_addresses() {
         let mut packet = [0; HEADER_LEN];
         packet[..8].copy_from_slice(&[0, 1, 8, 0, 6, 4, 0, 1]);
-        packet[14..18].copy_from_slice(&[10, 0, 0, 1]);
+        packet[8..18].copy_from_slice(&[2, 0, 0, 0, 0, 7, 10, 0, 0, 1]);
         packet[24..28].copy_from_slice(&[10, 0, 0, 2]);
         let arp = Header::new(&packet).expect("ARP for IPv4");
         assert_eq!((arp.operation(), arp.sender(), arp.target()), (REQUEST, 0x0a00_0001, 0x0a00_0002));
+        assert_eq!(arp.sender_link(), [2, 0, 0, 0, 0, 7]);
         assert!(Header::new(&packet[..27]).is_none());
         packet[4] = 8;
         assert!(Header::new(&packet).is_none(), "another hardware");

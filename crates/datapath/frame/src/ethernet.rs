@@ -6,9 +6,12 @@
 //! ```
 
 use crate::bytes::be16;
+use core::ops::Range;
 
 /// Bytes of both addresses, where the first tag or the EtherType is.
 pub const ADDRESSES_LEN: usize = 12;
+/// Where the source address is.
+pub const SOURCE: Range<usize> = 6..12;
 /// Bytes of the header without tags.
 pub const HEADER_LEN: usize = 14;
 /// Bytes of one VLAN tag.

@@ -1,12 +1,7 @@
 //! What ICMP (RFC 792) and ICMPv6 (RFC 4443) headers have in common.
 
-use core::ops::RangeInclusive;
-
 /// Bytes of type, code and checksum.
 pub const HEADER_LEN: usize = 4;
-/// ICMPv6 types of neighbour discovery: router and neighbour solicitation and advertisement, redirect
-/// (RFC 4861 section 4).
-pub const NEIGHBOUR_DISCOVERY: RangeInclusive<u8> = 133..=137;
 
 header_view! {
     /// An ICMP header.

@@ -1,7 +1,6 @@
 //! IPv6 headers (RFC 8200 section 3) and the extension headers behind them (section 4).
 
 use crate::bytes::{chunk, field16, field128};
-use crate::{icmp, protocol};
 use core::ops::Range;
 
 /// Bytes of the header without extension headers.
@@ -58,19 +57,6 @@ impl Header<'_> {
     pub fn destination(self) -> u128 {
         field128(self.0, 24)
     }
-}
-
-/// Reports whether a packet that begins with an IPv6 header is neighbour discovery (RFC 4861
-/// section 4). The hop limit of 255 proves that no router forwarded it; without it receivers ignore
-/// the message.
-#[must_use]
-#[inline]
-pub fn is_neighbour_discovery(packet: &[u8]) -> bool {
-    Header::new(packet).is_some_and(|header| {
-        header.next_header() == protocol::ICMPV6
-            && header.hop_limit() == 255
-            && packet.get(HEADER_LEN).is_some_and(|kind| icmp::NEIGHBOUR_DISCOVERY.contains(kind))
-    })
 }
 
 /// Numbers of extension headers (IANA, IPv6 Extension Header Types), without ESP, behind which all
@@ -224,15 +210,13 @@ mod tests {
 
     #[test]
     fn fields_are_read() {
-        let mut packet = [0; 41];
+        let mut packet = [0; 40];
         packet[..8].copy_from_slice(&[0x60, 0, 0, 0, 1, 2, 58, 255]);
-        (packet[23], packet[39], packet[40]) = (1, 2, 135);
+        (packet[23], packet[39]) = (1, 2);
         let header = Header::new(&packet).expect("40 bytes");
         assert_eq!((header.version(), header.payload_len()), (6, 0x0102));
         assert_eq!((header.source(), header.destination()), (1, 2));
-        assert!(is_neighbour_discovery(&packet));
-        assert!(!is_neighbour_discovery(&packet[..40]) && !is_neighbour_discovery(&[0; 39]));
-        packet[7] = 64;
-        assert!(!is_neighbour_discovery(&packet), "a router may have forwarded it");
+        assert_eq!((header.next_header(), header.hop_limit()), (58, 255));
+        assert!(Header::new(&packet[..39]).is_none());
     }
 }

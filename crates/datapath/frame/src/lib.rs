@@ -9,6 +9,7 @@
 //! | [`ethernet`] | Ethernet II, up to two VLAN tags | IEEE 802.3, 802.1Q |
 //! | [`llc`] | LLC and SNAP behind a length field | IEEE 802.2, RFC 1042 |
 //! | [`arp`] | ARP for IPv4 over Ethernet | RFC 826 |
+//! | [`neighbour`] | ARP and neighbour discovery that every machine needs | RFC 826, 4861 |
 //! | [`mpls`] | MPLS label stack entries | RFC 3032 |
 //! | [`ipv4`] | IPv4, options and fragments | RFC 791 |
 //! | [`ipv6`] | IPv6, extension headers | RFC 8200 |
@@ -55,6 +56,7 @@ pub mod ipv6;
 pub mod layers;
 pub mod llc;
 pub mod mpls;
+pub mod neighbour;
 pub mod tcp;
 pub mod transport;
 pub mod tunnel;

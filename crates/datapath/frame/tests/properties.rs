@@ -4,7 +4,7 @@ use p4shield_frame::ethernet::{self, ether_type};
 use p4shield_frame::ipv6::{Extensions, Upper};
 use p4shield_frame::layers::Layers;
 use p4shield_frame::transport::{self, Protocol};
-use p4shield_frame::{Sum, Transport, arp, geneve, icmp, ipv4, ipv6, llc, mpls, tcp, udp, vxlan};
+use p4shield_frame::{Sum, Transport, arp, geneve, icmp, ipv4, ipv6, llc, mpls, neighbour, tcp, udp, vxlan};
 use p4shield_testbed::Frames;
 use proptest::prelude::*;
 
@@ -26,7 +26,10 @@ fn read_all(bytes: &[u8]) {
         end = layer.range.end;
         assert!(end <= bytes.len());
     }
-    let _ = (transport::digest_checksum(bytes), ipv6::is_neighbour_discovery(bytes));
+    let _ = transport::digest_checksum(bytes);
+    for (offset, len) in [(14, bytes.len()), (bytes.len(), 0), (usize::MAX / 2, 99)] {
+        let _ = (neighbour::arp(bytes, offset, len), neighbour::discovery(bytes, offset, len));
+    }
     let _ = (ipv4::Header::new(bytes).map(ipv4::Header::header_len), ipv4::has_right_checksum(bytes));
     for next in [0, 44, 51] {
         let _ = Extensions::walk(bytes, next);

@@ -38,7 +38,8 @@ pub(crate) enum Route {
     Skipped,
     /// Out, dropped: its source address is not allowed on this port.
     Spoofed,
-    /// Out, dropped: several VMs have its address, and its network is unknown.
+    /// Out, dropped: several VMs have its address, and its network is unknown; or its receivers may read
+    /// different addresses in it ([`Kind::Refused`]).
     Ambiguous,
 }
 
@@ -73,11 +74,16 @@ impl<'a> AdmissionCache<'a> {
         self.known && addresses_of_v4(bytes).is_some_and(|(addresses, _)| addresses == self.addresses)
     }
 
-    /// Admits a packet that begins with `bytes`.
+    /// Admits a packet of `len` bytes that begins with `bytes`.
     #[inline]
-    pub(crate) fn admit(&mut self, lookup: &Lookup, counters: &Counters, bytes: &[u8]) -> Admission {
+    pub(crate) fn admit(
+        &mut self,
+        lookup: &Lookup,
+        counters: &Counters,
+        (bytes, len): (&[u8], usize),
+    ) -> Admission {
         let Some((addresses, kind)) = addresses_of_v4(bytes) else {
-            return admit(lookup, counters, self.port, classify(bytes));
+            return admit(lookup, counters, self.port, classify(bytes, len));
         };
         if addresses != self.addresses || !self.known {
             self.last = admit(lookup, counters, self.port, kind);
@@ -90,7 +96,10 @@ impl<'a> AdmissionCache<'a> {
 
 #[inline(never)]
 fn admit(lookup: &Lookup, counters: &Counters, port: &PortSpec, kind: Kind) -> Admission {
-    if port.source != AllowedSources::Any && !source_check::is_allowed(lookup, kind, port) {
+    if kind == Kind::Refused {
+        return Admission::without_program(Route::Ambiguous);
+    }
+    if !source_check::is_allowed(lookup, kind, port) {
         return Admission::without_program(Route::Spoofed);
     }
     if port.stages == Stages::Both && lookup.is_ambiguous(kind, port.network) {
@@ -126,23 +135,20 @@ fn endpoints(
     port: &PortSpec,
     kind: Kind,
 ) -> (Option<VmRef>, Option<VmRef>) {
-    if kind == Kind::Other {
-        return (None, None);
-    }
-    // A port may name a VM that is not configured.
-    let configured = |vm: VmRef| counters.of(vm).map(|_| vm);
+    // A port may name a VM that is not configured. What it exempts is judged at no port.
+    let own = |vm: VmRef, direction| counters.of(vm).filter(|_| !kind.is_exempt(direction)).map(|_| vm);
     match port.stages {
         Stages::Both => {
             let sender = match port.source {
-                AllowedSources::Only(vm) => configured(vm),
+                AllowedSources::Only(vm) => own(vm, Direction::Egress),
                 // The source check has refused the addresses of all VMs.
                 AllowedSources::Foreign => None,
                 AllowedSources::Any => lookup.sender(kind, port.network),
             };
             (sender, lookup.receiver_here(kind, port.network))
         }
-        Stages::EgressOnly(vm) => (configured(vm), None),
-        Stages::IngressOnly(vm) => (None, configured(vm)),
+        Stages::EgressOnly(vm) => (own(vm, Direction::Egress), None),
+        Stages::IngressOnly(vm) => (None, own(vm, Direction::Ingress)),
         Stages::None => (None, None),
     }
 }

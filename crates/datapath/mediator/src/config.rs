@@ -129,10 +129,11 @@ pub enum Stages {
     /// program if the destination address is a VM's. For switches that are mediated at the receive
     /// side of every port.
     Both,
-    /// This VM's egress program, for every IP packet. For the VM's side of a wire.
+    /// This VM's egress program, for every packet but [exempt](crate::Kind::is_exempt) ones. For the VM's
+    /// side of a wire.
     EgressOnly(VmRef),
-    /// This VM's ingress program, for every IP packet. For the switch's side of a wire, and for the
-    /// transmit side of a VM's port.
+    /// This VM's ingress program, for every packet but [exempt](crate::Kind::is_exempt) ones. For the
+    /// switch's side of a wire, and for the transmit side of a VM's port.
     IngressOnly(VmRef),
     /// No program. For the transmit side of a port whose packets are judged where they come in.
     None,
@@ -141,11 +142,13 @@ pub enum Stages {
 /// Source addresses that a port's packets may have; module `source_check` checks them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllowedSources {
-    /// Any address.
+    /// Any address; with [`Stages::Both`] none of a VM that sends from ports of its own
+    /// ([`Mediator::bind`](crate::Mediator::bind)).
     #[default]
     Any,
     /// Those of this VM; also the unspecified address (`0.0.0.0`, `::`, which a machine uses to
-    /// request an address) and IPv6 link-local addresses that no other VM has.
+    /// request an address) and IPv6 link-local addresses that no other VM has. ARP and neighbour discovery
+    /// may announce these addresses only, at the link-layer address of their frame.
     Only(VmRef),
     /// Any address but those of the VMs: for an uplink, behind which there are no VMs.
     Foreign,

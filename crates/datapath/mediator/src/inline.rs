@@ -1,11 +1,10 @@
 //! Placement `inline`: programs that run in the switch's own thread, without a P4 VM.
 
 use crate::counters::Counters;
-use crate::lookup::Lookup;
 use crate::output::PollOutput;
 use crate::packet::{Packet, ReleasedPacket};
-use crate::ports::Ports;
 use crate::queue::Queue;
+use crate::rewrite_check::Switch;
 use crate::{request, verdict};
 use p4shield_abi::channel::Request;
 use p4shield_abi::{Direction, Verdict};
@@ -41,7 +40,7 @@ pub(crate) fn judge_queues<P: Packet>(
     engine: &mut dyn InlineEngine,
     queues: &mut [Queue<P>; 2],
     next: &mut [u64; 2],
-    switch: (&Lookup, &Ports),
+    switch: Switch<'_>,
     counters: (&Counters, usize),
     output: &mut PollOutput<impl FnMut(ReleasedPacket<P>)>,
 ) {
@@ -70,7 +69,7 @@ fn judge_packet<P: Packet>(
     batch: &mut dyn InlineBatch,
     queues: &mut [Queue<P>; 2],
     (number, direction): (u64, Direction),
-    switch: (&Lookup, &Ports),
+    switch: Switch<'_>,
     counters: (&Counters, usize),
     output: &mut PollOutput<impl FnMut(ReleasedPacket<P>)>,
 ) {
@@ -78,7 +77,7 @@ fn judge_packet<P: Packet>(
     let header = packet.bytes();
     let header = &header[..header.len().min(batch.header_bytes()).min(usize::from(u16::MAX))];
     let replaced = header.len();
-    let input_port = switch.1.get(flight.port).number;
+    let input_port = switch.ports.get(flight.port).number;
     let request = Request {
         copy_len: replaced as u16,
         ..request::of_flight(number, direction, (flight, packet), input_port)

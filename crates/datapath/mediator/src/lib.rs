@@ -54,9 +54,11 @@
 //!
 //! * No VM has a multicast or broadcast destination address. With [`Stages::Both`] the sender's
 //!   egress program judges such a packet, and no ingress program does. On a wire
-//!   ([`Stages::IngressOnly`]) every IP packet is judged.
-//! * ARP and IPv6 neighbour discovery are not judged, and their contents are not checked against
-//!   [`AllowedSources`].
+//!   ([`Stages::IngressOnly`]) every packet is judged.
+//! * ARP and IPv6 neighbour discovery are not judged, as far as they are what RFC 826 and 4861 describe
+//!   ([`Kind::is_exempt`]); from a VM's port they announce that VM's addresses only
+//!   ([`AllowedSources::Only`]). IP in LLC and SNAP, or of a version that contradicts its EtherType, is
+//!   dropped.
 //! * IP behind more than two VLAN tags is not found, and a tunnel is judged by its outermost header.
 //! * A packet of unknown network ([`Network::Unknown`]) whose address VMs of several networks have is
 //!   dropped.
@@ -118,3 +120,4 @@ pub use mediator::Mediator;
 pub use p4vm::{P4VmChannel, P4VmFault};
 pub use packet::{Disposition, Packet, Reason, ReleasedPacket, RewriteRefused};
 pub use parse::{Kind, classify};
+pub use rewrite_check::RewriteCheck;

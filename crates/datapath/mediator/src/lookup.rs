@@ -10,6 +10,7 @@
 use crate::config::{Config, ConfigError, Network, VmRef};
 use crate::parse::Kind;
 use p4shield_abi::Direction;
+use p4shield_frame::neighbour::Discovery;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
@@ -33,6 +34,8 @@ pub(crate) struct Lookup {
     v6: AddressTable<(u64, u128)>,
     /// VMs whose ingress program judges packets at the transmit side of their ports; sorted.
     deferred: Box<[VmRef]>,
+    /// VMs that send from ports of their own only; sorted.
+    bound: Box<[VmRef]>,
     /// VMs whose packets bypass the P4 VM, by [`Direction`]; sorted.
     skipped: [Box<[VmRef]>; 2],
     /// Whether several VMs share any address.
@@ -58,6 +61,7 @@ impl Lookup {
             v4: AddressTable::new(&v4),
             v6: AddressTable::new(&v6),
             deferred: Box::default(),
+            bound: Box::default(),
             skipped,
             overlap,
         })
@@ -67,6 +71,19 @@ impl Lookup {
     pub(crate) fn defer_ingress(&mut self, vms: &[VmRef]) {
         self.deferred = vms.into();
         self.deferred.sort_unstable();
+    }
+
+    /// Sets the VMs that send from ports of their own only.
+    pub(crate) fn bind(&mut self, vms: &[VmRef]) {
+        self.bound = vms.into();
+        self.bound.sort_unstable();
+    }
+
+    /// Whether the source address is a VM's that sends from ports of its own only.
+    #[inline]
+    pub(crate) fn has_bound_source(&self, kind: Kind, network: Network) -> bool {
+        !self.bound.is_empty()
+            && self.sender(kind, network).is_some_and(|vm| self.bound.binary_search(&vm).is_ok())
     }
 
     /// Whether packets of this VM bypass the P4 VM in this direction.
@@ -114,7 +131,11 @@ impl Lookup {
         match kind {
             Kind::V4 { source, .. } => find(network, |n| self.v4.get((n, source))),
             Kind::V6 { source, .. } => find(network, |n| self.v6.get((n, source))),
-            Kind::Other => None,
+            // Other machines' link-layer addresses are nothing that a program judges.
+            Kind::Discovery(Discovery { source, is_router: true, .. }) => {
+                find(network, |n| self.v6.get((n, source)))
+            }
+            Kind::Arp(_) | Kind::Discovery(_) | Kind::Other | Kind::Refused => None,
         }
     }
 
@@ -123,7 +144,7 @@ impl Lookup {
         match kind {
             Kind::V4 { destination, .. } => find(network, |n| self.v4.get((n, destination))),
             Kind::V6 { destination, .. } => find(network, |n| self.v6.get((n, destination))),
-            Kind::Other => None,
+            Kind::Arp(_) | Kind::Discovery(_) | Kind::Other | Kind::Refused => None,
         }
     }
 }

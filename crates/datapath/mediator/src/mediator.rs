@@ -10,6 +10,7 @@ use crate::lookup::Lookup;
 use crate::p4vm::{P4VmChannel, P4VmFault};
 use crate::packet::Packet;
 use crate::ports::Ports;
+use crate::rewrite_check::RewriteCheck;
 use crate::tenant::TenantState;
 use std::sync::Arc;
 
@@ -22,6 +23,8 @@ pub struct Mediator<P> {
     pub(crate) lookup: Lookup,
     pub(crate) counters: Arc<Counters>,
     pub(crate) ports: Ports,
+    /// The attachment's own check of rewritten packets.
+    pub(crate) rewrite_check: Option<RewriteCheck>,
     /// Tenants with unpublished requests.
     pub(crate) dirty: Vec<u16>,
     /// Tenants that hold packets or await answers.
@@ -45,6 +48,7 @@ impl<P: Packet> Mediator<P> {
             lookup: Lookup::new(config)?,
             counters: Arc::new(Counters::new(config)),
             ports: Ports::new(),
+            rewrite_check: None,
             dirty: Vec::with_capacity(count),
             active: Vec::with_capacity(count),
             turn: 0,
@@ -112,6 +116,20 @@ impl<P: Packet> Mediator<P> {
     /// sender's egress program only.
     pub fn defer_ingress(&mut self, vms: &[VmRef]) {
         self.lookup.defer_ingress(vms);
+    }
+
+    /// Sets the VMs that send from ports of their own only, and no others. At a port that VMs share a
+    /// packet with such a VM's source address is another machine's: it is dropped, since the VM's log and
+    /// its auditor would differ if the VM's program judged it.
+    pub fn bind(&mut self, vms: &[VmRef]) {
+        self.lookup.bind(vms);
+    }
+
+    /// Sets the attachment's own check of rewritten packets, or none; returns the previous one. An
+    /// attachment that looks further into packets than the mediator before it submits them has to look
+    /// again after an egress program has rewritten them.
+    pub fn set_rewrite_check(&mut self, check: Option<RewriteCheck>) -> Option<RewriteCheck> {
+        std::mem::replace(&mut self.rewrite_check, check)
     }
 
     /// Adds a tenant to the active ones.

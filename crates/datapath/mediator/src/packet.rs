@@ -101,7 +101,8 @@ pub enum Reason {
     NoChannel,
     /// The source address is not allowed on this port.
     Spoofed,
-    /// The rewrite would turn it into a packet that another tenant's program has to judge.
+    /// The rewrite would turn it into a packet that another program has to judge, or that the switch
+    /// would forward or learn from in another way.
     Strayed,
     /// The rewrite leaves no Ethernet frame, or does not fit into the packet's memory.
     Rewrite,

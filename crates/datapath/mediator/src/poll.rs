@@ -5,6 +5,7 @@ use crate::counters::CounterBatch;
 use crate::mediator::Mediator;
 use crate::output::PollOutput;
 use crate::packet::{Packet, ReleasedPacket};
+use crate::rewrite_check::Switch;
 use p4shield_abi::Direction;
 
 impl<P: Packet> Mediator<P> {
@@ -42,8 +43,10 @@ impl<P: Packet> Mediator<P> {
             let t = usize::from(self.active[self.turn.wrapping_add(i) % count]);
             let tenant = &mut self.tenants[t];
             let room = output.room;
+            let check = self.rewrite_check.as_deref();
+            let switch = Switch { lookup: &self.lookup, ports: &self.ports, check };
             // A packet whose answer is still in the ring, behind as many as one poll takes, is not late.
-            let expire = tenant.collect(now, (&self.lookup, &self.ports), (&self.counters, t), output);
+            let expire = tenant.collect(now, switch, (&self.counters, t), output);
             for direction in Direction::ALL {
                 self.release_decided(now, t, direction, expire, output);
             }

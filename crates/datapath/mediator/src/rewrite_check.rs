@@ -2,8 +2,9 @@
 //!
 //! A tenant's program is hostile to the other tenants, so a rewritten packet that continues through a
 //! switch is checked. An egress program must not take another tenant's address as source address. An
-//! ingress program, which runs before the switch forwards, must keep the packet's destination within
-//! its own tenant.
+//! ingress program, which runs before the switch forwards, must keep the packet's receiver, since another
+//! VM's program would not judge the packet. It must also keep the whole link header: a switch forwards by the
+//! destination, and learns from the source at which port a machine is.
 
 use crate::config::{PortSpec, Stages, UnownedPolicy};
 use crate::flight::Flight;
@@ -17,15 +18,33 @@ use p4shield_channel::HeaderRewrite;
 
 /// The shortest packet that a rewrite may leave: an Ethernet header.
 const MIN_FRAME: usize = 14;
+/// Bytes of a rewritten packet that must be contiguous, if it has as many: all that is read of headers here,
+/// and by an attachment's own check.
+const MIN_FRONT: usize = 128;
 /// The longest link header: MAC addresses, two VLAN tags, EtherType.
 const MAX_LINK: usize = 22;
+
+/// An attachment's own check of a packet that an egress program has rewritten, which came in at this port and
+/// now begins with these bytes: all of it, or at least 128. False drops the packet.
+pub type RewriteCheck = Box<Check>;
+
+type Check = dyn Fn(&PortSpec, &[u8]) -> bool + Send;
+
+/// What a rewritten packet is checked against.
+#[derive(Clone, Copy)]
+pub(crate) struct Switch<'a> {
+    pub(crate) lookup: &'a Lookup,
+    pub(crate) ports: &'a Ports,
+    /// The attachment's own check.
+    pub(crate) check: Option<&'a Check>,
+}
 
 /// Applies a rewrite to its packet and checks the result.
 ///
 /// # Errors
 /// If the packet has to be dropped, for this reason.
 pub(crate) fn apply<P: Packet>(
-    (lookup, ports): (&Lookup, &Ports),
+    Switch { lookup, ports, check }: Switch<'_>,
     flight: &mut Flight,
     packet: &mut P,
     direction: Direction,
@@ -38,14 +57,21 @@ pub(crate) fn apply<P: Packet>(
     }
     let before = LinkHeader::of(packet.bytes());
     packet.replace_head(rewrite.replaced, rewrite.header, total).map_err(|_| Reason::Rewrite)?;
-    let kind = classify(packet.bytes());
+    if packet.bytes().len() < packet.len().min(MIN_FRONT) {
+        // The headers that are checked below may be in the packet's next segment.
+        return Err(Reason::Rewrite);
+    }
+    let kind = classify(packet.bytes(), packet.len());
     match direction {
-        Direction::Egress => check_egress(lookup, port, flight, kind),
+        Direction::Egress => {
+            check_egress(lookup, port, flight, kind)?;
+            let allowed = check.is_none_or(|allows| allows(port, packet.bytes()));
+            if allowed { Ok(()) } else { Err(Reason::Strayed) }
+        }
         Direction::Ingress if port.stages == Stages::Both => {
-            let receiver = lookup.receiver(kind, port.network);
-            let same_tenant = receiver.is_some_and(|vm| usize::from(vm.tenant) == flight.vm.tenant());
+            let same_vm = lookup.receiver(kind, port.network) == Some(flight.vm.vm());
             let same_link = LinkHeader::of(packet.bytes()) == before;
-            if same_tenant && same_link { Ok(()) } else { Err(Reason::Strayed) }
+            if same_vm && same_link { Ok(()) } else { Err(Reason::Strayed) }
         }
         // On a wire only the VM itself receives the packet.
         Direction::Ingress => Ok(()),
@@ -56,10 +82,14 @@ pub(crate) fn apply<P: Packet>(
 fn check_egress(lookup: &Lookup, port: &PortSpec, flight: &mut Flight, kind: Kind) -> Result<(), Reason> {
     let sender = lookup.sender(kind, port.network);
     let other_tenant = sender.is_some_and(|vm| usize::from(vm.tenant) != flight.vm.tenant());
-    if other_tenant || !source_check::is_allowed(lookup, kind, port) {
+    // What nothing else judges or checks announces the VM's own addresses only, whatever its port is.
+    let is_announcement = matches!(kind, Kind::Arp(_) | Kind::Discovery(_));
+    let is_false = is_announcement && !source_check::is_vms(lookup, kind, (flight.vm.vm(), port.network));
+    if other_tenant || is_false || !source_check::is_allowed(lookup, kind, port) {
         return Err(Reason::Spoofed);
     }
-    if kind == Kind::Other && port.unowned == UnownedPolicy::Drop {
+    let drops_exempt = port.unowned == UnownedPolicy::Drop && kind.is_exempt(Direction::Egress);
+    if kind == Kind::Refused || drops_exempt {
         return Err(Reason::Strayed);
     }
     if port.stages == Stages::Both {
@@ -72,8 +102,7 @@ fn check_egress(lookup: &Lookup, port: &PortSpec, flight: &mut Flight, kind: Kin
     Ok(())
 }
 
-/// The fields by which a switch forwards: destination, VLAN tags and EtherType. The source MAC
-/// address is zeroed.
+/// The link header: addresses, VLAN tags and EtherType.
 #[derive(PartialEq, Eq)]
 struct LinkHeader {
     bytes: [u8; MAX_LINK],
@@ -85,7 +114,6 @@ impl LinkHeader {
         let len = link_header_len(frame).min(MAX_LINK);
         let mut bytes = [0; MAX_LINK];
         bytes[..len].copy_from_slice(&frame[..len]);
-        bytes[6.min(len)..12.min(len)].fill(0);
         Self { bytes, len }
     }
 }

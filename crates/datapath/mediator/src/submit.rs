@@ -49,7 +49,7 @@ impl<P: Packet> Mediator<P> {
         let mut next = packets.next();
         while let Some(packet) = next {
             let Admission { route, vm, next: after } =
-                cache.admit(&self.lookup, &self.counters, packet.bytes());
+                cache.admit(&self.lookup, &self.counters, (packet.bytes(), packet.len()));
             let released = match route {
                 Route::Judge(direction) => {
                     let flight = Flight::new(now, index, vm, after);
@@ -86,7 +86,8 @@ impl<P: Packet> Mediator<P> {
         cache: &mut AdmissionCache<'_>,
         counts: &mut CounterBatch,
     ) -> Option<ReleasedPacket<P>> {
-        let Admission { route, vm, next } = cache.admit(&self.lookup, &self.counters, packet.bytes());
+        let front = (packet.bytes(), packet.len());
+        let Admission { route, vm, next } = cache.admit(&self.lookup, &self.counters, front);
         match route {
             Route::Judge(direction) => {
                 let flight = Flight::new(now, port, vm, next);
@@ -161,7 +162,8 @@ impl<P: Packet> Mediator<P> {
         ReleasedPacket { packet, disposition: Disposition::Pass }
     }
 
-    /// Drops a packet that may belong to several VMs. It counts as unowned.
+    /// Drops a packet that may belong to several VMs, or that its receivers may read differently. It
+    /// counts as unowned.
     #[cold]
     fn drop_ambiguous(&self, packet: P) -> ReleasedPacket<P> {
         self.counters.unowned.dropped.add(1);

@@ -7,13 +7,13 @@ use crate::config::{FailPolicy, TenantConfig};
 use crate::counters::{Counters, TenantCounters};
 use crate::flight::Flight;
 use crate::inline::{self, InlineEngine};
-use crate::lookup::Lookup;
 use crate::output::PollOutput;
 use crate::p4vm::{P4VmChannel, P4VmFault};
 use crate::packet::{Packet, Reason, ReleasedPacket};
 use crate::ports::Ports;
 use crate::queue::Queue;
 use crate::request::{self, FlowSubmission};
+use crate::rewrite_check::Switch;
 use crate::verdict;
 use p4shield_abi::Direction;
 use p4shield_abi::channel::BATCH;
@@ -201,7 +201,7 @@ impl<P: Packet> TenantState<P> {
     pub(crate) fn collect(
         &mut self,
         now: u64,
-        switch: (&Lookup, &Ports),
+        switch: Switch<'_>,
         counters: (&Counters, usize),
         output: &mut PollOutput<impl FnMut(ReleasedPacket<P>)>,
     ) -> bool {

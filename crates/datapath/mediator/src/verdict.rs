@@ -6,13 +6,11 @@
 
 use crate::counters::{Counters, TenantCounters};
 use crate::flight::{Flight, FlightDecision, FlightState};
-use crate::lookup::Lookup;
 use crate::output::PollOutput;
 use crate::packet::{Packet, Reason, ReleasedPacket};
-use crate::ports::Ports;
 use crate::queue::Queue;
 use crate::request::parse_id;
-use crate::rewrite_check;
+use crate::rewrite_check::{self, Switch};
 use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::CheckedAnswer;
 
@@ -21,7 +19,7 @@ use p4shield_channel::CheckedAnswer;
 pub(crate) fn apply<P: Packet>(
     queues: &mut [Queue<P>; 2],
     answer: CheckedAnswer<'_>,
-    switch: (&Lookup, &Ports),
+    switch: Switch<'_>,
     (counters, tenant): (&Counters, usize),
     output: &mut PollOutput<impl FnMut(ReleasedPacket<P>)>,
 ) {
@@ -43,7 +41,7 @@ pub(crate) fn apply<P: Packet>(
 fn store<P: Packet>(
     queues: &mut [Queue<P>; 2],
     answer: &CheckedAnswer<'_>,
-    switch: (&Lookup, &Ports),
+    switch: Switch<'_>,
     counters: &TenantCounters,
 ) {
     let (number, direction) = parse_id(answer.id);
@@ -60,7 +58,7 @@ fn store<P: Packet>(
 
 #[inline]
 fn decide<P: Packet>(
-    switch: (&Lookup, &Ports),
+    switch: Switch<'_>,
     flight: &mut Flight,
     packet: &mut P,
     direction: Direction,

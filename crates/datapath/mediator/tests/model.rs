@@ -272,7 +272,7 @@ proptest! {
         let _p4vm = attach(&mut m, 0, 0, GEOMETRY);
         let (mut out, count) = (0, packets.len());
         for (serial, bytes) in (0..).zip(packets) {
-            out += usize::from(m.submit(0, &SHARED, TestPacket { serial, bytes }).is_some());
+            out += usize::from(m.submit(0, &SHARED, TestPacket { serial, bytes, segment: WHOLE }).is_some());
         }
         m.poll(DEADLINE, usize::MAX, |_| out += 1);
         prop_assert_eq!(out, count);
@@ -300,6 +300,6 @@ fn parser_campaign() {
         }
         bytes.truncate(usize::from(bytes[0]) % 120);
         spent += bytes.len() + 1;
-        let _ = p4shield_mediator::classify(&bytes);
+        let _ = p4shield_mediator::classify(&bytes, bytes.len());
     }
 }

@@ -87,7 +87,7 @@ pub struct AuditConfig {
     /// The audited interface.
     pub interface: String,
     /// The VM's addresses, if it shares a port with other VMs and the mediator identifies its packets by
-    /// address. Empty on a wire, where the mediator submits every IP packet except neighbour discovery.
+    /// address. Empty on a wire, where the mediator submits every packet except ARP and neighbour discovery.
     #[serde(default)]
     pub addresses: Vec<IpAddr>,
     /// Milliseconds between log records of the P4 VM.

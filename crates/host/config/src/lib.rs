@@ -295,7 +295,7 @@ impl Config {
             Some(port) => matches!(port.role, Role::Vm(_)) && port.sides == Sides::Both,
             None => self.tenants.iter().flat_map(|t| &t.vms).any(|vm| vm.iface_id.is_some()),
         };
-        may && self.attachment == Attachment::Xsk
+        may && matches!(self.attachment, Attachment::Xsk | Attachment::Dpdk)
     }
 
     /// Returns the role of the port with this `external_ids:iface-id`.

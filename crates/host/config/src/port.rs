@@ -37,8 +37,8 @@ pub enum ZeroCopy {
 /// The sides of a VM's port at which its programs judge packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sides {
-    /// Egress where the switch receives at the port, ingress where it sends there, for all packets. For an
-    /// attachment that sees no transmit side the same as [`Self::Receive`].
+    /// Egress where the switch receives at the port, ingress where it sends there, for all packets. The same
+    /// as [`Self::Receive`] for a port whose transmit side the attachment does not see.
     #[default]
     Both,
     /// Egress where the switch receives at the port; ingress where packets for the VM enter at other ports.
@@ -100,9 +100,9 @@ impl Checker<'_> {
 
     fn sides(&mut self, p: &file::Port, role: Role, attachment: Attachment) -> Sides {
         if let Some(sides) = &p.sides
-            && !(attachment == Attachment::Xsk && matches!(role, Role::Vm(_)))
+            && !(attachment != Attachment::Wire && matches!(role, Role::Vm(_)))
         {
-            let message = "sides: only a VM's port with attachment = \"xsk\" has two sides; remove the key";
+            let message = "sides: only a VM's port of a switch has two sides; remove the key";
             self.problem(sides.span(), message.to_owned());
         }
         self.word("sides", p.sides.as_ref(), &[("both", Sides::Both), ("receive", Sides::Receive)])

@@ -233,7 +233,7 @@ const WIRE: &[Key] = &[
     key("tenant", "string", Required, Text("the name of a tenant"), &[Wire], "The tenant of the VM."),
     key("vm", "string", Required, Text("the name of a VM of the tenant"), &[Wire], "The VM."),
     key("others", "string", Value("\"pass\""), Words(&["pass", "drop"]), &[Wire],
-        "What happens to packets that belong to no VM or are not IP, such as ARP."),
+        "What happens to packets that no program judges: ARP and neighbour discovery."),
     key("own_addresses_only", "boolean", Value("false"), BOOLEAN, &[Wire],
         "Whether the VM may send packets with its own source addresses only."),
 ];
@@ -249,11 +249,12 @@ const PORT: &[Key] = &[
         "The VM behind the port. Packets from the port with other source addresses are dropped as spoofed."),
     key("role", "string", Absent("the port is a VM's"), Words(&["uplink", "shared"]), SWITCHES,
         "`uplink`: packets with a configured VM's source address are dropped as spoofed; `shared`: any \
-         source address is allowed."),
-    key("sides", "string", Value("\"both\""), Words(&["both", "receive"]), &[Xsk],
+         source address is allowed except that of a VM with a port of its own."),
+    key("sides", "string", Value("\"both\""), Words(&["both", "receive"]), SWITCHES,
         "Only for a VM's port. `both`: egress programs judge what the switch receives at the port, \
          ingress programs what it sends there; `receive`: ingress programs judge packets where they \
-         enter the switch."),
+         enter the switch. With `dpdk`, only vhost-user ports have both sides; others are as with \
+         `receive`."),
     key("zero_copy", "string", Value("\"off\""), Words(&["off", "auto"]), &[Xsk],
         "Only for a VM's port. `auto`: the P4 VM reads packets in the switch's packet memory if it holds \
          packets of this tenant only; otherwise it receives copies of headers."),

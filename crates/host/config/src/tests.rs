@@ -189,7 +189,7 @@ fn ports_are_found_by_name_and_by_iface_id() {
 }
 
 #[test]
-fn sides_apply_to_a_vms_port_with_xsk() {
+fn sides_apply_to_a_vms_port_of_a_switch() {
     let xsk = DPDK.replace("\"dpdk\"", "\"xsk\"");
     let sides = |text: &str| {
         let config = parse(text).unwrap();
@@ -198,12 +198,12 @@ fn sides_apply_to_a_vms_port_with_xsk() {
     };
     assert_eq!(sides(&xsk), (Sides::Both, [true, false, true]), "tap7 may have the VM's iface-id");
     assert_eq!(sides(&xsk.replace("iface_id = \"8d6b\"\n", "")), (Sides::Both, [true, false, false]));
-    assert_eq!(sides(DPDK), (Sides::Both, [false; 3]), "dpdk sees no transmit side");
+    assert_eq!(sides(DPDK), (Sides::Both, [true, false, true]), "a vhost-user port has both, too");
     let one = xsk.replace("vm = \"web\"\n", "vm = \"web\"\nsides = \"receive\"\n");
     assert_eq!(sides(&one), (Sides::Receive, [false, false, true]));
 
-    let expected = "only a VM's port with attachment = \"xsk\" has two sides; remove the key";
-    assert!(errors(&one.replace("\"xsk\"", "\"dpdk\"")).ends_with(expected));
+    let expected = "only a VM's port of a switch has two sides; remove the key";
+    assert_eq!(sides(&one.replace("\"xsk\"", "\"dpdk\"")), (Sides::Receive, [false, false, true]));
     assert!(errors(&format!("{xsk}sides = \"both\"\n")).ends_with(expected), "an uplink has no VM");
     let two = format!("{one}[[port]]\nname = \"tap8\"\ntenant = \"alice\"\nvm = \"web\"\n");
     assert_eq!(

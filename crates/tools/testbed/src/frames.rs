@@ -71,13 +71,17 @@ impl Frames {
         }
         match self.below(20) {
             0..9 => self.ipv4(frame, tunnels),
-            9..17 => self.ipv6(frame, tunnels),
+            9..15 => self.ipv6(frame, tunnels),
+            15 | 16 => self.discovery(frame),
             17 => {
-                frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+                frame.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, self.pick(&[1, 1, 2, 3])]);
                 self.bytes(frame, 20);
+                let padding = self.pick(&[0, 0, 18, 19, 60]);
+                self.bytes(frame, padding);
             }
             18 => {
-                frame.extend([0, 60, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0]);
+                let [high, low]: [u8; 2] = self.pick(&[[8, 0], [8, 6], [0x86, 0xdd], [0x80, 0x9b]]);
+                frame.extend([0, 60, 0xaa, 0xaa, 3, 0, 0, 0, high, low]);
                 self.bytes(frame, 30);
             }
             _ => {
@@ -143,6 +147,45 @@ impl Frames {
         let len = (frame.len() - start - 40) as u16;
         let len = self.lie(len);
         frame[start + 4..start + 6].copy_from_slice(&len.to_be_bytes());
+    }
+
+    /// Neighbour discovery (RFC 4861), often valid.
+    fn discovery(&mut self, frame: &mut Vec<u8>) {
+        const LINK_LOCAL: [u8; 16] = [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9];
+        const ALL_NODES: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        const ALL_ROUTERS: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+        const SOLICITED_V6_1: [u8; 16] = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0, 0, 8];
+        const AFAR: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 8];
+        let kind: u8 = self.pick(&[133, 134, 135, 135, 136, 136, 137]);
+        let (source, usual, fixed) = match kind {
+            133 => (LINK_LOCAL, ALL_ROUTERS, 4),
+            134 => (LINK_LOCAL, ALL_NODES, 12),
+            135 => (V6[0], SOLICITED_V6_1, 4),
+            _ => (V6[0], V6[1], 4),
+        };
+        let other: [u8; 16] = self.pick(&[V6[0], V6[1], LINK_LOCAL, ALL_NODES, AFAR, [0; 16]]);
+        let source = self.pick(&[source, source, source, source, other]);
+        let other: [u8; 16] = self.pick(&[V6[0], V6[1], LINK_LOCAL, ALL_NODES, ALL_ROUTERS, AFAR, [0; 16]]);
+        let destination = self.pick(&[usual, usual, usual, usual, other]);
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 58, self.pick(&[255, 255, 255, 255, 64])]);
+        let len_at = frame.len() - 4;
+        frame.extend([source, destination].concat());
+        let code: u8 = self.pick(&[0, 0, 0, 0, 0, 0, 0, 1]);
+        frame.extend([kind, code, self.byte(), self.byte()]);
+        self.bytes(frame, fixed);
+        if kind >= 135 {
+            let target: [u8; 16] = self.pick(&[V6[1], V6[1], V6[1], V6[1], V6[0], ALL_NODES, AFAR, [0; 16]]);
+            frame.extend(target);
+        }
+        for _ in 0..self.pick(&[0, 1, 1, 2, 3, 6]) {
+            let option: u8 = self.pick(&[1, 1, 2, 2, 14, 14, 5]);
+            let words: u8 = self.pick(&[1, 1, 1, 1, 1, 1, 1, 1, 2, 4, 0]);
+            frame.extend([option, words]);
+            self.bytes(frame, (usize::from(words) * 8).max(8) - 2);
+        }
+        let len = (frame.len() - len_at - 36) as u16;
+        let len = self.lie(len);
+        frame[len_at..len_at + 2].copy_from_slice(&len.to_be_bytes());
     }
 
     fn transport(&mut self, frame: &mut Vec<u8>, protocol: u8, tunnels: usize) {

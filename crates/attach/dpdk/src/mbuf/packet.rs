@@ -39,6 +39,21 @@ impl Mbuf {
         NonNull::new(mbuf).map(Self)
     }
 
+    /// Takes a share in a packet that stays another owner's, too: its segments are freed once both have freed
+    /// them. A packet that is shared is copied before it is changed. None if the pointer is null.
+    ///
+    /// # Safety
+    /// It points to the first segment of a packet that the caller owns.
+    pub(crate) unsafe fn share(mbuf: *mut RawMbuf) -> Option<Self> {
+        let mut segment: *const RawMbuf = mbuf;
+        // SAFETY: as the caller promises; a chain's next pointers lead to valid segments, or are null.
+        while let Some(raw) = unsafe { segment.as_ref() } {
+            raw.refcnt.fetch_add(1, Ordering::AcqRel);
+            segment = raw.next;
+        }
+        NonNull::new(mbuf).map(Self)
+    }
+
     /// Gives the packet away.
     #[must_use]
     pub fn into_raw(self) -> *mut RawMbuf {

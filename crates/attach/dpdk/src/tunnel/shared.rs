@@ -65,6 +65,7 @@ mod tests {
         assert!(seen.of(&current).is_empty());
         let tunnels = Tunnels::new(
             &[Tunnel { kind: TunnelKind::Vxlan, address: None, port: 4789 }],
+            None,
             &p4shield_mediator::Config::default(),
         );
         for _ in 0..2 {

@@ -20,8 +20,15 @@ fn at(address: [u8; 4]) -> Tunnel {
     Tunnel { address: Some(address.into()), ..any(TunnelKind::Vxlan) }
 }
 
+/// A host with another address than [`LOCAL`].
 fn host(tunnels: &[Tunnel]) -> Tunnels {
-    Tunnels::new(tunnels, &mediator::Config::default())
+    host_at(tunnels, Some([192, 0, 2, 99]))
+}
+
+/// A host with this address; none if it is not known.
+fn host_at(tunnels: &[Tunnel], address: Option<[u8; 4]>) -> Tunnels {
+    let local = address.map(|address| [IpAddr::from(address)].into());
+    Tunnels::new(tunnels, local, &mediator::Config::default())
 }
 
 /// A tenant with VMs of these addresses and networks.
@@ -44,12 +51,45 @@ fn only_packets_for_an_end_point_are_inspected() {
     assert_eq!(here.inspect(&frame, Origin::Shared), Inside::Frame(50));
     assert_eq!(here.inspect(&frame, Origin::Vm), Inside::Unknown, "no VM speaks with the switch's endpoint");
     assert_eq!(both.inspect(&frame, Origin::Vm), Inside::Nothing, "a VM's own tunnel to elsewhere");
-    let vms = |tunnel| Tunnels::new(&[tunnel], &tenants(&[(IpAddr::from(LOCAL), None)]));
+    let vms = |tunnel| Tunnels::new(&[tunnel], None, &tenants(&[(IpAddr::from(LOCAL), None)]));
     assert_eq!(vms(any(TunnelKind::Vxlan)).inspect(&frame, Origin::Shared), Inside::Nothing, "to a VM");
     assert_eq!(vms(at(LOCAL)).inspect(&frame, Origin::Shared), Inside::Frame(50), "the switch's own address");
     let mut tcp = frame;
     tcp[23] = 6;
     assert_eq!(both.inspect(&tcp, Origin::Shared), Inside::Nothing);
+}
+
+#[test]
+fn tunnels_without_an_address_end_at_every_host_address() {
+    let frame = wrapped();
+    let unspecified = at([0; 4]);
+    for (tunnel, address, shared, vm) in [
+        (unspecified, Some(LOCAL), Inside::Frame(50), Inside::Unknown),
+        (unspecified, Some([192, 0, 2, 8]), Inside::Nothing, Inside::Nothing),
+        // Nothing is let past while the host's addresses are not known.
+        (unspecified, None, Inside::Frame(50), Inside::Unknown),
+        (any(TunnelKind::Vxlan), Some(LOCAL), Inside::Frame(50), Inside::Unknown),
+        (any(TunnelKind::Vxlan), Some([192, 0, 2, 8]), Inside::Frame(50), Inside::Nothing),
+        (any(TunnelKind::Vxlan), None, Inside::Frame(50), Inside::Unknown),
+    ] {
+        let host = host_at(&[tunnel], address);
+        assert_eq!(host.inspect(&frame, Origin::Shared), shared, "{tunnel:?} {address:?}");
+        assert_eq!(host.inspect(&frame, Origin::Vm), vm, "from a VM: {tunnel:?} {address:?}");
+        assert_eq!(host.allows(&frame, Origin::Vm), vm == Inside::Nothing, "made by a VM's program");
+        assert_eq!(host.allows(&frame, Origin::Shared), shared == Inside::Nothing, "made by a program");
+    }
+}
+
+#[test]
+fn a_tunnel_inside_a_tunnel_is_unknown() {
+    let nested = [&wrapped()[..50], &wrapped()].concat();
+    assert_eq!(host(&[at(LOCAL)]).inspect(&nested, Origin::Shared), Inside::Unknown);
+    let elsewhere = {
+        let mut nested = nested;
+        nested[50 + 33] = 8;
+        nested
+    };
+    assert_eq!(host(&[at(LOCAL)]).inspect(&elsewhere, Origin::Shared), Inside::Frame(50));
 }
 
 #[test]
@@ -70,9 +110,9 @@ fn uncertain_insides_are_unknown() {
 #[test]
 fn the_network_of_what_is_inside_distinguishes_vms() {
     let (vm, end_points) = (IpAddr::from([10, 0, 0, 1]), [any(TunnelKind::Vxlan)]);
-    assert!(!Tunnels::new(&end_points, &tenants(&[(vm, None)])).distinguish_networks());
+    assert!(!Tunnels::new(&end_points, None, &tenants(&[(vm, None)])).distinguish_networks());
     let network = |vni| {
-        let tunnels = Tunnels::new(&end_points, &tenants(&[(vm, Some(vni))]));
+        let tunnels = Tunnels::new(&end_points, None, &tenants(&[(vm, Some(vni))]));
         assert!(tunnels.distinguish_networks());
         tunnels.network(&wrapped()[..50])
     };

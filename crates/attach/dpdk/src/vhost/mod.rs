@@ -1,11 +1,11 @@
 //! vhost-user ports that a switch polls with `rte_vhost_dequeue_burst`, which bypasses the
-//! callbacks of ethdev.
+//! callbacks of ethdev, and sends to with `rte_vhost_enqueue_burst`.
 //!
 //! Lanes are made when DPDK notifies the application that a device is ready or a queue was enabled,
 //! before the application polls it; [`ops`] receives these notifications. A vhost-user port that is
 //! an ethdev (`net_vhost`) has receive callbacks (`ethdev`).
 //!
-//! A burst continues in [`MediatedQueue::process`].
+//! A burst continues in [`MediatedQueue::process`] or [`TransmitQueue::send`].
 
 mod ops;
 
@@ -14,8 +14,9 @@ pub(crate) use ops::{replace_ops, unregistered};
 use crate::dpdk::next_symbol;
 use crate::ethdev::log_queue_counts;
 use crate::library::{Library, library};
-use crate::mediated_queue::MediatedQueue;
+use crate::mediated_queue::{MediatedQueue, QueueCounts};
 use crate::panics::catch_panic;
+use crate::transmit_queue::{Enqueue, TransmitQueue};
 use p4shield_attach::{PortId, PortInfo};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -45,6 +46,13 @@ pub(crate) enum QueueRole {
 static QUEUES: [[AtomicPtr<MediatedQueue>; MAX_PAIRS]; MAX_DEVICES] =
     [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_PAIRS] }; MAX_DEVICES];
 
+/// Queues to the guests by device number and queue pair; null where there is none.
+static TRANSMIT_QUEUES: [[AtomicPtr<TransmitQueue>; MAX_PAIRS]; MAX_DEVICES] =
+    [const { [const { AtomicPtr::new(std::ptr::null_mut()) }; MAX_PAIRS] }; MAX_DEVICES];
+
+/// Devices, by number, to whose guests packets pass unjudged: they are judged elsewhere.
+static OPEN: [AtomicBool; MAX_DEVICES] = [const { AtomicBool::new(false) }; MAX_DEVICES];
+
 /// Devices, by number, that belong to an ethdev.
 static ETHDEVS: [AtomicBool; MAX_DEVICES] = [const { AtomicBool::new(false) }; MAX_DEVICES];
 
@@ -52,10 +60,14 @@ fn ethdev(vid: c_int) -> Option<&'static AtomicBool> {
     ETHDEVS.get(usize::try_from(vid).ok()?)
 }
 
-/// Forgets whether the device that had this number before belonged to an ethdev.
+fn open(vid: c_int) -> Option<&'static AtomicBool> {
+    OPEN.get(usize::try_from(vid).ok()?)
+}
+
+/// Forgets what the device was that had this number before.
 fn reset_number(vid: c_int) {
-    if let Some(ethdev) = ethdev(vid) {
-        ethdev.store(false, Ordering::Release);
+    for flag in [ethdev(vid), open(vid)].into_iter().flatten() {
+        flag.store(false, Ordering::Release);
     }
 }
 
@@ -99,9 +111,84 @@ pub(crate) fn queue_role(vid: c_int, queue: u16) -> QueueRole {
     }
 }
 
+/// Treatment of what the switch sends to a device's queue.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SendRole {
+    /// The VM's program judges it here.
+    Judged(&'static TransmitQueue),
+    /// It was judged where it entered the switch.
+    Open,
+    /// The queue cannot be mediated: what is sent is lost.
+    Unknown,
+}
+
+/// Returns the role of a queue to which the switch sends.
+#[inline]
+pub(crate) fn send_role(vid: c_int, queue: u16) -> SendRole {
+    if open(vid).is_some_and(|open| open.load(Ordering::Acquire)) {
+        return SendRole::Open;
+    }
+    match transmit(vid, queue) {
+        Some(queue) => SendRole::Judged(queue),
+        None => catch_panic("preparing a queue to a guest", || late_send_role(vid, queue))
+            .unwrap_or(SendRole::Unknown),
+    }
+}
+
+/// Determines the role of a queue without notification, as [`late_role`] does.
+#[cold]
+fn late_send_role(vid: c_int, queue: u16) -> SendRole {
+    match name_of(vid) {
+        Some(path) if ops::belongs_to_ethdev(&path) => {
+            if let Some(open) = open(vid) {
+                open.store(true, Ordering::Release);
+            }
+            SendRole::Open
+        }
+        Some(_) => prepare_send(vid, usize::from(queue) / 2).unwrap_or(SendRole::Unknown),
+        None => SendRole::Unknown,
+    }
+}
+
+/// Returns the queue to a guest, if it has one. It stays in its place when the device disconnects.
+#[inline]
+fn transmit(vid: c_int, queue: u16) -> Option<&'static TransmitQueue> {
+    let queues = TRANSMIT_QUEUES.get(usize::try_from(vid).ok()?)?;
+    // SAFETY: `TransmitQueue::new` made the stored values, which are never freed.
+    unsafe { queues.get(usize::from(queue) / 2)?.load(Ordering::Acquire).as_ref() }
+}
+
+/// Makes the lane of a queue to a guest, unless the configuration judges its packets elsewhere. Returns its
+/// role; `None` if it cannot be mediated.
+fn prepare_send(vid: c_int, pair: usize) -> Option<SendRole> {
+    let library = library().ok()?;
+    let number = usize::try_from(vid).ok()?;
+    let slot = TRANSMIT_QUEUES.get(number)?.get(pair)?;
+    let enqueue = vhost()?.rte_vhost_enqueue_burst;
+    let mut devices = devices();
+    let port = connect(library, &mut devices, vid, number)?;
+    let is_open = !library.session.wants_transmit(port);
+    OPEN.get(number)?.store(is_open, Ordering::Release);
+    if is_open {
+        return Some(SendRole::Open);
+    }
+    // SAFETY: as in `transmit`.
+    let queue = unsafe { slot.load(Ordering::Acquire).as_ref() }
+        .unwrap_or_else(|| TransmitQueue::new(library.clock, library.dpdk, enqueue));
+    // `MAX_DEVICES` and `MAX_PAIRS` at most.
+    let target = (number as c_int, 2 * pair as u16);
+    queue.open(target, move |refused| library.transmit_lane(port, pair as u32, refused));
+    slot.store(std::ptr::from_ref(queue).cast_mut(), Ordering::Release);
+    Some(SendRole::Judged(queue))
+}
+
 /// Closes a queue that was disabled, which frees its held packets.
 fn close(vid: c_int, queue: u16) {
-    if let Some(queue) = mediated(vid, queue) {
+    if !queue.is_multiple_of(2) {
+        if let Some(queue) = mediated(vid, queue) {
+            queue.close();
+        }
+    } else if let Some(queue) = transmit(vid, queue) {
         queue.close();
     }
 }
@@ -117,27 +204,42 @@ fn late_role(vid: c_int, queue: u16) -> QueueRole {
             }
             QueueRole::Ethdev
         }
-        Some(_) => prepare(vid, queue).map_or(QueueRole::Unknown, QueueRole::Mediated),
+        Some(_) => {
+            prepare_receive(vid, usize::from(queue) / 2).map_or(QueueRole::Unknown, QueueRole::Mediated)
+        }
         None => QueueRole::Unknown,
     }
 }
 
-/// Makes the lane of a queue before the switch polls it.
-fn prepare(vid: c_int, queue: u16) -> Option<&'static MediatedQueue> {
-    let library = library().ok()?;
-    let number = usize::try_from(vid).ok()?;
-    let pair = usize::from(queue) / 2;
-    let slot = QUEUES.get(number)?.get(pair)?;
+/// Makes the lane of a queue before the switch uses it. Queues with odd numbers are those from the guest.
+/// Returns whether it is ready.
+fn prepare(vid: c_int, queue: u16) -> bool {
+    if queue.is_multiple_of(2) {
+        prepare_send(vid, usize::from(queue) / 2).is_some()
+    } else {
+        prepare_receive(vid, usize::from(queue) / 2).is_some()
+    }
+}
+
+/// Returns a device's port, which is added if the device is new.
+fn connect(library: &Library, devices: &mut Devices, vid: c_int, number: usize) -> Option<PortId> {
     let path = name_of(vid)?;
-    let mut devices = devices();
     if devices.connected.get(&number).is_some_and(|d| d.path != path) {
-        disconnect(library, &mut devices, number);
+        disconnect(library, devices, number);
     }
     let device = devices.connected.entry(number).or_insert_with(|| {
         let port = library.session.port_up(describe(&path, number));
         Device { path, port }
     });
-    let port = device.port;
+    Some(device.port)
+}
+
+fn prepare_receive(vid: c_int, pair: usize) -> Option<&'static MediatedQueue> {
+    let library = library().ok()?;
+    let number = usize::try_from(vid).ok()?;
+    let slot = QUEUES.get(number)?.get(pair)?;
+    let mut devices = devices();
+    let port = connect(library, &mut devices, vid, number)?;
     // SAFETY: as in `mediated`.
     let mediated = unsafe { slot.load(Ordering::Acquire).as_ref() }
         .or_else(|| devices.spare.pop())
@@ -149,15 +251,19 @@ fn prepare(vid: c_int, queue: u16) -> Option<&'static MediatedQueue> {
 
 /// Makes the lanes of all queues of a device.
 fn prepare_all(vid: c_int) {
-    // The guest's transmit queues have odd numbers.
-    for queue in (1..queues_of(vid)).step_by(2) {
+    for queue in 0..queues_of(vid) {
         prepare(vid, queue);
     }
 }
 
-/// Closes all queues of a device: the application may free their pool next.
+/// Closes all queues of a device: the application may free their pool next, and DPDK the device.
 fn close_all(vid: c_int) {
-    (0..MAX_PAIRS as u16).for_each(|pair| close(vid, 2 * pair));
+    for pair in 0..MAX_PAIRS as u16 {
+        close(vid, 2 * pair + 1);
+        if let Some(queue) = transmit(vid, 2 * pair) {
+            queue.end();
+        }
+    }
 }
 
 /// Disconnects a device.
@@ -189,7 +295,20 @@ fn disconnect(library: &Library, devices: &mut Devices, number: usize) {
         log_queue_counts(&name, pair, mediated.counts());
         devices.spare.push(mediated);
     }
+    for (pair, slot) in TRANSMIT_QUEUES.get(number).into_iter().flatten().enumerate() {
+        // SAFETY: as in `transmit`.
+        if let Some(queue) = unsafe { slot.load(Ordering::Acquire).as_ref() } {
+            queue.end();
+            log_sent_counts(&name, pair, queue.counts());
+        }
+    }
     library.session.port_down(device.port);
+}
+
+/// Logs the counts of what the switch sent to a guest.
+fn log_sent_counts(port: &str, queue: usize, counts: QueueCounts) {
+    let QueueCounts { received: sent, returned: delivered, freed, refused } = counts;
+    tracing::info!(port, queue, sent, delivered, freed, refused, held = counts.held(), "to a guest");
 }
 
 /// Returns a port's names: the socket's path and the socket's file name, which for a server port is
@@ -219,6 +338,7 @@ fn queues_of(vid: c_int) -> u16 {
 /// Functions of DPDK's vhost library, which an application may lack.
 #[derive(Debug)]
 struct Vhost {
+    rte_vhost_enqueue_burst: Enqueue,
     rte_vhost_get_ifname: unsafe extern "C" fn(c_int, *mut c_char, usize) -> c_int,
     rte_vhost_get_vring_num: unsafe extern "C" fn(c_int) -> u16,
 }
@@ -229,9 +349,11 @@ fn vhost() -> Option<&'static Vhost> {
         .get_or_init(|| {
             let (name, count) =
                 (next_symbol("rte_vhost_get_ifname\0")?, next_symbol("rte_vhost_get_vring_num\0")?);
+            let enqueue = next_symbol("rte_vhost_enqueue_burst\0")?;
             // SAFETY: these signatures are part of DPDK's stable ABI.
             Some(unsafe {
                 Vhost {
+                    rte_vhost_enqueue_burst: std::mem::transmute::<*mut c_void, Enqueue>(enqueue),
                     rte_vhost_get_ifname: std::mem::transmute::<
                         *mut c_void,
                         unsafe extern "C" fn(c_int, *mut c_char, usize) -> c_int,

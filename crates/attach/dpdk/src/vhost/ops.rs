@@ -135,16 +135,15 @@ unsafe extern "C" fn new_device(vid: c_int) -> c_int {
 }
 
 unsafe extern "C" fn vring_state_changed(vid: c_int, queue: u16, enabled: c_int) -> c_int {
-    let from_guest = queue % 2 == 1;
     catch_panic("handling a queue's state", || {
         register_device(vid);
-        if from_guest && enabled != 0 {
+        if enabled != 0 {
             prepare(vid, queue);
         }
     });
     // SAFETY: see `new_connection`.
     let result = theirs(vid).vring_state_changed.map_or(0, |f| unsafe { f(vid, queue, enabled) });
-    if from_guest && enabled == 0 {
+    if enabled == 0 {
         catch_panic("closing a queue", || close(vid, queue));
     }
     result

@@ -39,7 +39,7 @@ pub(crate) struct Args {
     #[arg(long)]
     interface: String,
     /// An address of this VM; may be repeated. Only for a port that VMs share, where the mediator finds
-    /// this VM's packets by address; on a port of this VM's own, where every IP packet is judged, name none
+    /// this VM's packets by address; on a port of this VM's own, where every packet is judged, name none
     #[arg(long = "address", value_name = "IP")]
     addresses: Vec<IpAddr>,
     /// Stop after this many seconds; default: when interrupted

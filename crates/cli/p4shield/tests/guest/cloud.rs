@@ -102,11 +102,9 @@ impl Cloud {
 
     /// Starts the auditor in the guest, and waits until it accounts for every packet.
     pub(crate) fn start_audit(&mut self) {
-        let audit = format!(
-            "p4shield audit --json --tenant alice --vm web --key /etc/alice.key --log-page pci:auto \
-             --interface eth0 --address {GUEST} --log-interval-ms 200 --hold-ms 1500 \
-             >/tmp/audit.json 2>/tmp/audit.log"
-        );
+        let audit = "p4shield audit --json --tenant alice --vm web --key /etc/alice.key --log-page pci:auto \
+                     --interface eth0 --log-interval-ms 200 --hold-ms 1500 \
+                     >/tmp/audit.json 2>/tmp/audit.log";
         let watched = "{ echo $! >/tmp/audit.pid; wait $!; echo $? >/tmp/audit.code; }";
         self.guest
             .must(&format!("rm -f /tmp/audit.code /tmp/audit.json; {{ {audit} & {watched} }} &"))
@@ -164,7 +162,7 @@ impl Cloud {
         wait_until("the guest's TCP memory to be free", 60, free).unwrap_or_else(|e| panic!("{e}: {said}"));
     }
 
-    /// The cloud's attack: the switch sends a packet to the guest that it received from no port.
+    /// Makes the switch send a packet to the guest that it received from no port.
     pub(crate) fn smuggle(&self, number: u8) {
         let port = self.switch.vsctl(&["get", "Interface", "vm0", "ofport"]).unwrap();
         let packet: String = smuggled(number).iter().map(|b| format!("{b:02x}")).collect();

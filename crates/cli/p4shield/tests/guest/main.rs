@@ -82,11 +82,16 @@ fn a_guest_sheds_new_connections_while_its_tcp_memory_is_short() {
         assert!(standing["aligned"] == true && standing["verified"].as_u64().unwrap() > 10, "{summary:#}");
     }
 
+    // What the switch sends of its own accord is judged where it leaves for the guest.
+    let passed = |cloud: &Cloud| cloud.vm()["ingress"]["passed"].as_u64().unwrap();
+    let before = passed(&cloud);
     cloud.start_audit();
     (0..3).for_each(|number| cloud.smuggle(number));
     echo(&mut established);
+    wait_until("the smuggled packets' verdicts", 60, || passed(&cloud) >= before + 4)
+        .unwrap_or_else(|e| panic!("{e}: {before}\n{:#}", cloud.status()));
     let summary = cloud.end_audit();
-    assert_eq!(blames(&summary), ["bypassed"], "{summary:#}");
+    assert!(blames(&summary).is_empty(), "{summary:#}");
 }
 
 /// Asserts that every port of the switch is mediated in its role.

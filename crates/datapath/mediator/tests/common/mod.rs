@@ -17,14 +17,19 @@ use std::net::{IpAddr, Ipv4Addr};
 pub(crate) struct TestPacket {
     pub(crate) serial: u32,
     pub(crate) bytes: Vec<u8>,
+    /// Bytes of the first segment; the others are not contiguous with it.
+    pub(crate) segment: usize,
 }
+
+/// A packet of one segment.
+pub(crate) const WHOLE: usize = usize::MAX;
 
 /// Longest test packet after a rewrite.
 pub(crate) const ROOM: usize = 256;
 
 impl Packet for TestPacket {
     fn bytes(&self) -> &[u8] {
-        &self.bytes
+        &self.bytes[..self.segment.min(self.bytes.len())]
     }
     fn len(&self) -> usize {
         self.bytes.len()
@@ -40,6 +45,7 @@ impl Packet for TestPacket {
         if new_total_len > ROOM {
             return Err(RewriteRefused);
         }
+        self.segment = (self.segment - old_len).saturating_add(new.len());
         self.bytes.splice(..old_len, new.iter().copied());
         self.bytes.truncate(new_total_len);
         Ok(())
@@ -61,14 +67,15 @@ pub(crate) fn packet(serial: u32, source: u8, destination: u8) -> TestPacket {
     bytes.extend([10, 0, 0, source, 10, 0, 0, destination]);
     bytes.extend(serial.to_be_bytes());
     bytes.resize(60, 0);
-    TestPacket { serial, bytes }
+    TestPacket { serial, bytes, segment: WHOLE }
 }
 
+/// Returns an ARP request of 10.0.0.1.
 pub(crate) fn arp(serial: u32) -> TestPacket {
-    let mut bytes = vec![0xff; 12];
-    bytes.extend([8, 6]);
+    let mut bytes = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1]].concat();
+    bytes.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1]);
     bytes.resize(60, 0);
-    TestPacket { serial, bytes }
+    TestPacket { serial, bytes, segment: WHOLE }
 }
 
 pub(crate) fn vm(name: &str, last: u8) -> VmConfig {

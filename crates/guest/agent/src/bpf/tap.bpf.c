@@ -3,8 +3,9 @@
 // The auditor's tap: counts the packets of the VM's interface, and sums their keyed digests.
 //
 // The auditor compares these sums with those that the P4 VM published. The tap must count exactly the frames
-// that a mediator submits (IPv4 and IPv6 except neighbour discovery; on a shared port only those with one of
-// the VM's addresses on the VM's side), and digest them like p4shield_seal::PacketDigest. A P4 VM's record
+// that a mediator submits (p4shield_mediator::Kind: at the VM's own port all except ARP and neighbour
+// discovery; on a shared port IP with one of the VM's addresses on the VM's side), and digest them like
+// p4shield_seal::PacketDigest. A P4 VM's record
 // covers "the first n packets", so the tap stores the running sum after each recent packet, and the auditor
 // looks up that of n.
 //
@@ -22,12 +23,15 @@
 #define EGRESS 1
 #define QINQ 0x9100 // the VLAN tag that predates 802.1ad
 #define IPPROTO_ICMPV6 58
+#define LLC_MAX 0x0600 // below it the EtherType is a length
+#define MAX_LINK 22    // bytes of the longest link header
 #define ALWAYS_INLINE static __attribute__((always_inline))
+#define NOINLINE __attribute__((noinline))
 
 struct config {
 	__u64 k0, k1;    // SipHash key
 	__u32 cover;     // bytes of a packet that a digest covers, at most DIGEST_BYTES
-	__u32 every_ip;  // whether a mediator submits every IP packet, independently of addresses
+	__u32 every_ip;  // whether the port is the VM's own, so that addresses do not matter
 };
 
 struct tally {
@@ -100,14 +104,151 @@ ALWAYS_INLINE int is_tag(__u16 type)
 	return type == ETH_P_8021Q || type == ETH_P_8021AD || type == QINQ;
 }
 
-// Finds the VM-side address of the frame and the offset of its layer-4 checksum (0: none).
-// Returns 0 if the frame is not an IP packet that a mediator submits.
-ALWAYS_INLINE int dissect(const struct frame *f, int direction, struct address *address, __u32 *checksum)
+// The rest of frame::neighbour: what the RFCs let a receiver accept, of bounded length, within one link.
+#define MAX_ARP 46
+#define MAX_DISCOVERY 104
+#define MAX_OPTIONS 6 // words of eight bytes that fit into MAX_DISCOVERY
+#define ROUTER_SOLICITATION 133
+#define ROUTER_ADVERTISEMENT 134
+#define NEIGHBOUR_SOLICITATION 135
+#define NEIGHBOUR_ADVERTISEMENT 136
+#define LINK_SCOPE 0xff02000000000000ULL // the upper half of a multicast address of the link's scope
+
+ALWAYS_INLINE __u64 be64(const __u8 *b, __u32 at)
+{
+	__u64 value = 0;
+
+	for (int i = 0; i < 8; i++)
+		value = value << 8 | b[at + i];
+	return value;
+}
+
+ALWAYS_INLINE int is_arp(const struct frame *f, __u32 arp)
 {
 	const __u8 *b = (const __u8 *)f->words;
-	__u32 ip = 14;
-	__u16 type = be16(b, 12);
+	__u16 operation = be16(b, arp + 6);
 
+	return f->have >= arp + 28 && f->len <= arp + MAX_ARP && be16(b, arp) == 1 &&
+	       be16(b, arp + 2) == ETH_P_IP && be16(b, arp + 4) == 0x0604 && (operation == 1 || operation == 2);
+}
+
+ALWAYS_INLINE int is_link_local(__u64 upper)
+{
+	return upper >> 54 == 0xfe80 >> 6;
+}
+
+ALWAYS_INLINE int are_options(const __u8 *b, __u32 at, __u32 words, __u8 kind, int has_source)
+{
+	__u8 link = kind == NEIGHBOUR_ADVERTISEMENT ? 2 : 1;
+	int is_router = kind == ROUTER_ADVERTISEMENT;
+	__u32 left = 0;
+
+	if (words > (is_router ? MAX_OPTIONS : 2))
+		return 0;
+#pragma unroll
+	for (__u32 i = 0; i < MAX_OPTIONS; i++) {
+		__u8 type = b[at + 8 * i], len = b[at + 8 * i + 1];
+
+		if (i >= words)
+			break;
+		if (left) {
+			left--;
+			continue;
+		}
+		if (len == 0 || (type == link && (len != 1 || !has_source)))
+			return 0;
+		if (!is_router && type != link && (type != 14 || len != 1))
+			return 0;
+		left = len - 1;
+	}
+	return left == 0;
+}
+
+// A global function: the kernel verifies it once, and not again for each path of its callers.
+NOINLINE int is_discovery(const struct frame *f, __u32 ip, int direction)
+{
+	const __u8 *b;
+	__u32 fixed, total;
+	__u8 kind;
+	__u64 s1, s0, d1, d0, t1, t0;
+	__u64 group = 0; // the lower half of the multicast address that it may go to
+	int unicast;
+
+	if (!f || ip > MAX_LINK)
+		return 0;
+	b = (const __u8 *)f->words;
+	total = 40 + be16(b, ip + 4);
+	kind = b[ip + 40];
+	s1 = be64(b, ip + 8);
+	s0 = be64(b, ip + 16);
+	d1 = be64(b, ip + 24);
+	d0 = be64(b, ip + 32);
+	t1 = be64(b, ip + 48);
+	t0 = be64(b, ip + 56);
+	if (b[ip + 6] != IPPROTO_ICMPV6 || b[ip + 7] != 255 || b[ip + 41] != 0 || total > MAX_DISCOVERY ||
+	    f->len != ip + total)
+		return 0;
+	unicast = (s1 | s0) && (d1 | d0) && d1 >> 56 != 0xff &&
+		  (is_link_local(s1) || is_link_local(d1) || s1 == d1);
+	fixed = kind == ROUTER_SOLICITATION ? 8 : kind == ROUTER_ADVERTISEMENT ? 16 : 24;
+	if (s1 >> 56 == 0xff || total < 40 + fixed || (total - fixed) % 8)
+		return 0;
+	if (kind == ROUTER_SOLICITATION) {
+		group = 2;
+	} else if (kind == ROUTER_ADVERTISEMENT) {
+		if (!is_link_local(s1) || direction != INGRESS)
+			return 0;
+		group = 1;
+	} else {
+		if (!(t1 | t0) || t1 >> 56 == 0xff)
+			return 0;
+		if (kind == NEIGHBOUR_SOLICITATION) {
+			group = 0x1ff000000ULL | (t0 & 0xffffff);
+			unicast = unicast && d1 == t1 && d0 == t0;
+		} else if (kind == NEIGHBOUR_ADVERTISEMENT) {
+			if (!(s1 | s0))
+				return 0;
+			group = b[ip + 44] & 0x40 ? 0 : 1;
+		} else {
+			return 0;
+		}
+	}
+	if (!unicast && !(group && d1 == LINK_SCOPE && d0 == group))
+		return 0;
+	total -= 40 + fixed;
+	if (kind == ROUTER_SOLICITATION)
+		return are_options(b, ip + 48, total / 8, kind, (s1 | s0) != 0);
+	if (kind == ROUTER_ADVERTISEMENT)
+		return are_options(b, ip + 56, total / 8, kind, 1);
+	return are_options(b, ip + 64, total / 8, kind, (s1 | s0) != 0);
+}
+
+// IP or ARP in LLC and SNAP: no mediator lets it pass.
+ALWAYS_INLINE int is_snap_ip(const struct frame *f, __u32 llc)
+{
+	const __u8 *b = (const __u8 *)f->words;
+	__u16 type = be16(b, llc + 6);
+
+	return f->have >= llc + 8 && be16(b, llc) == 0xaaaa && be16(b, llc + 2) == 0x0300 &&
+	       be16(b, llc + 4) == 0 && (type == ETH_P_IP || type == ETH_P_IPV6 || type == ETH_P_ARP);
+}
+
+#define NOT_JUDGED 0
+#define JUDGED_AT_OWN_PORT 1
+#define JUDGED 2
+
+// Returns whether a mediator submits the frame, as p4shield_mediator::classify decides. For an IP packet it
+// finds the VM-side address, and the offset of its layer-4 checksum (0: none).
+NOINLINE int dissect(const struct frame *f, int direction, struct address *address, __u32 *checksum)
+{
+	const __u8 *b;
+	__u32 ip = 14;
+	__u16 type;
+
+	if (!f || !address || !checksum)
+		return NOT_JUDGED;
+	b = (const __u8 *)f->words;
+	type = be16(b, 12);
 	*checksum = 0;
 	if (is_tag(type)) {
 		type = be16(b, 16);
@@ -121,6 +262,8 @@ ALWAYS_INLINE int dissect(const struct frame *f, int direction, struct address *
 		__u32 header = (b[ip] & 0xf) * 4;
 		__u32 from = ip + (direction == INGRESS ? 16 : 12);
 
+		if (b[ip] >> 4 != 4)
+			return NOT_JUDGED; // it is dropped
 		address->version = 4;
 		for (int i = 0; i < 4; i++)
 			address->bytes[i] = b[from + i];
@@ -130,15 +273,13 @@ ALWAYS_INLINE int dissect(const struct frame *f, int direction, struct address *
 			else if (b[ip + 9] == 17)
 				*checksum = ip + header + 6;
 		}
-		return 1;
+		return JUDGED;
 	}
 	if (type == ETH_P_IPV6 && f->have >= ip + 40) {
 		__u32 from = ip + (direction == INGRESS ? 24 : 8);
 
-		// Neighbour discovery is IPv6's counterpart of ARP: no mediator submits it.
-		if (b[ip + 6] == IPPROTO_ICMPV6 && b[ip + 7] == 255 && f->have > ip + 40 && b[ip + 40] >= 133 &&
-		    b[ip + 40] <= 137)
-			return 0;
+		if (b[ip] >> 4 != 6 || is_discovery(f, ip, direction))
+			return NOT_JUDGED;
 		address->version = 6;
 		for (int i = 0; i < 16; i++)
 			address->bytes[i] = b[from + i];
@@ -146,9 +287,11 @@ ALWAYS_INLINE int dissect(const struct frame *f, int direction, struct address *
 			*checksum = ip + 40 + 16;
 		else if (b[ip + 6] == 17)
 			*checksum = ip + 40 + 6;
-		return 1;
+		return JUDGED;
 	}
-	return 0;
+	if ((type == ETH_P_ARP && is_arp(f, ip)) || (type < LLC_MAX && is_snap_ip(f, ip)))
+		return NOT_JUDGED;
+	return JUDGED_AT_OWN_PORT;
 }
 
 #define ROTL(x, n) ((x) << (n) | (x) >> (64 - (n)))
@@ -199,14 +342,16 @@ ALWAYS_INLINE void count(struct frame *f, __u32 direction)
 	__u32 zero = 0, checksum = 0, cover;
 	struct address address = {};
 	__u64 sum = 0;
+	int judged;
 	struct config *c = bpf_map_lookup_elem(&settings, &zero);
 	struct tally *t = bpf_map_lookup_elem(&tallies, &direction);
 	struct history *h = bpf_map_lookup_elem(&histories, &direction);
 
 	if (!c || !t || !h)
 		return;
-	if (!dissect(f, direction, &address, &checksum) ||
-	    !(c->every_ip || bpf_map_lookup_elem(&addresses, &address))) {
+	judged = dissect(f, direction, &address, &checksum);
+	if (judged == NOT_JUDGED ||
+	    !(c->every_ip || (judged == JUDGED && bpf_map_lookup_elem(&addresses, &address)))) {
 		bpf_spin_lock(&t->lock);
 		t->others += f->segments;
 		t->other_bytes += f->len;

@@ -50,8 +50,8 @@ pub enum Hook {
 pub struct TapConfig<'a> {
     /// The interface's name, in the network namespace of the calling thread.
     pub interface: &'a str,
-    /// The VM's addresses. IP frames without one of them on the VM's side count as "others". If the list is
-    /// empty, every IP frame counts.
+    /// The VM's addresses. Frames without one of them on the VM's side count as "others". If the list is
+    /// empty, the port is the VM's own, and every frame counts but those that no program judges.
     pub addresses: &'a [IpAddr],
     /// Key of the packet digest.
     pub key: &'a [u8; 16],

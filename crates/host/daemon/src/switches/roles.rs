@@ -4,11 +4,14 @@ use crate::config::{Attachment, Config, MAX_TUNNELS, Role, Tunnel, TunnelKind};
 use crate::status::SwitchStatus;
 use p4shield_attach::PortInfo;
 use p4shield_ovsdb::{Interface, Kind, State, Switch};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 /// Name of Open vSwitch's daemon. Its database describes the ports of no other switch.
 const OVS: &str = "ovs-vswitchd";
+
+/// The address of tunnels that end at every address of the host, which only a switch library knows.
+const EVERY_ADDRESS_OF_THE_HOST: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// What configuration and database say at one time.
 pub(super) struct PortRoles<'c> {
@@ -147,8 +150,8 @@ impl<'c> PortRoles<'c> {
     }
 }
 
-/// Returns the local endpoints of a tunnel interface. Without an address of its own they have OVN's
-/// addresses.
+/// Returns the local endpoints of a tunnel interface. Without an address of its own Open vSwitch decapsulates
+/// at every address of the host, OVN's addresses among them.
 fn endpoints(interface: &Interface, encap_ips: &[IpAddr]) -> Vec<Tunnel> {
     let kind = match interface.kind {
         Kind::Vxlan => TunnelKind::Vxlan,
@@ -158,7 +161,7 @@ fn endpoints(interface: &Interface, encap_ips: &[IpAddr]) -> Vec<Tunnel> {
     let port = interface.dst_port.unwrap_or(kind.default_port());
     let at = |address| Tunnel { kind, address, port };
     match interface.local_ip {
-        None if !encap_ips.is_empty() => encap_ips.iter().map(|a| at(Some(*a))).collect(),
+        None => encap_ips.iter().copied().chain([EVERY_ADDRESS_OF_THE_HOST]).map(|a| at(Some(a))).collect(),
         address => vec![at(address)],
     }
 }
@@ -297,9 +300,11 @@ role = "uplink"
             [at(TunnelKind::Vxlan, Some([192, 0, 2, 8]), 8472), configured]
         );
         let ovn = known(vec![tunnel(Kind::Geneve, None, None)], vec![[192, 0, 2, 9].into()]);
-        assert_eq!(ovn, [configured, at(TunnelKind::Geneve, Some([192, 0, 2, 9]), 6081)]);
+        let every = Some([0, 0, 0, 0]);
+        let encap = at(TunnelKind::Geneve, Some([192, 0, 2, 9]), 6081);
+        assert_eq!(ovn, [at(TunnelKind::Geneve, every, 6081), configured, encap]);
         let any = known(vec![tunnel(Kind::Vxlan, None, None)], vec![]);
-        assert_eq!(any, [at(TunnelKind::Vxlan, None, 4789), configured]);
+        assert_eq!(any, [at(TunnelKind::Vxlan, every, 4789), configured]);
         let many = (0..200).map(|n| tunnel(Kind::Vxlan, Some([10, 0, 0, n]), None)).collect();
         assert_eq!(
             known(many, vec![]),

@@ -1,11 +1,11 @@
-//! Compiles the tap `src/bpf/tap.bpf.c` to `$OUT_DIR/tap.bpf.o`, which `src/tap/mod.rs` embeds.
+//! Compiles the tap `src/bpf/tap.bpf.c` with its headers to `$OUT_DIR/tap.bpf.o`, which `src/tap/mod.rs` embeds.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 fn main() {
     const SOURCE: &str = "src/bpf/tap.bpf.c";
-    println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-changed=src/bpf");
     println!("cargo::rerun-if-env-changed=CLANG");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("tap.bpf.o");
     let clang = std::env::var_os("CLANG").unwrap_or_else(|| "clang".into());

@@ -9,6 +9,7 @@
 //! | [`channel`] | requests, answers and packet headers | mediator and P4 VM |
 //! | [`info_page`], [`info`] | sealed snapshots of in-VM information | user VM and P4 VM |
 //! | [`log_page`] | sealed records of the execution log | P4 VM and user VM |
+//! | [`sketch`] | the part of a log record that lists differing packets | P4 VM and user VM |
 //! | [`page`] | header and slots of both pages | user VM and P4 VM |
 //! | [`inline`] | C interface of the library for placement `inline` | switch library and inline library |
 //!
@@ -34,6 +35,7 @@ pub mod map;
 pub mod meter;
 pub mod object;
 pub mod page;
+pub mod sketch;
 mod tenancy;
 
 pub use tenancy::{FailPolicy, UnownedPolicy, VmRef};

@@ -9,9 +9,10 @@
 //! | 8 | 16 | `previous_tag` |
 //! | 24 | 4 | `header_bytes` |
 //! | 28 | 4 | `replacements` |
-//! | 32 | 2 x 80 | `totals`: [`DirectionTotals`] of ingress and egress, ten `u64` each in the order of the fields |
-//! | 192 | 32 | `info`: [`InfoTotals`], four `u64` in the order of the fields |
-//! | 224 | 2 x 32 | `programs`: SHA-256 digests of the ingress and the egress program |
+//! | 32 | 2 x 88 | `totals`: [`DirectionTotals`] of ingress and egress, 11 `u64` each in the order of the fields |
+//! | 208 | 32 | `info`: [`InfoTotals`], four `u64` in the order of the fields |
+//! | 240 | 2 x 32 | `programs`: SHA-256 digests of the ingress and the egress program |
+//! | 304 | 2 x 1536 | `sketches`: [`Sketch`] of the passed ingress and of the judged egress packets |
 //!
 //! One record per interval contains totals since the start of the P4 VM's epoch, so a reader that
 //! misses records loses only resolution. Each record contains the authentication tag of the previous
@@ -19,12 +20,13 @@
 
 use crate::bytes::{Reader, Writer};
 use crate::page::{page_size, slot_stride};
+use crate::sketch::{SKETCH_WORDS, Sketch};
 
 /// First eight bytes of a log page.
 pub const LOG_MAGIC: u64 = u64::from_le_bytes(*b"P4SHLOGS");
 
 /// Version of the record's layout; part of the associated data of the seal.
-pub const LOG_VERSION: u32 = 1;
+pub const LOG_VERSION: u32 = 2;
 
 /// Slots: 25 seconds of records at the default interval.
 pub const LOG_SLOTS: u32 = 256;
@@ -35,8 +37,12 @@ pub const LOG_SLOT_STRIDE: usize = slot_stride(RECORD_SIZE);
 /// Bytes of a log page, a power of two.
 pub const LOG_PAGE_SIZE: usize = page_size(LOG_SLOTS, LOG_SLOT_STRIDE);
 
-/// Most bytes of a packet that its digest covers; see [`DirectionTotals::passed_digest`].
-pub const DIGEST_BYTES: usize = 128;
+/// Most bytes of a packet without VLAN tags that its digest covers; see
+/// [`DirectionTotals::passed_digest`].
+pub const DIGEST_BYTES: usize = 120;
+
+/// Header bytes that a digest needs to cover [`DIGEST_BYTES`]: two VLAN tags more.
+pub const DIGEST_HEADER_BYTES: usize = DIGEST_BYTES + 2 * 4;
 
 /// Running totals of one direction of one VM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,13 +62,16 @@ pub struct DirectionTotals {
     /// Sum modulo 2^64 of the digests of judged packets, before rewrites.
     pub judged_digest: u64,
     /// Sum modulo 2^64 of the digests of passed packets, after rewrites. A packet's digest is keyed
-    /// and covers its length and up to [`DIGEST_BYTES`] bytes from the Ethernet header on, with the
-    /// layer-4 checksum zeroed (offloads fill it in anywhere between the P4 VM and the auditor).
+    /// and covers what offloads do not change between P4 VM and auditor: its length without VLAN tags,
+    /// and up to [`DIGEST_BYTES`] bytes from the Ethernet header on, without VLAN tags, and with
+    /// IPv4's identification and checksum and the layer-4 checksum zeroed.
     pub passed_digest: u64,
     /// Dropped packets of a program that read unknown information without checking whether it is known.
     pub undecided: u64,
     /// Dropped packets without a program, or whose program the engine stopped (budget).
     pub failed: u64,
+    /// Judged packets, passed or dropped, of which no program was loaded.
+    pub without_program: u64,
 }
 
 /// Totals of a P4 VM's info page.
@@ -85,7 +94,7 @@ pub struct LogRecord {
     pub published_ns: u64,
     /// Authentication tag of the previous record; zeros in the first one of an epoch.
     pub previous_tag: [u8; 16],
-    /// Header bytes of a packet in the channel: digests cover `min(header_bytes, DIGEST_BYTES)`.
+    /// Header bytes of a packet in the channel: digests cover no more.
     pub header_bytes: u32,
     /// Number of replacements of this VM's programs.
     pub replacements: u32,
@@ -95,13 +104,15 @@ pub struct LogRecord {
     pub info: InfoTotals,
     /// SHA-256 digest of the program of each direction; zeros without a program.
     pub programs: [[u8; 32]; 2],
+    /// Packets that the auditor compares: passed ones of ingress, judged ones of egress.
+    pub sketches: [Sketch; 2],
 }
 
 /// Bytes of an encoded [`LogRecord`].
-pub const RECORD_SIZE: usize = 8 + 16 + 4 + 4 + 2 * 10 * 8 + 4 * 8 + 2 * 32;
+pub const RECORD_SIZE: usize = 8 + 16 + 4 + 4 + 2 * 11 * 8 + 4 * 8 + 2 * 32 + 2 * SKETCH_WORDS * 8;
 
 impl DirectionTotals {
-    const fn fields(&self) -> [u64; 10] {
+    const fn fields(&self) -> [u64; 11] {
         [
             self.judged,
             self.judged_bytes,
@@ -113,6 +124,7 @@ impl DirectionTotals {
             self.passed_digest,
             self.undecided,
             self.failed,
+            self.without_program,
         ]
     }
 
@@ -128,6 +140,7 @@ impl DirectionTotals {
             passed_digest: r.u64(),
             undecided: r.u64(),
             failed: r.u64(),
+            without_program: r.u64(),
         }
     }
 }
@@ -151,6 +164,9 @@ impl LogRecord {
         for p in &self.programs {
             w.bytes(p);
         }
+        for cell in self.sketches.iter().flat_map(|sketch| sketch.0) {
+            w.u64(cell);
+        }
         debug_assert_eq!(w.len(), RECORD_SIZE);
         out
     }
@@ -167,6 +183,7 @@ impl LogRecord {
             totals: [DirectionTotals::read(&mut r), DirectionTotals::read(&mut r)],
             info: InfoTotals { accepted: r.u64(), forged: r.u64(), replayed: r.u64(), stale: r.u64() },
             programs: [r.array(), r.array()],
+            sketches: core::array::from_fn(|_| Sketch(core::array::from_fn(|_| r.u64()))),
         }
     }
 }

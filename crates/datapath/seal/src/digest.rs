@@ -6,12 +6,15 @@
 //! an output. The key belongs to the tenant and the VM, not to an epoch: the auditor's sum continues
 //! while a P4 VM restarts, and needs no key exchange.
 //!
-//! Message: the packet's length as little-endian `u32`, four zero bytes, then its first bytes up to
-//! [`DIGEST_BYTES`], padded with zeros to whole words. The checksum of TCP or UDP is zeroed
-//! ([`digest_checksum`]), because offloads fill it in anywhere between the two ends.
-//! [`crate::DigestBatch`] computes several digests at once.
+//! Message: the length of the packet without VLAN tags as little-endian `u32`, four zero bytes, then its
+//! first bytes without VLAN tags up to [`DIGEST_BYTES`], padded with zeros to whole words. These fields
+//! are zeroed, because offloads fill them in anywhere between the two ends: the checksum of TCP or UDP
+//! ([`digest_checksum`]), and IPv4's identification and checksum. VLAN tags are left out, because
+//! interfaces store them beside the packet, and switches add and remove them at their ports.
+//! [`crate::DigestBatch`] computes several digests at once; `tap.bpf.c` repeats the rules.
 
 use p4shield_abi::log_page::DIGEST_BYTES;
+use p4shield_frame::ethernet::{self, ADDRESSES_LEN, HEADER_LEN, ether_type, is_tag};
 use p4shield_frame::transport::digest_checksum;
 use siphasher::sip::SipHasher13;
 use zeroize::Zeroizing;
@@ -52,8 +55,8 @@ impl PacketDigest {
     }
 
     /// Returns the digest of a packet of `packet_len` bytes that begins with `header`, from the
-    /// Ethernet header on. At most [`DIGEST_BYTES`] of `header` count, and both ends have to use the
-    /// same number of them.
+    /// Ethernet header on. At most [`DIGEST_BYTES`] of `header` without VLAN tags count, and both ends
+    /// have to use the same number of them.
     #[must_use]
     pub fn digest(&self, header: &[u8], packet_len: u32) -> u64 {
         let mut message = [[0; WORD]; MESSAGE_WORDS];
@@ -76,7 +79,41 @@ impl PacketDigest {
 /// Passes the words of a packet's message to `put`, with their positions, and returns their number. A
 /// position may be passed twice; the last word counts.
 #[inline]
-pub(crate) fn message_words(header: &[u8], packet_len: u32, mut put: impl FnMut(usize, u64)) -> usize {
+pub(crate) fn message_words(header: &[u8], packet_len: u32, put: impl FnMut(usize, u64)) -> usize {
+    match type_of(header) {
+        Some(tag) if is_tag(tag) => words_without_tags(header, packet_len, put),
+        found => words_of(header, packet_len, found, put),
+    }
+}
+
+/// Returns the two bytes after both addresses.
+#[inline]
+fn type_of(header: &[u8]) -> Option<u16> {
+    let head = header.first_chunk::<HEADER_LEN>()?;
+    Some(u16::from_be_bytes([head[ADDRESSES_LEN], head[ADDRESSES_LEN + 1]]))
+}
+
+#[cold]
+fn words_without_tags(header: &[u8], packet_len: u32, put: impl FnMut(usize, u64)) -> usize {
+    let Some(payload) = ethernet::payload(header) else {
+        return words_of(header, packet_len, None, put);
+    };
+    let tags = payload.offset - HEADER_LEN;
+    let mut front = [0; DIGEST_BYTES];
+    front[..ADDRESSES_LEN].copy_from_slice(&header[..ADDRESSES_LEN]);
+    let rest = &header[ADDRESSES_LEN + tags..];
+    let len = rest.len().min(DIGEST_BYTES - ADDRESSES_LEN);
+    front[ADDRESSES_LEN..][..len].copy_from_slice(&rest[..len]);
+    let front = &front[..ADDRESSES_LEN + len];
+    words_of(front, packet_len.saturating_sub(tags as u32), Some(payload.ether_type), put)
+}
+
+/// Passes the words of a packet without VLAN tags. Its payload has this EtherType, if it is known; behind
+/// the EtherType of a further tag nothing is zeroed.
+#[inline]
+fn words_of(header: &[u8], packet_len: u32, kind: Option<u16>, mut put: impl FnMut(usize, u64)) -> usize {
+    /// Words with IPv4's identification and header checksum, and the other bits of these words.
+    const ZEROED: [(usize, u64); 2] = [(2, !0xffff_0000), (3, !0xffff)];
     let header = &header[..header.len().min(DIGEST_BYTES)];
     put(0, packet_len.into());
     let (words, rest) = header.as_chunks::<WORD>();
@@ -86,13 +123,19 @@ pub(crate) fn message_words(header: &[u8], packet_len: u32, mut put: impl FnMut(
     if !rest.is_empty() {
         put(1 + words.len(), last_word(header, rest));
     }
-    // The field has an even offset, so it lies within one word.
-    if let Some(field) = digest_checksum(header).filter(|at| at + 2 <= header.len()) {
-        let word =
-            words.get(field / WORD).map_or_else(|| last_word(header, rest), |w| u64::from_le_bytes(*w));
-        put(1 + field / WORD, word & !(0xffff << (8 * (field % WORD))));
+    let word = |i: usize| words.get(i).map_or_else(|| last_word(header, rest), |w| u64::from_le_bytes(*w));
+    let count = header.len().div_ceil(WORD);
+    if kind == Some(ether_type::IPV4) {
+        for (i, kept) in ZEROED.into_iter().filter(|(i, _)| *i < count) {
+            put(1 + i, word(i) & kept);
+        }
     }
-    1 + header.len().div_ceil(WORD)
+    // The field has an even offset, so it lies within one word.
+    let checksum = if kind.is_some_and(is_tag) { None } else { digest_checksum(header) };
+    if let Some(field) = checksum.filter(|at| at + 2 <= header.len()) {
+        put(1 + field / WORD, word(field / WORD) & !(0xffff << (8 * (field % WORD))));
+    }
+    1 + count
 }
 
 /// Returns the rest of the header behind its whole words, padded with zeros.

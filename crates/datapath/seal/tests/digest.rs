@@ -1,6 +1,6 @@
 //! The packet digest: what it covers, what it omits, and its key.
 
-use p4shield_abi::log_page::DIGEST_BYTES;
+use p4shield_abi::log_page::{DIGEST_BYTES, DIGEST_HEADER_BYTES};
 use p4shield_seal::{DigestBatch, Identity, LANES, PacketDigest, TenantKey};
 use proptest::prelude::*;
 
@@ -91,42 +91,72 @@ fn siphash_1_3(key: &[u8; 16], message: &[u8]) -> u64 {
 }
 
 #[test]
-fn the_digest_omits_only_the_layer_4_checksum() {
+fn the_digest_omits_only_what_offloads_change() {
     for (tags, v6) in [(0, false), (1, false), (2, false), (0, true), (1, true), (2, true)] {
         for (protocol, field) in [(6, 16), (17, 6)] {
             for options in if v6 { vec![0] } else { vec![0, 1, 5] } {
                 let (f, l4) = frame(tags, v6, protocol, options, 0);
                 let at = l4 + field;
-                let whole = at + 2 <= DIGEST_BYTES;
-                let want = if whole { vec![at, at + 1] } else { vec![] };
-                let covered: Vec<usize> = omitted(&f).into_iter().filter(|i| *i < DIGEST_BYTES).collect();
+                let end = DIGEST_BYTES + 4 * tags;
+                let mut want = omitted_tcis(tags);
+                want.extend(omitted_fields_of_ip(tags, v6));
+                want.extend([at, at + 1].iter().filter(|_| at + 2 <= end));
+                let covered: Vec<usize> = omitted(&f).into_iter().filter(|i| *i < end).collect();
                 assert_eq!(covered, want, "{tags} tags, v6 {v6}, protocol {protocol}, {options} options");
             }
         }
         let (f, _) = frame(tags, v6, 1, 0, 0);
-        assert_eq!(
-            omitted(&f).into_iter().filter(|i| *i < DIGEST_BYTES).count(),
-            0,
-            "ICMP is covered completely"
-        );
+        let mut want = omitted_tcis(tags);
+        want.extend(omitted_fields_of_ip(tags, v6));
+        assert_eq!(omitted(&f), want, "ICMP is covered completely");
+    }
+}
+
+/// Returns where the VLAN identifiers of tags are.
+fn omitted_tcis(tags: usize) -> Vec<usize> {
+    (0..tags).flat_map(|tag| [14 + 4 * tag, 15 + 4 * tag]).collect()
+}
+
+fn omitted_fields_of_ip(tags: usize, v6: bool) -> Vec<usize> {
+    let ip = 14 + 4 * tags;
+    if v6 { vec![] } else { vec![ip + 4, ip + 5, ip + 10, ip + 11] }
+}
+
+/// A switch adds and removes tags at its ports, and interfaces store them beside the packet.
+#[test]
+fn vlan_tags_do_not_change_a_digest() {
+    for v6 in [false, true] {
+        for payload in [0, 20, 60, 300] {
+            let digests = [0, 1, 2].map(|tags| {
+                let mut f = frame(tags, v6, 6, 0, 0).0;
+                f.truncate(f.len() - 60);
+                f.extend((0..payload).map(|n| n as u8));
+                let len = f.len() as u32;
+                f.truncate(DIGEST_HEADER_BYTES);
+                digest().digest(&f, len)
+            });
+            assert!(digests.iter().all(|d| *d == digests[0]), "v6 {v6}, {payload} bytes");
+        }
     }
 }
 
 #[test]
 fn only_first_fragments_have_a_checksum() {
-    assert_eq!(omitted(&frame(0, false, 17, 0, 0x2005).0), Vec::<usize>::new());
-    assert_eq!(omitted(&frame(0, false, 17, 0, 0x2000).0).len(), 2);
+    let of_ip = omitted_fields_of_ip(0, false);
+    assert_eq!(omitted(&frame(0, false, 17, 0, 0x2005).0), of_ip);
+    assert_eq!(omitted(&frame(0, false, 17, 0, 0x2000).0).len(), of_ip.len() + 2);
     let mut impossible = frame(0, false, 17, 0, 0).0;
     impossible[14] = 0x44;
-    assert_eq!(omitted(&impossible), Vec::<usize>::new(), "a header of 16 bytes is invalid");
+    assert_eq!(omitted(&impossible), of_ip, "a header of 16 bytes is invalid");
 }
 
 #[test]
 fn a_truncated_checksum_is_covered() {
     let (f, l4) = frame(0, false, 6, 0, 0);
     let cut = &f[..l4 + 17];
-    assert!(omitted(cut).is_empty());
-    assert_eq!(omitted(&f[..l4 + 18]), [l4 + 16, l4 + 17]);
+    let of_ip = omitted_fields_of_ip(0, false);
+    assert_eq!(omitted(cut), of_ip);
+    assert_eq!(omitted(&f[..l4 + 18]), [of_ip, vec![l4 + 16, l4 + 17]].concat());
 }
 
 #[test]
@@ -135,7 +165,7 @@ fn the_digest_depends_on_length_key_tenant_and_vm() {
     let d = digest();
     assert_ne!(d.digest(&f, 200), d.digest(&f, 201));
     assert_eq!(d.digest(&f, 200), d.digest(&f[..DIGEST_BYTES], 200));
-    assert_ne!(d.digest(&f[..127], 200), d.digest(&f[..126], 200), "bytes at the end count");
+    assert_ne!(d.digest(&f[..119], 200), d.digest(&f[..118], 200), "bytes at the end count");
     assert_ne!(PacketDigest::new(b"0123456789abcdeg").digest(&f, 200), d.digest(&f, 200));
     let key = TenantKey::from_bytes([1; 32]);
     let at = |i: &Identity<'_>| PacketDigest::for_vm(&key, i).digest(&f, 200);

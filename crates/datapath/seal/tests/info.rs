@@ -123,8 +123,9 @@ fn a_damaged_copy_does_not_block_the_original() {
 fn a_snapshot_does_not_open_as_a_log_record() {
     let p = seal(&mut sealer(&WEB), 0, 1);
     let mut log = LogOpener::new(&KEY, &WEB);
-    let truncated = &p.bytes[..p4shield_seal::SEALED_LOG_SIZE];
-    assert_eq!(log.open(p.epoch, p.counter, truncated), Err(LogRefusal::Forged));
+    let mut bytes = p.bytes.clone();
+    bytes.resize(p4shield_seal::SEALED_LOG_SIZE, 0);
+    assert_eq!(log.open(p.epoch, p.counter, &bytes), Err(LogRefusal::Forged));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod interface_watch;
 mod log;
+mod summary;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -10,14 +11,16 @@ use p4shield_abi::Direction;
 use p4shield_seal::{Identity, KeyError, Now, PacketDigest, TenantKey};
 use serde::Serialize;
 
-use crate::audit::finding::{Finding, Notice, exit_code_of};
-use crate::audit::{Audit, DirectionStatus, Limits, Report};
+use crate::audit::expect::Expectations;
+use crate::audit::finding::{Finding, Notice};
+use crate::audit::{Audit, DirectionStatus, Limits, Method, Report};
 use crate::config::{AuditConfig, ConfigError};
 use crate::error::AgentError;
 use crate::page::PageWatch;
 use crate::tap::TapError;
 use interface_watch::InterfaceWatch;
 use log::LogPage;
+pub use summary::Summary;
 
 /// Interval between reads of the log page and of the interface.
 const POLL: Duration = Duration::from_millis(25);
@@ -90,44 +93,15 @@ impl std::fmt::Display for Event {
                     };
                     let state = match (s.suspicious, s.aligned) {
                         (true, _) => "examining a difference",
-                        (false, true) => "every packet went through the program",
+                        (false, true) => "no packet bypassed the P4 VM",
                         (false, false) => "not certain yet",
                     };
                     write!(f, "{name}: {state} ({} seen, {} compared", s.interface.packets, s.verified)?;
-                    write!(f, ", {} others)", s.interface.others)?;
+                    write!(f, ", {} lost, {} others)", s.lost, s.interface.others)?;
                 }
                 Ok(())
             }
         }
-    }
-}
-
-/// The result of an audit.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Summary {
-    /// All findings in order.
-    pub findings: Vec<Finding>,
-    /// Status of both directions at the end.
-    pub standing: AuditStatus,
-    /// The exit code, see [`crate::audit::finding::exit_code`].
-    pub exit_code: u8,
-}
-
-impl std::fmt::Display for Summary {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.findings.is_empty() {
-            return match self.standing {
-                AuditStatus { ingress: None, .. } => {
-                    f.write_str("egress: every packet went through the program (ingress: not audited)")
-                }
-                AuditStatus { egress: None, .. } => {
-                    f.write_str("ingress: every packet went through the program (egress: not audited)")
-                }
-                AuditStatus { .. } => f.write_str("every packet went through the program"),
-            };
-        }
-        let lines: Vec<String> = self.findings.iter().map(ToString::to_string).collect();
-        f.write_str(&lines.join("\n"))
     }
 }
 
@@ -172,8 +146,7 @@ pub fn run_audit(
             sink(&Event::Standing(auditor.status()));
         }
         if done {
-            let exit_code = exit_code_of(&findings);
-            return Ok(Summary { findings, standing: auditor.status(), exit_code });
+            return Ok(Summary::new(findings, auditor.status(), &auditor.expected, auditor.method));
         }
     }
 }
@@ -184,6 +157,8 @@ struct Auditor {
     log: LogPage,
     log_watch: PageWatch,
     interface: InterfaceWatch,
+    expected: Expectations,
+    method: Method,
 }
 
 impl Auditor {
@@ -195,16 +170,15 @@ impl Auditor {
         let interface = InterfaceWatch::new(config, PacketDigest::for_vm(&key, &identity))?;
         let ns = |ms: u64| ms.saturating_mul(1_000_000);
         let mut limits = Limits::new(ns(config.log_interval_ms), ns(config.hold_ms));
-        if !interface.counts_others_separately() {
+        let method = interface.method();
+        if method == Method::Counters {
             limits.unmediated_per_second = config.unmediated_per_second;
         }
-        Ok(Self {
-            limits,
-            audit: Audit::new(limits, &config.directions(), Now::read()),
-            log,
-            log_watch,
-            interface,
-        })
+        limits.max_loss_ppm = config.max_loss_ppm;
+        limits.min_compared_ppm = config.min_compared_ppm;
+        let expected = config.expected.clone();
+        let audit = Audit::new(limits, expected.clone(), &config.directions(), method, Now::read());
+        Ok(Self { limits, audit, log, log_watch, interface, expected, method })
     }
 
     /// Reads the log page and the interface once.
@@ -215,8 +189,8 @@ impl Auditor {
         self.log.read(now, &mut self.audit);
         // Zero until the P4 VM has a channel; until then it judges no packets.
         let cover = self.audit.last_record().map(|r| r.header_bytes).filter(|n| *n != 0);
-        if self.interface.refresh(cover) {
-            self.audit.interface_restarted();
+        for finding in self.interface.refresh(cover) {
+            self.audit.found(finding);
         }
         for direction in Direction::ALL {
             self.interface.observe(now, direction, &mut self.audit);
@@ -227,7 +201,7 @@ impl Auditor {
     /// Returns whether the audit can end, `since_stop` after the stop request.
     fn settled(&self, since_stop: u64) -> bool {
         let suspicious = Direction::ALL.iter().any(|d| self.audit.status(*d).is_some_and(|s| s.suspicious));
-        let enough = if suspicious { self.limits.patience_ns } else { 2 * self.limits.grace_ns };
+        let enough = if suspicious { self.limits.patience_ns } else { 0 }.max(4 * self.limits.grace_ns);
         since_stop > enough
     }
 
@@ -244,6 +218,7 @@ pub(crate) use log::fuzz as fuzz_log_page;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::finding::{Digest, Share};
 
     /// Scripts read these events: a changed test means a changed interface.
     #[test]
@@ -265,29 +240,28 @@ mod tests {
         assert_eq!(shape["event"], "standing");
         assert_eq!(shape["ingress"]["interface"]["packets"], 0);
         assert!(shape["egress"].is_null(), "not audited");
-        let summary = Summary { findings: vec![found], standing, exit_code: 10 };
-        let shape = serde_json::to_value(&summary).unwrap();
-        assert_eq!(shape["findings"][0]["finding"], "bypassed");
-        assert_eq!(shape["exit_code"], 10);
+        let lost = Finding::Withheld { share: Share { packets: 1, of: 9 } };
+        assert_eq!(
+            json(&Event::Found(lost)),
+            serde_json::json!({ "event": "found", "finding": "withheld", "packets": 1, "of": 9 })
+        );
+        let other = Finding::OtherProgram { direction: Direction::Egress, digest: Digest([0xab; 32]) };
+        let shape = json(&Event::Found(other));
+        assert_eq!((&shape["finding"], &shape["direction"]), (&"other_program".into(), &"egress".into()));
+        assert_eq!(shape["digest"], "ab".repeat(32));
+        assert_eq!(json(&Event::Found(Finding::Replugged))["finding"], "replugged");
     }
 
     #[test]
-    fn findings_and_summaries_are_readable() {
+    fn findings_are_readable() {
         let found = |packets, exact| Finding::Bypassed { direction: Direction::Ingress, packets, exact };
         assert_eq!(
             found(3, true).to_string(),
             "ingress: 3 packets bypassed the program; ask the provider why the mediator did not submit them"
         );
         assert!(found(1, false).to_string().starts_with("ingress: at least 1 packet bypassed the program"));
-        let withheld = Finding::Withheld { packets: 2, exact: true };
-        assert!(withheld.to_string().starts_with("ingress: 2 packets that the program passed never arrived"));
-        let words = |ingress, egress| {
-            Summary { findings: vec![], standing: AuditStatus { ingress, egress }, exit_code: 0 }.to_string()
-        };
-        let audited = Some(DirectionStatus::default());
-        assert_eq!(words(audited, audited), "every packet went through the program");
-        let one = |a, b| format!("{a}: every packet went through the program ({b}: not audited)");
-        assert_eq!(words(audited, None), one("ingress", "egress"));
-        assert_eq!(words(None, audited), one("egress", "ingress"));
+        let withheld = Finding::Withheld { share: Share { packets: 2, of: 4_000 } };
+        let words = "ingress: 2 of 4000 packets (0.050 %) were lost after judgment";
+        assert!(withheld.to_string().starts_with(words), "{withheld}");
     }
 }

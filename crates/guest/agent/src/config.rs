@@ -9,6 +9,8 @@ use p4shield_abi::Direction;
 use p4shield_abi::info::{APP_VALUES, INTERFACES};
 use serde::{Deserialize, Serialize};
 
+use crate::audit::expect::Expectations;
+use crate::audit::{MAX_LOSS_PPM, MIN_COMPARED_PPM};
 use crate::page::PageLocation;
 use crate::tap::Hook;
 
@@ -114,6 +116,15 @@ pub struct AuditConfig {
     /// do not count as a bypass.
     #[serde(default = "default_unmediated")]
     pub unmediated_per_second: u64,
+    /// What the log has to show beside the packets.
+    #[serde(default)]
+    pub expected: Expectations,
+    /// Losses between P4 VM and interface that are accepted, in millionths of all packets.
+    #[serde(default = "default_max_loss")]
+    pub max_loss_ppm: u32,
+    /// Packets that have to be compared by their digests, in millionths of all packets.
+    #[serde(default = "default_min_compared")]
+    pub min_compared_ppm: u32,
 }
 
 fn default_epoch_file() -> PathBuf {
@@ -150,6 +161,14 @@ const fn default_audited() -> bool {
 
 const fn default_unmediated() -> u64 {
     5
+}
+
+const fn default_max_loss() -> u32 {
+    MAX_LOSS_PPM
+}
+
+const fn default_min_compared() -> u32 {
+    MIN_COMPARED_PPM
 }
 
 /// Reason why a configuration is invalid.
@@ -256,6 +275,9 @@ impl AuditConfig {
             hook: Hook::default(),
             counters_only: false,
             unmediated_per_second: default_unmediated(),
+            expected: Expectations::default(),
+            max_loss_ppm: default_max_loss(),
+            min_compared_ppm: default_min_compared(),
         }
     }
 

@@ -8,7 +8,7 @@ use common::middle::{LogMode, Order};
 use common::usable;
 use common::world::World;
 use p4shield_abi::Direction;
-use p4shield_agent::audit::finding::{Finding, exit_code, exit_code_of};
+use p4shield_agent::audit::finding::{Digest, Finding, Share, exit_code, exit_code_of};
 use p4shield_agent::tap::Hook;
 use p4shield_agent::{Event, Summary};
 
@@ -56,11 +56,29 @@ fn packets_that_bypass_the_program_are_counted() {
     if !usable() {
         return;
     }
-    for direction in Direction::ALL {
-        let (findings, code) = found(|w| w.middle.order(direction, Order::Bypass, 7));
-        assert_eq!(findings, [Finding::Bypassed { direction, packets: 7, exact: true }]);
-        assert_eq!(code, exit_code::BYPASSED);
+    let direction = Direction::Ingress;
+    let (findings, code) = found(|w| w.middle.order(direction, Order::Bypass, 7));
+    assert_eq!(findings, [Finding::Bypassed { direction, packets: 7, exact: true }]);
+    assert_eq!(code, exit_code::BYPASSED);
+    // What the VM sends may have been lost before the program. A large share of it is no loss.
+    let (findings, code) = found(|w| w.middle.order(Direction::Egress, Order::Bypass, 7));
+    assert_eq!(findings, [Finding::Unjudged { share: Share { packets: 7, of: 300 } }]);
+    assert_eq!(code, exit_code::UNPROVEN);
+    let (findings, code) = found(|w| w.middle.order(Direction::Egress, Order::Bypass, 60));
+    assert_eq!(findings, [Finding::Bypassed { direction: Direction::Egress, packets: 60, exact: true }]);
+    assert_eq!(code, exit_code::BYPASSED);
+}
+
+#[test]
+fn another_program_on_the_page_is_found() {
+    if !usable() {
+        return;
     }
+    let other = [0xb; 32];
+    let (findings, code) = found(|w| w.middle.orders.lock().unwrap().program = Some(other));
+    let direction = Direction::Ingress;
+    assert_eq!(findings, [Finding::OtherProgram { direction, digest: Digest(other) }]);
+    assert_eq!(code, exit_code::OTHER_PROGRAM);
 }
 
 /// Packets of a direction that bypasses the P4 VM by configuration are in no log and cause no finding.
@@ -89,7 +107,7 @@ fn skipped_and_repeated_packets_are_a_swap() {
     for direction in Direction::ALL {
         for order in [Order::JudgePreviousAgain, Order::Corrupt] {
             let (findings, code) = found(|w| w.middle.order(direction, order, 1));
-            assert_eq!(findings, [Finding::Swapped { direction }], "{order:?}");
+            assert_eq!(findings, [Finding::Swapped { direction, packets: 1 }], "{order:?}");
             assert_eq!(code, exit_code::SWAPPED);
         }
     }
@@ -100,9 +118,17 @@ fn judged_packets_that_never_arrive_are_counted() {
     if !usable() {
         return;
     }
-    let (findings, code) = found(|w| w.middle.order(Direction::Ingress, Order::Withhold, 4));
-    assert_eq!(findings, [Finding::Withheld { packets: 4, exact: true }]);
-    assert_eq!(code, exit_code::WITHHELD);
+    for (withheld, expected) in [(4, exit_code::OK), (60, exit_code::WITHHELD)] {
+        let world = World::new(|_| {});
+        let (summary, _) = world.audit(|| {
+            world.traffic(100);
+            world.middle.order(Direction::Ingress, Order::Withhold, withheld);
+            world.traffic(200);
+        });
+        let lost = summary.standing.ingress.map(|s| s.lost);
+        let (findings, code) = apart_from_lateness(summary);
+        assert_eq!((lost, code), (Some(withheld as u64), expected), "{findings:?}");
+    }
 }
 
 #[test]
@@ -193,7 +219,10 @@ fn shorter_headers_have_shorter_digests() {
         std::thread::sleep(Duration::from_millis(1_000));
         w.middle.order(Direction::Egress, Order::Corrupt, 1);
     });
-    assert_eq!(findings.last(), Some(&Finding::Swapped { direction: Direction::Egress }), "{findings:?}");
+    let direction = Direction::Egress;
+    let swapped = Finding::Swapped { direction, packets: 1 };
+    let short = Finding::ShortHeaders { header_bytes: 60, expected: 128 };
+    assert!(findings.contains(&short) && findings.contains(&swapped), "{findings:?}");
 }
 
 #[test]
@@ -217,22 +246,51 @@ fn counters_alone_find_a_bypass_and_state_their_limits() {
     );
 }
 
+/// The cloud unplugs the VM's interface and plugs another one. What bypassed the program before, after and
+/// in between is reported.
 #[test]
-fn a_recreated_interface_is_audited_again() {
+fn a_new_interface_launders_no_bypass() {
     if !usable() {
         return;
     }
     let world = World::new(|_| {});
     let (summary, _) = world.audit(|| {
         world.traffic(50);
-        // A new interface with the old name. It carries no packets, but the tap must be attached to it.
-        world.vm.ip("link set eth0 down").unwrap();
-        world.vm.ip("link set eth0 name old0").unwrap();
-        world.vm.ip("link add eth0 type veth peer name eth1").unwrap();
-        std::thread::sleep(Duration::from_millis(500));
-        let shown = world.vm.ip("link show dev eth0").unwrap();
-        assert!(shown.contains("prog/xdp"), "{shown}");
+        world.middle.order(Direction::Ingress, Order::Bypass, 3);
+        world.traffic(20);
+        for _ in 0..3 {
+            world.replug();
+            world.traffic(20);
+        }
+        world.middle.order(Direction::Ingress, Order::Bypass, 4);
+        world.traffic(50);
     });
+    let counted = |f: &Finding| match f {
+        Finding::Bypassed { direction: Direction::Ingress, packets, .. }
+        | Finding::Swapped { direction: Direction::Ingress, packets } => *packets,
+        _ => 0,
+    };
+    assert_eq!(summary.findings.iter().map(counted).sum::<u64>(), 7, "{summary:#?}");
+    let replugged = summary.findings.iter().filter(|f| **f == Finding::Replugged).count();
+    assert_eq!(replugged, 3, "{summary:#?}");
     let ingress = summary.standing.ingress.expect("audited");
-    assert_eq!(ingress.interface.packets, 0, "counts start from 0: {summary:?}");
+    assert!(ingress.interface.packets >= 7 + 100, "the counts continue: {summary:#?}");
+    assert_eq!(summary.exit_code, exit_code::BYPASSED);
+}
+
+/// Frames that a new interface received before it has a tap are in its own counters.
+#[test]
+fn frames_before_the_tap_are_unseen() {
+    if !usable() {
+        return;
+    }
+    let world = World::new(|_| {});
+    let (summary, _) = world.audit(|| {
+        // The frames arrive while the interface has another name.
+        world.replug_after(|| world.middle.and_wait(|o| o.inject = 40, |o| o.inject == 0));
+        world.traffic(50);
+    });
+    let unseen = |f: &Finding| matches!(f, Finding::Unseen { direction: Direction::Ingress, frames: 40.. });
+    assert!(summary.findings.iter().any(unseen), "{summary:#?}");
+    assert!(summary.exit_code != exit_code::OK);
 }

@@ -17,6 +17,7 @@ use p4shield_testbed::{NetNs, wait_until};
 const KEY: [u8; 16] = *b"0123456789abcdef";
 const V4: [u8; 4] = [10, 7, 7, 7];
 const V6: [u8; 16] = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7];
+/// Number of frames of [`frames`].
 const ALL_FRAMES: usize = 2 * 3 * 9;
 
 fn config(addresses: &[IpAddr], cover: u32, hook: Hook) -> TapConfig<'_> {
@@ -84,7 +85,7 @@ fn kernel_and_rust_compute_the_same_digests() {
     let digest = PacketDigest::new(&KEY);
     // The kernel removes tags from the data before tc; XDP processes them as they are on the wire.
     for (hook, most_tags) in [(Hook::Auto, 2), (Hook::Tc, 0)] {
-        for cover in [128u32, 127, 64, 14, 1] {
+        for cover in [128u32, 127, 64, 41, 22] {
             let (vm, peer) = ends();
             let tap = vm.inside(|| Tap::attach(&config(&addresses, cover, hook)).unwrap());
             let port = peer.inside(|| PacketSocket::open("eth0").unwrap());
@@ -97,7 +98,9 @@ fn kernel_and_rust_compute_the_same_digests() {
                 .unwrap();
             let (counts, history) = observe(&tap, Direction::Ingress);
             assert_eq!((counts.packets, counts.not_whole), (all, 0), "{hook:?}");
-            assert_eq!(counts.bytes, sent.iter().map(|f| f.len() as u64).sum::<u64>());
+            let tags: usize = (0..=most_tags).map(|tags| 4 * tags * ALL_FRAMES).sum();
+            let bytes: usize = sent.iter().map(Vec::len).sum();
+            assert_eq!(counts.bytes, (bytes - tags) as u64);
             for (n, f) in (0..).zip(&sent) {
                 let mine = digest.digest(&f[..f.len().min(cover as usize)], f.len() as u32);
                 let kernels = history.after(n + 1).unwrap().wrapping_sub(history.after(n).unwrap());
@@ -177,43 +180,73 @@ fn without_addresses_the_tap_counts_mediated_packets() {
     }
 }
 
+/// The kernel stores a tag beside the frame; the digest leaves tags out.
 #[test]
-fn frames_with_offloaded_vlan_tags_are_not_digested() {
+fn frames_with_offloaded_vlan_tags_have_their_digest() {
     if !usable() {
         return;
     }
     let (vm, peer) = ends();
-    let addresses = [IpAddr::from(V4)];
+    let addresses = [IpAddr::from(V4), IpAddr::from(V6)];
     let tap = vm.inside(|| Tap::attach(&config(&addresses, 128, Hook::Tc)).unwrap());
     let port = peer.inside(|| PacketSocket::open("eth0").unwrap());
-    port.send(&frame(1, false, 6, 0, 0, 40)).unwrap();
-    wait_until("the frame arrived", 10, || tap.counts(Direction::Ingress).unwrap().packets == 1).unwrap();
+    let digest = PacketDigest::new(&KEY);
+    let sent: Vec<_> = (1..=2).flat_map(frames).collect();
+    for f in &sent {
+        port.send(f).unwrap();
+    }
+    let all = sent.len() as u64;
+    wait_until("all frames arrived", 10, || tap.counts(Direction::Ingress).unwrap().packets >= all).unwrap();
     let (counts, history) = observe(&tap, Direction::Ingress);
-    assert_eq!(counts.not_whole, 1, "counted, and reported as not digested");
-    assert_eq!(history.first(), 1);
+    assert_eq!((counts.packets, counts.not_whole), (all, 0));
+    for (n, f) in (0..).zip(&sent) {
+        let mine = digest.digest(&f[..f.len().min(128)], f.len() as u32);
+        let kernels = history.after(n + 1).unwrap().wrapping_sub(history.after(n).unwrap());
+        assert_eq!(kernels, mine, "frame {n}: {f:02x?}");
+    }
 }
 
+/// Both ends of a connection with segmentation in between: the tap digests what the network carries.
 #[test]
-fn super_packets_are_counted_by_segments() {
+fn super_packets_have_the_digests_of_their_segments() {
     if !usable() {
         return;
     }
-    let (vm, peer) = ends();
-    vm.ip("addr add 10.7.7.7/24 dev eth0").unwrap();
-    peer.ip("addr add 10.7.7.1/24 dev eth0").unwrap();
-    let addresses = [IpAddr::from(V4)];
-    let tap = vm.inside(|| Tap::attach(&config(&addresses, 128, Hook::Tc)).unwrap());
-    let listener = peer.inside(|| TcpListener::bind("10.7.7.1:0").unwrap());
-    let to = listener.local_addr().unwrap();
-    std::thread::scope(|s| {
-        s.spawn(|| listener.accept().unwrap().0.read_to_end(&mut Vec::new()).unwrap());
-        let mut stream = vm.inside(|| TcpStream::connect(to).unwrap());
-        stream.write_all(&vec![7; 4 << 20]).unwrap();
-    });
-    let counts = tap.counts(Direction::Egress).unwrap();
-    assert!(counts.not_whole > 0, "the kernel leaves segmentation to the device: {counts:?}");
-    // 4 MiB in segments of at most 1448 bytes.
-    assert!(counts.packets >= (4 << 20) / 1448, "{counts:?}");
+    for v6 in [false, true] {
+        let (vm, peer) = ends();
+        let (mine, theirs) = if v6 { ("fd00:7::7", "fd00:7::1") } else { ("10.7.7.7", "10.7.7.1") };
+        for (ns, address) in [(&vm, mine), (&peer, theirs)] {
+            let (prefix, nodad) = if v6 { ("64", " nodad") } else { ("24", "") };
+            ns.ip(&format!("addr add {address}/{prefix} dev eth0{nodad}")).unwrap();
+        }
+        // The VM's super-packets are segmented before its interface; the other end sees segments only.
+        let words = ["-K", "eth0", "tso", "off", "tx-tcp6-segmentation", "off"];
+        p4shield_testbed::process::run(vm.command("ethtool").args(words)).unwrap();
+        let off = ["-K", "eth0", "gro", "off"];
+        p4shield_testbed::process::run(peer.command("ethtool").args(off)).unwrap();
+        let address = [mine.parse().unwrap()];
+        let sent = vm.inside(|| Tap::attach(&config(&address, 128, Hook::Tc)).unwrap());
+        let seen = peer.inside(|| Tap::attach(&config(&[], 128, Hook::Tc)).unwrap());
+        let listener = peer.inside(|| TcpListener::bind((theirs, 0)).unwrap());
+        let to = listener.local_addr().unwrap();
+        std::thread::scope(|s| {
+            s.spawn(|| listener.accept().unwrap().0.read_to_end(&mut Vec::new()).unwrap());
+            let mut stream = vm.inside(|| TcpStream::connect(to).unwrap());
+            let data: Vec<u8> = (0..4_u32 << 20).map(|i| (i.wrapping_mul(i) >> 7) as u8).collect();
+            stream.write_all(&data).unwrap();
+        });
+        let total = |tap: &Tap, d| tap.counts(d).unwrap().packets;
+        wait_until("all segments arrived", 10, || {
+            total(&sent, Direction::Egress) == total(&seen, Direction::Ingress)
+        })
+        .unwrap();
+        let ((a, sums), (b, theirs)) =
+            (observe(&sent, Direction::Egress), observe(&seen, Direction::Ingress));
+        assert!(a.packets >= (4 << 20) / 1448 && a.packets == b.packets, "{a:?} {b:?}");
+        assert_eq!((a.not_whole, b.not_whole), (0, 0), "v6 {v6}");
+        assert_eq!(sums.after(a.packets), theirs.after(b.packets), "v6 {v6}");
+        assert!(sums.after(a.packets).is_some());
+    }
 }
 
 #[test]

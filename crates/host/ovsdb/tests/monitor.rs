@@ -151,7 +151,7 @@ impl FakeServer {
     fn serve(&self, output: &[u8]) -> UnixStream {
         let (mut client, _) = self.listener.accept().unwrap();
         client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let request = read_until(&mut client, b"\"id\":1");
+        let request = read_until(&mut client, b"\"id\":1,");
         assert!(request.contains("\"method\":\"monitor\"") && request.contains("external_ids"), "{request}");
         // The client may have closed the connection already.
         let _ = client.write_all(output);

@@ -1,10 +1,13 @@
 //! `p4shield audit`.
 
 use std::net::IpAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use p4shield_agent::audit::expect::ExpectedProgram;
+use p4shield_agent::audit::finding::Digest;
 use p4shield_agent::config::AuditConfig;
 use p4shield_agent::{Event, PageLocation, run_audit};
 use serde::Serialize;
@@ -12,20 +15,29 @@ use serde::Serialize;
 use super::identity::Identity;
 use p4shield_console::{Exit, output, signals};
 
-/// Verify that every packet went through the program (in the user VM)
+/// Verify that every packet went through the expected program (in the user VM)
 ///
 /// Compares the P4 VM's execution log with the packets on this VM's interface, until stopped. Run it
 /// as root: it attaches a packet counter to the interface. Without the privileges for that it compares
 /// the log with the interface's own counters and reports what these cannot show.
 ///
-/// Example:
+/// Name the programs that the provider should run: without them the audit cannot tell your program
+/// from another one, and ends with code 17.
 ///
-///   p4shield audit --tenant alice --vm web --key alice.key --log-page pci:auto --interface eth0
+/// Examples:
 ///
-/// Exit codes: 0 every packet went through, 10 packets bypassed the program, 11 packets were
-/// swapped, 12 the program judged packets that this VM never sent, 13 judged packets never arrived,
-/// 14 the log was forged or replayed, 15 the log stopped or is late, 16 the P4 VM restarted, 17 no
-/// finding and no proof, 18 the P4 VM refused forged or replayed information of this VM.
+///   p4shield audit --tenant alice --vm web --key alice.key --log-page pci:auto --interface eth0 \
+///     --expect-ingress guard.o --expect-egress none
+///   ... --expect-ingress guard.o,extern.o              a program of several objects
+///   ... --expect-ingress old.o --expect-ingress new.o --replacements 1
+///
+/// Exit codes: 0 every packet that arrived went through the expected program, 10 packets bypassed the
+/// program, 11 packets were swapped, 12 the program judged packets that this VM never sent, 13 more
+/// packets than accepted were lost after judgment, 14 the log was forged or replayed, 15 the log
+/// stopped or is late, 16 the P4 VM restarted, 17 no finding and no proof, 18 the P4 VM refused forged
+/// or replayed information of this VM, 19 another program judged, 20 no program judged, 21 a
+/// replacement was not announced, 22 the header copies are too short, 23 the interface was plugged
+/// anew, 24 packets passed while no tap was attached, 25 the tap moved, 26 too few packets were compared.
 #[derive(Debug, clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
@@ -55,6 +67,26 @@ pub(crate) struct Args {
     /// the other direction and with `no_program = "skip"`: its log does not cover that direction
     #[arg(long, value_name = "DIRECTION", value_parser = ["ingress", "egress"])]
     only: Option<String>,
+    /// The program that should judge packets to this VM: its eBPF objects, separated by commas, as
+    /// `p4shield verify` takes them; the digest that this prints; or `none`. May be repeated, if the
+    /// program is replaced
+    #[arg(long = "expect-ingress", value_name = "OBJECTS|DIGEST|none")]
+    ingress: Vec<String>,
+    /// The program that should judge packets from this VM
+    #[arg(long = "expect-egress", value_name = "OBJECTS|DIGEST|none")]
+    egress: Vec<String>,
+    /// How many replacements of programs you announce for the time of the audit
+    #[arg(long, value_name = "NUMBER", default_value_t = 0)]
+    replacements: u32,
+    /// Least number of header bytes that the P4 VM has of a packet (the tenant's `header_bytes`)
+    #[arg(long, value_name = "BYTES")]
+    min_header_bytes: Option<u32>,
+    /// Packets that may be lost between P4 VM and this VM, in percent
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    max_loss: Option<u32>,
+    /// Packets that have to be compared by their contents, in percent
+    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    min_compared: Option<u32>,
     /// Compare with the interface's counters only
     #[arg(long)]
     counters_only: bool,
@@ -80,6 +112,12 @@ impl Args {
         config.hold_ms = self.hold_ms.unwrap_or(config.hold_ms);
         let only = |other| self.only.as_deref() != Some(other);
         (config.ingress, config.egress) = (only("egress"), only("ingress"));
+        config.expected.programs = [expected(&self.ingress)?, expected(&self.egress)?];
+        config.expected.replacements = self.replacements;
+        let header_bytes = &mut config.expected.header_bytes;
+        *header_bytes = self.min_header_bytes.unwrap_or(*header_bytes);
+        config.max_loss_ppm = self.max_loss.unwrap_or(config.max_loss_ppm);
+        config.min_compared_ppm = self.min_compared.unwrap_or(config.min_compared_ppm);
         let stop = signals::stop_flag()?;
         if let Some(seconds) = self.seconds {
             let stop = Arc::clone(&stop);
@@ -97,6 +135,35 @@ impl Args {
         }
         Ok(if summary.exit_code == 0 { Exit::Done } else { Exit::Finding(summary.exit_code) })
     }
+}
+
+/// Parses a percentage as millionths.
+fn percent(text: &str) -> Result<u32, String> {
+    let percent: f64 = text.trim_end_matches('%').parse().map_err(|_| "this is no number".to_owned())?;
+    if !(0.0..=100.0).contains(&percent) {
+        return Err("a percentage is between 0 and 100".to_owned());
+    }
+    Ok((percent * 10_000.0).round() as u32)
+}
+
+/// Returns the programs that the arguments of one direction name.
+fn expected(programs: &[String]) -> anyhow::Result<ExpectedProgram> {
+    if programs.is_empty() {
+        return Ok(ExpectedProgram::Unknown);
+    }
+    if programs == ["none"] {
+        return Ok(ExpectedProgram::None);
+    }
+    programs.iter().map(|p| digest(p)).collect::<anyhow::Result<_>>().map(ExpectedProgram::OneOf)
+}
+
+/// Returns a digest, or that of the program in these objects, as the P4 VM computes it.
+fn digest(text: &str) -> anyhow::Result<Digest> {
+    if let Ok(digest) = text.parse() {
+        return Ok(digest);
+    }
+    let objects: Vec<PathBuf> = text.split(',').map(PathBuf::from).collect();
+    Ok(Digest(super::verify::load(&objects)?.digest()))
 }
 
 fn print(event: &Event, json: bool) {

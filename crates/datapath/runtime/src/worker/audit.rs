@@ -1,9 +1,10 @@
 //! The running digests of one user VM's packets, for its log records.
 //!
-//! DigestBatch are sums, so a packet's digest may be added after its verdict, but before the next record:
+//! Digests are summed, so a packet's digest may be added after its verdict, but before the next record:
 //! [`Audit::sums`] adds all. Packets wait so that several are digested at once.
 
 use p4shield_abi::Direction;
+use p4shield_abi::sketch::Sketch;
 use p4shield_seal::{DigestBatch, LANES, PacketDigest};
 
 /// Sums of digests of one direction.
@@ -29,11 +30,19 @@ pub(super) struct Audit {
     waiting: DigestBatch,
     uses: [DigestUse; LANES],
     sums: [Sums; 2],
+    /// Of the packets that the auditor sees: passed ones of ingress, judged ones of egress.
+    sketches: [Sketch; 2],
 }
 
 impl Audit {
     pub(super) fn new(key: PacketDigest) -> Self {
-        Self { key, waiting: DigestBatch::default(), uses: Default::default(), sums: Default::default() }
+        Self {
+            key,
+            waiting: DigestBatch::default(),
+            uses: Default::default(),
+            sums: Default::default(),
+            sketches: Default::default(),
+        }
     }
 
     /// Adds a packet that is to be judged.
@@ -63,6 +72,11 @@ impl Audit {
         self.sums
     }
 
+    /// Returns the sketches of the packets in [`Self::sums`], by direction.
+    pub(super) const fn sketches(&self) -> &[Sketch; 2] {
+        &self.sketches
+    }
+
     #[inline]
     fn add(&mut self, header: &[u8], packet_len: u32, usage: DigestUse) {
         if self.waiting.len() == LANES {
@@ -78,9 +92,13 @@ impl Audit {
         let count = self.waiting.len();
         let digests = self.waiting.finish(&self.key);
         for (digest, usage) in digests.iter().zip(&self.uses).take(count) {
-            let sums = &mut self.sums[usize::from(usage.direction & 1)];
+            let direction = usize::from(usage.direction & 1);
+            let sums = &mut self.sums[direction];
             sums.judged = sums.judged.wrapping_add(if usage.judged { *digest } else { 0 });
             sums.passed = sums.passed.wrapping_add(if usage.passed { *digest } else { 0 });
+            if [usage.passed, usage.judged][direction] {
+                self.sketches[direction].add(Sketch::item(*digest));
+            }
         }
     }
 }

@@ -28,7 +28,8 @@ pub(super) fn judge(
         audit.received(direction, packet.bytes(), request.packet_len);
     }
     let Some(program) = state.program() else {
-        match state.without_program(no_program) {
+        state.judged_without_program();
+        match state.verdict_without_program(no_program) {
             Verdict::Pass if respond(Response::Pass).is_ok() => {
                 state.passed(request.packet_len);
                 if let Some(audit) = audit {

@@ -70,7 +70,7 @@ impl DirectionState {
 
     /// Returns the verdict without a program.
     #[inline]
-    pub(super) fn without_program(&self, no_program: Verdict) -> Verdict {
+    pub(super) fn verdict_without_program(&self, no_program: Verdict) -> Verdict {
         self.fallback.unwrap_or(no_program)
     }
 
@@ -95,6 +95,11 @@ impl DirectionState {
     #[inline]
     pub(super) fn failed(&mut self) {
         self.tally.failed += 1;
+    }
+
+    #[inline]
+    pub(super) fn judged_without_program(&mut self) {
+        self.tally.without_program += 1;
     }
 
     #[inline]
@@ -217,6 +222,7 @@ impl Vm {
             totals,
             info: self.info.as_ref().map_or(InfoTotals::default(), |i| i.opener.totals()),
             programs,
+            sketches: *log.audit.sketches(),
         };
         let sealed = log.sealer.seal(&record);
         // If the page cannot be written, the auditor notices the silence; packets are judged nevertheless.

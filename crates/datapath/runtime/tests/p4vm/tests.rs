@@ -5,6 +5,7 @@ use crate::rig::{EGRESS, INGRESS, KEY, Mediator, Pages, Rig, hello, memory, spaw
 use p4shield_abi::info::{InfoStatus, Snapshot, field};
 use p4shield_abi::info_page::{INFO_MAGIC, INFO_PAGE_SIZE, INFO_SLOT_STRIDE, INFO_SLOTS};
 use p4shield_abi::log_page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
+use p4shield_abi::sketch::Sketch;
 use p4shield_abi::{Direction, Verdict};
 use p4shield_channel::{Memory, PageReader, PageWriter};
 use p4shield_control::{Client, ClientError, Envelope, Hello, Request, decode, encode};
@@ -233,13 +234,22 @@ fn the_log_records_verdicts() {
     assert_eq!((ingress.judged_digest, ingress.passed_digest), (sum(&[1, 2, 3]), sum(&[1, 3])));
     assert_eq!((record.totals[1].undecided, record.totals[1].dropped), (1, 1));
     assert_eq!((record.programs[0], record.header_bytes), (digest, 128));
+    let of = |bytes: &[u8]| {
+        let mut sketch = Sketch::default();
+        bytes.iter().for_each(|b| sketch.add(Sketch::item(sum(&[*b]))));
+        sketch
+    };
+    assert_eq!(record.sketches, [of(&[1, 3]), of(&[0])], "passed ingress, judged egress");
+    assert_eq!(ingress.without_program, 0);
+    rig.ask(Request::UnloadProgram { slot: INGRESS }, &[]).unwrap();
     // The last record is published at the end.
     for _ in 0..10 {
         m.judge(Direction::Ingress, 1);
     }
     rig.ask(Request::Stop, &[]).unwrap();
     wait_for("the last record", || {
-        newest(&log, &mut opener).is_some_and(|r| r.record.totals[0].judged == 13)
+        newest(&log, &mut opener)
+            .is_some_and(|r| (r.record.totals[0].judged, r.record.totals[0].without_program) == (13, 10))
     });
 }
 
@@ -359,12 +369,12 @@ fn hostile_messages_are_survived() {
     let file = memory("x", b"x");
     for _ in 0..5000 {
         let mut bytes: Vec<u8> = (0..1 + next() % 40).map(|_| (next() % 16) as u8).collect();
-        if next() % 4 == 0 {
-            bytes[0] = next() as u8;
-        }
         // Any request but Stop, which ends the P4 VM.
         if decode::<Request>(&bytes).is_ok_and(|f| f.body == Request::Stop) {
             continue;
+        }
+        if next() % 4 == 0 {
+            bytes[0] = next() as u8;
         }
         let fds = vec![std::os::fd::AsFd::as_fd(&file); next() as usize % 4];
         socket.send(&bytes, &fds).unwrap();

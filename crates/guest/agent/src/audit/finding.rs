@@ -3,6 +3,10 @@
 use p4shield_abi::Direction;
 use serde::{Serialize, Serializer};
 
+pub use super::exit_code;
+pub use super::notice::Notice;
+pub use super::values::{Digest, Share};
+
 /// A difference that an honest cloud does not cause, or an event that prevents the proof.
 ///
 /// Serialises as `{"finding": "bypassed", "direction": "ingress", "packets": 3, ...}`.
@@ -25,13 +29,74 @@ pub enum Finding {
         /// Direction of the packets.
         #[serde(serialize_with = "direction_name")]
         direction: Direction,
-    },
-    /// Packets that the program passed never reached the VM's interface.
-    Withheld {
         /// Number of packets.
         packets: u64,
-        /// Whether the number is exact; otherwise there may be more.
-        exact: bool,
+    },
+    /// More packets that the program passed never reached the VM's interface than the tenant accepts.
+    Withheld {
+        /// These packets, and all packets of the interface.
+        #[serde(flatten)]
+        share: Share,
+    },
+    /// Some packets from the VM have no verdict: they were lost before the program, or bypassed it.
+    Unjudged {
+        /// These packets, and all packets of the interface.
+        #[serde(flatten)]
+        share: Share,
+    },
+    /// Fewer packets were compared by their digests than the tenant accepts.
+    Uncompared {
+        /// Direction of the packets.
+        #[serde(serialize_with = "direction_name")]
+        direction: Direction,
+        /// Compared packets, and all packets.
+        #[serde(flatten)]
+        share: Share,
+    },
+    /// Another program than the expected one was loaded.
+    OtherProgram {
+        /// Direction of the program.
+        #[serde(serialize_with = "direction_name")]
+        direction: Direction,
+        /// SHA-256 digest of the program.
+        digest: Digest,
+    },
+    /// No program was loaded.
+    NoProgram {
+        /// Direction of the program.
+        #[serde(serialize_with = "direction_name")]
+        direction: Direction,
+        /// Packets that were judged without a program.
+        packets: u64,
+    },
+    /// Programs were replaced without an announcement.
+    Replaced {
+        /// Number of replacements.
+        replacements: u64,
+    },
+    /// The P4 VM has fewer header bytes of packets than expected.
+    ShortHeaders {
+        /// Header bytes.
+        header_bytes: u32,
+        /// Least expected number.
+        expected: u32,
+    },
+    /// The interface was removed, and another one with its name was added.
+    Replugged,
+    /// Frames passed the interface while no tap was attached.
+    Unseen {
+        /// Direction of the frames.
+        #[serde(serialize_with = "direction_name")]
+        direction: Direction,
+        /// Number of frames.
+        frames: u64,
+    },
+    /// The tap is at another hook than before.
+    TapMoved {
+        /// The hooks before.
+        from: String,
+        /// The hooks now.
+        to: String,
     },
     /// The program judged packets as the VM's that the VM never sent.
     Invented {
@@ -78,7 +143,7 @@ pub enum Finding {
         /// Number of packets.
         packets: u64,
     },
-    /// The log had stopped when the audit ended, and no record covers the packets after its last record.
+    /// When the audit ended, no record covered packets that should be in one: the log had stopped.
     Unrecorded {
         /// Direction of the packets.
         #[serde(serialize_with = "direction_name")]
@@ -101,33 +166,8 @@ pub enum Finding {
     },
 }
 
-fn direction_name<S: Serializer>(d: &Direction, s: S) -> Result<S::Ok, S::Error> {
+pub(super) fn direction_name<S: Serializer>(d: &Direction, s: S) -> Result<S::Ok, S::Error> {
     s.serialize_str(d.name())
-}
-
-/// Exit codes of `p4shield audit`. With several findings, the first code in this order applies. As usual, 1
-/// and 2 stand for errors of operation and of usage.
-pub mod exit_code {
-    /// Every packet went through the program.
-    pub const OK: u8 = 0;
-    /// Packets bypassed the program.
-    pub const BYPASSED: u8 = 10;
-    /// Packets were swapped.
-    pub const SWAPPED: u8 = 11;
-    /// The program judged packets that the VM never sent.
-    pub const INVENTED: u8 = 12;
-    /// Packets that the program passed never arrived.
-    pub const WITHHELD: u8 = 13;
-    /// The log was forged or replayed, or does not continue.
-    pub const LOG_FORGED: u8 = 14;
-    /// The log stopped, or is late.
-    pub const LOG_STOPPED: u8 = 15;
-    /// The P4 VM restarted.
-    pub const RESTARTED: u8 = 16;
-    /// There are no findings, but no proof either. Ranks after all other codes.
-    pub const UNPROVEN: u8 = 17;
-    /// The P4 VM received forged or replayed in-VM information.
-    pub const INFO_REFUSED: u8 = 18;
 }
 
 impl Finding {
@@ -147,7 +187,15 @@ impl Finding {
             }
             Self::Restarted { .. } | Self::Unaccounted { .. } => exit_code::RESTARTED,
             Self::InfoRefused { .. } => exit_code::INFO_REFUSED,
-            Self::Unproven { .. } => exit_code::UNPROVEN,
+            Self::Unproven { .. } | Self::Unjudged { .. } => exit_code::UNPROVEN,
+            Self::Uncompared { .. } => exit_code::UNCOMPARED,
+            Self::OtherProgram { .. } => exit_code::OTHER_PROGRAM,
+            Self::NoProgram { .. } => exit_code::NO_PROGRAM,
+            Self::Replaced { .. } => exit_code::REPLACED,
+            Self::ShortHeaders { .. } => exit_code::SHORT_HEADERS,
+            Self::Replugged => exit_code::REPLUGGED,
+            Self::Unseen { .. } => exit_code::UNSEEN,
+            Self::TapMoved { .. } => exit_code::TAP_MOVED,
         }
     }
 }
@@ -155,8 +203,8 @@ impl Finding {
 /// Returns the exit code of the worst finding.
 #[must_use]
 pub fn exit_code_of<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> u8 {
-    let worst = findings.into_iter().map(Finding::exit_code).min_by_key(|c| (*c == exit_code::UNPROVEN, *c));
-    worst.unwrap_or(exit_code::OK)
+    let weight = |code: &u8| exit_code::BY_WEIGHT.iter().position(|c| c == code);
+    findings.into_iter().map(Finding::exit_code).min_by_key(weight).unwrap_or(exit_code::OK)
 }
 
 /// Formats `3 packets` or `1 packet`, with `at least` if the number is not exact.
@@ -180,19 +228,68 @@ impl std::fmt::Display for Finding {
                 "egress: {} from this VM bypassed the program, or were lost before it; ask the provider why",
                 packets(*n, *exact)
             ),
-            Self::Swapped { direction } => write!(
+            Self::Swapped { direction, packets: n } => write!(
                 f,
-                "{}: the cloud swapped or changed packets (as many as the program judged, but others); ask \
-                 the provider why",
+                "{}: the cloud swapped or changed {} (as many as the program judged, but others); ask the \
+                 provider why",
+                direction.name(),
+                packets(*n, true)
+            ),
+            Self::Withheld { share } => write!(
+                f,
+                "ingress: {share} were lost after judgment, more than accepted; ask the provider about its \
+                 load, or accept more with --max-loss",
+            ),
+            Self::Unjudged { share } => write!(
+                f,
+                "egress: {share} from this VM have no verdict: they were lost before the program, or \
+                 bypassed it",
+            ),
+            Self::Uncompared { direction, share } => write!(
+                f,
+                "{}: only {share} were compared with the log by their contents; look for losses, and turn \
+                 offloads off that the notices name",
                 direction.name()
             ),
-            Self::Withheld { packets: n, exact } => {
-                write!(
-                    f,
-                    "ingress: {} that the program passed never arrived; ask the provider why",
-                    packets(*n, *exact)
-                )
+            Self::OtherProgram { direction, digest } => write!(
+                f,
+                "{}: another program judged packets than the expected one: {digest}; ask the provider who \
+                 loaded it",
+                direction.name()
+            ),
+            Self::NoProgram { direction, packets: 0 } => {
+                write!(f, "{}: no program is loaded; ask the provider why", direction.name())
             }
+            Self::NoProgram { direction, packets: n } => write!(
+                f,
+                "{}: {} were judged while no program was loaded; ask the provider why",
+                direction.name(),
+                packets(*n, true)
+            ),
+            Self::Replaced { replacements } => write!(
+                f,
+                "programs were replaced {replacements} times without an announcement; ask the provider \
+                 why, or announce your own with --replacements",
+            ),
+            Self::ShortHeaders { header_bytes, expected } => write!(
+                f,
+                "the P4 VM has {header_bytes} header bytes of each packet instead of {expected}, so changes \
+                 behind them are not detected; ask the provider to set header_bytes",
+            ),
+            Self::Replugged => {
+                f.write_str("the interface was unplugged and plugged anew; ask the provider why")
+            }
+            Self::Unseen { direction, frames } => write!(
+                f,
+                "{}: {frames} frames passed the interface before the auditor watched it again, so they are \
+                 not audited; ask the provider why",
+                direction.name()
+            ),
+            Self::TapMoved { from, to } => write!(
+                f,
+                "the tap moved from {from} to {to}: the new interface has other abilities; ask the provider \
+                 why",
+            ),
             Self::Invented { packets: n, exact } => {
                 write!(
                     f,
@@ -251,57 +348,6 @@ impl std::fmt::Display for Finding {
                     direction.name()
                 )
             }
-        }
-    }
-}
-
-/// An event worth knowing that is not a problem.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(tag = "notice", rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Notice {
-    /// From here on the audit accounts for every packet.
-    Aligned {
-        /// Direction of the packets.
-        #[serde(serialize_with = "direction_name")]
-        direction: Direction,
-    },
-    /// Some packets could not be digested, so swaps are not detected for a while.
-    SwapDetectionOff {
-        /// Direction of the packets.
-        #[serde(serialize_with = "direction_name")]
-        direction: Direction,
-        /// Number of such packets.
-        not_whole: u64,
-    },
-    /// The log resumed.
-    LogResumed,
-    /// The P4 VM found the in-VM information too old: the agent stopped, or the cloud delays its page.
-    InfoStale {
-        /// Number of times.
-        times: u64,
-    },
-}
-
-impl std::fmt::Display for Notice {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Aligned { direction } => {
-                write!(f, "{}: from here on the audit accounts for every packet", direction.name())
-            }
-            Self::SwapDetectionOff { direction, not_whole } => write!(
-                f,
-                "{}: {not_whole} packets could not be digested (segmentation offload, or a VLAN tag beside \
-                 the data): the audit counts them, but does not detect swaps among them; to digest them, \
-                 run `ethtool -K IF tso off gso off gro off txvlan off rxvlan off`",
-                direction.name()
-            ),
-            Self::LogResumed => f.write_str("the log resumed"),
-            Self::InfoStale { times } => write!(
-                f,
-                "the P4 VM found the in-VM information too old {times} times since the last notice: the \
-                 agent stopped, or the cloud delays its page",
-            ),
         }
     }
 }

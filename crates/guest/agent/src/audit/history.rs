@@ -10,12 +10,14 @@ pub struct History {
     after: Box<[u64]>,
     first: u64,
     count: u64,
+    /// Number of packets and their sum before the present ring.
+    base: (u64, u64),
 }
 
 impl Default for History {
     /// An empty history: the digest after no packet is 0.
     fn default() -> Self {
-        Self { after: vec![0; HISTORY].into_boxed_slice(), first: 0, count: 0 }
+        Self { after: vec![0; HISTORY].into_boxed_slice(), first: 0, count: 0, base: (0, 0) }
     }
 }
 
@@ -50,20 +52,32 @@ impl History {
     /// its count when copying began, `after` returns its count when copying ended. Entries that may have been
     /// overwritten meanwhile are dropped.
     pub fn follow(&mut self, before: u64, load: impl Fn(usize) -> u64, after: impl FnOnce() -> u64) {
-        let oldest = |count: u64| (count + 1).saturating_sub(HISTORY as u64);
-        let from = (self.count + 1).max(oldest(before));
-        if from > before {
+        let (base, sum) = self.base;
+        let oldest = |count: u64| count.saturating_add(1).saturating_sub(HISTORY as u64);
+        let from = (self.count + 1).max(base + oldest(before));
+        let to = base + before;
+        if from > to {
             return;
         }
-        for n in from..=before {
-            let i = n as usize % HISTORY;
-            self.after[i] = load(i);
+        for n in from..=to {
+            self.after[n as usize % HISTORY] = load((n - base) as usize % HISTORY).wrapping_add(sum);
         }
         // The packet after `after()` may be half written: it counts as written.
-        let certain = oldest(after().saturating_add(1));
-        let kept = if certain <= from { oldest(before) } else { certain.min(before) };
+        let certain = base.saturating_add(oldest(after().saturating_add(1)));
+        let kept = if certain <= from { oldest(to) } else { certain.min(to) };
         self.first = self.first.max(kept);
-        self.count = before;
+        self.count = to;
+    }
+
+    /// Continues with another ring, whose count and sum begin at 0.
+    pub fn continue_with_new_ring(&mut self) {
+        self.base = (self.count, self.after[self.count as usize % HISTORY]);
+    }
+
+    /// Returns how many packets were in previous rings.
+    #[must_use]
+    pub const fn base(&self) -> u64 {
+        self.base.0
     }
 
     /// Drops prefixes shorter than `n`, which the tap could not digest.
@@ -105,6 +119,17 @@ mod tests {
             assert_eq!((h.count(), h.after(count + 1)), (count, None));
         }
         h.follow(300_000, |_| panic!("nothing is new"), || 300_000);
+    }
+
+    #[test]
+    fn a_new_ring_continues_the_previous_one() {
+        let mut h = History::default();
+        h.follow(3, |i| i as u64 * 10, || 3);
+        h.continue_with_new_ring();
+        h.follow(2, |i| i as u64, || 2);
+        assert_eq!((h.count(), h.base()), (5, 3));
+        let sums: Vec<_> = (0..=6).map(|n| h.after(n)).collect();
+        assert_eq!(sums, [Some(0), Some(10), Some(20), Some(30), Some(31), Some(32), None]);
     }
 
     #[test]

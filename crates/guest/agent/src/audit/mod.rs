@@ -7,76 +7,91 @@
 //!
 //! | direction | the P4 VM's record | the interface |
 //! |---|---|---|
-//! | ingress | `passed`, `passed_digest` | frames that came in |
-//! | egress | `judged`, `judged_digest` | frames that went out |
+//! | ingress | passed packets | frames that came in |
+//! | egress | judged packets | frames that went out |
 //!
-//! Both sides count from different moments. The *offset* relates them: the interface's number of a packet
-//! minus the P4 VM's number of it. With an honest cloud the offset is constant. The audit detects when the
-//! offset, or the sum of the digests up to a packet, changes.
+//! Each record counts the packets since the start of the P4 VM, and contains a
+//! [`Sketch`](p4shield_abi::sketch::Sketch) of them. The tap stores the digest of each packet. For two
+//! records, the audit subtracts the packets of the interface between them from the difference of their
+//! sketches. What remains are the packets that differ; up to about a hundred can be listed
+//! ([`peel`]), among any number that are equal.
 //!
 //! # Packets in flight
 //!
 //! The two sides are never read at the same instant. [`Limits::grace_ns`] bounds the difference: twice the
 //! log's interval (a record may have just missed a packet, and a reader a record), the maximum time that
-//! a mediator holds a packet, and scheduling delays. For each record with `p` packets that was read at
-//! `t` it follows:
+//! a mediator holds a packet, and scheduling delays. A packet that one side has and the other has not is
+//! waited for as long. Packets may overtake each other; their order is not compared.
 //!
-//! * `p` includes the packets that the interface had counted by `t - grace`: the offset is at least
-//!   `count(t - grace) - p`;
-//! * the packets in `p` have reached the interface by `t + grace`: the offset is at most
-//!   `count(t + grace) - p`.
+//! Where a record ends among the packets of the interface follows from the previous record: so many packets
+//! later. At first, and after a stretch with too many differences, it is searched ([`anchor`]): there, the
+//! packets between two records differ least.
 //!
-//! Each record narrows that range. When the range becomes empty, packets bypassed the program (the lower
-//! end rose) or never arrived (the upper end fell). In a quiet moment the range is a single number, so
-//! every packet counts.
+//! # What a difference means
 //!
-//! # Digests
+//! | | the log lacks the packet | the interface lacks the packet |
+//! |---|---|---|
+//! | ingress | it bypassed the program | it was lost after judgment |
+//! | egress | it was lost before judgment, or bypassed the program | the VM never sent it |
+//! | both at once | swapped | swapped |
 //!
-//! Under load the range is as wide as the number of packets in flight, and a cloud could hide in it.
-//! Digests prevent that: the tap stores the running digest after every packet, so a record's sum is
-//! compared with the sum of *the same prefix*. One additional, missing or different packet makes every
-//! later comparison fail. The engine then searches the offset at which the stretch between two later
-//! records fits again. That offset yields the exact number of bypassed or lost packets; if it did not
-//! change, packets were swapped. The digest is a sum, so the order inside a prefix does not matter. One
-//! packet that up to [`track::MAX_REORDERING`] others overtook across the boundary of a prefix is tolerated.
+//! An honest cloud loses packets: deadlines pass, queues are full. Losses are shares with a limit
+//! ([`Limits::max_loss_ppm`]) and no accusation. A packet that was only late is no loss. Packets
+//! that could not be compared are a share, too ([`Limits::min_compared_ppm`]): those of stretches with more
+//! differences than a sketch can list, and those without a digest (super-packets of other protocols than
+//! TCP). Of these, the audit compares the numbers.
 //!
-//! # Reports
+//! Without a tap, the audit compares the interface's own counters with the records ([`counts`]).
 //!
-//! An incident is reported once, with its count, and the comparison continues from there. The report
-//! waits until the count is exact, at most for [`Limits::patience_ns`]; then it states the certain part as
-//! "at least".
+//! # What is kept
+//!
+//! No event discards a suspicion: a restart of the P4 VM, a new interface or a broken chain end a stretch of
+//! packets, which are compared by number or reported as unaccounted. Programs, replacements and header bytes
+//! are compared with what the tenant expects ([`expect`]).
 //!
 //! # Limitations
 //!
 //! A program that removes bytes from the front of packets needs a channel whose header copies are that
-//! much longer than the 128 bytes of a digest. Otherwise the P4 VM cannot digest the packets that it
-//! passed, and they seem swapped. Super-packets of segmentation offloads, and packets whose VLAN tags are
-//! stored beside the data, are counted but not digested; a notice reports them.
+//! much longer than [`DIGEST_HEADER_BYTES`](p4shield_abi::log_page::DIGEST_HEADER_BYTES). Otherwise the P4 VM
+//! cannot digest the packets that it passed, and they seem swapped.
 //!
-//! Two packets with the same length and the same first 128 bytes have the same digest, so swapping them or
-//! their further bytes is not detected. While the log is stopped, which is a finding of its own, no packets
-//! are compared: the number of bypassed packets is reported when records resume, or, as unrecorded
-//! packets, when the audit ends. Packets in flight at the start of the audit are not part of it. Packets
-//! between the last record of a P4 VM and its restart are reported as unaccounted. On egress the audit
-//! ends at the P4 VM: the receiver has to check whether a passed packet left the cloud, and a packet
-//! that was lost before the P4 VM appears as a bypass.
+//! Two packets with the same digest are one to the audit: swapping them, their further bytes or their VLAN
+//! tags is not detected. Packets in flight at the start of the audit are not part of it, nor are those after
+//! the last record at its end. On egress the audit ends at the P4 VM: the receiver has to check whether a
+//! passed packet left the cloud.
 
+mod anchor;
+mod compare;
+mod counts;
+pub mod exit_code;
+pub mod expect;
 pub mod finding;
 pub mod history;
+mod items;
+mod ledger;
 mod logwatch;
-pub mod track;
+mod notice;
+mod peel;
+mod values;
 
 use p4shield_abi::Direction;
 use p4shield_abi::log_page::LogRecord;
 use p4shield_seal::{Continuity, LogRefusal, Now, OpenedRecord};
 use serde::Serialize;
 
+use counts::{CountAudit, Totals};
+use expect::{Expectations, ProgramWatch};
 use finding::{Finding, Notice};
 use history::History;
+use items::{ItemAudit, Record};
 use logwatch::LogWatch;
-use track::{DirectionAudit, Totals};
 
-/// Time bounds of the engine in nanoseconds.
+/// Default of [`Limits::max_loss_ppm`]: one percent.
+pub const MAX_LOSS_PPM: u32 = 10_000;
+/// Default of [`Limits::min_compared_ppm`]: 95 percent.
+pub const MIN_COMPARED_PPM: u32 = 950_000;
+
+/// Bounds of the engine; times in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Maximum time between the counting of a packet on both sides.
@@ -90,6 +105,10 @@ pub struct Limits {
     /// Frames per second in the counts that no mediator submits; 0 with the tap, which counts them
     /// separately.
     pub unmediated_per_second: u64,
+    /// Losses between P4 VM and interface that the tenant accepts, in millionths of all packets.
+    pub max_loss_ppm: u32,
+    /// Packets that have to be compared by their digests, in millionths of all packets.
+    pub min_compared_ppm: u32,
 }
 
 impl Limits {
@@ -104,6 +123,8 @@ impl Limits {
             stopped_ns: interval_ns.saturating_mul(10).max(1_000_000_000),
             late_ns: interval_ns.saturating_mul(10).max(2_000_000_000),
             unmediated_per_second: 0,
+            max_loss_ppm: MAX_LOSS_PPM,
+            min_compared_ppm: MIN_COMPARED_PPM,
         }
     }
 }
@@ -113,12 +134,25 @@ impl Limits {
 pub struct Counts {
     /// Packets that a mediator submits.
     pub packets: u64,
-    /// Their bytes.
+    /// Their bytes, without VLAN tags.
     pub bytes: u64,
     /// Packets among them that could not be digested.
     pub not_whole: u64,
     /// Frames that a mediator does not submit (ARP, neighbour discovery, other addresses).
     pub others: u64,
+}
+
+impl Counts {
+    /// Returns the counts of an interface that continues `self`.
+    #[must_use]
+    pub const fn and(self, next: Self) -> Self {
+        Self {
+            packets: self.packets + next.packets,
+            bytes: self.bytes + next.bytes,
+            not_whole: self.not_whole + next.not_whole,
+            others: self.others + next.others,
+        }
+    }
 }
 
 /// Output of one step.
@@ -137,18 +171,54 @@ pub struct DirectionStatus {
     pub interface: Counts,
     /// Packets in the P4 VM's newest record, since its epoch began.
     pub recorded: u64,
-    /// Packets whose count and digest were compared successfully.
+    /// Packets that were compared by their digests.
     pub verified: u64,
-    /// Whether every packet is accounted for exactly.
+    /// Packets that were compared by their number only.
+    pub uncompared: u64,
+    /// Packets that were lost after judgment (ingress), or have no verdict (egress).
+    pub lost: u64,
+    /// Whether the newest record is compared.
     pub aligned: bool,
     /// Whether a difference is being examined.
     pub suspicious: bool,
 }
 
+/// How one direction is compared.
+enum Track {
+    Items(Box<ItemAudit>),
+    Counts(Box<CountAudit>),
+}
+
+impl Track {
+    fn new(direction: Direction, method: Method, limits: Limits) -> Self {
+        match method {
+            Method::Digests => Self::Items(Box::new(ItemAudit::new(direction, limits))),
+            Method::Counters => Self::Counts(Box::new(CountAudit::new(direction, limits))),
+        }
+    }
+
+    fn status(&self) -> DirectionStatus {
+        match self {
+            Self::Items(items) => items.status(),
+            Self::Counts(counts) => counts.status(),
+        }
+    }
+}
+
+/// What the interface shows of its packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// A tap counts and digests them.
+    Digests,
+    /// Their number only.
+    Counters,
+}
+
 /// The audit engine.
 pub struct Audit {
     /// By [`Direction`]; `None` for a direction that is not audited.
-    tracks: [Option<DirectionAudit>; 2],
+    tracks: [Option<Track>; 2],
+    programs: ProgramWatch,
     log: LogWatch,
     last: Option<LogRecord>,
     report: Report,
@@ -157,9 +227,17 @@ pub struct Audit {
 impl Audit {
     /// Starts an audit of these directions.
     #[must_use]
-    pub fn new(limits: Limits, directions: &[Direction], now: Now) -> Self {
+    pub fn new(
+        limits: Limits,
+        expected: Expectations,
+        directions: &[Direction],
+        method: Method,
+        now: Now,
+    ) -> Self {
+        let audited = Direction::ALL.map(|d| directions.contains(&d));
         Self {
-            tracks: Direction::ALL.map(|d| directions.contains(&d).then(|| DirectionAudit::new(d, limits))),
+            tracks: Direction::ALL.map(|d| audited[d as usize].then(|| Track::new(d, method, limits))),
+            programs: ProgramWatch::new(expected, audited, limits),
             log: LogWatch::new(limits, now.mono_ns),
             last: None,
             report: Report::default(),
@@ -172,14 +250,27 @@ impl Audit {
         if let Continuity::Restart { .. } = opened.continuity {
             self.report.findings.push(Finding::Restarted { epoch: opened.epoch });
             self.restart_comparison();
+            self.programs.restarted();
         } else if self.last.is_some_and(|last| totals_decreased(&last, &opened.record)) {
             self.log.inconsistent(now.mono_ns);
             self.restart_comparison();
         }
         self.log.info(now.mono_ns, opened.record.info);
+        self.programs.record(now.mono_ns, &opened.record, &mut self.report);
+        let header_bytes_changed = self.last.is_some_and(|l| l.header_bytes != opened.record.header_bytes);
         for (d, track) in Direction::ALL.into_iter().zip(&mut self.tracks) {
-            if let Some(track) = track {
-                track.record(totals(d, &opened.record, now.mono_ns));
+            let packets = packets(d, &opened.record);
+            match track {
+                Some(Track::Items(items)) => {
+                    if header_bytes_changed {
+                        // Digests before and after cover different bytes.
+                        items.lose_anchor();
+                    }
+                    let sketch = opened.record.sketches[d as usize];
+                    items.record(Record { at: now.mono_ns, packets, sketch, is_restart: false });
+                }
+                Some(Track::Counts(counts)) => counts.record(Totals { at: now.mono_ns, packets }),
+                None => {}
             }
         }
         self.last = Some(opened.record);
@@ -191,6 +282,7 @@ impl Audit {
         if refusal == LogRefusal::ChainBroken {
             // The following records continue another history than the compared one.
             self.restart_comparison();
+            self.programs.broken();
         }
     }
 
@@ -198,22 +290,26 @@ impl Audit {
         self.last = None;
         self.log.restarted();
         for track in self.tracks.iter_mut().flatten() {
-            track.restart();
+            match track {
+                Track::Items(items) => items.restart(),
+                Track::Counts(counts) => counts.restart(),
+            }
         }
     }
 
     /// Processes the counts of the interface, with `history` if packets are digested.
     pub fn observe(&mut self, now: Now, direction: Direction, counts: Counts, history: Option<&History>) {
-        if let Some(track) = &mut self.tracks[direction as usize] {
-            track.observe(now.mono_ns, counts, history, &mut self.report);
+        match &mut self.tracks[direction as usize] {
+            Some(Track::Items(items)) => items.observe(now.mono_ns, counts, history, &mut self.report),
+            Some(Track::Counts(track)) => track.observe(now.mono_ns, counts, &mut self.report),
+            None => {}
         }
     }
 
-    /// Restarts the comparison after the interface or its tap was re-created with counts of 0.
-    pub fn interface_restarted(&mut self) {
-        for track in self.tracks.iter_mut().flatten() {
-            track.restart_both();
-        }
+    /// Reports a finding about the interface or its tap. The comparison continues: the counts of a new
+    /// interface continue those of the previous one.
+    pub fn found(&mut self, finding: Finding) {
+        self.report.findings.push(finding);
     }
 
     /// Returns the findings and notices since the last call.
@@ -225,17 +321,29 @@ impl Audit {
     /// Ends the audit: decides pending differences and returns the last findings.
     pub fn conclude(&mut self, now: Now) -> Report {
         for track in self.tracks.iter_mut().flatten() {
-            track.conclude(&mut self.report);
+            match track {
+                Track::Items(items) => items.conclude(&mut self.report),
+                Track::Counts(counts) => counts.conclude(&mut self.report),
+            }
         }
+        self.programs.conclude(&mut self.report);
         self.log.tick(now.mono_ns, true, &mut self.report);
-        if self.log.is_stopped() {
-            let unrecorded = Direction::ALL.into_iter().zip(&self.tracks).filter_map(|(direction, track)| {
-                let packets = track.as_ref()?.unrecorded()?;
-                Some(Finding::Unrecorded { direction, packets })
-            });
-            self.report.findings.extend(unrecorded);
-        }
+        let stopped = self.log.is_stopped();
+        let unrecorded = Direction::ALL.into_iter().zip(&self.tracks).filter_map(|(direction, track)| {
+            let packets = match track.as_ref()? {
+                Track::Items(items) if stopped => items.unrecorded(),
+                Track::Items(items) => items.overdue(),
+                Track::Counts(counts) => counts.unrecorded().filter(|_| stopped),
+            }?;
+            Some(Finding::Unrecorded { direction, packets })
+        });
+        self.report.findings.extend(unrecorded);
         std::mem::take(&mut self.report)
+    }
+
+    /// Returns the audited directions whose program the tenant did not name.
+    pub fn unverified_programs(&self) -> Vec<Direction> {
+        self.programs.unverified().collect()
     }
 
     /// Returns the status of a direction; `None` if it is not audited.
@@ -253,11 +361,11 @@ impl Audit {
     }
 }
 
-fn totals(direction: Direction, record: &LogRecord, at: u64) -> Totals {
+const fn packets(direction: Direction, record: &LogRecord) -> u64 {
     let t = &record.totals[direction as usize];
     match direction {
-        Direction::Ingress => Totals { at, packets: t.passed, digest: t.passed_digest },
-        Direction::Egress => Totals { at, packets: t.judged, digest: t.judged_digest },
+        Direction::Ingress => t.passed,
+        Direction::Egress => t.judged,
     }
 }
 

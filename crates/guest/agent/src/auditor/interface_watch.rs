@@ -1,29 +1,35 @@
 //! The packets that the interface counted: by the tap, or, without the rights for it, by the kernel.
 
 use p4shield_abi::Direction;
-use p4shield_abi::log_page::DIGEST_BYTES;
+use p4shield_abi::log_page::DIGEST_HEADER_BYTES;
 use p4shield_seal::{Now, PacketDigest};
 
 use super::{AuditError, Event};
+use crate::audit::finding::Finding;
 use crate::audit::history::History;
-use crate::audit::{Audit, Counts};
+use crate::audit::{Audit, Counts, Method};
 use crate::collect::parse::{Counters, net_dev};
 use crate::config::AuditConfig;
 use crate::interface;
 use crate::tap::{Tap, TapConfig, TapError};
 
-/// An audited interface.
+/// An audited interface. If it is re-created, its counts continue.
 pub(super) struct InterfaceWatch {
     config: AuditConfig,
     digest: PacketDigest,
     source: CountSource,
+    /// Counts of previous interfaces of this name, by direction.
+    before: [Counts; 2],
+    histories: [History; 2],
+    /// Packets before these have another length of digests.
+    since: [u64; 2],
+    /// The newest hooks of a tap.
+    place: String,
 }
 
 enum CountSource {
     Tap {
-        tap: Tap,
-        histories: [History; 2],
-        since: [u64; 2],
+        tap: Box<Tap>,
     },
     Counters {
         base: Counters,
@@ -36,20 +42,22 @@ enum CountSource {
 
 impl InterfaceWatch {
     pub(super) fn new(config: &AuditConfig, digest: PacketDigest) -> Result<Self, AuditError> {
-        let source = open(config, &digest, DIGEST_BYTES as u32)?;
-        Ok(Self { config: config.clone(), digest, source })
+        let source = open(config, &digest, DIGEST_HEADER_BYTES as u32)?;
+        let place = source.place();
+        let (before, histories) = Default::default();
+        Ok(Self { config: config.clone(), digest, source, before, histories, since: [0; 2], place })
     }
 
-    /// Returns whether frames that no mediator submits are counted separately.
-    pub(super) const fn counts_others_separately(&self) -> bool {
-        matches!(self.source, CountSource::Tap { .. })
+    /// Returns what the interface shows of its packets.
+    pub(super) const fn method(&self) -> Method {
+        if matches!(self.source, CountSource::Tap { .. }) { Method::Digests } else { Method::Counters }
     }
 
     /// Returns the event that starts the audit: the interface, and the limitations.
     pub(super) fn started_event(&self) -> Event {
         let interface = &self.config.interface;
         match &self.source {
-            CountSource::Tap { tap, .. } => {
+            CountSource::Tap { tap } => {
                 Event::Started { place: format!("{interface}, {}", tap.place()), blind: String::new() }
             }
             CountSource::Counters { why, .. } => Event::Started {
@@ -67,69 +75,130 @@ impl InterfaceWatch {
     }
 
     /// Reopens a re-created interface, and sets the length of digests to `cover` from the P4 VM's record.
-    /// Returns true if the counts start from zero.
-    pub(super) fn refresh(&mut self, cover: Option<u32>) -> bool {
+    pub(super) fn refresh(&mut self, cover: Option<u32>) -> Vec<Finding> {
         let index = interface::index(&self.config.interface).unwrap_or(0);
-        let cover = cover.map(|c| c.min(DIGEST_BYTES as u32));
+        let cover = cover.map(|c| c.min(DIGEST_HEADER_BYTES as u32));
         let watched = match &mut self.source {
-            CountSource::Tap { tap, since, .. } => {
+            CountSource::Tap { tap } => {
                 if let Some(cover) = cover.filter(|c| *c != tap.cover()) {
-                    change_cover(tap, since, cover);
+                    change_cover(tap, &mut self.since, &self.histories, cover);
                 }
                 tap.index()
             }
             CountSource::Counters { index, .. } => *index,
             CountSource::Missing => 0,
         };
-        if watched == index {
-            return false;
+        if watched == index { Vec::new() } else { self.reopen(index, cover) }
+    }
+
+    fn reopen(&mut self, index: u32, cover: Option<u32>) -> Vec<Finding> {
+        self.finish();
+        if index == 0 {
+            tracing::warn!(interface = self.config.interface, "the interface is gone");
+            return Vec::new();
         }
-        let opened = open(&self.config, &self.digest, cover.unwrap_or(DIGEST_BYTES as u32));
-        self.source = match opened {
-            Ok(source) => {
-                tracing::info!(interface = self.config.interface, "auditing the re-created interface");
-                source
-            }
+        match open(&self.config, &self.digest, cover.unwrap_or(DIGEST_HEADER_BYTES as u32)) {
+            Ok(source) => self.source = source,
             Err(error) => {
                 tracing::warn!(%error, "the interface is not available at present");
-                CountSource::Missing
+                return Vec::new();
             }
+        }
+        tracing::info!(interface = self.config.interface, "auditing the re-created interface");
+        let mut findings = vec![Finding::Replugged];
+        let place = self.source.place();
+        if place != self.place {
+            let from = std::mem::replace(&mut self.place, place.clone());
+            findings.push(Finding::TapMoved { from, to: place });
+        }
+        findings.extend(self.unseen());
+        findings
+    }
+
+    /// Takes the last counts of an interface that is gone over.
+    fn finish(&mut self) {
+        for direction in Direction::ALL {
+            let d = direction as usize;
+            if let Some(counts) = self.counts(direction) {
+                self.before[d] = counts;
+            }
+            self.histories[d].continue_with_new_ring();
+        }
+        self.source = CountSource::Missing;
+    }
+
+    /// Reports the frames that the new interface counted before its tap did.
+    fn unseen(&mut self) -> Vec<Finding> {
+        let Some(counters) = counters(&self.config.interface) else { return Vec::new() };
+        let tap = match &mut self.source {
+            CountSource::Tap { tap } => tap,
+            CountSource::Counters { base, .. } => {
+                // All of them are audited.
+                *base = Counters::default();
+                return Vec::new();
+            }
+            CountSource::Missing => return Vec::new(),
         };
-        true
+        let all = [counters.rx_packets, counters.tx_packets];
+        let seen = |d| tap.counts(d).map_or(0, |c: Counts| c.packets + c.others);
+        let unseen = Direction::ALL.map(|d| (d, all[d as usize].saturating_sub(seen(d))));
+        let audited = self.config.directions();
+        unseen
+            .into_iter()
+            .filter(|(direction, frames)| *frames > 0 && audited.contains(direction))
+            .map(|(direction, frames)| Finding::Unseen { direction, frames })
+            .collect()
     }
 
     /// Passes the counts of one direction to the audit engine.
     pub(super) fn observe(&mut self, now: Now, direction: Direction, audit: &mut Audit) {
-        match &mut self.source {
-            CountSource::Tap { tap, histories, since } => {
-                let history = &mut histories[direction as usize];
-                match tap.observe(direction, history) {
-                    Ok(counts) => {
-                        history.forget_before(since[direction as usize]);
-                        audit.observe(now, direction, counts, Some(history));
-                    }
-                    Err(error) => tracing::warn!(%error, "cannot read the tap"),
+        let Some(counts) = self.counts(direction) else { return };
+        let is_tap = matches!(self.source, CountSource::Tap { .. });
+        let history = is_tap.then_some(&self.histories[direction as usize]);
+        audit.observe(now, direction, counts, history);
+    }
+
+    /// Returns the counts of one direction since the audit began, and updates its history.
+    fn counts(&mut self, direction: Direction) -> Option<Counts> {
+        let d = direction as usize;
+        let counts = match &mut self.source {
+            CountSource::Tap { tap } => match tap.observe(direction, &mut self.histories[d]) {
+                Ok(counts) => counts,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot read the tap");
+                    return None;
                 }
-            }
+            },
             CountSource::Counters { base, .. } => {
-                if let Some(c) = counters(&self.config.interface) {
-                    audit.observe(now, direction, since_base(direction, &c, base), None);
-                }
+                since_base(direction, &counters(&self.config.interface)?, base)
             }
-            CountSource::Missing => {}
+            CountSource::Missing => return None,
+        };
+        self.histories[d].forget_before(self.since[d]);
+        Some(self.before[d].and(counts))
+    }
+}
+
+impl CountSource {
+    /// Returns the hooks of the tap.
+    fn place(&self) -> String {
+        match self {
+            Self::Tap { tap } => tap.place(),
+            Self::Counters { .. } => "the interface's counters".to_owned(),
+            Self::Missing => String::new(),
         }
     }
 }
 
 /// Changes the length of digests. Earlier sums are not comparable with later ones.
-fn change_cover(tap: &mut Tap, since: &mut [u64; 2], cover: u32) {
+fn change_cover(tap: &mut Tap, since: &mut [u64; 2], histories: &[History; 2], cover: u32) {
     if let Err(error) = tap.set_cover(cover) {
         tracing::warn!(%error, "cannot change the length of digests: packets will seem swapped");
     }
-    for (direction, since) in Direction::ALL.into_iter().zip(since) {
+    for ((direction, since), history) in Direction::ALL.into_iter().zip(since).zip(histories) {
         if let Ok(counts) = tap.counts(direction) {
             // The tap may be processing a frame with the old length.
-            *since = counts.packets + 1;
+            *since = history.base() + counts.packets + 1;
         }
     }
 }
@@ -146,7 +215,7 @@ fn open(config: &AuditConfig, digest: &PacketDigest, cover: u32) -> Result<Count
         hook: config.hook,
     });
     match tap {
-        Ok(tap) => Ok(CountSource::Tap { tap, histories: Default::default(), since: [0; 2] }),
+        Ok(tap) => Ok(CountSource::Tap { tap: Box::new(tap) }),
         Err(TapError::Kernel { doing, source }) => {
             open_counters(config, format!("the kernel refused to {doing} the tap: {source}"))
         }

@@ -38,11 +38,10 @@ fn word(key: &[u8; 16], at: usize) -> u64 {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tally {
     pub(super) counts: Counts,
-    pub(super) whole_since: u64,
 }
 
-/// Size of `struct tally`: lock and padding, then seven words.
-const TALLY_SIZE: usize = 8 + 7 * 8;
+/// Size of `struct tally`: lock and padding, then six words.
+const TALLY_SIZE: usize = 8 + 6 * 8;
 
 impl Tally {
     pub(super) fn load(map: &impl MapCore, direction: Direction) -> Result<Self, TapError> {
@@ -52,13 +51,12 @@ impl Tally {
         if !found {
             return Err(TapError::Map("tallies"));
         }
-        let [packets, bytes, _digest, not_whole, whole_since, others, _other_bytes] =
-            std::array::from_fn(|i| {
-                let mut w = [0; 8];
-                w.copy_from_slice(&value[8 + 8 * i..16 + 8 * i]);
-                u64::from_ne_bytes(w)
-            });
-        Ok(Self { counts: Counts { packets, bytes, not_whole, others }, whole_since })
+        let [packets, bytes, _digest, not_whole, others, _other_bytes] = std::array::from_fn(|i| {
+            let mut w = [0; 8];
+            w.copy_from_slice(&value[8 + 8 * i..16 + 8 * i]);
+            u64::from_ne_bytes(w)
+        });
+        Ok(Self { counts: Counts { packets, bytes, not_whole, others } })
     }
 }
 

@@ -55,7 +55,7 @@ pub struct TapConfig<'a> {
     pub addresses: &'a [IpAddr],
     /// Key of the packet digest.
     pub key: &'a [u8; 16],
-    /// Bytes of a packet that a digest covers.
+    /// Header bytes that the P4 VM has of a packet: digests cover no more.
     pub cover: u32,
     /// Hook on ingress.
     pub hook: Hook,
@@ -202,7 +202,6 @@ impl Tap {
                     .unwrap_or(u64::MAX)
             },
         );
-        history.forget_before(before.whole_since);
         failed.map_or(Ok(before.counts), Err)
     }
 

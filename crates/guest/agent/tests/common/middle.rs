@@ -8,11 +8,15 @@ use std::time::{Duration, Instant};
 use p4shield_abi::Direction;
 use p4shield_abi::log_page::{DirectionTotals, LogRecord};
 use p4shield_abi::log_page::{LOG_MAGIC, LOG_PAGE_SIZE, LOG_SLOT_STRIDE, LOG_SLOTS};
+use p4shield_abi::sketch::Sketch;
 use p4shield_channel::{PageWriter, SharedMemory};
 use p4shield_seal::{Epoch, Identity, LogSealer, Now, PacketDigest, TenantKey};
 
 use super::packet::{PacketSocket, wait};
 use super::world::{INTERVAL_MS, TENANT, VM, VM_ADDRESS};
+
+/// The digest of the tenant's program.
+pub(crate) const PROGRAM: [u8; 32] = [0xa; 32];
 
 /// Treatment of the next packet of a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +54,12 @@ pub(crate) struct Orders {
     /// The page is re-created.
     pub(crate) page: bool,
     pub(crate) header_bytes: Option<u32>,
+    /// The digest of the loaded program.
+    pub(crate) program: Option<[u8; 32]>,
+    /// The VM's interface was plugged anew.
+    pub(crate) reopen: bool,
+    /// Frames to the VM that no program judges.
+    pub(crate) inject: usize,
 }
 
 pub(crate) struct Middle {
@@ -80,6 +90,15 @@ impl Middle {
         let mut orders = self.orders.lock().unwrap();
         orders.packets[direction as usize].extend(std::iter::repeat_n(order, times));
     }
+
+    /// Gives an order and waits until it is carried out.
+    pub(crate) fn and_wait(&self, give: impl Fn(&mut Orders), is_done: impl Fn(&Orders) -> bool) {
+        give(&mut self.orders.lock().unwrap());
+        p4shield_testbed::wait_until("the order is carried out", 10, || {
+            is_done(&self.orders.lock().unwrap())
+        })
+        .unwrap();
+    }
 }
 
 impl Drop for Middle {
@@ -92,6 +111,7 @@ impl Drop for Middle {
 }
 
 struct Cloud {
+    vm_port: String,
     vm: PacketSocket,
     client: PacketSocket,
     digest: PacketDigest,
@@ -117,6 +137,7 @@ fn make_page(path: &std::path::Path) -> PageWriter {
 impl Cloud {
     fn new(vm_port: &str, client_port: &str, key: &TenantKey, page: &std::path::Path) -> Self {
         Self {
+            vm_port: vm_port.to_owned(),
             vm: PacketSocket::open(vm_port).unwrap(),
             client: PacketSocket::open(client_port).unwrap(),
             digest: PacketDigest::for_vm(key, &Identity { tenant: TENANT, vm: VM }),
@@ -124,7 +145,7 @@ impl Cloud {
             key: *key.expose(),
             path: page.to_owned(),
             page: make_page(page),
-            record: LogRecord { header_bytes: 128, ..LogRecord::default() },
+            record: LogRecord { header_bytes: 128, programs: [PROGRAM, [0; 32]], ..LogRecord::default() },
             first: None,
             next_record: Instant::now(),
             previous: [vec![], vec![]],
@@ -146,13 +167,31 @@ impl Cloud {
                 let _ = self.client.send(&on);
             }
         }
+        if std::mem::take(&mut orders.reopen) {
+            self.vm = PacketSocket::open(&self.vm_port).unwrap();
+        }
+        for _ in 0..std::mem::take(&mut orders.inject) {
+            let mut frame =
+                vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17];
+            frame.extend([0, 0, 10, 88, 0, 1]);
+            frame.extend(VM_ADDRESS.octets());
+            frame.resize(60, 0);
+            self.vm.send(&frame).unwrap();
+        }
         if std::mem::take(&mut orders.restart) {
             self.sealer = sealer(&TenantKey::from_bytes(self.key));
-            self.record = LogRecord { header_bytes: self.record.header_bytes, ..LogRecord::default() };
+            self.record = LogRecord {
+                header_bytes: self.record.header_bytes,
+                programs: self.record.programs,
+                ..LogRecord::default()
+            };
         }
         if std::mem::take(&mut orders.page) {
             std::fs::remove_file(&self.path).unwrap();
             self.page = make_page(&self.path);
+        }
+        if let Some(digest) = orders.program.take() {
+            self.record.programs[0] = digest;
         }
         if let Some(n) = orders.header_bytes.take() {
             self.record.header_bytes = n;
@@ -196,6 +235,7 @@ impl Cloud {
         let len = frame.len() as u32;
         let seen = frame.len().min(self.record.header_bytes as usize);
         let digest = self.digest.digest(&frame[..seen], len);
+        self.record.sketches[direction as usize].add(Sketch::item(digest));
         let t: &mut DirectionTotals = &mut self.record.totals[direction as usize];
         t.judged += 1;
         t.passed += 1;

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use p4shield_agent::audit::finding::Notice;
+use p4shield_agent::audit::expect::ExpectedProgram;
+use p4shield_agent::audit::finding::{Digest, Notice};
 use p4shield_agent::config::VmConfig;
 use p4shield_agent::{AuditConfig, Event, Summary, run_audit};
 use p4shield_seal::TenantKey;
 use p4shield_testbed::NetNs;
 
-use super::middle::Middle;
+use super::middle::{Middle, PROGRAM};
 
 pub(crate) const TENANT: &str = "acme";
 pub(crate) const VM: &str = "web";
@@ -33,15 +34,11 @@ impl World {
     pub(crate) fn new(change: impl FnOnce(&mut AuditConfig)) -> Self {
         let [vm, client, cloud] =
             ["agent-vm", "agent-client", "agent-cloud"].map(|n| NetNs::create(n).unwrap());
-        vm.veth("eth0", &cloud, "to-vm").unwrap();
+        plug(&vm, &cloud, "eth0");
         client.veth("eth0", &cloud, "to-client").unwrap();
         vm.ip(&format!("addr add {VM_ADDRESS}/24 dev eth0")).unwrap();
         client.ip(&format!("addr add {CLIENT_ADDRESS}/24 dev eth0")).unwrap();
-        for ns in [&vm, &client] {
-            // A packet socket forwards frames that the kernel left to the hardware, so offloads are disabled.
-            let words = ["-K", "eth0", "tx", "off", "tso", "off", "gso", "off", "gro", "off"];
-            p4shield_testbed::process::run(ns.command("ethtool").args(words)).unwrap();
-        }
+        without_offloads(&client, "eth0");
         let dir = tempfile::tempdir().unwrap();
         let (key_file, page): (PathBuf, PathBuf) = (dir.path().join("key"), dir.path().join("log.page"));
         let key = TenantKey::generate(&key_file).unwrap();
@@ -49,8 +46,32 @@ impl World {
         let identity = VmConfig { tenant: TENANT.into(), name: VM.into(), key: key_file };
         let mut config = AuditConfig::new(identity, page, "eth0".into(), vec![VM_ADDRESS.into()]);
         config.log_interval_ms = INTERVAL_MS;
+        config.expected.programs = [ExpectedProgram::OneOf(vec![Digest(PROGRAM)]), ExpectedProgram::None];
         change(&mut config);
         Self { vm, client, cloud, middle, config, _dir: dir }
+    }
+
+    /// Unplugs the VM's interface and plugs another one, which the auditor then watches.
+    pub(crate) fn replug(&self) {
+        self.replug_after(|| {});
+    }
+
+    /// As [`Self::replug`]; calls `before` when the new interface is up and has another name.
+    pub(crate) fn replug_after(&self, before: impl FnOnce()) {
+        self.vm.ip("link del eth0").unwrap();
+        plug(&self.vm, &self.cloud, "new0");
+        self.middle.and_wait(|o| o.reopen = true, |o| !o.reopen);
+        before();
+        for words in ["down", "name eth0"] {
+            let name = "new0";
+            self.vm.ip(&format!("link set {name} {words}")).unwrap();
+        }
+        self.vm.ip("link set eth0 up").unwrap();
+        self.vm.ip(&format!("addr add {VM_ADDRESS}/24 dev eth0")).unwrap();
+        let is_watched = || self.vm.ip("link show dev eth0").is_ok_and(|shown| shown.contains("prog/xdp"));
+        p4shield_testbed::wait_until("the auditor watches the new interface", 20, is_watched).unwrap();
+        // At XDP first, then at tc.
+        std::thread::sleep(Duration::from_millis(100));
     }
 
     /// Sends this many different datagrams in each direction.
@@ -88,6 +109,19 @@ impl World {
             (summary, events)
         })
     }
+}
+
+/// Connects the VM to the cloud by an interface of this name, always with the same address.
+fn plug(vm: &NetNs, cloud: &NetNs, name: &str) {
+    vm.veth(name, cloud, "to-vm").unwrap();
+    vm.ip(&format!("link set {name} address 02:00:00:00:00:02")).unwrap();
+    without_offloads(vm, name);
+}
+
+/// A packet socket forwards frames that the kernel left to the hardware, so offloads are disabled.
+fn without_offloads(ns: &NetNs, name: &str) {
+    let words = ["-K", name, "tx", "off", "tso", "off", "gso", "off", "gro", "off"];
+    p4shield_testbed::process::run(ns.command("ethtool").args(words)).unwrap();
 }
 
 struct EndOnDrop<'a>(&'a AtomicBool);

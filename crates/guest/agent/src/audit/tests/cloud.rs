@@ -4,11 +4,13 @@ use std::collections::VecDeque;
 
 use p4shield_abi::Direction;
 use p4shield_abi::log_page::LogRecord;
+use p4shield_abi::sketch::Sketch;
 use p4shield_seal::{Continuity, LogRefusal, Now, OpenedRecord};
 
+use super::super::expect::Expectations;
 use super::super::finding::Finding;
 use super::super::history::History;
-use super::super::{Audit, Counts, Limits, Report};
+use super::super::{Audit, Counts, DirectionStatus, Limits, Method, Report};
 
 pub(super) const MS: u64 = 1_000_000;
 const INTERVAL: u64 = 100;
@@ -39,7 +41,7 @@ pub(super) struct Cloud {
     pub(super) jitter: u64,
     pub(super) log_stopped: bool,
     pub(super) not_whole: bool,
-    record: LogRecord,
+    pub(super) record: LogRecord,
     interface: Counts,
     history: History,
     others: u64,
@@ -54,7 +56,7 @@ impl Cloud {
     pub(super) fn new(direction: Direction, digests: bool) -> Self {
         let limits = Limits::new(INTERVAL * MS, 20 * MS);
         let mut cloud = Self {
-            audit: Audit::new(limits, &Direction::ALL, now(0)),
+            audit: audit(limits, digests, now(0)),
             direction,
             digests,
             now: 0,
@@ -83,7 +85,7 @@ impl Cloud {
     pub(super) fn allow_unmediated(&mut self, per_second: u64) {
         let mut limits = Limits::new(INTERVAL * MS, 20 * MS);
         limits.unmediated_per_second = per_second;
-        self.audit = Audit::new(limits, &Direction::ALL, now(self.now));
+        self.audit = audit(limits, self.digests, now(self.now));
     }
 
     pub(super) fn random(&mut self) -> u64 {
@@ -93,7 +95,14 @@ impl Cloud {
         self.seed
     }
 
+    /// Restarts the audit with expectations.
+    pub(super) fn expect(&mut self, expected: Expectations) {
+        let limits = Limits::new(INTERVAL * MS, 20 * MS);
+        self.audit = Audit::new(limits, expected, &Direction::ALL, Method::Digests, now(self.now));
+    }
+
     fn judged(&mut self, digest: u64) {
+        self.record.sketches[self.direction as usize].add(Sketch::item(digest));
         let t = &mut self.record.totals[self.direction as usize];
         t.judged += 1;
         t.passed += 1;
@@ -106,15 +115,14 @@ impl Cloud {
         if self.not_whole {
             self.interface.not_whole += 1;
             self.history.push(0);
-            self.history.forget_before(self.interface.packets);
         } else {
             self.history.push(digest);
         }
     }
 
     /// Sends a packet with this digest and treatment.
-    pub(super) fn packet(&mut self, digest: u64, treatment: Treatment) {
-        let other = digest ^ 0xdead_beef;
+    pub(super) fn packet(&mut self, content: u64, treatment: Treatment) {
+        let (digest, other) = (digest_of(content), digest_of(content ^ 0xdead_beef));
         let (first, second) = match (treatment, self.direction) {
             (Treatment::Honest, _) => (Some(digest), Some(digest)),
             (Treatment::Bypass, Direction::Ingress) | (Treatment::Judged, Direction::Egress) => {
@@ -234,9 +242,26 @@ impl Cloud {
         self.seen.findings.clone()
     }
 
+    pub(super) fn status(&self) -> DirectionStatus {
+        self.audit.status(self.direction).expect("audited")
+    }
+
     pub(super) fn verified(&self) -> u64 {
         self.audit.status(self.direction).expect("audited").verified
     }
+}
+
+fn audit(limits: Limits, digests: bool, now: Now) -> Audit {
+    let method = if digests { Method::Digests } else { Method::Counters };
+    Audit::new(limits, Expectations::default(), &Direction::ALL, method, now)
+}
+
+/// Returns the digest of a packet with this content.
+fn digest_of(content: u64) -> u64 {
+    let mut d = content.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    d = (d ^ d >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    d = (d ^ d >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    d ^ d >> 31
 }
 
 fn now(ms: u64) -> Now {

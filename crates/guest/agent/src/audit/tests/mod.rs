@@ -1,5 +1,7 @@
 //! The audit engine with honest and malicious clouds, simulated in milliseconds.
 
+mod adversary;
 mod cloud;
+mod game;
 mod honest;
 mod malicious;

@@ -1,0 +1,148 @@
+//! Where a record ends among the packets of the interface, when the comparison does not know it: at the
+//! start of the audit, after a restart of the P4 VM, and after a stretch with too many differences.
+
+use super::Report;
+use super::finding::Finding;
+use super::items::{Anchor, ItemAudit, Record};
+use super::peel::differences;
+
+/// Distance of places that are tried first in a long range. Half of it differs at most, on both ends of an
+/// interval, which leaves room for losses.
+const STEP: u64 = 32;
+
+/// Differing packets of an interval, as a fraction of its packets, with which its place is still certain.
+const MOST_DIFFERENT: u64 = 4;
+
+/// Looks for the place of the oldest waiting record. Returns whether there is progress.
+pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
+    if audit.records.front().is_some_and(|r| r.is_restart) {
+        audit.begin_restart();
+    }
+    let grace = audit.limits.grace_ns;
+    let is_due = |record: &Record| now >= record.at.saturating_add(grace);
+    let Some(first) = audit.records.front().filter(|r| is_due(r)) else { return false };
+    let Some(high) = audit.sample_after(first.at.saturating_add(grace)) else { return false };
+    let base = audit.stretch.as_ref().map_or(audit.first, |s| s.from.max(audit.first));
+    let low = base.max(audit.sample(first.at.checked_sub(grace)));
+    let (place, fresh) = if low >= high {
+        (Some(low), false)
+    } else {
+        let Some(second) = audit.records.get(1).filter(|r| is_due(r)) else { return false };
+        (search(audit, first, second, low, high), true)
+    };
+    let Some(record) = audit.records.pop_front() else { return false };
+    if let Some(place) = place {
+        close_stretch(audit, now, record.packets, place, out);
+        audit.anchor = Some(Anchor { record, place, fresh });
+        audit.was_anchored = true;
+    }
+    true
+}
+
+/// Returns the only place of `first` in a range at which the packets between both records differ least.
+fn search(audit: &ItemAudit, first: &Record, second: &Record, low: u64, high: u64) -> Option<u64> {
+    let judged = second.packets.checked_sub(first.packets).filter(|n| *n > 0 && !second.is_restart)?;
+    let high = high.min(audit.count().saturating_sub(judged)).max(low);
+    let step = if high - low > 4 * STEP { STEP } else { 1 };
+    let best = |low, high, step| best_of(audit, [first, second], judged, (low, high), step);
+    let mut found = best(low, high, step)?;
+    if step > 1 {
+        let (_, place, _) = found;
+        found = best(low.max(place.saturating_sub(step)), high.min(place + step), 1)?;
+    }
+    let (different, place, is_unique) = found;
+    (is_unique && different * MOST_DIFFERENT <= judged).then_some(place)
+}
+
+/// Returns the least number of differing packets, its place, and whether no other place has it.
+fn best_of(
+    audit: &ItemAudit,
+    [first, second]: [&Record; 2],
+    judged: u64,
+    (low, high): (u64, u64),
+    step: u64,
+) -> Option<(u64, u64, bool)> {
+    let mut rest = second.sketch.since(&first.sketch);
+    let mut book = |from: u64, to: u64, times: i64| {
+        let digested = audit.items(from, to).filter(|item| *item != 0);
+        digested.for_each(|item| rest.subtract(item, times));
+        rest
+    };
+    let mut window = book(low, low + judged, 1);
+    let mut best: Option<(u64, u64, bool)> = None;
+    let mut place = low;
+    loop {
+        if let Some(found) = differences(window) {
+            let different = found.iter().map(|(_, times)| times.unsigned_abs()).sum();
+            best = match best {
+                Some((least, at, _)) if different == least => Some((least, at, false)),
+                Some(kept) if different > kept.0 => Some(kept),
+                _ => Some((different, place, true)),
+            };
+        }
+        if place + step > high {
+            return best;
+        }
+        book(place, place + step, -1);
+        window = book(place + judged, place + judged + step, 1);
+        place += step;
+    }
+}
+
+/// Compares the numbers of a stretch whose end is known.
+fn close_stretch(audit: &mut ItemAudit, now: u64, packets: u64, place: u64, out: &mut Report) {
+    let Some(stretch) = audit.stretch.take() else {
+        // What was in flight when the audit began is not part of it.
+        let early = audit.early.min(place);
+        return audit.ledger.uncompared(place - early);
+    };
+    let uncompared = place.saturating_sub(stretch.counted_to);
+    let judged = i128::from(packets) - i128::from(stretch.packets);
+    let surplus = i128::from(place) - stretch.place - judged;
+    let amount = u64::try_from(surplus.unsigned_abs()).unwrap_or(u64::MAX);
+    // Packets around a restart are a finding of their own.
+    let unaccounted = if stretch.is_restart && surplus > 0 { amount } else { 0 };
+    audit.ledger.uncompared(uncompared.saturating_sub(unaccounted));
+    if stretch.is_restart {
+        if surplus > 0 {
+            out.findings.push(Finding::Unaccounted { direction: audit.direction, packets: amount });
+        }
+    } else if surplus > 0 {
+        audit.ledger.unjudged(now, amount, false);
+    } else {
+        audit.ledger.missing(now, amount);
+    }
+}
+
+/// Books what is certain about a stretch that goes on for long.
+pub(super) fn report_long_stretch(audit: &mut ItemAudit, now: u64, conclude: bool) {
+    let (grace, count) = (audit.limits.grace_ns, audit.count());
+    let Some(stretch) = &audit.stretch else { return };
+    if audit.records.iter().any(|r| r.is_restart) {
+        return;
+    }
+    if !conclude && now.saturating_sub(stretch.since) < audit.limits.patience_ns {
+        return;
+    }
+    let judged = |record: &Record| i128::from(record.packets) - i128::from(stretch.packets);
+    let certain = |r: &Record| i128::from(audit.sample(r.at.checked_sub(grace))) - stretch.place - judged(r);
+    let surplus = audit.records.back().map_or(0, certain);
+    let arrived = i128::from(count) - stretch.place;
+    let due = audit.records.iter().rev().find(|r| r.at.saturating_add(grace) <= now);
+    let missing = due.map_or(0, |r| judged(r) - arrived);
+    let (is_restart, uncounted) = (stretch.is_restart, count.saturating_sub(stretch.counted_to));
+    let amount = |n: i128| u64::try_from(n.max(0)).unwrap_or(u64::MAX);
+    if let Some(stretch) = &mut audit.stretch {
+        stretch.counted_to = stretch.counted_to.max(count);
+        stretch.since = now;
+        if !is_restart {
+            stretch.place += surplus.max(0);
+            stretch.packets += amount(missing);
+        }
+    }
+    audit.ledger.uncompared(uncounted);
+    if !is_restart {
+        audit.ledger.unjudged(now, amount(surplus), false);
+        audit.ledger.missing(now, amount(missing));
+    }
+}

@@ -1,0 +1,44 @@
+//! One step of the comparison of one direction packet by packet: [`items`](super::items) compares while it
+//! knows where records end, and [`anchor`] finds that again.
+
+use super::anchor;
+use super::finding::{Finding, Notice};
+use super::history::History;
+use super::items::ItemAudit;
+use super::{Counts, Report};
+
+impl ItemAudit {
+    /// Processes the counts of the interface. Without a history their packets have no digest.
+    pub(super) fn observe(&mut self, now: u64, counts: Counts, history: Option<&History>, out: &mut Report) {
+        self.report_undigested(&counts, out);
+        self.counts = counts;
+        self.follow(history, counts.packets);
+        if now.saturating_sub(*self.started.get_or_insert(now)) <= self.limits.patience_ns {
+            self.early = self.count();
+        }
+        self.samples.push_back((now, self.count()));
+        let horizon = now.saturating_sub(self.limits.patience_ns.max(4 * self.limits.grace_ns));
+        while self.samples.len() > 2 && self.samples[1].0 < horizon {
+            self.samples.pop_front();
+        }
+        while if self.anchor.is_some() { self.compare_next(now) } else { anchor::find(self, now, out) } {}
+        self.expire(now);
+        anchor::report_long_stretch(self, now, false);
+        self.ledger.tick(now, self.counts.packets, false, out);
+        if self.anchor.is_some() && !self.reported_aligned {
+            self.reported_aligned = true;
+            out.notices.push(Notice::Aligned { direction: self.direction });
+        }
+    }
+
+    /// Decides pending differences at the end of the audit.
+    pub(super) fn conclude(&mut self, out: &mut Report) {
+        let now = self.samples.back().map_or(0, |s| s.0);
+        self.expire(now);
+        anchor::report_long_stretch(self, now, true);
+        self.ledger.tick(now, self.counts.packets, true, out);
+        if !self.was_anchored {
+            out.findings.push(Finding::Unproven { direction: self.direction });
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Notices of an audit.
+
+use p4shield_abi::Direction;
+use serde::Serialize;
+
+use super::finding::{Share, direction_name};
+
+/// An event worth knowing that is not a problem.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "notice", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Notice {
+    /// From here on the audit accounts for every packet.
+    Aligned {
+        /// Direction of the packets.
+        #[serde(serialize_with = "direction_name")]
+        direction: Direction,
+    },
+    /// Some packets could not be digested, so swaps are not detected for a while.
+    SwapDetectionOff {
+        /// Direction of the packets.
+        #[serde(serialize_with = "direction_name")]
+        direction: Direction,
+        /// Number of such packets.
+        not_whole: u64,
+    },
+    /// Packets were lost: after judgment on ingress, before it on egress. It is no more than the tenant
+    /// accepts.
+    Lost {
+        /// Direction of the packets.
+        #[serde(serialize_with = "direction_name")]
+        direction: Direction,
+        /// These packets, and all packets of the interface, in the last ten seconds.
+        #[serde(flatten)]
+        share: Share,
+    },
+    /// The log resumed.
+    LogResumed,
+    /// The P4 VM found the in-VM information too old: the agent stopped, or the cloud delays its page.
+    InfoStale {
+        /// Number of times.
+        times: u64,
+    },
+}
+
+impl std::fmt::Display for Notice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Aligned { direction } => {
+                write!(f, "{}: from here on the audit accounts for every packet", direction.name())
+            }
+            Self::SwapDetectionOff { direction, not_whole } => write!(
+                f,
+                "{}: {not_whole} packets could not be digested (segmentation offload of other protocols than \
+                 TCP, or too many packets at once): the audit counts them, but does not detect swaps among \
+                 them; to digest them, run `ethtool -K IF gso off gro off`",
+                direction.name()
+            ),
+            Self::Lost { direction: Direction::Ingress, share } => {
+                write!(f, "ingress: lost after judgment: {share}")
+            }
+            Self::Lost { direction: Direction::Egress, share } => {
+                write!(f, "egress: without a verdict: {share}")
+            }
+            Self::LogResumed => f.write_str("the log resumed"),
+            Self::InfoStale { times } => write!(
+                f,
+                "the P4 VM found the in-VM information too old {times} times since the last notice: the \
+                 agent stopped, or the cloud delays its page",
+            ),
+        }
+    }
+}

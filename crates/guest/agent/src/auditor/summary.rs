@@ -1,0 +1,137 @@
+//! The result of an audit, as text, JSON and exit code.
+
+use p4shield_abi::Direction;
+use serde::Serialize;
+
+use super::AuditStatus;
+use crate::audit::expect::{Expectations, ExpectedProgram};
+use crate::audit::finding::{Finding, Share, exit_code, exit_code_of};
+use crate::audit::{DirectionStatus, Method};
+
+/// The result of an audit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// All findings in order.
+    pub findings: Vec<Finding>,
+    /// What the audit did not verify, in words.
+    pub unverified: Vec<String>,
+    /// Status of both directions at the end.
+    pub standing: AuditStatus,
+    /// The exit code, see [`crate::audit::finding::exit_code`].
+    pub exit_code: u8,
+    /// What the audit verified, by direction, in words.
+    pub verified: Vec<String>,
+}
+
+impl Summary {
+    pub(super) fn new(
+        findings: Vec<Finding>,
+        standing: AuditStatus,
+        expected: &Expectations,
+        method: Method,
+    ) -> Self {
+        let (mut verified, mut unverified) = (Vec::new(), Vec::new());
+        let mut is_proven = true;
+        for (direction, status) in Direction::ALL.into_iter().zip([standing.ingress, standing.egress]) {
+            let name = direction.name();
+            let Some(status) = status else {
+                unverified.push(format!("{name} was not audited"));
+                continue;
+            };
+            if *expected.program(direction) == ExpectedProgram::Unknown {
+                is_proven = false;
+                unverified.push(format!(
+                    "{name}: which program judged was not verified; name it with --expect-{name}"
+                ));
+            }
+            if method == Method::Counters {
+                unverified.push(format!("{name}: packets were compared by their number only"));
+            } else if status.uncompared > 0 {
+                let of = status.verified + status.uncompared;
+                let share = Share { packets: status.uncompared, of };
+                unverified.push(format!("{name}: {share} were compared by their number only"));
+            }
+            verified.push(words(direction, &status, expected.program(direction), method));
+        }
+        let mut exit_code = exit_code_of(&findings);
+        if exit_code == exit_code::OK && !is_proven {
+            exit_code = exit_code::UNPROVEN;
+        }
+        Self { findings, unverified, standing, exit_code, verified }
+    }
+}
+
+/// Returns what an audit without findings verified in a direction.
+fn words(d: Direction, status: &DirectionStatus, expected: &ExpectedProgram, method: Method) -> String {
+    let through = match expected {
+        ExpectedProgram::Unknown => "the P4 VM",
+        ExpectedProgram::None => "the P4 VM, without a program, as expected",
+        ExpectedProgram::OneOf(_) => "the expected program",
+    };
+    let every = match d {
+        Direction::Ingress if status.lost > 0 => "every packet that arrived",
+        _ => "every packet",
+    };
+    let mut words = if status.uncompared > 0 && method == Method::Digests {
+        format!("{}: no packet is known to have bypassed {through}", d.name())
+    } else {
+        format!("{}: {every} went through {through}", d.name())
+    };
+    if status.lost > 0 {
+        let lost = Share { packets: status.lost, of: status.interface.packets };
+        words.push_str(&format!("; lost after judgment: {lost}"));
+    }
+    words
+}
+
+impl std::fmt::Display for Summary {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let findings: Vec<String> = self.findings.iter().map(ToString::to_string).collect();
+        let said = if findings.is_empty() { &self.verified } else { &findings };
+        f.write_str(&said.join("\n"))?;
+        self.unverified.iter().try_for_each(|u| write!(f, "\nnot verified: {u}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::Counts;
+    use crate::audit::finding::Digest;
+
+    fn summary(status: DirectionStatus, expected: ExpectedProgram) -> Summary {
+        let expected = Expectations { programs: [expected.clone(), expected], ..Expectations::default() };
+        let standing = AuditStatus { ingress: Some(status), egress: None };
+        Summary::new(vec![], standing, &expected, Method::Digests)
+    }
+
+    fn seen(lost: u64, uncompared: u64) -> DirectionStatus {
+        let interface = Counts { packets: 10_000, ..Counts::default() };
+        DirectionStatus { interface, verified: 10_000 - uncompared, uncompared, lost, ..Default::default() }
+    }
+
+    #[test]
+    fn only_what_was_verified_is_claimed() {
+        let known = || ExpectedProgram::OneOf(vec![Digest([1; 32])]);
+        let all = summary(seen(0, 0), known());
+        let said =
+            "ingress: every packet went through the expected program\nnot verified: egress was not audited";
+        assert_eq!((all.to_string().as_str(), all.exit_code), (said, exit_code::OK));
+        let unknown = summary(seen(0, 0), ExpectedProgram::Unknown);
+        assert_eq!(unknown.exit_code, exit_code::UNPROVEN);
+        assert!(unknown.to_string().starts_with(
+            "ingress: every packet went through the P4 VM\nnot verified: ingress: which program"
+        ));
+        let lossy = summary(seen(2, 0), known()).to_string();
+        assert!(
+            lossy.starts_with(
+                "ingress: every packet that arrived went through the expected program; lost \
+                                   after judgment: 2 of 10000 packets (0.020 %)"
+            ),
+            "{lossy}"
+        );
+        let partial = summary(seen(0, 100), known()).to_string();
+        assert!(partial.starts_with("ingress: no packet is known to have bypassed the expected program\n"));
+        assert!(partial.contains("not verified: ingress: 100 of 10000 packets (1.0 %)"), "{partial}");
+    }
+}

@@ -102,13 +102,19 @@ impl Cloud {
 
     /// Starts the auditor in the guest, and waits until it accounts for every packet.
     pub(crate) fn start_audit(&mut self) {
-        let audit = "p4shield audit --json --tenant alice --vm web --key /etc/alice.key --log-page pci:auto \
-                     --interface eth0 --log-interval-ms 200 --hold-ms 1500 \
-                     >/tmp/audit.json 2>/tmp/audit.log";
+        let audit = "P4SHIELD_LOG=info,libbpf=debug p4shield audit --json --tenant alice --vm web \
+                     --key /etc/alice.key --log-page pci:auto --interface eth0 --log-interval-ms 200 \
+                     --hold-ms 1500 >/tmp/audit.json 2>/tmp/audit.log";
         let watched = "{ echo $! >/tmp/audit.pid; wait $!; echo $? >/tmp/audit.code; }";
         self.guest
             .must(&format!("rm -f /tmp/audit.code /tmp/audit.json; {{ {audit} & {watched} }} &"))
             .unwrap();
+        // A kernel that refuses the tap leaves an audit by counters, which proves less.
+        let watching = "grep -q '\"event\":\"started\"' /tmp/audit.json";
+        let guest = &mut self.guest;
+        let _ = wait_until("the auditor's start", 60, || guest.run(watching, 30).unwrap().code == 0);
+        let said = guest.must("cat /tmp/audit.json; grep -B30 'END PROG LOAD' /tmp/audit.log; true").unwrap();
+        assert!(said.contains("\"blind\":\"\""), "the auditor has no tap: {said}");
         let aligned = "grep -c '\"notice\":\"aligned\"' /tmp/audit.json";
         let guest = &mut self.guest;
         let both = || guest.run(aligned, 30).unwrap().output.trim() == "2";

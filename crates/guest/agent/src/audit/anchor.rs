@@ -19,6 +19,12 @@ pub(super) fn find(audit: &mut ItemAudit, now: u64, out: &mut Report) -> bool {
         audit.begin_restart();
     }
     let grace = audit.limits.grace_ns;
+    // Earlier records may lack packets that passed the interface just before the audit counted there.
+    if !audit.was_anchored {
+        let begin = audit.started.unwrap_or(now).saturating_add(grace);
+        let early = audit.records.partition_point(|r| r.at < begin && !r.is_restart);
+        audit.records.drain(..early);
+    }
     let is_due = |record: &Record| now >= record.at.saturating_add(grace);
     let Some(first) = audit.records.front().filter(|r| is_due(r)) else { return false };
     let Some(high) = audit.sample_after(first.at.saturating_add(grace)) else { return false };

@@ -444,6 +444,7 @@ impl ItemAudit {
             lost: self.ledger.lost(),
             aligned: self.anchor.is_some(),
             suspicious: !self.unjudged.is_empty()
+                || !self.undigested.is_empty()
                 || !self.missing.is_empty()
                 || self.ledger.is_open()
                 || (self.was_anchored && self.anchor.is_none()),

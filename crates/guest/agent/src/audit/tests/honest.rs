@@ -42,6 +42,18 @@ fn an_audit_that_is_too_short_is_unproven() {
 }
 
 #[test]
+fn packets_in_flight_at_the_start_are_not_invented() {
+    for d in Direction::ALL {
+        let mut c = Cloud::new(d, true);
+        c.delay = 150;
+        let unseen = if d == Direction::Egress { Treatment::Judged } else { Treatment::Bypass };
+        (0..3).for_each(|content| c.packet(content, unseen));
+        c.run(2_000, 0);
+        assert_eq!(c.conclude(), [], "{d:?}");
+    }
+}
+
+#[test]
 fn reordering_within_the_window_is_no_swap() {
     for d in Direction::ALL {
         let mut c = Cloud::new(d, true);

@@ -16,7 +16,7 @@ use crate::setup::{Setup, SetupError};
 use crate::sides::Rule;
 use p4shield_config::{Config, Role};
 use p4shield_control::Reply;
-use p4shield_mediator::{self as mediator, P4VmChannel, PortSpec, VmRef};
+use p4shield_mediator::{self as mediator, AllowedSources, P4VmChannel, PortSpec, Stages, VmRef};
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -89,6 +89,8 @@ pub(crate) struct Registry {
     elsewhere: Vec<VmRef>,
     /// VMs that send from ports of their own only, as the receive lanes know.
     bound: Vec<VmRef>,
+    /// Whether receive lanes of ports that are no VM's pass all packets, as they know.
+    resting: bool,
     next: u32,
     /// Engines of tenants by index, for placement `inline`.
     engines: BTreeMap<u16, LoadedEngine>,
@@ -110,6 +112,7 @@ impl Registry {
             notices: Vec::new(),
             elsewhere: Vec::new(),
             bound: Vec::new(),
+            resting: false,
             next: 0,
             engines: BTreeMap::new(),
             polling: BTreeSet::new(),
@@ -179,7 +182,11 @@ impl Registry {
     fn spec(&self, port: PortId, facing: QueueSide) -> PortSpec {
         let (role, number) = self.ports.get(&port).map(|p| (p.role, p.info.number)).unwrap_or_default();
         let elsewhere = |vm: &VmRef| self.elsewhere.contains(vm);
-        self.rule.spec(&self.mediator, facing, (role, number), elsewhere)
+        let spec = self.rule.spec(&self.mediator, facing, (role, number), elsewhere);
+        if self.resting && facing == QueueSide::Receive && !matches!(role, Role::Vm(_)) {
+            return PortSpec { stages: Stages::None, source: AllowedSources::Any, ..spec };
+        }
+        spec
     }
 
     /// Returns the VM behind a port, if the configuration lets transmit lanes judge its ingress.
@@ -213,6 +220,8 @@ impl Registry {
         self.describe_transmit(|vm| now.contains(vm) && !before.contains(vm));
         let receive = self.lanes.values().filter(|s| s.facing == QueueSide::Receive);
         receive.for_each(|s| s.control.defer_ingress(now));
+        self.rest();
+        let now = &self.elsewhere;
         self.describe_transmit(|vm| before.contains(vm) && !now.contains(vm));
     }
 
@@ -226,6 +235,21 @@ impl Registry {
         if vms != self.bound {
             receive().for_each(|lane| lane.control.bind(&vms));
             self.bound = vms;
+            self.rest();
+        }
+    }
+
+    /// Notifies the receive lanes of ports that are no VM's if they may rest now, or no longer may.
+    fn rest(&mut self) {
+        let tenants = (0..).zip(&self.mediator.tenants);
+        let mut vms =
+            tenants.flat_map(|(tenant, t)| (0..).zip(&t.vms).map(move |(vm, _)| VmRef { tenant, vm }));
+        let is_at_own_port = |vm| self.elsewhere.contains(&vm) && self.bound.contains(&vm);
+        let resting = self.rule.others_may_rest() && vms.all(is_at_own_port);
+        if resting != self.resting {
+            self.resting = resting;
+            let receive = self.lanes.values().filter(|lane| lane.facing == QueueSide::Receive);
+            receive.for_each(|lane| lane.control.port(self.spec(lane.port, lane.facing)));
         }
     }
 
@@ -363,6 +387,7 @@ impl Registry {
         // The new mediators do not know these VMs.
         self.elsewhere.clear();
         self.bound.clear();
+        self.rest();
         self.bind();
         self.defer_ingress_elsewhere(self.asked_at_transmit());
         self.describe_transmit(|_| true);

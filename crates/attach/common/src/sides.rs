@@ -8,11 +8,15 @@
 //! they judge its ingress and no other lane does**; else the lanes where packets arrive do. So no
 //! packet is judged twice, and none reaches the VM at a port that nothing judges.
 //!
+//! If every configured VM has such ports, and sends from them only, the receive lanes of all other ports have
+//! nothing to do: they pass whole bursts on, and a neighbour without programs pays for no lookup. Only DPDK's
+//! do so: those of AF_XDP also wake the P4 VM of a packet that it will judge at the VM's port.
+//!
 //! During a change, the new lane starts to judge before the others stop, and the others start before
 //! the old lane ends, as far as a mailbox keeps the order: a packet in between may be judged twice.
 
 use crate::message::QueueSide;
-use p4shield_config::{Config, Role, Sides};
+use p4shield_config::{Attachment, Config, Role, Sides};
 use p4shield_mediator::{self as mediator, AllowedSources, Network, PortSpec, Stages, UnownedPolicy, VmRef};
 use std::collections::BTreeSet;
 
@@ -22,6 +26,8 @@ pub(crate) struct Rule {
     /// Names of tenant and VM (their numbers are the daemon's) of VMs whose ingress is judged where
     /// packets arrive.
     receive_only: BTreeSet<(String, String)>,
+    /// Whether receive lanes of ports that are no VM's may pass everything.
+    others_may_rest: bool,
 }
 
 impl Rule {
@@ -32,7 +38,15 @@ impl Rule {
         };
         let vm = |role| if let Role::Vm(vm) = role { name(vm) } else { None };
         let ports = config.ports.iter().filter(|p| p.sides == Sides::Receive);
-        Self { receive_only: ports.filter_map(|p| vm(p.role)).collect() }
+        Self {
+            receive_only: ports.filter_map(|p| vm(p.role)).collect(),
+            others_may_rest: config.attachment == Attachment::Dpdk,
+        }
+    }
+
+    /// Returns whether receive lanes of ports that are no VM's may rest.
+    pub(crate) const fn others_may_rest(&self) -> bool {
+        self.others_may_rest
     }
 
     /// Returns the VM whose ingress may be judged at the transmit side of a port with this role.

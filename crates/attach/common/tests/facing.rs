@@ -30,6 +30,25 @@ name = "eth0"
 role = "uplink"
 "#;
 
+/// Every VM has ports of its own, on both sides.
+const OWN_PORTS: &str = r#"
+attachment = "dpdk"
+[daemon]
+attach_socket = "attach.sock"
+[[tenant]]
+name = "alice"
+[[tenant.vm]]
+name = "web"
+addresses = ["10.0.0.1"]
+[[port]]
+name = "vhost0"
+tenant = "alice"
+vm = "web"
+[[port]]
+name = "eth0"
+role = "uplink"
+"#;
+
 const ASKED: Disposition = Disposition::Drop(Reason::NoChannel);
 
 struct Switch {
@@ -39,10 +58,14 @@ struct Switch {
 
 impl Switch {
     fn new(config: &str) -> Self {
+        Self::of(Kind::Xsk, config)
+    }
+
+    fn of(kind: Kind, config: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p4shield.toml");
         std::fs::write(&path, config).unwrap();
-        let options = Options { config: path, kind: Kind::Xsk, application: "facing".into() };
+        let options = Options { config: path, kind, application: "facing".into() };
         Self { session: Session::start(options).unwrap(), _folder: folder }
     }
 
@@ -136,4 +159,35 @@ fn a_port_of_unknown_role_judges_nothing_at_first() {
     let mut uplink = switch.receive("eth0");
     assert_eq!(to(&mut unknown, 2), Disposition::Pass);
     assert_eq!(to(&mut uplink, 2), ASKED);
+}
+
+#[test]
+fn other_ports_rest_while_vms_have_lanes_on_both_sides() {
+    let switch = Switch::of(Kind::Dpdk, OWN_PORTS);
+    let (mut uplink, mut shared) = (switch.receive("eth0"), switch.receive("eth1"));
+    let judges = |lane: &mut Lane<Vec<u8>>| {
+        lane.check(0);
+        lane.judges()
+    };
+    assert!(judges(&mut uplink) && judges(&mut shared));
+    let port = switch.up("vhost0");
+    let transmit = switch.session.transmit_lane::<Vec<u8>>(port, 0).expect("a VM's port");
+    assert!(judges(&mut uplink), "the VM may still send from another port");
+    let mut own = switch.session.lane(port, 0);
+    assert!(!judges(&mut uplink) && !judges(&mut shared) && judges(&mut own));
+    assert!(!judges(&mut switch.receive("eth2")), "a lane that came after it");
+    drop(transmit);
+    assert!(judges(&mut uplink) && judges(&mut shared));
+    assert_eq!(to(&mut uplink, 1), ASKED);
+}
+
+#[test]
+fn lanes_that_wake_p4_vms_do_not_rest() {
+    let switch = Switch::new(&OWN_PORTS.replace("\"dpdk\"", "\"xsk\""));
+    let mut uplink = switch.receive("eth0");
+    let port = switch.up("vhost0");
+    let _transmit = switch.session.transmit_lane::<Vec<u8>>(port, 0).expect("a VM's port");
+    let _own = switch.session.lane::<Vec<u8>>(port, 0);
+    uplink.check(0);
+    assert!(uplink.judges());
 }

@@ -3,9 +3,11 @@
 //! The status of switches and their ports (such as why a port is not mediated) comes from
 //! `switches::registry`, which records what the libraries in switches report.
 
-use crate::config;
+use crate::config::{self, Attachment};
 use crate::state::DaemonState;
-use crate::status::{DirectionStatus, InfoStatus, State, Status, TenantStatus, Unowned, VmStatus};
+use crate::status::{
+    DirectionStatus, InfoStatus, IngressRule, PortStatus, State, Status, TenantStatus, Unowned, VmStatus,
+};
 use crate::supervisor::SupervisorReport;
 use crate::text::hex;
 use crate::totals::Totals;
@@ -19,8 +21,10 @@ impl DaemonState {
     /// Returns the present status of everything.
     pub(crate) fn status(&self) -> Status {
         let totals = self.attachment.totals();
-        let tenants: Vec<_> = (0..self.supervisors.len()).map(|t| self.tenant_status(t, &totals)).collect();
         let (wires, switches) = (self.attachment.wires(), self.attachment.switches());
+        let ports: Vec<_> = switches.connected.iter().flat_map(|s| &s.ports).collect();
+        let tenant = |t| self.tenant_status(t, &totals, &ports);
+        let tenants: Vec<_> = (0..self.supervisors.len()).map(tenant).collect();
         let mut advice: Vec<_> = tenants.iter().flat_map(TenantStatus::advice).collect();
         for side in wires.iter().flat_map(|w| [&w.vm, &w.switch]) {
             if let Some(remark) = side.remark.as_ref().filter(|_| !side.up) {
@@ -44,7 +48,7 @@ impl DaemonState {
         }
     }
 
-    fn tenant_status(&self, t: usize, totals: &Totals) -> TenantStatus {
+    fn tenant_status(&self, t: usize, totals: &Totals, ports: &[&PortStatus]) -> TenantStatus {
         let (tenant, report) = (&self.config.tenants[t], self.supervisors[t].report().clone());
         let vm = |(v, vm): (usize, &config::Vm)| {
             let p4vm = report.p4vm.as_ref().and_then(|p| p.vms.iter().find(|p| usize::from(p.vm) == v));
@@ -52,8 +56,15 @@ impl DaemonState {
                 skipped: tenant.skips(v, d),
                 ..direction_status(&report, v, d, &totals.tally(t, v, d), p4vm)
             };
+            let is_vms =
+                |p: &&PortStatus| (&p.tenant, &p.vm) == (&Some(tenant.name.clone()), &Some(vm.name.clone()));
+            let rule = match self.config.attachment {
+                Attachment::Wire => IngressRule::OwnPort,
+                Attachment::Dpdk | Attachment::Xsk => IngressRule::of(ports.iter().copied().filter(is_vms)),
+            };
             VmStatus {
                 name: vm.name.clone(),
+                ingress_rule: rule,
                 info: info_status(vm.info_page.is_some(), p4vm),
                 log_records: p4vm.map_or(0, |p| p.log_records),
                 ingress: direction(Direction::Ingress),

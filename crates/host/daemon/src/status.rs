@@ -96,12 +96,35 @@ pub struct VmStatus {
     pub name: String,
     /// State of its information.
     pub info: InfoStatus,
+    /// Where its ingress program judges.
+    #[serde(default)]
+    pub ingress_rule: IngressRule,
     /// Records that the P4 VM published in its log.
     pub log_records: u64,
     /// Packets towards it.
     pub ingress: DirectionStatus,
     /// Packets from it.
     pub egress: DirectionStatus,
+}
+
+/// Where a VM's ingress program judges; docs/decisions/010 has the rule.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IngressRule {
+    /// At the VM's own port: whatever is delivered to the VM.
+    OwnPort,
+    /// At the ports where packets arrive: those with one of the VM's addresses.
+    #[default]
+    Arrival,
+}
+
+impl IngressRule {
+    /// Returns the rule for a VM with these ports at switches.
+    pub(crate) fn of<'a>(ports: impl Iterator<Item = &'a PortStatus>) -> Self {
+        let mut ports = ports.filter(|port| port.mediated).peekable();
+        let has_one = ports.peek().is_some();
+        if has_one && ports.all(|port| port.transmit_queues > 0) { Self::OwnPort } else { Self::Arrival }
+    }
 }
 
 /// In-VM information, as the P4 VM sees it.
@@ -351,6 +374,16 @@ mod tests {
         }
         let fine = TenantStatus { state: State::Running, ..TenantStatus::default() };
         assert_eq!(fine.advice(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_vms_rule_follows_from_all_its_ports() {
+        let port =
+            |transmit_queues, mediated| PortStatus { transmit_queues, mediated, ..PortStatus::default() };
+        let rule = |ports: &[PortStatus]| IngressRule::of(ports.iter());
+        assert_eq!(rule(&[]), IngressRule::Arrival);
+        assert_eq!(rule(&[port(1, true), port(2, true), port(0, false)]), IngressRule::OwnPort);
+        assert_eq!(rule(&[port(1, true), port(0, true)]), IngressRule::Arrival);
     }
 
     #[test]

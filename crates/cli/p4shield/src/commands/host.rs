@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use p4shield_daemon::status::{DirectionStatus, State, Status};
+use p4shield_daemon::status::{DirectionStatus, IngressRule, State, Status};
 use p4shield_daemon::{SwitchStatus, api};
 
 use p4shield_console::{Exit, Refused, output};
@@ -197,14 +197,18 @@ fn show(s: &Status) {
         for vm in &t.vms {
             output::line(format_args!(
                 "  VM {}: information {} ({} snapshots, {} forged, {} replayed, {} times stale), \
-                 {} log records",
+                 {} log records; ingress is judged {}",
                 vm.name,
                 vm.info.status,
                 vm.info.accepted,
                 vm.info.forged,
                 vm.info.replayed,
                 vm.info.stale,
-                vm.log_records
+                vm.log_records,
+                match vm.ingress_rule {
+                    IngressRule::OwnPort => "at the VM's own port",
+                    IngressRule::Arrival => "by address, where packets arrive",
+                }
             ));
             show_direction("ingress", &vm.ingress);
             show_direction("egress", &vm.egress);

@@ -1,4 +1,5 @@
-//! Compiles the tap `src/bpf/tap.bpf.c` with its headers to `$OUT_DIR/tap.bpf.o`, which `src/tap/mod.rs` embeds.
+//! Compiles the tap `src/bpf/tap.bpf.c` with its headers to `$OUT_DIR/tap.bpf.o`, which `src/tap/mod.rs`
+//! embeds.
 
 use std::path::PathBuf;
 use std::process::Command;

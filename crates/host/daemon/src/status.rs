@@ -107,7 +107,7 @@ pub struct VmStatus {
     pub egress: DirectionStatus,
 }
 
-/// Where a VM's ingress program judges; docs/decisions/010 has the rule.
+/// Where a VM's ingress program judges; docs/decisions/010-one-rule-for-what-is-judged.md.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IngressRule {

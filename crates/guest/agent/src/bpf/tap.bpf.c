@@ -5,8 +5,8 @@
 // The auditor compares these sums with those that the P4 VM published. The tap must count exactly the frames
 // that a mediator submits (p4shield_mediator::Kind: at the VM's own port all except ARP and neighbour
 // discovery; on a shared port IP with one of the VM's addresses on the VM's side), and digest them like
-// p4shield_seal::PacketDigest. A P4 VM's record covers "the first n packets", so the tap stores the running sum
-// after each recent packet, and the auditor looks up that of n.
+// p4shield_seal::PacketDigest. A P4 VM's record covers "the first n packets", so the tap stores the running
+// sum after each recent packet, and the auditor looks up that of n.
 //
 // tap/maps.rs repeats the layouts of the maps; tap/tests.rs compares the rules with those in Rust.
 

@@ -33,7 +33,8 @@ impl Setup<Options> {
         self
     }
 
-    /// Starts it inside `ns`, with one bridge ([`OpenVswitch::BRIDGE`]) on the userspace datapath and no ports.
+    /// Starts it inside `ns`, with one bridge ([`OpenVswitch::BRIDGE`]) on the userspace datapath and no
+    /// ports.
     ///
     /// # Errors
     /// A part of it does not start; with the end of the switch's log.

@@ -7,6 +7,7 @@ export PATH="$HOME/.cargo/bin:$PATH"
 
 if [ ! -d "${P4C_TESTDATA:-}" ]; then
   echo "skipped: P4C_TESTDATA names no folder of p4c's testdata"
+  if [ "${P4SHIELD_REQUIRE:-}" = all ] && [[ ",${P4SHIELD_LACKS:-}," != *,p4c-testdata,* ]]; then exit 1; fi
   exit 0
 fi
 functions=(--functions crates/lang/stf/tests/externs)

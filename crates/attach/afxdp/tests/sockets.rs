@@ -1,12 +1,10 @@
 //! Sockets of the kernel: one UMEM for several interfaces and queues, which come and go.
 
-#![allow(clippy::print_stdout, reason = "skipped tests say so")]
-
 use p4shield_afxdp::{FramePool, Mode, Port, Socket, SocketConfig, Umem, UmemConfig};
 use p4shield_testbed::NetNs;
 
 fn usable() -> bool {
-    p4shield_testbed::usable().map_err(|why| println!("skipped: {why}")).is_ok()
+    p4shield_testbed::usable().map_err(|why| p4shield_need::skip("machine", why)).is_ok()
 }
 
 fn index(ns: &NetNs, name: &str) -> u32 {

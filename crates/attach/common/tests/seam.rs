@@ -290,7 +290,7 @@ fn random_messages_close_only_their_connection() {
 #[test]
 fn switches_of_other_users_are_refused() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can change its user");
+        p4shield_need::skip("root", "only root can change its user");
         return;
     }
     let cloud = Cloud::new();
@@ -311,7 +311,7 @@ fn switches_of_other_users_are_refused() {
 #[test]
 fn one_users_switches_leave_room_for_anothers() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can change its user");
+        p4shield_need::skip("root", "only root can change its user");
         return;
     }
     let cloud = Cloud::new();

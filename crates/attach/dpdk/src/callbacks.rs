@@ -118,7 +118,7 @@ mod tests {
         for file in ["/usr/bin/dpdk-testpmd", "/usr/lib/openvswitch-switch-dpdk/ovs-vswitchd-dpdk", "/bin/sh"]
         {
             let Ok(bytes) = std::fs::read(file) else {
-                println!("skipped: {file} is not installed");
+                p4shield_need::skip("dpdk", format_args!("{file} is not installed"));
                 continue;
             };
             assert!(!receives_silently(&bytes).unwrap(), "{file}");

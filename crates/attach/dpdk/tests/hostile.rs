@@ -8,9 +8,6 @@ use common::switch::{free_buffers, last_tally, nowhere, testpmd, wait_sent};
 use p4shield_testbed::dpdk::Testpmd;
 use std::time::Duration;
 
-/// Environment variable that asks for ten million packets in all, and for the rates.
-const LONG: &str = "P4SHIELD_LONG";
-
 const MOODS: [Mood; 5] = [Mood::Stops, Mood::Spins, Mood::Garbage, Mood::Twice, Mood::NeverAsked];
 
 fn pass(_: &[u8]) -> Does {
@@ -104,10 +101,6 @@ fn a_hostile_p4_vm_costs_no_buffer_and_no_neighbours_packet() {
 /// Ten million packets, and the rate of the other tenant's packets against that before.
 #[test]
 fn ten_million_packets() {
-    if std::env::var_os(LONG).is_none() {
-        println!("skipped: takes a minute; set {LONG}=1");
-        return;
-    }
     let (ns, mut total) = (nowhere(), 0);
     for mood in MOODS {
         let cloud = Cloud::new("1ms", "");

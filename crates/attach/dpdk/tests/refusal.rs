@@ -101,7 +101,7 @@ fn members_of_a_bonding_device_are_mediated_once() {
     let ns = nowhere();
     let setup = testpmd(&cloud).vdev("net_null0").vdev("net_bonding0,mode=1,slave=net_null0");
     let Ok(mut testpmd) = setup.start(&ns) else {
-        println!("skipped: this DPDK has no bonding device");
+        p4shield_need::skip("bonding", "this DPDK has no bonding device");
         return;
     };
     daemon.wait_lanes(1);

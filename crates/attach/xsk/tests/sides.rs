@@ -1,8 +1,6 @@
 //! Which side of a port judges packets: Open vSwitch between two VMs and the host itself, whose packets
 //! enter at a port that is not an AF_XDP socket.
 
-#![allow(clippy::print_stdout, reason = "skipped tests say so")]
-
 mod common;
 
 use std::collections::BTreeMap;
@@ -22,7 +20,7 @@ const BOTH: &str = "[[port]]\nname = \"s0\"\ntenant = \"alice\"\nvm = \"one\"\n\
 const HOST: &str = "10.9.3.9";
 
 fn usable() -> bool {
-    OpenVswitch::usable().map_err(|why| println!("skipped: {why}")).is_ok()
+    OpenVswitch::usable().map_err(|why| p4shield_need::skip("openvswitch", why)).is_ok()
 }
 
 fn switch(scene: &Scene, cloud: &Cloud) -> OpenVswitch {

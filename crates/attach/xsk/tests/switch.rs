@@ -1,7 +1,5 @@
 //! Debian's Open vSwitch with AF_XDP ports, unmodified, with the library preloaded.
 
-#![allow(clippy::print_stdout, reason = "skipped tests say so")]
-
 mod common;
 
 use std::ffi::OsStr;
@@ -15,7 +13,7 @@ use p4shield_testbed::{Closed, OpenVswitch, wait_until};
 const SIZES: [usize; 5] = [1, 100, 1_448, 65_536, 500_000];
 
 fn usable() -> bool {
-    OpenVswitch::usable().map_err(|why| println!("skipped: {why}")).is_ok()
+    OpenVswitch::usable().map_err(|why| p4shield_need::skip("openvswitch", why)).is_ok()
 }
 
 /// Starts a switch between the two VMs.

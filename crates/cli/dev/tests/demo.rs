@@ -1,7 +1,5 @@
 //! A demo that loses a part names the part and its exit status, instead of reporting a failed claim.
 
-#![allow(clippy::print_stdout, reason = "skipped tests say so")]
-
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -51,7 +49,7 @@ fn without(program: &str, argument: &str) -> String {
 fn usable() -> bool {
     let missing = p4shield_testbed::usable().err();
     if let Some(why) = &missing {
-        println!("skipped: {why}");
+        p4shield_need::skip("machine", why);
     }
     missing.is_none()
 }
@@ -59,7 +57,7 @@ fn usable() -> bool {
 #[test]
 fn a_demo_names_the_switch_that_died() {
     if process::find("ovs-vswitchd").is_none() {
-        println!("skipped: without Open vSwitch the demo's switch is the kernel's");
+        p4shield_need::skip("openvswitch", "without Open vSwitch the demo's switch is the kernel's");
         return;
     }
     if usable() {

@@ -1,7 +1,5 @@
 //! TransP4's experiments in small, as a user runs them. The tests check results, never times.
 
-#![allow(clippy::print_stdout, reason = "skipped tests say so")]
-
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -16,7 +14,7 @@ static ONE: Mutex<()> = Mutex::new(());
 /// Runs an experiment and returns its report; `None` if the machine cannot.
 fn bench(arguments: &[&str]) -> Option<Value> {
     if let Err(why) = p4shield_bench::xsk::usable() {
-        println!("skipped: {why}");
+        p4shield_need::skip("machine", why);
         return None;
     }
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,7 +58,7 @@ fn a_program_sheds_load_and_readmits_it() {
 #[test]
 fn an_interrupted_experiment_leaves_nothing_behind() {
     if let Err(why) = p4shield_bench::xsk::usable() {
-        println!("skipped: {why}");
+        p4shield_need::skip("machine", why);
         return;
     }
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);

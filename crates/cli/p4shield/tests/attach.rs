@@ -19,10 +19,9 @@ fn json(output: &Output) -> serde_json::Value {
 
 /// Returns a root folder of a Debian with Open vSwitch over DPDK and P4 Shield; `None` if that package is
 /// missing.
-#[expect(clippy::print_stdout, reason = "how a test says that it was skipped")]
 fn host() -> Option<TempDir> {
     if !Path::new(OVS_DPDK).exists() || !Path::new(UNIT).exists() {
-        println!("skipped: the package openvswitch-switch-dpdk is not installed");
+        p4shield_need::skip("openvswitch-dpdk", "the package openvswitch-switch-dpdk is not installed");
         return None;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -69,7 +69,7 @@ fn the_verifiers_refusal_names_the_instruction() {
     let clang =
         Command::new("clang").args(["-O2", "-target", "bpf", "-c", "-o"]).args([&object, &source]).status();
     if !clang.is_ok_and(|s| s.success()) {
-        println!("skipped: no clang compiles for bpf");
+        p4shield_need::skip("clang", "no clang compiles for bpf");
         return;
     }
     let judged = p4shield(&["verify", object.to_str().unwrap()]);

@@ -12,11 +12,10 @@ fn program(ending: &str) -> String {
     folder.join("functions").with_extension(ending).display().to_string()
 }
 
-#[expect(clippy::print_stdout, reason = "how a test says that it was skipped")]
 fn no_clang() -> bool {
     let missing = !Command::new("clang").arg("--version").output().is_ok_and(|run| run.status.success());
     if missing {
-        println!("skipped: clang is not installed");
+        p4shield_need::skip("clang", "clang is not installed");
     }
     missing
 }

@@ -1,8 +1,6 @@
 //! Zero-copy: P4 VMs read packets in the switch's memory. Debian's Open vSwitch with AF_XDP ports, the daemon
 //! and its P4 VMs run as an operator runs them. The kernel reports which process maps which packet memory.
 
-#![allow(clippy::print_stdout, reason = "skipped tests say so")]
-
 mod common;
 
 use std::collections::BTreeSet;
@@ -80,7 +78,7 @@ struct Cloud {
 }
 
 fn usable() -> bool {
-    OpenVswitch::usable().map_err(|why| println!("skipped: {why}")).is_ok()
+    OpenVswitch::usable().map_err(|why| p4shield_need::skip("openvswitch", why)).is_ok()
 }
 
 impl Cloud {

@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn another_user_is_refused_whatever_the_sockets_mode() {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: only root can change its user");
+            p4shield_need::skip("root", "only root can change its user");
             return;
         }
         let path = std::env::temp_dir().join(format!("p4shield-rt-api-user-{}.sock", std::process::id()));

@@ -20,11 +20,10 @@ struct Database {
 
 impl Database {
     /// Starts the server. Without the package, prints that the test is skipped and returns `None`.
-    #[expect(clippy::print_stdout, reason = "tests print what they skip")]
     fn start() -> Option<Self> {
         let schema = Path::new("/usr/share/openvswitch/vswitch.ovsschema");
         if find("ovsdb-server").is_none() || !schema.exists() {
-            println!("skipped: the package openvswitch-switch is not installed");
+            p4shield_need::skip("openvswitch", "the package openvswitch-switch is not installed");
             return None;
         }
         let folder = leftover::folder("ovsdb").unwrap();
@@ -151,7 +150,7 @@ impl FakeServer {
     fn serve(&self, output: &[u8]) -> UnixStream {
         let (mut client, _) = self.listener.accept().unwrap();
         client.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        let request = read_until(&mut client, b"\"id\":1,");
+        let request = read_message(&mut client);
         assert!(request.contains("\"method\":\"monitor\"") && request.contains("external_ids"), "{request}");
         // The client may have closed the connection already.
         let _ = client.write_all(output);
@@ -159,17 +158,13 @@ impl FakeServer {
     }
 }
 
-/// Reads the client's output until it contains `end`.
-fn read_until(client: &mut UnixStream, end: &[u8]) -> String {
+/// Reads one message of the client.
+fn read_message(client: &mut UnixStream) -> String {
     let (mut text, mut byte) = (Vec::new(), [0]);
-    while !text.windows(end.len()).any(|w| w == end) {
+    while serde_json::from_slice::<serde_json::Value>(&text).is_err() {
         client.read_exact(&mut byte).unwrap();
         text.push(byte[0]);
     }
-    // The rest of the message, which was sent at once.
-    client.set_nonblocking(true).unwrap();
-    let _ = client.read_to_end(&mut text);
-    client.set_nonblocking(false).unwrap();
     String::from_utf8(text).unwrap()
 }
 
@@ -204,7 +199,7 @@ fn echoes_are_answered_and_changes_are_signalled() {
     let mut client = server.serve(GOOD);
     until(&monitor, "the first answer", |s| s.interface("good").is_some());
     client.write_all(br#"{"method":"echo","params":["ping"],"id":"e7"}"#).unwrap();
-    let answer = read_until(&mut client, b"e7");
+    let answer = read_message(&mut client);
     assert!(answer.contains(r#""result":["ping"]"#), "{answer}");
     assert!(!monitor.wait(Some(Duration::ZERO)), "an echo is no change");
     let update = br#"{"method":"update",

@@ -70,7 +70,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 fn suite(mode: Mode) {
     let Some(folder) = std::env::var_os("BPF_CONFORMANCE") else {
-        println!("skipped: set BPF_CONFORMANCE to the tests folder of bpf_conformance");
+        p4shield_need::skip("bpf-conformance", "set BPF_CONFORMANCE to the tests folder of bpf_conformance");
         return;
     };
     let mut passed = 0;

@@ -105,7 +105,15 @@ impl Database {
     /// # Errors
     /// The command fails.
     pub fn ofctl(&self, command: &str, words: &[&str]) -> Result<String> {
-        let management = format!("unix:{}", self.dir.path().join(format!("{BRIDGE}.mgmt")).display());
+        self.ofctl_of(BRIDGE, command, words)
+    }
+
+    /// Runs `ovs-ofctl COMMAND` for another bridge.
+    ///
+    /// # Errors
+    /// The command fails.
+    pub fn ofctl_of(&self, bridge: &str, command: &str, words: &[&str]) -> Result<String> {
+        let management = format!("unix:{}", self.dir.path().join(format!("{bridge}.mgmt")).display());
         run(Command::new("ovs-ofctl").arg(PATIENCE).args([command, &management]).args(words))
     }
 

@@ -87,7 +87,7 @@ mod tests {
 
     fn forwards(start: fn(&NetNs) -> Result<Switch>) {
         if let Err(why) = crate::usable() {
-            println!("skipped: {why}");
+            p4shield_need::skip("machine", why);
             return;
         }
         let [host, a, b] = ["host", "a", "b"].map(|n| NetNs::create(n).unwrap());
@@ -109,7 +109,7 @@ mod tests {
     #[test]
     fn open_vswitch_forwards() {
         if find("ovs-vswitchd").is_none() {
-            println!("skipped: the package openvswitch-switch is not installed");
+            p4shield_need::skip("openvswitch", "the package openvswitch-switch is not installed");
             return;
         }
         forwards(Switch::start);

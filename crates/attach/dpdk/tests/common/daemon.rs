@@ -324,10 +324,9 @@ fn offend(line: &Line, mood: u8) {
 }
 
 /// Whether the machine can run a test over a DPDK program; says why not.
-#[allow(clippy::print_stdout, reason = "a test says that it was skipped")]
 pub(crate) fn usable(what: Result<(), String>) -> bool {
     if let Err(why) = &what {
-        println!("skipped: {why}");
+        p4shield_need::skip("machine", why);
     }
     what.is_ok()
 }

@@ -34,7 +34,7 @@ pub fn usable() -> bool {
     match p4shield_testbed::usable() {
         Ok(()) => true,
         Err(why) => {
-            println!("skipped: {why}");
+            p4shield_need::skip("machine", why);
             false
         }
     }

@@ -5,8 +5,6 @@
 //! Each carries connections between two VMs while a program drops one packet in 256. Afterwards the
 //! library and the application account for every frame.
 
-#![allow(clippy::print_stdout, reason = "skipped tests say so")]
-
 #[path = "../common/mod.rs"]
 mod common;
 mod forwarder;
@@ -53,7 +51,7 @@ fn ports(zero_copy: [&str; 2]) -> String {
 /// place.
 fn carries_with(arguments: &[&str], tables: &str, zero_copy: u32) -> Option<Forwarder> {
     if let Err(why) = Forwarder::usable() {
-        println!("skipped: {why}");
+        p4shield_need::skip("machine", why);
         return None;
     }
     let _alone = alone();
@@ -125,7 +123,7 @@ fn an_application_without_need_wakeup_is_mediated() {
 #[test]
 fn filling_foreign_frames_is_refused_and_reported() {
     if let Err(why) = Forwarder::usable() {
-        println!("skipped: {why}");
+        p4shield_need::skip("machine", why);
         return;
     }
     let _alone = alone();
@@ -155,7 +153,7 @@ fn has_multi_buffer() -> bool {
 #[test]
 fn multi_buffer_packets_are_mediated() {
     if !has_multi_buffer() {
-        println!("skipped: AF_XDP has multi-buffer packets since Linux 6.6");
+        p4shield_need::skip("multi-buffer", "AF_XDP has multi-buffer packets since Linux 6.6");
         return;
     }
     if let Some(mut forwarder) = carries(&["--wait=poll", "--jumbo"]) {
@@ -193,7 +191,7 @@ fn unsuitable_umems_get_header_copies() {
 #[test]
 fn other_ports_cannot_join_a_umem_that_a_p4_vm_reads() {
     if let Err(why) = Forwarder::usable() {
-        println!("skipped: {why}");
+        p4shield_need::skip("machine", why);
         return;
     }
     let _alone = alone();
@@ -208,7 +206,7 @@ fn other_ports_cannot_join_a_umem_that_a_p4_vm_reads() {
 #[test]
 fn testpmd_over_net_af_xdp_is_mediated() {
     if let Err(why) = Testpmd::usable() {
-        println!("skipped: {why}");
+        p4shield_need::skip("dpdk", why);
         return;
     }
     let _alone = alone();
@@ -241,11 +239,14 @@ fn testpmd_over_net_af_xdp_is_mediated() {
 fn qemus_af_xdp_netdev_is_mediated() {
     let help = Command::new("qemu-system-x86_64").args(["-netdev", "help"]).output();
     let Ok(help) = help else {
-        println!("skipped: QEMU is not installed");
+        p4shield_need::skip("qemu", "QEMU is not installed");
         return;
     };
     if !String::from_utf8_lossy(&help.stdout).lines().any(|l| l.trim() == "af-xdp") {
-        println!("skipped: this QEMU has no netdev af-xdp (QEMU 8.2 has; Debian 12 has 7.2)");
+        p4shield_need::skip(
+            "qemu-af-xdp",
+            "this QEMU has no netdev af-xdp (QEMU 8.2 has; Debian 12 has 7.2)",
+        );
         return;
     }
     let (scene, cloud) = (Scene::new(), Cloud::new("drop", "50ms"));

@@ -38,7 +38,7 @@ fn run_application(
     meanwhile: impl FnOnce(&Daemon),
 ) -> Option<(String, String)> {
     if let Err(why) = p4shield_testbed::usable() {
-        println!("skipped: {why}");
+        p4shield_need::skip("machine", why);
         return None;
     }
     let ns = NetNs::create("xskset").unwrap();
@@ -138,7 +138,10 @@ fn tx_metadata_reaches_the_interface() {
     let Some((plain, _)) = run_application("metadata", "drop", false, |_| {}) else { return };
     let answer = |said: &str| said.lines().find(|l| l.starts_with("metadata")).map(str::to_owned);
     if answer(&plain).is_none_or(|a| a.contains("refused")) {
-        println!("skipped: this kernel takes no transmit metadata in copy mode: {plain}");
+        p4shield_need::skip(
+            "transmit-metadata",
+            format_args!("this kernel takes no transmit metadata in copy mode: {plain}"),
+        );
         return;
     }
     let Some((output, log)) = application("metadata", "drop") else { return };

@@ -1,7 +1,5 @@
 //! Two threads for one socket: one sleeps in `poll` while the other moves the packets it waits for.
 
-#![allow(clippy::print_stdout, reason = "skipped tests say so")]
-
 #[path = "../common/mod.rs"]
 mod common;
 
@@ -20,7 +18,7 @@ const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/threads/pollers
 #[test]
 fn a_sleeping_thread_wakes_for_another_threads_packets() {
     if let Err(why) = p4shield_testbed::usable() {
-        println!("skipped: {why}");
+        p4shield_need::skip("machine", why);
         return;
     }
     if !Path::new("/usr/include/xdp/xsk.h").is_file() {

@@ -22,7 +22,7 @@ static ONE: Mutex<()> = Mutex::new(());
 #[test]
 fn an_auditor_in_a_guest_exposes_a_plain_switch() {
     if let Err(why) = Cloud::usable(Attached::No) {
-        println!("skipped: {why}");
+        p4shield_need::skip("guest", why);
         return;
     }
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +51,7 @@ fn an_auditor_in_a_guest_exposes_a_plain_switch() {
 #[test]
 fn a_guest_sheds_new_connections_while_its_tcp_memory_is_short() {
     if let Err(why) = Cloud::usable(Attached::Dpdk) {
-        println!("skipped: {why}");
+        p4shield_need::skip("guest", why);
         return;
     }
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn clsact_filters_are_attached_and_removed() {
         if let Err(why) = p4shield_testbed::usable() {
-            println!("skipped: {why}");
+            p4shield_need::skip("machine", why);
             return;
         }
         let (a, b) = (NetNs::create("agent-clsact").unwrap(), NetNs::create("agent-clsact").unwrap());

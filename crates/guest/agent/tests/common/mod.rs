@@ -7,6 +7,5 @@ pub(crate) mod world;
 
 /// Returns whether the tests may create network namespaces, and prints the reason if not.
 pub(crate) fn usable() -> bool {
-    #[expect(clippy::print_stdout, reason = "a skipped test prints the reason")]
-    p4shield_testbed::usable().inspect_err(|why| println!("skipped: {why}")).is_ok()
+    p4shield_testbed::usable().inspect_err(|why| p4shield_need::skip("machine", why)).is_ok()
 }

@@ -306,14 +306,14 @@ fn ports_in_status() {
 
 fn database() {
     if let Err(why) = p4shield_testbed::usable() {
-        println!("skipped: {why}");
+        p4shield_need::skip("machine", why);
         return;
     }
     let ns = NetNs::create("host-ovsdb").unwrap();
     let database = match Database::start(&ns) {
         Ok(database) => database,
         Err(e) => {
-            println!("skipped: {e}");
+            p4shield_need::skip("machine", e);
             return;
         }
     };

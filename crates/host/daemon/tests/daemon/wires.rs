@@ -145,7 +145,7 @@ impl Flow {
 
 fn killed_on_a_wire() {
     if let Err(why) = p4shield_testbed::usable() {
-        println!("skipped: {why}");
+        p4shield_need::skip("machine", why);
         return;
     }
     let mut cloud = Cloud::new();
@@ -175,7 +175,7 @@ fn killed_on_a_wire() {
 
 fn killed_daemon() {
     if let Err(why) = p4shield_testbed::usable() {
-        println!("skipped: {why}");
+        p4shield_need::skip("machine", why);
         return;
     }
     let mut cloud = Cloud::new();

@@ -38,7 +38,7 @@ macro_rules! host {
         match crate::host::missing() {
             None => crate::host::Host::new(),
             Some(why) => {
-                println!("skipped: {why}");
+                p4shield_need::skip("machine", why);
                 return;
             }
         }

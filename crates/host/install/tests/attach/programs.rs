@@ -24,7 +24,7 @@ fn real(kind: PreloadedAttachment, words: &[&str]) -> Report {
 #[test]
 fn testpmd_calls_receive_callbacks() {
     if find("dpdk-testpmd").is_none() {
-        println!("skipped: the package dpdk-dev is not installed");
+        p4shield_need::skip("dpdk", "the package dpdk-dev is not installed");
         return;
     }
     let report = real(PreloadedAttachment::Dpdk, &["dpdk-testpmd", "--vdev=net_null0", "--", "-i"]);
@@ -43,7 +43,7 @@ fn testpmd_calls_receive_callbacks() {
 fn open_vswitch_without_dpdk_is_refused_with_a_remedy() {
     let program = Path::new("/usr/lib/openvswitch-switch/ovs-vswitchd");
     if !program.exists() {
-        println!("skipped: the package openvswitch-switch is not installed");
+        p4shield_need::skip("openvswitch", "the package openvswitch-switch is not installed");
         return;
     }
     let host = host!();
@@ -86,7 +86,7 @@ fn dpdk_inside_the_program_is_refused() {
 fn the_real_dpdk_inside_a_program_is_refused() {
     let folder = run(Command::new("pkg-config").args(["--variable=libdir", "libdpdk"])).unwrap_or_default();
     if !Path::new(folder.trim()).join("librte_eal.a").exists() {
-        println!("skipped: the package libdpdk-dev is not installed");
+        p4shield_need::skip("dpdk", "the package libdpdk-dev is not installed");
         return;
     }
     let host = host!();

@@ -75,7 +75,7 @@ fn an_afxdp_switch_is_attached_with_its_own_library() {
 fn systemd_accepts_the_unit_with_the_drop_in() {
     let host = host!();
     if find("systemd-analyze").is_none() {
-        println!("skipped: there is no systemd-analyze");
+        p4shield_need::skip("systemd", "there is no systemd-analyze");
         return;
     }
     apply(&host.examine(), false).unwrap();
@@ -96,7 +96,7 @@ fn systemd_accepts_the_unit_with_the_drop_in() {
 fn the_drop_in_causes_no_ordering_cycle_at_boot() {
     let host = host!();
     if find("systemd-analyze").is_none() {
-        println!("skipped: there is no systemd-analyze");
+        p4shield_need::skip("systemd", "there is no systemd-analyze");
         return;
     }
     let unit =
@@ -261,7 +261,7 @@ fn a_missing_daemon_is_reported_as_a_note() {
 fn hw_offload_in_the_database_is_refused() {
     let host = host!();
     if let Err(why) = p4shield_testbed::usable() {
-        println!("skipped: {why}");
+        p4shield_need::skip("machine", why);
         return;
     }
     let ns = NetNs::create("ovsdb").unwrap();
@@ -287,7 +287,7 @@ fn the_packages_files_are_unchanged() {
     let host = host!();
     apply(&host.examine(), false).unwrap();
     if find("dpkg").is_none() {
-        println!("skipped: there is no dpkg");
+        p4shield_need::skip("dpkg", "there is no dpkg");
         return;
     }
     let changed = run(Command::new("dpkg").args(["--verify", "openvswitch-switch-dpdk"])).unwrap();

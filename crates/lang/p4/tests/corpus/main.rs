@@ -24,7 +24,7 @@ impl Resolver for Files {
 fn testdata() -> Option<PathBuf> {
     let found = std::env::var_os("P4C_TESTDATA").map(PathBuf::from).filter(|p| p.is_dir());
     if found.is_none() {
-        println!("skipped: P4C_TESTDATA names no folder");
+        p4shield_need::skip("p4c-testdata", "P4C_TESTDATA names no folder");
     }
     found
 }

@@ -105,7 +105,7 @@ mod tests {
     #[test]
     fn open_vswitch_over_dpdk_forwards() {
         if let Err(why) = OpenVswitch::usable() {
-            println!("skipped: {why}");
+            p4shield_need::skip("openvswitch", why);
             return;
         }
         let [host, a, _b] = world().unwrap();
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn an_invalid_device_is_an_error_with_the_log() {
         if let Err(why) = OpenVswitch::usable() {
-            println!("skipped: {why}");
+            p4shield_need::skip("openvswitch", why);
             return;
         }
         let host = NetNs::create("host").unwrap();

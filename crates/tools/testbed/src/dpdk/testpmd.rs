@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn testpmd_forwards_and_counts() {
         if let Err(why) = Testpmd::usable() {
-            println!("skipped: {why}");
+            p4shield_need::skip("dpdk", why);
             return;
         }
         let [host, a, _b] = world().unwrap();
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn an_invalid_device_is_an_error_with_the_reason() {
         if let Err(why) = Testpmd::usable() {
-            println!("skipped: {why}");
+            p4shield_need::skip("dpdk", why);
             return;
         }
         let host = NetNs::create("host").unwrap();

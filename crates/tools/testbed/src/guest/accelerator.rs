@@ -64,7 +64,7 @@ mod tests {
     #[test]
     fn the_probe_distinguishes_working_accelerators() {
         if find(super::super::PROGRAM).is_none() {
-            println!("skipped: QEMU (package qemu-system-x86) is missing");
+            p4shield_need::skip("qemu", "QEMU (package qemu-system-x86) is missing");
             return;
         }
         assert!(runs("tcg"), "software emulation runs everywhere");

@@ -90,7 +90,7 @@ mod tests {
         let Ok(mut child) =
             Command::new("busybox").args(&list[..2]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
         else {
-            println!("skipped: busybox (package busybox-static) is missing");
+            p4shield_need::skip("qemu", "busybox (package busybox-static) is missing");
             return;
         };
         child.stdin.take().unwrap().write_all(&bytes).unwrap();

@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn a_guest_boots_runs_programs_and_shares_a_page() {
         if let Err(why) = Guest::usable() {
-            println!("skipped: {why}");
+            p4shield_need::skip("qemu", why);
             return;
         }
         let dir = folder("page").unwrap();
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn a_guest_is_reached_through_open_vswitch() {
         if let Err(why) = OpenVswitch::usable().and_then(|()| Guest::usable()) {
-            println!("skipped: {why}");
+            p4shield_need::skip("qemu", why);
             return;
         }
         let (host, client) = (NetNs::create("host").unwrap(), NetNs::create("client").unwrap());

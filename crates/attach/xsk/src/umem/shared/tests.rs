@@ -2,6 +2,7 @@ use super::super::tests::Buffer;
 use super::*;
 
 use rustix::mm::{MprotectFlags, mprotect};
+use std::fs;
 
 const LEN: usize = 64 << 10;
 
@@ -145,19 +146,43 @@ fn unsealable_memory_is_not_shared() {
     assert_left_alone(&mut buffer);
 }
 
+/// Huge pages that the machine reserves while this exists.
+struct HugePages {
+    before: String,
+}
+
+impl HugePages {
+    const FILE: &str = "/proc/sys/vm/nr_hugepages";
+
+    /// Reserves as many, unless there are more; without the rights for it, what there is has to do.
+    fn reserve(count: usize) -> Self {
+        let before = read_to_string(Self::FILE).unwrap_or_default();
+        if before.trim().parse().is_ok_and(|n: usize| n < count) {
+            let _ = fs::write(Self::FILE, count.to_string());
+        }
+        Self { before }
+    }
+}
+
+impl Drop for HugePages {
+    fn drop(&mut self) {
+        let _ = fs::write(Self::FILE, &self.before);
+    }
+}
+
 #[test]
-#[allow(clippy::print_stdout, reason = "skipped tests say so")]
 fn huge_pages_stay_huge_pages() {
+    let _reserved = HugePages::reserve(8);
     let flags = MapFlags::PRIVATE | MapFlags::HUGETLB;
     let Ok(mut buffer) = Buffer::new(4 << 20, flags) else {
-        println!("skipped: no huge pages are reserved (/proc/sys/vm/nr_hugepages)");
+        p4shield_need::skip("huge-pages", "no huge pages are reserved (/proc/sys/vm/nr_hugepages)");
         return;
     };
     let at = buffer.addresses().start;
     let shared = match take(&buffer) {
         Ok(shared) => shared,
         Err(why @ NotShareable::System { .. }) => {
-            println!("skipped: {why}: not enough huge pages for both");
+            p4shield_need::skip("huge-pages", format_args!("{why}: not enough huge pages for both"));
             return;
         }
         Err(why) => panic!("{why}"),

@@ -1,0 +1,92 @@
+//! What a test does when the machine lacks what it needs.
+//!
+//! By default the test ends, and the reason is printed and recorded, so that `make test` can list it. With
+//! `P4SHIELD_REQUIRE=all`, as in CI, it fails instead, unless `P4SHIELD_LACKS` names the need.
+
+#![forbid(unsafe_code)]
+
+use std::fmt::Display;
+use std::fs::File;
+use std::io::Write;
+
+/// `all`: a test that cannot run fails.
+const REQUIRE: &str = "P4SHIELD_REQUIRE";
+/// The needs, separated by commas, that the machine lacks nevertheless.
+const LACKS: &str = "P4SHIELD_LACKS";
+/// The file that gets a line for each test that did not run.
+const SKIPPED: &str = "P4SHIELD_SKIPPED";
+
+/// Reports that the calling test does not run, because the machine lacks `need`: a short name such as `qemu`.
+/// The caller returns.
+///
+/// # Panics
+///
+/// Every need is required, and the machine is not declared to lack this one.
+#[allow(clippy::print_stdout, reason = "a skipped test says so")]
+pub fn skip(need: &str, why: impl Display) {
+    let variable = |name| std::env::var(name).unwrap_or_default();
+    let is_required = variable(REQUIRE) == "all" && !variable(LACKS).split(',').any(|lack| lack == need);
+    assert!(!is_required, "{REQUIRE}=all, but the machine lacks `{need}`: {why}");
+    println!("skipped: {why}");
+    record(&variable(SKIPPED), need, &why.to_string());
+}
+
+/// Appends a line to a file, if it has a name. Several processes may do so at once.
+fn record(file: &str, need: &str, why: &str) {
+    if file.is_empty() {
+        return;
+    }
+    let thread = std::thread::current();
+    let line = format!("{} ({need}): {}\n", thread.name().unwrap_or("a test"), why.replace('\n', " "));
+    let written =
+        File::options().append(true).create(true).open(file).map(|mut f| f.write_all(line.as_bytes()));
+    assert!(matches!(written, Ok(Ok(()))), "{SKIPPED}={file} cannot be written: {written:?}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Another process, since variables of this one are other tests', too.
+    fn run(variables: &[(&str, &str)]) -> (bool, String) {
+        let mut command = std::process::Command::new(std::env::current_exe().expect("this binary"));
+        command.args([
+            "--exact",
+            "tests::lacks_a_gadget",
+            "--include-ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ]);
+        [REQUIRE, LACKS, SKIPPED].into_iter().for_each(|v| {
+            command.env_remove(v);
+        });
+        let out =
+            command.env("LACKS_A_GADGET", "1").envs(variables.iter().copied()).output().expect("it runs");
+        (out.status.success(), String::from_utf8_lossy(&out.stdout).into_owned())
+    }
+
+    #[test]
+    fn lacks_a_gadget() {
+        if std::env::var_os("LACKS_A_GADGET").is_some() {
+            skip("gadget", "there is no gadget");
+        }
+    }
+
+    #[test]
+    fn a_test_that_cannot_run_says_so() {
+        let file = std::env::temp_dir().join(format!("p4shield-need-{}", std::process::id()));
+        let (passed, said) = run(&[(SKIPPED, file.to_str().expect("a name"))]);
+        let lines = std::fs::read_to_string(&file).expect("a record");
+        std::fs::remove_file(&file).expect("removed");
+        assert!(passed && said.contains("skipped: there is no gadget"), "{said}");
+        assert_eq!(lines, "tests::lacks_a_gadget (gadget): there is no gadget\n");
+    }
+
+    #[test]
+    fn a_required_test_that_cannot_run_fails() {
+        assert!(!run(&[(REQUIRE, "all")]).0);
+        assert!(!run(&[(REQUIRE, "all"), (LACKS, "widget")]).0);
+        assert!(run(&[(REQUIRE, "all"), (LACKS, "widget,gadget")]).0);
+        assert!(!run(&[(SKIPPED, "/no/such/folder/file")]).0, "a record that cannot be kept");
+    }
+}

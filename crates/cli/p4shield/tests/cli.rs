@@ -81,9 +81,10 @@ fn the_verifiers_refusal_names_the_instruction() {
 #[test]
 fn keygen_writes_a_private_file_once() {
     let folder = tempfile::tempdir().unwrap();
-    let key = folder.path().join("key");
+    let key = folder.path().join("tenants/alice/key");
     let make = || p4shield(&["keygen", key.to_str().unwrap()]);
     assert_eq!(code(&make()), 0);
+    assert_eq!(std::fs::metadata(key.parent().unwrap()).unwrap().permissions().mode() & 0o777, 0o700);
     assert_eq!(std::fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     let again = make();
     assert_eq!(code(&again), 1);

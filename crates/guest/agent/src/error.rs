@@ -39,6 +39,15 @@ pub enum AgentError {
     /// Size or layout of the page are invalid.
     #[error(transparent)]
     Layout(#[from] ChannelError),
+    /// A folder for the agent's own files cannot be created.
+    #[error("cannot create the folder {}: run as root, or name other files with --state and --socket", path.display())]
+    Folder {
+        /// Path of the folder.
+        path: PathBuf,
+        /// The system's error.
+        #[source]
+        source: std::io::Error,
+    },
     /// Another agent uses the socket.
     #[error("another agent already listens at {}: stop it first", .0.display())]
     AlreadyRunning(PathBuf),

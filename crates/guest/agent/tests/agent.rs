@@ -1,6 +1,7 @@
 //! The publisher from a P4 VM's point of view, and its control socket with honest and hostile clients.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -89,6 +90,23 @@ impl Running {
             t.join().unwrap().unwrap();
         }
     }
+}
+
+#[test]
+fn the_agent_makes_the_folders_of_its_own_files() {
+    let (mut config, dir) = config();
+    config.epoch_file = dir.path().join("lib/p4shield/epoch");
+    config.socket = dir.path().join("run/p4shield/socket");
+    let mut running = Running::start(config, None);
+    for folder in ["lib/p4shield", "run/p4shield"] {
+        let mode = std::fs::metadata(dir.path().join(folder)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700, "{folder}");
+    }
+    running.end();
+    let mut config = running.config.clone();
+    config.socket = dir.path().join("key/socket");
+    let why = run_agent(&config, &AtomicBool::new(true)).unwrap_err().to_string();
+    assert!(why.starts_with("cannot create the folder ") && why.contains("--socket"), "{why}");
 }
 
 impl Drop for Running {

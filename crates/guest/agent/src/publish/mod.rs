@@ -7,6 +7,9 @@ mod server;
 mod ticker;
 mod values;
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -38,6 +41,9 @@ const STOP_POLL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// If configuration, key, epoch, page or socket are not usable. A running agent continues after errors.
 pub fn run_agent(config: &AgentConfig, stop: &AtomicBool) -> Result<(), AgentError> {
     config.check()?;
+    for file in [&config.epoch_file, &config.socket] {
+        make_folder_of(file)?;
+    }
     let mut agent = Agent::new(config)?;
     let mut server = Server::new(&config.socket)?;
     let ticker = Ticker::new(config.interval()).map_err(|e| AgentError::Time(e.into()))?;
@@ -58,6 +64,13 @@ pub fn run_agent(config: &AgentConfig, stop: &AtomicBool) -> Result<(), AgentErr
     }
     tracing::info!(published = agent.published, "stopped");
     Ok(())
+}
+
+/// Creates the folder of a file, for its owner alone, unless it exists.
+fn make_folder_of(file: &Path) -> Result<(), AgentError> {
+    let Some(folder) = file.parent().filter(|folder| *folder != Path::new("")) else { return Ok(()) };
+    let created = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    created.map_err(|source| AgentError::Folder { path: folder.to_owned(), source })
 }
 
 struct Agent {

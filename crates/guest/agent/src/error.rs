@@ -40,7 +40,10 @@ pub enum AgentError {
     #[error(transparent)]
     Layout(#[from] ChannelError),
     /// A folder for the agent's own files cannot be created.
-    #[error("cannot create the folder {}: run as root, or name other files with --state and --socket", path.display())]
+    #[error(
+        "cannot create the folder {}: run as root, or name other files with --state and --socket",
+        path.display()
+    )]
     Folder {
         /// Path of the folder.
         path: PathBuf,

@@ -55,10 +55,12 @@ impl Config<'_> {
 
 /// Returns the ports' part: the uplink and the user VM's port.
 pub(crate) fn ports([uplink, vm]: &[String; 2]) -> String {
-    format!(
-        "\n[[port]]\nname = {uplink:?}\nrole = \"uplink\"\n\
-         \n[[port]]\nname = {vm:?}\ntenant = \"{TENANT}\"\nvm = \"{VM}\"\n"
-    )
+    format!("\n[[port]]\nname = {uplink:?}\nrole = \"uplink\"\n{}", vm_port(vm))
+}
+
+/// Returns the part of the user VM's port.
+pub(crate) fn vm_port(name: &str) -> String {
+    format!("\n[[port]]\nname = {name:?}\ntenant = \"{TENANT}\"\nvm = \"{VM}\"\n")
 }
 
 /// A running daemon with its P4 VM, and the agent once it is started.

@@ -2,10 +2,11 @@
 
 use std::ffi::OsString;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::Context;
-use p4shield_testbed::{NetNs, OpenVswitch, Testpmd, process};
+use anyhow::{Context, bail};
+use p4shield_testbed::{NetNs, OpenVswitch, Testpmd, process, wait_until};
 
 /// The client's address, behind the first port.
 pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 9, 2, 1);
@@ -57,6 +58,11 @@ const PORTS: [&str; 2] = ["first", "second"];
 const OVS_MEGABYTES: u32 = 2048;
 const TESTPMD_MEGABYTES: u32 = 512;
 
+/// File name of the socket of the tenant's vhost-user port.
+pub(super) const TENANT_SOCKET: &str = "tenant.sock";
+/// Seconds in which a vhost-user port's two ends have to connect.
+const PATIENCE: u64 = 30;
+
 /// A running switch that forwards between two devices.
 pub(super) enum Lab {
     Ovs(Box<OpenVswitch>),
@@ -100,6 +106,19 @@ impl Lab {
                 Ok(Self::Testpmd(Box::new(testpmd)))
             }
         }
+    }
+
+    /// Adds a vhost-user port for the tenant's VM, and returns the VM: testpmd, which is idle.
+    pub(super) fn add_tenant(&self, host: &NetNs, folder: &Path) -> anyhow::Result<Testpmd> {
+        let Self::Ovs(ovs) = self else { bail!("only Open vSwitch gets a port for the tenant") };
+        let socket = folder.join(TENANT_SOCKET);
+        ovs.add_vhost_client("tenant", &socket)?;
+        let device = format!("net_virtio_user0,path={},server=1,queues=1", socket.display());
+        let setup = Testpmd::setup().vdev(&device).vdev("net_null1").argument("--no-flush-rx");
+        let mut vm = setup.argument("--disable-link-check").start(host)?;
+        let mut is_up = || vm.command("show port info 0").is_ok_and(|info| info.contains("Link status: up"));
+        wait_until("the tenant's port", PATIENCE, &mut is_up)?;
+        Ok(vm)
     }
 
     /// Returns the number of packets sent on the second port so far.

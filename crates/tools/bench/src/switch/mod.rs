@@ -1,6 +1,6 @@
 //! `p4shield-dev bench switch`: the cost of a P4 VM for an unmodified DPDK switch.
 //!
-//! Each round starts the switch in all four [`Mode`]s, so that other load on the machine affects all of them.
+//! Each round starts the switch in all [`Mode`]s, so that other load on the machine affects all of them.
 //! Each figure is the median of the rounds, with its ratio to `plain`. The switch's polling thread has the
 //! last core; the P4 VM and all other processes share the first one.
 //!
@@ -41,6 +41,9 @@ pub enum Mode {
     Plain,
     /// With P4 Shield's library; the packets are unowned.
     Attached,
+    /// With P4 Shield's library; the packets are other ports', and the tenant's VM has a vhost-user port of its
+    /// own. Throughput through Open vSwitch only.
+    Neighbour,
     /// The program runs inside the switch process, as in P4rt-OVS.
     Inline,
     /// The program runs in a P4 VM.
@@ -49,7 +52,13 @@ pub enum Mode {
 
 impl Mode {
     /// Every mode, plain first.
-    pub const ALL: [Self; 4] = [Self::Plain, Self::Attached, Self::Inline, Self::P4vm];
+    pub const ALL: [Self; 5] = [Self::Plain, Self::Attached, Self::Neighbour, Self::Inline, Self::P4vm];
+
+    /// Whether this part is measured.
+    fn has(self, options: &Options, part: Part) -> bool {
+        let exists = part == Part::Throughput && options.switch == SwitchKind::Ovs || self != Self::Neighbour;
+        exists && options.parts.contains(&part)
+    }
 }
 
 /// Options of a measurement.
@@ -164,10 +173,11 @@ pub struct Report {
 /// Steps that [`run`] reports.
 #[must_use]
 pub fn steps(options: &Options) -> usize {
-    let has = |part| options.parts.contains(&part);
-    let throughputs = if has(Part::Throughput) { options.sizes.len() } else { 0 };
-    let worlds = usize::from(has(Part::Latency) || has(Part::Streams));
-    usize::from(options.rounds) * Mode::ALL.len() * (throughputs + worlds)
+    let of_mode = |mode: Mode| {
+        let throughputs = if mode.has(options, Part::Throughput) { options.sizes.len() } else { 0 };
+        throughputs + usize::from(mode.has(options, Part::Latency) || mode.has(options, Part::Streams))
+    };
+    usize::from(options.rounds) * Mode::ALL.into_iter().map(of_mode).sum::<usize>()
 }
 
 /// Measures; calls `progress` before each step.
@@ -176,10 +186,10 @@ pub fn steps(options: &Options) -> usize {
 /// The switch, the daemon or the agent does not start; with its output.
 pub fn run(options: &Options, mut progress: impl FnMut(String)) -> anyhow::Result<Report> {
     let [p4vm, polling] = crate::cores::two();
-    let has = |part| options.parts.contains(&part);
     let mut samples = Samples::default();
     for round in 1..=options.rounds {
         for mode in Mode::ALL {
+            let has = |part| mode.has(options, part);
             let mut tell = |what: &str| progress(format!("round {round}, {}, {what}", name(mode)));
             if has(Part::Throughput) {
                 for &bytes in &options.sizes {

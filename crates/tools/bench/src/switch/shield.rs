@@ -7,7 +7,7 @@ use std::path::Path;
 use p4shield_testbed::{NetNs, leftover};
 use tempfile::TempDir;
 
-use super::lab::SERVER;
+use super::lab::{self, SERVER};
 use super::{Mode, Options};
 use crate::shield::{self, Config, GUARD, Setup, Shield as Cloud};
 
@@ -49,15 +49,19 @@ impl Shield {
     }
 }
 
-/// Returns the configuration. In the mode without a tenant's packets, no port belongs to a VM.
+/// Returns the configuration. In the modes without a tenant's packets, neither port belongs to a VM.
 fn config(mode: Mode, ports: &[String; 2]) -> String {
     let (placement, address) = match mode {
         Mode::Inline => ("inline", SERVER),
-        Mode::Attached => ("p4vm", Ipv4Addr::new(192, 0, 2, 1)),
+        Mode::Attached | Mode::Neighbour => ("p4vm", Ipv4Addr::new(192, 0, 2, 1)),
         Mode::Plain | Mode::P4vm => ("p4vm", SERVER),
     };
     let text = Config { attachment: "dpdk", placement, address, keys: KEYS, both: false }.text();
-    if mode == Mode::Attached { text } else { text + &shield::ports(ports) }
+    match mode {
+        Mode::Attached => text,
+        Mode::Neighbour => text + &shield::vm_port(lab::TENANT_SOCKET),
+        Mode::Plain | Mode::Inline | Mode::P4vm => text + &shield::ports(ports),
+    }
 }
 
 #[cfg(test)]
@@ -68,7 +72,7 @@ mod tests {
     fn each_modes_configuration_is_valid() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p4shield.toml");
-        for mode in [Mode::Attached, Mode::Inline, Mode::P4vm] {
+        for mode in [Mode::Attached, Mode::Neighbour, Mode::Inline, Mode::P4vm] {
             std::fs::write(&path, config(mode, &["net_pcap0".into(), "net_null1".into()])).unwrap();
             if let Err(e) = p4shield_config::Config::load(&path) {
                 panic!("{mode:?}: {e}");

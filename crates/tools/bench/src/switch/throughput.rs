@@ -28,6 +28,7 @@ pub(super) fn measure(options: &Options, mode: Mode, bytes: u32) -> anyhow::Resu
     let devices = devices(&file.display().to_string());
     let mut lab = Lab::start(options.switch, &host, &shield.environment(), &devices)?;
     shield.await_switch()?;
+    let _tenant = (mode == Mode::Neighbour).then(|| lab.add_tenant(&host, shield.folder())).transpose()?;
     wait_until("the first packets", PATIENCE, || lab.sent().is_ok_and(|n| n > 0))?;
     std::thread::sleep(options.time / 4);
     lab.clear_cycles()?;

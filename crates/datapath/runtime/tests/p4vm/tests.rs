@@ -369,12 +369,12 @@ fn hostile_messages_are_survived() {
     let file = memory("x", b"x");
     for _ in 0..5000 {
         let mut bytes: Vec<u8> = (0..1 + next() % 40).map(|_| (next() % 16) as u8).collect();
+        if next() % 4 == 0 {
+            bytes[0] = next() as u8;
+        }
         // Any request but Stop, which ends the P4 VM.
         if decode::<Request>(&bytes).is_ok_and(|f| f.body == Request::Stop) {
             continue;
-        }
-        if next() % 4 == 0 {
-            bytes[0] = next() as u8;
         }
         let fds = vec![std::os::fd::AsFd::as_fd(&file); next() as usize % 4];
         socket.send(&bytes, &fds).unwrap();

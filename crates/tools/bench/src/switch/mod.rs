@@ -41,8 +41,8 @@ pub enum Mode {
     Plain,
     /// With P4 Shield's library; the packets are unowned.
     Attached,
-    /// With P4 Shield's library; the packets are other ports', and the tenant's VM has a vhost-user port of its
-    /// own. Throughput through Open vSwitch only.
+    /// With P4 Shield's library; the packets are other ports', and the tenant's VM has a vhost-user port of
+    /// its own. Throughput through Open vSwitch only.
     Neighbour,
     /// The program runs inside the switch process, as in P4rt-OVS.
     Inline,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use p4shield_bpf::Linked;
 use p4shield_bpf::asm::assemble;
-use p4shield_bpf::verify::isolated::SYSCALLS;
+use p4shield_bpf::verify::isolated::{ARGUMENTS, SYSCALLS};
 use p4shield_bpf::verify::{Budget, Isolated, IsolatedError, Limit, Limits, Reason, Refusal, serve_stdio};
 
 const SAFE: &str = "ldxdw r2, [r1+0]
@@ -173,19 +173,40 @@ fn descriptors_are_closed() {
     assert!(open.len() == 1 && open[0].to_string_lossy().starts_with("socket:"), "{open:?}");
 }
 
+/// Returns the filter that allows the documented system calls with the documented arguments.
+fn documented_filter() -> Result<seccompiler::BpfProgram, seccompiler::Error> {
+    use seccompiler::{SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
+
+    let mut rules: BTreeMap<_, Vec<SeccompRule>> = SYSCALLS.iter().map(|n| (*n, Vec::new())).collect();
+    for call in SYSCALLS {
+        let mut alternatives = vec![vec![]];
+        for limit in ARGUMENTS.iter().filter(|limit| limit.call == *call) {
+            let mut longer = Vec::new();
+            for (conditions, value) in
+                alternatives.iter().flat_map(|c| limit.values.iter().map(move |v| (c, v)))
+            {
+                let op = SeccompCmpOp::MaskedEq(limit.mask);
+                let mut conditions: Vec<SeccompCondition> = conditions.clone();
+                conditions.push(SeccompCondition::new(limit.argument, SeccompCmpArgLen::Qword, op, *value)?);
+                longer.push(conditions);
+            }
+            alternatives = longer;
+        }
+        alternatives.retain(|conditions| !conditions.is_empty());
+        let alternatives: Result<_, _> = alternatives.into_iter().map(SeccompRule::new).collect();
+        rules.insert(*call, alternatives?);
+    }
+    let arch = std::env::consts::ARCH.try_into()?;
+    let (otherwise, allowed) = (SeccompAction::KillProcess, SeccompAction::Allow);
+    Ok(seccompiler::SeccompFilter::new(rules, otherwise, allowed, arch)?.try_into()?)
+}
+
 /// Verification works in an empty root, without privileges, with only the documented system calls.
 fn it_works_locked_down() {
     let empty = tempfile::tempdir().expect("makes");
     let path = empty.path().to_owned();
     let lockdown = move || {
-        let filter: seccompiler::BpfProgram = seccompiler::SeccompFilter::new(
-            SYSCALLS.iter().map(|n| (*n, Vec::new())).collect::<BTreeMap<_, _>>(),
-            seccompiler::SeccompAction::KillProcess,
-            seccompiler::SeccompAction::Allow,
-            std::env::consts::ARCH.try_into().map_err(io::Error::other)?,
-        )
-        .and_then(TryInto::try_into)
-        .map_err(io::Error::other)?;
+        let filter = documented_filter().map_err(io::Error::other)?;
         rustix::process::chroot(path)?;
         rustix::process::chdir("/")?;
         seccompiler::apply_filter(&filter).map_err(io::Error::other)

@@ -1,13 +1,16 @@
-//! The system call filters of a P4 VM: one allow-list for each kind of thread. Any other call kills the
-//! process.
+//! The system call filters of a P4 VM: one allow-list for each kind of thread. Any other call, and any other
+//! argument, kills the process.
 //!
 //! No list allows memory that is writable and executable at once, opening a file, creating a socket, starting
 //! a program or naming another process. Only the control thread, which compiles programs, may make memory
-//! executable. The worker, which runs a tenant's programs, and the verifier, which reads a tenant's bytes,
-//! may not.
+//! executable, and only it maps what the host sends: channels, pages and packet memory. The worker, which
+//! runs a tenant's programs, and the verifier, which reads a tenant's bytes, may not.
+//!
+//! Memory that the switch maps, too, stays as the host made it: no list allows `madvise` to punch holes into
+//! it, or the futex operations that move sleepers, lock, or change a word.
 
 use super::{SandboxError, Step};
-use p4shield_bpf::verify::isolated;
+use p4shield_bpf::verify::isolated::{self, ArgumentLimit};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
@@ -34,12 +37,15 @@ const COMMON: &[i64] = &[
     libc::SYS_close,
     libc::SYS_exit,
     libc::SYS_exit_group,
+    libc::SYS_fcntl,
     libc::SYS_futex,
     libc::SYS_futex_waitv,
     libc::SYS_getpid,
     libc::SYS_getrandom,
     libc::SYS_gettid,
     libc::SYS_madvise,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
     libc::SYS_mremap,
     libc::SYS_munmap,
     libc::SYS_nanosleep,
@@ -51,6 +57,7 @@ const COMMON: &[i64] = &[
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
     libc::SYS_sched_yield,
+    libc::SYS_sendto,
     libc::SYS_sigaltstack,
     libc::SYS_write,
     #[cfg(target_arch = "x86_64")]
@@ -67,15 +74,54 @@ const CONTROL: &[i64] = &[
     libc::SYS_lseek,
 ];
 
-const NEW_NAMESPACES: i32 = libc::CLONE_NEWNS
-    | libc::CLONE_NEWUSER
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWCGROUP
-    | libc::CLONE_PTRACE
-    | libc::CLONE_PARENT;
+const EXEC: u64 = libc::PROT_EXEC as u64;
+const WRITE: u64 = libc::PROT_WRITE as u64;
+const PRIVATE_MEMORY: u64 = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as u64;
+/// Zeros in place of a page file that was truncated.
+const ZEROED_PAGE: u64 = PRIVATE_MEMORY | libc::MAP_FIXED as u64;
+/// What the host sends.
+const SHARED_MEMORY: u64 = (libc::MAP_SHARED | libc::MAP_POPULATE) as u64;
+
+const WAIT: u64 = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as u64;
+const WAIT_BITSET: u64 = (libc::FUTEX_WAIT_BITSET | libc::FUTEX_PRIVATE_FLAG) as u64;
+const WAKE: u64 = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as u64;
+/// glibc joins a thread by waiting for the word that the kernel clears at its end, as shared.
+const WAIT_FOR_THREAD: u64 = (libc::FUTEX_WAIT_BITSET | libc::FUTEX_CLOCK_REALTIME) as u64;
+
+const GETFD: u64 = libc::F_GETFD as u64;
+const GETFL: u64 = libc::F_GETFL as u64;
+
+/// Arguments of [`COMMON`] system calls. Allocators release and move private memory; locks wait and wake.
+const COMMON_ARGUMENTS: &[ArgumentLimit] = &[
+    ArgumentLimit::int(libc::SYS_madvise, 2, &[libc::MADV_DONTNEED as u64, libc::MADV_FREE as u64]),
+    ArgumentLimit::bits(libc::SYS_mmap, 2, EXEC, &[0]),
+    ArgumentLimit::bits(libc::SYS_mremap, 3, u64::MAX, &[libc::MREMAP_MAYMOVE as u64]),
+    // Doorbells are connected sockets: no address is allowed.
+    ArgumentLimit::bits(libc::SYS_sendto, 4, u64::MAX, &[0]),
+];
+
+/// Arguments of the worker's system calls, beside the common ones.
+const WORKER_ARGUMENTS: &[ArgumentLimit] = &[
+    ArgumentLimit::int(libc::SYS_fcntl, 1, &[GETFD, GETFL]),
+    ArgumentLimit::int(libc::SYS_futex, 1, &[WAIT, WAIT_BITSET, WAKE]),
+    ArgumentLimit::bits(libc::SYS_mmap, 3, NOT_RESERVED, &[PRIVATE_MEMORY, ZEROED_PAGE]),
+    ArgumentLimit::bits(libc::SYS_mprotect, 2, EXEC, &[0]),
+];
+
+/// Arguments of the control thread's system calls, beside the common ones.
+const CONTROL_ARGUMENTS: &[ArgumentLimit] = &[
+    ArgumentLimit::int(
+        libc::SYS_fcntl,
+        1,
+        &[GETFD, GETFL, libc::F_DUPFD_CLOEXEC as u64, libc::F_GET_SEALS as u64],
+    ),
+    ArgumentLimit::int(libc::SYS_futex, 1, &[WAIT, WAIT_BITSET, WAKE, WAIT_FOR_THREAD]),
+    ArgumentLimit::bits(libc::SYS_mmap, 3, NOT_RESERVED, &[PRIVATE_MEMORY, ZEROED_PAGE, SHARED_MEMORY]),
+    ArgumentLimit::bits(libc::SYS_mprotect, 2, EXEC | WRITE, &[0, WRITE, EXEC]),
+];
+
+/// All flags of `mmap` but the one by which an allocator sets addresses aside.
+const NOT_RESERVED: u64 = !(libc::MAP_NORESERVE as u64);
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -111,56 +157,34 @@ fn build(
 }
 
 fn rules(thread: Filter) -> Result<Rules, seccompiler::Error> {
-    let (list, more): (_, &[_]) = match thread {
-        Filter::Control => (COMMON, CONTROL),
-        Filter::Worker => (COMMON, &[]),
+    let (calls, arguments) = match thread {
+        Filter::Control => ([COMMON, CONTROL], [COMMON_ARGUMENTS, CONTROL_ARGUMENTS]),
+        Filter::Worker => ([COMMON, &[]], [COMMON_ARGUMENTS, WORKER_ARGUMENTS]),
         // Includes forking, limiting, watching and ending children.
-        Filter::Verifier => (isolated::SYSCALLS, &[]),
+        Filter::Verifier => ([isolated::SYSCALLS, &[]], [isolated::ARGUMENTS, &[]]),
     };
+    let arguments = arguments.concat();
     // A system call with an empty list of rules matches with any arguments.
-    let mut rules: Rules = list.iter().chain(more).map(|n| (*n, vec![])).collect();
+    calls.concat().into_iter().map(|call| Ok((call, alternatives(call, &arguments)?))).collect()
+}
 
-    let (exec, write) = (libc::PROT_EXEC as u64, libc::PROT_WRITE as u64);
-    let not_executable = lacks(2, exec)?;
-    rules.insert(libc::SYS_mmap, vec![not_executable.clone()]);
-    let mprotect = match thread {
-        Filter::Control => vec![not_executable, lacks(2, write)?],
-        Filter::Worker | Filter::Verifier => vec![not_executable],
-    };
-    rules.insert(libc::SYS_mprotect, mprotect);
-    if thread != Filter::Verifier {
-        // Doorbells are connected sockets: no address is allowed.
-        let unaddressed = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
-        rules.insert(libc::SYS_sendto, vec![SeccompRule::new(vec![unaddressed])?]);
-    }
-    let mut commands = vec![libc::F_GETFD, libc::F_GETFL];
-    match thread {
-        Filter::Worker => {}
-        Filter::Control => commands.extend([libc::F_DUPFD_CLOEXEC, libc::F_GET_SEALS]),
-        Filter::Verifier => {
-            commands.extend([libc::F_DUPFD_CLOEXEC, libc::F_SETFD, libc::F_SETFL]);
-            rules.insert(libc::SYS_clone, vec![lacks(0, u64::from(NEW_NAMESPACES.unsigned_abs()))?]);
-            rules.insert(libc::SYS_prctl, one_of(0, &[libc::PR_SET_PDEATHSIG])?);
+/// Returns the rules of which a call has to meet one: a value of each of its limited arguments.
+fn alternatives(call: i64, arguments: &[ArgumentLimit]) -> Result<Vec<SeccompRule>, seccompiler::Error> {
+    let mut alternatives: Vec<Vec<SeccompCondition>> = vec![vec![]];
+    for limit in arguments.iter().filter(|limit| limit.call == call) {
+        let op = SeccompCmpOp::MaskedEq(limit.mask);
+        let condition =
+            |value| SeccompCondition::new(limit.argument, SeccompCmpArgLen::Qword, op.clone(), value);
+        let mut longer = Vec::with_capacity(alternatives.len() * limit.values.len());
+        for conditions in &alternatives {
+            for value in limit.values {
+                longer.push([conditions.as_slice(), &[condition(*value)?]].concat());
+            }
         }
+        alternatives = longer;
     }
-    rules.insert(libc::SYS_fcntl, one_of(1, &commands)?);
-    Ok(rules)
-}
-
-/// Returns the rule that argument `index` has none of `bits`.
-fn lacks(index: u8, bits: u64) -> Result<SeccompRule, seccompiler::Error> {
-    let op = SeccompCmpOp::MaskedEq(bits);
-    Ok(SeccompRule::new(vec![SeccompCondition::new(index, SeccompCmpArgLen::Qword, op, 0)?])?)
-}
-
-/// Returns the rules that argument `index` is one of `values`.
-fn one_of(index: u8, values: &[i32]) -> Result<Vec<SeccompRule>, seccompiler::Error> {
-    let rule = |v: &i32| {
-        let v = u64::from(v.unsigned_abs());
-        let condition = SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, v)?;
-        Ok(SeccompRule::new(vec![condition])?)
-    };
-    values.iter().map(rule).collect()
+    let limited = alternatives.into_iter().filter(|conditions| !conditions.is_empty());
+    Ok(limited.map(SeccompRule::new).collect::<Result<_, _>>()?)
 }
 
 #[cfg(test)]
@@ -173,6 +197,23 @@ mod tests {
             let filter =
                 build(rules(thread).unwrap(), SeccompAction::KillProcess, SeccompAction::Allow).unwrap();
             assert!(filter.len() < 4096, "{thread:?}: {} instructions", filter.len());
+        }
+    }
+
+    #[test]
+    fn calls_with_dangerous_arguments_are_limited_in_every_list() {
+        for thread in [Filter::Control, Filter::Worker, Filter::Verifier] {
+            let rules = rules(thread).unwrap();
+            for call in [
+                libc::SYS_fcntl,
+                libc::SYS_futex,
+                libc::SYS_madvise,
+                libc::SYS_mmap,
+                libc::SYS_mprotect,
+                libc::SYS_mremap,
+            ] {
+                assert!(!rules[&call].is_empty(), "{thread:?}: system call {call} takes any arguments");
+            }
         }
     }
 

@@ -59,9 +59,24 @@ pub(crate) const ATTACKS: &[Attack] = &[
     attack("forking", false, NOT_VERIFIER, |_| fork().map(drop)),
     attack("forking_without_end", true, NOT_VERIFIER, fork_without_end),
     attack("starting_a_program", true, EVERY, start_a_program),
-    attack("mapping_writable_code", false, EVERY, |_| map(4096, RW | libc::PROT_EXEC).map(drop)),
+    attack("mapping_writable_code", false, EVERY, |_| map(PAGE, RW | libc::PROT_EXEC).map(drop)),
     attack("making_code_writable", false, EVERY, make_code_writable),
     attack("turning_data_into_code", false, NOT_CONTROL, turn_data_into_code),
+    attack("executing_the_channel", false, EVERY, |p| p.channel.map(READ_EXEC, libc::MAP_SHARED).map(drop)),
+    attack("making_the_channel_executable", false, NOT_CONTROL, |p| protect(p.channel.base, READ_EXEC)),
+    attack("executing_a_private_view_of_the_channel", false, EVERY, |p| {
+        protect(p.channel.map(libc::PROT_READ, libc::MAP_PRIVATE)?, READ_EXEC)
+    }),
+    attack("mapping_the_channel_again", false, NOT_CONTROL, |p| {
+        p.channel.map(RW, libc::MAP_SHARED | libc::MAP_POPULATE).map(drop)
+    }),
+    attack("mapping_over_other_memory", false, EVERY, map_over_other_memory),
+    attack("moving_memory_over_other_memory", false, EVERY, move_over_other_memory),
+    attack("punching_a_hole_into_the_channel", false, EVERY, |p| p.channel.advise(libc::MADV_REMOVE)),
+    attack("advising_against_huge_pages", false, EVERY, |p| p.channel.advise(libc::MADV_NOHUGEPAGE)),
+    attack("moving_sleepers_to_another_futex", false, EVERY, |p| p.channel.futex(libc::FUTEX_REQUEUE)),
+    attack("locking_a_futex_of_the_channel", false, EVERY, |p| p.channel.futex(libc::FUTEX_LOCK_PI)),
+    attack("waking_by_operation", false, EVERY, |p| p.channel.futex(libc::FUTEX_WAKE_OP)),
     attack("taking_too_much_memory", true, EVERY, |_| map(3 << 30, RW).map(drop)),
     attack("growing_a_file", true, EVERY, grow_a_file),
     attack("setting_up_io_uring", false, EVERY, set_up_io_uring),
@@ -70,6 +85,8 @@ pub(crate) const ATTACKS: &[Attack] = &[
 ];
 
 const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
+const READ_EXEC: i32 = libc::PROT_READ | libc::PROT_EXEC;
+const PAGE: usize = 4096;
 
 /// Does nothing: checks that the sandbox can be entered and left.
 pub(crate) fn nothing(_: &Prepared) -> io::Result<()> {
@@ -100,8 +117,53 @@ impl Victims {
     }
 }
 
+/// Shared memory as the host sends it to a P4 VM: sealed, and mapped by both.
+pub(crate) struct Channel {
+    pub(crate) fd: RawFd,
+    base: *mut c_void,
+}
+
+impl Channel {
+    fn new() -> io::Result<Self> {
+        // SAFETY: the name is a constant string; the descriptor stays open until the process ends.
+        let fd = unsafe { libc::memfd_create(c"channel".as_ptr(), libc::MFD_ALLOW_SEALING) };
+        check(fd.into())?;
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: takes integers.
+        check(unsafe { libc::ftruncate(fd, PAGE as libc::off_t) }.into())?;
+        // SAFETY: as above.
+        check(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) }.into())?;
+        let mut this = Self { fd, base: null_mut() };
+        this.base = this.map(RW, libc::MAP_SHARED)?;
+        Ok(this)
+    }
+
+    fn map(&self, prot: i32, flags: i32) -> io::Result<*mut c_void> {
+        self.map_at(null_mut(), prot, flags)
+    }
+
+    fn map_at(&self, at: *mut c_void, prot: i32, flags: i32) -> io::Result<*mut c_void> {
+        // SAFETY: a new mapping at an address of the kernel's choice, or over a page that its caller owns.
+        let at = unsafe { libc::mmap(at, PAGE, prot, flags, self.fd, 0) };
+        if at == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(at) }
+    }
+
+    fn advise(&self, advice: i32) -> io::Result<()> {
+        // SAFETY: the mapping belongs to this value, and nothing refers to its bytes.
+        check(unsafe { libc::madvise(self.base, PAGE, advice) }.into())
+    }
+
+    /// Makes a futex operation on the first word, and on the second one if it takes two.
+    fn futex(&self, operation: i32) -> io::Result<()> {
+        let (first, second) = (self.base as usize, self.base as usize + 4);
+        // SAFETY: both words are in the mapping, which lives as long as the process.
+        check(unsafe { libc::syscall(libc::SYS_futex, first, operation, 0_usize, 0_usize, second, 0_usize) })
+    }
+}
+
 /// What the attacker prepares before it enters the sandbox.
 pub(crate) struct Prepared {
+    pub(crate) channel: Channel,
     leaked: RawFd,
     port: u16,
     pid: i32,
@@ -112,6 +174,7 @@ impl Prepared {
     pub(crate) fn from_env() -> Self {
         let get = |name| std::env::var(name).unwrap();
         Self {
+            channel: Channel::new().unwrap(),
             leaked: get("ATTACK_FD").parse().unwrap(),
             port: get("ATTACK_PORT").parse().unwrap(),
             pid: get("ATTACK_PID").parse().unwrap(),
@@ -227,18 +290,34 @@ fn map(len: usize, prot: i32) -> io::Result<*mut c_void> {
 
 /// Makes a fresh page writable and executable by `mprotect`.
 fn make_code_writable(_: &Prepared) -> io::Result<()> {
-    let page = map(4096, RW)?;
-    // SAFETY: the page was mapped for this and nothing else is in it.
-    check(unsafe { libc::mprotect(page, 4096, RW | libc::PROT_EXEC) }.into())
+    let page = map(PAGE, RW)?;
+    protect(page, RW | libc::PROT_EXEC)
 }
 
 /// Writes code into a page, then makes the page executable, which only the thread with the JIT may do.
 fn turn_data_into_code(_: &Prepared) -> io::Result<()> {
-    let page = map(4096, RW)?;
+    let page = map(PAGE, RW)?;
     // SAFETY: the page was mapped writable by this function.
     unsafe { page.cast::<u8>().write(0xc3) };
-    // SAFETY: as above.
-    check(unsafe { libc::mprotect(page, 4096, libc::PROT_READ | libc::PROT_EXEC) }.into())
+    protect(page, READ_EXEC)
+}
+
+fn protect(at: *mut c_void, prot: i32) -> io::Result<()> {
+    // SAFETY: the page was mapped by its caller, and nothing refers to its bytes.
+    check(unsafe { libc::mprotect(at, PAGE, prot) }.into())
+}
+
+fn map_over_other_memory(p: &Prepared) -> io::Result<()> {
+    let page = map(PAGE, RW)?;
+    p.channel.map_at(page, RW, libc::MAP_SHARED | libc::MAP_FIXED).map(drop)
+}
+
+fn move_over_other_memory(p: &Prepared) -> io::Result<()> {
+    let page = map(PAGE, RW)?;
+    let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
+    // SAFETY: both pages were mapped by this process, and nothing refers to their bytes.
+    let moved = unsafe { libc::mremap(p.channel.base, PAGE, PAGE, flags, page) };
+    if moved == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(()) }
 }
 
 fn grow_a_file(_: &Prepared) -> io::Result<()> {

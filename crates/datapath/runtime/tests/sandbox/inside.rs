@@ -2,14 +2,21 @@
 
 use crate::attacks::{self, ATTACKS};
 use p4shield_runtime::sandbox::{self, Limits, Options, seccomp};
-use std::io::Write;
+use std::io::{Read, Write};
 
-/// Enters the sandbox with these layers, runs the attack, prints the result on standard error, and ends.
+/// User of the attacker.
+pub(crate) const UID: u32 = 0x7000_0001;
+
+/// What the attacker prints when it has entered its layers and is about to attack.
+pub(crate) const READY: &str = "READY\n";
+
+/// Enters the sandbox with these layers, waits until standard input ends, runs the attack, prints the result
+/// on standard error, and ends.
 pub(crate) fn run(name: &str, layers: &str) -> ! {
     let prepared = attacks::Prepared::from_env();
     if layers != "none" {
-        let options =
-            Options { uid: 0x7000_0001, allow_missing: vec![], keep: vec![], limits: Limits::default() };
+        let keep = vec![0, prepared.channel.fd];
+        let options = Options { uid: UID, allow_missing: vec![], keep, limits: Limits::default() };
         if layers == "no-user-namespaces" {
             exhaust_user_namespaces();
         }
@@ -27,6 +34,8 @@ pub(crate) fn run(name: &str, layers: &str) -> ! {
     if let Some(kind) = kind {
         seccomp::apply(kind).unwrap();
     }
+    eprint!("{READY}");
+    let _ = std::io::stdin().read(&mut [0]);
     let attack =
         ATTACKS.iter().find(|a| a.name == name).map_or(attacks::nothing as attacks::Attempt, |a| a.attempt);
     match attack(&prepared) {

@@ -2,16 +2,18 @@
 //!
 //! The test starts this binary with `--attack NAME LAYERS`; the process enters the sandbox as a P4 VM does,
 //! and then attacks as a compromised P4 VM would. Each attack must fail in the sandbox and succeed outside of
-//! it: an attack that never succeeds shows nothing. The sandbox needs a process with one thread, which a test
-//! under libtest's harness is not.
+//! it: an attack that never succeeds shows nothing. Before the attack, the test reads the process's state
+//! from the kernel ([`entered`]): a sandbox that was not entered refuses nothing. The sandbox needs a process
+//! with one thread, which a test under libtest's harness is not.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is its own harness")]
 
 mod attacks;
+mod entered;
 mod inside;
 
 use attacks::{ATTACKS, Attack};
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, ExitStatus, Stdio};
@@ -19,6 +21,8 @@ use std::process::{Command, ExitStatus, Stdio};
 /// The result of an attack.
 #[derive(Debug, PartialEq, Eq)]
 enum AttackResult {
+    /// The process was not in the sandbox when it was about to attack.
+    NotEntered(String),
     Succeeded,
     Refused(String),
     Killed(i32),
@@ -47,7 +51,13 @@ fn main() {
             run(format!("{}_is_refused_to_{kind}", attack.name), &|| fails_in_full(attack, kind));
         }
     }
+    for layers in ["namespaces", "control", "worker", "verifier"] {
+        run(format!("what_attacks_nothing_succeeds_within_{layers}"), &|| {
+            assert_eq!(attempt("nothing", layers, None), AttackResult::Succeeded);
+        });
+    }
     run("an_ordinary_user_can_enter_the_sandbox".into(), &an_ordinary_user_can_enter);
+    run("a_sandbox_that_is_not_entered_refuses_nothing".into(), &a_sandbox_that_is_not_entered);
     run("a_missing_measure_is_an_error".into(), &a_missing_measure_is_an_error);
     std::process::exit(i32::from(failed > 0));
 }
@@ -74,7 +84,15 @@ fn an_ordinary_user_can_enter() {
 fn a_missing_measure_is_an_error() {
     // Without free user namespaces the kernel returns ENOSPC, as where they are disabled.
     let result = attempt("nothing", "no-user-namespaces", None);
-    assert!(matches!(&result, AttackResult::Refused(e) if e.contains("user namespace")), "{result:?}");
+    assert!(matches!(&result, AttackResult::NotEntered(e) if e.contains("user namespace")), "{result:?}");
+}
+
+/// The test itself does not take a sandbox that cannot be entered, or lacks its filter, for a refusal.
+fn a_sandbox_that_is_not_entered() {
+    for layers in ["no-user-namespaces", "worker-without-filter"] {
+        let result = attempt("reading_a_file", layers, None);
+        assert!(matches!(result, AttackResult::NotEntered(_)), "{layers}: {result:?}");
+    }
 }
 
 /// Starts this binary to run an attack within `layers`. Returns the result.
@@ -90,22 +108,33 @@ fn attempt(name: &str, layers: &str, user: Option<u32>) -> AttackResult {
     command
         .args(["--attack", name, layers])
         .envs(victims.env(&leaked))
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
         .stdout(Stdio::null());
     if let Some(uid) = user {
         command.uid(uid).gid(uid);
     }
-    let (mut output, error) = std::io::pipe().unwrap();
-    let child = command.stderr(error).spawn().unwrap();
+    let (output, error) = std::io::pipe().unwrap();
+    let mut child = command.stderr(error).spawn().unwrap();
     drop(command);
+    let mut output = BufReader::new(output);
     let mut text = String::new();
+    output.read_line(&mut text).unwrap();
+    let state = if text == inside::READY {
+        text.clear();
+        entered::check(child.id(), layers, user)
+    } else {
+        Err("it ended before the attack".to_owned())
+    };
+    // The attack begins when its standard input ends.
+    drop(child.stdin.take());
     output.read_to_string(&mut text).unwrap();
     let last = reap(child.id());
     drop((leaked, exe));
-    match (last.signal(), text.trim().lines().last()) {
-        (Some(signal), _) => AttackResult::Killed(signal),
-        (None, Some("SUCCEEDED")) => AttackResult::Succeeded,
-        (None, _) => AttackResult::Refused(text.trim().to_owned()),
+    match (state, last.signal(), text.trim().lines().last()) {
+        (Err(why), _, _) => AttackResult::NotEntered(format!("{why}: {}", text.trim())),
+        (_, Some(signal), _) => AttackResult::Killed(signal),
+        (_, None, Some("SUCCEEDED")) => AttackResult::Succeeded,
+        (_, None, _) => AttackResult::Refused(text.trim().to_owned()),
     }
 }
 

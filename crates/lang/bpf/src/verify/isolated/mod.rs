@@ -7,15 +7,16 @@
 //!
 //! The owner forks the zygote while it has one thread and is not locked down yet ([`Isolated::spawn`]).
 //! The zygote opens no file and executes no program, so it works in an empty root and under a system
-//! call filter of [`SYSCALLS`], which the owner may apply by a closure ([`Isolated::spawn_with`]). An
-//! owner with several threads instead runs a command that calls [`serve_stdio`]
-//! ([`Isolated::command`]).
+//! call filter of [`SYSCALLS`] and [`ARGUMENTS`], which the owner may apply by a closure
+//! ([`Isolated::spawn_with`]). An owner with several threads instead runs a command that calls
+//! [`serve_stdio`] ([`Isolated::command`]).
 //!
 //! Whatever a hostile program does in the child, the result is a refusal: a panic becomes
 //! [`Refusal::Program`], an exceeded limit [`Refusal::Resources`]. Zygote and children die with their
 //! owner. The size of every message is limited.
 
 mod process;
+mod syscalls;
 mod wire;
 mod zygote;
 
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Limits, Refusal, Report, VERIFIER_VERSION, structure};
 use crate::linked::{Linked, Verified};
+pub use syscalls::{ARGUMENTS, ArgumentLimit, SYSCALLS};
 use wire::{Deadline, MAX_ANSWER, MAX_REQUEST, Request, decode, encode_frame, read_frame, write_all};
 use zygote::{Answer, Ready};
 
@@ -53,46 +55,6 @@ impl Default for Budget {
 
 /// Time beyond [`Budget::wall`] after which the owner gives up on a zygote.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// System calls of a zygote and its children after the closure of [`Isolated::spawn_with`] has returned.
-/// A filter may refuse all others.
-pub const SYSCALLS: &[libc::c_long] = &[
-    libc::SYS_brk,
-    libc::SYS_clock_gettime,
-    libc::SYS_clone,
-    libc::SYS_close,
-    libc::SYS_close_range,
-    libc::SYS_exit_group,
-    libc::SYS_fcntl,
-    libc::SYS_futex,
-    libc::SYS_getpid,
-    libc::SYS_getppid,
-    libc::SYS_getrandom,
-    libc::SYS_gettid,
-    libc::SYS_kill,
-    libc::SYS_madvise,
-    libc::SYS_mmap,
-    libc::SYS_mprotect,
-    libc::SYS_mremap,
-    libc::SYS_munmap,
-    libc::SYS_pipe2,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_poll,
-    libc::SYS_ppoll,
-    libc::SYS_prctl,
-    libc::SYS_prlimit64,
-    libc::SYS_read,
-    libc::SYS_restart_syscall,
-    libc::SYS_rseq,
-    libc::SYS_rt_sigaction,
-    libc::SYS_rt_sigprocmask,
-    libc::SYS_rt_sigreturn,
-    libc::SYS_set_robust_list,
-    libc::SYS_tgkill,
-    libc::SYS_wait4,
-    libc::SYS_write,
-    libc::SYS_writev,
-];
 
 /// Reason why a zygote cannot start.
 #[derive(Debug, thiserror::Error)]

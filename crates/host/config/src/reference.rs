@@ -188,7 +188,7 @@ const TENANT: &[Key] = &[
     key("log_interval", "duration", Value("\"100ms\""), Text("above 0, up to `60s`"), ALL,
         "The time between two records on the log page."),
     key("budget", "integer", Value("262144"), Range(1 << 12, 1 << 32), ALL,
-        "The most instructions that a program may execute for one packet."),
+        "The most instructions that a program may execute for one packet. Helpers count by what they touch."),
     key("memory", "size", Value("\"2GiB\""), Text("at least `64MiB`"), ALL,
         "The address space of the P4 VM, and the memory limit of its cgroup."),
     key("cpu_percent", "integer", Absent("no limit"), Range(1, 100_000), ALL,

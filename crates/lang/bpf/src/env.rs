@@ -35,7 +35,7 @@ pub(crate) struct Stack(pub(crate) [u8; STACK_SIZE]);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Flags {
-    /// Zero, or the [`stop`] code of the reason why JIT code stopped.
+    /// Zero, or the [`stop`] code of the reason why JIT code or a helper stopped the run.
     pub(crate) stopped: u8,
     /// The program read a field that is not known.
     pub(crate) unknown: u8,
@@ -121,6 +121,15 @@ impl Env {
         // the last byte of the array still belongs to the range of the allocation.
         let stack = unsafe { &raw mut (*this).stack };
         (stack.expose_provenance() + STACK_SIZE) as u64
+    }
+
+    /// Charges the work of a helper to the budget. Returns `false` and stops the run, if too little is left.
+    pub(crate) const fn charge(&mut self, cost: u64) -> bool {
+        match self.budget.checked_sub(cost) {
+            Some(left) => self.budget = left,
+            None => self.flags.stopped = stop::BUDGET,
+        }
+        self.flags.stopped == 0
     }
 
     /// Updates the context's packet pointers and length.

@@ -3,6 +3,8 @@
 use p4shield_abi::helper::{MAX_HASHED, algorithm};
 use p4shield_frame::Sum;
 
+use crate::budget;
+
 /// Computes a CRC table at compile time.
 const fn reflected_table(polynomial: u32) -> [u32; 256] {
     let mut table = [0; 256];
@@ -75,6 +77,16 @@ fn mix(abc: &mut [u32; 3]) {
         (a, b, c) = (b, c, a);
     }
     *abc = [a, b, c];
+}
+
+/// Returns the charge for a hash of `len` bytes: about the instructions of the loops below.
+pub(crate) const fn cost(algorithm: u32, len: usize) -> u64 {
+    match algorithm {
+        algorithm::CRC32 | algorithm::CRC16 => 1 + 2 * len as u64,
+        algorithm::XOR16 | algorithm::LOOKUP3 => 1 + len as u64,
+        algorithm::CSUM16 | algorithm::SUM16 => budget::of_bytes(len),
+        _ => 1,
+    }
 }
 
 /// Returns the hash of an algorithm; 0 for an unknown number. The caller implements `RANDOM`.

@@ -1,12 +1,14 @@
 //! Helper functions, which programs call by number.
 //!
-//! JIT code calls them by address. The interpreter first checks their arguments against the table.
+//! JIT code calls them by address. The interpreter first checks their arguments against the table. Helpers
+//! whose time depends on sizes charge the run's budget first ([`Helper::charges`]).
 //! [`p4shield_abi::helper`] defines numbers and semantics.
 
 use p4shield_abi::helper as number;
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
 
+use crate::budget;
 use crate::env::Env;
 use crate::maps::Map;
 
@@ -52,6 +54,8 @@ pub(crate) struct Helper {
     pub(crate) args: [Arg; 5],
     pub(crate) function: Function,
     pub(crate) inline: Inline,
+    /// It charges the budget by the size of its work, and may stop the run.
+    pub(crate) charges: bool,
 }
 
 /// Returns the helper with this number.
@@ -67,28 +71,32 @@ const MAP_KEY_VALUE: [Arg; 5] = [Arg::Map, Arg::Key, Arg::Value, Arg::Any, Arg::
 const MEMORY: [Arg; 5] = [Arg::Memory, Arg::Any, Arg::Any, Arg::Any, Arg::Any];
 
 const fn helper(number: u32, args: [Arg; 5], function: Function, inline: Inline) -> Helper {
-    Helper { number, args, function, inline }
+    Helper { number, args, function, inline, charges: false }
+}
+
+const fn charging(number: u32, args: [Arg; 5], function: Function, inline: Inline) -> Helper {
+    Helper { charges: true, ..helper(number, args, function, inline) }
 }
 
 /// All helpers of P4 programs.
 pub(crate) static TABLE: [Helper; 17] = [
-    helper(number::MAP_LOOKUP_ELEM, MAP_KEY, map_lookup, Inline::MapLookup),
-    helper(number::MAP_UPDATE_ELEM, MAP_KEY_VALUE, map_update, Inline::No),
-    helper(number::MAP_DELETE_ELEM, MAP_KEY, map_delete, Inline::No),
-    helper(number::KTIME_GET_NS, NONE, ktime, Inline::No),
+    charging(number::MAP_LOOKUP_ELEM, MAP_KEY, map_lookup, Inline::MapLookup),
+    charging(number::MAP_UPDATE_ELEM, MAP_KEY_VALUE, map_update, Inline::No),
+    charging(number::MAP_DELETE_ELEM, MAP_KEY, map_delete, Inline::No),
+    charging(number::KTIME_GET_NS, NONE, ktime, Inline::No),
     helper(number::GET_PRANDOM_U32, NONE, prandom, Inline::No),
     helper(number::ADJUST_HEAD, CONTEXT, adjust_head, Inline::No),
     helper(number::ADJUST_TAIL, CONTEXT, adjust_tail, Inline::No),
     helper(number::READ_VM_INFO, CONTEXT, read_vm_info, Inline::ReadInfo),
     helper(number::VM_INFO_STATUS, CONTEXT, vm_info_status, Inline::InfoStatus),
     helper(number::VM_INFO_KNOWN, CONTEXT, vm_info_known, Inline::InfoKnown),
-    helper(number::HASH, MEMORY, hash, Inline::No),
-    helper(number::PAYLOAD_SUM, CONTEXT, payload_sum, Inline::No),
+    charging(number::HASH, MEMORY, hash, Inline::No),
+    charging(number::PAYLOAD_SUM, CONTEXT, payload_sum, Inline::No),
     helper(number::METER, MEMORY, meter, Inline::No),
-    helper(number::PACKET_KEEP, CONTEXT, packet_keep, Inline::No),
-    helper(number::PACKET_PUT, CONTEXT, packet_put, Inline::No),
-    helper(number::PACKET_EQUAL, CONTEXT, packet_equal, Inline::No),
-    helper(number::HASH_WITH, MEMORY, hash_with, Inline::No),
+    charging(number::PACKET_KEEP, CONTEXT, packet_keep, Inline::No),
+    charging(number::PACKET_PUT, CONTEXT, packet_put, Inline::No),
+    charging(number::PACKET_EQUAL, CONTEXT, packet_equal, Inline::No),
+    charging(number::HASH_WITH, MEMORY, hash_with, Inline::No),
 ];
 
 /// A program's handle for map 0; the handle of map `i` is `i` more. It is not an address, so even a
@@ -126,6 +134,9 @@ unsafe extern "C" fn map_lookup(env: *mut Env, map: u64, key: u64, _: u64, _: u6
     // SAFETY: the engines pass their environment, and arguments as `TABLE` requires.
     unsafe {
         let Some(map) = map_of(env, map) else { return 0 };
+        if !(*env).charge(map.lookup_cost()) {
+            return 0;
+        }
         map.address(key_of(map, key))
     }
 }
@@ -134,6 +145,11 @@ unsafe extern "C" fn map_update(env: *mut Env, map: u64, key: u64, value: u64, f
     // SAFETY: as in `map_lookup`; the value has the map's value size.
     unsafe {
         let Some(map) = map_of(env, map) else { return INVALID };
+        // No reference into the stack, a part of the environment, may exist while it is charged.
+        let cost = map.change_cost(key_of(map, key)) + budget::of_bytes(map.definition().value_size as usize);
+        if !(*env).charge(cost) {
+            return 0;
+        }
         let key = key_of(map, key);
         map.update_from(key, std::ptr::with_exposed_provenance(value as usize), flags) as u64
     }
@@ -143,12 +159,20 @@ unsafe extern "C" fn map_delete(env: *mut Env, map: u64, key: u64, _: u64, _: u6
     // SAFETY: as in `map_lookup`.
     unsafe {
         let Some(map) = map_of(env, map) else { return INVALID };
+        let cost = map.change_cost(key_of(map, key));
+        if !(*env).charge(cost) {
+            return 0;
+        }
         let key = key_of(map, key);
         map.delete(key).map_or_else(|e| e.errno() as u64, |()| 0)
     }
 }
 
-unsafe extern "C" fn ktime(_: *mut Env, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
+unsafe extern "C" fn ktime(env: *mut Env, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
+    // SAFETY: the engines pass their environment.
+    if !unsafe { (*env).charge(budget::CLOCK) } {
+        return 0;
+    }
     let t = clock_gettime(ClockId::Monotonic);
     (t.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(t.tv_nsec as u64)
 }
@@ -216,6 +240,10 @@ unsafe extern "C" fn hash(env: *mut Env, data: u64, size: u64, algorithm: u64, _
         // SAFETY: the engines pass their environment.
         return unsafe { prandom(env, 0, 0, 0, 0, 0) };
     }
+    // SAFETY: the engines pass their environment.
+    if !unsafe { (*env).charge(crate::hashes::cost(algorithm as u32, size as u32 as usize)) } {
+        return 0;
+    }
     // SAFETY: the verifier has proven, or the interpreter has checked, that `size` bytes are readable
     // at `data`. The size is a constant of at most a stack frame or a map's value.
     let data = unsafe {
@@ -226,36 +254,45 @@ unsafe extern "C" fn hash(env: *mut Env, data: u64, size: u64, algorithm: u64, _
 
 unsafe extern "C" fn payload_sum(env: *mut Env, _: u64, offset: u64, _: u64, _: u64, _: u64) -> u64 {
     // SAFETY: the engines pass their environment; the packet is null or valid for the run.
-    let packet = unsafe { (*env).packet.as_ref() };
+    let (env, packet) = unsafe { (&mut *env, (*env).packet.as_ref()) };
     let whole = packet.filter(|p| p.total() as usize == p.len());
-    whole.and_then(|p| p.bytes().get(offset as u32 as usize..)).map_or(u64::MAX, crate::hashes::sum16)
+    let Some(payload) = whole.and_then(|p| p.bytes().get(offset as u32 as usize..)) else { return u64::MAX };
+    if env.charge(budget::of_bytes(payload.len())) { crate::hashes::sum16(payload) } else { 0 }
 }
 
 unsafe extern "C" fn packet_keep(env: *mut Env, _: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
     // SAFETY: as in `payload_sum`; no other reference to the packet exists while a helper runs.
-    match unsafe { (*env).packet.as_mut() } {
-        Some(packet) => {
-            packet.keep();
-            0
-        }
-        None => INVALID,
+    let (env, packet) = unsafe { (&mut *env, (*env).packet.as_mut()) };
+    let Some(packet) = packet else { return INVALID };
+    if env.charge(budget::of_bytes(packet.len())) {
+        packet.keep();
     }
+    0
 }
 
 unsafe extern "C" fn packet_put(env: *mut Env, _: u64, to: u64, from: u64, len: u64, _: u64) -> u64 {
     // SAFETY: as in `packet_keep`.
-    let (flags, packet) = unsafe { (&mut (*env).flags, (*env).packet.as_mut()) };
-    if !packet.is_some_and(|p| p.put(to as u32, from as u32, len as u32)) {
+    let (env, packet) = unsafe { (&mut *env, (*env).packet.as_mut()) };
+    let Some(packet) = packet else { return INVALID };
+    // No more than the packet is copied.
+    if !env.charge(budget::of_bytes(packet.len().min(len as u32 as usize))) {
+        return 0;
+    }
+    if !packet.put(to as u32, from as u32, len as u32) {
         return INVALID;
     }
-    flags.rewritten = 1;
+    env.flags.rewritten = 1;
     0
 }
 
 unsafe extern "C" fn packet_equal(env: *mut Env, _: u64, a: u64, b: u64, len: u64, _: u64) -> u64 {
     // SAFETY: as in `payload_sum`.
-    let packet = unsafe { (*env).packet.as_ref() };
-    let range = |at: u64| packet.and_then(|p| p.range(at as u32, len as u32));
+    let (env, packet) = unsafe { (&mut *env, (*env).packet.as_ref()) };
+    let Some(packet) = packet else { return 0 };
+    if !env.charge(budget::of_bytes(packet.len().min(len as u32 as usize))) {
+        return 0;
+    }
+    let range = |at: u64| packet.range(at as u32, len as u32);
     u64::from(range(a).is_some_and(|bytes| Some(bytes) == range(b)))
 }
 
@@ -269,15 +306,19 @@ unsafe extern "C" fn hash_with(
 ) -> u64 {
     // SAFETY: as in `payload_sum`.
     let packet = unsafe { (*env).packet.as_ref() };
+    let Some(part) = packet.and_then(|p| p.range(slice as u32, (slice >> 32) as u32)) else { return 0 };
+    // The parts are joined in a cleared buffer.
+    let len = part.len().saturating_add(size as u32 as usize).min(number::MAX_HASHED);
+    let cost = budget::of_bytes(number::MAX_HASHED) + crate::hashes::cost(algorithm as u32, len);
+    // SAFETY: the engines pass their environment.
+    if !unsafe { (*env).charge(cost) } {
+        return 0;
+    }
     // SAFETY: as in `hash`.
     let data = unsafe {
         std::slice::from_raw_parts(std::ptr::with_exposed_provenance(data as usize), size as u32 as usize)
     };
-    let part = packet.and_then(|p| p.range(slice as u32, (slice >> 32) as u32));
-    let parts = part.and_then(|part| {
-        let (first, last) = data.split_at_checked(at as u32 as usize)?;
-        Some([first, part, last])
-    });
+    let parts = data.split_at_checked(at as u32 as usize).map(|(first, last)| [first, part, last]);
     parts.and_then(|parts| crate::hashes::hash_joined(algorithm as u32, parts)).unwrap_or(0)
 }
 

@@ -37,7 +37,8 @@ pub struct EngineOptions {
     /// Execution mode.
     pub mode: Mode,
     /// Instruction budget of one run. A function costs its slots on entry, a backward jump the slots
-    /// of the loop, so a run never executes more instructions than this.
+    /// of the loop, so a run never executes more instructions than this. Helpers that hash, copy, compare
+    /// or search charge by the bytes that they touch.
     pub budget: u64,
     /// Bytes that all maps of the program may occupy.
     pub map_bytes: usize,

@@ -10,7 +10,7 @@ use crate::program::{EngineOptions, LoadError, LoadedCode};
 use crate::stop::Stop;
 
 static HELPERS: [Helper; 1] =
-    [Helper { number: 5, args: [Arg::Any; 5], function: first_argument, inline: Inline::No }];
+    [Helper { number: 5, args: [Arg::Any; 5], function: first_argument, inline: Inline::No, charges: false }];
 
 unsafe extern "C" fn first_argument(_: *mut Env, r1: u64, _: u64, _: u64, _: u64, _: u64) -> u64 {
     r1

@@ -234,7 +234,11 @@ impl Interpreter<'_> {
         self.check_arguments(slot, helper)?;
         let [r1, r2, r3, r4, r5] = [1, 2, 3, 4, 5].map(|i| self.regs[i]);
         // SAFETY: `check_arguments` has accepted the arguments.
-        let result = unsafe { (helper.function)(self.env, r1, r2, r3, r4, r5) };
+        let (result, stopped) =
+            unsafe { ((helper.function)(self.env, r1, r2, r3, r4, r5), (*self.env).flags.stopped) };
+        if stopped != 0 {
+            return Err(Stop::Budget);
+        }
         self.regs[1..6].fill(0);
         self.set(Reg::R0, result);
         Ok(())

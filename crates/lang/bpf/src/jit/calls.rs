@@ -41,8 +41,16 @@ impl Translator<'_, '_> {
             let address = helper.function as usize as i64;
             let address = self.b.ins().iconst(I64, address);
             let arguments = self.arguments();
+            if helper.charges {
+                self.publish_budget();
+            }
             let call = self.b.ins().call_indirect(signature, address, &arguments);
-            self.b.inst_results(call)[0]
+            let result = self.b.inst_results(call)[0];
+            if helper.charges {
+                self.return_if_stopped();
+                self.reload_budget();
+            }
+            result
         });
         self.set(Reg::R0, result);
         self.clear_arguments();
@@ -143,10 +151,7 @@ impl Translator<'_, '_> {
         let result = self.b.inst_results(call)[0];
         self.return_if_stopped();
         self.store_env(frame, offset::FRAME);
-        if let Some(budget) = self.budget {
-            let left = self.load_env(I64, offset::BUDGET);
-            self.b.def_var(budget, left);
-        }
+        self.reload_budget();
         self.set(Reg::R0, result);
         self.clear_arguments();
     }
@@ -165,7 +170,15 @@ impl Translator<'_, '_> {
         callee
     }
 
-    /// Returns immediately if the called function was stopped.
+    /// Reads the budget after a call that may have charged it.
+    fn reload_budget(&mut self) {
+        if let Some(budget) = self.budget {
+            let left = self.load_env(I64, offset::BUDGET);
+            self.b.def_var(budget, left);
+        }
+    }
+
+    /// Returns immediately if the called function or helper stopped the run.
     fn return_if_stopped(&mut self) {
         let stopped = self.load_env(I8, offset::STOPPED);
         let out = self.b.create_block();

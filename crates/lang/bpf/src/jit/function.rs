@@ -345,12 +345,17 @@ impl Translator<'_, '_> {
         self.b.ins().return_(&[r0]);
     }
 
-    /// Writes the variables that cache fields of the environment back to it.
-    pub(super) fn publish(&mut self) {
+    /// Writes the remaining budget back to the environment.
+    pub(super) fn publish_budget(&mut self) {
         if let Some(budget) = self.budget {
             let left = self.b.use_var(budget);
             self.store_env(left, offset::BUDGET);
         }
+    }
+
+    /// Writes the variables that cache fields of the environment back to it.
+    pub(super) fn publish(&mut self) {
+        self.publish_budget();
         if let Some(rewritten) = self.rewritten {
             let before = self.load_env(I8, offset::REWRITTEN);
             let here = self.b.use_var(rewritten);

@@ -109,6 +109,11 @@ impl Rules {
         Some(vectors.saturating_add(rules))
     }
 
+    /// Returns the most words that a lookup reads.
+    pub(super) const fn words_of_lookup(&self) -> usize {
+        self.planes * (self.words + self.summaries)
+    }
+
     /// Returns the slot of the first rule that matches a packet's key.
     pub(super) fn find(&self, key: &[u8]) -> Option<usize> {
         if key.len() != self.key_size {

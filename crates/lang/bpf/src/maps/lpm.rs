@@ -200,6 +200,11 @@ impl LpmKeys {
         1 << self.index_bits.saturating_sub(len)
     }
 
+    /// Returns how many index positions a change of this prefix updates.
+    pub(crate) fn index_positions(&self, key: &[u8]) -> usize {
+        self.parse(key).map_or(0, |prefix| self.index_span(prefix.len))
+    }
+
     /// Updates the index positions of a prefix that was added or removed.
     fn update_index(&mut self, prefix: &Prefix) {
         let from = self.index_position(prefix);

@@ -12,6 +12,7 @@ mod storage;
 use p4shield_abi::map::{MapDefinition, TYPE_ARRAY, TYPE_CLASSIFIER, TYPE_HASH, TYPE_LPM_TRIE};
 use rustix::io::Errno;
 
+use crate::budget;
 use crate::linked::{Entry, Map as Declared};
 use classifier::Rules;
 use hash::HashKeys;
@@ -289,6 +290,23 @@ impl Map {
     pub(crate) fn as_array(&self) -> Option<(u64, u64)> {
         let stride = Storage::stride(self.definition.value_size as usize) as u64;
         matches!(self.keys, Keys::Array).then(|| (self.span().0, stride))
+    }
+
+    /// For programs: returns the charge of a lookup. An array's is free, since JIT code inlines it.
+    pub(crate) const fn lookup_cost(&self) -> u64 {
+        match &self.keys {
+            Keys::Array => 0,
+            Keys::Hash(_) => budget::SEARCH + self.definition.key_size as u64 / 2,
+            // At most one node per bit.
+            Keys::Lpm(_) => budget::SEARCH + self.definition.key_size as u64 * 8,
+            Keys::Rules(rules) => budget::SEARCH + rules.words_of_lookup() as u64 / 4,
+        }
+    }
+
+    /// For programs: returns the charge of an update or deletion, without the copy of the value.
+    pub(crate) fn change_cost(&self, key: &[u8]) -> u64 {
+        let index = if let Keys::Lpm(keys) = &self.keys { keys.index_positions(key) as u64 } else { 0 };
+        self.lookup_cost() + index
     }
 
     /// For programs: returns the address of the value of `key`, or 0.

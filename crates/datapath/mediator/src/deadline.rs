@@ -56,7 +56,7 @@ impl<P: Packet> TenantState<P> {
             queue.peek().map(|f| if f.state == FlightState::Waiting { f.deadline } else { now })
         });
         let stall = self.stall.filter(|_| self.owed() != 0).map(|s| self.progress.saturating_add(s));
-        let wake = self.wake_due.then_some(self.next_wake);
+        let wake = self.wake_due.then_some(self.wake_at);
         let inline = self.has_inline_work().then_some(now);
         fronts.chain(stall).chain(wake).chain(inline).min()
     }

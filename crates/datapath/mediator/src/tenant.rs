@@ -53,8 +53,10 @@ pub(crate) struct TenantState<P> {
     pub(crate) next_inline: [u64; 2],
     /// When the P4 VM last gave an answer, or began to owe one.
     pub(crate) progress: u64,
-    /// Earliest time of the next wake-up.
+    /// Earliest time of the next wake-up by the tenant's own budget.
     pub(crate) next_wake: u64,
+    /// Time of the wake-up that is due, by the thread's budget, too.
+    pub(crate) wake_at: u64,
     /// Earliest time of the next early wake-up.
     pub(crate) next_early_wake: u64,
     /// The P4 VM sleeps and has to be woken.
@@ -82,6 +84,7 @@ impl<P: Packet> TenantState<P> {
             next_inline: [0; 2],
             progress: 0,
             next_wake: 0,
+            wake_at: 0,
             next_early_wake: 0,
             wake_due: false,
             dirty: false,

@@ -131,6 +131,41 @@ fn a_false_claim_of_sleep_costs_few_wake_ups() {
     assert_eq!(submit(&mut m, now + 1), 19);
 }
 
+/// Sixteen P4 VMs of two lanes, which one thread polls, claim to sleep all the time, and answer at once.
+#[test]
+fn colluding_p4_vms_share_one_bound_of_wake_ups() {
+    const TENANTS: u8 = 8;
+    const STEP: u64 = 5_000;
+    const END: u64 = 10_000_000;
+    let mut lanes = [0, 1].map(|_| {
+        let mut m = mediator(&tenants(TENANTS));
+        let p4vms: Vec<P4vm> = (0..TENANTS).map(|t| attach(&mut m, 0, t.into(), GEOMETRY)).collect();
+        (m, p4vms)
+    });
+    for p4vm in lanes.iter_mut().flat_map(|(_, p4vms)| p4vms) {
+        assert!(p4vm.responder.announce());
+    }
+    for now in (0..END).step_by(STEP as usize) {
+        for (m, p4vms) in &mut lanes {
+            for (t, p4vm) in p4vms.iter_mut().enumerate() {
+                m.submit(now, &SHARED, packet(1, 10 * t as u8 + 1, 99));
+                m.flush(now);
+                p4vm.pass_all();
+            }
+            poll(m, now);
+        }
+    }
+    let counts: Vec<u64> = lanes
+        .iter()
+        .flat_map(|(m, _)| m.counters().tenants.iter().map(|t| t.wakeups.get()).collect::<Vec<_>>())
+        .collect();
+    let total: u64 = counts.iter().sum();
+    // One in 10 µs, beside the advance and what is under way.
+    assert!(total <= END / 10_000 + 16 + counts.len() as u64, "{counts:?}");
+    let fair = total / counts.len() as u64;
+    assert!(counts.iter().all(|n| *n >= fair / 2), "every tenant has its share: {counts:?}");
+}
+
 #[test]
 fn a_closed_doorbell_detaches_the_p4vm() {
     let mut m = mediator(&tenants(1));

@@ -20,6 +20,10 @@ pub const ABI_SECTION: &str = ".p4shield.abi";
 /// then for each file `u32` length and UTF-8 bytes of its name.
 pub const LINES_SECTION: &str = ".p4shield.lines";
 
+/// Maximum number of instructions of a linked program; a 64-bit constant counts as two. The compiler warns
+/// of longer programs, and the verifier refuses them.
+pub const MAX_INSTRUCTIONS: usize = 8192;
+
 /// What the program needs from the engine besides one run for each packet: [`NeedRecord`]s. Without
 /// the section it needs nothing. A loader refuses needs that it does not know or cannot meet.
 pub const NEEDS_SECTION: &str = ".p4shield.needs";

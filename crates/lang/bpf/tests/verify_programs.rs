@@ -122,3 +122,19 @@ fn a_refusal_names_the_source_line() {
     let message = check_default(&linked).expect_err("refused").to_string();
     assert!(message.starts_with("guard.p4:17:9: instruction 5 "), "{message}");
 }
+
+/// The longest program that loads: it reads packet bytes, branches on them and keeps values on its stack.
+#[test]
+fn programs_of_8000_instructions_are_accepted() {
+    let head =
+        "mov r0, 1\n ldxdw r6, [r1+0]\n ldxdw r7, [r1+8]\n mov r2, r6\n add r2, 200\n jgt r2, r7, end\n";
+    let mut text = head.to_owned();
+    for i in 0..1332 {
+        let (read, write, keep) = (i % 200, (i + 7) % 200, -8 * (1 + i % 8));
+        text += &format!("ldxb r3, [r6+{read}]\n jeq r3, {}, a{i}\n add r3, {i}\n and r3, 255\n", i % 256);
+        text += &format!("a{i}: stxdw [r10{keep}], r3\n stxb [r6+{write}], r3\n");
+    }
+    let linked = assemble(&(text + "end: exit")).expect("assembles");
+    assert_eq!(linked.insns.len(), 7999);
+    accepted("the longest program", &linked);
+}

@@ -3,6 +3,7 @@
 
 use p4shield_abi::channel::MAX_HEADER_BYTES;
 use p4shield_abi::map::{MapDefinition, TYPE_ARRAY, TYPE_HASH, TYPE_LPM_TRIE};
+use p4shield_abi::object::MAX_INSTRUCTIONS;
 use p4shield_bpf::asm::assemble;
 use p4shield_bpf::linked::{Entry, Map, Subprogram};
 use p4shield_bpf::verify::{Limits, MAX_FRAMES, MAX_PACKET_BYTES, Reason, Refusal, check};
@@ -134,7 +135,7 @@ fn entries_have_to_fit_their_maps() {
 
 #[test]
 fn sizes_are_limited() {
-    let long = Linked::from_insns([vec![SET_R0; 4096], vec![EXIT]].concat());
+    let long = Linked::from_insns([vec![SET_R0; MAX_INSTRUCTIONS], vec![EXIT]].concat());
     refused(&long, Reason::Size);
     let limits = Limits { instructions: 1, ..Limits::default() };
     assert_eq!(check(&with(&[]), &limits).expect_err("too long").reason(), Some(Reason::Size));

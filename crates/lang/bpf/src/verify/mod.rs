@@ -39,6 +39,7 @@ mod tests;
 
 use std::time::{Duration, Instant};
 
+use p4shield_abi::object::MAX_INSTRUCTIONS;
 use serde::{Deserialize, Serialize};
 
 pub use cache::Cache;
@@ -53,7 +54,7 @@ use crate::linked::{Linked, Verified};
 
 /// Version of the verification rules; results of other versions are invalid. It changes with this
 /// module and with the version of `prevail`.
-pub const VERIFIER_VERSION: &str = "p4shield-verify 2, prevail 0.2.6";
+pub const VERIFIER_VERSION: &str = "p4shield-verify 3, prevail 0.2.6";
 
 /// Limits on the size of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,7 +67,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { instructions: 4096, expanded: 8192 }
+        Self { instructions: MAX_INSTRUCTIONS, expanded: 2 * MAX_INSTRUCTIONS }
     }
 }
 

@@ -17,7 +17,7 @@ use super::location::Location;
 use super::platform::{Platform, options};
 use super::reason::Reason;
 use super::refusal::Refusal;
-use super::rewrite::{rewrite, slot_of};
+use super::rewrite::{callers, rewrite, slot_of};
 use crate::insn::Insn;
 use crate::linked::Linked;
 
@@ -138,12 +138,7 @@ pub(super) fn conclude(linked: &Linked, analysis: &Analysis<'_>) -> Result<u32, 
 fn location(linked: &Linked, label: &Label) -> Option<Location> {
     let slot = slot_of(label.from, linked.insns.len())?;
     let mut location = Location::new(linked, slot);
-    location.called_from = label
-        .stack_frame_prefix
-        .split('/')
-        .filter_map(|s| s.parse().ok())
-        .filter_map(|n| slot_of(n, linked.insns.len()))
-        .collect();
+    location.called_from = callers(&label.stack_frame_prefix, linked.insns.len());
     Some(location)
 }
 

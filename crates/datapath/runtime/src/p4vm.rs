@@ -143,8 +143,8 @@ fn spawn_worker(cpu: Option<usize>) -> Result<Spawned, P4VmError> {
     let (pinned, is_pinned) = mpsc::channel();
     let (worker, start) = mpsc::channel::<Worker>();
     let placement = move || {
-        // Optional: without it the worker preempts other threads of its core.
-        let _ = schedule::set_batch_policy();
+        // Optional: without it the worker waits longer for its turn on a busy core.
+        let _ = schedule::set_short_slice();
         cpu.map_or(Ok(()), |cpu| schedule::bind(cpu).map_err(|source| P4VmError::Cpu { cpu, source }))
     };
     let main = move || {

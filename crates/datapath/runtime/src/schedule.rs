@@ -1,29 +1,41 @@
-//! Scheduling policy and core of the worker's thread.
+//! Time slice and core of the worker's thread.
 //!
-//! A worker may share its core with the sender and the receiver of the packets that it judges, and with the
-//! kernel's work for both. If it preempted them for each packet, every packet would cost two context
-//! switches, and a sender could never fill a batch. The worker is therefore scheduled as a batch job
-//! (`SCHED_BATCH`, sched(7)): it gets the same share of the core as any thread and runs at once on a free
-//! core, but does not preempt the running thread when it wakes.
+//! A worker may share its core with the sender and the receiver of the packets that it judges, with the
+//! kernel's work for both, and with processes that are always busy. It therefore asks the kernel for short
+//! time slices: it gets the same share of the core as any thread, but does not wait for the whole slice of
+//! another one while packets queue up (decision 016).
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io::{Error, ErrorKind, Result};
 
-/// Sets the policy `SCHED_BATCH` for this thread, unless the operator gave it a policy other than
+/// The worker's slice in nanoseconds: the shortest that the kernel has (`sched_attr::sched_runtime` of
+/// `SCHED_OTHER`, Linux 6.12; older kernels ignore it).
+const SLICE_NS: u64 = 100_000;
+
+/// Asks for short time slices for this thread, unless the operator gave it a policy other than
 /// `SCHED_OTHER`.
 ///
 /// # Errors
-/// The kernel refuses; the worker also runs with ordinary scheduling.
-pub(crate) fn set_batch_policy() -> Result<()> {
-    // SAFETY: takes an integer and touches no memory; 0 is the calling thread.
-    let policy = unsafe { libc::sched_getscheduler(0) };
-    if policy != libc::SCHED_OTHER {
+/// The kernel refuses; the worker also runs with ordinary slices.
+pub(crate) fn set_short_slice() -> Result<()> {
+    let mut attributes = attributes()?;
+    if attributes.sched_policy != libc::SCHED_OTHER as u32 {
         return Ok(());
     }
-    let no_priority = libc::sched_param { sched_priority: 0 };
+    attributes.sched_runtime = SLICE_NS;
     // SAFETY: the structure is live during the call, which only reads it; 0 is the calling thread.
-    let done = unsafe { libc::sched_setscheduler(0, libc::SCHED_BATCH, &raw const no_priority) };
+    let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
     if done < 0 { Err(Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Returns this thread's scheduling attributes.
+fn attributes() -> Result<libc::sched_attr> {
+    let size = size_of::<libc::sched_attr>() as u32;
+    // SAFETY: the structure consists of integers.
+    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+    // SAFETY: the call writes at most `size` bytes into the structure; 0 is the calling thread.
+    let done = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
+    if done < 0 { Err(Error::last_os_error()) } else { Ok(attributes) }
 }
 
 /// Binds this thread to a core.
@@ -43,23 +55,26 @@ pub(crate) fn bind(cpu: usize) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// Returns the calling thread's policy after the call.
-    fn policy() -> i32 {
-        set_batch_policy().unwrap();
-        // SAFETY: as above.
-        unsafe { libc::sched_getscheduler(0) }
+    /// Returns the calling thread's policy and slice after the call.
+    fn scheduled() -> (u32, u64) {
+        set_short_slice().unwrap();
+        let attributes = attributes().unwrap();
+        (attributes.sched_policy, attributes.sched_runtime)
     }
 
     #[test]
-    fn a_worker_is_a_batch_job_unless_its_policy_is_set() {
-        assert_eq!(std::thread::spawn(policy).join().unwrap(), libc::SCHED_BATCH);
+    fn a_worker_has_short_slices_unless_its_policy_is_set() {
+        let (policy, slice) = std::thread::spawn(scheduled).join().unwrap();
+        assert_eq!(policy, libc::SCHED_OTHER as u32);
+        // Kernels before 6.12 report none.
+        assert!(slice == SLICE_NS || slice == 0, "{slice}");
         let idle = std::thread::spawn(|| {
             let no_priority = libc::sched_param { sched_priority: 0 };
-            // SAFETY: as above.
+            // SAFETY: the structure is live during the call, which only reads it; 0 is the calling thread.
             assert_eq!(unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const no_priority) }, 0);
-            policy()
+            scheduled().0
         });
-        assert_eq!(idle.join().unwrap(), libc::SCHED_IDLE);
+        assert_eq!(idle.join().unwrap(), libc::SCHED_IDLE as u32);
     }
 
     #[test]

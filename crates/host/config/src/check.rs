@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::Spanned;
 
+/// Default of `slots` and of `max_held`: what a P4 VM may have to judge after 20 ms without a core.
+const DEFAULT_SLOTS: u32 = 4096;
 /// Default path of the daemon's socket.
 const SOCKET: &str = "/run/p4shield/p4shield.sock";
 /// Default path of the daemon's socket for the libraries in switches.
@@ -234,7 +236,7 @@ impl Checker<'_> {
         let header_bytes =
             self.number("header_bytes", t.header_bytes.as_ref(), default.header_bytes, 14, MAX_HEADER_BYTES);
         let headroom = self.number("headroom", t.headroom.as_ref(), default.headroom, 0, MAX_HEADROOM);
-        let slots = self.number("slots", t.slots.as_ref(), default.slots, 2, MAX_SLOTS);
+        let slots = self.number("slots", t.slots.as_ref(), DEFAULT_SLOTS, 2, MAX_SLOTS);
         if let Some(s) = t.slots.as_ref().filter(|_| !slots.is_power_of_two()) {
             let near = slots.next_power_of_two();
             self.problem(s.span(), format!("slots: {slots} is not a power of two; write slots = {near}"));
@@ -280,7 +282,7 @@ impl Checker<'_> {
             ),
             deadline: self.duration("deadline", t.deadline.as_ref(), ms(200), ms(10_000)),
             stall: self.duration("stall", t.stall.as_ref(), ms(5000), ms(60_000)),
-            max_held: self.number("max_held", t.max_held.as_ref(), 1024, 1, 1 << 16),
+            max_held: self.number("max_held", t.max_held.as_ref(), DEFAULT_SLOTS as usize, 1, 1 << 16),
             geometry: self.geometry(t),
             age_limit: self.duration("age_limit", t.age_limit.as_ref(), ms(500), ms(3_600_000)),
             log_interval: self.duration("log_interval", t.log_interval.as_ref(), ms(100), ms(60_000)),

@@ -56,7 +56,7 @@ fn missing_keys_have_defaults() {
         [NoProgram::Drop, NoProgram::Pass, NoProgram::Skip].map(NoProgram::verdict),
         [Verdict::Drop, Verdict::Pass, Verdict::Drop]
     );
-    assert_eq!(tenant.geometry, Geometry::default());
+    assert_eq!(tenant.geometry, Geometry { slots: 4096, ..Geometry::default() });
     assert_eq!(config.daemon.socket, Path::new("/run/p4shield/p4shield.sock"));
     assert_eq!(config.tenants[0].vms[0].addresses, ["10.0.0.2".parse::<IpAddr>().unwrap()]);
 }

@@ -58,6 +58,9 @@ pub enum P4VmError {
     /// The sandbox cannot be entered.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// The addresses for machine code are in use.
+    #[error("cannot set addresses aside for machine code; use Linux 4.17 or newer")]
+    CodeArea(#[source] std::io::Error),
     /// The verifier's zygote cannot be started.
     #[error("cannot start the verifier's process")]
     Verifier(#[source] IsolatedError),
@@ -88,11 +91,14 @@ pub fn run(options: &Options) -> Result<(), P4VmError> {
     socket.wait(None)?;
     // The first read of a clock looks up the vDSO, with a system call that no filter allows.
     let _ = p4shield_seal::Now::read();
+    p4shield_bpf::reserve_code_area().map_err(P4VmError::CodeArea)?;
+    // Addresses set aside take no memory.
+    let address_space = options.limits.address_space.saturating_add(p4shield_bpf::CODE_AREA.len() as u64);
     let report = sandbox::enter(&sandbox::Options {
         uid: options.uid,
         allow_missing: options.allow_missing.clone(),
         keep: vec![options.control_fd],
-        limits: options.limits,
+        limits: Limits { address_space, ..options.limits },
     })?;
     let seccomp_optional = options.allow_missing.contains(&Measure::Seccomp);
     let verifier = Verifier::start(seccomp_optional).map_err(P4VmError::Verifier)?;

@@ -27,6 +27,7 @@
 //! | `helpers` | functions that machine code calls with raw pointers and addresses |
 //! | `interp`, `interp::memory` | read and write the addresses of a program after a bounds check |
 //! | `jit::code` | maps machine code and makes it executable |
+//! | `jit::area` | addresses that a process sets aside for code |
 //! | `maps`, `maps::storage` | hold map values at fixed addresses, which programs read and write |
 //! | `verify::isolated` (`process`, `zygote`) | fork, and close inherited file descriptors |
 //! | `linked`, `fuzz` | state and use the contract of [`Verified::assume`] |
@@ -60,7 +61,7 @@ mod jit;
 pub use elf::{Object, ObjectError};
 pub use info::VmInfo;
 pub use insn::Insn;
-pub use jit::JitError;
+pub use jit::{CODE_AREA, CODE_STARTS, JitError, MAX_CODE, reserve_code_area};
 pub use link::{LinkError, link};
 pub use linked::{Linked, Verified};
 pub use packet::Packet;

@@ -3,14 +3,16 @@
 //!
 //! No list allows memory that is writable and executable at once, opening a file, creating a socket, starting
 //! a program or naming another process. Only the control thread, which compiles programs, may make memory
-//! executable, and only it maps what the host sends: channels, pages and packet memory. The worker, which
-//! runs a tenant's programs, and the verifier, which reads a tenant's bytes, may not.
+//! executable, at the addresses that were set aside for code ([`CODE_AREA`]), and only it maps what the host
+//! sends: channels, pages and packet memory, which never are at those addresses. The worker, which runs a
+//! tenant's programs, and the verifier, which reads a tenant's bytes, may not.
 //!
 //! Memory that the switch maps, too, stays as the host made it: no list allows `madvise` to punch holes into
 //! it, or the futex operations that move sleepers, lock, or change a word.
 
 use super::{SandboxError, Step};
 use p4shield_bpf::verify::isolated::{self, ArgumentLimit};
+use p4shield_bpf::{CODE_AREA, CODE_STARTS, MAX_CODE};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
@@ -95,7 +97,7 @@ const GETFL: u64 = libc::F_GETFL as u64;
 const COMMON_ARGUMENTS: &[ArgumentLimit] = &[
     ArgumentLimit::int(libc::SYS_madvise, 2, &[libc::MADV_DONTNEED as u64, libc::MADV_FREE as u64]),
     ArgumentLimit::bits(libc::SYS_mmap, 2, EXEC, &[0]),
-    ArgumentLimit::bits(libc::SYS_mremap, 3, u64::MAX, &[libc::MREMAP_MAYMOVE as u64]),
+    ArgumentLimit::bits(libc::SYS_mprotect, 2, EXEC, &[0]),
     // Doorbells are connected sockets: no address is allowed.
     ArgumentLimit::bits(libc::SYS_sendto, 4, u64::MAX, &[0]),
 ];
@@ -105,7 +107,6 @@ const WORKER_ARGUMENTS: &[ArgumentLimit] = &[
     ArgumentLimit::int(libc::SYS_fcntl, 1, &[GETFD, GETFL]),
     ArgumentLimit::int(libc::SYS_futex, 1, &[WAIT, WAIT_BITSET, WAKE]),
     ArgumentLimit::bits(libc::SYS_mmap, 3, NOT_RESERVED, &[PRIVATE_MEMORY, ZEROED_PAGE]),
-    ArgumentLimit::bits(libc::SYS_mprotect, 2, EXEC, &[0]),
 ];
 
 /// Arguments of the control thread's system calls, beside the common ones.
@@ -117,7 +118,6 @@ const CONTROL_ARGUMENTS: &[ArgumentLimit] = &[
     ),
     ArgumentLimit::int(libc::SYS_futex, 1, &[WAIT, WAIT_BITSET, WAKE, WAIT_FOR_THREAD]),
     ArgumentLimit::bits(libc::SYS_mmap, 3, NOT_RESERVED, &[PRIVATE_MEMORY, ZEROED_PAGE, SHARED_MEMORY]),
-    ArgumentLimit::bits(libc::SYS_mprotect, 2, EXEC | WRITE, &[0, WRITE, EXEC]),
 ];
 
 /// All flags of `mmap` but the one by which an allocator sets addresses aside.
@@ -165,7 +165,44 @@ fn rules(thread: Filter) -> Result<Rules, seccompiler::Error> {
     };
     let arguments = arguments.concat();
     // A system call with an empty list of rules matches with any arguments.
-    calls.concat().into_iter().map(|call| Ok((call, alternatives(call, &arguments)?))).collect()
+    let rules = calls.concat().into_iter().map(|call| Ok((call, alternatives(call, &arguments)?)));
+    let mut rules = rules.collect::<Result<Rules, seccompiler::Error>>()?;
+    if thread != Filter::Verifier {
+        keep_code_area(&mut rules)?;
+    }
+    if thread == Filter::Control {
+        allow_code(&mut rules)?;
+    }
+    Ok(rules)
+}
+
+/// Forbids to unmap or move [`CODE_AREA`], so that nothing but private memory is ever there: a mapping
+/// without `MAP_FIXED` finds no room, and with it is private.
+fn keep_code_area(rules: &mut Rules) -> Result<(), seccompiler::Error> {
+    let above = || compare(0, SeccompCmpOp::Ge, CODE_AREA.end);
+    // The kernel may ignore an address's uppermost byte.
+    let untagged = || compare(0, SeccompCmpOp::Lt, 1 << 55);
+    rules.insert(libc::SYS_munmap, vec![SeccompRule::new(vec![above()?, untagged()?])?]);
+    let moves = SeccompCmpOp::MaskedEq(u64::MAX);
+    let moves = compare(3, moves, libc::MREMAP_MAYMOVE as usize)?;
+    rules.insert(libc::SYS_mremap, vec![SeccompRule::new(vec![above()?, untagged()?, moves])?]);
+    Ok(())
+}
+
+/// Allows to make memory of [`CODE_AREA`] executable, and no other.
+fn allow_code(rules: &mut Rules) -> Result<(), seccompiler::Error> {
+    let code = vec![
+        compare(0, SeccompCmpOp::Ge, CODE_STARTS.start)?,
+        compare(0, SeccompCmpOp::Lt, CODE_STARTS.end)?,
+        compare(1, SeccompCmpOp::Le, MAX_CODE)?,
+        compare(2, SeccompCmpOp::MaskedEq(EXEC | WRITE), libc::PROT_EXEC as usize)?,
+    ];
+    rules.entry(libc::SYS_mprotect).or_default().push(SeccompRule::new(code)?);
+    Ok(())
+}
+
+fn compare(argument: u8, op: SeccompCmpOp, value: usize) -> Result<SeccompCondition, seccompiler::Error> {
+    Ok(SeccompCondition::new(argument, SeccompCmpArgLen::Qword, op, value as u64)?)
 }
 
 /// Returns the rules of which a call has to meet one: a value of each of its limited arguments.

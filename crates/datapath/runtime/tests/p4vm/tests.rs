@@ -32,6 +32,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("a_worker_that_sleeps_for_long_is_woken_for_each_packet", a_worker_is_woken_for_each_packet),
     ("a_worker_has_short_time_slices", a_worker_has_short_time_slices),
     ("hostile_messages_are_answered_and_survived", hostile_messages_are_survived),
+    ("machine_code_lies_where_no_channel_can_be", machine_code_lies_where_no_channel_can_be),
     ("it_ends_when_its_host_closes_the_connection", it_ends_when_its_host_closes_the_connection),
     ("it_ends_when_its_verifier_is_lost", it_ends_when_its_verifier_is_lost),
     ("it_ends_with_the_thread_that_started_it", it_ends_with_its_starter),
@@ -392,6 +393,22 @@ fn hostile_messages_are_survived() {
     let mut client = Client::new(socket);
     let status = client.call(Request::Status, &[], crate::rig::PATIENCE);
     assert!(matches!(status, Ok(p4shield_control::Reply::Status(_))), "{status:?}");
+}
+
+fn machine_code_lies_where_no_channel_can_be() {
+    let mut rig = Rig::with_vm();
+    rig.load(INGRESS, programs::ODD).unwrap();
+    let maps = std::fs::read_to_string(format!("/proc/{}/maps", rig.pid.as_raw_pid())).unwrap();
+    let is_code = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        words[1].contains('x') && words.len() == 5
+    };
+    let starts = maps
+        .lines()
+        .filter(is_code)
+        .map(|line| usize::from_str_radix(line.split_once('-').unwrap().0, 16).unwrap());
+    let starts: Vec<usize> = starts.collect();
+    assert!(!starts.is_empty() && starts.iter().all(|at| p4shield_bpf::CODE_STARTS.contains(at)), "{maps}");
 }
 
 fn it_ends_when_its_host_closes_the_connection() {

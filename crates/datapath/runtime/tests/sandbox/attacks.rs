@@ -1,5 +1,6 @@
 //! Attacks that a compromised P4 VM would try.
 
+use p4shield_bpf::{CODE_AREA, reserve_code_area};
 use std::ffi::c_void;
 use std::fs::{self, File};
 use std::io::{self, Error, Read};
@@ -61,9 +62,9 @@ pub(crate) const ATTACKS: &[Attack] = &[
     attack("starting_a_program", true, EVERY, start_a_program),
     attack("mapping_writable_code", false, EVERY, |_| map(PAGE, RW | libc::PROT_EXEC).map(drop)),
     attack("making_code_writable", false, EVERY, make_code_writable),
-    attack("turning_data_into_code", false, NOT_CONTROL, turn_data_into_code),
+    attack("turning_data_into_code", false, EVERY, turn_data_into_code),
     attack("executing_the_channel", false, EVERY, |p| p.channel.map(READ_EXEC, libc::MAP_SHARED).map(drop)),
-    attack("making_the_channel_executable", false, NOT_CONTROL, |p| protect(p.channel.base, READ_EXEC)),
+    attack("making_the_channel_executable", false, EVERY, |p| protect(p.channel.base, READ_EXEC)),
     attack("executing_a_private_view_of_the_channel", false, EVERY, |p| {
         protect(p.channel.map(libc::PROT_READ, libc::MAP_PRIVATE)?, READ_EXEC)
     }),
@@ -72,6 +73,13 @@ pub(crate) const ATTACKS: &[Attack] = &[
     }),
     attack("mapping_over_other_memory", false, EVERY, map_over_other_memory),
     attack("moving_memory_over_other_memory", false, EVERY, move_over_other_memory),
+    attack("mapping_the_channel_in_the_code_area", false, EVERY, map_in_the_code_area),
+    attack("moving_the_code_area_away", false, NOT_VERIFIER, |_| {
+        let flags = libc::MREMAP_MAYMOVE;
+        // SAFETY: no code is in the area.
+        let moved = unsafe { libc::mremap(code_area(), PAGE, 1 << 30, flags) };
+        if moved == libc::MAP_FAILED { Err(Error::last_os_error()) } else { Ok(()) }
+    }),
     attack("punching_a_hole_into_the_channel", false, EVERY, |p| p.channel.advise(libc::MADV_REMOVE)),
     attack("advising_against_huge_pages", false, EVERY, |p| p.channel.advise(libc::MADV_NOHUGEPAGE)),
     attack("moving_sleepers_to_another_futex", false, EVERY, |p| p.channel.futex(libc::FUTEX_REQUEUE)),
@@ -172,6 +180,7 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     pub(crate) fn from_env() -> Self {
+        reserve_code_area().unwrap();
         let get = |name| std::env::var(name).unwrap();
         Self {
             channel: Channel::new().unwrap(),
@@ -294,7 +303,7 @@ fn make_code_writable(_: &Prepared) -> io::Result<()> {
     protect(page, RW | libc::PROT_EXEC)
 }
 
-/// Writes code into a page, then makes the page executable, which only the thread with the JIT may do.
+/// Writes code into a page, then makes the page executable, which the thread with the JIT may do elsewhere.
 fn turn_data_into_code(_: &Prepared) -> io::Result<()> {
     let page = map(PAGE, RW)?;
     // SAFETY: the page was mapped writable by this function.
@@ -305,6 +314,19 @@ fn turn_data_into_code(_: &Prepared) -> io::Result<()> {
 fn protect(at: *mut c_void, prot: i32) -> io::Result<()> {
     // SAFETY: the page was mapped by its caller, and nothing refers to its bytes.
     check(unsafe { libc::mprotect(at, PAGE, prot) }.into())
+}
+
+fn code_area() -> *mut c_void {
+    CODE_AREA.start as *mut c_void
+}
+
+/// Puts the channel where code may be, and makes it executable there.
+fn map_in_the_code_area(p: &Prepared) -> io::Result<()> {
+    // SAFETY: no code is in the area.
+    check(unsafe { libc::munmap(code_area(), CODE_AREA.len()) }.into())?;
+    let at = p.channel.map_at(code_area(), RW, libc::MAP_SHARED | libc::MAP_POPULATE)?;
+    assert_eq!(at, code_area());
+    protect(at, READ_EXEC)
 }
 
 fn map_over_other_memory(p: &Prepared) -> io::Result<()> {

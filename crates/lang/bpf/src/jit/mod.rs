@@ -5,6 +5,7 @@
 //! rests on the verifier's proof**. Other checks do not: control flow (the structural check), the number
 //! of instructions ([`crate::budget`]), the depth of calls and the validity of map handles.
 
+mod area;
 mod arith;
 mod calls;
 mod code;
@@ -24,6 +25,7 @@ use crate::check::Checked;
 use crate::helpers::Helper;
 use crate::maps::Maps;
 
+pub use area::{CODE_AREA, CODE_STARTS, MAX_CODE, reserve_code_area};
 pub(crate) use code::Code;
 
 /// Alignment of functions: the maximum that constants in code may require.

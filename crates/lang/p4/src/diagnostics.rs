@@ -79,6 +79,7 @@ codes! {
     MissingDefault = "W0108", "a select without default";
     EmptyRange = "W0109", "a range that matches nothing";
     InvalidHeader = "W0110", "a field of a header that is not valid";
+    TooLong = "W0111", "a program that is too long to load";
 }
 
 impl Code {

@@ -15,7 +15,8 @@
 //! - The crate does no I/O: the caller's [`Resolver`] supplies included files, and [`compile`]
 //!   returns the object as bytes.
 //! - No input makes it panic, hang or use unbounded memory: every stage limits depth and size.
-//! - The verifier accepts every object that the compiler emits; a refused object is a compiler bug.
+//! - The verifier accepts every object that the compiler emits, except those that are too long for it, of
+//!   which the compiler warns; any other refused object is a compiler bug.
 //! - The same source gives the same bytes.
 //!
 //! # Semantics beyond the language specification
@@ -163,6 +164,7 @@ pub fn compile(
     if sink.has_errors() {
         return Err(sink.finish(sources));
     }
+    codegen::size::warn(&program, &front.ast, front.end, &mut sink);
     let asm = codegen::asm::listing(&program, f, &sources);
     let map = |m: &ir::Map| MapFacts {
         name: m.name.clone(),

@@ -3,7 +3,8 @@
 mod common;
 
 use common::{example, program};
-use p4shield_p4::{NoIncludes, Options, check};
+use p4shield_p4::diagnostics::PlainDiagnostic;
+use p4shield_p4::{NoIncludes, Options, check, compile};
 
 /// Returns codes and source lines of the warnings of a program without errors.
 fn warnings(text: &str) -> Vec<(&'static str, String)> {
@@ -178,4 +179,23 @@ fn exponentially_nested_calls_are_not_followed() {
     // The compiler must refuse the program as too large, and soon.
     let found = check("test.p4", &text, &NoIncludes, &Options::default());
     assert!(found.plain().iter().any(|p| p.code == "E0902"), "{found}");
+}
+
+/// Returns the warnings after code generation of a program with this many statements in an action.
+fn long(statements: usize) -> Vec<PlainDiagnostic> {
+    let action =
+        format!("action small() {{ hdr.h.b = 1; }}\naction large() {{\n{}}}", SQUARE.repeat(statements));
+    let text = program("bit<16> a; bit<8> b;", "bit<8> x;", &action, "small(); large();");
+    compile("test.p4", &text, &NoIncludes, &Options::default()).expect("compiles").warnings.plain()
+}
+
+const SQUARE: &str = "hdr.h.a = hdr.h.a * hdr.h.a + 1;\n";
+
+#[test]
+fn programs_too_long_to_load_are_warned_of() {
+    assert!(long(100).is_empty());
+    let [found] = long(4000).try_into().expect("one warning");
+    assert_eq!((found.code, found.error, found.source.trim()), ("W0111", false, "action large() {"));
+    assert!(found.message.contains("at most 8192"), "{}", found.message);
+    assert!(found.hint.is_some() && found.related[0].message.contains("come from here"), "{found:?}");
 }

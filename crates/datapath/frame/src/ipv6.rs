@@ -87,7 +87,7 @@ pub const fn is_extension(number: u8) -> bool {
 /// What follows the extension headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Upper {
-    /// A protocol, by its number; see [`protocol`].
+    /// A protocol, by its number; see [`crate::protocol`].
     Protocol(u8),
     /// A fragment of a packet other than the first.
     LaterFragment,

@@ -2,7 +2,7 @@
 //! neighbour discovery the solicitations and advertisements (RFC 4861 section 4).
 //!
 //! No program judges these messages, so whatever resembles one without being one would be a way
-//! round the programs. [`arp`] and [`discovery`] therefore return only what the RFCs let a receiver
+//! round the programs. [`arp()`] and [`discovery`] therefore return only what the RFCs let a receiver
 //! accept (RFC 4861 sections 6.1 and 7.1): whole, of bounded length, from and to addresses of one link.
 //! They leave out the checksum, which offloads complete, and redirects, which no machine needs for an
 //! address.

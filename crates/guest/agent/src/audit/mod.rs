@@ -14,7 +14,7 @@
 //! [`Sketch`](p4shield_abi::sketch::Sketch) of them. The tap stores the digest of each packet. For two
 //! records, the audit subtracts the packets of the interface between them from the difference of their
 //! sketches. What remains are the packets that differ; up to about a hundred can be listed
-//! ([`peel`]), among any number that are equal.
+//! (`peel`), among any number that are equal.
 //!
 //! # Packets in flight
 //!
@@ -24,7 +24,7 @@
 //! waited for as long. Packets may overtake each other; their order is not compared.
 //!
 //! Where a record ends among the packets of the interface follows from the previous record: so many packets
-//! later. At first, and after a stretch with too many differences, it is searched ([`anchor`]): there, the
+//! later. At first, and after a stretch with too many differences, it is searched (`anchor`): there, the
 //! packets between two records differ least.
 //!
 //! # What a difference means
@@ -41,7 +41,7 @@
 //! differences than a sketch can list, and those without a digest (super-packets of other protocols than
 //! TCP). Of these, the audit compares the numbers.
 //!
-//! Without a tap, the audit compares the interface's own counters with the records ([`counts`]).
+//! Without a tap, the audit compares the interface's own counters with the records (`counts`).
 //!
 //! # What is kept
 //!

@@ -1,6 +1,6 @@
 //! The system calls of a zygote and its children, and what their arguments may be.
 
-/// System calls of a zygote and its children after the closure of [`Isolated::spawn_with`] has returned.
+/// System calls of a zygote and its children after the closure of `Isolated::spawn_with` has returned.
 /// A filter may refuse all others, and arguments that [`ARGUMENTS`] does not contain.
 pub const SYSCALLS: &[libc::c_long] = &[
     libc::SYS_brk,
